@@ -1,0 +1,65 @@
+#!/usr/bin/env node
+// The one entrypoint. Plain JavaScript that any Node understands, because its first duty is to find a Node that is
+// new enough for the rest (decisions: Runtime 3).
+import { spawn } from "node:child_process";
+import { existsSync, lstatSync, mkdirSync } from "node:fs";
+import module from "node:module";
+import os from "node:os";
+import path from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+
+const NEEDED = 24;
+const WRAPPED = "OPS_WRAPPED";
+const root = fileURLToPath(new URL("../", import.meta.url));
+const bundledNode = path.join(root, "node_modules", "node", "bin", "node");
+
+if (Number.parseInt(process.versions.node, 10) < NEEDED) runAgainOnNewerNode();
+else await main();
+
+function runAgainOnNewerNode() {
+  if (!existsSync(bundledNode)) {
+    process.stderr.write(`ops: needs Node ${NEEDED} or newer, this is ${process.versions.node}\n`);
+    process.exit(2);
+  }
+  // The channel tells the child when this wrapper is gone, however it went.
+  const child = spawn(bundledNode, process.argv.slice(1), {
+    stdio: ["inherit", "inherit", "inherit", "ipc"],
+    env: { ...process.env, [WRAPPED]: "1" },
+  });
+  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => child.kill(signal));
+  child.on("error", (error) => {
+    process.stderr.write(`ops: cannot start ${bundledNode}: ${error.message}\n`);
+    process.exit(2);
+  });
+  child.on("exit", (code, signal) => {
+    process.exitCode = code ?? 128 + os.constants.signals[signal];
+    if (child.connected) child.disconnect();
+  });
+}
+
+async function main() {
+  if (process.env[WRAPPED] !== undefined) {
+    delete process.env[WRAPPED];
+    process.once("disconnect", () => process.kill(process.pid, "SIGTERM"));
+    process.channel?.unref();
+    globalThis.opsWrapped = true;
+  }
+  useCompileCache();
+  const { runProgram } = await import("../lib/cli/main.ts");
+  process.exitCode = await runProgram(process.argv.slice(2));
+}
+
+// Code compiled once is not compiled again. The folder must be ours alone: who can write there can run code as us.
+function useCompileCache() {
+  try {
+    const base = process.env.XDG_CACHE_HOME || path.join(os.homedir(), ".cache");
+    const folder = path.join(base, "ops");
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    const found = lstatSync(folder);
+    if (found.isDirectory() && found.uid === process.getuid?.() && (found.mode & 0o077) === 0)
+      module.enableCompileCache(folder);
+  } catch {
+    // Without a cache everything works, a little slower.
+  }
+}

@@ -1,0 +1,118 @@
+import type { TomlTable, TomlValue } from "../codec/toml.ts";
+import { plainDecimal } from "../codec/units.ts";
+import type { FailureCode } from "../core/errors.ts";
+import { join } from "../core/shape.ts";
+import { jobResourcesFile, type Layout } from "./layout.ts";
+import { type Problems, unknownName } from "./problems.ts";
+import { isTable, readSourceToml, relative } from "./source-file.ts";
+
+/** The bucket.conf that init writes. */
+export const DEFAULT_BUCKET_CONF = `# Ports that ops hands out to jobs lie in this range. Every key here is also readable in templates and hooks,
+# in the namespace vars/bucket.
+port_min = 30000
+port_max = 39999
+`;
+
+/** What `workspace/bucket.conf` says. */
+export interface BucketConf {
+  /** Every key, as text: the KV namespace `vars/bucket`. */
+  values: Map<string, string>;
+  ports: PortPool;
+}
+
+/** The numbers that jobs get ports from, both bounds included. */
+export interface PortPool {
+  min: number;
+  max: number;
+}
+
+/** Reads `workspace/bucket.conf`: `ErrInvalidBucketConf`, `ErrInvalidPortRange`. */
+export async function readBucketConf(layout: Layout, problems: Problems): Promise<BucketConf> {
+  const values = await readValues(layout, layout.bucketConf, "ErrInvalidBucketConf", problems);
+  return { values, ports: poolOf(values, relative(layout, layout.bucketConf), problems) };
+}
+
+function poolOf(values: ReadonlyMap<string, string>, file: string, problems: Problems): PortPool {
+  const number = (key: string, otherwise: number) => {
+    const text = values.get(key)?.trim();
+    return text === undefined ? otherwise : /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
+  };
+  const pool = { min: number("port_min", 30_000), max: number("port_max", 39_999) };
+  if (!(pool.min >= 1 && pool.min <= pool.max && pool.max <= 65_535))
+    problems.error(
+      "ErrInvalidPortRange",
+      file,
+      "",
+      "port_min and port_max must be whole numbers with 1 <= port_min <= port_max <= 65535",
+    );
+  return pool;
+}
+
+/** The settings of the jobs from `workspace/bucket.jobs[.<selector>].conf`, by job, and the name of that file. */
+export interface JobSettings {
+  file: string;
+  jobs: Map<string, Map<string, string>>;
+}
+
+/** Reads the settings of the jobs: only the selected file, no other instead of it (`ErrInvalidBucketConf`). */
+export async function readJobSettings(
+  layout: Layout,
+  selector: string,
+  problems: Problems,
+): Promise<JobSettings> {
+  const code = "ErrInvalidBucketConf";
+  const file = relative(layout, jobResourcesFile(layout, selector));
+  const table = await readSourceToml(layout, jobResourcesFile(layout, selector), code, problems);
+  if (!table && selector !== "") problems.warn("ops.conf", "job_config_selector", `there is no ${file}`);
+  const jobs = new Map<string, Map<string, string>>();
+  for (const [name, settings] of Object.entries(table ?? {})) {
+    if (jobs.has(name.toLowerCase())) problems.error(code, file, name, "is there twice, in other capitals");
+    if (isTable(settings)) jobs.set(name.toLowerCase(), valuesOf(settings, code, file, name, problems));
+    else problems.error(code, file, name, "expected a table with the settings of a job");
+  }
+  return { file, jobs };
+}
+
+/** Says which tables belong to no job. */
+export function warnAboutStrangers(
+  settings: JobSettings,
+  jobs: ReadonlySet<string>,
+  problems: Problems,
+): void {
+  for (const name of settings.jobs.keys())
+    if (!jobs.has(name)) problems.warn(settings.file, name, unknownName("job", name, jobs));
+}
+
+/** Reads a flat TOML file of texts and numbers, each value as its text; none where there is no file. */
+export async function readValues(
+  layout: Layout,
+  file: string,
+  code: FailureCode,
+  problems: Problems,
+): Promise<Map<string, string>> {
+  const table = await readSourceToml(layout, file, code, problems);
+  return valuesOf(table ?? {}, code, relative(layout, file), "", problems);
+}
+
+function valuesOf(
+  table: TomlTable,
+  code: FailureCode,
+  file: string,
+  path: string,
+  problems: Problems,
+): Map<string, string> {
+  const values = new Map<string, string>();
+  for (const [key, value] of Object.entries(table)) {
+    const text = textOf(value);
+    if (text !== undefined) values.set(key, text);
+    else problems.error(code, file, join(path, key), "expected text, a number, true or false");
+  }
+  return values;
+}
+
+function textOf(value: TomlValue): string | undefined {
+  if (typeof value === "number") return Number.isFinite(value) ? plainDecimal(value) : undefined;
+  return typeof value === "string" || typeof value === "bigint" || typeof value === "boolean"
+    ? String(value)
+    : undefined;
+}

@@ -1,0 +1,218 @@
+import type { Database, Row } from "./database.ts";
+
+/** A worker of the catalog: what the last build knew of it. */
+export interface CatalogWorker {
+  host: string;
+  /** A random UUID from the first build that saw the worker. */
+  id: string;
+  hostname: string | null;
+  connection: "ssh" | "local";
+  /** Absolute; the bucket's folder on the worker is `<root>/<bucket_id>`. */
+  root: string;
+  sshUser?: string;
+  sshPort?: number;
+  sshJump?: string;
+  /** Sorted. */
+  labels: string[];
+  position: number;
+  /** It left workers.json while allocations on it still wait for gc. */
+  removed: boolean;
+  /** The update sequence last synced there. */
+  syncedSeq: number;
+}
+
+/** A job of the catalog. */
+export interface CatalogJob {
+  name: string;
+  id: string;
+  /** As in the manifest; `unknown` where it has none. */
+  version: string;
+  deploymentSeq: number;
+  maxConcurrentUpgrades: number;
+  /** 0 = all new allocations in one batch. */
+  maxConcurrentStarts: number;
+  restartPolicy: "always" | "reload" | "never";
+  restartGlobs: string[];
+  healthCheck: HealthCheck | null;
+  /** Bounds each start, stop, restart and reload on a worker. */
+  lifecycleTimeoutSeconds: number;
+  ports: Record<string, number>;
+  /** By name. */
+  hooks: CatalogHook[];
+}
+
+/** A hook of a job; `demandJob` and `demandHook` are empty where it demands nothing. */
+export interface CatalogHook {
+  name: string;
+  events: string[];
+  demandJob: string;
+  demandHook: string;
+  demandConfig: Record<string, unknown>;
+}
+
+/** How to tell that an allocation works. Without checks the waiting values still count for hooks. */
+export interface HealthCheck {
+  checks: Probe[];
+  timeoutSeconds: number;
+  wait: { attempts: number; intervalSeconds: number };
+}
+
+/** One check of a worker; `port` is the name of a port of the job. */
+export type Probe =
+  | { type: "tcp"; port: string; timeoutSeconds: number }
+  | {
+      type: "http";
+      port: string;
+      path: string;
+      expectStatus: number;
+      scheme: "http" | "https";
+      timeoutSeconds: number;
+    }
+  | { type: "ssh"; command: string; timeoutSeconds: number };
+
+/** A job on a worker. Active = neither disabled nor removed; removed ones are kept until gc. */
+export interface CatalogAllocation {
+  /** Name-based: the same job on the same worker of a bucket always has the same id. */
+  id: string;
+  worker: string;
+  job: string;
+  disabled: boolean;
+  removed: boolean;
+  deploymentSeq: number;
+  newVersion: string;
+}
+
+/** A file of a job as it is in the workspace; `path` is relative to the job's folder. */
+export interface CatalogFile {
+  path: string;
+  /** 0o755 or 0o644. */
+  mode: number;
+  sha256: string;
+  content: Buffer;
+}
+
+/** The workers, by position and host; removed ones that still have allocations are included. */
+export function catalogWorkers(db: Database): CatalogWorker[] {
+  const labels = grouped(db, "SELECT worker_ip AS owner, label FROM worker_labels ORDER BY label");
+  return db
+    .all<WorkerRow>("SELECT * FROM worker ORDER BY position, worker_ip")
+    .map((row) => ({
+      host: row.worker_ip,
+      id: row.worker_id,
+      hostname: row.hostname,
+      connection: row.connection,
+      root: row.root,
+      ...(row.ssh_user !== null && { sshUser: row.ssh_user }),
+      ...(row.ssh_port !== null && { sshPort: row.ssh_port }),
+      ...(row.ssh_jump !== null && { sshJump: row.ssh_jump }),
+      labels: (labels.get(row.worker_ip) ?? []).map((one) => String(one.label)),
+      position: row.position,
+      removed: row.removed === 1,
+      syncedSeq: row.synced_seq,
+    }));
+}
+
+interface WorkerRow extends Row {
+  worker_ip: string;
+  worker_id: string;
+  hostname: string | null;
+  connection: "ssh" | "local";
+  root: string;
+  ssh_user: string | null;
+  ssh_port: number | null;
+  ssh_jump: string | null;
+  position: number;
+  removed: number;
+  synced_seq: number;
+}
+
+/** The jobs, by name. */
+export function catalogJobs(db: Database): CatalogJob[] {
+  const ports = catalogPorts(db);
+  const hooks = grouped(db, "SELECT job AS owner, * FROM hooks ORDER BY name, executed_on");
+  return db.all<JobRow>("SELECT * FROM job ORDER BY name").map((row) => ({
+    name: row.name,
+    id: row.job_id,
+    version: row.version,
+    deploymentSeq: row.deployment_seq,
+    maxConcurrentUpgrades: row.max_concurrent_upgrades,
+    maxConcurrentStarts: row.max_concurrent_starts,
+    restartPolicy: row.restart_policy,
+    restartGlobs: JSON.parse(row.restart_globs) as string[],
+    healthCheck: JSON.parse(row.health_check) as HealthCheck | null,
+    lifecycleTimeoutSeconds: row.lifecycle_timeout_seconds,
+    ports: Object.fromEntries(ports.get(row.name) ?? []),
+    hooks: hooksOf(hooks.get(row.name) ?? []),
+  }));
+}
+
+interface JobRow extends Row {
+  name: string;
+  job_id: string;
+  version: string;
+  deployment_seq: number;
+  max_concurrent_upgrades: number;
+  max_concurrent_starts: number;
+  restart_policy: CatalogJob["restartPolicy"];
+  restart_globs: string;
+  health_check: string;
+  lifecycle_timeout_seconds: number;
+}
+
+function hooksOf(rows: Row[]): CatalogHook[] {
+  const hooks = new Map<string, CatalogHook>();
+  for (const row of rows) {
+    const name = String(row.name);
+    const known = hooks.get(name);
+    if (known) known.events.push(String(row.executed_on));
+    else
+      hooks.set(name, {
+        name,
+        events: [String(row.executed_on)],
+        demandJob: String(row.demand_job),
+        demandHook: String(row.demand_hook),
+        demandConfig: JSON.parse(String(row.demand_config)) as Record<string, unknown>,
+      });
+  }
+  return [...hooks.values()];
+}
+
+/** The numbers of all ports by job and name, names in order. */
+export function catalogPorts(db: Database): Map<string, Map<string, number>> {
+  const ports = grouped(db, "SELECT job AS owner, name, port FROM job_ports ORDER BY name");
+  return new Map(
+    [...ports].map(([job, rows]) => [job, new Map(rows.map((row) => [String(row.name), Number(row.port)]))]),
+  );
+}
+
+/** The allocations: by job, then the worker's position, then host. */
+export function catalogAllocations(db: Database): CatalogAllocation[] {
+  return db
+    .all(
+      `SELECT a.* FROM allocations a LEFT JOIN worker w ON w.worker_ip = a.worker_ip
+       ORDER BY a.job, w.position, a.worker_ip`,
+    )
+    .map((row) => ({
+      id: String(row.alloc_id),
+      worker: String(row.worker_ip),
+      job: String(row.job),
+      disabled: row.disabled === 1,
+      removed: row.removed === 1,
+      deploymentSeq: Number(row.deployment_seq),
+      newVersion: String(row.new_version),
+    }));
+}
+
+/** The files of a job, by path. */
+export function catalogFiles(db: Database, job: string): CatalogFile[] {
+  const rows = db.all<CatalogFile & { content: Uint8Array }>(
+    "SELECT path, mode, sha256, content FROM job_files WHERE job = ? ORDER BY path",
+    job,
+  );
+  return rows.map((row) => ({ ...row, content: Buffer.from(row.content) }));
+}
+
+/** Rows by their column `owner`, in the order of the query. */
+function grouped(db: Database, sql: string): Map<string, Row[]> {
+  return Map.groupBy(db.all(sql), (row) => String(row.owner));
+}

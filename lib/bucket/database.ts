@@ -1,0 +1,244 @@
+import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
+import { pathToFileURL } from "node:url";
+import { Failure } from "../core/errors.ts";
+
+/** A value that SQLite stores. */
+export type SqlValue = string | number | null | Uint8Array;
+/** One row, keyed by column name. */
+export type Row = Record<string, SqlValue>;
+
+/** The schema this program writes. */
+export const SCHEMA_VERSION = 1;
+
+const BUSY_TIMEOUT_MS = 5_000;
+
+/** Each entry takes the schema from its index to the next version, in one transaction. */
+const MIGRATIONS = [
+  `
+  CREATE TABLE bucket (
+    bucket_id TEXT PRIMARY KEY, update_seq INTEGER NOT NULL DEFAULT 0, build_seq INTEGER NOT NULL DEFAULT 0, built_at TEXT
+  ) STRICT;
+  CREATE TABLE worker (
+    worker_ip TEXT PRIMARY KEY, worker_id TEXT NOT NULL UNIQUE, hostname TEXT, position INTEGER NOT NULL,
+    connection TEXT NOT NULL, root TEXT NOT NULL, ssh_user TEXT, ssh_port INTEGER, ssh_jump TEXT,
+    available_memory_mb REAL NOT NULL, available_cpu_mhz REAL NOT NULL,
+    synced_seq INTEGER NOT NULL DEFAULT 0, removed INTEGER NOT NULL DEFAULT 0
+  ) STRICT;
+  CREATE TABLE worker_labels (worker_ip TEXT NOT NULL, label TEXT NOT NULL, PRIMARY KEY (worker_ip, label)) STRICT;
+  CREATE TABLE worker_tags (worker_ip TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (worker_ip, key)) STRICT;
+  CREATE TABLE job (
+    name TEXT PRIMARY KEY, job_id TEXT NOT NULL, version TEXT NOT NULL, deployment_seq INTEGER NOT NULL,
+    max_concurrent_upgrades INTEGER NOT NULL, max_concurrent_starts INTEGER NOT NULL,
+    min_memory_mb REAL NOT NULL, max_memory_mb REAL NOT NULL, current_memory_mb REAL NOT NULL, current_memory_source TEXT NOT NULL,
+    min_cpu_mhz REAL NOT NULL, max_cpu_mhz REAL NOT NULL, current_cpu_mhz REAL NOT NULL, current_cpu_source TEXT NOT NULL,
+    restart_policy TEXT NOT NULL, restart_globs TEXT NOT NULL, health_check TEXT NOT NULL,
+    lifecycle_timeout_seconds INTEGER NOT NULL
+  ) STRICT;
+  CREATE TABLE job_selectors (job TEXT NOT NULL, selector TEXT NOT NULL, PRIMARY KEY (job, selector)) STRICT;
+  CREATE TABLE job_ports (job TEXT NOT NULL, name TEXT NOT NULL, port INTEGER NOT NULL, PRIMARY KEY (job, name)) STRICT;
+  CREATE TABLE job_files (
+    job TEXT NOT NULL, path TEXT NOT NULL, mode INTEGER NOT NULL, sha256 TEXT NOT NULL, content BLOB NOT NULL,
+    PRIMARY KEY (job, path)
+  ) STRICT;
+  CREATE TABLE hooks (
+    job TEXT NOT NULL, name TEXT NOT NULL, executed_on TEXT NOT NULL,
+    demand_job TEXT NOT NULL, demand_hook TEXT NOT NULL, demand_config TEXT NOT NULL,
+    PRIMARY KEY (job, name, executed_on)
+  ) STRICT;
+  CREATE TABLE allocations (
+    alloc_id TEXT NOT NULL UNIQUE, worker_ip TEXT NOT NULL, job TEXT NOT NULL,
+    disabled INTEGER NOT NULL, removed INTEGER NOT NULL, deployment_seq INTEGER NOT NULL, new_version TEXT NOT NULL,
+    PRIMARY KEY (worker_ip, job)
+  ) STRICT;
+  CREATE TABLE hash (
+    namespace TEXT NOT NULL, key TEXT NOT NULL, current_hash TEXT NOT NULL, previous_hash TEXT NOT NULL,
+    current_files TEXT NOT NULL, previous_files TEXT NOT NULL, current_version TEXT NOT NULL,
+    gate TEXT NOT NULL DEFAULT '', unfinished INTEGER NOT NULL DEFAULT 0, stopped INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (namespace, key)
+  ) STRICT;
+  CREATE TABLE key_value (
+    namespace TEXT NOT NULL, key TEXT NOT NULL, version INTEGER NOT NULL, value TEXT NOT NULL,
+    ttl INTEGER NOT NULL DEFAULT 0, created_date INTEGER NOT NULL, deleted INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (namespace, key, version)
+  ) STRICT;
+  `,
+];
+
+/** One open bucket database. Calls are synchronous: a server only reads, and only through `openForReading`. */
+export class Database {
+  readonly #sqlite: DatabaseSync;
+  readonly #statements = new Map<string, StatementSync>();
+
+  constructor(sqlite: DatabaseSync) {
+    this.#sqlite = sqlite;
+  }
+
+  /** All rows of a query. */
+  all<T = Row>(sql: string, ...values: SqlValue[]): T[] {
+    return this.#prepare(sql).all(...(values as SQLInputValue[])) as T[];
+  }
+
+  /** The first row of a query. */
+  get<T = Row>(sql: string, ...values: SqlValue[]): T | undefined {
+    return this.#prepare(sql).get(...(values as SQLInputValue[])) as T | undefined;
+  }
+
+  /** Runs a statement and answers how many rows it changed. */
+  run(sql: string, ...values: SqlValue[]): number {
+    return Number(this.#prepare(sql).run(...(values as SQLInputValue[])).changes);
+  }
+
+  /** Runs several statements without values. */
+  script(sql: string): void {
+    this.#sqlite.exec(sql);
+  }
+
+  /** Everything `work` writes is stored as one, or nothing of it when it throws. Not to be nested. */
+  transaction<T>(work: () => T): T {
+    this.#sqlite.exec("BEGIN IMMEDIATE");
+    try {
+      const result = work();
+      this.#sqlite.exec("COMMIT");
+      return result;
+    } catch (error) {
+      this.#sqlite.exec("ROLLBACK");
+      throw error;
+    }
+  }
+
+  close(): void {
+    this.#statements.clear();
+    this.#sqlite.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  #prepare(sql: string): StatementSync {
+    let statement = this.#statements.get(sql);
+    if (!statement) {
+      statement = this.#sqlite.prepare(sql);
+      this.#statements.set(sql, statement);
+    }
+    return statement;
+  }
+}
+
+/** Opens the database of a bucket for reading and writing; refuses one that is not at this program's schema. */
+export function openDatabase(file: string): Database {
+  // mode=rw: a database that is not there must not spring into being.
+  const location = pathToFileURL(file);
+  location.search = "mode=rw";
+  try {
+    const sqlite = new DatabaseSync(location, { timeout: BUSY_TIMEOUT_MS });
+    sqlite.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
+    return checked(new Database(sqlite));
+  } catch (error) {
+    throw openFailure(error, file);
+  }
+}
+
+/** Opens it for reading only and never waits: a locked database is the failure `database_busy`. */
+export function openForReading(file: string): Database {
+  try {
+    return checked(new Database(new DatabaseSync(file, { readOnly: true, timeout: 0 })));
+  } catch (error) {
+    throw openFailure(error, file);
+  }
+}
+
+function openFailure(error: unknown, file: string): unknown {
+  if (error instanceof Failure) return error;
+  const code = (error as { errcode?: number }).errcode;
+  if (code === 5 || code === 6)
+    return new Failure("database_busy", "the bucket's database is busy; try again");
+  if (code === 14)
+    return new Failure("bucket_not_initialized", `Cannot open ${file}: the bucket is not initialised`);
+  return error;
+}
+
+function checked(database: Database): Database {
+  try {
+    const version = schemaVersion(database);
+    if (version === 0)
+      throw new Failure("bucket_not_initialized", "the bucket is not initialised; run `ops init`");
+    if (version < SCHEMA_VERSION)
+      throw new Failure(
+        "schema_upgrade_required",
+        `the database has schema ${version}; run \`ops init\` to upgrade it`,
+      );
+    if (version > SCHEMA_VERSION)
+      throw new Failure(
+        "schema_too_new",
+        `the database has schema ${version}, this program knows ${SCHEMA_VERSION}`,
+      );
+    return database;
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+/** The schema version a database has; 0 before init. */
+export function schemaVersion(database: Database): number {
+  const table = database.get("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'");
+  if (!table) return 0;
+  return database.get<{ version: number }>("SELECT version FROM schema_version WHERE id = 1")?.version ?? 0;
+}
+
+/**
+ * Creates the database or brings it to this program's schema, in one exclusive transaction (two at once are fine).
+ * Answers the bucket id it has, which is `bucketId` when it was new. Refuses a newer schema.
+ */
+export function migrate(file: string, bucketId: string): { bucketId: string; upgraded: boolean } {
+  const sqlite = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
+  const database = new Database(sqlite);
+  try {
+    sqlite.exec("PRAGMA journal_mode = WAL; BEGIN EXCLUSIVE");
+    const from = schemaVersion(database);
+    if (from > SCHEMA_VERSION)
+      throw new Failure(
+        "schema_too_new",
+        `the database has schema ${from}, this program knows ${SCHEMA_VERSION}`,
+      );
+    if (from === 0)
+      sqlite.exec(
+        "CREATE TABLE schema_version (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL) STRICT;" +
+          "INSERT INTO schema_version VALUES (1, 0)",
+      );
+    for (const step of MIGRATIONS.slice(from)) sqlite.exec(step);
+    database.run("UPDATE schema_version SET version = ?", SCHEMA_VERSION);
+    database.run(
+      "INSERT OR IGNORE INTO bucket (bucket_id) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM bucket)",
+      bucketId,
+    );
+    sqlite.exec("COMMIT");
+    return { bucketId: bucketIdOf(database), upgraded: from < SCHEMA_VERSION };
+  } finally {
+    database.close();
+  }
+}
+
+/** The id of the bucket that a database belongs to. */
+export function bucketIdOf(database: Database): string {
+  return database.get<{ bucket_id: string }>("SELECT bucket_id FROM bucket")?.bucket_id ?? "";
+}
+
+/**
+ * Runs `work` while no other process does so on the same file: a SQLite transaction whose lock the kernel drops with
+ * the process. `work` may wait; others wait for it up to `limitMs` and then get the failure `bucket_busy`.
+ */
+export async function exclusively<T>(file: string, limitMs: number, work: () => Promise<T>): Promise<T> {
+  const sqlite = new DatabaseSync(file, { timeout: limitMs });
+  try {
+    try {
+      sqlite.exec("BEGIN EXCLUSIVE");
+    } catch (error) {
+      throw new Failure("bucket_busy", "bucket busy: another ops operation is in progress", { cause: error });
+    }
+    return await work();
+  } finally {
+    sqlite.close();
+  }
+}

@@ -1,0 +1,131 @@
+import { integer, isObject, list, object, optional, type Report, type Shape, string, withDefault } from "../core/shape.ts";
+import type { HealthCheck, Probe } from "./catalog.ts";
+
+const LENIENT = { lenient: true, unknown: "warn" } as const;
+const DEFAULT_TIMEOUT_SECONDS = 5;
+const DEFAULT_ATTEMPTS = 30;
+const DEFAULT_INTERVAL_SECONDS = 1;
+const DEFAULT_STATUS = 200;
+
+const PROBE = object(
+  {
+    type: string({ max: 100 }),
+    port: withDefault(string({ max: 100 }), ""),
+    path: withDefault(string({ max: 2_000 }), ""),
+    expect_status: positive(999, DEFAULT_STATUS),
+    scheme: withDefault(string({ max: 100 }), ""),
+    command: withDefault(string({ max: 100_000 }), ""),
+    timeout_seconds: optional(integer({ max: 86_400 })),
+  },
+  LENIENT,
+);
+
+const BLOCK = object(
+  {
+    checks: withDefault(list(PROBE, { max: 100 }), []),
+    timeout_seconds: positive(86_400, DEFAULT_TIMEOUT_SECONDS),
+    wait: withDefault(
+      object(
+        {
+          attempts: positive(100_000, DEFAULT_ATTEMPTS),
+          interval_seconds: positive(86_400, DEFAULT_INTERVAL_SECONDS),
+        },
+        LENIENT,
+      ),
+      { attempts: DEFAULT_ATTEMPTS, interval_seconds: DEFAULT_INTERVAL_SECONDS },
+    ),
+  },
+  LENIENT,
+);
+
+/**
+ * The `health_check` block of a manifest. A probe without a limit of its own gets the block's `timeout_seconds`.
+ * Whether the ports exist is checked by {@link undeclaredPorts}.
+ */
+export function healthCheck(): Shape<HealthCheck> {
+  return {
+    schema: BLOCK.schema,
+    check(value, path, report) {
+      const block = BLOCK.check(value, path, report);
+      if (!isObject(value)) return block as never;
+      const at = path === "" ? "" : `${path}/`;
+      return {
+        checks: block.checks.flatMap((probe, index) => {
+          const checked = probeOf(probe, block.timeout_seconds, `${at}checks/${index}`, report);
+          return checked === undefined ? [] : [checked];
+        }),
+        timeoutSeconds: block.timeout_seconds,
+        wait: { attempts: block.wait?.attempts, intervalSeconds: block.wait?.interval_seconds },
+      };
+    },
+  };
+}
+
+/** The probes that name a port the job does not declare: their places and what is wrong. */
+export function undeclaredPorts(
+  check: HealthCheck | null,
+  ports: ReadonlySet<string>,
+): { path: string; message: string }[] {
+  return (check?.checks ?? []).flatMap((probe, index) =>
+    probe.type === "ssh" || ports.has(probe.port)
+      ? []
+      : [
+          {
+            path: `health_check/checks/${index}/port`,
+            message: `${JSON.stringify(probe.port)} is not a port of this job: declare it in resources/ports`,
+          },
+        ],
+  );
+}
+
+/** A whole number; 0 and less mean the default, as an absent one does. */
+export function positive(max: number, otherwise: number): Shape<number> {
+  const number = integer({ max });
+  return {
+    schema: { ...number.schema, default: otherwise },
+    check(value, path, report) {
+      const given = number.check(value, path, report);
+      return given > 0 ? given : otherwise;
+    },
+    absent: () => otherwise,
+  };
+}
+
+interface GivenProbe {
+  type: string;
+  port: string;
+  path: string;
+  expect_status: number;
+  scheme: string;
+  command: string;
+  timeout_seconds: number | undefined;
+}
+
+function probeOf(given: GivenProbe, limit: number, path: string, report: Report): Probe | undefined {
+  const wrong = (field: string, message: string) => report(`${path}/${field}`, message);
+  const timeoutSeconds = given.timeout_seconds !== undefined && given.timeout_seconds > 0 ? given.timeout_seconds : limit;
+  const type = String(given.type).trim().toLowerCase();
+  if (type === "ssh") {
+    if (String(given.command).trim() === "") wrong("command", "is missing");
+    return { type, command: given.command, timeoutSeconds };
+  }
+  if (type !== "tcp" && type !== "http") {
+    wrong("type", `expected one of tcp, http, ssh, found ${JSON.stringify(given.type)}`);
+    return undefined;
+  }
+  if (given.port === "") wrong("port", "is missing: it names a port of resources/ports");
+  if (type === "tcp") return { type, port: given.port, timeoutSeconds };
+  const scheme = String(given.scheme).trim().toLowerCase() || "http";
+  if (scheme !== "http" && scheme !== "https") wrong("scheme", "expected http or https");
+  const target = given.path === "" ? "/" : given.path;
+  if (!/^\/[\x21-\x7e]*$/.test(target)) wrong("path", "must start with / and have no spaces");
+  if (given.expect_status < 100) wrong("expect_status", "expected an HTTP status from 100 to 999");
+  return {
+    type,
+    port: given.port,
+    path: target,
+    expectStatus: given.expect_status,
+    scheme: scheme === "https" ? "https" : "http",
+    timeoutSeconds,
+  };
+}

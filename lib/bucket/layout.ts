@@ -1,0 +1,95 @@
+import path from "node:path";
+
+/** Every path of a bucket, named once (control-plane.md, Server root layout). All are absolute. */
+export interface Layout {
+  root: string;
+  /** `project` and `name`; only below a server root. */
+  bucketJson: string;
+  opsConf: string;
+  workspace: string;
+  templates: string;
+  workersJson: string;
+  disabledJson: string;
+  bucketConf: string;
+  jobs: string;
+  data: string;
+  database: string;
+  lock: string;
+  takeover: string;
+  logs: string;
+  runs: string;
+  secrets: string;
+  kvKey: string;
+  ssh: string;
+  tmp: string;
+  /** Staged files: `tmp/workers/<worker>/jobs/<job>/` (hook-runtime.md, Execution model 6). */
+  stagedWorkers: string;
+  internal: string;
+  uploads: string;
+  revisions: string;
+  revisionsFile: string;
+  journal: string;
+}
+
+/** The three paths that a push replaces (control-plane.md, Source push 1). */
+export const SOURCE_PATHS = ["ops.conf", "workspace", "templates"] as const;
+
+/** Folders that are never part of a source: skipped when a build indexes files and when a push packs them. */
+export const SKIPPED_FOLDERS: ReadonlySet<string> = new Set([".venv", "venv", "node_modules", "__pycache__"]);
+
+/** The paths of the bucket in `root`, which must be absolute. */
+export function layoutOf(root: string): Layout {
+  const at = (...parts: string[]) => path.join(root, ...parts);
+  return {
+    root,
+    bucketJson: at("bucket.json"),
+    opsConf: at("ops.conf"),
+    workspace: at("workspace"),
+    templates: at("templates"),
+    workersJson: at("workspace", "workers.json"),
+    disabledJson: at("workspace", "disabled.json"),
+    bucketConf: at("workspace", "bucket.conf"),
+    jobs: at("workspace", "jobs"),
+    data: at("data"),
+    database: at("data", "ops.db"),
+    lock: at("data", "ops.lock"),
+    takeover: at("data", "takeover.db"),
+    logs: at("logs"),
+    runs: at("logs", "runs"),
+    secrets: at("secrets"),
+    kvKey: at("secrets", "kv.key"),
+    ssh: at(".ssh"),
+    tmp: at("tmp"),
+    stagedWorkers: at("tmp", "workers"),
+    internal: at(".ops"),
+    uploads: at(".ops", "uploads"),
+    revisions: at(".ops", "revisions"),
+    revisionsFile: at(".ops", "revisions.json"),
+    journal: at(".ops", "journal.json"),
+  };
+}
+
+/** The settings of one job-resource selector: `bucket.jobs.conf` or `bucket.jobs.<selector>.conf`. */
+export function jobResourcesFile(layout: Layout, selector: string): string {
+  return path.join(layout.workspace, selector === "" ? "bucket.jobs.conf" : `bucket.jobs.${selector}.conf`);
+}
+
+/** The files of one run. */
+export interface RunLayout {
+  folder: string;
+  record: string;
+  activity: string;
+  /** The durable record of a push and the run's copy of logs/ops.log. */
+  opsLog: string;
+}
+
+/** The files of the run `id`, which must already be known to be a UUID. */
+export function runLayout(layout: Layout, id: string): RunLayout {
+  const folder = path.join(layout.runs, id);
+  return {
+    folder,
+    record: path.join(folder, "server-run.json"),
+    activity: path.join(folder, "activity.log"),
+    opsLog: path.join(folder, "ops.log"),
+  };
+}

@@ -1,0 +1,138 @@
+import { appendFileSync, mkdirSync, renameSync, statSync } from "node:fs";
+import path from "node:path";
+import { hasErrno } from "../core/errors.ts";
+import { PRIVATE_FILE, PRIVATE_FOLDER } from "../core/files.ts";
+import type { Redactor } from "../core/redact.ts";
+import { type Layout, runLayout } from "./layout.ts";
+
+/** The fields of one structured line, in the order they are written; what is undefined is left out. */
+export interface LogFields {
+  event?: string;
+  worker?: string;
+  job?: string;
+  phase?: string;
+  action?: string;
+  cmd?: string;
+  stream?: "stdout" | "stderr";
+  exit?: number;
+  duration_ms?: number;
+  reason?: string;
+  msg?: string;
+}
+
+const ROTATE_BYTES = 32 * 1024 * 1024;
+const COMMAND_CHARACTERS = 200;
+
+/**
+ * Where a run says what happens. Every text passes the redactor first.
+ * Activity gets lines for people; `logs/<worker>.log` or `logs/ops.log`, each with a copy in the run's folder,
+ * get structured lines (hook-runtime.md, Execution model: Rules 1).
+ */
+export class RunLog {
+  readonly #layout: Layout;
+  readonly #runId: string;
+  readonly #command: string;
+  readonly #redactor: Redactor;
+  readonly #activity: (text: string) => void;
+  /** The deploy's update sequence, once there is one. */
+  updateSeq: number | undefined;
+
+  constructor(options: {
+    layout: Layout;
+    runId: string;
+    command: string;
+    redactor: Redactor;
+    activity: (text: string) => void;
+  }) {
+    this.#layout = options.layout;
+    this.#runId = options.runId;
+    this.#command = options.command;
+    this.#redactor = options.redactor;
+    this.#activity = options.activity;
+  }
+
+  /** The redactor, for secrets that turn up while the run goes on. */
+  get redactor(): Redactor {
+    return this.#redactor;
+  }
+
+  /** A sentence for people, in Activity and in ops.log. */
+  info(message: string): void {
+    this.#say(message);
+    this.record({ msg: message });
+  }
+
+  /** Like `info`, marked as a warning. */
+  warn(message: string): void {
+    this.#say(`warning: ${message}`);
+    this.record({ msg: message }, "warn");
+  }
+
+  /** Like `info`, marked as an error. */
+  error(message: string): void {
+    this.#say(`error: ${message}`);
+    this.record({ msg: message }, "error");
+  }
+
+  /** A line of output of a command that acts for a job on a worker: `job@worker | text`. */
+  output(
+    job: string,
+    worker: string,
+    line: string,
+    stream: "stdout" | "stderr",
+    fields: LogFields = {},
+  ): void {
+    this.#say(`${job}@${worker} ${stream === "stderr" ? "!" : "|"} ${line}`);
+    this.record({ ...fields, worker, job, stream, msg: line });
+  }
+
+  /** A structured line only; for a worker when the fields name one, else for the bucket. */
+  record(fields: LogFields, level: "info" | "warn" | "error" = "info"): void {
+    const file = fields.worker === undefined ? "ops.log" : `${fields.worker.replaceAll(":", "_")}.log`;
+    const line = this.#redactor.apply(this.#format(fields, level));
+    const folder = runLayout(this.#layout, this.#runId).folder;
+    mkdirSync(folder, { recursive: true, mode: PRIVATE_FOLDER });
+    append(path.join(folder, file), line);
+    rotate(path.join(this.#layout.logs, file));
+    append(path.join(this.#layout.logs, file), line);
+  }
+
+  #say(message: string): void {
+    this.#activity(`${this.#redactor.apply(message)}\n`);
+  }
+
+  #format(fields: LogFields, level: string): string {
+    const { event, worker, cmd, msg, ...rest } = fields;
+    const all = {
+      ts: new Date().toISOString(),
+      level,
+      event,
+      run: this.#runId,
+      ops: this.#command,
+      seq: this.updateSeq,
+      worker: worker ?? "-",
+      ...{ job: rest.job, phase: rest.phase, action: rest.action },
+      cmd: cmd?.slice(0, COMMAND_CHARACTERS),
+      ...{ stream: rest.stream, exit: rest.exit, duration_ms: rest.duration_ms, reason: rest.reason },
+      msg,
+    };
+    const present = Object.entries(all).filter(([, value]) => value !== undefined && value !== "");
+    return `${present.map(([key, value]) => `${key}=${quoted(String(value))}`).join(" ")}\n`;
+  }
+}
+
+function quoted(value: string): string {
+  return /[\s="]/.test(value) ? JSON.stringify(value) : value;
+}
+
+function append(file: string, line: string): void {
+  appendFileSync(file, line, { mode: PRIVATE_FILE });
+}
+
+function rotate(file: string): void {
+  try {
+    if (statSync(file).size >= ROTATE_BYTES) renameSync(file, `${file}.1`);
+  } catch (error) {
+    if (!hasErrno(error, "ENOENT")) throw error;
+  }
+}

@@ -1,0 +1,92 @@
+import { isIPv4, isIPv6 } from "node:net";
+import { quote, type Shape, typeName } from "../core/shape.ts";
+
+/** Names of jobs, labels, selectors and hooks, which compare without case and are stored in small letters. */
+export const NAME = /^[a-z][a-z0-9_-]{0,99}$/;
+/** The rule of {@link NAME} in words. */
+export const NAME_RULE = "small letters, digits, _ and -, the first a letter, at most 100";
+
+const HOST = /^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$/;
+const USER = /^[a-z_][a-z0-9_-]*$/;
+const PATH = /^(\/[A-Za-z0-9._-]+)+$/;
+
+/** A name that may be written in capitals; the value is in small letters. */
+export function name(): Shape<string> {
+  return text(
+    `a name of ${NAME_RULE}`,
+    (value) => NAME.test(value.toLowerCase()),
+    (value) => value.toLowerCase(),
+  );
+}
+
+/** An IPv4 or IPv6 address or a host name: it becomes an argument of ssh and part of paths. */
+export function host(): Shape<string> {
+  return text("an IP address or a host name", isHost);
+}
+
+/** A user name on a worker. */
+export function user(): Shape<string> {
+  return text("a user name of small letters, digits, _ and -", (value) => USER.test(value));
+}
+
+/** An absolute folder on a worker, never `/` itself. */
+export function folder(): Shape<string> {
+  return text(
+    "an absolute path of letters, digits, dots, _ and -, without . or .. as a part",
+    (value) => PATH.test(value) && !value.split("/").some((part) => part === "." || part === ".."),
+  );
+}
+
+/** A host to go through: `[user@]host[:port]`, an IPv6 address with a port in brackets. */
+export function jump(): Shape<string> {
+  return text("a host as [user@]host[:port]", isJump);
+}
+
+/** One part of a path. */
+export function fileName(): Shape<string> {
+  return text(
+    "the name of a file, without folders",
+    (value) => /^[A-Za-z0-9_.-]+$/.test(value) && !/^\.+$/.test(value),
+  );
+}
+
+/** Text without control characters, of at most `max` characters; white space around it is dropped. */
+export function line(max = 1_000): Shape<string> {
+  return text(
+    `one line of at most ${max} characters`,
+    (value) => value.length <= max && !/[\x00-\x1f\x7f]/.test(value),
+  );
+}
+
+function isHost(value: string): boolean {
+  return isIPv4(value) || (isIPv6(value) && !value.includes("%")) || HOST.test(value);
+}
+
+function isJump(value: string): boolean {
+  const at = value.indexOf("@");
+  if (at >= 0 && !USER.test(value.slice(0, at))) return false;
+  const target = value.slice(at + 1);
+  if (isHost(target)) return true;
+  const [, address = "", port = ""] = /^(\[[^\]]+\]|[^:]+):(\d{1,5})$/.exec(target) ?? [];
+  return isHost(address.replace(/^\[(.*)\]$/, "$1")) && Number(port) >= 1 && Number(port) <= 65_535;
+}
+
+/** A string that is trimmed, must pass the test and is then taken as `take` gives it. */
+function text(
+  means: string,
+  test: (value: string) => boolean,
+  take: (value: string) => string = (value) => value,
+): Shape<string> {
+  return {
+    schema: { type: "string", description: means },
+    check(value, path, report) {
+      if (typeof value !== "string") {
+        report(path, `expected a string, found ${typeName(value)}`);
+        return "";
+      }
+      const trimmed = value.trim();
+      if (!test(trimmed)) report(path, `expected ${means}, found ${quote(trimmed)}`);
+      return take(trimmed);
+    },
+  };
+}

@@ -1,0 +1,134 @@
+import type { Database } from "./database.ts";
+
+/**
+ * What is known about an allocation on its worker (table `hash`, namespace `<job>_allocation`, key = allocation id).
+ * `previous_hash` is the tree that was promoted last, `current_hash` the tree that was synced last.
+ */
+export interface Promotion {
+  /** The promoted tree; empty before the first promotion. */
+  hash: string;
+  /** The tree that the last sync put on the worker. */
+  syncedHash: string;
+  /** The running version: `0.0.0` before the first promotion. */
+  version: string;
+  /** The promoted files, path to a digest of mode and content. */
+  files: Record<string, string>;
+  /** The outcome of the last gate. */
+  gate: "" | "pending" | "passed" | "failed";
+  /** A change began and has not been promoted. */
+  unfinished: boolean;
+  /** The allocation is disabled and its service was stopped. */
+  stopped: boolean;
+}
+
+interface HashRow {
+  key: string;
+  current_hash: string;
+  previous_hash: string;
+  previous_files: string;
+  current_version: string;
+  gate: Promotion["gate"];
+  unfinished: number;
+  stopped: number;
+}
+
+/** The version of an allocation that was never promoted (hook-runtime.md, Versioning 1). */
+export const NEVER_PROMOTED = "0.0.0";
+
+const NOTHING: Promotion = {
+  hash: "",
+  syncedHash: "",
+  version: NEVER_PROMOTED,
+  files: {},
+  gate: "",
+  unfinished: false,
+  stopped: false,
+};
+
+/** What is promoted of a job, by allocation id. */
+export function promotionsOf(db: Database, job: string): (allocationId: string) => Promotion {
+  const rows = db.all<HashRow>("SELECT * FROM hash WHERE namespace = ?", namespaceOf(job));
+  const known = new Map(rows.map((row) => [row.key, fromRow(row)]));
+  return (id) => known.get(id) ?? NOTHING;
+}
+
+function fromRow(row: HashRow): Promotion {
+  return {
+    hash: row.previous_hash,
+    syncedHash: row.current_hash,
+    version: row.current_version === "" ? NEVER_PROMOTED : row.current_version,
+    files: row.previous_files === "" ? {} : (JSON.parse(row.previous_files) as Record<string, string>),
+    gate: row.gate,
+    unfinished: row.unfinished !== 0,
+    stopped: row.stopped !== 0,
+  };
+}
+
+function namespaceOf(job: string): string {
+  return `${job}_allocation`;
+}
+
+/** Notes that an allocation is about to change; until it is promoted nobody may take it for complete. */
+export function beginChange(db: Database, job: string, allocationId: string): void {
+  db.run(
+    `INSERT INTO hash (namespace, key, current_hash, previous_hash, current_files, previous_files, current_version, unfinished)
+     VALUES (?, ?, '', '', '', '', '', 1) ON CONFLICT DO UPDATE SET unfinished = 1`,
+    namespaceOf(job),
+    allocationId,
+  );
+}
+
+/** Notes what a sync put on the worker (hook-runtime.md, Deploy order 4). */
+export function recordSynced(
+  db: Database,
+  job: string,
+  allocationId: string,
+  tree: { hash: string; files: Record<string, string> },
+): void {
+  db.run(
+    "UPDATE hash SET current_hash = ?, current_files = ? WHERE namespace = ? AND key = ?",
+    tree.hash,
+    JSON.stringify(tree.files),
+    namespaceOf(job),
+    allocationId,
+  );
+}
+
+/** Makes the synced tree and the given version the promoted ones; `pending` means that a gate has to follow. */
+export function promote(
+  db: Database,
+  job: string,
+  allocationId: string,
+  version: string,
+  gate: Promotion["gate"],
+): void {
+  db.run(
+    `UPDATE hash SET previous_hash = current_hash, previous_files = current_files, current_version = ?, gate = ?,
+     unfinished = 0 WHERE namespace = ? AND key = ?`,
+    version,
+    gate,
+    namespaceOf(job),
+    allocationId,
+  );
+}
+
+/** Stores the outcome of a gate. */
+export function setGate(db: Database, job: string, allocationId: string, gate: Promotion["gate"]): void {
+  db.run("UPDATE hash SET gate = ? WHERE namespace = ? AND key = ?", gate, namespaceOf(job), allocationId);
+}
+
+/** Notes whether the service of an allocation is stopped because it is disabled. */
+export function setStopped(db: Database, job: string, allocationId: string, stopped: boolean): void {
+  const value = stopped ? 1 : 0;
+  db.run(
+    "UPDATE hash SET stopped = ? WHERE namespace = ? AND key = ?",
+    value,
+    namespaceOf(job),
+    allocationId,
+  );
+}
+
+/** Forgets a removed allocation. */
+export function forgetPromotion(db: Database, job: string, allocationId: string): void {
+  db.run("DELETE FROM hash WHERE namespace = ? AND key = ?", namespaceOf(job), allocationId);
+}

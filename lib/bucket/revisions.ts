@@ -1,0 +1,124 @@
+import { readdir } from "node:fs/promises";
+import path from "node:path";
+import { Failure } from "../core/errors.ts";
+import { exists, readBounded, remove, writeAtomic } from "../core/files.ts";
+import { check, integer, list, object, oneOf, optional, type Shape, string } from "../core/shape.ts";
+import type { Layout } from "./layout.ts";
+
+/** One accepted push: `.ops/revisions/<id>/` holds its files, which never change. */
+export interface Revision extends StoredRevision {
+  /** It is what ops.conf, workspace/ and templates/ hold now. */
+  current: boolean;
+  /** The latest one whose build succeeded. */
+  last_successful: boolean;
+}
+
+/** The record of a revision without the two marks, which only one revision each can have. */
+export interface StoredRevision {
+  /** A UUID whose order is the order of the pushes. */
+  id: string;
+  created_at: string;
+  run_id: string;
+  size_bytes: number;
+  file_count: number;
+  /** Of the lines `<sha256> <mode> <path>` of all files, sorted by path. */
+  sha256: string;
+  build_status: "pending" | "succeeded" | "failed";
+}
+
+/** The shape of {@link StoredRevision}, in revisions.json and in the journal. */
+export const STORED_REVISION: Shape<StoredRevision> = object({
+  id: string({ pattern: /^[0-9a-f-]{36}$/, means: "a revision id" }),
+  created_at: string(),
+  run_id: string(),
+  size_bytes: integer({ min: 0 }),
+  file_count: integer({ min: 0 }),
+  sha256: string(),
+  build_status: oneOf("pending", "succeeded", "failed"),
+});
+
+const STATE = object({
+  current: optional(string()),
+  last_successful: optional(string()),
+  /** Newest first. */
+  revisions: list(STORED_REVISION),
+});
+
+interface State {
+  current: string | undefined;
+  last_successful: string | undefined;
+  revisions: StoredRevision[];
+}
+
+const NEWEST_KEPT = 20;
+const FILE_BYTES = 1024 * 1024;
+
+/** All revisions that are kept, newest first; none where nothing was ever pushed. */
+export async function listRevisions(layout: Layout): Promise<Revision[]> {
+  const { revisions, current, last_successful } = await readState(layout);
+  return revisions.map((revision) => ({
+    ...revision,
+    current: revision.id === current,
+    last_successful: revision.id === last_successful,
+  }));
+}
+
+/** Notes how the build of the current revision ended; a success makes it the last successful one. */
+export async function markBuilt(layout: Layout, status: "succeeded" | "failed"): Promise<void> {
+  const state = await readState(layout);
+  const current = state.revisions.find((revision) => revision.id === state.current);
+  if (!current) return;
+  current.build_status = status;
+  if (status === "succeeded") state.last_successful = current.id;
+  await writeState(layout, state);
+}
+
+/**
+ * Makes a revision the current one, adding it if it is new, and forgets those that are not kept: all but the newest
+ * 20, the current and the last successful one. Doing it twice is the same as once.
+ */
+export async function recordCurrent(layout: Layout, revision: StoredRevision): Promise<void> {
+  const { revisions, last_successful } = await readState(layout);
+  const all = [revision, ...revisions.filter((one) => one.id !== revision.id)].sort(newestFirst);
+  const kept = all.filter(
+    ({ id }, index) => index < NEWEST_KEPT || id === revision.id || id === last_successful,
+  );
+  await writeState(layout, { current: revision.id, last_successful, revisions: kept });
+}
+
+/** Removes the files of revisions that revisions.json does not list: forgotten ones and pushes that came to nothing. */
+export async function removeUnlisted(layout: Layout): Promise<void> {
+  if (!(await exists(layout.revisions))) return;
+  const { revisions } = await readState(layout);
+  const listed = new Set(revisions.map((revision) => revision.id));
+  for (const name of await readdir(layout.revisions))
+    if (!listed.has(name)) await remove(path.join(layout.revisions, name));
+}
+
+function newestFirst(a: StoredRevision, b: StoredRevision): number {
+  return a.id < b.id ? 1 : -1;
+}
+
+async function readState(layout: Layout): Promise<State> {
+  const bytes = await readBounded(layout.revisionsFile, FILE_BYTES);
+  if (!bytes) return { current: undefined, last_successful: undefined, revisions: [] };
+  return parseRecord(STATE, bytes, layout.revisionsFile);
+}
+
+/** Reads a JSON file of `.ops/`, which only this program writes. Throws `failed` naming the file. */
+export function parseRecord<T>(shape: Shape<T>, bytes: Buffer, file: string): T {
+  let value: unknown;
+  try {
+    value = JSON.parse(bytes.toString());
+  } catch (cause) {
+    throw new Failure("failed", `Cannot read ${file}: it is not JSON`, { cause });
+  }
+  const checked = check(shape, value);
+  if (checked.ok) return checked.value;
+  const [problem] = checked.problems;
+  throw new Failure("failed", `Cannot read ${file}: ${problem?.path} ${problem?.message}`);
+}
+
+async function writeState(layout: Layout, state: State): Promise<void> {
+  await writeAtomic(layout.revisionsFile, `${JSON.stringify(state, undefined, 2)}\n`);
+}

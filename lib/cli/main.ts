@@ -1,0 +1,45 @@
+import { Failure, messageOf } from "../core/errors.ts";
+import { COMMANDS } from "./commands.ts";
+import { commandHelp, findCommand, parseFlags, programHelp } from "./flags.ts";
+
+/** Exit codes (decisions: Command line). */
+const EXIT = { done: 0, failed: 1, usage: 2, busy: 75, cancelled: 130 } as const;
+
+/** Carries out one command line and answers the exit code; prints an error once, as a sentence. */
+export async function runProgram(args: readonly string[]): Promise<number> {
+  try {
+    const first = args[0];
+    if (first === undefined || first === "help" || first === "--help" || first === "-h")
+      return showHelp(args.slice(1));
+    const words = first === "--version" || first === "-v" ? ["version"] : args;
+    const { command, rest } = findCommand(COMMANDS, words);
+    const parsed = parseFlags(command, rest);
+    if (!parsed.switches.has("help")) return await command.run(parsed);
+    process.stdout.write(commandHelp(command));
+    return EXIT.done;
+  } catch (error) {
+    process.stderr.write(`ops: ${sentence(error)}\n`);
+    return exitCode(error);
+  }
+}
+
+function showHelp(args: readonly string[]): number {
+  process.stdout.write(
+    args.length === 0 ? programHelp(COMMANDS) : commandHelp(findCommand(COMMANDS, args).command),
+  );
+  return EXIT.done;
+}
+
+function sentence(error: unknown): string {
+  if (!(error instanceof Failure)) return `internal error: ${messageOf(error)}`;
+  if (error.code !== "bucket_busy") return error.message;
+  const { holder } = (error.details ?? {}) as { holder?: string };
+  return holder === undefined ? error.message : `${error.message}\n${holder}`;
+}
+
+function exitCode(error: unknown): number {
+  if (!(error instanceof Failure)) return EXIT.failed;
+  if (error.code === "usage") return EXIT.usage;
+  if (error.code === "bucket_busy") return EXIT.busy;
+  return error.code === "cancelled" ? EXIT.cancelled : EXIT.failed;
+}

@@ -1,0 +1,65 @@
+import { cancelledFailure, throwIfCancelled } from "./errors.ts";
+
+/** The longest that a timer of Node waits; a longer one would fire at once. */
+const LONGEST_WAIT_MS = 2 ** 31 - 1;
+
+/**
+ * Waits `ms` milliseconds, at most 24.8 days; ends at once with the failure `cancelled` when the signal is aborted.
+ */
+export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(cancelledFailure());
+    const timer = setTimeout(() => finish(resolve), Math.min(ms, LONGEST_WAIT_MS));
+    const onAbort = () => finish(() => reject(cancelledFailure()));
+    const finish = (settle: () => void) => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", onAbort);
+      settle();
+    };
+    signal?.addEventListener("abort", onAbort, { once: true });
+  });
+}
+
+/** Waits for a promise at most `ms` milliseconds; afterwards answers `undefined` and leaves the promise alone. */
+export async function within<T>(promise: Promise<T>, ms: number): Promise<T | undefined> {
+  const stop = new AbortController();
+  try {
+    return await Promise.race([promise, sleep(ms, stop.signal).then(() => undefined)]);
+  } finally {
+    stop.abort();
+  }
+}
+
+/** Splits a list into consecutive parts of `width` items; width 0 means one part (hook-runtime.md, Batching rules). */
+export function batches<T>(items: readonly T[], width: number): T[][] {
+  const size = width < 1 ? Math.max(1, items.length) : width;
+  const result: T[][] = [];
+  for (let at = 0; at < items.length; at += size) result.push(items.slice(at, at + size));
+  return result;
+}
+
+/**
+ * Runs `work` on every item, at most `limit` at a time, to the end of all that were started, and answers each
+ * outcome in the order of the items. An aborted signal keeps further items from starting: they end `cancelled`.
+ */
+export async function runAll<T, R>(
+  items: readonly T[],
+  limit: number,
+  work: (item: T) => Promise<R>,
+  signal?: AbortSignal,
+): Promise<PromiseSettledResult<R>[]> {
+  const results: PromiseSettledResult<R>[] = [];
+  let next = 0;
+  const lane = async () => {
+    for (let at = next++; at < items.length; at = next++) {
+      try {
+        throwIfCancelled(signal);
+        results[at] = { status: "fulfilled", value: await work(items[at] as T) };
+      } catch (reason) {
+        results[at] = { status: "rejected", reason };
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(Math.max(1, limit), items.length) }, lane));
+  return results;
+}

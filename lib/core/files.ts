@@ -1,0 +1,208 @@
+import { randomBytes } from "node:crypto";
+import { constants, type Dirent } from "node:fs";
+import { type FileHandle, link, lstat, mkdir, open, readdir, realpath, rename, rm } from "node:fs/promises";
+import path from "node:path";
+import { Failure, hasErrno } from "./errors.ts";
+
+/** Rights of what only the owner may read. */
+export const PRIVATE_FILE = 0o600;
+/** Rights of folders that only the owner may enter. */
+export const PRIVATE_FOLDER = 0o700;
+
+/** A name beside `file` that nothing else uses. */
+export function temporaryName(file: string): string {
+  return path.join(path.dirname(file), `.${path.basename(file)}.${randomBytes(6).toString("hex")}.tmp`);
+}
+
+/**
+ * Replaces a file so that every reader sees the old or the new content and a crash leaves one of them:
+ * written beside it, flushed to the disk, renamed, and the folder flushed. The mode holds under any umask.
+ */
+export async function writeAtomic(
+  file: string,
+  content: string | Uint8Array,
+  mode: number = PRIVATE_FILE,
+): Promise<void> {
+  const temporary = temporaryName(file);
+  try {
+    await writeFlushed(temporary, content, mode);
+    await rename(temporary, file);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw error;
+  }
+  await flushFolder(path.dirname(file));
+}
+
+/**
+ * Creates a file only where there is none, never half-written; answers false where there is one already.
+ * Flushed to the disk first; the folder is not, so a power loss may take the new name back.
+ */
+export async function createExclusive(
+  file: string,
+  content: string | Uint8Array,
+  mode = PRIVATE_FILE,
+): Promise<boolean> {
+  const temporary = temporaryName(file);
+  try {
+    await writeFlushed(temporary, content, mode);
+    await link(temporary, file);
+    return true;
+  } catch (error) {
+    if (hasErrno(error, "EEXIST")) return false;
+    throw error;
+  } finally {
+    await rm(temporary, { force: true });
+  }
+}
+
+async function writeFlushed(file: string, content: string | Uint8Array, mode: number): Promise<void> {
+  const handle = await open(file, "wx", mode);
+  try {
+    await handle.chmod(mode);
+    await handle.writeFile(content);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Flushes the entries of a folder, so that a rename in it survives a power loss. */
+export async function flushFolder(folder: string): Promise<void> {
+  const handle = await open(folder, constants.O_RDONLY);
+  try {
+    await handle.sync();
+  } catch (error) {
+    if (!hasErrno(error, "EINVAL", "EPERM", "ENOTSUP")) throw error;
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Makes a folder that only the owner may enter, with its parents. */
+export async function makePrivateFolder(folder: string): Promise<void> {
+  await mkdir(folder, { recursive: true, mode: PRIVATE_FOLDER });
+}
+
+/** The whole of a regular file of at most `limit` bytes, or undefined where there is none. Follows no symlink. */
+export async function readBounded(file: string, limit: number): Promise<Buffer | undefined> {
+  let handle: FileHandle;
+  try {
+    handle = await openRegular(file);
+  } catch (error) {
+    if (hasErrno(error, "ENOENT")) return undefined;
+    throw error;
+  }
+  try {
+    const { size } = await handle.stat();
+    if (size > limit) throw new Failure("failed", `Cannot read ${file}: it has more than ${limit} bytes`);
+    return await handle.readFile();
+  } finally {
+    await handle.close();
+  }
+}
+
+/**
+ * Opens a regular file for reading; a symlink, folder, FIFO, socket or device is refused (`file_not_found`) and never
+ * waited for. Only the last part of the path is looked at: {@link isContained} tells where the others lead.
+ */
+export async function openRegular(file: string): Promise<FileHandle> {
+  const handle = await openWithoutFollowing(file);
+  try {
+    if ((await handle.stat()).isFile()) return handle;
+    throw notRegular(file);
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
+}
+
+async function openWithoutFollowing(file: string): Promise<FileHandle> {
+  try {
+    return await open(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  } catch (error) {
+    throw hasErrno(error, "ELOOP", "ENXIO") ? notRegular(file) : error;
+  }
+}
+
+function notRegular(file: string): Failure {
+  return new Failure("file_not_found", `Cannot read ${file}: it is not a regular file`);
+}
+
+/** A regular file found by {@link walk}: its path below the root with `/`, its size and whether its owner may execute it. */
+export interface FoundFile {
+  path: string;
+  sizeBytes: number;
+  executable: boolean;
+}
+
+/**
+ * The regular files below a folder, sorted by path; none where there is no folder. Names in `skip` are passed over at
+ * every level. Throws `invalid_source` for symlinks, special files and names that are not UTF-8, and where the root
+ * itself is not a folder: nothing that points elsewhere is ever taken along.
+ */
+export async function walk(root: string, skip: ReadonlySet<string> = new Set()): Promise<FoundFile[]> {
+  const found: FoundFile[] = [];
+  if (!(await exists(root))) return found;
+  if (!(await lstat(root)).isDirectory()) throw refused(root, "it is not a folder");
+  await walkInto(root, "", skip, found);
+  return found.sort((a, b) => (a.path < b.path ? -1 : 1));
+}
+
+async function walkInto(root: string, below: string, skip: ReadonlySet<string>, found: FoundFile[]) {
+  for (const entry of await readdir(path.join(root, below), { withFileTypes: true })) {
+    if (skip.has(entry.name)) continue;
+    const name = below === "" ? entry.name : `${below}/${entry.name}`;
+    // Node puts this character where the bytes of a name are no text: the file could not be found again by it.
+    if (entry.name.includes("\ufffd")) throw refused(path.join(root, name), "its name is not UTF-8");
+    if (entry.isDirectory()) await walkInto(root, name, skip, found);
+    else if (entry.isFile()) found.push(await describe(root, name));
+    else throw refused(path.join(root, name), `${kindOf(entry)} is not allowed`);
+  }
+}
+
+function refused(file: string, why: string): Failure {
+  return new Failure("invalid_source", `Cannot take ${file}: ${why}`);
+}
+
+async function describe(root: string, name: string): Promise<FoundFile> {
+  const handle = await openRegular(path.join(root, name));
+  try {
+    const { size, mode } = await handle.stat();
+    return { path: name, sizeBytes: size, executable: (mode & 0o100) !== 0 };
+  } finally {
+    await handle.close();
+  }
+}
+
+function kindOf(entry: Dirent): string {
+  return entry.isSymbolicLink() ? "a symbolic link" : "a special file";
+}
+
+/** True when the real path of `file` lies below the real path of `root`. */
+export async function isContained(root: string, file: string): Promise<boolean> {
+  const [base, target] = await Promise.all([realpath(root), realpath(file)]);
+  return target.startsWith(base + path.sep);
+}
+
+/** Removes a file or a folder with all below it; no error where there is none. */
+export async function remove(target: string): Promise<void> {
+  await rm(target, { recursive: true, force: true, maxRetries: 3 });
+}
+
+/** Empties a folder, keeping the folder itself; makes it where there is none. */
+export async function emptyFolder(folder: string): Promise<void> {
+  await makePrivateFolder(folder);
+  for (const name of await readdir(folder)) await remove(path.join(folder, name));
+}
+
+/** True when something has this name, of whatever kind. */
+export async function exists(file: string): Promise<boolean> {
+  try {
+    await lstat(file);
+    return true;
+  } catch (error) {
+    if (hasErrno(error, "ENOENT", "ENOTDIR")) return false;
+    throw error;
+  }
+}

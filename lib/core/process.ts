@@ -1,0 +1,122 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { hostname } from "node:os";
+import { sleep } from "./async.ts";
+import { Failure, hasErrno } from "./errors.ts";
+
+/** A process that cannot be confused with a later one of the same number. */
+export interface ProcessIdentity {
+  pid: number;
+  /** When it started, as the kernel counts (clock ticks since the boot, field 22 of /proc/<pid>/stat). */
+  start_time: string;
+}
+
+/** A process group by its leader: pgid is the leader's pid. */
+export interface GroupIdentity {
+  pgid: number;
+  start_time: string;
+}
+
+interface Stat {
+  state: string;
+  group: number;
+  startTime: string;
+}
+
+function readStat(pid: number): Stat | undefined {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, "latin1");
+    // The name in parentheses may itself hold blanks and parentheses: the fields start behind the last one.
+    const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
+    return { state: fields[0] ?? "", group: Number(fields[2]), startTime: fields[19] ?? "" };
+  } catch (error) {
+    if (hasErrno(error, "ENOENT", "ESRCH")) return undefined;
+    throw error;
+  }
+}
+
+/** A zombie has ended: its number is only kept until its parent asks. */
+function hasEnded(stat: Stat): boolean {
+  return stat.state === "Z" || stat.state === "X";
+}
+
+/** Who has this pid now, or undefined when nobody has. */
+export function identify(pid: number): ProcessIdentity | undefined {
+  const stat = readStat(pid);
+  return stat && !hasEnded(stat) ? { pid, start_time: stat.startTime } : undefined;
+}
+
+/** True while that very process lives (same pid and same start). */
+export function isAlive(identity: ProcessIdentity): boolean {
+  return identify(identity.pid)?.start_time === identity.start_time;
+}
+
+/** True while the group's leader lives; what a finished leader left behind does not count (a daemon). */
+export function isGroupAlive(group: GroupIdentity): boolean {
+  return isAlive({ pid: group.pgid, start_time: group.start_time });
+}
+
+/** The machine since its last start; processes of another boot id are gone. */
+export function bootId(): string {
+  return readFileSync("/proc/sys/kernel/random/boot_id", "latin1").trim();
+}
+
+/** The name of this machine, as locks record it. */
+export function hostName(): string {
+  return hostname();
+}
+
+/** Sends a signal to a process or, with a negative number, to a group; false when nobody is there. */
+export function signalProcess(target: number, signal: NodeJS.Signals): boolean {
+  try {
+    process.kill(target, signal);
+    return true;
+  } catch (error) {
+    if (hasErrno(error, "ESRCH")) return false;
+    throw error;
+  }
+}
+
+/** Refuses what the kernel would read as our own group (0) or as every process there is (1, once it is negated). */
+function checkGroup(pgid: number): void {
+  if (!Number.isSafeInteger(pgid) || pgid <= 1)
+    throw new Failure("internal", `no process group has id ${pgid}`);
+}
+
+/** True while any process of the group runs, the leader or not. */
+export function hasMembers(pgid: number): boolean {
+  checkGroup(pgid);
+  if (!signalProcess(-pgid, 0 as unknown as NodeJS.Signals)) return false;
+  // The kernel counts zombies that nobody has collected as members: look who is really running.
+  for (const name of readdirSync("/proc")) {
+    if (!/^\d+$/.test(name)) continue;
+    const stat = readStat(Number(name));
+    if (stat && stat.group === pgid && !hasEnded(stat)) return true;
+  }
+  return false;
+}
+
+const KILL_WAIT_MS = 5_000;
+
+/**
+ * Ends all processes of a group: TERM, `graceMs` to unwind, then KILL. Answers how it ended;
+ * `remaining` means that the kernel still had not let go of a process after 5 s.
+ */
+export async function endGroup(
+  pgid: number,
+  graceMs: number,
+): Promise<"gone" | "stopped" | "killed" | "remaining"> {
+  checkGroup(pgid);
+  if (!signalProcess(-pgid, "SIGTERM")) return "gone";
+  if (await emptied(pgid, graceMs)) return "stopped";
+  signalProcess(-pgid, "SIGKILL");
+  return (await emptied(pgid, KILL_WAIT_MS)) ? "killed" : "remaining";
+}
+
+async function emptied(pgid: number, limitMs: number): Promise<boolean> {
+  const until = performance.now() + limitMs;
+  for (let pause = 5; hasMembers(pgid); pause = Math.min(pause * 2, 100)) {
+    if (performance.now() >= until) return false;
+    await sleep(pause);
+  }
+  return true;
+}

@@ -1,0 +1,42 @@
+const SHORTEST = 8;
+const MASK = "***";
+
+/** Replaces known secrets in text by `***`: as they are and in base64, URL, JSON and shell-quoted form. */
+export class Redactor {
+  readonly #forms = new Set<string>();
+  #pattern: RegExp | undefined;
+
+  /** Adds a secret; values under 8 bytes are too common to mask. */
+  add(secret: string): void {
+    if (Buffer.byteLength(secret) < SHORTEST) return;
+    const lines = secret.split(/\r?\n/).filter((line) => Buffer.byteLength(line) >= SHORTEST);
+    for (const value of [secret, ...lines]) for (const form of formsOf(value)) this.#forms.add(form);
+    this.#pattern = undefined;
+  }
+
+  /** The text with every known secret masked, the longest first. */
+  apply(text: string): string {
+    if (this.#forms.size === 0) return text;
+    this.#pattern ??= new RegExp(
+      [...this.#forms]
+        .sort((a, b) => b.length - a.length)
+        .map((form) => form.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"))
+        .join("|"),
+      "g",
+    );
+    return text.replace(this.#pattern, MASK);
+  }
+}
+
+function formsOf(value: string): string[] {
+  const base64 = Buffer.from(value).toString("base64");
+  return [
+    value,
+    base64,
+    base64.replace(/=+$/, ""),
+    Buffer.from(value).toString("base64url"),
+    encodeURIComponent(value.toWellFormed()),
+    JSON.stringify(value).slice(1, -1),
+    value.replaceAll("'", "'\\''"),
+  ];
+}

@@ -1,0 +1,305 @@
+import type { Problem } from "./errors.ts";
+
+/** A JSON Schema fragment; the same shapes that check input describe it in openapi.yaml. */
+export type Schema = Record<string, unknown>;
+
+/** Receives what is wrong. A `warning` does not make the value unusable. */
+export type Report = (path: string, message: string, severity?: "error" | "warning") => void;
+
+/** Turns an unknown value into a typed one. After an error was reported the returned value must not be used. */
+export interface Shape<T> {
+  readonly schema: Schema;
+  check(value: unknown, path: string, report: Report): T;
+  /** Present when the field may be missing: the value it then has. */
+  readonly absent?: () => T;
+}
+
+/** The type that a shape yields. */
+export type Infer<S> = S extends Shape<infer T> ? T : never;
+
+/** What checking a whole value yields: the value only when there are no problems. */
+export type Checked<T> =
+  | { ok: true; value: T; warnings: Problem[] }
+  | { ok: false; problems: Problem[]; warnings: Problem[] };
+
+const MOST_PROBLEMS = 100;
+
+/**
+ * Checks a value against a shape and collects the problems, at most 100, each with its path (`a/b/0`, empty for the
+ * whole); likewise the warnings.
+ */
+export function check<T>(shape: Shape<T>, value: unknown): Checked<T> {
+  const problems: Problem[] = [];
+  const warnings: Problem[] = [];
+  const result = shape.check(value, "", (path, message, severity = "error") => {
+    const found = severity === "error" ? problems : warnings;
+    if (found.length < MOST_PROBLEMS) found.push({ path, message });
+  });
+  return problems.length === 0 ? { ok: true, value: result, warnings } : { ok: false, problems, warnings };
+}
+
+/** What a person calls the type of a JSON value. */
+export function typeName(value: unknown): string {
+  if (value === null) return "null";
+  if (Array.isArray(value)) return "a list";
+  if (typeof value === "object") return "an object";
+  if (typeof value === "number") return Number.isInteger(value) ? "an integer" : "a number";
+  return `a ${typeof value}`;
+}
+
+/** Joins a path and a key; a key that would not read as one part of a path is put in quotes. */
+export function join(path: string, key: string | number): string {
+  const part = typeof key === "number" || /^[^\s/"\p{C}]{1,100}$/u.test(key) ? key : quote(key);
+  return path === "" ? String(part) : `${path}/${part}`;
+}
+
+/** A string; `pattern` must match as a whole and is explained by `means`. Lengths count UTF-16 units. */
+export function string(
+  rule: { pattern?: RegExp; means?: string; max?: number; min?: number } = {},
+): Shape<string> {
+  return {
+    schema: {
+      type: "string",
+      ...(rule.pattern && { pattern: rule.pattern.source }),
+      ...(rule.max !== undefined && { maxLength: rule.max }),
+      ...(rule.min !== undefined && { minLength: rule.min }),
+    },
+    check(value, path, report) {
+      if (typeof value !== "string") report(path, `expected a string, found ${typeName(value)}`);
+      else if (rule.min !== undefined && value.length < rule.min)
+        report(path, rule.min === 1 ? "must not be empty" : `must have at least ${rule.min} characters`);
+      else if (rule.max !== undefined && value.length > rule.max)
+        report(path, `must have at most ${rule.max} characters`);
+      else if (rule.pattern && value.match(rule.pattern)?.[0] !== value)
+        report(path, `expected ${rule.means ?? `text that matches ${rule.pattern}`}, found ${quote(value)}`);
+      return value as string;
+    },
+  };
+}
+
+/** One of a fixed list of strings. */
+export function oneOf<const T extends string>(...names: T[]): Shape<T> {
+  return {
+    schema: { type: "string", enum: names },
+    check(value, path, report) {
+      if (!names.includes(value as T))
+        report(path, `expected one of ${names.join(", ")}, found ${show(value)}`);
+      return value as T;
+    },
+  };
+}
+
+/** A whole number within bounds (both inclusive). */
+export function integer(rule: { min?: number; max?: number } = {}): Shape<number> {
+  return {
+    schema: {
+      type: "integer",
+      ...(rule.min !== undefined && { minimum: rule.min }),
+      ...(rule.max !== undefined && { maximum: rule.max }),
+    },
+    check(value, path, report) {
+      if (typeof value !== "number" || !Number.isSafeInteger(value))
+        report(path, `expected an integer, found ${show(value)}`);
+      else if ((rule.min !== undefined && value < rule.min) || (rule.max !== undefined && value > rule.max))
+        report(path, `expected a number ${bounds(rule)}, found ${value}`);
+      return value as number;
+    },
+  };
+}
+
+function bounds(rule: { min?: number; max?: number }): string {
+  if (rule.max === undefined) return `of at least ${rule.min}`;
+  return rule.min === undefined ? `of at most ${rule.max}` : `from ${rule.min} to ${rule.max}`;
+}
+
+/** `true` or `false`. */
+export function boolean(): Shape<boolean> {
+  return {
+    schema: { type: "boolean" },
+    check(value, path, report) {
+      if (typeof value !== "boolean") report(path, `expected true or false, found ${show(value)}`);
+      return value as boolean;
+    },
+  };
+}
+
+/** A list of one kind of item, at most `max` of them. */
+export function list<T>(item: Shape<T>, rule: { max?: number; min?: number } = {}): Shape<T[]> {
+  return {
+    schema: {
+      type: "array",
+      items: item.schema,
+      ...(rule.max !== undefined && { maxItems: rule.max }),
+      ...(rule.min !== undefined && { minItems: rule.min }),
+    },
+    check(value, path, report) {
+      if (!Array.isArray(value)) {
+        report(path, `expected a list, found ${typeName(value)}`);
+        return [];
+      }
+      if (rule.max !== undefined && value.length > rule.max)
+        report(path, `expected at most ${rule.max} items, found ${value.length}`);
+      if (rule.min !== undefined && value.length < rule.min)
+        report(path, `expected at least ${rule.min} items, found ${value.length}`);
+      return value.map((entry, index) => item.check(entry, join(path, index), report));
+    },
+  };
+}
+
+/** An object whose keys are free (but match `key`) and whose values are of one kind. */
+export function record<T>(
+  value: Shape<T>,
+  rule: { key?: RegExp; means?: string } = {},
+): Shape<Record<string, T>> {
+  return {
+    schema: { type: "object", additionalProperties: value.schema },
+    check(input, path, report) {
+      if (!isObject(input)) {
+        report(path, `expected an object, found ${typeName(input)}`);
+        return {};
+      }
+      const result: Record<string, T> = Object.create(null);
+      for (const [key, entry] of Object.entries(input)) {
+        if (rule.key && !rule.key.test(key))
+          report(join(path, key), `expected ${rule.means ?? rule.key} as name`);
+        result[key] = value.check(entry, join(path, key), report);
+      }
+      return result;
+    },
+  };
+}
+
+type Fields = Record<string, Shape<unknown>>;
+type ObjectOf<F extends Fields> = { [K in keyof F]: Infer<F[K]> };
+
+/** How an object treats what it does not know. */
+export interface ObjectRule {
+  /** `refuse` (default) makes an unknown key an error, `warn` a warning; both name the nearest known key. */
+  unknown?: "refuse" | "warn";
+  /** Keys compare without case and `null` means absent, as Go's JSON reads the files of a workspace. */
+  lenient?: boolean;
+  /** Older names of fields: each is accepted with a warning. */
+  aliases?: Record<string, string>;
+}
+
+/** An object with the given fields; a field without `absent` is required. */
+export function object<F extends Fields>(fields: F, rule: ObjectRule = {}): Shape<ObjectOf<F>> {
+  const required = Object.keys(fields).filter((name) => fields[name]?.absent === undefined);
+  return {
+    schema: {
+      type: "object",
+      properties: Object.fromEntries(Object.entries(fields).map(([name, shape]) => [name, shape.schema])),
+      ...(required.length > 0 && { required }),
+      additionalProperties: rule.unknown === "warn",
+    },
+    check(value, path, report) {
+      if (!isObject(value)) {
+        report(path, `expected an object, found ${typeName(value)}`);
+        return {} as ObjectOf<F>;
+      }
+      const given = recognise(value, fields, rule, path, report);
+      const result: Record<string, unknown> = {};
+      for (const [name, shape] of Object.entries(fields)) {
+        const found = given.get(name);
+        if (found !== undefined) result[name] = shape.check(found, join(path, name), report);
+        else if (shape.absent) result[name] = shape.absent();
+        else report(join(path, name), "is missing");
+      }
+      return result as ObjectOf<F>;
+    },
+  };
+}
+
+function recognise(
+  value: Record<string, unknown>,
+  fields: Fields,
+  rule: ObjectRule,
+  path: string,
+  report: Report,
+): Map<string, unknown> {
+  const names = Object.keys(fields);
+  const given = new Map<string, unknown>();
+  for (const [key, entry] of Object.entries(value)) {
+    if (entry === undefined || (rule.lenient && entry === null)) continue;
+    const wanted = rule.lenient ? key.toLowerCase() : key;
+    const alias = rule.aliases && Object.hasOwn(rule.aliases, wanted) ? rule.aliases[wanted] : undefined;
+    if (alias !== undefined) report(join(path, key), `is an older name of ${alias}`, "warning");
+    const name = alias ?? names.find((one) => (rule.lenient ? one.toLowerCase() : one) === wanted);
+    if (name !== undefined) given.set(name, entry);
+    else report(join(path, key), unknownKey(key, names), rule.unknown === "warn" ? "warning" : "error");
+  }
+  return given;
+}
+
+function unknownKey(key: string, names: string[]): string {
+  const close = nearest(key, names);
+  return close === undefined ? "is not a known field" : `is not a known field; did you mean ${quote(close)}?`;
+}
+
+/** The field may be missing; then it is `undefined`. */
+export function optional<T>(shape: Shape<T>): Shape<T | undefined> {
+  return { ...shape, absent: () => undefined };
+}
+
+/** The field may be missing; then it has this value. */
+export function withDefault<T>(shape: Shape<T>, value: T): Shape<T> {
+  return { ...shape, schema: { ...shape.schema, default: value }, absent: () => structuredClone(value) };
+}
+
+/** A shape with a description for openapi.yaml. */
+export function described<T>(shape: Shape<T>, description: string): Shape<T> {
+  return { ...shape, schema: { ...shape.schema, description } };
+}
+
+/** A value that is checked elsewhere, or a field of an answer that only openapi.yaml describes. */
+export function anything(schema: Schema = {}): Shape<unknown> {
+  return { schema, check: (value) => value };
+}
+
+/** True for a JSON object. */
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Text in double quotes, with control characters escaped and at most 100 characters of it. */
+export function quote(text: string): string {
+  const quoted = JSON.stringify(text.length > 100 ? `${text.slice(0, 100)}…` : text);
+  return quoted.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, escaped);
+}
+
+function escaped(character: string): string {
+  return character.replace(/[\s\S]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+function show(value: unknown): string {
+  return typeof value === "string"
+    ? quote(value)
+    : typeof value === "number"
+      ? String(value)
+      : typeName(value);
+}
+
+/** The name closest to a mistyped one, or undefined when none is near (more than a third of it differs). */
+export function nearest(word: string, names: Iterable<string>): string | undefined {
+  let best: string | undefined;
+  let bestDistance = Math.max(1, Math.floor(word.length / 3)) + 1;
+  for (const name of names) {
+    if (Math.abs(name.length - word.length) >= bestDistance) continue;
+    const distance = editDistance(word.toLowerCase(), name.toLowerCase());
+    if (distance < bestDistance) [best, bestDistance] = [name, distance];
+  }
+  return best;
+}
+
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const substitute = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(substitute, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row[b.length] ?? 0;
+}

@@ -1,0 +1,334 @@
+import { randomUUID } from "node:crypto";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import { type AddressInfo, isIPv6, type Socket } from "node:net";
+import { within } from "../core/async.ts";
+import { Failure, hasErrno, messageOf } from "../core/errors.ts";
+import { type Answer, failureAnswer, type HttpRequest, json } from "./message.ts";
+
+/** How long a client may take, in milliseconds, and how much it may send as headers. */
+export interface Limits {
+  /** From the first byte of a request (or the connection) to the end of its headers. */
+  headersMs: number;
+  /** From the first byte of a request to the end of its body. */
+  requestMs: number;
+  /** From the end of the request to the last byte of the answer, long-polls not counted. */
+  writeMs: number;
+  /** Between two requests of a connection. */
+  idleMs: number;
+  headerBytes: number;
+  /** For a body that nobody wants to read any more to end, so that the client gets to read the answer. */
+  lingerMs: number;
+  /** How often Node looks for connections that are too slow. */
+  checkMs: number;
+}
+
+/** control-plane.md, Limits: fixed, no flag changes them. */
+export const LIMITS: Readonly<Limits> = {
+  headersMs: 10_000,
+  requestMs: 600_000,
+  writeMs: 90_000,
+  idleMs: 120_000,
+  headerBytes: 1024 * 1024,
+  lingerMs: 5_000,
+  checkMs: 1_000,
+};
+
+/** On every answer, the parser's own errors included (decisions: HTTP conventions). */
+const SECURITY_HEADERS = {
+  "Content-Security-Policy":
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
+  "X-Frame-Options": "DENY",
+  "X-Content-Type-Options": "nosniff",
+  "Referrer-Policy": "no-referrer",
+};
+const HSTS = { "Strict-Transport-Security": "max-age=31536000" };
+
+/** What is known of an exchange once it is over. */
+export interface Exchange {
+  request: Pick<HttpRequest, "id" | "method" | "path" | "peer">;
+  status: number;
+  durationMs: number;
+}
+
+/** What a server needs: where it listens, who answers, who is told. */
+export interface ListenOptions {
+  /** An address or name; empty for all addresses. */
+  host: string;
+  /** 0 for any free one. */
+  port: number;
+  /** PEM texts; with them it serves HTTPS only. */
+  tls?: { cert: string; key: string };
+  limits?: Limits;
+  handle: (request: HttpRequest) => Promise<Answer>;
+  /** Called after each answer, or after a client left without one (status 499). */
+  onExchange?: (exchange: Exchange) => void;
+  /** Gets the story of each defect; never told to the client. */
+  onDefect?: (requestId: string, error: unknown) => void;
+}
+
+/** A server that listens. */
+export interface Listener {
+  readonly port: number;
+  readonly url: string;
+  /**
+   * Takes no new connections, aborts the signal of every request so that long-polls answer at once, and resolves when
+   * all answers are sent; after `waitMs` what is still open is cut.
+   */
+  close(waitMs: number): Promise<void>;
+}
+
+/** Starts a server. Throws `failed` with a sentence when the address cannot be had. */
+export async function listen(options: ListenOptions): Promise<Listener> {
+  const web = new WebServer(options);
+  const { address, port } = await web.open();
+  const host = isIPv6(address) ? `[${address}]` : address;
+  return {
+    port,
+    url: `${options.tls ? "https" : "http"}://${host}:${port}`,
+    close: (waitMs) => web.close(waitMs),
+  };
+}
+
+class WebServer {
+  readonly #options: ListenOptions;
+  readonly #limits: Limits;
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  /** The answer that is under way on a connection: a parser's error must not be written into it. */
+  readonly #answering = new WeakMap<object, ServerResponse>();
+  readonly #stop = new AbortController();
+
+  constructor(options: ListenOptions) {
+    this.#options = options;
+    this.#limits = options.limits ?? LIMITS;
+    this.#server = createServer(options.tls, this.#limits);
+    this.#server.on("connection", (socket: Socket) => {
+      this.#sockets.add(socket);
+      socket.once("close", () => this.#sockets.delete(socket));
+    });
+    this.#server.on("request", (incoming, response) => void this.#exchange(incoming, response, false));
+    // A client that asks first is told to go on only when somebody wants its body.
+    this.#server.on("checkContinue", (incoming, response) => void this.#exchange(incoming, response, true));
+    // Any other expectation is not ours to meet, and Node's own refusal would lack the security headers.
+    this.#server.on(
+      "checkExpectation",
+      (incoming, response) => void this.#exchange(incoming, response, false),
+    );
+    this.#server.on("clientError", (error, socket) => this.#refuse(error, socket as Socket));
+  }
+
+  async open(): Promise<AddressInfo> {
+    const { host, port } = this.#options;
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.#server.once("error", reject);
+    this.#server.listen({ port, ...(host !== "" && { host }) }, resolve);
+    try {
+      await promise;
+    } catch (error) {
+      const why = hasErrno(error, "EADDRINUSE") ? "another process listens there" : messageOf(error);
+      throw new Failure("failed", `Cannot listen on ${host}:${port}: ${why}`, { cause: error });
+    }
+    return this.#server.address() as AddressInfo;
+  }
+
+  async close(waitMs: number): Promise<void> {
+    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
+    this.#stop.abort();
+    await within(closed, waitMs);
+    for (const socket of this.#sockets) socket.destroy();
+    await closed;
+  }
+
+  async #exchange(incoming: IncomingMessage, response: ServerResponse, asks: boolean): Promise<void> {
+    const started = performance.now();
+    this.#answering.set(incoming.socket, response);
+    const clock = new WriteClock(this.#limits.writeMs, () => incoming.socket.destroy());
+    if (hasNoBody(incoming)) clock.run();
+    incoming.once("end", () => clock.run());
+    const gone = new AbortController();
+    response.once("close", () => {
+      clock.stop();
+      gone.abort();
+      const status = response.headersSent ? response.statusCode : 499;
+      this.#options.onExchange?.({ request, status, durationMs: performance.now() - started });
+    });
+    const signal = AbortSignal.any([gone.signal, this.#stop.signal]);
+    const request = describe(incoming, signal, clock, () => asks && response.writeContinue());
+    const answer = await this.#answer(incoming, request);
+    clock.run();
+    this.#send(incoming, response, request, answer);
+  }
+
+  async #answer(incoming: IncomingMessage, request: HttpRequest): Promise<Answer> {
+    try {
+      if (this.#stop.signal.aborted) throw new Failure("shutting_down", "the server is shutting down");
+      if (incoming.headers.host === undefined && incoming.httpVersion === "1.1")
+        throw new Failure("invalid_request", "the request has no Host header");
+      return await this.#options.handle(request);
+    } catch (error) {
+      const answer = failureAnswer(error, request.id);
+      if (answer.status === 500) this.#options.onDefect?.(request.id, error);
+      return answer;
+    }
+  }
+
+  #send(incoming: IncomingMessage, response: ServerResponse, request: HttpRequest, answer: Answer): void {
+    if (response.destroyed) return;
+    const body = answer.body ?? "";
+    const length = Buffer.byteLength(body);
+    response.writeHead(answer.status, {
+      ...this.#commonHeaders(request.id),
+      ...(answer.status !== 204 && { "Content-Length": length }),
+      ...(this.#stop.signal.aborted && { Connection: "close" }),
+      ...answer.headers,
+    });
+    response.end(body);
+    if (!incoming.complete) this.#linger(incoming);
+  }
+
+  #linger(incoming: IncomingMessage): void {
+    const cut = setTimeout(() => incoming.socket.destroy(), this.#limits.lingerMs);
+    incoming.once("close", () => clearTimeout(cut));
+    incoming.resume();
+  }
+
+  /** What the parser refuses never becomes a request: malformed, too large or too slow. */
+  #refuse(error: Error, socket: Socket): void {
+    if (!socket.writable || this.#answering.get(socket)?.headersSent === false) return void socket.destroy();
+    const [status, message] = refusalOf(error);
+    const id = randomUUID();
+    const answer = json(status, { error: "invalid_request", message });
+    const headers = { ...this.#commonHeaders(id), ...answer.headers, Connection: "close" };
+    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+    const length = Buffer.byteLength(answer.body as string);
+    const head = `HTTP/1.1 ${status} ${REASONS[status]}\r\n${lines.join("")}Content-Length: ${length}\r\n\r\n`;
+    socket.end(head + answer.body, () => socket.destroy());
+    const request = { id, method: "-", path: "-", peer: peerOf(socket) };
+    this.#options.onExchange?.({ request, status, durationMs: 0 });
+  }
+
+  #commonHeaders(requestId: string): Record<string, string> {
+    return {
+      ...SECURITY_HEADERS,
+      ...(this.#options.tls && HSTS),
+      "Cache-Control": "no-store",
+      "X-Request-Id": requestId,
+    };
+  }
+}
+
+const REASONS: Record<number, string> = {
+  400: "Bad Request",
+  408: "Request Timeout",
+  431: "Request Header Fields Too Large",
+};
+
+function refusalOf(error: Error): [number, string] {
+  if (hasErrno(error, "HPE_HEADER_OVERFLOW")) return [431, "the headers of the request are too large"];
+  if (hasErrno(error, "ERR_HTTP_REQUEST_TIMEOUT")) return [408, "the request took too long to arrive"];
+  return [400, "this is not an HTTP request that the server understands"];
+}
+
+/** Only what serves HTTP pays for loading it (decisions: Runtime 3). */
+function createServer(tls: ListenOptions["tls"], limits: Limits): Server {
+  const options = {
+    maxHeaderSize: limits.headerBytes,
+    headersTimeout: limits.headersMs,
+    requestTimeout: limits.requestMs,
+    keepAliveTimeout: limits.idleMs,
+    connectionsCheckingInterval: limits.checkMs,
+    // Node's own refusal of a request without Host would lack the security headers.
+    requireHostHeader: false,
+  };
+  if (!tls) return process.getBuiltinModule("node:http").createServer(options);
+  return process
+    .getBuiltinModule("node:https")
+    .createServer({ ...options, ...tls, handshakeTimeout: limits.headersMs });
+}
+
+function hasNoBody(incoming: IncomingMessage): boolean {
+  const { "content-length": length, "transfer-encoding": encoding } = incoming.headers;
+  return encoding === undefined && Number(length ?? 0) === 0;
+}
+
+function describe(
+  incoming: IncomingMessage,
+  signal: AbortSignal,
+  clock: WriteClock,
+  onRead: () => void,
+): HttpRequest {
+  const target = incoming.url ?? "";
+  const at = target.indexOf("?");
+  return {
+    id: randomUUID(),
+    method: incoming.method ?? "",
+    path: at < 0 ? target : target.slice(0, at),
+    query: at < 0 ? "" : target.slice(at + 1),
+    headers: incoming.headers,
+    peer: peerOf(incoming.socket),
+    scheme: "encrypted" in incoming.socket ? "https" : "http",
+    signal,
+    get body() {
+      onRead();
+      return bodyOf(incoming, signal);
+    },
+    async longPoll(work) {
+      clock.pause();
+      try {
+        return await work();
+      } finally {
+        clock.run();
+      }
+    },
+  };
+}
+
+/** A body that ends early, because its sender left or the server stops, ends with a failure and never as if whole. */
+async function* bodyOf(incoming: IncomingMessage, signal: AbortSignal): AsyncIterable<Uint8Array> {
+  try {
+    for await (const chunk of incoming.iterator({ destroyOnReturn: false })) {
+      if (signal.aborted) throw new Error("stopped");
+      yield chunk as Buffer;
+    }
+  } catch (error) {
+    throw new Failure("cancelled", "the request ended before its body was complete", { cause: error });
+  }
+}
+
+/** `::ffff:127.0.0.1` and `127.0.0.1` are one peer. */
+function peerOf(socket: Socket): string {
+  return (socket.remoteAddress ?? "unknown").replace(/^::ffff:(?=\d+\.)/i, "");
+}
+
+/** Counts down while it runs, and cuts the connection when the time is used up. */
+class WriteClock {
+  readonly #expired: () => void;
+  #leftMs: number;
+  #since = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #stopped = false;
+
+  constructor(limitMs: number, expired: () => void) {
+    this.#leftMs = limitMs;
+    this.#expired = expired;
+  }
+
+  run(): void {
+    if (this.#timer || this.#stopped) return;
+    this.#since = performance.now();
+    this.#timer = setTimeout(this.#expired, Math.max(0, this.#leftMs));
+  }
+
+  pause(): void {
+    if (!this.#timer) return;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#leftMs -= performance.now() - this.#since;
+  }
+
+  stop(): void {
+    this.pause();
+    this.#stopped = true;
+  }
+}

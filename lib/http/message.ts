@@ -1,0 +1,169 @@
+import { Failure, type FailureCode, messageOf, type Problem } from "../core/errors.ts";
+import { check, isObject, type Shape } from "../core/shape.ts";
+
+/** A request as handlers see it. Header names are in lower case. */
+export interface HttpRequest {
+  /** Names the request in its answer (`X-Request-Id`), the log and the audit of a run. */
+  readonly id: string;
+  readonly method: string;
+  /** The path as it was sent: not decoded, not normalised, without the query. */
+  readonly path: string;
+  /** What follows the first `?`, or nothing. */
+  readonly query: string;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  /** The address of the socket's other end; an IPv4 address in IPv6 form is an IPv4 address. */
+  readonly peer: string;
+  /** The scheme the client used: `https` or `http`. */
+  readonly scheme: "http" | "https";
+  /** Aborted when the client leaves and when the server stops. */
+  readonly signal: AbortSignal;
+  /** The body as it arrives; to be read at most once. */
+  readonly body: AsyncIterable<Uint8Array>;
+  /** Waits for something that may take long; the time does not count as time for the answer. */
+  longPoll<T>(work: () => Promise<T>): Promise<T>;
+}
+
+/** What is sent back. `X-Request-Id`, the security headers and the length are added on the way out. */
+export interface Answer {
+  status: number;
+  headers?: Record<string, string | string[]>;
+  body?: string | Uint8Array;
+}
+
+/** The most bytes of a JSON body. */
+export const BODY_BYTES = 1024 * 1024;
+
+/** The one table from what went wrong to the status of the answer. What is not in it is a 500. */
+export const STATUS: Readonly<Partial<Record<FailureCode, number>>> = {
+  invalid_request: 400,
+  invalid_bucket_id: 400,
+  invalid_source: 400,
+  unauthorized: 401,
+  csrf_failed: 403,
+  not_found: 404,
+  bucket_not_found: 404,
+  run_not_found: 404,
+  file_not_found: 404,
+  revision_not_found: 404,
+  totp_disabled: 404,
+  method_not_allowed: 405,
+  bucket_busy: 409,
+  bucket_exists: 409,
+  run_not_active: 409,
+  bucket_not_initialized: 409,
+  schema_upgrade_required: 409,
+  schema_too_new: 409,
+  payload_too_large: 413,
+  unsupported_media_type: 415,
+  rate_limited: 429,
+  internal: 500,
+  shutting_down: 503,
+  database_busy: 503,
+};
+
+/** A value as JSON. */
+export function json(status: number, value: unknown, headers: Answer["headers"] = {}): Answer {
+  return {
+    status,
+    headers: { "Content-Type": "application/json; charset=utf-8", ...headers },
+    body: JSON.stringify(value),
+  };
+}
+
+/** Bytes of a given media type. */
+export function raw(type: string, body: string | Uint8Array, headers: Answer["headers"] = {}): Answer {
+  return { status: 200, headers: { "Content-Type": type, ...headers }, body };
+}
+
+/**
+ * The answer to anything that was thrown: `{error, message, details?, run_id?}`. A Failure carries a sentence for
+ * people; of a defect nothing but the request's id is told, its story is for the log.
+ */
+export function failureAnswer(error: unknown, requestId: string): Answer {
+  const failure = asFailure(error, requestId);
+  const status = STATUS[failure.code] ?? 500;
+  const details = isObject(failure.details) ? failure.details : {};
+  return json(
+    status,
+    {
+      error: STATUS[failure.code] === undefined ? "internal" : failure.code,
+      message: failure.message,
+      ...(failure.details !== undefined && { details: failure.details }),
+      ...(typeof details.run_id === "string" && { run_id: details.run_id }),
+    },
+    failureHeaders(failure.code, details),
+  );
+}
+
+function asFailure(error: unknown, requestId: string): Failure {
+  if (!(error instanceof Failure))
+    return new Failure("internal", `internal error; the server's log tells more under request ${requestId}`);
+  // Nothing but the client's leaving and the server's end aborts a request, and who has left reads no answer.
+  return error.code === "cancelled" ? new Failure("shutting_down", "the server is shutting down") : error;
+}
+
+function failureHeaders(code: FailureCode, details: Record<string, unknown>): Record<string, string> {
+  if (code === "unauthorized") return { "WWW-Authenticate": "Bearer" };
+  if (code === "method_not_allowed") return { Allow: String(details.allow) };
+  if (code === "rate_limited") return { "Retry-After": String(details.retry_after_s) };
+  return {};
+}
+
+/** The failure for an input that breaks its shape; the sentence tells the first problem, `details` all of them. */
+export function invalidRequest(problems: readonly Problem[]): Failure {
+  const first = problems[0];
+  const more = problems.length > 1 ? ` (and ${problems.length - 1} more)` : "";
+  const where = first?.path ? `${first.path}: ` : "";
+  return new Failure("invalid_request", `${where}${first?.message}${more}`, { details: problems });
+}
+
+/**
+ * Reads a JSON body: one object in UTF-8 of at most 1 MiB whose fields are all known and typed. An empty body is `{}`.
+ * Throws `payload_too_large`, `unsupported_media_type` or `invalid_request`, in this order.
+ */
+export async function readJson<T>(request: HttpRequest, shape: Shape<T>): Promise<T> {
+  const bytes = await readBody(request);
+  if (bytes.length > 0) requireMediaType(request, "application/json");
+  const checked = check(shape, bytes.length > 0 ? parseJson(bytes) : {});
+  if (!checked.ok) throw invalidRequest(checked.problems);
+  return checked.value;
+}
+
+async function readBody(request: HttpRequest): Promise<Buffer> {
+  if (Number(request.headers["content-length"] ?? 0) > BODY_BYTES) throw tooLarge();
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of request.body) {
+    size += chunk.length;
+    if (size > BODY_BYTES) throw tooLarge();
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+function tooLarge(): Failure {
+  return new Failure("payload_too_large", `the body has more than ${BODY_BYTES} bytes`);
+}
+
+/** Throws `unsupported_media_type` unless the body is of one of these types; answers which. */
+export function requireMediaType(request: HttpRequest, ...types: string[]): string {
+  const given = String(request.headers["content-type"] ?? "");
+  const [type = "", ...parameters] = given.split(";").map((part) => part.trim().toLowerCase());
+  const readable = parameters.every((one) => /^charset="?utf-8"?$/.test(one));
+  const encoded = request.headers["content-encoding"] ?? "identity";
+  if (types.includes(type) && readable && encoded === "identity") return type;
+  throw new Failure(
+    "unsupported_media_type",
+    `the body must be sent with Content-Type: ${types.join(" or ")}`,
+  );
+}
+
+function parseJson(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+  } catch (error) {
+    throw new Failure("invalid_request", `the body is not JSON in UTF-8: ${messageOf(error)}`, {
+      cause: error,
+    });
+  }
+}

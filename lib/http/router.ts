@@ -1,0 +1,118 @@
+import { Failure, type FailureCode, type Problem } from "../core/errors.ts";
+import { check, type Infer, object, type Shape } from "../core/shape.ts";
+import { type Answer, type HttpRequest, invalidRequest, readJson } from "./message.ts";
+
+/** The parameters of a query, by name; each is a string, an integer or a boolean. */
+export type QueryFields = Record<string, Shape<unknown>>;
+
+/** A request that was understood: what a handler works with. */
+export interface Call<Q extends QueryFields, B> {
+  request: HttpRequest;
+  /** The `{…}` parts of the path, decoded. */
+  params: Record<string, string>;
+  query: { [K in keyof Q]: Infer<Q[K]> };
+  body: B;
+}
+
+/**
+ * One entry of a route table: the source for the router, for the checks of what comes in and for openapi.yaml.
+ * `C` is what the handlers of a table need besides the request.
+ */
+export interface Route<C, Q extends QueryFields = QueryFields, B = unknown> {
+  method: "GET" | "POST" | "PUT" | "DELETE";
+  /** Literal parts compare exactly; a part such as `{run_id}` takes any name. */
+  path: string;
+  summary: string;
+  description?: string;
+  query?: Q;
+  body?: Shape<B>;
+  /** Media types of a body that the handler reads by itself. */
+  upload?: readonly string[];
+  /** What it answers when all is well; without a shape, the body is of `type` or empty. */
+  answer: { status: number; description: string; shape?: Shape<unknown>; type?: string };
+  /** What it may fail with besides what every route may. */
+  failures?: readonly FailureCode[];
+  handle(call: Call<Q, B>, context: C): Promise<Answer>;
+}
+
+/** Finds the route of a request: first match of a list. Throws `not_found`, or `method_not_allowed` with what is. */
+export function findRoute<C>(
+  routes: readonly Route<C>[],
+  request: HttpRequest,
+): { route: Route<C>; params: Record<string, string> } {
+  const method = request.method === "HEAD" ? "GET" : request.method;
+  const allowed: string[] = [];
+  for (const route of routes) {
+    const params = matchPath(route.path, request.path);
+    if (!params) continue;
+    if (route.method === method) return { route, params };
+    allowed.push(...(route.method === "GET" ? ["GET", "HEAD"] : [route.method]));
+  }
+  if (allowed.length > 0) throw methodNotAllowed(request, allowed);
+  throw new Failure("not_found", "there is nothing at this path");
+}
+
+/** The failure for a known path with another method. */
+export function methodNotAllowed(request: HttpRequest, allowed: string[]): Failure {
+  const allow = allowed.join(", ");
+  return new Failure("method_not_allowed", `this path takes ${allow}, not ${request.method}`, {
+    details: { allow },
+  });
+}
+
+/** Nothing is normalised: an encoded letter, a doubled slash or another case is another path. */
+function matchPath(pattern: string, path: string): Record<string, string> | undefined {
+  const wanted = pattern.split("/");
+  const given = path.split("/");
+  if (wanted.length !== given.length) return undefined;
+  const params: Record<string, string> = {};
+  for (const [index, part] of wanted.entries()) {
+    const segment = given[index] as string;
+    const name = /^\{(\w+)\}$/.exec(part)?.[1];
+    const value = name === undefined ? undefined : decodeSegment(segment);
+    if (name === undefined ? segment !== part : value === undefined) return undefined;
+    if (name !== undefined) params[name] = value as string;
+  }
+  return params;
+}
+
+function decodeSegment(segment: string): string | undefined {
+  try {
+    const text = decodeURIComponent(segment);
+    return /^\.{0,2}$|[/\\\x00-\x1f\x7f]/.test(text) ? undefined : text;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Checks query and body against the route and carries it out. Throws `invalid_request` and what the body rules say. */
+export async function callRoute<C>(
+  found: { route: Route<C>; params: Record<string, string> },
+  request: HttpRequest,
+  context: C,
+): Promise<Answer> {
+  const { route, params } = found;
+  const query = parseQuery(route.query ?? {}, request.query);
+  const body = route.body ? await readJson(request, route.body) : undefined;
+  return route.handle({ request, params, query, body }, context);
+}
+
+function parseQuery(fields: QueryFields, text: string): Record<string, unknown> {
+  const problems: Problem[] = [];
+  const values = new Map<string, unknown>();
+  for (const [name, value] of new URLSearchParams(text)) {
+    if (values.has(name)) problems.push({ path: name, message: "is given twice" });
+    values.set(name, typed(fields[name], value));
+  }
+  const checked = check(object(fields), Object.fromEntries(values));
+  if (!checked.ok) problems.push(...checked.problems);
+  if (!checked.ok || problems.length > 0) throw invalidRequest(problems);
+  return checked.value;
+}
+
+/** What does not look like the wanted type stays text, which the shape then refuses with its own sentence. */
+function typed(shape: Shape<unknown> | undefined, text: string): unknown {
+  if (shape?.schema.type === "integer" && /^-?\d{1,15}$/.test(text)) return Number(text);
+  if (shape?.schema.type === "boolean" && (text === "true" || text === "false")) return text === "true";
+  return text;
+}

@@ -1,0 +1,29 @@
+import type { Database } from "../bucket/database.ts";
+import type { KvStore } from "../bucket/kv.ts";
+import type { Layout } from "../bucket/layout.ts";
+import type { RunLog } from "../bucket/logs.ts";
+import type { Launcher } from "../core/spawn.ts";
+import type { Progress, RunKind } from "../run/protocol.ts";
+
+/** The run that an operation is carried out for. */
+export interface RunIdentity {
+  id: string;
+  kind: RunKind;
+  bucketId: string;
+  /** Reports how far it is. */
+  progress(progress: Progress): void;
+}
+
+/** All that an operation may use; handed down only where it is needed, never to plan, codec or transport. */
+export interface OperationContext {
+  layout: Layout;
+  db: Database;
+  kv: KvStore;
+  log: RunLog;
+  signal: AbortSignal;
+  launcher: Launcher;
+  run: RunIdentity;
+}
+
+/** What carries out a run: checks its parameters itself, throws a Failure or answers the run's result. */
+export type Operation = (context: OperationContext, params: Record<string, unknown>) => Promise<unknown>;

@@ -1,0 +1,69 @@
+import { openDatabase } from "../bucket/database.ts";
+import { KvStore, loadKvKey } from "../bucket/kv.ts";
+import { layoutOf } from "../bucket/layout.ts";
+import { RunLog } from "../bucket/logs.ts";
+import { Failure, messageOf } from "../core/errors.ts";
+import { emptyFolder } from "../core/files.ts";
+import { Redactor } from "../core/redact.ts";
+import type { Launcher } from "../core/spawn.ts";
+import type { Orders, OutcomeMessage, Progress, RunKind } from "../run/protocol.ts";
+import type { Operation } from "./context.ts";
+
+/** What carries out each kind of run. Loaded when asked for: a run's start costs only what it needs. */
+const OPERATIONS: Record<RunKind, () => Promise<Operation>> = {
+  push: async () => (await import("./build.ts")).build,
+  build: async () => (await import("./build.ts")).build,
+  deploy: async () => (await import("./deploy.ts")).deploy,
+};
+
+/** What a run's process gives an operation to work with. */
+export interface RunInput {
+  launcher: Launcher;
+  signal: AbortSignal;
+  /** Appends text to the run's Activity. */
+  activity: (text: string) => void;
+  progress: (progress: Progress) => void;
+}
+
+/**
+ * Carries out one run in a bucket whose lock the caller holds, and answers how it ended. Never throws. The database,
+ * the key and the settings are read once and stay as they are for the run (control-plane.md, Runs 3).
+ */
+export async function perform(orders: Omit<Orders, "type">, input: RunInput): Promise<OutcomeMessage> {
+  const { runId, kind, bucketId } = orders;
+  const layout = layoutOf(orders.bucketDir);
+  const log = new RunLog({
+    layout,
+    runId,
+    command: kind,
+    redactor: new Redactor(),
+    activity: input.activity,
+  });
+  log.info(`${kind} of bucket ${bucketId}, run ${runId}`);
+  try {
+    const operation = await OPERATIONS[kind]();
+    using db = openDatabase(layout.database);
+    const kv = new KvStore(db, await loadKvKey(layout));
+    for (const secret of kv.secrets()) log.redactor.add(secret);
+    const run = { id: runId, kind, bucketId, progress: input.progress };
+    const result = await operation(
+      { layout, db, kv, log, signal: input.signal, launcher: input.launcher, run },
+      orders.params,
+    );
+    log.info(`${kind} succeeded`);
+    return { type: "outcome", ok: true, error: null, result };
+  } catch (error) {
+    return failed(kind, error, input.signal, log);
+  } finally {
+    await emptyFolder(layout.tmp).catch(() => {});
+  }
+}
+
+function failed(kind: RunKind, error: unknown, signal: AbortSignal, log: RunLog): OutcomeMessage {
+  const code = error instanceof Failure ? error.code : "internal";
+  const message = error instanceof Failure ? error.message : `internal error: ${messageOf(error)}`;
+  if (signal.aborted) log.info(`${kind} cancelled`);
+  else log.error(`${kind} failed: ${message}`);
+  const result = error instanceof Failure ? ((error.details as object | undefined) ?? null) : null;
+  return { type: "outcome", ok: false, error: { code, message: log.redactor.apply(message) }, result };
+}

@@ -1,0 +1,87 @@
+import { type CatalogAllocation, type CatalogJob, catalogFiles } from "../bucket/catalog.ts";
+import { type Promotion, promotionsOf } from "../bucket/promotions.ts";
+import { type StagedTree, stageAllocation } from "../bucket/staging.ts";
+import { type Decision, decide, isComplete, isGateOpen } from "../plan/changes.ts";
+import type { OperationContext } from "./context.ts";
+import type { Fleet } from "./fleet.ts";
+
+/** What a deploy means to do with one allocation. */
+export interface AllocationPlan {
+  allocation: CatalogAllocation;
+  promoted: Promotion;
+  tree: StagedTree;
+  decision: Decision;
+}
+
+/** What a deploy means to do with one job. */
+export interface JobPlan {
+  job: CatalogJob;
+  allocations: AllocationPlan[];
+  /** At least one allocation changes or has a gate to pass. */
+  needsWork: boolean;
+}
+
+/** The jobs that a job's hooks demand. */
+export function upstreamOf(job: CatalogJob): string[] {
+  return [...new Set(job.hooks.map((hook) => hook.demandJob).filter((name) => name !== ""))];
+}
+
+/**
+ * Plans a job from the catalog and what was promoted: renders every non-removed allocation and decides what happens to
+ * it. Nothing is read from `tmp/`, nothing is written. Throws `failed` for a template that cannot be rendered.
+ */
+export function planJob(
+  context: OperationContext,
+  fleet: Fleet,
+  job: CatalogJob,
+  allocations: readonly CatalogAllocation[],
+  updateSeq: number,
+  force: boolean,
+): JobPlan {
+  const files = catalogFiles(context.db, job.name);
+  const promotionOf = promotionsOf(context.db, job.name);
+  const plans = allocations.map((allocation): AllocationPlan => {
+    const promoted = promotionOf(allocation.id);
+    const fields = templateFields(context, fleet, allocation, promoted, updateSeq);
+    const tree = stageAllocation(files, fields, upstreamOf(job), context.kv);
+    const target = { hash: tree.hash, version: allocation.newVersion, files: tree.digests };
+    const decision = decide({ disabled: allocation.disabled, promoted, target }, job, force);
+    return { allocation, promoted, tree, decision };
+  });
+  return {
+    job,
+    allocations: plans,
+    needsWork: plans.some((plan) => plan.decision.action !== "skip" || hasOpenGate(plan)),
+  };
+}
+
+/** True for an active allocation that is as it should be but whose gate has not been passed. */
+export function hasOpenGate(plan: AllocationPlan): boolean {
+  const { allocation, promoted, tree } = plan;
+  const target = { hash: tree.hash, version: allocation.newVersion, files: tree.digests };
+  return !allocation.disabled && isComplete(promoted, target) && isGateOpen(promoted);
+}
+
+function templateFields(
+  context: OperationContext,
+  fleet: Fleet,
+  allocation: CatalogAllocation,
+  promoted: Promotion,
+  updateSeq: number,
+) {
+  const worker = fleet.worker(allocation.worker);
+  const bucketPath = `${worker.root}/${context.run.bucketId}`;
+  return {
+    AllocationID: allocation.id,
+    Job: allocation.job,
+    CurrentVersion: promoted.version,
+    NewVersion: allocation.newVersion,
+    BucketID: context.run.bucketId,
+    WorkerID: worker.id,
+    WorkerIP: allocation.worker,
+    Labels: worker.labels,
+    UpdateSeq: updateSeq,
+    BucketPath: bucketPath,
+    JobPath: `${bucketPath}/jobs/${allocation.job}`,
+  };
+}

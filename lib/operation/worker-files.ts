@@ -1,0 +1,56 @@
+import { createHash } from "node:crypto";
+import type { CatalogAllocation, CatalogWorker } from "../bucket/catalog.ts";
+import { runAll } from "../core/async.ts";
+import { jobsJson, RUNNER_SCRIPT, workerJson } from "../transport/runner.ts";
+import { syncTree } from "../transport/sync.ts";
+import type { OperationContext } from "./context.ts";
+import type { Fleet } from "./fleet.ts";
+
+const AT_ONCE = 32;
+
+/**
+ * Brings `worker.json`, `jobs.json` and `bin/` on these workers up to date (hook-runtime.md, Deploy order 3) and
+ * notes the update sequence each has. A worker that cannot be reached is passed over here: its allocations fail.
+ */
+export async function syncWorkerFiles(
+  context: OperationContext,
+  fleet: Fleet,
+  hosts: readonly string[],
+  allocations: readonly CatalogAllocation[],
+  updateSeq: number,
+): Promise<void> {
+  const sync = async (host: string) => {
+    const transport = await fleet.reach(host);
+    const files = workerFiles(context.run.bucketId, fleet.worker(host), allocations, updateSeq);
+    await syncTree(transport, { name: ".worker", folder: ".", files }, { signal: context.signal });
+    context.db.run("UPDATE worker SET synced_seq = ? WHERE worker_ip = ?", updateSeq, host);
+  };
+  await runAll([...new Set(hosts)], AT_ONCE, sync, context.signal);
+}
+
+function workerFiles(
+  bucketId: string,
+  worker: CatalogWorker,
+  allocations: readonly CatalogAllocation[],
+  updateSeq: number,
+) {
+  const jobs = allocations
+    .filter((allocation) => allocation.worker === worker.host && !allocation.removed)
+    .map(({ job, disabled }) => ({ job, disabled }));
+  const { id, host, labels } = worker;
+  return [
+    file("bin/runner", 0o755, RUNNER_SCRIPT),
+    file("jobs.json", 0o644, jobsJson(jobs)),
+    file("worker.json", 0o644, workerJson({ bucketId, workerId: id, workerIp: host, labels, updateSeq })),
+  ];
+}
+
+function file(path: string, mode: number, text: string) {
+  const content = Buffer.from(text);
+  const sha256 = createHash("sha256").update(content).digest("hex");
+  return { path, mode, sha256, size: content.length, open: () => once(content) };
+}
+
+async function* once(content: Uint8Array): AsyncGenerator<Uint8Array> {
+  yield content;
+}

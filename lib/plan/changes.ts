@@ -1,0 +1,100 @@
+import { matchGlob } from "../codec/glob.ts";
+
+/** What a deploy does to one allocation. */
+export type Action = "start" | "restart" | "reload" | "sync" | "promote" | "skip";
+
+/** The outcome of an allocation's last gate; empty where there was none to pass. */
+export type Gate = "" | "pending" | "passed" | "failed";
+
+/** The files of an allocation: path to a digest of mode and content. */
+export type FileDigests = Record<string, string>;
+
+/** What was promoted on an allocation before, as the database keeps it. */
+export interface Promoted {
+  /** Empty before the first promotion, and after a disabled allocation was enabled again. */
+  hash: string;
+  version: string;
+  files: FileDigests;
+  gate: Gate;
+  /** A change of this allocation began and has not been promoted: what lies on the worker may be newer. */
+  unfinished: boolean;
+}
+
+/** What is to be there. */
+export interface Target {
+  hash: string;
+  version: string;
+  files: FileDigests;
+}
+
+/** How a job wants to be changed (manifest). */
+export interface ChangePolicy {
+  restartPolicy: "always" | "reload" | "never";
+  restartGlobs: readonly string[];
+}
+
+/** One allocation's part of a plan. */
+export interface Decision {
+  action: Action;
+  /** Why, in a few words for people. */
+  reason: string;
+}
+
+const CHANGE: Record<ChangePolicy["restartPolicy"], Action> = {
+  always: "restart",
+  reload: "reload",
+  never: "sync",
+};
+
+/**
+ * Decides what happens to an allocation; the first rule that applies. `force` repeats the change of an allocation
+ * that is complete.
+ */
+export function decide(
+  allocation: { disabled: boolean; promoted: Promoted; target: Target },
+  policy: ChangePolicy,
+  force: boolean,
+): Decision {
+  const { promoted, target } = allocation;
+  const complete = isComplete(promoted, target);
+  if (allocation.disabled) return decideDisabled(promoted, complete, force);
+  if (promoted.hash === "") return { action: "start", reason: "new" };
+  const change = CHANGE[policy.restartPolicy];
+  if (promoted.hash !== target.hash)
+    return { action: onChange(promoted, target, policy), reason: "files changed" };
+  if (promoted.unfinished) return { action: change, reason: "an earlier deploy did not finish" };
+  if (force) return { action: change, reason: "forced" };
+  if (promoted.version !== target.version) return { action: change, reason: "version changed" };
+  return { action: "skip", reason: "already promoted" };
+}
+
+function decideDisabled(promoted: Promoted, complete: boolean, force: boolean): Decision {
+  if (promoted.hash === "") return { action: "skip", reason: "disabled" };
+  if (complete && !force) return { action: "skip", reason: "disabled, already promoted" };
+  return { action: "promote", reason: "disabled" };
+}
+
+/** True when an allocation is just as it should be, its gate aside. */
+export function isComplete(promoted: Promoted, target: Target): boolean {
+  return promoted.hash === target.hash && promoted.version === target.version && !promoted.unfinished;
+}
+
+/** True when the gate of an allocation that is otherwise complete still has to be passed. */
+export function isGateOpen(promoted: Promoted): boolean {
+  return promoted.gate === "pending" || promoted.gate === "failed";
+}
+
+function onChange(promoted: Promoted, target: Target, policy: ChangePolicy): Action {
+  if (policy.restartPolicy !== "reload") return CHANGE[policy.restartPolicy];
+  const known = Object.keys(promoted.files).length > 0;
+  const paths = known ? changedPaths(promoted.files, target.files) : [];
+  return paths.some((path) => policy.restartGlobs.some((glob) => matchGlob(glob, path)))
+    ? "restart"
+    : "reload";
+}
+
+/** The paths that were added, altered or removed, sorted. */
+export function changedPaths(before: FileDigests, after: FileDigests): string[] {
+  const paths = new Set([...Object.keys(before), ...Object.keys(after)]);
+  return [...paths].filter((path) => before[path] !== after[path]).sort();
+}

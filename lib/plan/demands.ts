@@ -1,0 +1,141 @@
+import { compareVersions, parseVersion, type Version } from "../codec/version.ts";
+import { type FailureCode, messageOf } from "../core/errors.ts";
+import { join, quote } from "../core/shape.ts";
+
+/** What of a job takes part in demands. */
+export interface DemandJob {
+  name: string;
+  /** As the manifest has it; empty where it has none. */
+  version: string;
+  hooks: readonly DemandHook[];
+}
+
+/** A hook and the upstream hook it demands; both names are empty where it demands nothing. */
+export interface DemandHook {
+  name: string;
+  demandJob: string;
+  demandHook: string;
+  demandConfig: Readonly<Record<string, unknown>>;
+}
+
+/** One broken demand: the job whose manifest is wrong and the place in it. */
+export interface DemandProblem {
+  code: FailureCode;
+  job: string;
+  path: string;
+  message: string;
+}
+
+/** Jobs by name, each with the names of the jobs it demands. */
+export type DemandGraph = ReadonlyMap<string, ReadonlySet<string>>;
+
+/**
+ * Checks every version and every demand of a bucket, after all jobs are read, so that a job may demand one whose name
+ * sorts after its own (hook-runtime.md, Command demands). Demands on the jobs in `unreadable` are not judged: their
+ * own problems are reported elsewhere. Cycles are found by {@link deploymentSequence}.
+ */
+export function checkDemands(
+  jobs: readonly DemandJob[],
+  unreadable: ReadonlySet<string> = new Set(),
+): DemandProblem[] {
+  const known = new Map(jobs.map((job) => [job.name, job]));
+  const problems: DemandProblem[] = [];
+  for (const job of jobs)
+    for (const hook of job.hooks)
+      if (!unreadable.has(hook.demandJob)) problems.push(...checkHook(job, hook, known));
+  return [...checkVersions(jobs), ...problems];
+}
+
+/** The graph of the demands between different, known jobs: an edge leads from the dependent to its upstream. */
+export function demandGraph(jobs: readonly DemandJob[]): DemandGraph {
+  const names = new Set(jobs.map((job) => job.name));
+  return new Map(
+    jobs.map(({ name, hooks }) => [
+      name,
+      new Set(
+        hooks.map((hook) => hook.demandJob).filter((upstream) => upstream !== name && names.has(upstream)),
+      ),
+    ]),
+  );
+}
+
+function checkVersions(jobs: readonly DemandJob[]): DemandProblem[] {
+  const taking = new Set(
+    jobs.flatMap((job) =>
+      job.hooks.filter((hook) => hook.demandJob !== "").flatMap((hook) => [job.name, hook.demandJob]),
+    ),
+  );
+  return jobs.flatMap(({ name, version }) => {
+    const message =
+      version !== ""
+        ? wrongVersion(version)
+        : taking.has(name)
+          ? "is missing: a job that demands another or is demanded needs a version"
+          : undefined;
+    return message === undefined
+      ? []
+      : [{ code: "ErrInvalidJobVersion", job: name, path: "version", message }];
+  });
+}
+
+function checkHook(job: DemandJob, hook: DemandHook, known: ReadonlyMap<string, DemandJob>): DemandProblem[] {
+  const path = join(join("hooks", hook.name), "demands");
+  const problem = (code: FailureCode, below: string, message: string): DemandProblem[] => [
+    { code, job: job.name, path: join(path, below), message },
+  ];
+  const { demandJob, demandHook } = hook;
+  if (demandJob === "" && demandHook === "") return [];
+  if (demandJob === "")
+    return problem("ErrInvalidHookDemand", "job", "is missing: job and hook belong together");
+  if (demandHook === "")
+    return problem("ErrInvalidHookDemand", "hook", "is missing: job and hook belong together");
+  if (demandJob === job.name) return problem("ErrInvalidHookDemand", "job", "a job cannot demand itself");
+  const upstream = known.get(demandJob);
+  if (!upstream) return problem("ErrInvalidHookDemand", "job", `there is no job ${quote(demandJob)}`);
+  if (!upstream.hooks.some((one) => one.name === demandHook))
+    return problem("ErrInvalidHookDemand", "hook", `job ${demandJob} has no hook ${quote(demandHook)}`);
+  try {
+    const mismatch = outside(upstream, hook.demandConfig);
+    return mismatch === undefined ? [] : problem("ErrHookDemandVersionMismatch", "config", mismatch);
+  } catch (error) {
+    return problem("ErrInvalidHookConfiguration", "config", messageOf(error));
+  }
+}
+
+/** What is wrong with the upstream's version; throws when the bounds themselves are. Bounds are inclusive. */
+function outside(upstream: DemandJob, config: DemandHook["demandConfig"]): string | undefined {
+  const min = bound(config, "min_version");
+  const max = bound(config, "max_version");
+  if (min && max && compareVersions(min.version, max.version) > 0)
+    throw new Error(`min_version ${min.text} is above max_version ${max.text}`);
+  if (upstream.version === "" || wrongVersion(upstream.version) !== undefined) return undefined;
+  const version = parseVersion(upstream.version);
+  if (min && compareVersions(version, min.version) < 0)
+    return `job ${upstream.name} has version ${upstream.version}, below min_version ${min.text}`;
+  if (max && compareVersions(version, max.version) > 0)
+    return `job ${upstream.name} has version ${upstream.version}, above max_version ${max.text}`;
+  return undefined;
+}
+
+function bound(
+  config: DemandHook["demandConfig"],
+  key: string,
+): { text: string; version: Version } | undefined {
+  const value = config[key];
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== "string" && !Number.isSafeInteger(value))
+    throw new Error(`${key} must be a version in quotes or a whole number`);
+  const text = String(value);
+  const wrong = wrongVersion(text);
+  if (wrong !== undefined) throw new Error(`${key}: ${wrong}`);
+  return { text, version: parseVersion(text) };
+}
+
+function wrongVersion(text: string): string | undefined {
+  try {
+    parseVersion(text);
+    return undefined;
+  } catch (error) {
+    return messageOf(error);
+  }
+}

@@ -1,0 +1,43 @@
+import type { Layout } from "../bucket/layout.ts";
+import { RunLog } from "../bucket/logs.ts";
+import { loadOpsConf } from "../bucket/settings.ts";
+import { recoverSource } from "../bucket/source.ts";
+import { Redactor } from "../core/redact.ts";
+import { pruneRuns } from "./history.ts";
+import type { RunRecord } from "./record.ts";
+
+/**
+ * What every run's end brings, still under the bucket's lock and after all its processes are gone: an interrupted
+ * change of the source is settled, the outcome is noted in the run's ops.log (control-plane.md, Source push 4), and
+ * old history is pruned (Runs 6). The record itself is saved by the caller.
+ */
+export async function finishRun(layout: Layout, record: RunRecord): Promise<void> {
+  await recoverSource(layout);
+  logFor(layout, record).record({
+    event: "run_end",
+    action: record.status,
+    ...(record.error !== null && { reason: record.error }),
+    duration_ms: Date.parse(record.finished_at as string) - Date.parse(record.created_at),
+  });
+  await pruneHistory(layout);
+}
+
+/** Applies the bucket's retention settings; an ops.conf that cannot be read means their defaults. */
+export async function pruneHistory(layout: Layout): Promise<void> {
+  const { settings } = await loadOpsConf(layout).catch(() =>
+    loadOpsConf({ ...layout, opsConf: "/dev/null/none" }),
+  );
+  await pruneRuns(layout, settings.logRunRetentionCount, settings.logRunRetentionDays);
+}
+
+/** The structured log of a run for whoever is not its process; says nothing in Activity. */
+export function logFor(layout: Layout, record: Pick<RunRecord, "id" | "kind">): RunLog {
+  const silent = () => {};
+  return new RunLog({
+    layout,
+    runId: record.id,
+    command: record.kind,
+    redactor: new Redactor(),
+    activity: silent,
+  });
+}

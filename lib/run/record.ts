@@ -1,0 +1,124 @@
+import { readFile } from "node:fs/promises";
+import { type Layout, runLayout } from "../bucket/layout.ts";
+import { hasErrno } from "../core/errors.ts";
+import { makePrivateFolder, writeAtomic } from "../core/files.ts";
+import type { RunKind, RunStatus } from "./protocol.ts";
+
+/** Who asked for something. */
+export interface Actor {
+  address: string;
+  via: "bearer" | "session" | "cli";
+}
+
+/** What was done to a run, when and by whom. */
+export interface AuditEntry {
+  at: string;
+  action: "start" | "cancel" | "force_kill";
+  actor: Actor;
+  request_id: string | null;
+}
+
+/** `server-run.json` (control-plane.md, Runs 5): the durable truth about a run. Times are RFC 3339 UTC. */
+export interface RunRecord {
+  id: string;
+  bucket_id: string;
+  origin: "server" | "cli";
+  kind: RunKind;
+  /** What was asked for; never holds a secret. */
+  params: Record<string, unknown>;
+  status: RunStatus;
+  created_at: string;
+  started_at: string | null;
+  finished_at: string | null;
+  exit_code: number | null;
+  signal: string | null;
+  error: string | null;
+  result: unknown;
+  audit: AuditEntry[];
+}
+
+/** control-plane.md, States: the error of a run that was active when its server stopped, verbatim. */
+export const SERVER_RESTARTED = "server restarted before run completed";
+/** The error of a command-line run whose process is gone. */
+export const COMMAND_ENDED = "command ended before it completed";
+
+/** A run that begins now; its folder exists once this has resolved. */
+export async function createRecord(
+  layout: Layout,
+  start: Pick<RunRecord, "id" | "bucket_id" | "origin" | "kind" | "params"> & {
+    actor: Actor;
+    requestId: string | null;
+  },
+): Promise<RunRecord> {
+  const { actor, requestId, ...given } = start;
+  const now = new Date().toISOString();
+  const record: RunRecord = {
+    ...given,
+    status: "running",
+    created_at: now,
+    started_at: now,
+    finished_at: null,
+    exit_code: null,
+    signal: null,
+    error: null,
+    result: null,
+    audit: [{ at: now, action: "start", actor, request_id: requestId }],
+  };
+  await makePrivateFolder(runLayout(layout, record.id).folder);
+  await saveRecord(layout, record);
+  return record;
+}
+
+/** Notes an action in the record; the caller saves it. */
+export function addAudit(
+  record: RunRecord,
+  action: AuditEntry["action"],
+  actor: Actor,
+  requestId: string | null,
+): void {
+  record.audit.push({ at: new Date().toISOString(), action, actor, request_id: requestId });
+}
+
+/** How the process of a run ended, and what it said about itself. */
+export interface RunEnd {
+  exitCode: number | null;
+  signal: string | null;
+  outcome: { ok: boolean; error: { message: string } | null; result: unknown } | undefined;
+}
+
+/**
+ * The only place where a run gets its end state; the caller saves it. A cancel that was accepted decides, whatever
+ * the process said (control-plane.md, States); then `stopped`, the reason why it was ended from outside.
+ */
+export function settle(record: RunRecord, end: RunEnd, stopped?: string): void {
+  const cancelled = record.audit.some((entry) => entry.action === "cancel");
+  const succeeded = end.outcome?.ok === true && end.exitCode === 0 && stopped === undefined;
+  record.status = cancelled ? "cancelled" : succeeded ? "succeeded" : "failed";
+  record.error = record.status === "failed" ? (stopped ?? errorOf(end)) : null;
+  record.result = end.outcome?.result ?? null;
+  record.exit_code = end.exitCode;
+  record.signal = end.signal;
+  record.finished_at = new Date().toISOString();
+}
+
+function errorOf(end: RunEnd): string {
+  if (end.outcome?.error) return end.outcome.error.message;
+  const how = end.signal === null ? `with exit code ${end.exitCode}` : `by signal ${end.signal}`;
+  return `the run's process ended ${how} before it reported a result`;
+}
+
+/** Writes the record so that a reader sees the old or the new one, also after a power loss. */
+export async function saveRecord(layout: Layout, record: RunRecord): Promise<void> {
+  await writeAtomic(runLayout(layout, record.id).record, `${JSON.stringify(record, null, 2)}\n`);
+}
+
+/** The record of a run, or undefined where there is none that can be read. `id` must be a UUID. */
+export async function readRecord(layout: Layout, id: string): Promise<RunRecord | undefined> {
+  try {
+    const value = JSON.parse(await readFile(runLayout(layout, id).record, "utf8")) as RunRecord;
+    return value?.id === id && Array.isArray(value.audit) ? value : undefined;
+  } catch (error) {
+    if (error instanceof SyntaxError || hasErrno(error, "ENOENT", "ENOTDIR")) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,281 @@
+import { closeSync, openSync } from "node:fs";
+import { type Layout, runLayout } from "../bucket/layout.ts";
+import { acquireLock, type BucketLock } from "../bucket/lock.ts";
+import { recoverSource } from "../bucket/source.ts";
+import { uuidV7 } from "../codec/uuid.ts";
+import { sleep, within } from "../core/async.ts";
+import { Failure, messageOf } from "../core/errors.ts";
+import { PRIVATE_FILE } from "../core/files.ts";
+import { endGroup, type GroupIdentity, identify, isGroupAlive, signalProcess } from "../core/process.ts";
+import { selfArguments } from "../core/self.ts";
+import type { Channel, Launcher } from "../core/spawn.ts";
+import { type LogChunk, readActivity } from "./activity.ts";
+import { finishRun } from "./finish.ts";
+import {
+  CANCEL_WAIT_MS,
+  type FromWorker,
+  type OutcomeMessage,
+  type Progress,
+  type RunKind,
+} from "./protocol.ts";
+import {
+  type Actor,
+  addAudit,
+  createRecord,
+  type RunRecord,
+  readRecord,
+  SERVER_RESTARTED,
+  saveRecord,
+  settle,
+} from "./record.ts";
+import { recoverBucket } from "./recovery.ts";
+
+const CRASH_GRACE_MS = 2_000;
+const INIT_LIMIT_MS = 30_000;
+
+/** A bucket that is taken for a run which has not begun yet. Either `start` or `release` must follow. */
+export interface Reservation {
+  readonly runId: string;
+  /** Starts the run's process; from then on the run ends by itself. */
+  start(params: Record<string, unknown>, actor: Actor, requestId: string): Promise<void>;
+  /** Frees the bucket again; nothing of the run remains. */
+  release(): Promise<void>;
+}
+
+interface ActiveRun {
+  layout: Layout;
+  record: RunRecord;
+  lock: BucketLock;
+  groups: Map<number, GroupIdentity>;
+  channel: Channel | undefined;
+  outcome: OutcomeMessage | undefined;
+  progress: Progress | null;
+  /** Set once the process is gone: from then on a cancel is no longer accepted. */
+  exited: boolean;
+  /** Why it was ended from outside, without a cancel. */
+  stopped: string | undefined;
+  /** Saves of the record, one after the other. */
+  saved: Promise<void>;
+  ended: Promise<void>;
+}
+
+/**
+ * Runs from the server's side: at most one per bucket, each in a child process of its own, and the only one who
+ * decides how a run ended (control-plane.md, Runs).
+ */
+export class Supervisor {
+  readonly #launcher: Launcher;
+  readonly #log: (message: string) => void;
+  readonly #active = new Map<string, ActiveRun>();
+  #stopping = false;
+
+  constructor(options: { launcher: Launcher; log: (message: string) => void }) {
+    this.#launcher = options.launcher;
+    this.#log = options.log;
+  }
+
+  /** Settles what an earlier server left behind in these buckets; called before the server listens. */
+  async recover(layouts: readonly Layout[]): Promise<void> {
+    for (const layout of layouts) {
+      try {
+        for (const line of await recoverBucket(layout)) this.#log(line);
+      } catch (error) {
+        this.#log(`Cannot recover bucket ${layout.root}: ${messageOf(error)}`);
+      }
+    }
+  }
+
+  /** Takes a bucket. Throws `bucket_busy` while a run is active there or a command holds its lock. */
+  async reserve(layout: Layout, bucketId: string, command: RunKind): Promise<Reservation> {
+    if (this.#stopping) throw new Failure("shutting_down", "the server is shutting down");
+    const runId = uuidV7();
+    const lock = await acquireLock(layout, runId, command);
+    try {
+      await recoverSource(layout);
+    } catch (error) {
+      await lock.release();
+      throw error;
+    }
+    return {
+      runId,
+      start: async (params, actor, requestId) => {
+        const start = {
+          id: runId,
+          bucket_id: bucketId,
+          origin: "server" as const,
+          kind: command,
+          params,
+          actor,
+          requestId,
+        };
+        await this.#start(layout, lock, start);
+      },
+      release: () => lock.release(),
+    };
+  }
+
+  /** The id of the run that is active in a bucket, or null. */
+  activeRun(bucketId: string): string | null {
+    for (const run of this.#active.values()) if (run.record.bucket_id === bucketId) return run.record.id;
+    return null;
+  }
+
+  /** How far an active run is. */
+  progress(runId: string): Progress | null {
+    return this.#active.get(runId)?.progress ?? null;
+  }
+
+  /** See {@link readActivity}. */
+  logs(
+    layout: Layout,
+    runId: string,
+    after: number,
+    timeoutMs: number,
+    signal: AbortSignal,
+  ): Promise<LogChunk> {
+    return readActivity(layout, runId, after, timeoutMs, signal);
+  }
+
+  /**
+   * Asks a run to stop (control-plane.md, Runs 4). Once this has resolved the run can only end `cancelled`: that the
+   * cancel was accepted is on the disk before it is answered. Twice is the same as once.
+   */
+  async cancel(layout: Layout, runId: string, actor: Actor, requestId: string): Promise<RunRecord> {
+    const run = this.#active.get(runId);
+    if (!run || run.exited || run.stopped !== undefined) throw await this.#notActive(layout, runId);
+    if (run.record.audit.some((entry) => entry.action === "cancel")) return run.record;
+    addAudit(run.record, "cancel", actor, requestId);
+    await this.#save(run);
+    void this.#end(run, actor);
+    return run.record;
+  }
+
+  /** Initialises the schema of a bucket in a short child process, which the caller waits for. */
+  async initBucket(bucketDir: string, bucketId: string): Promise<void> {
+    let outcome: OutcomeMessage | undefined;
+    const channel = await this.#launcher.channel(selfArguments("worker", "run"), "ignore", (message) => {
+      const received = message as FromWorker;
+      if (received.type === "outcome") outcome = received;
+    });
+    channel.send({ type: "init", bucketDir, bucketId });
+    if (!(await within(channel.ended, INIT_LIMIT_MS))) await endGroup(channel.pid, 0);
+    if (!outcome?.ok)
+      throw new Failure(
+        "failed",
+        `Cannot initialise bucket ${bucketId}: ${outcome?.error?.message ?? "its process failed"}`,
+      );
+  }
+
+  /** Ends every run: they are asked, waited for, and after the bounded wait killed. New starts are refused. */
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    const runs = [...this.#active.values()];
+    await Promise.all(
+      runs.map(async (run) => {
+        run.stopped ??= SERVER_RESTARTED;
+        await this.#end(run, undefined);
+        await run.ended;
+      }),
+    );
+  }
+
+  async #start(layout: Layout, lock: BucketLock, start: Parameters<typeof createRecord>[1]): Promise<void> {
+    const record = await createRecord(layout, start);
+    const run: ActiveRun = {
+      ...{ layout, record, lock, groups: new Map(), channel: undefined, outcome: undefined, progress: null },
+      ...{ exited: false, stopped: undefined, saved: Promise.resolve(), ended: Promise.resolve() },
+    };
+    this.#active.set(record.id, run);
+    const output = openSync(runLayout(layout, record.id).activity, "a", PRIVATE_FILE);
+    try {
+      const channel = await this.#launcher.channel(selfArguments("worker", "run"), output, (message) =>
+        this.#receive(run, message as FromWorker),
+      );
+      run.channel = channel;
+      run.ended = channel.ended.then((exit) => this.#finish(run, exit));
+      const identity = identify(channel.pid);
+      // The orders follow only once the lock names the process, so that a recovery finds whoever acts in the bucket.
+      if (identity) await lock.addHolder(identity);
+      const { id: runId, kind, params } = record;
+      channel.send({
+        type: "orders",
+        runId,
+        bucketDir: layout.root,
+        bucketId: record.bucket_id,
+        kind,
+        params,
+      });
+    } catch (error) {
+      run.stopped = messageOf(error);
+      if (run.channel) signalProcess(-run.channel.pid, "SIGKILL");
+      else await this.#finish(run, { exitCode: null, signal: null });
+    } finally {
+      closeSync(output);
+    }
+  }
+
+  #receive(run: ActiveRun, message: FromWorker): void {
+    if (message.type === "outcome") run.outcome = message;
+    else if (message.type === "progress") run.progress = message.progress;
+    else if (message.type === "group_open" || message.type === "group_close") {
+      const change = message.type === "group_open" ? "open" : "close";
+      if (change === "open") run.groups.set(message.group.pgid, message.group);
+      else run.groups.delete(message.group.pgid);
+      run.lock.changeGroup(change, message.group).catch((error: unknown) => this.#log(messageOf(error)));
+    }
+  }
+
+  /** Asks the process to stop and, after the bounded wait, kills the reported groups first and the process last. */
+  async #end(run: ActiveRun, actor: Actor | undefined): Promise<void> {
+    if (!run.channel || run.exited) return;
+    run.channel.send({ type: "cancel" });
+    signalProcess(run.channel.pid, "SIGTERM");
+    if (
+      await within(
+        run.ended.then(() => true),
+        CANCEL_WAIT_MS,
+      )
+    )
+      return;
+    addAudit(run.record, "force_kill", actor ?? { address: "server", via: "cli" }, null);
+    for (const group of run.groups.values()) signalProcess(-group.pgid, "SIGKILL");
+    await sleep(0);
+    signalProcess(-run.channel.pid, "SIGKILL");
+  }
+
+  /** First every process is gone, then the lock is free, then the end state is visible (decisions: Runs). */
+  async #finish(run: ActiveRun, exit: { exitCode: number | null; signal: string | null }): Promise<void> {
+    run.exited = true;
+    const { layout, record } = run;
+    const left = [...run.groups.values()].filter(isGroupAlive);
+    await Promise.all(left.map((group) => endGroup(group.pgid, CRASH_GRACE_MS)));
+    await run.saved;
+    settle(record, { ...exit, outcome: run.outcome }, run.stopped);
+    try {
+      await finishRun(layout, record);
+      await run.lock.release();
+    } catch (error) {
+      this.#log(`Cannot finish run ${record.id} of bucket ${record.bucket_id}: ${messageOf(error)}`);
+    }
+    this.#active.delete(record.id);
+    await saveRecord(layout, record).catch((error: unknown) => this.#log(messageOf(error)));
+  }
+
+  #save(run: ActiveRun): Promise<void> {
+    run.saved = run.saved.then(() => saveRecord(run.layout, run.record));
+    return run.saved;
+  }
+
+  async #notActive(layout: Layout, runId: string): Promise<Failure> {
+    const record = await readRecord(layout, runId);
+    if (!record) return new Failure("run_not_found", `run ${runId} does not exist`);
+    if (record.status !== "running")
+      return new Failure("run_not_active", `run ${runId} has already ended: ${record.status}`);
+    if (record.origin === "server") return new Failure("run_not_active", `run ${runId} is just ending`);
+    const { actor } = record.audit[0] ?? { actor: { address: "an unknown process" } };
+    return new Failure(
+      "run_not_active",
+      `run ${runId} was started on the command line by ${actor.address}; stop it there`,
+    );
+  }
+}

@@ -1,0 +1,72 @@
+# bin/runner <job> <target> [<run id> [<hash> [<wait seconds>]]]
+#
+# Runs `make -s -C jobs/<job> <target>` in this bucket's folder, one target of a job at a time: it waits for the one
+# before at most <wait seconds> (default 900). The environment goes to make as it is. When the target has succeeded,
+# .runner/<job>.last says `<hash> <target>` (`-` for a hash that was not given).
+# Both outputs of make come on standard output, refusals as one line on standard error.
+# Exit code: that of make (2 when the target failed), or
+#   64  wrong arguments                          67  another target of the job is still running
+#   65  jobs.json does not list the job          68  files that sync left behind could not be put in place
+#   66  jobs/<job> is missing                    69  a program is missing
+#   70  .runner cannot be written
+
+refuse() {
+  say "runner: $2"
+  exit "$1"
+}
+
+[ $# -ge 2 ] && [ $# -le 5 ] ||
+  refuse 64 "usage: bin/runner <job> <target> [<run id> [<hash> [<wait seconds>]]]"
+job=$1 target=$2 run=${3:--} hash=${4:--} patience=${5:-900}
+case $job in [!a-z]* | *[!a-z0-9_-]* | "") refuse 64 "\"$job\" is not the name of a job" ;; esac
+case $target in [!A-Za-z0-9]* | *[!A-Za-z0-9_.-]* | "") refuse 64 "\"$target\" is not the name of a target" ;; esac
+case $run in *[!A-Za-z0-9-]*) refuse 64 "\"$run\" is not a run id" ;; esac
+case $hash in *[!A-Za-z0-9-]*) refuse 64 "\"$hash\" is not a hash" ;; esac
+case $patience in *[!0-9]*) refuse 64 "\"$patience\" is not a number of seconds" ;; esac
+for tool in make mkfifo setsid; do
+  command -v "$tool" >/dev/null || refuse 69 "$tool is not installed on this worker"
+done
+
+cd "$(dirname "$0")/.." || exit 66
+me=$(holder "$run")
+lock=.runner/$job.lock
+deadline=$(($(date +%s) + patience))
+[ -d .runner ] || mkdir -m 700 .runner 2>/dev/null || [ -d .runner ] || refuse 70 "cannot make the folder .runner"
+
+# A job that is listed no more is one whose allocation was removed: it can still be stopped.
+settle .worker "$deadline" || refuse 68 "worker.json, jobs.json and bin could not be brought up to date"
+[ "$target" = stop ] || grep -qF "\"job\": \"$job\"" jobs.json 2>/dev/null ||
+  refuse 65 "the job $job is not allocated to this worker (jobs.json does not list it)"
+
+trap '[ "$(readlink "$lock")" != "$me" ] || rm -f "$lock"' EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT
+trap 'exit 129' HUP
+take "$lock" "$deadline" || refuse 67 "another target of $job is still running after $patience seconds"
+settle "$job" "$deadline" || refuse 68 "the files of $job could not be brought up to date"
+[ -d "jobs/$job" ] || refuse 66 "jobs/$job is missing on this worker"
+
+# The output goes through a pipe of our own: a daemon that keeps it neither holds the caller's channel open
+# nor dies of writing to a channel that is gone.
+pipe=.runner/$job.pipe
+rm -f "$pipe"
+mkfifo -m 600 "$pipe" || refuse 70 "cannot make a pipe in .runner"
+exec 3<>"$pipe" 4<"$pipe" 5>"$pipe" 3>&-
+rm -f "$pipe"
+cat <&4 5>&- &
+forward=$!
+make -s -C "jobs/$job" "$target" </dev/null >&5 2>&1 4<&- 5>&-
+code=$?
+exec 5>&-
+for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+  started "$forward" >/dev/null || break
+  sleep 0.01 2>/dev/null || sleep 1
+done
+if started "$forward" >/dev/null; then
+  setsid cat <&4 >/dev/null 2>&1 &
+  kill "$forward"
+fi
+
+[ "$code" -eq 0 ] || exit "$code"
+echo "$hash $target" >".runner/$job.next" && mv -f ".runner/$job.next" ".runner/$job.last" ||
+  refuse 70 "cannot record that $target of $job has succeeded"

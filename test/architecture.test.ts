@@ -1,0 +1,355 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+
+/** Which folders of lib a folder may import from, beside itself. A name with a slash is one file. */
+const MAY_IMPORT: Record<string, readonly string[]> = {
+  bin: ["cli", "core"],
+  core: [],
+  codec: ["core"],
+  http: ["core"],
+  plan: ["core", "codec"],
+  transport: ["core", "codec"],
+  bucket: ["core", "codec"],
+  run: ["core", "codec", "bucket"],
+  auth: ["core", "codec", "http"],
+  hook: ["core", "http", "bucket", "plan"],
+  server: ["core", "codec", "http", "auth", "bucket", "run"],
+  operation: ["core", "codec", "bucket", "plan", "transport", "hook", "run/protocol.ts"],
+  cli: ["core", "codec", "auth", "bucket", "run", "operation", "server"],
+};
+
+/** Modules of Node that one file owns, so that an auditor finds every use of them in one place. */
+const MODULE_OWNERS: Record<string, readonly string[]> = {
+  "node:child_process": ["lib/core/spawn.ts", "bin/ops.js"],
+  "node:sqlite": ["lib/bucket/database.ts"],
+};
+
+const outside = (...places: string[]) => {
+  return (file: string) => !places.some((place) => file === place || file.startsWith(`${place}/`));
+};
+
+/** Text that only some files may contain; comments and strings are left out of the search. */
+const TEXT_OWNERS: { pattern: RegExp; forbidden: (file: string) => boolean; advice: string }[] = [
+  {
+    pattern: /\bimport\.meta\b/g,
+    forbidden: outside("lib/core/self.ts", "lib/core/assets.ts", "bin"),
+    advice: "where the program is belongs to lib/core/self.ts and lib/core/assets.ts",
+  },
+  {
+    pattern: /\bcreate(?:Secure)?Server\b|\bnew (?:https?\.)?Server\(/g,
+    forbidden: outside("lib/http/listen.ts"),
+    advice: "servers belong to lib/http/listen.ts",
+  },
+  {
+    pattern: /(?<![.\w])process\.(?:env|exit)\b|(?<![.\w])process\b(?=\s*[[;,)])|\bconsole\b(?=\s*[.[;,)])/g,
+    forbidden: outside("bin", "lib/cli", "lib/server/config.ts"),
+    advice: "the environment, the exit and the console belong to bin, lib/cli and lib/server/config.ts",
+  },
+];
+
+const MOST_LINES = 350;
+
+/** Files that read better long, each with its reason. */
+const LONG_FILES: Record<string, string> = {};
+
+interface Source {
+  /** Path from the root of the project, with `/`. */
+  file: string;
+  text: string;
+}
+
+interface Import {
+  line: number;
+  /** As it is written; undefined where it is computed. */
+  target: string | undefined;
+}
+
+/** The code with comments (and strings, if asked) blanked out, all positions unchanged. */
+function codeOf(text: string, keepStrings: boolean): string {
+  const token =
+    /\/\/[^\n]*|\/\*[\s\S]*?\*\/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\[\s\S]|[^`\\])*`|(?<=[=(,:[!&|?{};\n]\s*|\breturn )\/(?![*/])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\[\n])+\//g;
+  return text.replace(token, (found) =>
+    keepStrings && /^["'`]/.test(found) ? found : found.replace(/[^\n]/g, " "),
+  );
+}
+
+function lineAt(text: string, offset: number): number {
+  return text.slice(0, offset).split("\n").length;
+}
+
+/** Everything a file imports: static, type-only, dynamic, import types, require and getBuiltinModule. */
+function importsOf(source: Source): Import[] {
+  const code = codeOf(source.text, true);
+  const bare = codeOf(source.text, false);
+  const statement = /^(?:import|export)\s[^;"'=()]*?\bfrom\s*(["'])(.+?)\1|^import\s*(["'])(.+?)\3/gm;
+  const call = /(?<![.\w])(?:import|require|process\.getBuiltinModule)\(\s*(?:(["'`])([^"'`$]+)\1\s*[,)])?/g;
+  return [...code.matchAll(statement), ...code.matchAll(call)]
+    .filter((match) => bare.startsWith(match[0].slice(0, 6), match.index))
+    .map((match) => ({ line: lineAt(code, match.index), target: match[2] ?? match[4] }));
+}
+
+function folderOf(file: string): string {
+  const parts = file.split("/");
+  return parts[0] === "lib" ? (parts.length > 2 ? (parts[1] as string) : "") : (parts[0] as string);
+}
+
+/** What is wrong with one import, or undefined. */
+function importProblem(from: string, target: string | undefined, files: ReadonlySet<string>) {
+  if (target === undefined) return "imports a computed name; write the name so that this test can read it";
+  if (!target.startsWith(".")) return packageProblem(from, target);
+  const to = path.posix.join(path.posix.dirname(from), target);
+  if (!/\.(?:ts|js)$/.test(target))
+    return `imports ${target} without its extension; write the file's full name`;
+  if (!/^(?:bin|lib)\//.test(to)) return `imports ${to}; bin and lib import nothing from beside them`;
+  if (!files.has(to)) return `imports ${to}, which does not exist`;
+  const [own, other] = [folderOf(from), folderOf(to)];
+  const allowed = MAY_IMPORT[own];
+  if (allowed === undefined) return `is in a folder that the table of this test does not know`;
+  if (own === other || allowed.includes(other) || allowed.includes(to.replace("lib/", ""))) return undefined;
+  return `imports ${to}; ${own} may only import ${[...allowed, "itself"].join(", ")}: move the code or pass the value in`;
+}
+
+function packageProblem(from: string, target: string): string | undefined {
+  if (from === "bin/ops.js" && target === "tsx/esm/api") return undefined;
+  if (!target.startsWith("node:"))
+    return `imports the package ${target}; only Node's own modules (node:…) run here`;
+  if (target === "node:process" || target === "node:console")
+    return `imports ${target}; use the global instead`;
+  const owners = MODULE_OWNERS[target];
+  if (owners === undefined || owners.includes(from)) return undefined;
+  return `imports ${target}, which belongs to ${owners.join(" and ")}; use what they export`;
+}
+
+function importProblems(sources: readonly Source[]): string[] {
+  const files = new Set(sources.map(({ file }) => file));
+  return sources.flatMap((source) =>
+    importsOf(source).flatMap(({ line, target }) => {
+      const problem = importProblem(source.file, target, files);
+      return problem === undefined ? [] : [`${source.file}:${line} ${problem}`];
+    }),
+  );
+}
+
+/** Each import cycle once, as the chain of its files. */
+function cycles(sources: readonly Source[]): string[] {
+  const targets = new Map(
+    sources.map((source) => [
+      source.file,
+      importsOf(source).flatMap(({ target }) =>
+        target?.startsWith(".") ? [path.posix.join(path.posix.dirname(source.file), target)] : [],
+      ),
+    ]),
+  );
+  const found: string[] = [];
+  const done = new Set<string>();
+  const visit = (file: string, chain: string[]) => {
+    const at = chain.indexOf(file);
+    if (at >= 0) found.push(`${[...chain.slice(at), file].join(" -> ")} is a cycle; move what both need`);
+    if (at >= 0 || done.has(file)) return;
+    for (const target of targets.get(file) ?? []) visit(target, [...chain, file]);
+    done.add(file);
+  };
+  for (const { file } of sources) visit(file, []);
+  return found;
+}
+
+function textProblems(sources: readonly Source[]): string[] {
+  return sources.flatMap(({ file, text }) => {
+    const code = codeOf(text, false);
+    return TEXT_OWNERS.filter(({ forbidden }) => forbidden(file)).flatMap(({ pattern, advice }) =>
+      [...code.matchAll(pattern)].map(
+        (match) => `${file}:${lineAt(code, match.index)} uses ${match[0]}; ${advice}`,
+      ),
+    );
+  });
+}
+
+/** Exports of lib without a docstring, and exports of what another file made. */
+function exportProblems(sources: readonly Source[]): string[] {
+  return sources
+    .filter(({ file }) => file.startsWith("lib/"))
+    .flatMap(({ file, text }) => {
+      const lines = text.split("\n");
+      const code = codeOf(text, true).split("\n");
+      return code.flatMap((line, index) => {
+        if (/^export\s+(?:type\s+)?[{*]/.test(line))
+          return [
+            `${file}:${index + 1} exports by name list; export where it is declared, and from one file only`,
+          ];
+        if (!/^export\s/.test(line) || lines[index - 1]?.trimEnd().endsWith("*/")) return [];
+        return [`${file}:${index + 1} exports without a docstring; say what it promises on the line above`];
+      });
+    });
+}
+
+function lengthProblems(sources: readonly Source[], long: Record<string, string>): string[] {
+  const lengths = new Map(sources.map(({ file, text }) => [file, text.split("\n").length - 1]));
+  const tooLong = [...lengths].filter(([file, lines]) => lines > MOST_LINES && long[file] === undefined);
+  const stale = Object.keys(long).filter((file) => (lengths.get(file) ?? 0) <= MOST_LINES);
+  return [
+    ...tooLong.map(
+      ([file, lines]) => `${file} has ${lines} lines; split it at ${MOST_LINES} or list it with a reason`,
+    ),
+    ...stale.map((file) => `${file} is listed as long and is not (any more); take it off the list`),
+  ];
+}
+
+function readSources(): Source[] {
+  return ["bin", "lib"].flatMap((folder) =>
+    readdirSync(path.join(ROOT, folder), { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile() && /\.(?:ts|js|mjs|cjs)$/.test(entry.name))
+      .map((entry) => path.join(entry.parentPath, entry.name))
+      .map((file) => ({
+        file: path.relative(ROOT, file).split(path.sep).join("/"),
+        text: readFileSync(file, "utf8"),
+      })),
+  );
+}
+
+function assertNone(problems: readonly string[]): void {
+  assert.ok(problems.length === 0, `\n${problems.join("\n")}\n`);
+}
+
+const project = readSources();
+
+test("every file of bin and lib imports only what its folder may reach, by full name", () => {
+  assert.ok(project.length > 15, "the sources were not found");
+  assertNone(importProblems(project));
+});
+
+test("no file imports itself through others", () => assertNone(cycles(project)));
+
+test("Node's sensitive parts each have their one owner", () => assertNone(textProblems(project)));
+
+test("every export of lib says what it promises, and nothing is exported twice", () => {
+  assertNone(exportProblems(project));
+});
+
+test("no file is longer than an auditor reads at once", () =>
+  assertNone(lengthProblems(project, LONG_FILES)));
+
+test("the program needs no package to run", () => {
+  const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8"));
+  for (const kind of ["dependencies", "optionalDependencies", "peerDependencies"])
+    assert.deepEqual(manifest[kind] ?? {}, {}, `${kind} in package.json must be empty`);
+});
+
+const refusedImports: [string, string, string, RegExp][] = [
+  [
+    "a static import of a folder above",
+    "lib/core/a.ts",
+    'import { b } from "../bucket/b.ts";',
+    /core may only/,
+  ],
+  ["a type import", "lib/plan/a.ts", 'import type { B } from "../bucket/b.ts";', /plan may only import/],
+  ["an import over several lines", "lib/plan/a.ts", 'import {\n  b,\n} from "../bucket/b.ts";', /a\.ts:1 /],
+  ["an import for its effect", "lib/plan/a.ts", 'import "../bucket/b.ts";', /plan may only import/],
+  ["a dynamic import", "lib/plan/a.ts", '\nconst b = await import("../bucket/b.ts");', /a\.ts:2 /],
+  ["an import type", "lib/plan/a.ts", 'let b: import("../bucket/b.ts").B;', /plan may only import/],
+  ["a re-export", "lib/plan/a.ts", 'export { b } from "../bucket/b.ts";', /plan may only import/],
+  ["a computed import", "lib/cli/a.ts", "await import(name);", /computed/],
+  ["another file of run for operation", "lib/operation/a.ts", 'import "../run/record.ts";', /may only/],
+  ["a missing extension", "lib/core/a.ts", 'import { b } from "./b";', /without its extension/],
+  ["a file that is not there", "lib/core/a.ts", 'import "./gone.ts";', /does not exist/],
+  ["a file beside lib", "lib/server/a.ts", 'import "../../ui/page.js";', /nothing from beside/],
+  ["a package", "lib/codec/a.ts", 'import yaml from "yaml";', /the package yaml/],
+  ["a module of Node without its prefix", "lib/codec/a.ts", 'import fs from "fs";', /the package fs/],
+  [
+    "a process started elsewhere",
+    "lib/cli/a.ts",
+    'import { spawn } from "node:child_process";',
+    /belongs to/,
+  ],
+  [
+    "a database opened elsewhere",
+    "lib/run/a.ts",
+    'const m = process.getBuiltinModule("node:sqlite");',
+    /belongs/,
+  ],
+  ["the environment by import", "lib/run/a.ts", 'import { env } from "node:process";', /use the global/],
+  ["a folder nobody knows", "lib/misc/a.ts", 'import "../core/b.ts";', /does not know/],
+  ["a file without a folder", "lib/a.ts", 'import "./core/b.ts";', /does not know/],
+];
+
+for (const [what, file, text, expected] of refusedImports)
+  test(`the check of imports finds ${what}`, () => {
+    const others = ["lib/bucket/b.ts", "lib/core/b.ts", "lib/run/record.ts"].map((name) => ({
+      file: name,
+      text: "",
+    }));
+    const problems = importProblems([{ file, text }, ...others]);
+    assert.equal(problems.length, 1, problems.join("\n"));
+    assert.match(problems[0] as string, expected);
+  });
+
+test("the check of imports accepts what is allowed and does not read comments or strings", () => {
+  const text = [
+    'import path from "node:path";',
+    'import type { Run } from "../run/protocol.ts";',
+    '// import { b } from "../server/b.ts";',
+    '/* await import("../server/b.ts") */',
+    "const url = 'http://x'; const quotes = /[\"'/]/; const text = `import('../server/b.ts')`;",
+    "const module = `",
+    'import "../server/b.ts";`;',
+  ].join("\n");
+  const protocol = { file: "lib/run/protocol.ts", text: "" };
+  assert.deepEqual(importProblems([{ file: "lib/operation/a.ts", text }, protocol]), []);
+});
+
+test("the check of cycles finds one over three files, type imports included", () => {
+  const sources = [
+    { file: "lib/core/a.ts", text: 'import "./b.ts";' },
+    { file: "lib/core/b.ts", text: 'import type { C } from "./c.ts";' },
+    { file: "lib/core/c.ts", text: 'const a = () => import("./a.ts");' },
+  ];
+  assert.match(
+    cycles(sources).join(),
+    /^lib\/core\/a\.ts -> lib\/core\/b\.ts -> lib\/core\/c\.ts -> lib\/core\/a\.ts /,
+  );
+  assert.deepEqual(cycles(sources.slice(0, 2)), []);
+});
+
+const refusedTexts: [string, string, string][] = [
+  ["the environment", "lib/run/a.ts", "const home = process.env.HOME;"],
+  ["an exit", "lib/core/a.ts", "process.exit(1);"],
+  ["the console", "lib/operation/a.ts", "console.log(1);"],
+  ["the environment by destructuring", "lib/run/a.ts", "const { env } = process;"],
+  ["the environment by its name", "lib/run/a.ts", 'const e = process["env"];'],
+  ["a server", "lib/server/app.ts", "const s = createServer();"],
+  ["a server made by new", "lib/server/app.ts", "const s = new http.Server();"],
+  ["the place of the program", "lib/server/app.ts", "const u = new URL('.', import.meta.url);"],
+];
+
+for (const [what, file, text] of refusedTexts)
+  test(`the check of owners finds ${what} in a file that may not use it`, () => {
+    assert.equal(textProblems([{ file, text: `\n${text}` }]).length, 1);
+    assert.match(textProblems([{ file, text: `\n${text}` }])[0] as string, /^lib\/\w+\/\w+\.ts:2 uses /);
+  });
+
+test("the check of owners leaves other uses, comments and strings alone", () => {
+  const text = 'const id = process.pid; // process.env\nthrow new Error("console.log and process.exit()");';
+  assert.deepEqual(textProblems([{ file: "lib/run/a.ts", text }]), []);
+  assert.deepEqual(textProblems([{ file: "lib/cli/a.ts", text: "console.log(process.env);" }]), []);
+});
+
+test("the check of exports finds a missing docstring and a re-export", () => {
+  const text =
+    '/** Fine. */\nexport const a = 1;\nexport function b() {}\nexport { c } from "./c.ts";\nexport * from "./d.ts";';
+  assert.deepEqual(
+    exportProblems([{ file: "lib/core/a.ts", text }]).map((problem) => problem.split(" ")[0]),
+    ["lib/core/a.ts:3", "lib/core/a.ts:4", "lib/core/a.ts:5"],
+  );
+});
+
+test("the check of lengths finds a long file, and a reason that is no longer needed", () => {
+  const long = { file: "lib/core/a.ts", text: "x\n".repeat(MOST_LINES + 1) };
+  const short = { file: "lib/core/b.ts", text: "x\n" };
+  assert.match(lengthProblems([long, short], {}).join(), /^lib\/core\/a\.ts has 351 lines/);
+  assert.deepEqual(lengthProblems([long, short], { "lib/core/a.ts": "a reason" }), []);
+  assert.match(lengthProblems([short], { "lib/core/b.ts": "a reason" }).join(), /take it off/);
+});

@@ -1,0 +1,151 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { test } from "node:test";
+import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
+import { acquireLock, type LockContent, readLock, takeOver } from "../../lib/bucket/lock.ts";
+import { bootId, hostName, identify, isAlive, type ProcessIdentity } from "../../lib/core/process.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
+
+function bucket(t: Parameters<typeof temporaryFolder>[0]): Layout {
+  const layout = layoutOf(temporaryFolder(t));
+  mkdirSync(layout.data);
+  return layout;
+}
+
+function content(change: Partial<LockContent> = {}): LockContent {
+  return {
+    run_id: "019a0000-0000-7000-8000-000000000000",
+    command: "deploy",
+    since: "2026-01-02T03:04:05.000Z",
+    boot_id: bootId(),
+    host: hostName(),
+    holders: [identify(process.pid) as ProcessIdentity],
+    groups: [],
+    ...change,
+  };
+}
+
+const gone: ProcessIdentity = { pid: process.pid, start_time: "1" };
+const busy = { code: "bucket_busy", message: "bucket busy: another ops operation is in progress" };
+
+test("CP-076 CP-118 the lock is data/ops.lock and names run, command, machine and owner", async (t) => {
+  const layout = bucket(t);
+  const lock = await acquireLock(layout, "run-1", "build");
+  const found = JSON.parse(readFileSync(layout.lock, "utf8")) as LockContent;
+  assert.deepEqual(found.holders, [identify(process.pid)]);
+  assert.equal(found.run_id, "run-1");
+  assert.equal(found.command, "build");
+  assert.equal(found.boot_id, bootId());
+  await lock.release();
+  assert.equal(await readLock(layout), undefined);
+});
+
+test("CP-122 a second taker is told the contract's sentence and who holds the lock", async (t) => {
+  const layout = bucket(t);
+  const lock = await acquireLock(layout, "run-1", "build");
+  await assert.rejects(
+    acquireLock(layout, "run-2", "deploy"),
+    (error: Error & { details: { holder: string } }) => {
+      assert.equal(error.message, busy.message);
+      assert.match(error.details.holder, /held by build \(run run-1\) on .*, process \d+, since \d{4}-/);
+      return true;
+    },
+  );
+  await lock.release();
+});
+
+test("holders and groups appear in the file, changes at the same time share a write", async (t) => {
+  const layout = bucket(t);
+  const lock = await acquireLock(layout, "run-1", "build");
+  await Promise.all([
+    lock.addHolder({ pid: 4242, start_time: "7" }),
+    lock.changeGroup("open", { pgid: 1, start_time: "1" }),
+    lock.changeGroup("open", { pgid: 2, start_time: "2" }),
+    lock.changeGroup("close", { pgid: 1, start_time: "1" }),
+  ]);
+  const found = (await readLock(layout)) as LockContent;
+  assert.deepEqual(found.holders[1], { pid: 4242, start_time: "7" });
+  assert.deepEqual(found.groups, [{ pgid: 2, start_time: "2" }]);
+  await lock.release();
+});
+
+test("a lock is taken over when it is stale and only then", async (t) => {
+  const cases: [name: string, lock: string, free: boolean][] = [
+    ["its holder is gone", JSON.stringify(content({ holders: [gone] })), true],
+    [
+      "another process has its holder's pid",
+      JSON.stringify(content({ holders: [{ pid: 1, start_time: "9999999" }] })),
+      true,
+    ],
+    ["the machine was restarted", JSON.stringify(content({ boot_id: "another boot" })), true],
+    ["it is empty", "", true],
+    ["it is cut off", '{"run_id":"', true],
+    ["it is not ours", '{"pid": 1}', true],
+    ["its owner lives", JSON.stringify(content()), false],
+    ["its second holder lives", JSON.stringify(content({ holders: [gone, ...content().holders] })), false],
+    [
+      "it is of another machine",
+      JSON.stringify(content({ boot_id: "x", host: "elsewhere", holders: [gone] })),
+      false,
+    ],
+  ];
+  for (const [name, text, free] of cases) {
+    const layout = bucket(t);
+    writeFileSync(layout.lock, text);
+    if (free) await (await acquireLock(layout, "run-2", "build")).release();
+    else await assert.rejects(acquireLock(layout, "run-2", "build"), busy, name);
+    assert.equal((await readLock(layout)) === undefined, free, name);
+  }
+});
+
+test("the sentence for another machine says which file to remove", async (t) => {
+  const layout = bucket(t);
+  writeFileSync(layout.lock, JSON.stringify(content({ boot_id: "x", host: "elsewhere" })));
+  await assert.rejects(
+    acquireLock(layout, "run-2", "build"),
+    (error: Error & { details: { holder: string } }) => {
+      assert.ok(error.details.holder.includes("elsewhere"));
+      assert.ok(error.details.holder.includes(`remove ${layout.lock}`));
+      return true;
+    },
+  );
+});
+
+test("CP-120 the groups that a dead holder left are ended before the lock is free, a daemon is not", async (t) => {
+  const layout = bucket(t);
+  const leader = spawn("sh", ["-c", "trap '' TERM; sleep 60 & wait; sleep 60"], {
+    detached: true,
+    stdio: "ignore",
+  });
+  const daemon = spawn("sleep", ["60"], { detached: true, stdio: "ignore" });
+  t.after(() => daemon.kill("SIGKILL"));
+  const group = {
+    pgid: leader.pid as number,
+    start_time: identify(leader.pid as number)?.start_time as string,
+  };
+  const finished = { pgid: daemon.pid as number, start_time: "1" };
+  writeFileSync(layout.lock, JSON.stringify(content({ holders: [gone], groups: [group, finished] })));
+  const exited = once(leader, "exit");
+  await (await acquireLock(layout, "run-2", "build")).release();
+  assert.equal((await exited)[1], "SIGKILL");
+  assert.ok(identify(daemon.pid as number), "what a finished leader left running is not touched");
+});
+
+test("at a server's start a run process that outlived its server is ended, a living owner is left alone", async (t) => {
+  const layout = bucket(t);
+  const orphan = spawn("sleep", ["60"], { detached: true, stdio: "ignore" });
+  const exited = once(orphan, "exit");
+  const identity = identify(orphan.pid as number) as ProcessIdentity;
+  writeFileSync(
+    layout.lock,
+    JSON.stringify(content({ holders: [content().holders[0] as ProcessIdentity, identity] })),
+  );
+  await takeOver(layout, true);
+  assert.ok(isAlive(identity), "the owner lives: nothing happens");
+  writeFileSync(layout.lock, JSON.stringify(content({ holders: [gone, identity] })));
+  await takeOver(layout, true);
+  await exited;
+  assert.equal(await readLock(layout), undefined);
+});
