@@ -94,22 +94,20 @@ export interface CatalogFile {
 /** The workers, by position and host; removed ones that still have allocations are included. */
 export function catalogWorkers(db: Database): CatalogWorker[] {
   const labels = grouped(db, "SELECT worker_ip AS owner, label FROM worker_labels ORDER BY label");
-  return db
-    .all<WorkerRow>("SELECT * FROM worker ORDER BY position, worker_ip")
-    .map((row) => ({
-      host: row.worker_ip,
-      id: row.worker_id,
-      hostname: row.hostname,
-      connection: row.connection,
-      root: row.root,
-      ...(row.ssh_user !== null && { sshUser: row.ssh_user }),
-      ...(row.ssh_port !== null && { sshPort: row.ssh_port }),
-      ...(row.ssh_jump !== null && { sshJump: row.ssh_jump }),
-      labels: (labels.get(row.worker_ip) ?? []).map((one) => String(one.label)),
-      position: row.position,
-      removed: row.removed === 1,
-      syncedSeq: row.synced_seq,
-    }));
+  return db.all<WorkerRow>("SELECT * FROM worker ORDER BY position, worker_ip").map((row) => ({
+    host: row.worker_ip,
+    id: row.worker_id,
+    hostname: row.hostname,
+    connection: row.connection,
+    root: row.root,
+    ...(row.ssh_user !== null && { sshUser: row.ssh_user }),
+    ...(row.ssh_port !== null && { sshPort: row.ssh_port }),
+    ...(row.ssh_jump !== null && { sshJump: row.ssh_jump }),
+    labels: (labels.get(row.worker_ip) ?? []).map((one) => String(one.label)),
+    position: row.position,
+    removed: row.removed === 1,
+    syncedSeq: row.synced_seq,
+  }));
 }
 
 interface WorkerRow extends Row {

@@ -1,4 +1,14 @@
-import { integer, isObject, list, object, optional, type Report, type Shape, string, withDefault } from "../core/shape.ts";
+import {
+  integer,
+  isObject,
+  list,
+  object,
+  optional,
+  type Report,
+  type Shape,
+  string,
+  withDefault,
+} from "../core/shape.ts";
 import type { HealthCheck, Probe } from "./catalog.ts";
 
 const LENIENT = { lenient: true, unknown: "warn" } as const;
@@ -103,8 +113,10 @@ interface GivenProbe {
 
 function probeOf(given: GivenProbe, limit: number, path: string, report: Report): Probe | undefined {
   const wrong = (field: string, message: string) => report(`${path}/${field}`, message);
-  const timeoutSeconds = given.timeout_seconds !== undefined && given.timeout_seconds > 0 ? given.timeout_seconds : limit;
-  const type = String(given.type).trim().toLowerCase();
+  const timeoutSeconds =
+    given.timeout_seconds !== undefined && given.timeout_seconds > 0 ? given.timeout_seconds : limit;
+  if (typeof given.type !== "string") return undefined;
+  const type = given.type.trim().toLowerCase();
   if (type === "ssh") {
     if (String(given.command).trim() === "") wrong("command", "is missing");
     return { type, command: given.command, timeoutSeconds };

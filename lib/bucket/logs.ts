@@ -1,6 +1,5 @@
-import { appendFileSync, mkdirSync, renameSync, statSync } from "node:fs";
+import { closeSync, fstatSync, mkdirSync, openSync, renameSync, writeSync } from "node:fs";
 import path from "node:path";
-import { hasErrno } from "../core/errors.ts";
 import { PRIVATE_FILE, PRIVATE_FOLDER } from "../core/files.ts";
 import type { Redactor } from "../core/redact.ts";
 import { type Layout, runLayout } from "./layout.ts";
@@ -34,6 +33,7 @@ export class RunLog {
   readonly #command: string;
   readonly #redactor: Redactor;
   readonly #activity: (text: string) => void;
+  readonly #open = new Map<string, { descriptor: number; size: number }>();
   /** The deploy's update sequence, once there is one. */
   updateSeq: number | undefined;
 
@@ -89,12 +89,38 @@ export class RunLog {
   /** A structured line only; for a worker when the fields name one, else for the bucket. */
   record(fields: LogFields, level: "info" | "warn" | "error" = "info"): void {
     const file = fields.worker === undefined ? "ops.log" : `${fields.worker.replaceAll(":", "_")}.log`;
-    const line = this.#redactor.apply(this.#format(fields, level));
-    const folder = runLayout(this.#layout, this.#runId).folder;
-    mkdirSync(folder, { recursive: true, mode: PRIVATE_FOLDER });
-    append(path.join(folder, file), line);
-    rotate(path.join(this.#layout.logs, file));
-    append(path.join(this.#layout.logs, file), line);
+    const line = Buffer.from(this.#redactor.apply(this.#format(fields, level)));
+    this.#append(
+      path.join(runLayout(this.#layout, this.#runId).folder, file),
+      line,
+      Number.POSITIVE_INFINITY,
+    );
+    this.#append(path.join(this.#layout.logs, file), line, ROTATE_BYTES);
+  }
+
+  /** Closes the files; a later line opens them again. */
+  close(): void {
+    for (const { descriptor } of this.#open.values()) closeSync(descriptor);
+    this.#open.clear();
+  }
+
+  #append(file: string, line: Buffer, limit: number): void {
+    let open = this.#open.get(file) ?? this.#openFile(file);
+    if (open.size >= limit) {
+      closeSync(open.descriptor);
+      renameSync(file, `${file}.1`);
+      open = this.#openFile(file);
+    }
+    writeSync(open.descriptor, line);
+    open.size += line.length;
+  }
+
+  #openFile(file: string): { descriptor: number; size: number } {
+    mkdirSync(path.dirname(file), { recursive: true, mode: PRIVATE_FOLDER });
+    const descriptor = openSync(file, "a", PRIVATE_FILE);
+    const open = { descriptor, size: fstatSync(descriptor).size };
+    this.#open.set(file, open);
+    return open;
   }
 
   #say(message: string): void {
@@ -123,16 +149,4 @@ export class RunLog {
 
 function quoted(value: string): string {
   return /[\s="]/.test(value) ? JSON.stringify(value) : value;
-}
-
-function append(file: string, line: string): void {
-  appendFileSync(file, line, { mode: PRIVATE_FILE });
-}
-
-function rotate(file: string): void {
-  try {
-    if (statSync(file).size >= ROTATE_BYTES) renameSync(file, `${file}.1`);
-  } catch (error) {
-    if (!hasErrno(error, "ENOENT")) throw error;
-  }
 }

@@ -31,7 +31,12 @@ export function readPorts(
     else if (isObject(value) && Object.keys(value).length === 0) ports.set(name, null);
     else if (check(integer({ min: 1, max: 65_535 }), value).ok) ports.set(name, value as number);
     else
-      problems.error("ErrInvalidManifestPort", file, path, "expected {} for a port from the pool, or a number from 1 to 65535");
+      problems.error(
+        "ErrInvalidManifestPort",
+        file,
+        path,
+        "expected {} for a port from the pool, or a number from 1 to 65535",
+      );
   }
   return ports;
 }
@@ -135,7 +140,12 @@ function checkNames(requests: readonly PortRequest[], problems: Problems): void 
       const owner = owners.get(name);
       const taken = TAKEN_NAMES.has(name) ? "the bucket itself" : owner && `job ${owner}`;
       if (taken)
-        problems.error("ErrPortNameCollision", file, `resources/ports/${name}`, `the name is used by ${taken} already`);
+        problems.error(
+          "ErrPortNameCollision",
+          file,
+          `resources/ports/${name}`,
+          `the name is used by ${taken} already`,
+        );
       else owners.set(name, job);
     }
 }

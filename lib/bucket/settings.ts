@@ -1,4 +1,4 @@
-import type { TomlTable } from "../codec/toml.ts";
+import { parseToml } from "../codec/toml.ts";
 import type { Problem } from "../core/errors.ts";
 import {
   boolean,
@@ -14,7 +14,7 @@ import {
 import type { Layout } from "./layout.ts";
 import { fileName, folder, jump, line, user } from "./names.ts";
 import { Problems } from "./problems.ts";
-import { plainTable, readSourceToml, tomlTable } from "./source-file.ts";
+import { readSourceToml } from "./source-file.ts";
 
 /** What ops.conf says, with the defaults in place. */
 export interface OpsConf {
@@ -104,14 +104,14 @@ export async function loadOpsConf(layout: Layout): Promise<{ settings: OpsConf; 
 export async function readOpsConf(layout: Layout, problems: Problems): Promise<OpsConf> {
   const code = "ErrInvalidOpsConf";
   const table = await readSourceToml(layout, layout.opsConf, code, problems);
-  const given = table && problems.take(code, "ops.conf", check(OPS_CONF, plainTable(table)));
-  if (given) return settingsOf(given);
-  const defaults = check(
-    OPS_CONF,
-    plainTable(tomlTable(DEFAULT_OPS_CONF, "ops.conf", code, problems) as TomlTable),
-  );
-  if (!defaults.ok) throw new Error("the default ops.conf does not pass its own check");
-  return settingsOf(defaults.value);
+  const given = table && problems.take(code, "ops.conf", check(OPS_CONF, table));
+  return given ? settingsOf(given) : defaults();
+}
+
+function defaults(): OpsConf {
+  const checked = check(OPS_CONF, parseToml(DEFAULT_OPS_CONF));
+  if (!checked.ok) throw new Error("the default ops.conf does not pass its own check");
+  return settingsOf(checked.value);
 }
 
 function settingsOf(given: Infer<typeof OPS_CONF>): OpsConf {
@@ -120,7 +120,7 @@ function settingsOf(given: Infer<typeof OPS_CONF>): OpsConf {
     sshKey: given.ssh_key,
     sshPort: given.ssh_port || 22,
     sshJump: given.ssh_jump,
-    sshOptions: given.ssh_options,
+    sshOptions: { ...given.ssh_options },
     sshConcurrency: given.ssh_concurrency,
     useSudo: given.use_sudo,
     workerRoot: given.worker_root,

@@ -11,7 +11,7 @@ const ARCHIVE_BYTES = SOURCE_LIMITS.bytes + SOURCE_LIMITS.entries * OVERHEAD_BYT
 /**
  * The archive in the body of a push, unpacked if it is gzipped. Ends with `invalid_source` when the gzip is damaged or
  * holds more than any allowed source, with `cancelled` when the signal is aborted, even while the sender is silent.
- * The body itself is never closed: its owner may still have to answer on the same connection.
+ * Then the body's iterator is closed, which is not waited for; its owner may still have to answer on the connection.
  */
 export async function* archiveOf(
   body: AsyncIterable<Uint8Array>,
@@ -46,6 +46,8 @@ async function* untilAborted(
     }
   } finally {
     signal.removeEventListener("abort", onAbort);
+    // Of a sender that is silent this resolves only when it speaks again or has gone.
+    iterator.return?.().catch(() => {});
   }
 }
 

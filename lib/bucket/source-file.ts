@@ -1,6 +1,6 @@
 import path from "node:path";
 import { parseToml, type TomlTable, type TomlValue } from "../codec/toml.ts";
-import { type FailureCode, hasErrno, messageOf } from "../core/errors.ts";
+import { Failure, type FailureCode, hasErrno, messageOf } from "../core/errors.ts";
 import { readBounded } from "../core/files.ts";
 import type { Layout } from "./layout.ts";
 import type { Problems } from "./problems.ts";
@@ -39,12 +39,7 @@ export async function readSourceJson(
   try {
     return JSON.parse(text);
   } catch (error) {
-    problems.error(
-      code,
-      relative(layout, file),
-      "",
-      `not valid JSON: ${messageOf(error)}${placeOf(error, text)}`,
-    );
+    problems.error(code, relative(layout, file), "", jsonProblem(error, text));
     return undefined;
   }
 }
@@ -57,20 +52,11 @@ export async function readSourceToml(
   problems: Problems,
 ): Promise<TomlTable | undefined> {
   const text = await readSourceText(layout, file, code, problems);
-  return text === undefined ? undefined : tomlTable(text, relative(layout, file), code, problems);
-}
-
-/** Parses TOML text that is shown as `file`. */
-export function tomlTable(
-  text: string,
-  file: string,
-  code: FailureCode,
-  problems: Problems,
-): TomlTable | undefined {
+  if (text === undefined) return undefined;
   try {
     return parseToml(text);
   } catch (error) {
-    problems.error(code, file, "", messageOf(error));
+    problems.error(code, relative(layout, file), "", messageOf(error));
     return undefined;
   }
 }
@@ -81,17 +67,24 @@ export function relative(layout: Layout, file: string): string {
 }
 
 function unreadable(error: unknown): string {
-  if (hasErrno(error, "ELOOP")) return "is a symbolic link, which is not allowed";
-  if (error instanceof TypeError) return "is not UTF-8 text";
-  return messageOf(error);
+  if (error instanceof Failure && error.code === "file_not_found")
+    return "is not a regular file; symbolic links are not allowed";
+  return error instanceof TypeError ? "is not UTF-8 text" : messageOf(error);
+}
+
+/** What breaks JSON, without the engine's quotation of the text, and where. */
+function jsonProblem(error: unknown, text: string): string {
+  const [what] = messageOf(error).split(/, (?:\.\.\.)?"|in JSON at position \d+/);
+  return `not valid JSON: ${what?.trim()} ${placeOf(error, text)}`.trimEnd();
 }
 
 /**
- * Where JSON breaks, for the one message of the engine that does not say it. Every text that ends before the
- * unexpected character is only incomplete, so halving finds it.
+ * Where JSON breaks. One message of the engine does not say it: then halving finds it, since every text that ends
+ * before the unexpected character is only incomplete.
  */
 function placeOf(error: unknown, text: string): string {
-  if (!messageOf(error).startsWith("Unexpected token")) return "";
+  const [place] = /\(line \d+ column \d+\)$/.exec(messageOf(error)) ?? [];
+  if (place !== undefined) return place;
   let [good, bad] = [0, text.length];
   while (bad - good > 1) {
     const middle = (good + bad) >> 1;
@@ -99,7 +92,7 @@ function placeOf(error: unknown, text: string): string {
     else bad = middle;
   }
   const before = text.slice(0, good).split("\n");
-  return ` (line ${before.length} column ${(before.at(-1) ?? "").length + 1})`;
+  return `(line ${before.length} column ${(before.at(-1) ?? "").length + 1})`;
 }
 
 function isIncomplete(text: string): boolean {
@@ -114,13 +107,4 @@ function isIncomplete(text: string): boolean {
 /** True for a TOML table. */
 export function isTable(value: TomlValue): value is TomlTable {
   return typeof value === "object" && Object.getPrototypeOf(value) === null;
-}
-
-/** A table whose integers are plain numbers, as the shapes of core/shape.ts expect them. */
-export function plainTable(table: TomlTable): Record<string, unknown> {
-  const entries = Object.entries(table).map(([key, value]) => [
-    key,
-    typeof value === "bigint" ? Number(value) : isTable(value) ? plainTable(value) : value,
-  ]);
-  return Object.fromEntries(entries);
 }

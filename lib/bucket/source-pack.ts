@@ -2,7 +2,7 @@ import type { Stats } from "node:fs";
 import { type FileHandle, lstat, readdir, realpath, stat } from "node:fs/promises";
 import path from "node:path";
 import { type TarInput, writeTar } from "../codec/tar-write.ts";
-import { Failure, hasErrno } from "../core/errors.ts";
+import { Failure, hasErrno, messageOf } from "../core/errors.ts";
 import { openRegular } from "../core/files.ts";
 import { SKIPPED_FOLDERS, SOURCE_PATHS } from "./layout.ts";
 
@@ -50,13 +50,13 @@ async function realRoot(dir: string): Promise<string> {
 
 async function collect(root: string, below: string, found: Found[]): Promise<void> {
   const full = path.join(root, below);
-  const status = await statusOf(full);
+  const status = await readable(full, () => statusOf(full));
   if (!status) return;
   if (!status.isFile() && !status.isDirectory())
     throw refusal(full, status.isSymbolicLink() ? "a symbolic link is" : "a special file is");
   found.push({ path: below, isFile: status.isFile(), size: status.size });
   if (status.isFile()) return;
-  for (const name of (await readdir(full)).sort())
+  for (const name of (await readable(full, () => readdir(full))).sort())
     if (!SKIPPED_FOLDERS.has(name)) await collect(root, `${below}/${name}`, found);
 }
 
@@ -81,7 +81,8 @@ async function* entriesOf(root: string, found: readonly Found[]): AsyncGenerator
       yield { path: entry.path, mode: 0o755, size: 0 };
       continue;
     }
-    const handle = await openBelow(root, entry.path);
+    const full = path.join(root, entry.path);
+    const handle = await readable(full, () => openUnmoved(full));
     try {
       const { mode, size } = await handle.stat();
       const content = handle.createReadStream({ autoClose: false });
@@ -93,16 +94,23 @@ async function* entriesOf(root: string, found: readonly Found[]): AsyncGenerator
 }
 
 /** Opens a file and makes sure that no folder on its way was replaced by a symbolic link in between. */
-async function openBelow(root: string, below: string): Promise<FileHandle> {
-  const expected = path.join(root, below);
-  const handle = await openRegular(expected);
+async function openUnmoved(file: string): Promise<FileHandle> {
+  const handle = await openRegular(file);
   try {
-    const [opened, real] = [await handle.stat(), await realpath(expected)];
-    const there = await stat(real);
-    if (real === expected && there.ino === opened.ino && there.dev === opened.dev) return handle;
-    throw new Failure("invalid_source", `Cannot push ${expected}: it changed while it was packed`);
+    const [opened, real, there] = [await handle.stat(), await realpath(file), await stat(file)];
+    if (real === file && there.ino === opened.ino && there.dev === opened.dev) return handle;
+    throw new Error("it changed while it was packed");
   } catch (error) {
     await handle.close();
     throw error;
+  }
+}
+
+async function readable<T>(file: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (cause) {
+    if (cause instanceof Failure) throw cause;
+    throw new Failure("invalid_source", `Cannot push ${file}: ${messageOf(cause)}`, { cause });
   }
 }

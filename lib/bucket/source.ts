@@ -23,7 +23,7 @@ const READ_ONLY = { file: 0o444, program: 0o555 } as const;
 
 /**
  * Streams the archive of a push to `.ops/uploads/<uuid>/` and checks every rule for it (decisions: Push), each name
- * before anything is written for it. To be called under the bucket's lock. Does not close the body. On every failure
+ * before anything is written for it. To be called under the bucket's lock. On every failure the body is closed and
  * nothing is left behind: `invalid_source` with the entry in the details, `cancelled`, or the error of the body.
  */
 export async function receiveSource(

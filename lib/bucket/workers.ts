@@ -164,18 +164,19 @@ export async function readDisabled(layout: Layout, problems: Problems): Promise<
 
 /** Warns about the jobs and hosts in disabled.json that do not exist. */
 export function warnAboutDisabledStrangers(
+  layout: Layout,
   disabled: Disabled,
   known: { jobs: ReadonlySet<string>; hosts: ReadonlySet<string> },
-  file: string,
   problems: Problems,
 ): void {
-  const hosts = (path: string, given: Iterable<string>) => {
+  const file = relative(layout, layout.disabledJson);
+  const checkHosts = (path: string, given: Iterable<string>) => {
     for (const one of given)
       if (!known.hosts.has(one)) problems.warn(file, path, unknownName("worker", one, known.hosts));
   };
-  hosts("workers", disabled.workers);
+  checkHosts("workers", disabled.workers);
   for (const [job, allocations] of disabled.jobs) {
     if (!known.jobs.has(job)) problems.warn(file, "jobs", unknownName("job", job, known.jobs));
-    else if (allocations !== "all") hosts(`jobs/${job}/allocations`, allocations);
+    else if (allocations !== "all") checkHosts(`jobs/${job}/allocations`, allocations);
   }
 }

@@ -95,9 +95,12 @@ class WebServer {
   readonly #limits: Limits;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
-  /** The answer that is under way on a connection: a parser's error must not be written into it. */
-  readonly #answering = new WeakMap<object, ServerResponse>();
-  readonly #stop = new AbortController();
+  /** The latest answer of a connection: a parser's error must not be written into it. */
+  readonly #answers = new WeakMap<object, ServerResponse>();
+  readonly #refused = new WeakSet<object>();
+  /** Ends every request that is open. */
+  readonly #open = new Set<AbortController>();
+  #stopping = false;
 
   constructor(options: ListenOptions) {
     this.#options = options;
@@ -134,7 +137,8 @@ class WebServer {
 
   async close(waitMs: number): Promise<void> {
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
-    this.#stop.abort();
+    this.#stopping = true;
+    for (const request of this.#open) request.abort();
     await within(closed, waitMs);
     for (const socket of this.#sockets) socket.destroy();
     await closed;
@@ -142,19 +146,20 @@ class WebServer {
 
   async #exchange(incoming: IncomingMessage, response: ServerResponse, asks: boolean): Promise<void> {
     const started = performance.now();
-    this.#answering.set(incoming.socket, response);
+    this.#answers.set(incoming.socket, response);
     const clock = new WriteClock(this.#limits.writeMs, () => incoming.socket.destroy());
     if (hasNoBody(incoming)) clock.run();
     incoming.once("end", () => clock.run());
-    const gone = new AbortController();
+    const end = new AbortController();
+    this.#open.add(end);
     response.once("close", () => {
       clock.stop();
-      gone.abort();
+      end.abort();
+      this.#open.delete(end);
       const status = response.headersSent ? response.statusCode : 499;
       this.#options.onExchange?.({ request, status, durationMs: performance.now() - started });
     });
-    const signal = AbortSignal.any([gone.signal, this.#stop.signal]);
-    const request = describe(incoming, signal, clock, () => asks && response.writeContinue());
+    const request = describe(incoming, end.signal, clock, () => asks && response.writeContinue());
     const answer = await this.#answer(incoming, request);
     clock.run();
     this.#send(incoming, response, request, answer);
@@ -162,7 +167,7 @@ class WebServer {
 
   async #answer(incoming: IncomingMessage, request: HttpRequest): Promise<Answer> {
     try {
-      if (this.#stop.signal.aborted) throw new Failure("shutting_down", "the server is shutting down");
+      if (this.#stopping) throw new Failure("shutting_down", "the server is shutting down");
       if (incoming.headers.host === undefined && incoming.httpVersion === "1.1")
         throw new Failure("invalid_request", "the request has no Host header");
       return await this.#options.handle(request);
@@ -180,7 +185,7 @@ class WebServer {
     response.writeHead(answer.status, {
       ...this.#commonHeaders(request.id),
       ...(answer.status !== 204 && { "Content-Length": length }),
-      ...(this.#stop.signal.aborted && { Connection: "close" }),
+      ...(this.#stopping && { Connection: "close" }),
       ...answer.headers,
     });
     response.end(body);
@@ -195,15 +200,17 @@ class WebServer {
 
   /** What the parser refuses never becomes a request: malformed, too large or too slow. */
   #refuse(error: Error, socket: Socket): void {
-    if (!socket.writable || this.#answering.get(socket)?.headersSent === false) return void socket.destroy();
+    const answer = this.#answers.get(socket);
+    if (this.#refused.has(socket)) return;
+    if (!socket.writable || (answer?.headersSent && !answer.writableFinished)) return void socket.destroy();
+    this.#refused.add(socket);
     const [status, message] = refusalOf(error);
     const id = randomUUID();
-    const answer = json(status, { error: "invalid_request", message });
-    const headers = { ...this.#commonHeaders(id), ...answer.headers, Connection: "close" };
-    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-    const length = Buffer.byteLength(answer.body as string);
-    const head = `HTTP/1.1 ${status} ${REASONS[status]}\r\n${lines.join("")}Content-Length: ${length}\r\n\r\n`;
-    socket.end(head + answer.body, () => socket.destroy());
+    socket.end(
+      wireText(status, json(status, { error: "invalid_request", message }), this.#commonHeaders(id)),
+    );
+    const cut = setTimeout(() => socket.destroy(), this.#limits.lingerMs);
+    socket.once("close", () => clearTimeout(cut));
     const request = { id, method: "-", path: "-", peer: peerOf(socket) };
     this.#options.onExchange?.({ request, status, durationMs: 0 });
   }
@@ -223,6 +230,18 @@ const REASONS: Record<number, string> = {
   408: "Request Timeout",
   431: "Request Header Fields Too Large",
 };
+
+function wireText(status: number, answer: Answer, common: Record<string, string>): string {
+  const body = answer.body as string;
+  const headers = {
+    ...common,
+    ...answer.headers,
+    Connection: "close",
+    "Content-Length": Buffer.byteLength(body),
+  };
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `HTTP/1.1 ${status} ${REASONS[status]}\r\n${lines.join("")}\r\n${body}`;
+}
 
 function refusalOf(error: Error): [number, string] {
   if (hasErrno(error, "HPE_HEADER_OVERFLOW")) return [431, "the headers of the request are too large"];

@@ -102,7 +102,7 @@ function parseQuery(fields: QueryFields, text: string): Record<string, unknown> 
   const values = new Map<string, unknown>();
   for (const [name, value] of new URLSearchParams(text)) {
     if (values.has(name)) problems.push({ path: name, message: "is given twice" });
-    values.set(name, typed(fields[name], value));
+    values.set(name, typed(Object.hasOwn(fields, name) ? fields[name] : undefined, value));
   }
   const checked = check(object(fields), Object.fromEntries(values));
   if (!checked.ok) problems.push(...checked.problems);

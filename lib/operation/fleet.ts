@@ -49,7 +49,7 @@ export class Fleet {
 
   async #open(host: string): Promise<Transport> {
     const { run, launcher, signal } = this.#context;
-    const transport = openTransport(this.worker(host), run.bucketId, launcher);
+    const transport = await openTransport(this.worker(host), run.bucketId, launcher);
     const outcome = await transport.script(CHECK_TOOLS, { args: TOOLS, signal, timeoutMs: CHECK_LIMIT_MS });
     const missing = outcome.stdout.trim();
     if (outcome.exitCode !== 0)

@@ -11,7 +11,7 @@ import type { Operation } from "./context.ts";
 
 /** What carries out each kind of run. Loaded when asked for: a run's start costs only what it needs. */
 const OPERATIONS: Record<RunKind, () => Promise<Operation>> = {
-  push: async () => (await import("./build.ts")).build,
+  push: async () => (await import("./push.ts")).push,
   build: async () => (await import("./build.ts")).build,
   deploy: async () => (await import("./deploy.ts")).deploy,
 };
@@ -55,6 +55,7 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
   } catch (error) {
     return failed(kind, error, input.signal, log);
   } finally {
+    log.close();
     await emptyFolder(layout.tmp).catch(() => {});
   }
 }

@@ -64,7 +64,7 @@ async function reconcileOne(
   const transport = await fleet.reach(worker);
   const limit = jobs.find((one) => one.name === job)?.lifecycleTimeoutSeconds ?? LIFECYCLE_LIMIT_SECONDS;
   const outcome = await runTarget(transport, {
-    ...{ job, target: "stop", runId: context.run.id, hash: "", timeoutMs: limit * 1000, env: {} },
+    ...{ job, target: "stop", runId: context.run.id, timeoutMs: limit * 1000, env: {} },
     onLine: (line, stream) =>
       context.log.output(job, worker, line, stream, { phase: "reconcile", action: "stop" }),
     signal: context.signal,
@@ -73,7 +73,7 @@ async function reconcileOne(
   if (outcome.exitCode !== 0)
     throw new Failure(
       "failed",
-      `\`make stop\` of job ${job} on ${worker} failed: ${outcome.stderr.trim() || outcome.reason}`,
+      `\`make stop\` of job ${job} on ${worker} failed: ${outcome.stderr.trim() || outcome.stdout.trim().split("\n").at(-1) || outcome.reason}`,
     );
   if (!allocation.removed) return setStopped(context.db, job, id, true);
   await syncTree(transport, { name: job, folder: `jobs/${job}`, files: [] }, { signal: context.signal });

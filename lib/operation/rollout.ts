@@ -182,7 +182,7 @@ class Rollout {
     const transport = await this.#fleet.reach(allocation.worker);
     const { job } = this.#plan;
     if (promoted.unfinished && !this.#force) {
-      const last = await lastTarget(transport, job.name, this.#context.signal);
+      const last = await lastTarget(transport, job.name, { signal: this.#context.signal });
       if (last?.hash === tree.hash && RUNS_THE_SERVICE.includes(last.target as Action))
         return this.#say(`${last.target} on ${allocation.worker} had already succeeded: resumed behind it`);
     }

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import type { CatalogAllocation, CatalogWorker } from "../bucket/catalog.ts";
 import { runAll } from "../core/async.ts";
-import { jobsJson, RUNNER_SCRIPT, workerJson } from "../transport/runner.ts";
-import { syncTree } from "../transport/sync.ts";
+import { jobsJson, RUNNER_PATH, runnerText, workerJson } from "../transport/runner.ts";
+import { syncTree, WORKER_TREE } from "../transport/sync.ts";
 import type { OperationContext } from "./context.ts";
 import type { Fleet } from "./fleet.ts";
 
@@ -22,7 +22,7 @@ export async function syncWorkerFiles(
   const sync = async (host: string) => {
     const transport = await fleet.reach(host);
     const files = workerFiles(context.run.bucketId, fleet.worker(host), allocations, updateSeq);
-    await syncTree(transport, { name: ".worker", folder: ".", files }, { signal: context.signal });
+    await syncTree(transport, { name: WORKER_TREE, folder: ".", files }, { signal: context.signal });
     context.db.run("UPDATE worker SET synced_seq = ? WHERE worker_ip = ?", updateSeq, host);
   };
   await runAll([...new Set(hosts)], AT_ONCE, sync, context.signal);
@@ -39,7 +39,7 @@ function workerFiles(
     .map(({ job, disabled }) => ({ job, disabled }));
   const { id, host, labels } = worker;
   return [
-    file("bin/runner", 0o755, RUNNER_SCRIPT),
+    file(RUNNER_PATH, 0o755, runnerText()),
     file("jobs.json", 0o644, jobsJson(jobs)),
     file("worker.json", 0o644, workerJson({ bucketId, workerId: id, workerIp: host, labels, updateSeq })),
   ];

@@ -1,6 +1,7 @@
 import type { Layout } from "../bucket/layout.ts";
 import { RunLog } from "../bucket/logs.ts";
-import { loadOpsConf } from "../bucket/settings.ts";
+import { Problems } from "../bucket/problems.ts";
+import { readOpsConf } from "../bucket/settings.ts";
 import { recoverSource } from "../bucket/source.ts";
 import { Redactor } from "../core/redact.ts";
 import { pruneRuns } from "./history.ts";
@@ -13,20 +14,20 @@ import type { RunRecord } from "./record.ts";
  */
 export async function finishRun(layout: Layout, record: RunRecord): Promise<void> {
   await recoverSource(layout);
-  logFor(layout, record).record({
+  const log = logFor(layout, record);
+  log.record({
     event: "run_end",
     action: record.status,
     ...(record.error !== null && { reason: record.error }),
     duration_ms: Date.parse(record.finished_at as string) - Date.parse(record.created_at),
   });
+  log.close();
   await pruneHistory(layout);
 }
 
 /** Applies the bucket's retention settings; an ops.conf that cannot be read means their defaults. */
 export async function pruneHistory(layout: Layout): Promise<void> {
-  const { settings } = await loadOpsConf(layout).catch(() =>
-    loadOpsConf({ ...layout, opsConf: "/dev/null/none" }),
-  );
+  const settings = await readOpsConf(layout, new Problems());
   await pruneRuns(layout, settings.logRunRetentionCount, settings.logRunRetentionDays);
 }
 

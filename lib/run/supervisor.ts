@@ -186,8 +186,9 @@ export class Supervisor {
       ...{ exited: false, stopped: undefined, saved: Promise.resolve(), ended: Promise.resolve() },
     };
     this.#active.set(record.id, run);
-    const output = openSync(runLayout(layout, record.id).activity, "a", PRIVATE_FILE);
+    let output: number | undefined;
     try {
+      output = openSync(runLayout(layout, record.id).activity, "a", PRIVATE_FILE);
       const channel = await this.#launcher.channel(selfArguments("worker", "run"), output, (message) =>
         this.#receive(run, message as FromWorker),
       );
@@ -210,7 +211,7 @@ export class Supervisor {
       if (run.channel) signalProcess(-run.channel.pid, "SIGKILL");
       else await this.#finish(run, { exitCode: null, signal: null });
     } finally {
-      closeSync(output);
+      if (output !== undefined) closeSync(output);
     }
   }
 

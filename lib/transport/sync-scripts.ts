@@ -11,8 +11,8 @@ const texts = new Map<ScriptName, string>();
 
 /** The text of a script. */
 export function scriptText(name: ScriptName): string {
-  let text = texts.get(name);
-  if (text === undefined) texts.set(name, (text = `#!/bin/sh\n${source("common")}\n${source(name)}`));
+  const text = texts.get(name) ?? `#!/bin/sh\n${source("common")}\n${source(name)}`;
+  texts.set(name, text);
   return text;
 }
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import { writeTar } from "../codec/tar-write.ts";
-import { cancelledFailure, Failure } from "../core/errors.ts";
+import { type TarInput, writeTar } from "../codec/tar-write.ts";
+import { cancelledFailure, Failure, messageOf } from "../core/errors.ts";
 import { quote } from "../core/shape.ts";
 import type { CommandOutcome } from "../core/spawn.ts";
 import { type ScriptName, scriptText } from "./sync-scripts.ts";
@@ -18,9 +18,12 @@ export interface SyncFile {
   open(): AsyncIterable<Uint8Array>;
 }
 
+/** The name of the tree that holds worker.json, jobs.json and bin/. */
+export const WORKER_TREE = ".worker";
+
 /** All files that ops has in one folder of a worker. */
 export interface SyncTree {
-  /** A job's name, or `.worker` for worker.json, jobs.json and bin/. */
+  /** A job's name, or {@link WORKER_TREE}. */
   name: string;
   /** `jobs/<job>`, or `.` for the bucket's folder itself. */
   folder: string;
@@ -59,7 +62,10 @@ export async function syncTree(
   const changed = [...wanted.keys()].filter((path) => isDifferent(wanted.get(path), found.files.get(path)));
   const removed = [...found.listed.keys()].filter((path) => !wanted.has(path) && isOf(tree, path));
   const isListed = wanted.size === found.listed.size && [...wanted].every(isListedIn(found.listed));
-  const sentBytes = isListed && changed.length === 0 ? 0 : await send({ transport, tree, options, wanted, found, changed, removed });
+  const sentBytes =
+    isListed && changed.length === 0
+      ? 0
+      : await send({ transport, tree, wanted, found, changed, removed }, options);
   const below = (path: string) => (tree.folder === "." ? path : path.slice(tree.folder.length + 1));
   return {
     changed: changed.map(below),
@@ -132,9 +138,15 @@ function isExecutable(mode: number): boolean {
   return (mode & 0o100) !== 0;
 }
 
-const FACT = /^(?:list (?<listed>[0-9a-f]{64}|folder) {2}(?<path>.+)|mode (?<mode>[0-9a-f]+) \.\/(?<name>.+)|(?<escaped>\\?)(?<sha256>[0-9a-f]{64}) [ *]\.\/(?<of>.+))$/;
+const FACT =
+  /^(?:list (?<listed>[0-9a-f]{64}|folder) {2}(?<path>.+)|mode (?<mode>[0-9a-f]+) \.\/(?<name>.+)|(?<escaped>\\?)(?<sha256>[0-9a-f]{64}) [ *]\.\/(?<of>.+))$/;
 
-async function ask(transport: Transport, tree: SyncTree, paths: string[], options: ScriptOptions): Promise<Found> {
+async function ask(
+  transport: Transport,
+  tree: SyncTree,
+  paths: string[],
+  options: ScriptOptions,
+): Promise<Found> {
   const found: Found = { files: new Map(), listed: new Map(), folders: [], listDigest: "" };
   const digest = createHash("sha256");
   let isWhole = false;
@@ -157,7 +169,10 @@ function note(found: Found, line: string): void {
     if (fact.listed === "folder") found.folders.push(fact.path);
     else found.listed.set(fact.path, fact.listed as string);
   } else if (fact?.name !== undefined) {
-    found.files.set(fact.name, { isExecutable: isExecutable(Number.parseInt(fact.mode as string, 16)), sha256: "" });
+    found.files.set(fact.name, {
+      isExecutable: isExecutable(Number.parseInt(fact.mode as string, 16)),
+      sha256: "",
+    });
   } else if (fact?.of !== undefined) {
     // sha256sum of GNU doubles backslashes in names and says so by a backslash in front.
     const file = found.files.get(fact.escaped ? fact.of.replaceAll("\\\\", "\\") : fact.of);
@@ -169,7 +184,6 @@ function note(found: Found, line: string): void {
 interface Change {
   transport: Transport;
   tree: SyncTree;
-  options: ScriptOptions;
   wanted: Map<string, SyncFile>;
   found: Found;
   changed: string[];
@@ -177,9 +191,123 @@ interface Change {
 }
 
 /** Sends what differs and answers how many bytes that took. */
-async function send(change: Change): Promise<number> {
-  const { transport, tree, options, found } = change;
+async function send(change: Change, options: ScriptOptions): Promise<number> {
+  const { transport, tree, found } = change;
   const orders = ordersOf(change);
-  const digests = [...orders, ...change.changed.map((path, index) => [`new/${index + 1}`, change.wanted.get(path)?.sha256])]
-  …
+  const args = [tree.name, sha256(orders.get("digests") as string), found.listDigest];
+  let sentBytes = 0;
+  let broken: unknown;
+  async function* stream() {
+    try {
+      for await (const chunk of writeTar(entriesOf(change, orders))) {
+        sentBytes += chunk.length;
+        yield chunk;
+      }
+    } catch (error) {
+      broken = error;
+      throw error;
+    }
+  }
+  try {
+    await run(transport, tree, "receive", { ...options, args, input: stream() });
+  } catch (error) {
+    throw broken ?? error;
+  }
+  return sentBytes;
+}
+
+/** The small files in front of the content, as scripts/receive.sh describes them. Names occur in them alone. */
+function ordersOf({ wanted, found, changed, removed }: Change): Map<string, string> {
+  const needed = foldersAbove(wanted.keys());
+  const kept = found.folders.filter((folder) => needed.has(folder));
+  const emptied = [...foldersAbove(removed)].filter(
+    (folder) => !needed.has(folder) && found.folders.includes(folder),
+  );
+  const orders = new Map([
+    ["moves", lines(changed)],
+    ["removals", lines(removed)],
+    ["emptied", lines(emptied.reverse())],
+    ["parents", lines(foldersAbove([...changed, ...removed]))],
+    [
+      "list",
+      lines([
+        ...[...wanted].map(([path, file]) => `${file.sha256}  ${path}`),
+        ...kept.map((folder) => `folder  ${folder}`),
+      ]),
+    ],
+  ]);
+  const digests = [
+    ...[...orders].map(([name, text]) => `${sha256(text)}  ${name}`),
+    ...changed.map((path, index) => `${wanted.get(path)?.sha256}  new/${index + 1}`),
+  ];
+  return new Map([["digests", lines(digests)], ...orders]);
+}
+
+function lines(items: Iterable<string>): string {
+  return [...items].map((item) => `${item}\n`).join("");
+}
+
+function sha256(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
+}
+
+async function* entriesOf(change: Change, orders: Map<string, string>): AsyncGenerator<TarInput> {
+  for (const [path, text] of orders) {
+    const content = Buffer.from(text);
+    yield { path, mode: 0o600, size: content.length, content: [content] };
+  }
+  for (const [index, path] of change.changed.entries()) {
+    const file = change.wanted.get(path) as SyncFile;
+    yield {
+      path: `new/${index + 1}`,
+      mode: file.mode,
+      size: file.size,
+      content: contentOf(change, path, file),
+    };
+  }
+}
+
+async function* contentOf(change: Change, path: string, file: SyncFile): AsyncGenerator<Uint8Array> {
+  let size = 0;
+  try {
+    for await (const chunk of file.open()) {
+      size += chunk.length;
+      yield chunk;
+    }
+  } catch (cause) {
+    throw failed(change.transport, change.tree, `cannot read ${quote(path)}: ${messageOf(cause)}`, cause);
+  }
+  if (size !== file.size)
+    throw failed(change.transport, change.tree, `${quote(path)} has changed while it was read`);
+}
+
+async function run(
+  transport: Transport,
+  tree: SyncTree,
+  script: ScriptName,
+  options: ScriptOptions,
+): Promise<void> {
+  const timeoutMs = options.timeoutMs ?? LIMIT_MS;
+  const outcome = await transport.script(scriptText(script), {
+    ...options,
+    timeoutMs,
+    keepBytes: ERROR_BYTES,
+  });
+  if (outcome.reason === "cancelled") throw cancelledFailure();
+  if (outcome.reason === "timeout")
+    throw new Failure("timeout", `${what(transport, tree)}: it had not ended after ${timeoutMs / 1000} s`);
+  if (outcome.exitCode !== 0) throw failed(transport, tree, reasonOf(outcome));
+}
+
+function reasonOf({ stderr, exitCode, signal }: CommandOutcome): string {
+  const said = stderr.trim().replaceAll("\n", "; ").slice(0, 1000);
+  return said || (signal === null ? `exit code ${exitCode}` : `ended by ${signal}`);
+}
+
+function failed(transport: Transport, tree: SyncTree, why: string, cause?: unknown): Failure {
+  return new Failure("failed", `${what(transport, tree)}: ${why}`, { cause });
+}
+
+function what(transport: Transport, tree: SyncTree): string {
+  return `Cannot sync ${tree.name === WORKER_TREE ? "the worker's files" : tree.name} to ${transport.worker.host}`;
 }

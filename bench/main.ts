@@ -1,0 +1,16 @@
+// `npm run bench -- <name> …`: measures side by side, in one run, and prints medians and ratios. Not a test.
+import { start } from "./start.ts";
+
+const BENCHMARKS: Record<string, () => Promise<void>> = { start };
+
+const names = process.argv.slice(2).filter((argument) => argument !== "--");
+for (const name of names.length > 0 ? names : Object.keys(BENCHMARKS)) {
+  const benchmark = BENCHMARKS[name];
+  if (!benchmark) {
+    console.error(
+      `there is no benchmark ${JSON.stringify(name)}; there are: ${Object.keys(BENCHMARKS).join(", ")}`,
+    );
+    process.exit(2);
+  }
+  await benchmark();
+}

@@ -1,0 +1,120 @@
+import { randomUUID } from "node:crypto";
+import { lstat, readdir, rename, stat } from "node:fs/promises";
+import path from "node:path";
+import { isUuid } from "../codec/uuid.ts";
+import { Failure, hasErrno, messageOf } from "../core/errors.ts";
+import { exists, flushFolder, makePrivateFolder, readBounded, remove, writeAtomic } from "../core/files.ts";
+import { isObject, quote } from "../core/shape.ts";
+import { type Layout, layoutOf } from "./layout.ts";
+
+/** A bucket below a server root, as its folder name and bucket.json tell it. */
+export interface RootBucket {
+  id: string;
+  project: string;
+  name: string;
+  /** RFC 3339, or null for a bucket that was not created by a server. */
+  created_at: string | null;
+  layout: Layout;
+}
+
+const CREATING = ".creating-";
+const BUCKET_JSON_BYTES = 64 * 1024;
+
+/** Refuses (`usage`) a root that is no folder, or that is itself a bucket (control-plane.md, Server root layout 2). */
+export async function refuseUsedRoot(root: string): Promise<void> {
+  for (const sign of ["ops.conf", path.join("data", "ops.db"), "bucket.json"])
+    if (await exists(path.join(root, sign)))
+      throw new Failure(
+        "usage",
+        `the root ${root} is itself a bucket: it contains ${sign}; give its parent folder`,
+      );
+  try {
+    if (!(await stat(root)).isDirectory()) throw new Failure("usage", `the root ${root} is not a folder`);
+  } catch (error) {
+    if (error instanceof Failure) throw error;
+    if (!hasErrno(error, "ENOENT")) throw new Failure("usage", `Cannot use the root: ${messageOf(error)}`);
+  }
+}
+
+/** Makes the root with its parents where it is missing, and removes what interrupted creations left in it. */
+export async function prepareRoot(root: string): Promise<void> {
+  await makePrivateFolder(root);
+  for (const entry of await readdir(root))
+    if (entry.startsWith(CREATING)) await remove(path.join(root, entry));
+}
+
+/** The ids of all buckets, sorted. Entries that are no folder, are not named by a UUID or lack bucket.json are not buckets. */
+export async function bucketIds(root: string): Promise<string[]> {
+  const entries = await readdir(root, { withFileTypes: true });
+  const names = entries
+    .filter((entry) => entry.isDirectory() && isUuid(entry.name))
+    .map((entry) => entry.name);
+  const found = await Promise.all(names.map((name) => exists(path.join(root, name, "bucket.json"))));
+  return names.filter((_, index) => found[index]).sort();
+}
+
+/** The bucket with this id, in whatever case; throws `bucket_not_found`. */
+export async function findBucket(root: string, id: string): Promise<RootBucket> {
+  const name = id.toLowerCase();
+  const layout = layoutOf(path.join(root, name));
+  if (!isUuid(name) || !(await isFolder(layout.root)) || !(await exists(layout.bucketJson)))
+    throw new Failure("bucket_not_found", `bucket ${quote(id)} does not exist`);
+  return { id: name, ...(await readLabels(layout)), layout };
+}
+
+async function isFolder(folder: string): Promise<boolean> {
+  try {
+    return (await lstat(folder)).isDirectory();
+  } catch (error) {
+    if (hasErrno(error, "ENOENT")) return false;
+    throw error;
+  }
+}
+
+/** Project and name are labels: a bucket whose bucket.json is damaged goes on working without them. */
+async function readLabels(layout: Layout): Promise<Pick<RootBucket, "project" | "name" | "created_at">> {
+  const value = await readBounded(layout.bucketJson, BUCKET_JSON_BYTES)
+    .then((bytes) => JSON.parse(String(bytes)) as unknown)
+    .catch(() => undefined);
+  const labels = isObject(value) ? value : {};
+  const label = (key: string) => (typeof labels[key] === "string" ? labels[key] : undefined);
+  return {
+    project: label("project") ?? "",
+    name: label("name") ?? "",
+    created_at: label("created_at") ?? null,
+  };
+}
+
+/**
+ * Creates a bucket: everything is made in a hidden folder, `initialise` included, which then gets its name, so that a
+ * bucket exists as a whole or not at all. `id` is a UUID of any version, by default a new one. Writes no source path.
+ * Throws `invalid_bucket_id` and `bucket_exists`.
+ */
+export async function createBucket(
+  root: string,
+  wanted: { id?: string | undefined; project: string; name: string },
+  initialise: (dir: string, id: string) => Promise<void>,
+): Promise<RootBucket> {
+  const id = (wanted.id ?? randomUUID()).toLowerCase();
+  if (!isUuid(id)) throw new Failure("invalid_bucket_id", "id: expected a UUID");
+  const layout = layoutOf(path.join(root, id));
+  if (await exists(layout.root)) throw bucketExists(id);
+  const hidden = layoutOf(path.join(root, CREATING + randomUUID()));
+  const labels = { project: wanted.project, name: wanted.name, created_at: new Date().toISOString() };
+  try {
+    for (const folder of [hidden.data, hidden.logs, hidden.secrets, hidden.ssh, hidden.tmp, hidden.internal])
+      await makePrivateFolder(folder);
+    await writeAtomic(hidden.bucketJson, `${JSON.stringify(labels, null, 2)}\n`);
+    await initialise(hidden.root, id);
+    await rename(hidden.root, layout.root);
+    await flushFolder(root);
+  } catch (error) {
+    await remove(hidden.root);
+    throw hasErrno(error, "ENOTEMPTY", "EEXIST") ? bucketExists(id) : error;
+  }
+  return { id, ...labels, layout };
+}
+
+function bucketExists(id: string): Failure {
+  return new Failure("bucket_exists", `bucket ${id} exists already`);
+}

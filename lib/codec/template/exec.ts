@@ -1,0 +1,364 @@
+import { Failure, messageOf } from "../../core/errors.ts";
+import {
+  type Command,
+  describe,
+  type Expression,
+  type Pipeline,
+  position,
+  type Statement,
+  type Templates,
+} from "./ast.ts";
+import { BUILTINS, isStruct, isTrue } from "./builtins.ts";
+import {
+  type Parameter,
+  TEXT_LIMIT,
+  type TemplateFunction,
+  type TemplateValue,
+  typeName,
+  WORKSPACE_FUNCTIONS,
+} from "./funcs.ts";
+import { parseTemplate } from "./parse.ts";
+import { sortedEntries, sprint } from "./print.ts";
+import { quote } from "./quote.ts";
+
+/** Templates may call each other this deep. */
+const CALL_LIMIT = 100;
+/** Blocks, calls and parentheses of one execution may be nested this deep in all. */
+const DEPTH_LIMIT = 1000;
+
+/** What an operand yields; undefined is Go's "no value", which a missing key of a map gives. */
+type Value = TemplateValue | undefined;
+
+/** Stands for the argument that a pipeline's first command does not get. */
+const NONE = Symbol("none");
+type Final = Value | typeof NONE;
+
+type Node = Expression | Command | Statement;
+
+/**
+ * Renders a template in the language of Go's text/template, with the functions of docs/workspace.md and those given here.
+ * Throws `failed` with `template: <name>:<line>:<column>: …` for what cannot be parsed or executed; nothing is returned
+ * then. Bounds: 16 MiB of output, 100 nested template calls. Not in it: range over an integer, complex numbers, text
+ * that is not Unicode.
+ */
+export function renderTemplate(
+  name: string,
+  text: string,
+  dot: TemplateValue,
+  functions: Record<string, TemplateFunction>,
+): string {
+  const known = new Map(Object.entries({ ...BUILTINS, ...WORKSPACE_FUNCTIONS, ...functions }));
+  const isKnown = (word: string) => known.has(word) || SPECIAL.has(word);
+  const templates = parseTemplate(name, text, isKnown);
+  return new Execution(name, text, templates, known).run(dot);
+}
+
+const SPECIAL = new Set(["and", "or", "call"]);
+
+class Execution {
+  readonly #name: string;
+  readonly #text: string;
+  readonly #templates: Templates;
+  readonly #functions: ReadonlyMap<string, TemplateFunction>;
+  readonly #output: string[] = [];
+  #size = 0;
+  #depth = 0;
+  /** The template that runs now, how many calls led to it, and its variables, the innermost last. */
+  #current: string;
+  #calls = 0;
+  #variables: { name: string; value: Value }[] = [];
+
+  constructor(
+    name: string,
+    text: string,
+    templates: Templates,
+    functions: ReadonlyMap<string, TemplateFunction>,
+  ) {
+    this.#name = name;
+    this.#text = text;
+    this.#templates = templates;
+    this.#functions = functions;
+    this.#current = name;
+  }
+
+  run(dot: TemplateValue): string {
+    this.#variables = [{ name: "$", value: dot ?? undefined }];
+    this.#body(dot ?? undefined, this.#templates.get(this.#name) ?? []);
+    return this.#output.join("");
+  }
+
+  #failure(node: Node, message: string, cause?: unknown): Failure {
+    const where = position(this.#name, this.#text, node.at);
+    const source = describe(node);
+    const shown = source.length > 200 ? `${source.slice(0, 200)}…` : source;
+    const text = `template: ${where}: executing ${quote(this.#current)} at <${shown}>: ${message}`;
+    return new Failure("failed", text, { cause });
+  }
+
+  #write(node: Node, text: string): void {
+    this.#size += Buffer.byteLength(text);
+    if (this.#size > TEXT_LIMIT) throw this.#failure(node, `the output has more than ${TEXT_LIMIT} bytes`);
+    this.#output.push(text);
+  }
+
+  // Statements. The depth is not lowered on failure: nothing runs after one.
+
+  /** Runs statements one level deeper, and answers the jump that ended them early. */
+  #body(dot: Value, body: readonly Statement[]): "break" | "continue" | undefined {
+    if (++this.#depth > DEPTH_LIMIT && body[0])
+      throw this.#failure(body[0], `more than ${DEPTH_LIMIT} nested blocks and calls`);
+    let jump: "break" | "continue" | undefined;
+    for (let at = 0; at < body.length && !jump; at++) jump = this.#statement(dot, body[at] as Statement);
+    this.#depth--;
+    return jump;
+  }
+
+  #statement(dot: Value, statement: Statement): "break" | "continue" | undefined {
+    const mark = this.#variables.length;
+    switch (statement.kind) {
+      case "text":
+        this.#write(statement, statement.text);
+        return undefined;
+      case "action":
+        this.#action(dot, statement);
+        return undefined;
+      case "template":
+        this.#call(dot, statement);
+        return undefined;
+      case "break":
+      case "continue":
+        return statement.kind;
+      default: {
+        const jump = statement.kind === "range" ? this.#range(dot, statement) : this.#choice(dot, statement);
+        this.#variables.length = mark;
+        return jump;
+      }
+    }
+  }
+
+  #action(dot: Value, action: Statement & { kind: "action" }): void {
+    const value = this.#pipeline(dot, action.pipeline);
+    if (action.pipeline.variables.length > 0) return;
+    if (typeof value === "function")
+      throw this.#failure(action, `can't print ${describe(action)} of type func`);
+    this.#write(action, sprint([value ?? "<no value>"]));
+  }
+
+  #choice(dot: Value, choice: Statement & { kind: "if" | "with" }): "break" | "continue" | undefined {
+    for (const { pipeline, body } of choice.branches) {
+      const value = this.#pipeline(dot, pipeline);
+      if (isTrue(value)) return this.#body(choice.kind === "with" ? value : dot, body);
+    }
+    return choice.otherwise && this.#body(dot, choice.otherwise);
+  }
+
+  #range(dot: Value, range: Statement & { kind: "range" }): "break" | "continue" | undefined {
+    const { variables } = range.pipeline;
+    const entries = this.#entries(range.pipeline, this.#pipeline(dot, range.pipeline));
+    if (entries.length === 0) return range.otherwise && this.#body(dot, range.otherwise);
+    const mark = this.#variables.length;
+    for (const [key, value] of entries) {
+      const values = variables.length === 2 ? [key, value] : [value];
+      for (const [index, { name }] of variables.entries())
+        this.#find(name, range.pipeline).value = values[index];
+      const jump = this.#body(value, range.body);
+      this.#variables.length = mark;
+      if (jump === "break") break;
+    }
+    return undefined;
+  }
+
+  /** What range goes through: a list with its indexes, or a map in the order of its keys. */
+  #entries(pipeline: Pipeline, value: Value): [TemplateValue, TemplateValue][] {
+    if (value === undefined || value === null) return [];
+    if (Array.isArray(value)) return value.map((item: TemplateValue, index) => [BigInt(index), item]);
+    if (value instanceof Map) return sortedEntries(value);
+    const last = pipeline.commands.at(-1) ?? pipeline;
+    const isLiteral = last.kind === "command" && "source" in (last.words[0] ?? {});
+    const shown = isLiteral ? sprint([value]) : `a value of type ${typeName(value)}`;
+    throw this.#failure(last, `range can't iterate over ${shown}`);
+  }
+
+  #call(dot: Value, call: Statement & { kind: "template" }): void {
+    const body = this.#templates.get(call.name);
+    if (!body) throw this.#failure(call, `template ${quote(call.name)} not defined`);
+    if (this.#calls >= CALL_LIMIT)
+      throw this.#failure(call, `exceeded maximum template depth (${CALL_LIMIT})`);
+    const value = call.pipeline && this.#pipeline(dot, call.pipeline);
+    const [current, variables] = [this.#current, this.#variables];
+    this.#calls++;
+    this.#current = call.name;
+    this.#variables = [{ name: "$", value }];
+    this.#body(value, body);
+    [this.#current, this.#variables] = [current, variables];
+    this.#calls--;
+  }
+
+  // Expressions
+
+  #pipeline(dot: Value, pipeline: Pipeline): Value {
+    let value: Final = NONE;
+    for (const command of pipeline.commands) value = this.#command(dot, command, value) ?? undefined;
+    const result = value === NONE ? undefined : value;
+    for (const { name } of pipeline.variables) {
+      if (pipeline.assigns) this.#find(name, pipeline).value = result;
+      else this.#variables.push({ name, value: result });
+    }
+    return result;
+  }
+
+  #find(name: string, node: Node): { value: Value } {
+    const variable = this.#variables.findLast((candidate) => candidate.name === name);
+    if (variable) return variable;
+    throw this.#failure(node, `undefined variable: ${name}`);
+  }
+
+  #command(dot: Value, command: Command, final: Final): Value {
+    const [word, ...rest] = command.words as [Expression, ...Expression[]];
+    const hasArguments = rest.length > 0 || final !== NONE;
+    if (word.kind === "function") return this.#function(dot, word, command, rest, final);
+    if (word.kind === "field" || word.kind === "chain") return this.#access(dot, word, hasArguments);
+    if (word.kind === "variable" && word.names.length > 1) return this.#access(dot, word, hasArguments);
+    if (hasArguments) throw this.#failure(word, `can't give argument to non-function ${describe(word)}`);
+    if (word.kind === "nil") throw this.#failure(word, "nil is not a command");
+    return this.#value(dot, word);
+  }
+
+  /** The value of an operand that takes no arguments. */
+  #value(dot: Value, node: Exclude<Expression, { kind: "nil" }>): Value {
+    switch (node.kind) {
+      case "dot":
+        return dot;
+      case "bool":
+      case "string":
+        return node.value;
+      case "number":
+        if (node.isFloat) return node.float;
+        if (node.integer !== undefined) return node.integer;
+        throw this.#failure(node, `${node.source} overflows int`);
+      case "function":
+        return this.#function(dot, node, node, [], NONE);
+      case "pipeline":
+        return this.#pipeline(dot, node);
+      default:
+        return this.#access(dot, node, false);
+    }
+  }
+
+  /** Follows names: `.a.b` from the dot, `$x.a` from a variable, `(…).a` from a value. */
+  #access(
+    dot: Value,
+    node: Expression & { kind: "field" | "variable" | "chain" },
+    hasArguments: boolean,
+  ): Value {
+    let value = dot;
+    let names = node.names;
+    if (node.kind === "variable") {
+      value = this.#find(names[0] as string, node).value;
+      names = names.slice(1);
+    } else if (node.kind === "chain") {
+      value = node.of.kind === "nil" ? null : this.#value(dot, node.of);
+    }
+    for (const [at, name] of names.entries())
+      value = this.#field(node, value, name, hasArguments && at === names.length - 1);
+    return value;
+  }
+
+  #field(node: Expression, value: Value, name: string, hasArguments: boolean): Value {
+    if (value === undefined) return undefined;
+    if (value === null) throw this.#failure(node, `nil pointer evaluating interface {}.${name}`);
+    if (value instanceof Map) {
+      if (hasArguments) throw this.#failure(node, `${name} is not a method but has arguments`);
+      return value.get(name);
+    }
+    if (!isStruct(value) || !Object.hasOwn(value, name))
+      throw this.#failure(node, `can't evaluate field ${name} in type ${typeName(value)}`);
+    if (hasArguments) throw this.#failure(node, `${name} has arguments but cannot be invoked as function`);
+    return value[name];
+  }
+
+  // Calls
+
+  #function(
+    dot: Value,
+    word: Expression & { kind: "function" },
+    node: Command | Expression,
+    words: readonly Expression[],
+    final: Final,
+  ): Value {
+    const { name } = word;
+    const body = this.#functions.get(name);
+    const given = words.length + Number(final !== NONE);
+    if (!body && given === 0)
+      throw this.#failure(word, `wrong number of args for ${name}: want at least 1 got 0`);
+    if (!body && name !== "call") return this.#shortCircuit(dot, name === "or", words, final);
+    if (body) this.#count(body, given, word);
+    const parameter = (at: number) => body?.signature?.parameters[at] ?? "any";
+    const values = words.map((argument, at) => this.#argument(dot, argument, parameter(at)));
+    if (final !== NONE) values.push(this.#checked(final, parameter(words.length), node));
+    if (body) return this.#invoke(node, name, () => body(...values));
+    return this.#invoke(node, name, () => callValue(describe(words[0] ?? node), values));
+  }
+
+  #count(body: TemplateFunction, given: number, word: Expression & { kind: "function" }): void {
+    const { parameters, rest } = body.signature ?? {
+      parameters: { length: body.length },
+      rest: body.length === 0,
+    };
+    if (rest ? given >= parameters.length : given === parameters.length) return;
+    const want = `${rest ? "at least " : ""}${parameters.length}`;
+    throw this.#failure(word, `wrong number of args for ${word.name}: want ${want} got ${given}`);
+  }
+
+  /** `and` and `or` answer the first operand that decides, and evaluate none after it. */
+  #shortCircuit(dot: Value, decisive: boolean, words: readonly Expression[], final: Final): Value {
+    let value: Value;
+    for (const word of words) {
+      value = this.#argument(dot, word, "any");
+      if (isTrue(value) === decisive) return value;
+    }
+    return final === NONE ? value : final;
+  }
+
+  #invoke(node: Command | Expression, name: string, work: () => TemplateValue): Value {
+    let value: TemplateValue;
+    try {
+      value = work();
+    } catch (error) {
+      throw this.#failure(node, `error calling ${name}: ${messageOf(error)}`, error);
+    }
+    if (typeof value !== "string" || value.length <= TEXT_LIMIT) return value;
+    throw this.#failure(node, `error calling ${name}: the result has more than ${TEXT_LIMIT} bytes`);
+  }
+
+  #argument(dot: Value, node: Expression, parameter: Parameter): TemplateValue {
+    if (node.kind === "nil") {
+      if (parameter === "any") return null;
+      throw this.#failure(node, `cannot assign nil to ${parameter}`);
+    }
+    if (parameter === "int" && node.kind === "number" && node.integer !== undefined) return node.integer;
+    const isLiteral = node.kind === "bool" || node.kind === "string" || node.kind === "number";
+    if (isLiteral && parameter !== "any" && parameter !== node.kind) {
+      if (parameter === "[]string")
+        throw this.#failure(node, `can't handle ${node.kind} for arg of type []string`);
+      const wanted = parameter === "int" ? "integer" : parameter;
+      throw this.#failure(node, `expected ${wanted}; found ${describe(node)}`);
+    }
+    return this.#checked(this.#value(dot, node), parameter, node);
+  }
+
+  #checked(value: Value, parameter: Parameter, node: Command | Expression): TemplateValue {
+    if (parameter === "any") return value ?? null;
+    if (value === null || value === undefined)
+      throw this.#failure(node, `invalid value; expected ${parameter}`);
+    const type = typeName(value);
+    if (type === parameter) return value;
+    throw this.#failure(node, `wrong type for value; expected ${parameter}; got ${type}`);
+  }
+}
+
+function callValue(name: string, [body, ...values]: TemplateValue[]): TemplateValue {
+  if (body === null) throw new Error("call of nil");
+  if (typeof body !== "function") throw new Error(`non-function ${name} of type ${typeName(body)}`);
+  return body(...values);
+}

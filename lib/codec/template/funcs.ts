@@ -1,0 +1,140 @@
+/**
+ * What a template works on. Integers are bigint (64 bits, two's complement, exact), floats are number, null is nil, an
+ * array is a list. A Map has keys that may be missing; a struct is a plain object whose fields all exist.
+ */
+export type TemplateValue =
+  | string
+  | bigint
+  | number
+  | boolean
+  | null
+  | readonly TemplateValue[]
+  | ReadonlyMap<string, TemplateValue>
+  | TemplateStruct
+  | TemplateFunction;
+
+/** Named fields; asking for any other is an error. */
+export interface TemplateStruct {
+  readonly [field: string]: TemplateValue;
+}
+
+/**
+ * A function that templates can call; what it throws becomes an execution error with a position. With a signature
+ * ({@link typed}) its arguments are counted and checked before; without one they are counted when it has parameters.
+ */
+export interface TemplateFunction {
+  (...args: TemplateValue[]): TemplateValue;
+  readonly signature?: Signature;
+}
+
+interface ParameterTypes {
+  string: string;
+  int: bigint;
+  "[]string": readonly string[];
+  any: TemplateValue;
+}
+
+/** The type of a parameter, by its name in error messages. */
+export type Parameter = keyof ParameterTypes;
+
+/** What a function takes: its parameters, then, where `rest` is true, any number of further values. */
+export interface Signature {
+  parameters: readonly Parameter[];
+  rest: boolean;
+}
+
+type Arguments<P extends readonly Parameter[]> = { [I in keyof P]: ParameterTypes[P[I]] };
+
+/** A function whose arguments are counted and checked against these types before it is called. */
+export function typed<const P extends readonly Parameter[]>(
+  parameters: P,
+  body: (...args: Arguments<P>) => TemplateValue,
+): TemplateFunction {
+  const call = (...args: TemplateValue[]) => body(...(args as unknown as Arguments<P>));
+  return Object.assign(call, { signature: { parameters, rest: false } });
+}
+
+/** Like {@link typed}, with any number of further values. */
+export function variadic<const P extends readonly Parameter[]>(
+  parameters: P,
+  body: (...args: [...Arguments<P>, ...TemplateValue[]]) => TemplateValue,
+): TemplateFunction {
+  const call = (...args: TemplateValue[]) =>
+    body(...(args as unknown as [...Arguments<P>, ...TemplateValue[]]));
+  return Object.assign(call, { signature: { parameters, rest: true } });
+}
+
+/** The name of a value's type, as Go names it. */
+export function typeName(value: TemplateValue | undefined): string {
+  if (value === null || value === undefined) return "nil";
+  if (typeof value === "bigint") return "int";
+  if (typeof value === "number") return "float64";
+  if (typeof value === "boolean") return "bool";
+  if (typeof value === "string") return "string";
+  if (typeof value === "function") return "func";
+  if (value instanceof Map) return "map[string]interface {}";
+  if (!Array.isArray(value)) return "struct";
+  return value.every((item) => typeof item === "string") ? "[]string" : "[]interface {}";
+}
+
+/** The most bytes that a template may put out, and that one string in it may have. */
+export const TEXT_LIMIT = 16 * 1024 * 1024;
+
+/** The functions of every template besides Go's own (docs/workspace.md, Templates): texts, and 64-bit integers. */
+export const WORKSPACE_FUNCTIONS: Readonly<Record<string, TemplateFunction>> = {
+  split: typed(["string", "string"], (text, separator) =>
+    separator === "" ? [...text] : text.split(separator),
+  ),
+  join: typed(["[]string", "string"], join),
+  trim: typed(["string"], trimSpace),
+  upper: typed(["string"], (text) => mapCharacters(text, (character) => character.toUpperCase())),
+  lower: typed(["string"], (text) => mapCharacters(text, (character) => character.toLowerCase())),
+  add: typed(["int", "int"], (a, b) => BigInt.asIntN(64, a + b)),
+  sub: typed(["int", "int"], (a, b) => BigInt.asIntN(64, a - b)),
+  mul: typed(["int", "int"], (a, b) => BigInt.asIntN(64, a * b)),
+  div: typed(["int", "int"], divide),
+  min: typed(["int", "int"], (a, b) => (a < b ? a : b)),
+  max: typed(["int", "int"], (a, b) => (a > b ? a : b)),
+  int: typed(["any"], toInteger),
+};
+
+function join(items: readonly string[], separator: string): string {
+  const length = items.reduce((sum, item) => sum + item.length + separator.length, 0);
+  if (length > TEXT_LIMIT + separator.length) throw new Error(`the result has more than ${TEXT_LIMIT} bytes`);
+  return items.join(separator);
+}
+
+const SPACE =
+  " \t\n\v\f\r\u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000";
+
+/** Go's notion of white space: with U+0085, without U+FEFF. */
+function trimSpace(text: string): string {
+  let [start, end] = [0, text.length];
+  while (start < end && SPACE.includes(text[start] as string)) start++;
+  while (end > start && SPACE.includes(text[end - 1] as string)) end--;
+  return text.slice(start, end);
+}
+
+/** Go maps character by character: what would become several (`ß`) stays as it is. */
+function mapCharacters(text: string, change: (character: string) => string): string {
+  return Array.from(text, (character) => {
+    const changed = change(character);
+    return [...changed].length === 1 ? changed : character;
+  }).join("");
+}
+
+function divide(a: bigint, b: bigint): bigint {
+  if (b === 0n) throw new Error("runtime error: integer divide by zero");
+  return BigInt.asIntN(64, a / b);
+}
+
+function toInteger(value: TemplateValue): bigint {
+  if (typeof value === "bigint") return value;
+  if (typeof value !== "string") throw new Error("int: expected string or integer");
+  const text = trimSpace(value);
+  const why = `strconv.Atoi: parsing ${JSON.stringify(text)}`;
+  if (!/^[+-]?[0-9]{1,4096}$/.test(text)) throw new Error(`${why}: invalid syntax`);
+  const number = BigInt(text.replace("+", ""));
+  if (BigInt.asIntN(64, number) !== number) throw new Error(`${why}: value out of range`);
+  return number;
+}

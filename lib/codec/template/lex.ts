@@ -1,0 +1,177 @@
+/** What a token is. `keyword` covers the control words, `nil` and the lone dot; `error` ends the list early. */
+export type TokenKind =
+  | "text"
+  | "{{"
+  | "}}"
+  | "space"
+  | "identifier"
+  | "keyword"
+  | "field"
+  | "variable"
+  | "bool"
+  | "number"
+  | "character"
+  | "string"
+  | "("
+  | ")"
+  | "|"
+  | "="
+  | ":="
+  | "other"
+  | "error"
+  | "end";
+
+/** A piece of a template: its text (for `error` the message) and its offset in UTF-16 units. */
+export interface Token {
+  kind: TokenKind;
+  text: string;
+  at: number;
+}
+
+const KEYWORDS = new Set("block break continue define else end if nil range template with".split(" "));
+
+/**
+ * Cuts a template into tokens, ending with `end` or, at what no rule allows, `error`. White space beside `{{- ` and ` -}}`
+ * and comments are gone; blanks inside actions stay, because they separate operands.
+ */
+export function tokenize(text: string): Token[] {
+  return new Lexer(text).run();
+}
+
+class Lexer {
+  readonly #text: string;
+  readonly #tokens: Token[] = [];
+  #at = 0;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  run(): Token[] {
+    while (this.#plain() && (this.#comment() ?? this.#action()));
+    return this.#tokens;
+  }
+
+  /** Takes the text up to the next action and its opening braces; false at the end. */
+  #plain(): boolean {
+    const start = this.#at;
+    const open = this.#text.indexOf("{{", start);
+    const plain = this.#text.slice(start, open < 0 ? undefined : open);
+    const trims = /^-[ \t\r\n]/.test(this.#text.slice(open + 2, open + 4));
+    const kept = open >= 0 && trims ? trimEnd(plain) : plain;
+    if (kept !== "") this.#tokens.push({ kind: "text", text: kept, at: start });
+    if (open < 0) return this.#stop("end", "", this.#text.length);
+    this.#tokens.push({ kind: "{{", text: "{{", at: open });
+    this.#at = open + (trims ? 4 : 2);
+    return true;
+  }
+
+  /** Takes a comment with its closing braces; undefined where there is none. */
+  #comment(): boolean | undefined {
+    if (!this.#text.startsWith("/*", this.#at)) return undefined;
+    const { at } = this.#tokens.pop() as Token;
+    const close = this.#text.indexOf("*/", this.#at + 2);
+    if (close < 0) return this.#stop("error", "unclosed comment", at);
+    this.#at = close + 2;
+    return this.#closing() || this.#stop("error", "comment ends before closing delimiter", at);
+  }
+
+  /** Takes closing braces and the white space that they trim. */
+  #closing(): boolean {
+    const match = this.#match(/[ \t\r\n]-\}\}[ \t\r\n]*|\}\}/y);
+    return match !== undefined;
+  }
+
+  #match(expression: RegExp): string | undefined {
+    expression.lastIndex = this.#at;
+    const match = expression.exec(this.#text)?.[0];
+    this.#at += match?.length ?? 0;
+    return match;
+  }
+
+  #stop(kind: "error" | "end", text: string, at: number): false {
+    this.#tokens.push({ kind, text, at });
+    return false;
+  }
+
+  #push(kind: TokenKind, text: string): true {
+    this.#tokens.push({ kind, text, at: this.#at - text.length });
+    return true;
+  }
+
+  #action(): boolean {
+    for (let depth = 0; ; ) {
+      const start = this.#at;
+      if (this.#closing()) {
+        if (depth > 0) return this.#stop("error", "unclosed left paren", start);
+        this.#tokens.push({ kind: "}}", text: "}}", at: start });
+        return true;
+      }
+      if (start >= this.#text.length) return this.#stop("error", "unclosed action", start);
+      if (!this.#token()) return false;
+      depth += Number(this.#text[start] === "(") - Number(this.#text[start] === ")");
+      if (depth < 0) return this.#stop("error", "unexpected right paren U+0029 ')'", start);
+    }
+  }
+
+  #token(): boolean {
+    const start = this.#at;
+    const spaces = this.#match(/[ \t\r\n]+?(?=[ \t\r\n]-\}\}|[^ \t\r\n]|$)/y);
+    if (spaces !== undefined) return this.#push("space", spaces);
+    const mark = this.#match(/:=|[=|()]/y);
+    if (mark !== undefined) return this.#push(mark as TokenKind, mark);
+    const quoted = this.#match(/"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"|`[^`]*`/y);
+    if (quoted !== undefined) return this.#push("string", quoted);
+    const character = this.#match(/'[^'\\\n]*(?:\\[^\n][^'\\\n]*)*'/y);
+    if (character !== undefined) return this.#push("character", character);
+    if (/[+\-0-9]|\.[0-9]/y.test(this.#text.slice(start, start + 2))) return this.#number();
+    const word = this.#match(/[.$]?[\p{L}\p{Nd}_]+|[.$]/uy);
+    if (word !== undefined) return this.#word(word);
+    return this.#unknown();
+  }
+
+  #number(): boolean {
+    const start = this.#at;
+    const number = this.#match(
+      /[+-]?(?:0[xX][0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?(?:[pP][+-]?[0-9_]*)?|0[oO][0-7_]*(?:\.[0-7_]*)?|0[bB][01_]*(?:\.[01_]*)?|[0-9_]*(?:\.[0-9_]*)?(?:[eE][+-]?[0-9_]*)?)/y,
+    );
+    const next = this.#match(/[\p{L}\p{Nd}_+-]/uy);
+    if (next === undefined) return this.#push("number", number as string);
+    return this.#stop("error", `bad number syntax: ${JSON.stringify(number + next)}`, start);
+  }
+
+  #word(word: string): boolean {
+    const next = String.fromCodePoint(this.#text.codePointAt(this.#at) ?? 0x20);
+    if (!/[ \t\r\n.,|:()]/.test(next) && !this.#text.startsWith("}}", this.#at))
+      return this.#stop("error", `bad character ${codePoint(next)}`, this.#at);
+    if (word === "." || KEYWORDS.has(word)) return this.#push("keyword", word);
+    if (word === "true" || word === "false") return this.#push("bool", word);
+    return this.#push(word[0] === "." ? "field" : word[0] === "$" ? "variable" : "identifier", word);
+  }
+
+  #unknown(): boolean {
+    const start = this.#at;
+    const next = String.fromCodePoint(this.#text.codePointAt(start) ?? 0);
+    if (next === '"') return this.#stop("error", "unterminated quoted string", start);
+    if (next === "`") return this.#stop("error", "unterminated raw quoted string", start);
+    if (next === "'") return this.#stop("error", "unterminated character constant", start);
+    if (next === ":") return this.#stop("error", "expected :=", start);
+    if (!/[!-~]/.test(next))
+      return this.#stop("error", `unrecognized character in action: ${codePoint(next)}`, start);
+    this.#at++;
+    return this.#push("other", next);
+  }
+}
+
+/** Not a regular expression: its tries at every blank would take n² steps. */
+function trimEnd(text: string): string {
+  let end = text.length;
+  while (end > 0 && " \t\r\n".includes(text[end - 1] as string)) end--;
+  return text.slice(0, end);
+}
+
+/** A character as its code point and, where it can be seen, itself: `U+0040 '@'`. */
+function codePoint(character: string): string {
+  const hex = (character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0");
+  return /[\p{L}\p{M}\p{N}\p{P}\p{S} ]/u.test(character) ? `U+${hex} '${character}'` : `U+${hex}`;
+}

@@ -1,0 +1,42 @@
+import { readFile } from "node:fs/promises";
+import path from "node:path";
+import { Failure } from "./errors.ts";
+import { walk } from "./files.ts";
+import { PROGRAM_ROOT } from "./self.ts";
+
+/** A file of the user interface. */
+export interface Asset {
+  /** Its media type. */
+  type: string;
+  content: Buffer;
+}
+
+const TYPES: Readonly<Record<string, string>> = {
+  ".css": "text/css; charset=utf-8",
+  ".html": "text/html; charset=utf-8",
+  ".ico": "image/x-icon",
+  ".js": "text/javascript; charset=utf-8",
+  ".png": "image/png",
+  ".svg": "image/svg+xml",
+  ".txt": "text/plain; charset=utf-8",
+  ".woff2": "font/woff2",
+};
+
+/**
+ * Reads all files below a folder (ui/ by default) into a fixed list, keyed by the path they are served at; an
+ * `index.html` is also the path of its folder. What is not in the list does not exist, whatever a path looks like.
+ */
+export async function loadAssets(
+  folder: string = path.join(PROGRAM_ROOT, "ui"),
+): Promise<ReadonlyMap<string, Asset>> {
+  const assets = new Map<string, Asset>();
+  for (const { path: name } of await walk(folder)) {
+    const type = TYPES[path.extname(name)];
+    if (type === undefined)
+      throw new Failure("failed", `Cannot serve ${path.join(folder, name)}: unknown kind of file`);
+    const asset = { type, content: await readFile(path.join(folder, name)) };
+    assets.set(`/${name}`, asset);
+    if (path.basename(name) === "index.html") assets.set(`/${name.slice(0, -"index.html".length)}`, asset);
+  }
+  return assets;
+}

@@ -1,0 +1,138 @@
+import { randomUUID } from "node:crypto";
+import type { CatalogAllocation, CatalogWorker } from "../bucket/catalog.ts";
+import type { BuiltCatalog, BuiltWorker } from "../bucket/catalog-write.ts";
+import type { JobSource } from "../bucket/jobs.ts";
+import { assignPorts, type PortNumbers } from "../bucket/ports.ts";
+import type { Problems } from "../bucket/problems.ts";
+import type { Workspace } from "../bucket/workspace.ts";
+import { uuidV5 } from "../codec/uuid.ts";
+import { checkDemands, demandGraph } from "../plan/demands.ts";
+import { deploymentSequence } from "../plan/sequence.ts";
+import { allocate, checkCapacity, checkCounts, enabledAgain } from "./allocate.ts";
+import type { KvJob } from "./build-kv.ts";
+import { reserve } from "./reserve.ts";
+
+/** What the last build left, as far as the next one keeps it. */
+export interface LastBuild {
+  workers: readonly CatalogWorker[];
+  allocations: readonly CatalogAllocation[];
+  ports: PortNumbers;
+}
+
+/** A catalog with what the KV store needs beside it. */
+export interface Built extends BuiltCatalog {
+  jobs: KvJob[];
+}
+
+/**
+ * Computes the catalog of a workspace. Throws when anything is wrong: first what concerns the jobs themselves, since
+ * only good jobs can be placed, then what concerns their place on the workers.
+ */
+export function buildCatalog(
+  bucketId: string,
+  workspace: Workspace,
+  last: LastBuild,
+  problems: Problems,
+): Built {
+  const jobs = buildJobs(bucketId, workspace, last.ports, problems);
+  problems.throwIfAny();
+  const ids = new Map(last.workers.map((worker) => [worker.host, worker.id]));
+  const workers = workspace.workers.map((worker) => ({
+    ...worker,
+    id: ids.get(worker.host) ?? randomUUID(),
+  }));
+  const { disabled } = workspace;
+  const allocations = allocate({ bucketId, workers, jobs, disabled, previous: last.allocations });
+  checkCounts(workspace.jobs, allocations, problems);
+  checkCapacity(workers, jobs, allocations, problems);
+  problems.throwIfAny();
+  const startAnew = [
+    ...enabledAgain(last.allocations, allocations),
+    ...movedAllocations(workers, last.workers, allocations, problems),
+  ];
+  return { workers, jobs, allocations, startAnew };
+}
+
+function buildJobs(bucketId: string, workspace: Workspace, stored: PortNumbers, problems: Problems): KvJob[] {
+  const levels = checkOrder(workspace, problems);
+  const requests = workspace.jobs.map(({ name, file, manifest }) => ({
+    job: name,
+    file,
+    ports: manifest.ports,
+  }));
+  const ports = assignPorts(requests, stored, workspace.bucketConf.ports, problems);
+  return workspace.jobs.map((job) => {
+    const { name, manifest, files, vars } = job;
+    return {
+      name,
+      id: uuidV5(bucketId, name),
+      version: manifest.version || "unknown",
+      newVersion: manifest.version || "0.0.0",
+      deploymentSeq: levels.get(name) ?? 0,
+      maxConcurrentUpgrades: manifest.maxConcurrentUpgrades,
+      maxConcurrentStarts: manifest.maxConcurrentStarts,
+      restartPolicy: manifest.restartPolicy,
+      restartGlobs: manifest.restartGlobs,
+      healthCheck: manifest.healthCheck,
+      lifecycleTimeoutSeconds: manifest.lifecycleTimeoutSeconds,
+      ports: Object.fromEntries(ports.get(name) ?? []),
+      hooks: manifest.hooks,
+      selectors: manifest.selectors,
+      files,
+      vars,
+      settings: workspace.jobSettings.jobs.get(name) ?? new Map(),
+      ...reserve(job, workspace.jobSettings, problems),
+    };
+  });
+}
+
+/** Judges versions and demands of all jobs and answers each job's place in the order of deployment. */
+function checkOrder({ jobs, broken }: Workspace, problems: Problems): ReadonlyMap<string, number> {
+  const known = new Map(jobs.map((job) => [job.name, job]));
+  const demands = jobs.map(({ name, manifest }) => ({
+    name,
+    version: manifest.version,
+    hooks: manifest.hooks,
+  }));
+  for (const { code, job, path, message } of checkDemands(demands, broken))
+    problems.error(code, fileOf(known, job), path, message);
+  const { levels, cycle } = deploymentSequence(demandGraph(demands));
+  if (cycle === undefined) return levels;
+  const [first = ""] = cycle;
+  const circle = [...cycle, first].join(" -> ");
+  problems.error(
+    "ErrCircularHookDependency",
+    fileOf(known, first),
+    "hooks",
+    `jobs demand each other: ${circle}`,
+  );
+  return new Map();
+}
+
+function fileOf(jobs: ReadonlyMap<string, JobSource>, name: string): string {
+  return jobs.get(name)?.file ?? "";
+}
+
+/**
+ * Allocations whose worker is now reached another way or keeps its files elsewhere: what was promoted there says
+ * nothing about the new place.
+ */
+function movedAllocations(
+  workers: readonly BuiltWorker[],
+  before: readonly CatalogWorker[],
+  allocations: readonly CatalogAllocation[],
+  problems: Problems,
+): CatalogAllocation[] {
+  const places = new Map(before.map((worker) => [worker.host, `${worker.connection} ${worker.root}`]));
+  const moved = workers.filter(
+    ({ host, connection, root }) => (places.get(host) ?? `${connection} ${root}`) !== `${connection} ${root}`,
+  );
+  for (const { host, root } of moved)
+    problems.warn(
+      "workspace/workers.json",
+      host,
+      `now keeps its jobs below ${root}; they are started there as new, and what runs at the old place is left alone`,
+    );
+  const hosts = new Set(moved.map((worker) => worker.host));
+  return allocations.filter((allocation) => hosts.has(allocation.worker));
+}

@@ -1,0 +1,185 @@
+import type { CatalogAllocation } from "../bucket/catalog.ts";
+import type { BuiltJob, BuiltWorker } from "../bucket/catalog-write.ts";
+import type { KvStore } from "../bucket/kv.ts";
+import { plainDecimal } from "../codec/units.ts";
+import { uuidV5 } from "../codec/uuid.ts";
+import { isActive } from "./allocate.ts";
+
+/** What a build tells templates and scripts. */
+export interface KvInput {
+  bucketId: string;
+  /** By position, then host. */
+  workers: readonly BuiltWorker[];
+  /** By name. */
+  jobs: readonly KvJob[];
+  /** Removed ones included; those of a job in the order of the workers. */
+  allocations: readonly CatalogAllocation[];
+  /** bucket.conf. */
+  bucketValues: ReadonlyMap<string, string>;
+  /** Removes variables and secrets of jobs that have no allocation left, too. */
+  purgeJobs: boolean;
+}
+
+/** A job with its settings of the bucket, its vars.toml and its target version. */
+export interface KvJob extends BuiltJob {
+  newVersion: string;
+  settings: ReadonlyMap<string, string>;
+  vars: ReadonlyMap<string, string>;
+}
+
+/** How many days deleted keys and old versions are kept. */
+const PURGE_DAYS = 7;
+
+/**
+ * Writes the build's part of the KV store (docs/workspace.md, KV): what it owns is made equal to the build, so a
+ * `rollout_order` that a script put is gone afterwards; a job's variables are only added to and its secrets left alone.
+ * What a deploy wrote about a present allocation stays. Call it in the build's transaction; it flushes.
+ */
+export function writeKv(kv: KvStore, input: KvInput): void {
+  kv.deleteExpired();
+  kv.sync("ops/bucket", bucketEntries(input));
+  kv.sync("vars/bucket", input.bucketValues);
+  kv.sync("ops/worker", labelEntries(input));
+  writeWorkers(kv, input);
+  const gone = jobsWithoutAllocations(input.allocations);
+  const present = Map.groupBy(
+    input.allocations.filter((one) => !one.removed),
+    (one) => one.job,
+  );
+  for (const job of input.jobs) if (!gone.has(job.name)) writeJob(kv, job, present.get(job.name) ?? []);
+  clearWhatIsGone(kv, input, gone);
+  kv.flush();
+  kv.purge(PURGE_DAYS);
+}
+
+function bucketEntries({ bucketId, jobs, allocations }: KvInput): Map<string, string> {
+  const active = new Set(allocations.filter(isActive).map((allocation) => allocation.job));
+  const running = jobs.filter((job) => active.has(job.name));
+  return new Map([
+    ["bucket_id", bucketId],
+    ["jobs", csv(jobs.map((job) => job.name))],
+    ["activejobs", csv(running.map((job) => job.name))],
+    ...running.flatMap((job) =>
+      Object.entries(job.ports).map(([name, port]): [string, string] => [name, String(port)]),
+    ),
+  ]);
+}
+
+function labelEntries({ bucketId, workers }: KvInput): Map<string, string> {
+  const entries = new Map<string, string>();
+  for (const [label, hosts] of hostsByLabel(workers)) {
+    entries.set(`${label}_workers`, csv(hosts));
+    entries.set(`${label}_workers_length`, String(hosts.length));
+    entries.set(`${label}_label_id`, uuidV5(bucketId, label));
+    for (const [index, host] of hosts.entries()) entries.set(`${label}_${index}`, host);
+  }
+  return entries;
+}
+
+function hostsByLabel(workers: readonly BuiltWorker[]): Map<string, string[]> {
+  const hosts = new Map<string, string[]>();
+  for (const { host, labels } of workers)
+    for (const label of labels) {
+      const list = hosts.get(label);
+      if (list) list.push(host);
+      else hosts.set(label, [host]);
+    }
+  return hosts;
+}
+
+function writeWorkers(kv: KvStore, { workers, allocations }: KvInput): void {
+  const byLabel = hostsByLabel(workers);
+  const placed = Map.groupBy(allocations.filter(isActive), (allocation) => allocation.worker);
+  const seen = new Map<string, number>();
+  for (const worker of workers) {
+    const entries = new Map([
+      ["worker_ip", worker.host],
+      ["worker_id", worker.id],
+      ["labels", csv(worker.labels)],
+      ["worker_cpu_mhz", plainDecimal(worker.cpuMhz)],
+      ["worker_memory_mb", plainDecimal(worker.memoryMb)],
+      ["jobs", csv((placed.get(worker.host) ?? []).map((allocation) => allocation.job).sort())],
+      ["position", String(worker.position)],
+    ]);
+    if (worker.hostname !== null) entries.set("hostname", worker.hostname);
+    for (const label of worker.labels) {
+      const index = seen.get(label) ?? 0;
+      seen.set(label, index + 1);
+      entries.set(`${label}_allocation_index`, String(index));
+      const peers = (byLabel.get(label) ?? []).filter((host) => host !== worker.host);
+      if (peers.length > 0) entries.set(`${label}_peers`, csv(peers));
+    }
+    kv.sync(`ops/worker/${worker.host}`, entries);
+    kv.sync(`ops/worker/${worker.host}/tags`, worker.tags);
+  }
+}
+
+function writeJob(kv: KvStore, job: KvJob, allocations: readonly CatalogAllocation[]): void {
+  kv.sync(
+    `ops/job/${job.name}`,
+    jobEntries(
+      job,
+      allocations.filter(isActive).map((one) => one.worker),
+    ),
+  );
+  kv.sync(`vars/bucket/job/${job.name}`, job.settings);
+  for (const [key, value] of job.vars) kv.put(`vars/job/${job.name}`, key, value);
+  const hosts = allocations.map((allocation) => allocation.worker);
+  for (const [index, host] of hosts.entries()) {
+    const namespace = `ops/job/${job.name}/worker/${host}`;
+    kv.put(namespace, `${job.name}_allocation_index`, String(index));
+    kv.put(namespace, "peer_workers", csv(hosts.filter((peer) => peer !== host)));
+  }
+}
+
+function jobEntries(job: KvJob, hosts: string[]): Map<string, string> {
+  return new Map([
+    ["job_id", job.id],
+    ["name", job.name],
+    ["version", job.newVersion],
+    ["selectors", csv(job.selectors)],
+    ["min_memory_mb", plainDecimal(job.memory.min)],
+    ["max_memory_mb", plainDecimal(job.memory.max)],
+    ["memory", plainDecimal(job.memory.current)],
+    ["min_cpu_mhz", plainDecimal(job.cpu.min)],
+    ["max_cpu_mhz", plainDecimal(job.cpu.max)],
+    ["cpu", plainDecimal(job.cpu.current)],
+    ["workers", csv(hosts)],
+    ["workers_length", String(hosts.length)],
+    ...hosts.map((host, index): [string, string] => [`worker_${index}`, host]),
+  ]);
+}
+
+/** Jobs that have allocations, but only removed ones. */
+function jobsWithoutAllocations(allocations: readonly CatalogAllocation[]): Set<string> {
+  const present = new Set(allocations.filter((one) => !one.removed).map((one) => one.job));
+  return new Set(allocations.map((one) => one.job).filter((job) => !present.has(job)));
+}
+
+const JOB_NAMESPACE = /^(ops\/job|vars\/bucket\/job|vars\/job|secrets\/job)\/([^/]+)(?:\/worker\/(.+))?$/;
+const WORKER_NAMESPACE = /^ops\/worker\/([^/]+)$/;
+
+/**
+ * Empties the namespaces of workers, jobs and allocations that are gone. Variables and secrets stay unless they are to
+ * be purged, since a job's data may outlive its allocations; a removed worker's tags stay until gc.
+ */
+function clearWhatIsGone(kv: KvStore, input: KvInput, gone: ReadonlySet<string>): void {
+  const jobs = new Set(input.jobs.map((job) => job.name).filter((job) => !gone.has(job)));
+  const hosts = new Set(input.workers.map((worker) => worker.host));
+  const present = new Set(
+    input.allocations.filter((one) => !one.removed).map((one) => `${one.job}|${one.worker}`),
+  );
+  const isGone = (namespace: string) => {
+    const [, host] = WORKER_NAMESPACE.exec(namespace) ?? [];
+    if (host !== undefined) return !hosts.has(host);
+    const [, kind, job = "", worker] = JOB_NAMESPACE.exec(namespace) ?? [];
+    if (kind === undefined) return false;
+    if (worker !== undefined) return !present.has(`${job}|${worker}`);
+    return !jobs.has(job) && (kind === "ops/job" || kind === "vars/bucket/job" || input.purgeJobs);
+  };
+  for (const namespace of kv.namespaces()) if (isGone(namespace)) kv.sync(namespace, new Map());
+}
+
+function csv(values: readonly string[]): string {
+  return values.join(",");
+}

@@ -1,0 +1,118 @@
+import { catalogAllocations, catalogJobs, catalogPorts, catalogWorkers } from "../bucket/catalog.ts";
+import { saveCatalog } from "../bucket/catalog-write.ts";
+import { Problems, sentenceOf } from "../bucket/problems.ts";
+import { markBuilt } from "../bucket/revisions.ts";
+import { readWorkspace, type Workspace } from "../bucket/workspace.ts";
+import { Failure, throwIfCancelled } from "../core/errors.ts";
+import { exists } from "../core/files.ts";
+import { boolean, check, object, withDefault } from "../core/shape.ts";
+import { type Built, buildCatalog } from "./build-catalog.ts";
+import { writeKv } from "./build-kv.ts";
+import type { Operation, OperationContext } from "./context.ts";
+
+const PARAMS = object({ purge_job_kv: withDefault(boolean(), false) });
+const PHASES = ["read", "check", "store"] as const;
+
+/** What a build answers; `allocations` counts those that are not removed. */
+export interface BuildResult {
+  jobs: number;
+  workers: number;
+  allocations: number;
+  removed_allocations: number;
+  warnings: string[];
+}
+
+/**
+ * Reads the workspace and makes the catalog and the build's part of the KV store equal to it, in one transaction: a
+ * build that fails or is cancelled leaves both as they were. Everything that is wrong is reported by one run: the
+ * failure has the code and sentence of the first problem and all of them in `details.problems`. At the very end the
+ * current source revision is marked as built. Without a workspace, before the first push, it builds nothing.
+ */
+export const build: Operation = async (context, params) => {
+  const purgeJobs = checkParams(context, params);
+  const started = Date.now();
+  try {
+    const result = await carryOut(context, purgeJobs);
+    await markBuilt(context.layout, "succeeded");
+    context.log.info(`${summaryOf(result)}, ${((Date.now() - started) / 1000).toFixed(1)} s`);
+    return result;
+  } catch (error) {
+    context.kv.discard();
+    await markBuilt(context.layout, "failed");
+    throw error;
+  }
+};
+
+/** A push hands its own parameters on; its build has none. */
+function checkParams({ run }: OperationContext, params: Record<string, unknown>): boolean {
+  const checked = check(PARAMS, run.kind === "push" ? {} : params);
+  if (checked.ok) return checked.value.purge_job_kv;
+  const [first] = checked.problems;
+  throw new Failure("invalid_request", `Cannot build: ${first?.path} ${first?.message}`, {
+    details: checked,
+  });
+}
+
+async function carryOut(context: OperationContext, purgeJobs: boolean): Promise<BuildResult> {
+  const { db, kv, log, run } = context;
+  const problems = new Problems();
+  const { workspace, built } = await prepare(context, problems).finally(() => {
+    for (const warning of problems.warnings) log.warn(sentenceOf(warning));
+    for (const problem of problems.errors) log.error(sentenceOf(problem));
+  });
+  begin("store", context);
+  db.transaction(() => {
+    saveCatalog(db, built, new Date());
+    const bucketValues = workspace.bucketConf.values;
+    writeKv(kv, { ...built, bucketId: run.bucketId, bucketValues, purgeJobs });
+  });
+  return resultOf(built, problems);
+}
+
+/** Reads and checks everything; throws when anything is wrong. */
+async function prepare(
+  context: OperationContext,
+  problems: Problems,
+): Promise<{ workspace: Workspace; built: Built }> {
+  const { db, layout, log, run, signal } = context;
+  begin("read", context);
+  const last = { workers: catalogWorkers(db), allocations: catalogAllocations(db), ports: catalogPorts(db) };
+  if (catalogJobs(db).length > 0 && !(await exists(layout.workspace)))
+    throw new Failure(
+      "failed",
+      `Cannot build: ${layout.workspace} is missing, though the bucket has jobs; push it again`,
+    );
+  const workspace = await readWorkspace(layout, problems, signal);
+  const { workers, jobs, broken } = workspace;
+  log.info(`read ${count(workers.length, "worker")} and ${count(jobs.length + broken.size, "job")}`);
+  begin("check", context);
+  return { workspace, built: buildCatalog(run.bucketId, workspace, last, problems) };
+}
+
+/** Reports the next phase, unless the run was cancelled. */
+function begin(phase: (typeof PHASES)[number], { run, signal }: OperationContext): void {
+  throwIfCancelled(signal);
+  run.progress({ phase, done: PHASES.indexOf(phase), total: PHASES.length, waiting: [] });
+}
+
+function resultOf(built: Built, problems: Problems): BuildResult {
+  const removed = built.allocations.filter((allocation) => allocation.removed).length;
+  return {
+    jobs: built.jobs.length,
+    workers: built.workers.length,
+    allocations: built.allocations.length - removed,
+    removed_allocations: removed,
+    warnings: problems.warnings.map(sentenceOf),
+  };
+}
+
+function summaryOf(result: BuildResult): string {
+  const placed = `${count(result.jobs, "job")} on ${count(result.workers, "worker")}`;
+  const removed = result.removed_allocations === 0 ? "" : `, ${result.removed_allocations} removed`;
+  const warnings = result.warnings.length === 0 ? "" : `, ${count(result.warnings.length, "warning")}`;
+  return `built ${placed}: ${count(result.allocations, "allocation")}${removed}${warnings}`;
+}
+
+function count(number: number, thing: string): string {
+  return `${number} ${thing}${number === 1 ? "" : "s"}`;
+}

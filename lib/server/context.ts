@@ -1,0 +1,27 @@
+import type { Identity } from "../auth/guard.ts";
+import type { Sessions } from "../auth/session.ts";
+import type { QueryFields, Route } from "../http/router.ts";
+import type { Supervisor } from "../run/supervisor.ts";
+
+/** What the handlers of the control plane work with. */
+export interface Services {
+  /** The folder of the buckets. */
+  root: string;
+  supervisor: Supervisor;
+  sessions: Sessions;
+  /** The description of the API. */
+  openApi: () => object;
+}
+
+/** The services, and who is asking. */
+export interface Context extends Services {
+  identity: Identity;
+}
+
+/** An entry of the server's route table. */
+export type ServerRoute = Route<Context>;
+
+/** Lets the types of a route's query and body follow from its shapes. */
+export function route<Q extends QueryFields, B>(definition: Route<Context, Q, B>): ServerRoute {
+  return definition as unknown as ServerRoute;
+}

@@ -1,0 +1,89 @@
+import type { Layout } from "../../bucket/layout.ts";
+import { bucketIds, createBucket, findBucket, type RootBucket } from "../../bucket/root.ts";
+import { Failure } from "../../core/errors.ts";
+import { described, object, optional, string } from "../../core/shape.ts";
+import { json } from "../../http/message.ts";
+import { listRuns } from "../../run/history.ts";
+import { route, type Services } from "../context.ts";
+import { openBucket } from "../reading.ts";
+import { component, LABEL, PAGE, page } from "./shapes.ts";
+
+/** The buckets below the root. */
+export const BUCKET_ROUTES = [
+  route({
+    method: "GET",
+    path: "/api/buckets",
+    summary: "List the buckets, by id",
+    query: PAGE,
+    answer: { status: 200, description: "A page of buckets", shape: page("Bucket") },
+    failures: ["database_busy"],
+    async handle({ query }, services) {
+      const ids = (await bucketIds(services.root)).filter((id) => id > (query.cursor ?? ""));
+      const shown = ids.slice(0, query.limit);
+      const items = await Promise.all(
+        shown.map(async (id) => describe(await findBucket(services.root, id), services)),
+      );
+      return json(200, { items, next_cursor: ids.length > shown.length ? shown.at(-1) : null });
+    },
+  }),
+  route({
+    method: "POST",
+    path: "/api/buckets",
+    summary: "Create a bucket",
+    description: "Makes its folders and its database; its source comes with the first push.",
+    body: object({
+      id: optional(described(string({ max: 100 }), "A UUID of any version; a new one by default")),
+      project: LABEL,
+      name: LABEL,
+    }),
+    answer: { status: 201, description: "The new bucket", shape: component("Bucket") },
+    failures: ["invalid_bucket_id", "bucket_exists", "database_busy"],
+    async handle({ body }, services) {
+      const { root, supervisor } = services;
+      const bucket = await createBucket(root, body, (dir, id) => supervisor.initBucket(dir, id));
+      return json(201, await describe(bucket, services));
+    },
+  }),
+  route({
+    method: "GET",
+    path: "/api/buckets/{bucket_id}",
+    summary: "Show a bucket",
+    answer: { status: 200, description: "The bucket", shape: component("Bucket") },
+    failures: ["bucket_not_found", "database_busy"],
+    async handle({ params }, services) {
+      return json(200, await describe(await findBucket(services.root, params.bucket_id ?? ""), services));
+    },
+  }),
+];
+
+async function describe(bucket: RootBucket, { supervisor }: Services) {
+  const { layout, id, project, name, created_at } = bucket;
+  return {
+    ...{ id, project, name },
+    ...(await schemaOf(layout)),
+    created_at,
+    active_run: supervisor.activeRun(id),
+    last_run: await lastRun(layout),
+  };
+}
+
+async function schemaOf(layout: Layout): Promise<{ initialized: boolean; schema_version: number | null }> {
+  try {
+    using database = await openBucket(layout);
+    const { schemaVersion } = await import("../../bucket/database.ts");
+    return { initialized: true, schema_version: schemaVersion(database) };
+  } catch (error) {
+    const code = error instanceof Failure ? error.code : undefined;
+    if (code === "bucket_not_initialized") return { initialized: false, schema_version: null };
+    if (code === "schema_upgrade_required" || code === "schema_too_new")
+      return { initialized: true, schema_version: null };
+    throw error;
+  }
+}
+
+async function lastRun(layout: Layout) {
+  const { items } = await listRuns(layout, { limit: 1 });
+  if (!items[0]) return null;
+  const { id, kind, status, created_at, finished_at } = items[0];
+  return { id, kind, status, created_at, finished_at };
+}

@@ -1,0 +1,151 @@
+import {
+  anything,
+  boolean,
+  described,
+  integer,
+  list,
+  object,
+  oneOf,
+  optional,
+  type Shape,
+  string,
+  withDefault,
+} from "../../core/shape.ts";
+import { STATUS } from "../../http/message.ts";
+import { RUN_KINDS } from "../../run/protocol.ts";
+
+/** control-plane.md, Resources. */
+export const RUN_STATUSES = ["running", "succeeded", "failed", "cancelled"] as const;
+
+/** Lists: how many items, and from where on. */
+export const PAGE = {
+  limit: withDefault(described(integer({ min: 1, max: 500 }), "How many items at most"), 50),
+  cursor: optional(described(string({ min: 1, max: 200 }), "`next_cursor` of the answer before")),
+};
+
+const TIME = described(string(), "RFC 3339, UTC, with milliseconds");
+const UUID = { type: "string", format: "uuid" };
+const ID: Shape<string> = { ...string(), schema: UUID };
+
+function nullable<T>(shape: Shape<T>): Shape<T | null> {
+  return {
+    schema: { anyOf: [shape.schema, { type: "null" }] },
+    check: (value, path, report) => (value === null ? null : shape.check(value, path, report)),
+  };
+}
+
+const RUN_KIND = oneOf(...RUN_KINDS);
+const RUN_STATUS = oneOf(...RUN_STATUSES);
+
+const LAST_RUN = object({
+  id: ID,
+  kind: RUN_KIND,
+  status: RUN_STATUS,
+  created_at: TIME,
+  finished_at: nullable(TIME),
+});
+
+const BUCKET = object({
+  id: ID,
+  project: string(),
+  name: string(),
+  initialized: described(boolean(), "Its database exists, so that runs can be started"),
+  schema_version: described(nullable(integer()), "null unless the schema is the one this server knows"),
+  created_at: nullable(TIME),
+  active_run: described(nullable(ID), "The run this server carries out there now"),
+  last_run: described(nullable(LAST_RUN), "The newest run, active or not, of the server or the command line"),
+});
+
+const AUDIT = object({
+  at: TIME,
+  action: oneOf("start", "cancel", "force_kill"),
+  actor: object({ address: string(), via: oneOf("bearer", "session", "cli") }),
+  request_id: nullable(string()),
+});
+
+const RUN_FIELDS = {
+  id: ID,
+  bucket_id: ID,
+  origin: oneOf("server", "cli"),
+  kind: RUN_KIND,
+  params: described(anything({ type: "object" }), "What was asked for"),
+  status: RUN_STATUS,
+  created_at: TIME,
+  started_at: nullable(TIME),
+  finished_at: nullable(TIME),
+  exit_code: nullable(integer()),
+  signal: nullable(string()),
+  error: described(nullable(string()), "Why it failed, one sentence"),
+  result: described(anything(), "The outcome a person asks for; its form depends on the kind"),
+  audit: list(AUDIT),
+  duration_ms: described(integer({ min: 0 }), "Until now while it runs"),
+  log_size_bytes: described(integer({ min: 0 }), "Of the Activity log"),
+};
+
+const PROGRESS = object({
+  phase: string(),
+  done: integer({ min: 0 }),
+  total: integer({ min: 0 }),
+  waiting: list(object({ on: string(), since: TIME, until: nullable(TIME) })),
+});
+
+/** What answers are made of: the named schemas of openapi.yaml. */
+const SCHEMAS = {
+  Error: object({
+    error: described(oneOf(...(Object.keys(STATUS) as [string])), "Stable, for programs"),
+    message: described(string(), "One sentence, for people"),
+    details: optional(anything()),
+    run_id: optional(described(ID, "The active run, where there is one in the way")),
+  }),
+  Bucket: BUCKET,
+  Run: object(RUN_FIELDS),
+  RunDetail: object({ ...RUN_FIELDS, progress: nullable(PROGRESS) }),
+  RunStarted: object({ run_id: ID }),
+  LogChunk: object({
+    run_id: ID,
+    status: RUN_STATUS,
+    after: described(integer({ min: 0 }), "The byte offset that was asked for"),
+    next: described(integer({ min: 0 }), "The byte offset to ask for next"),
+    data: described(string(), "The text between the two, at most 256 KiB"),
+    done: described(boolean(), "The run has ended and `next` is the end"),
+  }),
+  Revision: object({
+    id: ID,
+    created_at: TIME,
+    run_id: ID,
+    size_bytes: integer({ min: 0 }),
+    file_count: integer({ min: 0 }),
+    sha256: described(string(), "Of the sorted list of its files"),
+    build_status: oneOf("pending", "succeeded", "failed"),
+    current: described(boolean(), "It is the bucket's source now"),
+    last_successful: described(boolean(), "The latest one whose build succeeded"),
+  }),
+  Session: object({
+    expires_at: described(nullable(TIME), "null for a request by API token, which does not expire"),
+    totp: object({ enabled: boolean(), verified: boolean() }),
+  }),
+} satisfies Record<string, Shape<unknown>>;
+
+/** The named schemas, for openapi.yaml. */
+export const COMPONENTS: Readonly<Record<string, Shape<unknown>>> = SCHEMAS;
+
+/** A reference to a named schema. */
+export function component(name: keyof typeof SCHEMAS): Shape<unknown> {
+  return { ...SCHEMAS[name], schema: { $ref: `#/components/schemas/${name}` } };
+}
+
+/** A page of a list. */
+export function page(name: keyof typeof SCHEMAS): Shape<unknown> {
+  return object({
+    items: list(component(name)),
+    next_cursor: described(nullable(string()), "null at the end of the list"),
+  });
+}
+
+/** What people call things: one line of text. */
+export const LABEL = string({
+  min: 1,
+  max: 200,
+  pattern: /^[^\u0000-\u001f\u007f]+$/,
+  means: "one line of text",
+});

@@ -1,0 +1,158 @@
+import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
+import { connect } from "node:net";
+import { cancelledFailure, messageOf, throwIfCancelled } from "../core/errors.ts";
+import type { Transport } from "./transport.ts";
+
+interface TcpProbe {
+  type: "tcp";
+  host: string;
+  port: number;
+  timeoutMs: number;
+}
+
+interface HttpProbe {
+  type: "http";
+  scheme: "http" | "https";
+  host: string;
+  port: number;
+  path: string;
+  expectStatus: number;
+  timeoutMs: number;
+  /** The bucket's CA (PEM), trusted besides those of Node and of the system. */
+  ca?: string;
+}
+
+interface CommandProbe {
+  type: "ssh";
+  transport: Transport;
+  command: string;
+  timeoutMs: number;
+}
+
+/** One check of a manifest's `health_check`, its port looked up. `host` may be a name or an address, without brackets. */
+export type ProbeTarget = TcpProbe | HttpProbe | CommandProbe;
+
+/** What a probe found. `evidence` is one line: what was asked, what came, of an answer the first 1 KiB. */
+export interface ProbeResult {
+  ok: boolean;
+  evidence: string;
+  durationMs: number;
+}
+
+type Finding = Omit<ProbeResult, "durationMs">;
+
+const EVIDENCE_BYTES = 1024;
+
+/**
+ * Carries out one check, once. A check that fails, for whatever reason, is an answer and no error;
+ * throws only `cancelled`, at once.
+ */
+export async function probe(target: ProbeTarget, signal?: AbortSignal): Promise<ProbeResult> {
+  throwIfCancelled(signal);
+  const started = performance.now();
+  const timeout = AbortSignal.timeout(target.timeoutMs);
+  const stop = signal ? AbortSignal.any([signal, timeout]) : timeout;
+  const found = await carryOut(target, stop).catch((error: unknown) => ({
+    ok: false,
+    evidence: timeout.aborted ? `no answer within ${target.timeoutMs / 1000} s` : sentenceOf(error),
+  }));
+  if (signal?.aborted) throw cancelledFailure();
+  return {
+    ok: found.ok,
+    evidence: oneLine(`${nameOf(target)}: ${found.evidence}`),
+    durationMs: performance.now() - started,
+  };
+}
+
+function carryOut(target: ProbeTarget, stop: AbortSignal): Promise<Finding> {
+  switch (target.type) {
+    case "tcp":
+      return probeTcp(target, stop);
+    case "http":
+      return probeHttp(target, stop);
+    case "ssh":
+      return probeCommand(target, stop);
+  }
+}
+
+async function probeTcp({ host, port }: TcpProbe, signal: AbortSignal): Promise<Finding> {
+  const socket = connect({ host, port, signal });
+  try {
+    await once(socket, "connect");
+    return { ok: true, evidence: "connected" };
+  } finally {
+    socket.on("error", () => {}).destroy();
+  }
+}
+
+async function probeHttp(target: HttpProbe, signal: AbortSignal): Promise<Finding> {
+  const { host, port, path, expectStatus } = target;
+  // Loading these is slow, and most processes never probe.
+  const { request } = target.scheme === "https" ? await import("node:https") : await import("node:http");
+  const trust = target.ca === undefined ? {} : { ca: await authorities(target.ca) };
+  const call = request({ host, port, path, signal, agent: false, ...trust });
+  try {
+    call.end();
+    const [answer] = (await once(call, "response")) as [IncomingMessage];
+    const ok = answer.statusCode === expectStatus;
+    const expected = ok ? "" : ` instead of ${expectStatus}`;
+    return { ok, evidence: `status ${answer.statusCode}${expected}: ${await beginningOf(answer)}` };
+  } finally {
+    call.on("error", () => {}).destroy();
+  }
+}
+
+async function authorities(ca: string): Promise<string[]> {
+  const { getCACertificates } = await import("node:tls");
+  return [...getCACertificates("default"), ...getCACertificates("system"), ca];
+}
+
+/** The status decides: a body that breaks off or never ends is only evidence. */
+async function beginningOf(answer: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of answer) {
+      chunks.push(chunk);
+      size += chunk.length;
+      if (size >= EVIDENCE_BYTES) break;
+    }
+  } catch {}
+  return Buffer.concat(chunks).subarray(0, EVIDENCE_BYTES).toString();
+}
+
+async function probeCommand(target: CommandProbe, signal: AbortSignal): Promise<Finding> {
+  const outcome = await target.transport.script(target.command, { signal, keepBytes: EVIDENCE_BYTES });
+  signal.throwIfAborted();
+  const said = `${outcome.stdout} ${outcome.stderr}`.slice(0, EVIDENCE_BYTES);
+  const how = outcome.signal === null ? `exit code ${outcome.exitCode}` : `ended by ${outcome.signal}`;
+  return { ok: outcome.exitCode === 0, evidence: `${how}: ${said}` };
+}
+
+function nameOf(target: ProbeTarget): string {
+  if (target.type === "ssh") return `command on ${target.transport.worker.host}`;
+  const host = target.host.includes(":") ? `[${target.host}]` : target.host;
+  const place = `${host}:${target.port}`;
+  return target.type === "tcp" ? `tcp ${place}` : `GET ${target.scheme}://${place}${target.path}`;
+}
+
+const SENTENCES: Record<string, string> = {
+  ECONNREFUSED: "connection refused",
+  ECONNRESET: "connection closed without an answer",
+  EHOSTUNREACH: "no route to the host",
+  ENOTFOUND: "unknown host",
+};
+
+function sentenceOf(error: unknown): string {
+  // Where a name has several addresses, the error of all of them has a code but no message.
+  const code = (error as NodeJS.ErrnoException | null)?.code ?? "";
+  return SENTENCES[code] ?? (messageOf(error) || code);
+}
+
+function oneLine(text: string): string {
+  return text
+    .replace(/[\0-\x20\x7f]+/g, " ")
+    .trim()
+    .replace(/:$/, "");
+}

@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Attempts, BEARER_ATTEMPTS } from "../../lib/auth/attempts.ts";
+
+function attemptsAt(clock: { now: number }, peers = BEARER_ATTEMPTS.peers): Attempts {
+  return new Attempts({ ...BEARER_ATTEMPTS, peers }, () => clock.now);
+}
+
+function fail(attempts: Attempts, peer: string, times: number): void {
+  for (let count = 0; count < times; count++) attempts.fail(peer);
+}
+
+test("CP-316 an address may try until its 20th failure", () => {
+  const attempts = attemptsAt({ now: 0 });
+  fail(attempts, "a", 19);
+  assert.equal(attempts.blockedMs("a"), 0);
+  attempts.fail("a");
+  assert.equal(attempts.blockedMs("a"), 60_000);
+});
+
+test("CP-333 a window begins with the first failure, lasts a minute and is not prolonged", () => {
+  const clock = { now: 1000 };
+  const attempts = attemptsAt(clock);
+  attempts.fail("a");
+  clock.now += 59_000;
+  fail(attempts, "a", 30);
+  assert.equal(attempts.blockedMs("a"), 1000);
+  clock.now += 1000;
+  assert.equal(attempts.blockedMs("a"), 0);
+  fail(attempts, "a", 19);
+  assert.equal(attempts.blockedMs("a"), 0);
+});
+
+test("CP-334 each address has a budget of its own", () => {
+  const attempts = attemptsAt({ now: 0 });
+  fail(attempts, "a", 20);
+  assert.equal(attempts.blockedMs("b"), 0);
+});
+
+test("the table is bounded: the address whose window began first is forgotten", () => {
+  const clock = { now: 0 };
+  const attempts = attemptsAt(clock, 2);
+  for (const peer of ["a", "b"]) fail(attempts, peer, 20);
+  clock.now += 60_000;
+  fail(attempts, "a", 20);
+  attempts.fail("c");
+  assert.ok(attempts.blockedMs("a") > 0, "its new window began after the one of b");
+  attempts.fail("d");
+  assert.equal(attempts.blockedMs("a"), 0);
+});

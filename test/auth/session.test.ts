@@ -1,0 +1,68 @@
+import assert from "node:assert/strict";
+import { createHmac, randomBytes } from "node:crypto";
+import { test } from "node:test";
+import { SESSION_MS, Sessions } from "../../lib/auth/session.ts";
+
+function pairOf(setCookie: string): string {
+  return setCookie.split(";")[0] as string;
+}
+
+function newSessions(clock = { now: Date.now() }, key = randomBytes(32)) {
+  return new Sessions({ secure: false, key, now: () => clock.now });
+}
+
+test("CP-194 CP-196 a session lasts 12 hours, which the server checks by itself", () => {
+  const clock = { now: 1_000_000 };
+  const sessions = newSessions(clock);
+  const { session, cookie } = sessions.issue();
+  assert.equal(session.exp - session.iat, 12 * 3600 * 1000);
+  clock.now += SESSION_MS - 1;
+  assert.deepEqual(sessions.verify(pairOf(cookie)), session);
+  clock.now += 1;
+  assert.equal(sessions.verify(pairOf(cookie)), undefined);
+});
+
+test("CP-197 CP-198 the cookie is HttpOnly and SameSite=Strict; Secure only under TLS", () => {
+  const { cookie } = newSessions().issue();
+  assert.match(
+    cookie,
+    /^ops_server_session=[\w-]+\.[\w-]+; Path=\/; Max-Age=43200; HttpOnly; SameSite=Strict$/,
+  );
+  const secure = new Sessions({ secure: true });
+  assert.match(secure.issue().cookie, /; Secure$/);
+  assert.match(secure.clearing(), /^ops_server_session=; Path=\/; Max-Age=0; .*Secure$/);
+});
+
+test("CP-195 a forged, altered, foreign or repeated cookie is no session", () => {
+  const key = randomBytes(32);
+  const sessions = newSessions(undefined, key);
+  const cookie = pairOf(sessions.issue().cookie);
+  const [payload = "", signature = ""] = cookie.slice("ops_server_session=".length).split(".");
+  const claim = { use: "ops_server_session", sid: "x", iat: 0, exp: Number.MAX_SAFE_INTEGER };
+  const forged = Buffer.from(JSON.stringify(claim)).toString("base64url");
+  const bare = createHmac("sha256", key).update(forged).digest("base64url");
+  const refused = [
+    undefined,
+    "",
+    `other=${payload}.${signature}`,
+    `ops_server_session=${payload}`,
+    `ops_server_session=${payload}.`,
+    `ops_server_session=${payload}.${signature}.`,
+    `ops_server_session=${payload}.${signature.slice(1)}`,
+    `ops_server_session=${payload.slice(0, -4)}AAAA.${signature}`,
+    `ops_server_session=${forged}.${signature}`,
+    `ops_server_session=${forged}.${bare}`,
+    `${cookie}; ${cookie}`,
+    pairOf(newSessions().issue().cookie),
+  ];
+  for (const header of refused) assert.equal(sessions.verify(header), undefined, String(header));
+  assert.ok(sessions.verify(`theme=dark; ${cookie};x=y`));
+});
+
+test("a session that was signed out is refused, others go on", () => {
+  const sessions = newSessions();
+  const [first, second] = [sessions.issue(), sessions.issue()];
+  sessions.revoke(first.session);
+  assert.equal(sessions.verify(pairOf(first.cookie)), undefined);
+  assert.ok(sessions.verify(pairOf(second.cookie)));
+});

@@ -1,0 +1,110 @@
+import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
+import { test } from "node:test";
+import { batches, runAll, sleep, within } from "../../lib/core/async.ts";
+
+test("CP-133 a sleep ends at once when its signal is aborted, before or during it", async () => {
+  const stop = new AbortController();
+  const sleeping = sleep(600_000, stop.signal);
+  stop.abort();
+  await assert.rejects(sleeping, { name: "Failure", code: "cancelled" });
+  await assert.rejects(sleep(600_000, stop.signal), { code: "cancelled" });
+});
+
+test("a sleep leaves no listener on its signal", async () => {
+  const stop = new AbortController();
+  await sleep(1, stop.signal);
+  assert.equal(getEventListeners(stop.signal, "abort").length, 0);
+});
+
+test("a sleep longer than a timer of Node can wait does not end at once", async () => {
+  const stop = new AbortController();
+  const first = await Promise.race([
+    sleep(2 ** 32, stop.signal).then(() => "long"),
+    sleep(30).then(() => "short"),
+  ]);
+  assert.equal(first, "short");
+  stop.abort();
+});
+
+test("within() answers what came in time, else undefined, and passes a failure on", async () => {
+  const stop = new AbortController();
+  assert.equal(await within(Promise.resolve(1), 600_000), 1);
+  const never = sleep(600_000, stop.signal);
+  assert.equal(await within(never, 5), undefined);
+  await assert.rejects(within(Promise.reject(new Error("broken")), 600_000), { message: "broken" });
+  // Its promise is not forgotten: a failure after the time is no unhandled one.
+  stop.abort();
+});
+
+const parts: [string, number, number[][]][] = [
+  ["one at a time", 1, [[1], [2], [3]]],
+  ["a smaller last batch", 2, [[1, 2], [3]]],
+  ["a width above the number of items", 9, [[1, 2, 3]]],
+  ["width 0, one batch", 0, [[1, 2, 3]]],
+];
+
+for (const [what, width, expected] of parts)
+  test(`batches(): ${what}`, () => {
+    assert.deepEqual(batches([1, 2, 3], width), expected);
+    assert.deepEqual(batches([], width), []);
+  });
+
+test("runAll() runs at most `limit` at a time and answers in the order of the items", async () => {
+  let running = 0;
+  let most = 0;
+  const outcomes = await runAll([30, 1, 10, 2], 2, async (ms) => {
+    most = Math.max(most, ++running);
+    await sleep(ms);
+    running--;
+    return ms;
+  });
+  assert.equal(most, 2);
+  assert.deepEqual(
+    outcomes.map((outcome) => outcome.status === "fulfilled" && outcome.value),
+    [30, 1, 10, 2],
+  );
+});
+
+test("runAll() runs to the end of all, whatever failed, thrown at once or later", async () => {
+  const done: number[] = [];
+  const outcomes = await runAll([1, 2, 3], 1, (item) => {
+    if (item === 1) throw new Error("at once");
+    return Promise.resolve().then(() => {
+      if (item === 2) throw new Error("later");
+      done.push(item);
+    });
+  });
+  assert.deepEqual(
+    outcomes.map(({ status }) => status),
+    ["rejected", "rejected", "fulfilled"],
+  );
+  assert.deepEqual(done, [3]);
+});
+
+test("runAll() starts nothing more after the signal; what runs is waited for", async () => {
+  const stop = new AbortController();
+  const started: number[] = [];
+  const outcomes = await runAll(
+    [1, 2, 3, 4],
+    2,
+    async (item) => {
+      started.push(item);
+      stop.abort();
+      await sleep(5);
+      return item;
+    },
+    stop.signal,
+  );
+  assert.deepEqual(started, [1, 2].slice(0, started.length));
+  assert.equal(outcomes[0]?.status, "fulfilled");
+  assert.deepEqual(
+    outcomes.slice(2).map((outcome) => outcome.status === "rejected" && outcome.reason.code),
+    ["cancelled", "cancelled"],
+  );
+});
+
+test("runAll() of nothing is nothing, and a limit below one means one", async () => {
+  assert.deepEqual(await runAll([], 0, async () => 1), []);
+  assert.equal((await runAll([1, 2], 0, async (item) => item)).length, 2);
+});

@@ -1,0 +1,279 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { after, test } from "node:test";
+import {
+  createExclusive,
+  emptyFolder,
+  exists,
+  flushFolder,
+  isContained,
+  makePrivateFolder,
+  openRegular,
+  readBounded,
+  remove,
+  temporaryName,
+  walk,
+  writeAtomic,
+} from "../../lib/core/files.ts";
+
+const base = mkdtempSync(path.join(tmpdir(), "ops-files-"));
+after(() => rmSync(base, { recursive: true, force: true }));
+
+let folders = 0;
+
+/** A new folder with these files: text, or what to do with the path. */
+function folder(files: Record<string, string | ((file: string) => void)> = {}): string {
+  const root = path.join(base, String(++folders));
+  mkdirSync(root);
+  for (const [name, content] of Object.entries(files)) {
+    const file = path.join(root, name);
+    mkdirSync(path.dirname(file), { recursive: true });
+    if (typeof content === "string") writeFileSync(file, content);
+    else content(file);
+  }
+  return root;
+}
+
+const link = (target: string) => (file: string) => symlinkSync(target, file);
+const fifo = (file: string) => void execFileSync("mkfifo", [file]);
+const mode = (file: string) => statSync(file).mode & 0o777;
+
+for (const umask of [0o000, 0o077, 0o777])
+  test(`rights of files and folders hold under umask ${umask.toString(8).padStart(3, "0")}`, async () => {
+    const root = folder();
+    const before = process.umask(umask);
+    try {
+      await writeAtomic(path.join(root, "private"), "x");
+      await writeAtomic(path.join(root, "program"), "x", 0o755);
+      await createExclusive(path.join(root, "exclusive"), "x");
+      if (umask !== 0o777) await makePrivateFolder(path.join(root, "a", "b"));
+    } finally {
+      process.umask(before);
+    }
+    assert.deepEqual(
+      ["private", "program", "exclusive"].map((name) => mode(path.join(root, name))),
+      [0o600, 0o755, 0o600],
+    );
+    if (umask !== 0o777) assert.equal(mode(path.join(root, "a")) & 0o077, 0);
+  });
+
+test("a file is replaced as a whole, text or bytes, and nothing stays beside it", async () => {
+  const root = folder({ file: "old and longer" });
+  const file = path.join(root, "file");
+  await writeAtomic(file, "new");
+  assert.equal(readFileSync(file, "utf8"), "new");
+  await writeAtomic(file, Buffer.from([0, 255]));
+  assert.deepEqual([...readFileSync(file)], [0, 255]);
+  assert.deepEqual(readdirSync(root), ["file"]);
+});
+
+test("a reader always sees one of the contents whole while they are replaced", async () => {
+  const file = path.join(folder({ file: "0".repeat(100_000) }), "file");
+  let done = false;
+  const writing = (async () => {
+    for (let round = 1; round < 40; round++) await writeAtomic(file, String(round % 10).repeat(100_000));
+    done = true;
+  })();
+  while (!done) {
+    const content = await readBounded(file, 200_000);
+    assert.equal(content?.length, 100_000);
+    assert.equal(content?.at(0), content?.at(-1));
+  }
+  await writing;
+});
+
+test("a symlink is replaced, not followed", async () => {
+  const root = folder({ target: "target", file: link("target") });
+  await writeAtomic(path.join(root, "file"), "new");
+  assert.equal(readFileSync(path.join(root, "target"), "utf8"), "target");
+  assert.equal(lstatSync(path.join(root, "file")).isFile(), true);
+});
+
+test("a write that fails leaves the old content and no temporary file", async () => {
+  const root = folder({ "taken/inside": "x" });
+  await assert.rejects(writeAtomic(path.join(root, "taken"), "new"), { code: /EISDIR|ENOTEMPTY|EEXIST/ });
+  assert.deepEqual(readdirSync(root), ["taken"]);
+  await assert.rejects(writeAtomic(path.join(root, "missing", "file"), "new"), { code: "ENOENT" });
+  await assert.rejects(writeAtomic(path.join(root, "taken", "inside", "file"), "new"), { code: "ENOTDIR" });
+});
+
+test("only one of many creates a file, and its content is whole", async () => {
+  const file = path.join(folder(), "lock");
+  const created = await Promise.all(
+    Array.from({ length: 20 }, (_, index) => createExclusive(file, `${index}`)),
+  );
+  assert.equal(created.filter(Boolean).length, 1);
+  assert.equal(readFileSync(file, "utf8"), String(created.indexOf(true)));
+  assert.deepEqual(readdirSync(path.dirname(file)), ["lock"]);
+  await assert.rejects(createExclusive(path.join(base, "missing", "lock"), ""), { code: "ENOENT" });
+});
+
+test("temporary names are beside the file, hidden and never the same", () => {
+  const [one, two] = [temporaryName("/a/b.json"), temporaryName("/a/b.json")];
+  assert.match(one, /^\/a\/\.b\.json\.[0-9a-f]{12}\.tmp$/);
+  assert.notEqual(one, two);
+});
+
+test("a folder can be flushed; one that is missing is an error", async () => {
+  await flushFolder(folder());
+  await assert.rejects(flushFolder(path.join(base, "missing")), { code: "ENOENT" });
+});
+
+test("a file is read up to its limit, a missing one is undefined", async () => {
+  const root = folder({ four: "1234", empty: "" });
+  assert.equal((await readBounded(path.join(root, "four"), 4))?.toString(), "1234");
+  assert.equal((await readBounded(path.join(root, "empty"), 0))?.length, 0);
+  assert.equal(await readBounded(path.join(root, "missing"), 4), undefined);
+  await assert.rejects(readBounded(path.join(root, "four"), 3), {
+    code: "failed",
+    message: /more than 3 bytes/,
+  });
+});
+
+const notRegular: [string, (file: string) => void][] = [
+  ["a symlink to a file beside it", link("beside")],
+  ["a symlink to a file elsewhere", link("/etc/passwd")],
+  ["a symlink to nothing", link("nothing")],
+  ["a FIFO, without waiting for a writer", fifo],
+  ["a folder", (file) => mkdirSync(file)],
+  ["a device", link("/dev/null")],
+];
+
+for (const [what, make] of notRegular)
+  test(`${what} is not opened`, async () => {
+    const root = folder({ beside: "x", it: make });
+    await assert.rejects(openRegular(path.join(root, "it")), {
+      code: "file_not_found",
+      message: `Cannot read ${path.join(root, "it")}: it is not a regular file`,
+    });
+    await assert.rejects(readBounded(path.join(root, "it"), 9), { code: "file_not_found" });
+  });
+
+test("a socket and a device are not opened", async () => {
+  const socket = path.join(folder(), "socket");
+  const server = net.createServer().listen(socket);
+  await new Promise((resolve) => server.once("listening", resolve));
+  await assert.rejects(openRegular(socket), { code: "file_not_found" });
+  server.close();
+  await assert.rejects(openRegular("/dev/null"), { code: "file_not_found" });
+});
+
+test("walk() finds regular files with size and right to execute, sorted by path, and skips names everywhere", async () => {
+  const root = folder({
+    "b.txt": "12",
+    "a/z": "1",
+    "a-b": "",
+    "a/run": (file) => writeFileSync(file, "#!", { mode: 0o700 }),
+    ".hidden": "h",
+    "skipped/x": "x",
+    "a/skipped/x": "x",
+    "a/skipped-not": "x",
+  });
+  mkdirSync(path.join(root, "empty"));
+  assert.deepEqual(await walk(root, new Set(["skipped"])), [
+    { path: ".hidden", sizeBytes: 1, executable: false },
+    { path: "a-b", sizeBytes: 0, executable: false },
+    { path: "a/run", sizeBytes: 2, executable: true },
+    { path: "a/skipped-not", sizeBytes: 1, executable: false },
+    { path: "a/z", sizeBytes: 1, executable: false },
+    { path: "b.txt", sizeBytes: 2, executable: false },
+  ]);
+});
+
+test("walk() of a folder that is not there finds nothing", async () => {
+  assert.deepEqual(await walk(path.join(base, "missing")), []);
+});
+
+const refusedSources: [string, Record<string, string | ((file: string) => void)>, RegExp][] = [
+  ["a symlink to a file", { "a/l": link("/etc/passwd") }, /a\/l: a symbolic link is not allowed$/],
+  ["a symlink to a folder", { "a/l": link("..") }, /a\/l: a symbolic link is not allowed$/],
+  ["a symlink to nothing", { l: link("nothing") }, /l: a symbolic link is not allowed$/],
+  ["a FIFO", { "a/f": fifo }, /a\/f: a special file is not allowed$/],
+];
+
+for (const [what, files, message] of refusedSources)
+  test(`walk() refuses ${what} and names it`, async () => {
+    await assert.rejects(walk(folder({ ok: "x", ...files })), { code: "invalid_source", message });
+  });
+
+test("walk() refuses a name that is not UTF-8", async () => {
+  const root = folder();
+  writeFileSync(Buffer.concat([Buffer.from(`${root}/a`), Buffer.from([0xff])]), "x");
+  await assert.rejects(walk(root), { code: "invalid_source", message: /its name is not UTF-8$/ });
+});
+
+test("walk() refuses a root that is a symlink or a file", async () => {
+  const root = folder({ "real/x": "x", link: link("real") });
+  for (const name of ["link", "real/x"])
+    await assert.rejects(walk(path.join(root, name)), {
+      code: "invalid_source",
+      message: `Cannot take ${path.join(root, name)}: it is not a folder`,
+    });
+});
+
+test("walk() passes over a skipped name whatever it is", async () => {
+  const root = folder({ x: "x", ".venv/bin/python3": link("/usr/bin/python3"), venv: link("/") });
+  assert.deepEqual(
+    (await walk(root, new Set([".venv", "venv"]))).map((file) => file.path),
+    ["x"],
+  );
+});
+
+test("a file is contained where its real path is below the real root", async () => {
+  const root = folder({
+    "in/file": "x",
+    "in2/file": "x",
+    "in/up": link(".."),
+    "in/out": link("../in2/file"),
+  });
+  const at = (...parts: string[]) => path.join(root, ...parts);
+  symlinkSync(at("in"), at("alias"));
+  assert.equal(await isContained(at("in"), at("in", "file")), true);
+  assert.equal(await isContained(at("alias"), at("in", "file")), true);
+  assert.equal(await isContained(at("in"), at("in")), false);
+  assert.equal(await isContained(at("in"), at("in2", "file")), false);
+  assert.equal(await isContained(at("in"), at("in", "out")), false);
+  assert.equal(await isContained(at("in"), at("in", "up", "in2", "file")), false);
+});
+
+test("remove() removes whatever has the name, never what a symlink leads to", async () => {
+  const root = folder({ "kept/file": "x", "gone/link": link("../kept"), "gone/deep/file": "x", file: "x" });
+  await remove(path.join(root, "gone"));
+  await remove(path.join(root, "file"));
+  await remove(path.join(root, "missing"));
+  assert.deepEqual(readdirSync(root), ["kept"]);
+  assert.equal(existsSync(path.join(root, "kept", "file")), true);
+});
+
+test("emptyFolder() keeps the folder with its rights, and makes a missing one", async () => {
+  const root = folder({ "a/b/c": "x", d: "x" });
+  chmodSync(root, 0o750);
+  await emptyFolder(root);
+  assert.deepEqual([readdirSync(root), mode(root)], [[], 0o750]);
+  await emptyFolder(path.join(root, "new"));
+  assert.equal(mode(path.join(root, "new")), 0o700);
+});
+
+test("exists() is about the name, not about what it leads to", async () => {
+  const root = folder({ file: "x", link: link("nothing") });
+  assert.equal(await exists(path.join(root, "link")), true);
+  assert.equal(await exists(path.join(root, "missing")), false);
+  assert.equal(await exists(path.join(root, "file", "below")), false);
+  await assert.rejects(exists("a\0b"));
+});

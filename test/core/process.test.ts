@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { copyFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { hostname, tmpdir } from "node:os";
+import path from "node:path";
+import { after, test } from "node:test";
+import { sleep } from "../../lib/core/async.ts";
+import {
+  bootId,
+  endGroup,
+  hasMembers,
+  hostName,
+  identify,
+  isAlive,
+  isGroupAlive,
+  signalProcess,
+} from "../../lib/core/process.ts";
+
+const folder = mkdtempSync(path.join(tmpdir(), "ops-process-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+/** A shell that leads its own group and has printed its first line. */
+async function shell(script: string): Promise<{ child: ChildProcess; pid: number; line: string }> {
+  const child = spawn("sh", ["-c", script], { detached: true, stdio: ["ignore", "pipe", "ignore"] });
+  const [line] = (await once(child.stdout as NodeJS.ReadableStream, "data")) as [Buffer];
+  return { child, pid: child.pid as number, line: line.toString().trim() };
+}
+
+test("a process is told from a later one of the same number by its start", async () => {
+  const own = identify(process.pid);
+  assert.ok(own);
+  assert.match(own.start_time, /^\d+$/);
+  assert.equal(own.start_time, readFileSync("/proc/self/stat", "latin1").split(") ")[1]?.split(" ")[19]);
+  assert.equal(isAlive(own), true);
+  assert.equal(isAlive({ pid: process.pid, start_time: "1" }), false);
+  assert.equal(identify(2 ** 30), undefined);
+});
+
+test("a name with blanks and parentheses does not shift the fields", async () => {
+  const odd = path.join(folder, "a) R 1 (b");
+  copyFileSync("/bin/sleep", odd);
+  const child = spawn(odd, ["600"], { stdio: "ignore" });
+  const identity = identify(child.pid as number);
+  assert.ok(identity && /^\d{2,}$/.test(identity.start_time));
+  child.kill("SIGKILL");
+  await once(child, "exit");
+  assert.equal(isAlive(identity), false);
+});
+
+test("a zombie counts as ended, for itself and for its group", async () => {
+  // The shell does not collect its child: it becomes `exec`-ed into a program that never asks.
+  const { child, pid, line } = await shell("sh -c 'echo $$; exit 0' & exec sleep 600");
+  const zombie = Number(line);
+  while (!readFileSync(`/proc/${zombie}/stat`, "latin1").includes(") Z ")) await sleep(5);
+  assert.equal(identify(zombie), undefined);
+  assert.equal(await endGroup(pid, 5_000), "stopped");
+  if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
+});
+
+test("a group has members as long as anyone in it runs, and is alive as long as its leader does", async () => {
+  const { child, pid } = await shell("sleep 600 & echo ready");
+  if (child.exitCode === null) await once(child, "exit");
+  assert.equal(isGroupAlive({ pgid: pid, start_time: "1" }), false);
+  assert.equal(identify(pid), undefined);
+  assert.equal(hasMembers(pid), true);
+  assert.equal(await endGroup(pid, 5_000), "stopped");
+  assert.equal(hasMembers(pid), false);
+  assert.equal(await endGroup(2 ** 30, 5_000), "gone");
+});
+
+test("a group gets TERM first and KILL after the grace time", async () => {
+  const polite = await shell("trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done");
+  assert.equal(await endGroup(polite.pid, 10_000), "stopped");
+  const deaf = await shell("trap '' TERM; echo ready; while :; do sleep 600; done");
+  assert.equal(isGroupAlive({ pgid: deaf.pid, start_time: identify(deaf.pid)?.start_time ?? "" }), true);
+  assert.equal(await endGroup(deaf.pid, 30), "killed");
+  assert.equal(hasMembers(deaf.pid), false);
+});
+
+for (const pgid of [0, 1, -1, -5, 1.5, Number.NaN])
+  test(`a group id of ${pgid} is refused: the kernel would signal ourselves or everyone`, async () => {
+    await assert.rejects(endGroup(pgid, 0), { code: "internal" });
+    assert.throws(() => hasMembers(pgid), { code: "internal" });
+  });
+
+test("a signal to nobody is told, not thrown", () => {
+  assert.equal(signalProcess(2 ** 30, "SIGTERM"), false);
+  assert.equal(signalProcess(process.pid, "SIGCONT"), true);
+});
+
+test("the machine is known by its name and by its last start", () => {
+  assert.match(bootId(), /^[0-9a-f-]{36}$/);
+  assert.equal(bootId(), bootId());
+  assert.equal(hostName(), hostname());
+});

@@ -1,0 +1,238 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { layoutOf, runLayout } from "../../lib/bucket/layout.ts";
+import { acquireLock, type LockContent, readLock } from "../../lib/bucket/lock.ts";
+import { identify } from "../../lib/core/process.ts";
+import { LocalServer, ops, PROGRAM, type Run } from "../../scripts/local-server.ts";
+import { runningConfiguration, writeServices } from "../helpers/service.ts";
+import { temporaryFolder, until } from "../helpers/temporary.ts";
+
+const BUSY = "bucket busy: another ops operation is in progress";
+
+/** A bucket whose job `base` runs `before` when it starts, pushed and built. */
+async function setUp(t: TestContext, before = "") {
+  const folder = temporaryFolder(t);
+  const root = path.join(folder, "root");
+  const rig = { folder, root, workers: path.join(folder, "workers"), server: await LocalServer.start(root) };
+  t.after(() => rig.server.stop("SIGKILL"));
+  const bucket = await rig.server.createBucket();
+  const source = path.join(folder, "source");
+  const push = async (commands: string) => {
+    writeServices(source, rig.workers, { version: "1.0.0", before: commands });
+    const env = { OPS_SERVE_TOKEN: rig.server.token };
+    return await ops(["push", rig.server.url, "--bucket", bucket, "--dir", source], { env });
+  };
+  const pushed = await push(before);
+  assert.equal(pushed.code, 0, pushed.stdout + pushed.stderr);
+  const layout = layoutOf(path.join(root, bucket));
+  return { ...rig, rig, bucket, layout, push, base: `/api/buckets/${bucket}` };
+}
+
+/** A command of a Makefile that says it has begun and then sleeps, deaf to TERM if wanted. */
+function sleeper(folder: string, deaf = false): string {
+  return `\t@${deaf ? "trap '' TERM; " : ""}echo $$$$ > ${folder}/begun; sleep 300 & wait; sleep 300\n`;
+}
+
+async function begun(folder: string): Promise<number> {
+  const file = path.join(folder, "begun");
+  await until("the target to begin", () => existsSync(file) && readFileSync(file, "utf8").trim() !== "");
+  return Number(readFileSync(file, "utf8"));
+}
+
+test("CP-112 CP-113 CP-114 CP-115 T-75 of many starts at once one is accepted, the others are 409 and leave nothing", async (t) => {
+  const { server, bucket, layout, base } = await setUp(t);
+  const before = (await server.call<{ items: Run[] }>("GET", `${base}/runs`)).body.items.length;
+  const answers = await Promise.all(
+    Array.from({ length: 6 }, (_, index) =>
+      server.call<{ run_id: string; error: string; message: string }>(
+        "POST",
+        `${base}/${index % 2 ? "build" : "deploy"}`,
+      ),
+    ),
+  );
+  assert.deepEqual(answers.map((answer) => answer.status).sort(), [202, 409, 409, 409, 409, 409]);
+  const accepted = answers.find((answer) => answer.status === 202)?.body as { run_id: string };
+  assert.deepEqual(Object.keys(accepted), ["run_id"], "CP-024");
+  for (const { status, body } of answers)
+    if (status === 409)
+      assert.deepEqual([body.error, body.message, body.run_id], ["bucket_busy", BUSY, accepted.run_id]);
+  await server.follow(bucket, accepted.run_id);
+  assert.equal((await server.call<{ items: Run[] }>("GET", `${base}/runs`)).body.items.length, before + 1);
+  assert.equal(await readLock(layout), undefined);
+});
+
+test("CP-118 CP-121 CP-122 T-80 server and command line exclude each other", async (t) => {
+  const folder = temporaryFolder(t);
+  const { server, bucket, layout, base, push } = await setUp(t);
+  await push(sleeper(folder));
+  const run = await server.startRun(bucket, "deploy");
+  await begun(folder);
+  const lock = (await readLock(layout)) as LockContent;
+  assert.deepEqual([lock.run_id, lock.command, lock.holders.length], [run, "deploy", 2]);
+  assert.ok(lock.groups.length >= 1, "the groups of the run are in the lock");
+  const command = await ops(["build", "--bucket-dir", layout.root]);
+  assert.equal(command.code, 75);
+  assert.match(command.stderr, new RegExp(`^ops: ${BUSY}\nheld by deploy \\(run ${run}\\)`));
+  await server.call("POST", `${base}/runs/${run}/cancel`);
+  await server.follow(bucket, run);
+
+  const held = await acquireLock(layout, "019a0000-0000-7000-8000-000000000000", "build");
+  const refused = await server.call<{ error: string; details: { command: string } }>(
+    "POST",
+    `${base}/deploy`,
+  );
+  assert.deepEqual(
+    [refused.status, refused.body.error, refused.body.details.command],
+    [409, "bucket_busy", "build"],
+  );
+  await held.release();
+  const built = await ops(["build", "--bucket-dir", layout.root]);
+  assert.equal(built.code, 0, built.stderr);
+  const [newest] = (await server.call<{ items: (Run & { origin: string })[] }>("GET", `${base}/runs`)).body
+    .items;
+  assert.deepEqual([newest?.kind, newest?.origin, newest?.status], ["build", "cli", "succeeded"]);
+});
+
+test("CP-119 CP-120 CP-138 T-77 what is deaf to TERM is killed, and only then are lock and end state there", async (t) => {
+  const folder = temporaryFolder(t);
+  const { server, bucket, layout, base, push } = await setUp(t);
+  await push(sleeper(folder, true));
+  const run = await server.startRun(bucket, "deploy");
+  const target = await begun(folder);
+  assert.equal((await server.call("POST", `${base}/runs/${run}/cancel`)).status, 202);
+  const during = await server.call<Run>("GET", `${base}/runs/${run}`);
+  assert.equal(during.body.status, "running", "CP-212");
+  assert.equal((await server.call("POST", `${base}/build`)).status, 409);
+  const ended = await server.follow(bucket, run);
+  assert.equal(ended.status, "cancelled");
+  assert.equal(identify(target), undefined, "the command is gone");
+  assert.equal(await readLock(layout), undefined, "the lock is free");
+});
+
+test("CP-117 a run whose process is killed fails, its commands are ended, the server and later runs go on", async (t) => {
+  const folder = temporaryFolder(t);
+  const { server, bucket, layout, push, workers } = await setUp(t);
+  await push(sleeper(folder));
+  const run = await server.startRun(bucket, "deploy");
+  const target = await begun(folder);
+  process.kill(((await readLock(layout)) as LockContent).holders[1]?.pid as number, "SIGKILL");
+  const ended = await server.follow(bucket, run);
+  assert.deepEqual(
+    [ended.status, ended.error],
+    ["failed", "the run's process ended by signal SIGKILL before it reported a result"],
+  );
+  assert.equal(identify(target), undefined);
+  assert.equal((await push("")).code, 0);
+  assert.equal((await server.run(bucket, "deploy")).status, "succeeded");
+  assert.equal(runningConfiguration(workers, "127.0.0.1", bucket, "app"), "app 1.0.0 on 127.0.0.1\n");
+});
+
+for (const [signal, how] of [
+  ["SIGKILL", "killed"],
+  ["SIGTERM", "stopped"],
+] as const)
+  test(`CP-146 CP-216 CP-217 T-79 a server that is ${how} leaves no process, and its run is failed after the next start`, async (t) => {
+    const folder = temporaryFolder(t);
+    const { rig, server, bucket, layout, push, root } = await setUp(t);
+    await push(sleeper(folder));
+    const run = await server.startRun(bucket, "deploy");
+    const target = await begun(folder);
+    const worker = ((await readLock(layout)) as LockContent).holders[1]?.pid as number;
+    await server.stop(signal);
+    if (signal === "SIGTERM") assert.equal(server.process.exitCode, 0);
+    rig.server = await LocalServer.start(root);
+    assert.deepEqual(
+      [identify(worker), identify(target)],
+      [undefined, undefined],
+      "nothing of the run is left",
+    );
+    const { body } = await rig.server.call<Run>("GET", `/api/buckets/${bucket}/runs/${run}`);
+    assert.deepEqual([body.status, body.error], ["failed", "server restarted before run completed"]);
+    assert.equal((await push("")).code, 1, "the old server is gone");
+    const started = await rig.server.run(bucket, "build");
+    assert.equal(started.status, "succeeded", "a start works at once");
+  });
+
+test("T-15 a cancel that was accepted before the server died ends cancelled", async (t) => {
+  const folder = temporaryFolder(t);
+  const { rig, server, bucket, base, push, root } = await setUp(t);
+  await push(sleeper(folder, true));
+  const run = await server.startRun(bucket, "deploy");
+  await begun(folder);
+  assert.equal((await server.call("POST", `${base}/runs/${run}/cancel`)).status, 202);
+  await server.stop("SIGKILL");
+  rig.server = await LocalServer.start(root);
+  const { body } = await rig.server.call<Run>("GET", `${base}/runs/${run}`);
+  assert.equal(body.status, "cancelled");
+});
+
+test("CP-128 CP-145 CP-166 CP-167 HR-022 HR-025 output is in Activity, in the worker's log and in the run's copy; the token is nowhere", async (t) => {
+  const { server, bucket, layout, push } = await setUp(t);
+  await push('\t@echo to stdout; echo to stderr >&2; echo "token=$$OPS_SERVE_TOKEN"\n');
+  let text = "";
+  const run = await server.run(bucket, "deploy", {}, (part) => {
+    text += part;
+  });
+  assert.equal(text, readFileSync(runLayout(layout, run.id).activity, "utf8"));
+  for (const line of [
+    "base@127.0.0.1 | to stdout",
+    "base@127.0.0.1 | to stderr",
+    "base@127.0.0.1 | token=\n",
+  ])
+    assert.ok(text.includes(line), `${line} in ${text}`);
+  const whole = readFileSync(path.join(layout.logs, "127.0.0.1.log"), "utf8");
+  const own = readFileSync(path.join(runLayout(layout, run.id).folder, "127.0.0.1.log"), "utf8");
+  assert.ok(whole.endsWith(own));
+  assert.match(
+    own,
+    new RegExp(
+      `^ts=\\S+Z level=info run=${run.id} ops=deploy seq=\\d+ worker=127.0.0.1 job=base phase=rollout action=start stream=stdout msg="to stdout"$`,
+      "m",
+    ),
+  );
+  const { items } = (await server.call<{ items: Run[] }>("GET", `/api/buckets/${bucket}/runs`)).body;
+  const pushLog = readFileSync(
+    runLayout(layout, items.find((one) => one.kind === "push")?.id as string).opsLog,
+    "utf8",
+  );
+  assert.match(pushLog, /event=push .*revision/);
+  assert.match(pushLog, /event=run_end run=\S+ ops=push worker=- action=succeeded/);
+});
+
+test("an interrupted command is a cancelled run and exit code 130, and leaves the bucket free", async (t) => {
+  const folder = temporaryFolder(t);
+  const { layout, push, server, base } = await setUp(t);
+  await push(sleeper(folder));
+  const child = spawn(process.execPath, [PROGRAM, "deploy", "--bucket-dir", layout.root], {
+    stdio: "ignore",
+  });
+  const target = await begun(folder);
+  child.kill("SIGINT");
+  assert.deepEqual(await once(child, "exit"), [130, null]);
+  assert.equal(identify(target), undefined);
+  assert.equal(await readLock(layout), undefined);
+  const [newest] = (await server.call<{ items: Run[] }>("GET", `${base}/runs`)).body.items;
+  assert.deepEqual([newest?.kind, newest?.status], ["deploy", "cancelled"]);
+});
+
+test("a command that is killed leaves a run that the next start of a server settles", async (t) => {
+  const folder = temporaryFolder(t);
+  const { rig, layout, push, server, base, root } = await setUp(t);
+  await push(sleeper(folder));
+  const child = spawn(process.execPath, [PROGRAM, "deploy", "--bucket-dir", layout.root], {
+    stdio: "ignore",
+  });
+  const target = await begun(folder);
+  child.kill("SIGKILL");
+  await once(child, "exit");
+  await server.stop();
+  rig.server = await LocalServer.start(root);
+  const [newest] = (await rig.server.call<{ items: Run[] }>("GET", `${base}/runs`)).body.items;
+  assert.deepEqual([newest?.status, newest?.error], ["failed", "command ended before it completed"]);
+  assert.equal(identify(target), undefined);
+  writeFileSync(path.join(folder, "begun"), "");
+});

@@ -1,0 +1,66 @@
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import path from "node:path";
+import type { TestContext } from "node:test";
+import { Launcher } from "../../lib/core/spawn.ts";
+import { LIMITS, type Limits, type Listener, type ListenOptions, listen } from "../../lib/http/listen.ts";
+import { json } from "../../lib/http/message.ts";
+import { temporaryFolder } from "./temporary.ts";
+
+/** A server of lib/http for one test, on a free loopback port, with the real limits unless some are given. */
+export async function listenFor(
+  t: Pick<TestContext, "after">,
+  options: Omit<Partial<ListenOptions>, "limits"> & { limits?: Partial<Limits> },
+): Promise<Listener> {
+  const limits = { ...LIMITS, ...options.limits };
+  const handle = async () => json(200, { fine: true });
+  const listener = await listen({ host: "127.0.0.1", port: 0, handle, ...options, limits });
+  t.after(() => listener.close(0));
+  return listener;
+}
+
+/** A plain connection of its own, for what no HTTP client would send. */
+export function dial(t: Pick<TestContext, "after">, port: number): Socket {
+  const socket = connect(port, "127.0.0.1");
+  socket.on("error", () => {});
+  t.after(() => socket.destroy());
+  return socket;
+}
+
+/** Sends text as it is and answers all that comes back until the server closes. */
+export async function exchangeText(
+  t: Pick<TestContext, "after">,
+  port: number,
+  text: string,
+): Promise<string> {
+  const socket = dial(t, port);
+  const received: Buffer[] = [];
+  socket.on("data", (chunk: Buffer) => received.push(chunk));
+  socket.write(text);
+  if (!socket.closed) await once(socket, "close");
+  return Buffer.concat(received).toString();
+}
+
+/** A self-signed certificate for localhost and 127.0.0.1, made by openssl. */
+export async function certificateFor(
+  t: Pick<TestContext, "after">,
+): Promise<{ certFile: string; keyFile: string }> {
+  const folder = temporaryFolder(t);
+  const [certFile, keyFile] = [path.join(folder, "cert.pem"), path.join(folder, "key.pem")];
+  const outcome = await new Launcher(process.env).run([
+    ...([
+      "openssl",
+      "req",
+      "-x509",
+      "-newkey",
+      "ec",
+      "-pkeyopt",
+      "ec_paramgen_curve:prime256v1",
+      "-nodes",
+    ] as const),
+    ...["-keyout", keyFile, "-out", certFile, "-days", "2", "-subj", "/CN=localhost"],
+    ...["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+  ]);
+  if (outcome.exitCode !== 0) throw new Error(outcome.stderr);
+  return { certFile, keyFile };
+}

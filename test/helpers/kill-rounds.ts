@@ -1,0 +1,195 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
+import { readLock } from "../../lib/bucket/lock.ts";
+import { sleep } from "../../lib/core/async.ts";
+import { LocalServer, ops, type Run } from "../../scripts/local-server.ts";
+import { runningConfiguration, WORKERS, writeServices } from "./service.ts";
+import { until } from "./temporary.ts";
+
+/** Numbers that look random and are the same for the same seed (mulberry32). */
+export function seeded(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
+  };
+}
+
+interface DeployResult {
+  jobs: { job: string; outcome: string }[];
+}
+
+const ACTIONS = ["push", "build", "deploy"] as const;
+const LATEST_KILL_MS = 700;
+
+/**
+ * Kills the server or the process of a run with SIGKILL at a random moment of a push, a build or a deploy, lets the
+ * next start recover, checks what must never break, and then wants a clean push and deploy; again and again on the
+ * same bucket. Answers how often each was killed while the run was still going on.
+ */
+export async function killRounds(
+  folder: string,
+  rounds: number,
+  seed: number,
+): Promise<{ server: number; run: number }> {
+  const random = seeded(seed);
+  const root = path.join(folder, "root");
+  const rig = {
+    folder,
+    root,
+    workers: path.join(folder, "workers"),
+    server: await LocalServer.start(root),
+    bucket: "",
+  };
+  const hits = { server: 0, run: 0 };
+  try {
+    rig.bucket = await rig.server.createBucket();
+    await pushVersion(rig, "0.0.1");
+    for (let round = 1; round <= rounds; round++) {
+      const action = ACTIONS[Math.floor(random() * ACTIONS.length)] as (typeof ACTIONS)[number];
+      const victim = random() < 0.5 ? "server" : "run";
+      const what = `seed ${seed}, round ${round}: ${victim} killed during ${action}`;
+      try {
+        if (await interrupt(rig, action, victim, `1.0.${round}`, random() * LATEST_KILL_MS)) hits[victim]++;
+        await checkRecovered(rig);
+        await checkCleanDeploy(rig, `2.0.${round}`);
+      } catch (error) {
+        throw new Error(`${what}: ${(error as Error).message}\nserver: ${rig.server.log.slice(-2000)}`, {
+          cause: error,
+        });
+      }
+    }
+  } finally {
+    await rig.server.stop("SIGKILL");
+  }
+  return hits;
+}
+
+interface Rig {
+  folder: string;
+  root: string;
+  workers: string;
+  server: LocalServer;
+  bucket: string;
+}
+
+function layoutIn(rig: Rig): Layout {
+  return layoutOf(path.join(rig.root, rig.bucket));
+}
+
+async function pushVersion(rig: Rig, version: string) {
+  const source = path.join(rig.folder, `source-${version}`);
+  writeServices(source, rig.workers, { version });
+  const env = { OPS_SERVE_TOKEN: rig.server.token };
+  return await ops(["push", rig.server.url, "--bucket", rig.bucket, "--dir", source], { env });
+}
+
+/** True when the victim was hit while the action was still going on. */
+async function interrupt(
+  rig: Rig,
+  action: string,
+  victim: "server" | "run",
+  version: string,
+  afterMs: number,
+): Promise<boolean> {
+  const before = (await rig.server.call<{ items: Run[] }>("GET", `/api/buckets/${rig.bucket}/runs`)).body
+    .items.length;
+  const done =
+    action === "push"
+      ? pushVersion(rig, version)
+      : rig.server.startRun(rig.bucket, action, action === "deploy" ? { force: true } : {});
+  const ended = done.catch(() => {});
+  await sleep(afterMs);
+  const lock = await readLock(layoutIn(rig));
+  const process = lock === undefined || lock === "unreadable" ? undefined : lock.holders[1]?.pid;
+  if (victim === "server") {
+    await rig.server.stop("SIGKILL");
+    await ended;
+    rig.server = await LocalServer.start(rig.root);
+    return lock !== undefined;
+  }
+  if (process !== undefined) globalThis.process.kill(process, "SIGKILL");
+  await ended;
+  const runs = async () =>
+    (await rig.server.call<{ items: Run[] }>("GET", `/api/buckets/${rig.bucket}/runs`)).body.items;
+  await until("the run to end", async () => (await runs()).every((run) => run.status !== "running"));
+  assert.ok((await runs()).length >= before);
+  return process !== undefined;
+}
+
+/** What must hold right after a recovery. */
+async function checkRecovered(rig: Rig): Promise<void> {
+  const layout = layoutIn(rig);
+  const { items } = (
+    await rig.server.call<{ items: Run[] }>("GET", `/api/buckets/${rig.bucket}/runs?limit=500`)
+  ).body;
+  assert.deepEqual(
+    items.filter((run) => run.status === "running"),
+    [],
+    "no run is left running",
+  );
+  assert.equal(await readLock(layout), undefined, "the lock is free");
+  assert.deepEqual(readdirSync(layout.uploads, { withFileTypes: true }).map(String), [], "no upload is left");
+  const revisions = (
+    await rig.server.call<{ items: { id: string; current: boolean }[] }>(
+      "GET",
+      `/api/buckets/${rig.bucket}/source/revisions`,
+    )
+  ).body.items;
+  const current = revisions.filter((revision) => revision.current);
+  assert.equal(current.length, 1, "one revision is current");
+  assert.deepEqual(
+    treeOf(layout.workspace),
+    treeOf(path.join(layout.revisions, current[0]?.id as string, "workspace")),
+    "the source is that revision",
+  );
+}
+
+async function checkCleanDeploy(rig: Rig, version: string): Promise<void> {
+  const pushed = await pushVersion(rig, version);
+  assert.equal(pushed.code, 0, `push: ${pushed.stdout}${pushed.stderr}`);
+  const deployed = await rig.server.run(rig.bucket, "deploy");
+  assert.equal(deployed.status, "succeeded", `deploy: ${deployed.error}`);
+  for (const host of WORKERS)
+    for (const job of ["base", "app"])
+      assert.equal(
+        runningConfiguration(rig.workers, host, rig.bucket, job),
+        `${job} ${version} on ${host}\n`,
+      );
+  const again = await rig.server.run(rig.bucket, "deploy");
+  assert.deepEqual(
+    (again.result as DeployResult).jobs.map((job) => job.outcome),
+    ["skipped", "skipped"],
+  );
+  assert.deepEqual(processesIn(rig.workers), [], "no process of a run is left");
+}
+
+function treeOf(folder: string): Record<string, string> {
+  const names = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) =>
+    entry.isFile(),
+  );
+  return Object.fromEntries(
+    names
+      .map((entry) => path.join(entry.parentPath, entry.name))
+      .map((file) => [path.relative(folder, file), readFileSync(file, "utf8")])
+      .sort(),
+  );
+}
+
+/** The processes whose arguments or working folder are below a folder. */
+function processesIn(folder: string): string[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .flatMap((pid) => {
+      try {
+        const command = readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ");
+        return command.includes(folder) ? [command] : [];
+      } catch {
+        return [];
+      }
+    });
+}

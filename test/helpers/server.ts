@@ -1,0 +1,170 @@
+import assert from "node:assert/strict";
+import { existsSync, rmSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import type { TestContext } from "node:test";
+import { check } from "../../lib/core/shape.ts";
+import { Launcher } from "../../lib/core/spawn.ts";
+import type { HttpRequest } from "../../lib/http/message.ts";
+import { findRoute } from "../../lib/http/router.ts";
+import { startServer } from "../../lib/server/app.ts";
+import type { ServerConfig } from "../../lib/server/config.ts";
+import { component } from "../../lib/server/routes/shapes.ts";
+import { ROUTES } from "../../lib/server/routes/table.ts";
+import { temporaryFolder, until } from "./temporary.ts";
+
+export const TOKEN = "token-of-this-test";
+
+/** An answer as a test looks at it. */
+export interface Reply {
+  status: number;
+  headers: Headers;
+  text: string;
+  /** The parsed text, where it is JSON. */
+  body: any;
+}
+
+/** Credentials and body of a call; without `authorization` the right token is sent, with `null` none. */
+export interface CallOptions {
+  authorization?: string | null;
+  headers?: Record<string, string>;
+  /** Sent as JSON, bytes as they are. */
+  body?: unknown;
+}
+
+/**
+ * The control plane in this process, with real run processes, for one test. Each answer is compared with what the
+ * route table promises. Run processes wait at their start while they are held back.
+ */
+export class TestServer {
+  readonly root: string;
+  readonly #t: Pick<TestContext, "after">;
+  readonly #config: Partial<ServerConfig>;
+  readonly #hold: string;
+  readonly lines: string[] = [];
+  url = "";
+  #stop: () => Promise<void> = async () => {};
+
+  private constructor(t: Pick<TestContext, "after">, config: Partial<ServerConfig>) {
+    const folder = temporaryFolder(t);
+    this.root = config.root ?? path.join(folder, "root");
+    this.#hold = path.join(folder, "hold");
+    this.#t = t;
+    this.#config = config;
+  }
+
+  static async start(t: Pick<TestContext, "after">, config: Partial<ServerConfig> = {}): Promise<TestServer> {
+    const server = new TestServer(t, config);
+    await server.open();
+    return server;
+  }
+
+  /** Starts it, again after `stop`. */
+  async open(): Promise<void> {
+    const config = { root: this.root, host: "127.0.0.1", port: 0, token: TOKEN, ...this.#config };
+    const { url, stop } = await startServer(config, new Launcher(this.#environment()), (line) =>
+      this.lines.push(line),
+    );
+    this.url = url;
+    let stopped: Promise<void> | undefined;
+    this.#stop = () => {
+      stopped ??= stop();
+      return stopped;
+    };
+    this.#t.after(() => {
+      this.release();
+      return this.#stop();
+    });
+  }
+
+  stop(): Promise<void> {
+    return this.#stop();
+  }
+
+  /** From now on run processes wait before they do anything, until {@link release}. */
+  hold(): void {
+    writeFileSync(this.#hold, "");
+  }
+
+  release(): void {
+    rmSync(this.#hold, { force: true });
+  }
+
+  async call(method: string, target: string, options: CallOptions = {}): Promise<Reply> {
+    const { authorization = `Bearer ${TOKEN}`, body } = options;
+    const response = await fetch(this.url + target, {
+      method,
+      headers: {
+        ...(authorization !== null && { authorization }),
+        ...(body !== undefined && { "content-type": "application/json" }),
+        ...options.headers,
+      },
+      body:
+        body === undefined || body instanceof Uint8Array
+          ? (body as Uint8Array<ArrayBuffer>)
+          : JSON.stringify(body),
+    });
+    const text = await response.text();
+    const isJson = response.headers.get("content-type")?.startsWith("application/json") === true;
+    const reply = {
+      status: response.status,
+      headers: response.headers,
+      text,
+      body: isJson ? JSON.parse(text) : null,
+    };
+    assertPromised(method, target, reply);
+    return reply;
+  }
+
+  /** Makes a bucket and answers its path in the API. */
+  async createBucket(
+    fields: Record<string, unknown> = {},
+  ): Promise<{ id: string; path: string; folder: string }> {
+    const { status, body } = await this.call("POST", "/api/buckets", {
+      body: { project: "p", name: "n", ...fields },
+    });
+    assert.equal(status, 201);
+    return { id: body.id, path: `/api/buckets/${body.id}`, folder: path.join(this.root, body.id) };
+  }
+
+  /** Waits until a run has ended; answers it. */
+  async ended(bucketPath: string, runId: string): Promise<any> {
+    let run: any;
+    await until("the end of the run", async () => {
+      run = (await this.call("GET", `${bucketPath}/runs/${runId}`)).body;
+      return run.status !== "running";
+    });
+    return run;
+  }
+
+  #environment(): NodeJS.ProcessEnv {
+    const wait = `import{existsSync}from"node:fs";while(existsSync(${JSON.stringify(this.#hold)}))await new Promise((go)=>setTimeout(go,5))`;
+    return { ...process.env, NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(wait)}` };
+  }
+}
+
+/** Every answer is what the route table says of it: a failure in the one form, or the route's own shape. */
+function assertPromised(method: string, target: string, reply: Reply): void {
+  for (const name of [
+    "content-security-policy",
+    "x-frame-options",
+    "x-content-type-options",
+    "referrer-policy",
+  ])
+    assert.ok(reply.headers.has(name), `${method} ${target} lacks ${name}`);
+  if (reply.status >= 400) return assertShape(component("Error"), reply, `${method} ${target}`);
+  const [targetPath = ""] = target.split("?");
+  if (!targetPath.startsWith("/api/")) return;
+  const { route } = findRoute(ROUTES, { method, path: targetPath } as HttpRequest);
+  assert.equal(reply.status, route.answer.status);
+  if (route.answer.shape) assertShape(route.answer.shape, reply, `${method} ${target}`);
+}
+
+function assertShape(shape: Parameters<typeof check>[0], reply: Reply, what: string): void {
+  const checked = check(shape, reply.body);
+  assert.ok(checked.ok, `${what}: ${reply.text}\n${JSON.stringify(checked)}`);
+}
+
+/** True when the folder of a run exists. */
+export function runFolderExists(bucketFolder: string, runId: string): boolean {
+  return existsSync(path.join(bucketFolder, "logs", "runs", runId));
+}

@@ -1,0 +1,123 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { boolean, integer, object, optional, string, withDefault } from "../../lib/core/shape.ts";
+import { type HttpRequest, json } from "../../lib/http/message.ts";
+import { callRoute, findRoute, type Route } from "../../lib/http/router.ts";
+
+const answer = { status: 200, description: "fine" };
+const QUERY = {
+  limit: withDefault(integer({ min: 1, max: 9 }), 5),
+  all: optional(boolean()),
+  name: optional(string()),
+};
+const ROUTES: Route<string>[] = [
+  {
+    ...{ method: "GET", path: "/api/things", summary: "", answer, query: QUERY },
+    handle: async ({ query }) => json(200, query),
+  },
+  {
+    ...{ method: "POST", path: "/api/things", summary: "", answer, body: object({ a: optional(integer()) }) },
+    handle: async ({ body }) => json(200, body),
+  },
+  {
+    ...{ method: "GET", path: "/api/things/{thing}/parts/{part}", summary: "", answer },
+    handle: async ({ params }, context) => json(200, { ...params, context }),
+  },
+  {
+    ...{ method: "DELETE", path: "/api/things/{thing}", summary: "", answer },
+    handle: async () => json(200, {}),
+  },
+];
+
+function requestOf(method: string, target: string, body = ""): HttpRequest {
+  const [path = "", query = ""] = target.split("?");
+  async function* bytes() {
+    if (body !== "") yield Buffer.from(body);
+  }
+  return {
+    ...{
+      id: "r1",
+      method,
+      path,
+      query,
+      headers: { "content-type": "application/json" },
+      peer: "::1",
+      scheme: "http",
+    },
+    ...{ signal: new AbortController().signal, body: bytes(), longPoll: (work) => work() },
+  };
+}
+
+async function call(method: string, target: string, body?: string): Promise<unknown> {
+  const request = requestOf(method, target, body);
+  return JSON.parse(String((await callRoute(findRoute(ROUTES, request), request, "context")).body));
+}
+
+test("a path matches part by part, and its parameters are decoded", async () => {
+  assert.deepEqual(await call("GET", "/api/things/a%20b/parts/%C3%A9"), {
+    ...{ thing: "a b", part: "é", context: "context" },
+  });
+  assert.deepEqual(await call("HEAD", "/api/things"), { limit: 5 });
+});
+
+for (const path of [
+  ...["/", "", "*", "/api", "/api/things/", "/api/things/x", "//api/things", "/api//things", "/./api/things"],
+  ...[
+    "/API/things",
+    "/%61pi/things",
+    "/api/%74hings",
+    "/x/../api/things",
+    "/api/things;a",
+    "http://h/api/things",
+  ],
+  ...[
+    "/api/things/../parts/x",
+    "/api/things/%2e%2e/parts/x",
+    "/api/things/./parts/x",
+    "/api/things//parts/x",
+  ],
+  ...["/api/things/a%2fb/parts/x", "/api/things/a%5cb/parts/x", "/api/things/a%00b/parts/x"],
+  ...["/api/things/%/parts/x", "/api/things/%ff/parts/x"],
+])
+  test(`GET ${JSON.stringify(path)} is not found: nothing is normalised`, async () => {
+    const code = path === "/api/things/x" ? "method_not_allowed" : "not_found";
+    await assert.rejects(call("GET", path), { code });
+  });
+
+test("a known path with another method names the methods it takes", async () => {
+  await assert.rejects(call("PUT", "/api/things"), {
+    ...{ code: "method_not_allowed", details: { allow: "GET, HEAD, POST" } },
+  });
+  await assert.rejects(call("OPTIONS", "/api/things/x"), { details: { allow: "DELETE" } });
+});
+
+test("query parameters are typed by their shapes and defaults apply", async () => {
+  assert.deepEqual(await call("GET", "/api/things"), { limit: 5 });
+  assert.deepEqual(await call("GET", "/api/things?limit=9&all=false&name=7"), {
+    limit: 9,
+    all: false,
+    name: "7",
+  });
+});
+
+for (const [query, message] of [
+  ["limit=0", /^limit: .*from 1 to 9/],
+  ["limit=10", /^limit: /],
+  ["limit=1e0", /^limit: expected an integer/],
+  ["limit=", /^limit: expected an integer/],
+  ["all=yes", /^all: expected true or false/],
+  ["all=True", /^all: /],
+  ["unknown=1", /^unknown: is not a known field/],
+  ["limit=2&limit=3", /^limit: is given twice/],
+  ["__proto__=1", /^__proto__: /],
+] as const)
+  test(`the query ${query} is refused with its name`, async () => {
+    await assert.rejects(call("GET", `/api/things?${query}`), { code: "invalid_request", message });
+  });
+
+test("the body is checked against the route's shape, after the query", async () => {
+  assert.deepEqual(await call("POST", "/api/things", '{"a":1}'), { a: 1 });
+  assert.deepEqual(await call("POST", "/api/things"), {});
+  await assert.rejects(call("POST", "/api/things?x=1", '{"b":1}'), { message: /^x: / });
+  await assert.rejects(call("POST", "/api/things", '{"b":1}'), { message: /^b: / });
+});

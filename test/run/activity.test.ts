@@ -1,0 +1,101 @@
+import assert from "node:assert/strict";
+import { appendFileSync } from "node:fs";
+import { test } from "node:test";
+import { type Layout, layoutOf, runLayout } from "../../lib/bucket/layout.ts";
+import { uuidV7 } from "../../lib/codec/uuid.ts";
+import { readActivity } from "../../lib/run/activity.ts";
+import { createRecord, type RunRecord, saveRecord, settle } from "../../lib/run/record.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
+
+const LONG_MS = 20_000;
+const never = new AbortController().signal;
+
+async function newRun(t: Parameters<typeof temporaryFolder>[0]) {
+  const layout = layoutOf(temporaryFolder(t));
+  const actor = { address: "127.0.0.1", via: "bearer" as const };
+  const start = {
+    id: uuidV7(),
+    bucket_id: "b",
+    origin: "server" as const,
+    kind: "build" as const,
+    params: {},
+  };
+  const record = await createRecord(layout, { ...start, actor, requestId: null });
+  const write = (text: string | Buffer) => appendFileSync(runLayout(layout, record.id).activity, text);
+  return { layout, record, write, end: () => finish(layout, record) };
+}
+
+async function finish(layout: Layout, record: RunRecord): Promise<void> {
+  settle(record, { exitCode: 0, signal: null, outcome: { ok: true, error: null, result: null } });
+  await saveRecord(layout, record);
+}
+
+test("CP-145 CP-265 the pieces put together are the log byte for byte, whole characters each", async (t) => {
+  const { layout, record, write, end } = await newRun(t);
+  const text = "grüße 🌍 ".repeat(60_000);
+  write(text);
+  await end();
+  let all = "";
+  for (let after = 0, done = false; !done; ) {
+    const chunk = await readActivity(layout, record.id, after, 0, never);
+    assert.ok(!chunk.data.includes("\ufffd"));
+    assert.equal(chunk.next, after + Buffer.byteLength(chunk.data));
+    ({ next: after, done } = chunk);
+    all += chunk.data;
+  }
+  assert.equal(all, text);
+});
+
+test("CP-026 CP-267 a reader that waits is answered as soon as there is output", async (t) => {
+  const { layout, record, write } = await newRun(t);
+  const answer = readActivity(layout, record.id, 0, LONG_MS, never);
+  setTimeout(() => write("first line\n"), 50);
+  assert.deepEqual(await answer, {
+    ...{ run_id: record.id, status: "running", after: 0, next: 11, data: "first line\n", done: false },
+  });
+});
+
+test("a reader that waits is answered when the run ends", async (t) => {
+  const { layout, record, write, end } = await newRun(t);
+  write("x");
+  const answer = readActivity(layout, record.id, 1, LONG_MS, never);
+  setTimeout(() => void end(), 50);
+  const chunk = await answer;
+  assert.deepEqual([chunk.data, chunk.done, chunk.status], ["", true, "succeeded"]);
+});
+
+test("CP-266 without anything new the answer comes after the timeout, and at once when the caller leaves", async (t) => {
+  const { layout, record } = await newRun(t);
+  assert.equal((await readActivity(layout, record.id, 0, 30, never)).data, "");
+  const leave = new AbortController();
+  setTimeout(() => leave.abort(), 20);
+  assert.equal((await readActivity(layout, record.id, 0, LONG_MS, leave.signal)).done, false);
+});
+
+test("half a character is held back until its rest is there, or the run has ended", async (t) => {
+  const { layout, record, write, end } = await newRun(t);
+  const bytes = Buffer.from("a€");
+  write(bytes.subarray(0, 3));
+  const first = await readActivity(layout, record.id, 0, 0, never);
+  assert.deepEqual([first.data, first.next], ["a", 1]);
+  write(bytes.subarray(3));
+  assert.equal((await readActivity(layout, record.id, 1, LONG_MS, never)).data, "€");
+  write(bytes.subarray(1, 2));
+  await end();
+  const last = await readActivity(layout, record.id, 4, LONG_MS, never);
+  assert.deepEqual([last.data, last.next, last.done], ["\ufffd", 5, true]);
+});
+
+test("an offset past the end and an unknown run are refused", async (t) => {
+  const { layout, record } = await newRun(t);
+  await assert.rejects(readActivity(layout, record.id, 1, 0, never), { code: "invalid_request" });
+  await assert.rejects(readActivity(layout, uuidV7(), 0, 0, never), { code: "run_not_found" });
+});
+
+test("CP-147 the log of a run that ended long ago is read like any other", async (t) => {
+  const { layout, record, write, end } = await newRun(t);
+  write("old\n");
+  await end();
+  const chunk = await readActivity(layoutOf(layout.root), record.id, 0, LONG_MS, never);
+  assert.deepEqual([chunk.data, chunk.done], ["old\n", true]);
+});

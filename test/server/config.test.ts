@@ -1,0 +1,192 @@
+import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
+import { mkdir, writeFile } from "node:fs/promises";
+import { networkInterfaces } from "node:os";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { type ServerFlags, serverConfig } from "../../lib/server/config.ts";
+import { certificateFor } from "../helpers/http.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
+
+/** Flags that start, below a folder of the test's own. */
+function valid(t: TestContext): { folder: string; flags: ServerFlags } {
+  const folder = temporaryFolder(t);
+  return { folder, flags: { root: path.join(folder, "a", "root"), token: "x" } };
+}
+
+async function refused(flags: ServerFlags, message: RegExp, env: NodeJS.ProcessEnv = {}): Promise<void> {
+  await assert.rejects(serverConfig(flags, env), (error: Error & { code?: string }) => {
+    assert.equal(error.code, "usage");
+    assert.match(error.message, message);
+    assert.doesNotMatch(error.message, /\n/);
+    return true;
+  });
+}
+
+test("CP-007 CP-033 CP-037 without further flags it is 127.0.0.1:9090, frozen, and nothing is created", async (t) => {
+  const { folder, flags } = valid(t);
+  const config = await serverConfig(flags, {});
+  assert.deepEqual(config, { root: flags.root, host: "127.0.0.1", port: 9090, token: "x" });
+  assert.ok(Object.isFrozen(config));
+  assert.deepEqual(readdirSync(folder), []);
+});
+
+test("CP-034 CP-038 root and token come from the environment where no flag is given, and leave it", async (t) => {
+  const { flags } = valid(t);
+  const env = { OPS_SERVE_ROOT: flags.root, OPS_SERVE_TOKEN: "from-env", PATH: "/bin" };
+  const config = await serverConfig({}, env);
+  assert.deepEqual([config.root, config.token], [flags.root, "from-env"]);
+  assert.deepEqual(env, { PATH: "/bin" });
+});
+
+test("a flag beats a file, which beats a variable", async (t) => {
+  const { folder, flags } = valid(t);
+  const tokenFile = path.join(folder, "token");
+  await writeFile(tokenFile, "from-file\n");
+  const tokenWith = async (more: ServerFlags) =>
+    (await serverConfig({ ...flags, ...more }, { OPS_SERVE_TOKEN: "from-env", OPS_SERVE_ROOT: "/nowhere" }))
+      .token;
+  assert.equal(await tokenWith({ token: "from-flag", tokenFile }), "from-flag");
+  assert.equal(await tokenWith({ token: undefined, tokenFile }), "from-file");
+  assert.equal(await tokenWith({ token: undefined }), "from-env");
+});
+
+test("the environment loses the server's variables even when the start is refused", async () => {
+  const env = { OPS_SERVE_TOKEN: "secret" };
+  await refused({ addr: "nonsense" }, /--addr/, env);
+  assert.deepEqual(env, {});
+});
+
+test("CP-039 a start without a token, or with one that no client could send, is refused", async (t) => {
+  const { folder, flags } = valid(t);
+  const file = async (name: string, content: string) => {
+    await writeFile(path.join(folder, name), content);
+    return path.join(folder, name);
+  };
+  const bare = { ...flags, token: undefined };
+  await refused(bare, /no API token: set OPS_SERVE_TOKEN/);
+  await refused({ ...flags, token: "" }, /of --token is empty/, { OPS_SERVE_TOKEN: "right" });
+  await refused(bare, /of OPS_SERVE_TOKEN is empty/, { OPS_SERVE_TOKEN: "" });
+  await refused({ ...bare, tokenFile: await file("empty", "\n") }, /empty is empty/, {
+    OPS_SERVE_TOKEN: "right",
+  });
+  await refused(
+    { ...bare, tokenFile: path.join(folder, "missing") },
+    /--token-file .*missing cannot be read/,
+  );
+  await refused({ ...bare, tokenFile: await file("two", "a\nb\n") }, /blanks or characters/);
+  await refused({ ...flags, token: "pässword" }, /not ASCII/);
+});
+
+test("a start without a root is refused", async (t) => {
+  const { flags } = valid(t);
+  await refused({ ...flags, root: undefined }, /no root: give --root or set OPS_SERVE_ROOT/);
+  await refused({ ...flags, root: "" }, /no root/, { OPS_SERVE_ROOT: "/tmp/x" });
+});
+
+for (const [id, sign] of [
+  ["CP-081", "ops.conf"],
+  ["CP-082", "data/ops.db"],
+  ["CP-083", "bucket.json"],
+] as const)
+  test(`${id} a root that contains ${sign} is refused by name`, async (t) => {
+    const { folder, flags } = valid(t);
+    await mkdir(path.dirname(path.join(folder, sign)), { recursive: true });
+    await writeFile(path.join(folder, sign), "");
+    await refused({ ...flags, root: folder }, new RegExp(`is itself a bucket: it contains ${sign}`));
+  });
+
+test("a root that is a file, or below one, is refused", async (t) => {
+  const { folder, flags } = valid(t);
+  await writeFile(path.join(folder, "file"), "");
+  await refused({ ...flags, root: path.join(folder, "file") }, /is not a folder/);
+  await refused({ ...flags, root: path.join(folder, "file", "below") }, /Cannot use the root/);
+});
+
+const LAN = Object.values(networkInterfaces())
+  .flat()
+  .filter((one) => one && !one.internal && one.family === "IPv4")
+  .map((one) => `${one?.address}:9090`);
+
+for (const addr of [
+  ...["0.0.0.0:9090", ":9090", "[::]:9090", "[::ffff:0.0.0.0]:9090", "0:9090", "[0:0:0:0:0:0:0:0]:9090"],
+  ...["192.0.2.1:9090", "[2001:db8::1]:9090", "[fe80::1%lo]:9090", ...LAN],
+])
+  test(`CP-040 CP-041 CP-042 --addr ${addr} without TLS is refused`, async (t) => {
+    await refused(
+      { ...valid(t).flags, addr },
+      /can be reached from other hosts: give --tls-cert and --tls-key/,
+    );
+  });
+
+for (const [addr, host] of [
+  ["127.0.0.1:0", "127.0.0.1"],
+  ["127.0.0.2:9191", "127.0.0.2"],
+  ["localhost:9191", "127.0.0.1"],
+  ["[::1]:9191", "::1"],
+  ["[::ffff:127.0.0.1]:9191", "::ffff:127.0.0.1"],
+] as const)
+  test(`CP-006 CP-043 --addr ${addr} is loopback and needs no TLS`, async (t) => {
+    const config = await serverConfig({ ...valid(t).flags, addr }, {});
+    assert.deepEqual(
+      [config.host, config.port, config.tls],
+      [host, Number(addr.split(":").at(-1)), undefined],
+    );
+  });
+
+for (const addr of [
+  "",
+  "9090",
+  "127.0.0.1",
+  "127.0.0.1:",
+  "127.0.0.1:65536",
+  "127.0.0.1:-1",
+  "::1:9090",
+  "[::1]",
+  "[x]:1",
+])
+  test(`--addr ${JSON.stringify(addr)} is refused as malformed`, async (t) => {
+    await refused({ ...valid(t).flags, addr }, /--addr .*: expected HOST:PORT/);
+  });
+
+test("a host name that cannot be resolved is refused", async (t) => {
+  await refused(
+    { ...valid(t).flags, addr: "no-such-host.invalid:9090" },
+    /"no-such-host.invalid" cannot be resolved/,
+  );
+});
+
+test("CP-044 with a TLS pair any address may be bound", async (t) => {
+  const files = await certificateFor(t);
+  for (const [addr, host] of [
+    ["0.0.0.0:9443", "0.0.0.0"],
+    [":9443", ""],
+  ] as const) {
+    const flags = { ...valid(t).flags, addr, tlsCert: files.certFile, tlsKey: files.keyFile };
+    const config = await serverConfig(flags, {});
+    assert.deepEqual([config.host, config.port, config.tls], [host, 9443, files]);
+  }
+});
+
+test("CP-046 CP-047 a certificate without its key, or a key without its certificate, is refused", async (t) => {
+  const { certFile, keyFile } = await certificateFor(t);
+  await refused({ ...valid(t).flags, tlsCert: certFile }, /--tls-cert is given without --tls-key/);
+  await refused({ ...valid(t).flags, tlsKey: keyFile }, /--tls-key is given without --tls-cert/);
+});
+
+test("files that are no PEM pair are refused by name", async (t) => {
+  const [one, other] = [await certificateFor(t), await certificateFor(t)];
+  const { folder, flags } = valid(t);
+  const missing = path.join(folder, "missing.pem");
+  const withPair = (tlsCert: string, tlsKey: string) => ({ ...flags, tlsCert, tlsKey });
+  await refused(withPair(missing, one.keyFile), /--tls-cert .*missing.pem cannot be read/);
+  await refused(withPair(one.certFile, folder), /--tls-key .* cannot be read/);
+  await refused(withPair(one.keyFile, one.keyFile), /--tls-cert .* is not a PEM certificate/);
+  await refused(withPair(one.certFile, one.certFile), /--tls-key .* is not an unencrypted PEM key/);
+  await refused(withPair(one.certFile, other.keyFile), /does not belong to the certificate/);
+});
+
+test("a TOTP secret file is refused rather than ignored", async (t) => {
+  for (const OPS_SERVE_TOTP_SECRET_FILE of ["/etc/totp", ""])
+    await refused(valid(t).flags, /OPS_SERVE_TOTP_SECRET_FILE is set/, { OPS_SERVE_TOTP_SECRET_FILE });
+});

@@ -1,0 +1,64 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { Validator } from "@seriousme/openapi-schema-validator";
+import { toYaml } from "../../lib/codec/yaml.ts";
+import { STATUS } from "../../lib/http/message.ts";
+import { openApiDocument } from "../../lib/server/openapi.ts";
+import { ROUTES } from "../../lib/server/routes/table.ts";
+import { TestServer } from "../helpers/server.ts";
+
+const FILE = new URL("../../openapi.yaml", import.meta.url);
+const checkedIn = readFileSync(FILE, "utf8");
+
+test("the checked-in openapi.yaml is what the route table says; `node scripts/openapi.ts` writes it", () => {
+  assert.equal(checkedIn, toYaml(openApiDocument(ROUTES)));
+});
+
+test("CP-019 CP-225 CP-349 openapi.yaml is a valid OpenAPI 3 description of /api without versions", async () => {
+  const validator = new Validator();
+  const { valid, errors } = await validator.validate(checkedIn);
+  assert.ok(valid, JSON.stringify(errors));
+  assert.equal(validator.version, "3.1");
+  validator.resolveRefs();
+  assert.doesNotMatch(checkedIn, /^ {2}\/api\/v\d/m);
+});
+
+test("every route and every failure code is described, and nothing that is not there", () => {
+  type Operation = { operationId: string; responses: Record<string, { description: string }> };
+  const { paths, components } = openApiDocument(ROUTES) as {
+    paths: Record<string, Record<string, Operation>>;
+    components: { schemas: { Error: { properties: { error: { enum: string[] } } } } };
+  };
+  const operations = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({
+      name: `${method.toUpperCase()} ${path}`,
+      ...operation,
+    })),
+  );
+  assert.deepEqual(
+    operations.map(({ name }) => name).sort(),
+    ROUTES.map(({ method, path }) => `${method} ${path}`).sort(),
+  );
+  assert.equal(new Set(operations.map(({ operationId }) => operationId)).size, operations.length);
+  assert.deepEqual(components.schemas.Error.properties.error.enum, Object.keys(STATUS));
+  const described = new Set(
+    operations.flatMap(({ responses }) =>
+      Object.entries(responses)
+        .filter(([status]) => Number(status) >= 400)
+        .flatMap(([status, { description }]) => description.split(", ").map((code) => `${status} ${code}`)),
+    ),
+  );
+  const routeless = ["not_found", "method_not_allowed", "file_not_found", "revision_not_found"];
+  const known = Object.entries(STATUS).filter(([code]) => !routeless.includes(code));
+  assert.deepEqual([...described].sort(), known.map(([code, status]) => `${status} ${code}`).sort());
+});
+
+test("CP-019 CP-021 the server serves that description as YAML and as JSON", async (t) => {
+  const server = await TestServer.start(t);
+  const yaml = await server.call("GET", "/openapi.yaml");
+  assert.deepEqual([yaml.status, yaml.headers.get("content-type")], [200, "application/yaml; charset=utf-8"]);
+  assert.equal(yaml.text, checkedIn);
+  const json = await server.call("GET", "/openapi.json");
+  assert.deepEqual(json.body, JSON.parse(JSON.stringify(openApiDocument(ROUTES))));
+});

@@ -1,0 +1,42 @@
+/**
+ * An element with attributes and children. Children are elements or text: text is never read as HTML.
+ * An attribute that is a function is a listener (`onclick`); one that is false, null or undefined is left out.
+ */
+export function el(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(key.slice(2), value);
+    else if (value === true) element.setAttribute(key, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(key, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Shows a sentence in a place that is otherwise hidden; an empty one hides it. */
+export function tell(place, message) {
+  place.textContent = message;
+  place.hidden = message === "";
+}
+
+const drawn = new WeakMap();
+
+/**
+ * Brings the children of a list to `items`, keeping every child whose item is the same as before, so that neither the
+ * focus nor a selection is lost when a list is read again.
+ */
+export function drawList(parent, items, keyOf, draw) {
+  const before = drawn.get(parent) ?? new Map();
+  const after = new Map();
+  for (const item of items) {
+    const [key, content] = [keyOf(item), JSON.stringify(item)];
+    const old = before.get(key);
+    after.set(key, old?.content === content ? old : { content, node: draw(item) });
+  }
+  drawn.set(parent, after);
+  const nodes = [...after.values()].map(({ node }) => node);
+  for (const child of [...parent.children]) if (!nodes.includes(child)) child.remove();
+  nodes.forEach((node, index) => {
+    if (parent.children[index] !== node) parent.insertBefore(node, parent.children[index] ?? null);
+  });
+}
