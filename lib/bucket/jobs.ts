@@ -90,13 +90,17 @@ async function readJob(
   const manifest = value === undefined ? undefined : checkManifest(name, value, file, problems);
   const vars = await readValues(layout, path.join(folder, "vars.toml"), "ErrInvalidJobVars", problems);
   const files = await readFiles(layout, folder, problems);
-  await checkFolder(folder, relative(layout, folder), files, problems);
-  if (!manifest) return undefined;
+  if (files) await checkFolder(folder, relative(layout, folder), files, problems);
+  if (!files || !manifest) return undefined;
   for (const hook of manifest.hooks) checkScript(hook.name, files, file, problems);
   return { name, file, manifest, files, vars };
 }
 
-async function readFiles(layout: Layout, folder: string, problems: Problems): Promise<CatalogFile[]> {
+async function readFiles(
+  layout: Layout,
+  folder: string,
+  problems: Problems,
+): Promise<CatalogFile[] | undefined> {
   const files: CatalogFile[] = [];
   try {
     for (const found of await walk(folder, SKIPPED_FOLDERS)) {
@@ -107,6 +111,7 @@ async function readFiles(layout: Layout, folder: string, problems: Problems): Pr
     }
   } catch (error) {
     problems.error("ErrInvalidJob", relative(layout, folder), "", messageOf(error));
+    return undefined;
   }
   return withNewNames(files, relative(layout, folder), problems);
 }

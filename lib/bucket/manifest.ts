@@ -19,10 +19,9 @@ import {
 } from "../core/shape.ts";
 import type { CatalogHook, CatalogJob, HealthCheck } from "./catalog.ts";
 import { healthCheck, positive, undeclaredPorts } from "./health-check.ts";
-import { line, NAME, NAME_RULE, name } from "./names.ts";
+import { line, NAME, NAME_RULE, name, quantity } from "./names.ts";
 import { readPorts } from "./ports.ts";
 import type { Problems } from "./problems.ts";
-import { quantity } from "./workers.ts";
 
 /** The events a hook may be run on (hook-runtime.md, Events). */
 export const HOOK_EVENTS = [

@@ -1,5 +1,6 @@
 import { isIPv4, isIPv6 } from "node:net";
-import { quote, type Shape, typeName } from "../core/shape.ts";
+import { messageOf } from "../core/errors.ts";
+import { quote, type Shape, string, typeName } from "../core/shape.ts";
 
 /** Names of jobs, labels, selectors and hooks, which compare without case and are stored in small letters. */
 export const NAME = /^[a-z][a-z0-9_-]{0,99}$/;
@@ -56,6 +57,26 @@ export function line(max = 1_000): Shape<string> {
     `one line of at most ${max} characters`,
     (value) => value.length <= max && !/[\x00-\x1f\x7f]/.test(value),
   );
+}
+
+/** An amount of memory or cpu with a unit, at least 0; blank means 0. */
+export function quantity(parse: (text: string) => number): Shape<number> {
+  const given = string();
+  return {
+    schema: given.schema,
+    check(value, path, report) {
+      given.check(value, path, report);
+      if (typeof value !== "string" || value.trim() === "") return 0;
+      try {
+        const amount = parse(value);
+        if (!(amount >= 0 && amount < 1e12)) report(path, "must be at least 0 and below 1e12");
+        return amount;
+      } catch (error) {
+        report(path, messageOf(error));
+        return 0;
+      }
+    },
+  };
 }
 
 function isHost(value: string): boolean {

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { renderTemplate } from "../codec/template/exec.ts";
-import type { TemplateFunction, TemplateValue } from "../codec/template/funcs.ts";
+import { type TemplateFunction, typed } from "../codec/template/funcs.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { PRIVATE_FOLDER, remove } from "../core/files.ts";
 import type { CatalogFile } from "./catalog.ts";
@@ -82,7 +82,12 @@ function render(
 ): StagedFile {
   const access = new TemplateAccess(kv, fields.Job, fields.WorkerIP, upstream);
   try {
-    const text = renderTemplate(file.path, file.content.toString(), dotOf(fields), access.functions());
+    const text = renderTemplate(
+      file.path,
+      file.content.toString(),
+      { ...fields, UpdateSeq: BigInt(fields.UpdateSeq) },
+      access.functions(),
+    );
     const content = Buffer.from(text);
     const mode = access.readSecret ? file.mode & 0o700 : file.mode;
     return { path: file.path.slice(0, -TEMPLATE_SUFFIX.length), mode, sha256: sha256(content), content };
@@ -92,10 +97,6 @@ function render(
       cause: error,
     });
   }
-}
-
-function dotOf(fields: TemplateFields): TemplateValue {
-  return { ...fields } as unknown as TemplateValue;
 }
 
 function sha256(content: string | Uint8Array): string {
@@ -119,10 +120,10 @@ class TemplateAccess {
 
   functions(): Record<string, TemplateFunction> {
     return {
-      get: (namespace, key) => this.#get(text(namespace), text(key)),
-      getOptional: (namespace, key) => this.#find(text(namespace), text(key)) ?? "",
-      getSecret: (key) => this.#get(`secrets/job/${this.#job}`, text(key)),
-      keys: (namespace) => this.#kv.keys(this.#allowed(text(namespace))).sort(),
+      get: typed(["string", "string"], (namespace, key) => this.#get(namespace, key)),
+      getOptional: typed(["string", "string"], (namespace, key) => this.#find(namespace, key) ?? ""),
+      getSecret: typed(["string"], (key) => this.#get(`secrets/job/${this.#job}`, key)),
+      keys: typed(["string"], (namespace) => this.#kv.keys(this.#allowed(namespace)).sort()),
     };
   }
 
@@ -145,11 +146,6 @@ class TemplateAccess {
       throw new Error(`namespace ${JSON.stringify(namespace)} may not be read by this job`);
     return full;
   }
-}
-
-function text(value: TemplateValue | undefined): string {
-  if (typeof value !== "string") throw new Error("expected a string as argument");
-  return value;
 }
 
 /** The folder of an allocation's staged files: `tmp/workers/<worker>/jobs/<job>/`. */

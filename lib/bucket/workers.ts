@@ -1,5 +1,4 @@
 import { parseCpuMhz, parseMemoryMb } from "../codec/units.ts";
-import { messageOf } from "../core/errors.ts";
 import {
   check,
   type Infer,
@@ -9,12 +8,10 @@ import {
   oneOf,
   optional,
   record,
-  type Shape,
-  string,
   withDefault,
 } from "../core/shape.ts";
 import type { Layout } from "./layout.ts";
-import { folder, host, jump, line, name, user } from "./names.ts";
+import { folder, host, jump, line, name, quantity, user } from "./names.ts";
 import { type Problems, unknownName } from "./problems.ts";
 import type { OpsConf } from "./settings.ts";
 import { readSourceJson, relative } from "./source-file.ts";
@@ -72,26 +69,6 @@ const DISABLED = object(
   },
   LENIENT,
 );
-
-/** An amount of memory or cpu with a unit, at least 0; blank means 0. */
-export function quantity(parse: (text: string) => number): Shape<number> {
-  const text = string();
-  return {
-    schema: text.schema,
-    check(value, path, report) {
-      text.check(value, path, report);
-      if (typeof value !== "string" || value.trim() === "") return 0;
-      try {
-        const amount = parse(value);
-        if (!(amount >= 0 && amount < 1e12)) report(path, "must be at least 0 and below 1e12");
-        return amount;
-      } catch (error) {
-        report(path, messageOf(error));
-        return 0;
-      }
-    },
-  };
-}
 
 /** Reads `workspace/workers.json`, in the order of the file; no workers where there is none (`ErrInvalidWorkerJSON`). */
 export async function readWorkers(layout: Layout, settings: OpsConf, problems: Problems): Promise<Worker[]> {

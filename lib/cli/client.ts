@@ -101,6 +101,8 @@ export class ApiClient {
       headers: {
         Authorization: `Bearer ${this.#token}`,
         Accept: "application/json",
+        // Told to close, a server would cut the connection right behind an early answer, before it can be read.
+        Connection: "keep-alive",
         ...(options.type !== undefined && { "Content-Type": options.type }),
       },
       timeout: silenceMs,

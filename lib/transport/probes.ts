@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { connect } from "node:net";
+import type { SecureContext } from "node:tls";
 import { cancelledFailure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import type { Transport } from "./transport.ts";
 
@@ -90,11 +91,14 @@ async function probeHttp(target: HttpProbe, signal: AbortSignal): Promise<Findin
   const { host, port, path, expectStatus } = target;
   // Loading these is slow, and most processes never probe.
   const { request } = target.scheme === "https" ? await import("node:https") : await import("node:http");
-  const trust = target.ca === undefined ? {} : { ca: await authorities(target.ca) };
-  const call = request({ host, port, path, signal, agent: false, ...trust });
+  const secureContext = target.scheme === "https" ? await trusting(target.ca ?? "") : undefined;
+  const call = request({ host, port, path, signal, agent: false, secureContext });
   try {
-    call.end();
-    const [answer] = (await once(call, "response")) as [IncomingMessage];
+    const answer = await new Promise<IncomingMessage>((resolve, reject) => {
+      // After a switch of protocols (101) there is neither a response nor an error.
+      const closed = () => reject(new Error("the connection was closed without an answer"));
+      call.once("response", resolve).once("error", reject).once("close", closed).end();
+    });
     const ok = answer.statusCode === expectStatus;
     const expected = ok ? "" : ` instead of ${expectStatus}`;
     return { ok, evidence: `status ${answer.statusCode}${expected}: ${await beginningOf(answer)}` };
@@ -103,9 +107,17 @@ async function probeHttp(target: HttpProbe, signal: AbortSignal): Promise<Findin
   }
 }
 
-async function authorities(ca: string): Promise<string[]> {
-  const { getCACertificates } = await import("node:tls");
-  return [...getCACertificates("default"), ...getCACertificates("system"), ca];
+const contexts = new Map<string, SecureContext>();
+
+/** What is trusted is read and parsed once: it takes longer than a probe. */
+async function trusting(ca: string): Promise<SecureContext> {
+  const known = contexts.get(ca);
+  if (known) return known;
+  const { createSecureContext, getCACertificates } = await import("node:tls");
+  const usual = [...getCACertificates("default"), ...getCACertificates("system")];
+  const context = createSecureContext({ ca: [...usual, ca] });
+  contexts.set(ca, context);
+  return context;
 }
 
 /** The status decides: a body that breaks off or never ends is only evidence. */
@@ -139,9 +151,10 @@ function nameOf(target: ProbeTarget): string {
 
 const SENTENCES: Record<string, string> = {
   ECONNREFUSED: "connection refused",
-  ECONNRESET: "connection closed without an answer",
+  ECONNRESET: "the connection was closed without an answer",
   EHOSTUNREACH: "no route to the host",
   ENOTFOUND: "unknown host",
+  EPROTO: "the TLS handshake failed",
 };
 
 function sentenceOf(error: unknown): string {

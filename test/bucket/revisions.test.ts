@@ -32,7 +32,7 @@ test("a bucket that was never pushed to has no revisions, and marking a build do
   assert.deepEqual(readdirSync(layout.root), []);
 });
 
-test("CP-165 CP-204 CP-218 each accepted push keeps one revision that the next one does not change", async (t) => {
+test("CP-165 CP-204 each accepted push keeps one revision that the next one does not change", async (t) => {
   const layout = bucket(t);
   const first = await push(layout, "one");
   const before = treeOf(layout, first.id);

@@ -343,7 +343,7 @@ for (const [what, winner, act] of moments)
     );
   });
 
-test("CP-169 CP-170 after kill -9 at any moment the source is wholly one revision, and current says which", async (t) => {
+test("CP-169 after kill -9 at any moment the source is wholly one revision, and current says which", async (t) => {
   const layout = bucket(t);
   const locals = [EXAMPLE, OTHER].map((source) => {
     const folder = temporaryFolder(t);

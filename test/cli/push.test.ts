@@ -120,7 +120,7 @@ async function attempt(
   return found;
 }
 
-test("CP-151 CP-152 a push sends the source with the token, follows the build and answers 0", async (t) => {
+test("a push sends the source with the token, follows the build and answers 0", async (t) => {
   const layout: Layout = layoutOf(temporaryFolder(t));
   const headers: IncomingMessage["headers"][] = [];
   const server = await play(t, {
@@ -234,7 +234,7 @@ test("a refusal in the middle of the upload is shown and ends the upload", async
   assert.ok(received < 24 * 1024 * 1024);
 });
 
-test("CP-152 a wrong token is shown with the server's sentence", async (t) => {
+test("a wrong token is shown with the server's sentence", async (t) => {
   const server = await play(t);
   await assert.rejects(attempt(t, server.url, { token: "wrong" }), {
     code: "failed",

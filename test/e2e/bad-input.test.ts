@@ -16,7 +16,12 @@ test("CP-039 CP-081 CP-082 CP-083 a command line that cannot be carried out is o
     [["server", "--rot", "x"], {}, 2, /^ops: ops server has no flag "--rot"; did you mean --root\?/],
     [["server", "--root", root], NO_TOKEN, 2, /^ops: .*token/],
     [["server"], { OPS_SERVE_TOKEN: "t", OPS_SERVE_ROOT: "" }, 2, /^ops: .*root/],
-    [["server", "--root", root, "--addr", "0.0.0.0:0"], { OPS_SERVE_TOKEN: "t" }, 2, /^ops: .*TLS/],
+    [
+      ["server", "--root", root, "--addr", "0.0.0.0:0"],
+      { OPS_SERVE_TOKEN: "t" },
+      2,
+      /^ops: --addr 0\.0\.0\.0:0 can be reached from other hosts: give --tls-cert and --tls-key/,
+    ],
     [["worker", "run"], {}, 2, /^ops: ops worker run is started by the server/],
     [
       ["build", "--bucket-dir", folder],
@@ -103,7 +108,7 @@ test("CP-091 CP-115 CP-219 CP-220 a truncated or hostile archive is refused with
   const before = readFileSync(path.join(live, "secrets", "kv.key"));
   const whole = await pack("workspace/jobs");
   const cases: [name: string, body: Buffer, message: RegExp][] = [
-    ["truncated", whole.subarray(0, whole.length - 3000), /./],
+    ["truncated", whole.subarray(0, 2000), /workspace\/jobs/],
     ["a symbolic link", await pack("workspace"), /workspace\/link/],
     ["another root", await pack("workspace/jobs", "secrets"), /secrets/],
     [

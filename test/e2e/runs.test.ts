@@ -152,7 +152,6 @@ for (const [signal, how] of [
     );
     const { body } = await rig.server.call<Run>("GET", `/api/buckets/${bucket}/runs/${run}`);
     assert.deepEqual([body.status, body.error], ["failed", "server restarted before run completed"]);
-    assert.equal((await push("")).code, 1, "the old server is gone");
     const started = await rig.server.run(bucket, "build");
     assert.equal(started.status, "succeeded", "a start works at once");
   });

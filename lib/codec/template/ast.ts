@@ -1,8 +1,10 @@
 import type { NumberValue } from "./literal.ts";
+import { quote } from "./quote.ts";
 
 /** An operand. `at` is its offset in the text, in UTF-16 units. */
 export type Expression =
-  | { kind: "dot" | "nil"; at: number }
+  | { kind: "dot"; at: number }
+  | { kind: "nil"; at: number }
   | { kind: "bool"; at: number; value: boolean }
   | { kind: "string"; at: number; value: string; source: string }
   | ({ kind: "number"; at: number } & NumberValue)
@@ -77,7 +79,7 @@ export function describe(node: Expression | Command | Statement): string {
       return names === "" ? commands : `${names} ${node.assigns ? "=" : ":="} ${commands}`;
     }
     case "template":
-      return `{{template ${JSON.stringify(node.name)}${node.pipeline ? ` ${describe(node.pipeline)}` : ""}}}`;
+      return `{{template ${quote(node.name)}${node.pipeline ? ` ${describe(node.pipeline)}` : ""}}}`;
     case "action":
       return `{{${describe(node.pipeline)}}}`;
     default:

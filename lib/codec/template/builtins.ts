@@ -1,4 +1,5 @@
 import {
+  miscount,
   type TemplateFunction,
   type TemplateStruct,
   type TemplateValue,
@@ -46,6 +47,15 @@ export const BUILTINS: Readonly<Record<string, TemplateFunction>> = {
   js: variadic([], (...values) => escapeJs(textOf(values))),
   urlquery: variadic([], (...values) => escapeQuery(textOf(values))),
 };
+
+/** Go's `call`: calls a value, which `name` stands for in errors. */
+export function callValue(name: string, [body = null, ...values]: TemplateValue[]): TemplateValue {
+  if (body === null) throw new Error("call of nil");
+  if (typeof body !== "function") throw new Error(`non-function ${name} of type ${typeName(body)}`);
+  const wrong = miscount(body, values.length);
+  if (wrong !== undefined) throw new Error(`wrong number of args: ${wrong}`);
+  return body(...values);
+}
 
 function equals(a: TemplateValue, b: TemplateValue): boolean {
   if (a === null || b === null) return a === b;

@@ -8,8 +8,10 @@ import {
   type Statement,
   type Templates,
 } from "./ast.ts";
-import { BUILTINS, isStruct, isTrue } from "./builtins.ts";
+import { BUILTINS, callValue, isStruct, isTrue } from "./builtins.ts";
 import {
+  argumentFor,
+  miscount,
   type Parameter,
   TEXT_LIMIT,
   type TemplateFunction,
@@ -34,6 +36,8 @@ const NONE = Symbol("none");
 type Final = Value | typeof NONE;
 
 type Node = Expression | Command | Statement;
+type Access = Extract<Expression, { kind: "field" | "variable" | "chain" }>;
+type Jump = "break" | "continue" | undefined;
 
 /**
  * Renders a template in the language of Go's text/template, with the functions of docs/workspace.md and those given here.
@@ -104,16 +108,16 @@ class Execution {
   // Statements. The depth is not lowered on failure: nothing runs after one.
 
   /** Runs statements one level deeper, and answers the jump that ended them early. */
-  #body(dot: Value, body: readonly Statement[]): "break" | "continue" | undefined {
+  #body(dot: Value, body: readonly Statement[]): Jump {
     if (++this.#depth > DEPTH_LIMIT && body[0])
       throw this.#failure(body[0], `more than ${DEPTH_LIMIT} nested blocks and calls`);
-    let jump: "break" | "continue" | undefined;
+    let jump: Jump;
     for (let at = 0; at < body.length && !jump; at++) jump = this.#statement(dot, body[at] as Statement);
     this.#depth--;
     return jump;
   }
 
-  #statement(dot: Value, statement: Statement): "break" | "continue" | undefined {
+  #statement(dot: Value, statement: Statement): Jump {
     const mark = this.#variables.length;
     switch (statement.kind) {
       case "text":
@@ -136,7 +140,7 @@ class Execution {
     }
   }
 
-  #action(dot: Value, action: Statement & { kind: "action" }): void {
+  #action(dot: Value, action: Extract<Statement, { kind: "action" }>): void {
     const value = this.#pipeline(dot, action.pipeline);
     if (action.pipeline.variables.length > 0) return;
     if (typeof value === "function")
@@ -144,7 +148,7 @@ class Execution {
     this.#write(action, sprint([value ?? "<no value>"]));
   }
 
-  #choice(dot: Value, choice: Statement & { kind: "if" | "with" }): "break" | "continue" | undefined {
+  #choice(dot: Value, choice: Extract<Statement, { kind: "if" | "with" }>): Jump {
     for (const { pipeline, body } of choice.branches) {
       const value = this.#pipeline(dot, pipeline);
       if (isTrue(value)) return this.#body(choice.kind === "with" ? value : dot, body);
@@ -152,7 +156,7 @@ class Execution {
     return choice.otherwise && this.#body(dot, choice.otherwise);
   }
 
-  #range(dot: Value, range: Statement & { kind: "range" }): "break" | "continue" | undefined {
+  #range(dot: Value, range: Extract<Statement, { kind: "range" }>): Jump {
     const { variables } = range.pipeline;
     const entries = this.#entries(range.pipeline, this.#pipeline(dot, range.pipeline));
     if (entries.length === 0) return range.otherwise && this.#body(dot, range.otherwise);
@@ -179,7 +183,7 @@ class Execution {
     throw this.#failure(last, `range can't iterate over ${shown}`);
   }
 
-  #call(dot: Value, call: Statement & { kind: "template" }): void {
+  #call(dot: Value, call: Extract<Statement, { kind: "template" }>): void {
     const body = this.#templates.get(call.name);
     if (!body) throw this.#failure(call, `template ${quote(call.name)} not defined`);
     if (this.#calls >= CALL_LIMIT)
@@ -225,8 +229,10 @@ class Execution {
   }
 
   /** The value of an operand that takes no arguments. */
-  #value(dot: Value, node: Exclude<Expression, { kind: "nil" }>): Value {
+  #value(dot: Value, node: Expression): Value {
     switch (node.kind) {
+      case "nil":
+        return null;
       case "dot":
         return dot;
       case "bool":
@@ -246,18 +252,14 @@ class Execution {
   }
 
   /** Follows names: `.a.b` from the dot, `$x.a` from a variable, `(…).a` from a value. */
-  #access(
-    dot: Value,
-    node: Expression & { kind: "field" | "variable" | "chain" },
-    hasArguments: boolean,
-  ): Value {
+  #access(dot: Value, node: Access, hasArguments: boolean): Value {
     let value = dot;
     let names = node.names;
     if (node.kind === "variable") {
       value = this.#find(names[0] as string, node).value;
       names = names.slice(1);
     } else if (node.kind === "chain") {
-      value = node.of.kind === "nil" ? null : this.#value(dot, node.of);
+      value = this.#value(dot, node.of);
     }
     for (const [at, name] of names.entries())
       value = this.#field(node, value, name, hasArguments && at === names.length - 1);
@@ -281,7 +283,7 @@ class Execution {
 
   #function(
     dot: Value,
-    word: Expression & { kind: "function" },
+    word: Extract<Expression, { kind: "function" }>,
     node: Command | Expression,
     words: readonly Expression[],
     final: Final,
@@ -292,22 +294,13 @@ class Execution {
     if (!body && given === 0)
       throw this.#failure(word, `wrong number of args for ${name}: want at least 1 got 0`);
     if (!body && name !== "call") return this.#shortCircuit(dot, name === "or", words, final);
-    if (body) this.#count(body, given, word);
+    const wrong = body && miscount(body, given);
+    if (wrong) throw this.#failure(word, `wrong number of args for ${name}: ${wrong}`);
     const parameter = (at: number) => body?.signature?.parameters[at] ?? "any";
     const values = words.map((argument, at) => this.#argument(dot, argument, parameter(at)));
     if (final !== NONE) values.push(this.#checked(final, parameter(words.length), node));
     if (body) return this.#invoke(node, name, () => body(...values));
     return this.#invoke(node, name, () => callValue(describe(words[0] ?? node), values));
-  }
-
-  #count(body: TemplateFunction, given: number, word: Expression & { kind: "function" }): void {
-    const { parameters, rest } = body.signature ?? {
-      parameters: { length: body.length },
-      rest: body.length === 0,
-    };
-    if (rest ? given >= parameters.length : given === parameters.length) return;
-    const want = `${rest ? "at least " : ""}${parameters.length}`;
-    throw this.#failure(word, `wrong number of args for ${word.name}: want ${want} got ${given}`);
   }
 
   /** `and` and `or` answer the first operand that decides, and evaluate none after it. */
@@ -333,8 +326,9 @@ class Execution {
 
   #argument(dot: Value, node: Expression, parameter: Parameter): TemplateValue {
     if (node.kind === "nil") {
-      if (parameter === "any") return null;
-      throw this.#failure(node, `cannot assign nil to ${parameter}`);
+      const isNilable = parameter === "any" || parameter === "[]string";
+      if (!isNilable) throw this.#failure(node, `cannot assign nil to ${parameter}`);
+      return this.#checked(null, parameter, node);
     }
     if (parameter === "int" && node.kind === "number" && node.integer !== undefined) return node.integer;
     const isLiteral = node.kind === "bool" || node.kind === "string" || node.kind === "number";
@@ -348,17 +342,8 @@ class Execution {
   }
 
   #checked(value: Value, parameter: Parameter, node: Command | Expression): TemplateValue {
-    if (parameter === "any") return value ?? null;
-    if (value === null || value === undefined)
-      throw this.#failure(node, `invalid value; expected ${parameter}`);
-    const type = typeName(value);
-    if (type === parameter) return value;
-    throw this.#failure(node, `wrong type for value; expected ${parameter}; got ${type}`);
+    const argument = argumentFor(value, parameter);
+    if (argument instanceof Error) throw this.#failure(node, argument.message);
+    return argument;
   }
-}
-
-function callValue(name: string, [body, ...values]: TemplateValue[]): TemplateValue {
-  if (body === null) throw new Error("call of nil");
-  if (typeof body !== "function") throw new Error(`non-function ${name} of type ${typeName(body)}`);
-  return body(...values);
 }

@@ -1,3 +1,5 @@
+import { quote } from "./quote.ts";
+
 /**
  * What a template works on. Integers are bigint (64 bits, two's complement, exact), floats are number, null is nil, an
  * array is a list. A Map has keys that may be missing; a struct is a plain object whose fields all exist.
@@ -64,6 +66,25 @@ export function variadic<const P extends readonly Parameter[]>(
   return Object.assign(call, { signature: { parameters, rest: true } });
 }
 
+/** What is wrong with the number of arguments, or undefined. */
+export function miscount(body: TemplateFunction, given: number): string | undefined {
+  const { parameters, rest } = body.signature ?? {
+    parameters: { length: body.length },
+    rest: body.length === 0,
+  };
+  if (rest ? given >= parameters.length : given === parameters.length) return undefined;
+  return `want ${rest ? "at least " : ""}${parameters.length} got ${given}`;
+}
+
+/** The argument for a parameter, or an Error that says why the value is none. A list may be nil, which is an empty one. */
+export function argumentFor(value: TemplateValue | undefined, parameter: Parameter): TemplateValue | Error {
+  if (parameter === "any") return value ?? null;
+  if (value === null || value === undefined)
+    return parameter === "[]string" ? [] : new Error(`invalid value; expected ${parameter}`);
+  const type = typeName(value);
+  return type === parameter ? value : new Error(`wrong type for value; expected ${parameter}; got ${type}`);
+}
+
 /** The name of a value's type, as Go names it. */
 export function typeName(value: TemplateValue | undefined): string {
   if (value === null || value === undefined) return "nil";
@@ -93,8 +114,10 @@ export const WORKSPACE_FUNCTIONS: Readonly<Record<string, TemplateFunction>> = {
   sub: typed(["int", "int"], (a, b) => BigInt.asIntN(64, a - b)),
   mul: typed(["int", "int"], (a, b) => BigInt.asIntN(64, a * b)),
   div: typed(["int", "int"], divide),
+  // biome-ignore-start lint/complexity/useMathMinMax: Math takes no bigint
   min: typed(["int", "int"], (a, b) => (a < b ? a : b)),
   max: typed(["int", "int"], (a, b) => (a > b ? a : b)),
+  // biome-ignore-end lint/complexity/useMathMinMax: Math takes no bigint
   int: typed(["any"], toInteger),
 };
 
@@ -132,7 +155,7 @@ function toInteger(value: TemplateValue): bigint {
   if (typeof value === "bigint") return value;
   if (typeof value !== "string") throw new Error("int: expected string or integer");
   const text = trimSpace(value);
-  const why = `strconv.Atoi: parsing ${JSON.stringify(text)}`;
+  const why = `strconv.Atoi: parsing ${quote(text)}`;
   if (!/^[+-]?[0-9]{1,4096}$/.test(text)) throw new Error(`${why}: invalid syntax`);
   const number = BigInt(text.replace("+", ""));
   if (BigInt.asIntN(64, number) !== number) throw new Error(`${why}: value out of range`);

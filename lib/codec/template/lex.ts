@@ -1,3 +1,5 @@
+import { isPrintable, quote } from "./quote.ts";
+
 /** What a token is. `keyword` covers the control words, `nil` and the lone dot; `error` ends the list early. */
 export type TokenKind =
   | "text"
@@ -100,6 +102,7 @@ class Lexer {
   }
 
   #action(): boolean {
+    const { at: open } = this.#tokens.at(-1) as Token;
     for (let depth = 0; ; ) {
       const start = this.#at;
       if (this.#closing()) {
@@ -107,7 +110,7 @@ class Lexer {
         this.#tokens.push({ kind: "}}", text: "}}", at: start });
         return true;
       }
-      if (start >= this.#text.length) return this.#stop("error", "unclosed action", start);
+      if (start >= this.#text.length) return this.#stop("error", "unclosed action", open);
       if (!this.#token()) return false;
       depth += Number(this.#text[start] === "(") - Number(this.#text[start] === ")");
       if (depth < 0) return this.#stop("error", "unexpected right paren U+0029 ')'", start);
@@ -137,7 +140,7 @@ class Lexer {
     );
     const next = this.#match(/[\p{L}\p{Nd}_+-]/uy);
     if (next === undefined) return this.#push("number", number as string);
-    return this.#stop("error", `bad number syntax: ${JSON.stringify(number + next)}`, start);
+    return this.#stop("error", `bad number syntax: ${quote(number + next)}`, start);
   }
 
   #word(word: string): boolean {
@@ -173,5 +176,5 @@ function trimEnd(text: string): string {
 /** A character as its code point and, where it can be seen, itself: `U+0040 '@'`. */
 function codePoint(character: string): string {
   const hex = (character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0");
-  return /[\p{L}\p{M}\p{N}\p{P}\p{S} ]/u.test(character) ? `U+${hex} '${character}'` : `U+${hex}`;
+  return isPrintable(character) ? `U+${hex} '${character}'` : `U+${hex}`;
 }

@@ -1,4 +1,5 @@
 import { parseFloatText, parseInteger } from "../number.ts";
+import { quote } from "./quote.ts";
 
 /** `integer` when the value is whole and has 64 bits; `isFloat` when it is written as a float. */
 export interface NumberValue {
@@ -18,10 +19,10 @@ export function readNumber(source: string): NumberValue {
   }
   const whole = parseInteger(source);
   const float = whole === undefined ? parseFloatText(source) : Number(whole);
-  if (float === undefined) throw new Error(`illegal number syntax: ${JSON.stringify(source)}`);
+  if (float === undefined) throw new Error(`illegal number syntax: ${quote(source)}`);
   const isFloat = whole === undefined && /[.eEpP]/.test(source);
   if (!isFloat && (whole === undefined || !has64Bits(whole)))
-    throw new Error(`integer overflow: ${JSON.stringify(source)}`);
+    throw new Error(`integer overflow: ${quote(source)}`);
   const value = whole ?? (Number.isInteger(float) ? BigInt(float) : undefined);
   const isInteger = value !== undefined && BigInt.asIntN(64, value) === value;
   return { source, float, isFloat, ...(isInteger && { integer: value }) };

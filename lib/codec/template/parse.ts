@@ -1,15 +1,16 @@
-import { Failure, messageOf } from "../../core/errors.ts";
+import { messageOf } from "../../core/errors.ts";
 import {
   type Command,
   describe,
   type Expression,
   type Pipeline,
-  position,
   type Statement,
   type Templates,
 } from "./ast.ts";
-import { type Token, type TokenKind, tokenize } from "./lex.ts";
+import type { Token } from "./lex.ts";
 import { readNumber, unquote } from "./literal.ts";
+import { quote } from "./quote.ts";
+import { Tokens } from "./tokens.ts";
 
 /** Blocks and parentheses may be nested this deep. */
 const NESTING_LIMIT = 100;
@@ -27,91 +28,43 @@ type Ending = { token: Token; word: "end" | "else" };
 
 class Parser {
   readonly #name: string;
-  readonly #text: string;
   readonly #hasFunction: (name: string) => boolean;
-  readonly #tokens: Token[];
+  readonly #tokens: Tokens;
   readonly #templates: Templates = new Map();
   /** The blocks around the current place, by their first word. */
   readonly #open: Token[] = [];
-  #next = 0;
   #variables = ["$"];
   #loops = 0;
   #parentheses = 0;
 
   constructor(name: string, text: string, hasFunction: (name: string) => boolean) {
     this.#name = name;
-    this.#text = text;
     this.#hasFunction = hasFunction;
-    this.#tokens = tokenize(text);
+    this.#tokens = new Tokens(name, text);
   }
 
   parse(): Templates {
     const body: Statement[] = [];
-    while (this.#peek().kind !== "end") {
-      if (this.#isDefine()) this.#define();
+    while (this.#tokens.peek().kind !== "end") {
+      if (this.#tokens.startsWith("define")) this.#define();
       else {
         const statement = this.#statement();
-        if ("word" in statement) throw this.#failure(`unexpected {{${statement.word}}}`, statement.token);
+        if ("word" in statement)
+          throw this.#tokens.failure(`unexpected {{${statement.word}}}`, statement.token);
         body.push(statement);
       }
     }
-    this.#add(this.#name, body, this.#peek());
+    this.#add(this.#name, body, this.#tokens.peek());
     return this.#templates;
-  }
-
-  #failure(message: string, token: Token): Failure {
-    return new Failure("failed", `template: ${position(this.#name, this.#text, token.at)}: ${message}`);
-  }
-
-  #unexpected(token: Token, context: string): Failure {
-    if (token.kind === "error") return this.#failure(token.text, token);
-    const text =
-      token.text.length > 10 ? `${JSON.stringify(token.text.slice(0, 10))}...` : JSON.stringify(token.text);
-    const shown = token.kind === "end" ? "EOF" : token.kind === "keyword" ? `<${token.text}>` : text;
-    return this.#failure(`unexpected ${shown} in ${context}`, token);
-  }
-
-  // Tokens
-
-  #peek(): Token {
-    return this.#tokens[Math.min(this.#next, this.#tokens.length - 1)] as Token;
-  }
-
-  #take(): Token {
-    const token = this.#peek();
-    this.#next++;
-    return token;
-  }
-
-  #skipSpace(): Token {
-    while (this.#peek().kind === "space") this.#next++;
-    return this.#peek();
-  }
-
-  #takeNonSpace(): Token {
-    this.#skipSpace();
-    return this.#take();
-  }
-
-  #expect(kind: TokenKind, context: string): Token {
-    const token = this.#takeNonSpace();
-    if (token.kind !== kind) throw this.#unexpected(token, context);
-    return token;
   }
 
   // Statements
 
-  #isDefine(): boolean {
-    const [open, ...rest] = this.#tokens.slice(this.#next, this.#next + 3);
-    const first = rest[0]?.kind === "space" ? rest[1] : rest[0];
-    return open?.kind === "{{" && first?.kind === "keyword" && first.text === "define";
-  }
-
   #define(): void {
-    this.#take();
-    const word = this.#takeNonSpace();
-    const name = this.#literal(this.#expect("string", "define clause"), unquote);
-    this.#expect("}}", "define clause");
+    this.#tokens.take();
+    const word = this.#tokens.takeNonSpace();
+    const name = this.#literal(this.#tokens.expect("string", "define clause"), unquote);
+    this.#tokens.expect("}}", "define clause");
     this.#add(name, this.#separately(word, "define clause"), word);
   }
 
@@ -120,7 +73,7 @@ class Parser {
     const [variables, loops] = [this.#variables, this.#loops];
     [this.#variables, this.#loops] = [["$"], 0];
     const { body, ending } = this.#body(word);
-    if (ending.word !== "end") throw this.#failure(`unexpected {{else}} in ${context}`, ending.token);
+    if (ending.word !== "end") throw this.#tokens.failure(`unexpected {{else}} in ${context}`, ending.token);
     [this.#variables, this.#loops] = [variables, loops];
     return body;
   }
@@ -130,15 +83,15 @@ class Parser {
     const known = this.#templates.get(name);
     if (!known || isBlank(known)) this.#templates.set(name, body);
     else if (!isBlank(body))
-      throw this.#failure(`multiple definition of template ${JSON.stringify(name)}`, token);
+      throw this.#tokens.failure(`multiple definition of template ${quote(name)}`, token);
   }
 
   #body(word: Token): { body: Statement[]; ending: Ending } {
     this.#open.push(word);
     if (this.#open.length > NESTING_LIMIT)
-      throw this.#failure(`more than ${NESTING_LIMIT} nested blocks`, word);
+      throw this.#tokens.failure(`more than ${NESTING_LIMIT} nested blocks`, word);
     const body: Statement[] = [];
-    while (this.#peek().kind !== "end") {
+    while (this.#tokens.peek().kind !== "end") {
       const statement = this.#statement();
       if (!("word" in statement)) {
         body.push(statement);
@@ -147,17 +100,19 @@ class Parser {
       this.#open.pop();
       return { body, ending: statement };
     }
-    const line = position("", this.#text, word.at).split(":")[1];
-    throw this.#failure(`unexpected EOF: {{${word.text}}} of line ${line} has no {{end}}`, this.#peek());
+    throw this.#tokens.failure(
+      `unexpected EOF: {{${word.text}}} of line ${this.#tokens.line(word)} has no {{end}}`,
+      this.#tokens.peek(),
+    );
   }
 
   #statement(): Statement | Ending {
-    const token = this.#take();
+    const token = this.#tokens.take();
     if (token.kind === "text") return { kind: "text", at: token.at, text: token.text };
-    if (token.kind !== "{{") throw this.#unexpected(token, "input");
-    const first = this.#skipSpace();
+    if (token.kind !== "{{") throw this.#tokens.unexpected(token, "input");
+    const first = this.#tokens.skipSpace();
     if (first.kind !== "keyword") return this.#command(first);
-    this.#take();
+    this.#tokens.take();
     switch (first.text) {
       case "if":
       case "with":
@@ -172,11 +127,12 @@ class Parser {
       case "continue":
         return this.#jump(first, first.text);
       case "end":
-        return { token: this.#expect("}}", "end"), word: "end" };
+        this.#tokens.expect("}}", "end");
+        return { token: first, word: "end" };
       case "else":
         return this.#else(first);
       default:
-        this.#next--;
+        this.#tokens.next--;
         return this.#command(first);
     }
   }
@@ -186,9 +142,9 @@ class Parser {
   }
 
   #else(word: Token): Ending {
-    const next = this.#skipSpace();
+    const next = this.#tokens.skipSpace();
     const chained = next.kind === "keyword" && (next.text === "if" || next.text === "with");
-    if (!chained) this.#expect("}}", "else");
+    if (!chained) this.#tokens.expect("}}", "else");
     return { token: word, word: "else" };
   }
 
@@ -200,9 +156,9 @@ class Parser {
       const pipeline = this.#pipeline(kind, "}}");
       const { body, ending } = this.#body(word);
       statement.branches.push({ pipeline, body });
-      const next = this.#peek();
+      const next = this.#tokens.peek();
       again = ending.word === "else" && next.kind === "keyword" && next.text === kind;
-      if (again) this.#take();
+      if (again) this.#tokens.take();
       else if (ending.word === "else") statement.otherwise = this.#otherwise(word);
     }
     this.#variables.length = variables;
@@ -211,7 +167,7 @@ class Parser {
 
   #otherwise(word: Token): Statement[] {
     const { body, ending } = this.#body(word);
-    if (ending.word !== "end") throw this.#failure("expected end; found {{else}}", ending.token);
+    if (ending.word !== "end") throw this.#tokens.failure("expected end; found {{else}}", ending.token);
     return body;
   }
 
@@ -227,22 +183,22 @@ class Parser {
   }
 
   #jump(word: Token, kind: "break" | "continue"): Statement {
-    const token = this.#takeNonSpace();
-    if (token.kind !== "}}") throw this.#unexpected(token, `{{${kind}}}`);
-    if (this.#loops === 0) throw this.#failure(`{{${kind}}} outside {{range}}`, word);
+    const token = this.#tokens.takeNonSpace();
+    if (token.kind !== "}}") throw this.#tokens.unexpected(token, `{{${kind}}}`);
+    if (this.#loops === 0) throw this.#tokens.failure(`{{${kind}}} outside {{range}}`, word);
     return { kind, at: word.at };
   }
 
   #call(): Statement {
-    const token = this.#expect("string", "template clause");
+    const token = this.#tokens.expect("string", "template clause");
     const call: Statement = { kind: "template", at: token.at, name: this.#literal(token, unquote) };
-    if (this.#skipSpace().kind === "}}") this.#take();
+    if (this.#tokens.skipSpace().kind === "}}") this.#tokens.take();
     else call.pipeline = this.#pipeline("template clause", "}}");
     return call;
   }
 
   #block(word: Token): Statement {
-    const token = this.#expect("string", "block clause");
+    const token = this.#tokens.expect("string", "block clause");
     const name = this.#literal(token, unquote);
     const pipeline = this.#pipeline("block clause", "}}");
     this.#add(name, this.#separately(word, "block clause"), word);
@@ -252,19 +208,19 @@ class Parser {
   // Expressions
 
   #pipeline(context: string, end: "}}" | ")"): Pipeline {
-    const { at } = this.#skipSpace();
+    const { at } = this.#tokens.skipSpace();
     const pipeline: Pipeline = { kind: "pipeline", at, variables: [], assigns: false, commands: [] };
     this.#declarations(pipeline, context);
-    for (let token = this.#skipSpace(); token.kind !== end; token = this.#skipSpace()) {
-      if (!startsOperand(token)) throw this.#unexpected(token, context);
+    for (let token = this.#tokens.skipSpace(); token.kind !== end; token = this.#tokens.skipSpace()) {
+      if (!startsOperand(token)) throw this.#tokens.unexpected(token, context);
       pipeline.commands.push(this.#words());
     }
-    const closing = this.#take();
-    if (pipeline.commands.length === 0) throw this.#failure(`missing value for ${context}`, closing);
+    const closing = this.#tokens.take();
+    if (pipeline.commands.length === 0) throw this.#tokens.failure(`missing value for ${context}`, closing);
     for (const [index, command] of pipeline.commands.entries()) {
       const kind = command.words[0]?.kind ?? "nil";
       if (index > 0 && ["bool", "dot", "nil", "number", "string"].includes(kind))
-        throw this.#failure(`non executable command in pipeline stage ${index + 1}`, {
+        throw this.#tokens.failure(`non executable command in pipeline stage ${index + 1}`, {
           ...closing,
           at: command.at,
         });
@@ -274,53 +230,53 @@ class Parser {
 
   /** `$x :=`, `$x =`, and in range `$i, $x :=`; anything else that starts with a variable is an operand. */
   #declarations(pipeline: Pipeline, context: string): void {
-    const start = this.#next;
-    const variable = this.#peek();
+    const start = this.#tokens.next;
+    const variable = this.#tokens.peek();
     if (variable.kind !== "variable") return;
-    this.#take();
-    const mark = this.#skipSpace();
+    this.#tokens.take();
+    const mark = this.#tokens.skipSpace();
     const isComma = mark.kind === "other" && mark.text === ",";
     if (mark.kind !== "=" && mark.kind !== ":=" && !isComma) {
-      this.#next = start;
+      this.#tokens.next = start;
       return;
     }
-    this.#take();
+    this.#tokens.take();
     pipeline.variables.push({ name: variable.text, at: variable.at });
     this.#variables.push(variable.text);
     pipeline.assigns = mark.kind === "=";
     if (!isComma) return;
     if (context !== "range" || pipeline.variables.length > 1)
-      throw this.#failure(`too many declarations in ${context}`, mark);
-    const next = this.#skipSpace();
+      throw this.#tokens.failure(`too many declarations in ${context}`, mark);
+    const next = this.#tokens.skipSpace();
     if (!["variable", "}}", ")"].includes(next.kind))
-      throw this.#failure("range can only initialize variables", next);
+      throw this.#tokens.failure("range can only initialize variables", next);
     this.#declarations(pipeline, context);
   }
 
   #words(): Command {
-    const command: Command = { kind: "command", at: this.#peek().at, words: [] };
+    const command: Command = { kind: "command", at: this.#tokens.peek().at, words: [] };
     for (;;) {
-      this.#skipSpace();
+      this.#tokens.skipSpace();
       const operand = this.#operand();
       if (operand) command.words.push(operand);
-      const token = this.#take();
+      const token = this.#tokens.take();
       if (token.kind === "space") continue;
-      if (token.kind === "}}" || token.kind === ")") this.#next--;
-      else if (token.kind !== "|") throw this.#unexpected(token, "operand");
-      if (command.words.length === 0) throw this.#failure("empty command", token);
+      if (token.kind === "}}" || token.kind === ")") this.#tokens.next--;
+      else if (token.kind !== "|") throw this.#tokens.unexpected(token, "operand");
+      if (command.words.length === 0) throw this.#tokens.failure("empty command", token);
       return command;
     }
   }
 
   #operand(): Expression | undefined {
     const of = this.#term();
-    const { at } = this.#peek();
+    const { at } = this.#tokens.peek();
     const names: string[] = [];
-    while (this.#peek().kind === "field") names.push(this.#take().text.slice(1));
+    while (this.#tokens.peek().kind === "field") names.push(this.#tokens.take().text.slice(1));
     if (!of || names.length === 0) return of;
     if (of.kind === "field" || of.kind === "variable") return { ...of, at, names: [...of.names, ...names] };
     if (of.kind === "function" || of.kind === "pipeline") return { kind: "chain", at, of, names };
-    throw this.#failure(`unexpected . after term ${JSON.stringify(describe(of))}`, {
+    throw this.#tokens.failure(`unexpected . after term ${quote(describe(of))}`, {
       kind: "field",
       text: ".",
       at,
@@ -328,18 +284,18 @@ class Parser {
   }
 
   #term(): Expression | undefined {
-    const token = this.#peek();
+    const token = this.#tokens.peek();
     if (!startsOperand(token)) return undefined;
-    this.#take();
+    this.#tokens.take();
     const { at, text } = token;
     switch (token.kind) {
       case "identifier":
         if (!this.#hasFunction(text))
-          throw this.#failure(`function ${JSON.stringify(text)} not defined`, token);
+          throw this.#tokens.failure(`function ${quote(text)} not defined`, token);
         return { kind: "function", at, name: text };
       case "variable":
         if (this.#variables.includes(text)) return { kind: "variable", at, names: [text] };
-        throw this.#failure(`undefined variable ${JSON.stringify(text)}`, token);
+        throw this.#tokens.failure(`undefined variable ${quote(text)}`, token);
       case "field":
         return { kind: "field", at, names: [text.slice(1)] };
       case "bool":
@@ -360,14 +316,14 @@ class Parser {
     try {
       return read(token.text);
     } catch (error) {
-      throw this.#failure(messageOf(error), token);
+      throw this.#tokens.failure(messageOf(error), token);
     }
   }
 
   #parenthesized(token: Token): Pipeline {
     this.#parentheses++;
     if (this.#parentheses > NESTING_LIMIT)
-      throw this.#failure(`more than ${NESTING_LIMIT} nested parentheses`, token);
+      throw this.#tokens.failure(`more than ${NESTING_LIMIT} nested parentheses`, token);
     const pipeline = this.#pipeline("parenthesized pipeline", ")");
     this.#parentheses--;
     return pipeline;

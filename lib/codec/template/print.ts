@@ -53,7 +53,7 @@ export class Printer {
   }
 
   value(value: TemplateValue, verb: string, top = false): void {
-    if (verb === "T" && top) this.#pad(value === null ? "<nil>" : typeName(value));
+    if (verb === "T" && top && value !== null) this.#string(typeName(value), "s");
     else if (value === null) this.#nil(verb, top);
     else if (typeof value === "boolean") this.#boolean(value, verb);
     else if (typeof value === "bigint") this.#integer(value, verb);
@@ -65,7 +65,7 @@ export class Printer {
   }
 
   #nil(verb: string, top: boolean): void {
-    if (top && verb !== "v") this.write(`%!${verb}(<nil>)`);
+    if (top && verb !== "v" && verb !== "T") this.write(`%!${verb}(<nil>)`);
     else if (top) this.#pad("<nil>");
     else this.write(this.flags.sharpV ? "interface {}(nil)" : "<nil>");
   }
@@ -109,9 +109,9 @@ export class Printer {
 
   #string(value: string, verb: string): void {
     const { precision, sharp, sharpV, plus } = this.flags;
-    if (verb === "x" || verb === "X") return this.#pad(this.#bytes(value, verb));
     const text = precision === undefined ? value : [...value].slice(0, precision).join("");
-    if (verb === "s" || (verb === "v" && !sharpV)) this.#pad(text);
+    if (verb === "x" || verb === "X") this.#pad(this.#bytes(value, verb));
+    else if (verb === "s" || (verb === "v" && !sharpV)) this.#pad(text);
     else if (verb === "q" || verb === "v") {
       const raw = sharp && !/[\x00-\x08\n-\x1f\x7f`\ufeff]/.test(text);
       this.#pad(raw ? `\`${text}\`` : quote(text, plus));
@@ -150,7 +150,6 @@ export class Printer {
 
   #digits(value: bigint, base: number, verb: string): void {
     const { precision, width, zero, plus, space, sharp } = this.flags;
-    if (precision === 0 && value === 0n) return this.#pad("", true);
     const sign = value < 0n ? "-" : plus ? "+" : space ? " " : "";
     const least = precision ?? (zero && width !== undefined ? width - sign.length : 0);
     const plain = (value < 0n ? -value : value).toString(base).padStart(least, "0");
@@ -158,12 +157,16 @@ export class Printer {
     const octal = base === 8 && !digits.startsWith("0") ? "0" : "";
     const mark =
       verb === "O" ? `0o${sharp ? octal : ""}` : sharp ? (base === 8 ? octal : (MARKS[verb] ?? "")) : "";
-    this.#pad(sign + mark + digits, true);
+    this.#pad(precision === 0 && value === 0n ? "" : sign + mark + digits, true);
   }
 
   #float(value: number, verb: string): void {
-    if (!/^[vbgGxXfFeE]$/.test(verb)) return this.#bad(value, verb);
-    if (!Number.isFinite(value)) return this.#signed(String(value).replace("Infinity", "Inf"));
+    if (!/^[vbgGxXfFeE]$/.test(verb)) this.#bad(value, verb);
+    else if (!Number.isFinite(value)) this.#signed(String(value).replace("Infinity", "Inf"));
+    else this.#finite(value, verb);
+  }
+
+  #finite(value: number, verb: string): void {
     const kind = (verb === "v" ? "g" : verb.toLowerCase()) as "b" | "e" | "f" | "g" | "x";
     const precision = this.flags.precision ?? (kind === "f" || kind === "e" ? 6 : -1);
     const text = formatFloat(value, kind, precision);
@@ -173,7 +176,7 @@ export class Printer {
 
   #signed(text: string): void {
     const { plus, space, zero, width = 0 } = this.flags;
-    const digits = text.replace("-", "");
+    const digits = text.replace(/^-/, "");
     const sign = text !== digits ? "-" : space && !plus ? " " : plus || text === "Inf" ? "+" : "";
     if (/^[IN]/.test(digits)) this.#pad(sign + digits, true);
     else this.#pad(zero && sign !== "" ? sign + digits.padStart(width - 1, "0") : sign + digits);

@@ -50,16 +50,19 @@ class Formatting {
     if (this.#at + 1 < this.#format.length && this.#format[this.#at] === ".") this.#precision(flags);
     if (!this.#afterIndex) this.#index();
     const code = this.#format.codePointAt(this.#at);
-    if (code === undefined) return this.#printer.write("%!(NOVERB)");
-    const verb = String.fromCodePoint(code);
+    if (code === undefined) this.#printer.write("%!(NOVERB)");
+    else this.#verb(String.fromCodePoint(code), flags);
+  }
+
+  #verb(verb: string, flags: Flags): void {
     this.#at += verb.length;
     const value = this.#values[this.#next];
     if (verb === "%") this.#printer.write("%");
     else if (!this.#goodIndex) this.#printer.write(`%!${verb}(BADINDEX)`);
     else if (value === undefined) this.#printer.write(`%!${verb}(MISSING)`);
     else {
-      if (verb === "v")
-        Object.assign(flags, { sharpV: flags.sharp, sharp: false, plusV: flags.plus, plus: false });
+      const { sharp, plus } = flags;
+      if (verb === "v") Object.assign(flags, { sharpV: sharp, sharp: false, plusV: plus, plus: false });
       this.#next++;
       this.#printer.value(value, verb, true);
     }

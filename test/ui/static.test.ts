@@ -1,0 +1,59 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { PROGRAM_ROOT } from "../../lib/core/self.ts";
+
+const UI = path.join(PROGRAM_ROOT, "ui");
+const files = readdirSync(UI, { recursive: true, encoding: "utf8" });
+const read = (file: string) => readFileSync(path.join(UI, file), "utf8");
+const scripts = files.filter((file) => file.endsWith(".js"));
+const pages = files.filter((file) => file.endsWith(".html"));
+
+test("T-60 pages hold no script, style or listener of their own: the content security policy refuses them", () => {
+  assert.ok(pages.length > 0);
+  for (const page of pages) {
+    const html = read(page);
+    assert.doesNotMatch(html, /<style|\sstyle=|\son\w+=|javascript:/i, page);
+    for (const [tag, text] of html.matchAll(/<script\b[^>]*>([\s\S]*?)<\/script>/gi)) {
+      assert.match(tag, /^<script type="module" src="\/[\w./-]+\.js">/, page);
+      assert.equal(text, "", page);
+    }
+  }
+});
+
+test("CP-002 everything that pages, styles and scripts refer to is a file of the console", () => {
+  const known = new Set(files.map((file) => `/${file}`));
+  for (const page of pages)
+    for (const [, target] of read(page).matchAll(/\s(?:src|href)="([^"#]+)"/g))
+      assert.ok(known.has(target as string), `${page} refers to ${target}`);
+  for (const script of scripts)
+    for (const [, target] of read(script).matchAll(/\bfrom "([^"]+)"|\bimport\("([^"]+)"\)/g))
+      assert.ok(
+        known.has(path.posix.join("/", path.dirname(script), target ?? "")),
+        `${script} imports ${target}`,
+      );
+  for (const style of files.filter((file) => file.endsWith(".css")))
+    assert.doesNotMatch(read(style), /url\(|@import/, style);
+});
+
+test("text from the server is never read as HTML or code", () => {
+  const html =
+    /\b(?:inner|outer)HTML\b|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|\beval\b|new Function|setHTML/;
+  for (const script of scripts) assert.doesNotMatch(read(script), html, script);
+});
+
+test("CP-190 the console has no code that stores anything in the browser", () => {
+  for (const script of scripts)
+    assert.doesNotMatch(
+      read(script),
+      /localStorage|sessionStorage|indexedDB|document\.cookie|caches\b/,
+      script,
+    );
+});
+
+test("the state of a run has a colour of its own for every word there is", () => {
+  const css = read("style.css");
+  for (const word of ["running", "succeeded", "failed", "cancelled"])
+    assert.match(css, new RegExp(`\\.status\\.${word} {`));
+});
