@@ -6,7 +6,6 @@ import { existsSync, lstatSync, mkdirSync } from "node:fs";
 import module from "node:module";
 import os from "node:os";
 import path from "node:path";
-import process from "node:process";
 import { fileURLToPath } from "node:url";
 
 const NEEDED = 24;
@@ -43,7 +42,8 @@ async function main() {
     delete process.env[WRAPPED];
     process.once("disconnect", () => process.kill(process.pid, "SIGTERM"));
     process.channel?.unref();
-    globalThis.opsWrapped = true;
+    // The channel is the wrapper's: nothing behind here may take it for one to a server.
+    delete process.send;
   }
   useCompileCache();
   const { runProgram } = await import("../lib/cli/main.ts");

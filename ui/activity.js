@@ -21,6 +21,7 @@ export class Activity {
   #bucket = null;
   #run = null;
   #kept = 0;
+  #cancelling = false;
   #stream = new AbortController();
 
   constructor(panel, { onChange, onEnd }) {
@@ -50,6 +51,7 @@ export class Activity {
 
   /** What a bucket is called here. */
   name(bucketId, name) {
+    if (this.#names.get(bucketId) === name) return;
     this.#names.set(bucketId, name);
     this.#draw();
   }
@@ -67,14 +69,18 @@ export class Activity {
     this.#read(bucketId, runId, this.#stream.signal);
   }
 
+  /** Brings the panel into sight where it lies below the view. */
+  reveal() {
+    this.#panel.scrollIntoView({ block: "nearest" });
+  }
+
   /** Shows nothing. */
   clear() {
     this.#stream.abort();
-    [this.#bucket, this.#run, this.#kept] = [null, null, 0];
+    [this.#bucket, this.#run, this.#kept, this.#cancelling] = [null, null, 0, false];
     this.#panel.hidden = true;
     this.#parts.output.replaceChildren();
     this.#parts.follow.checked = true;
-    this.#parts.cancel.disabled = false;
     tell(this.#parts.error, "");
     tell(this.#parts.omitted, "");
   }
@@ -132,9 +138,11 @@ export class Activity {
     const where = this.#names.get(this.#bucket) ?? this.#bucket;
     this.#parts.subject.textContent = kind === "" ? "" : `${kind} in ${where}`;
     this.#parts.state.replaceChildren(...(state === "" ? [] : [status(state)]));
+    if (state === "running" && this.#cancelling) this.#parts.state.append(", cancelling …");
     if (state !== "running" && state !== "") this.#parts.state.append(` after ${duration(duration_ms)}`);
     if (error) this.#parts.state.append(el("span", { class: "why" }, error));
     this.#parts.cancel.hidden = state !== "running";
+    this.#parts.cancel.disabled = this.#cancelling;
   }
 
   #append(text) {
@@ -161,16 +169,16 @@ export class Activity {
   }
 
   async #cancel() {
-    const { cancel, error: problem } = this.#parts;
     const { signal } = this.#stream;
-    cancel.disabled = true;
+    this.#cancelling = true;
+    this.#draw();
     try {
       await call("POST", bucketPath(this.#bucket, `/runs/${this.runId}/cancel`), { body: {}, signal });
-      if (!signal.aborted) this.#parts.state.append(" cancelling …");
     } catch (error) {
       if (signal.aborted) return;
-      cancel.disabled = false;
-      tell(problem, `Cannot cancel: ${error.message}`);
+      this.#cancelling = false;
+      this.#draw();
+      tell(this.#parts.error, `Cannot cancel: ${error.message}`);
     }
   }
 }

@@ -4,8 +4,8 @@ import { status, time } from "./format.js";
 
 const MOST = 500;
 
-/** The view of all projects and their buckets. `onLoad` gets the newest run of all, once it is known. */
-export function bucketsView(main, { onLoad }) {
+/** The view of all projects and their buckets. Where Activity shows nothing, it gets the newest run of all. */
+export function bucketsView(main, activity) {
   const problem = el("p", { class: "error", role: "alert", hidden: true });
   const empty = el(
     "p",
@@ -18,10 +18,13 @@ export function bucketsView(main, { onLoad }) {
   async function refresh() {
     try {
       const { items } = await call("GET", `/api/buckets?limit=${MOST}`);
+      if (!projects.isConnected) return;
       tell(problem, "");
       empty.hidden = items.length > 0;
       drawList(projects, byProject(items), ({ name }) => name, projectSection);
-      onLoad(newestRun(items));
+      for (const { id, project, name } of items) activity.name(id, `${project} / ${name}`);
+      const run = newestRun(items);
+      if (run && activity.runId === null) activity.show(run.bucketId, run.id);
     } catch (error) {
       tell(problem, error.message);
     }
@@ -55,6 +58,6 @@ function card({ id, name, last_run: run }) {
 function newestRun(buckets) {
   const runs = buckets
     .filter(({ last_run }) => last_run)
-    .map(({ id, last_run }) => ({ bucket: id, ...last_run }));
+    .map((bucket) => ({ bucketId: bucket.id, ...bucket.last_run }));
   return runs.sort((a, b) => (a.created_at < b.created_at ? 1 : -1))[0];
 }

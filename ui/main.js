@@ -29,8 +29,9 @@ startSession({
   },
 });
 addEventListener("hashchange", () => {
-  if (signedIn && location.hash !== "#view") open({ moved: true });
+  if (signedIn) open({ moved: true });
 });
+document.getElementById("skip").addEventListener("click", () => main.focus());
 document.addEventListener("visibilitychange", () => refresh());
 setInterval(() => refresh(), REFRESH_MS);
 
@@ -42,21 +43,17 @@ async function open({ moved = false } = {}) {
   if (runId) activity.show(bucketId, runId);
   if (moved && !stays) main.focus();
   await refresh();
+  if (moved && runId) activity.reveal();
 }
 
 function viewOf(bucketId) {
   if (bucketId) return bucketView(main, bucketId, activity);
-  if (location.hash === "" || location.hash === "#/") return bucketsView(main, { onLoad: replay });
+  if (location.hash === "" || location.hash === "#/") return bucketsView(main, activity);
   main.replaceChildren(
     el("h1", {}, "There is no such page"),
     el("p", {}, el("a", { href: "#/" }, "Go to the buckets")),
   );
   return { title: "No such page", refresh: async () => {} };
-}
-
-/** The newest run is shown without being asked for where nothing else is. */
-function replay(run) {
-  if (run && activity.runId === null) activity.show(run.bucket, run.id);
 }
 
 async function refresh() {

@@ -40,6 +40,7 @@ export function bucketView(main, bucketId, activity) {
         call("GET", bucketPath(bucketId)),
         call("GET", bucketPath(bucketId, `/runs?limit=${shown}`)),
       ]);
+      if (!heading.isConnected) return;
       tell(problem, "");
       drawBucket(bucket);
       drawRuns(runs);
@@ -61,9 +62,9 @@ export function bucketView(main, bucketId, activity) {
     older.hidden = next_cursor === null;
     drawList(
       rows,
-      items,
+      items.map(rowOf),
       ({ id }) => id,
-      (run) => runRow(bucketId, run),
+      (row) => runRow(bucketId, row),
     );
     showActivity();
   }
@@ -75,8 +76,8 @@ export function bucketView(main, bucketId, activity) {
 
   function showActivity() {
     starts.block(activity.activeBucket === bucketId);
-    for (const link of rows.querySelectorAll("a[data-run]"))
-      link.toggleAttribute("aria-current", link.dataset.run === activity.runId);
+    for (const link of rows.querySelectorAll("[data-run]")) link.removeAttribute("aria-current");
+    rows.querySelector(`[data-run="${activity.runId}"]`)?.setAttribute("aria-current", "true");
   }
   return view;
 }
@@ -119,15 +120,21 @@ function startControls(bucketId, onChange) {
   };
 }
 
-function runRow(bucketId, run) {
+/** What the list shows of a run: a row is drawn again only when this changes. */
+function rowOf({ id, kind, status: state, created_at, started_at, duration_ms, error }) {
+  const took = state === "running" ? "" : duration(duration_ms);
+  return { id, kind, state, started: started_at ?? created_at, took, error };
+}
+
+function runRow(bucketId, { id, kind, state, started, took, error }) {
   return el(
     "li",
     {},
-    status(run.status),
-    runLink(bucketId, run.id, run.kind),
-    el("span", {}, time(run.started_at ?? run.created_at)),
-    el("span", { class: "duration" }, duration(run.duration_ms)),
-    run.error === null ? null : el("p", { class: "why" }, run.error),
+    status(state),
+    runLink(bucketId, id, kind),
+    el("span", {}, time(started)),
+    el("span", { class: "duration" }, took),
+    error === null ? null : el("p", { class: "why" }, error),
   );
 }
 

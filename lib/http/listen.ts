@@ -3,6 +3,7 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { type AddressInfo, isIPv6, type Socket } from "node:net";
 import { within } from "../core/async.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
+import { describe, hasNoBody, peerOf, WriteClock } from "./incoming.ts";
 import { type Answer, failureAnswer, type HttpRequest, json } from "./message.ts";
 
 /** How long a client may take, in milliseconds, and how much it may send as headers. */
@@ -159,10 +160,15 @@ class WebServer {
       const status = response.headersSent ? response.statusCode : 499;
       this.#options.onExchange?.({ request, status, durationMs: performance.now() - started });
     });
-    const request = describe(incoming, end.signal, clock, () => asks && response.writeContinue());
+    let unasked = asks;
+    const request = describe(incoming, end.signal, clock, () => {
+      if (unasked) response.writeContinue();
+      unasked = false;
+    });
     const answer = await this.#answer(incoming, request);
     clock.run();
-    this.#send(incoming, response, request, answer);
+    this.#send(response, request.id, answer, unasked);
+    if (!incoming.complete && !unasked) incoming.once("end", this.#linger(incoming.socket)).resume();
   }
 
   async #answer(incoming: IncomingMessage, request: HttpRequest): Promise<Answer> {
@@ -178,24 +184,30 @@ class WebServer {
     }
   }
 
-  #send(incoming: IncomingMessage, response: ServerResponse, request: HttpRequest, answer: Answer): void {
+  /** `last`: nobody can tell whether a body that was not asked for will still follow, so the connection ends. */
+  #send(response: ServerResponse, requestId: string, answer: Answer, last: boolean): void {
     if (response.destroyed) return;
     const body = answer.body ?? "";
     const length = Buffer.byteLength(body);
     response.writeHead(answer.status, {
-      ...this.#commonHeaders(request.id),
+      ...this.#commonHeaders(requestId),
       ...(answer.status !== 204 && { "Content-Length": length }),
-      ...(this.#stopping && { Connection: "close" }),
+      ...((last || this.#stopping) && { Connection: "close" }),
       ...answer.headers,
     });
     response.end(body);
-    if (!incoming.complete) this.#linger(incoming);
   }
 
-  #linger(incoming: IncomingMessage): void {
-    const cut = setTimeout(() => incoming.socket.destroy(), this.#limits.lingerMs);
-    incoming.once("close", () => clearTimeout(cut));
-    incoming.resume();
+  /** Cuts the connection after a while; answers what calls that off. */
+  #linger(socket: Socket): () => void {
+    if (socket.destroyed) return () => {};
+    const cut = setTimeout(() => socket.destroy(), this.#limits.lingerMs);
+    const callOff = () => {
+      clearTimeout(cut);
+      socket.removeListener("close", callOff);
+    };
+    socket.once("close", callOff);
+    return callOff;
   }
 
   /** What the parser refuses never becomes a request: malformed, too large or too slow. */
@@ -209,8 +221,7 @@ class WebServer {
     socket.end(
       wireText(status, json(status, { error: "invalid_request", message }), this.#commonHeaders(id)),
     );
-    const cut = setTimeout(() => socket.destroy(), this.#limits.lingerMs);
-    socket.once("close", () => clearTimeout(cut));
+    this.#linger(socket);
     const request = { id, method: "-", path: "-", peer: peerOf(socket) };
     this.#options.onExchange?.({ request, status, durationMs: 0 });
   }
@@ -264,90 +275,4 @@ function createServer(tls: ListenOptions["tls"], limits: Limits): Server {
   return process
     .getBuiltinModule("node:https")
     .createServer({ ...options, ...tls, handshakeTimeout: limits.headersMs });
-}
-
-function hasNoBody(incoming: IncomingMessage): boolean {
-  const { "content-length": length, "transfer-encoding": encoding } = incoming.headers;
-  return encoding === undefined && Number(length ?? 0) === 0;
-}
-
-function describe(
-  incoming: IncomingMessage,
-  signal: AbortSignal,
-  clock: WriteClock,
-  onRead: () => void,
-): HttpRequest {
-  const target = incoming.url ?? "";
-  const at = target.indexOf("?");
-  return {
-    id: randomUUID(),
-    method: incoming.method ?? "",
-    path: at < 0 ? target : target.slice(0, at),
-    query: at < 0 ? "" : target.slice(at + 1),
-    headers: incoming.headers,
-    peer: peerOf(incoming.socket),
-    scheme: "encrypted" in incoming.socket ? "https" : "http",
-    signal,
-    get body() {
-      onRead();
-      return bodyOf(incoming, signal);
-    },
-    async longPoll(work) {
-      clock.pause();
-      try {
-        return await work();
-      } finally {
-        clock.run();
-      }
-    },
-  };
-}
-
-/** A body that ends early, because its sender left or the server stops, ends with a failure and never as if whole. */
-async function* bodyOf(incoming: IncomingMessage, signal: AbortSignal): AsyncIterable<Uint8Array> {
-  try {
-    for await (const chunk of incoming.iterator({ destroyOnReturn: false })) {
-      if (signal.aborted) throw new Error("stopped");
-      yield chunk as Buffer;
-    }
-  } catch (error) {
-    throw new Failure("cancelled", "the request ended before its body was complete", { cause: error });
-  }
-}
-
-/** `::ffff:127.0.0.1` and `127.0.0.1` are one peer. */
-function peerOf(socket: Socket): string {
-  return (socket.remoteAddress ?? "unknown").replace(/^::ffff:(?=\d+\.)/i, "");
-}
-
-/** Counts down while it runs, and cuts the connection when the time is used up. */
-class WriteClock {
-  readonly #expired: () => void;
-  #leftMs: number;
-  #since = 0;
-  #timer: NodeJS.Timeout | undefined;
-  #stopped = false;
-
-  constructor(limitMs: number, expired: () => void) {
-    this.#leftMs = limitMs;
-    this.#expired = expired;
-  }
-
-  run(): void {
-    if (this.#timer || this.#stopped) return;
-    this.#since = performance.now();
-    this.#timer = setTimeout(this.#expired, Math.max(0, this.#leftMs));
-  }
-
-  pause(): void {
-    if (!this.#timer) return;
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    this.#leftMs -= performance.now() - this.#since;
-  }
-
-  stop(): void {
-    this.pause();
-    this.#stopped = true;
-  }
 }

@@ -91,8 +91,8 @@ async function probeHttp(target: HttpProbe, signal: AbortSignal): Promise<Findin
   const { host, port, path, expectStatus } = target;
   // Loading these is slow, and most processes never probe.
   const { request } = target.scheme === "https" ? await import("node:https") : await import("node:http");
-  const secureContext = target.scheme === "https" ? await trusting(target.ca ?? "") : undefined;
-  const call = request({ host, port, path, signal, agent: false, secureContext });
+  const trust: object = target.scheme === "https" ? { secureContext: await trusting(target.ca ?? "") } : {};
+  const call = request({ host, port, path, signal, agent: false, ...trust });
   try {
     const answer = await new Promise<IncomingMessage>((resolve, reject) => {
       // After a switch of protocols (101) there is neither a response nor an error.

@@ -8,7 +8,7 @@ import { signalProcess } from "../../lib/core/process.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
 import { localTransport } from "../../lib/transport/local.ts";
 import { jobsJson, RUNNER_PATH, runnerText } from "../../lib/transport/runner.ts";
-import type { SyncFile } from "../../lib/transport/sync.ts";
+import type { SyncFile, SyncTree } from "../../lib/transport/sync.ts";
 import type { Transport } from "../../lib/transport/transport.ts";
 
 /** Where the programs that run on a worker come from. */
@@ -118,4 +118,16 @@ export async function contentOf(
     else if (entry.isDirectory() && (await readdir(file)).length === 0) content[`${name}/`] = "";
   }
   return content;
+}
+
+/** The tree that number `number` of a series of deploys puts on a worker: most files differ from one to the next. */
+export function numberedTree(number: number): SyncTree {
+  const files = [
+    syncFile("Makefile", "status:\n\t@cat number\n"),
+    syncFile("number", `${number}\n`),
+    syncFile(number % 2 === 0 ? "run/even" : "run", `${number}`, 0o755),
+    syncFile("large", `${number}`.repeat(300_000)),
+    ...Array.from({ length: 8 }, (_, at) => syncFile(`conf/${number + at}/a.conf`, `${number} ${at}`)),
+  ];
+  return { name: "web", folder: "jobs/web", files };
 }

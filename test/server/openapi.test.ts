@@ -11,7 +11,7 @@ import { TestServer } from "../helpers/server.ts";
 const FILE = new URL("../../openapi.yaml", import.meta.url);
 const checkedIn = readFileSync(FILE, "utf8");
 
-test("the checked-in openapi.yaml is what the route table says; `node scripts/openapi.ts` writes it", () => {
+test("the checked-in openapi.yaml is what the route table says; `npm run reference` writes it", () => {
   assert.equal(checkedIn, toYaml(openApiDocument(ROUTES)));
 });
 

@@ -38,7 +38,7 @@ export const BUILTINS: Readonly<Record<string, TemplateFunction>> = {
   gt: typed(["any", "any"], (a, b) => !(isLess(a, b) || equals(a, b))),
   ge: typed(["any", "any"], (a, b) => !isLess(a, b)),
   len: typed(["any"], length),
-  index: variadic(["any"], (value, ...indexes) => indexes.reduce(element, value)),
+  index: variadic(["any"], index),
   slice: variadic(["any"], slice),
   print: variadic([], (...values) => sprint(values)),
   printf: variadic(["string"], (format, ...values) => sprintf(format, values)),
@@ -83,6 +83,11 @@ function length(value: TemplateValue): bigint {
   if (Array.isArray(value)) return BigInt(value.length);
   if (value instanceof Map) return BigInt(value.size);
   throw new Error(`len of type ${typeName(value)}`);
+}
+
+function index(value: TemplateValue, ...indexes: TemplateValue[]): TemplateValue {
+  if (value === null) throw new Error("index of untyped nil");
+  return indexes.reduce(element, value);
 }
 
 function element(value: TemplateValue, index: TemplateValue): TemplateValue {

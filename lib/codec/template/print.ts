@@ -201,7 +201,7 @@ export function sortedEntries(map: ReadonlyMap<string, TemplateValue>): [string,
 
 /** What the flag `#` adds to a float: the decimal point always, and for `g` and `x` the zeros at the end. */
 function withPoint(text: string, verb: string, precision: number): string {
-  let digits = /[gGx]/.test(verb) ? (precision < 0 ? 6 : precision) : 0;
+  let digits = /[vgGx]/.test(verb) ? (precision < 0 ? 6 : precision) : 0;
   const end = text.search(/[xX]/.test(verb) ? /[pP]/ : /[eE]/);
   const [head, tail] = end < 0 ? [text, ""] : [text.slice(0, end), text.slice(end)];
   digits -= head.replace("-", "").replace(".", "").replace(/^0+/, "").length;

@@ -130,7 +130,7 @@ class Formatting {
     this.#afterIndex = false;
     if (this.#format[this.#at] !== "[") return;
     this.#reordered = true;
-    const close = this.#format.indexOf("]", this.#at);
+    const close = this.#format.length - this.#at < 3 ? -1 : this.#format.indexOf("]", this.#at);
     const digits = this.#format.slice(this.#at + 1, Math.max(close, this.#at + 1));
     const index = /^[0-9]{1,7}$/.test(digits) ? Number(digits) - 1 : -1;
     this.#at = close < 0 ? this.#at + 1 : close + 1;

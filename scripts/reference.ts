@@ -1,0 +1,12 @@
+// Writes what is generated from the program's tables: openapi.yaml and docs/cli.md. Tests fail while they differ.
+import { writeFileSync } from "node:fs";
+import { COMMANDS } from "../lib/cli/commands.ts";
+import { toYaml } from "../lib/codec/yaml.ts";
+import { openApiDocument } from "../lib/server/openapi.ts";
+import { ROUTES } from "../lib/server/routes/table.ts";
+import { commandReference } from "./cli-reference.ts";
+
+const write = (file: string, text: string) => writeFileSync(new URL(`../${file}`, import.meta.url), text);
+
+write("openapi.yaml", toYaml(openApiDocument(ROUTES)));
+write("docs/cli.md", commandReference(COMMANDS));

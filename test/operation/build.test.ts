@@ -1,0 +1,548 @@
+import assert from "node:assert/strict";
+import { rmSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { catalogAllocations, catalogFiles, catalogJobs, catalogWorkers } from "../../lib/bucket/catalog.ts";
+import type { BuildProblem } from "../../lib/bucket/problems.ts";
+import { listRevisions, registerRevision } from "../../lib/bucket/revisions.ts";
+import { uuidV5 } from "../../lib/codec/uuid.ts";
+import { Failure } from "../../lib/core/errors.ts";
+import { type BuildResult, build } from "../../lib/operation/build.ts";
+import { makeBucket, makeWorkspace, type TestBucket, type WorkspaceSpec } from "../helpers/workspace.ts";
+
+async function run(
+  bucket: TestBucket,
+  spec?: WorkspaceSpec,
+  params: Record<string, unknown> = {},
+): Promise<BuildResult> {
+  if (spec) makeWorkspace(bucket.dir, spec);
+  return (await build(bucket.context(), params)) as BuildResult;
+}
+
+/** The codes of the problems that a build with this workspace fails with, and the sentence of the failure. */
+async function problems(
+  bucket: TestBucket,
+  spec: WorkspaceSpec,
+): Promise<{ codes: string[]; message: string }> {
+  const error = await run(bucket, spec).then(
+    () => assert.fail("the build succeeded"),
+    (failure: unknown) => failure,
+  );
+  assert.ok(error instanceof Failure, String(error));
+  const found = (error.details as { problems: BuildProblem[] }).problems;
+  assert.equal(error.code, found[0]?.code);
+  return { codes: found.map((problem) => problem.code), message: error.message };
+}
+
+function placed({ db }: TestBucket): string[] {
+  return catalogAllocations(db).map(
+    (one) => `${one.job}@${one.worker}${one.disabled ? " disabled" : ""}${one.removed ? " removed" : ""}`,
+  );
+}
+
+const cli = (demands?: object) => ({ executed_on: ["cli"], ...(demands && { demands }) });
+const DB = { version: "1.0.0", selectors: ["db"], hooks: { up: cli() } };
+const WEB = { version: "2.0.0", selectors: ["worker"], hooks: { wait: cli({ job: "db", hook: "up" }) } };
+const WORKERS = [{ host: "10.0.0.1", labels: ["db"] }, { host: "10.0.0.2" }];
+
+test("HR-160 HR-085 HR-086 HR-088 HR-145 jobs go to the workers with all their labels, with version and place in the order", async (t) => {
+  const bucket = await makeBucket(t);
+  const result = await run(bucket, { workers: WORKERS, jobs: { web: WEB, db: DB } });
+  assert.deepEqual(result, { jobs: 2, workers: 2, allocations: 3, removed_allocations: 0, warnings: [] });
+  assert.deepEqual(placed(bucket), ["db@10.0.0.1", "web@10.0.0.1", "web@10.0.0.2"]);
+  assert.deepEqual(
+    catalogJobs(bucket.db).map((job) => [job.name, job.deploymentSeq]),
+    [
+      ["db", 0],
+      ["web", 1],
+    ],
+  );
+  assert.deepEqual(
+    catalogAllocations(bucket.db).map((one) => [one.deploymentSeq, one.newVersion]),
+    [
+      [0, "1.0.0"],
+      [1, "2.0.0"],
+      [1, "2.0.0"],
+    ],
+  );
+  assert.deepEqual(
+    catalogFiles(bucket.db, "db").map((file) => file.path),
+    ["Makefile", "_hooks/up.py", "manifest.json"],
+  );
+  assert.match(bucket.activity.at(-1) ?? "", /^built 2 jobs on 2 workers: 3 allocations, \d+\.\d s\n$/);
+});
+
+test("ids are name-based in the bucket and stay over builds; a worker's id is random and stays", async (t) => {
+  const [one, two] = [await makeBucket(t), await makeBucket(t)];
+  const spec = { workers: WORKERS, jobs: { db: DB } };
+  await run(one, spec);
+  await run(two, spec);
+  const [id] = catalogAllocations(one.db).map((allocation) => allocation.id);
+  assert.equal(id, uuidV5(one.bucketId, "db|10.0.0.1"));
+  assert.notEqual(id, catalogAllocations(two.db)[0]?.id);
+  assert.equal(catalogJobs(one.db)[0]?.id, uuidV5(one.bucketId, "db"));
+  const workers = catalogWorkers(one.db).map((worker) => worker.id);
+  await run(one);
+  assert.equal(catalogAllocations(one.db)[0]?.id, id);
+  assert.deepEqual(
+    catalogWorkers(one.db).map((worker) => worker.id),
+    workers,
+  );
+});
+
+test("without a version a job is `unknown` and its target 0.0.0", async (t) => {
+  const bucket = await makeBucket(t);
+  await run(bucket, { workers: ["a"], jobs: { web: { selectors: ["worker"] } } });
+  assert.equal(catalogJobs(bucket.db)[0]?.version, "unknown");
+  assert.equal(catalogAllocations(bucket.db)[0]?.newVersion, "0.0.0");
+  assert.equal(bucket.kv().get("ops/job/web", "version"), "0.0.0");
+});
+
+test("a build before the first push builds nothing and says so", async (t) => {
+  const bucket = await makeBucket(t);
+  const result = await run(bucket);
+  assert.deepEqual([result.jobs, result.workers, result.allocations], [0, 0, 0]);
+  assert.deepEqual(result.warnings, ["workspace: is not there: nothing has been pushed yet"]);
+});
+
+test("a workspace that went missing does not empty the bucket", async (t) => {
+  const bucket = await makeBucket(t);
+  await run(bucket, { workers: WORKERS, jobs: { db: DB } });
+  rmSync(path.join(bucket.dir, "workspace"), { recursive: true });
+  await assert.rejects(run(bucket), /workspace is missing, though the bucket has jobs/);
+  assert.deepEqual(placed(bucket), ["db@10.0.0.1"]);
+});
+
+test("T-106 a failed build reports every problem and leaves catalog and KV store as they were", async (t) => {
+  const bucket = await makeBucket(t);
+  await run(bucket, { workers: WORKERS, jobs: { db: DB } });
+  const before = [placed(bucket), catalogJobs(bucket.db), [...bucket.kv().entries("ops/bucket")]];
+  const { codes, message } = await problems(bucket, {
+    workers: [{ host: "10.0.0.1", memory: "-1" }],
+    jobs: {
+      a: { restart_policy: "sometimes" },
+      b: { version: "x", resources: { ports: { p: 80 } } },
+      c: { version: "1", hooks: { h: cli({ job: "nope", hook: "h" }) }, resources: { ports: { q: 80 } } },
+    },
+    files: { "ops.conf": "ssh_port = 'x'\n", "workspace/bucket.conf": "a = []\n" },
+  });
+  assert.deepEqual(codes, [
+    "ErrInvalidOpsConf",
+    "ErrInvalidBucketConf",
+    "ErrInvalidWorkerJSON",
+    "ErrInvalidManifest",
+    "ErrInvalidJobVersion",
+    "ErrInvalidHookDemand",
+    "ErrPortCollision",
+  ]);
+  assert.match(
+    message,
+    /^ErrInvalidOpsConf: ops\.conf: ssh_port: expected an integer, .* \(and 6 more problems\)$/,
+  );
+  for (const code of codes)
+    assert.ok(
+      bucket.activity.some((line) => line.startsWith(`error: ${code}: `)),
+      code,
+    );
+  assert.deepEqual([placed(bucket), catalogJobs(bucket.db), [...bucket.kv().entries("ops/bucket")]], before);
+});
+
+test("HR-082 a circle of demands fails the build and is shown", async (t) => {
+  const { codes, message } = await problems(await makeBucket(t), {
+    jobs: {
+      a: { version: "1", hooks: { x: cli({ job: "b", hook: "y" }), w: cli() } },
+      b: { version: "1", hooks: { y: cli(), z: cli({ job: "a", hook: "w" }) } },
+    },
+  });
+  assert.deepEqual(codes, ["ErrCircularHookDependency"]);
+  assert.match(message, /workspace\/jobs\/a\/manifest\.json: hooks: jobs demand each other: a -> b -> a$/);
+});
+
+test("a demand on a job that has problems of its own is not reported as unknown", async (t) => {
+  const { codes } = await problems(await makeBucket(t), {
+    jobs: { db: { ...DB, restart_policy: "x" }, web: WEB },
+  });
+  assert.deepEqual(codes, ["ErrInvalidManifest"]);
+});
+
+test("too few workers are ErrInsufficientAllocations, disabled ones count; none at all is a warning", async (t) => {
+  const bucket = await makeBucket(t);
+  const web = { selectors: ["worker"], min_allocations_count: 2 };
+  const files = { "workspace/disabled.json": '{"workers": ["b"]}' };
+  assert.equal((await run(bucket, { workers: ["a", "b"], jobs: { web }, files })).allocations, 2);
+  const { codes, message } = await problems(bucket, { workers: ["a"], jobs: { web } });
+  assert.deepEqual(codes, ["ErrInsufficientAllocations"]);
+  assert.match(message, /needs 2 workers with the labels worker, but there are 1$/);
+  const { warnings } = await run(bucket, {
+    workers: ["a"],
+    jobs: { lost: {} },
+    files: { "workspace/disabled.json": null },
+  });
+  assert.deepEqual(warnings, [
+    "workspace/jobs/lost/manifest.json: selectors: the job runs nowhere: there is no worker with the labels lost",
+  ]);
+});
+
+test("active jobs must fit the memory and cpu that a worker declares; every worker that is too small is reported", async (t) => {
+  const bucket = await makeBucket(t);
+  const web = { selectors: ["worker"], resources: { memory: { max: "1 gb" }, cpu: { max: "1 ghz" } } };
+  const small = [
+    { host: "a", memory: "512", cpu: "2000" },
+    { host: "b", memory: "2 gb" },
+  ];
+  const { codes, message } = await problems(bucket, { workers: small, jobs: { web } });
+  assert.deepEqual(codes, ["ErrInsufficientResource", "ErrInsufficientResource"]);
+  assert.match(message, /workers\.json: a: active jobs reserve 1024 mb of memory, but the worker has 512 mb/);
+  const files = { "workspace/disabled.json": '{"workers": ["a", "b"]}' };
+  assert.equal((await run(bucket, { workers: small, jobs: { web }, files })).allocations, 2);
+});
+
+test("bucket.jobs.conf sets what a job gets, within the manifest's bounds", async (t) => {
+  const bucket = await makeBucket(t);
+  const workers = [{ host: "a", memory: "1 tb", cpu: "1 thz" }];
+  const web = { selectors: ["worker"], resources: { memory: { min: "1 gb", max: "4 gb" } } };
+  const conf = (text: string) => ({ "workspace/bucket.jobs.conf": text });
+  await run(bucket, {
+    workers,
+    jobs: { web },
+    files: conf('[web]\nmemory = "2 gb"\ncpu = 1500000\nextra = ""\n'),
+  });
+  const kv = bucket.kv();
+  assert.deepEqual(
+    ["memory", "min_memory_mb", "max_memory_mb", "cpu", "min_cpu_mhz"].map((key) =>
+      kv.get("ops/job/web", key),
+    ),
+    ["2048", "1024", "4096", "1500000", "1500000"],
+  );
+  assert.deepEqual(
+    [...kv.entries("vars/bucket/job/web")],
+    [
+      ["cpu", "1500000"],
+      ["extra", ""],
+      ["memory", "2 gb"],
+    ],
+  );
+  const row = bucket.db.get("SELECT current_memory_source, current_cpu_source FROM job");
+  assert.deepEqual(Object.values(row ?? {}), ["workspace/bucket.jobs.conf", "workspace/bucket.jobs.conf"]);
+  const outside = await problems(bucket, { workers, jobs: { web }, files: conf('[web]\nmemory = "5 gb"\n') });
+  assert.deepEqual(outside.codes, ["ErrUnsupportedResourceConfiguration"]);
+  const broken = await problems(bucket, { workers, jobs: { web }, files: conf('[web]\nmemory = "much"\n') });
+  assert.deepEqual(broken.codes, ["ErrInvalidBucketConf"]);
+});
+
+test("allocations that match no more stay as removed with their version; they come back as they were", async (t) => {
+  const bucket = await makeBucket(t);
+  const web = { version: "1", selectors: ["worker"] };
+  await run(bucket, { workers: ["a", "b"], jobs: { web } });
+  const result = await run(bucket, { workers: ["a"], jobs: { web: { ...web, version: "2" } } });
+  assert.equal(result.removed_allocations, 1);
+  assert.deepEqual(placed(bucket), ["web@a", "web@b removed"]);
+  assert.deepEqual(
+    catalogAllocations(bucket.db).map((one) => one.newVersion),
+    ["2", "1"],
+  );
+  assert.deepEqual(
+    catalogWorkers(bucket.db).map((one) => [one.host, one.removed]),
+    [
+      ["b", true],
+      ["a", false],
+    ].reverse(),
+  );
+  await run(bucket, { workers: ["a", "b"], jobs: {} });
+  assert.deepEqual(placed(bucket), ["web@a removed", "web@b removed"]);
+  assert.deepEqual(catalogJobs(bucket.db), []);
+  await run(bucket, { workers: ["a", "b"], jobs: { web } });
+  assert.deepEqual(placed(bucket), ["web@a", "web@b"]);
+});
+
+function promoteAll({ db }: TestBucket): void {
+  for (const { job, id } of catalogAllocations(db))
+    db.run(
+      "INSERT OR REPLACE INTO hash (namespace, key, current_hash, previous_hash, current_files, previous_files, current_version) VALUES (?, ?, 'h', 'h', '{}', '{}', '1')",
+      `${job}_allocation`,
+      id,
+    );
+}
+
+function promoted({ db }: TestBucket): string[] {
+  return db
+    .all(
+      "SELECT job, worker_ip FROM allocations JOIN hash ON key = alloc_id WHERE previous_hash <> '' ORDER BY job, worker_ip",
+    )
+    .map((row) => `${row.job}@${row.worker_ip}`);
+}
+
+test("disabled.json disables workers, jobs and single allocations; what is enabled again starts as new", async (t) => {
+  const bucket = await makeBucket(t);
+  const jobs = { web: { selectors: ["worker"] }, api: { selectors: ["worker"] } };
+  const disable = (value: object) => ({ "workspace/disabled.json": JSON.stringify(value) });
+  await run(bucket, {
+    workers: ["a", "b"],
+    jobs,
+    files: disable({ workers: ["a"], jobs: { api: { allocations: ["b"] } } }),
+  });
+  assert.deepEqual(placed(bucket), ["api@a disabled", "api@b disabled", "web@a disabled", "web@b"]);
+  promoteAll(bucket);
+  const { warnings } = await run(bucket, {
+    workers: ["a", "b"],
+    jobs,
+    files: disable({ jobs: { API: {}, nope: {} } }),
+  });
+  assert.deepEqual(placed(bucket), ["api@a disabled", "api@b disabled", "web@a", "web@b"]);
+  assert.deepEqual(promoted(bucket), ["api@a", "api@b", "web@b"]);
+  assert.deepEqual(warnings, ['workspace/disabled.json: jobs: there is no job "nope"']);
+});
+
+test("allocations of a worker whose root changed start as new, with a warning", async (t) => {
+  const bucket = await makeBucket(t);
+  const jobs = { web: { selectors: ["worker"] } };
+  const workers = (root: string) => ["a", { host: "b", connection: "local", root }];
+  await run(bucket, { workers: workers("/srv/one"), jobs });
+  promoteAll(bucket);
+  await run(bucket);
+  assert.deepEqual(promoted(bucket), ["web@a", "web@b"]);
+  const { warnings } = await run(bucket, { workers: workers("/srv/two"), jobs });
+  assert.deepEqual(promoted(bucket), ["web@a"]);
+  assert.match(warnings.join(), /^workspace\/workers\.json: b: now keeps its jobs below \/srv\/two/);
+});
+
+test("ports keep their numbers over builds, and those of a removed job are free at once", async (t) => {
+  const bucket = await makeBucket(t);
+  const files = { "workspace/bucket.conf": "port_min = 40000\nport_max = 40001\n" };
+  const job = (name: string) => ({ selectors: ["worker"], resources: { ports: { [name]: {} } } });
+  const ports = () => catalogJobs(bucket.db).map((one) => one.ports);
+  await run(bucket, { workers: ["a"], jobs: { old: job("old"), web: job("web") }, files });
+  assert.deepEqual(ports(), [{ old: 40_000 }, { web: 40_001 }]);
+  await run(bucket, { workers: ["a"], jobs: { api: job("api"), web: job("web") }, files });
+  assert.deepEqual(ports(), [{ api: 40_000 }, { web: 40_001 }]);
+  const jobs = { api: job("api"), web: job("web"), zoo: job("zoo") };
+  assert.deepEqual((await problems(bucket, { workers: ["a"], jobs, files })).codes, [
+    "ErrPortRangeExhausted",
+  ]);
+});
+
+test("HR-143 T-104 the KV store tells templates and scripts about bucket, workers, jobs and allocations", async (t) => {
+  const bucket = await makeBucket(t);
+  await run(bucket, {
+    workers: [
+      {
+        host: "w2",
+        position: 9,
+        labels: ["db"],
+        tags: { Zone: "X" },
+        hostname: "two",
+        memory: "2 tb",
+        cpu: "1.5 ghz",
+      },
+      { host: "w1", position: 1, labels: ["db"] },
+      { host: "w0", position: 5 },
+    ],
+    jobs: {
+      db: {
+        version: "v1.2",
+        selectors: ["db", "worker"],
+        resources: { ports: { db_port: {}, fixed: 9042 } },
+      },
+      idle: { selectors: ["none"], resources: { ports: { idle_port: {} } } },
+    },
+    files: {
+      "workspace/disabled.json": '{"jobs": {"db": {"allocations": ["w1"]}}}',
+      "workspace/bucket.conf": 'name = " x "\n',
+      "workspace/jobs/db/vars.toml": "size = 3\n",
+    },
+  });
+  const kv = bucket.kv();
+  const all = (namespace: string) => Object.fromEntries(kv.entries(namespace));
+  assert.deepEqual(all("ops/bucket"), {
+    bucket_id: bucket.bucketId,
+    jobs: "db,idle",
+    activejobs: "db",
+    db_port: "30000",
+    fixed: "9042",
+  });
+  assert.deepEqual(all("vars/bucket"), { name: " x " });
+  assert.deepEqual(all("ops/worker"), {
+    worker_workers: "w1,w0,w2",
+    worker_workers_length: "3",
+    worker_0: "w1",
+    worker_1: "w0",
+    worker_2: "w2",
+    worker_label_id: uuidV5(bucket.bucketId, "worker"),
+    db_workers: "w1,w2",
+    db_workers_length: "2",
+    db_0: "w1",
+    db_1: "w2",
+    db_label_id: uuidV5(bucket.bucketId, "db"),
+  });
+  assert.deepEqual(all("ops/worker/w2"), {
+    worker_ip: "w2",
+    worker_id: catalogWorkers(bucket.db)[2]?.id,
+    labels: "db,worker",
+    worker_cpu_mhz: "1500",
+    worker_memory_mb: "2097152",
+    jobs: "db",
+    position: "9",
+    hostname: "two",
+    worker_allocation_index: "2",
+    worker_peers: "w1,w0",
+    db_allocation_index: "1",
+    db_peers: "w1",
+  });
+  assert.equal(all("ops/worker/w0").db_peers, undefined);
+  assert.deepEqual(all("ops/worker/w2/tags"), { zone: "x" });
+  assert.deepEqual(all("ops/job/db"), {
+    job_id: uuidV5(bucket.bucketId, "db"),
+    name: "db",
+    version: "v1.2",
+    selectors: "db,worker",
+    ...{ min_memory_mb: "0", max_memory_mb: "0", memory: "0", min_cpu_mhz: "0", max_cpu_mhz: "0", cpu: "0" },
+    workers: "w2",
+    workers_length: "1",
+    worker_0: "w2",
+  });
+  assert.deepEqual(all("ops/job/idle").workers, "");
+  assert.deepEqual(all("vars/job/db"), { size: "3" });
+  assert.deepEqual(all("ops/job/db/worker/w1"), { db_allocation_index: "0", peer_workers: "w2" });
+  assert.deepEqual(all("ops/job/db/worker/w2"), { db_allocation_index: "1", peer_workers: "w1" });
+});
+
+test("HR-042 T-34 a build resets rollout_order, removes stale keys, and keeps what scripts and deploys wrote", async (t) => {
+  const bucket = await makeBucket(t);
+  const jobs = { web: { selectors: ["worker"], resources: { ports: { http: {} } } } };
+  const vars = (text: string) => ({ "workspace/jobs/web/vars.toml": text });
+  await run(bucket, { workers: ["a"], jobs, files: vars('from_file = "1"\n') });
+  const written = bucket.kv();
+  written.put("ops/job/web", "rollout_order", "a");
+  written.put("vars/job/web", "from_script", "2");
+  written.put("secrets/job/web", "password", "long enough");
+  written.put("ops/job/web/worker/a", "version", "1.0");
+  written.flush();
+  await run(bucket, { workers: ["a"], jobs: { web: { selectors: ["worker"] } }, files: vars("") });
+  const kv = bucket.kv();
+  assert.equal(kv.get("ops/job/web", "rollout_order"), undefined);
+  assert.equal(kv.get("ops/bucket", "http"), undefined);
+  assert.deepEqual(Object.fromEntries(kv.entries("vars/job/web")), { from_file: "1", from_script: "2" });
+  assert.equal(kv.get("secrets/job/web", "password"), "long enough");
+  assert.equal(kv.get("ops/job/web/worker/a", "version"), "1.0");
+});
+
+test("a build that changes nothing stores no KV row", async (t) => {
+  const bucket = await makeBucket(t);
+  const count = () => bucket.db.get("SELECT count(*) AS n FROM key_value")?.n;
+  await run(bucket, {
+    workers: WORKERS,
+    jobs: { web: WEB, db: DB },
+    files: { "workspace/jobs/db/vars.toml": "a = 1\n" },
+  });
+  const before = count();
+  await run(bucket);
+  assert.equal(count(), before);
+});
+
+test("namespaces of removed workers, jobs and allocations are emptied; variables and secrets wait for purge_job_kv", async (t) => {
+  const bucket = await makeBucket(t);
+  const jobs = { web: { selectors: ["x"] }, api: { selectors: ["worker"] } };
+  await run(bucket, { workers: [{ host: "a", tags: { zone: "z" }, labels: ["x"] }, "b"], jobs });
+  const written = bucket.kv();
+  for (const job of ["web", "api", "never"]) {
+    written.put(`vars/job/${job}`, "k", "v");
+    written.put(`secrets/job/${job}`, "k", "v");
+  }
+  written.flush();
+  await run(bucket, { workers: ["b"], jobs });
+  const left = () =>
+    bucket
+      .kv()
+      .namespaces()
+      .filter((name) => !/^(ops\/(bucket|worker)|vars\/bucket)$/.test(name));
+  assert.deepEqual(left(), [
+    "ops/job/api",
+    "ops/job/api/worker/b",
+    "ops/worker/a/tags",
+    "ops/worker/b",
+    "secrets/job/api",
+    "secrets/job/never",
+    "secrets/job/web",
+    "vars/job/api",
+    "vars/job/never",
+    "vars/job/web",
+  ]);
+  await run(bucket, undefined, { purge_job_kv: true });
+  assert.deepEqual(left(), [
+    "ops/job/api",
+    "ops/job/api/worker/b",
+    "ops/worker/a/tags",
+    "ops/worker/b",
+    "secrets/job/api",
+    "vars/job/api",
+  ]);
+});
+
+test("a job whose allocations are all disabled keeps its namespaces, even with purge_job_kv", async (t) => {
+  const bucket = await makeBucket(t);
+  const files = {
+    "workspace/disabled.json": '{"jobs": {"web": {}}}',
+    "workspace/jobs/web/vars.toml": "a = 1\n",
+  };
+  await run(
+    bucket,
+    { workers: ["a"], jobs: { web: { selectors: ["worker"] } }, files },
+    { purge_job_kv: true },
+  );
+  assert.equal(bucket.kv().get("vars/job/web", "a"), "1");
+  assert.equal(bucket.kv().get("ops/job/web", "workers"), "");
+  assert.equal(bucket.kv().get("ops/bucket", "activejobs"), "");
+});
+
+test("HR-206 a build makes expired keys tombstones", async (t) => {
+  const bucket = await makeBucket(t);
+  await run(bucket, { workers: ["a"], jobs: { web: { selectors: ["worker"] } } });
+  bucket.db.run(
+    "INSERT INTO key_value (namespace, key, version, value, ttl, created_date) VALUES ('vars/job/web', 'k', 1, 'v', 1, 1)",
+  );
+  await run(bucket);
+  const rows = bucket.db.all("SELECT version, deleted FROM key_value WHERE key = 'k' ORDER BY version");
+  assert.deepEqual(
+    rows.map((row) => Object.values(row)),
+    [
+      [1, 0],
+      [2, 1],
+    ],
+  );
+});
+
+test("a cancelled build stores nothing", async (t) => {
+  const bucket = await makeBucket(t, { workers: ["a"], jobs: { web: { selectors: ["worker"] } } });
+  const stop = new AbortController();
+  const context = bucket.context("build", stop.signal);
+  context.run.progress = ({ phase }) => {
+    if (phase === "check") stop.abort();
+  };
+  await assert.rejects(build(context, {}), { code: "cancelled" });
+  assert.deepEqual(placed(bucket), []);
+});
+
+test("unknown parameters are refused; those of a push are the push's own", async (t) => {
+  const bucket = await makeBucket(t);
+  await assert.rejects(run(bucket, {}, { purge: true }), {
+    code: "invalid_request",
+    message: /purge is not a known field/,
+  });
+  await assert.rejects(run(bucket, {}, { purge_job_kv: "yes" }), { code: "invalid_request" });
+  await build(bucket.context("push"), { anything: 1 });
+});
+
+test("warnings are in the result and in Activity", async (t) => {
+  const bucket = await makeBucket(t);
+  const { warnings } = await run(bucket, {
+    workers: [{ host: "a", lable: 1 }],
+    jobs: { web: { selectors: ["worker"] } },
+    files: { "workspace/bucket.jobs.conf": "[wep]\na = 1\n", "ops.conf": 'worker_rot = "/x"\n' },
+  });
+  assert.deepEqual(warnings, [
+    'ops.conf: worker_rot: is not a known field; did you mean "worker_root"?',
+    'workspace/workers.json: 0/lable: is not a known field; did you mean "labels"?',
+    'workspace/bucket.jobs.conf: wep: there is no job "wep"; did you mean "web"?',
+  ]);
+  for (const warning of warnings) assert.ok(bucket.activity.includes(`warning: ${warning}\n`), warning);
+});
