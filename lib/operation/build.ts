@@ -3,7 +3,7 @@ import { saveCatalog } from "../bucket/catalog-write.ts";
 import { Problems, sentenceOf } from "../bucket/problems.ts";
 import { markBuilt } from "../bucket/revisions.ts";
 import { readWorkspace, type Workspace } from "../bucket/workspace.ts";
-import { Failure, throwIfCancelled } from "../core/errors.ts";
+import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import { exists } from "../core/files.ts";
 import { boolean, check, object, withDefault } from "../core/shape.ts";
 import { type Built, buildCatalog } from "./build-catalog.ts";
@@ -38,7 +38,9 @@ export const build: Operation = async (context, params) => {
     return result;
   } catch (error) {
     context.kv.discard();
-    await markBuilt(context.layout, "failed");
+    const unmarked = (failure: unknown) =>
+      context.log.warn(`Cannot mark the revision: ${messageOf(failure)}`);
+    await markBuilt(context.layout, "failed").catch(unmarked);
     throw error;
   }
 };

@@ -40,7 +40,6 @@ export interface CallOptions {
  */
 export class TestServer {
   readonly root: string;
-  readonly #t: Pick<TestContext, "after">;
   readonly #config: Partial<ServerConfig>;
   readonly #hold: string;
   readonly lines: string[] = [];
@@ -48,10 +47,14 @@ export class TestServer {
   #stop: () => Promise<void> = async () => {};
 
   private constructor(t: Pick<TestContext, "after">, config: Partial<ServerConfig>) {
+    // In this order: what is registered first is done first, and the folder goes last.
+    t.after(() => {
+      this.release();
+      return this.#stop();
+    });
     const folder = temporaryFolder(t);
     this.root = config.root ?? path.join(folder, "root");
     this.#hold = path.join(folder, "hold");
-    this.#t = t;
     this.#config = config;
   }
 
@@ -73,10 +76,6 @@ export class TestServer {
       stopped ??= stop();
       return stopped;
     };
-    this.#t.after(() => {
-      this.release();
-      return this.#stop();
-    });
   }
 
   stop(): Promise<void> {

@@ -4,7 +4,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { catalogAllocations, catalogFiles, catalogJobs, catalogWorkers } from "../../lib/bucket/catalog.ts";
 import type { BuildProblem } from "../../lib/bucket/problems.ts";
-import { listRevisions, registerRevision } from "../../lib/bucket/revisions.ts";
+import { listRevisions, recordCurrent } from "../../lib/bucket/revisions.ts";
 import { uuidV5 } from "../../lib/codec/uuid.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { type BuildResult, build } from "../../lib/operation/build.ts";
@@ -199,7 +199,7 @@ test("active jobs must fit the memory and cpu that a worker declares; every work
 
 test("bucket.jobs.conf sets what a job gets, within the manifest's bounds", async (t) => {
   const bucket = await makeBucket(t);
-  const workers = [{ host: "a", memory: "1 tb", cpu: "1 thz" }];
+  const workers = [{ host: "a", memory: "1 tb", cpu: "2 thz" }];
   const web = { selectors: ["worker"], resources: { memory: { min: "1 gb", max: "4 gb" } } };
   const conf = (text: string) => ({ "workspace/bucket.jobs.conf": text });
   await run(bucket, {
@@ -535,14 +535,38 @@ test("unknown parameters are refused; those of a push are the push's own", async
 test("warnings are in the result and in Activity", async (t) => {
   const bucket = await makeBucket(t);
   const { warnings } = await run(bucket, {
-    workers: [{ host: "a", lable: 1 }],
+    workers: [{ host: "a", label: 1 }],
     jobs: { web: { selectors: ["worker"] } },
     files: { "workspace/bucket.jobs.conf": "[wep]\na = 1\n", "ops.conf": 'worker_rot = "/x"\n' },
   });
   assert.deepEqual(warnings, [
     'ops.conf: worker_rot: is not a known field; did you mean "worker_root"?',
-    'workspace/workers.json: 0/lable: is not a known field; did you mean "labels"?',
+    'workspace/workers.json: 0/label: is not a known field; did you mean "labels"?',
     'workspace/bucket.jobs.conf: wep: there is no job "wep"; did you mean "web"?',
   ]);
   for (const warning of warnings) assert.ok(bucket.activity.includes(`warning: ${warning}\n`), warning);
+});
+
+test("the current revision is marked as built, and the last successful one stays when a build fails", async (t) => {
+  const bucket = await makeBucket(t);
+  const push = (id: string) =>
+    recordCurrent(bucket.layout, {
+      id: `00000000-0000-7000-8000-00000000000${id}`,
+      created_at: "2026-01-01T00:00:00.000Z",
+      run_id: "run",
+      ...{ size_bytes: 0, file_count: 0, sha256: "" },
+      build_status: "pending",
+    });
+  const states = async () =>
+    (await listRevisions(bucket.layout)).map(
+      (one) => `${one.id.at(-1)} ${one.build_status}${one.last_successful ? " last" : ""}`,
+    );
+  await push("1");
+  await run(bucket, { workers: ["a"] });
+  assert.deepEqual(await states(), ["1 succeeded last"]);
+  await push("2");
+  await problems(bucket, { files: { "workspace/workers.json": "{" } });
+  assert.deepEqual(await states(), ["2 failed", "1 succeeded last"]);
+  await run(bucket, { workers: ["b"] });
+  assert.deepEqual(await states(), ["2 succeeded last", "1 succeeded"]);
 });

@@ -326,15 +326,14 @@ class Execution {
 
   #argument(dot: Value, node: Expression, parameter: Parameter): TemplateValue {
     if (node.kind === "nil") {
-      const isNilable = parameter === "any" || parameter === "[]string";
-      if (!isNilable) throw this.#failure(node, `cannot assign nil to ${parameter}`);
-      return this.#checked(null, parameter, node);
+      if (parameter === "any") return null;
+      throw this.#failure(node, `cannot assign nil to ${parameter}`);
     }
     if (parameter === "int" && node.kind === "number" && node.integer !== undefined) return node.integer;
     const isLiteral = node.kind === "bool" || node.kind === "string" || node.kind === "number";
     if (isLiteral && parameter !== "any" && parameter !== node.kind) {
       if (parameter === "[]string")
-        throw this.#failure(node, `can't handle ${node.kind} for arg of type []string`);
+        throw this.#failure(node, `can't handle ${describe(node)} for arg of type []string`);
       const wanted = parameter === "int" ? "integer" : parameter;
       throw this.#failure(node, `expected ${wanted}; found ${describe(node)}`);
     }

@@ -76,11 +76,10 @@ export function miscount(body: TemplateFunction, given: number): string | undefi
   return `want ${rest ? "at least " : ""}${parameters.length} got ${given}`;
 }
 
-/** The argument for a parameter, or an Error that says why the value is none. A list may be nil, which is an empty one. */
+/** The argument for a parameter, or an Error that says why the value is none. */
 export function argumentFor(value: TemplateValue | undefined, parameter: Parameter): TemplateValue | Error {
   if (parameter === "any") return value ?? null;
-  if (value === null || value === undefined)
-    return parameter === "[]string" ? [] : new Error(`invalid value; expected ${parameter}`);
+  if (value === null || value === undefined) return new Error(`invalid value; expected ${parameter}`);
   const type = typeName(value);
   return type === parameter ? value : new Error(`wrong type for value; expected ${parameter}; got ${type}`);
 }
