@@ -22,12 +22,16 @@ const PACKAGES = {
   openssl: "openssl",
   busybox: "busybox",
   git: "git",
+  chromium: "chromium",
 };
 const DEMO = ["sh", "make", "tar", "find", "sha256sum", "setsid"];
-const TOOLS = { demo: DEMO, test: [...DEMO, "python3", "openssl", "busybox", "git"] };
+const TOOLS = { demo: DEMO, test: [...DEMO, "python3", "openssl", "busybox", "git", "chromium"] };
 
 /** What `npm ci` brings: without it nothing starts. */
-const MODULES = { demo: ["node/bin/node"], test: ["node/bin/node", "typescript", "@biomejs/biome"] };
+const MODULES = {
+  demo: ["node/bin/node"],
+  test: ["node/bin/node", "typescript", "@biomejs/biome", "playwright-core"],
+};
 
 const INSTALL_LIMIT_MS = 15 * 60_000;
 

@@ -1,3 +1,4 @@
+import { SESSION_COOKIE } from "../auth/session.ts";
 import type { FailureCode } from "../core/errors.ts";
 import type { Schema } from "../core/shape.ts";
 import { STATUS } from "../http/message.ts";
@@ -32,7 +33,7 @@ export function openApiDocument(routes: readonly ServerRoute[]): object {
         session: {
           type: "apiKey",
           in: "cookie",
-          name: "ops_server_session",
+          name: SESSION_COOKIE,
           description:
             "Set by POST /api/auth/session. Changes also need the Origin of this server and X-Ops-CSRF: 1.",
         },

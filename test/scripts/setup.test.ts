@@ -9,8 +9,8 @@ import { PROGRAM_ROOT } from "../../lib/core/self.ts";
 const base = mkdtempSync(path.join(tmpdir(), "ops-setup-"));
 after(() => rmSync(base, { recursive: true, force: true }));
 
-const TOOLS = "sh make tar find sha256sum setsid python3 openssl busybox git".split(" ");
-const MODULES = ["node/bin/node", "typescript/x", "@biomejs/biome/x"];
+const TOOLS = "sh make tar find sha256sum setsid python3 openssl busybox git chromium".split(" ");
+const MODULES = ["node/bin/node", "typescript/x", "@biomejs/biome/x", "playwright-core/x"];
 
 let count = 0;
 

@@ -150,10 +150,7 @@ for (const addr of [
   });
 
 test("a host name that cannot be resolved is refused", async (t) => {
-  await refused(
-    { ...valid(t).flags, addr: "no-such-host.invalid:9090" },
-    /"no-such-host.invalid" cannot be resolved/,
-  );
+  await refused({ ...valid(t).flags, addr: "no such host:9090" }, /"no such host" cannot be resolved/);
 });
 
 test("CP-044 with a TLS pair any address may be bound", async (t) => {

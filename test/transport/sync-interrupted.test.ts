@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { mkdir, readdir, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { test } from "node:test";
+import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { sleep } from "../../lib/core/async.ts";
 import { signalProcess } from "../../lib/core/process.ts";
@@ -24,7 +24,9 @@ const FOREIGN = ["data/db", "logs/a.log", "bin/tool", "conf/own", "own"];
 const FIXTURE = fileURLToPath(new URL("../fixtures/sync-forever.ts", import.meta.url));
 
 /** A worker with bin/runner and files in the job's folder that are not ours. */
-async function preparedWorker(...setting: Parameters<typeof temporaryWorker>): Promise<TestWorker> {
+async function preparedWorker(
+  ...setting: Parameters<typeof temporaryWorker>
+): Promise<TestWorker & { syncMs: number }> {
   const worker = await temporaryWorker(...setting);
   const files = [
     syncFile("jobs.json", jobsJson([{ job: "web", disabled: false }])),
@@ -36,8 +38,9 @@ async function preparedWorker(...setting: Parameters<typeof temporaryWorker>): P
     await mkdir(path.dirname(file), { recursive: true });
     await writeFile(file, "mine");
   }
+  const started = performance.now();
   await syncTree(worker.transport, numberedTree(0));
-  return worker;
+  return { ...worker, syncMs: performance.now() - started };
 }
 
 /** Which tree the job's folder holds; fails when it is a mixture, or when a foreign file has suffered. */
@@ -60,68 +63,70 @@ async function numberByRunner({ transport }: TestWorker): Promise<number> {
   return Number(outcome.stdout);
 }
 
-for (const userland of USERLANDS)
-  test(`a sync whose script is killed at any moment leaves the old tree or the new one (${userland})`, async (t) => {
-    const worker = await preparedWorker(t, userland);
-    const seen = { old: 0, new: 0, committed: 0 };
-    let current = 0;
-    for (let round = 1; round <= 14; round++) {
-      const delay = Math.random() * 70;
-      const when = `round ${round}, killed after ${delay} ms`;
-      const next = current + 1 + Math.floor(Math.random() * 3);
-      const syncing = syncTree(worker.transport, numberedTree(next)).catch((error: Error) => error);
+describe("an interrupted sync", { concurrency: 4 }, () => {
+  for (const userland of USERLANDS)
+    test(`a sync whose script is killed at any moment leaves the old tree or the new one (${userland})`, async (t) => {
+      const worker = await preparedWorker(t, userland);
+      const seen = { old: 0, new: 0, committed: 0 };
+      let current = 0;
+      for (let round = 1; round <= 14; round++) {
+        const delay = Math.random() * worker.syncMs;
+        const when = `round ${round}, killed after ${delay} ms`;
+        const next = current + 1 + Math.floor(Math.random() * 3);
+        const syncing = syncTree(worker.transport, numberedTree(next)).catch((error: Error) => error);
+        await sleep(delay);
+        for (const group of worker.launcher.groups) signalProcess(-group.pgid, "SIGKILL");
+        await syncing;
+        const isCommitted = existsSync(path.join(worker.folder, ".sync/web/commit"));
+        if (!isCommitted) await wholeTree(worker, when);
+        const byRunner = await numberByRunner(worker);
+        assert.equal(await wholeTree(worker, when), byRunner);
+        assert.ok(byRunner === current || byRunner === next, `${when}: ${byRunner}`);
+        if (isCommitted) assert.equal(byRunner, next, when);
+        seen[isCommitted ? "committed" : byRunner === next ? "new" : "old"]++;
+        current = byRunner;
+      }
+      t.diagnostic(JSON.stringify(seen));
+      const last = numberedTree(current + 1);
+      await syncTree(worker.transport, last);
+      assert.equal(await wholeTree(worker, "at the end"), current + 1);
+      assert.equal((await syncTree(worker.transport, last)).sentBytes, 0);
+      assert.deepEqual(await readdir(path.join(worker.folder, ".sync")), [".worker.list", "web.list"]);
+    });
+
+  test("a sync whose control host dies at any moment leaves the old tree or the new one", async (t) => {
+    const worker = await preparedWorker(t);
+    const [root, bucketId] = [path.dirname(worker.folder), path.basename(worker.folder)];
+    for (let round = 1, current = 0; round <= 6; round++) {
+      const child = spawn(process.execPath, [FIXTURE, root, bucketId, String(current + 1)], {
+        stdio: ["ignore", "pipe", "inherit"],
+      });
+      await once(child.stdout, "data");
+      const delay = Math.random() * worker.syncMs;
       await sleep(delay);
-      for (const group of worker.launcher.groups) signalProcess(-group.pgid, "SIGKILL");
-      await syncing;
-      const isCommitted = existsSync(path.join(worker.folder, ".sync/web/commit"));
-      if (!isCommitted) await wholeTree(worker, when);
-      const byRunner = await numberByRunner(worker);
-      assert.equal(await wholeTree(worker, when), byRunner);
-      assert.ok(byRunner === current || byRunner === next, `${when}: ${byRunner}`);
-      if (isCommitted) assert.equal(byRunner, next, when);
-      seen[isCommitted ? "committed" : byRunner === next ? "new" : "old"]++;
-      current = byRunner;
+      child.kill("SIGKILL");
+      await once(child, "exit");
+      const when = `round ${round}, killed after ${delay} ms`;
+      // The script on the worker may still be at work: who comes next waits for it.
+      const number = await numberByRunner(worker);
+      assert.ok(number > current, when);
+      assert.equal(await wholeTree(worker, when), number);
+      await syncTree(worker.transport, numberedTree(number + 1));
+      current = await wholeTree(worker, when);
+      assert.equal(current, number + 1);
     }
-    t.diagnostic(JSON.stringify(seen));
-    const last = numberedTree(current + 1);
-    await syncTree(worker.transport, last);
-    assert.equal(await wholeTree(worker, "at the end"), current + 1);
-    assert.equal((await syncTree(worker.transport, last)).sentBytes, 0);
-    assert.deepEqual(await readdir(path.join(worker.folder, ".sync")), [".worker.list", "web.list"]);
+    assert.deepEqual(processesIn(worker.folder), []);
   });
 
-test("a sync whose control host dies at any moment leaves the old tree or the new one", async (t) => {
-  const worker = await preparedWorker(t);
-  const [root, bucketId] = [path.dirname(worker.folder), path.basename(worker.folder)];
-  for (let round = 1, current = 0; round <= 6; round++) {
-    const child = spawn(process.execPath, [FIXTURE, root, bucketId, String(current + 1)], {
-      stdio: ["ignore", "pipe", "inherit"],
-    });
-    await once(child.stdout, "data");
-    const delay = Math.random() * 60;
-    await sleep(delay);
-    child.kill("SIGKILL");
-    await once(child, "exit");
-    const when = `round ${round}, killed after ${delay} ms`;
-    // The script on the worker may still be at work: who comes next waits for it.
-    const number = await numberByRunner(worker);
-    assert.ok(number > current, when);
-    assert.equal(await wholeTree(worker, when), number);
-    await syncTree(worker.transport, numberedTree(number + 1));
-    current = await wholeTree(worker, when);
-    assert.equal(current, number + 1);
-  }
-  assert.deepEqual(processesIn(worker.folder), []);
-});
-
-test("what was committed is finished by the next sync too", async (t) => {
-  const worker = await preparedWorker(t);
-  const commit = path.join(worker.folder, ".sync/web/commit");
-  const syncing = syncTree(worker.transport, numberedTree(1)).catch((error: Error) => error);
-  while (!existsSync(commit)) await sleep(0);
-  for (const group of worker.launcher.groups) signalProcess(-group.pgid, "SIGKILL");
-  await syncing;
-  const result = await syncTree(worker.transport, numberedTree(1));
-  assert.deepEqual([result.changed, result.removed, result.sentBytes], [[], [], 0]);
-  assert.equal(await wholeTree(worker, "afterwards"), 1);
+  test("what was committed is finished by the next sync too", async (t) => {
+    const worker = await preparedWorker(t);
+    const commit = path.join(worker.folder, ".sync/web/commit");
+    const syncing = syncTree(worker.transport, numberedTree(1)).catch((error: Error) => error);
+    while (!existsSync(commit)) await sleep(0);
+    for (const group of worker.launcher.groups) signalProcess(-group.pgid, "SIGKILL");
+    await syncing;
+    const result = await syncTree(worker.transport, numberedTree(1));
+    assert.deepEqual([result.changed, result.removed, result.sentBytes], [[], [], 0]);
+    assert.equal(await wholeTree(worker, "afterwards"), 1);
+  });
 });

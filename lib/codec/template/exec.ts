@@ -159,7 +159,10 @@ class Execution {
   #range(dot: Value, range: Extract<Statement, { kind: "range" }>): Jump {
     const { variables } = range.pipeline;
     const entries = this.#entries(range.pipeline, this.#pipeline(dot, range.pipeline));
-    if (entries.length === 0) return range.otherwise && this.#body(dot, range.otherwise);
+    if (entries.length === 0) {
+      const jump = range.otherwise && this.#body(dot, range.otherwise);
+      return jump === "continue" ? jump : undefined;
+    }
     const mark = this.#variables.length;
     for (const [key, value] of entries) {
       const values = variables.length === 2 ? [key, value] : [value];

@@ -80,15 +80,15 @@ finish() {
 place() {
   while IFS= read -r path; do
     if [ -f "./$path" ] || [ -L "./$path" ]; then rm -f "./$path" || return 1; fi
-  done <"$from/removals"
+  done <"$from/removals" || return 1
   while IFS= read -r path; do
-    rmdir "./$path" 2>/dev/null
-  done <"$from/emptied"
+    rmdir "./$path" 2>/dev/null || :
+  done <"$from/emptied" || return 1
   number=0
   while IFS= read -r path; do
     number=$((number + 1))
     if [ -f "$from/new/$number" ]; then put "$from/new/$number" "./$path" || return 1; fi
-  done <"$from/moves"
+  done <"$from/moves" || return 1
   [ ! -f "$from/list" ] || mv -f "$from/list" "$from.list"
 }
 

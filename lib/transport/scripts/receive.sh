@@ -41,18 +41,18 @@ finish "$name" || exit 1
 from=.sync/$name
 mkdir -m 700 "$from" && tar -xmof - -C "$from" || fail "the files did not arrive whole"
 echo "$digest  digests" >"$from/check"
-(cd "$from" && sha256sum -c check && sha256sum -c digests) >/dev/null || fail "what arrived is not what was sent"
+(cd "./$from" && sha256sum -c check && sha256sum -c digests) >/dev/null || fail "what arrived is not what was sent"
 
 while IFS= read -r path; do
   [ ! -L "./$path" ] || fail "$path is a symbolic link on the worker, which sync does not follow: remove it"
   if [ -d "./$path" ]; then continue; fi
   [ ! -e "./$path" ] || grep -qxF -e "$path" "$from/removals" ||
     fail "$path is a file on the worker, and a folder is to take its place: move it away"
-  printf 'folder  %s\n' "$path" >>"$from/list"
-done <"$from/parents"
+  printf 'folder  %s\n' "$path" >>"$from/list" || exit 1
+done <"$from/parents" || exit 1
 while IFS= read -r path; do
   [ ! -d "./$path" ] || [ -L "./$path" ] || owned "$path" ||
     fail "$path is a folder on the worker, and a file is to take its place: move it away"
-done <"$from/moves"
+done <"$from/moves" || exit 1
 
 mv -f "$from/digests" "$from/commit" && finish "$name"

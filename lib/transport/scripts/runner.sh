@@ -27,7 +27,7 @@ for tool in make mkfifo setsid; do
   command -v "$tool" >/dev/null || refuse 69 "$tool is not installed on this worker"
 done
 
-cd "$(dirname "$0")/.." || exit 66
+CDPATH= cd "$(dirname "$0")/.." || exit 66
 me=$(holder "$run")
 lock=.runner/$job.lock
 deadline=$(($(date +%s) + patience))
@@ -46,26 +46,26 @@ take "$lock" "$deadline" || refuse 67 "another target of $job is still running a
 settle "$job" "$deadline" || refuse 68 "the files of $job could not be brought up to date"
 [ -d "jobs/$job" ] || refuse 66 "jobs/$job is missing on this worker"
 
-# The output goes through a pipe of our own: a daemon that keeps it neither holds the caller's channel open
-# nor dies of writing to a channel that is gone.
+# The output goes through a pipe of our own, and what forwards it goes on reading to the end whatever happens: so a
+# caller that is gone does not stop the target, and a daemon that keeps its output open neither holds the caller's
+# channel nor dies of writing to one that is closed.
 pipe=.runner/$job.pipe
 rm -f "$pipe"
 mkfifo -m 600 "$pipe" || refuse 70 "cannot make a pipe in .runner"
 exec 3<>"$pipe" 4<"$pipe" 5>"$pipe" 3>&-
 rm -f "$pipe"
-cat <&4 5>&- &
+setsid sh -c 'trap "" PIPE; cat <&4 & trap "kill $!" TERM; wait; exec cat <&4 >/dev/null 2>&1' 5>&- &
 forward=$!
 make -s -C "jobs/$job" "$target" </dev/null >&5 2>&1 4<&- 5>&-
 code=$?
 exec 5>&-
-for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-  started "$forward" >/dev/null || break
+# It ends by itself once make's output has been passed on, unless a daemon is left.
+tries=0
+while started "$forward" >/dev/null && [ "$tries" -lt 20 ]; do
   sleep 0.01 2>/dev/null || sleep 1
+  tries=$((tries + 1))
 done
-if started "$forward" >/dev/null; then
-  setsid cat <&4 >/dev/null 2>&1 &
-  kill "$forward"
-fi
+kill "$forward" 2>/dev/null
 
 [ "$code" -eq 0 ] || exit "$code"
 echo "$hash $target" >".runner/$job.next" && mv -f ".runner/$job.next" ".runner/$job.last" ||
