@@ -163,21 +163,24 @@ function checked(database: Database): Database {
     const version = schemaVersion(database);
     if (version === 0)
       throw new Failure("bucket_not_initialized", "the bucket is not initialised; run `ops init`");
+    const details = { schema_version: version };
     if (version < SCHEMA_VERSION)
       throw new Failure(
         "schema_upgrade_required",
         `the database has schema ${version}; run \`ops init\` to upgrade it`,
+        { details },
       );
-    if (version > SCHEMA_VERSION)
-      throw new Failure(
-        "schema_too_new",
-        `the database has schema ${version}, this program knows ${SCHEMA_VERSION}`,
-      );
+    if (version > SCHEMA_VERSION) throw tooNew(version);
     return database;
   } catch (error) {
     database.close();
     throw error;
   }
+}
+
+function tooNew(version: number): Failure {
+  const message = `the database has schema ${version}, this program knows ${SCHEMA_VERSION}`;
+  return new Failure("schema_too_new", message, { details: { schema_version: version } });
 }
 
 /** The schema version a database has; 0 before init. */
@@ -197,11 +200,7 @@ export function migrate(file: string, bucketId: string): { bucketId: string; upg
   try {
     sqlite.exec("PRAGMA journal_mode = WAL; BEGIN EXCLUSIVE");
     const from = schemaVersion(database);
-    if (from > SCHEMA_VERSION)
-      throw new Failure(
-        "schema_too_new",
-        `the database has schema ${from}, this program knows ${SCHEMA_VERSION}`,
-      );
+    if (from > SCHEMA_VERSION) throw tooNew(from);
     if (from === 0)
       sqlite.exec(
         "CREATE TABLE schema_version (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL) STRICT;" +

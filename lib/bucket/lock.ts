@@ -13,7 +13,6 @@ import {
   type ProcessIdentity,
 } from "../core/process.ts";
 import { check, integer, list, object, string } from "../core/shape.ts";
-import { exclusively } from "./database.ts";
 import type { Layout } from "./layout.ts";
 
 /** control-plane.md, Errors: the sentence of a busy bucket, verbatim. */
@@ -160,6 +159,8 @@ export function isOwned(lock: LockContent): boolean {
  * Living groups are ended before the lock goes; what a finished leader left running is a daemon and stays.
  */
 export async function takeOver(layout: Layout, endHolders: boolean): Promise<void> {
+  // Loaded when it is needed: a server that only takes free locks does without SQLite.
+  const { exclusively } = await import("./database.ts");
   await exclusively(layout.takeover, TAKEOVER_LIMIT_MS, async () => {
     const lock = await readLock(layout);
     if (lock === undefined) return;

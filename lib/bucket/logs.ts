@@ -33,6 +33,7 @@ export class RunLog {
   readonly #command: string;
   readonly #redactor: Redactor;
   readonly #activity: (text: string) => void;
+  readonly #format: "kv" | "json";
   readonly #open = new Map<string, { descriptor: number; size: number }>();
   /** The deploy's update sequence, once there is one. */
   updateSeq: number | undefined;
@@ -43,12 +44,15 @@ export class RunLog {
     command: string;
     redactor: Redactor;
     activity: (text: string) => void;
+    /** How structured lines look (`log_format` of ops.conf). */
+    format: "kv" | "json";
   }) {
     this.#layout = options.layout;
     this.#runId = options.runId;
     this.#command = options.command;
     this.#redactor = options.redactor;
     this.#activity = options.activity;
+    this.#format = options.format;
   }
 
   /** The redactor, for secrets that turn up while the run goes on. */
@@ -89,7 +93,7 @@ export class RunLog {
   /** A structured line only; for a worker when the fields name one, else for the bucket. */
   record(fields: LogFields, level: "info" | "warn" | "error" = "info"): void {
     const file = fields.worker === undefined ? "ops.log" : `${fields.worker.replaceAll(":", "_")}.log`;
-    const line = Buffer.from(this.#redactor.apply(this.#format(fields, level)));
+    const line = Buffer.from(this.#redactor.apply(this.#line(fields, level)));
     this.#append(
       path.join(runLayout(this.#layout, this.#runId).folder, file),
       line,
@@ -127,7 +131,7 @@ export class RunLog {
     this.#activity(`${this.#redactor.apply(message)}\n`);
   }
 
-  #format(fields: LogFields, level: string): string {
+  #line(fields: LogFields, level: string): string {
     const { event, worker, cmd, msg, ...rest } = fields;
     const all = {
       ts: new Date().toISOString(),
@@ -143,6 +147,7 @@ export class RunLog {
       msg,
     };
     const present = Object.entries(all).filter(([, value]) => value !== undefined && value !== "");
+    if (this.#format === "json") return `${JSON.stringify(Object.fromEntries(present))}\n`;
     return `${present.map(([key, value]) => `${key}=${quoted(String(value))}`).join(" ")}\n`;
   }
 }

@@ -2,6 +2,8 @@ import { openDatabase } from "../bucket/database.ts";
 import { KvStore, loadKvKey } from "../bucket/kv.ts";
 import { layoutOf } from "../bucket/layout.ts";
 import { RunLog } from "../bucket/logs.ts";
+import { Problems } from "../bucket/problems.ts";
+import { readOpsConf } from "../bucket/settings.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { emptyFolder } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
@@ -32,13 +34,9 @@ export interface RunInput {
 export async function perform(orders: Omit<Orders, "type">, input: RunInput): Promise<OutcomeMessage> {
   const { runId, kind, bucketId } = orders;
   const layout = layoutOf(orders.bucketDir);
-  const log = new RunLog({
-    layout,
-    runId,
-    command: kind,
-    redactor: new Redactor(),
-    activity: input.activity,
-  });
+  const { logFormat: format } = await readOpsConf(layout, new Problems());
+  const { activity } = input;
+  const log = new RunLog({ layout, runId, command: kind, redactor: new Redactor(), activity, format });
   log.info(`${kind} of bucket ${bucketId}, run ${runId}`);
   try {
     const operation = await OPERATIONS[kind]();

@@ -14,7 +14,8 @@ import type { RunRecord } from "./record.ts";
  */
 export async function finishRun(layout: Layout, record: RunRecord): Promise<void> {
   await recoverSource(layout);
-  const log = logFor(layout, record);
+  const settings = await readOpsConf(layout, new Problems());
+  const log = logFor(layout, record, settings.logFormat);
   log.record({
     event: "run_end",
     action: record.status,
@@ -22,7 +23,7 @@ export async function finishRun(layout: Layout, record: RunRecord): Promise<void
     duration_ms: Date.parse(record.finished_at as string) - Date.parse(record.created_at),
   });
   log.close();
-  await pruneHistory(layout);
+  await pruneRuns(layout, settings.logRunRetentionCount, settings.logRunRetentionDays);
 }
 
 /** Applies the bucket's retention settings; an ops.conf that cannot be read means their defaults. */
@@ -32,13 +33,14 @@ export async function pruneHistory(layout: Layout): Promise<void> {
 }
 
 /** The structured log of a run for whoever is not its process; says nothing in Activity. */
-export function logFor(layout: Layout, record: Pick<RunRecord, "id" | "kind">): RunLog {
-  const silent = () => {};
+function logFor(layout: Layout, record: RunRecord, format: "kv" | "json"): RunLog {
+  const activity = () => {};
   return new RunLog({
     layout,
     runId: record.id,
     command: record.kind,
     redactor: new Redactor(),
-    activity: silent,
+    activity,
+    format,
   });
 }

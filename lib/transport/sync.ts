@@ -43,6 +43,7 @@ const ERROR_BYTES = 64 * 1024;
 const CONTROL = /[\0-\x1f\x7f]/;
 /** What a job keeps in its folder is its own. */
 const OF_THE_JOB = new Set(["data", "logs", "bin"]);
+const JOB_NAME = /^[a-z][a-z0-9_-]*$/;
 const NOT_OF_THE_WORKER = new Set(["jobs", ".sync", ".runner"]);
 
 /**
@@ -77,6 +78,11 @@ export async function syncTree(
 
 /** The files by their path below the bucket's folder, sorted. */
 function wantedFiles(tree: SyncTree): Map<string, SyncFile> {
+  if (tree.folder !== (tree.name === WORKER_TREE ? "." : `jobs/${tree.name}`) || !isName(tree.name))
+    throw new Failure(
+      "failed",
+      `Cannot sync ${quote(tree.name)} into ${quote(tree.folder)}: no job is there`,
+    );
   const wanted = new Map<string, SyncFile>();
   for (const file of tree.files) {
     const path = tree.folder === "." ? file.path : `${tree.folder}/${file.path}`;
@@ -88,6 +94,10 @@ function wantedFiles(tree: SyncTree): Map<string, SyncFile> {
     if (wanted.has(folder))
       throw new Failure("failed", `Cannot sync ${tree.name}: ${quote(folder)} is both a file and a folder`);
   return new Map([...wanted].sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+function isName(name: string): boolean {
+  return name === WORKER_TREE || JOB_NAME.test(name);
 }
 
 /** True when a path of the bucket's folder is one that this tree may own. */

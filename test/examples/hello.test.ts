@@ -113,7 +113,7 @@ test("a later process with the pid of a service that is gone is left alone", asy
 });
 
 test("a start that fails says why, with the end of the log, and leaves nothing running", async () => {
-  const server = createServer().listen(0, "127.0.0.1");
+  const server = createServer((_, response) => response.writeHead(404).end()).listen(0, "127.0.0.1");
   await new Promise((resolve) => server.once("listening", resolve));
   const { folder } = await hello({ port: (server.address() as AddressInfo).port });
   const outcome = await service(folder, "start");

@@ -75,7 +75,14 @@ export async function makeBucket(t: Pick<TestContext, "after">, spec?: Workspace
   const context = (kind: RunKind = "build", signal = new AbortController().signal): OperationContext => {
     const id = uuidV7();
     const say = (text: string) => activity.push(text);
-    const log = new RunLog({ layout, runId: id, command: kind, redactor: new Redactor(), activity: say });
+    const log = new RunLog({
+      layout,
+      runId: id,
+      command: kind,
+      redactor: new Redactor(),
+      activity: say,
+      format: "kv" as const,
+    });
     const launcher = new Launcher(process.env, () => {});
     const run = { id, kind, bucketId, progress: () => {} };
     return { layout, db, kv: new KvStore(db, key), log, signal, launcher, run };

@@ -279,6 +279,12 @@ describe("syncTree", { concurrency: 4 }, () => {
       syncJob(watch.transport, [syncFile("a", ""), syncFile("a/b", "")]),
       /both a file and a folder/,
     );
+    for (const [name, folder] of [
+      ["web", "jobs/db"],
+      ["web", "."],
+      ["../x", "jobs/../x"],
+    ] as const)
+      await assert.rejects(syncTree(watch.transport, { name, folder, files: [] }), /no job is there/);
     assert.equal(watch.scripts, 0);
   });
 

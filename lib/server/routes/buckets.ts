@@ -73,11 +73,10 @@ async function schemaOf(layout: Layout): Promise<{ initialized: boolean; schema_
     const { schemaVersion } = await import("../../bucket/database.ts");
     return { initialized: true, schema_version: schemaVersion(database) };
   } catch (error) {
-    const code = error instanceof Failure ? error.code : undefined;
-    if (code === "bucket_not_initialized") return { initialized: false, schema_version: null };
-    if (code === "schema_upgrade_required" || code === "schema_too_new")
-      return { initialized: true, schema_version: null };
-    throw error;
+    if (!(error instanceof Failure)) throw error;
+    if (error.code === "bucket_not_initialized") return { initialized: false, schema_version: null };
+    if (error.code !== "schema_upgrade_required" && error.code !== "schema_too_new") throw error;
+    return { initialized: true, ...(error.details as { schema_version: number }) };
   }
 }
 

@@ -23,12 +23,17 @@ export const OPERATION_ROUTES = [
     method: "POST",
     path: "/api/buckets/{bucket_id}/build",
     summary: "Build: turn the source into the catalog that deploys work from",
-    body: object({}),
+    body: object({
+      purge_job_kv: withDefault(
+        described(boolean(), "Also drop variables and secrets of jobs that have no allocation any more"),
+        false,
+      ),
+    }),
     answer: STARTED,
     failures: START_FAILURES,
-    async handle({ params, request }, context) {
+    async handle({ params, request, body }, context) {
       const bucket = await findBucket(context.root, params.bucket_id ?? "");
-      return startRun(bucket, "build", request, context, async () => ({}));
+      return startRun(bucket, "build", request, context, async () => body);
     },
   }),
   route({

@@ -50,7 +50,7 @@ const BUCKET = object({
   project: string(),
   name: string(),
   initialized: described(boolean(), "Its database exists, so that runs can be started"),
-  schema_version: described(nullable(integer()), "null unless the schema is the one this server knows"),
+  schema_version: described(nullable(integer()), "null before the bucket is initialised"),
   created_at: nullable(TIME),
   active_run: described(nullable(ID), "The run this server carries out there now"),
   last_run: described(nullable(LAST_RUN), "The newest run, active or not, of the server or the command line"),
