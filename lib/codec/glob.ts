@@ -72,7 +72,7 @@ function partFits(steps: Step[], part: string): boolean {
 
 function compile(part: string): Step[] | undefined {
   const steps: Step[] = [];
-  const token = /\*|\?|\[(\^?)((?:(?:\\.|[^\\\]-])(?:-(?:\\.|[^\\\]-]))?)+)\]|\\(.)|([^[\\])/suy;
+  const token = /\*|\?|\[(\^|(?!\^))((?:(?:\\.|[^\\\]-])(?:-(?:\\.|[^\\\]-]))?)+)\]|\\(.)|([^[\\])/suy;
   while (token.lastIndex < part.length) {
     const match = token.exec(part);
     if (!match) return undefined;

@@ -29,7 +29,7 @@ export interface BuildResult {
  * current source revision is marked as built. Without a workspace, before the first push, it builds nothing.
  */
 export const build: Operation = async (context, params) => {
-  const purgeJobs = checkParams(context, params);
+  const purgeJobs = checkParams(params);
   const started = Date.now();
   try {
     const result = await carryOut(context, purgeJobs);
@@ -45,9 +45,8 @@ export const build: Operation = async (context, params) => {
   }
 };
 
-/** A push hands its own parameters on; its build has none. */
-function checkParams({ run }: OperationContext, params: Record<string, unknown>): boolean {
-  const checked = check(PARAMS, run.kind === "push" ? {} : params);
+function checkParams(params: Record<string, unknown>): boolean {
+  const checked = check(PARAMS, params);
   if (checked.ok) return checked.value.purge_job_kv;
   const [first] = checked.problems;
   throw new Failure("invalid_request", `Cannot build: ${first?.path} ${first?.message}`, {

@@ -94,7 +94,7 @@ test("every template case of the Go implementation gives the same output or erro
   }
 });
 
-/** Checked against Go itself, but for its last group. */
+/** Checked against Go 1.19 itself, but for the group of what came later. */
 const OUTPUTS: Record<string, [template: string, output: string][]> = {
   printf: [
     [`{{printf "%5d|%-5d|%05d|%+d|% d" 42 42 42 42 42}}`, "   42|42   |00042|+42| 42"],
@@ -259,7 +259,7 @@ const OUTPUTS: Record<string, [template: string, output: string][]> = {
       "a+b%26c%3Dd%2F%C3%A9~%21%2A%27%28%291 %5Bapi+worker%5D x+y",
     ],
   ],
-  "newer than Go 1.19": [
+  "later than Go 1.19": [
     [
       "{{with 0}}a{{else with 5}}{{.}}{{else}}c{{end}} {{with 0}}{{else with 0}}{{else}}{{.Job}}{{end}}",
       "5 j",
@@ -495,7 +495,7 @@ const PARSE_FAILURES: [template: string, failure: string][] = [
   ["{{range .L}}{{block `a` .}}{{break}}{{end}}{{end}}", "1:29: {{break}} outside {{range}}"],
   ["{{print | 3}}", "1:10: non executable command in pipeline stage 2"],
   ["{{define `a`}}1{{end}}{{define `a`}}2{{end}}", `1:24: multiple definition of template "a"`],
-  ["é\n\té {{ if }}{{end}}", "2:9: missing value for if"],
+  ["é\n\té {{ if }}{{end}}", "2:10: missing value for if"],
   ["{{ .Job\n\n", "1:0: unclosed action"],
   [String.raw`{{"\xff"}}`, String.raw`1:2: the escapes of "\xff" are not UTF-8`],
 ];

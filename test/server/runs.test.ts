@@ -29,7 +29,7 @@ test("CP-023 CP-024 CP-025 CP-140 CP-209 CP-257 a start answers run_id alone, an
   const run = (await server.call("GET", `${bucket.path}/runs/${body.run_id}`)).body;
   assert.deepEqual(
     [run.kind, run.status, run.origin, run.params, run.bucket_id, run.finished_at, run.error],
-    ["build", "running", "server", {}, bucket.id, null, null],
+    ["build", "running", "server", { purge_job_kv: false }, bucket.id, null, null],
   );
   const shown = (await server.call("GET", bucket.path)).body;
   assert.deepEqual([shown.active_run, shown.last_run.status], [body.run_id, "running"]);

@@ -43,7 +43,10 @@ fail:
 hang:
 	@echo hangs; sleep 600 & sleep 600
 work:
-	@mkdir held || { echo overlap; exit 1; }; sleep 0.02; rmdir held
+	@mkdir held || { echo overlap; exit 1; }
+	@a=$$(readlink ../../.runner/web.lock); sleep 0.07; b=$$(readlink ../../.runner/web.lock); \\
+	  [ -n "$$a" ] && [ "$$a" = "$$b" ] || { echo stolen; exit 1; }
+	@rmdir held
 many:
 	@i=0; while [ $$i -lt 20000 ]; do echo "line $$i"; i=$$((i + 1)); done
 `;
@@ -69,6 +72,14 @@ async function isHeld(worker: TestWorker): Promise<boolean> {
     () => true,
     () => false,
   );
+}
+
+/** Gives a program of a worker with busybox a random delay, so that others get in between what they must not. */
+async function slowDown({ folder }: TestWorker, program: string): Promise<void> {
+  const file = path.join(path.dirname(folder), "busybox-bin", program);
+  const real = await readlink(file);
+  await rm(file);
+  await writeFile(file, `#!/bin/sh\nsleep 0.0$(($$ % 10))\nexec ${real} ${program} "$@"\n`, { mode: 0o755 });
 }
 
 describe("bin/runner", { concurrency: 4 }, () => {
@@ -105,6 +116,7 @@ describe("bin/runner", { concurrency: 4 }, () => {
 
     test(`a dead holder's lock is taken over by exactly one of many (${userland})`, async (t) => {
       const worker = await workerWithJob(t, userland);
+      if (userland === "busybox") await slowDown(worker, "rm");
       const hanging = run(worker, "hang");
       await until("the lock is taken", () => isHeld(worker));
       for (const group of worker.launcher.groups) signalProcess(-group.pgid, "SIGKILL");
@@ -284,7 +296,7 @@ describe("bin/runner", { concurrency: 4 }, () => {
     const stop = new AbortController();
     const hanging = run(worker, "hang", { signal: stop.signal });
     await until("the target runs", () => processesIn(worker.job).length > 0);
-    assert.equal((await run(worker, "work", { job: "db", timeoutMs: 10_000 })).exitCode, 0);
+    assert.equal((await run(worker, "env", { job: "db", timeoutMs: 10_000 })).exitCode, 0);
     stop.abort();
     await hanging;
   });
@@ -336,23 +348,25 @@ describe("bin/runner", { concurrency: 4 }, () => {
       assert.equal(await isHeld(worker), false);
     });
 
-  test("files that were committed for the job are in place before its target runs", async (t) => {
+  test("what another one began to put in place is there before the target runs", async (t) => {
     const worker = await workerWithJob(t);
     const staged = path.join(worker.folder, ".sync/web");
     await mkdir(path.join(staged, "new"), { recursive: true });
-    await writeFile(path.join(worker.job, "old"), "");
+    await mkdir(path.join(worker.job, "was-a-file"));
+    for (const [name, content] of Object.entries({ old: "old\n", "was-a-file/placed": "new\n" }))
+      await writeFile(path.join(worker.job, name), content);
     for (const [name, content] of Object.entries({
       commit: "",
-      "new/1": "done:\n\t@cat deep/er; ls\n",
-      "new/2": "new\n",
-      moves: "jobs/web/Makefile\njobs/web/deep/er\n",
-      removals: "jobs/web/old\n",
-      emptied: "",
+      "new/1": "done:\n\t@cat was-a-file/placed deep/er; ls\n",
+      "new/3": "new\n",
+      moves: "jobs/web/Makefile\njobs/web/was-a-file/placed\njobs/web/deep/er\n",
+      removals: "jobs/web/was-a-file\njobs/web/old\n",
+      emptied: "jobs/web/gone\n",
       list: "",
     }))
       await writeFile(path.join(staged, name), content);
     const done = await run(worker, "done");
-    assert.equal(done.stdout, "new\nMakefile\ndeep\n");
+    assert.equal(done.stdout, "new\nnew\nMakefile\ndeep\nwas-a-file\n");
     assert.ok(!existsSync(staged));
   });
 

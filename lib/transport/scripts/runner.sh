@@ -54,7 +54,7 @@ rm -f "$pipe"
 mkfifo -m 600 "$pipe" || refuse 70 "cannot make a pipe in .runner"
 exec 3<>"$pipe" 4<"$pipe" 5>"$pipe" 3>&-
 rm -f "$pipe"
-setsid sh -c 'trap "" PIPE; cat <&4 & trap "kill $!" TERM; wait; exec cat <&4 >/dev/null 2>&1' 5>&- &
+setsid sh -c 'cat <&4 & trap "kill $!" TERM; wait; exec cat <&4 >/dev/null 2>&1' 5>&- &
 forward=$!
 make -s -C "jobs/$job" "$target" </dev/null >&5 2>&1 4<&- 5>&-
 code=$?
