@@ -113,10 +113,8 @@ export const WORKSPACE_FUNCTIONS: Readonly<Record<string, TemplateFunction>> = {
   sub: typed(["int", "int"], (a, b) => BigInt.asIntN(64, a - b)),
   mul: typed(["int", "int"], (a, b) => BigInt.asIntN(64, a * b)),
   div: typed(["int", "int"], divide),
-  // biome-ignore-start lint/complexity/useMathMinMax: Math takes no bigint
   min: typed(["int", "int"], (a, b) => (a < b ? a : b)),
   max: typed(["int", "int"], (a, b) => (a > b ? a : b)),
-  // biome-ignore-end lint/complexity/useMathMinMax: Math takes no bigint
   int: typed(["any"], toInteger),
 };
 
