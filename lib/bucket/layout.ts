@@ -21,6 +21,7 @@ export interface Layout {
   secrets: string;
   kvKey: string;
   ssh: string;
+  knownHosts: string;
   tmp: string;
   /** Staged files: `tmp/workers/<worker>/jobs/<job>/` (hook-runtime.md, Execution model 6). */
   stagedWorkers: string;
@@ -59,6 +60,7 @@ export function layoutOf(root: string): Layout {
     secrets: at("secrets"),
     kvKey: at("secrets", "kv.key"),
     ssh: at(".ssh"),
+    knownHosts: at(".ssh", "known_hosts"),
     tmp: at("tmp"),
     stagedWorkers: at("tmp", "workers"),
     internal: at(".ops"),

@@ -75,7 +75,7 @@ const SSH_OPTIONS =
 const OPS_CONF = object(
   {
     ssh_user: withDefault(user(), "agent"),
-    ssh_key: withDefault(fileName(), "worker.key"),
+    ssh_key: withDefault(keyName(), "worker.key"),
     ssh_port: withDefault(integer({ min: 0, max: 65_535 }), 22),
     ssh_jump: optional(jump()),
     ssh_options: withDefault(record(sshOption(), { key: SSH_OPTIONS, means: "an allowed ssh option" }), {}),
@@ -130,6 +130,19 @@ function settingsOf(given: Infer<typeof OPS_CONF>): OpsConf {
     logFormat: /^jsonl?$/i.test(given.log_format) ? "json" : "kv",
     logRunRetentionCount: given.log_run_retention_count,
     logRunRetentionDays: given.log_run_retention_days,
+  };
+}
+
+/** A file in `secrets/`, but never the key that seals the secrets: the ssh key can be replaced and deleted. */
+function keyName(): Shape<string> {
+  const named = fileName();
+  return {
+    ...named,
+    check(value, path, report) {
+      const name = named.check(value, path, report);
+      if (name === "kv.key") report(path, "must be another name: kv.key seals the secrets of the bucket");
+      return name;
+    },
   };
 }
 

@@ -41,6 +41,8 @@ export interface StagedTree {
   digests: Record<string, string>;
 }
 
+/** Refuses what is not UTF-8, instead of changing it. */
+const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const TEMPLATE_SUFFIX = ".tpl";
 const NOT_SENT = ["_hooks/", "_prometheus/"];
 
@@ -84,7 +86,7 @@ function render(
   try {
     const text = renderTemplate(
       file.path,
-      file.content.toString(),
+      UTF8.decode(file.content),
       { ...fields, UpdateSeq: BigInt(fields.UpdateSeq) },
       access.functions(),
     );

@@ -1,6 +1,8 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
+import { Failure } from "../core/errors.ts";
 import { PROGRAM_ROOT } from "../core/self.ts";
+import { quote } from "../core/shape.ts";
 import type { Command, Flag, Parsed } from "./flags.ts";
 
 const BUCKET_DIR: Flag = {
@@ -46,13 +48,46 @@ export const COMMANDS: readonly Command[] = [
     ],
     async run(input) {
       const { runInBucket } = await import("./bucket.ts");
-      const jobs = input.values.get("jobs");
       const params = {
-        ...(jobs !== undefined && { jobs: jobs.split(",").map((job) => job.trim()) }),
+        ...listOf(input, "jobs"),
         build: input.switches.has("build"),
         force: input.switches.has("force"),
       };
       return runInBucket("deploy", params, bucketDir(input));
+    },
+  },
+  {
+    name: "worker trust",
+    summary: "Record the host keys of workers, and of the jump hosts before them",
+    flags: [
+      BUCKET_DIR,
+      { name: "workers", value: "A,B", help: "Only these workers (default: all that are reached over ssh)" },
+      {
+        name: "labels",
+        value: "A,B",
+        help: "Only workers with one of these labels; not together with --workers",
+      },
+      {
+        name: "concurrency",
+        value: "N",
+        help: "How many are asked at a time (default: ssh_concurrency of ops.conf)",
+      },
+      { name: "force", help: "Replace known keys by what the workers show now" },
+    ],
+    async run(input) {
+      const { runInBucket } = await import("./bucket.ts");
+      const params = {
+        ...listOf(input, "workers"),
+        ...listOf(input, "labels"),
+        ...numberOf(input, "concurrency", 1, 1024),
+        force: input.switches.has("force"),
+      };
+      if (input.values.has("workers") && input.values.has("labels"))
+        throw new Failure(
+          "usage",
+          "--labels and --workers exclude each other (see `ops worker trust --help`)",
+        );
+      return runInBucket("worker_trust", params, bucketDir(input));
     },
   },
   {
@@ -121,4 +156,19 @@ export const COMMANDS: readonly Command[] = [
 
 function bucketDir(input: Parsed): string {
   return path.resolve(input.values.get("bucket-dir") ?? ".");
+}
+
+/** The parts of a flag's list, under the flag's name; nothing where it was not given. */
+function listOf(input: Parsed, name: string): Record<string, string[]> {
+  const text = input.values.get(name);
+  return text === undefined ? {} : { [name]: text.split(",").map((part) => part.trim()) };
+}
+
+/** A flag's whole number, under the flag's name; nothing where it was not given. Throws `usage`. */
+function numberOf(input: Parsed, name: string, min: number, max: number): Record<string, number> {
+  const text = input.values.get(name);
+  if (text === undefined) return {};
+  if (!/^\d{1,9}$/.test(text) || Number(text) < min || Number(text) > max)
+    throw new Failure("usage", `--${name}: expected a number from ${min} to ${max}, found ${quote(text)}`);
+  return { [name]: Number(text) };
 }

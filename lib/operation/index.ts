@@ -16,6 +16,7 @@ const OPERATIONS: Record<RunKind, () => Promise<Operation>> = {
   push: async () => (await import("./push.ts")).push,
   build: async () => (await import("./build.ts")).build,
   deploy: async () => (await import("./deploy.ts")).deploy,
+  worker_trust: async () => (await import("./workers.ts")).trust,
 };
 
 /** What a run's process gives an operation to work with. */
@@ -49,7 +50,7 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
       orders.params,
     );
     log.info(`${kind} succeeded`);
-    return { type: "outcome", ok: true, error: null, result };
+    return { type: "outcome", ok: true, error: null, result: masked(result, log) };
   } catch (error) {
     return failed(kind, error, input.signal, log);
   } finally {
@@ -63,6 +64,11 @@ function failed(kind: RunKind, error: unknown, signal: AbortSignal, log: RunLog)
   const message = error instanceof Failure ? error.message : `internal error: ${messageOf(error)}`;
   if (signal.aborted) log.info(`${kind} cancelled`);
   else log.error(`${kind} failed: ${message}`);
-  const result = error instanceof Failure ? ((error.details as object | undefined) ?? null) : null;
+  const result = error instanceof Failure ? masked(error.details, log) : null;
   return { type: "outcome", ok: false, error: { code, message: log.redactor.apply(message) }, result };
+}
+
+/** A result goes into the record and over HTTP, and may quote what a command or a template said. */
+function masked(result: unknown, log: RunLog): unknown {
+  return result === undefined ? null : JSON.parse(log.redactor.apply(JSON.stringify(result)));
 }

@@ -1,7 +1,7 @@
 import type { GroupIdentity } from "../core/process.ts";
 
 /** What a run can be asked to do. The later issues add theirs here. */
-export const RUN_KINDS = ["push", "build", "deploy"] as const;
+export const RUN_KINDS = ["push", "build", "deploy", "worker_trust"] as const;
 /** One of {@link RUN_KINDS}. */
 export type RunKind = (typeof RUN_KINDS)[number];
 

@@ -87,15 +87,8 @@ export class Supervisor {
 
   /** Takes a bucket. Throws `bucket_busy` while a run is active there or a command holds its lock. */
   async reserve(layout: Layout, bucketId: string, command: RunKind): Promise<Reservation> {
-    if (this.#stopping) throw new Failure("shutting_down", "the server is shutting down");
     const runId = uuidV7();
-    const lock = await acquireLock(layout, runId, command);
-    try {
-      await recoverSource(layout);
-    } catch (error) {
-      await lock.release();
-      throw error;
-    }
+    const lock = await this.#take(layout, runId, command);
     return {
       runId,
       start: async (params, actor, requestId) => {
@@ -112,6 +105,16 @@ export class Supervisor {
       },
       release: () => lock.release(),
     };
+  }
+
+  /** Makes a short change in a bucket under its lock, without a run. Throws `bucket_busy` like {@link reserve}. */
+  async exclusively<T>(layout: Layout, command: string, work: () => Promise<T>): Promise<T> {
+    const lock = await this.#take(layout, uuidV7(), command);
+    try {
+      return await work();
+    } finally {
+      await lock.release();
+    }
   }
 
   /** The id of the run that is active in a bucket, or null. */
@@ -177,6 +180,18 @@ export class Supervisor {
         await run.ended;
       }),
     );
+  }
+
+  async #take(layout: Layout, runId: string, command: string): Promise<BucketLock> {
+    if (this.#stopping) throw new Failure("shutting_down", "the server is shutting down");
+    const lock = await acquireLock(layout, runId, command);
+    try {
+      await recoverSource(layout);
+      return lock;
+    } catch (error) {
+      await lock.release();
+      throw error;
+    }
   }
 
   async #start(layout: Layout, lock: BucketLock, start: Parameters<typeof createRecord>[1]): Promise<void> {

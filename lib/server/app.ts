@@ -45,7 +45,7 @@ export async function startServer(
   await prepareRoot(root);
   await supervisor.recover((await bucketIds(root)).map((id) => layoutOf(path.join(root, id))));
   const sessions = new Sessions({ secure: tls !== undefined });
-  const services = { root, supervisor, sessions, openApi: () => openApiDocument(ROUTES) };
+  const services = { root, supervisor, sessions, launcher, openApi: () => openApiDocument(ROUTES) };
   const guard = new Guard({ token, sessions });
   const listener = await listen({
     ...{ host, port },

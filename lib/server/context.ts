@@ -1,5 +1,6 @@
 import type { Identity } from "../auth/guard.ts";
 import type { Sessions } from "../auth/session.ts";
+import type { Launcher } from "../core/spawn.ts";
 import type { QueryFields, Route } from "../http/router.ts";
 import type { Supervisor } from "../run/supervisor.ts";
 
@@ -9,6 +10,7 @@ export interface Services {
   root: string;
   supervisor: Supervisor;
   sessions: Sessions;
+  launcher: Launcher;
   /** The description of the API. */
   openApi: () => object;
 }

@@ -569,9 +569,18 @@ test("output, strings, calls and nesting are bounded", () => {
       `{{define "a"}}${"{{if 1}}".repeat(50)}{{template "a"}}${"{{end}}".repeat(50)}{{end}}{{template "a"}}`,
       /more than 1000 nested blocks and calls/,
     ],
+    [
+      "{{define `a`}}{{if lt . 90}}{{template `a` (add . 1)}}{{template `a` (add . 1)}}{{end}}{{end}}{{template `a` 0}}",
+      /more than 5000000 statements were run$/,
+    ],
     [`{{${"(".repeat(101)}1${")".repeat(101)}}}`, /more than 100 nested parentheses/],
     [`${"{{if 1}}".repeat(101)}${"{{end}}".repeat(101)}`, /more than 100 nested blocks/],
   ];
   for (const [template, reason] of bounded) assert.match(failureOf(template), reason);
+  const large: TemplateValue = { L: Array(40).fill("x".repeat(1 << 20)) };
+  assert.match(
+    failureOf("{{.L}}", large),
+    /^1:2: at <\.L>: error calling print: the result has more than 16777216/,
+  );
   assert.equal(render(`{{if 0}}${"{{else if 0}}".repeat(5000)}{{else}}z{{end}}`), "z");
 });

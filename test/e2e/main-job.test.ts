@@ -126,6 +126,32 @@ test("HR-116 a target that fails stops its job and what demands it, tells where,
   assert.deepEqual(history("base"), [["start 1.0.0"], ["start 1.0.0"]]);
 });
 
+test("T-39 going back to what was promoted repairs what a failed upgrade left, instead of skipping it", async (t) => {
+  const { push, deploy, running, history } = await setUp(t);
+  await push({ version: "1.0.0" });
+  await deploy();
+  await push({ version: "2.0.0", before: "\t@rm -f data/running; exit 1\n" });
+  assert.equal((await deploy()).run.status, "failed");
+  assert.deepEqual(
+    running("base"),
+    [undefined, "base 1.0.0 on 127.0.0.2\n"],
+    "the first batch broke its worker",
+  );
+  await push({ version: "1.0.0" });
+  const { run, jobs } = await deploy();
+  assert.equal(run.status, "succeeded");
+  assert.equal(jobs[0]?.outcome, "deployed");
+  assert.deepEqual(
+    running("base"),
+    WORKERS.map((host) => `base 1.0.0 on ${host}\n`),
+  );
+  assert.deepEqual(history("base")[0], ["start 1.0.0", "restart 1.0.0"]);
+  assert.deepEqual(
+    (await deploy()).jobs.map((job) => job.outcome),
+    ["skipped", "skipped"],
+  );
+});
+
 test("a target that hangs is stopped after lifecycle_timeout_seconds, what ran goes on", async (t) => {
   const { push, deploy, running } = await setUp(t);
   await push({ version: "1.0.0" });

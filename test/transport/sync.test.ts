@@ -226,6 +226,17 @@ describe("syncTree", { concurrency: 4 }, () => {
     assert.deepEqual(await contentOf(folder, OWN), { "worker.json": "{}", "jobs/db/a": "db" });
   });
 
+  test("many trees can be synced to a fresh worker at once", async (t) => {
+    const { transport, folder } = await temporaryWorker(t);
+    const jobs = ["a", "b", "c", "d", "e", "f"];
+    const trees = jobs.map((name) => ({ name, folder: `jobs/${name}`, files: [syncFile("x", name)] }));
+    await Promise.all(trees.map((tree) => syncTree(transport, tree)));
+    assert.deepEqual(
+      await contentOf(folder, OWN),
+      Object.fromEntries(jobs.map((name) => [`jobs/${name}/x`, name])),
+    );
+  });
+
   test("a list that names other folders makes sync remove nothing there", async (t) => {
     const { transport, folder } = await temporaryWorker(t);
     await syncJob(transport, [syncFile("a", "1")]);

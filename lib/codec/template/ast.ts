@@ -15,12 +15,14 @@ export type Expression =
   | { kind: "chain"; at: number; of: Expression; names: string[] }
   | Pipeline;
 
+/** An operand with what it is given: a function with its arguments, or a value alone. */
 export interface Command {
   kind: "command";
   at: number;
   words: Expression[];
 }
 
+/** Commands, each of which gets the value of the one before as its last argument. */
 export interface Pipeline {
   kind: "pipeline";
   at: number;
@@ -30,6 +32,7 @@ export interface Pipeline {
   commands: Command[];
 }
 
+/** A piece of text or an action, with the statements inside it. */
 export type Statement =
   | { kind: "text"; at: number; text: string }
   | { kind: "action"; at: number; pipeline: Pipeline }

@@ -8,7 +8,7 @@ import {
   variadic,
 } from "./funcs.ts";
 import { decodeUtf8 } from "./literal.ts";
-import { sprint, sprintln } from "./print.ts";
+import { sortedEntries, sprint, sprintln } from "./print.ts";
 import { sprintf } from "./printf.ts";
 import { isPrintable } from "./quote.ts";
 
@@ -25,7 +25,17 @@ export function isStruct(value: TemplateValue): value is TemplateStruct {
   return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Map);
 }
 
-/** Go's own functions but `and`, `or` and `call`, which decide themselves what to evaluate. */
+/** What range goes through: a list with its indexes, a map in the order of its keys, nothing for nil; else undefined. */
+export function entriesOf(value: TemplateValue | undefined): [TemplateValue, TemplateValue][] | undefined {
+  if (value === null || value === undefined) return [];
+  if (Array.isArray(value)) return value.map((item: TemplateValue, index) => [BigInt(index), item]);
+  return value instanceof Map ? sortedEntries(value) : undefined;
+}
+
+/** Go's functions that are no plain calls: the first two evaluate no more operands than they need. */
+export const SPECIAL_FORMS: ReadonlySet<string> = new Set(["and", "or", "call"]);
+
+/** Go's other functions. */
 export const BUILTINS: Readonly<Record<string, TemplateFunction>> = {
   not: typed(["any"], (value) => !isTrue(value)),
   eq: variadic(["any"], (first, ...others) => {

@@ -8,7 +8,7 @@ import {
   type Statement,
   type Templates,
 } from "./ast.ts";
-import { BUILTINS, callValue, isStruct, isTrue } from "./builtins.ts";
+import { BUILTINS, callValue, entriesOf, isStruct, isTrue, SPECIAL_FORMS } from "./builtins.ts";
 import {
   argumentFor,
   miscount,
@@ -20,13 +20,15 @@ import {
   WORKSPACE_FUNCTIONS,
 } from "./funcs.ts";
 import { parseTemplate } from "./parse.ts";
-import { sortedEntries, sprint } from "./print.ts";
+import { sprint } from "./print.ts";
 import { quote } from "./quote.ts";
 
 /** Templates may call each other this deep. */
 const CALL_LIMIT = 100;
 /** Blocks, calls and parentheses of one execution may be nested this deep in all. */
 const DEPTH_LIMIT = 1000;
+/** One execution runs at most this many statements: nested loops and branching calls would go on for years. */
+const STEP_LIMIT = 5_000_000;
 
 /** What an operand yields; undefined is Go's "no value", which a missing key of a map gives. */
 type Value = TemplateValue | undefined;
@@ -37,13 +39,14 @@ type Final = Value | typeof NONE;
 
 type Node = Expression | Command | Statement;
 type Access = Extract<Expression, { kind: "field" | "variable" | "chain" }>;
+type Functions = ReadonlyMap<string, TemplateFunction>;
 type Jump = "break" | "continue" | undefined;
 
 /**
  * Renders a template in the language of Go's text/template, with the functions of docs/workspace.md and those given here.
  * Throws `failed` with `template: <name>:<line>:<column>: …` for what cannot be parsed or executed; nothing is returned
- * then. Bounds: 16 MiB of output, 100 nested template calls. Not in it: range over an integer, complex numbers, text
- * that is not Unicode.
+ * then. Bounds: 16 MiB of output, 100 nested template calls, 5 million statements. Not in it: range over an
+ * integer, complex numbers, text that is not Unicode.
  */
 export function renderTemplate(
   name: string,
@@ -52,32 +55,25 @@ export function renderTemplate(
   functions: Record<string, TemplateFunction>,
 ): string {
   const known = new Map(Object.entries({ ...BUILTINS, ...WORKSPACE_FUNCTIONS, ...functions }));
-  const isKnown = (word: string) => known.has(word) || SPECIAL.has(word);
-  const templates = parseTemplate(name, text, isKnown);
+  const templates = parseTemplate(name, text, (word) => known.has(word) || SPECIAL_FORMS.has(word));
   return new Execution(name, text, templates, known).run(dot);
 }
-
-const SPECIAL = new Set(["and", "or", "call"]);
 
 class Execution {
   readonly #name: string;
   readonly #text: string;
   readonly #templates: Templates;
-  readonly #functions: ReadonlyMap<string, TemplateFunction>;
+  readonly #functions: Functions;
   readonly #output: string[] = [];
   #size = 0;
   #depth = 0;
+  #steps = 0;
   /** The template that runs now, how many calls led to it, and its variables, the innermost last. */
   #current: string;
   #calls = 0;
   #variables: { name: string; value: Value }[] = [];
 
-  constructor(
-    name: string,
-    text: string,
-    templates: Templates,
-    functions: ReadonlyMap<string, TemplateFunction>,
-  ) {
+  constructor(name: string, text: string, templates: Templates, functions: Functions) {
     this.#name = name;
     this.#text = text;
     this.#templates = templates;
@@ -99,10 +95,14 @@ class Execution {
     return new Failure("failed", text, { cause });
   }
 
-  #write(node: Node, text: string): void {
+  #write(node: Node, text: string): undefined {
     this.#size += Buffer.byteLength(text);
     if (this.#size > TEXT_LIMIT) throw this.#failure(node, `the output has more than ${TEXT_LIMIT} bytes`);
     this.#output.push(text);
+  }
+
+  #step(node: Node): void {
+    if (++this.#steps > STEP_LIMIT) throw this.#failure(node, `more than ${STEP_LIMIT} statements were run`);
   }
 
   // Statements. The depth is not lowered on failure: nothing runs after one.
@@ -118,17 +118,15 @@ class Execution {
   }
 
   #statement(dot: Value, statement: Statement): Jump {
+    this.#step(statement);
     const mark = this.#variables.length;
     switch (statement.kind) {
       case "text":
-        this.#write(statement, statement.text);
-        return undefined;
+        return this.#write(statement, statement.text);
       case "action":
-        this.#action(dot, statement);
-        return undefined;
+        return this.#action(dot, statement);
       case "template":
-        this.#call(dot, statement);
-        return undefined;
+        return this.#call(dot, statement);
       case "break":
       case "continue":
         return statement.kind;
@@ -140,12 +138,13 @@ class Execution {
     }
   }
 
-  #action(dot: Value, action: Extract<Statement, { kind: "action" }>): void {
+  #action(dot: Value, action: Extract<Statement, { kind: "action" }>): undefined {
     const value = this.#pipeline(dot, action.pipeline);
     if (action.pipeline.variables.length > 0) return;
     if (typeof value === "function")
       throw this.#failure(action, `can't print ${describe(action)} of type func`);
-    this.#write(action, sprint([value ?? "<no value>"]));
+    const text = this.#invoke(action.pipeline, "print", () => sprint([value ?? "<no value>"]));
+    this.#write(action, String(text));
   }
 
   #choice(dot: Value, choice: Extract<Statement, { kind: "if" | "with" }>): Jump {
@@ -165,6 +164,7 @@ class Execution {
     }
     const mark = this.#variables.length;
     for (const [key, value] of entries) {
+      this.#step(range);
       const values = variables.length === 2 ? [key, value] : [value];
       for (const [index, { name }] of variables.entries())
         this.#find(name, range.pipeline).value = values[index];
@@ -175,18 +175,16 @@ class Execution {
     return undefined;
   }
 
-  /** What range goes through: a list with its indexes, or a map in the order of its keys. */
   #entries(pipeline: Pipeline, value: Value): [TemplateValue, TemplateValue][] {
-    if (value === undefined || value === null) return [];
-    if (Array.isArray(value)) return value.map((item: TemplateValue, index) => [BigInt(index), item]);
-    if (value instanceof Map) return sortedEntries(value);
+    const entries = entriesOf(value);
+    if (entries) return entries;
     const last = pipeline.commands.at(-1) ?? pipeline;
     const isLiteral = last.kind === "command" && "source" in (last.words[0] ?? {});
-    const shown = isLiteral ? sprint([value]) : `a value of type ${typeName(value)}`;
+    const shown = isLiteral ? sprint([value ?? null]) : `a value of type ${typeName(value)}`;
     throw this.#failure(last, `range can't iterate over ${shown}`);
   }
 
-  #call(dot: Value, call: Extract<Statement, { kind: "template" }>): void {
+  #call(dot: Value, call: Extract<Statement, { kind: "template" }>): undefined {
     const body = this.#templates.get(call.name);
     if (!body) throw this.#failure(call, `template ${quote(call.name)} not defined`);
     if (this.#calls >= CALL_LIMIT)

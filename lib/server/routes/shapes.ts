@@ -120,6 +120,13 @@ const SCHEMAS = {
     current: described(boolean(), "It is the bucket's source now"),
     last_successful: described(boolean(), "The latest one whose build succeeded"),
   }),
+  SshKey: object({
+    present: boolean(),
+    type: described(nullable(string()), "null without a key, and for one that ssh cannot use"),
+    fingerprint: described(nullable(string()), "`SHA256:…`, as ssh-keygen shows it"),
+    public_key: described(nullable(string()), "One line for authorized_keys on the workers"),
+    updated_at: nullable(TIME),
+  }),
   Session: object({
     expires_at: described(nullable(TIME), "null for a request by API token, which does not expire"),
     totp: object({ enabled: boolean(), verified: boolean() }),

@@ -4,6 +4,7 @@ import { BUCKET_ROUTES } from "./buckets.ts";
 import { OPERATION_ROUTES } from "./operations.ts";
 import { REFERENCE_ROUTES } from "./reference.ts";
 import { RUN_ROUTES } from "./runs.ts";
+import { SECRET_ROUTES } from "./secrets.ts";
 import { SOURCE_ROUTES } from "./source.ts";
 
 /** All that can be asked of the server: the source of the router, of the checks and of openapi.yaml. */
@@ -11,6 +12,7 @@ export const ROUTES: readonly ServerRoute[] = [
   ...AUTH_ROUTES,
   ...BUCKET_ROUTES,
   ...SOURCE_ROUTES,
+  ...SECRET_ROUTES,
   ...OPERATION_ROUTES,
   ...RUN_ROUTES,
   ...REFERENCE_ROUTES,

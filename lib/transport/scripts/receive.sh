@@ -30,7 +30,7 @@ owned() {
   ! find "./$1" | cut -c3- | grep -vxF -f "$from/removals" -f "$from/emptied" | grep -q .
 }
 
-[ -d .sync ] || mkdir -m 700 .sync || exit 1
+mkdir -p -m 700 .sync || exit 1
 take "$lock" $(($(date +%s) + 60)) || exit 1
 trap leave EXIT
 trap 'exit 143' TERM INT HUP

@@ -2,7 +2,8 @@
 #
 # Runs `make -s -C jobs/<job> <target>` in this bucket's folder, one target of a job at a time: it waits for the one
 # before at most <wait seconds> (default 900). The environment goes to make as it is. When the target has succeeded,
-# .runner/<job>.last says `<hash> <target>` (`-` for a hash that was not given).
+# .runner/<job>.last says `<hash> <target>` (`-` for a hash that was not given); while one runs, and after one that
+# failed, there is no such file: nobody knows then what state the job is in.
 # Both outputs of make come on standard output, refusals as one line on standard error.
 # Exit code: that of make (2 when the target failed), or
 #   64  wrong arguments                          67  another target of the job is still running
@@ -31,7 +32,7 @@ CDPATH= cd "$(dirname "$0")/.." || exit 66
 me=$(holder "$run")
 lock=.runner/$job.lock
 deadline=$(($(date +%s) + patience))
-[ -d .runner ] || mkdir -m 700 .runner 2>/dev/null || [ -d .runner ] || refuse 70 "cannot make the folder .runner"
+mkdir -p -m 700 .runner 2>/dev/null || refuse 70 "cannot make the folder .runner"
 
 # A job that is listed no more is one whose allocation was removed: it can still be stopped.
 settle .worker "$deadline" || refuse 68 "worker.json, jobs.json and bin could not be brought up to date"
@@ -56,6 +57,7 @@ exec 3<>"$pipe" 4<"$pipe" 5>"$pipe" 3>&-
 rm -f "$pipe"
 setsid sh -c 'cat <&4 & trap "kill $!" TERM; wait; exec cat <&4 >/dev/null 2>&1' 5>&- &
 forward=$!
+rm -f ".runner/$job.last" || refuse 70 "cannot take back which target of $job succeeded last"
 make -s -C "jobs/$job" "$target" </dev/null >&5 2>&1 4<&- 5>&-
 code=$?
 exec 5>&-

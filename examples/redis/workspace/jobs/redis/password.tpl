@@ -1,0 +1,1 @@
+{{ get "vars/job/redis" "password" }}

@@ -1,0 +1,106 @@
+import { type CatalogWorker, catalogWorkers } from "../bucket/catalog.ts";
+import { unknownName } from "../bucket/problems.ts";
+import { loadOpsConf } from "../bucket/settings.ts";
+import { sshKeyFile } from "../bucket/ssh-key.ts";
+import type { KeyFingerprint } from "../codec/ssh-key.ts";
+import { Failure } from "../core/errors.ts";
+import { boolean, check, integer, list, object, optional, string, withDefault } from "../core/shape.ts";
+import { type HostTrust, type TrustResult, trustWorkers } from "../transport/trust.ts";
+import type { Operation, OperationContext } from "./context.ts";
+
+const NAMES = list(string({ min: 1 }), { min: 1 });
+const PARAMS = object({
+  workers: optional(NAMES),
+  labels: optional(NAMES),
+  concurrency: optional(integer({ min: 1, max: 1_024 })),
+  force: withDefault(boolean(), false),
+});
+
+/**
+ * Records the host keys of workers and of the jump hosts before them in `.ssh/known_hosts`; without `workers` and
+ * `labels` of all that the catalog reaches over ssh. All are asked; then, where one has another key than the known one
+ * (and no `force`) or gives no answer, it throws `failed` with the whole result in the details.
+ */
+export const trust: Operation = async (context, params) => {
+  const checked = check(PARAMS, params);
+  if (!checked.ok)
+    throw new Failure("usage", checked.problems.map(({ path, message }) => `${path}: ${message}`).join("; "));
+  const { concurrency, force, ...selection } = checked.value;
+  const workers = selectWorkers(catalogWorkers(context.db), selection);
+  const { settings } = await loadOpsConf(context.layout);
+  const total = workers.length;
+  let done = 0;
+  const progress = () => context.run.progress({ phase: "trust", done, total, waiting: [] });
+  progress();
+  const result = await trustWorkers(workers, {
+    ...{ launcher: context.launcher, signal: context.signal, force, sshOptions: settings.sshOptions },
+    knownHostsFile: context.layout.knownHosts,
+    identityFile: sshKeyFile(context.layout, settings),
+    concurrency: concurrency ?? settings.sshConcurrency,
+    onResult(name, found) {
+      report(context, name, found);
+      if (name.startsWith("worker")) done++;
+      progress();
+    },
+  });
+  return conclude(context, result);
+};
+
+/**
+ * The workers that are named, or that carry one of the labels, in the order of the catalog; without either all that
+ * are reached over ssh and are still in workers.json. Throws `usage` for both at once, `failed` for a name that is
+ * unknown.
+ */
+export function selectWorkers(
+  all: readonly CatalogWorker[],
+  wanted: { workers?: readonly string[] | undefined; labels?: readonly string[] | undefined },
+): CatalogWorker[] {
+  const { workers, labels } = wanted;
+  if (workers && labels) throw new Failure("usage", "give workers or labels, not both");
+  const present = all.filter((worker) => !worker.removed);
+  if (workers) return chosen(all, "worker", workers, ({ host }) => [host.toLowerCase()]);
+  if (labels) return chosen(present, "label", labels, (worker) => worker.labels);
+  return present.filter(({ connection }) => connection === "ssh");
+}
+
+function chosen(
+  all: readonly CatalogWorker[],
+  kind: string,
+  wanted: readonly string[],
+  namesOf: (worker: CatalogWorker) => string[],
+): CatalogWorker[] {
+  const names = new Set(wanted.map((name) => name.trim().toLowerCase()));
+  const known = new Set(all.flatMap(namesOf));
+  for (const name of names)
+    if (!known.has(name)) throw new Failure("failed", `in the catalog ${unknownName(kind, name, known)}`);
+  return all.filter((worker) => namesOf(worker).some((name) => names.has(name)));
+}
+
+function report({ log }: OperationContext, name: string, found: HostTrust): void {
+  const { outcome, error } = found;
+  const now = listOf(found.fingerprints);
+  const before = listOf(found.previous);
+  if (outcome === "not_needed") log.info(`${name}: is this machine and needs no trust`);
+  else if (outcome === "replaced") log.warn(`${name}: replaced ${before} by ${now}`);
+  else if (outcome === "changed")
+    log.error(
+      `${name}: ${error}: known is ${before}, it shows ${now}; if that is right, trust it with force`,
+    );
+  else if (outcome === "unreachable") log.error(`${name}: not trusted: ${error}`);
+  else log.info(`${name}: ${outcome}, ${now}`);
+}
+
+function listOf(fingerprints: readonly KeyFingerprint[]): string {
+  return fingerprints.map(({ type, fingerprint }) => `${type} ${fingerprint}`).join(", ");
+}
+
+function conclude({ log }: OperationContext, result: TrustResult): TrustResult {
+  const { workers } = result;
+  const bad = workers.filter(({ outcome }) => outcome === "changed" || outcome === "unreachable");
+  log.info(`${workers.length - bad.length} of ${workers.length} workers are trusted`);
+  if (bad.length === 0) return result;
+  const names = bad.map(({ worker, outcome }) => `${worker} (${outcome})`).join(", ");
+  throw new Failure("failed", `${bad.length} of ${workers.length} workers are not trusted: ${names}`, {
+    details: result,
+  });
+}
