@@ -1,5 +1,5 @@
 // Finds out whether the tools are here that the demo or the tests need, before anything else runs:
-//   node scripts/setup.js demo|test
+//   node scripts/setup.js demo|demo-ssh|test
 // Where this process may (root on Debian) it installs what is missing; elsewhere it names each missing tool with the
 // command that installs it and ends with exit code 1. Plain JavaScript: it has to run on any Node from 20 on.
 import { spawnSync } from "node:child_process";
@@ -23,20 +23,36 @@ const PACKAGES = {
   busybox: "busybox",
   git: "git",
   chromium: "chromium",
+  ssh: "openssh-client",
+  "ssh-keygen": "openssh-client",
+  "ssh-keyscan": "openssh-client",
+  "/usr/sbin/sshd": "openssh-server",
+  "redis-server": "redis-server",
 };
 const DEMO = ["sh", "make", "tar", "find", "sha256sum", "setsid"];
-const TOOLS = { demo: DEMO, test: [...DEMO, "python3", "openssl", "busybox", "git", "chromium"] };
+// sshd starts itself anew for every connection, and for that wants its full path.
+const SSH = ["ssh", "ssh-keygen", "ssh-keyscan", "/usr/sbin/sshd"];
+const TOOLS = {
+  demo: DEMO,
+  "demo-ssh": [...DEMO, ...SSH],
+  test: [...DEMO, ...SSH, "python3", "openssl", "busybox", "git", "chromium", "redis-server"],
+};
+const COMMANDS = { demo: "npm run demo", "demo-ssh": "npm run demo -- --ssh", test: "npm test" };
+
+/** Packages that bring a service. We run their programs ourselves; the service stays off. */
+const SERVICES = { "openssh-server": "ssh", "redis-server": "redis-server" };
 
 /** What `npm ci` brings: without it nothing starts. */
 const MODULES = {
   demo: ["node/bin/node"],
+  "demo-ssh": ["node/bin/node"],
   test: ["node/bin/node", "typescript", "@biomejs/biome", "playwright-core"],
 };
 
 const INSTALL_LIMIT_MS = 15 * 60_000;
 
 function main(mode) {
-  if (TOOLS[mode] === undefined) return fail(["usage: node scripts/setup.js demo|test"], 2);
+  if (TOOLS[mode] === undefined) return fail(["usage: node scripts/setup.js demo|demo-ssh|test"], 2);
   const modules = MODULES[mode].filter((name) => !existsSync(path.join(ROOT, "node_modules", name)));
   if (modules.length > 0)
     return fail([`ops: node_modules/${modules[0]} is missing; run: npm ci --include=dev`], 1);
@@ -52,7 +68,7 @@ function missingTools(mode) {
 
 function find(tool) {
   const folders = (process.env.PATH ?? "").split(path.delimiter).filter((folder) => folder !== "");
-  return folders.map((folder) => path.join(folder, tool)).find(isExecutable);
+  return folders.map((folder) => path.resolve(folder, tool)).find(isExecutable);
 }
 
 function isExecutable(file) {
@@ -70,12 +86,18 @@ function mayInstall() {
 
 function install(tools) {
   const packages = packagesOf(tools);
+  const services = packages.map((name) => SERVICES[name]).filter((service) => service !== undefined);
   process.stdout.write(`ops: installing ${packages.join(" ")} for ${tools.join(", ")}\n`);
   // A fresh machine has no package lists, an old one has lists that name what is gone.
-  if (!hasPackageLists()) aptGet("update");
-  else if (aptGet("install", ...packages)) return;
-  else aptGet("update");
-  aptGet("install", ...packages);
+  const isInstalled = hasPackageLists() && aptGet("install", ...packages);
+  if (!isInstalled) {
+    aptGet("update");
+    aptGet("install", ...packages);
+  }
+  for (const service of services) {
+    process.stdout.write(`ops: the service ${service} stays off; it is not needed\n`);
+    spawnSync("update-rc.d", [service, "disable"], { stdio: "ignore", timeout: INSTALL_LIMIT_MS });
+  }
 }
 
 function hasPackageLists() {
@@ -87,7 +109,8 @@ function aptGet(command, ...packages) {
   const flags = ["-qq", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120"];
   process.stdout.write(`ops: apt-get ${[command, ...packages].join(" ")}\n`);
   const { status } = spawnSync("apt-get", [command, ...flags, ...packages], {
-    env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
+    // SYSTEMD_OFFLINE: what is installed here starts no service.
+    env: { ...process.env, DEBIAN_FRONTEND: "noninteractive", SYSTEMD_OFFLINE: "1" },
     stdio: ["ignore", "ignore", "inherit"],
     timeout: INSTALL_LIMIT_MS,
   });
@@ -101,7 +124,7 @@ function packagesOf(tools) {
 function advice(mode, tools) {
   const width = Math.max(...tools.map((tool) => tool.length));
   return [
-    `ops: npm ${mode === "demo" ? "run demo" : "test"} needs tools that are not on this machine:`,
+    `ops: ${COMMANDS[mode]} needs tools that are not on this machine:`,
     ...tools.map((tool) => `  ${tool.padEnd(width)}  apt-get install -y ${PACKAGES[tool]}`),
     "Install them as root, here all at once, and try again:",
     `  apt-get update && apt-get install -y ${packagesOf(tools).join(" ")}`,

@@ -1,5 +1,6 @@
 import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
+import { sleep } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";
 
 /** A value that SQLite stores. */
@@ -11,6 +12,8 @@ export type Row = Record<string, SqlValue>;
 export const SCHEMA_VERSION = 1;
 
 const BUSY_TIMEOUT_MS = 5_000;
+/** Result codes of SQLite. */
+const [BUSY, LOCKED, DAMAGED, CANNOT_OPEN, NO_DATABASE] = [5, 6, 11, 14, 26] as const;
 
 /** Each entry takes the schema from its index to the next version, in one transaction. */
 const MIGRATIONS = [
@@ -101,7 +104,8 @@ export class Database {
       this.#sqlite.exec("COMMIT");
       return result;
     } catch (error) {
-      this.#sqlite.exec("ROLLBACK");
+      // SQLite has already undone it after some errors, such as a full disk.
+      if (this.#sqlite.isTransaction) this.#sqlite.exec("ROLLBACK");
       throw error;
     }
   }
@@ -132,7 +136,8 @@ export function openDatabase(file: string): Database {
   location.search = "mode=rw";
   try {
     const sqlite = new DatabaseSync(location, { timeout: BUSY_TIMEOUT_MS });
-    sqlite.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
+    // FULL: what a deploy noted about a worker must outlast a power cut, as what it did on the worker does.
+    sqlite.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
     return checked(new Database(sqlite));
   } catch (error) {
     throw openFailure(error, file);
@@ -150,12 +155,25 @@ export function openForReading(file: string): Database {
 
 function openFailure(error: unknown, file: string): unknown {
   if (error instanceof Failure) return error;
-  const code = (error as { errcode?: number }).errcode;
-  if (code === 5 || code === 6)
-    return new Failure("database_busy", "the bucket's database is busy; try again");
-  if (code === 14)
+  if (isBusy(error)) return new Failure("database_busy", "the bucket's database is busy; try again");
+  const code = codeOf(error);
+  if (code === CANNOT_OPEN)
     return new Failure("bucket_not_initialized", `Cannot open ${file}: the bucket is not initialised`);
+  if (code === DAMAGED || code === NO_DATABASE)
+    return new Failure("failed", `Cannot read ${file}: it is damaged; bring it back from a backup`, {
+      cause: error,
+    });
   return error;
+}
+
+function isBusy(error: unknown): boolean {
+  const code = codeOf(error);
+  return code === BUSY || code === LOCKED;
+}
+
+/** SQLite's primary result code; `errcode` may be an extended one. */
+function codeOf(error: unknown): number {
+  return ((error as { errcode?: number }).errcode ?? 0) & 0xff;
 }
 
 function checked(database: Database): Database {
@@ -224,20 +242,35 @@ export function bucketIdOf(database: Database): string {
   return database.get<{ bucket_id: string }>("SELECT bucket_id FROM bucket")?.bucket_id ?? "";
 }
 
+const RETRY_MS = 20;
+
 /**
- * Runs `work` while no other process does so on the same file: a SQLite transaction whose lock the kernel drops with
- * the process. `work` may wait; others wait for it up to `limitMs` and then get the failure `bucket_busy`.
+ * Runs `work` while nobody else does so on the same file, in this process or another one: a SQLite transaction whose
+ * lock the kernel drops with the process. Answers false, without having run it, when others kept it for `limitMs`.
  */
-export async function exclusively<T>(file: string, limitMs: number, work: () => Promise<T>): Promise<T> {
-  const sqlite = new DatabaseSync(file, { timeout: limitMs });
+export async function exclusively(
+  file: string,
+  limitMs: number,
+  work: () => Promise<void>,
+): Promise<boolean> {
+  const sqlite = new DatabaseSync(file, { timeout: 0 });
   try {
-    try {
-      sqlite.exec("BEGIN EXCLUSIVE");
-    } catch (error) {
-      throw new Failure("bucket_busy", "bucket busy: another ops operation is in progress", { cause: error });
-    }
-    return await work();
+    // SQLite's own waiting would stop this whole process, and with it whoever is at work in it.
+    for (const until = performance.now() + limitMs; !hasBegun(sqlite); await sleep(RETRY_MS))
+      if (performance.now() >= until) return false;
+    await work();
+    return true;
   } finally {
     sqlite.close();
+  }
+}
+
+function hasBegun(sqlite: DatabaseSync): boolean {
+  try {
+    sqlite.exec("BEGIN EXCLUSIVE");
+    return true;
+  } catch (error) {
+    if (isBusy(error)) return false;
+    throw error;
   }
 }

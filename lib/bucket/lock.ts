@@ -1,4 +1,4 @@
-import { readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { readdir, readFile, rename, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { Failure, hasErrno } from "../core/errors.ts";
 import { createExclusive, PRIVATE_FILE, remove } from "../core/files.ts";
@@ -19,15 +19,20 @@ import type { Layout } from "./layout.ts";
 export const BUSY_SENTENCE = "bucket busy: another ops operation is in progress";
 
 const PROCESS = { start_time: string() };
-const LOCK = object({
-  run_id: string(),
-  command: string(),
-  since: string(),
-  boot_id: string(),
-  host: string(),
-  holders: list(object({ pid: integer({ min: 1 }), ...PROCESS })),
-  groups: list(object({ pgid: integer({ min: 1 }), ...PROCESS })),
-});
+// A later version may say more; its lock is a lock all the same.
+const LATER = { unknown: "warn" } as const;
+const LOCK = object(
+  {
+    run_id: string(),
+    command: string(),
+    since: string(),
+    boot_id: string(),
+    host: string(),
+    holders: list(object({ pid: integer({ min: 1 }), ...PROCESS }, LATER)),
+    groups: list(object({ pgid: integer({ min: 1 }), ...PROCESS }, LATER)),
+  },
+  LATER,
+);
 
 /** What `data/ops.lock` says: who works in the bucket, and which process groups belong to that work. */
 export interface LockContent {
@@ -48,16 +53,21 @@ const ATTEMPTS = 50;
 /**
  * The lock of a bucket while this process owns it (control-plane.md, Runs 2). It was made with link(), so it is never
  * half-written; changes replace it by rename and are not flushed to the disk, since a power loss changes the boot id.
+ * A file that somebody removed is made again with the next change; one that another operation made instead is left alone.
  */
 export class BucketLock {
-  readonly #file: string;
+  /** The run whose lock was taken over, because nobody carries it out any more. */
+  readonly abandoned: string | undefined;
+  readonly #layout: Layout;
   readonly #content: LockContent;
   #writing: Promise<void> | undefined;
   #again = false;
+  #released = false;
 
-  constructor(file: string, content: LockContent) {
-    this.#file = file;
+  constructor(layout: Layout, content: LockContent, abandoned?: string) {
+    this.#layout = layout;
     this.#content = content;
+    this.abandoned = abandoned;
   }
 
   /** Adds the run process; resolves once the file says so. */
@@ -73,14 +83,17 @@ export class BucketLock {
     return this.#write();
   }
 
-  /** Frees the bucket. Nothing of the run may be alive any more. */
+  /** Frees the bucket; changes after it do nothing. Nothing of the run may be alive any more. */
   async release(): Promise<void> {
-    await this.#writing;
-    await rm(this.#file, { force: true });
+    this.#released = true;
+    // A change that could not be written, on a full disk say, must not keep the bucket busy.
+    await this.#writing?.catch(() => {});
+    if (await this.#isOurs()) await remove(this.#layout.lock);
   }
 
   /** Changes that come while one is being written share the next write. */
   #write(): Promise<void> {
+    if (this.#released) return Promise.resolve();
     if (this.#writing) {
       this.#again = true;
       return this.#writing;
@@ -90,17 +103,30 @@ export class BucketLock {
   }
 
   async #writeLoop(): Promise<void> {
-    const temporary = path.join(path.dirname(this.#file), ".ops.lock.update");
     try {
       do {
         this.#again = false;
-        await writeFile(temporary, JSON.stringify(this.#content), { mode: PRIVATE_FILE });
-        await rename(temporary, this.#file);
+        await this.#replace(JSON.stringify(this.#content));
       } while (this.#again);
     } finally {
       // In the same step as the last look at #again, so that no change can fall between.
       this.#writing = undefined;
     }
+  }
+
+  async #replace(text: string): Promise<void> {
+    const { lock, data } = this.#layout;
+    if (await this.#isOurs()) {
+      const temporary = path.join(data, ".ops.lock.update");
+      await writeFile(temporary, text, { mode: PRIVATE_FILE });
+      await rename(temporary, lock);
+    } else if (!(await createExclusive(lock, text)))
+      throw new Failure("bucket_busy", `${lock} was removed, and another operation has taken it since`);
+  }
+
+  async #isOurs(): Promise<boolean> {
+    const found = await readLock(this.#layout);
+    return found !== undefined && found !== "unreadable" && found.run_id === this.#content.run_id;
   }
 }
 
@@ -118,13 +144,17 @@ export async function acquireLock(layout: Layout, runId: string, command: string
     holders: [identify(process.pid) as ProcessIdentity],
     groups: [],
   };
+  let abandoned: string | undefined;
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     if (await createExclusive(layout.lock, JSON.stringify(content)))
-      return new BucketLock(layout.lock, content);
+      return new BucketLock(layout, content, abandoned);
     const found = await readLock(layout);
     if (found === undefined) continue;
-    if (found !== "unreadable" && !isStale(found)) throw busyFailure(layout, found);
-    await takeOver(layout, false);
+    if (found !== "unreadable") {
+      if (!isStale(found)) throw busyFailure(layout, found);
+      abandoned = found.run_id;
+    }
+    if (!(await takeOver(layout, false))) break;
   }
   throw new Failure("bucket_busy", BUSY_SENTENCE);
 }
@@ -157,11 +187,12 @@ export function isOwned(lock: LockContent): boolean {
  * Removes a lock that nobody owns any more: the kernel lets one process at a time do this, and the lock is read again
  * before it is judged. With `endHolders` a run process that outlived its owner is ended too (TERM, 2 s, KILL).
  * Living groups are ended before the lock goes; what a finished leader left running is a daemon and stays.
+ * Answers false when others were at it for 15 s.
  */
-export async function takeOver(layout: Layout, endHolders: boolean): Promise<void> {
+export async function takeOver(layout: Layout, endHolders: boolean): Promise<boolean> {
   // Loaded when it is needed: a server that only takes free locks does without SQLite.
   const { exclusively } = await import("./database.ts");
-  await exclusively(layout.takeover, TAKEOVER_LIMIT_MS, async () => {
+  return await exclusively(layout.takeover, TAKEOVER_LIMIT_MS, async () => {
     const lock = await readLock(layout);
     if (lock === undefined) return;
     if (lock !== "unreadable") {

@@ -55,9 +55,13 @@ export function isGroupAlive(group: GroupIdentity): boolean {
   return isAlive({ pid: group.pgid, start_time: group.start_time });
 }
 
-/** The machine since its last start; processes of another boot id are gone. */
+/** The machine since its last start; processes of another boot id are gone. Throws `failed` where there is no /proc. */
 export function bootId(): string {
-  return readFileSync("/proc/sys/kernel/random/boot_id", "latin1").trim();
+  try {
+    return readFileSync("/proc/sys/kernel/random/boot_id", "latin1").trim();
+  } catch (cause) {
+    throw new Failure("failed", "Cannot tell processes apart here: ops needs Linux with /proc", { cause });
+  }
 }
 
 /** The name of this machine, as locks record it. */

@@ -88,13 +88,13 @@ async function scanKinds(look: (kind: Kind) => Promise<Look>, { signal }: ScanTo
 }
 
 async function patiently(look: () => Promise<Look>, signal: AbortSignal): Promise<PublicKey[]> {
-  for (const pause of [...PAUSES_MS, undefined]) {
+  for (let attempt = 0; ; attempt++) {
     const found = await look();
     if ("keys" in found) return found.keys;
+    const pause = PAUSES_MS[attempt];
     if (!found.transient || pause === undefined) throw new Failure("failed", found.reason);
     await sleep(pause * (1 + Math.random()), signal);
   }
-  return [];
 }
 
 async function keyscan({ host, port }: Endpoint, kind: Kind, tools: ScanTools): Promise<Look> {
@@ -106,8 +106,9 @@ async function keyscan({ host, port }: Endpoint, kind: Kind, tools: ScanTools): 
   // The server's greeting comes as a comment: it answered and has no key of this kind.
   const answered = /^# /m.test(outcome.stdout + outcome.stderr);
   const [trouble] = linesOf(outcome.stderr).filter((line) => !line.startsWith("#"));
-  if (keys.length > 0 || (answered && trouble === undefined)) return { keys };
   const silent = outcome.durationMs >= ANSWER_LIMIT_S * 900;
+  if (outcome.reason === "timeout") return lookedInVain("what listens there does not answer as ssh does");
+  if (keys.length > 0 || (answered && !silent && trouble === undefined)) return { keys };
   return lookedInVain(trouble ?? (silent ? `no answer within ${ANSWER_LIMIT_S} s` : "connection refused"));
 }
 

@@ -4,6 +4,7 @@ import path from "node:path";
 import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
 import { readLock } from "../../lib/bucket/lock.ts";
 import { sleep } from "../../lib/core/async.ts";
+import { signalProcess } from "../../lib/core/process.ts";
 import { LocalServer, ops, type Run } from "../../scripts/local-server.ts";
 import { runningConfiguration, WORKERS, writeServices } from "./service.ts";
 import { until } from "./temporary.ts";
@@ -113,13 +114,13 @@ async function interrupt(
     rig.server = await LocalServer.start(rig.root);
     return lock !== undefined;
   }
-  if (process !== undefined) globalThis.process.kill(process, "SIGKILL");
+  const hit = process !== undefined && signalProcess(process, "SIGKILL");
   await ended;
   const runs = async () =>
     (await rig.server.call<{ items: Run[] }>("GET", `/api/buckets/${rig.bucket}/runs`)).body.items;
   await until("the run to end", async () => (await runs()).every((run) => run.status !== "running"));
   assert.ok((await runs()).length >= before);
-  return process !== undefined;
+  return hit;
 }
 
 /** What must hold right after a recovery. */

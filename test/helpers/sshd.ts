@@ -68,7 +68,12 @@ export class Sshd {
 
   /** Makes host keys, which count from the next `run` on. */
   newKeys(kinds: KeyKind[], keep: readonly string[] = []): void {
-    this.#keys = [...keep, ...kinds.map((kind) => makeKey(this.folder, `host${this.#made++}`, "-t", kind))];
+    this.#keys = [...keep, ...kinds.map((kind) => this.#hostKey(kind))];
+  }
+
+  #hostKey(kind: KeyKind): string {
+    const size = kind === "rsa" ? ["-b", "2048"] : [];
+    return makeKey(this.folder, `host${this.#made++}`, "-t", kind, ...size);
   }
 
   async run(lines: string[] = []): Promise<void> {

@@ -9,7 +9,10 @@ import { PROGRAM_ROOT } from "../../lib/core/self.ts";
 const base = mkdtempSync(path.join(tmpdir(), "ops-setup-"));
 after(() => rmSync(base, { recursive: true, force: true }));
 
-const TOOLS = "sh make tar find sha256sum setsid python3 openssl busybox git chromium".split(" ");
+const TOOLS =
+  "sh make tar find sha256sum setsid python3 openssl busybox git chromium ssh ssh-keygen ssh-keyscan redis-server".split(
+    " ",
+  );
 const MODULES = ["node/bin/node", "typescript/x", "@biomejs/biome/x", "playwright-core/x"];
 
 let count = 0;
@@ -47,7 +50,7 @@ const all = Object.fromEntries(TOOLS.map((tool) => [tool, ""]));
 
 test("a machine with all tools is ready, without a word", () => {
   const { make, ...rest } = all;
-  for (const mode of ["demo", "test"])
+  for (const mode of ["demo", "demo-ssh", "test"])
     assert.deepEqual(machine({ ...rest, make: make ?? "" })(mode), { code: 0, out: "", err: "", calls: [] });
 });
 
@@ -79,6 +82,16 @@ test("root on Debian installs what is missing, says so and checks again", { skip
   assert.match(calls.at(-1) ?? "", /^noninteractive install .*--no-install-recommends .*make$/);
 });
 
+test("a service that comes with a tool stays off", { skip: !mayInstall }, () => {
+  const { "redis-server": redis, ...rest } = all;
+  const installs = `${APT}; echo "offline $SYSTEMD_OFFLINE" >> "$LOG"; case "$1" in install) : > "$BIN/redis-server"; /bin/chmod +x "$BIN/redis-server";; esac`;
+  const setup = machine({ ...rest, "apt-get": installs, "update-rc.d": 'echo "update-rc.d $*" >> "$LOG"' });
+  const { code, out, calls } = setup("test");
+  assert.equal(code, 0);
+  assert.match(out, /^ops: installing redis-server for redis-server\n/);
+  assert.deepEqual(calls.slice(-2), ["offline 1", "update-rc.d redis-server disable"]);
+});
+
 test("an installation that fails is tried once more with new lists, then named", {
   skip: !mayInstall,
 }, () => {
@@ -103,5 +116,5 @@ test("a project without its modules is told to install them", () => {
 
 test("an unknown mode is wrong usage", () => {
   const run = machine(all)("production");
-  assert.deepEqual([run.code, run.err], [2, "usage: node scripts/setup.js demo|test\n"]);
+  assert.deepEqual([run.code, run.err], [2, "usage: node scripts/setup.js demo|demo-ssh|test\n"]);
 });

@@ -1,0 +1,275 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { identify } from "../../lib/core/process.ts";
+import { type CommandOutcome, Launcher } from "../../lib/core/spawn.ts";
+import { Example } from "../../scripts/example.ts";
+import { LocalServer, ops, type Run } from "../../scripts/local-server.ts";
+import { temporaryFolder, until } from "../helpers/temporary.ts";
+
+const PASSWORD = 'quite "special" \\ $(password)';
+const launcher = new Launcher(process.env);
+
+/** The example, deployed to three workers. */
+class Redis {
+  readonly #server: LocalServer;
+  readonly #example: Example;
+  readonly #bucket: string;
+
+  private constructor(server: LocalServer, example: Example, bucket: string) {
+    this.#server = server;
+    this.#example = example;
+    this.#bucket = bucket;
+  }
+
+  static async prepare(t: TestContext): Promise<Redis> {
+    const folder = temporaryFolder(t);
+    const example = await Example.copy("redis", folder, 1);
+    const server = await LocalServer.start(path.join(folder, "root"));
+    t.after(() => server.stop("SIGKILL"));
+    const redis = new Redis(server, example, await server.createBucket("redis"));
+    t.after(async () => assert.deepEqual(await example.stop(redis.#bucket), []));
+    const vars = readFileSync(redis.#source("vars.toml"), "utf8");
+    writeFileSync(redis.#source("vars.toml"), vars.replace(/^password = .*/m, `password = '${PASSWORD}'`));
+    return redis;
+  }
+
+  get hosts(): string[] {
+    return this.#example.workers.map((worker) => worker.host);
+  }
+
+  /** The job's folder on a worker. */
+  folder(host: string): string {
+    const worker = this.#example.workers.find((one) => one.host === host);
+    return path.join(worker?.root ?? "", this.#bucket, "jobs", "redis");
+  }
+
+  async push(version: string): Promise<void> {
+    const manifest = readFileSync(this.#source("manifest.json"), "utf8");
+    writeFileSync(this.#source("manifest.json"), manifest.replace(/("version": ").*?"/, `$1${version}"`));
+    const { url, token } = this.#server;
+    const args = ["push", url, "--bucket", this.#bucket, "--dir", this.#example.source];
+    const pushed = await ops(args, { env: { OPS_SERVE_TOKEN: token } });
+    assert.equal(pushed.code, 0, pushed.stderr);
+  }
+
+  async deploy(): Promise<{ run: Run; text: string }> {
+    let text = "";
+    const run = await this.#server.run(this.#bucket, "deploy", {}, (part) => {
+      text += part;
+    });
+    assert.equal(run.status, "succeeded", text);
+    assert.ok(!text.includes(PASSWORD));
+    return { run, text };
+  }
+
+  /** What redis on a worker answers to a command. */
+  async ask(host: string, ...command: string[]): Promise<string> {
+    const argv = ["redis-cli", "-h", host, "-p", String(this.port), ...command] as const;
+    const outcome = await launcher.run([...argv], { env: { REDISCLI_AUTH: PASSWORD }, timeoutMs: 5_000 });
+    return outcome.stdout.trim();
+  }
+
+  get port(): number {
+    return Number(
+      /^port (\d+)$/m.exec(readFileSync(path.join(this.folder("127.0.0.1"), "redis.conf"), "utf8"))?.[1],
+    );
+  }
+
+  /** `INFO replication` of a worker. */
+  async replication(host: string): Promise<Record<string, string>> {
+    const lines = (await this.ask(host, "info", "replication")).split("\n").map((line) => line.trim());
+    return Object.fromEntries(lines.map((line) => [line.split(":")[0], line.slice(line.indexOf(":") + 1)]));
+  }
+
+  /** Runs the service script on a worker by hand. */
+  service(host: string, command: string): Promise<CommandOutcome> {
+    return launcher.run(["sh", path.join(this.folder(host), "service"), command], { timeoutMs: 60_000 });
+  }
+
+  pid(host: string): number {
+    return Number(readFileSync(path.join(this.folder(host), "data", "pid"), "utf8").split(" ")[0]);
+  }
+
+  #source(name: string): string {
+    return path.join(this.#example.source, "workspace", "jobs", "redis", name);
+  }
+}
+
+/** One primary, two replicas that follow it, and all of them know it. */
+async function assertReplicates(redis: Redis): Promise<void> {
+  const [primary = "", ...replicas] = redis.hosts;
+  await until("both replicas are online", async () => {
+    const found = Object.entries(await redis.replication(primary));
+    const online = found.filter(([name, value]) => /^slave\d$/.test(name) && value.includes("state=online"));
+    return online.length === replicas.length;
+  });
+  const info = await redis.replication(primary);
+  assert.deepEqual([info.role, info.connected_slaves], ["master", "2"]);
+  assert.deepEqual(
+    [info.slave0, info.slave1]
+      .map((slave) => /^ip=([^,]+),port=(\d+),state=online,/.exec(slave ?? "")?.[1])
+      .sort(),
+    replicas,
+  );
+  for (const replica of replicas) {
+    const { role, master_host, master_link_status } = await redis.replication(replica);
+    assert.deepEqual([role, master_host, master_link_status], ["slave", primary, "up"], replica);
+  }
+}
+
+async function assertHas(redis: Redis, key: string, value: string): Promise<void> {
+  for (const host of redis.hosts)
+    await until(`${key} is on ${host}`, async () => (await redis.ask(host, "get", key)) === value);
+}
+
+/** What Activity says of batches and gates, in its order. */
+function steps(text: string): string[] {
+  return [...text.matchAll(/(batch \d of \d \(\w+\): .*|health check passed on .*)/g)].map(([step]) => step);
+}
+
+test("examples/redis: a primary and two replicas, deployed, upgraded one by one, and repaired", async (t) => {
+  const redis = await Redis.prepare(t);
+  const [primary = "", second = "", third = ""] = redis.hosts;
+
+  await t.test("the first deploy starts the primary, then each replica behind a gate", async () => {
+    await redis.push("1.0.0");
+    const { text } = await redis.deploy();
+    assert.deepEqual(
+      steps(text),
+      redis.hosts.flatMap((host, index) => [
+        `batch ${index + 1} of 3 (new): start on ${host}`,
+        `health check passed on ${host}`,
+      ]),
+    );
+    await assertReplicates(redis);
+  });
+
+  await t.test("what the primary stores reaches the replicas, which take no writes", async () => {
+    assert.equal(await redis.ask(primary, "set", "greeting", "hello"), "OK");
+    await assertHas(redis, "greeting", "hello");
+    assert.match(await redis.ask(second, "set", "greeting", "bye"), /^READONLY/);
+  });
+
+  await t.test(
+    "the password is needed, is on no command line, and only the service's user may read it",
+    () => {
+      for (const host of redis.hosts) {
+        const text = readFileSync(`/proc/${redis.pid(host)}/cmdline`, "latin1");
+        assert.ok(text.startsWith("redis-server") && !text.includes("password"), text);
+        for (const name of ["redis.conf", "password", "vars.toml"])
+          assert.equal(statSync(path.join(redis.folder(host), name)).mode & 0o777, 0o600, name);
+        for (const name of ["data", "logs"])
+          assert.equal(statSync(path.join(redis.folder(host), name)).mode & 0o777, 0o700, name);
+      }
+    },
+  );
+
+  await t.test("an upgrade restarts one worker after the other, and the data stays", async () => {
+    const before = redis.hosts.map((host) => redis.pid(host));
+    await redis.push("1.1.0");
+    const { text } = await redis.deploy();
+    assert.deepEqual(
+      steps(text),
+      redis.hosts.flatMap((host, index) => [
+        `batch ${index + 1} of 3 (update): restart on ${host}`,
+        `health check passed on ${host}`,
+      ]),
+    );
+    for (const [index, host] of redis.hosts.entries()) {
+      assert.equal(identify(before[index] as number), undefined, "the old process is gone");
+      assert.match(readFileSync(path.join(redis.folder(host), "redis.conf"), "utf8"), /^# redis 1\.1\.0 on /);
+    }
+    await assertReplicates(redis);
+    await assertHas(redis, "greeting", "hello");
+  });
+
+  await t.test("another deploy skips and restarts nothing", async () => {
+    const before = redis.hosts.map((host) => redis.pid(host));
+    const { run } = await redis.deploy();
+    const { jobs } = run.result as { jobs: { job: string; outcome: string }[] };
+    assert.deepEqual(
+      jobs.map(({ job, outcome }) => [job, outcome]),
+      [["redis", "skipped"]],
+    );
+    assert.deepEqual(
+      redis.hosts.map((host) => redis.pid(host)),
+      before,
+    );
+  });
+
+  await t.test(
+    "a primary that was killed comes back with its data; start changes nothing where it runs",
+    async () => {
+      assert.equal(await redis.ask(primary, "set", "last", "word"), "OK");
+      process.kill(redis.pid(primary), "SIGKILL");
+      assert.equal((await redis.service(primary, "status")).exitCode, 1);
+      assert.equal((await redis.service(primary, "start")).exitCode, 0);
+      const pid = redis.pid(primary);
+      assert.equal((await redis.service(primary, "start")).exitCode, 0);
+      assert.equal(redis.pid(primary), pid);
+      await assertReplicates(redis);
+      await assertHas(redis, "last", "word");
+    },
+  );
+
+  await t.test("status tells the role and its links", async () => {
+    const one = await redis.service(primary, "status");
+    assert.equal(one.exitCode, 0);
+    assert.match(one.stdout, /^pid \d+: ready\nrole:master\nconnected_slaves:2\nslave0:/);
+    const other = await redis.service(third, "status");
+    assert.match(other.stdout, /\nrole:slave\nmaster_host:127\.0\.0\.1\nmaster_link_status:up\n/);
+  });
+
+  await t.test("the hook prints the replication of a worker", async () => {
+    const outcome = await runStatusHook(redis, third);
+    assert.equal(outcome.exitCode, 0, outcome.stderr);
+    assert.match(outcome.stdout, /^role:slave\nmaster_host:127\.0\.0\.1\nmaster_link_status:up\n/);
+  });
+
+  await t.test(
+    "a start that fails says why, with the end of the log, and leaves nothing running",
+    async () => {
+      assert.equal((await redis.service(third, "stop")).exitCode, 0);
+      assert.equal((await redis.service(third, "stop")).exitCode, 0, "a second stop is no error");
+      const file = path.join(redis.folder(third), "redis.conf");
+      const whole = readFileSync(file, "utf8");
+      writeFileSync(file, `${whole}no-such-setting 1\n`);
+      const { exitCode, stderr } = await redis.service(third, "start");
+      assert.equal(exitCode, 1);
+      assert.match(stderr, /^redis is not ready: .*\/logs\/redis\.log:\n[\s\S]*no-such-setting/);
+      assert.ok(!readdirSync(path.join(redis.folder(third), "data")).includes("pid"));
+      writeFileSync(file, whole);
+      assert.equal((await redis.service(third, "restart")).exitCode, 0);
+      await assertReplicates(redis);
+    },
+  );
+});
+
+/** Runs the hook as a session would: it asks for the port and the password by HTTP. */
+async function runStatusHook(redis: Redis, host: string): Promise<CommandOutcome> {
+  const values: Record<string, string> = {
+    "ops/bucket redis_tcp": String(redis.port),
+    "vars/job/redis password": PASSWORD,
+  };
+  const api = createServer((request, response) => {
+    const query = new URL(request.url ?? "", "http://api").searchParams;
+    const value = values[`${query.get("namespace")} ${query.get("key")}`];
+    const isRight = request.headers["x-allocation-id"] === "id" && request.headers.event === "cli";
+    response.writeHead(value && isRight ? 200 : 404, { "Content-Type": "application/json" });
+    response.end(JSON.stringify({ value }));
+  }).listen(0, "127.0.0.1");
+  await new Promise((resolve) => api.once("listening", resolve));
+  const env = {
+    ...{ HOOK_API_HOST: "127.0.0.1", HOOK_API_PORT: String((api.address() as AddressInfo).port) },
+    ...{ ALLOCATION_ID: "id", ALLOCATION_IP: host, EVENT: "cli", COMMAND: "status" },
+  };
+  const hook = path.resolve("examples/redis/workspace/jobs/redis/_hooks/status.py");
+  const outcome = await launcher.run(["python3", hook], { env, timeoutMs: 20_000 });
+  api.closeAllConnections();
+  api.close();
+  return outcome;
+}

@@ -1,0 +1,127 @@
+import assert from "node:assert/strict";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { layoutOf } from "../../lib/bucket/layout.ts";
+import { acquireLock } from "../../lib/bucket/lock.ts";
+import { uuidV7 } from "../../lib/codec/uuid.ts";
+import { TestServer } from "../helpers/server.ts";
+import { fingerprintBy, makeKey, publicPart } from "../helpers/sshd.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
+
+async function setUp(t: TestContext) {
+  const server = await TestServer.start(t);
+  const bucket = await server.createBucket();
+  const key = makeKey(temporaryFolder(t), "key", "-t", "ed25519");
+  const text = readFileSync(key, "utf8");
+  const target = `${bucket.path}/secrets/ssh_key`;
+  const call = (method: string, body?: unknown) =>
+    server.call(method, target, body === undefined ? {} : { body });
+  return { server, bucket, key, text, call };
+}
+
+/** All files below a folder that hold this text. */
+function filesWith(folder: string, text: string): string[] {
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => path.join(entry.parentPath, entry.name))
+    .filter((file) => readFileSync(file).includes(text))
+    .map((file) => path.relative(folder, file));
+}
+
+const ABSENT = { present: false, type: null, fingerprint: null, public_key: null, updated_at: null };
+
+test("CP-207 CP-248 CP-249 CP-250 T-11 an ssh key is uploaded, described without its private part, and removed", async (t) => {
+  const { server, bucket, key, text, call } = await setUp(t);
+  assert.deepEqual([(await call("GET")).status, (await call("GET")).body], [200, ABSENT]);
+  const put = await call("PUT", { private_key: text });
+  assert.equal(put.status, 200, put.text);
+  const { updated_at, ...told } = put.body;
+  assert.deepEqual(told, {
+    ...{ present: true, type: "ssh-ed25519", fingerprint: fingerprintBy(key), public_key: publicPart(key) },
+  });
+  const get = await call("GET");
+  assert.deepEqual(get.body, put.body);
+  const secret = text.split("\n")[2] as string;
+  assert.deepEqual(filesWith(server.root, secret), [path.join(bucket.id, "secrets", "worker.key")]);
+  assert.ok(![put.text, get.text, ...server.lines].some((one) => one.includes(secret)));
+  assert.equal((await call("DELETE")).status, 204);
+  assert.deepEqual((await call("GET")).body, ABSENT);
+  assert.deepEqual(filesWith(server.root, secret), []);
+  assert.equal((await call("DELETE")).status, 204);
+});
+
+test("a key is kept under the name that ops.conf gives, one for each", async (t) => {
+  const { bucket, text, call } = await setUp(t);
+  await call("PUT", { private_key: text });
+  writeFileSync(path.join(bucket.folder, "ops.conf"), 'ssh_key = "id_ops"\n');
+  assert.deepEqual((await call("GET")).body, ABSENT);
+  await call("PUT", { private_key: text });
+  assert.deepEqual(readdirSync(path.join(bucket.folder, "secrets")).sort(), [
+    "id_ops",
+    "kv.key",
+    "worker.key",
+  ]);
+});
+
+test("with an ops.conf that cannot be read, or that names kv.key, nothing is stored or removed", async (t) => {
+  const { bucket, text, call } = await setUp(t);
+  for (const conf of ["ssh_key = ", 'ssh_key = "../x"\n', 'ssh_key = "kv.key"\n']) {
+    writeFileSync(path.join(bucket.folder, "ops.conf"), conf);
+    for (const reply of [await call("GET"), await call("PUT", { private_key: text }), await call("DELETE")]) {
+      assert.deepEqual([reply.status, reply.body.error], [400, "invalid_source"]);
+      assert.match(reply.body.message, /^Cannot tell the name of the ssh key: .*ops\.conf/);
+    }
+  }
+  assert.deepEqual(readdirSync(path.join(bucket.folder, "secrets")), ["kv.key"]);
+});
+
+for (const [what, body, message] of [
+  ["nothing", {}, /^private_key: is missing/],
+  ["a key that is no text", { private_key: 5 }, /^private_key: expected a string/],
+  ["a key that is too large", { private_key: "x".repeat(16_385) }, /at most 16384 characters/],
+  ["a key that is garbage", { private_key: "garbage" }, /^private_key: it is not a private key/],
+  ["a name to store it under", { private_key: "x", name: "y" }, /^name: is not a known field/],
+] as const)
+  test(`a PUT with ${what} is refused`, async (t) => {
+    const { bucket, call } = await setUp(t);
+    const reply = await call("PUT", body);
+    assert.deepEqual([reply.status, reply.body.error], [400, "invalid_request"]);
+    assert.match(reply.body.message, message);
+    assert.deepEqual(readdirSync(path.join(bucket.folder, "secrets")), ["kv.key"]);
+  });
+
+test("a key protected by a passphrase is refused with what to do", async (t) => {
+  const { bucket, call } = await setUp(t);
+  const file = makeKey(temporaryFolder(t), "key", "-t", "ed25519", "-N", "secret words");
+  const reply = await call("PUT", { private_key: readFileSync(file, "utf8") });
+  assert.deepEqual([reply.status, reply.body.error], [400, "invalid_request"]);
+  assert.match(reply.body.message, /protected by a passphrase.*give a key without one/);
+  assert.equal(existsSync(path.join(bucket.folder, "secrets", "worker.key")), false);
+});
+
+test("a run keeps the key it began with: while one is active, or a command works there, a change is 409", async (t) => {
+  const { server, bucket, text, call } = await setUp(t);
+  await call("PUT", { private_key: text });
+  server.hold();
+  const run = (await server.call("POST", `${bucket.path}/build`)).body.run_id;
+  const attempts = async () => [await call("PUT", { private_key: text }), await call("DELETE")];
+  for (const reply of await attempts())
+    assert.deepEqual([reply.status, reply.body.error, reply.body.run_id], [409, "bucket_busy", run]);
+  assert.equal((await call("GET")).body.present, true);
+  server.release();
+  await server.ended(bucket.path, run);
+  const lock = await acquireLock(layoutOf(bucket.folder), uuidV7(), "deploy");
+  for (const reply of await attempts())
+    assert.deepEqual([reply.status, reply.body.error], [409, "bucket_busy"]);
+  await lock.release();
+  assert.equal((await call("DELETE")).status, 204);
+  assert.equal(existsSync(layoutOf(bucket.folder).lock), false);
+});
+
+test("the key of an unknown bucket, and other ways to change it, are refused", async (t) => {
+  const { server, call } = await setUp(t);
+  const unknown = `/api/buckets/${uuidV7()}/secrets/ssh_key`;
+  assert.equal((await server.call("GET", unknown)).body.error, "bucket_not_found");
+  assert.equal((await call("POST", {})).status, 405);
+});
