@@ -19,6 +19,7 @@ export interface GroupIdentity {
 interface Stat {
   state: string;
   group: number;
+  threads: number;
   startTime: string;
 }
 
@@ -27,16 +28,24 @@ function readStat(pid: number): Stat | undefined {
     const text = readFileSync(`/proc/${pid}/stat`, "latin1");
     // The name in parentheses may itself hold blanks and parentheses: the fields start behind the last one.
     const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
-    return { state: fields[0] ?? "", group: Number(fields[2]), startTime: fields[19] ?? "" };
+    return {
+      state: fields[0] ?? "",
+      group: Number(fields[2]),
+      threads: Number(fields[17]),
+      startTime: fields[19] ?? "",
+    };
   } catch (error) {
     if (hasErrno(error, "ENOENT", "ESRCH")) return undefined;
     throw error;
   }
 }
 
-/** A zombie has ended: its number is only kept until its parent asks. */
+/**
+ * A zombie has ended: its number is only kept until its parent asks. But the state is that of the first thread: while
+ * others are left, one of them may still be inside a system call, such as the removal of a lock, that no signal stops.
+ */
 function hasEnded(stat: Stat): boolean {
-  return stat.state === "Z" || stat.state === "X";
+  return (stat.state === "Z" || stat.state === "X") && stat.threads <= 1;
 }
 
 /** Who has this pid now, or undefined when nobody has. */
@@ -102,13 +111,13 @@ export function hasMembers(pgid: number): boolean {
 const KILL_WAIT_MS = 5_000;
 
 /**
- * Ends all processes of a group: TERM, `graceMs` to unwind, then KILL. Answers how it ended;
- * `remaining` means that the kernel still had not let go of a process after 5 s.
+ * How a process group ended that was to end: nobody was left of it, TERM was enough, it took KILL, or
+ * (`remaining`) the kernel did not let go of a process in time.
  */
-export async function endGroup(
-  pgid: number,
-  graceMs: number,
-): Promise<"gone" | "stopped" | "killed" | "remaining"> {
+export type GroupEnd = "gone" | "stopped" | "killed" | "remaining";
+
+/** Ends all processes of a group: TERM, `graceMs` to unwind, then KILL and 5 s more. Answers how it ended. */
+export async function endGroup(pgid: number, graceMs: number): Promise<GroupEnd> {
   checkGroup(pgid);
   if (!signalProcess(-pgid, "SIGTERM")) return "gone";
   if (await emptied(pgid, graceMs)) return "stopped";

@@ -94,3 +94,24 @@ test("the machine is known by its name and by its last start", () => {
   assert.equal(bootId(), bootId());
   assert.equal(hostName(), hostname());
 });
+
+test("a process lives while any of its threads does, though its first one has ended", async () => {
+  const script = [
+    "import ctypes, os, threading, time",
+    "threading.Thread(target=time.sleep, args=(600,)).start()",
+    "print(os.getpid(), flush=True)",
+    "ctypes.CDLL(None).pthread_exit(None)",
+  ].join("\n");
+  const child = spawn("python3", ["-c", script], { stdio: ["ignore", "pipe", "ignore"] });
+  const [line] = (await once(child.stdout as NodeJS.ReadableStream, "data")) as [Buffer];
+  const pid = Number(line.toString());
+  try {
+    const state = () => readFileSync(`/proc/${pid}/stat`, "latin1").split(") ")[1]?.[0];
+    while (state() !== "Z") await sleep(5);
+    assert.ok(identify(pid), "a thread of it may still be at work");
+  } finally {
+    process.kill(pid, "SIGKILL");
+  }
+  await once(child, "exit");
+  assert.equal(identify(pid), undefined);
+});
