@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { LocalServer } from "../scripts/local-server.ts";
+import { LocalServer, PROGRAM } from "../scripts/local-server.ts";
 import { sideBySide, timed } from "./measure.ts";
 
 const ROUNDS = 15;
@@ -33,7 +33,7 @@ async function emptyNode(): Promise<void> {
 }
 
 async function program(...args: string[]): Promise<void> {
-  await once(spawn(process.execPath, ["bin/ops.js", ...args], { stdio: "ignore" }), "exit");
+  await once(spawn(process.execPath, [PROGRAM, ...args], { stdio: "ignore" }), "exit");
 }
 
 async function serverStart(root: string): Promise<number> {

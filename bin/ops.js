@@ -18,7 +18,9 @@ else await main();
 
 function runAgainOnNewerNode() {
   if (!existsSync(bundledNode)) {
-    process.stderr.write(`ops: needs Node ${NEEDED} or newer, this is ${process.versions.node}\n`);
+    process.stderr.write(
+      `ops: needs Node ${NEEDED} or newer, this is ${process.versions.node}: install it, or run \`npm ci\` in ${root}, which brings one\n`,
+    );
     process.exit(2);
   }
   // The channel tells the child when this wrapper is gone, however it went.

@@ -1,54 +1,101 @@
 // `npm run demo`: a server, a bucket, a push of examples/hello, a deploy to three workers on this machine, and a look
 // at what runs. It stays up until Ctrl-C; with `--once` it ends after the checks (exit code 0 only if all hold).
-import { mkdtempSync, rmSync } from "node:fs";
+// With `--ssh` the workers are reached over ssh: a private sshd stands in for three machines.
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { fileURLToPath } from "node:url";
 import { Example } from "./example.ts";
 import { LocalServer, ops, type Run } from "./local-server.ts";
+import { PrivateSshd } from "./private-sshd.ts";
+
+const INTERRUPTED = 130;
+const HOSTS = ["127.0.0.1", "127.0.0.2", "127.0.0.3"];
 
 const once = process.argv.includes("--once");
+const overSsh = process.argv.includes("--ssh");
+if (overSsh) {
+  const setup = [fileURLToPath(new URL("setup.js", import.meta.url)), "demo-ssh"];
+  const { status } = spawnSync(process.execPath, setup, { stdio: "inherit" });
+  if (status !== 0) process.exit(1);
+}
 const folder = mkdtempSync(path.join(tmpdir(), "ops-demo-"));
 const interrupted = new Promise<void>((resolve) => {
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => resolve());
 });
 
-let server: LocalServer | undefined;
+let server: Promise<LocalServer> | undefined;
+let passed = false;
 let bucket = "";
 let example: Example | undefined;
+let sshd: PrivateSshd | undefined;
+let steps = 0;
+const demonstration = demonstrate();
 try {
-  await Promise.race([demonstrate(), interrupted]);
+  await Promise.race([demonstration, interrupted]);
 } catch (error) {
   process.exitCode = 1;
   say(`the demo failed: ${error instanceof Error ? error.message : error}`);
 } finally {
   await cleanUp();
 }
-process.exit();
+process.exit(process.exitCode ?? (passed ? 0 : INTERRUPTED));
 
 async function demonstrate(): Promise<void> {
-  server = await LocalServer.start(path.join(folder, "root"));
-  say(`1. a server listens on ${server.url}, its buckets are in ${folder}/root`);
+  const server = await start();
+  step(`a server listens on ${server.url}, its buckets are in ${folder}/root`);
   bucket = await server.createBucket("hello");
-  say(`2. a bucket was made: ${bucket}`);
-  example = await Example.copy("hello", folder, 2);
-  say("3. ops push sends examples/hello; the server builds it:");
+  step(`a bucket was made: ${bucket}`);
+  if (overSsh) sshd = await startSshd(server);
+  example = await Example.copy("hello", folder, 2, sshd && sshWorker(sshd));
+  step("ops push sends examples/hello; the server builds it:");
   const env = { OPS_SERVE_TOKEN: server.token };
   const pushed = await ops(["push", server.url, "--bucket", bucket, "--dir", example.source], {
     env,
     onText: show,
   });
   if (pushed.code !== 0) throw new Error(`ops push ended with exit code ${pushed.code}`);
-  say(`4. a deploy brings it to ${example.workers.length} workers:`);
+  if (overSsh) {
+    step("the host keys of the workers are recorded as trusted:");
+    succeeded(await server.run(bucket, "workers/trust", {}, show));
+  }
+  step(`a deploy brings it to ${example.workers.length} workers:`);
   succeeded(await server.run(bucket, "deploy", {}, show));
-  say("5. every deployed service answers over HTTP:");
+  step("every deployed service answers over HTTP:");
   await checkServices();
-  say("6. a second deploy has nothing to do:");
+  step("a second deploy has nothing to do:");
   checkSkipped(succeeded(await server.run(bucket, "deploy", {}, show)));
+  passed = true;
   say(`\nall checks passed. The console: ${server.url}\nsign in with this token: ${server.token}`);
   if (once) return;
   say("Ctrl-C stops the services and the server and removes everything.");
   await interrupted;
+}
+
+function start(): Promise<LocalServer> {
+  server = LocalServer.start(path.join(folder, "root"));
+  return server;
+}
+
+/** Starts the sshd that stands in for the workers, and gives the bucket the key to it. */
+async function startSshd(control: LocalServer): Promise<PrivateSshd> {
+  // The services run on the Node that the demo runs on, wherever that is.
+  const search = `SetEnv "PATH=${path.dirname(process.execPath)}:${process.env.PATH}"`;
+  const started = await PrivateSshd.start(path.join(folder, "sshd"), HOSTS, [search]);
+  const key = { private_key: readFileSync(started.clientKey, "utf8") };
+  const { status, body } = await control.call("PUT", `/api/buckets/${bucket}/secrets/ssh_key`, key);
+  if (status !== 200) throw new Error(`cannot store the ssh key: ${status} ${JSON.stringify(body)}`);
+  step(
+    `a private sshd listens on port ${started.port} of ${HOSTS.join(", ")}, the bucket has the key to it:`,
+  );
+  say(`   ${body.type} ${body.fingerprint}`);
+  return started;
+}
+
+function sshWorker({ user, port }: PrivateSshd): object {
+  return { connection: "ssh", ssh_user: user, ssh_port: port };
 }
 
 async function checkServices(): Promise<void> {
@@ -84,16 +131,24 @@ function checkSkipped(run: Run): void {
 /** Stops what was deployed, through the runner on each worker, then the server; then nothing is left. */
 async function cleanUp(): Promise<void> {
   if (!once) say("\nstopping …");
-  await server?.stop();
+  // Also one that is only just starting; without it, whatever the demonstration was at comes to its end.
+  await server?.then((one) => one.stop()).catch(() => {});
+  await demonstration.catch(() => {});
   for (const failure of (await example?.stop(bucket)) ?? []) {
     process.exitCode = 1;
     say(failure);
   }
+  await sshd?.stop();
   rmSync(folder, { recursive: true, force: true });
 }
 
 function show(text: string): void {
   process.stdout.write(text.replace(/^(?=.)/gm, "   "));
+}
+
+function step(text: string): void {
+  steps++;
+  say(`${steps}. ${text}`);
 }
 
 function say(text: string): void {

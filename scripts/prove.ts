@@ -13,13 +13,17 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
   async kill(folder) {
     const seed = Number(process.env.OPS_TEST_SEED ?? Date.now() % 1_000_000);
     const hits = await killRounds(folder, 200, seed);
-    return `200 rounds with seed ${seed}: hit the server ${hits.server} and the run ${hits.run} times while it worked`;
+    return `seed ${seed}: killed the server ${hits.server} and the run ${hits.run} times while it worked, each followed by a clean deploy`;
   },
 };
 
 const wanted = process.argv.slice(2).filter((argument) => argument !== "--");
-for (const [name, prove] of Object.entries(PROOFS)) {
-  if (wanted.length > 0 && !wanted.includes(name)) continue;
+for (const name of wanted.length > 0 ? wanted : Object.keys(PROOFS)) {
+  const prove = PROOFS[name];
+  if (!prove) {
+    console.error(`there is no proof ${JSON.stringify(name)}; there are: ${Object.keys(PROOFS).join(", ")}`);
+    process.exit(2);
+  }
   const folder = mkdtempSync(path.join(tmpdir(), `ops-prove-${name}-`));
   console.log(`${name}: …`);
   try {

@@ -1,5 +1,6 @@
-import { closeSync, fstatSync, mkdirSync, openSync, renameSync, writeSync } from "node:fs";
+import { appendFileSync, closeSync, fstatSync, mkdirSync, openSync, renameSync } from "node:fs";
 import path from "node:path";
+import { Failure, messageOf } from "../core/errors.ts";
 import { PRIVATE_FILE, PRIVATE_FOLDER } from "../core/files.ts";
 import type { Redactor } from "../core/redact.ts";
 import { type Layout, runLayout } from "./layout.ts";
@@ -11,7 +12,6 @@ export interface LogFields {
   job?: string;
   phase?: string;
   action?: string;
-  cmd?: string;
   stream?: "stdout" | "stderr";
   exit?: number;
   duration_ms?: number;
@@ -20,12 +20,12 @@ export interface LogFields {
 }
 
 const ROTATE_BYTES = 32 * 1024 * 1024;
-const COMMAND_CHARACTERS = 200;
 
 /**
  * Where a run says what happens. Every text passes the redactor first.
  * Activity gets lines for people; `logs/<worker>.log` or `logs/ops.log`, each with a copy in the run's folder,
- * get structured lines (hook-runtime.md, Execution model: Rules 1).
+ * get structured lines (hook-runtime.md, Execution model: Rules 1). Every method throws `failed` where a line cannot be
+ * written, on a full disk say: a run that nobody could follow must not go on.
  */
 export class RunLog {
   readonly #layout: Layout;
@@ -109,14 +109,19 @@ export class RunLog {
   }
 
   #append(file: string, line: Buffer, limit: number): void {
-    let open = this.#open.get(file) ?? this.#openFile(file);
-    if (open.size >= limit) {
-      closeSync(open.descriptor);
-      renameSync(file, `${file}.1`);
-      open = this.#openFile(file);
+    try {
+      let open = this.#open.get(file) ?? this.#openFile(file);
+      if (open.size >= limit) {
+        this.#open.delete(file);
+        closeSync(open.descriptor);
+        renameSync(file, `${file}.1`);
+        open = this.#openFile(file);
+      }
+      appendFileSync(open.descriptor, line);
+      open.size += line.length;
+    } catch (cause) {
+      throw new Failure("failed", `Cannot write ${file}: ${messageOf(cause)}`, { cause });
     }
-    writeSync(open.descriptor, line);
-    open.size += line.length;
   }
 
   #openFile(file: string): { descriptor: number; size: number } {
@@ -128,11 +133,15 @@ export class RunLog {
   }
 
   #say(message: string): void {
-    this.#activity(`${this.#redactor.apply(message)}\n`);
+    try {
+      this.#activity(`${this.#redactor.apply(message)}\n`);
+    } catch (cause) {
+      throw new Failure("failed", `Cannot write the run's Activity: ${messageOf(cause)}`, { cause });
+    }
   }
 
   #line(fields: LogFields, level: string): string {
-    const { event, worker, cmd, msg, ...rest } = fields;
+    const { event, worker, msg, ...rest } = fields;
     const all = {
       ts: new Date().toISOString(),
       level,
@@ -142,7 +151,6 @@ export class RunLog {
       seq: this.updateSeq,
       worker: worker ?? "-",
       ...{ job: rest.job, phase: rest.phase, action: rest.action },
-      cmd: cmd?.slice(0, COMMAND_CHARACTERS),
       ...{ stream: rest.stream, exit: rest.exit, duration_ms: rest.duration_ms, reason: rest.reason },
       msg,
     };

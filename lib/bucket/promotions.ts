@@ -2,13 +2,11 @@ import type { Database } from "./database.ts";
 
 /**
  * What is known about an allocation on its worker (table `hash`, namespace `<job>_allocation`, key = allocation id).
- * `previous_hash` is the tree that was promoted last, `current_hash` the tree that was synced last.
+ * Its `previous_hash` is the tree that was promoted last, `current_hash` the tree that was synced last.
  */
 export interface Promotion {
   /** The promoted tree; empty before the first promotion. */
   hash: string;
-  /** The tree that the last sync put on the worker. */
-  syncedHash: string;
   /** The running version: `0.0.0` before the first promotion. */
   version: string;
   /** The promoted files, path to a digest of mode and content. */
@@ -17,13 +15,12 @@ export interface Promotion {
   gate: "" | "pending" | "passed" | "failed";
   /** A change began and has not been promoted. */
   unfinished: boolean;
-  /** The allocation is disabled and its service was stopped. */
+  /** Its service was stopped, because the allocation was disabled or removed. */
   stopped: boolean;
 }
 
 interface HashRow {
   key: string;
-  current_hash: string;
   previous_hash: string;
   previous_files: string;
   current_version: string;
@@ -37,7 +34,6 @@ export const NEVER_PROMOTED = "0.0.0";
 
 const NOTHING: Promotion = {
   hash: "",
-  syncedHash: "",
   version: NEVER_PROMOTED,
   files: {},
   gate: "",
@@ -55,7 +51,6 @@ export function promotionsOf(db: Database, job: string): (allocationId: string) 
 function fromRow(row: HashRow): Promotion {
   return {
     hash: row.previous_hash,
-    syncedHash: row.current_hash,
     version: row.current_version === "" ? NEVER_PROMOTED : row.current_version,
     files: row.previous_files === "" ? {} : (JSON.parse(row.previous_files) as Record<string, string>),
     gate: row.gate,
@@ -68,14 +63,17 @@ function namespaceOf(job: string): string {
   return `${job}_allocation`;
 }
 
-/** Notes that an allocation is about to change; until it is promoted nobody may take it for complete. */
-export function beginChange(db: Database, job: string, allocationId: string): void {
-  db.run(
-    `INSERT INTO hash (namespace, key, current_hash, previous_hash, current_files, previous_files, current_version, unfinished)
-     VALUES (?, ?, '', '', '', '', '', 1) ON CONFLICT DO UPDATE SET unfinished = 1`,
-    namespaceOf(job),
-    allocationId,
-  );
+/** Notes that allocations of a job are about to change; until one is promoted nobody may take it for complete. */
+export function beginChange(db: Database, job: string, allocationIds: readonly string[]): void {
+  db.transaction(() => {
+    for (const id of allocationIds)
+      db.run(
+        `INSERT INTO hash (namespace, key, current_hash, previous_hash, current_files, previous_files, current_version, unfinished)
+         VALUES (?, ?, '', '', '', '', '', 1) ON CONFLICT DO UPDATE SET unfinished = 1`,
+        namespaceOf(job),
+        id,
+      );
+  });
 }
 
 /** Notes what a sync put on the worker (hook-runtime.md, Deploy order 4). */
@@ -94,19 +92,22 @@ export function recordSynced(
   );
 }
 
-/** Makes the synced tree and the given version the promoted ones; `pending` means that a gate has to follow. */
+/**
+ * Makes the synced tree and the given version the promoted ones. `pending` means that a gate has to follow; without a
+ * gate the outcome of the last one stays.
+ */
 export function promote(
   db: Database,
   job: string,
   allocationId: string,
   version: string,
-  gate: Promotion["gate"],
+  gate?: Promotion["gate"],
 ): void {
   db.run(
-    `UPDATE hash SET previous_hash = current_hash, previous_files = current_files, current_version = ?, gate = ?,
-     unfinished = 0 WHERE namespace = ? AND key = ?`,
+    `UPDATE hash SET previous_hash = current_hash, previous_files = current_files, current_version = ?,
+     gate = COALESCE(?, gate), unfinished = 0 WHERE namespace = ? AND key = ?`,
     version,
-    gate,
+    gate ?? null,
     namespaceOf(job),
     allocationId,
   );
@@ -117,7 +118,7 @@ export function setGate(db: Database, job: string, allocationId: string, gate: P
   db.run("UPDATE hash SET gate = ? WHERE namespace = ? AND key = ?", gate, namespaceOf(job), allocationId);
 }
 
-/** Notes whether the service of an allocation is stopped because it is disabled. */
+/** Notes whether the service of an allocation is stopped because it was disabled or removed. */
 export function setStopped(db: Database, job: string, allocationId: string, stopped: boolean): void {
   const value = stopped ? 1 : 0;
   db.run(

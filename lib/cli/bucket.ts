@@ -1,17 +1,21 @@
 import { appendFileSync } from "node:fs";
 import { userInfo } from "node:os";
 import { layoutOf, runLayout } from "../bucket/layout.ts";
-import { acquireLock, type BucketLock } from "../bucket/lock.ts";
-import { recoverSource } from "../bucket/source.ts";
+import type { BucketLock } from "../bucket/lock.ts";
 import { uuidV7 } from "../codec/uuid.ts";
-import { Failure } from "../core/errors.ts";
+import { explain, Failure } from "../core/errors.ts";
 import { exists, PRIVATE_FILE } from "../core/files.ts";
 import { hostName } from "../core/process.ts";
 import { Launcher } from "../core/spawn.ts";
 import { finishRun } from "../run/finish.ts";
 import type { OutcomeMessage, RunKind } from "../run/protocol.ts";
-import { addAudit, createRecord, type RunRecord, saveRecord, settle } from "../run/record.ts";
+import { addAudit, createRecord, isCancelled, type RunRecord, saveRecord, settle } from "../run/record.ts";
+import { takeBucket } from "../run/recovery.ts";
+import { EXIT } from "./flags.ts";
 import { type StopRequest, stopRequest } from "./stop.ts";
+
+/** For commands that an operation left running when it ended. */
+const LEFT_GRACE_MS = 2_000;
 
 /** `ops init`: makes the folder a bucket or upgrades its database. Takes no lock (control-plane.md, Runs 2). */
 export async function initCommand(dir: string): Promise<number> {
@@ -37,11 +41,10 @@ export async function runInBucket(
       "bucket_not_initialized",
       `${dir} is not an initialised bucket: run \`ops init\` there first`,
     );
+  using stop = stopRequest();
   const runId = uuidV7();
-  const lock = await acquireLock(layout, runId, kind);
-  const stop = stopRequest();
+  const lock = await takeBucket(layout, runId, kind);
   try {
-    await recoverSource(layout);
     const actor = {
       address: `${userInfo().username}@${hostName()} (process ${process.pid})`,
       via: "cli" as const,
@@ -51,16 +54,14 @@ export async function runInBucket(
     const outcome = await performHere(record, dir, lock, stop);
     // An interrupt that came too late to stop anything is no cancel: the work is done.
     if (stop.signal.aborted && !outcome.ok) addAudit(record, "cancel", actor, null);
-    settle(record, { exitCode: outcome.ok ? 0 : 1, signal: null, outcome });
-    await finishRun(layout, record);
+    const exitCode = outcome.ok ? EXIT.done : isCancelled(record) ? EXIT.cancelled : EXIT.failed;
+    settle(record, { exitCode, signal: null, outcome });
+    await finishRun(layout, record).catch((error: unknown) => print(`error: ${explain(error)}\n`));
     await lock.release();
     await saveRecord(layout, record);
-    return record.status === "succeeded" ? 0 : record.status === "cancelled" ? 130 : 1;
-  } catch (error) {
-    await lock.release();
-    throw error;
+    return exitCode;
   } finally {
-    stop.dispose();
+    await lock.release();
   }
 }
 
@@ -73,24 +74,36 @@ async function performHere(
   const { perform } = await import("../operation/index.ts");
   const { activity } = runLayout(layoutOf(dir), record.id);
   const launcher = new Launcher(
-    process.env,
+    withoutServerVariables(process.env),
     (change, group) => void lock.changeGroup(change, group).catch(() => {}),
   );
   // Asked a second time: what is still running is killed, and the operation unwinds over its dead commands.
   void stop.insisted.then(() => launcher.endAll(0));
   const { id: runId, bucket_id, kind, params } = record;
-  return await perform(
+  const outcome = await perform(
     { runId, bucketDir: dir, bucketId: bucket_id, kind, params },
     {
       launcher,
       signal: stop.signal,
       activity(text) {
-        process.stdout.write(text);
+        print(text);
         appendFileSync(activity, text, { mode: PRIVATE_FILE });
       },
       progress: () => {},
     },
   );
+  await launcher.endAll(LEFT_GRACE_MS);
+  return outcome;
+}
+
+/** What the run says of failures is for stderr, where scripts look for it; all else is what it was asked for. */
+function print(text: string): void {
+  (text.startsWith("error: ") ? process.stderr : process.stdout).write(text);
+}
+
+/** What holds a server's secrets is nothing for the commands of a bucket. */
+function withoutServerVariables(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith("OPS_SERVE_")));
 }
 
 async function bucketId(dir: string): Promise<string> {

@@ -158,10 +158,14 @@ function bucketDir(input: Parsed): string {
   return path.resolve(input.values.get("bucket-dir") ?? ".");
 }
 
-/** The parts of a flag's list, under the flag's name; nothing where it was not given. */
+/** The parts of a flag's list, under the flag's name; nothing where it was not given. Throws `usage`. */
 function listOf(input: Parsed, name: string): Record<string, string[]> {
-  const text = input.values.get(name);
-  return text === undefined ? {} : { [name]: text.split(",").map((part) => part.trim()) };
+  const parts = input.values
+    .get(name)
+    ?.split(",")
+    .map((part) => part.trim());
+  if (parts?.includes("")) throw new Failure("usage", `--${name}: expected names with commas between them`);
+  return parts === undefined ? {} : { [name]: parts };
 }
 
 /** A flag's whole number, under the flag's name; nothing where it was not given. Throws `usage`. */

@@ -1,6 +1,9 @@
 import { Failure } from "../core/errors.ts";
 import { nearest, quote } from "../core/shape.ts";
 
+/** Exit codes (decisions: Command line). */
+export const EXIT = { done: 0, failed: 1, usage: 2, busy: 75, cancelled: 130 } as const;
+
 /** One flag of a command. Without `value` it is a switch. */
 export interface Flag {
   name: string;

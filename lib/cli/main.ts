@@ -1,12 +1,11 @@
-import { Failure, messageOf } from "../core/errors.ts";
+import { explain, Failure } from "../core/errors.ts";
 import { COMMANDS } from "./commands.ts";
-import { commandHelp, findCommand, parseFlags, programHelp } from "./flags.ts";
-
-/** Exit codes (decisions: Command line). */
-const EXIT = { done: 0, failed: 1, usage: 2, busy: 75, cancelled: 130 } as const;
+import { commandHelp, EXIT, findCommand, parseFlags, programHelp } from "./flags.ts";
 
 /** Carries out one command line and answers the exit code; prints an error once, as a sentence. */
 export async function runProgram(args: readonly string[]): Promise<number> {
+  // A reader that has gone away (`| head`, a closed terminal) must not end what a command is doing.
+  for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
   try {
     const first = args[0];
     if (first === undefined || first === "help" || first === "--help" || first === "-h")
@@ -31,8 +30,7 @@ function showHelp(args: readonly string[]): number {
 }
 
 function sentence(error: unknown): string {
-  if (!(error instanceof Failure)) return `internal error: ${messageOf(error)}`;
-  if (error.code !== "bucket_busy") return error.message;
+  if (!(error instanceof Failure) || error.code !== "bucket_busy") return explain(error);
   const { holder } = (error.details ?? {}) as { holder?: string };
   return holder === undefined ? error.message : `${error.message}\n${holder}`;
 }

@@ -11,19 +11,15 @@ export async function pushCommand(input: Parsed): Promise<number> {
     throw new Failure("usage", "--bucket is missing: the UUID of the bucket on the server");
   const token = process.env.OPS_SERVE_TOKEN;
   if (!token) throw new Failure("usage", "no token: set OPS_SERVE_TOKEN to the server's API token");
-  const stop = stopRequest();
-  try {
-    return await push({
-      baseUrl: input.operands[0] as string,
-      bucket,
-      dir: path.resolve(input.values.get("dir") ?? "."),
-      token,
-      caFile: input.values.get("ca-file"),
-      signal: stop.signal,
-      progress: (text) => process.stderr.write(`${text}\n`),
-      output: (text) => process.stdout.write(text),
-    });
-  } finally {
-    stop.dispose();
-  }
+  using stop = stopRequest();
+  return await push({
+    baseUrl: input.operands[0] as string,
+    bucket,
+    dir: path.resolve(input.values.get("dir") ?? "."),
+    token,
+    caFile: input.values.get("ca-file"),
+    signal: stop.signal,
+    progress: (text) => process.stderr.write(`${text}\n`),
+    output: (text) => process.stdout.write(text),
+  });
 }

@@ -1,8 +1,8 @@
-import { Failure, messageOf } from "../core/errors.ts";
+import { once } from "node:events";
 import { Launcher } from "../core/spawn.ts";
 import { startServer } from "../server/app.ts";
 import { serverConfig } from "../server/config.ts";
-import type { Parsed } from "./flags.ts";
+import { EXIT, type Parsed } from "./flags.ts";
 import { stopRequest } from "./stop.ts";
 
 /** `ops server`: serves until it is told to stop, then ends its runs and exits (control-plane.md). */
@@ -20,18 +20,14 @@ export async function serverCommand(input: Parsed): Promise<number> {
     process.env,
   );
   const log = (message: string) => process.stderr.write(`${new Date().toISOString()} ${message}\n`);
-  const stop = stopRequest();
+  using stop = stopRequest();
   // The configuration took the secrets out of the environment: no child can inherit them.
   const server = await startServer(config, new Launcher(process.env), log);
   process.stdout.write(`listening on ${server.url}\n`);
-  await new Promise<void>((resolve) =>
-    stop.signal.addEventListener("abort", () => resolve(), { once: true }),
-  );
-  log("stopping: active runs are cancelled");
-  try {
-    await Promise.race([server.stop(), stop.insisted]);
-  } catch (error) {
-    throw new Failure("failed", `Cannot stop cleanly: ${messageOf(error)}`, { cause: error });
-  }
-  return 0;
+  if (!stop.signal.aborted) await once(stop.signal, "abort");
+  log("stopping: active runs are cancelled and waited for; a second signal does not wait");
+  const stopped = server.stop().then(() => "stopped" as const);
+  if ((await Promise.race([stopped, stop.insisted])) === "stopped") return EXIT.done;
+  log("not waiting: processes of runs notice that the server is gone and end by themselves");
+  process.exit(EXIT.cancelled);
 }

@@ -1,17 +1,16 @@
 const SAME_PRESS_MS = 250;
 
 /** How a person asks a command to stop. */
-export interface StopRequest {
+export interface StopRequest extends Disposable {
   /** Aborted by the first INT, TERM or HUP. */
   signal: AbortSignal;
   /** Resolves at the second one: do not wait any longer. */
   insisted: Promise<void>;
-  dispose(): void;
 }
 
 /**
- * Listens for INT, TERM and HUP. A terminal sends Ctrl-C to every process of the command, and npm and the wrapper
- * pass it on once more, so signals within a quarter of a second count as one.
+ * Listens for INT, TERM and HUP until it is disposed of. A terminal sends Ctrl-C to every process of the command, and
+ * npm and the wrapper pass it on once more, so signals within a quarter of a second count as one.
  */
 export function stopRequest(): StopRequest {
   const controller = new AbortController();
@@ -25,8 +24,11 @@ export function stopRequest(): StopRequest {
   };
   const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
   for (const name of signals) process.on(name, onSignal);
-  const dispose = () => {
-    for (const name of signals) process.removeListener(name, onSignal);
+  return {
+    signal: controller.signal,
+    insisted,
+    [Symbol.dispose]() {
+      for (const name of signals) process.removeListener(name, onSignal);
+    },
   };
-  return { signal: controller.signal, insisted, dispose };
 }

@@ -1,5 +1,7 @@
+import { once } from "node:events";
+import { appendFileSync } from "node:fs";
 import { sleep } from "../core/async.ts";
-import { Failure, messageOf } from "../core/errors.ts";
+import { explain, Failure } from "../core/errors.ts";
 import { Launcher } from "../core/spawn.ts";
 import {
   CANCEL_WAIT_MS,
@@ -9,6 +11,12 @@ import {
   type ToWorker,
 } from "../run/protocol.ts";
 
+/** What a run's process is to do. */
+type Order = Exclude<ToWorker, { type: "cancel" }>;
+
+/** The descriptor of activity.log. */
+const ACTIVITY = 1;
+
 /**
  * The process of one run (decisions: Runs). It gets its orders over the IPC channel, reports every process group it
  * opens and closes, and stops when it is told to or when the channel is gone, because then the server is gone too.
@@ -17,15 +25,17 @@ import {
 export async function runWorker(): Promise<number> {
   if (process.send === undefined)
     throw new Failure("usage", "ops worker run is started by the server, with a channel to it");
+  const order = await firstOrder();
   const stop = new AbortController();
   const launcher = new Launcher(process.env, (change, group) =>
     report({ type: change === "open" ? "group_open" : "group_close", group }),
   );
   process.on("SIGTERM", () => stop.abort());
-  // Ctrl-C in the server's terminal is the server's business.
-  process.on("SIGINT", () => {});
+  process.on("message", (message: ToWorker) => {
+    if (message.type === "cancel") stop.abort();
+  });
   process.on("disconnect", () => void serverIsGone(stop, launcher));
-  const outcome = await carryOut(await firstMessage(stop), launcher, stop);
+  const outcome = await carryOut(order, launcher, stop);
   await new Promise<void>((resolve) => {
     if (process.connected) process.send?.(outcome, () => resolve());
     else resolve();
@@ -34,23 +44,30 @@ export async function runWorker(): Promise<number> {
   process.exit(outcome.ok ? 0 : 1);
 }
 
-async function carryOut(
-  message: Exclude<ToWorker, { type: "cancel" }>,
-  launcher: Launcher,
-  stop: AbortController,
-): Promise<OutcomeMessage> {
+/** Until there are orders nothing has begun: TERM, a cancel and the end of the channel just end this process. */
+async function firstOrder(): Promise<Order> {
+  const leave = () => process.exit(1);
+  process.once("disconnect", leave);
+  const [message] = (await once(process, "message")) as [ToWorker];
+  if (message.type === "cancel") return leave();
+  process.off("disconnect", leave);
+  return message;
+}
+
+async function carryOut(order: Order, launcher: Launcher, stop: AbortController): Promise<OutcomeMessage> {
   try {
-    if (message.type === "init") return await initialise(message);
+    if (order.type === "init") return await initialise(order);
     const { perform } = await import("../operation/index.ts");
-    return await perform(message satisfies Orders, {
+    return await perform(order satisfies Orders, {
       launcher,
       signal: stop.signal,
-      activity: (text) => process.stdout.write(text),
+      // Not through process.stdout: where the disk is full, the run is to learn it.
+      activity: (text) => appendFileSync(ACTIVITY, text),
       progress: (progress) => report({ type: "progress", progress }),
     });
   } catch (error) {
     const code = error instanceof Failure ? error.code : "internal";
-    return { type: "outcome", ok: false, error: { code, message: messageOf(error) }, result: null };
+    return { type: "outcome", ok: false, error: { code, message: explain(error) }, result: null };
   }
 }
 
@@ -58,15 +75,6 @@ async function initialise(order: { bucketDir: string; bucketId: string }): Promi
   const { initBucket } = await import("../bucket/init.ts");
   const result = await initBucket(order.bucketDir, { bucketId: order.bucketId, source: false });
   return { type: "outcome", ok: true, error: null, result };
-}
-
-function firstMessage(stop: AbortController): Promise<Exclude<ToWorker, { type: "cancel" }>> {
-  return new Promise((resolve) => {
-    process.on("message", (message: ToWorker) => {
-      if (message.type === "cancel") stop.abort();
-      else resolve(message);
-    });
-  });
 }
 
 function report(message: FromWorker): void {

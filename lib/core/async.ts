@@ -30,6 +30,36 @@ export async function within<T>(promise: Promise<T>, ms: number): Promise<T | un
   }
 }
 
+/** Answers `cancelled` once the signal is aborted, never without one; `stop` ends the waiting. */
+export function aborted(signal: AbortSignal | undefined, stop: AbortSignal): Promise<"cancelled"> {
+  return new Promise((resolve) => {
+    if (signal?.aborted) resolve("cancelled");
+    signal?.addEventListener("abort", () => resolve("cancelled"), { once: true, signal: stop });
+  });
+}
+
+/** Answers `timeout` after this time, never without one; `stop` ends the waiting. */
+export function expired(timeoutMs: number | undefined, stop: AbortSignal): Promise<"timeout"> {
+  if (timeoutMs === undefined) return new Promise(() => {});
+  return sleep(timeoutMs, stop).then(
+    () => "timeout" as const,
+    () => new Promise(() => {}),
+  );
+}
+
+/** Waits for a promise, but not longer than until the signal is aborted: then throws `cancelled` and leaves it alone. */
+export async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  const stop = new AbortController();
+  try {
+    return await Promise.race([
+      promise,
+      aborted(signal, stop.signal).then(() => Promise.reject(cancelledFailure())),
+    ]);
+  } finally {
+    stop.abort();
+  }
+}
+
 /** Splits a list into consecutive parts of `width` items; width 0 means one part (hook-runtime.md, Batching rules). */
 export function batches<T>(items: readonly T[], width: number): T[][] {
   const size = width < 1 ? Math.max(1, items.length) : width;

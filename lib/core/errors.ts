@@ -58,6 +58,13 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** What people are told about any thrown value; what nobody threw on purpose, nor the system, is called a defect. */
+export function explain(error: unknown): string {
+  const isExpected =
+    error instanceof Failure || (error as NodeJS.ErrnoException | null)?.syscall !== undefined;
+  return isExpected ? messageOf(error) : `internal error: ${messageOf(error)}`;
+}
+
 /** True for the errors of Node's own APIs (`ENOENT`, `EEXIST`, …) with this code. */
 export function hasErrno(error: unknown, ...codes: string[]): boolean {
   return error instanceof Error && codes.includes((error as NodeJS.ErrnoException).code ?? "");

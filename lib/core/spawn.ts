@@ -1,11 +1,11 @@
 import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
 import { once } from "node:events";
-import { Readable, type Writable } from "node:stream";
-import { pipeline } from "node:stream/promises";
+import type { Readable, Writable } from "node:stream";
 import { setImmediate as nextRound } from "node:timers/promises";
-import { sleep, within } from "./async.ts";
+import { aborted, expired, within } from "./async.ts";
 import { Failure, hasErrno, messageOf, throwIfCancelled } from "./errors.ts";
-import { endGroup, type GroupIdentity, identify } from "./process.ts";
+import { endGroup, type GroupEnd, type GroupIdentity, identify, signalProcess } from "./process.ts";
+import { feed, type Input, Output } from "./streams.ts";
 
 /** A command and its arguments; never a string that a shell would split. */
 export type Argv = readonly [string, ...string[]];
@@ -13,6 +13,8 @@ export type Argv = readonly [string, ...string[]];
 /** How a command ended. `reason` tells why, the first one that happened. */
 export interface CommandOutcome {
   reason: "exit" | "timeout" | "cancelled";
+  /** What became of its group, where that was ended before its time; `unreachable`: on a worker that does not answer. */
+  receipt?: GroupEnd | "unreachable";
   exitCode: number | null;
   signal: string | null;
   /** At most `keepBytes` of each stream, the beginning. */
@@ -30,7 +32,7 @@ export interface CommandOptions {
    * Written to the command's standard input, which is then closed; without it, standard input is empty. A command may
    * end without reading all of it. Where the source throws, the group is ended and `run` throws the same.
    */
-  input?: string | Uint8Array | AsyncIterable<Uint8Array>;
+  input?: Input;
   /**
    * Called for every line without its newline; a line of more than 64 KiB comes in parts of at most that.
    * Where it throws, the group is ended and `run` throws the same.
@@ -44,20 +46,34 @@ export interface CommandOptions {
   graceMs?: number;
 }
 
+/** How a child ended. */
+export interface Exit {
+  exitCode: number | null;
+  signal: string | null;
+}
+
 /** A child that speaks over an IPC channel: a run's process, or the process that initialises a bucket. */
 export interface Channel {
   pid: number;
   send(message: unknown): void;
   /** Resolves once, after the process is gone and its last message has been delivered. */
-  ended: Promise<{ exitCode: number | null; signal: string | null }>;
+  ended: Promise<Exit>;
 }
 
-const LINE_LIMIT = 64 * 1024;
-const KEEP_BYTES = 1024 * 1024;
+/** A child that goes on until its work is done or it is told to end, its three streams in the hands of who started it. */
+export interface Companion {
+  stdin: Writable;
+  stdout: Readable;
+  stderr: Readable;
+  /** Resolves once, when the child has exited and both of its outputs have been read or given up. */
+  ended: Promise<Exit>;
+  /** Ends it and its group: TERM, `graceMs` to unwind, then KILL. Resolves with `ended`, at most 5 s later. */
+  end(graceMs: number): Promise<void>;
+}
+
 const DRAIN_MS = 200;
 const GRACE_MS = 5_000;
 const COLLECT_MS = 5_000;
-const NEWLINE = 0x0a;
 
 /**
  * The one way to start a process. Every child leads a process group of its own, and the launcher keeps the list of
@@ -89,19 +105,14 @@ export class Launcher {
   async run(argv: Argv, options: CommandOptions = {}): Promise<CommandOutcome> {
     throwIfCancelled(options.signal);
     const started = performance.now();
-    const child = await launch(argv, {
-      cwd: options.cwd,
-      env: { ...this.#environment, ...options.env },
-      stdio: [options.input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
-    });
-    const pid = child.pid as number;
-    const exited = once(child, "exit") as Promise<[number | null, string | null]>;
-    const group = this.#opened(pid);
+    const stdin = options.input === undefined ? "ignore" : "pipe";
+    const { child, group, exited } = await this.#launch(argv, stdin, options);
     const stop = new AbortController();
     const trouble = new AbortController();
-    const stdout = new Output(child.stdout, "stdout", options, trouble);
-    const stderr = new Output(child.stderr, "stderr", options, trouble);
-    const fed = feed(child.stdin, options.input, trouble);
+    const stdout = new Output("stdout", options, trouble);
+    const stderr = new Output("stderr", options, trouble);
+    const read = [readInto(stdout, child.stdout), readInto(stderr, child.stderr)];
+    const fed = child.stdin && feed(child.stdin, options.input ?? "", trouble);
     try {
       const reason = await Promise.race([
         exited.then(() => "exit" as const),
@@ -109,18 +120,46 @@ export class Launcher {
         aborted(trouble.signal, stop.signal),
         expired(options.timeoutMs, stop.signal),
       ]);
-      if (reason !== "exit") await endGroup(pid, options.graceMs ?? GRACE_MS);
+      const ended = reason !== "exit" && {
+        receipt: await endGroup(group.pgid, options.graceMs ?? GRACE_MS),
+      };
       // Only a process that the kernel does not let go of has no exit by now.
-      const [exitCode, signal] = (await within(exited, COLLECT_MS)) ?? [null, "SIGKILL"];
-      await drained(Promise.all([stdout.ended, stderr.ended, fed]));
+      const exit = (await within(exited, COLLECT_MS)) ?? { exitCode: null, signal: "SIGKILL" };
+      await drained(Promise.all([...read, fed]));
       const texts = { stdout: stdout.finish(), stderr: stderr.finish() };
       trouble.signal.throwIfAborted();
-      return { reason, exitCode, signal, ...texts, durationMs: performance.now() - started };
+      return { reason, ...ended, ...exit, ...texts, durationMs: performance.now() - started };
     } finally {
       stop.abort();
       this.#closed(group);
       for (const stream of [child.stdin, child.stdout, child.stderr]) stream?.destroy();
     }
+  }
+
+  /**
+   * Starts a command that stays: its group is open until it has ended, and what it started ends with it.
+   * Throws `failed` when it cannot be started.
+   */
+  async start(argv: Argv, options: Pick<CommandOptions, "cwd" | "env"> = {}): Promise<Companion> {
+    const { child, group, exited } = await this.#launch(argv, "pipe", options);
+    const { stdin, stdout, stderr } = child as ChildProcess & Omit<Companion, "ended" | "end">;
+    // Who writes to a child that has ended learns that from `ended`.
+    stdin.on("error", () => {});
+    const read = Promise.all([closing(stdout), closing(stderr)]);
+    const ended = exited.then(async (exit) => {
+      signalProcess(-group.pgid, "SIGKILL");
+      this.#closed(group);
+      await within(read, DRAIN_MS);
+      return exit;
+    });
+    const end = async (graceMs: number) => {
+      stdin.destroy();
+      if (child.exitCode === null && child.signalCode === null) signalProcess(-group.pgid, "SIGTERM");
+      if (await within(ended, graceMs)) return;
+      signalProcess(-group.pgid, "SIGKILL");
+      await within(ended, COLLECT_MS);
+    };
+    return { stdin, stdout, stderr, ended, end };
   }
 
   /**
@@ -137,7 +176,7 @@ export class Launcher {
       stdio: ["ignore", output, output, "ipc"],
       serialization: "json",
     });
-    const ended = new Promise<{ exitCode: number | null; signal: string | null }>((resolve) => {
+    const ended = new Promise<Exit>((resolve) => {
       // "close" follows "exit" once the channel has been read to its end.
       child.once("close", (exitCode, signal) => resolve({ exitCode, signal }));
     });
@@ -153,11 +192,21 @@ export class Launcher {
     await Promise.all(this.groups.map((group) => endGroup(group.pgid, graceMs)));
   }
 
-  #opened(pid: number): GroupIdentity {
-    const group = { pgid: pid, start_time: identify(pid)?.start_time ?? "" };
-    this.#open.set(pid, group);
+  /** Starts a child in a group of its own and reports that. */
+  async #launch(argv: Argv, stdin: "ignore" | "pipe", options: Pick<CommandOptions, "cwd" | "env">) {
+    const child = await launch(argv, {
+      cwd: options.cwd,
+      env: { ...this.#environment, ...options.env },
+      stdio: [stdin, "pipe", "pipe"],
+    });
+    const exited = new Promise<Exit>((resolve) => {
+      child.once("exit", (exitCode, signal) => resolve({ exitCode, signal }));
+    });
+    const pgid = child.pid as number;
+    const group = { pgid, start_time: identify(pgid)?.start_time ?? "" };
+    this.#open.set(pgid, group);
     this.#onGroup("open", group);
-    return group;
+    return { child, group, exited };
   }
 
   #closed(group: GroupIdentity): void {
@@ -180,109 +229,18 @@ async function launch(argv: Argv, options: SpawnOptions): Promise<ChildProcess> 
   }
 }
 
-async function feed(
-  stdin: Writable | null,
-  input: CommandOptions["input"],
-  trouble: AbortController,
-): Promise<void> {
-  if (input === undefined || !stdin) return;
-  const source = typeof input === "string" || input instanceof Uint8Array ? [Buffer.from(input)] : input;
-  // A command may end without reading all of its input; its exit code tells whether that was right.
-  await pipeline(Readable.from(watched(source, trouble)), stdin).catch(() => {});
-}
-
-async function* watched(source: Iterable<Uint8Array> | AsyncIterable<Uint8Array>, trouble: AbortController) {
-  let handedOut = false;
-  try {
-    for await (const chunk of source) {
-      handedOut = true;
-      yield chunk;
-      handedOut = false;
-    }
-  } catch (error) {
-    // What the reading side throws in here is not the source's failure.
-    if (!handedOut) trouble.abort(error);
-    throw error;
-  }
-}
-
 /** What is in the pipes is read even where this process was too busy to do so within the time. */
 async function drained(ended: Promise<unknown>): Promise<void> {
   await within(ended, DRAIN_MS);
   await nextRound();
 }
 
-function aborted(signal: AbortSignal | undefined, stop: AbortSignal): Promise<"cancelled"> {
-  return new Promise((resolve) => {
-    if (signal?.aborted) resolve("cancelled");
-    signal?.addEventListener("abort", () => resolve("cancelled"), { once: true, signal: stop });
-  });
+/** Reads a stream into an output, to its end. */
+function readInto(output: Output, stream: Readable | null): Promise<unknown> {
+  stream?.on("data", (chunk: Buffer) => output.take(chunk));
+  return closing(stream);
 }
 
-function expired(timeoutMs: number | undefined, stop: AbortSignal): Promise<"timeout"> {
-  if (timeoutMs === undefined) return new Promise(() => {});
-  return sleep(timeoutMs, stop).then(
-    () => "timeout" as const,
-    () => new Promise(() => {}),
-  );
-}
-
-/** Reads one output of a child: keeps a bounded beginning and hands out lines. */
-class Output {
-  readonly ended: Promise<unknown>;
-  readonly #name: "stdout" | "stderr";
-  readonly #onLine: CommandOptions["onLine"];
-  readonly #trouble: AbortController;
-  readonly #kept: Buffer[] = [];
-  #room: number;
-  #rest: Buffer = Buffer.alloc(0);
-
-  constructor(
-    source: Readable | null,
-    name: "stdout" | "stderr",
-    options: CommandOptions,
-    trouble: AbortController,
-  ) {
-    this.#name = name;
-    this.#onLine = options.onLine;
-    this.#trouble = trouble;
-    this.#room = options.keepBytes ?? KEEP_BYTES;
-    source?.on("data", (chunk: Buffer) => this.#take(chunk));
-    this.ended = source ? once(source, "close").catch(() => {}) : Promise.resolve();
-  }
-
-  /** Hands out what is left of the last line and answers what was kept. */
-  finish(): string {
-    if (this.#rest.length > 0) this.#emit(this.#rest);
-    return Buffer.concat(this.#kept).toString();
-  }
-
-  #take(chunk: Buffer): void {
-    if (this.#room > 0) this.#kept.push(chunk.subarray(0, this.#room));
-    this.#room -= chunk.length;
-    if (!this.#onLine) return;
-    let rest = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
-    for (let end = lineEnd(rest); end >= 0; end = lineEnd(rest)) {
-      this.#emit(rest.subarray(0, end));
-      rest = rest.subarray(rest[end] === NEWLINE ? end + 1 : end);
-    }
-    this.#rest = rest;
-  }
-
-  #emit(line: Buffer): void {
-    if (this.#trouble.signal.aborted) return;
-    try {
-      this.#onLine?.(line.toString(), this.#name);
-    } catch (error) {
-      this.#trouble.abort(error);
-    }
-  }
-}
-
-/** Where the first line ends: at its newline, or where it grows too long, between two characters; -1 where it goes on. */
-function lineEnd(text: Buffer): number {
-  const newline = text.subarray(0, LINE_LIMIT + 1).indexOf(NEWLINE);
-  if (newline >= 0 || text.length <= LINE_LIMIT) return newline;
-  for (let at = LINE_LIMIT; at > LINE_LIMIT - 4; at--) if (((text[at] ?? 0) & 0xc0) !== 0x80) return at;
-  return LINE_LIMIT;
+function closing(stream: Readable | null): Promise<unknown> {
+  return stream ? once(stream, "close").catch(() => {}) : Promise.resolve();
 }

@@ -20,8 +20,8 @@ import {
 } from "../core/shape.ts";
 import { build } from "./build.ts";
 import type { Operation, OperationContext } from "./context.ts";
-import { Fleet } from "./fleet.ts";
-import { type JobPlan, planJob, upstreamOf } from "./plan-job.ts";
+import { type CancelReceipts, Fleet } from "./fleet.ts";
+import { allUpstreamOf, type JobPlan, planJob } from "./plan-job.ts";
 import { type Reconciled, reconcile } from "./reconcile.ts";
 import { type AllocationState, rollOut } from "./rollout.ts";
 import { syncWorkerFiles } from "./worker-files.ts";
@@ -62,22 +62,30 @@ interface DeployResult {
   jobs: JobResult[];
   reconciled: Reconciled[];
   update_seq: number;
+  /** Only of a deploy that was cancelled: what became of the commands that were running. */
+  cancelled?: CancelReceipts;
 }
 
 /**
  * Brings the workers to the state of the catalog (hook-runtime.md, Deploy order). A job that fails does not stop
  * independent ones; what succeeded stays, and the next deploy goes on where this one ended. Throws `failed` at the end
- * when any job or allocation failed, with the whole result in the details.
+ * when any job or allocation failed, `cancelled` when it was cancelled, both with the whole result in the details.
  */
 export const deploy: Operation = async (context, params) => {
   const checked = check(PARAMS, params);
   if (!checked.ok)
     throw new Failure("usage", checked.problems.map(({ path, message }) => `${path}: ${message}`).join("; "));
   if (checked.value.build) await build(context, {});
-  const jobs = selectJobs(catalogJobs(context.db), checked.value.jobs);
+  const all = catalogJobs(context.db);
+  const jobs = selectJobs(all, checked.value.jobs);
   const fleet = new Fleet(context, catalogWorkers(context.db));
+  const work = new Deploy(context, fleet, all, jobs, checked.value.force);
   try {
-    return await new Deploy(context, fleet, jobs, checked.value.force).carryOut();
+    return await work.carryOut();
+  } catch (error) {
+    if (!context.signal.aborted) throw error;
+    const details = { ...work.result(), cancelled: fleet.cancelReceipts() };
+    throw new Failure("cancelled", "cancelled", { details, cause: error });
   } finally {
     await fleet.close();
   }
@@ -103,14 +111,25 @@ function selectJobs(all: CatalogJob[], wanted: string[] | undefined): CatalogJob
 class Deploy {
   readonly #context: OperationContext;
   readonly #fleet: Fleet;
+  /** All of the catalog. */
+  readonly #all: CatalogJob[];
+  /** Those that are to be deployed. */
   readonly #jobs: CatalogJob[];
   readonly #force: boolean;
   readonly #allocations: CatalogAllocation[];
   readonly #results = new Map<string, JobResult>();
+  #reconciled: Reconciled[] = [];
 
-  constructor(context: OperationContext, fleet: Fleet, jobs: CatalogJob[], force: boolean) {
+  constructor(
+    context: OperationContext,
+    fleet: Fleet,
+    all: CatalogJob[],
+    jobs: CatalogJob[],
+    force: boolean,
+  ) {
     this.#context = context;
     this.#fleet = fleet;
+    this.#all = all;
     this.#jobs = jobs;
     this.#force = force;
     this.#allocations = catalogAllocations(context.db);
@@ -118,8 +137,8 @@ class Deploy {
 
   async carryOut(): Promise<DeployResult> {
     this.#progress("reconcile");
-    const reconciled = await reconcile(this.#context, this.#fleet, this.#jobs);
-    await this.#updateReconciled(reconciled);
+    this.#reconciled = await reconcile(this.#context, this.#fleet, this.#all);
+    await this.#updateReconciled();
     const waves = new Set(this.#jobs.map((job) => job.deploymentSeq));
     for (const seq of [...waves].sort((a, b) => a - b)) {
       throwIfCancelled(this.#context.signal);
@@ -128,13 +147,25 @@ class Deploy {
         this.#jobs.filter((job) => job.deploymentSeq === seq),
       );
     }
-    return this.#conclude(reconciled);
+    return this.#conclude();
+  }
+
+  /** How far it came. */
+  result(): DeployResult {
+    const jobs = [...this.#results.values()];
+    return { jobs, reconciled: this.#reconciled, update_seq: this.#updateSeq() };
   }
 
   /** Wherever something was stopped, jobs.json must say so too. */
-  async #updateReconciled(reconciled: Reconciled[]): Promise<void> {
-    const hosts = reconciled.filter((one) => one.error === null).map((one) => one.worker);
-    await syncWorkerFiles(this.#context, this.#fleet, hosts, this.#allocations, this.#updateSeq());
+  async #updateReconciled(): Promise<void> {
+    const hosts = this.#reconciled.filter((one) => one.error === null).map((one) => one.worker);
+    const failed = await this.#syncWorkerFiles(hosts, this.#updateSeq());
+    for (const [host, error] of failed)
+      this.#context.log.warn(`jobs.json on ${host} is out of date: ${error}`);
+  }
+
+  #syncWorkerFiles(hosts: string[], updateSeq: number): Promise<Map<string, string>> {
+    return syncWorkerFiles(this.#context, this.#fleet, hosts, this.#allocations, updateSeq);
   }
 
   /** One wave: plan every job, and only if one of them needs work raise the update sequence and roll out. */
@@ -150,20 +181,24 @@ class Deploy {
       `wave ${seq}: ${working.map((plan) => plan.job.name).join(", ")} (update sequence ${updateSeq})`,
     );
     const hosts = working.flatMap((plan) => plan.allocations.map((one) => one.allocation.worker));
-    await syncWorkerFiles(this.#context, this.#fleet, hosts, this.#allocations, updateSeq);
+    const unready = await this.#syncWorkerFiles(hosts, updateSeq);
     // Planned again, because templates may use the update sequence that has just changed.
     const plans = working.flatMap((plan) => this.#plan(plan.job, updateSeq) ?? []);
-    await runAll(plans, JOBS_AT_ONCE, (plan) => this.#rollOut(plan), this.#context.signal);
-    throwIfCancelled(this.#context.signal);
+    const { signal } = this.#context;
+    const ended = await runAll(plans, JOBS_AT_ONCE, (plan) => this.#rollOut(plan, unready), signal);
+    throwIfCancelled(signal);
+    for (const one of ended) if (one.status === "rejected") throw one.reason;
   }
 
   #mayRun(job: CatalogJob): boolean {
-    const failed = upstreamOf(job).find((name) => this.#hasFailed(name));
+    // Through jobs that this deploy is not about, too.
+    const upstream = allUpstreamOf(job, this.#all);
+    const failed = upstream.find((name) => this.#results.get(name)?.outcome === "failed");
     if (failed !== undefined)
       this.#leaveOut(
         job,
         "not_started",
-        `not started: job ${failed}, which it demands, failed in this deploy`,
+        `not started: job ${failed}, which it demands directly or through others, failed in this deploy`,
       );
     const events = job.hooks.flatMap((hook) => hook.events).filter((event) => DEPLOY_EVENTS.includes(event));
     if (failed === undefined && events.length > 0)
@@ -173,11 +208,6 @@ class Deploy {
         `it has hooks for ${[...new Set(events)].join(", ")}, and this version cannot run hooks in a deploy`,
       );
     return failed === undefined && events.length === 0;
-  }
-
-  #hasFailed(name: string): boolean {
-    const outcome = this.#results.get(name)?.outcome;
-    return outcome === "failed" || outcome === "not_started";
   }
 
   #plan(job: CatalogJob, updateSeq: number): JobPlan | undefined {
@@ -191,10 +221,11 @@ class Deploy {
     }
   }
 
-  async #rollOut(plan: JobPlan): Promise<void> {
-    const states = plan.allocations.map(
-      (one): AllocationState => ({ plan: one, synced: false, done: false, error: undefined }),
-    );
+  async #rollOut(plan: JobPlan, unready: ReadonlyMap<string, string>): Promise<void> {
+    const states = plan.allocations.map((one): AllocationState => {
+      const changes = one.decision.action !== "skip";
+      return { plan: one, done: false, error: changes ? unready.get(one.allocation.worker) : undefined };
+    });
     const started = performance.now();
     let error: string | undefined;
     try {
@@ -230,9 +261,9 @@ class Deploy {
     this.#results.set(job.name, { job: job.name, outcome, reason, allocations: [] });
   }
 
-  #conclude(reconciled: Reconciled[]): DeployResult {
-    const jobs = [...this.#results.values()];
-    const result = { jobs, reconciled, update_seq: this.#updateSeq() };
+  #conclude(): DeployResult {
+    const result = this.result();
+    const { jobs, reconciled } = result;
     const count = (outcome: JobResult["outcome"]) => jobs.filter((job) => job.outcome === outcome).length;
     this.#context.log.info(
       `jobs: ${count("deployed")} deployed, ${count("skipped")} skipped, ${count("failed")} failed, ${count("not_started")} not started`,

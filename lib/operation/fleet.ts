@@ -1,18 +1,34 @@
 import type { CatalogWorker } from "../bucket/catalog.ts";
+import { loadOpsConf } from "../bucket/settings.ts";
+import { sshKeyFile } from "../bucket/ssh-key.ts";
 import { Failure } from "../core/errors.ts";
 import { openTransport } from "../transport/open.ts";
-import type { Transport } from "../transport/transport.ts";
+import { SshConnections } from "../transport/ssh.ts";
+import { describeReceipt, type Receipt, type Transport } from "../transport/transport.ts";
 import type { OperationContext } from "./context.ts";
 
 const TOOLS = ["make", "tar", "find", "sha256sum"];
 const CHECK_LIMIT_MS = 60_000;
 const CHECK_TOOLS = `for tool in "$@"; do command -v "$tool" >/dev/null 2>&1 || printf '%s ' "$tool"; done`;
 
+/** From the best to the worst: what a worker's commands ended with is the last of these that one of them has. */
+const RECEIPTS: readonly Receipt[] = ["gone", "stopped", "killed", "remaining", "unreachable"];
+const CONFIRMED: ReadonlySet<Receipt> = new Set(["gone", "stopped", "killed"]);
+
+/** What became of the commands that were running on the workers when a run was cancelled. */
+export interface CancelReceipts {
+  workers: { worker: string; receipt: Receipt }[];
+  /** On how many workers something may still run. */
+  unconfirmed: number;
+}
+
 /** The workers of a run, each reached once and kept open until the run ends. */
 export class Fleet {
   readonly #context: OperationContext;
   readonly #workers: Map<string, CatalogWorker>;
   readonly #reached = new Map<string, Promise<Transport>>();
+  readonly #receipts = new Map<string, Receipt>();
+  #ssh: Promise<SshConnections> | undefined;
 
   constructor(context: OperationContext, workers: readonly CatalogWorker[]) {
     this.#context = context;
@@ -41,16 +57,31 @@ export class Fleet {
     return reached;
   }
 
+  /** Once the run was cancelled and its commands have ended: says of each worker what became of them there. */
+  cancelReceipts(): CancelReceipts {
+    const workers = [...this.#receipts].map(([worker, receipt]) => ({ worker, receipt }));
+    for (const { worker, receipt } of workers)
+      this.#context.log.info(`${worker}: what was running there is ${describeReceipt(receipt)}`);
+    const unconfirmed = workers.filter(({ receipt }) => !CONFIRMED.has(receipt)).length;
+    if (workers.length > 0)
+      this.#context.log.info(`cancelled on ${workers.length} workers, ${unconfirmed} of them unconfirmed`);
+    return { workers, unconfirmed };
+  }
+
   /** Closes every connection. */
   async close(): Promise<void> {
-    for (const reached of this.#reached.values())
-      await reached.then((transport) => transport.close()).catch(() => {});
+    const reached = [...this.#reached.values()];
+    await Promise.all(reached.map((one) => one.then((transport) => transport.close()).catch(() => {})));
+    await this.#ssh?.then((ssh) => ssh.close()).catch(() => {});
   }
 
   async #open(host: string): Promise<Transport> {
     const { run, launcher, signal } = this.#context;
-    const transport = await openTransport(this.worker(host), run.bucketId, launcher);
-    const outcome = await transport.script(CHECK_TOOLS, { args: TOOLS, signal, timeoutMs: CHECK_LIMIT_MS });
+    const opened = await openTransport(this.worker(host), run.bucketId, launcher, () => this.#openSsh());
+    const transport = this.#noting(opened);
+    const outcome = await transport.script(CHECK_TOOLS, {
+      ...{ args: TOOLS, signal, timeoutMs: CHECK_LIMIT_MS, isShort: true },
+    });
     const missing = outcome.stdout.trim();
     if (outcome.exitCode !== 0)
       throw new Failure(
@@ -60,5 +91,49 @@ export class Fleet {
     if (missing !== "")
       throw new Failure("ErrWorkerPrerequisites", `worker ${host} lacks ${missing}: install it there`);
     return transport;
+  }
+
+  #openSsh(): Promise<SshConnections> {
+    this.#ssh ??= this.#prepareSsh();
+    return this.#ssh;
+  }
+
+  async #prepareSsh(): Promise<SshConnections> {
+    const { layout, launcher } = this.#context;
+    const { settings } = await loadOpsConf(layout);
+    const workers = [...this.#workers.values()].filter(({ connection }) => connection === "ssh");
+    return await SshConnections.open(
+      {
+        user: settings.sshUser,
+        port: settings.sshPort,
+        keyFile: sshKeyFile(layout, settings),
+        knownHostsFile: layout.knownHosts,
+        options: settings.sshOptions,
+        concurrency: settings.sshConcurrency,
+        useSudo: settings.useSudo,
+      },
+      workers,
+      launcher,
+    );
+  }
+
+  /** Keeps the receipts of cancelled commands, whoever ran them. */
+  #noting(transport: Transport): Transport {
+    const { host } = transport.worker;
+    return {
+      ...transport,
+      script: async (text, options) => {
+        const outcome = await transport.script(text, options);
+        if (outcome.reason === "cancelled" && outcome.receipt && this.#context.signal.aborted)
+          this.#note(host, outcome.receipt);
+        return outcome;
+      },
+    };
+  }
+
+  #note(host: string, receipt: Receipt): void {
+    const before = this.#receipts.get(host) ?? receipt;
+    const worst = Math.max(RECEIPTS.indexOf(before), RECEIPTS.indexOf(receipt));
+    this.#receipts.set(host, RECEIPTS[worst] as Receipt);
   }
 }

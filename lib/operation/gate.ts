@@ -53,7 +53,10 @@ async function probeWorker(
     if (failed.length === 0) return;
     const evidence = failed.map((result) => result.evidence).join(", ");
     if (attempt >= attempts)
-      throw new Failure("ErrHealthCheckFailed", `${host} after ${attempt} attempts: ${evidence}`);
+      throw new Failure(
+        "ErrHealthCheckFailed",
+        `${host} after ${attempt} attempt${attempt > 1 ? "s" : ""}: ${evidence}`,
+      );
     if (attempt === 1) context.log.info(`${job.name}@${host}: waiting to become healthy: ${evidence}`);
     await sleep(intervalSeconds * 1000, context.signal);
   }
@@ -66,12 +69,14 @@ async function probeOnce(
   host: string,
 ): Promise<ProbeResult[]> {
   const checks = job.healthCheck?.checks ?? [];
-  return await Promise.all(
-    checks.map(async (check) => {
-      const timeoutMs = check.timeoutSeconds * 1000;
-      if (check.type === "ssh")
-        return probe({ ...check, transport: await fleet.reach(host), timeoutMs }, context.signal);
-      return probe({ ...check, host, port: job.ports[check.port] as number, timeoutMs }, context.signal);
-    }),
-  );
+  const results = await runAll(checks, checks.length, async (check) => {
+    const timeoutMs = check.timeoutSeconds * 1000;
+    if (check.type === "ssh")
+      return await probe({ ...check, transport: await fleet.reach(host), timeoutMs }, context.signal);
+    return await probe({ ...check, host, port: job.ports[check.port] as number, timeoutMs }, context.signal);
+  });
+  return results.map((result) => {
+    if (result.status === "rejected") throw result.reason;
+    return result.value;
+  });
 }

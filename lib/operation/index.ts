@@ -4,7 +4,7 @@ import { layoutOf } from "../bucket/layout.ts";
 import { RunLog } from "../bucket/logs.ts";
 import { Problems } from "../bucket/problems.ts";
 import { readOpsConf } from "../bucket/settings.ts";
-import { Failure, messageOf } from "../core/errors.ts";
+import { explain, Failure } from "../core/errors.ts";
 import { emptyFolder } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
 import type { Launcher } from "../core/spawn.ts";
@@ -38,8 +38,8 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
   const { logFormat: format } = await readOpsConf(layout, new Problems());
   const { activity } = input;
   const log = new RunLog({ layout, runId, command: kind, redactor: new Redactor(), activity, format });
-  log.info(`${kind} of bucket ${bucketId}, run ${runId}`);
   try {
+    log.info(`${kind} of bucket ${bucketId}, run ${runId}`);
     const operation = await OPERATIONS[kind]();
     using db = openDatabase(layout.database);
     const kv = new KvStore(db, await loadKvKey(layout));
@@ -61,14 +61,19 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
 
 function failed(kind: RunKind, error: unknown, signal: AbortSignal, log: RunLog): OutcomeMessage {
   const code = error instanceof Failure ? error.code : "internal";
-  const message = error instanceof Failure ? error.message : `internal error: ${messageOf(error)}`;
-  if (signal.aborted) log.info(`${kind} cancelled`);
-  else log.error(`${kind} failed: ${message}`);
+  const message = explain(error);
+  try {
+    if (signal.aborted) log.info(`${kind} cancelled`);
+    else log.error(`${kind} failed: ${message}`);
+  } catch {
+    // Where no log can be written the outcome tells it.
+  }
   const result = error instanceof Failure ? masked(error.details, log) : null;
   return { type: "outcome", ok: false, error: { code, message: log.redactor.apply(message) }, result };
 }
 
 /** A result goes into the record and over HTTP, and may quote what a command or a template said. */
 function masked(result: unknown, log: RunLog): unknown {
-  return result === undefined ? null : JSON.parse(log.redactor.apply(JSON.stringify(result)));
+  const mask = (_: string, value: unknown) => (typeof value === "string" ? log.redactor.apply(value) : value);
+  return JSON.parse(JSON.stringify(result ?? null), mask);
 }

@@ -26,6 +26,15 @@ export function upstreamOf(job: CatalogJob): string[] {
   return [...new Set(job.hooks.map((hook) => hook.demandJob).filter((name) => name !== ""))];
 }
 
+/** The jobs that a job demands, directly or through others. */
+export function allUpstreamOf(job: CatalogJob, jobs: readonly CatalogJob[]): string[] {
+  const found = new Set(upstreamOf(job));
+  // What is added on the way is visited too.
+  for (const name of found)
+    for (const upstream of jobs.filter((one) => one.name === name).flatMap(upstreamOf)) found.add(upstream);
+  return [...found];
+}
+
 /**
  * Plans a job from the catalog and what was promoted: renders every non-removed allocation and decides what happens to
  * it. Nothing is read from `tmp/`, nothing is written. Throws `failed` for a template that cannot be rendered.

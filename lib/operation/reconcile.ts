@@ -1,11 +1,12 @@
 import { type CatalogAllocation, type CatalogJob, catalogAllocations } from "../bucket/catalog.ts";
 import { forgetPromotion, promotionsOf, setStopped } from "../bucket/promotions.ts";
 import { runAll } from "../core/async.ts";
-import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
-import { runTarget } from "../transport/runner.ts";
+import { messageOf, throwIfCancelled } from "../core/errors.ts";
+import { RUNNER_EXIT } from "../transport/runner.ts";
 import { syncTree } from "../transport/sync.ts";
 import type { OperationContext } from "./context.ts";
 import type { Fleet } from "./fleet.ts";
+import { makeTarget } from "./target.ts";
 
 const AT_ONCE = 32;
 const LIFECYCLE_LIMIT_SECONDS = 900;
@@ -22,6 +23,7 @@ export interface Reconciled {
  * The first step of a deploy, once for all jobs (hook-runtime.md, Deploy order 1): stops what was removed or disabled
  * since it was promoted, and removes the files that a sync put there. A disabled allocation is stopped once. Errors
  * stay with their allocation: the next deploy tries again; where the worker has left the bucket they are only told.
+ * `jobs` are all of the catalog, whichever the deploy is about.
  */
 export async function reconcile(
   context: OperationContext,
@@ -30,7 +32,7 @@ export async function reconcile(
 ): Promise<Reconciled[]> {
   const due = catalogAllocations(context.db).filter((allocation) => needsStop(context, allocation));
   if (due.length === 0) return [];
-  context.log.info(`reconcile: ${due.length} allocations were removed or disabled`);
+  context.log.info(`reconcile: stops what was removed or disabled, ${due.length} in all`);
   const results = await runAll(
     due,
     AT_ONCE,
@@ -39,10 +41,12 @@ export async function reconcile(
   );
   throwIfCancelled(context.signal);
   return results.map((result, index) => {
-    const { job, worker, removed } = due[index] as CatalogAllocation;
+    const { id, job, worker, removed } = due[index] as CatalogAllocation;
     const error = result.status === "rejected" ? messageOf(result.reason) : null;
     if (error !== null) context.log.warn(`reconcile of ${job} on ${worker}: ${error}`);
     const gone = error !== null && removed && fleet.worker(worker).removed;
+    // What became of it is not known: if the worker ever comes back, it is to be started there.
+    if (gone) setStopped(context.db, job, id, true);
     return { job, worker, action: removed ? "remove" : "stop", error: gone ? null : error };
   });
 }
@@ -63,19 +67,14 @@ async function reconcileOne(
   const { id, job, worker } = allocation;
   const transport = await fleet.reach(worker);
   const limit = jobs.find((one) => one.name === job)?.lifecycleTimeoutSeconds ?? LIFECYCLE_LIMIT_SECONDS;
-  const outcome = await runTarget(transport, {
-    ...{ job, target: "stop", runId: context.run.id, timeoutMs: limit * 1000, env: {} },
-    onLine: (line, stream) =>
-      context.log.output(job, worker, line, stream, { phase: "reconcile", action: "stop" }),
-    signal: context.signal,
+  await makeTarget(context, transport, {
+    ...{ job, target: "stop", phase: "reconcile", limitSeconds: limit },
+    // Where there is no such folder nothing was ever put, or somebody has cleaned up.
+    accepted: [RUNNER_EXIT.missingFolder],
   });
-  throwIfCancelled(context.signal);
-  if (outcome.exitCode !== 0)
-    throw new Failure(
-      "failed",
-      `\`make stop\` of job ${job} on ${worker} failed: ${outcome.stderr.trim() || outcome.stdout.trim().split("\n").at(-1) || outcome.reason}`,
-    );
-  if (!allocation.removed) return setStopped(context.db, job, id, true);
+  // Before the files go: if that fails and the allocation comes back, it must not be taken for one that runs.
+  setStopped(context.db, job, id, true);
+  if (!allocation.removed) return;
   await syncTree(transport, { name: job, folder: `jobs/${job}`, files: [] }, { signal: context.signal });
   forgetPromotion(context.db, job, id);
 }

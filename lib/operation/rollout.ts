@@ -6,12 +6,13 @@ import { batches, runAll } from "../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import type { Action } from "../plan/changes.ts";
 import { inOrder, rolloutOrder } from "../plan/rollout.ts";
-import { lastTarget, runTarget } from "../transport/runner.ts";
+import { lastTarget } from "../transport/runner.ts";
 import { syncTree } from "../transport/sync.ts";
 import type { OperationContext } from "./context.ts";
 import type { Fleet } from "./fleet.ts";
 import { passGate } from "./gate.ts";
 import { type AllocationPlan, hasOpenGate, type JobPlan } from "./plan-job.ts";
+import { makeTarget } from "./target.ts";
 
 const SYNC_AT_ONCE = 32;
 const RUNS_THE_SERVICE: readonly Action[] = ["start", "restart", "reload"];
@@ -19,7 +20,7 @@ const RUNS_THE_SERVICE: readonly Action[] = ["start", "restart", "reload"];
 /** How the change of one allocation went; filled in while the job rolls out. */
 export interface AllocationState {
   plan: AllocationPlan;
-  synced: boolean;
+  /** Its target has succeeded, or it is promoted without one. */
   done: boolean;
   error: string | undefined;
 }
@@ -39,9 +40,9 @@ export async function rollOut(
   const rollout = new Rollout(context, fleet, plan, states, force);
   await rollout.passOpenGates();
   await rollout.stageAndSync();
-  await rollout.runPhase("new", ["start"], plan.job.maxConcurrentStarts);
-  await rollout.runPhase("update", ["reload"], plan.job.maxConcurrentUpgrades);
-  await rollout.runPhase("update", ["restart"], plan.job.maxConcurrentUpgrades);
+  await rollout.runPhase("new", "start", plan.job.maxConcurrentStarts);
+  await rollout.runPhase("update", "reload", plan.job.maxConcurrentUpgrades);
+  await rollout.runPhase("update", "restart", plan.job.maxConcurrentUpgrades);
   await rollout.promoteRest();
   await rollout.syncAgain();
 }
@@ -77,9 +78,15 @@ class Rollout {
     await this.#gate(open);
   }
 
-  /** Stages and syncs every allocation that changes. A worker that fails here fails in its batch. */
+  /** Stages and syncs every allocation that changes. A worker that fails here, or has before, fails in its batch. */
   async stageAndSync(): Promise<void> {
-    const changing = this.#changing();
+    const { db } = this.#context;
+    const changing = this.#changing().filter((state) => state.error === undefined);
+    beginChange(
+      db,
+      this.#plan.job.name,
+      changing.map((state) => state.plan.allocation.id),
+    );
     const results = await runAll(changing, SYNC_AT_ONCE, (state) => this.#sync(state), this.#context.signal);
     throwIfCancelled(this.#context.signal);
     results.forEach((result, index) => {
@@ -89,8 +96,8 @@ class Rollout {
   }
 
   /** The batches of one phase: lifecycle, promotion, gate; the next batch only after the one before succeeded. */
-  async runPhase(phase: "new" | "update", actions: Action[], width: number): Promise<void> {
-    const candidates = this.#states.filter((state) => actions.includes(state.plan.decision.action));
+  async runPhase(phase: "new" | "update", action: Action, width: number): Promise<void> {
+    const candidates = this.#states.filter((state) => state.plan.decision.action === action);
     const hosts = candidates.map((state) => state.plan.allocation.worker);
     const order = rolloutOrder(
       this.#context.kv.get(`ops/job/${this.#plan.job.name}`, "rollout_order"),
@@ -102,14 +109,14 @@ class Rollout {
     );
     for (const [index, batch] of all.entries()) {
       throwIfCancelled(this.#context.signal);
-      this.#say(`batch ${index + 1} of ${all.length} (${phase}): ${actions[0]} on ${hostsOf(batch)}`);
+      this.#say(`batch ${index + 1} of ${all.length} (${phase}): ${action} on ${hostsOf(batch)}`);
       await this.#lifecycle(batch);
-      this.#promote(batch);
+      this.#promote(batch, this.#plan.job.healthCheck ? "pending" : "");
       await this.#gate(batch);
     }
   }
 
-  /** The promote sweep: allocations whose change needs no lifecycle. */
+  /** The promote sweep: allocations whose change needs no lifecycle, and so has no gate of its own. */
   async promoteRest(): Promise<void> {
     const rest = this.#changing().filter((state) => !RUNS_THE_SERVICE.includes(state.plan.decision.action));
     const failed = rest.filter((state) => state.error !== undefined);
@@ -135,11 +142,9 @@ class Rollout {
   async #sync(state: AllocationState): Promise<void> {
     const { db, layout } = this.#context;
     const { allocation, tree } = state.plan;
-    beginChange(db, allocation.job, allocation.id);
     await writeStaging(stagingFolder(layout, allocation.worker, allocation.job), tree.files);
     const { changed, removed, sentBytes } = await this.#syncTree(state);
     recordSynced(db, allocation.job, allocation.id, { hash: tree.hash, files: tree.digests });
-    state.synced = true;
     this.#say(
       `synced to ${allocation.worker}: ${changed.length} changed, ${removed.length} removed, ${sentBytes} bytes`,
     );
@@ -167,6 +172,7 @@ class Rollout {
       if (state.error !== undefined) return;
       try {
         await this.#runTarget(state);
+        state.done = true;
       } catch (error) {
         state.error = messageOf(error);
       }
@@ -186,41 +192,29 @@ class Rollout {
       if (last?.hash === tree.hash && RUNS_THE_SERVICE.includes(last.target as Action))
         return this.#say(`${last.target} on ${allocation.worker} had already succeeded: resumed behind it`);
     }
-    const outcome = await runTarget(transport, {
-      job: job.name,
-      target: decision.action,
-      runId: this.#context.run.id,
-      hash: tree.hash,
-      timeoutMs: job.lifecycleTimeoutSeconds * 1000,
+    await makeTarget(this.#context, transport, {
+      ...{ job: job.name, target: decision.action, phase: "rollout", hash: tree.hash },
+      limitSeconds: job.lifecycleTimeoutSeconds,
       env: { CURRENT_VERSION: promoted.version, NEW_VERSION: allocation.newVersion },
-      onLine: (line, stream) =>
-        this.#context.log.output(job.name, allocation.worker, line, stream, {
-          phase: "rollout",
-          action: decision.action,
-        }),
-      signal: this.#context.signal,
     });
-    throwIfCancelled(this.#context.signal);
-    const what = `\`make ${decision.action}\` of job ${job.name} on ${allocation.worker}`;
-    if (outcome.reason === "timeout")
-      throw new Failure(
-        "timeout",
-        `${what} did not end within ${job.lifecycleTimeoutSeconds} s and was stopped`,
-      );
-    if (outcome.exitCode !== 0) throw new Failure("failed", `${what} failed: ${describe(outcome)}`);
   }
 
-  #promote(batch: readonly AllocationState[]): void {
+  #promote(batch: readonly AllocationState[], gate?: "pending" | ""): void {
     const { db, kv } = this.#context;
-    db.transaction(() => {
-      for (const { plan } of batch) {
-        const { id, job, worker, newVersion, disabled } = plan.allocation;
-        promote(db, job, id, newVersion, this.#plan.job.healthCheck && !disabled ? "pending" : "");
-        if (!disabled) setStopped(db, job, id, false);
-        kv.put(`ops/job/${job}/worker/${worker}`, "version", newVersion);
-      }
-      kv.flush();
-    });
+    try {
+      db.transaction(() => {
+        for (const { plan } of batch) {
+          const { id, job, worker, newVersion, disabled } = plan.allocation;
+          promote(db, job, id, newVersion, gate);
+          if (!disabled) setStopped(db, job, id, false);
+          kv.put(`ops/job/${job}/worker/${worker}`, "version", newVersion);
+        }
+        kv.flush();
+      });
+    } catch (error) {
+      kv.discard();
+      throw error;
+    }
     for (const state of batch) state.done = true;
   }
 
@@ -268,15 +262,4 @@ function batchFailure(job: string, failed: readonly AllocationState[]): Failure 
     "failed",
     `job ${job} failed on ${failed.length} worker${failed.length > 1 ? "s" : ""}: ${errors.join("; ")}`,
   );
-}
-
-function describe(outcome: {
-  exitCode: number | null;
-  signal: string | null;
-  stderr: string;
-  stdout: string;
-}): string {
-  const how = outcome.signal === null ? `exit code ${outcome.exitCode}` : `signal ${outcome.signal}`;
-  const last = (outcome.stderr.trim() || outcome.stdout.trim()).split("\n").at(-1) ?? "";
-  return last === "" ? how : `${how}: ${last}`;
 }

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import type { CatalogAllocation, CatalogWorker } from "../bucket/catalog.ts";
 import { runAll } from "../core/async.ts";
+import { messageOf, throwIfCancelled } from "../core/errors.ts";
 import { jobsJson, RUNNER_PATH, runnerText, workerJson } from "../transport/runner.ts";
 import { syncTree, WORKER_TREE } from "../transport/sync.ts";
 import type { OperationContext } from "./context.ts";
@@ -10,7 +11,8 @@ const AT_ONCE = 32;
 
 /**
  * Brings `worker.json`, `jobs.json` and `bin/` on these workers up to date (hook-runtime.md, Deploy order 3) and
- * notes the update sequence each has. A worker that cannot be reached is passed over here: its allocations fail.
+ * notes the update sequence each has. Answers what went wrong, by worker: nothing may be run there, since the runner
+ * goes by these files.
  */
 export async function syncWorkerFiles(
   context: OperationContext,
@@ -18,14 +20,21 @@ export async function syncWorkerFiles(
   hosts: readonly string[],
   allocations: readonly CatalogAllocation[],
   updateSeq: number,
-): Promise<void> {
+): Promise<Map<string, string>> {
   const sync = async (host: string) => {
     const transport = await fleet.reach(host);
     const files = workerFiles(context.run.bucketId, fleet.worker(host), allocations, updateSeq);
     await syncTree(transport, { name: WORKER_TREE, folder: ".", files }, { signal: context.signal });
     context.db.run("UPDATE worker SET synced_seq = ? WHERE worker_ip = ?", updateSeq, host);
   };
-  await runAll([...new Set(hosts)], AT_ONCE, sync, context.signal);
+  const different = [...new Set(hosts)];
+  const results = await runAll(different, AT_ONCE, sync, context.signal);
+  throwIfCancelled(context.signal);
+  return new Map(
+    results.flatMap((result, index): [string, string][] =>
+      result.status === "rejected" ? [[different[index] as string, messageOf(result.reason)]] : [],
+    ),
+  );
 }
 
 function workerFiles(

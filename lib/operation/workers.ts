@@ -36,6 +36,7 @@ export const trust: Operation = async (context, params) => {
     ...{ launcher: context.launcher, signal: context.signal, force, sshOptions: settings.sshOptions },
     knownHostsFile: context.layout.knownHosts,
     identityFile: sshKeyFile(context.layout, settings),
+    jumpUser: settings.sshUser,
     concurrency: concurrency ?? settings.sshConcurrency,
     onResult(name, found) {
       report(context, name, found);

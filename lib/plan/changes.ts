@@ -18,6 +18,8 @@ export interface Promoted {
   gate: Gate;
   /** A change of this allocation began and has not been promoted: what lies on the worker may be newer. */
   unfinished: boolean;
+  /** Its service was stopped. */
+  stopped: boolean;
 }
 
 /** What is to be there. */
@@ -59,6 +61,7 @@ export function decide(
   const complete = isComplete(promoted, target);
   if (allocation.disabled) return decideDisabled(promoted, complete, force);
   if (promoted.hash === "") return { action: "start", reason: "new" };
+  if (promoted.stopped) return { action: "start", reason: "it was stopped" };
   const change = CHANGE[policy.restartPolicy];
   if (promoted.hash !== target.hash)
     return { action: onChange(promoted, target, policy), reason: "files changed" };

@@ -2,27 +2,28 @@ import type { Layout } from "../bucket/layout.ts";
 import { RunLog } from "../bucket/logs.ts";
 import { Problems } from "../bucket/problems.ts";
 import { readOpsConf } from "../bucket/settings.ts";
-import { recoverSource } from "../bucket/source.ts";
 import { Redactor } from "../core/redact.ts";
 import { pruneRuns } from "./history.ts";
 import type { RunRecord } from "./record.ts";
 
 /**
- * What every run's end brings, still under the bucket's lock and after all its processes are gone: an interrupted
- * change of the source is settled, the outcome is noted in the run's ops.log (control-plane.md, Source push 4), and
- * old history is pruned (Runs 6). The record itself is saved by the caller.
+ * What every run's end brings, under the bucket's lock and after all its processes are gone: the outcome is noted in
+ * the run's ops.log (control-plane.md, Source push 4) and old history is pruned (Runs 6). The record, which must have
+ * its end state, is saved by the caller.
  */
 export async function finishRun(layout: Layout, record: RunRecord): Promise<void> {
-  await recoverSource(layout);
   const settings = await readOpsConf(layout, new Problems());
   const log = logFor(layout, record, settings.logFormat);
-  log.record({
-    event: "run_end",
-    action: record.status,
-    ...(record.error !== null && { reason: record.error }),
-    duration_ms: Date.parse(record.finished_at as string) - Date.parse(record.created_at),
-  });
-  log.close();
+  try {
+    log.record({
+      event: "run_end",
+      action: record.status,
+      ...(record.error !== null && { reason: record.error }),
+      duration_ms: Date.parse(record.finished_at as string) - Date.parse(record.created_at),
+    });
+  } finally {
+    log.close();
+  }
   await pruneRuns(layout, settings.logRunRetentionCount, settings.logRunRetentionDays);
 }
 

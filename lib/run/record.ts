@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { type Layout, runLayout } from "../bucket/layout.ts";
 import { hasErrno } from "../core/errors.ts";
-import { makePrivateFolder, writeAtomic } from "../core/files.ts";
+import { makePrivateFolder, remove, writeAtomic } from "../core/files.ts";
 import type { RunKind, RunStatus } from "./protocol.ts";
 
 /** Who asked for something. */
@@ -42,7 +42,7 @@ export const SERVER_RESTARTED = "server restarted before run completed";
 /** The error of a command-line run whose process is gone. */
 export const COMMAND_ENDED = "command ended before it completed";
 
-/** A run that begins now; its folder exists once this has resolved. */
+/** A run that begins now; its folder exists once this has resolved, and not where this fails. */
 export async function createRecord(
   layout: Layout,
   start: Pick<RunRecord, "id" | "bucket_id" | "origin" | "kind" | "params"> & {
@@ -64,9 +64,15 @@ export async function createRecord(
     result: null,
     audit: [{ at: now, action: "start", actor, request_id: requestId }],
   };
-  await makePrivateFolder(runLayout(layout, record.id).folder);
-  await saveRecord(layout, record);
-  return record;
+  const { folder } = runLayout(layout, record.id);
+  try {
+    await makePrivateFolder(folder);
+    await saveRecord(layout, record);
+    return record;
+  } catch (error) {
+    await remove(folder);
+    throw error;
+  }
 }
 
 /** Notes an action in the record; the caller saves it. */
@@ -77,6 +83,11 @@ export function addAudit(
   requestId: string | null,
 ): void {
   record.audit.push({ at: new Date().toISOString(), action, actor, request_id: requestId });
+}
+
+/** True once a cancel was accepted: the run can only end `cancelled`. */
+export function isCancelled(record: RunRecord): boolean {
+  return record.audit.some((entry) => entry.action === "cancel");
 }
 
 /** How the process of a run ended, and what it said about itself. */
@@ -91,9 +102,8 @@ export interface RunEnd {
  * the process said (control-plane.md, States); then `stopped`, the reason why it was ended from outside.
  */
 export function settle(record: RunRecord, end: RunEnd, stopped?: string): void {
-  const cancelled = record.audit.some((entry) => entry.action === "cancel");
   const succeeded = end.outcome?.ok === true && end.exitCode === 0 && stopped === undefined;
-  record.status = cancelled ? "cancelled" : succeeded ? "succeeded" : "failed";
+  record.status = isCancelled(record) ? "cancelled" : succeeded ? "succeeded" : "failed";
   record.error = record.status === "failed" ? (stopped ?? errorOf(end)) : null;
   record.result = end.outcome?.result ?? null;
   record.exit_code = end.exitCode;

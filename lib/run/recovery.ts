@@ -1,26 +1,42 @@
 import type { Layout } from "../bucket/layout.ts";
-import { acquireLock, isOwned, readLock, takeOver } from "../bucket/lock.ts";
+import { acquireLock, type BucketLock, isOwned, readLock, takeOver } from "../bucket/lock.ts";
 import { recoverSource } from "../bucket/source.ts";
-import { uuidV7 } from "../codec/uuid.ts";
+import { isUuid, uuidV7 } from "../codec/uuid.ts";
 import { finishRun, pruneHistory } from "./finish.ts";
 import { runIds } from "./history.ts";
-import { COMMAND_ENDED, type RunRecord, readRecord, SERVER_RESTARTED, saveRecord, settle } from "./record.ts";
+import { COMMAND_ENDED, readRecord, SERVER_RESTARTED, saveRecord, settle } from "./record.ts";
+
+/**
+ * Takes the lock of a bucket for a run and settles what a killed process left there: an interrupted change of the
+ * source is finished or undone, and the run whose lock was taken over gets its end state. Throws `bucket_busy`.
+ */
+export async function takeBucket(layout: Layout, runId: string, command: string): Promise<BucketLock> {
+  const lock = await acquireLock(layout, runId, command);
+  try {
+    if (lock.abandoned !== undefined) await settleRun(layout, lock.abandoned);
+    await recoverSource(layout);
+    return lock;
+  } catch (error) {
+    await lock.release();
+    throw error;
+  }
+}
 
 /**
  * Settles a bucket at the start of a server (decisions: Runs, Startup): run processes that outlived their server are
- * ended, then their groups, then the lock goes, an interrupted change of the source is finished or undone, and every
- * run that was `running` without anybody carrying it out gets its end state. What a living command holds is left
- * alone. Answers a sentence for each thing it settled.
+ * ended, then their groups, then the lock goes, every run that was `running` without anybody carrying it out gets its
+ * end state, and an interrupted change of the source is finished or undone. What a living command holds is left
+ * alone. Answers a sentence for each run it settled.
  */
 export async function recoverBucket(layout: Layout): Promise<string[]> {
   const found = await readLock(layout);
   if (found !== undefined && found !== "unreadable" && isOwned(found))
-    return settleRuns(layout, found.run_id, async () => {});
+    return settleRuns(layout, found.run_id);
   if (found !== undefined) await takeOver(layout, true);
   const lock = await acquireLock(layout, uuidV7(), "recovery");
   try {
+    const settled = await settleRuns(layout);
     await recoverSource(layout);
-    const settled = await settleRuns(layout, undefined, (record) => finishRun(layout, record));
     await pruneHistory(layout);
     return settled;
   } finally {
@@ -29,20 +45,20 @@ export async function recoverBucket(layout: Layout): Promise<string[]> {
 }
 
 /** Gives every `running` run but the one that is `alive` its end state. */
-async function settleRuns(
-  layout: Layout,
-  alive: string | undefined,
-  finish: (record: RunRecord) => Promise<void>,
-): Promise<string[]> {
+async function settleRuns(layout: Layout, alive?: string): Promise<string[]> {
   const settled: string[] = [];
-  for (const id of await runIds(layout)) {
-    const record = id === alive ? undefined : await readRecord(layout, id);
-    if (record?.status !== "running") continue;
-    const reason = record.origin === "server" ? SERVER_RESTARTED : COMMAND_ENDED;
-    settle(record, { exitCode: null, signal: null, outcome: undefined }, reason);
-    await finish(record);
-    await saveRecord(layout, record);
-    settled.push(`run ${id} (${record.kind}) of bucket ${record.bucket_id} is settled: ${record.status}`);
-  }
+  for (const id of await runIds(layout)) if (id !== alive) settled.push(...(await settleRun(layout, id)));
   return settled;
+}
+
+/** Gives a run that is still `running`, though its process is gone, its end state; answers the sentence about it. */
+async function settleRun(layout: Layout, id: string): Promise<string[]> {
+  // The id may come from a lock file, which could hold anything.
+  const record = isUuid(id) ? await readRecord(layout, id) : undefined;
+  if (record?.status !== "running") return [];
+  const reason = record.origin === "server" ? SERVER_RESTARTED : COMMAND_ENDED;
+  settle(record, { exitCode: null, signal: null, outcome: undefined }, reason);
+  await saveRecord(layout, record);
+  await finishRun(layout, record);
+  return [`run ${id} (${record.kind}) of bucket ${record.bucket_id} is settled: ${record.status}`];
 }

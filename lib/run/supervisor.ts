@@ -1,15 +1,13 @@
 import { closeSync, openSync } from "node:fs";
 import { type Layout, runLayout } from "../bucket/layout.ts";
-import { acquireLock, type BucketLock } from "../bucket/lock.ts";
-import { recoverSource } from "../bucket/source.ts";
+import type { BucketLock } from "../bucket/lock.ts";
 import { uuidV7 } from "../codec/uuid.ts";
 import { sleep, within } from "../core/async.ts";
-import { Failure, messageOf } from "../core/errors.ts";
+import { cancelledFailure, Failure, messageOf } from "../core/errors.ts";
 import { PRIVATE_FILE } from "../core/files.ts";
 import { endGroup, type GroupIdentity, identify, isGroupAlive, signalProcess } from "../core/process.ts";
 import { selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
-import { type LogChunk, readActivity } from "./activity.ts";
 import { finishRun } from "./finish.ts";
 import {
   CANCEL_WAIT_MS,
@@ -22,16 +20,18 @@ import {
   type Actor,
   addAudit,
   createRecord,
+  isCancelled,
   type RunRecord,
   readRecord,
   SERVER_RESTARTED,
   saveRecord,
   settle,
 } from "./record.ts";
-import { recoverBucket } from "./recovery.ts";
+import { recoverBucket, takeBucket } from "./recovery.ts";
 
 const CRASH_GRACE_MS = 2_000;
 const INIT_LIMIT_MS = 30_000;
+const SAVE_AGAIN_MS = 1_000;
 
 /** A bucket that is taken for a run which has not begun yet. Either `start` or `release` must follow. */
 export interface Reservation {
@@ -56,7 +56,9 @@ interface ActiveRun {
   stopped: string | undefined;
   /** Saves of the record, one after the other. */
   saved: Promise<void>;
+  /** Resolves when its end state is stored. */
   ended: Promise<void>;
+  hasEnded: () => void;
 }
 
 /**
@@ -128,28 +130,24 @@ export class Supervisor {
     return this.#active.get(runId)?.progress ?? null;
   }
 
-  /** See {@link readActivity}. */
-  logs(
-    layout: Layout,
-    runId: string,
-    after: number,
-    timeoutMs: number,
-    signal: AbortSignal,
-  ): Promise<LogChunk> {
-    return readActivity(layout, runId, after, timeoutMs, signal);
-  }
-
   /**
    * Asks a run to stop (control-plane.md, Runs 4). Once this has resolved the run can only end `cancelled`: that the
-   * cancel was accepted is on the disk before it is answered. Twice is the same as once.
+   * cancel was accepted is on the disk before it is answered. Twice is the same as once. When the disk cannot take it
+   * (`failed`), the run is stopped all the same.
    */
   async cancel(layout: Layout, runId: string, actor: Actor, requestId: string): Promise<RunRecord> {
     const run = this.#active.get(runId);
     if (!run || run.exited || run.stopped !== undefined) throw await this.#notActive(layout, runId);
-    if (run.record.audit.some((entry) => entry.action === "cancel")) return run.record;
-    addAudit(run.record, "cancel", actor, requestId);
-    await this.#save(run);
-    void this.#end(run, actor);
+    if (!isCancelled(run.record)) {
+      addAudit(run.record, "cancel", actor, requestId);
+      void this.#attempt(run, () => this.#end(run, actor));
+    }
+    try {
+      await this.#save(run);
+    } catch (cause) {
+      const message = `run ${runId} is being stopped, but this could not be recorded: ${messageOf(cause)}`;
+      throw new Failure("failed", message, { cause });
+    }
     return run.record;
   }
 
@@ -176,58 +174,53 @@ export class Supervisor {
     await Promise.all(
       runs.map(async (run) => {
         run.stopped ??= SERVER_RESTARTED;
-        await this.#end(run, undefined);
+        await this.#attempt(run, () => this.#end(run, undefined));
         await run.ended;
       }),
     );
   }
 
-  async #take(layout: Layout, runId: string, command: string): Promise<BucketLock> {
+  #take(layout: Layout, runId: string, command: string): Promise<BucketLock> {
     if (this.#stopping) throw new Failure("shutting_down", "the server is shutting down");
-    const lock = await acquireLock(layout, runId, command);
-    try {
-      await recoverSource(layout);
-      return lock;
-    } catch (error) {
-      await lock.release();
-      throw error;
-    }
+    return takeBucket(layout, runId, command);
   }
 
   async #start(layout: Layout, lock: BucketLock, start: Parameters<typeof createRecord>[1]): Promise<void> {
     const record = await createRecord(layout, start);
+    const { promise: ended, resolve: hasEnded } = Promise.withResolvers<void>();
     const run: ActiveRun = {
       ...{ layout, record, lock, groups: new Map(), channel: undefined, outcome: undefined, progress: null },
-      ...{ exited: false, stopped: undefined, saved: Promise.resolve(), ended: Promise.resolve() },
+      ...{ exited: false, stopped: this.#stopping ? SERVER_RESTARTED : undefined },
+      ...{ saved: Promise.resolve(), ended, hasEnded },
     };
     this.#active.set(record.id, run);
-    let output: number | undefined;
     try {
-      output = openSync(runLayout(layout, record.id).activity, "a", PRIVATE_FILE);
-      const channel = await this.#launcher.channel(selfArguments("worker", "run"), output, (message) =>
-        this.#receive(run, message as FromWorker),
-      );
-      run.channel = channel;
-      run.ended = channel.ended.then((exit) => this.#finish(run, exit));
-      const identity = identify(channel.pid);
-      // The orders follow only once the lock names the process, so that a recovery finds whoever acts in the bucket.
-      if (identity) await lock.addHolder(identity);
-      const { id: runId, kind, params } = record;
-      channel.send({
-        type: "orders",
-        runId,
-        bucketDir: layout.root,
-        bucketId: record.bucket_id,
-        kind,
-        params,
-      });
+      await this.#launch(run);
     } catch (error) {
-      run.stopped = messageOf(error);
+      run.stopped ??= messageOf(error);
       if (run.channel) signalProcess(-run.channel.pid, "SIGKILL");
       else await this.#finish(run, { exitCode: null, signal: null });
-    } finally {
-      if (output !== undefined) closeSync(output);
     }
+  }
+
+  async #launch(run: ActiveRun): Promise<void> {
+    const { layout, record, lock } = run;
+    const output = openSync(runLayout(layout, record.id).activity, "a", PRIVATE_FILE);
+    try {
+      run.channel = await this.#launcher.channel(selfArguments("worker", "run"), output, (message) =>
+        this.#receive(run, message as FromWorker),
+      );
+    } finally {
+      closeSync(output);
+    }
+    void run.channel.ended.then((exit) => this.#finish(run, exit));
+    const identity = identify(run.channel.pid);
+    // The orders follow only once the lock names the process, so that a recovery finds whoever acts in the bucket.
+    if (identity) await lock.addHolder(identity);
+    // Whoever asked for its end before it had a process could not tell it.
+    if (isCancelled(record) || run.stopped !== undefined) throw cancelledFailure();
+    const { id: runId, bucket_id: bucketId, kind, params } = record;
+    run.channel.send({ type: "orders", runId, bucketDir: layout.root, bucketId, kind, params });
   }
 
   #receive(run: ActiveRun, message: FromWorker): void {
@@ -243,42 +236,51 @@ export class Supervisor {
 
   /** Asks the process to stop and, after the bounded wait, kills the reported groups first and the process last. */
   async #end(run: ActiveRun, actor: Actor | undefined): Promise<void> {
-    if (!run.channel || run.exited) return;
-    run.channel.send({ type: "cancel" });
-    signalProcess(run.channel.pid, "SIGTERM");
-    if (
-      await within(
-        run.ended.then(() => true),
-        CANCEL_WAIT_MS,
-      )
-    )
-      return;
+    const { channel } = run;
+    if (!channel || run.exited) return;
+    channel.send({ type: "cancel" });
+    signalProcess(channel.pid, "SIGTERM");
+    if (await within(channel.ended, CANCEL_WAIT_MS)) return;
     addAudit(run.record, "force_kill", actor ?? { address: "server", via: "cli" }, null);
     for (const group of run.groups.values()) signalProcess(-group.pgid, "SIGKILL");
-    await sleep(0);
-    signalProcess(-run.channel.pid, "SIGKILL");
+    signalProcess(-channel.pid, "SIGKILL");
   }
 
-  /** First every process is gone, then the lock is free, then the end state is visible (decisions: Runs). */
+  /**
+   * First every process is gone, then the lock is free, then the end state is visible (decisions: Runs). What fails
+   * here must not keep the rest from being done.
+   */
   async #finish(run: ActiveRun, exit: { exitCode: number | null; signal: string | null }): Promise<void> {
     run.exited = true;
-    const { layout, record } = run;
+    const { layout, record, lock } = run;
     const left = [...run.groups.values()].filter(isGroupAlive);
-    await Promise.all(left.map((group) => endGroup(group.pgid, CRASH_GRACE_MS)));
-    await run.saved;
+    await Promise.all(
+      left.map((group) => this.#attempt(run, () => endGroup(group.pgid, CRASH_GRACE_MS))),
+    );
+    await run.saved.catch(() => {});
     settle(record, { ...exit, outcome: run.outcome }, run.stopped);
+    await this.#attempt(run, () => finishRun(layout, record));
+    await this.#attempt(run, () => lock.release());
+    this.#active.delete(record.id);
+    // On a full disk it would stay `running` for good: tried again until there is room or the server stops.
+    while (!(await this.#attempt(run, () => saveRecord(layout, record))) && !this.#stopping)
+      await sleep(SAVE_AGAIN_MS);
+    run.hasEnded();
+  }
+
+  /** Answers whether it went well. */
+  async #attempt({ record }: ActiveRun, work: () => Promise<unknown>): Promise<boolean> {
     try {
-      await finishRun(layout, record);
-      await run.lock.release();
+      await work();
+      return true;
     } catch (error) {
       this.#log(`Cannot finish run ${record.id} of bucket ${record.bucket_id}: ${messageOf(error)}`);
+      return false;
     }
-    this.#active.delete(record.id);
-    await saveRecord(layout, record).catch((error: unknown) => this.#log(messageOf(error)));
   }
 
   #save(run: ActiveRun): Promise<void> {
-    run.saved = run.saved.then(() => saveRecord(run.layout, run.record));
+    run.saved = run.saved.catch(() => {}).then(() => saveRecord(run.layout, run.record));
     return run.saved;
   }
 

@@ -171,8 +171,8 @@ ${Object.entries(hop.sshOptions)
   GlobalKnownHostsFile none
   UpdateHostKeys no
   HashKnownHosts no
-  PasswordAuthentication no
-  KbdInteractiveAuthentication no
+  PreferredAuthentications publickey
+  IdentityAgent none
   BatchMode yes
   LogLevel INFO
 `;

@@ -102,7 +102,12 @@ export async function lastTarget(
   job: string,
   options: { signal?: AbortSignal } = {},
 ): Promise<LastTarget | undefined> {
-  const outcome = await transport.script(LAST, { args: [job], timeoutMs: LAST_LIMIT_MS, ...options });
+  const outcome = await transport.script(LAST, {
+    args: [job],
+    timeoutMs: LAST_LIMIT_MS,
+    isShort: true,
+    ...options,
+  });
   if (outcome.reason === "cancelled") throw cancelledFailure();
   const found = /^(\S+) (\S+)\n$/.exec(outcome.stdout);
   if (outcome.exitCode !== 0 || (!found && outcome.stdout !== ""))

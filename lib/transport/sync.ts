@@ -167,7 +167,7 @@ async function ask(
     note(found, line);
   };
   const input = paths.map((path) => `${path}\n`).join("");
-  await run(transport, tree, "ask", { ...options, args: [tree.name], input, onLine });
+  await run(transport, tree, "ask", { ...options, args: [tree.name], input, onLine, isShort: true });
   if (!isWhole) throw failed(transport, tree, "its answer was cut off");
   found.listDigest = digest.digest("hex");
   return found;

@@ -1,5 +1,21 @@
 import type { CommandOutcome } from "../core/spawn.ts";
 
+/** What became of a command that was out of time, cancelled or cut off. */
+export type Receipt = NonNullable<CommandOutcome["receipt"]>;
+
+const RECEIPTS: Readonly<Record<Receipt, string>> = {
+  stopped: "stopped",
+  killed: "killed",
+  gone: "already gone",
+  remaining: "still there although it was killed",
+  unreachable: "in an unknown state: the worker is unreachable",
+};
+
+/** A receipt in words. */
+export function describeReceipt(receipt: Receipt): string {
+  return RECEIPTS[receipt];
+}
+
 /** How to reach a worker: what the catalog keeps of workers.json and ops.conf. */
 export interface WorkerAddress {
   /** The `host` of workers.json; what everything else calls the worker. */
@@ -25,10 +41,15 @@ export interface ScriptOptions {
   keepBytes?: number;
   signal?: AbortSignal;
   timeoutMs?: number;
+  /**
+   * It answers in moments and leaves nothing running: where that saves a session, it may share a shell with others of
+   * its kind, one after the other.
+   */
+  isShort?: boolean;
 }
 
 /**
- * The one way to a worker. Implementations: `local` (this machine) and, with the ssh issue, `ssh`.
+ * The one way to a worker. Implementations: `local` (this machine) and `ssh`.
  * A script runs in the bucket's folder on the worker (`<root>/<bucket_id>`, made where it is missing).
  */
 export interface Transport {
@@ -36,8 +57,10 @@ export interface Transport {
   /** The bucket's folder on the worker, absolute. */
   readonly folder: string;
   /**
-   * Runs a POSIX shell script in a process group of its own and answers how it ended. Exit codes are not errors.
-   * Throws `failed` when the worker cannot be reached, `cancelled` when the signal was aborted before it started.
+   * Runs a POSIX shell script in a process group of its own and answers how it ended. Exit codes are not errors; over
+   * ssh, a script that a signal ended has the code 128 and the signal's number. When it is out of time or cancelled its
+   * group is ended first, and the outcome has a receipt for that. Throws `failed` when the worker cannot be reached or
+   * the connection is lost, `cancelled` when the signal was aborted before it started.
    */
   script(text: string, options?: ScriptOptions): Promise<CommandOutcome>;
   close(): Promise<void>;

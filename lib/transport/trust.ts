@@ -39,8 +39,9 @@ export interface TrustResult {
 export interface TrustOptions extends ScanTools {
   /** The bucket's `.ssh/known_hosts`. */
   knownHostsFile: string;
-  /** The private key, to sign in at jump hosts. */
+  /** The private key, and the user where `ssh_jump` names none, to sign in at jump hosts. */
   identityFile: string;
+  jumpUser: string;
   sshOptions: Readonly<Record<string, string>>;
   /** How many hosts are asked at a time. */
   concurrency: number;
@@ -64,13 +65,13 @@ export async function trustWorkers(
 ): Promise<TrustResult> {
   const trust = new Trust(await KnownHosts.open(options.knownHostsFile), options);
   const jumpHosts = new Map(
-    workers.flatMap((worker) => jumpHostOf(worker) ?? []).map((hop) => [nameOf(hop), hop]),
+    workers.flatMap((worker) => jumpHostOf(worker, options) ?? []).map((hop) => [nameOf(hop), hop]),
   );
   const hops = await trust.all([...jumpHosts.values()], options.concurrency, (hop) => trust.jumpHost(hop));
   const reached = new Map(hops.map((hop) => [hop.host, hop]));
   const results = new Map<string, WorkerTrust>();
   // The groups one after the other: each has its own bound, and together they keep the whole one.
-  for (const [hop, group] of Map.groupBy(workers, (worker) => nameOf(jumpHostOf(worker)))) {
+  for (const [hop, group] of Map.groupBy(workers, (worker) => nameOf(jumpHostOf(worker, options)))) {
     const limit = hop === undefined ? options.concurrency : Math.min(options.concurrency, BEHIND_ONE_HOP);
     const found = await trust.all(group, limit, (worker) => trust.worker(worker, reached.get(hop ?? "")));
     for (const one of found) results.set(one.worker, one);
@@ -112,7 +113,7 @@ class Trust {
   async #lookAt(worker: WorkerAddress, jumpHost: HostTrust | undefined): Promise<HostTrust> {
     if (worker.connection === "local") return result(null, "not_needed");
     const endpoint = endpointOf(worker);
-    const hop = jumpHostOf(worker);
+    const hop = jumpHostOf(worker, this.#options);
     if (!hop) return this.#host(endpoint, () => scanHost(endpoint, this.#options));
     const name = nameOf(hop);
     if (jumpHost === undefined || jumpHost.outcome === "changed" || jumpHost.outcome === "unreachable")
@@ -170,8 +171,11 @@ function endpointOf(worker: WorkerAddress): Endpoint {
   return { host: worker.host, port: worker.sshPort ?? 22 };
 }
 
-function jumpHostOf({ connection, sshJump, sshUser = "root" }: WorkerAddress): JumpHost | undefined {
-  return connection === "ssh" && sshJump !== undefined ? parseJump(sshJump, sshUser) : undefined;
+function jumpHostOf(
+  { connection, sshJump }: WorkerAddress,
+  { jumpUser }: TrustOptions,
+): JumpHost | undefined {
+  return connection === "ssh" && sshJump !== undefined ? parseJump(sshJump, jumpUser) : undefined;
 }
 
 function nameOf(endpoint: Endpoint): string;

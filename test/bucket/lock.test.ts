@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
 import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
 import { acquireLock, type LockContent, readLock, takeOver } from "../../lib/bucket/lock.ts";
@@ -84,6 +84,7 @@ test("a lock is taken over when it is stale and only then", async (t) => {
     ["it is cut off", '{"run_id":"', true],
     ["it is not ours", '{"pid": 1}', true],
     ["its owner lives", JSON.stringify(content()), false],
+    ["its owner lives and is of a later version", JSON.stringify({ ...content(), more: 1 }), false],
     ["its second holder lives", JSON.stringify(content({ holders: [gone, ...content().holders] })), false],
     [
       "it is of another machine",
@@ -147,5 +148,64 @@ test("at a server's start a run process that outlived its server is ended, a liv
   writeFileSync(layout.lock, JSON.stringify(content({ holders: [gone, identity] })));
   await takeOver(layout, true);
   await exited;
+  assert.equal(await readLock(layout), undefined);
+});
+
+test("two who find the same dead holder in one process do not wait for each other", {
+  timeout: 10_000,
+}, async (t) => {
+  const layout = bucket(t);
+  const leader = spawn("sh", ["-c", "trap '' TERM; echo; sleep 60 & wait; sleep 60"], {
+    detached: true,
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  await once(leader.stdout, "data");
+  const group = {
+    pgid: leader.pid as number,
+    start_time: identify(leader.pid as number)?.start_time as string,
+  };
+  writeFileSync(layout.lock, JSON.stringify(content({ holders: [gone], groups: [group] })));
+  const taken = await Promise.allSettled([
+    acquireLock(layout, "run-2", "build"),
+    acquireLock(layout, "run-3", "deploy"),
+  ]);
+  assert.deepEqual(taken.map((one) => one.status).sort(), ["fulfilled", "rejected"]);
+  for (const one of taken)
+    if (one.status === "fulfilled") {
+      assert.equal(one.value.abandoned, "019a0000-0000-7000-8000-000000000000");
+      await one.value.release();
+    } else assert.equal((one.reason as { code: string }).code, "bucket_busy");
+});
+
+test("a lock that somebody removed is made again by the next change", async (t) => {
+  const layout = bucket(t);
+  const lock = await acquireLock(layout, "run-1", "build");
+  rmSync(layout.lock);
+  await lock.changeGroup("open", { pgid: 7, start_time: "1" });
+  assert.deepEqual(((await readLock(layout)) as LockContent).groups, [{ pgid: 7, start_time: "1" }]);
+  await assert.rejects(acquireLock(layout, "run-2", "build"), busy);
+  await lock.release();
+  assert.equal(await readLock(layout), undefined);
+});
+
+test("a lock that somebody removed and another operation took is left to that one", async (t) => {
+  const layout = bucket(t);
+  const first = await acquireLock(layout, "run-1", "build");
+  rmSync(layout.lock);
+  const second = await acquireLock(layout, "run-2", "deploy");
+  await assert.rejects(first.changeGroup("open", { pgid: 7, start_time: "1" }), { code: "bucket_busy" });
+  await first.release();
+  assert.equal(((await readLock(layout)) as LockContent).run_id, "run-2");
+  await second.release();
+});
+
+test("a change that cannot be written is told, and keeps the lock from nothing else; after the release changes do nothing", async (t) => {
+  const layout = bucket(t);
+  const lock = await acquireLock(layout, "run-1", "build");
+  mkdirSync(`${layout.data}/.ops.lock.update`);
+  const change = lock.changeGroup("open", { pgid: 7, start_time: "1" });
+  await Promise.all([assert.rejects(change, { code: "EISDIR" }), lock.release()]);
+  assert.equal(await readLock(layout), undefined);
+  await lock.changeGroup("close", { pgid: 7, start_time: "1" });
   assert.equal(await readLock(layout), undefined);
 });

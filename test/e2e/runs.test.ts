@@ -169,7 +169,7 @@ test("T-15 a cancel that was accepted before the server died ends cancelled", as
   assert.equal(body.status, "cancelled");
 });
 
-test("CP-128 CP-145 CP-166 CP-167 HR-022 HR-025 output is in Activity, in the worker's log and in the run's copy; the token is nowhere", async (t) => {
+test("CP-128 CP-129 CP-145 CP-166 CP-167 HR-022 HR-025 output is in Activity, in the worker's log and in the run's copy; the token is nowhere", async (t) => {
   const { server, bucket, layout, push } = await setUp(t);
   await push('\t@echo to stdout; echo to stderr >&2; echo "token=$$OPS_SERVE_TOKEN"\n');
   let text = "";

@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { identify } from "../../lib/core/process.ts";
+import { identify, signalProcess } from "../../lib/core/process.ts";
 import { type CommandOutcome, Launcher } from "../../lib/core/spawn.ts";
 import { Example } from "../../scripts/example.ts";
 import { LocalServer, ops, type Run } from "../../scripts/local-server.ts";
-import { temporaryFolder, until } from "../helpers/temporary.ts";
+import { SshFleet } from "../helpers/ssh-fleet.ts";
+import { until } from "../helpers/temporary.ts";
 
 const PASSWORD = 'quite "special" \\ $(password)';
 const launcher = new Launcher(process.env);
@@ -25,15 +26,29 @@ class Redis {
     this.#bucket = bucket;
   }
 
+  /** A bucket that holds the example, the key to its workers, and their host keys; nothing runs yet. */
   static async prepare(t: TestContext): Promise<Redis> {
-    const folder = temporaryFolder(t);
-    const example = await Example.copy("redis", folder, 1);
-    const server = await LocalServer.start(path.join(folder, "root"));
-    t.after(() => server.stop("SIGKILL"));
-    const redis = new Redis(server, example, await server.createBucket("redis"));
-    t.after(async () => assert.deepEqual(await example.stop(redis.#bucket), []));
+    let cleanUp = async () => {};
+    // What is registered first is done first: redis ends before its workers do.
+    t.after(() => cleanUp());
+    const fleet = await SshFleet.start(t);
+    const { user, port, clientKey } = fleet.sshd;
+    const worker = { connection: "ssh", ssh_user: user, ssh_port: port };
+    const example = await Example.copy("redis", fleet.folder, 1, worker);
+    const server = await LocalServer.start(path.join(fleet.folder, "root"));
+    cleanUp = () => server.stop("SIGKILL");
+    const bucket = await server.createBucket("redis");
+    const redis = new Redis(server, example, bucket);
+    cleanUp = async () => {
+      await server.stop("SIGKILL");
+      await redis.stop();
+    };
+    const key = { private_key: readFileSync(clientKey, "utf8") };
+    assert.equal((await server.call("PUT", `/api/buckets/${bucket}/secrets/ssh_key`, key)).status, 200);
     const vars = readFileSync(redis.#source("vars.toml"), "utf8");
     writeFileSync(redis.#source("vars.toml"), vars.replace(/^password = .*/m, `password = '${PASSWORD}'`));
+    await redis.push("1.0.0");
+    assert.equal((await server.run(bucket, "workers/trust")).status, "succeeded");
     return redis;
   }
 
@@ -94,6 +109,16 @@ class Redis {
     return Number(readFileSync(path.join(this.folder(host), "data", "pid"), "utf8").split(" ")[0]);
   }
 
+  /** Stops it on all workers, and kills what does not stop; answers a sentence for each failure. */
+  async stop(): Promise<string[]> {
+    const failures = await this.#example.stop(this.#bucket);
+    for (const host of this.hosts) {
+      const file = path.join(this.folder(host), "data", "pid");
+      if (existsSync(file)) signalProcess(this.pid(host), "SIGKILL");
+    }
+    return failures;
+  }
+
   #source(name: string): string {
     return path.join(this.#example.source, "workspace", "jobs", "redis", name);
   }
@@ -131,12 +156,11 @@ function steps(text: string): string[] {
   return [...text.matchAll(/(batch \d of \d \(\w+\): .*|health check passed on .*)/g)].map(([step]) => step);
 }
 
-test("examples/redis: a primary and two replicas, deployed, upgraded one by one, and repaired", async (t) => {
+test("examples/redis: a primary and two replicas, deployed, upgraded one by one, and repaired, over ssh", async (t) => {
   const redis = await Redis.prepare(t);
   const [primary = "", second = "", third = ""] = redis.hosts;
 
   await t.test("the first deploy starts the primary, then each replica behind a gate", async () => {
-    await redis.push("1.0.0");
     const { text } = await redis.deploy();
     assert.deepEqual(
       steps(text),
@@ -247,6 +271,12 @@ test("examples/redis: a primary and two replicas, deployed, upgraded one by one,
       await assertReplicates(redis);
     },
   );
+
+  await t.test("everything stops, also a replica that has just started and rewrites its files", async () => {
+    const pids = redis.hosts.map((host) => redis.pid(host));
+    assert.deepEqual(await redis.stop(), []);
+    for (const pid of pids) assert.equal(identify(pid), undefined);
+  });
 });
 
 /** Runs the hook as a session would: it asks for the port and the password by HTTP. */

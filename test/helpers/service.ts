@@ -13,10 +13,12 @@ export interface ServiceOptions {
   manifest?: Record<string, unknown>;
   /** The content of base's template. */
   template?: string;
+  /** More fields of both workers in workers.json. */
+  worker?: Record<string, unknown>;
 }
 
 /**
- * Writes a bucket with two jobs on two local workers; `app` demands `base`. A "service" is a file: the target `start`
+ * Writes a bucket with two jobs on two workers, which are local unless `worker` says otherwise; `app` demands `base`. A "service" is a file: the target `start`
  * copies the rendered configuration to data/running, so that what runs can be compared with what was deployed.
  */
 export function writeServices(folder: string, workersRoot: string, options: ServiceOptions): void {
@@ -32,6 +34,7 @@ export function writeServices(folder: string, workersRoot: string, options: Serv
       connection: "local",
       root: path.join(workersRoot, host),
       labels: ["all"],
+      ...options.worker,
     })),
   );
   const hook = { executed_on: ["cli"] };

@@ -10,6 +10,7 @@ import { localTransport } from "../../lib/transport/local.ts";
 import { jobsJson, RUNNER_PATH, runnerText } from "../../lib/transport/runner.ts";
 import type { SyncFile, SyncTree } from "../../lib/transport/sync.ts";
 import type { Transport } from "../../lib/transport/transport.ts";
+import { temporaryFolder } from "./temporary.ts";
 
 /** Where the programs that run on a worker come from. */
 export type Userland = "system" | "busybox";
@@ -51,7 +52,11 @@ export function processesIn(folder: string): number[] {
   });
 }
 
-/** A folder of links to the applets of busybox, and to make, as the only place to find programs. */
+/** A folder for one test as the only place to find programs: those of busybox, and make. */
+export async function busyboxFolder(t: TestContext): Promise<string> {
+  return await busyboxPath(temporaryFolder(t));
+}
+
 async function busyboxPath(root: string): Promise<string> {
   const bin = path.join(root, "busybox-bin");
   await mkdir(bin);
@@ -66,7 +71,7 @@ async function busyboxPath(root: string): Promise<string> {
 }
 
 const APPLETS =
-  "sh cat chmod cut date dirname echo find grep ln mkdir mkfifo mv readlink rm rmdir sed setsid sha256sum sleep sort stat tar tr xargs".split(
+  "sh cat chmod cut date dirname echo find grep id ln ls mkdir mkfifo mv readlink rm rmdir sed setsid sha256sum sleep sort stat tar tr xargs".split(
     " ",
   );
 

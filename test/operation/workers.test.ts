@@ -89,7 +89,7 @@ test("CP-256 a run fails after all were asked, tells both fingerprints, and forc
 test("the jump host of ops.conf is trusted first, signed in to with the bucket's key", async (t) => {
   const hop = await Sshd.start(t, ["ed25519"]);
   const inner = await Sshd.start(t, ["rsa"]);
-  const conf = `ssh_jump = "${hop.user}@127.0.0.1:${hop.port}"\nssh_key = "jump.pem"\n`;
+  const conf = `ssh_user = "${hop.user}"\nssh_jump = "127.0.0.1:${hop.port}"\nssh_key = "jump.pem"\n`;
   const workers = [{ host: "127.0.0.2", ssh_user: "nobody" }, { host: "127.0.0.3" }];
   const bucket = await bucketWith(t, inner, workers, conf);
   copyFileSync(hop.clientKey, path.join(bucket.layout.secrets, "jump.pem"));

@@ -11,9 +11,10 @@ import {
 
 const files = { Makefile: "755:m", "conf/app.yml": "644:1" };
 const target: Target = { hash: "new", version: "2.0.0", files: { ...files, "conf/app.yml": "644:2" } };
-const same: Promoted = { hash: "new", version: "2.0.0", files: target.files, gate: "", unfinished: false };
+const known = { gate: "" as const, unfinished: false, stopped: false };
+const same: Promoted = { hash: "new", version: "2.0.0", files: target.files, ...known };
 const older: Promoted = { ...same, hash: "old", version: "1.0.0", files };
-const never: Promoted = { hash: "", version: "0.0.0", files: {}, gate: "", unfinished: false };
+const never: Promoted = { hash: "", version: "0.0.0", files: {}, ...known };
 
 const always: ChangePolicy = { restartPolicy: "always", restartGlobs: [] };
 const reload = (...restartGlobs: string[]): ChangePolicy => ({ restartPolicy: "reload", restartGlobs });
@@ -43,6 +44,9 @@ test("HR-103 HR-104 HR-105 the first rule that applies decides what happens to a
     ["changed, never", older, sync, false, "sync"],
     ["only the version changed", { ...same, version: "1.0.0" }, always, false, "restart"],
     ["not finished before", { ...same, unfinished: true }, always, false, "restart"],
+    ["stopped, whatever the policy", { ...same, stopped: true }, sync, false, "start"],
+    ["stopped and changed", { ...older, stopped: true }, reload(), false, "start"],
+    ["disabled and stopped, complete", { ...same, stopped: true }, always, false, "skip", true],
     ["disabled, never started", never, always, false, "skip", true],
     ["disabled, never started, forced", never, always, true, "skip", true],
     ["disabled, complete", same, always, false, "skip", true],

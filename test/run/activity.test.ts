@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { appendFileSync } from "node:fs";
+import { appendFileSync, rmSync } from "node:fs";
 import { test } from "node:test";
 import { type Layout, layoutOf, runLayout } from "../../lib/bucket/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
@@ -90,6 +90,14 @@ test("an offset past the end and an unknown run are refused", async (t) => {
   const { layout, record } = await newRun(t);
   await assert.rejects(readActivity(layout, record.id, 1, 0, never), { code: "invalid_request" });
   await assert.rejects(readActivity(layout, uuidV7(), 0, 0, never), { code: "run_not_found" });
+});
+
+test("a reader that waits learns that its run was removed", async (t) => {
+  const { layout, record } = await newRun(t);
+  const answer = readActivity(layout, record.id, 0, LONG_MS, never);
+  answer.catch(() => {});
+  rmSync(runLayout(layout, record.id).folder, { recursive: true });
+  await assert.rejects(answer, { code: "run_not_found" });
 });
 
 test("CP-147 the log of a run that ended long ago is read like any other", async (t) => {

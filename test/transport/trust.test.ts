@@ -3,7 +3,6 @@ import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
-import { tmpdir } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { Launcher } from "../../lib/core/spawn.ts";
@@ -20,7 +19,7 @@ function place(t: TestContext, sshd?: Sshd) {
   const give = (workers: WorkerAddress[], more: Partial<TrustOptions> = {}) =>
     trustWorkers(workers, {
       ...{ launcher, signal: new AbortController().signal, knownHostsFile: file, sshOptions: {} },
-      ...{ identityFile: sshd?.clientKey ?? "/none", concurrency: 8, force: false },
+      ...{ identityFile: sshd?.clientKey ?? "/none", jumpUser: "agent", concurrency: 8, force: false },
       onResult: (name, { outcome }) => said.push(`${name} ${outcome}`),
       ...more,
     });
@@ -140,7 +139,9 @@ test("what goes wrong with one worker is its own result; a local one needs no tr
   assert.equal(text(), linesOf(`[127.0.0.4]:${sshd.port}`, sshd.hostKeys));
 });
 
-test("CP-137 a cancel ends the wait for a silent host at once, with nothing left running", { timeout: 5_000 }, async (t) => {
+test("CP-137 a cancel ends the wait for a silent host at once, with nothing left running", {
+  timeout: 5_000,
+}, async (t) => {
   const silent = await silentListener(t);
   const { launcher, give, text } = place(t);
   const stop = new AbortController();
@@ -159,6 +160,12 @@ test("a worker behind a jump host is asked through it, once the jump host is tru
   const hop = await Sshd.start(t, ["ed25519", "rsa"]);
   const inner = await Sshd.start(t, ["ecdsa", "rsa"]);
   const { said, give, text } = place(t, hop);
+  const { TMPDIR } = process.env;
+  t.after(() => {
+    if (TMPDIR === undefined) delete process.env.TMPDIR;
+    else process.env.TMPDIR = TMPDIR;
+  });
+  process.env.TMPDIR = temporaryFolder(t);
   const sshJump = `${hop.user}@127.0.0.1:${hop.port}`;
   const closed = await freePort();
   const workers = [at("127.0.0.2", inner.port, { sshJump }), at("127.0.0.3", closed, { sshJump })];
@@ -180,10 +187,7 @@ test("a worker behind a jump host is asked through it, once the jump host is tru
   );
   assert.ok(/direct_tcpip: .* target 127\.0\.0\.2 /.test(hop.log));
   assert.ok(!/userauth_pubkey|Accepted/.test(inner.log));
-  assert.deepEqual(
-    readdirSync(tmpdir()).filter((name) => name.startsWith("ops-trust-")),
-    [],
-  );
+  assert.deepEqual(readdirSync(process.env.TMPDIR as string), []);
 });
 
 test("behind a jump host that is not to be trusted, or lets nobody in, no worker is asked", async (t) => {

@@ -5,6 +5,7 @@ import { isUuid } from "../../codec/uuid.ts";
 import { Failure, hasErrno } from "../../core/errors.ts";
 import { described, integer, object, oneOf, optional, quote, withDefault } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
+import { readActivity } from "../../run/activity.ts";
 import { listRuns } from "../../run/history.ts";
 import { RUN_KINDS } from "../../run/protocol.ts";
 import { type RunRecord, readRecord } from "../../run/record.ts";
@@ -58,10 +59,10 @@ export const RUN_ROUTES = [
     },
     answer: { status: 200, description: "The next text", shape: component("LogChunk") },
     failures: ["bucket_not_found", "run_not_found"],
-    async handle({ params, query, request }, { root, supervisor }) {
+    async handle({ params, query, request }, { root }) {
       const { layout, record } = await findRun(root, params);
       const timeoutMs = Math.min(Math.max(query.timeout, 0), LONGEST_POLL_S) * 1000;
-      const wait = () => supervisor.logs(layout, record.id, query.after, timeoutMs, request.signal);
+      const wait = () => readActivity(layout, record.id, query.after, timeoutMs, request.signal);
       return json(200, await request.longPoll(wait));
     },
   }),

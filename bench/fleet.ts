@@ -1,0 +1,260 @@
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { PrivateSshd } from "../scripts/private-sshd.ts";
+import { Contenders, type Cost, measured, missingTools, type Tool } from "./contenders.ts";
+import type { FleetPlan, Order } from "./fleet-client.ts";
+import { median } from "./measure.ts";
+
+const CLIENT = fileURLToPath(new URL("fleet-client.ts", import.meta.url));
+const HOSTS = Array.from({ length: 100 }, (_, index) => `127.0.1.${index + 1}`);
+const JOB_WORKERS = 50;
+const JOB_FILES = 20;
+const JOB_FILE_BYTES = 8 * 1024;
+const MIB = 1024 * 1024;
+/** Whom root measures as: root's login files and the checks of sshd for root would distort what is measured. */
+const USER = "ops-bench";
+
+/**
+ * Commands and files over ssh, beside what Debian ships, on 100 workers that are loopback addresses of this machine.
+ * Both sides of every connection share its cores, so wall times hold half of the workers' work; the CPU is that of the
+ * client alone.
+ */
+export async function fleet(): Promise<void> {
+  if (process.getuid?.() === 0) return asUser();
+  const missing = missingTools();
+  for (const [tool, advice] of missing) console.log(`${tool} is not installed and left out: ${advice}`);
+  const folder = mkdtempSync(path.join(tmpdir(), "ops-bench-"));
+  // MaxStartups: the others open 32 and 50 connections at a time and would be turned away.
+  const sshd = await PrivateSshd.start(path.join(folder, "sshd"), HOSTS, ["MaxStartups 200"]);
+  const measurement = new Measurement(folder, sshd, missing);
+  try {
+    await measurement.cold();
+    await measurement.warm();
+    await measurement.memory();
+  } finally {
+    await measurement.close();
+    await sshd.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Starts the same benchmark once more as a user of its own, which stays on this machine afterwards. */
+async function asUser(): Promise<void> {
+  if (spawnSync("id", [USER]).status !== 0) {
+    const made = spawnSync("useradd", ["--system", "--create-home", "--shell", "/bin/sh", USER]);
+    if (made.status !== 0) throw new Error(`cannot make the user ${USER}: ${made.stderr}`);
+    console.log(`made the user ${USER}; to remove it afterwards: userdel -r ${USER}`);
+  }
+  const who = ["--reuid", USER, "--regid", USER, "--clear-groups"];
+  const env = [
+    "env",
+    "-i",
+    `HOME=/home/${USER}`,
+    `PATH=${process.env.PATH}`,
+    `LANG=${process.env.LANG ?? "C"}`,
+  ];
+  const self = [process.execPath, fileURLToPath(new URL("main.ts", import.meta.url)), "fleet"];
+  const child = spawn("setpriv", [...who, ...env, ...self], { stdio: "inherit", cwd: "/" });
+  const [code] = (await once(child, "exit")) as [number | null];
+  if (code !== 0) process.exitCode = 1;
+}
+
+class Measurement {
+  readonly #folder: string;
+  readonly #plan: FleetPlan;
+  readonly #planFile: string;
+  readonly #missing: ReadonlyMap<Tool, string>;
+  readonly #all: Contenders;
+  readonly #some: Contenders;
+  #client: Client | undefined;
+
+  constructor(folder: string, sshd: PrivateSshd, missing: ReadonlyMap<Tool, string>) {
+    this.#folder = folder;
+    this.#missing = missing;
+    const knownHostsFile = path.join(folder, "known_hosts");
+    writeFileSync(knownHostsFile, sshd.knownHosts);
+    const { port, user, clientKey: keyFile } = sshd;
+    this.#plan = { hosts: HOSTS, port, user, keyFile, knownHostsFile, roots: path.join(folder, "roots") };
+    this.#planFile = path.join(folder, "plan.json");
+    writeFileSync(this.#planFile, JSON.stringify(this.#plan));
+    this.#all = new Contenders(path.join(folder, "all"), this.#plan);
+    this.#some = new Contenders(path.join(folder, "some"), {
+      ...this.#plan,
+      hosts: HOSTS.slice(0, JOB_WORKERS),
+    });
+  }
+
+  async cold(): Promise<void> {
+    const found = await compare(`uptime on ${HOSTS.length} workers, cold: a connection to each`, 3, {
+      ops: () => this.#run("cold"),
+      ...this.#with("xargs", { "xargs -P 32 ssh": () => this.#all.bareLoop("uptime") }),
+      ...this.#with("ansible", { "ansible -m raw -f 50": () => this.#all.ansibleRaw("uptime") }),
+    });
+    found.ratio("CPU", "ops", "xargs -P 32 ssh", "wanted: at most 1.15");
+    found.ratio("CPU", "ops", "ansible -m raw -f 50", "wanted: at most 0.5");
+  }
+
+  async warm(): Promise<void> {
+    this.#client = new Client(this.#planFile);
+    const client = this.#client;
+    const uptime = (isShort: boolean) =>
+      client.carryOut({ do: "command", workers: HOSTS.length, text: "uptime", isShort });
+    await uptime(false);
+    await this.#all.warmUp();
+    const found = await compare(`uptime on ${HOSTS.length} workers, warm`, 7, {
+      "ops, a channel each": () => uptime(false),
+      "ops, over the kept shells": () => uptime(true),
+      ...this.#with("clush", { "clush -f 64": () => this.#all.clush("uptime") }),
+    });
+    found.ratio("time", "ops, a channel each", "clush -f 64", "wanted: less than 1, and at most 0.3 s");
+    await this.#job(client);
+  }
+
+  /** The job on its workers: all files new, then nothing new. */
+  async #job(client: Client): Promise<void> {
+    const source = path.join(this.#folder, "job");
+    const target = (host: string) => path.join(this.#folder, "rsync", host);
+    for (const host of HOSTS) mkdirSync(target(host), { recursive: true });
+    mkdirSync(path.join(this.#folder, "synchronize"));
+    await this.#some.warmUp();
+    const ways = {
+      ops: () => client.carryOut({ do: "sync", workers: JOB_WORKERS, source }),
+      ...this.#with("rsync", { "rsync, xargs -P 32": () => this.#some.rsyncLoop(source, target) }),
+    };
+    const synchronize = {
+      "ansible -m synchronize": () =>
+        this.#some.ansibleSynchronize(source, `${this.#folder}/synchronize/{{ inventory_hostname }}`),
+    };
+    const what = `a job of ${JOB_FILES} files to ${JOB_WORKERS} workers, warm`;
+    const change = () => writeJob(source);
+    const changed = await compare(`${what}, all of them changed`, 5, ways, change);
+    changed.ratio("time", "ops", "rsync, xargs -P 32", "wanted: less than 1");
+    const same = await compare(`${what}, nothing changed`, 5, ways);
+    same.ratio("time", "ops", "rsync, xargs -P 32", "wanted: at most 0.3 s");
+    const slow = await compare(
+      `${what}, all of them changed`,
+      2,
+      { ops: ways.ops, ...this.#with("ansible", synchronize) },
+      change,
+    );
+    slow.ratio("time", "ansible -m synchronize", "ops", "wanted: at least 5");
+  }
+
+  async memory(): Promise<void> {
+    console.log("\npeak memory of ops while it sends one file");
+    const file = path.join(this.#folder, "large");
+    for (const mib of [1, 64, 256, 1, 64, 256]) {
+      writeFileSync(file, randomBytes(MIB));
+      truncateSync(file, mib * MIB);
+      await this.#run("send", file);
+      const kib = Number(readFileSync(this.#output, "utf8"));
+      console.log(`  ${`${mib} MiB`.padEnd(42)} ${(kib / 1024).toFixed(0).padStart(8)} MiB`);
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#client?.close();
+    await this.#all.close();
+    await this.#some.close();
+  }
+
+  get #output(): string {
+    return path.join(this.#folder, "output");
+  }
+
+  #run(...args: string[]): Promise<Cost> {
+    return measured([process.execPath, CLIENT, this.#planFile, ...args], this.#output);
+  }
+
+  #with(tool: Tool, ways: Record<string, () => Promise<Cost>>): Record<string, () => Promise<Cost>> {
+    return this.#missing.has(tool) ? {} : ways;
+  }
+}
+
+/** Our client as a process that keeps its connections. */
+class Client {
+  readonly #child: ChildProcess;
+  readonly #answers: AsyncIterator<string>;
+
+  constructor(planFile: string) {
+    this.#child = spawn(process.execPath, [CLIENT, planFile], { stdio: ["pipe", "pipe", "inherit"] });
+    this.#answers = createInterface({ input: this.#child.stdout as NodeJS.ReadableStream })[
+      Symbol.asyncIterator
+    ]();
+  }
+
+  async carryOut(order: Order): Promise<Cost> {
+    this.#child.stdin?.write(`${JSON.stringify(order)}\n`);
+    const { value, done } = await this.#answers.next();
+    if (done) throw new Error("the client of ops has ended before its time");
+    return JSON.parse(value) as Cost;
+  }
+
+  async close(): Promise<void> {
+    if (this.#child.exitCode !== null) return;
+    const exited = once(this.#child, "exit");
+    this.#child.stdin?.end();
+    await exited;
+  }
+}
+
+/** Medians of the ways to do one thing. */
+class Medians {
+  readonly #costs: Map<string, Cost>;
+
+  constructor(costs: Map<string, Cost>) {
+    this.#costs = costs;
+  }
+
+  /** Prints how two of them compare, if both were measured. */
+  ratio(of: "CPU" | "time", one: string, other: string, wanted: string): void {
+    const [a, b] = [this.#costs.get(one), this.#costs.get(other)];
+    if (!a || !b) return;
+    const ratio = of === "CPU" ? a.cpuMs / b.cpuMs : a.ms / b.ms;
+    console.log(`  ${of} of ${one} / ${other}: ${ratio.toFixed(2)} (${wanted})`);
+  }
+}
+
+/** Runs the ways in turn, once uncounted and `rounds` times more; prints medians and the range of the times. */
+async function compare(
+  title: string,
+  rounds: number,
+  ways: Record<string, () => Promise<Cost>>,
+  before: () => void = () => {},
+): Promise<Medians> {
+  const costs = new Map(Object.keys(ways).map((name) => [name, [] as Cost[]]));
+  for (let round = -1; round < rounds; round++)
+    for (const [name, way] of Object.entries(ways)) {
+      before();
+      const cost = await way();
+      if (round >= 0) costs.get(name)?.push(cost);
+    }
+  console.log(`\n${title}; medians of ${rounds} rounds`);
+  const medians = new Map<string, Cost>();
+  for (const [name, all] of costs) {
+    const times = all.map((cost) => cost.ms);
+    const cost = { ms: median(times), cpuMs: median(all.map(({ cpuMs }) => cpuMs)) };
+    medians.set(name, cost);
+    const range = `${seconds(Math.min(...times))} - ${seconds(Math.max(...times))}`;
+    console.log(
+      `  ${name.padEnd(26)} ${seconds(cost.ms).padStart(8)} s  (${range})   CPU ${seconds(cost.cpuMs).padStart(6)} s`,
+    );
+  }
+  return new Medians(medians);
+}
+
+function seconds(ms: number): string {
+  return (ms / 1000).toFixed(2);
+}
+
+function writeJob(folder: string): void {
+  mkdirSync(folder, { recursive: true });
+  for (let number = 0; number < JOB_FILES; number++)
+    writeFileSync(path.join(folder, `file${number}`), randomBytes(JOB_FILE_BYTES));
+}

@@ -1,0 +1,51 @@
+import { Failure, throwIfCancelled } from "../core/errors.ts";
+import type { CommandOutcome } from "../core/spawn.ts";
+import { runTarget } from "../transport/runner.ts";
+import { describeReceipt, type Transport } from "../transport/transport.ts";
+import type { OperationContext } from "./context.ts";
+
+/** A target of a job that is to succeed on a worker. */
+export interface WantedTarget {
+  job: string;
+  target: string;
+  /** The phase of the run, for the worker's log. */
+  phase: string;
+  limitSeconds: number;
+  /** See {@link runTarget}. */
+  hash?: string;
+  env?: Record<string, string>;
+  /** Exit codes that are as good as 0. */
+  accepted?: readonly number[];
+}
+
+/**
+ * Runs a target of a job on a worker, its output going to Activity and to the worker's log. Throws `timeout` or
+ * `failed` naming target, job and worker, or `cancelled`.
+ */
+export async function makeTarget(
+  context: OperationContext,
+  transport: Transport,
+  wanted: WantedTarget,
+): Promise<void> {
+  const { job, target, phase, limitSeconds, accepted = [], ...order } = wanted;
+  const { host } = transport.worker;
+  const outcome = await runTarget(transport, {
+    ...{ job, target, ...order, runId: context.run.id, timeoutMs: limitSeconds * 1000 },
+    onLine: (line, stream) => context.log.output(job, host, line, stream, { phase, action: target }),
+    signal: context.signal,
+  });
+  throwIfCancelled(context.signal);
+  const what = `\`make ${target}\` of job ${job} on ${host}`;
+  if (outcome.reason === "timeout") {
+    const end = describeReceipt(outcome.receipt ?? "stopped");
+    throw new Failure("timeout", `${what} did not end within ${limitSeconds} s and was ${end}`);
+  }
+  if (outcome.exitCode !== 0 && !accepted.includes(outcome.exitCode ?? -1))
+    throw new Failure("failed", `${what} failed: ${describe(outcome)}`);
+}
+
+function describe({ exitCode, signal, stdout, stderr }: CommandOutcome): string {
+  const how = signal === null ? `exit code ${exitCode}` : `signal ${signal}`;
+  const last = (stderr.trim() || stdout.trim()).split("\n").at(-1) ?? "";
+  return last === "" ? how : `${how}: ${last}`;
+}

@@ -1,0 +1,78 @@
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import {
+  beginChange,
+  forgetPromotion,
+  NEVER_PROMOTED,
+  promote,
+  promotionsOf,
+  recordSynced,
+  setGate,
+  setStopped,
+} from "../../lib/bucket/promotions.ts";
+import { makeBucket } from "../helpers/workspace.ts";
+
+const NOTHING = {
+  ...{ hash: "", version: NEVER_PROMOTED, files: {}, gate: "", unfinished: false, stopped: false },
+};
+const tree = (hash: string) => ({ hash, files: { Makefile: hash } });
+
+async function setUp(t: TestContext) {
+  const { db } = await makeBucket(t);
+  const deploy = (hash: string, version: string, gate?: "" | "pending") => {
+    beginChange(db, "web", ["one"]);
+    recordSynced(db, "web", "one", tree(hash));
+    promote(db, "web", "one", version, gate);
+  };
+  return { db, deploy, of: (id: string, job = "web") => promotionsOf(db, job)(id) };
+}
+
+test("what was never deployed has version 0.0.0 and nothing else", async (t) => {
+  const { of } = await setUp(t);
+  assert.deepEqual(of("one"), NOTHING);
+});
+
+test("HR-109 HR-115 T-39 a change counts from its promotion on, and until then everybody sees that it began", async (t) => {
+  const { db, of } = await setUp(t);
+  beginChange(db, "web", ["one", "two"]);
+  assert.deepEqual(
+    [of("one"), of("two")],
+    [
+      { ...NOTHING, unfinished: true },
+      { ...NOTHING, unfinished: true },
+    ],
+  );
+  recordSynced(db, "web", "one", tree("a"));
+  assert.deepEqual(of("one"), { ...NOTHING, unfinished: true }, "a sync is no promotion");
+  promote(db, "web", "one", "1.0.0", "pending");
+  const first = { ...NOTHING, hash: "a", version: "1.0.0", files: { Makefile: "a" }, gate: "pending" };
+  assert.deepEqual(of("one"), first);
+  beginChange(db, "web", ["one"]);
+  recordSynced(db, "web", "one", tree("b"));
+  assert.deepEqual(of("one"), { ...first, unfinished: true }, "the promoted tree stays known");
+  promote(db, "web", "one", "2.0.0", "");
+  assert.deepEqual(of("one"), { ...first, hash: "b", version: "2.0.0", files: { Makefile: "b" }, gate: "" });
+  assert.deepEqual(of("two"), { ...NOTHING, unfinished: true });
+});
+
+test("a gate keeps its outcome over a promotion that has none of its own", async (t) => {
+  const { db, deploy, of } = await setUp(t);
+  deploy("a", "1.0.0", "pending");
+  setGate(db, "web", "one", "failed");
+  deploy("b", "1.1.0");
+  assert.deepEqual([of("one").hash, of("one").gate], ["b", "failed"]);
+  deploy("c", "1.2.0", "");
+  assert.equal(of("one").gate, "");
+});
+
+test("stopped comes and goes, a forgotten allocation is as new, other jobs have their own", async (t) => {
+  const { db, deploy, of } = await setUp(t);
+  deploy("a", "1.0.0", "");
+  beginChange(db, "other", ["one"]);
+  setStopped(db, "web", "one", true);
+  assert.deepEqual([of("one").stopped, of("one", "other").stopped], [true, false]);
+  setStopped(db, "web", "one", false);
+  assert.equal(of("one").stopped, false);
+  forgetPromotion(db, "web", "one");
+  assert.deepEqual([of("one"), of("one", "other").unfinished], [NOTHING, true]);
+});

@@ -1,0 +1,207 @@
+import assert from "node:assert/strict";
+import { existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { isGroupAlive, signalProcess } from "../../lib/core/process.ts";
+import { LocalServer, ops, type Run } from "../../scripts/local-server.ts";
+import {
+  runningConfiguration,
+  type ServiceOptions,
+  serviceHistory,
+  WORKERS,
+  writeServices,
+} from "../helpers/service.ts";
+import { type FleetOptions, SshFleet } from "../helpers/ssh-fleet.ts";
+import { temporaryFolder, until } from "../helpers/temporary.ts";
+
+interface DeployResult {
+  jobs: { job: string; outcome: string }[];
+  cancelled?: { workers: { worker: string; receipt: string }[]; unconfirmed: number };
+}
+
+/** A server with a bucket whose two workers are reached over ssh; key and trust come over the API, as an operator gives them. */
+async function setUp(t: TestContext, options: FleetOptions = {}) {
+  const fleet = await SshFleet.start(t, { hosts: WORKERS, ...options });
+  const folder = temporaryFolder(t);
+  const server = await LocalServer.start(path.join(folder, "root"));
+  t.after(() => server.stop("SIGKILL"));
+  const bucket = await server.createBucket();
+  const base = `/api/buckets/${bucket}`;
+  const roots = path.join(fleet.folder, "roots");
+  const source = path.join(folder, "source");
+  const push = async (service: ServiceOptions) => {
+    const { user: ssh_user, port: ssh_port } = fleet.sshd;
+    writeServices(source, roots, { worker: { connection: "ssh", ssh_user, ssh_port }, ...service });
+    // Root needs no sudo, and anybody else who runs this has none.
+    const sudo = process.getuid?.() === 0;
+    const options = "[ssh_options]\nServerAliveInterval = 1\nServerAliveCountMax = 3\n";
+    writeFileSync(path.join(source, "ops.conf"), `ssh_key = "fleet.key"\nuse_sudo = ${sudo}\n${options}`);
+    const env = { OPS_SERVE_TOKEN: server.token };
+    const pushed = await ops(["push", server.url, "--bucket", bucket, "--dir", source], { env });
+    assert.equal(pushed.code, 0, pushed.stderr + pushed.stdout);
+  };
+  const deploy = async (params: object = {}) => {
+    let text = "";
+    const run = await server.run(bucket, "deploy", params, (part) => {
+      text += part;
+    });
+    return { run, text, jobs: (run.result as DeployResult | null)?.jobs ?? [] };
+  };
+  await push({ version: "1.0.0" });
+  const stored = await server.call("PUT", `${base}/secrets/ssh_key`, {
+    private_key: readFileSync(fleet.sshd.clientKey, "utf8"),
+  });
+  assert.equal(stored.status, 200);
+  const trusted = await server.run(bucket, "workers/trust");
+  assert.equal(trusted.status, "succeeded", trusted.error ?? "");
+  const running = (job: string) => WORKERS.map((host) => runningConfiguration(roots, host, bucket, job));
+  const history = (job: string) => WORKERS.map((host) => serviceHistory(roots, host, bucket, job));
+  return { fleet, folder, server, bucket, base, roots, push, deploy, running, history };
+}
+
+test("key, trust, deploy, skip and upgrade over ssh, with one connection per worker and run, and nothing left behind", async (t) => {
+  const { fleet, folder, bucket, push, deploy, running, history } = await setUp(t);
+  const first = await deploy();
+  assert.equal(first.run.status, "succeeded", first.text);
+  assert.deepEqual(
+    running("app"),
+    WORKERS.map((host) => `app 1.0.0 on ${host}\n`),
+  );
+  assert.equal(fleet.logins, WORKERS.length);
+
+  const second = await deploy();
+  assert.deepEqual(
+    second.jobs.map((job) => job.outcome),
+    ["skipped", "skipped"],
+  );
+  assert.equal(fleet.logins, WORKERS.length, "what is promoted needs no look at the workers");
+
+  await push({ version: "1.1.0", manifest: { max_concurrent_upgrades: 1 } });
+  const third = await deploy();
+  assert.equal(third.run.status, "succeeded", third.text);
+  assert.deepEqual(
+    running("base"),
+    WORKERS.map((host) => `base 1.1.0 on ${host}\n`),
+  );
+  assert.deepEqual(history("base")[0], ["start 1.0.0", "restart 1.1.0"]);
+
+  await until("the workers' side is gone", () => fleet.sessions.length === 0);
+  assert.deepEqual(sshFolders(path.join(folder, "root", bucket)), []);
+  const secret = readFileSync(fleet.sshd.clientKey, "utf8").split("\n")[1] as string;
+  assert.ok(!`${first.text}${third.text}`.includes(secret));
+});
+
+test("CP-134 CP-135 a cancelled deploy says of each worker what became of its command, and goes on later", async (t) => {
+  const { fleet, server, bucket, base, roots, push, deploy, history } = await setUp(t);
+  // The second worker's target does not end when it is asked to.
+  const stubborn = "case \"$$PWD\" in */127.0.0.2/*) trap '' TERM ;; esac";
+  await push({
+    version: "1.0.0",
+    before: `\t@test -f ../../go || { ${stubborn}; touch ../../begun; while :; do sleep 300; done; }\n`,
+  });
+  const id = await server.startRun(bucket, "deploy");
+  let text = "";
+  const followed = server.follow(bucket, id, (part) => {
+    text += part;
+  });
+  const begun = WORKERS.map((host) => path.join(roots, host, bucket, "begun"));
+  await until("both targets run", () => begun.every((file) => existsSync(file)));
+  assert.equal((await server.call<Run>("POST", `${base}/runs/${id}/cancel`)).status, 202);
+  const run = await followed;
+  assert.equal(run.status, "cancelled");
+  assert.match(text, /^127\.0\.0\.1: what was running there is stopped$/m);
+  assert.match(text, /^127\.0\.0\.2: what was running there is killed$/m);
+  assert.match(text, /^cancelled on 2 workers, 0 of them unconfirmed$/m);
+  const { workers = [], unconfirmed } = (run.result as DeployResult).cancelled ?? {};
+  const receipts = Object.fromEntries(workers.map(({ worker, receipt }) => [worker, receipt]));
+  assert.deepEqual([receipts, unconfirmed], [{ "127.0.0.1": "stopped", "127.0.0.2": "killed" }, 0]);
+  assert.deepEqual(fleet.processes, []);
+  for (const host of WORKERS) writeFileSync(path.join(roots, host, bucket, "go"), "");
+  assert.equal((await deploy()).run.status, "succeeded", "the next deploy goes on");
+  assert.deepEqual(history("app").flat(), ["start 1.0.0", "start 1.0.0"]);
+});
+
+test("a worker that hangs when a deploy is cancelled is counted as unconfirmed", async (t) => {
+  const { fleet, server, bucket, base, roots, push } = await setUp(t);
+  await push({ version: "1.0.0", before: "\t@touch ../../begun; sleep 300\n" });
+  const id = await server.startRun(bucket, "deploy");
+  await until("both targets run", () =>
+    WORKERS.every((host) => existsSync(path.join(roots, host, bucket, "begun"))),
+  );
+  fleet.freeze();
+  fleet.freezeListener();
+  assert.equal((await server.call<Run>("POST", `${base}/runs/${id}/cancel`)).status, 202);
+  const run = await server.follow(bucket, id);
+  assert.equal(run.status, "cancelled");
+  assert.deepEqual((run.result as DeployResult).cancelled?.unconfirmed, 2);
+  assert.equal(
+    run.audit.some((entry) => entry.action === "force_kill"),
+    false,
+    "it ended by itself in time",
+  );
+});
+
+test("a target that never ends fails its job in time, and says what became of it", async (t) => {
+  const { fleet, push, deploy } = await setUp(t);
+  const manifest = { lifecycle_timeout_seconds: 1 };
+  await push({ version: "1.0.0", before: "\t@sleep 300\n", manifest });
+  const { run } = await deploy();
+  assert.equal(run.status, "failed");
+  assert.match(
+    run.error ?? "",
+    /`make start` of job base on 127\.0\.0\.1 did not end within 1 s and was stopped/,
+  );
+  assert.deepEqual(fleet.processes, []);
+});
+
+test("a worker that cannot be reached fails its own allocations; what is wrong with each is told", async (t) => {
+  const { fleet, base, server, push, deploy, running } = await setUp(t);
+  await push({ version: "1.0.0", manifest: { max_concurrent_starts: 0 } });
+  const key = fleet.strangersKey();
+  await server.call("PUT", `${base}/secrets/ssh_key`, { private_key: readFileSync(key, "utf8") });
+  const wrong = await deploy();
+  assert.equal(wrong.run.status, "failed");
+  for (const host of WORKERS)
+    assert.ok(
+      wrong.run.error?.includes(
+        `Cannot sign in on worker ${host} as ${fleet.sshd.user}: it does not accept the key secrets/fleet.key`,
+      ),
+      wrong.run.error ?? "",
+    );
+  assert.deepEqual(running("base"), [undefined, undefined]);
+  await server.call("DELETE", `${base}/secrets/ssh_key`);
+  const none = await deploy();
+  assert.match(none.run.error ?? "", /there is no private key secrets\/fleet\.key; upload one/);
+});
+
+test("a run whose process is killed leaves no connection behind", async (t) => {
+  const { fleet, folder, server, bucket, roots, push, deploy } = await setUp(t);
+  await push({ version: "1.0.0", before: "\t@test -f ../../go || { touch ../../begun; sleep 300; }\n" });
+  const id = await server.startRun(bucket, "deploy");
+  await until("both targets run", () =>
+    WORKERS.every((host) => existsSync(path.join(roots, host, bucket, "begun"))),
+  );
+  const lock = JSON.parse(readFileSync(path.join(folder, "root", bucket, "data", "ops.lock"), "utf8"));
+  process.kill(lock.holders[1].pid, "SIGKILL");
+  assert.equal((await server.follow(bucket, id)).status, "failed");
+  await until("no connection is open", () => fleet.sessions.length === 0);
+  for (const { pgid, start_time } of lock.groups) assert.equal(isGroupAlive({ pgid, start_time }), false);
+
+  // Nobody was left to end what ran on the workers.
+  for (const pid of fleet.processes) signalProcess(pid, "SIGKILL");
+  for (const host of WORKERS) writeFileSync(path.join(roots, host, bucket, "go"), "");
+  assert.equal(sshFolders(path.join(folder, "root", bucket)).length, 1);
+  assert.equal((await deploy()).run.status, "succeeded");
+  assert.deepEqual(sshFolders(path.join(folder, "root", bucket)), [], "the next run clears up");
+});
+
+/** The folders of ssh connections that lead to this bucket. */
+function sshFolders(bucketFolder: string): string[] {
+  return readdirSync("/tmp").filter((name) => {
+    try {
+      return readlinkSync(path.join("/tmp", name, "known_hosts")).startsWith(bucketFolder);
+    } catch {
+      return false;
+    }
+  });
+}

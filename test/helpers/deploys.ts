@@ -1,0 +1,156 @@
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import type { TestContext } from "node:test";
+import { catalogAllocations } from "../../lib/bucket/catalog.ts";
+import { type Promotion, promotionsOf } from "../../lib/bucket/promotions.ts";
+import { Failure } from "../../lib/core/errors.ts";
+import { build } from "../../lib/operation/build.ts";
+import { deploy } from "../../lib/operation/deploy.ts";
+import { temporaryFolder } from "./temporary.ts";
+import { makeBucket, makeWorkspace, type TestBucket } from "./workspace.ts";
+
+/** Addresses of this machine that act as three workers, each with a root of its own. */
+export const HOSTS = ["127.0.0.1", "127.0.0.2", "127.0.0.3"] as const;
+
+/** How a deploy went for one job, for assertions. */
+export interface JobOutcome {
+  job: string;
+  outcome: string;
+  reason: string;
+  allocations: { worker: string; action: string; outcome: string; error: string | null }[];
+}
+
+/** How a deploy ended; without an error it succeeded. */
+export interface Deployed {
+  error: Failure | undefined;
+  jobs: JobOutcome[];
+  reconciled: { job: string; worker: string; action: string; error: string | null }[];
+  updateSeq: number;
+  /** What it said in Activity. */
+  text: string;
+}
+
+/** A workspace in short: jobs by name, with more manifest fields and more files in their folders. */
+export interface JobsSpec {
+  [job: string]: { manifest?: Record<string, unknown>; files?: Record<string, string>; demands?: string };
+}
+
+/** Each target notes itself in data/history; with a file `fail-<job>-<target>` beside jobs/ it then fails. */
+const MAKEFILE = `start stop restart reload:
+	@mkdir -p data; echo "$@ $$NEW_VERSION" >> data/history
+	@if [ -f ../../fail-$(notdir $(CURDIR))-$@ ]; then echo "$@ was told to fail" >&2; exit 3; fi
+`;
+
+/** A bucket with local workers that is built and deployed in this process. */
+export class Deploys {
+  readonly bucket: TestBucket;
+  readonly workers: string;
+
+  private constructor(bucket: TestBucket, workers: string) {
+    this.bucket = bucket;
+    this.workers = workers;
+  }
+
+  static async make(t: TestContext): Promise<Deploys> {
+    return new Deploys(await makeBucket(t), temporaryFolder(t));
+  }
+
+  /** Writes the workspace anew and builds it; jobs run on all `hosts`. */
+  async build(
+    jobs: JobsSpec,
+    options: { hosts?: readonly string[]; disabled?: Record<string, string[]> } = {},
+  ): Promise<void> {
+    const { hosts = HOSTS, disabled = {} } = options;
+    const files: Record<string, string> = {
+      "workspace/disabled.json": JSON.stringify({
+        jobs: Object.fromEntries(
+          Object.entries(disabled).map(([job, allocations]) => [job, { allocations }]),
+        ),
+      }),
+    };
+    const manifests: Record<string, Record<string, unknown>> = {};
+    for (const [job, spec] of Object.entries(jobs)) {
+      const demands = spec.demands === undefined ? {} : { demands: { job: spec.demands, hook: "check" } };
+      const hooks = { check: { executed_on: ["cli"], ...demands } };
+      manifests[job] = { version: "1.0.0", selectors: ["worker"], hooks, ...spec.manifest };
+      files[`workspace/jobs/${job}/Makefile`] = MAKEFILE;
+      for (const [name, text] of Object.entries(spec.files ?? {}))
+        files[`workspace/jobs/${job}/${name}`] = text;
+    }
+    makeWorkspace(this.bucket.dir, {
+      jobs: manifests,
+      workers: hosts.map((host) => ({ host, connection: "local", root: path.join(this.workers, host) })),
+      files,
+    });
+    await build(this.bucket.context("build"), {});
+  }
+
+  async deploy(
+    params: Record<string, unknown> = {},
+    signal = new AbortController().signal,
+  ): Promise<Deployed> {
+    const said = this.bucket.activity.length;
+    const context = this.bucket.context("deploy", signal);
+    let result: unknown;
+    let error: Failure | undefined;
+    try {
+      result = await deploy(context, params);
+    } catch (thrown) {
+      if (!(thrown instanceof Failure)) throw thrown;
+      error = thrown;
+      result = thrown.details;
+    } finally {
+      context.log.close();
+    }
+    const { jobs = [], reconciled = [], update_seq = -1 } = (result ?? {}) as Record<string, never[]>;
+    const text = this.bucket.activity.slice(said).join("");
+    return { error, jobs, reconciled, updateSeq: Number(update_seq), text };
+  }
+
+  /** The bucket's folder on a worker. */
+  folder(host: string): string {
+    return path.join(this.workers, host, this.bucket.bucketId);
+  }
+
+  /** The targets that ran for a job on a worker, oldest first, without their versions. */
+  targets(job: string, host: string): string[] {
+    return this.history(job, host).map((line) => line.split(" ")[0] as string);
+  }
+
+  /** The same with the versions. */
+  history(job: string, host: string): string[] {
+    const file = path.join(this.folder(host), "jobs", job, "data", "history");
+    return existsSync(file) ? readFileSync(file, "utf8").trim().split("\n") : [];
+  }
+
+  /** From now on a target fails on a worker, until what this answers is called. */
+  fail(job: string, target: string, host: string): () => void {
+    mkdirSync(this.folder(host), { recursive: true });
+    const file = path.join(this.folder(host), `fail-${job}-${target}`);
+    writeFileSync(file, "");
+    return () => rmSync(file);
+  }
+
+  /** From now on a worker cannot be reached, until what this answers is called. */
+  cutOff(host: string): () => void {
+    const root = path.join(this.workers, host);
+    const aside = `${root}.aside`;
+    if (existsSync(root)) renameSync(root, aside);
+    writeFileSync(root, "no folder");
+    return () => {
+      rmSync(root);
+      if (existsSync(aside)) renameSync(aside, root);
+    };
+  }
+
+  promotion(job: string, host: string): Promotion {
+    const all = catalogAllocations(this.bucket.db);
+    const id = all.find((one) => one.job === job && one.worker === host)?.id ?? "";
+    return promotionsOf(this.bucket.db, job)(id);
+  }
+}
+
+/** What became of each job, for comparing at a glance. */
+export function outcomes({ jobs }: Deployed): Record<string, string> {
+  return Object.fromEntries(jobs.map((job) => [job.job, job.outcome]));
+}

@@ -1,0 +1,208 @@
+import { appendFileSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import type { TestContext } from "node:test";
+import { signalProcess } from "../../lib/core/process.ts";
+import { Launcher } from "../../lib/core/spawn.ts";
+import type { SshSettings } from "../../lib/transport/argv.ts";
+import { SshConnections } from "../../lib/transport/ssh.ts";
+import type { Transport, WorkerAddress } from "../../lib/transport/transport.ts";
+import { makeKey, publicPart, Sshd } from "./sshd.ts";
+import { temporaryFolder } from "./temporary.ts";
+
+/** How a fleet differs from the usual one. */
+export interface FleetOptions {
+  /** The workers' addresses, in 127.0.0.0/8; three by default. */
+  hosts?: readonly string[];
+  /** More lines for sshd's configuration. */
+  sshd?: readonly string[];
+  /** A shell script that stands between sshd and every command: it is to run `sh -c "$SSH_ORIGINAL_COMMAND"`. */
+  login?: string;
+  /** Environment of every command, besides HOME. */
+  env?: Readonly<Record<string, string>>;
+}
+
+export const BUCKET_ID = "0190a5e8-0000-7000-8000-000000000002";
+const HOSTS = ["127.0.0.1", "127.0.0.2", "127.0.0.3"];
+
+/**
+ * Workers for one test: a private sshd on loopback addresses, each of them a worker with a root folder of its own. It
+ * runs as whoever runs the test, root or not, and ends with the test, with all that was started over it.
+ */
+export class SshFleet {
+  readonly folder: string;
+  readonly sshd: Sshd;
+  readonly hosts: readonly string[];
+  readonly launcher = new Launcher(process.env);
+  readonly knownHostsFile: string;
+
+  private constructor(folder: string, sshd: Sshd, hosts: readonly string[]) {
+    this.folder = folder;
+    this.sshd = sshd;
+    this.hosts = hosts;
+    this.knownHostsFile = path.join(folder, "known_hosts");
+    this.trust(sshd.hostKeys[0] as string);
+  }
+
+  static async start(t: TestContext, options: FleetOptions = {}): Promise<SshFleet> {
+    let fleet: SshFleet | undefined;
+    // Before the folders go, and before sshd alone is ended: its sessions are found by it.
+    t.after(() => (fleet ? fleet.#end() : undefined));
+    const folder = temporaryFolder(t);
+    const login = path.join(folder, "login");
+    writeFileSync(login, `#!/bin/sh\n${options.login ?? ""}\n`, { mode: 0o755 });
+    // With a HOME of its own, no login file of whoever runs the test slows it down or says something.
+    const env = Object.entries({ HOME: folder, ...options.env }).map(
+      ([name, value]) => ` "${name}=${value}"`,
+    );
+    const lines = [
+      `SetEnv${env.join("")}`,
+      ...(options.sshd ?? []),
+      ...(options.login === undefined ? [] : [`ForceCommand ${login}`]),
+    ];
+    const sshd = await Sshd.start(t, ["ed25519"], lines);
+    fleet = new SshFleet(folder, sshd, options.hosts ?? HOSTS);
+    return fleet;
+  }
+
+  /** The workers as the catalog knows them. */
+  get workers(): WorkerAddress[] {
+    return this.hosts.map((host) => this.worker(host));
+  }
+
+  /** One worker; `more` replaces what is right. */
+  worker(host: string, more: Partial<WorkerAddress> = {}): WorkerAddress {
+    const { user: sshUser, port: sshPort } = this.sshd;
+    return {
+      host,
+      connection: "ssh",
+      root: path.join(this.folder, "roots", host),
+      sshUser,
+      sshPort,
+      ...more,
+    };
+  }
+
+  /** What ops.conf would say; `more` replaces what is right. */
+  settings(more: Partial<SshSettings> = {}): SshSettings {
+    return {
+      ...{ user: this.sshd.user, port: this.sshd.port, options: {}, concurrency: 32, useSudo: false },
+      ...{ keyFile: this.sshd.clientKey, knownHostsFile: this.knownHostsFile },
+      ...more,
+    };
+  }
+
+  /** Connections of a run to these workers (by default all), closed after the test. */
+  async connect(
+    t: TestContext,
+    more: Partial<SshSettings> = {},
+    workers: readonly WorkerAddress[] = this.workers,
+  ): Promise<{ connections: SshConnections; transports: Transport[] }> {
+    const connections = await SshConnections.open(this.settings(more), workers, this.launcher);
+    t.after(() => connections.close());
+    return { connections, transports: workers.map((worker) => connections.transport(worker, BUCKET_ID)) };
+  }
+
+  /** The way to the first worker only. */
+  async one(t: TestContext, more: Partial<SshSettings> = {}): Promise<Transport> {
+    return (await this.connect(t, more, this.workers.slice(0, 1))).transports[0] as Transport;
+  }
+
+  /** Writes known_hosts: every worker has the host key in this file. */
+  trust(keyFile: string): void {
+    const key = publicPart(keyFile);
+    writeFileSync(
+      this.knownHostsFile,
+      this.hosts.map((host) => `[${host}]:${this.sshd.port} ${key}\n`).join(""),
+    );
+  }
+
+  /** Adds the workers of another fleet to known_hosts. */
+  trustAlso(other: SshFleet): void {
+    appendFileSync(this.knownHostsFile, readFileSync(other.knownHostsFile));
+  }
+
+  /** How many connections have signed in so far. */
+  get logins(): number {
+    return this.sshd.log.split("Accepted publickey").length - 1;
+  }
+
+  /** A key pair that nobody knows. */
+  strangersKey(): string {
+    return makeKey(this.folder, `stranger${Math.random()}`, "-t", "ed25519");
+  }
+
+  /** The processes of sshd for the connections that are open. */
+  get sessions(): number[] {
+    return descendants(this.#listener()).filter((pid) => /^sshd/.test(commandOf(pid)));
+  }
+
+  /** Stops the processes of all connections as they are, or lets them go on: a worker that hangs. */
+  freeze(signal: "SIGSTOP" | "SIGCONT" = "SIGSTOP"): void {
+    for (const pid of this.sessions) signalProcess(pid, signal);
+  }
+
+  /** Lets nobody connect any more: who tries gets no answer. */
+  freezeListener(): void {
+    signalProcess(this.#listener(), "SIGSTOP");
+  }
+
+  /** Cuts all connections that are open. */
+  cut(): void {
+    for (const pid of this.sessions) signalProcess(pid, "SIGKILL");
+  }
+
+  /** The processes that work below the workers' root folders. */
+  get processes(): number[] {
+    return allProcesses().filter((pid) => workingFolder(pid).startsWith(path.join(this.folder, "roots")));
+  }
+
+  #listener(): number {
+    const config = path.join(this.sshd.folder, "config");
+    return allProcesses().find((pid) => commandOf(pid).includes(config)) ?? 0;
+  }
+
+  async #end(): Promise<void> {
+    const ours = [...descendants(this.#listener()), ...this.processes];
+    await this.sshd.stop();
+    await this.launcher.endAll(0);
+    for (const pid of ours) signalProcess(pid, "SIGKILL");
+  }
+}
+
+function allProcesses(): number[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number);
+}
+
+function descendants(pid: number): number[] {
+  if (pid === 0) return [];
+  const parents = new Map(allProcesses().map((one) => [one, parentOf(one)]));
+  const found = [pid];
+  for (const one of found) for (const [child, parent] of parents) if (parent === one) found.push(child);
+  return found.slice(1);
+}
+
+function parentOf(pid: number): number {
+  return Number(/\) \S+ (\d+)/.exec(textOf(`/proc/${pid}/stat`))?.[1] ?? -1);
+}
+
+function commandOf(pid: number): string {
+  return textOf(`/proc/${pid}/cmdline`).replaceAll("\0", " ");
+}
+
+function textOf(file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch {
+    return "";
+  }
+}
+
+function workingFolder(pid: number): string {
+  try {
+    return readlinkSync(`/proc/${pid}/cwd`);
+  } catch {
+    return "";
+  }
+}

@@ -1,0 +1,231 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync, rmSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { catalogAllocations, catalogJobs } from "../../lib/bucket/catalog.ts";
+import { Deploys, HOSTS, outcomes } from "../helpers/deploys.ts";
+
+const [A, B] = HOSTS;
+const TWO = { hosts: [A, B] };
+
+async function chain(t: TestContext, change: Record<string, object> = {}) {
+  const deploys = await Deploys.make(t);
+  const jobs = {
+    store: { ...change.store },
+    api: { demands: "store", ...change.api },
+    web: { demands: "api", ...change.web },
+    other: { ...change.other },
+  };
+  await deploys.build(jobs, TWO);
+  return { deploys, jobs };
+}
+
+test("HR-085 HR-086 HR-087 HR-090 HR-091 HR-099 HR-106 HR-107 HR-119 waves go from the lowest sequence up, each with work raises the update sequence by one", async (t) => {
+  const { deploys } = await chain(t);
+  const { db } = deploys.bucket;
+  assert.deepEqual(
+    catalogJobs(db).map((job) => [job.name, job.deploymentSeq]),
+    [
+      ["api", 1],
+      ["other", 0],
+      ["store", 0],
+      ["web", 2],
+    ],
+  );
+  assert.ok(
+    catalogAllocations(db).every(
+      (one) => one.deploymentSeq === { web: 2, api: 1 }[one.job] || one.deploymentSeq === 0,
+    ),
+  );
+  const first = await deploys.deploy();
+  assert.equal(first.error, undefined);
+  assert.deepEqual(first.text.match(/wave \d: [\w, ]+ \(update sequence \d\)/g), [
+    "wave 0: other, store (update sequence 1)",
+    "wave 1: api (update sequence 2)",
+    "wave 2: web (update sequence 3)",
+  ]);
+  const ends = ["store: deployed", "wave 1", "api: deployed", "wave 2"].map((text) =>
+    first.text.indexOf(text),
+  );
+  assert.deepEqual(
+    ends,
+    ends.toSorted((a, b) => a - b),
+  );
+  const second = await deploys.deploy();
+  assert.deepEqual(
+    [second.updateSeq, outcomes(second)],
+    [3, { api: "skipped", other: "skipped", store: "skipped", web: "skipped" }],
+  );
+});
+
+test("HR-104 HR-105 HR-116 a job that fails keeps what demands it from starting, through others too; the rest goes on and stays", async (t) => {
+  const { deploys } = await chain(t);
+  const repair = deploys.fail("store", "start", B);
+  const failed = await deploys.deploy();
+  assert.equal(failed.error?.code, "failed");
+  assert.deepEqual(outcomes(failed), {
+    api: "not_started",
+    other: "deployed",
+    store: "failed",
+    web: "not_started",
+  });
+  const web = failed.jobs.find((job) => job.job === "web");
+  assert.equal(
+    web?.reason,
+    "not started: job store, which it demands directly or through others, failed in this deploy",
+  );
+  assert.deepEqual(
+    failed.jobs
+      .find((job) => job.job === "store")
+      ?.allocations.map((one) => [one.worker, one.action, one.outcome]),
+    [
+      [A, "start", "changed"],
+      [B, "start", "failed"],
+    ],
+  );
+  repair();
+  const again = await deploys.deploy();
+  assert.deepEqual(outcomes(again), {
+    api: "deployed",
+    other: "skipped",
+    store: "deployed",
+    web: "deployed",
+  });
+  assert.deepEqual(deploys.targets("store", A), ["start"], "what had succeeded is not repeated");
+  assert.deepEqual(deploys.targets("store", B), ["start", "start"]);
+  const forced = await deploys.deploy({ force: true, jobs: ["STORE"] });
+  assert.deepEqual(outcomes(forced), { store: "deployed" });
+});
+
+test("HR-100 T-107 only the named jobs are touched; a failed upstream counts through a job that is not named", async (t) => {
+  const { deploys, jobs } = await chain(t);
+  await deploys.deploy();
+  await deploys.build(
+    {
+      ...jobs,
+      store: { files: { new: "1" } },
+      api: { ...jobs.api, files: { new: "1" } },
+      web: { ...jobs.web, files: { new: "1" } },
+    },
+    TWO,
+  );
+  deploys.fail("store", "restart", A);
+  const some = await deploys.deploy({ jobs: ["store", "web"] });
+  assert.deepEqual(outcomes(some), { store: "failed", web: "not_started" });
+  assert.deepEqual([deploys.targets("api", A), deploys.targets("web", A)], [["start"], ["start"]]);
+  const web = await deploys.deploy({ jobs: ["web"] });
+  assert.deepEqual(
+    outcomes(web),
+    { web: "deployed" },
+    "nothing failed in this deploy, and nothing is started for it",
+  );
+  assert.deepEqual(deploys.targets("api", A), ["start"]);
+});
+
+test("a name that the catalog does not know is an error with the nearest one", async (t) => {
+  const { deploys } = await chain(t);
+  const { error, text } = await deploys.deploy({ jobs: ["stor"] });
+  assert.equal(error?.message, 'the catalog has no job "stor"; did you mean store?');
+  assert.equal(text, "");
+  assert.equal((await deploys.deploy({ jbs: [] })).error?.code, "usage");
+});
+
+test("HR-108 worker.json, jobs.json and bin/ are up to date on the workers of a wave before anything runs there", async (t) => {
+  const { deploys } = await chain(t);
+  await deploys.deploy({ jobs: ["store"] });
+  const read = (name: string) => JSON.parse(readFileSync(path.join(deploys.folder(A), name), "utf8"));
+  assert.deepEqual(
+    read("jobs.json").map((one: { job: string }) => one.job),
+    ["api", "other", "store", "web"],
+  );
+  assert.equal(read("worker.json").update_seq, 1);
+  assert.ok(existsSync(path.join(deploys.folder(A), "bin", "runner")));
+});
+
+test("a worker whose own files cannot be brought up to date runs nothing, and says why", async (t) => {
+  const { deploys, jobs } = await chain(t);
+  await deploys.deploy();
+  await deploys.build({ ...jobs, store: { files: { new: "1" } } }, TWO);
+  const file = path.join(deploys.folder(B), "worker.json");
+  rmSync(file);
+  const { mkdirSync } = await import("node:fs");
+  mkdirSync(path.join(file, "in the way"), { recursive: true });
+  const { error } = await deploys.deploy();
+  assert.match(
+    error?.message ?? "",
+    /127\.0\.0\.2: Cannot sync the worker's files to 127\.0\.0\.2: .*worker\.json is a folder/,
+  );
+  assert.deepEqual(
+    [deploys.targets("store", A), deploys.targets("store", B)],
+    [["start", "restart"], ["start"]],
+  );
+  rmSync(file, { recursive: true });
+  assert.equal((await deploys.deploy()).error, undefined);
+  assert.deepEqual(deploys.targets("store", A), ["start", "restart"]);
+});
+
+test("a worker that cannot be reached fails its own allocations, and only those", async (t) => {
+  const { deploys } = await chain(t);
+  const reach = deploys.cutOff(B);
+  const { jobs, error } = await deploys.deploy({ jobs: ["other", "store"] });
+  assert.match(error?.message ?? "", /other: job other failed on 1 worker: 127\.0\.0\.2: /);
+  assert.deepEqual(
+    jobs.map((job) => job.allocations.map((one) => `${one.worker} ${one.outcome}`)),
+    [
+      [`${A} changed`, `${B} failed`],
+      [`${A} changed`, `${B} failed`],
+    ],
+  );
+  reach();
+  assert.equal((await deploys.deploy()).error, undefined);
+});
+
+test("a template that fails only with the new update sequence fails its job, untouched, and nothing else", async (t) => {
+  const { deploys, jobs } = await chain(t);
+  await deploys.deploy();
+  const template = '{{ if gt .UpdateSeq 3 }}{{ get "vars/bucket" "missing" }}{{ end }}';
+  await deploys.build(
+    { ...jobs, store: { files: { "x.tpl": template } }, other: { files: { new: "1" } } },
+    TWO,
+  );
+  const { error, jobs: results } = await deploys.deploy();
+  assert.match(
+    error?.message ?? "",
+    /store: Cannot render a template of job store on 127\.0\.0\.1: .*x\.tpl:1:.*missing/,
+  );
+  assert.deepEqual(Object.fromEntries(results.map((job) => [job.job, job.outcome])), {
+    api: "not_started",
+    other: "deployed",
+    store: "failed",
+    web: "not_started",
+  });
+  assert.deepEqual(deploys.targets("store", A), ["start"]);
+});
+
+test("a job whose hooks a deploy would have to run is not deployed past them", async (t) => {
+  const deploys = await Deploys.make(t);
+  const hooks = { check: { executed_on: ["cli", "pre_deploy"] } };
+  await deploys.build({ store: { manifest: { hooks } } }, TWO);
+  const { error, updateSeq } = await deploys.deploy();
+  assert.match(error?.message ?? "", /store: it has hooks for pre_deploy, and this version cannot run hooks/);
+  assert.deepEqual([updateSeq, deploys.targets("store", A)], [0, []]);
+});
+
+test("T-56 a cancel lets nothing new begin; what was promoted stays and the next deploy goes on from there", async (t) => {
+  const { deploys } = await chain(t);
+  const cancel = new AbortController();
+  const context = deploys.bucket.activity;
+  const push = context.push.bind(context);
+  context.push = (text: string) => {
+    if (text.startsWith("store: deployed")) cancel.abort();
+    return push(text);
+  };
+  const { error } = await deploys.deploy({}, cancel.signal);
+  assert.equal(error?.code, "cancelled");
+  assert.deepEqual([deploys.targets("store", A), deploys.targets("api", A)], [["start"], []]);
+  const again = await deploys.deploy();
+  assert.deepEqual(
+    [again.error, outcomes(again).store, outcomes(again).web],
+    [undefined, "skipped", "deployed"],
+  );
+});

@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { layoutOf, runLayout } from "../../lib/bucket/layout.ts";
+import { uuidV7 } from "../../lib/codec/uuid.ts";
+import { finishRun, pruneHistory } from "../../lib/run/finish.ts";
+import { createRecord, saveRecord, settle } from "../../lib/run/record.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
+
+const DAY_MS = 86_400_000;
+
+function setUp(t: TestContext) {
+  const layout = layoutOf(temporaryFolder(t));
+  const run = async (ageDays = 0) => {
+    const start = { id: uuidV7(Date.now() - ageDays * DAY_MS), bucket_id: "b", origin: "server" as const };
+    const actor = { address: "127.0.0.1", via: "bearer" as const };
+    const record = await createRecord(layout, { ...start, kind: "push", params: {}, actor, requestId: null });
+    const error = { message: 'port "http" is taken' };
+    settle(record, { exitCode: 1, signal: null, outcome: { ok: false, error, result: null } });
+    return record;
+  };
+  return { layout, run };
+}
+
+test("CP-167 the outcome is noted in the run's ops.log and in the bucket's", async (t) => {
+  const { layout, run } = setUp(t);
+  const record = await run();
+  await finishRun(layout, record);
+  const own = readFileSync(runLayout(layout, record.id).opsLog, "utf8");
+  const [, fields = ""] = own.split("level=info ");
+  assert.equal(
+    fields.replace(/duration_ms=\d+/, "duration_ms=5"),
+    `event=run_end run=${record.id} ops=push worker=- action=failed duration_ms=5 reason="port \\"http\\" is taken"\n`,
+  );
+  assert.equal(readFileSync(path.join(layout.logs, "ops.log"), "utf8"), own);
+});
+
+test("CP-148 CP-149 CP-150 the bucket's settings bound its history; without a readable ops.conf their defaults do", async (t) => {
+  const { layout, run } = setUp(t);
+  const folders = () => readdirSync(layout.runs).length;
+  for (const age of [40, 3, 2, 1]) await run(age);
+  await pruneHistory(layout);
+  assert.equal(folders(), 4, "what runs stays, however old");
+  writeFileSync(layout.opsConf, "log_run_retention_count = 1\nlog_run_retention_days = 2\n");
+  const last = await run();
+  await finishRun(layout, last);
+  assert.equal(folders(), 5);
+  for (const age of [39, 4]) await saveRecord(layout, await run(age));
+  await finishRun(layout, last);
+  assert.equal(folders(), 5, "what has ended goes by count and age");
+  writeFileSync(layout.opsConf, "this is [no TOML");
+  await saveRecord(layout, await run(31));
+  await saveRecord(layout, await run(29));
+  await pruneHistory(layout);
+  assert.equal(folders(), 6, "30 days");
+});
+
+test("a log that cannot be written is told to the caller", async (t) => {
+  const { layout, run } = setUp(t);
+  const record = await run();
+  mkdirSync(runLayout(layout, record.id).opsLog);
+  await assert.rejects(finishRun(layout, record), {
+    code: "failed",
+    message: /^Cannot write .*ops\.log: EISDIR/,
+  });
+});
