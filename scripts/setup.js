@@ -27,6 +27,7 @@ const PACKAGES = {
   "ssh-keygen": "openssh-client",
   "ssh-keyscan": "openssh-client",
   "/usr/sbin/sshd": "openssh-server",
+  tcsh: "tcsh",
   "redis-server": "redis-server",
 };
 const DEMO = ["sh", "make", "tar", "find", "sha256sum", "setsid"];
@@ -35,7 +36,7 @@ const SSH = ["ssh", "ssh-keygen", "ssh-keyscan", "/usr/sbin/sshd"];
 const TOOLS = {
   demo: DEMO,
   "demo-ssh": [...DEMO, ...SSH],
-  test: [...DEMO, ...SSH, "python3", "openssl", "busybox", "git", "chromium", "redis-server"],
+  test: [...DEMO, ...SSH, "python3", "openssl", "busybox", "git", "chromium", "tcsh", "redis-server"],
 };
 const COMMANDS = { demo: "npm run demo", "demo-ssh": "npm run demo -- --ssh", test: "npm test" };
 

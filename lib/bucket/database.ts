@@ -1,7 +1,7 @@
 import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { sleep } from "../core/async.ts";
-import { Failure } from "../core/errors.ts";
+import { Failure, messageOf } from "../core/errors.ts";
 
 /** A value that SQLite stores. */
 export type SqlValue = string | number | null | Uint8Array;
@@ -13,7 +13,7 @@ export const SCHEMA_VERSION = 1;
 
 const BUSY_TIMEOUT_MS = 5_000;
 /** Result codes of SQLite. */
-const [BUSY, LOCKED, DAMAGED, CANNOT_OPEN, NO_DATABASE] = [5, 6, 11, 14, 26] as const;
+const [BUSY, LOCKED, IO_ERROR, DAMAGED, FULL, CANNOT_OPEN, NO_DATABASE] = [5, 6, 10, 11, 13, 14, 26] as const;
 
 /** Each entry takes the schema from its index to the next version, in one transaction. */
 const MIGRATIONS = [
@@ -159,6 +159,10 @@ function openFailure(error: unknown, file: string): unknown {
   const code = codeOf(error);
   if (code === CANNOT_OPEN)
     return new Failure("bucket_not_initialized", `Cannot open ${file}: the bucket is not initialised`);
+  if (code === IO_ERROR || code === FULL)
+    return new Failure("failed", `Cannot use ${file}: ${messageOf(error)}; is the disk full?`, {
+      cause: error,
+    });
   if (code === DAMAGED || code === NO_DATABASE)
     return new Failure("failed", `Cannot read ${file}: it is damaged; bring it back from a backup`, {
       cause: error,

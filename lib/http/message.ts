@@ -1,4 +1,4 @@
-import { Failure, type FailureCode, messageOf, type Problem } from "../core/errors.ts";
+import { Failure, type FailureCode, hasErrno, messageOf, type Problem } from "../core/errors.ts";
 import { check, isObject, type Shape } from "../core/shape.ts";
 
 /** A request as handlers see it. Header names are in lower case. */
@@ -96,6 +96,7 @@ export function failureAnswer(error: unknown, requestId: string): Answer {
 }
 
 function asFailure(error: unknown, requestId: string): Failure {
+  if (hasErrno(error, "ENOSPC", "EDQUOT")) return new Failure("internal", "the disk of the server is full");
   if (!(error instanceof Failure))
     return new Failure("internal", `internal error; the server's log tells more under request ${requestId}`);
   // Nothing but the client's leaving and the server's end aborts a request, and who has left reads no answer.

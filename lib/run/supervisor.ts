@@ -254,9 +254,7 @@ export class Supervisor {
     run.exited = true;
     const { layout, record, lock } = run;
     const left = [...run.groups.values()].filter(isGroupAlive);
-    await Promise.all(
-      left.map((group) => this.#attempt(run, () => endGroup(group.pgid, CRASH_GRACE_MS))),
-    );
+    await Promise.all(left.map((group) => this.#attempt(run, () => endGroup(group.pgid, CRASH_GRACE_MS))));
     await run.saved.catch(() => {});
     settle(record, { ...exit, outcome: run.outcome }, run.stopped);
     await this.#attempt(run, () => finishRun(layout, record));

@@ -1,13 +1,7 @@
 import { questionLine, type ShellScript } from "./remote-shell.ts";
-import type { Channel, ChannelReader, RemoteGroup } from "./ssh-channel.ts";
+import type { ChannelReader } from "./ssh-channel.ts";
 import { Limit } from "./ssh-limits.ts";
-
-/** A channel whose group runs. */
-export interface StartedChannel {
-  channel: Channel;
-  mark: string;
-  group: RemoteGroup;
-}
+import type { StartedChannel } from "./ssh-link.ts";
 
 interface OpenShell extends StartedChannel {
   reader: ChannelReader | undefined;
@@ -21,7 +15,7 @@ export class KeptShell {
   /** Whoever asks must be in here. */
   readonly turn = new Limit(1);
   readonly #start: (reader: ChannelReader) => Promise<StartedChannel>;
-  #open: OpenShell | undefined;
+  #open: Promise<OpenShell> | undefined;
 
   constructor(start: (reader: ChannelReader) => Promise<StartedChannel>) {
     this.#start = start;
@@ -29,27 +23,41 @@ export class KeptShell {
 
   /**
    * Runs a script to its end and answers its exit code, or why there is none: what `cut` resolves with, or `lost`. Then
-   * the shell is gone, and what its group still does is the caller's to end.
+   * the shell is no longer used, and what its group still does is the caller's to end; without a shell nothing was run.
    */
-  async ask<Cut>(
+  async ask(
     question: { script: ShellScript; input: string },
     onOutput: ChannelReader["onOutput"],
-    cut: Promise<Cut>,
-  ): Promise<{ code: number | Cut | "lost"; group: RemoteGroup }> {
-    const shell = this.#open ?? (await this.#opened());
-    const answered = listen(shell, onOutput);
-    shell.channel.stdin.write(questionLine(shell.mark, question.script, question.input));
-    const code = await Promise.race([answered, shell.channel.ended.then(() => "lost" as const), cut]);
-    shell.reader = undefined;
-    if (typeof code !== "number") this.#drop(shell);
-    return { code, group: shell.group };
+    cut: Promise<"timeout" | "cancelled">,
+  ): Promise<{ code: number | "timeout" | "cancelled" | "lost"; shell: StartedChannel | undefined }> {
+    const opened = await Promise.race([this.#current(), cut]);
+    if (typeof opened === "string") return { code: opened, shell: undefined };
+    const answered = listen(opened, onOutput);
+    opened.channel.stdin.write(questionLine(opened.mark, question.script, question.input));
+    const lost = opened.channel.ended.then(() => "lost" as const);
+    const code = await Promise.race([answered, lost, cut]);
+    opened.reader = undefined;
+    if (typeof code !== "number") void this.close();
+    return { code, shell: opened };
   }
 
   /** Ends the shell; the next script opens a new one. */
   async close(): Promise<void> {
-    const shell = this.#open;
+    const open = this.#open;
     this.#open = undefined;
+    const shell = await open?.catch(() => undefined);
     await shell?.channel.close();
+  }
+
+  #current(): Promise<OpenShell> {
+    if (this.#open) return this.#open;
+    const opening = this.#opened();
+    const forget = () => {
+      if (this.#open === opening) this.#open = undefined;
+    };
+    this.#open = opening;
+    opening.then((shell) => shell.channel.ended.then(forget), forget);
+    return opening;
   }
 
   async #opened(): Promise<OpenShell> {
@@ -58,16 +66,8 @@ export class KeptShell {
       onOutput: (chunk, stream) => shell?.reader?.onOutput(chunk, stream),
       onMark: (words, stream) => shell?.reader?.onMark?.(words, stream),
     });
-    const opened = { ...started, reader: undefined };
-    shell = opened;
-    this.#open = opened;
-    void opened.channel.ended.then(() => this.#drop(opened));
-    return opened;
-  }
-
-  #drop(shell: OpenShell): void {
-    if (this.#open === shell) this.#open = undefined;
-    void shell.channel.close();
+    shell = { ...started, reader: undefined };
+    return shell;
   }
 }
 

@@ -5,8 +5,9 @@ import { exists, PRIVATE_FILE, remove } from "../core/files.ts";
 import { identify, isAlive, type ProcessIdentity } from "../core/process.ts";
 import type { Launcher } from "../core/spawn.ts";
 import { SSH_FILES, type SshSettings, socketName, sshConfig } from "./argv.ts";
-import { SshConnection, type SshRun } from "./ssh-connection.ts";
+import { SshConnection } from "./ssh-connection.ts";
 import { Handshakes, Limit } from "./ssh-limits.ts";
+import type { SshRun } from "./ssh-link.ts";
 import { SocketFolder } from "./ssh-master.ts";
 import type { Transport, WorkerAddress } from "./transport.ts";
 
@@ -19,7 +20,7 @@ const FOLDER = /^ops-ssh-(?<pid>\d+)-(?<start_time>\d+)-/;
 export class SshConnections {
   readonly #run: SshRun;
   readonly #workers: readonly WorkerAddress[];
-  readonly #open: SshConnection[] = [];
+  readonly #open = new Map<string, SshConnection>();
 
   private constructor(run: SshRun, workers: readonly WorkerAddress[]) {
     this.#run = run;
@@ -69,8 +70,9 @@ export class SshConnections {
     const index = this.#workers.findIndex(({ host }) => host === worker.host);
     if (index < 0) throw new Failure("internal", `no ssh connection was prepared for worker ${worker.host}`);
     const folder = path.posix.join(worker.root, bucketId);
-    const connection = new SshConnection(this.#run, worker, socketName(index), folder);
-    this.#open.push(connection);
+    const open = this.#open.get(worker.host);
+    const connection = open ?? new SshConnection(this.#run, worker, socketName(index), folder);
+    this.#open.set(worker.host, connection);
     return {
       worker,
       folder,
@@ -81,7 +83,7 @@ export class SshConnections {
 
   /** Closes every connection and removes the configuration. */
   async close(): Promise<void> {
-    await Promise.all(this.#open.map((connection) => connection.close()));
+    await Promise.all([...this.#open.values()].map((connection) => connection.close()));
     const { sockets } = this.#run;
     sockets.close();
     await remove(sockets.folder);

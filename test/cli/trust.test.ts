@@ -38,7 +38,7 @@ test("CP-256 ops worker trust records keys, refuses a changed one with exit code
   const refused = await trust("--labels=first");
   assert.equal(refused.code, 1);
   const both = `known is ssh-ed25519 ${fingerprintBy(old)}, it shows ssh-ed25519 ${fingerprintBy(now)}`;
-  assert.ok(refused.stdout.includes(both), refused.stdout);
+  assert.ok(refused.stderr.includes(both), refused.stderr);
   const forced = await trust("--labels", "first", "--force");
   assert.equal(forced.code, 0);
   assert.match(forced.stdout, /127\.0\.0\.1: replaced ssh-ed25519 .* by ssh-ed25519 /);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
-import { batches, runAll, sleep, within } from "../../lib/core/async.ts";
+import { aborted, batches, expired, runAll, sleep, unlessAborted, within } from "../../lib/core/async.ts";
 
 test("CP-133 a sleep ends at once when its signal is aborted, before or during it", async () => {
   const stop = new AbortController();
@@ -107,4 +107,29 @@ test("runAll() starts nothing more after the signal; what runs is waited for", a
 test("runAll() of nothing is nothing, and a limit below one means one", async () => {
   assert.deepEqual(await runAll([], 0, async () => 1), []);
   assert.equal((await runAll([1, 2], 0, async (item) => item)).length, 2);
+});
+
+test("CP-133 a wait that a signal can end leaves the promise alone, and no listener", async () => {
+  const stop = new AbortController();
+  assert.equal(await unlessAborted(Promise.resolve(1), stop.signal), 1);
+  assert.equal(await unlessAborted(Promise.resolve(2), undefined), 2);
+  await assert.rejects(unlessAborted(Promise.reject(new Error("its own")), stop.signal), /its own/);
+  const waiting = unlessAborted(new Promise(() => {}), stop.signal);
+  stop.abort();
+  await assert.rejects(waiting, { code: "cancelled" });
+  assert.equal(getEventListeners(stop.signal, "abort").length, 0);
+});
+
+test("reasons to stop come when they are due, and never once they are stopped themselves", async () => {
+  const [signal, stop] = [new AbortController(), new AbortController()];
+  assert.equal(await expired(1, stop.signal), "timeout");
+  const reason = aborted(signal.signal, stop.signal);
+  signal.abort();
+  assert.equal(await reason, "cancelled");
+  assert.equal(await aborted(signal.signal, stop.signal), "cancelled");
+  const late = new AbortController();
+  const never = [expired(5, stop.signal), aborted(late.signal, stop.signal), expired(undefined, stop.signal)];
+  stop.abort();
+  late.abort();
+  assert.equal(await Promise.race([...never, sleep(20).then(() => "nothing")]), "nothing");
 });

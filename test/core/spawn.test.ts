@@ -361,3 +361,52 @@ test("a channel to a program that is not there is a failure in words", async () 
     },
   );
 });
+
+test("what became of a group that had to be ended is told", async () => {
+  const ended = async (script: string) =>
+    (await sh(script, { timeoutMs: 100, graceMs: 100, onLine: () => {} })).receipt;
+  assert.equal(await ended("sleep 600 & sleep 600"), "stopped");
+  assert.equal(await ended("trap '' TERM; while :; do sleep 600; done"), "killed");
+  assert.equal((await sh("exit 0")).receipt, undefined);
+});
+
+test("a companion takes and gives what it likes, is listed as long as it lives, and tells its end once", async () => {
+  const changes: string[] = [];
+  const own = new Launcher(process.env, (change) => changes.push(change));
+  const companion = await own.start(["sh", "-c", 'read -r line; echo "got $line"; echo err >&2; exit 3']);
+  assert.equal(own.groups.length, 1);
+  let said = "";
+  for (const stream of [companion.stdout, companion.stderr])
+    stream.on("data", (chunk: Buffer) => {
+      said += chunk;
+    });
+  companion.stdin.write("it\n");
+  assert.deepEqual(await companion.ended, { exitCode: 3, signal: null });
+  assert.deepEqual(said.split("\n").sort(), ["", "err", "got it"]);
+  assert.deepEqual([own.groups, changes], [[], ["open", "close"]]);
+  companion.stdin.write("nobody is there any more");
+  await companion.end(0);
+});
+
+for (const [what, script, signal] of [
+  ["by TERM", "echo begun; exec sleep 600", "SIGTERM"],
+  ["by KILL where it does not listen", "trap '' TERM; echo begun; while :; do sleep 600; done", "SIGKILL"],
+] as const)
+  test(`a companion is ended ${what}, with what it has started`, async () => {
+    const own = new Launcher(process.env);
+    const companion = await own.start(["sh", "-c", `sleep 600 & ${script}`]);
+    companion.stderr.resume();
+    await new Promise((resolve) => companion.stdout.once("data", resolve));
+    const [group] = own.groups as [GroupIdentity];
+    await companion.end(100);
+    assert.deepEqual(await companion.ended, { exitCode: null, signal });
+    await until(() => !hasMembers(group.pgid));
+    assert.deepEqual(own.groups, []);
+  });
+
+test("a companion that cannot be started is a failure", async () => {
+  await assert.rejects(launcher.start(["no-such-program"]), {
+    code: "failed",
+    message: /^Cannot start no-such/,
+  });
+});

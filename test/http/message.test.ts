@@ -118,3 +118,9 @@ test("a defect tells the client nothing but the request's id; a failure without 
   const other = JSON.parse(String(failureAnswer(new Failure("failed", "the disk is full"), "r1").body));
   assert.deepEqual(other, { error: "internal", message: "the disk is full" });
 });
+
+test("a full disk is told as such", () => {
+  const full = Object.assign(new Error("ENOSPC: no space left on device, write"), { code: "ENOSPC" });
+  const { error, message } = JSON.parse(String(failureAnswer(full, "r1").body));
+  assert.deepEqual([error, message], ["internal", "the disk of the server is full"]);
+});

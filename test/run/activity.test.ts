@@ -3,6 +3,7 @@ import { appendFileSync, rmSync } from "node:fs";
 import { test } from "node:test";
 import { type Layout, layoutOf, runLayout } from "../../lib/bucket/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
+import { sleep } from "../../lib/core/async.ts";
 import { readActivity } from "../../lib/run/activity.ts";
 import { createRecord, type RunRecord, saveRecord, settle } from "../../lib/run/record.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
@@ -59,7 +60,7 @@ test("a reader that waits is answered when the run ends", async (t) => {
   const { layout, record, write, end } = await newRun(t);
   write("x");
   const answer = readActivity(layout, record.id, 1, LONG_MS, never);
-  setTimeout(() => void end(), 50);
+  await Promise.all([answer, sleep(50).then(end)]);
   const chunk = await answer;
   assert.deepEqual([chunk.data, chunk.done, chunk.status], ["", true, "succeeded"]);
 });

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
+import { writeFileSync } from "node:fs";
+import path from "node:path";
 import { test } from "node:test";
 import { sleep } from "../../lib/core/async.ts";
 import { signalProcess } from "../../lib/core/process.ts";
@@ -7,7 +9,7 @@ import { runTarget } from "../../lib/transport/runner.ts";
 import { syncTree } from "../../lib/transport/sync.ts";
 import type { Transport } from "../../lib/transport/transport.ts";
 import { SshFleet } from "../helpers/ssh-fleet.ts";
-import { until } from "../helpers/temporary.ts";
+import { temporaryFolder, until } from "../helpers/temporary.ts";
 import { installJob, syncFile } from "../helpers/worker.ts";
 
 /** What was cancelled, and what became of it. */
@@ -123,6 +125,28 @@ test("CP-133 a cancel ends every wait: for the connection, for a place, and for 
   await assert.rejects(one.script("true", { signal: stop.signal }), { code: "cancelled" });
   hold.abort();
   assert.equal((await holding).reason, "cancelled");
+});
+
+test("CP-133 a cancel does not wait for a shell that does not open", async (t) => {
+  const flag = path.join(temporaryFolder(t), "slow");
+  const fleet = await SshFleet.start(t, {
+    login: `[ ! -f '${flag}' ] || sleep 300; exec sh -c "$SSH_ORIGINAL_COMMAND"`,
+  });
+  const one = await fleet.one(t);
+  const stuck = await one.script("sleep 300", { timeoutMs: 50, isShort: true });
+  assert.deepEqual(
+    [stuck.reason, stuck.receipt],
+    ["timeout", "stopped"],
+    "from now on there is no kept shell",
+  );
+  writeFileSync(flag, "");
+  const stop = new AbortController();
+  const began = performance.now();
+  const waiting = one.script("true", { isShort: true, signal: stop.signal });
+  await sleep(100);
+  stop.abort();
+  assert.deepEqual([(await waiting).reason, (await waiting).receipt], ["cancelled", "gone"]);
+  assert.ok(performance.now() - began < 5_000);
 });
 
 test("a target that never ends is out of time with a receipt, and its lock is free again", async (t) => {

@@ -1,0 +1,165 @@
+import { randomBytes } from "node:crypto";
+import { aborted, expired, sleep, unlessAborted, within } from "../core/async.ts";
+import { Failure } from "../core/errors.ts";
+import type { Launcher } from "../core/spawn.ts";
+import { channelArgv, jumpOf, masterArgv, type SshSettings } from "./argv.ts";
+import { groupLine, REMOTE_COMMAND, SUDO_LINE } from "./remote-shell.ts";
+import { Channel, type ChannelReader, type RemoteGroup } from "./ssh-channel.ts";
+import { type Handshakes, type Limit, pauseAfter } from "./ssh-limits.ts";
+import { Master, type SocketFolder } from "./ssh-master.ts";
+import { explain, lastLine } from "./ssh-trouble.ts";
+import type { WorkerAddress } from "./transport.ts";
+
+/** What the connections of a run share. */
+export interface SshRun {
+  settings: SshSettings;
+  launcher: Launcher;
+  sockets: SocketFolder;
+  /** All commands at work. */
+  sessions: Limit;
+  handshakes: Handshakes;
+}
+
+/** A channel whose group was started, and the connection it runs over. */
+export interface StartedChannel {
+  channel: Channel;
+  mark: string;
+  /** Undefined where the wait for it was given up because of a cancel. */
+  group: RemoteGroup | undefined;
+  master: Master;
+}
+
+const START_LIMIT_MS = 30_000;
+/** How long a cancel waits for the start of a command that is on its way. */
+const CANCELLED_START_MS = 2_000;
+const SHORT_WAIT_MS = 1_000;
+
+const REFUSED_SESSION = /session request failed|open refused by peer|administratively prohibited/;
+const NO_CONNECTION = /UNKNOWN port 65535|Control socket connect/;
+const NOT_FOUND = 127;
+/** The exit code of ssh for what is not the command's. */
+const SSH_TROUBLE = 255;
+
+/** The connection to a worker: opened when it is needed, and anew when it is lost. */
+export class SshLink {
+  readonly #run: SshRun;
+  readonly #worker: WorkerAddress;
+  readonly #socket: string;
+  readonly #closing = new AbortController();
+  #connected: Promise<Master> | undefined;
+
+  constructor(run: SshRun, worker: WorkerAddress, socket: string) {
+    this.#run = run;
+    this.#worker = worker;
+    this.#socket = socket;
+  }
+
+  /** Aborted when the connection is closed for good. */
+  get closing(): AbortSignal {
+    return this.#closing.signal;
+  }
+
+  /**
+   * The open connection. Throws `failed` with one sentence when there is none to be had; where only a person can change
+   * that, it is not tried again in this run.
+   */
+  connect(): Promise<Master> {
+    this.#connected ??= this.#open().then((master) => {
+      void master.ended.then(() => {
+        this.#connected = undefined;
+      });
+      return master;
+    });
+    return this.#connected;
+  }
+
+  /** Starts a group on the worker over a channel of its own; `refused` where its sshd allows no further session. */
+  async start(
+    line: (mark: string) => string,
+    reader: ChannelReader,
+    signal: AbortSignal | undefined,
+  ): Promise<StartedChannel | "refused"> {
+    const { settings, launcher, sockets } = this.#run;
+    for (let attempt = 1; ; attempt++) {
+      const master = await unlessAborted(this.connect(), signal);
+      const mark = `ops-${randomBytes(16).toString("hex")}`;
+      const argv = channelArgv(sockets.folder, this.#worker.host, REMOTE_COMMAND);
+      const channel = new Channel(await launcher.start(argv), mark, reader);
+      channel.stdin.write(`${settings.useSudo ? SUDO_LINE : ""}${groupLine(mark)}${line(mark)}`);
+      const group = await this.#groupOf(channel, signal);
+      if (group !== undefined)
+        return { channel, mark, group: group === "cancelled" ? undefined : group, master };
+      const code = await channel.ended;
+      if (REFUSED_SESSION.test(channel.messages)) return "refused";
+      // The control socket does not answer: nothing was started, and another connection may do.
+      if (!NO_CONNECTION.test(channel.messages) || attempt > 1)
+        throw await this.#notStarted(master, channel, code);
+      await master.close();
+    }
+  }
+
+  /** Closes the connection for good. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    const master = await this.#connected?.catch(() => undefined);
+    await master?.close();
+  }
+
+  /** A failure that names the worker. */
+  failure(what: string, why: string): Failure {
+    return new Failure("failed", `${what} worker ${this.#worker.host}: ${why}`);
+  }
+
+  /** The group of a channel, `cancelled`, or undefined when the channel has ended before. */
+  async #groupOf(channel: Channel, signal: AbortSignal | undefined) {
+    const stop = new AbortController();
+    try {
+      const first = await Promise.race([
+        channel.started,
+        aborted(signal, stop.signal),
+        expired(START_LIMIT_MS, stop.signal),
+      ]);
+      if (first === "cancelled") return (await within(channel.started, CANCELLED_START_MS)) ?? first;
+      if (first !== "timeout") return first;
+    } finally {
+      stop.abort();
+    }
+    await channel.close();
+    throw this.failure("Cannot run commands on", `it does not answer within ${START_LIMIT_MS / 1000} s`);
+  }
+
+  async #notStarted(master: Master, channel: Channel, code: number | undefined): Promise<Failure> {
+    if ((await channel.exitCode) === SSH_TROUBLE)
+      return this.failure("The connection was lost to", await lastWords(master));
+    const why = code === NOT_FOUND ? "setsid is not installed there" : lastLine(channel.messages);
+    return this.failure("Cannot run commands on", why || "its shell ended at once");
+  }
+
+  async #open(): Promise<Master> {
+    const { settings, launcher, sockets, handshakes } = this.#run;
+    const { host, sshPort: port = settings.port } = this.#worker;
+    const server = jumpOf(this.#worker, settings) ?? { host, port };
+    let spentMs = 0;
+    for (let attempt = 1; ; attempt++) {
+      const leave = await handshakes.enter(server, this.closing);
+      const started = performance.now();
+      const argv = masterArgv(sockets.folder, host);
+      const opened = await Master.open(launcher, sockets, this.#socket, argv, this.closing).finally(leave);
+      if (opened instanceof Master) return opened;
+      const { sentence, retryMs } = explain(opened, this.#worker, settings);
+      const pauseMs = pauseAfter(attempt);
+      spentMs += performance.now() - started + pauseMs;
+      if (spentMs > retryMs) {
+        if (retryMs > 0) this.#connected = undefined;
+        throw new Failure("failed", attempt > 1 ? `${sentence} (tried ${attempt} times)` : sentence);
+      }
+      await sleep(pauseMs, this.closing);
+    }
+  }
+}
+
+/** What a connection over which something was lost said when it ended, or that it is still there. */
+export async function lastWords(master: Master): Promise<string> {
+  const said = await within(master.ended, SHORT_WAIT_MS);
+  return said === undefined ? "its session was closed" : lastLine(said) || "ssh ended without a word";
+}
