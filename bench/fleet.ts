@@ -2,9 +2,10 @@ import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { cpus, tmpdir } from "node:os";
 import path from "node:path";
 import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { PrivateSshd } from "../scripts/private-sshd.ts";
 import { Contenders, type Cost, measured, missingTools, type Tool } from "./contenders.ts";
@@ -33,6 +34,9 @@ export async function fleet(): Promise<void> {
   // MaxStartups: the others open 32 and 50 connections at a time and would be turned away.
   const sshd = await PrivateSshd.start(path.join(folder, "sshd"), HOSTS, ["MaxStartups 200"]);
   const measurement = new Measurement(folder, sshd, missing);
+  console.log(
+    `${cpus().length} cores, ${Math.round((await busyShare()) * 100)} % of them busy with other things`,
+  );
   try {
     await measurement.cold();
     await measurement.warm();
@@ -42,6 +46,24 @@ export async function fleet(): Promise<void> {
     await sshd.stop();
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/** How much of the machine's time is used while this process waits a moment. */
+async function busyShare(): Promise<number> {
+  const before = cpus().map(({ times }) => times);
+  await sleep(1_000);
+  const spent = cpus().map(({ times }, index) => {
+    const { idle = 0 } = before[index] ?? {};
+    return {
+      idle: times.idle - idle,
+      all: sum(Object.values(times)) - sum(Object.values(before[index] ?? {})),
+    };
+  });
+  return 1 - sum(spent.map(({ idle }) => idle)) / sum(spent.map(({ all }) => all));
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
 }
 
 /** Starts the same benchmark once more as a user of its own, which stays on this machine afterwards. */
