@@ -149,7 +149,7 @@ export class Launcher {
     const ended = exited.then(async (exit) => {
       signalProcess(-group.pgid, "SIGKILL");
       this.#closed(group);
-      await within(read, DRAIN_MS);
+      await drained(read);
       return exit;
     });
     const end = async (graceMs: number) => {

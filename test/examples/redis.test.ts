@@ -156,7 +156,7 @@ function steps(text: string): string[] {
   return [...text.matchAll(/(batch \d of \d \(\w+\): .*|health check passed on .*)/g)].map(([step]) => step);
 }
 
-test("examples/redis: a primary and two replicas, deployed, upgraded one by one, and repaired, over ssh", async (t) => {
+test("HR-043 HR-046 examples/redis: a primary and two replicas, deployed, upgraded one by one, and repaired, over ssh", async (t) => {
   const redis = await Redis.prepare(t);
   const [primary = "", second = "", third = ""] = redis.hosts;
 
