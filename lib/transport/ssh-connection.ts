@@ -58,8 +58,9 @@ export class SshConnection {
   }
 
   /** Closes the connection; nothing can be run over it any more. */
-  close(): Promise<void> {
-    return this.#link.close();
+  async close(): Promise<void> {
+    await Promise.all([this.#questions.close(), this.#attendant.close()]);
+    await this.#link.close();
   }
 
   /** Connected, which takes no place from others that are at work, and the folder looked at once. */

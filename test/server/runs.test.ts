@@ -170,8 +170,10 @@ test("CP-212 CP-213 CP-268 a cancel is accepted with the run, which ends cancell
   server.hold();
   const id = await start();
   const cancel = () => server.call("POST", `${bucket.path}/runs/${id}/cancel`);
-  const accepted = await Promise.all([cancel(), cancel()]);
-  for (const { status, body } of accepted) assert.deepEqual([status, body.id], [202, id]);
+  // The run may end before the second of them is looked at: then that one comes too late.
+  const [first, second] = (await Promise.all([cancel(), cancel()])).sort((a, b) => a.status - b.status);
+  assert.deepEqual([first?.status, first?.body.id], [202, id]);
+  assert.ok(second?.status === 202 || second?.body.error === "run_not_active", JSON.stringify(second));
   const run = await server.ended(bucket.path, id);
   assert.deepEqual(
     [run.status, run.audit.map(({ action }: { action: string }) => action)],
