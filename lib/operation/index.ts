@@ -29,8 +29,9 @@ export interface RunInput {
 }
 
 /**
- * Carries out one run in a bucket whose lock the caller holds, and answers how it ended. Never throws. The database,
- * the key and the settings are read once and stay as they are for the run (control-plane.md, Runs 3).
+ * Carries out one run in a bucket whose lock the caller holds, and answers how it ended; throws only when ops.conf cannot
+ * be looked at. The database, the key and the settings are read once and stay as they are for the run
+ * (control-plane.md, Runs 3).
  */
 export async function perform(orders: Omit<Orders, "type">, input: RunInput): Promise<OutcomeMessage> {
   const { runId, kind, bucketId } = orders;

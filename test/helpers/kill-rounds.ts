@@ -8,6 +8,7 @@ import { signalProcess } from "../../lib/core/process.ts";
 import { LocalServer, ops, type Run } from "../../scripts/local-server.ts";
 import { runningConfiguration, WORKERS, writeServices } from "./service.ts";
 import { until } from "./temporary.ts";
+import { processesIn } from "./worker.ts";
 
 /** Numbers that look random and are the same for the same seed (mulberry32). */
 export function seeded(seed: number): () => number {
@@ -180,18 +181,4 @@ function treeOf(folder: string): Record<string, string> {
       .map((file) => [path.relative(folder, file), readFileSync(file, "utf8")])
       .sort(),
   );
-}
-
-/** The processes whose arguments or working folder are below a folder. */
-function processesIn(folder: string): string[] {
-  return readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name))
-    .flatMap((pid) => {
-      try {
-        const command = readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ");
-        return command.includes(folder) ? [command] : [];
-      } catch {
-        return [];
-      }
-    });
 }

@@ -52,20 +52,6 @@ test("the demo that is interrupted before its checks have passed leaves nothing 
   assert.deepEqual(readdirSync(folder), []);
 });
 
-/** The command lines of running processes that name a folder. */
-function commandsWith(folder: string): string[] {
-  return readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name))
-    .flatMap((pid) => {
-      try {
-        const command = readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ");
-        return command.includes(folder) ? [command] : [];
-      } catch {
-        return [];
-      }
-    });
-}
-
 test("the demo stays up until it is interrupted, then stops the services and the server", async (t) => {
   const folder = temporaryFolder(t);
   const { child, output } = startDemo(folder);
@@ -77,3 +63,16 @@ test("the demo stays up until it is interrupted, then stops the services and the
   await assert.rejects(fetch(service), "the service is stopped");
   assert.deepEqual(readdirSync(folder), []);
 });
+
+/** The command lines of running processes that name a folder. */
+function commandsWith(folder: string): string[] {
+  const pids = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
+  return pids.flatMap((pid) => {
+    try {
+      const command = readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ");
+      return command.includes(folder) ? [command] : [];
+    } catch {
+      return [];
+    }
+  });
+}
