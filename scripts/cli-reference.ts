@@ -1,4 +1,4 @@
-import type { Command, Flag } from "../lib/cli/flags.ts";
+import { type Command, type Flag, operandLabel } from "../lib/cli/flags.ts";
 
 const INTRODUCTION = `# The command line
 
@@ -29,9 +29,9 @@ export function commandReference(commands: readonly Command[]): string {
 
 function section(command: Command): string {
   const operands = command.operands ?? [];
-  const usage = ["ops", command.name, ...operands.map((one) => `<${one.name}>`)].join(" ");
+  const usage = ["ops", command.name, ...operands.map(operandLabel)].join(" ");
   const rows = [
-    ...operands.map((one) => `| \`<${one.name}>\` | ${one.help} |\n`),
+    ...operands.map((one) => `| \`${operandLabel(one)}\` | ${one.help} |\n`),
     ...command.flags.map((flag) => `| \`${label(flag)}\` | ${flag.help} |\n`),
   ];
   const table = rows.length === 0 ? "" : `\n| | |\n|---|---|\n${rows.join("")}`;

@@ -1,3 +1,4 @@
+import path from "node:path";
 import { Failure } from "../core/errors.ts";
 import { nearest, quote } from "../core/shape.ts";
 
@@ -14,13 +15,19 @@ export interface Flag {
   help: string;
 }
 
+/** A word that is given by its place. Those that may be left out come last. */
+export interface Operand {
+  name: string;
+  help: string;
+  optional?: boolean;
+}
+
 /** A command of the program; the help, the reference in docs/cli.md and the parser all come from this. */
 export interface Command {
   /** As typed, words separated by one blank. Dashes and underscores are the same. */
   name: string;
   summary: string;
-  /** Positional arguments, all required. */
-  operands?: { name: string; help: string }[];
+  operands?: Operand[];
   flags: Flag[];
   /** Not in the help: started by the program itself. */
   hidden?: boolean;
@@ -34,6 +41,18 @@ export interface Parsed {
   values: Map<string, string>;
   /** The switches that were given. */
   switches: Set<string>;
+}
+
+/** Every command that works in a bucket has it. */
+export const BUCKET_DIR: Flag = {
+  name: "bucket-dir",
+  value: "DIR",
+  help: "The bucket (default: the current folder)",
+};
+
+/** The bucket that a command works in. */
+export function bucketDir(input: Parsed): string {
+  return path.resolve(input.values.get(BUCKET_DIR.name) ?? ".");
 }
 
 const HELP: Flag = { name: "help", short: "h", help: "Show this help" };
@@ -97,7 +116,7 @@ function splitFlag(arg: string): [string, string | undefined] {
 function checkOperands(command: Command, operands: string[]): void {
   const wanted = command.operands ?? [];
   const missing = wanted[operands.length];
-  if (missing) throw usage(`${missing.name} is missing`, undefined, helpOf(command));
+  if (missing && !missing.optional) throw usage(`${missing.name} is missing`, undefined, helpOf(command));
   const extra = operands[wanted.length];
   if (extra !== undefined) throw usage(`${quote(extra)} is not expected here`, undefined, helpOf(command));
 }
@@ -121,9 +140,9 @@ function usage(what: string, close: string | undefined, help: string): Failure {
 
 /** The help of one command. */
 export function commandHelp(command: Command): string {
-  const operands = (command.operands ?? []).map((one) => ` <${one.name}>`).join("");
+  const operands = (command.operands ?? []).map((one) => ` ${operandLabel(one)}`).join("");
   const rows = [
-    ...(command.operands ?? []).map((one) => [`<${one.name}>`, one.help] as const),
+    ...(command.operands ?? []).map((one) => [operandLabel(one), one.help] as const),
     ...[...command.flags, HELP].map((flag) => [flagLabel(flag), flag.help] as const),
   ];
   return `${command.summary}\n\nUsage: ops ${command.name}${operands} [flags]\n\n${table(rows)}`;
@@ -133,6 +152,11 @@ export function commandHelp(command: Command): string {
 export function programHelp(commands: readonly Command[]): string {
   const rows = commands.filter((one) => !one.hidden).map((one) => [one.name, one.summary] as const);
   return `ops: deploys and operates stateful services on Linux hosts you own\n\nUsage: ops <command> [flags]\n\n${table(rows)}\nops <command> --help tells more about one of them.\n`;
+}
+
+/** How an operand is shown: `<job>`, or `[job]` where it may be left out. */
+export function operandLabel({ name, optional }: Operand): string {
+  return optional ? `[${name}]` : `<${name}>`;
 }
 
 function flagLabel(flag: Flag): string {

@@ -38,11 +38,11 @@ export function check<T>(shape: Shape<T>, value: unknown): Checked<T> {
   return problems.length === 0 ? { ok: true, value: result, warnings } : { ok: false, problems, warnings };
 }
 
-/** What a person calls the type of a JSON value. */
+/** What a person calls the type of a JSON value; a value that a codec made (a float or date of TOML) is its own text. */
 export function typeName(value: unknown): string {
   if (value === null) return "null";
   if (Array.isArray(value)) return "a list";
-  if (typeof value === "object") return "an object";
+  if (typeof value === "object") return isObject(value) ? "an object" : String(value);
   if (typeof value === "number") return Number.isInteger(value) ? "an integer" : "a number";
   return `a ${typeof value}`;
 }
@@ -180,6 +180,8 @@ export interface ObjectRule {
   lenient?: boolean;
   /** Older names of fields: each is accepted with a warning. */
   aliases?: Record<string, string>;
+  /** Pairs of fields of which only one may be given. */
+  exclusive?: readonly (readonly [string, string])[];
 }
 
 /** An object with the given fields; a field without `absent` is required. */
@@ -191,6 +193,7 @@ export function object<F extends Fields>(fields: F, rule: ObjectRule = {}): Shap
       properties: Object.fromEntries(Object.entries(fields).map(([name, shape]) => [name, shape.schema])),
       ...(required.length > 0 && { required }),
       additionalProperties: rule.unknown === "warn",
+      ...(rule.exclusive && { allOf: rule.exclusive.map((pair) => ({ not: { required: pair } })) }),
     },
     check(value, path, report) {
       if (!isObject(value)) {
@@ -198,6 +201,9 @@ export function object<F extends Fields>(fields: F, rule: ObjectRule = {}): Shap
         return {} as ObjectOf<F>;
       }
       const given = recognise(value, fields, rule, path, report);
+      for (const [one, other] of rule.exclusive ?? [])
+        if (given.has(one) && given.has(other))
+          report(join(path, other), `excludes ${one}: give one of the two`);
       const result: Record<string, unknown> = {};
       for (const [name, shape] of Object.entries(fields)) {
         const found = given.get(name);
@@ -256,9 +262,11 @@ export function anything(schema: Schema = {}): Shape<unknown> {
   return { schema, check: (value) => value };
 }
 
-/** True for a JSON object. */
+/** True for a JSON object, and for no instance of a class. */
 export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === null || prototype === Object.prototype;
 }
 
 /** Text in double quotes, with control characters escaped and at most 100 characters of it. */

@@ -5,12 +5,11 @@ import { markBuilt } from "../bucket/revisions.ts";
 import { readWorkspace, type Workspace } from "../bucket/workspace.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import { exists } from "../core/files.ts";
-import { boolean, check, object, withDefault } from "../core/shape.ts";
+import { parametersOf } from "../run/protocol.ts";
 import { type Built, buildCatalog } from "./build-catalog.ts";
 import { writeKv } from "./build-kv.ts";
 import type { Operation, OperationContext } from "./context.ts";
 
-const PARAMS = object({ purge_job_kv: withDefault(boolean(), false) });
 const PHASES = ["read", "check", "store"] as const;
 
 /** What a build answers; `allocations` counts those that are not removed. */
@@ -29,7 +28,7 @@ export interface BuildResult {
  * current source revision is marked as built. Without a workspace, before the first push, it builds nothing.
  */
 export const build: Operation = async (context, params) => {
-  const purgeJobs = checkParams(params);
+  const { purge_job_kv: purgeJobs } = parametersOf("build", params);
   const started = Date.now();
   try {
     const result = await carryOut(context, purgeJobs);
@@ -44,15 +43,6 @@ export const build: Operation = async (context, params) => {
     throw error;
   }
 };
-
-function checkParams(params: Record<string, unknown>): boolean {
-  const checked = check(PARAMS, params);
-  if (checked.ok) return checked.value.purge_job_kv;
-  const [first] = checked.problems;
-  throw new Failure("invalid_request", `Cannot build: ${first?.path} ${first?.message}`, {
-    details: checked,
-  });
-}
 
 async function carryOut(context: OperationContext, purgeJobs: boolean): Promise<BuildResult> {
   const { db, kv, log, run } = context;

@@ -7,17 +7,8 @@ import {
 } from "../bucket/catalog.ts";
 import { runAll } from "../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
-import {
-  boolean,
-  check,
-  list,
-  nearest,
-  object,
-  optional,
-  quote,
-  string,
-  withDefault,
-} from "../core/shape.ts";
+import { nearest, quote } from "../core/shape.ts";
+import { parametersOf } from "../run/protocol.ts";
 import { build } from "./build.ts";
 import type { Operation, OperationContext } from "./context.ts";
 import { type CancelReceipts, Fleet } from "./fleet.ts";
@@ -37,12 +28,6 @@ const DEPLOY_EVENTS = [
   "after_allocation_started",
   "after_allocation_stopped",
 ];
-
-const PARAMS = object({
-  jobs: optional(list(string({ min: 1 }))),
-  build: withDefault(boolean(), false),
-  force: withDefault(boolean(), false),
-});
 
 /** How a deploy went for one job. */
 interface JobResult {
@@ -72,14 +57,12 @@ interface DeployResult {
  * when any job or allocation failed, `cancelled` when it was cancelled, both with the whole result in the details.
  */
 export const deploy: Operation = async (context, params) => {
-  const checked = check(PARAMS, params);
-  if (!checked.ok)
-    throw new Failure("usage", checked.problems.map(({ path, message }) => `${path}: ${message}`).join("; "));
-  if (checked.value.build) await build(context, {});
+  const given = parametersOf("deploy", params);
+  if (given.build) await build(context, {});
   const all = catalogJobs(context.db);
-  const jobs = selectJobs(all, checked.value.jobs);
+  const jobs = selectJobs(all, given.jobs);
   const fleet = new Fleet(context, catalogWorkers(context.db));
-  const work = new Deploy(context, fleet, all, jobs, checked.value.force);
+  const work = new Deploy(context, fleet, all, jobs, given.force);
   try {
     return await work.carryOut();
   } catch (error) {

@@ -4,17 +4,9 @@ import { loadOpsConf } from "../bucket/settings.ts";
 import { sshKeyFile } from "../bucket/ssh-key.ts";
 import type { KeyFingerprint } from "../codec/ssh-key.ts";
 import { Failure } from "../core/errors.ts";
-import { boolean, check, integer, list, object, optional, string, withDefault } from "../core/shape.ts";
+import { parametersOf } from "../run/protocol.ts";
 import { type HostTrust, type TrustResult, trustWorkers } from "../transport/trust.ts";
 import type { Operation, OperationContext } from "./context.ts";
-
-const NAMES = list(string({ min: 1 }), { min: 1 });
-const PARAMS = object({
-  workers: optional(NAMES),
-  labels: optional(NAMES),
-  concurrency: optional(integer({ min: 1, max: 1_024 })),
-  force: withDefault(boolean(), false),
-});
 
 /**
  * Records the host keys of workers and of the jump hosts before them in `.ssh/known_hosts`; without `workers` and
@@ -22,10 +14,7 @@ const PARAMS = object({
  * (and no `force`) or gives no answer, it throws `failed` with the whole result in the details.
  */
 export const trust: Operation = async (context, params) => {
-  const checked = check(PARAMS, params);
-  if (!checked.ok)
-    throw new Failure("usage", checked.problems.map(({ path, message }) => `${path}: ${message}`).join("; "));
-  const { concurrency, force, ...selection } = checked.value;
+  const { concurrency, force, ...selection } = parametersOf("worker_trust", params);
   const workers = selectWorkers(catalogWorkers(context.db), selection);
   const { settings } = await loadOpsConf(context.layout);
   const total = workers.length;

@@ -1,9 +1,78 @@
+import { Failure } from "../core/errors.ts";
 import type { GroupIdentity } from "../core/process.ts";
+import {
+  boolean,
+  check,
+  described,
+  type Infer,
+  integer,
+  list,
+  object,
+  optional,
+  type Shape,
+  string,
+  withDefault,
+} from "../core/shape.ts";
 
-/** What a run can be asked to do. The later issues add theirs here. */
-export const RUN_KINDS = ["push", "build", "deploy", "worker_trust"] as const;
-/** One of {@link RUN_KINDS}. */
-export type RunKind = (typeof RUN_KINDS)[number];
+const NAMES = list(string({ min: 1, max: 253 }), { min: 1, max: 1_000 });
+const JOBS = optional(described(NAMES, "Only these jobs"));
+const flag = (description: string) => withDefault(described(boolean(), description), false);
+const count = (description: string) => optional(described(integer({ min: 1, max: 1_024 }), description));
+
+/** Which workers a run is about: the given ones, or those with one of the labels. */
+const WORKERS = {
+  workers: optional(described(NAMES, "Only these workers")),
+  labels: optional(described(NAMES, "Only workers with one of these labels")),
+};
+const WORKERS_OR_LABELS = { exclusive: [["workers", "labels"]] } as const;
+
+/**
+ * What a run can be asked to do, and with which parameters: the one source of the routes that start runs, of the
+ * commands that carry them out and of what the operations themselves accept.
+ */
+export const RUNS = {
+  push: { summary: "Build what was pushed", parameters: object({ revision: string() }) },
+  build: {
+    summary: "Turn the source into the catalog that deploys work from",
+    parameters: object({
+      purge_job_kv: flag("Also drop variables and secrets of jobs that have no allocation any more"),
+    }),
+  },
+  deploy: {
+    summary: "Bring the workers to the state of the catalog, in health-gated waves",
+    parameters: object({
+      jobs: JOBS,
+      build: flag("Build first"),
+      force: flag("Also roll out jobs whose deploy is complete"),
+    }),
+  },
+  worker_trust: {
+    summary: "Record the host keys of workers, and of the jump hosts before them",
+    parameters: object(
+      {
+        ...WORKERS,
+        concurrency: count("How many are asked at a time (default: ssh_concurrency of ops.conf)"),
+        force: flag("Replace known keys by what the workers show now"),
+      },
+      WORKERS_OR_LABELS,
+    ),
+  },
+};
+
+/** One of {@link RUNS}. */
+export type RunKind = keyof typeof RUNS;
+/** The names of {@link RUNS}. */
+export const RUN_KINDS = Object.keys(RUNS) as RunKind[];
+/** What an operation of this kind is told. */
+export type RunParameters<K extends RunKind> = Infer<(typeof RUNS)[K]["parameters"]>;
+
+/** Checks the parameters of a run and adds the defaults. Throws `invalid_request` that names each wrong one. */
+export function parametersOf<K extends RunKind>(kind: K, given: Record<string, unknown>): RunParameters<K> {
+  const checked = check(RUNS[kind].parameters as Shape<RunParameters<K>>, given);
+  if (checked.ok) return checked.value;
+  const sentence = checked.problems.map(({ path, message }) => `${path} ${message}`.trim()).join("; ");
+  throw new Failure("invalid_request", `Cannot start ${kind}: ${sentence}`, { details: checked.problems });
+}
 
 /** control-plane.md, Resources: the four values of a run's status. */
 export type RunStatus = "running" | "succeeded" | "failed" | "cancelled";

@@ -57,9 +57,9 @@ test("it works under the bucket's lock", async (t) => {
 });
 
 for (const [args, message] of [
-  [["--concurrency", "many"], /--concurrency: expected a number from 1 to 1024, found "many"/],
+  [["--concurrency", "many"], /--concurrency: expected a whole number, found "many"/],
   [["--concurrency", "0"], /--concurrency: expected a number from 1 to 1024/],
-  [["--workers", "a", "--labels", "b"], /--labels and --workers exclude each other/],
+  [["--workers", "a", "--labels", "b"], /--labels: excludes workers: give one of the two/],
   [["--workers", ","], /--workers: expected names with commas between them/],
   [["--forse"], /did you mean --force\?/],
 ] as const)

@@ -144,9 +144,9 @@ for (const [what, wanted, message] of [
   test(`${what} is an error`, () => assert.throws(() => selectWorkers(CATALOG, wanted), message));
 
 for (const params of [{ workers: [] }, { concurrency: 0 }, { force: "yes" }, { generate_workers: true }])
-  test(`trust with ${JSON.stringify(params)} is wrong usage`, async (t) => {
+  test(`trust with ${JSON.stringify(params)} is refused`, async (t) => {
     const bucket = await makeBucket(t, {});
-    await assert.rejects(trust(bucket.context("worker_trust"), params), { code: "usage" });
+    await assert.rejects(trust(bucket.context("worker_trust"), params), { code: "invalid_request" });
   });
 
 test("in a bucket that was never built there is nobody to trust", async (t) => {

@@ -52,7 +52,7 @@ test("CP-023 CP-252 CP-256 trust is a run of its own kind, whose result tells ea
 
 for (const [body, message] of [
   [{ workers: [] }, /^workers: expected at least 1/],
-  [{ workers: ["127.0.0.1"], labels: ["worker"] }, /give workers or labels, not both/],
+  [{ workers: ["127.0.0.1"], labels: ["worker"] }, /labels: excludes workers: give one of the two/],
   [{ concurrency: 0 }, /^concurrency: /],
   [{ generate_workers: true }, /^generate_workers: is not a known field/],
 ] as const)

@@ -1,0 +1,17 @@
+import { BUCKET_DIR, bucketDir, type Command } from "../flags.ts";
+import { runCommand } from "../run-command.ts";
+
+/** Commands that make a bucket and bring it to its workers. */
+export const BUCKET_COMMANDS: readonly Command[] = [
+  {
+    name: "init",
+    summary: "Make the current folder a bucket, or upgrade its database",
+    flags: [BUCKET_DIR],
+    async run(input) {
+      const { initCommand } = await import("../bucket.ts");
+      return initCommand(bucketDir(input));
+    },
+  },
+  runCommand("build", { name: "build" }),
+  runCommand("deploy", { name: "deploy", short: { build: "b" } }),
+];

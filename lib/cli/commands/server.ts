@@ -1,0 +1,57 @@
+import type { Command } from "../flags.ts";
+
+/** The server, and what its clients and its own processes are started with. */
+export const SERVER_COMMANDS: readonly Command[] = [
+  {
+    name: "server",
+    summary: "Serve the HTTP API and the console for all buckets below a root",
+    flags: [
+      {
+        name: "root",
+        value: "DIR",
+        help: "Folder of the buckets (or OPS_SERVE_ROOT); made if it is missing",
+      },
+      {
+        name: "token",
+        value: "TOKEN",
+        help: "API token; others can read it in the process list, prefer the next two",
+      },
+      { name: "token-file", value: "FILE", help: "File that holds the API token (or set OPS_SERVE_TOKEN)" },
+      { name: "addr", value: "HOST:PORT", help: "Listen address (default 127.0.0.1:9090)" },
+      {
+        name: "tls-cert",
+        value: "FILE",
+        help: "PEM certificate; needed unless the address is a loopback one",
+      },
+      { name: "tls-key", value: "FILE", help: "PEM key of the certificate" },
+    ],
+    async run(input) {
+      const { serverCommand } = await import("../server.ts");
+      return serverCommand(input);
+    },
+  },
+  {
+    name: "push",
+    summary: "Send the source of a bucket to a server, which then builds it",
+    operands: [{ name: "base_url", help: "The server, for example https://ops.example:9090" }],
+    flags: [
+      { name: "bucket", value: "UUID", help: "The bucket on the server" },
+      { name: "dir", value: "DIR", help: "The local bucket (default: the current folder)" },
+      { name: "ca-file", value: "FILE", help: "PEM certificates to trust besides the system's" },
+    ],
+    async run(input) {
+      const { pushCommand } = await import("../push-command.ts");
+      return pushCommand(input);
+    },
+  },
+  {
+    name: "worker run",
+    summary: "Carry out one run for a server",
+    hidden: true,
+    flags: [],
+    async run() {
+      const { runWorker } = await import("../worker.ts");
+      return runWorker();
+    },
+  },
+];

@@ -1,0 +1,98 @@
+import { Failure, type Problem } from "../core/errors.ts";
+import { quote, type Schema } from "../core/shape.ts";
+import { parametersOf, RUNS, type RunKind } from "../run/protocol.ts";
+import { BUCKET_DIR, bucketDir, type Command, type Flag, type Operand, type Parsed } from "./flags.ts";
+
+/** What the command of a run has beyond the parameters of its kind. */
+export interface RunCommand {
+  /** As typed. */
+  name: string;
+  /** Instead of the summary of the kind. */
+  summary?: string;
+  /** Parameters that are given by place; the others are flags. Named as the parameters are. */
+  operands?: Operand[];
+  /** One-letter forms of flags, by parameter. */
+  short?: Record<string, string>;
+}
+
+/**
+ * The command that carries out runs of a kind: its flags are the parameters of the kind (`run/protocol.ts`), with
+ * dashes for underscores; a list is given with commas, a truth value as a switch.
+ */
+export function runCommand(kind: RunKind, { name, summary, operands = [], short = {} }: RunCommand): Command {
+  const { properties } = RUNS[kind].parameters.schema as { properties: Record<string, Schema> };
+  const placed = new Set(operands.map((operand) => operand.name));
+  const nameOf = (parameter: string) => (placed.has(parameter) ? parameter : `--${dashed(parameter)}`);
+  const named = Object.entries(properties).filter(([parameter]) => !placed.has(parameter));
+  return {
+    name,
+    summary: summary ?? RUNS[kind].summary,
+    operands,
+    flags: [BUCKET_DIR, ...named.map(([parameter, schema]) => flagOf(parameter, schema, short[parameter]))],
+    async run(input) {
+      const params: Record<string, unknown> = {};
+      for (const [index, { name: parameter }] of operands.entries())
+        if (input.operands[index] !== undefined) params[parameter] = input.operands[index];
+      for (const [parameter, schema] of named) {
+        const value = parameterOf(input, dashed(parameter), schema);
+        if (value !== undefined) params[parameter] = value;
+      }
+      const checked = checkedParameters(kind, params, nameOf, `ops ${name} --help`);
+      const { runInBucket } = await import("./bucket.ts");
+      return runInBucket(kind, checked, bucketDir(input));
+    },
+  };
+}
+
+/** A wrong parameter is wrong usage here, told before anything starts. */
+function checkedParameters(
+  kind: RunKind,
+  params: Record<string, unknown>,
+  nameOf: (parameter: string) => string,
+  help: string,
+): Record<string, unknown> {
+  try {
+    return parametersOf(kind, params);
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    const problems = error.details as Problem[];
+    const sentences = problems.map(({ path, message }) => `${nameOf(path.split("/")[0] ?? "")}: ${message}`);
+    throw new Failure("usage", `${sentences.join("; ")} (see \`${help}\`)`);
+  }
+}
+
+const VALUE_NAMES: Record<string, string> = { array: "A,B", integer: "N", number: "N", string: "TEXT" };
+
+function flagOf(parameter: string, schema: Schema, short: string | undefined): Flag {
+  const value = VALUE_NAMES[schema.type as string];
+  return {
+    name: dashed(parameter),
+    ...(value !== undefined && { value }),
+    ...(short !== undefined && { short }),
+    help: String(schema.description),
+  };
+}
+
+function dashed(parameter: string): string {
+  return parameter.replaceAll("_", "-");
+}
+
+function parameterOf(input: Parsed, name: string, schema: Schema): unknown {
+  if (schema.type === "boolean") return input.switches.has(name) ? true : undefined;
+  const text = input.values.get(name);
+  if (text === undefined) return undefined;
+  if (schema.type === "array") return listOf(text, name);
+  return schema.type === "integer" ? numberOf(text, name) : text;
+}
+
+function listOf(text: string, name: string): string[] {
+  const parts = text.split(",").map((part) => part.trim());
+  if (parts.includes("")) throw new Failure("usage", `--${name}: expected names with commas between them`);
+  return parts;
+}
+
+function numberOf(text: string, name: string): number {
+  if (!/^\d{1,9}$/.test(text))
+    throw new Failure("usage", `--${name}: expected a whole number, found ${quote(text)}`);
+  return Number(text);
+}
