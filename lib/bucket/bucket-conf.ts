@@ -1,10 +1,10 @@
-import type { TomlTable, TomlValue } from "../codec/toml.ts";
-import { plainDecimal } from "../codec/units.ts";
+import { isTable, type TomlTable, type TomlValue } from "../codec/toml.ts";
+import { TomlFloat } from "../codec/toml-lex.ts";
 import type { FailureCode } from "../core/errors.ts";
-import { join } from "../core/shape.ts";
+import { join, typeName } from "../core/shape.ts";
 import { jobResourcesFile, type Layout } from "./layout.ts";
 import { type Problems, unknownName } from "./problems.ts";
-import { isTable, readSourceToml, relative } from "./source-file.ts";
+import { readSourceToml, relative } from "./source-file.ts";
 
 /** The bucket.conf that init writes. */
 export const DEFAULT_BUCKET_CONF = `# Ports that ops hands out to jobs lie in this range. Every key here is also readable in templates and hooks,
@@ -105,14 +105,18 @@ function valuesOf(
   for (const [key, value] of Object.entries(table)) {
     const text = textOf(value);
     if (text !== undefined) values.set(key, text);
-    else problems.error(code, file, join(path, key), "expected text, a number, true or false");
+    else
+      problems.error(
+        code,
+        file,
+        join(path, key),
+        `expected text, a number, true or false, found ${typeName(value)}`,
+      );
   }
   return values;
 }
 
+/** The text that a value is stored as: a float as it was written, an integer in plain decimals. */
 function textOf(value: TomlValue): string | undefined {
-  if (typeof value === "number") return Number.isFinite(value) ? plainDecimal(value) : undefined;
-  return typeof value === "string" || typeof value === "bigint" || typeof value === "boolean"
-    ? String(value)
-    : undefined;
+  return typeof value !== "object" || value instanceof TomlFloat ? String(value) : undefined;
 }

@@ -1,5 +1,5 @@
 import path from "node:path";
-import { parseToml, type TomlTable, type TomlValue } from "../codec/toml.ts";
+import { parseToml, type TomlTable } from "../codec/toml.ts";
 import { Failure, type FailureCode, hasErrno, messageOf } from "../core/errors.ts";
 import { readBounded } from "../core/files.ts";
 import type { Layout } from "./layout.ts";
@@ -102,9 +102,4 @@ function isIncomplete(text: string): boolean {
   } catch (error) {
     return !messageOf(error).startsWith("Unexpected token");
   }
-}
-
-/** True for a TOML table. */
-export function isTable(value: TomlValue): value is TomlTable {
-  return typeof value === "object" && Object.getPrototypeOf(value) === null;
 }

@@ -9,6 +9,25 @@ export class TomlDate {
     this.kind = kind;
     this.text = text;
   }
+
+  toString(): string {
+    return this.text;
+  }
+}
+
+/** A float: its value and how it was written, the `_` between digits left out (`1.10`, `5e+22`, `inf`). */
+export class TomlFloat {
+  readonly value: number;
+  readonly text: string;
+
+  constructor(value: number, text: string) {
+    this.value = value;
+    this.text = text;
+  }
+
+  toString(): string {
+    return this.text;
+  }
 }
 
 /** A place in a TOML text, and the reading of everything that is not a table: blanks, comments, strings, scalars. */
@@ -115,7 +134,7 @@ export class TomlCursor {
   }
 
   /** A boolean, number, date or time. */
-  scalar(): boolean | number | bigint | TomlDate {
+  scalar(): boolean | number | bigint | TomlFloat | TomlDate {
     const start = this.at;
     let word = this.match(/[0-9A-Za-z_+:.-]+/y)?.[0] ?? "";
     if (/^\d{4}-\d\d-\d\d$/.test(word)) word += this.match(/ \d[0-9A-Za-z_+:.-]*/y)?.[0] ?? "";
@@ -149,18 +168,17 @@ function describe(rest: string): string {
 
 const INTEGER =
   /^(?:[+-]?(?:0|[1-9](?:_?\d)*)|0x[0-9a-fA-F](?:_?[0-9a-fA-F])*|0o[0-7](?:_?[0-7])*|0b[01](?:_?[01])*)$/;
-const FLOAT = /^[+-]?(?:0|[1-9](?:_?\d)*)(?:\.\d(?:_?\d)*)?(?:[eE][+-]?\d(?:_?\d)*)?$/;
+const FLOAT = /^[+-]?(?:(?:0|[1-9](?:_?\d)*)(?:\.\d(?:_?\d)*)?(?:[eE][+-]?\d(?:_?\d)*)?|inf|nan)$/;
 
-/** An integer as a number where that is exact, else as a bigint of any size; a float as a number. */
-function number(word: string): number | bigint | undefined {
+/** An integer as a number where that is exact, else as a bigint of any size; or a float. */
+function number(word: string): number | bigint | TomlFloat | undefined {
   const digits = word.replaceAll("_", "");
   if (INTEGER.test(word)) {
     const value = digits.startsWith("-") ? -BigInt(digits.slice(1)) : BigInt(digits.replace("+", ""));
     return Number.isSafeInteger(Number(value)) ? Number(value) : value;
   }
-  if (/^[+-]?inf$/.test(word)) return word.startsWith("-") ? -Infinity : Infinity;
-  if (/^[+-]?nan$/.test(word)) return Number.NaN;
-  return FLOAT.test(word) ? Number(digits) : undefined;
+  if (!FLOAT.test(word)) return undefined;
+  return new TomlFloat(Number(digits.replace("inf", "Infinity").replace("nan", "NaN")), digits);
 }
 
 const TIMES = /^(\d{4}-\d\d-\d\d)?([Tt ]?)(\d\d:\d\d:\d\d(?:\.\d+)?)?([Zz]|[+-]\d\d:\d\d)?$/;

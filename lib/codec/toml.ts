@@ -1,8 +1,8 @@
 import type { Failure } from "../core/errors.ts";
-import { TomlCursor, TomlDate } from "./toml-lex.ts";
+import { TomlCursor, type TomlDate, type TomlFloat } from "./toml-lex.ts";
 
-/** An integer is a number where a double holds it exactly, else a bigint; a float is always a number. */
-export type TomlValue = string | number | bigint | boolean | TomlDate | TomlValue[] | TomlTable;
+/** An integer is a number where a double holds it exactly, else a bigint; a float keeps how it was written. */
+export type TomlValue = string | number | bigint | boolean | TomlFloat | TomlDate | TomlValue[] | TomlTable;
 
 /** A table, without a prototype: every key is the text's own. */
 export interface TomlTable {
@@ -187,6 +187,7 @@ class Reader {
   }
 }
 
-function isTable(value: TomlValue | undefined): value is TomlTable {
-  return typeof value === "object" && !Array.isArray(value) && !(value instanceof TomlDate);
+/** True for a table, as opposed to every other value. */
+export function isTable(value: TomlValue | undefined): value is TomlTable {
+  return typeof value === "object" && Object.getPrototypeOf(value) === null;
 }
