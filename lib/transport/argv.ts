@@ -74,23 +74,6 @@ export function masterArgv(folder: string, host: string): Argv {
   return ["ssh", "-F", `${folder}/${SSH_FILES.config}`, "-M", "-N", "-T", "--", host];
 }
 
-/** Runs a command over the connection that is open. Without one it ends at once, instead of opening one of its own. */
-export function channelArgv(folder: string, host: string, command: string): Argv {
-  return [
-    ...([
-      "ssh",
-      "-F",
-      `${folder}/${SSH_FILES.config}`,
-      "-T",
-      "-o",
-      "ProxyCommand=false",
-      "--",
-      host,
-    ] as const),
-    command,
-  ];
-}
-
 function target(host: string, user: string, port: number): string[] {
   verify("host", host, isIP(host) !== 0 ? !host.includes("%") : HOST.test(host));
   verify("user", user, USER.test(user));

@@ -1,6 +1,6 @@
 import type { Writable } from "node:stream";
 import { within } from "../core/async.ts";
-import type { Companion } from "../core/spawn.ts";
+import { Session, type SessionEnd } from "./ssh-session.ts";
 
 /** A process group on a worker. */
 export interface RemoteGroup {
@@ -19,11 +19,10 @@ export interface ChannelReader {
 }
 
 const DRAIN_MS = 200;
-const GRACE_MS = 1_000;
 const MESSAGE_CHARACTERS = 4_000;
 
 /**
- * A process group on a worker and the ssh that leads to it. It has ended when its marks say so; what it left running
+ * A process group on a worker and the session that leads to it. It has ended when its marks say so; what it left running
  * there may keep its outputs open, which is not waited for.
  */
 export class Channel {
@@ -32,12 +31,11 @@ export class Channel {
   /** The code the group's leader ended with, once all its output was read; undefined when the channel ended before. */
   readonly ended: Promise<number | undefined>;
   readonly stdin: Writable;
-  readonly #child: Companion;
+  readonly #session: Session;
   #messages = "";
 
-  constructor(child: Companion, mark: string, reader: ChannelReader) {
-    this.#child = child;
-    this.stdin = child.stdin;
+  /** Opens a session over the master with this control socket, for a command that makes these marks. */
+  constructor(socket: string, command: string, mark: string, reader: ChannelReader) {
     const started = Promise.withResolvers<RemoteGroup | undefined>();
     const codes = Promise.withResolvers<number | undefined>();
     const stderrEnded = Promise.withResolvers<void>();
@@ -48,20 +46,20 @@ export class Channel {
       else if (word === "end") stderrEnded.resolve();
       else reader.onMark?.(words, stream);
     };
-    const listen = (stream: StreamName) => {
+    const marksOf = (stream: StreamName) => {
       let isIts = false;
-      const marks = new Marks(mark, {
+      return new Marks(mark, {
         onData: (chunk) => (isIts ? reader.onOutput(chunk, stream) : this.#note(chunk)),
         onMark: (words) => {
           if (words[0] === "start" || words[0] === "end") isIts = words[0] === "start";
           onMark(words, stream);
         },
       });
-      child[stream].on("data", (chunk: Buffer) => marks.take(chunk));
     };
-    listen("stdout");
-    listen("stderr");
-    void child.ended.then(() => {
+    const marks = { stdout: marksOf("stdout"), stderr: marksOf("stderr") };
+    this.#session = new Session(socket, command, (chunk, stream) => marks[stream].take(chunk));
+    this.stdin = this.#session.stdin;
+    void this.#session.ended.then(() => {
       started.resolve(undefined);
       codes.resolve(undefined);
       stderrEnded.resolve();
@@ -73,12 +71,12 @@ export class Channel {
     });
   }
 
-  /** The exit code of ssh itself: 255 for its own troubles, else that of whatever ran on the worker. */
-  get exitCode(): Promise<number | null> {
-    return this.#child.ended.then(({ exitCode }) => exitCode);
+  /** How the session ended. */
+  get closed(): Promise<SessionEnd> {
+    return this.#session.ended;
   }
 
-  /** What came besides the output of the group: of ssh itself and of the user's login files; the end of it. */
+  /** What came besides the output of the group: of the user's login files and of sudo; the end of it. */
   get messages(): string {
     return this.#messages;
   }
@@ -86,7 +84,8 @@ export class Channel {
   /** Gives the channel back: at once when the group has ended, else the group's outputs are cut. */
   async close(): Promise<void> {
     this.stdin.end();
-    if (!(await within(this.#child.ended, DRAIN_MS))) await this.#child.end(GRACE_MS);
+    if ((await within(this.#session.ended, DRAIN_MS)) === undefined) this.#session.close();
+    await this.#session.ended;
   }
 
   #note(chunk: Buffer): void {

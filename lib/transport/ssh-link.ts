@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { aborted, expired, sleep, unlessAborted, within } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";
 import type { Launcher } from "../core/spawn.ts";
-import { channelArgv, jumpOf, masterArgv, type SshSettings } from "./argv.ts";
+import { jumpOf, masterArgv, type SshSettings } from "./argv.ts";
 import { groupLine, REMOTE_COMMAND, SUDO_LINE } from "./remote-shell.ts";
 import { Channel, type ChannelReader, type RemoteGroup } from "./ssh-channel.ts";
 import { type Handshakes, type Limit, pauseAfter } from "./ssh-limits.ts";
@@ -34,11 +34,7 @@ const START_LIMIT_MS = 30_000;
 const CANCELLED_START_MS = 2_000;
 const SHORT_WAIT_MS = 1_000;
 
-const REFUSED_SESSION = /session request failed|open refused by peer|administratively prohibited/;
-const NO_CONNECTION = /UNKNOWN port 65535|Control socket connect/;
 const NOT_FOUND = 127;
-/** The exit code of ssh for what is not the command's. */
-const SSH_TROUBLE = 255;
 
 /** The connection to a worker: opened when it is needed, and anew when it is lost. */
 export class SshLink {
@@ -79,21 +75,20 @@ export class SshLink {
     reader: ChannelReader,
     signal: AbortSignal | undefined,
   ): Promise<StartedChannel | "refused"> {
-    const { settings, launcher, sockets } = this.#run;
+    const { settings, sockets } = this.#run;
     for (let attempt = 1; ; attempt++) {
       const master = await unlessAborted(this.connect(), signal);
       const mark = `ops-${randomBytes(16).toString("hex")}`;
-      const argv = channelArgv(sockets.folder, this.#worker.host, REMOTE_COMMAND);
-      const channel = new Channel(await launcher.start(argv), mark, reader);
+      const socket = `${sockets.folder}/${this.#socket}`;
+      const channel = new Channel(socket, REMOTE_COMMAND, mark, reader);
       channel.stdin.write(`${settings.useSudo ? SUDO_LINE : ""}${groupLine(mark)}${line(mark)}`);
       const group = await this.#groupOf(channel, signal);
       if (group !== undefined)
         return { channel, mark, group: group === "cancelled" ? undefined : group, master };
-      const code = await channel.ended;
-      if (REFUSED_SESSION.test(channel.messages)) return "refused";
-      // The control socket does not answer: nothing was started, and another connection may do.
-      if (!NO_CONNECTION.test(channel.messages) || attempt > 1)
-        throw await this.#notStarted(master, channel, code);
+      const end = await channel.closed;
+      if (end === "refused") return end;
+      // Nothing was started, and another connection may do.
+      if (end !== "unconnected" || attempt > 1) throw await this.#notStarted(master, channel);
       await master.close();
     }
   }
@@ -128,10 +123,11 @@ export class SshLink {
     throw this.failure("Cannot run commands on", `it does not answer within ${START_LIMIT_MS / 1000} s`);
   }
 
-  async #notStarted(master: Master, channel: Channel, code: number | undefined): Promise<Failure> {
-    if ((await channel.exitCode) === SSH_TROUBLE)
+  async #notStarted(master: Master, channel: Channel): Promise<Failure> {
+    if (typeof (await channel.closed) !== "number")
       return this.failure("The connection was lost to", await lastWords(master));
-    const why = code === NOT_FOUND ? "setsid is not installed there" : lastLine(channel.messages);
+    const why =
+      (await channel.ended) === NOT_FOUND ? "setsid is not installed there" : lastLine(channel.messages);
     return this.failure("Cannot run commands on", why || "its shell ended at once");
   }
 
