@@ -4,7 +4,7 @@ import type { FailureCode } from "../core/errors.ts";
 import { join, typeName } from "../core/shape.ts";
 import { jobResourcesFile, type Layout } from "./layout.ts";
 import { type Problems, unknownName } from "./problems.ts";
-import { readSourceToml, relative } from "./source-file.ts";
+import { parseSourceToml, readSourceToml, relative } from "./source-file.ts";
 
 /** The bucket.conf that init writes. */
 export const DEFAULT_BUCKET_CONF = `# Ports that ops hands out to jobs lie in this range. Every key here is also readable in templates and hooks,
@@ -28,8 +28,11 @@ export interface PortPool {
 
 /** Reads `workspace/bucket.conf`: `ErrInvalidBucketConf`, `ErrInvalidPortRange`. */
 export async function readBucketConf(layout: Layout, problems: Problems): Promise<BucketConf> {
-  const values = await readValues(layout, layout.bucketConf, "ErrInvalidBucketConf", problems);
-  return { values, ports: poolOf(values, relative(layout, layout.bucketConf), problems) };
+  const code = "ErrInvalidBucketConf";
+  const file = relative(layout, layout.bucketConf);
+  const table = await readSourceToml(layout, layout.bucketConf, code, problems);
+  const values = valuesOf(table ?? {}, code, file, "", problems);
+  return { values, ports: poolOf(values, file, problems) };
 }
 
 function poolOf(values: ReadonlyMap<string, string>, file: string, problems: Problems): PortPool {
@@ -83,15 +86,15 @@ export function warnAboutStrangers(
     if (!jobs.has(name)) problems.warn(settings.file, name, unknownName("job", name, jobs));
 }
 
-/** Reads a flat TOML file of texts and numbers, each value as its text; none where there is no file. */
-export async function readValues(
-  layout: Layout,
+/** The values of a flat TOML file of texts and numbers, each as its text; none where there is no file. */
+export function valuesIn(
+  bytes: Uint8Array | undefined,
   file: string,
   code: FailureCode,
   problems: Problems,
-): Promise<Map<string, string>> {
-  const table = await readSourceToml(layout, file, code, problems);
-  return valuesOf(table ?? {}, code, relative(layout, file), "", problems);
+): Map<string, string> {
+  const table = bytes && parseSourceToml(bytes, file, code, problems);
+  return valuesOf(table ?? {}, code, file, "", problems);
 }
 
 function valuesOf(

@@ -4,6 +4,7 @@ import {
   list,
   object,
   optional,
+  quote,
   type Report,
   type Shape,
   string,
@@ -73,16 +74,16 @@ export function healthCheck(): Shape<HealthCheck> {
 
 /** The probes that name a port the job does not declare: their places and what is wrong. */
 export function undeclaredPorts(
-  check: HealthCheck | null,
-  ports: ReadonlySet<string>,
+  check: HealthCheck | undefined,
+  ports: ReadonlyMap<string, unknown>,
 ): { path: string; message: string }[] {
   return (check?.checks ?? []).flatMap((probe, index) =>
-    probe.type === "ssh" || ports.has(probe.port)
+    probe.type === "ssh" || typeof probe.port !== "string" || probe.port === "" || ports.has(probe.port)
       ? []
       : [
           {
             path: `health_check/checks/${index}/port`,
-            message: `${JSON.stringify(probe.port)} is not a port of this job: declare it in resources/ports`,
+            message: `${quote(probe.port)} is not a port of this job: declare it in resources/ports`,
           },
         ],
   );

@@ -2,25 +2,25 @@ import { validateGlob } from "../codec/glob.ts";
 import { parseCpuMhz, parseMemoryMb } from "../codec/units.ts";
 import type { FailureCode } from "../core/errors.ts";
 import {
-  anything,
   check,
   type Infer,
   integer,
   isObject,
+  join,
   list,
   object,
   oneOf,
   optional,
-  quote,
   record,
   type Shape,
   string,
   withDefault,
 } from "../core/shape.ts";
 import type { CatalogHook, CatalogJob, HealthCheck } from "./catalog.ts";
+import { type CertRequest, certRequests, certs } from "./cert-requests.ts";
 import { healthCheck, positive, undeclaredPorts } from "./health-check.ts";
 import { line, NAME, NAME_RULE, name, quantity } from "./names.ts";
-import { readPorts } from "./ports.ts";
+import { isPortName, ports } from "./ports.ts";
 import type { Problems } from "./problems.ts";
 
 /** The events a hook may be run on (hook-runtime.md, Events). */
@@ -34,6 +34,9 @@ export const HOOK_EVENTS = [
   "after_allocation_started",
   "after_allocation_stopped",
 ] as const;
+
+/** One of them. */
+export type HookEvent = (typeof HOOK_EVENTS)[number];
 
 /** What a job may be given of a resource, in MB or MHz; 0 where nothing is said. */
 export interface Bounds {
@@ -58,6 +61,8 @@ export interface Manifest {
   ports: Map<string, number | null>;
   /** By name. */
   hooks: CatalogHook[];
+  /** By name. */
+  certs: CertRequest[];
   healthCheck: HealthCheck | null;
   lifecycleTimeoutSeconds: number;
 }
@@ -65,6 +70,7 @@ export interface Manifest {
 const LENIENT = { lenient: true, unknown: "warn" } as const;
 const INVALID = "ErrInvalidManifest";
 const CONFIG_DEPTH = 32;
+const NOT_YET = "is kept, but not acted on by this version of ops";
 
 const DEMANDS = object(
   { job: optional(blank(name())), hook: optional(blank(name())), config: withDefault(config(), {}) },
@@ -84,20 +90,20 @@ const MANIFEST = object(
     max_concurrent_starts: withDefault(integer(), 0),
     min_allocations_count: withDefault(integer({ min: 0 }), 0),
     restart_policy: withDefault(oneOf("always", "reload", "never"), "always"),
-    restart_globs: withDefault(list(string({ max: 1_000 })), []),
+    restart_globs: withDefault(list(glob()), []),
     resources: withDefault(
       object(
         {
           memory: withDefault(bounds(parseMemoryMb), { min: 0, max: 0 }),
           cpu: withDefault(bounds(parseCpuMhz), { min: 0, max: 0 }),
-          ports: withDefault(record(anything()), {}),
+          ports: withDefault(ports(), new Map()),
         },
         LENIENT,
       ),
-      { memory: { min: 0, max: 0 }, cpu: { min: 0, max: 0 }, ports: {} },
+      { memory: { min: 0, max: 0 }, cpu: { min: 0, max: 0 }, ports: new Map() },
     ),
-    hooks: withDefault(record(HOOK), {}),
-    certs: withDefault(record(anything()), {}),
+    hooks: withDefault(hooks(), []),
+    certs: withDefault(certs(), {}),
     health_check: optional(healthCheck()),
     lifecycle_timeout_seconds: positive(86_400, 900),
     on_failure: withDefault(oneOf("stop", "restore"), "stop"),
@@ -121,6 +127,23 @@ const MANIFEST = object(
   },
 );
 
+/** The manifest with what must hold between fields; says as much as it can about one that has other mistakes. */
+const WHOLE: typeof MANIFEST = {
+  ...MANIFEST,
+  check(value, path, report) {
+    const given = MANIFEST.check(value, path, report);
+    if (!isObject(value)) return given;
+    const { restart_policy: policy, restart_globs: globs, health_check: health } = given;
+    if (globs.length > 0 && (policy === "always" || policy === "never"))
+      report("restart_globs", `needs "restart_policy": "reload"`);
+    for (const { path: where, message } of undeclaredPorts(health, given.resources.ports))
+      report(where, message);
+    if (given.on_failure === "restore") report("on_failure", NOT_YET, "warning");
+    if (given.tolerate?.unreachable !== undefined) report("tolerate", NOT_YET, "warning");
+    return given;
+  },
+};
+
 /**
  * Checks the parsed manifest.json of a job; undefined when it cannot be used. Versions and demands are judged when all
  * jobs are known. Failures: `ErrInvalidManifest`, `ErrInvalidHookConfiguration`, `ErrPortKeyFormat`,
@@ -132,32 +155,28 @@ export function checkManifest(
   file: string,
   problems: Problems,
 ): Manifest | undefined {
-  const before = problems.errors.length;
-  const given = problems.take(codeOf, file, check(MANIFEST, value));
-  if (given === undefined) return undefined;
-  const ports = readPorts(given.resources.ports, file, problems);
-  const hooks = hooksOf(given.hooks, file, problems);
-  const manifest = manifestOf(job, given, ports, hooks);
-  for (const { path, message } of undeclaredPorts(
-    manifest.healthCheck,
-    new Set(Object.keys(given.resources.ports)),
-  ))
-    problems.error(INVALID, file, path, message);
-  for (const { path, message } of contradictions(given)) problems.error(INVALID, file, path, message);
-  warnAboutUnused(given, file, problems);
-  return problems.errors.length === before ? manifest : undefined;
+  const given = problems.take(codeOf, file, check(WHOLE, value));
+  return given && manifestOf(job, given);
+}
+
+/** The names of the hooks of a manifest that may have mistakes elsewhere. */
+export function hookNames(value: unknown): string[] {
+  if (!isObject(value)) return [];
+  return Object.entries(value)
+    .filter(([key]) => /^(hooks|commands)$/i.test(key))
+    .flatMap(([, hooks]) => (isObject(hooks) ? Object.keys(hooks) : []))
+    .map((name) => name.toLowerCase())
+    .filter((name) => NAME.test(name));
 }
 
 function codeOf(path: string): FailureCode {
-  return /^(hooks|commands)(\/|$)/i.test(path) ? "ErrInvalidHookConfiguration" : INVALID;
+  if (/^(hooks|commands)(\/|$)/i.test(path)) return "ErrInvalidHookConfiguration";
+  const [, port] = /^resources\/ports\/(.*)$/i.exec(path) ?? [];
+  if (port === undefined) return INVALID;
+  return isPortName(port) ? "ErrInvalidManifestPort" : "ErrPortKeyFormat";
 }
 
-function manifestOf(
-  job: string,
-  given: Infer<typeof MANIFEST>,
-  ports: Map<string, number | null>,
-  hooks: CatalogHook[],
-): Manifest {
+function manifestOf(job: string, given: Infer<typeof WHOLE>): Manifest {
   const selectors = new Set(given.selectors.filter((selector) => selector !== ""));
   return {
     version: given.version,
@@ -169,61 +188,53 @@ function manifestOf(
     restartGlobs: given.restart_globs,
     memory: given.resources.memory,
     cpu: given.resources.cpu,
-    ports,
-    hooks,
+    ports: given.resources.ports,
+    hooks: given.hooks,
+    certs: certRequests(job, given.certs),
     healthCheck: given.health_check ?? null,
     lifecycleTimeoutSeconds: given.lifecycle_timeout_seconds,
   };
 }
 
-function hooksOf(given: Infer<typeof MANIFEST>["hooks"], file: string, problems: Problems): CatalogHook[] {
-  const hooks = new Map<string, CatalogHook>();
-  for (const [written, hook] of Object.entries(given)) {
-    const own = written.toLowerCase();
-    const wrong = (message: string) =>
-      problems.error("ErrInvalidHookConfiguration", file, `hooks/${written}`, message);
-    if (!NAME.test(own)) wrong(`expected ${NAME_RULE} as name`);
-    if (hooks.has(own)) wrong("is there twice, in other capitals");
-    hooks.set(own, {
-      name: own,
-      events: HOOK_EVENTS.filter((event) => hook.executed_on.includes(event)),
-      demandJob: hook.demands?.job ?? "",
-      demandHook: hook.demands?.hook ?? "",
-      demandConfig: hook.demands?.config ?? {},
-    });
-  }
-  return [...hooks.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+/** The hooks by their names, which compare without case. */
+function hooks(): Shape<CatalogHook[]> {
+  const given = record(HOOK);
+  return {
+    schema: given.schema,
+    check(value, path, report) {
+      const found = new Map<string, CatalogHook>();
+      for (const [written, hook] of Object.entries(given.check(value, path, report))) {
+        const own = written.toLowerCase();
+        if (!NAME.test(own)) report(join(path, written), `expected ${NAME_RULE} as name`);
+        if (found.has(own)) report(join(path, written), "is there twice, in other capitals");
+        found.set(own, hookOf(own, hook));
+      }
+      return [...found.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+    },
+  };
 }
 
-/** What is wrong between fields that are each right. */
-function contradictions(given: Infer<typeof MANIFEST>): { path: string; message: string }[] {
-  const found: { path: string; message: string }[] = [];
-  if (given.restart_globs.length > 0 && given.restart_policy !== "reload")
-    found.push({ path: "restart_globs", message: `needs "restart_policy": "reload"` });
-  for (const [index, glob] of given.restart_globs.entries()) {
-    const wrong = validateGlob(glob);
-    if (wrong !== undefined)
-      found.push({ path: `restart_globs/${index}`, message: `${quote(glob)}: ${wrong}` });
-  }
-  if (Object.keys(given.certs).length > 0)
-    found.push({
-      path: "certs",
-      message: "this version of ops does not issue certificates: remove the field",
-    });
-  return found;
+function hookOf(name: string, given: Infer<typeof HOOK>): CatalogHook {
+  return {
+    name,
+    events: HOOK_EVENTS.filter((event) => given.executed_on?.includes(event)),
+    demandJob: given.demands?.job ?? "",
+    demandHook: given.demands?.hook ?? "",
+    demandConfig: given.demands?.config ?? {},
+  };
 }
 
-function warnAboutUnused(given: Infer<typeof MANIFEST>, file: string, problems: Problems): void {
-  const unused = [
-    given.on_failure !== "stop" && "on_failure",
-    given.secret_mode !== "0600" && "secret_mode",
-    given.tolerate?.unreachable !== undefined && "tolerate",
-  ];
-  for (const [name, hook] of Object.entries(given.hooks))
-    if (hook.executed_on.includes("post_build"))
-      problems.warn(file, `hooks/${name}`, "is on post_build, which this version of ops does not run");
-  for (const field of unused)
-    if (field) problems.warn(file, field, "is not used by this version of ops, which works as without it");
+function glob(): Shape<string> {
+  const text = string({ max: 1_000 });
+  return {
+    schema: text.schema,
+    check(value, path, report) {
+      const given = text.check(value, path, report);
+      const wrong = typeof given === "string" ? validateGlob(given) : undefined;
+      if (wrong !== undefined) report(path, wrong);
+      return given;
+    },
+  };
 }
 
 /** Minimum and maximum with units; a minimum without a maximum is both. */

@@ -25,6 +25,13 @@ export function host(): Shape<string> {
   return text("an IP address or a host name", isHost);
 }
 
+/** What a certificate may be for: an address or a name, whose first part may be `*`. */
+export function altName(): Shape<string> {
+  return text("an IP address or a DNS name", (value) =>
+    value.startsWith("*.") ? HOST.test(value.slice(2)) && !isIPv4(value.slice(2)) : isHost(value),
+  );
+}
+
 /** A user name on a worker. */
 export function user(): Shape<string> {
   return text("a user name of small letters, digits, _ and -", (value) => USER.test(value));

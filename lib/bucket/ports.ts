@@ -1,4 +1,4 @@
-import { check, integer, isObject } from "../core/shape.ts";
+import { anything, check, integer, isObject, join, record, type Shape, show } from "../core/shape.ts";
 import type { PortPool } from "./bucket-conf.ts";
 import type { Problems } from "./problems.ts";
 
@@ -14,31 +14,36 @@ export interface PortRequest {
 export type PortNumbers = Map<string, Map<string, number>>;
 
 const PORT_NAME = /^[a-z][a-z0-9_]*$/;
+const PORT_RULE = "small letters, digits and _, the first a letter, at most 100,";
 /** Keys that the build itself writes to `ops/bucket`, where the port names of all jobs are kept too. */
 const TAKEN_NAMES = new Set(["bucket_id", "jobs", "activejobs"]);
 
-/** Reads `resources/ports` of a manifest: `ErrPortKeyFormat`, `ErrInvalidManifestPort`. */
-export function readPorts(
-  given: Readonly<Record<string, unknown>>,
-  file: string,
-  problems: Problems,
-): Map<string, number | null> {
-  const ports = new Map<string, number | null>();
-  for (const [name, value] of Object.entries(given)) {
-    const path = `resources/ports/${name}`;
-    const rule = "expected a name of small letters, digits and _ that starts with a letter";
-    if (!PORT_NAME.test(name) || name.length > 100) problems.error("ErrPortKeyFormat", file, path, rule);
-    else if (isObject(value) && Object.keys(value).length === 0) ports.set(name, null);
-    else if (check(integer({ min: 1, max: 65_535 }), value).ok) ports.set(name, value as number);
-    else
-      problems.error(
-        "ErrInvalidManifestPort",
-        file,
-        path,
-        "expected {} for a port from the pool, or a number from 1 to 65535",
-      );
-  }
-  return ports;
+/** Whether a port may have this name (else `ErrPortKeyFormat`). */
+export function isPortName(name: string): boolean {
+  return PORT_NAME.test(name) && name.length <= 100;
+}
+
+/** `resources/ports` of a manifest: a fixed number, or null for one from the pool; names with mistakes are there too. */
+export function ports(): Shape<Map<string, number | null>> {
+  const given = record(anything());
+  const number = integer({ min: 1, max: 65_535 });
+  return {
+    schema: given.schema,
+    check(value, path, report) {
+      const ports = new Map<string, number | null>();
+      for (const [name, port] of Object.entries(given.check(value, path, report))) {
+        const fromPool = isObject(port) && Object.keys(port).length === 0;
+        if (!isPortName(name)) report(join(path, name), `expected ${PORT_RULE} as name`);
+        else if (!fromPool && !check(number, port).ok)
+          report(
+            join(path, name),
+            `expected {} for a port from the pool, or a number from 1 to 65535, found ${show(port)}`,
+          );
+        ports.set(name, typeof port === "number" ? port : null);
+      }
+      return ports;
+    },
+  };
 }
 
 /**

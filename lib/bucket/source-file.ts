@@ -5,21 +5,42 @@ import { readBounded } from "../core/files.ts";
 import type { Layout } from "./layout.ts";
 import type { Problems } from "./problems.ts";
 
+/** No settings file and no manifest is larger. */
 const LIMIT_BYTES = 1024 * 1024;
 
 /**
- * The text of a settings file of the source, or undefined where there is none. A file that cannot be taken (a symlink,
- * over 1 MiB, not UTF-8) is a problem with this code and undefined too.
+ * What a JSON file of the source holds, or undefined where there is none. A file that cannot be taken (a symlink, over
+ * 1 MiB, not UTF-8, not JSON) is a problem with this code and undefined too.
  */
-export async function readSourceText(
+export async function readSourceJson(
   layout: Layout,
   file: string,
   code: FailureCode,
   problems: Problems,
-): Promise<string | undefined> {
+): Promise<unknown> {
+  const bytes = await readSource(layout, file, code, problems);
+  return bytes && parseSourceJson(bytes, relative(layout, file), code, problems);
+}
+
+/** The table that a TOML file of the source holds; like {@link readSourceJson} where there is nothing to read. */
+export async function readSourceToml(
+  layout: Layout,
+  file: string,
+  code: FailureCode,
+  problems: Problems,
+): Promise<TomlTable | undefined> {
+  const bytes = await readSource(layout, file, code, problems);
+  return bytes && parseSourceToml(bytes, relative(layout, file), code, problems);
+}
+
+async function readSource(
+  layout: Layout,
+  file: string,
+  code: FailureCode,
+  problems: Problems,
+): Promise<Buffer | undefined> {
   try {
-    const bytes = await readBounded(file, LIMIT_BYTES);
-    return bytes && new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return await readBounded(file, LIMIT_BYTES);
   } catch (error) {
     if (hasErrno(error, "ENOTDIR")) return undefined;
     problems.error(code, relative(layout, file), "", unreadable(error));
@@ -27,38 +48,50 @@ export async function readSourceText(
   }
 }
 
-/** What a JSON file of the source holds; like {@link readSourceText} where there is nothing to read. */
-export async function readSourceJson(
-  layout: Layout,
+/** Like {@link readSourceJson} for what was read already; `file` is only named. A byte order mark is passed over. */
+export function parseSourceJson(
+  bytes: Uint8Array,
   file: string,
   code: FailureCode,
   problems: Problems,
-): Promise<unknown> {
-  const text = await readSourceText(layout, file, code, problems);
+): unknown {
+  const text = textOf(bytes, file, code, problems)?.replace(/^\ufeff/, "");
   if (text === undefined) return undefined;
   try {
     return JSON.parse(text);
   } catch (error) {
-    problems.error(code, relative(layout, file), "", jsonProblem(error, text));
+    problems.error(code, file, "", jsonProblem(error, text));
     return undefined;
   }
 }
 
-/** The table that a TOML file of the source holds; like {@link readSourceText} where there is nothing to read. */
-export async function readSourceToml(
-  layout: Layout,
+/** Like {@link readSourceToml} for what was read already; `file` is only named. */
+export function parseSourceToml(
+  bytes: Uint8Array,
   file: string,
   code: FailureCode,
   problems: Problems,
-): Promise<TomlTable | undefined> {
-  const text = await readSourceText(layout, file, code, problems);
+): TomlTable | undefined {
+  const text = textOf(bytes, file, code, problems);
   if (text === undefined) return undefined;
   try {
     return parseToml(text);
   } catch (error) {
-    problems.error(code, relative(layout, file), "", messageOf(error));
+    problems.error(code, file, "", messageOf(error));
     return undefined;
   }
+}
+
+const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+function textOf(bytes: Uint8Array, file: string, code: FailureCode, problems: Problems): string | undefined {
+  try {
+    if (bytes.length <= LIMIT_BYTES) return UTF8.decode(bytes);
+    problems.error(code, file, "", `has more than ${LIMIT_BYTES} bytes`);
+  } catch {
+    problems.error(code, file, "", "is not UTF-8 text");
+  }
+  return undefined;
 }
 
 /** A path as operators know it: relative to the bucket. */
@@ -67,9 +100,8 @@ export function relative(layout: Layout, file: string): string {
 }
 
 function unreadable(error: unknown): string {
-  if (error instanceof Failure && error.code === "file_not_found")
-    return "is not a regular file; symbolic links are not allowed";
-  return error instanceof TypeError ? "is not UTF-8 text" : messageOf(error);
+  const isOther = error instanceof Failure && error.code === "file_not_found";
+  return isOther ? "is not a regular file; symbolic links are not allowed" : messageOf(error);
 }
 
 /** What breaks JSON, without the engine's quotation of the text, and where. */

@@ -11,6 +11,8 @@ export const SOURCE_LIMITS = {
   partBytes: 255,
 } as const;
 
+type SourceEntry = Pick<TarEntry, "path" | "type" | "size">;
+
 interface Known {
   path: string;
   type: string;
@@ -19,8 +21,8 @@ interface Known {
 }
 
 /**
- * Decides for one archive which entries may become files. It is asked before anything is written, and what it answers
- * is the only way from a name to a path.
+ * Decides for one archive which entries may become files, and for one build which files may be read. For an archive it
+ * is asked before anything is written, and what it answers is the only way from a name to a path.
  */
 export class SourceRules {
   readonly #known = new Map<string, Known>();
@@ -28,12 +30,20 @@ export class SourceRules {
 
   /** The parts of an entry's path, each safe as the name of a file. Throws `invalid_source` naming the entry. */
   admit(entry: TarEntry): string[] {
-    const problem = this.#typeProblem(entry) ?? pathProblem(entry.path);
+    const problem = this.problemOf(entry);
     if (problem !== undefined) throw archiveFailure(entry.index, entry.path, problem);
+    return entry.path.split("/");
+  }
+
+  /** Why an entry cannot lie beside those asked about before, or undefined. */
+  problemOf(entry: SourceEntry): string | undefined {
     const parts = entry.path.split("/");
-    const clash = rootProblem(parts, entry.type) ?? this.#enter(parts, entry.type);
-    if (clash !== undefined) throw archiveFailure(entry.index, entry.path, clash);
-    return parts;
+    return (
+      this.#typeProblem(entry) ??
+      pathProblem(entry.path) ??
+      rootProblem(parts, entry.type) ??
+      this.#enter(parts, entry.type)
+    );
   }
 
   /** Whether any entry was the folder workspace/ or below it. */
@@ -41,7 +51,7 @@ export class SourceRules {
     return this.#known.has("workspace");
   }
 
-  #typeProblem(entry: TarEntry): string | undefined {
+  #typeProblem(entry: SourceEntry): string | undefined {
     if (entry.type !== "file" && entry.type !== "directory")
       return `a ${entry.type} is not allowed, only files and directories`;
     this.#bytes += entry.size;
@@ -70,7 +80,7 @@ export class SourceRules {
       return tooMany ? `there are more than ${SOURCE_LIMITS.entries} files and folders` : undefined;
     }
     if (known.path !== next.path)
-      return `it differs from ${known.path} only in case or in how its letters are composed`;
+      return `${next.named ? "it" : next.path} differs from ${known.path} only in case or in how its letters are composed`;
     if (known.type !== next.type) return `${next.path} is both a file and a directory`;
     if (known.named && next.named) return "it is in the archive twice";
     known.named ||= next.named;

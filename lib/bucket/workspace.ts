@@ -1,3 +1,4 @@
+import path from "node:path";
 import { exists } from "../core/files.ts";
 import {
   type BucketConf,
@@ -7,9 +8,10 @@ import {
   warnAboutStrangers,
 } from "./bucket-conf.ts";
 import { type JobSource, readJobs } from "./jobs.ts";
-import type { Layout } from "./layout.ts";
+import { jobResourcesFile, type Layout } from "./layout.ts";
 import type { Problems } from "./problems.ts";
-import { readOpsConf } from "./settings.ts";
+import { type OpsConf, readOpsConf } from "./settings.ts";
+import { checkUnchanged, scanSource } from "./source-tree.ts";
 import {
   type Disabled,
   readDisabled,
@@ -20,6 +22,7 @@ import {
 
 /** Everything that a build reads: ops.conf and the folder `workspace/`. */
 export interface Workspace {
+  settings: OpsConf;
   bucketConf: BucketConf;
   jobSettings: JobSettings;
   /** By position, then host: the order of deployment. */
@@ -40,11 +43,13 @@ export async function readWorkspace(
   const settings = await readOpsConf(layout, problems);
   if (!(await exists(layout.workspace)))
     problems.warn("workspace", "", "is not there: nothing has been pushed yet");
+  const tree = scanSource(layout, problems, ownFiles(layout, settings));
   const bucketConf = await readBucketConf(layout, problems);
   const workers = await readWorkers(layout, settings, problems);
   const disabled = await readDisabled(layout, problems);
-  const { jobs, broken } = await readJobs(layout, problems, signal);
+  const { jobs, broken } = readJobs(layout, tree, problems, signal);
   const jobSettings = await readJobSettings(layout, settings.jobConfigSelector, problems);
+  checkUnchanged(layout, tree, problems);
   const names = new Set([...jobs.map((job) => job.name), ...broken]);
   warnAboutStrangers(jobSettings, names, problems);
   warnAboutDisabledStrangers(
@@ -53,7 +58,15 @@ export async function readWorkspace(
     { jobs: names, hosts: new Set(workers.map((one) => one.host)) },
     problems,
   );
-  return { bucketConf, jobSettings, workers: workers.sort(inOrder), disabled, jobs, broken };
+  return { settings, bucketConf, jobSettings, workers: workers.sort(inOrder), disabled, jobs, broken };
+}
+
+/** The files of `workspace/` that are read by name, and whose problems have codes of their own. */
+function ownFiles(layout: Layout, settings: OpsConf): string[] {
+  const jobSettings = jobResourcesFile(layout, settings.jobConfigSelector);
+  return [layout.workersJson, layout.disabledJson, layout.bucketConf, jobSettings].map((file) =>
+    path.relative(layout.workspace, file),
+  );
 }
 
 function inOrder(a: Worker, b: Worker): number {

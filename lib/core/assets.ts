@@ -1,8 +1,8 @@
 import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { Failure } from "./errors.ts";
-import { walk } from "./files.ts";
 import { PROGRAM_ROOT } from "./self.ts";
+import { walk } from "./walk.ts";
 
 /** A file of the user interface. */
 export interface Asset {
@@ -30,7 +30,7 @@ export async function loadAssets(
   folder: string = path.join(PROGRAM_ROOT, "ui"),
 ): Promise<ReadonlyMap<string, Asset>> {
   const assets = new Map<string, Asset>();
-  for (const { path: name } of await walk(folder)) {
+  for (const { path: name } of walk(folder)) {
     const type = TYPES[path.extname(name)];
     if (type === undefined)
       throw new Failure("failed", `Cannot serve ${path.join(folder, name)}: unknown kind of file`);

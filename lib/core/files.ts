@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { constants, type Dirent } from "node:fs";
+import { constants } from "node:fs";
 import { type FileHandle, link, lstat, mkdir, open, readdir, realpath, rename, rm } from "node:fs/promises";
 import path from "node:path";
 import { Failure, hasErrno } from "./errors.ts";
@@ -127,56 +127,6 @@ async function openWithoutFollowing(file: string): Promise<FileHandle> {
 
 function notRegular(file: string): Failure {
   return new Failure("file_not_found", `Cannot read ${file}: it is not a regular file`);
-}
-
-/** A regular file found by {@link walk}: its path below the root with `/`, its size and whether its owner may execute it. */
-export interface FoundFile {
-  path: string;
-  sizeBytes: number;
-  executable: boolean;
-}
-
-/**
- * The regular files below a folder, sorted by path; none where there is no folder. Names in `skip` are passed over at
- * every level. Throws `invalid_source` for symlinks, special files and names that are not UTF-8, and where the root
- * itself is not a folder: nothing that points elsewhere is ever taken along.
- */
-export async function walk(root: string, skip: ReadonlySet<string> = new Set()): Promise<FoundFile[]> {
-  const found: FoundFile[] = [];
-  if (!(await exists(root))) return found;
-  if (!(await lstat(root)).isDirectory()) throw refused(root, "it is not a folder");
-  await walkInto(root, "", skip, found);
-  return found.sort((a, b) => (a.path < b.path ? -1 : 1));
-}
-
-async function walkInto(root: string, below: string, skip: ReadonlySet<string>, found: FoundFile[]) {
-  for (const entry of await readdir(path.join(root, below), { withFileTypes: true })) {
-    if (skip.has(entry.name)) continue;
-    const name = below === "" ? entry.name : `${below}/${entry.name}`;
-    // Node puts this character where the bytes of a name are no text: the file could not be found again by it.
-    if (entry.name.includes("\ufffd")) throw refused(path.join(root, name), "its name is not UTF-8");
-    if (entry.isDirectory()) await walkInto(root, name, skip, found);
-    else if (entry.isFile()) found.push(await describe(root, name));
-    else throw refused(path.join(root, name), `${kindOf(entry)} is not allowed`);
-  }
-}
-
-function refused(file: string, why: string): Failure {
-  return new Failure("invalid_source", `Cannot take ${file}: ${why}`);
-}
-
-async function describe(root: string, name: string): Promise<FoundFile> {
-  const handle = await openRegular(path.join(root, name));
-  try {
-    const { size, mode } = await handle.stat();
-    return { path: name, sizeBytes: size, executable: (mode & 0o100) !== 0 };
-  } finally {
-    await handle.close();
-  }
-}
-
-function kindOf(entry: Dirent): string {
-  return entry.isSymbolicLink() ? "a symbolic link" : "a special file";
 }
 
 /** True when the real path of `file` lies below the real path of `root`. */

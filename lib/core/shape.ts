@@ -279,7 +279,8 @@ function escaped(character: string): string {
   return character.replace(/[\s\S]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
-function show(value: unknown): string {
+/** A value as it is named in a message: text and numbers themselves, of anything else its type. */
+export function show(value: unknown): string {
   return typeof value === "string"
     ? quote(value)
     : typeof value === "number"

@@ -28,7 +28,6 @@ import {
   readBounded,
   remove,
   temporaryName,
-  walk,
   writeAtomic,
 } from "../../lib/core/files.ts";
 
@@ -172,67 +171,6 @@ test("a socket and a device are not opened", async () => {
   await assert.rejects(openRegular(socket), { code: "file_not_found" });
   server.close();
   await assert.rejects(openRegular("/dev/null"), { code: "file_not_found" });
-});
-
-test("walk() finds regular files with size and right to execute, sorted by path, and skips names everywhere", async () => {
-  const root = folder({
-    "b.txt": "12",
-    "a/z": "1",
-    "a-b": "",
-    "a/run": (file) => writeFileSync(file, "#!", { mode: 0o700 }),
-    ".hidden": "h",
-    "skipped/x": "x",
-    "a/skipped/x": "x",
-    "a/skipped-not": "x",
-  });
-  mkdirSync(path.join(root, "empty"));
-  assert.deepEqual(await walk(root, new Set(["skipped"])), [
-    { path: ".hidden", sizeBytes: 1, executable: false },
-    { path: "a-b", sizeBytes: 0, executable: false },
-    { path: "a/run", sizeBytes: 2, executable: true },
-    { path: "a/skipped-not", sizeBytes: 1, executable: false },
-    { path: "a/z", sizeBytes: 1, executable: false },
-    { path: "b.txt", sizeBytes: 2, executable: false },
-  ]);
-});
-
-test("walk() of a folder that is not there finds nothing", async () => {
-  assert.deepEqual(await walk(path.join(base, "missing")), []);
-});
-
-const refusedSources: [string, Record<string, string | ((file: string) => void)>, RegExp][] = [
-  ["a symlink to a file", { "a/l": link("/etc/passwd") }, /a\/l: a symbolic link is not allowed$/],
-  ["a symlink to a folder", { "a/l": link("..") }, /a\/l: a symbolic link is not allowed$/],
-  ["a symlink to nothing", { l: link("nothing") }, /l: a symbolic link is not allowed$/],
-  ["a FIFO", { "a/f": fifo }, /a\/f: a special file is not allowed$/],
-];
-
-for (const [what, files, message] of refusedSources)
-  test(`walk() refuses ${what} and names it`, async () => {
-    await assert.rejects(walk(folder({ ok: "x", ...files })), { code: "invalid_source", message });
-  });
-
-test("walk() refuses a name that is not UTF-8", async () => {
-  const root = folder();
-  writeFileSync(Buffer.concat([Buffer.from(`${root}/a`), Buffer.from([0xff])]), "x");
-  await assert.rejects(walk(root), { code: "invalid_source", message: /its name is not UTF-8$/ });
-});
-
-test("walk() refuses a root that is a symlink or a file", async () => {
-  const root = folder({ "real/x": "x", link: link("real") });
-  for (const name of ["link", "real/x"])
-    await assert.rejects(walk(path.join(root, name)), {
-      code: "invalid_source",
-      message: `Cannot take ${path.join(root, name)}: it is not a folder`,
-    });
-});
-
-test("walk() passes over a skipped name whatever it is", async () => {
-  const root = folder({ x: "x", ".venv/bin/python3": link("/usr/bin/python3"), venv: link("/") });
-  assert.deepEqual(
-    (await walk(root, new Set([".venv", "venv"]))).map((file) => file.path),
-    ["x"],
-  );
 });
 
 test("a file is contained where its real path is below the real root", async () => {

@@ -1,0 +1,127 @@
+import {
+  type BigIntStats,
+  closeSync,
+  constants,
+  type Dirent,
+  fstatSync,
+  lstatSync,
+  openSync,
+  readdirSync,
+  readSync,
+} from "node:fs";
+import path from "node:path";
+import { Failure, hasErrno, messageOf } from "./errors.ts";
+
+// Synchronous: for the thousands of small files of a workspace a promise for each call costs thirty times the reading.
+
+/** A regular file found by {@link walk}. */
+export interface FoundFile {
+  /** Below the root, with `/`. */
+  path: string;
+  sizeBytes: number;
+  /** Its owner may execute it. */
+  executable: boolean;
+  /** Differs when the file is replaced or changed: inode, mode, size and times. */
+  state: string;
+}
+
+/** Hears of an entry that cannot be taken: its path below the root (empty for the root itself), and why not. */
+export type Refuse = (path: string, why: string) => void;
+
+/**
+ * The regular files below a folder, sorted by path; none where there is no folder. Names in `skip` are passed over at
+ * every level. Refused are symlinks, special files, names that are not UTF-8, what cannot be read, and a root that is
+ * no folder: nothing that points elsewhere is ever taken along. By default a refusal throws `invalid_source`.
+ */
+export function walk(
+  root: string,
+  skip: ReadonlySet<string> = new Set(),
+  refuse: Refuse = refusalOf(root),
+): FoundFile[] {
+  const found: FoundFile[] = [];
+  const status = lstatSync(root, { throwIfNoEntry: false });
+  if (status?.isDirectory()) walkInto(root, "", skip, refuse, found);
+  else if (status) refuse("", "it is not a folder");
+  return found.sort((a, b) => (a.path < b.path ? -1 : 1));
+}
+
+function refusalOf(root: string): Refuse {
+  return (below, why) => {
+    throw new Failure("invalid_source", `Cannot take ${path.join(root, below)}: ${why}`);
+  };
+}
+
+function walkInto(
+  root: string,
+  below: string,
+  skip: ReadonlySet<string>,
+  refuse: Refuse,
+  found: FoundFile[],
+): void {
+  for (const entry of entriesOf(root, below, refuse)) {
+    if (skip.has(entry.name)) continue;
+    const name = below === "" ? entry.name : `${below}/${entry.name}`;
+    // Node puts this character where the bytes of a name are no text: the file could not be found again by it.
+    if (entry.name.includes("\ufffd")) refuse(name, "its name is not UTF-8");
+    else if (entry.isDirectory()) walkInto(root, name, skip, refuse, found);
+    else if (!entry.isFile())
+      refuse(name, `${entry.isSymbolicLink() ? "a symbolic link" : "a special file"} is not allowed`);
+    else {
+      const status = lstatSync(path.join(root, name), { bigint: true, throwIfNoEntry: false });
+      if (status) found.push(describe(name, status));
+      else refuse(name, CHANGED);
+    }
+  }
+}
+
+function entriesOf(root: string, below: string, refuse: Refuse): Dirent[] {
+  try {
+    return readdirSync(path.join(root, below), { withFileTypes: true });
+  } catch (error) {
+    refuse(below, hasErrno(error, "ENOENT", "ENOTDIR") ? CHANGED : messageOf(error));
+    return [];
+  }
+}
+
+const CHANGED = "it was changed while it was read";
+
+function describe(name: string, status: BigIntStats): FoundFile {
+  return {
+    path: name,
+    sizeBytes: Number(status.size),
+    executable: (status.mode & 0o100n) !== 0n,
+    state: stateOf(status),
+  };
+}
+
+function stateOf({ dev, ino, mode, size, mtimeNs, ctimeNs }: BigIntStats): string {
+  return [dev, ino, mode, size, mtimeNs, ctimeNs].join(" ");
+}
+
+/**
+ * The whole content of a file that {@link walk} found below `root`. Throws `failed` when it is not that file any more,
+ * or not as it was found: replaced, removed, grown or cut.
+ */
+export function readFound(root: string, file: FoundFile): Buffer {
+  const full = path.join(root, file.path);
+  const changed = new Failure("failed", CHANGED);
+  let descriptor: number;
+  try {
+    // Never follows a link and never waits for a FIFO's writer, should one stand there now.
+    descriptor = openSync(full, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  } catch (error) {
+    throw hasErrno(error, "ENOENT", "ENOTDIR", "ELOOP", "ENXIO") ? changed : error;
+  }
+  try {
+    if (stateOf(fstatSync(descriptor, { bigint: true })) !== file.state) throw changed;
+    const content = Buffer.allocUnsafeSlow(file.sizeBytes);
+    let length = 0;
+    for (let read = -1; read !== 0 && length < content.length; length += read)
+      read = readSync(descriptor, content, length, content.length - length, null);
+    if (length < content.length || stateOf(fstatSync(descriptor, { bigint: true })) !== file.state)
+      throw changed;
+    return content;
+  } finally {
+    closeSync(descriptor);
+  }
+}
