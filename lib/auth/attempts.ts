@@ -1,13 +1,28 @@
+import { Failure } from "../core/errors.ts";
+
 /** How many failures are allowed in which time, and how many addresses are remembered. */
 export interface AttemptRule {
+  /** What there were too many of, for the sentence of the refusal. */
+  what: string;
   perPeer: number;
   windowMs: number;
   /** When the table is full the address whose window began first is forgotten. */
   peers: number;
 }
 
+const MINUTE = { windowMs: 60_000, peers: 10_000 };
 /** control-plane.md, Limits: 20 bearer failures per direct peer and minute. */
-export const BEARER_ATTEMPTS: Readonly<AttemptRule> = { perPeer: 20, windowMs: 60_000, peers: 10_000 };
+export const BEARER_ATTEMPTS: Readonly<AttemptRule> = {
+  ...{ what: "wrong API tokens from this address", perPeer: 20, ...MINUTE },
+};
+/** control-plane.md, Limits: 20 TOTP failures per direct peer and minute. */
+export const TOTP_ATTEMPTS: Readonly<AttemptRule> = {
+  ...{ what: "wrong TOTP codes from this address", perPeer: 20, ...MINUTE },
+};
+/** control-plane.md, Limits: 100 TOTP failures of all peers together per minute. */
+export const TOTP_ATTEMPTS_OF_ALL: Readonly<AttemptRule> = {
+  ...{ what: "wrong TOTP codes", perPeer: 100, ...MINUTE },
+};
 
 interface Window {
   began: number;
@@ -29,6 +44,16 @@ export class Attempts {
     this.#now = now;
   }
 
+  /** Throws `rate_limited`, with the seconds to wait, when this address has used up its failures. */
+  admit(peer: string): void {
+    const blockedMs = this.blockedMs(peer);
+    if (blockedMs <= 0) return;
+    const seconds = Math.max(1, Math.ceil(blockedMs / 1000));
+    throw new Failure("rate_limited", `too many ${this.#rule.what}; try again in ${seconds} s`, {
+      details: { retry_after_s: seconds },
+    });
+  }
+
   /** Milliseconds until this address may try again; 0 when it may now. */
   blockedMs(peer: string): number {
     const window = this.#current(peer);
@@ -41,6 +66,11 @@ export class Attempts {
     const window = this.#current(peer);
     if (window) window.failures++;
     else this.#begin(peer);
+  }
+
+  /** Forgets the failures of an address. */
+  clear(peer: string): void {
+    this.#windows.delete(peer);
   }
 
   #begin(peer: string): void {

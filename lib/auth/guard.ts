@@ -3,6 +3,7 @@ import { Failure } from "../core/errors.ts";
 import type { HttpRequest } from "../http/message.ts";
 import { Attempts, BEARER_ATTEMPTS } from "./attempts.ts";
 import type { Session, Sessions } from "./session.ts";
+import type { TotpCodes } from "./totp.ts";
 
 /** Who makes a request, once that is proven. */
 export interface Identity {
@@ -10,7 +11,20 @@ export interface Identity {
   via: "bearer" | "session";
   /** The session of a request that came with a cookie alone. */
   session: Session | undefined;
+  /** Whether TOTP is proven too. False where it is off, and on the two paths that do without: verify and sign out. */
+  totp: boolean;
 }
+
+/** The second factor: where its codes are judged and what a verified one is remembered by. */
+export interface SecondFactor {
+  codes: TotpCodes;
+  sessions: Sessions;
+}
+
+/** Where a browser signs in and out. */
+export const SESSION_PATH = "/api/auth/session";
+/** Where a TOTP code becomes a TOTP session. */
+export const VERIFY_PATH = "/api/auth/totp/verify";
 
 const SAFE_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD"]);
 
@@ -18,21 +32,46 @@ const SAFE_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD"]);
 export class Guard {
   readonly #tokenDigest: Buffer;
   readonly #sessions: Sessions;
+  readonly #totp: SecondFactor | undefined;
   readonly #attempts: Attempts;
 
-  constructor(options: { token: string; sessions: Sessions; now?: () => number }) {
+  constructor(options: {
+    token: string;
+    sessions: Sessions;
+    /** Undefined: the token or a session is enough. */
+    totp?: SecondFactor | undefined;
+    now?: () => number;
+  }) {
     this.#tokenDigest = digest(options.token);
     this.#sessions = options.sessions;
+    this.#totp = options.totp;
     this.#attempts = new Attempts(BEARER_ATTEMPTS, options.now);
   }
 
   /**
-   * The identity behind a request. An `Authorization` header decides alone; a cookie beside it is ignored.
-   * Throws `rate_limited`, `unauthorized` or `csrf_failed`.
+   * The identity behind a request. An `Authorization` header decides alone; a session cookie beside it is ignored.
+   * Throws `rate_limited`, `unauthorized`, `csrf_failed` or `totp_required`; on verify `totp_disabled`.
    */
   admit(request: HttpRequest): Identity {
     const { authorization } = request.headers;
-    if (authorization !== undefined) return this.#byToken(request, String(authorization));
+    if (authorization !== undefined) this.#requireToken(request.peer, String(authorization));
+    const session = authorization === undefined ? this.#requireSession(request) : undefined;
+    const via = session ? "session" : "bearer";
+    // Last, so that nobody without token or session can use up the failures of all.
+    return { address: request.peer, via, session, totp: this.#requireTotp(request) };
+  }
+
+  #requireToken(peer: string, authorization: string): void {
+    const [, scheme = "", token = ""] = /^(\S+)(?: +(\S+))?$/.exec(authorization.trim()) ?? [];
+    if (scheme.toLowerCase() !== "bearer") throw unauthorized("Authorization must be: Bearer <API token>");
+    // Before the token is looked at: who may not try gets no answer about it, the right one included.
+    this.#attempts.admit(peer);
+    if (timingSafeEqual(digest(token), this.#tokenDigest)) return;
+    this.#attempts.fail(peer);
+    throw unauthorized("the API token is wrong");
+  }
+
+  #requireSession(request: HttpRequest): Session {
     const session = this.#sessions.verify(cookieOf(request));
     if (!session) throw unauthorized("sign in, or send Authorization: Bearer <API token>");
     // A browser sends cookies along with requests that other sites cause.
@@ -41,20 +80,22 @@ export class Guard {
         "csrf_failed",
         "a change by session cookie needs an Origin header of this server and X-Ops-CSRF: 1",
       );
-    return { address: request.peer, via: "session", session };
+    return session;
   }
 
-  #byToken(request: HttpRequest, authorization: string): Identity {
-    const [, scheme = "", token = ""] = /^(\S+)(?: +(\S+))?$/.exec(authorization.trim()) ?? [];
-    if (scheme.toLowerCase() !== "bearer") throw unauthorized("Authorization must be: Bearer <API token>");
-    // Before the token is looked at: who may not try gets no answer about it, the right one included.
-    const blockedMs = this.#attempts.blockedMs(request.peer);
-    if (blockedMs > 0) throw rateLimited(blockedMs);
-    if (!timingSafeEqual(digest(token), this.#tokenDigest)) {
-      this.#attempts.fail(request.peer);
-      throw unauthorized("the API token is wrong");
-    }
-    return { address: request.peer, via: "bearer", session: undefined };
+  #requireTotp(request: HttpRequest): boolean {
+    const isVerify = request.path === VERIFY_PATH && request.method === "POST";
+    const totp = this.#totp;
+    if (isVerify && !totp) throw new Failure("totp_disabled", "TOTP is not enabled on this server");
+    if (isVerify || !totp) return false;
+    const code = request.headers["x-ops-totp"];
+    const isProven =
+      code === undefined
+        ? totp.sessions.verify(cookieOf(request)) !== undefined
+        : totp.codes.accept(request.peer, String(code));
+    const isSignOut = request.path === SESSION_PATH && request.method === "DELETE";
+    if (!isProven && !isSignOut) throw totpRequired();
+    return isProven;
   }
 }
 
@@ -64,10 +105,18 @@ export function cookieOf(request: HttpRequest): string | undefined {
 }
 
 /** True when a page of this very server made the request: same scheme, host and port, and our own header. */
-function isOwnRequest(request: HttpRequest): boolean {
+export function isOwnRequest(request: HttpRequest): boolean {
   const origin = originOf(String(request.headers.origin ?? ""));
   const own = originOf(`${request.scheme}://${request.headers.host ?? ""}`);
   return origin !== undefined && origin === own && request.headers["x-ops-csrf"] === "1";
+}
+
+/** The failure of a request that lacks its second factor. */
+export function totpRequired(): Failure {
+  return new Failure(
+    "totp_required",
+    "a TOTP code is needed: verify one (POST /api/auth/totp/verify) or send a fresh one as X-Ops-TOTP",
+  );
 }
 
 /** Scheme, host and port, the default port left out; undefined for anything more, less or else (such as `null`). */
@@ -83,16 +132,4 @@ function digest(text: string): Buffer {
 
 function unauthorized(message: string): Failure {
   return new Failure("unauthorized", message);
-}
-
-function rateLimited(blockedMs: number): Failure {
-  const seconds = Math.max(1, Math.ceil(blockedMs / 1000));
-  const details = { retry_after_s: seconds };
-  return new Failure(
-    "rate_limited",
-    `too many wrong API tokens from this address; try again in ${seconds} s`,
-    {
-      details,
-    },
-  );
 }

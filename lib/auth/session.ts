@@ -1,10 +1,13 @@
-import { createHmac, hkdfSync, randomBytes, timingSafeEqual } from "node:crypto";
-import { check, integer, object, oneOf, string } from "../core/shape.ts";
+import { createHmac, hkdfSync, randomBytes } from "node:crypto";
+import { check, integer, object, string } from "../core/shape.ts";
+import { equalText } from "./constant-time.ts";
 
 /** control-plane.md, Resources: the browser's session cookie. */
 export const SESSION_COOKIE = "ops_server_session";
 /** control-plane.md, Limits: a browser session lasts 12 hours, in milliseconds. */
 export const SESSION_MS = 12 * 60 * 60 * 1000;
+/** control-plane.md, Resources: the cookie that says that a TOTP code was verified. */
+export const TOTP_COOKIE = "ops_totp_session";
 
 /** What a cookie says; times in milliseconds since 1970. */
 export interface Session {
@@ -14,65 +17,70 @@ export interface Session {
 }
 
 const PAYLOAD = object({
-  use: oneOf(SESSION_COOKIE),
+  use: string(),
   sid: string({ min: 1, max: 64 }),
   iat: integer(),
   exp: integer(),
 });
 const KEY_BYTES = 32;
 
+/** One kind of session. */
+export interface SessionRule {
+  cookie: typeof SESSION_COOKIE | typeof TOTP_COOKIE;
+  lifetimeMs: number;
+  /** Whether the browser may send it over TLS only. */
+  secure: boolean;
+}
+
 /**
- * Issues and checks session cookies, `base64url(payload).base64url(HMAC-SHA256)`. The key is made at start, so a
- * restart ends all sessions; it is derived with the cookie's name, so that no other cookie can stand in for this one.
+ * Issues and checks the session cookies of one kind, `base64url(payload).base64url(HMAC-SHA256)`. The key is made at
+ * start, so a restart ends all sessions; each kind derives its own with the cookie's name and has the name in what is
+ * signed, so that no cookie can stand in for another.
  */
 export class Sessions {
+  readonly #rule: SessionRule;
   readonly #key: Buffer;
-  readonly #secure: boolean;
   readonly #now: () => number;
   /** Ids that were signed out, with the time from which their cookie is void anyway. */
   readonly #revoked = new Map<string, number>();
 
-  constructor(options: { secure: boolean; key?: Buffer; now?: () => number }) {
-    const key = options.key ?? randomBytes(KEY_BYTES);
-    this.#key = Buffer.from(hkdfSync("sha256", key, "", SESSION_COOKIE, KEY_BYTES));
-    this.#secure = options.secure;
-    this.#now = options.now ?? Date.now;
+  constructor(rule: SessionRule, key: Buffer = randomBytes(KEY_BYTES), now: () => number = Date.now) {
+    this.#rule = rule;
+    this.#key = Buffer.from(hkdfSync("sha256", key, "", rule.cookie, KEY_BYTES));
+    this.#now = now;
   }
 
   /** A new session and the `Set-Cookie` header that gives it to the browser. */
   issue(): { session: Session; cookie: string } {
+    const { cookie: use, lifetimeMs } = this.#rule;
     const iat = this.#now();
-    const session = { sid: randomBytes(16).toString("base64url"), iat, exp: iat + SESSION_MS };
-    const payload = Buffer.from(JSON.stringify({ use: SESSION_COOKIE, ...session })).toString("base64url");
-    return { session, cookie: this.#setCookie(`${payload}.${this.#sign(payload)}`, SESSION_MS / 1000) };
+    const session = { sid: randomBytes(16).toString("base64url"), iat, exp: iat + lifetimeMs };
+    const payload = Buffer.from(JSON.stringify({ use, ...session })).toString("base64url");
+    return { session, cookie: this.#setCookie(`${payload}.${this.#sign(payload)}`, lifetimeMs / 1000) };
   }
 
   /** The valid session in a `Cookie` header; undefined when it is forged, expired, signed out or given twice. */
   verify(cookieHeader: string | undefined): Session | undefined {
-    const [payload, signature, ...rest] = cookieValue(cookieHeader)?.split(".") ?? [];
+    const [payload, signature, ...rest] = cookieValue(cookieHeader, this.#rule.cookie)?.split(".") ?? [];
     if (payload === undefined || signature === undefined || rest.length > 0) return undefined;
-    if (!equal(signature, this.#sign(payload))) return undefined;
+    if (!equalText(signature, this.#sign(payload))) return undefined;
     const checked = check(PAYLOAD, JSON.parse(Buffer.from(payload, "base64url").toString()));
-    if (!checked.ok || checked.value.exp <= this.#now() || this.#revoked.has(checked.value.sid))
-      return undefined;
+    if (!checked.ok || checked.value.use !== this.#rule.cookie) return undefined;
     const { sid, iat, exp } = checked.value;
-    return { sid, iat, exp };
+    return exp <= this.#now() || this.#revoked.has(sid) ? undefined : { sid, iat, exp };
   }
 
-  /** Refuses this session from now on. */
-  revoke(session: Session): void {
+  /** Refuses the session in a `Cookie` header, if there is one, from now on; answers what takes the cookie away. */
+  end(cookieHeader: string | undefined): string {
+    const session = this.verify(cookieHeader);
     for (const [sid, exp] of this.#revoked) if (exp <= this.#now()) this.#revoked.delete(sid);
-    this.#revoked.set(session.sid, session.exp);
-  }
-
-  /** The `Set-Cookie` header that takes the cookie away. */
-  clearing(): string {
+    if (session) this.#revoked.set(session.sid, session.exp);
     return this.#setCookie("", 0);
   }
 
   #setCookie(value: string, maxAge: number): string {
-    const secure = this.#secure ? "; Secure" : "";
-    return `${SESSION_COOKIE}=${value}; Path=/; Max-Age=${maxAge}; HttpOnly; SameSite=Strict${secure}`;
+    const secure = this.#rule.secure ? "; Secure" : "";
+    return `${this.#rule.cookie}=${value}; Path=/; Max-Age=${maxAge}; HttpOnly; SameSite=Strict${secure}`;
   }
 
   #sign(payload: string): string {
@@ -80,16 +88,11 @@ export class Sessions {
   }
 }
 
-function cookieValue(header: string | undefined): string | undefined {
-  const prefix = `${SESSION_COOKIE}=`;
+function cookieValue(header: string | undefined, name: string): string | undefined {
+  const prefix = `${name}=`;
   const found = (header ?? "")
     .split(";")
     .map((part) => part.trim())
     .filter((part) => part.startsWith(prefix));
   return found.length === 1 ? found[0]?.slice(prefix.length) : undefined;
-}
-
-function equal(a: string, b: string): boolean {
-  const [left, right] = [Buffer.from(a), Buffer.from(b)];
-  return left.length === right.length && timingSafeEqual(left, right);
 }

@@ -5,6 +5,8 @@ export type FailureCode =
   | "invalid_bucket_id"
   | "invalid_source"
   | "unauthorized"
+  | "invalid_totp_code"
+  | "totp_required"
   | "csrf_failed"
   | "not_found"
   | "bucket_not_found"

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { Server as HttpsServer } from "node:https";
 import { type AddressInfo, isIPv6, type Socket } from "node:net";
 import { within } from "../core/async.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
@@ -49,8 +50,19 @@ const HSTS = { "Strict-Transport-Security": "max-age=31536000" };
 export interface Exchange {
   request: Pick<HttpRequest, "id" | "method" | "path" | "peer">;
   status: number;
+  /** Of the body that was sent; 0 when it could not be sent whole. */
+  bytes: number;
   durationMs: number;
 }
+
+/** A certificate with what it was signed by, and its key: PEM texts. */
+export interface TlsPair {
+  cert: string;
+  key: string;
+}
+
+/** The two ends of a connection: addresses in their usual text form, unknown once it is closed. */
+export type Connection = Pick<Socket, "localAddress" | "localPort" | "remoteAddress" | "remotePort">;
 
 /** What a server needs: where it listens, who answers, who is told. */
 export interface ListenOptions {
@@ -58,10 +70,11 @@ export interface ListenOptions {
   host: string;
   /** 0 for any free one. */
   port: number;
-  /** PEM texts; with them it serves HTTPS only. */
-  tls?: { cert: string; key: string };
+  /** With it, it serves HTTPS only. */
+  tls?: TlsPair;
   limits?: Limits;
-  handle: (request: HttpRequest) => Promise<Answer>;
+  /** The connection is the same object for all requests that come over it. */
+  handle: (request: HttpRequest, connection: Connection) => Promise<Answer>;
   /** Called after each answer, or after a client left without one (status 499). */
   onExchange?: (exchange: Exchange) => void;
   /** Gets the story of each defect; never told to the client. */
@@ -72,6 +85,8 @@ export interface ListenOptions {
 export interface Listener {
   readonly port: number;
   readonly url: string;
+  /** Shows this certificate to every connection that begins from now on. Throws what cannot be used. */
+  replaceTls(pair: TlsPair): void;
   /**
    * Takes no new connections, aborts the signal of every request so that long-polls answer at once, and resolves when
    * all answers are sent; after `waitMs` what is still open is cut.
@@ -87,6 +102,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
   return {
     port,
     url: `${options.tls ? "https" : "http"}://${host}:${port}`,
+    replaceTls: (pair) => web.replaceTls(pair),
     close: (waitMs) => web.close(waitMs),
   };
 }
@@ -136,6 +152,10 @@ class WebServer {
     return this.#server.address() as AddressInfo;
   }
 
+  replaceTls(pair: TlsPair): void {
+    (this.#server as HttpsServer).setSecureContext({ ...pair, ...TLS_RULES });
+  }
+
   async close(waitMs: number): Promise<void> {
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
     this.#stopping = true;
@@ -147,6 +167,7 @@ class WebServer {
 
   async #exchange(incoming: IncomingMessage, response: ServerResponse, asks: boolean): Promise<void> {
     const started = performance.now();
+    let sent = 0;
     this.#answers.set(incoming.socket, response);
     const clock = new WriteClock(this.#limits.writeMs, () => incoming.socket.destroy());
     if (hasNoBody(incoming)) clock.run();
@@ -158,7 +179,8 @@ class WebServer {
       end.abort();
       this.#open.delete(end);
       const status = response.headersSent ? response.statusCode : 499;
-      this.#options.onExchange?.({ request, status, durationMs: performance.now() - started });
+      const bytes = response.writableFinished ? sent : 0;
+      this.#options.onExchange?.({ request, status, bytes, durationMs: performance.now() - started });
     });
     let unasked = asks;
     const request = describe(incoming, end.signal, clock, () => {
@@ -167,6 +189,7 @@ class WebServer {
     });
     const answer = await this.#answer(incoming, request);
     clock.run();
+    sent = incoming.method === "HEAD" ? 0 : Buffer.byteLength(answer.body ?? "");
     this.#send(response, request.id, answer, unasked);
     if (!incoming.complete && !unasked) incoming.once("end", this.#linger(incoming.socket)).resume();
   }
@@ -176,7 +199,7 @@ class WebServer {
       if (this.#stopping) throw new Failure("shutting_down", "the server is shutting down");
       if (incoming.headers.host === undefined && incoming.httpVersion === "1.1")
         throw new Failure("invalid_request", "the request has no Host header");
-      return await this.#options.handle(request);
+      return await this.#options.handle(request, incoming.socket);
     } catch (error) {
       const answer = failureAnswer(error, request.id);
       if (answer.status === 500) this.#options.onDefect?.(request.id, error);
@@ -212,18 +235,18 @@ class WebServer {
 
   /** What the parser refuses never becomes a request: malformed, too large or too slow. */
   #refuse(error: Error, socket: Socket): void {
-    const answer = this.#answers.get(socket);
+    const open = this.#answers.get(socket);
     if (this.#refused.has(socket)) return;
-    if (!socket.writable || (answer?.headersSent && !answer.writableFinished)) return void socket.destroy();
+    if (!socket.writable || (open?.headersSent && !open.writableFinished)) return void socket.destroy();
     this.#refused.add(socket);
     const [status, message] = refusalOf(error);
     const id = randomUUID();
-    socket.end(
-      wireText(status, json(status, { error: "invalid_request", message }), this.#commonHeaders(id)),
-    );
+    const answer = json(status, { error: "invalid_request", message });
+    socket.end(wireText(status, answer, this.#commonHeaders(id)));
     this.#linger(socket);
     const request = { id, method: "-", path: "-", peer: peerOf(socket) };
-    this.#options.onExchange?.({ request, status, durationMs: 0 });
+    const bytes = Buffer.byteLength(answer.body as string);
+    this.#options.onExchange?.({ request, status, bytes, durationMs: 0 });
   }
 
   #commonHeaders(requestId: string): Record<string, string> {
@@ -260,8 +283,14 @@ function refusalOf(error: Error): [number, string] {
   return [400, "this is not an HTTP request that the server understands"];
 }
 
-/** Only what serves HTTP pays for loading it (decisions: Runtime 3). */
-function createServer(tls: ListenOptions["tls"], limits: Limits): Server {
+/** Whatever Node's own default is, and whatever is said on its command line. */
+const TLS_RULES = { minVersion: "TLSv1.2" } as const;
+
+/**
+ * Node's server with these limits on it; `close` and the timeouts work once it listens.
+ * Only what serves HTTP pays for loading it (decisions: Runtime 3).
+ */
+export function createServer(tls: TlsPair | undefined, limits: Limits): Server {
   const options = {
     maxHeaderSize: limits.headerBytes,
     headersTimeout: limits.headersMs,
@@ -274,5 +303,5 @@ function createServer(tls: ListenOptions["tls"], limits: Limits): Server {
   if (!tls) return process.getBuiltinModule("node:http").createServer(options);
   return process
     .getBuiltinModule("node:https")
-    .createServer({ ...options, ...tls, handshakeTimeout: limits.headersMs });
+    .createServer({ ...options, ...tls, ...TLS_RULES, handshakeTimeout: limits.headersMs });
 }

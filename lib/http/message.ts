@@ -39,6 +39,8 @@ export const STATUS: Readonly<Partial<Record<FailureCode, number>>> = {
   invalid_bucket_id: 400,
   invalid_source: 400,
   unauthorized: 401,
+  invalid_totp_code: 401,
+  totp_required: 403,
   csrf_failed: 403,
   not_found: 404,
   bucket_not_found: 404,
@@ -123,11 +125,18 @@ export function invalidRequest(problems: readonly Problem[]): Failure {
  * Throws `payload_too_large`, `unsupported_media_type` or `invalid_request`, in this order.
  */
 export async function readJson<T>(request: HttpRequest, shape: Shape<T>): Promise<T> {
-  const bytes = await readBody(request);
-  if (bytes.length > 0) requireMediaType(request, "application/json");
-  const checked = check(shape, bytes.length > 0 ? parseJson(bytes) : {});
+  const given = await readJsonBody(request);
+  const checked = check(shape, given === undefined ? {} : given);
   if (!checked.ok) throw invalidRequest(checked.problems);
   return checked.value;
+}
+
+/** The same without looking at the fields; undefined for an empty body. */
+export async function readJsonBody(request: HttpRequest): Promise<unknown> {
+  const bytes = await readBody(request);
+  if (bytes.length === 0) return undefined;
+  requireMediaType(request, "application/json");
+  return parseJson(bytes);
 }
 
 async function readBody(request: HttpRequest): Promise<Buffer> {

@@ -1,20 +1,23 @@
-import { readFile } from "node:fs/promises";
+import { randomBytes } from "node:crypto";
 import path from "node:path";
 import { Guard } from "../auth/guard.ts";
-import { Sessions } from "../auth/session.ts";
+import { SESSION_COOKIE, SESSION_MS, Sessions, TOTP_COOKIE } from "../auth/session.ts";
+import { TotpCodes } from "../auth/totp.ts";
 import { layoutOf } from "../bucket/layout.ts";
 import { bucketIds, prepareRoot } from "../bucket/root.ts";
 import { type Asset, loadAssets } from "../core/assets.ts";
+import { messageOf } from "../core/errors.ts";
 import type { Launcher } from "../core/spawn.ts";
 import { listen } from "../http/listen.ts";
 import { type Answer, type HttpRequest, raw } from "../http/message.ts";
 import { callRoute, findRoute, methodNotAllowed } from "../http/router.ts";
 import { Supervisor } from "../run/supervisor.ts";
-import { accessLine } from "./access.ts";
+import { AccessLog, type Log } from "./access.ts";
 import type { ServerConfig } from "./config.ts";
 import type { Services } from "./context.ts";
 import { openApiDocument } from "./openapi.ts";
 import { ROUTES } from "./routes/table.ts";
+import { readTlsPair } from "./tls.ts";
 
 /** What open requests get to finish when the server stops; a bucket's creation is the longest of them. */
 const CLOSE_WAIT_MS = 15_000;
@@ -22,6 +25,11 @@ const CLOSE_WAIT_MS = 15_000;
 /** A server that runs. */
 export interface RunningServer {
   url: string;
+  /**
+   * Reads certificate and key again, for connections that begin from now on. A pair that cannot be used is told to the
+   * log, and the old one stays. Nothing happens without TLS.
+   */
+  reloadTls(): Promise<void>;
   /**
    * Takes no new connections, answers long-polls at once, cancels active runs, waits for them within bounds and kills
    * what is left. Their runs end as `failed` with `server restarted before run completed`.
@@ -31,53 +39,82 @@ export interface RunningServer {
 
 /**
  * Starts the control plane: makes the root, settles what an earlier server left behind, and only then listens
- * (control-plane.md, Source push 5). `log` gets the access log and what people must know; never a token.
+ * (control-plane.md, Source push 5). `log` gets the access log and what people must know, never a token; `now` is the
+ * clock of sessions, codes and limits.
  */
 export async function startServer(
   config: ServerConfig,
   launcher: Launcher,
-  log: (message: string) => void,
+  log: Log,
+  now: () => number = Date.now,
 ): Promise<RunningServer> {
-  const { root, host, port, token } = config;
-  const tls = config.tls && (await readTls(config.tls));
+  const { root, host, port } = config;
+  const tls = config.tls && (await readTlsPair(config.tls));
   const assets = await loadAssets();
   const supervisor = new Supervisor({ launcher, log });
   await prepareRoot(root);
   await supervisor.recover((await bucketIds(root)).map((id) => layoutOf(path.join(root, id))));
-  const sessions = new Sessions({ secure: tls !== undefined });
-  const services = { root, supervisor, sessions, launcher, openApi: () => openApiDocument(ROUTES) };
-  const guard = new Guard({ token, sessions });
+  const { guard, ...signIn } = signInOf(config, now);
+  const services = { root, supervisor, launcher, ...signIn, openApi: () => openApiDocument(ROUTES) };
+  const access = new AccessLog(log);
   const listener = await listen({
     ...{ host, port },
     ...(tls && { tls }),
-    handle: (request) => answer(request, assets, guard, services),
-    onExchange: (exchange) => log(accessLine(exchange)),
+    handle: (request) => answer(request, { assets, guard, services, access }),
+    onExchange: (exchange) => access.record(exchange),
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
   return {
     url: listener.url,
+    async reloadTls() {
+      if (!config.tls) return;
+      try {
+        listener.replaceTls(await readTlsPair(config.tls));
+        log("the certificate was read again; new connections get it");
+      } catch (error) {
+        log(`the certificate in use stays: ${messageOf(error)}`);
+      }
+    },
     async stop() {
       await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
     },
   };
 }
 
-async function readTls(files: { certFile: string; keyFile: string }): Promise<{ cert: string; key: string }> {
-  return { cert: await readFile(files.certFile, "utf8"), key: await readFile(files.keyFile, "utf8") };
+/** What decides who may call. The key of all cookies lives as long as the server. */
+function signInOf({ token, tls, totp }: ServerConfig, now: () => number) {
+  const key = randomBytes(32);
+  const browser = { cookie: SESSION_COOKIE, lifetimeMs: SESSION_MS, secure: tls !== undefined } as const;
+  const verified = { cookie: TOTP_COOKIE, lifetimeMs: totp?.sessionMs ?? 0, secure: true } as const;
+  const sessions = new Sessions(browser, key, now);
+  const totpSessions = new Sessions(verified, key, now);
+  const codes = totp && new TotpCodes(totp.secret, now);
+  const second = codes && { codes, sessions: totpSessions };
+  return { sessions, totpSessions, totp: codes, guard: new Guard({ token, sessions, totp: second, now }) };
 }
 
 /** The order of decisions: HTTP conventions. Whatever is not a file of the sign-in page needs to be signed in. */
 async function answer(
   request: HttpRequest,
-  assets: ReadonlyMap<string, Asset>,
-  guard: Guard,
-  services: Services,
+  own: { assets: ReadonlyMap<string, Asset>; guard: Guard; services: Services; access: AccessLog },
 ): Promise<Answer> {
-  const asset = assets.get(request.path);
+  const asset = own.assets.get(request.path);
+  const found = asset ? undefined : routeOf(request);
+  own.access.route(request, asset ? request.path : found?.route.path);
   if (asset && !isReference(request.path)) return fileAnswer(request, asset);
-  const identity = guard.admit(request);
+  const identity = own.guard.admit(request);
+  own.access.identity(request, identity);
   if (asset) return fileAnswer(request, asset);
-  return callRoute(findRoute(ROUTES, request), request, { ...services, identity });
+  // Why there is no route is told only to who was admitted.
+  return callRoute(found ?? findRoute(ROUTES, request), request, { ...own.services, identity });
+}
+
+function routeOf(request: HttpRequest) {
+  try {
+    return findRoute(ROUTES, request);
+  } catch {
+    return undefined;
+  }
 }
 
 /** The pages of the API reference are files too, but not public. */

@@ -1,11 +1,11 @@
-import { createPrivateKey, X509Certificate } from "node:crypto";
-import { lookup } from "node:dns/promises";
-import { readFile } from "node:fs/promises";
-import { BlockList, isIP } from "node:net";
 import path from "node:path";
+import { readTotpSecret } from "../auth/totp-secret.ts";
 import { refuseUsedRoot } from "../bucket/root.ts";
-import { Failure, messageOf } from "../core/errors.ts";
+import { parseDurationMs } from "../codec/duration.ts";
 import { quote } from "../core/shape.ts";
+import { DEFAULT_ADDRESS, listenAddress } from "./address.ts";
+import { readNamedFile, refusal } from "./refusal.ts";
+import { readTlsPair, type TlsFiles } from "./tls.ts";
 
 /** All that a server is told at its start; nothing of it changes afterwards. */
 export interface ServerConfig {
@@ -15,7 +15,9 @@ export interface ServerConfig {
   readonly host: string;
   readonly port: number;
   readonly token: string;
-  readonly tls?: { readonly certFile: string; readonly keyFile: string };
+  readonly tls?: TlsFiles;
+  /** With it, a TOTP code is needed besides the token. */
+  readonly totp?: { readonly secret: Uint8Array; readonly sessionMs: number };
 }
 
 /** The flags of `ops server`, as typed; undefined where one was not given. */
@@ -26,12 +28,14 @@ export interface ServerFlags {
   addr?: string | undefined;
   tlsCert?: string | undefined;
   tlsKey?: string | undefined;
+  totpSecretFile?: string | undefined;
+  totpSessionTtl?: string | undefined;
+  totpIssuer?: string | undefined;
 }
 
-/** control-plane.md, Limits. */
-export const DEFAULT_ADDRESS = "127.0.0.1:9090";
-
 const OWN_VARIABLES = ["OPS_SERVE_ROOT", "OPS_SERVE_TOKEN", "OPS_SERVE_TOTP_SECRET_FILE"] as const;
+const DEFAULT_TOTP_SESSION = "30m";
+const LONGEST_TOTP_SESSION_MS = 30 * 24 * 3_600_000;
 
 /**
  * Turns flags and environment into the configuration, or refuses the start with one sentence (`usage`) before anything
@@ -40,23 +44,19 @@ const OWN_VARIABLES = ["OPS_SERVE_ROOT", "OPS_SERVE_TOKEN", "OPS_SERVE_TOTP_SECR
  */
 export async function serverConfig(flags: ServerFlags, env: NodeJS.ProcessEnv): Promise<ServerConfig> {
   const variables = takeVariables(env);
-  if (variables.OPS_SERVE_TOTP_SECRET_FILE !== undefined)
-    throw refusal(
-      "OPS_SERVE_TOTP_SECRET_FILE is set, but this version has no TOTP; unset it to serve by token only",
-    );
   const token = await tokenOf(flags, variables.OPS_SERVE_TOKEN);
-  const address = splitAddress(flags.addr ?? DEFAULT_ADDRESS);
+  const address = await listenAddress(flags.addr ?? DEFAULT_ADDRESS);
   const tls = await tlsOf(flags);
-  const host = await resolved(address.host);
-  if (!tls && !host.loopback)
+  if (!tls && !address.loopback)
     throw refusal(
       `--addr ${flags.addr} can be reached from other hosts: give --tls-cert and --tls-key, or a loopback address`,
     );
+  const totp = await totpOf(flags, variables.OPS_SERVE_TOTP_SECRET_FILE, tls);
   const root = flags.root ?? variables.OPS_SERVE_ROOT ?? "";
   if (root === "") throw refusal("no root: give --root or set OPS_SERVE_ROOT to the folder of the buckets");
   await refuseUsedRoot(path.resolve(root));
-  const config = { root: path.resolve(root), host: host.address, port: address.port, token };
-  return Object.freeze({ ...config, ...(tls && { tls: Object.freeze(tls) }) });
+  const config = { root: path.resolve(root), host: address.host, port: address.port, token };
+  return Object.freeze({ ...config, ...(tls && { tls }), ...(totp && { totp }) });
 }
 
 function takeVariables(env: NodeJS.ProcessEnv): Partial<Record<(typeof OWN_VARIABLES)[number], string>> {
@@ -70,7 +70,7 @@ function takeVariables(env: NodeJS.ProcessEnv): Partial<Record<(typeof OWN_VARIA
 
 async function tokenOf(flags: ServerFlags, variable: string | undefined): Promise<string> {
   const file = flags.token === undefined ? flags.tokenFile : undefined;
-  const text = file === undefined ? undefined : await readText("--token-file", file);
+  const text = file === undefined ? undefined : await readNamedFile("--token-file", file);
   const token = flags.token ?? text?.replace(/\r?\n$/, "") ?? variable;
   if (token === undefined)
     throw refusal("no API token: set OPS_SERVE_TOKEN, or give --token-file or --token");
@@ -82,65 +82,39 @@ async function tokenOf(flags: ServerFlags, variable: string | undefined): Promis
   return token;
 }
 
-function splitAddress(text: string): { host: string; port: number } {
-  const [, bracketed, plain, digits] = /^(?:\[([^\]]*)\]|([^:[\]]*)):(\d{1,5})$/.exec(text) ?? [];
-  const port = Number(digits ?? Number.NaN);
-  if (!(port <= 65_535) || (bracketed !== undefined && isIP(bracketed) !== 6))
-    throw refusal(`--addr ${quote(text)}: expected HOST:PORT, such as ${DEFAULT_ADDRESS} or [::1]:9090`);
-  return { host: bracketed ?? plain ?? "", port };
-}
-
-/** What a name stands for is looked up once, and that very address is bound: what was judged is what listens. */
-async function resolved(host: string): Promise<{ address: string; loopback: boolean }> {
-  if (host === "") return { address: "", loopback: false };
-  try {
-    const found = await lookup(host, { all: true });
-    const first = found.find((one) => one.family === 4) ?? found[0];
-    return { address: first?.address ?? host, loopback: found.every((one) => isLoopback(one.address)) };
-  } catch (error) {
-    throw refusal(`--addr: the host name ${quote(host)} cannot be resolved`, error);
-  }
-}
-
-const LOOPBACK = new BlockList();
-LOOPBACK.addSubnet("127.0.0.0", 8, "ipv4");
-LOOPBACK.addAddress("::1", "ipv6");
-
-function isLoopback(address: string): boolean {
-  const [plain = ""] = address.split("%");
-  return LOOPBACK.check(plain, isIP(plain) === 6 ? "ipv6" : "ipv4");
-}
-
-async function tlsOf(flags: ServerFlags): Promise<ServerConfig["tls"]> {
-  const { tlsCert, tlsKey } = flags;
+async function tlsOf({ tlsCert, tlsKey }: ServerFlags): Promise<TlsFiles | undefined> {
   if (tlsCert === undefined && tlsKey === undefined) return undefined;
   if (tlsKey === undefined) throw refusal("--tls-cert is given without --tls-key");
   if (tlsCert === undefined) throw refusal("--tls-key is given without --tls-cert");
-  const certText = await readText("--tls-cert", tlsCert);
-  const keyText = await readText("--tls-key", tlsKey);
-  const certificate = parsed("--tls-cert", tlsCert, "a PEM certificate", () => new X509Certificate(certText));
-  const key = parsed("--tls-key", tlsKey, "an unencrypted PEM key", () => createPrivateKey(keyText));
-  if (!certificate.checkPrivateKey(key))
-    throw refusal(`--tls-key ${tlsKey} does not belong to the certificate ${tlsCert}`);
-  return { certFile: path.resolve(tlsCert), keyFile: path.resolve(tlsKey) };
+  const files = Object.freeze({ certFile: path.resolve(tlsCert), keyFile: path.resolve(tlsKey) });
+  await readTlsPair(files);
+  return files;
 }
 
-function parsed<T>(flag: string, file: string, what: string, parse: () => T): T {
-  try {
-    return parse();
-  } catch (error) {
-    throw refusal(`${flag} ${file} is not ${what}`, error);
-  }
+/** A server that was meant to have TOTP never starts without it. */
+async function totpOf(
+  flags: ServerFlags,
+  variable: string | undefined,
+  tls: TlsFiles | undefined,
+): Promise<ServerConfig["totp"]> {
+  const source = flags.totpSecretFile === undefined ? "OPS_SERVE_TOTP_SECRET_FILE" : "--totp-secret-file";
+  const file = flags.totpSecretFile ?? variable;
+  const idle = flags.totpSessionTtl !== undefined ? "--totp-session-ttl" : "--totp-issuer";
+  if (file === undefined && (flags.totpSessionTtl ?? flags.totpIssuer) !== undefined)
+    throw refusal(`${idle} is given, but TOTP is off: give --totp-secret-file too`);
+  if (file === undefined) return undefined;
+  if (file === "") throw refusal(`${source} is empty: name the file that server totp-enroll wrote`);
+  if (!tls) throw refusal(`${source} needs TLS, on loopback too: give --tls-cert and --tls-key`);
+  const sessionMs = totpSessionMs(flags.totpSessionTtl ?? DEFAULT_TOTP_SESSION);
+  return Object.freeze({ secret: await readTotpSecret(path.resolve(file)), sessionMs });
 }
 
-async function readText(flag: string, file: string): Promise<string> {
-  try {
-    return await readFile(file, "utf8");
-  } catch (error) {
-    throw refusal(`${flag} ${file} cannot be read: ${messageOf(error)}`, error);
-  }
-}
-
-function refusal(message: string, cause?: unknown): Failure {
-  return new Failure("usage", message, { cause });
+/** Whole seconds, because a cookie counts them. */
+function totpSessionMs(text: string): number {
+  const ms = parseDurationMs(text);
+  if (ms === undefined || ms % 1000 !== 0 || ms < 1000 || ms > LONGEST_TOTP_SESSION_MS)
+    throw refusal(
+      `--totp-session-ttl ${quote(text)}: expected whole seconds up to 720h, such as 30m, 1h30m or 90s`,
+    );
+  return ms;
 }

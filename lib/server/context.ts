@@ -1,5 +1,6 @@
 import type { Identity } from "../auth/guard.ts";
 import type { Sessions } from "../auth/session.ts";
+import type { TotpCodes } from "../auth/totp.ts";
 import type { Launcher } from "../core/spawn.ts";
 import type { QueryFields, Route } from "../http/router.ts";
 import type { Supervisor } from "../run/supervisor.ts";
@@ -10,6 +11,9 @@ export interface Services {
   root: string;
   supervisor: Supervisor;
   sessions: Sessions;
+  totpSessions: Sessions;
+  /** Undefined where TOTP is off. */
+  totp: TotpCodes | undefined;
   launcher: Launcher;
   /** The description of the API. */
   openApi: () => object;

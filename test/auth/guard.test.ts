@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Guard } from "../../lib/auth/guard.ts";
-import { Sessions } from "../../lib/auth/session.ts";
+import { SESSION_COOKIE, SESSION_MS, Sessions, TOTP_COOKIE } from "../../lib/auth/session.ts";
+import { TotpCodes } from "../../lib/auth/totp.ts";
+import { totpCode } from "../../lib/codec/totp.ts";
 import type { HttpRequest } from "../../lib/http/message.ts";
 
 const TOKEN = "correct-horse";
@@ -9,7 +11,8 @@ const TOKEN = "correct-horse";
 function setUp() {
   const clock = { now: 0 };
   const now = () => clock.now;
-  const sessions = new Sessions({ secure: false, now });
+  const rule = { cookie: SESSION_COOKIE, lifetimeMs: SESSION_MS, secure: false } as const;
+  const sessions = new Sessions(rule, undefined, now);
   const cookie = (sessions.issue().cookie.split(";")[0] as string) ?? "";
   return { clock, sessions, cookie, guard: new Guard({ token: TOKEN, sessions, now }) };
 }
@@ -31,7 +34,7 @@ test("CP-286 the right bearer token is admitted", () => {
   const { guard } = setUp();
   for (const scheme of ["Bearer", "bearer", "BEARER"])
     assert.deepEqual(guard.admit(requestOf({ authorization: `${scheme} ${TOKEN}` })), {
-      ...{ address: "10.0.0.1", via: "bearer", session: undefined },
+      ...{ address: "10.0.0.1", via: "bearer", session: undefined, totp: false },
     });
 });
 
@@ -157,11 +160,143 @@ test("CP-295 a bearer token needs no Origin and may come with a foreign one", ()
 
 test("a session that has ended or was signed out is unauthorized", () => {
   const { guard, cookie, sessions, clock } = setUp();
-  sessions.revoke(
-    guard.admit(requestOf({ cookie })).session as NonNullable<ReturnType<typeof sessions.verify>>,
-  );
+  sessions.end(cookie);
   assert.throws(() => guard.admit(requestOf({ cookie })), { code: "unauthorized" });
   const other = sessions.issue().cookie.split(";")[0] as string;
   clock.now += 12 * 3600 * 1000;
   assert.throws(() => guard.admit(requestOf({ cookie: other })), { code: "unauthorized" });
+});
+
+const SECRET = Buffer.from("12345678901234567890");
+
+function setUpTotp() {
+  const clock = { now: 1_000_000_000 };
+  const now = () => clock.now;
+  const browser = { cookie: SESSION_COOKIE, lifetimeMs: SESSION_MS, secure: true } as const;
+  const sessions = new Sessions(browser, undefined, now);
+  const totpSessions = new Sessions(
+    { cookie: TOTP_COOKIE, lifetimeMs: 60_000, secure: true },
+    undefined,
+    now,
+  );
+  const totp = { codes: new TotpCodes(SECRET, now), sessions: totpSessions };
+  const pair = (issuer: Sessions) => issuer.issue().cookie.split(";")[0] as string;
+  return {
+    clock,
+    guard: new Guard({ token: TOKEN, sessions, totp, now }),
+    browser: pair(sessions),
+    verified: pair(totpSessions),
+    code: (steps = 0) => totpCode(SECRET, Math.floor(clock.now / 30_000) + steps),
+    bearer: { authorization: `Bearer ${TOKEN}` },
+  };
+}
+
+const VERIFY = { method: "POST", path: "/api/auth/totp/verify" };
+const SIGN_OUT = { method: "DELETE", path: "/api/auth/session" };
+
+test("CP-296 CP-302 CP-317 with TOTP on, a token or a session alone is not enough, and is no failure", () => {
+  const { guard, bearer, browser, code } = setUpTotp();
+  for (let count = 0; count < 200; count++)
+    for (const headers of [bearer, { cookie: browser }])
+      assert.throws(() => guard.admit(requestOf(headers)), { code: "totp_required" });
+  assert.equal(guard.admit(requestOf({ ...bearer, "x-ops-totp": code() })).totp, true);
+});
+
+test("CP-305 the TOTP cookie counts beside a token and beside a session, until it expires", () => {
+  const { guard, bearer, browser, verified, clock } = setUpTotp();
+  const byToken = requestOf({ ...bearer, cookie: verified });
+  const bySession = requestOf({ cookie: `${browser}; ${verified}` });
+  for (let count = 0; count < 3; count++) {
+    assert.deepEqual([guard.admit(byToken).via, guard.admit(byToken).totp], ["bearer", true]);
+    assert.deepEqual([guard.admit(bySession).via, guard.admit(bySession).totp], ["session", true]);
+  }
+  clock.now += 60_000;
+  for (let count = 0; count < 50; count++)
+    assert.throws(() => guard.admit(byToken), { code: "totp_required" });
+});
+
+test("CP-303 T-66 neither a TOTP cookie nor a code helps who has no token, and costs nobody an attempt", () => {
+  const { guard, bearer, verified, code } = setUpTotp();
+  const attempts: Record<string, string>[] = [
+    { cookie: verified },
+    { "x-ops-totp": code() },
+    { "x-ops-totp": "no" },
+  ];
+  for (const [index, headers] of attempts.entries())
+    for (let count = 0; count < 40; count++)
+      assert.throws(() => guard.admit(requestOf(headers, { peer: `10.0.${index}.${count}` })), {
+        code: "unauthorized",
+      });
+  const wrongToken = { authorization: "Bearer x", "x-ops-totp": "no" };
+  for (let count = 0; count < 120; count++)
+    assert.throws(() => guard.admit(requestOf(wrongToken, { peer: `10.1.0.${count}` })), {
+      code: "unauthorized",
+    });
+  assert.equal(guard.admit(requestOf({ ...bearer, "x-ops-totp": code() })).totp, true);
+});
+
+test("CP-306 CP-307 CP-310 a code in the header counts for one request", () => {
+  const { guard, bearer, code } = setUpTotp();
+  const request = requestOf({ ...bearer, "x-ops-totp": code() });
+  assert.equal(guard.admit(request).totp, true);
+  for (let count = 0; count < 2; count++)
+    assert.throws(() => guard.admit(request), { code: "totp_required" });
+  assert.equal(guard.admit(requestOf({ ...bearer, "x-ops-totp": code(1) })).totp, true);
+});
+
+test("T-68 where there are both the header and the cookie, the header decides", () => {
+  const { guard, bearer, verified, code } = setUpTotp();
+  const both = (value: string) => requestOf({ ...bearer, cookie: verified, "x-ops-totp": value });
+  assert.throws(() => guard.admit(both("000000")), { code: "totp_required" });
+  assert.throws(() => guard.admit(both("")), { code: "totp_required" });
+  assert.equal(guard.admit(both(code())).totp, true);
+  assert.throws(() => guard.admit(both(code())), { code: "totp_required" });
+});
+
+test("CP-318 CP-321 CP-344 wrong codes in the header end in 429; the cookie and the token go on working", () => {
+  const { guard, bearer, verified } = setUpTotp();
+  const guess = requestOf({ ...bearer, cookie: verified, "x-ops-totp": "000000" });
+  for (let count = 0; count < 20; count++) assert.throws(() => guard.admit(guess), { code: "totp_required" });
+  assert.throws(() => guard.admit(guess), { code: "rate_limited", details: { retry_after_s: 60 } });
+  assert.equal(guard.admit(requestOf({ ...bearer, cookie: verified })).totp, true);
+  assert.throws(() => guard.admit(requestOf(bearer)), { code: "totp_required" });
+});
+
+test("CP-231 CP-232 verify needs the token or a session of this page, but no TOTP", () => {
+  const { guard, bearer, browser, verified } = setUpTotp();
+  assert.deepEqual([guard.admit(requestOf(bearer, VERIFY)).totp], [false]);
+  const page = { cookie: browser, "x-ops-csrf": "1", origin: "http://localhost:9090" };
+  assert.equal(guard.admit(requestOf(page, VERIFY)).via, "session");
+  assert.throws(() => guard.admit(requestOf({ cookie: browser }, VERIFY)), { code: "csrf_failed" });
+  assert.throws(() => guard.admit(requestOf({ cookie: verified }, VERIFY)), { code: "unauthorized" });
+});
+
+for (const path of [
+  ...["/api/auth/totp/verify/", "/api/auth/totp//verify", "/api/auth/totp/%76erify", "/API/auth/totp/verify"],
+  ...["/api/auth/totp", "/api/auth/session/", "//api/auth/totp/verify", "/openapi.yaml", "/docs/", "/docs"],
+])
+  test(`CP-297 CP-298 only verify itself does without TOTP: ${path} does not`, () => {
+    const { guard, bearer } = setUpTotp();
+    for (const method of ["GET", "POST", "DELETE"])
+      assert.throws(() => guard.admit(requestOf(bearer, { method, path })), { code: "totp_required" });
+  });
+
+test("other methods on verify, and other than signing out of the session, need TOTP", () => {
+  const { guard, bearer } = setUpTotp();
+  for (const method of ["GET", "PUT", "DELETE", "HEAD"])
+    assert.throws(() => guard.admit(requestOf(bearer, { ...VERIFY, method })), { code: "totp_required" });
+  for (const method of ["GET", "POST", "PUT"])
+    assert.throws(() => guard.admit(requestOf(bearer, { ...SIGN_OUT, method })), { code: "totp_required" });
+});
+
+test("T-03 signing out is let through without TOTP, and says so", () => {
+  const { guard, bearer, verified } = setUpTotp();
+  assert.equal(guard.admit(requestOf(bearer, SIGN_OUT)).totp, false);
+  assert.equal(guard.admit(requestOf({ ...bearer, cookie: verified }, SIGN_OUT)).totp, true);
+});
+
+test("T-04 CP-233 without TOTP verify does not exist, but only for who is known", () => {
+  const { guard } = setUp();
+  assert.throws(() => guard.admit({ ...right, ...VERIFY }), { code: "totp_disabled" });
+  assert.throws(() => guard.admit({ ...wrong, ...VERIFY }), { code: "unauthorized" });
 });

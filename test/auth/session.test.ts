@@ -1,14 +1,16 @@
 import assert from "node:assert/strict";
 import { createHmac, randomBytes } from "node:crypto";
 import { test } from "node:test";
-import { SESSION_MS, Sessions } from "../../lib/auth/session.ts";
+import { SESSION_COOKIE, SESSION_MS, Sessions, TOTP_COOKIE } from "../../lib/auth/session.ts";
+
+const BROWSER = { cookie: SESSION_COOKIE, lifetimeMs: SESSION_MS, secure: false } as const;
 
 function pairOf(setCookie: string): string {
   return setCookie.split(";")[0] as string;
 }
 
 function newSessions(clock = { now: Date.now() }, key = randomBytes(32)) {
-  return new Sessions({ secure: false, key, now: () => clock.now });
+  return new Sessions(BROWSER, key, () => clock.now);
 }
 
 test("CP-194 CP-196 a session lasts 12 hours, which the server checks by itself", () => {
@@ -28,9 +30,9 @@ test("CP-197 CP-198 the cookie is HttpOnly and SameSite=Strict; Secure only unde
     cookie,
     /^ops_server_session=[\w-]+\.[\w-]+; Path=\/; Max-Age=43200; HttpOnly; SameSite=Strict$/,
   );
-  const secure = new Sessions({ secure: true });
+  const secure = new Sessions({ ...BROWSER, secure: true });
   assert.match(secure.issue().cookie, /; Secure$/);
-  assert.match(secure.clearing(), /^ops_server_session=; Path=\/; Max-Age=0; .*Secure$/);
+  assert.match(secure.end(undefined), /^ops_server_session=; Path=\/; Max-Age=0; .*Secure$/);
 });
 
 test("CP-195 a forged, altered, foreign or repeated cookie is no session", () => {
@@ -62,7 +64,30 @@ test("CP-195 a forged, altered, foreign or repeated cookie is no session", () =>
 test("a session that was signed out is refused, others go on", () => {
   const sessions = newSessions();
   const [first, second] = [sessions.issue(), sessions.issue()];
-  sessions.revoke(first.session);
+  assert.match(sessions.end(pairOf(first.cookie)), /^ops_server_session=; Path=\/; Max-Age=0;/);
   assert.equal(sessions.verify(pairOf(first.cookie)), undefined);
   assert.ok(sessions.verify(pairOf(second.cookie)));
+});
+
+test("no cookie can stand in for one of another kind, made with the same key or not", () => {
+  const key = randomBytes(32);
+  const rule = { cookie: TOTP_COOKIE, lifetimeMs: 1000, secure: true } as const;
+  const [browser, totp] = [newSessions(undefined, key), new Sessions(rule, key)];
+  const [one, other] = [pairOf(browser.issue().cookie), pairOf(totp.issue().cookie)];
+  assert.ok(browser.verify(`${one}; ${other}`));
+  assert.ok(totp.verify(`${one}; ${other}`));
+  assert.equal(browser.verify(other.replace(TOTP_COOKIE, SESSION_COOKIE)), undefined);
+  assert.equal(totp.verify(one.replace(SESSION_COOKIE, TOTP_COOKIE)), undefined);
+});
+
+test("CP-199 CP-200 CP-201 CP-202 a TOTP session lasts as long as it is told, HttpOnly and always Secure", () => {
+  const clock = { now: 5_000 };
+  const rule = { cookie: TOTP_COOKIE, lifetimeMs: 5_000, secure: true } as const;
+  const totp = new Sessions(rule, randomBytes(32), () => clock.now);
+  const { cookie } = totp.issue();
+  assert.match(cookie, /^ops_totp_session=.*; Path=\/; Max-Age=5; HttpOnly; SameSite=Strict; Secure$/);
+  clock.now += 4_999;
+  assert.ok(totp.verify(pairOf(cookie)));
+  clock.now += 1;
+  assert.equal(totp.verify(pairOf(cookie)), undefined);
 });

@@ -1,4 +1,6 @@
 import { once } from "node:events";
+import { request as httpRequest } from "node:http";
+import { request as httpsRequest } from "node:https";
 import { connect, type Socket } from "node:net";
 import path from "node:path";
 import type { TestContext } from "node:test";
@@ -39,6 +41,29 @@ export async function exchangeText(
   socket.write(text);
   if (!socket.closed) await once(socket, "close");
   return Buffer.concat(received).toString();
+}
+
+/** One request on a connection of its own: from a certain address, trusting a certain certificate. */
+export async function send(
+  url: string,
+  options: {
+    method?: string;
+    headers?: Record<string, string>;
+    body?: string | Uint8Array | undefined;
+    ca?: Buffer | undefined;
+    from?: string | undefined;
+  },
+): Promise<Response> {
+  const { body, from, ...rest } = options;
+  const start = url.startsWith("https:") ? httpsRequest : httpRequest;
+  const request = start(url, { ...rest, agent: false, ...(from !== undefined && { localAddress: from }) });
+  const [incoming] = await once(request.end(body), "response");
+  const headers = new Headers();
+  for (const [name, values] of Object.entries<string[]>(incoming.headersDistinct))
+    for (const value of values) headers.append(name, value);
+  const chunks: Buffer[] = await incoming.toArray();
+  const isEmpty = incoming.statusCode === 204;
+  return new Response(isEmpty ? null : Buffer.concat(chunks), { status: incoming.statusCode, headers });
 }
 
 /** A self-signed certificate for localhost and 127.0.0.1, made by openssl. */

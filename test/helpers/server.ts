@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import type { TestContext } from "node:test";
 import { check } from "../../lib/core/shape.ts";
@@ -10,6 +10,7 @@ import { startServer } from "../../lib/server/app.ts";
 import type { ServerConfig } from "../../lib/server/config.ts";
 import { component } from "../../lib/server/routes/shapes.ts";
 import { ROUTES } from "../../lib/server/routes/table.ts";
+import { send } from "./http.ts";
 import { temporaryFolder, until } from "./temporary.ts";
 
 export const TOKEN = "token-of-this-test";
@@ -30,6 +31,8 @@ export interface Reply {
 export interface CallOptions {
   authorization?: string | null;
   headers?: Record<string, string>;
+  /** The loopback address to call from; default 127.0.0.1. */
+  from?: string;
   /** Sent as JSON, bytes as they are. */
   body?: unknown;
 }
@@ -43,8 +46,13 @@ export class TestServer {
   readonly #config: Partial<ServerConfig>;
   readonly #hold: string;
   readonly lines: string[] = [];
+  /** The facts of the access log. */
+  readonly accesses: Record<string, unknown>[] = [];
+  /** What the server's clock is ahead of the real one. */
+  aheadMs = 0;
   url = "";
   #stop: () => Promise<void> = async () => {};
+  reloadTls: () => Promise<void> = async () => {};
 
   private constructor(t: Pick<TestContext, "after">, config: Partial<ServerConfig>) {
     // In this order: what is registered first is done first, and the folder goes last.
@@ -67,10 +75,14 @@ export class TestServer {
   /** Starts it, again after `stop`. */
   async open(): Promise<void> {
     const config = { root: this.root, host: "127.0.0.1", port: 0, token: TOKEN, ...this.#config };
-    const { url, stop } = await startServer(config, new Launcher(this.#environment()), (line) =>
-      this.lines.push(line),
-    );
+    const log = (line: string, facts?: Record<string, unknown>) => {
+      this.lines.push(line);
+      if (facts) this.accesses.push(facts);
+    };
+    const now = () => Date.now() + this.aheadMs;
+    const { url, stop, reloadTls } = await startServer(config, new Launcher(this.#environment()), log, now);
     this.url = url;
+    this.reloadTls = reloadTls;
     let stopped: Promise<void> | undefined;
     this.#stop = () => {
       stopped ??= stop();
@@ -93,7 +105,11 @@ export class TestServer {
 
   async call(method: string, target: string, options: CallOptions = {}): Promise<Reply> {
     const { authorization = `Bearer ${TOKEN}`, body } = options;
-    const response = await fetch(this.url + target, {
+    const certFile = this.#config.tls?.certFile;
+    const plain = certFile === undefined && options.from === undefined;
+    const ca = certFile === undefined ? undefined : readFileSync(certFile);
+    const response = await (plain ? fetch : send)(this.url + target, {
+      ...(!plain && { ca, from: options.from }),
       method,
       headers: {
         ...(authorization !== null && { authorization }),

@@ -11,7 +11,7 @@ import { startServer } from "../../lib/server/app.ts";
 import { ROUTES } from "../../lib/server/routes/table.ts";
 import { certificateFor, exchangeText } from "../helpers/http.ts";
 import { TestServer, TOKEN } from "../helpers/server.ts";
-import { temporaryFolder } from "../helpers/temporary.ts";
+import { temporaryFolder, until } from "../helpers/temporary.ts";
 
 test("CP-035 CP-036 the root is made with its parents, for its owner only", async (t) => {
   const root = path.join(temporaryFolder(t), "a", "b", "c");
@@ -126,14 +126,47 @@ test("CP-341 a restart begins with no failures counted", async (t) => {
   assert.equal((await server.call("GET", "/api/buckets")).status, 200);
 });
 
-test("the access log names method, path, status, request and peer, but neither queries nor tokens", async (t) => {
+test("each request has its line in the access log, which has neither queries nor tokens nor unknown paths", async (t) => {
   const server = await TestServer.start(t);
-  const { headers } = await server.call("GET", `/api/buckets?token=${TOKEN}`);
-  await server.call("GET", "/api/%1b[31m", { authorization: `Bearer ${TOKEN}x` });
-  const id = headers.get("x-request-id");
-  const line = server.lines.find((one) => one.includes(String(id)));
-  assert.match(line ?? "", new RegExp(`^GET /api/buckets 400 \\d+ ms request=${id} peer=127\\.0\\.0\\.1$`));
+  const { headers, text } = await server.call("GET", `/api/buckets?token=${TOKEN}`);
+  await server.call("GET", `/api/%1b[31m${TOKEN}`, { authorization: `Bearer ${TOKEN}x` });
+  const id = String(headers.get("x-request-id"));
+  await until("the lines", () => server.lines.length === 2);
+  const [known = "", unknown = ""] = server.lines;
+  const length = Buffer.byteLength(text);
+  assert.match(
+    known,
+    new RegExp(
+      `^GET /api/buckets 400 bytes=${length} ms=\\d+ auth=bearer peer=127\\.0\\.0\\.1 request=${id}$`,
+    ),
+  );
+  assert.match(unknown, /^GET - 401 bytes=\d+ ms=\d+ auth=no peer=127\.0\.0\.1 request=[0-9a-f-]{36}$/);
+  const [{ duration_ms, ...facts } = {}] = server.accesses;
+  assert.equal(typeof duration_ms, "number");
+  assert.deepEqual(facts, {
+    ...{ request_id: id, peer: "127.0.0.1", method: "GET", route: "/api/buckets", path: "/api/buckets" },
+    ...{ status: 400, size_bytes: length, authenticated: "bearer" },
+  });
   assert.doesNotMatch(server.lines.join("\n"), new RegExp(TOKEN));
+});
+
+test("the access log names the route and the path of what was asked for", async (t) => {
+  const server = await TestServer.start(t);
+  const { path: bucket } = await server.createBucket();
+  await server.call("GET", bucket);
+  await until("the lines", () => server.accesses.length === 2);
+  const { route, path: logged } = server.accesses.at(-1) ?? {};
+  assert.deepEqual([route, logged], ["/api/buckets/{bucket_id}", bucket]);
+});
+
+test("the access log has a line for what the parser refuses", async (t) => {
+  const server = await TestServer.start(t);
+  const answer = await exchangeText(t, Number(new URL(server.url).port), `GET /${TOKEN} HTTP/9\r\n\r\n`);
+  assert.match(answer, /^HTTP\/1.1 400 /);
+  const id = /X-Request-Id: (\S+)/.exec(answer)?.[1];
+  const { route, status, request_id, authenticated } = server.accesses[0] ?? {};
+  assert.deepEqual([route, status, request_id, authenticated], ["-", 400, id, "no"]);
+  assert.equal(server.accesses.length, 1);
 });
 
 test("a defect is told to the log with the request's id, and to the client without its story", async (t) => {

@@ -7,6 +7,7 @@ import { type TestContext, test } from "node:test";
 import { type ServerFlags, serverConfig } from "../../lib/server/config.ts";
 import { certificateFor } from "../helpers/http.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
+import { SECRET, SECRET_TEXT } from "../helpers/totp.ts";
 
 /** Flags that start, below a folder of the test's own. */
 function valid(t: TestContext): { folder: string; flags: ServerFlags } {
@@ -109,10 +110,20 @@ const LAN = Object.values(networkInterfaces())
   .map((one) => `${one?.address}:9090`);
 
 for (const addr of [
-  ...["0.0.0.0:9090", ":9090", "[::]:9090", "[::ffff:0.0.0.0]:9090", "0:9090", "[0:0:0:0:0:0:0:0]:9090"],
-  ...["192.0.2.1:9090", "[2001:db8::1]:9090", "[fe80::1%lo]:9090", ...LAN],
+  ...["0.0.0.0:9090", ":9090", "[::]:9090", "[::ffff:0.0.0.0]:9090", "[0:0:0:0:0:0:0:0]:9090"],
+  ...["0:9090", "0.0:9090", "00000:9090", "0x0:9090", "0x00000000:9090", "000.000.000.000:9090"],
+  ...["192.0.2.1:9090", "3221225985:9090", "0xc0000201:9090", "030000001001:9090", "192.513:9090"],
+  ...["126.255.255.255:9090", "128.0.0.0:9090", "2147483648:9090"],
+  ...[
+    "[2001:db8::1]:9090",
+    "[fe80::1%lo]:9090",
+    "[::2]:9090",
+    "[::127.0.0.1]:9090",
+    "[::ffff:c000:201]:9090",
+  ],
+  ...["[64:ff9b::127.0.0.1]:9090", ...LAN],
 ])
-  test(`CP-040 CP-041 CP-042 --addr ${addr} without TLS is refused`, async (t) => {
+  test(`T-61 CP-040 CP-041 CP-042 --addr ${addr} without TLS is refused`, async (t) => {
     await refused(
       { ...valid(t).flags, addr },
       /can be reached from other hosts: give --tls-cert and --tls-key/,
@@ -124,9 +135,19 @@ for (const [addr, host] of [
   ["127.0.0.2:9191", "127.0.0.2"],
   ["localhost:9191", "127.0.0.1"],
   ["[::1]:9191", "::1"],
+  ["LOCALHOST:9191", "127.0.0.1"],
+  ["127.255.255.254:9191", "127.255.255.254"],
+  ["127.1:9191", "127.0.0.1"],
+  ["2130706433:9191", "127.0.0.1"],
+  ["0x7f000001:9191", "127.0.0.1"],
+  ["0x7f.1:9191", "127.0.0.1"],
+  ["017700000001:9191", "127.0.0.1"],
+  ["[0:0:0:0:0:0:0:1]:9191", "0:0:0:0:0:0:0:1"],
   ["[::ffff:127.0.0.1]:9191", "::ffff:127.0.0.1"],
+  ["[::ffff:7f00:1]:9191", "::ffff:7f00:1"],
+  ["[::FFFF:127.0.0.2]:9191", "::FFFF:127.0.0.2"],
 ] as const)
-  test(`CP-006 CP-043 --addr ${addr} is loopback and needs no TLS`, async (t) => {
+  test(`T-61 CP-006 CP-043 --addr ${addr} is loopback and needs no TLS`, async (t) => {
     const config = await serverConfig({ ...valid(t).flags, addr }, {});
     assert.deepEqual(
       [config.host, config.port, config.tls],
@@ -183,7 +204,80 @@ test("files that are no PEM pair are refused by name", async (t) => {
   await refused(withPair(one.certFile, other.keyFile), /does not belong to the certificate/);
 });
 
-test("a TOTP secret file is refused rather than ignored", async (t) => {
-  for (const OPS_SERVE_TOTP_SECRET_FILE of ["/etc/totp", ""])
-    await refused(valid(t).flags, /OPS_SERVE_TOTP_SECRET_FILE is set/, { OPS_SERVE_TOTP_SECRET_FILE });
+/** Flags that start with TLS and, once it is added, TOTP. */
+async function validTotp(t: TestContext): Promise<{ folder: string; flags: ServerFlags; file: string }> {
+  const { certFile, keyFile } = await certificateFor(t);
+  const { folder, flags } = valid(t);
+  const file = path.join(folder, "secret");
+  await writeFile(file, `${SECRET_TEXT}\n`);
+  return { folder, flags: { ...flags, tlsCert: certFile, tlsKey: keyFile }, file };
+}
+
+test("CP-048 CP-049 CP-053 a secret file, by flag or variable, enables TOTP; its sessions last 30 minutes", async (t) => {
+  const { flags, file } = await validTotp(t);
+  const env = { OPS_SERVE_TOTP_SECRET_FILE: "/nowhere" };
+  const byFlag = await serverConfig({ ...flags, totpSecretFile: file }, env);
+  const byVariable = await serverConfig(flags, { OPS_SERVE_TOTP_SECRET_FILE: file });
+  for (const { totp } of [byFlag, byVariable])
+    assert.deepEqual(totp, { secret: SECRET, sessionMs: 1_800_000 });
+  assert.deepEqual(env, {});
+  assert.ok(Object.isFrozen(byFlag.totp));
+});
+
+test("CP-050 T-62 without flag and variable TOTP is off, though server-totp.secret lies here", async (t) => {
+  const { folder, flags } = await validTotp(t);
+  await writeFile(path.join(folder, "server-totp.secret"), SECRET_TEXT);
+  const before = process.cwd();
+  process.chdir(folder);
+  const config = await serverConfig(flags, {}).finally(() => process.chdir(before));
+  assert.equal(config.totp, undefined);
+});
+
+for (const [text, sessionMs] of [
+  ["5s", 5_000],
+  ["1h30m", 5_400_000],
+  ["90s", 90_000],
+  ["720h", 2_592_000_000],
+] as const)
+  test(`CP-052 --totp-session-ttl ${text} is understood`, async (t) => {
+    const { flags, file } = await validTotp(t);
+    const config = await serverConfig({ ...flags, totpSecretFile: file, totpSessionTtl: text }, {});
+    assert.equal(config.totp?.sessionMs, sessionMs);
+  });
+
+for (const text of ["", "0s", "-5m", "30", "500ms", "1.5s", "720h1s", "soon"])
+  test(`--totp-session-ttl ${JSON.stringify(text)} is refused`, async (t) => {
+    const { flags, file } = await validTotp(t);
+    const totp = { ...flags, totpSecretFile: file, totpSessionTtl: text };
+    await refused(totp, /^--totp-session-ttl .*expected whole seconds up to 720h, such as 30m/);
+  });
+
+test("CP-051 TOTP without TLS is refused, on loopback too, by flag and by variable", async (t) => {
+  const { flags } = valid(t);
+  const { file } = await validTotp(t);
+  await refused({ ...flags, totpSecretFile: file }, /^--totp-secret-file needs TLS, on loopback too/);
+  const variable = { OPS_SERVE_TOTP_SECRET_FILE: file };
+  await refused(flags, /^OPS_SERVE_TOTP_SECRET_FILE needs TLS/, variable);
+});
+
+test("T-62 a secret file that cannot be used refuses the start; TOTP is never silently off", async (t) => {
+  const { folder, flags, file } = await validTotp(t);
+  const missing = path.join(folder, "missing");
+  await refused({ ...flags, totpSecretFile: missing }, /secret file .*missing: it cannot be read/);
+  await refused({ ...flags, totpSecretFile: "" }, /^--totp-secret-file is empty/);
+  await refused(flags, /^OPS_SERVE_TOTP_SECRET_FILE is empty/, { OPS_SERVE_TOTP_SECRET_FILE: "" });
+  for (const [content, message] of [
+    ["", /it is empty/],
+    ["not base32!", /expected one line of base32/],
+    ["GEZDGNBV", /it has 40 bits/],
+  ] as const) {
+    await writeFile(file, content);
+    await refused({ ...flags, totpSecretFile: file }, message);
+  }
+});
+
+test("a flag of TOTP without the secret file is refused: it would be off", async (t) => {
+  const { flags } = await validTotp(t);
+  await refused({ ...flags, totpSessionTtl: "30m" }, /^--totp-session-ttl is given, but TOTP is off/);
+  await refused({ ...flags, totpIssuer: "x" }, /^--totp-issuer is given, but TOTP is off/);
 });

@@ -1,13 +1,26 @@
-import { cookieOf } from "../../auth/guard.ts";
+import {
+  cookieOf,
+  type Identity,
+  isOwnRequest,
+  SESSION_PATH,
+  totpRequired,
+  VERIFY_PATH,
+} from "../../auth/guard.ts";
 import type { Session } from "../../auth/session.ts";
 import { Failure } from "../../core/errors.ts";
-import { json } from "../../http/message.ts";
+import { described, object, string } from "../../core/shape.ts";
+import { failureAnswer, json } from "../../http/message.ts";
 import { route } from "../context.ts";
 import { component } from "./shapes.ts";
 
-const SESSION_PATH = "/api/auth/session";
+const CODE = object({
+  code: described(
+    string({ pattern: /^[0-9]{6}$/, means: "6 digits" }),
+    "What the authenticator app shows; good for one use",
+  ),
+});
 
-/** Signing in and out of a browser (control-plane.md, Authentication). */
+/** Signing in and out of a browser, and the second factor (control-plane.md, Authentication). */
 export const AUTH_ROUTES = [
   route({
     method: "POST",
@@ -20,7 +33,7 @@ export const AUTH_ROUTES = [
       if (identity.via !== "bearer")
         throw new Failure("unauthorized", "signing in takes Authorization: Bearer <API token>");
       const { session, cookie } = sessions.issue();
-      return json(200, sessionBody(session), { "Set-Cookie": cookie });
+      return json(200, sessionBody(session, identity), { "Set-Cookie": cookie });
     },
   }),
   route({
@@ -29,35 +42,54 @@ export const AUTH_ROUTES = [
     summary: "How long the session of this request lasts",
     answer: { status: 200, description: "Signed in", shape: component("Session") },
     async handle(_, { identity }) {
-      return json(200, sessionBody(identity.session));
+      return json(200, sessionBody(identity.session, identity));
     },
   }),
   route({
     method: "DELETE",
     path: SESSION_PATH,
-    summary: "Sign out: end the session and clear its cookie",
+    summary: "Sign out: end the sessions of this request and clear their cookies",
+    description:
+      "Without TOTP, where that is on, the answer is 403 `totp_required`; with a same-origin `Origin` and " +
+      "`X-Ops-CSRF: 1` the sessions end and the cookies are cleared all the same.",
     answer: { status: 204, description: "Signed out" },
-    async handle({ request }, { sessions }) {
-      const session = sessions.verify(cookieOf(request));
-      if (session) sessions.revoke(session);
-      return { status: 204, headers: { "Set-Cookie": sessions.clearing() } };
+    async handle({ request }, { identity, sessions, totpSessions, totp }) {
+      const lacksTotp = totp !== undefined && !identity.totp;
+      if (lacksTotp && !isOwnRequest(request)) throw totpRequired();
+      const cookies = [sessions, totpSessions].map((one) => one.end(cookieOf(request)));
+      const refusal = failureAnswer(totpRequired(), request.id);
+      const answer = lacksTotp ? refusal : { status: 204 };
+      return { ...answer, headers: { ...answer.headers, "Set-Cookie": cookies } };
     },
   }),
   route({
     method: "POST",
-    path: "/api/auth/totp/verify",
-    summary: "Verify a TOTP code; this version has no TOTP, so there is nothing to verify",
-    answer: { status: 200, description: "Verified" },
-    failures: ["totp_disabled"],
-    async handle() {
-      throw new Failure("totp_disabled", "TOTP is not enabled on this server");
+    path: VERIFY_PATH,
+    summary: "Verify a TOTP code: sets the cookie `ops_totp_session`",
+    description:
+      "Needs the API token or a browser session, but no TOTP. A code counts once; it and every earlier one are " +
+      "refused from then on, for all clients.",
+    body: CODE,
+    answer: {
+      status: 200,
+      description: "Verified",
+      shape: object({ expires_at: described(string(), "When the TOTP session ends") }),
+    },
+    failures: ["invalid_totp_code", "totp_disabled"],
+    async handle({ request, body }, { totp, totpSessions }) {
+      if (!totp?.accept(request.peer, body.code))
+        throw new Failure("invalid_totp_code", "the TOTP code is wrong, too old or was used before");
+      const { session, cookie } = totpSessions.issue();
+      return json(200, { expires_at: timeOf(session) }, { "Set-Cookie": cookie });
     },
   }),
 ];
 
-function sessionBody(session: Session | undefined) {
-  return {
-    expires_at: session ? new Date(session.exp).toISOString() : null,
-    totp: { enabled: false, verified: false },
-  };
+/** Who gets here has proven TOTP, where it is on. */
+function sessionBody(session: Session | undefined, { totp }: Identity) {
+  return { expires_at: session ? timeOf(session) : null, totp: { enabled: totp, verified: totp } };
+}
+
+function timeOf(session: Session): string {
+  return new Date(session.exp).toISOString();
 }

@@ -1,0 +1,40 @@
+import { randomBytes } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { base32Decode, base32Encode } from "../codec/base32.ts";
+import { Failure, hasErrno, messageOf } from "../core/errors.ts";
+import { createExclusive } from "../core/files.ts";
+
+/** What a new secret has: as long as the hash, as RFC 4226 recommends. */
+const NEW_BYTES = 20;
+/** RFC 4226, R6: a shared secret has at least 128 bits. */
+const LEAST_BYTES = 16;
+const MOST_BYTES = 256;
+
+/** The secret in a file: one line of base32. Throws `usage` with one sentence for anything else. */
+export async function readTotpSecret(file: string): Promise<Buffer> {
+  const text = await readFile(file, "utf8").catch((error: unknown) => {
+    throw refusal(file, `it cannot be read: ${messageOf(error)}`, error);
+  });
+  const line = text.replace(/\r?\n$/, "");
+  if (line === "") throw refusal(file, "it is empty");
+  const secret = line.length <= 2 * MOST_BYTES ? base32Decode(line) : undefined;
+  if (!secret) throw refusal(file, `expected one line of base32 (A-Z, 2-7), at most ${MOST_BYTES} bytes`);
+  if (secret.length < LEAST_BYTES)
+    throw refusal(file, `it has ${secret.length * 8} bits, at least ${LEAST_BYTES * 8} are needed`);
+  return secret;
+}
+
+/** The secret in a file; where there is none, one is made, for its owner alone. What is there is never replaced. */
+export async function enrolTotpSecret(file: string): Promise<{ secret: Buffer; created: boolean }> {
+  const created = await createExclusive(file, `${base32Encode(randomBytes(NEW_BYTES))}\n`).catch(
+    (error: unknown) => {
+      const why = hasErrno(error, "ENOENT") ? "its folder does not exist" : messageOf(error);
+      throw refusal(file, `it cannot be written: ${why}`, error);
+    },
+  );
+  return { secret: await readTotpSecret(file), created };
+}
+
+function refusal(file: string, why: string, cause?: unknown): Failure {
+  return new Failure("usage", `Cannot use the TOTP secret file ${file}: ${why}`, { cause });
+}

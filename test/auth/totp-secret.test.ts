@@ -1,0 +1,75 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { enrolTotpSecret, readTotpSecret } from "../../lib/auth/totp-secret.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
+
+test("CP-061 CP-062 a new secret is one line of base32 of 160 bits, for its owner alone under any umask", async (t) => {
+  const file = path.join(temporaryFolder(t), "secret");
+  const before = process.umask(0);
+  const { secret, created } = await enrolTotpSecret(file).finally(() => process.umask(before));
+  assert.deepEqual([created, secret.length, statSync(file).mode & 0o777], [true, 20, 0o600]);
+  assert.match(readFileSync(file, "utf8"), /^[A-Z2-7]{32}\n$/);
+  assert.deepEqual(execFileSync("base32", ["-d", file]), secret);
+  assert.deepEqual(readdirSync(path.dirname(file)), ["secret"]);
+});
+
+test("CP-063 T-63 a secret that is there is read, never replaced, whoever comes at the same time", async (t) => {
+  const file = path.join(temporaryFolder(t), "secret");
+  const all = await Promise.all(Array.from({ length: 8 }, () => enrolTotpSecret(file)));
+  assert.equal(all.filter(({ created }) => created).length, 1);
+  const kept = readFileSync(file);
+  const { created } = await enrolTotpSecret(file);
+  assert.deepEqual([created, readFileSync(file)], [false, kept]);
+  assert.equal(new Set(all.map(({ secret }) => secret.toString("hex"))).size, 1);
+});
+
+const LONG = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
+for (const [what, content] of [
+  ["without a newline", LONG],
+  ["with a newline", `${LONG}\n`],
+  ["with a carriage return", `${LONG}\r\n`],
+] as const)
+  test(`a secret ${what} is read`, async (t) => {
+    const file = path.join(temporaryFolder(t), "secret");
+    writeFileSync(file, content);
+    assert.equal((await readTotpSecret(file)).toString(), "12345678901234567890");
+  });
+
+test("16 bytes with their padding are enough", async (t) => {
+  const file = path.join(temporaryFolder(t), "secret");
+  writeFileSync(file, "GEZDGNBVGY3TQOJQGEZDGNBVGY======\n");
+  assert.equal((await readTotpSecret(file)).length, 16);
+});
+
+for (const [what, content, message] of [
+  ["an empty file", "", /it is empty$/],
+  ["a blank line", "\n", /it is empty$/],
+  ["15 bytes", "GEZDGNBVGY3TQOJQGEZDGNBV", /it has 120 bits, at least 128 are needed$/],
+  ["small letters", LONG.toLowerCase(), /expected one line of base32/],
+  ["two lines", `${LONG}\n${LONG}\n`, /expected one line of base32/],
+  ["blanks", `${LONG.slice(0, 16)} ${LONG.slice(16)}`, /expected one line of base32/],
+  ["hexadecimal", "3132333435363738393031323334353637383930", /expected one line of base32/],
+  ["a URI", `otpauth://totp/x?secret=${LONG}`, /expected one line of base32/],
+  ["far too much", "A".repeat(4096), /at most 256 bytes$/],
+] as const)
+  test(`T-62 ${what} instead of a secret is refused, and enrolling does not replace it`, async (t) => {
+    const file = path.join(temporaryFolder(t), "secret");
+    writeFileSync(file, content);
+    for (const use of [readTotpSecret, enrolTotpSecret])
+      await assert.rejects(use(file), { code: "usage", message });
+    assert.equal(readFileSync(file, "utf8"), content);
+  });
+
+test("T-62 what is missing or no file is refused by name", async (t) => {
+  const folder = temporaryFolder(t);
+  await assert.rejects(readTotpSecret(path.join(folder, "no")), {
+    message: /secret file .*no: it cannot be read: ENOENT/,
+  });
+  await assert.rejects(readTotpSecret(folder), { message: /cannot be read: EISDIR/ });
+  await assert.rejects(enrolTotpSecret(path.join(folder, "a", "b")), {
+    message: /its folder does not exist$/,
+  });
+});
