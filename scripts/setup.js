@@ -22,6 +22,7 @@ const PACKAGES = {
   openssl: "openssl",
   busybox: "busybox",
   git: "git",
+  patch: "patch",
   chromium: "chromium",
   ssh: "openssh-client",
   "ssh-keygen": "openssh-client",
@@ -36,7 +37,18 @@ const SSH = ["ssh", "ssh-keygen", "ssh-keyscan", "/usr/sbin/sshd"];
 const TOOLS = {
   demo: DEMO,
   "demo-ssh": [...DEMO, ...SSH],
-  test: [...DEMO, ...SSH, "python3", "openssl", "busybox", "git", "chromium", "tcsh", "redis-server"],
+  test: [
+    ...DEMO,
+    ...SSH,
+    "python3",
+    "openssl",
+    "busybox",
+    "git",
+    "patch",
+    "chromium",
+    "tcsh",
+    "redis-server",
+  ],
 };
 const COMMANDS = { demo: "npm run demo", "demo-ssh": "npm run demo -- --ssh", test: "npm test" };
 

@@ -12,6 +12,8 @@ export interface LogFields {
   job?: string;
   phase?: string;
   action?: string;
+  /** What was run; only the first 200 characters are written. */
+  cmd?: string;
   stream?: "stdout" | "stderr";
   exit?: number;
   duration_ms?: number;
@@ -19,6 +21,7 @@ export interface LogFields {
   msg?: string;
 }
 
+const CMD_LENGTH = 200;
 const ROTATE_BYTES = 32 * 1024 * 1024;
 
 /**
@@ -150,7 +153,7 @@ export class RunLog {
       ops: this.#command,
       seq: this.updateSeq,
       worker: worker ?? "-",
-      ...{ job: rest.job, phase: rest.phase, action: rest.action },
+      ...{ job: rest.job, phase: rest.phase, action: rest.action, cmd: rest.cmd?.slice(0, CMD_LENGTH) },
       ...{ stream: rest.stream, exit: rest.exit, duration_ms: rest.duration_ms, reason: rest.reason },
       msg,
     };

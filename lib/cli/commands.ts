@@ -2,6 +2,10 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { PROGRAM_ROOT } from "../core/self.ts";
 import { BUCKET_COMMANDS } from "./commands/bucket.ts";
+import { CATALOG_COMMANDS } from "./commands/catalog.ts";
+import { HOOK_COMMANDS } from "./commands/hooks.ts";
+import { JOB_COMMANDS } from "./commands/job.ts";
+import { LOG_COMMANDS } from "./commands/logs.ts";
 import { SERVER_COMMANDS } from "./commands/server.ts";
 import { WORKER_COMMANDS } from "./commands/worker.ts";
 import type { Command } from "./flags.ts";
@@ -21,6 +25,10 @@ const VERSION: Command = {
 export const COMMANDS: readonly Command[] = [
   ...BUCKET_COMMANDS,
   ...WORKER_COMMANDS,
+  ...JOB_COMMANDS,
+  ...HOOK_COMMANDS,
+  ...CATALOG_COMMANDS,
+  ...LOG_COMMANDS,
   ...SERVER_COMMANDS,
   VERSION,
 ];

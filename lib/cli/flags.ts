@@ -55,6 +55,25 @@ export function bucketDir(input: Parsed): string {
   return path.resolve(input.values.get(BUCKET_DIR.name) ?? ".");
 }
 
+/** The parts of a flag's list; undefined where it was not given. Throws `usage` for an empty part. */
+export function listOf(input: Parsed, name: string): string[] | undefined {
+  const parts = input.values
+    .get(name)
+    ?.split(",")
+    .map((part) => part.trim());
+  if (parts?.includes("")) throw new Failure("usage", `--${name}: expected names with commas between them`);
+  return parts;
+}
+
+/** A flag's whole number; undefined where it was not given. Throws `usage` for anything else. */
+export function numberOf(input: Parsed, name: string): number | undefined {
+  const text = input.values.get(name);
+  if (text === undefined) return undefined;
+  if (!/^\d{1,9}$/.test(text))
+    throw new Failure("usage", `--${name}: expected a whole number, found ${quote(text)}`);
+  return Number(text);
+}
+
 const HELP: Flag = { name: "help", short: "h", help: "Show this help" };
 
 /** Finds the command that the first words name; throws `usage` with the nearest one otherwise. */

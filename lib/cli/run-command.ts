@@ -1,7 +1,16 @@
 import { Failure, type Problem } from "../core/errors.ts";
-import { quote, type Schema } from "../core/shape.ts";
+import type { Schema } from "../core/shape.ts";
 import { parametersOf, RUNS, type RunKind } from "../run/protocol.ts";
-import { BUCKET_DIR, bucketDir, type Command, type Flag, type Operand, type Parsed } from "./flags.ts";
+import {
+  BUCKET_DIR,
+  bucketDir,
+  type Command,
+  type Flag,
+  listOf,
+  numberOf,
+  type Operand,
+  type Parsed,
+} from "./flags.ts";
 
 /** What the command of a run has beyond the parameters of its kind. */
 export interface RunCommand {
@@ -79,20 +88,6 @@ function dashed(parameter: string): string {
 
 function parameterOf(input: Parsed, name: string, schema: Schema): unknown {
   if (schema.type === "boolean") return input.switches.has(name) ? true : undefined;
-  const text = input.values.get(name);
-  if (text === undefined) return undefined;
-  if (schema.type === "array") return listOf(text, name);
-  return schema.type === "integer" ? numberOf(text, name) : text;
-}
-
-function listOf(text: string, name: string): string[] {
-  const parts = text.split(",").map((part) => part.trim());
-  if (parts.includes("")) throw new Failure("usage", `--${name}: expected names with commas between them`);
-  return parts;
-}
-
-function numberOf(text: string, name: string): number {
-  if (!/^\d{1,9}$/.test(text))
-    throw new Failure("usage", `--${name}: expected a whole number, found ${quote(text)}`);
-  return Number(text);
+  if (schema.type === "array") return listOf(input, name);
+  return schema.type === "integer" ? numberOf(input, name) : input.values.get(name);
 }

@@ -120,6 +120,22 @@ const SCHEMAS = {
     current: described(boolean(), "It is the bucket's source now"),
     last_successful: described(boolean(), "The latest one whose build succeeded"),
   }),
+  BucketInfo: object({
+    project: string(),
+    name: string(),
+    bucket_id: ID,
+    built_at: described(nullable(TIME), "When the last build stored the catalog; null before the first"),
+    update_seq: described(integer({ min: 0 }), "Rises with each wave of a deploy that had work"),
+    workers: integer({ min: 0 }),
+    jobs: integer({ min: 0 }),
+    allocations: described(integer({ min: 0 }), "Those that are not removed"),
+    schema_version: integer({ min: 0 }),
+  }),
+  CatalogPage: object({
+    items: list(described(anything({ type: "object" }), "A row, keyed by the columns")),
+    columns: described(list(string()), "In the order in which they are shown"),
+    next_cursor: described(nullable(string()), "null at the end of the list"),
+  }),
   SshKey: object({
     present: boolean(),
     type: described(nullable(string()), "null without a key, and for one that ssh cannot use"),

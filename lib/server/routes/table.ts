@@ -1,6 +1,7 @@
 import type { ServerRoute } from "../context.ts";
 import { AUTH_ROUTES } from "./auth.ts";
 import { BUCKET_ROUTES } from "./buckets.ts";
+import { CATALOG_ROUTES } from "./catalog.ts";
 import { OPERATION_ROUTES } from "./operations.ts";
 import { REFERENCE_ROUTES } from "./reference.ts";
 import { RUN_ROUTES } from "./runs.ts";
@@ -15,5 +16,6 @@ export const ROUTES: readonly ServerRoute[] = [
   ...SECRET_ROUTES,
   ...OPERATION_ROUTES,
   ...RUN_ROUTES,
+  ...CATALOG_ROUTES,
   ...REFERENCE_ROUTES,
 ];

@@ -1,0 +1,126 @@
+import { buffer } from "node:stream/consumers";
+import { bucketInfo } from "../bucket/info.ts";
+import { KvStore, loadKvKey } from "../bucket/kv.ts";
+import { isSecretNamespace } from "../bucket/kv-access.ts";
+import { layoutOf } from "../bucket/layout.ts";
+import { type ViewName, type ViewQuery, viewOf } from "../bucket/views.ts";
+import { uuidV7 } from "../codec/uuid.ts";
+import { Failure } from "../core/errors.ts";
+import { quote } from "../core/shape.ts";
+import { takeBucket } from "../run/recovery.ts";
+import { openBucket } from "../server/reading.ts";
+import { textTable } from "./table.ts";
+
+const ALL_ROWS = 10_000_000;
+/** How much of a value the table of keys shows. */
+const VALUE_LENGTH = 50;
+const SECRET_BYTES = 1024 * 1024;
+
+/** `ops info`. */
+export async function infoCommand(dir: string, asJson: boolean): Promise<number> {
+  using db = await openBucket(layoutOf(dir));
+  const info = bucketInfo(db);
+  if (asJson) return printJson(info);
+  const rows = Object.entries(info).map(([name, value]) => [name.replaceAll("_", " "), value] as const);
+  process.stdout.write(textTable(["bucket", "value"], rows, process.stdout.columns));
+  return 0;
+}
+
+/** `ops cat <resource>`. Throws `ErrNotFound` when there is nothing to show. */
+export async function catCommand(
+  dir: string,
+  name: ViewName,
+  query: ViewQuery,
+  asJson: boolean,
+): Promise<number> {
+  using db = await openBucket(layoutOf(dir));
+  const { columns, items } = viewOf(db, name, query, { offset: 0, limit: ALL_ROWS });
+  if (asJson) return printJson(items);
+  if (items.length === 0)
+    throw new Failure("ErrNotFound", `there are no ${name} to show: has the bucket been built?`);
+  const rows = items.map((item) => columns.map((column) => inTable(name, item[column] ?? null)));
+  process.stdout.write(textTable(columns, rows, process.stdout.columns));
+  return 0;
+}
+
+/** `ops cat kv get <namespace> <key>`; the value of a secret only with `reveal`. Throws `ErrNotFound`. */
+export async function kvGetCommand(
+  dir: string,
+  namespace: string,
+  key: string,
+  reveal: boolean,
+  asJson: boolean,
+): Promise<number> {
+  const layout = layoutOf(dir);
+  using db = await openBucket(layout);
+  const kv = new KvStore(db, await loadKvKey(layout));
+  const entry = kv.entry(namespace, key);
+  if (!entry)
+    throw new Failure("ErrNotFound", `there is no key ${quote(key)} in namespace ${quote(namespace)}`);
+  const hidden = isSecretNamespace(namespace) && !reveal;
+  const value = hidden ? "[encrypted]" : (kv.get(namespace, key) ?? "");
+  const { version, ttl, createdMs } = entry;
+  const shown = { namespace, key, value, version, ttl, created_date: new Date(createdMs).toISOString() };
+  if (asJson) return printJson(shown);
+  for (const [name, text] of Object.entries(shown))
+    process.stdout.write(`${name.replaceAll("_", " ")}: ${text}\n`);
+  return 0;
+}
+
+/** `ops kv set-secret <job> <key>`: stores what stdin holds, sealed, under the bucket's lock. */
+export async function setSecretCommand(
+  dir: string,
+  job: string,
+  key: string,
+  ttlSeconds: number | undefined,
+): Promise<number> {
+  const name = job.toLowerCase();
+  if (!/^[^\p{C}]{1,253}$/u.test(key))
+    throw new Failure("usage", `key: expected one line of text, found ${quote(key)}`);
+  const layout = layoutOf(dir);
+  (await openBucket(layout)).close();
+  const value = await readSecret();
+  const lock = await takeBucket(layout, uuidV7(), "kv set-secret");
+  try {
+    const { openDatabase } = await import("../bucket/database.ts");
+    using db = openDatabase(layout.database);
+    // Its names are checked as those of a filter are.
+    viewOf(db, "jobs", { jobs: [name] }, { offset: 0, limit: 1 });
+    const kv = new KvStore(db, await loadKvKey(layout));
+    kv.put(`secrets/job/${name}`, key, value, ttlSeconds);
+    kv.flush();
+  } finally {
+    await lock.release();
+  }
+  process.stderr.write(`secret ${key} of job ${name} is stored\n`);
+  return 0;
+}
+
+async function readSecret(): Promise<string> {
+  if (process.stdin.isTTY) process.stderr.write("Type the value, then end it with Ctrl-D:\n");
+  const bytes = await buffer(process.stdin);
+  if (bytes.length > SECRET_BYTES) throw new Failure("usage", "the value on stdin is larger than 1 MiB");
+  const value = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+  try {
+    const text = value.decode(bytes);
+    if (text === "") throw new Failure("usage", "the value on stdin is empty");
+    if (text.endsWith("\n"))
+      process.stderr.write("note: the value ends with a newline, which is kept; printf leaves it out\n");
+    return text;
+  } catch (error) {
+    if (error instanceof Failure) throw error;
+    throw new Failure("usage", "the value on stdin is not UTF-8 text: encode it, for example with base64");
+  }
+}
+
+function inTable(name: ViewName, value: string | number | boolean | null): string | number | boolean | null {
+  if (name !== "kv" || typeof value !== "string") return value;
+  const [line = ""] = value.split("\n");
+  const cut = line.length > VALUE_LENGTH ? line.slice(0, VALUE_LENGTH) : line;
+  return cut === value ? value : `${cut}…`;
+}
+
+function printJson(value: unknown): number {
+  process.stdout.write(`${JSON.stringify(value, null, 2)}\n`);
+  return 0;
+}

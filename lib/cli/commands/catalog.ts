@@ -1,0 +1,84 @@
+import { VIEW_NAMES, type ViewName } from "../../bucket/views.ts";
+import { BUCKET_DIR, bucketDir, type Command, type Flag, listOf, numberOf } from "../flags.ts";
+
+const JSON_FLAG: Flag = { name: "json", help: "Print JSON instead of a table" };
+const JOBS: Flag = { name: "jobs", value: "A,B", help: "Only what belongs to these jobs" };
+const WORKERS: Flag = { name: "workers", value: "A,B", help: "Only what belongs to these workers" };
+const ACTIVE: Flag = { name: "active", help: "Leave out what is removed or disabled" };
+const DELETED: Flag = { name: "deleted", help: "Show deleted keys too" };
+
+const VIEWS: Record<ViewName, { summary: string; flags: Flag[] }> = {
+  workers: { summary: "Show the workers of the catalog", flags: [WORKERS, ACTIVE] },
+  jobs: { summary: "Show the jobs of the catalog", flags: [JOBS, ACTIVE] },
+  allocations: { summary: "Show which job is placed on which worker", flags: [JOBS, WORKERS, ACTIVE] },
+  deployments: { summary: "Show how far each allocation is deployed", flags: [JOBS, WORKERS, ACTIVE] },
+  hooks: { summary: "Show the hooks of the jobs and what they demand", flags: [JOBS] },
+  ports: { summary: "Show the numbers of the jobs' ports", flags: [JOBS] },
+  kv: {
+    summary: "Show the keys of the key-value store; secrets stay hidden",
+    flags: [JOBS, ACTIVE, DELETED],
+  },
+  certs: { summary: "Show the certificates and when they end", flags: [JOBS, WORKERS] },
+};
+
+/** Commands that only read the catalog; they take no lock. */
+export const CATALOG_COMMANDS: readonly Command[] = [
+  {
+    name: "info",
+    summary: "Show what a bucket is: its id, its update sequence, how much it holds",
+    flags: [BUCKET_DIR, JSON_FLAG],
+    async run(input) {
+      const { infoCommand } = await import("../catalog.ts");
+      return infoCommand(bucketDir(input), input.switches.has("json"));
+    },
+  },
+  ...VIEW_NAMES.map(
+    (name): Command => ({
+      name: `cat ${name}`,
+      summary: VIEWS[name].summary,
+      flags: [BUCKET_DIR, ...VIEWS[name].flags, JSON_FLAG],
+      async run(input) {
+        const { catCommand } = await import("../catalog.ts");
+        const query = {
+          jobs: listOf(input, "jobs"),
+          workers: listOf(input, "workers"),
+          active: input.switches.has("active"),
+          deleted: input.switches.has("deleted"),
+        };
+        return catCommand(bucketDir(input), name, query, input.switches.has("json"));
+      },
+    }),
+  ),
+  {
+    name: "cat kv get",
+    summary: "Show one key of the key-value store",
+    operands: [
+      { name: "namespace", help: "For example vars/job/web" },
+      { name: "key", help: "The key" },
+    ],
+    flags: [BUCKET_DIR, { name: "reveal", help: "Show the value of a secret" }, JSON_FLAG],
+    async run(input) {
+      const { kvGetCommand } = await import("../catalog.ts");
+      const [namespace = "", key = ""] = input.operands;
+      const { switches } = input;
+      return kvGetCommand(bucketDir(input), namespace, key, switches.has("reveal"), switches.has("json"));
+    },
+  },
+  {
+    name: "kv set-secret",
+    summary: "Store a secret of a job; its value is read from stdin, to the last byte",
+    operands: [
+      { name: "job", help: "The job that may read it" },
+      { name: "key", help: "The key, as templates and hooks ask for it" },
+    ],
+    flags: [
+      BUCKET_DIR,
+      { name: "ttl", value: "SECONDS", help: "Forget it after that time (default: never)" },
+    ],
+    async run(input) {
+      const { setSecretCommand } = await import("../catalog.ts");
+      const [job = "", key = ""] = input.operands;
+      return setSecretCommand(bucketDir(input), job, key, numberOf(input, "ttl"));
+    },
+  },
+];

@@ -1,0 +1,160 @@
+/** Lines shown before and after a change. */
+const CONTEXT = 3;
+/** How many insertions and deletions are searched for the shortest way; beyond, a text counts as replaced as a whole. */
+const MOST_EDITS = 2_000;
+
+/** A stretch of lines that were replaced: `[beforeFrom, beforeTo)` by `[afterFrom, afterTo)`, counted from 0. */
+interface Change {
+  beforeFrom: number;
+  beforeTo: number;
+  afterFrom: number;
+  afterTo: number;
+}
+
+/**
+ * The unified diff that turns one text into another, as `diff -u` prints it, without the two lines of file names; empty
+ * for equal texts. `undefined` stands for a text that is not there. Takes the shortest way up to 2,000 changed lines.
+ */
+export function unifiedDiff(before: string | undefined, after: string | undefined): string {
+  if (before === after) return "";
+  const [a, b] = [linesOf(before ?? ""), linesOf(after ?? "")];
+  return hunksOf(changesBetween(a, b))
+    .map((hunk) => hunkText(hunk, a, b))
+    .join("");
+}
+
+/** The text of a file, or undefined when its bytes are no text: a NUL in them, or no UTF-8. */
+export function textOf(bytes: Uint8Array): string | undefined {
+  if (bytes.includes(0)) return undefined;
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Lines with their newline; the last one may lack it. */
+function linesOf(text: string): string[] {
+  return text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
+}
+
+function changesBetween(a: readonly string[], b: readonly string[]): Change[] {
+  let start = 0;
+  while (start < a.length && start < b.length && a[start] === b[start]) start++;
+  let tail = 0;
+  while (tail < a.length - start && tail < b.length - start && a.at(-1 - tail) === b.at(-1 - tail)) tail++;
+  const [left, right] = [a.slice(start, a.length - tail), b.slice(start, b.length - tail)];
+  const trace = shortestWay(left, right);
+  if (trace === undefined)
+    return [{ beforeFrom: start, beforeTo: a.length - tail, afterFrom: start, afterTo: b.length - tail }];
+  return walkBack(trace, left, right).map((change) => ({
+    beforeFrom: change.beforeFrom + start,
+    beforeTo: change.beforeTo + start,
+    afterFrom: change.afterFrom + start,
+    afterTo: change.afterTo + start,
+  }));
+}
+
+/**
+ * Myers' greedy search: after `d` edits, `furthest[k]` is how far in `a` the diagonal `k` (place in `a` minus place in
+ * `b`) was reached. Answers the state before each round, or undefined when the bound was met.
+ */
+function shortestWay(a: readonly string[], b: readonly string[]): Map<number, number>[] | undefined {
+  const trace: Map<number, number>[] = [];
+  const furthest = new Map([[1, 0]]);
+  for (let d = 0; d <= Math.min(a.length + b.length, MOST_EDITS); d++) {
+    trace.push(stateAround(furthest, d));
+    for (let k = -d; k <= d; k += 2) {
+      let x = stepDown(furthest, k, d) ? (furthest.get(k + 1) ?? 0) : (furthest.get(k - 1) ?? 0) + 1;
+      while (x < a.length && x - k < b.length && a[x] === b[x - k]) x++;
+      furthest.set(k, x);
+      if (x >= a.length && x - k >= b.length) return trace;
+    }
+  }
+  return undefined;
+}
+
+function stateAround(furthest: ReadonlyMap<number, number>, d: number): Map<number, number> {
+  const state = new Map<number, number>();
+  for (let k = -d - 1; k <= d + 1; k++) {
+    const x = furthest.get(k);
+    if (x !== undefined) state.set(k, x);
+  }
+  return state;
+}
+
+/** Whether diagonal `k` is reached by taking a line of `b` rather than by leaving out one of `a`. */
+function stepDown(furthest: ReadonlyMap<number, number>, k: number, d: number): boolean {
+  return k === -d || (k !== d && (furthest.get(k - 1) ?? -1) < (furthest.get(k + 1) ?? -1));
+}
+
+function walkBack(
+  trace: readonly Map<number, number>[],
+  a: readonly string[],
+  b: readonly string[],
+): Change[] {
+  const changes: Change[] = [];
+  let [x, y] = [a.length, b.length];
+  for (let d = trace.length - 1; d > 0; d--) {
+    const before = trace[d] as Map<number, number>;
+    const k = x - y;
+    const down = stepDown(before, k, d);
+    const from = down ? k + 1 : k - 1;
+    const fromX = before.get(from) ?? 0;
+    const fromY = fromX - from;
+    prepend(changes, {
+      beforeFrom: fromX,
+      beforeTo: down ? fromX : fromX + 1,
+      afterFrom: fromY,
+      afterTo: down ? fromY + 1 : fromY,
+    });
+    [x, y] = [fromX, fromY];
+  }
+  return changes;
+}
+
+/** Neighbouring edits are one change. */
+function prepend(changes: Change[], edit: Change): void {
+  const [next] = changes;
+  if (next && next.beforeFrom === edit.beforeTo && next.afterFrom === edit.afterTo) {
+    next.beforeFrom = edit.beforeFrom;
+    next.afterFrom = edit.afterFrom;
+  } else changes.unshift(edit);
+}
+
+/** Changes whose context meets are shown together. */
+function hunksOf(changes: readonly Change[]): Change[][] {
+  const hunks: Change[][] = [];
+  for (const change of changes) {
+    const last = hunks.at(-1)?.at(-1);
+    if (last && change.beforeFrom - last.beforeTo <= 2 * CONTEXT) hunks.at(-1)?.push(change);
+    else hunks.push([change]);
+  }
+  return hunks;
+}
+
+function hunkText(hunk: readonly Change[], a: readonly string[], b: readonly string[]): string {
+  const [first, last] = [hunk[0] as Change, hunk.at(-1) as Change];
+  const lead = Math.min(CONTEXT, first.beforeFrom);
+  const tail = Math.min(CONTEXT, a.length - last.beforeTo);
+  const header = `@@ -${range(first.beforeFrom - lead, last.beforeTo + tail)} +${range(first.afterFrom - lead, last.afterTo + tail)} @@\n`;
+  const lines: string[] = [];
+  let at = first.beforeFrom - lead;
+  for (const change of hunk) {
+    for (; at < change.beforeFrom; at++) lines.push(shown(" ", a[at] as string));
+    for (; at < change.beforeTo; at++) lines.push(shown("-", a[at] as string));
+    for (const line of b.slice(change.afterFrom, change.afterTo)) lines.push(shown("+", line));
+  }
+  for (; at < last.beforeTo + tail; at++) lines.push(shown(" ", a[at] as string));
+  return header + lines.join("");
+}
+
+function range(from: number, to: number): string {
+  const count = to - from;
+  // An empty range is named by the line before it.
+  return count === 1 ? String(from + 1) : `${count === 0 ? from : from + 1},${count}`;
+}
+
+function shown(mark: string, line: string): string {
+  return line.endsWith("\n") ? mark + line : `${mark}${line}\n\\ No newline at end of file\n`;
+}

@@ -1,0 +1,82 @@
+import { bucketInfo } from "../../bucket/info.ts";
+import { findBucket } from "../../bucket/root.ts";
+import { VIEW_NAMES, type ViewName, viewOf } from "../../bucket/views.ts";
+import { Failure, type FailureCode } from "../../core/errors.ts";
+import { boolean, described, integer, optional, string, withDefault } from "../../core/shape.ts";
+import { json } from "../../http/message.ts";
+import { route, type ServerRoute } from "../context.ts";
+import { openBucket } from "../reading.ts";
+import { component } from "./shapes.ts";
+
+const READ_FAILURES: readonly FailureCode[] = [
+  "bucket_not_found",
+  "bucket_not_initialized",
+  "schema_upgrade_required",
+  "schema_too_new",
+  "database_busy",
+];
+
+const NAMES = string({ min: 1, max: 10_000 });
+
+const FILTERS = {
+  jobs: optional(described(NAMES, "Only what belongs to these jobs, with commas between them")),
+  workers: optional(described(NAMES, "Only what belongs to these workers, with commas between them")),
+  active: optional(described(boolean(), "Leave out what is removed or disabled")),
+  deleted: optional(described(boolean(), "Show deleted keys too (kv)")),
+  limit: withDefault(described(integer({ min: 1, max: 5_000 }), "How many items at most"), 5_000),
+  cursor: optional(described(string({ min: 1, max: 20 }), "`next_cursor` of the answer before")),
+};
+
+/** What the last build made, for reading only. Values of secrets and private keys are never in it. */
+export const CATALOG_ROUTES: readonly ServerRoute[] = [
+  route({
+    method: "GET",
+    path: "/api/buckets/{bucket_id}/info",
+    summary: "Show what a bucket is and how much it holds",
+    answer: { status: 200, description: "The bucket", shape: component("BucketInfo") },
+    failures: READ_FAILURES,
+    async handle({ params }, { root }) {
+      const { layout, project, name } = await findBucket(root, params.bucket_id ?? "");
+      using db = await openBucket(layout);
+      return json(200, { project, name, ...bucketInfo(db) });
+    },
+  }),
+  ...VIEW_NAMES.map(viewRoute),
+];
+
+function viewRoute(name: ViewName): ServerRoute {
+  return route({
+    method: "GET",
+    path: `/api/buckets/{bucket_id}/cat/${name}`,
+    summary: `Show the catalog: ${name}`,
+    query: FILTERS,
+    answer: {
+      status: 200,
+      description: "A page of rows, keyed by the columns",
+      shape: component("CatalogPage"),
+    },
+    failures: [...READ_FAILURES, "not_found"],
+    async handle({ params, query }, { root }) {
+      const { layout } = await findBucket(root, params.bucket_id ?? "");
+      using db = await openBucket(layout);
+      const { jobs, workers, active, deleted, limit, cursor } = query;
+      const offset = offsetOf(cursor);
+      const wanted = { jobs: split(jobs), workers: split(workers), active, deleted };
+      const { columns, items, more } = viewOf(db, name, wanted, { offset, limit });
+      return json(200, { items, columns, next_cursor: more ? String(offset + limit) : null });
+    },
+  });
+}
+
+function offsetOf(cursor: string | undefined): number {
+  if (cursor === undefined) return 0;
+  if (!/^\d{1,12}$/.test(cursor))
+    throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
+  return Number(cursor);
+}
+
+function split(names: string | undefined): string[] | undefined {
+  const parts = names?.split(",").map((name) => name.trim());
+  if (parts?.includes("")) throw new Failure("invalid_request", "expected names with commas between them");
+  return parts;
+}

@@ -1,0 +1,101 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { text } from "node:stream/consumers";
+import { type TestContext, test } from "node:test";
+import { acquireLock } from "../../lib/bucket/lock.ts";
+import { uuidV7 } from "../../lib/codec/uuid.ts";
+import { build } from "../../lib/operation/build.ts";
+import { ops, PROGRAM } from "../../scripts/local-server.ts";
+import { makeBucket } from "../helpers/workspace.ts";
+
+async function built(t: TestContext) {
+  const bucket = await makeBucket(t, { workers: ["10.0.0.1"], jobs: { web: { selectors: ["worker"] } } });
+  await build(bucket.context(), {});
+  const run = (...words: string[]) => ops([...words, "--bucket-dir", bucket.dir]);
+  return { ...bucket, run };
+}
+
+async function withInput(dir: string, input: string | Buffer, ...words: string[]) {
+  const child = spawn(process.execPath, [PROGRAM, ...words, "--bucket-dir", dir], { stdio: "pipe" });
+  child.stdin.end(input);
+  const [stdout, stderr, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, "close"),
+  ]);
+  return { stdout, stderr, code };
+}
+
+test("ops info and ops cat print tables, and with --json what the API answers", async (t) => {
+  const { run, bucketId } = await built(t);
+  assert.match((await run("info")).stdout, new RegExp(`bucket id +${bucketId}\n`));
+  assert.equal(JSON.parse((await run("info", "--json")).stdout).bucket_id, bucketId);
+  assert.match((await run("cat", "jobs")).stdout, /^job +version .*\nweb +unknown /);
+  const [job] = JSON.parse((await run("cat", "jobs", "--json")).stdout);
+  assert.deepEqual([job.job, job.disabled, job.deployment_seq], ["web", false, 0]);
+});
+
+test("nothing to show and unknown names are failures that say what to do", async (t) => {
+  const { run } = await built(t);
+  const none = await run("cat", "hooks");
+  assert.deepEqual(
+    [none.code, none.stderr],
+    [1, "ops: there are no hooks to show: has the bucket been built?\n"],
+  );
+  assert.equal((await run("cat", "hooks", "--json")).stdout, "[]\n");
+  const typo = await run("cat", "allocations", "--jobs", "wep");
+  assert.deepEqual(
+    [typo.code, typo.stderr],
+    [1, 'ops: in the catalog there is no job "wep"; did you mean "web"?\n'],
+  );
+  const word = await run("cat", "job");
+  assert.deepEqual([word.code, /did you mean cat jobs\?/.test(word.stderr)], [2, true], word.stderr);
+});
+
+test("readers take no lock", async (t) => {
+  const { run, layout } = await built(t);
+  const lock = await acquireLock(layout, uuidV7(), "test");
+  t.after(() => lock.release());
+  assert.equal((await run("cat", "jobs")).code, 0);
+  assert.equal((await run("info")).code, 0);
+});
+
+test("a secret comes from stdin, is kept byte for byte and shown only on request", async (t) => {
+  const { run, dir, kv } = await built(t);
+  const set = await withInput(dir, "  two\nlines\n", "kv", "set-secret", "WEB", "password");
+  assert.equal(set.code, 0, set.stderr);
+  assert.match(set.stderr, /ends with a newline/);
+  assert.equal(set.stdout, "");
+  assert.equal(kv().get("secrets/job/web", "password"), "  two\nlines\n");
+  const hidden = await run("cat", "kv", "get", "secrets/job/web", "password");
+  assert.match(hidden.stdout, /value: \[encrypted\]\n/);
+  const shown = await run("cat", "kv", "get", "secrets/job/web", "password", "--reveal", "--json");
+  assert.equal(JSON.parse(shown.stdout).value, "  two\nlines\n");
+  assert.equal((await run("cat", "kv", "get", "secrets/job/web", "nothing")).code, 1);
+  assert.ok(!(await run("cat", "kv", "--json")).stdout.includes("lines"));
+});
+
+for (const [what, input, words, message] of [
+  ["an unknown job", "x", ["wob", "key"], /there is no job "wob"; did you mean "web"/],
+  ["an empty value", "", ["web", "key"], /the value on stdin is empty/],
+  ["bytes that are no text", Buffer.from([0xff, 0xfe]), ["web", "key"], /is not UTF-8 text/],
+  ["a key over two lines", "x", ["web", "a\nb"], /key: expected one line of text/],
+  ["a missing key", "x", ["web"], /key is missing/],
+] as const)
+  test(`kv set-secret refuses ${what}`, async (t) => {
+    const { dir, kv } = await built(t);
+    const { code, stderr } = await withInput(dir, input, "kv", "set-secret", ...words);
+    assert.notEqual(code, 0);
+    assert.match(stderr, message);
+    assert.deepEqual(kv().keys("secrets/job/web"), []);
+  });
+
+test("kv set-secret takes the lock", async (t) => {
+  const { dir, layout } = await built(t);
+  const lock = await acquireLock(layout, uuidV7(), "test");
+  t.after(() => lock.release());
+  const { code, stderr } = await withInput(dir, "x", "kv", "set-secret", "web", "key");
+  assert.equal(code, 75);
+  assert.match(stderr, /^ops: bucket busy: another ops operation is in progress\n/);
+});

@@ -1,0 +1,86 @@
+import assert from "node:assert/strict";
+import { rmSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { VIEW_NAMES } from "../../lib/bucket/views.ts";
+import { TestServer } from "../helpers/server.ts";
+import { makeWorkspace } from "../helpers/workspace.ts";
+
+async function built(t: Parameters<typeof TestServer.start>[0]) {
+  const server = await TestServer.start(t);
+  const bucket = await server.createBucket();
+  makeWorkspace(bucket.folder, {
+    workers: ["10.0.0.1", "10.0.0.2"],
+    jobs: { web: { version: "1.0.0", selectors: ["worker"], resources: { ports: { web_http: 8080 } } } },
+    files: { "workspace/bucket.conf": 'greeting = "hello"\n' },
+  });
+  const { body } = await server.call("POST", `${bucket.path}/build`);
+  assert.equal((await server.ended(bucket.path, body.run_id)).status, "succeeded");
+  const get = (rest: string) => server.call("GET", `${bucket.path}/${rest}`);
+  return { server, bucket, get };
+}
+
+test("CP-269 CP-078 info tells what the bucket is and how much it holds", async (t) => {
+  const { bucket, get } = await built(t);
+  const { status, body } = await get("info");
+  assert.equal(status, 200);
+  assert.deepEqual(
+    [body.bucket_id, body.jobs, body.workers, body.allocations, body.update_seq, body.schema_version],
+    [path.basename(bucket.folder), 1, 2, 2, 0, 1],
+  );
+  assert.match(body.built_at, /^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
+});
+
+const IDS: Record<string, string> = {
+  ...{ workers: "CP-270", jobs: "CP-271", allocations: "CP-272", deployments: "CP-273" },
+  ...{ hooks: "CP-274", ports: "CP-275", kv: "CP-276", certs: "CP-277" },
+};
+const ROWS: Record<string, number> = {
+  workers: 2,
+  jobs: 1,
+  allocations: 2,
+  deployments: 2,
+  hooks: 0,
+  ports: 1,
+};
+
+for (const name of VIEW_NAMES)
+  test(`${IDS[name]} cat/${name} is read-only and shows what was built`, async (t) => {
+    const { server, bucket, get } = await built(t);
+    const { status, body } = await get(`cat/${name}`);
+    assert.equal(status, 200);
+    if (ROWS[name] !== undefined) assert.equal(body.items.length, ROWS[name]);
+    else assert.ok(body.items.length > 0);
+    assert.equal(body.next_cursor, null);
+    for (const item of body.items) assert.deepEqual(Object.keys(item), body.columns);
+    for (const method of ["POST", "PUT", "DELETE"])
+      assert.equal((await server.call(method, `${bucket.path}/cat/${name}`)).status, 405);
+  });
+
+test("CP-278 CP-110 no other resource is there", async (t) => {
+  const { get } = await built(t);
+  for (const name of ["foo", "prometheus", "Jobs", "ca", ""])
+    assert.equal((await get(`cat/${name}`)).status, 404, name);
+});
+
+test("pages and filters of the catalog", async (t) => {
+  const { get } = await built(t);
+  const first = (await get("cat/allocations?limit=1")).body;
+  const second = (await get(`cat/allocations?limit=1&cursor=${first.next_cursor}`)).body;
+  assert.deepEqual(
+    [...first.items, ...second.items].map((item: { worker_ip: string }) => item.worker_ip),
+    ["10.0.0.1", "10.0.0.2"],
+  );
+  assert.equal(second.next_cursor, null);
+  assert.equal((await get("cat/allocations?workers=10.0.0.2&active=true")).body.items.length, 1);
+  assert.equal((await get("cat/allocations?jobs=wob")).status, 404);
+  for (const query of ["cursor=x", "limit=0", "limit=5001", "jobs=a,,b", "active=1", "what=x"])
+    assert.equal((await get(`cat/allocations?${query}`)).status, 400, query);
+});
+
+test("a bucket without a database has no catalog", async (t) => {
+  const { bucket, get } = await built(t);
+  rmSync(path.join(bucket.folder, "data", "ops.db"));
+  const { status, body } = await get("cat/jobs");
+  assert.deepEqual([status, body.error], [409, "bucket_not_initialized"]);
+});
