@@ -2,8 +2,14 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { within } from "../lib/core/async.ts";
+import { LIMITS } from "../lib/http/listen.ts";
 import { contend } from "../test/helpers/contention.ts";
 import { killRounds } from "../test/helpers/kill-rounds.ts";
+import { slowClients } from "../test/helpers/slow-clients.ts";
+
+/** Node looks for slow connections once a second, and waits one more second for a late request. */
+const TIMEOUT_SLACK_MS = 5_000;
 
 const PROOFS: Record<string, (folder: string) => Promise<string>> = {
   async lock(folder) {
@@ -14,6 +20,20 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
     const seed = Number(process.env.OPS_TEST_SEED ?? Date.now() % 1_000_000);
     const hits = await killRounds(folder, 200, seed);
     return `seed ${seed}: killed the server ${hits.server} and the run ${hits.run} times while it worked, each followed by a clean deploy`;
+  },
+  async timeouts() {
+    const outcome = await within(slowClients(LIMITS), LIMITS.requestMs + 60_000);
+    if (!outcome) throw new Error("a client that is too slow was not cut off");
+    const { headers, body, write, idle, longPoll } = outcome;
+    const cuts = { headers: [headers, LIMITS.headersMs], body: [body, LIMITS.requestMs] };
+    const all = { ...cuts, write: [write, LIMITS.writeMs], idle: [idle, LIMITS.idleMs] };
+    const told = Object.entries(all).map(([what, [took = 0, limit = 0]]) => {
+      if (took < limit || took > limit + TIMEOUT_SLACK_MS)
+        throw new Error(`${what}: cut off after ${took} ms instead of ${limit} ms`);
+      return `${what} ${(took / 1000).toFixed(1)} s`;
+    });
+    if (longPoll !== 200) throw new Error(`a long-poll longer than the write timeout ended ${longPoll}`);
+    return `slow clients were cut off after their time: ${told.join(", ")}; a long-poll of 135 s was answered`;
   },
 };
 

@@ -2,9 +2,10 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { request as httpRequest } from "node:http";
-import { request as httpsRequest } from "node:https";
+import { Agent, request as httpsRequest } from "node:https";
 import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
+import { connect as connectTls, type SecureVersion } from "node:tls";
 import { Failure } from "../../lib/core/errors.ts";
 import { anything } from "../../lib/core/shape.ts";
 import { type Exchange, LIMITS, listen } from "../../lib/http/listen.ts";
@@ -344,4 +345,49 @@ test("a plain HTTP request to an HTTPS port gets no answer, and the server goes 
   const [response] = await once(httpsRequest(url, { ca: tls.cert, agent: false }).end(), "response");
   response.resume();
   assert.equal(response.statusCode, 200);
+});
+
+async function tlsPair(t: Parameters<typeof certificateFor>[0]) {
+  const files = await certificateFor(t);
+  return { cert: readFileSync(files.certFile, "utf8"), key: readFileSync(files.keyFile, "utf8") };
+}
+
+test("nothing older than TLS 1.2 is spoken, not even after the certificate was replaced", async (t) => {
+  const pairs = [await tlsPair(t), await tlsPair(t)] as const;
+  const listener = await listenFor(t, { tls: pairs[0] });
+  const protocolOf = async (version: SecureVersion, ca: string) => {
+    const socket = connectTls({
+      ...{ host: "127.0.0.1", port: listener.port, ca, minVersion: version, maxVersion: version },
+      // Without this OpenSSL would not even offer the old ones.
+      ciphers: "DEFAULT:@SECLEVEL=0",
+    });
+    t.after(() => socket.destroy());
+    await once(socket, "secureConnect");
+    return socket.getProtocol();
+  };
+  for (const { cert } of pairs) {
+    for (const version of ["TLSv1.2", "TLSv1.3"] as const)
+      assert.equal(await protocolOf(version, cert), version);
+    for (const version of ["TLSv1", "TLSv1.1"] as const) {
+      await assert.rejects(protocolOf(version, cert), { code: /^(ERR_SSL_|ECONNRESET)/ });
+    }
+    listener.replaceTls(pairs[1]);
+  }
+});
+
+test("a replaced certificate is shown to new connections, while older ones go on", async (t) => {
+  const pairs = [await tlsPair(t), await tlsPair(t)] as const;
+  const listener = await listenFor(t, { tls: pairs[0] });
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  t.after(() => agent.destroy());
+  const ask = async (ca: string, via: Agent | false) => {
+    const [response] = await once(httpsRequest(listener.url, { ca, agent: via }).end(), "response");
+    await response.toArray();
+    return response.statusCode;
+  };
+  assert.equal(await ask(pairs[0].cert, agent), 200);
+  listener.replaceTls(pairs[1]);
+  assert.equal(await ask(pairs[1].cert, false), 200);
+  await assert.rejects(ask(pairs[0].cert, false), { code: "DEPTH_ZERO_SELF_SIGNED_CERT" });
+  assert.equal(await ask(pairs[0].cert, agent), 200);
 });
