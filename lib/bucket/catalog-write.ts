@@ -87,6 +87,7 @@ const TABLES = {
       ...["min_memory_mb", "max_memory_mb", "current_memory_mb", "current_memory_source"],
       ...["min_cpu_mhz", "max_cpu_mhz", "current_cpu_mhz", "current_cpu_source"],
       ...["restart_policy", "restart_globs", "health_check", "lifecycle_timeout_seconds"],
+      ...["on_failure", "secret_mode", "tolerate_unreachable"],
     ],
   },
   selectors: { name: "job_selectors", key: ["job", "selector"], columns: [] },
@@ -176,6 +177,9 @@ function jobRow(job: BuiltJob): Row {
     restart_globs: JSON.stringify(job.restartGlobs),
     health_check: JSON.stringify(job.healthCheck),
     lifecycle_timeout_seconds: job.lifecycleTimeoutSeconds,
+    on_failure: job.onFailure,
+    secret_mode: job.secretMode,
+    tolerate_unreachable: job.tolerateUnreachable,
   };
 }
 

@@ -36,6 +36,12 @@ export interface CatalogJob {
   healthCheck: HealthCheck | null;
   /** Bounds each start, stop, restart and reload on a worker. */
   lifecycleTimeoutSeconds: number;
+  /** Whether a failed batch is left as it is, or brought back to the tree and version before it. */
+  onFailure: "stop" | "restore";
+  /** Rights, on a worker, of a rendered file that reads a secret: 0o600, 0o640 or 0o644. */
+  secretMode: number;
+  /** The share of unreachable workers that a rollout goes on past, in percent. */
+  tolerateUnreachable: number;
   ports: Record<string, number>;
   /** By name. */
   hooks: CatalogHook[];
@@ -139,6 +145,9 @@ export function catalogJobs(db: Database): CatalogJob[] {
     restartGlobs: JSON.parse(row.restart_globs) as string[],
     healthCheck: JSON.parse(row.health_check) as HealthCheck | null,
     lifecycleTimeoutSeconds: row.lifecycle_timeout_seconds,
+    onFailure: row.on_failure,
+    secretMode: row.secret_mode,
+    tolerateUnreachable: row.tolerate_unreachable,
     ports: Object.fromEntries(ports.get(row.name) ?? []),
     hooks: hooksOf(hooks.get(row.name) ?? []),
   }));
@@ -155,6 +164,9 @@ interface JobRow extends Row {
   restart_globs: string;
   health_check: string;
   lifecycle_timeout_seconds: number;
+  on_failure: CatalogJob["onFailure"];
+  secret_mode: number;
+  tolerate_unreachable: number;
 }
 
 function hooksOf(rows: Row[]): CatalogHook[] {

@@ -65,11 +65,15 @@ export interface Manifest {
   certs: CertRequest[];
   healthCheck: HealthCheck | null;
   lifecycleTimeoutSeconds: number;
+  onFailure: CatalogJob["onFailure"];
+  secretMode: number;
+  tolerateUnreachable: number;
 }
 
 const LENIENT = { lenient: true, unknown: "warn" } as const;
 const INVALID = "ErrInvalidManifest";
 const CONFIG_DEPTH = 32;
+const NONE = "0%";
 const NOT_YET = "is kept, but not acted on by this version of ops";
 
 const DEMANDS = object(
@@ -108,14 +112,9 @@ const MANIFEST = object(
     lifecycle_timeout_seconds: positive(86_400, 900),
     on_failure: withDefault(oneOf("stop", "restore"), "stop"),
     secret_mode: withDefault(oneOf("0600", "0640", "0644"), "0600"),
-    tolerate: optional(
-      object(
-        {
-          unreachable: optional(string({ pattern: /^(100|\d{1,2}(\.\d+)?)%$/, means: "a share such as 5%" })),
-        },
-        LENIENT,
-      ),
-    ),
+    tolerate: withDefault(object({ unreachable: withDefault(share(), NONE) }, LENIENT), {
+      unreachable: NONE,
+    }),
   },
   {
     ...LENIENT,
@@ -139,7 +138,7 @@ const WHOLE: typeof MANIFEST = {
     for (const { path: where, message } of undeclaredPorts(health, given.resources.ports))
       report(where, message);
     if (given.on_failure === "restore") report("on_failure", NOT_YET, "warning");
-    if (given.tolerate?.unreachable !== undefined) report("tolerate", NOT_YET, "warning");
+    if (given.tolerate.unreachable !== NONE) report("tolerate", NOT_YET, "warning");
     return given;
   },
 };
@@ -193,6 +192,9 @@ function manifestOf(job: string, given: Infer<typeof WHOLE>): Manifest {
     certs: certRequests(job, given.certs),
     healthCheck: given.health_check ?? null,
     lifecycleTimeoutSeconds: given.lifecycle_timeout_seconds,
+    onFailure: given.on_failure,
+    secretMode: Number.parseInt(given.secret_mode, 8),
+    tolerateUnreachable: Number.parseFloat(given.tolerate.unreachable),
   };
 }
 
@@ -235,6 +237,11 @@ function glob(): Shape<string> {
       return given;
     },
   };
+}
+
+/** A part of all workers, in percent. */
+function share(): Shape<string> {
+  return string({ pattern: /^(100|\d{1,2}(\.\d{1,6})?)%$/, means: "a share such as 5%" });
 }
 
 /** Minimum and maximum with units; a minimum without a maximum is both. */

@@ -17,6 +17,8 @@ export interface Promotion {
   unfinished: boolean;
   /** Its service was stopped, because the allocation was disabled or removed. */
   stopped: boolean;
+  /** The update sequence its files were rendered with when they were synced last; 0 before. */
+  updateSeq: number;
 }
 
 interface HashRow {
@@ -27,6 +29,7 @@ interface HashRow {
   gate: Promotion["gate"];
   unfinished: number;
   stopped: number;
+  update_seq: number;
 }
 
 /** The version of an allocation that was never promoted (hook-runtime.md, Versioning 1). */
@@ -39,6 +42,7 @@ const NOTHING: Promotion = {
   gate: "",
   unfinished: false,
   stopped: false,
+  updateSeq: 0,
 };
 
 /** What is promoted of a job, by allocation id. */
@@ -56,6 +60,7 @@ function fromRow(row: HashRow): Promotion {
     gate: row.gate,
     unfinished: row.unfinished !== 0,
     stopped: row.stopped !== 0,
+    updateSeq: row.update_seq,
   };
 }
 
@@ -81,12 +86,13 @@ export function recordSynced(
   db: Database,
   job: string,
   allocationId: string,
-  tree: { hash: string; files: Record<string, string> },
+  tree: { hash: string; files: Record<string, string>; updateSeq: number },
 ): void {
   db.run(
-    "UPDATE hash SET current_hash = ?, current_files = ? WHERE namespace = ? AND key = ?",
+    "UPDATE hash SET current_hash = ?, current_files = ?, update_seq = ? WHERE namespace = ? AND key = ?",
     tree.hash,
     JSON.stringify(tree.files),
+    tree.updateSeq,
     namespaceOf(job),
     allocationId,
   );

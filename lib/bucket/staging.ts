@@ -4,10 +4,16 @@ import path from "node:path";
 import { renderTemplate } from "../codec/template/exec.ts";
 import { type TemplateFunction, typed } from "../codec/template/funcs.ts";
 import { Failure, messageOf } from "../core/errors.ts";
-import { PRIVATE_FOLDER, remove } from "../core/files.ts";
+import { PRIVATE_FILE, PRIVATE_FOLDER, remove } from "../core/files.ts";
 import type { CatalogFile } from "./catalog.ts";
 import type { KvStore } from "./kv.ts";
-import { fullNamespace, isSecretNamespace, readableNamespaces } from "./kv-access.ts";
+import {
+  allocationNamespace,
+  fullNamespace,
+  isPrivateKey,
+  isSecretNamespace,
+  readableNamespaces,
+} from "./kv-access.ts";
 import type { Layout } from "./layout.ts";
 
 /** The fields of a template's dot, in full (docs/workspace.md, Templates). */
@@ -44,28 +50,82 @@ export interface StagedTree {
 /** Refuses what is not UTF-8, instead of changing it. */
 const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const TEMPLATE_SUFFIX = ".tpl";
+const CERTS = "certs/";
+const CA_CERTIFICATE = "certs/ca.crt";
 const NOT_SENT = ["_hooks/", "_prometheus/"];
 
 /**
- * The files of an allocation: static ones as they are, templates rendered under their name without `.tpl`. Computed
- * from the catalog alone. A file that read a secret is 0600, or 0700 when it is executable. Throws
- * `failed`, naming job, worker, file, line and column, for a template that cannot be rendered.
+ * The files of an allocation: static ones as they are, templates rendered under their name without `.tpl`, and its
+ * certificates. Computed from the catalog and the KV store alone. A rendered file that read a secret gets `secretMode`,
+ * with the rights to execute where its template has them. Throws `failed`, naming job, worker, file, line and column,
+ * for a template that cannot be rendered.
  */
 export function stageAllocation(
   files: readonly CatalogFile[],
   fields: TemplateFields,
   upstream: readonly string[],
   kv: KvStore,
+  secretMode: number,
 ): StagedTree {
   const sent = files.filter((file) => !NOT_SENT.some((folder) => file.path.startsWith(folder)));
+  const own = stageFiles(sent, (template) => render(template, fields, upstream, kv, secretMode));
+  return treeOf([...own, ...stagedCertificates(kv, fields.Job, fields.WorkerIP)]);
+}
+
+/**
+ * The certificates of an allocation: `certs/ca.crt`, and `certs/<name>.crt` and `certs/<name>.key`, of which only the
+ * owner may read the keys.
+ */
+export function stagedCertificates(kv: KvStore, job: string, worker: string): StagedFile[] {
+  const own = allocationNamespace(job, worker);
+  const places = kv.keys(own).map((key): [string, string] => [own, key]);
+  places.push(["ops/worker", CA_CERTIFICATE]);
+  return places.flatMap(([namespace, key]) => {
+    const text = key.startsWith(CERTS) ? kv.get(namespace, key) : undefined;
+    if (text === undefined) return [];
+    const content = Buffer.from(text);
+    const mode = isPrivateKey(namespace, key) ? 0o600 : 0o644;
+    return [{ path: key, mode, sha256: sha256(content), content }];
+  });
+}
+
+/**
+ * The same with `_hooks/` and the certificates once more in `_hooks/certs/`, for a hook's script on the control host. A
+ * template that cannot be rendered is left out, since the script may be the one that writes what it needs; where it is
+ * the script itself this throws as above.
+ */
+export function stageForScript(
+  files: readonly CatalogFile[],
+  fields: TemplateFields,
+  upstream: readonly string[],
+  kv: KvStore,
+  hook: string,
+): StagedFile[] {
+  const isScript = new RegExp(`^_hooks/${hook}\\.(py|ts|js)\\.tpl$`);
+  const wanted = files.filter((file) => !file.path.startsWith("_prometheus/"));
+  const own = stageFiles(wanted, (template) => {
+    try {
+      return render(template, fields, upstream, kv, PRIVATE_FILE);
+    } catch (error) {
+      if (isScript.test(template.path)) throw error;
+      return undefined;
+    }
+  });
+  const certificates = stagedCertificates(kv, fields.Job, fields.WorkerIP);
+  return [...own, ...certificates, ...certificates.map((file) => ({ ...file, path: `_hooks/${file.path}` }))];
+}
+
+function stageFiles(
+  files: readonly CatalogFile[],
+  rendered: (template: CatalogFile) => StagedFile | undefined,
+): StagedFile[] {
   const staged = new Map<string, StagedFile>();
-  for (const file of sent) if (!file.path.endsWith(TEMPLATE_SUFFIX)) staged.set(file.path, { ...file });
-  for (const file of sent) {
-    if (!file.path.endsWith(TEMPLATE_SUFFIX)) continue;
-    const rendered = render(file, fields, upstream, kv);
-    staged.set(rendered.path, rendered);
+  for (const file of files) if (!file.path.endsWith(TEMPLATE_SUFFIX)) staged.set(file.path, { ...file });
+  for (const file of files) {
+    const made = file.path.endsWith(TEMPLATE_SUFFIX) ? rendered(file) : undefined;
+    if (made) staged.set(made.path, made);
   }
-  return treeOf([...staged.values()]);
+  return [...staged.values()];
 }
 
 function treeOf(files: StagedFile[]): StagedTree {
@@ -81,6 +141,7 @@ function render(
   fields: TemplateFields,
   upstream: readonly string[],
   kv: KvStore,
+  secretMode: number,
 ): StagedFile {
   const access = new TemplateAccess(kv, fields.Job, fields.WorkerIP, upstream);
   try {
@@ -91,7 +152,7 @@ function render(
       access.functions(),
     );
     const content = Buffer.from(text);
-    const mode = access.readSecret ? file.mode & 0o700 : file.mode;
+    const mode = access.readSecret ? secretRights(secretMode, file.mode) : file.mode;
     return { path: file.path.slice(0, -TEMPLATE_SUFFIX.length), mode, sha256: sha256(content), content };
   } catch (error) {
     const where = `job ${fields.Job} on ${fields.WorkerIP}`;
@@ -99,6 +160,11 @@ function render(
       cause: error,
     });
   }
+}
+
+/** Whoever may read a file may execute it too if its owner may. */
+function secretRights(secretMode: number, mode: number): number {
+  return (mode & 0o100) === 0 ? secretMode : secretMode | ((secretMode & 0o444) >> 2);
 }
 
 function sha256(content: string | Uint8Array): string {
@@ -138,6 +204,7 @@ class TemplateAccess {
 
   #find(namespace: string, key: string): string | undefined {
     const full = this.#allowed(namespace);
+    if (isPrivateKey(full, key)) throw new Error(`a private key is no value: use the file ${key}`);
     if (isSecretNamespace(full)) this.readSecret = true;
     return this.#kv.get(full, key);
   }
@@ -155,13 +222,16 @@ export function stagingFolder(layout: Layout, worker: string, job: string): stri
   return path.join(layout.stagedWorkers, worker.replaceAll(":", "_"), "jobs", job);
 }
 
-/** Writes the files of an allocation to its staging folder, which then holds nothing else. */
+/**
+ * Writes the files of an allocation to its staging folder, which then holds nothing else; only their owner may read
+ * them there, whatever rights they get on the worker.
+ */
 export async function writeStaging(folder: string, files: readonly StagedFile[]): Promise<void> {
   await remove(folder);
   await mkdir(folder, { recursive: true, mode: PRIVATE_FOLDER });
   for (const file of files) {
     const target = path.join(folder, file.path);
     await mkdir(path.dirname(target), { recursive: true, mode: PRIVATE_FOLDER });
-    await writeFile(target, file.content, { mode: file.mode, flag: "wx" });
+    await writeFile(target, file.content, { mode: file.mode & PRIVATE_FOLDER, flag: "wx" });
   }
 }

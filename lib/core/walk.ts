@@ -104,22 +104,22 @@ function stateOf({ dev, ino, mode, size, mtimeNs, ctimeNs }: BigIntStats): strin
  */
 export function readFound(root: string, file: FoundFile): Buffer {
   const full = path.join(root, file.path);
-  const changed = new Failure("failed", CHANGED);
+  const changed = () => new Failure("failed", CHANGED);
   let descriptor: number;
   try {
     // Never follows a link and never waits for a FIFO's writer, should one stand there now.
     descriptor = openSync(full, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   } catch (error) {
-    throw hasErrno(error, "ENOENT", "ENOTDIR", "ELOOP", "ENXIO") ? changed : error;
+    throw hasErrno(error, "ENOENT", "ENOTDIR", "ELOOP", "ENXIO") ? changed() : error;
   }
   try {
-    if (stateOf(fstatSync(descriptor, { bigint: true })) !== file.state) throw changed;
+    if (stateOf(fstatSync(descriptor, { bigint: true })) !== file.state) throw changed();
     const content = Buffer.allocUnsafeSlow(file.sizeBytes);
     let length = 0;
     for (let read = -1; read !== 0 && length < content.length; length += read)
       read = readSync(descriptor, content, length, content.length - length, null);
     if (length < content.length || stateOf(fstatSync(descriptor, { bigint: true })) !== file.state)
-      throw changed;
+      throw changed();
     return content;
   } finally {
     closeSync(descriptor);

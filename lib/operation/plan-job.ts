@@ -10,6 +10,8 @@ export interface AllocationPlan {
   allocation: CatalogAllocation;
   promoted: Promotion;
   tree: StagedTree;
+  /** What `.UpdateSeq` was for it. */
+  updateSeq: number;
   decision: Decision;
 }
 
@@ -37,7 +39,8 @@ export function allUpstreamOf(job: CatalogJob, jobs: readonly CatalogJob[]): str
 
 /**
  * Plans a job from the catalog and what was promoted: renders every non-removed allocation and decides what happens to
- * it. Nothing is read from `tmp/`, nothing is written. Throws `failed` for a template that cannot be rendered.
+ * it. An allocation is rendered with the update sequence of its last sync, and with `updateSeq` only if it then has to
+ * change: else what shows the sequence would differ for ever. Nothing is read from `tmp/`, nothing is written. Throws `failed` for a template that cannot be rendered.
  */
 export function planJob(
   context: OperationContext,
@@ -49,13 +52,19 @@ export function planJob(
 ): JobPlan {
   const files = catalogFiles(context.db, job.name);
   const promotionOf = promotionsOf(context.db, job.name);
-  const plans = allocations.map((allocation): AllocationPlan => {
-    const promoted = promotionOf(allocation.id);
+  const planWith = (allocation: CatalogAllocation, promoted: Promotion, updateSeq: number) => {
     const fields = templateFields(context, fleet, allocation, promoted, updateSeq);
-    const tree = stageAllocation(files, fields, upstreamOf(job), context.kv);
+    const tree = stageAllocation(files, fields, upstreamOf(job), context.kv, job.secretMode);
     const target = { hash: tree.hash, version: allocation.newVersion, files: tree.digests };
     const decision = decide({ disabled: allocation.disabled, promoted, target }, job, force);
-    return { allocation, promoted, tree, decision };
+    return { allocation, promoted, tree, updateSeq, decision };
+  };
+  const plans = allocations.map((allocation): AllocationPlan => {
+    const promoted = promotionOf(allocation.id);
+    const last = promoted.updateSeq || updateSeq;
+    const plan = planWith(allocation, promoted, last);
+    const changes = plan.decision.action !== "skip" && last !== updateSeq;
+    return changes ? planWith(allocation, promoted, updateSeq) : plan;
   });
   return {
     job,
@@ -71,7 +80,8 @@ export function hasOpenGate(plan: AllocationPlan): boolean {
   return !allocation.disabled && isComplete(promoted, target) && isGateOpen(promoted);
 }
 
-function templateFields(
+/** What templates of an allocation are told beside the KV store. */
+export function templateFields(
   context: OperationContext,
   fleet: Fleet,
   allocation: CatalogAllocation,

@@ -59,6 +59,9 @@ test("an empty manifest has the defaults", async (t) => {
     certs: [],
     healthCheck: null,
     lifecycleTimeoutSeconds: 900,
+    onFailure: "stop",
+    secretMode: 0o600,
+    tolerateUnreachable: 0,
   });
 });
 
@@ -84,8 +87,11 @@ test("HR-159 HR-160 HR-161 every field is taken", async (t) => {
       alpha: { executed_on: ["health_check"] },
     },
     lifecycle_timeout_seconds: 60,
+    on_failure: "restore",
+    secret_mode: "0644",
+    tolerate: { unreachable: "2.5%" },
   });
-  assert.deepEqual([errors, warnings], [[], []]);
+  assert.deepEqual([errors, warnings.length], [[], 2]);
   assert.ok(
     job.files.some((file) => file.path === "_hooks/zeta.py"),
     "a script is found without case",
@@ -118,6 +124,9 @@ test("HR-159 HR-160 HR-161 every field is taken", async (t) => {
     certs: [],
     healthCheck: null,
     lifecycleTimeoutSeconds: 60,
+    onFailure: "restore",
+    secretMode: 0o644,
+    tolerateUnreachable: 2.5,
   });
 });
 

@@ -14,8 +14,9 @@ import { makeBucket } from "../helpers/workspace.ts";
 
 const NOTHING = {
   ...{ hash: "", version: NEVER_PROMOTED, files: {}, gate: "", unfinished: false, stopped: false },
+  updateSeq: 0,
 };
-const tree = (hash: string) => ({ hash, files: { Makefile: hash } });
+const tree = (hash: string) => ({ hash, files: { Makefile: hash }, updateSeq: 4 });
 
 async function setUp(t: TestContext) {
   const { db } = await makeBucket(t);
@@ -43,9 +44,10 @@ test("HR-109 HR-115 T-39 a change counts from its promotion on, and until then e
     ],
   );
   recordSynced(db, "web", "one", tree("a"));
-  assert.deepEqual(of("one"), { ...NOTHING, unfinished: true }, "a sync is no promotion");
+  const synced = { ...NOTHING, updateSeq: 4 };
+  assert.deepEqual(of("one"), { ...synced, unfinished: true }, "a sync is no promotion");
   promote(db, "web", "one", "1.0.0", "pending");
-  const first = { ...NOTHING, hash: "a", version: "1.0.0", files: { Makefile: "a" }, gate: "pending" };
+  const first = { ...synced, hash: "a", version: "1.0.0", files: { Makefile: "a" }, gate: "pending" };
   assert.deepEqual(of("one"), first);
   beginChange(db, "web", ["one"]);
   recordSynced(db, "web", "one", tree("b"));

@@ -30,8 +30,8 @@ function file(name: string, text: string | Buffer, mode = 0o644): CatalogFile {
 
 async function setUp(t: TestContext) {
   const kv = (await makeBucket(t)).kv();
-  const stage = (files: CatalogFile[], upstream: string[] = []) =>
-    stageAllocation(files, FIELDS, upstream, kv);
+  const stage = (files: CatalogFile[], upstream: string[] = [], secretMode = 0o600) =>
+    stageAllocation(files, FIELDS, upstream, kv, secretMode);
   const render = (text: string, upstream?: string[]) =>
     stage([file("out.tpl", text)], upstream).files[0]?.content.toString();
   return { kv, stage, render };
@@ -113,12 +113,16 @@ test("a job reads its own namespaces and those of jobs it demands, no others", a
 test("a file is its owner's alone when its template read a secret, by whatever function", async (t) => {
   const { kv, stage } = await setUp(t);
   kv.put("secrets/job/web", "password", "very secret");
-  const modes = (text: string) =>
-    stage([file("a.tpl", text), file("b.tpl", text, 0o755)]).files.map((one) => one.mode.toString(8));
+  const modes = (text: string, secretMode?: number) =>
+    stage([file("a.tpl", text), file("b.tpl", text, 0o755)], [], secretMode).files.map((one) =>
+      one.mode.toString(8),
+    );
   assert.deepEqual(modes('{{ getSecret "password" }}'), ["600", "700"]);
   assert.deepEqual(modes('{{ if get "secrets/job/web" "password" }}set{{ end }}'), ["600", "700"]);
   assert.deepEqual(modes('{{ getOptional "secrets/job/web" "none" }}'), ["600", "700"]);
   assert.deepEqual(modes("plain"), ["644", "755"]);
+  assert.deepEqual(modes('{{ getSecret "password" }}', 0o640), ["640", "750"], "secret_mode relaxes it");
+  assert.deepEqual(modes('{{ getSecret "password" }}', 0o644), ["644", "755"]);
 });
 
 test("a template that is not UTF-8 is refused, not changed", async (t) => {
@@ -133,7 +137,7 @@ test("a template that is not UTF-8 is refused, not changed", async (t) => {
   );
 });
 
-test("HR-102 T-103 writing the staging replaces that allocation's folder and touches no other", async (t) => {
+test("HR-102 T-103 T-100 writing the staging replaces that allocation's folder, for its owner alone, and touches no other", async (t) => {
   const layout = layoutOf(temporaryFolder(t));
   const folder = stagingFolder(layout, "fd00::1", "web");
   assert.equal(folder, path.join(layout.tmp, "workers", "fd00__1", "jobs", "web"));
@@ -142,7 +146,7 @@ test("HR-102 T-103 writing the staging replaces that allocation's folder and tou
     mkdirSync(path.dirname(old), { recursive: true });
     writeFileSync(old, "");
   }
-  const staged = [file("a/b", "1", 0o600), file("run", "2", 0o755)];
+  const staged = [file("a/b", "1", 0o644), file("run", "2", 0o755)];
   await writeStaging(folder, staged);
   assert.deepEqual(
     staged.map(({ path: name }) => [
@@ -151,7 +155,7 @@ test("HR-102 T-103 writing the staging replaces that allocation's folder and tou
     ]),
     [
       ["1", 0o600],
-      ["2", 0o755],
+      ["2", 0o700],
     ],
   );
   assert.deepEqual([existsSync(path.join(folder, "gone")), existsSync(neighbour)], [false, true]);

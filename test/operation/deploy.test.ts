@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, statSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { catalogAllocations, catalogJobs } from "../../lib/bucket/catalog.ts";
+import { stagingFolder } from "../../lib/bucket/staging.ts";
 import { Deploys, HOSTS, outcomes } from "../helpers/deploys.ts";
 
 const [A, B] = HOSTS;
@@ -56,6 +57,65 @@ test("HR-085 HR-086 HR-087 HR-090 HR-091 HR-099 HR-106 HR-107 HR-119 waves go fr
     [second.updateSeq, outcomes(second)],
     [3, { api: "skipped", other: "skipped", store: "skipped", web: "skipped" }],
   );
+});
+
+test("HR-104 HR-107 jobs that show the update sequence settle at once, however many waves there are", async (t) => {
+  const deploys = await Deploys.make(t);
+  const files = { "seq.tpl": "{{ .UpdateSeq }}" };
+  const jobs = { base: { files }, store: { files, demands: "base" }, web: { files, demands: "store" } };
+  await deploys.build(jobs, { hosts: [A] });
+  const first = await deploys.deploy();
+  assert.deepEqual([first.error, first.updateSeq], [undefined, 3]);
+  const shown = () =>
+    Object.keys(jobs).map((job) => readFileSync(path.join(deploys.folder(A), "jobs", job, "seq"), "utf8"));
+  assert.deepEqual(shown(), ["1", "2", "3"]);
+  const second = await deploys.deploy();
+  assert.deepEqual(
+    [second.updateSeq, outcomes(second)],
+    [3, { base: "skipped", store: "skipped", web: "skipped" }],
+  );
+  await deploys.build(
+    { ...jobs, store: { files: { ...files, page: "1" }, demands: "base" } },
+    { hosts: [A] },
+  );
+  const third = await deploys.deploy();
+  assert.deepEqual(
+    [third.updateSeq, outcomes(third), shown()],
+    [4, { base: "skipped", store: "deployed", web: "skipped" }, ["1", "4", "3"]],
+  );
+  assert.equal((await deploys.deploy()).updateSeq, 4);
+});
+
+test("a rendered file that reads a secret has the job's secret_mode on the worker, a new one too, and 0600 here", async (t) => {
+  const deploys = await Deploys.make(t);
+  const kv = deploys.bucket.kv();
+  kv.put("secrets/job/web", "password", "very secret");
+  kv.flush();
+  const build = (secret_mode: string) =>
+    deploys.build(
+      {
+        web: {
+          manifest: { secret_mode },
+          files: {
+            "conf.tpl": '{{ getSecret "password" }}',
+            "run.sh.tpl": '#!/bin/sh\n# {{ getSecret "password" }}',
+          },
+        },
+      },
+      { hosts: [A] },
+    );
+  const modes = (folder: string) =>
+    ["conf", "run.sh"].map((file) => (statSync(path.join(folder, file)).mode & 0o777).toString(8));
+  for (const [mode, expected] of [
+    ["0600", ["600", "700"]],
+    ["0640", ["640", "750"]],
+    ["0644", ["644", "755"]],
+  ] as const) {
+    await build(mode);
+    assert.equal((await deploys.deploy()).error, undefined);
+    assert.deepEqual(modes(path.join(deploys.folder(A), "jobs", "web")), expected);
+    assert.deepEqual(modes(stagingFolder(deploys.bucket.layout, A, "web")), ["600", "700"]);
+  }
 });
 
 test("HR-104 HR-105 HR-116 a job that fails keeps what demands it from starting, through others too; the rest goes on and stays", async (t) => {

@@ -28,9 +28,11 @@ async function setUp(t: TestContext, jobs: JobsSpec, disabled: Record<string, st
   };
   /** What a deploy that ended well would have noted. */
   const promoteAll = (planned: JobPlan, gate: "" | "pending" = "") => {
-    for (const { allocation, tree } of planned.allocations) {
+    for (const { allocation, tree, updateSeq } of planned.allocations) {
       beginChange(db, allocation.job, [allocation.id]);
-      recordSynced(db, allocation.job, allocation.id, { hash: tree.hash, files: tree.digests });
+      recordSynced(db, allocation.job, allocation.id, {
+        ...{ hash: tree.hash, files: tree.digests, updateSeq },
+      });
       promote(db, allocation.job, allocation.id, allocation.newVersion, gate);
     }
   };
@@ -89,11 +91,37 @@ test("the dot of a template is the allocation's, in full", async (t) => {
   assert.equal(textOf(plan())?.[2], "2.1.0");
 });
 
-test("a file that shows the update sequence differs with it", async (t) => {
-  const { plan, promoteAll } = await setUp(t, { web: { files: { "seq.tpl": "{{ .UpdateSeq }}" } } });
+test("HR-107 a file shows the update sequence of the wave that changed its allocation last, and only another change renews it", async (t) => {
+  const template = "{{ .UpdateSeq }}";
+  const { deploys, plan, promoteAll } = await setUp(t, { web: { files: { "seq.tpl": template } } });
+  const shown = (planned: JobPlan) =>
+    planned.allocations.map(({ tree }) => tree.files.find((one) => one.path === "seq")?.content.toString());
   promoteAll(plan({ updateSeq: 3 }));
-  assert.deepEqual(actions(plan({ updateSeq: 3 })), ["skip", "skip"]);
-  assert.deepEqual(actions(plan({ updateSeq: 4 })), ["restart", "restart"]);
+  const later = plan({ updateSeq: 4 });
+  assert.deepEqual(
+    [actions(later), shown(later)],
+    [
+      ["skip", "skip"],
+      ["3", "3"],
+    ],
+  );
+  const forced = plan({ updateSeq: 4, force: true });
+  assert.deepEqual(
+    [actions(forced), shown(forced)],
+    [
+      ["restart", "restart"],
+      ["4", "4"],
+    ],
+  );
+  await deploys.build({ web: { files: { "seq.tpl": template, page: "1" } } }, { hosts: [A, B] });
+  const changed = plan({ updateSeq: 5 });
+  assert.deepEqual(
+    [actions(changed), shown(changed)],
+    [
+      ["restart", "restart"],
+      ["5", "5"],
+    ],
+  );
 });
 
 test("an open gate is work, unless its allocation is disabled or changes anyway", async (t) => {
