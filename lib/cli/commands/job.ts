@@ -1,0 +1,29 @@
+import { BUCKET_DIR, bucketDir, type Command, listOf } from "../flags.ts";
+
+/** Commands about single jobs. */
+export const JOB_COMMANDS: readonly Command[] = [
+  {
+    name: "job create",
+    summary: "Make a new job in the workspace, from a folder of templates/ or with a Makefile to fill in",
+    operands: [{ name: "job", help: "Its name" }],
+    flags: [
+      BUCKET_DIR,
+      {
+        name: "selectors",
+        short: "s",
+        value: "A,B",
+        help: "Labels that its workers carry (default: its name)",
+      },
+      { name: "template", value: "NAME", help: "The folder of templates/ to copy" },
+    ],
+    async run(input) {
+      const { createJobCommand } = await import("../job-create.ts");
+      const [name = ""] = input.operands;
+      return createJobCommand(bucketDir(input), {
+        name,
+        selectors: listOf(input, "selectors"),
+        template: input.values.get("template"),
+      });
+    },
+  },
+];
