@@ -1,5 +1,6 @@
 import type { CatalogAllocation, CatalogFile, CatalogJob } from "./catalog.ts";
 import type { Database, Row, SqlValue } from "./database.ts";
+import { startAnew } from "./promotions.ts";
 import type { Worker } from "./workers.ts";
 
 /** A worker of a build with the id that the catalog knows it by. */
@@ -51,12 +52,7 @@ export function saveCatalog(db: Database, built: BuiltCatalog, now: Date): void 
   replaceRows(db, TABLES.hooks, built.jobs.flatMap(hookRows));
   replaceRows(db, TABLES.files, built.jobs.flatMap(fileRows));
   replaceRows(db, TABLES.allocations, built.allocations.map(allocationRow));
-  for (const { job, id } of built.startAnew)
-    db.run(
-      "UPDATE hash SET previous_hash = '', previous_files = '', gate = '', stopped = 0 WHERE namespace = ? AND key = ?",
-      `${job}_allocation`,
-      id,
-    );
+  startAnew(db, built.startAnew);
   db.run("UPDATE bucket SET build_seq = build_seq + 1, built_at = ?", now.toISOString());
 }
 

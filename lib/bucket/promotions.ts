@@ -135,6 +135,19 @@ export function setStopped(db: Database, job: string, allocationId: string, stop
   );
 }
 
+/**
+ * Makes the next deploy start allocations as new ones: what was promoted of them does not count any more. The version
+ * that ran there stays known.
+ */
+export function startAnew(db: Database, allocations: readonly { job: string; id: string }[]): void {
+  for (const { job, id } of allocations)
+    db.run(
+      "UPDATE hash SET previous_hash = '', previous_files = '', gate = '', stopped = 0 WHERE namespace = ? AND key = ?",
+      namespaceOf(job),
+      id,
+    );
+}
+
 /** Forgets a removed allocation. */
 export function forgetPromotion(db: Database, job: string, allocationId: string): void {
   db.run("DELETE FROM hash WHERE namespace = ? AND key = ?", namespaceOf(job), allocationId);

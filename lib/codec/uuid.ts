@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from "node:crypto";
+import { hash, randomBytes } from "node:crypto";
 
 const PATTERN = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
@@ -10,7 +10,7 @@ export function isUuid(text: string): boolean {
 /** A name-based UUID (RFC 9562, version 5): the same namespace and name always give the same id. */
 export function uuidV5(namespace: string, name: string): string {
   const space = Buffer.from(namespace.replaceAll("-", ""), "hex");
-  return format(createHash("sha1").update(space).update(name, "utf8").digest().subarray(0, 16), 5);
+  return format(hash("sha1", Buffer.concat([space, Buffer.from(name)]), "buffer"), 5);
 }
 
 /** A UUID whose order is its time of creation (RFC 9562, version 7), `now` in milliseconds. */
@@ -23,5 +23,6 @@ export function uuidV7(now: number = Date.now()): string {
 function format(bytes: Buffer, version: number): string {
   bytes[6] = ((bytes[6] ?? 0) & 0x0f) | (version << 4);
   bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
-  return bytes.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+  const hex = bytes.toString("hex");
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 }

@@ -30,8 +30,10 @@ export interface AllocationInput {
  * Allocations that no longer match stay, marked as removed, until gc; they keep their version.
  */
 export function allocate(input: AllocationInput): CatalogAllocation[] {
+  // An id is worked out once in its life: thousands of digests are a noticeable part of a build.
+  const ids = new Map(input.previous.map(({ job, worker, id }) => [`${job}|${worker}`, id]));
   const matching = input.jobs.flatMap((job) =>
-    workersOf(job, input.workers).map((host) => allocationOf(job, host, input)),
+    workersOf(job, input.workers).map((host) => allocationOf(job, host, ids, input)),
   );
   const placed = new Set(matching.map((allocation) => allocation.id));
   const sequences = new Map(input.jobs.map((job) => [job.name, job.deploymentSeq]));
@@ -52,9 +54,15 @@ function workersOf(job: PlacedJob, workers: AllocationInput["workers"]): string[
     .map((worker) => worker.host);
 }
 
-function allocationOf(job: PlacedJob, worker: string, input: AllocationInput): CatalogAllocation {
+function allocationOf(
+  job: PlacedJob,
+  worker: string,
+  ids: ReadonlyMap<string, string>,
+  input: AllocationInput,
+): CatalogAllocation {
+  const name = `${job.name}|${worker}`;
   return {
-    id: uuidV5(input.bucketId, `${job.name}|${worker}`),
+    id: ids.get(name) ?? uuidV5(input.bucketId, name),
     worker,
     job: job.name,
     disabled: isDisabled(input.disabled, job.name, worker),

@@ -14,6 +14,7 @@ import {
   type BuiltWorker,
   saveCatalog,
 } from "../../lib/bucket/catalog-write.ts";
+import { beginChange, promote, promotionsOf, recordSynced } from "../../lib/bucket/promotions.ts";
 import { makeBucket, type TestBucket } from "../helpers/workspace.ts";
 
 function worker(host: string, position: number, more: Partial<BuiltWorker> = {}): BuiltWorker {
@@ -241,22 +242,19 @@ test("a worker that left keeps its row, marked as removed, until no allocation i
   assert.equal(db.get("SELECT count(*) AS n FROM worker_labels")?.n, 0);
 });
 
-test("an allocation that starts anew loses its promoted tree, gate and stop mark, not its version", async (t) => {
+test("a save makes allocations start anew, and only those", async (t) => {
   const bucket = await makeBucket(t);
   const { db } = bucket;
-  const insert =
-    "INSERT INTO hash (namespace, key, current_hash, previous_hash, current_files, previous_files, current_version, gate, stopped) VALUES (?, ?, 'c', 'p', '{}', '{}', '1', 'failed', 1)";
-  for (const host of ["w1", "w2"]) db.run(insert, "web_allocation", `web on ${host}`);
   const allocations = [allocation("web", "w1"), allocation("web", "w2")];
+  for (const { id } of allocations) {
+    beginChange(db, "web", [id]);
+    recordSynced(db, "web", id, { hash: "h", files: {}, updateSeq: 1 });
+    promote(db, "web", id, "1.0.0");
+  }
   save(bucket, { allocations, startAnew: allocations.slice(0, 1) });
   assert.deepEqual(
-    db
-      .all("SELECT previous_hash, previous_files, gate, stopped, current_version FROM hash ORDER BY key")
-      .map((row) => Object.values(row)),
-    [
-      ["", "", "", 0, "1"],
-      ["p", "{}", "failed", 1, "1"],
-    ],
+    allocations.map(({ id }) => promotionsOf(db, "web")(id).hash),
+    ["", "h"],
   );
 });
 

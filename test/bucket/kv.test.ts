@@ -56,6 +56,39 @@ test("discard drops what was not flushed", async (t) => {
   assert.deepEqual(rows(), ["a 1 1"]);
 });
 
+test("flush and discard of one job leave what belongs to others pending", async (t) => {
+  const { store, rows } = await bucket(t);
+  const kv = store();
+  const write = () => {
+    for (const job of ["a", "ab", "b"])
+      for (const namespace of [`vars/job/${job}`, `secrets/job/${job}`, `ops/job/${job}`])
+        kv.put(namespace, "k", job);
+    kv.put("ops/job/a/worker/10.0.0.1", "k", "w");
+    kv.put("ops/bucket", "k", "bucket");
+  };
+  write();
+  kv.flush("a");
+  assert.deepEqual(
+    [store().get("vars/job/a", "k"), store().get("ops/job/a/worker/10.0.0.1", "k")],
+    ["a", "w"],
+  );
+  assert.deepEqual([rows("vars/job/ab"), rows("secrets/job/b"), rows("ops/bucket")], [[], [], []]);
+  kv.put("vars/job/a", "k", "changed");
+  kv.discard("b");
+  assert.deepEqual(
+    ["a", "ab", "b"].map((job) => kv.get(`vars/job/${job}`, "k")),
+    ["changed", "ab", undefined],
+  );
+  kv.discard("a");
+  assert.equal(kv.get("vars/job/a", "k"), "a");
+  kv.flush();
+  assert.deepEqual(
+    [rows("vars/job/a"), rows("vars/job/ab"), rows("vars/job/b")],
+    [["k 1 a"], ["k 1 ab"], []],
+  );
+  assert.deepEqual(rows("ops/bucket"), ["k 1 bucket"]);
+});
+
 test("a key starts at version 1; changes, deletes and writes after deletes count up; nothing else does", async (t) => {
   const { store, rows } = await bucket(t);
   const kv = store();
@@ -104,7 +137,7 @@ test("a flush that fails stores nothing and keeps what was written", async (t) =
   const { store, db, rows } = await bucket(t);
   const kv = store();
   db.script(
-    "CREATE TRIGGER no BEFORE INSERT ON key_value WHEN NEW.key = 'b' BEGIN SELECT RAISE(FAIL, 'full'); END",
+    "CREATE TRIGGER no BEFORE INSERT ON kv_version WHEN NEW.key = 'b' BEGIN SELECT RAISE(FAIL, 'full'); END",
   );
   kv.put("n", "a", "1");
   kv.put("n", "b", "2");

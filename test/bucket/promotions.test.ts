@@ -9,6 +9,7 @@ import {
   recordSynced,
   setGate,
   setStopped,
+  startAnew,
 } from "../../lib/bucket/promotions.ts";
 import { makeBucket } from "../helpers/workspace.ts";
 
@@ -77,4 +78,21 @@ test("stopped comes and goes, a forgotten allocation is as new, other jobs have 
   assert.equal(of("one").stopped, false);
   forgetPromotion(db, "web", "one");
   assert.deepEqual([of("one"), of("one", "other").unfinished], [NOTHING, true]);
+});
+
+test("an allocation that starts anew loses its promoted tree, gate and stop mark; its version and all others stay", async (t) => {
+  const { db, deploy, of } = await setUp(t);
+  deploy("a", "1.0.0", "pending");
+  setStopped(db, "web", "one", true);
+  for (const [job, id] of [
+    ["web", "two"],
+    ["other", "one"],
+  ] as const) {
+    beginChange(db, job, [id]);
+    recordSynced(db, job, id, tree("b"));
+    promote(db, job, id, "3.0.0");
+  }
+  startAnew(db, [{ job: "web", id: "one" }]);
+  assert.deepEqual(of("one"), { ...NOTHING, version: "1.0.0", updateSeq: 4 });
+  assert.deepEqual([of("two").hash, of("one", "other").hash], ["b", "b"]);
 });
