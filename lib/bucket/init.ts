@@ -4,6 +4,7 @@ import path from "node:path";
 import { isUuid } from "../codec/uuid.ts";
 import { Failure } from "../core/errors.ts";
 import { createExclusive, exists, makePrivateFolder } from "../core/files.ts";
+import { ensureAuthority } from "./authority.ts";
 import { DEFAULT_BUCKET_CONF } from "./bucket-conf.ts";
 import { migrate, openDatabase, SCHEMA_VERSION } from "./database.ts";
 import { createKvKey } from "./kv.ts";
@@ -23,10 +24,10 @@ const SHARED_FOLDER = 0o755;
 const SHARED_FILE = 0o644;
 
 /**
- * Makes a folder a bucket, or upgrades one: its folders, its key and its database, and with `source` (command line
- * only) an ops.conf and a workspace to begin with. Never overwrites a file; doing it again is safe, also after a crash.
- * The id of a new bucket is `bucketId`, below a server root the folder's name, else a random UUID. Failures:
- * `invalid_bucket_id`, `schema_too_new`, `failed` for a key that went missing.
+ * Makes a folder a bucket, or upgrades one: its folders, its key, its CA and its database, and with `source` (command
+ * line only) an ops.conf and a workspace to begin with. Never overwrites a file; doing it again is safe, also after a
+ * crash. The id of a new bucket is `bucketId`, below a server root the folder's name, else a random UUID. Failures:
+ * `invalid_bucket_id`, `schema_too_new`, `failed` for a key or a CA that went missing or cannot be used.
  */
 export async function initBucket(
   dir: string,
@@ -46,6 +47,7 @@ export async function initBucket(
       `The database in ${layout.root} belongs to bucket ${bucketId}, not ${wanted}`,
     );
   await ensureKey(layout);
+  await ensureAuthority(layout, bucketId, wasBuilt(layout));
   if (options.source) await writeSource(layout);
   return { bucketId, schemaVersion: SCHEMA_VERSION, upgraded };
 }
@@ -72,6 +74,14 @@ async function ensureKey(layout: Layout): Promise<void> {
       `Cannot make a key: the database holds secrets sealed with ${layout.kvKey}, which is missing; bring it back from a backup`,
     );
   await createKvKey(layout);
+}
+
+/** True once a build has told jobs which CA to trust. */
+function wasBuilt(layout: Layout): boolean {
+  using db = openDatabase(layout.database);
+  return (
+    db.get("SELECT 1 FROM key_value WHERE namespace = 'ops/worker' AND key = 'certs/ca.crt'") !== undefined
+  );
 }
 
 async function writeSource(layout: Layout): Promise<void> {

@@ -20,11 +20,17 @@ export interface Layout {
   runs: string;
   secrets: string;
   kvKey: string;
+  caCertificate: string;
+  caKey: string;
+  /** Both of them together, until each has its file. */
+  caPending: string;
   ssh: string;
   knownHosts: string;
   tmp: string;
   /** Staged files: `tmp/workers/<worker>/jobs/<job>/` (hook-runtime.md, Execution model 6). */
   stagedWorkers: string;
+  /** Tells hooks how each worker is reached. */
+  hookWorkers: string;
   internal: string;
   uploads: string;
   revisions: string;
@@ -59,10 +65,14 @@ export function layoutOf(root: string): Layout {
     runs: at("logs", "runs"),
     secrets: at("secrets"),
     kvKey: at("secrets", "kv.key"),
+    caCertificate: at("secrets", "ca.crt"),
+    caKey: at("secrets", "ca.key"),
+    caPending: at("secrets", "ca.new"),
     ssh: at(".ssh"),
     knownHosts: at(".ssh", "known_hosts"),
     tmp: at("tmp"),
     stagedWorkers: at("tmp", "workers"),
+    hookWorkers: at("tmp", "workers.json"),
     internal: at(".ops"),
     uploads: at(".ops", "uploads"),
     revisions: at(".ops", "revisions"),

@@ -68,6 +68,8 @@ log_run_retention_count = 200
 log_run_retention_days = 30
 `;
 
+/** What init puts into `secrets/`. */
+const OWN_SECRETS = /^(kv\.key|ca\.(key|crt|new))$/;
 const DAYS = integer({ min: 0, max: 36_500 });
 const SSH_OPTIONS =
   /^(KexAlgorithms|Ciphers|MACs|HostKeyAlgorithms|Compression|ConnectTimeout|ServerAliveInterval|ServerAliveCountMax)$/;
@@ -105,7 +107,16 @@ export async function readOpsConf(layout: Layout, problems: Problems): Promise<O
   const code = "ErrInvalidOpsConf";
   const table = await readSourceToml(layout, layout.opsConf, code, problems);
   const given = table && problems.take(code, "ops.conf", check(OPS_CONF, table));
-  return given ? settingsOf(given) : defaults();
+  if (!given) return defaults();
+  const settings = settingsOf(given);
+  if (settings.certsRenewalBuffer >= settings.certsTtl)
+    problems.error(
+      code,
+      "ops.conf",
+      "certs_renewal_buffer",
+      `must be less than certs_ttl (${settings.certsTtl}), or every build would renew every certificate`,
+    );
+  return settings;
 }
 
 function defaults(): OpsConf {
@@ -133,14 +144,14 @@ function settingsOf(given: Infer<typeof OPS_CONF>): OpsConf {
   };
 }
 
-/** A file in `secrets/`, but never the key that seals the secrets: the ssh key can be replaced and deleted. */
+/** A file in `secrets/`, but none of the bucket's own: the ssh key can be replaced and deleted. */
 function keyName(): Shape<string> {
   const named = fileName();
   return {
     ...named,
     check(value, path, report) {
       const name = named.check(value, path, report);
-      if (name === "kv.key") report(path, "must be another name: kv.key seals the secrets of the bucket");
+      if (OWN_SECRETS.test(name)) report(path, `must be another name: ${name} belongs to the bucket itself`);
       return name;
     },
   };

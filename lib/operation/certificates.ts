@@ -1,0 +1,213 @@
+import { createHmac, generateKeyPair } from "node:crypto";
+import { promisify } from "node:util";
+import { type Authority, CLOCK_SKEW_MS, loadAuthority } from "../bucket/authority.ts";
+import type { CatalogAllocation } from "../bucket/catalog.ts";
+import type { CertRequest } from "../bucket/cert-requests.ts";
+import {
+  certKey,
+  deleteCert,
+  type IssuedCert,
+  isAuthorityNearEnd,
+  isNearEnd,
+  issuedCerts,
+  saveCert,
+  utc,
+} from "../bucket/certificates.ts";
+import type { Database } from "../bucket/database.ts";
+import type { JobSource } from "../bucket/jobs.ts";
+import { type KvStore, loadKvKey } from "../bucket/kv.ts";
+import { allocationNamespace } from "../bucket/kv-access.ts";
+import type { Problems } from "../bucket/problems.ts";
+import type { OpsConf } from "../bucket/settings.ts";
+import { leaf } from "../codec/x509.ts";
+import { runAll } from "../core/async.ts";
+import { Failure, throwIfCancelled } from "../core/errors.ts";
+import type { OperationContext } from "./context.ts";
+
+/** What a build does about certificates; {@link writeCertificates} stores it. */
+export interface Certificates {
+  /** The certificate of the bucket's CA, in PEM. */
+  ca: string;
+  issued: IssuedPair[];
+  /** No longer wanted. */
+  dropped: IssuedCert[];
+}
+
+/** A certificate and its key, in PEM, and for which allocations they are. */
+interface IssuedPair {
+  certificate: string;
+  key: string;
+  certs: IssuedCert[];
+}
+
+/** A pair that the workspace wants: for one allocation of a job, or the same for all of them. */
+interface WantedPair {
+  /** The manifest. */
+  file: string;
+  request: CertRequest;
+  /** What to note if it is issued now. */
+  certs: IssuedCert[];
+}
+
+const DAY_MS = 86_400_000;
+const AT_ONCE = 8;
+const RSA_BITS = 3072;
+
+const generate = promisify(generateKeyPair);
+
+/**
+ * Issues the certificates of all allocations that are not removed: those that are missing, end within
+ * `certs_renewal_buffer` days or were made from something else than workspace and CA say now. All others stay as they
+ * are; those near their end are warned about. Keys and signatures are made off the main thread, a few at a time.
+ * Stores nothing. Throws `failed` for a CA that cannot be used or has ended, and `cancelled`.
+ */
+export async function issueCertificates(
+  { db, kv, layout, log, signal }: OperationContext,
+  { jobs, settings }: { jobs: readonly JobSource[]; settings: OpsConf },
+  allocations: readonly CatalogAllocation[],
+  problems: Problems,
+): Promise<Certificates> {
+  const authority = await loadAuthority(layout);
+  const now = Date.now();
+  const wanted = wantedPairs(jobs, allocations, {
+    ca: authority.fingerprint,
+    notAfter: endOf(authority, settings, now),
+    sealingKey: await loadKvKey(layout),
+  });
+  const last = new Map(issuedCerts(db).map((cert) => [certKey(cert), cert]));
+  const renewalFrom = now + settings.certsRenewalBuffer * DAY_MS;
+  const isDuePair = ({ certs }: WantedPair) => certs.some((cert) => isDue(cert, last, kv, renewalFrom));
+  const { due = [], kept = [] } = Object.groupBy(wanted, (pair) => (isDuePair(pair) ? "due" : "kept"));
+  warnAboutAuthority(authority, now, problems);
+  warnAboutEnds(kept, last, (end) => isNearEnd(end, now, settings), problems);
+  if (due.length > 0) log.info(`issuing ${due.length} certificate${due.length === 1 ? "" : "s"}`);
+  if (due.length > 0 && authority.notAfter.getTime() <= now) throw ended(authority);
+  const issued = await runAll(due, AT_ONCE, (pair) => issue(pair, authority, now), signal);
+  throwIfCancelled(signal);
+  // What is left then is no longer wanted.
+  for (const { certs } of wanted) for (const cert of certs) last.delete(certKey(cert));
+  return { ca: authority.pem, issued: issued.map(settled), dropped: [...last.values()] };
+}
+
+/** Stores what {@link issueCertificates} found to do, the KV store's part at its next flush; for the build's transaction. */
+export function writeCertificates(db: Database, kv: KvStore, { issued, dropped }: Certificates): void {
+  for (const { certificate, key, certs } of issued)
+    for (const cert of certs) {
+      const namespace = allocationNamespace(cert.job, cert.worker);
+      kv.put(namespace, `certs/${cert.name}.crt`, certificate);
+      kv.put(namespace, `certs/${cert.name}.key`, key);
+      saveCert(db, cert);
+    }
+  for (const cert of dropped) {
+    const namespace = allocationNamespace(cert.job, cert.worker);
+    kv.delete(namespace, `certs/${cert.name}.crt`);
+    kv.delete(namespace, `certs/${cert.name}.key`);
+    deleteCert(db, cert);
+  }
+}
+
+/** When a certificate ends that is issued now: it does not outlive the CA. */
+function endOf(authority: Authority, settings: OpsConf, now: number): number {
+  const end = Math.min(now + settings.certsTtl * DAY_MS, authority.notAfter.getTime());
+  return Math.floor(end / 1000) * 1000;
+}
+
+function wantedPairs(
+  jobs: readonly JobSource[],
+  allocations: readonly CatalogAllocation[],
+  by: { ca: string; notAfter: number; sealingKey: Buffer },
+): WantedPair[] {
+  const present = Map.groupBy(
+    allocations.filter((one) => !one.removed),
+    (one) => one.job,
+  );
+  return jobs.flatMap(({ name: job, file, manifest }) =>
+    manifest.certs.flatMap((request) => {
+      const hosts = (present.get(job) ?? []).map((one) => one.worker);
+      // With another key for sealing the private key in the database could not be opened.
+      const fingerprint = createHmac("sha256", by.sealingKey)
+        .update(JSON.stringify([by.ca, request, request.one ? hosts.toSorted() : []]))
+        .digest("hex");
+      const certs = hosts.map((worker) => ({
+        ...{ job, worker, name: request.name, request: fingerprint },
+        ...{ ca: by.ca, commonName: request.commonName, notAfter: by.notAfter },
+      }));
+      if (!request.one) return certs.map((cert) => ({ file, request, certs: [cert] }));
+      return certs.length === 0 ? [] : [{ file, request, certs }];
+    }),
+  );
+}
+
+function isDue(
+  cert: IssuedCert,
+  last: ReadonlyMap<string, IssuedCert>,
+  kv: KvStore,
+  renewalFrom: number,
+): boolean {
+  const before = last.get(certKey(cert));
+  if (before?.request !== cert.request) return true;
+  if (kv.get(allocationNamespace(cert.job, cert.worker), `certs/${cert.name}.crt`) === undefined) return true;
+  // When the CA ends soon, a new certificate may end no later than the one before.
+  return before.notAfter <= renewalFrom && before.notAfter < cert.notAfter;
+}
+
+function warnAboutAuthority({ notAfter }: Authority, now: number, problems: Problems): void {
+  const end = notAfter.getTime();
+  if (isAuthorityNearEnd(end, now))
+    problems.warn(
+      "secrets/ca.crt",
+      "",
+      `the CA ends on ${utc(end)}: put a new pair there and in ca.key, then build and deploy`,
+    );
+}
+
+/** One warning for each certificate of a manifest, however many workers have it. */
+function warnAboutEnds(
+  kept: readonly WantedPair[],
+  last: ReadonlyMap<string, IssuedCert>,
+  isNear: (end: number) => boolean,
+  problems: Problems,
+): void {
+  for (const [{ name }, pairs] of Map.groupBy(kept, (pair) => pair.request)) {
+    const certs = pairs.flatMap((pair) => pair.certs);
+    const ends = certs.map((cert) => last.get(certKey(cert))?.notAfter ?? 0).filter(isNear);
+    if (ends.length === 0) continue;
+    const which = ends.length > 1 ? `the first of ${ends.length} ends` : "ends";
+    const rule = "certs_renewal_buffer in ops.conf says how long before its end it is renewed";
+    problems.warn(pairs[0]?.file ?? "", `certs/${name}`, `${which} on ${utc(Math.min(...ends))}; ${rule}`);
+  }
+}
+
+function ended(authority: Authority): Failure {
+  const end = utc(authority.notAfter.getTime());
+  return new Failure(
+    "failed",
+    `Cannot issue certificates: the CA in secrets/ca.crt ended on ${end}; put a new pair there and in ca.key`,
+  );
+}
+
+async function issue(
+  { request, certs }: WantedPair,
+  { issuer }: Authority,
+  now: number,
+): Promise<IssuedPair> {
+  const { publicKey, privateKey } =
+    request.key === "rsa"
+      ? await generate("rsa", { modulusLength: RSA_BITS })
+      : await generate("ec", { namedCurve: "P-256" });
+  const hosts = certs.map((cert) => cert.worker);
+  const altNames = [...new Set(["127.0.0.1", "localhost", ...hosts, ...request.altNames])];
+  const validity = {
+    notBefore: new Date(now - CLOCK_SKEW_MS),
+    notAfter: new Date(certs[0]?.notAfter ?? now),
+  };
+  const certificate = await leaf({ commonName: request.commonName, altNames, publicKey, validity }, issuer);
+  const old = request.key === "rsa" ? "pkcs1" : "sec1";
+  const key = privateKey.export({ type: request.pkcs8 ? "pkcs8" : old, format: "pem" }).toString();
+  return { certificate, key, certs };
+}
+
+function settled<T>(result: PromiseSettledResult<T>): T {
+  if (result.status === "rejected") throw result.reason;
+  return result.value;
+}
