@@ -1,7 +1,7 @@
 import { buffer } from "node:stream/consumers";
 import { bucketInfo } from "../bucket/info.ts";
 import { KvStore, loadKvKey } from "../bucket/kv.ts";
-import { isSecretNamespace } from "../bucket/kv-access.ts";
+import { isPrivateKey, isSealed } from "../bucket/kv-access.ts";
 import { layoutOf } from "../bucket/layout.ts";
 import { type ViewName, type ViewQuery, viewOf } from "../bucket/views.ts";
 import { uuidV7 } from "../codec/uuid.ts";
@@ -43,7 +43,10 @@ export async function catCommand(
   return 0;
 }
 
-/** `ops cat kv get <namespace> <key>`; the value of a secret only with `reveal`. Throws `ErrNotFound`. */
+/**
+ * `ops cat kv get <namespace> <key>`; the value of a secret only with `reveal`, that of a private key never. Throws
+ * `ErrNotFound`.
+ */
 export async function kvGetCommand(
   dir: string,
   namespace: string,
@@ -57,7 +60,7 @@ export async function kvGetCommand(
   const entry = kv.entry(namespace, key);
   if (!entry)
     throw new Failure("ErrNotFound", `there is no key ${quote(key)} in namespace ${quote(namespace)}`);
-  const hidden = isSecretNamespace(namespace) && !reveal;
+  const hidden = isPrivateKey(namespace, key) || (isSealed(namespace, key) && !reveal);
   const value = hidden ? "[encrypted]" : (kv.get(namespace, key) ?? "");
   const { version, ttl, createdMs } = entry;
   const shown = { namespace, key, value, version, ttl, created_date: new Date(createdMs).toISOString() };

@@ -266,6 +266,20 @@ test("another CA means other certificates, and no more", async (t) => {
   assert.deepEqual(serials(bucket), after);
 });
 
+test("the certificate of the CA before can stay beside the new one: both are delivered and trusted", async (t) => {
+  const bucket = await makeBucket(t);
+  await run(bucket, { server: {} });
+  const [old, oldCa] = [certificate(bucket, "10.0.0.1"), caOf(bucket)];
+  await replaceAuthority(bucket, 1_000);
+  await run(bucket, { server: {} });
+  const before = serials(bucket);
+  writeFileSync(bucket.layout.caCertificate, caOf(bucket) + oldCa);
+  await run(bucket, { server: {} });
+  assert.deepEqual(serials(bucket), before);
+  const delivered = bucket.kv().get("ops/worker", "certs/ca.crt") ?? "";
+  for (const pem of [old, certificate(bucket, "10.0.0.1")]) verify(t, delivered, pem);
+});
+
 test("near the end of the CA certificates end with it, are not renewed at every build, and there is a warning", async (t) => {
   const bucket = await makeBucket(t);
   await replaceAuthority(bucket, 10);
@@ -489,5 +503,10 @@ test("HR-163 an https check trusts the bucket's CA, and no stranger's", async (t
   use(stranger);
   assert.match((await deploys.deploy()).error?.message ?? "", /unable to verify the first certificate/);
   use(deploys.bucket);
-  assert.equal((await deploys.deploy()).error, undefined);
+  writeFileSync(deploys.bucket.layout.caCertificate, caOf(stranger), { flag: "a" });
+  await deploys.build({ web: { manifest } }, { hosts: [HOSTS[0]] });
+  for (const trusted of [deploys.bucket, stranger]) {
+    use(trusted);
+    assert.equal((await deploys.deploy({ force: true })).error, undefined);
+  }
 });
