@@ -43,10 +43,11 @@ export class LocalServer {
   /** Starts a server on a root and resolves once it listens. */
   static async start(
     root: string,
-    options: { token?: string; env?: Record<string, string> } = {},
+    options: { token?: string; env?: Record<string, string>; flags?: string[] } = {},
   ): Promise<LocalServer> {
     const token = options.token ?? randomBytes(24).toString("base64url");
-    const child = spawn(process.execPath, [PROGRAM, "server", "--root", root, "--addr", "127.0.0.1:0"], {
+    const flags = ["--root", root, "--addr", "127.0.0.1:0", ...(options.flags ?? [])];
+    const child = spawn(process.execPath, [PROGRAM, "server", ...flags], {
       env: { ...process.env, ...options.env, OPS_SERVE_TOKEN: token },
       stdio: ["ignore", "pipe", "pipe"],
     });

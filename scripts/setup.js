@@ -30,6 +30,8 @@ const PACKAGES = {
   "/usr/sbin/sshd": "openssh-server",
   tcsh: "tcsh",
   "redis-server": "redis-server",
+  oathtool: "oathtool",
+  zbarimg: "zbar-tools",
 };
 const DEMO = ["sh", "make", "tar", "find", "sha256sum", "setsid"];
 // sshd starts itself anew for every connection, and for that wants its full path.
@@ -48,6 +50,8 @@ const TOOLS = {
     "chromium",
     "tcsh",
     "redis-server",
+    "oathtool",
+    "zbarimg",
   ],
 };
 const COMMANDS = { demo: "npm run demo", "demo-ssh": "npm run demo -- --ssh", test: "npm test" };

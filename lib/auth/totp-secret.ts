@@ -8,7 +8,8 @@ import { createExclusive } from "../core/files.ts";
 const NEW_BYTES = 20;
 /** RFC 4226, R6: a shared secret has at least 128 bits. */
 const LEAST_BYTES = 16;
-const MOST_BYTES = 256;
+/** A longer key is hashed to a shorter one by HMAC-SHA-1. */
+const MOST_BYTES = 64;
 
 /** The secret in a file: one line of base32. Throws `usage` with one sentence for anything else. */
 export async function readTotpSecret(file: string): Promise<Buffer> {

@@ -17,9 +17,17 @@ export interface CallOptions {
   silenceMs?: number;
 }
 
+/** An answer that came whole; `cookies` are its `Set-Cookie` headers. */
+interface Reply {
+  status: number;
+  text: string;
+  cookies: string[];
+}
+
 const SILENCE_MS = 120_000;
 const ANSWER_BYTES = 4 * 1024 * 1024;
 const PROBLEMS_SHOWN = 20;
+const TOTP_ADVICE = "the server asks for a TOTP code: give a fresh one with --totp";
 
 /**
  * The address of a server. `http` is only taken for a loopback host: anywhere else the token would travel in the clear.
@@ -42,6 +50,8 @@ export class ApiClient {
   readonly #base: URL;
   readonly #token: string;
   readonly #certificates: string[] | undefined;
+  /** The TOTP session, once a code was verified. */
+  #cookie: string | undefined;
 
   constructor(base: URL, token: string, certificates: string[] | undefined) {
     this.#base = base;
@@ -66,22 +76,38 @@ export class ApiClient {
    * `details.unreachable`; an aborted signal `cancelled`.
    */
   async call(method: string, path: string, options: CallOptions = {}): Promise<Record<string, unknown>> {
-    const { status, text } = await this.#exchange(method, path, options).catch((error: unknown) => {
+    return (await this.#accepted(method, path, options)).body;
+  }
+
+  /**
+   * Verifies a TOTP code; the session that it gives goes with every later call. Fails like {@link call}, and with
+   * `usage` for what is no code.
+   */
+  async verifyTotp(code: string, signal?: AbortSignal): Promise<void> {
+    if (!/^[0-9]{6}$/.test(code)) throw new Failure("usage", "Cannot use the TOTP code: it has 6 digits");
+    const body = toBody(JSON.stringify({ code }));
+    const sent = { body, type: "application/json", ...(signal && { signal }) };
+    const { cookies } = await this.#accepted("POST", "/api/auth/totp/verify", sent);
+    this.#cookie = cookies.map((one) => one.split(";")[0] as string).join("; ");
+  }
+
+  async #accepted(method: string, path: string, options: CallOptions) {
+    const { status, text, cookies } = await this.#exchange(method, path, options).catch((error: unknown) => {
       throw options.signal?.aborted ? cancelledFailure() : this.#unreachable(error);
     });
     const body = parseObject(text);
-    if (status >= 200 && status < 300 && body) return body;
+    if (status >= 200 && status < 300 && body) return { body, cookies };
     throw refusal(this.#base, status, body);
   }
 
-  #exchange(method: string, path: string, options: CallOptions): Promise<{ status: number; text: string }> {
+  #exchange(method: string, path: string, options: CallOptions): Promise<Reply> {
     return new Promise((resolve, reject) => {
       const request = this.#request(method, path, options);
       let answered = false;
       request.on("response", (response) => {
         answered = true;
         readText(response)
-          .then((text) => resolve({ status: response.statusCode ?? 0, text }), reject)
+          .then((text) => resolve({ ...headOf(response), text }), reject)
           .finally(() => request.destroy());
       });
       // Once an answer has begun it says more than why the rest of the body could not be sent.
@@ -104,6 +130,7 @@ export class ApiClient {
         // Told to close, a server would cut the connection right behind an early answer, before it can be read.
         Connection: "keep-alive",
         ...(options.type !== undefined && { "Content-Type": options.type }),
+        ...(this.#cookie !== undefined && { Cookie: this.#cookie }),
       },
       timeout: silenceMs,
       signal: options.signal,
@@ -134,6 +161,14 @@ async function readCertificates(file: string): Promise<string> {
   });
   if (!text.includes("-----BEGIN CERTIFICATE-----")) throw fail("it has no PEM certificate");
   return text;
+}
+
+async function* toBody(text: string): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(text);
+}
+
+function headOf({ statusCode = 0, headers }: IncomingMessage): Omit<Reply, "text"> {
+  return { status: statusCode, cookies: headers["set-cookie"] ?? [] };
 }
 
 async function readText(response: IncomingMessage): Promise<string> {
@@ -167,7 +202,9 @@ function refusal(base: URL, status: number, body: Record<string, unknown> | unde
     .slice(0, PROBLEMS_SHOWN)
     .map((problem) => `\n  ${problem.path}: ${problem.message}`);
   const code = error === "bucket_busy" ? "bucket_busy" : "failed";
-  return new Failure(code, `${message}${problems.join("")}`, { details });
+  // The server tells how to send a code over HTTP; here it is a flag.
+  const sentence = error === "totp_required" ? TOTP_ADVICE : `${message}${problems.join("")}`;
+  return new Failure(code, sentence, { details });
 }
 
 function reasonOf(error: unknown): string {

@@ -18,6 +18,7 @@ export async function pushCommand(input: Parsed): Promise<number> {
     dir: path.resolve(input.values.get("dir") ?? "."),
     token,
     caFile: input.values.get("ca-file"),
+    totp: input.values.get("totp"),
     signal: stop.signal,
     progress: (text) => process.stderr.write(`${text}\n`),
     output: (text) => process.stdout.write(text),

@@ -24,6 +24,8 @@ export interface PushOptions {
   dir: string;
   token: string;
   caFile?: string | undefined;
+  /** A TOTP code, verified once before the source is sent. */
+  totp?: string | undefined;
   /** Ends the upload or, once there is a run, asks the server to cancel it. */
   signal: AbortSignal;
   /** Gets sentences about how it goes, without newline. */
@@ -57,6 +59,7 @@ export async function push(options: PushOptions): Promise<number> {
   const bucket = `/api/buckets/${id}`;
   let run: string | undefined;
   try {
+    if (options.totp !== undefined) await client.verifyTotp(options.totp, options.signal);
     const runId = await upload(client, bucket, options);
     run = `${bucket}/runs/${runId}`;
     options.progress(`the source was accepted; run ${runId} builds it`);

@@ -1,13 +1,20 @@
 import { once } from "node:events";
+import { Failure } from "../core/errors.ts";
+import { quote } from "../core/shape.ts";
 import { Launcher } from "../core/spawn.ts";
+import { LOG_FORMATS, type Log, logLine } from "../server/access.ts";
 import { startServer } from "../server/app.ts";
 import { serverConfig } from "../server/config.ts";
 import { EXIT, type Parsed } from "./flags.ts";
 import { stopRequest } from "./stop.ts";
 
-/** `ops server`: serves until it is told to stop, then ends its runs and exits (control-plane.md). */
+/**
+ * `ops server`: serves until it is told to stop, then ends its runs and exits (control-plane.md). With TLS, HUP makes it
+ * read the certificate again.
+ */
 export async function serverCommand(input: Parsed): Promise<number> {
   const value = (name: string) => input.values.get(name);
+  const log = logIn(value("log-format") ?? "text");
   const config = await serverConfig(
     {
       root: value("root"),
@@ -16,13 +23,21 @@ export async function serverCommand(input: Parsed): Promise<number> {
       addr: value("addr"),
       tlsCert: value("tls-cert"),
       tlsKey: value("tls-key"),
+      totpSecretFile: value("totp-secret-file"),
+      totpSessionTtl: value("totp-session-ttl"),
+      totpIssuer: value("totp-issuer"),
     },
     process.env,
   );
-  const log = (message: string) => process.stderr.write(`${new Date().toISOString()} ${message}\n`);
-  using stop = stopRequest();
+  let reloadTls = async () => {};
+  let reloaded = Promise.resolve();
+  const onHangUp = () => {
+    reloaded = reloaded.then(() => reloadTls());
+  };
+  using stop = stopRequest(config.tls && onHangUp);
   // The configuration took the secrets out of the environment: no child can inherit them.
   const server = await startServer(config, new Launcher(process.env), log);
+  reloadTls = server.reloadTls;
   process.stdout.write(`listening on ${server.url}\n`);
   if (!stop.signal.aborted) await once(stop.signal, "abort");
   log("stopping: active runs are cancelled and waited for; a second signal does not wait");
@@ -30,4 +45,11 @@ export async function serverCommand(input: Parsed): Promise<number> {
   if ((await Promise.race([stopped, stop.insisted])) === "stopped") return EXIT.done;
   log("not waiting: processes of runs notice that the server is gone and end by themselves");
   process.exit(EXIT.cancelled);
+}
+
+function logIn(name: string): Log {
+  const format = LOG_FORMATS.find((one) => one === name);
+  if (!format)
+    throw new Failure("usage", `--log-format: expected ${LOG_FORMATS.join(" or ")}, found ${quote(name)}`);
+  return (message, facts) => process.stderr.write(logLine(format, message, facts));
 }

@@ -10,9 +10,10 @@ export interface StopRequest extends Disposable {
 
 /**
  * Listens for INT, TERM and HUP until it is disposed of. A terminal sends Ctrl-C to every process of the command, and
- * npm and the wrapper pass it on once more, so signals within a quarter of a second count as one.
+ * npm and the wrapper pass it on once more, so signals within a quarter of a second count as one. With `onHangUp`, HUP
+ * does that instead of asking to stop.
  */
-export function stopRequest(): StopRequest {
+export function stopRequest(onHangUp?: () => void): StopRequest {
   const controller = new AbortController();
   const { promise: insisted, resolve: insist } = Promise.withResolvers<void>();
   let first = 0;
@@ -22,13 +23,13 @@ export function stopRequest(): StopRequest {
       controller.abort();
     } else if (performance.now() - first > SAME_PRESS_MS) insist();
   };
-  const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
-  for (const name of signals) process.on(name, onSignal);
+  const handlers = { SIGINT: onSignal, SIGTERM: onSignal, SIGHUP: onHangUp ?? onSignal };
+  for (const [name, handler] of Object.entries(handlers)) process.on(name, handler);
   return {
     signal: controller.signal,
     insisted,
     [Symbol.dispose]() {
-      for (const name of signals) process.removeListener(name, onSignal);
+      for (const [name, handler] of Object.entries(handlers)) process.removeListener(name, handler);
     },
   };
 }

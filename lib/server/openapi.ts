@@ -1,4 +1,5 @@
-import { SESSION_COOKIE } from "../auth/session.ts";
+import { VERIFY_PATH } from "../auth/guard.ts";
+import { SESSION_COOKIE, TOTP_COOKIE } from "../auth/session.ts";
 import type { FailureCode } from "../core/errors.ts";
 import type { Schema } from "../core/shape.ts";
 import { STATUS } from "../http/message.ts";
@@ -9,6 +10,11 @@ const PARAMETERS: Readonly<Record<string, string>> = {
   bucket_id: "The bucket: a UUID",
   run_id: "The run: a UUID",
 };
+
+const FIRST_FACTORS = [{ bearer: [] }, { session: [] }];
+const SECOND_FACTORS = [{}, { totp_session: [] }, { totp_code: [] }];
+/** The second factor only where the server has TOTP, and never to verify a code. */
+const SECURITY = SECOND_FACTORS.flatMap((second) => FIRST_FACTORS.map((first) => ({ ...first, ...second })));
 
 /** The OpenAPI 3.1 description of a route table: what is checked is what is described. */
 export function openApiDocument(routes: readonly ServerRoute[]): object {
@@ -25,7 +31,7 @@ export function openApiDocument(routes: readonly ServerRoute[]): object {
       description:
         "Every answer carries X-Request-Id. Times are RFC 3339 UTC, sizes bytes, durations milliseconds.",
     },
-    security: [{ bearer: [] }, { session: [] }],
+    security: SECURITY,
     paths,
     components: {
       securitySchemes: {
@@ -36,6 +42,15 @@ export function openApiDocument(routes: readonly ServerRoute[]): object {
           name: SESSION_COOKIE,
           description:
             "Set by POST /api/auth/session. Changes also need the Origin of this server and X-Ops-CSRF: 1.",
+        },
+        totp_session: {
+          ...{ type: "apiKey", in: "cookie", name: TOTP_COOKIE },
+          description: `Set by POST ${VERIFY_PATH}. Needed on a server with TOTP, or else the next.`,
+        },
+        totp_code: {
+          ...{ type: "apiKey", in: "header", name: "X-Ops-TOTP" },
+          description:
+            "A fresh code of 6 digits, good for one request. It decides where there is the cookie too.",
         },
       },
       schemas: Object.fromEntries(Object.entries(COMPONENTS).map(([name, shape]) => [name, shape.schema])),
@@ -106,11 +121,12 @@ function failures(route: ServerRoute): Schema {
 }
 
 /** What any request may get because of the order of checks in front of the handlers. */
-function commonFailures({ method, body }: ServerRoute): FailureCode[] {
+function commonFailures({ method, path, body }: ServerRoute): FailureCode[] {
   return [
     "invalid_request",
     "unauthorized",
     ...(method === "GET" ? [] : (["csrf_failed"] as const)),
+    ...(path === VERIFY_PATH ? [] : (["totp_required"] as const)),
     ...(body ? (["payload_too_large", "unsupported_media_type"] as const) : []),
     "rate_limited",
     "internal",

@@ -1,4 +1,11 @@
-import type { Command } from "../flags.ts";
+import type { Command, Flag } from "../flags.ts";
+
+const SECRET_FILE = { name: "totp-secret-file", value: "FILE" };
+const ISSUER: Flag = {
+  name: "totp-issuer",
+  value: "NAME",
+  help: "The issuer in the authenticator app (default ops)",
+};
 
 /** The server, and what its clients and its own processes are started with. */
 export const SERVER_COMMANDS: readonly Command[] = [
@@ -24,10 +31,38 @@ export const SERVER_COMMANDS: readonly Command[] = [
         help: "PEM certificate; needed unless the address is a loopback one",
       },
       { name: "tls-key", value: "FILE", help: "PEM key of the certificate" },
+      {
+        ...SECRET_FILE,
+        help: "Asks for TOTP codes too; file of server totp-enroll (or set OPS_SERVE_TOTP_SECRET_FILE); needs TLS",
+      },
+      {
+        name: "totp-session-ttl",
+        value: "TIME",
+        help: "How long a verified code counts, such as 90s or 1h30m (default 30m)",
+      },
+      ISSUER,
+      { name: "log-format", value: "FORMAT", help: "Form of the log: text (default) or json" },
     ],
     async run(input) {
       const { serverCommand } = await import("../server.ts");
       return serverCommand(input);
+    },
+  },
+  {
+    name: "server totp-enroll",
+    summary: "Make the TOTP secret of a server, or show the one there is, for an authenticator app",
+    flags: [
+      {
+        ...SECRET_FILE,
+        help: "Where it is, or is written, for its owner alone (default ./server-totp.secret)",
+      },
+      ISSUER,
+      { name: "totp-account", value: "NAME", help: "The account in the app (default ops-server@<hostname>)" },
+      { name: "json", help: "Print JSON instead of text and QR code" },
+    ],
+    async run(input) {
+      const { totpEnrollCommand } = await import("../totp-enroll.ts");
+      return totpEnrollCommand(input);
     },
   },
   {
@@ -38,6 +73,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
       { name: "bucket", value: "UUID", help: "The bucket on the server" },
       { name: "dir", value: "DIR", help: "The local bucket (default: the current folder)" },
       { name: "ca-file", value: "FILE", help: "PEM certificates to trust besides the system's" },
+      { name: "totp", value: "CODE", help: "A fresh code, where the server asks for one" },
     ],
     async run(input) {
       const { pushCommand } = await import("../push-command.ts");

@@ -1,0 +1,52 @@
+import { enrolTotpSecret } from "../auth/totp-secret.ts";
+import { base32Encode } from "../codec/base32.ts";
+import { qrCode } from "../codec/qr.ts";
+import { asciiQr, terminalQr } from "../codec/qr-text.ts";
+import { otpauthUri } from "../codec/totp.ts";
+import { Failure } from "../core/errors.ts";
+import { hostName } from "../core/process.ts";
+import { quote } from "../core/shape.ts";
+import { EXIT, type Parsed } from "./flags.ts";
+
+const DEFAULT_FILE = "./server-totp.secret";
+/** Characters of a label as they stand in the URI: with a secret of any length, a QR code still holds it. */
+const LABEL_LENGTH = 200;
+
+/** `ops server totp-enroll`: makes a TOTP secret, or shows the one that is there, for an authenticator app. */
+export async function totpEnrollCommand(input: Parsed): Promise<number> {
+  const issuer = label(input, "totp-issuer", "ops");
+  const account = label(input, "totp-account", `ops-server@${hostName()}`);
+  const file = input.values.get("totp-secret-file") ?? DEFAULT_FILE;
+  const { secret, created } = await enrolTotpSecret(file);
+  const uri = otpauthUri({ issuer, account, secret });
+  process.stderr.write(
+    created ? `wrote a new secret to ${file}\n` : `${file} has a secret already; this is it\n`,
+  );
+  const shown = { issuer, account, secret: base32Encode(secret), uri };
+  process.stdout.write(
+    input.switches.has("json") ? `${JSON.stringify(shown)}\n` : `${text(shown)}\n${qr(uri)}`,
+  );
+  return EXIT.done;
+}
+
+function label(input: Parsed, flag: string, standard: string): string {
+  const value = input.values.get(flag) ?? standard;
+  if (
+    /^[^\u0000-\u001f\u007f:]+$/.test(value) &&
+    value.isWellFormed() &&
+    encodeURIComponent(value).length <= LABEL_LENGTH
+  )
+    return value;
+  throw new Failure("usage", `--${flag} ${quote(value)}: expected a short line of text without a colon`);
+}
+
+function text(shown: Record<string, string>): string {
+  return Object.entries(shown)
+    .map(([name, value]) => `${name.padEnd(8)} ${value}\n`)
+    .join("");
+}
+
+function qr(uri: string): string {
+  const code = qrCode(uri);
+  return process.stdout.isTTY ? terminalQr(code, !process.env.NO_COLOR) : asciiQr(code);
+}
