@@ -76,6 +76,21 @@ test("a secret comes from stdin, is kept byte for byte and shown only on request
   assert.ok(!(await run("cat", "kv", "--json")).stdout.includes("lines"));
 });
 
+test("a private key is never shown, not even on request; certificates are", async (t) => {
+  const job = { selectors: ["worker"], certs: { server: {} } };
+  const bucket = await makeBucket(t, { workers: ["10.0.0.1"], jobs: { web: job } });
+  await build(bucket.context(), {});
+  const get = (key: string) =>
+    ops([
+      ...["cat", "kv", "get", "ops/job/web/worker/10.0.0.1", `certs/server.${key}`],
+      ...["--reveal", "--json", "--bucket-dir", bucket.dir],
+    ]);
+  assert.equal(JSON.parse((await get("key")).stdout).value, "[encrypted]");
+  assert.match(JSON.parse((await get("crt")).stdout).value, /^-----BEGIN CERTIFICATE/);
+  const all = await ops(["cat", "kv", "--json", "--bucket-dir", bucket.dir]);
+  assert.ok(!all.stdout.includes("PRIVATE KEY") && !all.stdout.includes("enc:v2"), all.stdout);
+});
+
 for (const [what, input, words, message] of [
   ["an unknown job", "x", ["wob", "key"], /there is no job "wob"; did you mean "web"/],
   ["an empty value", "", ["web", "key"], /the value on stdin is empty/],
