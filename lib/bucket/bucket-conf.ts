@@ -1,7 +1,7 @@
 import { isTable, type TomlTable, type TomlValue } from "../codec/toml.ts";
 import { TomlFloat } from "../codec/toml-lex.ts";
 import type { FailureCode } from "../core/errors.ts";
-import { join, typeName } from "../core/shape.ts";
+import { join, show, typeName } from "../core/shape.ts";
 import { jobResourcesFile, type Layout } from "./layout.ts";
 import { type Problems, unknownName } from "./problems.ts";
 import { parseSourceToml, readSourceToml, relative } from "./source-file.ts";
@@ -35,20 +35,18 @@ export async function readBucketConf(layout: Layout, problems: Problems): Promis
   return { values, ports: poolOf(values, file, problems) };
 }
 
+const DEFAULT_PORTS: PortPool = { min: 30_000, max: 39_999 };
+
 function poolOf(values: ReadonlyMap<string, string>, file: string, problems: Problems): PortPool {
-  const number = (key: string, otherwise: number) => {
-    const text = values.get(key)?.trim();
-    return text === undefined ? otherwise : /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
-  };
-  const pool = { min: number("port_min", 30_000), max: number("port_max", 39_999) };
-  if (!(pool.min >= 1 && pool.min <= pool.max && pool.max <= 65_535))
-    problems.error(
-      "ErrInvalidPortRange",
-      file,
-      "",
-      "port_min and port_max must be whole numbers with 1 <= port_min <= port_max <= 65535",
-    );
-  return pool;
+  const min = values.get("port_min")?.trim() ?? String(DEFAULT_PORTS.min);
+  const max = values.get("port_max")?.trim() ?? String(DEFAULT_PORTS.max);
+  const pool = { min: Number(min), max: Number(max) };
+  const areWhole = [min, max].every((text) => /^\d{1,5}$/.test(text));
+  if (areWhole && pool.min >= 1 && pool.min <= pool.max && pool.max <= 65_535) return pool;
+  const rule = "whole numbers with 1 <= port_min <= port_max <= 65535";
+  const message = `port_min and port_max must be ${rule}, found ${show(min)} and ${show(max)}`;
+  problems.error("ErrInvalidPortRange", file, "", message);
+  return DEFAULT_PORTS;
 }
 
 /** The settings of the jobs from `workspace/bucket.jobs[.<selector>].conf`, by job, and the name of that file. */

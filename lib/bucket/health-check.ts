@@ -61,10 +61,9 @@ export function healthCheck(): Shape<HealthCheck> {
       if (!isObject(value)) return block as never;
       const at = path === "" ? "" : `${path}/`;
       return {
-        checks: block.checks.flatMap((probe, index) => {
-          const checked = probeOf(probe, block.timeout_seconds, `${at}checks/${index}`, report);
-          return checked === undefined ? [] : [checked];
-        }),
+        checks: block.checks.map((probe, index) =>
+          probeOf(probe, block.timeout_seconds, `${at}checks/${index}`, report),
+        ),
         timeoutSeconds: block.timeout_seconds,
         wait: { attempts: block.wait?.attempts, intervalSeconds: block.wait?.interval_seconds },
       };
@@ -112,27 +111,31 @@ interface GivenProbe {
   timeout_seconds: number | undefined;
 }
 
-function probeOf(given: GivenProbe, limit: number, path: string, report: Report): Probe | undefined {
+function probeOf(given: GivenProbe, limit: number, path: string, report: Report): Probe {
   const wrong = (field: string, message: string) => report(`${path}/${field}`, message);
   const timeoutSeconds =
     given.timeout_seconds !== undefined && given.timeout_seconds > 0 ? given.timeout_seconds : limit;
-  if (typeof given.type !== "string") return undefined;
+  const command: Probe = { type: "ssh", command: given.command, timeoutSeconds };
+  if (typeof given.type !== "string") return command;
   const type = given.type.trim().toLowerCase();
   if (type === "ssh") {
     if (String(given.command).trim() === "") wrong("command", "is missing");
-    return { type, command: given.command, timeoutSeconds };
+    return command;
   }
   if (type !== "tcp" && type !== "http") {
-    wrong("type", `expected one of tcp, http, ssh, found ${JSON.stringify(given.type)}`);
-    return undefined;
+    wrong("type", `expected one of tcp, http, ssh, found ${quote(given.type)}`);
+    return command;
   }
   if (given.port === "") wrong("port", "is missing: it names a port of resources/ports");
   if (type === "tcp") return { type, port: given.port, timeoutSeconds };
   const scheme = String(given.scheme).trim().toLowerCase() || "http";
-  if (scheme !== "http" && scheme !== "https") wrong("scheme", "expected http or https");
+  if (scheme !== "http" && scheme !== "https")
+    wrong("scheme", `expected http or https, found ${quote(scheme)}`);
   const target = given.path === "" ? "/" : given.path;
-  if (!/^\/[\x21-\x7e]*$/.test(target)) wrong("path", "must start with / and have no spaces");
-  if (given.expect_status < 100) wrong("expect_status", "expected an HTTP status from 100 to 999");
+  if (!/^\/[\x21-\x7e]*$/.test(target))
+    wrong("path", `must start with / and have no spaces, found ${quote(target)}`);
+  if (given.expect_status < 100)
+    wrong("expect_status", `expected an HTTP status from 100 to 999, found ${given.expect_status}`);
   return {
     type,
     port: given.port,

@@ -25,7 +25,7 @@ export interface JobSource {
   vars: Map<string, string>;
 }
 
-/** The jobs of a workspace, and the names of those that have problems. */
+/** The jobs of a workspace, and the names of those whose manifest cannot be used. */
 export interface JobSources {
   jobs: JobSource[];
   broken: Set<string>;
@@ -54,13 +54,13 @@ export function readJobs(
     throwIfCancelled(signal);
     if (!files.some((file) => file.path === MANIFEST)) continue;
     const name = entry.toLowerCase();
-    const before = problems.errors.length;
     const folder = path.join(layout.jobs, entry);
     const where = relative(layout, folder);
     if (!NAME.test(name)) problems.error("ErrInvalidJob", where, "", `a job's name has ${NAME_RULE}`);
     const job = readJob(name, folder, where, files, problems);
-    if (job && problems.errors.length === before && !tree.refused.has(entry)) found.jobs.push(job);
-    else found.broken.add(name);
+    const isTwice = found.jobs.some((one) => one.name === name);
+    if (job && !isTwice) found.jobs.push(job);
+    else if (!job) found.broken.add(name);
   }
   return found;
 }

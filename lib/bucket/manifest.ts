@@ -1,5 +1,5 @@
 import { validateGlob } from "../codec/glob.ts";
-import { parseCpuMhz, parseMemoryMb } from "../codec/units.ts";
+import { parseCpuMhz, parseMemoryMb, plainDecimal } from "../codec/units.ts";
 import type { FailureCode } from "../core/errors.ts";
 import {
   check,
@@ -14,6 +14,7 @@ import {
   record,
   type Shape,
   string,
+  typeName,
   withDefault,
 } from "../core/shape.ts";
 import type { CatalogHook, CatalogJob, HealthCheck } from "./catalog.ts";
@@ -254,7 +255,7 @@ function bounds(parse: (text: string) => number): Shape<Bounds> {
     schema: fields.schema,
     check(value, path, report) {
       const { min, max } = fields.check(value, path, report);
-      if (max > 0 && min > max) report(path, "min is above max");
+      if (max > 0 && min > max) report(path, `min ${plainDecimal(min)} is above max ${plainDecimal(max)}`);
       return { min, max: max > 0 ? max : min };
     },
   };
@@ -274,7 +275,7 @@ function config(): Shape<Record<string, unknown>> {
   return {
     schema: { type: "object", additionalProperties: true },
     check(value, path, report) {
-      if (!isObject(value)) report(path, "expected an object");
+      if (!isObject(value)) report(path, `expected an object, found ${typeName(value)}`);
       else if (depth(value, CONFIG_DEPTH + 1) > CONFIG_DEPTH)
         report(path, `is nested more than ${CONFIG_DEPTH} levels`);
       return value as Record<string, unknown>;

@@ -8,8 +8,6 @@ import { SourceRules } from "./source-rules.ts";
 export interface SourceTree {
   /** By folder of `workspace/jobs/`, in order of name; paths are relative to that folder. */
   jobs: ReadonlyMap<string, FoundFile[]>;
-  /** The folders of `workspace/jobs/` with something that cannot be taken. */
-  refused: ReadonlySet<string>;
   /** By path below `workspace/`: differs when the file does. */
   states: ReadonlyMap<string, string>;
 }
@@ -27,11 +25,9 @@ export function scanSource(
   problems: Problems,
   readOnTheirOwn: readonly string[] = [],
 ): SourceTree {
-  const refused = new Set<string>();
   let count = 0;
   const refuse = (below: string, why: string) => {
-    const { job, file, rest } = placeOf(below);
-    if (job !== undefined) refused.add(job);
+    const { file, rest } = placeOf(below);
     if (readOnTheirOwn.includes(below) || ++count > MOST_PROBLEMS) return;
     problems.error(file === "workspace" ? "invalid_source" : "ErrInvalidJob", file, shown(rest), why);
   };
@@ -47,16 +43,14 @@ export function scanSource(
     refuse(path, why);
   }
   const states = new Map(found.map(({ path, state }) => [path, state]));
-  return { jobs: byJob(found), refused, states };
+  return { jobs: byJob(found), states };
 }
 
-/** The job that a path below `workspace/` belongs to, the file or folder to name, and the rest of the path in it. */
-function placeOf(below: string): { job?: string; file: string; rest: string } {
+/** The folder to name for a path below `workspace/`, that of its job if it has one, and the rest of the path in it. */
+function placeOf(below: string): { file: string; rest: string } {
   if (below === "jobs") return { file: "workspace/jobs", rest: "" };
   const [, job, rest = ""] = /^jobs\/([^/]+)(?:\/(.+))?$/s.exec(below) ?? [];
-  return job === undefined
-    ? { file: "workspace", rest: below }
-    : { job, file: `workspace/jobs/${job}`, rest };
+  return job === undefined ? { file: "workspace", rest: below } : { file: `workspace/jobs/${job}`, rest };
 }
 
 /** A path that reads as one in a message, whatever characters it has. */

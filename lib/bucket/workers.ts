@@ -1,13 +1,17 @@
+import { isIPv6 } from "node:net";
 import { parseCpuMhz, parseMemoryMb } from "../codec/units.ts";
 import {
   check,
   type Infer,
   integer,
+  join,
   list,
   object,
   oneOf,
   optional,
+  quote,
   record,
+  type Shape,
   withDefault,
 } from "../core/shape.ts";
 import type { Layout } from "./layout.ts";
@@ -53,8 +57,8 @@ const WORKER = object(
     ssh_user: optional(user()),
     ssh_port: optional(integer({ min: 1, max: 65_535 })),
     ssh_jump: optional(jump()),
-    labels: withDefault(list(name()), []),
-    tags: withDefault(record(line()), {}),
+    labels: withDefault(labels(), []),
+    tags: withDefault(tags(), new Map()),
     memory: withDefault(quantity(parseMemoryMb), 0),
     cpu: withDefault(quantity(parseCpuMhz), 0),
     position: optional(integer()),
@@ -75,25 +79,34 @@ export async function readWorkers(layout: Layout, settings: OpsConf, problems: P
   const code = "ErrInvalidWorkerJSON";
   const file = relative(layout, layout.workersJson);
   const value = await readSourceJson(layout, layout.workersJson, code, problems);
-  const given = problems.take(code, file, check(list(WORKER), value ?? [])) ?? [];
-  const hosts = new Set<string>();
-  return given.map((one, index) => {
-    const wrong = (path: string, message: string) => problems.error(code, file, `${index}/${path}`, message);
-    if (hosts.has(one.host.toLowerCase())) wrong("host", `${one.host} is there twice`);
-    hosts.add(one.host.toLowerCase());
-    const labels = new Set(one.labels);
-    if (labels.size < one.labels.length) wrong("labels", "has a label twice");
-    return workerOf(one, index, settings, labels.add("worker"), tagsOf(one.tags, wrong));
-  });
+  const given = problems.take(code, file, check(workerList(), value ?? [])) ?? [];
+  return given.map((one, index) => workerOf(one, index, settings));
 }
 
-function workerOf(
-  given: Infer<typeof WORKER>,
-  index: number,
-  settings: OpsConf,
-  labels: ReadonlySet<string>,
-  tags: Map<string, string>,
-): Worker {
+/** The list of workers, in which no host may be twice. */
+function workerList(): Shape<Infer<typeof WORKER>[]> {
+  const given = list(WORKER);
+  return {
+    schema: given.schema,
+    check(value, path, report) {
+      const workers = given.check(value, path, report);
+      const hosts = new Set<string>();
+      for (const [index, { host }] of workers.entries()) {
+        const same = typeof host === "string" ? canonical(host) : "";
+        if (same !== "" && hosts.has(same)) report(`${index}/host`, `${host} is there twice`);
+        hosts.add(same);
+      }
+      return workers;
+    },
+  };
+}
+
+/** Equal for hosts that are the same however they are written. */
+function canonical(host: string): string {
+  return isIPv6(host) && !host.includes("%") ? new URL(`http://[${host}]`).hostname : host.toLowerCase();
+}
+
+function workerOf(given: Infer<typeof WORKER>, index: number, settings: OpsConf): Worker {
   const sshJump = given.ssh_jump ?? settings.sshJump;
   return {
     host: given.host,
@@ -105,38 +118,60 @@ function workerOf(
       sshPort: given.ssh_port ?? settings.sshPort,
       ...(sshJump !== undefined && { sshJump }),
     }),
-    labels: [...labels].sort(),
+    labels: [...new Set([...given.labels, "worker"])].sort(),
     memoryMb: given.memory,
     cpuMhz: given.cpu,
-    tags,
+    tags: given.tags,
     position: given.position ?? index,
   };
 }
 
-function tagsOf(
-  given: Record<string, string>,
-  wrong: (path: string, message: string) => void,
-): Map<string, string> {
-  const tags = new Map<string, string>();
-  for (const [key, value] of Object.entries(given)) {
-    const name = key.trim().toLowerCase();
-    if (name === "") wrong("tags", "has a tag without a name");
-    if (tags.has(name)) wrong(`tags/${key}`, "is there twice, in other capitals");
-    tags.set(name, value.toLowerCase());
-  }
-  return tags;
+/** Labels, each once; `worker` may be among them, but need not be. */
+function labels(): Shape<string[]> {
+  const given = list(name());
+  return {
+    schema: given.schema,
+    check(value, path, report) {
+      const labels = given.check(value, path, report);
+      for (const [index, label] of labels.entries())
+        if (labels.indexOf(label) < index)
+          report(join(path, index), `the label ${quote(label)} is there twice`);
+      return labels;
+    },
+  };
+}
+
+/** Tags; keys and values are taken in small letters. */
+function tags(): Shape<Map<string, string>> {
+  const given = record(line());
+  return {
+    schema: given.schema,
+    check(value, path, report) {
+      const tags = new Map<string, string>();
+      for (const [key, text] of Object.entries(given.check(value, path, report))) {
+        const name = key.trim().toLowerCase();
+        if (name === "" || /\p{Cc}/u.test(name)) report(join(path, key), "expected text on one line as name");
+        if (tags.has(name)) report(join(path, key), "is there twice, in other capitals");
+        tags.set(name, String(text).toLowerCase());
+      }
+      return tags;
+    },
+  };
 }
 
 /** Reads `workspace/disabled.json`; nothing is disabled where there is none (`ErrInvalidDisabledJSON`). */
 export async function readDisabled(layout: Layout, problems: Problems): Promise<Disabled> {
   const code = "ErrInvalidDisabledJSON";
   const value = await readSourceJson(layout, layout.disabledJson, code, problems);
-  const given = problems.take(code, relative(layout, layout.disabledJson), check(DISABLED, value ?? {}));
-  const jobs = Object.entries(given?.jobs ?? {}).map(
-    ([job, { allocations }]) =>
-      [job.trim().toLowerCase(), allocations.length === 0 ? "all" : new Set(allocations)] as const,
-  );
-  return { workers: new Set(given?.workers), jobs: new Map(jobs) };
+  const file = relative(layout, layout.disabledJson);
+  const given = problems.take(code, file, check(DISABLED, value ?? {}));
+  const jobs: Disabled["jobs"] = new Map();
+  for (const [written, { allocations }] of Object.entries(given?.jobs ?? {})) {
+    const job = written.trim().toLowerCase();
+    if (jobs.has(job)) problems.error(code, file, join("jobs", written), "is there twice, in other capitals");
+    jobs.set(job, allocations.length === 0 ? "all" : new Set(allocations));
+  }
+  return { workers: new Set(given?.workers), jobs };
 }
 
 /** Warns about the jobs and hosts in disabled.json that do not exist. */

@@ -11,7 +11,7 @@ import { type JobSource, readJobs } from "./jobs.ts";
 import { jobResourcesFile, type Layout } from "./layout.ts";
 import type { Problems } from "./problems.ts";
 import { type OpsConf, readOpsConf } from "./settings.ts";
-import { checkUnchanged, scanSource } from "./source-tree.ts";
+import { checkUnchanged, type SourceTree, scanSource } from "./source-tree.ts";
 import {
   type Disabled,
   readDisabled,
@@ -28,9 +28,9 @@ export interface Workspace {
   /** By position, then host: the order of deployment. */
   workers: Worker[];
   disabled: Disabled;
-  /** By name; those without problems. */
+  /** By name; those whose manifest can be used, though there may be other problems with them. */
   jobs: JobSource[];
-  /** The names of the jobs that have problems. */
+  /** The names of the others. */
   broken: ReadonlySet<string>;
 }
 
@@ -50,6 +50,7 @@ export async function readWorkspace(
   const { jobs, broken } = readJobs(layout, tree, problems, signal);
   const jobSettings = await readJobSettings(layout, settings.jobConfigSelector, problems);
   checkUnchanged(layout, tree, problems);
+  warnAboutUnread(tree, layout, settings, problems);
   const names = new Set([...jobs.map((job) => job.name), ...broken]);
   warnAboutStrangers(jobSettings, names, problems);
   warnAboutDisabledStrangers(
@@ -67,6 +68,25 @@ function ownFiles(layout: Layout, settings: OpsConf): string[] {
   return [layout.workersJson, layout.disabledJson, layout.bucketConf, jobSettings].map((file) =>
     path.relative(layout.workspace, file),
   );
+}
+
+/** Says which files look like settings but are none: of another selector, or of no job. */
+function warnAboutUnread(tree: SourceTree, layout: Layout, settings: OpsConf, problems: Problems): void {
+  const selected = path.basename(jobResourcesFile(layout, settings.jobConfigSelector));
+  const files = [...tree.states.keys()];
+  const others = files.filter((file) => /^bucket\.jobs(\..+)?\.conf$/.test(file) && file !== selected);
+  if (others.length > 0)
+    problems.warn(
+      "workspace",
+      others.join(", "),
+      `not read: job_config_selector in ops.conf selects ${selected}`,
+    );
+  for (const file of files)
+    if (
+      /^(jobs\/[^/]+\/)?vars\.toml$/.test(file) &&
+      !tree.states.has(file.replace(/vars\.toml$/, "manifest.json"))
+    )
+      problems.warn("workspace", file, "not read: there is no manifest.json beside it");
 }
 
 function inOrder(a: Worker, b: Worker): number {

@@ -140,7 +140,10 @@ export function list<T>(item: Shape<T>, rule: { max?: number; min?: number } = {
       if (rule.max !== undefined && value.length > rule.max)
         report(path, `expected at most ${rule.max} items, found ${value.length}`);
       if (rule.min !== undefined && value.length < rule.min)
-        report(path, `expected at least ${rule.min} items, found ${value.length}`);
+        report(
+          path,
+          `expected at least ${rule.min} ${rule.min === 1 ? "item" : "items"}, found ${value.length}`,
+        );
       return value.map((entry, index) => item.check(entry, join(path, index), report));
     },
   };

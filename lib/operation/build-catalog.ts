@@ -25,8 +25,8 @@ export interface Built extends BuiltCatalog {
 }
 
 /**
- * Computes the catalog of a workspace. Throws when anything is wrong: first what concerns the jobs themselves, since
- * only good jobs can be placed, then what concerns their place on the workers.
+ * Computes the catalog of a workspace. Throws when anything is wrong with it, after all that can be said: of jobs that
+ * have no problems their places too, where workers and reservations are known.
  */
 export function buildCatalog(
   bucketId: string,
@@ -35,7 +35,7 @@ export function buildCatalog(
   problems: Problems,
 ): Built {
   const jobs = buildJobs(bucketId, workspace, last.ports, problems);
-  problems.throwIfAny();
+  const before = new Set(problems.errors.map(({ code }) => code));
   const ids = new Map(last.workers.map((worker) => [worker.host, worker.id]));
   const workers = workspace.workers.map((worker) => ({
     ...worker,
@@ -43,8 +43,11 @@ export function buildCatalog(
   }));
   const { disabled } = workspace;
   const allocations = allocate({ bucketId, workers, jobs, disabled, previous: last.allocations });
-  checkCounts(workspace.jobs, allocations, problems);
-  checkCapacity(workers, jobs, allocations, problems);
+  if (!before.has("ErrInvalidWorkerJSON")) {
+    checkCounts(workspace.jobs, allocations, problems);
+    const isKnown = !before.has("ErrInvalidBucketConf") && !before.has("ErrInvalidDisabledJSON");
+    if (isKnown) checkCapacity(workers, jobs, allocations, problems);
+  }
   problems.throwIfAny();
   const startAnew = [
     ...enabledAgain(last.allocations, allocations),

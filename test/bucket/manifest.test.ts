@@ -482,12 +482,11 @@ test("a job is a folder with a manifest.json; names are stored in small letters"
 });
 
 test("bad job names are refused, and two that differ in capitals only", async (t) => {
-  const { errors, broken } = await jobs(t, { jobs: { "1st": {}, web: {}, WEB: {} } });
+  const { errors } = await jobs(t, { jobs: { "1st": {}, web: {}, WEB: {} } });
   assert.deepEqual(errors, [
     "ErrInvalidJob: workspace/jobs/web: Makefile: workspace/jobs/web differs from workspace/jobs/WEB only in case or in how its letters are composed",
     "ErrInvalidJob: workspace/jobs/1st: a job's name has small letters, digits, _ and -, the first a letter, at most 100",
   ]);
-  assert.deepEqual([...broken], ["1st", "web"]);
 });
 
 test("without a folder of jobs there are none", async (t) => {

@@ -114,7 +114,12 @@ const REFUSED: [name: string, text: string, sentence: RegExp][] = [
   ["a host with a shell character", '[{"host": "a;b"}]', /0\/host: /],
   ["an address with a zone", '[{"host": "fe80::1%eth0"}]', /0\/host: /],
   ["a host twice, in other capitals", '[{"host": "web"}, {"host": "WEB"}]', /1\/host: WEB is there twice/],
-  ["a label twice", '[{"host": "a", "labels": ["x", "X"]}]', /0\/labels: has a label twice/],
+  [
+    "an IPv6 address twice, written in two ways",
+    '[{"host": "::1"}, {"host": "0:0::1"}]',
+    /1\/host: 0:0::1 is there twice/,
+  ],
+  ["a label twice", '[{"host": "a", "labels": ["x", "X"]}]', /0\/labels\/1: the label "x" is there twice/],
   ["a label with a blank", '[{"host": "a", "labels": ["x y"]}]', /0\/labels\/0: expected a name/],
   [
     "an unknown connection",
@@ -151,6 +156,17 @@ for (const [name, text, sentence] of REFUSED)
     assert.match(errors[0] as string, sentence);
   });
 
+test("all mistakes of workers.json are found at once", async (t) => {
+  const { errors } = await workers(
+    t,
+    '[{"host": "a", "memory": "1 kb", "tags": {"z": "1", "Z": "2"}}, {"host": "A", "labels": ["x", "x"], "root": "/"}, 3]',
+  );
+  assert.deepEqual(
+    errors.map((line) => line.split(": ")[2]),
+    ["0/tags/Z", "0/memory", "1/root", "1/labels/1", "2", "1/host"],
+  );
+});
+
 test("a workers.json that is a symbolic link is refused", async (t) => {
   const dir = temporaryFolder(t);
   makeWorkspace(dir, { files: { real: "[]", "workspace/workers.json": null } });
@@ -185,6 +201,13 @@ test("disabled.json names workers, whole jobs, and jobs on some workers", async 
       ["kv", new Set(["h"])],
     ]),
   );
+});
+
+test("a job twice in disabled.json, in other capitals, is an error", async (t) => {
+  const { errors } = await disabled(t, '{"jobs": {"web": {"allocations": ["10.0.0.1"]}, "Web": {}}}');
+  assert.deepEqual(errors, [
+    "ErrInvalidDisabledJSON: workspace/disabled.json: jobs/Web: is there twice, in other capitals",
+  ]);
 });
 
 test("unknown workers and jobs in disabled.json are warnings that name the nearest", async (t) => {

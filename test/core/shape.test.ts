@@ -118,7 +118,7 @@ const invalid: [string, Shape<unknown>, unknown, string[]][] = [
       "ports/2/port: is missing",
     ],
   ],
-  ["too few items", list(string(), { min: 1 }), [], [": expected at least 1 items, found 0"]],
+  ["too few items", list(string(), { min: 1 }), [], [": expected at least 1 item, found 0"]],
   [
     "a field far from all others",
     object({ a: optional(string()) }),

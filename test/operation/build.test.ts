@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { rmSync } from "node:fs";
+import { readFileSync, rmSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { catalogAllocations, catalogFiles, catalogJobs, catalogWorkers } from "../../lib/bucket/catalog.ts";
@@ -145,6 +145,57 @@ test("T-106 a failed build reports every problem and leaves catalog and KV store
       code,
     );
   assert.deepEqual([placed(bucket), catalogJobs(bucket.db), [...bucket.kv().entries("ops/bucket")]], before);
+});
+
+test("what is wrong with the places of jobs is reported beside the mistakes of others, where workers and reservations are known", async (t) => {
+  const bucket = await makeBucket(t);
+  const spec = {
+    workers: [{ host: "a", memory: "1 gb" }],
+    jobs: {
+      bad: { restart_policy: "x" },
+      big: { selectors: ["worker"], resources: { memory: { max: "2 gb" } } },
+      many: { selectors: ["worker"], min_allocations_count: 2 },
+    },
+  };
+  assert.deepEqual((await problems(bucket, spec)).codes, [
+    "ErrInvalidManifest",
+    "ErrInsufficientAllocations",
+    "ErrInsufficientResource",
+  ]);
+  const settings = { "workspace/bucket.jobs.conf": "[big]\nmemory = []\n" };
+  assert.deepEqual((await problems(bucket, { ...spec, files: settings })).codes, [
+    "ErrInvalidManifest",
+    "ErrInvalidBucketConf",
+    "ErrInsufficientAllocations",
+  ]);
+  const workers = [{ host: "a", memory: "1 kb" }];
+  const files = { "workspace/bucket.jobs.conf": null };
+  assert.deepEqual((await problems(bucket, { ...spec, workers, files })).codes, [
+    "ErrInvalidWorkerJSON",
+    "ErrInvalidManifest",
+  ]);
+});
+
+test("a file of settings that no job and no selector uses is a warning", async (t) => {
+  const { warnings } = await run(await makeBucket(t), {
+    workers: ["a"],
+    jobs: { web: { selectors: ["worker"] } },
+    files: {
+      "ops.conf": 'job_config_selector = "prod"\n',
+      "workspace/bucket.jobs.conf": "",
+      "workspace/bucket.jobs.prod.conf": "",
+      "workspace/bucket.jobs.test.conf": "",
+      "workspace/vars.toml": "",
+      "workspace/jobs/web/vars.toml": "a = 1\n",
+      "workspace/jobs/web/conf/vars.toml": "a = 1\n",
+      "workspace/jobs/old/vars.toml": "a = 1\n",
+    },
+  });
+  assert.deepEqual(warnings, [
+    "workspace: bucket.jobs.conf, bucket.jobs.test.conf: not read: job_config_selector in ops.conf selects bucket.jobs.prod.conf",
+    "workspace: jobs/old/vars.toml: not read: there is no manifest.json beside it",
+    "workspace: vars.toml: not read: there is no manifest.json beside it",
+  ]);
 });
 
 test("HR-082 a circle of demands fails the build and is shown", async (t) => {
@@ -362,6 +413,7 @@ test("HR-143 T-104 the KV store tells templates and scripts about bucket, worker
   });
   assert.deepEqual(all("vars/bucket"), { name: " x " });
   assert.deepEqual(all("ops/worker"), {
+    "certs/ca.crt": readFileSync(bucket.layout.caCertificate, "utf8"),
     worker_workers: "w1,w0,w2",
     worker_workers_length: "3",
     worker_0: "w1",
@@ -498,7 +550,7 @@ test("HR-206 a build makes expired keys tombstones", async (t) => {
   const bucket = await makeBucket(t);
   await run(bucket, { workers: ["a"], jobs: { web: { selectors: ["worker"] } } });
   bucket.db.run(
-    "INSERT INTO key_value (namespace, key, version, value, ttl, created_date) VALUES ('vars/job/web', 'k', 1, 'v', 1, 1)",
+    "INSERT INTO kv_version (namespace, key, version, value, ttl, created_date) VALUES ('vars/job/web', 'k', 1, 'v', 1, 1)",
   );
   await run(bucket);
   const rows = bucket.db.all("SELECT version, deleted FROM key_value WHERE key = 'k' ORDER BY version");
