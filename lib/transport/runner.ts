@@ -19,7 +19,7 @@ export const RUNNER_EXIT = {
 
 /** The content of bin/runner. */
 export function runnerText(): string {
-  return scriptText("runner");
+  return `#!/bin/sh\n${scriptText("runner")}`;
 }
 
 /** What worker.json tells scripts and hooks on a worker about it. */

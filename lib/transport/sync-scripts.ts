@@ -3,17 +3,28 @@ import { PROGRAM_ROOT } from "../core/self.ts";
 
 /**
  * The shell scripts that run on workers, each a whole of its own: POSIX sh with coreutils, findutils and tar, or with
- * busybox. Their sources are in lib/transport/scripts; `common.sh` goes in front of each.
+ * busybox. Their sources are in lib/transport/scripts.
  */
-export type ScriptName = "ask" | "receive" | "runner";
+const SOURCES = {
+  ask: ["ask"],
+  receive: ["common", "receive"],
+  settle: ["common", "settle"],
+  runner: ["common", "runner"],
+} as const;
+export type ScriptName = keyof typeof SOURCES;
 
 const texts = new Map<ScriptName, string>();
 
 /** The text of a script. */
 export function scriptText(name: ScriptName): string {
-  const text = texts.get(name) ?? `#!/bin/sh\n${source("common")}\n${source(name)}`;
+  const text = texts.get(name) ?? SOURCES[name].map(source).join("\n");
   texts.set(name, text);
   return text;
+}
+
+/** The text of a script without comments and indentation: a worker's shell reads it byte by byte. */
+export function shortText(name: ScriptName): string {
+  return scriptText(name).replace(/^\s*(#.*\n)?/gm, "");
 }
 
 function source(name: string): string {

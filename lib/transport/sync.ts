@@ -1,21 +1,16 @@
-import { createHash } from "node:crypto";
-import { type TarInput, writeTar } from "../codec/tar-write.ts";
-import { cancelledFailure, Failure, messageOf } from "../core/errors.ts";
+import { cancelledFailure, Failure } from "../core/errors.ts";
 import { quote } from "../core/shape.ts";
 import type { CommandOutcome } from "../core/spawn.ts";
-import { type ScriptName, scriptText } from "./sync-scripts.ts";
+import { type ScriptName, shortText } from "./sync-scripts.ts";
+import { changeStream, type FileContent, foldersAbove, type TreeChange } from "./sync-stream.ts";
 import type { ScriptOptions, Transport } from "./transport.ts";
 
-/** A file as it is to be on the worker. `open` is called at most once, and only if the file has to be sent. */
-export interface SyncFile {
+/** A file as it is to be on the worker. */
+export interface SyncFile extends FileContent {
   /** Below the tree's folder, with `/`. */
   path: string;
-  /** Set when the file is written; of a file that is there already only the owner's execute bit is compared. */
-  mode: number;
-  /** Of the content, in lower-case hexadecimal. */
-  sha256: string;
-  size: number;
-  open(): AsyncIterable<Uint8Array>;
+  /** Written even where the worker has it already. */
+  isRewritten?: boolean;
 }
 
 /** The name of the tree that holds worker.json, jobs.json and bin/. */
@@ -40,6 +35,8 @@ export interface SyncResult {
 
 const LIMIT_MS = 900_000;
 const ERROR_BYTES = 64 * 1024;
+/** How often a sync waits for others of the same tree. */
+const SETTLES = 5;
 const CONTROL = /[\0-\x1f\x7f]/;
 /** What a job keeps in its folder is its own. */
 const OF_THE_JOB = new Set(["data", "logs", "bin"]);
@@ -59,14 +56,16 @@ export async function syncTree(
   options: { signal?: AbortSignal; timeoutMs?: number } = {},
 ): Promise<SyncResult> {
   const wanted = wantedFiles(tree);
-  const found = await ask(transport, tree, [...wanted.keys()], options);
-  const changed = [...wanted.keys()].filter((path) => isDifferent(wanted.get(path), found.files.get(path)));
+  const found = await settled(transport, tree, [...wanted.keys()], options);
+  const changed = [...wanted]
+    .filter(([path, file]) => isDifferent(file, found.files.get(path)))
+    .map(([path]) => path);
   const removed = [...found.listed.keys()].filter((path) => !wanted.has(path) && isOf(tree, path));
   const isListed = wanted.size === found.listed.size && [...wanted].every(isListedIn(found.listed));
   const sentBytes =
     isListed && changed.length === 0
       ? 0
-      : await send({ transport, tree, wanted, found, changed, removed }, options);
+      : await send(transport, tree, { wanted, made: found.folders, changed, removed }, found.listId, options);
   const below = (path: string) => (tree.folder === "." ? path : path.slice(tree.folder.length + 1));
   return {
     changed: changed.map(below),
@@ -113,14 +112,6 @@ function isOf(tree: SyncTree, path: string): boolean {
   );
 }
 
-/** All folders above these paths, each before those in it. */
-function foldersAbove(paths: Iterable<string>): Set<string> {
-  const folders = new Set<string>();
-  for (const path of paths)
-    for (let at = path.indexOf("/"); at > 0; at = path.indexOf("/", at + 1)) folders.add(path.slice(0, at));
-  return folders;
-}
-
 interface FoundFile {
   isExecutable: boolean;
   sha256: string;
@@ -129,15 +120,17 @@ interface FoundFile {
 /** What a worker has of a tree. */
 interface Found {
   files: Map<string, FoundFile>;
-  /** What sync owns: files with the digest they were sent with, and the folders it made. */
+  /** What sync owns: files with the digest they were sent with. */
   listed: Map<string, string>;
+  /** The folders that sync has made. */
   folders: string[];
-  /** Of the whole list, so that a change by another sync is noticed. */
-  listDigest: string;
+  /** The first line of the list, so that a change by another sync is noticed; empty where there is no list. */
+  listId: string;
 }
 
-function isDifferent(wanted: SyncFile | undefined, found: FoundFile | undefined): boolean {
-  return found?.sha256 !== wanted?.sha256 || found?.isExecutable !== isExecutable(wanted?.mode ?? 0);
+function isDifferent(wanted: SyncFile, found: FoundFile | undefined): boolean {
+  const { sha256, mode, isRewritten = false } = wanted;
+  return isRewritten || found?.sha256 !== sha256 || found.isExecutable !== isExecutable(mode);
 }
 
 function isListedIn(listed: Map<string, string>): (entry: [string, SyncFile]) => boolean {
@@ -151,29 +144,43 @@ function isExecutable(mode: number): boolean {
 const FACT =
   /^(?:list (?<listed>[0-9a-f]{64}|folder) {2}(?<path>.+)|mode (?<mode>[0-9a-f]+) \.\/(?<name>.+)|(?<escaped>\\?)(?<sha256>[0-9a-f]{64}) [ *]\.\/(?<of>.+))$/;
 
-async function ask(
+/** Asks until no other sync of the tree is at work, after one that was cut off was brought to its end. */
+async function settled(
   transport: Transport,
   tree: SyncTree,
   paths: string[],
   options: ScriptOptions,
 ): Promise<Found> {
-  const found: Found = { files: new Map(), listed: new Map(), folders: [], listDigest: "" };
-  const digest = createHash("sha256");
-  let isWhole = false;
+  for (let attempt = 0; attempt < SETTLES; attempt++) {
+    const found = await ask(transport, tree, paths, options);
+    if (found) return found;
+    await run(transport, tree, "settle", { ...options, args: [tree.name] });
+  }
+  throw failed(transport, tree, "others are at it all the time: run it again");
+}
+
+async function ask(
+  transport: Transport,
+  tree: SyncTree,
+  paths: string[],
+  options: ScriptOptions,
+): Promise<Found | undefined> {
+  const found: Found = { files: new Map(), listed: new Map(), folders: [], listId: "" };
+  let last = "";
   const onLine = (line: string, stream: "stdout" | "stderr") => {
     if (stream === "stderr") return;
-    if (line.startsWith("list ")) digest.update(`${line.slice(5)}\n`);
-    isWhole = line === "end";
+    last = line;
     note(found, line);
   };
   const input = paths.map((path) => `${path}\n`).join("");
   await run(transport, tree, "ask", { ...options, args: [tree.name], input, onLine, isShort: true });
-  if (!isWhole) throw failed(transport, tree, "its answer was cut off");
-  found.listDigest = digest.digest("hex");
+  if (last === "unsettled") return undefined;
+  if (last !== "end") throw failed(transport, tree, "its answer was cut off");
   return found;
 }
 
 function note(found: Found, line: string): void {
+  if (found.listId === "" && line.startsWith("list ")) found.listId = line.slice(5);
   const fact = FACT.exec(line)?.groups;
   if (fact?.path !== undefined) {
     if (fact.listed === "folder") found.folders.push(fact.path);
@@ -190,26 +197,20 @@ function note(found: Found, line: string): void {
   }
 }
 
-/** What is to be done to a tree. */
-interface Change {
-  transport: Transport;
-  tree: SyncTree;
-  wanted: Map<string, SyncFile>;
-  found: Found;
-  changed: string[];
-  removed: string[];
-}
-
 /** Sends what differs and answers how many bytes that took. */
-async function send(change: Change, options: ScriptOptions): Promise<number> {
-  const { transport, tree, found } = change;
-  const orders = ordersOf(change);
-  const args = [tree.name, sha256(orders.get("digests") as string), found.listDigest];
+async function send(
+  transport: Transport,
+  tree: SyncTree,
+  change: TreeChange,
+  listId: string,
+  options: ScriptOptions,
+): Promise<number> {
+  const { digest, stream } = changeStream(change, (why, cause) => failed(transport, tree, why, cause));
   let sentBytes = 0;
   let broken: unknown;
-  async function* stream() {
+  async function* counted() {
     try {
-      for await (const chunk of writeTar(entriesOf(change, orders))) {
+      for await (const chunk of stream) {
         sentBytes += chunk.length;
         yield chunk;
       }
@@ -218,77 +219,13 @@ async function send(change: Change, options: ScriptOptions): Promise<number> {
       throw error;
     }
   }
+  const args = [tree.name, digest, listId];
   try {
-    await run(transport, tree, "receive", { ...options, args, input: stream() });
+    await run(transport, tree, "receive", { ...options, args, input: counted() });
   } catch (error) {
     throw broken ?? error;
   }
   return sentBytes;
-}
-
-/** The small files in front of the content, as scripts/receive.sh describes them. Names occur in them alone. */
-function ordersOf({ wanted, found, changed, removed }: Change): Map<string, string> {
-  const needed = foldersAbove(wanted.keys());
-  const kept = found.folders.filter((folder) => needed.has(folder));
-  const emptied = [...foldersAbove(removed)].filter(
-    (folder) => !needed.has(folder) && found.folders.includes(folder),
-  );
-  const orders = new Map([
-    ["moves", lines(changed)],
-    ["removals", lines(removed)],
-    ["emptied", lines(emptied.reverse())],
-    ["parents", lines(foldersAbove([...changed, ...removed]))],
-    [
-      "list",
-      lines([
-        ...[...wanted].map(([path, file]) => `${file.sha256}  ${path}`),
-        ...kept.map((folder) => `folder  ${folder}`),
-      ]),
-    ],
-  ]);
-  const digests = [
-    ...[...orders].map(([name, text]) => `${sha256(text)}  ${name}`),
-    ...changed.map((path, index) => `${wanted.get(path)?.sha256}  new/${index + 1}`),
-  ];
-  return new Map([["digests", lines(digests)], ...orders]);
-}
-
-function lines(items: Iterable<string>): string {
-  return [...items].map((item) => `${item}\n`).join("");
-}
-
-function sha256(text: string): string {
-  return createHash("sha256").update(text).digest("hex");
-}
-
-async function* entriesOf(change: Change, orders: Map<string, string>): AsyncGenerator<TarInput> {
-  for (const [path, text] of orders) {
-    const content = Buffer.from(text);
-    yield { path, mode: 0o600, size: content.length, content: [content] };
-  }
-  for (const [index, path] of change.changed.entries()) {
-    const file = change.wanted.get(path) as SyncFile;
-    yield {
-      path: `new/${index + 1}`,
-      mode: file.mode,
-      size: file.size,
-      content: contentOf(change, path, file),
-    };
-  }
-}
-
-async function* contentOf(change: Change, path: string, file: SyncFile): AsyncGenerator<Uint8Array> {
-  let size = 0;
-  try {
-    for await (const chunk of file.open()) {
-      size += chunk.length;
-      yield chunk;
-    }
-  } catch (cause) {
-    throw failed(change.transport, change.tree, `cannot read ${quote(path)}: ${messageOf(cause)}`, cause);
-  }
-  if (size !== file.size)
-    throw failed(change.transport, change.tree, `${quote(path)} has changed while it was read`);
 }
 
 async function run(
@@ -298,7 +235,7 @@ async function run(
   options: ScriptOptions,
 ): Promise<void> {
   const timeoutMs = options.timeoutMs ?? LIMIT_MS;
-  const outcome = await transport.script(scriptText(script), {
+  const outcome = await transport.script(shortText(script), {
     ...options,
     timeoutMs,
     keepBytes: ERROR_BYTES,

@@ -124,7 +124,10 @@ describe("an interrupted sync", { concurrency: 4 }, () => {
     const upToTheCommit: Transport = {
       ...worker.transport,
       script: (text, options) =>
-        worker.transport.script(text.replace(/ && finish "\$name"\n$/, "\n"), options),
+        worker.transport.script(
+          text.replace(/ && finish "\$name" "\$from\.lock" \|\| exit 1\n/, "\n"),
+          options,
+        ),
     };
     await syncTree(upToTheCommit, numberedTree(1));
     assert.ok(existsSync(path.join(worker.folder, ".sync/web/commit")));

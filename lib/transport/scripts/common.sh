@@ -1,4 +1,4 @@
-# What `ask`, `receive` and `runner` share. The working folder is the bucket's folder on this worker.
+# What `receive`, `settle` and `runner` share. The working folder is the bucket's folder on this worker.
 umask 022
 IFS= read -r boot </proc/sys/kernel/random/boot_id
 
@@ -7,18 +7,18 @@ say() {
   printf '%s\n' "$1" >&2
 }
 
-# started <pid>: prints when the process started (clock ticks since the boot); fails when it has ended.
-started() {
+# born <pid>: sets `$born` to when the process started (clock ticks since the boot); fails when it has ended.
+born() {
   { IFS= read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
   # The name in parentheses may itself hold blanks and parentheses: the fields start behind the last one.
   set -- ${stat##*) }
   case $1 in Z | X) return 1 ;; esac
-  echo "${20}"
+  born=${20}
 }
 
-# holder <run id>: what the symlink of a lock says while this process holds it.
-holder() {
-  echo "$$.$(started $$).$boot.$1"
+# identify <run id>: sets `$me` to what the symlink of a lock says while this process holds it.
+identify() {
+  born $$ && me=$$.$born.$boot.$1
 }
 
 # lives <holder>: true while that very process runs.
@@ -26,10 +26,11 @@ lives() (
   IFS=.
   set -- $1
   unset IFS
-  [ $# -ge 3 ] && [ "$3" = "$boot" ] && [ "$(started "$1")" = "$2" ]
+  [ $# -ge 3 ] && [ "$3" = "$boot" ] && born "$1" && [ "$born" = "$2" ]
 )
 
-# take <lock> <deadline>: takes a lock for `$me`, waiting for its holder until that second (as `date +%s` counts).
+# take <lock>: takes a lock for `$me`. All that wait for others wait `$patience` seconds together, from the first on.
+deadline=
 take() {
   missed=0
   until error=$(ln -s "$me" "$1" 2>&1); do
@@ -39,9 +40,9 @@ take() {
       missed=$((missed + 1))
       [ "$missed" -lt 20 ] || { say "$error" && return 1; }
     elif ! lives "$now"; then
-      clear_lock "$1" "$now" "$2" || return 1
+      clear_lock "$1" "$now" || return 1
       continue
-    elif [ "$(date +%s)" -ge "$2" ]; then
+    elif is_over; then
       say "$1 is held by process ${now%%.*} of run ${now##*.}"
       return 1
     fi
@@ -49,57 +50,103 @@ take() {
   done
 }
 
-# clear_lock <lock> <holder> <deadline>: removes the lock of a holder that is gone. Only who holds `<lock>.x` may do so:
+# is_over: true when there is no time left to wait.
+is_over() {
+  second=$(date +%s)
+  : "${deadline:=$((second + patience))}"
+  [ "$second" -ge "$deadline" ]
+}
+
+# clear_lock <lock> <holder>: removes the lock of a holder that is gone. Only who holds `<lock>.x` may do so:
 # else two that saw the same dead holder could each remove what the other has just taken.
 clear_lock() {
-  take "$1.x" "$3" || return 1
+  take "$1.x" || return 1
   if [ "$(readlink "$1")" = "$2" ]; then rm -f "$1"; fi
   cleared=$?
   rm -f "$1.x"
   return "$cleared"
 }
 
-# settle <name> <deadline>: waits for a sync of the tree that is at work, and ends one that was cut off.
+# settle <name>: waits for a sync of the tree that is at work, and ends one that was cut off.
 settle() {
   [ -L ".sync/$1.lock" ] || [ -d ".sync/$1" ] || return 0
-  take ".sync/$1.lock" "$2" || return 1
-  if finish "$1"; then rm -f ".sync/$1.lock"; else
-    rm -f ".sync/$1.lock"
-    return 1
-  fi
+  take ".sync/$1.lock" || return 1
+  finish "$1" ".sync/$1.lock" || { rm -f ".sync/$1.lock" && return 1; }
 }
 
-# finish <name>: puts what a sync has committed into place, or drops what it has not. Needs the tree's lock.
-# Every step may have been done before: whoever was killed here, the next one does the rest.
+# finish <name> [<lock>]: puts what a sync has committed into place, or drops what it has not, and releases the lock.
+# Needs the tree's lock. Every step may have been done before: whoever was killed here, the next one does the rest.
 finish() {
   from=.sync/$1
+  shift
   if [ -f "$from/commit" ]; then place || return 1; fi
-  rm -f "$from/commit" && rm -rf "$from"
+  # In this order: what is left must not look like something committed, and the lock goes last.
+  rm -rf "$from/commit" "$from" "$@"
 }
 
 place() {
-  while IFS= read -r path; do
-    if [ -f "./$path" ] || [ -L "./$path" ]; then rm -f "./$path" || return 1; fi
-  done <"$from/removals" || return 1
-  while IFS= read -r path; do
-    rmdir "./$path" 2>/dev/null || :
-  done <"$from/emptied" || return 1
+  if [ -f "$from/removals" ]; then each remove <"$from/removals" || return 1; fi
+  if [ -f "$from/emptied" ]; then each fold <"$from/emptied"; fi
   number=0
   while IFS= read -r path; do
     number=$((number + 1))
-    if [ -f "$from/new/$number" ]; then put "$from/new/$number" "./$path" || return 1; fi
+    if [ -d "$from/new/$number" ]; then
+      fill "./$path" "$from/new/$number"/* || return 1
+    elif [ -f "$from/new/$number" ]; then
+      put "$from/new/$number" "./$path" || return 1
+    fi
   done <"$from/moves" || return 1
   [ ! -f "$from/list" ] || mv -f "$from/list" "$from.list"
 }
 
+# each <function>: calls it with the paths on standard input, up to 100 at a time.
+each() {
+  what=$1
+  set --
+  while IFS= read -r path; do
+    set -- "$@" "./$path"
+    [ $# -lt 100 ] || { "$what" "$@" && set --; } || return 1
+  done
+  [ $# -eq 0 ] || "$what" "$@"
+}
+
+# remove <path>…: what has become a folder since then stays.
+remove() {
+  for path; do
+    shift
+    if [ -f "$path" ] || [ -L "$path" ]; then set -- "$@" "$path"; fi
+  done
+  [ $# -eq 0 ] || rm -f "$@"
+}
+
+# fold <folder>…: removes those that are empty.
+fold() {
+  rmdir "$@" 2>/dev/null || :
+}
+
+# fill <folder>/ <file>…: moves files into a folder. Where all are in place already, <file> is a pattern that found none.
+fill() {
+  into=$1
+  shift
+  [ -f "$1" ] || return 0
+  [ -d "$into" ] || mkdir -p "$into" || return 1
+  for file; do clear_way "$into${file##*/}" || return 1; done
+  mv -f "$@" "$into"
+}
+
+# put <file> <path>: moves one file.
 put() {
   [ -d "${2%/*}" ] || mkdir -p "${2%/*}" || return 1
-  # Into a folder of that name `mv` would move the file, instead of failing.
-  if [ -d "$2" ] && [ ! -L "$2" ]; then
-    say "$2 is a folder on the worker, and a file is to take its place: move it away"
+  clear_way "$2" && mv -f "$1" "$2"
+}
+
+# clear_way <path>: makes sure that `mv` puts a file at the path itself: it follows a link to a folder, and moves a file
+# into a folder, instead of failing.
+clear_way() {
+  if [ -L "$1" ]; then
+    rm -f "$1"
+  elif [ -d "$1" ]; then
+    say "$1 is a folder on the worker, and a file is to take its place: move it away"
     return 1
   fi
-  # `mv` onto a link to a folder follows the link.
-  [ ! -L "$2" ] || rm -f "$2" || return 1
-  mv -f "$1" "$2"
 }

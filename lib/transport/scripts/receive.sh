@@ -1,17 +1,19 @@
-# receive <name> <SHA-256 of `digests`> <SHA-256 of the list that `ask` printed>. Standard input: a tar archive of
+# receive <name> <SHA-256 of `digests`> <first line of the list, as `ask` printed it>. Standard input: a tar archive of
 #   digests     SHA-256 of every other file of the archive, as sha256sum prints them
-#   moves       where new/1, new/2, … belong, one path a line
-#   removals    files of an earlier sync that are to go
-#   emptied     folders an earlier sync made and that are to go once they are empty, the deepest first
+#   moves       where new/1, new/2, … belong, one a line: the path of a file, or of a folder with `/` at its end
 #   parents     every folder above a file that comes or goes, the highest first
-#   list        what sync owns afterwards
-#   new/<n>     the files that differ
+#   list        what sync owns afterwards; its first line is another one whenever the rest is
+#   removals    files of an earlier sync that are to go, if there are any
+#   emptied     folders an earlier sync made and that are to go once they are empty, the deepest first, if any
+#   new/<n>     a file that differs, or
+#   new/<n>/…   files that differ and belong into one folder; a name there begins with a letter, a digit or `_`
 # Nothing outside .sync changes before `digests` becomes `commit`; from then on the tree is the new one.
 LC_ALL=C
 export LC_ALL
-me=$(holder sync)
+identify sync
+patience=60
 name=$1 digest=$2 seen=$3
-lock=.sync/$name.lock
+from=.sync/$name
 
 fail() {
   say "$1"
@@ -20,39 +22,49 @@ fail() {
 
 # Before the commit file there is nothing worth keeping.
 leave() {
-  [ -f ".sync/$name/commit" ] || rm -rf ".sync/$name"
-  rm -f "$lock"
+  [ "$(readlink "$from.lock")" = "$me" ] || return 0
+  [ -f "$from/commit" ] || rm -rf "$from"
+  rm -f "$from.lock"
 }
 
 # owned <path>: true when all that is below this folder goes with this sync.
 owned() {
-  grep -qxF -e "$1" "$from/emptied" || return 1
+  grep -sqxF -e "$1" "$from/emptied" || return 1
   ! find "./$1" | cut -c3- | grep -vxF -f "$from/removals" -f "$from/emptied" | grep -q .
 }
 
-mkdir -p -m 700 .sync || exit 1
-take "$lock" $(($(date +%s) + 60)) || exit 1
+[ -d .sync ] || mkdir -p -m 700 .sync || exit 1
+take "$from.lock" || exit 1
 trap leave EXIT
 trap 'exit 143' TERM INT HUP
-finish "$name" || exit 1
-[ "$(cat ".sync/$name.list" 2>/dev/null | sha256sum)" = "$seen  -" ] ||
-  fail "another sync has changed the files meanwhile: run it again"
+[ ! -d "$from" ] || finish "$name" || exit 1
+line=
+[ ! -f "$from.list" ] || IFS= read -r line <"$from.list"
+[ "$line" = "$seen" ] || fail "another sync has changed the files meanwhile: run it again"
 
-from=.sync/$name
 mkdir -m 700 "$from" && tar -xmof - -C "$from" || fail "the files did not arrive whole"
-echo "$digest  digests" >"$from/check"
-(cd "./$from" && sha256sum -c check && sha256sum -c digests) >/dev/null || fail "what arrived is not what was sent"
+(cd "./$from" && exec sha256sum -c - digests) >/dev/null <<CHECK || fail "what arrived is not what was sent"
+$digest  digests
+CHECK
 
 while IFS= read -r path; do
   [ ! -L "./$path" ] || fail "$path is a symbolic link on the worker, which sync does not follow: remove it"
   if [ -d "./$path" ]; then continue; fi
-  [ ! -e "./$path" ] || grep -qxF -e "$path" "$from/removals" ||
+  [ ! -e "./$path" ] || grep -sqxF -e "$path" "$from/removals" ||
     fail "$path is a file on the worker, and a folder is to take its place: move it away"
   printf 'folder  %s\n' "$path" >>"$from/list" || exit 1
 done <"$from/parents" || exit 1
+number=0
 while IFS= read -r path; do
-  [ ! -d "./$path" ] || [ -L "./$path" ] || owned "$path" ||
-    fail "$path is a folder on the worker, and a file is to take its place: move it away"
+  number=$((number + 1))
+  for file in "$from/new/$number"/*; do
+    # Where new/<n> is a file, the pattern has found nothing.
+    target=$path
+    [ ! -f "$file" ] || target=$path${file##*/}
+    [ ! -d "./$target" ] || [ -L "./$target" ] || owned "$target" ||
+      fail "$target is a folder on the worker, and a file is to take its place: move it away"
+  done
 done <"$from/moves" || exit 1
 
-mv -f "$from/digests" "$from/commit" && finish "$name"
+mv -f "$from/digests" "$from/commit" && finish "$name" "$from.lock" || exit 1
+trap - EXIT

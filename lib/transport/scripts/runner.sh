@@ -29,13 +29,12 @@ for tool in make mkfifo setsid; do
 done
 
 CDPATH= cd "$(dirname "$0")/.." || exit 66
-me=$(holder "$run")
+identify "$run"
 lock=.runner/$job.lock
-deadline=$(($(date +%s) + patience))
 mkdir -p -m 700 .runner 2>/dev/null || refuse 70 "cannot make the folder .runner"
 
 # A job that is listed no more is one whose allocation was removed: it can still be stopped.
-settle .worker "$deadline" || refuse 68 "worker.json, jobs.json and bin could not be brought up to date"
+settle .worker || refuse 68 "worker.json, jobs.json and bin could not be brought up to date"
 [ "$target" = stop ] || grep -qF "\"job\": \"$job\"" jobs.json 2>/dev/null ||
   refuse 65 "the job $job is not allocated to this worker (jobs.json does not list it)"
 
@@ -43,8 +42,8 @@ trap '[ "$(readlink "$lock")" != "$me" ] || rm -f "$lock"' EXIT
 trap 'exit 143' TERM
 trap 'exit 130' INT
 trap 'exit 129' HUP
-take "$lock" "$deadline" || refuse 67 "another target of $job is still running after $patience seconds"
-settle "$job" "$deadline" || refuse 68 "the files of $job could not be brought up to date"
+take "$lock" || refuse 67 "another target of $job is still running after $patience seconds"
+settle "$job" || refuse 68 "the files of $job could not be brought up to date"
 [ -d "jobs/$job" ] || refuse 66 "jobs/$job is missing on this worker"
 
 # The output goes through a pipe of our own, and what forwards it goes on reading to the end whatever happens: so a
@@ -63,7 +62,7 @@ code=$?
 exec 5>&-
 # It ends by itself once make's output has been passed on, unless a daemon is left.
 tries=0
-while started "$forward" >/dev/null && [ "$tries" -lt 20 ]; do
+while born "$forward" && [ "$tries" -lt 20 ]; do
   sleep 0.01 2>/dev/null || sleep 1
   tries=$((tries + 1))
 done
