@@ -36,10 +36,10 @@ export interface Route<C, Q extends QueryFields = QueryFields, B = unknown> {
 }
 
 /** Finds the route of a request: first match of a list. Throws `not_found`, or `method_not_allowed` with what is. */
-export function findRoute<C>(
-  routes: readonly Route<C>[],
+export function findRoute<R extends Pick<Route<never>, "method" | "path">>(
+  routes: readonly R[],
   request: HttpRequest,
-): { route: Route<C>; params: Record<string, string> } {
+): { route: R; params: Record<string, string> } {
   const method = request.method === "HEAD" ? "GET" : request.method;
   const allowed: string[] = [];
   for (const route of routes) {

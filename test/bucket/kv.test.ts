@@ -338,3 +338,77 @@ test("a missing kv.key and one of another length are refused with what to do", a
   rmSync(layout.kvKey);
   await assert.rejects(loadKvKey(layout), { code: "bucket_not_initialized", message: /run `ops init`/ });
 });
+
+test("peers are read as the list without the own host, everywhere, and the list is stored once", async (t) => {
+  const { store, db, rows } = await bucket(t);
+  const hosts = "a,ab,b,::1";
+  const peers = { a: "ab,b,::1", ab: "a,b,::1", b: "a,ab,::1", "::1": "a,ab,b" };
+  const kv = store();
+  for (const without of Object.keys(peers)) kv.put("n", without, { hosts, without });
+  kv.put("n", "alone", { hosts: "a", without: "a" });
+  assert.deepEqual(Object.fromEntries(kv.entries("n")), { ...peers, alone: "" }, "not stored yet");
+  kv.flush();
+  const expected = Object.entries({ ...peers, alone: "" })
+    .map(([key, value]) => `${key} 1 ${value}`)
+    .sort();
+  assert.deepEqual(rows().sort(), expected, "in the database");
+  const other = store();
+  assert.deepEqual(Object.fromEntries(other.entries("n")), { ...peers, alone: "" });
+  assert.equal(db.get("SELECT count(*) AS n FROM host_list")?.n, 2);
+});
+
+test("peers have a new version when what is read differs, and only then", async (t) => {
+  const { store, rows } = await bucket(t);
+  const write = (value: string | { hosts: string; without: string }) => {
+    const kv = store();
+    kv.put("n", "peers", value);
+    kv.flush();
+  };
+  write({ hosts: "a,b,c", without: "c" });
+  write({ hosts: "a,b,c", without: "c" });
+  write({ hosts: "c,a,b", without: "c" });
+  write("a,b");
+  assert.deepEqual(rows(), ["peers 1 a,b"]);
+  write({ hosts: "a,b,c,d", without: "c" });
+  write("d");
+  write({ hosts: "d,e", without: "e" });
+  assert.deepEqual(rows(), ["peers 1 a,b", "peers 2 a,b,d", "peers 3 d"]);
+});
+
+test("a purge drops the lists that no version names any more", async (t) => {
+  const { store, db, clock, rows } = await bucket(t);
+  const kv = store();
+  for (const hosts of ["a,b", "a,c"]) {
+    kv.put("n", "gone", { hosts, without: "a" });
+    kv.flush();
+  }
+  kv.put("n", "kept", { hosts: "a,c", without: "c" });
+  kv.delete("n", "gone");
+  kv.flush();
+  clock.now += DAY_MS;
+  kv.purge(1);
+  assert.deepEqual(
+    db.all("SELECT hosts FROM host_list").map((row) => row.hosts),
+    ["a,c"],
+  );
+  assert.deepEqual(rows(), ["kept 1 a"]);
+  assert.equal(kv.get("n", "kept"), "a");
+});
+
+test("loadAll reads what is stored once; what was written before stays as it was", async (t) => {
+  const { store, db } = await bucket(t);
+  const first = store();
+  for (const namespace of ["a", "b"]) first.put(namespace, "k", "stored");
+  first.flush();
+  const kv = store();
+  kv.put("a", "k", "written");
+  kv.delete("b", "k");
+  kv.loadAll();
+  db.run("DELETE FROM kv_version");
+  assert.equal(kv.get("a", "k"), "written");
+  assert.equal(kv.get("b", "k"), undefined);
+  assert.equal(kv.get("c", "k"), undefined);
+  assert.deepEqual(kv.namespaces(), ["a"]);
+  kv.discard();
+  assert.equal(kv.get("a", "k"), undefined, "read anew");
+});

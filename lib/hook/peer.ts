@@ -1,0 +1,89 @@
+import { createReadStream } from "node:fs";
+import { endianness } from "node:os";
+import type { Connection } from "../http/listen.ts";
+import type { HttpRequest } from "../http/message.ts";
+
+/** The kernel's tables of TCP sockets; a program may reach an IPv4 address by a socket of either kind. */
+const TABLES = ["/proc/net/tcp", "/proc/net/tcp6"];
+/** About 100,000 sockets; who is not found in that much is refused. */
+const TABLE_BYTES = 16 * 1024 * 1024;
+const ROOT = 0;
+
+/**
+ * True when the request comes over loopback and names the very address it came to, or `localhost`: a web page that has
+ * its own name point here (DNS rebinding) sends that name.
+ */
+export function isOwnHost(request: HttpRequest, { localAddress, localPort }: Connection): boolean {
+  const own = [`${localAddress}:${localPort}`, `localhost:${localPort}`];
+  return request.peer.startsWith("127.") && own.includes(String(request.headers.host).toLowerCase());
+}
+
+/**
+ * Tells whether the other end of a connection belongs to our user or to root, so that no other user of this host can
+ * use an API that has no password (decisions: Hook runtime API). Node cannot ask the kernel for the owner of a TCP
+ * peer; the kernel's table of sockets tells it. On systems without that table every peer passes.
+ */
+export class PeerCheck {
+  readonly #own: number | undefined;
+  readonly #known = new WeakMap<Connection, Promise<boolean>>();
+  #reading: Promise<unknown> = Promise.resolve();
+  #next: Promise<string> | undefined;
+
+  /** `own` is the user whose processes may call. */
+  constructor(own = process.geteuid?.()) {
+    this.#own = own;
+  }
+
+  /** Looked up once per connection. A peer that has closed its socket is refused: nobody knows whose it was. */
+  admits(connection: Connection): Promise<boolean> {
+    if (process.platform !== "linux") return Promise.resolve(true);
+    const known = this.#known.get(connection);
+    if (known) return known;
+    const answer = this.#look(connection);
+    this.#known.set(connection, answer);
+    return answer;
+  }
+
+  async #look(connection: Connection): Promise<boolean> {
+    const owner = ownerOf(connection, await this.#table());
+    if (owner === this.#own) return true;
+    // Before Linux 6.16 a socket that is closed while its line is written may be shown as root's: only then look twice.
+    return owner === ROOT && ownerOf(connection, await this.#table()) === ROOT;
+  }
+
+  /** A reading takes milliseconds on some kernels: one that begins now serves all who wait for it. */
+  #table(): Promise<string> {
+    this.#next ??= this.#reading.then(() => {
+      this.#next = undefined;
+      const table = readTables();
+      this.#reading = table.catch(() => {});
+      return table;
+    });
+    return this.#next;
+  }
+}
+
+async function readTables(): Promise<string> {
+  const texts: string[] = [];
+  for (const file of TABLES)
+    for await (const chunk of createReadStream(file, { encoding: "latin1", end: TABLE_BYTES - 1 }))
+      texts.push(chunk);
+  return texts.join("");
+}
+
+/** The uid of the socket at the peer's end, or undefined when there is none that a process still has open. */
+function ownerOf(connection: Connection, table: string): number | undefined {
+  const { localAddress, localPort, remoteAddress, remotePort } = connection;
+  const ends = ` ${endOf(remoteAddress, remotePort)} ${endOf(localAddress, localPort)} `;
+  const line = new RegExp(`${ends}.*`).exec(table)?.[0].trim().split(/\s+/) ?? [];
+  const [uid, inode] = [line[6], line[8]];
+  return uid === undefined || inode === undefined || inode === "0" ? undefined : Number(uid);
+}
+
+/** An IPv4 address and port as the tables have them, also where they stand for one in an IPv6 socket. */
+function endOf(address = "", port = 0): string {
+  const bytes = Buffer.from(address.split(".").map(Number));
+  const word = (endianness() === "LE" ? bytes.reverse() : bytes).toString("hex").toUpperCase();
+  const mapped = endianness() === "LE" ? "0000000000000000FFFF0000" : "00000000000000000000FFFF";
+  return `(?:${mapped})?${word}:${port.toString(16).toUpperCase().padStart(4, "0")}`;
+}

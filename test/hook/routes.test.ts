@@ -1,0 +1,397 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { testRuntime } from "../helpers/hook-runtime.ts";
+import { until } from "../helpers/temporary.ts";
+
+const FORBIDDEN = { status: 400, body: { error: "Invalid or unauthorized namespace" } };
+const UNNAMED = { status: 400, body: { error: "Both namespace and key are required" } };
+const MISSING = { status: 404, body: { error: "KV get operation failed" } };
+const get = (namespace: string, key = "k") => `/kv?${new URLSearchParams({ namespace, key })}`;
+
+for (const [rows, namespace] of [
+  ["HR-164 HR-165", "ops/bucket"],
+  ["HR-166 HR-167", "ops/worker"],
+  ["HR-168 HR-169", "ops/worker/10.0.0.1"],
+  ["HR-170 HR-171", "ops/worker/10.0.0.1/tags"],
+  ["HR-172 HR-173", "vars/bucket"],
+  ["HR-174 HR-175 HR-298", "vars/bucket/job/b"],
+  ["HR-176 HR-177", "ops/job/b/worker/10.0.0.1"],
+  ["HR-183 HR-184 HR-297", "ops/job/b"],
+  ["HR-195 HR-201 HR-202", "ops/job/a"],
+  ["HR-197 HR-201 HR-202", "vars/job/a"],
+  ["HR-199 HR-201 HR-202", "secrets/job/a"],
+] as const)
+  test(`${rows} HR-244 ${namespace} is read only for a script of job b`, async (t) => {
+    const { kv, script } = await testRuntime(t);
+    kv.put(namespace, "k", "before");
+    const { ask } = script({ job: "b" });
+    assert.deepEqual(await ask("GET", get(namespace)), {
+      status: 200,
+      body: { namespace, key: "k", value: "before" },
+    });
+    for (const path of ["/kv", "/kv/secret"]) {
+      const body = { namespace, key: "k", value: "after" };
+      assert.deepEqual(await ask("PUT", path, { body }), FORBIDDEN);
+      assert.deepEqual(await ask("DELETE", path, { body: { namespace, key: "k" } }), FORBIDDEN);
+    }
+    assert.equal(kv.get(namespace, "k"), "before");
+  });
+
+for (const [rows, namespace] of [
+  ["HR-196 HR-326", "ops/job/b"],
+  ["HR-198 HR-203", "vars/job/b"],
+  ["HR-200", "secrets/job/b"],
+  ["T-94", "vars/job/ab"],
+  ["T-94", "vars/job/a/x"],
+  ["T-94", "vars/job/a/"],
+  ["T-94", "ops/job/a/worker/10.0.0.2"],
+  ["T-94", "ops/job/ab/worker/10.0.0.1"],
+  ["HR-249", "foo/bar"],
+  ["", "ops/worker/10.0.0.2"],
+] as const)
+  test(`${rows} HR-324 HR-325 ${namespace} is closed to a script of job a`, async (t) => {
+    const { kv, script } = await testRuntime(t);
+    kv.put(namespace, "k", "v");
+    const { ask } = script();
+    assert.deepEqual(await ask("GET", get(namespace)), FORBIDDEN);
+    assert.deepEqual(await ask("GET", `/kv/keys?namespace=${namespace}`), FORBIDDEN);
+    for (const path of ["/kv", "/kv/secret"])
+      assert.deepEqual(await ask("PUT", path, { body: { namespace, key: "k", value: "x" } }), FORBIDDEN);
+    assert.equal(kv.get(namespace, "k"), "v");
+  });
+
+test("HR-187 HR-188 HR-189 HR-190 HR-250 T-101 a variable is written, read by all at once, deleted, and stored by a flush only", async (t) => {
+  const { kv, script, committed } = await testRuntime(t);
+  const { ask } = script();
+  const body = { namespace: "vars/job/a", key: "k", value: " as given\n" };
+  assert.deepEqual(await ask("PUT", "/kv/secret", { body }), FORBIDDEN);
+  assert.deepEqual(await ask("PUT", "/kv", { body }), {
+    status: 200,
+    body: { namespace: "vars/job/a", key: "k" },
+  });
+  const other = script({ worker: "10.0.0.2" });
+  assert.equal((await other.ask("GET", get("vars/job/a"))).body.value, " as given\n");
+  assert.equal(committed().get("vars/job/a", "k"), undefined);
+  kv.flush("a");
+  assert.equal(committed().get("vars/job/a", "k"), " as given\n");
+  const entry = { namespace: "vars/job/a", key: "k" };
+  assert.deepEqual(await ask("DELETE", "/kv", { body: entry }), { status: 200, body: entry });
+  assert.deepEqual(await ask("GET", get("vars/job/a")), MISSING);
+  assert.equal((await ask("DELETE", "/kv", { body: entry })).status, 404);
+});
+
+test("HR-191 HR-192 HR-193 HR-194 HR-251 HR-253 HR-204 a secret is written sealed, read in clear, told to the log first, and deleted", async (t) => {
+  const { kv, script, secrets, committed } = await testRuntime(t);
+  const { ask } = script();
+  const entry = { namespace: "secrets/job/a", key: "k" };
+  const body = { ...entry, value: "correct horse" };
+  assert.deepEqual(await ask("PUT", "/kv", { body }), FORBIDDEN);
+  assert.deepEqual(secrets, []);
+  assert.deepEqual(await ask("PUT", "/kv/secret", { body }), { status: 200, body: entry });
+  assert.deepEqual(secrets, ["correct horse"]);
+  assert.equal((await ask("GET", get("secrets/job/a"))).body.value, "correct horse");
+  assert.deepEqual(await ask("DELETE", "/kv", { body: entry }), FORBIDDEN);
+  kv.flush();
+  assert.equal(committed().get("secrets/job/a", "k"), "correct horse");
+  assert.deepEqual(await ask("DELETE", "/kv/secret", { body: entry }), { status: 200, body: entry });
+  assert.deepEqual(await ask("GET", get("secrets/job/a")), MISSING);
+});
+
+for (const event of [
+  "pre_deploy",
+  "cli",
+  "post_deploy",
+  "post_build",
+  "job_control",
+  "after_allocation_started",
+] as const)
+  test(`HR-178 HR-179 HR-180 HR-181 HR-182 HR-186 rollout_order on ${event}`, async (t) => {
+    const { kv, script } = await testRuntime(t);
+    const isOpen = event === "pre_deploy" || event === "cli";
+    const { ask } = script({ event });
+    const entry = { namespace: "ops/job/a", key: "rollout_order" };
+    kv.put("ops/job/a", "rollout_order", "before");
+    const put = await ask("PUT", "/kv", { body: { ...entry, value: "10.0.0.2,10.0.0.1" } });
+    assert.deepEqual(put, isOpen ? { status: 200, body: entry } : FORBIDDEN);
+    const { value } = (await ask("GET", get("ops/job/a", "rollout_order"))).body;
+    assert.equal(value, isOpen ? "10.0.0.2,10.0.0.1" : "before");
+    assert.deepEqual(
+      await ask("DELETE", "/kv", { body: entry }),
+      isOpen ? { status: 200, body: entry } : FORBIDDEN,
+    );
+    assert.equal(kv.get("ops/job/a", "rollout_order"), isOpen ? undefined : "before");
+  });
+
+test("HR-299 HR-300 HR-301 HR-302 HR-328 T-99 on health_check all writes are refused, reads and semaphores are not", async (t) => {
+  const { kv, script } = await testRuntime(t);
+  const { ask } = script({ event: "health_check" });
+  kv.put("vars/job/a", "k", "v");
+  const refused = { status: 400, body: { error: "KV writes are not allowed during health_check" } };
+  for (const [method, path] of [
+    ["PUT", "/kv"],
+    ["DELETE", "/kv"],
+    ["PUT", "/kv/secret"],
+    ["DELETE", "/kv/secret"],
+  ] as const)
+    for (const namespace of ["vars/job/a", "secrets/job/a", "foo"])
+      assert.deepEqual(await ask(method, path, { body: { namespace, key: "k", value: "x" } }), refused);
+  assert.equal(kv.get("vars/job/a", "k"), "v");
+  for (const path of [get("vars/job/a"), "/kv/keys", "/demands", "/semaphore/status?name=n"])
+    assert.equal((await ask("GET", path)).status, 200, path);
+  for (const path of ["/semaphore/acquire", "/semaphore/release"])
+    assert.equal((await ask("POST", path, { body: { name: "n" } })).status, 200, path);
+});
+
+for (const [what, method, body, answer] of [
+  ["HR-242 HR-323 GET without namespace", "GET", { key: "k" }, UNNAMED],
+  ["HR-243 HR-323 GET without key", "GET", { namespace: "vars/job/a" }, UNNAMED],
+  ["HR-245 PUT without key", "PUT", { namespace: "vars/job/a", value: "v" }, UNNAMED],
+  ["HR-245 PUT with an empty namespace", "PUT", { namespace: "", key: "k", value: "v" }, UNNAMED],
+  ["a key that is null", "PUT", { namespace: "vars/job/a", key: null, value: "v" }, UNNAMED],
+  ["a key of two lines", "PUT", { namespace: "vars/job/a", key: "k\nl", value: "v" }, UNNAMED],
+  ["PUT without a body", "PUT", undefined, UNNAMED],
+  ["HR-246 PUT without value", "PUT", { namespace: "vars/job/a", key: "k" }, /^value: is missing$/],
+  [
+    "HR-246 an empty value",
+    "PUT",
+    { namespace: "vars/job/a", key: "k", value: "" },
+    /^value: must not be empty$/,
+  ],
+  [
+    "a value that is a number",
+    "PUT",
+    { namespace: "vars/job/a", key: "k", value: 1 },
+    /^value: expected a string/,
+  ],
+  [
+    "a lone surrogate",
+    "PUT",
+    { namespace: "vars/job/a", key: "k", value: "\ud800" },
+    /^value: expected well-formed/,
+  ],
+  ...["x", 1.5, -1, true].map(
+    (ttl) =>
+      [
+        `HR-247 ttl ${ttl}`,
+        "PUT",
+        { namespace: "vars/job/a", key: "k", value: "v", ttl },
+        /^ttl: expected/,
+      ] as const,
+  ),
+  ["HR-334 half a body", "PUT", "{", { status: 400, body: { error: "Invalid JSON format" } }],
+  ["a body that is no object", "PUT", "[]", { status: 400, body: { error: "Invalid JSON format" } }],
+] as const)
+  test(`${what} is refused`, async (t) => {
+    const { kv, script } = await testRuntime(t);
+    const answered = await script().ask(method, "/kv", { body });
+    if (answer instanceof RegExp) assert.match(answered.body.error, answer);
+    else assert.deepEqual(answered, answer);
+    assert.equal(answered.status, 400);
+    assert.deepEqual(kv.keys("vars/job/a"), []);
+  });
+
+for (const [what, type, status] of [
+  ["HR-332 no content type", undefined, 415],
+  ["HR-333 text", "text/plain", 415],
+  ["T-98 a form, as Python's urllib says by itself", "application/x-www-form-urlencoded", 415],
+  ["HR-235 HR-236 JSON", "application/json", 200],
+  ["T-98 JSON in UTF-8", "application/json; charset=utf-8", 200],
+] as const)
+  for (const method of ["PUT", "DELETE", "GET"])
+    test(`${what} with a body of ${method} is ${status}`, async (t) => {
+      const { kv, script } = await testRuntime(t);
+      kv.put("vars/job/a", "k", "v");
+      const body = { namespace: "vars/job/a", key: "k", ...(method === "PUT" && { value: "v" }) };
+      const answer = await script().ask(method, "/kv", { body, headers: { "Content-Type": type } });
+      assert.equal(answer.status, status);
+      if (status === 415) assert.equal(answer.body.error, "Content-Type must be application/json");
+    });
+
+test("T-24 GET takes its arguments from the query or from a JSON body, and needs no body", async (t) => {
+  const { kv, script } = await testRuntime(t);
+  kv.put("vars/job/a", "ä b&c", "v");
+  const { ask } = script();
+  const expected = { namespace: "vars/job/a", key: "ä b&c", value: "v" };
+  assert.deepEqual((await ask("GET", get("vars/job/a", "ä b&c"))).body, expected);
+  assert.deepEqual(
+    (await ask("GET", "/kv", { body: { namespace: "vars/job/a", key: "ä b&c" } })).body,
+    expected,
+  );
+  assert.deepEqual((await ask("GET", "/kv/keys", { body: { namespace: "vars/job/a" } })).body, {
+    ...{ namespaces: { "vars/job/a": ["ä b&c"] } },
+  });
+  assert.equal((await ask("GET", "/semaphore/status", { body: { name: "n" } })).body.name, "n");
+});
+
+test("an unknown field is ignored with a warning that names the nearest one", async (t) => {
+  const { script, warnings } = await testRuntime(t);
+  const body = { namespace: "vars/job/a", key: "k", value: "v", tll: 5 };
+  assert.equal((await script().ask("PUT", "/kv", { body })).status, 200);
+  assert.deepEqual(warnings, ['a@10.0.0.1 setup: PUT /kv: tll is not a known field; did you mean "ttl"?']);
+});
+
+test("HR-170 tags stands for the own worker's tags, ops for ops/bucket with a warning, for reading only", async (t) => {
+  const { kv, script, warnings } = await testRuntime(t);
+  const { ask } = script();
+  kv.put("ops/worker/10.0.0.1/tags", "k", "tag");
+  kv.put("ops/bucket", "k", "bucket");
+  assert.deepEqual((await ask("GET", get("tags"))).body, {
+    ...{ namespace: "ops/worker/10.0.0.1/tags", key: "k", value: "tag" },
+  });
+  assert.deepEqual(warnings, []);
+  assert.equal((await ask("GET", get("ops"))).body.value, "bucket");
+  assert.match(warnings.join(), /^a@10\.0\.0\.1 setup: .*ops\/bucket$/);
+  for (const namespace of ["tags", "ops"])
+    assert.deepEqual(await ask("PUT", "/kv", { body: { namespace, key: "k", value: "x" } }), FORBIDDEN);
+});
+
+test("a certificate's private key is in its file, never in an answer", async (t) => {
+  const { kv, script } = await testRuntime(t);
+  const namespace = "ops/job/a/worker/10.0.0.1";
+  kv.put(namespace, "certs/web.key", "private");
+  kv.put(namespace, "certs/web.crt", "public");
+  const { ask } = script();
+  assert.deepEqual(await ask("GET", get(namespace, "certs/web.key")), FORBIDDEN);
+  assert.equal((await ask("GET", get(namespace, "certs/web.crt"))).body.value, "public");
+});
+
+for (const [path, namespace] of [
+  ["/kv", "vars/job/a"],
+  ["/kv/secret", "secrets/job/a"],
+] as const)
+  test(`HR-247 HR-248 HR-252 T-43 a ttl with ${path} counts in seconds and 0 is for ever`, async (t) => {
+    const { clock, script } = await testRuntime(t);
+    const { ask } = script();
+    for (const [key, ttl] of [
+      ["short", 2],
+      ["zero", 0],
+    ])
+      assert.equal((await ask("PUT", path, { body: { namespace, key, value: "v", ttl } })).status, 200);
+    clock.now += 1_999;
+    assert.equal((await ask("GET", get(namespace, "short"))).status, 200);
+    clock.now += 1;
+    assert.deepEqual(await ask("GET", get(namespace, "short")), MISSING);
+    clock.now += 1e12;
+    assert.equal((await ask("GET", get(namespace, "zero"))).status, 200);
+  });
+
+test("HR-327 a key that does not exist is not found, and one whose value is empty is", async (t) => {
+  const { kv, script } = await testRuntime(t);
+  kv.put("ops/bucket", "empty", "");
+  const { ask } = script();
+  assert.deepEqual(await ask("GET", get("vars/job/a", "never")), MISSING);
+  assert.equal((await ask("GET", get("ops/bucket", "empty"))).body.value, "");
+});
+
+test("HR-254 HR-255 HR-256 T-100 the listing has key names only, of both own namespaces unless one is named", async (t) => {
+  const { kv, script } = await testRuntime(t);
+  kv.put("vars/job/a", "variable", "1");
+  kv.put("secrets/job/a", "password", "correct horse");
+  const { ask } = script();
+  assert.deepEqual(await ask("GET", "/kv/keys"), {
+    ...{ status: 200, body: { namespaces: { "vars/job/a": ["variable"], "secrets/job/a": ["password"] } } },
+  });
+  assert.deepEqual((await ask("GET", "/kv/keys?namespace=secrets/job/a")).body, {
+    ...{ namespaces: { "secrets/job/a": ["password"] } },
+  });
+});
+
+test("HR-257 HR-258 HR-259 HR-260 HR-261 /demands answers who demands this job's hook", async (t) => {
+  const { script } = await testRuntime(t);
+  assert.deepEqual(await script().ask("GET", "/demands"), {
+    ...{ status: 200, body: [{ job: "b", hook: "join", demand_config: { min_version: "1" } }] },
+  });
+  assert.deepEqual(await script({ hook: "other" }).ask("GET", "/demands"), { status: 200, body: [] });
+});
+
+test("HR-216 HR-221 HR-222 HR-223 HR-224 HR-225 HR-226 HR-262 HR-263 HR-264 HR-265 semaphores over HTTP", async (t) => {
+  const { script } = await testRuntime(t);
+  const [one, two] = [script(), script({ worker: "10.0.0.2" })];
+  const status = async () => (await one.ask("GET", "/semaphore/status?name=lock")).body;
+  assert.deepEqual(await status(), { name: "lock", capacity: 1, holders: [], waiting: 0, available: 1 });
+  const body = { name: "lock" };
+  assert.deepEqual(await one.ask("POST", "/semaphore/acquire", { body }), {
+    ...{ status: 200, body: { name: "lock", allocation_id: one.id, capacity: 1, acquired: true } },
+  });
+  const wait = two.ask("POST", "/semaphore/acquire", {
+    body: { name: "lock", capacity: 1, timeout_seconds: 3600 },
+  });
+  await until("a waiter", async () => (await status()).waiting === 1);
+  assert.deepEqual(await status(), {
+    name: "lock",
+    capacity: 1,
+    holders: [one.id],
+    waiting: 1,
+    available: 0,
+  });
+  assert.deepEqual(await one.ask("POST", "/semaphore/release", { body }), {
+    ...{ status: 200, body: { name: "lock", allocation_id: one.id, released: true } },
+  });
+  assert.equal((await wait).body.acquired, true);
+  assert.deepEqual((await status()).holders, [two.id]);
+});
+
+test("T-25 two hooks of one job and event share a semaphore", async (t) => {
+  const { script } = await testRuntime(t);
+  const other = script({ worker: "10.0.0.2", hook: "other" });
+  const { id, ask } = script();
+  await ask("POST", "/semaphore/acquire", { body: { name: "lock" } });
+  assert.deepEqual((await other.ask("GET", "/semaphore/status?name=lock")).body.holders, [id]);
+});
+
+test("HR-229 HR-329 a wait whose time is up is 408; HR-231 HR-330 HR-331 conflicts are 409", async (t) => {
+  const { script } = await testRuntime(t);
+  const [one, two] = [script(), script({ worker: "10.0.0.2" })];
+  const conflict = { status: 409, body: { error: "Semaphore acquire or release failed" } };
+  const acquire = (who: typeof one, body: object) => who.ask("POST", "/semaphore/acquire", { body });
+  await acquire(one, { name: "lock" });
+  assert.deepEqual(await acquire(two, { name: "lock", timeout_seconds: 1 }), {
+    ...{ status: 408, body: { error: "Timed out waiting for semaphore" } },
+  });
+  assert.deepEqual(await two.ask("POST", "/semaphore/release", { body: { name: "lock" } }), conflict);
+  assert.deepEqual(await acquire(two, { name: "lock", capacity: 2 }), conflict);
+  assert.deepEqual(await acquire(two, { name: "other", capacity: 65 }), conflict);
+});
+
+for (const [rows, given, inForce] of [
+  ["HR-217", 0, 1],
+  ["HR-217", -1, 1],
+  ["HR-218", 64, 64],
+] as const)
+  test(`${rows} a capacity of ${given} counts as ${inForce}`, async (t) => {
+    const { script } = await testRuntime(t);
+    const body = { name: "lock", capacity: given };
+    assert.equal((await script().ask("POST", "/semaphore/acquire", { body })).body.capacity, inForce);
+  });
+
+for (const [rows, body] of [
+  ["HR-214", {}],
+  ["HR-215", { name: 1 }],
+  ["", { name: "" }],
+  ["", { name: "n", capacity: "1" }],
+  ["", { name: "n", timeout_seconds: 1.5 }],
+] as const)
+  test(`${rows} acquire with ${JSON.stringify(body)} is refused`, async (t) => {
+    const { script } = await testRuntime(t);
+    const answer = await script().ask("POST", "/semaphore/acquire", { body });
+    assert.equal(answer.status, 400);
+    assert.match(answer.body.error, /^(name|capacity|timeout_seconds): /);
+  });
+
+test("T-96 a waiter whose client has gone leaves the queue", async (t) => {
+  const { script } = await testRuntime(t);
+  const [one, two, three] = [script(), script({ worker: "10.0.0.2" }), script({ worker: "10.0.0.3" })];
+  const body = { name: "lock" };
+  const waiting = async () => (await one.ask("GET", "/semaphore/status?name=lock")).body.waiting;
+  await one.ask("POST", "/semaphore/acquire", { body });
+  const gone = new AbortController();
+  const lost = two.ask("POST", "/semaphore/acquire", { body, signal: gone.signal });
+  await until("the first waiter", async () => (await waiting()) === 1);
+  const wait = three.ask("POST", "/semaphore/acquire", { body });
+  await until("both waiters", async () => (await waiting()) === 2);
+  gone.abort();
+  await assert.rejects(lost);
+  await until("one to be gone", async () => (await waiting()) === 1);
+  await one.ask("POST", "/semaphore/release", { body });
+  assert.equal((await wait).body.allocation_id, three.id);
+});
