@@ -117,7 +117,7 @@ function jsonProblem(error: unknown, text: string): string {
 function placeOf(error: unknown, text: string): string {
   const [place] = /\(line \d+ column \d+\)$/.exec(messageOf(error)) ?? [];
   if (place !== undefined) return place;
-  let [good, bad] = [0, text.length];
+  let [good, bad] = [0, text.length + 1];
   while (bad - good > 1) {
     const middle = (good + bad) >> 1;
     if (isIncomplete(text.slice(0, middle))) good = middle;
