@@ -9,17 +9,34 @@ export class ApiError extends Error {
 }
 
 let signedOut = () => {};
+let askForCode = () => Promise.reject(new ApiError(403, { error: "totp_required" }));
 
 /** Who wants to know that the session is over. */
 export function onSignedOut(listener) {
   signedOut = listener;
 }
 
+/** Who asks for a TOTP code: called with the token of a request that had one, resolves once a code was verified. */
+export function onTotpRequired(ask) {
+  askForCode = ask;
+}
+
+/** Like {@link request}; where a TOTP code is needed, asks for one and tries once more. */
+export async function call(method, path, options = {}) {
+  try {
+    return await request(method, path, options);
+  } catch (error) {
+    if (error.code !== "totp_required") throw error;
+    await askForCode(options.token);
+    return await request(method, path, options);
+  }
+}
+
 /**
  * One request; answers its body. The browser adds the session cookie. `token` is only used to sign in.
  * Throws ApiError; an aborted signal throws what fetch throws.
  */
-export async function call(method, path, { body, token, signal } = {}) {
+export async function request(method, path, { body, token, signal } = {}) {
   const headers = { Accept: "application/json" };
   if (method !== "GET") headers["X-Ops-CSRF"] = "1";
   if (token !== undefined) headers.Authorization = `Bearer ${token}`;
@@ -27,7 +44,7 @@ export async function call(method, path, { body, token, signal } = {}) {
   const response = await send(path, { method, headers, signal, body: body && JSON.stringify(body) });
   const answer = await response.json().catch(() => ({}));
   if (response.ok) return answer;
-  if (response.status === 401 && token === undefined) signedOut();
+  if (answer.error === "unauthorized" && token === undefined) signedOut();
   throw new ApiError(response.status, answer);
 }
 

@@ -1,4 +1,5 @@
-import { call, onSignedOut } from "./api.js";
+import { call, onSignedOut, request } from "./api.js";
+import { forgetCodes, startCodes } from "./code.js";
 import { tell } from "./dom.js";
 
 const SESSION = "/api/auth/session";
@@ -21,9 +22,11 @@ export async function startSession({ onSignIn, onSignOut }) {
     form.hidden = now;
     signOutButton.hidden = !now;
     tell(problem, message);
+    if (!now) forgetCodes();
     if (now) onSignIn();
     else onSignOut();
   };
+  startCodes();
   onSignedOut(() => signedIn && change(false, ENDED));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -58,10 +61,15 @@ async function signIn(change) {
 
 async function signOut(change) {
   try {
-    await call("DELETE", SESSION);
+    await request("DELETE", SESSION).catch(ignoreTotp);
     change(false);
     field.focus();
   } catch (error) {
     if (signedIn) tell(problem, `Not signed out: ${error.message}`);
   }
+}
+
+/** The server signs out without a code too; it only says that one was missing. */
+function ignoreTotp(error) {
+  if (error.code !== "totp_required") throw error;
 }

@@ -1,0 +1,119 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { after, before, beforeEach, test } from "node:test";
+import { type Browser, chromium, type Page } from "playwright-core";
+import { LocalServer } from "../../scripts/local-server.ts";
+import { certificateFor } from "../helpers/http.ts";
+import { until } from "../helpers/temporary.ts";
+import { oathtoolCode, SECRET_TEXT } from "../helpers/totp.ts";
+
+const CHROMIUM = execFileSync("sh", ["-c", "command -v chromium"], { encoding: "utf8" }).trim();
+const TTL_SECONDS = 6;
+
+const base = mkdtempSync(path.join(tmpdir(), "ops-console-totp-"));
+const requests: string[] = [];
+const complaints: string[] = [];
+let server: LocalServer;
+let browser: Browser;
+let page: Page;
+/** The step of the last code that was used: no later one may be older. */
+let used = 0;
+
+before(async () => {
+  const { certFile, keyFile } = await certificateFor({ after: (end) => after(end as () => void) });
+  const secretFile = path.join(base, "totp");
+  writeFileSync(secretFile, `${SECRET_TEXT}\n`, { mode: 0o600 });
+  const flags = ["--tls-cert", certFile, "--tls-key", keyFile, "--totp-session-ttl", `${TTL_SECONDS}s`];
+  server = await LocalServer.start(path.join(base, "root"), {
+    flags: [...flags, "--totp-secret-file", secretFile],
+  });
+  browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox", "--disable-gpu"] });
+  page = await browser.newPage({ ignoreHTTPSErrors: true });
+  page.on("request", (request) => requests.push(`${request.method()} ${new URL(request.url()).pathname}`));
+  page.on("pageerror", (error) => complaints.push(error.message));
+});
+beforeEach(() => page.setDefaultTimeout(40_000));
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+  rmSync(base, { recursive: true, force: true });
+});
+
+const button = (name: string) => page.getByRole("button", { name, exact: true });
+const codeField = () => page.getByLabel("Code of your authenticator app");
+
+/** A code that is later than every one used so far; waits where the next one is not accepted yet. */
+async function freshCode(): Promise<string> {
+  const step = () => Math.floor(Date.now() / 30_000);
+  await until("the next code", () => step() + 1 > used, 40_000);
+  used = Math.max(used + 1, step());
+  return oathtoolCode(SECRET_TEXT, used * 30_000);
+}
+
+async function giveCode(code: string): Promise<void> {
+  await codeField().fill(code);
+  await button("Verify").click();
+}
+
+test("CP-172 T-01 after the token the page asks for a code, and says when it is not right", async () => {
+  await page.goto(`${server.url}/`);
+  await page.getByLabel("API token").fill(server.token);
+  assert.equal(await codeField().isVisible(), false);
+  await button("Sign in").click();
+  await codeField().waitFor();
+  await giveCode("000000");
+  await page.getByText("This code is not right.").waitFor();
+  assert.equal(await codeField().inputValue(), "");
+  await giveCode(await freshCode());
+  await button("Sign out").waitFor();
+  assert.equal(await codeField().isVisible(), false);
+  const signIn = requests.filter((one) => one.startsWith("POST "));
+  const [session, verify] = ["POST /api/auth/session", "POST /api/auth/totp/verify"];
+  assert.deepEqual(signIn, [session, verify, verify, session]);
+  const kept: unknown = await page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]");
+  assert.deepEqual(kept, [0, 0, ""]);
+});
+
+test("CP-192 shortly before its TOTP session ends the page asks for the next code, and goes on meanwhile", async () => {
+  await codeField().waitFor();
+  assert.equal(await button("Sign out").isVisible(), true);
+  const cookies = await page.context().cookies();
+  assert.equal(
+    cookies.some(({ name }) => name === "ops_totp_session"),
+    true,
+  );
+  await giveCode(await freshCode());
+  await codeField().waitFor({ state: "hidden" });
+});
+
+test("CP-193 T-90 once it has ended, a request waits for a code and is then sent once more", async () => {
+  await until(
+    "the end of the TOTP session",
+    async () => {
+      const cookies = await page.context().cookies();
+      return !cookies.some(({ name }) => name === "ops_totp_session");
+    },
+    40_000,
+  );
+  requests.length = 0;
+  await page.reload();
+  await codeField().waitFor();
+  await giveCode(await freshCode());
+  await button("Sign out").waitFor();
+  const asked = requests.filter((one) => one.includes("/api/auth/"));
+  assert.deepEqual(asked, ["GET /api/auth/session", "POST /api/auth/totp/verify", "GET /api/auth/session"]);
+});
+
+test("T-03 signing out works without a code, and the page asks for the token again", async () => {
+  await page.context().clearCookies({ name: "ops_totp_session" });
+  await button("Sign out").click();
+  await page.getByLabel("API token").waitFor();
+  assert.deepEqual(await page.context().cookies(), []);
+  await page.reload();
+  await page.getByLabel("API token").waitFor();
+  assert.equal(await codeField().isVisible(), false);
+  assert.deepEqual(complaints, []);
+});
