@@ -32,16 +32,17 @@ const PLAIN_NAME = /^\w[\w.+=@%,-]{0,90}$/;
 const PART_BYTES = 64 * 1024;
 
 /**
- * The archive that scripts/receive.sh takes, and the digest of its first file. The stream throws what `fail` makes of a
+ * The archive that scripts/receive.sh takes for a tree, and the digest of its first file. The stream throws what `fail` makes of a
  * file that cannot be read or has changed.
  */
 export function changeStream(
+  tree: string,
   change: TreeChange,
   fail: (why: string, cause?: unknown) => Failure,
 ): { digest: string; stream: AsyncIterable<Uint8Array> } {
   const parcels = parcelsOf(change.changed);
   const orders = ordersOf(change, parcels);
-  const stream = inParts(writeTar(entriesOf(change, orders, parcels.names, fail)));
+  const stream = inParts(writeTar(entriesOf(tree, change, orders, parcels.names, fail)));
   return { digest: sha256(orders.get("digests") as string), stream };
 }
 
@@ -106,6 +107,7 @@ function ordersOf(
 }
 
 async function* entriesOf(
+  tree: string,
   change: TreeChange,
   orders: ReadonlyMap<string, string>,
   names: ReadonlyMap<string, string>,
@@ -113,12 +115,12 @@ async function* entriesOf(
 ): AsyncGenerator<TarInput> {
   for (const [path, text] of orders) {
     const content = Buffer.from(text);
-    yield { path, mode: 0o600, size: content.length, content: [content] };
+    yield { path: `${tree}/${path}`, mode: 0o600, size: content.length, content: [content] };
   }
   for (const path of change.changed) {
     const { mode, size, open } = change.wanted.get(path) as FileContent;
     yield {
-      path: names.get(path) as string,
+      path: `${tree}/${names.get(path)}`,
       ...{ mode, size, content: contentOf(path, size, open, fail) },
     };
   }

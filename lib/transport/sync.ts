@@ -205,7 +205,9 @@ async function send(
   listId: string,
   options: ScriptOptions,
 ): Promise<number> {
-  const { digest, stream } = changeStream(change, (why, cause) => failed(transport, tree, why, cause));
+  const { digest, stream } = changeStream(tree.name, change, (why, cause) =>
+    failed(transport, tree, why, cause),
+  );
   let sentBytes = 0;
   let broken: unknown;
   async function* counted() {

@@ -167,7 +167,7 @@ test("a full disk on the worker is told with the tool's own words, the tree stay
   await assert.rejects(syncTree(full, large), {
     code: "failed",
     message:
-      /^Cannot sync web to 127\.0\.0\.1: tar: new\/1: (Wrote only|Cannot write).*; the files did not arrive whole$/,
+      /^Cannot sync web to 127\.0\.0\.1: tar: web\/new\/1\/large: (Wrote only|Cannot write).*; the files did not arrive whole$/,
   });
   assert.deepEqual(await contentOf(path.join(full.folder, "jobs", "web")), {
     Makefile: "stop:\n",

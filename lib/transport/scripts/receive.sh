@@ -1,4 +1,5 @@
-# receive <name> <SHA-256 of `digests`> <first line of the list, as `ask` printed it>. Standard input: a tar archive of
+# receive <name> <SHA-256 of `digests`> <first line of the list, as `ask` printed it>. Standard input: a tar archive of a
+# folder <name> with
 #   digests     SHA-256 of every other file of the archive, as sha256sum prints them
 #   moves       where new/1, new/2, … belong, one a line: the path of a file, or of a folder with `/` at its end
 #   parents     every folder above a file that comes or goes, the highest first
@@ -42,7 +43,7 @@ line=
 [ ! -f "$from.list" ] || IFS= read -r line <"$from.list"
 [ "$line" = "$seen" ] || fail "another sync has changed the files meanwhile: run it again"
 
-mkdir -m 700 "$from" && tar -xmof - -C "$from" || fail "the files did not arrive whole"
+tar -xmof - -C .sync || fail "the files did not arrive whole"
 (cd "./$from" && exec sha256sum -c - digests) >/dev/null <<CHECK || fail "what arrived is not what was sent"
 $digest  digests
 CHECK
