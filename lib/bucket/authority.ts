@@ -7,7 +7,7 @@ import type { Layout } from "./layout.ts";
 
 /** The certificate authority of a bucket: `secrets/ca.crt` and `secrets/ca.key`. */
 export interface Authority {
-  /** The text of ca.crt. */
+  /** The text of ca.crt; after its own certificate there may be others that jobs are to trust. */
   pem: string;
   /** SHA-256 of the certificate: another one means other certificates. */
   fingerprint: string;
@@ -100,29 +100,10 @@ export async function loadAuthority(layout: Layout): Promise<Authority> {
   const privateKey = parse(layout, "ca.key", () => createPrivateKey(key));
   if (!certificate.ca) throw unusable(layout, "ca.crt is not the certificate of an authority");
   if (!certificate.checkPrivateKey(privateKey)) throw unusable(layout, "ca.key is not the key of ca.crt");
-  return {
-    ...described(certificate),
-    pem,
-    issuer: parse(layout, "ca.key", () => issuerOf(certificate, privateKey)),
-  };
-}
-
-/** The public part of the authority as it is, for showing; undefined where it cannot be read. */
-export async function describeAuthority(
-  layout: Layout,
-): Promise<Omit<Authority, "pem" | "issuer"> | undefined> {
-  const pem = await readBounded(layout.caCertificate, LIMIT_BYTES).catch(() => undefined);
-  try {
-    return pem && described(new X509Certificate(pem));
-  } catch {
-    return undefined;
-  }
-}
-
-function described(certificate: X509Certificate): Omit<Authority, "pem" | "issuer"> {
+  const issuer = parse(layout, "ca.key", () => issuerOf(certificate, privateKey));
   const [, commonName = ""] = /^CN=(.*)$/m.exec(certificate.subject) ?? [];
   const fingerprint = createHash("sha256").update(certificate.raw).digest("hex");
-  return { fingerprint, commonName, notAfter: certificate.validToDate };
+  return { pem, fingerprint, commonName, notAfter: certificate.validToDate, issuer };
 }
 
 function parse<T>(layout: Layout, file: string, work: () => T): T {

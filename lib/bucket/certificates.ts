@@ -1,37 +1,51 @@
-import { describeAuthority } from "./authority.ts";
-import type { Database, Row } from "./database.ts";
-import type { Layout } from "./layout.ts";
-import { Problems } from "./problems.ts";
-import { type OpsConf, readOpsConf } from "./settings.ts";
+import type { Authority } from "./authority.ts";
+import type { Database } from "./database.ts";
 
 /** What is known of a certificate without opening it; certificate and key themselves are in the KV store. */
 export interface IssuedCert {
+  /** Empty for the CA's own, as worker and name are. */
   job: string;
   worker: string;
   name: string;
   /** Stands for all that it was made from: it is issued anew when that differs. */
   request: string;
-  /** The fingerprint of the authority. */
-  ca: string;
   commonName: string;
-  /** Milliseconds since 1970, whole seconds. */
+  /** From when on operators should know that it ends. Times are milliseconds since 1970, whole seconds. */
+  expiringFrom: number;
   notAfter: number;
 }
+
+const DAY_MS = 86_400_000;
+const CA_NEAR_END_DAYS = 180;
+const NEAR_END_DAYS = 30;
 
 /** The identity of a certificate in the bucket. */
 export function certKey({ job, worker, name }: Pick<IssuedCert, "job" | "worker" | "name">): string {
   return `${job}|${worker}|${name}`;
 }
 
-/** All certificates that were issued, by job, worker and name. */
+/** The certificate of the CA; it is near its end in the last 180 days. */
+export function authorityCert({ fingerprint, commonName, notAfter }: Authority): IssuedCert {
+  const end = notAfter.getTime();
+  const expiringFrom = end - CA_NEAR_END_DAYS * DAY_MS;
+  return { job: "", worker: "", name: "", request: fingerprint, commonName, expiringFrom, notAfter: end };
+}
+
+/** From when on a job's certificate is near its end: the last quarter of its time, at most 30 days. */
+export function expiringFrom(issuedAt: number, notAfter: number): number {
+  const time = Math.min(NEAR_END_DAYS * DAY_MS, (notAfter - issuedAt) / 4);
+  return Math.floor((notAfter - time) / 1000) * 1000;
+}
+
+/** The certificates of all jobs, and the CA's, as the last build left them. */
 export function issuedCerts(db: Database): IssuedCert[] {
-  return db.all("SELECT * FROM job_certs ORDER BY job, worker_ip, name").map((row: Row) => ({
+  return db.all("SELECT * FROM job_certs").map((row) => ({
     job: String(row.job),
     worker: String(row.worker_ip),
     name: String(row.name),
     request: String(row.request),
-    ca: String(row.ca),
     commonName: String(row.common_name),
+    expiringFrom: Number(row.expiring_from) * 1000,
     notAfter: Number(row.not_after) * 1000,
   }));
 }
@@ -39,8 +53,9 @@ export function issuedCerts(db: Database): IssuedCert[] {
 /** Notes a certificate that takes the place of the one before. To be called in a transaction. */
 export function saveCert(db: Database, cert: IssuedCert): void {
   db.run(
-    "INSERT OR REPLACE INTO job_certs (job, worker_ip, name, request, ca, common_name, not_after) VALUES (?, ?, ?, ?, ?, ?, ?)",
-    ...[cert.job, cert.worker, cert.name, cert.request, cert.ca, cert.commonName, cert.notAfter / 1000],
+    "INSERT OR REPLACE INTO job_certs (job, worker_ip, name, request, common_name, expiring_from, not_after) VALUES (?, ?, ?, ?, ?, ?, ?)",
+    ...[cert.job, cert.worker, cert.name, cert.request, cert.commonName],
+    ...[cert.expiringFrom / 1000, cert.notAfter / 1000],
   );
 }
 
@@ -49,81 +64,7 @@ export function deleteCert(db: Database, { job, worker, name }: IssuedCert): voi
   db.run("DELETE FROM job_certs WHERE job = ? AND worker_ip = ? AND name = ?", job, worker, name);
 }
 
-const DAY_MS = 86_400_000;
-const CA_NEAR_END_DAYS = 180;
-const NEAR_END_DAYS = 30;
-
-/** True when operators should know that a job's certificate ends: in the last quarter of `certs_ttl`, at most 30 days. */
-export function isNearEnd(notAfter: number, now: number, settings: OpsConf): boolean {
-  const days = Math.max(settings.certsRenewalBuffer, Math.min(NEAR_END_DAYS, settings.certsTtl / 4));
-  return notAfter - now <= days * DAY_MS;
-}
-
-/** True when operators should replace the authority: in its last 180 days. */
-export function isAuthorityNearEnd(notAfter: number, now: number): boolean {
-  return notAfter - now <= CA_NEAR_END_DAYS * DAY_MS;
-}
-
-/** A certificate as people see it. */
-export interface CertificateRow {
-  scope: "ca" | "job";
-  /** Empty for the CA, as worker and cert are. */
-  job: string;
-  worker: string;
-  cert: string;
-  common_name: string;
-  /** UTC, as in `2026-01-31T12:00:00Z`; empty for a CA that cannot be read. */
-  not_after: string;
-  /** Whole days, rounded down: negative once it has ended. */
-  days_left: number;
-  /** `invalid`: the CA cannot be read, or is not the one that issued the certificate; the next build issues it anew. */
-  status: "ok" | "expiring" | "expired" | "invalid";
-}
-
-/** The bucket's CA and the certificates of its jobs, by job, worker and name; no keys. `now`: milliseconds since 1970. */
-export async function catalogCertificates(
-  db: Database,
-  layout: Layout,
-  now: number = Date.now(),
-): Promise<CertificateRow[]> {
-  const settings = await readOpsConf(layout, new Problems());
-  const authority = await describeAuthority(layout);
-  const jobs = issuedCerts(db).map(({ job, worker, name, ca, commonName, notAfter }): CertificateRow => {
-    const status = statusOf(notAfter, now, isNearEnd(notAfter, now, settings));
-    return {
-      ...{ scope: "job", job, worker, cert: name, common_name: commonName },
-      ...timesOf(notAfter, now),
-      status: ca === authority?.fingerprint ? status : "invalid",
-    };
-  });
-  return [authorityRow(authority, now), ...jobs];
-}
-
-function authorityRow(
-  authority: { commonName: string; notAfter: Date } | undefined,
-  now: number,
-): CertificateRow {
-  const none = { scope: "ca", job: "", worker: "", cert: "" } as const;
-  if (!authority) return { ...none, common_name: "", not_after: "", days_left: 0, status: "invalid" };
-  const end = authority.notAfter.getTime();
-  return {
-    ...none,
-    common_name: authority.commonName,
-    ...timesOf(end, now),
-    status: statusOf(end, now, isAuthorityNearEnd(end, now)),
-  };
-}
-
-function timesOf(notAfter: number, now: number): { not_after: string; days_left: number } {
-  return { not_after: utc(notAfter), days_left: Math.floor((notAfter - now) / DAY_MS) };
-}
-
-/** A time in UTC, to the second. */
+/** A time in UTC, to the second: `2026-01-31T12:00:00Z`. */
 export function utc(time: number): string {
   return new Date(time).toISOString().replace(/\.\d+Z$/, "Z");
-}
-
-function statusOf(notAfter: number, now: number, isNear: boolean): "ok" | "expiring" | "expired" {
-  if (notAfter <= now) return "expired";
-  return isNear ? "expiring" : "ok";
 }

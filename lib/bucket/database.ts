@@ -41,8 +41,8 @@ const MIGRATIONS = [
   CREATE TABLE job_selectors (job TEXT NOT NULL, selector TEXT NOT NULL, PRIMARY KEY (job, selector)) STRICT;
   CREATE TABLE job_ports (job TEXT NOT NULL, name TEXT NOT NULL, port INTEGER NOT NULL, PRIMARY KEY (job, name)) STRICT;
   CREATE TABLE job_certs (
-    job TEXT NOT NULL, worker_ip TEXT NOT NULL, name TEXT NOT NULL, request TEXT NOT NULL, ca TEXT NOT NULL,
-    common_name TEXT NOT NULL, not_after INTEGER NOT NULL, PRIMARY KEY (job, worker_ip, name)
+    job TEXT NOT NULL, worker_ip TEXT NOT NULL, name TEXT NOT NULL, request TEXT NOT NULL, common_name TEXT NOT NULL,
+    expiring_from INTEGER NOT NULL, not_after INTEGER NOT NULL, PRIMARY KEY (job, worker_ip, name)
   ) STRICT;
   CREATE TABLE job_files (
     job TEXT NOT NULL, path TEXT NOT NULL, mode INTEGER NOT NULL, sha256 TEXT NOT NULL, content BLOB NOT NULL,

@@ -53,7 +53,7 @@ const IS_ACTIVE = "disabled = 0 AND removed = 0";
 const ZONE = "(SELECT value FROM worker_tags t WHERE t.worker_ip = w.worker_ip AND t.key = 'zone')";
 const HAS_ACTIVE = `EXISTS (SELECT 1 FROM allocations a WHERE a.job = j.name AND ${IS_ACTIVE})`;
 
-const DEFINITIONS: Record<Exclude<ViewName, "certs">, Definition> = {
+const DEFINITIONS: Record<ViewName, Definition> = {
   workers: {
     columns: [
       "worker_ip",
@@ -152,6 +152,27 @@ const DEFINITIONS: Record<Exclude<ViewName, "certs">, Definition> = {
       deleted: "",
     },
   },
+  certs: {
+    columns: ["scope", "job", "worker", "cert", "common_name", "not_after", "days_left", "status"],
+    // What a deploy would deliver is in the KV store; without it a certificate is invalid. Days are rounded down.
+    sql: `SELECT scope, job, worker, worker_ip, cert, common_name, position,
+      strftime('%Y-%m-%dT%H:%M:%SZ', not_after, 'unixepoch') AS not_after,
+      (seconds - CASE WHEN seconds < 0 THEN 86399 ELSE 0 END) / 86400 AS days_left,
+      CASE
+        WHEN (SELECT deleted FROM kv_version k WHERE k.namespace = c.namespace AND k.key = c.key
+          ORDER BY version DESC LIMIT 1) IS NOT 0 THEN 'invalid'
+        WHEN seconds <= 0 THEN 'expired'
+        WHEN expiring_from <= unixepoch() THEN 'expiring'
+        ELSE 'ok'
+      END AS status
+      FROM (SELECT j.*, j.worker_ip AS worker, j.name AS cert, position, not_after - unixepoch() AS seconds,
+        iif(job = '', 'ca', 'job') AS scope,
+        iif(job = '', 'ops/worker', 'ops/job/' || job || '/worker/' || j.worker_ip) AS namespace,
+        'certs/' || iif(job = '', 'ca', name) || '.crt' AS key
+        FROM job_certs j LEFT JOIN worker w ON w.worker_ip = j.worker_ip) c`,
+    order: "scope, job, position, worker_ip, cert",
+    filters: { jobs: IN_JOBS, workers: IN_WORKERS },
+  },
 };
 
 /**
@@ -163,7 +184,7 @@ export function viewOf(
   db: Database,
   name: ViewName,
   query: ViewQuery,
-  page: { offset: number; limit: number },
+  { offset, limit }: { offset: number; limit: number },
 ): View {
   checkNames(db, "job", query.jobs, "SELECT name AS name FROM job UNION SELECT job FROM allocations");
   checkNames(
@@ -172,16 +193,6 @@ export function viewOf(
     query.workers,
     "SELECT worker_ip AS name FROM worker UNION SELECT worker_ip FROM allocations",
   );
-  if (name === "certs") throw new Failure("failed", "not yet");
-  return tableView(db, name, query, page);
-}
-
-function tableView(
-  db: Database,
-  name: Exclude<ViewName, "certs">,
-  query: ViewQuery,
-  { offset, limit }: { offset: number; limit: number },
-): View {
   const { columns, flags = [], sql, order, filters } = DEFINITIONS[name];
   const conditions = name === "kv" && !query.deleted ? ["deleted = 0"] : [];
   const values: SqlValue[] = [];

@@ -4,11 +4,11 @@ import { type Authority, CLOCK_SKEW_MS, loadAuthority } from "../bucket/authorit
 import type { CatalogAllocation } from "../bucket/catalog.ts";
 import type { CertRequest } from "../bucket/cert-requests.ts";
 import {
+  authorityCert,
   certKey,
   deleteCert,
+  expiringFrom,
   type IssuedCert,
-  isAuthorityNearEnd,
-  isNearEnd,
   issuedCerts,
   saveCert,
   utc,
@@ -26,8 +26,9 @@ import type { OperationContext } from "./context.ts";
 
 /** What a build does about certificates; {@link writeCertificates} stores it. */
 export interface Certificates {
-  /** The certificate of the bucket's CA, in PEM. */
-  ca: string;
+  /** The text of the CA's certificate. */
+  pem: string;
+  ca: IssuedCert;
   issued: IssuedPair[];
   /** No longer wanted. */
   dropped: IssuedCert[];
@@ -68,29 +69,30 @@ export async function issueCertificates(
   problems: Problems,
 ): Promise<Certificates> {
   const authority = await loadAuthority(layout);
+  const ca = authorityCert(authority);
   const now = Date.now();
   const wanted = wantedPairs(jobs, allocations, {
-    ca: authority.fingerprint,
-    notAfter: endOf(authority, settings, now),
+    ca,
     sealingKey: await loadKvKey(layout),
+    times: timesOf(ca, settings, now),
   });
   const last = new Map(issuedCerts(db).map((cert) => [certKey(cert), cert]));
   const renewalFrom = now + settings.certsRenewalBuffer * DAY_MS;
   const isDuePair = ({ certs }: WantedPair) => certs.some((cert) => isDue(cert, last, kv, renewalFrom));
   const { due = [], kept = [] } = Object.groupBy(wanted, (pair) => (isDuePair(pair) ? "due" : "kept"));
-  warnAboutAuthority(authority, now, problems);
-  warnAboutEnds(kept, last, (end) => isNearEnd(end, now, settings), problems);
+  warnAboutEnds(ca, kept, last, now, problems);
   if (due.length > 0) log.info(`issuing ${due.length} certificate${due.length === 1 ? "" : "s"}`);
-  if (due.length > 0 && authority.notAfter.getTime() <= now) throw ended(authority);
+  if (due.length > 0 && ca.notAfter <= now) throw ended(ca);
   const issued = await runAll(due, AT_ONCE, (pair) => issue(pair, authority, now), signal);
   throwIfCancelled(signal);
   // What is left then is no longer wanted.
-  for (const { certs } of wanted) for (const cert of certs) last.delete(certKey(cert));
-  return { ca: authority.pem, issued: issued.map(settled), dropped: [...last.values()] };
+  for (const cert of [ca, ...wanted.flatMap((pair) => pair.certs)]) last.delete(certKey(cert));
+  return { pem: authority.pem, ca, issued: issued.map(settled), dropped: [...last.values()] };
 }
 
 /** Stores what {@link issueCertificates} found to do, the KV store's part at its next flush; for the build's transaction. */
-export function writeCertificates(db: Database, kv: KvStore, { issued, dropped }: Certificates): void {
+export function writeCertificates(db: Database, kv: KvStore, { ca, issued, dropped }: Certificates): void {
+  saveCert(db, ca);
   for (const { certificate, key, certs } of issued)
     for (const cert of certs) {
       const namespace = allocationNamespace(cert.job, cert.worker);
@@ -106,16 +108,17 @@ export function writeCertificates(db: Database, kv: KvStore, { issued, dropped }
   }
 }
 
-/** When a certificate ends that is issued now: it does not outlive the CA. */
-function endOf(authority: Authority, settings: OpsConf, now: number): number {
-  const end = Math.min(now + settings.certsTtl * DAY_MS, authority.notAfter.getTime());
-  return Math.floor(end / 1000) * 1000;
+/** When a certificate ends that is issued now: not after the CA. */
+function timesOf(ca: IssuedCert, settings: OpsConf, now: number): { expiringFrom: number; notAfter: number } {
+  const end = Math.min(now + settings.certsTtl * DAY_MS, ca.notAfter);
+  const notAfter = Math.floor(end / 1000) * 1000;
+  return { expiringFrom: expiringFrom(now, notAfter), notAfter };
 }
 
 function wantedPairs(
   jobs: readonly JobSource[],
   allocations: readonly CatalogAllocation[],
-  by: { ca: string; notAfter: number; sealingKey: Buffer },
+  by: { ca: IssuedCert; sealingKey: Buffer; times: { expiringFrom: number; notAfter: number } },
 ): WantedPair[] {
   const present = Map.groupBy(
     allocations.filter((one) => !one.removed),
@@ -126,11 +129,11 @@ function wantedPairs(
       const hosts = (present.get(job) ?? []).map((one) => one.worker);
       // With another key for sealing the private key in the database could not be opened.
       const fingerprint = createHmac("sha256", by.sealingKey)
-        .update(JSON.stringify([by.ca, request, request.one ? hosts.toSorted() : []]))
+        .update(JSON.stringify([by.ca.request, request, request.one ? hosts.toSorted() : []]))
         .digest("hex");
       const certs = hosts.map((worker) => ({
         ...{ job, worker, name: request.name, request: fingerprint },
-        ...{ ca: by.ca, commonName: request.commonName, notAfter: by.notAfter },
+        ...{ commonName: request.commonName, ...by.times },
       }));
       if (!request.one) return certs.map((cert) => ({ file, request, certs: [cert] }));
       return certs.length === 0 ? [] : [{ file, request, certs }];
@@ -151,26 +154,21 @@ function isDue(
   return before.notAfter <= renewalFrom && before.notAfter < cert.notAfter;
 }
 
-function warnAboutAuthority({ notAfter }: Authority, now: number, problems: Problems): void {
-  const end = notAfter.getTime();
-  if (isAuthorityNearEnd(end, now))
-    problems.warn(
-      "secrets/ca.crt",
-      "",
-      `the CA ends on ${utc(end)}: put a new pair there and in ca.key, then build and deploy`,
-    );
-}
-
 /** One warning for each certificate of a manifest, however many workers have it. */
 function warnAboutEnds(
+  ca: IssuedCert,
   kept: readonly WantedPair[],
   last: ReadonlyMap<string, IssuedCert>,
-  isNear: (end: number) => boolean,
+  now: number,
   problems: Problems,
 ): void {
+  if (ca.expiringFrom <= now) {
+    const advice = "put a new pair there and in ca.key, then build and deploy";
+    problems.warn("secrets/ca.crt", "", `the CA ends on ${utc(ca.notAfter)}: ${advice}`);
+  }
   for (const [{ name }, pairs] of Map.groupBy(kept, (pair) => pair.request)) {
-    const certs = pairs.flatMap((pair) => pair.certs);
-    const ends = certs.map((cert) => last.get(certKey(cert))?.notAfter ?? 0).filter(isNear);
+    const certs = pairs.flatMap((pair) => pair.certs.flatMap((cert) => last.get(certKey(cert)) ?? []));
+    const ends = certs.filter((cert) => cert.expiringFrom <= now).map((cert) => cert.notAfter);
     if (ends.length === 0) continue;
     const which = ends.length > 1 ? `the first of ${ends.length} ends` : "ends";
     const rule = "certs_renewal_buffer in ops.conf says how long before its end it is renewed";
@@ -178,8 +176,8 @@ function warnAboutEnds(
   }
 }
 
-function ended(authority: Authority): Failure {
-  const end = utc(authority.notAfter.getTime());
+function ended(ca: IssuedCert): Failure {
+  const end = utc(ca.notAfter);
   return new Failure(
     "failed",
     `Cannot issue certificates: the CA in secrets/ca.crt ended on ${end}; put a new pair there and in ca.key`,

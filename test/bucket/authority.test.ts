@@ -3,7 +3,7 @@ import { X509Certificate } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { describeAuthority, ensureAuthority, loadAuthority } from "../../lib/bucket/authority.ts";
+import { ensureAuthority, loadAuthority } from "../../lib/bucket/authority.ts";
 import { initBucket } from "../../lib/bucket/init.ts";
 import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
 import { openssl, textOf, verify } from "../helpers/openssl.ts";
@@ -127,13 +127,11 @@ test("a CA that is gone is not replaced once certificates were issued; before th
   rmSync(layout.caKey);
   rmSync(layout.caCertificate);
   await assert.rejects(loadAuthority(layout), { code: "bucket_not_initialized", message: /run `ops init`$/ });
-  assert.equal(await describeAuthority(layout), undefined);
   await assert.rejects(ensureAuthority(layout, bucketId, true), {
     code: "failed",
     message:
       /^Cannot make a CA: the bucket was built with the one in .*ca\.crt and ca\.key, which are missing/,
   });
   await ensureAuthority(layout, bucketId, false);
-  const { fingerprint } = await loadAuthority(layout);
-  assert.equal((await describeAuthority(layout))?.fingerprint, fingerprint);
+  await loadAuthority(layout);
 });

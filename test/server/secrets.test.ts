@@ -58,6 +58,8 @@ test("a key is kept under the name that ops.conf gives, one for each", async (t)
   assert.deepEqual((await call("GET")).body, ABSENT);
   await call("PUT", { private_key: text });
   assert.deepEqual(readdirSync(path.join(bucket.folder, "secrets")).sort(), [
+    "ca.crt",
+    "ca.key",
     "id_ops",
     "kv.key",
     "worker.key",
@@ -73,7 +75,7 @@ test("with an ops.conf that cannot be read, or that names kv.key, nothing is sto
       assert.match(reply.body.message, /^Cannot tell the name of the ssh key: .*ops\.conf/);
     }
   }
-  assert.deepEqual(readdirSync(path.join(bucket.folder, "secrets")), ["kv.key"]);
+  assert.deepEqual(readdirSync(path.join(bucket.folder, "secrets")).sort(), ["ca.crt", "ca.key", "kv.key"]);
 });
 
 for (const [what, body, message] of [
@@ -88,7 +90,7 @@ for (const [what, body, message] of [
     const reply = await call("PUT", body);
     assert.deepEqual([reply.status, reply.body.error], [400, "invalid_request"]);
     assert.match(reply.body.message, message);
-    assert.deepEqual(readdirSync(path.join(bucket.folder, "secrets")), ["kv.key"]);
+    assert.deepEqual(readdirSync(path.join(bucket.folder, "secrets")).sort(), ["ca.crt", "ca.key", "kv.key"]);
   });
 
 test("a key protected by a passphrase is refused with what to do", async (t) => {
