@@ -5,6 +5,8 @@ import { type TestContext, test } from "node:test";
 import { initBucket } from "../../lib/bucket/init.ts";
 import { createJob } from "../../lib/bucket/job-template.ts";
 import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
+import { Launcher } from "../../lib/core/spawn.ts";
+import { HookScripts } from "../helpers/hook-scripts.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 async function bucket(t: TestContext): Promise<Layout> {
@@ -41,6 +43,20 @@ test("a job to begin with has a manifest, a Makefile and a hook", async (t) => {
     assert.match(read(files[1] as string), new RegExp(`^${target}:`, "m"));
   assert.match(read(files[2] as string), /^import ops$/m);
   assert.deepEqual(readdirSync(layout.tmp), []);
+});
+
+test("the targets of the first Makefile succeed, and the example of a hook runs", async (t) => {
+  const layout = await bucket(t);
+  await createJob(layout, { name: "web" });
+  const folder = path.join(layout.jobs, "web");
+  for (const target of ["start", "stop", "restart", "reload", "status"]) {
+    const made = await new Launcher(process.env).run(["make", "-s", "-C", folder, target]);
+    assert.deepEqual([made.exitCode, made.stderr], [0, ""], target);
+  }
+  const scripts = new HookScripts(t, path.join(folder, "_hooks"));
+  const env = { JOB: "web", ALLOCATION_IP: "127.0.0.1", ALLOCATION_INDEX: "0" };
+  const { stdout, stderr } = await scripts.runFile("example.py", env);
+  assert.deepEqual([stdout, stderr], ["web on 127.0.0.1, allocation 0\n", ""]);
 });
 
 test("selectors replace the job's name, or those of the template", async (t) => {

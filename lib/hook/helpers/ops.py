@@ -169,7 +169,9 @@ def acquire_semaphore(name: str, capacity: int = 1, timeout_seconds: int = 600) 
     """Waits for one of `capacity` (1 to 64) places, at most `timeout_seconds` (to 3600); 408 when that was not enough.
     Release it in a `finally` block: a place is held until then or to the end of the session."""
     body = {"name": name, "capacity": capacity, "timeout_seconds": timeout_seconds}
-    return _request("POST", "/semaphore/acquire", body=body, timeout=max(timeout_seconds, 0) + 30)
+    # For the API, too, 0 and less mean the default.
+    wait = timeout_seconds if timeout_seconds > 0 else 600
+    return _request("POST", "/semaphore/acquire", body=body, timeout=wait + 30)
 
 
 def release_semaphore(name: str) -> Response:

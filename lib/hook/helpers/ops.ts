@@ -201,7 +201,9 @@ export function acquireSemaphore(
   timeoutSeconds = 600,
 ): Promise<ApiResponse<{ name: string; allocation_id: string; capacity: number; acquired: boolean }>> {
   const body = { name, capacity, timeout_seconds: timeoutSeconds };
-  return send("POST", "/semaphore/acquire", { body, timeoutMs: (timeoutSeconds + 30) * 1000 });
+  // For the API, too, 0 and less mean the default.
+  const wait = timeoutSeconds > 0 ? timeoutSeconds : 600;
+  return send("POST", "/semaphore/acquire", { body, timeoutMs: (wait + 30) * 1000 });
 }
 
 /** Status 409 where this allocation holds no place. */
