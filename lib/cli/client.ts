@@ -27,7 +27,8 @@ interface Reply {
 const SILENCE_MS = 120_000;
 const ANSWER_BYTES = 4 * 1024 * 1024;
 const PROBLEMS_SHOWN = 20;
-const TOTP_ADVICE = "the server asks for a TOTP code: give a fresh one with --totp";
+const TOTP_MISSING = "the server asks for a TOTP code: give a fresh one with --totp";
+const TOTP_ENDED = "the TOTP session of this command has ended; what it started on the server goes on";
 
 /**
  * The address of a server. `http` is only taken for a loopback host: anywhere else the token would travel in the clear.
@@ -97,6 +98,9 @@ export class ApiClient {
     });
     const body = parseObject(text);
     if (status >= 200 && status < 300 && body) return { body, cookies };
+    // The server tells how to send a code over HTTP; here it is a flag.
+    if (body?.error === "totp_required")
+      throw new Failure("failed", this.#cookie ? TOTP_ENDED : TOTP_MISSING);
     throw refusal(this.#base, status, body);
   }
 
@@ -202,9 +206,7 @@ function refusal(base: URL, status: number, body: Record<string, unknown> | unde
     .slice(0, PROBLEMS_SHOWN)
     .map((problem) => `\n  ${problem.path}: ${problem.message}`);
   const code = error === "bucket_busy" ? "bucket_busy" : "failed";
-  // The server tells how to send a code over HTTP; here it is a flag.
-  const sentence = error === "totp_required" ? TOTP_ADVICE : `${message}${problems.join("")}`;
-  return new Failure(code, sentence, { details });
+  return new Failure(code, `${message}${problems.join("")}`, { details });
 }
 
 function reasonOf(error: unknown): string {

@@ -19,24 +19,17 @@ export async function totpEnrollCommand(input: Parsed): Promise<number> {
   const file = input.values.get("totp-secret-file") ?? DEFAULT_FILE;
   const { secret, created } = await enrolTotpSecret(file);
   const uri = otpauthUri({ issuer, account, secret });
-  process.stderr.write(
-    created ? `wrote a new secret to ${file}\n` : `${file} has a secret already; this is it\n`,
-  );
   const shown = { issuer, account, secret: base32Encode(secret), uri };
-  process.stdout.write(
-    input.switches.has("json") ? `${JSON.stringify(shown)}\n` : `${text(shown)}\n${qr(uri)}`,
-  );
+  const asJson = input.switches.has("json");
+  process.stderr.write(`${created ? `wrote a new secret to ${file}` : `the secret is that of ${file}`}\n`);
+  process.stdout.write(asJson ? `${JSON.stringify(shown)}\n` : `${text(shown)}\n${qr(uri)}`);
   return EXIT.done;
 }
 
 function label(input: Parsed, flag: string, standard: string): string {
   const value = input.values.get(flag) ?? standard;
-  if (
-    /^[^\u0000-\u001f\u007f:]+$/.test(value) &&
-    value.isWellFormed() &&
-    encodeURIComponent(value).length <= LABEL_LENGTH
-  )
-    return value;
+  const isLine = /^[^\u0000-\u001f\u007f:]+$/.test(value) && value.isWellFormed();
+  if (isLine && encodeURIComponent(value).length <= LABEL_LENGTH) return value;
   throw new Failure("usage", `--${flag} ${quote(value)}: expected a short line of text without a colon`);
 }
 

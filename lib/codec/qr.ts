@@ -1,4 +1,5 @@
 import { Failure } from "../core/errors.ts";
+import { type Frame, frameOf } from "./qr-frame.ts";
 import { correctionWords } from "./reed-solomon.ts";
 
 /** A QR code: rows from the top, `true` is a dark module. Without the quiet zone around it. */
@@ -91,68 +92,6 @@ function interleaved(words: number[], version: number): number[] {
   return [...inTurn(blocks, short + 1), ...inTurn(corrections, correction)];
 }
 
-/** The functional patterns; undefined where data goes. Format and version are still blank (light). */
-function frameOf(version: number): (boolean | undefined)[][] {
-  const size = 17 + 4 * version;
-  const frame: (boolean | undefined)[][] = Array.from({ length: size }, () => Array(size).fill(undefined));
-  const fill = (row: number, column: number, height: number, width: number, dark: boolean) => {
-    for (let y = row; y < row + height; y++)
-      for (let x = column; x < column + width; x++) (frame[y] as boolean[])[x] = dark;
-  };
-  for (let at = 0; at < size; at++)
-    for (const [y, x] of [
-      [6, at],
-      [at, 6],
-    ] as const)
-      fill(y, x, 1, 1, at % 2 === 0);
-  for (const [row, column] of [
-    [0, 0],
-    [0, size - 8],
-    [size - 8, 0],
-  ] as const)
-    fill(row, column, 8, 8, false);
-  // Beside two of them comes the format, in the ninth row and column.
-  fill(8, 0, 1, 9, false);
-  fill(0, 8, 9, 1, false);
-  fill(8, size - 8, 1, 8, false);
-  fill(size - 8, 8, 8, 1, false);
-  for (const [row, column] of [
-    [0, 0],
-    [0, size - 7],
-    [size - 7, 0],
-  ] as const) {
-    fill(row, column, 7, 7, true);
-    fill(row + 1, column + 1, 5, 5, false);
-    fill(row + 2, column + 2, 3, 3, true);
-  }
-  for (const [row, column] of alignments(version)) {
-    fill(row - 2, column - 2, 5, 5, true);
-    fill(row - 1, column - 1, 3, 3, false);
-    fill(row, column, 1, 1, true);
-  }
-  // The two timing patterns cross the format's row and column; one module beside the lower left is always dark.
-  fill(6, 8, 1, 1, true);
-  fill(8, 6, 1, 1, true);
-  fill(size - 8, 8, 1, 1, true);
-  if (version >= 7) {
-    fill(0, size - 11, 6, 3, false);
-    fill(size - 11, 0, 3, 6, false);
-  }
-  return frame;
-}
-
-/** The centres of the alignment patterns: a grid without the three corners where the finders are. */
-function alignments(version: number): [number, number][] {
-  if (version === 1) return [];
-  const count = Math.floor(version / 7) + 2;
-  const last = 10 + 4 * version;
-  const step = 2 * Math.ceil((last - 6) / (2 * (count - 1)));
-  const lines = [6, ...Array.from({ length: count - 1 }, (_, at) => last - step * (count - 2 - at))];
-  return lines
-    .flatMap((row) => lines.map((column): [number, number] => [row, column]))
-    .filter(([row, column]) => !["6,6", `6,${last}`, `${last},6`].includes(`${row},${column}`));
-}
-
 function drawing(version: number, mask: number, words: number[]): QrCode {
   const frame = frameOf(version);
   const isMasked = MASKS[mask] as (typeof MASKS)[number];
@@ -166,7 +105,7 @@ function drawing(version: number, mask: number, words: number[]): QrCode {
 }
 
 /** The free modules in their order: columns in pairs from the right, up and down in turn, past the timing column. */
-function dataPath(frame: (boolean | undefined)[][]): [number, number][] {
+function dataPath(frame: Frame): [number, number][] {
   const size = frame.length;
   const path: [number, number][] = [];
   let upwards = true;

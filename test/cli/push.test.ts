@@ -38,6 +38,14 @@ function routesOf(replaced: Routes): Routes {
   const chunk = (data: string, after: number, done: boolean) =>
     answer(200, { run_id: RUN, status: "running", after, next: after + data.length, data, done });
   return {
+    "POST /api/auth/totp/verify": async (request, response) => {
+      const chunks: Buffer[] = [];
+      for await (const chunk of request) chunks.push(chunk);
+      const isRight = Buffer.concat(chunks).toString() === '{"code":"123456"}';
+      response.setHeader("Set-Cookie", isRight ? "ops_totp_session=a.b; Path=/; Secure" : []);
+      const refusal = { error: "invalid_totp_code", message: "wrong" };
+      answer(isRight ? 200 : 401, isRight ? { expires_at: "" } : refusal)(request, response);
+    },
     [`POST ${base}/push`]: async (request, response) => {
       for await (const _ of request);
       answer(202, { run_id: RUN })(request, response);
@@ -294,6 +302,30 @@ test("a lost connection while following is tried again, and the text goes on whe
   const server = await play(t, { [LOGS(6)]: inTurn(reset, answer(200, data)) });
   const { exit, output } = await attempt(t, server.url);
   assert.deepEqual([exit, output], [0, "first\nsecond\n"]);
+});
+
+test("a TOTP code is verified once, before the source is sent; its cookie goes with every request after that", async (t) => {
+  const cookies: (string | undefined)[] = [];
+  const noted: Handler = async (request, response) => {
+    cookies.push(request.headers.cookie);
+    for await (const _ of request);
+    answer(202, { run_id: RUN, status: "succeeded" })(request, response);
+  };
+  const server = await play(t, { [PUSH]: noted, [DETAIL]: noted });
+  assert.equal((await attempt(t, server.url, { totp: "123456" })).exit, 0);
+  assert.deepEqual(cookies, ["ops_totp_session=a.b", "ops_totp_session=a.b"]);
+  assert.deepEqual(server.requests.slice(0, 2), ["POST /api/auth/totp/verify", PUSH]);
+  await assert.rejects(attempt(t, server.url, { totp: "654321" }), { code: "failed", message: "wrong" });
+  assert.equal(server.requests.at(-1), "POST /api/auth/totp/verify");
+});
+
+test("a TOTP session that ends while following is told, and that the run goes on", async (t) => {
+  const required = answer(403, { error: "totp_required", message: "a TOTP code is needed" });
+  const server = await play(t, { [LOGS(6)]: required });
+  const ended = "the TOTP session of this command has ended; what it started on the server goes on";
+  await assert.rejects(attempt(t, server.url, { totp: "123456" }), { code: "failed", message: ended });
+  const missing = "the server asks for a TOTP code: give a fresh one with --totp";
+  await assert.rejects(attempt(t, server.url), { code: "failed", message: missing });
 });
 
 test("a refusal while following is not tried again", async (t) => {
