@@ -35,7 +35,7 @@ export interface ServerFlags {
 
 const OWN_VARIABLES = ["OPS_SERVE_ROOT", "OPS_SERVE_TOKEN", "OPS_SERVE_TOTP_SECRET_FILE"] as const;
 const DEFAULT_TOTP_SESSION = "30m";
-const LONGEST_TOTP_SESSION_MS = 30 * 24 * 3_600_000;
+const LONGEST_TOTP_SESSION_MS = 7 * 24 * 3_600_000;
 
 /**
  * Turns flags and environment into the configuration, or refuses the start with one sentence (`usage`) before anything
@@ -114,7 +114,7 @@ function totpSessionMs(text: string): number {
   const ms = parseDurationMs(text);
   if (ms === undefined || ms % 1000 !== 0 || ms < 1000 || ms > LONGEST_TOTP_SESSION_MS)
     throw refusal(
-      `--totp-session-ttl ${quote(text)}: expected whole seconds up to 720h, such as 30m, 1h30m or 90s`,
+      `--totp-session-ttl ${quote(text)}: expected whole seconds up to 168h, such as 30m, 1h30m or 90s`,
     );
   return ms;
 }
