@@ -1,8 +1,14 @@
+import { existsSync } from "node:fs";
+import { readdir } from "node:fs/promises";
+import { isUuid } from "../codec/uuid.ts";
 import { Failure, throwIfCancelled } from "../core/errors.ts";
 import type { CommandOutcome } from "../core/spawn.ts";
 import { runTarget } from "../transport/runner.ts";
 import { describeReceipt, type Transport } from "../transport/transport.ts";
 import type { OperationContext } from "./context.ts";
+
+/** How far back a run can be whose target is still running. */
+const NEWEST = 20;
 
 /** A target of a job that is to succeed on a worker. */
 export interface WantedTarget {
@@ -30,7 +36,8 @@ export async function makeTarget(
   const { job, target, phase, limitSeconds, accepted = [], ...order } = wanted;
   const { host } = transport.worker;
   const outcome = await runTarget(transport, {
-    ...{ job, target, ...order, runId: context.run.id, timeoutMs: limitSeconds * 1000 },
+    ...{ job, target, ...order, timeoutMs: limitSeconds * 1000 },
+    ...{ runId: context.run.id, overRuns: await overRuns(context) },
     onLine: (line, stream) => context.log.output(job, host, line, stream, { phase, action: target }),
     signal: context.signal,
   });
@@ -42,6 +49,16 @@ export async function makeTarget(
   }
   if (outcome.exitCode !== 0 && !accepted.includes(outcome.exitCode ?? -1))
     throw new Failure("failed", `${what} failed: ${describe(outcome)}`);
+}
+
+/**
+ * The newest runs in the bucket's history beside this one. They are over, however they ended: this one has the bucket's
+ * lock.
+ */
+async function overRuns({ layout, run }: OperationContext): Promise<string[]> {
+  const ids = existsSync(layout.runs) ? await readdir(layout.runs) : [];
+  const others = ids.filter((id) => isUuid(id) && id !== run.id);
+  return others.sort().slice(-NEWEST);
 }
 
 function describe({ exitCode, signal, stdout, stderr }: CommandOutcome): string {

@@ -57,6 +57,8 @@ export interface TargetOrder {
   job: string;
   target: string;
   runId: string;
+  /** Runs that are over: a target of the job that one of them left running is ended, instead of waited for. */
+  overRuns?: readonly string[];
   /** The content hash of the job's files there; recorded with the target when it has succeeded. */
   hash?: string;
   /** For the target and for waiting until another target of the job has ended, together. */
@@ -83,7 +85,8 @@ export function runTarget(transport: Transport, order: TargetOrder): Promise<Com
   // One second less, so that the runner can still say what it waited for.
   const patience = Math.max(0, Math.floor(order.timeoutMs / 1000) - 1);
   const { env, onLine, signal, timeoutMs } = order;
-  const args = [order.job, order.target, order.runId, order.hash ?? "-", String(patience)];
+  const { job, target, runId, hash = "-", overRuns = [] } = order;
+  const args = [job, target, runId, hash, String(patience), overRuns.join(",")];
   return transport.script(START, { args, env, onLine, signal, timeoutMs });
 }
 

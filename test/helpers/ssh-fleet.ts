@@ -175,7 +175,8 @@ function allProcesses(): number[] {
     .map(Number);
 }
 
-function descendants(pid: number): number[] {
+/** The children of a process, theirs, and so on. */
+export function descendants(pid: number): number[] {
   if (pid === 0) return [];
   const parents = new Map(allProcesses().map((one) => [one, parentOf(one)]));
   const found = [pid];

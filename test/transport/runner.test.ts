@@ -42,6 +42,8 @@ fail:
 	@echo before; exit 7
 hang:
 	@echo hangs; sleep 600 & sleep 600
+deaf:
+	@trap '' TERM; while :; do sleep 600; done
 work:
 	@mkdir held || { echo overlap; exit 1; }
 	@a=$$(readlink ../../.runner/web.lock); sleep 0.07; b=$$(readlink ../../.runner/web.lock); \\
@@ -198,7 +200,12 @@ describe("bin/runner", { concurrency: 4 }, () => {
 
   for (const [what, args, code, sentence] of [
     ["no target", ["web"], RUNNER_EXIT.arguments, /^runner: usage: /],
-    ["too many arguments", ["web", "start", "r", "h", "1", "x"], RUNNER_EXIT.arguments, /^runner: usage: /],
+    [
+      "too many arguments",
+      ["web", "start", "r", "h", "1", "x", "y"],
+      RUNNER_EXIT.arguments,
+      /^runner: usage: /,
+    ],
     [
       "a job that leads elsewhere",
       ["../web", "start"],
@@ -219,6 +226,12 @@ describe("bin/runner", { concurrency: 4 }, () => {
       ["web", "start", "r", "h", "x"],
       RUNNER_EXIT.arguments,
       /is not a number of seconds/,
+    ],
+    [
+      "a list of runs with a blank",
+      ["web", "start", "r", "h", "1", "a b"],
+      RUNNER_EXIT.arguments,
+      /is not a list of run ids/,
     ],
     [
       "a job that is not listed",
@@ -286,6 +299,24 @@ describe("bin/runner", { concurrency: 4 }, () => {
     stop.abort();
     assert.equal((await hanging).reason, "cancelled");
   });
+
+  for (const [what, target] of [
+    ["ends when it is asked to", "hang"],
+    ["ignores TERM", "deaf"],
+  ] as const)
+    test(`a target that ${what}, left by a run that is over, is ended and not waited for`, async (t) => {
+      const worker = await workerWithJob(t);
+      const hanging = run(worker, target);
+      await until("the target runs", () => processesIn(worker.job).length > 0);
+      const others = { runId: "another", timeoutMs: 1_500 };
+      const waiting = await run(worker, "work", { ...others, overRuns: ["some", "more"] });
+      assert.equal(waiting.exitCode, RUNNER_EXIT.busy, "of a run that nobody knows to be over");
+      const rest = { ...others, timeoutMs: 60_000, overRuns: ["some", RUN_ID, "more"] };
+      assert.equal((await run(worker, "work", rest)).exitCode, 0);
+      assert.notEqual((await hanging).exitCode, 0);
+      assert.equal(await isHeld(worker), false);
+      await until("nothing is left of the target", () => processesIn(worker.folder).length === 0);
+    });
 
   test("another job's target does not wait", async (t) => {
     const worker = await workerWithJob(t);

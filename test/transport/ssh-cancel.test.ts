@@ -1,16 +1,21 @@
 import assert from "node:assert/strict";
-import { getEventListeners } from "node:events";
+import { spawn } from "node:child_process";
+import { getEventListeners, once } from "node:events";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { sleep } from "../../lib/core/async.ts";
 import { signalProcess } from "../../lib/core/process.ts";
 import { runTarget } from "../../lib/transport/runner.ts";
 import { syncTree } from "../../lib/transport/sync.ts";
 import type { Transport } from "../../lib/transport/transport.ts";
-import { SshFleet } from "../helpers/ssh-fleet.ts";
+import type { TargetRun } from "../fixtures/run-target.ts";
+import { BUCKET_ID, descendants, SshFleet } from "../helpers/ssh-fleet.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 import { installJob, syncFile } from "../helpers/worker.ts";
+
+const CLIENT = fileURLToPath(new URL("../fixtures/run-target.ts", import.meta.url));
 
 /** What was cancelled, and what became of it. */
 const scripts: [string, string, string][] = [
@@ -160,6 +165,30 @@ test("a target that never ends is out of time with a receipt, and its lock is fr
   assert.match(outcome.stdout, /^begun\n/);
   assert.deepEqual(fleet.processes, []);
   assert.equal((await runTarget(one, { ...order, target: "status", timeoutMs: 20_000 })).stdout, "fine\n");
+});
+
+test("a target that never ends, whose client was killed, is ended by the next run that knows that one to be over", async (t) => {
+  const fleet = await SshFleet.start(t);
+  const one = await fleet.one(t);
+  const makefile = "start:\n\t@echo begun\n\t@sleep 300\nstatus:\n\t@echo fine\n";
+  await installJob({ transport: one, launcher: fleet.launcher, folder: one.folder }, "db", makefile);
+  const order = { job: "db", target: "start", runId: "killed", timeoutMs: 600_000 };
+  const workers = fleet.workers.slice(0, 1);
+  const what: TargetRun = { settings: fleet.settings(), workers, bucketId: BUCKET_ID, order };
+  const client = spawn(process.execPath, [CLIENT, JSON.stringify(what)], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  await once(client.stdout, "data");
+  const masters = descendants(client.pid as number);
+  client.kill("SIGKILL");
+  await once(client, "exit");
+  // As a server does with the groups of a run that died.
+  for (const pid of masters) signalProcess(pid, "SIGKILL");
+  assert.ok(fleet.processes.length > 0, "the target goes on without its client");
+  const next = { ...order, target: "status", runId: "next", timeoutMs: 30_000 };
+  const outcome = await runTarget(one, { ...next, overRuns: ["killed"] });
+  assert.deepEqual([outcome.exitCode, outcome.stdout], [0, "fine\n"]);
+  assert.deepEqual(fleet.processes, []);
 });
 
 test("a failing source of input, or a line that cannot be taken, ends the script on the worker too", async (t) => {

@@ -30,7 +30,9 @@ lives() (
 )
 
 # take <lock>: takes a lock for `$me`. All that wait for others wait `$patience` seconds together, from the first on.
+# Nobody waits for the runs in `$over` (with a comma around each): what they left running is ended.
 deadline=
+over=
 take() {
   missed=0
   until error=$(ln -s "$me" "$1" 2>&1); do
@@ -42,7 +44,9 @@ take() {
     elif ! lives "$now"; then
       clear_lock "$1" "$now" || return 1
       continue
-    elif is_over; then
+    elif is_left "$now" && end_group "${now%%.*}" && ! lives "$now"; then
+      continue
+    elif is_late; then
       say "$1 is held by process ${now%%.*} of run ${now##*.}"
       return 1
     fi
@@ -50,8 +54,24 @@ take() {
   done
 }
 
-# is_over: true when there is no time left to wait.
-is_over() {
+# is_left <holder>: true when its run is over.
+is_left() {
+  case $over in *",${1##*.},"*) ;; *) return 1 ;; esac
+}
+
+# end_group <pid>: TERM to the process group that it leads, 2 s to unwind, then KILL.
+end_group() {
+  kill -TERM "-$1" 2>/dev/null
+  tries=0
+  while kill -0 "-$1" 2>/dev/null && [ "$tries" -lt 20 ]; do
+    sleep 0.1 2>/dev/null || sleep 1
+    tries=$((tries + 1))
+  done
+  kill -KILL "-$1" 2>/dev/null || :
+}
+
+# is_late: true when there is no time left to wait.
+is_late() {
   second=$(date +%s)
   : "${deadline:=$((second + patience))}"
   [ "$second" -ge "$deadline" ]

@@ -1,7 +1,8 @@
-# bin/runner <job> <target> [<run id> [<hash> [<wait seconds>]]]
+# bin/runner <job> <target> [<run id> [<hash> [<wait seconds> [<run id>,<run id>,…]]]]
 #
 # Runs `make -s -C jobs/<job> <target>` in this bucket's folder, one target of a job at a time: it waits for the one
-# before at most <wait seconds> (default 900). The environment goes to make as it is. When the target has succeeded,
+# before at most <wait seconds> (default 900). What the listed runs, which are over, left running is ended instead: TERM
+# to its process group, KILL after 2 s. The environment goes to make as it is. When the target has succeeded,
 # .runner/<job>.last says `<hash> <target>` (`-` for a hash that was not given); while one runs, and after one that
 # failed, there is no such file: nobody knows then what state the job is in.
 # Both outputs of make come on standard output, refusals as one line on standard error.
@@ -16,13 +17,14 @@ refuse() {
   exit "$1"
 }
 
-[ $# -ge 2 ] && [ $# -le 5 ] ||
-  refuse 64 "usage: bin/runner <job> <target> [<run id> [<hash> [<wait seconds>]]]"
-job=$1 target=$2 run=${3:--} hash=${4:--} patience=${5:-900}
+[ $# -ge 2 ] && [ $# -le 6 ] ||
+  refuse 64 "usage: bin/runner <job> <target> [<run id> [<hash> [<wait seconds> [<run id>,<run id>,…]]]]"
+job=$1 target=$2 run=${3:--} hash=${4:--} patience=${5:-900} over=,${6-},
 case $job in [!a-z]* | *[!a-z0-9_-]* | "") refuse 64 "\"$job\" is not the name of a job" ;; esac
 case $target in [!A-Za-z0-9]* | *[!A-Za-z0-9_.-]* | "") refuse 64 "\"$target\" is not the name of a target" ;; esac
 case $run in *[!A-Za-z0-9-]*) refuse 64 "\"$run\" is not a run id" ;; esac
 case $hash in *[!A-Za-z0-9-]*) refuse 64 "\"$hash\" is not a hash" ;; esac
+case $over in *[!A-Za-z0-9,-]*) refuse 64 "\"$6\" is not a list of run ids" ;; esac
 case $patience in *[!0-9]*) refuse 64 "\"$patience\" is not a number of seconds" ;; esac
 for tool in make mkfifo setsid; do
   command -v "$tool" >/dev/null || refuse 69 "$tool is not installed on this worker"
