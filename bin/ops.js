@@ -47,7 +47,8 @@ async function main() {
     // The channel is the wrapper's: nothing behind here may take it for one to a server.
     delete process.send;
   }
-  useCompileCache();
+  // What a hook's script compiles is nothing for our cache, nor the cache for it.
+  if (process.argv[2] !== "hook-run") useCompileCache();
   const { runProgram } = await import("../lib/cli/main.ts");
   process.exitCode = await runProgram(process.argv.slice(2));
 }

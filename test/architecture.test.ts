@@ -53,6 +53,9 @@ const TEXT_OWNERS: { pattern: RegExp; forbidden: (file: string) => boolean; advi
   },
 ];
 
+/** The one file that imports what it is told: the script of a hook, in a process of its own. */
+const RUNS_SCRIPTS = "lib/cli/hook-run.ts";
+
 const MOST_LINES = 350;
 
 /** Files that read better long, each with its reason. */
@@ -101,6 +104,7 @@ function folderOf(file: string): string {
 
 /** What is wrong with one import, or undefined. */
 function importProblem(from: string, target: string | undefined, files: ReadonlySet<string>) {
+  if (target === undefined && from === RUNS_SCRIPTS) return undefined;
   if (target === undefined) return "imports a computed name; write the name so that this test can read it";
   if (!target.startsWith(".")) return packageProblem(from, target);
   const to = path.posix.join(path.posix.dirname(from), target);

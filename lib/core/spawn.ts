@@ -28,6 +28,8 @@ export interface CommandOptions {
   cwd?: string;
   /** Added to the launcher's environment. */
   env?: Record<string, string>;
+  /** The whole environment, instead of the launcher's. */
+  environment?: Record<string, string>;
   /**
    * Written to the command's standard input, which is then closed; without it, standard input is empty. A command may
    * end without reading all of it. Where the source throws, the group is ended and `run` throws the same.
@@ -90,6 +92,11 @@ export class Launcher {
   ) {
     this.#environment = environment;
     this.#onGroup = onGroup;
+  }
+
+  /** What its children are given where nothing else is said. */
+  get environment(): Readonly<NodeJS.ProcessEnv> {
+    return this.#environment;
   }
 
   /** The groups whose leader has not been seen to end. */
@@ -193,10 +200,14 @@ export class Launcher {
   }
 
   /** Starts a child in a group of its own and reports that. */
-  async #launch(argv: Argv, stdin: "ignore" | "pipe", options: Pick<CommandOptions, "cwd" | "env">) {
+  async #launch(
+    argv: Argv,
+    stdin: "ignore" | "pipe",
+    options: Pick<CommandOptions, "cwd" | "env" | "environment">,
+  ) {
     const child = await launch(argv, {
       cwd: options.cwd,
-      env: { ...this.#environment, ...options.env },
+      env: options.environment ?? { ...this.#environment, ...options.env },
       stdio: [stdin, "pipe", "pipe"],
     });
     const exited = new Promise<Exit>((resolve) => {

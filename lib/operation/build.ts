@@ -8,9 +8,10 @@ import { exists } from "../core/files.ts";
 import { parametersOf } from "../run/protocol.ts";
 import { type Built, buildCatalog } from "./build-catalog.ts";
 import { writeKv } from "./build-kv.ts";
+import { type Certificates, issueCertificates, writeCertificates } from "./certificates.ts";
 import type { Operation, OperationContext } from "./context.ts";
 
-const PHASES = ["read", "check", "store"] as const;
+const PHASES = ["read", "check", "store", "post_build"] as const;
 
 /** What a build answers; `allocations` counts those that are not removed. */
 export interface BuildResult {
@@ -23,7 +24,8 @@ export interface BuildResult {
 
 /**
  * Reads the workspace and makes the catalog and the build's part of the KV store equal to it, in one transaction: a
- * build that fails or is cancelled leaves both as they were. Everything that is wrong is reported by one run: the
+ * build that fails or is cancelled before leaves both as they were. Then hooks for post_build run, and when one fails the
+ * build does, while the catalog stays (hook-runtime.md, Deploy order 7). Everything that is wrong is reported by one run: the
  * failure has the code and sentence of the first problem and all of them in `details.problems`. At the very end the
  * current source revision is marked as built. Without a workspace, before the first push, it builds nothing.
  */
@@ -47,7 +49,7 @@ export const build: Operation = async (context, params) => {
 async function carryOut(context: OperationContext, purgeJobs: boolean): Promise<BuildResult> {
   const { db, kv, log, run } = context;
   const problems = new Problems();
-  const { workspace, built } = await prepare(context, problems).finally(() => {
+  const { workspace, built, certificates } = await prepare(context, problems).finally(() => {
     for (const warning of problems.warnings) log.warn(sentenceOf(warning));
     for (const problem of problems.errors) log.error(sentenceOf(problem));
   });
@@ -55,18 +57,23 @@ async function carryOut(context: OperationContext, purgeJobs: boolean): Promise<
   db.transaction(() => {
     saveCatalog(db, built, new Date());
     const bucketValues = workspace.bucketConf.values;
-    writeKv(kv, { ...built, bucketId: run.bucketId, bucketValues, purgeJobs });
+    writeCertificates(db, kv, certificates);
+    writeKv(kv, { ...built, ca: certificates.pem, bucketId: run.bucketId, bucketValues, purgeJobs });
   });
+  begin("post_build", context);
+  if (built.jobs.some(({ hooks }) => hooks.some(({ events }) => events.includes("post_build"))))
+    await (await import("./post-build.ts")).runPostBuild(context);
   return resultOf(built, problems);
 }
 
-/** Reads and checks everything; throws when anything is wrong. */
+/** Reads and checks everything and issues certificates; throws when anything is wrong. */
 async function prepare(
   context: OperationContext,
   problems: Problems,
-): Promise<{ workspace: Workspace; built: Built }> {
-  const { db, layout, log, run, signal } = context;
+): Promise<{ workspace: Workspace; built: Built; certificates: Certificates }> {
+  const { db, kv, layout, log, run, signal } = context;
   begin("read", context);
+  kv.loadAll();
   const last = { workers: catalogWorkers(db), allocations: catalogAllocations(db), ports: catalogPorts(db) };
   if (catalogJobs(db).length > 0 && !(await exists(layout.workspace)))
     throw new Failure(
@@ -77,7 +84,9 @@ async function prepare(
   const { workers, jobs, broken } = workspace;
   log.info(`read ${count(workers.length, "worker")} and ${count(jobs.length + broken.size, "job")}`);
   begin("check", context);
-  return { workspace, built: buildCatalog(run.bucketId, workspace, last, problems) };
+  const built = buildCatalog(run.bucketId, workspace, last, problems);
+  const certificates = await issueCertificates(context, workspace, built.allocations, problems);
+  return { workspace, built, certificates };
 }
 
 /** Reports the next phase, unless the run was cancelled. */

@@ -12,22 +12,13 @@ import { parametersOf } from "../run/protocol.ts";
 import { build } from "./build.ts";
 import type { Operation, OperationContext } from "./context.ts";
 import { type CancelReceipts, Fleet } from "./fleet.ts";
+import { HookSession } from "./hooks.ts";
 import { allUpstreamOf, type JobPlan, planJob } from "./plan-job.ts";
 import { type Reconciled, reconcile } from "./reconcile.ts";
 import { type AllocationState, rollOut } from "./rollout.ts";
 import { syncWorkerFiles } from "./worker-files.ts";
 
 const JOBS_AT_ONCE = 8;
-
-/** Events of hooks that take part in a deploy; this version does not run hooks, so it must not deploy past them. */
-const DEPLOY_EVENTS = [
-  "pre_deploy",
-  "post_deploy",
-  "job_control",
-  "health_check",
-  "after_allocation_started",
-  "after_allocation_stopped",
-];
 
 /** How a deploy went for one job. */
 interface JobResult {
@@ -62,7 +53,8 @@ export const deploy: Operation = async (context, params) => {
   const all = catalogJobs(context.db);
   const jobs = selectJobs(all, given.jobs);
   const fleet = new Fleet(context, catalogWorkers(context.db));
-  const work = new Deploy(context, fleet, all, jobs, given.force);
+  const hooks = new HookSession(context, fleet);
+  const work = new Deploy(context, fleet, hooks, all, jobs, given.force);
   try {
     return await work.carryOut();
   } catch (error) {
@@ -70,6 +62,7 @@ export const deploy: Operation = async (context, params) => {
     const details = { ...work.result(), cancelled: fleet.cancelReceipts() };
     throw new Failure("cancelled", "cancelled", { details, cause: error });
   } finally {
+    await hooks.close();
     await fleet.close();
   }
 };
@@ -94,6 +87,7 @@ function selectJobs(all: CatalogJob[], wanted: string[] | undefined): CatalogJob
 class Deploy {
   readonly #context: OperationContext;
   readonly #fleet: Fleet;
+  readonly #hooks: HookSession;
   /** All of the catalog. */
   readonly #all: CatalogJob[];
   /** Those that are to be deployed. */
@@ -106,12 +100,14 @@ class Deploy {
   constructor(
     context: OperationContext,
     fleet: Fleet,
+    hooks: HookSession,
     all: CatalogJob[],
     jobs: CatalogJob[],
     force: boolean,
   ) {
     this.#context = context;
     this.#fleet = fleet;
+    this.#hooks = hooks;
     this.#all = all;
     this.#jobs = jobs;
     this.#force = force;
@@ -120,7 +116,7 @@ class Deploy {
 
   async carryOut(): Promise<DeployResult> {
     this.#progress("reconcile");
-    this.#reconciled = await reconcile(this.#context, this.#fleet, this.#all);
+    this.#reconciled = await reconcile(this.#context, this.#fleet, this.#hooks, this.#all);
     await this.#updateReconciled();
     const waves = new Set(this.#jobs.map((job) => job.deploymentSeq));
     for (const seq of [...waves].sort((a, b) => a - b)) {
@@ -151,10 +147,10 @@ class Deploy {
     return syncWorkerFiles(this.#context, this.#fleet, hosts, this.#allocations, updateSeq);
   }
 
-  /** One wave: plan every job, and only if one of them needs work raise the update sequence and roll out. */
+  /** One wave: hooks for pre_deploy, then plan every job, and only if one of them needs work raise the update sequence and roll out. */
   async #wave(seq: number, jobs: CatalogJob[]): Promise<void> {
     this.#progress(`wave ${seq}`);
-    const runnable = jobs.filter((job) => this.#mayRun(job));
+    const runnable = await this.#preDeploy(jobs.filter((job) => this.#mayRun(job)));
     const planned = runnable.flatMap((job) => this.#plan(job, this.#updateSeq()) ?? []);
     for (const plan of planned) if (!plan.needsWork) this.#skip(plan, whySkipped(plan));
     const working = planned.filter((plan) => plan.needsWork);
@@ -183,14 +179,30 @@ class Deploy {
         "not_started",
         `not started: job ${failed}, which it demands directly or through others, failed in this deploy`,
       );
-    const events = job.hooks.flatMap((hook) => hook.events).filter((event) => DEPLOY_EVENTS.includes(event));
-    if (failed === undefined && events.length > 0)
-      this.#leaveOut(
-        job,
-        "failed",
-        `it has hooks for ${[...new Set(events)].join(", ")}, and this version cannot run hooks in a deploy`,
-      );
-    return failed === undefined && events.length === 0;
+    return failed === undefined;
+  }
+
+  /** Answers the jobs whose hooks succeeded, what those wrote being stored; of the others nothing is (decisions: Rulings). */
+  async #preDeploy(jobs: CatalogJob[]): Promise<CatalogJob[]> {
+    const { kv, signal } = this.#context;
+    const run = async (job: CatalogJob) => {
+      try {
+        await this.#hooks.run({ kind: "pre_deploy", job });
+        kv.flush(job.name);
+        return [job];
+      } catch (error) {
+        kv.discard(job.name);
+        throwIfCancelled(signal);
+        this.#leaveOut(job, "failed", messageOf(error));
+        return [];
+      }
+    };
+    const ended = await runAll(jobs, JOBS_AT_ONCE, run, signal);
+    throwIfCancelled(signal);
+    return ended.flatMap((one) => {
+      if (one.status === "rejected") throw one.reason;
+      return one.value;
+    });
   }
 
   #plan(job: CatalogJob, updateSeq: number): JobPlan | undefined {
@@ -212,7 +224,7 @@ class Deploy {
     const started = performance.now();
     let error: string | undefined;
     try {
-      await rollOut(this.#context, this.#fleet, plan, states, this.#force);
+      await rollOut(this.#context, this.#fleet, this.#hooks, plan, states, this.#force);
     } catch (cause) {
       error = messageOf(cause);
     }

@@ -35,6 +35,20 @@ export class Fleet {
     this.#workers = new Map(workers.map((worker) => [worker.host, worker]));
   }
 
+  /** All workers of the catalog. */
+  get workers(): CatalogWorker[] {
+    return [...this.#workers.values()];
+  }
+
+  /**
+   * The ssh configuration of the run, made now where nothing was reached over ssh yet; undefined where no worker is.
+   * Throws `failed` where there is no private key.
+   */
+  async sshConfigFile(): Promise<string | undefined> {
+    if (!this.workers.some(({ connection }) => connection === "ssh")) return undefined;
+    return (await this.#openSsh()).configFile;
+  }
+
   /** What the catalog says about a worker. */
   worker(host: string): CatalogWorker {
     const worker = this.#workers.get(host);
@@ -101,7 +115,7 @@ export class Fleet {
   async #prepareSsh(): Promise<SshConnections> {
     const { layout, launcher } = this.#context;
     const { settings } = await loadOpsConf(layout);
-    const workers = [...this.#workers.values()].filter(({ connection }) => connection === "ssh");
+    const workers = this.workers.filter(({ connection }) => connection === "ssh");
     return await SshConnections.open(
       {
         user: settings.sshUser,

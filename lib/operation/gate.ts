@@ -1,31 +1,60 @@
 import type { CatalogJob } from "../bucket/catalog.ts";
-import { batches, runAll, sleep } from "../core/async.ts";
+import { runAll, sleep } from "../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
-import { inOrder, rolloutOrder } from "../plan/rollout.ts";
+import { rolloutBatches } from "../plan/rollout.ts";
 import { type ProbeResult, probe } from "../transport/probes.ts";
 import type { OperationContext } from "./context.ts";
 import type { Fleet } from "./fleet.ts";
+import { type HookSession, hooksOn } from "./hooks.ts";
+
+/** How long hooks of a job without a `health_check` block are given. */
+const WAIT = { attempts: 30, intervalSeconds: 1 };
+
+/** Which workers a gate is about; those of `hooked` that are disabled are not probed. */
+export interface Gated {
+  probed: readonly string[];
+  hooked: readonly string[];
+}
+
+/** True for a job whose rollout has a gate: probes, or hooks for health_check. */
+export function hasGate(job: CatalogJob): boolean {
+  return job.healthCheck !== null || hooksOn(job, "health_check").length > 0;
+}
 
 /**
- * Probes a job on the given workers until every check passes on each, in rollout order and batches of
- * `max_concurrent_upgrades` (hook-runtime.md, Batching rules). Each worker gets as many attempts as the manifest's
- * `wait` says. Throws `ErrHealthCheckFailed` with what the last probes saw, for every worker of the batch that failed.
+ * Probes a job until every check passes on each worker, in rollout order and batches of `max_concurrent_upgrades`
+ * (hook-runtime.md, Batching rules), and then runs its hooks for health_check. Each worker gets as many attempts as the
+ * manifest's `wait` says, at the probes and at each hook. Throws `ErrHealthCheckFailed` with what was seen last, for
+ * every worker of the batch that failed.
  */
 export async function passGate(
+  context: OperationContext,
+  fleet: Fleet,
+  hooks: HookSession,
+  job: CatalogJob,
+  workers: Gated,
+): Promise<void> {
+  await passProbes(context, fleet, job, workers.probed);
+  const wait = job.healthCheck?.wait ?? WAIT;
+  await hooks.run({ kind: "health_check", job, workers: workers.hooked, wait }).catch((error: unknown) => {
+    throw error instanceof Failure && error.code === "ErrHookFailed"
+      ? new Failure("ErrHealthCheckFailed", `the health check of job ${job.name} failed: ${error.message}`)
+      : error;
+  });
+}
+
+async function passProbes(
   context: OperationContext,
   fleet: Fleet,
   job: CatalogJob,
   workers: readonly string[],
 ): Promise<void> {
-  if (!job.healthCheck || workers.length === 0) return;
-  const order = rolloutOrder(context.kv.get(`ops/job/${job.name}`, "rollout_order"), workers);
-  for (const batch of batches(
-    inOrder(order, workers, (host) => host),
-    job.maxConcurrentUpgrades,
-  )) {
+  if (!job.healthCheck) return;
+  const order = context.kv.get(`ops/job/${job.name}`, "rollout_order");
+  for (const batch of rolloutBatches(order, workers, job.maxConcurrentUpgrades)) {
     const results = await runAll(
-      batch,
-      batch.length,
+      batch.workers,
+      batch.workers.length,
       (host) => probeWorker(context, fleet, job, host),
       context.signal,
     );
@@ -73,7 +102,10 @@ async function probeOnce(
     const timeoutMs = check.timeoutSeconds * 1000;
     if (check.type === "ssh")
       return await probe({ ...check, transport: await fleet.reach(host), timeoutMs }, context.signal);
-    return await probe({ ...check, host, port: job.ports[check.port] as number, timeoutMs }, context.signal);
+    const port = job.ports[check.port] as number;
+    const ca = context.kv.get("ops/worker", "certs/ca.crt");
+    const trust = check.type === "http" && ca !== undefined ? { ca } : {};
+    return await probe({ ...check, ...trust, host, port, timeoutMs }, context.signal);
   });
   return results.map((result) => {
     if (result.status === "rejected") throw result.reason;

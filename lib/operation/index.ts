@@ -16,6 +16,7 @@ const OPERATIONS: Record<RunKind, () => Promise<Operation>> = {
   push: async () => (await import("./push.ts")).push,
   build: async () => (await import("./build.ts")).build,
   deploy: async () => (await import("./deploy.ts")).deploy,
+  hooks: async () => (await import("./run-hooks.ts")).runHooks,
   worker_trust: async () => (await import("./workers.ts")).trust,
 };
 
@@ -41,6 +42,8 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
   const log = new RunLog({ layout, runId, command: kind, redactor: new Redactor(), activity, format });
   try {
     log.info(`${kind} of bucket ${bucketId}, run ${runId}`);
+    // A run that was killed left its staged files.
+    await emptyFolder(layout.tmp);
     const operation = await OPERATIONS[kind]();
     using db = openDatabase(layout.database);
     const kv = new KvStore(db, await loadKvKey(layout));

@@ -2,15 +2,16 @@ import { createReadStream } from "node:fs";
 import path from "node:path";
 import { beginChange, promote, recordSynced, setGate, setStopped } from "../bucket/promotions.ts";
 import { stagingFolder, writeStaging } from "../bucket/staging.ts";
-import { batches, runAll } from "../core/async.ts";
+import { runAll } from "../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import type { Action } from "../plan/changes.ts";
-import { inOrder, rolloutOrder } from "../plan/rollout.ts";
+import { rolloutBatches } from "../plan/rollout.ts";
 import { lastTarget } from "../transport/runner.ts";
 import { syncTree } from "../transport/sync.ts";
 import type { OperationContext } from "./context.ts";
 import type { Fleet } from "./fleet.ts";
-import { passGate } from "./gate.ts";
+import { hasGate, passGate } from "./gate.ts";
+import { type HookPass, type HookSession, hooksOn, scriptErrors } from "./hooks.ts";
 import { type AllocationPlan, hasOpenGate, type JobPlan } from "./plan-job.ts";
 import { makeTarget } from "./target.ts";
 
@@ -26,23 +27,29 @@ export interface AllocationState {
 }
 
 /**
- * Rolls out one job (hook-runtime.md, Deploy order 4 and 5): stage, sync, then batch after batch lifecycle, promotion
- * and gate, then what needs no lifecycle, then a last sync. What was promoted stays promoted when a later step fails.
+ * Rolls out one job (hook-runtime.md, Deploy order 4 and 5): stage, sync, then batch after batch lifecycle (its own
+ * hooks for job_control, where it has some), hooks, promotion and gate, then post_deploy, what needs no lifecycle, and a
+ * last sync. What was promoted stays promoted when a later step fails.
  * Throws the first failure that stops the job; `states` tells how far each allocation came.
  */
 export async function rollOut(
   context: OperationContext,
   fleet: Fleet,
+  hooks: HookSession,
   plan: JobPlan,
   states: readonly AllocationState[],
   force: boolean,
 ): Promise<void> {
-  const rollout = new Rollout(context, fleet, plan, states, force);
+  const rollout = new Rollout(context, fleet, hooks, plan, states, force);
   await rollout.passOpenGates();
   await rollout.stageAndSync();
-  await rollout.runPhase("new", "start", plan.job.maxConcurrentStarts);
-  await rollout.runPhase("update", "reload", plan.job.maxConcurrentUpgrades);
-  await rollout.runPhase("update", "restart", plan.job.maxConcurrentUpgrades);
+  if (hooksOn(plan.job, "job_control").length > 0) await rollout.runControlHooks();
+  else {
+    await rollout.runPhase("new", "start", plan.job.maxConcurrentStarts);
+    await rollout.runPhase("update", "reload", plan.job.maxConcurrentUpgrades);
+    await rollout.runPhase("update", "restart", plan.job.maxConcurrentUpgrades);
+  }
+  await rollout.runPostDeploy();
   await rollout.promoteRest();
   await rollout.syncAgain();
 }
@@ -50,6 +57,7 @@ export async function rollOut(
 class Rollout {
   readonly #context: OperationContext;
   readonly #fleet: Fleet;
+  readonly #hooks: HookSession;
   readonly #plan: JobPlan;
   readonly #states: readonly AllocationState[];
   readonly #force: boolean;
@@ -57,12 +65,14 @@ class Rollout {
   constructor(
     context: OperationContext,
     fleet: Fleet,
+    hooks: HookSession,
     plan: JobPlan,
     states: readonly AllocationState[],
     force: boolean,
   ) {
     this.#context = context;
     this.#fleet = fleet;
+    this.#hooks = hooks;
     this.#plan = plan;
     this.#states = states;
     this.#force = force;
@@ -95,25 +105,44 @@ class Rollout {
     });
   }
 
-  /** The batches of one phase: lifecycle, promotion, gate; the next batch only after the one before succeeded. */
+  /** The batches of one phase: lifecycle, hooks, promotion, gate; the next batch only after the one before succeeded. */
   async runPhase(phase: "new" | "update", action: Action, width: number): Promise<void> {
+    const { job } = this.#plan;
     const candidates = this.#states.filter((state) => state.plan.decision.action === action);
-    const hosts = candidates.map((state) => state.plan.allocation.worker);
-    const order = rolloutOrder(
-      this.#context.kv.get(`ops/job/${this.#plan.job.name}`, "rollout_order"),
-      hosts,
-    );
-    const all = batches(
-      inOrder(order, candidates, (state) => state.plan.allocation.worker),
-      width,
-    );
-    for (const [index, batch] of all.entries()) {
+    for (const { batch, states } of this.#batchesOf(candidates, width)) {
       throwIfCancelled(this.#context.signal);
-      this.#say(`batch ${index + 1} of ${all.length} (${phase}): ${action} on ${hostsOf(batch)}`);
-      await this.#lifecycle(batch);
-      this.#promote(batch, this.#plan.job.healthCheck ? "pending" : "");
-      await this.#gate(batch);
+      this.#say(`batch ${batch.index + 1} of ${batch.count} (${phase}): ${action} on ${hostsOf(states)}`);
+      await this.#lifecycle(states);
+      await this.#runHooks({ kind: phase === "new" ? "started" : "updated", job, batch });
+      this.#promote(states, hasGate(job) ? "pending" : "");
+      await this.#gate(states);
     }
+  }
+
+  /** The batches of a job whose hooks do what else its targets do: over all its workers, those that do not change too. */
+  async runControlHooks(): Promise<void> {
+    const { job } = this.#plan;
+    const hosts = (...actions: Action[]) =>
+      this.#states
+        .filter(({ plan }) => actions.includes(plan.decision.action))
+        .map(({ plan }) => plan.allocation.worker)
+        .join(",");
+    const variables = { NEW_ALLOCATIONS: hosts("start"), UPDATED_ALLOCATIONS: hosts("restart", "reload") };
+    if (variables.NEW_ALLOCATIONS === "" && variables.UPDATED_ALLOCATIONS === "") return;
+    for (const { batch, states } of this.#batchesOf(this.#states, job.maxConcurrentUpgrades)) {
+      throwIfCancelled(this.#context.signal);
+      const unready = states.filter((state) => state.error !== undefined);
+      if (unready.length > 0) throw batchFailure(job.name, unready);
+      await this.#runHooks({ kind: "deploy_control", job, batch, variables });
+      const changed = states.filter(({ plan }) => RUNS_THE_SERVICE.includes(plan.decision.action));
+      if (changed.length === 0) continue;
+      this.#promote(changed, hasGate(job) ? "pending" : "");
+      await this.#gate(changed);
+    }
+  }
+
+  async runPostDeploy(): Promise<void> {
+    await this.#runHooks({ kind: "post_deploy", job: this.#plan.job });
   }
 
   /** The promote sweep: allocations whose change needs no lifecycle, and so has no gate of its own. */
@@ -135,6 +164,28 @@ class Rollout {
     if (failed) throw failed.reason;
   }
 
+  #batchesOf(candidates: readonly AllocationState[], width: number) {
+    const byHost = new Map(candidates.map((state) => [state.plan.allocation.worker, state]));
+    const order = this.#context.kv.get(`ops/job/${this.#plan.job.name}`, "rollout_order");
+    return rolloutBatches(order, [...byHost.keys()], width).map((batch) => ({
+      batch,
+      states: batch.workers.map((host) => byHost.get(host) as AllocationState),
+    }));
+  }
+
+  /** What scripts have written by now is stored, however they ended (decisions: Rulings). */
+  async #runHooks(pass: HookPass): Promise<void> {
+    try {
+      await this.#hooks.run(pass);
+    } catch (error) {
+      const errors = scriptErrors(error);
+      for (const state of this.#states) state.error ??= errors.get(state.plan.allocation.worker);
+      throw error;
+    } finally {
+      this.#context.kv.flush(pass.job.name);
+    }
+  }
+
   #changing(): AllocationState[] {
     return this.#states.filter((state) => state.plan.decision.action !== "skip");
   }
@@ -143,18 +194,22 @@ class Rollout {
     const { db, layout } = this.#context;
     const { allocation, tree } = state.plan;
     await writeStaging(stagingFolder(layout, allocation.worker, allocation.job), tree.files);
-    const { changed, removed, sentBytes } = await this.#syncTree(state);
-    recordSynced(db, allocation.job, allocation.id, { hash: tree.hash, files: tree.digests });
+    const before = state.plan.promoted.files;
+    const { changed, removed, sentBytes } = await this.#syncTree(state, before);
+    const { updateSeq } = state.plan;
+    recordSynced(db, allocation.job, allocation.id, { hash: tree.hash, files: tree.digests, updateSeq });
     this.#say(
       `synced to ${allocation.worker}: ${changed.length} changed, ${removed.length} removed, ${sentBytes} bytes`,
     );
   }
 
-  async #syncTree(state: AllocationState) {
+  /** What differs from `before` is sent although its content is there: its rights may be others now. */
+  async #syncTree(state: AllocationState, before: Readonly<Record<string, string>> = {}) {
     const { allocation, tree } = state.plan;
     const folder = stagingFolder(this.#context.layout, allocation.worker, allocation.job);
     const files = tree.files.map(({ path: name, mode, sha256, content }) => ({
       ...{ path: name, mode, sha256, size: content.length },
+      isRewritten: before[name] !== undefined && before[name] !== tree.digests[name],
       open: () => createReadStream(path.join(folder, name)) as AsyncIterable<Uint8Array>,
     }));
     const transport = await this.#fleet.reach(allocation.worker);
@@ -209,29 +264,26 @@ class Rollout {
           if (!disabled) setStopped(db, job, id, false);
           kv.put(`ops/job/${job}/worker/${worker}`, "version", newVersion);
         }
-        kv.flush();
+        kv.flush(this.#plan.job.name);
       });
     } catch (error) {
-      kv.discard();
+      kv.discard(this.#plan.job.name);
       throw error;
     }
     for (const state of batch) state.done = true;
   }
 
-  /** Probes what is promoted to the target, and stores the outcome for the allocations the gate is about. */
+  /** Checks what is promoted to the target, and stores the outcome for the allocations the gate is about. */
   async #gate(about: readonly AllocationState[]): Promise<void> {
     const { job } = this.#plan;
-    if (!job.healthCheck) return;
-    const ready = this.#states.filter(
-      ({ plan, done }) => !plan.allocation.disabled && (done || plan.decision.action === "skip"),
-    );
+    if (!hasGate(job)) return;
+    const ready = this.#states
+      .filter(({ plan, done }) => plan.allocation.disabled || done || plan.decision.action === "skip")
+      .map(({ plan }) => plan.allocation);
+    const probed = ready.filter(({ disabled }) => !disabled).map(({ worker }) => worker);
+    const hooked = ready.map(({ worker }) => worker);
     try {
-      await passGate(
-        this.#context,
-        this.#fleet,
-        job,
-        ready.map((state) => state.plan.allocation.worker),
-      );
+      await passGate(this.#context, this.#fleet, this.#hooks, job, { probed, hooked });
     } catch (error) {
       if (!this.#context.signal.aborted) this.#storeGate(about, "failed");
       throw error;

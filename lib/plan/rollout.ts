@@ -1,7 +1,60 @@
+import { batches } from "../core/async.ts";
+
 /** The order in which workers are taken, and where it came from (`ROLLOUT_ORDER_SOURCE`). */
 export interface RolloutOrder {
   workers: string[];
   source: "kv" | "default";
+}
+
+/** Workers that are taken together, and the place of the batch among those of its rollout or pass. */
+export interface Batch {
+  workers: string[];
+  /** From 0 on (`BATCH_INDEX`). */
+  index: number;
+  count: number;
+  /** That of all workers of the rollout or pass. */
+  order: RolloutOrder;
+}
+
+/**
+ * What hooks are run for: the event, the label that scripts get as `DEPLOY_PHASE`, which allocations of the job take
+ * part and which width of the job applies (hook-runtime.md, Batching rules).
+ *
+ * `present`: all that are not removed, disabled ones too; `active`: neither removed nor disabled; `any`: removed ones
+ * too. Whatever the set, a pass may be for some chosen workers of it only.
+ */
+export const PASSES = {
+  post_build: { event: "post_build", phase: "post_build", set: "present", width: "upgrades" },
+  pre_deploy: { event: "pre_deploy", phase: "pre_deploy", set: "present", width: "upgrades" },
+  post_deploy: { event: "post_deploy", phase: "post_deploy", set: "present", width: "upgrades" },
+  cli: { event: "cli", phase: "cli", set: "present", width: "upgrades" },
+  health_check: { event: "health_check", phase: "health_check", set: "present", width: "upgrades" },
+  /** Of a deploy: the script replaces start, restart and reload. */
+  deploy_control: { event: "job_control", phase: "job_control", set: "present", width: "upgrades" },
+  /** Of the job commands, for the chosen workers. */
+  command_control: { event: "job_control", phase: "job_control", set: "active", width: "upgrades" },
+  /** For the workers of a rollout's batch. */
+  started: { event: "after_allocation_started", phase: "new", set: "present", width: "starts" },
+  updated: { event: "after_allocation_started", phase: "update", set: "present", width: "upgrades" },
+  /** For what was stopped. */
+  stopped: { event: "after_allocation_stopped", phase: "stop", set: "any", width: "upgrades" },
+} as const;
+
+/** One of {@link PASSES}. */
+export type PassKind = keyof typeof PASSES;
+
+/** An allocation of a job, in catalog order among its peers. */
+export interface Peer {
+  worker: string;
+  disabled: boolean;
+  removed: boolean;
+}
+
+/** How many allocations of a job are changed at a time (manifest). */
+export interface Widths {
+  /** 0 = all at once. */
+  maxConcurrentStarts: number;
+  maxConcurrentUpgrades: number;
 }
 
 /**
@@ -18,9 +71,44 @@ export function rolloutOrder(kvValue: string | undefined, workers: readonly stri
   return { workers: filtered, source: "kv" };
 }
 
-/** Sorts things that belong to workers into rollout order. */
-export function inOrder<T>(order: RolloutOrder, items: readonly T[], workerOf: (item: T) => string): T[] {
-  const position = new Map(order.workers.map((worker, index) => [worker, index]));
-  const rank = (item: T) => position.get(workerOf(item)) ?? order.workers.length;
-  return [...items].sort((a, b) => rank(a) - rank(b));
+/** Splits workers, given in catalog order, into batches of `width` in rollout order; width 0 means one batch. */
+export function rolloutBatches(
+  kvValue: string | undefined,
+  workers: readonly string[],
+  width: number,
+): Batch[] {
+  const order = rolloutOrder(kvValue, workers);
+  const parts = batches(order.workers, width);
+  return parts.map((part, index) => ({ workers: part, index, count: parts.length, order }));
+}
+
+/** The workers of a pass in catalog order; `chosen` narrows the set to some of them. */
+export function passWorkers(kind: PassKind, peers: readonly Peer[], chosen?: readonly string[]): string[] {
+  const { set } = PASSES[kind];
+  const belongs = ({ disabled, removed }: Peer) =>
+    set === "any" || (!removed && (set === "present" || !disabled));
+  return peers
+    .filter((peer) => belongs(peer) && (chosen === undefined || chosen.includes(peer.worker)))
+    .map((peer) => peer.worker);
+}
+
+/** The batches of a pass over a job. */
+export function passBatches(
+  kind: PassKind,
+  job: Widths,
+  peers: readonly Peer[],
+  kvValue: string | undefined,
+  chosen?: readonly string[],
+): Batch[] {
+  const width = PASSES[kind].width === "starts" ? job.maxConcurrentStarts : job.maxConcurrentUpgrades;
+  return rolloutBatches(kvValue, passWorkers(kind, peers, chosen), width);
+}
+
+/**
+ * The `ALLOCATION_INDEX` of a worker: its place among the peers that are not removed. Removed ones follow behind those,
+ * so that no two scripts of a pass have the same.
+ */
+export function allocationIndex(peers: readonly Peer[], worker: string): number {
+  const present = peers.filter((peer) => !peer.removed);
+  return [...present, ...peers.filter((peer) => peer.removed)].findIndex((peer) => peer.worker === worker);
 }

@@ -46,6 +46,16 @@ export const RUNS = {
       force: flag("Also roll out jobs whose deploy is complete"),
     }),
   },
+  hooks: {
+    summary: "Run a hook of a job here, once for each of its allocations",
+    parameters: object({
+      hook: described(string({ min: 1, max: 100 }), "The hook"),
+      job: optional(
+        described(string({ min: 1, max: 100 }), "Its job (default: the only one that has the hook)"),
+      ),
+      verbose: flag("Tell how each script has ended"),
+    }),
+  },
   worker_trust: {
     summary: "Record the host keys of workers, and of the jump hosts before them",
     parameters: object(

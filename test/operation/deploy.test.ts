@@ -262,15 +262,6 @@ test("a template that fails only with the new update sequence fails its job, unt
   assert.deepEqual(deploys.targets("store", A), ["start"]);
 });
 
-test("a job whose hooks a deploy would have to run is not deployed past them", async (t) => {
-  const deploys = await Deploys.make(t);
-  const hooks = { check: { executed_on: ["cli", "pre_deploy"] } };
-  await deploys.build({ store: { manifest: { hooks } } }, TWO);
-  const { error, updateSeq } = await deploys.deploy();
-  assert.match(error?.message ?? "", /store: it has hooks for pre_deploy, and this version cannot run hooks/);
-  assert.deepEqual([updateSeq, deploys.targets("store", A)], [0, []]);
-});
-
 test("T-56 a cancel lets nothing new begin; what was promoted stays and the next deploy goes on from there", async (t) => {
   const { deploys } = await chain(t);
   const cancel = new AbortController();

@@ -6,6 +6,7 @@ import { type TestContext, test } from "node:test";
 import { type CatalogJob, catalogJobs, catalogWorkers, type Probe } from "../../lib/bucket/catalog.ts";
 import { Fleet } from "../../lib/operation/fleet.ts";
 import { passGate } from "../../lib/operation/gate.ts";
+import { HookSession } from "../../lib/operation/hooks.ts";
 import { Deploys, HOSTS } from "../helpers/deploys.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 
@@ -23,9 +24,11 @@ async function setUp(t: TestContext, checks: Probe[], options: { attempts?: numb
   const gate = async (workers: readonly string[], signal = new AbortController().signal) => {
     const context = deploys.bucket.context("deploy", signal);
     const fleet = new Fleet(context, catalogWorkers(deploys.bucket.db));
+    const hooks = new HookSession(context, fleet);
     try {
-      await passGate(context, fleet, job, workers);
+      await passGate(context, fleet, hooks, job, { probed: workers, hooked: workers });
     } finally {
+      await hooks.close();
       await fleet.close();
       context.log.close();
     }

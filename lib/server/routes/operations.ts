@@ -1,8 +1,12 @@
+import { catalogJobs } from "../../bucket/catalog.ts";
+import type { Database } from "../../bucket/database.ts";
+import { jobOfHook } from "../../bucket/hook-choice.ts";
 import { findBucket } from "../../bucket/root.ts";
 import type { FailureCode } from "../../core/errors.ts";
 import type { Shape } from "../../core/shape.ts";
-import { RUNS, type RunKind } from "../../run/protocol.ts";
+import { RUNS, type RunKind, type RunParameters } from "../../run/protocol.ts";
 import { route, type ServerRoute } from "../context.ts";
+import { openBucket } from "../reading.ts";
 import { startRun } from "../start.ts";
 import { component } from "./shapes.ts";
 
@@ -19,8 +23,16 @@ export const START_FAILURES: readonly FailureCode[] = [
 /** How every start of a run is answered. */
 export const STARTED = { status: 202, description: "The run has started", shape: component("RunStarted") };
 
-/** A route that starts a run of a kind; its body are the parameters of the kind (`run/protocol.ts`). */
-function start(kind: RunKind, path: string, description?: string): ServerRoute {
+/**
+ * A route that starts a run of a kind; its body are the parameters of the kind (`run/protocol.ts`). `verify` throws where
+ * the bucket's catalog tells already that the run cannot be meant.
+ */
+function start<K extends RunKind>(
+  kind: K,
+  path: string,
+  description?: string,
+  verify?: (params: RunParameters<K>, db: Database) => void,
+): ServerRoute {
   const { summary, parameters } = RUNS[kind];
   return route({
     method: "POST",
@@ -32,7 +44,13 @@ function start(kind: RunKind, path: string, description?: string): ServerRoute {
     failures: START_FAILURES,
     async handle({ params, request, body }, context) {
       const bucket = await findBucket(context.root, params.bucket_id ?? "");
-      return startRun(bucket, kind, request, context, async () => body);
+      return startRun(bucket, kind, request, context, async () => {
+        if (verify) {
+          using db = await openBucket(bucket.layout);
+          verify(body as RunParameters<K>, db);
+        }
+        return body;
+      });
     },
   });
 }
@@ -41,6 +59,12 @@ function start(kind: RunKind, path: string, description?: string): ServerRoute {
 export const OPERATION_ROUTES = [
   start("build", "build"),
   start("deploy", "deploy"),
+  start(
+    "hooks",
+    "hooks",
+    "The hook must be on the event `cli`; without `job` exactly one job must have it.",
+    ({ hook, job }, db) => void jobOfHook(catalogJobs(db), hook, job),
+  ),
   start(
     "worker_trust",
     "workers/trust",

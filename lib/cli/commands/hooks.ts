@@ -1,0 +1,24 @@
+import type { Command } from "../flags.ts";
+import { runCommand } from "../run-command.ts";
+
+/** Commands about the hooks of jobs. */
+export const HOOK_COMMANDS: readonly Command[] = [
+  runCommand("hooks", {
+    name: "hooks",
+    operands: [
+      { name: "hook", help: "The hook; it must be on the event cli" },
+      { name: "job", help: "Its job (default: the only one that has the hook)", optional: true },
+    ],
+  }),
+  {
+    name: "hook-run",
+    summary: "Run a hook's script in TypeScript or JavaScript",
+    hidden: true,
+    operands: [{ name: "file", help: "The script" }],
+    flags: [],
+    async run({ operands }) {
+      const { runHookFile } = await import("../hook-run.ts");
+      return runHookFile(operands[0] ?? "");
+    },
+  },
+];

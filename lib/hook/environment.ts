@@ -1,0 +1,90 @@
+import type { Batch } from "../plan/rollout.ts";
+
+/** All that the environment of one script tells. */
+export interface ScriptFacts {
+  allocation: { id: string; worker: string; job: string; disabled: boolean; newVersion: string };
+  /** Among the peers that are not removed. */
+  allocationIndex: number;
+  /** The running version. */
+  currentVersion: string;
+  event: string;
+  hook: string;
+  /** `DEPLOY_PHASE`. */
+  phase: string;
+  batch: Batch;
+  /** Where the runtime API listens. */
+  api: { host: string; port: number };
+  /** Absolute, without symbolic links. */
+  bucketRoot: string;
+  /** The generated ssh configuration; undefined where no worker can be reached over ssh. */
+  sshConfig: string | undefined;
+  /** A JSON file that tells how each worker is reached. */
+  workersFile: string;
+  /** What only this event has. */
+  variables: EventVariables;
+}
+
+/** The variables that not every script has (hook-runtime.md, Events). */
+export interface EventVariables {
+  /** Workers, separated by commas. */
+  NEW_ALLOCATIONS?: string;
+  UPDATED_ALLOCATIONS?: string;
+  TARGET?: string;
+  /** `1` in a dry run: what the script stores is dropped. */
+  DRY_RUN?: string;
+}
+
+/** What no script may see of our own environment: the server's secrets, and what belongs to our own process. */
+const WITHHELD = /^(OPS_.*|NODE_COMPILE_CACHE|NODE_CHANNEL_.*|NODE_UNIQUE_ID|PWD|OLDPWD)$/;
+const EVENT_VARIABLES = ["NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS", "TARGET", "DRY_RUN"];
+
+/**
+ * The whole environment of one script (hook-runtime.md, Per-allocation and Per-batch environment variables): `ours`
+ * without what is withheld, and what the script is told. A variable of ours never stands in for one of those.
+ */
+export function scriptEnvironment(ours: NodeJS.ProcessEnv, facts: ScriptFacts): Record<string, string> {
+  const told = { ...allocationVariables(facts), ...batchVariables(facts), ...sessionVariables(facts) };
+  const kept = Object.entries(ours).filter(
+    ([name]) => !WITHHELD.test(name) && !EVENT_VARIABLES.includes(name),
+  );
+  const all = { ...Object.fromEntries(kept), ...told, ...facts.variables };
+  return Object.fromEntries(
+    Object.entries(all).filter((entry): entry is [string, string] => entry[1] !== undefined),
+  );
+}
+
+function allocationVariables({ allocation, ...facts }: ScriptFacts) {
+  return {
+    ALLOCATION_ID: allocation.id,
+    ALLOCATION_IP: allocation.worker,
+    ALLOCATION_INDEX: String(facts.allocationIndex),
+    JOB: allocation.job,
+    EVENT: facts.event,
+    COMMAND: facts.hook,
+    HOOK: facts.hook,
+    DISABLED: allocation.disabled ? "1" : "0",
+    CURRENT_VERSION: facts.currentVersion,
+    NEW_VERSION: allocation.newVersion,
+  };
+}
+
+function batchVariables({ batch, phase }: ScriptFacts) {
+  return {
+    BATCH_ALLOCATIONS: batch.workers.join(","),
+    BATCH_INDEX: String(batch.index),
+    BATCH_COUNT: String(batch.count),
+    DEPLOY_PHASE: phase,
+    ROLLOUT_ORDER: batch.order.workers.join(","),
+    ROLLOUT_ORDER_SOURCE: batch.order.source,
+  };
+}
+
+function sessionVariables({ api, bucketRoot, sshConfig, workersFile }: ScriptFacts) {
+  return {
+    HOOK_API_HOST: api.host,
+    HOOK_API_PORT: String(api.port),
+    BUCKET_ROOT: bucketRoot,
+    OPS_SSH_CONFIG: sshConfig,
+    OPS_WORKERS_FILE: workersFile,
+  };
+}

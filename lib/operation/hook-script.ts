@@ -1,0 +1,108 @@
+import type { CatalogAllocation, CatalogFile, CatalogJob } from "../bucket/catalog.ts";
+import { promotionsOf } from "../bucket/promotions.ts";
+import { stageForScript, stagingFolder } from "../bucket/staging.ts";
+import { messageOf } from "../core/errors.ts";
+import { type EventVariables, scriptEnvironment } from "../hook/environment.ts";
+import { runScript, scriptCommand } from "../hook/runner.ts";
+import type { HookRuntime } from "../hook/runtime.ts";
+import { type ScriptFile, stageScripts } from "../hook/staging.ts";
+import { allocationIndex, type Batch, PASSES, type PassKind } from "../plan/rollout.ts";
+import type { OperationContext } from "./context.ts";
+import type { Fleet } from "./fleet.ts";
+import { templateFields, upstreamOf } from "./plan-job.ts";
+
+/** What all scripts of a session share. */
+export interface ScriptHost {
+  context: OperationContext;
+  fleet: Fleet;
+  runtime: HookRuntime;
+  /** Without symbolic links. */
+  bucketRoot: string;
+  sshConfig: string | undefined;
+  /** The allocations of a job in catalog order, removed ones too. */
+  peers(job: string): readonly CatalogAllocation[];
+  files(job: string): readonly CatalogFile[];
+}
+
+/** One script of a pass. */
+export interface Script {
+  kind: PassKind;
+  job: CatalogJob;
+  hook: string;
+  batch: Batch;
+  allocation: CatalogAllocation;
+  variables: EventVariables;
+}
+
+/**
+ * Stages a script and runs it, the runtime API knowing it for so long; its output goes to Activity and to the worker's
+ * log. Answers what went wrong, or null; never throws.
+ */
+export async function attemptScript(host: ScriptHost, script: Script): Promise<string | null> {
+  const { id: allocationId, job, worker } = script.allocation;
+  const { hook } = script;
+  const { event, phase } = PASSES[script.kind];
+  const started = performance.now();
+  const running = host.runtime.begin({ allocationId, job, worker, event, hook });
+  let error: string | null;
+  try {
+    error = await runProcess(host, script);
+  } catch (thrown) {
+    error = messageOf(thrown);
+  } finally {
+    running.end();
+  }
+  const duration_ms = Math.round(performance.now() - started);
+  host.context.log.record({
+    event: "hook_end",
+    worker,
+    job,
+    phase,
+    action: hook,
+    duration_ms,
+    reason: error ?? "",
+  });
+  return error;
+}
+
+async function runProcess(host: ScriptHost, script: Script): Promise<string | null> {
+  const { job, worker } = script.allocation;
+  const { launcher, layout, log, signal } = host.context;
+  const folder = stagingFolder(layout, worker, job);
+  await stageScripts(folder, filesFor(host, script));
+  const last = { stdout: "", stderr: "" };
+  const outcome = await runScript(launcher, {
+    argv: await scriptCommand(layout, folder, job, script.hook),
+    bucketRoot: host.bucketRoot,
+    environment: environmentOf(host, script),
+    onLine(line, stream) {
+      if (line.trim() !== "") last[stream] = line.trim();
+      log.output(job, worker, line, stream, { phase: PASSES[script.kind].phase, action: script.hook });
+    },
+    signal,
+  });
+  if (outcome.exitCode === 0) return null;
+  const said = last.stderr || last.stdout;
+  return said === "" ? `exit code ${outcome.exitCode}` : `exit code ${outcome.exitCode}: ${said}`;
+}
+
+function filesFor({ context, fleet, files }: ScriptHost, { allocation, job, hook }: Script): ScriptFile[] {
+  const { db, kv } = context;
+  const promoted = promotionsOf(db, job.name)(allocation.id);
+  const fields = templateFields(context, fleet, allocation, promoted, context.log.updateSeq ?? 0);
+  return stageForScript(files(job.name), fields, upstreamOf(job), kv, hook);
+}
+
+function environmentOf(host: ScriptHost, script: Script): Record<string, string> {
+  const { allocation, job, hook, batch, variables } = script;
+  const { db, launcher, layout } = host.context;
+  return scriptEnvironment(launcher.environment, {
+    ...{ allocation, hook, batch, variables, ...PASSES[script.kind] },
+    allocationIndex: allocationIndex(host.peers(job.name), allocation.worker),
+    currentVersion: promotionsOf(db, job.name)(allocation.id).version,
+    api: host.runtime,
+    bucketRoot: host.bucketRoot,
+    sshConfig: host.sshConfig,
+    workersFile: layout.hookWorkers,
+  });
+}
