@@ -35,7 +35,7 @@ const generate = promisify(generateKeyPair);
 export async function ensureAuthority(layout: Layout, bucketId: string, isInUse: boolean): Promise<void> {
   await finish(layout);
   const { certificate, key } = await readPair(layout);
-  if (!certificate && !key) {
+  if (certificate === undefined && key === undefined) {
     if (isInUse)
       throw new Failure(
         "failed",
