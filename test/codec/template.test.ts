@@ -571,7 +571,15 @@ test("output, strings, calls and nesting are bounded", () => {
     ],
     [
       "{{define `a`}}{{if lt . 90}}{{template `a` (add . 1)}}{{template `a` (add . 1)}}{{end}}{{end}}{{template `a` 0}}",
-      /more than 5000000 statements were run$/,
+      /more than 5000000 steps were taken$/,
+    ],
+    [
+      `{{range split (printf "%9999d" 1) ""}}{{$x := split (printf "%1000000d" 1) ""}}{{end}}`,
+      /more than 5000000 steps were taken$/,
+    ],
+    [
+      `{{$x := printf "%1000000d" 1}}{{range split (printf "%9999d" 1) ""}}{{$y := lt $x $x}}{{end}}`,
+      /more than 5000000 steps were taken$/,
     ],
     [`{{${"(".repeat(101)}1${")".repeat(101)}}}`, /more than 100 nested parentheses/],
     [`${"{{if 1}}".repeat(101)}${"{{end}}".repeat(101)}`, /more than 100 nested blocks/],

@@ -13,6 +13,7 @@ import {
   argumentFor,
   miscount,
   type Parameter,
+  sizeOf,
   TEXT_LIMIT,
   type TemplateFunction,
   type TemplateValue,
@@ -27,8 +28,13 @@ import { quote } from "./quote.ts";
 const CALL_LIMIT = 100;
 /** Blocks, calls and parentheses of one execution may be nested this deep in all. */
 const DEPTH_LIMIT = 1000;
-/** One execution runs at most this many statements: nested loops and branching calls would go on for years. */
+/**
+ * One execution takes at most this many steps: nested loops and branching calls would go on for years. A statement is
+ * one; a function takes more for long texts and lists, one for so many characters or items that it makes, or is given.
+ */
 const STEP_LIMIT = 5_000_000;
+const MADE_PER_STEP = 32;
+const GIVEN_PER_STEP = 1024;
 
 /** What an operand yields; undefined is Go's "no value", which a missing key of a map gives. */
 type Value = TemplateValue | undefined;
@@ -45,7 +51,7 @@ type Jump = "break" | "continue" | undefined;
 /**
  * Renders a template in the language of Go's text/template, with the functions of docs/workspace.md and those given here.
  * Throws `failed` with `template: <name>:<line>:<column>: …` for what cannot be parsed or executed; nothing is returned
- * then. Bounds: 16 MiB of output, 100 nested template calls, 5 million statements. Not in it: range over an
+ * then. Bounds: 16 MiB of output, 100 nested template calls, 5 million steps. Not in it: range over an
  * integer, complex numbers, text that is not Unicode.
  */
 export function renderTemplate(
@@ -101,8 +107,9 @@ class Execution {
     this.#output.push(text);
   }
 
-  #step(node: Node): void {
-    if (++this.#steps > STEP_LIMIT) throw this.#failure(node, `more than ${STEP_LIMIT} statements were run`);
+  #step(node: Node, count = 1): void {
+    this.#steps += count;
+    if (this.#steps > STEP_LIMIT) throw this.#failure(node, `more than ${STEP_LIMIT} steps were taken`);
   }
 
   // Statements. The depth is not lowered on failure: nothing runs after one.
@@ -300,6 +307,7 @@ class Execution {
     const parameter = (at: number) => body?.signature?.parameters[at] ?? "any";
     const values = words.map((argument, at) => this.#argument(dot, argument, parameter(at)));
     if (final !== NONE) values.push(this.#checked(final, parameter(words.length), node));
+    for (const value of values) this.#step(node, sizeOf(value) / GIVEN_PER_STEP);
     if (body) return this.#invoke(node, name, () => body(...values));
     return this.#invoke(node, name, () => callValue(describe(words[0] ?? node), values));
   }
@@ -321,6 +329,7 @@ class Execution {
     } catch (error) {
       throw this.#failure(node, `error calling ${name}: ${messageOf(error)}`, error);
     }
+    this.#step(node, sizeOf(value) / MADE_PER_STEP);
     if (typeof value !== "string" || value.length <= TEXT_LIMIT) return value;
     throw this.#failure(node, `error calling ${name}: the result has more than ${TEXT_LIMIT} bytes`);
   }

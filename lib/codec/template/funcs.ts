@@ -100,6 +100,11 @@ export function typeName(value: TemplateValue | undefined): string {
 /** The most bytes that a template may put out, and that one string in it may have. */
 export const TEXT_LIMIT = 16 * 1024 * 1024;
 
+/** The characters of a text or the items of a list. */
+export function sizeOf(value: TemplateValue): number {
+  return typeof value === "string" || Array.isArray(value) ? value.length : 0;
+}
+
 /** The functions of every template besides Go's own (docs/workspace.md, Templates): texts, and 64-bit integers. */
 export const WORKSPACE_FUNCTIONS: Readonly<Record<string, TemplateFunction>> = {
   split: typed(["string", "string"], (text, separator) =>
@@ -137,6 +142,7 @@ function trimSpace(text: string): string {
 
 /** Go maps character by character: what would become several (`ß`) stays as it is. */
 function mapCharacters(text: string, change: (character: string) => string): string {
+  if (/^[\x00-\x7f]*$/.test(text)) return change(text);
   return Array.from(text, (character) => {
     const changed = change(character);
     return [...changed].length === 1 ? changed : character;
