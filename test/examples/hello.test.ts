@@ -8,6 +8,8 @@ import { after, test } from "node:test";
 import { identify } from "../../lib/core/process.ts";
 import { PROGRAM_ROOT } from "../../lib/core/self.ts";
 import { type CommandOutcome, Launcher } from "../../lib/core/spawn.ts";
+import { testRuntime } from "../helpers/hook-runtime.ts";
+import { environmentOf, HookScripts } from "../helpers/hook-scripts.ts";
 
 const JOBS = path.join(PROGRAM_ROOT, "examples", "hello", "workspace", "jobs");
 const base = mkdtempSync(path.join(tmpdir(), "ops-hello-"));
@@ -147,37 +149,22 @@ test("the gateway answers with the answers of all its peers, and with 502 when o
   assert.equal((await fetch(`http://127.0.0.1:${port}/health`)).status, 200);
 });
 
-test("the hook scripts ask for their port and print what the service answers", async () => {
-  const { folder, config } = await hello();
-  await service(folder, "start");
-  const asked: unknown[] = [];
-  const api = createServer((request, response) => {
-    asked.push([
-      request.url,
-      request.headers["x-allocation-id"],
-      request.headers.event,
-      request.headers.command,
-    ]);
-    response.setHeader("Content-Type", "application/json");
-    response.end(JSON.stringify({ namespace: "ops/bucket", key: "x", value: String(config.port) }));
-  }).listen(0, "127.0.0.1");
-  await new Promise((resolve) => api.once("listening", resolve));
-  const env = {
-    ...{ HOOK_API_HOST: "127.0.0.1", HOOK_API_PORT: String((api.address() as AddressInfo).port) },
-    ...{ ALLOCATION_ID: "id", ALLOCATION_IP: "127.0.0.1", EVENT: "cli", COMMAND: "check" },
-  };
-  for (const job of ["hello", "gateway"]) {
-    const outcome = await launcher.run(["python3", path.join(JOBS, job, "_hooks", "check.py")], { env });
-    assert.equal(outcome.exitCode, 0, outcome.stderr);
-    assert.equal(JSON.parse(outcome.stdout).job, "hello");
-  }
-  api.closeAllConnections();
-  api.close();
-  assert.deepEqual(
-    asked,
-    ["hello", "gateway"].map((job) => [`/kv?namespace=ops%2Fbucket&key=${job}_http`, "id", "cli", "check"]),
-  );
-});
+for (const [job, file] of [
+  ["hello", "check.py"],
+  ["gateway", "check.ts"],
+] as const)
+  test(`the hook of ${job} asks for its port and prints what the service answers`, async (t) => {
+    const { folder, config } = await hello();
+    await service(folder, "start");
+    const script = { allocationId: "id", job, worker: "127.0.0.1", event: "cli", hook: "check" } as const;
+    const { runtime, kv } = await testRuntime(t, { allocation: (id) => ({ ...script, id }) });
+    kv.put("ops/bucket", `${job}_http`, String(config.port));
+    runtime.begin(script);
+    const scripts = new HookScripts(t, path.join(JOBS, job, "_hooks"));
+    const { exitCode, stdout, stderr } = await scripts.runFile(file, environmentOf(runtime, script));
+    assert.deepEqual([exitCode, stderr], [0, ""]);
+    assert.equal(JSON.parse(stdout).job, "hello");
+  });
 
 test("both jobs run their server by the same script", () => {
   const [one, two] = ["hello", "gateway"].map((job) => readFileSync(path.join(JOBS, job, "service"), "utf8"));

@@ -1,17 +1,17 @@
 import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { identify, signalProcess } from "../../lib/core/process.ts";
 import { type CommandOutcome, Launcher } from "../../lib/core/spawn.ts";
 import { Example } from "../../scripts/example.ts";
 import { LocalServer, ops, type Run } from "../../scripts/local-server.ts";
+import { testRuntime } from "../helpers/hook-runtime.ts";
+import { environmentOf, HookScripts } from "../helpers/hook-scripts.ts";
 import { SshFleet } from "../helpers/ssh-fleet.ts";
 import { until } from "../helpers/temporary.ts";
 
-const PASSWORD = 'quite "special" \\ $(password)';
 const launcher = new Launcher(process.env);
 
 /** The example, deployed to three workers. */
@@ -45,8 +45,6 @@ class Redis {
     };
     const key = { private_key: readFileSync(clientKey, "utf8") };
     assert.equal((await server.call("PUT", `/api/buckets/${bucket}/secrets/ssh_key`, key)).status, 200);
-    const vars = readFileSync(redis.#source("vars.toml"), "utf8");
-    writeFileSync(redis.#source("vars.toml"), vars.replace(/^password = .*/m, `password = '${PASSWORD}'`));
     await redis.push("1.0.0");
     assert.equal((await server.run(bucket, "workers/trust")).status, "succeeded");
     return redis;
@@ -71,20 +69,52 @@ class Redis {
     assert.equal(pushed.code, 0, pushed.stderr);
   }
 
-  async deploy(): Promise<{ run: Run; text: string }> {
+  deploy(params: { force?: boolean } = {}): Promise<{ run: Run; text: string }> {
+    return this.#run("deploy", params);
+  }
+
+  /** Runs a hook for all allocations; answers what its scripts printed, by worker. */
+  async hook(hook: string): Promise<Record<string, string>> {
+    const { text } = await this.#run("hooks", { hook, job: "redis" });
+    const lines = (host: string) => [...text.matchAll(new RegExp(`^.*redis@${host} \\| (.*)$`, "gm"))];
+    return Object.fromEntries(
+      this.hosts.map((host) => [
+        host,
+        lines(host)
+          .map((line) => `${line[1]}\n`)
+          .join(""),
+      ]),
+    );
+  }
+
+  /** Carries out a run that succeeds and does not tell the password. */
+  async #run(kind: string, params: object): Promise<{ run: Run; text: string }> {
     let text = "";
-    const run = await this.#server.run(this.#bucket, "deploy", {}, (part) => {
+    const run = await this.#server.run(this.#bucket, kind, params, (part) => {
       text += part;
     });
     assert.equal(run.status, "succeeded", text);
-    assert.ok(!text.includes(PASSWORD));
+    assert.ok(!text.includes(this.password));
     return { run, text };
+  }
+
+  /** The password that a hook made, as it lies on the workers. */
+  get password(): string {
+    return readFileSync(path.join(this.folder("127.0.0.1"), "password"), "utf8").trim();
+  }
+
+  /** Where the server keeps the bucket. */
+  get bucketFolder(): string {
+    return path.join(this.#example.source, "..", "root", this.#bucket);
   }
 
   /** What redis on a worker answers to a command. */
   async ask(host: string, ...command: string[]): Promise<string> {
     const argv = ["redis-cli", "-h", host, "-p", String(this.port), ...command] as const;
-    const outcome = await launcher.run([...argv], { env: { REDISCLI_AUTH: PASSWORD }, timeoutMs: 5_000 });
+    const outcome = await launcher.run([...argv], {
+      env: { REDISCLI_AUTH: this.password },
+      timeoutMs: 5_000,
+    });
     return outcome.stdout.trim();
   }
 
@@ -170,6 +200,11 @@ test("HR-043 HR-046 examples/redis: a primary and two replicas, deployed, upgrad
       ]),
     );
     await assertReplicates(redis);
+    assert.deepEqual(hooksSaid(text), [
+      `${primary} made the password`,
+      `${primary} is the primary`,
+      ...[second, third].map((host) => `${host} follows ${primary}`),
+    ]);
   });
 
   await t.test("what the primary stores reaches the replicas, which take no writes", async () => {
@@ -183,14 +218,21 @@ test("HR-043 HR-046 examples/redis: a primary and two replicas, deployed, upgrad
     () => {
       for (const host of redis.hosts) {
         const text = readFileSync(`/proc/${redis.pid(host)}/cmdline`, "latin1");
-        assert.ok(text.startsWith("redis-server") && !text.includes("password"), text);
-        for (const name of ["redis.conf", "password", "vars.toml"])
+        assert.ok(text.startsWith("redis-server") && !text.includes(redis.password), text);
+        for (const name of ["redis.conf", "password"])
           assert.equal(statSync(path.join(redis.folder(host), name)).mode & 0o777, 0o600, name);
         for (const name of ["data", "logs"])
           assert.equal(statSync(path.join(redis.folder(host), name)).mode & 0o777, 0o700, name);
       }
     },
   );
+
+  await t.test("T-100 the server keeps the password in its database only, sealed, and in no log", () => {
+    assert.equal(redis.password.length, 43);
+    for (const folder of ["data", "logs"])
+      for (const file of filesIn(path.join(redis.bucketFolder, folder)))
+        assert.ok(!readFileSync(file, "latin1").includes(redis.password), file);
+  });
 
   await t.test("an upgrade restarts one worker after the other, and the data stays", async () => {
     const before = redis.hosts.map((host) => redis.pid(host));
@@ -248,11 +290,49 @@ test("HR-043 HR-046 examples/redis: a primary and two replicas, deployed, upgrad
     assert.match(other.stdout, /\nrole:slave\nmaster_host:127\.0\.0\.1\nmaster_link_status:up\n/);
   });
 
-  await t.test("the hook prints the replication of a worker", async () => {
-    const outcome = await runStatusHook(redis, third);
-    assert.equal(outcome.exitCode, 0, outcome.stderr);
-    assert.match(outcome.stdout, /^role:slave\nmaster_host:127\.0\.0\.1\nmaster_link_status:up\n/);
+  await t.test("the hook status prints the replication of each worker", async () => {
+    const said = await redis.hook("status");
+    assert.match(said[primary] ?? "", /^role:master\nconnected_slaves:2\nslave0:ip=/);
+    for (const host of [second, third])
+      assert.match(said[host] ?? "", /^role:slave\nmaster_host:127\.0\.0\.1\nmaster_link_status:up\n/);
   });
+
+  await t.test(
+    "HR-041 HR-042 the hook failover lets the next deploy restart the primary last, until the next build",
+    async () => {
+      const before = redis.password;
+      const order = /^(127\S+): replica, .*\n(127\S+): replica, .*\n127\.0\.0\.1: primary\n$/;
+      const first = order.exec((await redis.hook("failover"))[primary] ?? "")?.slice(1) ?? [];
+      assert.deepEqual([...first].sort(), [second, third]);
+      // It is put by whichever script is the first in the order that holds now.
+      const again = await redis.hook("failover");
+      assert.match(Object.values(again).join(""), order);
+      const restarts = async (params: object) =>
+        steps((await redis.deploy(params)).text).flatMap(
+          (step) => /\(update\): restart on (.*)/.exec(step)?.[1] ?? [],
+        );
+      assert.equal((await restarts({ force: true })).at(-1), primary);
+      await assertReplicates(redis);
+      await redis.push("1.2.0");
+      assert.deepEqual(await restarts({}), redis.hosts);
+      assert.equal(redis.password, before);
+    },
+  );
+
+  await t.test(
+    "the health check fails for a replica that follows nobody, and for one that is gone",
+    async (t) => {
+      assert.deepEqual(await healthOf(t, redis, second), [0, ""]);
+      assert.equal(await redis.ask(second, "replicaof", "no", "one"), "OK");
+      assert.deepEqual(await healthOf(t, redis, second), [1, "redis is a master, not a slave\n"]);
+      assert.equal((await redis.service(second, "restart")).exitCode, 0);
+      assert.equal((await redis.service(third, "stop")).exitCode, 0);
+      const [code, said] = await healthOf(t, redis, third);
+      assert.deepEqual([code, said.split(":")[0]], [1, "redis does not answer"]);
+      assert.equal((await redis.service(third, "start")).exitCode, 0);
+      assert.deepEqual(await healthOf(t, redis, third), [0, ""]);
+    },
+  );
 
   await t.test(
     "a start that fails says why, with the end of the log, and leaves nothing running",
@@ -279,27 +359,31 @@ test("HR-043 HR-046 examples/redis: a primary and two replicas, deployed, upgrad
   });
 });
 
-/** Runs the hook as a session would: it asks for the port and the password by HTTP. */
-async function runStatusHook(redis: Redis, host: string): Promise<CommandOutcome> {
-  const values: Record<string, string> = {
-    "ops/bucket redis_tcp": String(redis.port),
-    "vars/job/redis password": PASSWORD,
-  };
-  const api = createServer((request, response) => {
-    const query = new URL(request.url ?? "", "http://api").searchParams;
-    const value = values[`${query.get("namespace")} ${query.get("key")}`];
-    const isRight = request.headers["x-allocation-id"] === "id" && request.headers.event === "cli";
-    response.writeHead(value && isRight ? 200 : 404, { "Content-Type": "application/json" });
-    response.end(JSON.stringify({ value }));
-  }).listen(0, "127.0.0.1");
-  await new Promise((resolve) => api.once("listening", resolve));
-  const env = {
-    ...{ HOOK_API_HOST: "127.0.0.1", HOOK_API_PORT: String((api.address() as AddressInfo).port) },
-    ...{ ALLOCATION_ID: "id", ALLOCATION_IP: host, EVENT: "cli", COMMAND: "status" },
-  };
-  const hook = path.resolve("examples/redis/workspace/jobs/redis/_hooks/status.py");
-  const outcome = await launcher.run(["python3", hook], { env, timeoutMs: 20_000 });
-  api.closeAllConnections();
-  api.close();
-  return outcome;
+/** Runs the hook for health_check by itself; answers its exit code and what it says. */
+async function healthOf(t: TestContext, redis: Redis, host: string): Promise<[number | null, string]> {
+  const allocation = { id: randomUUID(), job: "redis", worker: host };
+  const { runtime, kv } = await testRuntime(t, { allocation: () => allocation });
+  kv.put("ops/bucket", "redis_tcp", String(redis.port));
+  kv.put("ops/job/redis", "worker_0", redis.hosts[0] as string);
+  kv.put("secrets/job/redis", "password", redis.password);
+  const script = { allocationId: allocation.id, job: "redis", worker: host, hook: "replicates" };
+  const running = { ...script, event: "health_check" } as const;
+  runtime.begin(running);
+  const scripts = new HookScripts(t, "examples/redis/workspace/jobs/redis/_hooks");
+  const { exitCode, stderr } = await scripts.runFile("replicates.py", environmentOf(runtime, running));
+  return [exitCode, stderr];
+}
+
+/** What the hooks of a run printed, with the worker, in its order. */
+function hooksSaid(text: string): string[] {
+  return [...text.matchAll(/^.*redis@(\S+) \| (made the .*|is the primary|follows .*)$/gm)].map(
+    ([, host, said]) => `${host} ${said}`,
+  );
+}
+
+/** All files below a folder. */
+function filesIn(folder: string): string[] {
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => path.join(entry.parentPath, entry.name));
 }

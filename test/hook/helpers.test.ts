@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import type { RunningScript } from "../../lib/hook/runtime.ts";
 import { type TestRuntime, testRuntime } from "../helpers/hook-runtime.ts";
-import { HookScripts, type Language } from "../helpers/hook-scripts.ts";
+import { environmentOf, HookScripts, type Language } from "../helpers/hook-scripts.ts";
 import { until } from "../helpers/temporary.ts";
 
 const LANGUAGES: readonly Language[] = ["py", "ts"];
@@ -24,12 +24,8 @@ class Session {
   /** A script runs from now on; answers the environment that it has. */
   begin(about: Partial<RunningScript> = {}): Record<string, string> {
     const { job = "a", worker = "10.0.0.1", event = "pre_deploy", hook = "setup" } = about;
-    const { host, port } = this.api.runtime;
-    return {
-      ...{ ALLOCATION_ID: this.api.script(about).id, ALLOCATION_IP: worker, ALLOCATION_INDEX: "0", JOB: job },
-      ...{ EVENT: event, COMMAND: hook, HOOK: hook, DISABLED: "0", BATCH_INDEX: "0" },
-      ...{ HOOK_API_HOST: host, HOOK_API_PORT: String(port) },
-    };
+    const allocationId = this.api.script(about).id;
+    return environmentOf(this.api.runtime, { allocationId, job, worker, event, hook });
   }
 
   /** What a script in one of the languages prints as JSON. */

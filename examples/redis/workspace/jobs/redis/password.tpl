@@ -1,1 +1,1 @@
-{{ get "vars/job/redis" "password" }}
+{{ getSecret "password" }}

@@ -3,10 +3,10 @@
 # {{ .Job }} {{ .NewVersion }} on {{ .WorkerIP }}. The paths start in data/.
 bind {{ .WorkerIP }}
 port {{ $port }}
-requirepass {{ printf "%q" (get "vars/job/redis" "password") }}
+requirepass {{ printf "%q" (getSecret "password") }}
 
 # worker_0 is the first allocation that is not disabled. It is the primary, all others follow it.
-masterauth {{ printf "%q" (get "vars/job/redis" "password") }}
+masterauth {{ printf "%q" (getSecret "password") }}
 replica-announce-ip {{ .WorkerIP }}
 {{- if ne .WorkerIP $primary }}
 replicaof {{ $primary }} {{ $port }}
