@@ -12,50 +12,86 @@ const START_LIMIT_MS = 10_000;
 /** An sshd listens on at most 16 addresses. */
 const ADDRESSES = 16;
 
+/** The kinds of keys that ssh-keygen makes. */
+export type KeyKind = "ed25519" | "ecdsa" | "rsa";
+
 /** One port on some loopback addresses. Whoever runs this program can sign in with the client key, and nobody else. */
 export class PrivateSshd {
+  readonly folder: string;
   readonly hosts: readonly string[];
   readonly port: number;
   readonly user = userInfo().username;
-  readonly #folder: string;
+  /** The file of the private key that may sign in. */
+  readonly clientKey: string;
+  readonly #lines: readonly string[];
+  #hostKeys: readonly string[] = [];
+  #made = 0;
   #listeners: ChildProcess[] = [];
 
-  private constructor(folder: string, hosts: readonly string[], port: number) {
-    this.#folder = folder;
+  private constructor(folder: string, hosts: readonly string[], port: number, lines: readonly string[]) {
+    this.folder = folder;
     this.hosts = hosts;
     this.port = port;
+    this.#lines = lines;
+    this.clientKey = makeKey(folder, "client_key", "-t", "ed25519");
   }
 
   /**
    * Starts it with keys of its own, which stay in the folder with its configuration and log. `lines` go in front of
    * the configuration; of a setting that is there twice, sshd takes the first.
    */
-  static async start(folder: string, hosts: readonly string[], lines: string[] = []): Promise<PrivateSshd> {
+  static async start(
+    folder: string,
+    hosts: readonly string[],
+    lines: readonly string[] = [],
+    kinds: readonly KeyKind[] = ["ed25519"],
+  ): Promise<PrivateSshd> {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     // sshd as root wants this folder, which the system's own one makes when it starts.
     if (process.getuid?.() === 0) mkdirSync("/run/sshd", { recursive: true, mode: 0o755 });
-    const sshd = new PrivateSshd(folder, hosts, await freePorts(hosts, 1));
-    for (const name of ["host_key", "client_key"]) makeKey(path.join(folder, name));
-    try {
-      for (let at = 0; at < hosts.length; at += ADDRESSES)
-        sshd.#listeners.push(sshd.#listen(at / ADDRESSES, hosts.slice(at, at + ADDRESSES), lines));
-      for (const host of hosts) await sshd.#answers(host);
-    } catch (error) {
-      await sshd.stop();
-      throw error;
-    }
+    const sshd = new PrivateSshd(folder, hosts, await freePorts(hosts, 1), lines);
+    sshd.newKeys(kinds);
+    await sshd.run();
     return sshd;
   }
 
-  /** The file of the private key that may sign in. */
-  get clientKey(): string {
-    return path.join(this.#folder, "client_key");
+  /** The files of its host keys, in the order in which they were asked for. */
+  get hostKeys(): readonly string[] {
+    return this.#hostKeys;
+  }
+
+  /** Its processes that listen, one for each 16 addresses. */
+  get pids(): number[] {
+    return this.#listeners.filter(isAlive).map(({ pid }) => pid as number);
+  }
+
+  /** What it logged so far. */
+  get log(): string {
+    return readFileSync(path.join(this.folder, "log"), "utf8");
   }
 
   /** Lines for a known_hosts file. */
   get knownHosts(): string {
-    const key = readFileSync(path.join(this.#folder, "host_key.pub"), "utf8");
-    return this.hosts.map((host) => `[${host}]:${this.port} ${key}`).join("");
+    const keys = this.#hostKeys.map(publicPart);
+    return this.hosts.flatMap((host) => keys.map((key) => `[${host}]:${this.port} ${key}\n`)).join("");
+  }
+
+  /** Makes host keys, which count from the next `run` on. */
+  newKeys(kinds: readonly KeyKind[], keep: readonly string[] = []): void {
+    const made = kinds.map((kind) => makeKey(this.folder, `host_key_${this.#made++}`, "-t", kind));
+    this.#hostKeys = [...keep, ...made];
+  }
+
+  /** Starts it again, on the same port. */
+  async run(): Promise<void> {
+    try {
+      for (let at = 0; at < this.hosts.length; at += ADDRESSES)
+        this.#listeners.push(this.#listen(at / ADDRESSES, this.hosts.slice(at, at + ADDRESSES)));
+      for (const host of this.hosts) await this.#answers(host);
+    } catch (error) {
+      await this.stop();
+      throw error;
+    }
   }
 
   /** Ends it, and every session that is still open. */
@@ -64,20 +100,20 @@ export class PrivateSshd {
       if (!isAlive(child)) continue;
       const sessions = childrenOf(child.pid as number);
       const exited = once(child, "exit");
-      child.kill("SIGTERM");
+      child.kill("SIGKILL");
       await exited;
       for (const pid of sessions) end(pid);
     }
     this.#listeners = [];
   }
 
-  #listen(number: number, hosts: readonly string[], lines: string[]): ChildProcess {
-    const file = path.join(this.#folder, `sshd_config_${number}`);
+  #listen(number: number, hosts: readonly string[]): ChildProcess {
+    const file = path.join(this.folder, `sshd_config_${number}`);
     const config = [
-      ...lines,
+      ...this.#lines,
       `Port ${this.port}`,
       ...hosts.map((host) => `ListenAddress ${host}`),
-      `HostKey ${this.#folder}/host_key`,
+      ...this.#hostKeys.map((key) => `HostKey ${key}`),
       `AuthorizedKeysFile ${this.clientKey}.pub`,
       `AllowUsers ${this.user}`,
       "AuthenticationMethods publickey",
@@ -87,7 +123,7 @@ export class PrivateSshd {
       "",
     ];
     writeFileSync(file, config.join("\n"));
-    const argv = ["-D", "-f", file, "-E", path.join(this.#folder, "log")];
+    const argv = ["-D", "-f", file, "-E", path.join(this.folder, "log")];
     return spawn(SSHD, argv, { stdio: "ignore" }).on("error", () => {});
   }
 
@@ -102,20 +138,28 @@ export class PrivateSshd {
 
   #lastLog(): string {
     try {
-      return readFileSync(path.join(this.#folder, "log"), "utf8").trim().split("\n").slice(-3).join("; ");
+      return this.log.trim().split("\n").slice(-3).join("; ");
     } catch {
       return `is it installed? (apt-get install -y openssh-server)`;
     }
   }
 }
 
-function isAlive({ pid, exitCode, signalCode }: ChildProcess): boolean {
-  return pid !== undefined && exitCode === null && signalCode === null;
+/** Makes a key pair with ssh-keygen; answers the file of the private part. */
+export function makeKey(folder: string, name: string, ...options: string[]): string {
+  const file = path.join(folder, name);
+  const { status, stderr } = spawnSync("ssh-keygen", ["-q", "-N", "", "-f", file, ...options]);
+  if (status !== 0) throw new Error(`ssh-keygen cannot make ${file}: ${stderr}`);
+  return file;
 }
 
-function makeKey(file: string): void {
-  const { status, stderr } = spawnSync("ssh-keygen", ["-q", "-N", "", "-t", "ed25519", "-f", file]);
-  if (status !== 0) throw new Error(`ssh-keygen cannot make ${file}: ${stderr}`);
+/** `<type> <base64>` of a key pair. */
+export function publicPart(file: string): string {
+  return readFileSync(`${file}.pub`, "utf8").split(" ").slice(0, 2).join(" ");
+}
+
+function isAlive({ pid, exitCode, signalCode }: ChildProcess): boolean {
+  return pid !== undefined && exitCode === null && signalCode === null;
 }
 
 function accepts(host: string, port: number): Promise<boolean> {

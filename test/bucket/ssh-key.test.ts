@@ -7,7 +7,8 @@ import { layoutOf } from "../../lib/bucket/layout.ts";
 import { loadOpsConf } from "../../lib/bucket/settings.ts";
 import { describeSshKey, removeSshKey, sshKeyFile, storeSshKey } from "../../lib/bucket/ssh-key.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
-import { fingerprintBy, makeKey, publicPart } from "../helpers/sshd.ts";
+import { makeKey, publicPart } from "../../scripts/private-sshd.ts";
+import { fingerprintBy } from "../helpers/sshd.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const ABSENT = { present: false, type: null, fingerprint: null, public_key: null, updated_at: null };

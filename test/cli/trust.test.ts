@@ -5,7 +5,7 @@ import { layoutOf } from "../../lib/bucket/layout.ts";
 import { acquireLock } from "../../lib/bucket/lock.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { ops } from "../../scripts/local-server.ts";
-import { fingerprintBy, Sshd } from "../helpers/sshd.ts";
+import { fingerprintBy, startSshd } from "../helpers/sshd.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
 
@@ -24,7 +24,7 @@ async function bucketWith(t: TestContext, port: number, ...hosts: string[]) {
 }
 
 test("CP-256 ops worker trust records keys, refuses a changed one with exit code 1 and replaces it with --force", async (t) => {
-  const sshd = await Sshd.start(t, ["ed25519"]);
+  const sshd = await startSshd(t, ["ed25519"]);
   const { layout, trust } = await bucketWith(t, sshd.port, "127.0.0.1", "127.0.0.2");
   const first = await trust("--workers", "127.0.0.1, 127.0.0.2", "--concurrency", "1");
   assert.deepEqual([first.code, first.stderr], [0, ""]);

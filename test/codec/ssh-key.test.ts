@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { fingerprintOf, parsePublicKey } from "../../lib/codec/ssh-key.ts";
-import { fingerprintBy, makeKey, publicPart } from "../helpers/sshd.ts";
+import { makeKey, publicPart } from "../../scripts/private-sshd.ts";
+import { fingerprintBy } from "../helpers/sshd.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 function parts(t: TestContext, ...options: string[]) {

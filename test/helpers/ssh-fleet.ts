@@ -1,12 +1,16 @@
+import { once } from "node:events";
 import { appendFileSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
+import { connect, createServer } from "node:net";
 import path from "node:path";
+import { pipeline } from "node:stream";
 import type { TestContext } from "node:test";
 import { signalProcess } from "../../lib/core/process.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
 import type { SshSettings } from "../../lib/transport/argv.ts";
 import { SshConnections } from "../../lib/transport/ssh.ts";
 import type { Transport, WorkerAddress } from "../../lib/transport/transport.ts";
-import { makeKey, publicPart, Sshd } from "./sshd.ts";
+import { makeKey, type PrivateSshd, publicPart } from "../../scripts/private-sshd.ts";
+import { startSshd } from "./sshd.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 /** How a fleet differs from the usual one. */
@@ -23,6 +27,8 @@ export interface FleetOptions {
 
 export const BUCKET_ID = "0190a5e8-0000-7000-8000-000000000002";
 const HOSTS = ["127.0.0.1", "127.0.0.2", "127.0.0.3"];
+/** On so many one sshd listens itself. */
+const ADDRESSES = 16;
 
 /**
  * Workers for one test: a private sshd on loopback addresses, each of them a worker with a root folder of its own. It
@@ -30,12 +36,12 @@ const HOSTS = ["127.0.0.1", "127.0.0.2", "127.0.0.3"];
  */
 export class SshFleet {
   readonly folder: string;
-  readonly sshd: Sshd;
+  readonly sshd: PrivateSshd;
   readonly hosts: readonly string[];
   readonly launcher = new Launcher(process.env);
   readonly knownHostsFile: string;
 
-  private constructor(folder: string, sshd: Sshd, hosts: readonly string[]) {
+  private constructor(folder: string, sshd: PrivateSshd, hosts: readonly string[]) {
     this.folder = folder;
     this.sshd = sshd;
     this.hosts = hosts;
@@ -59,8 +65,11 @@ export class SshFleet {
       ...(options.sshd ?? []),
       ...(options.login === undefined ? [] : [`ForceCommand ${login}`]),
     ];
-    const sshd = await Sshd.start(t, ["ed25519"], lines);
-    fleet = new SshFleet(folder, sshd, options.hosts ?? HOSTS);
+    const hosts = options.hosts ?? HOSTS;
+    const isOne = hosts.length <= ADDRESSES;
+    const sshd = await startSshd(t, ["ed25519"], lines, isOne ? hosts : hosts.slice(0, 1));
+    if (!isOne) await forward(t, hosts.slice(1), sshd);
+    fleet = new SshFleet(folder, sshd, hosts);
     return fleet;
   }
 
@@ -133,7 +142,7 @@ export class SshFleet {
 
   /** The processes of sshd for the connections that are open. */
   get sessions(): number[] {
-    return descendants(this.#listener()).filter((pid) => /^sshd/.test(commandOf(pid)));
+    return this.sshd.pids.flatMap(descendants).filter((pid) => /^sshd/.test(commandOf(pid)));
   }
 
   /** Stops the processes of all connections as they are, or lets them go on: a worker that hangs. */
@@ -143,7 +152,7 @@ export class SshFleet {
 
   /** Lets nobody connect any more: who tries gets no answer. */
   freezeListener(): void {
-    signalProcess(this.#listener(), "SIGSTOP");
+    for (const pid of this.sshd.pids) signalProcess(pid, "SIGSTOP");
   }
 
   /** Cuts all connections that are open. */
@@ -156,16 +165,23 @@ export class SshFleet {
     return allProcesses().filter((pid) => workingFolder(pid).startsWith(path.join(this.folder, "roots")));
   }
 
-  #listener(): number {
-    const config = path.join(this.sshd.folder, "config");
-    return allProcesses().find((pid) => commandOf(pid).includes(config)) ?? 0;
-  }
-
   async #end(): Promise<void> {
-    const ours = [...descendants(this.#listener()), ...this.processes];
+    const ours = [...this.sshd.pids.flatMap(descendants), ...this.processes];
     await this.sshd.stop();
     await this.launcher.endAll(0);
     for (const pid of ours) signalProcess(pid, "SIGKILL");
+  }
+}
+
+/** Lets more addresses lead to one sshd: many workers behind one endpoint. */
+async function forward(t: TestContext, hosts: readonly string[], sshd: PrivateSshd): Promise<void> {
+  for (const host of hosts) {
+    const server = createServer((socket) => {
+      const onward = connect(sshd.port, sshd.hosts[0]);
+      pipeline(socket, onward, socket, () => {});
+    }).listen(sshd.port, host);
+    t.after(() => server.close());
+    await once(server, "listening");
   }
 }
 
@@ -177,7 +193,6 @@ function allProcesses(): number[] {
 
 /** The children of a process, theirs, and so on. */
 export function descendants(pid: number): number[] {
-  if (pid === 0) return [];
   const parents = new Map(allProcesses().map((one) => [one, parentOf(one)]));
   const found = [pid];
   for (const one of found) for (const [child, parent] of parents) if (parent === one) found.push(child);

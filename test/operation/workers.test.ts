@@ -7,11 +7,12 @@ import { Failure } from "../../lib/core/errors.ts";
 import { build } from "../../lib/operation/build.ts";
 import { selectWorkers, trust } from "../../lib/operation/workers.ts";
 import type { TrustResult } from "../../lib/transport/trust.ts";
-import { fingerprintBy, makeKey, publicPart, Sshd } from "../helpers/sshd.ts";
+import { makeKey, type PrivateSshd, publicPart } from "../../scripts/private-sshd.ts";
+import { fingerprintBy, startSshd } from "../helpers/sshd.ts";
 import { makeBucket } from "../helpers/workspace.ts";
 
 /** A built bucket whose workers these are, on the port of that sshd. */
-async function bucketWith(t: TestContext, sshd: Sshd, workers: object[], opsConf = "") {
+async function bucketWith(t: TestContext, sshd: PrivateSshd, workers: object[], opsConf = "") {
   const spec = {
     workers: workers as Record<string, unknown>[],
     files: { "ops.conf": `ssh_port = ${sshd.port}\n${opsConf}` },
@@ -30,7 +31,7 @@ async function bucketWith(t: TestContext, sshd: Sshd, workers: object[], opsConf
 const outcomes = ({ workers }: TrustResult) => workers.map(({ worker, outcome }) => `${worker} ${outcome}`);
 
 test("CP-252 T-87 trust asks the ssh workers of the catalog, records them and changes no file of the source", async (t) => {
-  const sshd = await Sshd.start(t, ["ed25519"]);
+  const sshd = await startSshd(t, ["ed25519"]);
   const { give, known, activity, layout } = await bucketWith(t, sshd, [
     { host: "127.0.0.2", labels: ["db"] },
     { host: "127.0.0.1", connection: "local" },
@@ -56,7 +57,7 @@ test("CP-252 T-87 trust asks the ssh workers of the catalog, records them and ch
 });
 
 test("CP-256 a run fails after all were asked, tells both fingerprints, and force replaces the key", async (t) => {
-  const sshd = await Sshd.start(t, ["ed25519"]);
+  const sshd = await startSshd(t, ["ed25519"]);
   const bucket = await bucketWith(t, sshd, [
     { host: "127.0.0.2" },
     { host: "127.0.0.3", ssh_port: 1 },
@@ -87,8 +88,8 @@ test("CP-256 a run fails after all were asked, tells both fingerprints, and forc
 });
 
 test("the jump host of ops.conf is trusted first, signed in to with the bucket's key", async (t) => {
-  const hop = await Sshd.start(t, ["ed25519"]);
-  const inner = await Sshd.start(t, ["rsa"]);
+  const hop = await startSshd(t, ["ed25519"]);
+  const inner = await startSshd(t, ["rsa"]);
   const conf = `ssh_user = "${hop.user}"\nssh_jump = "127.0.0.1:${hop.port}"\nssh_key = "jump.pem"\n`;
   const workers = [{ host: "127.0.0.2", ssh_user: "nobody" }, { host: "127.0.0.3" }];
   const bucket = await bucketWith(t, inner, workers, conf);

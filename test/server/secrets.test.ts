@@ -5,8 +5,9 @@ import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../lib/bucket/layout.ts";
 import { acquireLock } from "../../lib/bucket/lock.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
+import { makeKey, publicPart } from "../../scripts/private-sshd.ts";
 import { TestServer } from "../helpers/server.ts";
-import { fingerprintBy, makeKey, publicPart } from "../helpers/sshd.ts";
+import { fingerprintBy } from "../helpers/sshd.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 async function setUp(t: TestContext) {

@@ -5,7 +5,7 @@ import { createServer, type Socket } from "node:net";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { TestServer } from "../helpers/server.ts";
-import { Sshd } from "../helpers/sshd.ts";
+import { startSshd } from "../helpers/sshd.ts";
 import { until } from "../helpers/temporary.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
 
@@ -24,7 +24,7 @@ async function setUp(t: TestContext, port: number) {
 }
 
 test("CP-023 CP-252 CP-256 trust is a run of its own kind, whose result tells each worker; force is its parameter", async (t) => {
-  const sshd = await Sshd.start(t, ["ed25519"]);
+  const sshd = await startSshd(t, ["ed25519"]);
   const { server, bucket, start, known } = await setUp(t, sshd.port);
   const trust = async (body?: unknown) => server.ended(bucket.path, await start("workers/trust", body));
   const outcome = (run: { result: { workers: { outcome: string }[] } }) => run.result.workers[0]?.outcome;

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import type { PublicKey } from "../../lib/codec/ssh-key.ts";
 import { parseJump } from "../../lib/transport/jump.ts";
 import { KnownHosts, knownHostName, parseKnownHosts } from "../../lib/transport/known-hosts.ts";
-import { makeKey, publicPart } from "../helpers/sshd.ts";
+import { makeKey, publicPart } from "../../scripts/private-sshd.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const folder = temporaryFolder({ after: (done) => process.on("exit", done as () => void) });

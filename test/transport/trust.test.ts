@@ -8,11 +8,12 @@ import { type TestContext, test } from "node:test";
 import { Launcher } from "../../lib/core/spawn.ts";
 import type { WorkerAddress } from "../../lib/transport/transport.ts";
 import { type TrustOptions, trustWorkers } from "../../lib/transport/trust.ts";
-import { fingerprintBy, freePort, publicPart, Sshd } from "../helpers/sshd.ts";
+import { type PrivateSshd, publicPart } from "../../scripts/private-sshd.ts";
+import { fingerprintBy, freePort, startSshd } from "../helpers/sshd.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 /** A known_hosts of its own, and how to give trust there. */
-function place(t: TestContext, sshd?: Sshd) {
+function place(t: TestContext, sshd?: PrivateSshd) {
   const file = path.join(temporaryFolder(t), "known_hosts");
   const launcher = new Launcher(process.env);
   const said: string[] = [];
@@ -49,7 +50,7 @@ const shown = (files: readonly string[]) =>
   files.map((file) => ({ type: publicPart(file).split(" ")[0], fingerprint: fingerprintBy(file) }));
 
 test("CP-252 a new host is recorded with all its keys, then it is unchanged, and ssh accepts it", async (t) => {
-  const sshd = await Sshd.start(t, ["ed25519", "ecdsa", "rsa"]);
+  const sshd = await startSshd(t, ["ed25519", "ecdsa", "rsa"]);
   const { file, said, give, text } = place(t);
   const name = `[127.0.0.2]:${sshd.port}`;
   const { workers } = await give([at("127.0.0.2", sshd.port)]);
@@ -74,7 +75,7 @@ test("CP-252 a new host is recorded with all its keys, then it is unchanged, and
 });
 
 test("CP-256 a changed key is refused with both fingerprints, and replaced only with force", async (t) => {
-  const sshd = await Sshd.start(t, ["ed25519", "rsa"]);
+  const sshd = await startSshd(t, ["ed25519", "rsa"]);
   const { give, text } = place(t);
   const workers = [at("127.0.0.1", sshd.port), at("127.0.0.2", sshd.port)];
   await give(workers);
@@ -99,13 +100,13 @@ test("CP-256 a changed key is refused with both fingerprints, and replaced only 
 });
 
 test("a key of another kind is no new trust: without force it is not taken, whatever else is known", async (t) => {
-  const sshd = await Sshd.start(t, ["ed25519"]);
+  const sshd = await startSshd(t, ["ed25519"]);
   const { give, text } = place(t);
   const worker = at("127.0.0.1", sshd.port);
   await give([worker]);
   const before = text();
   const [first] = sshd.hostKeys as [string];
-  const restart = async (...kinds: Parameters<Sshd["newKeys"]>) => {
+  const restart = async (...kinds: Parameters<PrivateSshd["newKeys"]>) => {
     await sshd.stop();
     sshd.newKeys(...kinds);
     await sshd.run();
@@ -122,7 +123,7 @@ test("a key of another kind is no new trust: without force it is not taken, what
 });
 
 test("what goes wrong with one worker is its own result; a local one needs no trust", async (t) => {
-  const sshd = await Sshd.start(t, ["ed25519"]);
+  const sshd = await startSshd(t, ["ed25519"]);
   const { said, give, text } = place(t);
   const { workers } = await give([
     at("127.0.0.1", await freePort()),
@@ -157,8 +158,8 @@ test("CP-137 a cancel ends the wait for a silent host at once, with nothing left
 });
 
 test("a worker behind a jump host is asked through it, once the jump host is trusted", async (t) => {
-  const hop = await Sshd.start(t, ["ed25519", "rsa"]);
-  const inner = await Sshd.start(t, ["ecdsa", "rsa"]);
+  const hop = await startSshd(t, ["ed25519", "rsa"]);
+  const inner = await startSshd(t, ["ecdsa", "rsa"]);
   const { said, give, text } = place(t, hop);
   const { TMPDIR } = process.env;
   t.after(() => {
@@ -191,8 +192,8 @@ test("a worker behind a jump host is asked through it, once the jump host is tru
 });
 
 test("behind a jump host that is not to be trusted, or lets nobody in, no worker is asked", async (t) => {
-  const hop = await Sshd.start(t, ["ed25519"]);
-  const inner = await Sshd.start(t, ["ed25519"]);
+  const hop = await startSshd(t, ["ed25519"]);
+  const inner = await startSshd(t, ["ed25519"]);
   const { file, give, text } = place(t, hop);
   const worker = at("127.0.0.2", inner.port, { sshJump: `${hop.user}@127.0.0.1:${hop.port}` });
   const [denied] = (await give([worker], { identityFile: inner.clientKey })).workers;
@@ -208,7 +209,7 @@ test("behind a jump host that is not to be trusted, or lets nobody in, no worker
 });
 
 test("a server that drops connections while many ask it is asked again", async (t) => {
-  const sshd = await Sshd.start(t, ["ed25519"], ["MaxStartups 2:50:4"]);
+  const sshd = await startSshd(t, ["ed25519"], ["MaxStartups 2:50:4"]);
   const { give } = place(t);
   const workers = Array.from({ length: 8 }, (_, index) => at(`127.0.0.${index + 1}`, sshd.port));
   const result = await give(workers);
