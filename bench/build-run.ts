@@ -10,6 +10,8 @@ import { perform } from "../lib/operation/index.ts";
 export interface BuildCost {
   /** From the start of the process to the end of the build. */
   ms: number;
+  /** What of the machine it took, all threads of the process together. */
+  cpuMs: number;
   /** Milliseconds by phase; `start` is the time before the first one. */
   phases: Record<string, number>;
   maxRssMb: number;
@@ -31,8 +33,10 @@ const outcome = await perform(
 const ms = performance.now();
 if (!outcome.ok) throw new Error(said.join(""));
 const phases = begun.map(([phase, at], index) => [phase, (begun[index + 1]?.[1] ?? ms) - at] as const);
+const { user, system } = process.cpuUsage();
 const cost: BuildCost = {
   ms,
+  cpuMs: (user + system) / 1000,
   phases: Object.fromEntries(phases),
   maxRssMb: process.resourceUsage().maxRSS / 1024,
 };

@@ -40,12 +40,13 @@ export interface BuiltCatalog {
  */
 export function saveCatalog(db: Database, built: BuiltCatalog, now: Date): void {
   const present = new Set(built.workers.map((worker) => worker.host));
-  const left = new Set(built.allocations.map(({ worker }) => worker).filter((host) => !present.has(host)));
-  const gone = (row: Row) => left.has(String(row.worker_ip));
+  const left = new Set<SqlValue>(
+    built.allocations.map(({ worker }) => worker).filter((host) => !present.has(host)),
+  );
   for (const host of left) db.run("UPDATE worker SET removed = 1 WHERE worker_ip = ?", host);
-  replaceRows(db, TABLES.worker, built.workers.map(workerRow), gone);
-  replaceRows(db, TABLES.labels, built.workers.flatMap(labelRows), gone);
-  replaceRows(db, TABLES.tags, built.workers.flatMap(tagRows), gone);
+  replaceRows(db, TABLES.worker, built.workers.map(workerRow), left);
+  replaceRows(db, TABLES.labels, built.workers.flatMap(labelRows), left);
+  replaceRows(db, TABLES.tags, built.workers.flatMap(tagRows), left);
   replaceRows(db, TABLES.job, built.jobs.map(jobRow));
   replaceRows(db, TABLES.selectors, built.jobs.flatMap(selectorRows));
   replaceRows(db, TABLES.ports, built.jobs.flatMap(portRows));
@@ -101,31 +102,27 @@ const TABLES = {
   },
 } satisfies Record<string, Table>;
 
-/** Makes a table hold exactly these rows, besides the rows that `keep` wants to stay. Writes only what differs. */
-function replaceRows(
-  db: Database,
-  table: Table,
-  rows: Row[],
-  keep: (row: Row) => boolean = () => false,
-): void {
+/** Makes a table hold exactly these rows, besides those of the workers that `keep` names. Writes only what differs. */
+function replaceRows(db: Database, table: Table, rows: Row[], keep: ReadonlySet<SqlValue> = new Set()): void {
   const { name, key, columns, payload = [] } = table;
-  const all = [...key, ...columns, ...payload];
-  const identity = (row: Row) => JSON.stringify(key.map((column) => row[column]));
-  const compared = [...key, ...columns].join(", ");
-  const stored = new Map(db.all(`SELECT ${compared} FROM ${name}`).map((row) => [identity(row), row]));
-  const updates = [...columns, ...payload].map((column) => `${column} = excluded.${column}`).join(", ");
+  const compared = [...key, ...columns];
+  const identity = (values: SqlValue[]) => values.slice(0, key.length).join("\0");
+  const known = db.tuples(`SELECT ${compared.join(", ")} FROM ${name}`);
+  const stored = new Map(known.map((values) => [identity(values), values]));
+  const all = [...compared, ...payload];
+  const updates = all.slice(key.length).map((column) => `${column} = excluded.${column}`);
   const insert = `INSERT INTO ${name} (${all.join(", ")}) VALUES (${all.map(() => "?").join(", ")})
-    ON CONFLICT (${key.join(", ")}) DO ${updates === "" ? "NOTHING" : `UPDATE SET ${updates}`}`;
+    ON CONFLICT (${key.join(", ")}) DO ${updates.length === 0 ? "NOTHING" : `UPDATE SET ${updates.join(", ")}`}`;
   for (const row of rows) {
-    const before = stored.get(identity(row));
-    stored.delete(identity(row));
-    if (before && columns.every((column) => before[column] === row[column])) continue;
-    db.run(insert, ...all.map((column) => row[column] as SqlValue));
+    const values = all.map((column) => row[column] as SqlValue);
+    const before = stored.get(identity(values));
+    stored.delete(identity(values));
+    if (!before?.every((value, index) => value === values[index])) db.run(insert, ...values);
   }
   const where = key.map((column) => `${column} = ?`).join(" AND ");
-  for (const row of stored.values())
-    if (!keep(row))
-      db.run(`DELETE FROM ${name} WHERE ${where}`, ...key.map((column) => row[column] as SqlValue));
+  for (const values of stored.values())
+    if (!keep.has(values[0] ?? null))
+      db.run(`DELETE FROM ${name} WHERE ${where}`, ...values.slice(0, key.length));
 }
 
 function workerRow(worker: BuiltWorker): Row {

@@ -195,21 +195,32 @@ export function catalogPorts(db: Database): Map<string, Map<string, number>> {
   );
 }
 
+type AllocationRow = [
+  id: string,
+  worker: string,
+  job: string,
+  disabled: number,
+  removed: number,
+  deploymentSeq: number,
+  newVersion: string,
+];
+
 /** The allocations: by job, then the worker's position, then host. */
 export function catalogAllocations(db: Database): CatalogAllocation[] {
   return db
-    .all(
-      `SELECT a.* FROM allocations a LEFT JOIN worker w ON w.worker_ip = a.worker_ip
-       ORDER BY a.job, w.position, a.worker_ip`,
+    .tuples<AllocationRow>(
+      `SELECT alloc_id, a.worker_ip, job, disabled, a.removed, deployment_seq, new_version
+       FROM allocations a LEFT JOIN worker w ON w.worker_ip = a.worker_ip
+       ORDER BY job, w.position, a.worker_ip`,
     )
-    .map((row) => ({
-      id: String(row.alloc_id),
-      worker: String(row.worker_ip),
-      job: String(row.job),
-      disabled: row.disabled === 1,
-      removed: row.removed === 1,
-      deploymentSeq: Number(row.deployment_seq),
-      newVersion: String(row.new_version),
+    .map(([id, worker, job, disabled, removed, deploymentSeq, newVersion]) => ({
+      id,
+      worker,
+      job,
+      disabled: disabled === 1,
+      removed: removed === 1,
+      deploymentSeq,
+      newVersion,
     }));
 }
 

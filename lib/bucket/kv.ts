@@ -4,25 +4,13 @@ import { Failure } from "../core/errors.ts";
 import { createExclusive, readBounded } from "../core/files.ts";
 import type { Database } from "./database.ts";
 import { isOfJob, isSealed, isSecretNamespace } from "./kv-access.ts";
+import { isSame, type KvValue, textOf } from "./kv-value.ts";
 import type { Layout } from "./layout.ts";
 
 const KEY_BYTES = 32;
 const DAY_SECONDS = 86_400;
 /** How many older versions of a key a purge leaves, however old they are. */
 const VERSIONS_KEPT = 7;
-
-/**
- * The other hosts of a list, as a value of the store: read as the list without that host. A list is stored once for all
- * the hosts in it, since the peers of each of n workers, written out, would be n² hosts.
- */
-export interface Peers {
-  /** Separated by commas. */
-  hosts: string;
-  without: string;
-}
-
-/** What is written to the store. */
-export type KvValue = string | Peers;
 
 /** The newest stored version of a key; the value of a secret is sealed. */
 interface StoredEntry {
@@ -39,11 +27,6 @@ interface PendingEntry {
   value: KvValue | undefined;
   ttl: number;
   createdMs: number;
-}
-
-interface Namespace {
-  stored: Map<string, StoredEntry>;
-  pending: Map<string, PendingEntry>;
 }
 
 type NewestRow = [
@@ -64,14 +47,16 @@ const NEWEST = "SELECT namespace, key, MAX(version), value, list, ttl, created_d
  * The key-value store of a bucket (hook-runtime.md, KV namespaces). Writes are visible to reads of the same store at
  * once and stored by `flush`, which adds at most one row for a key: a new version when value or ttl differ from the
  * stored ones or a ttl starts anew, a tombstone for a delete. Versions start at 1 and only rise; deleting what is not
- * there changes nothing. Values are kept as given, those under `secrets/` and private keys sealed. A value with a ttl (seconds, 0 =
- * none) is not found once that has passed; a build makes it a tombstone. One process at a time may write.
+ * there changes nothing. Values are kept as given, those under `secrets/` and private keys sealed. A value with a ttl
+ * (seconds, 0 = none) is not found once that has passed; a build makes it a tombstone. One process at a time may write.
  */
 export class KvStore {
   readonly #db: Database;
   readonly #key: Buffer;
   readonly #now: () => number;
-  readonly #namespaces = new Map<string, Namespace>();
+  /** What was read and what is not stored yet, by namespace and key. */
+  readonly #stored = new Map<string, Map<string, StoredEntry>>();
+  readonly #pending = new Map<string, Map<string, PendingEntry>>();
   /** The lists of hosts that were read, by id. */
   readonly #lists = new Map<number, string>();
   #isComplete = false;
@@ -85,42 +70,33 @@ export class KvStore {
 
   /** The value of a key, or undefined when it is missing, deleted or expired. Throws when a secret cannot be opened. */
   get(namespace: string, key: string): string | undefined {
-    const { stored, pending } = this.#load(namespace);
-    const written = pending.get(key);
+    const written = this.#pending.get(namespace)?.get(key);
     if (written)
       return written.value === undefined || this.#expired(written) ? undefined : textOf(written.value);
-    const entry = stored.get(key);
+    const entry = this.#load(namespace).get(key);
     return entry && this.#alive(entry) ? this.#open(namespace, key, entry.value) : undefined;
   }
 
   /** The stored version, ttl (seconds) and time of a key that `get` would find. */
   entry(namespace: string, key: string): { version: number; ttl: number; createdMs: number } | undefined {
-    const entry = this.#load(namespace).stored.get(key);
+    const entry = this.#load(namespace).get(key);
     return entry && this.#alive(entry) ? entry : undefined;
   }
 
   put(namespace: string, key: string, value: KvValue, ttlSeconds = 0): void {
-    const { stored, pending } = this.#load(namespace);
     // A ttl starts anew, even with the same value.
-    if (ttlSeconds === 0 && this.#holds(namespace, key, stored.get(key), value)) pending.delete(key);
-    else pending.set(key, { value, ttl: ttlSeconds, createdMs: this.#now() });
+    if (ttlSeconds === 0 && this.#holds(namespace, key, value)) this.#pending.get(namespace)?.delete(key);
+    else this.#write(namespace, key, { value, ttl: ttlSeconds, createdMs: this.#now() });
   }
 
   delete(namespace: string, key: string): void {
-    const { stored, pending } = this.#load(namespace);
-    if (stored.get(key)?.deleted ?? true) pending.delete(key);
-    else pending.set(key, { value: undefined, ttl: 0, createdMs: this.#now() });
+    if (this.#load(namespace).get(key)?.deleted ?? true) this.#pending.get(namespace)?.delete(key);
+    else this.#write(namespace, key, { value: undefined, ttl: 0, createdMs: this.#now() });
   }
 
   /** The keys that `get` would find, sorted. */
   keys(namespace: string): string[] {
-    const { stored, pending } = this.#load(namespace);
-    const keys = [...stored]
-      .filter(([key, entry]) => !pending.has(key) && this.#alive(entry))
-      .map(([key]) => key);
-    for (const [key, entry] of pending)
-      if (entry.value !== undefined && !this.#expired(entry)) keys.push(key);
-    return keys.sort();
+    return [...this.#livingKeys(namespace)].sort();
   }
 
   /** All keys with their values, sorted by key. */
@@ -130,8 +106,8 @@ export class KvStore {
 
   /** Makes the namespace hold exactly these entries, without ttl; keys that are not among them are deleted. */
   sync(namespace: string, entries: ReadonlyMap<string, KvValue>): void {
-    const { stored, pending } = this.#load(namespace);
-    for (const key of [...stored.keys(), ...pending.keys()])
+    const written = this.#pending.get(namespace)?.keys() ?? [];
+    for (const key of [...this.#load(namespace).keys(), ...written])
       if (!entries.has(key)) this.delete(namespace, key);
     for (const [key, value] of entries) this.put(namespace, key, value);
   }
@@ -139,20 +115,23 @@ export class KvStore {
   /** The namespaces that hold a key, stored or pending, sorted. */
   namespaces(): string[] {
     this.loadAll();
-    return [...this.#namespaces]
-      .filter(([, one]) => this.#holdsKeys(one))
-      .map(([name]) => name)
-      .sort();
+    const names = new Set([...this.#stored.keys(), ...this.#pending.keys()]);
+    return [...names].filter((name) => !this.#livingKeys(name).next().done).sort();
   }
 
   /** Reads the whole store in one query, for who is about to look at most of it. */
   loadAll(): void {
     if (this.#isComplete) return;
-    const known = new Set(this.#namespaces.keys());
+    const known = new Set(this.#stored.keys());
     this.#isComplete = true;
+    let name = "";
+    let stored = new Map<string, StoredEntry>();
     for (const row of this.#db.tuples<NewestRow>(`${NEWEST} GROUP BY namespace, key`)) {
-      const [name, key] = row;
-      if (!known.has(name)) this.#load(name).stored.set(key, this.#fromRow(row));
+      if (row[0] !== name) {
+        name = row[0];
+        stored = known.has(name) ? new Map() : this.#load(name);
+      }
+      stored.set(row[1], this.#fromRow(row));
     }
   }
 
@@ -162,22 +141,23 @@ export class KvStore {
    */
   flush(job?: string): void {
     const stored: (() => void)[] = [];
-    const namespaces = this.#namespacesOf(job);
+    const namespaces = [...this.#pending].filter(([name]) => job === undefined || isOfJob(name, job));
     this.#db.script("SAVEPOINT kv");
     try {
-      for (const [name, namespace] of namespaces)
-        for (const [key, written] of namespace.pending) {
-          const version = (namespace.stored.get(key)?.version ?? 0) + 1;
-          const entry = this.#insert(name, key, written, version);
-          stored.push(() => namespace.stored.set(key, entry));
+      for (const [name, entries] of namespaces) {
+        const before = this.#load(name);
+        for (const [key, written] of entries) {
+          const entry = this.#insert(name, key, written, (before.get(key)?.version ?? 0) + 1);
+          stored.push(() => before.set(key, entry));
         }
+      }
       this.#db.script("RELEASE kv");
     } catch (error) {
       this.#db.script("ROLLBACK TO kv; RELEASE kv");
       throw error;
     }
     for (const apply of stored) apply();
-    for (const [, { pending }] of namespaces) pending.clear();
+    for (const [name] of namespaces) this.#pending.delete(name);
   }
 
   /**
@@ -185,18 +165,10 @@ export class KvStore {
    * rolled back took its rows with it.
    */
   discard(job?: string): void {
-    this.#forget(this.#namespacesOf(job));
-  }
-
-  #forget(namespaces: readonly [string, Namespace][]): void {
-    for (const [name] of namespaces) this.#namespaces.delete(name);
+    for (const map of [this.#pending, this.#stored])
+      for (const name of map.keys()) if (job === undefined || isOfJob(name, job)) map.delete(name);
     this.#lists.clear();
     this.#isComplete = false;
-  }
-
-  /** What is loaded, of all or of one job. */
-  #namespacesOf(job: string | undefined): [string, Namespace][] {
-    return [...this.#namespaces].filter(([name]) => job === undefined || isOfJob(name, job));
   }
 
   /**
@@ -209,10 +181,10 @@ export class KvStore {
         "SELECT DISTINCT namespace FROM kv_version WHERE namespace LIKE 'secrets/%'",
       )
       .map((row) => row.namespace);
-    const all = new Set([...names, ...[...this.#namespaces.keys()].filter(isSecretNamespace)]);
+    const all = new Set([...names, ...[...this.#pending.keys()].filter(isSecretNamespace)]);
     return [...all].flatMap((namespace) => {
-      const { stored, pending } = this.#load(namespace);
-      const kept = [...stored].filter(([, entry]) => !entry.deleted);
+      const kept = [...this.#load(namespace)].filter(([, entry]) => !entry.deleted);
+      const pending = this.#pending.get(namespace) ?? new Map<string, PendingEntry>();
       const values = [
         ...kept.map(([key, entry]) => this.#tryOpen(namespace, key, entry.value)),
         ...[...pending.values()].map((entry) => entry.value && textOf(entry.value)),
@@ -225,11 +197,10 @@ export class KvStore {
   deleteExpired(): void {
     for (const { namespace } of this.#db.all<{ namespace: string }>(
       "SELECT DISTINCT namespace FROM kv_version WHERE ttl > 0",
-    )) {
-      const { stored, pending } = this.#load(namespace);
-      for (const [key, entry] of stored)
-        if (!entry.deleted && this.#expired(entry) && !pending.has(key)) this.delete(namespace, key);
-    }
+    ))
+      for (const [key, entry] of this.#load(namespace))
+        if (!entry.deleted && this.#expired(entry) && !this.#pending.get(namespace)?.has(key))
+          this.delete(namespace, key);
   }
 
   /**
@@ -250,22 +221,30 @@ export class KvStore {
       limit,
       VERSIONS_KEPT,
     );
-    if (purged > 0)
-      this.#db.run(
-        "DELETE FROM host_list WHERE id NOT IN (SELECT list FROM kv_version WHERE list IS NOT NULL)",
-      );
-    this.#forget([...this.#namespaces].filter(([, { pending }]) => pending.size === 0));
+    if (purged === 0) return;
+    this.#db.run(
+      "DELETE FROM host_list WHERE id NOT IN (SELECT list FROM kv_version WHERE list IS NOT NULL)",
+    );
+    this.#stored.clear();
+    this.#lists.clear();
+    this.#isComplete = false;
   }
 
-  #load(name: string): Namespace {
-    const known = this.#namespaces.get(name);
+  #load(name: string): Map<string, StoredEntry> {
+    const known = this.#stored.get(name);
     if (known) return known;
-    const namespace: Namespace = { stored: new Map(), pending: new Map() };
-    this.#namespaces.set(name, namespace);
+    const stored = new Map<string, StoredEntry>();
+    this.#stored.set(name, stored);
     if (!this.#isComplete)
       for (const row of this.#db.tuples<NewestRow>(`${NEWEST} WHERE namespace = ? GROUP BY key`, name))
-        namespace.stored.set(row[1], this.#fromRow(row));
-    return namespace;
+        stored.set(row[1], this.#fromRow(row));
+    return stored;
+  }
+
+  #write(namespace: string, key: string, entry: PendingEntry): void {
+    const pending = this.#pending.get(namespace);
+    if (pending) pending.set(key, entry);
+    else this.#pending.set(namespace, new Map([[key, entry]]));
   }
 
   #fromRow([, , version, value, list, ttl, createdDate, deleted]: NewestRow): StoredEntry {
@@ -307,15 +286,17 @@ export class KvStore {
   }
 
   /** True when a key is stored with this value and without ttl. A secret that cannot be opened is none. */
-  #holds(namespace: string, key: string, entry: StoredEntry | undefined, value: KvValue): boolean {
+  #holds(namespace: string, key: string, value: KvValue): boolean {
+    const entry = this.#load(namespace).get(key);
     if (!entry || entry.deleted || entry.ttl !== 0) return false;
     return isSame(entry.value, value) || this.#tryOpen(namespace, key, entry.value) === textOf(value);
   }
 
-  #holdsKeys({ stored, pending }: Namespace): boolean {
-    for (const [key, entry] of stored) if (!pending.has(key) && this.#alive(entry)) return true;
-    for (const entry of pending.values()) if (entry.value !== undefined && !this.#expired(entry)) return true;
-    return false;
+  *#livingKeys(namespace: string): Generator<string> {
+    const pending = this.#pending.get(namespace);
+    for (const [key, entry] of this.#load(namespace)) if (!pending?.has(key) && this.#alive(entry)) yield key;
+    for (const [key, entry] of pending ?? [])
+      if (entry.value !== undefined && !this.#expired(entry)) yield key;
   }
 
   #alive(entry: StoredEntry): boolean {
@@ -343,17 +324,6 @@ export class KvStore {
   #close(namespace: string, key: string, value: string): string {
     return isSealed(namespace, key) ? seal(this.#key, namespace, key, value) : value;
   }
-}
-
-function textOf(value: KvValue): string {
-  if (typeof value === "string") return value;
-  return `,${value.hosts},`.replace(`,${value.without},`, ",").slice(1, -1);
-}
-
-/** True for values that are the same without a look at their text. */
-function isSame(a: KvValue, b: KvValue): boolean {
-  if (typeof a === "string" || typeof b === "string") return false;
-  return a.hosts === b.hosts && a.without === b.without;
 }
 
 /** Reads the key that secrets are sealed with: `secrets/kv.key`, 32 raw bytes. */

@@ -26,6 +26,8 @@ interface Known {
  */
 export class SourceRules {
   readonly #known = new Map<string, Known>();
+  /** Folders that something was entered below, with all that are on the way to them. */
+  readonly #folders = new Set<string>();
   #bytes = 0;
 
   /** The parts of an entry's path, each safe as the name of a file. Throws `invalid_source` naming the entry. */
@@ -62,12 +64,14 @@ export class SourceRules {
 
   /** Remembers a path and the folders on the way to it; answers what keeps it from lying beside the others. */
   #enter(parts: string[], type: string): string | undefined {
-    for (let count = 1; count <= parts.length; count++) {
+    const folder = parts.slice(0, -1).join("/");
+    for (let count = this.#folders.has(folder) ? parts.length : 1; count <= parts.length; count++) {
       const named = count === parts.length;
       const path = parts.slice(0, count).join("/");
       const clash = this.#enterOne({ path, type: named ? type : "directory", named });
       if (clash !== undefined) return clash;
     }
+    this.#folders.add(folder);
     return undefined;
   }
 

@@ -77,9 +77,10 @@ function byJob(found: readonly FoundFile[]): Map<string, FoundFile[]> {
 
 /** Makes sure that what was read is one state of the workspace and no mixture of two (`ErrSourceChanged`). */
 export function checkUnchanged(layout: Layout, before: SourceTree, problems: Problems): void {
-  const after = new Map(
-    walk(layout.workspace, SKIPPED_FOLDERS, () => {}).map(({ path, state }) => [path, state]),
-  );
+  const found = walk(layout.workspace, SKIPPED_FOLDERS, () => {});
+  const isSame = found.every(({ path, state }) => before.states.get(path) === state);
+  if (isSame && found.length === before.states.size) return;
+  const after = new Map(found.map(({ path, state }) => [path, state]));
   const changed = [...new Set([...before.states.keys(), ...after.keys()])]
     .filter((path) => before.states.get(path) !== after.get(path))
     .sort();

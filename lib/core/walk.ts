@@ -1,5 +1,4 @@
 import {
-  type BigIntStats,
   closeSync,
   constants,
   type Dirent,
@@ -8,6 +7,7 @@ import {
   openSync,
   readdirSync,
   readSync,
+  type Stats,
 } from "node:fs";
 import path from "node:path";
 import { Failure, hasErrno, messageOf } from "./errors.ts";
@@ -67,7 +67,7 @@ function walkInto(
     else if (!entry.isFile())
       refuse(name, `${entry.isSymbolicLink() ? "a symbolic link" : "a special file"} is not allowed`);
     else {
-      const status = lstatSync(path.join(root, name), { bigint: true, throwIfNoEntry: false });
+      const status = lstatSync(`${root}/${name}`, { throwIfNoEntry: false });
       if (status) found.push(describe(name, status));
       else refuse(name, CHANGED);
     }
@@ -76,7 +76,7 @@ function walkInto(
 
 function entriesOf(root: string, below: string, refuse: Refuse): Dirent[] {
   try {
-    return readdirSync(path.join(root, below), { withFileTypes: true });
+    return readdirSync(`${root}/${below}`, { withFileTypes: true });
   } catch (error) {
     refuse(below, hasErrno(error, "ENOENT", "ENOTDIR") ? CHANGED : messageOf(error));
     return [];
@@ -85,17 +85,17 @@ function entriesOf(root: string, below: string, refuse: Refuse): Dirent[] {
 
 const CHANGED = "it was changed while it was read";
 
-function describe(name: string, status: BigIntStats): FoundFile {
+function describe(name: string, status: Stats): FoundFile {
   return {
     path: name,
-    sizeBytes: Number(status.size),
-    executable: (status.mode & 0o100n) !== 0n,
+    sizeBytes: status.size,
+    executable: (status.mode & 0o100) !== 0,
     state: stateOf(status),
   };
 }
 
-function stateOf({ dev, ino, mode, size, mtimeNs, ctimeNs }: BigIntStats): string {
-  return [dev, ino, mode, size, mtimeNs, ctimeNs].join(" ");
+function stateOf({ dev, ino, mode, size, mtimeMs, ctimeMs }: Stats): string {
+  return `${dev} ${ino} ${mode} ${size} ${mtimeMs} ${ctimeMs}`;
 }
 
 /**
@@ -103,7 +103,7 @@ function stateOf({ dev, ino, mode, size, mtimeNs, ctimeNs }: BigIntStats): strin
  * or not as it was found: replaced, removed, grown or cut.
  */
 export function readFound(root: string, file: FoundFile): Buffer {
-  const full = path.join(root, file.path);
+  const full = `${root}/${file.path}`;
   const changed = () => new Failure("failed", CHANGED);
   let descriptor: number;
   try {
@@ -113,13 +113,12 @@ export function readFound(root: string, file: FoundFile): Buffer {
     throw hasErrno(error, "ENOENT", "ENOTDIR", "ELOOP", "ENXIO") ? changed() : error;
   }
   try {
-    if (stateOf(fstatSync(descriptor, { bigint: true })) !== file.state) throw changed();
+    if (stateOf(fstatSync(descriptor)) !== file.state) throw changed();
     const content = Buffer.allocUnsafeSlow(file.sizeBytes);
     let length = 0;
     for (let read = -1; read !== 0 && length < content.length; length += read)
       read = readSync(descriptor, content, length, content.length - length, null);
-    if (length < content.length || stateOf(fstatSync(descriptor, { bigint: true })) !== file.state)
-      throw changed();
+    if (length < content.length || stateOf(fstatSync(descriptor)) !== file.state) throw changed();
     return content;
   } finally {
     closeSync(descriptor);

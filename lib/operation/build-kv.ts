@@ -1,6 +1,8 @@
 import type { CatalogAllocation } from "../bucket/catalog.ts";
 import type { BuiltJob, BuiltWorker } from "../bucket/catalog-write.ts";
 import type { KvStore } from "../bucket/kv.ts";
+import { allocationNamespace } from "../bucket/kv-access.ts";
+import type { KvValue } from "../bucket/kv-value.ts";
 import { plainDecimal } from "../codec/units.ts";
 import { uuidV5 } from "../codec/uuid.ts";
 import { isActive } from "./allocate.ts";
@@ -8,6 +10,8 @@ import { isActive } from "./allocate.ts";
 /** What a build tells templates and scripts. */
 export interface KvInput {
   bucketId: string;
+  /** The certificate of the bucket's CA, in PEM. */
+  ca: string;
   /** By position, then host. */
   workers: readonly BuiltWorker[];
   /** By name. */
@@ -39,8 +43,9 @@ export function writeKv(kv: KvStore, input: KvInput): void {
   kv.deleteExpired();
   kv.sync("ops/bucket", bucketEntries(input));
   kv.sync("vars/bucket", input.bucketValues);
-  kv.sync("ops/worker", labelEntries(input));
-  writeWorkers(kv, input);
+  const labels = hostsByLabel(input.workers);
+  kv.sync("ops/worker", labelEntries(input, labels));
+  writeWorkers(kv, input, labels);
   const gone = jobsWithoutAllocations(input.allocations);
   const present = Map.groupBy(
     input.allocations.filter((one) => !one.removed),
@@ -65,9 +70,11 @@ function bucketEntries({ bucketId, jobs, allocations }: KvInput): Map<string, st
   ]);
 }
 
-function labelEntries({ bucketId, workers }: KvInput): Map<string, string> {
-  const entries = new Map<string, string>();
-  for (const [label, hosts] of hostsByLabel(workers)) {
+type HostsByLabel = ReadonlyMap<string, string[]>;
+
+function labelEntries({ bucketId, ca }: KvInput, labels: HostsByLabel): Map<string, string> {
+  const entries = new Map([["certs/ca.crt", ca]]);
+  for (const [label, hosts] of labels) {
     entries.set(`${label}_workers`, csv(hosts));
     entries.set(`${label}_workers_length`, String(hosts.length));
     entries.set(`${label}_label_id`, uuidV5(bucketId, label));
@@ -76,7 +83,7 @@ function labelEntries({ bucketId, workers }: KvInput): Map<string, string> {
   return entries;
 }
 
-function hostsByLabel(workers: readonly BuiltWorker[]): Map<string, string[]> {
+function hostsByLabel(workers: readonly BuiltWorker[]): HostsByLabel {
   const hosts = new Map<string, string[]>();
   for (const { host, labels } of workers)
     for (const label of labels) {
@@ -87,12 +94,12 @@ function hostsByLabel(workers: readonly BuiltWorker[]): Map<string, string[]> {
   return hosts;
 }
 
-function writeWorkers(kv: KvStore, { workers, allocations }: KvInput): void {
-  const byLabel = hostsByLabel(workers);
+function writeWorkers(kv: KvStore, { workers, allocations }: KvInput, labels: HostsByLabel): void {
+  const lists = new Map([...labels].map(([label, hosts]) => [label, csv(hosts)]));
   const placed = Map.groupBy(allocations.filter(isActive), (allocation) => allocation.worker);
   const seen = new Map<string, number>();
   for (const worker of workers) {
-    const entries = new Map([
+    const entries = new Map<string, KvValue>([
       ["worker_ip", worker.host],
       ["worker_id", worker.id],
       ["labels", csv(worker.labels)],
@@ -106,8 +113,8 @@ function writeWorkers(kv: KvStore, { workers, allocations }: KvInput): void {
       const index = seen.get(label) ?? 0;
       seen.set(label, index + 1);
       entries.set(`${label}_allocation_index`, String(index));
-      const peers = (byLabel.get(label) ?? []).filter((host) => host !== worker.host);
-      if (peers.length > 0) entries.set(`${label}_peers`, csv(peers));
+      const hosts = lists.get(label) ?? "";
+      if (hosts !== worker.host) entries.set(`${label}_peers`, { hosts, without: worker.host });
     }
     kv.sync(`ops/worker/${worker.host}`, entries);
     kv.sync(`ops/worker/${worker.host}/tags`, worker.tags);
@@ -124,11 +131,11 @@ function writeJob(kv: KvStore, job: KvJob, allocations: readonly CatalogAllocati
   );
   kv.sync(`vars/bucket/job/${job.name}`, job.settings);
   for (const [key, value] of job.vars) kv.put(`vars/job/${job.name}`, key, value);
-  const hosts = allocations.map((allocation) => allocation.worker);
-  for (const [index, host] of hosts.entries()) {
-    const namespace = `ops/job/${job.name}/worker/${host}`;
+  const hosts = csv(allocations.map((allocation) => allocation.worker));
+  for (const [index, { worker }] of allocations.entries()) {
+    const namespace = allocationNamespace(job.name, worker);
     kv.put(namespace, `${job.name}_allocation_index`, String(index));
-    kv.put(namespace, "peer_workers", csv(hosts.filter((peer) => peer !== host)));
+    kv.put(namespace, "peer_workers", { hosts, without: worker });
   }
 }
 
