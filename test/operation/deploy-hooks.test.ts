@@ -1,0 +1,305 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { Deploys, HOSTS, type JobsSpec, outcomes } from "../helpers/deploys.ts";
+import { hooksOf, RECORD, traces } from "../helpers/hooks.ts";
+import { until } from "../helpers/temporary.ts";
+import { processesIn } from "../helpers/worker.ts";
+
+const [A, B] = HOSTS;
+const TWO = { hosts: [A, B] };
+
+/** A job whose one hook runs on these events; each script notes its environment first. */
+function job(
+  events: string[],
+  script = "",
+  manifest: Record<string, unknown> = {},
+  files = {},
+): JobsSpec[string] {
+  return {
+    manifest: { ...hooksOf({ go: events }), ...manifest },
+    files: {
+      "_hooks/go.py": `${RECORD}event = ops.hook_event()\nhost = ops.allocation_ip()\n${script}`,
+      ...files,
+    },
+  };
+}
+
+/** Fails while the bucket's folder has a file `fail`, for the workers that it names. */
+const FAILS = `if os.path.exists("fail") and host in open("fail").read(): raise SystemExit("told to fail")\n`;
+
+async function setUp(t: TestContext, jobs: JobsSpec, options: Parameters<Deploys["build"]>[1] = TWO) {
+  const deploys = await Deploys.make(t);
+  await deploys.build(jobs, options);
+  const { dir } = deploys.bucket;
+  const fail = (...hosts: string[]) => writeFileSync(path.join(dir, "fail"), hosts.join(" "));
+  const repair = () => rmSync(path.join(dir, "fail"));
+  const told = (...names: string[]) =>
+    traces(dir).map((trace) => names.map((name) => trace[name] ?? "-").join(" "));
+  return { deploys, dir, fail, repair, told };
+}
+
+test("HR-044 HR-101 HR-110 HR-111 HR-303 HR-304 HR-305 HR-308 the hooks of a rollout in their order, with their batches", async (t) => {
+  const events = ["pre_deploy", "after_allocation_started", "health_check", "post_deploy"];
+  const write = `if event == "health_check": print("write", ops.put_job_variable("a", "b").text)\n`;
+  const jobs = { web: job(events, write, { max_concurrent_starts: 2, max_concurrent_upgrades: 1 }) };
+  const { deploys, told } = await setUp(t, jobs, {});
+  const { error, text } = await deploys.deploy();
+  assert.equal(error, undefined);
+  const [X, Y, Z] = HOSTS;
+  assert.deepEqual(
+    told("EVENT", "DEPLOY_PHASE", "BATCH_INDEX", "BATCH_COUNT", "ALLOCATION_IP", "CURRENT_VERSION").sort(),
+    [
+      ...[X, Y].map((host) => `after_allocation_started new 0 2 ${host} 0.0.0`),
+      `after_allocation_started new 1 2 ${Z} 0.0.0`,
+      // After the first batch for what is promoted, after the second for all.
+      `health_check health_check 0 2 ${X} 1.0.0`,
+      `health_check health_check 0 3 ${X} 1.0.0`,
+      `health_check health_check 1 2 ${Y} 1.0.0`,
+      `health_check health_check 1 3 ${Y} 1.0.0`,
+      `health_check health_check 2 3 ${Z} 1.0.0`,
+      ...HOSTS.map((host, index) => `post_deploy post_deploy ${index} 3 ${host} 1.0.0`),
+      ...HOSTS.map((host, index) => `pre_deploy pre_deploy ${index} 3 ${host} 0.0.0`),
+    ],
+  );
+  const steps = [
+    "(pre_deploy, batch 3",
+    "batch 1 of 2 (new)",
+    "(after_allocation_started, batch 1",
+    "(health_check, batch 2 of 2",
+    "batch 2 of 2 (new)",
+    "(after_allocation_started, batch 2",
+    "(health_check, batch 3 of 3",
+    "(post_deploy, batch 1",
+    "web: deployed",
+  ];
+  const places = steps.map((step) => text.indexOf(step));
+  assert.deepEqual(
+    places.toSorted((a, b) => a - b),
+    places,
+    text,
+  );
+  assert.ok(!places.includes(-1), text);
+  assert.match(text, /write .*KV writes are not allowed during health_check/);
+
+  await deploys.build({ web: { ...jobs.web, manifest: { ...jobs.web.manifest, version: "1.1.0" } } });
+  await deploys.deploy();
+  const upgrades = told(
+    "EVENT",
+    "DEPLOY_PHASE",
+    "BATCH_INDEX",
+    "BATCH_COUNT",
+    "CURRENT_VERSION",
+    "NEW_VERSION",
+  );
+  assert.deepEqual(
+    upgrades.filter((one) => one.startsWith("after")),
+    [0, 1, 2].map((index) => `after_allocation_started update ${index} 3 1.0.0 1.1.0`),
+  );
+});
+
+test("HR-317 HR-320 a secret that pre_deploy writes is in the files of the same deploy, and in no log", async (t) => {
+  const script = `ops.put_job_secret("password", "sesame-sesame").raise_for_status()\nprint("sesame-sesame")\n`;
+  const jobs = { web: job(["pre_deploy"], script, {}, { "conf.tpl": '{{ getSecret "password" }}' }) };
+  const { deploys } = await setUp(t, jobs);
+  const stop = deploys.fail("web", "start", A);
+  const first = await deploys.deploy();
+  stop();
+  assert.deepEqual(outcomes(first), { web: "failed" });
+  assert.equal(
+    deploys.bucket.kv().get("secrets/job/web", "password"),
+    "sesame-sesame",
+    "it is stored by then",
+  );
+  const second = await deploys.deploy();
+  assert.equal(second.error, undefined);
+  assert.equal(readFileSync(path.join(deploys.folder(B), "jobs/web/conf"), "utf8"), "sesame-sesame");
+  assert.doesNotMatch(first.text + second.text, /sesame/);
+  assert.ok(!existsSync(path.join(deploys.folder(A), "jobs/web/_hooks")), "scripts never go to a worker");
+});
+
+test("HR-020 HR-116 a failing pre_deploy stores nothing and leaves out its job and those that demand it; others go on", async (t) => {
+  const write = `ops.put_job_variable("half", host).raise_for_status()\n`;
+  const broken = job(["pre_deploy", "cli"], write + FAILS);
+  const demanding = {
+    manifest: { hooks: { check: { executed_on: ["cli"], demands: { job: "broken", hook: "go" } } } },
+  };
+  const { deploys, fail, repair } = await setUp(t, { broken, demanding, other: job(["pre_deploy"], write) });
+  fail(B);
+  const deployed = await deploys.deploy();
+  assert.deepEqual(outcomes(deployed), { broken: "failed", demanding: "not_started", other: "deployed" });
+  assert.match(
+    deployed.error?.message ?? "",
+    /broken: hook go \(pre_deploy\) of job broken failed on 1 worker: 127\.0\.0\.2: exit code 1: told to fail/,
+  );
+  const kv = deploys.bucket.kv();
+  assert.deepEqual([kv.get("vars/job/broken", "half"), kv.get("vars/job/other", "half")], [undefined, B]);
+  assert.deepEqual(deploys.targets("broken", A), []);
+  repair();
+  assert.equal((await deploys.deploy()).error, undefined);
+  assert.equal(deploys.bucket.kv().get("vars/job/broken", "half"), B);
+});
+
+test("HR-318 what hooks write from the first batch on is stored though they fail; the next deploy starts nothing twice", async (t) => {
+  const script = `ops.put_job_variable("joined-" + host, "yes").raise_for_status()\n${FAILS}`;
+  const jobs = {
+    web: job(["after_allocation_started", "post_deploy"], script, { max_concurrent_starts: 1 }),
+  };
+  const { deploys, fail, repair, told } = await setUp(t, jobs);
+  fail(A);
+  const { error, jobs: results } = await deploys.deploy();
+  assert.match(
+    error?.message ?? "",
+    /hook go \(after_allocation_started\) of job web failed on 1 worker: 127\.0\.0\.1/,
+  );
+  assert.deepEqual(
+    results[0]?.allocations.map(({ worker, outcome }) => [worker, outcome]),
+    [
+      [A, "failed"],
+      [B, "not_started"],
+    ],
+  );
+  assert.equal(results[0]?.allocations[0]?.error, "hook go: exit code 1: told to fail");
+  assert.equal(deploys.bucket.kv().get("vars/job/web", `joined-${A}`), "yes");
+  assert.equal(deploys.promotion("web", A).hash, "", "what did not join is not promoted");
+  told();
+  repair();
+  assert.equal((await deploys.deploy()).error, undefined);
+  assert.deepEqual(
+    [A, B].map((host) => deploys.targets("web", host)),
+    [["start"], ["start"]],
+  );
+  assert.deepEqual(told("EVENT", "ALLOCATION_IP"), [
+    ...[A, B].map((host) => `after_allocation_started ${host}`),
+    ...[A, B].map((host) => `post_deploy ${host}`),
+  ]);
+});
+
+test("HR-056 HR-155 HR-156 hooks for job_control replace start and restart, for all workers in batches; no after_allocation_started then", async (t) => {
+  const jobs = { web: job(["job_control", "after_allocation_started", "health_check"], FAILS, {}) };
+  const { deploys, told, fail, repair } = await setUp(t, jobs, { hosts: [A], ...{} });
+  assert.equal((await deploys.deploy()).error, undefined);
+  assert.deepEqual(told("EVENT", "NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS"), [
+    `job_control ${A} `,
+    "health_check - -",
+  ]);
+  const changed = { web: { ...jobs.web, files: { ...jobs.web.files, more: "1" } } };
+  await deploys.build(changed, {});
+  fail(B);
+  const failed = await deploys.deploy();
+  assert.match(
+    failed.error?.message ?? "",
+    /hook go \(job_control\) of job web failed on 1 worker: 127\.0\.0\.2/,
+  );
+  assert.deepEqual(
+    told("EVENT", "ALLOCATION_IP", "BATCH_INDEX", "BATCH_COUNT", "NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS"),
+    [
+      `job_control ${A} 0 3 ${HOSTS.slice(1)} ${A}`,
+      `health_check ${A} 0 1 - -`,
+      `job_control ${B} 1 3 ${HOSTS.slice(1)} ${A}`,
+    ],
+  );
+  repair();
+  assert.equal((await deploys.deploy()).error, undefined);
+  assert.deepEqual(
+    told("EVENT", "ALLOCATION_IP", "NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS").filter((one) =>
+      one.startsWith("job"),
+    ),
+    HOSTS.map((host) => `job_control ${host} ${HOSTS.slice(1)} `),
+  );
+  assert.deepEqual(
+    HOSTS.flatMap((host) => deploys.targets("web", host)),
+    [],
+  );
+  assert.equal((await deploys.deploy()).jobs[0]?.outcome, "skipped");
+  assert.deepEqual(told("EVENT"), [], "nothing to control");
+});
+
+test("HR-054 HR-055 HR-097 HR-309 hooks follow what was stopped, batched by job, and are repeated until they succeed", async (t) => {
+  const jobs = {
+    web: job(["after_allocation_stopped"], FAILS),
+    other: job(["after_allocation_stopped"], "", { max_concurrent_upgrades: 2 }),
+  };
+  const { deploys, told, fail, repair } = await setUp(t, jobs);
+  assert.equal((await deploys.deploy()).error, undefined);
+  await deploys.build(jobs, { hosts: [A], disabled: { web: [A], other: [A] } });
+  fail(A);
+  const first = await deploys.deploy();
+  assert.deepEqual(
+    told("JOB", "ALLOCATION_IP", "DISABLED", "BATCH_INDEX", "BATCH_COUNT", "DEPLOY_PHASE").sort(),
+    [`other ${A} 1 0 1 stop`, `other ${B} 0 0 1 stop`, `web ${A} 1 0 2 stop`],
+  );
+  assert.ok(first.text.indexOf("after_allocation_stopped") < first.text.indexOf("jobs:"));
+  assert.deepEqual(
+    first.reconciled.filter(({ job: name }) => name === "other").map(({ error }) => error),
+    [null, null],
+  );
+  assert.match(
+    first.reconciled.find((one) => one.job === "web" && one.worker === A)?.error ?? "",
+    /told to fail/,
+  );
+  assert.ok(existsSync(path.join(deploys.folder(B), "jobs/web/Makefile")), "the files wait for the hooks");
+  repair();
+  const second = await deploys.deploy();
+  assert.equal(second.error, undefined);
+  assert.deepEqual(told("JOB", "ALLOCATION_IP"), [`web ${A}`, `web ${B}`]);
+  assert.ok(!existsSync(path.join(deploys.folder(B), "jobs/web/Makefile")));
+  assert.deepEqual((await deploys.deploy()).reconciled, []);
+});
+
+test("HR-303 a job with hooks for health_check has a gate, which stays open until they succeed", async (t) => {
+  const wait = { health_check: { wait: { attempts: 2, interval_seconds: 1 } } };
+  const { deploys, fail, repair, told } = await setUp(
+    t,
+    { web: job(["health_check"], FAILS, wait) },
+    { hosts: [A] },
+  );
+  fail(A);
+  const { error } = await deploys.deploy();
+  assert.match(
+    error?.message ?? "",
+    /the health check of job web failed: hook go \(health_check\) of job web failed on 1 worker/,
+  );
+  assert.equal(deploys.promotion("web", A).gate, "failed");
+  assert.equal(told("EVENT").length, 2, "it was tried as often as the manifest says");
+  repair();
+  assert.equal((await deploys.deploy()).error, undefined);
+  assert.equal(deploys.promotion("web", A).gate, "passed");
+  assert.deepEqual(deploys.targets("web", A), ["start"]);
+});
+
+test("HR-040 HR-042 HR-119 pre_deploy orders the rollout of its deploy, and the next build resets that", async (t) => {
+  const order = `if ops.is_one_shot(): ops.put_rollout_order(["${B}", "${A}"]).raise_for_status()\n`;
+  const jobs = { web: job(["pre_deploy"], order, { max_concurrent_starts: 1 }) };
+  const { deploys } = await setUp(t, jobs);
+  const { text } = await deploys.deploy();
+  assert.match(text, new RegExp(`batch 1 of 2 \\(new\\): start on ${B}\n`));
+  assert.equal(deploys.bucket.kv().get("ops/job/web", "rollout_order"), `${B},${A}`);
+  await deploys.build(jobs, TWO);
+  assert.equal(deploys.bucket.kv().get("ops/job/web", "rollout_order"), undefined);
+});
+
+test("CP-133 a cancel during pre_deploy ends its processes and stores nothing", async (t) => {
+  const wait = `import subprocess\nops.put_job_variable("half", "1").raise_for_status()\nprint("here", flush=True)\nsubprocess.run(["sleep", "600"])\n`;
+  const { deploys, dir } = await setUp(t, { web: job(["pre_deploy"], wait) });
+  const cancel = new AbortController();
+  const deploying = deploys.deploy({}, cancel.signal);
+  await until("the script to run", () => /\| here/.test(deploys.bucket.activity.join("")));
+  cancel.abort();
+  assert.equal((await deploying).error?.code, "cancelled");
+  assert.deepEqual(processesIn(dir), []);
+  assert.equal(deploys.bucket.kv().get("vars/job/web", "half"), undefined);
+});
+
+test("a cancel during after_allocation_started keeps what it has stored", async (t) => {
+  const wait = `import subprocess\nops.put_job_variable("unseal-key", "1").raise_for_status()\nprint("here", flush=True)\nsubprocess.run(["sleep", "600"])\n`;
+  const { deploys, dir } = await setUp(t, { web: job(["after_allocation_started"], wait) });
+  const cancel = new AbortController();
+  const deploying = deploys.deploy({}, cancel.signal);
+  await until("the script to run", () => /\| here/.test(deploys.bucket.activity.join("")));
+  cancel.abort();
+  assert.equal((await deploying).error?.code, "cancelled");
+  assert.deepEqual(processesIn(dir), []);
+  assert.equal(deploys.bucket.kv().get("vars/job/web", "unseal-key"), "1");
+});
