@@ -1,9 +1,10 @@
 // `npm run bench -- <name> …`: measures side by side, in one run, and prints medians and ratios. Not a test.
 import { build } from "./build.ts";
 import { fleet } from "./fleet.ts";
+import { hooks } from "./hooks.ts";
 import { start } from "./start.ts";
 
-const BENCHMARKS: Record<string, () => Promise<void>> = { start, build, fleet };
+const BENCHMARKS: Record<string, () => Promise<void>> = { start, build, fleet, hooks };
 
 const names = process.argv.slice(2).filter((argument) => argument !== "--");
 for (const name of names.length > 0 ? names : Object.keys(BENCHMARKS)) {

@@ -7,6 +7,12 @@ export function median(values: readonly number[]): number {
     : ((sorted[middle - 1] ?? 0) + (sorted[middle] ?? 0)) / 2;
 }
 
+/** The value that so many percent of the numbers do not exceed. */
+export function percentile(values: readonly number[], percent: number): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.max(0, Math.ceil((sorted.length * percent) / 100) - 1)] ?? 0;
+}
+
 /** Milliseconds that `work` takes. */
 export async function timed(work: () => Promise<unknown>): Promise<number> {
   const started = performance.now();

@@ -5,6 +5,7 @@ import path from "node:path";
 import { within } from "../lib/core/async.ts";
 import { LIMITS } from "../lib/http/listen.ts";
 import { contend } from "../test/helpers/contention.ts";
+import { stressHooks } from "../test/helpers/hook-stress.ts";
 import { killRounds } from "../test/helpers/kill-rounds.ts";
 import { slowClients } from "../test/helpers/slow-clients.ts";
 
@@ -20,6 +21,14 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
     const seed = Number(process.env.OPS_TEST_SEED ?? Date.now() % 1_000_000);
     const hits = await killRounds(folder, 200, seed);
     return `seed ${seed}: killed the server ${hits.server} and the run ${hits.run} times while it worked, each followed by a clean deploy`;
+  },
+  async hooks(folder) {
+    const { writes, killed, flushes } = await stressHooks(folder, {
+      allocations: 64,
+      rounds: 80,
+      kills: 300,
+    });
+    return `64 scripts in parallel, ${killed} kills, ${writes} writes and as many hand-overs, ${flushes} flushes: nothing lost, nobody stuck`;
   },
   async timeouts() {
     const outcome = await within(slowClients(LIMITS), LIMITS.requestMs + 60_000);

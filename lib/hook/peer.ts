@@ -1,5 +1,6 @@
 import { createReadStream } from "node:fs";
 import { endianness } from "node:os";
+import { hasErrno } from "../core/errors.ts";
 import type { Connection } from "../http/listen.ts";
 import type { HttpRequest } from "../http/message.ts";
 
@@ -26,8 +27,7 @@ export function isOwnHost(request: HttpRequest, { localAddress, localPort }: Con
 export class PeerCheck {
   readonly #own: number | undefined;
   readonly #known = new WeakMap<Connection, Promise<boolean>>();
-  #reading: Promise<unknown> = Promise.resolve();
-  #next: Promise<string> | undefined;
+  readonly #tables = TABLES.map((file) => new Table(file));
 
   /** `own` is the user whose processes may call. */
   constructor(own = process.geteuid?.()) {
@@ -45,30 +45,51 @@ export class PeerCheck {
   }
 
   async #look(connection: Connection): Promise<boolean> {
-    const owner = ownerOf(connection, await this.#table());
-    if (owner === this.#own) return true;
+    const owner = await this.#owner(connection);
+    if (owner === this.#own) return owner !== undefined;
     // Before Linux 6.16 a socket that is closed while its line is written may be shown as root's: only then look twice.
-    return owner === ROOT && ownerOf(connection, await this.#table()) === ROOT;
+    return owner === ROOT && (await this.#owner(connection)) === ROOT;
   }
 
-  /** A reading takes milliseconds on some kernels: one that begins now serves all who wait for it. */
-  #table(): Promise<string> {
-    this.#next ??= this.#reading.then(() => {
+  async #owner(connection: Connection): Promise<number | undefined> {
+    for (const table of this.#tables) {
+      const owner = ownerOf(connection, await table.read());
+      if (owner !== undefined) return owner;
+    }
+    return undefined;
+  }
+}
+
+/** Reading takes milliseconds on some kernels: what is read from now on serves all who wait for it. */
+class Table {
+  readonly #file: string;
+  #current: Promise<unknown> = Promise.resolve();
+  #next: Promise<string> | undefined;
+
+  constructor(file: string) {
+    this.#file = file;
+  }
+
+  read(): Promise<string> {
+    this.#next ??= this.#current.then(() => {
       this.#next = undefined;
-      const table = readTables();
-      this.#reading = table.catch(() => {});
-      return table;
+      const text = readTable(this.#file);
+      this.#current = text.catch(() => {});
+      return text;
     });
     return this.#next;
   }
 }
 
-async function readTables(): Promise<string> {
-  const texts: string[] = [];
-  for (const file of TABLES)
-    for await (const chunk of createReadStream(file, { encoding: "latin1", end: TABLE_BYTES - 1 }))
-      texts.push(chunk);
-  return texts.join("");
+/** A kernel without IPv6 has no table for it. */
+async function readTable(file: string): Promise<string> {
+  try {
+    const stream = createReadStream(file, { encoding: "latin1", end: TABLE_BYTES - 1 });
+    return (await stream.toArray()).join("");
+  } catch (error) {
+    if (hasErrno(error, "ENOENT")) return "";
+    throw error;
+  }
 }
 
 /** The uid of the socket at the peer's end, or undefined when there is none that a process still has open. */

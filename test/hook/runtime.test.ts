@@ -202,6 +202,14 @@ test("HR-295 a process of the same user is answered without a password, one of a
   assert.equal(await new PeerCheck().admits({ ...seen, remotePort: 1 }), false, "no such socket");
 });
 
+test("a process that uses an IPv6 socket for the IPv4 address is known too", async (t) => {
+  const { runtime, script } = await testRuntime(t);
+  const socket = connect(runtime.port, `::ffff:${runtime.host}`);
+  t.after(() => socket.destroy());
+  socket.write(requestText(runtime, script().id));
+  assert.match(String(await socket.toArray()), /^HTTP\/1.1 200 /);
+});
+
 test("a peer that has closed its socket is nobody: what it sent is not done", async (t) => {
   const { runtime, kv, script } = await testRuntime(t);
   const { id, ask } = script();

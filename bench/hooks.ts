@@ -1,0 +1,91 @@
+import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { openDatabase } from "../lib/bucket/database.ts";
+import { initBucket } from "../lib/bucket/init.ts";
+import { KvStore, loadKvKey } from "../lib/bucket/kv.ts";
+import { layoutOf } from "../lib/bucket/layout.ts";
+import { HookRuntime, type RunningScript } from "../lib/hook/runtime.ts";
+import type { Question, Questions } from "./hooks-client.ts";
+import { percentile } from "./measure.ts";
+
+const CLIENT = fileURLToPath(new URL("hooks-client.ts", import.meta.url));
+const ROUNDS = 1_000;
+const SCRIPT: RunningScript = {
+  ...{ allocationId: "00000000-0000-5000-8000-000000000001", job: "web", worker: "10.0.0.1" },
+  ...{ event: "pre_deploy", hook: "bench" },
+};
+
+/** What hooks cost: requests of a script to the runtime API. */
+export async function hooks(): Promise<void> {
+  await requests();
+}
+
+/** One client, one request at a time, beside a bare server of Node that answers every request with the same text. */
+async function requests(): Promise<void> {
+  const folder = mkdtempSync(`${tmpdir()}/ops-bench-`);
+  const bare = createServer((incoming, response) => incoming.resume().on("end", () => response.end("{}")));
+  await once(bare.listen(0, "127.0.0.1"), "listening");
+  const layout = layoutOf(folder);
+  await initBucket(layout.root, { source: false });
+  using db = openDatabase(layout.database);
+  const kv = new KvStore(db, await loadKvKey(layout));
+  const runtime = await HookRuntime.start({
+    ...{ kv, signal: new AbortController().signal, onSecret() {}, warn() {} },
+    ...{ upstreams: () => new Set<string>(), dependents: () => [] },
+    allocation: (id) => ({ ...SCRIPT, id }),
+  });
+  runtime.begin(SCRIPT);
+  kv.put("vars/job/web", "key", "value");
+  try {
+    console.log(`hooks: one request at a time, ${ROUNDS} rounds: median, 99th percentile`);
+    const times = await ask(bare.address() as AddressInfo, runtime);
+    for (const [name, all] of Object.entries(times)) {
+      const [p50, p99] = [percentile(all, 50), percentile(all, 99)].map((ms) => ms.toFixed(2).padStart(8));
+      console.log(`${name.padEnd(44)} ${p50} ms ${p99} ms`);
+    }
+  } finally {
+    bare.close();
+    await runtime.close();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function ask(bare: AddressInfo, api: HookRuntime): Promise<Record<string, number[]>> {
+  const entry = { namespace: "vars/job/web", key: "key" };
+  const get = { method: "GET", path: `/kv?${new URLSearchParams(entry)}` };
+  const toBare = { ...get, host: bare.address, port: bare.port };
+  const toApi = { host: api.host, port: api.port };
+  const questions: Question[] = [
+    { name: "bare node:http, kept connection", ...toBare, isKept: true },
+    { name: "GET /kv, kept connection", ...toApi, ...get, isKept: true },
+    { name: "PUT /kv, kept connection", ...toApi, ...PUT, isKept: true },
+    { name: "acquire, kept connection", ...toApi, ...ACQUIRE, isKept: true },
+    { name: "bare node:http, new connection", ...toBare, isKept: false },
+    { name: "GET /kv, new connection", ...toApi, ...get, isKept: false },
+  ];
+  const { allocationId, event, hook } = SCRIPT;
+  const headers = {
+    "X-ALLOCATION-ID": allocationId,
+    EVENT: event,
+    COMMAND: hook,
+    "Content-Type": "application/json",
+  };
+  const orders: Questions = { rounds: ROUNDS, headers, questions };
+  const { stdout } = await promisify(execFile)(process.execPath, [CLIENT, JSON.stringify(orders)], {
+    maxBuffer: 64 * 1024 * 1024,
+  });
+  return JSON.parse(stdout);
+}
+
+const PUT = {
+  method: "PUT",
+  path: "/kv",
+  body: { namespace: "vars/job/web", key: "written", value: "value" },
+};
+const ACQUIRE = { method: "POST", path: "/semaphore/acquire", body: { name: "lock" } };
