@@ -34,6 +34,8 @@ const START_LIMIT_MS = 30_000;
 const CANCELLED_START_MS = 2_000;
 const SHORT_WAIT_MS = 1_000;
 
+/** An sshd may count a session that has just ended for a moment more. */
+const REFUSED_PAUSES_MS = [20, 100, 300];
 const NOT_FOUND = 127;
 
 /** The connection to a worker: opened when it is needed, and anew when it is lost. */
@@ -76,7 +78,8 @@ export class SshLink {
     signal: AbortSignal | undefined,
   ): Promise<StartedChannel | "refused"> {
     const { settings, sockets } = this.#run;
-    for (let attempt = 1; ; attempt++) {
+    const pauses = [...REFUSED_PAUSES_MS];
+    for (let isAnew = false; ; ) {
       const master = await unlessAborted(this.connect(), signal);
       const mark = `ops-${randomBytes(16).toString("hex")}`;
       const socket = `${sockets.folder}/${this.#socket}`;
@@ -86,9 +89,15 @@ export class SshLink {
       if (group !== undefined)
         return { channel, mark, group: group === "cancelled" ? undefined : group, master };
       const end = await channel.closed;
-      if (end === "refused") return end;
+      if (end === "refused") {
+        const pause = pauses.shift();
+        if (pause === undefined) return end;
+        await sleep(pause, signal);
+        continue;
+      }
       // Nothing was started, and another connection may do.
-      if (end !== "unconnected" || attempt > 1) throw await this.#notStarted(master, channel);
+      if (end !== "unconnected" || isAnew) throw await this.#notStarted(master, channel);
+      isAnew = true;
       await master.close();
     }
   }
