@@ -19,7 +19,11 @@ export const LOG_COMMANDS: readonly Command[] = [
       { name: "event", value: "A,B", help: "Only these events, for example command_end" },
       { name: "tail", value: "N", help: "Only the last lines" },
       { name: "run-dir", value: "DIR", help: "Read the logs in this folder instead" },
-      { name: "format", value: "FORM", help: "Either human (default), or raw: the lines as they were written" },
+      {
+        name: "format",
+        value: "FORM",
+        help: "Either human (default), or raw: the lines as they were written",
+      },
       { name: "json", help: "Print one JSON object a line" },
     ],
     async run(input) {
