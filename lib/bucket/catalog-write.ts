@@ -30,6 +30,8 @@ export interface BuiltCatalog {
   jobs: BuiltJob[];
   /** Removed ones included. */
   allocations: CatalogAllocation[];
+  /** Those that differ from the last build; none is ever missing from the next one until gc takes its row away. */
+  changed: CatalogAllocation[];
   /** Allocations whose promoted state does not count any more: the next deploy starts them as new. */
   startAnew: CatalogAllocation[];
 }
@@ -52,7 +54,8 @@ export function saveCatalog(db: Database, built: BuiltCatalog, now: Date): void 
   replaceRows(db, TABLES.ports, built.jobs.flatMap(portRows));
   replaceRows(db, TABLES.hooks, built.jobs.flatMap(hookRows));
   replaceRows(db, TABLES.files, built.jobs.flatMap(fileRows));
-  replaceRows(db, TABLES.allocations, built.allocations.map(allocationRow));
+  const { allocations } = TABLES;
+  for (const changed of built.changed) save(db, allocations, valuesOf(allocations, allocationRow(changed)));
   startAnew(db, built.startAnew);
   db.run("UPDATE bucket SET build_seq = build_seq + 1, built_at = ?", now.toISOString());
 }
@@ -104,25 +107,34 @@ const TABLES = {
 
 /** Makes a table hold exactly these rows, besides those of the workers that `keep` names. Writes only what differs. */
 function replaceRows(db: Database, table: Table, rows: Row[], keep: ReadonlySet<SqlValue> = new Set()): void {
-  const { name, key, columns, payload = [] } = table;
-  const compared = [...key, ...columns];
+  const { name, key, columns } = table;
   const identity = (values: SqlValue[]) => values.slice(0, key.length).join("\0");
-  const known = db.tuples(`SELECT ${compared.join(", ")} FROM ${name}`);
+  const known = db.tuples(`SELECT ${[...key, ...columns].join(", ")} FROM ${name}`);
   const stored = new Map(known.map((values) => [identity(values), values]));
-  const all = [...compared, ...payload];
-  const updates = all.slice(key.length).map((column) => `${column} = excluded.${column}`);
-  const insert = `INSERT INTO ${name} (${all.join(", ")}) VALUES (${all.map(() => "?").join(", ")})
-    ON CONFLICT (${key.join(", ")}) DO ${updates.length === 0 ? "NOTHING" : `UPDATE SET ${updates.join(", ")}`}`;
   for (const row of rows) {
-    const values = all.map((column) => row[column] as SqlValue);
+    const values = valuesOf(table, row);
     const before = stored.get(identity(values));
     stored.delete(identity(values));
-    if (!before?.every((value, index) => value === values[index])) db.run(insert, ...values);
+    if (!before?.every((value, index) => value === values[index])) save(db, table, values);
   }
   const where = key.map((column) => `${column} = ?`).join(" AND ");
   for (const values of stored.values())
     if (!keep.has(values[0] ?? null))
       db.run(`DELETE FROM ${name} WHERE ${where}`, ...values.slice(0, key.length));
+}
+
+/** Key, columns and payload, in this order. */
+function valuesOf({ key, columns, payload = [] }: Table, row: Row): SqlValue[] {
+  return [...key, ...columns, ...payload].map((column) => row[column] as SqlValue);
+}
+
+function save(db: Database, { name, key, columns, payload = [] }: Table, values: SqlValue[]): void {
+  const updates = [...columns, ...payload].map((column) => `${column} = excluded.${column}`).join(", ");
+  db.run(
+    `INSERT INTO ${name} (${[...key, ...columns, ...payload].join(", ")}) VALUES (${values.map(() => "?").join(", ")})
+     ON CONFLICT (${key.join(", ")}) DO ${updates === "" ? "NOTHING" : `UPDATE SET ${updates}`}`,
+    ...values,
+  );
 }
 
 function workerRow(worker: BuiltWorker): Row {

@@ -27,25 +27,34 @@ export interface AllocationInput {
 
 /**
  * Places every job on the workers that carry all its selectors as labels, by job and then in the workers' order.
- * Allocations that no longer match stay, marked as removed, until gc; they keep their version.
+ * Allocations that no longer match stay, marked as removed, until gc; they keep their version. What is as it was is the
+ * very object of the last build.
  */
 export function allocate(input: AllocationInput): CatalogAllocation[] {
-  // An id is worked out once in its life: thousands of digests are a noticeable part of a build.
-  const ids = new Map(input.previous.map(({ job, worker, id }) => [`${job}|${worker}`, id]));
+  const before = new Map(input.previous.map((one) => [nameOf(one.job, one.worker), one]));
   const matching = input.jobs.flatMap((job) =>
-    workersOf(job, input.workers).map((host) => allocationOf(job, host, ids, input)),
+    workersOf(job, input.workers).map((host) => {
+      const name = nameOf(job.name, host);
+      const known = before.get(name);
+      before.delete(name);
+      return place(job, host, known, input);
+    }),
   );
-  const placed = new Set(matching.map((allocation) => allocation.id));
   const sequences = new Map(input.jobs.map((job) => [job.name, job.deploymentSeq]));
-  const removed = input.previous
-    .filter((allocation) => !placed.has(allocation.id))
-    .map((allocation) => ({
-      ...allocation,
+  const removed = [...before.values()].map((known) =>
+    unlessSame(known, {
+      ...known,
       removed: true,
-      disabled: isDisabled(input.disabled, allocation.job, allocation.worker),
-      deploymentSeq: sequences.get(allocation.job) ?? allocation.deploymentSeq,
-    }));
+      disabled: isDisabled(input.disabled, known.job, known.worker),
+      deploymentSeq: sequences.get(known.job) ?? known.deploymentSeq,
+    }),
+  );
   return [...matching, ...removed];
+}
+
+/** What the id of an allocation is made from. */
+function nameOf(job: string, worker: string): string {
+  return `${job}|${worker}`;
 }
 
 function workersOf(job: PlacedJob, workers: AllocationInput["workers"]): string[] {
@@ -54,15 +63,15 @@ function workersOf(job: PlacedJob, workers: AllocationInput["workers"]): string[
     .map((worker) => worker.host);
 }
 
-function allocationOf(
+function place(
   job: PlacedJob,
   worker: string,
-  ids: ReadonlyMap<string, string>,
+  known: CatalogAllocation | undefined,
   input: AllocationInput,
 ): CatalogAllocation {
-  const name = `${job.name}|${worker}`;
-  return {
-    id: ids.get(name) ?? uuidV5(input.bucketId, name),
+  const placed = {
+    // Worked out once in its life: thousands of digests are a noticeable part of a build.
+    id: known?.id ?? uuidV5(input.bucketId, nameOf(job.name, worker)),
     worker,
     job: job.name,
     disabled: isDisabled(input.disabled, job.name, worker),
@@ -70,6 +79,16 @@ function allocationOf(
     deploymentSeq: job.deploymentSeq,
     newVersion: job.newVersion,
   };
+  return known ? unlessSame(known, placed) : placed;
+}
+
+function unlessSame(known: CatalogAllocation, now: CatalogAllocation): CatalogAllocation {
+  const isSame =
+    known.disabled === now.disabled &&
+    known.removed === now.removed &&
+    known.deploymentSeq === now.deploymentSeq &&
+    known.newVersion === now.newVersion;
+  return isSame ? known : now;
 }
 
 function isDisabled(disabled: Disabled, job: string, worker: string): boolean {

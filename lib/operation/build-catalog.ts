@@ -53,7 +53,9 @@ export function buildCatalog(
     ...enabledAgain(last.allocations, allocations),
     ...movedAllocations(workers, last.workers, allocations, problems),
   ];
-  return { workers, jobs, allocations, startAnew };
+  const known = new Set(last.allocations);
+  const changed = allocations.filter((allocation) => !known.has(allocation));
+  return { workers, jobs, allocations, changed, startAnew };
 }
 
 function buildJobs(bucketId: string, workspace: Workspace, stored: PortNumbers, problems: Problems): KvJob[] {

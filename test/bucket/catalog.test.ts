@@ -74,7 +74,10 @@ function allocation(name: string, host: string, more: Partial<CatalogAllocation>
 }
 
 function save({ db }: TestBucket, built: Partial<BuiltCatalog>): void {
-  const all = { workers: [], jobs: [], allocations: [], startAnew: [], ...built };
+  const all = {
+    ...{ workers: [], jobs: [], allocations: [], startAnew: [], changed: built.allocations ?? [] },
+    ...built,
+  };
   db.transaction(() => saveCatalog(db, all, new Date(0)));
 }
 
@@ -203,12 +206,14 @@ test("a save replaces what is gone and writes only rows that differ", async (t) 
     db.script("DELETE FROM writes");
     return found;
   };
-  save(bucket, built);
+  save(bucket, { ...built, changed: [] });
   assert.deepEqual(writes(), []);
+  const gone = allocation("db", "w1", { removed: true });
   save(bucket, {
     workers: [worker("w1", 0, { tags: new Map([["zone", "b"]]) })],
     jobs: [job("web", { files: [file("a", "1"), file("b", "3")] })],
-    allocations: [allocation("web", "w1"), allocation("db", "w1", { removed: true })],
+    allocations: [allocation("web", "w1"), gone],
+    changed: [gone],
   });
   assert.deepEqual(writes(), [
     "allocations UPDATE",
