@@ -14,27 +14,15 @@ import {
   miscount,
   type Parameter,
   sizeOf,
-  TEXT_LIMIT,
   type TemplateFunction,
   type TemplateValue,
   typeName,
   WORKSPACE_FUNCTIONS,
 } from "./funcs.ts";
+import { CALL_LIMIT, DEPTH_LIMIT, GIVEN_PER_STEP, MADE_PER_STEP, STEP_LIMIT, TEXT_LIMIT } from "./limits.ts";
 import { parseTemplate } from "./parse.ts";
 import { sprint } from "./print.ts";
 import { quote } from "./quote.ts";
-
-/** Templates may call each other this deep. */
-const CALL_LIMIT = 100;
-/** Blocks, calls and parentheses of one execution may be nested this deep in all. */
-const DEPTH_LIMIT = 1000;
-/**
- * One execution takes at most this many steps: nested loops and branching calls would go on for years. A statement is
- * one; a function takes more for long texts and lists, one for so many characters or items that it makes, or is given.
- */
-const STEP_LIMIT = 5_000_000;
-const MADE_PER_STEP = 32;
-const GIVEN_PER_STEP = 1024;
 
 /** What an operand yields; undefined is Go's "no value", which a missing key of a map gives. */
 type Value = TemplateValue | undefined;

@@ -1,3 +1,4 @@
+import { TEXT_LIMIT } from "./limits.ts";
 import { quote } from "./quote.ts";
 
 /**
@@ -96,9 +97,6 @@ export function typeName(value: TemplateValue | undefined): string {
   if (!Array.isArray(value)) return "struct";
   return value.every((item) => typeof item === "string") ? "[]string" : "[]interface {}";
 }
-
-/** The most bytes that a template may put out, and that one string in it may have. */
-export const TEXT_LIMIT = 16 * 1024 * 1024;
 
 /** The characters of a text or the items of a list. */
 export function sizeOf(value: TemplateValue): number {

@@ -1,5 +1,6 @@
 import { formatFloat } from "../number.ts";
-import { TEXT_LIMIT, type TemplateStruct, type TemplateValue, typeName } from "./funcs.ts";
+import { type TemplateStruct, type TemplateValue, typeName } from "./funcs.ts";
+import { TEXT_LIMIT } from "./limits.ts";
 import { isPrintable, quote } from "./quote.ts";
 
 /** The operands in Go's default form (`%v`), with blanks between two that are not strings. */
