@@ -7,6 +7,7 @@ import { openForReading } from "../lib/bucket/database.ts";
 import { initBucket } from "../lib/bucket/init.ts";
 import { layoutOf } from "../lib/bucket/layout.ts";
 import type { BuildCost } from "./build-run.ts";
+import type { Cost } from "./contenders.ts";
 import { median } from "./measure.ts";
 
 const ROUNDS = 5;
@@ -14,7 +15,7 @@ const FILES = 20;
 const FILE_BYTES = 4096;
 const RUN = fileURLToPath(new URL("build-run.ts", import.meta.url));
 const FLOOR = fileURLToPath(new URL("build-floor.ts", import.meta.url));
-const PHASES = ["start", "read", "check", "store"];
+const PHASES = ["start", "read", "check", "store", "post_build"];
 
 /**
  * Builds, each in a process of its own, beside a bare script that reads and hashes the same files and writes as many KV
@@ -39,7 +40,7 @@ export async function build(): Promise<void> {
 /** Prints the table of one size and answers the medians of the three builds. */
 async function measure(folder: string, jobs: number, workers: number): Promise<number[]> {
   makeWorkspace(folder, jobs, workers);
-  const floor: number[] = [];
+  const floor: Cost[] = [];
   const builds: Record<string, BuildCost[]> = { "first build": [], unchanged: [], "one job changed": [] };
   let rows = 0;
   // The first round warms caches and is not counted.
@@ -59,16 +60,22 @@ async function measure(folder: string, jobs: number, workers: number): Promise<n
   console.log(
     `\n${jobs} jobs x ${workers} workers: ${jobs * FILES} files, ${rows} KV rows; medians of ${ROUNDS}`,
   );
-  printRow("", ["total", "x floor", ...PHASES, "max RSS"]);
-  const base = median(floor);
-  printRow("floor", [ms(base), "1.00"]);
+  printRow("", ["total", "x floor", "CPU", "x floor", ...PHASES, "max RSS"]);
+  printRow("floor", againstFloor(floor, floor));
   for (const [name, costs] of Object.entries(builds)) {
-    const total = median(costs.map((cost) => cost.ms));
     const phases = PHASES.map((phase) => ms(median(costs.map((cost) => cost.phases[phase] ?? 0))));
     const rss = Math.max(...costs.map((cost) => cost.maxRssMb));
-    printRow(name, [ms(total), (total / base).toFixed(2), ...phases, `${rss.toFixed(0)} MB`]);
+    printRow(name, [...againstFloor(costs, floor), ...phases, `${rss.toFixed(0)} MB`]);
   }
   return Object.values(builds).map((costs) => median(costs.map((cost) => cost.ms)));
+}
+
+/** Wall time and CPU, each with its ratio to the floor's. */
+function againstFloor(costs: readonly Cost[], floor: readonly Cost[]): string[] {
+  return (["ms", "cpuMs"] as const).flatMap((what) => {
+    const value = median(costs.map((cost) => cost[what]));
+    return [ms(value), (value / median(floor.map((cost) => cost[what]))).toFixed(2)];
+  });
 }
 
 function makeWorkspace(folder: string, jobs: number, workers: number): void {
@@ -98,10 +105,10 @@ function buildOnce(folder: string): BuildCost {
   return JSON.parse(output(RUN, folder)) as BuildCost;
 }
 
-function floorOnce(folder: string, rows: number): number {
+function floorOnce(folder: string, rows: number): Cost {
   const database = path.join(folder, "floor.db");
   for (const suffix of ["", "-wal", "-shm"]) rmSync(`${database}${suffix}`, { force: true });
-  return Number(output(FLOOR, path.join(folder, "workspace"), database, String(rows)));
+  return JSON.parse(output(FLOOR, path.join(folder, "workspace"), database, String(rows))) as Cost;
 }
 
 function output(...args: string[]): string {

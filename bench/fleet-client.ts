@@ -42,7 +42,7 @@ const ssh = await SshConnections.open(
 );
 const transports = workers.map((worker) => ssh.transport(worker, BUCKET_ID));
 try {
-  if (mode === "cold") await command(transports, "uptime", false);
+  if (mode === "cold") await command(transports, "uptime", true);
   else if (mode === "send") await send(argument);
   else for await (const line of createInterface({ input: process.stdin })) await answer(JSON.parse(line));
 } finally {

@@ -59,7 +59,7 @@ async function setUp(t: TestContext, options: FleetOptions = {}) {
   return { fleet, folder, server, bucket, base, roots, push, deploy, running, history };
 }
 
-test("key, trust, deploy, skip and upgrade over ssh, with one connection per worker and run, and nothing left behind", async (t) => {
+test("CP-248 upload of the key, trust, deploy, skip and upgrade over ssh, with one connection per worker and run, and nothing left behind", async (t) => {
   const { fleet, folder, bucket, push, deploy, running, history } = await setUp(t);
   const first = await deploy();
   assert.equal(first.run.status, "succeeded", first.text);

@@ -87,7 +87,7 @@ test("CP-256 a run fails after all were asked, tells both fingerprints, and forc
   assert.ok(bucket.known().includes(`[127.0.0.2]:${sshd.port} ${publicPart(shown)}\n`));
 });
 
-test("the jump host of ops.conf is trusted first, signed in to with the bucket's key", async (t) => {
+test("the jump host of ops.conf is trusted first, signed in to with the bucket's key as the user of ops.conf", async (t) => {
   const hop = await startSshd(t, ["ed25519"]);
   const inner = await startSshd(t, ["rsa"]);
   const conf = `ssh_user = "${hop.user}"\nssh_jump = "127.0.0.1:${hop.port}"\nssh_key = "jump.pem"\n`;

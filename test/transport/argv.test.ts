@@ -44,7 +44,8 @@ test("the configuration has an entry per worker and one per jump host, and the o
     at("10.0.0.7"),
     at("2001:db8::7", { sshUser: "ops", sshPort: 2222, sshJump: "admin@bastion.example:2200" }),
     at("web-3.example", { sshJump: "admin@bastion.example:2200" }),
-    at("10.0.0.9", { sshJump: "[2001:db8::1]:22" }),
+    // Its jump host has the user of ops.conf all the same.
+    at("10.0.0.9", { sshUser: "ops", sshJump: "[2001:db8::1]:22" }),
   ];
   const options = { Ciphers: "aes128-gcm@openssh.com,aes256-ctr", ServerAliveInterval: "5" };
   assert.equal(
@@ -71,7 +72,7 @@ Host web-3.example
   ProxyJump jump_0
 Host 10.0.0.9
   HostName 10.0.0.9
-  User agent
+  User ops
   Port 22
   ControlPath /tmp/x/s3
   ProxyJump jump_1

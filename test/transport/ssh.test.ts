@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
-import { createHash } from "node:crypto";
-import { chmod, mkdir, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { createHash, randomUUID } from "node:crypto";
+import { existsSync } from "node:fs";
+import { chmod, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { signalProcess } from "../../lib/core/process.ts";
+import { identify, type ProcessIdentity, signalProcess } from "../../lib/core/process.ts";
 import { probe } from "../../lib/transport/probes.ts";
 import { lastTarget, runTarget } from "../../lib/transport/runner.ts";
 import { syncTree } from "../../lib/transport/sync.ts";
@@ -367,6 +368,28 @@ test("HR-063 a probe of type ssh runs its command on the worker, and its time li
   assert.deepEqual([failed.ok, failed.evidence], [false, "command on 127.0.0.1: exit code 1: broken"]);
   const slow = await probe({ ...target, command: "sleep 300", timeoutMs: 300 });
   assert.match(slow.evidence, /no answer within 0\.3 s/);
+});
+
+test("what runs of this bucket left behind when they were killed is removed, and nothing else", async (t) => {
+  const fleet = await SshFleet.start(t);
+  const { pid, start_time } = identify(process.pid) as ProcessIdentity;
+  const make = async (what: string, known: string, mode = 0o700) => {
+    const folder = `/tmp/ops-ssh-${what}-${randomUUID().slice(0, 6)}`;
+    await mkdir(folder, { mode });
+    t.after(() => rm(folder, { recursive: true, force: true }));
+    await symlink(known, path.join(folder, "known_hosts"));
+    return folder;
+  };
+  const ours = path.resolve(fleet.knownHostsFile);
+  const dead = `${2 ** 22 - 1}-1`;
+  const gone = [await make(dead, ours), await make(`${pid}-1`, ours)];
+  const kept = [
+    await make(`${pid}-${start_time}`, ours),
+    await make(dead, `${ours}-of-another-bucket`),
+    await make(dead, ours, 0o755),
+  ];
+  await fleet.connect(t);
+  assert.deepEqual([...gone, ...kept].filter(existsSync), kept);
 });
 
 test("a run without a private key, or for a worker nobody knows, is refused before anything connects", async (t) => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readlink, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -117,6 +117,49 @@ describe("an interrupted sync", { concurrency: 4 }, () => {
       assert.equal(current, number + 1);
     }
     assert.deepEqual(processesIn(worker.folder), []);
+  });
+
+  test("a sync that is killed before any one of its steps leaves the old tree or the new one", async (t) => {
+    const worker = await preparedWorker(t, "busybox");
+    const bin = path.join(path.dirname(worker.folder), "busybox-bin");
+    const count = path.join(path.dirname(worker.folder), "count");
+    // Each program counts itself; the one whose turn it is ends the whole group, `mv` of many files after two of them.
+    for (const program of ["ln", "mkdir", "tar", "sha256sum", "mv", "rm", "rmdir"]) {
+      const real = await readlink(path.join(bin, program));
+      await rm(path.join(bin, program));
+      const text = `#!/bin/sh
+IFS= read -r left <'${count}'
+echo $((left - 1)) >'${count}'
+if [ "$left" = 1 ]; then
+  for last; do :; done
+  [ ${program} != mv ] || [ $# -lt 5 ] || ${real} mv -f "$2" "$3" "$last"
+  kill -9 0
+fi
+exec ${real} ${program} "$@"
+`;
+      await writeFile(path.join(bin, program), text, { mode: 0o755 });
+    }
+    let [isThrough, commits] = [false, 0];
+    for (let step = 1, current = 0; !isThrough; step++) {
+      await writeFile(count, `${step}\n`);
+      isThrough = await syncTree(worker.transport, numberedTree(current + 1)).then(
+        () => true,
+        () => false,
+      );
+      await writeFile(count, "0\n");
+      const isCommitted = existsSync(path.join(worker.folder, ".sync/web/commit"));
+      if (isCommitted) commits++;
+      else await wholeTree(worker, `step ${step}`);
+      const byRunner = await numberByRunner(worker);
+      assert.equal(await wholeTree(worker, `step ${step}`), byRunner);
+      assert.ok(
+        isCommitted || isThrough ? byRunner === current + 1 : byRunner - current <= 1,
+        `step ${step}`,
+      );
+      current = byRunner;
+      assert.ok(step < 60);
+    }
+    assert.ok(commits > 1, "some were killed while they moved the files");
   });
 
   test("what was committed is finished by the next sync too", async (t) => {
