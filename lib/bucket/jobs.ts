@@ -58,9 +58,8 @@ export function readJobs(
     const where = relative(layout, folder);
     if (!NAME.test(name)) problems.error("ErrInvalidJob", where, "", `a job's name has ${NAME_RULE}`);
     const job = readJob(name, folder, where, files, problems);
-    const isTwice = found.jobs.some((one) => one.name === name);
-    if (job && !isTwice) found.jobs.push(job);
-    else if (!job) found.broken.add(name);
+    if (job) found.jobs.push(job);
+    else found.broken.add(name);
   }
   return found;
 }

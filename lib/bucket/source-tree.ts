@@ -35,15 +35,17 @@ export function scanSource(
   if (found.some(({ path }) => path === "jobs")) refuse("jobs", "it is not a folder");
   const rules = new SourceRules();
   const said = new Set<string>();
-  for (const { path, sizeBytes } of found) {
+  const taken = found.filter(({ path, sizeBytes }) => {
     const why = rules.problemOf({ path: `workspace/${path}`, type: "file", size: sizeBytes });
-    // What is not about this one file is said once, not for all that follow.
-    if (why === undefined || said.has(why)) continue;
-    if (!why.startsWith("it")) said.add(why);
-    refuse(path, why);
-  }
+    if (why === undefined) return true;
+    // What is about more than this one file is said once, and none of those files is read.
+    const isOfOne = why.startsWith("it");
+    if (isOfOne || !said.has(why)) refuse(path, why);
+    said.add(why);
+    return isOfOne;
+  });
   const states = new Map(found.map(({ path, state }) => [path, state]));
-  return { jobs: byJob(found), states };
+  return { jobs: byJob(taken), states };
 }
 
 /** The folder to name for a path below `workspace/`, that of its job if it has one, and the rest of the path in it. */

@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { appendFileSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  mkdirSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import net from "node:net";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
@@ -230,6 +238,17 @@ test("a control character in a name is shown, not written out", async (t) => {
   });
   assert.deepEqual(errors, [
     'ErrInvalidJob: workspace/jobs/web: "a\\u001b[31m\\n"/b: its name has a control character',
+  ]);
+});
+
+test("a file that is larger than a push may be is one error, and is not read", async (t) => {
+  const errors = await errorsIn(t, WEB, (dir) => {
+    const file = path.join(dir, "workspace/jobs/web/image");
+    writeFileSync(file, "");
+    truncateSync(file, 64 * 1024 ** 3);
+  });
+  assert.deepEqual(errors, [
+    "ErrInvalidJob: workspace/jobs/web: image: all files together may have at most 256 MiB",
   ]);
 });
 
