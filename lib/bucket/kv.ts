@@ -178,7 +178,7 @@ export class KvStore {
   secrets(): string[] {
     const names = this.#db
       .all<{ namespace: string }>(
-        "SELECT DISTINCT namespace FROM kv_version WHERE namespace LIKE 'secrets/%'",
+        "SELECT DISTINCT namespace FROM kv_version WHERE namespace >= 'secrets/' AND namespace < 'secrets0'",
       )
       .map((row) => row.namespace);
     const all = new Set([...names, ...[...this.#pending.keys()].filter(isSecretNamespace)]);

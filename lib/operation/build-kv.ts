@@ -46,13 +46,15 @@ export function writeKv(kv: KvStore, input: KvInput): void {
   const labels = hostsByLabel(input.workers);
   kv.sync("ops/worker", labelEntries(input, labels));
   writeWorkers(kv, input, labels);
-  const gone = jobsWithoutAllocations(input.allocations);
   const present = Map.groupBy(
     input.allocations.filter((one) => !one.removed),
     (one) => one.job,
   );
-  for (const job of input.jobs) if (!gone.has(job.name)) writeJob(kv, job, present.get(job.name) ?? []);
-  clearWhatIsGone(kv, input, gone);
+  const left = new Set(input.allocations.filter((one) => one.removed).map((one) => one.job));
+  // A job that has allocations, but only removed ones, is gone; one that never had any is not.
+  const jobs = input.jobs.filter(({ name }) => present.has(name) || !left.has(name));
+  for (const job of jobs) writeJob(kv, job, present.get(job.name) ?? []);
+  clearWhatIsGone(kv, input, new Set(jobs.map((job) => job.name)));
   kv.flush();
   kv.purge(PURGE_DAYS);
 }
@@ -157,12 +159,6 @@ function jobEntries(job: KvJob, hosts: string[]): Map<string, string> {
   ]);
 }
 
-/** Jobs that have allocations, but only removed ones. */
-function jobsWithoutAllocations(allocations: readonly CatalogAllocation[]): Set<string> {
-  const present = new Set(allocations.filter((one) => !one.removed).map((one) => one.job));
-  return new Set(allocations.map((one) => one.job).filter((job) => !present.has(job)));
-}
-
 const JOB_NAMESPACE = /^(ops\/job|vars\/bucket\/job|vars\/job|secrets\/job)\/([^/]+)(?:\/worker\/(.+))?$/;
 const WORKER_NAMESPACE = /^ops\/worker\/([^/]+)$/;
 
@@ -170,8 +166,7 @@ const WORKER_NAMESPACE = /^ops\/worker\/([^/]+)$/;
  * Empties the namespaces of workers, jobs and allocations that are gone. Variables and secrets stay unless they are to
  * be purged, since a job's data may outlive its allocations; a removed worker's tags stay until gc.
  */
-function clearWhatIsGone(kv: KvStore, input: KvInput, gone: ReadonlySet<string>): void {
-  const jobs = new Set(input.jobs.map((job) => job.name).filter((job) => !gone.has(job)));
+function clearWhatIsGone(kv: KvStore, input: KvInput, jobs: ReadonlySet<string>): void {
   const hosts = new Set(input.workers.map((worker) => worker.host));
   const present = new Set(
     input.allocations.filter((one) => !one.removed).map((one) => `${one.job}|${one.worker}`),
