@@ -546,6 +546,87 @@ test("a job whose allocations are all disabled keeps its namespaces, even with p
   assert.equal(bucket.kv().get("ops/bucket", "activejobs"), "");
 });
 
+test("what build, certificates and deploy write about an allocation stays beside each other until it is removed", async (t) => {
+  const bucket = await makeBucket(t);
+  const web = { selectors: ["worker"], certs: { server: {} } };
+  const keys = (worker: string) => bucket.kv().keys(`ops/job/web/worker/${worker}`);
+  await run(bucket, { workers: ["a", "b"], jobs: { web } });
+  const deployed = bucket.kv();
+  for (const worker of ["a", "b"]) deployed.put(`ops/job/web/worker/${worker}`, "version", "1.0");
+  deployed.flush();
+  const all = ["certs/server.crt", "certs/server.key", "peer_workers", "version", "web_allocation_index"];
+  await run(bucket, { workers: ["b", "c", "a"], jobs: { web } });
+  assert.deepEqual([keys("a"), keys("b")], [all, all]);
+  assert.equal(bucket.kv().get("ops/job/web/worker/a", "peer_workers"), "b,c");
+  await run(bucket, { workers: ["b"], jobs: { web: { selectors: ["worker"] } } });
+  const left = ["peer_workers", "version", "web_allocation_index"];
+  assert.deepEqual([keys("a"), keys("b"), keys("c")], [[], left, []]);
+});
+
+test("a key whose value changed counts one version up; all others keep theirs", async (t) => {
+  const bucket = await makeBucket(t);
+  const jobs = { web: { selectors: ["worker"] } };
+  const versions = () =>
+    bucket.db
+      .all(
+        "SELECT key, MAX(version) AS version, deleted, value FROM key_value WHERE namespace IN ('ops/job/web', 'ops/job/web/worker/b') GROUP BY key",
+      )
+      .filter((row) => /^(worker_.|peer_|web_|workers)/.test(String(row.key)))
+      .map((row) => `${row.key} ${row.version} ${row.deleted === 1 ? "deleted" : row.value}`);
+  await run(bucket, { workers: ["a", "b", "c"], jobs });
+  await run(bucket, { workers: ["b", "c"], jobs });
+  await run(bucket, { workers: ["c", "b"], jobs });
+  assert.deepEqual(versions(), [
+    "peer_workers 2 c",
+    "web_allocation_index 3 1",
+    "worker_0 3 c",
+    "worker_1 3 b",
+    "worker_2 2 deleted",
+    "workers 3 c,b",
+    "workers_length 2 2",
+  ]);
+});
+
+test("what many workers are told of each other grows with their number, not with its square", async (t) => {
+  const jobs = { web: { selectors: ["worker"] }, api: { selectors: ["worker"] } };
+  const storedBytes = async (count: number) => {
+    const bucket = await makeBucket(t);
+    const workers = Array.from({ length: count }, (_, index) => `worker-${100 + index}.example.net`);
+    const [first = "", ...others] = workers;
+    await run(bucket, { workers, jobs });
+    for (const namespace of [`ops/job/web/worker/${first}`, `ops/job/api/worker/${first}`])
+      assert.equal(bucket.kv().get(namespace, "peer_workers"), others.join(","));
+    assert.equal(bucket.kv().get(`ops/worker/${first}`, "worker_peers"), others.join(","));
+    const sizes =
+      "SELECT (SELECT SUM(LENGTH(value)) FROM kv_version) + (SELECT SUM(LENGTH(hosts)) FROM host_list) AS bytes";
+    return Number(bucket.db.get(sizes)?.bytes);
+  };
+  const [few, many] = [await storedBytes(100), await storedBytes(300)];
+  assert.ok(many < 3.2 * few, `${many} bytes after ${few}`);
+});
+
+test("HR-314 a build that fails while it stores leaves catalog and KV store as they were", async (t) => {
+  const bucket = await makeBucket(t);
+  const state = () =>
+    ["worker", "job", "job_files", "allocations", "kv_version", "host_list"].map((table) =>
+      bucket.db.all(`SELECT * FROM ${table}`),
+    );
+  await run(bucket, { workers: ["a", "b"], jobs: { web: { version: "1", selectors: ["worker"] } } });
+  const before = state();
+  bucket.db.script(
+    "CREATE TRIGGER no BEFORE INSERT ON kv_version WHEN NEW.namespace = 'ops/job/web' BEGIN SELECT RAISE(FAIL, 'full'); END",
+  );
+  const changed = { workers: ["b", "c"], jobs: { web: { version: "2", selectors: ["worker"] }, api: {} } };
+  const context = bucket.context();
+  makeWorkspace(bucket.dir, changed);
+  await assert.rejects(build(context, {}), /full/);
+  assert.deepEqual(state(), before);
+  assert.equal(context.kv.get("ops/job/web", "version"), "1", "nor is it in memory");
+  bucket.db.script("DROP TRIGGER no");
+  await build(context, {});
+  assert.equal(context.kv.get("ops/job/web", "version"), "2");
+});
+
 test("HR-206 a build makes expired keys tombstones", async (t) => {
   const bucket = await makeBucket(t);
   await run(bucket, { workers: ["a"], jobs: { web: { selectors: ["worker"] } } });
