@@ -124,6 +124,20 @@ describe("syncTree", { concurrency: 4 }, () => {
       assert.deepEqual(await contentOf(folder, OWN), {});
     });
 
+    test(`more files than one command takes come and go with the ${userland} programs`, async (t) => {
+      const { transport, folder } = await temporaryWorker(t, userland);
+      const names = Array.from({ length: 205 }, (_, index) => `conf/${index}`);
+      const files = [...names, ".env", "conf/.env", "a b"].map((name) => syncFile(name, name));
+      assert.equal((await syncJob(transport, files)).changed.length, files.length);
+      assert.deepEqual(
+        await contentOf(path.join(folder, "jobs/web")),
+        Object.fromEntries(files.map((file) => [file.path, file.path])),
+      );
+      assert.equal((await syncJob(transport, files)).sentBytes, 0);
+      assert.equal((await syncJob(transport, files.slice(0, 1))).removed.length, files.length - 1);
+      assert.deepEqual(await contentOf(path.join(folder, "jobs/web")), { "conf/0": "conf/0" });
+    });
+
     test(`what a job has made itself is never touched with the ${userland} programs`, async (t) => {
       const { transport, folder } = await temporaryWorker(t, userland);
       const job = path.join(folder, "jobs/web");

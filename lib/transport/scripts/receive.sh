@@ -8,7 +8,7 @@
 #   emptied     folders an earlier sync made and that are to go once they are empty, the deepest first, if any
 #   new/<n>     a file that differs, or
 #   new/<n>/…   files that differ and belong into one folder; a name there begins with a letter, a digit or `_`
-# Nothing outside .sync changes before `digests` becomes `commit`; from then on the tree is the new one.
+# Nothing outside .sync changes before the file `commit` is made; from then on the tree is the new one.
 LC_ALL=C
 export LC_ALL
 identify sync
@@ -67,5 +67,5 @@ while IFS= read -r path; do
   done
 done <"$from/moves" || exit 1
 
-mv -f "$from/digests" "$from/commit" && finish "$name" "$from.lock" || exit 1
+: >"$from/commit" && finish "$name" "$from.lock" || exit 1
 trap - EXIT
