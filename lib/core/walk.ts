@@ -1,7 +1,6 @@
 import {
   closeSync,
   constants,
-  type Dirent,
   fstatSync,
   lstatSync,
   openSync,
@@ -58,25 +57,26 @@ function walkInto(
   refuse: Refuse,
   found: FoundFile[],
 ): void {
-  for (const entry of entriesOf(root, below, refuse)) {
-    if (skip.has(entry.name)) continue;
-    const name = below === "" ? entry.name : `${below}/${entry.name}`;
+  for (const entry of namesIn(root, below, refuse)) {
+    if (skip.has(entry)) continue;
+    const name = below === "" ? entry : `${below}/${entry}`;
     // Node puts this character where the bytes of a name are no text: the file could not be found again by it.
-    if (entry.name.includes("\ufffd")) refuse(name, "its name is not UTF-8");
-    else if (entry.isDirectory()) walkInto(root, name, skip, refuse, found);
-    else if (!entry.isFile())
-      refuse(name, `${entry.isSymbolicLink() ? "a symbolic link" : "a special file"} is not allowed`);
-    else {
-      const status = lstatSync(`${root}/${name}`, { throwIfNoEntry: false });
-      if (status) found.push(describe(name, status));
-      else refuse(name, CHANGED);
+    if (entry.includes("\ufffd")) {
+      refuse(name, "its name is not UTF-8");
+      continue;
     }
+    const status = lstatSync(`${root}/${name}`, { throwIfNoEntry: false });
+    if (status?.isFile()) found.push(describe(name, status));
+    else if (status?.isDirectory()) walkInto(root, name, skip, refuse, found);
+    else if (status)
+      refuse(name, `a ${status.isSymbolicLink() ? "symbolic link" : "special file"} is not allowed`);
+    else refuse(name, CHANGED);
   }
 }
 
-function entriesOf(root: string, below: string, refuse: Refuse): Dirent[] {
+function namesIn(root: string, below: string, refuse: Refuse): string[] {
   try {
-    return readdirSync(`${root}/${below}`, { withFileTypes: true });
+    return readdirSync(`${root}/${below}`);
   } catch (error) {
     refuse(below, hasErrno(error, "ENOENT", "ENOTDIR") ? CHANGED : messageOf(error));
     return [];
@@ -113,13 +113,14 @@ export function readFound(root: string, file: FoundFile): Buffer {
     throw hasErrno(error, "ENOENT", "ENOTDIR", "ELOOP", "ENXIO") ? changed() : error;
   }
   try {
-    if (stateOf(fstatSync(descriptor)) !== file.state) throw changed();
     const content = Buffer.allocUnsafeSlow(file.sizeBytes);
     let length = 0;
     for (let read = -1; read !== 0 && length < content.length; length += read)
       read = readSync(descriptor, content, length, content.length - length, null);
     if (length < content.length || stateOf(fstatSync(descriptor)) !== file.state) throw changed();
     return content;
+  } catch (error) {
+    throw hasErrno(error, "EISDIR", "EAGAIN") ? changed() : error;
   } finally {
     closeSync(descriptor);
   }
