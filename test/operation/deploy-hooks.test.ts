@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { runHooks } from "../../lib/operation/run-hooks.ts";
 import { Deploys, HOSTS, type JobsSpec, outcomes } from "../helpers/deploys.ts";
 import { hooksOf, RECORD, traces } from "../helpers/hooks.ts";
 import { until } from "../helpers/temporary.ts";
@@ -269,21 +270,37 @@ test("HR-303 a job with hooks for health_check has a gate, which stays open unti
   assert.deepEqual(deploys.targets("web", A), ["start"]);
 });
 
-test("HR-040 HR-042 HR-119 pre_deploy orders the rollout of its deploy, and the next build resets that", async (t) => {
+test("HR-040 HR-041 HR-042 pre_deploy and cli order the rollout, and the next build resets that", async (t) => {
   const order = `if ops.is_one_shot(): ops.put_rollout_order(["${B}", "${A}"]).raise_for_status()\n`;
   const jobs = { web: job(["pre_deploy"], order, { max_concurrent_starts: 1 }) };
-  const { deploys } = await setUp(t, jobs);
+  const cli = {
+    web: job(
+      ["cli", "post_deploy"],
+      `if event == "cli" and ops.is_one_shot(): ops.put_rollout_order("${B},${A}")\n`,
+    ),
+  };
+  const { deploys, told } = await setUp(t, jobs);
   const { text } = await deploys.deploy();
   assert.match(text, new RegExp(`batch 1 of 2 \\(new\\): start on ${B}\n`));
   assert.equal(deploys.bucket.kv().get("ops/job/web", "rollout_order"), `${B},${A}`);
   await deploys.build(jobs, TWO);
   assert.equal(deploys.bucket.kv().get("ops/job/web", "rollout_order"), undefined);
+
+  await deploys.build(cli, TWO);
+  await runHooks(deploys.bucket.context("hooks"), { hook: "go" });
+  told();
+  assert.match((await deploys.deploy()).text, new RegExp(`batch 1 of 2 \\(update\\): restart on ${B}\n`));
+  assert.deepEqual(told("ALLOCATION_IP", "ROLLOUT_ORDER", "ROLLOUT_ORDER_SOURCE"), [
+    `${B} ${B},${A} kv`,
+    `${A} ${B},${A} kv`,
+  ]);
 });
 
 test("CP-133 a cancel during pre_deploy ends its processes and stores nothing", async (t) => {
   const wait = `import subprocess\nops.put_job_variable("half", "1").raise_for_status()\nprint("here", flush=True)\nsubprocess.run(["sleep", "600"])\n`;
   const { deploys, dir } = await setUp(t, { web: job(["pre_deploy"], wait) });
   const cancel = new AbortController();
+  t.after(() => cancel.abort());
   const deploying = deploys.deploy({}, cancel.signal);
   await until("the script to run", () => /\| here/.test(deploys.bucket.activity.join("")));
   cancel.abort();
@@ -296,6 +313,7 @@ test("a cancel during after_allocation_started keeps what it has stored", async 
   const wait = `import subprocess\nops.put_job_variable("unseal-key", "1").raise_for_status()\nprint("here", flush=True)\nsubprocess.run(["sleep", "600"])\n`;
   const { deploys, dir } = await setUp(t, { web: job(["after_allocation_started"], wait) });
   const cancel = new AbortController();
+  t.after(() => cancel.abort());
   const deploying = deploys.deploy({}, cancel.signal);
   await until("the script to run", () => /\| here/.test(deploys.bucket.activity.join("")));
   cancel.abort();

@@ -5,6 +5,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  realpathSync,
   statSync,
   writeFileSync,
 } from "node:fs";
@@ -83,7 +84,7 @@ test("HR-001 HR-014 HR-015 HR-021 HR-026 HR-027 HR-129 HR-130 HR-140 HR-142 a sc
     results.map(({ hook, worker, error }) => ({ hook, worker, error })),
     [A, B].map((worker) => ({ hook: "go", worker, error: null })),
   );
-  const root = readFileSync("/proc/self/cwd/package.json") && set.dir;
+  const root = realpathSync(set.dir);
   for (const [index, trace] of traces(set.dir).entries()) {
     const allocation = catalogAllocations(set.deploys.bucket.db)[index];
     assert.equal(trace.ALLOCATION_ID, allocation?.id);
@@ -99,12 +100,13 @@ test("HR-001 HR-014 HR-015 HR-021 HR-026 HR-027 HR-129 HR-130 HR-140 HR-142 a sc
 
 test("HR-002 HR-013 a script in TypeScript runs on this very Node and does what one in Python does", async (t) => {
   const typescript = `import { writeFileSync } from "node:fs";
+import { getCompileCacheDir } from "node:module";
 import { allocationIp, getStoreValue, putJobVariable } from "./ops.ts";
 interface Said { value: string }
 await putJobVariable("who", allocationIp() as string);
 const said: Said = await (await getStoreValue("vars/job/web", "who")).json();
 writeFileSync("said", said.value);
-console.log(process.execPath, process.argv.length, JSON.stringify(process.env.NODE_COMPILE_CACHE));
+console.log(process.execPath, process.argv.length, getCompileCacheDir());
 `;
   const set = await setUp(
     t,
@@ -175,10 +177,7 @@ os.rmdir("busy")
   await set.run({ kind: "cli" });
   assert.deepEqual(
     traces(set.dir).map((trace) => [trace.HOOK, trace.ALLOCATION_IP, trace.ROLLOUT_ORDER_SOURCE].join(" ")),
-    [
-      ...[A, B, C].map((host, index) => `a_order ${host} ${index === 0 ? "default" : "default"}`),
-      ...[C, A, B].map((host) => `go ${host} kv`),
-    ],
+    [...[A, B, C].map((host) => `a_order ${host} default`), ...[C, A, B].map((host) => `go ${host} kv`)],
     "hooks go by name",
   );
 });
@@ -405,10 +404,11 @@ test("CP-133 a cancel ends the whole group of a script, its wait for a semaphore
   const wait = `import ops, subprocess
 subprocess.Popen(["sleep", "600"])
 print("acquire", ops.acquire_semaphore("one").status_code)
-if ops.allocation_ip() == "${A}": subprocess.run(["sleep", "600"])
+subprocess.run(["sleep", "600"])
 `;
   const set = await setUp(t, web(wait, { max_concurrent_upgrades: 2 }), { hosts: [A, B] });
   const cancel = new AbortController();
+  t.after(() => cancel.abort());
   const running = set.run({ kind: "cli" }, cancel.signal);
   running.catch(() => {});
   await until(
