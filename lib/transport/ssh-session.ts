@@ -8,7 +8,7 @@ import { Writable } from "node:stream";
 export type SessionEnd = number | "refused" | "unconnected" | "lost";
 
 /** Who takes what the command says. */
-export type SessionReader = (chunk: Buffer, stream: "stdout" | "stderr") => void;
+type SessionReader = (chunk: Buffer, stream: "stdout" | "stderr") => void;
 
 /** What is said on a control socket before it is in proxy mode (OpenSSH, PROTOCOL.mux). */
 const HELLO = 1;

@@ -11,6 +11,7 @@ const SOURCES = {
   settle: ["common", "settle"],
   runner: ["common", "runner"],
 } as const;
+/** The name of a script. */
 export type ScriptName = keyof typeof SOURCES;
 
 const texts = new Map<ScriptName, string>();
