@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { getEventListeners, once } from "node:events";
-import { writeFileSync } from "node:fs";
+import { readdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -189,6 +189,10 @@ test("a target that never ends, whose client was killed, is ended by the next ru
   const outcome = await runTarget(one, { ...next, overRuns: ["killed"] });
   assert.deepEqual([outcome.exitCode, outcome.stdout], [0, "fine\n"]);
   assert.deepEqual(fleet.processes, []);
+  const left = () => readdirSync("/tmp").filter((name) => name.startsWith(`ops-ssh-${client.pid}-`));
+  assert.equal(left().length, 1, "the folder of the one that was killed");
+  await fleet.connect(t);
+  assert.deepEqual(left(), [], "the next run has removed it");
 });
 
 test("a failing source of input, or a line that cannot be taken, ends the script on the worker too", async (t) => {
