@@ -1,5 +1,5 @@
 import { join } from "../core/shape.ts";
-import { type FoundFile, walk } from "../core/walk.ts";
+import { type FoundFile, isSameState, walk } from "../core/walk.ts";
 import { type Layout, SKIPPED_FOLDERS } from "./layout.ts";
 import type { Problems } from "./problems.ts";
 import { SourceRules } from "./source-rules.ts";
@@ -8,8 +8,8 @@ import { SourceRules } from "./source-rules.ts";
 export interface SourceTree {
   /** By folder of `workspace/jobs/`, in order of name; paths are relative to that folder. */
   jobs: ReadonlyMap<string, FoundFile[]>;
-  /** By path below `workspace/`: differs when the file does. */
-  states: ReadonlyMap<string, string>;
+  /** The state of each file, by path below `workspace/`. */
+  states: ReadonlyMap<string, FoundFile["state"]>;
 }
 
 const JOBS = "jobs/";
@@ -79,13 +79,15 @@ function byJob(found: readonly FoundFile[]): Map<string, FoundFile[]> {
 
 /** Makes sure that what was read is one state of the workspace and no mixture of two (`ErrSourceChanged`). */
 export function checkUnchanged(layout: Layout, before: SourceTree, problems: Problems): void {
-  const found = walk(layout.workspace, SKIPPED_FOLDERS, () => {});
-  const isSame = found.every(({ path, state }) => before.states.get(path) === state);
-  if (isSame && found.length === before.states.size) return;
-  const after = new Map(found.map(({ path, state }) => [path, state]));
-  const changed = [...new Set([...before.states.keys(), ...after.keys()])]
-    .filter((path) => before.states.get(path) !== after.get(path))
-    .sort();
+  const gone = new Set(before.states.keys());
+  const changed: string[] = [];
+  for (const { path, state } of walk(layout.workspace, SKIPPED_FOLDERS, () => {})) {
+    gone.delete(path);
+    const known = before.states.get(path);
+    if (!known || !isSameState(known, state)) changed.push(path);
+  }
+  changed.push(...gone);
+  changed.sort();
   const [first, ...others] = changed;
   if (first === undefined) return;
   const more = others.length === 0 ? "" : `, as ${others.length} more`;

@@ -20,8 +20,8 @@ export interface FoundFile {
   sizeBytes: number;
   /** Its owner may execute it. */
   executable: boolean;
-  /** Differs when the file is replaced or changed: inode, mode, size and times. */
-  state: string;
+  /** For {@link isSameState}. */
+  state: Stats;
 }
 
 /** Hears of an entry that cannot be taken: its path below the root (empty for the root itself), and why not. */
@@ -90,12 +90,20 @@ function describe(name: string, status: Stats): FoundFile {
     path: name,
     sizeBytes: status.size,
     executable: (status.mode & 0o100) !== 0,
-    state: stateOf(status),
+    state: status,
   };
 }
 
-function stateOf({ dev, ino, mode, size, mtimeMs, ctimeMs }: Stats): string {
-  return `${dev} ${ino} ${mode} ${size} ${mtimeMs} ${ctimeMs}`;
+/** False when a file was replaced or changed in between. */
+export function isSameState(a: Stats, b: Stats): boolean {
+  return (
+    a.ino === b.ino &&
+    a.ctimeMs === b.ctimeMs &&
+    a.mtimeMs === b.mtimeMs &&
+    a.size === b.size &&
+    a.mode === b.mode &&
+    a.dev === b.dev
+  );
 }
 
 /**
@@ -117,7 +125,7 @@ export function readFound(root: string, file: FoundFile): Buffer {
     let length = 0;
     for (let read = -1; read !== 0 && length < content.length; length += read)
       read = readSync(descriptor, content, length, content.length - length, null);
-    if (length < content.length || stateOf(fstatSync(descriptor)) !== file.state) throw changed();
+    if (length < content.length || !isSameState(fstatSync(descriptor), file.state)) throw changed();
     return content;
   } catch (error) {
     throw hasErrno(error, "EISDIR", "EAGAIN") ? changed() : error;
