@@ -14,8 +14,8 @@ import type { HealthCheck, Probe } from "./catalog.ts";
 
 const LENIENT = { lenient: true, unknown: "warn" } as const;
 const DEFAULT_TIMEOUT_SECONDS = 5;
-const DEFAULT_ATTEMPTS = 30;
-const DEFAULT_INTERVAL_SECONDS = 1;
+/** How long a job is waited for where its manifest does not say. */
+export const DEFAULT_WAIT = { attempts: 30, intervalSeconds: 1 };
 const DEFAULT_STATUS = 200;
 
 const PROBE = object(
@@ -38,12 +38,12 @@ const BLOCK = object(
     wait: withDefault(
       object(
         {
-          attempts: positive(100_000, DEFAULT_ATTEMPTS),
-          interval_seconds: positive(86_400, DEFAULT_INTERVAL_SECONDS),
+          attempts: positive(100_000, DEFAULT_WAIT.attempts),
+          interval_seconds: positive(86_400, DEFAULT_WAIT.intervalSeconds),
         },
         LENIENT,
       ),
-      { attempts: DEFAULT_ATTEMPTS, interval_seconds: DEFAULT_INTERVAL_SECONDS },
+      { attempts: DEFAULT_WAIT.attempts, interval_seconds: DEFAULT_WAIT.intervalSeconds },
     ),
   },
   LENIENT,

@@ -1,4 +1,5 @@
 import type { CatalogJob } from "../bucket/catalog.ts";
+import { DEFAULT_WAIT } from "../bucket/health-check.ts";
 import { runAll, sleep } from "../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import { rolloutBatches } from "../plan/rollout.ts";
@@ -6,9 +7,6 @@ import { type ProbeResult, probe } from "../transport/probes.ts";
 import type { OperationContext } from "./context.ts";
 import type { Fleet } from "./fleet.ts";
 import { type HookSession, hooksOn } from "./hooks.ts";
-
-/** How long hooks of a job without a `health_check` block are given. */
-const WAIT = { attempts: 30, intervalSeconds: 1 };
 
 /** Which workers a gate is about; those of `hooked` that are disabled are not probed. */
 export interface Gated {
@@ -35,7 +33,7 @@ export async function passGate(
   workers: Gated,
 ): Promise<void> {
   await passProbes(context, fleet, job, workers.probed);
-  const wait = job.healthCheck?.wait ?? WAIT;
+  const wait = job.healthCheck?.wait ?? DEFAULT_WAIT;
   await hooks.run({ kind: "health_check", job, workers: workers.hooked, wait }).catch((error: unknown) => {
     throw error instanceof Failure && error.code === "ErrHookFailed"
       ? new Failure("ErrHealthCheckFailed", `the health check of job ${job.name} failed: ${error.message}`)

@@ -1,5 +1,5 @@
 import type { CatalogAllocation, CatalogFile, CatalogJob } from "../bucket/catalog.ts";
-import { promotionsOf } from "../bucket/promotions.ts";
+import type { Promotion } from "../bucket/promotions.ts";
 import { stageForScript, stagingFolder } from "../bucket/staging.ts";
 import { messageOf } from "../core/errors.ts";
 import { type EventVariables, scriptEnvironment } from "../hook/environment.ts";
@@ -19,9 +19,6 @@ export interface ScriptHost {
   /** Without symbolic links. */
   bucketRoot: string;
   sshConfig: string | undefined;
-  /** The allocations of a job in catalog order, removed ones too. */
-  peers(job: string): readonly CatalogAllocation[];
-  files(job: string): readonly CatalogFile[];
 }
 
 /** One script of a pass. */
@@ -30,13 +27,18 @@ export interface Script {
   job: CatalogJob;
   hook: string;
   batch: Batch;
-  allocation: CatalogAllocation;
   variables: EventVariables;
+  /** The allocations of the job in catalog order, removed ones too. */
+  peers: readonly CatalogAllocation[];
+  /** All files of the job. */
+  files: readonly CatalogFile[];
+  allocation: CatalogAllocation;
+  promoted: Promotion;
 }
 
 /**
  * Stages a script and runs it, the runtime API knowing it for so long; its output goes to Activity and to the worker's
- * log. Answers what went wrong, or null; never throws.
+ * log. Answers what went wrong, or null. Throws only where no log can be written.
  */
 export async function attemptScript(host: ScriptHost, script: Script): Promise<string | null> {
   const { id: allocationId, job, worker } = script.allocation;
@@ -86,20 +88,19 @@ async function runProcess(host: ScriptHost, script: Script): Promise<string | nu
   return said === "" ? `exit code ${outcome.exitCode}` : `exit code ${outcome.exitCode}: ${said}`;
 }
 
-function filesFor({ context, fleet, files }: ScriptHost, { allocation, job, hook }: Script): ScriptFile[] {
-  const { db, kv } = context;
-  const promoted = promotionsOf(db, job.name)(allocation.id);
+function filesFor({ context, fleet }: ScriptHost, script: Script): ScriptFile[] {
+  const { allocation, job, hook, files, promoted } = script;
   const fields = templateFields(context, fleet, allocation, promoted, context.log.updateSeq ?? 0);
-  return stageForScript(files(job.name), fields, upstreamOf(job), kv, hook);
+  return stageForScript(files, fields, upstreamOf(job), context.kv, hook);
 }
 
 function environmentOf(host: ScriptHost, script: Script): Record<string, string> {
-  const { allocation, job, hook, batch, variables } = script;
-  const { db, launcher, layout } = host.context;
+  const { allocation, hook, batch, variables } = script;
+  const { launcher, layout } = host.context;
   return scriptEnvironment(launcher.environment, {
     ...{ allocation, hook, batch, variables, ...PASSES[script.kind] },
-    allocationIndex: allocationIndex(host.peers(job.name), allocation.worker),
-    currentVersion: promotionsOf(db, job.name)(allocation.id).version,
+    allocationIndex: allocationIndex(script.peers, allocation.worker),
+    currentVersion: script.promoted.version,
     api: host.runtime,
     bucketRoot: host.bucketRoot,
     sshConfig: host.sshConfig,

@@ -1,7 +1,6 @@
 import { realpath } from "node:fs/promises";
 import {
   type CatalogAllocation,
-  type CatalogFile,
   type CatalogJob,
   catalogAllocations,
   catalogFiles,
@@ -9,6 +8,7 @@ import {
   catalogWorkers,
 } from "../bucket/catalog.ts";
 import type { HookEvent } from "../bucket/manifest.ts";
+import { promotionsOf } from "../bucket/promotions.ts";
 import { loadOpsConf } from "../bucket/settings.ts";
 import { runAll, sleep } from "../core/async.ts";
 import { Failure, throwIfCancelled } from "../core/errors.ts";
@@ -56,7 +56,7 @@ export class HookSession {
   readonly #fleet: Fleet;
   readonly #jobs: readonly CatalogJob[];
   readonly #allocations: readonly CatalogAllocation[];
-  readonly #files = new Map<string, CatalogFile[]>();
+  readonly #peers: ReadonlyMap<string, CatalogAllocation[]>;
   /** The ids of all that a script has run for. */
   readonly #visited = new Set<string>();
   #host: Promise<ScriptHost> | undefined;
@@ -67,6 +67,7 @@ export class HookSession {
     this.#fleet = fleet;
     this.#jobs = catalogJobs(context.db);
     this.#allocations = catalogAllocations(context.db);
+    this.#peers = Map.groupBy(this.#allocations, ({ job }) => job);
   }
 
   /**
@@ -95,25 +96,28 @@ export class HookSession {
   #batchesOf({ kind, job, workers, batch }: HookPass): Batch[] {
     if (batch) return [batch];
     const order = this.#context.kv.get(`ops/job/${job.name}`, "rollout_order");
-    return passBatches(kind, job, this.#peers(job.name), order, workers);
+    return passBatches(kind, job, this.#peersOf(job), order, workers);
   }
 
-  #peers(job: string): CatalogAllocation[] {
-    return this.#allocations.filter((allocation) => allocation.job === job);
+  #peersOf(job: CatalogJob): CatalogAllocation[] {
+    return this.#peers.get(job.name) ?? [];
   }
 
   async #runBatch(pass: HookPass, hook: string, batch: Batch): Promise<ScriptResult[]> {
-    const { log, signal } = this.#context;
+    const { db, log, signal } = this.#context;
     throwIfCancelled(signal);
     const { kind, job, variables = {} } = pass;
     const place = `${PASSES[kind].event}, batch ${batch.index + 1} of ${batch.count}`;
     log.info(`${job.name}: hook ${hook} (${place}) for ${batch.workers.join(", ")}`);
     this.#host ??= this.#open();
     const host = await this.#host;
-    const allocations = this.#peers(job.name).filter(({ worker }) => batch.workers.includes(worker));
+    const peers = this.#peersOf(job);
+    const allocations = peers.filter(({ worker }) => batch.workers.includes(worker));
+    const shared = { kind, job, hook, batch, variables, peers, files: catalogFiles(db, job.name) };
+    const promotionOf = promotionsOf(db, job.name);
     for (const { id } of allocations) this.#visited.add(id);
     const ended = await runAll(allocations, allocations.length, (allocation) =>
-      this.#runScript(host, { kind, job, hook, batch, allocation, variables }, pass),
+      this.#runScript(host, { ...shared, allocation, promoted: promotionOf(allocation.id) }, pass),
     );
     throwIfCancelled(signal);
     return ended.map((one) => {
@@ -160,22 +164,12 @@ export class HookSession {
         log.output(job, worker, `warning: ${sentence}`, "stderr", { action: hook });
       },
     });
-    return {
-      ...{ context: this.#context, fleet: this.#fleet, runtime, bucketRoot, sshConfig },
-      peers: (job) => this.#peers(job),
-      files: (job) => this.#filesOf(job),
-    };
+    return { context: this.#context, fleet: this.#fleet, runtime, bucketRoot, sshConfig };
   }
 
   /** A removed allocation is known once the scripts that follow its stop run for it. */
   #known(allocation: CatalogAllocation | undefined): CatalogAllocation | undefined {
     return allocation?.removed && !this.#visited.has(allocation.id) ? undefined : allocation;
-  }
-
-  #filesOf(job: string): CatalogFile[] {
-    const files = this.#files.get(job) ?? catalogFiles(this.#context.db, job);
-    this.#files.set(job, files);
-    return files;
   }
 
   /** Scripts that never use ssh run without a key, too. */

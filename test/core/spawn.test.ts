@@ -410,3 +410,16 @@ test("a companion that cannot be started is a failure", async () => {
     message: /^Cannot start no-such/,
   });
 });
+
+test("a command gets the launcher's environment with what is added, or another one as a whole", async () => {
+  const launcher = new Launcher({ PATH: process.env.PATH, KEPT: "1" });
+  const names = async (options: object) =>
+    (await launcher.run(["env"], options)).stdout
+      .split("\n")
+      .map((line) => line.split("=")[0])
+      .filter((name) => name !== "" && name !== "_")
+      .sort();
+  assert.deepEqual(await names({ env: { ADDED: "1" } }), ["ADDED", "KEPT", "PATH"]);
+  assert.deepEqual(await names({ environment: { PATH: process.env.PATH, OTHER: "1" } }), ["OTHER", "PATH"]);
+  assert.deepEqual(Object.keys(launcher.environment), ["PATH", "KEPT"]);
+});
