@@ -29,6 +29,7 @@ export type FailureCode =
   | "database_busy"
   | "cancelled"
   | "timeout"
+  | "unreachable"
   | "failed"
   | `Err${string}`;
 

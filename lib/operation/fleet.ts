@@ -26,6 +26,7 @@ export interface CancelReceipts {
 export class Fleet {
   readonly #context: OperationContext;
   readonly #workers: Map<string, CatalogWorker>;
+  readonly #opened = new Map<string, Promise<Transport>>();
   readonly #reached = new Map<string, Promise<Transport>>();
   readonly #receipts = new Map<string, Receipt>();
   #ssh: Promise<SshConnections> | undefined;
@@ -57,18 +58,17 @@ export class Fleet {
     return worker;
   }
 
+  /** The way to a worker. Throws `failed` where no private key is there for it. */
+  open(host: string): Promise<Transport> {
+    return kept(this.#opened, host, () => this.#open(host));
+  }
+
   /**
    * The way to a worker; the first call checks that it has the tools that deploys need there.
-   * Throws `failed` or `ErrWorkerPrerequisites`, naming the worker and what to do.
+   * Throws `failed`, `unreachable` or `ErrWorkerPrerequisites`, naming the worker and what to do.
    */
   reach(host: string): Promise<Transport> {
-    let reached = this.#reached.get(host);
-    if (!reached) {
-      reached = this.#open(host);
-      reached.catch(() => {});
-      this.#reached.set(host, reached);
-    }
-    return reached;
+    return kept(this.#reached, host, () => this.#reach(host));
   }
 
   /** Once the run was cancelled and its commands have ended: says of each worker what became of them there. */
@@ -84,17 +84,22 @@ export class Fleet {
 
   /** Closes every connection. */
   async close(): Promise<void> {
-    const reached = [...this.#reached.values()];
-    await Promise.all(reached.map((one) => one.then((transport) => transport.close()).catch(() => {})));
+    const opened = [...this.#opened.values()];
+    await Promise.all(opened.map((one) => one.then((transport) => transport.close()).catch(() => {})));
     await this.#ssh?.then((ssh) => ssh.close()).catch(() => {});
   }
 
   async #open(host: string): Promise<Transport> {
-    const { run, launcher, signal } = this.#context;
-    const opened = await openTransport(this.worker(host), run.bucketId, launcher, () => this.#openSsh());
-    const transport = this.#noting(opened);
+    const { run, launcher } = this.#context;
+    return this.#noting(
+      await openTransport(this.worker(host), run.bucketId, launcher, () => this.#openSsh()),
+    );
+  }
+
+  async #reach(host: string): Promise<Transport> {
+    const transport = await this.open(host);
     const outcome = await transport.script(CHECK_TOOLS, {
-      ...{ args: TOOLS, signal, timeoutMs: CHECK_LIMIT_MS, isShort: true },
+      ...{ args: TOOLS, signal: this.#context.signal, timeoutMs: CHECK_LIMIT_MS, isShort: true },
     });
     const missing = outcome.stdout.trim();
     if (outcome.exitCode !== 0)
@@ -150,4 +155,14 @@ export class Fleet {
     const worst = Math.max(RECEIPTS.indexOf(before), RECEIPTS.indexOf(receipt));
     this.#receipts.set(host, RECEIPTS[worst] as Receipt);
   }
+}
+
+function kept<T>(known: Map<string, Promise<T>>, key: string, make: () => Promise<T>): Promise<T> {
+  let made = known.get(key);
+  if (!made) {
+    made = make();
+    made.catch(() => {});
+    known.set(key, made);
+  }
+  return made;
 }

@@ -1,6 +1,8 @@
 import { lstat, mkdir } from "node:fs/promises";
+import { homedir } from "node:os";
 import path from "node:path";
 import { Failure } from "../core/errors.ts";
+import { exists } from "../core/files.ts";
 import type { Launcher } from "../core/spawn.ts";
 import type { Transport, WorkerAddress } from "./transport.ts";
 
@@ -15,9 +17,11 @@ export function localTransport(worker: WorkerAddress, bucketId: string, launcher
   return {
     worker,
     folder,
-    async script(text, { args = [], ...options } = {}) {
-      await prepare(worker, folder);
-      return launcher.run(["sh", "-c", text, "sh", ...args], { cwd: folder, ...options });
+    async script(text, { args = [], isFolderOptional = false, ...options } = {}) {
+      const isThere = !isFolderOptional || (await exists(folder));
+      if (isThere) await prepare(worker, folder);
+      const cwd = isThere ? folder : homedir();
+      return launcher.run(["sh", "-c", text, "sh", ...args], { cwd, ...options });
     },
     async close() {},
   };
@@ -29,12 +33,12 @@ async function prepare(worker: WorkerAddress, folder: string): Promise<void> {
     const found = await lstat(folder);
     if (found.isDirectory() && found.uid === process.getuid?.() && !(found.mode & OTHERS_MAY_WRITE)) return;
   } catch (cause) {
-    throw new Failure("failed", `Cannot make the folder of worker ${worker.host}: ${String(cause)}`, {
+    throw new Failure("unreachable", `Cannot make the folder of worker ${worker.host}: ${String(cause)}`, {
       cause,
     });
   }
   throw new Failure(
-    "failed",
+    "unreachable",
     `Cannot use ${folder} on worker ${worker.host}: it must be a folder of the user who runs ops, with mode 0755 or less`,
   );
 }

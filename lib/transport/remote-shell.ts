@@ -92,12 +92,16 @@ else
   echo running
 fi`;
 
+/** {@link PREPARE_FOLDER} ends with it where there is no folder. */
+export const NO_FOLDER = 3;
+
 /**
- * A script that makes the bucket's folder \`$1\` and refuses one that somebody else owns or may write to, by one line on
- * standard error: what runs there would be theirs.
+ * A script that makes the bucket's folder \`$1\`, unless \`$2\` is \`optional\`, and refuses one that somebody else owns or
+ * may write to, by one line on standard error: what runs there would be theirs.
  */
 export const PREPARE_FOLDER = `
 umask 022
+[ "$2" != optional ] || [ -d "$1" ] || exit ${NO_FOLDER}
 mkdir -p "$1" || exit 1
 found=$(ls -ldn "$1") || exit 1
 set -- "$1" $found

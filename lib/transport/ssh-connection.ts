@@ -1,7 +1,7 @@
 import { unlessAborted } from "../core/async.ts";
 import { cancelledFailure, throwIfCancelled } from "../core/errors.ts";
 import type { CommandOutcome } from "../core/spawn.ts";
-import { loopLine, PREPARE_FOLDER, type ShellScript, scriptLine } from "./remote-shell.ts";
+import { loopLine, NO_FOLDER, PREPARE_FOLDER, type ShellScript, scriptLine } from "./remote-shell.ts";
 import type { ChannelReader } from "./ssh-channel.ts";
 import { endRemoteGroup } from "./ssh-end.ts";
 import { Execution } from "./ssh-execution.ts";
@@ -14,6 +14,8 @@ import { describeReceipt, type Receipt, type ScriptOptions, type WorkerAddress }
 /** With the kept shell and the one that ends commands, as many as an sshd in its default settings allows (MaxSessions 10). */
 const CHANNELS = 8;
 const PREPARE_LIMIT_MS = 30_000;
+/** Where sshd starts a shell. */
+const HOME = ".";
 /** The kept shell reads a script byte by byte; a longer one has a channel of its own. */
 const SHORT_CHARACTERS = 64 * 1024;
 
@@ -26,7 +28,7 @@ export class SshConnection {
   readonly #questions = new KeptShell((reader) => this.#startShell(reader));
   /** From here commands are ended while the other shell may be busy; open only as long as that takes. */
   readonly #attendant = new KeptShell((reader) => this.#startAttendant(reader));
-  #prepared: Promise<void> | undefined;
+  #prepared: Promise<string> | undefined;
   #ending = 0;
 
   /** `folder` is where scripts run; it is made where it is missing. */
@@ -40,8 +42,8 @@ export class SshConnection {
   async script(text: string, options: ScriptOptions): Promise<CommandOutcome> {
     const { args = [], env = {}, input = "", signal } = options;
     throwIfCancelled(signal);
-    await unlessAborted(this.#ready(), signal);
-    const script = { folder: this.#folder, text, args, env };
+    const folder = await unlessAborted(this.#ready(options.isFolderOptional === true), signal);
+    const script = { folder, text, args, env };
     const isShort = options.isShort === true && typeof input === "string" && !input.includes("\0");
     if (isShort && text.length + input.length + args.join().length <= SHORT_CHARACTERS)
       return this.#ask(script, input, options);
@@ -63,21 +65,24 @@ export class SshConnection {
     await this.#link.close();
   }
 
-  /** Connected, which takes no place from others that are at work, and the folder looked at once. */
-  async #ready(): Promise<void> {
+  /** Connected, which takes no place from others that are at work, and the folder looked at once. Answers where to run. */
+  async #ready(isFolderOptional: boolean): Promise<string> {
     await this.#link.connect();
-    this.#prepared ??= this.#prepareFolder().catch((error) => {
+    if (isFolderOptional && !this.#prepared) return this.#prepareFolder("optional");
+    this.#prepared ??= this.#prepareFolder("needed").catch((error) => {
       this.#prepared = undefined;
       throw error;
     });
-    await this.#prepared;
+    return await this.#prepared;
   }
 
-  async #prepareFolder(): Promise<void> {
-    const script = { folder: "/", text: PREPARE_FOLDER, args: [this.#folder], env: {} };
+  async #prepareFolder(need: "needed" | "optional"): Promise<string> {
+    const script = { folder: "/", text: PREPARE_FOLDER, args: [this.#folder, need], env: {} };
     const options = { signal: this.#link.closing, timeoutMs: PREPARE_LIMIT_MS };
     const { exitCode, stderr, reason } = await this.#ask(script, "", options);
+    if (exitCode === NO_FOLDER) return HOME;
     if (exitCode !== 0) throw this.#link.failure("Cannot use the folder on", lastLine(stderr) || reason);
+    return this.#folder;
   }
 
   async #command(script: ShellScript, options: ScriptOptions): Promise<CommandOutcome | "refused"> {

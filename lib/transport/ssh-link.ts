@@ -109,9 +109,9 @@ export class SshLink {
     await master?.close();
   }
 
-  /** A failure that names the worker. */
+  /** The failure `unreachable` that names the worker. */
   failure(what: string, why: string): Failure {
-    return new Failure("failed", `${what} worker ${this.#worker.host}: ${why}`);
+    return new Failure("unreachable", `${what} worker ${this.#worker.host}: ${why}`);
   }
 
   /** The group of a channel, `cancelled`, or undefined when the channel has ended before. */
@@ -156,7 +156,7 @@ export class SshLink {
       spentMs += performance.now() - started + pauseMs;
       if (spentMs > retryMs) {
         if (retryMs > 0) this.#connected = undefined;
-        throw new Failure("failed", attempt > 1 ? `${sentence} (tried ${attempt} times)` : sentence);
+        throw new Failure("unreachable", attempt > 1 ? `${sentence} (tried ${attempt} times)` : sentence);
       }
       await sleep(pauseMs, this.closing);
     }

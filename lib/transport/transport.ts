@@ -46,6 +46,8 @@ export interface ScriptOptions {
    * its kind, one after the other.
    */
   isShort?: boolean;
+  /** Where the bucket's folder is missing it is not made: the script runs in the home folder of its user. */
+  isFolderOptional?: boolean;
 }
 
 /**
@@ -59,8 +61,8 @@ export interface Transport {
   /**
    * Runs a POSIX shell script in a process group of its own and answers how it ended. Exit codes are not errors; over
    * ssh, a script that a signal ended has the code 128 and the signal's number. When it is out of time or cancelled its
-   * group is ended first, and the outcome has a receipt for that. Throws `failed` when the worker cannot be reached or
-   * the connection is lost, `cancelled` when the signal was aborted before it started.
+   * group is ended first, and the outcome has a receipt for that. Throws `unreachable` when the worker cannot be reached,
+   * nothing can be run there or the connection is lost, `cancelled` when the signal was aborted before it started.
    */
   script(text: string, options?: ScriptOptions): Promise<CommandOutcome>;
   close(): Promise<void>;

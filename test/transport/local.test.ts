@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { chmod, mkdir, rm, stat, symlink } from "node:fs/promises";
+import { homedir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { sleep } from "../../lib/core/async.ts";
@@ -60,7 +62,7 @@ test("a bucket folder that others may write to, or that is a link, is refused", 
   const { transport, folder } = await temporaryWorker(t);
   await chmod(folder, 0o777);
   const refused = {
-    code: "failed",
+    code: "unreachable",
     message: /^Cannot use .+ on worker 127\.0\.0\.1: it must be a folder of/,
   };
   await assert.rejects(transport.script("true"), refused);
@@ -74,7 +76,7 @@ test("a folder that cannot be made is a failure that names the worker", async (t
   const { transport, folder } = await temporaryWorker(t);
   await rm(folder, { recursive: true });
   await symlink("/dev/null", folder);
-  await assert.rejects(transport.script("true"), { code: "failed", message: /worker 127\.0\.0\.1/ });
+  await assert.rejects(transport.script("true"), { code: "unreachable", message: /worker 127\.0\.0\.1/ });
 });
 
 test("a worker whose connection is local is opened", async (t) => {
@@ -84,4 +86,12 @@ test("a worker whose connection is local is opened", async (t) => {
   );
   assert.equal(opened.folder, transport.folder);
   await opened.close();
+});
+
+test("where the folder is optional, none is made: the script runs at home; where there is one, in it", async (t) => {
+  const { transport, folder } = await temporaryWorker(t);
+  assert.equal((await transport.script("pwd", { isFolderOptional: true })).stdout, `${folder}\n`);
+  await rm(folder, { recursive: true });
+  assert.equal((await transport.script("pwd", { isFolderOptional: true })).stdout, `${homedir()}\n`);
+  assert.equal(existsSync(folder), false);
 });

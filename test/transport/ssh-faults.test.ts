@@ -64,7 +64,7 @@ for (const [what, connect, message] of refusals)
     const before = connections(fleet);
     const one = await connect(fleet, t);
     for (let again = 0; again < 2; again++)
-      await assert.rejects(one.script("true", { isShort: again === 0 }), { code: "failed", message });
+      await assert.rejects(one.script("true", { isShort: again === 0 }), { code: "unreachable", message });
     assert.ok(connections(fleet) - before <= 1, fleet.sshd.log);
   });
 
@@ -73,7 +73,7 @@ test("a refused connection is tried again for a moment, then it is one sentence;
   const one = await fleet.one(t);
   await fleet.sshd.stop();
   await assert.rejects(one.script("true"), {
-    code: "failed",
+    code: "unreachable",
     message:
       /^Cannot connect to worker 127\.0\.0\.1: nothing listens on port \d+ there; .+ \(tried \d+ times\)$/,
   });
@@ -124,7 +124,7 @@ test("a session that dies in the middle of a sync leaves the old tree, and the n
   await halted;
   fleet.cut();
   await assert.rejects(syncing, {
-    code: "failed",
+    code: "unreachable",
     message: /^The connection was lost to worker 127\.0\.0\.1: .+; what ran there is (stopped|already gone)$/,
   });
   const jobs = path.join(one.folder, "jobs", "web");

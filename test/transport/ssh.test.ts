@@ -69,7 +69,7 @@ test("the folder is made with its parents; one that others may write to is refus
   await chmod(two.folder, 0o777);
   const rule =
     /^Cannot use the folder on worker 127\.0\.0\.2: .+ must be a folder of the user who runs commands/;
-  await assert.rejects(two.script("true"), { code: "failed", message: rule });
+  await assert.rejects(two.script("true"), { code: "unreachable", message: rule });
   await chmod(two.folder, 0o755);
   assert.equal((await two.script("true")).exitCode, 0);
   await writeFile(path.join(fleet.folder, "roots", "127.0.0.3"), "");
@@ -166,7 +166,7 @@ for (const [shell, exec] of LOGINS)
 test("a login that ends at once gives one sentence with what it said", async (t) => {
   const fleet = await SshFleet.start(t, { login: "echo 'This account is currently not available.'; exit 1" });
   await assert.rejects((await fleet.one(t)).script("true"), {
-    code: "failed",
+    code: "unreachable",
     message: "Cannot run commands on worker 127.0.0.1: This account is currently not available",
   });
 });
@@ -221,7 +221,7 @@ test("an sshd that allows two sessions in a connection gets no more", async (t) 
 test("an sshd that allows one session only is named", async (t) => {
   const one = await (await SshFleet.start(t, { sshd: ["MaxSessions 1"] })).one(t);
   await assert.rejects(one.script("true"), {
-    code: "failed",
+    code: "unreachable",
     message:
       /^Cannot run commands on worker 127\.0\.0\.1: its sshd allows only one session .+ set MaxSessions/,
   });
@@ -402,4 +402,14 @@ test("a run without a private key, or for a worker nobody knows, is refused befo
   const { connections } = await fleet.connect(t);
   assert.throws(() => connections.transport(fleet.worker("127.0.0.8"), BUCKET_ID), { code: "internal" });
   assert.equal(fleet.logins, 0);
+});
+
+test("where the folder is optional, none is made: the script runs at home; where there is one, in it", async (t) => {
+  const fleet = await SshFleet.start(t);
+  const one = await fleet.one(t);
+  for (const isShort of [true, false])
+    assert.equal((await one.script("pwd", { isFolderOptional: true, isShort })).stdout, `${fleet.folder}\n`);
+  assert.equal(existsSync(one.folder), false);
+  await one.script("true");
+  assert.equal((await one.script("pwd", { isFolderOptional: true })).stdout, `${one.folder}\n`);
 });
