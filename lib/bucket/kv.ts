@@ -59,6 +59,7 @@ export class KvStore {
   readonly #pending = new Map<string, Map<string, PendingEntry>>();
   /** The lists of hosts that were read, by id. */
   readonly #lists = new Map<number, string>();
+  /** All was read: what is not in `#stored` is not in the database. */
   #isComplete = false;
 
   /** `now` answers milliseconds since 1970. */
@@ -122,6 +123,7 @@ export class KvStore {
   /** Reads the whole store in one query, for who is about to look at most of it. */
   loadAll(): void {
     if (this.#isComplete) return;
+    // What was read before stays as it is.
     const known = new Set(this.#stored.keys());
     this.#isComplete = true;
     let name = "";
