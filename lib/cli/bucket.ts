@@ -13,9 +13,18 @@ import { addAudit, createRecord, isCancelled, type RunRecord, saveRecord, settle
 import { takeBucket } from "../run/recovery.ts";
 import { EXIT } from "./flags.ts";
 import { type StopRequest, stopRequest } from "./stop.ts";
+import { visibleLines } from "./table.ts";
 
 /** For commands that an operation left running when it ended. */
 const LEFT_GRACE_MS = 2_000;
+
+/** Shows the result of a run on stdout once it has ended, instead of what happens meanwhile. */
+export interface RunView {
+  /** The text for a result, which is null where a run has none. May throw: the command then fails. */
+  show(result: unknown): string | Promise<string>;
+  /** Of what happens only warnings and errors are told, on stderr; else all of it, also there. */
+  isQuiet: boolean;
+}
 
 /** `ops init`: makes the folder a bucket or upgrades its database. Takes no lock (control-plane.md, Runs 2). */
 export async function initCommand(dir: string): Promise<number> {
@@ -27,13 +36,14 @@ export async function initCommand(dir: string): Promise<number> {
 }
 
 /**
- * Carries out a run in this very process, under the bucket's lock and with the same files as a run of a server.
- * Answers the exit code: 0 done, 1 failed, 130 cancelled. Throws `bucket_busy` while another operation goes on.
+ * Carries out a run in this very process, under the bucket's lock and with the same files as a run of a server. What
+ * happens is shown on stdout, unless there is a view. Answers the exit code: 0 done, 1 failed, 130 cancelled. Throws `bucket_busy` while another operation goes on.
  */
 export async function runInBucket(
   kind: RunKind,
   params: Record<string, unknown>,
   dir: string,
+  view?: RunView,
 ): Promise<number> {
   const layout = layoutOf(dir);
   if (!(await exists(layout.database)))
@@ -51,15 +61,16 @@ export async function runInBucket(
     };
     const start = { id: runId, bucket_id: await bucketId(dir), origin: "cli" as const, kind, params };
     const record = await createRecord(layout, { ...start, actor, requestId: null });
-    const outcome = await performHere(record, dir, lock, stop);
+    const outcome = await performHere(record, dir, lock, { stop, print: printer(view) });
     // An interrupt that came too late to stop anything is no cancel: the work is done.
     if (stop.signal.aborted && !outcome.ok) addAudit(record, "cancel", actor, null);
     const exitCode = outcome.ok ? EXIT.done : isCancelled(record) ? EXIT.cancelled : EXIT.failed;
     settle(record, { exitCode, signal: null, outcome });
-    await finishRun(layout, record).catch((error: unknown) => print(`error: ${explain(error)}\n`));
+    await finishRun(layout, record).catch(tell);
+    const isShown = view === undefined || (await show(view, outcome.result));
     await lock.release();
     await saveRecord(layout, record);
-    return exitCode;
+    return isShown ? exitCode : exitCode || EXIT.failed;
   } finally {
     await lock.release();
   }
@@ -69,7 +80,7 @@ async function performHere(
   record: RunRecord,
   dir: string,
   lock: BucketLock,
-  stop: StopRequest,
+  { stop, print }: { stop: StopRequest; print: (text: string) => void },
 ): Promise<OutcomeMessage> {
   const { perform } = await import("../operation/index.ts");
   const { activity } = runLayout(layoutOf(dir), record.id);
@@ -97,8 +108,25 @@ async function performHere(
 }
 
 /** What the run says of failures is for stderr, where scripts look for it; all else is what it was asked for. */
-function print(text: string): void {
-  (text.startsWith("error: ") ? process.stderr : process.stdout).write(text);
+function printer(view: RunView | undefined): (text: string) => void {
+  return (text) => {
+    if (view?.isQuiet && !/^(error|warning): /.test(text)) return;
+    (view || text.startsWith("error: ") ? process.stderr : process.stdout).write(visibleLines(text));
+  };
+}
+
+async function show(view: RunView, result: unknown): Promise<boolean> {
+  try {
+    process.stdout.write(await view.show(result));
+    return true;
+  } catch (error) {
+    tell(error);
+    return false;
+  }
+}
+
+function tell(error: unknown): void {
+  process.stderr.write(`error: ${visibleLines(explain(error))}\n`);
 }
 
 /** What holds a server's secrets is nothing for the commands of a bucket. */

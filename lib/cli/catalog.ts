@@ -9,7 +9,7 @@ import { Failure } from "../core/errors.ts";
 import { quote } from "../core/shape.ts";
 import { takeBucket } from "../run/recovery.ts";
 import { openBucket } from "../server/reading.ts";
-import { textTable } from "./table.ts";
+import { jsonText, textTable } from "./table.ts";
 
 const ALL_ROWS = 10_000_000;
 /** How much of a value the table of keys shows. */
@@ -124,6 +124,6 @@ function inTable(name: ViewName, value: string | number | boolean | null): strin
 }
 
 function printJson(value: unknown): number {
-  process.stdout.write(`${JSON.stringify(value, null, 2)}\n`);
+  process.stdout.write(jsonText(value));
   return 0;
 }

@@ -3,6 +3,7 @@ import { Failure } from "../core/errors.ts";
 import type { Parsed } from "./flags.ts";
 import { push } from "./push.ts";
 import { stopRequest } from "./stop.ts";
+import { visibleLines } from "./table.ts";
 
 /** `ops push <base_url> --bucket <id>` with the token in OPS_SERVE_TOKEN (control-plane.md, Source push). */
 export async function pushCommand(input: Parsed): Promise<number> {
@@ -21,6 +22,6 @@ export async function pushCommand(input: Parsed): Promise<number> {
     totp: input.values.get("totp"),
     signal: stop.signal,
     progress: (text) => process.stderr.write(`${text}\n`),
-    output: (text) => process.stdout.write(text),
+    output: (text) => process.stdout.write(visibleLines(text)),
   });
 }

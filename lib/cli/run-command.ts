@@ -1,6 +1,7 @@
 import { Failure, type Problem } from "../core/errors.ts";
 import type { Schema } from "../core/shape.ts";
 import { parametersOf, RUNS, type RunKind } from "../run/protocol.ts";
+import type { RunView } from "./bucket.ts";
 import {
   BUCKET_DIR,
   bucketDir,
@@ -22,13 +23,26 @@ export interface RunCommand {
   operands?: Operand[];
   /** One-letter forms of flags, by parameter. */
   short?: Record<string, string>;
+  /** Flags that are no parameters of the run. */
+  flags?: Flag[];
+  /** Adds what the parameters have from elsewhere. */
+  complete?(params: Record<string, unknown>, input: Parsed): Promise<void>;
+  /** How the result is shown instead of what happens, where it is. Not asked for with `--json`. */
+  view?(input: Parsed): Promise<RunView["show"] | undefined>;
 }
+
+const JSON_FLAG: Flag = {
+  name: "json",
+  help: "Print the result of the run as JSON; what happens goes to stderr",
+};
 
 /**
  * The command that carries out runs of a kind: its flags are the parameters of the kind (`run/protocol.ts`), with
- * dashes for underscores; a list is given with commas, a truth value as a switch.
+ * dashes for underscores; a list is given with commas, a truth value as a switch. With `--json` it prints the run's
+ * result.
  */
-export function runCommand(kind: RunKind, { name, summary, operands = [], short = {} }: RunCommand): Command {
+export function runCommand(kind: RunKind, command: RunCommand): Command {
+  const { name, summary, operands = [], short = {}, flags = [], complete, view } = command;
   const { properties } = RUNS[kind].parameters.schema as { properties: Record<string, Schema> };
   const placed = new Set(operands.map((operand) => operand.name));
   const nameOf = (parameter: string) => (placed.has(parameter) ? parameter : `--${dashed(parameter)}`);
@@ -37,7 +51,10 @@ export function runCommand(kind: RunKind, { name, summary, operands = [], short 
     name,
     summary: summary ?? RUNS[kind].summary,
     operands,
-    flags: [BUCKET_DIR, ...named.map(([parameter, schema]) => flagOf(parameter, schema, short[parameter]))],
+    flags: [
+      ...[BUCKET_DIR, ...named.map(([parameter, schema]) => flagOf(parameter, schema, short[parameter]))],
+      ...[...flags, JSON_FLAG],
+    ],
     async run(input) {
       const params: Record<string, unknown> = {};
       for (const [index, { name: parameter }] of operands.entries())
@@ -46,11 +63,21 @@ export function runCommand(kind: RunKind, { name, summary, operands = [], short 
         const value = parameterOf(input, dashed(parameter), schema);
         if (value !== undefined) params[parameter] = value;
       }
+      await complete?.(params, input);
       const checked = checkedParameters(kind, params, nameOf, `ops ${name} --help`);
       const { runInBucket } = await import("./bucket.ts");
-      return runInBucket(kind, checked, bucketDir(input));
+      return runInBucket(kind, checked, bucketDir(input), await viewOf(input, view));
     },
   };
+}
+
+async function viewOf(input: Parsed, view: RunCommand["view"]): Promise<RunView | undefined> {
+  if (input.switches.has(JSON_FLAG.name)) {
+    const { jsonText } = await import("./table.ts");
+    return { show: jsonText, isQuiet: false };
+  }
+  const show = await view?.(input);
+  return show && { show, isQuiet: true };
 }
 
 /** A wrong parameter is wrong usage here, told before anything starts. */

@@ -11,6 +11,21 @@ export function visible(text: string): string {
   });
 }
 
+/** Several lines of unknown origin for a terminal: all but line ends and tabs as {@link visible} has it. */
+export function visibleLines(text: string): string {
+  return text.replace(/[^\n\t]+/g, visible);
+}
+
+/** A value as JSON for a terminal or a pipe: what a terminal would obey stands in it as an escape of JSON. */
+export function jsonText(value: unknown): string {
+  const text = JSON.stringify(value ?? null, null, 2);
+  return `${text.replace(/[^\P{C}\n]/gu, (character) => escapesOf(character))}\n`;
+}
+
+function escapesOf(character: string): string {
+  return character.replace(/[\s\S]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
 /**
  * Rows as an aligned table under their column names, numbers to the right; lines end with a newline. With a `width`
  * the widest columns are cut (`…`) until a line fits; without one, in a pipe, nothing is cut.

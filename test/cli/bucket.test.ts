@@ -197,3 +197,26 @@ test("what is no bucket is refused and stays untouched", async (t) => {
   );
   assert.deepEqual(readdirSync(folder), ["mine"]);
 });
+
+test("with --json stdout is the run's result and nothing else; what happens is on stderr, also of a run that fails", async (t) => {
+  const { dir, newest, build } = await setUp(t);
+  const deployed = await ops(["deploy", "--json", "--bucket-dir", dir]);
+  assert.equal(deployed.code, 0);
+  assert.deepEqual(JSON.parse(deployed.stdout), (await newest()).result);
+  assert.match(deployed.stderr, /^deploy of bucket .*\n(.*\n)+deploy succeeded\n$/);
+  await build("\t@exit 3\n");
+  const failed = await ops(["deploy", "--json", "--force", "--bucket-dir", dir]);
+  assert.equal(failed.code, 1);
+  assert.deepEqual(JSON.parse(failed.stdout), (await newest()).result);
+  const unknown = await ops(["deploy", "--json", "--jobs", "nosuch", "--bucket-dir", dir]);
+  assert.deepEqual([unknown.code, unknown.stdout], [1, "null\n"]);
+});
+
+test("what a command's output would make a terminal do is written out on the terminal, and in activity.log as it was", async (t) => {
+  const { deploy, newest, layout } = await setUp(t, "\t@printf '\\033[2Jclear\\007\\000\\377end\\n'\n");
+  const { code, stdout } = await deploy();
+  assert.equal(code, 0);
+  assert.match(stdout, /base@127\.0\.0\.1 \| \\x1b\[2Jclear\\x07\\x00\ufffdend\n/);
+  const { activity } = runLayout(layout, (await newest()).id);
+  assert.match(readFileSync(activity, "utf8"), /\| \x1b\[2Jclear\x07\0\ufffdend\n/);
+});

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { textTable, visible } from "../../lib/cli/table.ts";
+import { jsonText, textTable, visible, visibleLines } from "../../lib/cli/table.ts";
 
 test("columns are aligned, numbers to the right, and nothing is cut in a pipe", () => {
   const table = textTable(
@@ -52,3 +52,18 @@ for (const [what, text, shown] of [
   ["letters of any script", "żółć 日本", "żółć 日本"],
 ] as const)
   test(`${what} is shown as text`, () => assert.equal(visible(text), shown));
+
+test("of several lines only line ends and tabs stay; everything a terminal would obey is written out", () => {
+  assert.equal(
+    visibleLines("a\tb\n\x1b]0;title\x07\x1b[31mred\r\0\u009b2J\u202eabc\n"),
+    "a\tb\n\\x1b]0;title\\x07\\x1b[31mred\\x0d\\x00\\x9b2J\\u{202e}abc\n",
+  );
+});
+
+test("JSON holds nothing that a terminal would obey, and reads back as it was", () => {
+  const value = { text: "\x1b[31m\x7f\u009b\u202e\ud800 \u{e0001} ü\n", list: [1, null] };
+  const text = jsonText(value);
+  assert.deepEqual(JSON.parse(text), value);
+  assert.match(text, /^[^\p{C}]*$/mu);
+  assert.equal(jsonText(undefined), "null\n");
+});
