@@ -55,7 +55,8 @@ export function saveCatalog(db: Database, built: BuiltCatalog, now: Date): void 
   replaceRows(db, TABLES.hooks, built.jobs.flatMap(hookRows));
   replaceRows(db, TABLES.files, built.jobs.flatMap(fileRows));
   const { allocations } = TABLES;
-  for (const changed of built.changed) save(db, allocations, valuesOf(allocations, allocationRow(changed)));
+  const upsert = upsertInto(allocations);
+  for (const changed of built.changed) db.run(upsert, ...valuesOf(allocations, allocationRow(changed)));
   startAnew(db, built.startAnew);
   db.run("UPDATE bucket SET build_seq = build_seq + 1, built_at = ?", now.toISOString());
 }
@@ -111,11 +112,12 @@ function replaceRows(db: Database, table: Table, rows: Row[], keep: ReadonlySet<
   const identity = (values: SqlValue[]) => values.slice(0, key.length).join("\0");
   const known = db.tuples(`SELECT ${[...key, ...columns].join(", ")} FROM ${name}`);
   const stored = new Map(known.map((values) => [identity(values), values]));
+  const upsert = upsertInto(table);
   for (const row of rows) {
     const values = valuesOf(table, row);
     const before = stored.get(identity(values));
     stored.delete(identity(values));
-    if (!before?.every((value, index) => value === values[index])) save(db, table, values);
+    if (!before?.every((value, index) => value === values[index])) db.run(upsert, ...values);
   }
   const where = key.map((column) => `${column} = ?`).join(" AND ");
   for (const values of stored.values())
@@ -128,13 +130,11 @@ function valuesOf({ key, columns, payload = [] }: Table, row: Row): SqlValue[] {
   return [...key, ...columns, ...payload].map((column) => row[column] as SqlValue);
 }
 
-function save(db: Database, { name, key, columns, payload = [] }: Table, values: SqlValue[]): void {
-  const updates = [...columns, ...payload].map((column) => `${column} = excluded.${column}`).join(", ");
-  db.run(
-    `INSERT INTO ${name} (${[...key, ...columns, ...payload].join(", ")}) VALUES (${values.map(() => "?").join(", ")})
-     ON CONFLICT (${key.join(", ")}) DO ${updates === "" ? "NOTHING" : `UPDATE SET ${updates}`}`,
-    ...values,
-  );
+function upsertInto({ name, key, columns, payload = [] }: Table): string {
+  const all = [...key, ...columns, ...payload];
+  const updates = all.slice(key.length).map((column) => `${column} = excluded.${column}`);
+  return `INSERT INTO ${name} (${all.join(", ")}) VALUES (${all.map(() => "?").join(", ")})
+    ON CONFLICT (${key.join(", ")}) DO ${updates.length === 0 ? "NOTHING" : `UPDATE SET ${updates.join(", ")}`}`;
 }
 
 function workerRow(worker: BuiltWorker): Row {

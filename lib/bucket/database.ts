@@ -57,7 +57,7 @@ const MIGRATIONS = [
     alloc_id TEXT NOT NULL UNIQUE, worker_ip TEXT NOT NULL, job TEXT NOT NULL,
     disabled INTEGER NOT NULL, removed INTEGER NOT NULL, deployment_seq INTEGER NOT NULL, new_version TEXT NOT NULL,
     PRIMARY KEY (worker_ip, job)
-  ) STRICT;
+  ) STRICT, WITHOUT ROWID;
   CREATE TABLE hash (
     namespace TEXT NOT NULL, key TEXT NOT NULL, current_hash TEXT NOT NULL, previous_hash TEXT NOT NULL,
     current_files TEXT NOT NULL, previous_files TEXT NOT NULL, current_version TEXT NOT NULL,

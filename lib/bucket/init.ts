@@ -7,7 +7,7 @@ import { createExclusive, exists, makePrivateFolder } from "../core/files.ts";
 import { ensureAuthority } from "./authority.ts";
 import { DEFAULT_BUCKET_CONF } from "./bucket-conf.ts";
 import { migrate, openDatabase, SCHEMA_VERSION } from "./database.ts";
-import { createKvKey } from "./kv.ts";
+import { createKvKey } from "./kv-key.ts";
 import { type Layout, layoutOf } from "./layout.ts";
 import { DEFAULT_OPS_CONF } from "./settings.ts";
 

@@ -1,13 +1,8 @@
-import { randomBytes } from "node:crypto";
 import { seal, unseal } from "../codec/seal.ts";
-import { Failure } from "../core/errors.ts";
-import { createExclusive, readBounded } from "../core/files.ts";
 import type { Database } from "./database.ts";
 import { isOfJob, isSealed, isSecretNamespace } from "./kv-access.ts";
 import { isSame, type KvValue, textOf } from "./kv-value.ts";
-import type { Layout } from "./layout.ts";
 
-const KEY_BYTES = 32;
 const DAY_SECONDS = 86_400;
 /** How many older versions of a key a purge leaves, however old they are. */
 const VERSIONS_KEPT = 7;
@@ -143,13 +138,14 @@ export class KvStore {
    */
   flush(job?: string): void {
     const stored: (() => void)[] = [];
+    const lists = new Map<string, number>();
     const namespaces = [...this.#pending].filter(([name]) => job === undefined || isOfJob(name, job));
     this.#db.script("SAVEPOINT kv");
     try {
       for (const [name, entries] of namespaces) {
         const before = this.#load(name);
         for (const [key, written] of entries) {
-          const entry = this.#insert(name, key, written, (before.get(key)?.version ?? 0) + 1);
+          const entry = this.#insert(name, key, written, (before.get(key)?.version ?? 0) + 1, lists);
           stored.push(() => before.set(key, entry));
         }
       }
@@ -264,12 +260,23 @@ export class KvStore {
     return hosts;
   }
 
-  #idOf(hosts: string): number {
+  /** The id of a list, which is stored where it is new; `lists` remembers those asked for in one flush. */
+  #idOf(hosts: string, lists: Map<string, number>): number {
+    const known = lists.get(hosts);
+    if (known !== undefined) return known;
     this.#db.run("INSERT OR IGNORE INTO host_list (hosts) VALUES (?)", hosts);
-    return this.#db.get<{ id: number }>("SELECT id FROM host_list WHERE hosts = ?", hosts)?.id ?? 0;
+    const id = this.#db.get<{ id: number }>("SELECT id FROM host_list WHERE hosts = ?", hosts)?.id ?? 0;
+    lists.set(hosts, id);
+    return id;
   }
 
-  #insert(namespace: string, key: string, written: PendingEntry, version: number): StoredEntry {
+  #insert(
+    namespace: string,
+    key: string,
+    written: PendingEntry,
+    version: number,
+    lists: Map<string, number>,
+  ): StoredEntry {
     const { value = "", ttl, createdMs } = written;
     const kept = typeof value === "string" ? this.#close(namespace, key, value) : value;
     const deleted = written.value === undefined;
@@ -279,7 +286,7 @@ export class KvStore {
       key,
       version,
       typeof kept === "string" ? kept : kept.without,
-      typeof kept === "string" ? null : this.#idOf(kept.hosts),
+      typeof kept === "string" ? null : this.#idOf(kept.hosts, lists),
       ttl,
       Math.floor(createdMs / 1000),
       deleted ? 1 : 0,
@@ -326,22 +333,4 @@ export class KvStore {
   #close(namespace: string, key: string, value: string): string {
     return isSealed(namespace, key) ? seal(this.#key, namespace, key, value) : value;
   }
-}
-
-/** Reads the key that secrets are sealed with: `secrets/kv.key`, 32 raw bytes. */
-export async function loadKvKey(layout: Layout): Promise<Buffer> {
-  const key = await readBounded(layout.kvKey, 1024);
-  if (!key)
-    throw new Failure("bucket_not_initialized", "Cannot read secrets/kv.key: there is none; run `ops init`");
-  if (key.length !== KEY_BYTES)
-    throw new Failure(
-      "failed",
-      `Cannot read secrets/kv.key: it has ${key.length} bytes instead of ${KEY_BYTES}`,
-    );
-  return key;
-}
-
-/** Makes the key where there is none, readable by its owner only; never replaces one. */
-export async function createKvKey(layout: Layout): Promise<void> {
-  await createExclusive(layout.kvKey, randomBytes(KEY_BYTES));
 }

@@ -1,7 +1,8 @@
 import { buffer } from "node:stream/consumers";
 import { bucketInfo } from "../bucket/info.ts";
-import { KvStore, loadKvKey } from "../bucket/kv.ts";
+import { KvStore } from "../bucket/kv.ts";
 import { isPrivateKey, isSealed } from "../bucket/kv-access.ts";
+import { loadKvKey } from "../bucket/kv-key.ts";
 import { layoutOf } from "../bucket/layout.ts";
 import { type ViewName, type ViewQuery, viewOf } from "../bucket/views.ts";
 import { uuidV7 } from "../codec/uuid.ts";

@@ -15,8 +15,9 @@ import {
 } from "../bucket/certificates.ts";
 import type { Database } from "../bucket/database.ts";
 import type { JobSource } from "../bucket/jobs.ts";
-import { type KvStore, loadKvKey } from "../bucket/kv.ts";
+import type { KvStore } from "../bucket/kv.ts";
 import { allocationNamespace } from "../bucket/kv-access.ts";
+import { loadKvKey } from "../bucket/kv-key.ts";
 import type { Problems } from "../bucket/problems.ts";
 import type { OpsConf } from "../bucket/settings.ts";
 import { leaf } from "../codec/x509.ts";

@@ -1,5 +1,6 @@
 import { openDatabase } from "../bucket/database.ts";
-import { KvStore, loadKvKey } from "../bucket/kv.ts";
+import { KvStore } from "../bucket/kv.ts";
+import { loadKvKey } from "../bucket/kv-key.ts";
 import { layoutOf } from "../bucket/layout.ts";
 import { RunLog } from "../bucket/logs.ts";
 import { Problems } from "../bucket/problems.ts";

@@ -5,7 +5,8 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { openDatabase } from "../../lib/bucket/database.ts";
-import { KvStore, loadKvKey } from "../../lib/bucket/kv.ts";
+import { KvStore } from "../../lib/bucket/kv.ts";
+import { loadKvKey } from "../../lib/bucket/kv-key.ts";
 import { runLayout } from "../../lib/bucket/layout.ts";
 import { acquireLock, readLock } from "../../lib/bucket/lock.ts";
 import { identify, signalProcess } from "../../lib/core/process.ts";

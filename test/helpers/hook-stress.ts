@@ -4,7 +4,8 @@ import { existsSync, readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { openDatabase } from "../../lib/bucket/database.ts";
 import { initBucket } from "../../lib/bucket/init.ts";
-import { KvStore, loadKvKey } from "../../lib/bucket/kv.ts";
+import { KvStore } from "../../lib/bucket/kv.ts";
+import { loadKvKey } from "../../lib/bucket/kv-key.ts";
 import { layoutOf } from "../../lib/bucket/layout.ts";
 import { HookRuntime, type RunningScript } from "../../lib/hook/runtime.ts";
 
