@@ -187,7 +187,7 @@ test("a name that the catalog does not know is an error with the nearest one", a
   const { error, text } = await deploys.deploy({ jobs: ["stor"] });
   assert.equal(error?.message, 'the catalog has no job "stor"; did you mean store?');
   assert.equal(text, "");
-  assert.equal((await deploys.deploy({ jbs: [] })).error?.code, "usage");
+  assert.equal((await deploys.deploy({ jbs: [] })).error?.code, "invalid_request");
 });
 
 test("HR-108 worker.json, jobs.json and bin/ are up to date on the workers of a wave before anything runs there", async (t) => {
