@@ -23,6 +23,7 @@ export type FailureCode =
   | "schema_too_new"
   | "payload_too_large"
   | "unsupported_media_type"
+  | "range_not_satisfiable"
   | "rate_limited"
   | "internal"
   | "shutting_down"

@@ -2,10 +2,12 @@ import { randomUUID } from "node:crypto";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Server as HttpsServer } from "node:https";
 import { type AddressInfo, isIPv6, type Socket } from "node:net";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
 import { within } from "../core/async.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
 import { describe, hasNoBody, peerOf, WriteClock } from "./incoming.ts";
-import { type Answer, failureAnswer, type HttpRequest, json } from "./message.ts";
+import { type Answer, failureAnswer, type HttpRequest, json, type StreamedBody } from "./message.ts";
 
 /** How long a client may take, in milliseconds, and how much it may send as headers. */
 export interface Limits {
@@ -189,7 +191,7 @@ class WebServer {
     });
     const answer = await this.#answer(incoming, request);
     clock.run();
-    sent = incoming.method === "HEAD" ? 0 : Buffer.byteLength(answer.body ?? "");
+    sent = incoming.method === "HEAD" ? 0 : lengthOf(answer.body);
     this.#send(response, request.id, answer, unasked);
     if (!incoming.complete && !unasked) incoming.once("end", this.#linger(incoming.socket)).resume();
   }
@@ -209,16 +211,31 @@ class WebServer {
 
   /** `last`: nobody can tell whether a body that was not asked for will still follow, so the connection ends. */
   #send(response: ServerResponse, requestId: string, answer: Answer, last: boolean): void {
-    if (response.destroyed) return;
-    const body = answer.body ?? "";
-    const length = Buffer.byteLength(body);
-    response.writeHead(answer.status, {
+    const { status, body } = answer;
+    if (response.destroyed) return void (isStreamed(body) && this.#closeBody(requestId, body));
+    response.writeHead(status, {
       ...this.#commonHeaders(requestId),
-      ...(answer.status !== 204 && { "Content-Length": length }),
+      ...(status !== 204 && status !== 304 && { "Content-Length": lengthOf(body) }),
       ...((last || this.#stopping) && { Connection: "close" }),
       ...answer.headers,
     });
-    response.end(body);
+    if (isStreamed(body)) void this.#stream(response, requestId, body);
+    else response.end(body);
+  }
+
+  /** What ends early ends the connection: no client may take a part for the whole. */
+  async #stream(response: ServerResponse, requestId: string, body: StreamedBody): Promise<void> {
+    try {
+      if (response.req.method === "HEAD") response.end();
+      else await pipeline(Readable.from(body.read(), { highWaterMark: 1 }), response);
+    } catch (error) {
+      if (!hasErrno(error, "ERR_STREAM_PREMATURE_CLOSE")) this.#options.onDefect?.(requestId, error);
+    }
+    await this.#closeBody(requestId, body);
+  }
+
+  async #closeBody(requestId: string, body: StreamedBody): Promise<void> {
+    await body.close().catch((error: unknown) => this.#options.onDefect?.(requestId, error));
   }
 
   /** Cuts the connection after a while; answers what calls that off. */
@@ -257,6 +274,14 @@ class WebServer {
       "X-Request-Id": requestId,
     };
   }
+}
+
+function isStreamed(body: Answer["body"]): body is StreamedBody {
+  return typeof body === "object" && "read" in body;
+}
+
+function lengthOf(body: Answer["body"] = ""): number {
+  return isStreamed(body) ? body.length : Buffer.byteLength(body);
 }
 
 const REASONS: Record<number, string> = {

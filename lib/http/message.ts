@@ -27,7 +27,16 @@ export interface HttpRequest {
 export interface Answer {
   status: number;
   headers?: Record<string, string | string[]>;
-  body?: string | Uint8Array;
+  body?: string | Uint8Array | StreamedBody;
+}
+
+/** A body that is read while it is sent. */
+export interface StreamedBody {
+  /** In bytes; `read` yields exactly as many or throws. */
+  length: number;
+  read(): AsyncIterable<Uint8Array>;
+  /** Called once, when it was sent or will not be. */
+  close(): Promise<void>;
 }
 
 /** The most bytes of a JSON body. */
@@ -57,6 +66,7 @@ export const STATUS: Readonly<Partial<Record<FailureCode, number>>> = {
   schema_too_new: 409,
   payload_too_large: 413,
   unsupported_media_type: 415,
+  range_not_satisfiable: 416,
   rate_limited: 429,
   internal: 500,
   shutting_down: 503,
@@ -109,6 +119,7 @@ function failureHeaders(code: FailureCode, details: Record<string, unknown>): Re
   if (code === "unauthorized") return { "WWW-Authenticate": "Bearer" };
   if (code === "method_not_allowed") return { Allow: String(details.allow) };
   if (code === "rate_limited") return { "Retry-After": String(details.retry_after_s) };
+  if (code === "range_not_satisfiable") return { "Content-Range": `bytes */${details.size_bytes}` };
   return {};
 }
 

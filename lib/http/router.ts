@@ -20,7 +20,7 @@ export interface Call<Q extends QueryFields, B> {
  */
 export interface Route<C, Q extends QueryFields = QueryFields, B = unknown> {
   method: "GET" | "POST" | "PUT" | "DELETE";
-  /** Literal parts compare exactly; a part such as `{run_id}` takes any name. */
+  /** Literal parts compare exactly; a part such as `{run_id}` takes any name, `{path*}` at the end all that follow. */
   path: string;
   summary: string;
   description?: string;
@@ -64,22 +64,36 @@ export function methodNotAllowed(request: HttpRequest, allowed: string[]): Failu
 function matchPath(pattern: string, path: string): Record<string, string> | undefined {
   const wanted = pattern.split("/");
   const given = path.split("/");
+  const rest = /^\{(\w+)\*\}$/.exec(wanted.at(-1) ?? "")?.[1];
+  if (rest === undefined) return matchParts(wanted, given);
+  wanted.pop();
+  const parts = given.splice(wanted.length).map((part) => decodePart(part, NO_NAME_IN_PATH));
+  const params = matchParts(wanted, given);
+  if (!params || parts.length === 0 || parts.includes(undefined)) return undefined;
+  return { ...params, [rest]: parts.join("/") };
+}
+
+function matchParts(wanted: readonly string[], given: readonly string[]): Record<string, string> | undefined {
   if (wanted.length !== given.length) return undefined;
   const params: Record<string, string> = {};
   for (const [index, part] of wanted.entries()) {
-    const segment = given[index] as string;
+    const found = given[index] as string;
     const name = /^\{(\w+)\}$/.exec(part)?.[1];
-    const value = name === undefined ? undefined : decodeSegment(segment);
-    if (name === undefined ? segment !== part : value === undefined) return undefined;
+    const value = name === undefined ? undefined : decodePart(found, NO_NAME);
+    if (name === undefined ? found !== part : value === undefined) return undefined;
     if (name !== undefined) params[name] = value as string;
   }
   return params;
 }
 
-function decodeSegment(segment: string): string | undefined {
+const NO_NAME = /^\.{0,2}$|[/\\\x00-\x1f\x7f]/;
+/** Files may have names with a backslash. */
+const NO_NAME_IN_PATH = /^\.{0,2}$|[/\x00-\x1f\x7f]/;
+
+function decodePart(part: string, refused: RegExp): string | undefined {
   try {
-    const text = decodeURIComponent(segment);
-    return /^\.{0,2}$|[/\\\x00-\x1f\x7f]/.test(text) ? undefined : text;
+    const text = decodeURIComponent(part);
+    return refused.test(text) ? undefined : text;
   } catch {
     return undefined;
   }

@@ -121,3 +121,29 @@ test("the body is checked against the route's shape, after the query", async () 
   await assert.rejects(call("POST", "/api/things?x=1", '{"b":1}'), { message: /^x: / });
   await assert.rejects(call("POST", "/api/things", '{"b":1}'), { message: /^b: / });
 });
+
+for (const [path, rest] of [
+  ["/files/a", "a"],
+  ["/files/a/b%20c/%C3%A9", "a/b c/é"],
+  ["/files/a%5Cb", "a\\b"],
+  ["/files/%25", "%"],
+  ["/files", undefined],
+  ["/files/", undefined],
+  ["/files/a/", undefined],
+  ["/files/a//b", undefined],
+  ["/files/../a", undefined],
+  ["/files/a/%2e%2e/b", undefined],
+  ["/files/a/.%2E", undefined],
+  ["/files/./a", undefined],
+  ["/files/a%2fb", undefined],
+  ["/files/a%00", undefined],
+  ["/files/a%0a", undefined],
+  ["/files/%ff", undefined],
+  ["/files/%", undefined],
+] as const)
+  test(`the rest of the path ${path} is ${JSON.stringify(rest)}`, () => {
+    const routes = [{ method: "GET", path: "/files/{path*}" }] as const;
+    const find = () => findRoute(routes, requestOf("GET", path)).params.path;
+    if (rest === undefined) assert.throws(find, { code: "not_found" });
+    else assert.equal(find(), rest);
+  });

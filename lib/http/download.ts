@@ -1,0 +1,101 @@
+import type { BigIntStats } from "node:fs";
+import type { FileHandle } from "node:fs/promises";
+import { Failure } from "../core/errors.ts";
+import type { Answer, HttpRequest } from "./message.ts";
+
+/** Bytes that clients may ask for as a whole or in part. */
+export interface Download {
+  type: string;
+  sizeBytes: number;
+  /** Differs whenever the bytes do; letters, digits and dashes. */
+  version: string;
+  /** The bytes from `start` up to `end`, which is not among them; throws when there are fewer. */
+  read(start: number, end: number): AsyncIterable<Uint8Array>;
+  /** Called once, whatever was read. */
+  close(): Promise<void>;
+}
+
+const PIECE_BYTES = 64 * 1024;
+
+/** A regular file as it is now, which a later change of it ends; the handle is closed with it. */
+export async function fileDownload(type: string, handle: FileHandle): Promise<Download> {
+  const status = await handle.stat({ bigint: true });
+  return {
+    ...{ type, sizeBytes: Number(status.size), version: versionOf(status) },
+    read: (start, end) => piecesOf(handle, start, end),
+    close: () => handle.close(),
+  };
+}
+
+/** Bytes in memory. */
+export function bytesDownload(type: string, bytes: Uint8Array, version: string): Download {
+  return {
+    ...{ type, sizeBytes: bytes.length, version },
+    async *read(start, end) {
+      yield bytes.subarray(start, end);
+    },
+    close: async () => {},
+  };
+}
+
+function versionOf({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string {
+  return [dev, ino, size, mtimeNs, ctimeNs].map((part) => part.toString(36)).join("-");
+}
+
+async function* piecesOf(handle: FileHandle, start: number, end: number): AsyncGenerator<Uint8Array> {
+  for (let at = start; at < end; ) {
+    const length = Math.min(PIECE_BYTES, end - at);
+    const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(length), 0, length, at);
+    if (bytesRead === 0) throw new Error("the file was cut while it was sent");
+    yield buffer.subarray(0, bytesRead);
+    at += bytesRead;
+  }
+}
+
+/**
+ * The answer to a GET of something that can be downloaded (RFC 9110): 304 where the client has it already, 206 for one
+ * range, else 200 with all of it. Several ranges, a range that is none, and one whose `If-Range` is not the present
+ * version are answered with all of it. Throws `range_not_satisfiable` (416). Closes the download in any case.
+ */
+export async function downloadAnswer(request: HttpRequest, download: Download): Promise<Answer> {
+  const etag = `"${download.version}"`;
+  const headers = { "Content-Type": download.type, ETag: etag, "Accept-Ranges": "bytes" };
+  if (isKnown(String(request.headers["if-none-match"] ?? ""), etag)) {
+    await download.close();
+    return { status: 304, headers: { ETag: etag } };
+  }
+  const { sizeBytes } = download;
+  const range = isRangeWanted(request, etag) ? rangeOf(String(request.headers.range), sizeBytes) : undefined;
+  if (range === "none") {
+    await download.close();
+    const details = { size_bytes: sizeBytes };
+    throw new Failure("range_not_satisfiable", `the range lies beyond the ${sizeBytes} bytes`, { details });
+  }
+  const [start, end] = range ?? [0, sizeBytes];
+  const body = { length: end - start, read: () => download.read(start, end), close: () => download.close() };
+  if (!range) return { status: 200, headers, body };
+  const place = `bytes ${start}-${end - 1}/${sizeBytes}`;
+  return { status: 206, headers: { ...headers, "Content-Range": place }, body };
+}
+
+/** `If-None-Match` compares weakly: what a proxy calls weak is good enough not to be sent again. */
+function isKnown(known: string, etag: string): boolean {
+  return known.split(",").some((one) => one.trim() === "*" || one.trim().replace(/^W\//, "") === etag);
+}
+
+/** Ranges are for GET alone; `If-Range` compares strongly, and a date never is the version. */
+function isRangeWanted({ method, headers }: HttpRequest, etag: string): boolean {
+  const condition = headers["if-range"];
+  return method === "GET" && headers.range !== undefined && (condition === undefined || condition === etag);
+}
+
+/** Where a range begins and ends (exclusively); `none` of these bytes, or undefined for what is not one range. */
+function rangeOf(text: string, sizeBytes: number): [number, number] | "none" | undefined {
+  const [, first = "", last = ""] = /^bytes=(\d{0,15})-(\d{0,15})$/i.exec(text.trim()) ?? [];
+  if (first === "" && last === "") return undefined;
+  if (first === "")
+    return last === "0" || sizeBytes === 0 ? "none" : [Math.max(0, sizeBytes - Number(last)), sizeBytes];
+  const [start, end] = [Number(first), last === "" ? sizeBytes : Math.min(Number(last) + 1, sizeBytes)];
+  if (last !== "" && Number(last) < start) return undefined;
+  return start >= sizeBytes ? "none" : [start, end];
+}
