@@ -26,12 +26,17 @@ export interface PortPool {
   max: number;
 }
 
+const CODE = "ErrInvalidBucketConf";
+
 /** Reads `workspace/bucket.conf`: `ErrInvalidBucketConf`, `ErrInvalidPortRange`. */
 export async function readBucketConf(layout: Layout, problems: Problems): Promise<BucketConf> {
-  const code = "ErrInvalidBucketConf";
-  const file = relative(layout, layout.bucketConf);
-  const table = await readSourceToml(layout, layout.bucketConf, code, problems);
-  const values = valuesOf(table ?? {}, code, file, "", problems);
+  const table = await readSourceToml(layout, layout.bucketConf, CODE, problems);
+  return checkBucketConf(table ?? {}, relative(layout, layout.bucketConf), problems);
+}
+
+/** What bucket.conf, read already, says; `file` is only named. */
+export function checkBucketConf(table: TomlTable, file: string, problems: Problems): BucketConf {
+  const values = valuesOf(table, CODE, file, "", problems);
   return { values, ports: poolOf(values, file, problems) };
 }
 
@@ -61,15 +66,19 @@ export async function readJobSettings(
   selector: string,
   problems: Problems,
 ): Promise<JobSettings> {
-  const code = "ErrInvalidBucketConf";
   const file = relative(layout, jobResourcesFile(layout, selector));
-  const table = await readSourceToml(layout, jobResourcesFile(layout, selector), code, problems);
+  const table = await readSourceToml(layout, jobResourcesFile(layout, selector), CODE, problems);
   if (!table && selector !== "") problems.warn("ops.conf", "job_config_selector", `there is no ${file}`);
+  return checkJobSettings(table ?? {}, file, problems);
+}
+
+/** The settings of the jobs in a table that was read already; `file` is only named. */
+export function checkJobSettings(table: TomlTable, file: string, problems: Problems): JobSettings {
   const jobs = new Map<string, Map<string, string>>();
-  for (const [name, settings] of Object.entries(table ?? {})) {
-    if (jobs.has(name.toLowerCase())) problems.error(code, file, name, "is there twice, in other capitals");
-    if (isTable(settings)) jobs.set(name.toLowerCase(), valuesOf(settings, code, file, name, problems));
-    else problems.error(code, file, name, "expected a table with the settings of a job");
+  for (const [name, settings] of Object.entries(table)) {
+    if (jobs.has(name.toLowerCase())) problems.error(CODE, file, name, "is there twice, in other capitals");
+    if (isTable(settings)) jobs.set(name.toLowerCase(), valuesOf(settings, CODE, file, name, problems));
+    else problems.error(CODE, file, name, "expected a table with the settings of a job");
   }
   return { file, jobs };
 }

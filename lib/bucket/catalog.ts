@@ -233,6 +233,31 @@ export function catalogFiles(db: Database, job: string): CatalogFile[] {
   return rows.map((row) => ({ ...row, content: Buffer.from(row.content) }));
 }
 
+/** The files of a job from the path after `after` on, at most `limit`, without their content. */
+export function listCatalogFiles(
+  db: Database,
+  job: string,
+  { after, limit }: { after: string; limit: number },
+): (Omit<CatalogFile, "content"> & { size_bytes: number })[] {
+  return db.all(
+    `SELECT path, mode, sha256, length(content) AS size_bytes FROM job_files
+     WHERE job = ? AND path > ? ORDER BY path LIMIT ?`,
+    ...[job, after, limit],
+  );
+}
+
+/** One file of a job; undefined where there is none. */
+export function catalogFile(db: Database, job: string, path: string): CatalogFile | undefined {
+  const sql = "SELECT path, mode, sha256, content FROM job_files WHERE job = ? AND path = ?";
+  const row = db.get<CatalogFile & { content: Uint8Array }>(sql, job, path);
+  return row && { ...row, content: Buffer.from(row.content) };
+}
+
+/** True when the catalog has a job of this name. */
+export function hasCatalogJob(db: Database, job: string): boolean {
+  return db.get("SELECT 1 FROM job WHERE name = ?", job) !== undefined;
+}
+
 /** Rows by their column `owner`, in the order of the query. */
 function grouped(db: Database, sql: string): Map<string, Row[]> {
   return Map.groupBy(db.all(sql), (row) => String(row.owner));

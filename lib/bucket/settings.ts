@@ -1,4 +1,4 @@
-import { parseToml } from "../codec/toml.ts";
+import { parseToml, type TomlTable } from "../codec/toml.ts";
 import type { Problem } from "../core/errors.ts";
 import {
   boolean,
@@ -94,6 +94,8 @@ const OPS_CONF = object(
   { unknown: "warn" },
 );
 
+const OPS_CONF_CODE = "ErrInvalidOpsConf";
+
 /** Reads ops.conf; throws `ErrInvalidOpsConf` with every problem of the file in its details. */
 export async function loadOpsConf(layout: Layout): Promise<{ settings: OpsConf; warnings: Problem[] }> {
   const problems = new Problems();
@@ -104,9 +106,14 @@ export async function loadOpsConf(layout: Layout): Promise<{ settings: OpsConf; 
 
 /** Like {@link loadOpsConf}, but collects the problems; the settings are then the defaults. */
 export async function readOpsConf(layout: Layout, problems: Problems): Promise<OpsConf> {
-  const code = "ErrInvalidOpsConf";
-  const table = await readSourceToml(layout, layout.opsConf, code, problems);
-  const given = table && problems.take(code, "ops.conf", check(OPS_CONF, table));
+  const table = await readSourceToml(layout, layout.opsConf, OPS_CONF_CODE, problems);
+  return table ? checkOpsConf(table, problems) : defaults();
+}
+
+/** The settings that ops.conf, read already, stands for; with problems the defaults. */
+export function checkOpsConf(table: TomlTable, problems: Problems): OpsConf {
+  const code = OPS_CONF_CODE;
+  const given = problems.take(code, "ops.conf", check(OPS_CONF, table));
   if (!given) return defaults();
   const settings = settingsOf(given);
   if (settings.certsRenewalBuffer >= settings.certsTtl)

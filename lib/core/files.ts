@@ -1,6 +1,17 @@
 import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
-import { type FileHandle, link, lstat, mkdir, open, readdir, realpath, rename, rm } from "node:fs/promises";
+import {
+  type FileHandle,
+  link,
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  readlink,
+  realpath,
+  rename,
+  rm,
+} from "node:fs/promises";
 import path from "node:path";
 import { Failure, hasErrno } from "./errors.ts";
 
@@ -104,7 +115,7 @@ export async function readBounded(file: string, limit: number): Promise<Buffer |
 
 /**
  * Opens a regular file for reading; a symlink, folder, FIFO, socket or device is refused (`file_not_found`) and never
- * waited for. Only the last part of the path is looked at: {@link isContained} tells where the others lead.
+ * waited for. Only the last part of the path is looked at; {@link openContained} looks at all.
  */
 export async function openRegular(file: string): Promise<FileHandle> {
   const handle = await openWithoutFollowing(file);
@@ -129,11 +140,26 @@ function notRegular(file: string): Failure {
   return new Failure("file_not_found", `Cannot read ${file}: it is not a regular file`);
 }
 
-/** True when the real path of `file` lies below the real path of `root`. */
-export async function isContained(root: string, file: string): Promise<boolean> {
-  const [base, target] = await Promise.all([realpath(root), realpath(file)]);
-  return target.startsWith(base + path.sep);
+/**
+ * Opens the regular file `below` a folder for reading, on Linux. Where any part of the way is a symlink, also one that
+ * comes there meanwhile, or there is no such file: `file_not_found`. What was opened is asked where it lies; nothing is
+ * concluded from looking at the path before.
+ */
+export async function openContained(root: string, below: string): Promise<FileHandle> {
+  const real = await realpath(root);
+  const handle = await openRegular(path.join(real, below)).catch((error: unknown) => {
+    throw hasErrno(error, ...NO_SUCH_FILE) ? notRegular(below) : error;
+  });
+  try {
+    if ((await readlink(`/proc/self/fd/${handle.fd}`)) === path.join(real, below)) return handle;
+    throw notRegular(below);
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
 }
+
+const NO_SUCH_FILE = ["ENOENT", "ENOTDIR", "ENAMETOOLONG"];
 
 /** Removes a file or a folder with all below it; no error where there is none. */
 export async function remove(target: string): Promise<void> {

@@ -260,6 +260,11 @@ export function described<T>(shape: Shape<T>, description: string): Shape<T> {
   return { ...shape, schema: { ...shape.schema, description } };
 }
 
+/** A shape with an example for openapi.yaml. */
+export function withExample<T>(shape: Shape<T>, example: T): Shape<T> {
+  return { ...shape, schema: { ...shape.schema, examples: [example] } };
+}
+
 /** A value that is checked elsewhere, or a field of an answer that only openapi.yaml describes. */
 export function anything(schema: Schema = {}): Shape<unknown> {
   return { schema, check: (value) => value };

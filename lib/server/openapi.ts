@@ -4,11 +4,17 @@ import type { FailureCode } from "../core/errors.ts";
 import type { Schema } from "../core/shape.ts";
 import { STATUS } from "../http/message.ts";
 import type { ServerRoute } from "./context.ts";
+import { exampleOf } from "./example.ts";
 import { COMPONENTS, component } from "./routes/shapes.ts";
 
-const PARAMETERS: Readonly<Record<string, string>> = {
-  bucket_id: "The bucket: a UUID",
-  run_id: "The run: a UUID",
+/** Every parameter of a path: what it is, and an example. */
+const PARAMETERS: Readonly<Record<string, [description: string, example: string]>> = {
+  bucket_id: ["The bucket: a UUID", "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"],
+  run_id: ["The run: a UUID", "0198f3a2-7b44-7c02-8e11-2a9d4c6b8f10"],
+  revision_id: ["The revision: a UUID", "0198f3a2-6d10-7f25-a3b7-5c8e9f0a1b2c"],
+  job: ["The job", "web"],
+  selector: ["What job_config_selector in ops.conf names, or `default`", "default"],
+  path: ["The path of the file; its slashes may stand as they are", "workspace/workers.json"],
 };
 
 const FIRST_FACTORS = [{ bearer: [] }, { session: [] }];
@@ -20,8 +26,9 @@ const SECURITY = SECOND_FACTORS.flatMap((second) => FIRST_FACTORS.map((first) =>
 export function openApiDocument(routes: readonly ServerRoute[]): object {
   const paths: Record<string, Record<string, unknown>> = {};
   for (const route of routes) {
-    paths[route.path] ??= {};
-    (paths[route.path] as Record<string, unknown>)[route.method.toLowerCase()] = operation(route);
+    const path = route.path.replace("*}", "}");
+    paths[path] ??= {};
+    (paths[path] as Record<string, unknown>)[route.method.toLowerCase()] = operation(route);
   }
   return {
     openapi: "3.1.0",
@@ -54,6 +61,7 @@ export function openApiDocument(routes: readonly ServerRoute[]): object {
         },
       },
       schemas: Object.fromEntries(Object.entries(COMPONENTS).map(([name, shape]) => [name, shape.schema])),
+      examples: Object.fromEntries(Object.keys(STATUS).map((code) => [code, failureExample(code)])),
     },
   };
 }
@@ -66,8 +74,12 @@ function operation(route: ServerRoute): Schema {
     description: route.description,
     ...(parameters.length > 0 && { parameters }),
     ...requestBody(route),
-    responses: { [route.answer.status]: success(route), ...failures(route) },
+    responses: { [route.answer.status]: success(route), ...partial(route), ...failures(route) },
   };
+}
+
+function failureExample(code: string): Schema {
+  return { value: { error: code, message: "What is wrong, in one sentence" } };
 }
 
 /** `GET /api/buckets/{bucket_id}/runs` is `get_buckets_bucket_id_runs`. */
@@ -77,35 +89,57 @@ function operationId({ method, path }: ServerRoute): string {
 }
 
 function pathParameters({ path }: ServerRoute): Schema[] {
-  return [...path.matchAll(/\{(\w+)\}/g)].map(([, name = ""]) => ({
-    name,
-    in: "path",
-    required: true,
-    description: PARAMETERS[name],
-    schema: { type: "string" },
-  }));
+  return [...path.matchAll(/\{(\w+)\*?\}/g)].map(([, name = ""]) => {
+    const [description, example] = PARAMETERS[name] ?? [];
+    return { name, in: "path", required: true, description, schema: { type: "string" }, example };
+  });
 }
 
 function queryParameters({ query = {} }: ServerRoute): Schema[] {
   return Object.entries(query).map(([name, shape]) => {
-    const { description, ...schema } = shape.schema;
-    return { name, in: "query", required: shape.absent === undefined, description, schema };
+    const { description, examples, ...schema } = shape.schema;
+    const required = shape.absent === undefined;
+    return { name, in: "query", required, description, schema, example: exampleOf(shape.schema) };
   });
 }
 
 function requestBody({ body, upload }: ServerRoute): Schema {
   if (body) {
     const required = "required" in body.schema;
-    return { requestBody: { required, content: { "application/json": { schema: body.schema } } } };
+    const content = { schema: body.schema, example: exampleOf(body.schema) };
+    return { requestBody: { required, content: { "application/json": content } } };
   }
   const binary = upload?.map((type) => [type, { schema: { type: "string", format: "binary" } }]);
   return binary ? { requestBody: { required: true, content: Object.fromEntries(binary) } } : {};
 }
 
-function success({ answer: { description, shape, type } }: ServerRoute): Schema {
+function success({ answer: { description, shape, type, ranges } }: ServerRoute): Schema {
   const schema = shape?.schema ?? { type: type === "application/json" ? "object" : "string" };
   const media = shape ? "application/json" : type;
-  return { description, ...(media !== undefined && { content: { [media]: { schema } } }) };
+  const content = { schema, ...(shape && { example: exampleOf(schema) }) };
+  return {
+    ...{ description, ...(ranges && { headers: DOWNLOAD_HEADERS }) },
+    ...(media !== undefined && { content: { [media]: content } }),
+  };
+}
+
+const TEXT_HEADER = { schema: { type: "string" } };
+const DOWNLOAD_HEADERS = {
+  ETag: { ...TEXT_HEADER, description: "Its version, for If-None-Match and If-Range" },
+  "Accept-Ranges": TEXT_HEADER,
+};
+
+/** What a download may answer besides. */
+function partial({ answer: { type = "", ranges } }: ServerRoute): Schema {
+  if (!ranges) return {};
+  return {
+    206: {
+      description: "The part that Range asks for",
+      headers: { ...DOWNLOAD_HEADERS, "Content-Range": TEXT_HEADER },
+      content: { [type]: { schema: { type: "string" } } },
+    },
+    304: { description: "The version that If-None-Match names is the present one" },
+  };
 }
 
 function failures(route: ServerRoute): Schema {
@@ -114,20 +148,25 @@ function failures(route: ServerRoute): Schema {
     const status = STATUS[code] ?? 500;
     byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
   }
-  const content = { "application/json": { schema: component("Error").schema } };
-  return Object.fromEntries(
-    [...byStatus].map(([status, codes]) => [status, { description: codes.join(", "), content }]),
-  );
+  const described = [...byStatus].map(([status, codes]) => {
+    const examples = Object.fromEntries(
+      codes.map((code) => [code, { $ref: `#/components/examples/${code}` }]),
+    );
+    const content = { "application/json": { schema: component("Error").schema, examples } };
+    return [status, { description: codes.join(", "), content }];
+  });
+  return Object.fromEntries(described);
 }
 
 /** What any request may get because of the order of checks in front of the handlers. */
-function commonFailures({ method, path, body }: ServerRoute): FailureCode[] {
+function commonFailures({ method, path, body, answer }: ServerRoute): FailureCode[] {
   return [
     "invalid_request",
     "unauthorized",
     ...(method === "GET" ? [] : (["csrf_failed"] as const)),
     ...(path === VERIFY_PATH ? [] : (["totp_required"] as const)),
     ...(body ? (["payload_too_large", "unsupported_media_type"] as const) : []),
+    ...(answer.ranges ? (["range_not_satisfiable"] as const) : []),
     "rate_limited",
     "internal",
     "shutting_down",

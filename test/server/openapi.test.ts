@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { toYaml } from "../../lib/codec/yaml.ts";
+import { check } from "../../lib/core/shape.ts";
 import { STATUS } from "../../lib/http/message.ts";
 import { openApiDocument } from "../../lib/server/openapi.ts";
 import { ROUTES } from "../../lib/server/routes/table.ts";
@@ -38,7 +39,7 @@ test("every route and every failure code is described, and nothing that is not t
   );
   assert.deepEqual(
     operations.map(({ name }) => name).sort(),
-    ROUTES.map(({ method, path }) => `${method} ${path}`).sort(),
+    ROUTES.map(({ method, path }) => `${method} ${path.replace("*}", "}")}`).sort(),
   );
   assert.equal(new Set(operations.map(({ operationId }) => operationId)).size, operations.length);
   assert.deepEqual(components.schemas.Error.properties.error.enum, Object.keys(STATUS));
@@ -49,7 +50,7 @@ test("every route and every failure code is described, and nothing that is not t
         .flatMap(([status, { description }]) => description.split(", ").map((code) => `${status} ${code}`)),
     ),
   );
-  const routeless = ["method_not_allowed", "file_not_found", "revision_not_found"];
+  const routeless = ["method_not_allowed"];
   const known = Object.entries(STATUS).filter(([code]) => !routeless.includes(code));
   assert.deepEqual([...described].sort(), known.map(([code, status]) => `${status} ${code}`).sort());
 });
@@ -61,4 +62,36 @@ test("CP-019 CP-021 the server serves that description as YAML and as JSON", asy
   assert.equal(yaml.text, checkedIn);
   const json = await server.call("GET", "/openapi.json");
   assert.deepEqual(json.body, JSON.parse(JSON.stringify(openApiDocument(ROUTES))));
+});
+
+test("every parameter, body and answer has an example that is right, and every failure one of its own", () => {
+  type Parameter = { name: string; in: string; example: unknown };
+  type Media = { example: unknown };
+  type Described = {
+    parameters?: Parameter[];
+    requestBody?: { content: Record<string, Media> };
+    responses: Record<string, { content?: Record<string, Media & { examples: object }> }>;
+  };
+  const { paths, components } = openApiDocument(ROUTES) as {
+    paths: Record<string, Record<string, Described>>;
+    components: { examples: Record<string, { value: { error: string } }> };
+  };
+  for (const { method, path, query = {}, body, answer } of ROUTES) {
+    const operation = paths[path.replace("*}", "}")]?.[method.toLowerCase()] as Described;
+    const right = (shape: Parameters<typeof check>[0], example: unknown, what: string) => {
+      const checked = check(shape, example);
+      assert.ok(checked.ok, `${method} ${path}: ${what}: ${JSON.stringify({ example, checked })}`);
+    };
+    for (const { name, in: place, example } of operation.parameters ?? []) {
+      assert.ok(example !== undefined, `${path} ${name}`);
+      if (place === "query") right(query[name] as Parameters<typeof check>[0], example, name);
+    }
+    if (body) right(body, operation.requestBody?.content["application/json"]?.example, "body");
+    const success = operation.responses[answer.status]?.content?.["application/json"];
+    if (answer.shape) right(answer.shape, success?.example, "answer");
+    for (const [status, { content }] of Object.entries(operation.responses))
+      if (Number(status) >= 400)
+        for (const code of Object.keys(content?.["application/json"]?.examples ?? {}))
+          assert.equal(components.examples[code]?.value.error, code);
+  }
 });

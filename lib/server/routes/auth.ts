@@ -8,14 +8,14 @@ import {
 } from "../../auth/guard.ts";
 import type { Session } from "../../auth/session.ts";
 import { Failure } from "../../core/errors.ts";
-import { described, object, string } from "../../core/shape.ts";
+import { described, object, string, withExample } from "../../core/shape.ts";
 import { failureAnswer, json } from "../../http/message.ts";
 import { route } from "../context.ts";
 import { component } from "./shapes.ts";
 
 const CODE = object({
   code: described(
-    string({ pattern: /^[0-9]{6}$/, means: "6 digits" }),
+    withExample(string({ pattern: /^[0-9]{6}$/, means: "6 digits" }), "492039"),
     "What the authenticator app shows; good for one use",
   ),
 });

@@ -1,12 +1,14 @@
 import type { Layout } from "../../bucket/layout.ts";
 import { bucketIds, createBucket, findBucket, type RootBucket } from "../../bucket/root.ts";
 import { Failure } from "../../core/errors.ts";
-import { described, object, optional, string } from "../../core/shape.ts";
+import { described, object, optional, string, withExample } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
 import { listRuns } from "../../run/history.ts";
 import { route, type Services } from "../context.ts";
 import { openBucket } from "../reading.ts";
 import { component, LABEL, PAGE, page } from "./shapes.ts";
+
+const ANY_ID = withExample(string({ max: 100 }), "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70");
 
 /** The buckets below the root. */
 export const BUCKET_ROUTES = [
@@ -32,7 +34,7 @@ export const BUCKET_ROUTES = [
     summary: "Create a bucket",
     description: "Makes its folders and its database; its source comes with the first push.",
     body: object({
-      id: optional(described(string({ max: 100 }), "A UUID of any version; a new one by default")),
+      id: optional(described(ANY_ID, "A UUID of any version; a new one by default")),
       project: LABEL,
       name: LABEL,
     }),

@@ -6,9 +6,10 @@ import { boolean, described, integer, optional, string, withDefault } from "../.
 import { json } from "../../http/message.ts";
 import { route, type ServerRoute } from "../context.ts";
 import { openBucket } from "../reading.ts";
-import { component } from "./shapes.ts";
+import { component, offsetOf } from "./shapes.ts";
 
-const READ_FAILURES: readonly FailureCode[] = [
+/** What reading the catalog may fail with. */
+export const READ_FAILURES: readonly FailureCode[] = [
   "bucket_not_found",
   "bucket_not_initialized",
   "schema_upgrade_required",
@@ -66,13 +67,6 @@ function viewRoute(name: ViewName): ServerRoute {
       return json(200, { items, columns, next_cursor: more ? String(offset + limit) : null });
     },
   });
-}
-
-function offsetOf(cursor: string | undefined): number {
-  if (cursor === undefined) return 0;
-  if (!/^\d{1,12}$/.test(cursor))
-    throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
-  return Number(cursor);
 }
 
 function split(names: string | undefined): string[] | undefined {

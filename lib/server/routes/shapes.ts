@@ -1,3 +1,4 @@
+import { Failure } from "../../core/errors.ts";
 import {
   anything,
   boolean,
@@ -10,6 +11,7 @@ import {
   type Shape,
   string,
   withDefault,
+  withExample,
 } from "../../core/shape.ts";
 import { STATUS } from "../../http/message.ts";
 import { RUN_KINDS } from "../../run/protocol.ts";
@@ -17,14 +19,29 @@ import { RUN_KINDS } from "../../run/protocol.ts";
 /** control-plane.md, Resources. */
 export const RUN_STATUSES = ["running", "succeeded", "failed", "cancelled"] as const;
 
+const CURSOR = "`next_cursor` of the answer before";
+
 /** Lists: how many items, and from where on. */
 export const PAGE = {
   limit: withDefault(described(integer({ min: 1, max: 500 }), "How many items at most"), 50),
-  cursor: optional(described(string({ min: 1, max: 200 }), "`next_cursor` of the answer before")),
+  cursor: optional(described(string({ min: 1, max: 200 }), CURSOR)),
 };
 
-const TIME = described(string(), "RFC 3339, UTC, with milliseconds");
-const UUID = { type: "string", format: "uuid" };
+/** The same for a list of paths, whose cursor is a path. */
+export const PATH_PAGE = { ...PAGE, cursor: optional(described(string({ min: 1, max: 1_100 }), CURSOR)) };
+
+/** The offset that a cursor of a list without names stands for. Throws `invalid_request`. */
+export function offsetOf(cursor: string | undefined): number {
+  if (cursor === undefined) return 0;
+  if (!/^\d{1,12}$/.test(cursor))
+    throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
+  return Number(cursor);
+}
+
+const TIME = withExample(described(string(), "RFC 3339, UTC, with milliseconds"), "2026-05-04T12:00:00.000Z");
+const SHA256 = withExample(string(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+const MODE = described(oneOf("0644", "0755"), "0755 where its owner may execute it");
+const UUID = { type: "string", format: "uuid", examples: ["0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"] };
 const ID: Shape<string> = { ...string(), schema: UUID };
 
 function nullable<T>(shape: Shape<T>): Shape<T | null> {
@@ -89,6 +106,30 @@ const PROGRESS = object({
   waiting: list(object({ on: string(), since: TIME, until: nullable(TIME) })),
 });
 
+const WORKER = object({
+  host: string(),
+  hostname: nullable(string()),
+  connection: oneOf("ssh", "local"),
+  root: described(string(), "The bucket's folder on the worker is `<root>/<bucket id>`"),
+  ssh_user: nullable(string()),
+  ssh_port: nullable(integer()),
+  ssh_jump: nullable(string()),
+  labels: list(string()),
+  memory_mb: described(anything({ type: "number" }), "0 where nothing is said"),
+  cpu_mhz: described(anything({ type: "number" }), "0 where nothing is said"),
+  tags: anything({ type: "object", additionalProperties: { type: "string" } }),
+  position: integer(),
+});
+
+const PROBLEM = object({
+  code: described(string(), "Stable, for programs"),
+  file: string(),
+  path: described(string(), "The place in the file"),
+  message: string(),
+});
+
+const NEXT_CURSOR = described(nullable(string()), "null at the end of the list");
+
 /** What answers are made of: the named schemas of openapi.yaml. */
 const SCHEMAS = {
   Error: object({
@@ -115,7 +156,7 @@ const SCHEMAS = {
     run_id: ID,
     size_bytes: integer({ min: 0 }),
     file_count: integer({ min: 0 }),
-    sha256: described(string(), "Of the sorted list of its files"),
+    sha256: described(SHA256, "Of the sorted list of its files"),
     build_status: oneOf("pending", "succeeded", "failed"),
     current: described(boolean(), "It is the bucket's source now"),
     last_successful: described(boolean(), "The latest one whose build succeeded"),
@@ -134,7 +175,28 @@ const SCHEMAS = {
   CatalogPage: object({
     items: list(described(anything({ type: "object" }), "A row, keyed by the columns")),
     columns: described(list(string()), "In the order in which they are shown"),
-    next_cursor: described(nullable(string()), "null at the end of the list"),
+    next_cursor: NEXT_CURSOR,
+  }),
+  SourceFile: object({
+    path: string(),
+    size_bytes: integer({ min: 0 }),
+    mode: MODE,
+    sha256: described(SHA256, "Of its bytes, in hex"),
+  }),
+  Template: object({
+    name: described(string(), "Of the folder in templates/"),
+    files: list(object({ path: string(), size_bytes: integer({ min: 0 }), mode: MODE })),
+  }),
+  Settings: object({
+    path: string(),
+    content: described(string(), "The text of the file; empty where there is none"),
+    values: described(nullable(anything({ type: "object" })), "What it says; null where something is wrong"),
+    problem: described(nullable(string()), "The first thing that a build would refuse"),
+  }),
+  WorkerDefinitions: object({
+    items: list(WORKER),
+    next_cursor: NEXT_CURSOR,
+    problems: described(list(PROBLEM), "What a build would refuse"),
   }),
   SshKey: object({
     present: boolean(),
@@ -161,7 +223,7 @@ export function component(name: keyof typeof SCHEMAS): Shape<unknown> {
 export function page(name: keyof typeof SCHEMAS): Shape<unknown> {
   return object({
     items: list(component(name)),
-    next_cursor: described(nullable(string()), "null at the end of the list"),
+    next_cursor: NEXT_CURSOR,
   });
 }
 
