@@ -2,7 +2,7 @@ import { readdir } from "node:fs/promises";
 import path from "node:path";
 import { Failure } from "../core/errors.ts";
 import { exists, readBounded, remove, writeAtomic } from "../core/files.ts";
-import { check, integer, list, object, oneOf, optional, type Shape, string } from "../core/shape.ts";
+import { check, integer, list, object, oneOf, optional, quote, type Shape, string } from "../core/shape.ts";
 import type { Layout } from "./layout.ts";
 
 /** One accepted push: `.ops/revisions/<id>/` holds its files, which never change. */
@@ -61,6 +61,13 @@ export async function listRevisions(layout: Layout): Promise<Revision[]> {
     current: revision.id === current,
     last_successful: revision.id === last_successful,
   }));
+}
+
+/** One of {@link listRevisions}, its id in whatever case. Throws `revision_not_found`. */
+export async function findRevision(layout: Layout, id: string): Promise<Revision> {
+  const found = (await listRevisions(layout)).find((revision) => revision.id === id.toLowerCase());
+  if (!found) throw new Failure("revision_not_found", `revision ${quote(id)} does not exist`);
+  return found;
 }
 
 /** Notes how the build of the current revision ended; a success makes it the last successful one. */

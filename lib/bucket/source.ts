@@ -6,7 +6,7 @@ import { uuidV7 } from "../codec/uuid.ts";
 import { Failure, hasErrno, throwIfCancelled } from "../core/errors.ts";
 import { exists, flushFolder, makePrivateFolder, remove } from "../core/files.ts";
 import type { Layout } from "./layout.ts";
-import { listRevisions, type Revision, type StoredRevision } from "./revisions.ts";
+import { findRevision, listRevisions, type Revision, type StoredRevision } from "./revisions.ts";
 import { archiveOf } from "./source-body.ts";
 import { SourceRules } from "./source-rules.ts";
 import { discardLeftovers, finishInterrupted, flushTree, install } from "./source-swap.ts";
@@ -74,13 +74,26 @@ export async function acceptSource(
 }
 
 /**
- * Makes an older revision the bucket's source again, in the same way; no new revision arises. To be called under the
- * bucket's lock. Throws `revision_not_found`.
+ * Makes an older revision, by default the last successful one, the bucket's source again, in the same way; no new
+ * revision arises. To be called under the bucket's lock. Throws `revision_not_found`.
  */
-export async function restoreRevision(layout: Layout, revisionId: string): Promise<Revision> {
-  const { current: _, last_successful: __, ...stored } = await findRevision(layout, revisionId);
-  await install(layout, { ...stored, build_status: "pending" });
-  return findRevision(layout, revisionId);
+export async function restoreRevision(layout: Layout, revisionId?: string): Promise<Revision> {
+  const { current: _, last_successful: __, ...stored } = await wantedRevision(layout, revisionId);
+  try {
+    await install(layout, { ...stored, build_status: "pending" });
+  } catch (error) {
+    if (!(await exists(layout.journal))) await discardLeftovers(layout);
+    throw error;
+  }
+  return findRevision(layout, stored.id);
+}
+
+async function wantedRevision(layout: Layout, id: string | undefined): Promise<Revision> {
+  if (id !== undefined) return findRevision(layout, id);
+  const last = (await listRevisions(layout)).find((one) => one.last_successful);
+  if (!last)
+    throw new Failure("revision_not_found", "no revision of this bucket was ever built successfully");
+  return last;
 }
 
 /**
@@ -90,12 +103,6 @@ export async function restoreRevision(layout: Layout, revisionId: string): Promi
 export async function recoverSource(layout: Layout): Promise<void> {
   await finishInterrupted(layout);
   await discardLeftovers(layout);
-}
-
-async function findRevision(layout: Layout, id: string): Promise<Revision> {
-  const found = (await listRevisions(layout)).find((revision) => revision.id === id);
-  if (!found) throw new Failure("revision_not_found", `revision ${id} does not exist`);
-  return found;
 }
 
 function treeOf(folder: string): string {

@@ -86,8 +86,7 @@ export class ApiClient {
    */
   async verifyTotp(code: string, signal?: AbortSignal): Promise<void> {
     if (!/^[0-9]{6}$/.test(code)) throw new Failure("usage", "Cannot use the TOTP code: it has 6 digits");
-    const body = toBody(JSON.stringify({ code }));
-    const sent = { body, type: "application/json", ...(signal && { signal }) };
+    const sent = { ...jsonOf({ code }), ...(signal && { signal }) };
     const { cookies } = await this.#accepted("POST", "/api/auth/totp/verify", sent);
     this.#cookie = cookies.map((one) => one.split(";")[0] as string).join("; ");
   }
@@ -165,6 +164,11 @@ async function readCertificates(file: string): Promise<string> {
   });
   if (!text.includes("-----BEGIN CERTIFICATE-----")) throw fail("it has no PEM certificate");
   return text;
+}
+
+/** A value as the body of a call. */
+export function jsonOf(value: unknown): Required<Pick<CallOptions, "body" | "type">> {
+  return { body: toBody(JSON.stringify(value)), type: "application/json" };
 }
 
 async function* toBody(text: string): AsyncGenerator<Uint8Array> {

@@ -13,18 +13,16 @@ import {
   type Shape,
   string,
 } from "../core/shape.ts";
-import { ApiClient, isUnreachable, parseBaseUrl } from "./client.ts";
+import { ApiClient, isUnreachable, jsonOf, parseBaseUrl } from "./client.ts";
 
-/** What `ops push` is asked to do. */
-export interface PushOptions {
+/** Where the source of a bucket is to change, and who follows what comes of it. */
+export interface SourceChange {
   baseUrl: string;
   /** The bucket's UUID on the server. */
   bucket: string;
-  /** The local bucket whose source is sent. */
-  dir: string;
   token: string;
   caFile?: string | undefined;
-  /** A TOTP code, verified once before the source is sent. */
+  /** A TOTP code, verified once before anything else. */
   totp?: string | undefined;
   /** Ends the upload or, once there is a run, asks the server to cancel it. */
   signal: AbortSignal;
@@ -47,11 +45,32 @@ const CHUNK = answer({ next: integer({ min: 0 }), data: string(), done: boolean(
 const RUN = answer({ status: STATUS, error: optional(string()) });
 
 /**
- * Sends the source of a local bucket to a server and follows the build that this starts (control-plane.md, Source
- * push). Answers the exit code: 0 the build succeeded, 1 it failed, 130 it or this was cancelled. Throws a Failure when
- * there is no outcome: `usage`, `bucket_busy`, `invalid_source` for what cannot be packed, else `failed`.
+ * Sends the source of the local bucket in `dir` to a server and follows the build that this starts (control-plane.md,
+ * Source push). Answers the exit code: 0 the build succeeded, 1 it failed, 130 it or this was cancelled. Throws a Failure
+ * when there is no outcome: `usage`, `bucket_busy`, `invalid_source` for what cannot be packed, else `failed`.
  */
-export async function push(options: PushOptions): Promise<number> {
+export function push(options: SourceChange & { dir: string }): Promise<number> {
+  return change(options, "accepted", (client, bucket) => upload(client, bucket, options));
+}
+
+/** Rolls the source on the server back to a revision, by default the last successful one; otherwise like {@link push}. */
+export function rollback(options: SourceChange & { revision?: string | undefined }): Promise<number> {
+  const { revision, signal } = options;
+  if (revision !== undefined && !isUuid(revision.toLowerCase()))
+    throw new Failure("usage", `Cannot roll back to ${quote(revision)}: a revision is named by its UUID`);
+  return change(options, "rolled back", async (client, bucket) => {
+    const sent = jsonOf({ revision_id: revision?.toLowerCase() });
+    const path = `${bucket}/source/rollback`;
+    return expect(STARTED, await client.call("POST", path, { ...sent, signal })).run_id;
+  });
+}
+
+/** Starts the run that changes the source and follows it to its end. */
+async function change(
+  options: SourceChange,
+  done: string,
+  start: (client: ApiClient, bucket: string) => Promise<string>,
+): Promise<number> {
   const id = options.bucket.toLowerCase();
   if (!isUuid(id))
     throw new Failure("usage", `Cannot push to ${quote(options.bucket)}: a bucket is named by its UUID`);
@@ -60,9 +79,9 @@ export async function push(options: PushOptions): Promise<number> {
   let run: string | undefined;
   try {
     if (options.totp !== undefined) await client.verifyTotp(options.totp, options.signal);
-    const runId = await upload(client, bucket, options);
+    const runId = await start(client, bucket);
     run = `${bucket}/runs/${runId}`;
-    options.progress(`the source was accepted; run ${runId} builds it`);
+    options.progress(`the source was ${done}; run ${runId} builds it`);
     await follow(client, run, options);
     return await outcome(client, run, options);
   } catch (error) {
@@ -73,7 +92,11 @@ export async function push(options: PushOptions): Promise<number> {
 }
 
 /** Sends the source and answers the id of the run that builds it. */
-async function upload(client: ApiClient, bucket: string, options: PushOptions): Promise<string> {
+async function upload(
+  client: ApiClient,
+  bucket: string,
+  options: SourceChange & { dir: string },
+): Promise<string> {
   const packed = await packSource(options.dir);
   options.progress(
     `sending ${packed.files} ${packed.files === 1 ? "file" : "files"}, ${shown(packed.bytes)}`,
@@ -87,7 +110,7 @@ async function upload(client: ApiClient, bucket: string, options: PushOptions): 
 /** The archive, with a word about it every 8 MiB. */
 async function* reported(
   packed: PackedSource,
-  progress: PushOptions["progress"],
+  progress: SourceChange["progress"],
 ): AsyncGenerator<Uint8Array> {
   let sent = 0;
   for await (const chunk of packed.archive) {
@@ -105,7 +128,7 @@ function shown(bytes: number): string {
 }
 
 /** Hands out the Activity of a run until it has ended. */
-async function follow(client: ApiClient, run: string, { signal, output }: PushOptions): Promise<void> {
+async function follow(client: ApiClient, run: string, { signal, output }: SourceChange): Promise<void> {
   for (let after = 0; ; ) {
     const path = `${run}/logs?after=${after}&timeout=${POLL_SECONDS}`;
     const chunk = expect(CHUNK, await get(client, path, signal));
@@ -116,7 +139,7 @@ async function follow(client: ApiClient, run: string, { signal, output }: PushOp
   }
 }
 
-async function outcome(client: ApiClient, run: string, { signal, progress }: PushOptions): Promise<number> {
+async function outcome(client: ApiClient, run: string, { signal, progress }: SourceChange): Promise<number> {
   const { status, error } = expect(RUN, await get(client, run, signal));
   progress(`the build ${status}${error === undefined ? "" : `: ${error}`}`);
   if (status === "succeeded") return 0;
@@ -136,7 +159,7 @@ async function get(client: ApiClient, path: string, signal: AbortSignal): Promis
   return client.call("GET", path, { signal });
 }
 
-async function cancel(client: ApiClient, run: string, options: PushOptions): Promise<void> {
+async function cancel(client: ApiClient, run: string, options: SourceChange): Promise<void> {
   try {
     await client.call("POST", `${run}/cancel`, { silenceMs: CANCEL_SILENCE_MS });
     options.progress("asked the server to cancel the run");

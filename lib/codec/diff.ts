@@ -13,12 +13,17 @@ interface Change {
 
 /**
  * The unified diff that turns one text into another, as `diff -u` prints it, without the two lines of file names; empty
- * for equal texts. `undefined` stands for a text that is not there. Takes the shortest way up to 2,000 changed lines.
+ * for equal texts. `undefined` stands for a text that is not there. Takes the shortest way up to `mostEdits` changed
+ * lines (2,000 by default); time and memory grow with the square of their number.
  */
-export function unifiedDiff(before: string | undefined, after: string | undefined): string {
+export function unifiedDiff(
+  before: string | undefined,
+  after: string | undefined,
+  mostEdits: number = MOST_EDITS,
+): string {
   if (before === after) return "";
   const [a, b] = [linesOf(before ?? ""), linesOf(after ?? "")];
-  return hunksOf(changesBetween(a, b))
+  return hunksOf(changesBetween(a, b, mostEdits))
     .map((hunk) => hunkText(hunk, a, b))
     .join("");
 }
@@ -38,13 +43,13 @@ function linesOf(text: string): string[] {
   return text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
 }
 
-function changesBetween(a: readonly string[], b: readonly string[]): Change[] {
+function changesBetween(a: readonly string[], b: readonly string[], mostEdits: number): Change[] {
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start++;
   let tail = 0;
   while (tail < a.length - start && tail < b.length - start && a.at(-1 - tail) === b.at(-1 - tail)) tail++;
   const [left, right] = [a.slice(start, a.length - tail), b.slice(start, b.length - tail)];
-  const trace = shortestWay(left, right);
+  const trace = shortestWay(left, right, mostEdits);
   if (trace === undefined)
     return [{ beforeFrom: start, beforeTo: a.length - tail, afterFrom: start, afterTo: b.length - tail }];
   return walkBack(trace, left, right).map((change) => ({
@@ -59,10 +64,14 @@ function changesBetween(a: readonly string[], b: readonly string[]): Change[] {
  * Myers' greedy search: after `d` edits, `furthest[k]` is how far in `a` the diagonal `k` (place in `a` minus place in
  * `b`) was reached. Answers the state before each round, or undefined when the bound was met.
  */
-function shortestWay(a: readonly string[], b: readonly string[]): Map<number, number>[] | undefined {
+function shortestWay(
+  a: readonly string[],
+  b: readonly string[],
+  mostEdits: number,
+): Map<number, number>[] | undefined {
   const trace: Map<number, number>[] = [];
   const furthest = new Map([[1, 0]]);
-  for (let d = 0; d <= Math.min(a.length + b.length, MOST_EDITS); d++) {
+  for (let d = 0; d <= Math.min(a.length + b.length, mostEdits); d++) {
     trace.push(stateAround(furthest, d));
     for (let k = -d; k <= d; k += 2) {
       let x = stepDown(furthest, k, d) ? (furthest.get(k + 1) ?? 0) : (furthest.get(k - 1) ?? 0) + 1;

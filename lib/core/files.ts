@@ -146,12 +146,13 @@ function notRegular(file: string): Failure {
  * concluded from looking at the path before.
  */
 export async function openContained(root: string, below: string): Promise<FileHandle> {
-  const real = await realpath(root);
-  const handle = await openRegular(path.join(real, below)).catch((error: unknown) => {
+  // Not normalised: what has dots or doubled slashes in it is no real path, and so refused.
+  const wanted = `${await realpath(root)}/${below}`;
+  const handle = await openRegular(wanted).catch((error: unknown) => {
     throw hasErrno(error, ...NO_SUCH_FILE) ? notRegular(below) : error;
   });
   try {
-    if ((await readlink(`/proc/self/fd/${handle.fd}`)) === path.join(real, below)) return handle;
+    if ((await readlink(`/proc/self/fd/${handle.fd}`)) === wanted) return handle;
     throw notRegular(below);
   } catch (error) {
     await handle.close();

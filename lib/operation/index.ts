@@ -15,6 +15,7 @@ import type { Operation } from "./context.ts";
 /** What carries out each kind of run. Loaded when asked for: a run's start costs only what it needs. */
 const OPERATIONS: Record<RunKind, () => Promise<Operation>> = {
   push: async () => (await import("./push.ts")).push,
+  rollback: async () => (await import("./push.ts")).push,
   build: async () => (await import("./build.ts")).build,
   deploy: async () => (await import("./deploy.ts")).deploy,
   hooks: async () => (await import("./run-hooks.ts")).runHooks,

@@ -2,12 +2,12 @@ import { build } from "./build.ts";
 import type { Operation } from "./context.ts";
 
 /**
- * The run of a push: its source is in place already, so what is left is to note it for good in the run's ops.log
- * (control-plane.md, Source push 4) and to build it.
+ * The run of a push or a rollback: its source is in place already, so what is left is to note it for good in the run's
+ * ops.log (control-plane.md, Source push 4) and to build it.
  */
 export const push: Operation = async (context, params) => {
   const message = `revision ${params.revision} is the source now`;
   context.log.info(message);
-  context.log.record({ event: "push", action: "accepted", msg: message });
+  context.log.record({ event: context.run.kind, action: "accepted", msg: message });
   return await build(context, {});
 };

@@ -32,6 +32,7 @@ const WORKERS_OR_LABELS = { exclusive: [["workers", "labels"]] } as const;
  */
 export const RUNS = {
   push: { summary: "Build what was pushed", parameters: object({ revision: string() }) },
+  rollback: { summary: "Build the revision that was restored", parameters: object({ revision: string() }) },
   build: {
     summary: "Turn the source into the catalog that deploys work from",
     parameters: object({

@@ -136,3 +136,114 @@ test("CP-168 CP-170 what an interrupted push left is gone before the server list
   await server.open();
   assert.deepEqual(readdirSync(layout.uploads), []);
 });
+
+/** Pushes sources in turn and waits for each build; answers the ids of the revisions, oldest first. */
+async function pushed(
+  { server, bucket, push, revisions }: Awaited<ReturnType<typeof setUp>>,
+  ...files: Record<string, string>[]
+) {
+  for (const file of files) {
+    const { body } = await push(await archiveBytes({ ...SOURCE, ...file }));
+    await server.ended(bucket.path, body.run_id);
+  }
+  return (await revisions()).map(({ id }: { id: string }) => id).reverse() as string[];
+}
+
+const BROKEN = { "workspace/workers.json": "nonsense" };
+
+test("CP-223 CP-224 CP-205 CP-206 a rollback restores the last successful revision and builds it as one run", async (t) => {
+  const context = await setUp(t);
+  const { server, bucket, revisions } = context;
+  const [good, bad] = await pushed(context, { "templates/x": "good" }, BROKEN);
+  const { status, body } = await server.call("POST", `${bucket.path}/source/rollback`);
+  assert.deepEqual([status, Object.keys(body)], [202, ["run_id"]]);
+  const run = await server.ended(bucket.path, body.run_id);
+  assert.deepEqual(
+    [run.kind, run.status, run.params],
+    ["rollback", "succeeded", { revision: good }],
+    run.error,
+  );
+  assert.equal(readFileSync(path.join(bucket.folder, "templates", "x"), "utf8"), "good");
+  const marks = (await revisions()).map((one: { id: string; current: boolean; last_successful: boolean }) => [
+    one.id,
+    one.current,
+    one.last_successful,
+  ]);
+  assert.deepEqual(marks, [
+    [bad, false, false],
+    [good, true, true],
+  ]);
+  const log = readFileSync(path.join(bucket.folder, "logs", "runs", run.id, "ops.log"), "utf8");
+  assert.match(log, new RegExp(`event=rollback .*${good}`));
+  assert.match(log, /event=run_end .*succeeded/);
+});
+
+test("CP-224 CP-222 a rollback to a given revision whose build fails leaves it current and the success marked", async (t) => {
+  const context = await setUp(t);
+  const { server, bucket, revisions } = context;
+  const [bad, good] = await pushed(context, BROKEN, {});
+  const { body } = await server.call("POST", `${bucket.path}/source/rollback`, {
+    body: { revision_id: bad?.toUpperCase() },
+  });
+  assert.equal((await server.ended(bucket.path, body.run_id)).status, "failed");
+  assert.equal(readFileSync(path.join(bucket.folder, "workspace", "workers.json"), "utf8"), "nonsense");
+  const found = await revisions();
+  assert.equal(found.find((one: { current: boolean }) => one.current).id, bad);
+  assert.equal(found.find((one: { last_successful: boolean }) => one.last_successful).id, good);
+});
+
+test("a rollback to what is not there is 404, starts nothing and leaves the bucket free", async (t) => {
+  const context = await setUp(t);
+  const { server, bucket } = context;
+  for (const body of [{}, { revision_id: "x" }, { revision_id: bucket.id }, { revision_id: "../x" }]) {
+    const reply = await server.call("POST", `${bucket.path}/source/rollback`, { body });
+    assert.deepEqual([reply.status, reply.body.error], [404, "revision_not_found"]);
+  }
+  assert.equal(await readLock(layoutOf(bucket.folder)), undefined);
+  assert.deepEqual((await server.call("GET", `${bucket.path}/runs`)).body.items, []);
+  server.hold();
+  await server.call("POST", `${bucket.path}/build`);
+  const busy = await server.call("POST", `${bucket.path}/source/rollback`);
+  assert.deepEqual([busy.status, busy.body.error], [409, "bucket_busy"]);
+});
+
+test("a revision is compared with the current one or with a given one", async (t) => {
+  const context = await setUp(t);
+  const { server, bucket } = context;
+  const [first, second, third] = await pushed(
+    context,
+    { "templates/x": "1\n" },
+    { "templates/x": "2\n", "templates/y": "" },
+    { "templates/x": "3\n" },
+  );
+  const diff = async (id: string | undefined, query = "") =>
+    server.call("GET", `${bucket.path}/source/revisions/${id}/diff${query}`);
+  const { body } = await diff(first);
+  assert.deepEqual([body.revision_id, body.against, body.added, body.removed], [first, third, [], []]);
+  assert.deepEqual(body.changed, [
+    { path: "templates/x", mode: null, diff: "@@ -1 +1 @@\n-3\n+1\n", omitted: null },
+  ]);
+  const other = (await diff(second, `?against=${first}`)).body;
+  assert.deepEqual([other.against, other.added, other.changed.length], [first, ["templates/y"], 1]);
+  assert.deepEqual((await diff(third)).body.changed, []);
+  for (const [id, query] of [
+    ["x", ""],
+    [bucket.id, ""],
+    [first, "?against=x"],
+    [first, "?against=../x"],
+  ])
+    assert.equal((await diff(id, query)).body.error, "revision_not_found");
+});
+
+test("CP-165 the revision that a build is about cannot be changed through a rollback to it", async (t) => {
+  const context = await setUp(t);
+  const { server, bucket } = context;
+  const [first] = await pushed(context, { "templates/x": "first" }, {});
+  const { body } = await server.call("POST", `${bucket.path}/source/rollback`, {
+    body: { revision_id: first },
+  });
+  await server.ended(bucket.path, body.run_id);
+  writeFileSync(path.join(bucket.folder, "templates", "x"), "changed by hand");
+  const kept = path.join(layoutOf(bucket.folder).revisions, String(first), "templates", "x");
+  assert.equal(readFileSync(kept, "utf8"), "first");
+});

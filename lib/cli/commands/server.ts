@@ -7,6 +7,13 @@ const ISSUER: Flag = {
   help: "The issuer in the authenticator app (default ops)",
 };
 
+const BASE_URL = { name: "base_url", help: "The server, for example https://ops.example:9090" };
+const BUCKET: Flag = { name: "bucket", value: "UUID", help: "The bucket on the server" };
+const CONNECTION: Flag[] = [
+  { name: "ca-file", value: "FILE", help: "PEM certificates to trust besides the system's" },
+  { name: "totp", value: "CODE", help: "A fresh code, where the server asks for one" },
+];
+
 /** The server, and what its clients and its own processes are started with. */
 export const SERVER_COMMANDS: readonly Command[] = [
   {
@@ -68,16 +75,29 @@ export const SERVER_COMMANDS: readonly Command[] = [
   {
     name: "push",
     summary: "Send the source of a bucket to a server, which then builds it",
-    operands: [{ name: "base_url", help: "The server, for example https://ops.example:9090" }],
+    operands: [BASE_URL],
     flags: [
-      { name: "bucket", value: "UUID", help: "The bucket on the server" },
+      BUCKET,
       { name: "dir", value: "DIR", help: "The local bucket (default: the current folder)" },
-      { name: "ca-file", value: "FILE", help: "PEM certificates to trust besides the system's" },
-      { name: "totp", value: "CODE", help: "A fresh code, where the server asks for one" },
+      ...CONNECTION,
     ],
     async run(input) {
       const { pushCommand } = await import("../push-command.ts");
       return pushCommand(input);
+    },
+  },
+  {
+    name: "push rollback",
+    summary: "Roll the source of a bucket on a server back to a revision, which the server then builds",
+    operands: [BASE_URL],
+    flags: [
+      BUCKET,
+      { name: "revision", value: "UUID", help: "The revision (default: the last successful one)" },
+      ...CONNECTION,
+    ],
+    async run(input) {
+      const { rollbackCommand } = await import("../push-command.ts");
+      return rollbackCommand(input);
     },
   },
   {

@@ -42,7 +42,8 @@ const TIME = withExample(described(string(), "RFC 3339, UTC, with milliseconds")
 const SHA256 = withExample(string(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 const MODE = described(oneOf("0644", "0755"), "0755 where its owner may execute it");
 const UUID = { type: "string", format: "uuid", examples: ["0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"] };
-const ID: Shape<string> = { ...string(), schema: UUID };
+/** The id of whatever has one. */
+export const ID: Shape<string> = { ...string(), schema: UUID };
 
 function nullable<T>(shape: Shape<T>): Shape<T | null> {
   return {
@@ -160,6 +161,20 @@ const SCHEMAS = {
     build_status: oneOf("pending", "succeeded", "failed"),
     current: described(boolean(), "It is the bucket's source now"),
     last_successful: described(boolean(), "The latest one whose build succeeded"),
+  }),
+  RevisionDiff: object({
+    revision_id: ID,
+    against: ID,
+    added: described(list(string()), "Paths"),
+    removed: described(list(string()), "Paths"),
+    changed: list(
+      object({
+        path: string(),
+        mode: described(nullable(object({ before: MODE, after: MODE })), "Set where the modes differ"),
+        diff: described(nullable(string()), "Unified; empty where only the mode differs"),
+        omitted: described(nullable(oneOf("binary", "too_large")), "Why there is no diff"),
+      }),
+    ),
   }),
   BucketInfo: object({
     project: string(),

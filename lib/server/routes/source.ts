@@ -1,13 +1,15 @@
-import { listRevisions } from "../../bucket/revisions.ts";
+import { diffRevisions } from "../../bucket/revision-diff.ts";
+import { findRevision, listRevisions } from "../../bucket/revisions.ts";
 import { findBucket } from "../../bucket/root.ts";
-import { acceptSource, receiveSource } from "../../bucket/source.ts";
+import { acceptSource, receiveSource, restoreRevision } from "../../bucket/source.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
+import { described, object, optional } from "../../core/shape.ts";
 import { json, requireMediaType } from "../../http/message.ts";
 import { route } from "../context.ts";
 import { startRun } from "../start.ts";
-import { START_FAILURES } from "./operations.ts";
-import { component, PAGE, page } from "./shapes.ts";
+import { START_FAILURES, STARTED } from "./operations.ts";
+import { component, ID, PAGE, page } from "./shapes.ts";
 
 const TAR = "application/x-tar";
 const GZIP = "application/gzip";
@@ -53,6 +55,43 @@ export const SOURCE_ROUTES = [
       const left = (await listRevisions(layout)).filter(({ id }) => cursor === undefined || id < cursor);
       const items = left.slice(0, limit);
       return json(200, { items, next_cursor: left.length > limit ? items.at(-1)?.id : null });
+    },
+  }),
+  route({
+    method: "GET",
+    path: "/api/buckets/{bucket_id}/source/revisions/{revision_id}/diff",
+    summary: "Show what differs in a revision from another one",
+    description:
+      "What would change by going from `against` to this revision: without it, from the current one. Diffs are left " +
+      "out of files over 256 KiB and beyond 1 MiB in all.",
+    query: { against: optional(described(ID, "A revision (default: the current one)")) },
+    answer: { status: 200, description: "The differences", shape: component("RevisionDiff") },
+    failures: ["bucket_not_found", "revision_not_found"],
+    async handle({ params, query }, { root }) {
+      const { layout } = await findBucket(root, params.bucket_id ?? "");
+      const revision = await findRevision(layout, params.revision_id ?? "");
+      const against = query.against
+        ? await findRevision(layout, query.against)
+        : (await listRevisions(layout)).find(({ current }) => current);
+      const before = against?.id ?? revision.id;
+      const differences = await diffRevisions(layout, before, revision.id);
+      return json(200, { revision_id: revision.id, against: before, ...differences });
+    },
+  }),
+  route({
+    method: "POST",
+    path: "/api/buckets/{bucket_id}/source/rollback",
+    summary: "Roll the source back to a revision and build it",
+    description: "The revision becomes the current one; no new one arises. Never deploys.",
+    body: object({ revision_id: optional(described(ID, "Default: the last successful one")) }),
+    answer: STARTED,
+    failures: [...START_FAILURES, "revision_not_found"],
+    async handle({ params, request, body }, context) {
+      const bucket = await findBucket(context.root, params.bucket_id ?? "");
+      return startRun(bucket, "rollback", request, context, async () => {
+        const revision = await restoreRevision(bucket.layout, body.revision_id);
+        return { revision: revision.id };
+      });
     },
   }),
 ];
