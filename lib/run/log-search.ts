@@ -82,6 +82,7 @@ async function searchUpTo(handle: FileHandle, search: Search, end: number, isEnd
   while (!search.isFull && search.offset < end) {
     const wanted = Math.min(pieceBytes, end - search.offset);
     const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(wanted), 0, wanted, search.offset);
+    if (bytesRead === 0) return;
     const piece = buffer.subarray(0, bytesRead);
     const reachesEnd = search.offset + bytesRead >= end;
     const lines = piece.lastIndexOf(NEWLINE) + 1;

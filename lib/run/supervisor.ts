@@ -8,6 +8,7 @@ import { PRIVATE_FILE } from "../core/files.ts";
 import { endGroup, type GroupIdentity, identify, isGroupAlive, signalProcess } from "../core/process.ts";
 import { selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
+import { EventLog } from "./events.ts";
 import { finishRun } from "./finish.ts";
 import {
   CANCEL_WAIT_MS,
@@ -69,6 +70,8 @@ export class Supervisor {
   readonly #launcher: Launcher;
   readonly #log: (message: string) => void;
   readonly #active = new Map<string, ActiveRun>();
+  /** What happens to the runs. */
+  readonly events = new EventLog();
   #stopping = false;
 
   constructor(options: { launcher: Launcher; log: (message: string) => void }) {
@@ -138,12 +141,14 @@ export class Supervisor {
   async cancel(layout: Layout, runId: string, actor: Actor, requestId: string): Promise<RunRecord> {
     const run = this.#active.get(runId);
     if (!run || run.exited || run.stopped !== undefined) throw await this.#notActive(layout, runId);
-    if (!isCancelled(run.record)) {
+    const isFirst = !isCancelled(run.record);
+    if (isFirst) {
       addAudit(run.record, "cancel", actor, requestId);
       void this.#attempt(run, () => this.#end(run, actor));
     }
     try {
       await this.#save(run);
+      if (isFirst) this.events.add("cancelling", run.record);
     } catch (cause) {
       const message = `run ${runId} is being stopped, but this could not be recorded: ${messageOf(cause)}`;
       throw new Failure("failed", message, { cause });
@@ -194,6 +199,7 @@ export class Supervisor {
       ...{ saved: Promise.resolve(), ended, hasEnded },
     };
     this.#active.set(record.id, run);
+    this.events.add("started", record);
     try {
       await this.#launch(run);
     } catch (error) {
@@ -263,6 +269,7 @@ export class Supervisor {
     // On a full disk it would stay `running` for good: tried again until there is room or the server stops.
     while (!(await this.#attempt(run, () => saveRecord(layout, record))) && !this.#stopping)
       await sleep(SAVE_AGAIN_MS);
+    this.events.add("ended", record);
     run.hasEnded();
   }
 

@@ -3,19 +3,16 @@ import { type Layout, runLayout } from "../../bucket/layout.ts";
 import { findBucket } from "../../bucket/root.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure, hasErrno } from "../../core/errors.ts";
-import { described, integer, object, oneOf, optional, quote, withDefault } from "../../core/shape.ts";
+import { object, oneOf, optional, quote } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
-import { readActivity } from "../../run/activity.ts";
 import { listRuns } from "../../run/history.ts";
 import { RUN_KINDS } from "../../run/protocol.ts";
 import { type RunRecord, readRecord } from "../../run/record.ts";
 import { route } from "../context.ts";
 import { component, PAGE, page, RUN_STATUSES } from "./shapes.ts";
 
-const RUNS = "/api/buckets/{bucket_id}/runs";
-/** control-plane.md, Limits: a long-poll lasts at most 60 s. */
-const LONGEST_POLL_S = 60;
-
+/** Below it are all routes about runs. */
+export const RUNS = "/api/buckets/{bucket_id}/runs";
 /** What happened and happens in a bucket (control-plane.md, Runs). */
 export const RUN_ROUTES = [
   route({
@@ -44,29 +41,6 @@ export const RUN_ROUTES = [
     },
   }),
   route({
-    method: "GET",
-    path: `${RUNS}/{run_id}/logs`,
-    summary: "Follow the Activity of a run",
-    description:
-      "Answers as soon as there is text after `after` or the run has ended; otherwise it waits. " +
-      "Ask again with `next` as `after` until `done`.",
-    query: {
-      after: withDefault(described(integer({ min: 0 }), "Byte offset; the end of what was read so far"), 0),
-      timeout: withDefault(
-        described(integer(), `Seconds to wait for new text; taken as 0 to ${LONGEST_POLL_S}`),
-        30,
-      ),
-    },
-    answer: { status: 200, description: "The next text", shape: component("LogChunk") },
-    failures: ["bucket_not_found", "run_not_found"],
-    async handle({ params, query, request }, { root }) {
-      const { layout, record } = await findRun(root, params);
-      const timeoutMs = Math.min(Math.max(query.timeout, 0), LONGEST_POLL_S) * 1000;
-      const wait = () => readActivity(layout, record.id, query.after, timeoutMs, request.signal);
-      return json(200, await request.longPoll(wait));
-    },
-  }),
-  route({
     method: "POST",
     path: `${RUNS}/{run_id}/cancel`,
     summary: "Cancel a run",
@@ -84,7 +58,8 @@ export const RUN_ROUTES = [
   }),
 ];
 
-async function findRun(
+/** The run that a path names. Throws `bucket_not_found` and `run_not_found`. */
+export async function findRun(
   root: string,
   params: Record<string, string>,
 ): Promise<{ layout: Layout; record: RunRecord }> {

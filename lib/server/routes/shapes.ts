@@ -14,6 +14,7 @@ import {
   withExample,
 } from "../../core/shape.ts";
 import { STATUS } from "../../http/message.ts";
+import { RUN_CHANGES } from "../../run/events.ts";
 import { RUN_KINDS } from "../../run/protocol.ts";
 
 /** control-plane.md, Resources. */
@@ -29,6 +30,19 @@ export const PAGE = {
 
 /** The same for a list of paths, whose cursor is a path. */
 export const PATH_PAGE = { ...PAGE, cursor: optional(described(string({ min: 1, max: 1_100 }), CURSOR)) };
+
+/** control-plane.md, Limits: a long-poll lasts at most 60 s. */
+const LONGEST_POLL_S = 60;
+/** How long a long-poll may wait. */
+export const TIMEOUT = withDefault(
+  described(integer(), `Seconds to wait for something new; taken as 0 to ${LONGEST_POLL_S}`),
+  30,
+);
+
+/** The same in milliseconds, within its bounds. */
+export function pollMs(timeoutS: number): number {
+  return Math.min(Math.max(timeoutS, 0), LONGEST_POLL_S) * 1000;
+}
 
 /** The offset that a cursor of a list without names stands for. Throws `invalid_request`. */
 export function offsetOf(cursor: string | undefined): number {
@@ -100,6 +114,15 @@ const RUN_FIELDS = {
   log_size_bytes: described(integer({ min: 0 }), "Of the Activity log"),
 };
 
+const EVENT = object({
+  at: TIME,
+  change: oneOf(...RUN_CHANGES),
+  bucket_id: ID,
+  run_id: ID,
+  kind: RUN_KIND,
+  status: RUN_STATUS,
+});
+
 const PROGRESS = object({
   phase: string(),
   done: integer({ min: 0 }),
@@ -150,6 +173,23 @@ const SCHEMAS = {
     next: described(integer({ min: 0 }), "The byte offset to ask for next"),
     data: described(string(), "The text between the two, at most 256 KiB"),
     done: described(boolean(), "The run has ended and `next` is the end"),
+  }),
+  LogMatches: object({
+    matches: list(
+      object({
+        line: described(integer({ min: 1 }), "Counted from 1"),
+        offset: described(integer({ min: 0 }), "The byte at which the line begins"),
+        text: described(string(), "The line; of one over 2,000 bytes the part around the text"),
+      }),
+    ),
+    next: described(string(), "Where to go on"),
+    scanned_to: described(integer({ min: 0 }), "The byte up to which the log was searched"),
+    done: described(boolean(), "The run has ended and all of its log was searched"),
+  }),
+  Events: object({
+    items: list(EVENT),
+    next: described(string(), "What to send as `after`"),
+    reset: described(boolean(), "Changes were missed: look at everything anew, then go on with `next`"),
   }),
   Revision: object({
     id: ID,

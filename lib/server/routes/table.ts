@@ -2,7 +2,9 @@ import type { ServerRoute } from "../context.ts";
 import { AUTH_ROUTES } from "./auth.ts";
 import { BUCKET_ROUTES } from "./buckets.ts";
 import { CATALOG_ROUTES } from "./catalog.ts";
+import { EVENT_ROUTES } from "./events.ts";
 import { FILE_ROUTES } from "./files.ts";
+import { LOG_ROUTES } from "./logs.ts";
 import { OPERATION_ROUTES } from "./operations.ts";
 import { REFERENCE_ROUTES } from "./reference.ts";
 import { RUN_ROUTES } from "./runs.ts";
@@ -20,6 +22,8 @@ export const ROUTES: readonly ServerRoute[] = [
   ...SECRET_ROUTES,
   ...OPERATION_ROUTES,
   ...RUN_ROUTES,
+  ...LOG_ROUTES,
+  ...EVENT_ROUTES,
   ...CATALOG_ROUTES,
   ...REFERENCE_ROUTES,
 ];

@@ -1,0 +1,82 @@
+import { runLayout } from "../../bucket/layout.ts";
+import { Failure, hasErrno } from "../../core/errors.ts";
+import { openRegular } from "../../core/files.ts";
+import { boolean, described, integer, optional, string, withDefault } from "../../core/shape.ts";
+import { bytesDownload, type Download, downloadAnswer, fileDownload } from "../../http/download.ts";
+import { json } from "../../http/message.ts";
+import { readActivity } from "../../run/activity.ts";
+import { searchLog } from "../../run/log-search.ts";
+import { route } from "../context.ts";
+import { findRun, RUNS } from "./runs.ts";
+import { component, pollMs, TIMEOUT } from "./shapes.ts";
+
+const TEXT = "text/plain; charset=utf-8";
+
+/** What runs say while they run and afterwards. */
+export const LOG_ROUTES = [
+  route({
+    method: "GET",
+    path: `${RUNS}/{run_id}/logs`,
+    summary: "Follow the Activity of a run",
+    description:
+      "Answers as soon as there is text after `after` or the run has ended; otherwise it waits. " +
+      "Ask again with `next` as `after` until `done`.",
+    query: {
+      after: withDefault(described(integer({ min: 0 }), "Byte offset; the end of what was read so far"), 0),
+      timeout: TIMEOUT,
+    },
+    answer: { status: 200, description: "The next text", shape: component("LogChunk") },
+    failures: ["bucket_not_found", "run_not_found"],
+    async handle({ params, query, request }, { root }) {
+      const { layout, record } = await findRun(root, params);
+      const timeoutMs = pollMs(query.timeout);
+      const wait = () => readActivity(layout, record.id, query.after, timeoutMs, request.signal);
+      return json(200, await request.longPoll(wait));
+    },
+  }),
+  route({
+    method: "GET",
+    path: `${RUNS}/{run_id}/logs/search`,
+    summary: "Search the Activity of a run",
+    description:
+      "For literal text, line by line, also while the run goes on. One call looks at 32 MiB at most: go on with `next` " +
+      "as `after` until `done`, or, while the run goes on, until nothing new is found.",
+    query: {
+      q: described(string({ min: 1, max: 200 }), "The text: at most 200 bytes, on one line"),
+      after: optional(described(string({ min: 1, max: 40 }), "`next` of the answer before")),
+      limit: withDefault(described(integer({ min: 1, max: 500 }), "How many lines at most"), 50),
+      case: withDefault(described(boolean(), "Letters must have the same case"), false),
+    },
+    answer: { status: 200, description: "The lines with that text", shape: component("LogMatches") },
+    failures: ["bucket_not_found", "run_not_found"],
+    async handle({ params, query }, { root }) {
+      const { layout, record } = await findRun(root, params);
+      const { q, after, limit, case: matchCase } = query;
+      return json(200, await searchLog(layout, record.id, { text: q, matchCase, after, limit }));
+    },
+  }),
+  route({
+    method: "GET",
+    path: `${RUNS}/{run_id}/activity.log`,
+    summary: "Read the Activity of a run as it is",
+    description: "Has an ETag and takes ranges. While the run goes on it grows, and its version changes.",
+    answer: { status: 200, description: "Its bytes", type: TEXT, ranges: true },
+    failures: ["bucket_not_found", "run_not_found"],
+    async handle({ params, request }, { root }) {
+      const { layout, record } = await findRun(root, params);
+      return downloadAnswer(request, await activityOf(runLayout(layout, record.id).activity));
+    },
+  }),
+];
+
+/** A run that has only been recorded yet has said nothing. */
+async function activityOf(file: string): Promise<Download> {
+  try {
+    return await fileDownload(TEXT, await openRegular(file));
+  } catch (error) {
+    const missing =
+      hasErrno(error, "ENOENT") || (error instanceof Failure && error.code === "file_not_found");
+    if (missing) return bytesDownload(TEXT, Buffer.alloc(0), "empty");
+    throw error;
+  }
+}

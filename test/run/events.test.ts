@@ -1,0 +1,60 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { EventLog } from "../../lib/run/events.ts";
+import type { RunRecord } from "../../lib/run/record.ts";
+
+const RUN = { bucket_id: "b", kind: "build", status: "running" } as unknown as RunRecord;
+const STAY = new AbortController().signal;
+
+function add(log: EventLog, ...ids: number[]): void {
+  for (const id of ids) log.add("started", { ...RUN, id: String(id) });
+}
+
+async function idsAfter(log: EventLog, place: string) {
+  const { items, next, reset } = await log.after(place, 0, STAY);
+  return { ids: items.map(({ run_id }) => Number(run_id)), next, reset };
+}
+
+test("without a place the present one is answered at once, and from there on all changes come in order", async () => {
+  const log = new EventLog();
+  add(log, 1);
+  const { items, next, reset } = await log.after(undefined, 60_000, STAY);
+  assert.deepEqual([items, reset], [[], false]);
+  add(log, 2, 3);
+  const found = await idsAfter(log, next);
+  assert.deepEqual([found.ids, found.reset], [[2, 3], false]);
+  assert.deepEqual((await idsAfter(log, found.next)).ids, []);
+  assert.deepEqual((await idsAfter(log, next)).ids, [2, 3], "a place is good more than once");
+});
+
+test("who waits is woken by the change, all of them", async () => {
+  const log = new EventLog();
+  const { next } = await log.after(undefined, 0, STAY);
+  const waiting = [1, 2, 3].map(() => log.after(next, 60_000, STAY));
+  add(log, 7);
+  for (const found of await Promise.all(waiting)) assert.equal(found.items[0]?.run_id, "7");
+});
+
+test("without a change the answer comes after the timeout, and at once when the caller leaves", async () => {
+  const log = new EventLog();
+  const { next } = await log.after(undefined, 0, STAY);
+  assert.deepEqual(await log.after(next, 20, STAY), { items: [], next, reset: false });
+  const leave = new AbortController();
+  const waiting = log.after(next, 60_000, leave.signal);
+  leave.abort();
+  assert.deepEqual(await waiting, { items: [], next, reset: false });
+});
+
+test("a place that is older than 1,000 changes, of another server or no place at all says that changes were missed", async () => {
+  const log = new EventLog();
+  const { next } = await log.after(undefined, 0, STAY);
+  add(log, ...Array.from({ length: 1_000 }, (_, index) => index));
+  assert.equal((await idsAfter(log, next)).ids.length, 1_000);
+  add(log, 1_000);
+  const other = (await new EventLog().after(undefined, 0, STAY)).next;
+  for (const place of [next, other, "x", "", `${next}9999`, next.replace(/\d+$/, "-1")]) {
+    const found = await log.after(place, 60_000, STAY);
+    assert.deepEqual([found.items, found.reset], [[], true], place);
+    assert.deepEqual((await idsAfter(log, found.next)).reset, false);
+  }
+});

@@ -1,0 +1,155 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { appendFileSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { TestServer } from "../helpers/server.ts";
+
+async function setUp(t: TestContext) {
+  const server = await TestServer.start(t);
+  const bucket = await server.createBucket();
+  const start = async () => (await server.call("POST", `${bucket.path}/build`)).body.run_id as string;
+  const file = (id: string) => path.join(bucket.folder, "logs", "runs", id, "activity.log");
+  const get = (rest: string, headers: Record<string, string> = {}) =>
+    server.call("GET", `${bucket.path}/runs/${rest}`, { headers });
+  return { server, bucket, start, file, get };
+}
+
+test("CP-145 the raw log is activity.log byte for byte, in parts too", async (t) => {
+  const { server, bucket, start, file, get } = await setUp(t);
+  const id = await start();
+  await server.ended(bucket.path, id);
+  const bytes = readFileSync(file(id));
+  const { status, text, headers } = await get(`${id}/activity.log`);
+  assert.deepEqual(
+    [status, text, headers.get("content-length")],
+    [200, bytes.toString(), String(bytes.length)],
+  );
+  assert.equal(headers.get("content-type"), "text/plain; charset=utf-8");
+  const half = Math.floor(bytes.length / 2);
+  const etag = headers.get("etag") ?? "";
+  const rest = await get(`${id}/activity.log`, { range: `bytes=${half}-`, "if-range": etag });
+  assert.deepEqual([rest.status, rest.text], [206, bytes.subarray(half).toString()]);
+  assert.equal((await get(`${id}/activity.log`, { "if-none-match": etag })).status, 304);
+  appendFileSync(file(id), "more\n");
+  const grown = await get(`${id}/activity.log`, { range: `bytes=${half}-`, "if-range": etag });
+  assert.deepEqual([grown.status, grown.text], [200, `${bytes}more\n`]);
+  assert.equal((await get(`${id}/activity.log`, { range: "bytes=999999999-" })).status, 416);
+});
+
+test("a log that is not there, or was replaced by a link, is empty", async (t) => {
+  const { server, bucket, start, file, get } = await setUp(t);
+  const id = await start();
+  await server.ended(bucket.path, id);
+  rmSync(file(id));
+  assert.deepEqual(
+    [(await get(`${id}/activity.log`)).status, (await get(`${id}/activity.log`)).text],
+    [200, ""],
+  );
+  symlinkSync("/etc/passwd", file(id));
+  assert.equal((await get(`${id}/activity.log`)).text, "");
+});
+
+test("the Activity of a run is searched over HTTP", async (t) => {
+  const { server, bucket, start, file, get } = await setUp(t);
+  const id = await start();
+  await server.ended(bucket.path, id);
+  appendFileSync(file(id), "A Needle in it\nneedle & more\n");
+  const lines = readFileSync(file(id), "utf8").split("\n");
+  const { body } = await get(`${id}/logs/search?q=needle`);
+  assert.deepEqual(
+    body.matches.map(({ line, text }: { line: number; text: string }) => [lines[line - 1], text]),
+    [
+      ["A Needle in it", "A Needle in it"],
+      ["needle & more", "needle & more"],
+    ],
+  );
+  assert.equal(body.done, true);
+  assert.equal((await get(`${id}/logs/search?q=needle&case=true`)).body.matches.length, 1);
+  const first = (await get(`${id}/logs/search?q=needle&limit=1`)).body;
+  const second = (await get(`${id}/logs/search?q=needle&after=${first.next}`)).body;
+  assert.deepEqual([...first.matches, ...second.matches], body.matches);
+  const [match] = body.matches;
+  assert.ok((await get(`${id}/logs?after=${match.offset}`)).body.data.startsWith("A Needle"));
+  for (const query of [
+    "",
+    "?q=",
+    "?q=x&limit=0",
+    "?q=x&limit=501",
+    "?q=x&after=5",
+    "?q=x&case=1",
+    `?q=${"x".repeat(201)}`,
+    "?q=a%0ab",
+  ])
+    assert.equal((await get(`${id}/logs/search${query}`)).status, 400, query);
+  for (const below of ["logs/search?q=x", "activity.log"])
+    assert.equal((await get(`${randomUUID()}/${below}`)).body.error, "run_not_found");
+});
+
+test("state changes of runs are followed over all buckets, woken by the change", async (t) => {
+  const { server, bucket, start } = await setUp(t);
+  const other = await server.createBucket();
+  const events = async (query = "") => (await server.call("GET", `/api/events${query}`)).body;
+  const { next, items, reset } = await events();
+  assert.deepEqual([items, reset], [[], false]);
+  const waiting = events(`?after=${next}&timeout=60`);
+  server.hold();
+  const first = await start();
+  assert.deepEqual(
+    (await waiting).items.map((one: { run_id: string; change: string; status: string }) => [
+      one.run_id,
+      one.change,
+      one.status,
+    ]),
+    [[first, "started", "running"]],
+  );
+  const second = (await server.call("POST", `${other.path}/build`)).body.run_id;
+  await server.call("POST", `${bucket.path}/runs/${first}/cancel`);
+  await server.ended(bucket.path, first);
+  server.release();
+  await server.ended(other.path, second);
+  const seen: string[] = [];
+  let place = next;
+  while (seen.length < 5) {
+    const found = await events(`?after=${place}`);
+    for (const { bucket_id, change, status } of found.items)
+      seen.push(`${bucket_id === bucket.id ? "first" : "second"} ${change} ${status}`);
+    place = found.next;
+  }
+  assert.deepEqual(seen, [
+    "first started running",
+    "second started running",
+    "first cancelling running",
+    "first ended cancelled",
+    "second ended succeeded",
+  ]);
+  await server.stop();
+  await server.open();
+  assert.deepEqual((await events(`?after=${place}&timeout=60`)).reset, true);
+});
+
+test("an end that was told can be seen by then", async (t) => {
+  const { server, bucket, start } = await setUp(t);
+  const { next } = (await server.call("GET", "/api/events")).body;
+  const id = await start();
+  let place = next;
+  for (let ended = false; !ended; ) {
+    const { body } = await server.call("GET", `/api/events?after=${place}`);
+    ended = body.items.some(
+      (one: { run_id: string; change: string }) => one.run_id === id && one.change === "ended",
+    );
+    place = body.next;
+  }
+  assert.equal((await server.call("GET", `${bucket.path}/runs/${id}`)).body.status, "succeeded");
+  await start();
+});
+
+test("CP-015 T-58 events, logs and files need credentials like everything else", async (t) => {
+  const { server, bucket } = await setUp(t);
+  for (const target of [
+    "/api/events",
+    `${bucket.path}/runs/${randomUUID()}/activity.log`,
+    `${bucket.path}/files/ops.conf`,
+  ])
+    assert.equal((await server.call("GET", target, { authorization: null })).status, 401);
+});
