@@ -47,6 +47,7 @@ export function saveCatalog(db: Database, built: BuiltCatalog, now: Date): void 
   );
   for (const host of left) db.run("UPDATE worker SET removed = 1 WHERE worker_ip = ?", host);
   replaceRows(db, TABLES.worker, built.workers.map(workerRow), left);
+  db.run("DELETE FROM worker_facts WHERE worker_ip NOT IN (SELECT worker_ip FROM worker)");
   replaceRows(db, TABLES.labels, built.workers.flatMap(labelRows), left);
   replaceRows(db, TABLES.tags, built.workers.flatMap(tagRows), left);
   replaceRows(db, TABLES.job, built.jobs.map(jobRow));

@@ -29,6 +29,7 @@ const MIGRATIONS = [
   ) STRICT;
   CREATE TABLE worker_labels (worker_ip TEXT NOT NULL, label TEXT NOT NULL, PRIMARY KEY (worker_ip, label)) STRICT;
   CREATE TABLE worker_tags (worker_ip TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (worker_ip, key)) STRICT;
+  CREATE TABLE worker_facts (worker_ip TEXT PRIMARY KEY, taken_at TEXT NOT NULL, facts TEXT NOT NULL) STRICT;
   CREATE TABLE job (
     name TEXT PRIMARY KEY, job_id TEXT NOT NULL, version TEXT NOT NULL, deployment_seq INTEGER NOT NULL,
     max_concurrent_upgrades INTEGER NOT NULL, max_concurrent_starts INTEGER NOT NULL,

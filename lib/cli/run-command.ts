@@ -27,7 +27,7 @@ export interface RunCommand {
   flags?: Flag[];
   /** Adds what the parameters have from elsewhere. */
   complete?(params: Record<string, unknown>, input: Parsed): Promise<void>;
-  /** How the result is shown instead of what happens, where it is. Not asked for with `--json`. */
+  /** How the result is shown instead of what happens, where it is; `--json` goes before it. */
   view?(input: Parsed): Promise<RunView["show"] | undefined>;
 }
 
@@ -72,11 +72,11 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
 }
 
 async function viewOf(input: Parsed, view: RunCommand["view"]): Promise<RunView | undefined> {
+  const show = await view?.(input);
   if (input.switches.has(JSON_FLAG.name)) {
     const { jsonText } = await import("./table.ts");
     return { show: jsonText, isQuiet: false };
   }
-  const show = await view?.(input);
   return show && { show, isQuiet: true };
 }
 

@@ -41,7 +41,9 @@ export function textTable(
   const natural = columns.map((_, column) => Math.max(...cells.map((row) => row[column]?.length ?? 0)));
   const widths = width === undefined ? natural : fitting(natural, width);
   const isNumber = columns.map(
-    (_, column) => rows.length > 0 && rows.every((row) => typeof row[column] === "number"),
+    (_, column) =>
+      rows.some((row) => typeof row[column] === "number") &&
+      rows.every((row) => typeof row[column] === "number" || row[column] === null),
   );
   const line = (row: string[]) =>
     row

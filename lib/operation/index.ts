@@ -20,6 +20,9 @@ const OPERATIONS: Record<RunKind, () => Promise<Operation>> = {
   deploy: async () => (await import("./deploy.ts")).deploy,
   hooks: async () => (await import("./run-hooks.ts")).runHooks,
   worker_trust: async () => (await import("./workers.ts")).trust,
+  worker_facts: async () => (await import("./readings.ts")).facts,
+  worker_uptime: async () => (await import("./readings.ts")).uptime,
+  worker_sysstat: async () => (await import("./readings.ts")).sysstat,
 };
 
 /** What a run's process gives an operation to work with. */

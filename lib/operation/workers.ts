@@ -15,7 +15,9 @@ import type { Operation, OperationContext } from "./context.ts";
  */
 export const trust: Operation = async (context, params) => {
   const { concurrency, force, ...selection } = parametersOf("worker_trust", params);
-  const workers = selectWorkers(catalogWorkers(context.db), selection);
+  const selected = selectWorkers(catalogWorkers(context.db), selection);
+  const isAnySaid = selection.workers !== undefined || selection.labels !== undefined;
+  const workers = isAnySaid ? selected : selected.filter(({ connection }) => connection === "ssh");
   const { settings } = await loadOpsConf(context.layout);
   const total = workers.length;
   let done = 0;
@@ -38,7 +40,7 @@ export const trust: Operation = async (context, params) => {
 
 /**
  * The workers that are named, or that carry one of the labels, in the order of the catalog; without either all that
- * are reached over ssh and are still in workers.json. Throws `usage` for both at once, `failed` for a name that is
+ * are still in workers.json. Throws `usage` for both at once, `failed` for a name that is
  * unknown.
  */
 export function selectWorkers(
@@ -50,7 +52,7 @@ export function selectWorkers(
   const present = all.filter((worker) => !worker.removed);
   if (workers) return chosen(all, "worker", workers, ({ host }) => [host.toLowerCase()]);
   if (labels) return chosen(present, "label", labels, (worker) => worker.labels);
-  return present.filter(({ connection }) => connection === "ssh");
+  return present;
 }
 
 function chosen(

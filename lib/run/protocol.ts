@@ -26,6 +26,12 @@ const WORKERS = {
 };
 const WORKERS_OR_LABELS = { exclusive: [["workers", "labels"]] } as const;
 
+/** What is read from workers. */
+const READING = object(
+  { ...WORKERS, concurrency: count("How many are asked at a time (default: ssh_concurrency of ops.conf)") },
+  WORKERS_OR_LABELS,
+);
+
 /**
  * What a run can be asked to do, and with which parameters: the one source of the routes that start runs, of the
  * commands that carry them out and of what the operations themselves accept.
@@ -67,6 +73,15 @@ export const RUNS = {
       },
       WORKERS_OR_LABELS,
     ),
+  },
+  worker_facts: {
+    summary: "Ask workers what they are: system, processors, memory, disks, addresses, tools",
+    parameters: READING,
+  },
+  worker_uptime: { summary: "Ask workers for their load and since when they run", parameters: READING },
+  worker_sysstat: {
+    summary: "Ask workers how busy processors, memory, disks and network are, for a second",
+    parameters: READING,
   },
 };
 

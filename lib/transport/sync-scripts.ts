@@ -10,6 +10,9 @@ const SOURCES = {
   receive: ["common", "receive"],
   settle: ["common", "settle"],
   runner: ["common", "runner"],
+  facts: ["facts"],
+  uptime: ["uptime"],
+  sysstat: ["sysstat"],
 } as const;
 /** The name of a script. */
 export type ScriptName = keyof typeof SOURCES;

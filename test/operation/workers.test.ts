@@ -115,7 +115,7 @@ const CATALOG = [
 ];
 
 for (const [what, wanted, hosts] of [
-  ["nothing said", {}, ["db1.example", "10.0.0.1"]],
+  ["nothing said", {}, ["db1.example", "10.0.0.1", "10.0.0.2"]],
   [
     "workers, in any order and in capitals",
     { workers: ["10.0.0.2", " DB1.example"] },

@@ -1,12 +1,13 @@
 import { bucketInfo } from "../../bucket/info.ts";
 import { findBucket } from "../../bucket/root.ts";
 import { VIEW_NAMES, type ViewName, viewOf } from "../../bucket/views.ts";
+import { knownFacts } from "../../bucket/worker-facts.ts";
 import { Failure, type FailureCode } from "../../core/errors.ts";
 import { boolean, described, integer, optional, string, withDefault } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
 import { route, type ServerRoute } from "../context.ts";
 import { openBucket } from "../reading.ts";
-import { component, offsetOf } from "./shapes.ts";
+import { component, offsetOf, PAGE, page } from "./shapes.ts";
 
 /** What reading the catalog may fail with. */
 export const READ_FAILURES: readonly FailureCode[] = [
@@ -40,6 +41,24 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
       const { layout, project, name } = await findBucket(root, params.bucket_id ?? "");
       using db = await openBucket(layout);
       return json(200, { project, name, ...bucketInfo(db) });
+    },
+  }),
+  route({
+    method: "GET",
+    path: "/api/buckets/{bucket_id}/workers/facts",
+    summary: "Show what the workers are, as they told it last",
+    description: "Without those that were never asked: `POST …/workers/facts` asks them.",
+    query: PAGE,
+    answer: { status: 200, description: "A page of workers", shape: page("WorkerFacts") },
+    failures: READ_FAILURES,
+    async handle({ params, query: { limit, cursor } }, { root }) {
+      const { layout } = await findBucket(root, params.bucket_id ?? "");
+      using db = await openBucket(layout);
+      const offset = offsetOf(cursor);
+      const known = knownFacts(db);
+      const more = known.length > offset + limit;
+      const items = known.slice(offset, offset + limit);
+      return json(200, { items, next_cursor: more ? String(offset + limit) : null });
     },
   }),
   ...VIEW_NAMES.map(viewRoute),

@@ -55,6 +55,10 @@ function start<K extends RunKind>(
   });
 }
 
+const READ =
+  "Without `workers` and `labels`: all workers of the catalog. The run's result tells of each worker its `outcome` " +
+  "(`ok`, `failed`, `unreachable`, `cancelled` or `not_started`); the run fails unless all are `ok`, after all were asked.";
+
 /** What can be started in a bucket; each is a run. */
 export const OPERATION_ROUTES = [
   start("build", "build"),
@@ -71,4 +75,11 @@ export const OPERATION_ROUTES = [
     "Without `workers` and `labels`: all workers of the catalog that are reached over ssh. A known key is never " +
       "replaced without `force`; the run fails where one has changed or a worker gives no answer, after all were asked.",
   ),
+  start(
+    "worker_facts",
+    "workers/facts",
+    `${READ} \`GET …/workers/facts\` shows the facts that were read last.`,
+  ),
+  start("worker_uptime", "workers/uptime", READ),
+  start("worker_sysstat", "workers/sysstat", READ),
 ];

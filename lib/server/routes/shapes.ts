@@ -216,6 +216,11 @@ const SCHEMAS = {
       }),
     ),
   }),
+  WorkerFacts: object({
+    worker: string(),
+    taken_at: TIME,
+    facts: described(anything({ type: "object" }), "As in the result of the run that read them"),
+  }),
   BucketInfo: object({
     project: string(),
     name: string(),

@@ -1,0 +1,53 @@
+import { Failure, messageOf } from "../core/errors.ts";
+import type { OperationContext } from "./context.ts";
+import type { Fleet } from "./fleet.ts";
+
+/** How it went on a worker. One that nothing reached has not failed at what it was asked to do. */
+export interface Graded {
+  worker: string;
+  outcome: "ok" | "failed" | "unreachable" | "cancelled" | "not_started";
+  /** One sentence, where it is neither ok nor was stopped. */
+  error: string | null;
+}
+
+const MOST_NAMES = 20;
+
+/** The grade of a worker whose part in a run ended with an error. */
+export function gradeOf(error: unknown): Pick<Graded, "outcome" | "error"> {
+  const code = error instanceof Failure ? error.code : "failed";
+  if (code === "cancelled") return { outcome: "cancelled", error: null };
+  return { outcome: code === "unreachable" ? "unreachable" : "failed", error: messageOf(error) };
+}
+
+/**
+ * Says how it went on all workers and answers the result. Throws `cancelled` when the run was cancelled before all were
+ * ok, with what became of its commands, and `failed` where one is not ok, unless that is tolerated; both with the whole
+ * result in the details.
+ */
+export function concludeWorkers<R extends { workers: readonly Graded[] }>(
+  { log, signal }: OperationContext,
+  fleet: Fleet,
+  result: R,
+  isTolerant = false,
+): R {
+  const { workers } = result;
+  const bad = workers.filter(({ outcome }) => outcome !== "ok");
+  if (bad.length > 0 && signal.aborted)
+    throw new Failure("cancelled", "cancelled", {
+      details: { ...result, cancelled: fleet.cancelReceipts() },
+    });
+  for (const { worker, error } of bad) if (error !== null) log.error(`${worker}: ${error}`);
+  log.info(`${workers.length - bad.length} of ${workers.length} workers are ok`);
+  if (bad.length === 0 || isTolerant) return result;
+  throw new Failure("failed", `${bad.length} of ${workers.length} workers are not ok: ${namesOf(bad)}`, {
+    details: result,
+  });
+}
+
+function namesOf(bad: readonly Graded[]): string {
+  const names = bad
+    .slice(0, MOST_NAMES)
+    .map(({ worker, outcome }) => `${worker} (${outcome.replace("_", " ")})`);
+  const more = bad.length - names.length;
+  return names.join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
