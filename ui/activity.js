@@ -1,194 +1,359 @@
+import { ActivityHead } from "./activity-head.js";
+import { RunStream } from "./activity-stream.js";
 import { bucketPath, call } from "./api.js";
 import { el, tell } from "./dom.js";
-import { duration, size, status } from "./format.js";
+import { size } from "./format.js";
+import { LogFile } from "./log-file.js";
+import { FindBar } from "./log-find.js";
+import { LineIndex } from "./log-index.js";
+import { AllLines } from "./log-lines.js";
+import { lineFilter, MatchingLines } from "./log-matches.js";
+import { LogView } from "./log-view.js";
 
-const WAIT_S = 30;
-const RETRY_MS = [500, 1_000, 2_000, 5_000];
-/** How much of a long log is fetched from its end, and how much text the page keeps. */
-const TAIL_BYTES = 1024 * 1024;
-const KEPT_CHARACTERS = 2 * 1024 * 1024;
+/** How often it is asked how an active run stands. */
+const ASK_MS = 3_000;
+const TYPING_MS = 300;
+const NEWLINE = 10;
 
 /**
- * The Activity panel: the output of one run at a time, from its start on and then as it comes.
- * `onChange` is called when the run or its state is another one, `onEnd` when a run has ended that was followed.
+ * The Activity panel: the log of one run at a time, live while the run goes on. `api.call(method, path, options)` makes
+ * its requests; `bucketId` is the bucket of the runs, or a function that answers it.
  */
-export class Activity {
-  #panel;
-  #parts = {};
-  #onChange;
-  #onEnd;
-  #names = new Map();
-  #bucket = null;
+export class ActivityPanel {
+  #element;
+  #api;
+  #bucketId;
+  #listeners = [];
+  #stream = null;
+  #abort = new AbortController();
   #run = null;
-  #kept = 0;
-  #cancelling = false;
-  #stream = new AbortController();
+  #where = "";
+  #file = null;
+  #index = null;
+  #newLines = 0;
+  #drawing = 0;
+  #asked = 0;
+  #head = new ActivityHead(() => this.#stream.cancel());
+  #find = new FindBar({
+    log: () => this.#log(),
+    position: () => this.#view.position,
+    onChange: () => this.#showLines(),
+    onGo: (offset) => this.#view.go(offset),
+    onClose: () => {
+      this.#showLines();
+      this.#view.element.focus();
+    },
+  });
+  #view = new LogView({
+    href: (offset) => this.#address(offset),
+    numberOf: (lines) => this.#numberOf(lines),
+    onFollow: () => this.#drawFollow(),
+    onProblem: (message) => tell(this.#problem, message),
+  });
+  #problem = el("p", { class: "error", role: "alert", hidden: true });
+  #pill = el("button", {
+    type: "button",
+    class: "pill",
+    hidden: true,
+    onclick: () => this.#view.go(Infinity),
+  });
+  #job = filterField("Job");
+  #worker = filterField("Worker");
+  #download = el("a", { class: "tool" }, "Download");
+  #size = el("span", { class: "size" });
+  #copied = el("span", { role: "status" });
+  #lines = "";
 
-  constructor(panel, { onChange, onEnd }) {
-    this.#panel = panel;
-    this.#onChange = onChange;
-    this.#onEnd = onEnd;
-    for (const part of panel.querySelectorAll("[data-part]")) this.#parts[part.dataset.part] = part;
-    this.#parts.cancel.addEventListener("click", () => this.#cancel());
-    this.#parts.output.addEventListener("scroll", () => this.#scrolled());
-    this.#parts.follow.addEventListener("change", () => this.#follow());
+  constructor(element, { api, bucketId }) {
+    this.#element = element;
+    this.#api = api;
+    this.#bucketId = typeof bucketId === "function" ? bucketId : () => bucketId;
+    element.replaceChildren(
+      this.#head.element,
+      this.#tools(),
+      this.#find.element,
+      this.#problem,
+      el("div", { class: "log" }, this.#view.element, this.#pill),
+    );
+    element.addEventListener("keydown", (event) => this.#key(event));
+    addEventListener("keydown", (event) => this.#findKey(event));
+    addEventListener("hashchange", () => this.#followAddress());
   }
 
-  /** The id of the run that is shown, or null. */
-  get runId() {
-    return this.#run?.id ?? null;
+  /** `callback` gets `{ runId, status, kind, bucketId }` whenever one of them is another; all are null without a run. */
+  onState(callback) {
+    this.#listeners.push(callback);
   }
 
-  /** The bucket whose active run is streaming, or null. */
-  get activeBucket() {
-    return this.#run?.status === "running" ? this.#bucket : null;
+  /** Opens the find bar. */
+  find() {
+    this.#find.open();
   }
 
-  /** True when the newest run of a bucket may be shown without being asked for. */
-  isFreeFor(bucketId) {
-    return this.activeBucket === null && this.#bucket !== bucketId;
-  }
-
-  /** What a bucket is called here. */
-  name(bucketId, name) {
-    if (this.#names.get(bucketId) === name) return;
-    this.#names.set(bucketId, name);
-    this.#draw();
+  /** Shows the newest run of the bucket, if there is one. */
+  async showLatest() {
+    const bucketId = this.#bucketId();
+    try {
+      const { items } = await this.#api.call("GET", bucketPath(bucketId, "/runs?limit=1"));
+      if (items[0] && bucketId === this.#bucketId()) this.show(items[0].id);
+    } catch (error) {
+      this.#element.hidden = false;
+      this.#head.problem(error.message);
+    }
   }
 
   /** Shows a run instead of the one before; the same one goes on. */
-  show(bucketId, runId) {
-    if (this.runId === runId) return;
-    this.clear();
-    this.#bucket = bucketId;
-    this.#run = { id: runId, kind: "", status: "", error: null };
-    this.#panel.hidden = false;
-    this.#stream = new AbortController();
-    this.#draw();
-    this.#onChange();
-    this.#read(bucketId, runId, this.#stream.signal);
-  }
-
-  /** Brings the panel into sight where it lies below the view. */
-  reveal() {
-    this.#panel.scrollIntoView({ block: "nearest" });
+  show(runId) {
+    const bucketId = this.#bucketId();
+    if (this.#stream?.runId === runId && this.#stream.bucketId === bucketId) return this.#followAddress();
+    this.close();
+    this.#element.hidden = false;
+    this.#abort = new AbortController();
+    const { signal } = this.#abort;
+    this.#stream = new RunStream(this.#api, bucketId, runId, signal, (trouble) =>
+      this.#head.problem(trouble),
+    );
+    this.#tell();
+    this.#read(this.#stream).catch((error) => {
+      if (!signal.aborted) this.#head.problem(error.message);
+    });
   }
 
   /** Shows nothing. */
-  clear() {
-    this.#stream.abort();
-    [this.#bucket, this.#run, this.#kept, this.#cancelling] = [null, null, 0, false];
-    this.#panel.hidden = true;
-    this.#parts.output.replaceChildren();
-    this.#parts.follow.checked = true;
-    tell(this.#parts.error, "");
-    tell(this.#parts.omitted, "");
+  close() {
+    this.#abort.abort();
+    [this.#stream, this.#run, this.#file, this.#newLines] = [null, null, null, 0];
+    this.#find.reset();
+    this.#view.clear();
+    this.#head.show(null, "");
+    this.#head.problem("");
+    for (const field of [this.#job, this.#worker]) field.value = "";
+    this.#element.hidden = true;
+    this.#tell();
   }
 
-  async #read(bucketId, runId, signal) {
-    const path = bucketPath(bucketId, `/runs/${runId}`);
-    const run = await this.#persistently(() => call("GET", path, { signal }), signal);
-    if (!run) return;
-    let after = Math.max(0, run.log_size_bytes - TAIL_BYTES);
-    if (after > 0) tell(this.#parts.omitted, `The first ${size(after)} are left out here.`);
+  async #read(stream) {
+    const [run, bucket] = await Promise.all([
+      stream.run(),
+      this.#api.call("GET", bucketPath(stream.bucketId)).catch(() => null),
+    ]);
+    stream.signal.throwIfAborted();
+    this.#where = bucket ? `${bucket.project} / ${bucket.name}` : stream.bucketId;
+    this.#file = new LogFile(run.log_size_bytes, (from, to) => stream.bytes(from, to));
+    this.#index = new LineIndex();
+    this.#file.ended = run.status !== "running";
     this.#update(run);
-    const wasActive = run.status === "running";
-    for (let done = false; !done; ) {
-      const logs = `${path}/logs?after=${after}&timeout=${WAIT_S}`;
-      const chunk = await this.#persistently(() => call("GET", logs, { signal }), signal);
-      if (!chunk) return;
-      this.#append(chunk.data);
-      ({ next: after, done } = chunk);
-    }
-    const ended = await this.#persistently(() => call("GET", path, { signal }), signal);
-    if (!ended) return;
+    this.#download.href = stream.path("/activity.log");
+    this.#download.download = `${run.kind}-${run.id}.log`;
+    this.#lines = "";
+    this.#showLines(this.#addressed() ?? Infinity);
+    const asking = setInterval(() => this.#ask(stream), ASK_MS);
+    stream.signal.addEventListener("abort", () => clearInterval(asking));
+    await stream.follow(this.#file, (bytes) => this.#grew(bytes));
+    clearInterval(asking);
+    this.#grew(new Uint8Array(0));
+    const ended = await stream.run();
+    stream.signal.throwIfAborted();
     this.#update(ended);
-    if (wasActive) this.#onEnd();
   }
 
-  /** Repeats a request while the server cannot be reached; undefined when another run is shown or it is refused. */
-  async #persistently(request, signal) {
-    for (let failures = 0; !signal.aborted; failures++) {
-      try {
-        const answer = await request();
-        if (signal.aborted) return undefined;
-        tell(this.#parts.error, "");
-        return answer;
-      } catch (error) {
-        if (signal.aborted) return undefined;
-        const again = error.status === 0 || error.status >= 500;
-        tell(this.#parts.error, again ? `${error.message}; trying again …` : error.message);
-        if (!again) return undefined;
-        await pause(RETRY_MS[Math.min(failures, RETRY_MS.length - 1)], signal);
-      }
-    }
-    return undefined;
+  /** How an active run stands; where that cannot be read, the stream says so. */
+  async #ask(stream) {
+    if (document.hidden) return;
+    const asked = ++this.#asked;
+    const run = await this.#api.call("GET", stream.path(), { signal: stream.signal }).catch(() => null);
+    if (run?.status === "running" && asked === this.#asked && stream === this.#stream) this.#update(run);
   }
 
   #update(run) {
-    const { id, kind, status: state, error, duration_ms } = run;
-    this.#run = { id, kind, status: state, error, duration_ms };
-    this.#draw();
-    this.#onChange();
+    const before = this.#run;
+    this.#run = run;
+    this.#head.show(run, this.#where);
+    if (before?.status !== run.status) this.#tell();
   }
 
-  #draw() {
-    if (!this.#run) return;
-    const { kind, status: state, error, duration_ms } = this.#run;
-    const where = this.#names.get(this.#bucket) ?? this.#bucket;
-    this.#parts.subject.textContent = kind === "" ? "" : `${kind} in ${where}`;
-    this.#parts.state.replaceChildren(...(state === "" ? [] : [status(state)]));
-    if (state === "running" && this.#cancelling) this.#parts.state.append(", cancelling …");
-    if (state !== "running" && state !== "") this.#parts.state.append(` after ${duration(duration_ms)}`);
-    if (error) this.#parts.state.append(el("span", { class: "why" }, error));
-    this.#parts.cancel.hidden = state !== "running";
-    this.#parts.cancel.disabled = this.#cancelling;
+  #tell() {
+    const [runId, bucketId] = [this.#stream?.runId ?? null, this.#stream?.bucketId ?? null];
+    const state = { runId, status: this.#run?.status ?? null, kind: this.#run?.kind ?? null, bucketId };
+    for (const listener of this.#listeners) listener(state);
   }
 
-  #append(text) {
-    if (text === "") return;
-    const { output, omitted } = this.#parts;
-    output.append(text);
-    this.#kept += text.length;
-    while (this.#kept > KEPT_CHARACTERS && output.childNodes.length > 1) {
-      this.#kept -= output.firstChild.data.length;
-      output.firstChild.remove();
-      tell(omitted, "The beginning is left out here.");
-    }
-    this.#follow();
+  #grew(bytes) {
+    if (!this.#view.following) for (const byte of bytes) if (byte === NEWLINE) this.#newLines++;
+    this.#drawing ||= requestAnimationFrame(() => {
+      this.#drawing = 0;
+      this.#drawFollow();
+      this.#view.grew();
+    });
   }
 
-  #follow() {
-    const { output, follow } = this.#parts;
-    if (follow.checked) output.scrollTop = output.scrollHeight;
+  #drawFollow() {
+    if (this.#view.following) this.#newLines = 0;
+    this.#pill.hidden = this.#newLines === 0;
+    this.#pill.textContent = `↓ ${this.#newLines.toLocaleString("en")} new ${this.#newLines === 1 ? "line" : "lines"}`;
+    this.#size.textContent = this.#file ? size(this.#file.size) : "";
   }
 
-  #scrolled() {
-    const { output, follow } = this.#parts;
-    follow.checked = output.scrollHeight - output.scrollTop - output.clientHeight < 24;
+  #log() {
+    const stream = this.#stream;
+    return this.#file && { file: this.#file, index: this.#index, search: (query) => stream.search(query) };
   }
 
-  async #cancel() {
-    const { signal } = this.#stream;
-    this.#cancelling = true;
-    this.#draw();
+  #numberOf(lines) {
+    const { file, index, search } = this.#log();
+    return index.place(lines, file.size, search);
+  }
+
+  /** Shows the lines that the filters let through, at `offset` or else where the log is read now. */
+  #showLines(offset = this.#view.following ? Infinity : (this.#view.markedLine ?? this.#view.position)) {
+    if (!this.#file) return;
+    const { text, exact, only } = this.#find.sought;
+    this.#view.mark(text === "" ? null : { text, exact });
+    const filter = { ...this.#scope(), text: only ? text : "", exact };
+    const lines = JSON.stringify(lineFilter(filter) && filter);
+    if (lines === this.#lines) return;
+    this.#lines = lines;
+    const found = lineFilter(filter);
+    const source = found ? new MatchingLines(this.#log(), found) : new AllLines(this.#file);
+    this.#view.show(this.#file, source, offset);
+    this.#drawFollow();
+  }
+
+  #scope() {
+    return { job: this.#job.value.trim(), worker: this.#worker.value.trim() };
+  }
+
+  #tools() {
+    let typing;
+    const narrow = () => {
+      this.#showLines();
+      this.#find.look(this.#scope());
+    };
+    for (const field of [this.#job, this.#worker])
+      field.addEventListener("input", () => {
+        clearTimeout(typing);
+        typing = setTimeout(narrow, TYPING_MS);
+      });
+    const wrap = el("input", { type: "checkbox", checked: true });
+    wrap.addEventListener("change", () => this.#view.element.classList.toggle("unwrapped", !wrap.checked));
+    const find = el(
+      "button",
+      { type: "button", "aria-keyshortcuts": "/ Control+F", onclick: () => this.#find.open() },
+      "Find",
+    );
+    const link = el("button", { type: "button", onclick: () => this.#copyAddress() }, "Copy link");
+    const parts = [
+      find,
+      label("Job", this.#job),
+      label("Worker", this.#worker),
+      label("Wrap", wrap, "check"),
+    ];
+    return el("div", { class: "tools" }, ...parts, link, this.#download, this.#copied, this.#size);
+  }
+
+  #address(offset) {
+    return `#/buckets/${this.#stream.bucketId}/runs/${this.#stream.runId}?at=${offset}`;
+  }
+
+  /** The place that the page's address names in the log that is shown, or null. */
+  #addressed() {
+    const [address, at] = location.hash.split("?at=");
+    return at && /^\d{1,15}$/.test(at) && this.#address(at).startsWith(address) ? Number(at) : null;
+  }
+
+  #followAddress() {
+    const offset = this.#file && this.#addressed();
+    if (offset !== null) this.#view.go(offset);
+  }
+
+  async #copyAddress() {
+    if (!this.#file) return;
+    const offset = this.#view.markedLine ?? this.#view.position;
+    const address = new URL(this.#address(offset), location.href).href;
     try {
-      await call("POST", bucketPath(this.#bucket, `/runs/${this.runId}/cancel`), { body: {}, signal });
-    } catch (error) {
-      if (signal.aborted) return;
-      this.#cancelling = false;
-      this.#draw();
-      tell(this.#parts.error, `Cannot cancel: ${error.message}`);
+      await navigator.clipboard.writeText(address);
+      this.#copied.textContent = "Copied";
+    } catch {
+      // Not allowed, or no https: then the address bar has it.
+      location.hash = this.#address(offset);
+      this.#copied.textContent = "It is in the address bar";
     }
+  }
+
+  #key(event) {
+    const isTyping = event.target.matches("input, textarea, select");
+    if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    this.#find.open();
+  }
+
+  /** Ctrl+F anywhere on the page; pressed again, it is the browser's. */
+  #findKey(event) {
+    const isFind = event.key === "f" && (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey;
+    if (!isFind || !this.#file || this.#find.hasFocus || this.#element.getClientRects().length === 0) return;
+    event.preventDefault();
+    this.#find.open();
   }
 }
 
-function pause(ms, signal) {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener("abort", () => {
-      clearTimeout(timer);
-      resolve();
-    });
+function filterField(name) {
+  return el("input", {
+    type: "search",
+    autocomplete: "off",
+    spellcheck: "false",
+    placeholder: `any ${name.toLowerCase()}`,
   });
+}
+
+function label(text, field, kind = null) {
+  return el("label", { class: kind }, ...(kind === null ? [text, field] : [field, text]));
+}
+
+/** The panel as one place of the page that serves all buckets. */
+export class Activity {
+  #element;
+  #panel;
+  #bucketId = null;
+  #state = { runId: null, status: null };
+
+  constructor(element, { onChange, onEnd }) {
+    this.#element = element;
+    this.#panel = new ActivityPanel(element, { api: { call }, bucketId: () => this.#bucketId });
+    this.#panel.onState((state) => {
+      const hasEnded =
+        this.#state.status === "running" && state.status !== null && state.status !== "running";
+      this.#state = state;
+      onChange();
+      if (hasEnded) onEnd();
+    });
+  }
+
+  get runId() {
+    return this.#state.runId;
+  }
+
+  get activeBucket() {
+    return this.#state.status === "running" ? this.#bucketId : null;
+  }
+
+  isFreeFor(bucketId) {
+    return this.activeBucket === null && this.#bucketId !== bucketId;
+  }
+
+  name() {}
+
+  show(bucketId, runId) {
+    this.#bucketId = bucketId;
+    this.#panel.show(runId);
+  }
+
+  reveal() {
+    this.#element.scrollIntoView({ block: "nearest" });
+  }
+
+  clear() {
+    this.#bucketId = null;
+    this.#panel.close();
+  }
 }

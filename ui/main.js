@@ -5,7 +5,7 @@ import { bucketView } from "./runs.js";
 import { startSession } from "./sign-in.js";
 
 const REFRESH_MS = 10_000;
-const BUCKET = /^#\/buckets\/([0-9a-f-]{36})(?:\/runs\/([0-9a-f-]{36}))?$/;
+const BUCKET = /^#\/buckets\/([0-9a-f-]{36})(?:\/runs\/([0-9a-f-]{36}))?(?:\?.*)?$/;
 
 const main = document.getElementById("view");
 const activity = new Activity(document.getElementById("activity"), {
