@@ -132,9 +132,10 @@ export class Database {
     }
   }
 
+  /** May be called again. */
   close(): void {
     this.#statements.clear();
-    this.#sqlite.close();
+    if (this.#sqlite.isOpen) this.#sqlite.close();
   }
 
   [Symbol.dispose](): void {

@@ -8,7 +8,7 @@ import { readFound, walk } from "../core/walk.ts";
 import { type Layout, SKIPPED_FOLDERS } from "./layout.ts";
 import { NAME, NAME_RULE } from "./names.ts";
 import { relative } from "./source-file.ts";
-import { flushTree } from "./source-swap.ts";
+import { flushTree } from "./swap.ts";
 
 /** The job that is to be made. */
 export interface NewJob {

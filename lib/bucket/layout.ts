@@ -36,6 +36,9 @@ export interface Layout {
   revisions: string;
   revisionsFile: string;
   journal: string;
+  snapshots: string;
+  /** What was unpacked for a restore. */
+  restores: string;
 }
 
 /** The three paths that a push replaces (control-plane.md, Source push 1). */
@@ -78,6 +81,8 @@ export function layoutOf(root: string): Layout {
     revisions: at(".ops", "revisions"),
     revisionsFile: at(".ops", "revisions.json"),
     journal: at(".ops", "journal.json"),
+    snapshots: at(".ops", "snapshots"),
+    restores: at(".ops", "restores"),
   };
 }
 

@@ -81,16 +81,16 @@ export async function markBuilt(layout: Layout, status: "succeeded" | "failed"):
 }
 
 /**
- * Makes a revision the current one, adding it if it is new, and forgets those that are not kept: all but the newest
- * 20, the current and the last successful one. Doing it twice is the same as once.
+ * Makes a revision the current one, adding it if it is new, or, without one, none; and forgets those that are not kept:
+ * all but the newest 20, the current and the last successful one. Doing it twice is the same as once.
  */
-export async function recordCurrent(layout: Layout, revision: StoredRevision): Promise<void> {
+export async function recordCurrent(layout: Layout, revision: StoredRevision | undefined): Promise<void> {
   const { revisions, last_successful } = await readState(layout);
-  const all = [revision, ...revisions.filter((one) => one.id !== revision.id)].sort(newestFirst);
-  const kept = all.filter(
-    ({ id }, index) => index < NEWEST_KEPT || id === revision.id || id === last_successful,
-  );
-  await writeState(layout, { current: revision.id, last_successful, revisions: kept });
+  const current = revision?.id;
+  const others = revisions.filter(({ id }) => id !== current);
+  const all = [...(revision ? [revision] : []), ...others].sort(newestFirst);
+  const kept = all.filter(({ id }, index) => index < NEWEST_KEPT || id === current || id === last_successful);
+  await writeState(layout, { current, last_successful, revisions: kept });
 }
 
 /** Removes the files of revisions that revisions.json does not list: forgotten ones and pushes that came to nothing. */

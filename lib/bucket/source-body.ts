@@ -51,7 +51,8 @@ async function* untilAborted(
   }
 }
 
-async function* unzipped(packed: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+/** What a gzip stream holds. Throws `invalid_source` for one that is damaged or cut off. */
+export async function* unzipped(packed: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   const gunzip = createGunzip();
   // An error of either stream reaches the reader of the last one.
   pipeline(Readable.from(packed), gunzip).catch(() => {});

@@ -97,7 +97,8 @@ function fold(path: string): string {
   return path.normalize("NFC").toUpperCase().toLowerCase();
 }
 
-function pathProblem(path: string): string | undefined {
+/** Why a name in an archive is none for a file below a folder, or undefined. */
+export function pathProblem(path: string): string | undefined {
   if (path === "") return "it has no name";
   if (/\p{Cc}/u.test(path)) return "its name has a control character";
   if (path.startsWith("/")) return "an absolute path is not allowed";

@@ -9,7 +9,7 @@ import type { Layout } from "./layout.ts";
 import { findRevision, listRevisions, type Revision, type StoredRevision } from "./revisions.ts";
 import { archiveOf } from "./source-body.ts";
 import { SourceRules } from "./source-rules.ts";
-import { discardLeftovers, finishInterrupted, flushTree, install } from "./source-swap.ts";
+import { discardLeftovers, finishInterrupted, flushTree, install } from "./swap.ts";
 
 /** A verified upload: `<folder>/tree/` holds it and nothing else, its files read-only. */
 export interface ReceivedSource {

@@ -1,6 +1,4 @@
-import { readFileSync } from "node:fs";
-import path from "node:path";
-import { PROGRAM_ROOT } from "../core/self.ts";
+import { programVersion } from "../core/self.ts";
 import { BUCKET_COMMANDS } from "./commands/bucket.ts";
 import { CATALOG_COMMANDS } from "./commands/catalog.ts";
 import { HOOK_COMMANDS } from "./commands/hooks.ts";
@@ -15,8 +13,7 @@ const VERSION: Command = {
   summary: "Print the program's version",
   flags: [],
   async run() {
-    const { version } = JSON.parse(readFileSync(path.join(PROGRAM_ROOT, "package.json"), "utf8"));
-    process.stdout.write(`ops ${version} (node ${process.versions.node})\n`);
+    process.stdout.write(`ops ${programVersion()} (node ${process.versions.node})\n`);
     return 0;
   },
 };

@@ -13,6 +13,7 @@ export type FailureCode =
   | "run_not_found"
   | "file_not_found"
   | "revision_not_found"
+  | "snapshot_not_found"
   | "totp_disabled"
   | "method_not_allowed"
   | "bucket_busy"

@@ -56,6 +56,7 @@ export const STATUS: Readonly<Partial<Record<FailureCode, number>>> = {
   run_not_found: 404,
   file_not_found: 404,
   revision_not_found: 404,
+  snapshot_not_found: 404,
   totp_disabled: 404,
   method_not_allowed: 405,
   bucket_busy: 409,

@@ -492,7 +492,7 @@ test("a push that cannot be finished says so, and the next recovery finishes it"
   renameSync(path.join(layout.root, "in the way"), layout.tmp);
   await assert.rejects(push(layout, OTHER), {
     code: "failed",
-    message: /^Cannot finish replacing the source in /,
+    message: /^Cannot finish replacing what is in /,
   });
   renameSync(layout.tmp, path.join(layout.root, "in the way"));
   await recoverSource(layout);
