@@ -205,8 +205,9 @@ export class KvStore {
    * Removes rows that nothing needs any more from the database: a key that is deleted, with all its versions, once its
    * tombstone is `days` old; and superseded versions that are `days` old, except the last seven before the newest. The
    * age of each row counts, so a key that changes often is purged too. A key that was purged starts at version 1 again.
+   * Answers how many rows went.
    */
-  purge(days: number): void {
+  purge(days: number): number {
     const limit = Math.floor(this.#now() / 1000) - days * DAY_SECONDS;
     const purged = this.#db.run(
       `WITH candidate AS (SELECT DISTINCT namespace, key FROM kv_version WHERE deleted = 1 OR version > ?2),
@@ -219,13 +220,14 @@ export class KvStore {
       limit,
       VERSIONS_KEPT,
     );
-    if (purged === 0) return;
+    if (purged === 0) return 0;
     this.#db.run(
       "DELETE FROM host_list WHERE id NOT IN (SELECT list FROM kv_version WHERE list IS NOT NULL)",
     );
     this.#stored.clear();
     this.#lists.clear();
     this.#isComplete = false;
+    return purged;
   }
 
   #load(name: string): Map<string, StoredEntry> {

@@ -7,7 +7,7 @@ import { Failure, hasErrno } from "../core/errors.ts";
 import { flushFolder, makePrivateFolder, remove } from "../core/files.ts";
 import { openDatabase } from "./database.ts";
 import { initBucket } from "./init.ts";
-import { loadKvKey } from "./kv.ts";
+import { loadKvKey } from "./kv-key.ts";
 import { type Layout, layoutOf, SOURCE_PATHS } from "./layout.ts";
 import { listRevisions, type Revision } from "./revisions.ts";
 import { sealedValues } from "./sealed.ts";
@@ -88,7 +88,11 @@ export async function isEmptyPlace(dir: string): Promise<boolean> {
  * at all. A folder with a UUID for its name, as below a server root, must be named by the snapshot's bucket id; any other
  * is a bucket that stands alone, without bucket.json. Throws `failed`, `schema_too_new` or `cancelled`.
  */
-export async function restoreBucket(dir: string, file: string, signal: AbortSignal): Promise<SnapshotManifest> {
+export async function restoreBucket(
+  dir: string,
+  file: string,
+  signal: AbortSignal,
+): Promise<SnapshotManifest> {
   // Of this name a server removes what was interrupted.
   const hidden = path.join(path.dirname(dir), `.creating-${randomUUID()}`);
   try {
@@ -138,7 +142,11 @@ export interface SnapshotCheck {
 export async function verifySnapshot(file: string, signal: AbortSignal): Promise<SnapshotCheck> {
   const folder = await mkdtemp(path.join(tmpdir(), "ops-verify-"));
   try {
-    const { files, rows, bucket_id, created_at, note, schema_version } = await restoreInto(folder, file, signal);
+    const { files, rows, bucket_id, created_at, note, schema_version } = await restoreInto(
+      folder,
+      file,
+      signal,
+    );
     const layout = layoutOf(folder);
     using db = openDatabase(layout.database);
     const { sealed, unreadable } = sealedValues(db, await loadKvKey(layout));

@@ -78,7 +78,8 @@ export async function unpackSnapshot(
       await unpackFile(await entries.next(), expected, folder);
     }
     const extra = await entries.next();
-    if (!extra.done) throw new Failure("failed", `it holds ${quote(extra.value.path)}, which its manifest does not list`);
+    if (!extra.done)
+      throw new Failure("failed", `it holds ${quote(extra.value.path)}, which its manifest does not list`);
     return found;
   });
   for (const name of ["data", "secrets", ".ssh"]) await privateFolder(path.join(folder, name));
@@ -94,7 +95,8 @@ export function rowsOf(db: Database): Record<string, number> {
   const tables = db.all<{ name: string }>(
     "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name",
   );
-  const count = (name: string) => db.get<{ rows: number }>(`SELECT COUNT(*) AS rows FROM "${name}"`)?.rows ?? 0;
+  const count = (name: string) =>
+    db.get<{ rows: number }>(`SELECT COUNT(*) AS rows FROM "${name}"`)?.rows ?? 0;
   return Object.fromEntries(tables.map(({ name }) => [name, count(name)]));
 }
 
@@ -136,7 +138,8 @@ async function manifestIn({ done, value: entry }: IteratorResult<TarEntry, void>
   const value = JSON.parse(Buffer.concat(chunks).toString()) as unknown;
   const checked = check(MANIFEST_SHAPE, value);
   const [problem] = checked.ok ? [] : checked.problems;
-  if (!checked.ok) throw new Failure("failed", `its manifest is not right: ${problem?.path} ${problem?.message}`);
+  if (!checked.ok)
+    throw new Failure("failed", `its manifest is not right: ${problem?.path} ${problem?.message}`);
   requireKnown(checked.value);
   return checked.value;
 }
@@ -163,7 +166,8 @@ function nameProblem(name: string): string | undefined {
   const [root = "", ...rest] = name.split("/");
   if (!ROOTS.has(root)) return "that is no part of a bucket that a snapshot holds";
   const isSingle = root === "ops.conf" || root === "bucket.json";
-  if (isSingle !== (rest.length === 0) || (root === "data" && name !== DATABASE)) return "no such file can be there";
+  if (isSingle !== (rest.length === 0) || (root === "data" && name !== DATABASE))
+    return "no such file can be there";
   return pathProblem(name);
 }
 
@@ -174,7 +178,10 @@ async function unpackFile(
 ): Promise<void> {
   const { path: name, mode, size_bytes, sha256 } = expected;
   if (done || !entry || entry.path !== name || entry.type !== "file" || entry.size !== size_bytes)
-    throw new Failure("failed", `where ${quote(name)} of ${size_bytes} bytes should be there is something else`);
+    throw new Failure(
+      "failed",
+      `where ${quote(name)} of ${size_bytes} bytes should be there is something else`,
+    );
   const target = path.join(folder, name);
   await parentOf(target, name);
   const hash = createHash("sha256");
@@ -188,7 +195,8 @@ async function unpackFile(
   } finally {
     await handle.close();
   }
-  if (hash.digest("hex") !== sha256) throw new Failure("failed", `${quote(name)} is not what was saved: its sum differs`);
+  if (hash.digest("hex") !== sha256)
+    throw new Failure("failed", `${quote(name)} is not what was saved: its sum differs`);
 }
 
 async function parentOf(target: string, name: string): Promise<void> {
@@ -204,11 +212,18 @@ async function privateFolder(folder: string): Promise<void> {
 function checkDatabase(file: string, { bucket_id, rows }: SnapshotManifest): void {
   using db = openDatabase(file);
   const [check] = db.all<{ quick_check: string }>("PRAGMA quick_check(1)");
-  if (check?.quick_check !== "ok") throw new Failure("failed", `its database is damaged: ${check?.quick_check}`);
+  if (check?.quick_check !== "ok")
+    throw new Failure("failed", `its database is damaged: ${check?.quick_check}`);
   if (bucketIdOf(db) !== bucket_id)
-    throw new Failure("failed", `its database belongs to bucket ${bucketIdOf(db)}, its manifest names ${bucket_id}`);
+    throw new Failure(
+      "failed",
+      `its database belongs to bucket ${bucketIdOf(db)}, its manifest names ${bucket_id}`,
+    );
   const found = rowsOf(db);
   for (const [table, count] of Object.entries(rows))
     if (found[table] !== count)
-      throw new Failure("failed", `table ${table} of its database has ${found[table] ?? 0} rows instead of ${count}`);
+      throw new Failure(
+        "failed",
+        `table ${table} of its database has ${found[table] ?? 0} rows instead of ${count}`,
+      );
 }

@@ -31,13 +31,8 @@ export interface Snapshot {
   error: string | null;
 }
 
-const NAME = /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z-[0-9a-f]{8}$/;
+const NAME = /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(\.\d{3}Z)-[0-9a-f]{8}$/;
 const SUFFIX = ".tar.gz";
-
-/** True for what can be the name of a snapshot. */
-export function isSnapshotName(name: string): boolean {
-  return NAME.test(name);
-}
 
 /** The file of a snapshot of this name. */
 function fileOf(layout: Layout, name: string): string {
@@ -48,27 +43,33 @@ function fileOf(layout: Layout, name: string): string {
 export async function findSnapshot(layout: Layout, given: string): Promise<string> {
   const name = given.endsWith(SUFFIX) ? given.slice(0, -SUFFIX.length) : given;
   const file = fileOf(layout, name);
-  if (isSnapshotName(name) && (await exists(file))) return file;
+  if (NAME.test(name) && (await exists(file))) return file;
   throw new Failure("snapshot_not_found", `snapshot ${quote(given)} does not exist`);
 }
 
-/** All snapshots of a bucket, newest first. */
-export async function listSnapshots(layout: Layout): Promise<Snapshot[]> {
-  const names = (await namesIn(layout)).filter(isSnapshotName).sort().reverse();
-  return Promise.all(names.map((name) => describeSnapshot(fileOf(layout, name))));
+/** One page of the snapshots of a bucket, newest first. The cursor is the name of the last one of the page before. */
+export async function listSnapshots(
+  layout: Layout,
+  { limit, cursor }: { limit: number; cursor?: string | undefined },
+): Promise<{ items: Snapshot[]; next_cursor: string | null }> {
+  if (cursor !== undefined && !NAME.test(cursor))
+    throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
+  const names = (await namesIn(layout)).filter((name) => cursor === undefined || name < cursor);
+  const shown = names.sort().reverse().slice(0, limit);
+  const items = await Promise.all(shown.map((name) => describeSnapshot(fileOf(layout, name))));
+  return { items, next_cursor: names.length > limit ? (shown.at(-1) ?? null) : null };
 }
 
 async function namesIn(layout: Layout): Promise<string[]> {
   if (!(await exists(layout.snapshots))) return [];
-  const files = await readdir(layout.snapshots);
-  return files.filter((file) => file.endsWith(SUFFIX)).map((file) => file.slice(0, -SUFFIX.length));
+  const files = (await readdir(layout.snapshots)).filter((file) => file.endsWith(SUFFIX));
+  return files.map((file) => file.slice(0, -SUFFIX.length)).filter((name) => NAME.test(name));
 }
 
-/** What a list shows of the snapshot in a file. */
-export async function describeSnapshot(file: string): Promise<Snapshot> {
+async function describeSnapshot(file: string): Promise<Snapshot> {
   const name = path.basename(file, SUFFIX);
   const size_bytes = (await stat(file)).size;
-  const created_at = name.replace(NAME, "$1-$2-$3T$4:$5:$6.000Z");
+  const created_at = name.replace(NAME, "$1-$2-$3T$4:$5:$6$7");
   try {
     const { note, schema_version, program_version, source_revision } = await readManifest(file);
     const told = { note, schema_version, program_version, source_revision: source_revision || null };
@@ -104,7 +105,7 @@ export async function createSnapshot(
   signal: AbortSignal,
 ): Promise<Snapshot> {
   const now = new Date();
-  const name = `${now.toISOString().replace(/[-:]|\.\d+/g, "")}-${randomBytes(4).toString("hex")}`;
+  const name = `${now.toISOString().replace(/[-:]/g, "")}-${randomBytes(4).toString("hex")}`;
   await makePrivateFolder(layout.snapshots);
   const [copy, unfinished] = [".db", SUFFIX].map((end) => path.join(layout.snapshots, `.${name}${end}`)) as [
     string,
@@ -138,7 +139,13 @@ async function databasePart(copy: string): Promise<Part> {
   const hash = createHash("sha256");
   for await (const chunk of createReadStream(copy)) hash.update(chunk);
   const { size: size_bytes } = await stat(copy);
-  return { path: DATABASE, mode: "0600", size_bytes, sha256: hash.digest("hex"), content: () => createReadStream(copy) };
+  return {
+    path: DATABASE,
+    mode: "0600",
+    size_bytes,
+    sha256: hash.digest("hex"),
+    content: () => createReadStream(copy),
+  };
 }
 
 const ALONE = ["bucket.json", "ops.conf"];

@@ -1,6 +1,6 @@
 import { appendFileSync } from "node:fs";
 import { userInfo } from "node:os";
-import { layoutOf, runLayout } from "../bucket/layout.ts";
+import { type Layout, layoutOf, runLayout } from "../bucket/layout.ts";
 import type { BucketLock } from "../bucket/lock.ts";
 import { uuidV7 } from "../codec/uuid.ts";
 import { explain, Failure } from "../core/errors.ts";
@@ -26,13 +26,28 @@ export interface RunView {
   isQuiet: boolean;
 }
 
-/** `ops init`: makes the folder a bucket or upgrades its database. Takes no lock (control-plane.md, Runs 2). */
+/**
+ * `ops init`: makes the folder a bucket or upgrades its database. Takes no lock (control-plane.md, Runs 2), unless a
+ * restore was cut off: what it has not put back yet must not be made anew.
+ */
 export async function initCommand(dir: string): Promise<number> {
+  const layout = layoutOf(dir);
+  if (await exists(layout.journal)) await (await takeBucket(layout, uuidV7(), "init")).release();
   const { initBucket } = await import("../bucket/init.ts");
   const done = await initBucket(dir, { source: true });
   const what = done.upgraded ? "is ready" : "was up to date";
   process.stdout.write(`bucket ${done.bucketId} in ${dir} ${what} (schema ${done.schemaVersion})\n`);
   return 0;
+}
+
+/** The bucket in a folder. Throws `bucket_not_initialized` for what is none. */
+export async function initialisedBucket(dir: string): Promise<Layout> {
+  const layout = layoutOf(dir);
+  if (await exists(layout.database)) return layout;
+  throw new Failure(
+    "bucket_not_initialized",
+    `${dir} is not an initialised bucket: run \`ops init\` there first`,
+  );
 }
 
 /**
@@ -45,12 +60,7 @@ export async function runInBucket(
   dir: string,
   view?: RunView,
 ): Promise<number> {
-  const layout = layoutOf(dir);
-  if (!(await exists(layout.database)))
-    throw new Failure(
-      "bucket_not_initialized",
-      `${dir} is not an initialised bucket: run \`ops init\` there first`,
-    );
+  const layout = await initialisedBucket(dir);
   using stop = stopRequest();
   const runId = uuidV7();
   const lock = await takeBucket(layout, runId, kind);

@@ -5,6 +5,7 @@ import { HOOK_COMMANDS } from "./commands/hooks.ts";
 import { JOB_COMMANDS } from "./commands/job.ts";
 import { LOG_COMMANDS } from "./commands/logs.ts";
 import { SERVER_COMMANDS } from "./commands/server.ts";
+import { UPKEEP_COMMANDS } from "./commands/upkeep.ts";
 import { WORKER_COMMANDS } from "./commands/worker.ts";
 import type { Command } from "./flags.ts";
 
@@ -26,6 +27,7 @@ export const COMMANDS: readonly Command[] = [
   ...HOOK_COMMANDS,
   ...CATALOG_COMMANDS,
   ...LOG_COMMANDS,
+  ...UPKEEP_COMMANDS,
   ...SERVER_COMMANDS,
   VERSION,
 ];

@@ -63,6 +63,31 @@ export const RUNS = {
       verbose: flag("Tell how each script has ended"),
     }),
   },
+  gc: {
+    summary: "Clean up: what removed allocations left on their workers, and deleted keys",
+    parameters: object({
+      retain_days: withDefault(
+        described(
+          integer({ min: 0, max: 36_500 }),
+          "Keep deleted keys and old versions for that many days (default: 0)",
+        ),
+        0,
+      ),
+    }),
+  },
+  snapshot_create: {
+    summary: "Save the bucket's database, keys and source in one file",
+    parameters: object({
+      note: optional(described(string({ max: 500 }), "Why it is made; shown in lists")),
+    }),
+  },
+  snapshot_restore: {
+    summary: "Bring back what a snapshot holds",
+    parameters: object({
+      snapshot: described(string({ min: 1, max: 4_096 }), "Its name, or the path of its file"),
+      with_source: flag("Also bring back ops.conf, workspace/ and templates/"),
+    }),
+  },
   worker_trust: {
     summary: "Record the host keys of workers, and of the jump hosts before them",
     parameters: object(

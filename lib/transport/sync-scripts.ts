@@ -13,6 +13,8 @@ const SOURCES = {
   facts: ["facts"],
   uptime: ["uptime"],
   sysstat: ["sysstat"],
+  discard: ["common", "discard"],
+  vacate: ["common", "vacate"],
 } as const;
 /** The name of a script. */
 export type ScriptName = keyof typeof SOURCES;

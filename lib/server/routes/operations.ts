@@ -70,6 +70,13 @@ export const OPERATION_ROUTES = [
     ({ hook, job }, db) => void jobOfHook(catalogJobs(db), hook, job),
   ),
   start(
+    "gc",
+    "gc",
+    "Of each removed allocation that a deploy has stopped, the job's whole folder on the worker goes, data included. A " +
+      "worker that gives no answer is reported and passed over; the next gc tries it again.",
+  ),
+  start("snapshot_create", "snapshots"),
+  start(
     "worker_trust",
     "workers/trust",
     "Without `workers` and `labels`: all workers of the catalog that are reached over ssh. A known key is never " +

@@ -221,6 +221,16 @@ const SCHEMAS = {
     taken_at: TIME,
     facts: described(anything({ type: "object" }), "As in the result of the run that read them"),
   }),
+  Snapshot: object({
+    name: described(string(), "`<UTC time>-<short id>`"),
+    created_at: TIME,
+    size_bytes: integer({ min: 0 }),
+    note: string(),
+    schema_version: nullable(integer()),
+    program_version: nullable(string()),
+    source_revision: described(nullable(ID), "The revision that was the source then; null where none was"),
+    error: described(nullable(string()), "Why it cannot be used; null where its manifest can be read"),
+  }),
   BucketInfo: object({
     project: string(),
     name: string(),

@@ -10,6 +10,7 @@ import { REFERENCE_ROUTES } from "./reference.ts";
 import { RUN_ROUTES } from "./runs.ts";
 import { SECRET_ROUTES } from "./secrets.ts";
 import { SETTINGS_ROUTES } from "./settings.ts";
+import { SNAPSHOT_ROUTES } from "./snapshots.ts";
 import { SOURCE_ROUTES } from "./source.ts";
 
 /** All that can be asked of the server: the source of the router, of the checks and of openapi.yaml. */
@@ -21,6 +22,7 @@ export const ROUTES: readonly ServerRoute[] = [
   ...SETTINGS_ROUTES,
   ...SECRET_ROUTES,
   ...OPERATION_ROUTES,
+  ...SNAPSHOT_ROUTES,
   ...RUN_ROUTES,
   ...LOG_ROUTES,
   ...EVENT_ROUTES,

@@ -1,0 +1,66 @@
+import { BUCKET_DIR, bucketDir, type Command, type Flag, type Operand } from "../flags.ts";
+import { runCommand } from "../run-command.ts";
+
+const JSON_FLAG: Flag = { name: "json", help: "Print JSON" };
+const SNAPSHOT: Operand = {
+  name: "snapshot",
+  help: "Its name as `ops snapshot list` shows it, or the path of its file",
+};
+
+const RESTORE_RUN = runCommand("snapshot_restore", {
+  name: "snapshot restore",
+  summary: "Bring back what a snapshot holds: into an empty folder all of it, else all but the source",
+  operands: [SNAPSHOT],
+  async complete(params, input) {
+    const { snapshotFile } = await import("../snapshots.ts");
+    params.snapshot = await snapshotFile(bucketDir(input), String(params.snapshot));
+  },
+});
+
+/** In a bucket it is a run; where there is none yet, one arises. */
+const RESTORE: Command = {
+  ...RESTORE_RUN,
+  async run(input) {
+    const { isEmptyPlace } = await import("../../bucket/restore.ts");
+    const { restoreCommand } = await import("../snapshots.ts");
+    const dir = bucketDir(input);
+    const [snapshot = ""] = input.operands;
+    return (await isEmptyPlace(dir)) ? restoreCommand(dir, snapshot) : RESTORE_RUN.run(input);
+  },
+};
+
+/** Commands that keep a bucket in order. */
+export const UPKEEP_COMMANDS: readonly Command[] = [
+  runCommand("gc", { name: "gc" }),
+  runCommand("snapshot_create", { name: "snapshot create" }),
+  {
+    name: "snapshot list",
+    summary: "Show the snapshots of the bucket, newest first",
+    flags: [BUCKET_DIR, JSON_FLAG],
+    async run(input) {
+      const { listCommand } = await import("../snapshots.ts");
+      return listCommand(bucketDir(input), input.switches.has("json"));
+    },
+  },
+  {
+    name: "snapshot verify",
+    summary: "Restore a snapshot into a temporary bucket and compare; the bucket itself is not touched",
+    operands: [SNAPSHOT],
+    flags: [BUCKET_DIR, JSON_FLAG],
+    async run(input) {
+      const { verifyCommand } = await import("../snapshots.ts");
+      return verifyCommand(bucketDir(input), input.operands[0] ?? "", input.switches.has("json"));
+    },
+  },
+  RESTORE,
+  {
+    name: "snapshot delete",
+    summary: "Remove a snapshot of the bucket",
+    operands: [{ name: "snapshot", help: "Its name as `ops snapshot list` shows it" }],
+    flags: [BUCKET_DIR],
+    async run(input) {
+      const { deleteCommand } = await import("../snapshots.ts");
+      return deleteCommand(bucketDir(input), input.operands[0] ?? "");
+    },
+  },
+];

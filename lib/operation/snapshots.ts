@@ -1,0 +1,72 @@
+import path from "node:path";
+import { commitRestore, prepareRestore } from "../bucket/restore.ts";
+import { listRevisions } from "../bucket/revisions.ts";
+import { createSnapshot, findSnapshot, type Snapshot } from "../bucket/snapshots.ts";
+import { throwIfCancelled } from "../core/errors.ts";
+import { parametersOf } from "../run/protocol.ts";
+import type { Operation } from "./context.ts";
+
+/** Makes a snapshot of the bucket; answers it as lists show it. */
+export const takeSnapshot: Operation = async ({ layout, db, log, signal }, params) => {
+  const { note = "" } = parametersOf("snapshot_create", params);
+  const snapshot = await createSnapshot(layout, db, note, signal);
+  log.info(`snapshot ${snapshot.name}: ${snapshot.size_bytes} bytes`);
+  return snapshot;
+};
+
+/** The result of a restore. */
+interface RestoreResult {
+  snapshot: string;
+  created_at: string;
+  /** The snapshot of what was there before. */
+  saved_as: string;
+  /** The source paths were replaced too. */
+  with_source: boolean;
+  /** The revision that was the source when the snapshot was made; null where none was. */
+  source_revision: string | null;
+  /** The revision that is the source now. */
+  current_revision: string | null;
+}
+
+/**
+ * Restores a snapshot of this bucket (decisions: Snapshots). In order: the snapshot is unpacked and all of it checked, a
+ * snapshot of the present is taken, and only then is anything replaced, wholly or not at all; from there on a cancel
+ * comes too late.
+ */
+export const restoreSnapshot: Operation = async ({ layout, db, log, run, signal }, params) => {
+  const { snapshot: given, with_source } = parametersOf("snapshot_restore", params);
+  const file = path.isAbsolute(given) ? given : await findSnapshot(layout, given);
+  const prepared = await prepareRestore(layout, run.bucketId, file, signal);
+  log.info(`${path.basename(file)} is whole: ${prepared.manifest.files.length} files`);
+  const saved = await saveThePresent();
+  throwIfCancelled(signal);
+  // Nothing may have the database open while another one takes its place.
+  db.close();
+  await commitRestore(layout, prepared, with_source);
+  const current = (await listRevisions(layout)).find((revision) => revision.current)?.id ?? null;
+  const result: RestoreResult = {
+    snapshot: path.basename(file),
+    created_at: prepared.manifest.created_at,
+    saved_as: saved.name,
+    with_source,
+    source_revision: prepared.manifest.source_revision || null,
+    current_revision: current,
+  };
+  log.info(`restored the state of ${result.created_at}; what was there before is snapshot ${saved.name}`);
+  log.info(sentenceAboutSource(result));
+  return result;
+
+  async function saveThePresent(): Promise<Snapshot> {
+    const made = await createSnapshot(layout, db, `before the restore of ${path.basename(file)}`, signal);
+    log.info(`the present is saved as snapshot ${made.name}`);
+    return made;
+  }
+};
+
+function sentenceAboutSource({ with_source, source_revision, current_revision }: RestoreResult): string {
+  if (with_source) return "the source is that of the snapshot: build, then deploy";
+  if (source_revision === null) return "the source was not touched; the snapshot names no revision of it";
+  if (source_revision === current_revision)
+    return `the source was not touched; revision ${source_revision}, that of the snapshot, is current`;
+  return `the source was not touched; the snapshot was made with revision ${source_revision}, current is ${current_revision ?? "none"}: roll back to it or push, then build`;
+}

@@ -1,0 +1,115 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { gunzipSync, gzipSync } from "node:zlib";
+import { openDatabase } from "../../lib/bucket/database.ts";
+import { KvStore } from "../../lib/bucket/kv.ts";
+import { loadKvKey } from "../../lib/bucket/kv-key.ts";
+import type { Layout } from "../../lib/bucket/layout.ts";
+import { createSnapshot } from "../../lib/bucket/snapshots.ts";
+import { readTar } from "../../lib/codec/tar-read.ts";
+import { type TarInput, writeTar } from "../../lib/codec/tar-write.ts";
+
+const never = new AbortController().signal;
+
+/** Marks every part of a bucket that a snapshot saves, so that a mix of two states is seen. */
+export async function mark(layout: Layout, mark: string): Promise<void> {
+  for (const file of [
+    "secrets/worker.key",
+    ".ssh/known_hosts",
+    "workspace/mark",
+    "templates/a/mark",
+    "ops.conf",
+  ]) {
+    mkdirSync(path.dirname(path.join(layout.root, file)), { recursive: true });
+    writeFileSync(path.join(layout.root, file), `# ${mark}\n`);
+  }
+  writeFileSync(layout.bucketJson, JSON.stringify({ project: mark, name: mark }));
+  const key = await loadKvKey(layout);
+  using db = openDatabase(layout.database);
+  const kv = new KvStore(db, key);
+  kv.put("vars/job/web", "mark", mark);
+  kv.put("secrets/job/web", "password", `secret of ${mark}`);
+  kv.flush();
+}
+
+/** The marks of a bucket, by part. */
+export async function marksOf(layout: Layout): Promise<Record<string, string>> {
+  const text = (file: string) => readFileSync(path.join(layout.root, file), "utf8").replace(/^# |\n$/g, "");
+  const key = await loadKvKey(layout);
+  using db = openDatabase(layout.database);
+  const kv = new KvStore(db, key);
+  return {
+    database: kv.get("vars/job/web", "mark") ?? "",
+    sealed: (kv.get("secrets/job/web", "password") ?? "").replace("secret of ", ""),
+    secrets: text("secrets/worker.key"),
+    ssh: text(".ssh/known_hosts"),
+    labels: JSON.parse(text("bucket.json")).name,
+    workspace: text("workspace/mark"),
+    templates: text("templates/a/mark"),
+    conf: text("ops.conf"),
+  };
+}
+
+/** The marks that a bucket has whose state and source were marked like this. */
+export function marks(state: string, source: string): Record<string, string> {
+  return {
+    ...{ database: state, sealed: state, secrets: state, ssh: state, labels: state },
+    ...{ workspace: source, templates: source, conf: source },
+  };
+}
+
+/** Makes a snapshot and answers its file. */
+export async function snapshotFile(layout: Layout, note = ""): Promise<string> {
+  using db = openDatabase(layout.database);
+  const { name } = await createSnapshot(layout, db, note, never);
+  return path.join(layout.snapshots, `${name}.tar.gz`);
+}
+
+/** An entry of a snapshot as a test changes it; without content it is a directory. */
+export interface Entry {
+  path: string;
+  content?: Buffer;
+}
+
+/** The entries of a snapshot, the manifest first. */
+export async function entriesOf(file: string): Promise<Entry[]> {
+  const entries: Entry[] = [];
+  for await (const entry of readTar(chunksOf(gunzipSync(readFileSync(file))))) {
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of entry.content) chunks.push(chunk);
+    entries.push({ path: entry.path, content: Buffer.concat(chunks) });
+  }
+  return entries;
+}
+
+/** Writes a snapshot of these entries; a `manifest` that is given replaces the first one's fields. */
+export async function writeEntries(
+  file: string,
+  entries: readonly Entry[],
+  manifest: Record<string, unknown> = {},
+): Promise<void> {
+  const [first, ...rest] = entries;
+  assert.ok(first?.content);
+  const fields = { ...JSON.parse(first.content.toString()), ...manifest };
+  const all = [{ path: first.path, content: Buffer.from(JSON.stringify(fields)) }, ...rest];
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of writeTar(all.map(toInput))) chunks.push(chunk);
+  writeFileSync(file, gzipSync(Buffer.concat(chunks)));
+}
+
+/** What a manifest says of a file. */
+export function listed(name: string, content: Buffer | string, mode = "0600"): Record<string, unknown> {
+  const sha256 = createHash("sha256").update(content).digest("hex");
+  return { path: name, mode, size_bytes: Buffer.byteLength(content), sha256 };
+}
+
+function toInput({ path: name, content }: Entry): TarInput {
+  if (!content) return { path: name, mode: 0o755, size: 0 };
+  return { path: name, mode: 0o600, size: content.length, content: [content] };
+}
+
+async function* chunksOf(bytes: Buffer): AsyncGenerator<Uint8Array> {
+  yield bytes;
+}
