@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import {
+  cpSync,
   existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   truncateSync,
@@ -15,7 +17,7 @@ import { type TestContext, test } from "node:test";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { openDatabase } from "../../lib/bucket/database.ts";
 import { initBucket } from "../../lib/bucket/init.ts";
-import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
+import { type Layout, layoutOf, SOURCE_PATHS } from "../../lib/bucket/layout.ts";
 import {
   commitRestore,
   isEmptyPlace,
@@ -26,6 +28,7 @@ import {
 import { listRevisions, markBuilt } from "../../lib/bucket/revisions.ts";
 import { acceptSource, receiveSource, recoverSource } from "../../lib/bucket/source.ts";
 import { packSource } from "../../lib/bucket/source-pack.ts";
+import { STATE_PATHS } from "../../lib/bucket/swap.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { sleep } from "../../lib/core/async.ts";
 import { signalProcess } from "../../lib/core/process.ts";
@@ -333,6 +336,61 @@ test("a snapshot of another bucket is refused in a bucket", async (t) => {
     message:
       /^Cannot restore .*: it is of bucket 0190a5e8.*b, not of .*a; restore it into a folder of its own$/,
   });
+});
+
+test("recovery after a kill at each step of a restore leaves wholly the old or wholly the new state", async (t) => {
+  const layout = await bucket(t);
+  const file = await snapshotFile(layout);
+  const paths: readonly string[] = [...STATE_PATHS, ...SOURCE_PATHS];
+  const staging = path.join(layout.internal, "staging");
+  const live = (name: string) => path.join(layout.root, name);
+  const moveAway = (name: string) => {
+    if (existsSync(live(name))) renameSync(live(name), path.join(staging, "old", name.replace("/", ".")));
+  };
+  const replace = (name: string) => {
+    moveAway(name);
+    if (existsSync(path.join(staging, "new", name))) renameSync(path.join(staging, "new", name), live(name));
+  };
+  const stage = (tree: string) => {
+    cpSync(path.join(layout.restores, tree), path.join(staging, "new"), { recursive: true });
+    mkdirSync(path.join(staging, "old"));
+  };
+  const begin = (tree: string) => {
+    stage(tree);
+    writeFileSync(layout.journal, JSON.stringify({ tree: `restores/${tree}`, paths }));
+  };
+  const steps: [what: string, winner: "old" | "new", act: (tree: string) => void][] = [
+    ["unpacked", "old", () => {}],
+    ["staged", "old", stage],
+    [
+      "the journal half written",
+      "old",
+      () => writeFileSync(path.join(layout.internal, ".journal.json.0af1.tmp"), "{"),
+    ],
+    ["the journal written", "new", begin],
+    ...paths.flatMap((name, index): typeof steps => {
+      const after = (act: (name: string) => void) => (tree: string) => {
+        begin(tree);
+        paths.slice(0, index).forEach(replace);
+        act(name);
+      };
+      return [
+        [`${name} moved away`, "new", after(moveAway)],
+        [`${name} replaced`, "new", after(replace)],
+      ];
+    }),
+  ];
+  for (const [what, winner, act] of steps) {
+    await mark(layout, "two");
+    writeFileSync(path.join(layout.workspace, "later"), "");
+    const { id } = await prepareRestore(layout, BUCKET, file, never);
+    act(id);
+    await recoverSource(layout);
+    const kept = winner === "old" ? "two" : "one";
+    assert.deepEqual(await marksOf(layout), marks(kept, kept), what);
+    assert.equal(existsSync(path.join(layout.workspace, "later")), winner === "old", what);
+    assertClean(layout);
+  }
 });
 
 test("killed at any moment, a restore is after the recovery wholly the old or wholly the new state", async (t) => {

@@ -12,7 +12,7 @@ import {
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
+import { type Layout, layoutOf, SOURCE_PATHS } from "../../lib/bucket/layout.ts";
 import { listRevisions, type Revision } from "../../lib/bucket/revisions.ts";
 import { acceptSource, receiveSource, recoverSource } from "../../lib/bucket/source.ts";
 import { packSource } from "../../lib/bucket/source-pack.ts";
@@ -326,7 +326,11 @@ for (const [what, winner, act] of moments)
     const staging = path.join(layout.internal, "staging");
     const journal = (out: string[] = [], into: string[] = []) => {
       const marks = { created_at: old.created_at, run_id: uuidV7(), build_status: "pending" };
-      writeFileSync(layout.journal, JSON.stringify({ revision: { id, ...summary, ...marks } }));
+      const revision = { id, ...summary, ...marks };
+      writeFileSync(
+        layout.journal,
+        JSON.stringify({ tree: `revisions/${id}`, paths: SOURCE_PATHS, revision }),
+      );
       writeTree(path.join(staging, "new"), OTHER);
       mkdirSync(path.join(staging, "old"));
       for (const name of out) renameSync(path.join(layout.root, name), path.join(staging, "old", name));

@@ -3,10 +3,14 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFil
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { catalogAllocations, catalogWorkers } from "../../lib/bucket/catalog.ts";
+import { sleep } from "../../lib/core/async.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { bootId, identify } from "../../lib/core/process.ts";
+import { selfArguments } from "../../lib/core/self.ts";
+import { Launcher } from "../../lib/core/spawn.ts";
 import { collectGarbage } from "../../lib/operation/gc.ts";
 import { Deploys, HOSTS, type JobsSpec } from "../helpers/deploys.ts";
+import { seeded } from "../helpers/kill-rounds.ts";
 
 const [A, B, C] = HOSTS;
 
@@ -211,4 +215,46 @@ test("a job of which a target still runs is not touched, and fails the run", asy
     /\.runner\/web\.lock is held by process \d+ of run some-run$/,
   );
   assert.ok(existsSync(path.join(deploys.folder(B), "jobs/web/data/history")));
+});
+
+test("killed at any moment, gc leaves work that the next one finishes", async (t) => {
+  const deploys = await Deploys.make(t);
+  const random = seeded(11);
+  for (let round = 0; round < 5; round++) {
+    await deploys.build(TWO);
+    const kv = deploys.bucket.kv();
+    kv.put("secrets/job/web", "password", `${round}`);
+    kv.flush();
+    await deploys.deploy();
+    await deploys.build(ONE);
+    await deploys.deploy();
+    const launcher = new Launcher(process.env);
+    const argv = selfArguments("gc", "--bucket-dir", deploys.bucket.dir);
+    const kill = async () => {
+      await sleep(random() * 60);
+      await launcher.endAll(0);
+    };
+    let killed: Promise<void> | undefined;
+    await launcher.run(argv, {
+      onLine: () => {
+        killed ??= kill();
+      },
+    });
+    await killed;
+    const result = await gc(deploys);
+    assert.equal(result.failed, false, `round ${round}`);
+    assert.ok(result.allocations.every(({ outcome }) => outcome === "removed"));
+    assert.equal(rows(deploys, "web"), 0);
+    assert.deepEqual(namespacesOf(deploys, "web"), []);
+    for (const host of HOSTS) {
+      assert.deepEqual(readdirSync(path.join(deploys.folder(host), "jobs")), ["keep"]);
+      assert.ok(
+        !readdirSync(path.join(deploys.folder(host), ".sync")).some((name) => name.startsWith("web")),
+      );
+    }
+  }
+  assert.deepEqual(
+    (await deploys.deploy()).jobs.map((job) => job.outcome),
+    ["skipped"],
+  );
 });
