@@ -5,7 +5,7 @@ import { type TestContext, test } from "node:test";
 import { catalogAllocations, catalogWorkers } from "../../lib/bucket/catalog.ts";
 import { sleep } from "../../lib/core/async.ts";
 import { Failure } from "../../lib/core/errors.ts";
-import { bootId, identify } from "../../lib/core/process.ts";
+import { bootId, identify, signalProcess } from "../../lib/core/process.ts";
 import { selfArguments } from "../../lib/core/self.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
 import { collectGarbage } from "../../lib/operation/gc.ts";
@@ -232,7 +232,7 @@ test("killed at any moment, gc leaves work that the next one finishes", async (t
     const argv = selfArguments("gc", "--bucket-dir", deploys.bucket.dir);
     const kill = async () => {
       await sleep(random() * 60);
-      await launcher.endAll(0);
+      for (const { pgid } of launcher.groups) signalProcess(-pgid, "SIGKILL");
     };
     let killed: Promise<void> | undefined;
     await launcher.run(argv, {
