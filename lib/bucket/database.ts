@@ -63,8 +63,10 @@ const MIGRATIONS = [
     namespace TEXT NOT NULL, key TEXT NOT NULL, current_hash TEXT NOT NULL, previous_hash TEXT NOT NULL,
     current_files TEXT NOT NULL, previous_files TEXT NOT NULL, current_version TEXT NOT NULL,
     gate TEXT NOT NULL DEFAULT '', unfinished INTEGER NOT NULL DEFAULT 0, stopped INTEGER NOT NULL DEFAULT 0,
-    update_seq INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (namespace, key)
+    update_seq INTEGER NOT NULL DEFAULT 0, before_hash TEXT NOT NULL DEFAULT '',
+    before_files TEXT NOT NULL DEFAULT '', before_version TEXT NOT NULL DEFAULT '', PRIMARY KEY (namespace, key)
   ) STRICT;
+  CREATE TABLE contents (sha256 TEXT PRIMARY KEY, sealed INTEGER NOT NULL, content BLOB NOT NULL) STRICT, WITHOUT ROWID;
   CREATE TABLE host_list (id INTEGER PRIMARY KEY, hosts TEXT NOT NULL UNIQUE) STRICT;
   CREATE TABLE kv_version (
     namespace TEXT NOT NULL, key TEXT NOT NULL, version INTEGER NOT NULL, value TEXT NOT NULL, list INTEGER,

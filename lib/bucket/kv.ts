@@ -191,6 +191,16 @@ export class KvStore {
     });
   }
 
+  /** Seals a text that is kept elsewhere, with the key of the secrets; it opens only under the same place and name. */
+  seal(place: string, name: string, text: string): string {
+    return seal(this.#key, place, name, text);
+  }
+
+  /** The text that was sealed so. Throws `failed` where it cannot be opened. */
+  unseal(place: string, name: string, sealed: string): string {
+    return unseal(this.#key, place, name, sealed);
+  }
+
   /** Marks every key whose ttl has passed for deletion. */
   deleteExpired(): void {
     for (const { namespace } of this.#db.all<{ namespace: string }>(

@@ -11,6 +11,8 @@ export interface Promotion {
   version: string;
   /** The promoted files, path to a digest of mode and content. */
   files: Record<string, string>;
+  /** The tree and version that were promoted before these; their contents are kept, too. */
+  before: { hash: string; version: string; files: Record<string, string> };
   /** The outcome of the last gate. */
   gate: "" | "pending" | "passed" | "failed";
   /** A change began and has not been promoted. */
@@ -25,6 +27,9 @@ interface HashRow {
   key: string;
   previous_hash: string;
   previous_files: string;
+  before_hash: string;
+  before_files: string;
+  before_version: string;
   current_version: string;
   gate: Promotion["gate"];
   unfinished: number;
@@ -39,6 +44,7 @@ const NOTHING: Promotion = {
   hash: "",
   version: NEVER_PROMOTED,
   files: {},
+  before: { hash: "", version: NEVER_PROMOTED, files: {} },
   gate: "",
   unfinished: false,
   stopped: false,
@@ -55,13 +61,22 @@ export function promotionsOf(db: Database, job: string): (allocationId: string) 
 function fromRow(row: HashRow): Promotion {
   return {
     hash: row.previous_hash,
-    version: row.current_version === "" ? NEVER_PROMOTED : row.current_version,
-    files: row.previous_files === "" ? {} : (JSON.parse(row.previous_files) as Record<string, string>),
+    version: row.current_version || NEVER_PROMOTED,
+    files: filesIn(row.previous_files),
+    before: {
+      hash: row.before_hash,
+      version: row.before_version || NEVER_PROMOTED,
+      files: filesIn(row.before_files),
+    },
     gate: row.gate,
     unfinished: row.unfinished !== 0,
     stopped: row.stopped !== 0,
     updateSeq: row.update_seq,
   };
+}
+
+function filesIn(column: string): Record<string, string> {
+  return column === "" ? {} : (JSON.parse(column) as Record<string, string>);
 }
 
 function namespaceOf(job: string): string {
@@ -99,8 +114,8 @@ export function recordSynced(
 }
 
 /**
- * Makes the synced tree and the given version the promoted ones. `pending` means that a gate has to follow; without a
- * gate the outcome of the last one stays.
+ * Makes the synced tree and the given version the promoted ones; what was promoted before stays known where it was
+ * another. `pending` means that a gate has to follow; without a gate the outcome of the last one stays.
  */
 export function promote(
   db: Database,
@@ -109,9 +124,13 @@ export function promote(
   version: string,
   gate?: Promotion["gate"],
 ): void {
+  const isOther = "(previous_hash <> current_hash OR current_version <> ?1)";
+  const kept = (before: string, now: string) =>
+    `${before} = CASE WHEN ${isOther} THEN ${now} ELSE ${before} END`;
   db.run(
-    `UPDATE hash SET previous_hash = current_hash, previous_files = current_files, current_version = ?,
-     gate = COALESCE(?, gate), unfinished = 0 WHERE namespace = ? AND key = ?`,
+    `UPDATE hash SET ${kept("before_hash", "previous_hash")}, ${kept("before_files", "previous_files")},
+     ${kept("before_version", "current_version")}, previous_hash = current_hash, previous_files = current_files,
+     current_version = ?1, gate = COALESCE(?2, gate), unfinished = 0 WHERE namespace = ?3 AND key = ?4`,
     version,
     gate ?? null,
     namespaceOf(job),

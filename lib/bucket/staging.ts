@@ -37,6 +37,8 @@ export interface StagedFile {
   mode: number;
   sha256: string;
   content: Buffer;
+  /** It was rendered with a secret, or is a private key. */
+  isSecret: boolean;
 }
 
 /** All files of one allocation, with the hash that tells whether anything about them changed. */
@@ -57,8 +59,8 @@ const NOT_SENT = ["_hooks/", "_prometheus/"];
 /**
  * The files of an allocation: static ones as they are, templates rendered under their name without `.tpl`, and its
  * certificates. Computed from the catalog and the KV store alone. A rendered file that read a secret gets `secretMode`,
- * with the rights to execute where its template has them. Throws `failed`, naming job, worker, file, line and column,
- * for a template that cannot be rendered.
+ * with the rights to execute where its template has them. For a template that cannot be rendered this throws, naming job,
+ * worker, file, line and column: `ErrKeyMissing` where a key that it asks for is not there, else `failed`.
  */
 export function stageAllocation(
   files: readonly CatalogFile[],
@@ -84,8 +86,8 @@ export function stagedCertificates(kv: KvStore, job: string, worker: string): St
     const text = key.startsWith(CERTS) ? kv.get(namespace, key) : undefined;
     if (text === undefined) return [];
     const content = Buffer.from(text);
-    const mode = isPrivateKey(namespace, key) ? 0o600 : 0o644;
-    return [{ path: key, mode, sha256: sha256(content), content }];
+    const isSecret = isPrivateKey(namespace, key);
+    return [{ path: key, mode: isSecret ? 0o600 : 0o644, sha256: sha256(content), content, isSecret }];
   });
 }
 
@@ -120,7 +122,8 @@ function stageFiles(
   rendered: (template: CatalogFile) => StagedFile | undefined,
 ): StagedFile[] {
   const staged = new Map<string, StagedFile>();
-  for (const file of files) if (!file.path.endsWith(TEMPLATE_SUFFIX)) staged.set(file.path, { ...file });
+  for (const file of files)
+    if (!file.path.endsWith(TEMPLATE_SUFFIX)) staged.set(file.path, { ...file, isSecret: false });
   for (const file of files) {
     const made = file.path.endsWith(TEMPLATE_SUFFIX) ? rendered(file) : undefined;
     if (made) staged.set(made.path, made);
@@ -152,13 +155,17 @@ function render(
       access.functions(),
     );
     const content = Buffer.from(text);
-    const mode = access.readSecret ? secretRights(secretMode, file.mode) : file.mode;
-    return { path: file.path.slice(0, -TEMPLATE_SUFFIX.length), mode, sha256: sha256(content), content };
+    const isSecret = access.readSecret;
+    const mode = isSecret ? secretRights(secretMode, file.mode) : file.mode;
+    const path = file.path.slice(0, -TEMPLATE_SUFFIX.length);
+    return { path, mode, sha256: sha256(content), content, isSecret };
   } catch (error) {
     const where = `job ${fields.Job} on ${fields.WorkerIP}`;
-    throw new Failure("failed", `Cannot render a template of ${where}: ${messageOf(error)}`, {
-      cause: error,
-    });
+    throw new Failure(
+      access.missesKey ? "ErrKeyMissing" : "failed",
+      `Cannot render a template of ${where}: ${messageOf(error)}`,
+      { cause: error },
+    );
   }
 }
 
@@ -174,6 +181,8 @@ function sha256(content: string | Uint8Array): string {
 /** What templates can ask the KV store, and whether they asked for a secret. */
 class TemplateAccess {
   readSecret = false;
+  /** It ended because a key is not there. */
+  missesKey = false;
   readonly #kv: KvStore;
   readonly #job: string;
   readonly #worker: string;
@@ -197,9 +206,9 @@ class TemplateAccess {
 
   #get(namespace: string, key: string): string {
     const value = this.#find(namespace, key);
-    if (value === undefined)
-      throw new Error(`key ${JSON.stringify(key)} is missing in namespace ${namespace}`);
-    return value;
+    if (value !== undefined) return value;
+    this.missesKey = true;
+    throw new Error(`key ${JSON.stringify(key)} is missing in namespace ${namespace}`);
   }
 
   #find(namespace: string, key: string): string | undefined {

@@ -90,9 +90,9 @@ async function prepare(
 }
 
 /** Reports the next phase, unless the run was cancelled. */
-function begin(phase: (typeof PHASES)[number], { run, signal }: OperationContext): void {
+function begin(phase: (typeof PHASES)[number], { progress, signal }: OperationContext): void {
   throwIfCancelled(signal);
-  run.progress({ phase, done: PHASES.indexOf(phase), total: PHASES.length, waiting: [] });
+  progress.report({ phase, done: PHASES.indexOf(phase), total: PHASES.length });
 }
 
 function resultOf(built: Built, problems: Problems): BuildResult {

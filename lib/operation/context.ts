@@ -3,15 +3,14 @@ import type { KvStore } from "../bucket/kv.ts";
 import type { Layout } from "../bucket/layout.ts";
 import type { RunLog } from "../bucket/logs.ts";
 import type { Launcher } from "../core/spawn.ts";
-import type { Progress, RunKind } from "../run/protocol.ts";
+import type { RunKind } from "../run/protocol.ts";
+import type { ProgressBoard } from "./progress.ts";
 
 /** The run that an operation is carried out for. */
 export interface RunIdentity {
   id: string;
   kind: RunKind;
   bucketId: string;
-  /** Reports how far it is. */
-  progress(progress: Progress): void;
 }
 
 /** All that an operation may use; handed down only where it is needed, never to plan, codec or transport. */
@@ -23,6 +22,8 @@ export interface OperationContext {
   signal: AbortSignal;
   launcher: Launcher;
   run: RunIdentity;
+  /** Where the run tells how far it is and what it waits for. */
+  progress: ProgressBoard;
 }
 
 /** What carries out a run: checks its parameters itself, throws a Failure or answers the run's result. */

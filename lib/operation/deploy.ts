@@ -1,46 +1,32 @@
-import {
-  type CatalogAllocation,
-  type CatalogJob,
-  catalogAllocations,
-  catalogJobs,
-  catalogWorkers,
-} from "../bucket/catalog.ts";
+import { type CatalogAllocation, type CatalogJob, catalogWorkers } from "../bucket/catalog.ts";
 import { runAll } from "../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
-import { nearest, quote } from "../core/shape.ts";
-import { parametersOf } from "../run/protocol.ts";
+import type { ChangeOptions } from "../plan/changes.ts";
+import { parametersOf, type RolloutProgress } from "../run/protocol.ts";
 import { build } from "./build.ts";
 import type { Operation, OperationContext } from "./context.ts";
-import { type CancelReceipts, Fleet } from "./fleet.ts";
-import { HookSession } from "./hooks.ts";
-import { allUpstreamOf, type JobPlan, planJob } from "./plan-job.ts";
-import { type Reconciled, reconcile } from "./reconcile.ts";
-import { type AllocationState, rollOut } from "./rollout.ts";
-import { syncWorkerFiles } from "./worker-files.ts";
+import {
+  allocationResult,
+  type DeployResult,
+  deployFailure,
+  deployResult,
+  describeResult,
+  type JobResult,
+  leftOutJob,
+  skippedJob,
+} from "./deploy-result.ts";
+import { type DeployScope, deployScope, wavesOf } from "./deploy-scope.ts";
+import { type Effects, effectsOf } from "./effects.ts";
+import { Fleet } from "./fleet.ts";
+import { HookSession, scriptErrors } from "./hooks.ts";
+import { allUpstreamOf } from "./job-facts.ts";
+import { type Trouble, troubleOf } from "./outcome.ts";
+import { type JobPlan, planJob } from "./plan-job.ts";
+import { dueForReconcile, type Reconciled, reconcile } from "./reconcile.ts";
+import { type AllocationState, type RolloutStep, rollOut } from "./rollout.ts";
 
 const JOBS_AT_ONCE = 8;
-
-/** How a deploy went for one job. */
-interface JobResult {
-  job: string;
-  outcome: "deployed" | "skipped" | "failed" | "not_started";
-  reason: string;
-  allocations: {
-    worker: string;
-    action: string;
-    outcome: "changed" | "skipped" | "failed" | "not_started";
-    error: string | null;
-  }[];
-}
-
-/** The result of a deploy run. */
-interface DeployResult {
-  jobs: JobResult[];
-  reconciled: Reconciled[];
-  update_seq: number;
-  /** Only of a deploy that was cancelled: what became of the commands that were running. */
-  cancelled?: CancelReceipts;
-}
+const WORKERS_AT_ONCE = 32;
 
 /**
  * Brings the workers to the state of the catalog (hook-runtime.md, Deploy order). A job that fails does not stop
@@ -50,16 +36,16 @@ interface DeployResult {
 export const deploy: Operation = async (context, params) => {
   const given = parametersOf("deploy", params);
   if (given.build) await build(context, {});
-  const all = catalogJobs(context.db);
-  const jobs = selectJobs(all, given.jobs);
+  const scope = deployScope(context, given.jobs);
   const fleet = new Fleet(context, catalogWorkers(context.db));
   const hooks = new HookSession(context, fleet);
-  const work = new Deploy(context, fleet, hooks, all, jobs, given.force);
+  const options = { force: given.force, syncOnly: given.sync_only };
   try {
-    return await work.carryOut();
+    const effects = effectsOf(context, fleet, hooks, scope.allocations);
+    return await carryOutDeploy(context, fleet, effects, scope, options);
   } catch (error) {
-    if (!context.signal.aborted) throw error;
-    const details = { ...work.result(), cancelled: fleet.cancelReceipts() };
+    if (!context.signal.aborted || !(error instanceof Failure) || error.details === undefined) throw error;
+    const details = { ...(error.details as DeployResult), cancelled: fleet.cancelReceipts() };
     throw new Failure("cancelled", "cancelled", { details, cause: error });
   } finally {
     await hooks.close();
@@ -67,111 +53,145 @@ export const deploy: Operation = async (context, params) => {
   }
 };
 
-function selectJobs(all: CatalogJob[], wanted: string[] | undefined): CatalogJob[] {
-  if (wanted === undefined) return all;
-  const names = new Set(wanted.map((name) => name.toLowerCase()));
-  for (const name of names) {
-    if (all.some((job) => job.name === name)) continue;
-    const close = nearest(
-      name,
-      all.map((job) => job.name),
-    );
-    throw new Failure(
-      "failed",
-      `the catalog has no job ${quote(name)}${close === undefined ? "" : `; did you mean ${close}?`}`,
-    );
+/** Carries out a deploy with these effects; ends as {@link deploy} does. */
+export async function carryOutDeploy(
+  context: OperationContext,
+  fleet: Fleet,
+  effects: Effects,
+  scope: DeployScope,
+  options: ChangeOptions,
+): Promise<DeployResult> {
+  const work = new Deploy(context, fleet, effects, scope, options);
+  try {
+    await work.carryOut();
+  } catch (error) {
+    if (!context.signal.aborted) throw error;
+    throw new Failure("cancelled", "cancelled", { details: work.result(), cause: error });
   }
-  return all.filter((job) => names.has(job.name));
+  const result = work.result();
+  for (const line of describeResult(result)) context.log.info(line);
+  const failure = deployFailure(result);
+  if (failure) throw failure;
+  return result;
 }
 
 class Deploy {
   readonly #context: OperationContext;
   readonly #fleet: Fleet;
-  readonly #hooks: HookSession;
-  /** All of the catalog. */
-  readonly #all: CatalogJob[];
-  /** Those that are to be deployed. */
-  readonly #jobs: CatalogJob[];
-  readonly #force: boolean;
-  readonly #allocations: CatalogAllocation[];
+  readonly #effects: Effects;
+  readonly #scope: DeployScope;
+  readonly #options: ChangeOptions;
+  readonly #allocationsOf: ReadonlyMap<string, CatalogAllocation[]>;
   readonly #results = new Map<string, JobResult>();
+  readonly #steps: DeployResult["steps"] = [];
+  readonly #rollouts = new Map<string, RolloutProgress>();
   #reconciled: Reconciled[] = [];
+  #phase = "";
 
   constructor(
     context: OperationContext,
     fleet: Fleet,
-    hooks: HookSession,
-    all: CatalogJob[],
-    jobs: CatalogJob[],
-    force: boolean,
+    effects: Effects,
+    scope: DeployScope,
+    options: ChangeOptions,
   ) {
     this.#context = context;
     this.#fleet = fleet;
-    this.#hooks = hooks;
-    this.#all = all;
-    this.#jobs = jobs;
-    this.#force = force;
-    this.#allocations = catalogAllocations(context.db);
+    this.#effects = effects;
+    this.#scope = scope;
+    this.#options = options;
+    const present = scope.allocations.filter((one) => !one.removed);
+    this.#allocationsOf = Map.groupBy(present, (one) => one.job);
   }
 
-  async carryOut(): Promise<DeployResult> {
-    this.#progress("reconcile");
-    this.#reconciled = await reconcile(this.#context, this.#fleet, this.#hooks, this.#all);
-    await this.#updateReconciled();
-    const waves = new Set(this.#jobs.map((job) => job.deploymentSeq));
-    for (const seq of [...waves].sort((a, b) => a - b)) {
-      throwIfCancelled(this.#context.signal);
-      await this.#wave(
-        seq,
-        this.#jobs.filter((job) => job.deploymentSeq === seq),
-      );
+  async carryOut(): Promise<void> {
+    const { signal } = this.#context;
+    throwIfCancelled(signal);
+    await this.#step("reconcile", () => this.#reconcile());
+    for (const [seq, jobs] of wavesOf(this.#scope.jobs)) {
+      throwIfCancelled(signal);
+      await this.#wave(seq, jobs);
     }
-    return this.#conclude();
   }
 
-  /** How far it came. */
+  /** How far it came; jobs that it did not come to have not been started. */
   result(): DeployResult {
-    const jobs = [...this.#results.values()];
-    return { jobs, reconciled: this.#reconciled, update_seq: this.#updateSeq() };
+    const jobs = this.#scope.jobs.map(
+      (job) =>
+        this.#results.get(job.name) ??
+        leftOutJob(job, "not_started", "not started: the deploy ended before", this.#own(job)),
+    );
+    return deployResult(jobs, this.#reconciled, this.#steps, this.#updateSeq());
   }
 
-  /** Wherever something was stopped, jobs.json must say so too. */
-  async #updateReconciled(): Promise<void> {
-    const hosts = this.#reconciled.filter((one) => one.error === null).map((one) => one.worker);
-    const failed = await this.#syncWorkerFiles(hosts, this.#updateSeq());
-    for (const [host, error] of failed)
-      this.#context.log.warn(`jobs.json on ${host} is out of date: ${error}`);
+  async #reconcile(): Promise<void> {
+    const { all, allocations } = this.#scope;
+    const isGone = (host: string) => this.#fleet.worker(host).removed;
+    const due = dueForReconcile(this.#context, allocations, isGone);
+    this.#reconciled = await reconcile(this.#context, this.#effects, all, due);
+    // Wherever something was stopped, jobs.json must say so too.
+    const hosts = this.#reconciled.filter((one) => one.outcome === "changed").map((one) => one.worker);
+    const troubles = await this.#syncWorkers(hosts, this.#updateSeq());
+    for (const [host, { message }] of troubles)
+      this.#context.log.warn(`jobs.json on ${host} is out of date: ${message}`);
   }
 
-  #syncWorkerFiles(hosts: string[], updateSeq: number): Promise<Map<string, string>> {
-    return syncWorkerFiles(this.#context, this.#fleet, hosts, this.#allocations, updateSeq);
+  /** Answers what went wrong, by worker: nothing may be run there, since the runner goes by these files. */
+  async #syncWorkers(hosts: string[], updateSeq: number): Promise<Map<string, Trouble>> {
+    const { db, signal } = this.#context;
+    const different = [...new Set(hosts)];
+    const sync = async (host: string) => {
+      await this.#effects.syncWorker(host, updateSeq);
+      db.run("UPDATE worker SET synced_seq = ? WHERE worker_ip = ?", updateSeq, host);
+    };
+    const results = await runAll(different, WORKERS_AT_ONCE, sync, signal);
+    throwIfCancelled(signal);
+    return new Map(
+      results.flatMap((result, index): [string, Trouble][] =>
+        result.status === "rejected" ? [[different[index] as string, troubleOf(result.reason)]] : [],
+      ),
+    );
   }
 
   /** One wave: hooks for pre_deploy, then plan every job, and only if one of them needs work raise the update sequence and roll out. */
   async #wave(seq: number, jobs: CatalogJob[]): Promise<void> {
-    this.#progress(`wave ${seq}`);
-    const runnable = await this.#preDeploy(jobs.filter((job) => this.#mayRun(job)));
-    const planned = runnable.flatMap((job) => this.#plan(job, this.#updateSeq()) ?? []);
-    for (const plan of planned) if (!plan.needsWork) this.#skip(plan, whySkipped(plan));
+    const wave = `wave ${seq}`;
+    const mayRun = jobs.filter((job) => this.#mayRun(job));
+    const runnable = await this.#step(`${wave}: pre_deploy`, () => this.#preDeploy(mayRun));
+    const planned = await this.#step(`${wave}: plan`, async () =>
+      runnable.flatMap((job) => this.#plan(job, this.#updateSeq()) ?? []),
+    );
+    for (const plan of planned) if (!plan.needsWork) this.#skip(plan);
     const working = planned.filter((plan) => plan.needsWork);
     if (working.length === 0) return;
     const updateSeq = this.#raiseUpdateSeq();
-    this.#context.log.info(
-      `wave ${seq}: ${working.map((plan) => plan.job.name).join(", ")} (update sequence ${updateSeq})`,
-    );
+    const names = working.map((plan) => plan.job.name).join(", ");
+    this.#context.log.info(`${wave}: ${names} (update sequence ${updateSeq})`);
     const hosts = working.flatMap((plan) => plan.allocations.map((one) => one.allocation.worker));
-    const unready = await this.#syncWorkerFiles(hosts, updateSeq);
+    const unready = await this.#step(`${wave}: worker files`, () => this.#syncWorkers(hosts, updateSeq));
+    await this.#step(`${wave}: roll out`, () => this.#rollOutAll(working, updateSeq, unready));
+  }
+
+  async #rollOutAll(
+    working: readonly JobPlan[],
+    updateSeq: number,
+    unready: ReadonlyMap<string, Trouble>,
+  ): Promise<void> {
+    const { signal } = this.#context;
     // Planned again, because templates may use the update sequence that has just changed.
     const plans = working.flatMap((plan) => this.#plan(plan.job, updateSeq) ?? []);
-    const { signal } = this.#context;
     const ended = await runAll(plans, JOBS_AT_ONCE, (plan) => this.#rollOut(plan, unready), signal);
     throwIfCancelled(signal);
     for (const one of ended) if (one.status === "rejected") throw one.reason;
   }
 
+  #own(job: CatalogJob): CatalogAllocation[] {
+    return this.#allocationsOf.get(job.name) ?? [];
+  }
+
   #mayRun(job: CatalogJob): boolean {
     // Through jobs that this deploy is not about, too.
-    const upstream = allUpstreamOf(job, this.#all);
+    const upstream = allUpstreamOf(job, this.#scope.all);
     const failed = upstream.find((name) => this.#results.get(name)?.outcome === "failed");
     if (failed !== undefined)
       this.#leaveOut(
@@ -187,13 +207,13 @@ class Deploy {
     const { kv, signal } = this.#context;
     const run = async (job: CatalogJob) => {
       try {
-        await this.#hooks.run({ kind: "pre_deploy", job });
+        await this.#effects.hooks({ kind: "pre_deploy", job });
         kv.flush(job.name);
         return [job];
       } catch (error) {
         kv.discard(job.name);
         throwIfCancelled(signal);
-        this.#leaveOut(job, "failed", messageOf(error));
+        this.#leaveOut(job, "failed", messageOf(error), scriptErrors(error));
         return [];
       }
     };
@@ -206,9 +226,8 @@ class Deploy {
   }
 
   #plan(job: CatalogJob, updateSeq: number): JobPlan | undefined {
-    const own = this.#allocations.filter((one) => one.job === job.name && !one.removed);
     try {
-      return planJob(this.#context, this.#fleet, job, own, updateSeq, this.#force);
+      return planJob(this.#context, this.#fleet, job, this.#own(job), updateSeq, this.#options);
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       this.#leaveOut(job, "failed", error.message);
@@ -216,62 +235,52 @@ class Deploy {
     }
   }
 
-  async #rollOut(plan: JobPlan, unready: ReadonlyMap<string, string>): Promise<void> {
+  async #rollOut(plan: JobPlan, unready: ReadonlyMap<string, Trouble>): Promise<void> {
+    const { log, signal } = this.#context;
+    const name = plan.job.name;
     const states = plan.allocations.map((one): AllocationState => {
       const changes = one.decision.action !== "skip";
-      return { plan: one, done: false, error: changes ? unready.get(one.allocation.worker) : undefined };
+      const trouble = changes ? unready.get(one.allocation.worker) : undefined;
+      return { plan: one, running: false, done: false, passedGate: false, trouble };
     });
     const started = performance.now();
+    const onStep = (step: RolloutStep) => this.#tell(name, states, step);
     let error: string | undefined;
     try {
-      await rollOut(this.#context, this.#fleet, this.#hooks, plan, states, this.#force);
+      await rollOut(this.#context, this.#effects, plan, states, { force: this.#options.force, onStep });
     } catch (cause) {
       error = messageOf(cause);
     }
-    const seconds = ((performance.now() - started) / 1000).toFixed(1);
-    const name = plan.job.name;
-    if (error === undefined) this.#context.log.info(`${name}: deployed in ${seconds} s`);
-    else if (!this.#context.signal.aborted) this.#context.log.error(`${name}: ${error}`);
+    this.#rollouts.delete(name);
+    const duration_ms = Math.round(performance.now() - started);
+    const wasCancelled = error !== undefined && signal.aborted;
+    if (error === undefined) log.info(`${name}: deployed in ${(duration_ms / 1000).toFixed(1)} s`);
+    else if (!wasCancelled) log.error(`${name}: ${error}`);
     this.#results.set(name, {
       job: name,
-      outcome: error === undefined ? "deployed" : "failed",
+      outcome: error === undefined ? "deployed" : wasCancelled ? "cancelled" : "failed",
       reason: error ?? "deployed",
-      allocations: states.map(describeState),
+      duration_ms,
+      allocations: states.map(allocationResult),
     });
-    this.#progress(`rolled out ${name}`);
+    this.#report();
   }
 
-  #skip(plan: JobPlan, reason: string): void {
-    const name = plan.job.name;
-    this.#context.log.record({ event: "deploy_skip", job: name, reason });
-    this.#context.log.info(`${name}: skipped, ${reason.replaceAll("_", " ")}`);
-    const allocations = plan.allocations.map((one) => ({
-      ...{ worker: one.allocation.worker, action: "skip", outcome: "skipped" as const, error: null },
-    }));
-    this.#results.set(name, { job: name, outcome: "skipped", reason, allocations });
+  #skip(plan: JobPlan): void {
+    const result = skippedJob(plan);
+    this.#context.log.record({ event: "deploy_skip", job: result.job, reason: result.reason });
+    this.#context.log.info(`${result.job}: skipped, ${result.reason.replaceAll("_", " ")}`);
+    this.#results.set(result.job, result);
   }
 
-  #leaveOut(job: CatalogJob, outcome: "failed" | "not_started", reason: string): void {
+  #leaveOut(
+    job: CatalogJob,
+    outcome: "failed" | "not_started",
+    reason: string,
+    errors?: ReadonlyMap<string, string>,
+  ): void {
     this.#context.log.error(`${job.name}: ${reason}`);
-    this.#results.set(job.name, { job: job.name, outcome, reason, allocations: [] });
-  }
-
-  #conclude(): DeployResult {
-    const result = this.result();
-    const { jobs, reconciled } = result;
-    const count = (outcome: JobResult["outcome"]) => jobs.filter((job) => job.outcome === outcome).length;
-    this.#context.log.info(
-      `jobs: ${count("deployed")} deployed, ${count("skipped")} skipped, ${count("failed")} failed, ${count("not_started")} not started`,
-    );
-    const failed = jobs.filter((job) => job.outcome === "failed").map((job) => `${job.job}: ${job.reason}`);
-    const left = reconciled.flatMap((one) =>
-      one.error === null ? [] : [`${one.job}@${one.worker}: ${one.error}`],
-    );
-    if (failed.length + left.length > 0)
-      throw new Failure("failed", `the deploy is not complete: ${[...failed, ...left].join("; ")}`, {
-        details: result,
-      });
-    return result;
+    this.#results.set(job.name, leftOutJob(job, outcome, reason, this.#own(job), errors));
   }
 
   #updateSeq(): number {
@@ -285,24 +294,34 @@ class Deploy {
     return updateSeq;
   }
 
-  #progress(phase: string): void {
-    this.#context.run.progress({ phase, done: this.#results.size, total: this.#jobs.length, waiting: [] });
+  /** A part of the deploy that progress shows and whose time is noted. */
+  async #step<T>(step: string, work: () => Promise<T>): Promise<T> {
+    this.#phase = step;
+    this.#report();
+    const started = performance.now();
+    try {
+      return await work();
+    } finally {
+      this.#steps.push({ step, duration_ms: Math.round(performance.now() - started) });
+    }
   }
-}
 
-function whySkipped(plan: JobPlan): string {
-  return plan.allocations.length === 0 ? "no_allocations" : "already_promoted";
-}
+  #tell(job: string, states: readonly AllocationState[], step: RolloutStep): void {
+    const changing = states.filter(({ plan }) => plan.decision.action !== "skip");
+    const count = (test: (state: AllocationState) => boolean) => changing.filter(test).length;
+    this.#rollouts.set(job, {
+      ...{ job, ...step, workers: changing.length },
+      done: count((state) => state.done && state.trouble === undefined),
+      running: count((state) => state.running),
+      failed: count((state) => state.trouble !== undefined),
+    });
+    this.#report();
+  }
 
-function describeState(state: AllocationState): JobResult["allocations"][number] {
-  const { allocation, decision } = state.plan;
-  const outcome =
-    decision.action === "skip"
-      ? "skipped"
-      : state.error !== undefined
-        ? "failed"
-        : state.done
-          ? "changed"
-          : "not_started";
-  return { worker: allocation.worker, action: decision.action, outcome, error: state.error ?? null };
+  #report(): void {
+    this.#context.progress.report({
+      ...{ phase: this.#phase, done: this.#results.size, total: this.#scope.jobs.length },
+      rollouts: [...this.#rollouts.values()],
+    });
+  }
 }

@@ -1,12 +1,12 @@
 import type { CatalogJob } from "../bucket/catalog.ts";
 import { DEFAULT_WAIT } from "../bucket/health-check.ts";
 import { runAll, sleep } from "../core/async.ts";
-import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
+import { Failure, throwIfCancelled } from "../core/errors.ts";
 import { rolloutBatches } from "../plan/rollout.ts";
-import { type ProbeResult, probe } from "../transport/probes.ts";
 import type { OperationContext } from "./context.ts";
-import type { Fleet } from "./fleet.ts";
-import { type HookSession, hooksOn } from "./hooks.ts";
+import type { Effects } from "./effects.ts";
+import { hooksOn, scriptErrors } from "./hooks.ts";
+import { type Trouble, troubleOf } from "./outcome.ts";
 
 /** Which workers a gate is about; those of `hooked` that are disabled are not probed. */
 export interface Gated {
@@ -23,27 +23,43 @@ export function hasGate(job: CatalogJob): boolean {
  * Probes a job until every check passes on each worker, in rollout order and batches of `max_concurrent_upgrades`
  * (hook-runtime.md, Batching rules), and then runs its hooks for health_check. Each worker gets as many attempts as the
  * manifest's `wait` says, at the probes and at each hook. Throws `ErrHealthCheckFailed` with what was seen last, for
- * every worker of the batch that failed.
+ * every worker of the batch that failed; {@link gateTroubles} tells them apart.
  */
 export async function passGate(
   context: OperationContext,
-  fleet: Fleet,
-  hooks: HookSession,
+  effects: Pick<Effects, "probe" | "hooks">,
   job: CatalogJob,
   workers: Gated,
 ): Promise<void> {
-  await passProbes(context, fleet, job, workers.probed);
+  await passProbes(context, effects, job, workers.probed);
   const wait = job.healthCheck?.wait ?? DEFAULT_WAIT;
-  await hooks.run({ kind: "health_check", job, workers: workers.hooked, wait }).catch((error: unknown) => {
-    throw error instanceof Failure && error.code === "ErrHookFailed"
-      ? new Failure("ErrHealthCheckFailed", `the health check of job ${job.name} failed: ${error.message}`)
-      : error;
-  });
+  try {
+    await effects.hooks({ kind: "health_check", job, workers: workers.hooked, wait });
+  } catch (error) {
+    if (!(error instanceof Failure) || error.code !== "ErrHookFailed") throw error;
+    const errors = [...scriptErrors(error)];
+    throw gateFailure(
+      job,
+      error.message,
+      errors.map(([worker, message]) => [worker, { grade: "failed", message }]),
+    );
+  }
+}
+
+/** What was wrong on which worker, where an error is that of a gate. */
+export function gateTroubles(error: unknown): ReadonlyMap<string, Trouble> {
+  const isOurs = error instanceof Failure && error.code === "ErrHealthCheckFailed";
+  return new Map(isOurs ? (error.details as { troubles: [string, Trouble][] }).troubles : []);
+}
+
+function gateFailure(job: CatalogJob, why: string, troubles: readonly [string, Trouble][]): Failure {
+  const message = `the health check of job ${job.name} failed: ${why}`;
+  return new Failure("ErrHealthCheckFailed", message, { details: { troubles } });
 }
 
 async function passProbes(
   context: OperationContext,
-  fleet: Fleet,
+  effects: Pick<Effects, "probe">,
   job: CatalogJob,
   workers: readonly string[],
 ): Promise<void> {
@@ -53,30 +69,27 @@ async function passProbes(
     const results = await runAll(
       batch.workers,
       batch.workers.length,
-      (host) => probeWorker(context, fleet, job, host),
+      (host) => probeWorker(context, effects, job, host),
       context.signal,
     );
     throwIfCancelled(context.signal);
-    const failures = results.flatMap((result) =>
-      result.status === "rejected" ? [messageOf(result.reason)] : [],
+    const troubles = results.flatMap((result, index): [string, Trouble][] =>
+      result.status === "rejected" ? [[batch.workers[index] as string, troubleOf(result.reason)]] : [],
     );
-    if (failures.length > 0)
-      throw new Failure(
-        "ErrHealthCheckFailed",
-        `the health check of job ${job.name} failed: ${failures.join("; ")}`,
-      );
+    if (troubles.length > 0)
+      throw gateFailure(job, troubles.map(([, { message }]) => message).join("; "), troubles);
   }
 }
 
 async function probeWorker(
-  context: OperationContext,
-  fleet: Fleet,
+  { log, progress, signal }: OperationContext,
+  effects: Pick<Effects, "probe">,
   job: CatalogJob,
   host: string,
 ): Promise<void> {
   const { attempts, intervalSeconds } = job.healthCheck?.wait ?? { attempts: 1, intervalSeconds: 0 };
   for (let attempt = 1; ; attempt++) {
-    const failed = (await probeOnce(context, fleet, job, host)).filter((result) => !result.ok);
+    const failed = (await effects.probe(job, host)).filter((result) => !result.ok);
     if (failed.length === 0) return;
     const evidence = failed.map((result) => result.evidence).join(", ");
     if (attempt >= attempts)
@@ -84,29 +97,9 @@ async function probeWorker(
         "ErrHealthCheckFailed",
         `${host} after ${attempt} attempt${attempt > 1 ? "s" : ""}: ${evidence}`,
       );
-    if (attempt === 1) context.log.info(`${job.name}@${host}: waiting to become healthy: ${evidence}`);
-    await sleep(intervalSeconds * 1000, context.signal);
+    if (attempt === 1) log.info(`${job.name}@${host}: waiting to become healthy: ${evidence}`);
+    const pauseMs = intervalSeconds * 1000;
+    const what = `${job.name}@${host}: to become healthy (attempt ${attempt} of ${attempts} failed)`;
+    await progress.during(what, pauseMs, sleep(pauseMs, signal));
   }
-}
-
-async function probeOnce(
-  context: OperationContext,
-  fleet: Fleet,
-  job: CatalogJob,
-  host: string,
-): Promise<ProbeResult[]> {
-  const checks = job.healthCheck?.checks ?? [];
-  const results = await runAll(checks, checks.length, async (check) => {
-    const timeoutMs = check.timeoutSeconds * 1000;
-    if (check.type === "ssh")
-      return await probe({ ...check, transport: await fleet.reach(host), timeoutMs }, context.signal);
-    const port = job.ports[check.port] as number;
-    const ca = context.kv.get("ops/worker", "certs/ca.crt");
-    const trust = check.type === "http" && ca !== undefined ? { ca } : {};
-    return await probe({ ...check, ...trust, host, port, timeoutMs }, context.signal);
-  });
-  return results.map((result) => {
-    if (result.status === "rejected") throw result.reason;
-    return result.value;
-  });
 }

@@ -9,7 +9,7 @@ import { type ScriptFile, stageScripts } from "../hook/staging.ts";
 import { allocationIndex, type Batch, PASSES, type PassKind } from "../plan/rollout.ts";
 import type { OperationContext } from "./context.ts";
 import type { Fleet } from "./fleet.ts";
-import { templateFields, upstreamOf } from "./plan-job.ts";
+import { templateFields, upstreamOf } from "./job-facts.ts";
 
 /** What all scripts of a session share. */
 export interface ScriptHost {

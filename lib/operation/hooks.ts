@@ -19,7 +19,7 @@ import { RUNNER_PATH } from "../transport/runner.ts";
 import type { OperationContext } from "./context.ts";
 import { Fleet } from "./fleet.ts";
 import { attemptScript, type Script, type ScriptHost } from "./hook-script.ts";
-import { upstreamOf } from "./plan-job.ts";
+import { upstreamOf } from "./job-facts.ts";
 
 /** A request to run the hooks that a job has for an event. */
 export interface HookPass {

@@ -11,6 +11,7 @@ import { Redactor } from "../core/redact.ts";
 import type { Launcher } from "../core/spawn.ts";
 import type { Orders, OutcomeMessage, Progress, RunKind } from "../run/protocol.ts";
 import type { Operation } from "./context.ts";
+import { ProgressBoard } from "./progress.ts";
 
 /** What carries out each kind of run. Loaded when asked for: a run's start costs only what it needs. */
 const OPERATIONS: Record<RunKind, () => Promise<Operation>> = {
@@ -56,9 +57,10 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
     using db = openDatabase(layout.database);
     const kv = new KvStore(db, await loadKvKey(layout));
     for (const secret of kv.secrets()) log.redactor.add(secret);
-    const run = { id: runId, kind, bucketId, progress: input.progress };
+    const run = { id: runId, kind, bucketId };
+    const progress = new ProgressBoard(input.progress);
     const result = await operation(
-      { layout, db, kv, log, signal: input.signal, launcher: input.launcher, run },
+      { layout, db, kv, log, signal: input.signal, launcher: input.launcher, run, progress },
       orders.params,
     );
     log.info(`${kind} succeeded`);

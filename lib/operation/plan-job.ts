@@ -1,9 +1,12 @@
 import { type CatalogAllocation, type CatalogJob, catalogFiles } from "../bucket/catalog.ts";
 import { type Promotion, promotionsOf } from "../bucket/promotions.ts";
 import { type StagedTree, stageAllocation } from "../bucket/staging.ts";
-import { type Decision, decide, isComplete, isGateOpen } from "../plan/changes.ts";
+import { type ChangeOptions, type Decision, decide, isComplete, isGateOpen } from "../plan/changes.ts";
+import { type Phase, rolloutPhases } from "../plan/job-plan.ts";
 import type { OperationContext } from "./context.ts";
 import type { Fleet } from "./fleet.ts";
+import { hooksOn } from "./hooks.ts";
+import { templateFields, upstreamOf } from "./job-facts.ts";
 
 /** What a deploy means to do with one allocation. */
 export interface AllocationPlan {
@@ -19,22 +22,12 @@ export interface AllocationPlan {
 export interface JobPlan {
   job: CatalogJob;
   allocations: AllocationPlan[];
+  /** What runs, batch after batch. */
+  phases: Phase[];
+  /** Why nothing of it may run; its files are synced all the same. */
+  refused: string | undefined;
   /** At least one allocation changes or has a gate to pass. */
   needsWork: boolean;
-}
-
-/** The jobs that a job's hooks demand. */
-export function upstreamOf(job: CatalogJob): string[] {
-  return [...new Set(job.hooks.map((hook) => hook.demandJob).filter((name) => name !== ""))];
-}
-
-/** The jobs that a job demands, directly or through others. */
-export function allUpstreamOf(job: CatalogJob, jobs: readonly CatalogJob[]): string[] {
-  const found = new Set(upstreamOf(job));
-  // What is added on the way is visited too.
-  for (const name of found)
-    for (const upstream of jobs.filter((one) => one.name === name).flatMap(upstreamOf)) found.add(upstream);
-  return [...found];
 }
 
 /**
@@ -48,7 +41,7 @@ export function planJob(
   job: CatalogJob,
   allocations: readonly CatalogAllocation[],
   updateSeq: number,
-  force: boolean,
+  options: ChangeOptions,
 ): JobPlan {
   const files = catalogFiles(context.db, job.name);
   const promotionOf = promotionsOf(context.db, job.name);
@@ -56,7 +49,7 @@ export function planJob(
     const fields = templateFields(context, fleet, allocation, promoted, updateSeq);
     const tree = stageAllocation(files, fields, upstreamOf(job), context.kv, job.secretMode);
     const target = { hash: tree.hash, version: allocation.newVersion, files: tree.digests };
-    const decision = decide({ disabled: allocation.disabled, promoted, target }, job, force);
+    const decision = decide({ disabled: allocation.disabled, promoted, target }, job, options);
     return { allocation, promoted, tree, updateSeq, decision };
   };
   const plans = allocations.map((allocation): AllocationPlan => {
@@ -66,9 +59,23 @@ export function planJob(
     const changes = plan.decision.action !== "skip" && last !== updateSeq;
     return changes ? planWith(allocation, promoted, updateSeq) : plan;
   });
+  const actions = plans.map(({ allocation, decision }) => ({
+    ...{ worker: allocation.worker, action: decision.action },
+  }));
+  const starts = actions.filter(({ action }) => action === "start").map(({ worker }) => worker);
+  const isRefused = options.syncOnly && starts.length > 0;
+  const hasOwnControl = hooksOn(job, "job_control").length > 0;
   return {
     job,
     allocations: plans,
+    phases: rolloutPhases(
+      { ...job, hasOwnControl },
+      actions,
+      context.kv.get(`ops/job/${job.name}`, "rollout_order"),
+    ),
+    refused: isRefused
+      ? `job ${job.name} was never started on ${starts.join(", ")}: deploy it without sync_only first`
+      : undefined,
     needsWork: plans.some((plan) => plan.decision.action !== "skip" || hasOpenGate(plan)),
   };
 }
@@ -78,29 +85,4 @@ export function hasOpenGate(plan: AllocationPlan): boolean {
   const { allocation, promoted, tree } = plan;
   const target = { hash: tree.hash, version: allocation.newVersion, files: tree.digests };
   return !allocation.disabled && isComplete(promoted, target) && isGateOpen(promoted);
-}
-
-/** What templates of an allocation are told beside the KV store. */
-export function templateFields(
-  context: OperationContext,
-  fleet: Fleet,
-  allocation: CatalogAllocation,
-  promoted: Promotion,
-  updateSeq: number,
-) {
-  const worker = fleet.worker(allocation.worker);
-  const bucketPath = `${worker.root}/${context.run.bucketId}`;
-  return {
-    AllocationID: allocation.id,
-    Job: allocation.job,
-    CurrentVersion: promoted.version,
-    NewVersion: allocation.newVersion,
-    BucketID: context.run.bucketId,
-    WorkerID: worker.id,
-    WorkerIP: allocation.worker,
-    Labels: worker.labels,
-    UpdateSeq: updateSeq,
-    BucketPath: bucketPath,
-    JobPath: `${bucketPath}/jobs/${allocation.job}`,
-  };
 }

@@ -1,13 +1,12 @@
-import { type CatalogAllocation, type CatalogJob, catalogAllocations } from "../bucket/catalog.ts";
+import type { CatalogAllocation, CatalogJob } from "../bucket/catalog.ts";
 import { forgetPromotion, promotionsOf, setStopped } from "../bucket/promotions.ts";
 import { runAll } from "../core/async.ts";
-import { messageOf, throwIfCancelled } from "../core/errors.ts";
+import { throwIfCancelled } from "../core/errors.ts";
 import { RUNNER_EXIT } from "../transport/runner.ts";
-import { syncTree } from "../transport/sync.ts";
 import type { OperationContext } from "./context.ts";
-import type { Fleet } from "./fleet.ts";
-import { type HookSession, hooksOn, scriptErrors } from "./hooks.ts";
-import { makeTarget } from "./target.ts";
+import type { Effects } from "./effects.ts";
+import { hooksOn, scriptErrors } from "./hooks.ts";
+import { type Trouble, troubleOf } from "./outcome.ts";
 
 const AT_ONCE = 32;
 const LIFECYCLE_LIMIT_SECONDS = 900;
@@ -17,79 +16,104 @@ export interface Reconciled {
   job: string;
   worker: string;
   action: "stop" | "remove";
+  outcome: "changed" | Trouble["grade"];
   error: string | null;
 }
 
+/** What reconcile has to look after. */
+export interface Due {
+  allocation: CatalogAllocation;
+  action: Reconciled["action"];
+  /** Its worker is in workers.json no more. */
+  isGone: boolean;
+}
+
 /**
- * The first step of a deploy, once for all jobs (hook-runtime.md, Deploy order 1): stops what was removed or disabled
- * since it was promoted, runs the hooks for after_allocation_stopped, and removes the files that a sync put there. A
- * disabled allocation is stopped once. Errors stay with their allocation: the next deploy tries again; where the worker
- * has left the bucket they are only told. `jobs` are all of the catalog, whichever the deploy is about.
+ * The allocations that were removed or disabled since they were promoted: a disabled one until it was stopped, a removed
+ * one until its files are gone. What was never deployed is only noted in the log.
+ */
+export function dueForReconcile(
+  { db, log }: Pick<OperationContext, "db" | "log">,
+  allocations: readonly CatalogAllocation[],
+  isGone: (host: string) => boolean,
+): Due[] {
+  const due: Due[] = [];
+  for (const [job, own] of Map.groupBy(allocations, (one) => one.job)) {
+    const promotionOf = promotionsOf(db, job);
+    for (const allocation of own.filter((one) => one.removed || one.disabled)) {
+      const { id, worker, removed } = allocation;
+      const { hash, unfinished, stopped } = promotionOf(id);
+      if (hash === "" && !unfinished)
+        log.record({ event: "reconcile_skip_stop", worker, job, phase: "reconcile", reason: "not_deployed" });
+      else if (removed || !stopped)
+        due.push({ allocation, action: removed ? "remove" : "stop", isGone: removed && isGone(worker) });
+    }
+  }
+  return due;
+}
+
+/**
+ * The first step of a deploy, once for all jobs (hook-runtime.md, Deploy order 1): stops what is due, runs the hooks for
+ * after_allocation_stopped, and removes the files that a sync put there. Errors stay with their allocation: the next
+ * deploy tries again; where the worker has left the bucket they are only told. `jobs` are all of the catalog, whichever
+ * the deploy is about.
  */
 export async function reconcile(
   context: OperationContext,
-  fleet: Fleet,
-  hooks: HookSession,
+  effects: Effects,
   jobs: readonly CatalogJob[],
+  due: readonly Due[],
 ): Promise<Reconciled[]> {
-  const due = catalogAllocations(context.db).filter((allocation) => needsStop(context, allocation));
   if (due.length === 0) return [];
   context.log.info(`reconcile: stops what was removed or disabled, ${due.length} in all`);
-  const errors = new Map<CatalogAllocation, string>();
-  await step(context, due, errors, (one) => stop(context, fleet, jobs, one));
-  for (const job of jobs)
-    await runStopped(
-      context,
-      hooks,
-      job,
-      due.filter((one) => one.job === job.name && !errors.has(one)),
-      errors,
-    );
-  await step(context, due, errors, (one) => finish(context, fleet, one));
-  return due.map((one) => {
-    const { id, job, worker, removed } = one;
-    const error = errors.get(one) ?? null;
-    if (error !== null) context.log.warn(`reconcile of ${job} on ${worker}: ${error}`);
-    const gone = error !== null && removed && fleet.worker(worker).removed;
-    // What became of it is not known: if the worker ever comes back, it is to be started there.
-    if (gone) setStopped(context.db, job, id, true);
-    return { job, worker, action: removed ? "remove" : "stop", error: gone ? null : error };
-  });
+  const troubles = new Map<Due, Trouble>();
+  await step(context, due, troubles, (one) => stop(context, effects, jobs, one.allocation));
+  for (const job of jobs) {
+    const stopped = due.filter((one) => one.allocation.job === job.name && !troubles.has(one));
+    await runStopped(context, effects, job, stopped, troubles);
+  }
+  await step(context, due, troubles, (one) => finish(context, effects, one.allocation));
+  return due.map((one) => conclude(context, one, troubles.get(one)));
 }
 
-function needsStop(context: OperationContext, allocation: CatalogAllocation): boolean {
-  if (!allocation.removed && !allocation.disabled) return false;
-  const promoted = promotionsOf(context.db, allocation.job)(allocation.id);
-  const known = promoted.hash !== "" || promoted.unfinished;
-  return known && (allocation.removed || !promoted.stopped);
+function conclude(
+  context: OperationContext,
+  { allocation, action, isGone }: Due,
+  trouble?: Trouble,
+): Reconciled {
+  const { id, job, worker } = allocation;
+  if (trouble) context.log.warn(`reconcile of ${job} on ${worker}: ${trouble.message}`);
+  // What became of it is not known: if the worker ever comes back, it is to be started there.
+  if (trouble && isGone) setStopped(context.db, job, id, true);
+  const error = isGone ? null : (trouble?.message ?? null);
+  return { job, worker, action, outcome: trouble?.grade ?? "changed", error };
 }
 
-/** One step for all that had no error before it. */
+/** One step for all that had no trouble before it. */
 async function step(
   { signal }: OperationContext,
-  due: readonly CatalogAllocation[],
-  errors: Map<CatalogAllocation, string>,
-  work: (one: CatalogAllocation) => Promise<void>,
+  due: readonly Due[],
+  troubles: Map<Due, Trouble>,
+  work: (one: Due) => Promise<void>,
 ): Promise<void> {
-  const left = due.filter((one) => !errors.has(one));
+  const left = due.filter((one) => !troubles.has(one));
   const results = await runAll(left, AT_ONCE, work, signal);
   throwIfCancelled(signal);
   results.forEach((result, index) => {
-    if (result.status === "rejected") errors.set(left[index] as CatalogAllocation, messageOf(result.reason));
+    if (result.status === "rejected") troubles.set(left[index] as Due, troubleOf(result.reason));
   });
 }
 
 async function stop(
   context: OperationContext,
-  fleet: Fleet,
+  effects: Effects,
   jobs: readonly CatalogJob[],
-  allocation: CatalogAllocation,
+  { id, job, worker, removed }: CatalogAllocation,
 ): Promise<void> {
-  const { id, job, worker, removed } = allocation;
-  const transport = await fleet.reach(worker);
-  const limit = jobs.find((one) => one.name === job)?.lifecycleTimeoutSeconds ?? LIFECYCLE_LIMIT_SECONDS;
-  await makeTarget(context, transport, {
-    ...{ job, target: "stop", phase: "reconcile", limitSeconds: limit },
+  const known = jobs.find((one) => one.name === job);
+  await effects.run({
+    ...{ job, worker, target: "stop", phase: "reconcile" },
+    limitSeconds: known?.lifecycleTimeoutSeconds ?? LIFECYCLE_LIMIT_SECONDS,
     // Where there is no such folder nothing was ever put, or somebody has cleaned up.
     accepted: [RUNNER_EXIT.missingFolder],
   });
@@ -100,31 +124,34 @@ async function stop(
 /** The hooks that follow a stop. What they store is kept; where one failed, all are repeated by the next deploy. */
 async function runStopped(
   { kv, signal }: OperationContext,
-  hooks: HookSession,
+  effects: Effects,
   job: CatalogJob,
-  stopped: readonly CatalogAllocation[],
-  errors: Map<CatalogAllocation, string>,
+  stopped: readonly Due[],
+  troubles: Map<Due, Trouble>,
 ): Promise<void> {
   if (stopped.length === 0 || hooksOn(job, "after_allocation_stopped").length === 0) return;
+  const workers = stopped.map(({ allocation }) => allocation.worker);
   try {
-    await hooks.run({ kind: "stopped", job, workers: stopped.map((one) => one.worker) });
+    await effects.hooks({ kind: "stopped", job, workers });
   } catch (error) {
     throwIfCancelled(signal);
     const own = scriptErrors(error);
-    for (const one of stopped) errors.set(one, own.get(one.worker) ?? messageOf(error));
+    for (const one of stopped) {
+      const message = own.get(one.allocation.worker);
+      troubles.set(one, message === undefined ? troubleOf(error) : { grade: "failed", message });
+    }
   } finally {
     kv.flush(job.name);
   }
 }
 
 async function finish(
-  context: OperationContext,
-  fleet: Fleet,
+  { db }: OperationContext,
+  effects: Effects,
   { id, job, worker, removed }: CatalogAllocation,
 ): Promise<void> {
   // A disabled one only now: until its hooks have run, the next deploy has to see to it.
-  if (!removed) return setStopped(context.db, job, id, true);
-  const transport = await fleet.reach(worker);
-  await syncTree(transport, { name: job, folder: `jobs/${job}`, files: [] }, { signal: context.signal });
-  forgetPromotion(context.db, job, id);
+  if (!removed) return setStopped(db, job, id, true);
+  await effects.sync({ job, worker }, undefined, {});
+  forgetPromotion(db, job, id);
 }

@@ -1,54 +1,64 @@
-import { createReadStream } from "node:fs";
-import path from "node:path";
+import { keepContents } from "../bucket/contents.ts";
 import { beginChange, promote, recordSynced, setGate, setStopped } from "../bucket/promotions.ts";
-import { stagingFolder, writeStaging } from "../bucket/staging.ts";
 import { runAll } from "../core/async.ts";
-import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
+import { Failure, throwIfCancelled } from "../core/errors.ts";
 import type { Action } from "../plan/changes.ts";
-import { rolloutBatches } from "../plan/rollout.ts";
-import { lastTarget } from "../transport/runner.ts";
-import { syncTree } from "../transport/sync.ts";
+import { type Phase, runsTarget } from "../plan/job-plan.ts";
+import type { Batch } from "../plan/rollout.ts";
 import type { OperationContext } from "./context.ts";
-import type { Fleet } from "./fleet.ts";
-import { hasGate, passGate } from "./gate.ts";
-import { type HookPass, type HookSession, hooksOn, scriptErrors } from "./hooks.ts";
+import type { Effects } from "./effects.ts";
+import { gateTroubles, hasGate, passGate } from "./gate.ts";
+import { type HookPass, scriptErrors } from "./hooks.ts";
+import { type Grade, type Trouble, troubleOf } from "./outcome.ts";
 import { type AllocationPlan, hasOpenGate, type JobPlan } from "./plan-job.ts";
-import { makeTarget } from "./target.ts";
 
 const SYNC_AT_ONCE = 32;
-const RUNS_THE_SERVICE: readonly Action[] = ["start", "restart", "reload"];
 
-/** How the change of one allocation went; filled in while the job rolls out. */
+/** How the change of one allocation goes; filled in while the job rolls out. */
 export interface AllocationState {
   plan: AllocationPlan;
+  /** Something of the job is at work there at this moment. */
+  running: boolean;
   /** Its target has succeeded, or it is promoted without one. */
   done: boolean;
-  error: string | undefined;
+  /** The gate that an earlier deploy left open has been passed. */
+  passedGate: boolean;
+  trouble: Trouble | undefined;
+}
+
+/** A batch of a rollout as it begins; `sync` stands before the first one. */
+export interface RolloutStep {
+  action: string;
+  batch: number;
+  batches: number;
+}
+
+/** How it went for an allocation by now. */
+export function gradeOf({ plan, done, passedGate, trouble }: AllocationState): Grade {
+  if (trouble) return trouble.grade;
+  if (plan.decision.action === "skip") return passedGate ? "ok" : "skipped";
+  return done ? "changed" : "not_started";
 }
 
 /**
  * Rolls out one job (hook-runtime.md, Deploy order 4 and 5): stage, sync, then batch after batch lifecycle (its own
  * hooks for job_control, where it has some), hooks, promotion and gate, then post_deploy, what needs no lifecycle, and a
  * last sync. What was promoted stays promoted when a later step fails.
- * Throws the first failure that stops the job; `states` tells how far each allocation came.
+ * Throws the first failure that stops the job; `states` tells how far each allocation came. `onStep` is called at every
+ * turn and whenever one of them changes.
  */
 export async function rollOut(
   context: OperationContext,
-  fleet: Fleet,
-  hooks: HookSession,
+  effects: Effects,
   plan: JobPlan,
   states: readonly AllocationState[],
-  force: boolean,
+  options: { force: boolean; onStep: (step: RolloutStep) => void },
 ): Promise<void> {
-  const rollout = new Rollout(context, fleet, hooks, plan, states, force);
+  const rollout = new Rollout(context, effects, plan, states, options);
   await rollout.passOpenGates();
   await rollout.stageAndSync();
-  if (hooksOn(plan.job, "job_control").length > 0) await rollout.runControlHooks();
-  else {
-    await rollout.runPhase("new", "start", plan.job.maxConcurrentStarts);
-    await rollout.runPhase("update", "reload", plan.job.maxConcurrentUpgrades);
-    await rollout.runPhase("update", "restart", plan.job.maxConcurrentUpgrades);
-  }
+  if (plan.refused !== undefined) throw new Failure("failed", plan.refused);
+  for (const phase of plan.phases) await rollout.runPhase(phase);
   await rollout.runPostDeploy();
   await rollout.promoteRest();
   await rollout.syncAgain();
@@ -56,26 +66,28 @@ export async function rollOut(
 
 class Rollout {
   readonly #context: OperationContext;
-  readonly #fleet: Fleet;
-  readonly #hooks: HookSession;
+  readonly #effects: Effects;
   readonly #plan: JobPlan;
   readonly #states: readonly AllocationState[];
+  readonly #byHost: ReadonlyMap<string, AllocationState>;
   readonly #force: boolean;
+  readonly #onStep: (step: RolloutStep) => void;
+  #step: RolloutStep = { action: "sync", batch: 0, batches: 0 };
 
   constructor(
     context: OperationContext,
-    fleet: Fleet,
-    hooks: HookSession,
+    effects: Effects,
     plan: JobPlan,
     states: readonly AllocationState[],
-    force: boolean,
+    { force, onStep }: { force: boolean; onStep: (step: RolloutStep) => void },
   ) {
     this.#context = context;
-    this.#fleet = fleet;
-    this.#hooks = hooks;
+    this.#effects = effects;
     this.#plan = plan;
     this.#states = states;
+    this.#byHost = new Map(states.map((state) => [state.plan.allocation.worker, state]));
     this.#force = force;
+    this.#onStep = onStep;
   }
 
   /** A gate that an earlier deploy left open comes first, and nothing is restarted for it (decisions: Rulings). */
@@ -86,59 +98,59 @@ class Rollout {
     if (open.length === 0) return;
     this.#say(`a gate is still open on ${hostsOf(open)}: it comes first`);
     await this.#gate(open);
+    for (const state of open) state.passedGate = true;
   }
 
   /** Stages and syncs every allocation that changes. A worker that fails here, or has before, fails in its batch. */
   async stageAndSync(): Promise<void> {
-    const { db } = this.#context;
-    const changing = this.#changing().filter((state) => state.error === undefined);
-    beginChange(
-      db,
-      this.#plan.job.name,
-      changing.map((state) => state.plan.allocation.id),
-    );
-    const results = await runAll(changing, SYNC_AT_ONCE, (state) => this.#sync(state), this.#context.signal);
-    throwIfCancelled(this.#context.signal);
-    results.forEach((result, index) => {
-      const state = changing[index];
-      if (state && result.status === "rejected") state.error = messageOf(result.reason);
-    });
+    const changing = this.#changing().filter((state) => state.trouble === undefined);
+    const ids = changing.map((state) => state.plan.allocation.id);
+    beginChange(this.#context.db, this.#plan.job.name, ids);
+    await this.#onAll(changing, SYNC_AT_ONCE, (state) => this.#sync(state));
   }
 
   /** The batches of one phase: lifecycle, hooks, promotion, gate; the next batch only after the one before succeeded. */
-  async runPhase(phase: "new" | "update", action: Action, width: number): Promise<void> {
-    const { job } = this.#plan;
-    const candidates = this.#states.filter((state) => state.plan.decision.action === action);
-    for (const { batch, states } of this.#batchesOf(candidates, width)) {
+  async runPhase({ phase, action, batches }: Phase): Promise<void> {
+    for (const batch of batches) {
       throwIfCancelled(this.#context.signal);
-      this.#say(`batch ${batch.index + 1} of ${batch.count} (${phase}): ${action} on ${hostsOf(states)}`);
-      await this.#lifecycle(states);
-      await this.#runHooks({ kind: phase === "new" ? "started" : "updated", job, batch });
-      this.#promote(states, hasGate(job) ? "pending" : "");
-      await this.#gate(states);
+      const states = batch.workers.map((host) => this.#byHost.get(host) as AllocationState);
+      this.#step = { action, batch: batch.index + 1, batches: batches.length };
+      this.#onStep(this.#step);
+      if (phase === "job_control") await this.#runControlBatch(batch, states);
+      else await this.#runBatch(phase, action, batch, states);
     }
   }
 
-  /** The batches of a job whose hooks do what else its targets do: over all its workers, those that do not change too. */
-  async runControlHooks(): Promise<void> {
-    const { job } = this.#plan;
+  async #runBatch(
+    phase: "new" | "update",
+    action: Phase["action"],
+    batch: Batch,
+    states: readonly AllocationState[],
+  ): Promise<void> {
+    this.#say(`batch ${batch.index + 1} of ${batch.count} (${phase}): ${action} on ${hostsOf(states)}`);
+    await this.#lifecycle(states);
+    await this.#runHooks({ kind: phase === "new" ? "started" : "updated", job: this.#plan.job, batch });
+    await this.#promoteAndGate(states);
+  }
+
+  /** A batch of a job whose hooks do what else its targets do: workers that do not change take part, too. */
+  async #runControlBatch(batch: Batch, states: readonly AllocationState[]): Promise<void> {
+    this.#failIfTroubled(states);
+    const { job, allocations } = this.#plan;
     const hosts = (...actions: Action[]) =>
-      this.#states
-        .filter(({ plan }) => actions.includes(plan.decision.action))
-        .map(({ plan }) => plan.allocation.worker)
+      allocations
+        .filter(({ decision }) => actions.includes(decision.action))
+        .map(({ allocation }) => allocation.worker)
         .join(",");
     const variables = { NEW_ALLOCATIONS: hosts("start"), UPDATED_ALLOCATIONS: hosts("restart", "reload") };
-    if (variables.NEW_ALLOCATIONS === "" && variables.UPDATED_ALLOCATIONS === "") return;
-    for (const { batch, states } of this.#batchesOf(this.#states, job.maxConcurrentUpgrades)) {
-      throwIfCancelled(this.#context.signal);
-      const unready = states.filter((state) => state.error !== undefined);
-      if (unready.length > 0) throw batchFailure(job.name, unready);
-      await this.#runHooks({ kind: "deploy_control", job, batch, variables });
-      const changed = states.filter(({ plan }) => RUNS_THE_SERVICE.includes(plan.decision.action));
-      if (changed.length === 0) continue;
-      this.#promote(changed, hasGate(job) ? "pending" : "");
-      await this.#gate(changed);
-    }
+    await this.#runHooks({ kind: "deploy_control", job, batch, variables });
+    const changed = states.filter(({ plan }) => runsTarget(plan.decision.action));
+    if (changed.length > 0) await this.#promoteAndGate(changed);
+  }
+
+  async #promoteAndGate(states: readonly AllocationState[]): Promise<void> {
+    this.#promote(states, hasGate(this.#plan.job) ? "pending" : "");
+    await this.#gate(states);
   }
 
   async runPostDeploy(): Promise<void> {
@@ -147,109 +159,97 @@ class Rollout {
 
   /** The promote sweep: allocations whose change needs no lifecycle, and so has no gate of its own. */
   async promoteRest(): Promise<void> {
-    const rest = this.#changing().filter((state) => !RUNS_THE_SERVICE.includes(state.plan.decision.action));
-    const failed = rest.filter((state) => state.error !== undefined);
-    this.#promote(rest.filter((state) => state.error === undefined));
-    if (failed.length > 0) throw batchFailure(this.#plan.job.name, failed);
+    const rest = this.#changing().filter((state) => !runsTarget(state.plan.decision.action));
+    this.#promote(rest.filter((state) => state.trouble === undefined));
+    this.#failIfTroubled(rest);
   }
 
   /** The final sync: puts back what the lifecycle changed in files that sync owns. */
   async syncAgain(): Promise<void> {
-    const again = async (state: AllocationState) => {
-      const { changed } = await this.#syncTree(state);
-      if (changed.length > 0) this.#say(`put back on ${state.plan.allocation.worker}: ${changed.join(", ")}`);
-    };
-    const results = await runAll(this.#changing(), SYNC_AT_ONCE, again, this.#context.signal);
-    const failed = results.find((result) => result.status === "rejected");
-    if (failed) throw failed.reason;
-  }
-
-  #batchesOf(candidates: readonly AllocationState[], width: number) {
-    const byHost = new Map(candidates.map((state) => [state.plan.allocation.worker, state]));
-    const order = this.#context.kv.get(`ops/job/${this.#plan.job.name}`, "rollout_order");
-    return rolloutBatches(order, [...byHost.keys()], width).map((batch) => ({
-      batch,
-      states: batch.workers.map((host) => byHost.get(host) as AllocationState),
-    }));
+    const changing = this.#changing();
+    await this.#onAll(changing, SYNC_AT_ONCE, async ({ plan }) => {
+      const { changed } = await this.#effects.sync(plan.allocation, plan.tree, {});
+      if (changed.length > 0) this.#say(`put back on ${plan.allocation.worker}: ${changed.join(", ")}`);
+    });
+    this.#failIfTroubled(changing);
   }
 
   /** What scripts have written by now is stored, however they ended (decisions: Rulings). */
   async #runHooks(pass: HookPass): Promise<void> {
     try {
-      await this.#hooks.run(pass);
+      await this.#effects.hooks(pass);
     } catch (error) {
-      const errors = scriptErrors(error);
-      for (const state of this.#states) state.error ??= errors.get(state.plan.allocation.worker);
+      for (const [worker, message] of scriptErrors(error)) this.#blame(worker, { grade: "failed", message });
       throw error;
     } finally {
       this.#context.kv.flush(pass.job.name);
     }
   }
 
+  /** The first trouble of a worker is the one that is told. */
+  #blame(worker: string, trouble: Trouble): void {
+    const state = this.#byHost.get(worker);
+    if (state) state.trouble ??= trouble;
+  }
+
   #changing(): AllocationState[] {
     return this.#states.filter((state) => state.plan.decision.action !== "skip");
   }
 
+  /** Runs something on all of them to its end; what goes wrong is their trouble. */
+  async #onAll(
+    states: readonly AllocationState[],
+    atOnce: number,
+    work: (state: AllocationState) => Promise<void>,
+  ): Promise<void> {
+    const { signal } = this.#context;
+    const carryOut = async (state: AllocationState) => {
+      state.running = true;
+      this.#onStep(this.#step);
+      try {
+        await work(state);
+      } catch (error) {
+        state.trouble ??= troubleOf(error);
+      } finally {
+        state.running = false;
+        this.#onStep(this.#step);
+      }
+    };
+    await runAll(states, atOnce, carryOut, signal);
+    throwIfCancelled(signal);
+  }
+
   async #sync(state: AllocationState): Promise<void> {
-    const { db, layout } = this.#context;
-    const { allocation, tree } = state.plan;
-    await writeStaging(stagingFolder(layout, allocation.worker, allocation.job), tree.files);
-    const before = state.plan.promoted.files;
-    const { changed, removed, sentBytes } = await this.#syncTree(state, before);
-    const { updateSeq } = state.plan;
+    const { db } = this.#context;
+    const { allocation, tree, promoted, updateSeq } = state.plan;
+    await this.#effects.stage(allocation, tree);
+    const { changed, removed, sentBytes } = await this.#effects.sync(allocation, tree, promoted.files);
     recordSynced(db, allocation.job, allocation.id, { hash: tree.hash, files: tree.digests, updateSeq });
     this.#say(
       `synced to ${allocation.worker}: ${changed.length} changed, ${removed.length} removed, ${sentBytes} bytes`,
     );
   }
 
-  /** What differs from `before` is sent although its content is there: its rights may be others now. */
-  async #syncTree(state: AllocationState, before: Readonly<Record<string, string>> = {}) {
-    const { allocation, tree } = state.plan;
-    const folder = stagingFolder(this.#context.layout, allocation.worker, allocation.job);
-    const files = tree.files.map(({ path: name, mode, sha256, content }) => ({
-      ...{ path: name, mode, sha256, size: content.length },
-      isRewritten: before[name] !== undefined && before[name] !== tree.digests[name],
-      open: () => createReadStream(path.join(folder, name)) as AsyncIterable<Uint8Array>,
-    }));
-    const transport = await this.#fleet.reach(allocation.worker);
-    const name = allocation.job;
-    return await syncTree(
-      transport,
-      { name, folder: `jobs/${name}`, files },
-      { signal: this.#context.signal },
-    );
-  }
-
   /** All of a batch run to their end; the errors of all are reported together. */
   async #lifecycle(batch: readonly AllocationState[]): Promise<void> {
-    const run = async (state: AllocationState) => {
-      if (state.error !== undefined) return;
-      try {
-        await this.#runTarget(state);
-        state.done = true;
-      } catch (error) {
-        state.error = messageOf(error);
-      }
-    };
-    await runAll(batch, batch.length, run, this.#context.signal);
-    throwIfCancelled(this.#context.signal);
-    const failed = batch.filter((state) => state.error !== undefined);
-    if (failed.length > 0) throw batchFailure(this.#plan.job.name, failed);
+    const ready = batch.filter((state) => state.trouble === undefined);
+    await this.#onAll(ready, ready.length, async (state) => {
+      await this.#runTarget(state);
+      state.done = true;
+    });
+    this.#failIfTroubled(batch);
   }
 
-  async #runTarget(state: AllocationState): Promise<void> {
-    const { allocation, decision, tree, promoted } = state.plan;
-    const transport = await this.#fleet.reach(allocation.worker);
-    const { job } = this.#plan;
+  async #runTarget({ plan }: AllocationState): Promise<void> {
+    const { allocation, decision, tree, promoted } = plan;
     if (promoted.unfinished && !this.#force) {
-      const last = await lastTarget(transport, job.name, { signal: this.#context.signal });
-      if (last?.hash === tree.hash && RUNS_THE_SERVICE.includes(last.target as Action))
+      const last = await this.#effects.lastTarget(allocation);
+      if (last?.hash === tree.hash && runsTarget(last.target as Action))
         return this.#say(`${last.target} on ${allocation.worker} had already succeeded: resumed behind it`);
     }
-    await makeTarget(this.#context, transport, {
-      ...{ job: job.name, target: decision.action, phase: "rollout", hash: tree.hash },
-      limitSeconds: job.lifecycleTimeoutSeconds,
+    await this.#effects.run({
+      ...{ job: allocation.job, worker: allocation.worker, target: decision.action },
+      ...{ phase: "rollout", hash: tree.hash, limitSeconds: this.#plan.job.lifecycleTimeoutSeconds },
       env: { CURRENT_VERSION: promoted.version, NEW_VERSION: allocation.newVersion },
     });
   }
@@ -260,6 +260,7 @@ class Rollout {
       db.transaction(() => {
         for (const { plan } of batch) {
           const { id, job, worker, newVersion, disabled } = plan.allocation;
+          keepContents(db, kv, plan.tree.files);
           promote(db, job, id, newVersion, gate);
           if (!disabled) setStopped(db, job, id, false);
           kv.put(`ops/job/${job}/worker/${worker}`, "version", newVersion);
@@ -283,8 +284,9 @@ class Rollout {
     const probed = ready.filter(({ disabled }) => !disabled).map(({ worker }) => worker);
     const hooked = ready.map(({ worker }) => worker);
     try {
-      await passGate(this.#context, this.#fleet, this.#hooks, job, { probed, hooked });
+      await passGate(this.#context, this.#effects, job, { probed, hooked });
     } catch (error) {
+      for (const [worker, trouble] of gateTroubles(error)) this.#blame(worker, trouble);
       if (!this.#context.signal.aborted) this.#storeGate(about, "failed");
       throw error;
     }
@@ -299,6 +301,15 @@ class Rollout {
     });
   }
 
+  #failIfTroubled(states: readonly AllocationState[]): void {
+    const errors = states.flatMap(({ plan, trouble }) =>
+      trouble ? [`${plan.allocation.worker}: ${trouble.message}`] : [],
+    );
+    if (errors.length === 0) return;
+    const count = `${errors.length} worker${errors.length > 1 ? "s" : ""}`;
+    throw new Failure("failed", `job ${this.#plan.job.name} failed on ${count}: ${errors.join("; ")}`);
+  }
+
   #say(message: string): void {
     this.#context.log.info(`${this.#plan.job.name}: ${message}`);
   }
@@ -306,12 +317,4 @@ class Rollout {
 
 function hostsOf(states: readonly AllocationState[]): string {
   return states.map((state) => state.plan.allocation.worker).join(", ");
-}
-
-function batchFailure(job: string, failed: readonly AllocationState[]): Failure {
-  const errors = failed.map((state) => `${state.plan.allocation.worker}: ${state.error}`);
-  return new Failure(
-    "failed",
-    `job ${job} failed on ${failed.length} worker${failed.length > 1 ? "s" : ""}: ${errors.join("; ")}`,
-  );
 }

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { isUuid } from "../codec/uuid.ts";
-import { Failure, throwIfCancelled } from "../core/errors.ts";
+import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import type { CommandOutcome } from "../core/spawn.ts";
 import { runTarget } from "../transport/runner.ts";
 import { describeReceipt, type Transport } from "../transport/transport.ts";
@@ -13,6 +13,7 @@ const NEWEST = 20;
 /** A target of a job that is to succeed on a worker. */
 export interface WantedTarget {
   job: string;
+  worker: string;
   target: string;
   /** The phase of the run, for the worker's log. */
   phase: string;
@@ -33,16 +34,28 @@ export async function makeTarget(
   transport: Transport,
   wanted: WantedTarget,
 ): Promise<void> {
-  const { job, target, phase, limitSeconds, accepted = [], ...order } = wanted;
-  const { host } = transport.worker;
+  const { job, worker, target, phase, limitSeconds, accepted = [], ...order } = wanted;
+  const { log, run, signal } = context;
+  const fields = { worker, job, phase, action: target };
+  const overRunIds = await overRuns(context);
+  log.record({ event: "command_begin", ...fields, cmd: `make ${target}` });
+  const started = performance.now();
+  const end = (how: { exit?: number; reason?: string }) =>
+    log.record({
+      ...{ event: "command_end", ...fields, cmd: `make ${target}`, ...how },
+      duration_ms: Math.round(performance.now() - started),
+    });
   const outcome = await runTarget(transport, {
-    ...{ job, target, ...order, timeoutMs: limitSeconds * 1000 },
-    ...{ runId: context.run.id, overRuns: await overRuns(context) },
-    onLine: (line, stream) => context.log.output(job, host, line, stream, { phase, action: target }),
-    signal: context.signal,
+    ...{ job, target, ...order, timeoutMs: limitSeconds * 1000, runId: run.id, overRuns: overRunIds },
+    onLine: (line, stream) => log.output(job, worker, line, stream, { phase, action: target }),
+    signal,
+  }).catch((error: unknown) => {
+    end({ reason: messageOf(error) });
+    throw error;
   });
-  throwIfCancelled(context.signal);
-  const what = `\`make ${target}\` of job ${job} on ${host}`;
+  end(outcome.exitCode === null ? { reason: outcome.reason } : { exit: outcome.exitCode });
+  throwIfCancelled(signal);
+  const what = `\`make ${target}\` of job ${job} on ${worker}`;
   if (outcome.reason === "timeout") {
     const end = describeReceipt(outcome.receipt ?? "stopped");
     throw new Failure("timeout", `${what} did not end within ${limitSeconds} s and was ${end}`);

@@ -1,48 +1,15 @@
 import { createHash } from "node:crypto";
 import type { CatalogAllocation, CatalogWorker } from "../bucket/catalog.ts";
-import { runAll } from "../core/async.ts";
-import { messageOf, throwIfCancelled } from "../core/errors.ts";
 import { jobsJson, RUNNER_PATH, runnerText, workerJson } from "../transport/runner.ts";
-import { syncTree, WORKER_TREE } from "../transport/sync.ts";
-import type { OperationContext } from "./context.ts";
-import type { Fleet } from "./fleet.ts";
+import type { SyncFile } from "../transport/sync.ts";
 
-const AT_ONCE = 32;
-
-/**
- * Brings `worker.json`, `jobs.json` and `bin/` on these workers up to date (hook-runtime.md, Deploy order 3) and
- * notes the update sequence each has. Answers what went wrong, by worker: nothing may be run there, since the runner
- * goes by these files.
- */
-export async function syncWorkerFiles(
-  context: OperationContext,
-  fleet: Fleet,
-  hosts: readonly string[],
-  allocations: readonly CatalogAllocation[],
-  updateSeq: number,
-): Promise<Map<string, string>> {
-  const sync = async (host: string) => {
-    const transport = await fleet.reach(host);
-    const files = workerFiles(context.run.bucketId, fleet.worker(host), allocations, updateSeq);
-    await syncTree(transport, { name: WORKER_TREE, folder: ".", files }, { signal: context.signal });
-    context.db.run("UPDATE worker SET synced_seq = ? WHERE worker_ip = ?", updateSeq, host);
-  };
-  const different = [...new Set(hosts)];
-  const results = await runAll(different, AT_ONCE, sync, context.signal);
-  throwIfCancelled(context.signal);
-  return new Map(
-    results.flatMap((result, index): [string, string][] =>
-      result.status === "rejected" ? [[different[index] as string, messageOf(result.reason)]] : [],
-    ),
-  );
-}
-
-function workerFiles(
+/** `worker.json`, `jobs.json` and `bin/` of a worker; the runner goes by them (hook-runtime.md, Deploy order 3). */
+export function workerFiles(
   bucketId: string,
   worker: CatalogWorker,
   allocations: readonly CatalogAllocation[],
   updateSeq: number,
-) {
+): SyncFile[] {
   const jobs = allocations
     .filter((allocation) => allocation.worker === worker.host && !allocation.removed)
     .map(({ job, disabled }) => ({ job, disabled }));
@@ -54,12 +21,15 @@ function workerFiles(
   ];
 }
 
-function file(path: string, mode: number, text: string) {
+function file(path: string, mode: number, text: string): SyncFile {
   const content = Buffer.from(text);
-  const sha256 = createHash("sha256").update(content).digest("hex");
-  return { path, mode, sha256, size: content.length, open: () => once(content) };
+  return syncFile(path, mode, content, createHash("sha256").update(content).digest("hex"));
 }
 
-async function* once(content: Uint8Array): AsyncGenerator<Uint8Array> {
-  yield content;
+/** A file whose content is in memory. */
+export function syncFile(path: string, mode: number, content: Buffer, sha256: string): SyncFile {
+  async function* open() {
+    yield content;
+  }
+  return { path, mode, sha256, size: content.length, open };
 }

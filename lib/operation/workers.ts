@@ -21,7 +21,7 @@ export const trust: Operation = async (context, params) => {
   const { settings } = await loadOpsConf(context.layout);
   const total = workers.length;
   let done = 0;
-  const progress = () => context.run.progress({ phase: "trust", done, total, waiting: [] });
+  const progress = () => context.progress.report({ phase: "trust", done, total });
   progress();
   const result = await trustWorkers(workers, {
     ...{ launcher: context.launcher, signal: context.signal, force, sshOptions: settings.sshOptions },

@@ -35,6 +35,14 @@ export interface ChangePolicy {
   restartGlobs: readonly string[];
 }
 
+/** What a deploy was told beyond the jobs. */
+export interface ChangeOptions {
+  /** Repeats the change of an allocation that is complete. */
+  force: boolean;
+  /** Brings files and promotes them, but runs no target and no hook that stands for one. */
+  syncOnly: boolean;
+}
+
 /** One allocation's part of a plan. */
 export interface Decision {
   action: Action;
@@ -49,17 +57,26 @@ const CHANGE: Record<ChangePolicy["restartPolicy"], Action> = {
 };
 
 /**
- * Decides what happens to an allocation; the first rule that applies. `force` repeats the change of an allocation
- * that is complete.
+ * Decides what happens to an allocation; the first rule that applies. With `syncOnly` a first start stays one: it is for
+ * the deploy to refuse it.
  */
 export function decide(
   allocation: { disabled: boolean; promoted: Promoted; target: Target },
   policy: ChangePolicy,
+  { force, syncOnly }: ChangeOptions,
+): Decision {
+  const decision = decideChange(allocation, policy, force);
+  const isUpdate = decision.action === "restart" || decision.action === "reload";
+  return syncOnly && isUpdate ? { ...decision, action: "sync" } : decision;
+}
+
+function decideChange(
+  { disabled, promoted, target }: { disabled: boolean; promoted: Promoted; target: Target },
+  policy: ChangePolicy,
   force: boolean,
 ): Decision {
-  const { promoted, target } = allocation;
   const complete = isComplete(promoted, target);
-  if (allocation.disabled) return decideDisabled(promoted, complete, force);
+  if (disabled) return decideDisabled(promoted, complete, force);
   if (promoted.hash === "") return { action: "start", reason: "new" };
   if (promoted.stopped) return { action: "start", reason: "it was stopped" };
   const change = CHANGE[policy.restartPolicy];

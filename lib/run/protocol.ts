@@ -51,6 +51,7 @@ export const RUNS = {
       jobs: JOBS,
       build: flag("Build first"),
       force: flag("Also roll out jobs whose deploy is complete"),
+      sync_only: flag("Bring the files and promote them, but start, reload and restart nothing"),
     }),
   },
   hooks: {
@@ -128,12 +129,30 @@ export function parametersOf<K extends RunKind>(kind: K, given: Record<string, u
 /** control-plane.md, Resources: the four values of a run's status. */
 export type RunStatus = "running" | "succeeded" | "failed" | "cancelled";
 
+/** How far the rollout of one job is. */
+export interface RolloutProgress {
+  job: string;
+  /** What its batch does (`start`, `restart`, …); before the first batch `sync`. */
+  action: string;
+  /** From 1 on; 0 before the first. */
+  batch: number;
+  batches: number;
+  /** Workers of the job that this deploy changes, and how many of them are at which point. */
+  workers: number;
+  done: number;
+  running: number;
+  failed: number;
+}
+
 /** How far a run is: shown in `GET …/runs/{id}`. */
 export interface Progress {
   phase: string;
   done: number;
   total: number;
+  /** What the run waits for at this moment. */
   waiting: { on: string; since: string; until: string | null }[];
+  /** The jobs that a deploy is rolling out. */
+  rollouts: RolloutProgress[];
 }
 
 /** The orders a run process gets, over IPC and never in its arguments. */

@@ -16,6 +16,7 @@ import { makeBucket } from "../helpers/workspace.ts";
 const NOTHING = {
   ...{ hash: "", version: NEVER_PROMOTED, files: {}, gate: "", unfinished: false, stopped: false },
   updateSeq: 0,
+  before: { hash: "", version: NEVER_PROMOTED, files: {} },
 };
 const tree = (hash: string) => ({ hash, files: { Makefile: hash }, updateSeq: 4 });
 
@@ -54,7 +55,11 @@ test("HR-109 HR-115 T-39 a change counts from its promotion on, and until then e
   recordSynced(db, "web", "one", tree("b"));
   assert.deepEqual(of("one"), { ...first, unfinished: true }, "the promoted tree stays known");
   promote(db, "web", "one", "2.0.0", "");
-  assert.deepEqual(of("one"), { ...first, hash: "b", version: "2.0.0", files: { Makefile: "b" }, gate: "" });
+  const before = { hash: "a", version: "1.0.0", files: { Makefile: "a" } };
+  const second = { ...first, hash: "b", version: "2.0.0", files: { Makefile: "b" }, gate: "", before };
+  assert.deepEqual(of("one"), second);
+  promote(db, "web", "one", "2.0.0", "");
+  assert.deepEqual(of("one"), second, "the same once more takes the place of nothing");
   assert.deepEqual(of("two"), { ...NOTHING, unfinished: true });
 });
 

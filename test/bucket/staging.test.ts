@@ -81,7 +81,7 @@ test("templates read what the KV store has: missing keys are errors, unless they
   assert.equal(render('[{{ getOptional "vars/job/web" "none" }}]'), "[]");
   assert.equal(render('{{ range keys "vars/job/web" }}{{ . }};{{ end }}'), "name;");
   assert.throws(() => render('{{ get "vars/job/web" "none" }}'), {
-    code: "failed",
+    code: "ErrKeyMissing",
     message:
       /^Cannot render a template of job web on 10\.0\.0\.1: template: out\.tpl:1:.*"none" is missing in namespace vars\/job\/web/,
   });
@@ -146,7 +146,9 @@ test("HR-102 T-103 T-100 writing the staging replaces that allocation's folder, 
     mkdirSync(path.dirname(old), { recursive: true });
     writeFileSync(old, "");
   }
-  const staged = [file("a/b", "1", 0o644), file("run", "2", 0o755)];
+  const staged = [file("a/b", "1", 0o644), file("run", "2", 0o755)].map((one) => ({
+    ...{ ...one, isSecret: false },
+  }));
   await writeStaging(folder, staged);
   assert.deepEqual(
     staged.map(({ path: name }) => [

@@ -11,6 +11,7 @@ import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { Redactor } from "../../lib/core/redact.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
 import type { OperationContext } from "../../lib/operation/context.ts";
+import { ProgressBoard } from "../../lib/operation/progress.ts";
 import type { RunKind } from "../../lib/run/protocol.ts";
 import { temporaryFolder } from "./temporary.ts";
 
@@ -85,8 +86,9 @@ export async function makeBucket(t: Pick<TestContext, "after">, spec?: Workspace
       format: "kv" as const,
     });
     const launcher = new Launcher(process.env, () => {});
-    const run = { id, kind, bucketId, progress: () => {} };
-    return { layout, db, kv: new KvStore(db, key), log, signal, launcher, run };
+    const run = { id, kind, bucketId };
+    const progress = new ProgressBoard(() => {});
+    return { layout, db, kv: new KvStore(db, key), log, signal, launcher, run, progress };
   };
   return { dir, layout, bucketId, db, kv: () => new KvStore(db, key), activity, context };
 }

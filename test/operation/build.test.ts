@@ -648,7 +648,7 @@ test("a cancelled build stores nothing", async (t) => {
   const bucket = await makeBucket(t, { workers: ["a"], jobs: { web: { selectors: ["worker"] } } });
   const stop = new AbortController();
   const context = bucket.context("build", stop.signal);
-  context.run.progress = ({ phase }) => {
+  context.progress.report = ({ phase }) => {
     if (phase === "check") stop.abort();
   };
   await assert.rejects(build(context, {}), { code: "cancelled" });

@@ -232,8 +232,8 @@ test("a worker that cannot be reached fails its own allocations, and only those"
   assert.deepEqual(
     jobs.map((job) => job.allocations.map((one) => `${one.worker} ${one.outcome}`)),
     [
-      [`${A} changed`, `${B} failed`],
-      [`${A} changed`, `${B} failed`],
+      [`${A} changed`, `${B} unreachable`],
+      [`${A} changed`, `${B} unreachable`],
     ],
   );
   reach();

@@ -4,6 +4,7 @@ import { type AddressInfo, createServer } from "node:net";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type CatalogJob, catalogJobs, catalogWorkers, type Probe } from "../../lib/bucket/catalog.ts";
+import { effectsOf } from "../../lib/operation/effects.ts";
 import { Fleet } from "../../lib/operation/fleet.ts";
 import { passGate } from "../../lib/operation/gate.ts";
 import { HookSession } from "../../lib/operation/hooks.ts";
@@ -26,7 +27,10 @@ async function setUp(t: TestContext, checks: Probe[], options: { attempts?: numb
     const fleet = new Fleet(context, catalogWorkers(deploys.bucket.db));
     const hooks = new HookSession(context, fleet);
     try {
-      await passGate(context, fleet, hooks, job, { probed: workers, hooked: workers });
+      await passGate(context, effectsOf(context, fleet, hooks, []), job, {
+        probed: workers,
+        hooked: workers,
+      });
     } finally {
       await hooks.close();
       await fleet.close();

@@ -3,13 +3,8 @@ import { type TestContext, test } from "node:test";
 import { catalogAllocations, catalogJobs, catalogWorkers } from "../../lib/bucket/catalog.ts";
 import { beginChange, promote, recordSynced, setGate, setStopped } from "../../lib/bucket/promotions.ts";
 import { Fleet } from "../../lib/operation/fleet.ts";
-import {
-  allUpstreamOf,
-  hasOpenGate,
-  type JobPlan,
-  planJob,
-  upstreamOf,
-} from "../../lib/operation/plan-job.ts";
+import { allUpstreamOf, upstreamOf } from "../../lib/operation/job-facts.ts";
+import { hasOpenGate, type JobPlan, planJob } from "../../lib/operation/plan-job.ts";
 import { Deploys, HOSTS, type JobsSpec } from "../helpers/deploys.ts";
 
 const [A, B] = HOSTS;
@@ -18,13 +13,16 @@ async function setUp(t: TestContext, jobs: JobsSpec, disabled: Record<string, st
   const deploys = await Deploys.make(t);
   await deploys.build(jobs, { hosts: [A, B], disabled });
   const { db } = deploys.bucket;
-  const plan = (options: { force?: boolean; updateSeq?: number; job?: string } = {}) => {
-    const { force = false, updateSeq = 7, job: name = "web" } = options;
+  const plan = (options: { force?: boolean; syncOnly?: boolean; updateSeq?: number; job?: string } = {}) => {
+    const { force = false, syncOnly = false, updateSeq = 7, job: name = "web" } = options;
     const context = deploys.bucket.context("deploy");
     const job = catalogJobs(db).find((one) => one.name === name);
     assert.ok(job);
     const own = catalogAllocations(db).filter((one) => one.job === name && !one.removed);
-    return planJob(context, new Fleet(context, catalogWorkers(db)), job, own, updateSeq, force);
+    return planJob(context, new Fleet(context, catalogWorkers(db)), job, own, updateSeq, {
+      force,
+      syncOnly,
+    });
   };
   /** What a deploy that ended well would have noted. */
   const promoteAll = (planned: JobPlan, gate: "" | "pending" = "") => {
@@ -175,7 +173,7 @@ test("a template that cannot be rendered is a failure that names job, worker, fi
     web: { files: { "conf/app.tpl": 'a\n{{ get "vars/bucket" "nope" }}' } },
   });
   assert.throws(plan, {
-    code: "failed",
+    code: "ErrKeyMissing",
     message:
       /^Cannot render a template of job web on 127\.0\.0\.1: .*conf\/app\.tpl:2:.*"nope" is missing in namespace vars\/bucket/,
   });

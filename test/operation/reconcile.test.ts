@@ -30,7 +30,7 @@ test("HR-094 HR-096 what was disabled is stopped once, before any wave, and keep
   const disabled = { ...TWO, disabled: { web: [B] } };
   await deploys.build({ ...JOBS, other: { files: { new: "1" } } }, disabled);
   const { text, reconciled } = await deploys.deploy();
-  assert.deepEqual(reconciled, [{ job: "web", worker: B, action: "stop", error: null }]);
+  assert.deepEqual(reconciled, [{ job: "web", worker: B, action: "stop", outcome: "changed", error: null }]);
   assert.ok(text.indexOf("reconcile: ") < text.indexOf("wave 0"));
   assert.deepEqual(jobsOn(B), [
     { job: "other", disabled: 0 },

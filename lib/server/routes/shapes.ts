@@ -127,7 +127,20 @@ const PROGRESS = object({
   phase: string(),
   done: integer({ min: 0 }),
   total: integer({ min: 0 }),
-  waiting: list(object({ on: string(), since: TIME, until: nullable(TIME) })),
+  waiting: described(
+    list(object({ on: string(), since: TIME, until: nullable(TIME) })),
+    "What the run waits for, since when, and until when at most",
+  ),
+  rollouts: described(
+    list(
+      object({
+        ...{ job: string(), action: string(), batch: integer({ min: 0 }), batches: integer({ min: 0 }) },
+        ...{ workers: integer({ min: 0 }), done: integer({ min: 0 }) },
+        ...{ running: integer({ min: 0 }), failed: integer({ min: 0 }) },
+      }),
+    ),
+    "The jobs that a deploy is rolling out: the batch, and how many workers are at which point",
+  ),
 });
 
 const WORKER = object({

@@ -1,0 +1,43 @@
+import { Failure, messageOf } from "../core/errors.ts";
+
+/**
+ * How it went for one allocation or worker. `changed`: what was to be done there has been done; `ok`: it was only to be
+ * found healthy, and was; `skipped`: nothing was to be done; `not_started`: something else failed before.
+ */
+export const GRADES = [
+  ...["failed", "unreachable", "cancelled", "not_started", "changed", "ok", "skipped"],
+] as const;
+/** One of {@link GRADES}, which go from the worst to the best. */
+export type Grade = "failed" | "unreachable" | "cancelled" | "not_started" | "changed" | "ok" | "skipped";
+
+/** Why something on a worker did not end well. */
+export interface Trouble {
+  grade: "failed" | "unreachable" | "cancelled";
+  message: string;
+}
+
+/** The trouble that a thrown value stands for. */
+export function troubleOf(error: unknown): Trouble {
+  const code = error instanceof Failure ? error.code : "internal";
+  const grade = code === "unreachable" || code === "cancelled" ? code : "failed";
+  return { grade, message: messageOf(error) };
+}
+
+/** The worst of some grades; `skipped` of none. */
+export function worstOf(grades: readonly Grade[]): Grade {
+  return (GRADES.find((grade) => grades.includes(grade as Grade)) as Grade) ?? "skipped";
+}
+
+/** How many have each grade. */
+export function countGrades(grades: readonly Grade[]): Record<Grade, number> {
+  const count = { failed: 0, unreachable: 0, cancelled: 0, not_started: 0, changed: 0, ok: 0, skipped: 0 };
+  for (const grade of grades) count[grade]++;
+  return count;
+}
+
+/** Counts in words, the good ones first and nothing that does not occur: `3 changed, 1 unreachable`. */
+export function describeGrades(count: Record<Grade, number>): string {
+  const found = [...GRADES].reverse() as Grade[];
+  const parts = found.filter((grade) => count[grade] > 0);
+  return parts.map((grade) => `${count[grade]} ${grade.replaceAll("_", " ")}`).join(", ") || "none";
+}

@@ -1,0 +1,61 @@
+import type { Progress } from "../run/protocol.ts";
+
+/** How often at most a change is reported. */
+const REPORT_MS = 250;
+
+/** What an operation itself tells of how far it is. */
+export type Step = Omit<Progress, "waiting" | "rollouts"> & Partial<Pick<Progress, "rollouts">>;
+
+/**
+ * What a run is doing and waiting for: one for each run, the only one who reports progress. Changes that follow each
+ * other closely are reported together, the last one always.
+ */
+export class ProgressBoard {
+  readonly #send: (progress: Progress) => void;
+  readonly #waits = new Set<Progress["waiting"][number]>();
+  #step: Step = { phase: "", done: 0, total: 0 };
+  #sentAt = Number.NEGATIVE_INFINITY;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(send: (progress: Progress) => void) {
+    this.#send = send;
+  }
+
+  /** Where the run is now. */
+  report(step: Step): void {
+    this.#step = step;
+    this.#changed();
+  }
+
+  /**
+   * Waits for something, which until then is among what the run waits for: `on` names it in a few words
+   * (`10.0.0.7: connecting`), `limitMs` is what whoever does it allows it, null where nothing bounds it.
+   */
+  async during<T>(on: string, limitMs: number | null, work: Promise<T>): Promise<T> {
+    const now = Date.now();
+    const until = limitMs === null ? null : new Date(now + limitMs).toISOString();
+    const wait = { on, since: new Date(now).toISOString(), until };
+    this.#waits.add(wait);
+    this.#changed();
+    try {
+      return await work;
+    } finally {
+      this.#waits.delete(wait);
+      this.#changed();
+    }
+  }
+
+  #changed(): void {
+    if (this.#timer !== undefined) return;
+    const left = this.#sentAt + REPORT_MS - performance.now();
+    // What is not reported any more at the end of a run is of no use to anybody.
+    if (left > 0) this.#timer = setTimeout(() => this.#now(), left).unref();
+    else this.#now();
+  }
+
+  #now(): void {
+    this.#timer = undefined;
+    this.#sentAt = performance.now();
+    this.#send({ rollouts: [], ...this.#step, waiting: [...this.#waits] });
+  }
+}
