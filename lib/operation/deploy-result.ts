@@ -4,7 +4,7 @@ import type { CancelReceipts } from "./fleet.ts";
 import { countGrades, describeGrades, type Grade, worstOf } from "./outcome.ts";
 import type { JobPlan } from "./plan-job.ts";
 import type { Reconciled } from "./reconcile.ts";
-import { type AllocationState, gradeOf } from "./rollout.ts";
+import { type AllocationState, allocationGrade } from "./rollout.ts";
 
 /** How a deploy went for one allocation; `action` is null where it was not planned. */
 export interface AllocationResult {
@@ -70,7 +70,7 @@ export function leftOutJob(
 export function allocationResult(state: AllocationState): AllocationResult {
   const { allocation, decision } = state.plan;
   const error = state.trouble?.message ?? null;
-  return { worker: allocation.worker, action: decision.action, outcome: gradeOf(state), error };
+  return { worker: allocation.worker, action: decision.action, outcome: allocationGrade(state), error };
 }
 
 /** Puts the parts of a deploy's result together. */

@@ -1,11 +1,12 @@
-import { Failure, messageOf } from "../core/errors.ts";
+import { Failure } from "../core/errors.ts";
 import type { OperationContext } from "./context.ts";
 import type { Fleet } from "./fleet.ts";
+import { type Grade, troubleOf } from "./outcome.ts";
 
 /** How it went on a worker. One that nothing reached has not failed at what it was asked to do. */
 export interface Graded {
   worker: string;
-  outcome: "ok" | "failed" | "unreachable" | "cancelled" | "not_started";
+  outcome: Exclude<Grade, "changed" | "skipped">;
   /** One sentence, where it is neither ok nor was stopped. */
   error: string | null;
 }
@@ -14,9 +15,8 @@ const MOST_NAMES = 20;
 
 /** The grade of a worker whose part in a run ended with an error. */
 export function gradeOf(error: unknown): Pick<Graded, "outcome" | "error"> {
-  const code = error instanceof Failure ? error.code : "failed";
-  if (code === "cancelled") return { outcome: "cancelled", error: null };
-  return { outcome: code === "unreachable" ? "unreachable" : "failed", error: messageOf(error) };
+  const { grade, message } = troubleOf(error);
+  return { outcome: grade, error: grade === "cancelled" ? null : message };
 }
 
 /**

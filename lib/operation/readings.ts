@@ -41,7 +41,7 @@ async function read<K extends ReadingKind>(
   const { settings } = await loadOpsConf(context.layout);
   const fleet = new Fleet(context, catalog);
   let done = 0;
-  const progress = () => context.run.progress({ phase: what, done, total: workers.length, waiting: [] });
+  const progress = () => context.progress.report({ phase: what, done, total: workers.length });
   const ask = async (one: Asked<K>) => {
     try {
       one.reading = await takeReading(await fleet.open(one.grade.worker), what, context.signal);

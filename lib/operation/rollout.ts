@@ -34,7 +34,7 @@ export interface RolloutStep {
 }
 
 /** How it went for an allocation by now. */
-export function gradeOf({ plan, done, passedGate, trouble }: AllocationState): Grade {
+export function allocationGrade({ plan, done, passedGate, trouble }: AllocationState): Grade {
   if (trouble) return trouble.grade;
   if (plan.decision.action === "skip") return passedGate ? "ok" : "skipped";
   return done ? "changed" : "not_started";

@@ -114,7 +114,7 @@ test("CP-132 after a cancel no further worker is asked", async (t) => {
   const bucket = await bucketWith(t, local(root, "127.0.0.1", "127.0.0.2", "127.0.0.3"));
   const stop = new AbortController();
   const context = bucket.context("worker_sysstat", stop.signal);
-  context.run.progress = ({ done }) => {
+  context.progress.report = ({ done }) => {
     if (done === 1) stop.abort();
   };
   const failure = await failureOf(sysstat(context, { concurrency: 1 }));
