@@ -1,4 +1,5 @@
 import { type CatalogAllocation, catalogAllocations, catalogWorkers } from "../bucket/catalog.ts";
+import { dropUnusedContents } from "../bucket/contents.ts";
 import { allocationNamespace } from "../bucket/kv-access.ts";
 import { forgetPromotion, promotionsOf } from "../bucket/promotions.ts";
 import { runAll } from "../core/async.ts";
@@ -50,12 +51,15 @@ export const collectGarbage: Operation = async (context, params) => {
     const clean = async ([host, due]: [string, CatalogAllocation[]]) => {
       result.allocations.push(...(await cleanWorker(context, fleet, host, due)));
       const done = result.allocations.length;
-      context.run.progress({ phase: "gc", done, total: removed.length, waiting: [] });
+      context.progress.report({ phase: "gc", done, total: removed.length });
     };
     const ended = await runAll(workers, AT_ONCE, clean, signal);
     throwIfCancelled(signal);
     for (const one of ended) if (one.status === "rejected") throw one.reason;
-    result.purged_kv_rows = db.transaction(() => kv.purge(retain_days));
+    db.transaction(() => {
+      result.purged_kv_rows = kv.purge(retain_days);
+      dropUnusedContents(db);
+    });
     log.info(summaryOf(result));
   } catch (error) {
     if (!signal.aborted) throw error;
