@@ -3,6 +3,7 @@ import { lstat, readdir, rename, stat } from "node:fs/promises";
 import path from "node:path";
 import { isUuid } from "../codec/uuid.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
+import { faultPoint } from "../core/fault.ts";
 import { exists, flushFolder, makePrivateFolder, readBounded, remove, writeAtomic } from "../core/files.ts";
 import { isObject, quote } from "../core/shape.ts";
 import { type Layout, layoutOf } from "./layout.ts";
@@ -17,7 +18,9 @@ export interface RootBucket {
   layout: Layout;
 }
 
+/** What is being made or removed lies beside the buckets under such a name. */
 const CREATING = ".creating-";
+const DELETING = ".deleting-";
 const BUCKET_JSON_BYTES = 64 * 1024;
 
 /** Refuses (`usage`) a root that is no folder, or that is itself a bucket (control-plane.md, Server root layout 2). */
@@ -36,11 +39,11 @@ export async function refuseUsedRoot(root: string): Promise<void> {
   }
 }
 
-/** Makes the root with its parents where it is missing, and removes what interrupted creations left in it. */
+/** Makes the root with its parents where it is missing, and removes what interrupted changes of buckets left in it. */
 export async function prepareRoot(root: string): Promise<void> {
   await makePrivateFolder(root);
   for (const entry of await readdir(root))
-    if (entry.startsWith(CREATING)) await remove(path.join(root, entry));
+    if (entry.startsWith(CREATING) || entry.startsWith(DELETING)) await remove(path.join(root, entry));
 }
 
 /** The ids of all buckets, sorted. Entries that are no folder, are not named by a UUID or lack bucket.json are not buckets. */
@@ -58,8 +61,13 @@ export async function findBucket(root: string, id: string): Promise<RootBucket> 
   const name = id.toLowerCase();
   const layout = layoutOf(path.join(root, name));
   if (!isUuid(name) || !(await isFolder(layout.root)) || !(await exists(layout.bucketJson)))
-    throw new Failure("bucket_not_found", `bucket ${quote(id)} does not exist`);
+    throw bucketNotFound(id);
   return { id: name, ...(await readLabels(layout)), layout };
+}
+
+/** The failure for a bucket that is not there, or not any more. */
+export function bucketNotFound(id: string): Failure {
+  return new Failure("bucket_not_found", `bucket ${quote(id)} does not exist`);
 }
 
 async function isFolder(folder: string): Promise<boolean> {
@@ -104,9 +112,12 @@ export async function createBucket(
   try {
     for (const folder of [hidden.data, hidden.logs, hidden.secrets, hidden.ssh, hidden.tmp, hidden.internal])
       await makePrivateFolder(folder);
-    await writeAtomic(hidden.bucketJson, `${JSON.stringify(labels, null, 2)}\n`);
+    await writeLabels(hidden, labels);
+    faultPoint("create: folders");
     await initialise(hidden.root, id);
+    faultPoint("create: database");
     await rename(hidden.root, layout.root);
+    faultPoint("create: renamed");
     await flushFolder(root);
   } catch (error) {
     await remove(hidden.root);
@@ -117,4 +128,34 @@ export async function createBucket(
 
 function bucketExists(id: string): Failure {
   return new Failure("bucket_exists", `bucket ${id} exists already`);
+}
+
+async function writeLabels({ bucketJson }: Layout, labels: Record<string, unknown>): Promise<void> {
+  await writeAtomic(bucketJson, `${JSON.stringify(labels, null, 2)}\n`);
+}
+
+/** Gives a bucket another project or name, at any time; answers it. Throws `bucket_not_found` when it has gone. */
+export async function renameBucket(
+  bucket: RootBucket,
+  given: { project?: string | undefined; name?: string | undefined },
+): Promise<RootBucket> {
+  const { project = bucket.project, name = bucket.name } = given;
+  const { created_at } = bucket;
+  try {
+    await writeLabels(bucket.layout, { project, name, ...(created_at !== null && { created_at }) });
+  } catch (error) {
+    throw hasErrno(error, "ENOENT") ? bucketNotFound(bucket.id) : error;
+  }
+  return { ...bucket, project, name };
+}
+
+/** Removes a bucket: once it has lost its name it is gone, whatever happens then. Only for the holder of its lock. */
+export async function deleteBucket(root: string, { layout }: RootBucket): Promise<void> {
+  const hidden = path.join(root, DELETING + randomUUID());
+  faultPoint("delete: locked");
+  await rename(layout.root, hidden);
+  faultPoint("delete: renamed");
+  await flushFolder(root);
+  await remove(hidden);
+  faultPoint("delete: removed");
 }

@@ -4,6 +4,7 @@ import path from "node:path";
 import { readTar, type TarEntry } from "../codec/tar-read.ts";
 import { uuidV7 } from "../codec/uuid.ts";
 import { Failure, hasErrno, throwIfCancelled } from "../core/errors.ts";
+import { faultPoint } from "../core/fault.ts";
 import { exists, flushFolder, makePrivateFolder, remove } from "../core/files.ts";
 import type { Layout } from "./layout.ts";
 import { findRevision, listRevisions, type Revision, type StoredRevision } from "./revisions.ts";
@@ -38,6 +39,7 @@ export async function receiveSource(
     await makePrivateFolder(tree);
     const files = await unpack(archiveOf(body, gzip, signal), tree);
     await flushTree(tree);
+    faultPoint("push: received");
     throwIfCancelled(signal);
     return { folder, ...summaryOf(files) };
   } catch (error) {
@@ -63,6 +65,7 @@ export async function acceptSource(
   try {
     await makePrivateFolder(layout.revisions);
     await rename(treeOf(folder), path.join(layout.revisions, revision.id));
+    faultPoint("push: kept");
     await flushFolder(layout.revisions);
     await remove(folder);
     await install(layout, revision);

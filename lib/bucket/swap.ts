@@ -12,6 +12,7 @@ import {
   remove,
   writeAtomic,
 } from "../core/files.ts";
+import { faultPoint } from "../core/fault.ts";
 import { type Infer, list, object, oneOf, optional, string } from "../core/shape.ts";
 import { type Layout, SOURCE_PATHS } from "./layout.ts";
 import {
@@ -73,7 +74,9 @@ export function install(layout: Layout, revision: StoredRevision): Promise<void>
  */
 export async function swap(layout: Layout, change: Change): Promise<void> {
   await stage(layout, change);
+  faultPoint("swap: staged");
   await writeAtomic(layout.journal, `${JSON.stringify(change)}\n`);
+  faultPoint("swap: journal");
   await exchange(layout, change);
 }
 
@@ -154,10 +157,14 @@ async function exchange(layout: Layout, { paths, revision }: Change): Promise<vo
     for (const name of paths) await replace(layout, name);
     for (const folder of new Set(paths.map((name) => path.dirname(name))))
       await flushFolder(path.join(layout.root, folder));
+    faultPoint("swap: replaced");
     if (hasSource) await recordCurrent(layout, revision);
+    faultPoint("swap: recorded");
     if (hasSource) await removeUnlisted(layout);
     await emptyFolder(layout.tmp);
+    faultPoint("swap: tmp emptied");
     await remove(layout.journal);
+    faultPoint("swap: journal removed");
     await flushFolder(layout.internal);
     await remove(stagingOf(layout));
     await remove(layout.restores);
@@ -178,7 +185,9 @@ async function replace(layout: Layout, name: string): Promise<void> {
   // The database is never missing, not for a moment: who finds none takes the folder for no bucket.
   const inOneStep = isNew && (await isFile(next)) && (await isFile(live));
   if (!inOneStep && (await exists(live))) await rename(live, old);
+  faultPoint(`swap: ${name} out`);
   if (isNew) await rename(next, live);
+  faultPoint(`swap: ${name} in`);
 }
 
 async function isFile(name: string): Promise<boolean> {

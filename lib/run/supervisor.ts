@@ -1,10 +1,15 @@
 import { closeSync, openSync } from "node:fs";
+import { mkdir } from "node:fs/promises";
+import path from "node:path";
+import type { InitResult } from "../bucket/init.ts";
 import { type Layout, runLayout } from "../bucket/layout.ts";
-import type { BucketLock } from "../bucket/lock.ts";
+import { acquireLock, type BucketLock } from "../bucket/lock.ts";
+import { bucketNotFound } from "../bucket/root.ts";
 import { uuidV7 } from "../codec/uuid.ts";
 import { sleep, within } from "../core/async.ts";
-import { cancelledFailure, Failure, messageOf } from "../core/errors.ts";
-import { PRIVATE_FILE } from "../core/files.ts";
+import { cancelledFailure, Failure, hasErrno, messageOf } from "../core/errors.ts";
+import { faultPoint } from "../core/fault.ts";
+import { exists, PRIVATE_FILE, PRIVATE_FOLDER } from "../core/files.ts";
 import { endGroup, type GroupIdentity, identify, isGroupAlive, signalProcess } from "../core/process.ts";
 import { selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
@@ -113,8 +118,18 @@ export class Supervisor {
   }
 
   /** Makes a short change in a bucket under its lock, without a run. Throws `bucket_busy` like {@link reserve}. */
-  async exclusively<T>(layout: Layout, command: string, work: () => Promise<T>): Promise<T> {
-    const lock = await this.#take(layout, uuidV7(), command);
+  exclusively<T>(layout: Layout, command: string, work: () => Promise<T>): Promise<T> {
+    return this.#under(this.#take(layout, uuidV7(), command), work);
+  }
+
+  /** The same for the end of a bucket: what a killed process left there needs no settling any more. */
+  discard(layout: Layout, work: () => Promise<void>): Promise<void> {
+    const taken = this.#lock(layout, () => acquireLock(layout, uuidV7(), "delete"));
+    return this.#under(taken, work);
+  }
+
+  async #under<T>(taken: Promise<BucketLock>, work: () => Promise<T>): Promise<T> {
+    const lock = await taken;
     try {
       return await work();
     } finally {
@@ -156,8 +171,11 @@ export class Supervisor {
     return run.record;
   }
 
-  /** Initialises the schema of a bucket in a short child process, which the caller waits for. */
-  async initBucket(bucketDir: string, bucketId: string): Promise<void> {
+  /**
+   * Initialises or upgrades the schema of a bucket in a short child process, which the caller waits for. Throws
+   * `schema_too_new`, else `failed`.
+   */
+  async initBucket(bucketDir: string, bucketId: string): Promise<InitResult> {
     let outcome: OutcomeMessage | undefined;
     const channel = await this.#launcher.channel(selfArguments("worker", "run"), "ignore", (message) => {
       const received = message as FromWorker;
@@ -165,11 +183,10 @@ export class Supervisor {
     });
     channel.send({ type: "init", bucketDir, bucketId });
     if (!(await within(channel.ended, INIT_LIMIT_MS))) await endGroup(channel.pid, 0);
-    if (!outcome?.ok)
-      throw new Failure(
-        "failed",
-        `Cannot initialise bucket ${bucketId}: ${outcome?.error?.message ?? "its process failed"}`,
-      );
+    if (outcome?.ok) return outcome.result as InitResult;
+    const code = outcome?.error?.code === "schema_too_new" ? "schema_too_new" : "failed";
+    const why = outcome?.error?.message ?? "its process failed";
+    throw new Failure(code, `Cannot initialise bucket ${bucketId}: ${why}`);
   }
 
   /** Ends every run: they are asked, waited for, and after the bounded wait killed. New starts are refused. */
@@ -186,8 +203,20 @@ export class Supervisor {
   }
 
   #take(layout: Layout, runId: string, command: string): Promise<BucketLock> {
+    return this.#lock(layout, () => takeBucket(layout, runId, command));
+  }
+
+  /** A bucket that was never initialised may lack the folder of the lock; one that was deleted meanwhile lacks all. */
+  async #lock(layout: Layout, take: () => Promise<BucketLock>): Promise<BucketLock> {
     if (this.#stopping) throw new Failure("shutting_down", "the server is shutting down");
-    return takeBucket(layout, runId, command);
+    try {
+      if (!(await exists(layout.data))) await mkdir(layout.data, PRIVATE_FOLDER);
+      return await take();
+    } catch (error) {
+      throw hasErrno(error, "ENOENT") && !(await exists(layout.root))
+        ? bucketNotFound(path.basename(layout.root))
+        : error;
+    }
   }
 
   async #start(layout: Layout, lock: BucketLock, start: Parameters<typeof createRecord>[1]): Promise<void> {
@@ -199,6 +228,7 @@ export class Supervisor {
       ...{ saved: Promise.resolve(), ended, hasEnded },
     };
     this.#active.set(record.id, run);
+    faultPoint("run: recorded");
     this.events.add("started", record);
     try {
       await this.#launch(run);
@@ -220,6 +250,7 @@ export class Supervisor {
       closeSync(output);
     }
     void run.channel.ended.then((exit) => this.#finish(run, exit));
+    faultPoint("run: launched");
     const identity = identify(run.channel.pid);
     // The orders follow only once the lock names the process, so that a recovery finds whoever acts in the bucket.
     if (identity) await lock.addHolder(identity);
@@ -227,6 +258,7 @@ export class Supervisor {
     if (isCancelled(record) || run.stopped !== undefined) throw cancelledFailure();
     const { id: runId, bucket_id: bucketId, kind, params } = record;
     run.channel.send({ type: "orders", runId, bucketDir: layout.root, bucketId, kind, params });
+    faultPoint("run: ordered");
   }
 
   #receive(run: ActiveRun, message: FromWorker): void {
@@ -263,8 +295,10 @@ export class Supervisor {
     await Promise.all(left.map((group) => this.#attempt(run, () => endGroup(group.pgid, CRASH_GRACE_MS))));
     await run.saved.catch(() => {});
     settle(record, { ...exit, outcome: run.outcome }, run.stopped);
+    faultPoint("run: exited");
     await this.#attempt(run, () => finishRun(layout, record));
     await this.#attempt(run, () => lock.release());
+    faultPoint("run: unlocked");
     this.#active.delete(record.id);
     // On a full disk it would stay `running` for good: tried again until there is room or the server stops.
     while (!(await this.#attempt(run, () => saveRecord(layout, record))) && !this.#stopping)

@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
+import { layoutOf } from "../../lib/bucket/layout.ts";
+import { acquireLock } from "../../lib/bucket/lock.ts";
+import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { TestServer } from "../helpers/server.ts";
 
 test("CP-002 CP-074 CP-075 CP-078 CP-235 a bucket is created with its database, which carries its id", async (t) => {
@@ -129,4 +132,143 @@ test("a database that stays busy is 503 after the tries", async (t) => {
   assert.deepEqual([busy.status, busy.body.error], [503, "database_busy"]);
   database.close();
   assert.equal((await server.call("GET", bucket)).status, 200);
+});
+
+test("CP-072 CP-073 CP-236 a bucket gets another project or name, and nothing else of it changes", async (t) => {
+  const server = await TestServer.start(t);
+  const { path: bucket, folder } = await server.createBucket({ project: "shop", name: "live" });
+  const file = () => JSON.parse(readFileSync(path.join(folder, "bucket.json"), "utf8"));
+  const { created_at } = file();
+  const others = () =>
+    readdirSync(folder, { recursive: true })
+      .filter((name) => name !== "bucket.json")
+      .sort();
+  const before = others();
+  server.hold();
+  await server.call("POST", `${bucket}/build`);
+  const running = others();
+  const renamed = await server.call("PUT", bucket, { body: { name: "test" } });
+  assert.deepEqual(
+    [renamed.body.project, renamed.body.name, renamed.body.created_at],
+    ["shop", "test", created_at],
+  );
+  assert.deepEqual(file(), { project: "shop", name: "test", created_at });
+  await server.call("PUT", bucket, { body: { project: "other" } });
+  assert.deepEqual(file(), { project: "other", name: "test", created_at });
+  assert.deepEqual((await server.call("PUT", bucket)).body.name, "test");
+  assert.deepEqual(others(), running);
+  assert.ok(running.length > before.length);
+  for (const body of [{ id: randomUUID() }, { name: "" }, { project: "a\nb" }, { name: 1 }])
+    assert.equal((await server.call("PUT", bucket, { body })).status, 400);
+  assert.equal((await server.call("PUT", `/api/buckets/${randomUUID()}`, { body: {} })).status, 404);
+  assert.deepEqual(readdirSync(server.root), [path.basename(folder)]);
+});
+
+test("CP-237 a deleted bucket is gone from the list, from the disk and for every request", async (t) => {
+  const server = await TestServer.start(t);
+  const kept = await server.createBucket();
+  const gone = await server.createBucket();
+  const { body } = await server.call("POST", `${gone.path}/build`);
+  await server.ended(gone.path, body.run_id);
+  const reply = await server.call("DELETE", gone.path);
+  assert.deepEqual([reply.status, reply.text], [204, ""]);
+  assert.deepEqual(readdirSync(server.root), [kept.id]);
+  assert.deepEqual(
+    (await server.call("GET", "/api/buckets")).body.items.map(({ id }: { id: string }) => id),
+    [kept.id],
+  );
+  for (const [method, below] of [
+    ["GET", ""],
+    ["DELETE", ""],
+    ["PUT", ""],
+    ["POST", "/build"],
+    ["POST", "/init"],
+    ["GET", `/runs/${body.run_id}/logs`],
+  ] as const)
+    assert.equal((await server.call(method, `${gone.path}${below}`)).body.error, "bucket_not_found", below);
+  const again = await server.createBucket({ id: gone.id });
+  assert.deepEqual((await server.call("GET", `${again.path}/runs`)).body.items, []);
+});
+
+test("a bucket is neither deleted nor initialised while a run is active or a command holds its lock", async (t) => {
+  const server = await TestServer.start(t);
+  const { path: bucket, folder } = await server.createBucket();
+  const refused = async () => {
+    for (const [method, target] of [
+      ["DELETE", bucket],
+      ["POST", `${bucket}/init`],
+    ] as const) {
+      const { status, body } = await server.call(method, target);
+      assert.deepEqual([status, body.error], [409, "bucket_busy"], target);
+      assert.equal(body.message, "bucket busy: another ops operation is in progress");
+      assert.deepEqual([typeof body.details.since, body.details.command], ["string", "build"]);
+    }
+  };
+  const lock = await acquireLock(layoutOf(folder), uuidV7(), "build");
+  await refused();
+  await lock.release();
+  server.hold();
+  const { run_id } = (await server.call("POST", `${bucket}/build`)).body;
+  await refused();
+  server.release();
+  assert.equal((await server.ended(bucket, run_id)).status, "succeeded");
+  assert.equal((await server.call("DELETE", bucket)).status, 204);
+});
+
+test("of a delete and starts at the same moment each is answered as if it were alone, and nothing half is left", async (t) => {
+  const server = await TestServer.start(t);
+  for (let round = 0; round < 10; round++) {
+    const { path: bucket, id } = await server.createBucket();
+    const replies = await Promise.all([
+      server.call("POST", `${bucket}/init`),
+      server.call("DELETE", bucket),
+      server.call("DELETE", bucket),
+      server.call("PUT", bucket, { body: { name: "x" } }),
+      server.call("GET", "/api/buckets"),
+    ]);
+    for (const { status } of replies) assert.ok([200, 204, 404, 409].includes(status), String(status));
+    if (readdirSync(server.root).includes(id)) await server.call("DELETE", bucket);
+    assert.deepEqual(readdirSync(server.root), []);
+  }
+});
+
+test("a bucket with a damaged journal, or without a database, can be deleted", async (t) => {
+  const server = await TestServer.start(t);
+  for (const damage of [".ops/journal.json", "data"]) {
+    const { path: bucket, folder } = await server.createBucket();
+    rmSync(path.join(folder, damage), { recursive: true, force: true });
+    if (damage !== "data") writeFileSync(path.join(folder, damage), "nonsense");
+    assert.equal((await server.call("DELETE", bucket)).status, 204, damage);
+  }
+  assert.deepEqual(readdirSync(server.root), []);
+});
+
+test("CP-103 CP-104 CP-078 init makes the database of a bucket, or leaves the present one as it is", async (t) => {
+  const server = await TestServer.start(t);
+  const { path: bucket, folder, id } = await server.createBucket();
+  const key = readFileSync(path.join(folder, "secrets", "kv.key"));
+  const authority = readFileSync(path.join(folder, "secrets", "ca.key"));
+  const first = await server.call("POST", `${bucket}/init`);
+  assert.deepEqual([first.status, first.body], [200, { schema_version: 1, upgraded: false }]);
+  rmSync(path.join(folder, "data"), { recursive: true });
+  const second = await server.call("POST", `${bucket}/init`);
+  assert.deepEqual([second.status, second.body], [200, { schema_version: 1, upgraded: true }]);
+  assert.deepEqual(readFileSync(path.join(folder, "secrets", "kv.key")), key);
+  assert.deepEqual(readFileSync(path.join(folder, "secrets", "ca.key")), authority);
+  const shown = (await server.call("GET", bucket)).body;
+  assert.deepEqual([shown.initialized, shown.schema_version], [true, 1]);
+  assert.equal((await server.call("GET", `${bucket}/info`)).body.bucket_id, id);
+  const { body } = await server.call("POST", `${bucket}/build`);
+  assert.equal((await server.ended(bucket, body.run_id)).status, "succeeded");
+});
+
+test("init refuses a newer schema and changes nothing", async (t) => {
+  const server = await TestServer.start(t);
+  const { path: bucket, folder } = await server.createBucket();
+  const database = new DatabaseSync(path.join(folder, "data", "ops.db"));
+  database.exec("UPDATE schema_version SET version = 99");
+  const { status, body } = await server.call("POST", `${bucket}/init`);
+  assert.deepEqual([status, body.error], [409, "schema_too_new"]);
+  assert.equal(database.prepare("SELECT version FROM schema_version").get()?.version, 99);
+  database.close();
 });

@@ -1,7 +1,14 @@
 import type { Layout } from "../../bucket/layout.ts";
-import { bucketIds, createBucket, findBucket, type RootBucket } from "../../bucket/root.ts";
+import {
+  bucketIds,
+  createBucket,
+  deleteBucket,
+  findBucket,
+  type RootBucket,
+  renameBucket,
+} from "../../bucket/root.ts";
 import { Failure } from "../../core/errors.ts";
-import { described, object, optional, string, withExample } from "../../core/shape.ts";
+import { boolean, described, integer, object, optional, string, withExample } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
 import { listRuns } from "../../run/history.ts";
 import { route, type Services } from "../context.ts";
@@ -23,9 +30,12 @@ export const BUCKET_ROUTES = [
       const ids = (await bucketIds(services.root)).filter((id) => id > (query.cursor ?? ""));
       const shown = ids.slice(0, query.limit);
       const items = await Promise.all(
-        shown.map(async (id) => describe(await findBucket(services.root, id), services)),
+        shown.map(async (id) => {
+          const bucket = await findBucket(services.root, id).catch(goneMeanwhile);
+          return bucket ? [await describe(bucket, services)] : [];
+        }),
       );
-      return json(200, { items, next_cursor: ids.length > shown.length ? shown.at(-1) : null });
+      return json(200, { items: items.flat(), next_cursor: ids.length > shown.length ? shown.at(-1) : null });
     },
   }),
   route({
@@ -42,7 +52,9 @@ export const BUCKET_ROUTES = [
     failures: ["invalid_bucket_id", "bucket_exists", "database_busy"],
     async handle({ body }, services) {
       const { root, supervisor } = services;
-      const bucket = await createBucket(root, body, (dir, id) => supervisor.initBucket(dir, id));
+      const bucket = await createBucket(root, body, async (dir, id) => {
+        await supervisor.initBucket(dir, id);
+      });
       return json(201, await describe(bucket, services));
     },
   }),
@@ -56,7 +68,59 @@ export const BUCKET_ROUTES = [
       return json(200, await describe(await findBucket(services.root, params.bucket_id ?? ""), services));
     },
   }),
+  route({
+    method: "PUT",
+    path: "/api/buckets/{bucket_id}",
+    summary: "Give a bucket another project or name",
+    description: "Changes bucket.json alone; also while a run is active.",
+    body: object({ project: optional(LABEL), name: optional(LABEL) }),
+    answer: { status: 200, description: "The bucket", shape: component("Bucket") },
+    failures: ["bucket_not_found", "database_busy"],
+    async handle({ params, body }, services) {
+      const bucket = await findBucket(services.root, params.bucket_id ?? "");
+      return json(200, await describe(await renameBucket(bucket, body), services));
+    },
+  }),
+  route({
+    method: "DELETE",
+    path: "/api/buckets/{bucket_id}",
+    summary: "Delete a bucket with all it holds: source, revisions, database, secrets, logs",
+    description: "Not while a run is active. Nothing is done on the workers.",
+    answer: { status: 204, description: "There is no such bucket any more" },
+    failures: ["bucket_not_found", "bucket_busy"],
+    async handle({ params }, { root, supervisor }) {
+      const bucket = await findBucket(root, params.bucket_id ?? "");
+      await supervisor.discard(bucket.layout, () => deleteBucket(root, bucket));
+      return { status: 204 };
+    },
+  }),
+  route({
+    method: "POST",
+    path: "/api/buckets/{bucket_id}/init",
+    summary: "Create or upgrade the database of a bucket",
+    description: "Keeps its id, its CA and its keys. Not while a run is active.",
+    body: object({}),
+    answer: {
+      status: 200,
+      description: "It has this program's schema",
+      shape: object({
+        schema_version: integer(),
+        upgraded: described(boolean(), "It did not have it before"),
+      }),
+    },
+    failures: ["bucket_not_found", "bucket_busy", "schema_too_new"],
+    async handle({ params }, { root, supervisor }) {
+      const { id, layout } = await findBucket(root, params.bucket_id ?? "");
+      const initialise = () => supervisor.initBucket(layout.root, id);
+      const { schemaVersion, upgraded } = await supervisor.exclusively(layout, "init", initialise);
+      return json(200, { schema_version: schemaVersion, upgraded });
+    },
+  }),
 ];
+
+function goneMeanwhile(error: unknown): undefined {
+  if (!(error instanceof Failure) || error.code !== "bucket_not_found") throw error;
+}
 
 async function describe(bucket: RootBucket, { supervisor }: Services) {
   const { layout, id, project, name, created_at } = bucket;

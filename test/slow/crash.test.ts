@@ -1,0 +1,174 @@
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { cpSync, readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { createInterface } from "node:readline";
+import { after, before, type TestContext, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
+import { readLock } from "../../lib/bucket/lock.ts";
+import { TestServer, TOKEN } from "../helpers/server.ts";
+import { archiveBytes, readTree } from "../helpers/sources.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
+
+const SERVER = fileURLToPath(new URL("../fixtures/faulty-server.ts", import.meta.url));
+const OLD = { "ops.conf": "# old\n", "workspace/workers.json": "[]\n", "templates/t/x": "old" };
+const NEW = { "workspace/workers.json": "[ ]\n", "workspace/more": "new", "templates/t/x": "new" };
+
+type Request = [method: string, target: string, body?: Buffer | string, type?: string];
+
+/** Sends a request to a server that dies at a point while it works on it; the process is gone when this resolves. */
+async function dieAt(point: string, root: string, [method, target, body, type]: Request): Promise<void> {
+  const child: ChildProcess = spawn(process.execPath, [SERVER, root, point, TOKEN], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const exited = once(child, "exit");
+  const [line] = await once(createInterface({ input: child.stdout as NodeJS.ReadableStream }), "line");
+  const headers = { authorization: `Bearer ${TOKEN}`, ...(type !== undefined && { "content-type": type }) };
+  const url = String(line).replace("listening on ", "") + target;
+  await fetch(url, { method, headers, ...(body !== undefined && { body: body as string }) }).catch(() => {});
+  const [, signal] = await exited;
+  assert.equal(signal, "SIGKILL");
+}
+
+/** A root with a bucket that was pushed to twice, first NEW, then OLD; made once and copied for each test. */
+let template = { root: "", id: "", revisions: [] as string[] };
+
+const cleanUp: (() => unknown)[] = [];
+after(async () => {
+  for (const one of cleanUp) await one();
+});
+
+before(async () => {
+  const server = await TestServer.start({ after: (one) => void cleanUp.push(one as () => unknown) });
+  const bucket = await server.createBucket();
+  for (const source of [NEW, OLD]) {
+    const options = { body: await archiveBytes(source), headers: { "content-type": "application/x-tar" } };
+    const { body } = await server.call("POST", `${bucket.path}/push`, options);
+    assert.equal((await server.ended(bucket.path, body.run_id)).status, "succeeded");
+  }
+  const { items } = (await server.call("GET", `${bucket.path}/source/revisions`)).body;
+  await server.stop();
+  template = { root: server.root, id: bucket.id, revisions: items.map(({ id }: { id: string }) => id) };
+});
+
+function copied(t: TestContext) {
+  const { root: from, id, revisions } = template;
+  const root = path.join(temporaryFolder(t), "root");
+  cpSync(from, root, { recursive: true });
+  const layout = layoutOf(path.join(root, id));
+  return { root, id, layout, revisions, at: `/api/buckets/${id}` };
+}
+
+/** Nothing is left of work that nobody does any more. */
+async function assertNoOrphans(layout: Layout): Promise<void> {
+  assert.equal(await readLock(layout), undefined);
+  assert.deepEqual(readdirSync(layout.uploads), []);
+  assert.deepEqual(
+    readdirSync(layout.internal).filter(
+      (name) => !["revisions", "revisions.json", "uploads", "snapshots"].includes(name),
+    ),
+    [],
+  );
+}
+
+function liveTree(layout: Layout): Record<string, string> {
+  const files = Object.entries(readTree(layout.root)).filter(([name]) => !name.endsWith("/"));
+  return Object.fromEntries(files);
+}
+
+const SWAP = [
+  ...["swap: ops.conf out", "swap: ops.conf in", "swap: workspace out", "swap: workspace in"],
+  ...[
+    "swap: templates out",
+    "swap: templates in",
+    "swap: recorded",
+    "swap: tmp emptied",
+    "swap: journal removed",
+  ],
+];
+const RUN = ["run: recorded", "run: launched", "run: ordered", "run: exited", "run: unlocked"];
+const POINTS = {
+  push: {
+    untouched: ["push: received", "push: kept", "swap: staged"],
+    changed: ["swap: journal", ...SWAP, ...RUN],
+  },
+  rollback: { untouched: ["swap: staged"], changed: ["swap: journal", ...SWAP, ...RUN] },
+};
+
+test("CP-168 CP-169 CP-170 CP-216 CP-217 a server that is killed at any step of a push or a rollback leaves the old source or the new one, no orphan, and a failed run", async (parent) => {
+  const archive = await archiveBytes(NEW);
+  for (const [what, { untouched, changed }] of Object.entries(POINTS))
+    for (const point of [...untouched, ...changed])
+      await parent.test(`${what} at ${point}`, async (t) => {
+        const { root, id, layout, revisions, at } = copied(t);
+        const runsBefore = readdirSync(layout.runs);
+        const request: Request =
+          what === "push"
+            ? ["POST", `${at}/push`, archive, "application/x-tar"]
+            : [
+                "POST",
+                `${at}/source/rollback`,
+                JSON.stringify({ revision_id: revisions[1] }),
+                "application/json",
+              ];
+        await dieAt(point, root, request);
+        const server = await TestServer.start(t, { root });
+        assert.deepEqual(liveTree(layout), untouched.includes(point) ? OLD : NEW);
+        await assertNoOrphans(layout);
+        const listed = (await server.call("GET", `${at}/source/revisions`)).body.items;
+        const wanted = what === "push" && changed.includes(point) ? 3 : 2;
+        assert.equal(listed.length, wanted);
+        assert.deepEqual(
+          readdirSync(layout.revisions).sort(),
+          listed.map((one: { id: string }) => one.id).sort(),
+        );
+        const runs = (await server.call("GET", `${at}/runs`)).body.items;
+        const fresh = runs.filter((run: { id: string }) => !runsBefore.includes(run.id));
+        assert.deepEqual(
+          fresh.map(({ status, error, kind }: Record<string, string>) => [kind, status, error]),
+          RUN.includes(point) ? [[what, "failed", "server restarted before run completed"]] : [],
+        );
+        assert.equal((await server.call("GET", at)).body.active_run, null);
+        const next = await server.call("POST", `${at}/build`);
+        assert.equal((await server.ended(at, next.body.run_id)).status, "succeeded");
+        assert.equal(path.basename(layout.root), id);
+      });
+});
+
+test("CP-080 CP-235 a server that is killed at any step of a bucket's creation leaves the whole bucket or none", async (parent) => {
+  for (const point of ["create: folders", "create: database", "create: renamed"])
+    await parent.test(point, async (t) => {
+      const root = path.join(temporaryFolder(t), "root");
+      await dieAt(point, root, ["POST", "/api/buckets", '{"project":"p","name":"n"}', "application/json"]);
+      const server = await TestServer.start(t, { root });
+      const { items } = (await server.call("GET", "/api/buckets")).body;
+      const isWhole = point === "create: renamed";
+      assert.equal(items.length, isWhole ? 1 : 0);
+      assert.deepEqual(readdirSync(root), isWhole ? [items[0].id] : []);
+      if (!isWhole) return;
+      const at = `/api/buckets/${items[0].id}`;
+      const { body } = await server.call("POST", `${at}/build`);
+      assert.equal((await server.ended(at, body.run_id)).status, "succeeded");
+    });
+});
+
+test("CP-237 a server that is killed at any step of a bucket's deletion leaves the whole bucket or none", async (parent) => {
+  for (const point of ["delete: locked", "delete: renamed", "delete: removed"])
+    await parent.test(point, async (t) => {
+      const { root, id, layout, at } = copied(t);
+      const key = readFileSync(layout.kvKey);
+      await dieAt(point, root, ["DELETE", at]);
+      const server = await TestServer.start(t, { root });
+      const isWhole = point === "delete: locked";
+      assert.deepEqual(readdirSync(root), isWhole ? [id] : []);
+      assert.equal((await server.call("GET", at)).status, isWhole ? 200 : 404);
+      if (!isWhole) return;
+      assert.deepEqual(liveTree(layout), OLD);
+      assert.deepEqual(readFileSync(layout.kvKey), key);
+      await assertNoOrphans(layout);
+      const { body } = await server.call("POST", `${at}/build`);
+      assert.equal((await server.ended(at, body.run_id)).status, "succeeded");
+    });
+});
