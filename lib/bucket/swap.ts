@@ -2,6 +2,7 @@ import { chmod, constants, copyFile, lstat, mkdir, readdir, rename } from "node:
 import path from "node:path";
 import { runAll } from "../core/async.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
+import { faultPoint } from "../core/fault.ts";
 import {
   emptyFolder,
   exists,
@@ -12,7 +13,6 @@ import {
   remove,
   writeAtomic,
 } from "../core/files.ts";
-import { faultPoint } from "../core/fault.ts";
 import { type Infer, list, object, oneOf, optional, string } from "../core/shape.ts";
 import { type Layout, SOURCE_PATHS } from "./layout.ts";
 import {
