@@ -24,7 +24,8 @@ const TYPES: Readonly<Record<string, string>> = {
 
 /**
  * Reads all files below a folder (ui/ by default) into a fixed list, keyed by the path they are served at; an
- * `index.html` is also the path of its folder. What is not in the list does not exist, whatever a path looks like.
+ * `index.html` is also the path of its folder, with and without the slash. What is not in the list does not exist,
+ * whatever a path looks like.
  */
 export async function loadAssets(
   folder: string = path.join(PROGRAM_ROOT, "ui"),
@@ -36,7 +37,10 @@ export async function loadAssets(
       throw new Failure("failed", `Cannot serve ${path.join(folder, name)}: unknown kind of file`);
     const asset = { type, content: await readFile(path.join(folder, name)) };
     assets.set(`/${name}`, asset);
-    if (path.basename(name) === "index.html") assets.set(`/${name.slice(0, -"index.html".length)}`, asset);
+    if (path.basename(name) !== "index.html") continue;
+    const parent = `/${name.slice(0, -"index.html".length)}`;
+    assets.set(parent, asset);
+    if (parent !== "/") assets.set(parent.slice(0, -1), asset);
   }
   return assets;
 }

@@ -16,6 +16,7 @@ test("all files are listed by the path they are served at, with their media type
     [
       ["/", "text/html", "index.html"],
       ["/app.js", "text/javascript", "app.js"],
+      ["/docs", "text/html", "docs/index.html"],
       ["/docs/", "text/html", "docs/index.html"],
       ["/docs/index.html", "text/html", "docs/index.html"],
       ["/index.html", "text/html", "index.html"],

@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { PROGRAM_ROOT } from "../../lib/core/self.ts";
+import { ROUTES } from "../../lib/server/routes/table.ts";
 
 const UI = path.join(PROGRAM_ROOT, "ui");
 const files = readdirSync(UI, { recursive: true, encoding: "utf8" });
@@ -23,7 +24,8 @@ test("T-60 pages hold no script, style or listener of their own: the content sec
 });
 
 test("CP-002 everything that pages, styles and scripts refer to is a file of the console", () => {
-  const known = new Set(files.map((file) => `/${file}`));
+  const answered = ROUTES.filter(({ method }) => method === "GET").map((route) => route.path);
+  const known = new Set(["/", ...answered, ...files.map((file) => `/${file}`)]);
   for (const page of pages)
     for (const [, target] of read(page).matchAll(/\s(?:src|href)="([^"#]+)"/g))
       assert.ok(known.has(target as string), `${page} refers to ${target}`);
