@@ -98,6 +98,8 @@ export interface RunLayout {
   activity: string;
   /** The durable record of a push and the run's copy of logs/ops.log. */
   opsLog: string;
+  /** What a dry run of a deploy has planned. */
+  plan: string;
 }
 
 /** The files of the run `id`, which must already be known to be a UUID. */
@@ -108,5 +110,6 @@ export function runLayout(layout: Layout, id: string): RunLayout {
     record: path.join(folder, "server-run.json"),
     activity: path.join(folder, "activity.log"),
     opsLog: path.join(folder, "ops.log"),
+    plan: path.join(folder, "plan.json"),
   };
 }

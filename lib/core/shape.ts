@@ -185,6 +185,8 @@ export interface ObjectRule {
   aliases?: Record<string, string>;
   /** Pairs of fields of which only one may be given. */
   exclusive?: readonly (readonly [string, string])[];
+  /** Pairs of truth values of which the first may only be true where the second is. */
+  needs?: readonly (readonly [string, string])[];
 }
 
 /** An object with the given fields; a field without `absent` is required. */
@@ -214,6 +216,9 @@ export function object<F extends Fields>(fields: F, rule: ObjectRule = {}): Shap
         else if (shape.absent) result[name] = shape.absent();
         else report(join(path, name), "is missing");
       }
+      for (const [one, other] of rule.needs ?? [])
+        if (result[one] === true && result[other] !== true)
+          report(join(path, one), `goes only with ${other}`);
       return result as ObjectOf<F>;
     },
   };

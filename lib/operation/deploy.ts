@@ -16,6 +16,7 @@ import {
   skippedJob,
 } from "./deploy-result.ts";
 import { type DeployScope, deployScope, wavesOf } from "./deploy-scope.ts";
+import { dryRun } from "./dry-run.ts";
 import { type Effects, effectsOf } from "./effects.ts";
 import { Fleet } from "./fleet.ts";
 import { HookSession, scriptErrors } from "./hooks.ts";
@@ -42,6 +43,8 @@ export const deploy: Operation = async (context, params) => {
   const options = { force: given.force, syncOnly: given.sync_only };
   try {
     const effects = effectsOf(context, fleet, hooks, scope.allocations);
+    if (given.dry_run)
+      return await dryRun(context, fleet, effects, scope, { ...options, withHooks: given.with_hooks });
     return await carryOutDeploy(context, fleet, effects, scope, options);
   } catch (error) {
     if (!context.signal.aborted || !(error instanceof Failure) || error.details === undefined) throw error;
@@ -127,7 +130,11 @@ class Deploy {
   async #reconcile(): Promise<void> {
     const { all, allocations } = this.#scope;
     const isGone = (host: string) => this.#fleet.worker(host).removed;
-    const due = dueForReconcile(this.#context, allocations, isGone);
+    const { due, neverDeployed } = dueForReconcile(this.#context.db, allocations, isGone);
+    for (const { worker, job } of neverDeployed)
+      this.#context.log.record({
+        ...{ event: "reconcile_skip_stop", worker, job, phase: "reconcile", reason: "not_deployed" },
+      });
     this.#reconciled = await reconcile(this.#context, this.#effects, all, due);
     // Wherever something was stopped, jobs.json must say so too.
     const hosts = this.#reconciled.filter((one) => one.outcome === "changed").map((one) => one.worker);

@@ -1,4 +1,5 @@
 import type { CatalogAllocation, CatalogJob } from "../bucket/catalog.ts";
+import type { Database } from "../bucket/database.ts";
 import { forgetPromotion, promotionsOf, setStopped } from "../bucket/promotions.ts";
 import { runAll } from "../core/async.ts";
 import { throwIfCancelled } from "../core/errors.ts";
@@ -30,26 +31,26 @@ export interface Due {
 
 /**
  * The allocations that were removed or disabled since they were promoted: a disabled one until it was stopped, a removed
- * one until its files are gone. What was never deployed is only noted in the log.
+ * one until its files are gone; and those where there is nothing to stop, since they were never deployed.
  */
 export function dueForReconcile(
-  { db, log }: Pick<OperationContext, "db" | "log">,
+  db: Database,
   allocations: readonly CatalogAllocation[],
   isGone: (host: string) => boolean,
-): Due[] {
+): { due: Due[]; neverDeployed: CatalogAllocation[] } {
   const due: Due[] = [];
+  const neverDeployed: CatalogAllocation[] = [];
   for (const [job, own] of Map.groupBy(allocations, (one) => one.job)) {
     const promotionOf = promotionsOf(db, job);
     for (const allocation of own.filter((one) => one.removed || one.disabled)) {
       const { id, worker, removed } = allocation;
       const { hash, unfinished, stopped } = promotionOf(id);
-      if (hash === "" && !unfinished)
-        log.record({ event: "reconcile_skip_stop", worker, job, phase: "reconcile", reason: "not_deployed" });
+      if (hash === "" && !unfinished) neverDeployed.push(allocation);
       else if (removed || !stopped)
         due.push({ allocation, action: removed ? "remove" : "stop", isGone: removed && isGone(worker) });
     }
   }
-  return due;
+  return { due, neverDeployed };
 }
 
 /**

@@ -47,12 +47,17 @@ export const RUNS = {
   },
   deploy: {
     summary: "Bring the workers to the state of the catalog, in health-gated waves",
-    parameters: object({
-      jobs: JOBS,
-      build: flag("Build first"),
-      force: flag("Also roll out jobs whose deploy is complete"),
-      sync_only: flag("Bring the files and promote them, but start, reload and restart nothing"),
-    }),
+    parameters: object(
+      {
+        jobs: JOBS,
+        build: flag("Build first"),
+        dry_run: flag("Change nothing on any worker: tell what a deploy would do, and why"),
+        with_hooks: flag("In a dry run, run pre_deploy with DRY_RUN=1 and drop what it stores"),
+        force: flag("Also roll out jobs whose deploy is complete"),
+        sync_only: flag("Bring the files and promote them, but start, reload and restart nothing"),
+      },
+      { needs: [["with_hooks", "dry_run"]] },
+    ),
   },
   hooks: {
     summary: "Run a hook of a job here, once for each of its allocations",

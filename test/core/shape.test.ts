@@ -265,3 +265,18 @@ test("types are named as a person does", () => {
   ]);
   assert.deepEqual([{}, [], null, "x"].map(isObject), [true, false, false, false]);
 });
+
+test("a truth value may only be true where the one that it needs is", () => {
+  const shape = object(
+    { hooks: withDefault(boolean(), false), dry: withDefault(boolean(), false) },
+    { needs: [["hooks", "dry"]] },
+  );
+  for (const [value, isRight] of [
+    [{}, true],
+    [{ hooks: false }, true],
+    [{ hooks: true, dry: true }, true],
+    [{ hooks: true }, false],
+    [{ hooks: true, dry: false }, false],
+  ] as const)
+    assert.equal(check(shape, value).ok, isRight, JSON.stringify(value));
+});

@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync 
 import path from "node:path";
 import type { TestContext } from "node:test";
 import { catalogAllocations } from "../../lib/bucket/catalog.ts";
+import { runLayout } from "../../lib/bucket/layout.ts";
 import { type Promotion, promotionsOf } from "../../lib/bucket/promotions.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { build } from "../../lib/operation/build.ts";
@@ -17,15 +18,19 @@ export interface JobOutcome {
   job: string;
   outcome: string;
   reason: string;
-  allocations: { worker: string; action: string; outcome: string; error: string | null }[];
+  allocations: { worker: string; action: string | null; outcome: string; error: string | null }[];
 }
 
 /** How a deploy ended; without an error it succeeded. */
 export interface Deployed {
   error: Failure | undefined;
   jobs: JobOutcome[];
-  reconciled: { job: string; worker: string; action: string; error: string | null }[];
+  reconciled: { job: string; worker: string; action: string; outcome: string; error: string | null }[];
   updateSeq: number;
+  /** The whole result. */
+  result: unknown;
+  /** The folder of the run. */
+  folder: string;
   /** What it said in Activity. */
   text: string;
 }
@@ -104,7 +109,8 @@ export class Deploys {
     }
     const { jobs = [], reconciled = [], update_seq = -1 } = (result ?? {}) as Record<string, never[]>;
     const text = this.bucket.activity.slice(said).join("");
-    return { error, jobs, reconciled, updateSeq: Number(update_seq), text };
+    const { folder } = runLayout(this.bucket.layout, context.run.id);
+    return { error, jobs, reconciled, updateSeq: Number(update_seq), result, folder, text };
   }
 
   /** The bucket's folder on a worker. */

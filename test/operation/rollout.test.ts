@@ -268,3 +268,25 @@ test("HR-102 T-103 what is synced was staged below tmp/workers, each allocation 
     assert.ok(!existsSync(path.join(staged, "left over")) && !existsSync(path.join(staged, "_hooks")));
   }
 });
+
+test("sync_only brings and promotes files and runs no target; what was never started is refused after its files are there", async (t) => {
+  const { deploys, web } = await setUp(t);
+  const refused = await deploys.deploy({ sync_only: true });
+  assert.match(
+    refused.error?.message ?? "",
+    /web: job web was never started on 127\.0\.0\.1, 127\.0\.0\.2, 127\.0\.0\.3: deploy it without sync_only first/,
+  );
+  assert.ok(existsSync(path.join(deploys.folder(A), "jobs/web/Makefile")));
+  assert.deepEqual([deploys.targets("web", A), deploys.promotion("web", A).hash], [[], ""]);
+  await deploys.deploy();
+  await deploys.build(web({ new: "1" }, { version: "2.0.0" }));
+  const synced = await deploys.deploy({ sync_only: true });
+  assert.equal(synced.error, undefined);
+  assert.deepEqual(
+    synced.jobs[0]?.allocations.map((one) => [one.action, one.outcome]),
+    HOSTS.map(() => ["sync", "changed"]),
+  );
+  assert.equal(readFileSync(path.join(deploys.folder(B), "jobs/web/new"), "utf8"), "1");
+  assert.deepEqual([deploys.targets("web", B), deploys.promotion("web", B).version], [["start"], "2.0.0"]);
+  assert.equal((await deploys.deploy()).jobs[0]?.outcome, "skipped");
+});

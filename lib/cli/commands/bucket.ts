@@ -13,5 +13,5 @@ export const BUCKET_COMMANDS: readonly Command[] = [
     },
   },
   runCommand("build", { name: "build" }),
-  runCommand("deploy", { name: "deploy", short: { build: "b" } }),
+  runCommand("deploy", { name: "deploy", short: { build: "b", dry_run: "n" } }),
 ];

@@ -1,0 +1,80 @@
+import type { Action, FileDigests, Promoted, Target } from "./changes.ts";
+import { changedPaths } from "./changes.ts";
+import type { Phase } from "./job-plan.ts";
+
+/** A file that is to be another than the promoted one; each side is `<mode>:<SHA-256>`, null where there is none. */
+export interface PlannedFile {
+  path: string;
+  change: "added" | "changed" | "removed";
+  from: string | null;
+  to: string | null;
+}
+
+/** What a deploy would do to one allocation. */
+export interface PlannedAllocation {
+  worker: string;
+  /** `unknown` where a file asks for a key that is not there yet. */
+  action: Action | "unknown";
+  reason: string;
+  /** A gate of an earlier deploy has to be passed first. */
+  is_gate_open: boolean;
+  from: { hash: string; version: string };
+  /** Without a hash where it is not known. */
+  to: { hash: string | null; version: string };
+  files: PlannedFile[];
+}
+
+/** What a deploy would do to one job. */
+export interface PlannedJob {
+  job: string;
+  version: string;
+  outcome: "roll_out" | "skip" | "failed" | "not_started";
+  reason: string;
+  /** The hooks for pre_deploy, which come first. */
+  pre_deploy: string[];
+  phases: { phase: Phase["phase"]; action: Phase["action"]; batches: string[][] }[];
+  allocations: PlannedAllocation[];
+}
+
+/** All that a deploy would do, wave by wave. */
+export interface DeployPlan {
+  /** The number of the build that made the catalog. */
+  build_seq: number;
+  /** The update sequence before. */
+  update_seq: number;
+  options: { force: boolean; sync_only: boolean; with_hooks: boolean };
+  reconcile: { job: string; worker: string; action: "stop" | "remove" }[];
+  /** `update_seq` is what the wave would raise it to, or the one before where it has no work. */
+  waves: { seq: number; update_seq: number; jobs: PlannedJob[] }[];
+}
+
+/** What differs between two trees, by path. */
+export function plannedFiles(before: FileDigests, after: FileDigests): PlannedFile[] {
+  return changedPaths(before, after).map((path) => {
+    const [from = null, to = null] = [before[path], after[path]];
+    return { path, change: from === null ? "added" : to === null ? "removed" : "changed", from, to };
+  });
+}
+
+/** An allocation whose files are known. */
+export function plannedAllocation(
+  worker: string,
+  decision: { action: Action; reason: string },
+  promoted: Promoted,
+  target: Target,
+  isGateOpen: boolean,
+): PlannedAllocation {
+  return {
+    ...{ worker, ...decision, is_gate_open: isGateOpen },
+    from: { hash: promoted.hash, version: promoted.version },
+    to: { hash: target.hash, version: target.version },
+    files: plannedFiles(promoted.files, target.files),
+  };
+}
+
+/** The phases of a rollout by the names of their workers. */
+export function plannedPhases(phases: readonly Phase[]): PlannedJob["phases"] {
+  return phases.map(({ phase, action, batches }) => ({
+    ...{ phase, action, batches: batches.map(({ workers }) => workers) },
+  }));
+}
