@@ -5,6 +5,7 @@ export class ApiError extends Error {
     this.status = status;
     this.code = body.error ?? "unknown";
     this.runId = body.run_id ?? null;
+    this.details = body.details;
   }
 }
 
@@ -33,15 +34,17 @@ export async function call(method, path, options = {}) {
 }
 
 /**
- * One request; answers its body. The browser adds the session cookie. `token` is only used to sign in.
+ * One request; answers its body, as JSON unless `as` says `text` or `blob`. The browser adds the session cookie. `token`
+ * is only used to sign in.
  * Throws ApiError; an aborted signal throws what fetch throws.
  */
-export async function request(method, path, { body, token, signal } = {}) {
+export async function request(method, path, { body, token, signal, as = "json" } = {}) {
   const headers = { Accept: "application/json" };
   if (method !== "GET") headers["X-Ops-CSRF"] = "1";
   if (token !== undefined) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const response = await send(path, { method, headers, signal, body: body && JSON.stringify(body) });
+  if (response.ok && as !== "json") return await response[as]();
   const answer = await response.json().catch(() => ({}));
   if (response.ok) return answer;
   if (answer.error === "unauthorized" && token === undefined) signedOut();
@@ -60,4 +63,40 @@ async function send(path, options) {
 /** The paths of the API below a bucket. */
 export function bucketPath(id, rest = "") {
   return `/api/buckets/${encodeURIComponent(id)}${rest}`;
+}
+
+/** A path of parts that may hold any character. */
+export function encoded(...parts) {
+  return parts.map((part) => part.split("/").map(encodeURIComponent).join("/")).join("/");
+}
+
+/** All items of a list, page after page, at most `most`. */
+export async function all(path, most = 5_000) {
+  const items = [];
+  for (let cursor = ""; cursor !== null && items.length < most; ) {
+    const mark = path.includes("?") ? "&" : "?";
+    const answer = await call(
+      "GET",
+      cursor === "" ? path : `${path}${mark}cursor=${encodeURIComponent(cursor)}`,
+    );
+    items.push(...answer.items);
+    cursor = answer.next_cursor ?? null;
+  }
+  return items;
+}
+
+/** What a request answers, or `otherwise` where the server says that there is no such thing. */
+export async function unless(request, otherwise) {
+  try {
+    return await request;
+  } catch (error) {
+    if (error.status !== 404 && error.status !== 400) throw error;
+    return otherwise;
+  }
+}
+
+/** The newest runs of a kind, newest first. */
+export async function runsOf(bucketId, kind, limit, status = "") {
+  const query = new URLSearchParams({ kind, limit, ...(status !== "" && { status }) });
+  return (await unless(call("GET", bucketPath(bucketId, `/runs?${query}`)), { items: [] })).items;
 }

@@ -40,3 +40,23 @@ export function drawList(parent, items, keyOf, draw) {
     if (parent.children[index] !== node) parent.insertBefore(node, parent.children[index] ?? null);
   });
 }
+
+/** The place for a sentence about what went wrong: hidden until `tell` fills it. */
+export function alertPlace() {
+  return el("p", { class: "error", role: "alert", hidden: true });
+}
+
+/** A button that is never the submit button of a form around it. */
+export function button(label, onclick, attributes = {}) {
+  return el("button", { type: "button", onclick, ...attributes }, label);
+}
+
+/** Names and values, one below the other; values that are null, undefined or empty are left out. */
+export function facts(pairs) {
+  const shown = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return el("dl", { class: "facts" }, ...shown.map(([name, value]) => fact(name, value)));
+}
+
+function fact(name, value) {
+  return el("div", {}, el("dt", {}, name), el("dd", {}, value));
+}

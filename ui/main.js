@@ -1,64 +1,136 @@
-import { Activity } from "./activity.js";
-import { bucketsView } from "./buckets.js";
+import { address } from "./address.js";
+import { all, bucketPath, call, unless } from "./api.js";
+import { closeDialogs } from "./dialog.js";
+import { Dock } from "./dock.js";
 import { el } from "./dom.js";
-import { bucketView } from "./runs.js";
+import { tick } from "./format.js";
+import { startKeys } from "./keys.js";
+import { followEvents } from "./live.js";
+import { viewAt } from "./routes.js";
 import { startSession } from "./sign-in.js";
+import { blockStarts, onStarted } from "./starts.js";
+import { drawSubject } from "./subject.js";
 
-const REFRESH_MS = 10_000;
-const BUCKET = /^#\/buckets\/([0-9a-f-]{36})(?:\/runs\/([0-9a-f-]{36}))?(?:\?.*)?$/;
+const TICK_MS = 5_000;
 
 const main = document.getElementById("view");
-const activity = new Activity(document.getElementById("activity"), {
-  onChange: () => view?.showActivity?.(),
-  onEnd: () => refresh(),
-});
+const dock = new Dock(activityChanged);
 
 let signedIn = false;
 let view = null;
+let place = address();
+let bucket = null;
+let buckets = [];
+let lastRun = "";
+let following = new AbortController();
 
-startSession({
-  onSignIn() {
-    signedIn = true;
-    open();
-  },
-  onSignOut() {
-    signedIn = false;
-    view = null;
-    activity.clear();
-    main.replaceChildren(el("h1", {}, "ops"), el("p", {}, "Sign in with the API token of this server."));
-  },
+startSession({ onSignIn, onSignOut });
+startKeys(() => {
+  if (dock.state.runId === null) return false;
+  dock.find();
+  return true;
 });
-addEventListener("hashchange", () => {
-  if (signedIn) open({ moved: true });
+onStarted((bucketId, runId) => {
+  dock.show(bucketId, runId);
+  dock.unfold();
+  refresh();
 });
+addEventListener("hashchange", () => signedIn && open(true));
 document.getElementById("skip").addEventListener("click", () => main.focus());
 document.addEventListener("visibilitychange", () => refresh());
-setInterval(() => refresh(), REFRESH_MS);
+setInterval(tick, TICK_MS);
 
-/** Shows what the address names. */
-async function open({ moved = false } = {}) {
-  const [, bucketId, runId] = BUCKET.exec(location.hash) ?? [];
-  const stays = view !== null && bucketId !== undefined && view.bucketId === bucketId;
-  if (!stays) view = viewOf(bucketId);
-  if (runId) activity.show(bucketId, runId);
-  if (moved && !stays) main.focus();
+function onSignIn() {
+  signedIn = true;
+  following = new AbortController();
+  followEvents(refresh, following.signal);
+  open(false);
+}
+
+function onSignOut() {
+  signedIn = false;
+  following.abort();
+  [view, bucket, buckets] = [null, null, []];
+  dock.clear();
+  closeDialogs();
+  drawSubject({}, null, []);
+  main.replaceChildren(el("h1", {}, "ops"), el("p", {}, "Sign in with the API token of this server."));
+  document.title = "ops";
+}
+
+/** Shows what the address names. Where only its query is another one, a run's log is the same view still. */
+async function open(moved) {
+  const before = place;
+  place = address();
+  const same = view !== null && JSON.stringify(pathOf(place)) === JSON.stringify(pathOf(before));
+  if (!same || place.view !== "runs") {
+    if (place.bucketId !== before.bucketId) bucket = null;
+    closeDialogs();
+    view = viewAt(main, {
+      ...place,
+      bucket: () => bucket,
+      changed: bucketsChanged,
+      showRun: (id) => dock.show(place.bucketId, id),
+    });
+    drawSubject(place, bucket, buckets);
+    showBlocked();
+    if (moved) arrive();
+  }
   await refresh();
-  if (moved && runId) activity.reveal();
 }
 
-function viewOf(bucketId) {
-  if (bucketId) return bucketView(main, bucketId, activity);
-  if (location.hash === "" || location.hash === "#/") return bucketsView(main, activity);
-  main.replaceChildren(
-    el("h1", {}, "There is no such page"),
-    el("p", {}, el("a", { href: "#/" }, "Go to the buckets")),
-  );
-  return { title: "No such page", refresh: async () => {} };
+function pathOf({ bucketId, view: name, rest }) {
+  return [bucketId, name, rest];
 }
 
+function arrive() {
+  main.focus({ preventScroll: true });
+  scrollTo(0, 0);
+}
+
+/** Reads the view again, and the bucket that it is about. Failures of the view are said in the view. */
 async function refresh() {
   if (!signedIn || view === null || document.hidden) return;
   const shown = view;
-  await shown.refresh();
-  if (view === shown) document.title = `${shown.title} · ops`;
+  await Promise.all([shown.refresh().catch(() => {}), refreshBucket().catch(() => {})]);
+  if (view === shown)
+    document.title = bucket ? `${shown.title} · ${bucket.name} · ops` : `${shown.title} · ops`;
+}
+
+async function refreshBucket() {
+  const { bucketId } = place;
+  if (bucketId === undefined) return;
+  if (buckets.length === 0) buckets = await unless(all("/api/buckets?limit=500"), []);
+  const found = await call("GET", bucketPath(bucketId));
+  if (place.bucketId !== bucketId) return;
+  const isFirst = bucket === null;
+  bucket = found;
+  drawSubject(place, bucket, buckets);
+  dock.offer(bucketId, found.last_run?.id);
+  if (isFirst) await view?.refresh();
+}
+
+function bucketsChanged(found) {
+  buckets = found.toSorted((a, b) => a.project.localeCompare(b.project) || a.name.localeCompare(b.name));
+  const runs = found
+    .filter(({ last_run }) => last_run)
+    .map(({ id, last_run }) => ({ bucketId: id, ...last_run }));
+  const [newest] = runs.sort((a, b) => (a.created_at < b.created_at ? 1 : -1));
+  if (newest && dock.state.runId === null) dock.show(newest.bucketId, newest.id);
+}
+
+function activityChanged({ runId, status }) {
+  showBlocked();
+  const now = `${runId} ${status}`;
+  if (now !== lastRun) refresh();
+  lastRun = now;
+}
+
+/** Only the bucket of the visible stream is blocked; the server refuses whatever else is in the way. */
+function showBlocked() {
+  const { status, kind, bucketId } = dock?.state ?? {};
+  blockStarts(
+    status === "running" ? bucketId : null,
+    `${kind} runs in this bucket: wait for its end or cancel it`,
+  );
 }

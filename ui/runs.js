@@ -1,151 +1,100 @@
+import { address, keepQuery, link } from "./address.js";
 import { bucketPath, call } from "./api.js";
-import { drawList, el, tell } from "./dom.js";
-import { duration, status, time } from "./format.js";
+import { button, drawList, el } from "./dom.js";
+import { choice } from "./fields.js";
+import { ago, duration, status, words } from "./format.js";
+import { nothing, part, viewOfParts } from "./part.js";
 
-const PAGE = 25;
+const PAGE = 50;
+const STATUSES = ["running", "succeeded", "failed", "cancelled"];
+/** What can run in a bucket (decisions: Runs). */
+const KINDS = [
+  ...["push", "rollback", "build", "deploy", "drift", "health_check", "gc", "run_command", "hooks"],
+  ...["worker_trust", "worker_facts", "worker_uptime", "worker_sysstat"],
+  ...["job_start", "job_stop", "job_restart", "job_reload", "job_status", "job_run"],
+  ...["snapshot_create", "snapshot_restore"],
+];
 
-/**
- * The view of one bucket: its runs, newest first, and what can be started. Starts are blocked only while the Activity
- * panel streams an active run of this very bucket. Without a run in the address the newest is shown in Activity,
- * unless that follows an active run elsewhere.
- */
-export function bucketView(main, bucketId, activity) {
-  const problem = el("p", { class: "error", role: "alert", hidden: true });
-  const heading = el("h1", {}, "Bucket");
-  const project = el("p", { class: "project" });
-  const starts = startControls(bucketId, refresh);
-  const rows = el("ul", { class: "runs", "aria-label": "Runs, newest first" });
-  const empty = el("p", { class: "notice", hidden: true });
-  const older = el("button", { hidden: true, onclick: showOlder }, "Older runs");
-  const title = el("h2", {}, "Runs");
-  main.replaceChildren(
-    project,
-    heading,
-    el("code", {}, bucketId),
-    problem,
-    starts.element,
-    title,
-    empty,
-    rows,
-    older,
+/** The history of a bucket, newest first, with filters by kind and status that the server applies. */
+export function runsView(main, { bucketId }) {
+  const { query } = address();
+  const kind = choice(options("all kinds", KINDS), query.get("kind") ?? "", narrowed);
+  const state = choice(options("all states", STATUSES), query.get("status") ?? "", narrowed);
+  const list = el("div", {});
+  let most = PAGE;
+  const filters = el(
+    "div",
+    { class: "filters" },
+    el("label", { class: "facet" }, "Kind ", kind),
+    el("label", { class: "facet" }, "Status ", state),
   );
-  empty.append("Nothing has run here yet. Send a workspace to it: ", pushCommand(bucketId));
-
-  const view = { title: "Bucket", bucketId, refresh, showActivity };
-  let shown = PAGE;
-
-  async function refresh() {
-    try {
-      const [bucket, runs] = await Promise.all([
-        call("GET", bucketPath(bucketId)),
-        call("GET", bucketPath(bucketId, `/runs?limit=${shown}`)),
-      ]);
-      if (!heading.isConnected) return;
-      tell(problem, "");
-      drawBucket(bucket);
-      drawRuns(runs);
-      if (runs.items[0] && activity.isFreeFor(bucketId)) activity.show(bucketId, runs.items[0].id);
-    } catch (error) {
-      tell(problem, error.message);
-    }
-  }
-
-  function drawBucket({ name, project: projectName }) {
-    view.title = name;
-    heading.textContent = name;
-    project.replaceChildren(el("a", { href: "#/" }, "Buckets"), ` / ${projectName}`);
-    activity.name(bucketId, `${projectName} / ${name}`);
-  }
-
-  function drawRuns({ items, next_cursor }) {
-    empty.hidden = items.length > 0;
-    older.hidden = next_cursor === null;
-    drawList(
-      rows,
-      items.map(rowOf),
-      ({ id }) => id,
-      (row) => runRow(bucketId, row),
-    );
-    showActivity();
-  }
-
-  function showOlder() {
-    shown = Math.min(shown + PAGE, 500);
-    refresh();
-  }
-
-  function showActivity() {
-    starts.block(activity.activeBucket === bucketId);
-    for (const link of rows.querySelectorAll("[data-run]")) link.removeAttribute("aria-current");
-    rows.querySelector(`[data-run="${activity.runId}"]`)?.setAttribute("aria-current", "true");
-  }
+  const runs = part("", read, draw);
+  const view = viewOfParts(main, "Runs", [runs], [filters]);
   return view;
+
+  function narrowed() {
+    keepQuery({ kind: kind.value, status: state.value });
+    most = PAGE;
+    runs.refresh();
+  }
+
+  function read() {
+    const wanted = new URLSearchParams({ limit: most });
+    if (kind.value !== "") wanted.set("kind", kind.value);
+    if (state.value !== "") wanted.set("status", state.value);
+    return call("GET", bucketPath(bucketId, `/runs?${wanted}`));
+  }
+
+  function draw({ items, next_cursor }) {
+    const isFiltered = kind.value !== "" || state.value !== "";
+    if (items.length === 0)
+      return nothing(isFiltered ? "No run is of this kind and status." : "Nothing has run here yet.");
+    list.replaceChildren(runRows(bucketId, items, list.firstElementChild ?? undefined));
+    const older = button("Older runs", () => {
+      most = Math.min(most + PAGE, 500);
+      runs.refresh();
+    });
+    return [list, next_cursor === null || most >= 500 ? null : older];
+  }
 }
 
-function startControls(bucketId, onChange) {
-  const problem = el("p", { class: "error", role: "alert", hidden: true });
-  const note = el("p", { class: "hint" });
-  const buttons = ["build", "deploy"].map((kind) =>
-    el("button", { class: kind === "deploy" ? "primary" : null, onclick: () => start(kind) }, capital(kind)),
+function options(everything, names) {
+  return [["", everything], ...names.map((name) => [name, words(name)])];
+}
+
+/** A list of runs; `before` is the element of an earlier answer, whose rows are kept where they are the same. */
+export function runRows(
+  bucketId,
+  runs,
+  before = el("ul", { class: "runs", "aria-label": "Runs, newest first" }),
+) {
+  drawList(
+    before,
+    runs.map(rowOf),
+    ({ id }) => id,
+    (row) => runRow(bucketId, row),
   );
-  let [blocked, starting] = [false, false];
-
-  function show() {
-    for (const button of buttons) button.disabled = blocked || starting;
-    note.textContent = blocked ? "A run of this bucket is active: wait for its end or cancel it." : "";
-  }
-
-  async function start(kind) {
-    starting = true;
-    show();
-    tell(problem, "");
-    try {
-      const { run_id: run } = await call("POST", bucketPath(bucketId, `/${kind}`), { body: {} });
-      location.hash = `#/buckets/${bucketId}/runs/${run}`;
-    } catch (error) {
-      tell(problem, `Cannot start ${kind}: ${error.message}`);
-      if (error.runId) problem.append(" ", runLink(bucketId, error.runId, "Show that run"));
-    } finally {
-      starting = false;
-      show();
-      onChange();
-    }
-  }
-  return {
-    element: el("div", { class: "starts" }, el("div", { class: "controls" }, ...buttons), note, problem),
-    block(now) {
-      blocked = now;
-      show();
-    },
-  };
+  return before;
 }
 
 /** What the list shows of a run: a row is drawn again only when this changes. */
-function rowOf({ id, kind, status: state, created_at, started_at, duration_ms, error }) {
+function rowOf({ id, kind, params, status: state, origin, created_at, duration_ms, error, audit }) {
   const took = state === "running" ? "" : duration(duration_ms);
-  return { id, kind, state, started: started_at ?? created_at, took, error };
+  const about = params.job ?? params.hook ?? params.command ?? params.jobs?.join(", ") ?? "";
+  const by = origin === "cli" ? "command line" : (audit[0]?.actor.via ?? "");
+  return { id, kind, about: params.dry_run ? `dry run ${about}` : about, state, by, created_at, took, error };
 }
 
-function runRow(bucketId, { id, kind, state, started, took, error }) {
+function runRow(bucketId, { id, kind, about, state, by, created_at, took, error }) {
   return el(
     "li",
     {},
     status(state),
-    runLink(bucketId, id, kind),
-    el("span", {}, time(started)),
+    el("a", { href: link(bucketId, "runs", [id]), "data-run": id }, words(kind)),
+    el("span", { class: "about" }, about),
+    el("span", { class: "hint" }, by),
+    el("span", {}, ago(created_at)),
     el("span", { class: "duration" }, took),
     error === null ? null : el("p", { class: "why" }, error),
   );
-}
-
-function runLink(bucketId, runId, text) {
-  return el("a", { href: `#/buckets/${bucketId}/runs/${runId}`, "data-run": runId }, text);
-}
-
-function pushCommand(bucketId) {
-  return el("code", {}, `ops push ${location.origin} --bucket ${bucketId}`);
-}
-
-function capital(word) {
-  return word[0].toUpperCase() + word.slice(1);
 }

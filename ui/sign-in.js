@@ -9,6 +9,7 @@ const form = document.getElementById("sign-in");
 const field = document.getElementById("token");
 const problem = document.getElementById("sign-in-error");
 const signOutButton = document.getElementById("sign-out");
+const session = document.getElementById("session");
 
 let signedIn = false;
 
@@ -20,7 +21,7 @@ export async function startSession({ onSignIn, onSignOut }) {
   const change = (now, message = "") => {
     signedIn = now;
     form.hidden = now;
-    signOutButton.hidden = !now;
+    session.hidden = !now;
     tell(problem, message);
     if (!now) forgetCodes();
     if (now) onSignIn();

@@ -1,0 +1,101 @@
+// A real browser for the tests of the console and for its screenshots: Chromium, and what every page must hold to.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { type Browser, chromium, type Page, type Request } from "playwright-core";
+
+/** Without these, Chromium looks for services on the network. */
+const QUIET = [
+  ...["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"],
+  ...["--disable-sync", "--no-first-run"],
+];
+const PATIENCE_MS = 20_000;
+
+/** A page of the console, and all that it asked for and complained about. */
+export class ConsolePage {
+  readonly page: Page;
+  readonly url: string;
+  readonly requests: Request[] = [];
+  readonly complaints: string[] = [];
+  readonly #browser: Browser;
+
+  private constructor(browser: Browser, page: Page, url: string) {
+    [this.#browser, this.page, this.url] = [browser, page, url];
+    const { origin } = new URL(url);
+    page.setDefaultTimeout(PATIENCE_MS);
+    page.on("request", (request) => {
+      this.requests.push(request);
+      const to = new URL(request.url());
+      if (to.origin !== origin && to.protocol !== "blob:")
+        this.complaints.push(`request to ${request.url()}`);
+    });
+    page.on("pageerror", (error) => this.complaints.push(error.stack ?? error.message));
+    page.on("console", (message) => {
+      // A status of 4xx is an answer like any other; that Chromium notes it is no error of the page.
+      const isStatus = /^Failed to load resource: the server responded/.test(message.text());
+      if (message.type() === "error" && !isStatus) this.complaints.push(message.text());
+    });
+  }
+
+  /** Opens the console of a server in a browser of its own. */
+  static async open(
+    url: string,
+    options: {
+      width?: number;
+      height?: number;
+      colorScheme?: "light" | "dark";
+      ignoreHTTPSErrors?: boolean;
+    } = {},
+  ): Promise<ConsolePage> {
+    const executablePath = execFileSync("sh", ["-c", "command -v chromium"], { encoding: "utf8" }).trim();
+    const browser = await chromium.launch({ executablePath, args: QUIET });
+    const { width = 1280, height = 800, ...others } = options;
+    const page = await browser.newPage({ viewport: { width, height }, reducedMotion: "reduce", ...others });
+    return new ConsolePage(browser, page, url);
+  }
+
+  /** Shows a view by its address, like `#/buckets/…/runs`. */
+  async goTo(hash: string): Promise<void> {
+    await this.page.goto(`${this.url}/${hash}`);
+  }
+
+  button(name: string) {
+    return this.page.getByRole("button", { name, exact: true });
+  }
+
+  link(name: string) {
+    return this.page.getByRole("link", { name, exact: true });
+  }
+
+  heading(name: string) {
+    return this.page.getByRole("heading", { name, exact: true });
+  }
+
+  async signIn(token: string): Promise<void> {
+    await this.page.getByLabel("API token").fill(token);
+    await this.button("Sign in").click();
+    await this.button("Sign out").waitFor();
+  }
+
+  /** Answers the question that is asked: types the word, where one is wanted, and confirms. */
+  async confirm(action: string, word?: string): Promise<void> {
+    const dialog = this.page.getByRole("dialog");
+    await dialog.waitFor();
+    if (word !== undefined) await dialog.getByLabel(/^Type .* to go on$/).fill(word);
+    await dialog.getByRole("button", { name: action, exact: true }).click();
+    await dialog.waitFor({ state: "hidden" });
+  }
+
+  /** Waits until no part of the view is still being read. */
+  async settled(): Promise<void> {
+    await this.page.waitForFunction(() => !/Reading …/.test(document.body.innerText));
+  }
+
+  /** Nothing broke the content security policy, failed, or left for another origin. */
+  checkPeace(): void {
+    assert.deepEqual(this.complaints, []);
+  }
+
+  async close(): Promise<void> {
+    await this.#browser.close();
+  }
+}
