@@ -70,12 +70,13 @@ async function attempt(kind: string, params: unknown = {}): Promise<void> {
   else process.stderr.write(`${kind}: ${status} ${JSON.stringify(body)}\n`);
 }
 
+/** Once at each width and in each colour scheme. */
 async function shoot(width: number, colorScheme: "light" | "dark"): Promise<void> {
   const console = await ConsolePage.open(server.url, { width, height: width > 600 ? 900 : 844, colorScheme });
   const { page } = console;
   const take = async (name: string) => {
     await console.settled();
-    await page.waitForTimeout(300);
+    await page.waitForTimeout(400);
     await page.screenshot({ path: path.join(target, `${name}-${width}-${colorScheme}.png`) });
   };
   await console.goTo("");
@@ -85,7 +86,7 @@ async function shoot(width: number, colorScheme: "light" | "dark"): Promise<void
   await take("buckets");
   for (const view of VIEWS) {
     await console.goTo(`#/buckets/${bucket}/${view}`);
-    await page.locator("main h1").waitFor();
+    await page.locator("#sections a[aria-current]").waitFor();
     await take(view === "" ? "overview" : view.replace("/", "-"));
   }
   await console.goTo(`#/buckets/${bucket}/jobs/${await firstOf("cat/jobs", "job")}`);
@@ -95,6 +96,7 @@ async function shoot(width: number, colorScheme: "light" | "dark"): Promise<void
   await console.goTo("#/");
   await page.locator("body").press("?");
   await take("keys");
+  console.checkPeace();
   await console.close();
 }
 

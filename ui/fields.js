@@ -25,11 +25,12 @@ export function tickBox(label, { checked = false, hint = "", onchange } = {}) {
 
 /** A choice of one; `options` are `[value, label]`. */
 export function choice(options, chosen, onchange) {
-  return el(
-    "select",
-    { onchange },
-    ...options.map(([value, label]) => el("option", { value, selected: value === chosen }, label)),
-  );
+  return el("select", { onchange }, ...optionsOf(options, chosen));
+}
+
+/** The options of a choice. */
+export function optionsOf(options, chosen) {
+  return options.map(([value, label]) => el("option", { value, selected: value === chosen }, label));
 }
 
 /** A whole number between two bounds; empty is undefined. */
@@ -43,31 +44,29 @@ export function numberOf(input) {
 }
 
 /**
- * A choice of some out of many names. `values()` answers the chosen ones in order, undefined for none; `offer` changes
- * what there is to choose and keeps what was chosen.
+ * A choice of some out of many names. `values()` answers the chosen ones, undefined for none; `offer` changes what there
+ * is to choose and keeps what was chosen; `changed` hears of every choice.
  */
-export function picker(legend, { onchange = () => {}, chosen = [] } = {}) {
+export function picker(legend, changed = () => {}) {
   const list = el("div", { class: "chips" });
-  const note = el("small", {}, "");
-  const element = el("fieldset", { class: "picker", onchange }, el("legend", {}, legend), list, note);
-  let wanted = new Set(chosen);
+  const element = el("fieldset", { class: "picker" }, el("legend", {}, legend), list);
+  const chosen = () => [...list.querySelectorAll("input:checked")];
   let offered = "";
-  list.addEventListener("change", () => {
-    wanted = new Set([...list.querySelectorAll("input:checked")].map(({ value }) => value));
-  });
+  list.addEventListener("change", changed);
   return {
     element,
-    values: () => (wanted.size === 0 ? undefined : [...wanted]),
+    values() {
+      const names = chosen().map(({ value }) => value);
+      return names.length === 0 ? undefined : names;
+    },
     clear() {
-      wanted.clear();
-      for (const input of list.querySelectorAll("input")) input.checked = false;
+      for (const input of chosen()) input.checked = false;
     },
     offer(names) {
-      if (names.join("\n") === offered && list.children.length > 0) return;
+      if (names.join("\n") === offered) return;
       offered = names.join("\n");
-      wanted = new Set(names.filter((name) => wanted.has(name)));
-      note.textContent = names.length === 0 ? "There is none to choose." : "";
-      list.replaceChildren(...names.map((name) => chip(name, wanted.has(name))));
+      const before = new Set(chosen().map(({ value }) => value));
+      list.replaceChildren(...names.map((name) => chip(name, before.has(name))));
     },
   };
 }

@@ -1,15 +1,14 @@
 import { link } from "./address.js";
-import { all, bucketPath, runsOf } from "./api.js";
+import { all, bucketPath } from "./api.js";
 import { el } from "./dom.js";
-import { ago, status } from "./format.js";
-import { nothing, part, viewOfParts } from "./part.js";
-import { resultOf } from "./results.js";
-import { runLink, startButton } from "./starts.js";
-import { dataTable } from "./table.js";
+import { lastRunPart } from "./last-run.js";
+import { nothing, tablePart, viewOfParts } from "./part.js";
+import { startButton } from "./starts.js";
 
 /** The hooks that people may start: those on the event `cli`. The others run by themselves, in builds and deploys. */
 export function hooksView(main, { bucketId }) {
-  const table = dataTable({
+  const read = async () => cliHooks(await all(bucketPath(bucketId, "/cat/hooks")));
+  const list = tablePart("Hooks to run", read, {
     caption: "Hooks on the event cli",
     rowKey: ({ job, hook }) => JSON.stringify([job, hook]),
     empty: nothing("No job has a hook on the event cli. A manifest declares them under hooks."),
@@ -25,27 +24,9 @@ export function hooksView(main, { bucketId }) {
       { key: "actions", label: "Actions", text: () => "", cell: (row) => runHook(bucketId, row) },
     ],
   });
-  const list = part(
-    "Hooks to run",
-    () => all(bucketPath(bucketId, "/cat/hooks")),
-    (items) => {
-      table.show(cliHooks(items));
-      return table.element;
-    },
-  );
-  const last = part(
-    "Last hook",
-    () => runsOf(bucketId, "hooks", 1),
-    ([run]) => {
-      if (!run) return nothing("No hook has run here yet.");
-      const what = `${run.params.hook}${run.params.job ? ` of ${run.params.job}` : ""}`;
-      return [
-        el("p", {}, status(run.status), " ", runLink(bucketId, run.id, what), ", ", ago(run.created_at)),
-        run.error ? el("p", { class: "error" }, run.error) : null,
-        run.result === null ? null : resultOf(run),
-      ];
-    },
-  );
+  const last = lastRunPart(bucketId, "Last hook", "hooks", "No hook has run here yet.", {
+    nameOf: ({ params: { hook, job } }) => (job ? `${hook} of ${job}` : hook),
+  });
   return viewOfParts(main, "Hooks", [list, last]);
 }
 
@@ -56,7 +37,7 @@ function cliHooks(items) {
   return [...hooks.values()].map((rows) => {
     const demands = rows
       .filter(({ demand_job }) => demand_job)
-      .map(({ demand_job, demand_hook }) => `${demand_hook} of ${demand_job}`);
+      .map((row) => `${row.demand_hook} of ${row.demand_job}`);
     return { job: rows[0].job, hook: rows[0].hook, demands: [...new Set(demands)].join(", ") };
   });
 }

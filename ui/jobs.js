@@ -1,14 +1,24 @@
 import { link } from "./address.js";
 import { all, bucketPath } from "./api.js";
 import { el } from "./dom.js";
-import { count, status } from "./format.js";
-import { nothing, part, viewOfParts } from "./part.js";
+import { status } from "./format.js";
+import { nothing, tablePart, viewOfParts } from "./part.js";
 import { startButton } from "./starts.js";
-import { dataTable } from "./table.js";
+
+/** What asks for attention first. */
+const STATES = [
+  "health_failed",
+  "health_pending",
+  "restart",
+  "disabled_restart",
+  "new",
+  "promoted",
+  "disabled",
+];
 
 /** The jobs of the catalog, for reading; each has controls of its own. */
 export function jobsView(main, { bucketId }) {
-  const table = dataTable({
+  const list = tablePart("", () => readJobs(bucketId), {
     caption: "Jobs",
     rowKey: ({ job }) => job,
     empty: nothing("The catalog has no job: push a workspace and build it."),
@@ -23,50 +33,23 @@ export function jobsView(main, { bucketId }) {
       { key: "cpu_mhz", label: "CPU MHz", number: true },
     ],
   });
-  const list = part(
-    "",
-    () => readJobs(bucketId),
-    (jobs) => {
-      table.show(jobs);
-      return table.element;
-    },
-  );
-  const says = ["Probes every active allocation of every job once, as its manifest says."];
-  const check = startButton(bucketId, "Health check of all jobs", () => ({
-    path: "/health_check",
-    ask: { title: "Health check", says },
-  }));
+  const check = startButton(bucketId, "Health check of all jobs", () => ({ path: "/health_check" }));
   return viewOfParts(main, "Jobs", [list], [el("div", { class: "controls" }, check)]);
 }
 
 async function readJobs(bucketId) {
-  const [jobs, deployments] = await Promise.all(
-    ["jobs", "deployments"].map((name) => all(bucketPath(bucketId, `/cat/${name}`))),
-  );
+  const cat = (name) => all(bucketPath(bucketId, `/cat/${name}`));
+  const [jobs, deployments] = await Promise.all([cat("jobs"), cat("deployments")]);
   const byJob = Map.groupBy(
     deployments.filter(({ removed }) => !removed),
     ({ job }) => job,
   );
-  return jobs.map((job) => ({ ...job, ...stateOf(byJob.get(job.job) ?? [], job.disabled) }));
-}
-
-/** The state of a job: that of its allocations, or the first one that asks for attention. */
-function stateOf(allocations, disabled) {
-  const order = [
-    "health_failed",
-    "health_pending",
-    "restart",
-    "disabled_restart",
-    "new",
-    "promoted",
-    "disabled",
-  ];
-  const states = new Set(allocations.map(({ rollout }) => rollout));
-  const state = order.find((one) => states.has(one)) ?? (disabled ? "disabled" : "not placed");
-  return { state, allocations: allocations.length };
-}
-
-/** `2 allocations on 10.0.0.1, 10.0.0.2`. */
-export function whereOf(allocations) {
-  return `${count(allocations.length, "allocation")} on ${allocations.map(({ worker_ip }) => worker_ip).join(", ")}`;
+  return jobs.map((job) => {
+    const own = (byJob.get(job.job) ?? []).map(({ rollout }) => rollout);
+    return {
+      ...job,
+      state: STATES.find((one) => own.includes(one)) ?? "not placed",
+      allocations: own.length,
+    };
+  });
 }

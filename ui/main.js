@@ -69,6 +69,7 @@ async function open(moved) {
     view = viewAt(main, {
       ...place,
       bucket: () => bucket,
+      nameOfBucket: () => bucket?.name ?? place.bucketId,
       changed: bucketsChanged,
       showRun: (id) => dock.show(place.bucketId, id),
     });

@@ -1,9 +1,11 @@
 import { link } from "./address.js";
-import { bucketPath, call, runsOf, unless } from "./api.js";
+import { bucketPath, call, unless } from "./api.js";
 import { deleteBucket, renameBucket } from "./buckets.js";
 import { button, el, facts } from "./dom.js";
 import { ago, count, short, status, words } from "./format.js";
+import { lastRunPart } from "./last-run.js";
 import { nothing, part, viewOfParts } from "./part.js";
+import { progressOf } from "./progress.js";
 import { runRows } from "./runs.js";
 import { startButton } from "./starts.js";
 
@@ -24,14 +26,9 @@ export function overviewView(main, { bucketId, bucket }) {
           ),
   );
   const waits = part("Now", () => nowOf(bucketId, bucket()), drawNow(bucketId));
-  const drift = part(
-    "Drift",
-    () => runsOf(bucketId, "drift", 1),
-    ([run]) => drawDrift(bucketId, run),
-    {
-      tools: [startButton(bucketId, "Check for drift", () => ({ path: "/drift" }))],
-    },
-  );
+  const check = startButton(bucketId, "Check for drift", () => ({ path: "/drift" }));
+  const unchecked = "Not checked yet: whether files on the workers are still those that were deployed.";
+  const drift = lastRunPart(bucketId, "Drift", "drift", unchecked, { tools: [check] });
   const info = part("Catalog", () => unless(call("GET", path("/info")), null), drawInfo);
   const runs = part(
     "Last runs",
@@ -141,52 +138,6 @@ function drawNow(bucketId) {
       progressOf(run.progress),
     ];
   };
-}
-
-/** How far a run is and what it waits for. */
-export function progressOf(progress) {
-  if (!progress) return null;
-  const { phase, done, total, waiting } = progress;
-  return el(
-    "div",
-    { class: "run-progress" },
-    el(
-      "label",
-      {},
-      `${phase}: ${done} of ${total} `,
-      el("progress", { max: Math.max(total, 1), value: done }),
-    ),
-    waiting.length === 0
-      ? null
-      : el(
-          "ul",
-          {},
-          ...waiting.map(({ on, since }) =>
-            el("li", {}, "waits for ", el("b", {}, on), ", since ", ago(since)),
-          ),
-        ),
-  );
-}
-
-function drawDrift(bucketId, run) {
-  if (!run)
-    return nothing("Not checked yet: whether files on the workers are still those that were deployed.");
-  const found = run.result?.drifted ?? run.result?.changes ?? run.result?.items;
-  const says =
-    run.status === "running"
-      ? "is being checked"
-      : Array.isArray(found)
-        ? count(found.length, "difference")
-        : (run.error ?? "see the result");
-  return el(
-    "p",
-    {},
-    status(run.status),
-    " ",
-    el("a", { href: link(bucketId, "runs", [run.id]) }, says),
-    ", ",
-    ago(run.finished_at ?? run.created_at),
-  );
 }
 
 function drawInfo(info) {

@@ -1,4 +1,5 @@
 import { alertPlace, el, tell } from "./dom.js";
+import { dataTable } from "./table.js";
 
 /**
  * A part of a view with a heading of its own. `refresh` reads it and draws it again where something has changed; what
@@ -7,7 +8,12 @@ import { alertPlace, el, tell } from "./dom.js";
 export function part(title, read, draw, { tools = [], level = "h2" } = {}) {
   const problem = alertPlace();
   const body = el("div", { class: "body" }, el("p", { class: "hint" }, "Reading …"));
-  const header = el("header", {}, title === "" ? null : el(level, {}, title), ...tools);
+  const header = el(
+    "header",
+    {},
+    title === "" ? null : el(level, {}, title),
+    el("div", { class: "controls" }, ...tools),
+  );
   const element = el("section", { class: "part" }, header, problem, body);
   let shown;
   async function refresh() {
@@ -24,6 +30,16 @@ export function part(title, read, draw, { tools = [], level = "h2" } = {}) {
     }
   }
   return { element, refresh };
+}
+
+/** A part that is a table; `read` answers its rows, `options` are those of a table. */
+export function tablePart(title, read, options, tools) {
+  const table = dataTable(options);
+  const draw = (rows) => {
+    table.show(rows);
+    return table.element;
+  };
+  return part(title, read, draw, { tools });
 }
 
 /** A view made of parts below one heading. */

@@ -2,7 +2,7 @@ import { link } from "./address.js";
 import { bucketPath, call } from "./api.js";
 import { fileDiff } from "./diff.js";
 import { el } from "./dom.js";
-import { choice, field } from "./fields.js";
+import { choice, field, optionsOf } from "./fields.js";
 import { ago, count, short, size, status } from "./format.js";
 import { nothing, part } from "./part.js";
 import { runLink, startButton } from "./starts.js";
@@ -81,7 +81,7 @@ function comparison(bucketId, id, against) {
   };
   return part(`What ${id.slice(0, 8)} changes`, read, ({ diff, items }) => {
     const rest = items.filter((one) => one.id !== id).map((one) => [one.id, nameOf(one)]);
-    others.replaceChildren(...choice([["", "the current one"], ...rest], against).children);
+    others.replaceChildren(...optionsOf([["", "the current one"], ...rest], against));
     const sum = `${count(diff.added.length, "file")} added, ${diff.removed.length} removed, ${diff.changed.length} changed.`;
     const same = diff.added.length + diff.removed.length + diff.changed.length === 0;
     return [

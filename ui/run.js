@@ -3,8 +3,8 @@ import { bucketPath, call } from "./api.js";
 import { ask } from "./dialog.js";
 import { button, el, facts } from "./dom.js";
 import { ago, duration, status, time, words } from "./format.js";
-import { progressOf } from "./overview.js";
 import { part } from "./part.js";
+import { progressOf } from "./progress.js";
 import { resultOf } from "./results.js";
 import { startButton } from "./starts.js";
 

@@ -4,7 +4,7 @@ import { button, facts } from "./dom.js";
 import { part } from "./part.js";
 
 /** The bucket's database: whether it is there, and how new its form is. */
-export function schemaParts({ bucketId, bucket }) {
+export function schemaParts({ bucketId, nameOfBucket }) {
   const schema = part(
     "Database",
     () => call("GET", bucketPath(bucketId)),
@@ -17,9 +17,8 @@ export function schemaParts({ bucketId, bucket }) {
   );
 
   async function init() {
-    const { name = bucketId } = bucket() ?? {};
     const says = [
-      `Makes the database of ${name} where there is none, else brings it to the form this server works with.`,
+      `Makes the database of ${nameOfBucket()} where there is none, else brings it to the form this server works with.`,
       "The bucket's id, its certificate authority and its keys stay. An older server cannot read an upgraded database.",
     ];
     const submit = () => call("POST", bucketPath(bucketId, "/init"), { body: {} });

@@ -8,9 +8,8 @@ import { startButton } from "./starts.js";
 import { dataTable } from "./table.js";
 
 /** Copies of the bucket's database, keys and source that were made here. */
-export function snapshotsParts({ bucketId, bucket }) {
+export function snapshotsParts({ bucketId, nameOfBucket }) {
   const base = bucketPath(bucketId, "/snapshots");
-  const nameOfBucket = () => bucket()?.name ?? bucketId;
   const table = dataTable({
     caption: "Snapshots, newest first",
     rowKey: ({ name }) => name,

@@ -6,7 +6,7 @@ import { ago } from "./format.js";
 import { nothing, part } from "./part.js";
 
 /** The private key with which workers are reached: it can be put there and removed, but never read. */
-export function keyParts({ bucketId, bucket }) {
+export function keyParts({ bucketId, nameOfBucket }) {
   const url = bucketPath(bucketId, "/secrets/ssh_key");
   const tools = [
     button("Upload key", () => upload()),
@@ -56,7 +56,7 @@ export function keyParts({ bucketId, bucket }) {
   }
 
   async function remove() {
-    const { name = bucketId } = bucket() ?? {};
+    const name = nameOfBucket();
     const says = [
       `Removes the private key of ${name} from this server: its workers cannot be reached over ssh any more.`,
     ];

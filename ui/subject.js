@@ -26,13 +26,7 @@ export function drawSubject({ bucketId, view }, bucket, buckets) {
       el("span", {}, ` / ${bucket?.project ?? "…"} / `),
       switcher(bucketId, view, bucket, buckets),
     ),
-    el(
-      "p",
-      { class: "now" },
-      active
-        ? runLink(bucketId, active, status("running"), ` ${running}`)
-        : el("span", { class: "hint" }, "idle"),
-    ),
+    el("p", { class: "now" }, active ? runLink(bucketId, active, status("running"), ` ${running}`) : null),
   );
 }
 

@@ -1,6 +1,6 @@
 import { address, keepQuery } from "./address.js";
 import { button, drawList, el } from "./dom.js";
-import { choice } from "./fields.js";
+import { choice, optionsOf } from "./fields.js";
 import { count } from "./format.js";
 
 const PAGE = 200;
@@ -148,7 +148,7 @@ function offer(facet, rows) {
   if (control.dataset.values === values.join("\n") && control.value === chosen) return;
   control.dataset.values = values.join("\n");
   const options = [["", "all"], ...values.map((value) => [value, value.replaceAll("_", " ")])];
-  control.replaceChildren(...choice(options, chosen).children);
+  control.replaceChildren(...optionsOf(options, chosen));
 }
 
 /** A plain table of rows that are there already. */
