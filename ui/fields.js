@@ -11,16 +11,10 @@ export function field(label, control, hint = "") {
   );
 }
 
-/** A box to tick; the input is `box.control`. */
+/** A box to tick, with its label; the input is the label's `control`. */
 export function tickBox(label, { checked = false, hint = "", onchange } = {}) {
-  const control = el("input", { type: "checkbox", checked, onchange });
-  const box = el(
-    "label",
-    { class: "tick" },
-    control,
-    el("span", {}, label, hint === "" ? null : el("small", {}, hint)),
-  );
-  return Object.assign(box, { control });
+  const text = el("span", {}, label, hint === "" ? null : el("small", {}, hint));
+  return el("label", { class: "tick" }, el("input", { type: "checkbox", checked, onchange }), text);
 }
 
 /** A choice of one; `options` are `[value, label]`. */

@@ -17,7 +17,7 @@ export function drawSubject({ bucketId, view }, bucket, buckets) {
   if (header.dataset.content === content) return;
   header.dataset.content = content;
   const active = bucket?.active_run;
-  const running = bucket?.last_run?.id === active ? words(bucket.last_run.kind) : "A run";
+  const running = active && bucket.last_run?.id === active ? words(bucket.last_run.kind) : "A run";
   header.replaceChildren(
     el(
       "nav",
