@@ -12,10 +12,18 @@ export function resultOf({ kind, params, result }) {
   if (kind === "deploy" && params.dry_run) return planOf(result);
   if (kind === "deploy" && result.jobs) return deployResult(result);
   if (kind === "run_command" && Array.isArray(result.workers)) return outputGroups(result.workers);
+  if (kind.startsWith("worker_") && result.workers)
+    return dataOf({
+      ...result,
+      workers: result.workers.map(({ facts, uptime, sysstat, ...one }) => ({
+        ...one,
+        ...(facts ?? uptime ?? sysstat),
+      })),
+    });
   return dataOf(result);
 }
 
-function deployResult({ jobs, ...others }) {
+function deployResult({ jobs, reconciled, steps = [], update_seq }) {
   const rows = jobs.flatMap(({ job, outcome, reason, allocations }) =>
     allocations.length === 0
       ? [{ job, worker: "", action: "", outcome, error: reason }]
@@ -32,7 +40,13 @@ function deployResult({ jobs, ...others }) {
     { key: "outcome", label: "Outcome", cell: (row) => status(row.outcome) },
     { key: "error", label: "Why" },
   ];
-  return el("div", {}, plainTable("Jobs", columns, rows), dataOf(others));
+  return el(
+    "div",
+    {},
+    plainTable("Jobs", columns, rows),
+    reconciled.length === 0 ? null : plainTable("No longer here", columns, reconciled),
+    el("details", {}, el("summary", {}, `Steps, update sequence ${update_seq}`), dataOf(steps, "Steps")),
+  );
 }
 
 /** Any value: lists of objects as tables, objects as names and values. */

@@ -145,6 +145,7 @@ function offer(facet, rows) {
     .filter((value) => value !== "")
     .sort(ORDER.compare);
   if (chosen !== "" && !values.includes(chosen)) values.push(chosen);
+  facet.element.hidden = values.length < 2;
   if (control.dataset.values === values.join("\n") && control.value === chosen) return;
   control.dataset.values = values.join("\n");
   const options = [["", "all"], ...values.map((value) => [value, value.replaceAll("_", " ")])];

@@ -82,7 +82,7 @@ async function readWorkers(bucketId) {
   const said = new Map(resultsOf(uptime).map((one) => [one.worker, one]));
   return workers.map((worker) => {
     const one = said.get(worker.worker_ip);
-    return { ...worker, up: one?.uptime_s, load: one?.load1, trouble: one?.outcome };
+    return { ...worker, up: one?.uptime?.uptime_s, load: one?.uptime?.load1, trouble: one?.outcome };
   });
 }
 
@@ -91,7 +91,10 @@ function resultsOf(run) {
 }
 
 function drawReadings(runs) {
-  const readings = runs.toReversed().flatMap(resultsOf);
+  const readings = runs
+    .toReversed()
+    .flatMap(resultsOf)
+    .filter(({ sysstat }) => sysstat);
   const byWorker = [...Map.groupBy(readings, ({ worker }) => worker)];
   if (byWorker.length === 0)
     return nothing("No reading yet: Sysstat takes one of each worker; the last 50 are drawn here.");
@@ -106,12 +109,12 @@ function workerCharts([worker, own]) {
     chartOf(
       `CPU of ${worker}`,
       "CPU",
-      own.map(({ cpu_pct }) => cpu_pct),
+      own.map(({ sysstat }) => sysstat.cpu_pct),
     ),
     chartOf(`Memory of ${worker}`, "Memory", own.map(memoryPct)),
   );
 }
 
-function memoryPct({ mem_total_bytes: total, mem_available_bytes: available }) {
+function memoryPct({ sysstat: { mem_total_bytes: total, mem_available_bytes: available } }) {
   return total > 0 ? (100 * (total - available)) / total : undefined;
 }
