@@ -87,7 +87,7 @@ export class ConsolePage {
 
   /** Waits until no part of the view is still being read. */
   async settled(): Promise<void> {
-    await this.page.waitForFunction(() => !/Reading …/.test(document.body.innerText));
+    await this.page.waitForFunction("!document.body.innerText.includes('Reading …')");
   }
 
   /** Nothing broke the content security policy, failed, or left for another origin. */
