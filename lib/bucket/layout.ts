@@ -10,6 +10,8 @@ export interface Layout {
   templates: string;
   workersJson: string;
   disabledJson: string;
+  /** What `ops run_command` runs where nothing is typed. */
+  commandFile: string;
   bucketConf: string;
   jobs: string;
   data: string;
@@ -58,6 +60,7 @@ export function layoutOf(root: string): Layout {
     templates: at("templates"),
     workersJson: at("workspace", "workers.json"),
     disabledJson: at("workspace", "disabled.json"),
+    commandFile: at("workspace", "command.sh"),
     bucketConf: at("workspace", "bucket.conf"),
     jobs: at("workspace", "jobs"),
     data: at("data"),

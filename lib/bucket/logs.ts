@@ -81,16 +81,17 @@ export class RunLog {
     this.record({ msg: message }, "error");
   }
 
-  /** A line of output of a command that acts for a job on a worker: `job@worker | text`. */
+  /** A line of output of a command on a worker: `worker | text`, or `job@worker | text` of one that acts for a job. */
   output(
-    job: string,
+    job: string | undefined,
     worker: string,
     line: string,
     stream: "stdout" | "stderr",
     fields: LogFields = {},
   ): void {
-    this.#say(`${job}@${worker} ${stream === "stderr" ? "!" : "|"} ${line}`);
-    this.record({ ...fields, worker, job, stream, msg: line });
+    const place = job === undefined ? worker : `${job}@${worker}`;
+    this.#say(`${place} ${stream === "stderr" ? "!" : "|"} ${line}`);
+    this.record({ ...fields, worker, ...(job !== undefined && { job }), stream, msg: line });
   }
 
   /** A structured line only; for a worker when the fields name one, else for the bucket. */

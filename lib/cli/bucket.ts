@@ -71,7 +71,7 @@ export async function runInBucket(
     };
     const start = { id: runId, bucket_id: await bucketId(dir), origin: "cli" as const, kind, params };
     const record = await createRecord(layout, { ...start, actor, requestId: null });
-    const outcome = await performHere(record, dir, lock, { stop, print: printer(view) });
+    const outcome = await performHere(record, params, dir, lock, { stop, print: printer(view) });
     // An interrupt that came too late to stop anything is no cancel: the work is done.
     if (stop.signal.aborted && !outcome.ok) addAudit(record, "cancel", actor, null);
     const exitCode = outcome.ok ? EXIT.done : isCancelled(record) ? EXIT.cancelled : EXIT.failed;
@@ -88,6 +88,7 @@ export async function runInBucket(
 
 async function performHere(
   record: RunRecord,
+  params: Record<string, unknown>,
   dir: string,
   lock: BucketLock,
   { stop, print }: { stop: StopRequest; print: (text: string) => void },
@@ -100,7 +101,7 @@ async function performHere(
   );
   // Asked a second time: what is still running is killed, and the operation unwinds over its dead commands.
   void stop.insisted.then(() => launcher.endAll(0));
-  const { id: runId, bucket_id, kind, params } = record;
+  const { id: runId, bucket_id, kind } = record;
   const outcome = await perform(
     { runId, bucketDir: dir, bucketId: bucket_id, kind, params },
     {

@@ -4,6 +4,7 @@ import { CATALOG_COMMANDS } from "./commands/catalog.ts";
 import { HOOK_COMMANDS } from "./commands/hooks.ts";
 import { JOB_COMMANDS } from "./commands/job.ts";
 import { LOG_COMMANDS } from "./commands/logs.ts";
+import { RUN_COMMANDS } from "./commands/run.ts";
 import { SERVER_COMMANDS } from "./commands/server.ts";
 import { UPKEEP_COMMANDS } from "./commands/upkeep.ts";
 import { WORKER_COMMANDS } from "./commands/worker.ts";
@@ -23,6 +24,7 @@ const VERSION: Command = {
 export const COMMANDS: readonly Command[] = [
   ...BUCKET_COMMANDS,
   ...WORKER_COMMANDS,
+  ...RUN_COMMANDS,
   ...JOB_COMMANDS,
   ...HOOK_COMMANDS,
   ...CATALOG_COMMANDS,

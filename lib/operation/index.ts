@@ -23,6 +23,7 @@ const OPERATIONS: Record<RunKind, () => Promise<Operation>> = {
   gc: async () => (await import("./gc.ts")).collectGarbage,
   snapshot_create: async () => (await import("./snapshots.ts")).takeSnapshot,
   snapshot_restore: async () => (await import("./snapshots.ts")).restoreSnapshot,
+  run_command: async () => (await import("./run-command.ts")).runCommand,
   worker_trust: async () => (await import("./workers.ts")).trust,
   worker_facts: async () => (await import("./readings.ts")).facts,
   worker_uptime: async () => (await import("./readings.ts")).uptime,

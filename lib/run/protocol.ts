@@ -94,6 +94,40 @@ export const RUNS = {
       with_source: flag("Also bring back ops.conf, workspace/ and templates/"),
     }),
   },
+  run_command: {
+    summary: "Run a shell script on workers, batch after batch",
+    parameters: object(
+      {
+        command: described(
+          string({
+            min: 1,
+            max: 256 * 1024,
+            pattern: /^\s*\S[^\0]*$/,
+            means: "a command without NUL characters",
+          }),
+          "The script, for sh, or for bash where its first line says so",
+        ),
+        ...WORKERS,
+        concurrency: withDefault(
+          described(
+            integer({ min: 1, max: 1_024 }),
+            "How many workers at a time; one after the other by default",
+          ),
+          1,
+        ),
+        health_check: flag("After each batch also wait until the jobs on its workers are healthy"),
+        ignore_failure: flag("Go on, and succeed, although workers fail"),
+        timeout_seconds: withDefault(
+          described(
+            integer({ min: 1, max: 86_400 }),
+            "How long the script may take on a worker (default 300)",
+          ),
+          300,
+        ),
+      },
+      WORKERS_OR_LABELS,
+    ),
+  },
   worker_trust: {
     summary: "Record the host keys of workers, and of the jump hosts before them",
     parameters: object(

@@ -1,7 +1,9 @@
 import { readFile } from "node:fs/promises";
+import { loadKvKey } from "../bucket/kv-key.ts";
 import { type Layout, runLayout } from "../bucket/layout.ts";
 import { hasErrno } from "../core/errors.ts";
 import { makePrivateFolder, remove, writeAtomic } from "../core/files.ts";
+import { Redactor } from "../core/redact.ts";
 import type { RunKind, RunStatus } from "./protocol.ts";
 
 /** Who asked for something. */
@@ -54,6 +56,7 @@ export async function createRecord(
   const now = new Date().toISOString();
   const record: RunRecord = {
     ...given,
+    params: await withoutSecrets(layout, given.kind, given.params),
     status: "running",
     created_at: now,
     started_at: now,
@@ -73,6 +76,21 @@ export async function createRecord(
     await remove(folder);
     throw error;
   }
+}
+
+/** What may be stored of a run's parameters: a command is free text, in which people write secrets of the bucket. */
+async function withoutSecrets(
+  layout: Layout,
+  kind: RunKind,
+  params: Record<string, unknown>,
+): Promise<Record<string, unknown>> {
+  if (kind !== "run_command") return params;
+  const { openForReading } = await import("../bucket/database.ts");
+  const { KvStore } = await import("../bucket/kv.ts");
+  using db = openForReading(layout.database);
+  const redactor = new Redactor();
+  for (const secret of new KvStore(db, await loadKvKey(layout)).secrets()) redactor.add(secret);
+  return { ...params, command: redactor.apply(String(params.command)) };
 }
 
 /** Notes an action in the record; the caller saves it. */

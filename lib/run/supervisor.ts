@@ -231,7 +231,7 @@ export class Supervisor {
     faultPoint("run: recorded");
     this.events.add("started", record);
     try {
-      await this.#launch(run);
+      await this.#launch(run, start.params);
     } catch (error) {
       run.stopped ??= messageOf(error);
       if (run.channel) signalProcess(-run.channel.pid, "SIGKILL");
@@ -239,7 +239,7 @@ export class Supervisor {
     }
   }
 
-  async #launch(run: ActiveRun): Promise<void> {
+  async #launch(run: ActiveRun, params: Record<string, unknown>): Promise<void> {
     const { layout, record, lock } = run;
     const output = openSync(runLayout(layout, record.id).activity, "a", PRIVATE_FILE);
     try {
@@ -256,7 +256,7 @@ export class Supervisor {
     if (identity) await lock.addHolder(identity);
     // Whoever asked for its end before it had a process could not tell it.
     if (isCancelled(record) || run.stopped !== undefined) throw cancelledFailure();
-    const { id: runId, bucket_id: bucketId, kind, params } = record;
+    const { id: runId, bucket_id: bucketId, kind } = record;
     run.channel.send({ type: "orders", runId, bucketDir: layout.root, bucketId, kind, params });
     faultPoint("run: ordered");
   }

@@ -77,6 +77,14 @@ export const OPERATION_ROUTES = [
   ),
   start("snapshot_create", "snapshots"),
   start(
+    "run_command",
+    "run_command",
+    "Without `workers` and `labels`: all workers of the catalog, in its order. The script runs in the bucket's folder " +
+      "where there is one, with BUCKET_ID and WORKER_IP. After a batch in which a worker failed no other one is started. " +
+      "The run's result tells of each worker its `outcome` (`ok`, `failed`, `unreachable`, `cancelled` or `not_started`), " +
+      "`exit_code`, `output` (of a long one the first and last lines) and `duration_ms`.",
+  ),
+  start(
     "worker_trust",
     "workers/trust",
     "Without `workers` and `labels`: all workers of the catalog that are reached over ssh. A known key is never " +
