@@ -141,7 +141,7 @@ function tell(error: unknown): void {
 }
 
 /** What holds a server's secrets is nothing for the commands of a bucket. */
-function withoutServerVariables(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+export function withoutServerVariables(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith("OPS_SERVE_")));
 }
 

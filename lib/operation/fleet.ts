@@ -7,7 +7,8 @@ import { SshConnections } from "../transport/ssh.ts";
 import { describeReceipt, type Receipt, type Transport } from "../transport/transport.ts";
 import type { OperationContext } from "./context.ts";
 
-const TOOLS = ["make", "tar", "find", "sha256sum"];
+/** What a worker needs for deploys. */
+export const TOOLS = ["make", "tar", "find", "sha256sum"];
 const CHECK_LIMIT_MS = 60_000;
 const CHECK_TOOLS = `for tool in "$@"; do command -v "$tool" >/dev/null 2>&1 || printf '%s ' "$tool"; done`;
 
@@ -22,16 +23,22 @@ export interface CancelReceipts {
   unconfirmed: number;
 }
 
+/** What a fleet needs of the context of an operation. */
+type FleetContext = Pick<OperationContext, "layout" | "launcher" | "signal"> & {
+  log: Pick<OperationContext["log"], "info">;
+  run: Pick<OperationContext["run"], "bucketId">;
+};
+
 /** The workers of a run, each reached once and kept open until the run ends. */
 export class Fleet {
-  readonly #context: OperationContext;
+  readonly #context: FleetContext;
   readonly #workers: Map<string, CatalogWorker>;
   readonly #opened = new Map<string, Promise<Transport>>();
   readonly #reached = new Map<string, Promise<Transport>>();
   readonly #receipts = new Map<string, Receipt>();
   #ssh: Promise<SshConnections> | undefined;
 
-  constructor(context: OperationContext, workers: readonly CatalogWorker[]) {
+  constructor(context: FleetContext, workers: readonly CatalogWorker[]) {
     this.#context = context;
     this.#workers = new Map(workers.map((worker) => [worker.host, worker]));
   }

@@ -15,6 +15,7 @@ const SOURCES = {
   sysstat: ["sysstat"],
   discard: ["common", "discard"],
   vacate: ["common", "vacate"],
+  doctor: ["common", "doctor"],
 } as const;
 /** The name of a script. */
 export type ScriptName = keyof typeof SOURCES;

@@ -31,6 +31,15 @@ const RESTORE: Command = {
 
 /** Commands that keep a bucket in order. */
 export const UPKEEP_COMMANDS: readonly Command[] = [
+  {
+    name: "doctor",
+    summary: "Examine this host, the bucket and its workers, and say what to do about each finding",
+    flags: [BUCKET_DIR, JSON_FLAG],
+    async run(input) {
+      const { doctorCommand } = await import("../doctor.ts");
+      return doctorCommand(bucketDir(input), input.switches.has("json"));
+    },
+  },
   runCommand("gc", { name: "gc" }),
   runCommand("snapshot_create", { name: "snapshot create" }),
   {

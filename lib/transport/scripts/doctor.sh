@@ -1,0 +1,27 @@
+# doctor <the bucket's folder> <tool>…: what an operator should know about this worker. Prints `clock <seconds since 1970>`;
+# `missing <tool>` for each that is not installed; `disk <free> <all>` in KiB for where the folder is or would be, and `blocked <path>`
+# where something else stands in its way; `held
+# <lock>` for a lock whose holder lives, `left <lock>` for one whose holder is gone; `cut <job>` for a sync that was cut off;
+# at last `end`. Writes nothing.
+folder=$1
+shift
+echo "clock $(date +%s)"
+for tool; do command -v "$tool" >/dev/null 2>&1 || echo "missing $tool"; done
+place=$folder
+while [ ! -d "$place/" ]; do
+  [ ! -e "$place" ] || echo "blocked $place"
+  place=${place%/*}
+done
+df -Pk "$place/" | {
+  IFS= read -r _
+  read -r _ all _ free _
+  echo "disk $free $all"
+}
+if cd "$folder" 2>/dev/null; then
+  for lock in .runner/*.lock .sync/*.lock; do
+    holder=$(readlink "$lock") || continue
+    if lives "$holder"; then echo "held $lock"; else echo "left $lock"; fi
+  done
+  for tree in .sync/*/; do [ ! -d "$tree" ] || echo "cut $tree"; done
+fi
+echo end
