@@ -4,7 +4,7 @@ import type { KvStore } from "./kv.ts";
 import type { StagedFile } from "./staging.ts";
 
 /** The place that the contents of secret files are sealed for; the name is their SHA-256. */
-const PLACE = "contents";
+export const SEALED_CONTENTS = "contents";
 
 /**
  * Keeps the contents of promoted files, each once whatever it is called and wherever it is (decisions: Rulings, what is
@@ -13,7 +13,9 @@ const PLACE = "contents";
 export function keepContents(db: Database, kv: KvStore, files: readonly StagedFile[]): void {
   for (const { sha256, content, isSecret } of files) {
     if (db.get("SELECT 1 FROM contents WHERE sha256 = ?", sha256)) continue;
-    const stored = isSecret ? Buffer.from(kv.seal(PLACE, sha256, content.toString("base64"))) : content;
+    const stored = isSecret
+      ? Buffer.from(kv.seal(SEALED_CONTENTS, sha256, content.toString("base64")))
+      : content;
     db.run(
       "INSERT INTO contents (sha256, sealed, content) VALUES (?, ?, ?)",
       sha256,
@@ -36,7 +38,9 @@ export function keptContent(
   if (!row) throw new Failure("failed", `the content ${sha256} of a promoted file is not kept any more`);
   const stored = Buffer.from(row.content);
   const isSecret = row.sealed === 1;
-  const content = isSecret ? Buffer.from(kv.unseal(PLACE, sha256, stored.toString()), "base64") : stored;
+  const content = isSecret
+    ? Buffer.from(kv.unseal(SEALED_CONTENTS, sha256, stored.toString()), "base64")
+    : stored;
   return { content, isSecret };
 }
 

@@ -146,12 +146,18 @@ async function examineOne({ signal }: DoctorContext, fleet: Fleet, host: string)
       "reach",
       transport.worker.connection === "local" ? "this machine" : "over ssh, with the rights it needs",
     );
-    if (missing.length === 0) found.ok("tools", "installed");
-    else
-      found.problem("tools", `${missing.join(", ")}: not installed`, "install what is missing on the worker");
-    clock(found, aheadSeconds);
-    found.disk("disk", freeBytes, diskBytes);
-    locks(found, held, left);
+    const missing = seen.missing.join(", ");
+    if (missing === "") found.ok("tools", "installed");
+    else found.problem("tools", `${missing}: not installed`, "install what is missing on the worker");
+    if (seen.blocked !== undefined)
+      found.problem(
+        "folder",
+        `${seen.blocked} is no folder`,
+        `move it away: ${transport.folder} is to be there`,
+      );
+    clock(found, seen.aheadSeconds);
+    found.disk("disk", seen.freeBytes, seen.diskBytes);
+    locks(found, seen.held, seen.left);
   });
   return found.all;
 }

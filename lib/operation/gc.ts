@@ -28,6 +28,8 @@ interface GcResult {
   allocations: Collected[];
   /** Rows of deleted keys and old versions that went. */
   purged_kv_rows: number;
+  /** How many files went that no promoted tree has any more. */
+  dropped_contents: number;
   /** Only of a run that was cancelled. */
   cancelled?: CancelReceipts;
 }
@@ -44,7 +46,7 @@ export const collectGarbage: Operation = async (context, params) => {
   const { retain_days } = parametersOf("gc", params);
   const { db, kv, log, signal } = context;
   const fleet = new Fleet(context, catalogWorkers(db));
-  const result: GcResult = { allocations: [], purged_kv_rows: 0 };
+  const result: GcResult = { allocations: [], purged_kv_rows: 0, dropped_contents: 0 };
   try {
     const removed = catalogAllocations(db).filter((one) => one.removed);
     const workers = [...Map.groupBy(removed, (one) => one.worker)];
@@ -58,7 +60,7 @@ export const collectGarbage: Operation = async (context, params) => {
     for (const one of ended) if (one.status === "rejected") throw one.reason;
     db.transaction(() => {
       result.purged_kv_rows = kv.purge(retain_days);
-      dropUnusedContents(db);
+      result.dropped_contents = dropUnusedContents(db);
     });
     log.info(summaryOf(result));
   } catch (error) {
@@ -185,13 +187,13 @@ function forget({ db, kv }: OperationContext, host: string, gone: readonly Catal
 
 function forgetWorker(db: OperationContext["db"], clear: (namespace: string) => void, host: string): void {
   for (const namespace of [`ops/worker/${host}`, `ops/worker/${host}/tags`]) clear(namespace);
-  for (const table of ["worker_labels", "worker_tags", "worker"])
+  for (const table of ["worker_labels", "worker_tags", "worker_facts", "worker"])
     db.run(`DELETE FROM ${table} WHERE worker_ip = ?`, host);
 }
 
-function summaryOf({ allocations, purged_kv_rows }: GcResult): string {
+function summaryOf({ allocations, purged_kv_rows, dropped_contents }: GcResult): string {
   const done = allocations.filter(({ outcome }) => outcome === "removed" || outcome === "abandoned").length;
-  return `${done} of ${allocations.length} removed allocations are gone, ${purged_kv_rows} rows of the KV store purged`;
+  return `${done} of ${allocations.length} removed allocations are gone, ${purged_kv_rows} rows of the KV store and ${dropped_contents} files of earlier deploys purged`;
 }
 
 function conclude(result: GcResult): GcResult {
