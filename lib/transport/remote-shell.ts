@@ -47,11 +47,18 @@ export function loopLine(mark: string): string {
   return `${announcement(mark)}; while IFS= read -r ops_line; do eval "$ops_line"; done\n`;
 }
 
-/** A line for the shell that {@link loopLine} started: runs a script and tells by marks when it has ended. */
-export function questionLine(mark: string, script: ShellScript, input: string): string {
+/**
+ * A line for the shell that {@link loopLine} started: runs a script and tells by marks when it has ended. Input of a
+ * given number of bytes follows the line; what the script leaves of it is passed over.
+ */
+export function questionLine(mark: string, script: ShellScript, input: string | number): string {
+  const end = `ops_code=$?; echo '${mark} answer' >&2; echo "${mark} answer $ops_code"`;
+  if (typeof input === "number") {
+    const rest = "ops_code=$?; cat >/dev/null; exit $ops_code";
+    return `head -c ${input} | { (${running(script)}); ${rest}; }; ${end}\n`;
+  }
   const source = input === "" ? "" : `${NEWLINE}printf %s ${word(input)} | `;
   const from = input === "" ? " </dev/null" : "";
-  const end = `ops_code=$?; echo '${mark} answer' >&2; echo "${mark} answer $ops_code"`;
   return `${source}(${running(script)})${from}; ${end}\n`;
 }
 

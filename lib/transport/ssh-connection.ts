@@ -18,6 +18,8 @@ const PREPARE_LIMIT_MS = 30_000;
 const HOME = ".";
 /** The kept shell reads a script byte by byte; a longer one has a channel of its own. */
 const SHORT_CHARACTERS = 64 * 1024;
+/** While it takes more than that, nobody else could ask anything. */
+const SHORT_BYTES = 1024 * 1024;
 
 /** The commands of a run on a worker, over one connection. */
 export class SshConnection {
@@ -44,8 +46,7 @@ export class SshConnection {
     throwIfCancelled(signal);
     const folder = await unlessAborted(this.#ready(options.isFolderOptional === true), signal);
     const script = { folder, text, args, env };
-    const isShort = options.isShort === true && typeof input === "string" && !input.includes("\0");
-    if (isShort && text.length + input.length + args.join().length <= SHORT_CHARACTERS)
+    if (options.isShort && isForShell(input) && text.length + args.join().length <= SHORT_CHARACTERS)
       return this.#ask(script, input, options);
     for (;;) {
       const leave = await enterAll([this.#slots, this.#sessions], signal);
@@ -102,7 +103,11 @@ export class SshConnection {
     }
   }
 
-  async #ask(script: ShellScript, input: string, options: ScriptOptions): Promise<CommandOutcome> {
+  async #ask(
+    script: ShellScript,
+    input: string | Uint8Array,
+    options: ScriptOptions,
+  ): Promise<CommandOutcome> {
     const leave = await enterAll([this.#questions.turn, this.#sessions], options.signal);
     const execution = new Execution(options);
     try {
@@ -172,4 +177,10 @@ export class SshConnection {
         "its sshd allows only one session in a connection; set MaxSessions there to 2 at least (10 is usual)",
       );
   }
+}
+
+/** Text becomes part of a line; bytes follow it. */
+function isForShell(input: NonNullable<ScriptOptions["input"]>): input is string | Uint8Array {
+  if (typeof input === "string") return input.length <= SHORT_CHARACTERS && !input.includes("\0");
+  return input instanceof Uint8Array && input.length <= SHORT_BYTES;
 }

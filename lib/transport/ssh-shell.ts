@@ -26,14 +26,17 @@ export class KeptShell {
    * the shell is no longer used, and what its group still does is the caller's to end; without a shell nothing was run.
    */
   async ask(
-    question: { script: ShellScript; input: string },
+    question: { script: ShellScript; input: string | Uint8Array },
     onOutput: ChannelReader["onOutput"],
     cut: Promise<"timeout" | "cancelled">,
   ): Promise<{ code: number | "timeout" | "cancelled" | "lost"; shell: StartedChannel | undefined }> {
     const opened = await Promise.race([this.#current(), cut]);
     if (typeof opened === "string") return { code: opened, shell: undefined };
     const answered = listen(opened, onOutput);
-    opened.channel.stdin.write(questionLine(opened.mark, question.script, question.input));
+    const { script, input } = question;
+    const isText = typeof input === "string";
+    opened.channel.stdin.write(questionLine(opened.mark, script, isText ? input : input.length));
+    if (!isText) opened.channel.stdin.write(input);
     const lost = opened.channel.ended.then(() => "lost" as const);
     const code = await Promise.race([answered, lost, cut]);
     opened.reader = undefined;

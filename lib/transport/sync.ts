@@ -1,3 +1,4 @@
+import { buffer } from "node:stream/consumers";
 import { cancelledFailure, Failure } from "../core/errors.ts";
 import { quote } from "../core/shape.ts";
 import type { CommandOutcome } from "../core/spawn.ts";
@@ -37,6 +38,8 @@ const LIMIT_MS = 900_000;
 const ERROR_BYTES = 64 * 1024;
 /** How often a sync waits for others of the same tree. */
 const SETTLES = 5;
+/** Up to this much goes to the worker in one piece. */
+const SHORT_BYTES = 256 * 1024;
 const CONTROL = /[\0-\x1f\x7f]/;
 /** What a job keeps in its folder is its own. */
 const OF_THE_JOB = new Set(["data", "logs", "bin"]);
@@ -223,11 +226,17 @@ async function send(
   }
   const args = [tree.name, digest, listId];
   try {
-    await run(transport, tree, "receive", { ...options, args, input: counted() });
+    const isShort = sizeOf(change) <= SHORT_BYTES;
+    const input = isShort ? await buffer(counted()) : counted();
+    await run(transport, tree, "receive", { ...options, args, input, isShort });
   } catch (error) {
     throw broken ?? error;
   }
   return sentBytes;
+}
+
+function sizeOf({ changed, wanted }: TreeChange): number {
+  return changed.reduce((sum, path) => sum + (wanted.get(path)?.size ?? 0), 0);
 }
 
 async function run(

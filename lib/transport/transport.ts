@@ -43,7 +43,7 @@ export interface ScriptOptions {
   timeoutMs?: number;
   /**
    * It answers in moments and leaves nothing running: where that saves a session, it may share a shell with others of
-   * its kind, one after the other.
+   * its kind, one after the other. Its input may then be text up to 64 KiB or bytes up to 1 MiB.
    */
   isShort?: boolean;
   /** Where the bucket's folder is missing it is not made: the script runs in the home folder of its user. */

@@ -95,8 +95,8 @@ test("a worker that comes back while it is tried is reached", async (t) => {
 function haltingTree(): { tree: SyncTree; halted: Promise<void>; goOn: () => void } {
   const halted = Promise.withResolvers<void>();
   const go = Promise.withResolvers<void>();
-  const last = syncFile("z-last", "z".repeat(200_000));
-  const half = Buffer.alloc(100_000, "z");
+  const last = syncFile("z-last", "z".repeat(400_000));
+  const half = Buffer.alloc(200_000, "z");
   const slow = {
     ...last,
     async *open() {
@@ -132,7 +132,7 @@ test("a session that dies in the middle of a sync leaves the old tree, and the n
   goOn();
   assert.equal((await syncTree(one, haltingTreeWithoutHalt())).changed.length, 3);
   const found = await contentOf(jobs);
-  assert.deepEqual([found["a/b"], found["z-last"]?.length], ["new\n", 200_000]);
+  assert.deepEqual([found["a/b"], found["z-last"]?.length], ["new\n", 400_000]);
   assert.equal(existsSync(path.join(one.folder, ".sync", "web")), false);
 });
 
