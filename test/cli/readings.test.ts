@@ -4,6 +4,7 @@ import { cpus, totalmem } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { generateWorkers } from "../../lib/cli/generate-workers.ts";
+import { factsTable } from "../../lib/cli/readings.ts";
 import { ops } from "../../scripts/local-server.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
@@ -146,4 +147,18 @@ test("what is up to date is not written again", async (t) => {
   const before = readFileSync(file, "utf8");
   assert.equal(before, '[\n  {\n    "host": "b",\n    "memory": "512 mb",\n    "cpu": "2000 mhz"\n  }\n]\n');
   assert.equal(await generateWorkers(dir, result, false), "workspace/workers.json is up to date\n");
+});
+
+test("a worker that tells what a terminal would obey, or no end of it, is harmless in the table", () => {
+  const facts = {
+    ...FACTS,
+    hostname: "\x1b]0;t\x07\0\u009b2J",
+    os: "x".repeat(253),
+    arch: null,
+    addresses: [],
+    disks: [],
+  };
+  const text = factsTable({ workers: [{ worker: "a", outcome: "ok", error: null, facts }] });
+  assert.match(text, /^[^\p{C}]*\n[^\p{C}]*\n$/u);
+  for (const nothing of [null, {}, { problems: [] }]) assert.equal(factsTable(nothing), "");
 });

@@ -28,6 +28,20 @@ async function bucketWith(t: TestContext, workers: Record<string, unknown>[], op
   return bucket;
 }
 
+/** A bucket with the workers of a fleet, on one of which nothing listens. */
+async function sshBucket(t: TestContext, fleet: SshFleet, away = "") {
+  const workers = fleet.workers.map(({ host, root, sshUser, sshPort }) => ({
+    ...{ host, root, ssh_user: sshUser, ssh_port: host === away ? 1 : sshPort },
+  }));
+  const bucket = await bucketWith(t, workers);
+  mkdirSync(path.dirname(bucket.layout.knownHosts), { recursive: true });
+  writeFileSync(bucket.layout.knownHosts, readFileSync(fleet.knownHostsFile));
+  writeFileSync(path.join(bucket.layout.secrets, "worker.key"), readFileSync(fleet.sshd.clientKey), {
+    mode: 0o600,
+  });
+  return bucket;
+}
+
 async function failureOf(promise: Promise<unknown>): Promise<Failure> {
   const error = await promise.then(
     () => undefined,
@@ -67,15 +81,7 @@ test("facts of a worker that has left are forgotten with it", async (t) => {
 
 test("CP-254 CP-255 uptime and sysstat are asked for over ssh; an unreachable worker is graded so and the others are asked", async (t) => {
   const fleet = await SshFleet.start(t);
-  const workers = fleet.workers.map(({ host, root, sshUser, sshPort }, index) => ({
-    ...{ host, root, ssh_user: sshUser, ssh_port: index === 1 ? 1 : sshPort },
-  }));
-  const bucket = await bucketWith(t, workers);
-  mkdirSync(path.dirname(bucket.layout.knownHosts), { recursive: true });
-  writeFileSync(bucket.layout.knownHosts, readFileSync(fleet.knownHostsFile));
-  writeFileSync(path.join(bucket.layout.secrets, "worker.key"), readFileSync(fleet.sshd.clientKey), {
-    mode: 0o600,
-  });
+  const bucket = await sshBucket(t, fleet, "127.0.0.2");
   for (const [operation, what] of [
     [uptime, "uptime"],
     [sysstat, "sysstat"],
@@ -122,4 +128,23 @@ test("CP-132 after a cancel no further worker is asked", async (t) => {
   assert.deepEqual(grades(failure.details as Read), [
     ...["127.0.0.1 ok", "127.0.0.2 not_started", "127.0.0.3 not_started"],
   ]);
+});
+
+test("a worker whose programs say what they like is told apart from the others by one sentence", async (t) => {
+  const bin = temporaryFolder(t);
+  const program = (name: string, text: string) =>
+    writeFileSync(path.join(bin, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
+  const fleet = await SshFleet.start(t, {
+    hosts: ["127.0.0.1"],
+    env: { PATH: `${bin}:${process.env.PATH}` },
+  });
+  const bucket = await sshBucket(t, fleet);
+  const ask = () => facts(bucket.context("worker_facts"), {});
+  program("uname", "printf '\\033[31mred\\033]0;t\\007 \\377\\000\\n'");
+  const told = (await ask()) as Read;
+  assert.deepEqual([told.workers[0]?.outcome, told.workers[0]?.facts?.arch], ["ok", null]);
+  program("nproc", "head -c 10000000 /dev/zero | tr '\\0' x");
+  const { workers } = (await failureOf(ask())).details as Read;
+  assert.deepEqual([workers[0]?.outcome, workers[0]?.facts], ["failed", null]);
+  assert.equal(workers[0]?.error, "Cannot understand the worker's answer: it is not complete");
 });
