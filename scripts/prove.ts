@@ -7,6 +7,7 @@ import { LIMITS } from "../lib/http/listen.ts";
 import { contend } from "../test/helpers/contention.ts";
 import { stressHooks } from "../test/helpers/hook-stress.ts";
 import { killRounds } from "../test/helpers/kill-rounds.ts";
+import { SimulatedDeploys } from "../test/helpers/simulated-deploys.ts";
 import { slowClients } from "../test/helpers/slow-clients.ts";
 
 /** Node looks for slow connections once a second, and waits one more second for a late request. */
@@ -21,6 +22,18 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
     const seed = Number(process.env.OPS_TEST_SEED ?? Date.now() % 1_000_000);
     const hits = await killRounds(folder, 200, seed);
     return `seed ${seed}: killed the server ${hits.server} and the run ${hits.run} times while it worked, each followed by a clean deploy`;
+  },
+  async deploys() {
+    const first = Number(process.env.OPS_TEST_SEED ?? Date.now() % 1_000_000);
+    const count = 3_000;
+    const ends: (() => unknown)[] = [];
+    try {
+      const bucket = await SimulatedDeploys.bucket({ after: (end) => ends.push(end as () => unknown) });
+      const tally = await SimulatedDeploys.runAll(bucket, first, count);
+      return `seeds ${first} to ${first + count - 1} of simulated deploys: ${JSON.stringify(tally)}, every property held`;
+    } finally {
+      for (const end of ends.reverse()) await end();
+    }
   },
   async hooks(folder) {
     const { writes, killed, flushes } = await stressHooks(folder, {
