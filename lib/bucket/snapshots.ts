@@ -56,7 +56,8 @@ export async function listSnapshots(
     throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
   const names = (await namesIn(layout)).filter((name) => cursor === undefined || name < cursor);
   const shown = names.sort().reverse().slice(0, limit);
-  const items = await Promise.all(shown.map((name) => describeSnapshot(fileOf(layout, name))));
+  const items: Snapshot[] = [];
+  for (const name of shown) items.push(await describeSnapshot(fileOf(layout, name)));
   return { items, next_cursor: names.length > limit ? (shown.at(-1) ?? null) : null };
 }
 
@@ -112,9 +113,7 @@ export async function createSnapshot(
     string,
   ];
   try {
-    db.run("VACUUM INTO ?", copy);
-    await chmod(copy, PRIVATE_FILE);
-    const parts = [await databasePart(copy), ...(await partsOf(layout, signal))];
+    const parts = [await databasePart(db, copy), ...(await partsOf(layout, signal))];
     const current = (await listRevisions(layout)).find((revision) => revision.current);
     const manifest = manifestOf({
       ...{ bucket_id: bucketIdOf(db), schema_version: schemaVersion(db), program_version: programVersion() },
@@ -135,7 +134,13 @@ export async function createSnapshot(
   }
 }
 
-async function databasePart(copy: string): Promise<Part> {
+async function databasePart(db: Database, copy: string): Promise<Part> {
+  try {
+    db.run("VACUUM INTO ?", copy);
+  } catch (cause) {
+    throw new Failure("failed", `Cannot copy the database into a snapshot: ${messageOf(cause)}`, { cause });
+  }
+  await chmod(copy, PRIVATE_FILE);
   const hash = createHash("sha256");
   for await (const chunk of createReadStream(copy)) hash.update(chunk);
   const { size: size_bytes } = await stat(copy);

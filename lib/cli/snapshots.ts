@@ -43,7 +43,9 @@ export async function verifyCommand(dir: string, given: string, asJson: boolean)
 export async function restoreCommand(dir: string, given: string): Promise<number> {
   using stop = stopRequest();
   const { bucket_id, created_at } = await restoreBucket(dir, await snapshotFile(dir, given), stop.signal);
-  process.stdout.write(`bucket ${bucket_id} is restored in ${dir} as it was at ${created_at}\n`);
+  // The folder a shell stands in has been replaced by another one of the same name.
+  const hint = dir === path.resolve(".") ? `; enter it again: cd ${dir}` : "";
+  process.stdout.write(`bucket ${bucket_id} is restored in ${dir} as it was at ${created_at}${hint}\n`);
   return EXIT.done;
 }
 

@@ -1,10 +1,12 @@
 import path from "node:path";
-import { commitRestore, prepareRestore } from "../bucket/restore.ts";
+import { commitRestore, type PreparedRestore, prepareRestore } from "../bucket/restore.ts";
 import { listRevisions } from "../bucket/revisions.ts";
-import { createSnapshot, findSnapshot, type Snapshot } from "../bucket/snapshots.ts";
+import { createSnapshot, findSnapshot } from "../bucket/snapshots.ts";
+import { discardLeftovers } from "../bucket/swap.ts";
 import { throwIfCancelled } from "../core/errors.ts";
+import { exists } from "../core/files.ts";
 import { parametersOf } from "../run/protocol.ts";
-import type { Operation } from "./context.ts";
+import type { Operation, OperationContext } from "./context.ts";
 
 /** Makes a snapshot of the bucket; answers it as lists show it. */
 export const takeSnapshot: Operation = async ({ layout, db, log, signal }, params) => {
@@ -33,35 +35,45 @@ interface RestoreResult {
  * snapshot of the present is taken, and only then is anything replaced, wholly or not at all; from there on a cancel
  * comes too late.
  */
-export const restoreSnapshot: Operation = async ({ layout, db, log, run, signal }, params) => {
-  const { snapshot: given, with_source } = parametersOf("snapshot_restore", params);
-  const file = path.isAbsolute(given) ? given : await findSnapshot(layout, given);
+export const restoreSnapshot: Operation = async (context, params) => {
+  const { layout, log, run, signal } = context;
+  const { snapshot, with_source } = parametersOf("snapshot_restore", params);
+  const file = path.isAbsolute(snapshot) ? snapshot : await findSnapshot(layout, snapshot);
   const prepared = await prepareRestore(layout, run.bucketId, file, signal);
   log.info(`${path.basename(file)} is whole: ${prepared.manifest.files.length} files`);
-  const saved = await saveThePresent();
-  throwIfCancelled(signal);
-  // Nothing may have the database open while another one takes its place.
-  db.close();
-  await commitRestore(layout, prepared, with_source);
-  const current = (await listRevisions(layout)).find((revision) => revision.current)?.id ?? null;
+  const saved_as = await replaceBy(context, prepared, path.basename(file), with_source);
+  const { created_at, source_revision } = prepared.manifest;
+  const current = (await listRevisions(layout)).find((revision) => revision.current);
   const result: RestoreResult = {
-    snapshot: path.basename(file),
-    created_at: prepared.manifest.created_at,
-    saved_as: saved.name,
-    with_source,
-    source_revision: prepared.manifest.source_revision || null,
-    current_revision: current,
+    ...{ snapshot: path.basename(file), created_at, saved_as, with_source },
+    source_revision: source_revision || null,
+    current_revision: current?.id ?? null,
   };
-  log.info(`restored the state of ${result.created_at}; what was there before is snapshot ${saved.name}`);
+  log.info(`restored the state of ${created_at}; what was there before is snapshot ${saved_as}`);
   log.info(sentenceAboutSource(result));
   return result;
-
-  async function saveThePresent(): Promise<Snapshot> {
-    const made = await createSnapshot(layout, db, `before the restore of ${path.basename(file)}`, signal);
-    log.info(`the present is saved as snapshot ${made.name}`);
-    return made;
-  }
 };
+
+/** Saves the present and replaces it; answers the name of the snapshot with the present. */
+async function replaceBy(
+  { layout, db, log, signal }: OperationContext,
+  prepared: PreparedRestore,
+  name: string,
+  withSource: boolean,
+): Promise<string> {
+  try {
+    const saved = await createSnapshot(layout, db, `before the restore of ${name}`, signal);
+    log.info(`the present is saved as snapshot ${saved.name}`);
+    throwIfCancelled(signal);
+    // Nothing may have the database open while another one takes its place.
+    db.close();
+    await commitRestore(layout, prepared, withSource);
+    return saved.name;
+  } catch (error) {
+    if (!(await exists(layout.journal))) await discardLeftovers(layout);
+    throw error;
+  }
+}
 
 function sentenceAboutSource({ with_source, source_revision, current_revision }: RestoreResult): string {
   if (with_source) return "the source is that of the snapshot: build, then deploy";
