@@ -93,3 +93,21 @@ export async function runAll<T, R>(
   await Promise.all(Array.from({ length: Math.min(Math.max(1, limit), items.length) }, lane));
   return results;
 }
+
+/**
+ * {@link runAll} for work whose failures are part of its answers: answers them in the order of the items. Throws
+ * `cancelled` where the signal was aborted, else what the first of them threw, in either case when all have ended.
+ */
+export async function mapAll<T, R>(
+  items: readonly T[],
+  limit: number,
+  work: (item: T) => Promise<R>,
+  signal?: AbortSignal,
+): Promise<R[]> {
+  const results = await runAll(items, limit, work, signal);
+  throwIfCancelled(signal);
+  return results.map((result) => {
+    if (result.status === "rejected") throw result.reason;
+    return result.value;
+  });
+}

@@ -1,5 +1,6 @@
 import type { CatalogAllocation, CatalogJob } from "../bucket/catalog.ts";
 import { Failure } from "../core/errors.ts";
+import type { Evidence } from "./evidence.ts";
 import type { CancelReceipts } from "./fleet.ts";
 import { countGrades, describeGrades, type Grade, worstOf } from "./outcome.ts";
 import type { JobPlan } from "./plan-job.ts";
@@ -12,6 +13,8 @@ export interface AllocationResult {
   action: string | null;
   outcome: Grade;
   error: string | null;
+  /** What was found there, where its health check failed. */
+  evidence?: Evidence;
 }
 
 /** How a deploy went for one job. */
@@ -69,8 +72,11 @@ export function leftOutJob(
 /** How far an allocation came. */
 export function allocationResult(state: AllocationState): AllocationResult {
   const { allocation, decision } = state.plan;
-  const error = state.trouble?.message ?? null;
-  return { worker: allocation.worker, action: decision.action, outcome: allocationGrade(state), error };
+  const { message: error = null, evidence } = state.trouble ?? {};
+  return {
+    ...{ worker: allocation.worker, action: decision.action, outcome: allocationGrade(state), error },
+    ...(evidence && { evidence }),
+  };
 }
 
 /** Puts the parts of a deploy's result together. */

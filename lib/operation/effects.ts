@@ -1,11 +1,12 @@
 import type { CatalogAllocation, CatalogJob } from "../bucket/catalog.ts";
 import { type StagedTree, stagingFolder, writeStaging } from "../bucket/staging.ts";
-import { runAll } from "../core/async.ts";
+import { mapAll } from "../core/async.ts";
 import type { FileDigests } from "../plan/changes.ts";
 import { type ProbeResult, probe } from "../transport/probes.ts";
 import { type LastTarget, lastTarget } from "../transport/runner.ts";
 import { type SyncFile, type SyncResult, syncTree, WORKER_TREE } from "../transport/sync.ts";
 import type { OperationContext } from "./context.ts";
+import { collectEvidence, type Evidence } from "./evidence.ts";
 import type { Fleet } from "./fleet.ts";
 import type { HookPass, HookSession, ScriptResult } from "./hooks.ts";
 import { makeTarget, type WantedTarget } from "./target.ts";
@@ -37,6 +38,8 @@ export interface Effects {
   run(target: WantedTarget): Promise<void>;
   /** Carries out the checks of a job's health check on a worker, once. */
   probe(job: CatalogJob, worker: string): Promise<ProbeResult[]>;
+  /** Looks at a job on a worker after its health check failed; see {@link collectEvidence}. */
+  evidence(job: CatalogJob, worker: string): Promise<Evidence>;
   /** Runs scripts here; throws `ErrHookFailed` when one fails. */
   hooks(pass: HookPass): Promise<ScriptResult[]>;
 }
@@ -77,6 +80,7 @@ export function effectsOf(
       await progress.during(`${nameOf(target)}: make ${target.target}`, target.limitSeconds * 1000, work);
     },
     probe: (job, worker) => probeOnce(context, fleet, job, worker),
+    evidence: (job, worker) => collectEvidence(context, fleet, job.name, worker),
     hooks: (pass) => hooks.run(pass),
   };
 }
@@ -93,7 +97,7 @@ async function probeOnce(
   host: string,
 ): Promise<ProbeResult[]> {
   const checks = job.healthCheck?.checks ?? [];
-  const results = await runAll(checks, checks.length, async (check) => {
+  return await mapAll(checks, checks.length, async (check) => {
     const timeoutMs = check.timeoutSeconds * 1000;
     const carryOut = async () => {
       if (check.type === "ssh")
@@ -104,9 +108,5 @@ async function probeOnce(
       return await probe({ ...check, ...trust, host, port, timeoutMs }, signal);
     };
     return await progress.during(`${job.name}@${host}: ${check.type} probe`, timeoutMs, carryOut());
-  });
-  return results.map((result) => {
-    if (result.status === "rejected") throw result.reason;
-    return result.value;
   });
 }

@@ -1,12 +1,19 @@
 import type { CatalogJob } from "../bucket/catalog.ts";
 import { DEFAULT_WAIT } from "../bucket/health-check.ts";
-import { runAll, sleep } from "../core/async.ts";
-import { Failure, throwIfCancelled } from "../core/errors.ts";
+import { mapAll, sleep } from "../core/async.ts";
+import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
+import { plainLine } from "../core/plain-text.ts";
 import { rolloutBatches } from "../plan/rollout.ts";
+import type { ProbeResult } from "../transport/probes.ts";
 import type { OperationContext } from "./context.ts";
 import type { Effects } from "./effects.ts";
+import type { Evidence } from "./evidence.ts";
 import { hooksOn, scriptErrors } from "./hooks.ts";
 import { type Trouble, troubleOf } from "./outcome.ts";
+
+/** Of what a probe found, so much is shown. */
+const SHOWN_LENGTH = 1_200;
+const ONCE = { attempts: 1, intervalSeconds: 0 };
 
 /** Which workers a gate is about; those of `hooked` that are disabled are not probed. */
 export interface Gated {
@@ -14,92 +21,182 @@ export interface Gated {
   hooked: readonly string[];
 }
 
+/** How an allocation was found. */
+export interface AllocationHealth {
+  worker: string;
+  outcome: "ok" | "failed" | "unreachable";
+  error: string | null;
+  /** How often it was probed. */
+  attempts: number;
+  /** The last attempt: what was asked, what came, and how long that took. */
+  checks: { ok: boolean; evidence: string; duration_ms: number }[];
+  /** What was found there after it failed. */
+  evidence: Evidence | null;
+}
+
+/** How the health of a job is looked at. */
+export interface HealthOptions {
+  /** Gives each worker and hook as many attempts as the manifest's `wait` says, instead of one. */
+  wait: boolean;
+  /** Goes on with the next batch of probes after one that failed. */
+  isThorough: boolean;
+  /** Tells in Activity what each probe found, and how each script has ended. */
+  verbose: boolean;
+}
+
+/** What a gate needs of the world. */
+export type GateEffects = Pick<Effects, "probe" | "hooks" | "evidence">;
+
 /** True for a job whose rollout has a gate: probes, or hooks for health_check. */
 export function hasGate(job: CatalogJob): boolean {
   return job.healthCheck !== null || hooksOn(job, "health_check").length > 0;
 }
 
 /**
- * Probes a job until every check passes on each worker, in rollout order and batches of `max_concurrent_upgrades`
- * (hook-runtime.md, Batching rules), and then runs its hooks for health_check. Each worker gets as many attempts as the
- * manifest's `wait` says, at the probes and at each hook. Throws `ErrHealthCheckFailed` with what was seen last, for
- * every worker of the batch that failed; {@link gateTroubles} tells them apart.
+ * Probes a job in rollout order and batches of `max_concurrent_upgrades`, and then runs its hooks for health_check
+ * (hook-runtime.md, Batching rules), unless a probe failed. Answers what was found on each worker that was looked at,
+ * with evidence of each failure, which is collected before anything else happens. Throws only `cancelled` and defects.
+ */
+export async function checkHealth(
+  context: OperationContext,
+  effects: GateEffects,
+  job: CatalogJob,
+  workers: Gated,
+  options: HealthOptions,
+): Promise<AllocationHealth[]> {
+  const probed = await probeAll(context, effects, job, workers.probed, options);
+  const lost = new Set(probed.filter(({ outcome }) => outcome !== "ok").map(({ worker }) => worker));
+  const isFailed = probed.some(({ outcome }) => outcome === "failed");
+  if (isFailed || (lost.size > 0 && !options.isThorough)) return probed;
+  const hooked = workers.hooked.filter((host) => !lost.has(host));
+  const found = await runHealthHooks(context, effects, job, hooked, options);
+  const before = new Map(probed.map((one) => [one.worker, one]));
+  for (const one of found) {
+    const { checks, attempts } = before.get(one.worker) ?? one;
+    before.set(one.worker, { ...one, checks, attempts });
+  }
+  return [...before.values()];
+}
+
+/**
+ * The gate of a rollout: {@link checkHealth} with all attempts, up to the first batch that fails. Throws
+ * `ErrHealthCheckFailed` with what was seen last on every worker that failed; {@link gateTroubles} tells them apart.
  */
 export async function passGate(
   context: OperationContext,
-  effects: Pick<Effects, "probe" | "hooks">,
+  effects: GateEffects,
   job: CatalogJob,
   workers: Gated,
 ): Promise<void> {
-  await passProbes(context, effects, job, workers.probed);
-  const wait = job.healthCheck?.wait ?? DEFAULT_WAIT;
-  try {
-    await effects.hooks({ kind: "health_check", job, workers: workers.hooked, wait });
-  } catch (error) {
-    if (!(error instanceof Failure) || error.code !== "ErrHookFailed") throw error;
-    const errors = [...scriptErrors(error)];
-    throw gateFailure(
-      job,
-      error.message,
-      errors.map(([worker, message]) => [worker, { grade: "failed", message }]),
-    );
-  }
+  const options = { wait: true, isThorough: false, verbose: false };
+  const allocations = await checkHealth(context, effects, job, workers, options);
+  const errors = allocations.flatMap(({ error }) => error ?? []);
+  if (errors.length === 0) return;
+  const message = `the health check of job ${job.name} failed: ${errors.join("; ")}`;
+  throw new Failure("ErrHealthCheckFailed", message, { details: { allocations } });
 }
 
 /** What was wrong on which worker, where an error is that of a gate. */
 export function gateTroubles(error: unknown): ReadonlyMap<string, Trouble> {
-  const isOurs = error instanceof Failure && error.code === "ErrHealthCheckFailed";
-  return new Map(isOurs ? (error.details as { troubles: [string, Trouble][] }).troubles : []);
+  if (!(error instanceof Failure && error.code === "ErrHealthCheckFailed")) return new Map();
+  const { allocations } = error.details as { allocations: AllocationHealth[] };
+  return new Map(
+    allocations.flatMap(({ worker, outcome, error, evidence }): [string, Trouble][] =>
+      outcome === "ok" ? [] : [[worker, { grade: outcome, message: error ?? "", evidence }]],
+    ),
+  );
 }
 
-function gateFailure(job: CatalogJob, why: string, troubles: readonly [string, Trouble][]): Failure {
-  const message = `the health check of job ${job.name} failed: ${why}`;
-  return new Failure("ErrHealthCheckFailed", message, { details: { troubles } });
-}
-
-async function passProbes(
+async function probeAll(
   context: OperationContext,
-  effects: Pick<Effects, "probe">,
+  effects: GateEffects,
   job: CatalogJob,
   workers: readonly string[],
-): Promise<void> {
-  if (!job.healthCheck) return;
+  options: HealthOptions,
+): Promise<AllocationHealth[]> {
+  if (!job.healthCheck) return [];
+  const found: AllocationHealth[] = [];
   const order = context.kv.get(`ops/job/${job.name}`, "rollout_order");
+  const work = (host: string) => probeWorker(context, effects, job, host, options);
   for (const batch of rolloutBatches(order, workers, job.maxConcurrentUpgrades)) {
-    const results = await runAll(
-      batch.workers,
-      batch.workers.length,
-      (host) => probeWorker(context, effects, job, host),
-      context.signal,
-    );
-    throwIfCancelled(context.signal);
-    const troubles = results.flatMap((result, index): [string, Trouble][] =>
-      result.status === "rejected" ? [[batch.workers[index] as string, troubleOf(result.reason)]] : [],
-    );
-    if (troubles.length > 0)
-      throw gateFailure(job, troubles.map(([, { message }]) => message).join("; "), troubles);
+    found.push(...(await mapAll(batch.workers, batch.workers.length, work, context.signal)));
+    if (!options.isThorough && found.some(({ outcome }) => outcome !== "ok")) break;
   }
+  return found;
 }
 
 async function probeWorker(
-  { log, progress, signal }: OperationContext,
-  effects: Pick<Effects, "probe">,
+  context: OperationContext,
+  effects: GateEffects,
   job: CatalogJob,
-  host: string,
-): Promise<void> {
-  const { attempts, intervalSeconds } = job.healthCheck?.wait ?? { attempts: 1, intervalSeconds: 0 };
+  worker: string,
+  { wait, verbose }: HealthOptions,
+): Promise<AllocationHealth> {
+  const { log, progress, signal } = context;
+  const { attempts, intervalSeconds } = (wait ? job.healthCheck?.wait : undefined) ?? ONCE;
   for (let attempt = 1; ; attempt++) {
-    const failed = (await effects.probe(job, host)).filter((result) => !result.ok);
-    if (failed.length === 0) return;
-    const evidence = failed.map((result) => result.evidence).join(", ");
-    if (attempt >= attempts)
-      throw new Failure(
-        "ErrHealthCheckFailed",
-        `${host} after ${attempt} attempt${attempt > 1 ? "s" : ""}: ${evidence}`,
-      );
-    if (attempt === 1) log.info(`${job.name}@${host}: waiting to become healthy: ${evidence}`);
+    const checks = await probeOnce(context, effects, job, worker);
+    if (!Array.isArray(checks)) return { ...checks, attempts: attempt };
+    if (verbose)
+      for (const { evidence, duration_ms } of checks)
+        log.info(`${job.name}@${worker}: ${evidence} (${duration_ms} ms)`);
+    const said = checks.filter(({ ok }) => !ok).map(({ evidence }) => evidence);
+    const health = { worker, attempts: attempt, checks };
+    if (said.length === 0) return { ...health, outcome: "ok", error: null, evidence: null };
+    if (attempt >= attempts) {
+      const error = `${worker} after ${attempt} attempt${attempt > 1 ? "s" : ""}: ${said.join(", ")}`;
+      return { ...health, outcome: "failed", error, evidence: await effects.evidence(job, worker) };
+    }
+    if (attempt === 1) log.info(`${job.name}@${worker}: waiting to become healthy: ${said.join(", ")}`);
     const pauseMs = intervalSeconds * 1000;
-    const what = `${job.name}@${host}: to become healthy (attempt ${attempt} of ${attempts} failed)`;
+    const what = `${job.name}@${worker}: to become healthy (attempt ${attempt} of ${attempts} failed)`;
     await progress.during(what, pauseMs, sleep(pauseMs, signal));
+  }
+}
+
+/** What the probes of a worker found, or what kept them from being carried out; that is thrown on where nobody meant it. */
+async function probeOnce(
+  context: OperationContext,
+  effects: GateEffects,
+  job: CatalogJob,
+  worker: string,
+): Promise<AllocationHealth["checks"] | AllocationHealth> {
+  try {
+    return (await effects.probe(job, worker)).map((result) => described(context, result));
+  } catch (error) {
+    throwIfCancelled(context.signal);
+    if (!(error instanceof Failure)) throw error;
+    const outcome = troubleOf(error).grade === "unreachable" ? "unreachable" : "failed";
+    return { worker, outcome, error: messageOf(error), attempts: 1, checks: [], evidence: null };
+  }
+}
+
+/** Masked before it is cut: of a secret, not even the beginning is shown. */
+function described({ log }: OperationContext, { ok, evidence, durationMs }: ProbeResult) {
+  const shown = plainLine(log.redactor.apply(evidence), SHOWN_LENGTH);
+  return { ok, evidence: shown, duration_ms: Math.round(durationMs) };
+}
+
+/** Runs the hooks for health_check; answers how the workers were found that a script has run for. */
+async function runHealthHooks(
+  context: OperationContext,
+  effects: GateEffects,
+  job: CatalogJob,
+  workers: readonly string[],
+  { wait, verbose }: HealthOptions,
+): Promise<AllocationHealth[]> {
+  const attempts = wait ? (job.healthCheck?.wait ?? DEFAULT_WAIT) : ONCE;
+  const none = { attempts: 0, checks: [] };
+  try {
+    const scripts = await effects.hooks({ kind: "health_check", job, workers, wait: attempts, verbose });
+    const hosts = [...new Set(scripts.map(({ worker }) => worker))];
+    return hosts.map((worker) => ({ ...none, worker, outcome: "ok", error: null, evidence: null }));
+  } catch (thrown) {
+    const errors = scriptErrors(thrown);
+    if (errors.size === 0) throw thrown;
+    return await mapAll([...errors], errors.size, async ([worker, said]): Promise<AllocationHealth> => {
+      const error = `${worker}: ${plainLine(context.log.redactor.apply(said), SHOWN_LENGTH)}`;
+      return { ...none, worker, outcome: "failed", error, evidence: await effects.evidence(job, worker) };
+    });
   }
 }

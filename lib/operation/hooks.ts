@@ -217,15 +217,15 @@ export function scriptErrors(error: unknown): Map<string, string> {
   );
 }
 
-/** Gives work a session, in a run that has no other use for its workers. */
+/** Gives work a session and the workers of the catalog. */
 export async function withHooks<T>(
   context: OperationContext,
-  work: (hooks: HookSession) => Promise<T>,
+  work: (hooks: HookSession, fleet: Fleet) => Promise<T>,
 ): Promise<T> {
   const fleet = new Fleet(context, catalogWorkers(context.db));
   const hooks = new HookSession(context, fleet);
   try {
-    return await work(hooks);
+    return await work(hooks, fleet);
   } finally {
     await hooks.close();
     await fleet.close();

@@ -1,4 +1,5 @@
 import { Failure, messageOf } from "../core/errors.ts";
+import type { Evidence } from "./evidence.ts";
 
 /**
  * How it went for one allocation or worker. `changed`: what was to be done there has been done; `ok`: it was only to be
@@ -14,6 +15,8 @@ export type Grade = "failed" | "unreachable" | "cancelled" | "not_started" | "ch
 export interface Trouble {
   grade: "failed" | "unreachable" | "cancelled";
   message: string;
+  /** What was found there, where a health check failed. */
+  evidence?: Evidence | null;
 }
 
 /** The trouble that a thrown value stands for. */

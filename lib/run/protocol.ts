@@ -69,6 +69,14 @@ export const RUNS = {
       verbose: flag("Tell how each script has ended"),
     }),
   },
+  health_check: {
+    summary: "Look whether workers and jobs are well: an ssh round trip, probes, hooks",
+    parameters: object({
+      jobs: JOBS,
+      wait: flag("Wait for what is not well yet: workers 30 s, jobs as their manifests say"),
+      verbose: flag("Tell what each probe found, and how each script has ended"),
+    }),
+  },
   gc: {
     summary: "Clean up: what removed allocations left on their workers, and deleted keys",
     parameters: object({

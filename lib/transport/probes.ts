@@ -3,6 +3,7 @@ import type { IncomingMessage } from "node:http";
 import { connect } from "node:net";
 import type { SecureContext } from "node:tls";
 import { cancelledFailure, messageOf, throwIfCancelled } from "../core/errors.ts";
+import { plainLine } from "../core/plain-text.ts";
 import type { Transport } from "./transport.ts";
 
 interface TcpProbe {
@@ -34,7 +35,7 @@ interface CommandProbe {
 /** One check of a manifest's `health_check`, its port looked up. `host` may be a name or an address, without brackets. */
 export type ProbeTarget = TcpProbe | HttpProbe | CommandProbe;
 
-/** What a probe found. `evidence` is one line: what was asked, what came, of an answer the first 1 KiB. */
+/** What a probe found. `evidence` is one line: what was asked, what came, of an answer the first 2 KiB. */
 export interface ProbeResult {
   ok: boolean;
   evidence: string;
@@ -43,7 +44,7 @@ export interface ProbeResult {
 
 type Finding = Omit<ProbeResult, "durationMs">;
 
-const EVIDENCE_BYTES = 1024;
+const EVIDENCE_BYTES = 2 * 1024;
 
 /**
  * Carries out one check, once. A check that fails, for whatever reason, is an answer and no error;
@@ -164,8 +165,5 @@ function sentenceOf(error: unknown): string {
 }
 
 function oneLine(text: string): string {
-  return text
-    .replace(/[\0-\x20\x7f]+/g, " ")
-    .trim()
-    .replace(/:$/, "");
+  return plainLine(text.replace(/\s+/g, " ").trim(), Number.POSITIVE_INFINITY).replace(/:$/, "");
 }

@@ -260,7 +260,7 @@ test("HR-303 a job with hooks for health_check has a gate, which stays open unti
   const { error } = await deploys.deploy();
   assert.match(
     error?.message ?? "",
-    /the health check of job web failed: hook go \(health_check\) of job web failed on 1 worker/,
+    /the health check of job web failed: 127\.0\.0\.1: hook go: exit code 1/,
   );
   assert.equal(deploys.promotion("web", A).gate, "failed");
   assert.equal(told("EVENT").length, 2, "it was tried as often as the manifest says");

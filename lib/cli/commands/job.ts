@@ -1,7 +1,9 @@
 import { BUCKET_DIR, bucketDir, type Command, listOf } from "../flags.ts";
+import { runCommand } from "../run-command.ts";
 
-/** Commands about single jobs. */
+/** Commands about jobs. */
 export const JOB_COMMANDS: readonly Command[] = [
+  runCommand("health_check", { name: "health_check" }),
   {
     name: "job create",
     summary: "Make a new job in the workspace, from a folder of templates/ or with a Makefile to fill in",

@@ -1,6 +1,7 @@
 import { catalogJobs } from "../../bucket/catalog.ts";
 import type { Database } from "../../bucket/database.ts";
 import { jobOfHook } from "../../bucket/hook-choice.ts";
+import { jobsNamed } from "../../bucket/job-choice.ts";
 import { findBucket } from "../../bucket/root.ts";
 import type { FailureCode } from "../../core/errors.ts";
 import type { Shape } from "../../core/shape.ts";
@@ -68,6 +69,13 @@ export const OPERATION_ROUTES = [
     "hooks",
     "The hook must be on the event `cli`; without `job` exactly one job must have it.",
     ({ hook, job }, db) => void jobOfHook(catalogJobs(db), hook, job),
+  ),
+  start(
+    "health_check",
+    "health_check",
+    "Changes nothing. The run fails where anything is not well; its result tells how each worker and allocation was " +
+      "found, with evidence of each failure.",
+    ({ jobs }, db) => void jobsNamed(catalogJobs(db), jobs),
   ),
   start(
     "gc",
