@@ -306,6 +306,7 @@ export class SimulatedDeploys {
           () => undefined,
         ),
       stage: async () => {},
+      evidence: async () => ({ logs: [], status: null, errors: [] }),
       sync: (place, tree) => {
         const apply = () => {
           const service = this.#service(place);
