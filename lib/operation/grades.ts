@@ -20,28 +20,29 @@ export function gradeOf(error: unknown): Pick<Graded, "outcome" | "error"> {
 }
 
 /**
- * Says how it went on all workers and answers the result. Throws `cancelled` when the run was cancelled before all were
- * ok, with what became of its commands, and `failed` where one is not ok, unless that is tolerated; both with the whole
- * result in the details.
+ * Says how it went on all workers and answers the result. Where one is not ok, or there are other `reasons`, it throws
+ * `cancelled`, with what became of the commands, when the run was cancelled, else `failed`, unless that is tolerated;
+ * both with the whole result in the details.
  */
 export function concludeWorkers<R extends { workers: readonly Graded[] }>(
   { log, signal }: OperationContext,
   fleet: Fleet,
   result: R,
-  isTolerant = false,
+  { reasons = [], isTolerant = false }: { reasons?: readonly string[]; isTolerant?: boolean } = {},
 ): R {
   const { workers } = result;
   const bad = workers.filter(({ outcome }) => outcome !== "ok");
-  if (bad.length > 0 && signal.aborted)
+  const isFine = bad.length + reasons.length === 0;
+  if (!isFine && signal.aborted)
     throw new Failure("cancelled", "cancelled", {
       details: { ...result, cancelled: fleet.cancelReceipts() },
     });
   for (const { worker, error } of bad) if (error !== null) log.error(`${worker}: ${error}`);
   log.info(`${workers.length - bad.length} of ${workers.length} workers are ok`);
-  if (bad.length === 0 || isTolerant) return result;
-  throw new Failure("failed", `${bad.length} of ${workers.length} workers are not ok: ${namesOf(bad)}`, {
-    details: result,
-  });
+  if (isFine || isTolerant) return result;
+  const count = `${bad.length} of ${workers.length} workers are not ok: ${namesOf(bad)}`;
+  const sentences = bad.length === 0 ? reasons : [count, ...reasons];
+  throw new Failure("failed", sentences.join("; "), { details: result });
 }
 
 function namesOf(bad: readonly Graded[]): string {

@@ -44,8 +44,9 @@ async function read<K extends ReadingKind>(
   const progress = () => context.progress.report({ phase: what, done, total: workers.length });
   const ask = async (one: Asked<K>) => {
     try {
-      one.reading = await takeReading(await fleet.open(one.grade.worker), what, context.signal);
-      onReading(one.grade.worker, one.reading);
+      const reading = await takeReading(await fleet.open(one.grade.worker), what, context.signal);
+      onReading(one.grade.worker, reading);
+      one.reading = reading;
       one.grade.outcome = "ok";
     } catch (error) {
       Object.assign(one.grade, gradeOf(error));

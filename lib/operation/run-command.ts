@@ -1,12 +1,13 @@
 import { constants } from "node:os";
 import {
   type CatalogAllocation,
+  type CatalogJob,
   catalogAllocations,
   catalogJobs,
   catalogWorkers,
 } from "../bucket/catalog.ts";
 import { batches, runAll } from "../core/async.ts";
-import { cancelledFailure, Failure, messageOf } from "../core/errors.ts";
+import { cancelledFailure, messageOf } from "../core/errors.ts";
 import type { CommandOutcome } from "../core/spawn.ts";
 import { parametersOf, type RunParameters } from "../run/protocol.ts";
 import { describeReceipt } from "../transport/transport.ts";
@@ -110,13 +111,10 @@ class WorkersCommand {
   conclude() {
     const checks = this.#given.health_check ? { health_checks: this.#health } : {};
     const result = { workers: this.#results, ...checks };
-    const { ignore_failure: isIgnored } = this.#given;
-    concludeWorkers(this.#context, this.#fleet, result, isIgnored);
-    const errors = this.#health.flatMap(({ error }) => error ?? []);
-    if (errors.length === 0) return result;
-    if (this.#context.signal.aborted) throw new Failure("cancelled", "cancelled", { details: result });
-    if (isIgnored) return result;
-    throw new Failure("failed", [...new Set(errors)].join("; "), { details: result });
+    return concludeWorkers(this.#context, this.#fleet, result, {
+      reasons: [...new Set(this.#health.flatMap(({ error }) => error ?? []))],
+      isTolerant: this.#given.ignore_failure,
+    });
   }
 
   #isFine(): boolean {
@@ -190,23 +188,23 @@ class WorkersCommand {
     const isTouched = (own: readonly CatalogAllocation[]) =>
       own.some(({ disabled, worker }) => !disabled && hosts.has(worker));
     const jobs = catalogJobs(db).filter((job) => hasGate(job) && isTouched(allocations.get(job.name) ?? []));
-    const check = async (job: (typeof jobs)[number]) => {
+    const check = async (job: CatalogJob) => {
       const own = allocations.get(job.name) ?? [];
       const probed = own.filter(({ disabled }) => !disabled).map(({ worker }) => worker);
       const hooked = own.map(({ worker }) => worker);
-      const result: HealthResult = { batch: number, job: job.name, error: null };
       try {
         await passGate(this.#context, effects, job, { probed, hooked });
         log.info(`${job.name}: health check passed`);
-      } catch (error) {
-        result.error = messageOf(error);
-        if (!signal.aborted) log.error(`${job.name}: ${result.error}`);
       } finally {
         kv.flush(job.name);
       }
-      this.#health.push(result);
     };
-    await runAll(jobs, CHECKS_AT_ONCE, check, signal);
+    const ended = await runAll(jobs, CHECKS_AT_ONCE, check, signal);
+    for (const [index, one] of ended.entries()) {
+      const error = one.status === "rejected" ? messageOf(one.reason) : null;
+      if (error !== null && !signal.aborted) log.error(error);
+      this.#health.push({ batch: number, job: (jobs[index] as CatalogJob).name, error });
+    }
   }
 
   #progress(): void {

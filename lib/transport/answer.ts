@@ -32,6 +32,13 @@ export class ScriptAnswer {
     return this.all(name)[0]?.slice(0, 253) || undefined;
   }
 
+  /** The first value of a name, a whole number from 1 to `most`. Throws `failed` where it is none. */
+  whole(name: string, most: number): number {
+    const [number = 0] = this.numbers(name, 1);
+    if (Number.isInteger(number) && number >= 1 && number <= most) return number;
+    throw trouble(`${number} is not what ${name} can be`);
+  }
+
   /** The numbers at the beginning of the first value of a name, so many of them. Throws `failed` without them. */
   numbers(name: string, count: number): number[] {
     const [value = ""] = this.all(name);

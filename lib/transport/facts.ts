@@ -41,21 +41,19 @@ export const TOOLS: readonly string[] = [
 ];
 
 const MOST = 256;
+const HIGHEST_MHZ = 1_000_000;
 
 /** Reads what `facts.sh` told. Throws `failed` where that is no such answer. */
 export function parseFacts(answer: ScriptAnswer): Facts {
-  const [cpuCount = 0] = answer.numbers("cpu_count", 1);
-  const [memoryKb = 0] = answer.numbers("memory_kb", 1);
-  const [bootTime = 0] = answer.numbers("boot_time", 1);
   return {
     hostname: answer.text("hostname") ?? null,
     os: answer.text("os")?.replace(/^(["'])(.*)\1$/, "$2") ?? null,
     kernel: answer.text("kernel") ?? null,
     arch: answer.text("arch") ?? null,
-    cpu_count: cpuCount,
+    cpu_count: answer.whole("cpu_count", 65_536),
     cpu_mhz: mhzOf(answer),
-    memory_mb: Math.ceil(memoryKb / 1024),
-    boot_time: new Date(Math.min(bootTime, 1e11) * 1000).toISOString(),
+    memory_mb: Math.ceil(answer.whole("memory_kb", 2 ** 40) / 1024),
+    boot_time: new Date(answer.whole("boot_time", 2 ** 40) * 1000).toISOString(),
     addresses: [...new Set(addressesOf(answer))].slice(0, MOST),
     disks: disksOf(answer).slice(0, MOST),
     tools: TOOLS.filter((tool) => answer.all("tool").includes(tool)),
@@ -66,7 +64,7 @@ function mhzOf(answer: ScriptAnswer): number | null {
   const now = answer.all("cpu_mhz").flatMap(numbersOf);
   const possible = answer.all("cpu_max_khz").flatMap(numbersOf);
   const mhz = now.length > 0 ? Math.max(...now) : Math.max(0, ...possible) / 1000;
-  return mhz > 0 ? Math.round(mhz) : null;
+  return mhz >= 1 && mhz <= HIGHEST_MHZ ? Math.round(mhz) : null;
 }
 
 function addressesOf(answer: ScriptAnswer): string[] {

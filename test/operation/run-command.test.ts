@@ -296,7 +296,12 @@ test("with health_check the jobs on a batch's workers are checked before the nex
   );
   const broken = await run({ command: "touch broken", health_check: true });
   assert.deepEqual(grades(broken), ["ok 0", "not_started", "not_started"]);
-  assert.match(broken.health_checks?.[0]?.error ?? "", /the health check of job web failed: 127\.0\.0\.1/);
+  const why = broken.health_checks?.[0]?.error ?? "";
+  assert.match(why, /^the health check of job web failed: 127\.0\.0\.1/);
+  assert.equal(
+    broken.error?.message,
+    `2 of 3 workers are not ok: 127.0.0.2 (not started), 127.0.0.3 (not started); ${why}`,
+  );
   rmSync(path.join(folder("127.0.0.1"), "broken"));
   const ignored = await run({ command: "touch broken", health_check: true, ignore_failure: true });
   assert.deepEqual([ignored.error, grades(ignored)], [undefined, ["ok 0", "ok 0", "ok 0"]]);
@@ -308,4 +313,17 @@ test("a health check that fails after the last batch fails the run although the 
   const ended = await run({ command: "true", health_check: true, workers: ["127.0.0.2"] });
   assert.deepEqual(grades(ended), ["ok 0"]);
   assert.match(ended.error?.message ?? "", /the health check of job web failed/);
+});
+
+test("a cancel during a health check is a cancel, although the command was fine", async (t) => {
+  const { run, makeFolders, folder } = await localBucket(t, job("touch begun; sleep 600"));
+  makeFolders();
+  const stop = new AbortController();
+  const params = { command: "true", health_check: true, workers: ["127.0.0.1"] };
+  const running = run(params, stop.signal);
+  await until("the probe to begin", () => existsSync(path.join(folder("127.0.0.1"), "begun")));
+  stop.abort();
+  const ended = await running;
+  assert.deepEqual([ended.error?.code, grades(ended)], ["cancelled", ["ok 0"]]);
+  assert.deepEqual(ended.health_checks, [{ batch: 1, job: "web", error: "cancelled" }]);
 });

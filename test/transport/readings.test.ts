@@ -127,6 +127,12 @@ for (const [what, text, message] of [
   ["an answer that breaks off", FACTS.slice(0, 40), /it is not complete/],
   ["10 MB without a newline", "x".repeat(10_000_000), /it is not complete/],
   ["no number", FACTS.replace("memory_kb 8152313", "memory_kb lots"), /"lots" is not what memory_kb can be/],
+  [
+    "more processors than there can be",
+    FACTS.replace("cpu_count 4", "cpu_count 70000"),
+    /70000 is not what cpu_count/,
+  ],
+  ["half a processor", FACTS.replace("cpu_count 4", "cpu_count 0.5"), /0\.5 is not what cpu_count can be/],
   ["a number with a sign", FACTS.replace("cpu_count 4", "cpu_count -4"), /"-4" is not what cpu_count can be/],
   ["an escape sequence", FACTS.replace("boot_time ", "boot_time \x1b[2J"), /"" is not what boot_time can be/],
 ] as const)
