@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { lstatSync } from "node:fs";
 import path from "node:path";
 import { messageOf, throwIfCancelled } from "../core/errors.ts";
@@ -95,7 +95,7 @@ function readFiles(
   return found.flatMap((file) => {
     try {
       const content = readFound(folder, file);
-      const sha256 = createHash("sha256").update(content).digest("hex");
+      const sha256 = hash("sha256", content);
       return [{ path: file.path, mode: file.executable ? EXECUTABLE : PLAIN, sha256, content }];
     } catch (error) {
       problems.error("ErrInvalidJob", where, file.path, messageOf(error));

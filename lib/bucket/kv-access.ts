@@ -75,6 +75,17 @@ export function allocationNamespace(job: string, worker: string): string {
   return `ops/job/${job}/worker/${worker}`;
 }
 
+/** The namespaces of a job's allocations are those from the first name up to the second. */
+export function allocationsRange(job: string): [from: string, to: string] {
+  // "0" follows "/".
+  return [allocationNamespace(job, ""), `ops/job/${job}/worker0`];
+}
+
+/** The job of a namespace that is an allocation's, else undefined. */
+export function jobOfAllocation(name: string): string | undefined {
+  return /^ops\/job\/([^/]+)\/worker\//.exec(name)?.[1];
+}
+
 /** True for the private key of a certificate: it leaves the store as a file in `certs/` only, never as a value. */
 export function isPrivateKey(namespace: string, key: string): boolean {
   return key.startsWith("certs/") && key.endsWith(".key") && namespace.startsWith("ops/job/");

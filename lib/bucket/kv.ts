@@ -1,11 +1,11 @@
 import { seal, unseal } from "../codec/seal.ts";
 import type { Database } from "./database.ts";
-import { isOfJob, isSealed, isSecretNamespace } from "./kv-access.ts";
+import { allocationsRange, isOfJob, isSealed, isSecretNamespace, jobOfAllocation } from "./kv-access.ts";
+import { type AllocationEntry, holdsAllocations } from "./kv-allocations.ts";
+import { purgeVersions } from "./kv-purge.ts";
 import { isSame, type KvValue, textOf } from "./kv-value.ts";
 
 const DAY_SECONDS = 86_400;
-/** How many older versions of a key a purge leaves, however old they are. */
-const VERSIONS_KEPT = 7;
 
 /** The newest stored version of a key; the value of a secret is sealed. */
 interface StoredEntry {
@@ -54,8 +54,8 @@ export class KvStore {
   readonly #pending = new Map<string, Map<string, PendingEntry>>();
   /** The lists of hosts that were read, by id. */
   readonly #lists = new Map<number, string>();
-  /** All was read: what is not in `#stored` is not in the database. */
-  #isComplete = false;
+  /** Of these jobs all namespaces of allocations were read; "" stands for all other namespaces. */
+  readonly #complete = new Set<string>();
 
   /** `now` answers milliseconds since 1970. */
   constructor(db: Database, key: Buffer, now: () => number = Date.now) {
@@ -108,28 +108,52 @@ export class KvStore {
     for (const [key, value] of entries) this.put(namespace, key, value);
   }
 
-  /** The namespaces that hold a key, stored or pending, sorted. */
+  /**
+   * Makes the namespaces of a job's allocations hold these entries, without ttl. Their other keys stay; those of
+   * allocations without an entry are deleted. Where all is stored like that already, nothing is read into memory.
+   */
+  syncAllocations(job: string, entries: readonly AllocationEntry[]): void {
+    const isWritten = entries.some(([namespace, key]) => this.#pending.get(namespace)?.has(key));
+    if (!isWritten && holdsAllocations(this.#db, job, entries)) return;
+    const present = new Set(entries.map(([namespace]) => namespace));
+    for (const name of this.loadAllocations(job)) if (!present.has(name)) this.sync(name, new Map());
+    for (const [namespace, key, value] of entries) this.put(namespace, key, value);
+  }
+
+  /** The namespaces that hold a key, stored or pending, sorted; without those of allocations, which are many. */
   namespaces(): string[] {
     this.loadAll();
     const names = new Set([...this.#stored.keys(), ...this.#pending.keys()]);
-    return [...names].filter((name) => !this.#livingKeys(name).next().done).sort();
+    return [...names]
+      .filter((name) => jobOfAllocation(name) === undefined && !this.#livingKeys(name).next().done)
+      .sort();
   }
 
-  /** Reads the whole store in one query, for who is about to look at most of it. */
+  /** Reads all namespaces but those of allocations in one query, for who is about to look at most of them. */
   loadAll(): void {
-    if (this.#isComplete) return;
-    // What was read before stays as it is.
-    const known = new Set(this.#stored.keys());
-    this.#isComplete = true;
-    let name = "";
-    let stored = new Map<string, StoredEntry>();
-    for (const row of this.#db.tuples<NewestRow>(`${NEWEST} GROUP BY namespace, key`)) {
-      if (row[0] !== name) {
-        name = row[0];
-        stored = known.has(name) ? new Map() : this.#load(name);
-      }
-      stored.set(row[1], this.#fromRow(row));
+    if (!this.#complete.has("")) this.#read("", "namespace NOT GLOB 'ops/job/*/worker/*'");
+  }
+
+  /** Reads the namespaces of a job's allocations in one query and answers which are stored. */
+  loadAllocations(job: string): Set<string> {
+    return this.#read(job, "namespace >= ? AND namespace < ?", ...allocationsRange(job));
+  }
+
+  /** Reads namespaces, which are then `complete`; those that were read before stay as they are. */
+  #read(complete: string, where: string, ...values: string[]): Set<string> {
+    this.#complete.add(complete);
+    const names = new Set<string>();
+    let stored: Map<string, StoredEntry> | undefined;
+    for (const row of this.#db.tuples<NewestRow>(
+      `${NEWEST} WHERE ${where} GROUP BY namespace, key`,
+      ...values,
+    )) {
+      const [name, key] = row;
+      if (!names.has(name)) stored = this.#stored.has(name) ? undefined : this.#load(name);
+      names.add(name);
+      stored?.set(key, this.#fromRow(row));
     }
+    return names;
   }
 
   /**
@@ -166,7 +190,7 @@ export class KvStore {
     for (const map of [this.#pending, this.#stored])
       for (const name of map.keys()) if (job === undefined || isOfJob(name, job)) map.delete(name);
     this.#lists.clear();
-    this.#isComplete = false;
+    this.#complete.clear();
   }
 
   /**
@@ -211,32 +235,13 @@ export class KvStore {
           this.delete(namespace, key);
   }
 
-  /**
-   * Removes rows that nothing needs any more from the database: a key that is deleted, with all its versions, once its
-   * tombstone is `days` old; and superseded versions that are `days` old, except the last seven before the newest. The
-   * age of each row counts, so a key that changes often is purged too. A key that was purged starts at version 1 again.
-   * Answers how many rows went.
-   */
+  /** Removes what {@link purgeVersions} finds older than so many days and answers how many rows went. */
   purge(days: number): number {
-    const limit = Math.floor(this.#now() / 1000) - days * DAY_SECONDS;
-    const purged = this.#db.run(
-      `WITH candidate AS (SELECT DISTINCT namespace, key FROM kv_version WHERE deleted = 1 OR version > ?2),
-       newest AS (SELECT namespace, key, MAX(version) AS version, deleted, created_date
-         FROM candidate JOIN kv_version USING (namespace, key) GROUP BY namespace, key)
-       DELETE FROM kv_version WHERE (namespace, key, version) IN (
-         SELECT old.namespace, old.key, old.version FROM kv_version old JOIN newest USING (namespace, key)
-         WHERE (newest.deleted = 1 AND newest.created_date <= ?1)
-            OR (old.version < newest.version - ?2 AND old.created_date <= ?1))`,
-      limit,
-      VERSIONS_KEPT,
-    );
+    const purged = purgeVersions(this.#db, Math.floor(this.#now() / 1000) - days * DAY_SECONDS);
     if (purged === 0) return 0;
-    this.#db.run(
-      "DELETE FROM host_list WHERE id NOT IN (SELECT list FROM kv_version WHERE list IS NOT NULL)",
-    );
     this.#stored.clear();
     this.#lists.clear();
-    this.#isComplete = false;
+    this.#complete.clear();
     return purged;
   }
 
@@ -245,7 +250,7 @@ export class KvStore {
     if (known) return known;
     const stored = new Map<string, StoredEntry>();
     this.#stored.set(name, stored);
-    if (!this.#isComplete)
+    if (!this.#complete.has(jobOfAllocation(name) ?? ""))
       for (const row of this.#db.tuples<NewestRow>(`${NEWEST} WHERE namespace = ? GROUP BY key`, name))
         stored.set(row[1], this.#fromRow(row));
     return stored;

@@ -2,6 +2,7 @@ import type { CatalogAllocation } from "../bucket/catalog.ts";
 import type { BuiltJob, BuiltWorker } from "../bucket/catalog-write.ts";
 import type { KvStore } from "../bucket/kv.ts";
 import { allocationNamespace } from "../bucket/kv-access.ts";
+import type { AllocationEntry } from "../bucket/kv-allocations.ts";
 import type { KvValue } from "../bucket/kv-value.ts";
 import { plainDecimal } from "../codec/units.ts";
 import { uuidV5 } from "../codec/uuid.ts";
@@ -54,6 +55,8 @@ export function writeKv(kv: KvStore, input: KvInput): void {
   // A job that has allocations, but only removed ones, is gone; one that never had any is not.
   const jobs = input.jobs.filter(({ name }) => present.has(name) || !left.has(name));
   for (const job of jobs) writeJob(kv, job, present.get(job.name) ?? []);
+  for (const job of new Set([...jobs.map(({ name }) => name), ...input.allocations.map(({ job }) => job)]))
+    kv.syncAllocations(job, allocationEntries(job, present.get(job) ?? []));
   clearWhatIsGone(kv, input, new Set(jobs.map((job) => job.name)));
   kv.flush();
   kv.purge(PURGE_DAYS);
@@ -133,12 +136,17 @@ function writeJob(kv: KvStore, job: KvJob, allocations: readonly CatalogAllocati
   );
   kv.sync(`vars/bucket/job/${job.name}`, job.settings);
   for (const [key, value] of job.vars) kv.put(`vars/job/${job.name}`, key, value);
+}
+
+function allocationEntries(job: string, allocations: readonly CatalogAllocation[]): AllocationEntry[] {
   const hosts = csv(allocations.map((allocation) => allocation.worker));
-  for (const [index, { worker }] of allocations.entries()) {
-    const namespace = allocationNamespace(job.name, worker);
-    kv.put(namespace, `${job.name}_allocation_index`, String(index));
-    kv.put(namespace, "peer_workers", { hosts, without: worker });
-  }
+  return allocations.flatMap(({ worker }, index): AllocationEntry[] => {
+    const namespace = allocationNamespace(job, worker);
+    return [
+      [namespace, `${job}_allocation_index`, String(index)],
+      [namespace, "peer_workers", { hosts, without: worker }],
+    ];
+  });
 }
 
 function jobEntries(job: KvJob, hosts: string[]): Map<string, string> {
@@ -159,24 +167,20 @@ function jobEntries(job: KvJob, hosts: string[]): Map<string, string> {
   ]);
 }
 
-const JOB_NAMESPACE = /^(ops\/job|vars\/bucket\/job|vars\/job|secrets\/job)\/([^/]+)(?:\/worker\/(.+))?$/;
+const JOB_NAMESPACE = /^(ops\/job|vars\/bucket\/job|vars\/job|secrets\/job)\/([^/]+)$/;
 const WORKER_NAMESPACE = /^ops\/worker\/([^/]+)$/;
 
 /**
- * Empties the namespaces of workers, jobs and allocations that are gone. Variables and secrets stay unless they are to
- * be purged, since a job's data may outlive its allocations; a removed worker's tags stay until gc.
+ * Empties the namespaces of workers and jobs that are gone. Variables and secrets stay unless they are to be purged,
+ * since a job's data may outlive its allocations; a removed worker's tags stay until gc.
  */
 function clearWhatIsGone(kv: KvStore, input: KvInput, jobs: ReadonlySet<string>): void {
   const hosts = new Set(input.workers.map((worker) => worker.host));
-  const present = new Set(
-    input.allocations.filter((one) => !one.removed).map((one) => `${one.job}|${one.worker}`),
-  );
   const isGone = (namespace: string) => {
     const [, host] = WORKER_NAMESPACE.exec(namespace) ?? [];
     if (host !== undefined) return !hosts.has(host);
-    const [, kind, job = "", worker] = JOB_NAMESPACE.exec(namespace) ?? [];
+    const [, kind, job = ""] = JOB_NAMESPACE.exec(namespace) ?? [];
     if (kind === undefined) return false;
-    if (worker !== undefined) return !present.has(`${job}|${worker}`);
     return !jobs.has(job) && (kind === "ops/job" || kind === "vars/bucket/job" || input.purgeJobs);
   };
   for (const namespace of kv.namespaces()) if (isGone(namespace)) kv.sync(namespace, new Map());

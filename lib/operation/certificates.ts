@@ -77,6 +77,8 @@ export async function issueCertificates(
     sealingKey: await loadKvKey(layout),
     times: timesOf(ca, settings, now),
   });
+  // One query for a job, not one for each of its allocations.
+  for (const { name, manifest } of jobs) if (manifest.certs.length > 0) kv.loadAllocations(name);
   const last = new Map(issuedCerts(db).map((cert) => [certKey(cert), cert]));
   const renewalFrom = now + settings.certsRenewalBuffer * DAY_MS;
   const isDuePair = ({ certs }: WantedPair) => certs.some((cert) => isDue(cert, last, kv, renewalFrom));
