@@ -124,9 +124,8 @@ export class KvStore {
   namespaces(): string[] {
     this.loadAll();
     const names = new Set([...this.#stored.keys(), ...this.#pending.keys()]);
-    return [...names]
-      .filter((name) => jobOfAllocation(name) === undefined && !this.#livingKeys(name).next().done)
-      .sort();
+    const isShown = (name: string) => jobOfAllocation(name) === undefined;
+    return [...names].filter((name) => isShown(name) && !this.#livingKeys(name).next().done).sort();
   }
 
   /** Reads all namespaces but those of allocations in one query, for who is about to look at most of them. */
@@ -144,10 +143,8 @@ export class KvStore {
     this.#complete.add(complete);
     const names = new Set<string>();
     let stored: Map<string, StoredEntry> | undefined;
-    for (const row of this.#db.tuples<NewestRow>(
-      `${NEWEST} WHERE ${where} GROUP BY namespace, key`,
-      ...values,
-    )) {
+    const query = `${NEWEST} WHERE ${where} GROUP BY namespace, key`;
+    for (const row of this.#db.tuples<NewestRow>(query, ...values)) {
       const [name, key] = row;
       if (!names.has(name)) stored = this.#stored.has(name) ? undefined : this.#load(name);
       names.add(name);
