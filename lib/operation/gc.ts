@@ -80,28 +80,29 @@ async function cleanWorker(
   host: string,
   due: readonly CatalogAllocation[],
 ): Promise<Collected[]> {
-  const [running, stopped] = [
-    due.filter((one) => runs(context, one)),
-    due.filter((one) => !runs(context, one)),
-  ];
-  const left = running.map((one) =>
-    outcomeOf(one, "not_stopped", "no deploy has stopped it since it was removed: deploy first"),
-  );
   const hasLeft = fleet.worker(host).removed;
-  const cleaned =
-    stopped.length === 0
-      ? []
-      : hasLeft && running.length === 0
-        ? await vacateWorker(context, fleet, host, stopped)
-        : await discardJobs(context, fleet, host, stopped, hasLeft);
-  const outcomes = [...left, ...cleaned];
+  const running = new Set(due.filter((one) => runs(context, one)));
+  // What left is cleaned as a whole, and only once nothing runs there any more.
+  const ready = hasLeft && running.size > 0 ? [] : due.filter((one) => !running.has(one));
+  const waiting = due.filter((one) => !ready.includes(one));
+  const clean = hasLeft ? vacateWorker : discardJobs;
+  const cleaned = ready.length === 0 ? [] : await clean(context, fleet, host, ready);
+  const outcomes = [
+    ...waiting.map((one) => outcomeOf(one, "not_stopped", `${why(running.has(one))}: deploy first`)),
+    ...cleaned,
+  ];
   const isDone = (one: CatalogAllocation) =>
     cleaned.some(({ job, outcome }) => job === one.job && (outcome === "removed" || outcome === "abandoned"));
-  forget(context, host, stopped.filter(isDone));
+  forget(context, host, ready.filter(isDone));
   for (const { job, worker, outcome, error } of outcomes)
     if (error === null) context.log.info(`${job} on ${worker}: ${outcome}`);
     else context.log.warn(`${job} on ${worker}: ${outcome.replace("_", " ")}: ${error}`);
   return outcomes;
+}
+
+function why(isRunning: boolean): string {
+  if (isRunning) return "no deploy has stopped it since it was removed";
+  return "the worker has left the bucket, and no deploy has stopped all that ran there";
 }
 
 /** True for what may still run on its worker: only a deploy stops it, with its hooks. */
@@ -131,7 +132,6 @@ async function discardJobs(
   fleet: Fleet,
   host: string,
   due: readonly CatalogAllocation[],
-  hasLeft: boolean,
 ): Promise<Collected[]> {
   const outcomes: Collected[] = [];
   for (const one of due) {
@@ -141,7 +141,7 @@ async function discardJobs(
       outcomes.push(outcomeOf(one, "removed", null));
     } catch (error) {
       throwIfCancelled(signal);
-      outcomes.push(outcomeOf(one, hasLeft ? "abandoned" : troubleOf(error), messageOf(error)));
+      outcomes.push(outcomeOf(one, troubleOf(error), messageOf(error)));
     }
   }
   return outcomes;

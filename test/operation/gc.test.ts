@@ -204,6 +204,19 @@ test("a folder that another worker of the bucket uses by now stays", async (t) =
   assert.ok(existsSync(path.join(deploys.folder(C), "jobs/keep/data")));
 });
 
+test("a worker that left waits as a whole until all that ran there is stopped", async (t) => {
+  const deploys = await Deploys.make(t);
+  await deploys.build(TWO);
+  await deploys.deploy();
+  deploys.fail("web", "stop", C);
+  await deploys.build(TWO, { hosts: [A, B] });
+  await deploys.deploy();
+  deploys.bucket.db.run("UPDATE hash SET stopped = 0 WHERE namespace = 'web_allocation'");
+  const result = await gc(deploys);
+  assert.deepEqual(outcomes(result), [`keep@${C} not_stopped`, `web@${C} not_stopped`]);
+  for (const job of ["keep", "web"]) assert.ok(existsSync(path.join(deploys.folder(C), "jobs", job, "data")));
+});
+
 test("a job of which a target still runs is not touched, and fails the run", async (t) => {
   const deploys = await withoutWeb(t);
   await deploys.deploy();
