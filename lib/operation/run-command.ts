@@ -178,9 +178,9 @@ class WorkersCommand {
     return signal === null ? `exit code ${exitCode}` : `ended by ${signal}`;
   }
 
-  /** Checks every job with an active allocation on the batch's workers, on all its active ones. */
+  /** Checks every job with an active allocation on the batch's workers, on all its active ones; stores nothing. */
   async #checkHealth(number: number, batch: readonly CommandResult[]): Promise<void> {
-    const { db, kv, log, signal } = this.#context;
+    const { db, log, signal } = this.#context;
     const hosts = new Set(batch.map(({ worker }) => worker));
     const present = catalogAllocations(db).filter(({ removed }) => !removed);
     const allocations = Map.groupBy(present, ({ job }) => job);
@@ -192,12 +192,8 @@ class WorkersCommand {
       const own = allocations.get(job.name) ?? [];
       const probed = own.filter(({ disabled }) => !disabled).map(({ worker }) => worker);
       const hooked = own.map(({ worker }) => worker);
-      try {
-        await passGate(this.#context, effects, job, { probed, hooked });
-        log.info(`${job.name}: health check passed`);
-      } finally {
-        kv.flush(job.name);
-      }
+      await passGate(this.#context, effects, job, { probed, hooked });
+      log.info(`${job.name}: health check passed`);
     };
     const ended = await runAll(jobs, CHECKS_AT_ONCE, check, signal);
     for (const [index, one] of ended.entries()) {
