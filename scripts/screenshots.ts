@@ -4,25 +4,10 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { ConsolePage } from "../test/helpers/browser.ts";
+import { ConsolePage, VIEWS } from "../test/helpers/browser.ts";
 import { Example } from "./example.ts";
 import { LocalServer, ops } from "./local-server.ts";
 
-const VIEWS = [
-  ...[
-    "",
-    "deployments",
-    "deployments/rollout",
-    "jobs",
-    "workers",
-    "runs",
-    "command",
-    "hooks",
-    "catalog",
-    "catalog/kv",
-  ],
-  ...["source", "source/files", "source/settings", "source/key", "source/snapshots", "source/schema"],
-];
 const WIDTHS = [1440, 390] as const;
 
 const target = path.resolve(process.argv[2] ?? fileURLToPath(new URL("../screenshots", import.meta.url)));
@@ -85,13 +70,12 @@ async function shoot(width: number, colorScheme: "light" | "dark"): Promise<void
   await console.link("hello").waitFor();
   await take("buckets");
   for (const view of VIEWS) {
-    await console.goTo(`#/buckets/${bucket}/${view}`);
-    await page.locator("#sections a[aria-current]").waitFor();
+    await console.view(bucket, view);
     await take(view === "" ? "overview" : view.replace("/", "-"));
   }
-  await console.goTo(`#/buckets/${bucket}/jobs/${await firstOf("cat/jobs", "job")}`);
+  await console.view(bucket, `jobs/${await firstOf("cat/jobs", "job")}`);
   await take("job");
-  await console.goTo(`#/buckets/${bucket}/runs/${await firstOf("runs?kind=deploy", "id")}`);
+  await console.view(bucket, `runs/${await firstOf("runs?kind=deploy", "id")}`);
   await take("run");
   await console.goTo("#/");
   await page.locator("body").press("?");

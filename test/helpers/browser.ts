@@ -1,6 +1,8 @@
 // A real browser for the tests of the console and for its screenshots: Chromium, and what every page must hold to.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { type Browser, chromium, type Page, type Request } from "playwright-core";
 
 /** Without these, Chromium looks for services on the network. */
@@ -9,6 +11,14 @@ const QUIET = [
   ...["--disable-sync", "--no-first-run"],
 ];
 const PATIENCE_MS = 20_000;
+const AXE = readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js")), "utf8");
+
+/** The views of a bucket that have an address without a name in it. */
+export const VIEWS = [
+  ...["", "deployments", "deployments/rollout", "jobs", "workers", "runs", "command", "hooks"],
+  ...["catalog", "catalog/deployments", "catalog/kv", "catalog/certs"],
+  ...["source", "source/files", "source/settings", "source/key", "source/snapshots", "source/schema"],
+];
 
 /** A page of the console, and all that it asked for and complained about. */
 export class ConsolePage {
@@ -58,6 +68,22 @@ export class ConsolePage {
     await this.page.goto(`${this.url}/${hash}`);
   }
 
+  /** Shows a view of a bucket and waits until it is there. */
+  async view(bucketId: string, name: string): Promise<void> {
+    await this.page.evaluate("document.getElementById('view').firstElementChild.dataset.stale = '1'");
+    await this.goTo(`#/buckets/${bucketId}/${name}`);
+    await this.page.locator("#view > [data-stale]").waitFor({ state: "detached" });
+    await this.settled();
+  }
+
+  /** axe finds nothing that keeps anybody from what is shown now. */
+  async checkBarriers(what: string): Promise<void> {
+    await this.page.evaluate(AXE);
+    const found = await this.page.evaluate<string[]>(`axe.run().then(({ violations }) =>
+      violations.flatMap(({ id, nodes }) => nodes.map((node) => id + ": " + node.html.slice(0, 160) + " " + node.failureSummary)))`);
+    assert.deepEqual(found, [], what);
+  }
+
   button(name: string) {
     return this.page.getByRole("button", { name, exact: true });
   }
@@ -87,7 +113,7 @@ export class ConsolePage {
 
   /** Waits until no part of the view is still being read. */
   async settled(): Promise<void> {
-    await this.page.waitForFunction("!document.body.innerText.includes('Reading …')");
+    await this.page.getByText("Reading …").first().waitFor({ state: "hidden" });
   }
 
   /** Nothing broke the content security policy, failed, or left for another origin. */

@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { after, before, test } from "node:test";
+import { LocalServer, ops } from "../../scripts/local-server.ts";
+import { ConsolePage, VIEWS } from "../helpers/browser.ts";
+import { writeServices } from "../helpers/service.ts";
+
+/** What people call a bucket, at its worst: markup, a change of direction, and a word without an end. */
+const HOSTILE = `<script>document.title = 1</script>\u202e${"x".repeat(150)}`;
+
+const base = mkdtempSync(path.join(tmpdir(), "ops-barriers-"));
+let server: LocalServer;
+let bucket: string;
+let run: string;
+
+before(async () => {
+  server = await LocalServer.start(path.join(base, "root"));
+  const made = await server.call<{ id: string }>("POST", "/api/buckets", { project: HOSTILE, name: HOSTILE });
+  bucket = made.body.id;
+  const source = path.join(base, "source");
+  const env = { OPS_SERVE_TOKEN: server.token };
+  for (const version of ["1.0.0", "1.1.0"]) {
+    writeServices(source, path.join(base, "workers"), { version });
+    await ops(["push", server.url, "--bucket", bucket, "--dir", source], { env });
+    run = (await server.run(bucket, "deploy")).id;
+  }
+  for (const kind of ["workers/sysstat", "workers/uptime", "workers/facts"]) await server.run(bucket, kind);
+  await server.run(bucket, "snapshots", { note: HOSTILE });
+  await server.run(bucket, "deploy", { jobs: ["no-such-job"] });
+});
+after(async () => {
+  await server?.stop();
+  rmSync(base, { recursive: true, force: true, maxRetries: 5 });
+});
+
+for (const colorScheme of ["light", "dark"] as const)
+  test(`no view keeps anybody out, in ${colorScheme} colours, and names stay text`, async (t) => {
+    const ui = await ConsolePage.open(server.url, { colorScheme });
+    t.after(() => ui.close());
+    await ui.goTo("");
+    await ui.checkBarriers("signed out");
+    await ui.signIn(server.token);
+    await ui.page.locator(".cards li").waitFor();
+    await ui.checkBarriers("buckets");
+    for (const name of [...VIEWS, "jobs/base", "jobs/base/Makefile", `runs/${run}`]) {
+      await ui.view(bucket, name);
+      await ui.checkBarriers(name);
+      assert.equal(await ui.page.locator("main script, main img").count(), 0);
+    }
+    await ui.page.keyboard.press("?");
+    await ui.page.getByRole("dialog").waitFor();
+    await ui.checkBarriers("keys");
+    ui.checkPeace();
+  });
+
+for (const width of [360, 1440, 3840])
+  test(`at ${width} pixels no view is wider than the page`, async (t) => {
+    const ui = await ConsolePage.open(server.url, { width });
+    t.after(() => ui.close());
+    await ui.goTo("");
+    await ui.signIn(server.token);
+    await ui.page.locator(".cards li").waitFor();
+    for (const name of [...VIEWS, "jobs/base", `runs/${run}`]) {
+      await ui.view(bucket, name);
+      const overflow: unknown = await ui.page.evaluate("document.documentElement.scrollWidth");
+      assert.equal(overflow, width, name);
+    }
+    ui.checkPeace();
+  });
