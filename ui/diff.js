@@ -8,7 +8,7 @@ export function diffOf(text, label) {
   const shown = lines.map((line) =>
     el("span", { class: /^(\+\+\+|---) /.test(line) ? "file" : (CLASSES[line[0]] ?? null) }, `${line}\n`),
   );
-  return el("pre", { class: "diff", tabindex: 0, role: "region", "aria-label": label }, ...shown);
+  return el("pre", { class: "diff", tabindex: 0, role: "group", "aria-label": label }, ...shown);
 }
 
 /** A file that differs: what became of it, and its diff where there is one. */

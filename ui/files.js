@@ -55,7 +55,7 @@ export function filePart(path, url) {
         return nothing(`${size(bytes)} that are no text, or too many to show here: download the file.`);
       return el(
         "pre",
-        { class: "file", tabindex: 0, role: "region", "aria-label": path },
+        { class: "file", tabindex: 0, role: "group", "aria-label": path },
         text === "" ? "(empty)" : text,
       );
     },

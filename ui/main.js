@@ -103,7 +103,7 @@ async function refreshBucket() {
   if (bucketId === undefined) return;
   if (buckets.length === 0) buckets = await unless(all("/api/buckets?limit=500"), []);
   const found = await call("GET", bucketPath(bucketId));
-  if (place.bucketId !== bucketId) return;
+  if (place.bucketId !== bucketId || !signedIn) return;
   const isFirst = bucket === null;
   bucket = found;
   drawSubject(place, bucket, buckets);

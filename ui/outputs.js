@@ -35,7 +35,7 @@ function groupOf(group, open) {
     ),
     el(
       "pre",
-      { tabindex: 0, role: "region", "aria-label": `Output of ${names}` },
+      { tabindex: 0, role: "group", "aria-label": `Output of ${names}` },
       output === "" ? "(no output)" : output,
     ),
   );

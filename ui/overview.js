@@ -84,7 +84,7 @@ function grid(bucketId, rows) {
     ),
     el("tbody", {}, ...jobs.map(([job, own]) => gridRow(bucketId, job, own, workers))),
   );
-  const label = { class: "scroll", tabindex: 0, role: "region", "aria-label": "Jobs on workers" };
+  const label = { class: "scroll", tabindex: 0, role: "group", "aria-label": "Jobs on workers" };
   return [tally(rows), el("div", label, table)];
 }
 

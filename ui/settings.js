@@ -66,5 +66,5 @@ function drawSettings({ path, content, values, problem }) {
 }
 
 function fileText(name, text) {
-  return el("pre", { class: "file", tabindex: 0, role: "region", "aria-label": name }, text);
+  return el("pre", { class: "file", tabindex: 0, role: "group", "aria-label": name }, text);
 }

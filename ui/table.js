@@ -27,7 +27,7 @@ export function dataTable({ name = "", caption, columns, rowKey, empty }) {
   const notice = el("p", { class: "notice", hidden: true });
   const scroller = el(
     "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+    { class: "scroll", tabindex: 0, role: "group", "aria-label": caption },
     el(
       "table",
       {},
@@ -162,7 +162,7 @@ export function plainTable(caption, columns, rows) {
   );
   return el(
     "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+    { class: "scroll", tabindex: 0, role: "group", "aria-label": caption },
     el(
       "table",
       {},
