@@ -2,9 +2,10 @@
 import { build } from "./build.ts";
 import { fleet } from "./fleet.ts";
 import { hooks } from "./hooks.ts";
+import { http } from "./http.ts";
 import { start } from "./start.ts";
 
-const BENCHMARKS: Record<string, () => Promise<void>> = { start, build, fleet, hooks };
+const BENCHMARKS: Record<string, () => Promise<void>> = { start, build, fleet, hooks, http };
 
 const names = process.argv.slice(2).filter((argument) => argument !== "--");
 for (const name of names.length > 0 ? names : Object.keys(BENCHMARKS)) {

@@ -1,0 +1,74 @@
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+
+/** What a server could do. */
+export interface Load {
+  perSecond: number;
+  p99Ms: number;
+}
+
+/**
+ * Asks for one thing over a number of connections at a time, each asking again as soon as it has its answer. Written on
+ * bare sockets, because an HTTP client costs more than the servers do.
+ */
+export async function load(
+  url: string,
+  path: string,
+  headers: Record<string, string>,
+  connections: number,
+  durationMs: number,
+): Promise<Load> {
+  const request = requestText(url, path, headers);
+  const until = performance.now() + durationMs;
+  const times: number[] = [];
+  const started = performance.now();
+  await Promise.all(
+    Array.from({ length: connections }, async () => {
+      const socket = await dial(url);
+      while (performance.now() < until) {
+        const asked = performance.now();
+        await ask(socket, request);
+        times.push(performance.now() - asked);
+      }
+      socket.destroy();
+    }),
+  );
+  const seconds = (performance.now() - started) / 1000;
+  times.sort((a, b) => a - b);
+  return { perSecond: times.length / seconds, p99Ms: times[Math.floor(times.length * 0.99)] ?? 0 };
+}
+
+/** The text of a GET request that keeps its connection. */
+export function requestText(url: string, path: string, headers: Record<string, string>): string {
+  const lines = Object.entries({ Host: new URL(url).host, ...headers }).map(
+    ([name, value]) => `${name}: ${value}\r\n`,
+  );
+  return `GET ${path} HTTP/1.1\r\n${lines.join("")}\r\n`;
+}
+
+/** A connection to a server. */
+export async function dial(url: string): Promise<Socket> {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname).setNoDelay();
+  await once(socket, "connect");
+  return socket;
+}
+
+/** Sends a request and resolves with the whole answer; throws for any but a 200. */
+export function ask(socket: Socket, request: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let received = "";
+    const onData = (chunk: Buffer) => {
+      received += chunk.toString("latin1");
+      const end = received.indexOf("\r\n\r\n");
+      if (end < 0) return;
+      const length = Number(/\r\ncontent-length: (\d+)/i.exec(received)?.[1]);
+      if (received.length < end + 4 + length) return;
+      socket.off("data", onData);
+      if (received.startsWith("HTTP/1.1 200 ")) resolve(received.slice(end + 4));
+      else reject(new Error(received));
+    };
+    socket.on("data", onData);
+    socket.write(request);
+  });
+}

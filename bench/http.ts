@@ -1,0 +1,175 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { appendFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { type Layout, layoutOf, runLayout } from "../lib/bucket/layout.ts";
+import { uuidV7 } from "../lib/codec/uuid.ts";
+import { createRecord, saveRecord, settle } from "../lib/run/record.ts";
+import { LocalServer } from "../scripts/local-server.ts";
+import { ask, dial, type Load, load, requestText } from "./http-load.ts";
+import { median } from "./measure.ts";
+
+const BARE = fileURLToPath(new URL("http-bare.ts", import.meta.url));
+const ROUNDS = 5;
+const ROUND_MS = 2_000;
+const CONNECTIONS = 16;
+const OLD_RUNS = 1_000;
+const CLIENTS = 2_000;
+const WRITES = 200;
+
+/**
+ * The control plane beside a bare node:http server in the same run: requests a second and their 99th percentile, from
+ * a byte in a log to who waits for it, what waiting clients cost, starts.
+ */
+export async function http(): Promise<void> {
+  const folder = mkdtempSync(path.join(tmpdir(), "ops-bench-"));
+  const root = path.join(folder, "root");
+  const first = await LocalServer.start(root);
+  const bucket = await first.createBucket();
+  await first.run(bucket, "build");
+  await first.stop();
+  const layout = layoutOf(path.join(root, bucket));
+  for (let count = 0; count < OLD_RUNS; count++) await oldRun(layout, bucket);
+  console.log(
+    `http: medians of ${ROUNDS} rounds, ${CONNECTIONS} connections, ${OLD_RUNS} old runs in the bucket`,
+  );
+  await serverStarts(root);
+  const server = await LocalServer.start(root);
+  const bare = spawn(process.execPath, [BARE], { stdio: ["ignore", "pipe", "inherit"] });
+  try {
+    await requests(server, bucket, await listening(bare));
+    await firstLines(server, bucket);
+    await delays(server, bucket, layout);
+    await waitingClients(server, bucket, layout);
+  } finally {
+    bare.kill();
+    await server.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function listening(child: ChildProcess): Promise<string> {
+  const [line] = await once(createInterface({ input: child.stdout as NodeJS.ReadableStream }), "line");
+  return String(line).replace("listening on ", "");
+}
+
+async function newRecord(layout: Layout, bucket: string) {
+  const actor = { address: "bench", via: "cli" } as const;
+  const fields = { bucket_id: bucket, origin: "cli", kind: "build", params: {} } as const;
+  return createRecord(layout, { id: uuidV7(), ...fields, actor, requestId: null });
+}
+
+async function oldRun(layout: Layout, bucket: string): Promise<void> {
+  const record = await newRecord(layout, bucket);
+  settle(record, { exitCode: 0, signal: null, outcome: { ok: true, error: null, result: {} } });
+  await saveRecord(layout, record);
+}
+
+function show(what: string, value: string, target: string): void {
+  console.log(`${what.padEnd(52)} ${value.padStart(22)}   ${target}`);
+}
+
+async function serverStarts(root: string): Promise<void> {
+  const times: number[] = [];
+  for (let round = 0; round <= ROUNDS; round++) {
+    const started = performance.now();
+    const server = await LocalServer.start(root);
+    if (round > 0) times.push(performance.now() - started);
+    await server.stop();
+  }
+  show("server: from exec to listening", `${median(times).toFixed(0)} ms`, "target 250 ms");
+}
+
+async function requests(server: LocalServer, bucket: string, bare: string): Promise<void> {
+  const headers = { Authorization: `Bearer ${server.token}` };
+  const base = `/api/buckets/${bucket}`;
+  const sides = {
+    "bare node:http": [bare, "/"],
+    "GET …/info": [server.url, `${base}/info`],
+    "GET …/runs": [server.url, `${base}/runs`],
+    "GET …/runs?limit=1": [server.url, `${base}/runs?limit=1`],
+  } as const;
+  const found = new Map<string, Load[]>(Object.keys(sides).map((name) => [name, []]));
+  for (let round = 0; round <= ROUNDS; round++)
+    for (const [name, [url, target]] of Object.entries(sides)) {
+      const one = await load(url, target, headers, CONNECTIONS, ROUND_MS);
+      if (round > 0) found.get(name)?.push(one);
+    }
+  const [floor] = [...found.values()].map(middle) as [Load];
+  for (const [name, loads] of found) {
+    const { perSecond, p99Ms } = middle(loads);
+    const share = `${((100 * perSecond) / floor.perSecond).toFixed(0)} %, p99 x ${(p99Ms / floor.p99Ms).toFixed(2)}`;
+    show(name, `${perSecond.toFixed(0)}/s, p99 ${p99Ms.toFixed(2)} ms`, `${share} (target 40 %, x 2)`);
+  }
+}
+
+function middle(loads: readonly Load[]): Load {
+  return {
+    perSecond: median(loads.map((one) => one.perSecond)),
+    p99Ms: median(loads.map((one) => one.p99Ms)),
+  };
+}
+
+async function firstLines(server: LocalServer, bucket: string): Promise<void> {
+  const times: number[] = [];
+  for (let round = 0; round <= 2 * ROUNDS; round++) {
+    const started = performance.now();
+    const run = await server.startRun(bucket, "build");
+    await server.call("GET", `/api/buckets/${bucket}/runs/${run}/logs?timeout=30`);
+    if (round > 0) times.push(performance.now() - started);
+    await server.follow(bucket, run);
+  }
+  show("run: from request to first line", `${median(times).toFixed(0)} ms`, "target 150 ms");
+}
+
+/** From a byte in activity.log to the answer of who waits for it. */
+async function delays(server: LocalServer, bucket: string, layout: Layout): Promise<void> {
+  const { id } = await newRecord(layout, bucket);
+  const file = runLayout(layout, id).activity;
+  appendFileSync(file, "begin\n");
+  const socket = await dial(server.url);
+  const times: number[] = [];
+  let after = 6;
+  for (let count = 0; count < WRITES; count++) {
+    const target = `/api/buckets/${bucket}/runs/${id}/logs?after=${after}&timeout=60`;
+    const answer = ask(socket, requestText(server.url, target, { Authorization: `Bearer ${server.token}` }));
+    await sleep(10);
+    const written = performance.now();
+    appendFileSync(file, ".");
+    await answer;
+    times.push(performance.now() - written);
+    after++;
+  }
+  socket.destroy();
+  show("log: from a byte to who waits for it", `${median(times).toFixed(1)} ms`, "target 20 ms");
+}
+
+async function waitingClients(server: LocalServer, bucket: string, layout: Layout): Promise<void> {
+  const { id } = await newRecord(layout, bucket);
+  const { next } = (await server.call<{ next: string }>("GET", "/api/events")).body;
+  const waits = {
+    "a client that waits for a log": `/api/buckets/${bucket}/runs/${id}/logs?timeout=60`,
+    "a client that waits for events": `/api/events?after=${next}&timeout=60`,
+  };
+  for (const [what, target] of Object.entries(waits)) {
+    const request = requestText(server.url, target, { Authorization: `Bearer ${server.token}` });
+    const before = memoryOf(server);
+    const sockets = await Promise.all(Array.from({ length: CLIENTS }, () => dial(server.url)));
+    for (const socket of sockets) ask(socket, request).catch(() => {});
+    await sleep(3_000);
+    const each = (memoryOf(server) - before) / CLIENTS / 1024;
+    for (const socket of sockets) socket.destroy();
+    await sleep(1_000);
+    show(what, `${each.toFixed(1)} KB`, `of ${CLIENTS}; target 25 KB`);
+  }
+}
+
+function memoryOf(server: LocalServer): number {
+  const [, kilobytes] =
+    /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${server.process.pid}/status`, "utf8")) ?? [];
+  return Number(kilobytes) * 1024;
+}
