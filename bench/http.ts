@@ -14,7 +14,7 @@ import { ask, dial, type Load, load, requestText } from "./http-load.ts";
 import { median } from "./measure.ts";
 
 const BARE = fileURLToPath(new URL("http-bare.ts", import.meta.url));
-const ROUNDS = 5;
+const ROUNDS = 3;
 const ROUND_MS = 2_000;
 const CONNECTIONS = 16;
 const OLD_RUNS = 1_000;

@@ -1,4 +1,4 @@
-import { createHash, timingSafeEqual } from "node:crypto";
+import { hash, timingSafeEqual } from "node:crypto";
 import { Failure } from "../core/errors.ts";
 import type { HttpRequest } from "../http/message.ts";
 import { Attempts, BEARER_ATTEMPTS } from "./attempts.ts";
@@ -127,7 +127,7 @@ function originOf(text: string): string | undefined {
 }
 
 function digest(text: string): Buffer {
-  return createHash("sha256").update(text).digest();
+  return hash("sha256", text, "buffer");
 }
 
 function unauthorized(message: string): Failure {

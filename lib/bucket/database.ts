@@ -165,7 +165,7 @@ export function openDatabase(file: string): Database {
     sqlite.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
     return checked(new Database(sqlite));
   } catch (error) {
-    throw openFailure(error, file);
+    throw databaseFailure(error, file);
   }
 }
 
@@ -174,11 +174,12 @@ export function openForReading(file: string): Database {
   try {
     return checked(new Database(new DatabaseSync(file, { readOnly: true, timeout: 0 })));
   } catch (error) {
-    throw openFailure(error, file);
+    throw databaseFailure(error, file);
   }
 }
 
-function openFailure(error: unknown, file: string): unknown {
+/** What an error of SQLite about a bucket's database is for people; any other error is itself. */
+export function databaseFailure(error: unknown, file: string): unknown {
   if (error instanceof Failure) return error;
   if (isBusy(error)) return new Failure("database_busy", "the bucket's database is busy; try again");
   const code = codeOf(error);
@@ -207,22 +208,27 @@ function codeOf(error: unknown): number {
 
 function checked(database: Database): Database {
   try {
-    const version = schemaVersion(database);
-    if (version === 0)
-      throw new Failure("bucket_not_initialized", "the bucket is not initialised; run `ops init`");
-    const details = { schema_version: version };
-    if (version < SCHEMA_VERSION)
-      throw new Failure(
-        "schema_upgrade_required",
-        `the database has schema ${version}; run \`ops init\` to upgrade it`,
-        { details },
-      );
-    if (version > SCHEMA_VERSION) throw tooNew(version);
+    requireSchema(database);
     return database;
   } catch (error) {
     database.close();
     throw error;
   }
+}
+
+/** Throws `bucket_not_initialized`, `schema_upgrade_required` or `schema_too_new` for any other schema than this program's. */
+export function requireSchema(database: Database): void {
+  const version = schemaVersion(database);
+  if (version === 0)
+    throw new Failure("bucket_not_initialized", "the bucket is not initialised; run `ops init`");
+  const details = { schema_version: version };
+  if (version < SCHEMA_VERSION)
+    throw new Failure(
+      "schema_upgrade_required",
+      `the database has schema ${version}; run \`ops init\` to upgrade it`,
+      { details },
+    );
+  if (version > SCHEMA_VERSION) throw tooNew(version);
 }
 
 function tooNew(version: number): Failure {

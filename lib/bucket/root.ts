@@ -1,10 +1,11 @@
 import { randomUUID } from "node:crypto";
-import { lstat, readdir, rename, stat } from "node:fs/promises";
+import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from "node:fs";
+import { readdir, rename, stat } from "node:fs/promises";
 import path from "node:path";
 import { isUuid } from "../codec/uuid.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
 import { faultPoint } from "../core/fault.ts";
-import { exists, flushFolder, makePrivateFolder, readBounded, remove, writeAtomic } from "../core/files.ts";
+import { exists, flushFolder, makePrivateFolder, remove, writeAtomic } from "../core/files.ts";
 import { isObject, quote } from "../core/shape.ts";
 import { type Layout, layoutOf } from "./layout.ts";
 
@@ -56,13 +57,27 @@ export async function bucketIds(root: string): Promise<string[]> {
   return names.filter((_, index) => found[index]).sort();
 }
 
+/** Buckets that were asked for, and which bucket.json that was: every request asks for one. */
+const KNOWN = new Map<string, { state: string; bucket: RootBucket }>();
+const MOST_KNOWN = 1_000;
+
 /** The bucket with this id, in whatever case; throws `bucket_not_found`. */
 export async function findBucket(root: string, id: string): Promise<RootBucket> {
   const name = id.toLowerCase();
+  const folder = `${root}/${name}`;
+  // Synchronous, because a promise for each call costs ten times the call.
+  const isFolder = isUuid(name) && lstatSync(folder, { throwIfNoEntry: false })?.isDirectory() === true;
+  const labels = isFolder ? lstatSync(`${folder}/bucket.json`, { throwIfNoEntry: false }) : undefined;
+  if (!labels) throw bucketNotFound(id);
+  // Each change is another file.
+  const state = `${labels.dev} ${labels.ino} ${labels.size} ${labels.mtimeMs} ${labels.ctimeMs}`;
+  const known = KNOWN.get(folder);
+  if (known?.state === state) return known.bucket;
   const layout = layoutOf(path.join(root, name));
-  if (!isUuid(name) || !(await isFolder(layout.root)) || !(await exists(layout.bucketJson)))
-    throw bucketNotFound(id);
-  return { id: name, ...(await readLabels(layout)), layout };
+  const bucket = { id: name, ...readLabels(layout), layout };
+  if (KNOWN.size >= MOST_KNOWN) KNOWN.clear();
+  KNOWN.set(folder, { state, bucket });
+  return bucket;
 }
 
 /** The failure for a bucket that is not there, or not any more. */
@@ -70,20 +85,9 @@ export function bucketNotFound(id: string): Failure {
   return new Failure("bucket_not_found", `bucket ${quote(id)} does not exist`);
 }
 
-async function isFolder(folder: string): Promise<boolean> {
-  try {
-    return (await lstat(folder)).isDirectory();
-  } catch (error) {
-    if (hasErrno(error, "ENOENT")) return false;
-    throw error;
-  }
-}
-
 /** Project and name are labels: a bucket whose bucket.json is damaged goes on working without them. */
-async function readLabels(layout: Layout): Promise<Pick<RootBucket, "project" | "name" | "created_at">> {
-  const value = await readBounded(layout.bucketJson, BUCKET_JSON_BYTES)
-    .then((bytes) => JSON.parse(String(bytes)) as unknown)
-    .catch(() => undefined);
+function readLabels(layout: Layout): Pick<RootBucket, "project" | "name" | "created_at"> {
+  const value = parsedLabels(layout.bucketJson);
   const labels = isObject(value) ? value : {};
   const label = (key: string) => (typeof labels[key] === "string" ? labels[key] : undefined);
   return {
@@ -91,6 +95,21 @@ async function readLabels(layout: Layout): Promise<Pick<RootBucket, "project" | 
     name: label("name") ?? "",
     created_at: label("created_at") ?? null,
   };
+}
+
+function parsedLabels(file: string): unknown {
+  try {
+    const descriptor = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    try {
+      const found = fstatSync(descriptor);
+      if (!found.isFile() || found.size > BUCKET_JSON_BYTES) return undefined;
+      return JSON.parse(readFileSync(descriptor, "utf8"));
+    } finally {
+      closeSync(descriptor);
+    }
+  } catch {
+    return undefined;
+  }
 }
 
 /**

@@ -51,5 +51,15 @@ function logIn(name: string): Log {
   const format = LOG_FORMATS.find((one) => one === name);
   if (!format)
     throw new Failure("usage", `--log-format: expected ${LOG_FORMATS.join(" or ")}, found ${quote(name)}`);
-  return (message, facts) => process.stderr.write(logLine(format, message, facts));
+  // Lines of one moment are written at once: a write for each would cost as much as the requests they tell of.
+  let lines = "";
+  const write = () => {
+    process.stderr.write(lines);
+    lines = "";
+  };
+  process.on("exit", write);
+  return (message, facts) => {
+    if (lines === "") setImmediate(write);
+    lines += logLine(format, message, facts);
+  };
 }

@@ -20,6 +20,25 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
+/**
+ * Waits until what it puts into `waiting` is called, at most `ms` milliseconds, and not longer than until the signal is
+ * aborted; never throws. Thousands may wait at a time: a waiter costs a timer and little more.
+ */
+export function woken(waiting: Set<() => void>, ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const finish = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", finish);
+      waiting.delete(finish);
+      resolve();
+    };
+    const timer = setTimeout(finish, Math.min(ms, LONGEST_WAIT_MS));
+    signal.addEventListener("abort", finish);
+    waiting.add(finish);
+    if (signal.aborted) finish();
+  });
+}
+
 /** Waits for a promise at most `ms` milliseconds; afterwards answers `undefined` and leaves the promise alone. */
 export async function within<T>(promise: Promise<T>, ms: number): Promise<T | undefined> {
   const stop = new AbortController();

@@ -178,7 +178,8 @@ class WebServer {
     this.#open.add(end);
     response.once("close", () => {
       clock.stop();
-      end.abort();
+      // Whoever has got the whole answer has not left; and to make the reason for an end costs as much as an answer.
+      if (!response.writableFinished) end.abort();
       this.#open.delete(end);
       const status = response.headersSent ? response.statusCode : 499;
       const bytes = response.writableFinished ? sent : 0;

@@ -76,11 +76,12 @@ export const STATUS: Readonly<Partial<Record<FailureCode, number>>> = {
 
 /** A value as JSON. */
 export function json(status: number, value: unknown, headers: Answer["headers"] = {}): Answer {
-  return {
-    status,
-    headers: { "Content-Type": "application/json; charset=utf-8", ...headers },
-    body: JSON.stringify(value),
-  };
+  return jsonText(status, JSON.stringify(value), headers);
+}
+
+/** What is JSON already. */
+export function jsonText(status: number, body: string, headers: Answer["headers"] = {}): Answer {
+  return { status, headers: { "Content-Type": "application/json; charset=utf-8", ...headers }, body };
 }
 
 /** Bytes of a given media type. */

@@ -38,21 +38,69 @@ export interface Route<C, Q extends QueryFields = QueryFields, B = unknown> {
   handle(call: Call<Q, B>, context: C): Promise<Answer>;
 }
 
+type Entry = Pick<Route<never>, "method" | "path">;
+
+/** A route with its path in parts: literal text, or the name that a part is given. */
+interface Known<R> {
+  route: R;
+  parts: { literal?: string; name: string }[];
+  /** The name that all further parts together are given. */
+  rest: string | undefined;
+}
+
+const TABLES = new WeakMap<readonly Entry[], Known<Entry>[]>();
+
 /** Finds the route of a request: first match of a list. Throws `not_found`, or `method_not_allowed` with what is. */
-export function findRoute<R extends Pick<Route<never>, "method" | "path">>(
+export function findRoute<R extends Entry>(
   routes: readonly R[],
   request: HttpRequest,
 ): { route: R; params: Record<string, string> } {
   const method = request.method === "HEAD" ? "GET" : request.method;
+  const given = request.path.split("/");
   const allowed: string[] = [];
-  for (const route of routes) {
-    const params = matchPath(route.path, request.path);
+  for (const known of tableOf(routes)) {
+    const params = match(known, given);
     if (!params) continue;
-    if (route.method === method) return { route, params };
-    allowed.push(...(route.method === "GET" ? ["GET", "HEAD"] : [route.method]));
+    if (known.route.method === method) return { route: known.route, params };
+    allowed.push(...(known.route.method === "GET" ? ["GET", "HEAD"] : [known.route.method]));
   }
   if (allowed.length > 0) throw methodNotAllowed(request, allowed);
   throw new Failure("not_found", "there is nothing at this path");
+}
+
+/** Taken apart once: a table is searched for every request. */
+function tableOf<R extends Entry>(routes: readonly R[]): Known<R>[] {
+  const known = TABLES.get(routes) as Known<R>[] | undefined;
+  if (known) return known;
+  const table = routes.map(takeApart);
+  TABLES.set(routes, table);
+  return table;
+}
+
+function takeApart<R extends Entry>(route: R): Known<R> {
+  const words = route.path.split("/");
+  const rest = /^\{(\w+)\*\}$/.exec(words.at(-1) ?? "")?.[1];
+  const parts = (rest === undefined ? words : words.slice(0, -1)).map((word) => {
+    const name = /^\{(\w+)\}$/.exec(word)?.[1];
+    return name === undefined ? { literal: word, name: "" } : { name };
+  });
+  return { route, parts, rest };
+}
+
+/** Nothing is normalised: an encoded letter, a doubled slash or another case is another path. */
+function match<R>({ parts, rest }: Known<R>, given: readonly string[]): Record<string, string> | undefined {
+  if (rest === undefined ? given.length !== parts.length : given.length <= parts.length) return undefined;
+  if (parts.some(({ literal }, index) => literal !== undefined && literal !== given[index])) return undefined;
+  const params: Record<string, string> = {};
+  for (const [index, { literal, name }] of parts.entries()) {
+    if (literal !== undefined) continue;
+    const value = decodePart(given[index] as string, NO_NAME);
+    if (value === undefined) return undefined;
+    params[name] = value;
+  }
+  if (rest === undefined) return params;
+  const values = given.slice(parts.length).map((part) => decodePart(part, NO_NAME_IN_PATH));
+  return values.includes(undefined) ? undefined : { ...params, [rest]: values.join("/") };
 }
 
 /** The failure for a known path with another method. */
@@ -61,32 +109,6 @@ export function methodNotAllowed(request: HttpRequest, allowed: string[]): Failu
   return new Failure("method_not_allowed", `this path takes ${allow}, not ${request.method}`, {
     details: { allow },
   });
-}
-
-/** Nothing is normalised: an encoded letter, a doubled slash or another case is another path. */
-function matchPath(pattern: string, path: string): Record<string, string> | undefined {
-  const wanted = pattern.split("/");
-  const given = path.split("/");
-  const rest = /^\{(\w+)\*\}$/.exec(wanted.at(-1) ?? "")?.[1];
-  if (rest === undefined) return matchParts(wanted, given);
-  wanted.pop();
-  const parts = given.splice(wanted.length).map((part) => decodePart(part, NO_NAME_IN_PATH));
-  const params = matchParts(wanted, given);
-  if (!params || parts.length === 0 || parts.includes(undefined)) return undefined;
-  return { ...params, [rest]: parts.join("/") };
-}
-
-function matchParts(wanted: readonly string[], given: readonly string[]): Record<string, string> | undefined {
-  if (wanted.length !== given.length) return undefined;
-  const params: Record<string, string> = {};
-  for (const [index, part] of wanted.entries()) {
-    const found = given[index] as string;
-    const name = /^\{(\w+)\}$/.exec(part)?.[1];
-    const value = name === undefined ? undefined : decodePart(found, NO_NAME);
-    if (name === undefined ? found !== part : value === undefined) return undefined;
-    if (name !== undefined) params[name] = value as string;
-  }
-  return params;
 }
 
 const NO_NAME = /^\.{0,2}$|[/\\\x00-\x1f\x7f]/;
@@ -102,6 +124,8 @@ function decodePart(part: string, refused: RegExp): string | undefined {
   }
 }
 
+const NO_QUERY: QueryFields = {};
+
 /** Checks query and body against the route and carries it out. Throws `invalid_request` and what the body rules say. */
 export async function callRoute<C>(
   found: { route: Route<C>; params: Record<string, string> },
@@ -109,7 +133,7 @@ export async function callRoute<C>(
   context: C,
 ): Promise<Answer> {
   const { route, params } = found;
-  const query = parseQuery(route.query ?? {}, request.query);
+  const query = parseQuery(route.query ?? NO_QUERY, request.query);
   const body = route.body ? await readJson(request, route.body) : undefined;
   return route.handle({ request, params, query, body }, context);
 }
@@ -121,10 +145,19 @@ function parseQuery(fields: QueryFields, text: string): Record<string, unknown> 
     if (values.has(name)) problems.push({ path: name, message: "is given twice" });
     values.set(name, typed(Object.hasOwn(fields, name) ? fields[name] : undefined, value));
   }
-  const checked = check(object(fields), Object.fromEntries(values));
+  const checked = check(shapeOf(fields), Object.fromEntries(values));
   if (!checked.ok) problems.push(...checked.problems);
   if (!checked.ok || problems.length > 0) throw invalidRequest(problems);
   return checked.value;
+}
+
+const QUERIES = new WeakMap<QueryFields, Shape<Record<string, unknown>>>();
+
+/** Made once: a query is checked for every request. */
+function shapeOf(fields: QueryFields): Shape<Record<string, unknown>> {
+  const shape = QUERIES.get(fields) ?? object(fields);
+  QUERIES.set(fields, shape);
+  return shape;
 }
 
 /** What does not look like the wanted type stays text, which the shape then refuses with its own sentence. */

@@ -1,7 +1,7 @@
 import { type FSWatcher, watch } from "node:fs";
 import { open } from "node:fs/promises";
 import { type Layout, runLayout } from "../bucket/layout.ts";
-import { sleep } from "../core/async.ts";
+import { woken } from "../core/async.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
 import type { RunStatus } from "./protocol.ts";
 import { readRecord } from "./record.ts";
@@ -96,40 +96,62 @@ function characterEnd(bytes: Buffer): number {
   return bytes.length;
 }
 
+/** A folder that somebody waits for; all who do share what watches it. */
+interface Watched {
+  watcher: FSWatcher | undefined;
+  readers: Set<() => void>;
+}
+
+const WATCHED = new Map<string, Watched>();
+
+function watchFolder(folder: string): Watched {
+  const known = WATCHED.get(folder);
+  if (known) return known;
+  const readers = new Set<() => void>();
+  const notice = () => {
+    for (const reader of [...readers]) reader();
+  };
+  let watcher: FSWatcher | undefined;
+  try {
+    watcher = watch(folder, { persistent: false }, notice).on("error", notice);
+  } catch (error) {
+    if (hasErrno(error, "ENOENT"))
+      throw new Failure("run_not_found", "the run does not exist", { cause: error });
+  }
+  const watched = { watcher, readers };
+  WATCHED.set(folder, watched);
+  return watched;
+}
+
 /** Tells when anything in a folder changed since it was last asked; where the system cannot watch, twice a second. */
 class FolderChanges {
-  readonly #watcher: FSWatcher | undefined;
+  readonly #folder: string;
+  readonly #watched: Watched;
+  readonly #waiting = new Set<() => void>();
   #changed = false;
-  #wake: () => void = () => {};
 
   constructor(folder: string) {
-    try {
-      this.#watcher = watch(folder, { persistent: false }, () => this.#notice());
-      this.#watcher.on("error", () => this.#notice());
-    } catch (error) {
-      if (hasErrno(error, "ENOENT"))
-        throw new Failure("run_not_found", "the run does not exist", { cause: error });
-    }
+    this.#folder = folder;
+    this.#watched = watchFolder(folder);
+    this.#watched.readers.add(this.#notice);
   }
 
   async next(limitMs: number, signal: AbortSignal): Promise<void> {
-    const stop = new AbortController();
-    const limit = this.#watcher ? limitMs : Math.min(limitMs, FALLBACK_POLL_MS);
-    const woken = new Promise<void>((resolve) => {
-      this.#wake = resolve;
-    });
-    if (!this.#changed)
-      await Promise.race([woken, sleep(limit, AbortSignal.any([signal, stop.signal])).catch(() => {})]);
-    stop.abort();
+    const limit = this.#watched.watcher ? limitMs : Math.min(limitMs, FALLBACK_POLL_MS);
+    if (!this.#changed) await woken(this.#waiting, limit, signal);
     this.#changed = false;
   }
 
-  #notice(): void {
+  readonly #notice = (): void => {
     this.#changed = true;
-    this.#wake();
-  }
+    for (const wake of [...this.#waiting]) wake();
+  };
 
   [Symbol.dispose](): void {
-    this.#watcher?.close();
+    const { readers, watcher } = this.#watched;
+    readers.delete(this.#notice);
+    if (readers.size > 0) return;
+    watcher?.close();
+    if (WATCHED.get(this.#folder) === this.#watched) WATCHED.delete(this.#folder);
   }
 }

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { sleep } from "../core/async.ts";
+import { woken } from "../core/async.ts";
 import type { RunKind, RunStatus } from "./protocol.ts";
 import type { RunRecord } from "./record.ts";
 
@@ -42,7 +42,7 @@ export class EventLog {
     this.#events.push({ at: new Date().toISOString(), change, bucket_id, run_id: id, kind, status });
     if (this.#events.length > MOST_EVENTS) this.#events.shift();
     this.#count++;
-    for (const wake of this.#waiting) wake();
+    for (const wake of [...this.#waiting]) wake();
   }
 
   /**
@@ -52,7 +52,7 @@ export class EventLog {
   async after(place: string | undefined, timeoutMs: number, signal: AbortSignal): Promise<RunEvents> {
     const seen = this.#seen(place);
     if (seen === undefined) return { items: [], next: this.#place(), reset: place !== undefined };
-    if (seen === this.#count && timeoutMs > 0) await this.#change(timeoutMs, signal);
+    if (seen === this.#count && timeoutMs > 0) await woken(this.#waiting, timeoutMs, signal);
     const first = this.#count - this.#events.length;
     if (seen < first) return { items: [], next: this.#place(), reset: true };
     return { items: this.#events.slice(seen - first), next: this.#place(), reset: false };
@@ -68,13 +68,5 @@ export class EventLog {
 
   #place(): string {
     return `${this.#own}.${this.#count}`;
-  }
-
-  async #change(limitMs: number, signal: AbortSignal): Promise<void> {
-    const stop = new AbortController();
-    const wake = () => stop.abort();
-    this.#waiting.add(wake);
-    await sleep(limitMs, AbortSignal.any([signal, stop.signal])).catch(() => {});
-    this.#waiting.delete(wake);
   }
 }

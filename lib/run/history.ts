@@ -1,10 +1,9 @@
 import { readdir } from "node:fs/promises";
 import { type Layout, runLayout } from "../bucket/layout.ts";
 import { isUuid } from "../codec/uuid.ts";
-import { Failure, hasErrno } from "../core/errors.ts";
+import { hasErrno } from "../core/errors.ts";
 import { remove } from "../core/files.ts";
-import type { RunKind, RunStatus } from "./protocol.ts";
-import { type RunRecord, readRecord } from "./record.ts";
+import { readRecord } from "./record.ts";
 
 /** The ids of all stored runs, oldest first (a run id is a UUIDv7, so this is their order in time). */
 export async function runIds(layout: Layout): Promise<string[]> {
@@ -14,30 +13,6 @@ export async function runIds(layout: Layout): Promise<string[]> {
     if (hasErrno(error, "ENOENT")) return [];
     throw error;
   }
-}
-
-/** One page of a bucket's runs, newest first. The cursor is the id of the last run of the page before. */
-export async function listRuns(
-  layout: Layout,
-  query: { status?: RunStatus; kind?: RunKind; limit: number; cursor?: string },
-): Promise<{ items: RunRecord[]; next_cursor: string | null }> {
-  const { cursor } = query;
-  if (cursor !== undefined && !isUuid(cursor))
-    throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
-  const ids = (await runIds(layout)).reverse().filter((id) => cursor === undefined || id < cursor);
-  const items: RunRecord[] = [];
-  for (const id of ids) {
-    const record = await readRecord(layout, id);
-    if (
-      !record ||
-      (query.status && record.status !== query.status) ||
-      (query.kind && record.kind !== query.kind)
-    )
-      continue;
-    if (items.length === query.limit) return { items, next_cursor: items.at(-1)?.id ?? null };
-    items.push(record);
-  }
-  return { items, next_cursor: null };
 }
 
 const DAY_MS = 86_400_000;

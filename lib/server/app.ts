@@ -16,7 +16,9 @@ import { AccessLog, type Log } from "./access.ts";
 import type { ServerConfig } from "./config.ts";
 import type { Services } from "./context.ts";
 import { openApiDocument } from "./openapi.ts";
+import { Readers } from "./reading.ts";
 import { ROUTES } from "./routes/table.ts";
+import { RunList } from "./run-list.ts";
 import { readTlsPair } from "./tls.ts";
 
 /** What open requests get to finish when the server stops; a bucket's creation is the longest of them. */
@@ -55,7 +57,16 @@ export async function startServer(
   await prepareRoot(root);
   await supervisor.recover((await bucketIds(root)).map((id) => layoutOf(path.join(root, id))));
   const { guard, ...signIn } = signInOf(config, now);
-  const services = { root, supervisor, launcher, ...signIn, openApi: () => openApiDocument(ROUTES) };
+  const [readers, runList] = [new Readers(), new RunList()];
+  const services = {
+    root,
+    supervisor,
+    launcher,
+    readers,
+    runList,
+    ...signIn,
+    openApi: () => openApiDocument(ROUTES),
+  };
   const access = new AccessLog(log);
   const listener = await listen({
     ...{ host, port },
@@ -77,6 +88,7 @@ export async function startServer(
     },
     async stop() {
       await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
+      readers.close();
     },
   };
 }

@@ -4,6 +4,8 @@ import type { TotpCodes } from "../auth/totp.ts";
 import type { Launcher } from "../core/spawn.ts";
 import type { QueryFields, Route } from "../http/router.ts";
 import type { Supervisor } from "../run/supervisor.ts";
+import type { Readers } from "./reading.ts";
+import type { RunList } from "./run-list.ts";
 
 /** What the handlers of the control plane work with. */
 export interface Services {
@@ -15,6 +17,8 @@ export interface Services {
   /** Undefined where TOTP is off. */
   totp: TotpCodes | undefined;
   launcher: Launcher;
+  readers: Readers;
+  runList: RunList;
   /** The description of the API. */
   openApi: () => object;
 }

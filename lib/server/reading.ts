@@ -1,3 +1,4 @@
+import { statSync } from "node:fs";
 import type { Database } from "../bucket/database.ts";
 import type { Layout } from "../bucket/layout.ts";
 import { sleep } from "../core/async.ts";
@@ -5,6 +6,8 @@ import { Failure } from "../core/errors.ts";
 
 const TRIES = 3;
 const PAUSE_MS = 50;
+const MOST_KEPT = 32;
+const IDLE_MS = 5_000;
 
 /**
  * Opens a bucket's database for reading. The server never waits inside SQLite, whose calls are synchronous, but tries
@@ -13,9 +16,13 @@ const PAUSE_MS = 50;
  */
 export async function openBucket(layout: Layout): Promise<Database> {
   const { openForReading } = await import("../bucket/database.ts");
+  return untilFree(() => openForReading(layout.database));
+}
+
+async function untilFree<T>(work: () => T): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return openForReading(layout.database);
+      return work();
     } catch (error) {
       const busy = error instanceof Failure && error.code === "database_busy";
       if (!busy || attempt === TRIES) throw error;
@@ -24,7 +31,98 @@ export async function openBucket(layout: Layout): Promise<Database> {
   }
 }
 
-/** Throws `bucket_not_initialized`, `schema_upgrade_required` or `schema_too_new` unless runs can work in the bucket. */
-export async function requireReady(layout: Layout): Promise<void> {
-  (await openBucket(layout)).close();
+interface Kept {
+  db: Database;
+  /** Which file it is: another one may take its place. */
+  file: string;
+  /** Another one after each commit of somebody else. */
+  version: number;
+  /** What was read since. */
+  known: Map<string, unknown>;
+  usedAt: number;
+}
+
+/**
+ * The databases of the buckets that requests are about, kept open while there are requests, because to open one costs
+ * more than what is read from it: at most 32 of them, each for five seconds after its last use.
+ */
+export class Readers {
+  readonly #kept = new Map<string, Kept>();
+  #cleaning: NodeJS.Timeout | undefined;
+  #sqlite: typeof import("../bucket/database.ts") | undefined;
+
+  /** What `work` reads, synchronously and in one go. Fails like {@link openBucket}. */
+  read<T>(layout: Layout, work: (db: Database) => T): Promise<T> {
+    return this.#using(layout.database, ({ db }) => work(db));
+  }
+
+  /** The same for what is asked for often: `work` is done again only after a commit. The answer is shared. */
+  readOnce<T>(layout: Layout, name: string, work: (db: Database) => T): Promise<T> {
+    return this.#using(layout.database, ({ db, known }) => {
+      if (!known.has(name)) known.set(name, work(db));
+      return known.get(name) as T;
+    });
+  }
+
+  /** Closes all of them. */
+  close(): void {
+    clearTimeout(this.#cleaning);
+    this.#cleaning = undefined;
+    for (const file of [...this.#kept.keys()]) this.#drop(file);
+  }
+
+  async #using<T>(file: string, work: (kept: Kept) => T): Promise<T> {
+    this.#sqlite ??= await import("../bucket/database.ts");
+    const sqlite = this.#sqlite;
+    return untilFree(() => {
+      try {
+        return work(this.#open(file, sqlite));
+      } catch (error) {
+        if (!(error instanceof Failure)) this.#drop(file);
+        throw sqlite.databaseFailure(error, file);
+      }
+    });
+  }
+
+  #open(file: string, { openForReading, requireSchema }: typeof import("../bucket/database.ts")): Kept {
+    const found = statSync(file, { throwIfNoEntry: false });
+    const identity = `${found?.dev} ${found?.ino}`;
+    const kept = this.#kept.get(file);
+    if (kept?.file !== identity) {
+      this.#drop(file);
+      const db = openForReading(file);
+      const opened = { db, file: identity, version: versionOf(db), known: new Map(), usedAt: Date.now() };
+      this.#kept.set(file, opened);
+      this.#clean();
+      return opened;
+    }
+    const version = versionOf(kept.db);
+    if (version !== kept.version) {
+      requireSchema(kept.db);
+      kept.version = version;
+      kept.known.clear();
+    }
+    kept.usedAt = Date.now();
+    return kept;
+  }
+
+  #drop(file: string): void {
+    this.#kept.get(file)?.db.close();
+    this.#kept.delete(file);
+  }
+
+  #clean(): void {
+    const [oldest] = this.#kept.keys();
+    if (this.#kept.size > MOST_KEPT) this.#drop(oldest as string);
+    this.#cleaning ??= setTimeout(() => {
+      this.#cleaning = undefined;
+      const limit = Date.now() - IDLE_MS;
+      for (const [file, { usedAt }] of [...this.#kept]) if (usedAt < limit) this.#drop(file);
+      if (this.#kept.size > 0) this.#clean();
+    }, IDLE_MS).unref();
+  }
+}
+
+function versionOf(db: Database): number {
+  return db.get<{ data_version: number }>("PRAGMA data_version")?.data_version ?? 0;
 }

@@ -2,7 +2,6 @@ import type { RootBucket } from "../bucket/root.ts";
 import { type Answer, type HttpRequest, json } from "../http/message.ts";
 import type { RunKind } from "../run/protocol.ts";
 import type { Context } from "./context.ts";
-import { requireReady } from "./reading.ts";
 
 /**
  * Starts a run in a bucket and answers 202 with exactly `run_id` (control-plane.md, What the service does 4).
@@ -13,10 +12,11 @@ export async function startRun(
   { layout, id }: RootBucket,
   kind: RunKind,
   request: HttpRequest,
-  { supervisor, identity }: Context,
+  { supervisor, readers, identity }: Context,
   prepare: (runId: string) => Promise<Record<string, unknown>>,
 ): Promise<Answer> {
-  await requireReady(layout);
+  // Opening it is enough to know that runs can work with it.
+  await readers.read(layout, () => undefined);
   const reservation = await supervisor.reserve(layout, id, kind);
   try {
     const params = await prepare(reservation.runId);

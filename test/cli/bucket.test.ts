@@ -10,9 +10,9 @@ import { loadKvKey } from "../../lib/bucket/kv-key.ts";
 import { runLayout } from "../../lib/bucket/layout.ts";
 import { acquireLock, readLock } from "../../lib/bucket/lock.ts";
 import { identify, signalProcess } from "../../lib/core/process.ts";
-import { listRuns } from "../../lib/run/history.ts";
 import { type RunRecord, readRecord } from "../../lib/run/record.ts";
 import { ops, PROGRAM } from "../../scripts/local-server.ts";
+import { storedRuns } from "../helpers/runs.ts";
 import { runningConfiguration, serviceHistory, writeServices } from "../helpers/service.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 import { makeBucket } from "../helpers/workspace.ts";
@@ -27,7 +27,7 @@ async function setUp(t: TestContext, before = "") {
     assert.equal(built.code, 0, built.stderr);
   };
   await build(before);
-  const newest = async () => (await listRuns(layout, { limit: 1 })).items[0] as RunRecord;
+  const newest = async () => (await storedRuns(layout))[0] as RunRecord;
   const deploy = (env: Record<string, string> = {}) => ops(["deploy", "--bucket-dir", dir], { env });
   const spawnDeploy = (stdout: "ignore" | "pipe" = "ignore") =>
     spawn(process.execPath, [PROGRAM, "deploy", "--bucket-dir", dir], { stdio: ["ignore", stdout, "pipe"] });

@@ -6,8 +6,8 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type LockContent, readLock } from "../../lib/bucket/lock.ts";
 import { bootId, endGroup, hostName, identify } from "../../lib/core/process.ts";
-import { listRuns } from "../../lib/run/history.ts";
 import { ops, PROGRAM } from "../../scripts/local-server.ts";
+import { storedRuns } from "../helpers/runs.ts";
 import { writeServices } from "../helpers/service.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 import { makeBucket } from "../helpers/workspace.ts";
@@ -61,7 +61,7 @@ async function hanging(t: TestContext) {
     await until("the target to begin", () => existsSync(file) && readFileSync(file, "utf8").trim() !== "");
     return Number(readFileSync(file, "utf8"));
   };
-  const newest = async () => (await listRuns(layout, { limit: 1 })).items[0];
+  const newest = async () => (await storedRuns(layout))[0];
   return { dir, layout, begun, newest };
 }
 

@@ -126,7 +126,10 @@ test("a bucket with a newer schema is shown, and its runs are refused with that 
 test("a database that stays busy is 503 after the tries", async (t) => {
   const server = await TestServer.start(t);
   const { path: bucket, folder } = await server.createBucket();
+  // While the server reads, nobody else can have the database to himself.
+  await server.stop();
   const database = new DatabaseSync(path.join(folder, "data", "ops.db"));
+  await server.open();
   database.exec("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; UPDATE bucket SET update_seq = 1; COMMIT");
   const busy = await server.call("GET", bucket);
   assert.deepEqual([busy.status, busy.body.error], [503, "database_busy"]);

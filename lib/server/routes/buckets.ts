@@ -10,9 +10,9 @@ import {
 import { Failure } from "../../core/errors.ts";
 import { boolean, described, integer, object, optional, string, withExample } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
-import { listRuns } from "../../run/history.ts";
 import { route, type Services } from "../context.ts";
-import { openBucket } from "../reading.ts";
+import type { Readers } from "../reading.ts";
+import type { RunList } from "../run-list.ts";
 import { component, LABEL, PAGE, page } from "./shapes.ts";
 
 const ANY_ID = withExample(string({ max: 100 }), "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70");
@@ -122,22 +122,24 @@ function goneMeanwhile(error: unknown): undefined {
   if (!(error instanceof Failure) || error.code !== "bucket_not_found") throw error;
 }
 
-async function describe(bucket: RootBucket, { supervisor }: Services) {
+async function describe(bucket: RootBucket, { supervisor, readers, runList }: Services) {
   const { layout, id, project, name, created_at } = bucket;
   return {
     ...{ id, project, name },
-    ...(await schemaOf(layout)),
+    ...(await schemaOf(layout, readers)),
     created_at,
     active_run: supervisor.activeRun(id),
-    last_run: await lastRun(layout),
+    last_run: await lastRun(layout, runList),
   };
 }
 
-async function schemaOf(layout: Layout): Promise<{ initialized: boolean; schema_version: number | null }> {
+async function schemaOf(
+  layout: Layout,
+  readers: Readers,
+): Promise<{ initialized: boolean; schema_version: number | null }> {
   try {
-    using database = await openBucket(layout);
     const { schemaVersion } = await import("../../bucket/database.ts");
-    return { initialized: true, schema_version: schemaVersion(database) };
+    return { initialized: true, schema_version: await readers.readOnce(layout, "schema", schemaVersion) };
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     if (error.code === "bucket_not_initialized") return { initialized: false, schema_version: null };
@@ -146,9 +148,9 @@ async function schemaOf(layout: Layout): Promise<{ initialized: boolean; schema_
   }
 }
 
-async function lastRun(layout: Layout) {
-  const { items } = await listRuns(layout, { limit: 1 });
-  if (!items[0]) return null;
-  const { id, kind, status, created_at, finished_at } = items[0];
+async function lastRun(layout: Layout, runList: RunList) {
+  const newest = await runList.newest(layout);
+  if (!newest) return null;
+  const { id, kind, status, created_at, finished_at } = newest;
   return { id, kind, status, created_at, finished_at };
 }

@@ -6,7 +6,6 @@ import { Failure, type FailureCode } from "../../core/errors.ts";
 import { boolean, described, integer, optional, string, withDefault } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
 import { route, type ServerRoute } from "../context.ts";
-import { openBucket } from "../reading.ts";
 import { component, offsetOf, PAGE, page } from "./shapes.ts";
 
 /** What reading the catalog may fail with. */
@@ -37,10 +36,9 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
     summary: "Show what a bucket is and how much it holds",
     answer: { status: 200, description: "The bucket", shape: component("BucketInfo") },
     failures: READ_FAILURES,
-    async handle({ params }, { root }) {
+    async handle({ params }, { root, readers }) {
       const { layout, project, name } = await findBucket(root, params.bucket_id ?? "");
-      using db = await openBucket(layout);
-      return json(200, { project, name, ...bucketInfo(db) });
+      return json(200, { project, name, ...(await readers.readOnce(layout, "info", bucketInfo)) });
     },
   }),
   route({
@@ -51,11 +49,10 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
     query: PAGE,
     answer: { status: 200, description: "A page of workers", shape: page("WorkerFacts") },
     failures: READ_FAILURES,
-    async handle({ params, query: { limit, cursor } }, { root }) {
+    async handle({ params, query: { limit, cursor } }, { root, readers }) {
       const { layout } = await findBucket(root, params.bucket_id ?? "");
-      using db = await openBucket(layout);
       const offset = offsetOf(cursor);
-      const known = knownFacts(db);
+      const known = await readers.read(layout, knownFacts);
       const more = known.length > offset + limit;
       const items = known.slice(offset, offset + limit);
       return json(200, { items, next_cursor: more ? String(offset + limit) : null });
@@ -76,13 +73,13 @@ function viewRoute(name: ViewName): ServerRoute {
       shape: component("CatalogPage"),
     },
     failures: [...READ_FAILURES, "not_found"],
-    async handle({ params, query }, { root }) {
+    async handle({ params, query }, { root, readers }) {
       const { layout } = await findBucket(root, params.bucket_id ?? "");
-      using db = await openBucket(layout);
       const { jobs, workers, active, deleted, limit, cursor } = query;
       const offset = offsetOf(cursor);
       const wanted = { jobs: split(jobs), workers: split(workers), active, deleted };
-      const { columns, items, more } = viewOf(db, name, wanted, { offset, limit });
+      const view = await readers.read(layout, (db) => viewOf(db, name, wanted, { offset, limit }));
+      const { columns, items, more } = view;
       return json(200, { items, columns, next_cursor: more ? String(offset + limit) : null });
     },
   });

@@ -6,7 +6,6 @@ import { quote } from "../../core/shape.ts";
 import { bytesDownload, downloadAnswer, fileDownload } from "../../http/download.ts";
 import { type Answer, type HttpRequest, json } from "../../http/message.ts";
 import { route } from "../context.ts";
-import { openBucket } from "../reading.ts";
 import { READ_FAILURES } from "./catalog.ts";
 import { PATH_PAGE, page } from "./shapes.ts";
 
@@ -75,15 +74,14 @@ export const FILE_ROUTES = [
     query: PATH_PAGE,
     answer: { status: 200, description: "A page of files, by path", shape: page("SourceFile") },
     failures: [...READ_FAILURES, "not_found"],
-    async handle({ params, query }, { root }) {
+    async handle({ params, query }, { root, readers }) {
       const { layout } = await findBucket(root, params.bucket_id ?? "");
-      using db = await openBucket(layout);
-      if (!hasCatalogJob(db, params.job ?? ""))
-        throw new Failure("not_found", `there is no job ${quote(params.job ?? "")} in the catalog`);
-      const found = listCatalogFiles(db, params.job ?? "", {
-        after: query.cursor ?? "",
-        limit: query.limit + 1,
-      });
+      const { job = "" } = params;
+      const wanted = { after: query.cursor ?? "", limit: query.limit + 1 };
+      const found = await readers.read(layout, (db) =>
+        hasCatalogJob(db, job) ? listCatalogFiles(db, job, wanted) : undefined,
+      );
+      if (!found) throw new Failure("not_found", `there is no job ${quote(job)} in the catalog`);
       const items = found.slice(0, query.limit).map((file) => ({ ...file, mode: modeText(file.mode) }));
       return json(200, { items, next_cursor: found.length > query.limit ? items.at(-1)?.path : null });
     },
@@ -95,11 +93,10 @@ export const FILE_ROUTES = [
     description: RAW,
     answer: { status: 200, description: "Its bytes", type: BYTES, ranges: true },
     failures: [...READ_FAILURES, "file_not_found"],
-    async handle({ params, request }, { root }) {
+    async handle({ params, request }, { root, readers }) {
       const { layout } = await findBucket(root, params.bucket_id ?? "");
       const { job = "", path = "" } = params;
-      using db = await openBucket(layout);
-      const file = catalogFile(db, job, path);
+      const file = await readers.read(layout, (db) => catalogFile(db, job, path));
       if (!file) throw new Failure("file_not_found", `job ${quote(job)} has no file ${quote(path)}`);
       return downloadAnswer(request, bytesDownload(BYTES, file.content, file.sha256));
     },

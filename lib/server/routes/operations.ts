@@ -7,7 +7,6 @@ import type { FailureCode } from "../../core/errors.ts";
 import type { Shape } from "../../core/shape.ts";
 import { RUNS, type RunKind, type RunParameters } from "../../run/protocol.ts";
 import { route, type ServerRoute } from "../context.ts";
-import { openBucket } from "../reading.ts";
 import { startRun } from "../start.ts";
 import { component } from "./shapes.ts";
 
@@ -46,10 +45,7 @@ function start<K extends RunKind>(
     async handle({ params, request, body }, context) {
       const bucket = await findBucket(context.root, params.bucket_id ?? "");
       return startRun(bucket, kind, request, context, async () => {
-        if (verify) {
-          using db = await openBucket(bucket.layout);
-          verify(body as RunParameters<K>, db);
-        }
+        if (verify) await context.readers.read(bucket.layout, (db) => verify(body as RunParameters<K>, db));
         return body;
       });
     },

@@ -1,14 +1,13 @@
-import { stat } from "node:fs/promises";
-import { type Layout, runLayout } from "../../bucket/layout.ts";
+import type { Layout } from "../../bucket/layout.ts";
 import { findBucket } from "../../bucket/root.ts";
 import { isUuid } from "../../codec/uuid.ts";
-import { Failure, hasErrno } from "../../core/errors.ts";
+import { Failure } from "../../core/errors.ts";
 import { object, oneOf, optional, quote } from "../../core/shape.ts";
-import { json } from "../../http/message.ts";
-import { listRuns } from "../../run/history.ts";
+import { json, jsonText } from "../../http/message.ts";
 import { RUN_KINDS } from "../../run/protocol.ts";
 import { type RunRecord, readRecord } from "../../run/record.ts";
 import { route } from "../context.ts";
+import { shownRun } from "../run-list.ts";
 import { component, PAGE, page, RUN_STATUSES } from "./shapes.ts";
 
 /** Below it are all routes about runs. */
@@ -22,10 +21,10 @@ export const RUN_ROUTES = [
     query: { ...PAGE, status: optional(oneOf(...RUN_STATUSES)), kind: optional(oneOf(...RUN_KINDS)) },
     answer: { status: 200, description: "A page of runs", shape: page("Run") },
     failures: ["bucket_not_found"],
-    async handle({ params, query }, { root }) {
+    async handle({ params, query }, { root, runList }) {
       const { layout } = await findBucket(root, params.bucket_id ?? "");
-      const { items, next_cursor } = await listRuns(layout, query);
-      return json(200, { items: await Promise.all(items.map((run) => describe(layout, run))), next_cursor });
+      const { items, next_cursor } = await runList.page(layout, query);
+      return jsonText(200, `{"items":[${items.join(",")}],"next_cursor":${JSON.stringify(next_cursor)}}`);
     },
   }),
   route({
@@ -37,7 +36,7 @@ export const RUN_ROUTES = [
     async handle({ params }, { root, supervisor }) {
       const { layout, record } = await findRun(root, params);
       const progress = supervisor.progress(record.id);
-      return json(200, { ...(await describe(layout, record)), progress });
+      return json(200, { ...(await shownRun(layout, record)), progress });
     },
   }),
   route({
@@ -53,7 +52,7 @@ export const RUN_ROUTES = [
       const { layout, record } = await findRun(root, params);
       const { address, via } = identity;
       const cancelled = await supervisor.cancel(layout, record.id, { address, via }, request.id);
-      return json(202, await describe(layout, cancelled));
+      return json(202, await shownRun(layout, cancelled));
     },
   }),
 ];
@@ -68,19 +67,4 @@ export async function findRun(
   const record = isUuid(id) ? await readRecord(layout, id) : undefined;
   if (!record) throw new Failure("run_not_found", `run ${quote(id)} does not exist`);
   return { layout, record };
-}
-
-async function describe(layout: Layout, record: RunRecord) {
-  const until = record.finished_at === null ? Date.now() : Date.parse(record.finished_at);
-  const duration_ms = Math.max(0, until - Date.parse(record.created_at));
-  return { ...record, duration_ms, log_size_bytes: await sizeOf(runLayout(layout, record.id).activity) };
-}
-
-async function sizeOf(file: string): Promise<number> {
-  try {
-    return (await stat(file)).size;
-  } catch (error) {
-    if (hasErrno(error, "ENOENT")) return 0;
-    throw error;
-  }
 }

@@ -1,0 +1,115 @@
+import { statSync } from "node:fs";
+import { stat } from "node:fs/promises";
+import { type Layout, runLayout } from "../bucket/layout.ts";
+import { isUuid } from "../codec/uuid.ts";
+import { Failure, hasErrno } from "../core/errors.ts";
+import { runIds } from "../run/history.ts";
+import type { RunKind, RunStatus } from "../run/protocol.ts";
+import { type RunRecord, readRecord } from "../run/record.ts";
+
+/** Which runs of a bucket are wanted; the cursor is the id of the last run of the page before. */
+export interface RunQuery {
+  status?: RunStatus | undefined;
+  kind?: RunKind | undefined;
+  limit: number;
+  cursor?: string | undefined;
+}
+
+/** A run as the API shows it, also as JSON text. */
+interface Shown {
+  run: RunRecord & { duration_ms: number; log_size_bytes: number };
+  text: string;
+}
+
+interface Bucket {
+  /** Of the folder of the runs, when its names were read; undefined when it might change without a trace. */
+  state: string | undefined;
+  /** Newest first. */
+  ids: string[];
+  ended: Map<string, Shown>;
+  textBytes: number;
+}
+
+const MOST_BUCKETS = 100;
+const MOST_TEXT_BYTES = 4 * 1024 * 1024;
+/** Two changes within one tick of the file system's clock look the same. */
+const SETTLED_MS = 1_000;
+
+/** The runs of the buckets as the API shows them. Of a run that has ended nothing changes: it is read once. */
+export class RunList {
+  readonly #buckets = new Map<string, Bucket>();
+
+  /** One page, newest first: each run as JSON text. Throws `invalid_request` for a cursor that is none. */
+  async page(layout: Layout, query: RunQuery): Promise<{ items: string[]; next_cursor: string | null }> {
+    const { cursor, status, kind, limit } = query;
+    if (cursor !== undefined && !isUuid(cursor))
+      throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
+    const bucket = await this.#bucket(layout);
+    const items: string[] = [];
+    let last: string | null = null;
+    for (const id of bucket.ids) {
+      if (cursor !== undefined && id >= cursor) continue;
+      const shown = bucket.ended.get(id) ?? (await this.#read(layout, bucket, id));
+      if (!shown || (status && shown.run.status !== status) || (kind && shown.run.kind !== kind)) continue;
+      if (items.length === limit) return { items, next_cursor: last };
+      items.push(shown.text);
+      last = id;
+    }
+    return { items, next_cursor: null };
+  }
+
+  /** The newest run, or undefined where there is none. */
+  async newest(layout: Layout): Promise<RunRecord | undefined> {
+    const bucket = await this.#bucket(layout);
+    for (const id of bucket.ids) {
+      const shown = bucket.ended.get(id) ?? (await this.#read(layout, bucket, id));
+      if (shown) return shown.run;
+    }
+    return undefined;
+  }
+
+  async #bucket(layout: Layout): Promise<Bucket> {
+    const found = statSync(layout.runs, { bigint: true, throwIfNoEntry: false });
+    const state = found && `${found.dev} ${found.ino} ${found.mtimeNs}`;
+    const known = this.#buckets.get(layout.runs);
+    if (known && state !== undefined && known.state === state) return known;
+    const isSettled = found !== undefined && Date.now() - Number(found.mtimeMs) > SETTLED_MS;
+    const ids = (await runIds(layout)).reverse();
+    const kept = new Set(ids);
+    const ended = new Map([...(known?.ended ?? [])].filter(([id]) => kept.has(id)));
+    const textBytes = [...ended.values()].reduce((sum, { text }) => sum + text.length, 0);
+    const bucket = { state: isSettled ? state : undefined, ids, ended, textBytes };
+    if (this.#buckets.size >= MOST_BUCKETS) this.#buckets.clear();
+    this.#buckets.set(layout.runs, bucket);
+    return bucket;
+  }
+
+  async #read(layout: Layout, bucket: Bucket, id: string): Promise<Shown | undefined> {
+    const record = await readRecord(layout, id);
+    if (!record) return undefined;
+    const run = await shownRun(layout, record);
+    const shown = { run, text: JSON.stringify(run) };
+    if (record.status === "running") return shown;
+    if (bucket.textBytes + shown.text.length > MOST_TEXT_BYTES) bucket.ended.clear();
+    if (bucket.ended.size === 0) bucket.textBytes = 0;
+    bucket.ended.set(id, shown);
+    bucket.textBytes += shown.text.length;
+    return shown;
+  }
+}
+
+/** A run with what the API adds to its record. */
+export async function shownRun(layout: Layout, record: RunRecord): Promise<Shown["run"]> {
+  const until = record.finished_at === null ? Date.now() : Date.parse(record.finished_at);
+  const duration_ms = Math.max(0, until - Date.parse(record.created_at));
+  return { ...record, duration_ms, log_size_bytes: await sizeOf(runLayout(layout, record.id).activity) };
+}
+
+async function sizeOf(file: string): Promise<number> {
+  try {
+    return (await stat(file)).size;
+  } catch (error) {
+    if (hasErrno(error, "ENOENT")) return 0;
+    throw error;
+  }
+}

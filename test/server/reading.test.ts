@@ -1,0 +1,111 @@
+import assert from "node:assert/strict";
+import { mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
+import path from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { type TestContext, test } from "node:test";
+import { migrate } from "../../lib/bucket/database.ts";
+import { layoutOf } from "../../lib/bucket/layout.ts";
+import { Failure } from "../../lib/core/errors.ts";
+import { Readers } from "../../lib/server/reading.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
+
+function setUp(t: TestContext) {
+  const layout = layoutOf(temporaryFolder(t));
+  mkdirSync(layout.data);
+  migrate(layout.database, "one");
+  const readers = new Readers();
+  t.after(() => readers.close());
+  const read = (name = "id") =>
+    readers.readOnce(
+      layout,
+      name,
+      (db) => db.get<{ bucket_id: string }>("SELECT bucket_id FROM bucket")?.bucket_id,
+    );
+  const write = (sql: string) => {
+    using other = new DatabaseSync(layout.database);
+    other.exec(sql);
+  };
+  return { layout, readers, read, write };
+}
+
+test("what was read once is read again after a commit of another process", async (t) => {
+  const { layout, readers, read, write } = setUp(t);
+  let count = 0;
+  const counted = () => readers.readOnce(layout, "count", () => ++count);
+  assert.deepEqual([await read(), await counted(), await counted()], ["one", 1, 1]);
+  write("UPDATE bucket SET bucket_id = 'two'");
+  assert.deepEqual([await read(), await counted()], ["two", 2]);
+  assert.equal(await readers.read(layout, (db) => db.get("SELECT 1 AS one")?.one), 1);
+});
+
+test("a database that another one took the place of, or that has gone, is not read any more", async (t) => {
+  const { layout, read } = setUp(t);
+  assert.equal(await read(), "one");
+  const other = path.join(layout.data, "other.db");
+  migrate(other, "other");
+  renameSync(other, layout.database);
+  assert.equal(await read(), "other");
+  rmSync(layout.data, { recursive: true });
+  await assert.rejects(read(), { code: "bucket_not_initialized" });
+  mkdirSync(layout.data);
+  migrate(layout.database, "again");
+  assert.equal(await read(), "again");
+});
+
+test("a schema that changes meanwhile is refused, and works again when it is right", async (t) => {
+  const { read, write } = setUp(t);
+  assert.equal(await read(), "one");
+  for (const [version, code] of [
+    [99, "schema_too_new"],
+    [0, "bucket_not_initialized"],
+  ] as const) {
+    write(`UPDATE schema_version SET version = ${version}`);
+    for (let times = 0; times < 2; times++) await assert.rejects(read(), { code });
+  }
+  write("UPDATE schema_version SET version = 1");
+  assert.equal(await read(), "one");
+});
+
+test("a database that stays locked is busy after three tries, and is read once it is free", async (t) => {
+  const { layout, read } = setUp(t);
+  assert.equal(await read(), "one");
+  const other = new DatabaseSync(layout.database);
+  t.after(() => other.isOpen && other.close());
+  // Who keeps a database to itself waits for its readers to leave.
+  const locked = () =>
+    other.exec("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; UPDATE bucket SET update_seq = 1; COMMIT");
+  assert.throws(locked, /locked/);
+  other.close();
+  assert.equal(await read(), "one");
+});
+
+test("what the work throws is thrown, and the database stays in use", async (t) => {
+  const { layout, readers, read } = setUp(t);
+  const wrong = () =>
+    readers.read(layout, () => {
+      throw new Failure("not_found", "no such job");
+    });
+  await assert.rejects(wrong(), { code: "not_found" });
+  await assert.rejects(
+    readers.read(layout, (db) => db.get("SELECT none")),
+    /no such column/,
+  );
+  assert.equal(await read(), "one");
+});
+
+test("no more than 32 databases are open at a time", async (t) => {
+  const readers = new Readers();
+  t.after(() => readers.close());
+  const root = temporaryFolder(t);
+  const open = () => readdirSync("/proc/self/fd").length;
+  const before = open();
+  for (let count = 0; count < 60; count++) {
+    const layout = layoutOf(path.join(root, String(count)));
+    mkdirSync(layout.data, { recursive: true });
+    migrate(layout.database, String(count));
+    await readers.read(layout, (db) => db.get("SELECT 1"));
+  }
+  assert.ok(open() - before <= 3 * 33, String(open() - before));
+  readers.close();
+  assert.ok(open() - before < 5, String(open() - before));
+});
