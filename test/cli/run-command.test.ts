@@ -4,8 +4,8 @@ import { symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../lib/bucket/layout.ts";
-import { listRuns } from "../../lib/run/history.ts";
 import { ops, PROGRAM } from "../../scripts/local-server.ts";
+import { storedRuns } from "../helpers/runs.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
 
@@ -74,7 +74,7 @@ test("--json prints the result only; the run is in the history", async (t) => {
   assert.deepEqual(first, {
     ...{ worker: "127.0.0.1", outcome: "failed", error: "exit code 2", exit_code: 2, output: "a\n" },
   });
-  const [newest] = (await listRuns(layoutOf(dir), { limit: 1 })).items;
+  const [newest] = await storedRuns(layoutOf(dir));
   assert.deepEqual([newest?.kind, newest?.status, newest?.result], ["run_command", "failed", result]);
 });
 
@@ -91,7 +91,7 @@ test("a secret of the bucket in a command is stored nowhere, and the worker gets
   );
   assert.equal(code, 0);
   assert.match(stdout, /^127\.0\.0\.1 \| same \*\*\*$/m);
-  const [newest] = (await listRuns(layoutOf(dir), { limit: 1 })).items;
+  const [newest] = await storedRuns(layoutOf(dir));
   assert.equal(newest?.params.command, "[ '***' = 's3cret-of'-the-job ] && echo same ***");
   assert.equal(JSON.stringify(newest).includes(secret), false);
 });

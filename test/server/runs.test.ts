@@ -51,9 +51,11 @@ test("CP-141 CP-142 CP-144 CP-210 CP-264 an ended run shows times, end state and
 test("CP-258 deploy takes jobs, build and force, and keeps them as the run's params", async (t) => {
   const { server, bucket, start } = await setUp(t);
   const first = await server.ended(bucket.path, await start("deploy"));
-  assert.deepEqual([first.kind, first.params], ["deploy", { build: false, force: false }]);
+  const defaults = { build: false, dry_run: false, with_hooks: false, force: false, sync_only: false };
+  assert.deepEqual([first.kind, first.params], ["deploy", defaults]);
   const body = { jobs: ["web"], build: true, force: true };
-  assert.deepEqual((await server.ended(bucket.path, await start("deploy", body))).params, body);
+  const second = await server.ended(bucket.path, await start("deploy", body));
+  assert.deepEqual(second.params, { ...defaults, ...body });
 });
 
 for (const body of [{ jobs: "web" }, { jobs: [] }, { jobs: [""] }, { build: "yes" }, { dryrun: true }])
