@@ -39,6 +39,7 @@ async function requests(): Promise<void> {
   const runtime = await HookRuntime.start({
     ...{ kv, signal: new AbortController().signal, onSecret() {}, warn() {} },
     ...{ upstreams: () => new Set<string>(), dependents: () => [] },
+    waiting: (_on, _limitMs, work) => work,
     allocation: (id) => ({ ...SCRIPT, id }),
   });
   runtime.begin(SCRIPT);

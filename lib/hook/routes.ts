@@ -26,6 +26,8 @@ export interface Call {
   /** Aborted when the caller has left, its script has ended or the session ends. */
   signal: AbortSignal;
   longPoll<T>(work: () => Promise<T>): Promise<T>;
+  /** Waits for something that shows in the run's progress meanwhile. */
+  waiting<T>(on: string, limitMs: number, work: Promise<T>): Promise<T>;
   /** The hooks that demand the caller's. */
   dependents(): unknown;
   onSecret(value: string): void;
@@ -153,8 +155,13 @@ async function acquire(
   const slots = Math.max(1, capacity);
   const seconds = timeout_seconds <= 0 ? DEFAULT_WAIT_S : Math.min(timeout_seconds, LONGEST_WAIT_S);
   if (slots > MOST_SLOTS) return CONFLICT;
+  const limitMs = seconds * 1000;
   const outcome = await call.longPoll(() =>
-    semaphores.acquire(scope(name, call), allocationId, slots, seconds * 1000, signal),
+    call.waiting(
+      `semaphore ${name}`,
+      limitMs,
+      semaphores.acquire(scope(name, call), allocationId, slots, limitMs, signal),
+    ),
   );
   if (outcome === "conflict") return CONFLICT;
   if (outcome === "timeout") return refusal(408, "Timed out waiting for semaphore");

@@ -40,6 +40,8 @@ export interface HookRuntimeOptions {
   signal: AbortSignal;
   /** Gets every secret that a hook writes, before the write is answered, so that no log shows it. */
   onSecret(value: string): void;
+  /** Waits for something and tells meanwhile what it is, and when it is given up. */
+  waiting<T>(on: string, limitMs: number, work: Promise<T>): Promise<T>;
   /** Gets what people should read in the log of a script. */
   warn(script: RunningScript, sentence: string): void;
 }
@@ -189,6 +191,7 @@ class Api {
       ...{ kv: options.kv, upstream: options.upstreams(job), semaphores: this.#semaphores },
       signal: AbortSignal.any([request.signal, ended.signal, options.signal]),
       longPoll: (work) => request.longPoll(work),
+      waiting: (on, limitMs, work) => options.waiting(`${job}@${worker}: ${on}`, limitMs, work),
       dependents: () => options.dependents(job, script.hook),
       onSecret: (value) => options.onSecret(value),
       warn: (sentence) => options.warn(script, sentence),

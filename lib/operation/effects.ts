@@ -12,6 +12,9 @@ import type { HookPass, HookSession, ScriptResult } from "./hooks.ts";
 import { makeTarget, type WantedTarget } from "./target.ts";
 import { syncFile, workerFiles } from "./worker-files.ts";
 
+/** For each of the two steps of a sync: asking what is there, and sending what differs. */
+const SYNC_LIMIT_MS = 900_000;
+
 /** A job on a worker. */
 export interface Place {
   job: string;
@@ -54,8 +57,8 @@ export function effectsOf(
   const { layout, progress, signal, run } = context;
   const syncing = async (place: Place, name: string, folder: string, files: readonly SyncFile[]) => {
     const transport = await fleet.reach(place.worker);
-    const work = syncTree(transport, { name, folder, files }, { signal });
-    return await progress.during(`${nameOf(place)}: sync`, null, work);
+    const work = syncTree(transport, { name, folder, files }, { signal, timeoutMs: SYNC_LIMIT_MS });
+    return await progress.during(`${nameOf(place)}: sync`, SYNC_LIMIT_MS, work);
   };
   return {
     async syncWorker(host, updateSeq) {

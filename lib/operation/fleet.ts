@@ -10,6 +10,8 @@ import type { OperationContext } from "./context.ts";
 /** What a worker needs for deploys. */
 export const TOOLS = ["make", "tar", "find", "sha256sum"];
 const CHECK_LIMIT_MS = 60_000;
+/** Logging in, with what is tried again, and the check: once it is the worker's turn it takes no longer. */
+const REACH_LIMIT_MS = 120_000;
 const CHECK_TOOLS = `for tool in "$@"; do command -v "$tool" >/dev/null 2>&1 || printf '%s ' "$tool"; done`;
 
 /** From the best to the worst: what a worker's commands ended with is the last of these that one of them has. */
@@ -24,7 +26,7 @@ export interface CancelReceipts {
 }
 
 /** What a fleet needs of the context of an operation. */
-type FleetContext = Pick<OperationContext, "layout" | "launcher" | "signal"> & {
+type FleetContext = Pick<OperationContext, "layout" | "launcher" | "signal" | "progress"> & {
   log: Pick<OperationContext["log"], "info">;
   run: Pick<OperationContext["run"], "bucketId">;
 };
@@ -75,7 +77,10 @@ export class Fleet {
    * Throws `failed`, `unreachable` or `ErrWorkerPrerequisites`, naming the worker and what to do.
    */
   reach(host: string): Promise<Transport> {
-    return kept(this.#reached, host, () => this.#reach(host));
+    const { progress } = this.#context;
+    return kept(this.#reached, host, () =>
+      progress.during(`${host}: connecting`, REACH_LIMIT_MS, this.#reach(host)),
+    );
   }
 
   /** Once the run was cancelled and its commands have ended: says of each worker what became of them there. */

@@ -128,20 +128,27 @@ export class HookSession {
 
   /** Runs a script until it succeeds or has had all its attempts. */
   async #runScript(host: ScriptHost, script: Script, pass: HookPass): Promise<ScriptResult> {
-    const { log, signal } = this.#context;
+    const { log, progress, signal } = this.#context;
     const { attempts, intervalSeconds } = pass.wait ?? { attempts: 1, intervalSeconds: 0 };
     const { hook } = script;
     const { job, worker } = script.allocation;
     const started = performance.now();
     for (let attempt = 1; ; attempt++) {
-      const error = await attemptScript(host, script);
+      // A script has no limit of its own (decisions: Hook runtime API).
+      const error = await progress.during(
+        `${job}@${worker}: hook ${hook}`,
+        null,
+        attemptScript(host, script),
+      );
       const duration_ms = Math.round(performance.now() - started);
       if (pass.verbose)
         log.info(
           `${job}@${worker}: hook ${hook} ${error === null ? "succeeded" : "failed"} after ${duration_ms} ms`,
         );
       if (error === null || attempt >= attempts) return { hook, worker, error, duration_ms };
-      await sleep(intervalSeconds * 1000, signal);
+      const pauseMs = intervalSeconds * 1000;
+      const what = `${job}@${worker}: to try hook ${hook} again (attempt ${attempt} of ${attempts} failed)`;
+      await progress.during(what, pauseMs, sleep(pauseMs, signal));
     }
   }
 
@@ -160,6 +167,7 @@ export class HookSession {
       dependents: (job, hook) => dependentsOf(this.#jobs, job, hook),
       signal,
       onSecret: (value) => log.redactor.add(value),
+      waiting: (on, limitMs, work) => this.#context.progress.during(on, limitMs, work),
       warn({ job, worker, hook }, sentence) {
         log.output(job, worker, `warning: ${sentence}`, "stderr", { action: hook });
       },

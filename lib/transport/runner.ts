@@ -96,10 +96,13 @@ export interface LastTarget {
   target: string;
 }
 
-const LAST = `file=".runner/$1.last"; if [ -f "$file" ]; then cat "$file"; fi`;
+const LAST = `file=".runner/$1.last"; if [ -f "$file" ]; then cat "$file" /proc/sys/kernel/random/boot_id; fi`;
 const LAST_LIMIT_MS = 60_000;
 
-/** The last target of a job that succeeded on a worker, whichever command ran it; undefined where none has. */
+/**
+ * The last target of a job that succeeded on a worker since that started, whichever command ran it; undefined where none
+ * has: what ran before a restart of the worker runs no more.
+ */
 export async function lastTarget(
   transport: Transport,
   job: string,
@@ -112,12 +115,14 @@ export async function lastTarget(
     ...options,
   });
   if (outcome.reason === "cancelled") throw cancelledFailure();
-  const found = /^(\S+) (\S+)\n$/.exec(outcome.stdout);
+  const found = /^(\S+) (\S+) (\S+)\n(\S+)\n$/.exec(outcome.stdout);
   if (outcome.exitCode !== 0 || (!found && outcome.stdout !== ""))
     throw new Failure(
       "failed",
       `Cannot read what ran last for ${job} on ${transport.worker.host}: ${outcome.stderr.trim() || outcome.reason}`,
     );
-  const [, hash, target] = found ?? [];
-  return target === undefined ? undefined : { hash: hash === "-" ? undefined : hash, target };
+  const [, hash, target, boot, present] = found ?? [];
+  return target === undefined || boot !== present
+    ? undefined
+    : { hash: hash === "-" ? undefined : hash, target };
 }

@@ -74,6 +74,7 @@ export async function testRuntime(
     ...{ kv, signal: cancel.signal, onSecret: (value) => secrets.push(value) },
     allocation: (id) => known.find((one) => one.id === id),
     upstreams: (job) => new Set(job === "b" ? ["a"] : []),
+    waiting: (_on, _limitMs, work) => work,
     dependents: (job, hook) =>
       job === "a" && hook === "setup"
         ? [{ job: "b", hook: "join", demand_config: { min_version: "1" } }]

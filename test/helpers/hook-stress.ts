@@ -47,6 +47,7 @@ export async function stressHooks(
     allocation: (id) => scripts.map((one) => ({ ...one, id })).find((one) => one.allocationId === id),
     upstreams: () => new Set(),
     dependents: () => [],
+    waiting: (_on, _limitMs, work) => work,
   });
   const clients = scripts.map((script): Client => ({ script }));
   const handles = scripts.map((script) => runtime.begin(script));

@@ -185,6 +185,17 @@ describe("bin/runner", { concurrency: 4 }, () => {
     assert.equal(await isHeld(worker), false);
   });
 
+  test("what ran before the worker's last start counts no more", async (t) => {
+    const worker = await workerWithJob(t);
+    await run(worker, "work");
+    const file = path.join(worker.folder, ".runner/web.last");
+    const record = await readFile(file, "utf8");
+    await writeFile(file, record.replace(/[^ ]+\n$/, "0190a5e8-0000-4000-8000-000000000000\n"));
+    assert.equal(await lastTarget(worker.transport, "web"), undefined);
+    await writeFile(file, record);
+    assert.equal((await lastTarget(worker.transport, "web"))?.target, "work");
+  });
+
   test("a record that is not one is a failure that names job and worker", async (t) => {
     const worker = await workerWithJob(t);
     await mkdir(path.join(worker.folder, ".runner"));

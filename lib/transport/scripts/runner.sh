@@ -3,8 +3,8 @@
 # Runs `make -s -C jobs/<job> <target>` in this bucket's folder, one target of a job at a time: it waits for the one
 # before at most <wait seconds> (default 900). What the listed runs, which are over, left running is ended instead: TERM
 # to its process group, KILL after 2 s. The environment goes to make as it is. When the target has succeeded,
-# .runner/<job>.last says `<hash> <target>` (`-` for a hash that was not given); while one runs, and after one that
-# failed, there is no such file: nobody knows then what state the job is in.
+# .runner/<job>.last says `<hash> <target> <boot id>` (`-` for a hash that was not given); while one runs, and after one
+# that failed, there is no such file: nobody knows then what state the job is in, nor after the worker has started anew.
 # Both outputs of make come on standard output, refusals as one line on standard error.
 # Exit code: that of make (2 when the target failed), or
 #   64  wrong arguments                          67  another target of the job is still running
@@ -71,5 +71,5 @@ done
 kill "$forward" 2>/dev/null
 
 [ "$code" -eq 0 ] || exit "$code"
-echo "$hash $target" >".runner/$job.next" && mv -f ".runner/$job.next" ".runner/$job.last" ||
+echo "$hash $target $boot" >".runner/$job.next" && mv -f ".runner/$job.next" ".runner/$job.last" ||
   refuse 70 "cannot record that $target of $job has succeeded"

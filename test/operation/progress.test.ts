@@ -1,0 +1,36 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ProgressBoard } from "../../lib/operation/progress.ts";
+import type { Progress } from "../../lib/run/protocol.ts";
+import { until } from "../helpers/temporary.ts";
+
+function board() {
+  const sent: Progress[] = [];
+  return { sent, board: new ProgressBoard((progress) => sent.push(progress)) };
+}
+
+test("every wait has a name, a beginning and a limit as long as it lasts, and none longer, however it ends", async () => {
+  const { sent, board: one } = board();
+  const { promise, resolve } = Promise.withResolvers<number>();
+  const before = Date.now();
+  const waits = [
+    one.during("10.0.0.7: connecting", 5_000, promise),
+    one.during("web@10.0.0.8: hook up", null, Promise.reject(new Error("no"))).catch(() => -1),
+  ];
+  await until("both to be reported", () => sent.at(-1)?.waiting.length === 1);
+  const [wait] = sent.at(-1)?.waiting ?? [];
+  assert.equal(wait?.on, "10.0.0.7: connecting");
+  assert.ok(Date.parse(wait?.since ?? "") >= before);
+  assert.equal(Date.parse(wait?.until ?? "") - Date.parse(wait?.since ?? ""), 5_000);
+  resolve(7);
+  assert.deepEqual(await Promise.all(waits), [7, -1]);
+  await until("the end to be reported", () => sent.at(-1)?.waiting.length === 0);
+});
+
+test("changes that follow each other closely are reported together, and the last one always", async () => {
+  const { sent, board: one } = board();
+  for (let done = 0; done <= 1_000; done++) one.report({ phase: "deploy", done, total: 1_000 });
+  await until("the last one", () => sent.at(-1)?.done === 1_000);
+  assert.ok(sent.length < 100, `${sent.length} reports of 1001 changes`);
+  assert.deepEqual(sent[0], { phase: "deploy", done: 0, total: 1_000, waiting: [], rollouts: [] });
+});
