@@ -12,18 +12,19 @@ import type { OutcomeMessage, RunKind } from "../run/protocol.ts";
 import { addAudit, createRecord, isCancelled, type RunRecord, saveRecord, settle } from "../run/record.ts";
 import { takeBucket } from "../run/recovery.ts";
 import { EXIT } from "./flags.ts";
+import { LiveView } from "./live.ts";
 import { type StopRequest, stopRequest } from "./stop.ts";
 import { visibleLines } from "./table.ts";
 
 /** For commands that an operation left running when it ended. */
 const LEFT_GRACE_MS = 2_000;
 
-/** Shows the result of a run on stdout once it has ended, instead of what happens meanwhile. */
+/** Shows the result of a run on stdout once it has ended. */
 export interface RunView {
   /** The text for a result, which is null where a run has none. May throw: the command then fails. */
   show(result: unknown): string | Promise<string>;
-  /** Of what happens only warnings and errors are told, on stderr; else all of it, also there. */
-  isQuiet: boolean;
+  /** What happens meanwhile goes to stdout (`before`) or to stderr (`aside`), or of it only warnings and errors do (`quiet`). */
+  meanwhile: "before" | "aside" | "quiet";
 }
 
 /**
@@ -71,7 +72,7 @@ export async function runInBucket(
     };
     const start = { id: runId, bucket_id: await bucketId(dir), origin: "cli" as const, kind, params };
     const record = await createRecord(layout, { ...start, actor, requestId: null });
-    const outcome = await performHere(record, params, dir, lock, { stop, print: printer(view) });
+    const outcome = await performHere(record, params, dir, lock, { stop, view });
     // An interrupt that came too late to stop anything is no cancel: the work is done.
     if (stop.signal.aborted && !outcome.ok) addAudit(record, "cancel", actor, null);
     const exitCode = outcome.ok ? EXIT.done : isCancelled(record) ? EXIT.cancelled : EXIT.failed;
@@ -91,8 +92,10 @@ async function performHere(
   params: Record<string, unknown>,
   dir: string,
   lock: BucketLock,
-  { stop, print }: { stop: StopRequest; print: (text: string) => void },
+  { stop, view }: { stop: StopRequest; view: RunView | undefined },
 ): Promise<OutcomeMessage> {
+  const print = printer(view);
+  using live = process.stderr.isTTY ? new LiveView(process.stderr) : undefined;
   const { perform } = await import("../operation/index.ts");
   const { activity } = runLayout(layoutOf(dir), record.id);
   const launcher = new Launcher(
@@ -108,10 +111,11 @@ async function performHere(
       launcher,
       signal: stop.signal,
       activity(text) {
-        print(text);
+        if (live) live.above(() => print(text));
+        else print(text);
         appendFileSync(activity, text, { mode: PRIVATE_FILE });
       },
-      progress: () => {},
+      progress: (progress) => live?.update(progress),
     },
   );
   await launcher.endAll(LEFT_GRACE_MS);
@@ -121,8 +125,10 @@ async function performHere(
 /** What the run says of failures is for stderr, where scripts look for it; all else is what it was asked for. */
 function printer(view: RunView | undefined): (text: string) => void {
   return (text) => {
-    if (view?.isQuiet && !/^(error|warning): /.test(text)) return;
-    (view || text.startsWith("error: ") ? process.stderr : process.stdout).write(visibleLines(text));
+    const { meanwhile = "before" } = view ?? {};
+    if (meanwhile === "quiet" && !/^(error|warning): /.test(text)) return;
+    const isAside = meanwhile !== "before" || text.startsWith("error: ");
+    (isAside ? process.stderr : process.stdout).write(visibleLines(text));
   };
 }
 

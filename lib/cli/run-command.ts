@@ -29,6 +29,8 @@ export interface RunCommand {
   complete?(params: Record<string, unknown>, input: Parsed): Promise<void>;
   /** How the result is shown instead of what happens, where it is; `--json` goes before it. */
   view?(input: Parsed): Promise<RunView["show"] | undefined>;
+  /** What a terminal shows of the result after what happened. */
+  conclude?: RunView["show"];
 }
 
 const JSON_FLAG: Flag = {
@@ -42,7 +44,7 @@ const JSON_FLAG: Flag = {
  * result.
  */
 export function runCommand(kind: RunKind, command: RunCommand): Command {
-  const { name, summary, operands = [], short = {}, flags = [], complete, view } = command;
+  const { name, summary, operands = [], short = {}, flags = [], complete } = command;
   const { properties } = RUNS[kind].parameters.schema as { properties: Record<string, Schema> };
   const placed = new Set(operands.map((operand) => operand.name));
   const nameOf = (parameter: string) => (placed.has(parameter) ? parameter : `--${dashed(parameter)}`);
@@ -66,18 +68,19 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
       await complete?.(params, input);
       const checked = checkedParameters(kind, params, nameOf, `ops ${name} --help`);
       const { runInBucket } = await import("./bucket.ts");
-      return runInBucket(kind, checked, bucketDir(input), await viewOf(input, view));
+      return runInBucket(kind, checked, bucketDir(input), await viewOf(input, command));
     },
   };
 }
 
-async function viewOf(input: Parsed, view: RunCommand["view"]): Promise<RunView | undefined> {
-  const show = await view?.(input);
+async function viewOf(input: Parsed, { view, conclude }: RunCommand): Promise<RunView | undefined> {
   if (input.switches.has(JSON_FLAG.name)) {
     const { jsonText } = await import("./table.ts");
-    return { show: jsonText, isQuiet: false };
+    return { show: jsonText, meanwhile: "aside" };
   }
-  return show && { show, isQuiet: true };
+  const show = await view?.(input);
+  if (show) return { show, meanwhile: "quiet" };
+  return conclude && process.stdout.isTTY ? { show: conclude, meanwhile: "before" } : undefined;
 }
 
 /** A wrong parameter is wrong usage here, told before anything starts. */

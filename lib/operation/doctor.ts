@@ -12,6 +12,7 @@ import { examineWorker } from "../transport/examine.ts";
 import { examineBucket } from "./doctor-bucket.ts";
 import { type DoctorContext, type Finding, Findings } from "./findings.ts";
 import { Fleet, TOOLS } from "./fleet.ts";
+import { ProgressBoard } from "./progress.ts";
 
 const SSH_TOOLS = ["ssh", "ssh-keygen", "ssh-keyscan"];
 /** What bin/runner and the scripts of a sync need besides {@link TOOLS}. */
@@ -124,7 +125,8 @@ async function examineWorkers(
     return found.all;
   }
   const log = { info: () => {} };
-  const fleet = new Fleet({ ...context, log, run: { bucketId } }, workers);
+  const progress = new ProgressBoard(() => {});
+  const fleet = new Fleet({ ...context, log, progress, run: { bucketId } }, workers);
   try {
     const one = ({ host }: CatalogWorker) => examineOne(context, fleet, host);
     const ended = await runAll(workers, AT_ONCE, one, context.signal);

@@ -13,5 +13,12 @@ export const BUCKET_COMMANDS: readonly Command[] = [
     },
   },
   runCommand("build", { name: "build" }),
-  runCommand("deploy", { name: "deploy", short: { build: "b", dry_run: "n" } }),
+  runCommand("deploy", {
+    name: "deploy",
+    short: { build: "b", dry_run: "n" },
+    async conclude(result) {
+      const { deploySummary } = await import("../deploy-summary.ts");
+      return deploySummary(result, process.stdout.columns);
+    },
+  }),
 ];

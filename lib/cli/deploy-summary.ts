@@ -1,0 +1,26 @@
+import type { DeployResult, JobResult } from "../operation/deploy-result.ts";
+import { textTable } from "./table.ts";
+
+/** A deploy's jobs as a table, with what was done on how many workers and how long it took; nothing for a dry run. */
+export function deploySummary(result: unknown, width?: number): string {
+  const { jobs } = (result ?? {}) as Partial<DeployResult>;
+  if (!Array.isArray(jobs) || jobs.length === 0) return "";
+  const rows = jobs.map((job) => [
+    ...[job.job, job.outcome.replace("_", " "), actionsOf(job), outcomesOf(job)],
+    ...[(job.duration_ms / 1000).toFixed(1)],
+  ]);
+  return textTable(["job", "outcome", "actions", "workers", "seconds"], rows, width);
+}
+
+function actionsOf({ allocations }: JobResult): string {
+  return counted(allocations.map(({ action }) => action ?? "none"));
+}
+
+function outcomesOf({ allocations }: JobResult): string {
+  return counted(allocations.map(({ outcome }) => outcome.replace("_", " ")));
+}
+
+function counted(names: readonly string[]): string {
+  const counts = Map.groupBy(names, (name) => name);
+  return [...counts].map(([name, all]) => `${all.length} ${name}`).join(", ") || "-";
+}
