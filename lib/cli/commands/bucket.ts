@@ -18,7 +18,7 @@ export const BUCKET_COMMANDS: readonly Command[] = [
     short: { build: "b", dry_run: "n" },
     async conclude(result) {
       const { deploySummary } = await import("../deploy-summary.ts");
-      return deploySummary(result, process.stdout.columns);
+      return deploySummary(result, process.stdout.columns || undefined);
     },
   }),
 ];
