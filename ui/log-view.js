@@ -1,5 +1,5 @@
 import { el } from "./dom.js";
-import { row, showNumber } from "./log-row.js";
+import { LineWindow } from "./log-window.js";
 
 /** How many lines are read at once, and how many stay on the page. */
 const STEP = 120;
@@ -19,10 +19,9 @@ export class LogView {
   element;
   following = true;
   #room = el("div", { class: "room" });
-  #window = el("div", { class: "window" });
+  #window;
   #source = null;
   #file = null;
-  #lines = [];
   #atStart = true;
   #atEnd = true;
   #top = 0;
@@ -39,8 +38,6 @@ export class LogView {
   #hasGrown = false;
   #settling = false;
   #unsettled = false;
-  #find = null;
-  #marked = -1;
   #options;
 
   /**
@@ -49,7 +46,8 @@ export class LogView {
    */
   constructor(options) {
     this.#options = options;
-    this.#room.append(this.#window);
+    this.#window = new LineWindow(options);
+    this.#room.append(this.#window.element);
     const about = {
       class: "output",
       role: "log",
@@ -72,26 +70,23 @@ export class LogView {
   clear() {
     this.#turn++;
     [this.#source, this.#wanted] = [null, null];
-    this.#replace([]);
+    this.#window.replace([]);
     this.#room.style.height = "0";
   }
 
   /** Text to mark wherever it is seen, `{ text, exact }` or null. */
   mark(find) {
-    if (JSON.stringify(find) === JSON.stringify(this.#find)) return;
-    this.#find = find;
     const { scrollTop } = this.element;
-    this.#replace(this.#lines);
-    this.#scrollTo(scrollTop);
+    if (this.#window.mark(find)) this.#scrollTo(scrollTop);
   }
 
   /** Goes to the line at an offset and points at it, or to the end. */
   async go(offset) {
     const toEnd = offset === Infinity;
     this.#follow(toEnd);
-    this.#marked = toEnd ? -1 : offset;
-    this.#point();
-    if (toEnd || this.#wanted || !this.#holds(offset)) this.#want(toEnd ? this.#file.size : offset);
+    this.#window.point(toEnd ? -1 : offset);
+    if (toEnd || this.#wanted || !this.#window.elementAt(offset))
+      this.#want(toEnd ? this.#file.size : offset);
     await this.#settle();
     if (!toEnd) this.#bringIn(offset);
     await this.#settle();
@@ -99,14 +94,12 @@ export class LogView {
 
   /** The offset of the first line that can be seen. */
   get position() {
-    const seen = this.element.scrollTop - this.#top;
-    const index = [...this.#window.children].findIndex((one) => one.offsetTop + one.offsetHeight > seen);
-    return this.#lines[index]?.start ?? 0;
+    return this.#window.lineAt(this.element.scrollTop - this.#top)?.start ?? 0;
   }
 
   /** The line that was last gone to, if any. */
   get markedLine() {
-    return this.#marked < 0 ? null : this.#marked;
+    return this.#window.pointed < 0 ? null : this.#window.pointed;
   }
 
   /** The log has more than before, or can be read again. */
@@ -189,7 +182,7 @@ export class LogView {
     if (this.#hasGrown) this.#takeGrowth();
     if (this.#wanted) return true;
     const above = scrollTop - this.#top;
-    const below = this.#top + this.#window.offsetHeight - scrollTop - clientHeight;
+    const below = this.#top + this.#window.height - scrollTop - clientHeight;
     if (!this.following && (above < -clientHeight || below < -clientHeight)) {
       this.#want(this.#offsetAt(scrollTop), scrollTop);
       return true;
@@ -204,9 +197,9 @@ export class LogView {
     this.#hasGrown = false;
     if (!this.#atEnd) return;
     this.#atEnd = false;
-    const last = this.#lines.at(-1);
+    const { last, lines } = this.#window;
     if (last?.open) this.#next = last.start;
-    if (last?.open) this.#drop(this.#lines.length - 1, this.#lines.length);
+    if (last?.open) this.#window.drop(lines.length - 1, lines.length);
     if (this.following && this.#file.size - this.#next > SKIPPED_BYTES) this.#want(this.#file.size);
   }
 
@@ -235,7 +228,7 @@ export class LogView {
     this.#atEnd = fromEnd || found.done;
     this.#atStart = fromEnd ? found.done : offset === 0;
     this.#next = found.next;
-    this.#replace(found.lines);
+    this.#window.replace(found.lines);
     this.#measure(fromEnd ? size : offset, fromEnd, top);
     this.#number(turn);
     return true;
@@ -243,8 +236,8 @@ export class LogView {
 
   /** Finds the place in the room for lines that have just been placed. */
   #measure(offset, fromEnd, top) {
-    const [height, { size }, { clientHeight }] = [this.#window.offsetHeight, this.#file, this.element];
-    const bytes = Math.max(1, (this.#lines.at(-1)?.end ?? 0) - (this.#lines[0]?.start ?? 0));
+    const [{ height, first, last }, { size }, { clientHeight }] = [this.#window, this.#file, this.element];
+    const bytes = Math.max(1, (last?.end ?? 0) - (first?.start ?? 0));
     this.#pxPerByte = Math.min(height / bytes, MOST_PX / Math.max(1, size));
     if (top === undefined) this.#height = Math.max(height + clientHeight, size * this.#pxPerByte);
     const place = (offset / Math.max(1, size)) * (this.#height - clientHeight);
@@ -259,8 +252,7 @@ export class LogView {
     if (turn !== this.#turn) return true;
     this.#hasGrown ||= size !== this.#file.size;
     [this.#atEnd, this.#next] = [done, next];
-    this.#lines.push(...lines);
-    this.#window.append(...lines.map((line) => this.#row(line)));
+    this.#window.append(lines);
     this.#dropAbove();
     this.#arrange();
     this.#number(turn);
@@ -270,13 +262,12 @@ export class LogView {
 
   async #extendUp() {
     const turn = this.#turn;
-    const { lines, done } = await this.#source.before(this.#lines[0]?.start ?? this.#next, STEP);
+    const { lines, done } = await this.#source.before(this.#window.first?.start ?? this.#next, STEP);
     if (turn !== this.#turn) return true;
     this.#atStart = done;
-    const before = this.#window.offsetHeight;
-    this.#lines.unshift(...lines);
-    this.#window.prepend(...lines.map((line) => this.#row(line)));
-    this.#top -= this.#window.offsetHeight - before;
+    const before = this.#window.height;
+    this.#window.prepend(lines);
+    this.#top -= this.#window.height - before;
     this.#dropBelow();
     this.#arrange();
     this.#number(turn);
@@ -285,46 +276,29 @@ export class LogView {
 
   #dropAbove() {
     const seen = this.element.scrollTop - this.#top - 2 * this.element.clientHeight;
-    let count = Math.max(0, this.#lines.length - KEPT);
-    while (count > 0 && this.#window.children[count].offsetTop > seen && !this.following) count--;
+    let count = Math.max(0, this.#window.lines.length - KEPT);
+    while (count > 0 && this.#window.topOf(count) > seen && !this.following) count--;
     if (count === 0) return;
-    this.#top += this.#window.children[count].offsetTop;
-    this.#drop(0, count);
+    this.#top += this.#window.topOf(count);
+    this.#window.drop(0, count);
     this.#atStart = false;
   }
 
   #dropBelow() {
     const seen = this.element.scrollTop - this.#top + 3 * this.element.clientHeight;
-    let from = Math.min(this.#lines.length, KEPT);
-    while (from < this.#lines.length && this.#window.children[from].offsetTop < seen) from++;
-    if (this.following || from === this.#lines.length) return;
-    this.#next = this.#lines[from].start;
-    this.#drop(from, this.#lines.length);
+    const { lines } = this.#window;
+    let from = Math.min(lines.length, KEPT);
+    while (from < lines.length && this.#window.topOf(from) < seen) from++;
+    if (this.following || from === lines.length) return;
+    this.#next = lines[from].start;
+    this.#window.drop(from, lines.length);
     this.#atEnd = false;
-  }
-
-  #drop(from, to) {
-    this.#lines.splice(from, to - from);
-    for (const child of [...this.#window.children].slice(from, to)) child.remove();
-  }
-
-  #replace(lines) {
-    this.#lines = lines;
-    this.#window.replaceChildren(...lines.map((line) => this.#row(line)));
-  }
-
-  #row(line) {
-    const element = row(line, { href: this.#options.href, find: this.#find });
-    showNumber(element, line);
-    element.classList.toggle("pointed", this.#holdsMark(line));
-    return element;
   }
 
   /** Gives the window its place in the room: at its ends where the log ends, with room left where it does not. */
   #arrange() {
-    const height = this.#window.offsetHeight;
-    const first = this.#lines[0]?.start ?? 0;
-    const roomAbove = this.#atStart ? 0 : Math.max(2 * this.element.clientHeight, first * this.#pxPerByte);
+    const { height, first } = this.#window;
+    const roomAbove = Math.max(2 * this.element.clientHeight, (first?.start ?? 0) * this.#pxPerByte);
     const shift = this.#atStart
       ? -this.#top
       : this.#top < this.element.clientHeight
@@ -337,7 +311,7 @@ export class LogView {
       ? bottom
       : Math.max(this.#height + shift, bottom + 2 * this.element.clientHeight);
     this.#room.style.height = `${this.#height}px`;
-    this.#window.style.top = `${this.#top}px`;
+    this.#window.element.style.top = `${this.#top}px`;
     if (shift !== 0) this.#scrollTo(scrollTop);
     else this.#scrolledTo = this.element.scrollTop;
   }
@@ -352,23 +326,9 @@ export class LogView {
     return Math.min(this.#file.size, Math.floor(share * this.#file.size));
   }
 
-  #holds(offset) {
-    return this.#lines.some(({ start, end }) => start <= offset && offset < end);
-  }
-
-  #holdsMark({ start, end }) {
-    return start <= this.#marked && this.#marked < end;
-  }
-
-  #point() {
-    for (const [index, child] of [...this.#window.children].entries())
-      child.classList.toggle("pointed", this.#holdsMark(this.#lines[index]));
-  }
-
   /** Scrolls a line of the window to where it is well seen, if it is not. */
   #bringIn(offset) {
-    const index = this.#lines.findIndex(({ start, end }) => start <= offset && offset < end);
-    const child = this.#window.children[index];
+    const child = this.#window.elementAt(offset);
     if (!child) return;
     const { scrollTop, clientHeight } = this.element;
     const place = this.#top + child.offsetTop;
@@ -377,29 +337,7 @@ export class LogView {
     if (!isSeen) this.#scrollTo(Math.max(0, place - clientHeight / 3));
   }
 
-  /** Counts on from a number that is known; asks for one where none is. */
-  async #number(turn) {
-    if (!this.#source.contiguous || this.#lines.length === 0) return this.#showNumbers();
-    if (this.#lines[0].start === 0) this.#lines[0].number = 1;
-    if (!this.#lines.some(({ number }) => number !== undefined)) {
-      const known = await this.#options.numberOf(this.#lines).catch(() => undefined);
-      if (turn !== this.#turn) return;
-      const last = this.#lines.at(-1);
-      if (known && known.offset === last?.end) last.number = last.open ? known.line : known.line - 1;
-      const line = this.#lines.find(({ start }) => start === known?.offset);
-      if (line) line.number = known.line;
-    }
-    const from = this.#lines.findIndex(({ number }) => number !== undefined);
-    if (from < 0) return;
-    const step = (index) => (this.#lines[index].continued ? 0 : 1);
-    for (let index = from + 1; index < this.#lines.length; index++)
-      this.#lines[index].number = this.#lines[index - 1].number + step(index);
-    for (let index = from - 1; index >= 0; index--)
-      this.#lines[index].number = this.#lines[index + 1].number - step(index + 1);
-    this.#showNumbers();
-  }
-
-  #showNumbers() {
-    for (const [index, child] of [...this.#window.children].entries()) showNumber(child, this.#lines[index]);
+  #number(turn) {
+    this.#window.number(this.#source.contiguous, () => turn !== this.#turn);
   }
 }
