@@ -40,13 +40,13 @@ export class LocalServer {
     this.token = token;
   }
 
-  /** Starts a server on a root and resolves once it listens. */
+  /** Starts a server on a root, on a free port unless `addr` says otherwise, and resolves once it listens. */
   static async start(
     root: string,
-    options: { token?: string; env?: Record<string, string>; flags?: string[] } = {},
+    options: { token?: string; addr?: string; env?: Record<string, string>; flags?: string[] } = {},
   ): Promise<LocalServer> {
     const token = options.token ?? randomBytes(24).toString("base64url");
-    const flags = ["--root", root, "--addr", "127.0.0.1:0", ...(options.flags ?? [])];
+    const flags = ["--root", root, "--addr", options.addr ?? "127.0.0.1:0", ...(options.flags ?? [])];
     const child = spawn(process.execPath, [PROGRAM, "server", ...flags], {
       env: { ...process.env, ...options.env, OPS_SERVE_TOKEN: token },
       stdio: ["ignore", "pipe", "pipe"],

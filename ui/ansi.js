@@ -53,12 +53,10 @@ function apply(state, numbers) {
 }
 
 function applyColour(state, code) {
-  const [kind, bright] = [code % 100 < 40 || (code >= 90 && code < 100) ? "fg" : "bg", code >= 90 ? 8 : 0];
+  const base = [100, 90, 40, 30].find((first) => code >= first);
+  const [kind, number] = [base === 30 || base === 90 ? "fg" : "bg", code - base];
   if (code === 39 || code === 49) state[kind] = "";
-  else if ((code >= 30 && code < 48) || (code >= 90 && code < 108)) {
-    const base = kind === "fg" ? (bright ? 90 : 30) : bright ? 100 : 40;
-    if (code - base < 8) state[kind] = `${kind}${code - base + bright}`;
-  }
+  else if (number < 8) state[kind] = `${kind}${number + (base >= 90 ? 8 : 0)}`;
 }
 
 function named(kind, colour, otherwise) {

@@ -24,6 +24,8 @@ export class FindBar {
   #running = new AbortController();
   #search = null;
   #index = -1;
+  /** Whether all that was there when the search began has been looked at. */
+  #settled = false;
   #scope = {};
 
   /**
@@ -95,14 +97,14 @@ export class FindBar {
 
   #stop() {
     clearTimeout(this.#typing);
+    this.#typing = undefined;
     this.#running.abort();
     this.#search = null;
-    this.#index = -1;
+    [this.#index, this.#settled] = [-1, false];
     this.#count.textContent = "";
   }
 
   #change() {
-    clearTimeout(this.#typing);
     this.#options.onChange();
     this.#start();
   }
@@ -128,19 +130,18 @@ export class FindBar {
     });
   }
 
-  /** Goes to the first match from where the log is read, once there is one; later ones only count. */
+  /** Goes to the first match from where the log is read; those that are added to the log later only count. */
   #found(position) {
     const { offsets, complete } = this.#search;
-    if (this.#index < 0 && offsets.length > 0) {
-      const next = offsets.findIndex((offset) => offset >= position);
-      if (next >= 0 || complete) this.#goTo(Math.max(0, next));
-    }
+    const next = offsets.findIndex((offset) => offset >= position);
+    if (this.#index < 0 && !this.#settled && offsets.length > 0 && (next >= 0 || complete))
+      this.#goTo(Math.max(0, next));
+    this.#settled ||= complete;
     this.#tell();
   }
 
   #step(by) {
-    clearTimeout(this.#typing);
-    if (!this.#search) return this.#change();
+    if (this.#typing !== undefined || !this.#search) return this.#change();
     const { length } = this.#search.offsets;
     if (length > 0) this.#goTo((this.#index + by + length) % length);
   }
