@@ -1,6 +1,6 @@
 import { ActivityHead } from "./activity-head.js";
 import { RunStream } from "./activity-stream.js";
-import { bucketPath, call } from "./api.js";
+import { bucketPath } from "./api.js";
 import { el, tell } from "./dom.js";
 import { size } from "./format.js";
 import { LogFile } from "./log-file.js";
@@ -308,52 +308,4 @@ function filterField(name) {
 
 function label(text, field, kind = null) {
   return el("label", { class: kind }, ...(kind === null ? [text, field] : [field, text]));
-}
-
-/** The panel as one place of the page that serves all buckets. */
-export class Activity {
-  #element;
-  #panel;
-  #bucketId = null;
-  #state = { runId: null, status: null };
-
-  constructor(element, { onChange, onEnd }) {
-    this.#element = element;
-    this.#panel = new ActivityPanel(element, { api: { call }, bucketId: () => this.#bucketId });
-    this.#panel.onState((state) => {
-      const hasEnded =
-        this.#state.status === "running" && state.status !== null && state.status !== "running";
-      this.#state = state;
-      onChange();
-      if (hasEnded) onEnd();
-    });
-  }
-
-  get runId() {
-    return this.#state.runId;
-  }
-
-  get activeBucket() {
-    return this.#state.status === "running" ? this.#bucketId : null;
-  }
-
-  isFreeFor(bucketId) {
-    return this.activeBucket === null && this.#bucketId !== bucketId;
-  }
-
-  name() {}
-
-  show(bucketId, runId) {
-    this.#bucketId = bucketId;
-    this.#panel.show(runId);
-  }
-
-  reveal() {
-    this.#element.scrollIntoView({ block: "nearest" });
-  }
-
-  clear() {
-    this.#bucketId = null;
-    this.#panel.close();
-  }
 }
