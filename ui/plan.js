@@ -2,49 +2,49 @@ import { fileDiff } from "./diff.js";
 import { el } from "./dom.js";
 import { count, status } from "./format.js";
 
-/** What a deploy would do, job by job: actions on each worker and the diff of each file. */
-export function planOf({ jobs = [], reconciled = [] }) {
-  const working = jobs.filter(({ allocations = [] }) => allocations.some(({ action }) => action !== "skip"));
-  const leaving = reconciled.map(({ job, worker, action }) => el("li", {}, `${action} ${job} on ${worker}`));
+/** What a deploy would do, wave by wave: the actions on each worker, why, and what differs in each file. */
+export function planOf({ waves, reconcile, update_seq }) {
+  const jobs = waves.flatMap((wave) => wave.jobs);
+  const working = jobs.filter(({ outcome }) => outcome === "roll_out");
+  const leaving = reconcile.map(({ job, worker, action }) => el("li", {}, `${action} ${job} on ${worker}`));
+  const sum = `${working.length} of ${count(jobs.length, "job")} would be rolled out; nothing was touched. `;
   return el(
     "div",
     { class: "plan" },
-    el(
-      "p",
-      {},
-      el("b", {}, "PLAN "),
-      `${count(working.length, "job")} of ${jobs.length} would change; nothing was touched.`,
-    ),
+    el("p", {}, el("b", {}, "PLAN "), sum, `The update sequence is ${update_seq}.`),
     leaving.length === 0 ? null : el("ul", {}, ...leaving),
-    ...jobs.map(jobPlan),
+    ...waves.flatMap((wave) => wave.jobs.map((job) => jobPlan(wave.seq, job))),
   );
 }
 
-function jobPlan({ job, outcome, reason, allocations = [], files = [] }) {
-  const active = allocations.filter(({ action }) => action !== "skip");
+function jobPlan(wave, { job, version, outcome, reason, pre_deploy, allocations }) {
+  const hooks = pre_deploy.length === 0 ? "" : `; first its hooks ${pre_deploy.join(", ")}`;
   return el(
     "details",
-    { open: active.length > 0 },
+    { open: outcome !== "skip" },
     el(
       "summary",
       {},
       el("b", {}, job),
-      " ",
-      status(active.length > 0 ? "changes" : (outcome ?? "unchanged")),
-      " ",
-      reason ?? "",
+      ` ${version} `,
+      status(outcome),
+      ` ${words(reason)}, wave ${wave}${hooks}`,
     ),
-    el(
-      "ul",
-      { class: "plain" },
-      ...allocations.map(({ worker, action, reason: why, files: own = [] }) =>
-        el("li", {}, `${worker}: `, el("b", {}, action), why ? `, ${why}` : "", ...own.map(planFile)),
-      ),
-    ),
-    ...files.map(planFile),
+    el("ul", { class: "plain" }, ...allocations.map(allocationPlan)),
   );
 }
 
-function planFile({ path, change, diff, ...others }) {
-  return fileDiff({ path, change: change ?? others.action ?? "changed", diff, note: others.note ?? "" });
+function allocationPlan({ worker, action, reason, is_gate_open, from, to, files }) {
+  const versions = from.version === to.version ? "" : ` ${from.version || "nothing"} → ${to.version}`;
+  const gate = is_gate_open ? "; the health gate of an earlier deploy comes first" : "";
+  return el(
+    "li",
+    {},
+    el("p", {}, `${worker}: `, el("b", {}, action), `${versions}, ${words(reason)}${gate}`),
+    ...files.map((file) => fileDiff(file)),
+  );
+}
+
+function words(reason) {
+  return reason.replaceAll("_", " ");
 }

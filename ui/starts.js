@@ -48,7 +48,8 @@ export function startButton(bucketId, label, order, { primary = false, danger = 
     tell(problem, "");
     try {
       const { path, body = {}, ask: question } = await order();
-      if (!question || (await ask({ action: label, danger, ...question }))) await send(path, body);
+      if (!question || (await ask({ action: label.replace(" …", ""), danger, ...question })))
+        await send(path, body);
     } catch (error) {
       tell(problem, `Cannot start: ${error.message}`);
       if (error.runId) problem.append(" ", runLink(bucketId, error.runId, "Show that run"));
