@@ -119,7 +119,8 @@ class Deploy {
 
   /** How far it came; jobs that it did not come to have not been started. */
   result(): DeployResult {
-    const jobs = this.#scope.jobs.map(
+    const inOrder = wavesOf(this.#scope.jobs).flatMap(([, jobs]) => jobs);
+    const jobs = inOrder.map(
       (job) =>
         this.#results.get(job.name) ??
         leftOutJob(job, "not_started", "not started: the deploy ended before", this.#own(job)),

@@ -258,8 +258,13 @@ test("CP-130 CP-131 CP-136 CP-212 CP-213 CP-268 a cancelled deploy ends its comm
   const begun = path.join(workers, "127.0.0.1", bucket, "begun");
   await until("the target to run", () => readable(begun));
   const cancel = () => server.call<Run>("POST", `/api/buckets/${bucket}/runs/${id}/cancel`);
-  assert.equal((await cancel()).status, 202);
-  assert.equal((await cancel()).status, 202, "twice is the same as once");
+  // At once: a run may end soon after its first cancel.
+  const answers = await Promise.all([cancel(), cancel()]);
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    [202, 202],
+    "twice is the same as once",
+  );
   const run = await server.follow(bucket, id);
   assert.equal(run.status, "cancelled");
   assert.deepEqual(
