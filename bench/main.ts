@@ -4,8 +4,9 @@ import { fleet } from "./fleet.ts";
 import { hooks } from "./hooks.ts";
 import { http } from "./http.ts";
 import { start } from "./start.ts";
+import { ui } from "./ui.ts";
 
-const BENCHMARKS: Record<string, () => Promise<void>> = { start, build, fleet, hooks, http };
+const BENCHMARKS: Record<string, () => Promise<void>> = { start, build, fleet, hooks, http, ui };
 
 const names = process.argv.slice(2).filter((argument) => argument !== "--");
 for (const name of names.length > 0 ? names : Object.keys(BENCHMARKS)) {

@@ -1,0 +1,99 @@
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { LocalServer } from "../scripts/local-server.ts";
+import { ConsolePage } from "../test/helpers/browser.ts";
+import { recordRun } from "../test/helpers/log-runs.ts";
+import { median, timed } from "./measure.ts";
+
+const LINES = 1_000_000;
+const ROUNDS = 7;
+
+/** The console in a browser: its first paint, and a run with a log of a million lines. */
+export async function ui(): Promise<void> {
+  const folder = mkdtempSync(path.join(tmpdir(), "ops-bench-"));
+  const root = path.join(folder, "root");
+  const server = await LocalServer.start(root);
+  const console_ = await ConsolePage.open(server.url, { width: 1440, height: 900 });
+  try {
+    const bucket = await server.createBucket();
+    const log = logOf(LINES);
+    const run = recordRun(root, bucket, log);
+    const size = (log.length / 1024 / 1024).toFixed(0);
+    console.log(`ui: medians of ${ROUNDS} rounds, range; a log of ${LINES} lines, ${size} MiB`);
+    await report("first paint of the sign-in page", () => firstPaint(console_, ""));
+    await console_.signIn(server.token);
+    const address = `#/buckets/${bucket}/runs/${run}`;
+    await report("a run with the long log: first paint", () => firstPaint(console_, address));
+    await report("… until its last line is there", () => lastLine(console_, address));
+    await console_.page.keyboard.press("Control+f");
+    await report("… a text on its last line is found", () => found(console_, `line ${LINES} of`, false));
+    await report("… the same with its case", () => found(console_, `line ${LINES} of`, true));
+    await scrollAround(console_);
+    console.log(`… memory of the tab after scrolling about ${(await tabBytes(console_)) >> 20} MiB`);
+  } finally {
+    await console_.close();
+    await server.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+function logOf(lines: number): Buffer {
+  const text = Array.from({ length: lines }, (_, index) => {
+    const [job, host] = [index % 3 === 0 ? "db" : "web", index % 50];
+    return `${job}@10.0.0.${host} | line ${index + 1} of the log\n`;
+  });
+  return Buffer.from(text.join(""));
+}
+
+async function report(name: string, measure: () => Promise<number>): Promise<void> {
+  const times: number[] = [];
+  for (let round = 0; round < ROUNDS; round++) times.push(await measure());
+  const range = `${Math.min(...times).toFixed(0)}-${Math.max(...times).toFixed(0)} ms`;
+  console.log(`${name.padEnd(44)} ${median(times).toFixed(0).padStart(6)} ms   ${range.padStart(14)}`);
+}
+
+async function firstPaint({ page, url }: ConsolePage, address: string): Promise<number> {
+  await page.goto("about:blank");
+  await page.goto(`${url}/${address}`);
+  return await page.evaluate<number>(`new Promise((resolve) => new PerformanceObserver((list) =>
+    resolve(list.getEntriesByName("first-contentful-paint")[0].startTime)).observe({ type: "paint", buffered: true }))`);
+}
+
+async function lastLine({ page, url }: ConsolePage, address: string): Promise<number> {
+  await page.goto("about:blank");
+  return await timed(async () => {
+    await page.goto(`${url}/${address}`);
+    await page.locator(".output .line", { hasText: `line ${LINES} of` }).waitFor();
+  });
+}
+
+async function found({ page }: ConsolePage, text: string, exact: boolean): Promise<number> {
+  await page.getByLabel("Match case").setChecked(exact);
+  await page.getByLabel("Find in the log").fill("");
+  await page.keyboard.press("Enter");
+  await page.getByLabel("Find in the log").fill(text);
+  return await timed(async () => {
+    await page.keyboard.press("Enter");
+    await page.locator(".find .count", { hasText: "1 of 1" }).waitFor();
+  });
+}
+
+async function scrollAround({ page }: ConsolePage): Promise<void> {
+  for (let place = 0; place < 100; place++) {
+    await page.evaluate(
+      `(() => { const log = document.querySelector(".output"); log.scrollTop = ${place / 100} * log.scrollHeight; })()`,
+    );
+    await page.waitForTimeout(30);
+  }
+}
+
+/** What the process of the page uses: its share of memory that it has together with others. */
+async function tabBytes({ page }: ConsolePage): Promise<number> {
+  const browser = await page.context().browser()?.newBrowserCDPSession();
+  const { processInfo = [] } = (await browser?.send("SystemInfo.getProcessInfo")) ?? {};
+  const sizes = processInfo
+    .filter(({ type }) => type === "renderer")
+    .map(({ id }) => Number(/^Pss:\s+(\d+) kB/m.exec(readFileSync(`/proc/${id}/smaps_rollup`, "utf8"))?.[1]));
+  return Math.max(...sizes) * 1024;
+}
