@@ -43,7 +43,12 @@ export const LOG_ROUTES = [
       "as `after` until `done`, or, while the run goes on, until nothing new is found.",
     query: {
       q: described(string({ min: 1, max: 200 }), "The text: at most 200 bytes, on one line"),
-      after: optional(described(string({ min: 1, max: 40 }), "`next` of the answer before")),
+      after: optional(
+        described(
+          string({ min: 1, max: 40 }),
+          "`next` of the answer before: `<offset>.<line>`, the byte at which a line begins and its number",
+        ),
+      ),
       limit: withDefault(described(integer({ min: 1, max: 500 }), "How many lines at most"), 50),
       case: withDefault(described(boolean(), "Letters must have the same case"), false),
     },
