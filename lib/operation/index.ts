@@ -21,6 +21,7 @@ const OPERATIONS: Record<RunKind, () => Promise<Operation>> = {
   deploy: async () => (await import("./deploy.ts")).deploy,
   hooks: async () => (await import("./run-hooks.ts")).runHooks,
   health_check: async () => (await import("./health-check.ts")).healthCheck,
+  drift: async () => (await import("./drift.ts")).drift,
   gc: async () => (await import("./gc.ts")).collectGarbage,
   snapshot_create: async () => (await import("./snapshots.ts")).takeSnapshot,
   snapshot_restore: async () => (await import("./snapshots.ts")).restoreSnapshot,

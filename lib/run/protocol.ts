@@ -77,6 +77,10 @@ export const RUNS = {
       verbose: flag("Tell what each probe found, and how each script has ended"),
     }),
   },
+  drift: {
+    summary: "Compare the files on the workers with what was promoted there",
+    parameters: object({ jobs: JOBS, workers: WORKERS.workers }),
+  },
   gc: {
     summary: "Clean up: what removed allocations left on their workers, and deleted keys",
     parameters: object({

@@ -7,6 +7,7 @@ import { PROGRAM_ROOT } from "../core/self.ts";
  */
 const SOURCES = {
   ask: ["ask"],
+  compare: ["compare"],
   receive: ["common", "receive"],
   settle: ["common", "settle"],
   runner: ["common", "runner"],

@@ -40,6 +40,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
       return doctorCommand(bucketDir(input), input.switches.has("json"));
     },
   },
+  runCommand("drift", { name: "drift" }),
   runCommand("gc", { name: "gc" }),
   runCommand("snapshot_create", { name: "snapshot create" }),
   {

@@ -1,7 +1,7 @@
-import { catalogJobs } from "../../bucket/catalog.ts";
+import { catalogAllocations, catalogJobs } from "../../bucket/catalog.ts";
 import type { Database } from "../../bucket/database.ts";
 import { jobOfHook } from "../../bucket/hook-choice.ts";
-import { jobsNamed } from "../../bucket/job-choice.ts";
+import { allocationsNamed, jobsNamed } from "../../bucket/job-choice.ts";
 import { findBucket } from "../../bucket/root.ts";
 import type { FailureCode } from "../../core/errors.ts";
 import type { Shape } from "../../core/shape.ts";
@@ -72,6 +72,15 @@ export const OPERATION_ROUTES = [
     "Changes nothing. The run fails where anything is not well; its result tells how each worker and allocation was " +
       "found, with evidence of each failure.",
     ({ jobs }, db) => void jobsNamed(catalogJobs(db), jobs),
+  ),
+  start(
+    "drift",
+    "drift",
+    "Changes nothing. The run's result tells of each worker its `outcome` (`in_sync`, `drifted`, `unreachable`, `failed`, " +
+      "`cancelled` or `not_started`) and of each allocation the files that are `changed`, `missing` or `extra`, with a " +
+      "unified diff of those that no secret was read for; the run fails unless all are in sync, after all were asked.",
+    ({ jobs, workers }, db) =>
+      void allocationsNamed(catalogAllocations(db), jobsNamed(catalogJobs(db), jobs), workers),
   ),
   start(
     "gc",

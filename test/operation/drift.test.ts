@@ -1,0 +1,117 @@
+import assert from "node:assert/strict";
+import { chmodSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { drift } from "../../lib/operation/drift.ts";
+import { Deploys, HOSTS } from "../helpers/deploys.ts";
+import { carryOut } from "../helpers/operations.ts";
+
+const [A, B, C] = HOSTS;
+
+interface Worker {
+  worker: string;
+  outcome: string;
+  error: string | null;
+  allocations: {
+    job: string;
+    outcome: string;
+    is_unfinished: boolean;
+    files: { path: string; state: string; diff: string | null }[];
+  }[];
+}
+const workersIn = (result: unknown) => (result as { workers: Worker[] }).workers;
+
+test("drift tells per worker and job what was changed by hand, with diff, is missing or extra, and who is unreachable", async (t) => {
+  const deploys = await Deploys.make(t);
+  await deploys.build({ web: { files: { "conf/a": "one\ntwo\nthree\n" } }, db: {} });
+  const look = (params: Record<string, unknown> = {}, options = {}) =>
+    carryOut(deploys.bucket, "drift", drift, params, options);
+  const never = await look({ workers: [A] });
+  assert.deepEqual(
+    workersIn(never.result)[0]?.allocations.map(({ outcome }) => outcome),
+    ["not_promoted", "not_promoted"],
+  );
+  assert.equal((await deploys.deploy()).error, undefined);
+  const before = deploys.bucket.db.all("SELECT * FROM hash");
+  const same = await look();
+  assert.equal(same.error, undefined);
+  assert.deepEqual(
+    workersIn(same.result).map(({ outcome }) => outcome),
+    ["in_sync", "in_sync", "in_sync"],
+  );
+
+  const web = path.join(deploys.folder(A), "jobs/web");
+  writeFileSync(path.join(web, "conf/a"), "one\n2\nthree\n");
+  chmodSync(path.join(web, "Makefile"), 0o755);
+  writeFileSync(path.join(web, "conf/b"), "");
+  rmSync(path.join(deploys.folder(B), "jobs/db/Makefile"));
+  const back = deploys.cutOff(C);
+  const run = await look();
+  assert.equal(run.error?.code, "failed");
+  assert.match(
+    run.error?.message ?? "",
+    /^3 of 3 workers are not as promoted: 127\.0\.0\.1 \(drifted\), 127\.0\.0\.2 \(drifted\), 127\.0\.0\.3 \(unreachable\)$/,
+  );
+  const [a, b, c] = workersIn(run.result) as [Worker, Worker, Worker];
+  assert.deepEqual(
+    a.allocations.map(({ job, outcome }) => [job, outcome]),
+    [
+      ["db", "in_sync"],
+      ["web", "drifted"],
+    ],
+  );
+  assert.deepEqual(a.allocations[1]?.files, [
+    { path: "Makefile", state: "changed", diff: null },
+    { path: "conf/a", state: "changed", diff: "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n" },
+    { path: "conf/b", state: "extra", diff: null },
+  ]);
+  assert.deepEqual(b.allocations[0]?.files, [{ path: "Makefile", state: "missing", diff: null }]);
+  assert.deepEqual([c.outcome, c.allocations], ["unreachable", []]);
+  assert.match(c.error ?? "", /127\.0\.0\.3/);
+  assert.match(run.text, /web@127\.0\.0\.1: drifted\n.*changed Makefile\n.*changed conf\/a\n/);
+  assert.deepEqual(deploys.bucket.db.all("SELECT * FROM hash"), before);
+  assert.equal(readFileSync(path.join(web, "conf/a"), "utf8"), "one\n2\nthree\n", "nothing is put right");
+
+  const chosen = await look({ jobs: ["web"], workers: [B] });
+  assert.equal(chosen.error, undefined);
+  assert.deepEqual(
+    workersIn(chosen.result).map(({ worker, allocations }) => [worker, allocations.length]),
+    [[B, 1]],
+  );
+  assert.equal((await look({ workers: ["nobody"] })).error?.code, "invalid_request");
+  back();
+});
+
+test("of a file that a secret was read for a diff shows nothing, and of others no secret", async (t) => {
+  const deploys = await Deploys.make(t);
+  const secret = "correct-horse-battery";
+  const files = { "app.conf.tpl": '{{ get "secrets/job/web" "password" }}\n', plain: "one\n" };
+  await deploys.build({ web: { files } }, { hosts: [A] });
+  const kv = deploys.bucket.kv();
+  kv.put("secrets/job/web", "password", secret);
+  kv.flush();
+  assert.equal((await deploys.deploy()).error, undefined);
+  const web = path.join(deploys.folder(A), "jobs/web");
+  assert.equal(readFileSync(path.join(web, "app.conf"), "utf8"), `${secret}\n`);
+  writeFileSync(path.join(web, "app.conf"), "guess\n");
+  writeFileSync(path.join(web, "plain"), `one\npassword=${secret}\n`);
+  const { result, text } = await carryOut(deploys.bucket, "drift", drift, {}, { secrets: [secret] });
+  assert.deepEqual(workersIn(result)[0]?.allocations[0]?.files, [
+    { path: "app.conf", state: "changed", diff: null },
+    { path: "plain", state: "changed", diff: "@@ -1 +1,2 @@\n one\n+password=***\n" },
+  ]);
+  assert.ok(!text.includes(secret) && !text.includes("guess"));
+});
+
+test("a cancelled look at drift says who was not asked", async (t) => {
+  const deploys = await Deploys.make(t);
+  await deploys.build({ web: {} });
+  const stop = new AbortController();
+  stop.abort();
+  const { error } = await carryOut(deploys.bucket, "drift", drift, {}, { signal: stop.signal });
+  assert.equal(error?.code, "cancelled");
+  assert.deepEqual(
+    workersIn(error?.details).map(({ outcome }) => outcome),
+    ["not_started", "not_started", "not_started"],
+  );
+});
