@@ -22,6 +22,7 @@ export async function ui(): Promise<void> {
     const size = (log.length / 1024 / 1024).toFixed(0);
     console.log(`ui: medians of ${ROUNDS} rounds, range; a log of ${LINES} lines, ${size} MiB`);
     await report("first paint of the sign-in page", () => firstPaint(console_, ""));
+    console.log(`… memory of its tab ${(await tabBytes(console_)) >> 20} MiB`);
     await console_.signIn(server.token);
     const address = `#/buckets/${bucket}/runs/${run}`;
     await report("a run with the long log: first paint", () => firstPaint(console_, address));
