@@ -207,11 +207,21 @@ type AllocationRow = [
 
 /** The allocations: by job, then the worker's position, then host. */
 export function catalogAllocations(db: Database): CatalogAllocation[] {
+  return allocationsOf(
+    db,
+    "LEFT JOIN worker w ON w.worker_ip = a.worker_ip ORDER BY job, w.position, a.worker_ip",
+  );
+}
+
+/** The allocations in no order, which of 10,000 takes a third of the time. */
+export function unorderedAllocations(db: Database): CatalogAllocation[] {
+  return allocationsOf(db, "");
+}
+
+function allocationsOf(db: Database, inOrder: string): CatalogAllocation[] {
   return db
     .tuples<AllocationRow>(
-      `SELECT alloc_id, a.worker_ip, job, disabled, a.removed, deployment_seq, new_version
-       FROM allocations a LEFT JOIN worker w ON w.worker_ip = a.worker_ip
-       ORDER BY job, w.position, a.worker_ip`,
+      `SELECT alloc_id, a.worker_ip, job, disabled, a.removed, deployment_seq, new_version FROM allocations a ${inOrder}`,
     )
     .map(([id, worker, job, disabled, removed, deploymentSeq, newVersion]) => ({
       id,

@@ -1,4 +1,4 @@
-import { catalogAllocations, catalogJobs, catalogPorts, catalogWorkers } from "../bucket/catalog.ts";
+import { catalogJobs, catalogPorts, catalogWorkers, unorderedAllocations } from "../bucket/catalog.ts";
 import { saveCatalog } from "../bucket/catalog-write.ts";
 import { Problems, sentenceOf } from "../bucket/problems.ts";
 import { markBuilt } from "../bucket/revisions.ts";
@@ -74,8 +74,12 @@ async function prepare(
   const { db, kv, layout, log, run, signal } = context;
   begin("read", context);
   kv.loadAll();
-  const last = { workers: catalogWorkers(db), allocations: catalogAllocations(db), ports: catalogPorts(db) };
-  if (catalogJobs(db).length > 0 && !(await exists(layout.workspace)))
+  const last = {
+    workers: catalogWorkers(db),
+    allocations: unorderedAllocations(db),
+    ports: catalogPorts(db),
+  };
+  if (!(await exists(layout.workspace)) && catalogJobs(db).length > 0)
     throw new Failure(
       "failed",
       `Cannot build: ${layout.workspace} is missing, though the bucket has jobs; push it again`,
