@@ -1,7 +1,6 @@
 import { seal, unseal } from "../codec/seal.ts";
 import type { Database } from "./database.ts";
 import { allocationsRange, isOfJob, isSealed, isSecretNamespace, jobOfAllocation } from "./kv-access.ts";
-import { type AllocationEntry, holdsAllocations } from "./kv-allocations.ts";
 import { purgeVersions } from "./kv-purge.ts";
 import { isSame, type KvValue, textOf } from "./kv-value.ts";
 
@@ -106,18 +105,6 @@ export class KvStore {
     for (const key of [...this.#load(namespace).keys(), ...written])
       if (!entries.has(key)) this.delete(namespace, key);
     for (const [key, value] of entries) this.put(namespace, key, value);
-  }
-
-  /**
-   * Makes the namespaces of a job's allocations hold these entries, without ttl. Their other keys stay; those of
-   * allocations without an entry are deleted. Where all is stored like that already, nothing is read into memory.
-   */
-  syncAllocations(job: string, entries: readonly AllocationEntry[]): void {
-    const isWritten = entries.some(([namespace, key]) => this.#pending.get(namespace)?.has(key));
-    if (!isWritten && holdsAllocations(this.#db, job, entries)) return;
-    const present = new Set(entries.map(([namespace]) => namespace));
-    for (const name of this.loadAllocations(job)) if (!present.has(name)) this.sync(name, new Map());
-    for (const [namespace, key, value] of entries) this.put(namespace, key, value);
   }
 
   /** The namespaces that hold a key, stored or pending, sorted; without those of allocations, which are many. */

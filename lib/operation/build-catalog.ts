@@ -22,6 +22,8 @@ export interface LastBuild {
 /** A catalog with what the KV store needs beside it. */
 export interface Built extends BuiltCatalog {
   jobs: KvJob[];
+  /** See {@link jobsPlacedAnew}. */
+  placedAnew: Set<string>;
 }
 
 /**
@@ -55,7 +57,25 @@ export function buildCatalog(
   ];
   const known = new Set(last.allocations);
   const changed = allocations.filter((allocation) => !known.has(allocation));
-  return { workers, jobs, allocations, changed, startAnew };
+  const placedAnew = jobsPlacedAnew(last.workers, workers, allocations, changed);
+  return { workers, jobs, allocations, changed, startAnew, placedAnew };
+}
+
+/**
+ * The jobs whose allocations may have other indexes or peers than after the last build. These follow from which
+ * allocations the job has and from the order of the workers: where the order is as it was, only jobs with a new or
+ * changed allocation count, else all. What the last build found is stored in one transaction with the keys it wrote,
+ * and nobody else writes these keys; so those of all other jobs are as a build would write them.
+ */
+function jobsPlacedAnew(
+  before: readonly CatalogWorker[],
+  workers: readonly BuiltWorker[],
+  allocations: readonly CatalogAllocation[],
+  changed: readonly CatalogAllocation[],
+): Set<string> {
+  const orderOf = (list: readonly { host: string }[]) => list.map(({ host }) => host).join(",");
+  const isAsBefore = orderOf(before.filter(({ removed }) => !removed)) === orderOf(workers);
+  return new Set((isAsBefore ? changed : allocations).map(({ job }) => job));
 }
 
 function buildJobs(bucketId: string, workspace: Workspace, stored: PortNumbers, problems: Problems): KvJob[] {

@@ -2,7 +2,6 @@ import type { CatalogAllocation } from "../bucket/catalog.ts";
 import type { BuiltJob, BuiltWorker } from "../bucket/catalog-write.ts";
 import type { KvStore } from "../bucket/kv.ts";
 import { allocationNamespace } from "../bucket/kv-access.ts";
-import type { AllocationEntry } from "../bucket/kv-allocations.ts";
 import type { KvValue } from "../bucket/kv-value.ts";
 import { plainDecimal } from "../codec/units.ts";
 import { uuidV5 } from "../codec/uuid.ts";
@@ -19,6 +18,8 @@ export interface KvInput {
   jobs: readonly KvJob[];
   /** Removed ones included; those of a job in the order of the workers. */
   allocations: readonly CatalogAllocation[];
+  /** The jobs whose allocations' keys may differ from what is stored. */
+  placedAnew: ReadonlySet<string>;
   /** bucket.conf. */
   bucketValues: ReadonlyMap<string, string>;
   /** Removes variables and secrets of jobs that have no allocation left, too. */
@@ -55,8 +56,7 @@ export function writeKv(kv: KvStore, input: KvInput): void {
   // A job that has allocations, but only removed ones, is gone; one that never had any is not.
   const jobs = input.jobs.filter(({ name }) => present.has(name) || !left.has(name));
   for (const job of jobs) writeJob(kv, job, present.get(job.name) ?? []);
-  for (const job of new Set([...jobs.map(({ name }) => name), ...input.allocations.map(({ job }) => job)]))
-    kv.syncAllocations(job, allocationEntries(job, present.get(job) ?? []));
+  for (const job of input.placedAnew) writeAllocations(kv, job, present.get(job) ?? []);
   clearWhatIsGone(kv, input, new Set(jobs.map((job) => job.name)));
   kv.flush();
   kv.purge(PURGE_DAYS);
@@ -138,15 +138,17 @@ function writeJob(kv: KvStore, job: KvJob, allocations: readonly CatalogAllocati
   for (const [key, value] of job.vars) kv.put(`vars/job/${job.name}`, key, value);
 }
 
-function allocationEntries(job: string, allocations: readonly CatalogAllocation[]): AllocationEntry[] {
+/** Where an allocation has gone, all that anybody wrote about it goes. */
+function writeAllocations(kv: KvStore, job: string, allocations: readonly CatalogAllocation[]): void {
+  const left = kv.loadAllocations(job);
   const hosts = csv(allocations.map((allocation) => allocation.worker));
-  return allocations.flatMap(({ worker }, index): AllocationEntry[] => {
+  for (const [index, { worker }] of allocations.entries()) {
     const namespace = allocationNamespace(job, worker);
-    return [
-      [namespace, `${job}_allocation_index`, String(index)],
-      [namespace, "peer_workers", { hosts, without: worker }],
-    ];
-  });
+    left.delete(namespace);
+    kv.put(namespace, `${job}_allocation_index`, String(index));
+    kv.put(namespace, "peer_workers", { hosts, without: worker });
+  }
+  for (const namespace of left) kv.sync(namespace, new Map());
 }
 
 function jobEntries(job: KvJob, hosts: string[]): Map<string, string> {

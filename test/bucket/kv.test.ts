@@ -414,26 +414,17 @@ test("loadAll reads what is stored once; what was written before stays as it was
   assert.equal(kv.get("a", "k"), undefined, "read anew");
 });
 
-test("syncAllocations counts what is not stored yet, and leaves other keys and other jobs alone", async (t) => {
-  const { store } = await bucket(t);
+test("loadAllocations reads a job's allocations once and answers which are stored; what was read before stays", async (t) => {
+  const { store, db } = await bucket(t);
+  const [here, there, other] = ["ops/job/a/worker/1", "ops/job/a/worker/2", "ops/job/a0/worker/2"] as const;
+  const first = store();
+  for (const namespace of [here, there, other]) first.put(namespace, "version", "1.0");
+  first.flush();
   const kv = store();
-  const [here, gone, other] = ["ops/job/a/worker/1", "ops/job/a/worker/2", "ops/job/a0/worker/2"] as const;
-  for (const namespace of [here, gone, other]) kv.put(namespace, "version", "1.0");
-  const entries = [[here, "k", "v"]] as const;
-  kv.syncAllocations("a", entries);
-  kv.flush();
-  const next = store();
-  next.put(here, "k", "w");
-  next.syncAllocations("a", entries);
-  next.flush();
-  const read = store();
-  assert.deepEqual(
-    [...read.entries(here)],
-    [
-      ["k", "v"],
-      ["version", "1.0"],
-    ],
-  );
-  assert.equal(read.entry(here, "k")?.version, 1);
-  assert.deepEqual([read.keys(gone), read.keys(other)], [[], ["version"]]);
+  assert.equal(kv.get(here, "version"), "1.0");
+  db.run("UPDATE kv_version SET value = '2.0'");
+  assert.deepEqual([...kv.loadAllocations("a")], [here, there]);
+  db.run("DELETE FROM kv_version");
+  assert.deepEqual([kv.get(here, "version"), kv.get(there, "version")], ["1.0", "2.0"]);
+  assert.equal(kv.get(other, "version"), undefined);
 });

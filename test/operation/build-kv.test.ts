@@ -8,9 +8,12 @@ const JOBS = ["api", "web", "zoo"];
 const HOSTS = ["10.0.0.1", "10.0.0.10", "10.0.0.2", "a", "b"];
 const ROUNDS = 40;
 
-/** Where each job is to run, in the order of deployment, and what a deploy noted of that: `<job>|<host>`. */
+/** The workspace, and what a deploy noted: `<job>|<host>`. */
 interface Model {
-  placed: Map<string, string[]>;
+  workers: { host: string; position: number; labels: string[] }[];
+  jobs: Set<string>;
+  withCerts: Set<string>;
+  disabled: Set<string>;
   deployed: Set<string>;
 }
 
@@ -18,75 +21,72 @@ for (const seed of [1, 2, 3])
   test(`after any changes the KV store tells each allocation its index and peers and nothing is left of others (seed ${seed})`, async (t) => {
     const random = seeded(seed);
     const bucket = await makeBucket(t);
-    const model: Model = { placed: new Map(), deployed: new Set() };
+    const workers = HOSTS.map((host) => ({ host, position: 0, labels: [...JOBS] }));
+    const model: Model = {
+      ...{ workers, jobs: new Set(JOBS), withCerts: new Set(["web"]) },
+      ...{ disabled: new Set(), deployed: new Set() },
+    };
     for (let round = 0; round < ROUNDS; round++) {
-      if (round === 0 || random() < 0.3) changeWorkspace(bucket, model, random);
-      if (random() < 0.5) noteDeploy(bucket, model, random);
-      if (random() < 0.5) damage(bucket, model, random);
+      for (let changes = Math.floor(random() * 3); changes > 0; changes--) change(model, random);
+      writeWorkspace(bucket, model);
       await build(bucket.context(), {});
+      const present = new Set(placed(model).flatMap(([job, hosts]) => hosts.map((host) => `${job}|${host}`)));
+      for (const one of model.deployed) if (!present.has(one)) model.deployed.delete(one);
       assert.deepEqual(stored(bucket), wanted(model), `round ${round}`);
+      if (random() < 0.5) noteDeploy(bucket, model, random);
     }
   });
 
-/** Other workers, other labels, another order of workers, other jobs, some disabled: what decides about allocations. */
-function changeWorkspace({ dir }: TestBucket, model: Model, random: () => number): void {
-  const some = (values: string[], share: number) => values.filter(() => random() < share);
-  const workers = some(HOSTS, 0.7).map((host) => ({
-    ...{ host, position: Math.floor(random() * 3), labels: some(JOBS, 0.7) },
-  }));
-  const jobs = some(JOBS, 0.8);
+/** One small change of what decides about allocations, so that others stay as they are beside it. */
+function change(model: Model, random: () => number): void {
+  const one = <T>(values: readonly T[]) => values[Math.floor(random() * values.length)] as T;
+  const toggle = (set: Set<string>, value: string) => set.delete(value) || set.add(value);
+  const [host, job] = [one(HOSTS), one(JOBS)];
+  const worker = model.workers.find((known) => known.host === host);
+  const kind = Math.floor(random() * 6);
+  if (kind === 0) toggle(model.jobs, job);
+  else if (kind === 1) toggle(model.withCerts, job);
+  else if (kind === 2) toggle(model.disabled, host);
+  else if (!worker) model.workers.push({ host, position: 0, labels: [job] });
+  else if (kind === 3) worker.position = Math.floor(random() * 3);
+  else if (kind === 4) model.workers.splice(model.workers.indexOf(worker), 1);
+  else {
+    const labels = new Set(worker.labels);
+    toggle(labels, job);
+    worker.labels = [...labels];
+  }
+}
+
+function writeWorkspace({ dir }: TestBucket, { workers, jobs, withCerts, disabled }: Model): void {
   const manifest = (job: string) => ({
     selectors: [job],
-    ...(random() < 0.3 && { certs: { server: {} } }),
+    ...(withCerts.has(job) && { certs: { server: {} } }),
   });
   makeWorkspace(dir, {
     workers,
-    jobs: Object.fromEntries(jobs.map((job) => [job, manifest(job)])),
-    files: { "workspace/disabled.json": JSON.stringify({ workers: some(HOSTS, 0.2) }) },
+    jobs: Object.fromEntries([...jobs].map((job) => [job, manifest(job)])),
+    files: { "workspace/disabled.json": JSON.stringify({ workers: [...disabled] }) },
   });
-  workers.sort((a, b) => a.position - b.position || (a.host < b.host ? -1 : 1));
-  const hostsOf = (job: string) =>
-    workers.filter(({ labels }) => labels.includes(job)).map(({ host }) => host);
-  model.placed = new Map(jobs.map((job) => [job, hostsOf(job)]));
-  const present = new Set([...model.placed].flatMap(([job, hosts]) => hosts.map((host) => `${job}|${host}`)));
-  for (const one of model.deployed) if (!present.has(one)) model.deployed.delete(one);
 }
 
-function noteDeploy({ kv }: TestBucket, { placed, deployed }: Model, random: () => number): void {
+/** The jobs with their hosts in the order of deployment. */
+function placed({ workers, jobs }: Model): [job: string, hosts: string[]][] {
+  const inOrder = workers.toSorted((a, b) => a.position - b.position || (a.host < b.host ? -1 : 1));
+  return [...jobs].map((job) => [
+    job,
+    inOrder.filter(({ labels }) => labels.includes(job)).map(({ host }) => host),
+  ]);
+}
+
+function noteDeploy({ kv }: TestBucket, model: Model, random: () => number): void {
   const store = kv();
-  for (const [job, hosts] of placed)
+  for (const [job, hosts] of placed(model))
     for (const host of hosts) {
       if (random() < 0.5) continue;
       store.put(`ops/job/${job}/worker/${host}`, "version", "1.0");
-      deployed.add(`${job}|${host}`);
+      model.deployed.add(`${job}|${host}`);
     }
   store.flush();
-}
-
-/** What nothing of this program does: rows that went missing, other values, values that end, strangers. */
-function damage({ db }: TestBucket, { placed }: Model, random: () => number): void {
-  for (const [job, hosts] of placed) {
-    const [host = "stranger"] = hosts.filter(() => random() < 0.5);
-    const namespace = `ops/job/${job}/worker/${host}`;
-    const key = random() < 0.5 ? "peer_workers" : `${job}_allocation_index`;
-    const kind = random();
-    const add = (value: string, list: string, ttl: number, deleted: number) =>
-      db.run(
-        `INSERT INTO kv_version SELECT namespace, key, MAX(version) + 1, ${value}, ${list}, ?, 2000000000, ?
-         FROM kv_version WHERE namespace = ? AND key = ? HAVING MAX(version) > 0`,
-        ...[ttl, deleted, namespace, key],
-      );
-    if (kind < 0.2) db.run("DELETE FROM kv_version WHERE namespace = ? AND key = ?", namespace, key);
-    else if (kind < 0.4) add("'wrong'", "NULL", 0, 0);
-    else if (kind < 0.6) add("''", "NULL", 0, 1);
-    else if (kind < 0.8) add("value", "list", 1_000_000_000, 0);
-    else
-      db.run(
-        `INSERT INTO kv_version SELECT ?1, 'version', coalesce(MAX(version), 0) + 1, '', NULL, 0, 2000000000, 0
-         FROM kv_version WHERE namespace = ?1 AND key = 'version'`,
-        `${namespace}x`,
-      );
-  }
 }
 
 function stored({ db, kv }: TestBucket): string[] {
@@ -104,14 +104,14 @@ function stored({ db, kv }: TestBucket): string[] {
     .sort();
 }
 
-function wanted({ placed, deployed }: Model): string[] {
-  const entries = [...placed].flatMap(([job, hosts]) =>
+function wanted(model: Model): string[] {
+  const entries = placed(model).flatMap(([job, hosts]) =>
     hosts.flatMap((host, index) => {
       const namespace = `ops/job/${job}/worker/${host}`;
       return [
         `${namespace} ${job}_allocation_index ${index} 0`,
         `${namespace} peer_workers ${hosts.filter((one) => one !== host).join(",")} 0`,
-        ...(deployed.has(`${job}|${host}`) ? [`${namespace} version 1.0 0`] : []),
+        ...(model.deployed.has(`${job}|${host}`) ? [`${namespace} version 1.0 0`] : []),
       ];
     }),
   );
