@@ -9,6 +9,7 @@ import { stressHooks } from "../test/helpers/hook-stress.ts";
 import { killRounds } from "../test/helpers/kill-rounds.ts";
 import { SimulatedDeploys } from "../test/helpers/simulated-deploys.ts";
 import { slowClients } from "../test/helpers/slow-clients.ts";
+import { sshKillRounds } from "../test/helpers/ssh-kill-rounds.ts";
 
 /** Node looks for slow connections once a second, and waits one more second for a late request. */
 const TIMEOUT_SLACK_MS = 5_000;
@@ -19,21 +20,22 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
     return `50 processes, ${killed} holders killed, ${turns} turns, never two holders`;
   },
   async kill(folder) {
-    const seed = Number(process.env.OPS_TEST_SEED ?? Date.now() % 1_000_000);
-    const hits = await killRounds(folder, 200, seed);
-    return `seed ${seed}: killed the server ${hits.server} and the run ${hits.run} times while it worked, each followed by a clean deploy`;
+    const first = seed();
+    const hits = await killRounds(folder, 200, first);
+    return `seed ${first}: killed the server ${hits.server} and the run ${hits.run} times while it worked, each followed by a clean deploy`;
   },
   async deploys() {
-    const first = Number(process.env.OPS_TEST_SEED ?? Date.now() % 1_000_000);
+    const first = seed();
     const count = 3_000;
-    const ends: (() => unknown)[] = [];
-    try {
-      const bucket = await SimulatedDeploys.bucket({ after: (end) => ends.push(end as () => unknown) });
-      const tally = await SimulatedDeploys.runAll(bucket, first, count);
-      return `seeds ${first} to ${first + count - 1} of simulated deploys: ${JSON.stringify(tally)}, every property held`;
-    } finally {
-      for (const end of ends.reverse()) await end();
-    }
+    const tally = await cleanly(async (t) =>
+      SimulatedDeploys.runAll(await SimulatedDeploys.bucket(t), first, count),
+    );
+    return `seeds ${first} to ${first + count - 1}: ${JSON.stringify(tally)}, every property of a deploy held`;
+  },
+  async ssh_kill() {
+    const first = seed();
+    const met = await cleanly((t) => sshKillRounds(t, 200, first));
+    return `seed ${first}: killed ${met.run} runs, ${met.server} servers and ${met.runner} processes on workers during deploys over ssh, each followed by one that converged`;
   },
   async hooks(folder) {
     const { writes, killed, flushes } = await stressHooks(folder, {
@@ -58,6 +60,20 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
     return `slow clients were cut off after their time: ${told.join(", ")}; a long-poll of 135 s was answered`;
   },
 };
+
+function seed(): number {
+  return Number(process.env.OPS_TEST_SEED ?? Date.now() % 1_000_000);
+}
+
+/** Does what a test would, with its clean-up at the end. */
+async function cleanly<T>(work: (t: { after(end: () => unknown): void }) => Promise<T>): Promise<T> {
+  const ends: (() => unknown)[] = [];
+  try {
+    return await work({ after: (end) => ends.push(end) });
+  } finally {
+    for (const end of ends) await end();
+  }
+}
 
 const wanted = process.argv.slice(2).filter((argument) => argument !== "--");
 for (const name of wanted.length > 0 ? wanted : Object.keys(PROOFS)) {
