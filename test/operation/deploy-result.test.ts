@@ -33,9 +33,9 @@ test("CP-131 CP-133 a cancelled deploy tells what was cancelled, what was done a
   assert.deepEqual(
     jobs.map((job) => [job.job, job.outcome, job.allocations.map((one) => one.outcome).join()]),
     [
-      ["app", "not_started", "not_started,not_started"],
       ["base", "cancelled", "changed,cancelled"],
       ["plain", "deployed", "changed,changed"],
+      ["app", "not_started", "not_started,not_started"],
     ],
   );
   const { workers, summary, cancelled } = result as DeployResult;
