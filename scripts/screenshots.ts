@@ -37,11 +37,12 @@ async function fill(): Promise<void> {
   await ops(push, { env: { OPS_SERVE_TOKEN: server.token } });
   await server.run(bucket, "deploy");
   await ops(push, { env: { OPS_SERVE_TOKEN: server.token } });
-  for (let reading = 0; reading < 6; reading++) await attempt("workers/sysstat");
+  await server.run(bucket, "deploy", { jobs: ["nowhere"] });
+  for (let reading = 0; reading < 8; reading++) await attempt("workers/sysstat");
   for (const kind of ["workers/facts", "workers/uptime", "drift", "snapshots"]) await attempt(kind);
   await attempt("run_command", { command: "uname -sr; echo $((RANDOM % 2))", concurrency: 3 });
   await attempt("deploy", { dry_run: true, force: true });
-  await server.run(bucket, "deploy", { jobs: ["nowhere"] });
+  await server.run(bucket, "deploy", { force: true });
 }
 
 /** Some servers do not offer everything; what is missing is seen in the pictures. */
