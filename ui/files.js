@@ -2,8 +2,7 @@ import { link } from "./address.js";
 import { all, bucketPath, call, encoded } from "./api.js";
 import { button, el } from "./dom.js";
 import { size } from "./format.js";
-import { nothing, part } from "./part.js";
-import { dataTable } from "./table.js";
+import { nothing, part, tablePart } from "./part.js";
 
 /** Larger files are offered for download instead. */
 const MOST_SHOWN = 512 * 1024;
@@ -17,7 +16,7 @@ export function filesParts({ bucketId, rest: [chosen] }) {
 
 /** A list of files below a path of the API, and the chosen one of them; `linkTo` makes the address of a file. */
 export function fileParts(title, base, chosen, linkTo) {
-  const table = dataTable({
+  const list = tablePart(title, () => all(`${base}?limit=500`), {
     caption: title,
     rowKey: ({ path }) => path,
     empty: nothing("There is no file."),
@@ -27,14 +26,6 @@ export function fileParts(title, base, chosen, linkTo) {
       { key: "mode", label: "Mode" },
     ],
   });
-  const list = part(
-    title,
-    () => all(`${base}?limit=500`),
-    (items) => {
-      table.show(items);
-      return table.element;
-    },
-  );
   if (chosen === undefined) return [list];
   return [filePart(chosen, `${base}/${encoded(chosen)}`), list];
 }

@@ -1,17 +1,16 @@
 import { link } from "./address.js";
-import { bucketPath, call } from "./api.js";
+import { all, bucketPath, call } from "./api.js";
 import { fileDiff } from "./diff.js";
 import { el } from "./dom.js";
 import { choice, field, optionsOf } from "./fields.js";
 import { ago, count, short, size, status } from "./format.js";
-import { nothing, part } from "./part.js";
+import { nothing, part, tablePart } from "./part.js";
 import { runLink, startButton } from "./starts.js";
-import { dataTable } from "./table.js";
 
 /** What was pushed, newest first; any two can be compared, and any can become the source again. */
 export function revisionsParts({ bucketId, rest: [chosen], query }) {
-  const read = () => call("GET", bucketPath(bucketId, "/source/revisions?limit=500"));
-  const table = dataTable({
+  const read = () => all(bucketPath(bucketId, "/source/revisions?limit=500"));
+  const list = tablePart("Revisions", read, {
     caption: "Revisions, newest first",
     rowKey: ({ id }) => id,
     empty: nothing(
@@ -42,10 +41,6 @@ export function revisionsParts({ bucketId, rest: [chosen], query }) {
       },
     ],
   });
-  const list = part("Revisions", read, ({ items }) => {
-    table.show(items);
-    return table.element;
-  });
   return chosen === undefined ? [list] : [comparison(bucketId, chosen, query.get("against") ?? ""), list];
 }
 
@@ -73,9 +68,9 @@ function comparison(bucketId, id, against) {
     location.hash = link(bucketId, "source", ["revisions", id], { against: others.value });
   });
   const read = async () => {
-    const [diff, { items }] = await Promise.all([
+    const [diff, items] = await Promise.all([
       call("GET", bucketPath(bucketId, `/source/revisions/${encodeURIComponent(id)}/diff${query}`)),
-      call("GET", bucketPath(bucketId, "/source/revisions?limit=500")),
+      all(bucketPath(bucketId, "/source/revisions?limit=500")),
     ]);
     return { diff, items };
   };

@@ -1,16 +1,16 @@
-import { bucketPath, call, encoded } from "./api.js";
+import { all, bucketPath, call, encoded } from "./api.js";
 import { ask } from "./dialog.js";
 import { button, el } from "./dom.js";
 import { field } from "./fields.js";
 import { ago, short, size } from "./format.js";
-import { nothing, part } from "./part.js";
+import { nothing, tablePart } from "./part.js";
 import { startButton } from "./starts.js";
-import { dataTable } from "./table.js";
 
 /** Copies of the bucket's database, keys and source that were made here. */
 export function snapshotsParts({ bucketId, nameOfBucket }) {
   const base = bucketPath(bucketId, "/snapshots");
-  const table = dataTable({
+  const tools = [startButton(bucketId, "Create snapshot", create)];
+  const options = {
     caption: "Snapshots, newest first",
     rowKey: ({ name }) => name,
     empty: nothing("There is none yet. A snapshot is made before each restore, too."),
@@ -27,16 +27,8 @@ export function snapshotsParts({ bucketId, nameOfBucket }) {
       { key: "schema_version", label: "Schema", number: true },
       { key: "actions", label: "Actions", text: () => "", cell: actionsOf },
     ],
-  });
-  const list = part(
-    "Snapshots",
-    () => call("GET", `${base}?limit=500`),
-    ({ items }) => {
-      table.show(items);
-      return table.element;
-    },
-    { tools: [startButton(bucketId, "Create snapshot", create)] },
-  );
+  };
+  const list = tablePart("Snapshots", () => all(`${base}?limit=500`), options, tools);
 
   function create() {
     const note = el("input", { maxlength: 500, autocomplete: "off" });

@@ -8,15 +8,14 @@ const ORDER = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 
 /**
  * A table with a filter over all cells, facets and sorting; all three are kept in the address. A column is
- * `{key, label?, cell?, text?, number?, facet?}`: `text` is what filter and order see, `cell` what is shown. `name`
- * keeps the tables of one view apart; `rowKey` tells rows apart. Long tables show 200 rows at a time.
+ * `{key, label?, cell?, text?, number?, facet?}`: `text` is what filter and order see, `cell` what is shown. `rowKey`
+ * tells rows apart. Long tables show 200 rows at a time.
  */
-export function dataTable({ name = "", caption, columns, rowKey, empty }) {
-  const at = (key) => (name === "" ? key : `${name}.${key}`);
+export function dataTable({ caption, columns, rowKey, empty }) {
   const { query } = address();
   const search = el("input", {
     ...{ type: "search", placeholder: "Filter", "aria-label": `Filter ${caption}`, "data-search": true },
-    value: query.get(at("q")) ?? "",
+    value: query.get("q") ?? "",
     oninput: () => changed({ q: search.value }),
   });
   const facets = columns.filter(({ facet }) => facet).map(facetOf);
@@ -40,12 +39,12 @@ export function dataTable({ name = "", caption, columns, rowKey, empty }) {
   const element = el("div", { class: "listing" }, tools, notice, scroller, more);
   let rows = [];
   let visible = PAGE;
-  let [sortKey, descending] = sortOf(query.get(at("sort")));
+  let [sortKey, descending] = sortOf(query.get("sort"));
 
   function facetOf(column) {
     const control = choice([], "", () => changed({ [column.key]: control.value }));
     const element = el("label", { class: "facet" }, `${column.label} `, control);
-    return { column, control, element, chosen: query.get(at(column.key)) ?? "" };
+    return { column, control, element, chosen: query.get(column.key) ?? "" };
   }
 
   function headOf({ key, label, number }) {
@@ -62,7 +61,7 @@ export function dataTable({ name = "", caption, columns, rowKey, empty }) {
   function changed(changes, shown = PAGE) {
     visible = shown;
     for (const facet of facets) facet.chosen = facet.control.value;
-    keepQuery(Object.fromEntries(Object.entries(changes).map(([key, value]) => [at(key), value])));
+    keepQuery(changes);
     draw();
   }
 

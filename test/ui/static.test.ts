@@ -25,7 +25,8 @@ test("T-60 pages hold no script, style or listener of their own: the content sec
 
 test("CP-002 everything that pages, styles and scripts refer to is a file of the console", () => {
   const answered = ROUTES.filter(({ method }) => method === "GET").map((route) => route.path);
-  const known = new Set(["/", ...answered, ...files.map((file) => `/${file}`)]);
+  const folders = pages.map((page) => `/${page.replace(/index\.html$/, "")}`);
+  const known = new Set([...folders, ...answered, ...files.map((file) => `/${file}`)]);
   for (const page of pages)
     for (const [, target] of read(page).matchAll(/\s(?:src|href)="([^"#]+)"/g))
       assert.ok(known.has(target as string), `${page} refers to ${target}`);
