@@ -1,6 +1,7 @@
 import { Failure, type Problem } from "../core/errors.ts";
 import type { Schema } from "../core/shape.ts";
 import { parametersOf, RUNS, type RunKind } from "../run/protocol.ts";
+import { isRepeatable, repeated } from "../run/retry.ts";
 import type { RunView } from "./bucket.ts";
 import {
   BUCKET_DIR,
@@ -38,6 +39,12 @@ const JSON_FLAG: Flag = {
   help: "Print the result of the run as JSON; what happens goes to stderr",
 };
 
+const RETRY_FLAG: Flag = {
+  name: "retry",
+  value: "RUN",
+  help: "Repeat this run on what failed, was unreachable or never started; goes alone",
+};
+
 /**
  * The command that carries out runs of a kind: its flags are the parameters of the kind (`run/protocol.ts`), with
  * dashes for underscores; a list is given with commas, a truth value as a switch. With `--json` it prints the run's
@@ -55,7 +62,7 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
     operands,
     flags: [
       ...[BUCKET_DIR, ...named.map(([parameter, schema]) => flagOf(parameter, schema, short[parameter]))],
-      ...[...flags, JSON_FLAG],
+      ...[...(isRepeatable(kind) ? [RETRY_FLAG] : []), ...flags, JSON_FLAG],
     ],
     async run(input) {
       const params: Record<string, unknown> = {};
@@ -65,12 +72,28 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
         const value = parameterOf(input, dashed(parameter), schema);
         if (value !== undefined) params[parameter] = value;
       }
-      await complete?.(params, input);
-      const checked = checkedParameters(kind, params, nameOf, `ops ${name} --help`);
+      const retryOf = input.values.get(RETRY_FLAG.name);
+      if (retryOf === undefined) await complete?.(params, input);
+      const checked =
+        retryOf === undefined
+          ? checkedParameters(kind, params, nameOf, `ops ${name} --help`)
+          : await repeatedParameters(kind, params, bucketDir(input), retryOf);
       const { runInBucket } = await import("./bucket.ts");
       return runInBucket(kind, checked, bucketDir(input), await viewOf(input, command));
     },
   };
+}
+
+async function repeatedParameters(
+  kind: RunKind,
+  given: Record<string, unknown>,
+  dir: string,
+  id: string,
+): Promise<Record<string, unknown>> {
+  if (Object.keys(given).length > 0)
+    throw new Failure("usage", "--retry goes alone: the run that it names says all else");
+  const { initialisedBucket } = await import("./bucket.ts");
+  return await repeated(await initialisedBucket(dir), kind, id);
 }
 
 async function viewOf(input: Parsed, { view, conclude }: RunCommand): Promise<RunView | undefined> {

@@ -19,6 +19,7 @@ export type FailureCode =
   | "bucket_busy"
   | "bucket_exists"
   | "run_not_active"
+  | "retry_impossible"
   | "bucket_not_initialized"
   | "schema_upgrade_required"
   | "schema_too_new"

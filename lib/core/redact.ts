@@ -1,5 +1,6 @@
 const SHORTEST = 8;
-const MASK = "***";
+/** What stands where a secret was. */
+export const MASK = "***";
 
 /** Replaces known secrets in text by `***`: as they are and in base64, URL, JSON and shell-quoted form. */
 export class Redactor {

@@ -61,10 +61,12 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
     const kv = new KvStore(db, await loadKvKey(layout));
     for (const secret of kv.secrets()) log.redactor.add(secret);
     const run = { id: runId, kind, bucketId };
+    // Where the parameters come from is for the record.
+    const { retry_of: _, ...params } = orders.params;
     const progress = new ProgressBoard(input.progress);
     const result = await operation(
       { layout, db, kv, log, signal: input.signal, launcher: input.launcher, run, progress },
-      orders.params,
+      params,
     );
     log.info(`${kind} succeeded`);
     return { type: "outcome", ok: true, error: null, result: masked(result, log) };

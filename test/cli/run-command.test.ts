@@ -78,6 +78,33 @@ test("--json prints the result only; the run is in the history", async (t) => {
   assert.deepEqual([newest?.kind, newest?.status, newest?.result], ["run_command", "failed", result]);
 });
 
+test("ops run_command --retry repeats a run on the workers that were not ok, and says why where it cannot", async (t) => {
+  const { dir, run } = await bucket(t);
+  const command = "[ $WORKER_IP = 127.0.0.1 ] || [ -f ../../fine ] || exit 3; echo here";
+  assert.equal((await run(command, "-c", "2")).code, 1);
+  const [first] = await storedRuns(layoutOf(dir));
+  const workersOf = (text: string) =>
+    JSON.parse(text).workers.map(({ worker, outcome }: Record<string, string>) => [worker, outcome]);
+  const again = await run("--retry", first?.id ?? "", "--json");
+  assert.equal(again.code, 1);
+  assert.deepEqual(workersOf(again.stdout), [
+    ["127.0.0.2", "failed"],
+    ["127.0.0.3", "failed"],
+  ]);
+  const [second] = await storedRuns(layoutOf(dir));
+  const workers = ["127.0.0.2", "127.0.0.3"];
+  assert.deepEqual(
+    [second?.params.retry_of, second?.params.workers, second?.params.concurrency],
+    [first?.id, workers, 2],
+  );
+  const both = await run("echo", "--retry", first?.id ?? "");
+  assert.deepEqual([both.code, /--retry goes alone/.test(both.stderr)], [2, true]);
+  const fine = await run("true");
+  assert.equal(fine.code, 0);
+  const [newest] = await storedRuns(layoutOf(dir));
+  assert.match((await run("--retry", newest?.id ?? "")).stderr, /nothing of it is left to be done/);
+});
+
 test("a secret of the bucket in a command is stored nowhere, and the worker gets it", async (t) => {
   const { dir, run } = await bucket(t);
   const secret = "s3cret-of-the-job";

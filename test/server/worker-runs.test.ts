@@ -26,6 +26,27 @@ async function setUp(t: TestContext) {
   return { server, bucket, start };
 }
 
+test("retry_of starts the same kind of run on the workers that were not ok", async (t) => {
+  const { server, bucket, start } = await setUp(t);
+  const first = await start("run_command", { command: "[ $WORKER_IP = 127.0.0.1 ]", ignore_failure: true });
+  assert.equal(first.status, "succeeded");
+  const again = await start("run_command", { retry_of: first.id });
+  assert.deepEqual(again.params.workers, ["127.0.0.2"]);
+  assert.deepEqual(
+    again.result.workers.map(({ worker }: { worker: string }) => worker),
+    ["127.0.0.2"],
+  );
+  const refused = async (what: string, body: unknown) => {
+    const { status, body: answer } = await server.call("POST", `${bucket.path}/${what}`, { body });
+    return [status, answer.error];
+  };
+  assert.deepEqual(await refused("deploy", { retry_of: first.id }), [409, "retry_impossible"]);
+  assert.deepEqual(await refused("build", { retry_of: first.id }), [400, "invalid_request"]);
+  const unknown = "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70";
+  assert.deepEqual(await refused("deploy", { retry_of: unknown }), [404, "run_not_found"]);
+  assert.deepEqual(await refused("deploy", { retry_of: first.id, force: true }), [400, "invalid_request"]);
+});
+
 test("CP-023 CP-253 CP-254 CP-255 facts, uptime and sysstat are runs whose result tells each worker", async (t) => {
   const { server, bucket, start } = await setUp(t);
   const facts = `${bucket.path}/workers/facts`;

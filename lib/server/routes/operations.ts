@@ -4,8 +4,8 @@ import { jobOfHook } from "../../bucket/hook-choice.ts";
 import { allocationsNamed, jobsNamed } from "../../bucket/job-choice.ts";
 import { findBucket } from "../../bucket/root.ts";
 import type { FailureCode } from "../../core/errors.ts";
-import type { Shape } from "../../core/shape.ts";
 import { RUNS, type RunKind, type RunParameters } from "../../run/protocol.ts";
+import { isRepeatable, repeated, startShape } from "../../run/retry.ts";
 import { route, type ServerRoute } from "../context.ts";
 import { startRun } from "../start.ts";
 import { component } from "./shapes.ts";
@@ -20,6 +20,8 @@ export const START_FAILURES: readonly FailureCode[] = [
   "database_busy",
 ];
 
+const RETRY_FAILURES: readonly FailureCode[] = ["run_not_found", "retry_impossible"];
+
 /** How every start of a run is answered. */
 export const STARTED = { status: 202, description: "The run has started", shape: component("RunStarted") };
 
@@ -33,18 +35,19 @@ function start<K extends RunKind>(
   description?: string,
   verify?: (params: RunParameters<K>, db: Database) => void,
 ): ServerRoute {
-  const { summary, parameters } = RUNS[kind];
+  const { summary } = RUNS[kind];
   return route({
     method: "POST",
     path: `/api/buckets/{bucket_id}/${path}`,
     summary,
     ...(description !== undefined && { description }),
-    body: parameters as Shape<Record<string, unknown>>,
+    body: startShape(kind),
     answer: STARTED,
-    failures: START_FAILURES,
+    failures: [...START_FAILURES, ...(isRepeatable(kind) ? RETRY_FAILURES : [])],
     async handle({ params, request, body }, context) {
       const bucket = await findBucket(context.root, params.bucket_id ?? "");
       return startRun(bucket, kind, request, context, async () => {
+        if (body.retry_of !== undefined) return await repeated(bucket.layout, kind, String(body.retry_of));
         if (verify) await context.readers.read(bucket.layout, (db) => verify(body as RunParameters<K>, db));
         return body;
       });

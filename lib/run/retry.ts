@@ -1,0 +1,120 @@
+import type { Layout } from "../bucket/layout.ts";
+import { isUuid } from "../codec/uuid.ts";
+import { Failure } from "../core/errors.ts";
+import { MASK } from "../core/redact.ts";
+import { described, isObject, object, type Shape, string } from "../core/shape.ts";
+import { parametersOf, RUNS, type RunKind } from "./protocol.ts";
+import { type RunRecord, readRecord } from "./record.ts";
+
+type Parameters = Record<string, unknown>;
+type ObjectSchema = { properties: Parameters; required?: string[]; allOf?: unknown[] };
+/** What is left of a run to be done, by its parameters and its result; undefined where nothing is. */
+type Remaining = (params: Parameters, result: Parameters) => Parameters | undefined;
+
+/** Outcomes that need no repetition. */
+const WELL = {
+  workers: new Set<unknown>(["ok", "trusted", "unchanged", "replaced", "not_needed"]),
+  jobs: new Set<unknown>(["ok", "deployed", "changed", "skipped"]),
+};
+
+const REMAINING: Partial<Record<RunKind, Remaining>> = {
+  run_command: remainingWorkers,
+  worker_trust: remainingWorkers,
+  worker_facts: remainingWorkers,
+  worker_uptime: remainingWorkers,
+  worker_sysstat: remainingWorkers,
+  health_check: (params, result) => {
+    const jobs = notWell(result.jobs, WELL.jobs).map(({ job }) => job);
+    if (jobs.length > 0) return { ...params, jobs };
+    // A worker that no job is on is asked about only where all are.
+    return notWell(result.workers, WELL.workers).length > 0 ? params : undefined;
+  },
+  deploy: remainingJobs,
+};
+
+const RETRY = object({
+  retry_of: described(
+    string({ min: 36, max: 36, pattern: /^[0-9a-f-]+$/, means: "the id of a run" }),
+    "Repeat this run, of the same kind, on what failed, was unreachable or never started; goes alone",
+  ),
+});
+
+/** True for the kinds of runs of which {@link repeated} can repeat one. */
+export function isRepeatable(kind: RunKind): boolean {
+  return REMAINING[kind] !== undefined;
+}
+
+/** What a start of this kind is asked: the parameters of the kind, or `retry_of` alone where it can repeat a run. */
+export function startShape(kind: RunKind): Shape<Parameters> {
+  const parameters = RUNS[kind].parameters as Shape<Parameters>;
+  if (!isRepeatable(kind)) return parameters;
+  const { required, properties, allOf = [], ...schema } = parameters.schema as ObjectSchema;
+  const alone = Object.keys(properties).map((name) => ({ not: { required: [name, "retry_of"] } }));
+  return {
+    schema: {
+      ...schema,
+      properties: { ...properties, ...(RETRY.schema.properties as Parameters) },
+      ...(required && { oneOf: [{ required }, { required: ["retry_of"] }] }),
+      allOf: [...allOf, ...alone],
+    },
+    check: (value, path, report) =>
+      isObject(value) && value.retry_of !== undefined
+        ? RETRY.check(value, path, report)
+        : parameters.check(value, path, report),
+  };
+}
+
+/**
+ * The parameters that repeat an earlier run on what failed, was unreachable or never started there; of a run that left
+ * no result, since it or its server was ended, on everything. They go with the `retry_of` they come from. Throws
+ * `run_not_found`, or `retry_impossible`: the run is of another kind or has not ended, nothing of it is left to be done,
+ * or its command was stored without the secrets in it.
+ */
+export async function repeated(layout: Layout, kind: RunKind, id: string): Promise<Parameters> {
+  const record = isUuid(id) ? await readRecord(layout, id) : undefined;
+  if (!record) throw new Failure("run_not_found", `Cannot repeat run ${id}: this bucket has no such run`);
+  const impossible = (why: string) =>
+    new Failure("retry_impossible", `Cannot repeat run ${id} as ${kind}: ${why}`);
+  if (record.kind !== kind) throw impossible(`it is a run of the kind ${record.kind}`);
+  if (record.status === "running") throw impossible("it has not ended");
+  if (String(record.params.command ?? "").includes(MASK))
+    throw impossible("its command was stored without the secrets in it: give the command again");
+  const params = left(record);
+  if (!params) throw impossible("nothing of it is left to be done");
+  return { retry_of: id, ...parametersOf(kind, params) };
+}
+
+function left({ kind, params, status, result }: RunRecord): Parameters | undefined {
+  const { retry_of: _, ...asked } = params;
+  if (isObject(result)) return REMAINING[kind]?.(asked, result);
+  return status === "succeeded" ? undefined : asked;
+}
+
+interface Graded {
+  job?: string;
+  worker?: string;
+  outcome?: unknown;
+  allocations?: unknown;
+}
+
+function notWell(graded: unknown, well: ReadonlySet<unknown>): Graded[] {
+  const all = Array.isArray(graded) ? (graded as Graded[]) : [];
+  return all.filter(({ outcome }) => !well.has(outcome));
+}
+
+function remainingWorkers(params: Parameters, result: Parameters): Parameters | undefined {
+  const { labels: _, ...others } = params;
+  const workers = notWell(result.workers, WELL.workers).map(({ worker }) => worker);
+  return workers.length > 0 ? { ...others, workers } : undefined;
+}
+
+function remainingJobs(params: Parameters, result: Parameters): Parameters | undefined {
+  // A dry run has told all that it found, and would tell it again.
+  if (!Array.isArray(result.jobs)) return undefined;
+  const jobs = (result.jobs as Graded[])
+    .filter((one) => notWell([one], WELL.jobs).length + notWell(one.allocations, WELL.jobs).length > 0)
+    .map(({ job }) => job);
+  if (jobs.length > 0) return { ...params, build: false, jobs };
+  // What was removed belongs to no job that could be named.
+  return notWell(result.reconciled, WELL.jobs).length > 0 ? { ...params, build: false } : undefined;
+}

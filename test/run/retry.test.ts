@@ -1,0 +1,117 @@
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { type Layout, layoutOf, runLayout } from "../../lib/bucket/layout.ts";
+import { uuidV7 } from "../../lib/codec/uuid.ts";
+import { makePrivateFolder } from "../../lib/core/files.ts";
+import { check } from "../../lib/core/shape.ts";
+import type { RunKind } from "../../lib/run/protocol.ts";
+import { type RunRecord, saveRecord } from "../../lib/run/record.ts";
+import { repeated, startShape } from "../../lib/run/retry.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
+
+async function stored(layout: Layout, kind: RunKind, more: Partial<RunRecord>): Promise<string> {
+  const id = uuidV7();
+  await makePrivateFolder(runLayout(layout, id).folder);
+  await saveRecord(layout, {
+    ...{ id, bucket_id: uuidV7(), origin: "cli", kind, params: {}, status: "failed", created_at: "" },
+    ...{ started_at: null, finished_at: null, exit_code: 1, signal: null, error: null, result: null },
+    ...{ audit: [], ...more },
+  });
+  return id;
+}
+
+const bucket = (t: TestContext) => layoutOf(temporaryFolder(t));
+const workers = (graded: Record<string, string>) => ({
+  workers: Object.entries(graded).map(([worker, outcome]) => ({ worker, outcome })),
+});
+const GRADES = { a: "ok", b: "failed", c: "unreachable", d: "not_started", e: "cancelled" };
+
+test("a retry asks only the workers that failed, were unreachable, were cut off or never started", async (t) => {
+  const layout = bucket(t);
+  const params = { command: "x", labels: ["l"], concurrency: 3, ignore_failure: true, timeout_seconds: 9 };
+  const id = await stored(layout, "run_command", { params, result: workers(GRADES), status: "cancelled" });
+  assert.deepEqual(await repeated(layout, "run_command", id), {
+    ...{ retry_of: id, command: "x", concurrency: 3, ignore_failure: true, timeout_seconds: 9 },
+    ...{ health_check: false, workers: ["b", "c", "d", "e"], labels: undefined },
+  });
+  for (const kind of ["worker_facts", "worker_uptime", "worker_sysstat"] as const) {
+    const run = await stored(layout, kind, { result: workers(GRADES) });
+    assert.deepEqual((await repeated(layout, kind, run)).workers, ["b", "c", "d", "e"]);
+  }
+  const trust = {
+    a: "trusted",
+    b: "changed",
+    c: "unreachable",
+    d: "not_needed",
+    e: "unchanged",
+    f: "replaced",
+  };
+  const run = await stored(layout, "worker_trust", { params: { force: true }, result: workers(trust) });
+  const { workers: left, force } = await repeated(layout, "worker_trust", run);
+  assert.deepEqual([left, force], [["b", "c"], true]);
+});
+
+test("a retry of a deploy or a health check is about the jobs that were not all well", async (t) => {
+  const layout = bucket(t);
+  const job = (name: string, outcome: string, ...allocations: string[]) => ({
+    ...{ job: name, outcome, allocations: allocations.map((one) => ({ outcome: one })) },
+  });
+  const jobs = [
+    job("a", "deployed", "changed", "ok", "skipped"),
+    job("b", "deployed", "changed", "unreachable"),
+    ...[job("c", "failed", "failed"), job("d", "not_started"), job("e", "skipped"), job("f", "cancelled")],
+  ];
+  const params = { force: true, build: true };
+  const id = await stored(layout, "deploy", { params, result: { jobs, reconciled: [] } });
+  const again = await repeated(layout, "deploy", id);
+  assert.deepEqual([again.jobs, again.force, again.build], [["b", "c", "d", "f"], true, false]);
+  const gone = { jobs: [jobs[0]], reconciled: [{ outcome: "unreachable" }] };
+  const whole = await repeated(layout, "deploy", await stored(layout, "deploy", { params, result: gone }));
+  assert.deepEqual([whole.jobs, whole.force, whole.build], [undefined, true, false]);
+
+  const health = { workers: [], jobs: [job("a", "ok"), job("b", "failed"), job("c", "unreachable")] };
+  const check = await stored(layout, "health_check", { params: { wait: true }, result: health });
+  const asked = await repeated(layout, "health_check", check);
+  assert.deepEqual([asked.jobs, asked.wait], [["b", "c"], true]);
+  const lost = { ...workers({ a: "unreachable" }), jobs: [job("a", "ok")] };
+  const other = await stored(layout, "health_check", { result: lost });
+  assert.equal((await repeated(layout, "health_check", other)).jobs, undefined);
+});
+
+test("a run that left no result is repeated as a whole, also one that was a retry itself", async (t) => {
+  const layout = bucket(t);
+  const params = { retry_of: uuidV7(), command: "x", workers: ["a", "b"] };
+  const id = await stored(layout, "run_command", { params });
+  const { retry_of, command, workers } = await repeated(layout, "run_command", id);
+  assert.deepEqual([retry_of, command, workers], [id, "x", ["a", "b"]]);
+});
+
+test("what cannot be repeated is refused with the reason", async (t) => {
+  const layout = bucket(t);
+  const refused = async (kind: RunKind, more: Partial<RunRecord>, message: RegExp, as: RunKind = kind) =>
+    assert.rejects(repeated(layout, as, await stored(layout, kind, more)), {
+      code: "retry_impossible",
+      message,
+    });
+  await refused("run_command", { params: { command: "echo ***" } }, /stored without the secrets/);
+  await refused("deploy", {}, /a run of the kind deploy/, "run_command");
+  await refused("deploy", { status: "running" }, /has not ended/);
+  await refused("deploy", { status: "succeeded" }, /nothing of it is left/);
+  await refused("deploy", { result: { waves: [] } }, /nothing of it is left/);
+  await refused("run_command", { params: { command: "x" }, result: workers({ a: "ok" }) }, /nothing of it/);
+  for (const id of [uuidV7(), "../../x"])
+    await assert.rejects(repeated(layout, "deploy", id), { code: "run_not_found" });
+});
+
+test("retry_of goes alone, and stands for what is required otherwise", () => {
+  const shape = startShape("run_command");
+  const problems = (value: unknown) => {
+    const checked = check(shape, value);
+    return checked.ok ? [] : checked.problems.map(({ path }) => path);
+  };
+  assert.deepEqual(problems({ retry_of: uuidV7() }), []);
+  assert.deepEqual(problems({ retry_of: uuidV7(), command: "x" }), ["command"]);
+  assert.deepEqual(problems({ retry_of: "x" }), ["retry_of"]);
+  assert.deepEqual(problems({}), ["command"]);
+  assert.ok(!("retry_of" in (startShape("build").schema.properties as object)));
+});
