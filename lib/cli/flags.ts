@@ -57,11 +57,14 @@ export function bucketDir(input: Parsed): string {
 
 /** The parts of a flag's list; undefined where it was not given. Throws `usage` for an empty part. */
 export function listOf(input: Parsed, name: string): string[] | undefined {
-  const parts = input.values
-    .get(name)
-    ?.split(",")
-    .map((part) => part.trim());
-  if (parts?.includes("")) throw new Failure("usage", `--${name}: expected names with commas between them`);
+  const text = input.values.get(name);
+  return text === undefined ? undefined : namesIn(text, `--${name}`);
+}
+
+/** The parts of a list with commas. Throws `usage` for an empty part, naming what the list is. */
+export function namesIn(text: string, what: string): string[] {
+  const parts = text.split(",").map((part) => part.trim());
+  if (parts.includes("")) throw new Failure("usage", `${what}: expected names with commas between them`);
   return parts;
 }
 

@@ -9,6 +9,7 @@ import {
   type Command,
   type Flag,
   listOf,
+  namesIn,
   numberOf,
   type Operand,
   type Parsed,
@@ -66,8 +67,11 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
     ],
     async run(input) {
       const params: Record<string, unknown> = {};
-      for (const [index, { name: parameter }] of operands.entries())
-        if (input.operands[index] !== undefined) params[parameter] = input.operands[index];
+      for (const [index, { name: parameter }] of operands.entries()) {
+        const text = input.operands[index];
+        if (text === undefined) continue;
+        params[parameter] = properties[parameter]?.type === "array" ? namesIn(text, parameter) : text;
+      }
       for (const [parameter, schema] of named) {
         const value = parameterOf(input, dashed(parameter), schema);
         if (value !== undefined) params[parameter] = value;

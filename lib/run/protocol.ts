@@ -32,6 +32,32 @@ const READING = object(
   WORKERS_OR_LABELS,
 );
 
+/** Jobs that a command of job control is about: at least one. */
+const CONTROLLED = described(NAMES, "The job, or several with commas between them");
+const CONTROL = {
+  allocations: optional(described(NAMES, "Only the allocations on these workers")),
+  health_check: flag("Check the job's health after each batch, and go on only if it is well"),
+};
+const TARGET = described(
+  string({ pattern: /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/, means: "the name of a target", max: 100 }),
+  "A target of the job's Makefile; start, stop, restart, reload and status in any case",
+);
+
+/** What the requests of job control say beside the job. */
+export const JOB_CONTROL = {
+  job_start: CONTROL,
+  job_stop: {
+    ...CONTROL,
+    forget: flag("Let the next deploy start what was stopped as if it were new"),
+  },
+  job_restart: CONTROL,
+  job_reload: CONTROL,
+  job_status: CONTROL,
+  job_run: { target: TARGET, ...CONTROL },
+};
+/** One of {@link JOB_CONTROL}. */
+export type ControlKind = keyof typeof JOB_CONTROL;
+
 /**
  * What a run can be asked to do, and with which parameters: the one source of the routes that start runs, of the
  * commands that carry them out and of what the operations themselves accept.
@@ -80,6 +106,30 @@ export const RUNS = {
   drift: {
     summary: "Compare the files on the workers with what was promoted there",
     parameters: object({ jobs: JOBS, workers: WORKERS.workers }),
+  },
+  job_start: {
+    summary: "Start jobs on their workers",
+    parameters: object({ jobs: CONTROLLED, ...JOB_CONTROL.job_start }),
+  },
+  job_stop: {
+    summary: "Stop jobs on their workers",
+    parameters: object({ jobs: CONTROLLED, ...JOB_CONTROL.job_stop }),
+  },
+  job_restart: {
+    summary: "Restart jobs on their workers",
+    parameters: object({ jobs: CONTROLLED, ...JOB_CONTROL.job_restart }),
+  },
+  job_reload: {
+    summary: "Let jobs on their workers read their configuration again",
+    parameters: object({ jobs: CONTROLLED, ...JOB_CONTROL.job_reload }),
+  },
+  job_status: {
+    summary: "Ask jobs on their workers how they are",
+    parameters: object({ jobs: CONTROLLED, ...JOB_CONTROL.job_status }),
+  },
+  job_run: {
+    summary: "Run a target of the Makefile of jobs on their workers",
+    parameters: object({ jobs: CONTROLLED, ...JOB_CONTROL.job_run }),
   },
   gc: {
     summary: "Clean up: what removed allocations left on their workers, and deleted keys",

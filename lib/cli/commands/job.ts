@@ -1,9 +1,16 @@
+import { type ControlKind, JOB_CONTROL } from "../../run/protocol.ts";
 import { BUCKET_DIR, bucketDir, type Command, listOf } from "../flags.ts";
 import { runCommand } from "../run-command.ts";
 
 /** Commands about jobs. */
 export const JOB_COMMANDS: readonly Command[] = [
   runCommand("health_check", { name: "health_check" }),
+  ...(Object.keys(JOB_CONTROL) as ControlKind[]).map((kind) =>
+    runCommand(kind, {
+      name: kind.replace("_", " "),
+      operands: [{ name: "jobs", help: "The job, or several with commas between them" }],
+    }),
+  ),
   {
     name: "job create",
     summary: "Make a new job in the workspace, from a folder of templates/ or with a Makefile to fill in",

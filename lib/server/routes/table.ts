@@ -4,6 +4,7 @@ import { BUCKET_ROUTES } from "./buckets.ts";
 import { CATALOG_ROUTES } from "./catalog.ts";
 import { EVENT_ROUTES } from "./events.ts";
 import { FILE_ROUTES } from "./files.ts";
+import { JOB_ROUTES } from "./jobs.ts";
 import { LOG_ROUTES } from "./logs.ts";
 import { OPERATION_ROUTES } from "./operations.ts";
 import { REFERENCE_ROUTES } from "./reference.ts";
@@ -22,6 +23,7 @@ export const ROUTES: readonly ServerRoute[] = [
   ...SETTINGS_ROUTES,
   ...SECRET_ROUTES,
   ...OPERATION_ROUTES,
+  ...JOB_ROUTES,
   ...SNAPSHOT_ROUTES,
   ...RUN_ROUTES,
   ...LOG_ROUTES,

@@ -1,0 +1,59 @@
+import type { CatalogAllocation } from "../bucket/catalog.ts";
+import { promotionsOf, setStopped, startAnew } from "../bucket/promotions.ts";
+import type { OperationContext } from "./context.ts";
+import type { Effects } from "./effects.ts";
+import type { Evidence } from "./evidence.ts";
+import type { Fleet } from "./fleet.ts";
+import type { Grade } from "./outcome.ts";
+
+/** What a job says about itself on a worker. */
+export interface JobStatus {
+  exit_code: number | null;
+  /** The last lines of what it says. */
+  lines: string[];
+}
+
+/** How it went for one allocation; filled in as the run goes on. */
+export interface ControlState {
+  readonly allocation: CatalogAllocation;
+  outcome: Grade;
+  /** Why it is neither ok nor still to come. */
+  error: string | null;
+  duration_ms: number;
+  /** What its status is, where that was asked for. */
+  status?: JobStatus;
+  /** What was found there, where the health check after its batch failed. */
+  evidence?: Evidence | null;
+}
+
+/** What a run of job control is about. */
+export interface Control {
+  readonly context: OperationContext;
+  readonly fleet: Fleet;
+  readonly effects: Effects;
+  /** All that are not removed. */
+  readonly present: readonly CatalogAllocation[];
+  readonly target: string;
+  /** After each batch. */
+  readonly healthCheck: boolean;
+  /** A stopped allocation is started as a new one by the next deploy. */
+  readonly forget: boolean;
+}
+
+/** The workers of some allocations, for people. */
+export function hostsOf(states: readonly ControlState[]): string {
+  return states.map(({ allocation }) => allocation.worker).join(", ");
+}
+
+/** Notes what a target that has succeeded means for the next deploy. */
+export function noteTarget({ context, target, forget }: Control, { id, job }: CatalogAllocation): void {
+  const { db } = context;
+  if (target === "stop" && forget) startAnew(db, [{ job, id }]);
+  if (target === "start" || target === "restart") setStopped(db, job, id, false);
+}
+
+/** The version that runs where no deploy is under way: also what a target is to bring. */
+export function versionsOf({ context }: Control, { id, job }: CatalogAllocation): Record<string, string> {
+  const { version } = promotionsOf(context.db, job)(id);
+  return { CURRENT_VERSION: version, NEW_VERSION: version };
+}

@@ -1,0 +1,141 @@
+import {
+  type CatalogAllocation,
+  type CatalogJob,
+  catalogAllocations,
+  catalogJobs,
+} from "../bucket/catalog.ts";
+import { allocationsNamed, jobsNamed } from "../bucket/job-choice.ts";
+import { mapAll } from "../core/async.ts";
+import { Failure, throwIfCancelled } from "../core/errors.ts";
+import { type ControlKind, parametersOf } from "../run/protocol.ts";
+import type { Operation, OperationContext } from "./context.ts";
+import { type Control, type ControlState, hostsOf } from "./control-state.ts";
+import { effectsOf } from "./effects.ts";
+import type { CancelReceipts } from "./fleet.ts";
+import { withHooks } from "./hooks.ts";
+import { checkAfter, controlJob } from "./job-batches.ts";
+import { askStatus } from "./job-status.ts";
+import { countGrades, describeGrades, type Grade, troubleOf, worstOf } from "./outcome.ts";
+import { checkWorker } from "./worker-check.ts";
+
+const JOBS_AT_ONCE = 16;
+const WORKERS_AT_ONCE = 32;
+
+/** The targets that every job has by contract; any other is one of its own Makefile. */
+const BUILT_IN: readonly string[] = ["start", "stop", "restart", "reload", "status"];
+
+interface ControlResult {
+  target: string;
+  jobs: { job: string; outcome: Grade; allocations: object[] }[];
+  cancelled?: CancelReceipts;
+}
+
+/**
+ * Runs a target of jobs on their workers (hook-runtime.md, Events: job_control of a job-control command). Jobs are in no
+ * order among each other. A worker that cannot be reached or is not in sync is left out, the others go on. Throws
+ * `invalid_request` for a job, or a worker in `allocations`, that is unknown; `ErrRunCommand` at the end where not all
+ * is ok, or `cancelled`, both with the whole result in the details.
+ */
+export function control(kind: ControlKind): Operation {
+  return async (context, params) => {
+    const given = { forget: false, target: kind.slice("job_".length), ...parametersOf(kind, params) };
+    const jobs = jobsNamed(catalogJobs(context.db), given.jobs);
+    const present = catalogAllocations(context.db).filter(({ removed }) => !removed);
+    const states = allocationsNamed(present, jobs, given.allocations).map(stateOf);
+    return await withHooks(context, async (hooks, fleet) => {
+      const effects = effectsOf(context, fleet, hooks, present);
+      const target = builtIn(given.target);
+      const { health_check: healthCheck, forget } = given;
+      const all = { context, fleet, effects, present, target, healthCheck, forget };
+      try {
+        await leaveOut(all, states);
+        await carryOut(all, jobs, states);
+      } catch (error) {
+        if (!context.signal.aborted) throw error;
+        const details = { ...resultOf(target, jobs, states), cancelled: fleet.cancelReceipts() };
+        throw new Failure("cancelled", "cancelled", { details, cause: error });
+      }
+      return conclude(context, resultOf(target, jobs, states), states);
+    });
+  };
+}
+
+function builtIn(target: string): string {
+  const lower = target.toLowerCase();
+  return BUILT_IN.includes(lower) ? lower : target;
+}
+
+function stateOf(allocation: CatalogAllocation): ControlState {
+  const outcome = allocation.disabled ? "skipped" : "not_started";
+  return { allocation, outcome, error: allocation.disabled ? "disabled" : null, duration_ms: 0 };
+}
+
+/** Those whose worker cannot be used, each worker being asked once and before anything is started. */
+async function leaveOut({ context, fleet }: Control, states: readonly ControlState[]): Promise<void> {
+  const wanted = states.filter(({ outcome }) => outcome === "not_started");
+  const byWorker = Map.groupBy(wanted, ({ allocation }) => allocation.worker);
+  const ask = async ([worker, own]: [string, ControlState[]]) => {
+    try {
+      await checkWorker(context, fleet, worker);
+    } catch (error) {
+      throwIfCancelled(context.signal);
+      const { grade, message } = troubleOf(error);
+      context.log.error(message);
+      for (const state of own) Object.assign(state, { outcome: grade, error: message });
+    }
+  };
+  await mapAll([...byWorker], WORKERS_AT_ONCE, ask, context.signal);
+}
+
+async function carryOut(
+  all: Control,
+  jobs: readonly CatalogJob[],
+  states: readonly ControlState[],
+): Promise<void> {
+  const { context, target } = all;
+  let done = 0;
+  const work = async (job: CatalogJob) => {
+    const own = states.filter(({ allocation }) => allocation.job === job.name);
+    const disabled = own.filter(({ allocation }) => allocation.disabled);
+    if (own.length === 0) context.log.info(`${job.name}: skipped, it has no allocation`);
+    if (disabled.length > 0) context.log.info(`${job.name}: skipped where disabled, on ${hostsOf(disabled)}`);
+    if (target !== "status") await controlJob(all, job, own);
+    else {
+      await askStatus(all, job, own);
+      const well = own.filter(({ outcome }) => outcome === "ok");
+      if (all.healthCheck && well.length > 0) await checkAfter(all, job, own, well);
+    }
+    context.progress.report({ phase: context.run.kind, done: ++done, total: jobs.length });
+  };
+  await mapAll(jobs, JOBS_AT_ONCE, work, context.signal);
+}
+
+function resultOf(
+  target: string,
+  jobs: readonly CatalogJob[],
+  states: readonly ControlState[],
+): ControlResult {
+  return {
+    target,
+    jobs: jobs.map(({ name }) => {
+      const own = states.filter(({ allocation }) => allocation.job === name);
+      const allocations = own.map(({ allocation, ...state }) => ({ worker: allocation.worker, ...state }));
+      return { job: name, outcome: worstOf(own.map(({ outcome }) => outcome)), allocations };
+    }),
+  };
+}
+
+function conclude(
+  { log }: OperationContext,
+  result: ControlResult,
+  states: readonly ControlState[],
+): ControlResult {
+  log.info(`${result.target}: ${describeGrades(countGrades(states.map(({ outcome }) => outcome)))}`);
+  const bad = states.filter(({ outcome }) => outcome !== "ok" && outcome !== "skipped");
+  if (bad.length === 0) return result;
+  const errors = bad.map(
+    ({ allocation: { job, worker }, outcome, error }) =>
+      `${job}@${worker}: ${error ?? outcome.replaceAll("_", " ")}`,
+  );
+  throw new Failure("ErrRunCommand", `${result.target} failed: ${errors.join("; ")}`, { details: result });
+}

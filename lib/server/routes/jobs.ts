@@ -1,0 +1,56 @@
+import { catalogAllocations, catalogJobs, hasCatalogJob } from "../../bucket/catalog.ts";
+import type { Database } from "../../bucket/database.ts";
+import { allocationsNamed, jobsNamed } from "../../bucket/job-choice.ts";
+import { findBucket } from "../../bucket/root.ts";
+import { Failure } from "../../core/errors.ts";
+import { boolean, object, optional, quote, type Shape } from "../../core/shape.ts";
+import { type ControlKind, JOB_CONTROL, RUNS } from "../../run/protocol.ts";
+import { route, type ServerRoute } from "../context.ts";
+import { openBucket } from "../reading.ts";
+import { startRun } from "../start.ts";
+import { START_FAILURES, STARTED } from "./operations.ts";
+
+const DESCRIPTION =
+  "Disabled allocations are skipped. A worker that cannot be reached, or whose worker.json is not that of its last sync, " +
+  "is left out. Batches of max_concurrent_upgrades; the next one starts only after the one before succeeded.";
+const FORGET = { forget: optional(boolean()) };
+
+/** What a request says: a job of the path, and the rest of the run's parameters. */
+interface ControlBody {
+  allocations?: string[];
+  forget?: boolean;
+}
+
+function controlRoute(kind: ControlKind): ServerRoute {
+  return route({
+    method: "POST",
+    path: `/api/buckets/{bucket_id}/jobs/{job}/${kind.slice("job_".length)}`,
+    summary: RUNS[kind].summary,
+    description: kind === "job_stop" ? `${DESCRIPTION} Forgets where query or body says so.` : DESCRIPTION,
+    ...(kind === "job_stop" && { query: FORGET }),
+    body: object(JOB_CONTROL[kind]) as Shape<ControlBody>,
+    answer: STARTED,
+    failures: [...START_FAILURES, "not_found"],
+    async handle({ params, query, request, body }, context) {
+      const bucket = await findBucket(context.root, params.bucket_id ?? "");
+      return startRun(bucket, kind, request, context, async () => {
+        using db = await openBucket(bucket.layout);
+        const jobs = [jobOf(db, params.job ?? "", body)];
+        const { forget } = query as { forget?: boolean };
+        return { ...body, jobs, ...(forget === true && { forget }) };
+      });
+    },
+  });
+}
+
+/** The job of the path. Throws `not_found` where the catalog has none, `invalid_request` for an allocation it does not have. */
+function jobOf(db: Database, name: string, { allocations }: ControlBody): string {
+  const job = name.toLowerCase();
+  if (!hasCatalogJob(db, job))
+    throw new Failure("not_found", `there is no job ${quote(name)} in the catalog`);
+  allocationsNamed(catalogAllocations(db), jobsNamed(catalogJobs(db), [job]), allocations);
+  return job;
+}
+
+/** Job control: each request starts a run. */
+export const JOB_ROUTES = (Object.keys(JOB_CONTROL) as ControlKind[]).map(controlRoute);
