@@ -6,10 +6,16 @@ import type { Evidence } from "./evidence.ts";
  * found healthy, and was; `skipped`: nothing was to be done; `not_started`: something else failed before.
  */
 export const GRADES = [
-  ...["failed", "unreachable", "cancelled", "not_started", "changed", "ok", "skipped"],
+  "failed",
+  "unreachable",
+  "cancelled",
+  "not_started",
+  "changed",
+  "ok",
+  "skipped",
 ] as const;
 /** One of {@link GRADES}, which go from the worst to the best. */
-export type Grade = "failed" | "unreachable" | "cancelled" | "not_started" | "changed" | "ok" | "skipped";
+export type Grade = (typeof GRADES)[number];
 
 /** Why something on a worker did not end well. */
 export interface Trouble {
@@ -28,7 +34,7 @@ export function troubleOf(error: unknown): Trouble {
 
 /** The worst of some grades; `skipped` of none. */
 export function worstOf(grades: readonly Grade[]): Grade {
-  return (GRADES.find((grade) => grades.includes(grade as Grade)) as Grade) ?? "skipped";
+  return GRADES.find((grade) => grades.includes(grade)) ?? "skipped";
 }
 
 /** How many have each grade. */
@@ -40,7 +46,6 @@ export function countGrades(grades: readonly Grade[]): Record<Grade, number> {
 
 /** Counts in words, the good ones first and nothing that does not occur: `3 changed, 1 unreachable`. */
 export function describeGrades(count: Record<Grade, number>): string {
-  const found = [...GRADES].reverse() as Grade[];
-  const parts = found.filter((grade) => count[grade] > 0);
+  const parts = GRADES.toReversed().filter((grade) => count[grade] > 0);
   return parts.map((grade) => `${count[grade]} ${grade.replaceAll("_", " ")}`).join(", ") || "none";
 }

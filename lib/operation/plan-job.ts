@@ -59,24 +59,29 @@ export function planJob(
     const changes = plan.decision.action !== "skip" && last !== updateSeq;
     return changes ? planWith(allocation, promoted, updateSeq) : plan;
   });
+  const needsWork = plans.some((plan) => plan.decision.action !== "skip" || hasOpenGate(plan));
+  return { job, allocations: plans, needsWork, ...rolloutOf(context, job, plans, options) };
+}
+
+/** What is to run for the decisions about a job's allocations. */
+function rolloutOf(
+  { kv }: OperationContext,
+  job: CatalogJob,
+  plans: readonly AllocationPlan[],
+  { syncOnly }: ChangeOptions,
+): Pick<JobPlan, "phases" | "refused"> {
   const actions = plans.map(({ allocation, decision }) => ({
     ...{ worker: allocation.worker, action: decision.action },
   }));
   const starts = actions.filter(({ action }) => action === "start").map(({ worker }) => worker);
-  const isRefused = options.syncOnly && starts.length > 0;
+  const order = kv.get(`ops/job/${job.name}`, "rollout_order");
   const hasOwnControl = hooksOn(job, "job_control").length > 0;
   return {
-    job,
-    allocations: plans,
-    phases: rolloutPhases(
-      { ...job, hasOwnControl },
-      actions,
-      context.kv.get(`ops/job/${job.name}`, "rollout_order"),
-    ),
-    refused: isRefused
-      ? `job ${job.name} was never started on ${starts.join(", ")}: deploy it without sync_only first`
-      : undefined,
-    needsWork: plans.some((plan) => plan.decision.action !== "skip" || hasOpenGate(plan)),
+    phases: rolloutPhases({ ...job, hasOwnControl }, actions, order),
+    refused:
+      syncOnly && starts.length > 0
+        ? `job ${job.name} was never started on ${starts.join(", ")}: deploy it without sync_only first`
+        : undefined,
   };
 }
 

@@ -9,7 +9,7 @@ import type { OperationContext } from "./context.ts";
 import type { Effects } from "./effects.ts";
 import { gateTroubles, hasGate, passGate } from "./gate.ts";
 import { type HookPass, scriptErrors } from "./hooks.ts";
-import { type Grade, type Trouble, troubleOf } from "./outcome.ts";
+import { countGrades, describeGrades, type Grade, type Trouble, troubleOf } from "./outcome.ts";
 import { type AllocationPlan, hasOpenGate, type JobPlan } from "./plan-job.ts";
 
 const SYNC_AT_ONCE = 32;
@@ -61,6 +61,7 @@ export async function rollOut(
   for (const phase of plan.phases) await rollout.runPhase(phase);
   await rollout.runPostDeploy();
   await rollout.promoteRest();
+  rollout.tellStatus();
   await rollout.syncAgain();
 }
 
@@ -162,6 +163,13 @@ class Rollout {
     const rest = this.#changing().filter((state) => !runsTarget(state.plan.decision.action));
     this.#promote(rest.filter((state) => state.trouble === undefined));
     this.#failIfTroubled(rest);
+  }
+
+  /** The status after a deploy (hook-runtime.md, Deploy order 4: post_deploy_status): how it went for the allocations. */
+  tellStatus(): void {
+    const { name: job } = this.#plan.job;
+    const reason = describeGrades(countGrades(this.#states.map(allocationGrade)));
+    this.#context.log.record({ event: "post_deploy_status", job, phase: "rollout", reason });
   }
 
   /** The final sync: puts back what the lifecycle changed in files that sync owns. */

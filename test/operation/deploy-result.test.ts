@@ -45,7 +45,7 @@ test("CP-131 CP-133 a cancelled deploy tells what was cancelled, what was done a
   ]);
   assert.equal(summary.allocations.cancelled, 1);
   assert.equal(cancelled?.unconfirmed, 0);
-  assert.deepEqual(processesIn(deploys.folder(B)), []);
+  await until("nothing to be left", () => processesIn(deploys.folder(B)).length === 0);
   const { hash, unfinished } = deploys.promotion("base", A);
   assert.deepEqual([hash, unfinished], ["", true]);
 });
@@ -79,7 +79,7 @@ test("a gate that fails is blamed on the workers that are not healthy", async (t
   );
 });
 
-test("targets are noted in the worker's log from their begin to their end, and stops that are left out in the bucket's", async (t) => {
+test("HR-113 targets are noted in the worker's log from their begin to their end, and the status of the job at its end in the bucket's", async (t) => {
   const deploys = await Deploys.make(t);
   await deploys.build({ web: {}, off: {} }, { hosts: [A], disabled: { off: [A] } });
   const { folder } = await deploys.deploy();
@@ -89,6 +89,9 @@ test("targets are noted in the worker's log from their begin to their end, and s
   );
   assert.match(begin, /worker=127\.0\.0\.1 job=web phase=rollout action=start cmd="make start"$/);
   assert.match(end, /job=web phase=rollout action=start cmd="make start" exit=0 duration_ms=\d+$/);
+  const bucket = readFileSync(path.join(folder, "ops.log"), "utf8");
+  assert.match(bucket, /event=post_deploy_status .*job=web phase=rollout reason="1 changed"/);
+  assert.ok(bucket.indexOf("post_deploy_status") > bucket.indexOf("batch 1 of 1"));
   assert.match(lines.join("\n"), /event=reconcile_skip_stop .*job=off phase=reconcile reason=not_deployed/);
 });
 
