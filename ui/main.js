@@ -69,6 +69,7 @@ async function open(moved) {
     view = viewAt(main, {
       ...place,
       bucket: () => bucket,
+      refresh,
       nameOfBucket: () => bucket?.name ?? place.bucketId,
       changed: bucketsChanged,
       showRun: (id) => dock.show(place.bucketId, id),
@@ -106,6 +107,7 @@ async function refreshBucket() {
   if (place.bucketId !== bucketId || !signedIn) return;
   const isFirst = bucket === null;
   bucket = found;
+  buckets = buckets.map((one) => (one.id === bucketId ? found : one));
   drawSubject(place, bucket, buckets);
   dock.offer(bucketId, found.last_run?.id);
   if (isFirst) await view?.refresh();

@@ -12,7 +12,7 @@ import { startButton } from "./starts.js";
 const RUNS = 8;
 
 /** One bucket at a glance: the state of each job on each worker, what it waits for, drift, versions and the last runs. */
-export function overviewView(main, { bucketId, bucket }) {
+export function overviewView(main, { bucketId, bucket, refresh }) {
   const path = (rest) => bucketPath(bucketId, rest);
   const state = part(
     "Jobs on workers",
@@ -43,7 +43,7 @@ export function overviewView(main, { bucketId, bucket }) {
     { class: "controls" },
     startButton(bucketId, "Build", () => ({ path: "/build" })),
     startButton(bucketId, "Deploy", () => deployAll(bucket()), { primary: true }),
-    button("Rename", () => bucket() && renameBucket(bucket())),
+    button("Rename", () => bucket() && renameBucket(bucket()).then(refresh)),
     button("Delete …", () => bucket() && deleteBucket(bucket()), { class: "danger" }),
   );
   const columns = el("div", { class: "columns" }, ...[waits, drift, info].map(({ element }) => element));

@@ -1,0 +1,178 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { after, before, test } from "node:test";
+import { LocalServer, ops } from "../../scripts/local-server.ts";
+import { ConsolePage } from "../helpers/browser.ts";
+import { writeServices } from "../helpers/service.ts";
+
+const base = mkdtempSync(path.join(tmpdir(), "ops-views-"));
+let server: LocalServer;
+let ui: ConsolePage;
+let bucket: string;
+
+before(async () => {
+  server = await LocalServer.start(path.join(base, "root"));
+  bucket = await server.createBucket("shop");
+  const source = path.join(base, "source");
+  writeServices(source, path.join(base, "workers"), { version: "1.0.0" });
+  const env = { OPS_SERVE_TOKEN: server.token };
+  await ops(["push", server.url, "--bucket", bucket, "--dir", source], { env });
+  await server.run(bucket, "deploy");
+  ui = await ConsolePage.open(server.url);
+  await ui.goTo("");
+  await ui.signIn(server.token);
+});
+after(async () => {
+  await ui?.close();
+  await server?.stop();
+  rmSync(base, { recursive: true, force: true, maxRetries: 5 });
+});
+
+/** What a step sends to start a run: the last part of its path and its body; waits for the end of the run. */
+async function started(act: () => Promise<void>): Promise<[string, unknown]> {
+  const [request, response] = await Promise.all([
+    ui.page.waitForRequest((one) => one.method() === "POST" && one.url().includes(bucket)),
+    ui.page.waitForResponse((one) => one.request().method() === "POST" && one.url().includes(bucket)),
+    act(),
+  ]);
+  if (response.status() === 202) await server.follow(bucket, (await response.json()).run_id);
+  await ui.page.locator("#activity .status:not(.running)").waitFor();
+  return [new URL(request.url()).pathname.split(`${bucket}/`)[1] ?? "", request.postDataJSON()];
+}
+
+test("CP-174 CP-175 workers: definitions to read, and each probe starts its run on those chosen", async () => {
+  await ui.view(bucket, "workers");
+  assert.deepEqual(await ui.page.locator("table").first().locator("tbody th").allTextContents(), [
+    "127.0.0.1",
+    "127.0.0.2",
+  ]);
+  await ui.page.getByText("Which workers").click();
+  await ui.page.getByRole("checkbox", { name: "127.0.0.2" }).check();
+  await ui.page.getByText("Meant: 1 worker (127.0.0.2).").waitFor();
+  for (const name of ["Facts", "Uptime", "Sysstat", "Trust"])
+    assert.deepEqual(await started(() => ui.button(name).click()), [
+      `workers/${name.toLowerCase()}`,
+      { workers: ["127.0.0.2"] },
+    ]);
+  await ui.page.getByRole("img", { name: /^CPU of 127\.0\.0\.2: \d+ %/ }).waitFor();
+  const forced = await started(async () => {
+    await ui.button("Trust by force …").click();
+    await ui.confirm("Trust by force", "shop");
+  });
+  assert.deepEqual(forced, ["workers/trust", { workers: ["127.0.0.2"], force: true }]);
+});
+
+test("what is dangerous waits until the name is typed, and is left by Cancel", async () => {
+  await ui.view(bucket, "jobs/base");
+  await ui.button("Stop …").click();
+  const dialog = ui.page.getByRole("dialog");
+  const stop = dialog.getByRole("button", { name: "Stop", exact: true });
+  await dialog.getByText("base, 2 allocations on 127.0.0.1, 127.0.0.2").waitFor();
+  assert.equal(await stop.isDisabled(), true);
+  await dialog.getByLabel(/^Type/).fill("bas");
+  assert.equal(await stop.isDisabled(), true);
+  ui.requests.length = 0;
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await dialog.waitFor({ state: "hidden" });
+  assert.equal(
+    ui.requests.some((request) => request.method() === "POST"),
+    false,
+  );
+});
+
+test("CP-179 CP-180 run command carries workers or labels, width, limits and what to do about failures", async () => {
+  await ui.view(bucket, "command");
+  await ui.page.getByLabel(/^Command/).fill("exit 3");
+  await ui.page.getByRole("checkbox", { name: "127.0.0.1" }).check();
+  await ui.page.getByRole("checkbox", { name: "all" }).check();
+  assert.equal(await ui.page.getByRole("checkbox", { name: "127.0.0.1" }).isChecked(), false);
+  await ui.page.getByLabel(/^At a time/).fill("2");
+  await ui.page.getByLabel(/^Time limit/).fill("60");
+  await ui.page.getByLabel(/^Health check/).check();
+  await ui.page.getByLabel(/^Ignore failures/).check();
+  const sent = await started(async () => {
+    await ui.button("Run command").click();
+    await ui.confirm("Run command", "shop");
+  });
+  const options = { concurrency: 2, timeout_seconds: 60, health_check: true, ignore_failure: true };
+  assert.deepEqual(sent, ["run_command", { command: "exit 3", labels: ["all"], ...options }]);
+  await ui.page.getByText("failed (exit code 3)").waitFor();
+  await ui.page.getByText("127.0.0.1, 127.0.0.2").first().waitFor();
+});
+
+test("CP-181 hooks on the event cli are listed and run", async () => {
+  await ui.view(bucket, "hooks");
+  const row = ui.page.locator("tr", { hasText: "app" });
+  await row.getByText("check of base").waitFor();
+  const sent = await started(async () => {
+    await row.getByRole("button", { name: "Run" }).click();
+    await ui.confirm("Run hook");
+  });
+  assert.deepEqual(sent, ["hooks", { hook: "check", job: "app", verbose: true }]);
+});
+
+test("CP-182 deployments have the tabs Jobs and Rollout; options are sent as they are ticked", async () => {
+  await ui.view(bucket, "deployments");
+  await ui.page.getByRole("checkbox", { name: "base" }).check();
+  await ui.page.getByLabel(/^Force/).check();
+  const planned = await started(() => ui.button("Dry run").click());
+  assert.deepEqual(planned, ["deploy", { jobs: ["base"], force: true, dry_run: true }]);
+  await ui.page.getByText("1 of 1 job would be rolled out").waitFor();
+  await ui.link("Rollout").click();
+  await ui.page.getByText("4 rows").waitFor();
+});
+
+test("CP-178 the catalog is filtered and sorted, and its address keeps both", async () => {
+  await ui.view(bucket, "catalog/allocations");
+  await ui.page.getByLabel("Worker ip").selectOption("127.0.0.2");
+  await ui.page.getByRole("columnheader", { name: "Job" }).getByRole("button").click();
+  await ui.page.getByRole("columnheader", { name: "Job" }).getByRole("button").click();
+  await ui.page.reload();
+  await ui.page.getByText("2 of 4 rows").waitFor();
+  assert.equal(await ui.page.locator("[aria-sort=descending]").textContent(), "Job");
+  const jobs = await ui.page.locator("tbody tr td:nth-child(4)").allTextContents();
+  assert.deepEqual(jobs, ["base", "app"]);
+});
+
+test("CP-089 CP-176 the source is shown and cannot be edited", async () => {
+  await ui.view(bucket, "source/files");
+  await ui.link("workspace/jobs/base/static/page.txt").click();
+  await ui.page.getByText("page of 1.0.0").waitFor();
+  await ui.view(bucket, "source/settings");
+  await ui.page.getByText("There are none. ops job create").waitFor();
+  assert.equal(
+    await ui.page.locator("main textarea, main input:not([type=search]), main [contenteditable]").count(),
+    0,
+  );
+});
+
+test("CP-183 jobs are read only; files are those of the catalog", async () => {
+  await ui.view(bucket, "jobs");
+  await ui.link("base").click();
+  await ui.link("Makefile").click();
+  await ui.page.getByText("start restart:").waitFor();
+});
+
+test("runs are narrowed by kind and status on the server, and the address keeps that", async () => {
+  await ui.view(bucket, "runs");
+  await ui.page.getByLabel(/^Kind/).selectOption("deploy");
+  await ui.page.getByLabel(/^Status/).selectOption("succeeded");
+  await ui.page.locator(".runs li").nth(1).waitFor();
+  await ui.page.reload();
+  await ui.page.locator(".runs li").nth(1).waitFor();
+  assert.equal(await ui.page.locator(".runs li").count(), 2);
+});
+
+test("CP-177 a bucket is renamed and deleted by its name", async () => {
+  await ui.view(bucket, "");
+  await ui.button("Rename").click();
+  await ui.page.getByRole("dialog").getByLabel("Name").fill("store");
+  await ui.confirm("Rename");
+  await ui.page.getByRole("combobox", { name: "Bucket" }).getByText("store").waitFor({ state: "attached" });
+  await ui.button("Delete …").click();
+  await ui.confirm("Delete bucket", "store");
+  await ui.page.getByText("There is no bucket yet.").waitFor();
+  ui.checkPeace();
+});
