@@ -40,16 +40,25 @@ export class LocalServer {
     this.token = token;
   }
 
-  /** Starts a server on a root, on a free port unless `addr` says otherwise, and resolves once it listens. */
+  /**
+   * Starts a server on a root, on a free port unless `addr` says otherwise, and resolves once it listens. With `quiet`
+   * nobody reads its log.
+   */
   static async start(
     root: string,
-    options: { token?: string; addr?: string; env?: Record<string, string>; flags?: string[] } = {},
+    options: {
+      token?: string;
+      addr?: string;
+      env?: Record<string, string>;
+      flags?: string[];
+      quiet?: boolean;
+    } = {},
   ): Promise<LocalServer> {
     const token = options.token ?? randomBytes(24).toString("base64url");
     const flags = ["--root", root, "--addr", options.addr ?? "127.0.0.1:0", ...(options.flags ?? [])];
     const child = spawn(process.execPath, [PROGRAM, "server", ...flags], {
       env: { ...process.env, ...options.env, OPS_SERVE_TOKEN: token },
-      stdio: ["ignore", "pipe", "pipe"],
+      stdio: ["ignore", "pipe", options.quiet ? "ignore" : "pipe"],
     });
     let log = "";
     child.stderr?.on("data", (chunk: Buffer) => {
