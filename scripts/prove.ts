@@ -5,6 +5,7 @@ import path from "node:path";
 import { within } from "../lib/core/async.ts";
 import { LIMITS } from "../lib/http/listen.ts";
 import { contend } from "../test/helpers/contention.ts";
+import { fuzz } from "../test/helpers/fuzz.ts";
 import { stressHooks } from "../test/helpers/hook-stress.ts";
 import { killRounds } from "../test/helpers/kill-rounds.ts";
 import { SimulatedDeploys } from "../test/helpers/simulated-deploys.ts";
@@ -13,6 +14,8 @@ import { sshKillRounds } from "../test/helpers/ssh-kill-rounds.ts";
 
 /** Node looks for slow connections once a second, and waits one more second for a late request. */
 const TIMEOUT_SLACK_MS = 5_000;
+/** What a warm server's memory may differ by, whatever it was asked. */
+const MOST_GROWTH_MB = 64;
 
 const PROOFS: Record<string, (folder: string) => Promise<string>> = {
   async lock(folder) {
@@ -44,6 +47,15 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
       kills: 300,
     });
     return `64 scripts in parallel, ${killed} kills, ${writes} writes and as many hand-overs, ${flushes} flushes: nothing lost, nobody stuck`;
+  },
+  async fuzz(folder) {
+    const seed = Number(process.env.OPS_TEST_SEED ?? Date.now() % 1_000_000);
+    const { answers, memoryMb } = await fuzz(folder, 10_000, seed);
+    const [before, after] = memoryMb;
+    if (after - before > MOST_GROWTH_MB)
+      throw new Error(`seed ${seed}: memory grew from ${before} to ${after} MB`);
+    const told = Object.entries(answers).map(([status, count]) => `${count} x ${status}`);
+    return `seed ${seed}: 10,000 mutated requests: ${told.join(", ")}; memory ${before} MB after a tenth, ${after} MB at the end`;
   },
   async timeouts() {
     const outcome = await within(slowClients(LIMITS), LIMITS.requestMs + 60_000);

@@ -97,7 +97,7 @@ export class RunLog {
   /** A structured line only; for a worker when the fields name one, else for the bucket. */
   record(fields: LogFields, level: "info" | "warn" | "error" = "info"): void {
     const file = fields.worker === undefined ? "ops.log" : `${fields.worker.replaceAll(":", "_")}.log`;
-    const line = Buffer.from(this.#redactor.apply(this.#line(fields, level)));
+    const line = Buffer.from(this.#line(this.#masked(fields), level));
     this.#append(
       path.join(runLayout(this.#layout, this.#runId).folder, file),
       line,
@@ -110,6 +110,14 @@ export class RunLog {
   close(): void {
     for (const { descriptor } of this.#open.values()) closeSync(descriptor);
     this.#open.clear();
+  }
+
+  /** Before the fields are quoted: what is quoted twice is no form of a secret that the redactor knows. */
+  #masked(fields: LogFields): LogFields {
+    const mask = (value: unknown) => (typeof value === "string" ? this.#redactor.apply(value) : value);
+    return Object.fromEntries(
+      Object.entries(fields).map(([name, value]) => [name, mask(value)]),
+    ) as LogFields;
   }
 
   #append(file: string, line: Buffer, limit: number): void {

@@ -29,15 +29,27 @@ export class Redactor {
   }
 }
 
+/** As the usual tools of shells, browsers and scripts write a text. */
 function formsOf(value: string): string[] {
   const base64 = Buffer.from(value).toString("base64");
+  const url = encodeURIComponent(value.toWellFormed());
+  const strictUrl = url.replace(/[!'()*]/g, (one) => `%${one.charCodeAt(0).toString(16).toUpperCase()}`);
+  const json = JSON.stringify(value).slice(1, -1);
   return [
     value,
-    base64,
-    base64.replace(/=+$/, ""),
-    Buffer.from(value).toString("base64url"),
-    encodeURIComponent(value.toWellFormed()),
-    JSON.stringify(value).slice(1, -1),
-    value.replaceAll("'", "'\\''"),
+    ...[base64, base64.replace(/=+$/, ""), Buffer.from(value).toString("base64url")],
+    ...[url, strictUrl, strictUrl.replaceAll("%20", "+"), lowerHex(url), lowerHex(strictUrl)],
+    ...[json, json.replace(/[\u0080-\uffff]/g, escapedUnit)],
+    // In single quotes, in two ways, and with backslashes.
+    ...[value.replaceAll("'", "'\\''"), value.replaceAll("'", `'"'"'`)],
+    value.replace(/[^\w@%+=:,./\-\u0080-\uffff]/g, "\\$&"),
   ];
+}
+
+function lowerHex(url: string): string {
+  return url.replace(/%[0-9A-F]{2}/g, (one) => one.toLowerCase());
+}
+
+function escapedUnit(unit: string): string {
+  return `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }

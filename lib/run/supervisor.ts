@@ -1,13 +1,11 @@
 import { closeSync, openSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
-import path from "node:path";
 import type { InitResult } from "../bucket/init.ts";
 import { type Layout, runLayout } from "../bucket/layout.ts";
 import { acquireLock, type BucketLock } from "../bucket/lock.ts";
-import { bucketNotFound } from "../bucket/root.ts";
 import { uuidV7 } from "../codec/uuid.ts";
 import { sleep, within } from "../core/async.ts";
-import { cancelledFailure, Failure, hasErrno, messageOf } from "../core/errors.ts";
+import { cancelledFailure, Failure, messageOf } from "../core/errors.ts";
 import { faultPoint } from "../core/fault.ts";
 import { exists, PRIVATE_FILE, PRIVATE_FOLDER } from "../core/files.ts";
 import { endGroup, type GroupIdentity, identify, isGroupAlive, signalProcess } from "../core/process.ts";
@@ -206,17 +204,11 @@ export class Supervisor {
     return this.#lock(layout, () => takeBucket(layout, runId, command));
   }
 
-  /** A bucket that was never initialised may lack the folder of the lock; one that was deleted meanwhile lacks all. */
   async #lock(layout: Layout, take: () => Promise<BucketLock>): Promise<BucketLock> {
     if (this.#stopping) throw new Failure("shutting_down", "the server is shutting down");
-    try {
-      if (!(await exists(layout.data))) await mkdir(layout.data, PRIVATE_FOLDER);
-      return await take();
-    } catch (error) {
-      throw hasErrno(error, "ENOENT") && !(await exists(layout.root))
-        ? bucketNotFound(path.basename(layout.root))
-        : error;
-    }
+    // A bucket that was never initialised may lack the folder of the lock.
+    if (!(await exists(layout.data))) await mkdir(layout.data, PRIVATE_FOLDER);
+    return take();
   }
 
   async #start(layout: Layout, lock: BucketLock, start: Parameters<typeof createRecord>[1]): Promise<void> {

@@ -4,12 +4,13 @@ import { Guard } from "../auth/guard.ts";
 import { SESSION_COOKIE, SESSION_MS, Sessions, TOTP_COOKIE } from "../auth/session.ts";
 import { TotpCodes } from "../auth/totp.ts";
 import { layoutOf } from "../bucket/layout.ts";
-import { bucketIds, prepareRoot } from "../bucket/root.ts";
+import { bucketIds, bucketNotFound, prepareRoot } from "../bucket/root.ts";
 import { type Asset, loadAssets } from "../core/assets.ts";
-import { messageOf } from "../core/errors.ts";
+import { Failure, messageOf } from "../core/errors.ts";
+import { exists } from "../core/files.ts";
 import type { Launcher } from "../core/spawn.ts";
 import { listen } from "../http/listen.ts";
-import { type Answer, type HttpRequest, raw } from "../http/message.ts";
+import { type Answer, type HttpRequest, raw, STATUS } from "../http/message.ts";
 import { callRoute, findRoute, methodNotAllowed } from "../http/router.ts";
 import { Supervisor } from "../run/supervisor.ts";
 import { AccessLog, type Log } from "./access.ts";
@@ -118,7 +119,18 @@ async function answer(
   own.access.identity(request, identity);
   if (asset) return fileAnswer(request, asset);
   // Why there is no route is told only to who was admitted.
-  return callRoute(found ?? findRoute(ROUTES, request), request, { ...own.services, identity });
+  const wanted = found ?? findRoute(ROUTES, request);
+  try {
+    return await callRoute(wanted, request, { ...own.services, identity });
+  } catch (error) {
+    throw await whyInBucket(error, own.services.root, wanted.params.bucket_id);
+  }
+}
+
+/** What fails because its bucket was deleted meanwhile fails for that reason. */
+async function whyInBucket(error: unknown, root: string, id: string | undefined): Promise<unknown> {
+  if (id === undefined || (error instanceof Failure && STATUS[error.code] !== undefined)) return error;
+  return (await exists(path.join(root, id.toLowerCase()))) ? error : bucketNotFound(id);
 }
 
 function routeOf(request: HttpRequest) {

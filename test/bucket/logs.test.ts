@@ -82,3 +82,15 @@ test("the bucket's log moves aside at 32 MiB, one old file is kept, the run's co
   assert.ok(statSync(path.join(layout.logs, "ops.log.1")).size >= 32 * 1024 * 1024);
   assert.equal(read(`runs/${RUN}/ops.log`).match(/msg=/g)?.length, 2);
 });
+
+test("T-100 a secret that a command prints in quotes is masked before the line is quoted itself", (t) => {
+  const { log, read } = openLog(t);
+  const secret = 'with "quotes" and \\ in it';
+  log.redactor.add(secret);
+  log.output("web", "10.0.0.1", `{"password":${JSON.stringify(secret)}}`, "stdout");
+  log.error(`cannot use ${JSON.stringify(secret)}`);
+  for (const file of ["10.0.0.1.log", "ops.log"]) {
+    assert.doesNotMatch(read(file), /quotes|in it/);
+    assert.match(read(file), /\*\*\*/);
+  }
+});

@@ -17,7 +17,13 @@ const forms: [string, string][] = [
   ["in base64url", Buffer.from(SECRET).toString("base64url")],
   ["in a URL", encodeURIComponent(SECRET)],
   ["in JSON", JSON.stringify(SECRET).slice(1, -1)],
+  ["in a URL that escapes all it can", "p%C3%A4%24%24%20w%27or%22d%2F%3F%2B%5Cend"],
+  ["in a form", "p%C3%A4%24%24+w%27or%22d%2F%3F%2B%5Cend"],
+  ["in a URL in small letters", "p%c3%a4%24%24%20w%27or%22d%2f%3f%2b%5cend"],
+  ["in JSON of ASCII letters", "p\\u00e4$$ w'or\\\"d/?+\\\\end"],
   ["in single quotes of a shell", SECRET.replaceAll("'", "'\\''")],
+  ["in the quotes that Python's shlex makes", `pä$$ w'"'"'or"d/?+\\end`],
+  ["with backslashes, as printf %q writes it", "pä\\$\\$\\ w\\'or\\\"d/\\?+\\\\end"],
 ];
 
 for (const [what, form] of forms)
