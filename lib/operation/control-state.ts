@@ -1,5 +1,5 @@
 import type { CatalogAllocation } from "../bucket/catalog.ts";
-import { promotionsOf, setStopped, startAnew } from "../bucket/promotions.ts";
+import { setStopped, startAnew } from "../bucket/promotions.ts";
 import type { OperationContext } from "./context.ts";
 import type { Effects } from "./effects.ts";
 import type { Evidence } from "./evidence.ts";
@@ -16,6 +16,8 @@ export interface JobStatus {
 /** How it went for one allocation; filled in as the run goes on. */
 export interface ControlState {
   readonly allocation: CatalogAllocation;
+  /** The version that was promoted there. */
+  readonly version: string;
   outcome: Grade;
   /** Why it is neither ok nor still to come. */
   error: string | null;
@@ -52,8 +54,7 @@ export function noteTarget({ context, target, forget }: Control, { id, job }: Ca
   if (target === "start" || target === "restart") setStopped(db, job, id, false);
 }
 
-/** The version that runs where no deploy is under way: also what a target is to bring. */
-export function versionsOf({ context }: Control, { id, job }: CatalogAllocation): Record<string, string> {
-  const { version } = promotionsOf(context.db, job)(id);
+/** For a target it is the version that runs, and no other: what was built since is not there yet. */
+export function versionsOf({ version }: ControlState): Record<string, string> {
   return { CURRENT_VERSION: version, NEW_VERSION: version };
 }

@@ -119,7 +119,7 @@ async function reachWorker(
     const started = performance.now();
     const health = await roundTrip(fleet, worker, signal);
     const duration_ms = Math.round(performance.now() - started);
-    if (health.outcome === "ok" || attempt >= attempts) {
+    if (health.outcome !== "unreachable" || attempt >= attempts) {
       if (health.error !== null) log.error(`worker ${worker}: ${health.error}`);
       return { worker, ...health, attempts: attempt, duration_ms };
     }

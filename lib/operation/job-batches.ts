@@ -62,11 +62,11 @@ async function runBatch(
   await mapAll(states, states.length, run, control.context.signal);
 }
 
-async function runTarget(control: Control, job: CatalogJob, { allocation }: ControlState): Promise<void> {
+async function runTarget(control: Control, job: CatalogJob, state: ControlState): Promise<void> {
   await control.effects.run({
-    ...{ job: job.name, worker: allocation.worker, target: control.target, phase: "job_control" },
+    ...{ job: job.name, worker: workerOf(state), target: control.target, phase: "job_control" },
     limitSeconds: job.lifecycleTimeoutSeconds,
-    env: versionsOf(control, allocation),
+    env: versionsOf(state),
   });
 }
 

@@ -5,6 +5,7 @@ import {
   catalogJobs,
 } from "../bucket/catalog.ts";
 import { allocationsNamed, jobsNamed } from "../bucket/job-choice.ts";
+import { promotionsOf } from "../bucket/promotions.ts";
 import { mapAll } from "../core/async.ts";
 import { Failure, throwIfCancelled } from "../core/errors.ts";
 import { type ControlKind, parametersOf } from "../run/protocol.ts";
@@ -41,7 +42,7 @@ export function control(kind: ControlKind): Operation {
     const given = { forget: false, target: kind.slice("job_".length), ...parametersOf(kind, params) };
     const jobs = jobsNamed(catalogJobs(context.db), given.jobs);
     const present = catalogAllocations(context.db).filter(({ removed }) => !removed);
-    const states = allocationsNamed(present, jobs, given.allocations).map(stateOf);
+    const states = statesOf(context, jobs, allocationsNamed(present, jobs, given.allocations));
     return await withHooks(context, async (hooks, fleet) => {
       const effects = effectsOf(context, fleet, hooks, present);
       const target = builtIn(given.target);
@@ -65,9 +66,21 @@ function builtIn(target: string): string {
   return BUILT_IN.includes(lower) ? lower : target;
 }
 
-function stateOf(allocation: CatalogAllocation): ControlState {
-  const outcome = allocation.disabled ? "skipped" : "not_started";
-  return { allocation, outcome, error: allocation.disabled ? "disabled" : null, duration_ms: 0 };
+function statesOf(
+  { db }: OperationContext,
+  jobs: readonly CatalogJob[],
+  allocations: readonly CatalogAllocation[],
+): ControlState[] {
+  return jobs.flatMap(({ name }) => {
+    const promotionOf = promotionsOf(db, name);
+    const own = allocations.filter(({ job }) => job === name);
+    return own.map((allocation) => ({
+      ...{ allocation, version: promotionOf(allocation.id).version, duration_ms: 0 },
+      ...(allocation.disabled
+        ? { outcome: "skipped" as const, error: "disabled" }
+        : { outcome: "not_started" as const, error: null }),
+    }));
+  });
 }
 
 /** Those whose worker cannot be used, each worker being asked once and before anything is started. */

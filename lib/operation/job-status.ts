@@ -41,7 +41,7 @@ async function askOne(control: Control, job: string, state: ControlState): Promi
   const { context, fleet } = control;
   const { worker } = state.allocation;
   const outcome = await makeStatus(await fleet.reach(worker), job, {
-    env: versionsOf(control, state.allocation),
+    env: versionsOf(state),
     onLine: (line, stream) =>
       context.log.output(job, worker, line, stream, { phase: "job_control", action: "status" }),
     keepBytes: KEEP_BYTES,

@@ -87,7 +87,13 @@ test("jobs are stopped, asked, checked and started over ssh and right here", asy
   assert.equal(started.code, 0, started.stderr);
   const result = JSON.parse(started.stdout);
   assert.deepEqual([result.target, result.jobs[0].job, result.jobs[0].outcome], ["start", "web", "ok"]);
-  assert.deepEqual(Object.keys(result.jobs[0].allocations[0]), ["worker", "outcome", "error", "duration_ms"]);
+  assert.deepEqual(Object.keys(result.jobs[0].allocations[0]), [
+    "worker",
+    "version",
+    "outcome",
+    "error",
+    "duration_ms",
+  ]);
   assert.deepEqual([LOCAL, REMOTE].map(isRunning), [true, true]);
 });
 
