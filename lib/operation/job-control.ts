@@ -75,10 +75,11 @@ function statesOf(
     const promotionOf = promotionsOf(db, name);
     const own = allocations.filter(({ job }) => job === name);
     return own.map((allocation) => ({
-      ...{ allocation, version: promotionOf(allocation.id).version, duration_ms: 0 },
+      ...{ allocation, version: promotionOf(allocation.id).version },
       ...(allocation.disabled
         ? { outcome: "skipped" as const, error: "disabled" }
         : { outcome: "not_started" as const, error: null }),
+      duration_ms: 0,
     }));
   });
 }
