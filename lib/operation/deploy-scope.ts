@@ -16,12 +16,19 @@ export interface DeployScope {
   jobs: CatalogJob[];
   /** Of all jobs, removed ones too. */
   allocations: CatalogAllocation[];
+  /** Those that are not removed, by job. */
+  present: ReadonlyMap<string, CatalogAllocation[]>;
 }
 
 /** The catalog, and of its jobs those that were asked for. Throws `failed` for a name that it does not know. */
 export function deployScope({ db }: OperationContext, wanted: string[] | undefined): DeployScope {
   const all = catalogJobs(db);
-  return { all, jobs: selectJobs(all, wanted), allocations: catalogAllocations(db) };
+  const allocations = catalogAllocations(db);
+  const present = Map.groupBy(
+    allocations.filter((one) => !one.removed),
+    (one) => one.job,
+  );
+  return { all, jobs: selectJobs(all, wanted), allocations, present };
 }
 
 function selectJobs(all: CatalogJob[], wanted: string[] | undefined): CatalogJob[] {

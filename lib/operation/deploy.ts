@@ -84,7 +84,6 @@ class Deploy {
   readonly #effects: Effects;
   readonly #scope: DeployScope;
   readonly #options: ChangeOptions;
-  readonly #allocationsOf: ReadonlyMap<string, CatalogAllocation[]>;
   readonly #results = new Map<string, JobResult>();
   readonly #steps: DeployResult["steps"] = [];
   readonly #rollouts = new Map<string, RolloutProgress>();
@@ -103,8 +102,6 @@ class Deploy {
     this.#effects = effects;
     this.#scope = scope;
     this.#options = options;
-    const present = scope.allocations.filter((one) => !one.removed);
-    this.#allocationsOf = Map.groupBy(present, (one) => one.job);
   }
 
   async carryOut(): Promise<void> {
@@ -194,7 +191,7 @@ class Deploy {
   }
 
   #own(job: CatalogJob): CatalogAllocation[] {
-    return this.#allocationsOf.get(job.name) ?? [];
+    return this.#scope.present.get(job.name) ?? [];
   }
 
   #mayRun(job: CatalogJob): boolean {

@@ -196,6 +196,6 @@ class DryRun {
   }
 
   #own(job: CatalogJob): CatalogAllocation[] {
-    return this.#scope.allocations.filter((one) => one.job === job.name && !one.removed);
+    return this.#scope.present.get(job.name) ?? [];
   }
 }

@@ -294,8 +294,13 @@ class Rollout {
     try {
       await passGate(this.#context, this.#effects, job, { probed, hooked });
     } catch (error) {
-      for (const [worker, trouble] of gateTroubles(error)) this.#blame(worker, trouble);
-      if (!this.#context.signal.aborted) this.#storeGate(about, "failed");
+      const troubles = gateTroubles(error);
+      for (const [worker, trouble] of troubles) this.#blame(worker, trouble);
+      // What an earlier batch has and is not healthy any more must not be taken for healthy later.
+      const failed = this.#states.filter(
+        (state) => about.includes(state) || troubles.has(state.plan.allocation.worker),
+      );
+      if (!this.#context.signal.aborted) this.#storeGate(failed, "failed");
       throw error;
     }
     this.#storeGate(about, "passed");

@@ -3,6 +3,7 @@ import { existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } fr
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { isGroupAlive, signalProcess } from "../../lib/core/process.ts";
+import type { Progress } from "../../lib/run/protocol.ts";
 import { LocalServer, ops, type Run } from "../../scripts/local-server.ts";
 import {
   runningConfiguration,
@@ -106,6 +107,16 @@ test("CP-134 CP-135 a cancelled deploy says of each worker what became of its co
   });
   const begun = WORKERS.map((host) => path.join(roots, host, bucket, "begun"));
   await until("both targets run", () => begun.every((file) => existsSync(file)));
+  const progress = async () =>
+    (await server.call<{ progress: Progress | null }>("GET", `${base}/runs/${id}`)).body.progress;
+  const waitsForTargets = ({ waiting }: Progress) =>
+    WORKERS.every((host) =>
+      waiting.some(({ on, until }) => on === `base@${host}: make start` && until !== null),
+    );
+  await until("the run to tell what it waits for", async () => {
+    const told = await progress();
+    return told !== null && waitsForTargets(told) && told.rollouts[0]?.running === 2;
+  });
   assert.equal((await server.call<Run>("POST", `${base}/runs/${id}/cancel`)).status, 202);
   const run = await followed;
   assert.equal(run.status, "cancelled");

@@ -290,3 +290,27 @@ test("sync_only brings and promotes files and runs no target; what was never sta
   assert.deepEqual([deploys.targets("web", B), deploys.promotion("web", B).version], [["start"], "2.0.0"]);
   assert.equal((await deploys.deploy()).jobs[0]?.outcome, "skipped");
 });
+
+test("HR-110 a worker of an earlier batch that is not healthy any more keeps the job from being skipped, whatever becomes of the batch", async (t) => {
+  const command = 'case "$PWD" in */127.0.0.1/*) test ! -f jobs/web/data/sick ;; esac';
+  const manifest = {
+    max_concurrent_starts: 1,
+    health_check: { checks: [{ type: "ssh", command }], wait: { attempts: 1 } },
+  };
+  const other = `../../../../${A}/$$(basename "$$(cd ../.. && pwd)")/jobs/web/data/sick`;
+  const script = `mkdir -p data; case "$$PWD" in */${B}/*) touch "${other}" ;; esac`;
+  const makeSick = `start:\n\t@${script}\nstop:\n\t@true\n`;
+  const { deploys } = await setUp(t, manifest, { Makefile: makeSick });
+  const failed = await deploys.deploy();
+  assert.match(
+    failed.error?.message ?? "",
+    /the health check of job web failed: 127\.0\.0\.1 after 1 attempt/,
+  );
+  assert.deepEqual(
+    [deploys.promotion("web", A).gate, deploys.promotion("web", B).gate],
+    ["failed", "failed"],
+  );
+  await deploys.build({ web: { manifest, files: { Makefile: makeSick } } }, { disabled: { web: [B, C] } });
+  const again = await deploys.deploy();
+  assert.equal(again.error?.code, "failed", "the worker that is left is still sick");
+});
