@@ -7,8 +7,8 @@ const REPORT_MS = 250;
 export type Step = Omit<Progress, "waiting" | "rollouts"> & Partial<Pick<Progress, "rollouts">>;
 
 /**
- * What a run is doing and waiting for: one for each run, the only one who reports progress. Changes that follow each
- * other closely are reported together, the last one always.
+ * What a run is doing and waiting for: one for each run, the only one who reports progress. A new phase is reported at
+ * once; other changes that follow each other closely are reported together, the last one always.
  */
 export class ProgressBoard {
   readonly #send: (progress: Progress) => void;
@@ -23,8 +23,10 @@ export class ProgressBoard {
 
   /** Where the run is now. */
   report(step: Step): void {
+    const isNewPhase = step.phase !== this.#step.phase;
     this.#step = step;
-    this.#changed();
+    if (isNewPhase) this.#now();
+    else this.#changed();
   }
 
   /**
@@ -54,6 +56,7 @@ export class ProgressBoard {
   }
 
   #now(): void {
+    clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#sentAt = performance.now();
     this.#send({ rollouts: [], ...this.#step, waiting: [...this.#waits] });
