@@ -35,6 +35,14 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
     );
     return `seeds ${first} to ${first + count - 1}: ${JSON.stringify(tally)}, every property of a deploy held`;
   },
+  async plans() {
+    const first = seed();
+    const count = 1_000;
+    const actions = await cleanly(async (t) =>
+      SimulatedDeploys.planAll(await SimulatedDeploys.bucket(t), first, count),
+    );
+    return `seeds ${first} to ${first + count - 1}: ${count} plans were carried out, each of ${actions} actions as it was planned`;
+  },
   async ssh_kill() {
     const first = seed();
     const met = await cleanly((t) => sshKillRounds(t, 200, first));

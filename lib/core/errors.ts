@@ -20,6 +20,7 @@ export type FailureCode =
   | "bucket_exists"
   | "run_not_active"
   | "retry_impossible"
+  | "plan_stale"
   | "bucket_not_initialized"
   | "schema_upgrade_required"
   | "schema_too_new"

@@ -187,18 +187,23 @@ export interface ObjectRule {
   exclusive?: readonly (readonly [string, string])[];
   /** Pairs of truth values of which the first may only be true where the second is. */
   needs?: readonly (readonly [string, string])[];
+  /** A field beside which all others are as if they were not given. */
+  alone?: string;
 }
 
 /** An object with the given fields; a field without `absent` is required. */
 export function object<F extends Fields>(fields: F, rule: ObjectRule = {}): Shape<ObjectOf<F>> {
   const required = Object.keys(fields).filter((name) => fields[name]?.absent === undefined);
+  const others = Object.keys(fields).filter((name) => name !== rule.alone);
+  const alone = rule.alone === undefined ? [] : others.map((name) => [name, rule.alone]);
+  const exclusive = [...(rule.exclusive ?? []), ...alone];
   return {
     schema: {
       type: "object",
       properties: Object.fromEntries(Object.entries(fields).map(([name, shape]) => [name, shape.schema])),
       ...(required.length > 0 && { required }),
       additionalProperties: rule.unknown === "warn",
-      ...(rule.exclusive && { allOf: rule.exclusive.map((pair) => ({ not: { required: pair } })) }),
+      ...(exclusive.length > 0 && { allOf: exclusive.map((pair) => ({ not: { required: pair } })) }),
     },
     check(value, path, report) {
       if (!isObject(value)) {
@@ -216,6 +221,10 @@ export function object<F extends Fields>(fields: F, rule: ObjectRule = {}): Shap
         else if (shape.absent) result[name] = shape.absent();
         else report(join(path, name), "is missing");
       }
+      if (rule.alone !== undefined && given.has(rule.alone))
+        for (const [name, entry] of given)
+          if (name !== rule.alone && entry !== fields[name]?.absent?.())
+            report(join(path, name), `excludes ${rule.alone}: give one of the two`);
       for (const [one, other] of rule.needs ?? [])
         if (result[one] === true && result[other] !== true)
           report(join(path, one), `goes only with ${other}`);

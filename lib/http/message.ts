@@ -63,6 +63,7 @@ export const STATUS: Readonly<Partial<Record<FailureCode, number>>> = {
   bucket_exists: 409,
   run_not_active: 409,
   retry_impossible: 409,
+  plan_stale: 409,
   bucket_not_initialized: 409,
   schema_upgrade_required: 409,
   schema_too_new: 409,

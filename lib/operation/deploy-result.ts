@@ -1,11 +1,12 @@
 import type { CatalogAllocation, CatalogJob } from "../bucket/catalog.ts";
 import { Failure } from "../core/errors.ts";
+import type { PlanDifference } from "../plan/deploy-plan.ts";
+import { type AllocationState, allocationGrade } from "./allocation-state.ts";
 import type { Evidence } from "./evidence.ts";
 import type { CancelReceipts } from "./fleet.ts";
 import { countGrades, describeGrades, type Grade, worstOf } from "./outcome.ts";
 import type { JobPlan } from "./plan-job.ts";
 import type { Reconciled } from "./reconcile.ts";
-import { type AllocationState, allocationGrade } from "./rollout.ts";
 
 /** How a deploy went for one allocation; `action` is null where it was not planned. */
 export interface AllocationResult {
@@ -37,6 +38,8 @@ export interface DeployResult {
   /** How long each step took, in the order of their ends. */
   steps: { step: string; duration_ms: number }[];
   update_seq: number;
+  /** Only of a deploy that carried out a plan: its options, and where the deploy's own hooks made it do otherwise. */
+  plan?: { force: boolean; sync_only: boolean; differences: PlanDifference[] };
   /** Only of a deploy that was cancelled: what became of the commands that were running. */
   cancelled?: CancelReceipts;
 }

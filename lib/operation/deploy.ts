@@ -3,6 +3,8 @@ import { runAll } from "../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import type { ChangeOptions } from "../plan/changes.ts";
 import { parametersOf, type RolloutProgress } from "../run/protocol.ts";
+import type { AllocationState, RolloutStep } from "./allocation-state.ts";
+import { BoundPlan } from "./bound-plan.ts";
 import { build } from "./build.ts";
 import type { Operation, OperationContext } from "./context.ts";
 import {
@@ -24,7 +26,7 @@ import { allUpstreamOf } from "./job-facts.ts";
 import { type Trouble, troubleOf } from "./outcome.ts";
 import { type JobPlan, planJob } from "./plan-job.ts";
 import { dueForReconcile, type Reconciled, reconcile } from "./reconcile.ts";
-import { type AllocationState, type RolloutStep, rollOut } from "./rollout.ts";
+import { rollOut } from "./rollout.ts";
 
 const JOBS_AT_ONCE = 8;
 const WORKERS_AT_ONCE = 32;
@@ -37,15 +39,16 @@ const WORKERS_AT_ONCE = 32;
 export const deploy: Operation = async (context, params) => {
   const given = parametersOf("deploy", params);
   if (given.build) await build(context, {});
-  const scope = deployScope(context, given.jobs);
+  const plan = given.plan === undefined ? undefined : BoundPlan.of(context, given.plan);
+  const scope = deployScope(context, plan ? plan.jobs : given.jobs);
   const fleet = new Fleet(context, catalogWorkers(context.db));
   const hooks = new HookSession(context, fleet);
-  const options = { force: given.force, syncOnly: given.sync_only };
+  const options = plan?.options ?? { force: given.force, syncOnly: given.sync_only };
   try {
     const effects = effectsOf(context, fleet, hooks, scope.allocations);
     if (given.dry_run)
       return await dryRun(context, fleet, effects, scope, { ...options, withHooks: given.with_hooks });
-    return await carryOutDeploy(context, fleet, effects, scope, options);
+    return await carryOutDeploy(context, fleet, effects, scope, options, plan);
   } catch (error) {
     if (!context.signal.aborted || !(error instanceof Failure) || error.details === undefined) throw error;
     const details = { ...(error.details as DeployResult), cancelled: fleet.cancelReceipts() };
@@ -56,15 +59,16 @@ export const deploy: Operation = async (context, params) => {
   }
 };
 
-/** Carries out a deploy with these effects; ends as {@link deploy} does. */
+/** Carries out a deploy with these effects, as the plan says where there is one; ends as {@link deploy} does. */
 export async function carryOutDeploy(
   context: OperationContext,
   fleet: Fleet,
   effects: Effects,
   scope: DeployScope,
   options: ChangeOptions,
+  plan?: BoundPlan,
 ): Promise<DeployResult> {
-  const work = new Deploy(context, fleet, effects, scope, options);
+  const work = new Deploy(context, fleet, effects, scope, options, plan);
   try {
     await work.carryOut();
   } catch (error) {
@@ -84,6 +88,7 @@ class Deploy {
   readonly #effects: Effects;
   readonly #scope: DeployScope;
   readonly #options: ChangeOptions;
+  readonly #bound: BoundPlan | undefined;
   readonly #results = new Map<string, JobResult>();
   readonly #steps: DeployResult["steps"] = [];
   readonly #rollouts = new Map<string, RolloutProgress>();
@@ -96,7 +101,9 @@ class Deploy {
     effects: Effects,
     scope: DeployScope,
     options: ChangeOptions,
+    bound: BoundPlan | undefined,
   ) {
+    this.#bound = bound;
     this.#context = context;
     this.#fleet = fleet;
     this.#effects = effects;
@@ -122,7 +129,8 @@ class Deploy {
         this.#results.get(job.name) ??
         leftOutJob(job, "not_started", "not started: the deploy ended before", this.#own(job)),
     );
-    return deployResult(jobs, this.#reconciled, this.#steps, this.#updateSeq());
+    const result = deployResult(jobs, this.#reconciled, this.#steps, this.#updateSeq());
+    return this.#bound ? { ...result, plan: this.#bound.result } : result;
   }
 
   async #reconcile(): Promise<void> {
@@ -185,6 +193,7 @@ class Deploy {
     const { signal } = this.#context;
     // Planned again, because templates may use the update sequence that has just changed.
     const plans = working.flatMap((plan) => this.#plan(plan.job, updateSeq) ?? []);
+    for (const plan of plans) this.#bound?.compare(plan);
     const ended = await runAll(plans, JOBS_AT_ONCE, (plan) => this.#rollOut(plan, unready), signal);
     throwIfCancelled(signal);
     for (const one of ended) if (one.status === "rejected") throw one.reason;
@@ -252,7 +261,9 @@ class Deploy {
     const onStep = (step: RolloutStep) => this.#tell(name, states, step);
     let error: string | undefined;
     try {
-      await rollOut(this.#context, this.#effects, plan, states, { force: this.#options.force, onStep });
+      await rollOut(this.#context, this.#effects, plan, states, {
+        ...{ force: this.#options.force, isPlanned: this.#bound !== undefined, onStep },
+      });
     } catch (cause) {
       error = messageOf(cause);
     }
@@ -272,6 +283,7 @@ class Deploy {
   }
 
   #skip(plan: JobPlan): void {
+    this.#bound?.compare(plan);
     const result = skippedJob(plan);
     this.#context.log.record({ event: "deploy_skip", job: result.job, reason: result.reason });
     this.#context.log.info(`${result.job}: skipped, ${result.reason.replaceAll("_", " ")}`);

@@ -1,5 +1,6 @@
 import type { CatalogAllocation, CatalogJob } from "../bucket/catalog.ts";
 import { runLayout } from "../bucket/layout.ts";
+import { type PlanBasis, planBasis } from "../bucket/plan-basis.ts";
 import { promotionsOf } from "../bucket/promotions.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import { writeAtomic } from "../core/files.ts";
@@ -8,7 +9,6 @@ import {
   type DeployPlan,
   type PlannedAllocation,
   type PlannedJob,
-  plannedAllocation,
   plannedPhases,
 } from "../plan/deploy-plan.ts";
 import type { OperationContext } from "./context.ts";
@@ -18,7 +18,7 @@ import type { Effects } from "./effects.ts";
 import type { Fleet } from "./fleet.ts";
 import { hooksOn } from "./hooks.ts";
 import { allUpstreamOf } from "./job-facts.ts";
-import { hasOpenGate, type JobPlan, planJob } from "./plan-job.ts";
+import { type JobPlan, planJob, plannedFrom } from "./plan-job.ts";
 import { dueForReconcile } from "./reconcile.ts";
 
 /** What a dry run is told. */
@@ -68,6 +68,7 @@ class DryRun {
   readonly #scope: DeployScope;
   readonly #options: DryRunOptions;
   readonly #failed = new Set<string>();
+  readonly #basis: PlanBasis;
   #updateSeq: number;
 
   constructor(
@@ -82,7 +83,8 @@ class DryRun {
     this.#effects = effects;
     this.#scope = scope;
     this.#options = options;
-    this.#updateSeq = this.#bucket().update_seq;
+    this.#basis = planBasis(context.db);
+    this.#updateSeq = this.#basis.update_seq;
   }
 
   async plan(): Promise<DeployPlan> {
@@ -95,18 +97,11 @@ class DryRun {
       waves.push({ seq, update_seq: this.#updateSeq, jobs: planned });
     }
     return {
-      ...this.#bucket(),
+      ...{ basis: this.#basis, build_seq: this.#basis.build_seq, update_seq: this.#basis.update_seq },
       options: { force, sync_only: syncOnly, with_hooks: withHooks },
       reconcile: due.map(({ allocation: { job, worker }, action }) => ({ job, worker, action })),
       waves,
     };
-  }
-
-  #bucket(): Pick<DeployPlan, "build_seq" | "update_seq"> {
-    const found = this.#context.db.get<Pick<DeployPlan, "build_seq" | "update_seq">>(
-      "SELECT build_seq, update_seq FROM bucket",
-    );
-    return { build_seq: found?.build_seq ?? 0, update_seq: found?.update_seq ?? 0 };
   }
 
   async #wave(jobs: readonly CatalogJob[]): Promise<PlannedJob[]> {
@@ -159,11 +154,7 @@ class DryRun {
       outcome: refused !== undefined ? "failed" : needsWork ? "roll_out" : "skip",
       reason: refused ?? (needsWork ? "needs work" : done),
       phases: plannedPhases(phases),
-      allocations: allocations.map((one) => {
-        const { allocation, decision, promoted, tree } = one;
-        const target = { hash: tree.hash, version: allocation.newVersion, files: tree.digests };
-        return plannedAllocation(allocation.worker, decision, promoted, target, hasOpenGate(one));
-      }),
+      allocations: allocations.map(plannedFrom),
     };
   }
 

@@ -2,6 +2,7 @@ import type { CatalogAllocation, CatalogJob } from "../bucket/catalog.ts";
 import { type StagedTree, stagingFolder, writeStaging } from "../bucket/staging.ts";
 import { mapAll } from "../core/async.ts";
 import type { FileDigests } from "../plan/changes.ts";
+import { compareTrees, type FileDrift } from "../transport/compare.ts";
 import { type ProbeResult, probe } from "../transport/probes.ts";
 import { type LastTarget, lastTarget } from "../transport/runner.ts";
 import { type SyncFile, type SyncResult, syncTree, WORKER_TREE } from "../transport/sync.ts";
@@ -35,6 +36,11 @@ export interface Effects {
    * there: its rights may be others now.
    */
   sync(place: Place, tree: StagedTree | undefined, before: FileDigests): Promise<SyncResult>;
+  /**
+   * The files of a job on a worker that are not as they were promoted (`files`), beside those that nobody promoted, but
+   * that the new tree has, too.
+   */
+  drift(place: Place, files: FileDigests, tree: StagedTree): Promise<string[]>;
   /** The last target of the job that succeeded there since the worker's start. */
   lastTarget(place: Place): Promise<LastTarget | undefined>;
   /** Runs a target to its end; throws when it fails. */
@@ -73,6 +79,12 @@ export function effectsOf(
         isRewritten: before[file.path] !== undefined && before[file.path] !== tree?.digests[file.path],
       }));
       return syncing(place, place.job, `jobs/${place.job}`, wanted);
+    },
+    async drift({ job, worker }, files, tree) {
+      const transport = await fleet.reach(worker);
+      const found = await compareTrees(transport, new Map([[job, files]]), signal);
+      const isOurs = ({ state, path }: FileDrift) => state !== "extra" || tree.digests[path] !== undefined;
+      return (found.get(job)?.files ?? []).filter(isOurs).map(({ path }) => path);
     },
     async lastTarget({ job, worker }) {
       return await lastTarget(await fleet.reach(worker), job, { signal });

@@ -2,6 +2,7 @@ import { type CatalogAllocation, type CatalogJob, catalogFiles } from "../bucket
 import { type Promotion, promotionsOf } from "../bucket/promotions.ts";
 import { type StagedTree, stageAllocation } from "../bucket/staging.ts";
 import { type ChangeOptions, type Decision, decide, isComplete, isGateOpen } from "../plan/changes.ts";
+import { type PlannedAllocation, plannedAllocation } from "../plan/deploy-plan.ts";
 import { type Phase, rolloutPhases } from "../plan/job-plan.ts";
 import type { OperationContext } from "./context.ts";
 import type { Fleet } from "./fleet.ts";
@@ -83,6 +84,13 @@ function rolloutOf(
         ? `job ${job.name} was never started on ${starts.join(", ")}: deploy it without sync_only first`
         : undefined,
   };
+}
+
+/** An allocation's part of a plan as it is told. */
+export function plannedFrom(plan: AllocationPlan): PlannedAllocation {
+  const { allocation, decision, promoted, tree } = plan;
+  const target = { hash: tree.hash, version: allocation.newVersion, files: tree.digests };
+  return plannedAllocation(allocation.worker, decision, promoted, target, hasOpenGate(plan));
 }
 
 /** True for an active allocation that is as it should be but whose gate has not been passed. */

@@ -5,40 +5,16 @@ import { Failure, throwIfCancelled } from "../core/errors.ts";
 import type { Action } from "../plan/changes.ts";
 import { type Phase, runsTarget } from "../plan/job-plan.ts";
 import type { Batch } from "../plan/rollout.ts";
+import { type AllocationState, allocationGrade, type RolloutStep } from "./allocation-state.ts";
 import type { OperationContext } from "./context.ts";
 import type { Effects } from "./effects.ts";
 import { gateTroubles, hasGate, passGate } from "./gate.ts";
 import { type HookPass, scriptErrors } from "./hooks.ts";
-import { countGrades, describeGrades, type Grade, type Trouble, troubleOf } from "./outcome.ts";
-import { type AllocationPlan, hasOpenGate, type JobPlan } from "./plan-job.ts";
+import { countGrades, describeGrades, type Trouble, troubleOf } from "./outcome.ts";
+import { hasOpenGate, type JobPlan } from "./plan-job.ts";
 
 const SYNC_AT_ONCE = 32;
-
-/** How the change of one allocation goes; filled in while the job rolls out. */
-export interface AllocationState {
-  plan: AllocationPlan;
-  /** Something of the job is at work there at this moment. */
-  running: boolean;
-  /** Its target has succeeded, or it is promoted without one. */
-  done: boolean;
-  /** The gate that an earlier deploy left open has been passed. */
-  passedGate: boolean;
-  trouble: Trouble | undefined;
-}
-
-/** A batch of a rollout as it begins; `sync` stands before the first one. */
-export interface RolloutStep {
-  action: string;
-  batch: number;
-  batches: number;
-}
-
-/** How it went for an allocation by now. */
-export function allocationGrade({ plan, done, passedGate, trouble }: AllocationState): Grade {
-  if (trouble) return trouble.grade;
-  if (plan.decision.action === "skip") return passedGate ? "ok" : "skipped";
-  return done ? "changed" : "not_started";
-}
+const MOST_NAMED = 20;
 
 /**
  * Rolls out one job (hook-runtime.md, Deploy order 4 and 5): stage, sync, then batch after batch lifecycle (its own
@@ -52,9 +28,10 @@ export async function rollOut(
   effects: Effects,
   plan: JobPlan,
   states: readonly AllocationState[],
-  options: { force: boolean; onStep: (step: RolloutStep) => void },
+  options: { force: boolean; isPlanned: boolean; onStep: (step: RolloutStep) => void },
 ): Promise<void> {
   const rollout = new Rollout(context, effects, plan, states, options);
+  if (options.isPlanned) await rollout.refuseDrift();
   await rollout.passOpenGates();
   await rollout.stageAndSync();
   if (plan.refused !== undefined) throw new Failure("failed", plan.refused);
@@ -89,6 +66,28 @@ class Rollout {
     this.#byHost = new Map(states.map((state) => [state.plan.allocation.worker, state]));
     this.#force = force;
     this.#onStep = onStep;
+  }
+
+  /**
+   * A plan is not carried out over files that somebody has changed since. A worker that cannot be asked fails in its
+   * batch; where a deploy has not come to its end, any of its files may be there.
+   */
+  async refuseDrift(): Promise<void> {
+    const settled = this.#changing().filter(({ plan, trouble }) => !trouble && !plan.promoted.unfinished);
+    const drifted: string[] = [];
+    await this.#onAll(settled, SYNC_AT_ONCE, async (state) => {
+      const { allocation, promoted, tree } = state.plan;
+      const paths = await this.#effects.drift(allocation, promoted.files, tree);
+      if (paths.length === 0) return;
+      const message = `changed by hand: ${paths.slice(0, MOST_NAMED).join(", ")}`;
+      drifted.push(`${allocation.worker}: ${message}`);
+      state.trouble = { grade: "failed", message };
+    });
+    if (drifted.length > 0)
+      throw new Failure(
+        "plan_stale",
+        `the plan does not hold any more, nothing was done: ${drifted.join("; ")}`,
+      );
   }
 
   /** A gate that an earlier deploy left open comes first, and nothing is restarted for it (decisions: Rulings). */

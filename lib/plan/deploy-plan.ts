@@ -38,6 +38,8 @@ export interface PlannedJob {
 
 /** All that a deploy would do, wave by wave. */
 export interface DeployPlan {
+  /** What it was made from; see `bucket/plan-basis.ts`. */
+  basis: { build_seq: number; update_seq: number; kv: string; promoted: Record<string, string> };
   /** The number of the build that made the catalog. */
   build_seq: number;
   /** The update sequence before. */
@@ -46,6 +48,35 @@ export interface DeployPlan {
   reconcile: { job: string; worker: string; action: "stop" | "remove" }[];
   /** `update_seq` is what the wave would raise it to, or the one before where it has no work. */
   waves: { seq: number; update_seq: number; jobs: PlannedJob[] }[];
+}
+
+/** Where a deploy did something else to an allocation than its plan said, because of what its own hooks wrote. */
+export interface PlanDifference {
+  job: string;
+  worker: string;
+  planned_action: PlannedAllocation["action"];
+  action: PlannedAllocation["action"];
+  /** Those that are rendered otherwise; all that change where the plan could not know them. */
+  files: string[];
+}
+
+/** How what is to be done to a job differs from what was planned. */
+export function planDifferences(
+  plan: DeployPlan,
+  job: string,
+  now: readonly PlannedAllocation[],
+): PlanDifference[] {
+  const planned = plan.waves.flatMap(({ jobs }) => jobs).find((one) => one.job === job)?.allocations ?? [];
+  return now.flatMap(({ worker, action, files }) => {
+    const before = planned.find((one) => one.worker === worker);
+    const others = changedPaths(wantedIn(before?.files ?? []), wantedIn(files));
+    if (before?.action === action && others.length === 0) return [];
+    return [{ job, worker, planned_action: before?.action ?? "unknown", action, files: others }];
+  });
+}
+
+function wantedIn(files: readonly PlannedFile[]): FileDigests {
+  return Object.fromEntries(files.map(({ path, to }) => [path, to ?? "removed"]));
 }
 
 /** What differs between two trees, by path. */

@@ -81,8 +81,11 @@ export const RUNS = {
         with_hooks: flag("In a dry run, run pre_deploy with DRY_RUN=1 and drop what it stores"),
         force: flag("Also roll out jobs whose deploy is complete"),
         sync_only: flag("Bring the files and promote them, but start, reload and restart nothing"),
+        plan: optional(
+          described(string({ min: 36, max: 36 }), "Do what this dry run has planned, or nothing; goes alone"),
+        ),
       },
-      { needs: [["with_hooks", "dry_run"]] },
+      { needs: [["with_hooks", "dry_run"]], alone: "plan" },
     ),
   },
   hooks: {

@@ -114,7 +114,11 @@ function remainingJobs(params: Parameters, result: Parameters): Parameters | und
   const jobs = (result.jobs as Graded[])
     .filter((one) => notWell([one], WELL.jobs).length + notWell(one.allocations, WELL.jobs).length > 0)
     .map(({ job }) => job);
-  if (jobs.length > 0) return { ...params, build: false, jobs };
+  // A plan has been carried out in part: what is left of it is done as it says.
+  const { plan: _, ...others } = params;
+  const { force, sync_only } = { ...others, ...(result.plan as Parameters | undefined) };
+  const asked = { ...others, force, sync_only, build: false };
+  if (jobs.length > 0) return { ...asked, jobs };
   // What was removed belongs to no job that could be named.
-  return notWell(result.reconciled, WELL.jobs).length > 0 ? { ...params, build: false } : undefined;
+  return notWell(result.reconciled, WELL.jobs).length > 0 ? asked : undefined;
 }

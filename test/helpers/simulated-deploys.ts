@@ -1,12 +1,16 @@
 import assert from "node:assert/strict";
+import { mkdir } from "node:fs/promises";
 import { setImmediate as turn } from "node:timers/promises";
 import { type CatalogJob, catalogAllocations, catalogWorkers } from "../../lib/bucket/catalog.ts";
+import { runLayout } from "../../lib/bucket/layout.ts";
 import { promotionsOf } from "../../lib/bucket/promotions.ts";
 import { Failure } from "../../lib/core/errors.ts";
+import { BoundPlan } from "../../lib/operation/bound-plan.ts";
 import { build } from "../../lib/operation/build.ts";
 import { carryOutDeploy } from "../../lib/operation/deploy.ts";
 import type { DeployResult } from "../../lib/operation/deploy-result.ts";
 import { deployScope } from "../../lib/operation/deploy-scope.ts";
+import { dryRun } from "../../lib/operation/dry-run.ts";
 import type { Effects, Place } from "../../lib/operation/effects.ts";
 import { Fleet } from "../../lib/operation/fleet.ts";
 import { hasGate } from "../../lib/operation/gate.ts";
@@ -96,6 +100,9 @@ export class SimulatedDeploys {
   readonly #steps = new Map<string, string>();
   /** The batch of every target that began in this deploy, and whether it ended well. */
   readonly #targets = new Map<string, { step: string; isDone: boolean }>();
+  /** What was synced, run and stopped, with the tree it was about. */
+  readonly #done = new Set<string>();
+  #ended: DeployResult | undefined;
   #failureRate = 0;
   #effects = 0;
   #violation: string | undefined;
@@ -147,6 +154,72 @@ export class SimulatedDeploys {
     } catch (error) {
       throw new Error(`seed ${seed}: ${(error as Error).message}`, { cause: error });
     }
+  }
+
+  /**
+   * So many simulations from this seed on of a plan that is carried out with nothing changed in between, after disturbed
+   * deploys: what is synced, run and stopped is what the plan says, file for file and action for action.
+   */
+  static async planAll(bucket: TestBucket, first: number, count: number): Promise<number> {
+    let actions = 0;
+    for (let seed = first; seed < first + count; seed++) {
+      bucket.db.script(
+        "DELETE FROM hash; UPDATE bucket SET update_seq = 0; UPDATE allocations SET disabled = 0",
+      );
+      const simulation = new SimulatedDeploys(bucket, seed);
+      try {
+        for (let round = 0; round < 3; round++) {
+          await simulation.#disturbed();
+          simulation.#change(seed, round);
+        }
+        actions += await simulation.#asPlanned();
+      } catch (error) {
+        throw new Error(`seed ${seed}: ${(error as Error).message}`, { cause: error });
+      }
+    }
+    return actions;
+  }
+
+  /** Plans and carries the plan out; answers how many actions that took. */
+  async #asPlanned(): Promise<number> {
+    this.#failureRate = 0;
+    const force = this.#chance(0.2);
+    if (force) this.#excuseAll();
+    const context = this.#bucket.context("deploy");
+    const scope = deployScope(context, undefined);
+    const fleet = new Fleet(context, catalogWorkers(context.db));
+    const options = { force, syncOnly: false, withHooks: false };
+    await mkdir(runLayout(context.layout, context.run.id).folder, { recursive: true });
+    const plan = await dryRun(context, fleet, { hooks: async () => [] }, scope, options);
+    context.log.close();
+    const lastTargets = new Map([...this.#services].map(([key, { last }]) => [key, last]));
+    const promoted = this.#promotions();
+    this.#done.clear();
+    assert.equal(
+      await this.#deploy({ force, killAt: -1, cancelAt: -1 }, new BoundPlan(context.log, plan)),
+      "succeeded",
+    );
+    assert.deepEqual(this.#ended?.plan?.differences, []);
+    const wanted = new Set(plan.reconcile.map(({ job, worker }) => `stop ${job}@${worker}`));
+    for (const { job, allocations } of plan.waves.flatMap(({ jobs }) => jobs))
+      for (const { worker, action, to } of allocations) {
+        const place = `${job}@${worker}`;
+        if (action === "skip") continue;
+        wanted.add(`sync ${place} ${to.hash}`);
+        const isThere =
+          !force && promoted.get(place)?.unfinished === true && lastTargets.get(place)?.hash === to.hash;
+        if (action === "start" || action === "restart" || action === "reload")
+          if (!isThere) wanted.add(`${action} ${place} ${to.hash}`);
+      }
+    assert.deepEqual([...this.#done].sort(), [...wanted].sort(), "what was done is what was planned");
+    return wanted.size;
+  }
+
+  #promotions() {
+    const { db } = this.#bucket;
+    return new Map(
+      catalogAllocations(db).map(({ id, job, worker }) => [`${job}@${worker}`, promotionsOf(db, job)(id)]),
+    );
   }
 
   /** What is checked while the engine waits for an effect: it would take the error for a failure of that. */
@@ -209,7 +282,10 @@ export class SimulatedDeploys {
   }
 
   /** One deploy to its end; a kill leaves everything as it is at that moment. */
-  async #deploy(how: { force: boolean; killAt: number; cancelAt: number }): Promise<string> {
+  async #deploy(
+    how: { force: boolean; killAt: number; cancelAt: number },
+    plan?: BoundPlan,
+  ): Promise<string> {
     this.tally.deploys++;
     this.#pending.clear();
     this.#steps.clear();
@@ -224,7 +300,8 @@ export class SimulatedDeploys {
     this.#jobs = scope.all;
     const fleet = new Fleet(context, catalogWorkers(context.db));
     let ended: { outcome: string; result: DeployResult } | undefined;
-    void carryOutDeploy(context, fleet, this.#effectsOf(), scope, { force: how.force, syncOnly: false }).then(
+    const options = { force: how.force, syncOnly: false };
+    void carryOutDeploy(context, fleet, this.#effectsOf(), scope, options, plan).then(
       (result) => {
         ended = { outcome: "succeeded", result };
       },
@@ -255,6 +332,7 @@ export class SimulatedDeploys {
       context.log.close();
     }
     this.#checkSkipped(ended.result);
+    this.#ended = ended.result;
     return ended.outcome;
   }
 
@@ -306,6 +384,7 @@ export class SimulatedDeploys {
           () => undefined,
         ),
       stage: async () => {},
+      drift: async () => [],
       evidence: async () => ({ logs: [], status: null, errors: [] }),
       sync: (place, tree) => {
         const apply = () => {
@@ -313,6 +392,7 @@ export class SimulatedDeploys {
           const hash = tree?.hash ?? "";
           if (service.tree !== hash) Object.assign(service, { starts: 0, excuses: 0 });
           service.tree = hash;
+          this.#done.add(`sync ${place.job}@${place.worker} ${hash}`);
         };
         const result = { changed: [], removed: [], unchanged: 0, sentBytes: 0 };
         return this.#begin(`sync ${place.job}@${place.worker}`, this.#job(place.job), apply, () => result);
@@ -369,6 +449,7 @@ export class SimulatedDeploys {
     service: Service,
   ): void {
     this.tally.targets++;
+    this.#done.add(`${target} ${job}@${worker}${target === "stop" ? "" : ` ${hash}`}`);
     // Killed between the target's end and the note about it.
     const isNoted = !this.#chance(0.05) || this.#failureRate === 0;
     if (!isNoted) service.excuses++;

@@ -65,6 +65,10 @@ test("a retry of a deploy or a health check is about the jobs that were not all 
   const id = await stored(layout, "deploy", { params, result: { jobs, reconciled: [] } });
   const again = await repeated(layout, "deploy", id);
   assert.deepEqual([again.jobs, again.force, again.build], [["b", "c", "d", "f"], true, false]);
+  const ofPlan = { jobs, reconciled: [], plan: { force: false, sync_only: true, differences: [] } };
+  const planned = await stored(layout, "deploy", { params: { plan: id }, result: ofPlan });
+  const rest = await repeated(layout, "deploy", planned);
+  assert.deepEqual([rest.plan, rest.jobs, rest.sync_only], [undefined, ["b", "c", "d", "f"], true]);
   const gone = { jobs: [jobs[0]], reconciled: [{ outcome: "unreachable" }] };
   const whole = await repeated(layout, "deploy", await stored(layout, "deploy", { params, result: gone }));
   assert.deepEqual([whole.jobs, whole.force, whole.build], [undefined, true, false]);

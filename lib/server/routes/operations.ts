@@ -2,6 +2,8 @@ import { catalogAllocations, catalogJobs } from "../../bucket/catalog.ts";
 import type { Database } from "../../bucket/database.ts";
 import { jobOfHook } from "../../bucket/hook-choice.ts";
 import { allocationsNamed, jobsNamed } from "../../bucket/job-choice.ts";
+import type { Layout } from "../../bucket/layout.ts";
+import { validPlan } from "../../bucket/plan-basis.ts";
 import { findBucket } from "../../bucket/root.ts";
 import type { FailureCode } from "../../core/errors.ts";
 import { RUNS, type RunKind, type RunParameters } from "../../run/protocol.ts";
@@ -33,7 +35,8 @@ function start<K extends RunKind>(
   kind: K,
   path: string,
   description?: string,
-  verify?: (params: RunParameters<K>, db: Database) => void,
+  verify?: (params: RunParameters<K>, db: Database, layout: Layout) => void,
+  failures: readonly FailureCode[] = [],
 ): ServerRoute {
   const { summary } = RUNS[kind];
   return route({
@@ -43,12 +46,15 @@ function start<K extends RunKind>(
     ...(description !== undefined && { description }),
     body: startShape(kind),
     answer: STARTED,
-    failures: [...START_FAILURES, ...(isRepeatable(kind) ? RETRY_FAILURES : [])],
+    failures: [...new Set([...START_FAILURES, ...(isRepeatable(kind) ? RETRY_FAILURES : []), ...failures])],
     async handle({ params, request, body }, context) {
       const bucket = await findBucket(context.root, params.bucket_id ?? "");
       return startRun(bucket, kind, request, context, async () => {
         if (body.retry_of !== undefined) return await repeated(bucket.layout, kind, String(body.retry_of));
-        if (verify) await context.readers.read(bucket.layout, (db) => verify(body as RunParameters<K>, db));
+        if (verify)
+          await context.readers.read(bucket.layout, (db) =>
+            verify(body as RunParameters<K>, db, bucket.layout),
+          );
         return body;
       });
     },
@@ -62,7 +68,14 @@ const READ =
 /** What can be started in a bucket; each is a run. */
 export const OPERATION_ROUTES = [
   start("build", "build"),
-  start("deploy", "deploy"),
+  start(
+    "deploy",
+    "deploy",
+    "With `plan`, the id of a dry run, nothing else is given: what it has planned is done. Where the catalog, a key, or " +
+      "what is promoted has changed since, the answer is 409 `plan_stale` with what moved.",
+    ({ plan }, db, layout) => plan !== undefined && void validPlan(layout, db, plan),
+    ["run_not_found", "plan_stale"],
+  ),
   start(
     "hooks",
     "hooks",

@@ -1,0 +1,45 @@
+import { validPlan } from "../bucket/plan-basis.ts";
+import type { ChangeOptions } from "../plan/changes.ts";
+import { type DeployPlan, type PlanDifference, planDifferences } from "../plan/deploy-plan.ts";
+import type { OperationContext } from "./context.ts";
+import type { DeployResult } from "./deploy-result.ts";
+import { type JobPlan, plannedFrom } from "./plan-job.ts";
+
+/** The plan of a dry run that a deploy carries out. */
+export class BoundPlan {
+  readonly #log: Pick<OperationContext["log"], "warn">;
+  readonly #plan: DeployPlan;
+  readonly #differences: PlanDifference[] = [];
+
+  constructor(log: Pick<OperationContext["log"], "warn">, plan: DeployPlan) {
+    this.#log = log;
+    this.#plan = plan;
+  }
+
+  /** The plan of a run. Throws `run_not_found`, or `plan_stale` where anything it was made from has moved. */
+  static of({ layout, db, log }: OperationContext, runId: string): BoundPlan {
+    return new BoundPlan(log, validPlan(layout, db, runId) as DeployPlan);
+  }
+
+  get jobs(): string[] {
+    return this.#plan.waves.flatMap(({ jobs }) => jobs.map(({ job }) => job));
+  }
+
+  get options(): ChangeOptions {
+    return { force: this.#plan.options.force, syncOnly: this.#plan.options.sync_only };
+  }
+
+  /** What the hooks of this deploy have made other than the plan says is told, and no reason to stop. */
+  compare({ job, allocations }: JobPlan): void {
+    const found = planDifferences(this.#plan, job.name, allocations.map(plannedFrom));
+    for (const { worker, files } of found)
+      this.#log.warn(`${job.name}@${worker}: not as planned: ${files.join(", ")}`);
+    this.#differences.push(...found);
+  }
+
+  /** What the result of the deploy tells about its plan. */
+  get result(): DeployResult["plan"] {
+    const { force, sync_only } = this.#plan.options;
+    return { force, sync_only, differences: this.#differences };
+  }
+}
