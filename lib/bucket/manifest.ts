@@ -139,7 +139,6 @@ const WHOLE: typeof MANIFEST = {
     for (const { path: where, message } of undeclaredPorts(health, given.resources.ports))
       report(where, message);
     if (given.on_failure === "restore") report("on_failure", NOT_YET, "warning");
-    if (given.tolerate.unreachable !== NONE) report("tolerate", NOT_YET, "warning");
     return given;
   },
 };

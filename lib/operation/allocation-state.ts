@@ -26,3 +26,13 @@ export function allocationGrade({ plan, done, passedGate, trouble }: AllocationS
   if (plan.decision.action === "skip") return passedGate ? "ok" : "skipped";
   return done ? "changed" : "not_started";
 }
+
+/** The workers of some allocations. */
+export function workersOf(states: readonly AllocationState[]): string[] {
+  return states.map((state) => state.plan.allocation.worker);
+}
+
+/** The same for people. */
+export function hostsOf(states: readonly AllocationState[]): string {
+  return workersOf(states).join(", ");
+}

@@ -5,7 +5,13 @@ import { Failure, throwIfCancelled } from "../core/errors.ts";
 import type { Action } from "../plan/changes.ts";
 import { type Phase, runsTarget } from "../plan/job-plan.ts";
 import type { Batch } from "../plan/rollout.ts";
-import { type AllocationState, allocationGrade, type RolloutStep } from "./allocation-state.ts";
+import {
+  type AllocationState,
+  allocationGrade,
+  hostsOf,
+  type RolloutStep,
+  workersOf,
+} from "./allocation-state.ts";
 import type { OperationContext } from "./context.ts";
 import type { Effects } from "./effects.ts";
 import { gateTroubles, hasGate, passGate } from "./gate.ts";
@@ -129,22 +135,27 @@ class Rollout {
   ): Promise<void> {
     this.#say(`batch ${batch.index + 1} of ${batch.count} (${phase}): ${action} on ${hostsOf(states)}`);
     await this.#lifecycle(states);
-    await this.#runHooks({ kind: phase === "new" ? "started" : "updated", job: this.#plan.job, batch });
-    await this.#promoteAndGate(states);
+    const reached = states.filter(({ trouble }) => trouble === undefined);
+    if (reached.length === 0) return;
+    const kind = phase === "new" ? "started" : "updated";
+    await this.#runHooks({ kind, job: this.#plan.job, batch: { ...batch, workers: workersOf(reached) } });
+    await this.#promoteAndGate(reached);
   }
 
   /** A batch of a job whose hooks do what else its targets do: workers that do not change take part, too. */
   async #runControlBatch(batch: Batch, states: readonly AllocationState[]): Promise<void> {
     this.#failIfTroubled(states);
-    const { job, allocations } = this.#plan;
+    const { job } = this.#plan;
+    const reached = states.filter(({ trouble }) => trouble === undefined);
+    if (reached.length === 0) return;
     const hosts = (...actions: Action[]) =>
-      allocations
-        .filter(({ decision }) => actions.includes(decision.action))
-        .map(({ allocation }) => allocation.worker)
-        .join(",");
+      workersOf(
+        this.#states.filter(({ plan, trouble }) => !trouble && actions.includes(plan.decision.action)),
+      ).join(",");
     const variables = { NEW_ALLOCATIONS: hosts("start"), UPDATED_ALLOCATIONS: hosts("restart", "reload") };
-    await this.#runHooks({ kind: "deploy_control", job, batch, variables });
-    const changed = states.filter(({ plan }) => runsTarget(plan.decision.action));
+    const workers = workersOf(reached);
+    await this.#runHooks({ kind: "deploy_control", job, batch: { ...batch, workers }, variables });
+    const changed = reached.filter(({ plan }) => runsTarget(plan.decision.action));
     if (changed.length > 0) await this.#promoteAndGate(changed);
   }
 
@@ -174,7 +185,8 @@ class Rollout {
   /** The final sync: puts back what the lifecycle changed in files that sync owns. */
   async syncAgain(): Promise<void> {
     const changing = this.#changing();
-    await this.#onAll(changing, SYNC_AT_ONCE, async ({ plan }) => {
+    const reached = changing.filter(({ trouble }) => trouble === undefined);
+    await this.#onAll(reached, SYNC_AT_ONCE, async ({ plan }) => {
       const { changed } = await this.#effects.sync(plan.allocation, plan.tree, {});
       if (changed.length > 0) this.#say(`put back on ${plan.allocation.worker}: ${changed.join(", ")}`);
     });
@@ -284,8 +296,9 @@ class Rollout {
   /** Checks what is promoted to the target, and stores the outcome for the allocations the gate is about. */
   async #gate(about: readonly AllocationState[]): Promise<void> {
     const { job } = this.#plan;
-    if (!hasGate(job)) return;
+    if (!hasGate(job) || about.length === 0) return;
     const ready = this.#states
+      .filter(({ trouble }) => trouble === undefined)
       .filter(({ plan, done }) => plan.allocation.disabled || done || plan.decision.action === "skip")
       .map(({ plan }) => plan.allocation);
     const probed = ready.filter(({ disabled }) => !disabled).map(({ worker }) => worker);
@@ -300,7 +313,9 @@ class Rollout {
         (state) => about.includes(state) || troubles.has(state.plan.allocation.worker),
       );
       if (!this.#context.signal.aborted) this.#storeGate(failed, "failed");
-      throw error;
+      const found = [...troubles.values()];
+      if (found.length === 0 || !found.every((trouble) => this.#isTolerated(trouble))) throw error;
+      return await this.#gate(about.filter(({ trouble }) => trouble === undefined));
     }
     this.#storeGate(about, "passed");
     this.#say(`health check passed on ${hostsOf(about)}`);
@@ -313,9 +328,16 @@ class Rollout {
     });
   }
 
+  /** The rollout goes on without workers that are unreachable, as long as they are no more than the manifest says. */
+  #isTolerated({ grade }: Trouble): boolean {
+    const lost = this.#states.filter(({ trouble }) => trouble?.grade === "unreachable").length;
+    const share = (100 * lost) / this.#states.length;
+    return grade === "unreachable" && share <= this.#plan.job.tolerateUnreachable;
+  }
+
   #failIfTroubled(states: readonly AllocationState[]): void {
     const errors = states.flatMap(({ plan, trouble }) =>
-      trouble ? [`${plan.allocation.worker}: ${trouble.message}`] : [],
+      trouble && !this.#isTolerated(trouble) ? [`${plan.allocation.worker}: ${trouble.message}`] : [],
     );
     if (errors.length === 0) return;
     const count = `${errors.length} worker${errors.length > 1 ? "s" : ""}`;
@@ -325,8 +347,4 @@ class Rollout {
   #say(message: string): void {
     this.#context.log.info(`${this.#plan.job.name}: ${message}`);
   }
-}
-
-function hostsOf(states: readonly AllocationState[]): string {
-  return states.map((state) => state.plan.allocation.worker).join(", ");
 }

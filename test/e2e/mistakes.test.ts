@@ -161,7 +161,6 @@ const WARNINGS = [
   'ops.conf: ssh_usr: is not a known field; did you mean "ssh_user"?',
   'workspace/workers.json: 2/lables: is not a known field; did you mean "labels"?',
   'workspace/jobs/alpha/manifest.json: verison: is not a known field; did you mean "version"?',
-  "workspace/jobs/alpha/manifest.json: tolerate: is kept, but not acted on by this version of ops",
   "workspace: bucket.jobs.test.conf: not read: job_config_selector in ops.conf selects bucket.jobs.conf",
   "workspace: jobs/theta/vars.toml: not read: there is no manifest.json beside it",
   'workspace/bucket.jobs.conf: omega: there is no job "omega"',
