@@ -75,7 +75,6 @@ const LENIENT = { lenient: true, unknown: "warn" } as const;
 const INVALID = "ErrInvalidManifest";
 const CONFIG_DEPTH = 32;
 const NONE = "0%";
-const NOT_YET = "is kept, but not acted on by this version of ops";
 
 const DEMANDS = object(
   { job: optional(blank(name())), hook: optional(blank(name())), config: withDefault(config(), {}) },
@@ -138,7 +137,6 @@ const WHOLE: typeof MANIFEST = {
       report("restart_globs", `needs "restart_policy": "reload"`);
     for (const { path: where, message } of undeclaredPorts(health, given.resources.ports))
       report(where, message);
-    if (given.on_failure === "restore") report("on_failure", NOT_YET, "warning");
     return given;
   },
 };

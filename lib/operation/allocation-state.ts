@@ -1,3 +1,4 @@
+import type { CatalogJob } from "../bucket/catalog.ts";
 import type { Grade, Trouble } from "./outcome.ts";
 import type { AllocationPlan } from "./plan-job.ts";
 
@@ -25,6 +26,16 @@ export function allocationGrade({ plan, done, passedGate, trouble }: AllocationS
   if (trouble) return trouble.grade;
   if (plan.decision.action === "skip") return passedGate ? "ok" : "skipped";
   return done ? "changed" : "not_started";
+}
+
+/** A rollout goes on without workers that are unreachable, as long as they are no more than the manifest says. */
+export function isTolerated(
+  { grade }: Trouble,
+  states: readonly AllocationState[],
+  { tolerateUnreachable }: CatalogJob,
+): boolean {
+  const lost = states.filter(({ trouble }) => trouble?.grade === "unreachable").length;
+  return grade === "unreachable" && (100 * lost) / states.length <= tolerateUnreachable;
 }
 
 /** The workers of some allocations. */

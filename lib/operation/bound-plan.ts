@@ -1,4 +1,5 @@
 import { validPlan } from "../bucket/plan-basis.ts";
+import { Failure } from "../core/errors.ts";
 import type { ChangeOptions } from "../plan/changes.ts";
 import { type DeployPlan, type PlanDifference, planDifferences } from "../plan/deploy-plan.ts";
 import type { OperationContext } from "./context.ts";
@@ -42,4 +43,10 @@ export class BoundPlan {
     const { force, sync_only } = this.#plan.options;
     return { force, sync_only, differences: this.#differences };
   }
+}
+
+/** What ends a job whose files were changed by hand since the plan was made; each of them is named with its worker. */
+export function staleFiles(drifted: readonly string[]): Failure {
+  const message = `the plan does not hold any more, nothing was done: ${drifted.join("; ")}`;
+  return new Failure("plan_stale", message);
 }

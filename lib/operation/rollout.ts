@@ -9,15 +9,18 @@ import {
   type AllocationState,
   allocationGrade,
   hostsOf,
+  isTolerated,
   type RolloutStep,
   workersOf,
 } from "./allocation-state.ts";
+import { staleFiles } from "./bound-plan.ts";
 import type { OperationContext } from "./context.ts";
 import type { Effects } from "./effects.ts";
 import { gateTroubles, hasGate, passGate } from "./gate.ts";
 import { type HookPass, scriptErrors } from "./hooks.ts";
 import { countGrades, describeGrades, type Trouble, troubleOf } from "./outcome.ts";
 import { hasOpenGate, type JobPlan } from "./plan-job.ts";
+import { restoreBatch } from "./restore-batch.ts";
 
 const SYNC_AT_ONCE = 32;
 const MOST_NAMED = 20;
@@ -89,11 +92,7 @@ class Rollout {
       drifted.push(`${allocation.worker}: ${message}`);
       state.trouble = { grade: "failed", message };
     });
-    if (drifted.length > 0)
-      throw new Failure(
-        "plan_stale",
-        `the plan does not hold any more, nothing was done: ${drifted.join("; ")}`,
-      );
+    if (drifted.length > 0) throw staleFiles(drifted);
   }
 
   /** A gate that an earlier deploy left open comes first, and nothing is restarted for it (decisions: Rulings). */
@@ -161,7 +160,12 @@ class Rollout {
 
   async #promoteAndGate(states: readonly AllocationState[]): Promise<void> {
     this.#promote(states, hasGate(this.#plan.job) ? "pending" : "");
-    await this.#gate(states);
+    try {
+      await this.#gate(states);
+    } catch (error) {
+      if (this.#plan.job.onFailure !== "restore" || this.#context.signal.aborted) throw error;
+      throw await restoreBatch(this.#context, this.#effects, this.#plan.job, states, error);
+    }
   }
 
   async runPostDeploy(): Promise<void> {
@@ -314,7 +318,8 @@ class Rollout {
       );
       if (!this.#context.signal.aborted) this.#storeGate(failed, "failed");
       const found = [...troubles.values()];
-      if (found.length === 0 || !found.every((trouble) => this.#isTolerated(trouble))) throw error;
+      if (found.length === 0 || !found.every((trouble) => isTolerated(trouble, this.#states, this.#plan.job)))
+        throw error;
       return await this.#gate(about.filter(({ trouble }) => trouble === undefined));
     }
     this.#storeGate(about, "passed");
@@ -328,16 +333,11 @@ class Rollout {
     });
   }
 
-  /** The rollout goes on without workers that are unreachable, as long as they are no more than the manifest says. */
-  #isTolerated({ grade }: Trouble): boolean {
-    const lost = this.#states.filter(({ trouble }) => trouble?.grade === "unreachable").length;
-    const share = (100 * lost) / this.#states.length;
-    return grade === "unreachable" && share <= this.#plan.job.tolerateUnreachable;
-  }
-
   #failIfTroubled(states: readonly AllocationState[]): void {
     const errors = states.flatMap(({ plan, trouble }) =>
-      trouble && !this.#isTolerated(trouble) ? [`${plan.allocation.worker}: ${trouble.message}`] : [],
+      trouble && !isTolerated(trouble, this.#states, this.#plan.job)
+        ? [`${plan.allocation.worker}: ${trouble.message}`]
+        : [],
     );
     if (errors.length === 0) return;
     const count = `${errors.length} worker${errors.length > 1 ? "s" : ""}`;

@@ -91,7 +91,7 @@ test("HR-159 HR-160 HR-161 every field is taken", async (t) => {
     secret_mode: "0644",
     tolerate: { unreachable: "2.5%" },
   });
-  assert.deepEqual([errors, warnings.length], [[], 1]);
+  assert.deepEqual([errors, warnings.length], [[], 0]);
   assert.ok(
     job.files.some((file) => file.path === "_hooks/zeta.py"),
     "a script is found without case",
@@ -224,16 +224,14 @@ test("keys are read without case, the last of two wins, null is absent, unknown 
   ]);
 });
 
-test("what this version does not act on is said; what is only not sent to workers is not", async (t) => {
+test("every field is acted on, and what is only not sent to workers is kept", async (t) => {
   const { job, warnings, errors } = await web(
     t,
     { on_failure: "restore", secret_mode: "0640", tolerate: { unreachable: "5%" } },
     { "workspace/jobs/web/prometheus.yml": "", "workspace/jobs/web/_prometheus/alerts/a.yaml": "" },
   );
   assert.deepEqual(errors, []);
-  assert.deepEqual(warnings, [
-    "workspace/jobs/web/manifest.json: on_failure: is kept, but not acted on by this version of ops",
-  ]);
+  assert.deepEqual(warnings, []);
   assert.ok(job.files.some((file) => file.path === "_prometheus/alerts/a.yaml"));
 });
 

@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { Deploys } from "../helpers/deploys.ts";
+
+const HOSTS = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"];
+/** The second version is sick where a file `sick` lies beside jobs/. */
+const CHECK = { type: "ssh", command: "! { [ -f sick ] && grep -q two jobs/web/a; }" };
+const manifest = (onFailure: string, version: string) => ({
+  ...{ version, on_failure: onFailure, max_concurrent_upgrades: 1 },
+  health_check: { checks: [CHECK], wait: { attempts: 1, interval_seconds: 1 } },
+});
+
+test("a failed gate in the second of four batches: restore puts back what was there before, on that batch only", async (t) => {
+  const deploys = await Deploys.make(t);
+  const build = (version: string, a: string) =>
+    deploys.build({ web: { manifest: manifest("restore", version), files: { a } } }, { hosts: HOSTS });
+  await build("1.0.0", "one");
+  assert.equal((await deploys.deploy()).error, undefined);
+  const before = HOSTS.map((host) => deploys.promotion("web", host).hash);
+  await build("2.0.0", "two");
+  const [first, second] = HOSTS as [string, string];
+  writeFileSync(path.join(deploys.folder(second), "sick"), "");
+  const run = await deploys.deploy();
+  assert.match(
+    run.error?.message ?? "",
+    /; what was promoted before was put back on 127\.0\.0\.2 and is healthy there$/,
+  );
+  const [job] = run.jobs;
+  assert.deepEqual(
+    job?.allocations.map(({ outcome }) => outcome),
+    ["changed", "failed", "not_started", "not_started"],
+  );
+  const evidence = job?.allocations[1] as { evidence?: { logs: unknown[] } } | undefined;
+  assert.ok(evidence?.evidence, "found before anything was put back");
+  const stateOf = (host: string) => {
+    const { version, gate, unfinished, hash } = deploys.promotion("web", host);
+    return [version, gate, unfinished, before.includes(hash)];
+  };
+  assert.deepEqual(stateOf(first), ["2.0.0", "passed", false, false]);
+  assert.deepEqual(stateOf(second), ["1.0.0", "passed", false, true]);
+  const contentOn = (host: string) => readFileSync(path.join(deploys.folder(host), "jobs/web/a"), "utf8");
+  assert.deepEqual([contentOn(first), contentOn(second)], ["two", "one"]);
+  assert.deepEqual(deploys.history("web", second), ["start 1.0.0", "restart 2.0.0", "restart 1.0.0"]);
+  assert.deepEqual(deploys.history("web", first), ["start 1.0.0", "restart 2.0.0"]);
+});
+
+test("first starts have nothing before them, and stay; with stop nothing is put back", async (t) => {
+  for (const [onFailure, message] of [
+    ["restore", /nothing was promoted there before/],
+    ["stop", /health check of job web failed/],
+  ] as const) {
+    const deploys = await Deploys.make(t);
+    const [host] = HOSTS as [string];
+    await deploys.build(
+      { web: { manifest: manifest(onFailure, "1.0.0"), files: { a: "two" } } },
+      { hosts: [host] },
+    );
+    deploys.fail("web", "none", host);
+    writeFileSync(path.join(deploys.folder(host), "sick"), "");
+    const run = await deploys.deploy();
+    assert.match(run.error?.message ?? "", message);
+    assert.deepEqual(deploys.targets("web", host), ["start"]);
+    assert.equal(deploys.promotion("web", host).gate, "failed");
+  }
+});
