@@ -101,11 +101,12 @@ async function repeatedParameters(
 }
 
 async function viewOf(input: Parsed, { view, conclude }: RunCommand): Promise<RunView | undefined> {
+  // First: it also refuses flags that do not go together.
+  const show = await view?.(input);
   if (input.switches.has(JSON_FLAG.name)) {
     const { jsonText } = await import("./table.ts");
     return { show: jsonText, meanwhile: "aside" };
   }
-  const show = await view?.(input);
   if (show) return { show, meanwhile: "quiet" };
   return conclude && process.stdout.isTTY ? { show: conclude, meanwhile: "before" } : undefined;
 }

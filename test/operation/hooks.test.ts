@@ -216,8 +216,9 @@ test("HR-034 HR-035 HR-036 HR-037 the job's own Python goes before the one on PA
 test("HR-016 HR-030 a script finds the files as a deploy stages them, its modules and the certificates", async (t) => {
   const look = `import lib, os
 here = os.path.dirname(__file__)
+names = lambda folder: sorted(name for name in os.listdir(folder) if name != "__pycache__")
 for folder in (os.path.dirname(here), here):
-    print(sorted(os.listdir(folder)), sorted(os.listdir(folder + "/certs")))
+    print(names(folder), names(folder + "/certs"))
 print(lib.NAME, open(os.path.dirname(here) + "/known").read(), oct(os.stat(here + "/certs/internal.key").st_mode)[-3:])
 `;
   const files = {
