@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { jobsJson, RUNNER_PATH, runnerText } from "../../lib/transport/runner.ts";
@@ -247,11 +247,12 @@ test("a worker that hangs does not hold the script longer than the time, and som
   const place = await Place.make(t, "ssh");
   const text = `
 try:
-    ops.run_ssh("${HOST}", "echo begun; sleep 300", timeout=1)
+    ops.run_ssh("${HOST}", "echo begun; sleep 0.5; touch begun; sleep 300", timeout=3)
 except subprocess.TimeoutExpired as error:
     print(json.dumps(error.stdout))`;
   const answer = place.answer(text);
-  await until("the command runs", () => place.processes.length > 2);
+  // What it said has had the time to arrive before nothing comes any more.
+  await until("the command runs", () => existsSync(path.join(place.folder, "begun")));
   place.fleet.freeze();
   assert.equal(await answer, "begun\n");
   place.fleet.freeze("SIGCONT");
