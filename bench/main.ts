@@ -1,13 +1,14 @@
 // `npm run bench -- <name> …`: measures side by side, in one run, and prints medians and ratios. Not a test.
 import { build } from "./build.ts";
 import { deploy } from "./deploy.ts";
+import { drift } from "./drift.ts";
 import { fleet } from "./fleet.ts";
 import { hooks } from "./hooks.ts";
 import { http } from "./http.ts";
 import { start } from "./start.ts";
 import { ui } from "./ui.ts";
 
-const BENCHMARKS: Record<string, () => Promise<void>> = { start, build, deploy, fleet, hooks, http, ui };
+const BENCHMARKS: Record<string, () => Promise<void>> = { start, build, deploy, drift, fleet, hooks, http, ui };
 
 const names = process.argv.slice(2).filter((argument) => argument !== "--");
 for (const name of names.length > 0 ? names : Object.keys(BENCHMARKS)) {
