@@ -1,19 +1,24 @@
 import { execFile } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
+import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { openDatabase } from "../lib/bucket/database.ts";
+import { bucketIdOf, openDatabase, openForReading } from "../lib/bucket/database.ts";
 import { initBucket } from "../lib/bucket/init.ts";
 import { KvStore } from "../lib/bucket/kv.ts";
 import { loadKvKey } from "../lib/bucket/kv-key.ts";
 import { layoutOf } from "../lib/bucket/layout.ts";
+import { uuidV7 } from "../lib/codec/uuid.ts";
+import { Launcher } from "../lib/core/spawn.ts";
 import { HookRuntime, type RunningScript } from "../lib/hook/runtime.ts";
+import { perform } from "../lib/operation/index.ts";
+import type { RunKind } from "../lib/run/protocol.ts";
 import type { Question, Questions } from "./hooks-client.ts";
-import { percentile } from "./measure.ts";
+import { percentile, sideBySide, timed } from "./measure.ts";
 
 const CLIENT = fileURLToPath(new URL("hooks-client.ts", import.meta.url));
 const ROUNDS = 1_000;
@@ -22,9 +27,69 @@ const SCRIPT: RunningScript = {
   ...{ event: "pre_deploy", hook: "bench" },
 };
 
-/** What hooks cost: requests of a script to the runtime API. */
+/** What hooks cost: requests of a script to the runtime API, and the start of a script. */
 export async function hooks(): Promise<void> {
   await requests();
+  await starts();
+}
+
+const WORKERS = 16;
+const STARTS = 5;
+
+/** One script after the other, its staging included, beside a bare python that does nothing either. */
+async function starts(): Promise<void> {
+  const folder = mkdtempSync(`${tmpdir()}/ops-bench-`);
+  try {
+    await makeBucket(folder);
+    await perform(ordersFor(folder, "build", {}), input());
+    console.log(`hooks: one script, ${WORKERS} one after the other, median of ${STARTS} rounds`);
+    await sideBySide(STARTS, {
+      "python3 -c pass": async () => (await timed(barePython)) / WORKERS,
+      "a hook in Python": async () => (await timed(() => runHook(folder, "python"))) / WORKERS,
+      "a hook in TypeScript": async () => (await timed(() => runHook(folder, "typescript"))) / WORKERS,
+    });
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function makeBucket(folder: string): Promise<void> {
+  await initBucket(folder, { source: false });
+  const hook = { executed_on: ["cli"] };
+  const hosts = Array.from({ length: WORKERS }, (_, index) => ({
+    ...{ host: `127.0.1.${index + 1}`, connection: "local", root: path.join(folder, "worker") },
+  }));
+  const manifest = { selectors: ["worker"], hooks: { python: hook, typescript: hook } };
+  mkdirSync(path.join(folder, "workspace/jobs/web/_hooks"), { recursive: true });
+  const write = (file: string, text: string) => writeFileSync(path.join(folder, "workspace", file), text);
+  write("workers.json", JSON.stringify(hosts));
+  write("jobs/web/manifest.json", JSON.stringify(manifest));
+  write("jobs/web/Makefile", "start stop:\n\t@true\n");
+  write("jobs/web/_hooks/python.py", "pass\n");
+  write("jobs/web/_hooks/typescript.ts", "export {};\n");
+}
+
+async function barePython(): Promise<void> {
+  for (let index = 0; index < WORKERS; index++) await promisify(execFile)("python3", ["-c", "pass"]);
+}
+
+async function runHook(folder: string, hook: string): Promise<void> {
+  const { ok, error } = await perform(ordersFor(folder, "hooks", { hook }), input());
+  if (!ok) throw new Error(error?.message);
+}
+
+function ordersFor(bucketDir: string, kind: RunKind, params: Record<string, unknown>) {
+  using db = openForReading(layoutOf(bucketDir).database);
+  return { runId: uuidV7(), kind, bucketId: bucketIdOf(db), bucketDir, params };
+}
+
+function input() {
+  return {
+    launcher: new Launcher(process.env, () => {}),
+    signal: new AbortController().signal,
+    activity() {},
+    progress() {},
+  };
 }
 
 /** One client, one request at a time, beside a bare server of Node that answers every request with the same text. */

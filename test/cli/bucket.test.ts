@@ -8,7 +8,7 @@ import { openDatabase } from "../../lib/bucket/database.ts";
 import { KvStore } from "../../lib/bucket/kv.ts";
 import { loadKvKey } from "../../lib/bucket/kv-key.ts";
 import { runLayout } from "../../lib/bucket/layout.ts";
-import { acquireLock, readLock } from "../../lib/bucket/lock.ts";
+import { acquireLock, type LockContent, readLock } from "../../lib/bucket/lock.ts";
 import { identify, signalProcess } from "../../lib/core/process.ts";
 import { type RunRecord, readRecord } from "../../lib/run/record.ts";
 import { ops, PROGRAM } from "../../scripts/local-server.ts";
@@ -108,6 +108,11 @@ test("a command that was killed is settled by the next one, and its commands are
   const { build, layout, spawnDeploy, newest } = await setUp(t, `\t@echo $$$$ > ${file}; sleep 300\n`);
   const child = spawnDeploy();
   const target = await begun(file);
+  // A command's group is in the lock a moment after it has begun.
+  const group = groupOf(target);
+  await until("the lock to know of it", async () =>
+    ((await readLock(layout)) as LockContent).groups.some(({ pgid }) => pgid === group),
+  );
   const { id } = await newest();
   child.kill("SIGKILL");
   await once(child, "exit");
@@ -116,6 +121,11 @@ test("a command that was killed is settled by the next one, and its commands are
   const { status, error } = (await readRecord(layout, id)) as RunRecord;
   assert.deepEqual([status, error], ["failed", "command ended before it completed"]);
 });
+
+function groupOf(pid: number): number {
+  const [, fields = ""] = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ");
+  return Number(fields.split(" ")[2]);
+}
 
 test("Ctrl-C, also twice, cancels: exit code 130, nothing is left running, the bucket is free", async (t) => {
   const file = path.join(temporaryFolder(t), "begun");
