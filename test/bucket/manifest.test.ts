@@ -322,7 +322,7 @@ for (const [name, probe, place] of PROBES)
     );
   });
 
-test("HR-161 all eight events are known, and a ninth is not", async (t) => {
+test("HR-161 HR-313 all eight events are known, and a ninth is not", async (t) => {
   const { job, errors } = await web(t, { hooks: { x: { executed_on: [...HOOK_EVENTS] } } });
   assert.deepEqual(errors, []);
   assert.equal(job.manifest.hooks[0]?.events.length, 8);

@@ -79,7 +79,7 @@ test("CP-154 CP-155 CP-156 a push replaces ops.conf, workspace/ and templates/ a
   }
 });
 
-test("CP-157 CP-158 CP-159 CP-160 CP-161 a push clears tmp/ and keeps everything else", async (t) => {
+test("CP-090 CP-157 CP-158 CP-159 CP-160 CP-161 a push clears tmp/ and keeps everything else", async (t) => {
   const layout = bucket(t);
   const kept = ["data/ops.db", "logs/ops.log", "secrets/kv.key", ".ssh/known_hosts", "bucket.json"];
   writeTree(layout.root, Object.fromEntries(kept.map((name) => [name, `kept ${name}`])));

@@ -74,7 +74,7 @@ async function setUp(t: TestContext) {
   return { folder, root, server, push, run };
 }
 
-test("HR-018 HR-139 HR-316 T-46 hooks over HTTP: 400 for what cannot be meant; two buckets at once each have their own API", async (t) => {
+test("CP-127 CP-262 HR-018 HR-139 HR-316 T-46 hooks over HTTP: 400 for what cannot be meant; two buckets at once each have their own API", async (t) => {
   const { root, server, push, run } = await setUp(t);
   const [one, two] = [await push(), await push()];
   const refused = await server.call("POST", `/api/buckets/${one}/hooks`, { hook: "meet" });

@@ -296,7 +296,7 @@ test("HR-254 HR-255 HR-256 T-100 the listing has key names only, of both own nam
   });
 });
 
-test("HR-257 HR-258 HR-259 HR-260 HR-261 /demands answers who demands this job's hook", async (t) => {
+test("HR-070 HR-162 HR-257 HR-258 HR-259 HR-260 HR-261 /demands answers who demands this job's hook", async (t) => {
   const { script } = await testRuntime(t);
   assert.deepEqual(await script().ask("GET", "/demands"), {
     ...{ status: 200, body: [{ job: "b", hook: "join", demand_config: { min_version: "1" } }] },

@@ -177,7 +177,7 @@ test("HR-318 what hooks write from the first batch on is stored though they fail
   ]);
 });
 
-test("HR-056 HR-155 HR-156 hooks for job_control replace start and restart, for all workers in batches; no after_allocation_started then", async (t) => {
+test("HR-056 HR-155 HR-156 HR-310 hooks for job_control replace start and restart, for all workers in batches; no after_allocation_started then", async (t) => {
   const jobs = { web: job(["job_control", "after_allocation_started", "health_check"], FAILS, {}) };
   const { deploys, told, fail, repair } = await setUp(t, jobs, { hosts: [A], ...{} });
   assert.equal((await deploys.deploy()).error, undefined);
