@@ -44,6 +44,9 @@ export async function attemptScript(host: ScriptHost, script: Script): Promise<s
   const { id: allocationId, job, worker } = script.allocation;
   const { hook } = script;
   const { event, phase } = PASSES[script.kind];
+  const { log } = host.context;
+  const fields = { worker, job, phase, action: hook, cmd: `hook ${hook}` };
+  log.record({ event: "command_begin", ...fields });
   const started = performance.now();
   const running = host.runtime.begin({ allocationId, job, worker, event, hook });
   let error: string | null;
@@ -55,15 +58,8 @@ export async function attemptScript(host: ScriptHost, script: Script): Promise<s
     running.end();
   }
   const duration_ms = Math.round(performance.now() - started);
-  host.context.log.record({
-    event: "hook_end",
-    worker,
-    job,
-    phase,
-    action: hook,
-    duration_ms,
-    reason: error ?? "",
-  });
+  const how = error === null ? { exit: 0 } : { reason: error };
+  log.record({ event: "command_end", ...fields, ...how, duration_ms });
   return error;
 }
 

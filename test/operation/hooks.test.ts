@@ -352,7 +352,8 @@ sys.stderr.write("no newline")
   );
   const run = /run=(\S+)/.exec(line)?.[1] ?? "";
   assert.equal(readFileSync(path.join(set.dir, "logs/runs", run, `${A}.log`), "utf8"), log);
-  assert.match(log, /event=hook_end .*phase=cli action=go duration_ms=\d+/);
+  assert.match(log, /event=command_begin .*phase=cli action=go cmd="hook go"/);
+  assert.match(log, /event=command_end .*phase=cli action=go cmd="hook go" exit=0 duration_ms=\d+/);
 });
 
 test("HR-005 HR-006 HR-008 the API answers the first line of a script, and nobody once the session is closed", async (t) => {
