@@ -4,8 +4,7 @@ import {
   catalogAllocations,
   catalogJobs,
 } from "../bucket/catalog.ts";
-import { Failure } from "../core/errors.ts";
-import { nearest, quote } from "../core/shape.ts";
+import { jobsNamed } from "../bucket/job-choice.ts";
 import type { OperationContext } from "./context.ts";
 
 /** What a deploy is about. */
@@ -20,7 +19,7 @@ export interface DeployScope {
   present: ReadonlyMap<string, CatalogAllocation[]>;
 }
 
-/** The catalog, and of its jobs those that were asked for. Throws `failed` for a name that it does not know. */
+/** The catalog, and of its jobs those that were asked for. Throws `invalid_request` for a name that it does not know. */
 export function deployScope({ db }: OperationContext, wanted: string[] | undefined): DeployScope {
   const all = catalogJobs(db);
   const allocations = catalogAllocations(db);
@@ -28,24 +27,7 @@ export function deployScope({ db }: OperationContext, wanted: string[] | undefin
     allocations.filter((one) => !one.removed),
     (one) => one.job,
   );
-  return { all, jobs: selectJobs(all, wanted), allocations, present };
-}
-
-function selectJobs(all: CatalogJob[], wanted: string[] | undefined): CatalogJob[] {
-  if (wanted === undefined) return all;
-  const names = new Set(wanted.map((name) => name.toLowerCase()));
-  for (const name of names) {
-    if (all.some((job) => job.name === name)) continue;
-    const close = nearest(
-      name,
-      all.map((job) => job.name),
-    );
-    throw new Failure(
-      "failed",
-      `the catalog has no job ${quote(name)}${close === undefined ? "" : `; did you mean ${close}?`}`,
-    );
-  }
-  return all.filter((job) => names.has(job.name));
+  return { all, jobs: jobsNamed(all, wanted), allocations, present };
 }
 
 /** The jobs by wave, from the lowest `deployment_seq` up. */

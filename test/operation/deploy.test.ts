@@ -185,7 +185,7 @@ test("HR-100 T-107 only the named jobs are touched; a failed upstream counts thr
 test("a name that the catalog does not know is an error with the nearest one", async (t) => {
   const { deploys } = await chain(t);
   const { error, text } = await deploys.deploy({ jobs: ["stor"] });
-  assert.equal(error?.message, 'the catalog has no job "stor"; did you mean store?');
+  assert.equal(error?.message, 'in the catalog there is no job "stor"; did you mean "store"?');
   assert.equal(text, "");
   assert.equal((await deploys.deploy({ jbs: [] })).error?.code, "invalid_request");
 });
