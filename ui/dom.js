@@ -1,15 +1,21 @@
 /**
- * An element with attributes and children. Children are elements or text: text is never read as HTML.
+ * An element: `el("p.hint", { title }, "text")`. The name may carry classes; attributes may be left out. Children are
+ * elements, text, or lists of both; what is false, null or undefined is left out. Text is never read as HTML.
  * An attribute that is a function is a listener (`onclick`); one that is false, null or undefined is left out.
  */
-export function el(name, attributes = {}, ...children) {
-  const element = document.createElement(name);
+export function el(name, ...children) {
+  const [tag, ...classes] = name.split(".");
+  const element = document.createElement(tag);
+  if (classes.length > 0) element.className = classes.join(" ");
+  const attributes = children[0]?.constructor === Object ? children.shift() : {};
   for (const [key, value] of Object.entries(attributes)) {
     if (typeof value === "function") element.addEventListener(key.slice(2), value);
     else if (value === true) element.setAttribute(key, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(key, value);
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
+  element.append(
+    ...children.flat(2).filter((child) => child !== false && child !== null && child !== undefined),
+  );
   return element;
 }
 
