@@ -194,7 +194,7 @@ function setUpTotp() {
 const VERIFY = { method: "POST", path: "/api/auth/totp/verify" };
 const SIGN_OUT = { method: "DELETE", path: "/api/auth/session" };
 
-test("CP-296 CP-302 CP-317 with TOTP on, a token or a session alone is not enough, and is no failure", () => {
+test("CP-296 CP-302 CP-317 CP-337 with TOTP on, a token or a session alone is not enough, and is no failure", () => {
   const { guard, bearer, browser, code } = setUpTotp();
   for (let count = 0; count < 200; count++)
     for (const headers of [bearer, { cookie: browser }])

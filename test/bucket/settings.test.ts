@@ -19,7 +19,7 @@ function opsConf(t: TestContext, text: string) {
   return loadOpsConf(bucketWith(t, { "ops.conf": text }));
 }
 
-test("without an ops.conf the settings are those of the file that init writes", async (t) => {
+test("CP-348 without an ops.conf the settings are those of the file that init writes", async (t) => {
   const { settings, warnings } = await loadOpsConf(layoutOf(temporaryFolder(t)));
   assert.deepEqual(settings, {
     sshUser: "agent",

@@ -104,7 +104,7 @@ for (const language of LANGUAGES)
   });
 
 calls(
-  "HR-276 HR-281 HR-282 HR-283 HR-284 variables and secrets are put, read and deleted",
+  "HR-267 HR-276 HR-281 HR-282 HR-283 HR-284 variables and secrets are put, read and deleted",
   {
     py: [
       'ops.put_job_variable("mode", "primary")',
@@ -168,7 +168,7 @@ calls(
 );
 
 calls(
-  "HR-285 keys are listed, of one namespace and of the job's own",
+  "HR-267 HR-285 keys are listed, of one namespace and of the job's own",
   {
     py: ["ops.list_job_keys()", 'ops.list_job_keys("vars/job/a")', 'ops.list_job_keys("vars/job/b")'],
     ts: ["ops.listJobKeys()", 'ops.listJobKeys("vars/job/a")', 'ops.listJobKeys("vars/job/b")'],
@@ -285,7 +285,7 @@ test("HR-205 a ttl reaches the store from both languages", async (t) => {
 });
 
 calls(
-  "HR-287 HR-288 HR-289 a semaphore is taken with capacity 1, shown, and released once",
+  "HR-267 HR-287 HR-288 HR-289 a semaphore is taken with capacity 1, shown, and released once",
   {
     py: [
       'ops.acquire_semaphore("join")',

@@ -331,7 +331,7 @@ test("HR-216 HR-221 HR-222 HR-223 HR-224 HR-225 HR-226 HR-262 HR-263 HR-264 HR-2
   assert.deepEqual((await status()).holders, [two.id]);
 });
 
-test("T-25 two hooks of one job and event share a semaphore", async (t) => {
+test("HR-211 T-25 two hooks of one job and event share a semaphore", async (t) => {
   const { script } = await testRuntime(t);
   const other = script({ worker: "10.0.0.2", hook: "other" });
   const { id, ask } = script();
@@ -362,6 +362,25 @@ for (const [rows, given, inForce] of [
     const { script } = await testRuntime(t);
     const body = { name: "lock", capacity: given };
     assert.equal((await script().ask("POST", "/semaphore/acquire", { body })).body.capacity, inForce);
+  });
+
+for (const [rows, given, inForce] of [
+  ["HR-219", undefined, 600],
+  ["HR-220", 0, 600],
+  ["HR-220", -1, 600],
+  ["HR-220", 3600, 3600],
+  ["HR-220", 3601, 3600],
+] as const)
+  test(`${rows} a timeout of ${given} s counts as ${inForce}`, async (t) => {
+    const waits: number[] = [];
+    const { script } = await testRuntime(t, {
+      waiting: (_on, limitMs, work) => {
+        waits.push(limitMs);
+        return work;
+      },
+    });
+    await script().ask("POST", "/semaphore/acquire", { body: { name: "lock", timeout_seconds: given } });
+    assert.deepEqual(waits, [inForce * 1000]);
   });
 
 for (const [rows, body] of [

@@ -54,7 +54,7 @@ const DB = { version: "1.0.0", selectors: ["db"], hooks: { up: cli() } };
 const WEB = { version: "2.0.0", selectors: ["worker"], hooks: { wait: cli({ job: "db", hook: "up" }) } };
 const WORKERS = [{ host: "10.0.0.1", labels: ["db"] }, { host: "10.0.0.2" }];
 
-test("HR-160 HR-085 HR-086 HR-088 HR-145 jobs go to the workers with all their labels, with version and place in the order", async (t) => {
+test("HR-160 HR-067 HR-085 HR-086 HR-088 HR-145 jobs go to the workers with all their labels, with version and place in the order", async (t) => {
   const bucket = await makeBucket(t);
   const result = await run(bucket, { workers: WORKERS, jobs: { web: WEB, db: DB } });
   assert.deepEqual(result, { jobs: 2, workers: 2, allocations: 3, removed_allocations: 0, warnings: [] });

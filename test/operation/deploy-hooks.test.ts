@@ -27,6 +27,9 @@ function job(
   };
 }
 
+/** The variables of job_control alone. */
+const OF_JOB_CONTROL = ["TARGET", "NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS"];
+
 /** Fails while the bucket's folder has a file `fail`, for the workers that it names. */
 const FAILS = `if os.path.exists("fail") and host in open("fail").read(): raise SystemExit("told to fail")\n`;
 
@@ -41,7 +44,7 @@ async function setUp(t: TestContext, jobs: JobsSpec, options: Parameters<Deploys
   return { deploys, dir, fail, repair, told };
 }
 
-test("HR-044 HR-101 HR-110 HR-111 HR-303 HR-304 HR-305 HR-308 the hooks of a rollout in their order, with their batches", async (t) => {
+test("HR-044 HR-101 HR-110 HR-111 HR-303 HR-304 HR-305 HR-308 HR-312 HR-335 the hooks of a rollout in their order, with their batches", async (t) => {
   const events = ["pre_deploy", "after_allocation_started", "health_check", "post_deploy"];
   const write = `if event == "health_check": print("write", ops.put_job_variable("a", "b").text)\n`;
   const jobs = { web: job(events, write, { max_concurrent_starts: 2, max_concurrent_upgrades: 1 }) };
@@ -93,11 +96,14 @@ test("HR-044 HR-101 HR-110 HR-111 HR-303 HR-304 HR-305 HR-308 the hooks of a rol
     "BATCH_COUNT",
     "CURRENT_VERSION",
     "NEW_VERSION",
+    ...OF_JOB_CONTROL,
   );
-  assert.deepEqual(
-    upgrades.filter((one) => one.startsWith("after")),
-    [0, 1, 2].map((index) => `after_allocation_started update ${index} 3 1.0.0 1.1.0`),
-  );
+  const of = (event: string) => upgrades.filter((one) => one.startsWith(event));
+  const three = (text: string) => [0, 1, 2].map((index) => text.replace("*", `${index} 3`));
+  assert.deepEqual(of("pre_deploy"), three("pre_deploy pre_deploy * 1.0.0 1.1.0 - - -"));
+  assert.deepEqual(of("after"), three("after_allocation_started update * 1.0.0 1.1.0 - - -"));
+  assert.deepEqual(of("post_deploy"), three("post_deploy post_deploy * 1.1.0 1.1.0 - - -"));
+  assert.ok(of("health_check").every((one) => / 1\.1\.0 1\.1\.0 - - -$/.test(one)));
 });
 
 test("HR-317 HR-320 a secret that pre_deploy writes is in the files of the same deploy, and in no log", async (t) => {
@@ -217,7 +223,7 @@ test("HR-056 HR-155 HR-156 HR-310 hooks for job_control replace start and restar
   assert.deepEqual(told("EVENT"), [], "nothing to control");
 });
 
-test("HR-054 HR-055 HR-097 HR-309 hooks follow what was stopped, batched by job, and are repeated until they succeed", async (t) => {
+test("HR-054 HR-055 HR-097 HR-309 HR-312 hooks follow what was stopped, batched by job, and are repeated until they succeed", async (t) => {
   const jobs = {
     web: job(["after_allocation_stopped"], FAILS),
     other: job(["after_allocation_stopped"], "", { max_concurrent_upgrades: 2 }),
@@ -228,8 +234,11 @@ test("HR-054 HR-055 HR-097 HR-309 hooks follow what was stopped, batched by job,
   fail(A);
   const first = await deploys.deploy();
   assert.deepEqual(
-    told("JOB", "ALLOCATION_IP", "DISABLED", "BATCH_INDEX", "BATCH_COUNT", "DEPLOY_PHASE").sort(),
-    [`other ${A} 1 0 1 stop`, `other ${B} 0 0 1 stop`, `web ${A} 1 0 2 stop`],
+    told(
+      ...["JOB", "ALLOCATION_IP", "DISABLED", "BATCH_INDEX", "BATCH_COUNT", "DEPLOY_PHASE"],
+      ...OF_JOB_CONTROL,
+    ).sort(),
+    [`other ${A} 1 0 1 stop - - -`, `other ${B} 0 0 1 stop - - -`, `web ${A} 1 0 2 stop - - -`],
   );
   assert.ok(first.text.indexOf("after_allocation_stopped") < first.text.indexOf("jobs:"));
   assert.deepEqual(

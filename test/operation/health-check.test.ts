@@ -73,6 +73,53 @@ test("CP-259 HR-058 HR-063 a health check tells of every job how each active all
   assert.match(text, /^jobs: 2 healthy, 0 failed, 0 unreachable, 2 skipped$/m);
 });
 
+test("HR-059 HR-060 probes go in the order of the KV store, one worker at a time where upgrades do", async (t) => {
+  const deploys = await Deploys.make(t);
+  const shared = deploys.workers;
+  const command = `mkdir ${shared}/busy && echo $PWD >> ${shared}/order && sleep 0.05 && rmdir ${shared}/busy`;
+  await deploys.build({ web: { manifest: { health_check: { checks: [{ type: "ssh", command }] } } } });
+  const kv = deploys.bucket.kv();
+  kv.put("ops/job/web", "rollout_order", [C, B, A].join());
+  kv.flush();
+  assert.equal((await deploys.deploy()).error, undefined);
+  writeFileSync(path.join(shared, "order"), "");
+  assert.equal((await carryOut(deploys.bucket, "health_check", healthCheck)).error, undefined);
+  assert.deepEqual(
+    readFileSync(path.join(shared, "order"), "utf8").trim().split("\n"),
+    [C, B, A].map((host) => deploys.folder(host)),
+  );
+});
+
+test("HR-066 in a batch all probes of all workers run at the same time", async (t) => {
+  const deploys = await Deploys.make(t);
+  const all = path.join(deploys.workers, "all");
+  /** Ends when as many as there are have begun. */
+  const meet = (name: string) => ({
+    ...{ type: "ssh", timeout_seconds: 30 },
+    command: `touch ${all}.$(basename $(dirname $PWD)).${name}; until [ "$(ls ${all}.* | wc -l)" = 6 ]; do sleep 0.02; done`,
+  });
+  const health_check = { checks: [meet("one"), meet("two")] };
+  await deploys.build({ web: { manifest: { max_concurrent_upgrades: 3, health_check } } });
+  assert.equal((await deploys.deploy()).error, undefined);
+});
+
+test("HR-125 the jobs of a health check do not wait for each other", async (t) => {
+  const deploys = await Deploys.make(t);
+  const mark = path.join(deploys.workers, "second");
+  const health = (command: string) => ({
+    health_check: { checks: [{ type: "ssh", command, timeout_seconds: 30 }] },
+  });
+  const jobs = (first: string, second: string): JobsSpec => ({
+    first: { manifest: health(first) },
+    second: { manifest: health(second), demands: "first" },
+  });
+  await deploys.build(jobs("true", "true"), { hosts: [A] });
+  assert.equal((await deploys.deploy()).error, undefined);
+  await deploys.build(jobs(`until [ -e ${mark} ]; do sleep 0.02; done`, `touch ${mark}`), { hosts: [A] });
+  const { error } = await carryOut(deploys.bucket, "health_check", healthCheck);
+  assert.equal(error, undefined);
+});
+
 test("HR-020 what is not healthy fails the run, with the probe's answer, the logs and the status as evidence", async (t) => {
   const makefile = "start:\n\t@true\nstatus:\n\t@echo stopped; exit 3\n";
   const { deploys, check, sicken } = await setUp(t, { web: { ...probed(), files: { Makefile: makefile } } });
@@ -199,7 +246,7 @@ test("HR-020 a hook that fails makes its worker unhealthy, with evidence", async
   const hook = `import ops, sys\nif ops.allocation_ip() == "${B}": sys.exit("replica is behind")\n`;
   const jobs = (text: string) => ({
     web: {
-      manifest: { ...hooksOf({ go: ["health_check"] }), max_concurrent_upoutcomesOf: 3 },
+      manifest: { ...hooksOf({ go: ["health_check"] }), max_concurrent_upgrades: 3 },
       files: { "_hooks/go.py": text },
     },
   });
@@ -249,7 +296,7 @@ test("CP-133 a cancel ends a health check that waits", async (t) => {
 });
 
 test("the gate of a deploy collects the same evidence before it goes on", async (t) => {
-  const { deploys, sicken } = await setUp(t, { web: { manifest: { max_concurrent_upoutcomesOf: 3 } } });
+  const { deploys, sicken } = await setUp(t, { web: { manifest: { max_concurrent_upgrades: 3 } } });
   for (const host of HOSTS) sicken(host, "bad disk\n");
   const wait = { attempts: 1, interval_seconds: 1 };
   const makefile = "start restart:\n\t@true\nstatus:\n\t@echo broken\n";

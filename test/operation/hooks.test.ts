@@ -71,8 +71,8 @@ function web(script: string, manifest: Record<string, unknown> = {}): JobsSpec {
 
 const activity = ({ deploys }: Setup) => deploys.bucket.activity.join("");
 
-test("HR-001 HR-014 HR-015 HR-021 HR-026 HR-027 HR-129 HR-130 HR-140 HR-142 a script runs here, once for each allocation, in the bucket's folder", async (t) => {
-  const where = `${RECORD}print(os.getcwd(), os.path.isfile(f"tmp/workers/{ops.allocation_ip()}/jobs/web/conf/a"))\n`;
+test("HR-001 HR-014 HR-015 HR-017 HR-021 HR-026 HR-027 HR-129 HR-130 HR-140 HR-141 HR-142 a script runs here, once for each allocation, in the bucket's folder", async (t) => {
+  const where = `${RECORD}print(open(f"/proc/{os.getppid()}/comm").read().strip(), os.getcwd(), os.path.isfile(f"tmp/workers/{ops.allocation_ip()}/jobs/web/conf/a"))\n`;
   const jobs = web(where);
   const set = await setUp(
     t,
@@ -90,12 +90,14 @@ test("HR-001 HR-014 HR-015 HR-021 HR-026 HR-027 HR-129 HR-130 HR-140 HR-142 a sc
     assert.equal(trace.ALLOCATION_ID, allocation?.id);
     assert.equal(trace.ALLOCATION_IP, allocation?.worker);
     assert.equal(trace.ALLOCATION_INDEX, String(index));
+    const own = `ops/job/web/worker/${allocation?.worker}`;
+    assert.equal(set.deploys.bucket.kv().get(own, "web_allocation_index"), trace.ALLOCATION_INDEX);
     assert.deepEqual([trace.BUCKET_ROOT, trace.PWD], [root, root]);
     assert.deepEqual([trace.CURRENT_VERSION, trace.NEW_VERSION], ["0.0.0", "1.0.0"]);
     assert.deepEqual([trace.BATCH_INDEX, trace.BATCH_COUNT], [String(index), "2"]);
     assert.deepEqual([trace.EVENT, trace.DEPLOY_PHASE, trace.HOOK], ["cli", "cli", "go"]);
   }
-  assert.match(activity(set), new RegExp(`web@${A} \\| ${root} True\n`));
+  assert.match(activity(set), new RegExp(`web@${A} \\| bash ${root} True\n`));
 });
 
 test("HR-002 HR-013 a script in TypeScript runs on this very Node and does what one in Python does", async (t) => {
@@ -420,6 +422,17 @@ subprocess.run(["sleep", "600"])
   cancel.abort();
   await assert.rejects(running, { code: "cancelled" });
   assert.deepEqual(processesIn(set.dir), []);
+});
+
+test("HR-212 HR-213 a semaphore is in no database, and a slot that was left taken is free in the next session", async (t) => {
+  const take = `import ops\nprint("acquire", ops.acquire_semaphore("a-name-" + "of-its-own", timeout_seconds=1).status_code)\n`;
+  const set = await setUp(t, web(take), { hosts: [A] });
+  await set.run({ kind: "cli" });
+  await set.run({ kind: "cli" });
+  assert.deepEqual(activity(set).match(/acquire \d+/g), ["acquire 200", "acquire 200"]);
+  const data = path.join(set.dir, "data");
+  for (const file of readdirSync(data))
+    assert.ok(!readFileSync(path.join(data, file)).includes("a-name-of-its-own"), file);
 });
 
 test("what a script leaves running in the background is not waited for", async (t) => {

@@ -59,3 +59,19 @@ test("HR-051 HR-306 HR-124 HR-316 the hooks command runs one hook of one job, an
   });
   assert.match(bucket.activity.at(-1) ?? "", /idle has no allocation to run the hook for/);
 });
+
+test("HR-069 a demand runs nothing of the job that it is on", async (t) => {
+  const deploys = await Deploys.make(t);
+  const { bucket } = deploys;
+  const files = { "_hooks/go.py": RECORD, "_hooks/check.py": RECORD };
+  const demands = { go: { executed_on: ["cli"], demands: { job: "base", hook: "go" } } };
+  await deploys.build(
+    { base: { manifest: hooksOf({ go: ["cli"] }), files }, app: { manifest: { hooks: demands }, files } },
+    { hosts: [A] },
+  );
+  await runHooks(bucket.context("hooks"), { hook: "go", job: "app" });
+  assert.deepEqual(
+    traces(bucket.dir).map((trace) => `${trace.JOB} ${trace.HOOK}`),
+    ["app go"],
+  );
+});

@@ -55,7 +55,7 @@ test("CP-163 CP-165 CP-218 CP-246 CP-247 a push keeps a revision, replaces the s
   assert.equal(readFileSync(path.join(bucket.folder, "workspace", "workers.json"), "utf8"), "[]\n");
 });
 
-test("a gzipped push is the same, and revisions are listed newest first in pages", async (t) => {
+test("CP-162 a gzipped push is the same, and revisions are listed newest first in pages", async (t) => {
   const { server, bucket, push, revisions } = await setUp(t);
   for (const name of ["one", "two", "three"]) {
     const archive = await archiveBytes({ ...SOURCE, "templates/x": name });
@@ -63,6 +63,7 @@ test("a gzipped push is the same, and revisions are listed newest first in pages
     await server.ended(bucket.path, body.run_id);
   }
   const all = (await revisions()).map(({ id }: { id: string }) => id);
+  assert.equal(all.length, 3);
   assert.deepEqual(all, all.toSorted().reverse());
   const at = `${bucket.path}/source/revisions`;
   const first = (await server.call("GET", `${at}?limit=2`)).body;

@@ -118,6 +118,15 @@ test("CP-229 CP-319 a wrong code is 401, one that is no six digits 400; neither 
   assert.equal((await totp.server.call("POST", VERIFY)).status, 400);
 });
 
+test("CP-314 a code of a clock that is an hour off the server's is refused in either form", async (t) => {
+  const totp = await TotpServer.start(t);
+  for (const off of [-3_600_000, 3_600_000]) {
+    const code = oathtoolCode(SECRET_TEXT, Date.now() + totp.server.aheadMs + off);
+    assert.equal((await totp.verify(code)).status, 401);
+    assert.deepEqual(await totp.status("GET", "/api/buckets", withCode(code)), REQUIRED);
+  }
+});
+
 test("CP-232 CP-303 a valid code without the token, or with a wrong one, is 401 and is not used up", async (t) => {
   const totp = await TotpServer.start(t);
   const code = totp.freshCode();
