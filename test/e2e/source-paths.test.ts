@@ -1,0 +1,64 @@
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { ROUTES } from "../../lib/server/routes/table.ts";
+import { makeKey } from "../../scripts/private-sshd.ts";
+import { TestServer } from "../helpers/server.ts";
+import { writeServices } from "../helpers/service.ts";
+import { readTree } from "../helpers/sources.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
+
+const BUCKET = "/api/buckets/{bucket_id}";
+/** The two that are meant to change the source, and the one that takes it away. */
+const CHANGES_SOURCE = ["POST /push", "POST /source/rollback", "DELETE "];
+
+test("CP-092 T-87 of all requests of the API only push and rollback touch the source", async (t) => {
+  const server = await TestServer.start(t);
+  const bucket = await server.createBucket();
+  writeServices(bucket.folder, temporaryFolder(t), { version: "1.0.0" });
+  const makefile = "start stop restart reload status:\n\t@true\n";
+  writeFileSync(path.join(bucket.folder, "workspace/jobs/base/Makefile"), makefile);
+  const key = makeKey(temporaryFolder(t), "key", "-t", "ed25519");
+  const before = readTree(bucket.folder);
+  assert.ok(Object.keys(before).length > 10);
+
+  /** What a request needs beside its path. */
+  const bodies: Record<string, unknown> = {
+    "PUT ": { name: "other" },
+    "PUT /secrets/ssh_key": { private_key: readFileSync(key, "utf8") },
+    "POST /hooks": { hook: "check", job: "base" },
+    "POST /run_command": { command: "touch here", workers: ["127.0.0.1"] },
+    "POST /jobs/{job}/run": { target: "status" },
+    "POST /deploy": { build: true },
+  };
+  const names: Record<string, string> = { job: "base" };
+  for (const { method, path: pattern } of ROUTES) {
+    if (method === "GET" || !pattern.startsWith(BUCKET)) continue;
+    const route = `${method} ${pattern.slice(BUCKET.length)}`;
+    if (CHANGES_SOURCE.includes(route)) continue;
+    if (route.endsWith("/cancel")) {
+      server.hold();
+      names.run_id = (await server.call("POST", `${bucket.path}/build`)).body.run_id;
+    }
+    const snapshots = (await server.call("GET", `${bucket.path}/snapshots`)).body.items;
+    names.name = snapshots.at(-1)?.name;
+    const below = pattern
+      .slice(BUCKET.length)
+      .replace(/\{(\w+)\}/g, (_, name: string) => names[name] ?? name);
+    const { status, text, body } = await server.call(method, bucket.path + below, { body: bodies[route] });
+    server.release();
+    assert.ok(status < 300, `${route}: ${text}`);
+    const runId = body?.run_id ?? body?.id;
+    if (status === 202) {
+      const run = await server.ended(bucket.path, runId);
+      const isMeant = route.endsWith("/cancel") ? "cancelled" : "succeeded";
+      assert.equal(run.status, isMeant, `${route}: ${run.error}\n${activity(bucket.folder, runId)}`);
+    }
+    assert.deepEqual(readTree(bucket.folder), before, route);
+  }
+});
+
+function activity(folder: string, runId: string): string {
+  return readFileSync(path.join(folder, "logs/runs", runId, "activity.log"), "utf8");
+}
