@@ -3,6 +3,7 @@ import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } fr
 import { readdir, rename, stat } from "node:fs/promises";
 import path from "node:path";
 import { isUuid } from "../codec/uuid.ts";
+import { turn } from "../core/async.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
 import { faultPoint } from "../core/fault.ts";
 import { exists, flushFolder, makePrivateFolder, remove, writeAtomic } from "../core/files.ts";
@@ -57,26 +58,30 @@ export async function bucketIds(root: string): Promise<string[]> {
   return names.filter((_, index) => found[index]).sort();
 }
 
-/** Buckets that were asked for, and which bucket.json that was: every request asks for one. */
-const KNOWN = new Map<string, { state: string; bucket: RootBucket }>();
+/** Buckets that were asked for, which bucket.json that was, and when it was looked at: every request asks for one. */
+const KNOWN = new Map<string, { state: string; bucket: RootBucket; turn: number }>();
 const MOST_KNOWN = 1_000;
 
 /** The bucket with this id, in whatever case; throws `bucket_not_found`. */
 export async function findBucket(root: string, id: string): Promise<RootBucket> {
   const name = id.toLowerCase();
   const folder = `${root}/${name}`;
+  const known = KNOWN.get(folder);
+  if (known?.turn === turn()) return known.bucket;
   // Synchronous, because a promise for each call costs ten times the call.
   const isFolder = isUuid(name) && lstatSync(folder, { throwIfNoEntry: false })?.isDirectory() === true;
   const labels = isFolder ? lstatSync(`${folder}/bucket.json`, { throwIfNoEntry: false }) : undefined;
   if (!labels) throw bucketNotFound(id);
   // Each change is another file.
   const state = `${labels.dev} ${labels.ino} ${labels.size} ${labels.mtimeMs} ${labels.ctimeMs}`;
-  const known = KNOWN.get(folder);
-  if (known?.state === state) return known.bucket;
+  if (known?.state === state) {
+    known.turn = turn();
+    return known.bucket;
+  }
   const layout = layoutOf(path.join(root, name));
   const bucket = { id: name, ...readLabels(layout), layout };
   if (KNOWN.size >= MOST_KNOWN) KNOWN.clear();
-  KNOWN.set(folder, { state, bucket });
+  KNOWN.set(folder, { state, bucket, turn: turn() });
   return bucket;
 }
 

@@ -20,6 +20,24 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
+let turns = 0;
+let isCounting = false;
+
+/**
+ * The number of the event loop's present turn. All that happens in one turn happens at one moment: what was read of the
+ * file system in it needs no second reading.
+ */
+export function turn(): number {
+  if (!isCounting) setImmediate(nextTurn);
+  isCounting = true;
+  return turns;
+}
+
+function nextTurn(): void {
+  turns++;
+  isCounting = false;
+}
+
 /**
  * Waits until what it puts into `waiting` is called, at most `ms` milliseconds, and not longer than until the signal is
  * aborted; never throws. Thousands may wait at a time: a waiter costs a timer and little more.

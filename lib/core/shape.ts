@@ -266,7 +266,9 @@ export function optional<T>(shape: Shape<T>): Shape<T | undefined> {
 
 /** The field may be missing; then it has this value. */
 export function withDefault<T>(shape: Shape<T>, value: T): Shape<T> {
-  return { ...shape, schema: { ...shape.schema, default: value }, absent: () => structuredClone(value) };
+  const isShared = typeof value === "object";
+  const absent = () => (isShared ? structuredClone(value) : value);
+  return { ...shape, schema: { ...shape.schema, default: value }, absent };
 }
 
 /** A shape with a description for openapi.yaml. */

@@ -10,37 +10,63 @@ export function hasNoBody(incoming: IncomingMessage): boolean {
   return encoding === undefined && Number(length ?? 0) === 0;
 }
 
-/** The request as handlers see it. `onRead` is called when its body is wanted; long-polls pause the clock. */
-export function describe(
-  incoming: IncomingMessage,
-  signal: AbortSignal,
-  clock: WriteClock,
-  onRead: () => void,
-): HttpRequest {
-  const target = incoming.url ?? "";
-  const at = target.indexOf("?");
-  return {
-    id: randomUUID(),
-    method: incoming.method ?? "",
-    path: at < 0 ? target : target.slice(0, at),
-    query: at < 0 ? "" : target.slice(at + 1),
-    headers: incoming.headers,
-    peer: peerOf(incoming.socket),
-    scheme: "encrypted" in incoming.socket ? "https" : "http",
-    signal,
-    get body() {
-      onRead();
-      return bodyOf(incoming, signal);
-    },
-    async longPoll(work) {
-      clock.pause();
-      try {
-        return await work();
-      } finally {
-        clock.run();
-      }
-    },
-  };
+/** A request that is not over yet. */
+export class OpenRequest implements HttpRequest {
+  readonly id = randomUUID();
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
+  readonly headers: IncomingMessage["headers"];
+  readonly peer: string;
+  readonly scheme: "http" | "https";
+  readonly noted: HttpRequest["noted"] = { route: undefined, authenticated: undefined };
+  readonly #incoming: IncomingMessage;
+  readonly #clock: WriteClock;
+  readonly #onRead: () => void;
+  #end: AbortController | undefined;
+  #isAborted = false;
+
+  /** `onRead` is called when the body is wanted; long-polls pause the clock. */
+  constructor(incoming: IncomingMessage, clock: WriteClock, onRead: () => void) {
+    const target = incoming.url ?? "";
+    const at = target.indexOf("?");
+    this.method = incoming.method ?? "";
+    this.path = at < 0 ? target : target.slice(0, at);
+    this.query = at < 0 ? "" : target.slice(at + 1);
+    this.headers = incoming.headers;
+    this.peer = peerOf(incoming.socket);
+    this.scheme = "encrypted" in incoming.socket ? "https" : "http";
+    this.#incoming = incoming;
+    this.#clock = clock;
+    this.#onRead = onRead;
+  }
+
+  /** Made when it is asked for: a signal costs more than all the rest, and most requests are over before they wait. */
+  get signal(): AbortSignal {
+    this.#end ??= new AbortController();
+    if (this.#isAborted) this.#end.abort();
+    return this.#end.signal;
+  }
+
+  get body(): AsyncIterable<Uint8Array> {
+    this.#onRead();
+    return bodyOf(this.#incoming, this.signal);
+  }
+
+  async longPoll<T>(work: () => Promise<T>): Promise<T> {
+    this.#clock.pause();
+    try {
+      return await work();
+    } finally {
+      this.#clock.run();
+    }
+  }
+
+  /** Ends its waits. */
+  abort(): void {
+    this.#isAborted = true;
+    this.#end?.abort();
+  }
 }
 
 /** A body that ends early, because its sender left or the server stops, ends with a failure and never as if whole. */

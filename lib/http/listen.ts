@@ -6,7 +6,7 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { within } from "../core/async.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
-import { describe, hasNoBody, peerOf, WriteClock } from "./incoming.ts";
+import { hasNoBody, OpenRequest, peerOf, WriteClock } from "./incoming.ts";
 import { type Answer, failureAnswer, type HttpRequest, json, type StreamedBody } from "./message.ts";
 
 /** How long a client may take, in milliseconds, and how much it may send as headers. */
@@ -50,7 +50,7 @@ const HSTS = { "Strict-Transport-Security": "max-age=31536000" };
 
 /** What is known of an exchange once it is over. */
 export interface Exchange {
-  request: Pick<HttpRequest, "id" | "method" | "path" | "peer">;
+  request: Pick<HttpRequest, "id" | "method" | "path" | "peer" | "noted">;
   status: number;
   /** Of the body that was sent; 0 when it could not be sent whole. */
   bytes: number;
@@ -117,13 +117,14 @@ class WebServer {
   /** The latest answer of a connection: a parser's error must not be written into it. */
   readonly #answers = new WeakMap<object, ServerResponse>();
   readonly #refused = new WeakSet<object>();
-  /** Ends every request that is open. */
-  readonly #open = new Set<AbortController>();
+  readonly #open = new Set<OpenRequest>();
+  readonly #commonHeaders: Readonly<Record<string, string>>;
   #stopping = false;
 
   constructor(options: ListenOptions) {
     this.#options = options;
     this.#limits = options.limits ?? LIMITS;
+    this.#commonHeaders = { ...SECURITY_HEADERS, ...(options.tls && HSTS), "Cache-Control": "no-store" };
     this.#server = createServer(options.tls, this.#limits);
     this.#server.on("connection", (socket: Socket) => {
       this.#sockets.add(socket);
@@ -173,22 +174,21 @@ class WebServer {
     this.#answers.set(incoming.socket, response);
     const clock = new WriteClock(this.#limits.writeMs, () => incoming.socket.destroy());
     if (hasNoBody(incoming)) clock.run();
-    incoming.once("end", () => clock.run());
-    const end = new AbortController();
-    this.#open.add(end);
+    else incoming.once("end", () => clock.run());
+    let unasked = asks;
+    const request = new OpenRequest(incoming, clock, () => {
+      if (unasked) response.writeContinue();
+      unasked = false;
+    });
+    this.#open.add(request);
     response.once("close", () => {
       clock.stop();
       // Whoever has got the whole answer has not left; and to make the reason for an end costs as much as an answer.
-      if (!response.writableFinished) end.abort();
-      this.#open.delete(end);
+      if (!response.writableFinished) request.abort();
+      this.#open.delete(request);
       const status = response.headersSent ? response.statusCode : 499;
       const bytes = response.writableFinished ? sent : 0;
       this.#options.onExchange?.({ request, status, bytes, durationMs: performance.now() - started });
-    });
-    let unasked = asks;
-    const request = describe(incoming, end.signal, clock, () => {
-      if (unasked) response.writeContinue();
-      unasked = false;
     });
     const answer = await this.#answer(incoming, request);
     clock.run();
@@ -214,14 +214,17 @@ class WebServer {
   #send(response: ServerResponse, requestId: string, answer: Answer, last: boolean): void {
     const { status, body } = answer;
     if (response.destroyed) return void (isStreamed(body) && this.#closeBody(requestId, body));
+    const length = lengthOf(body);
     response.writeHead(status, {
-      ...this.#commonHeaders(requestId),
-      ...(status !== 204 && status !== 304 && { "Content-Length": lengthOf(body) }),
+      ...this.#commonHeaders,
+      "X-Request-Id": requestId,
+      ...(status !== 204 && status !== 304 && { "Content-Length": length }),
       ...((last || this.#stopping) && { Connection: "close" }),
       ...answer.headers,
     });
     if (isStreamed(body)) void this.#stream(response, requestId, body);
-    else response.end(body);
+    // As many bytes as letters: all of them are ASCII, and in Latin-1 they need no conversion.
+    else response.end(body, typeof body === "string" && body.length === length ? "latin1" : "utf8");
   }
 
   /** What ends early ends the connection: no client may take a part for the whole. */
@@ -260,20 +263,12 @@ class WebServer {
     const [status, message] = refusalOf(error);
     const id = randomUUID();
     const answer = json(status, { error: "invalid_request", message });
-    socket.end(wireText(status, answer, this.#commonHeaders(id)));
+    socket.end(wireText(status, answer, { ...this.#commonHeaders, "X-Request-Id": id }));
     this.#linger(socket);
-    const request = { id, method: "-", path: "-", peer: peerOf(socket) };
+    const noted = { route: undefined, authenticated: undefined };
+    const request = { id, method: "-", path: "-", peer: peerOf(socket), noted };
     const bytes = Buffer.byteLength(answer.body as string);
     this.#options.onExchange?.({ request, status, bytes, durationMs: 0 });
-  }
-
-  #commonHeaders(requestId: string): Record<string, string> {
-    return {
-      ...SECURITY_HEADERS,
-      ...(this.#options.tls && HSTS),
-      "Cache-Control": "no-store",
-      "X-Request-Id": requestId,
-    };
   }
 }
 

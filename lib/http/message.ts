@@ -17,6 +17,8 @@ export interface HttpRequest {
   readonly scheme: "http" | "https";
   /** Aborted when the client leaves and when the server stops. */
   readonly signal: AbortSignal;
+  /** What the access log is to say of it, written down by whoever finds it out. */
+  readonly noted: { route: string | undefined; authenticated: string | undefined };
   /** The body as it arrives; to be read at most once. */
   readonly body: AsyncIterable<Uint8Array>;
   /** Waits for something that may take long; the time does not count as time for the answer. */

@@ -90,7 +90,10 @@ function takeApart<R extends Entry>(route: R): Known<R> {
 /** Nothing is normalised: an encoded letter, a doubled slash or another case is another path. */
 function match<R>({ parts, rest }: Known<R>, given: readonly string[]): Record<string, string> | undefined {
   if (rest === undefined ? given.length !== parts.length : given.length <= parts.length) return undefined;
-  if (parts.some(({ literal }, index) => literal !== undefined && literal !== given[index])) return undefined;
+  for (let at = 0; at < parts.length; at++) {
+    const { literal } = parts[at] as Known<R>["parts"][number];
+    if (literal !== undefined && literal !== given[at]) return undefined;
+  }
   const params: Record<string, string> = {};
   for (const [index, { literal, name }] of parts.entries()) {
     if (literal !== undefined) continue;
@@ -141,7 +144,7 @@ export async function callRoute<C>(
 function parseQuery(fields: QueryFields, text: string): Record<string, unknown> {
   const problems: Problem[] = [];
   const values = new Map<string, unknown>();
-  for (const [name, value] of new URLSearchParams(text)) {
+  for (const [name, value] of text === "" ? [] : new URLSearchParams(text)) {
     if (values.has(name)) problems.push({ path: name, message: "is given twice" });
     values.set(name, typed(Object.hasOwn(fields, name) ? fields[name] : undefined, value));
   }

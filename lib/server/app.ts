@@ -13,7 +13,7 @@ import { listen } from "../http/listen.ts";
 import { type Answer, type HttpRequest, raw, STATUS } from "../http/message.ts";
 import { callRoute, findRoute, methodNotAllowed } from "../http/router.ts";
 import { Supervisor } from "../run/supervisor.ts";
-import { AccessLog, type Log } from "./access.ts";
+import { type Log, logExchange } from "./access.ts";
 import type { ServerConfig } from "./config.ts";
 import type { Services } from "./context.ts";
 import { openApiDocument } from "./openapi.ts";
@@ -68,12 +68,11 @@ export async function startServer(
     ...signIn,
     openApi: () => openApiDocument(ROUTES),
   };
-  const access = new AccessLog(log);
   const listener = await listen({
     ...{ host, port },
     ...(tls && { tls }),
-    handle: (request) => answer(request, { assets, guard, services, access }),
-    onExchange: (exchange) => access.record(exchange),
+    handle: (request) => answer(request, { assets, guard, services }),
+    onExchange: (exchange) => logExchange(log, exchange),
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
   return {
@@ -109,14 +108,14 @@ function signInOf({ token, tls, totp }: ServerConfig, now: () => number) {
 /** The order of decisions: HTTP conventions. Whatever is not a file of the sign-in page needs to be signed in. */
 async function answer(
   request: HttpRequest,
-  own: { assets: ReadonlyMap<string, Asset>; guard: Guard; services: Services; access: AccessLog },
+  own: { assets: ReadonlyMap<string, Asset>; guard: Guard; services: Services },
 ): Promise<Answer> {
   const asset = own.assets.get(request.path);
   const found = asset ? undefined : routeOf(request);
-  own.access.route(request, asset ? request.path : found?.route.path);
+  request.noted.route = asset ? request.path : found?.route.path;
   if (asset && !isReference(request.path)) return fileAnswer(request, asset);
   const identity = own.guard.admit(request);
-  own.access.identity(request, identity);
+  request.noted.authenticated = `${identity.via}${identity.totp ? "+totp" : ""}`;
   if (asset) return fileAnswer(request, asset);
   // Why there is no route is told only to who was admitted.
   const wanted = found ?? findRoute(ROUTES, request);

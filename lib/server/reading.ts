@@ -1,7 +1,7 @@
 import { statSync } from "node:fs";
 import type { Database } from "../bucket/database.ts";
 import type { Layout } from "../bucket/layout.ts";
-import { sleep } from "../core/async.ts";
+import { sleep, turn } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";
 
 const TRIES = 3;
@@ -39,6 +39,8 @@ interface Kept {
   version: number;
   /** What was read since. */
   known: Map<string, unknown>;
+  /** When file and version were looked at, as `turn` counts. */
+  turn: number;
   usedAt: number;
 }
 
@@ -85,13 +87,15 @@ export class Readers {
   }
 
   #open(file: string, { openForReading, requireSchema }: typeof import("../bucket/database.ts")): Kept {
+    const kept = this.#kept.get(file);
+    if (kept?.turn === turn()) return kept;
     const found = statSync(file, { throwIfNoEntry: false });
     const identity = `${found?.dev} ${found?.ino}`;
-    const kept = this.#kept.get(file);
     if (kept?.file !== identity) {
       this.#drop(file);
       const db = openForReading(file);
-      const opened = { db, file: identity, version: versionOf(db), known: new Map(), usedAt: Date.now() };
+      const version = versionOf(db);
+      const opened = { db, file: identity, version, known: new Map(), turn: turn(), usedAt: Date.now() };
       this.#kept.set(file, opened);
       this.#clean();
       return opened;
@@ -102,6 +106,7 @@ export class Readers {
       kept.version = version;
       kept.known.clear();
     }
+    kept.turn = turn();
     kept.usedAt = Date.now();
     return kept;
   }

@@ -2,6 +2,7 @@ import { statSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import { type Layout, runLayout } from "../bucket/layout.ts";
 import { isUuid } from "../codec/uuid.ts";
+import { turn } from "../core/async.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
 import { runIds } from "../run/history.ts";
 import type { RunKind, RunStatus } from "../run/protocol.ts";
@@ -28,6 +29,8 @@ interface Bucket {
   ids: string[];
   ended: Map<string, Shown>;
   textBytes: number;
+  /** When the folder was looked at, as `turn` counts. */
+  turn: number;
 }
 
 const MOST_BUCKETS = 100;
@@ -69,16 +72,20 @@ export class RunList {
   }
 
   async #bucket(layout: Layout): Promise<Bucket> {
+    const known = this.#buckets.get(layout.runs);
+    if (known?.turn === turn()) return known;
     const found = statSync(layout.runs, { bigint: true, throwIfNoEntry: false });
     const state = found && `${found.dev} ${found.ino} ${found.mtimeNs}`;
-    const known = this.#buckets.get(layout.runs);
-    if (known && state !== undefined && known.state === state) return known;
+    if (known && state !== undefined && known.state === state) {
+      known.turn = turn();
+      return known;
+    }
     const isSettled = found !== undefined && Date.now() - Number(found.mtimeMs) > SETTLED_MS;
     const ids = (await runIds(layout)).reverse();
     const kept = new Set(ids);
     const ended = new Map([...(known?.ended ?? [])].filter(([id]) => kept.has(id)));
     const textBytes = [...ended.values()].reduce((sum, { text }) => sum + text.length, 0);
-    const bucket = { state: isSettled ? state : undefined, ids, ended, textBytes };
+    const bucket = { state: isSettled ? state : undefined, ids, ended, textBytes, turn: turn() };
     if (this.#buckets.size >= MOST_BUCKETS) this.#buckets.clear();
     this.#buckets.set(layout.runs, bucket);
     return bucket;

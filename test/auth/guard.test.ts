@@ -23,6 +23,7 @@ function requestOf(headers: Record<string, string>, more: Partial<HttpRequest> =
     ...{ id: "r1", method: "GET", path: "/api/buckets", query: "", peer: "10.0.0.1", scheme: "http" },
     ...{ headers: { host: "localhost:9090", ...headers }, signal: new AbortController().signal },
     ...{ body: body(), longPoll: (work) => work() },
+    noted: { route: undefined, authenticated: undefined },
     ...more,
   };
 }

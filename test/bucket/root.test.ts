@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { bucketIds, createBucket, findBucket, prepareRoot } from "../../lib/bucket/root.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
@@ -102,6 +103,7 @@ test("a bucket whose bucket.json is damaged or foreign is still found", async (t
     ["[]", ["", "", null]],
   ] as const) {
     writeFileSync(layout.bucketJson, content);
+    await nextTurn();
     const { project, name, created_at } = await findBucket(root, ID);
     assert.deepEqual([project, name, created_at], expected);
   }

@@ -1,7 +1,16 @@
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
-import { aborted, batches, expired, runAll, sleep, unlessAborted, within } from "../../lib/core/async.ts";
+import {
+  aborted,
+  batches,
+  expired,
+  runAll,
+  sleep,
+  turn,
+  unlessAborted,
+  within,
+} from "../../lib/core/async.ts";
 
 test("CP-133 a sleep ends at once when its signal is aborted, before or during it", async () => {
   const stop = new AbortController();
@@ -9,6 +18,14 @@ test("CP-133 a sleep ends at once when its signal is aborted, before or during i
   stop.abort();
   await assert.rejects(sleeping, { name: "Failure", code: "cancelled" });
   await assert.rejects(sleep(600_000, stop.signal), { code: "cancelled" });
+});
+
+test("a turn has one number, and the next turn another", async () => {
+  const first = turn();
+  await Promise.resolve();
+  assert.equal(turn(), first);
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.notEqual(turn(), first);
 });
 
 test("a sleep leaves no listener on its signal", async () => {

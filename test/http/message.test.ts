@@ -14,6 +14,7 @@ function requestOf(chunks: (string | Uint8Array)[], headers: HttpRequest["header
   return {
     ...{ id: "r1", method: "POST", path: "/", query: "", headers, peer: "127.0.0.1", scheme: "http" },
     ...{ signal: new AbortController().signal, body: body(), longPoll: (work) => work() },
+    noted: { route: undefined, authenticated: undefined },
   };
 }
 

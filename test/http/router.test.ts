@@ -45,6 +45,7 @@ function requestOf(method: string, target: string, body = ""): HttpRequest {
       scheme: "http",
     },
     ...{ signal: new AbortController().signal, body: bytes(), longPoll: (work) => work() },
+    noted: { route: undefined, authenticated: undefined },
   };
 }
 

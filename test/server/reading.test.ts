@@ -3,6 +3,7 @@ import { mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { type TestContext, test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { migrate } from "../../lib/bucket/database.ts";
 import { layoutOf } from "../../lib/bucket/layout.ts";
 import { Failure } from "../../lib/core/errors.ts";
@@ -15,12 +16,12 @@ function setUp(t: TestContext) {
   migrate(layout.database, "one");
   const readers = new Readers();
   t.after(() => readers.close());
-  const read = (name = "id") =>
-    readers.readOnce(
-      layout,
-      name,
-      (db) => db.get<{ bucket_id: string }>("SELECT bucket_id FROM bucket")?.bucket_id,
-    );
+  const read = async (name = "id") => {
+    // Within one turn of the event loop a database stays what it was found to be.
+    await nextTurn();
+    const id = "SELECT bucket_id FROM bucket";
+    return readers.readOnce(layout, name, (db) => db.get<{ bucket_id: string }>(id)?.bucket_id);
+  };
   const write = (sql: string) => {
     using other = new DatabaseSync(layout.database);
     other.exec(sql);
