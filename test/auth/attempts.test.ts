@@ -37,7 +37,7 @@ test("CP-334 each address has a budget of its own", () => {
   assert.equal(attempts.blockedMs("b"), 0);
 });
 
-test("the table is bounded: the address whose window began first is forgotten", () => {
+test("T-71 the table is bounded: the address whose window began first is forgotten", () => {
   const clock = { now: 0 };
   const attempts = attemptsAt(clock, 2);
   for (const peer of ["a", "b"]) fail(attempts, peer, 20);

@@ -97,7 +97,7 @@ test("CP-287 CP-294 a session is enough for reading, without further headers", (
     assert.equal(guard.admit(requestOf({ cookie }, { method })).via, "session");
 });
 
-test("an Authorization header decides alone: a wrong one is not helped by a valid session", () => {
+test("T-65 an Authorization header decides alone: a wrong one is not helped by a valid session", () => {
   const { guard, cookie } = setUp();
   assert.throws(() => guard.admit(requestOf({ cookie, authorization: "Bearer wrong" })), {
     code: "unauthorized",
@@ -203,7 +203,7 @@ test("CP-296 CP-302 CP-317 CP-337 with TOTP on, a token or a session alone is no
   assert.equal(guard.admit(requestOf({ ...bearer, "x-ops-totp": code() })).totp, true);
 });
 
-test("CP-305 the TOTP cookie counts beside a token and beside a session, until it expires", () => {
+test("CP-305 T-69 the TOTP cookie counts beside a token and beside a session, until it expires", () => {
   const { guard, bearer, browser, verified, clock } = setUpTotp();
   const byToken = requestOf({ ...bearer, cookie: verified });
   const bySession = requestOf({ cookie: `${browser}; ${verified}` });
@@ -254,12 +254,13 @@ test("T-68 where there are both the header and the cookie, the header decides", 
   assert.throws(() => guard.admit(both(code())), { code: "totp_required" });
 });
 
-test("CP-318 CP-321 CP-344 wrong codes in the header end in 429; the cookie and the token go on working", () => {
+test("CP-318 CP-321 CP-344 T-70 wrong codes in the header end in 429; the cookie and the token go on working", () => {
   const { guard, bearer, verified } = setUpTotp();
   const guess = requestOf({ ...bearer, cookie: verified, "x-ops-totp": "000000" });
   for (let count = 0; count < 20; count++) assert.throws(() => guard.admit(guess), { code: "totp_required" });
   assert.throws(() => guard.admit(guess), { code: "rate_limited", details: { retry_after_s: 60 } });
   assert.equal(guard.admit(requestOf({ ...bearer, cookie: verified })).totp, true);
+  assert.throws(() => guard.admit(guess), { code: "rate_limited" }, "the cookie clears nothing");
   assert.throws(() => guard.admit(requestOf(bearer)), { code: "totp_required" });
 });
 

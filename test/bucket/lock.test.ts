@@ -71,7 +71,7 @@ test("holders and groups appear in the file, changes at the same time share a wr
   await lock.release();
 });
 
-test("a lock is taken over when it is stale and only then", async (t) => {
+test("T-78 a lock is taken over when it is stale and only then", async (t) => {
   const cases: [name: string, lock: string, free: boolean][] = [
     ["its holder is gone", JSON.stringify(content({ holders: [gone] })), true],
     [

@@ -25,6 +25,13 @@ test("all files are listed by the path they are served at, with their media type
   );
 });
 
+test("T-22 the console is found wherever the process stands", async (t) => {
+  const before = process.cwd();
+  t.after(() => process.chdir(before));
+  process.chdir(temporaryFolder(t));
+  assert.ok((await loadAssets()).has("/docs/"));
+});
+
 test("a folder that is missing has no files", async (t) => {
   assert.equal((await loadAssets(path.join(temporaryFolder(t), "missing"))).size, 0);
 });

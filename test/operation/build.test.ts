@@ -687,7 +687,7 @@ test("warnings are in the result and in Activity", async (t) => {
   for (const warning of warnings) assert.ok(bucket.activity.includes(`warning: ${warning}\n`), warning);
 });
 
-test("the current revision is marked as built, and the last successful one stays when a build fails", async (t) => {
+test("T-32 T-86 the current revision is marked as built, and the last successful one stays when a build or its post_build fails", async (t) => {
   const bucket = await makeBucket(t);
   const push = (id: string) =>
     recordCurrent(bucket.layout, {
@@ -709,4 +709,11 @@ test("the current revision is marked as built, and the last successful one stays
   assert.deepEqual(await states(), ["2 failed", "1 succeeded last"]);
   await run(bucket, { workers: ["b"] });
   assert.deepEqual(await states(), ["2 succeeded last", "1 succeeded"]);
+  await push("3");
+  const failing = { "workspace/jobs/web/_hooks/up.py": "raise SystemExit(1)\n" };
+  const jobs = { web: { selectors: ["worker"], hooks: { up: { executed_on: ["post_build"] } } } };
+  const workers = [{ host: "127.0.0.1", connection: "local" }];
+  await assert.rejects(run(bucket, { workers, jobs, files: failing }), { code: "ErrHookFailed" });
+  assert.deepEqual(await states(), ["3 failed", "2 succeeded last", "1 succeeded"]);
+  assert.deepEqual(placed(bucket), ["web@127.0.0.1"], "the catalog is the new one");
 });

@@ -142,7 +142,7 @@ for (const [what, script, error] of [
     else assert.match(script_?.error ?? "", error);
   });
 
-test("HR-012 HR-013 HR-031 HR-032 HR-033 a batch runs at once and to its end, every error is told, and the next batch does not start", async (t) => {
+test("HR-012 HR-013 HR-031 HR-032 HR-033 T-102 a batch runs at once and to its end, every error is told, and the next batch does not start", async (t) => {
   const meet = `${RECORD}import sys, time
 open("here-" + ops.allocation_ip(), "w").close()
 while not all(os.path.exists("here-" + one) for one in os.environ["BATCH_ALLOCATIONS"].split(",")): time.sleep(0.01)
@@ -301,7 +301,7 @@ test("HR-052 HR-054 HR-056 HR-057 HR-136 HR-157 what the passes are for, and the
   ]);
 });
 
-test("A.19 a removed allocation is known to the API while its hooks run, and not before", async (t) => {
+test("A.19 T-109 a removed allocation is known to the API while its hooks run, and not before", async (t) => {
   const events = ["cli", "after_allocation_stopped"];
   const jobs = {
     web: {

@@ -57,13 +57,14 @@ test("CP-146 CP-263 runs are listed newest first, page by page, by status and ki
   await assert.rejects(page({ cursor: "../x" }), { code: "invalid_request" });
 });
 
-test("T-81 a record that is cut off or of another run is passed over, until it can be read", async (t) => {
+test("T-48 T-81 a record that is missing, cut off or of another run is passed over, until it can be read", async (t) => {
   const { layout, add, ids } = setUp(t);
   const { id } = await add("ok");
   const broken = uuidV7();
   mkdirSync(runLayout(layout, broken).folder);
   writeFileSync(runLayout(layout, broken).record, '{"id": "');
   mkdirSync(`${layout.runs}/not-a-run`);
+  mkdirSync(runLayout(layout, uuidV7()).folder);
   assert.deepEqual(await ids(), [id]);
   writeFileSync(
     runLayout(layout, broken).record,
