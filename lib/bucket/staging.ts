@@ -2,10 +2,10 @@ import { createHash } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { renderTemplate } from "../codec/template/exec.ts";
-import { type TemplateFunction, typed } from "../codec/template/funcs.ts";
+import { type TemplateFunction, type TemplateStruct, typed } from "../codec/template/funcs.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { PRIVATE_FILE, PRIVATE_FOLDER, remove } from "../core/files.ts";
-import type { CatalogFile } from "./catalog.ts";
+import type { CatalogFile, CatalogJob } from "./catalog.ts";
 import type { KvStore } from "./kv.ts";
 import {
   allocationNamespace,
@@ -147,20 +147,30 @@ function render(
   secretMode: number,
 ): StagedFile {
   const access = new TemplateAccess(kv, fields.Job, fields.WorkerIP, upstream);
+  const dot = { ...fields, UpdateSeq: BigInt(fields.UpdateSeq) };
+  const content = Buffer.from(renderText(file, dot, access, `job ${fields.Job} on ${fields.WorkerIP}`));
+  const isSecret = access.readSecret;
+  const mode = isSecret ? secretRights(secretMode, file.mode) : file.mode;
+  const path = file.path.slice(0, -TEMPLATE_SUFFIX.length);
+  return { path, mode, sha256: sha256(content), content, isSecret };
+}
+
+/**
+ * The text of a template that belongs to a job and to none of its allocations: its dot has `Job`, `CurrentVersion` and
+ * `NewVersion`, both the target. Secrets stand in it as `<secret>` unless they are to be revealed. Errors as above.
+ */
+export function renderForJob(file: CatalogFile, job: CatalogJob, kv: KvStore, reveal: boolean): string {
+  const version = kv.get(`ops/job/${job.name}`, "version") ?? job.version;
+  const upstream = job.hooks.map(({ demandJob }) => demandJob).filter((name) => name !== "");
+  const access = new TemplateAccess(kv, job.name, "", upstream, reveal);
+  const dot = { Job: job.name, CurrentVersion: version, NewVersion: version };
+  return renderText(file, dot, access, `job ${job.name}`);
+}
+
+function renderText(file: CatalogFile, dot: TemplateStruct, access: TemplateAccess, where: string): string {
   try {
-    const text = renderTemplate(
-      file.path,
-      UTF8.decode(file.content),
-      { ...fields, UpdateSeq: BigInt(fields.UpdateSeq) },
-      access.functions(),
-    );
-    const content = Buffer.from(text);
-    const isSecret = access.readSecret;
-    const mode = isSecret ? secretRights(secretMode, file.mode) : file.mode;
-    const path = file.path.slice(0, -TEMPLATE_SUFFIX.length);
-    return { path, mode, sha256: sha256(content), content, isSecret };
+    return renderTemplate(file.path, UTF8.decode(file.content), dot, access.functions());
   } catch (error) {
-    const where = `job ${fields.Job} on ${fields.WorkerIP}`;
     throw new Failure(
       access.missesKey ? "ErrKeyMissing" : "failed",
       `Cannot render a template of ${where}: ${messageOf(error)}`,
@@ -187,8 +197,10 @@ class TemplateAccess {
   readonly #job: string;
   readonly #worker: string;
   readonly #readable: Set<string>;
+  readonly #reveal: boolean;
 
-  constructor(kv: KvStore, job: string, worker: string, upstream: readonly string[]) {
+  constructor(kv: KvStore, job: string, worker: string, upstream: readonly string[], reveal = true) {
+    this.#reveal = reveal;
     this.#kv = kv;
     this.#job = job;
     this.#worker = worker;
@@ -214,8 +226,10 @@ class TemplateAccess {
   #find(namespace: string, key: string): string | undefined {
     const full = this.#allowed(namespace);
     if (isPrivateKey(full, key)) throw new Error(`a private key is no value: use the file ${key}`);
-    if (isSecretNamespace(full)) this.readSecret = true;
-    return this.#kv.get(full, key);
+    const value = this.#kv.get(full, key);
+    if (!isSecretNamespace(full)) return value;
+    this.readSecret = true;
+    return this.#reveal ? value : value && "<secret>";
   }
 
   #allowed(namespace: string): string {

@@ -10,6 +10,7 @@ import {
 import { type JobSource, readJobs } from "./jobs.ts";
 import { jobResourcesFile, type Layout } from "./layout.ts";
 import type { Problems } from "./problems.ts";
+import { checkPrometheus } from "./prometheus.ts";
 import { type OpsConf, readOpsConf } from "./settings.ts";
 import { checkUnchanged, type SourceTree, scanSource } from "./source-tree.ts";
 import {
@@ -48,6 +49,7 @@ export async function readWorkspace(
   const workers = await readWorkers(layout, settings, problems);
   const disabled = await readDisabled(layout, problems);
   const { jobs, broken } = readJobs(layout, tree, problems, signal);
+  checkPrometheus(jobs, problems);
   const jobSettings = await readJobSettings(layout, settings.jobConfigSelector, problems);
   checkUnchanged(layout, tree, problems);
   warnAboutUnread(tree, layout, settings, problems);

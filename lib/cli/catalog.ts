@@ -1,16 +1,20 @@
 import { buffer } from "node:stream/consumers";
+import { catalogFile } from "../bucket/catalog.ts";
+import type { Database } from "../bucket/database.ts";
 import { bucketInfo } from "../bucket/info.ts";
 import { KvStore } from "../bucket/kv.ts";
 import { isPrivateKey, isSealed } from "../bucket/kv-access.ts";
 import { loadKvKey } from "../bucket/kv-key.ts";
 import { layoutOf } from "../bucket/layout.ts";
+import { prometheusRows, scrapeConfigs } from "../bucket/prometheus.ts";
 import { type ViewName, type ViewQuery, viewOf } from "../bucket/views.ts";
 import { uuidV7 } from "../codec/uuid.ts";
+import { toYaml } from "../codec/yaml.ts";
 import { Failure } from "../core/errors.ts";
 import { quote } from "../core/shape.ts";
 import { takeBucket } from "../run/recovery.ts";
 import { openBucket } from "../server/reading.ts";
-import { jsonText, textTable } from "./table.ts";
+import { jsonText, textTable, visibleLines } from "./table.ts";
 
 const ALL_ROWS = 10_000_000;
 /** How much of a value the table of keys shows. */
@@ -71,6 +75,54 @@ export async function kvGetCommand(
   return 0;
 }
 
+/** `ops cat prometheus`: what each job has below `_prometheus/`. Throws `ErrNotFound` when no job has anything. */
+export async function prometheusCommand(
+  dir: string,
+  jobs: readonly string[] | undefined,
+  asJson: boolean,
+): Promise<number> {
+  using db = await openBucket(layoutOf(dir));
+  checkJobs(db, jobs);
+  const wanted = jobs?.map((name) => name.toLowerCase());
+  const rows = prometheusRows(db).filter(({ job }) => wanted?.includes(job) ?? true);
+  if (asJson) return printJson(rows);
+  if (rows.length === 0) throw new Failure("ErrNotFound", "no job has anything below _prometheus/");
+  const columns = Object.keys(rows[0] as object);
+  const cells = rows.map((row) => columns.map((column) => row[column] ?? null));
+  process.stdout.write(textTable(columns, cells, process.stdout.columns));
+  return 0;
+}
+
+/** `ops cat prometheus get <job> <path>`: a file as it was built, byte for byte where it is not shown on a terminal. Throws `ErrNotFound`. */
+export async function prometheusGetCommand(dir: string, job: string, file: string): Promise<number> {
+  using db = await openBucket(layoutOf(dir));
+  checkJobs(db, [job]);
+  const found = catalogFile(db, job.toLowerCase(), `_prometheus/${file}`);
+  if (!found) throw new Failure("ErrNotFound", `job ${job} has no file ${quote(file)} below _prometheus/`);
+  process.stdout.write(process.stdout.isTTY ? visibleLines(found.content.toString()) : found.content);
+  return 0;
+}
+
+/** `ops cat prometheus scrape`: the scrape configurations of the jobs in one YAML list. */
+export async function prometheusScrapeCommand(
+  dir: string,
+  jobs: readonly string[] | undefined,
+  reveal: boolean,
+  asJson: boolean,
+): Promise<number> {
+  const layout = layoutOf(dir);
+  using db = await openBucket(layout);
+  checkJobs(db, jobs);
+  const configs = scrapeConfigs(db, new KvStore(db, await loadKvKey(layout)), { jobs, reveal });
+  process.stdout.write(asJson ? jsonText(configs) : toYaml(configs));
+  return 0;
+}
+
+/** Job names are checked as those of a filter are. */
+function checkJobs(db: Database, jobs: readonly string[] | undefined): void {
+  viewOf(db, "jobs", { jobs }, { offset: 0, limit: 1 });
+}
+
 /** `ops kv set-secret <job> <key>`: stores what stdin holds, sealed, under the bucket's lock. */
 export async function setSecretCommand(
   dir: string,
@@ -88,8 +140,7 @@ export async function setSecretCommand(
   try {
     const { openDatabase } = await import("../bucket/database.ts");
     using db = openDatabase(layout.database);
-    // Its names are checked as those of a filter are.
-    viewOf(db, "jobs", { jobs: [name] }, { offset: 0, limit: 1 });
+    checkJobs(db, [name]);
     const kv = new KvStore(db, await loadKvKey(layout));
     kv.put(`secrets/job/${name}`, key, value, ttlSeconds);
     kv.flush();

@@ -36,6 +36,31 @@ test("ops info and ops cat print tables, and with --json what the API answers", 
   assert.deepEqual([job.job, job.disabled, job.deployment_seq], ["web", false, 0]);
 });
 
+test("CP-111 ops cat prometheus lists, prints a file, and prints what is to be scraped", async (t) => {
+  const bucket = await makeBucket(t, {
+    workers: ["10.0.0.1"],
+    jobs: { web: { selectors: ["worker"], resources: { ports: { metrics_port: 9100 } } }, idle: {} },
+    files: {
+      "workspace/jobs/web/_prometheus/scrape.yaml":
+        "- job_name: web\n  static_configs: [{targets: ['ops:port/metrics_port']}]\n",
+      "workspace/jobs/web/_prometheus/runbooks/down.md": "# Down\n",
+    },
+  });
+  await build(bucket.context(), {});
+  const run = async (...words: string[]) => {
+    const { code, stdout, stderr } = await ops(["cat", "prometheus", ...words, "--bucket-dir", bucket.dir]);
+    return [code, stdout, stderr];
+  };
+  const table = "job  scrape  alerts  runbooks  dashboards\nweb  yes          0         1           0\n";
+  assert.deepEqual(await run(), [0, table, ""]);
+  assert.deepEqual(await run("--jobs", "idle"), [1, "", "ops: no job has anything below _prometheus/\n"]);
+  assert.deepEqual(await run("get", "web", "runbooks/down.md"), [0, "# Down\n", ""]);
+  const missing = 'ops: job web has no file "../Makefile" below _prometheus/\n';
+  assert.deepEqual(await run("get", "web", "../Makefile"), [1, "", missing]);
+  const yaml = '- job_name: web\n  static_configs:\n    - targets:\n        - "10.0.0.1:9100"\n';
+  assert.deepEqual(await run("scrape"), [0, yaml, ""]);
+});
+
 test("nothing to show and unknown names are failures that say what to do", async (t) => {
   const { run } = await built(t);
   const none = await run("cat", "hooks");

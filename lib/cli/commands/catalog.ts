@@ -65,6 +65,49 @@ export const CATALOG_COMMANDS: readonly Command[] = [
     },
   },
   {
+    name: "cat prometheus",
+    summary: "Show which jobs have scrape configurations, alerts, runbooks and dashboards for Prometheus",
+    flags: [BUCKET_DIR, JOBS, JSON_FLAG],
+    async run(input) {
+      const { prometheusCommand } = await import("../catalog.ts");
+      return prometheusCommand(bucketDir(input), listOf(input, "jobs"), input.switches.has("json"));
+    },
+  },
+  {
+    name: "cat prometheus get",
+    summary: "Print one file that a job has for Prometheus, as it was built",
+    operands: [
+      { name: "job", help: "The job" },
+      { name: "path", help: "Below _prometheus/, for example alerts/disk.yaml" },
+    ],
+    flags: [BUCKET_DIR],
+    async run(input) {
+      const { prometheusGetCommand } = await import("../catalog.ts");
+      const [job = "", path = ""] = input.operands;
+      return prometheusGetCommand(bucketDir(input), job, path);
+    },
+  },
+  {
+    name: "cat prometheus scrape",
+    summary: "Print what Prometheus has to scrape, as a YAML list for scrape_configs",
+    flags: [
+      BUCKET_DIR,
+      JOBS,
+      { name: "reveal", help: "Show secrets that templates read, not <secret>" },
+      { name: "json", help: "Print JSON instead of YAML" },
+    ],
+    async run(input) {
+      const { prometheusScrapeCommand } = await import("../catalog.ts");
+      const { switches } = input;
+      return prometheusScrapeCommand(
+        bucketDir(input),
+        listOf(input, "jobs"),
+        switches.has("reveal"),
+        switches.has("json"),
+      );
+    },
+  },
+  {
     name: "kv set-secret",
     summary: "Store a secret of a job; its value is read from stdin, to the last byte",
     operands: [
