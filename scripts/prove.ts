@@ -1,7 +1,10 @@
-// The long proofs: `npm run prove`, about an hour. The same code runs in the tests with smaller numbers.
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+// The long proofs: `npm run prove`, about an hour. The same code runs in the tests with smaller numbers. What each of
+// them found last stands in docs/proofs.md.
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpus, tmpdir } from "node:os";
 import path from "node:path";
+import { fileURLToPath } from "node:url";
 import { within } from "../lib/core/async.ts";
 import { LIMITS } from "../lib/http/listen.ts";
 import { contend } from "../test/helpers/contention.ts";
@@ -16,6 +19,9 @@ import { sshKillRounds } from "../test/helpers/ssh-kill-rounds.ts";
 const TIMEOUT_SLACK_MS = 5_000;
 /** What a warm server's memory may differ by, whatever it was asked. */
 const MOST_GROWTH_MB = 64;
+
+const ROOT = fileURLToPath(new URL("../", import.meta.url));
+const REPORT = path.join(ROOT, "docs/proofs.md");
 
 const PROOFS: Record<string, (folder: string) => Promise<string>> = {
   async lock(folder) {
@@ -95,6 +101,24 @@ async function cleanly<T>(work: (t: { after(end: () => unknown): void }) => Prom
   }
 }
 
+/** Puts the line of a proof into the report, in place of what it found before. */
+function report(name: string, startedMs: number, found: string): void {
+  const text = readFileSync(REPORT, "utf8");
+  const commit = spawnSync("git", ["-C", ROOT, "describe", "--always", "--dirty"], { encoding: "utf8" });
+  const minutes = ((Date.now() - startedMs) / 60_000).toFixed(1);
+  const date = new Date(startedMs).toISOString().slice(0, 10);
+  const cells = [name, date, commit.stdout.trim(), `Node ${process.versions.node}, ${cpus().length} cores`];
+  const line = `| ${[...cells, `${minutes} min`, found].join(" | ")} |`;
+  const rows = text.split("\n").filter((row) => row.startsWith("| ") && !row.startsWith(`| ${name} |`));
+  const [head = "", ...others] = rows;
+  const order = Object.keys(PROOFS);
+  const place = (row: string) => order.indexOf(row.split(" ")[1] ?? "");
+  const sorted = [...others, line].sort((one, other) => place(one) - place(other));
+  const intro = text.slice(0, text.indexOf(head));
+  const rule = head.replace(/[^|]+/g, " --- ");
+  writeFileSync(REPORT, `${intro}${[head, rule, ...sorted].join("\n")}\n`);
+}
+
 const wanted = process.argv.slice(2).filter((argument) => argument !== "--");
 for (const name of wanted.length > 0 ? wanted : Object.keys(PROOFS)) {
   const prove = PROOFS[name];
@@ -104,8 +128,11 @@ for (const name of wanted.length > 0 ? wanted : Object.keys(PROOFS)) {
   }
   const folder = mkdtempSync(path.join(tmpdir(), `ops-prove-${name}-`));
   console.log(`${name}: …`);
+  const startedMs = Date.now();
   try {
-    console.log(`${name}: proved: ${await prove(folder)}`);
+    const found = await prove(folder);
+    console.log(`${name}: proved: ${found}`);
+    report(name, startedMs, found);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
