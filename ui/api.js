@@ -34,12 +34,12 @@ export async function call(method, path, options = {}) {
 }
 
 /**
- * One request; answers its body, as JSON unless `as` says `text` or `blob`. The browser adds the session cookie. `token`
- * is only used to sign in.
+ * One request; answers its body, as JSON unless `as` says `text`, `blob` or `arrayBuffer`. The browser adds the session
+ * cookie. `token` is only used to sign in.
  * Throws ApiError; an aborted signal throws what fetch throws.
  */
-export async function request(method, path, { body, token, signal, as = "json" } = {}) {
-  const headers = { Accept: "application/json" };
+export async function request(method, path, { body, token, signal, headers: own, as = "json" } = {}) {
+  const headers = { Accept: "application/json", ...own };
   if (method !== "GET") headers["X-Ops-CSRF"] = "1";
   if (token !== undefined) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
@@ -58,6 +58,14 @@ async function send(path, options) {
     if (options.signal?.aborted) throw error;
     throw new ApiError(0, { error: "unreachable", message: "The server cannot be reached" });
   }
+}
+
+/** Resolves after that time, or as soon as `signal` is aborted. */
+export function pause(ms, signal) {
+  return new Promise((resolve) => {
+    setTimeout(resolve, ms);
+    signal.addEventListener("abort", resolve);
+  });
 }
 
 /** The paths of the API below a bucket. */

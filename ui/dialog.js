@@ -1,56 +1,50 @@
 import { alertPlace, button, el, tell } from "./dom.js";
 
+/** Opens a dialog with a form in it, and answers it; `onClose` hears when it is closed, in whatever way. */
+export function openDialog(title, form, onClose = () => {}) {
+  const heading = el("h2", { id: "dialog-title" }, title);
+  const dialog = el("dialog", { "aria-labelledby": "dialog-title" }, heading, form);
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    onClose();
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
+
 /**
  * Asks before something is done: `says` tells what it will do and to what, one sentence each. With `word` that very word
  * has to be typed first. `fields` are shown below. `submit` does it; when it fails, the dialog stays and says why.
- * Resolves true once it is done, false when the person does not want it.
+ * Resolves true once it is done, false when the person does not want it and presses `leave`.
  */
-export function ask({
-  title,
-  says = [],
-  fields = [],
-  word,
-  action,
-  danger = false,
-  submit = async () => {},
-}) {
-  const problem = alertPlace();
-  const typed = el("input", { autocomplete: "off", spellcheck: "false", "aria-describedby": "typed-hint" });
-  const confirm = el("button", { type: "submit", class: danger ? "danger solid" : "primary" }, action);
+export function ask({ title, says = [], fields, word, action, leave = "Cancel", danger, submit }) {
   const { promise, resolve } = Promise.withResolvers();
+  const problem = alertPlace();
+  const typed = el("input", { autocomplete: "off", spellcheck: "false" });
+  const confirm = el(danger ? "button.danger.solid" : "button.primary", action);
   const match = () => {
     confirm.disabled = word !== undefined && typed.value.trim() !== word;
   };
   const form = el(
     "form",
-    { method: "dialog" },
-    el("h2", { id: "dialog-title" }, title),
-    ...says.map((sentence) => el("p", {}, sentence)),
-    ...fields,
-    word === undefined
-      ? null
-      : el(
-          "label",
-          { class: "field" },
-          el("span", { id: "typed-hint" }, "Type ", el("b", {}, word), " to go on"),
-          typed,
-        ),
+    { oninput: match },
+    says.map((sentence) => el("p", sentence)),
+    fields,
+    word !== undefined && el("label.field", el("span", "Type ", el("b", word), " to go on"), typed),
     problem,
     el(
-      "div",
-      { class: "controls" },
+      "div.controls",
       confirm,
-      button("Cancel", () => dialog.close()),
+      button(leave, () => dialog.close()),
     ),
   );
-  const dialog = el("dialog", { "aria-labelledby": "dialog-title" }, form);
-  typed.addEventListener("input", match);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     confirm.disabled = true;
     tell(problem, "");
     try {
-      await submit();
+      await submit?.();
       resolve(true);
       dialog.close();
     } catch (error) {
@@ -58,13 +52,8 @@ export function ask({
     }
     match();
   });
-  dialog.addEventListener("close", () => {
-    resolve(false);
-    dialog.remove();
-  });
   match();
-  document.body.append(dialog);
-  dialog.showModal();
+  const dialog = openDialog(title, form, () => resolve(false));
   return promise;
 }
 

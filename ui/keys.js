@@ -1,4 +1,6 @@
+import { findInLog } from "./activity.js";
 import { address, link } from "./address.js";
+import { openDialog } from "./dialog.js";
 import { el } from "./dom.js";
 import { tickBox } from "./fields.js";
 import { SECTIONS } from "./routes.js";
@@ -15,33 +17,31 @@ const OTHERS = [
 let enabled = true;
 let pending = 0;
 
-/** Keys for people who do not want the mouse: `/`, `?`, and `g` with a letter for each view. */
-export function startKeys(findInLog) {
+/** Keys for people who do not want the mouse: `/`, `?`, `g` with a letter for each view, and Ctrl+F for the log. */
+export function startKeys() {
   document.getElementById("help").addEventListener("click", showKeys);
   addEventListener("keydown", (event) => {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target))
-      return;
-    if (document.querySelector("dialog[open]")) return;
-    if (act(event.key, findInLog)) event.preventDefault();
+    const { key, target, ctrlKey, metaKey, altKey, shiftKey } = event;
+    if (event.defaultPrevented || altKey || document.querySelector("dialog[open]")) return;
+    const isTyping = target.matches?.("input:not([type=checkbox]), textarea, select");
+    // Pressed again in the search of the log, Ctrl+F is the browser's.
+    const isFind = key === "f" && !shiftKey;
+    const isTaken =
+      ctrlKey || metaKey ? isFind && findInLog() : !isTyping && act(key, target.closest?.("#activity"));
+    if (isTaken) event.preventDefault();
   });
 }
 
-function isTyping(element) {
-  return element.matches?.("input:not([type=checkbox]), textarea, select") ?? false;
-}
-
-function act(key, findInLog) {
+/** Does what a key stands for; answers whether it stands for anything. */
+function act(key, isInLog) {
   if (key === "?") return showKeys();
   if (!enabled) return false;
   if (Date.now() - pending < CHORD_MS) return go(key);
-  if (key === "g") {
-    pending = Date.now();
-    return true;
-  }
-  if (key === "f") return findInLog();
-  if (key !== "/") return false;
+  if (key === "g") pending = Date.now();
+  if (key === "g") return true;
   const search = document.querySelector("main [data-search]");
-  if (!search) return findInLog();
+  if (key === "f" || (key === "/" && (isInLog || !search))) return findInLog();
+  if (key !== "/") return false;
   search.focus();
   search.select();
   return true;
@@ -59,27 +59,16 @@ function go(key) {
 
 function showKeys() {
   const rows = [...OTHERS, ...SECTIONS.map(({ key, label }) => [`g ${key}`, label])];
+  const keysOf = (keys) => keys.split(" ").map((key) => el("kbd", key));
   const toggle = tickBox("Keys of one letter", {
     checked: enabled,
     hint: "Where they get in the way of a screen reader or of speech",
     onchange: () => (enabled = toggle.control.checked),
   });
-  const dialog = el(
-    "dialog",
-    { "aria-labelledby": "keys-title" },
-    el("h2", { id: "keys-title" }, "Keys"),
-    el(
-      "dl",
-      { class: "keys" },
-      ...rows.map(([keys, text]) =>
-        el("div", {}, el("dt", {}, ...keys.split(" ").map((key) => el("kbd", {}, key))), el("dd", {}, text)),
-      ),
-    ),
-    toggle,
-    el("form", { method: "dialog" }, el("button", { class: "primary" }, "Close")),
+  const list = rows.map(([keys, text]) => el("div", el("dt", keysOf(keys)), el("dd", text)));
+  openDialog(
+    "Keys",
+    el("form", { method: "dialog" }, el("dl.keys", list), toggle, el("button.primary", "Close")),
   );
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
   return true;
 }

@@ -1,5 +1,4 @@
-import { request } from "./api.js";
-import { pause } from "./pause.js";
+import { pause, request } from "./api.js";
 
 const WAIT_S = 30;
 const POLL_MS = 10_000;

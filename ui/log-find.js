@@ -1,91 +1,71 @@
-import { el } from "./dom.js";
-import { LONGEST_SEARCH_BYTES, lineFilter, MOST_MATCHES, Search } from "./log-matches.js";
+import { lineFilter } from "./run-log.js";
 
 const TYPING_MS = 120;
+/** How many places a search remembers. */
+const MOST_MATCHES = 50_000;
+/** The server looks for at most so many bytes. */
+const LONGEST_SEARCH_BYTES = 200;
 
 /**
  * The bar that finds text in the whole log, on the server, while the log grows: how many lines hold it, which of them
  * is shown, the next and the one before, and only these lines.
  */
 export class FindBar {
-  element;
-  #field = el("input", {
-    type: "search",
-    autocomplete: "off",
-    spellcheck: "false",
-    maxlength: "200",
-    "aria-label": "Find in the log",
-  });
-  #exact = el("input", { type: "checkbox" });
-  #only = el("input", { type: "checkbox" });
-  #count = el("span", { class: "count", role: "status" });
+  #form;
+  #count;
   #options;
   #typing;
   #running = new AbortController();
-  #search = null;
+  /** The first bytes of the lines that were found; which of them is shown; whether all that is there was looked at. */
+  #offsets = [];
   #index = -1;
-  /** Whether all that was there when the search began has been looked at. */
-  #settled = false;
+  #complete = false;
   #scope = {};
 
   /**
-   * `log()` answers the log that is shown, `position()` the offset of what is seen, `onChange` hears that another text is looked for,
-   * `onGo` gets the offset to show, `onClose` that nothing is looked for any more.
+   * `log()` answers the log that is shown, `position()` the offset of what is seen, `onChange` hears that another text is
+   * looked for, `onGo` gets the offset to show, `onClose` hears that nothing is looked for any more.
    */
-  constructor(options) {
-    this.#options = options;
-    const button = (label, title, onclick) =>
-      el("button", { type: "button", title, "aria-label": title, onclick }, label);
-    this.element = el(
-      "div",
-      { class: "find", role: "search", hidden: true },
-      this.#field,
-      this.#count,
-      button("↑", "The match before (Shift+Enter)", () => this.#step(-1)),
-      button("↓", "The next match (Enter)", () => this.#step(1)),
-      el("label", {}, this.#exact, "Match case"),
-      el("label", {}, this.#only, "Only these lines"),
-      button("✕", "Close the find bar (Escape)", () => this.close()),
-    );
-    this.#field.addEventListener("input", () => {
+  constructor(form, options) {
+    [this.#form, this.#count, this.#options] = [form, form.querySelector(".count"), options];
+    form.addEventListener("input", ({ target }) => {
       clearTimeout(this.#typing);
-      this.#typing = setTimeout(() => this.#change(), TYPING_MS);
+      this.#typing = setTimeout(() => this.#change(), target === this.field ? TYPING_MS : 0);
     });
-    for (const box of [this.#exact, this.#only]) box.addEventListener("change", () => this.#change());
-    this.element.addEventListener("keydown", (event) => this.#key(event));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#step(1);
+    });
+    form.elements.before.addEventListener("click", () => this.#step(-1));
+    form.elements.close.addEventListener("click", () => this.#close());
+    form.addEventListener("keydown", (event) => this.#key(event));
   }
 
-  /** True while the keyboard is in the field of the bar. */
-  get hasFocus() {
-    return document.activeElement === this.#field;
+  get field() {
+    return this.#form.elements.text;
   }
 
   /** What is looked for: `{ text, exact, only }`; the text is empty where nothing is. */
   get sought() {
+    const { text, exact, only } = this.#form.elements;
     return {
-      text: this.element.hidden ? "" : this.#field.value,
-      exact: this.#exact.checked,
-      only: this.#only.checked,
+      text: this.#form.hidden ? "" : text.value,
+      ...{ exact: exact.checked, only: only.checked },
     };
   }
 
   open() {
-    const wasOpen = !this.element.hidden;
-    this.element.hidden = false;
-    this.#field.select();
-    this.#field.focus();
-    if (!wasOpen && this.#field.value !== "") this.#change();
-  }
-
-  close() {
-    this.reset();
-    this.#options.onClose();
+    const wasOpen = !this.#form.hidden;
+    this.#form.hidden = false;
+    this.field.select();
+    this.field.focus();
+    if (!wasOpen && this.field.value !== "") this.#change();
   }
 
   /** Looks for nothing, as at the beginning. */
-  reset() {
-    this.element.hidden = true;
-    this.#only.checked = false;
+  clear() {
+    this.#form.hidden = true;
+    this.#form.elements.only.checked = false;
     this.#stop();
   }
 
@@ -95,12 +75,16 @@ export class FindBar {
     this.#start();
   }
 
+  #close() {
+    this.clear();
+    this.#options.onClose();
+  }
+
   #stop() {
     clearTimeout(this.#typing);
     this.#typing = undefined;
     this.#running.abort();
-    this.#search = null;
-    [this.#index, this.#settled] = [-1, false];
+    [this.#offsets, this.#index, this.#complete] = [[], -1, false];
     this.#count.textContent = "";
   }
 
@@ -109,7 +93,7 @@ export class FindBar {
     this.#start();
   }
 
-  #start() {
+  async #start() {
     this.#stop();
     const { text, exact } = this.sought;
     const log = this.#options.log();
@@ -118,51 +102,60 @@ export class FindBar {
       this.#count.textContent = `At most ${LONGEST_SEARCH_BYTES} bytes`;
       return;
     }
+    this.#count.textContent = "Searching …";
     this.#running = new AbortController();
     const { signal } = this.#running;
-    const search = new Search();
-    this.#search = search;
-    this.#count.textContent = "Searching …";
-    const filter = lineFilter({ ...this.#scope, text, exact });
-    const position = this.#options.position();
-    search.run({ log, filter, signal, onChange: () => this.#found(position) }).catch((error) => {
+    try {
+      await this.#search(log, lineFilter({ ...this.#scope, text, exact }), signal);
+    } catch (error) {
       if (!signal.aborted) this.#count.textContent = `The search failed: ${error.message}`;
-    });
+    }
   }
 
   /** Goes to the first match from where the log is read; those that are added to the log later only count. */
-  #found(position) {
-    const { offsets, complete } = this.#search;
-    const next = offsets.findIndex((offset) => offset >= position);
-    if (this.#index < 0 && !this.#settled && offsets.length > 0 && (next >= 0 || complete))
-      this.#goTo(Math.max(0, next));
-    this.#settled ||= complete;
-    this.#tell();
+  async #search(log, { accepts, ...filter }, signal) {
+    const position = this.#options.position();
+    let settled = false;
+    for (let after = { offset: 0, line: 1 }; this.#offsets.length < MOST_MATCHES; ) {
+      const growth = log.grown();
+      const page = await log.search({ ...filter, after, signal });
+      if (signal.aborted) return;
+      this.#offsets.push(...page.lines.filter(accepts).map(({ start }) => start));
+      const next = this.#offsets.findIndex((offset) => offset >= position);
+      this.#complete = page.isLast;
+      if (!settled && this.#index < 0 && this.#offsets.length > 0 && (next >= 0 || page.isLast))
+        this.#goTo(Math.max(0, next));
+      settled ||= page.isLast;
+      this.#tell();
+      if (page.done) return;
+      if (page.isLast) await growth;
+      after = page.next;
+    }
   }
 
   #step(by) {
-    if (this.#typing !== undefined || !this.#search) return this.#change();
-    const { length } = this.#search.offsets;
+    if (this.#typing !== undefined || this.#running.signal.aborted) return this.#change();
+    const { length } = this.#offsets;
     if (length > 0) this.#goTo((this.#index + by + length) % length);
   }
 
   #goTo(index) {
     this.#index = index;
     this.#tell();
-    this.#options.onGo(this.#search.offsets[index]);
+    this.#options.onGo(this.#offsets[index]);
   }
 
   #tell() {
-    const { offsets, complete } = this.#search;
-    const all = `${offsets.length.toLocaleString("en")}${complete ? "" : offsets.length >= MOST_MATCHES ? "+" : " …"}`;
-    if (offsets.length === 0) this.#count.textContent = complete ? "No match" : "Searching …";
-    else
-      this.#count.textContent = this.#index < 0 ? all : `${(this.#index + 1).toLocaleString("en")} of ${all}`;
+    const { length } = this.#offsets;
+    const more = this.#complete ? "" : length >= MOST_MATCHES ? "+" : " …";
+    const all = `${length.toLocaleString("en")}${more}`;
+    const place = this.#index < 0 ? all : `${(this.#index + 1).toLocaleString("en")} of ${all}`;
+    this.#count.textContent = length > 0 ? place : this.#complete ? "No match" : "Searching …";
   }
 
   #key(event) {
-    if (event.key === "Escape") this.close();
-    else if (event.key === "Enter" && event.target === this.#field) this.#step(event.shiftKey ? -1 : 1);
+    if (event.key === "Escape") this.#close();
+    else if (event.key === "Enter" && event.shiftKey && event.target === this.field) this.#step(-1);
     else return;
     event.preventDefault();
     event.stopPropagation();

@@ -1,343 +1,338 @@
+import { styled } from "./ansi.js";
 import { el } from "./dom.js";
-import { LineWindow } from "./log-window.js";
 
-/** How many lines are read at once, and how many stay on the page. */
+/** How many lines are read at once, and how many stay on the page: more than two screens beyond what is seen. */
 const STEP = 120;
-const KEPT = 480;
-/** The height of the room that is scrolled in; browsers have a limit for it. */
+const KEPT = 600;
+/** How long the scroll bar can become; browsers have a limit for it. */
 const MOST_PX = 4_000_000;
 const NEAR_PX = 24;
 /** So far behind the end, what lies between is skipped. */
 const SKIPPED_BYTES = 64 * 1024;
 
 /**
- * A window on a log of any length: only the lines around what is seen are on the page. A place in the scroll bar is a
- * place in the bytes of the log, so nothing before it needs to be read; near what is seen, lines have their real
- * heights. At the end it follows what is added, until somebody scrolls up.
+ * A window on a log of any length: only the lines around what is seen are on the page, between two spaces that stand for
+ * the rest. A place in the scroll bar is a place in the bytes of the log, so nothing before it needs to be read; the
+ * lines themselves have their real heights. At the end it follows what is added, until somebody scrolls up.
  */
 export class LogView {
-  element;
   following = true;
-  #room = el("div", { class: "room" });
-  #window;
+  /** The offset that was last gone to; null for none. */
+  pointed = null;
+  #element;
+  #window = el("div.window");
+  #spaces = [el("div"), el("div")];
+  #options;
+  #log = null;
   #source = null;
-  #file = null;
-  #atStart = true;
-  #atEnd = true;
-  #top = 0;
-  #height = 0;
+  #find = null;
+  /** The lines on the page; the children of the window are theirs. */
+  #lines = [];
+  #ends = { first: true, last: true };
   /** Where to read on after the last line. */
   #next = 0;
   #pxPerByte = 0;
   #scrolledTo = 0;
-  /** Another number for each place that is shown: what was asked for an earlier one is dropped. */
+  /** Another number for each place that is shown: what was read for an earlier one is dropped. */
   #turn = 0;
-  /** The place to show, `{ offset, top }`, while its lines are not there yet. */
+  /** The offset to show, while its lines are not there yet. */
   #wanted = null;
-  #placing = false;
+  #settling = null;
   #hasGrown = false;
-  #settling = false;
+  #asking = false;
   #unsettled = false;
-  #options;
 
   /**
-   * `href(offset)` is the address of a line, `numberOf(lines)` finds out the number of one of them, `onFollow` hears
-   * when following starts or ends, `onProblem` what went wrong and the empty text once that is over.
+   * `href(offset)` is the address of a line; `onFollow` hears when following starts or ends, `onProblem` what went wrong
+   * and the empty text once that is over.
    */
-  constructor(options) {
-    this.#options = options;
-    this.#window = new LineWindow(options);
-    this.#room.append(this.#window.element);
-    const about = {
-      class: "output",
-      role: "log",
-      "aria-live": "off",
-      "aria-label": "Output of the run",
-      tabindex: "0",
-    };
-    this.element = el("div", { ...about, onscroll: () => this.#scrolled() }, this.#room);
-    this.element.addEventListener("keydown", (event) => this.#key(event));
-    new ResizeObserver(() => this.#resized()).observe(this.element);
+  constructor(element, options) {
+    [this.#element, this.#options] = [element, options];
+    element.tabIndex = 0;
+    element.replaceChildren(this.#spaces[0], this.#window, this.#spaces[1]);
+    element.addEventListener("scroll", () => this.#scrolled());
+    element.addEventListener("keydown", (event) => this.#key(event));
+    new ResizeObserver(() => this.#resized()).observe(element);
   }
 
-  /** Shows lines of a log from a place on: an offset, or Infinity for the end, which is then followed. */
-  async show(file, source, offset) {
-    [this.#file, this.#source] = [file, source];
-    this.#want(0);
-    await this.go(offset);
+  /** Shows lines of a log, from an offset on, or its end, which is then followed, for Infinity. */
+  show(log, source, offset) {
+    [this.#log, this.#source, this.#wanted] = [log, source, 0];
+    return this.go(offset);
   }
 
   clear() {
     this.#turn++;
-    [this.#source, this.#wanted] = [null, null];
-    this.#window.replace([]);
-    this.#room.style.height = "0";
+    [this.#source, this.#wanted, this.#lines, this.pointed] = [null, null, [], null];
+    this.#window.replaceChildren();
   }
 
   /** Text to mark wherever it is seen, `{ text, exact }` or null. */
   mark(find) {
-    const { scrollTop } = this.element;
-    if (this.#window.mark(find)) this.#scrollTo(scrollTop);
+    if (JSON.stringify(find) === JSON.stringify(this.#find)) return;
+    this.#find = find;
+    this.#change(() => this.#window.replaceChildren(...this.#lines.map((line) => this.#row(line))));
   }
 
   /** Goes to the line at an offset and points at it, or to the end. */
   async go(offset) {
     const toEnd = offset === Infinity;
     this.#follow(toEnd);
-    this.#window.point(toEnd ? -1 : offset);
-    if (toEnd || this.#wanted || !this.#window.elementAt(offset))
-      this.#want(toEnd ? this.#file.size : offset);
+    this.pointed = toEnd ? null : offset;
+    for (const [index, row] of [...this.#window.children].entries())
+      row.classList.toggle("pointed", this.#isPointed(this.#lines[index]));
+    if (toEnd || this.#wanted !== null || !this.#lines.some((line) => this.#isPointed(line)))
+      this.#want(toEnd ? this.#log.size : offset);
     await this.#settle();
-    if (!toEnd) this.#bringIn(offset);
+    if (!toEnd) this.#bringIn();
     await this.#settle();
   }
 
   /** The offset of the first line that can be seen. */
   get position() {
-    return this.#window.lineAt(this.element.scrollTop - this.#top)?.start ?? 0;
-  }
-
-  /** The line that was last gone to, if any. */
-  get markedLine() {
-    return this.#window.pointed < 0 ? null : this.#window.pointed;
+    return this.#lines[this.#firstSeen()]?.start ?? 0;
   }
 
   /** The log has more than before, or can be read again. */
-  async grew() {
+  grew() {
     this.#hasGrown = true;
-    await this.#settle();
+    return this.#settle();
+  }
+
+  #takeGrowth() {
+    const last = this.#lines.at(-1);
+    [this.#ends.last, this.#hasGrown] = [false, false];
+    if (last?.open) this.#next = last.start;
+    if (last?.open) this.#drop(-1, 1);
+    if (this.following && this.#log.size - this.#next > SKIPPED_BYTES) this.#want(this.#log.size);
+  }
+
+  #resized() {
+    if (!this.#source || this.#element.clientHeight === 0) return;
+    this.#change(() => {});
+    this.#settle();
+  }
+
+  #isPointed({ start, end }) {
+    return this.pointed !== null && start <= this.pointed && this.pointed < end;
   }
 
   #follow(now) {
     if (this.following === now) return;
     this.following = now;
-    this.#options.onFollow(now);
+    this.#options.onFollow();
   }
 
   #scrolled() {
-    const { scrollTop } = this.element;
+    const { scrollTop, clientHeight, scrollHeight } = this.#element;
     const moved = scrollTop - this.#scrolledTo;
     this.#scrolledTo = scrollTop;
     if (moved < 0) this.#follow(false);
-    else if (moved > 0 && this.#atEnd && this.#isAtBottom()) this.#follow(true);
+    else if (moved > 0 && this.#ends.last && scrollHeight - scrollTop - clientHeight < NEAR_PX)
+      this.#follow(true);
     if (moved !== 0) this.#settle();
   }
 
-  #isAtBottom() {
-    const { scrollTop, clientHeight, scrollHeight } = this.element;
-    return scrollHeight - scrollTop - clientHeight < NEAR_PX;
-  }
-
-  #resized() {
-    if (!this.#source || this.element.clientHeight === 0) return;
-    this.#arrange();
-    if (this.following) this.#scrollTo(this.#height);
+  #key(event) {
+    const isPlain = event.target === this.#element && !event.ctrlKey && !event.metaKey && !event.altKey;
+    if (!isPlain || !this.#source || (event.key !== "Home" && event.key !== "End")) return;
+    event.preventDefault();
+    this.#follow(event.key === "End");
+    this.#want(this.following ? this.#log.size : 0);
     this.#settle();
   }
 
-  #key(event) {
-    if (event.target !== this.element || event.ctrlKey || event.metaKey || event.altKey || !this.#source)
-      return;
-    if (event.key === "End") this.go(Infinity);
-    else if (event.key === "Home") this.#home();
-    else return;
-    event.preventDefault();
-  }
-
-  async #home() {
-    this.#follow(false);
-    this.#want(0);
-    await this.#settle();
-  }
-
-  /** Reads and drops lines until there is a screenful beyond both edges of what is seen. */
-  async #settle() {
-    this.#unsettled = true;
-    if (this.#settling) return;
-    this.#settling = true;
-    while (this.#unsettled && this.#source) {
-      this.#unsettled = false;
-      while (await this.#guard(() => this.#improve()));
-    }
-    this.#settling = false;
-  }
-
-  async #guard(work) {
-    const turn = this.#turn;
-    try {
-      const result = await work();
-      this.#options.onProblem("");
-      return result;
-    } catch (error) {
-      if (error.name !== "AbortError" && turn <= this.#turn) this.#options.onProblem(error.message);
-      return false;
-    }
-  }
-
-  /** Does the next thing that is missing; answers whether there was one. */
-  async #improve() {
-    const { scrollTop, clientHeight } = this.element;
-    if (!this.#source || this.#placing || clientHeight === 0) return false;
-    if (this.#wanted) return await this.#place(this.#wanted);
-    if (this.#hasGrown) this.#takeGrowth();
-    if (this.#wanted) return true;
-    const above = scrollTop - this.#top;
-    const below = this.#top + this.#window.height - scrollTop - clientHeight;
-    if (!this.following && (above < -clientHeight || below < -clientHeight)) {
-      this.#want(this.#offsetAt(scrollTop), scrollTop);
-      return true;
-    }
-    if (below < clientHeight && !this.#atEnd) return await this.#extendDown();
-    if (above < clientHeight && !this.#atStart) return await this.#extendUp();
-    if (this.following) this.#scrollTo(this.#height);
-    return false;
-  }
-
-  #takeGrowth() {
-    this.#hasGrown = false;
-    if (!this.#atEnd) return;
-    this.#atEnd = false;
-    const { last, lines } = this.#window;
-    if (last?.open) this.#next = last.start;
-    if (last?.open) this.#window.drop(lines.length - 1, lines.length);
-    if (this.following && this.#file.size - this.#next > SKIPPED_BYTES) this.#want(this.#file.size);
-  }
-
-  /** Asks for other lines than those there are: at a place of the scroll bar, or where that belongs to the offset. */
-  #want(offset, top) {
+  /** Asks for other lines than those there are. */
+  #want(offset) {
     this.#turn++;
-    this.#wanted = { offset, top };
-    this.#placing = false;
+    this.#wanted = offset;
   }
 
-  async #place({ offset, top }) {
-    const [turn, source, { size }] = [this.#turn, this.#source, this.#file];
-    this.#placing = true;
-    let found;
-    let fromEnd = offset >= size;
-    try {
-      if (!fromEnd) found = await source.after(offset, STEP);
-      fromEnd ||= found.lines.length === 0;
-      if (fromEnd) found = { ...(await source.before(offset, STEP)), next: size };
-    } finally {
-      if (turn === this.#turn) this.#placing = false;
+  /** Reads lines until there is a screenful beyond both edges of what is seen. */
+  #settle() {
+    this.#unsettled = true;
+    this.#settling ??= this.#work().finally(() => {
+      this.#settling = null;
+    });
+    return this.#settling;
+  }
+
+  async #work() {
+    while (this.#unsettled) {
+      this.#unsettled = false;
+      for (let isMore = true; isMore && this.#source && this.#element.clientHeight > 0; ) {
+        const turn = this.#turn;
+        try {
+          isMore = await this.#improve(turn);
+          this.#options.onProblem("");
+        } catch (error) {
+          isMore = turn !== this.#turn;
+          if (error.name !== "AbortError" && !isMore) this.#options.onProblem(error.message);
+        }
+      }
     }
-    if (turn !== this.#turn) return true;
+  }
+
+  /** Reads what is missing next, and shows it unless other lines are wanted by then; answers whether anything was. */
+  async #improve(turn) {
+    if (this.#hasGrown && this.#ends.last) this.#takeGrowth();
+    const { scrollTop, clientHeight } = this.#element;
+    const { offsetTop, offsetHeight } = this.#window;
+    const above = scrollTop - offsetTop;
+    const below = offsetTop + offsetHeight - scrollTop - clientHeight;
+    const isAway = !this.following && (above < -clientHeight || below < -clientHeight);
+    if (this.#wanted === null && isAway) this.#want(this.#offsetAt(scrollTop));
+    if (this.#wanted !== null) await this.#place(this.#wanted, this.#turn);
+    else if (below < clientHeight && !this.#ends.last) await this.#extendDown(turn);
+    else if (above < clientHeight && !this.#ends.first) await this.#extendUp(turn);
+    else return false;
+    return true;
+  }
+
+  async #place(offset, turn) {
+    const { size } = this.#log;
+    let found = offset < size ? await this.#source.after(offset, STEP) : { lines: [] };
+    const fromEnd = found.lines.length === 0;
+    if (fromEnd) found = { ...(await this.#source.before(offset, STEP)), next: size };
+    if (turn !== this.#turn) return;
+    const { lines, done, next } = found;
     this.#wanted = null;
-    this.#hasGrown ||= size !== this.#file.size;
-    this.#atEnd = fromEnd || found.done;
-    this.#atStart = fromEnd ? found.done : offset === 0;
-    this.#next = found.next;
-    this.#window.replace(found.lines);
-    this.#measure(fromEnd ? size : offset, fromEnd, top);
-    this.#number(turn);
-    return true;
+    this.#ends = { first: fromEnd ? done : offset === 0, last: fromEnd || done };
+    this.#hasGrown ||= size !== this.#log.size;
+    this.#next = next;
+    this.#lines = [];
+    this.#window.replaceChildren();
+    this.#pxPerByte = 0;
+    this.#change(() => this.#add(lines, "append"));
+    const bytes = Math.max(1, next - (lines[0]?.start ?? 0));
+    this.#pxPerByte = Math.min(this.#window.offsetHeight / bytes, MOST_PX / Math.max(1, size));
+    this.#change(() => {});
+    this.#scrollTo(fromEnd ? this.#element.scrollHeight : this.#window.offsetTop);
   }
 
-  /** Finds the place in the room for lines that have just been placed. */
-  #measure(offset, fromEnd, top) {
-    const [{ height, first, last }, { size }, { clientHeight }] = [this.#window, this.#file, this.element];
-    const bytes = Math.max(1, (last?.end ?? 0) - (first?.start ?? 0));
-    this.#pxPerByte = Math.min(height / bytes, MOST_PX / Math.max(1, size));
-    if (top === undefined) this.#height = Math.max(height + clientHeight, size * this.#pxPerByte);
-    const place = (offset / Math.max(1, size)) * (this.#height - clientHeight);
-    this.#top = top ?? (fromEnd ? Math.max(0, this.#height - height) : place);
-    this.#arrange();
-    if (top === undefined) this.#scrollTo(fromEnd ? this.#height : this.#top);
-  }
-
-  async #extendDown() {
-    const [turn, { size }] = [this.#turn, this.#file];
+  async #extendDown(turn) {
     const { lines, done, next } = await this.#source.after(this.#next, STEP);
-    if (turn !== this.#turn) return true;
-    this.#hasGrown ||= size !== this.#file.size;
-    [this.#atEnd, this.#next] = [done, next];
-    this.#window.append(lines);
-    this.#dropAbove();
-    this.#arrange();
-    this.#number(turn);
-    if (this.following) this.#scrollTo(this.#height);
-    return true;
+    if (turn !== this.#turn) return;
+    [this.#ends.last, this.#next] = [done, next];
+    this.#change(() => {
+      this.#add(lines, "append");
+      const tooMany = this.#lines.length - KEPT;
+      if (tooMany <= 0) return;
+      this.#drop(0, tooMany);
+      this.#ends.first = false;
+    });
   }
 
-  async #extendUp() {
-    const turn = this.#turn;
-    const { lines, done } = await this.#source.before(this.#window.first?.start ?? this.#next, STEP);
-    if (turn !== this.#turn) return true;
-    this.#atStart = done;
-    const before = this.#window.height;
-    this.#window.prepend(lines);
-    this.#top -= this.#window.height - before;
-    this.#dropBelow();
-    this.#arrange();
-    this.#number(turn);
-    return true;
+  async #extendUp(turn) {
+    const { lines, done } = await this.#source.before(this.#lines[0]?.start ?? this.#next, STEP);
+    if (turn !== this.#turn) return;
+    this.#ends.first = done;
+    this.#change(() => {
+      this.#add(lines, "prepend");
+      if (this.#lines.length <= KEPT || this.following) return;
+      this.#next = this.#lines[KEPT].start;
+      this.#drop(KEPT, Infinity);
+      this.#ends.last = false;
+    });
   }
 
-  #dropAbove() {
-    const seen = this.element.scrollTop - this.#top - 2 * this.element.clientHeight;
-    let count = Math.max(0, this.#window.lines.length - KEPT);
-    while (count > 0 && this.#window.topOf(count) > seen && !this.following) count--;
-    if (count === 0) return;
-    this.#top += this.#window.topOf(count);
-    this.#window.drop(0, count);
-    this.#atStart = false;
+  #add(lines, how) {
+    this.#lines = how === "append" ? [...this.#lines, ...lines] : [...lines, ...this.#lines];
+    this.#window[how](...lines.map((line) => this.#row(line)));
+    this.#number();
   }
 
-  #dropBelow() {
-    const seen = this.element.scrollTop - this.#top + 3 * this.element.clientHeight;
-    const { lines } = this.#window;
-    let from = Math.min(lines.length, KEPT);
-    while (from < lines.length && this.#window.topOf(from) < seen) from++;
-    if (this.following || from === lines.length) return;
-    this.#next = lines[from].start;
-    this.#window.drop(from, lines.length);
-    this.#atEnd = false;
+  #drop(from, count) {
+    for (const row of [...this.#window.children].slice(from).slice(0, count)) row.remove();
+    this.#lines.splice(from, count);
   }
 
-  /** Gives the window its place in the room: at its ends where the log ends, with room left where it does not. */
-  #arrange() {
-    const { height, first } = this.#window;
-    const roomAbove = Math.max(2 * this.element.clientHeight, (first?.start ?? 0) * this.#pxPerByte);
-    const shift = this.#atStart
-      ? -this.#top
-      : this.#top < this.element.clientHeight
-        ? roomAbove - this.#top
-        : 0;
-    const scrollTop = this.element.scrollTop + shift;
-    this.#top += shift;
-    const bottom = this.#top + height;
-    this.#height = this.#atEnd
-      ? bottom
-      : Math.max(this.#height + shift, bottom + 2 * this.element.clientHeight);
-    this.#room.style.height = `${this.#height}px`;
-    this.#window.element.style.top = `${this.#top}px`;
-    if (shift !== 0) this.#scrollTo(scrollTop);
-    else this.#scrolledTo = this.element.scrollTop;
+  /** Changes what is on the page; what is seen stays where it is, or is followed to the end. */
+  #change(change) {
+    const seen = this.#window.children[this.#firstSeen()];
+    const top = seen?.offsetTop;
+    change();
+    this.#space(0, this.#ends.first, this.#lines[0]?.start ?? 0);
+    this.#space(1, this.#ends.last, this.#log ? this.#log.size - this.#next : 0);
+    if (this.following) this.#scrollTo(this.#element.scrollHeight);
+    else if (seen?.isConnected) this.#scrollTo(this.#element.scrollTop + seen.offsetTop - top);
+  }
+
+  /** The height of what is not on the page: none where the log ends, room to scroll where it does not. */
+  #space(index, isEnd, bytes) {
+    const px = isEnd ? 0 : Math.max(2 * this.#element.clientHeight, bytes * this.#pxPerByte);
+    this.#spaces[index].style.height = `${px}px`;
   }
 
   #scrollTo(px) {
-    this.element.scrollTop = px;
-    this.#scrolledTo = this.element.scrollTop;
+    this.#element.scrollTop = px;
+    this.#scrolledTo = this.#element.scrollTop;
   }
 
   #offsetAt(scrollTop) {
-    const share = scrollTop / Math.max(1, this.#height - this.element.clientHeight);
-    return Math.min(this.#file.size, Math.floor(share * this.#file.size));
+    const share = scrollTop / Math.max(1, this.#element.scrollHeight - this.#element.clientHeight);
+    return Math.min(this.#log.size, Math.floor(share * this.#log.size));
   }
 
-  /** Scrolls a line of the window to where it is well seen, if it is not. */
-  #bringIn(offset) {
-    const child = this.#window.elementAt(offset);
-    if (!child) return;
-    const { scrollTop, clientHeight } = this.element;
-    const place = this.#top + child.offsetTop;
-    const isSeen =
-      place > scrollTop + NEAR_PX && place + Math.min(child.offsetHeight, 100) < scrollTop + clientHeight;
-    if (!isSeen) this.#scrollTo(Math.max(0, place - clientHeight / 3));
+  #firstSeen() {
+    const { scrollTop } = this.#element;
+    return [...this.#window.children].findIndex((row) => row.offsetTop + row.offsetHeight > scrollTop);
   }
 
-  #number(turn) {
-    this.#window.number(this.#source.contiguous, () => turn !== this.#turn);
+  /** Scrolls the line that is pointed at to where it is well seen, if it is not. */
+  #bringIn() {
+    const row = this.#window.querySelector(".pointed");
+    if (!row) return;
+    const { scrollTop, clientHeight } = this.#element;
+    const bottom = row.offsetTop + Math.min(row.offsetHeight, 100);
+    const isSeen = row.offsetTop > scrollTop + NEAR_PX && bottom < scrollTop + clientHeight;
+    if (!isSeen) this.#scrollTo(Math.max(0, row.offsetTop - clientHeight / 3));
   }
+
+  /** Counts on, in both directions, from a number that is known; the pieces of a long line have one together. */
+  #number() {
+    const lines = this.#lines;
+    if (lines[0]?.start === 0) lines[0].number = 1;
+    const known = lines.findIndex(({ number }) => number !== undefined);
+    if (known < 0) return this.#ask(lines[0]);
+    for (let at = known + 1; at < lines.length; at++)
+      lines[at].number ??= lines[at - 1].number + (lines[at].continued ? 0 : 1);
+    for (let at = known - 1; at >= 0; at--)
+      lines[at].number = lines[at + 1].number - (lines[at + 1].continued ? 0 : 1);
+    for (const [index, row] of [...this.#window.children].entries()) showNumber(row, lines[index]);
+  }
+
+  /** Finds out the number of a line where that of none is known. */
+  async #ask(line) {
+    if (!line || this.#asking) return;
+    this.#asking = true;
+    line.number = await this.#source.number(line.start).catch(() => undefined);
+    this.#asking = false;
+    if (line.number !== undefined || !this.#lines.includes(line)) this.#number();
+  }
+
+  /** A line as an element: its number, which is its address, and its text. Whatever stands in it stays text. */
+  #row(line) {
+    const text = styled(line.text).map((piece) =>
+      el("span", { class: piece.classes || null }, marked(piece.text, this.#find)),
+    );
+    const number = el("a.number", { href: this.#options.href(line.start), tabindex: -1 });
+    const row = el(this.#isPointed(line) ? "div.line.pointed" : "div.line", number, el("span.text", text));
+    showNumber(row, line);
+    return row;
+  }
+}
+
+function showNumber({ firstChild: place }, { number, continued }) {
+  const shown = continued ? "↪" : (number ?? "·");
+  if (place.textContent === String(shown)) return;
+  place.textContent = shown;
+  place.title = `The address of ${number ? `line ${number}` : "this line"}`;
+}
+
+/** Text and, as every second part, what was looked for. */
+function marked(text, find) {
+  if (find === null) return text;
+  const parts = text.split(new RegExp(`(${RegExp.escape(find.text)})`, find.exact ? "g" : "gi"));
+  return parts.map((part, index) => (index % 2 === 1 ? el("mark", part) : part));
 }

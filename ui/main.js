@@ -1,7 +1,7 @@
+import { clearActivity, offerRun, shown, showRun, startActivity, unfold } from "./activity.js";
 import { address } from "./address.js";
 import { all, bucketPath, call, unless } from "./api.js";
 import { closeDialogs } from "./dialog.js";
-import { Dock } from "./dock.js";
 import { el } from "./dom.js";
 import { tick } from "./format.js";
 import { startKeys } from "./keys.js";
@@ -14,25 +14,20 @@ import { drawSubject } from "./subject.js";
 const TICK_MS = 5_000;
 
 const main = document.getElementById("view");
-const dock = new Dock(activityChanged);
 
 let signedIn = false;
 let view = null;
 let place = address();
 let bucket = null;
 let buckets = [];
-let lastRun = "";
 let following = new AbortController();
 
 startSession({ onSignIn, onSignOut });
-startKeys(() => {
-  if (dock.state.runId === null) return false;
-  dock.find();
-  return true;
-});
+startActivity(activityChanged);
+startKeys();
 onStarted((bucketId, runId) => {
-  dock.show(bucketId, runId);
-  dock.unfold();
+  showRun(bucketId, runId);
+  unfold();
   refresh();
 });
 addEventListener("hashchange", () => signedIn && open(true));
@@ -51,7 +46,7 @@ function onSignOut() {
   signedIn = false;
   following.abort();
   [view, bucket, buckets] = [null, null, []];
-  dock.clear();
+  clearActivity();
   closeDialogs();
   drawSubject({}, null, []);
   main.replaceChildren(el("h1", {}, "ops"), el("p", {}, "Sign in with the API token of this server."));
@@ -72,7 +67,7 @@ async function open(moved) {
       refresh,
       nameOfBucket: () => bucket?.name ?? place.bucketId,
       changed: bucketsChanged,
-      showRun: (id) => dock.show(place.bucketId, id),
+      showRun: (id) => showRun(place.bucketId, id),
     });
     drawSubject(place, bucket, buckets);
     showBlocked();
@@ -109,7 +104,7 @@ async function refreshBucket() {
   bucket = found;
   buckets = buckets.map((one) => (one.id === bucketId ? found : one));
   drawSubject(place, bucket, buckets);
-  dock.offer(bucketId, found.last_run?.id);
+  offerRun(bucketId, found.last_run?.id);
   if (isFirst) await view?.refresh();
 }
 
@@ -119,19 +114,17 @@ function bucketsChanged(found) {
     .filter(({ last_run }) => last_run)
     .map(({ id, last_run }) => ({ bucketId: id, ...last_run }));
   const [newest] = runs.sort((a, b) => (a.created_at < b.created_at ? 1 : -1));
-  if (newest && dock.state.runId === null) dock.show(newest.bucketId, newest.id);
+  if (newest && shown.runId === null) showRun(newest.bucketId, newest.id);
 }
 
-function activityChanged({ runId, status }) {
+function activityChanged() {
   showBlocked();
-  const now = `${runId} ${status}`;
-  if (now !== lastRun) refresh();
-  lastRun = now;
+  refresh();
 }
 
 /** Only the bucket of the visible stream is blocked; the server refuses whatever else is in the way. */
 function showBlocked() {
-  const { status, kind, bucketId } = dock?.state ?? {};
+  const { status, kind, bucketId } = shown;
   blockStarts(
     status === "running" ? bucketId : null,
     `${kind} runs in this bucket: wait for its end or cancel it`,

@@ -1,3 +1,5 @@
+import { bucketPath, call } from "./api.js";
+import { ask } from "./dialog.js";
 import { el } from "./dom.js";
 import { ago } from "./format.js";
 
@@ -5,18 +7,26 @@ import { ago } from "./format.js";
 export function progressOf(progress) {
   if (!progress) return null;
   const { phase, done, total, waiting } = progress;
-  const waits = waiting.map(({ on, since }) =>
-    el("li", {}, "waits for ", el("b", {}, on), ", since ", ago(since)),
-  );
+  const bar = el("progress", { max: Math.max(total, 1), value: done });
+  const waits = waiting.map(({ on, since }) => el("li", "waits for ", el("b", on), ", since ", ago(since)));
   return el(
-    "div",
-    { class: "run-progress" },
-    el(
-      "label",
-      {},
-      `${phase}: ${done} of ${total} `,
-      el("progress", { max: Math.max(total, 1), value: done }),
-    ),
-    waits.length === 0 ? null : el("ul", {}, ...waits),
+    "div.run-progress",
+    el("label", `${phase}: ${done} of ${total} `, bar),
+    waits.length > 0 && el("ul", waits),
   );
+}
+
+/** Asks whether a run is to be cancelled, and cancels it; answers whether it was. */
+export function cancelRun(bucketId, { id, kind }) {
+  return ask({
+    title: "Cancel this run?",
+    says: [
+      `Stops ${kind} as soon as it can; what it has done until then stays done.`,
+      "What is still running after 10 seconds is ended by force. Commands on workers are told to stop too.",
+    ],
+    action: "Yes, cancel it",
+    leave: "Keep it running",
+    danger: true,
+    submit: () => call("POST", bucketPath(bucketId, `/runs/${id}/cancel`), { body: {} }),
+  });
 }

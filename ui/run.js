@@ -1,10 +1,9 @@
 import { link } from "./address.js";
 import { bucketPath, call } from "./api.js";
-import { ask } from "./dialog.js";
 import { button, el, facts } from "./dom.js";
 import { ago, duration, status, time, words } from "./format.js";
 import { part } from "./part.js";
-import { progressOf } from "./progress.js";
+import { cancelRun, progressOf } from "./progress.js";
 import { resultOf } from "./results.js";
 import { startButton } from "./starts.js";
 
@@ -52,7 +51,7 @@ export function runView(main, { bucketId, rest: [runId], showRun }) {
 
   function actionsOf(one) {
     if (one.status === "running")
-      return [button("Cancel run …", () => cancel(bucketId, one), { class: "danger" })];
+      return [button("Cancel run …", () => cancelRun(bucketId, one), { class: "danger" })];
     const path = pathOf(one);
     if (path === undefined) return [];
     const { retry_of: _, ...params } = one.params;
@@ -107,15 +106,6 @@ function againQuestion({ kind, params }) {
     says: [`Starts ${kind} in this bucket ${asked}.`],
     action: "Run again",
   };
-}
-
-async function cancel(bucketId, { id, kind }) {
-  const says = [
-    `Stops ${kind} as soon as it can; what it has done until then stays done.`,
-    "What is still running after 10 seconds is ended by force. Commands on workers are told to stop too.",
-  ];
-  const submit = () => call("POST", bucketPath(bucketId, `/runs/${id}/cancel`), { body: {} });
-  await ask({ title: "Cancel this run?", says, action: "Cancel run", danger: true, submit });
 }
 
 function copyButton(bucketId, path, body) {

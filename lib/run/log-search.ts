@@ -11,6 +11,8 @@ export interface LogQuery {
   matchCase: boolean;
   /** `next` of the answer before; undefined for the beginning. */
   after?: string | undefined;
+  /** Only lines that end before this byte; undefined for all. */
+  until?: number | undefined;
   limit: number;
 }
 
@@ -58,7 +60,7 @@ export async function searchLog(layout: Layout, runId: string, query: LogQuery):
     const { size } = (await handle?.stat()) ?? { size: 0 };
     if (place.offset > size) throw wrongPlace();
     const search = new Search(pattern, query.limit, place);
-    const end = Math.min(size, place.offset + CALL_BYTES);
+    const end = Math.min(size, place.offset + CALL_BYTES, Math.max(place.offset, query.until ?? size));
     if (handle) await searchUpTo(handle, search, end, ended && end === size);
     const { matches, line, offset } = search;
     return { matches, next: `${offset}.${line}`, scanned_to: offset, done: ended && offset === size };

@@ -100,6 +100,18 @@ test("the answer is filled up to its limit, and the next one goes on behind it",
   assert.deepEqual(lines, [1, 3, 5, 7, 9, 11, 13]);
 });
 
+test("only lines that end before a place are searched, so that any place has its line", async (t) => {
+  const { search, end } = await logOf(t, "one\ntwo\nthree\n");
+  await end();
+  assert.deepEqual(await search("t", { until: 8 }), {
+    matches: [{ line: 2, offset: 4, text: "two" }],
+    ...{ next: "8.3", scanned_to: 8, done: false },
+  });
+  assert.equal((await search("none", { until: 7 })).next, "4.2");
+  assert.equal((await search("none", { until: 2, after: "4.2" })).next, "4.2");
+  assert.equal((await search("none", { until: 99 })).done, true);
+});
+
 test("a log that grows is searched line by line as they are completed, and to the end once the run has ended", async (t) => {
   const { search, append, end } = await logOf(t, "one needle\nhalf a nee");
   const first = await search("needle");

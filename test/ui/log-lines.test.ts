@@ -3,9 +3,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { PROGRAM_ROOT } from "../../lib/core/self.ts";
 
-const { AllLines } = await import(path.join(PROGRAM_ROOT, "ui/log-lines.js"));
-const { LogFile } = await import(path.join(PROGRAM_ROOT, "ui/log-file.js"));
-const { lineFilter } = await import(path.join(PROGRAM_ROOT, "ui/log-matches.js"));
+const { AllLines, lineFilter, RunLog } = await import(path.join(PROGRAM_ROOT, "ui/run-log.js"));
 
 interface Line {
   start: number;
@@ -18,11 +16,15 @@ interface Line {
 /** A log in memory, and how many bytes of it were asked for. */
 function logOf(bytes: Buffer, size = bytes.length) {
   const asked = { bytes: 0 };
-  const file = new LogFile(size, async (from: number, to: number) => {
-    asked.bytes += to - from;
-    return new Uint8Array(bytes.subarray(from, to));
-  });
-  return { file, lines: new AllLines(file), asked };
+  const log = new RunLog("bucket", "run", new AbortController().signal, () => {});
+  log.size = size;
+  globalThis.fetch = async (_, init) => {
+    const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(new Headers(init?.headers).get("Range") ?? "") ?? [];
+    const part = bytes.subarray(Number(from), Number(to) + 1);
+    asked.bytes += part.length;
+    return new Response(new Uint8Array(part), { status: 206 });
+  };
+  return { log, lines: new AllLines(log), asked };
 }
 
 async function forwards(source: typeof AllLines, most: number): Promise<Line[]> {
@@ -86,14 +88,14 @@ test("a place in the middle is the line around it, whatever was read before", as
 });
 
 test("the end of a long log is read without its beginning", async () => {
-  const { file, lines, asked } = logOf(Buffer.alloc(50_000_000, "one line of many\n"));
-  await lines.before(file.size, 100);
+  const { log, lines, asked } = logOf(Buffer.alloc(50_000_000, "one line of many\n"));
+  await lines.before(log.size, 100);
   assert.ok(asked.bytes < 400_000, String(asked.bytes));
 });
 
 test("what arrives is read from memory, and a log that was read goes on", async () => {
-  const { file, lines, asked } = logOf(Buffer.from("one\ntwo\nthr"), 4);
-  file.append(Buffer.from("two\nthr"), 11);
+  const { log, lines, asked } = logOf(Buffer.from("one\ntwo\nthr"), 4);
+  log.append(Buffer.from("two\nthr"), 11);
   assert.deepEqual(
     (await lines.before(11, 2)).lines.map(({ text, open }: Line) => [text, open]),
     [
@@ -114,7 +116,7 @@ test("lines of commands on workers are told by their beginning", () => {
     ["says web@10.0.0.7 | started", false],
     ["\x1b[31mweb@10.0.0.7 | failed", true],
   ])
-    assert.equal(filter.accepts(line), expected, String(line));
+    assert.equal(filter.accepts({ text: line }), expected, String(line));
   assert.equal(lineFilter({ job: "web" }).q, "web@");
   assert.equal(lineFilter({ worker: "10.0.0.7" }).q, "@10.0.0.7 |");
   assert.equal(lineFilter({ worker: "10.0.0.7", text: "failed" }).q, "failed");

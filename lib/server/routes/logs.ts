@@ -49,6 +49,7 @@ export const LOG_ROUTES = [
           "`next` of the answer before: `<offset>.<line>`, the byte at which a line begins and its number",
         ),
       ),
+      until: optional(described(integer({ min: 0 }), "Byte offset: only lines that end before it")),
       limit: withDefault(described(integer({ min: 1, max: 500 }), "How many lines at most"), 50),
       case: withDefault(described(boolean(), "Letters must have the same case"), false),
     },
@@ -56,8 +57,8 @@ export const LOG_ROUTES = [
     failures: ["bucket_not_found", "run_not_found"],
     async handle({ params, query }, { root }) {
       const { layout, record } = await findRun(root, params);
-      const { q, after, limit, case: matchCase } = query;
-      return json(200, await searchLog(layout, record.id, { text: q, matchCase, after, limit }));
+      const { q, after, until, limit, case: matchCase } = query;
+      return json(200, await searchLog(layout, record.id, { text: q, matchCase, after, until, limit }));
     },
   }),
   route({
