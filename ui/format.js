@@ -57,6 +57,11 @@ export function status(word) {
   return el("span", { class: `status ${word.replaceAll(/[^a-z_]/g, "")}` }, word.replaceAll("_", " "));
 }
 
+/** The state of an allocation in one word: of what is promoted, what its health gate has found. */
+export function stateOf({ rollout, gate }) {
+  return rollout === "promoted" && /^(failed|pending)$/.test(gate) ? `health_${gate}` : rollout;
+}
+
 /** A size in bytes for people: `900 B`, `1.5 MiB`. */
 export function size(bytes) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

@@ -1,20 +1,12 @@
 import { link } from "./address.js";
 import { all, bucketPath } from "./api.js";
 import { el } from "./dom.js";
-import { status } from "./format.js";
+import { stateOf, status } from "./format.js";
 import { nothing, tablePart, viewOfParts } from "./part.js";
 import { startButton } from "./starts.js";
 
 /** What asks for attention first. */
-const STATES = [
-  "health_failed",
-  "health_pending",
-  "restart",
-  "disabled_restart",
-  "new",
-  "promoted",
-  "disabled",
-];
+const STATES = ["health_failed", "health_pending", "update", "stop", "new", "promoted", "disabled"];
 
 /** The jobs of the catalog, for reading; each has controls of its own. */
 export function jobsView(main, { bucketId }) {
@@ -45,7 +37,7 @@ async function readJobs(bucketId) {
     ({ job }) => job,
   );
   return jobs.map((job) => {
-    const own = (byJob.get(job.job) ?? []).map(({ rollout }) => rollout);
+    const own = (byJob.get(job.job) ?? []).map(stateOf);
     return {
       ...job,
       state: STATES.find((one) => own.includes(one)) ?? "not placed",

@@ -2,7 +2,7 @@ import { link } from "./address.js";
 import { bucketPath, call, unless } from "./api.js";
 import { deleteBucket, renameBucket } from "./buckets.js";
 import { button, el, facts } from "./dom.js";
-import { ago, count, short, status, words } from "./format.js";
+import { ago, count, short, stateOf, status, words } from "./format.js";
 import { lastRunPart } from "./last-run.js";
 import { nothing, part, viewOfParts } from "./part.js";
 import { progressOf } from "./progress.js";
@@ -89,7 +89,7 @@ function grid(bucketId, rows) {
 }
 
 function tally(rows) {
-  const states = [...Map.groupBy(rows, ({ rollout }) => rollout)];
+  const states = [...Map.groupBy(rows, stateOf)];
   return el(
     "p",
     { class: "tally" },
@@ -108,7 +108,11 @@ function gridRow(bucketId, job, own, workers) {
       const row = at.get(worker);
       if (!row) return el("td", {}, el("span", { class: "unseen" }, "not here"));
       const title = `${row.current_version} → ${row.new_version}`;
-      return el("td", { title: row.current_version === row.new_version ? null : title }, status(row.rollout));
+      return el(
+        "td",
+        { title: row.current_version === row.new_version ? null : title },
+        status(stateOf(row)),
+      );
     }),
   );
 }

@@ -107,16 +107,14 @@ const DEFINITIONS: Record<ViewName, Definition> = {
       ...["current_version", "new_version", "disabled", "removed"],
     ],
     flags: ["disabled", "removed"],
+    // The words are those of hook-runtime.md, States; `stop` is what the next deploy does first. Health is in the gate.
     sql: `SELECT a.job, a.worker_ip, alloc_id AS allocation_id,
       CASE
+        WHEN (a.removed OR disabled) AND NOT stopped AND (unfinished OR previous_hash <> '') THEN 'stop'
         WHEN a.removed THEN 'removed'
-        WHEN disabled AND COALESCE(unfinished, 0) THEN 'disabled_restart'
-        WHEN disabled AND COALESCE(previous_hash, '') <> '' AND current_version <> new_version THEN 'disabled_restart'
         WHEN disabled THEN 'disabled'
         WHEN COALESCE(previous_hash, '') = '' THEN 'new'
-        WHEN unfinished OR current_hash <> previous_hash OR current_version <> new_version THEN 'restart'
-        WHEN gate = 'failed' THEN 'health_failed'
-        WHEN gate = 'pending' THEN 'health_pending'
+        WHEN unfinished OR current_hash <> previous_hash OR current_version <> new_version THEN 'update'
         ELSE 'promoted'
       END AS rollout, COALESCE(gate, '') AS gate, COALESCE(current_hash, '') AS current_hash,
       COALESCE(previous_hash, '') AS previous_hash,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { beginChange, promote, recordSynced, setGate } from "../../lib/bucket/promotions.ts";
+import { beginChange, promote, recordSynced, setStopped } from "../../lib/bucket/promotions.ts";
 import { VIEW_NAMES, type ViewName, type ViewQuery, viewOf } from "../../lib/bucket/views.ts";
 import { build } from "../../lib/operation/build.ts";
 import { makeBucket, makeWorkspace } from "../helpers/workspace.ts";
@@ -78,7 +78,7 @@ test("each view shows what was built, in a fixed order", async (t) => {
     for (const item of view(name).items) assert.deepEqual(Object.keys(item), [...view(name).columns]);
 });
 
-test("deployments tell how far each allocation is", async (t) => {
+test("HR-233 deployments tell how far each allocation is", async (t) => {
   const { db, cells, context, dir } = await built(t);
   const rollouts = () =>
     Object.fromEntries(cells("deployments", ["worker_ip", "rollout"], { jobs: ["site"] }));
@@ -90,13 +90,11 @@ test("deployments tell how far each allocation is", async (t) => {
   beginChange(db, "site", [one]);
   recordSynced(db, "site", one, { hash: "h1", files: {}, updateSeq: 1 });
   promote(db, "site", one, "2.0.0", "pending");
-  assert.equal(rollouts()["10.0.0.1"], "health_pending");
-  setGate(db, "site", one, "failed");
-  assert.equal(rollouts()["10.0.0.1"], "health_failed");
-  setGate(db, "site", one, "passed");
-  assert.equal(rollouts()["10.0.0.1"], "promoted");
+  assert.deepEqual(cells("deployments", ["rollout", "gate"], { workers: ["10.0.0.1"], jobs: ["site"] }), [
+    ["promoted", "pending"],
+  ]);
   beginChange(db, "site", [one]);
-  assert.equal(rollouts()["10.0.0.1"], "restart");
+  assert.equal(rollouts()["10.0.0.1"], "update");
   promote(db, "site", one, "2.0.0");
   makeWorkspace(dir, {
     workers: WORKERS.filter(({ host }) => host === "10.0.0.1"),
@@ -104,7 +102,9 @@ test("deployments tell how far each allocation is", async (t) => {
     files: { "workspace/disabled.json": JSON.stringify({ jobs: { site: {} } }) },
   });
   await build(context(), {});
-  assert.deepEqual(rollouts(), { "10.0.0.1": "disabled_restart", "10.0.0.2": "removed" });
+  assert.deepEqual(rollouts(), { "10.0.0.1": "stop", "10.0.0.2": "removed" });
+  setStopped(db, "site", one, true);
+  assert.deepEqual(rollouts(), { "10.0.0.1": "disabled", "10.0.0.2": "removed" });
   assert.deepEqual(cells("deployments", ["worker_ip"], { jobs: ["site"], active: true }), []);
 });
 

@@ -143,7 +143,7 @@ test("at noon: a new version is pushed, its deploy hangs and is cancelled", asyn
   await ui.button("Yes, cancel it").click();
   await ended("deploy", "cancelled");
   await ui.view(bucket, "deployments/rollout");
-  await ui.page.locator("tr", { hasText: "base" }).getByText("restart").first().waitFor();
+  await ui.page.locator("tr", { hasText: "base" }).getByText("update").first().waitFor();
 });
 
 test("in the afternoon: a health check fails, and the source is rolled back", async () => {
