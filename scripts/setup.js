@@ -32,6 +32,7 @@ const PACKAGES = {
   "redis-server": "redis-server",
   oathtool: "oathtool",
   zbarimg: "zbar-tools",
+  bsdtar: "libarchive-tools",
 };
 const DEMO = ["sh", "make", "tar", "find", "sha256sum", "setsid"];
 // sshd starts itself anew for every connection, and for that wants its full path.
@@ -52,6 +53,7 @@ const TOOLS = {
     "redis-server",
     "oathtool",
     "zbarimg",
+    "bsdtar",
   ],
 };
 const COMMANDS = { demo: "npm run demo", "demo-ssh": "npm run demo -- --ssh", test: "npm test" };

@@ -10,7 +10,7 @@ const base = mkdtempSync(path.join(tmpdir(), "ops-setup-"));
 after(() => rmSync(base, { recursive: true, force: true }));
 
 const TOOLS =
-  "sh make tar find sha256sum setsid python3 openssl busybox patch git chromium ssh ssh-keygen ssh-keyscan tcsh redis-server oathtool zbarimg".split(
+  "sh make tar find sha256sum setsid python3 openssl busybox patch git chromium ssh ssh-keygen ssh-keyscan tcsh redis-server oathtool zbarimg bsdtar".split(
     " ",
   );
 const MODULES = ["node/bin/node", "typescript/x", "@biomejs/biome/x", "playwright-core/x"];
