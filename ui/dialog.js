@@ -49,6 +49,7 @@ export function ask({ title, says = [], fields, word, action, leave = "Cancel", 
       dialog.close();
     } catch (error) {
       tell(problem, error.message);
+      problem.append(" ", error.way ?? "");
     }
     match();
   });

@@ -1,8 +1,8 @@
 import { findInLog } from "./activity.js";
 import { address, link } from "./address.js";
+import { tickBox } from "./controls.js";
 import { openDialog } from "./dialog.js";
 import { el } from "./dom.js";
-import { tickBox } from "./fields.js";
 import { SECTIONS } from "./routes.js";
 
 const CHORD_MS = 1_500;

@@ -1,15 +1,14 @@
 import { clearActivity, offerRun, shown, showRun, startActivity, unfold } from "./activity.js";
 import { address } from "./address.js";
 import { all, bucketPath, call, unless } from "./api.js";
+import { blockStarts, onStarted } from "./controls.js";
 import { closeDialogs } from "./dialog.js";
 import { el } from "./dom.js";
 import { tick } from "./format.js";
 import { startKeys } from "./keys.js";
 import { followEvents } from "./live.js";
-import { viewAt } from "./routes.js";
+import { drawSubject, viewAt } from "./routes.js";
 import { startSession } from "./sign-in.js";
-import { blockStarts, onStarted } from "./starts.js";
-import { drawSubject } from "./subject.js";
 
 const TICK_MS = 5_000;
 

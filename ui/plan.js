@@ -1,6 +1,6 @@
-import { fileDiff } from "./diff.js";
 import { el } from "./dom.js";
 import { count, status } from "./format.js";
+import { fileDiff } from "./results.js";
 
 /** What a deploy would do, wave by wave: the actions on each worker, why, and what differs in each file. */
 export function planOf({ waves, reconcile, update_seq }) {

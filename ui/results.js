@@ -1,91 +1,147 @@
-import { el, facts } from "./dom.js";
-import { duration, size, status, words } from "./format.js";
-import { outputGroups } from "./outputs.js";
+import { bucketPath, call, runsOf } from "./api.js";
+import { runLink } from "./controls.js";
+import { el } from "./dom.js";
+import { ago, count, status } from "./format.js";
+import { dataOf, part, tableOf, textBox } from "./parts.js";
 import { planOf } from "./plan.js";
-import { plainTable } from "./table.js";
+import { progressOf } from "./progress.js";
 
-const STATES = new Set(["outcome", "status", "action", "rollout", "gate", "health"]);
+const LOOKED_AT = 20;
+const SIGNS = { "+": "added", "-": "removed", "@": "place" };
+
+/** What a run is about, in a word: the command, the hook, the snapshot, the jobs. */
+export function aboutOf({ params: { command, hook, snapshot, revision, jobs, workers, dry_run } }) {
+  const about = command ?? hook ?? snapshot ?? revision ?? (jobs ?? workers ?? []).join(", ");
+  return dry_run ? `dry run ${about}` : about;
+}
+
+/** The newest run of a kind that is `wanted`, with its result and what `controlsOf` it can be done. */
+export function lastRunPart(
+  { bucketId },
+  title,
+  kind,
+  none,
+  { wanted, controlsOf = () => null, tools } = {},
+) {
+  const read = async () => {
+    const runs = await runsOf(bucketId, kind, wanted ? LOOKED_AT : 1);
+    const run = wanted ? runs.find(wanted) : runs[0];
+    if (run?.status !== "running") return run ?? null;
+    const { progress } = await call("GET", bucketPath(bucketId, `/runs/${run.id}`));
+    return { ...run, duration_ms: 0, log_size_bytes: 0, progress };
+  };
+  const draw = (run) => [
+    el(
+      "p",
+      status(run.status),
+      " ",
+      runLink(bucketId, run.id, aboutOf(run) || "Run"),
+      ", ",
+      ago(run.created_at),
+    ),
+    run.error && el("p.error", run.error),
+    progressOf(run.progress),
+    controlsOf(run),
+    run.result && resultOf(run),
+  ];
+  return part(title, read, draw, { tools, none });
+}
 
 /** The outcome of a run for people: a form of its own where there is one, else what its fields say. */
-export function resultOf({ kind, params, result }) {
-  if (result === null) return el("p", { class: "notice" }, "It left no result.");
-  if (kind === "deploy" && params.dry_run) return planOf(result);
-  if (kind === "deploy" && result.jobs) return deployResult(result);
-  if (kind === "run_command" && Array.isArray(result.workers)) return outputGroups(result.workers);
-  if (kind.startsWith("worker_") && result.workers)
-    return dataOf({
-      ...result,
-      workers: result.workers.map(({ facts, uptime, sysstat, ...one }) => ({
-        ...one,
-        ...(facts ?? uptime ?? sysstat),
-      })),
-    });
-  return dataOf(result);
+export function resultOf({ kind, params, result: { jobs, workers, ...rest } }) {
+  if (params.dry_run) return planOf(rest);
+  if (kind === "drift") return gradedOf(workers.flatMap(driftRows));
+  if (kind === "run_command") return outputsOf(workers);
+  if (Array.isArray(jobs)) return gradedOf(jobs.flatMap(jobRows), rest);
+  if (!kind.startsWith("worker_")) return dataOf({ ...rest, jobs, workers });
+  const flat = workers.map(({ facts, uptime, sysstat, fingerprints, previous, ...one }) => ({
+    ...one,
+    ...(facts ?? uptime ?? sysstat ?? { shows: keysOf(fingerprints), was: keysOf(previous) }),
+  }));
+  return dataOf({ ...rest, workers: flat });
 }
 
-function deployResult({ jobs, reconciled, steps = [], update_seq }) {
-  const rows = jobs.flatMap(({ job, outcome, reason, allocations }) =>
-    allocations.length === 0
-      ? [{ job, worker: "", action: "", outcome, error: reason }]
-      : allocations.map((one) => ({
-          ...one,
-          job,
-          error: one.error ?? (outcome === "failed" ? reason : null),
-        })),
-  );
-  const columns = [
-    { key: "job", label: "Job" },
-    { key: "worker", label: "Worker" },
-    { key: "action", label: "Action" },
-    { key: "outcome", label: "Outcome", cell: (row) => status(row.outcome) },
-    { key: "error", label: "Why" },
-  ];
+/** Fingerprints of host keys, each with its type. */
+export function keysOf(fingerprints = []) {
+  return fingerprints.map(({ type, fingerprint }) => `${type} ${fingerprint}`).join(", ");
+}
+
+function jobRows({ job, outcome, reason, allocations }) {
+  if (allocations.length === 0) return [{ job, outcome, why: reason }];
+  return allocations.map((one) => ({ ...one, job, why: one.error ?? (outcome === "failed" ? reason : "") }));
+}
+
+function driftRows({ worker, outcome, error, allocations }) {
+  if (allocations.length === 0) return [{ worker, outcome, why: error }];
+  return allocations.map((one) => {
+    const unfinished = one.is_unfinished ? "a change of it has not ended" : "";
+    return { ...one, worker, why: one.files.length > 0 ? count(one.files.length, "file") : unfinished };
+  });
+}
+
+/** How it went for each job on each worker: counts, a table, and what was found where it went wrong. */
+function gradedOf(rows, rest = {}) {
+  const columns = ["job", "worker", "action", "outcome", "why"].filter((key) => rows.some((row) => row[key]));
   return el(
-    "div",
-    {},
-    plainTable("Jobs", columns, rows),
-    reconciled.length === 0 ? null : plainTable("No longer here", columns, reconciled),
-    el("details", {}, el("summary", {}, `Steps, update sequence ${update_seq}`), dataOf(steps, "Steps")),
+    "div.data",
+    tableOf("Outcomes", rows, { columns, keys: ["job", "worker"] }),
+    rows.map(foundOf),
+    Object.keys(rest).length > 0 && el("details", el("summary", "More"), dataOf(rest)),
   );
 }
 
-/** Any value: lists of objects as tables, objects as names and values. */
-export function dataOf(value, title = "Result") {
-  if (Array.isArray(value)) return listOf(value, title);
-  if (value === null || typeof value !== "object") return el("span", {}, String(value ?? ""));
-  const entries = Object.entries(value);
-  const [plain, nested] = [
-    entries.filter(([, one]) => !isNested(one)),
-    entries.filter(([, one]) => isNested(one)),
-  ];
+function foundOf({ job, worker, files = [], evidence, status: said }) {
+  const answers = [evidence?.status, said].filter((one) => one?.lines);
+  const makes = answers.map(({ exit_code, lines }) => ({
+    file: `make status: exit code ${exit_code}`,
+    lines,
+  }));
+  const found = [...(evidence?.logs ?? []), ...makes];
+  if (files.length + found.length === 0) return null;
   return el(
-    "div",
-    { class: "data" },
-    facts(plain.map(([name, one]) => [words(name), cellOf(name, one)])),
-    ...nested.map(([name, one]) => el("section", {}, el("h3", {}, words(name)), dataOf(one, words(name)))),
+    "details",
+    { open: true },
+    el("summary", el("b", job), ` on ${worker}`),
+    found.flatMap(({ file, lines }) => [
+      el("p", file),
+      textBox(`${file} of ${job} on ${worker}`, lines.join("\n")),
+    ]),
+    files.map(({ path, state, diff }) => fileDiff({ path, change: state, diff })),
   );
 }
 
-function isNested(value) {
-  return typeof value === "object" && value !== null && Object.keys(value).length > 0;
+/** The same answers to a command folded into one: first those that failed, then the rarest. */
+function outputsOf(workers) {
+  const groups = Map.groupBy(workers, ({ outcome, exit_code: code, output, error }) =>
+    JSON.stringify([
+      code ? `${outcome} (exit code ${code})` : outcome,
+      [output, error].filter(Boolean).join("\n"),
+    ]),
+  );
+  const isGood = (key) => Number(key.startsWith('["ok"'));
+  const sorted = [...groups].sort(
+    ([a, own], [b, others]) => isGood(a) - isGood(b) || own.length - others.length,
+  );
+  return el(
+    "div.outputs",
+    sorted.map(([key, group], index) => {
+      const [state, output] = JSON.parse(key);
+      const names = group.map(({ worker }) => worker).join(", ");
+      const summary = [status(state), " ", el("b", count(group.length, "worker")), " ", names];
+      const open = index === 0 || group.length <= 3;
+      return el("details", { open }, el("summary", summary), textBox(`Output of ${names}`, output));
+    }),
+  );
 }
 
-function listOf(items, title) {
-  if (items.every((item) => item === null || typeof item !== "object"))
-    return el("ul", {}, ...items.map((item) => el("li", {}, String(item))));
-  const keys = [...new Set(items.flatMap((item) => Object.keys(item ?? {})))];
-  const columns = keys.map((key) => ({ key, label: words(key), cell: (row) => cellOf(key, row?.[key]) }));
-  return plainTable(title, columns, items);
-}
-
-/** A value as people read it; the name tells its unit. */
-function cellOf(name, value) {
-  if (value === null || value === undefined) return "";
-  if (typeof value === "string" && STATES.has(name)) return status(value);
-  if (typeof value === "number" && name.endsWith("_bytes")) return size(value);
-  if (typeof value === "number" && name.endsWith("_ms")) return duration(value);
-  if (typeof value === "number" && /uptime_(s|seconds)$/.test(name)) return duration(value * 1000);
-  if (typeof value === "object")
-    return Object.keys(value).length === 0 ? "" : el("code", {}, JSON.stringify(value));
-  return typeof value === "boolean" ? (value ? "yes" : "no") : String(value);
+/** A file that differs: what became of it, and its unified diff where there is one. */
+export function fileDiff({ path, change, diff, note }) {
+  const title = [el(`span.status.${change}`, change), " ", el("code", path), note && ` ${note}`];
+  if (!diff) return el("p.file-change", title);
+  // The sign at the front of a line stays, so that colour is never all there is.
+  const lines = diff.replace(/\n$/, "").split("\n");
+  const classOf = (line) => (/^(\+\+\+|---) /.test(line) ? "file" : SIGNS[line[0]]);
+  const text = lines.map((line) => el("span", { class: classOf(line) }, `${line}\n`));
+  const box = el("pre.diff", { tabindex: 0, role: "group", "aria-label": `Changes of ${path}` }, text);
+  return el("details.file-change", { open: true }, el("summary", title), box);
 }

@@ -1,48 +1,115 @@
-import { bucketsView } from "./buckets.js";
+import { link } from "./address.js";
+import { bucketPath } from "./api.js";
 import { catalogView } from "./catalog.js";
-import { commandView } from "./command.js";
+import { actionButton, runLink } from "./controls.js";
 import { deploymentsView } from "./deployments.js";
 import { el } from "./dom.js";
-import { hooksView } from "./hooks.js";
-import { jobView } from "./job.js";
-import { jobsView } from "./jobs.js";
-import { overviewView } from "./overview.js";
-import { runView } from "./run.js";
-import { runsView } from "./runs.js";
+import { status, words } from "./format.js";
+import { hooksView, jobsView, jobView } from "./jobs.js";
+import { bucketsView, overviewView } from "./overview.js";
+import { runsView, runView } from "./runs.js";
 import { sourceView } from "./source.js";
-import { workersView } from "./workers.js";
+import { commandView, workersView } from "./workers.js";
 
-/** The views of a bucket: the name in the address, what it is called, the key that leads there after `g`, the view. */
+/** The views of a bucket: the name in the address, what it is called, the key after `g`, the view, that of one of its kind. */
 export const SECTIONS = [
   { name: "", label: "Overview", key: "o", view: overviewView },
   { name: "deployments", label: "Deployments", key: "d", view: deploymentsView },
-  {
-    name: "jobs",
-    label: "Jobs",
-    key: "j",
-    view: (main, page) => (page.rest.length > 0 ? jobView : jobsView)(main, page),
-  },
+  { name: "jobs", label: "Jobs", key: "j", view: jobsView, one: jobView },
   { name: "workers", label: "Workers", key: "w", view: workersView },
-  {
-    name: "runs",
-    label: "Runs",
-    key: "r",
-    view: (main, page) => (page.rest.length > 0 ? runView : runsView)(main, page),
-  },
+  { name: "runs", label: "Runs", key: "r", view: runsView, one: runView },
   { name: "command", label: "Run command", key: "c", view: commandView },
   { name: "hooks", label: "Hooks", key: "h", view: hooksView },
   { name: "catalog", label: "Catalog", key: "k", view: catalogView },
   { name: "source", label: "Source", key: "s", view: sourceView },
 ];
 
-/** Draws the view that an address names and answers it: `{title, refresh}`. */
-export function viewAt(main, page) {
-  if (page.known && page.bucketId === undefined) return bucketsView(main, page);
-  const section = page.known ? SECTIONS.find(({ name }) => name === page.view) : undefined;
-  if (section) return section.view(main, page);
-  main.replaceChildren(
-    el("h1", {}, "There is no such page"),
-    el("p", {}, el("a", { href: "#/" }, "Go to the buckets")),
+const header = document.getElementById("subject");
+const sections = document.getElementById("sections");
+
+/**
+ * Draws the view that an address names and answers it: `{title, refresh}`. A view is `{title, parts, above, back,
+ * heading, readers}`: parts below each other, those of a list within side by side; above them what has not to be read.
+ */
+export function viewAt(main, { bucketId, ...place }) {
+  const page = {
+    ...{ bucketId, ...place },
+    path: (rest) => (bucketId ? bucketPath(bucketId, rest) : rest),
+    link: (...rest) => link(bucketId, ...rest),
+    action: (...about) => actionButton(page, ...about),
+    tabs: (...about) => tabsOf(page, ...about),
+  };
+  const {
+    title,
+    parts = [],
+    above = [],
+    readers = [],
+    back,
+    heading = el("h1", title),
+  } = viewOf(place, bucketId)(page);
+  const elements = parts.map((one) =>
+    Array.isArray(one)
+      ? el(
+          "div.columns",
+          one.map(({ element }) => element),
+        )
+      : one.element,
   );
-  return { title: "No such page", refresh: async () => {} };
+  const crumb = back ? [el("p.crumb", el("a", { href: page.link(back) }, `All ${back}`))] : [];
+  main.replaceChildren(...crumb, heading, ...above, ...elements);
+  return { title, refresh: () => Promise.all([...parts.flat(), ...readers].map((one) => one.refresh())) };
+}
+
+function viewOf({ known, view, rest }, bucketId) {
+  if (known && bucketId === undefined) return bucketsView;
+  const section = known && SECTIONS.find(({ name }) => name === view);
+  if (section) return rest.length > 0 && section.one ? section.one : section.view;
+  const way = el("p", el("a", { href: "#/" }, "Go to the buckets"));
+  return () => ({ title: "There is no such page", above: [way] });
+}
+
+/** Tabs that are links, each with an address of its own; `labels` by name. */
+function tabsOf(page, view, labels, chosen) {
+  const links = Object.entries(labels).map(([name, label]) =>
+    el("a", { href: page.link(view, [name]), "aria-current": name === chosen && "page" }, label),
+  );
+  return el("nav.tabs", { "aria-label": words(view) }, links);
+}
+
+/** The bucket that the views are about: where it belongs, what runs there, and the way to its views and to other buckets. */
+export function drawSubject({ bucketId, view }, bucket, buckets) {
+  header.hidden = bucketId === undefined;
+  sections.hidden = bucketId === undefined;
+  if (bucketId === undefined) return;
+  const linkOf = ({ name, label, key }) => {
+    const current = name === view && "page";
+    return el("a", { href: link(bucketId, name), title: `g ${key}`, "aria-current": current }, label);
+  };
+  const content = JSON.stringify([bucketId, view, bucket, buckets.length]);
+  if (header.dataset.content === content) return;
+  header.dataset.content = content;
+  sections.replaceChildren(...SECTIONS.map(linkOf));
+  const { project = "…", active_run: active, last_run: last } = bucket ?? {};
+  const running = active && last?.id === active ? words(last.kind) : "A run";
+  const now = active && [
+    runLink(bucketId, active, status("running"), ` ${running}`),
+    ": starts wait for its end",
+  ];
+  const switcher = switcherOf(bucketId, view, bucket, buckets);
+  const where = [el("a", { href: "#/" }, "Buckets"), el("span", ` / ${project} / `), switcher];
+  header.replaceChildren(el("nav", { "aria-label": "Where this is" }, where), el("p.now", now));
+}
+
+function switcherOf(bucketId, view, bucket, buckets) {
+  const known = buckets.some(({ id }) => id === bucketId)
+    ? buckets
+    : [bucket ?? { id: bucketId, name: bucketId }];
+  const options = known.map(({ id, project, name }) => {
+    const label = bucket && project !== bucket.project ? `${project} / ${name}` : name;
+    return el("option", { value: id, selected: id === bucketId }, label);
+  });
+  const change = ({ target }) => {
+    location.hash = link(target.value, view);
+  };
+  return el("select", { "aria-label": "Bucket", onchange: change }, options);
 }

@@ -104,12 +104,12 @@ test("CP-185 the newest run is replayed without a click", async () => {
 test("CP-184 a run that was started is streamed line by line below the view", async () => {
   await ui.goTo(`#/buckets/${alpha}`);
   await arrived("alpha");
-  await ui.button("Deploy").click();
-  await ui.confirm("Deploy");
+  await ui.button("Deploy …").click();
+  await ui.confirm("Deploy", "alpha");
   await state("running");
   await output("waiting for alpha");
   assert.equal(ui.page.url(), `${server.url}/#/buckets/${alpha}`);
-  await ui.page.locator(".runs li", { hasText: "running" }).getByText("Deploy").waitFor();
+  await ui.page.locator("tr", { hasText: "running" }).getByText("Deploy").waitFor();
 });
 
 test("CP-187 CP-188 one stream at a time; starts are blocked only for its bucket", async () => {
@@ -139,13 +139,13 @@ test("CP-186 the active run can be cancelled", async () => {
   await ui.button("Yes, cancel it").click();
   await state("cancelled");
   await ui.page.locator("main .status.cancelled").first().waitFor();
-  await ui.page.getByText(/cancel, by session from 127\.0\.0\.1/).waitFor();
+  await ui.page.locator("tr", { hasText: "cancel" }).getByText("127.0.0.1").waitFor();
 });
 
 test("the back button and a reload show the run of their address", async () => {
   openGate("alpha", "ok");
   await ui.goTo(`#/buckets/${alpha}/runs`);
-  await ui.page.locator(".runs a").first().click();
+  await ui.page.locator("tbody a").first().click();
   await ui.heading("Deploy").waitFor();
   await ui.page.goBack();
   await ui.heading("Runs").waitFor();
@@ -162,12 +162,12 @@ test("a run that fails says why, in its row and in Activity", async () => {
   openGate("beta", "no");
   await ui.goTo(`#/buckets/${beta}`);
   await arrived("beta");
-  await ui.button("Deploy").click();
-  await ui.confirm("Deploy");
+  await ui.button("Deploy …").click();
+  await ui.confirm("Deploy", "beta");
   await state("failed");
   const why = (await activity().locator(".why").textContent()) ?? "";
   assert.match(why, /base/);
-  await ui.page.locator(".runs .why", { hasText: why }).first().waitFor();
+  await ui.page.locator("td .why", { hasText: why }).first().waitFor();
 });
 
 test("a run that does not exist is said not to", async () => {
@@ -216,9 +216,9 @@ test("keys lead to the views, and ? tells which; Escape closes that again", asyn
 
 test("a run that begins elsewhere shows by itself", async () => {
   await ui.goTo(`#/buckets/${alpha}/runs`);
-  await ui.page.locator(".runs li").first().waitFor();
+  await ui.page.locator("tbody tr").first().waitFor();
   const run = await server.run(alpha, "build");
-  await ui.page.locator(`[data-run="${run.id}"]`).waitFor();
+  await ui.page.locator(`main a[href$="${run.id}"]`).waitFor();
 });
 
 test("while the server is away the top bar says so, and it goes on by itself", async () => {

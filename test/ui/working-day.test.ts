@@ -103,7 +103,7 @@ test("a morning: sign in with a code, create a bucket, give it a key, watch a pu
   bucket = /buckets\/([0-9a-f-]{36})/.exec(ui.page.url())?.[1] ?? "";
   await ui.view(bucket, "source/key");
   const key = makeKey(base, "id");
-  await ui.button("Upload key").click();
+  await ui.button("Upload key …").click();
   await dialog.getByLabel(/^Private key/).fill(readFileSync(key, "utf8"));
   await ui.confirm("Store key");
   await ui.page.getByText("SHA256:").waitFor();
@@ -156,8 +156,8 @@ test("in the afternoon: a health check fails, and the source is rolled back", as
   await ui.link("Overview").waitFor();
   await ui.page.locator("tbody tr").nth(1).getByRole("link").first().click();
   await ui.page.getByText("page of 1.0.0").first().waitFor();
-  await ui.button("Roll back to this").click();
-  await ui.confirm("Roll back");
+  await ui.button("Roll back to this …").click();
+  await ui.confirm("Roll back", "production");
   await ended("rollback", "succeeded");
   await ui.page.locator("tbody tr").nth(1).getByText("current").waitFor();
 });
@@ -165,7 +165,7 @@ test("in the afternoon: a health check fails, and the source is rolled back", as
 test("in the evening: a command, the catalog, a snapshot and its restore, and sign out", async () => {
   await ui.view(bucket, "command");
   await ui.page.getByLabel(/^Command/).fill("echo the same everywhere");
-  await ui.button("Run command").click();
+  await ui.button("Run command …").click();
   await ui.confirm("Run command", "production");
   await ended("run_command", "succeeded");
   await part("Last command").getByText("2 workers").waitFor();
@@ -174,7 +174,7 @@ test("in the evening: a command, the catalog, a snapshot and its restore, and si
   await ui.page.getByLabel("Filter Catalog: allocations").fill("app 127.0.0.2");
   await ui.page.getByText("1 of 4 rows").waitFor();
   await ui.view(bucket, "source/snapshots");
-  await ui.button("Create snapshot").click();
+  await ui.button("Create snapshot …").click();
   await ui.page.getByRole("dialog").getByLabel(/^Note/).fill("before the night");
   await ui.confirm("Create snapshot");
   await ended("snapshot_create", "succeeded");

@@ -1,0 +1,217 @@
+import { link } from "./address.js";
+import { all, call } from "./api.js";
+import { ask } from "./dialog.js";
+import { alertPlace, button, el, tell } from "./dom.js";
+import { count } from "./format.js";
+
+const FEW = 8;
+const COPIED_MS = 2_000;
+/** The attributes of a field that is a box to tick. */
+export const TICK = { type: "checkbox" };
+
+const waiting = new Set();
+let blocked = {};
+let started = () => {};
+
+/** Who wants to know of every run that is started here: its bucket and its id. */
+export function onStarted(listener) {
+  started = listener;
+}
+
+/** Starts of this bucket wait, for this reason; null for none. Other buckets are free (control-plane.md, UI). */
+export function blockStarts(bucketId, reason = "") {
+  blocked = { bucketId, reason };
+  for (const show of waiting) show();
+}
+
+/**
+ * A button that asks the server for something, most often for a run. `order` is a path below the bucket, or answers
+ * `{path, body, method}`; a `body` may be a function. With `says`, what it will do, the person is asked first, beside
+ * `fields` to fill in; `danger` asks to type a name too: true for that of the bucket. What goes wrong is said in the
+ * question, else beside the button. `form` starts it too; `done` hears the answer; `free` is what may go on beside runs.
+ */
+export function actionButton(page, label, order, { style, form, free = false, done = page.refresh } = {}) {
+  const problem = alertPlace();
+  const trigger = el("button", { type: form ? "submit" : "button", class: style }, label);
+  let [busy, seen] = [false, false];
+  const show = () => {
+    if (!trigger.isConnected && seen) return waiting.delete(show);
+    seen ||= trigger.isConnected;
+    const waits = !free && blocked.bucketId === page.bucketId;
+    trigger.disabled = busy || waits;
+    trigger.title = waits ? blocked.reason : "";
+  };
+  waiting.add(show);
+
+  async function act(event) {
+    event.preventDefault();
+    busy = true;
+    show();
+    tell(problem, "");
+    try {
+      const given = typeof order === "string" ? { path: order } : order();
+      const submit = () => send(given);
+      await (given.says ? ask(questionOf(page, label.replace(" …", ""), given, submit)) : submit());
+    } catch (error) {
+      tell(problem, `Cannot start: ${error.message}`);
+      problem.append(" ", error.way ?? "");
+    }
+    busy = false;
+    show();
+  }
+
+  async function send({ method = "POST", path, body = {} }) {
+    try {
+      const options = method === "POST" || method === "PUT" ? { body: bodyOf(body) } : {};
+      const answer = await call(method, page.path(path), options);
+      if (answer.run_id) started(page.bucketId, answer.run_id);
+      else done(answer);
+    } catch (error) {
+      if (error.runId) error.way = runLink(page.bucketId, error.runId, "Show that run");
+      throw error;
+    }
+  }
+  (form ?? trigger).addEventListener(form ? "submit" : "click", act);
+  show();
+  return el("div.start", trigger, problem);
+}
+
+/** The question before an action: always of which bucket. */
+function questionOf(page, label, given, submit) {
+  const { action = label, title = `${action}?`, says, fields = [], danger, isSecret } = given;
+  const where = page.bucketId ? [`Bucket: ${page.nameOfBucket()}`] : [];
+  return {
+    ...{ title, says: [...says, ...where], action, submit, danger: Boolean(danger) },
+    fields: [...fields, isSecret ? "" : copyButton(page, given)],
+    word: danger === true ? page.nameOfBucket() : danger || undefined,
+  };
+}
+
+function bodyOf(body) {
+  return typeof body === "function" ? body() : body;
+}
+
+/** Copies a request as a command for the shell; the token stays a variable there. */
+export function copyButton(page, { method = "POST", path, body = {} }) {
+  const copy = button("Copy as curl", async () => {
+    const json = JSON.stringify(bodyOf(body)).replaceAll("'", "'\\''");
+    const data = method === "DELETE" ? "" : ` -H 'Content-Type: application/json' -d '${json}'`;
+    const url = `${location.origin}${page.path(path)}`;
+    const command = `curl -X ${method} '${url}' -H "Authorization: Bearer $OPS_SERVE_TOKEN"${data}`;
+    await navigator.clipboard?.writeText(command);
+    copy.textContent = "Copied";
+    setTimeout(() => (copy.textContent = "Copy as curl"), COPIED_MS);
+  });
+  return el("p", copy);
+}
+
+/** A link to a run. */
+export function runLink(bucketId, runId, ...text) {
+  return el("a", { href: link(bucketId, "runs", [runId]) }, text);
+}
+
+/** A box to tick, with its label; the input is the label's `control`. */
+export function tickBox(label, { checked = false, hint = "", onchange } = {}) {
+  const text = el("span", label, hint !== "" && el("small", hint));
+  return el("label.tick", el("input", { ...TICK, checked, onchange }), text);
+}
+
+/** A choice of one; `options` are `[value, label]`. */
+export function choice(label, options, chosen, onchange) {
+  const all = options.map(([value, text]) => el("option", { value, selected: value === chosen }, text));
+  return el("label.facet", `${label} `, el("select", { onchange }, all));
+}
+
+/**
+ * Labels with fields from a table of `[name, label, hint, attributes]`: inputs of a `type`, or `rows` of text. `values()`
+ * answers by name what was filled in, `null` labels leave one out.
+ */
+export function fieldsOf(table) {
+  const labels = table.map(([, label, hint = "", { rows, type = "text", ...attributes } = {}]) => {
+    if (type === TICK.type) return tickBox(label, { hint });
+    const plain = { autocomplete: "off", spellcheck: "false", ...attributes };
+    const input = rows ? el("textarea.code", { rows, ...plain }) : el("input", { type, ...plain });
+    return el("label.field", el("span", label), input, hint !== "" && el("small", hint));
+  });
+  const values = () => {
+    const filled = table.map(([name], index) => [name, filledIn(labels[index].control)]);
+    return Object.fromEntries(filled.filter(([, value]) => value !== undefined));
+  };
+  return { labels, values };
+}
+
+function filledIn({ type, value, checked }) {
+  if (type === TICK.type) return checked || undefined;
+  if (value === "") return undefined;
+  return type === "number" ? Number(value) : value;
+}
+
+/** The attributes of a field for a whole number between two bounds. */
+export function numeric(min, max) {
+  return { type: "number", min, max };
+}
+
+/**
+ * A choice of some out of many names. `values()` answers the chosen ones, undefined for none; `offer` changes what there
+ * is to choose, and keeps what was chosen unless it is told; `changed` hears of every choice.
+ */
+export function picker(legend, changed = () => {}) {
+  const list = el("div.chips", { onchange: changed });
+  const inputs = () => [...list.querySelectorAll("input")];
+  const chosenNow = () => inputs().flatMap(({ checked, value }) => (checked ? [value] : []));
+  let offered = "";
+  return {
+    element: el("fieldset.picker", el("legend", legend), list),
+    values: () => (chosenNow().length === 0 ? undefined : chosenNow()),
+    clear() {
+      for (const input of inputs()) input.checked = false;
+    },
+    offer(names, draw = (name) => el("span", name), chosen = chosenNow()) {
+      const chips = names.map((name) => el("label.chip", el("input", { ...TICK, value: name }), draw(name)));
+      const content = chips.map(({ textContent }) => textContent).join("\n");
+      if (content !== offered) list.replaceChildren(...chips);
+      offered = content;
+      for (const input of inputs()) input.checked = chosen.includes(input.value);
+    },
+  };
+}
+
+/** A choice of workers of the catalog, by name or by label; says which those are. */
+export function workerSelection({ path }) {
+  const note = el("p.hint", { role: "status" });
+  const labels = picker("Labels", () => chosen(labels, names));
+  const names = picker("Workers", () => chosen(names, labels));
+  let workers = [];
+
+  /** Names and labels exclude each other: the last choice counts. */
+  function chosen(now, before) {
+    if (now.values()) before.clear();
+    note.textContent = `Meant: ${text()}.`;
+  }
+
+  function text() {
+    const [wanted, tags] = [names.values(), labels.values()];
+    const isMeant = (one) =>
+      wanted?.includes(one.worker_ip) ?? tags?.some((tag) => labelsOf(one).includes(tag)) ?? true;
+    const meant = workers.filter(isMeant).map(({ worker_ip }) => worker_ip);
+    const few = meant.length <= FEW ? ` (${meant.join(", ")})` : "";
+    return `${meant.length === workers.length ? "all " : ""}${count(meant.length, "worker")}${few}`;
+  }
+
+  async function refresh() {
+    try {
+      workers = await all(path("/cat/workers?active=true"));
+      names.offer(workers.map(({ worker_ip }) => worker_ip));
+      labels.offer([...new Set(workers.flatMap(labelsOf))].sort());
+      note.textContent = `Meant: ${text()}.`;
+    } catch (error) {
+      note.textContent = `The workers cannot be read: ${error.message}`;
+    }
+  }
+  const element = el("div", el("div.row", labels.element, names.element), note);
+  return { element, text, refresh, values: () => ({ workers: names.values(), labels: labels.values() }) };
+}
+
+function labelsOf({ labels }) {
+  return (labels ?? "").split(",").filter((label) => label !== "");
+}

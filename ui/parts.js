@@ -1,0 +1,237 @@
+import { address, keepQuery, link } from "./address.js";
+import { picker } from "./controls.js";
+import { alertPlace, button, drawList, el, facts, tell } from "./dom.js";
+import { ago, count, duration, short, size, status, words } from "./format.js";
+
+const PAGE = 200;
+const FEW = 8;
+const ORDER = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
+/** What columns and fields are called whose name does not say it well. */
+const LABELS = {
+  ...{ worker_ip: "Worker", deployment_seq: "Wave", cpu_mhz: "CPU MHz", memory_mb: "Memory MB", ttl: "TTL" },
+  ...{
+    rollout: "State",
+    current_version: "Runs",
+    new_version: "Target",
+    sha256: "SHA-256",
+    cert: "Certificate",
+  },
+};
+/** How a value is shown, by what it is called. */
+const FORMS = [
+  [/^(state|status|outcome|rollout|gate|drift|build_status)$/, status],
+  [/^job$/, (job) => el("a", { href: link(address().bucketId, "jobs", [job]) }, job)],
+  [/_bytes$/, size],
+  [/_ms$/, duration],
+  [/_(s|seconds)$/, (seconds) => duration(seconds * 1000)],
+  [/(^|_)(id|hash|sha256|revision)$/, short],
+  [/_(at|date)$|^(at|not_after)$/, ago],
+];
+/** Columns whose values are counted; a click on a count leaves those rows. */
+const COUNTED =
+  /^(state|status|outcome|rollout|gate|drift|build_status|job|worker|worker_ip|zone|executed_on)$/;
+
+/** What a field is called. */
+export function labelOf(name) {
+  return LABELS[name] ?? words(name);
+}
+
+/**
+ * A part of a view with a heading of its own. `refresh` reads it and draws it again where something has changed, `none`
+ * where there is nothing; what goes wrong is said there, and the rest of the view goes on.
+ */
+export function part(title, read, draw = dataOf, { tools = [], none } = {}) {
+  const problem = alertPlace();
+  const body = el("div.body", el("p.hint", "Reading …"));
+  const header = el("header", title !== "" && el("h2", title), el("div.controls", tools));
+  let content;
+  async function refresh() {
+    try {
+      const data = await read();
+      tell(problem, "");
+      if (content === JSON.stringify(data)) return;
+      content = JSON.stringify(data);
+      const nodes = [data === null || data.length === 0 ? el("p.notice", none) : draw(data)].flat();
+      const shown = nodes.filter((node) => node);
+      if (shown.length !== 1 || shown[0] !== body.firstChild) body.replaceChildren(...shown);
+    } catch (error) {
+      tell(problem, error.message);
+      if (content === undefined) body.replaceChildren();
+    }
+  }
+  return { element: el("section.part", header, problem, body), refresh };
+}
+
+/** A part that is a table of the rows that `read` answers; `options` are those of a part and of its table. */
+export function listPart(title, read, options) {
+  let table;
+  const draw = (rows) => {
+    table ??= dataTable(rows[0], { caption: title, ...options });
+    table.show(rows);
+    return table.element;
+  };
+  return part(title, read, draw, options);
+}
+
+/** A table of rows that are there already, below others in a view. */
+export function tableOf(caption, rows, options) {
+  const table = dataTable(Object.assign({}, ...rows), { caption, name: caption.toLowerCase(), ...options });
+  table.show(rows);
+  return table.element;
+}
+
+/**
+ * A table with a filter over all cells, counts of states and the like to choose by, and sorting; all are kept in the
+ * address, below `name` where a view has several. It has the `columns` that are named, else those of `sample`; `cells`
+ * draw what a name does not tell how to show, `keys` tell rows apart. Long tables show 200 rows at a time.
+ */
+function dataTable(
+  sample,
+  { caption, columns = Object.keys(sample), cells = {}, keys = columns, name = "", counted = COUNTED },
+) {
+  const { query } = address();
+  const inQuery = (key) => (name === "" ? key : `${name}.${key}`);
+  const given = (key) => query.get(inQuery(key)) ?? "";
+  const search = el("input", {
+    ...{ type: "search", placeholder: "Filter", "aria-label": `Filter ${caption}`, "data-search": true },
+    ...{ value: given("q"), oninput: () => changed({ q: search.value }) },
+  });
+  const facets = columns.filter((key) => counted.test(key)).map(facetOf);
+  const tally = el("span.hint", { role: "status" });
+  const heads = columns.map((key) => {
+    const sorter = el("button.sorter", { type: "button", onclick: () => sortBy(key) }, labelOf(key));
+    return el("th", { scope: "col" }, sorter);
+  });
+  const body = el("tbody");
+  const more = button("", () => changed({ rows: visible + PAGE }));
+  const notice = el("p.notice", "Nothing matches the filter.");
+  const table = el("table", el("caption.unseen", caption), el("thead", el("tr", heads)), body);
+  const box = scroller(caption, table);
+  const tools = el(
+    "div.filters",
+    search,
+    facets.map(({ element }) => element),
+    tally,
+  );
+  let rows = [];
+  let visible = Math.max(PAGE, Number(given("rows")));
+  let [, descending, sorted] = /^(-?)(.*)$/.exec(given("sort"));
+
+  function facetOf(key) {
+    const { element, offer, values } = picker(labelOf(key), () => {
+      facet.chosen = values() ?? [];
+      changed({ [key]: facet.chosen.join() });
+    });
+    const facet = { key, element, chosen: given(key) === "" ? [] : given(key).split(",") };
+    facet.offer = () => {
+      const found = Map.groupBy(rows, (row) => textOf(row[key]));
+      const names = [...new Set([...found.keys(), ...facet.chosen])].filter(Boolean).sort(ORDER.compare);
+      const isTold = names.length > 1 && names.length <= FEW && names.length < rows.length;
+      element.hidden = !isTold && facet.chosen.length === 0;
+      const draw = (value) => [shown(key, value), ` ${found.get(value)?.length ?? 0}`];
+      offer(names, draw, facet.chosen);
+    };
+    return facet;
+  }
+
+  function sortBy(key) {
+    descending = sorted === key && descending === "" ? "-" : "";
+    sorted = key;
+    changed({ sort: descending + key });
+  }
+
+  function changed(changes) {
+    visible = changes.rows ?? PAGE;
+    const kept = Object.entries({ rows: "", ...changes }).map(([key, value]) => [inQuery(key), value]);
+    keepQuery(Object.fromEntries(kept));
+    draw();
+  }
+
+  function draw() {
+    const typed = search.value.toLowerCase().split(/\s+/);
+    const found = rows.filter((row) => {
+      const text = columns.map((key) => textOf(row[key]).toLowerCase()).join(" ");
+      const lets = ({ key, chosen }) => chosen.length === 0 || chosen.includes(textOf(row[key]));
+      return typed.every((word) => text.includes(word)) && facets.every(lets);
+    });
+    const direction = descending === "" ? 1 : -1;
+    if (sorted !== "") found.sort((a, b) => direction * ORDER.compare(textOf(a[sorted]), textOf(b[sorted])));
+    for (const facet of facets) facet.offer();
+    heads.forEach((head, index) => {
+      const key = columns[index];
+      head.className = rows.some((row) => typeof row[key] === "number") ? "number" : "";
+      head.ariaSort = key === sorted ? (descending === "" ? "ascending" : "descending") : null;
+    });
+    drawList(body, found.slice(0, visible), (row) => JSON.stringify(keys.map((key) => row[key])), rowOf);
+    const all = count(rows.length, "row");
+    tally.textContent = found.length === rows.length ? all : `${found.length} of ${all}`;
+    tools.hidden = name !== "" && rows.length <= FEW && found.length === rows.length;
+    more.hidden = found.length <= visible;
+    more.textContent = `Show ${Math.min(PAGE, found.length - visible)} more`;
+    box.hidden = found.length === 0;
+    notice.hidden = found.length > 0;
+  }
+
+  function rowOf(row) {
+    const all = columns.map((key, index) => {
+      const [tag, scope] = index === 0 ? ["th", "row"] : ["td"];
+      const kind = typeof row[key] === "number" ? "number" : null;
+      return el(tag, { scope, class: kind }, cells[key] ? cells[key](row) : shown(key, row[key]));
+    });
+    return el("tr", all);
+  }
+  return {
+    element: el("div.listing", tools, notice, box, more),
+    show(items) {
+      rows = items;
+      draw();
+    },
+  };
+}
+
+function textOf(value) {
+  return value === null || value === undefined ? "" : String(value);
+}
+
+/** A box around what may be wider than the page; who has no mouse can scroll it. */
+export function scroller(label, ...content) {
+  return el("div.scroll", { tabindex: 0, role: "group", "aria-label": label }, content);
+}
+
+/** Text of some lines, in a box of its own. */
+export function textBox(label, text) {
+  return el("pre.file", { tabindex: 0, role: "group", "aria-label": label }, text === "" ? "(empty)" : text);
+}
+
+/** A value as people read it: its name tells what it is. */
+export function shown(name, value) {
+  if (value === null || value === undefined || value === "") return "";
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (Array.isArray(value) && !value.some(isNested)) return value.join(", ");
+  if (typeof value === "object") return isNested(value) ? el("code", JSON.stringify(value)) : "";
+  const [, form = String] = FORMS.find(([names]) => names.test(name)) ?? [];
+  return form(value);
+}
+
+/** Any value: lists of objects as tables, objects as names and values. */
+export function dataOf(value, title = "Result") {
+  if (Array.isArray(value)) {
+    if (value.some(isNested)) return tableOf(title, value);
+    return el(
+      "ul",
+      value.map((item) => el("li", String(item))),
+    );
+  }
+  const entries = Object.entries(value);
+  const plain = entries.filter(([, one]) => !isNested(one));
+  const nested = entries.filter(([, one]) => isNested(one));
+  return el(
+    "div.data",
+    facts(plain.map(([name, one]) => [labelOf(name), shown(name, one)])),
+    nested.map(([name, one]) => el("section", el("h3", labelOf(name)), dataOf(one, labelOf(name)))),
+  );
+}
+
+function isNested(value) {
+  return typeof value === "object" && value !== null && Object.keys(value).length > 0;
+}
