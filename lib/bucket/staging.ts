@@ -39,6 +39,8 @@ export interface StagedFile {
   content: Buffer;
   /** It was rendered with a secret, or is a private key. */
   isSecret: boolean;
+  /** The secrets that it was rendered with. */
+  secrets?: readonly string[];
 }
 
 /** All files of one allocation, with the hash that tells whether anything about them changed. */
@@ -152,7 +154,8 @@ function render(
   const isSecret = access.readSecret;
   const mode = isSecret ? secretRights(secretMode, file.mode) : file.mode;
   const path = file.path.slice(0, -TEMPLATE_SUFFIX.length);
-  return { path, mode, sha256: sha256(content), content, isSecret };
+  const secrets = isSecret ? { secrets: [...access.secrets] } : {};
+  return { path, mode, sha256: sha256(content), content, isSecret, ...secrets };
 }
 
 /**
@@ -191,6 +194,8 @@ function sha256(content: string | Uint8Array): string {
 /** What templates can ask the KV store, and whether they asked for a secret. */
 class TemplateAccess {
   readSecret = false;
+  /** The values of those that it was told. */
+  readonly secrets = new Set<string>();
   /** It ended because a key is not there. */
   missesKey = false;
   readonly #kv: KvStore;
@@ -229,6 +234,7 @@ class TemplateAccess {
     const value = this.#kv.get(full, key);
     if (!isSecretNamespace(full)) return value;
     this.readSecret = true;
+    if (value !== undefined && value !== "") this.secrets.add(value);
     return this.#reveal ? value : value && "<secret>";
   }
 

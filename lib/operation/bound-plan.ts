@@ -2,9 +2,11 @@ import { validPlan } from "../bucket/plan-basis.ts";
 import { Failure } from "../core/errors.ts";
 import type { ChangeOptions } from "../plan/changes.ts";
 import { type DeployPlan, type PlanDifference, planDifferences } from "../plan/deploy-plan.ts";
+import type { FileDrift } from "../transport/compare.ts";
 import type { OperationContext } from "./context.ts";
 import type { DeployResult } from "./deploy-result.ts";
-import { type JobPlan, plannedFrom } from "./plan-job.ts";
+import { type AllocationPlan, type JobPlan, plannedFrom } from "./plan-job.ts";
+import type { DriftEffects } from "./tree-drift.ts";
 
 /** The plan of a dry run that a deploy carries out. */
 export class BoundPlan {
@@ -28,6 +30,22 @@ export class BoundPlan {
 
   get options(): ChangeOptions {
     return { force: this.#plan.options.force, syncOnly: this.#plan.options.sync_only };
+  }
+
+  /**
+   * What was changed by hand on a worker since the plan was made: promoted files, and those in the way of new ones. A
+   * worker that gave no answer then is compared with what was promoted.
+   */
+  async movedOn(effects: DriftEffects, { allocation, promoted, tree }: AllocationPlan): Promise<string[]> {
+    const { job, worker } = allocation;
+    const found = await effects.drift(worker, new Map([[job, promoted.files]]));
+    const known = this.#plan.waves.flatMap(({ jobs }) => jobs).find((one) => one.job === job)?.allocations;
+    const told = known?.find((one) => one.worker === worker)?.drift?.files ?? [];
+    const isOurs = ({ state, path }: FileDrift) => state !== "extra" || tree.digests[path] !== undefined;
+    const isNew = ({ path, state, sha256 }: FileDrift) =>
+      !told.some((one) => one.path === path && one.state === state && one.sha256 === sha256);
+    const files = found.get(job)?.files ?? [];
+    return files.filter((file) => isOurs(file) && isNew(file)).map(({ path }) => path);
   }
 
   /** What the hooks of this deploy have made other than the plan says is told, and no reason to stop. */

@@ -262,7 +262,7 @@ class Deploy {
     let error: string | undefined;
     try {
       await rollOut(this.#context, this.#effects, plan, states, {
-        ...{ force: this.#options.force, isPlanned: this.#bound !== undefined, onStep },
+        ...{ force: this.#options.force, onStep, ...(this.#bound && { bound: this.#bound }) },
       });
     } catch (cause) {
       error = messageOf(cause);

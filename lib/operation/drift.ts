@@ -1,45 +1,18 @@
-import {
-  type CatalogAllocation,
-  catalogAllocations,
-  catalogJobs,
-  catalogWorkers,
-} from "../bucket/catalog.ts";
-import { keptContent } from "../bucket/contents.ts";
+import { catalogAllocations, catalogJobs, catalogWorkers } from "../bucket/catalog.ts";
 import { allocationsNamed, jobsNamed } from "../bucket/job-choice.ts";
 import { type Promotion, promotionsOf } from "../bucket/promotions.ts";
-import { textOf, unifiedDiff } from "../codec/diff.ts";
 import { runAll } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";
+import type { AllocationDrift, DriftedFile } from "../plan/deploy-plan.ts";
 import { parametersOf } from "../run/protocol.ts";
-import { compareTrees, type FileDrift, readText, type TreeDrift } from "../transport/compare.ts";
-import type { Transport } from "../transport/transport.ts";
 import type { Operation, OperationContext } from "./context.ts";
 import { type CancelReceipts, Fleet } from "./fleet.ts";
 import { gradeOf } from "./grades.ts";
+import { type DriftEffects, describeDrift, driftEffects, driftOn, type Promoted } from "./tree-drift.ts";
 
 const WORKERS_AT_ONCE = 64;
-/** Of longer files no diff is shown, nor of more files than that on a worker. */
-const DIFF_BYTES = 64 * 1024;
-const DIFFS = 20;
 /** What a worker's extra files are told of. */
 const MOST_NAMED = 20;
-
-/** A file that is not as it was promoted. */
-interface DriftedFile {
-  path: string;
-  state: FileDrift["state"];
-  /** From what was promoted to what is there; null where the file is no text, long, or a secret was read for it. */
-  diff: string | null;
-}
-
-/** How an allocation was found. */
-interface AllocationDrift {
-  job: string;
-  outcome: "in_sync" | "drifted" | "not_promoted";
-  /** A deploy of it has not come to its end: what is there may be newer than what was promoted. */
-  is_unfinished: boolean;
-  files: DriftedFile[];
-}
 
 /** How a worker was found; without an answer there are no allocations. */
 interface WorkerDrift {
@@ -47,20 +20,20 @@ interface WorkerDrift {
   outcome: "in_sync" | "drifted" | "failed" | "unreachable" | "cancelled" | "not_started";
   error: string | null;
   duration_ms: number | null;
-  allocations: AllocationDrift[];
+  allocations: WorkerAllocation[];
 }
+
+/** How an allocation on it was found. */
+type WorkerAllocation = Omit<AllocationDrift, "files"> & {
+  job: string;
+  files: Omit<DriftedFile, "sha256">[];
+};
 
 /** The result of a drift run. */
 interface DriftResult {
   workers: WorkerDrift[];
   /** Only where it was cancelled. */
   cancelled?: CancelReceipts;
-}
-
-/** An allocation with what was promoted of it. */
-interface Promoted {
-  allocation: CatalogAllocation;
-  promotion: Promotion;
 }
 
 /**
@@ -82,13 +55,14 @@ export const drift: Operation = async (context, params) => {
     }),
   );
   const fleet = new Fleet(context, catalogWorkers(db));
+  const effects = driftEffects(fleet, signal);
   let done = 0;
   const look = async (result: WorkerDrift) => {
     const own = (byWorker.get(result.worker) ?? []).map((allocation) => ({
       allocation,
       promotion: promotions.get(allocation.job)?.(allocation.id) as Promotion,
     }));
-    await lookAt(context, fleet, own, result);
+    await lookAt(context, effects, own, result);
     context.progress.report({ phase: "drift", done: ++done, total: results.length });
   };
   try {
@@ -101,66 +75,23 @@ export const drift: Operation = async (context, params) => {
 
 async function lookAt(
   context: OperationContext,
-  fleet: Fleet,
+  effects: DriftEffects,
   own: readonly Promoted[],
   result: WorkerDrift,
 ): Promise<void> {
   const started = performance.now();
   try {
-    const wanted = own.filter(({ promotion }) => promotion.hash !== "");
-    const trees = new Map(wanted.map(({ allocation, promotion }) => [allocation.job, promotion.files]));
-    const transport = await fleet.open(result.worker);
-    const found = await compareTrees(transport, trees, context.signal);
-    const differ = new Differ(context, transport);
-    for (const one of own)
-      result.allocations.push(await allocationDrift(differ, one, found.get(one.allocation.job)));
+    const found = await driftOn(context, effects, result.worker, own);
+    result.allocations = found.map(({ files, ...one }) => ({
+      ...one,
+      files: files.map(({ path, state, diff }) => ({ path, state, diff })),
+    }));
     const isDrifted = result.allocations.some(({ outcome }) => outcome === "drifted");
     result.outcome = isDrifted ? "drifted" : "in_sync";
   } catch (error) {
     Object.assign(result, { ...gradeOf(error), allocations: [] });
   }
   result.duration_ms = Math.round(performance.now() - started);
-}
-
-async function allocationDrift(
-  differ: Differ,
-  { allocation: { job }, promotion }: Promoted,
-  found: TreeDrift | undefined,
-): Promise<AllocationDrift> {
-  const is_unfinished = promotion.unfinished || (found?.isUnsettled ?? false);
-  if (!found) return { job, outcome: "not_promoted", is_unfinished, files: [] };
-  const files: DriftedFile[] = [];
-  for (const file of found.files) {
-    const { path, state } = file;
-    files.push({ path, state, diff: await differ.diffOf(job, file, promotion.files[path]) });
-  }
-  const isSame = files.length === 0 && !found.isUnsettled;
-  return { job, outcome: isSame ? "in_sync" : "drifted", is_unfinished, files };
-}
-
-/** Shows how files on one worker differ, as far as they may be shown. */
-class Differ {
-  readonly #context: OperationContext;
-  readonly #transport: Transport;
-  #left = DIFFS;
-
-  constructor(context: OperationContext, transport: Transport) {
-    this.#context = context;
-    this.#transport = transport;
-  }
-
-  /** Secrets are masked before the texts are compared: no line of one can be told from the diff. */
-  async diffOf(job: string, file: FileDrift, digest: string | undefined): Promise<string | null> {
-    const { db, kv, log, signal } = this.#context;
-    if (!file.hasOtherContent || digest === undefined || this.#left === 0) return null;
-    const kept = keptContent(db, kv, digest.slice(digest.indexOf(":") + 1));
-    const before = kept.isSecret ? undefined : textOf(kept.content);
-    if (before === undefined || kept.content.length > DIFF_BYTES) return null;
-    this.#left--;
-    const after = await readText(this.#transport, job, file.path, DIFF_BYTES, signal);
-    if (after === undefined) return null;
-    return unifiedDiff(log.redactor.apply(before), log.redactor.apply(after));
-  }
 }
 
 function conclude({ log, signal }: OperationContext, fleet: Fleet, result: DriftResult): DriftResult {
@@ -181,14 +112,8 @@ function conclude({ log, signal }: OperationContext, fleet: Fleet, result: Drift
 
 function linesOf({ worker, outcome, error, allocations }: WorkerDrift): string[] {
   if (error !== null) return [`${worker}: ${outcome}: ${error}`];
-  return allocations.flatMap(({ job, outcome, is_unfinished, files }) => [
-    `${job}@${worker}: ${outcome.replace("_", " ")}${is_unfinished ? ", a change of it has not ended" : ""}`,
-    ...files.flatMap(({ path, state, diff }) => [
-      `  ${state} ${path}`,
-      ...(diff ?? "")
-        .split("\n")
-        .filter((line) => line !== "")
-        .map((line) => `    ${line}`),
-    ]),
+  return allocations.flatMap(({ job, ...drift }) => [
+    `${job}@${worker}: ${drift.outcome.replace("_", " ")}${drift.is_unfinished ? ", a change of it has not ended" : ""}`,
+    ...describeDrift(drift),
   ]);
 }

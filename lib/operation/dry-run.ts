@@ -1,10 +1,11 @@
 import type { CatalogAllocation, CatalogJob } from "../bucket/catalog.ts";
 import { runLayout } from "../bucket/layout.ts";
+import type { HookEvent } from "../bucket/manifest.ts";
 import { type PlanBasis, planBasis } from "../bucket/plan-basis.ts";
 import { promotionsOf } from "../bucket/promotions.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import { writeAtomic } from "../core/files.ts";
-import type { ChangeOptions } from "../plan/changes.ts";
+import type { ChangeOptions, FileDigests } from "../plan/changes.ts";
 import {
   type DeployPlan,
   type PlannedAllocation,
@@ -18,8 +19,11 @@ import type { Effects } from "./effects.ts";
 import type { Fleet } from "./fleet.ts";
 import { hooksOn } from "./hooks.ts";
 import { allUpstreamOf } from "./job-facts.ts";
-import { type JobPlan, planJob, plannedFrom } from "./plan-job.ts";
+import { PlanDiffs } from "./plan-diffs.ts";
+import { addDrift } from "./plan-drift.ts";
+import { hasOpenGate, type JobPlan, planJob, plannedFrom } from "./plan-job.ts";
 import { dueForReconcile } from "./reconcile.ts";
+import type { DriftEffects, Promoted } from "./tree-drift.ts";
 
 /** What a dry run is told. */
 export interface DryRunOptions extends ChangeOptions {
@@ -27,16 +31,20 @@ export interface DryRunOptions extends ChangeOptions {
   withHooks: boolean;
 }
 
+/** What a dry run does outside the bucket's database. */
+type DryRunEffects = Pick<Effects, "hooks"> & DriftEffects;
+
 /**
- * Plans a deploy as the deploy itself would, and carries out none of it: no worker is reached, nothing is stored, and
- * no hook runs, except those for pre_deploy where that is asked for. The plan is told in Activity between two banners,
- * left as `plan.json` in the run's folder and answered. Throws `failed` with the plan in the details where the deploy
- * could not do a part of it.
+ * Plans a deploy as the deploy itself would, and carries out none of it: nothing is written on a worker, nothing is
+ * stored, and no hook runs, except those for pre_deploy where that is asked for. Each worker is asked once how the files
+ * of its jobs are there. The plan is told in Activity between two banners, left as `plan.json` in the run's folder and
+ * answered. Throws `failed` with the plan in the details where the deploy could not do a part of it; a worker that gives
+ * no answer is told, and no reason.
  */
 export async function dryRun(
   context: OperationContext,
   fleet: Fleet,
-  effects: Pick<Effects, "hooks">,
+  effects: DryRunEffects,
   scope: DeployScope,
   options: DryRunOptions,
 ): Promise<DeployPlan> {
@@ -47,10 +55,12 @@ export async function dryRun(
     const text = log.redactor.apply(`${JSON.stringify(plan, null, 2)}\n`);
     await writeAtomic(runLayout(layout, run.id).plan, text);
     for (const line of describePlan(plan)) log.info(line);
-    log.info("PLAN: the end of a dry run, no worker was changed");
+    for (const { worker, outcome, error } of plan.unreachable)
+      log.warn(`${worker}: ${outcome} now, nothing could be done there: ${error}`);
     return concluded(plan);
   } finally {
     kv.discard();
+    log.info("PLAN: the end of a dry run, no worker was changed");
   }
 }
 
@@ -61,20 +71,40 @@ function concluded(plan: DeployPlan): DeployPlan {
   throw new Failure("failed", `the deploy would not be complete: ${reasons.join("; ")}`, { details: plan });
 }
 
+/** The hooks of a job that run when this is carried out. */
+function hooksOfPlan({ job, allocations, needsWork, phases, refused }: JobPlan): PlannedJob["hooks"] {
+  const events: HookEvent[] = ["pre_deploy"];
+  if (!needsWork || refused !== undefined) return hooksFor(job, events);
+  const isControlled = phases.some(({ phase }) => phase === "job_control");
+  if (phases.length > 0) events.push(isControlled ? "job_control" : "after_allocation_started");
+  if (phases.length > 0 || allocations.some(hasOpenGate)) events.push("health_check");
+  return hooksFor(job, [...events, "post_deploy"]);
+}
+
+function hooksFor(job: CatalogJob, events: readonly HookEvent[]): PlannedJob["hooks"] {
+  const hooks = events.map((event) => ({ event, names: hooksOn(job, event) }));
+  return hooks.filter(({ names }) => names.length > 0);
+}
+
 class DryRun {
   readonly #context: OperationContext;
   readonly #fleet: Fleet;
-  readonly #effects: Pick<Effects, "hooks">;
+  readonly #effects: DryRunEffects;
   readonly #scope: DeployScope;
   readonly #options: DryRunOptions;
   readonly #failed = new Set<string>();
   readonly #basis: PlanBasis;
+  readonly #diffs: PlanDiffs;
+  /** Of the wave that is being planned: what could be planned, by job. */
+  readonly #plans = new Map<string, JobPlan>();
+  /** What is to be put on workers, by allocation. */
+  readonly #wanted = new Map<string, FileDigests>();
   #updateSeq: number;
 
   constructor(
     context: OperationContext,
     fleet: Fleet,
-    effects: Pick<Effects, "hooks">,
+    effects: DryRunEffects,
     scope: DeployScope,
     options: DryRunOptions,
   ) {
@@ -84,6 +114,7 @@ class DryRun {
     this.#scope = scope;
     this.#options = options;
     this.#basis = planBasis(context.db);
+    this.#diffs = new PlanDiffs(context);
     this.#updateSeq = this.#basis.update_seq;
   }
 
@@ -96,11 +127,20 @@ class DryRun {
       const planned = await this.#wave(jobs);
       waves.push({ seq, update_seq: this.#updateSeq, jobs: planned });
     }
+    const planned = waves.flatMap(({ jobs }) => jobs);
+    const promoted = planned.flatMap(({ job }) => this.#promotedOf(job));
+    const unreachable = await addDrift(this.#context, this.#effects, planned, promoted);
     return {
       ...{ basis: this.#basis, build_seq: this.#basis.build_seq, update_seq: this.#basis.update_seq },
       options: { force, sync_only: syncOnly, with_hooks: withHooks },
-      reconcile: due.map(({ allocation: { job, worker }, action }) => ({ job, worker, action })),
+      reconcile: due.map(({ allocation: { job, worker }, action }) => ({
+        ...{ job, worker, action },
+        hooks: this.#scope.all
+          .filter(({ name }) => name === job)
+          .flatMap((one) => hooksOn(one, "after_allocation_stopped")),
+      })),
       waves,
+      unreachable,
     };
   }
 
@@ -108,12 +148,33 @@ class DryRun {
     const planned: PlannedJob[] = [];
     const before = this.#updateSeq;
     for (const job of jobs) planned.push((await this.#stopped(job)) ?? this.#job(job, before));
-    if (!planned.some(({ outcome }) => outcome === "roll_out")) return planned;
+    if (!planned.some(({ outcome }) => outcome === "roll_out")) return this.#shown(planned);
     // As the deploy does it: what changes is rendered with the sequence of its wave.
     this.#updateSeq++;
-    return planned.map((one, index) =>
-      one.outcome === "roll_out" ? this.#job(jobs[index] as CatalogJob, this.#updateSeq) : one,
+    return this.#shown(
+      planned.map((one, index) =>
+        one.outcome === "roll_out" ? this.#job(jobs[index] as CatalogJob, this.#updateSeq) : one,
+      ),
     );
+  }
+
+  /** With the diffs; what was rendered is not kept any longer than that. */
+  #shown(wave: PlannedJob[]): PlannedJob[] {
+    for (const { job, allocations } of wave)
+      for (const [index, plan] of this.#plans.get(job)?.allocations.entries() ?? []) {
+        this.#diffs.show(plan, allocations[index]?.files ?? []);
+        this.#wanted.set(plan.allocation.id, plan.tree.digests);
+      }
+    this.#plans.clear();
+    return wave;
+  }
+
+  #promotedOf(job: string): Promoted[] {
+    const promotionOf = promotionsOf(this.#context.db, job);
+    return (this.#scope.present.get(job) ?? []).map((allocation) => {
+      const wanted = this.#wanted.get(allocation.id);
+      return { allocation, promotion: promotionOf(allocation.id), ...(wanted && { wanted }) };
+    });
   }
 
   /** A job that is not planned: because of what it demands, or because of its own hooks. */
@@ -133,6 +194,7 @@ class DryRun {
   }
 
   #job(job: CatalogJob, updateSeq: number): PlannedJob {
+    this.#plans.delete(job.name);
     try {
       return this.#planned(
         planJob(this.#context, this.#fleet, job, this.#own(job), updateSeq, this.#options),
@@ -147,10 +209,11 @@ class DryRun {
 
   #planned(plan: JobPlan): PlannedJob {
     const { job, needsWork, refused, phases, allocations } = plan;
+    this.#plans.set(job.name, plan);
     if (refused !== undefined) this.#failed.add(job.name);
     const done = allocations.length === 0 ? "no allocations" : "already promoted";
     return {
-      ...this.#facts(job),
+      ...{ job: job.name, version: job.version, hooks: hooksOfPlan(plan) },
       outcome: refused !== undefined ? "failed" : needsWork ? "roll_out" : "skip",
       reason: refused ?? (needsWork ? "needs work" : done),
       phases: plannedPhases(phases),
@@ -167,14 +230,11 @@ class DryRun {
       const why = outcome === "roll_out" ? "unknown until pre_deploy" : "not planned";
       return {
         ...{ worker, action: "unknown", reason: why, is_gate_open: false },
-        ...{ from: { hash, version }, to, files: [] },
+        ...{ from: { hash, version }, to, files: [], drift: null },
       };
     });
-    return { ...this.#facts(job), outcome, reason, phases: [], allocations };
-  }
-
-  #facts(job: CatalogJob): Pick<PlannedJob, "job" | "version" | "pre_deploy"> {
-    return { job: job.name, version: job.version, pre_deploy: hooksOn(job, "pre_deploy") };
+    const hooks = outcome === "not_started" ? [] : hooksFor(job, ["pre_deploy"]);
+    return { job: job.name, version: job.version, hooks, outcome, reason, phases: [], allocations };
   }
 
   /** Nobody but a hook writes keys in a deploy. */

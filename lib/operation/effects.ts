@@ -2,7 +2,6 @@ import type { CatalogAllocation, CatalogJob } from "../bucket/catalog.ts";
 import { type StagedTree, stagingFolder, writeStaging } from "../bucket/staging.ts";
 import { mapAll } from "../core/async.ts";
 import type { FileDigests } from "../plan/changes.ts";
-import { compareTrees, type FileDrift } from "../transport/compare.ts";
 import { type ProbeResult, probe } from "../transport/probes.ts";
 import { type LastTarget, lastTarget } from "../transport/runner.ts";
 import { type SyncFile, type SyncResult, syncTree, WORKER_TREE } from "../transport/sync.ts";
@@ -11,6 +10,7 @@ import { collectEvidence, type Evidence } from "./evidence.ts";
 import type { Fleet } from "./fleet.ts";
 import type { HookPass, HookSession, ScriptResult } from "./hooks.ts";
 import { makeTarget, type WantedTarget } from "./target.ts";
+import { type DriftEffects, driftEffects } from "./tree-drift.ts";
 import { syncFile, workerFiles } from "./worker-files.ts";
 
 /** For each of the two steps of a sync: asking what is there, and sending what differs. */
@@ -26,7 +26,7 @@ export interface Place {
  * All that a deploy does outside the bucket's database. Each throws when it did not succeed: `unreachable` where the
  * worker cannot be reached, `cancelled` once the run is; what it had begun has ended then.
  */
-export interface Effects {
+export interface Effects extends DriftEffects {
   /** Brings `worker.json`, `jobs.json` and `bin/` of a worker up to date (hook-runtime.md, Deploy order 3). */
   syncWorker(host: string, updateSeq: number): Promise<void>;
   /** Writes the files of an allocation to its staging folder, which then holds nothing else. */
@@ -36,11 +36,6 @@ export interface Effects {
    * there: its rights may be others now.
    */
   sync(place: Place, tree: StagedTree | undefined, before: FileDigests): Promise<SyncResult>;
-  /**
-   * The files of a job on a worker that are not as they were promoted (`files`), beside those that nobody promoted, but
-   * that the new tree has, too.
-   */
-  drift(place: Place, files: FileDigests, tree: StagedTree): Promise<string[]>;
   /** The last target of the job that succeeded there since the worker's start. */
   lastTarget(place: Place): Promise<LastTarget | undefined>;
   /** Runs a target to its end; throws when it fails. */
@@ -80,12 +75,7 @@ export function effectsOf(
       }));
       return syncing(place, place.job, `jobs/${place.job}`, wanted);
     },
-    async drift({ job, worker }, files, tree) {
-      const transport = await fleet.reach(worker);
-      const found = await compareTrees(transport, new Map([[job, files]]), signal);
-      const isOurs = ({ state, path }: FileDrift) => state !== "extra" || tree.digests[path] !== undefined;
-      return (found.get(job)?.files ?? []).filter(isOurs).map(({ path }) => path);
-    },
+    ...driftEffects(fleet, signal),
     async lastTarget({ job, worker }) {
       return await lastTarget(await fleet.reach(worker), job, { signal });
     },

@@ -13,7 +13,7 @@ import {
   type RolloutStep,
   workersOf,
 } from "./allocation-state.ts";
-import { staleFiles } from "./bound-plan.ts";
+import { type BoundPlan, staleFiles } from "./bound-plan.ts";
 import type { OperationContext } from "./context.ts";
 import type { Effects } from "./effects.ts";
 import { gateTroubles, hasGate, passGate } from "./gate.ts";
@@ -37,10 +37,10 @@ export async function rollOut(
   effects: Effects,
   plan: JobPlan,
   states: readonly AllocationState[],
-  options: { force: boolean; isPlanned: boolean; onStep: (step: RolloutStep) => void },
+  options: { force: boolean; bound?: BoundPlan; onStep: (step: RolloutStep) => void },
 ): Promise<void> {
   const rollout = new Rollout(context, effects, plan, states, options);
-  if (options.isPlanned) await rollout.refuseDrift();
+  if (options.bound) await rollout.refuseDrift(options.bound);
   await rollout.passOpenGates();
   await rollout.stageAndSync();
   if (plan.refused !== undefined) throw new Failure("failed", plan.refused);
@@ -81,15 +81,14 @@ class Rollout {
    * A plan is not carried out over files that somebody has changed since. A worker that cannot be asked fails in its
    * batch; where a deploy has not come to its end, any of its files may be there.
    */
-  async refuseDrift(): Promise<void> {
+  async refuseDrift(bound: BoundPlan): Promise<void> {
     const settled = this.#changing().filter(({ plan, trouble }) => !trouble && !plan.promoted.unfinished);
     const drifted: string[] = [];
     await this.#onAll(settled, SYNC_AT_ONCE, async (state) => {
-      const { allocation, promoted, tree } = state.plan;
-      const paths = await this.#effects.drift(allocation, promoted.files, tree);
+      const paths = await bound.movedOn(this.#effects, state.plan);
       if (paths.length === 0) return;
       const message = `changed by hand: ${paths.slice(0, MOST_NAMED).join(", ")}`;
-      drifted.push(`${allocation.worker}: ${message}`);
+      drifted.push(`${state.plan.allocation.worker}: ${message}`);
       state.trouble = { grade: "failed", message };
     });
     if (drifted.length > 0) throw staleFiles(drifted);

@@ -8,6 +8,28 @@ export interface PlannedFile {
   change: "added" | "changed" | "removed";
   from: string | null;
   to: string | null;
+  /** From what was promoted to what is wanted, secrets masked. */
+  diff?: string;
+  /** Instead of a diff: why there is none. */
+  note?: string;
+}
+
+/** A file that is not as it was promoted. */
+export interface DriftedFile {
+  path: string;
+  state: "changed" | "missing" | "extra";
+  /** Of what is there in place of a promoted file; null where that is no regular file, or nothing. */
+  sha256: string | null;
+  /** From what was promoted to what is there; null where the file is no text, long, or a secret was read for it. */
+  diff: string | null;
+}
+
+/** How the files of an allocation were found on its worker. */
+export interface AllocationDrift {
+  outcome: "in_sync" | "drifted" | "not_promoted";
+  /** A deploy of it has not come to its end: what is there may be newer than what was promoted. */
+  is_unfinished: boolean;
+  files: DriftedFile[];
 }
 
 /** What a deploy would do to one allocation. */
@@ -22,6 +44,8 @@ export interface PlannedAllocation {
   /** Without a hash where it is not known. */
   to: { hash: string | null; version: string };
   files: PlannedFile[];
+  /** How its files were found now; null where its worker gave no answer. */
+  drift: AllocationDrift | null;
 }
 
 /** What a deploy would do to one job. */
@@ -30,8 +54,8 @@ export interface PlannedJob {
   version: string;
   outcome: "roll_out" | "skip" | "failed" | "not_started";
   reason: string;
-  /** The hooks for pre_deploy, which come first. */
-  pre_deploy: string[];
+  /** The hooks that would run, by their events in the order of these. */
+  hooks: { event: string; names: string[] }[];
   phases: { phase: Phase["phase"]; action: Phase["action"]; batches: string[][] }[];
   allocations: PlannedAllocation[];
 }
@@ -45,9 +69,12 @@ export interface DeployPlan {
   /** The update sequence before. */
   update_seq: number;
   options: { force: boolean; sync_only: boolean; with_hooks: boolean };
-  reconcile: { job: string; worker: string; action: "stop" | "remove" }[];
+  /** With the hooks for after_allocation_stopped that would run. */
+  reconcile: { job: string; worker: string; action: "stop" | "remove"; hooks: string[] }[];
   /** `update_seq` is what the wave would raise it to, or the one before where it has no work. */
   waves: { seq: number; update_seq: number; jobs: PlannedJob[] }[];
+  /** The workers that gave no answer when they were asked for their files: nothing could be done on them now. */
+  unreachable: { worker: string; outcome: string; error: string | null }[];
 }
 
 /** Where a deploy did something else to an allocation than its plan said, because of what its own hooks wrote. */
@@ -100,6 +127,7 @@ export function plannedAllocation(
     from: { hash: promoted.hash, version: promoted.version },
     to: { hash: target.hash, version: target.version },
     files: plannedFiles(promoted.files, target.files),
+    drift: null,
   };
 }
 

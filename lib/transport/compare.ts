@@ -1,3 +1,4 @@
+import { basename } from "node:path";
 import { cancelledFailure, Failure } from "../core/errors.ts";
 import { shortText } from "./sync-scripts.ts";
 import { foldersAbove } from "./sync-stream.ts";
@@ -15,6 +16,8 @@ export interface FileDrift {
    * lies in the job's folder or in one that promoted files are in.
    */
   state: "changed" | "missing" | "extra";
+  /** The SHA-256 of what is there, where it is a regular file that was promoted once; else null. */
+  sha256: string | null;
   /** It is a regular file there, with other content. */
   hasOtherContent: boolean;
 }
@@ -45,7 +48,8 @@ interface Found {
 }
 
 /**
- * Compares the files of jobs on a worker with those that they are to have, in one question; no file is written.
+ * Compares the files of jobs on a worker with those that they are to have, in one question; no file is written, and where
+ * none is expected the bucket's folder need not be there.
  * Throws `unreachable`, `cancelled`, or `failed` with what the worker said (it has five minutes).
  */
 export async function compareTrees(
@@ -57,7 +61,11 @@ export async function compareTrees(
     ...{ unsettled: new Set(), files: new Map(), sha256: new Map() },
     ...{ others: new Set(), entries: [], isWhole: false },
   };
-  const outcome = await transport.script(shortText("compare"), {
+  const isFolderOptional = [...wanted.values()].every((files) => Object.keys(files).length === 0);
+  // Without the folder a script runs in the user's home.
+  const guard = `[ "\${PWD##*/}" = ${basename(transport.folder)} ] || { cat >/dev/null; echo end; exit; }\n`;
+  const outcome = await transport.script((isFolderOptional ? guard : "") + shortText("compare"), {
+    isFolderOptional,
     args: [...wanted.keys()],
     input: [...wanted].flatMap(([job, files]) => questions(job, Object.keys(files))).join(""),
     onLine: (line, stream) => stream === "stdout" && note(found, line),
@@ -106,17 +114,19 @@ function driftOf(job: string, wanted: WantedFiles, found: Found, entries: readon
   const files = Object.entries(wanted).flatMap(([path, digest]): FileDrift[] => {
     const there = prefix + path;
     const [mode = "", sha256] = digest.split(":");
-    if (found.others.has(there)) return [{ path, state: "changed", hasOtherContent: false }];
+    const nothing = { path, sha256: null, hasOtherContent: false };
+    if (found.others.has(there)) return [{ ...nothing, state: "changed" }];
     const isExecutable = found.files.get(there);
-    if (isExecutable === undefined) return [{ path, state: "missing", hasOtherContent: false }];
-    const hasOtherContent = found.sha256.get(there) !== sha256;
+    if (isExecutable === undefined) return [{ ...nothing, state: "missing" }];
+    const foundSha256 = found.sha256.get(there) ?? null;
+    const hasOtherContent = foundSha256 !== sha256;
     const isSame = !hasOtherContent && isExecutable === ((Number.parseInt(mode, 8) & 0o100) !== 0);
-    return isSame ? [] : [{ path, state: "changed", hasOtherContent }];
+    return isSame ? [] : [{ path, state: "changed", sha256: foundSha256, hasOtherContent }];
   });
   for (const entry of entries) {
     const path = entry.slice(prefix.length);
     if (wanted[path] === undefined && isOwned(path))
-      files.push({ path, state: "extra", hasOtherContent: false });
+      files.push({ path, state: "extra", sha256: null, hasOtherContent: false });
   }
   files.sort((a, b) => (a.path < b.path ? -1 : 1));
   return { files, isUnsettled: found.unsettled.has(job) };

@@ -14,7 +14,7 @@ import { makeBucket } from "../helpers/workspace.ts";
 const file = (text: string, isSecret = false) => {
   const content = Buffer.from(text);
   const sha256 = createHash("sha256").update(content).digest("hex");
-  return { path: "f", mode: 0o644, sha256, content, isSecret };
+  return { path: "f", mode: 0o644, sha256, content, isSecret, ...(isSecret && { secrets: ["s 1", text] }) };
 };
 
 test("of each allocation the contents of the last two trees are kept, once each, secrets sealed; the rest can be dropped", async (t) => {
@@ -40,6 +40,7 @@ test("of each allocation the contents of the last two trees are kept, once each,
   assert.deepEqual(keptContent(db, bucket.kv(), second), {
     content: Buffer.from("very secret"),
     isSecret: true,
+    secrets: ["s 1", "very secret"],
   });
   assert.deepEqual(keptContent(db, kv, third), { content: Buffer.from("3"), isSecret: false });
   assert.ok(

@@ -190,7 +190,13 @@ export class SimulatedDeploys {
     const fleet = new Fleet(context, catalogWorkers(context.db));
     const options = { force, syncOnly: false, withHooks: false };
     await mkdir(runLayout(context.layout, context.run.id).folder, { recursive: true });
-    const plan = await dryRun(context, fleet, { hooks: async () => [] }, scope, options);
+    const plan = await dryRun(
+      context,
+      fleet,
+      { ...this.#effectsOf(), hooks: async () => [] },
+      scope,
+      options,
+    );
     context.log.close();
     const lastTargets = new Map([...this.#services].map(([key, { last }]) => [key, last]));
     const promoted = this.#promotions();
@@ -384,7 +390,8 @@ export class SimulatedDeploys {
           () => undefined,
         ),
       stage: async () => {},
-      drift: async () => [],
+      drift: async () => new Map(),
+      text: async () => undefined,
       evidence: async () => ({ logs: [], status: null, errors: [] }),
       sync: (place, tree) => {
         const apply = () => {

@@ -113,5 +113,7 @@ test("HR-115 what is promoted is kept with the tree before it, secrets sealed", 
     [kept(before.files.page), kept(files.page)].map(({ content }) => content.toString()),
     ["1", "2"],
   );
-  assert.deepEqual(kept(files.conf), { content: Buffer.from("very secret"), isSecret: true });
+  assert.deepEqual(kept(files.conf), {
+    ...{ content: Buffer.from("very secret"), isSecret: true, secrets: ["very secret"] },
+  });
 });

@@ -43,7 +43,11 @@ test("a dry run tells actions per allocation, why, files and batches, leaves pla
       [1, 2],
     ],
   );
-  assert.deepEqual(readdirSync(deploys.workers), [], "no worker was reached");
+  assert.deepEqual(
+    readdirSync(deploys.workers),
+    [],
+    "nothing is made on a worker, not even the bucket's folder",
+  );
   await deploys.deploy();
   await deploys.build(
     { ...jobs, base: { ...jobs.base, files: { "conf/a": "2", new: "1" } } },
@@ -53,7 +57,7 @@ test("a dry run tells actions per allocation, why, files and batches, leaves pla
   const run = await deploys.deploy({ dry_run: true });
   assert.equal(run.error, undefined);
   const plan = planOf(run);
-  assert.deepEqual(plan.reconcile, [{ job: "rest", worker: B, action: "stop" }]);
+  assert.deepEqual(plan.reconcile, [{ job: "rest", worker: B, action: "stop", hooks: [] }]);
   const base = jobIn(plan, "base");
   assert.deepEqual(base.phases, [{ phase: "update", action: "restart", batches: [[A], [B]] }]);
   assert.deepEqual(

@@ -72,7 +72,7 @@ describe("compareTrees", { concurrency: 2 }, () => {
     await rm(folder, { recursive: true });
     const trees = new Map([["web", { a: digest("644", "1") }]]);
     const { files } = (await compareTrees(transport, trees, signal)).get("web") ?? {};
-    assert.deepEqual(files, [{ path: "a", state: "missing", hasOtherContent: false }]);
+    assert.deepEqual(files, [{ path: "a", state: "missing", sha256: null, hasOtherContent: false }]);
     assert.equal(await readText(transport, "web", "a", 10, signal), "");
   });
 });

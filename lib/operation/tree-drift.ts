@@ -1,0 +1,123 @@
+import type { CatalogAllocation } from "../bucket/catalog.ts";
+import { keptContent } from "../bucket/contents.ts";
+import type { Promotion } from "../bucket/promotions.ts";
+import { textOf, unifiedDiff } from "../codec/diff.ts";
+import type { FileDigests } from "../plan/changes.ts";
+import type { AllocationDrift, DriftedFile } from "../plan/deploy-plan.ts";
+import { compareTrees, type FileDrift, readText, type TreeDrift } from "../transport/compare.ts";
+import type { OperationContext } from "./context.ts";
+import type { Fleet } from "./fleet.ts";
+
+/** Of longer files no diff is shown, nor of more files than that on a worker. */
+const DIFF_BYTES = 64 * 1024;
+const DIFFS = 20;
+
+/** How files on workers are looked at; nothing is written there. */
+export interface DriftEffects {
+  /** Compares the files of jobs on a worker with these, in one question; see {@link compareTrees}. */
+  drift(worker: string, wanted: ReadonlyMap<string, FileDigests>): Promise<Map<string, TreeDrift>>;
+  /** The text of a file of a job there, of at most 64 KiB; undefined where it is none. */
+  text(place: { job: string; worker: string }, path: string): Promise<string | undefined>;
+}
+
+/** Looks over the one connection that a run has to each worker. */
+export function driftEffects(fleet: Fleet, signal: AbortSignal): DriftEffects {
+  return {
+    async drift(worker, wanted) {
+      return await compareTrees(await fleet.open(worker), wanted, signal);
+    },
+    async text({ job, worker }, path) {
+      return await readText(await fleet.open(worker), job, path, DIFF_BYTES, signal);
+    },
+  };
+}
+
+/** An allocation with what was promoted of it. */
+export interface Promoted {
+  allocation: CatalogAllocation;
+  promotion: Promotion;
+  /** What a deploy is about to put there: of what was never promoted, files in the way of these are told. */
+  wanted?: FileDigests;
+}
+
+/**
+ * How allocations of one worker are there, in their order. Throws where the worker gives no whole answer: `unreachable`,
+ * `cancelled`, or `failed`.
+ */
+export async function driftOn(
+  context: OperationContext,
+  effects: DriftEffects,
+  worker: string,
+  own: readonly Promoted[],
+): Promise<(AllocationDrift & { job: string })[]> {
+  const asked = own.filter(({ promotion, wanted }) => promotion.hash !== "" || wanted !== undefined);
+  const trees = new Map(asked.map(({ allocation, promotion }) => [allocation.job, promotion.files]));
+  const found = await effects.drift(worker, trees);
+  const differ = new Differ(context, effects);
+  const drifts: (AllocationDrift & { job: string })[] = [];
+  for (const one of own) {
+    const { job } = one.allocation;
+    drifts.push({ job, ...(await allocationDrift(differ, one, found.get(job))) });
+  }
+  return drifts;
+}
+
+async function allocationDrift(
+  differ: Differ,
+  { allocation, promotion, wanted }: Promoted,
+  found: TreeDrift | undefined,
+): Promise<AllocationDrift> {
+  const is_unfinished = promotion.unfinished || (found?.isUnsettled ?? false);
+  const isNew = promotion.hash === "";
+  // Where a first deploy was cut off, what lies there is its own.
+  const isInTheWay = (path: string) => wanted?.[path] !== undefined && !promotion.unfinished;
+  const told = (found?.files ?? []).filter(({ path }) => !isNew || isInTheWay(path));
+  if (isNew && told.length === 0) return { outcome: "not_promoted", is_unfinished, files: [] };
+  const files: AllocationDrift["files"] = [];
+  for (const file of told) {
+    const { path, state, sha256 } = file;
+    files.push({ path, state, sha256, diff: await differ.diffOf(allocation, file, promotion.files[path]) });
+  }
+  const isSame = files.length === 0 && !found?.isUnsettled;
+  return { outcome: isSame ? "in_sync" : "drifted", is_unfinished, files };
+}
+
+/** Shows how files on one worker differ, as far as they may be shown. */
+class Differ {
+  readonly #context: OperationContext;
+  readonly #effects: DriftEffects;
+  #left = DIFFS;
+
+  constructor(context: OperationContext, effects: DriftEffects) {
+    this.#context = context;
+    this.#effects = effects;
+  }
+
+  /** Secrets are masked before the texts are compared: no line of one can be told from the diff. */
+  async diffOf(
+    place: CatalogAllocation,
+    file: FileDrift,
+    digest: string | undefined,
+  ): Promise<string | null> {
+    const { db, kv, log } = this.#context;
+    if (!file.hasOtherContent || digest === undefined || this.#left === 0) return null;
+    const kept = keptContent(db, kv, digest.slice(digest.indexOf(":") + 1));
+    const before = kept.isSecret ? undefined : textOf(kept.content);
+    if (before === undefined || kept.content.length > DIFF_BYTES) return null;
+    this.#left--;
+    const after = await this.#effects.text(place, file.path);
+    if (after === undefined) return null;
+    return unifiedDiff(log.redactor.apply(before), log.redactor.apply(after));
+  }
+}
+
+/** What was found of an allocation, in lines for people. */
+export function describeDrift({ files }: { files: readonly Omit<DriftedFile, "sha256">[] }): string[] {
+  return files.flatMap(({ path, state, diff }) => [
+    `  ${state} ${path}`,
+    ...(diff ?? "")
+      .split("\n")
+      .filter((line) => line !== "")
+      .map((line) => `    ${line}`),
+  ]);
+}
