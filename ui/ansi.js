@@ -2,8 +2,16 @@
 const SEQUENCE =
   /(?:\x1b\[|\x9b)([\d;:]*)m|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])(?:[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c))?|\x1b[ -/]*[0-~]?/g;
 const STYLES = { 1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse", 9: "strike" };
-/** Which styles a number ends; 39 and 49 end the colours. */
-const ENDS = { 22: ["bold", "dim"], 23: ["italic"], 24: ["underline"], 27: ["inverse"], 29: ["strike"] };
+/** Which of them, and which colour, a number ends. */
+const ENDS = {
+  22: "bold dim",
+  23: "italic",
+  24: "underline",
+  27: "inverse",
+  29: "strike",
+  39: "fg",
+  49: "bg",
+};
 /** Marks that change the direction of what follows. */
 const DIRECTIONS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
@@ -12,15 +20,16 @@ const DIRECTIONS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
  * is dropped. Control characters and marks of direction become visible, so that no text looks like another.
  */
 export function styled(text) {
-  const [pieces, state] = [[], { fg: "", bg: "", styles: new Set() }];
+  const [pieces, styles] = [[], new Map()];
   let at = 0;
   const add = (end) => {
-    if (end > at) pieces.push({ text: visible(text.slice(at, end)), classes: classesOf(state) });
+    const classes = [...styles.values()].join(" ");
+    if (end > at) pieces.push({ text: visible(text.slice(at, end)), classes });
   };
-  for (const match of text.matchAll(SEQUENCE)) {
-    add(match.index);
-    if (match[1] !== undefined) apply(state, match[1]);
-    at = match.index + match[0].length;
+  for (const { index, 0: sequence, 1: numbers } of text.matchAll(SEQUENCE)) {
+    add(index);
+    if (numbers !== undefined) apply(styles, numbers.split(/[;:]/).map(Number));
+    at = index + sequence.length;
   }
   add(text.length);
   return pieces;
@@ -35,50 +44,32 @@ export function visible(text) {
     .replace(DIRECTIONS, (mark) => `‹U+${mark.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}›`);
 }
 
-function classesOf({ fg, bg, styles }) {
-  return [fg, bg, ...styles].filter((name) => name !== "").join(" ");
-}
-
-function apply(state, numbers) {
-  const codes = numbers.split(/[;:]/).map(Number);
+function apply(styles, codes) {
   while (codes.length > 0) {
     const code = codes.shift();
-    if (code === 0) Object.assign(state, { fg: "", bg: "", styles: new Set() });
-    else if (STYLES[code]) state.styles.add(STYLES[code]);
-    else if (ENDS[code]) for (const style of ENDS[code]) state.styles.delete(style);
-    else if (code === 38) state.fg = named("fg", extended(codes), state.fg);
-    else if (code === 48) state.bg = named("bg", extended(codes), state.bg);
-    else applyColour(state, code);
+    const kind = { 3: "fg", 9: "fg", 4: "bg", 10: "bg" }[Math.floor(code / 10)];
+    if (code === 0) styles.clear();
+    else if (STYLES[code]) styles.set(STYLES[code], STYLES[code]);
+    else if (ENDS[code]) for (const style of ENDS[code].split(" ")) styles.delete(style);
+    else if (kind) {
+      const colour = code % 10 === 8 ? extended(codes) : code === 90 ? 8 : code % 10;
+      if (colour < 9) styles.set(kind, `${kind}${colour}`);
+    }
   }
 }
 
-function applyColour(state, code) {
-  const base = [100, 90, 40, 30].find((first) => code >= first);
-  const [kind, number] = [base === 30 || base === 90 ? "fg" : "bg", code - base];
-  if (code === 39 || code === 49) state[kind] = "";
-  else if (number < 8) state[kind] = `${kind}${number + (base >= 90 ? 8 : 0)}`;
-}
-
-function named(kind, colour, otherwise) {
-  return colour === undefined ? otherwise : `${kind}${colour}`;
-}
-
-/** `38;5;n` and `38;2;r;g;b`: the nearest of the sixteen colours. */
+/** `5;n` and `2;r;g;b`: the nearest of the eight colours, or of grey (8); undefined for anything else. */
 function extended(codes) {
   const kind = codes.shift();
   if (kind === 2) return nearest(...codes.splice(0, 3));
-  if (kind !== 5) return undefined;
-  const n = codes.shift();
+  const n = kind === 5 ? codes.shift() : undefined;
   if (!(n >= 0 && n < 256)) return undefined;
-  if (n < 16) return n;
+  if (n < 16) return n === 8 ? n : n % 8;
   if (n >= 232) return nearest(...Array(3).fill((n - 232) * 10 + 8));
-  const level = (step) => (Math.floor((n - 16) / step) % 6) * 51;
-  return nearest(level(36), level(6), level(1));
+  return nearest(...[36, 6, 1].map((step) => (Math.floor((n - 16) / step) % 6) * 51));
 }
 
-function nearest(red = 0, green = 0, blue = 0) {
-  const most = Math.max(red, green, blue);
-  if (most < 64) return 0;
-  const bits = [red, green, blue].reduce((sum, value, bit) => sum | (value > most / 2 ? 1 << bit : 0), 0);
-  return most > 191 ? bits + 8 : bits;
+function nearest(...levels) {
+  const most = Math.max(...levels);
+  return most < 64 ? 0 : levels.reduce((sum, level, bit) => sum | (level > most / 2 ? 1 << bit : 0), 0);
 }

@@ -1,11 +1,9 @@
-/** What a request ended with: `code` for the console, `message` for the person. */
+/** What a request ended with: `code` for the console, `message` for the person; `body` is all that the server said. */
 export class ApiError extends Error {
-  constructor(status, body) {
+  constructor(status, body, response) {
     super(body.message ?? `The server answered with status ${status}`);
-    this.status = status;
-    this.code = body.error ?? "unknown";
-    this.runId = body.run_id ?? null;
-    this.details = body.details;
+    const { error: code = "unknown", run_id: runId, details } = body;
+    Object.assign(this, { status, code, runId, details, body, response });
   }
 }
 
@@ -34,21 +32,23 @@ export async function call(method, path, options = {}) {
 }
 
 /**
- * One request; answers its body, as JSON unless `as` says `text`, `blob` or `arrayBuffer`. The browser adds the session
- * cookie. `token` is only used to sign in.
- * Throws ApiError; an aborted signal throws what fetch throws.
+ * One request; answers its body, as JSON unless `as` says `text`, `blob` or `arrayBuffer`, or all of it for `response`.
+ * The browser adds the session cookie. `token` is only used to sign in. A body is sent as JSON unless a header says
+ * what it is. Throws ApiError; an aborted signal throws what fetch throws.
  */
 export async function request(method, path, { body, token, signal, headers: own, as = "json" } = {}) {
-  const headers = { Accept: "application/json", ...own };
-  if (method !== "GET") headers["X-Ops-CSRF"] = "1";
-  if (token !== undefined) headers.Authorization = `Bearer ${token}`;
-  if (body !== undefined) headers["Content-Type"] = "application/json";
-  const response = await send(path, { method, headers, signal, body: body && JSON.stringify(body) });
-  if (response.ok && as !== "json") return await response[as]();
+  const headers = new Headers({ Accept: "application/json", ...own });
+  if (method !== "GET") headers.set("X-Ops-CSRF", "1");
+  if (token !== undefined) headers.set("Authorization", `Bearer ${token}`);
+  const isRaw = headers.has("Content-Type") || body === undefined;
+  if (!isRaw) headers.set("Content-Type", "application/json");
+  const options = { method, headers, signal, body: isRaw ? body : JSON.stringify(body) };
+  const response = await send(path, options);
+  if (response.ok && as !== "json") return as === "response" ? response : await response[as]();
   const answer = await response.json().catch(() => ({}));
   if (response.ok) return answer;
   if (answer.error === "unauthorized" && token === undefined) signedOut();
-  throw new ApiError(response.status, answer);
+  throw new ApiError(response.status, answer, response);
 }
 
 async function send(path, options) {

@@ -1,55 +1,100 @@
 import { clearActivity, offerRun, shown, showRun, startActivity, unfold } from "./activity.js";
 import { address } from "./address.js";
-import { all, bucketPath, call, unless } from "./api.js";
+import { all, bucketPath, call, pause, request, unless } from "./api.js";
 import { blockStarts, onStarted } from "./controls.js";
 import { closeDialogs } from "./dialog.js";
 import { el } from "./dom.js";
 import { tick } from "./format.js";
 import { startKeys } from "./keys.js";
-import { followEvents } from "./live.js";
 import { drawSubject, viewAt } from "./routes.js";
 import { startSession } from "./sign-in.js";
 
 const TICK_MS = 5_000;
+const WAIT_S = 30;
+const POLL_MS = 10_000;
+const RETRY_MS = 2_000;
+/** No answer for longer than a long-poll may last. */
+const STALE_S = 35;
 
 const main = document.getElementById("view");
+const badge = document.getElementById("live");
 
-let signedIn = false;
 let view = null;
 let place = address();
 let bucket = null;
 let buckets = [];
-let following = new AbortController();
+/** Ends with the session; null before it. */
+let following = null;
 
-startSession({ onSignIn, onSignOut });
-startActivity(activityChanged);
+startActivity(() => {
+  showBlocked();
+  refresh();
+});
 startKeys();
 onStarted((bucketId, runId) => {
   showRun(bucketId, runId);
   unfold();
   refresh();
 });
-addEventListener("hashchange", () => signedIn && open(true));
+addEventListener("hashchange", () => following && open(true));
 document.getElementById("skip").addEventListener("click", () => main.focus());
+document.getElementById("reference").addEventListener("click", openReference);
 document.addEventListener("visibilitychange", () => refresh());
 setInterval(tick, TICK_MS);
+startSession({ onSignIn, onSignOut });
 
 function onSignIn() {
-  signedIn = true;
   following = new AbortController();
-  followEvents(refresh, following.signal);
+  followEvents(following.signal);
   open(false);
 }
 
 function onSignOut() {
-  signedIn = false;
-  following.abort();
-  [view, bucket, buckets] = [null, null, []];
+  following?.abort();
+  [following, view, bucket, buckets] = [null, null, null, []];
+  badge.textContent = "";
   clearActivity();
   closeDialogs();
   drawSubject({}, null, []);
-  main.replaceChildren(el("h1", {}, "ops"), el("p", {}, "Sign in with the API token of this server."));
+  main.replaceChildren(el("h1", "ops"), el("p", "Sign in with the API token of this server."));
   document.title = "ops";
+}
+
+/** The reference is given to whoever has given a code lately: asks for one before the page is left. */
+async function openReference(event) {
+  event.preventDefault();
+  await call("GET", "/api/auth/session").catch(() => {});
+  location.assign("/docs/");
+}
+
+/**
+ * Reads the page again whenever a run anywhere begins or ends, and every ten seconds for what is no run. Says in the top
+ * bar whether that works, and since when not.
+ */
+async function followEvents(signal) {
+  let heard = Date.now();
+  const clock = setInterval(refresh, POLL_MS);
+  signal.addEventListener("abort", () => clearInterval(clock));
+  for (let after = ""; !signal.aborted; ) {
+    try {
+      const query = new URLSearchParams({ timeout: WAIT_S, ...(after !== "" && { after }) });
+      const { items, next, reset } = await request("GET", `/api/events?${query}`, { signal });
+      [heard, after] = [Date.now(), next];
+      tellLive("live");
+      if (items.length > 0 || reset) await refresh();
+    } catch {
+      if (signal.aborted) return;
+      const seconds = Math.round((Date.now() - heard) / 1000);
+      tellLive(seconds > STALE_S ? `stale since ${seconds} s` : "reconnecting");
+      await pause(RETRY_MS, signal);
+    }
+  }
+}
+
+function tellLive(text) {
+  if (badge.textContent === text) return;
+  badge.textContent = text;
+  badge.className = text;
 }
 
 /** Shows what the address names. Where only its query is another one, a run's log is the same view still. */
@@ -70,7 +115,8 @@ async function open(moved) {
     });
     drawSubject(place, bucket, buckets);
     showBlocked();
-    if (moved) arrive();
+    if (moved) main.focus({ preventScroll: true });
+    if (moved) scrollTo(0, 0);
   }
   await refresh();
 }
@@ -79,18 +125,12 @@ function pathOf({ bucketId, view: name, rest }) {
   return [bucketId, name, rest];
 }
 
-function arrive() {
-  main.focus({ preventScroll: true });
-  scrollTo(0, 0);
-}
-
 /** Reads the view again, and the bucket that it is about. Failures of the view are said in the view. */
 async function refresh() {
-  if (!signedIn || view === null || document.hidden) return;
-  const shown = view;
-  await Promise.all([shown.refresh().catch(() => {}), refreshBucket().catch(() => {})]);
-  if (view === shown)
-    document.title = bucket ? `${shown.title} · ${bucket.name} · ops` : `${shown.title} · ops`;
+  if (!following || view === null || document.hidden) return;
+  const now = view;
+  await Promise.all([now.refresh().catch(() => {}), refreshBucket().catch(() => {})]);
+  if (view === now) document.title = [now.title, bucket?.name, "ops"].filter(Boolean).join(" · ");
 }
 
 async function refreshBucket() {
@@ -98,7 +138,7 @@ async function refreshBucket() {
   if (bucketId === undefined) return;
   if (buckets.length === 0) buckets = await unless(all("/api/buckets?limit=500"), []);
   const found = await call("GET", bucketPath(bucketId));
-  if (place.bucketId !== bucketId || !signedIn) return;
+  if (place.bucketId !== bucketId || !following) return;
   const isFirst = bucket === null;
   bucket = found;
   buckets = buckets.map((one) => (one.id === bucketId ? found : one));
@@ -107,25 +147,17 @@ async function refreshBucket() {
   if (isFirst) await view?.refresh();
 }
 
+/** The buckets have been read: the newest run of all is shown, unless one is. */
 function bucketsChanged(found) {
   buckets = found.toSorted((a, b) => a.project.localeCompare(b.project) || a.name.localeCompare(b.name));
-  const runs = found
-    .filter(({ last_run }) => last_run)
-    .map(({ id, last_run }) => ({ bucketId: id, ...last_run }));
-  const [newest] = runs.sort((a, b) => (a.created_at < b.created_at ? 1 : -1));
-  if (newest && shown.runId === null) showRun(newest.bucketId, newest.id);
-}
-
-function activityChanged() {
-  showBlocked();
-  refresh();
+  const ran = found.filter(({ last_run: run }) => run);
+  const [newest] = ran.sort((a, b) => (a.last_run.created_at < b.last_run.created_at ? 1 : -1));
+  if (newest && shown.runId === null) showRun(newest.id, newest.last_run.id);
 }
 
 /** Only the bucket of the visible stream is blocked; the server refuses whatever else is in the way. */
 function showBlocked() {
   const { status, kind, bucketId } = shown;
-  blockStarts(
-    status === "running" ? bucketId : null,
-    `${kind} runs in this bucket: wait for its end or cancel it`,
-  );
+  const why = `${kind} runs in this bucket: wait for its end or cancel it`;
+  blockStarts(status === "running" ? bucketId : null, why);
 }

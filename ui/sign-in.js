@@ -1,24 +1,28 @@
-import { call, onSignedOut, request } from "./api.js";
-import { forgetCodes, startCodes } from "./code.js";
+import { ApiError, call, onSignedOut, onTotpRequired, request } from "./api.js";
 import { tell } from "./dom.js";
 
 const SESSION = "/api/auth/session";
-const ENDED = "Your session has ended. Sign in again.";
+/** How long before its end a TOTP session is renewed: a minute, or a quarter of a short one. */
+const AHEAD_MS = 60_000;
 
-const form = document.getElementById("sign-in");
-const field = document.getElementById("token");
-const problem = document.getElementById("sign-in-error");
-const signOutButton = document.getElementById("sign-out");
+const [form, token, problem] = ["sign-in", "token", "sign-in-error"].map((id) => document.getElementById(id));
+const [codeForm, code, codeProblem] = ["verify", "code", "verify-error"].map((id) =>
+  document.getElementById(id),
+);
 const session = document.getElementById("session");
 
 let signedIn = false;
+/** Who waits for a code: one promise for all, and the token of who has no session yet. */
+let waiting = null;
+let renewal;
+let change = () => {};
 
 /**
  * Shows the right control in the top bar and goes on with the session that the browser has, if any.
  * The token is exchanged for a cookie that no script can read, and kept nowhere.
  */
 export async function startSession({ onSignIn, onSignOut }) {
-  const change = (now, message = "") => {
+  change = (now, message = "") => {
     signedIn = now;
     form.hidden = now;
     session.hidden = !now;
@@ -28,49 +32,88 @@ export async function startSession({ onSignIn, onSignOut }) {
     else onSignOut();
   };
   startCodes();
-  onSignedOut(() => signedIn && change(false, ENDED));
+  onSignedOut(() => signedIn && change(false, "Your session has ended. Sign in again."));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    signIn(change);
+    const given = token.value.trim();
+    token.value = "";
+    begin("POST", "This token is not right.", given);
   });
-  signOutButton.addEventListener("click", () => signOut(change));
-  await resume(change);
+  document.getElementById("sign-out").addEventListener("click", signOut);
+  await begin("GET", "");
 }
 
-async function resume(change) {
-  try {
-    await call("GET", SESSION);
-    change(true);
-  } catch (error) {
-    change(false, error.status === 401 ? "" : error.message);
-    field.focus();
-  }
-}
-
-async function signIn(change) {
-  const token = field.value.trim();
-  field.value = "";
+async function begin(method, refusal, given) {
   tell(problem, "");
   try {
-    await call("POST", SESSION, { token });
+    await call(method, SESSION, { token: given });
     change(true);
   } catch (error) {
-    tell(problem, error.status === 401 ? "This token is not right." : error.message);
-    field.focus();
+    change(false, error.status === 401 ? refusal : error.message);
+    token.focus();
   }
 }
 
-async function signOut(change) {
+async function signOut() {
   try {
-    await request("DELETE", SESSION).catch(ignoreTotp);
-    change(false);
-    field.focus();
+    await request("DELETE", SESSION);
   } catch (error) {
-    if (signedIn) tell(problem, `Not signed out: ${error.message}`);
+    // The server signs out without a code too; it only says that one was missing.
+    if (error.code !== "totp_required") return signedIn && tell(problem, `Not signed out: ${error.message}`);
+  }
+  change(false);
+  token.focus();
+}
+
+/** Asks for a TOTP code whenever a request needs one, and shortly before the last one ends. */
+export function startCodes() {
+  onTotpRequired(askForCode);
+  codeForm.addEventListener("submit", (event) => {
+    event.preventDefault();
+    verify();
+  });
+}
+
+/** Nobody is signed in any more: whoever waits for a code gets none. */
+function forgetCodes() {
+  clearTimeout(renewal);
+  waiting?.reject(new ApiError(401, { error: "unauthorized", message: "Signed out" }));
+  close();
+}
+
+/** Resolves once a code was verified; all who ask meanwhile wait for the same one. */
+function askForCode(given) {
+  if (waiting) return waiting.promise;
+  waiting = { token: given, ...Promise.withResolvers() };
+  tell(codeProblem, "");
+  codeForm.hidden = false;
+  code.focus();
+  return waiting.promise;
+}
+
+async function verify() {
+  const body = { code: code.value.trim() };
+  code.value = "";
+  tell(codeProblem, "");
+  try {
+    const { expires_at: end } = await request("POST", "/api/auth/totp/verify", {
+      token: waiting.token,
+      body,
+    });
+    const leftMs = Date.parse(end) - Date.now();
+    clearTimeout(renewal);
+    // Who lets it pass is asked again by the next request.
+    renewal = setTimeout(() => askForCode().catch(() => {}), leftMs - Math.min(AHEAD_MS, leftMs / 4));
+    waiting?.resolve();
+    close();
+  } catch (error) {
+    if (error.code === "unauthorized") return forgetCodes();
+    tell(codeProblem, error.code === "invalid_totp_code" ? "This code is not right." : error.message);
+    code.focus();
   }
 }
 
-/** The server signs out without a code too; it only says that one was missing. */
-function ignoreTotp(error) {
-  if (error.code !== "totp_required") throw error;
+function close() {
+  waiting = null;
+  codeForm.hidden = true;
 }
