@@ -1,6 +1,5 @@
 import { call, encoded } from "../api.js";
 import { alertPlace, button, el, tell } from "../dom.js";
-import { choice } from "../fields.js";
 
 const SHOWN_CHARACTERS = 200_000;
 /** What was typed for a parameter of the path is there in the other forms too. */
@@ -55,7 +54,11 @@ export function tryForm(operation) {
 
 function fieldOf({ name, required, schema, example }) {
   const choices = schema.type === "boolean" ? ["true", "false"] : schema.enum;
-  if (choices) return choice(["", ...choices].map((one) => [one, one]));
+  if (choices)
+    return el(
+      "select",
+      ["", ...choices].map((one) => el("option", one)),
+    );
   const placeholder = schema.default ?? example ?? "";
   const list = name === "bucket_id" ? suggestBuckets() : null;
   const onchange = () => typed.set(name, field.value);
