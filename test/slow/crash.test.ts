@@ -8,20 +8,24 @@ import { after, before, type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
 import { readLock } from "../../lib/bucket/lock.ts";
+import { STATE_PATHS } from "../../lib/bucket/swap.ts";
 import { TestServer, TOKEN } from "../helpers/server.ts";
+import { mark, marks, marksOf, snapshotFile } from "../helpers/snapshots.ts";
 import { archiveBytes, readTree } from "../helpers/sources.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const SERVER = fileURLToPath(new URL("../fixtures/faulty-server.ts", import.meta.url));
+const DYING_RUN = new URL("../fixtures/dying-run.ts", import.meta.url).href;
 const OLD = { "ops.conf": "# old\n", "workspace/workers.json": "[]\n", "templates/t/x": "old" };
 const NEW = { "workspace/workers.json": "[ ]\n", "workspace/more": "new", "templates/t/x": "new" };
 
 type Request = [method: string, target: string, body?: Buffer | string, type?: string];
 
-/** Sends a request to a server that dies at a point while it works on it; the process is gone when this resolves. */
+/** Sends a request to a server that dies at a point while it, or the run it started, works on it; the process is gone when this resolves. */
 async function dieAt(point: string, root: string, [method, target, body, type]: Request): Promise<void> {
   const child: ChildProcess = spawn(process.execPath, [SERVER, root, point, TOKEN], {
     stdio: ["ignore", "pipe", "inherit"],
+    env: { ...process.env, NODE_OPTIONS: `--import=${DYING_RUN}`, OPS_TEST_FAULT: point },
   });
   const exited = once(child, "exit");
   const [line] = await once(createInterface({ input: child.stdout as NodeJS.ReadableStream }), "line");
@@ -135,6 +139,34 @@ test("CP-168 CP-169 CP-170 CP-216 CP-217 a server that is killed at any step of 
         assert.equal((await server.ended(at, next.body.run_id)).status, "succeeded");
         assert.equal(path.basename(layout.root), id);
       });
+});
+
+test("CP-107 CP-216 CP-217 a server that is killed at any step of a restore leaves the old state or the new one, the source as it was, and a failed run", async (parent) => {
+  const kept = STATE_PATHS.filter((name) => name !== "data/ops.db-shm");
+  const places = kept.flatMap((name) => [`swap: ${name} out`, `swap: ${name} in`]);
+  for (const point of [
+    "swap: staged",
+    "swap: journal",
+    ...places,
+    "swap: tmp emptied",
+    "swap: journal removed",
+  ])
+    await parent.test(point, async (t) => {
+      const { root, layout, at } = copied(t);
+      await mark(layout, "saved");
+      const name = path.basename(await snapshotFile(layout), ".tar.gz");
+      await mark(layout, "present");
+      await dieAt(point, root, ["POST", `${at}/snapshots/${name}/restore`]);
+      const server = await TestServer.start(t, { root });
+      const state = point === "swap: staged" ? "present" : "saved";
+      assert.deepEqual(await marksOf(layout), marks(state, "present"));
+      await assertNoOrphans(layout);
+      const [run] = (await server.call("GET", `${at}/runs`)).body.items;
+      assert.deepEqual(
+        [run.kind, run.status, run.error],
+        ["snapshot_restore", "failed", "server restarted before run completed"],
+      );
+    });
 });
 
 test("CP-080 CP-235 a server that is killed at any step of a bucket's creation leaves the whole bucket or none", async (parent) => {
