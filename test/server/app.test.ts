@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { readFileSync, statSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { request as httpsRequest } from "node:https";
+import { connect } from "node:net";
 import path from "node:path";
 import { test } from "node:test";
 import { loadAssets } from "../../lib/core/assets.ts";
@@ -102,6 +103,23 @@ test("CP-027 unknown paths, other methods and bad bodies are told apart once the
     headers: { "content-type": "text/plain" },
   });
   assert.deepEqual([typed.status, typed.body.error], [415, "unsupported_media_type"]);
+});
+
+test("a body without end is refused as too large while it is still being sent", async (t) => {
+  const server = await TestServer.start(t);
+  const { port } = new URL(server.url);
+  const socket = connect(Number(port), "127.0.0.1").on("error", () => {});
+  const head = `POST /api/buckets HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer ${TOKEN}\r\n`;
+  socket.write(`${head}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`);
+  const send = () => {
+    while (socket.writable && socket.write(`10000\r\n${" ".repeat(0x10000)}\r\n`));
+  };
+  socket.on("drain", send);
+  send();
+  const [answer] = await once(socket, "data");
+  socket.destroy();
+  assert.match(String(answer), /^HTTP\/1\.1 413 .*payload_too_large/s);
+  assert.equal((await server.call("GET", "/api/buckets")).status, 200);
 });
 
 test("CP-316 CP-333 CP-340 the 21st wrong token gets 429 and nothing is written", async (t) => {
