@@ -68,7 +68,11 @@ export function openApiDocument(routes: readonly ServerRoute[]): object {
 }
 
 function operation(route: ServerRoute): Schema {
-  const parameters = [...pathParameters(route), ...queryParameters(route)];
+  const parameters = [
+    ...pathParameters(route),
+    ...queryParameters(route),
+    ...(route.answer.ranges ? DOWNLOAD_PARAMETERS : []),
+  ];
   return {
     operationId: operationId(route),
     summary: route.summary,
@@ -125,6 +129,12 @@ function success({ answer: { description, shape, type, ranges } }: ServerRoute):
 }
 
 const TEXT_HEADER = { schema: { type: "string" } };
+/** What a download may be asked with. */
+const DOWNLOAD_PARAMETERS: readonly Schema[] = [
+  ["Range", "The part that is wanted, in bytes", "bytes=0-1023"],
+  ["If-Range", "Send the part only of this version, else all of it", '"a1b2c3"'],
+  ["If-None-Match", "Send nothing where this version is the present one", '"a1b2c3"'],
+].map(([name, description, example]) => ({ name, in: "header", description, ...TEXT_HEADER, example }));
 const DOWNLOAD_HEADERS = {
   ETag: { ...TEXT_HEADER, description: "Its version, for If-None-Match and If-Range" },
   "Accept-Ranges": TEXT_HEADER,

@@ -86,6 +86,8 @@ test("every parameter, body and answer has an example that is right, and every f
       assert.ok(example !== undefined, `${path} ${name}`);
       if (place === "query") right(query[name] as Parameters<typeof check>[0], example, name);
     }
+    const headers = (operation.parameters ?? []).filter((one) => one.in === "header").map(({ name }) => name);
+    assert.deepEqual(headers, answer.ranges ? ["Range", "If-Range", "If-None-Match"] : [], path);
     if (body) right(body, operation.requestBody?.content["application/json"]?.example, "body");
     const success = operation.responses[answer.status]?.content?.["application/json"];
     if (answer.shape) right(answer.shape, success?.example, "answer");

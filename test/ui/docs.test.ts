@@ -124,6 +124,21 @@ test("the same as a curl command is safe in a shell", async () => {
   assert.equal(await answer("post_buckets").textContent(), lines.join("\n"));
 });
 
+test("a header that an operation takes goes with it", async () => {
+  const id = "get_buckets_bucket_id_files_path";
+  await openDocs(`/#${id}`);
+  const form = operation(id);
+  await form.getByLabel("bucket_id").fill(bucket);
+  await form.getByLabel("path").fill("ops.conf");
+  await form.getByLabel("Range", { exact: true }).fill("bytes=0-1");
+  await form.getByRole("button", { name: "Copy as curl" }).click();
+  assert.match((await answer(id).textContent()) ?? "", /-H 'Range: bytes=0-1'/);
+  const sent = console.requests.length;
+  await form.getByRole("button", { name: "Send" }).click();
+  await form.getByText(/^404 Not Found/).waitFor();
+  assert.equal(console.requests.slice(sent).at(-1)?.headers().range, "bytes=0-1");
+});
+
 test("at 390 pixels nothing is wider than the page", async () => {
   await console.page.setViewportSize({ width: 390, height: 800 });
   assert.equal(await console.page.evaluate("document.documentElement.scrollWidth"), 390);

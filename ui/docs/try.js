@@ -106,6 +106,7 @@ function askedOf({ path, method }, fields, body) {
   const target = path.replace(/\{(\w+)\}/g, (_, name) =>
     name === "path" ? encoded(values.get(name)) : encodeURIComponent(values.get(name) ?? ""),
   );
+  const inHeader = fields.filter(({ in: place, field }) => place === "header" && field.value !== "");
   const file = body?.field.files?.[0];
   const packed = file && body.types.find((type) => /gzip/.test(type) && /gz$/.test(file.name));
   const content = file ?? (body?.field.value?.trim() || undefined);
@@ -114,13 +115,14 @@ function askedOf({ path, method }, fields, body) {
     target: query.size > 0 ? `${target}?${query}` : target,
     type: packed ?? body?.types[0],
     content,
+    given: Object.fromEntries(inHeader.map(({ name, field }) => [name, field.value])),
   };
 }
 
 /** Sends it as the console does, with the session and the header against forged requests. */
-async function send({ method, target, type, content }, signal) {
+async function send({ method, target, type, content, given }, signal) {
   const started = performance.now();
-  const headers = content === undefined ? {} : { "Content-Type": type };
+  const headers = content === undefined ? given : { ...given, "Content-Type": type };
   const answered = call(method, target, { headers, body: content, signal, as: "response" });
   const response = await answered.catch((error) => {
     if (!error.response) throw error;
@@ -132,7 +134,7 @@ async function send({ method, target, type, content }, signal) {
   const kind = response.headers.get("Content-Type") ?? "";
   const id = response.headers.get("X-Request-Id");
   const line = `${response.status} ${response.statusText}, ${ms} ms, ${blob.size} bytes, request ${id}`;
-  return [el(response.ok ? "p" : "p.why", line), shown("Answer", await textOf(blob, kind))];
+  return [el(response.ok ? "p" : "p.why", line), shown(`Answer to request ${id}`, await textOf(blob, kind))];
 }
 
 function shown(label, text) {
@@ -147,15 +149,16 @@ async function textOf(blob, kind) {
   return nice.length > SHOWN_CHARACTERS ? `${nice.slice(0, SHOWN_CHARACTERS)}\n… (cut here)` : nice;
 }
 
-async function copyCurl({ method, target, type, content }, result) {
+async function copyCurl({ method, target, type, content, given }, result) {
   const parts = [`curl -sS${method === "GET" ? "" : ` -X ${method}`} ${quoted(location.origin + target)}`];
   parts.push('-H "Authorization: Bearer $OPS_SERVE_TOKEN"');
+  for (const [name, value] of Object.entries(given)) parts.push(`-H ${quoted(`${name}: ${value}`)}`);
   if (content !== undefined) parts.push(`-H ${quoted(`Content-Type: ${type}`)}`);
   if (content instanceof File) parts.push(`--data-binary @${quoted(content.name)}`);
   else if (content !== undefined) parts.push(`--data-raw ${quoted(content)}`);
   const command = parts.join(" \\\n  ");
   const copied = el("p.hint", { role: "status" });
-  result.replaceChildren(shown("The same as a curl command", command), copied);
+  result.replaceChildren(shown(`${method} ${target} as a curl command`, command), copied);
   try {
     await navigator.clipboard.writeText(command);
     copied.textContent = "Copied";
