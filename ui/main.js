@@ -153,6 +153,7 @@ function bucketsChanged(found) {
   const ran = found.filter(({ last_run: run }) => run);
   const [newest] = ran.sort((a, b) => (a.last_run.created_at < b.last_run.created_at ? 1 : -1));
   if (newest && shown.runId === null) showRun(newest.id, newest.last_run.id);
+  return buckets;
 }
 
 /** Only the bucket of the visible stream is blocked; the server refuses whatever else is in the way. */

@@ -1,15 +1,12 @@
 import { link } from "./address.js";
 import { bucketPath } from "./api.js";
-import { catalogView } from "./catalog.js";
+import { bucketsView, catalogView, deploymentsView, overviewView } from "./bucket.js";
 import { actionButton, runLink } from "./controls.js";
-import { deploymentsView } from "./deployments.js";
 import { el } from "./dom.js";
+import { commandView, hooksView, jobsView, jobView, workersView } from "./fleet.js";
 import { status, words } from "./format.js";
-import { hooksView, jobsView, jobView } from "./jobs.js";
-import { bucketsView, overviewView } from "./overview.js";
 import { runsView, runView } from "./runs.js";
 import { sourceView } from "./source.js";
-import { commandView, workersView } from "./workers.js";
 
 /** The views of a bucket: the name in the address, what it is called, the key after `g`, the view, that of one of its kind. */
 export const SECTIONS = [

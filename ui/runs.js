@@ -2,14 +2,14 @@ import { keepQuery } from "./address.js";
 import { call, runsOf } from "./api.js";
 import { choice, copyButton, runLink } from "./controls.js";
 import { button, el } from "./dom.js";
-import { ago, duration, status, words } from "./format.js";
-import { dataOf, listPart, part } from "./parts.js";
+import { ago, count, duration, status, words } from "./format.js";
+import { dataOf, listPart, part, tableOf, textBox } from "./parts.js";
+import { fileDiff, planOf } from "./plan.js";
 import { cancelRun, progressOf } from "./progress.js";
-import { aboutOf, resultOf } from "./results.js";
 
 const PAGE = 50;
 const MOST = 500;
-const LOOKED_AT = 10;
+const LOOKED_AT = 20;
 const STATUSES = "running succeeded failed cancelled".split(" ");
 const KINDS = (
   "push rollback build deploy drift health_check gc run_command hooks worker_trust worker_facts worker_uptime " +
@@ -22,42 +22,34 @@ const HARMLESS = /^(build|drift|health_check|worker_\w+|job_status)$/;
 
 /** The history of a bucket, newest first, with filters by kind and status that the server applies. */
 export function runsView(page) {
-  const { path, query } = page;
   let most = PAGE;
   const narrow = (name, names) => {
     const options = ["", ...names].map((one) => [one, one === "" ? "all" : words(one)]);
-    return choice(words(name), options, query.get(name) ?? "", ({ target }) => {
+    return choice(words(name), options, page.query.get(name) ?? "", ({ target }) => {
       keepQuery({ [name]: target.value });
       most = PAGE;
       runs.refresh();
     });
   };
-  const filters = [narrow("kind", KINDS), narrow("status", STATUSES)];
-  const read = () => {
-    const [kind, state] = filters.map(({ control }) => control.value);
-    const wanted = { limit: most, ...(kind && { kind }), ...(state && { status: state }) };
-    return call("GET", path(`/runs?${new URLSearchParams(wanted)}`));
-  };
+  const filters = { kind: narrow("kind", KINDS), status: narrow("status", STATUSES) };
   const older = button("Older runs", () => {
     most = Math.min(most + PAGE, MOST);
     runs.refresh();
   });
   const runs = runsPart(page, "", async () => {
-    const { items, next_cursor } = await read();
+    const wanted = Object.entries(filters).map(([name, { control }]) => [name, control.value]);
+    const query = new URLSearchParams([["limit", most], ...wanted.filter(([, value]) => value !== "")]);
+    const { items, next_cursor } = await call("GET", page.path(`/runs?${query}`));
     older.hidden = next_cursor === null || most === MOST;
     return items;
   });
-  return {
-    title: "Runs",
-    above: [el("div.filters", filters)],
-    parts: [runs, { element: older, refresh() {} }],
-  };
+  const parts = [runs, { element: older, refresh() {} }];
+  return { title: "Runs", above: [el("div.filters", Object.values(filters))], parts };
 }
 
 /** A part with a table of runs; those that run can be cancelled there. */
 export function runsPart(page, title, read, options) {
-  const rows = async () => (await read()).map(rowOf);
-  return listPart(title, rows, {
+  return listPart(title, async () => (await read()).map(rowOf), {
     ...{
       caption: "Runs, newest first",
       columns: ["status", "run", "about", "by", "created_at", "took", "why"],
@@ -79,6 +71,16 @@ function rowOf(run) {
   return { id, status: state, run: kind, about: aboutOf(run), by, created_at, took, why };
 }
 
+function cancelButton({ bucketId }, id, kind) {
+  return button("Cancel run …", () => cancelRun(bucketId, { id, kind }), { class: "danger" });
+}
+
+/** What a run is about, in a word: the command, the hook, the snapshot, the jobs. */
+function aboutOf({ params: { command, hook, snapshot, revision, jobs, workers, dry_run } }) {
+  const about = command ?? hook ?? snapshot ?? revision ?? (jobs ?? workers ?? []).join(", ");
+  return dry_run ? `dry run ${about}` : about;
+}
+
 /** One run: how it stands or ended, its result, what was asked for and by whom. Its log is in Activity. */
 export function runView(page) {
   const { bucketId, path } = page;
@@ -92,38 +94,20 @@ export function runView(page) {
   };
   const section = (title, content) => el("section.part", el("h2", title), content);
   const run = part("", read, (one) => {
-    const {
-      kind,
-      status: state,
-      created_at,
-      duration_ms,
-      error,
-      progress,
-      result,
-      params,
-      origin,
-      audit,
-    } = one;
+    const { id, kind, params, origin, status: state, created_at, started_at, finished_at, duration_ms } = one;
     heading.textContent = words(kind);
     const isActive = state === "running";
-    const by = rowOf(one).by;
-    const history = audit.map(({ at, action, actor }) => ({ at, action, ...actor }));
-    const more = { origin, id: one.id, started_at: one.started_at, finished_at: one.finished_at };
+    const took = isActive ? " " : ` after ${duration(duration_ms)} `;
+    const history = one.audit.map(({ at, action, actor }) => ({ at, action, ...actor }));
     return [
-      el(
-        "p.headline",
-        status(state),
-        isActive ? "" : ` after ${duration(duration_ms)}`,
-        " ",
-        el("code", aboutOf(one)),
-      ),
-      el("p.hint", `by ${by}, `, ago(created_at)),
-      error && el("p.error", error),
-      progressOf(progress),
+      el("p.headline", status(state), took, el("code", aboutOf(one))),
+      el("p.hint", `by ${rowOf(one).by}, `, ago(created_at)),
+      one.error && el("p.error", one.error),
+      progressOf(one.progress),
       one.usual && usuallyTakes(one.usual, duration_ms),
-      el("div.controls", isActive ? cancelButton(page, one.id, kind) : againButtons(page, one)),
-      result && section("Result", resultOf(one)),
-      section("Asked for", dataOf({ kind, ...params, ...more })),
+      el("div.controls", isActive ? cancelButton(page, id, kind) : againButtons(page, one)),
+      one.result && section("Result", resultOf(one)),
+      section("Asked for", dataOf({ kind, ...params, origin, id, started_at, finished_at })),
       section("History", dataOf(history, "History")),
     ];
   });
@@ -134,10 +118,6 @@ export function runView(page) {
 function usuallyTakes(usual, now) {
   const text = `The last that succeeded took ${duration(usual)} on average`;
   return now > usual ? el("p.status.changed", `${text}; this one takes longer`) : el("p.hint", text);
-}
-
-function cancelButton({ bucketId }, id, kind) {
-  return button("Cancel run …", () => cancelRun(bucketId, { id, kind }), { class: "danger" });
 }
 
 /** What can be done about a run that has ended: the same again, or what is left of it; and what that is in a shell. */
@@ -166,4 +146,115 @@ function againButtons(page, { id, kind, status: state, params }) {
     canRetry && page.action("Retry what failed …", () => retry),
     copyButton(page, again),
   ];
+}
+
+/** The newest run of a kind that is `wanted`, with its result and what `controlsOf` it can be done. */
+export function lastRunPart({ bucketId, path }, title, kind, none, options = {}) {
+  const { wanted = () => true, controlsOf = () => null, tools } = options;
+  const read = async () => {
+    const run = (await runsOf(bucketId, kind, LOOKED_AT)).find(wanted);
+    if (run?.status !== "running") return run ?? null;
+    return { ...(await call("GET", path(`/runs/${run.id}`))), duration_ms: 0, log_size_bytes: 0 };
+  };
+  const draw = (run) => [
+    el(
+      "p",
+      status(run.status),
+      " ",
+      runLink(bucketId, run.id, aboutOf(run) || "Run"),
+      ", ",
+      ago(run.created_at),
+    ),
+    run.error && el("p.error", run.error),
+    progressOf(run.progress),
+    controlsOf(run),
+    run.result && resultOf(run),
+  ];
+  return part(title, read, draw, { tools, none });
+}
+
+/** The outcome of a run for people: a form of its own where there is one, else what its fields say. */
+function resultOf({ kind, params, result }) {
+  if (params.dry_run) return planOf(result);
+  const { jobs, workers, ...rest } = result;
+  if (kind === "drift") return gradedOf(workers.flatMap(driftRows));
+  if (kind === "run_command") return outputsOf(workers);
+  if (Array.isArray(jobs)) return gradedOf(jobs.flatMap(jobRows), rest);
+  if (!kind.startsWith("worker_")) return dataOf(result);
+  const flat = workers.map(({ facts, uptime, sysstat, fingerprints, previous, ...one }) => ({
+    ...one,
+    ...(facts ?? uptime ?? sysstat ?? { shows: keysOf(fingerprints), was: keysOf(previous) }),
+  }));
+  return dataOf({ ...rest, workers: flat });
+}
+
+/** Fingerprints of host keys, each with its type. */
+export function keysOf(fingerprints = []) {
+  return fingerprints.map(({ type, fingerprint }) => `${type} ${fingerprint}`).join(", ");
+}
+
+function jobRows({ job, outcome, reason, allocations }) {
+  if (allocations.length === 0) return [{ job, outcome, why: reason }];
+  return allocations.map((one) => ({ ...one, job, why: one.error ?? (outcome === "failed" ? reason : "") }));
+}
+
+function driftRows({ worker, outcome, error, allocations }) {
+  if (allocations.length === 0) return [{ worker, outcome, why: error }];
+  return allocations.map((one) => {
+    const unfinished = one.is_unfinished ? "a change of it has not ended" : "";
+    return { ...one, worker, why: one.files.length > 0 ? count(one.files.length, "file") : unfinished };
+  });
+}
+
+/** How it went for each job on each worker: counts, a table, and what was found where it went wrong. */
+function gradedOf(rows, rest = {}) {
+  const columns = ["job", "worker", "action", "outcome", "why"].filter((key) => rows.some((row) => row[key]));
+  return el(
+    "div.data",
+    tableOf("Outcomes", rows, { columns, keys: ["job", "worker"] }),
+    rows.map(foundOf),
+    Object.keys(rest).length > 0 && el("details", el("summary", "More"), dataOf(rest)),
+  );
+}
+
+function foundOf({ job, worker, files = [], evidence, status: said }) {
+  const answers = [evidence?.status, said].filter((one) => one?.lines);
+  const makes = answers.map(({ exit_code, lines }) => ({
+    file: `make status: exit code ${exit_code}`,
+    lines,
+  }));
+  const found = [...(evidence?.logs ?? []), ...makes];
+  if (files.length + found.length === 0) return null;
+  const texts = found.map(({ file, lines }) => [
+    el("p", file),
+    textBox(`${file} of ${job} on ${worker}`, lines.join("\n")),
+  ]);
+  const diffs = files.map(({ path, state, diff }) => fileDiff({ path, change: state, diff }));
+  return el("details", { open: true }, el("summary", el("b", job), ` on ${worker}`), texts.flat(), diffs);
+}
+
+/** The same answers to a command folded into one: first those that failed, then the rarest. */
+function outputsOf(workers) {
+  const groups = Map.groupBy(workers, ({ outcome, exit_code: code, output, error }) =>
+    JSON.stringify([
+      code ? `${outcome} (exit code ${code})` : outcome,
+      [output, error].filter(Boolean).join("\n"),
+    ]),
+  );
+  const isGood = (key) => Number(key.startsWith('["ok"'));
+  const sorted = [...groups].sort(
+    ([a, own], [b, others]) => isGood(a) - isGood(b) || own.length - others.length,
+  );
+  const boxes = sorted.map(([key, group], index) => {
+    const [state, output] = JSON.parse(key);
+    const names = group.map(({ worker }) => worker).join(", ");
+    const summary = el("summary", status(state), " ", el("b", count(group.length, "worker")), " ", names);
+    return el(
+      "details",
+      { open: index === 0 || group.length <= 3 },
+      summary,
+      textBox(`Output of ${names}`, output),
+    );
+  });
+  return el("div.outputs", boxes);
 }

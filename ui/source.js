@@ -1,9 +1,9 @@
 import { all, call, encoded, unless } from "./api.js";
 import { choice, fieldsOf, runLink } from "./controls.js";
-import { button, el } from "./dom.js";
+import { el } from "./dom.js";
 import { ago, count, short, size } from "./format.js";
 import { dataOf, listPart, part, textBox } from "./parts.js";
-import { fileDiff } from "./results.js";
+import { fileDiff } from "./plan.js";
 
 /** Larger files are offered for download instead. */
 const MOST_SHOWN = 512 * 1024;
@@ -31,10 +31,10 @@ export function sourceView(page) {
 function revisionsParts(page) {
   const { bucketId, path, link, rest } = page;
   const read = async () =>
-    (await all(path("/source/revisions?limit=500"))).map(({ current, last_successful, ...one }) => {
-      const is = [current && "current", last_successful && "last good"].filter(Boolean).join(", ");
-      return { ...one, is, actions: current };
-    });
+    (await all(path("/source/revisions?limit=500"))).map((one) => ({
+      ...{ ...one, actions: "" },
+      is: [one.current && "current", one.last_successful && "last good"].filter(Boolean),
+    }));
   const push = el("code", `ops push ${location.origin} --bucket ${bucketId}`);
   const list = listPart("Revisions", read, {
     ...{
@@ -46,17 +46,15 @@ function revisionsParts(page) {
     cells: {
       id: ({ id }) => el("a", { href: link("source", ["revisions", id]) }, short(id)),
       created_at: ({ created_at, run_id }) => runLink(bucketId, run_id, ago(created_at)),
-      is: ({ is }) => el("b", is),
-      actions: (row) => row.actions || rollBack(page, row),
+      actions: (row) => !row.current && rollBack(page, row),
     },
   });
   return rest.length === 0 ? [list] : [comparison(page, rest[0]), list];
 }
 
 function rollBack({ action }, { id, created_at, build_status }) {
-  const pushed = new Date(created_at).toLocaleString();
   const says = [
-    `Makes the revision ${id}, pushed ${pushed}, the source again and builds it. Its build was: ${build_status}.`,
+    `Makes the revision ${id}, pushed ${localTime(created_at)}, the source again and builds it. Its build was: ${build_status}.`,
     "Nothing is deployed: workers stay as they are until the next deploy.",
   ];
   const order = {
@@ -72,17 +70,13 @@ function rollBack({ action }, { id, created_at, build_status }) {
 function comparison({ path, link, query }, id) {
   const against = query.get("against") ?? "";
   const asked = against && `?against=${encodeURIComponent(against)}`;
-  const read = () =>
-    Promise.all([
-      call("GET", path(`/source/revisions/${encodeURIComponent(id)}/diff${asked}`)),
-      all(path("/source/revisions?limit=500")),
-    ]);
+  const reads = [`/source/revisions/${encodeURIComponent(id)}/diff${asked}`, "/source/revisions?limit=500"];
   const go = ({ target }) => {
     location.hash = link("source", ["revisions", id], { against: target.value });
   };
-  return part(`What ${id.slice(0, 8)} changes`, read, ([{ added, removed, changed }, items]) => {
+  const draw = ([{ added, removed, changed }, { items }]) => {
     const others = items.filter((one) => one.id !== id);
-    const nameOf = (one) => [one.id, `${one.id.slice(0, 8)}, ${new Date(one.created_at).toLocaleString()}`];
+    const options = others.map((one) => [one.id, `${one.id.slice(0, 8)}, ${localTime(one.created_at)}`]);
     const files = [
       ...added.map((file) => ({ path: file, change: "added" })),
       ...removed.map((file) => ({ path: file, change: "removed" })),
@@ -90,17 +84,22 @@ function comparison({ path, link, query }, id) {
     ];
     const sum = `${count(added.length, "file")} added, ${removed.length} removed, ${changed.length} changed.`;
     return [
-      choice("Against", [["", "the current one"], ...others.map(nameOf)], against, go),
+      choice("Against", [["", "the current one"], ...options], against, go),
       el("p", sum),
       ...files.map(fileDiff),
     ];
-  });
+  };
+  const read = () => Promise.all(reads.map((one) => call("GET", path(one))));
+  return part(`What ${id.slice(0, 8)} changes`, read, draw);
+}
+
+function localTime(iso) {
+  return new Date(iso).toLocaleString();
 }
 
 function noteOf({ mode, omitted }) {
   const modes = mode && `mode ${mode.before} → ${mode.after}`;
-  const left = omitted && `${omitted.replaceAll("_", " ")}, not shown`;
-  return [modes, left].filter(Boolean).join("; ");
+  return [modes, omitted && `${omitted.replaceAll("_", " ")}, not shown`].filter(Boolean).join("; ");
 }
 
 function filesParts({ path, link, rest: [chosen] }) {
@@ -118,60 +117,45 @@ export function fileParts(title, base, chosen, linkTo) {
 
 /** One file for reading: its text, or a download where it is no text or a large one. */
 function filePart(path, url) {
-  const blobOf = () => call("GET", url, { as: "blob" });
   const read = async () => {
-    const blob = await blobOf();
-    return { bytes: blob.size, text: blob.size > MOST_SHOWN ? undefined : decoded(await blob.arrayBuffer()) };
+    const blob = await call("GET", url, { as: "blob" });
+    const text = blob.size > MOST_SHOWN ? "\uFFFD" : await blob.text();
+    return { bytes: blob.size, text: text.includes("\uFFFD") ? null : text };
   };
-  const download = button("Download", async () => {
-    const href = URL.createObjectURL(await blobOf());
-    el("a", { href, download: path.split("/").at(-1) }).click();
-    setTimeout(() => URL.revokeObjectURL(href), 60_000);
+  const other = (bytes) => `${size(bytes)} that are no text, or too many to show here: download the file.`;
+  const draw = ({ bytes, text }) => (text === null ? el("p.notice", other(bytes)) : textBox(path, text));
+  return part(path, read, draw, {
+    tools: el("a", { href: url, download: path.split("/").at(-1) }, "Download"),
   });
-  const draw = ({ bytes, text }) => {
-    if (text !== undefined) return textBox(path, text);
-    return el("p.notice", `${size(bytes)} that are no text, or too many to show here: download the file.`);
-  };
-  return part(path, read, draw, { tools: [download] });
-}
-
-function decoded(bytes) {
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch {
-    return undefined;
-  }
 }
 
 /** The settings of the source: ops.conf, the bucket's and the jobs' resources, what is disabled, templates for jobs. */
 function settingsParts({ path }) {
+  const get = (rest, as) => call("GET", path(rest), { as });
   const resources = async () => {
     const found = (await all(path("/files?limit=500")))
       .map((file) => RESOURCES.exec(file.path))
       .filter(Boolean);
-    const one = ([, job = "default"]) => call("GET", path(`/settings/job_resources/${encoded(job)}`));
-    return Promise.all(found.map(one));
+    return Promise.all(found.map(([, job = "default"]) => get(`/settings/job_resources/${encoded(job)}`)));
   };
-  const disabled = () => unless(call("GET", path("/workspace/disabled.json"), { as: "text" }), null);
-  const templateOf = ({ name, files }) =>
-    el("details", el("summary", name), dataOf(files.map((file) => file.path)));
+  const disabled = () => unless(get("/workspace/disabled.json", "text"), null);
+  const templates = async () =>
+    (await all(path("/templates?limit=500"))).map(({ name, files }) => ({
+      name,
+      files: files.map((file) => file.path),
+    }));
   return [
-    part("Bucket on this server", () => call("GET", path("/settings/maand")), drawSettings),
-    part("Variables and ports", () => call("GET", path("/settings/bucket")), drawSettings),
+    part("Bucket on this server", () => get("/settings/maand"), drawSettings),
+    part("Variables and ports", () => get("/settings/bucket"), drawSettings),
     part("Resources of jobs", resources, (found) => found.map(drawSettings), {
       none: "There is no workspace/bucket.jobs.conf.",
     }),
     part("Disabled", disabled, (text) => textBox("disabled.json", text), {
       none: "Nothing is disabled: there is no workspace/disabled.json.",
     }),
-    part(
-      "Templates for jobs",
-      () => all(path("/templates?limit=500")),
-      (items) => items.map(templateOf),
-      {
-        none: "There are none. ops job create makes jobs of them, in the workspace that is pushed.",
-      },
-    ),
+    part("Templates for jobs", templates, dataOf, {
+      none: "There are none. ops job create makes jobs of them, in the workspace that is pushed.",
+    }),
   ];
 }
 
@@ -186,30 +170,34 @@ function drawSettings({ path, content, values, problem }) {
 }
 
 /** The private key with which workers are reached: it can be put there and removed, but never read. */
-function keyParts({ path, action, nameOfBucket }) {
+function keyParts({ path, action }) {
   const url = "/secrets/ssh_key";
   let present = false;
   const upload = () => {
     const hint = "OpenSSH or PEM, without a passphrase";
-    const { labels } = fieldsOf([["private_key", "Private key", hint, { rows: 8, required: true }]]);
-    const text = labels[0].control;
-    const take = async ({ target }) => {
-      text.value = await target.files[0].text();
-    };
+    const { labels } = fieldsOf([
+      ["file", "From a file", "", { type: "file" }],
+      ["private_key", "Private key", hint, { rows: 8, required: true }],
+    ]);
+    const [file, text] = labels.map(({ control }) => control);
+    file.addEventListener("change", async () => {
+      text.value = await file.files[0].text();
+    });
+    const kept = "It is kept on the server and never shown again.";
     const says = [
-      present
-        ? "Replaces the private key: the one it has now is gone for good."
-        : "Gives the private key for the workers.",
-      "It is kept on the server and never shown again.",
+      present ? "Replaces the private key: the one it has now is gone for good." : "Stores the private key.",
+      kept,
     ];
+    const body = () => ({ private_key: `${text.value.trimEnd()}\n` });
     return {
-      ...{ method: "PUT", path: url, title: "Upload the SSH key", says, action: "Store key", isSecret: true },
-      body: () => ({ private_key: text.value.endsWith("\n") ? text.value : `${text.value}\n` }),
-      fields: [
-        el("label.field", el("span", "From a file"), el("input", { type: "file", onchange: take })),
-        ...labels,
-      ],
-      danger: present && nameOfBucket(),
+      method: "PUT",
+      path: url,
+      body,
+      says,
+      fields: labels,
+      danger: present,
+      action: "Store key",
+      isSecret: true,
     };
   };
   const says = ["Removes the private key from this server: workers cannot be reached over ssh any more."];
@@ -219,10 +207,7 @@ function keyParts({ path, action, nameOfBucket }) {
     ({ present } = key);
     return present ? key : null;
   };
-  const draw = ({ type, ...key }) => [
-    type ? null : el("p.error", "ssh cannot use this key."),
-    dataOf({ type, ...key }),
-  ];
+  const draw = (key) => [!key.type && el("p.error", "ssh cannot use this key."), dataOf(key)];
   return [
     part("SSH key for the workers", read, draw, {
       none: "There is no key: workers cannot be reached over ssh until one is uploaded.",
@@ -248,26 +233,22 @@ function snapshotsParts(page) {
       actions: (row) => snapshotControls(page, row),
     },
     none: "There is none yet. A snapshot is made before each restore, too.",
-    tools: [page.action("Create snapshot …", create)],
+    tools: page.action("Create snapshot …", create),
   });
   return [list];
 }
 
 function snapshotControls({ action }, { name, created_at }) {
   const path = `/snapshots/${encoded(name)}`;
-  const made = new Date(created_at).toLocaleString();
   const says = [
-    `Replaces the database, secrets, SSH state and name of the bucket by those of ${made}. The source and the workers stay as they are.`,
+    `Replaces the database, secrets, SSH state and name of the bucket by those of ${localTime(created_at)}. The source and the workers stay as they are.`,
     "The present state is saved as another snapshot first.",
   ];
   const restore = { path: `${path}/restore`, says, danger: true };
   const lost = [`Removes the snapshot ${name} from this server. This cannot be undone.`];
   const remove = { method: "DELETE", path, says: lost, danger: true, action: "Delete snapshot" };
-  return el(
-    "div.controls",
-    action("Restore …", () => restore),
-    action("Delete …", () => remove, { style: "danger" }),
-  );
+  const buttons = [action("Restore …", () => restore), action("Delete …", () => remove, { style: "danger" })];
+  return el("div.controls", buttons);
 }
 
 /** The bucket's database: whether it is there, and how new its form is. */
@@ -280,6 +261,6 @@ function schemaParts({ path, action }) {
     const { initialized, schema_version } = await call("GET", path(""));
     return { initialized, schema_version };
   };
-  const tools = [action("Initialise or upgrade …", () => ({ path: "/init", says, danger: true }))];
+  const tools = action("Initialise or upgrade …", () => ({ path: "/init", says, danger: true }));
   return [part("Database", read, dataOf, { tools })];
 }

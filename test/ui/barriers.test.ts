@@ -42,7 +42,7 @@ for (const colorScheme of ["light", "dark"] as const)
     await ui.goTo("");
     await ui.checkBarriers("signed out");
     await ui.signIn(server.token);
-    await ui.page.locator(".cards li").waitFor();
+    await ui.page.locator("tbody tr").first().waitFor();
     await ui.checkBarriers("buckets");
     for (const name of [...VIEWS, "jobs/base", "jobs/base/Makefile", `runs/${run}`]) {
       await ui.view(bucket, name);
@@ -61,7 +61,7 @@ for (const width of [360, 1440, 3840])
     t.after(() => ui.close());
     await ui.goTo("");
     await ui.signIn(server.token);
-    await ui.page.locator(".cards li").waitFor();
+    await ui.page.locator("tbody tr").first().waitFor();
     for (const name of [...VIEWS, "jobs/base", `runs/${run}`]) {
       await ui.view(bucket, name);
       const overflow: unknown = await ui.page.evaluate("document.documentElement.scrollWidth");

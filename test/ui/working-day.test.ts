@@ -94,7 +94,7 @@ test("a morning: sign in with a code, create a bucket, give it a key, watch a pu
   await ui.page.getByLabel("Code of your authenticator app").fill(await freshCode());
   await ui.button("Verify").click();
   await ui.button("Sign out").waitFor();
-  await ui.button("Create bucket").click();
+  await ui.button("Create bucket …").click();
   const dialog = ui.page.getByRole("dialog");
   await dialog.getByLabel("Project").fill("shop");
   await dialog.getByLabel("Name").fill("production");

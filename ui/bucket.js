@@ -1,0 +1,240 @@
+import { address, keepQuery } from "./address.js";
+import { all, call, unless } from "./api.js";
+import { fieldsOf, picker, TICK, tickBox } from "./controls.js";
+import { el } from "./dom.js";
+import { count, stateOf, status, words } from "./format.js";
+import { dataOf, listPart, part, scroller } from "./parts.js";
+import { lastRunPart, runsPart } from "./runs.js";
+
+const RUNS = 8;
+const DENSE = 12;
+const MOST = 20_000;
+const ID_HINT = "A UUID, where this bucket has one elsewhere; empty for a new one";
+const OPTIONS = [
+  ["build", "Build first", "Makes the catalog anew from the source", TICK],
+  ["force", "Force", "Also rolls out what is as it should be", TICK],
+  ["sync_only", "Only write files", "Starts and restarts nothing", TICK],
+  ["with_hooks", "With hooks (dry run)", "Runs pre_deploy with DRY_RUN=1; what it writes is dropped", TICK],
+];
+/** What rows of each resource of the catalog are told apart by. */
+const KEYS = {
+  workers: ["worker_ip"],
+  jobs: ["job"],
+  allocations: ["allocation_id"],
+  deployments: ["allocation_id"],
+  hooks: ["job", "hook", "executed_on", "demand_job", "demand_hook"],
+  ports: ["job", "name"],
+  kv: ["namespace", "key"],
+  certs: ["scope", "job", "worker", "cert"],
+};
+
+/** All buckets, by project. */
+export function bucketsView({ changed, action }) {
+  const create = () => {
+    const { labels, values } = namesOf({}, ["id", "Id", ID_HINT]);
+    const says = ["Makes its folders and its database on this server. Its source comes with the first push."];
+    return { path: "/api/buckets", body: values, says, fields: labels };
+  };
+  const open = ({ id }) => {
+    location.hash = `#/buckets/${id}`;
+  };
+  const read = async () => {
+    const buckets = changed(await all("/api/buckets?limit=500"));
+    return buckets.map(({ id, project, name, initialized, last_run: run }) => {
+      const idle = initialized ? "nothing yet" : "not initialised";
+      return {
+        project,
+        bucket: name,
+        state: run?.status ?? "",
+        last_run: run?.kind ?? idle,
+        created_at: run?.created_at,
+        id,
+      };
+    });
+  };
+  const list = listPart("", read, {
+    ...{
+      caption: "Buckets",
+      keys: ["id"],
+      none: "There is no bucket yet. Create one, then push a workspace to it.",
+    },
+    cells: {
+      bucket: ({ id, bucket }) => el("a", { href: `#/buckets/${id}` }, bucket),
+      last_run: ({ last_run }) => words(last_run),
+    },
+  });
+  const above = [action("Create bucket …", create, { style: "primary", done: open })];
+  return { title: "Buckets", above, parts: [list] };
+}
+
+function namesOf({ project, name }, ...more) {
+  const how = { required: true, maxlength: 200 };
+  const names = [
+    ["project", "Project", "", { ...how, value: project }],
+    ["name", "Name", "", { ...how, value: name }],
+  ];
+  return fieldsOf([...names, ...more]);
+}
+
+/** One bucket at a glance: the state of each job on each worker, drift, what the catalog holds and the last runs. */
+export function overviewView(page) {
+  const { bucketId, path, action, link } = page;
+  const read = async () => {
+    const { items } = await unless(call("GET", path("/cat/deployments")), { items: [] });
+    return items.filter(({ rollout }) => rollout !== "removed");
+  };
+  const push = el("code", `ops push ${location.origin} --bucket ${bucketId}`);
+  const none = el("span", "The catalog is empty. Send a workspace to this bucket: ", push);
+  const placed = part("Jobs on workers", read, (rows) => gridOf(page, rows), { none });
+  const unchecked = "Not checked yet: whether files on the workers are still those that were deployed.";
+  const drift = lastRunPart(page, "Drift", "drift", unchecked, {
+    tools: action("Check for drift", "/drift"),
+  });
+  const info = part("Catalog", () => unless(call("GET", path("/info")), null), dataOf, {
+    none: "Not initialised yet: see Source, Schema.",
+  });
+  const newest = async () => (await call("GET", path(`/runs?limit=${RUNS}`))).items;
+  const tools = el("a", { href: link("runs") }, "All runs");
+  const runs = runsPart(page, "Last runs", newest, { name: "runs", tools });
+  return { title: "Overview", above: [controlsOf(page)], parts: [placed, [drift, info], runs] };
+}
+
+function controlsOf({ action, bucket }) {
+  const deploy = () => deployOrder({}, "A dry run first shows what would change: see Deployments.");
+  const rename = () => {
+    const { labels, values } = namesOf(bucket());
+    const says = ["Only what people call it changes; its id and everything in it stay."];
+    return { method: "PUT", path: "", body: values, says, fields: labels };
+  };
+  const remove = () => ({
+    ...{ method: "DELETE", path: "", danger: true, action: "Delete bucket" },
+    says: [
+      `Removes ${bucket().id} from this server: source and revisions, catalog, key-value store, secrets, certificates and the history of its runs. This cannot be undone.`,
+      "What runs on the workers goes on running; nothing is stopped there.",
+    ],
+  });
+  const leave = () => {
+    location.hash = "#/";
+  };
+  return el(
+    "div.controls",
+    action("Build", "/build"),
+    action("Deploy …", deploy, { style: "primary" }),
+    action("Rename …", rename, { free: true }),
+    action("Delete …", remove, { style: "danger", free: true, done: leave }),
+  );
+}
+
+function gridOf({ link }, rows) {
+  const workers = [...new Set(rows.map(({ worker_ip }) => worker_ip))];
+  const states = [...Map.groupBy(rows, stateOf)].map(([state, [one, ...more]]) => {
+    const href = link("deployments", ["rollout"], { rollout: one.rollout });
+    return [el("a", { href }, el("b", more.length + 1), " ", status(state)), " "];
+  });
+  const lines = [...Map.groupBy(rows, ({ job }) => job)].map(([job, own]) => {
+    const cells = workers.map((worker) => cellOf(own.find(({ worker_ip }) => worker_ip === worker)));
+    const name = el("a", { href: link("jobs", [job]) }, job);
+    return el("tr", el("th", { scope: "row" }, name), el("td", own[0].new_version), cells);
+  });
+  const heads = ["Job", "Version", ...workers].map((name) => el("th", { scope: "col" }, name));
+  const caption = el("caption.unseen", "State of each job on each worker");
+  const kind = workers.length > DENSE ? "table.grid.dense" : "table.grid";
+  const table = el(kind, caption, el("thead", el("tr", heads)), el("tbody", lines));
+  return [el("p.tally", states), scroller("Jobs on workers", table)];
+}
+
+function cellOf(row) {
+  if (!row) return el("td", el("span.unseen", "not here"));
+  const { current_version: now, new_version: target } = row;
+  return el("td", { title: now === target ? null : `${now} → ${target}` }, status(stateOf(row)));
+}
+
+/** What is deployed where, and deploys: Jobs plans and starts them, Rollout shows the state of each allocation. */
+export function deploymentsView(page) {
+  const { path, action, rest, tabs } = page;
+  const bar = tabs("deployments", { jobs: "Jobs", rollout: "Rollout" }, rest[0] ?? "jobs");
+  const title = "Deployments";
+  if (rest[0] === "rollout") return { title, above: [bar], parts: [catalogPart(page, "deployments")] };
+  const jobs = picker("Jobs");
+  const options = fieldsOf(OPTIONS);
+  const body = () => ({ ...options.values(), jobs: jobs.values() });
+  const form = el("form.panel");
+  const plan = action("Dry run", () => ({ path: "/deploy", body: { ...body(), dry_run: true } }), { form });
+  const deploy = action("Deploy …", () => deployOrder(body()), { style: "primary" });
+  form.append(jobs.element, el("div.row", options.labels), el("div.controls", plan, deploy));
+  const offer = (items) => jobs.offer(items.map(({ job }) => job));
+  const names = part("", () => all(path("/cat/jobs")), offer, { none: "" });
+  const planned = lastRunPart(
+    page,
+    "Last plan",
+    "deploy",
+    "No plan yet: a dry run shows what a deploy would do.",
+    {
+      wanted: ({ params }) => params.dry_run === true,
+      controlsOf: ({ id, status: state }) => state === "succeeded" && planButton(page, id),
+    },
+  );
+  const last = lastRunPart(page, "Last deploy", "deploy", "Nothing was deployed from here yet.", {
+    wanted: ({ params }) => !params.dry_run,
+    controlsOf: (run) => retryButton(page, run),
+  });
+  return { title, above: [bar, form], parts: [names, planned, last] };
+}
+
+function deployOrder({ with_hooks: _, ...body }, more = "") {
+  const { jobs, build, sync_only, force } = body;
+  const what = `Brings ${jobs ? `the jobs ${jobs.join(", ")}` : "all jobs"} to the state of the catalog`;
+  const says = [
+    `${what}, in health-gated waves${build ? ", after a build" : ""}${force ? ", also what is as it should be" : ""}.`,
+    sync_only
+      ? "Files are written; nothing is started."
+      : "Services are started, reloaded or restarted on their workers.",
+    more,
+  ];
+  return { path: "/deploy", body, says, danger: true };
+}
+
+function planButton({ action }, plan) {
+  const says = ["Does what this plan shows; where something has changed since, it refuses."];
+  const order = { path: "/deploy", body: { plan }, says, danger: true, action: "Deploy" };
+  return action("Deploy this plan …", () => order, { style: "primary" });
+}
+
+function retryButton({ action }, { id, result }) {
+  const isLeft = ({ outcome }) => ["failed", "not_started", "cancelled"].includes(outcome);
+  const jobs = (result?.jobs ?? []).filter(isLeft);
+  const says = [
+    `Deploys again what was not all right in that deploy: ${jobs.map(({ job }) => job).join(", ")}.`,
+  ];
+  const order = { path: "/deploy", body: { retry_of: id }, says, danger: true, action: "Retry" };
+  return jobs.length > 0 && action(`Retry ${count(jobs.length, "job")} …`, () => order);
+}
+
+/** The catalog that the last build made, resource by resource. */
+export function catalogView(page) {
+  const name = page.rest[0] in KEYS ? page.rest[0] : "workers";
+  const labels = Object.keys(KEYS).map((one) => [one, one === "kv" ? "KV" : words(one)]);
+  const rows = catalogPart(page, name);
+  const switchOf = (key, label) => {
+    const onchange = ({ target }) => {
+      keepQuery({ [key]: target.checked ? "true" : "" });
+      rows.refresh();
+    };
+    return tickBox(label, { checked: page.query.get(key) === "true", onchange });
+  };
+  const switches = [
+    !["hooks", "ports", "certs"].includes(name) && switchOf("active", "Only active"),
+    name === "kv" && switchOf("deleted", "Deleted keys too"),
+  ];
+  const bar = page.tabs("catalog", Object.fromEntries(labels), name);
+  return { title: "Catalog", above: [bar, el("div.filters", switches)], parts: [rows] };
+}
+
+function catalogPart({ path }, name) {
+  const read = () => {
+    const on = [...address().query].filter(([key]) => key === "active" || key === "deleted");
+    return all(path(`/cat/${name}?${new URLSearchParams(on)}`), MOST);
+  };
+  const none = "There is nothing of the kind. The catalog is made by a build: push a workspace.";
+  return listPart("", read, { none, caption: `Catalog: ${name}`, keys: KEYS[name] });
+}

@@ -1,0 +1,267 @@
+import { all, runsOf } from "./api.js";
+import { fieldsOf, numeric, picker, TICK, tickBox, workerSelection } from "./controls.js";
+import { el } from "./dom.js";
+import { count, stateOf, words } from "./format.js";
+import { dataOf, listPart, part } from "./parts.js";
+import { keysOf, lastRunPart } from "./runs.js";
+import { fileParts } from "./source.js";
+
+const READINGS = 50;
+const PROBES = ["facts", "uptime", "sysstat", "trust"];
+const [WIDTH, HEIGHT] = [200, 48];
+/** What asks for attention first. */
+const STATES = ["health_failed", "health_pending", "update", "stop", "new", "promoted", "disabled"];
+/** What can be done with a job: its label, and what it does; without that it harms nobody. */
+const CONTROLS = [
+  ["start", "Start …", "Starts it"],
+  ["restart", "Restart …", "Restarts it"],
+  ["reload", "Reload …", "Makes it read its configuration again, without a restart"],
+  ["stop", "Stop …", "Stops it: it serves nobody until it is started again"],
+  [
+    "stop",
+    "Stop and forget …",
+    "Stops it; the next deploy starts it as if it was new, data stay",
+    { forget: true },
+  ],
+  ["status", "Status"],
+];
+const WIDE = ["concurrency", "At a time", "Workers in one batch", numeric(1, 1024)];
+const SHELL = "Runs in the bucket's folder, with sh (bash if its first line says so)";
+const COMMAND = [
+  ["command", "Command", SHELL, { rows: 3, required: true }],
+  WIDE,
+  ["timeout_seconds", "Time limit in seconds", "Of each worker; 300 by default", numeric(1, 86_400)],
+  ["health_check", "Health check after each batch", "Goes on only while the jobs there are healthy", TICK],
+  ["ignore_failure", "Ignore failures", "Goes on after a batch that failed", TICK],
+];
+
+/** The jobs of the catalog, for reading; each has controls of its own. */
+export function jobsView({ path, action }) {
+  const read = async () => {
+    const [jobs, placed] = await Promise.all(
+      ["jobs", "deployments"].map((name) => all(path(`/cat/${name}`))),
+    );
+    return jobs.map(({ disabled: _, ...one }) => {
+      const own = placed.filter(({ job, removed }) => job === one.job && !removed).map(stateOf);
+      const state = STATES.find((word) => own.includes(word)) ?? "not_placed";
+      return { job: one.job, state, allocations: own.length, ...one };
+    });
+  };
+  const none = "The catalog has no job: push a workspace and build it.";
+  const list = listPart("", read, { caption: "Jobs", keys: ["job"], none });
+  return { title: "Jobs", above: [action("Health check of all jobs", "/health_check")], parts: [list] };
+}
+
+/** One job of the catalog: where it is, its ports and hooks, its files as they were built, and its controls. */
+export function jobView(page) {
+  const { path, link } = page;
+  const [job, chosen] = page.rest;
+  const below = `/jobs/${encodeURIComponent(job)}`;
+  const cat = async (name) => {
+    const rows = await all(path(`/cat/${name}?jobs=${encodeURIComponent(job)}`));
+    return rows.map(({ job: _, ...row }) => row);
+  };
+  const { element, offer } = controlsOf(page, job, below);
+  const about = async () => {
+    const [[definition], ports, hooks] = await Promise.all(["jobs", "ports", "hooks"].map(cat));
+    return definition ? { ...definition, ports, hooks } : null;
+  };
+  const parts = [
+    listPart("Allocations", async () => offer(await cat("deployments")), {
+      ...{ keys: ["worker_ip"], name: "on", none: "It is on no worker: none has all of its selectors." },
+    }),
+    part("Definition", about, dataOf, { none: "The catalog has no such job." }),
+    ...fileParts("Files as they were built", path(`${below}/files`), chosen, (file) =>
+      link("jobs", [job, file]),
+    ),
+  ];
+  return { title: job, back: "jobs", above: [element], parts };
+}
+
+/** What can be done with a job, on the chosen allocations, else on all. */
+function controlsOf({ action }, job, below) {
+  const where = picker("Allocations");
+  const health = tickBox("Health check afterwards", { checked: true });
+  let allocations = [];
+  const order = (target, label, does, extra = {}) => {
+    const wanted = where.values();
+    const meant = wanted ?? allocations;
+    const checks = health.control.checked && ["start", "restart", "reload"].includes(target);
+    const body = { ...extra, allocations: wanted, ...(checks && { health_check: true }) };
+    const says = does && [`${does}: ${job}, ${count(meant.length, "allocation")} on ${meant.join(", ")}.`];
+    return {
+      path: `${below}/${target}`,
+      body,
+      says,
+      danger: job,
+      title: `${label.replace(" …", "")} ${job}?`,
+    };
+  };
+  const buttons = CONTROLS.map((one) => action(one[1], () => order(...one), { style: one[3] && "danger" }));
+  const form = el("form.row");
+  const { labels, values } = fieldsOf([["target", "Target of its Makefile", "", { required: true }]]);
+  const run = () => order("run", "Run target", `Runs make ${values().target}`, values());
+  form.append(...labels, action("Run target …", run, { form }));
+  const check = action("Health check", () => ({ path: "/health_check", body: { jobs: [job] } }));
+  const which = el("summary", "On which workers, and other targets");
+  const more = el("details", which, where.element, health, form);
+  const offer = (rows) => {
+    allocations = rows.filter(({ removed }) => !removed).map(({ worker_ip }) => worker_ip);
+    where.offer(allocations);
+    return rows;
+  };
+  return { element: el("div.panel", el("div.controls", buttons, check), more), offer };
+}
+
+/** The hooks that people may start: those on the event `cli`. The others run by themselves, in builds and deploys. */
+export function hooksView(page) {
+  const read = async () => {
+    const rows = await all(page.path("/cat/hooks"));
+    const own = rows.filter(({ executed_on }) => executed_on.split(",").includes("cli"));
+    // A row of the catalog stands for one demand of a hook: its hooks, each once.
+    return [...Map.groupBy(own, ({ job, hook }) => `${job} ${hook}`).values()].map((same) => {
+      const demands = same
+        .filter((one) => one.demand_job)
+        .map((one) => `${one.demand_hook} of ${one.demand_job}`);
+      return { hook: same[0].hook, job: same[0].job, demands: [...new Set(demands)], actions: "" };
+    });
+  };
+  const list = listPart("Hooks to run", read, {
+    ...{ caption: "Hooks on the event cli", keys: ["job", "hook"] },
+    cells: { actions: (row) => runHook(page, row) },
+    none: "No job has a hook on the event cli. A manifest declares them under hooks.",
+  });
+  return {
+    title: "Hooks",
+    parts: [list, lastRunPart(page, "Last hook", "hooks", "No hook has run here yet.")],
+  };
+}
+
+function runHook({ action }, { job, hook }) {
+  const says = [
+    `Runs ${hook} on the server, once for each allocation of ${job}. What it does is up to its script.`,
+  ];
+  const body = { hook, job, verbose: true };
+  return action("Run …", () => ({ path: "/hooks", body, says, danger: job, action: "Run hook" }));
+}
+
+/** The workers as they are defined (read only), what they last said of themselves, and the probes and trust. */
+export function workersView(page) {
+  const { action, bucketId } = page;
+  const selection = workerSelection(page);
+  const width = fieldsOf([WIDE]);
+  const order = (name) => ({ path: `/workers/${name}`, body: { ...selection.values(), ...width.values() } });
+  const force = () => {
+    const { path, body } = order("trust");
+    const says = [
+      `Replaces the known host keys of ${selection.text()} by whatever they show now.`,
+      "Do it only where you know why a key has changed: somebody else may be answering in place of a worker.",
+    ];
+    return { path, body: { ...body, force: true }, says, danger: true };
+  };
+  const probes = PROBES.map((name) => action(words(name), () => order(name)));
+  const which = el("details", el("summary", "Which workers"), selection.element, width.labels);
+  const controls = [probes, action("Trust by force …", force, { style: "danger" })];
+  const list = listPart("Definitions", () => readWorkers(page), {
+    ...{ caption: "Workers", keys: ["worker_ip"] },
+    none: "The catalog has no worker: workspace/workers.json names them; push it and build.",
+  });
+  const load = part("Load, newest reading on the right", () => readings(bucketId), drawReadings, {
+    none: "No reading yet: Sysstat takes one of each worker; the last 50 are drawn here.",
+  });
+  const others = ["facts", "uptime", "trust"].map((name) =>
+    lastRunPart(page, `Last ${name}`, `worker_${name}`, "Not asked for yet."),
+  );
+  const above = [el("div.panel", el("div.controls", controls), which)];
+  return { title: "Workers", above, parts: [list, load, ...others], readers: [selection] };
+}
+
+/** The definitions, beside what the last runs of some kinds have found out about each. */
+async function readWorkers({ bucketId, path }) {
+  const lastOf = async (kind) => resultsOf(await runsOf(bucketId, kind, 1));
+  const [workers, placed, uptime, trust, drift] = await Promise.all([
+    ...["workers", "deployments"].map((name) => all(path(`/cat/${name}`))),
+    ...["worker_uptime", "worker_trust", "drift"].map(lastOf),
+  ]);
+  return workers.map(({ worker_ip, removed, position: _, labels, ...one }) => {
+    const of = (results) => results.find(({ worker }) => worker === worker_ip) ?? {};
+    const own = placed.filter((row) => row.worker_ip === worker_ip && !row.removed);
+    const behind = own.filter(({ rollout }) => /new|update|stop/.test(rollout)).length;
+    const disabled = own.filter((row) => row.disabled).length;
+    const { outcome: trusted, fingerprints, previous } = of(trust);
+    const now = keysOf(fingerprints);
+    return {
+      worker_ip,
+      state: removed ? "removed" : (of(uptime).outcome ?? "not_asked"),
+      drift: of(drift).outcome ?? "",
+      jobs: [own.length, behind && `${behind} behind`, disabled && `${disabled} disabled`].filter(Boolean),
+      host_key:
+        trusted === "changed" ? `changed! It was ${keysOf(previous)}, it shows ${now}` : now || trusted,
+      ...{
+        labels: labels?.split(","),
+        uptime_s: of(uptime).uptime?.uptime_s,
+        load: of(uptime).uptime?.load1,
+      },
+      ...one,
+    };
+  });
+}
+
+function resultsOf(runs) {
+  return runs.flatMap(({ result }) => result?.workers ?? []);
+}
+
+async function readings(bucketId) {
+  const runs = await runsOf(bucketId, "worker_sysstat", READINGS);
+  return resultsOf(runs.reverse()).filter(({ sysstat }) => sysstat);
+}
+
+function drawReadings(found) {
+  const charts = [...Map.groupBy(found, ({ worker }) => worker)].map(([worker, own]) => {
+    const cpu = own.map(({ sysstat }) => sysstat.cpu_pct);
+    const memory = own.map(({ sysstat: one }) => 100 * (1 - one.mem_available_bytes / one.mem_total_bytes));
+    return el(
+      "figure",
+      el("figcaption", worker),
+      chartOf(worker, "CPU", cpu),
+      chartOf(worker, "Memory", memory),
+    );
+  });
+  return el("div.charts", charts);
+}
+
+/** A small chart of percentages, oldest first; what it shows is said in words too. */
+function chartOf(worker, name, values) {
+  const known = values.filter(Number.isFinite);
+  const now = known.length === 0 ? "no reading" : `${Math.round(known.at(-1))} %`;
+  const most = `at most ${Math.round(Math.max(0, ...known))} % in ${known.length} readings`;
+  const step = WIDTH / Math.max(1, known.length - 1);
+  const line = known.length === 1 ? [known[0], known[0]] : known;
+  const points = line.map((value, index) => `${index * step},${HEIGHT * (1 - value / 100)}`);
+  const svg = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
+  svg.ariaLabel = `${name} of ${worker}: ${now}, ${most}`;
+  svg.append(shape("polyline", { points: points.join(" ") }));
+  return el("div.chart", el("span", `${name} `, el("b", now)), svg);
+}
+
+function shape(name, attributes) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  return element;
+}
+
+/** Runs a command on workers; what they answered is folded by what is the same. */
+export function commandView(page) {
+  const { labels, values } = fieldsOf(COMMAND);
+  const selection = workerSelection(page);
+  const order = () => {
+    const body = { ...values(), ...selection.values() };
+    const says = [`Runs on ${selection.text()}:`, body.command];
+    return { path: "/run_command", body, says, danger: true, title: "Run this command?" };
+  };
+  const form = el("form.panel");
+  const start = page.action("Run command …", order, { form, style: "primary" });
+  form.append(labels[0], selection.element, el("div.row", labels.slice(1)), start);
+  const last = lastRunPart(page, "Last command", "run_command", "No command has run here yet.");
+  return { title: "Run command", above: [form], parts: [last], readers: [selection] };
+}
