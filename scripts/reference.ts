@@ -3,10 +3,10 @@ import { writeFileSync } from "node:fs";
 import { COMMANDS } from "../lib/cli/commands.ts";
 import { toYaml } from "../lib/codec/yaml.ts";
 import { openApiDocument } from "../lib/server/openapi.ts";
-import { ROUTES } from "../lib/server/routes/table.ts";
+import { ROUTE_GROUPS } from "../lib/server/routes/table.ts";
 import { commandReference } from "./cli-reference.ts";
 
 const write = (file: string, text: string) => writeFileSync(new URL(`../${file}`, import.meta.url), text);
 
-write("openapi.yaml", toYaml(openApiDocument(ROUTES)));
+write("openapi.yaml", toYaml(openApiDocument(ROUTE_GROUPS)));
 write("docs/cli.md", commandReference(COMMANDS));

@@ -1,9 +1,9 @@
-/** What a request ended with: `code` for the console, `message` for the person; `body` is all that the server said. */
+/** What a request ended with: `code` for the console, `message` for the person; `response` is all that the server said. */
 export class ApiError extends Error {
   constructor(status, body, response) {
     super(body.message ?? `The server answered with status ${status}`);
     const { error: code = "unknown", run_id: runId, details } = body;
-    Object.assign(this, { status, code, runId, details, body, response });
+    Object.assign(this, { status, code, runId, details, response });
   }
 }
 
@@ -45,7 +45,10 @@ export async function request(method, path, { body, token, signal, headers: own,
   const options = { method, headers, signal, body: isRaw ? body : JSON.stringify(body) };
   const response = await send(path, options);
   if (response.ok && as !== "json") return as === "response" ? response : await response[as]();
-  const answer = await response.json().catch(() => ({}));
+  const answer = await response
+    .clone()
+    .json()
+    .catch(() => ({}));
   if (response.ok) return answer;
   if (answer.error === "unauthorized" && token === undefined) signedOut();
   throw new ApiError(response.status, answer, response);
@@ -58,6 +61,19 @@ async function send(path, options) {
     if (options.signal?.aborted) throw error;
     throw new ApiError(0, { error: "unreachable", message: "The server cannot be reached" });
   }
+}
+
+/** A request as a command for the shell, where the token is a variable; `content` is text or a file. */
+export function curlOf(method, path, content, headers = { "Content-Type": "application/json" }) {
+  const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+  const parts = [
+    `curl -sS${method === "GET" ? "" : ` -X ${method}`} ${quoted(location.origin + path)}`,
+    '-H "Authorization: Bearer $OPS_SERVE_TOKEN"',
+    ...Object.entries(headers).map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`),
+  ];
+  if (content?.name) parts.push(`--data-binary @${quoted(content.name)}`);
+  else if (content) parts.push(`--data-raw ${quoted(content)}`);
+  return parts.join(" \\\n  ");
 }
 
 /** Resolves after that time, or as soon as `signal` is aborted. */

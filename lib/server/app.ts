@@ -18,7 +18,7 @@ import type { ServerConfig } from "./config.ts";
 import type { Services } from "./context.ts";
 import { openApiDocument } from "./openapi.ts";
 import { Readers } from "./reading.ts";
-import { ROUTES } from "./routes/table.ts";
+import { ROUTE_GROUPS, ROUTES } from "./routes/table.ts";
 import { RunList } from "./run-list.ts";
 import { readTlsPair } from "./tls.ts";
 
@@ -66,7 +66,7 @@ export async function startServer(
     readers,
     runList,
     ...signIn,
-    openApi: () => openApiDocument(ROUTES),
+    openApi: () => openApiDocument(ROUTE_GROUPS),
   };
   const listener = await listen({
     ...{ host, port },

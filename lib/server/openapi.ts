@@ -23,14 +23,15 @@ const SECOND_FACTORS = [{}, { totp_session: [] }, { totp_code: [] }];
 /** The second factor only where the server has TOTP, and never to verify a code. */
 const SECURITY = SECOND_FACTORS.flatMap((second) => FIRST_FACTORS.map((first) => ({ ...first, ...second })));
 
-/** The OpenAPI 3.1 description of a route table: what is checked is what is described. */
-export function openApiDocument(routes: readonly ServerRoute[]): object {
+/** The OpenAPI 3.1 description of a route table, whose groups are tags: what is checked is what is described. */
+export function openApiDocument(groups: Readonly<Record<string, readonly ServerRoute[]>>): object {
   const paths: Record<string, Record<string, unknown>> = {};
-  for (const route of routes) {
-    const path = route.path.replace("*}", "}");
-    paths[path] ??= {};
-    (paths[path] as Record<string, unknown>)[route.method.toLowerCase()] = operation(route);
-  }
+  for (const [tag, routes] of Object.entries(groups))
+    for (const route of routes) {
+      const path = route.path.replace("*}", "}");
+      paths[path] ??= {};
+      (paths[path] as Record<string, unknown>)[route.method.toLowerCase()] = operation(route, tag);
+    }
   return {
     openapi: "3.1.0",
     info: {
@@ -67,7 +68,7 @@ export function openApiDocument(routes: readonly ServerRoute[]): object {
   };
 }
 
-function operation(route: ServerRoute): Schema {
+function operation(route: ServerRoute, tag: string): Schema {
   const parameters = [
     ...pathParameters(route),
     ...queryParameters(route),
@@ -75,6 +76,7 @@ function operation(route: ServerRoute): Schema {
   ];
   return {
     operationId: operationId(route),
+    tags: [tag],
     summary: route.summary,
     description: route.description,
     ...(parameters.length > 0 && { parameters }),

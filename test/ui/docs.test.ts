@@ -66,7 +66,7 @@ test("an operation is found by what it does, and has an address", async () => {
 test("what an operation takes and answers is told, with examples", async () => {
   await openDocs("/#post_buckets");
   const create = operation("post_buckets");
-  await create.getByText("project string, 1 to").first().waitFor();
+  await create.getByText("project string, maxLength 200, minLength 1").first().waitFor();
   await create.locator(".answer", { hasText: "201" }).getByText("initialized").first().waitFor();
   await create.locator(".answer", { hasText: "409" }).locator("summary").first().click();
   await create

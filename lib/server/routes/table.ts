@@ -14,20 +14,18 @@ import { SETTINGS_ROUTES } from "./settings.ts";
 import { SNAPSHOT_ROUTES } from "./snapshots.ts";
 import { SOURCE_ROUTES } from "./source.ts";
 
-/** All that can be asked of the server: the source of the router, of the checks and of openapi.yaml. */
-export const ROUTES: readonly ServerRoute[] = [
-  ...AUTH_ROUTES,
-  ...BUCKET_ROUTES,
-  ...SOURCE_ROUTES,
-  ...FILE_ROUTES,
-  ...SETTINGS_ROUTES,
-  ...SECRET_ROUTES,
-  ...OPERATION_ROUTES,
-  ...JOB_ROUTES,
-  ...SNAPSHOT_ROUTES,
-  ...RUN_ROUTES,
-  ...LOG_ROUTES,
-  ...EVENT_ROUTES,
-  ...CATALOG_ROUTES,
-  ...REFERENCE_ROUTES,
-];
+/** All that can be asked of the server, by what it is about: the source of the router, of the checks and of openapi.yaml. */
+export const ROUTE_GROUPS: Readonly<Record<string, readonly ServerRoute[]>> = {
+  "Sign-in": AUTH_ROUTES,
+  Buckets: BUCKET_ROUTES,
+  Source: [...SOURCE_ROUTES, ...FILE_ROUTES, ...SETTINGS_ROUTES],
+  Secrets: SECRET_ROUTES,
+  Operations: OPERATION_ROUTES,
+  Jobs: JOB_ROUTES,
+  Snapshots: SNAPSHOT_ROUTES,
+  Runs: [...RUN_ROUTES, ...LOG_ROUTES, ...EVENT_ROUTES],
+  Catalog: CATALOG_ROUTES,
+  "This description": REFERENCE_ROUTES,
+};
+
+export const ROUTES: readonly ServerRoute[] = Object.values(ROUTE_GROUPS).flat();
