@@ -138,9 +138,17 @@ export function promote(
   );
 }
 
-/** Stores the outcome of a gate. */
-export function setGate(db: Database, job: string, allocationId: string, gate: Promotion["gate"]): void {
-  db.run("UPDATE hash SET gate = ? WHERE namespace = ? AND key = ?", gate, namespaceOf(job), allocationId);
+/** Stores the outcome of a gate for allocations of a job, all or none. */
+export function setGate(
+  db: Database,
+  job: string,
+  allocationIds: readonly string[],
+  gate: Promotion["gate"],
+): void {
+  db.transaction(() => {
+    for (const id of allocationIds)
+      db.run("UPDATE hash SET gate = ? WHERE namespace = ? AND key = ?", gate, namespaceOf(job), id);
+  });
 }
 
 /** Notes whether the service of an allocation is stopped because it was disabled or removed. */

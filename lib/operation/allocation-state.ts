@@ -1,5 +1,8 @@
 import type { CatalogJob } from "../bucket/catalog.ts";
-import type { Grade, Trouble } from "./outcome.ts";
+import type { EventVariables } from "../hook/environment.ts";
+import type { Action } from "../plan/changes.ts";
+import { scriptsIn } from "./hooks.ts";
+import { type Grade, type Trouble, troubleOf } from "./outcome.ts";
 import type { AllocationPlan } from "./plan-job.ts";
 
 /** How the change of one allocation goes; filled in while the job rolls out. */
@@ -28,6 +31,23 @@ export function allocationGrade({ plan, done, passedGate, trouble }: AllocationS
   return done ? "changed" : "not_started";
 }
 
+/** What hooks for job_control are told in a deploy: which workers are started and which are changed. */
+export function controlVariables(states: readonly AllocationState[]): EventVariables {
+  const hosts = (...actions: Action[]) =>
+    workersOf(states.filter(({ plan }) => actions.includes(plan.decision.action))).join(",");
+  return { NEW_ALLOCATIONS: hosts("start"), UPDATED_ALLOCATIONS: hosts("restart", "reload") };
+}
+
+/** Grades a batch whose hooks for job_control have not all succeeded, as if each script had been a target. */
+export function gradeScripts(batch: readonly AllocationState[], error: unknown): void {
+  const trouble = troubleOf(error);
+  const ran = new Set(scriptsIn(error).map(({ worker }) => worker));
+  for (const state of batch) {
+    if (trouble.grade === "cancelled") state.trouble ??= trouble;
+    if (ran.has(state.plan.allocation.worker)) state.done = true;
+  }
+}
+
 /** A rollout goes on without workers that are unreachable, as long as they are no more than the manifest says. */
 export function isTolerated(
   { grade }: Trouble,
@@ -36,6 +56,11 @@ export function isTolerated(
 ): boolean {
   const lost = states.filter(({ trouble }) => trouble?.grade === "unreachable").length;
   return grade === "unreachable" && (100 * lost) / states.length <= tolerateUnreachable;
+}
+
+/** The ids of some allocations. */
+export function idsOf(states: readonly AllocationState[]): string[] {
+  return states.map((state) => state.plan.allocation.id);
 }
 
 /** The workers of some allocations. */

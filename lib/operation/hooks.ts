@@ -32,6 +32,8 @@ export interface HookPass {
   /** The batch of a rollout that the hooks are for; without it the pass makes its own batches. */
   batch?: Batch;
   variables?: EventVariables;
+  /** By worker: the version to bring there (`NEW_VERSION`), where it is not that of the catalog. */
+  versions?: ReadonlyMap<string, string>;
   /** A script that fails is tried again, as a probe is. */
   wait?: { attempts: number; intervalSeconds: number };
   /** Tells in Activity how each script has ended. */
@@ -106,7 +108,7 @@ export class HookSession {
   async #runBatch(pass: HookPass, hook: string, batch: Batch): Promise<ScriptResult[]> {
     const { db, log, signal } = this.#context;
     throwIfCancelled(signal);
-    const { kind, job, variables = {} } = pass;
+    const { kind, job, variables = {}, versions } = pass;
     const place = `${PASSES[kind].event}, batch ${batch.index + 1} of ${batch.count}`;
     log.info(`${job.name}: hook ${hook} (${place}) for ${batch.workers.join(", ")}`);
     this.#host ??= this.#open();
@@ -116,9 +118,10 @@ export class HookSession {
     const shared = { kind, job, hook, batch, variables, peers, files: catalogFiles(db, job.name) };
     const promotionOf = promotionsOf(db, job.name);
     for (const { id } of allocations) this.#visited.add(id);
-    const ended = await runAll(allocations, allocations.length, (allocation) =>
-      this.#runScript(host, { ...shared, allocation, promoted: promotionOf(allocation.id) }, pass),
-    );
+    const ended = await runAll(allocations, allocations.length, (one) => {
+      const allocation = { ...one, newVersion: versions?.get(one.worker) ?? one.newVersion };
+      return this.#runScript(host, { ...shared, allocation, promoted: promotionOf(one.id) }, pass);
+    });
     throwIfCancelled(signal);
     return ended.map((one) => {
       if (one.status === "rejected") throw one.reason;
@@ -214,12 +217,16 @@ export function hooksOn(job: CatalogJob, event: HookEvent): string[] {
   return job.hooks.filter((hook) => hook.events.includes(event)).map((hook) => hook.name);
 }
 
+/** The scripts that ran in a pass, where an error is that one of them failed. */
+export function scriptsIn(error: unknown): ScriptResult[] {
+  const isOurs = error instanceof Failure && error.code === "ErrHookFailed";
+  return isOurs ? (error.details as { scripts: ScriptResult[] }).scripts : [];
+}
+
 /** The errors of scripts by worker, where they are what an error is about. */
 export function scriptErrors(error: unknown): Map<string, string> {
-  const isOurs = error instanceof Failure && error.code === "ErrHookFailed";
-  const { scripts } = isOurs ? (error.details as { scripts: ScriptResult[] }) : { scripts: [] };
   return new Map(
-    scripts.flatMap(({ hook, worker, error }) =>
+    scriptsIn(error).flatMap(({ hook, worker, error }) =>
       error === null ? [] : [[worker, `hook ${hook}: ${error}`]],
     ),
   );

@@ -1,6 +1,6 @@
 import type { CatalogAllocation, CatalogJob } from "../bucket/catalog.ts";
 import type { Database } from "../bucket/database.ts";
-import { forgetPromotion, promotionsOf, setStopped } from "../bucket/promotions.ts";
+import { beginChange, forgetPromotion, promotionsOf, setStopped } from "../bucket/promotions.ts";
 import { runAll } from "../core/async.ts";
 import { throwIfCancelled } from "../core/errors.ts";
 import { RUNNER_EXIT } from "../transport/runner.ts";
@@ -153,6 +153,8 @@ async function finish(
 ): Promise<void> {
   // A disabled one only now: until its hooks have run, the next deploy has to see to it.
   if (!removed) return setStopped(db, job, id, true);
+  // If it comes back before this is done, what was promoted may be there in part only.
+  beginChange(db, job, [id]);
   await effects.sync({ job, worker }, undefined, {});
   forgetPromotion(db, job, id);
 }

@@ -5,12 +5,13 @@ import type { StagedFile, StagedTree } from "../bucket/staging.ts";
 import { mapAll } from "../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import { rolloutBatches } from "../plan/rollout.ts";
-import { type AllocationState, hostsOf, workersOf } from "./allocation-state.ts";
+import { type AllocationState, hostsOf, idsOf, workersOf } from "./allocation-state.ts";
 import type { OperationContext } from "./context.ts";
 import type { Effects } from "./effects.ts";
 import { passGate } from "./gate.ts";
 import { hooksOn } from "./hooks.ts";
 import type { AllocationPlan } from "./plan-job.ts";
+import { targetHash } from "./target.ts";
 
 /**
  * Puts the tree and the version that were promoted before a batch back on its workers only, all of them at once as the
@@ -36,11 +37,11 @@ export async function restoreBatch(
     context.log.info(`${job.name}: puts back on ${hosts} what was promoted before`);
     await putBack(context, effects, job, states);
     await passGate(context, effects, job, { probed: activeOf(states), hooked: workersOf(states) });
-    for (const { plan } of states) setGate(context.db, job.name, plan.allocation.id, "passed");
+    setGate(context.db, job.name, idsOf(states), "passed");
     return told(`what was promoted before was put back on ${hosts} and is healthy there`);
   } catch (error) {
     throwIfCancelled(context.signal);
-    for (const { plan } of states) setGate(context.db, job.name, plan.allocation.id, "failed");
+    setGate(context.db, job.name, idsOf(states), "failed");
     return told(`what was promoted before could not be put back on ${hosts}: ${messageOf(error)}`);
   } finally {
     for (const state of states)
@@ -56,11 +57,7 @@ async function putBack(
 ): Promise<void> {
   const { db, kv, signal } = context;
   const trees = new Map(states.map(({ plan }) => [plan, treeBefore(context, plan)]));
-  beginChange(
-    db,
-    job.name,
-    states.map(({ plan }) => plan.allocation.id),
-  );
+  beginChange(db, job.name, idsOf(states));
   const hasOwnControl = hooksOn(job, "job_control").length > 0;
   const work = async ([plan, tree]: [AllocationPlan, StagedTree]) => {
     await effects.stage(plan.allocation, tree);
@@ -73,9 +70,10 @@ async function putBack(
   const workers = workersOf(states);
   if (hasOwnControl) {
     const variables = { NEW_ALLOCATIONS: "", UPDATED_ALLOCATIONS: workers.join(",") };
+    const versions = new Map(states.map(({ plan }) => [plan.allocation.worker, plan.promoted.version]));
     const order = kv.get(`ops/job/${job.name}`, "rollout_order");
     for (const batch of rolloutBatches(order, workers, workers.length))
-      await effects.hooks({ kind: "deploy_control", job, batch, variables });
+      await effects.hooks({ kind: "deploy_control", job, batch, variables, versions });
   }
   db.transaction(() => {
     for (const { plan } of states) {
@@ -91,8 +89,9 @@ async function runAgain(
   effects: Effects,
   job: CatalogJob,
   { allocation, decision, promoted }: AllocationPlan,
-  { hash }: StagedTree,
+  tree: StagedTree,
 ): Promise<void> {
+  const hash = targetHash(tree.hash, promoted.version);
   await effects.run({
     ...{ job: job.name, worker: allocation.worker, phase: "rollout", hash },
     target: decision.action === "reload" ? "reload" : "restart",

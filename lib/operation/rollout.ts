@@ -8,7 +8,10 @@ import type { Batch } from "../plan/rollout.ts";
 import {
   type AllocationState,
   allocationGrade,
+  controlVariables,
+  gradeScripts,
   hostsOf,
+  idsOf,
   isTolerated,
   type RolloutStep,
   workersOf,
@@ -21,6 +24,7 @@ import { type HookPass, scriptErrors } from "./hooks.ts";
 import { countGrades, describeGrades, type Trouble, troubleOf } from "./outcome.ts";
 import { hasOpenGate, type JobPlan } from "./plan-job.ts";
 import { restoreBatch } from "./restore-batch.ts";
+import { targetHash } from "./target.ts";
 
 const SYNC_AT_ONCE = 32;
 const MOST_NAMED = 20;
@@ -108,8 +112,7 @@ class Rollout {
   /** Stages and syncs every allocation that changes. A worker that fails here, or has before, fails in its batch. */
   async stageAndSync(): Promise<void> {
     const changing = this.#changing().filter((state) => state.trouble === undefined);
-    const ids = changing.map((state) => state.plan.allocation.id);
-    beginChange(this.#context.db, this.#plan.job.name, ids);
+    beginChange(this.#context.db, this.#plan.job.name, idsOf(changing));
     await this.#onAll(changing, SYNC_AT_ONCE, (state) => this.#sync(state));
   }
 
@@ -146,13 +149,14 @@ class Rollout {
     const { job } = this.#plan;
     const reached = states.filter(({ trouble }) => trouble === undefined);
     if (reached.length === 0) return;
-    const hosts = (...actions: Action[]) =>
-      workersOf(
-        this.#states.filter(({ plan, trouble }) => !trouble && actions.includes(plan.decision.action)),
-      ).join(",");
-    const variables = { NEW_ALLOCATIONS: hosts("start"), UPDATED_ALLOCATIONS: hosts("restart", "reload") };
+    const variables = controlVariables(this.#states.filter(({ trouble }) => trouble === undefined));
     const workers = workersOf(reached);
-    await this.#runHooks({ kind: "deploy_control", job, batch: { ...batch, workers }, variables });
+    try {
+      await this.#runHooks({ kind: "deploy_control", job, batch: { ...batch, workers }, variables });
+    } catch (error) {
+      gradeScripts(reached, error);
+      throw error;
+    }
     const changed = reached.filter(({ plan }) => runsTarget(plan.decision.action));
     if (changed.length > 0) await this.#promoteAndGate(changed);
   }
@@ -168,7 +172,8 @@ class Rollout {
   }
 
   async runPostDeploy(): Promise<void> {
-    await this.#runHooks({ kind: "post_deploy", job: this.#plan.job });
+    const reached = this.#states.filter(({ trouble }) => trouble === undefined);
+    await this.#runHooks({ kind: "post_deploy", job: this.#plan.job, workers: workersOf(reached) });
   }
 
   /** The promote sweep: allocations whose change needs no lifecycle, and so has no gate of its own. */
@@ -180,12 +185,12 @@ class Rollout {
 
   /** The status after a deploy (hook-runtime.md, Deploy order 4: post_deploy_status): how it went for the allocations. */
   tellStatus(): void {
-    const { name: job } = this.#plan.job;
     const reason = describeGrades(countGrades(this.#states.map(allocationGrade)));
-    this.#context.log.record({ event: "post_deploy_status", job, phase: "rollout", reason });
+    const fields = { job: this.#plan.job.name, phase: "rollout", reason };
+    this.#context.log.record({ event: "post_deploy_status", ...fields });
   }
 
-  /** The final sync: puts back what the lifecycle changed in files that sync owns. */
+  /** The final sync: puts back what the lifecycle changed in files that sync owns. What it misses the next deploy does. */
   async syncAgain(): Promise<void> {
     const changing = this.#changing();
     const reached = changing.filter(({ trouble }) => trouble === undefined);
@@ -193,6 +198,7 @@ class Rollout {
       const { changed } = await this.#effects.sync(plan.allocation, plan.tree, {});
       if (changed.length > 0) this.#say(`put back on ${plan.allocation.worker}: ${changed.join(", ")}`);
     });
+    beginChange(this.#context.db, this.#plan.job.name, idsOf(reached.filter(({ trouble }) => trouble)));
     this.#failIfTroubled(changing);
   }
 
@@ -264,14 +270,15 @@ class Rollout {
 
   async #runTarget({ plan }: AllocationState): Promise<void> {
     const { allocation, decision, tree, promoted } = plan;
+    const hash = targetHash(tree.hash, allocation.newVersion);
     if (promoted.unfinished && !this.#force) {
       const last = await this.#effects.lastTarget(allocation);
-      if (last?.hash === tree.hash && runsTarget(last.target as Action))
+      if (last?.hash === hash && runsTarget(last.target as Action))
         return this.#say(`${last.target} on ${allocation.worker} had already succeeded: resumed behind it`);
     }
     await this.#effects.run({
       ...{ job: allocation.job, worker: allocation.worker, target: decision.action },
-      ...{ phase: "rollout", hash: tree.hash, limitSeconds: this.#plan.job.lifecycleTimeoutSeconds },
+      ...{ phase: "rollout", hash, limitSeconds: this.#plan.job.lifecycleTimeoutSeconds },
       env: { CURRENT_VERSION: promoted.version, NEW_VERSION: allocation.newVersion },
     });
   }
@@ -315,21 +322,14 @@ class Rollout {
       const failed = this.#states.filter(
         (state) => about.includes(state) || troubles.has(state.plan.allocation.worker),
       );
-      if (!this.#context.signal.aborted) this.#storeGate(failed, "failed");
+      if (!this.#context.signal.aborted) setGate(this.#context.db, job.name, idsOf(failed), "failed");
       const found = [...troubles.values()];
       if (found.length === 0 || !found.every((trouble) => isTolerated(trouble, this.#states, this.#plan.job)))
         throw error;
       return await this.#gate(about.filter(({ trouble }) => trouble === undefined));
     }
-    this.#storeGate(about, "passed");
+    setGate(this.#context.db, job.name, idsOf(about), "passed");
     this.#say(`health check passed on ${hostsOf(about)}`);
-  }
-
-  #storeGate(about: readonly AllocationState[], gate: "passed" | "failed"): void {
-    const { db } = this.#context;
-    db.transaction(() => {
-      for (const { plan } of about) setGate(db, plan.allocation.job, plan.allocation.id, gate);
-    });
   }
 
   #failIfTroubled(states: readonly AllocationState[]): void {

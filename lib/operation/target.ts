@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { isUuid } from "../codec/uuid.ts";
@@ -18,11 +19,19 @@ export interface WantedTarget {
   /** The phase of the run, for the worker's log. */
   phase: string;
   limitSeconds: number;
-  /** See {@link runTarget}. */
+  /** {@link targetHash}, where it is known which files are there. */
   hash?: string;
   env?: Record<string, string>;
   /** Exit codes that are as good as 0. */
   accepted?: readonly number[];
+}
+
+/**
+ * What a worker notes with a target that succeeded: which files it ran with, and for which version. The same files may
+ * run another version, which their Makefile only knows from `NEW_VERSION`.
+ */
+export function targetHash(treeHash: string, version: string): string {
+  return createHash("sha256").update(`${treeHash} ${version}`).digest("hex");
 }
 
 /**

@@ -59,7 +59,7 @@ export interface TargetOrder {
   runId: string;
   /** Runs that are over: a target of the job that one of them left running is ended, instead of waited for. */
   overRuns?: readonly string[];
-  /** The content hash of the job's files there; recorded with the target when it has succeeded. */
+  /** Stands for what the target runs with; recorded with it when it has succeeded. */
   hash?: string;
   /** For the target and for waiting until another target of the job has ended, together. */
   timeoutMs: number;

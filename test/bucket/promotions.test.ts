@@ -66,7 +66,7 @@ test("HR-109 HR-115 T-39 a change counts from its promotion on, and until then e
 test("a gate keeps its outcome over a promotion that has none of its own", async (t) => {
   const { db, deploy, of } = await setUp(t);
   deploy("a", "1.0.0", "pending");
-  setGate(db, "web", "one", "failed");
+  setGate(db, "web", ["one"], "failed");
   deploy("b", "1.1.0");
   assert.deepEqual([of("one").hash, of("one").gate], ["b", "failed"]);
   deploy("c", "1.2.0", "");

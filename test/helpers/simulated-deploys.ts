@@ -3,10 +3,9 @@ import { mkdir } from "node:fs/promises";
 import { setImmediate as turn } from "node:timers/promises";
 import { type CatalogJob, catalogAllocations, catalogWorkers } from "../../lib/bucket/catalog.ts";
 import { runLayout } from "../../lib/bucket/layout.ts";
-import { promotionsOf } from "../../lib/bucket/promotions.ts";
+import { type Promotion, promotionsOf } from "../../lib/bucket/promotions.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { BoundPlan } from "../../lib/operation/bound-plan.ts";
-import { build } from "../../lib/operation/build.ts";
 import { carryOutDeploy } from "../../lib/operation/deploy.ts";
 import type { DeployResult } from "../../lib/operation/deploy-result.ts";
 import { deployScope } from "../../lib/operation/deploy-scope.ts";
@@ -14,47 +13,30 @@ import { dryRun } from "../../lib/operation/dry-run.ts";
 import type { Effects, Place } from "../../lib/operation/effects.ts";
 import { Fleet } from "../../lib/operation/fleet.ts";
 import { hasGate } from "../../lib/operation/gate.ts";
-import { type HookPass, hooksOn } from "../../lib/operation/hooks.ts";
+import { type HookPass, hooksOn, type ScriptResult } from "../../lib/operation/hooks.ts";
+import { targetHash } from "../../lib/operation/target.ts";
+import type { FileDigests } from "../../lib/plan/changes.ts";
+import { type DeployPlan, type PlannedAllocation, plannedFiles } from "../../lib/plan/deploy-plan.ts";
 import { PASSES } from "../../lib/plan/rollout.ts";
+import type { TreeDrift } from "../../lib/transport/compare.ts";
 import { seeded } from "./kill-rounds.ts";
-import { makeBucket, makeWorkspace, type TestBucket } from "./workspace.ts";
-
-const WORKERS = ["a", "b", "c", "d", "e"];
-const CHECK = {
-  health_check: { checks: [{ type: "ssh", command: "true" }], wait: { attempts: 1, interval_seconds: 1 } },
-};
-const demands = (job: string) => ({ executed_on: ["cli"], demands: { job, hook: "up" } });
-const up = { executed_on: ["cli"] };
-
-/** Jobs of every kind: with and without gate, hooks and demands, wide and narrow. */
-const JOBS: Record<string, Record<string, unknown>> = {
-  base: { ...CHECK, max_concurrent_starts: 2, max_concurrent_upgrades: 2, hooks: { up } },
-  plain: { max_concurrent_starts: 0, max_concurrent_upgrades: 3 },
-  store: { ...CHECK, max_concurrent_starts: 1, hooks: { need: demands("base"), up } },
-  hooked: {
-    max_concurrent_starts: 3,
-    max_concurrent_upgrades: 2,
-    hooks: {
-      need: demands("base"),
-      go: {
-        executed_on: [
-          "pre_deploy",
-          "after_allocation_started",
-          "health_check",
-          "post_deploy",
-          "after_allocation_stopped",
-        ],
-      },
-    },
-  },
-  last: { restart_policy: "reload", max_concurrent_starts: 2, hooks: { need: demands("store") } },
-};
+import { changeBucket, SHOWS_SEQUENCE, SIMULATED, simulatedBucket, startOver } from "./simulated-bucket.ts";
+import {
+  type Act,
+  type CarriedOut,
+  checkAsPlanned,
+  checkWithinPlan,
+  plannedPlaces,
+} from "./simulated-plans.ts";
+import type { TestBucket } from "./workspace.ts";
 
 /** One effect that has begun and not ended. */
 interface Pending {
   what: string;
   job: CatalogJob | undefined;
-  /** Ends it: well, or with what it is to throw. */
+  /** Where it is at work. */
+  worker: string | undefined;
+  /** Ends it: well, or with what it is to throw; a worker that is down cannot be reached. */
   end(fails: boolean): void;
   /** What it does on a worker when it comes through, known to the run or not. */
   apply(): void;
@@ -64,28 +46,53 @@ interface Pending {
 /** What runs for an allocation on its worker, and what bin/runner noted. */
 interface Service {
   tree: string;
+  files: FileDigests;
   running: string | undefined;
+  /** What the last target was told. */
+  version: string | undefined;
   last: { hash: string | undefined; target: string } | undefined;
-  /** Of the last probe since a target came through. */
+  /** Of the last probe or script for health_check since a target came through. */
   isHealthy: boolean | undefined;
-  /** Targets that came through for the tree. */
+  /** Targets that came through for the tree and version. */
   starts: number;
-  /** Why the tree may have been started once more: kills, cancels, failures, force. */
+  /** Why they may have been started once more: kills, cancels, failures, force. */
   excuses: number;
 }
 
 /** How often what happened, so that a test can tell that it has met enough. */
-export type Tally = Record<"deploys" | "kills" | "cancels" | "failures" | "targets", number>;
+export type Tally = Record<
+  "deploys" | "kills" | "cancels" | "failures" | "targets" | "lost" | "restored" | "tolerated" | "planned",
+  number
+>;
+
+/** What is to happen in a deploy. */
+interface Course {
+  force: boolean;
+  /** After so many steps; -1: never. */
+  killAt: number;
+  cancelAt: number;
+  /** From this step on these workers cannot be reached. */
+  downAt: number;
+  down: readonly string[];
+}
+
+const QUIET: Course = { force: false, killAt: -1, cancelAt: -1, downAt: -1, down: [] };
+const VERBS = ["start ", "restart ", "reload "];
 
 /**
  * Deploys to workers that exist in memory only: the real engine over the real catalog and database, its effects ending
- * one by one in an order that a seed decides, with failures, cancels and kills. Checked at every step:
+ * one by one in an order that a seed decides, with failures, workers that are down, cancels and kills. Each is planned
+ * by a dry run first. Checked at every step:
  * - gate: no batch of a job begins before every target of its earlier batches has ended well and their gate has passed;
- * - width: never more targets of a job at once than the manifest allows;
+ * - tolerance: but for workers that cannot be reached, as many as the manifest says;
+ * - width: never more targets of a job at once than the manifest allows, also when a batch is put back;
  * - waves: nothing of a wave begins while something of a lower one is at work, nor the other way round;
  * - promotion: what is promoted is synced, and started with exactly these files;
  * - skip: a job is skipped only when all its allocations run what is wanted and were last found healthy;
  * - starts: a tree is started once, and once more at most for each kill, cancel, failure or force;
+ * - restore: only a batch whose gate has failed is put back, to what was promoted before, where the manifest says so;
+ *   what the result says about it is so;
+ * - plan: files and targets are those of the plan, all of them where nothing went wrong;
  * - convergence: a deploy that nothing disturbs succeeds, and the next one has nothing to do.
  */
 export class SimulatedDeploys {
@@ -93,15 +100,30 @@ export class SimulatedDeploys {
   readonly #random: () => number;
   readonly #services = new Map<string, Service>();
   readonly #pending = new Set<Pending>();
-  readonly tally: Tally = { deploys: 0, kills: 0, cancels: 0, failures: 0, targets: 0 };
+  readonly tally: Tally = emptyTally();
   #jobs: CatalogJob[] = [];
   #wave = -1;
+  #phase = "";
   /** Where each job is by its progress: action and batch. */
   readonly #steps = new Map<string, string>();
   /** The batch of every target that began in this deploy, and whether it ended well. */
   readonly #targets = new Map<string, { step: string; isDone: boolean }>();
-  /** What was synced, run and stopped, with the tree it was about. */
-  readonly #done = new Set<string>();
+  #acts: Act[] = [];
+  #plan: DeployPlan = { waves: [] } as unknown as DeployPlan;
+  #planned = new Map<string, PlannedAllocation>();
+  #before = new Map<string, Promotion>();
+  readonly #passes = new Set<string>();
+  readonly #restored = new Set<string>();
+  readonly #resumed = new Set<string>();
+  /** Jobs of which something was not healthy in this deploy. */
+  readonly #unhealthy = new Set<string>();
+  readonly #down = new Set<string>();
+  /** By job: workers that could not be reached in this deploy. */
+  readonly #lost = new Map<string, Set<string>>();
+  /** Workers whose own files could not be brought up to date in this wave. */
+  readonly #unready = new Set<string>();
+  /** What is not healthy with the new files: a job, on one worker or on all. */
+  #sick: { job: string; worker: string | undefined } | undefined;
   #ended: DeployResult | undefined;
   #failureRate = 0;
   #effects = 0;
@@ -113,119 +135,66 @@ export class SimulatedDeploys {
   }
 
   /** A built bucket that any number of simulations use one after the other. */
-  static async bucket(t: Parameters<typeof makeBucket>[0]): Promise<TestBucket> {
-    const bucket = await makeBucket(t);
-    makeWorkspace(bucket.dir, {
-      jobs: Object.fromEntries(
-        Object.entries(JOBS).map(([name, manifest]) => [
-          ...[name, { version: "1.0.0", selectors: ["worker"], ...manifest }],
-        ]),
-      ),
-      workers: WORKERS.map((host) => ({ host, connection: "local" })),
-      files: Object.fromEntries(Object.keys(JOBS).map((job) => [`workspace/jobs/${job}/conf`, "0"])),
-    });
-    await build(bucket.context("build"), {});
-    return bucket;
-  }
+  static bucket = simulatedBucket;
 
-  /** So many simulations from this seed on; answers what they met in all. */
+  /** So many simulations from this seed on; answers what they met in all. Throws with the seed. */
   static async runAll(bucket: TestBucket, first: number, count: number): Promise<Tally> {
-    const total: Tally = { deploys: 0, kills: 0, cancels: 0, failures: 0, targets: 0 };
-    for (let seed = first; seed < first + count; seed++) {
-      const tally = await SimulatedDeploys.run(bucket, seed);
-      for (const what of Object.keys(total) as (keyof Tally)[]) total[what] += tally[what];
-    }
-    return total;
-  }
-
-  /** Several disturbed deploys with changes between them, then one that nothing disturbs. Throws with the seed. */
-  static async run(bucket: TestBucket, seed: number): Promise<Tally> {
-    bucket.db.script(
-      "DELETE FROM hash; UPDATE bucket SET update_seq = 0; UPDATE allocations SET disabled = 0",
-    );
-    const simulation = new SimulatedDeploys(bucket, seed);
-    try {
-      for (let round = 0; round < 6; round++) {
-        if (round > 0) simulation.#change(seed, round);
-        await simulation.#disturbed();
-      }
-      await simulation.#settles();
-      return simulation.tally;
-    } catch (error) {
-      throw new Error(`seed ${seed}: ${(error as Error).message}`, { cause: error });
-    }
+    return await SimulatedDeploys.#each(bucket, first, count, (one, seed) => one.#converge(seed));
   }
 
   /**
    * So many simulations from this seed on of a plan that is carried out with nothing changed in between, after disturbed
-   * deploys: what is synced, run and stopped is what the plan says, file for file and action for action.
+   * deploys: every third one meets failures, and the others do just what the plan says.
    */
-  static async planAll(bucket: TestBucket, first: number, count: number): Promise<number> {
-    let actions = 0;
+  static async planAll(bucket: TestBucket, first: number, count: number): Promise<Tally> {
+    return await SimulatedDeploys.#each(bucket, first, count, (one, seed) => one.#carryOutPlan(seed));
+  }
+
+  static async #each(
+    bucket: TestBucket,
+    first: number,
+    count: number,
+    work: (one: SimulatedDeploys, seed: number) => Promise<void>,
+  ): Promise<Tally> {
+    const total = emptyTally();
     for (let seed = first; seed < first + count; seed++) {
-      bucket.db.script(
-        "DELETE FROM hash; UPDATE bucket SET update_seq = 0; UPDATE allocations SET disabled = 0",
-      );
+      startOver(bucket);
       const simulation = new SimulatedDeploys(bucket, seed);
       try {
-        for (let round = 0; round < 3; round++) {
-          await simulation.#disturbed();
-          simulation.#change(seed, round);
-        }
-        actions += await simulation.#asPlanned();
+        await work(simulation, seed);
       } catch (error) {
-        throw new Error(`seed ${seed}: ${(error as Error).message}`, { cause: error });
+        const message = `seed ${seed} (again: OPS_TEST_SEED=${seed}): ${(error as Error).message}`;
+        throw new Error(message, { cause: error });
       }
+      for (const what of Object.keys(total) as (keyof Tally)[]) total[what] += simulation.tally[what];
     }
-    return actions;
+    return total;
   }
 
-  /** Plans and carries the plan out; answers how many actions that took. */
-  async #asPlanned(): Promise<number> {
-    this.#failureRate = 0;
+  /** Several disturbed deploys with changes between them, then one that nothing disturbs. */
+  async #converge(seed: number): Promise<void> {
+    for (let round = 0; round < 6; round++) {
+      if (round > 0) changeBucket(this.#bucket, this.#random, `${seed}.${round}`);
+      await this.#deploy(this.#disturbance());
+    }
+    await this.#settles();
+  }
+
+  async #carryOutPlan(seed: number): Promise<void> {
+    for (let round = 0; round < 3; round++) {
+      await this.#deploy(this.#disturbance());
+      changeBucket(this.#bucket, this.#random, `${seed}.${round}`);
+    }
+    if (this.#chance(0.33)) {
+      const course = this.#disturbance();
+      await this.#deploy({ ...course, killAt: -1, cancelAt: -1 }, true);
+      return;
+    }
+    this.#calm();
     const force = this.#chance(0.2);
     if (force) this.#excuseAll();
-    const context = this.#bucket.context("deploy");
-    const scope = deployScope(context, undefined);
-    const fleet = new Fleet(context, catalogWorkers(context.db));
-    const options = { force, syncOnly: false, withHooks: false };
-    await mkdir(runLayout(context.layout, context.run.id).folder, { recursive: true });
-    const plan = await dryRun(
-      context,
-      fleet,
-      { ...this.#effectsOf(), hooks: async () => [] },
-      scope,
-      options,
-    );
-    context.log.close();
-    const lastTargets = new Map([...this.#services].map(([key, { last }]) => [key, last]));
-    const promoted = this.#promotions();
-    this.#done.clear();
-    assert.equal(
-      await this.#deploy({ force, killAt: -1, cancelAt: -1 }, new BoundPlan(context.log, plan)),
-      "succeeded",
-    );
-    assert.deepEqual(this.#ended?.plan?.differences, []);
-    const wanted = new Set(plan.reconcile.map(({ job, worker }) => `stop ${job}@${worker}`));
-    for (const { job, allocations } of plan.waves.flatMap(({ jobs }) => jobs))
-      for (const { worker, action, to } of allocations) {
-        const place = `${job}@${worker}`;
-        if (action === "skip") continue;
-        wanted.add(`sync ${place} ${to.hash}`);
-        const isThere =
-          !force && promoted.get(place)?.unfinished === true && lastTargets.get(place)?.hash === to.hash;
-        if (action === "start" || action === "restart" || action === "reload")
-          if (!isThere) wanted.add(`${action} ${place} ${to.hash}`);
-      }
-    assert.deepEqual([...this.#done].sort(), [...wanted].sort(), "what was done is what was planned");
-    return wanted.size;
-  }
-
-  #promotions() {
-    const { db } = this.#bucket;
-    return new Map(
-      catalogAllocations(db).map(({ id, job, worker }) => [`${job}@${worker}`, promotionsOf(db, job)(id)]),
-    );
+    assert.equal(await this.#deploy({ ...QUIET, force }, true), "succeeded");
+    this.tally.planned += checkAsPlanned(this.#plan, this.#carriedOut());
   }
 
   /** What is checked while the engine waits for an effect: it would take the error for a failure of that. */
@@ -241,72 +210,78 @@ export class SimulatedDeploys {
     return from[Math.floor(this.#random() * from.length)] as T;
   }
 
-  /** Other files for some jobs, another allocation disabled or enabled. */
-  #change(seed: number, round: number): void {
-    const { db } = this.#bucket;
-    for (const job of Object.keys(JOBS))
-      if (this.#chance(0.4))
-        db.run(
-          "UPDATE job_files SET content = ?, sha256 = ? WHERE job = ? AND path = 'conf'",
-          Buffer.from(`${seed}.${round}`),
-          `${seed}.${round}`,
-          job,
-        );
-    if (!this.#chance(0.4)) return;
-    const one = this.#pick(catalogAllocations(db));
-    db.run("UPDATE allocations SET disabled = ? WHERE alloc_id = ?", one.disabled ? 0 : 1, one.id);
+  #calm(): void {
+    this.#failureRate = 0;
+    this.#sick = undefined;
   }
 
-  async #disturbed(): Promise<void> {
+  #disturbance(): Course {
+    this.#calm();
     this.#failureRate = this.#pick([0, 0, 0.01, 0.05]);
+    if (this.#chance(0.3))
+      this.#sick = {
+        job: this.#pick(["base", "store", "hooked", "controlled"]),
+        worker: this.#chance(0.7) ? this.#pick(SIMULATED) : undefined,
+      };
     const force = this.#chance(0.1);
     if (force) this.#excuseAll();
-    const end = this.#pick(["none", "kill", "kill", "cancel"]);
+    const end = this.#pick(["none", "none", "kill", "kill", "cancel"]);
     const at = Math.floor(this.#random() * 160);
-    await this.#deploy({ force, killAt: end === "kill" ? at : -1, cancelAt: end === "cancel" ? at : -1 });
+    const count = this.#pick([0, 0, 0, 1, 1, 2, 3]);
+    const down = Array.from({ length: count }, () => this.#pick(SIMULATED));
+    const downAt = this.#pick([0, Math.floor(this.#random() * 80)]);
+    return {
+      ...{ force, killAt: end === "kill" ? at : -1, cancelAt: end === "cancel" ? at : -1 },
+      ...{ downAt, down },
+    };
   }
 
   async #settles(): Promise<void> {
-    this.#failureRate = 0;
+    this.#calm();
     const { db } = this.#bucket;
-    const quiet = { force: false, killAt: -1, cancelAt: -1 };
-    assert.equal(await this.#deploy(quiet), "succeeded", "an undisturbed deploy succeeds");
-    for (const { job, worker, id, disabled, newVersion } of catalogAllocations(db)) {
+    assert.equal(await this.#deploy(QUIET), "succeeded", "an undisturbed deploy succeeds");
+    for (const { job, worker, id, disabled, removed, newVersion } of catalogAllocations(db)) {
       const { hash, unfinished, version, gate, stopped } = promotionsOf(db, job)(id);
       const service = this.#service({ job, worker });
       const what = `${job}@${worker}`;
-      if (disabled) assert.equal(service.running, undefined, `${what} is stopped`);
-      else {
+      if (disabled || removed) assert.equal(service.running, undefined, `${what} is stopped`);
+      if (removed) assert.deepEqual(service.files, {}, `${what} has no files any more`);
+      else if (!disabled) {
         assert.deepEqual([unfinished, stopped, version], [false, false, newVersion], `${what} is promoted`);
         assert.ok(gate === "" || gate === "passed", `${what} has no open gate`);
-        assert.equal(service.running, hash, `${what} runs what is promoted`);
+        assert.equal(
+          service.running,
+          this.#runs(job) ? hash : service.running,
+          `${what} runs what is promoted`,
+        );
       }
     }
     this.#effects = 0;
-    assert.equal(await this.#deploy(quiet), "succeeded");
+    assert.equal(await this.#deploy(QUIET), "succeeded");
     assert.equal(this.#effects, 0, "a deploy with nothing to do does nothing");
   }
 
-  /** One deploy to its end; a kill leaves everything as it is at that moment. */
-  async #deploy(
-    how: { force: boolean; killAt: number; cancelAt: number },
-    plan?: BoundPlan,
-  ): Promise<string> {
+  /** False for a job that is only brought its files once it was started. */
+  #runs(job: string): boolean {
+    return this.#job(job).restartPolicy !== "never";
+  }
+
+  /** Plans a deploy and carries it out to its end; a kill leaves everything as it is at that moment. */
+  async #deploy(course: Course, isBound = false): Promise<string> {
     this.tally.deploys++;
-    this.#pending.clear();
-    this.#steps.clear();
-    this.#targets.clear();
-    this.#wave = -1;
+    await this.#begins(course.force);
     const stop = new AbortController();
     const context = this.#bucket.context("deploy", stop.signal);
-    context.progress.report = ({ rollouts = [] }) => {
+    context.progress.report = ({ phase, rollouts = [] }) => {
+      if (phase.split(":")[0] !== this.#phase.split(":")[0]) this.#unready.clear();
+      this.#phase = phase;
       for (const { job, action, batch } of rollouts) this.#steps.set(job, `${action} ${batch}`);
     };
     const scope = deployScope(context, undefined);
-    this.#jobs = scope.all;
     const fleet = new Fleet(context, catalogWorkers(context.db));
     let ended: { outcome: string; result: DeployResult } | undefined;
-    const options = { force: how.force, syncOnly: false };
+    const options = { force: course.force, syncOnly: false };
+    const plan = isBound ? new BoundPlan(context.log, this.#plan) : undefined;
     void carryOutDeploy(context, fleet, this.#effectsOf(), scope, options, plan).then(
       (result) => {
         ended = { outcome: "succeeded", result };
@@ -322,24 +297,57 @@ export class SimulatedDeploys {
         await turn();
         this.#checkPromotions();
         if (this.#violation !== undefined) throw new Error(this.#violation);
-        if (step === how.killAt) return this.#kill();
-        if (step === how.cancelAt) {
-          this.tally.cancels++;
-          this.#excuseAll();
-          stop.abort();
-          for (const one of this.#pending) {
-            if (this.#chance(0.3)) one.apply();
-            one.cancel();
-          }
-          this.#pending.clear();
-        } else if (this.#pending.size > 0) this.#endOne();
+        if (step === course.downAt) for (const host of course.down) this.#down.add(host);
+        if (step === course.killAt) return this.#kill();
+        if (step === course.cancelAt) this.#cancel(stop);
+        else if (this.#pending.size > 0) this.#endOne();
       }
     } finally {
       context.log.close();
+      this.#down.clear();
     }
-    this.#checkSkipped(ended.result);
     this.#ended = ended.result;
+    this.#checkResult(ended.result, ended.outcome === "cancelled");
     return ended.outcome;
+  }
+
+  async #begins(force: boolean): Promise<void> {
+    for (const one of [this.#pending, this.#steps, this.#targets, this.#restored, this.#resumed]) one.clear();
+    for (const one of [this.#passes, this.#unhealthy, this.#lost, this.#unready]) one.clear();
+    this.#acts = [];
+    this.#wave = -1;
+    this.#phase = "";
+    this.#ended = undefined;
+    const context = this.#bucket.context("deploy");
+    const scope = deployScope(context, undefined);
+    this.#jobs = scope.all;
+    const { db, layout, run } = context;
+    await mkdir(runLayout(layout, run.id).folder, { recursive: true });
+    const fleet = new Fleet(context, catalogWorkers(db));
+    const options = { force, syncOnly: false, withHooks: false };
+    const effects = {
+      hooks: async () => [],
+      drift: async (worker: string, wanted: ReadonlyMap<string, FileDigests>) =>
+        this.#driftOn(worker, wanted),
+      text: async () => undefined,
+    };
+    this.#plan = await dryRun(context, fleet, effects, scope, options);
+    context.log.close();
+    this.#planned = plannedPlaces(this.#plan);
+    this.#before = new Map(
+      catalogAllocations(db).map(({ id, job, worker }) => [`${job}@${worker}`, promotionsOf(db, job)(id)]),
+    );
+  }
+
+  #carriedOut(): CarriedOut {
+    const controlled = this.#jobs.filter((job) => hooksOn(job, "job_control").length > 0);
+    return {
+      ...{ before: this.#before, acts: this.#acts, restored: this.#restored, resumed: this.#resumed },
+      files: new Map([...this.#services].map(([place, { files }]) => [place, files])),
+      controlled: new Set(controlled.map(({ name }) => name)),
+      passes: this.#passes,
+      result: this.#ended,
+    };
   }
 
   #endOne(): void {
@@ -347,8 +355,23 @@ export class SimulatedDeploys {
     this.#pending.delete(one);
     const fails = this.#chance(this.#failureRate);
     if (fails) this.tally.failures++;
-    if (!fails || this.#chance(0.3)) one.apply();
+    if ((!fails && !this.#isDown(one)) || this.#chance(0.3)) one.apply();
     one.end(fails);
+  }
+
+  #isDown({ worker }: Pending): boolean {
+    return worker !== undefined && this.#down.has(worker);
+  }
+
+  #cancel(stop: AbortController): void {
+    this.tally.cancels++;
+    this.#excuseAll();
+    stop.abort();
+    for (const one of this.#pending) {
+      if (this.#chance(0.3)) one.apply();
+      one.cancel();
+    }
+    this.#pending.clear();
   }
 
   #kill(): string {
@@ -357,6 +380,7 @@ export class SimulatedDeploys {
     // What was at work on a worker comes through there, or it does not.
     for (const one of this.#pending) if (this.#chance(0.5)) one.apply();
     this.#pending.clear();
+    checkWithinPlan(this.#plan, this.#carriedOut(), (job) => job === SHOWS_SEQUENCE);
     return "killed";
   }
 
@@ -368,13 +392,9 @@ export class SimulatedDeploys {
     const key = `${job}@${worker}`;
     const known = this.#services.get(key);
     if (known) return known;
-    const service = {
-      tree: "",
-      running: undefined,
-      last: undefined,
-      isHealthy: undefined,
-      starts: 0,
-      excuses: 0,
+    const service: Service = {
+      ...{ tree: "", files: {}, running: undefined, version: undefined, last: undefined },
+      ...{ isHealthy: undefined, starts: 0, excuses: 0 },
     };
     this.#services.set(key, service);
     return service;
@@ -382,118 +402,263 @@ export class SimulatedDeploys {
 
   #effectsOf(): Effects {
     return {
-      syncWorker: (host) =>
-        this.#begin(
-          `worker files of ${host}`,
-          undefined,
-          () => {},
-          () => undefined,
-        ),
+      syncWorker: (worker) =>
+        this.#begin({ what: `worker files of ${worker}`, worker, result: () => undefined }),
       stage: async () => {},
-      drift: async () => new Map(),
+      drift: (worker, wanted) => {
+        const [job = ""] = wanted.keys();
+        return this.#begin({
+          ...this.#at("drift of", { job, worker }),
+          result: () => this.#driftOn(worker, wanted),
+        });
+      },
       text: async () => undefined,
       evidence: async () => ({ logs: [], status: null, errors: [] }),
       sync: (place, tree) => {
-        const apply = () => {
-          const service = this.#service(place);
-          const hash = tree?.hash ?? "";
-          if (service.tree !== hash) Object.assign(service, { starts: 0, excuses: 0 });
-          service.tree = hash;
-          this.#done.add(`sync ${place.job}@${place.worker} ${hash}`);
-        };
-        const result = { changed: [], removed: [], unchanged: 0, sentBytes: 0 };
-        return this.#begin(`sync ${place.job}@${place.worker}`, this.#job(place.job), apply, () => result);
+        const files = tree?.digests ?? {};
+        const hash = tree?.hash ?? "";
+        this.#checkSync(place, hash);
+        const result = () => ({ changed: [], removed: [], unchanged: 0, sentBytes: 0 });
+        const apply = () => this.#applySync(place, hash, files);
+        return this.#begin({ ...this.#at("sync", place), ...(!tree && { job: undefined }), apply, result });
       },
-      lastTarget: (place) =>
-        this.#begin(
-          `last of ${place.job}@${place.worker}`,
-          this.#job(place.job),
-          () => {},
-          () => this.#service(place).last,
-        ),
-      run: (target) => {
-        this.#checkTarget(target);
-        const key = `${target.job}@${target.worker}`;
-        const service = this.#service(target);
-        service.last = undefined;
-        const apply = () => this.#applyTarget(target, service);
-        const ok = () => {
-          const noted = this.#targets.get(key);
-          if (noted) noted.isDone = true;
+      lastTarget: (place) => {
+        const result = () => {
+          const { last } = this.#service(place);
+          const { to } = this.#planned.get(keyOf(place)) as PlannedAllocation;
+          if (last?.hash === targetHash(to.hash ?? "", to.version)) this.#resumed.add(keyOf(place));
+          return last;
         };
-        const job = target.phase === "reconcile" ? undefined : this.#job(target.job);
-        return this.#begin(`${target.target} ${key}`, job, apply, ok, () => service.excuses++);
+        return this.#begin({ ...this.#at("last of", place), result });
+      },
+      run: (target) => {
+        const service = this.#service(target);
+        const hash = target.target === "stop" ? "" : service.tree;
+        const version = target.env?.NEW_VERSION ?? "";
+        if (target.phase !== "reconcile") {
+          this.#must(target.hash === targetHash(hash, version), `${target.target} is noted with other files`);
+          this.#checkTarget(target, target.target, hash, version);
+        }
+        service.last = undefined;
+        return this.#begin({
+          ...this.#at(target.target, target),
+          ...(target.phase === "reconcile" && { job: undefined }),
+          apply: () => this.#applyTarget(target.target, target, hash, version),
+          result: () => this.#notesDone(target),
+          onFailure: () => service.excuses++,
+        });
       },
       probe: (job, worker) => {
         const service = this.#service({ job: job.name, worker });
-        const isHealthy = !this.#chance(this.#failureRate);
-        const seen = () => {
+        const isHealthy = !this.#chance(this.#failureRate) && !this.#isSick(job.name, worker);
+        const result = () => {
           service.isHealthy = isHealthy;
+          if (!isHealthy) this.#unhealthy.add(job.name);
           return [{ ok: isHealthy, evidence: "simulated", durationMs: 0 }];
         };
-        return this.#begin(`probe ${job.name}@${worker}`, job, () => {}, seen);
+        const onFailure = () => this.#unhealthy.add(job.name);
+        return this.#begin({ ...this.#at("probe", { job: job.name, worker }), result, onFailure });
       },
-      hooks: async (pass) => this.#hooks(pass),
+      hooks: async (pass) => await this.#hooks(pass),
     };
   }
 
-  #hooks(pass: HookPass) {
-    const { event } = PASSES[pass.kind];
-    if (hooksOn(pass.job, event).length === 0) return [];
-    const job = pass.kind === "stopped" ? undefined : pass.job;
-    return this.#begin(
-      `hook ${event} of ${pass.job.name}`,
-      job,
-      () => {},
-      () => [],
-      () => {},
-      "ErrHookFailed",
-    );
+  #driftOn(worker: string, wanted: ReadonlyMap<string, FileDigests>): Map<string, TreeDrift> {
+    const states = { added: "extra", changed: "changed", removed: "missing" } as const;
+    const drift = ([job, files]: [string, FileDigests]): [string, TreeDrift] => {
+      const found = plannedFiles(files, this.#service({ job, worker }).files).map(({ path, change, to }) => ({
+        ...{ path, state: states[change], hasOtherContent: false },
+        sha256: change === "changed" ? (to?.split(":")[1] ?? null) : null,
+      }));
+      return [job, { files: found, isUnsettled: false }];
+    };
+    return new Map([...wanted].map(drift));
   }
 
-  #applyTarget(
-    { target, job, worker, hash }: { target: string; job: string; worker: string; hash?: string },
-    service: Service,
-  ): void {
+  #at(verb: string, { job, worker }: Place) {
+    return { what: `${verb} ${job}@${worker}`, job: this.#job(job), worker };
+  }
+
+  /** New files are sick where that was drawn. */
+  #isSick(job: string, worker: string): boolean {
+    const key = keyOf({ job, worker });
+    const isThere = this.#sick?.job === job && (this.#sick.worker ?? worker) === worker;
+    return isThere && this.#services.get(key)?.tree !== this.#before.get(key)?.hash;
+  }
+
+  async #hooks(pass: HookPass): Promise<ScriptResult[]> {
+    const { event } = PASSES[pass.kind];
+    const [hook] = hooksOn(pass.job, event);
+    if (hook === undefined) return [];
+    const name = pass.job.name;
+    this.#passes.add(`${event} ${name}`);
+    const present = catalogAllocations(this.#bucket.db).filter((one) => one.job === name && !one.removed);
+    const workers = pass.batch?.workers ?? pass.workers ?? present.map(({ worker }) => worker);
+    const script = (worker: string, error: string | null) => ({ hook, worker, error, duration_ms: 0 });
+    const sick = event === "health_check" ? workers.filter((worker) => this.#isSick(name, worker)) : [];
+    const isHealth = event === "health_check";
+    const failure = (bad: readonly string[]) => {
+      if (isHealth) this.#unhealthy.add(name);
+      for (const worker of isHealth ? bad : []) this.#service({ job: name, worker }).isHealthy = false;
+      const scripts = workers.map((worker) => script(worker, bad.includes(worker) ? "made to fail" : null));
+      return new Failure("ErrHookFailed", `hook of ${name} was made to fail`, { details: { scripts } });
+    };
+    if (event === "job_control")
+      return await this.#control(pass, workers, () => failure([this.#pick(workers)]));
+    return await this.#begin({
+      what: `hook ${event} of ${name}`,
+      job: pass.kind === "stopped" ? undefined : pass.job,
+      result: () => {
+        if (sick.length > 0) throw failure(sick);
+        for (const worker of isHealth ? workers : []) this.#service({ job: name, worker }).isHealthy = true;
+        return workers.map((worker) => script(worker, null));
+      },
+      failure: () => failure([this.#pick(workers)]),
+    });
+  }
+
+  /** The scripts that stand for targets: each does on its worker what the variables say. */
+  #control(pass: HookPass, workers: readonly string[], failure: () => Failure): Promise<ScriptResult[]> {
+    const job = pass.job.name;
+    const { NEW_ALLOCATIONS = "", UPDATED_ALLOCATIONS = "" } = pass.variables ?? {};
+    const named = [...NEW_ALLOCATIONS.split(","), ...UPDATED_ALLOCATIONS.split(",")];
+    const places = workers.filter((worker) => named.includes(worker)).map((worker) => ({ job, worker }));
+    const hashes = places.map((place) => this.#service(place).tree);
+    const versionOn = (worker: string) =>
+      pass.versions?.get(worker) ?? this.#planned.get(keyOf({ job, worker }))?.to.version ?? "";
+    for (const [index, place] of places.entries()) {
+      this.#checkTarget(place, "job_control", hashes[index] as string, versionOn(place.worker));
+      // Nobody notes on the worker that a script has come to its end.
+      if (this.#before.get(keyOf(place))?.unfinished) this.#service(place).excuses++;
+    }
+    return this.#begin({
+      what: `hook job_control of ${job}`,
+      job: pass.job,
+      apply: () => {
+        for (const [index, place] of places.entries())
+          this.#applyTarget("job_control", place, hashes[index] as string, versionOn(place.worker));
+      },
+      result: () => {
+        for (const place of places) this.#notesDone(place);
+        return workers.map((worker) => ({ hook: "act", worker, error: null, duration_ms: 0 }));
+      },
+      onFailure: () => {
+        for (const place of places) this.#service(place).excuses++;
+      },
+      failure,
+    });
+  }
+
+  #checkSync(place: Place, hash: string): void {
+    const planned = this.#planned.get(keyOf(place));
+    if (hash === "" || place.job === SHOWS_SEQUENCE || hash === planned?.to.hash) return;
+    this.#checkRestore(place, hash);
+  }
+
+  /** Other files than the planned ones are those that were promoted before, in a batch that is put back. */
+  #checkRestore(place: Place, hash: string, version?: string): void {
+    const key = keyOf(place);
+    const { from } = this.#planned.get(key) ?? {};
+    const isMeant = this.#job(place.job).onFailure === "restore" && this.#unhealthy.has(place.job);
+    this.#must(isMeant, `restore: ${key} gets other files although nothing is to be put back`);
+    this.#must(hash === from?.hash, `restore: ${key} gets files that were not promoted before`);
+    this.#must(version === undefined || version === from?.version, `restore: ${key} gets another version`);
+    const step = this.#targets.get(key)?.step ?? this.#steps.get(place.job);
+    this.#must(step === this.#steps.get(place.job), `restore: ${key} is not of the batch that failed`);
+    this.#restored.add(key);
+  }
+
+  #applySync(place: Place, hash: string, digests: FileDigests): void {
+    const service = this.#service(place);
+    if (service.tree !== hash) Object.assign(service, { starts: 0, excuses: 0 });
+    const files = plannedFiles(service.files, digests);
+    if (files.length > 0) this.#acts.push({ place: keyOf(place), what: "sync", hash, files });
+    service.tree = hash;
+    service.files = digests;
+  }
+
+  #applyTarget(target: string, place: Place, hash: string, version: string): void {
+    const service = this.#service(place);
+    const isOther = service.running !== hash || service.version !== version;
+    if (isOther || target === "stop") Object.assign(service, { starts: 0, excuses: 0 });
+    service.version = version;
     this.tally.targets++;
-    this.#done.add(`${target} ${job}@${worker}${target === "stop" ? "" : ` ${hash}`}`);
+    this.#acts.push({ place: keyOf(place), what: target, hash });
     // Killed between the target's end and the note about it.
     const isNoted = !this.#chance(0.05) || this.#failureRate === 0;
     if (!isNoted) service.excuses++;
-    service.last = isNoted ? { hash, target } : undefined;
+    service.last =
+      isNoted && target !== "job_control" ? { hash: targetHash(hash, version), target } : undefined;
     service.isHealthy = undefined;
     service.running = target === "stop" ? undefined : hash;
-    if (target === "stop") Object.assign(service, { starts: 0, excuses: 0 });
-    else service.starts++;
+    if (target !== "stop") service.starts++;
     this.#must(
       service.starts <= 1 + service.excuses,
-      `starts: ${job}@${worker} was started ${service.starts} times with the same files`,
+      `starts: ${keyOf(place)} was started ${service.starts} times with the same files`,
     );
   }
 
-  #begin<T>(
-    what: string,
-    job: CatalogJob | undefined,
-    apply: () => void,
-    result: () => T,
-    onFailure: () => void = () => {},
-    code: Failure["code"] = "failed",
-  ): Promise<T> {
+  #notesDone(place: Place): void {
+    const noted = this.#targets.get(keyOf(place));
+    if (noted) noted.isDone = true;
+  }
+
+  /** What it throws when it fails is `failure`'s, or `failed`, or `unreachable`. */
+  #begin<T>(effect: {
+    what: string;
+    job?: CatalogJob | undefined;
+    worker?: string;
+    result: () => T;
+    apply?: () => void;
+    onFailure?: () => void;
+    failure?: () => Failure;
+  }): Promise<T> {
+    const { what, job, worker, result, apply = () => {}, onFailure = () => {}, failure } = effect;
     // pre_deploy comes before anybody knows whether there is work.
     if (!what.startsWith("hook pre_deploy")) this.#effects++;
     this.#checkWave(what, job);
+    const wasDown = worker !== undefined && this.#down.has(worker);
     return new Promise<T>((resolve, reject) => {
-      const fail = () => {
+      const fail = (isLost: boolean) => {
         onFailure();
-        const isCut = code === "failed" && this.#chance(0.5);
-        const details = code === "ErrHookFailed" ? { scripts: [] } : undefined;
-        reject(new Failure(isCut ? "unreachable" : code, `${what} was made to fail`, { details }));
+        if (failure) return reject(failure());
+        const isCut = isLost || (worker !== undefined && this.#chance(0.5));
+        if (isCut) this.#lose(worker as string, job);
+        reject(new Failure(isCut ? "unreachable" : "failed", `${what} was made to fail`));
       };
-      this.#pending.add({
-        ...{ what, job, apply, cancel: () => reject(new Failure("cancelled", "cancelled")) },
-        end: (fails) => (fails ? fail() : resolve(result())),
-      });
+      const succeed = () => {
+        try {
+          resolve(result());
+        } catch (error) {
+          reject(error);
+        }
+      };
+      const one: Pending = {
+        ...{ what, job, worker, cancel: () => reject(new Failure("cancelled", "cancelled")) },
+        apply: () => (wasDown ? undefined : apply()),
+        end: (fails) => (fails || this.#isDown(one) ? fail(this.#isDown(one)) : succeed()),
+      };
+      this.#pending.add(one);
     });
+  }
+
+  #lose(worker: string, job: CatalogJob | undefined): void {
+    this.tally.lost++;
+    if (job) this.#lost.set(job.name, (this.#lost.get(job.name) ?? new Set()).add(worker));
+    else if (this.#phase.startsWith("wave")) this.#unready.add(worker);
+  }
+
+  /** The workers of a job that could not be reached so far. */
+  #lostOf(job: string): Set<string> {
+    const changes = (worker: string) => (this.#planned.get(`${job}@${worker}`)?.action ?? "skip") !== "skip";
+    return new Set([...(this.#lost.get(job) ?? []), ...[...this.#unready].filter(changes)]);
+  }
+
+  #isTolerable(job: CatalogJob, lost: number): boolean {
+    const present = this.#plan.waves
+      .flatMap(({ jobs }) => jobs)
+      .find((one) => one.job === job.name)?.allocations;
+    return (100 * lost) / (present?.length ?? 1) <= job.tolerateUnreachable;
   }
 
   #job(name: string): CatalogJob {
@@ -511,78 +676,143 @@ export class SimulatedDeploys {
       );
   }
 
-  #checkTarget({
-    job: name,
-    worker,
-    target,
-    phase,
-  }: {
-    job: string;
-    worker: string;
-    target: string;
-    phase: string;
-  }): void {
-    if (phase === "reconcile") return;
-    const job = this.#job(name);
-    const step = this.#steps.get(name) as string;
+  #checkTarget(place: Place, target: string, hash: string, version: string): void {
+    const job = this.#job(place.job);
+    const step = this.#steps.get(job.name) as string;
+    const key = keyOf(place);
+    const planned = this.#planned.get(key);
+    const isFirst = ![...this.#targets].some(
+      ([other, one]) => other.split("@")[0] === job.name && one.step === step,
+    );
+    if (isFirst) this.#checkEarlier(job, step);
+    const isOther = hash !== planned?.to.hash || version !== planned.to.version;
+    if (isOther && job.name !== SHOWS_SEQUENCE) this.#checkRestore(place, hash, version);
+    // Put back or not: after a failed gate it is done once more.
+    if (this.#unhealthy.has(job.name)) this.#service(place).excuses++;
+    this.#targets.set(key, { step, isDone: false });
+    const [action, batch] = step.split(" ") as [string, string];
+    const phases = this.#plan.waves.flatMap(({ jobs }) => jobs).find((one) => one.job === job.name)?.phases;
+    const own = phases?.find((phase) => phase.action === action)?.batches[Number(batch) - 1];
+    this.#must(
+      own?.includes(place.worker) === true,
+      `plan: ${key} is changed in ${step}, where it is not planned`,
+    );
+    const width =
+      action === "start" ? job.maxConcurrentStarts || SIMULATED.length : job.maxConcurrentUpgrades;
+    const atWork = [...this.#pending].filter(
+      (one) => one.job?.name === job.name && VERBS.some((verb) => one.what.startsWith(verb)),
+    );
+    this.#must(atWork.length < width, `width: ${target} on ${key} beside ${atWork.length} others`);
+  }
+
+  /** Before the first target of a batch. */
+  #checkEarlier(job: CatalogJob, step: string): void {
     const { db } = this.#bucket;
-    const promotionOf = promotionsOf(db, name);
+    const promotionOf = promotionsOf(db, job.name);
+    const lost = this.#lostOf(job.name);
     for (const [key, earlier] of this.#targets) {
-      const [other, host] = key.split("@");
-      if (other !== name || earlier.step === step) continue;
-      const allocation = catalogAllocations(db).find((one) => one.job === name && one.worker === host);
+      const [other, host = ""] = key.split("@");
+      if (other !== job.name) continue;
+      const allocation = catalogAllocations(db).find((one) => one.job === other && one.worker === host);
       const { gate, unfinished } = promotionOf(allocation?.id ?? "");
       const isPassed = !unfinished && gate === (hasGate(job) ? "passed" : "");
-      this.#must(
-        earlier.isDone && isPassed,
-        `gate: ${step} of ${name} begins before ${earlier.step} has passed on ${host}`,
-      );
+      const isTolerated = lost.has(host) && this.#isTolerable(job, lost.size);
+      const what = `${step} of ${job.name} begins before ${earlier.step} has passed on ${host}`;
+      this.#must((earlier.isDone && isPassed) || isTolerated, `gate: ${what}`);
     }
-    this.#targets.set(`${name}@${worker}`, { step, isDone: false });
-    const width = target === "start" ? job.maxConcurrentStarts || WORKERS.length : job.maxConcurrentUpgrades;
-    const verbs = ["start ", "restart ", "reload "];
-    const atWork = [...this.#pending].filter(
-      (one) => one.job === job && verbs.some((verb) => one.what.startsWith(verb)),
-    );
-    this.#must(
-      atWork.length < width,
-      `width: ${target} of ${name} on ${worker} beside ${atWork.length} others`,
-    );
   }
 
   #checkPromotions(): void {
     const { db } = this.#bucket;
     for (const [job, own] of Map.groupBy(catalogAllocations(db), (one) => one.job)) {
       const promotionOf = promotionsOf(db, job);
-      for (const { id, worker, disabled } of own) {
-        const { hash, unfinished, stopped } = promotionOf(id);
+      for (const { id, worker, disabled, removed } of own) {
+        const { hash, unfinished, stopped, version } = promotionOf(id);
         const service = this.#service({ job, worker });
         // While a change is on its way, the tree on the worker may be the next one.
-        if (hash === "" || unfinished) continue;
-        assert.equal(
-          service.tree,
-          hash,
-          `promotion: ${job}@${worker} is promoted with other files than it has`,
-        );
-        if (!disabled && !stopped && service.last?.target !== "stop")
-          assert.equal(service.running, hash, `promotion: ${job}@${worker} is promoted but was not started`);
+        if (hash === "" || unfinished || removed) continue;
+        const what = `promotion: ${job}@${worker} is promoted`;
+        this.#must(service.tree === hash, `${what} with other files than it has`);
+        if (!disabled && !stopped && service.last?.target !== "stop" && this.#runs(job))
+          this.#must(
+            service.running === hash && service.version === version,
+            `${what} with ${version} but was not started so`,
+          );
       }
     }
+  }
+
+  #checkResult(result: DeployResult, isCancelled: boolean): void {
+    checkWithinPlan(this.#plan, this.#carriedOut(), (job) => job === SHOWS_SEQUENCE);
+    this.#checkSkipped(result);
+    for (const { job: name, outcome, reason, allocations } of result.jobs) {
+      const job = this.#job(name);
+      const graded = (grade: string) => allocations.filter((one) => one.outcome === grade).length;
+      if (outcome === "deployed") {
+        assert.equal(graded("failed"), 0, `tolerance: ${name} is deployed although a worker failed`);
+        const lost = graded("unreachable");
+        assert.ok(this.#isTolerable(job, lost), `tolerance: ${name} is deployed without ${lost} workers`);
+        if (lost > 0) this.tally.tolerated++;
+      }
+      if (outcome === "failed" && !isCancelled) this.#checkRestored(job, reason);
+    }
+  }
+
+  /** What a failed job says about the batch that was put back. */
+  #checkRestored(job: CatalogJob, reason: string): void {
+    const told = / put back on ([^;:]*?)( and is healthy there|: |$)/.exec(reason);
+    const isBack = told?.[2] === " and is healthy there";
+    for (const worker of told?.[1]?.split(", ") ?? []) {
+      const key = `${job.name}@${worker}`;
+      const { gate, hash, version, unfinished } = this.#promotionOf(key);
+      const before = this.#planned.get(key)?.from;
+      if (!isBack) assert.ok(unfinished || gate === "failed", `restore: the gate of ${key} is ${gate}`);
+      if (!isBack) continue;
+      this.tally.restored++;
+      const found = { gate, hash, version, unfinished };
+      const wanted = { gate: "passed", ...before, unfinished: false };
+      assert.deepEqual(found, wanted, `restore: ${key} has back what was promoted before`);
+      const { running, isHealthy } = this.#service({ job: job.name, worker });
+      assert.deepEqual([running, isHealthy], [before?.hash, true], `restore: ${key} runs what it has back`);
+    }
+    // A gate that an earlier deploy left open is not that of a batch.
+    const isOfBatch = !(this.#steps.get(job.name) ?? "sync").startsWith("sync");
+    const isGate = reason.startsWith("the health check of job");
+    const isExpected = job.onFailure === "restore" && isOfBatch && isGate;
+    const isTold = told !== null || reason.includes("nothing was promoted there before");
+    assert.equal(isTold, isExpected, `restore: ${job.name}: ${reason}`);
+  }
+
+  #promotionOf(key: string): Promotion {
+    const { db } = this.#bucket;
+    const one = catalogAllocations(db).find(({ job, worker }) => `${job}@${worker}` === key);
+    return promotionsOf(db, one?.job ?? "")(one?.id ?? "");
   }
 
   #checkSkipped({ jobs }: DeployResult): void {
     const { db } = this.#bucket;
     for (const { job: name } of jobs.filter(({ outcome }) => outcome === "skipped")) {
       const job = this.#job(name);
-      for (const { id, worker, disabled } of catalogAllocations(db).filter(
-        (one) => one.job === name && !one.disabled,
-      )) {
+      const active = catalogAllocations(db).filter(
+        (one) => one.job === name && !one.disabled && !one.removed,
+      );
+      for (const { id, worker } of active) {
         const service = this.#service({ job: name, worker });
         const { hash } = promotionsOf(db, name)(id);
-        assert.equal(service.running, hash, `skip: ${name}@${worker} does not run what is promoted`);
-        if (job.healthCheck && !disabled)
+        if (this.#runs(name))
+          assert.equal(service.running, hash, `skip: ${name}@${worker} does not run what is promoted`);
+        if (hasGate(job))
           assert.equal(service.isHealthy, true, `skip: ${name} is skipped while ${worker} is not healthy`);
       }
     }
   }
+}
+
+function keyOf({ job, worker }: Place): string {
+  return `${job}@${worker}`;
+}
+
+function emptyTally(): Tally {
+  const counts = { deploys: 0, kills: 0, cancels: 0, failures: 0, targets: 0, lost: 0 };
+  return { ...counts, restored: 0, tolerated: 0, planned: 0 };
 }

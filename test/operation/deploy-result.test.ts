@@ -55,7 +55,7 @@ test("an allocation whose gate was open and has passed is ok; the summary counts
   await deploys.build({ web: { manifest: GATE }, other: {} }, TWO);
   await deploys.deploy();
   const web = catalogAllocations(deploys.bucket.db).find(({ job, worker }) => job === "web" && worker === B);
-  setGate(deploys.bucket.db, "web", web?.id ?? "", "pending");
+  setGate(deploys.bucket.db, "web", [web?.id ?? ""], "pending");
   const { jobs, result, text } = await deploys.deploy();
   assert.deepEqual(
     jobs.find(({ job }) => job === "web")?.allocations.map(({ worker, outcome }) => `${worker} ${outcome}`),

@@ -128,7 +128,7 @@ test("an open gate is work, unless its allocation is disabled or changes anyway"
   const open = (planned: JobPlan) => planned.allocations.map(hasOpenGate);
   assert.deepEqual([open(plan()), plan().needsWork], [[true, true], true]);
   const [first] = catalogAllocations(db);
-  setGate(db, "web", first?.id ?? "", "passed");
+  setGate(db, "web", [first?.id ?? ""], "passed");
   assert.deepEqual(open(plan()), [false, true]);
   await deploys.build({ web: {} }, { hosts: [A, B], disabled: { web: [B] } });
   assert.deepEqual([open(plan()), plan().needsWork], [[false, false], false]);

@@ -93,7 +93,7 @@ test("a stop that fails fails the deploy after all else was done, and is tried a
   assert.deepEqual(deploys.targets("web", B), ["start", "stop", "stop"]);
 });
 
-test("a removed allocation that was stopped but not cleaned up is started when it comes back", async (t) => {
+test("a removed allocation that was stopped but not cleaned up is started when it comes back, also as planned", async (t) => {
   const { deploys } = await setUp(t);
   const conf = path.join(deploys.folder(A), "jobs", "web", "conf");
   renameSync(conf, `${conf}.aside`);
@@ -106,8 +106,10 @@ test("a removed allocation that was stopped but not cleaned up is started when i
   );
   rmSync(conf);
   renameSync(`${conf}.aside`, conf);
+  rmSync(path.join(deploys.folder(A), "jobs", "web", "Makefile"));
   await deploys.build(JOBS, TWO);
-  assert.equal((await deploys.deploy()).error, undefined);
+  const plan = path.basename((await deploys.deploy({ dry_run: true })).folder);
+  assert.equal((await deploys.deploy({ plan })).error, undefined, "what is gone was not changed by hand");
   assert.deepEqual(deploys.targets("web", A), ["start", "stop", "start"]);
 });
 

@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { Deploys } from "../helpers/deploys.ts";
+import { hooksOf, RECORD, traces } from "../helpers/hooks.ts";
 
 const HOSTS = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"];
 /** The second version is sick where a file `sick` lies beside jobs/. */
@@ -64,4 +65,55 @@ test("first starts have nothing before them, and stay; with stop nothing is put 
     assert.deepEqual(deploys.targets("web", host), ["start"]);
     assert.equal(deploys.promotion("web", host).gate, "failed");
   }
+});
+
+test("restore of a job whose hooks do what targets do: they are run again, for the batch at once and with the version that comes back", async (t) => {
+  const deploys = await Deploys.make(t);
+  const build = (version: string, a: string) => {
+    const hooks = {
+      ...manifest("restore", version),
+      max_concurrent_upgrades: 2,
+      ...hooksOf({ act: ["job_control"] }),
+    };
+    return deploys.build(
+      { web: { manifest: hooks, files: { a, "_hooks/act.py": RECORD } } },
+      { hosts: HOSTS },
+    );
+  };
+  await build("1.0.0", "one");
+  assert.equal((await deploys.deploy()).error, undefined);
+  const { dir } = deploys.bucket;
+  traces(dir);
+  await build("2.0.0", "two");
+  const [first, second, third] = HOSTS as [string, string, string];
+  writeFileSync(path.join(deploys.folder(third), "sick"), "");
+  const run = await deploys.deploy();
+  assert.match(run.error?.message ?? "", /put back on 127\.0\.0\.3, 127\.0\.0\.4 and is healthy there$/);
+  const told = traces(dir).map((one) =>
+    [one.ALLOCATION_IP, one.NEW_VERSION, one.BATCH_ALLOCATIONS, one.UPDATED_ALLOCATIONS].join(" "),
+  );
+  const [early, late] = [HOSTS.slice(0, 2).join(","), HOSTS.slice(2).join(",")];
+  const all = HOSTS.join(",");
+  assert.deepEqual(
+    told.sort(),
+    [
+      `${first} 2.0.0 ${early} ${all}`,
+      `${second} 2.0.0 ${early} ${all}`,
+      ...HOSTS.slice(2).flatMap((host) => [`${host} 1.0.0 ${late} ${late}`, `${host} 2.0.0 ${late} ${all}`]),
+    ].sort(),
+  );
+  assert.deepEqual(
+    HOSTS.map((host) => [deploys.promotion("web", host).version, deploys.promotion("web", host).gate]),
+    [
+      ["2.0.0", "passed"],
+      ["2.0.0", "passed"],
+      ["1.0.0", "passed"],
+      ["1.0.0", "passed"],
+    ],
+  );
+  assert.deepEqual(
+    HOSTS.flatMap((host) => deploys.targets("web", host)),
+    [],
+    "no target is run where hooks do it",
+  );
 });

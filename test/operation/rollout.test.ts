@@ -150,6 +150,19 @@ test("T-39 what was cut off is repeated where nobody knows that it had succeeded
   assert.deepEqual(deploys.targets("web", A).length, 4, "force repeats in any case");
 });
 
+test("what was cut off is repeated where it had succeeded with the same files, but for another version", async (t) => {
+  const { deploys, web } = await setUp(t);
+  await deploys.deploy();
+  await deploys.build(web({}, { version: "2.0.0" }));
+  const ids = catalogAllocations(deploys.bucket.db).map((one) => one.id);
+  beginChange(deploys.bucket.db, "web", ids);
+  assert.equal((await deploys.deploy()).error, undefined);
+  assert.deepEqual(deploys.history("web", A), ["start 1.0.0", "restart 2.0.0"]);
+  beginChange(deploys.bucket.db, "web", ids);
+  assert.equal((await deploys.deploy()).error, undefined);
+  assert.deepEqual(deploys.history("web", A).length, 2);
+});
+
 test("restart_policy decides what a change does: reload unless a glob asks for more, or nothing but a sync", async (t) => {
   const { deploys, web } = await setUp(t, { restart_policy: "reload", restart_globs: ["conf/**"] });
   await deploys.deploy();

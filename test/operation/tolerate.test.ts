@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Deploys, HOSTS, outcomes } from "../helpers/deploys.ts";
+import { hooksOf, RECORD, traces } from "../helpers/hooks.ts";
 
 const [A, B, C] = HOSTS;
 const CHECK = {
@@ -61,4 +62,57 @@ test("a worker that fails is never tolerated", async (t) => {
   await deploys.build({ web: { manifest: { tolerate: { unreachable: "100%" } } } });
   deploys.fail("web", "start", B);
   assert.deepEqual(outcomes(await deploys.deploy()), { web: "failed" });
+});
+
+test("where hooks do what targets do, they and those after the deploy leave out tolerated workers, whose batch goes on", async (t) => {
+  const deploys = await Deploys.make(t);
+  const hooks = hooksOf({ act: ["job_control"], after: ["post_deploy"] });
+  const jobs = (text: string) => ({
+    web: {
+      manifest: {
+        ...hooks,
+        health_check: CHECK,
+        tolerate: { unreachable: "34%" },
+        max_concurrent_upgrades: 2,
+      },
+      files: { a: text, "_hooks/act.py": RECORD, "_hooks/after.py": RECORD },
+    },
+  });
+  const { dir } = deploys.bucket;
+  const told = () =>
+    traces(dir)
+      .map(
+        (one) =>
+          `${one.EVENT} ${one.ALLOCATION_IP} ${one.BATCH_ALLOCATIONS} ${one.UPDATED_ALLOCATIONS ?? "-"}`,
+      )
+      .sort();
+  await deploys.build(jobs("1"));
+  assert.equal((await deploys.deploy()).error, undefined);
+  told();
+  await deploys.build(jobs("2"));
+  const back = deploys.cutOff(A);
+  const run = await deploys.deploy();
+  assert.equal(run.error, undefined);
+  const grades = ({ jobs }: typeof run) => jobs[0]?.allocations.map(({ outcome }) => outcome);
+  assert.deepEqual(grades(run), ["unreachable", "changed", "changed"]);
+  assert.deepEqual(told(), [
+    `job_control ${B} ${B} ${B},${C}`,
+    `job_control ${C} ${C} ${B},${C}`,
+    ...[B, C].map((host) => `post_deploy ${host} ${B},${C} -`),
+  ]);
+  back();
+  const next = await deploys.deploy();
+  assert.deepEqual([next.error, grades(next)], [undefined, ["changed", "skipped", "skipped"]]);
+  assert.deepEqual(
+    told().filter((line) => line.startsWith(`job_control ${A}`)),
+    [`job_control ${A} ${A},${B} ${A}`],
+  );
+
+  await deploys.build(jobs("3"));
+  const [first, second] = [deploys.cutOff(A), deploys.cutOff(C)];
+  const over = await deploys.deploy();
+  assert.deepEqual(grades(over), ["unreachable", "not_started", "unreachable"]);
+  assert.deepEqual(told(), [], "past the share no script is run");
+  first();
+  second();
 });
