@@ -17,8 +17,10 @@ export interface Promotion {
   gate: "" | "pending" | "passed" | "failed";
   /** A change began and has not been promoted. */
   unfinished: boolean;
-  /** Its service was stopped, because the allocation was disabled or removed. */
+  /** Its service was stopped, because the allocation was disabled or removed, or a stop of it has begun. */
   stopped: boolean;
+  /** The stop, with all that belongs to it, has not come to its end. */
+  stopping: boolean;
   /** The update sequence its files were rendered with when they were synced last; 0 before. */
   updateSeq: number;
 }
@@ -40,6 +42,9 @@ interface HashRow {
 /** The version of an allocation that was never promoted (hook-runtime.md, Versioning 1). */
 export const NEVER_PROMOTED = "0.0.0";
 
+/** The values of the column `stopped`. */
+const STOPPED = { no: 0, done: 1, begun: 2 };
+
 const NOTHING: Promotion = {
   hash: "",
   version: NEVER_PROMOTED,
@@ -48,6 +53,7 @@ const NOTHING: Promotion = {
   gate: "",
   unfinished: false,
   stopped: false,
+  stopping: false,
   updateSeq: 0,
 };
 
@@ -71,6 +77,7 @@ function fromRow(row: HashRow): Promotion {
     gate: row.gate,
     unfinished: row.unfinished !== 0,
     stopped: row.stopped !== 0,
+    stopping: row.stopped === STOPPED.begun,
     updateSeq: row.update_seq,
   };
 }
@@ -151,12 +158,16 @@ export function setGate(
   });
 }
 
-/** Notes whether the service of an allocation is stopped because it was disabled or removed. */
-export function setStopped(db: Database, job: string, allocationId: string, stopped: boolean): void {
-  const value = stopped ? 1 : 0;
+/** Notes how far the stop of an allocation is that was disabled or removed. */
+export function setStopped(
+  db: Database,
+  job: string,
+  allocationId: string,
+  stopped: keyof typeof STOPPED,
+): void {
   db.run(
     "UPDATE hash SET stopped = ? WHERE namespace = ? AND key = ?",
-    value,
+    STOPPED[stopped],
     namespaceOf(job),
     allocationId,
   );

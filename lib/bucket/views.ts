@@ -110,7 +110,7 @@ const DEFINITIONS: Record<ViewName, Definition> = {
     // The words are those of hook-runtime.md, States; `stop` is what the next deploy does first. Health is in the gate.
     sql: `SELECT a.job, a.worker_ip, alloc_id AS allocation_id,
       CASE
-        WHEN (a.removed OR disabled) AND NOT stopped AND (unfinished OR previous_hash <> '') THEN 'stop'
+        WHEN (a.removed OR disabled) AND stopped <> 1 AND (unfinished OR previous_hash <> '') THEN 'stop'
         WHEN a.removed THEN 'removed'
         WHEN disabled THEN 'disabled'
         WHEN COALESCE(previous_hash, '') = '' THEN 'new'

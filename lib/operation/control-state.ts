@@ -51,7 +51,7 @@ export function hostsOf(states: readonly ControlState[]): string {
 export function noteTarget({ context, target, forget }: Control, { id, job }: CatalogAllocation): void {
   const { db } = context;
   if (target === "stop" && forget) startAnew(db, [{ job, id }]);
-  if (target === "start" || target === "restart") setStopped(db, job, id, false);
+  if (target === "start" || target === "restart") setStopped(db, job, id, "no");
 }
 
 /** For a target it is the version that runs, and no other: what was built since is not there yet. */

@@ -107,8 +107,8 @@ function why(isRunning: boolean): string {
 
 /** True for what may still run on its worker: only a deploy stops it, with its hooks. */
 function runs({ db }: OperationContext, { job, id }: CatalogAllocation): boolean {
-  const { hash, unfinished, stopped } = promotionsOf(db, job)(id);
-  return (hash !== "" || unfinished) && !stopped;
+  const { hash, unfinished, stopped, stopping } = promotionsOf(db, job)(id);
+  return (hash !== "" || unfinished) && (!stopped || stopping);
 }
 
 async function vacateWorker(

@@ -44,9 +44,9 @@ export function dueForReconcile(
     const promotionOf = promotionsOf(db, job);
     for (const allocation of own.filter((one) => one.removed || one.disabled)) {
       const { id, worker, removed } = allocation;
-      const { hash, unfinished, stopped } = promotionOf(id);
+      const { hash, unfinished, stopped, stopping } = promotionOf(id);
       if (hash === "" && !unfinished) neverDeployed.push(allocation);
-      else if (removed || !stopped)
+      else if (removed || !stopped || stopping)
         due.push({ allocation, action: removed ? "remove" : "stop", isGone: removed && isGone(worker) });
     }
   }
@@ -85,7 +85,7 @@ function conclude(
   const { id, job, worker } = allocation;
   if (trouble) context.log.warn(`reconcile of ${job} on ${worker}: ${trouble.message}`);
   // What became of it is not known: if the worker ever comes back, it is to be started there.
-  if (trouble && isGone) setStopped(context.db, job, id, true);
+  if (trouble && isGone) setStopped(context.db, job, id, "done");
   const error = isGone ? null : (trouble?.message ?? null);
   return { job, worker, action, outcome: trouble?.grade ?? "changed", error };
 }
@@ -112,14 +112,15 @@ async function stop(
   { id, job, worker, removed }: CatalogAllocation,
 ): Promise<void> {
   const known = jobs.find((one) => one.name === job);
+  // Before it may stand still: if it comes back, it must not be taken for one that runs.
+  setStopped(context.db, job, id, "begun");
   await effects.run({
     ...{ job, worker, target: "stop", phase: "reconcile" },
     limitSeconds: known?.lifecycleTimeoutSeconds ?? LIFECYCLE_LIMIT_SECONDS,
     // Where there is no such folder nothing was ever put, or somebody has cleaned up.
     accepted: [RUNNER_EXIT.missingFolder],
   });
-  // Before the files go: if that fails and the allocation comes back, it must not be taken for one that runs.
-  if (removed) setStopped(context.db, job, id, true);
+  if (removed) setStopped(context.db, job, id, "done");
 }
 
 /** The hooks that follow a stop. What they store is kept; where one failed, all are repeated by the next deploy. */
@@ -152,7 +153,7 @@ async function finish(
   { id, job, worker, removed }: CatalogAllocation,
 ): Promise<void> {
   // A disabled one only now: until its hooks have run, the next deploy has to see to it.
-  if (!removed) return setStopped(db, job, id, true);
+  if (!removed) return setStopped(db, job, id, "done");
   // If it comes back before this is done, what was promoted may be there in part only.
   beginChange(db, job, [id]);
   await effects.sync({ job, worker }, undefined, {});

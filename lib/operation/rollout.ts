@@ -271,7 +271,7 @@ class Rollout {
   async #runTarget({ plan }: AllocationState): Promise<void> {
     const { allocation, decision, tree, promoted } = plan;
     const hash = targetHash(tree.hash, allocation.newVersion);
-    if (promoted.unfinished && !this.#force) {
+    if ((promoted.unfinished || promoted.stopping) && !this.#force) {
       const last = await this.#effects.lastTarget(allocation);
       if (last?.hash === hash && runsTarget(last.target as Action))
         return this.#say(`${last.target} on ${allocation.worker} had already succeeded: resumed behind it`);
@@ -291,7 +291,7 @@ class Rollout {
           const { id, job, worker, newVersion, disabled } = plan.allocation;
           keepContents(db, kv, plan.tree.files);
           promote(db, job, id, newVersion, gate);
-          if (!disabled) setStopped(db, job, id, false);
+          if (!disabled) setStopped(db, job, id, "no");
           kv.put(`ops/job/${job}/worker/${worker}`, "version", newVersion);
         }
         kv.flush(this.#plan.job.name);

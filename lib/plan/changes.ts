@@ -18,7 +18,7 @@ export interface Promoted {
   gate: Gate;
   /** A change of this allocation began and has not been promoted: what lies on the worker may be newer. */
   unfinished: boolean;
-  /** Its service was stopped. */
+  /** Its service was stopped, or may have been. */
   stopped: boolean;
 }
 

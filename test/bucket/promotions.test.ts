@@ -14,7 +14,7 @@ import {
 import { makeBucket } from "../helpers/workspace.ts";
 
 const NOTHING = {
-  ...{ hash: "", version: NEVER_PROMOTED, files: {}, gate: "", unfinished: false, stopped: false },
+  ...{ hash: "", version: NEVER_PROMOTED, files: {}, gate: "", unfinished: false, stopped: false, stopping: false },
   updateSeq: 0,
   before: { hash: "", version: NEVER_PROMOTED, files: {} },
 };
@@ -77,9 +77,9 @@ test("stopped comes and goes, a forgotten allocation is as new, other jobs have 
   const { db, deploy, of } = await setUp(t);
   deploy("a", "1.0.0", "");
   beginChange(db, "other", ["one"]);
-  setStopped(db, "web", "one", true);
+  setStopped(db, "web", "one", "done");
   assert.deepEqual([of("one").stopped, of("one", "other").stopped], [true, false]);
-  setStopped(db, "web", "one", false);
+  setStopped(db, "web", "one", "no");
   assert.equal(of("one").stopped, false);
   forgetPromotion(db, "web", "one");
   assert.deepEqual([of("one"), of("one", "other").unfinished], [NOTHING, true]);
@@ -88,7 +88,7 @@ test("stopped comes and goes, a forgotten allocation is as new, other jobs have 
 test("an allocation that starts anew loses its promoted tree, gate and stop mark; its version and all others stay", async (t) => {
   const { db, deploy, of } = await setUp(t);
   deploy("a", "1.0.0", "pending");
-  setStopped(db, "web", "one", true);
+  setStopped(db, "web", "one", "done");
   for (const [job, id] of [
     ["web", "two"],
     ["other", "one"],

@@ -103,7 +103,7 @@ test("HR-233 deployments tell how far each allocation is", async (t) => {
   });
   await build(context(), {});
   assert.deepEqual(rollouts(), { "10.0.0.1": "stop", "10.0.0.2": "removed" });
-  setStopped(db, "site", one, true);
+  setStopped(db, "site", one, "done");
   assert.deepEqual(rollouts(), { "10.0.0.1": "disabled", "10.0.0.2": "removed" });
   assert.deepEqual(cells("deployments", ["worker_ip"], { jobs: ["site"], active: true }), []);
 });

@@ -1,4 +1,5 @@
 import { catalogAllocations } from "../../lib/bucket/catalog.ts";
+import { startAnew } from "../../lib/bucket/promotions.ts";
 import { build } from "../../lib/operation/build.ts";
 import { makeBucket, makeWorkspace, type TestBucket } from "./workspace.ts";
 
@@ -87,7 +88,9 @@ export function changeBucket({ db }: TestBucket, random: () => number, text: str
   for (const what of ["disabled", "removed"] as const) {
     const all = catalogAllocations(db);
     const one = all[Math.floor(random() * all.length)];
-    if (one && chance(0.4))
-      db.run(`UPDATE allocations SET ${what} = ? WHERE alloc_id = ?`, one[what] ? 0 : 1, one.id);
+    if (!one || !chance(0.4)) continue;
+    db.run(`UPDATE allocations SET ${what} = ? WHERE alloc_id = ?`, one[what] ? 0 : 1, one.id);
+    // As a build does it.
+    if (what === "disabled" && one.disabled) startAnew(db, [one]);
   }
 }

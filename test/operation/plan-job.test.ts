@@ -141,7 +141,7 @@ test("what was begun, stopped or enabled again is not complete", async (t) => {
   promoteAll(plan());
   const ids = catalogAllocations(db).map((one) => one.id) as [string, string];
   beginChange(db, "web", [ids[0]]);
-  setStopped(db, "web", ids[1], true);
+  setStopped(db, "web", ids[1], "done");
   assert.deepEqual(
     plan().allocations.map((one) => `${one.decision.action}: ${one.decision.reason}`),
     ["restart: an earlier deploy did not finish", "start: it was stopped"],

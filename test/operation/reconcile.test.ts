@@ -142,3 +142,24 @@ test("a stop has as long as the job's own limit says, whichever jobs the deploy 
     /`make stop` of job web on 127\.0\.0\.2 did not end within 1 s and was stopped/,
   );
 });
+
+test("a removed allocation whose stop did not end well is started when it comes back, one that was never asked to stop is not", async (t) => {
+  const { deploys } = await setUp(t);
+  await deploys.build({ other: {} }, TWO);
+  const repair = deploys.fail("web", "stop", A);
+  const back = deploys.cutOff(B);
+  assert.deepEqual(
+    (await deploys.deploy({ jobs: ["other"] })).reconciled.map(({ worker, outcome }) => [worker, outcome]),
+    [
+      [A, "failed"],
+      [B, "unreachable"],
+    ],
+  );
+  repair();
+  back();
+  await deploys.build(JOBS, TWO);
+  assert.equal((await deploys.deploy()).error, undefined);
+  assert.deepEqual(deploys.targets("web", A), ["start", "stop", "start"]);
+  assert.deepEqual(deploys.targets("web", B), ["start"]);
+  assert.deepEqual(outcomes(await deploys.deploy()), { other: "skipped", web: "skipped" });
+});
