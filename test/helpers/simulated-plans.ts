@@ -156,10 +156,10 @@ function targetOf(
   return controlled.has(place.split("@")[0] as string) ? "job_control" : action;
 }
 
-/** True where what was promoted before is what was there. */
+/** True where what was promoted before is what was there: else the plan does not know what it will find. */
 function isSettled({ before }: CarriedOut, place: string): boolean {
   const known = before.get(place);
-  return known !== undefined && !known.unfinished;
+  return known !== undefined && known.hash !== "" && !known.unfinished;
 }
 
 function lines(acts: readonly Act[]): string[] {
