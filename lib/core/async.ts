@@ -57,13 +57,16 @@ export function woken(waiting: Set<() => void>, ms: number, signal: AbortSignal)
   });
 }
 
+/** Why a wait that is over is given up: without a reason, each abort would make an error with its stack. */
+const OVER = "over";
+
 /** Waits for a promise at most `ms` milliseconds; afterwards answers `undefined` and leaves the promise alone. */
 export async function within<T>(promise: Promise<T>, ms: number): Promise<T | undefined> {
   const stop = new AbortController();
   try {
-    return await Promise.race([promise, sleep(ms, stop.signal).then(() => undefined)]);
+    return await Promise.race([promise, expired(ms, stop.signal).then(() => undefined)]);
   } finally {
-    stop.abort();
+    stop.abort(OVER);
   }
 }
 
@@ -77,11 +80,11 @@ export function aborted(signal: AbortSignal | undefined, stop: AbortSignal): Pro
 
 /** Answers `timeout` after this time, never without one; `stop` ends the waiting. */
 export function expired(timeoutMs: number | undefined, stop: AbortSignal): Promise<"timeout"> {
-  if (timeoutMs === undefined) return new Promise(() => {});
-  return sleep(timeoutMs, stop).then(
-    () => "timeout" as const,
-    () => new Promise(() => {}),
-  );
+  return new Promise((resolve) => {
+    if (timeoutMs === undefined || stop.aborted) return;
+    const timer = setTimeout(() => resolve("timeout"), Math.min(timeoutMs, LONGEST_WAIT_MS));
+    stop.addEventListener("abort", () => clearTimeout(timer), { once: true });
+  });
 }
 
 /** Waits for a promise, but not longer than until the signal is aborted: then throws `cancelled` and leaves it alone. */
@@ -93,7 +96,7 @@ export async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal 
       aborted(signal, stop.signal).then(() => Promise.reject(cancelledFailure())),
     ]);
   } finally {
-    stop.abort();
+    stop.abort(OVER);
   }
 }
 

@@ -39,36 +39,54 @@ export interface ShellScript {
 
 /** A line for the shell that {@link groupLine} starts: becomes that script. */
 export function scriptLine(mark: string, script: ShellScript): string {
-  return `${announcement(mark)}; ${running(script)}\n`;
+  return `${announcement(mark)}; ${NEWLINE}${running(script, word(script.text))}\n`;
 }
 
 /** A line for the shell that {@link groupLine} starts: from now on it runs lines. */
 export function loopLine(mark: string): string {
-  return `${announcement(mark)}; while IFS= read -r ops_line; do eval "$ops_line"; done\n`;
+  return `${announcement(mark)}; ${NEWLINE}while IFS= read -r ops_line; do eval "$ops_line"; done\n`;
+}
+
+/** A line for the shell that {@link loopLine} started: keeps a script's text there under a number. */
+export function keepLine(number: number, text: string): string {
+  return `ops_text_${number}=${word(text)}\n`;
 }
 
 /**
- * A line for the shell that {@link loopLine} started: runs a script and tells by marks when it has ended. Input of a
- * given number of bytes follows the line; what the script leaves of it is passed over.
+ * A line for the shell that {@link loopLine} started: runs a script, whose text may be one that it keeps under a number,
+ * and tells by marks when it has ended. Input of a given number of bytes follows the line, and {@link restLine} that.
  */
-export function questionLine(mark: string, script: ShellScript, input: string | number): string {
-  const end = `ops_code=$?; echo '${mark} answer' >&2; echo "${mark} answer $ops_code"`;
+export function questionLine(
+  mark: string,
+  script: ShellScript,
+  input: string | number,
+  kept: number | undefined,
+): string {
+  const text = running(script, kept === undefined ? word(script.text) : `"$ops_text_${kept}"`);
+  const code = "; ops_code=$?; ";
+  const end = `echo '${mark} answer' >&2; echo "${mark} answer $ops_code"\n`;
   if (typeof input === "number") {
-    const rest = "ops_code=$?; cat >/dev/null; exit $ops_code";
-    return `head -c ${input} | { (${running(script)}); ${rest}; }; ${end}\n`;
+    // What the script has left of its input must not be taken for lines.
+    const skip = `while IFS= read -r ops_line && [ "$ops_line" != '${mark} rest' ]; do :; done; `;
+    return `head -c ${input} | (${text})${code}${skip}${end}`;
   }
-  const source = input === "" ? "" : `${NEWLINE}printf %s ${word(input)} | `;
+  const source = input === "" ? "" : `printf %s ${word(input)} | `;
   const from = input === "" ? " </dev/null" : "";
-  return `${source}(${running(script)})${from}; ${end}\n`;
+  return `${source}(${text})${from}${code}${end}`;
+}
+
+/** Ends the input that follows a {@link questionLine}. */
+export function restLine(mark: string): string {
+  return `\n${mark} rest\n`;
 }
 
 /** A newline cannot be part of a line: a variable stands for it. */
 const NEWLINE = `ops_newline=$(printf '\\nx'); ops_newline=\${ops_newline%x}; `;
 
-function running({ folder, text, args, env }: ShellScript): string {
+function running({ folder, args, env }: ShellScript, text: string): string {
   const exports = Object.entries(env).map(([name, value]) => `export ${variable(name)}=${word(value)} && `);
   const set = `set -- ${args.map(word).join(" ")}`;
-  return `${NEWLINE}cd ${word(folder)} && ${exports.join("")}${set} && eval ${word(text)}`;
+  return `cd ${word(folder)} && ${exports.join("")}${set} && eval ${text}`;
 }
 
 /** Text as one word of a POSIX shell, on one line. */

@@ -47,6 +47,6 @@ export class Execution {
 
   /** Nothing is waited for any more. */
   close(): void {
-    this.#over.abort();
+    this.#over.abort("over");
   }
 }

@@ -212,7 +212,7 @@ function packet(type: number, fields: readonly Field[]): Buffer {
 function bytesOf(field: Field): Buffer[] {
   if (typeof field === "number") return [uint32(field)];
   if (typeof field === "boolean") return [Buffer.of(field ? 1 : 0)];
-  const bytes = Buffer.from(field);
+  const bytes = typeof field === "string" ? Buffer.from(field) : field;
   return [uint32(bytes.length), bytes];
 }
 

@@ -1,11 +1,21 @@
-import { questionLine, type ShellScript } from "./remote-shell.ts";
+import { keepLine, questionLine, restLine, type ShellScript } from "./remote-shell.ts";
 import type { ChannelReader } from "./ssh-channel.ts";
 import { Limit } from "./ssh-limits.ts";
 import type { StartedChannel } from "./ssh-link.ts";
 
+interface Question {
+  script: ShellScript;
+  input: string | Uint8Array;
+}
+
 interface OpenShell extends StartedChannel {
   reader: ChannelReader | undefined;
+  /** The texts it has been given to keep. */
+  kept: string[];
 }
+
+/** A shell reads a line byte by byte: scripts that are run again and again are sent once. */
+const KEPT_TEXTS = 16;
 
 /**
  * A shell on a worker that is kept open and runs one script after the other, which saves each a channel of its own.
@@ -26,17 +36,14 @@ export class KeptShell {
    * the shell is no longer used, and what its group still does is the caller's to end; without a shell nothing was run.
    */
   async ask(
-    question: { script: ShellScript; input: string | Uint8Array },
+    question: Question,
     onOutput: ChannelReader["onOutput"],
     cut: Promise<"timeout" | "cancelled">,
   ): Promise<{ code: number | "timeout" | "cancelled" | "lost"; shell: StartedChannel | undefined }> {
     const opened = await Promise.race([this.#current(), cut]);
     if (typeof opened === "string") return { code: opened, shell: undefined };
     const answered = listen(opened, onOutput);
-    const { script, input } = question;
-    const isText = typeof input === "string";
-    opened.channel.stdin.write(questionLine(opened.mark, script, isText ? input : input.length));
-    if (!isText) opened.channel.stdin.write(input);
+    opened.channel.stdin.write(linesOf(opened, question));
     const lost = opened.channel.ended.then(() => "lost" as const);
     const code = await Promise.race([answered, lost, cut]);
     opened.reader = undefined;
@@ -69,9 +76,21 @@ export class KeptShell {
       onOutput: (chunk, stream) => shell?.reader?.onOutput(chunk, stream),
       onMark: (words, stream) => shell?.reader?.onMark?.(words, stream),
     });
-    shell = { ...started, reader: undefined };
+    shell = { ...started, reader: undefined, kept: [] };
     return shell;
   }
+}
+
+/** All that the shell is told for a question. */
+function linesOf({ mark, kept }: OpenShell, { script, input }: Question): string | Buffer {
+  const isNew = !kept.includes(script.text) && kept.length < KEPT_TEXTS;
+  if (isNew) kept.push(script.text);
+  const at = kept.indexOf(script.text);
+  const number = at < 0 ? undefined : at;
+  const keep = isNew ? keepLine(at, script.text) : "";
+  if (typeof input === "string") return keep + questionLine(mark, script, input, number);
+  const line = questionLine(mark, script, input.length, number);
+  return Buffer.concat([Buffer.from(keep + line), input, Buffer.from(restLine(mark))]);
 }
 
 /** Takes what comes until both outputs have told that the script has ended; answers its exit code. */

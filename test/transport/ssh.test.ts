@@ -60,6 +60,33 @@ for (const [way, more] of WAYS)
     assert.deepEqual((await one.script('kill -9 "$$"')).exitCode, 137);
   });
 
+test("what a script leaves of its input is never taken for commands", async (t) => {
+  const one = await (await SshFleet.start(t)).one(t);
+  const commands = Buffer.from(`in\n${"touch ran; echo ran; echo ran >&2\n".repeat(4_000)}touch ran`);
+  for (const [text, code, said] of [
+    ["cat | wc -c", 0, `${commands.length}\n`],
+    ["IFS= read -r line; echo $line", 0, "in\n"],
+    ["head -c 70000 >/dev/null; exit 3", 3, ""],
+    ["exec true", 0, ""],
+    ["if", 2, ""],
+  ] as const) {
+    const { exitCode, stdout } = await one.script(text, { input: commands, isShort: true });
+    assert.deepEqual([exitCode, stdout], [code, said], text);
+  }
+  assert.equal((await one.script("echo next", { isShort: true })).stdout, "next\n");
+  assert.deepEqual(await readdir(one.folder), []);
+});
+
+test("the kept shell runs many scripts again and again", async (t) => {
+  const one = await (await SshFleet.start(t)).one(t);
+  for (const round of ["one", "two"])
+    for (let number = 0; number < 20; number++) {
+      const text = `echo "${number} '\n'" "$1"`;
+      const { stdout } = await one.script(text, { args: [round], isShort: true });
+      assert.equal(stdout, `${number} '\n' ${round}\n`);
+    }
+});
+
 test("the folder is made with its parents; one that others may write to is refused by one sentence", async (t) => {
   const fleet = await SshFleet.start(t);
   const { transports } = await fleet.connect(t);
