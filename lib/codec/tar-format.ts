@@ -54,7 +54,7 @@ export function fieldOf(header: Buffer, field: Field): Buffer {
 /** The sum of all bytes of a header, those of its checksum field counted as blanks. */
 export function checksumOf(header: Buffer): number {
   let sum = 0;
-  for (const byte of header) sum += byte;
+  for (let at = 0; at < header.length; at++) sum += header[at] as number;
   const field = fieldOf(header, "checksum");
   for (const byte of field) sum -= byte;
   return sum + field.length * 0x20;

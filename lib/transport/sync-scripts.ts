@@ -22,6 +22,7 @@ const SOURCES = {
 export type ScriptName = keyof typeof SOURCES;
 
 const texts = new Map<ScriptName, string>();
+const shortTexts = new Map<ScriptName, string>();
 
 /** The text of a script. */
 export function scriptText(name: ScriptName): string {
@@ -32,7 +33,9 @@ export function scriptText(name: ScriptName): string {
 
 /** The text of a script without comments and indentation: a worker's shell reads it byte by byte. */
 export function shortText(name: ScriptName): string {
-  return scriptText(name).replace(/^\s*(#.*\n)?/gm, "");
+  const text = shortTexts.get(name) ?? scriptText(name).replace(/^\s*(#.*\n)?/gm, "");
+  shortTexts.set(name, text);
+  return text;
 }
 
 function source(name: string): string {

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import { type TarInput, writeTar } from "../codec/tar-write.ts";
 import { type Failure, messageOf } from "../core/errors.ts";
 import { quote } from "../core/shape.ts";
@@ -18,8 +18,10 @@ export interface FileContent {
 export interface TreeChange {
   /** All files of the tree as they are to be, sorted by path. */
   wanted: ReadonlyMap<string, FileContent>;
-  /** The folders of it that sync has made. */
-  made: readonly string[];
+  /** True when these files are the ones that its list names: the list gets another first line only. */
+  isListed: boolean;
+  /** The folders of it that sync has made; nothing where `isListed`. */
+  made: ReadonlySet<string>;
   changed: readonly string[];
   removed: readonly string[];
 }
@@ -41,9 +43,14 @@ export function changeStream(
   fail: (why: string, cause?: unknown) => Failure,
 ): { digest: string; stream: AsyncIterable<Uint8Array> } {
   const parcels = parcelsOf(change.changed);
-  const orders = ordersOf(change, parcels);
-  const stream = inParts(writeTar(entriesOf(tree, change, orders, parcels.names, fail)));
+  const orders = ordersOf(tree, change, parcels);
+  const stream = writeTar(entriesOf(tree, change, orders, parcels.names, fail));
   return { digest: sha256(orders.get("digests") as string), stream };
+}
+
+/** How the list of a tree of these files begins, sorted as they are. */
+export function listHead(paths: Iterable<string>): string {
+  return `sync ${sha256(lines(paths))} `;
 }
 
 /** All folders above these paths, each before those in it. */
@@ -82,26 +89,27 @@ function parcelsOf(paths: readonly string[]): Parcels {
 
 /** The small files in front of the content, as scripts/receive.sh describes them. */
 function ordersOf(
-  { wanted, made, changed, removed }: TreeChange,
+  tree: string,
+  { wanted, isListed, made, changed, removed }: TreeChange,
   { places, names }: Parcels,
 ): Map<string, string> {
   const needed = foldersAbove(wanted.keys());
-  const kept = made.filter((folder) => needed.has(folder));
-  const emptied = [...foldersAbove(removed)].filter((folder) => !needed.has(folder) && made.includes(folder));
-  const owned = lines([
-    ...[...wanted].map(([path, file]) => `${file.sha256}  ${path}`),
-    ...kept.map((folder) => `folder  ${folder}`),
-  ]);
+  const emptied = [...foldersAbove(removed)].filter((folder) => !needed.has(folder) && made.has(folder));
+  const first = `${listHead(wanted.keys())}${randomBytes(8).toString("hex")}`;
+  const owned = [
+    ...[...wanted.keys()].map((path) => `file  ${path}`),
+    ...[...needed].filter((folder) => made.has(folder)).map((folder) => `folder  ${folder}`),
+  ];
   const orders = new Map([
     ["moves", lines(places)],
     ["parents", lines(foldersAbove([...changed, ...removed]))],
-    ["list", `sync ${sha256(owned)}\n${owned}`],
+    isListed ? ["first", lines([first])] : ["list", lines([first, ...owned])],
     ...(removed.length > 0 ? [["removals", lines(removed)] as const] : []),
     ...(emptied.length > 0 ? [["emptied", lines(emptied.reverse())] as const] : []),
   ]);
   const digests = [
-    ...[...orders].map(([name, text]) => `${sha256(text)}  ${name}`),
-    ...changed.map((path) => `${wanted.get(path)?.sha256}  ${names.get(path)}`),
+    ...[...orders].map(([name, text]) => `${sha256(text)}  .sync/${tree}/${name}`),
+    ...changed.map((path) => `${wanted.get(path)?.sha256}  .sync/${tree}/${names.get(path)}`),
   ];
   return new Map([["digests", lines(digests)], ...orders]);
 }
@@ -145,7 +153,7 @@ async function* contentOf(
 }
 
 /** Passes on small chunks together. */
-async function* inParts(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+export async function* inParts(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   let held: Uint8Array[] = [];
   let size = 0;
   for await (const chunk of chunks) {

@@ -1,9 +1,15 @@
-import { buffer } from "node:stream/consumers";
 import { cancelledFailure, Failure } from "../core/errors.ts";
 import { quote } from "../core/shape.ts";
 import type { CommandOutcome } from "../core/spawn.ts";
 import { type ScriptName, shortText } from "./sync-scripts.ts";
-import { changeStream, type FileContent, foldersAbove, type TreeChange } from "./sync-stream.ts";
+import {
+  changeStream,
+  type FileContent,
+  foldersAbove,
+  inParts,
+  listHead,
+  type TreeChange,
+} from "./sync-stream.ts";
 import type { ScriptOptions, Transport } from "./transport.ts";
 
 /** A file as it is to be on the worker. */
@@ -59,16 +65,23 @@ export async function syncTree(
   options: { signal?: AbortSignal; timeoutMs?: number } = {},
 ): Promise<SyncResult> {
   const wanted = wantedFiles(tree);
-  const found = await settled(transport, tree, [...wanted.keys()], options);
+  const head = listHead(wanted.keys());
+  const found = await settled(transport, tree, [...wanted.keys()], head, options);
   const changed = [...wanted]
     .filter(([path, file]) => isDifferent(file, found.files.get(path)))
     .map(([path]) => path);
-  const removed = [...found.listed.keys()].filter((path) => !wanted.has(path) && isOf(tree, path));
-  const isListed = wanted.size === found.listed.size && [...wanted].every(isListedIn(found.listed));
+  const isListed = found.first.startsWith(head);
+  const removed = [...found.listed].filter((path) => !wanted.has(path) && isOf(tree, path));
   const sentBytes =
     isListed && changed.length === 0
       ? 0
-      : await send(transport, tree, { wanted, made: found.folders, changed, removed }, found.listId, options);
+      : await send(
+          transport,
+          tree,
+          { wanted, isListed, made: found.folders, changed, removed },
+          found.first,
+          options,
+        );
   const below = (path: string) => (tree.folder === "." ? path : path.slice(tree.folder.length + 1));
   return {
     changed: changed.map(below),
@@ -123,12 +136,12 @@ interface FoundFile {
 /** What a worker has of a tree. */
 interface Found {
   files: Map<string, FoundFile>;
-  /** What sync owns: files with the digest they were sent with. */
-  listed: Map<string, string>;
-  /** The folders that sync has made. */
-  folders: string[];
-  /** The first line of the list, so that a change by another sync is noticed; empty where there is no list. */
-  listId: string;
+  /** The files that sync owns; not told where they are the wanted ones. */
+  listed: Set<string>;
+  /** The folders that sync has made; not told either. */
+  folders: Set<string>;
+  /** The first line of the list, another one after every sync; empty where there is no list. */
+  first: string;
 }
 
 function isDifferent(wanted: SyncFile, found: FoundFile | undefined): boolean {
@@ -136,26 +149,23 @@ function isDifferent(wanted: SyncFile, found: FoundFile | undefined): boolean {
   return isRewritten || found?.sha256 !== sha256 || found.isExecutable !== isExecutable(mode);
 }
 
-function isListedIn(listed: Map<string, string>): (entry: [string, SyncFile]) => boolean {
-  return ([path, file]) => listed.get(path) === file.sha256;
-}
-
 function isExecutable(mode: number): boolean {
   return (mode & 0o100) !== 0;
 }
 
 const FACT =
-  /^(?:list (?<listed>[0-9a-f]{64}|folder) {2}(?<path>.+)|mode (?<mode>[0-9a-f]+) \.\/(?<name>.+)|(?<escaped>\\?)(?<sha256>[0-9a-f]{64}) [ *]\.\/(?<of>.+))$/;
+  /^(?:list (?<listed>file|folder) {2}(?<path>.+)|mode (?<mode>[0-9a-f]+) \.\/(?<name>.+)|(?<escaped>\\?)(?<sha256>[0-9a-f]{64}) [ *]\.\/(?<of>.+))$/;
 
 /** Asks until no other sync of the tree is at work, after one that was cut off was brought to its end. */
 async function settled(
   transport: Transport,
   tree: SyncTree,
   paths: string[],
+  head: string,
   options: ScriptOptions,
 ): Promise<Found> {
   for (let attempt = 0; attempt < SETTLES; attempt++) {
-    const found = await ask(transport, tree, paths, options);
+    const found = await ask(transport, tree, paths, head, options);
     if (found) return found;
     await run(transport, tree, "settle", { ...options, args: [tree.name] });
   }
@@ -166,9 +176,10 @@ async function ask(
   transport: Transport,
   tree: SyncTree,
   paths: string[],
+  head: string,
   options: ScriptOptions,
 ): Promise<Found | undefined> {
-  const found: Found = { files: new Map(), listed: new Map(), folders: [], listId: "" };
+  const found: Found = { files: new Map(), listed: new Set(), folders: new Set(), first: "" };
   let last = "";
   const onLine = (line: string, stream: "stdout" | "stderr") => {
     if (stream === "stderr") return;
@@ -176,18 +187,17 @@ async function ask(
     note(found, line);
   };
   const input = paths.map((path) => `${path}\n`).join("");
-  await run(transport, tree, "ask", { ...options, args: [tree.name], input, onLine, isShort: true });
+  await run(transport, tree, "ask", { ...options, args: [tree.name, head], input, onLine, isShort: true });
   if (last === "unsettled") return undefined;
   if (last !== "end") throw failed(transport, tree, "its answer was cut off");
   return found;
 }
 
 function note(found: Found, line: string): void {
-  if (found.listId === "" && line.startsWith("list ")) found.listId = line.slice(5);
+  if (found.first === "" && line.startsWith("list ")) found.first = line.slice(5);
   const fact = FACT.exec(line)?.groups;
   if (fact?.path !== undefined) {
-    if (fact.listed === "folder") found.folders.push(fact.path);
-    else found.listed.set(fact.path, fact.listed as string);
+    (fact.listed === "folder" ? found.folders : found.listed).add(fact.path);
   } else if (fact?.name !== undefined) {
     found.files.set(fact.name, {
       isExecutable: isExecutable(Number.parseInt(fact.mode as string, 16)),
@@ -205,7 +215,7 @@ async function send(
   transport: Transport,
   tree: SyncTree,
   change: TreeChange,
-  listId: string,
+  first: string,
   options: ScriptOptions,
 ): Promise<number> {
   const { digest, stream } = changeStream(tree.name, change, (why, cause) =>
@@ -224,10 +234,10 @@ async function send(
       throw error;
     }
   }
-  const args = [tree.name, digest, listId];
+  const args = [tree.name, digest, first];
   try {
     const isShort = sizeOf(change) <= SHORT_BYTES;
-    const input = isShort ? await buffer(counted()) : counted();
+    const input = isShort ? Buffer.concat(await Array.fromAsync(counted())) : inParts(counted());
     await run(transport, tree, "receive", { ...options, args, input, isShort });
   } catch (error) {
     throw broken ?? error;

@@ -125,14 +125,17 @@ export async function contentOf(
   return content;
 }
 
-/** The tree that number `number` of a series of deploys puts on a worker: most files differ from one to the next. */
-export function numberedTree(number: number): SyncTree {
+/**
+ * The tree that number `number` of a series of deploys puts on a worker: most files differ from one to the next, and
+ * so do their names unless `names` stays the same.
+ */
+export function numberedTree(number: number, names = number): SyncTree {
   const files = [
     syncFile("Makefile", "status:\n\t@cat number\n"),
     syncFile("number", `${number}\n`),
-    syncFile(number % 2 === 0 ? "run/even" : "run", `${number}`, 0o755),
+    syncFile(names % 2 === 0 ? "run/even" : "run", `${number}`, 0o755),
     syncFile("large", `${number}`.repeat(300_000)),
-    ...Array.from({ length: 8 }, (_, at) => syncFile(`conf/${number + at}/a.conf`, `${number} ${at}`)),
+    ...Array.from({ length: 8 }, (_, at) => syncFile(`conf/${names + at}/a.conf`, `${number} ${at}`)),
   ];
   return { name: "web", folder: "jobs/web", files };
 }

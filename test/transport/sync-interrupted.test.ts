@@ -45,11 +45,11 @@ async function preparedWorker(
 }
 
 /** Which tree the job's folder holds; fails when it is a mixture, or when a foreign file has suffered. */
-async function wholeTree({ folder }: TestWorker, when: string): Promise<number> {
+async function wholeTree({ folder }: TestWorker, when: string, names?: number): Promise<number> {
   const found = await contentOf(path.join(folder, "jobs/web"));
   const number = Number(found.number);
   const wanted: Record<string, string> = Object.fromEntries(FOREIGN.map((name) => [name, "mine"]));
-  for (const file of numberedTree(number).files)
+  for (const file of numberedTree(number, names).files)
     for await (const chunk of file.open()) wanted[file.path] = chunk.toString();
   for (const name of new Set([...Object.keys(found), ...Object.keys(wanted)]))
     assert.ok(found[name] === wanted[name], `${when}: ${name} is not that of tree ${number}`);
@@ -119,15 +119,19 @@ describe("an interrupted sync", { concurrency: 4 }, () => {
     assert.deepEqual(processesIn(worker.folder), []);
   });
 
-  test("a sync that is killed before any one of its steps leaves the old tree or the new one", async (t) => {
-    const worker = await preparedWorker(t, "busybox");
-    const bin = path.join(path.dirname(worker.folder), "busybox-bin");
-    const count = path.join(path.dirname(worker.folder), "count");
-    // Each program counts itself; the one whose turn it is ends the whole group, `mv` of many files after two of them.
-    for (const program of ["ln", "mkdir", "tar", "sha256sum", "mv", "rm", "rmdir"]) {
-      const real = await readlink(path.join(bin, program));
-      await rm(path.join(bin, program));
-      const text = `#!/bin/sh
+  for (const [what, names] of [
+    ["of other files", undefined],
+    ["of the same files", 0],
+  ] as const)
+    test(`a sync ${what} that is killed before any one of its steps leaves the old tree or the new one`, async (t) => {
+      const worker = await preparedWorker(t, "busybox");
+      const bin = path.join(path.dirname(worker.folder), "busybox-bin");
+      const count = path.join(path.dirname(worker.folder), "count");
+      // Each program counts itself; the one whose turn it is ends the whole group, `mv` of many files after two of them.
+      for (const program of ["ln", "mkdir", "tar", "sha256sum", "mv", "rm", "rmdir"]) {
+        const real = await readlink(path.join(bin, program));
+        await rm(path.join(bin, program));
+        const text = `#!/bin/sh
 IFS= read -r left <'${count}'
 echo $((left - 1)) >'${count}'
 if [ "$left" = 1 ]; then
@@ -137,30 +141,32 @@ if [ "$left" = 1 ]; then
 fi
 exec ${real} ${program} "$@"
 `;
-      await writeFile(path.join(bin, program), text, { mode: 0o755 });
-    }
-    let [isThrough, commits] = [false, 0];
-    for (let step = 1, current = 0; !isThrough; step++) {
-      await writeFile(count, `${step}\n`);
-      isThrough = await syncTree(worker.transport, numberedTree(current + 1)).then(
-        () => true,
-        () => false,
-      );
-      await writeFile(count, "0\n");
-      const isCommitted = existsSync(path.join(worker.folder, ".sync/web/commit"));
-      if (isCommitted) commits++;
-      else await wholeTree(worker, `step ${step}`);
-      const byRunner = await numberByRunner(worker);
-      assert.equal(await wholeTree(worker, `step ${step}`), byRunner);
-      assert.ok(
-        isCommitted || isThrough ? byRunner === current + 1 : byRunner - current <= 1,
-        `step ${step}`,
-      );
-      current = byRunner;
-      assert.ok(step < 60);
-    }
-    assert.ok(commits > 1, "some were killed while they moved the files");
-  });
+        await writeFile(path.join(bin, program), text, { mode: 0o755 });
+      }
+      let [isThrough, commits] = [false, 0];
+      for (let step = 1, current = 0; !isThrough; step++) {
+        await writeFile(count, `${step}\n`);
+        isThrough = await syncTree(worker.transport, numberedTree(current + 1, names)).then(
+          () => true,
+          () => false,
+        );
+        await writeFile(count, "0\n");
+        const isCommitted = existsSync(path.join(worker.folder, ".sync/web/commit"));
+        if (isCommitted) commits++;
+        else await wholeTree(worker, `step ${step}`, names);
+        const byRunner = await numberByRunner(worker);
+        assert.equal(await wholeTree(worker, `step ${step}`, names), byRunner);
+        assert.ok(
+          isCommitted || isThrough ? byRunner === current + 1 : byRunner - current <= 1,
+          `step ${step}`,
+        );
+        current = byRunner;
+        if (isThrough)
+          assert.equal((await syncTree(worker.transport, numberedTree(current, names))).sentBytes, 0);
+        assert.ok(step < 60);
+      }
+      assert.ok(commits > 1, "some were killed while they moved the files");
+    });
 
   test("what was committed is finished by the next sync too", async (t) => {
     const worker = await preparedWorker(t);

@@ -160,6 +160,22 @@ describe("syncTree", { concurrency: 4 }, () => {
       });
     });
 
+    test(`a folder that is gone is made again and stays ours with the ${userland} programs`, async (t) => {
+      const { transport, folder } = await temporaryWorker(t, userland);
+      const tree = (text: string) => [syncFile("a", text), syncFile("conf/b", text), syncFile("conf/c", "1")];
+      const list = () => readFile(path.join(folder, ".sync/web.list"), "utf8");
+      await syncJob(transport, tree("1"));
+      const [first, ...rest] = (await list()).split("\n");
+      await rm(path.join(folder, "jobs/web/conf"), { recursive: true });
+      assert.deepEqual((await syncJob(transport, tree("2"))).changed, ["a", "conf/b", "conf/c"]);
+      const [next, ...others] = (await list()).split("\n");
+      assert.ok(next?.length === first?.length && next !== first, "each sync has a line of its own");
+      assert.deepEqual([...new Set(others)].sort(), rest.sort());
+      assert.equal((await syncJob(transport, tree("2"))).sentBytes, 0);
+      await syncJob(transport, []);
+      assert.deepEqual(await contentOf(folder, OWN), {});
+    });
+
     test(`a file may become a folder and a folder a file with the ${userland} programs`, async (t) => {
       const { transport, folder } = await temporaryWorker(t, userland);
       await syncJob(transport, [syncFile("a/b/c", "1"), syncFile("d", "2")]);
@@ -260,10 +276,7 @@ describe("syncTree", { concurrency: 4 }, () => {
       await writeFile(path.join(folder, name), "keep");
     }
     const names = [...foreign, "jobs/web/../../outside", "/etc/passwd"];
-    await writeFile(
-      path.join(folder, ".sync/web.list"),
-      names.map((name) => `${"0".repeat(64)}  ${name}\n`).join(""),
-    );
+    await writeFile(path.join(folder, ".sync/web.list"), names.map((name) => `file  ${name}\n`).join(""));
     assert.deepEqual((await syncJob(transport, [])).removed, []);
     const left = await contentOf(folder, OWN);
     assert.deepEqual(Object.keys(left).sort(), [...foreign, "jobs/web/a"].sort());

@@ -1,7 +1,8 @@
-# ask <name>: what of the tree <name> is on this worker? Standard input: the wanted paths, one a line.
+# ask <name> <head>: what of the tree <name> is on this worker? Standard input: the wanted paths, one a line.
 # Prints `unsettled` where a sync of it is at work or was cut off, and that is all. Else `list <line>` for each line of
-# .sync/<name>.list; for each wanted path that is a regular file `mode <hexadecimal> ./<path>` and `<SHA-256>  ./<path>`;
-# at last `end`. Writes nothing.
+# .sync/<name>.list, only for its first where that begins with <head>: the list names the wanted paths then; for each
+# wanted path that is a regular file `mode <hexadecimal> ./<path>` and `<SHA-256>  ./<path>`; at last `end`. Writes
+# nothing.
 LC_ALL=C
 export LC_ALL
 
@@ -13,7 +14,13 @@ if [ -L ".sync/$1.lock" ] || [ -d ".sync/$1" ]; then
   echo unsettled
   exit
 fi
-[ ! -f ".sync/$1.list" ] || sed 's/^/list /' ".sync/$1.list"
+if [ -f ".sync/$1.list" ]; then
+  IFS= read -r line <".sync/$1.list"
+  case $line in
+  "$2"*) printf 'list %s\n' "$line" ;;
+  *) sed 's/^/list /' ".sync/$1.list" ;;
+  esac
+fi
 set --
 while IFS= read -r path; do
   if [ ! -f "./$path" ] || [ -L "./$path" ]; then continue; fi

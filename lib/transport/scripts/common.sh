@@ -35,12 +35,12 @@ deadline=
 over=
 take() {
   missed=0
-  until error=$(ln -s "$me" "$1" 2>&1); do
+  until ln -s "$me" "$1" 2>/dev/null; do
     now=$(readlink "$1")
     if [ -z "$now" ]; then
       # Released this very moment, or nothing can be made here at all.
       missed=$((missed + 1))
-      [ "$missed" -lt 20 ] || { say "$error" && return 1; }
+      [ "$missed" -lt 20 ] || { ln -s "$me" "$1"; return; }
     elif ! lives "$now"; then
       clear_lock "$1" "$now" || return 1
       continue
@@ -116,7 +116,9 @@ place() {
       put "$from/new/$number" "./$path" || return 1
     fi
   done <"$from/moves" || return 1
-  [ ! -f "$from/list" ] || mv -f "$from/list" "$from.list"
+  [ ! -f "$from/list" ] || mv -f "$from/list" "$from.list" || return 1
+  # Over the first line that is there, which is as long.
+  [ ! -f "$from/first" ] || { IFS= read -r line <"$from/first" && printf '%s\n' "$line" 1<>"$from.list"; }
 }
 
 # each <function>: calls it with the paths on standard input, up to 100 at a time.

@@ -1,9 +1,10 @@
 # receive <name> <SHA-256 of `digests`> <first line of the list, as `ask` printed it>. Standard input: a tar archive of a
 # folder <name> with
-#   digests     SHA-256 of every other file of the archive, as sha256sum prints them
+#   digests     SHA-256 of every other file of the archive, as sha256sum prints them, each with .sync/ in front
 #   moves       where new/1, new/2, … belong, one a line: the path of a file, or of a folder with `/` at its end
 #   parents     every folder above a file that comes or goes, the highest first
-#   list        what sync owns afterwards; its first line is another one whenever the rest is
+#   list        what sync owns afterwards: its files, and the folders it made; the first line is another one each time
+#   first       only that line, where the rest of the list stays as it is
 #   removals    files of an earlier sync that are to go, if there are any
 #   emptied     folders an earlier sync made and that are to go once they are empty, the deepest first, if any
 #   new/<n>     a file that differs, or
@@ -44,8 +45,8 @@ line=
 [ "$line" = "$seen" ] || fail "another sync has changed the files meanwhile: run it again"
 
 tar -xmof - -C .sync || fail "the files did not arrive whole"
-(cd "./$from" && exec sha256sum -c - digests) >/dev/null <<CHECK || fail "what arrived is not what was sent"
-$digest  digests
+sha256sum -c - "$from/digests" >/dev/null <<CHECK || fail "what arrived is not what was sent"
+$digest  $from/digests
 CHECK
 
 while IFS= read -r path; do
@@ -53,6 +54,7 @@ while IFS= read -r path; do
   if [ -d "./$path" ]; then continue; fi
   [ ! -e "./$path" ] || grep -sqxF -e "$path" "$from/removals" ||
     fail "$path is a file on the worker, and a folder is to take its place: move it away"
+  [ -f "$from/list" ] || { cat "$from/first" && sed 1d "$from.list"; } >"$from/list" || exit 1
   printf 'folder  %s\n' "$path" >>"$from/list" || exit 1
 done <"$from/parents" || exit 1
 number=0
