@@ -254,7 +254,7 @@ test("T-68 where there are both the header and the cookie, the header decides", 
   assert.throws(() => guard.admit(both(code())), { code: "totp_required" });
 });
 
-test("CP-318 CP-321 CP-344 T-70 wrong codes in the header end in 429; the cookie and the token go on working", () => {
+test("CP-318 CP-321 T-70 wrong codes in the header end in 429; the cookie and the token go on working", () => {
   const { guard, bearer, verified } = setUpTotp();
   const guess = requestOf({ ...bearer, cookie: verified, "x-ops-totp": "000000" });
   for (let count = 0; count < 20; count++) assert.throws(() => guard.admit(guess), { code: "totp_required" });
@@ -262,6 +262,15 @@ test("CP-318 CP-321 CP-344 T-70 wrong codes in the header end in 429; the cookie
   assert.equal(guard.admit(requestOf({ ...bearer, cookie: verified })).totp, true);
   assert.throws(() => guard.admit(guess), { code: "rate_limited" }, "the cookie clears nothing");
   assert.throws(() => guard.admit(requestOf(bearer)), { code: "totp_required" });
+});
+
+test("CP-344 neither a code nor a right token forgets wrong tokens", () => {
+  const { guard, bearer, code } = setUpTotp();
+  const guess = requestOf({ authorization: "Bearer wrong" });
+  for (let count = 0; count < 15; count++) assert.throws(() => guard.admit(guess), { code: "unauthorized" });
+  assert.equal(guard.admit(requestOf({ ...bearer, "x-ops-totp": code() })).totp, true);
+  for (let count = 0; count < 5; count++) assert.throws(() => guard.admit(guess), { code: "unauthorized" });
+  assert.throws(() => guard.admit(guess), { code: "rate_limited" });
 });
 
 test("CP-231 CP-232 verify needs the token or a session of this page, but no TOTP", () => {

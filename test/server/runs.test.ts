@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { layoutOf } from "../../lib/bucket/layout.ts";
 import { acquireLock, readLock } from "../../lib/bucket/lock.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
+import { pollMs } from "../../lib/server/routes/shapes.ts";
 import { runFolderExists, TestServer } from "../helpers/server.ts";
 import { until } from "../helpers/temporary.ts";
 
@@ -162,6 +163,7 @@ test("CP-266 CP-267 CP-332 a log poll waits for text no longer than told, and an
     const { body } = await logs(`timeout=${timeout}`);
     assert.deepEqual([body.data, body.done, body.status], ["", false, "running"]);
   }
+  assert.deepEqual([300, 60, 59].map(pollMs), [60_000, 60_000, 59_000]);
   const waiting = logs("timeout=300");
   server.release();
   assert.notEqual((await waiting).body.data, "");
