@@ -78,7 +78,7 @@ test("each view shows what was built, in a fixed order", async (t) => {
     for (const item of view(name).items) assert.deepEqual(Object.keys(item), [...view(name).columns]);
 });
 
-test("HR-233 deployments tell how far each allocation is", async (t) => {
+test("HR-144 HR-145 HR-233 deployments tell how far each allocation is", async (t) => {
   const { db, cells, context, dir } = await built(t);
   const rollouts = () =>
     Object.fromEntries(cells("deployments", ["worker_ip", "rollout"], { jobs: ["site"] }));
@@ -90,8 +90,10 @@ test("HR-233 deployments tell how far each allocation is", async (t) => {
   beginChange(db, "site", [one]);
   recordSynced(db, "site", one, { hash: "h1", files: {}, updateSeq: 1 });
   promote(db, "site", one, "2.0.0", "pending");
-  assert.deepEqual(cells("deployments", ["rollout", "gate"], { workers: ["10.0.0.1"], jobs: ["site"] }), [
-    ["promoted", "pending"],
+  const columns = ["rollout", "gate", "current_version", "new_version"];
+  assert.deepEqual(cells("deployments", columns, { jobs: ["site"] }), [
+    ["new", "", "0.0.0", "2.0.0"],
+    ["promoted", "pending", "2.0.0", "2.0.0"],
   ]);
   beginChange(db, "site", [one]);
   assert.equal(rollouts()["10.0.0.1"], "update");
