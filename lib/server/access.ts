@@ -19,8 +19,9 @@ export function logLine(
 const LONGEST_PATH = 200;
 
 /**
- * Writes one line for a request that is over. Of what a stranger typed nothing is kept but the method: the path appears
- * only where it is one of the server's, the query never, because people put tokens there.
+ * Writes one line for a request that is over, with the route where the path is another text. Of what a stranger typed
+ * nothing is kept but the method: the path appears only where it is one of the server's, the query never, because people
+ * put tokens there.
  */
 export function logExchange(log: Log, { request, status, bytes, durationMs }: Exchange): void {
   const { route, authenticated = "no" } = request.noted;
@@ -37,7 +38,8 @@ export function logExchange(log: Log, { request, status, bytes, durationMs }: Ex
   };
   const { method, path, size_bytes, duration_ms } = facts;
   const line = `${method} ${path} ${status} bytes=${size_bytes} ms=${duration_ms} auth=${authenticated}`;
-  log(`${line} peer=${request.peer} request=${request.id}`, facts);
+  const shape = facts.route === path ? "" : ` route=${facts.route}`;
+  log(`${line}${shape} peer=${request.peer} request=${request.id}`, facts);
 }
 
 /** Without whatever a terminal could take for more than a letter. */

@@ -175,6 +175,7 @@ test("the access log names the route and the path of what was asked for", async 
   await until("the lines", () => server.accesses.length === 2);
   const { route, path: logged } = server.accesses.at(-1) ?? {};
   assert.deepEqual([route, logged], ["/api/buckets/{bucket_id}", bucket]);
+  assert.match(server.lines.at(-1) ?? "", / auth=bearer route=\/api\/buckets\/\{bucket_id\} peer=/);
 });
 
 test("the access log has a line for what the parser refuses", async (t) => {
