@@ -16,8 +16,8 @@ export function jobsNamed(jobs: readonly CatalogJob[], names: readonly string[] 
 }
 
 /**
- * The allocations of some jobs that are not removed, or those of them on the given workers. Throws `invalid_request`
- * for a worker that none of these jobs is allocated to.
+ * The allocations of some jobs that are not removed, or those of them on the given workers; `<job>@<worker>` is one of
+ * them. Throws `invalid_request` for a worker that none of these jobs is allocated to.
  */
 export function allocationsNamed(
   all: readonly CatalogAllocation[],
@@ -28,12 +28,14 @@ export function allocationsNamed(
   const own = all.filter(({ job, removed }) => names.has(job) && !removed);
   if (workers === undefined) return own;
   const wanted = new Set(workers.map((worker) => worker.trim().toLowerCase()));
-  const known = new Set(own.map(({ worker }) => worker.toLowerCase()));
+  const namesOf = ({ job, worker }: CatalogAllocation) =>
+    [worker, `${job}@${worker}`].map((name) => name.toLowerCase());
+  const known = new Set(own.flatMap(namesOf));
   for (const worker of wanted)
     if (!known.has(worker))
       throw new Failure(
         "invalid_request",
         `of ${[...names].join(", ")} ${unknownName("allocation on worker", worker, known)}`,
       );
-  return own.filter(({ worker }) => wanted.has(worker.toLowerCase()));
+  return own.filter((one) => namesOf(one).some((name) => wanted.has(name)));
 }

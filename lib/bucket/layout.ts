@@ -103,6 +103,8 @@ export interface RunLayout {
   opsLog: string;
   /** What a dry run of a deploy has planned. */
   plan: string;
+  /** How a run ended whose server was gone by then; until that settles it. */
+  outcome: string;
 }
 
 /** The files of the run `id`, which must already be known to be a UUID. */
@@ -114,5 +116,6 @@ export function runLayout(layout: Layout, id: string): RunLayout {
     activity: path.join(folder, "activity.log"),
     opsLog: path.join(folder, "ops.log"),
     plan: path.join(folder, "plan.json"),
+    outcome: path.join(folder, "outcome.json"),
   };
 }

@@ -1,7 +1,9 @@
 import { once } from "node:events";
 import { appendFileSync } from "node:fs";
+import { layoutOf, runLayout } from "../bucket/layout.ts";
 import { sleep } from "../core/async.ts";
 import { explain, Failure } from "../core/errors.ts";
+import { writeAtomic } from "../core/files.ts";
 import { Launcher } from "../core/spawn.ts";
 import {
   CANCEL_WAIT_MS,
@@ -36,10 +38,15 @@ export async function runWorker(): Promise<number> {
   });
   process.on("disconnect", () => void serverIsGone(stop, launcher));
   const outcome = await carryOut(order, launcher, stop);
-  await new Promise<void>((resolve) => {
-    if (process.connected) process.send?.(outcome, () => resolve());
-    else resolve();
+  const isTold = await new Promise<boolean>((resolve) => {
+    if (process.connected) process.send?.(outcome, (error: Error | null) => resolve(error === null));
+    else resolve(false);
   });
+  // Whoever settles the run then knows what was done and what was not.
+  if (!isTold && order.type === "orders") {
+    const { outcome: file } = runLayout(layoutOf(order.bucketDir), order.runId);
+    await writeAtomic(file, `${JSON.stringify(outcome)}\n`).catch(() => {});
+  }
   // What is left open must not keep the bucket busy: the outcome is delivered, so this process may go.
   process.exit(outcome.ok ? 0 : 1);
 }

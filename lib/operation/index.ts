@@ -57,9 +57,11 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
   const layout = layoutOf(orders.bucketDir);
   const { logFormat: format } = await readOpsConf(layout, new Problems());
   const { activity } = input;
+  // At both ends of the log: who reads only one of them must not take a plan for a deploy.
+  const what = orders.params.dry_run === true ? `${kind} (PLAN: a dry run)` : kind;
   const log = new RunLog({ layout, runId, command: kind, redactor: new Redactor(), activity, format });
   try {
-    log.info(`${kind} of bucket ${bucketId}, run ${runId}`);
+    log.info(`${what} of bucket ${bucketId}, run ${runId}`);
     // A run that was killed left its staged files.
     await emptyFolder(layout.tmp);
     const operation = await OPERATIONS[kind]();
@@ -74,22 +76,22 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
       { layout, db, kv, log, signal: input.signal, launcher: input.launcher, run, progress },
       params,
     );
-    log.info(`${kind} succeeded`);
+    log.info(`${what} succeeded`);
     return { type: "outcome", ok: true, error: null, result: masked(result, log) };
   } catch (error) {
-    return failed(kind, error, input.signal, log);
+    return failed(what, error, input.signal, log);
   } finally {
     log.close();
     await emptyFolder(layout.tmp).catch(() => {});
   }
 }
 
-function failed(kind: RunKind, error: unknown, signal: AbortSignal, log: RunLog): OutcomeMessage {
+function failed(what: string, error: unknown, signal: AbortSignal, log: RunLog): OutcomeMessage {
   const code = error instanceof Failure ? error.code : "internal";
   const message = explain(error);
   try {
-    if (signal.aborted) log.info(`${kind} cancelled`);
-    else log.error(`${kind} failed: ${message}`);
+    if (signal.aborted) log.info(`${what} cancelled`);
+    else log.error(`${what} failed: ${message}`);
   } catch {
     // Where no log can be written the outcome tells it.
   }

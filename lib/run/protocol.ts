@@ -34,8 +34,11 @@ const READING = object(
 
 /** Jobs that a command of job control is about: at least one. */
 const CONTROLLED = described(NAMES, "The job, or several with commas between them");
+const ALLOCATIONS = list(string({ min: 1, max: 400 }), { min: 1, max: 10_000 });
 const CONTROL = {
-  allocations: optional(described(NAMES, "Only the allocations on these workers")),
+  allocations: optional(
+    described(ALLOCATIONS, "Only the allocations on these workers; JOB@WORKER is one of them"),
+  ),
   health_check: flag("Check the job's health after each batch, and go on only if it is well"),
 };
 const TARGET = described(

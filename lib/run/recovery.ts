@@ -1,10 +1,13 @@
-import type { Layout } from "../bucket/layout.ts";
+import { readFile } from "node:fs/promises";
+import { type Layout, runLayout } from "../bucket/layout.ts";
 import { acquireLock, type BucketLock, isOwned, readLock, takeOver } from "../bucket/lock.ts";
 import { recoverSource } from "../bucket/source.ts";
 import { isUuid, uuidV7 } from "../codec/uuid.ts";
+import { hasErrno } from "../core/errors.ts";
+import { remove } from "../core/files.ts";
 import { finishRun, pruneHistory } from "./finish.ts";
 import { runIds } from "./history.ts";
-import { COMMAND_ENDED, readRecord, SERVER_RESTARTED, saveRecord, settle } from "./record.ts";
+import { COMMAND_ENDED, type RunEnd, readRecord, SERVER_RESTARTED, saveRecord, settle } from "./record.ts";
 
 /**
  * Takes the lock of a bucket for a run and settles what a killed process left there: an interrupted change of the
@@ -57,8 +60,20 @@ async function settleRun(layout: Layout, id: string): Promise<string[]> {
   const record = isUuid(id) ? await readRecord(layout, id) : undefined;
   if (record?.status !== "running") return [];
   const reason = record.origin === "server" ? SERVER_RESTARTED : COMMAND_ENDED;
-  settle(record, { exitCode: null, signal: null, outcome: undefined }, reason);
+  const outcome = await readOutcome(layout, id);
+  settle(record, { exitCode: null, signal: null, outcome }, reason);
   await saveRecord(layout, record);
+  await remove(runLayout(layout, id).outcome);
   await finishRun(layout, record);
   return [`run ${id} (${record.kind}) of bucket ${record.bucket_id} is settled: ${record.status}`];
+}
+
+/** What the run's process left where it could not tell its server any more; an unreadable file counts as none. */
+async function readOutcome(layout: Layout, id: string): Promise<RunEnd["outcome"]> {
+  try {
+    return JSON.parse(await readFile(runLayout(layout, id).outcome, "utf8")) as RunEnd["outcome"];
+  } catch (error) {
+    if (error instanceof SyntaxError || hasErrno(error, "ENOENT", "ENOTDIR")) return undefined;
+    throw error;
+  }
 }

@@ -30,6 +30,12 @@ const REMAINING: Partial<Record<RunKind, Remaining>> = {
     return notWell(result.workers, WELL.workers).length > 0 ? params : undefined;
   },
   deploy: remainingJobs,
+  job_start: remainingAllocations,
+  job_stop: remainingAllocations,
+  job_restart: remainingAllocations,
+  job_reload: remainingAllocations,
+  job_status: remainingAllocations,
+  job_run: remainingAllocations,
 };
 
 const RETRY = object({
@@ -44,9 +50,11 @@ export function isRepeatable(kind: RunKind): boolean {
   return REMAINING[kind] !== undefined;
 }
 
-/** What a start of this kind is asked: the parameters of the kind, or `retry_of` alone where it can repeat a run. */
-export function startShape(kind: RunKind): Shape<Parameters> {
-  const parameters = RUNS[kind].parameters as Shape<Parameters>;
+/** What a start of this kind is asked: its parameters, or `retry_of` alone where it can repeat a run. */
+export function startShape(
+  kind: RunKind,
+  parameters = RUNS[kind].parameters as Shape<Parameters>,
+): Shape<Parameters> {
   if (!isRepeatable(kind)) return parameters;
   const { required, properties, allOf = [], ...schema } = parameters.schema as ObjectSchema;
   const alone = Object.keys(properties).map((name) => ({ not: { required: [name, "retry_of"] } }));
@@ -66,11 +74,11 @@ export function startShape(kind: RunKind): Shape<Parameters> {
 
 /**
  * The parameters that repeat an earlier run on what failed, was unreachable or never started there; of a run that left
- * no result, since it or its server was ended, on everything. They go with the `retry_of` they come from. Throws
- * `run_not_found`, or `retry_impossible`: the run is of another kind or has not ended, nothing of it is left to be done,
- * or its command was stored without the secrets in it.
+ * no result, since it or its process was killed, on everything. With a `job`, only on what the run was to do with that.
+ * They go with the `retry_of` they come from. Throws `run_not_found`, or `retry_impossible`: the run is of another kind or
+ * has not ended, nothing of it is left to be done, or its command was stored without the secrets in it.
  */
-export async function repeated(layout: Layout, kind: RunKind, id: string): Promise<Parameters> {
+export async function repeated(layout: Layout, kind: RunKind, id: string, job?: string): Promise<Parameters> {
   const record = isUuid(id) ? await readRecord(layout, id) : undefined;
   if (!record) throw new Failure("run_not_found", `Cannot repeat run ${id}: this bucket has no such run`);
   const impossible = (why: string) =>
@@ -79,9 +87,22 @@ export async function repeated(layout: Layout, kind: RunKind, id: string): Promi
   if (record.status === "running") throw impossible("it has not ended");
   if (String(record.params.command ?? "").includes(MASK))
     throw impossible("its command was stored without the secrets in it: give the command again");
-  const params = left(record);
+  const params = left(job === undefined ? record : onlyOf(record, job));
   if (!params) throw impossible("nothing of it is left to be done");
   return { retry_of: id, ...parametersOf(kind, params) };
+}
+
+/** The part of a run of job control that was about one job. */
+function onlyOf(record: RunRecord, job: string): RunRecord {
+  const isOurs = (name: unknown) => String(name).trim().toLowerCase() === job;
+  const jobs = (record.params.jobs as unknown[]).filter(isOurs);
+  const result = record.result as { jobs?: Graded[] } | null;
+  const own = result?.jobs?.filter((one) => isOurs(one.job)) ?? [];
+  // Without a job of this name there is nothing left, whether there is a result or not.
+  if (jobs.length === 0 || result !== null) return { ...record, result: { jobs: own } };
+  const { allocations, ...params } = record.params as { allocations?: string[] };
+  const named = allocations?.filter((name) => !name.includes("@") || isOurs(name.split("@")[0]));
+  return { ...record, params: { ...params, jobs: [job], ...(named && { allocations: named }) } };
 }
 
 function left({ kind, params, status, result }: RunRecord): Parameters | undefined {
@@ -106,6 +127,17 @@ function remainingWorkers(params: Parameters, result: Parameters): Parameters | 
   const { labels: _, ...others } = params;
   const workers = notWell(result.workers, WELL.workers).map(({ worker }) => worker);
   return workers.length > 0 ? { ...others, workers } : undefined;
+}
+
+function remainingAllocations(params: Parameters, result: Parameters): Parameters | undefined {
+  const places = notWell(result.jobs, WELL.jobs).flatMap(({ job, allocations }) =>
+    notWell(allocations, WELL.jobs).map(({ worker }) => ({ job, worker })),
+  );
+  if (places.length === 0) return undefined;
+  const jobs = [...new Set(places.map(({ job }) => job))];
+  // Several jobs may have failed on workers of their own.
+  const allocations = places.map(({ job, worker }) => (jobs.length === 1 ? worker : `${job}@${worker}`));
+  return { ...params, jobs, allocations };
 }
 
 function remainingJobs(params: Parameters, result: Parameters): Parameters | undefined {

@@ -156,6 +156,26 @@ for (const [signal, how] of [
     assert.equal(started.status, "succeeded", "a start works at once");
   });
 
+test("CP-216 a run whose server was killed keeps what it has done, and a retry is about the rest", async (t) => {
+  const { rig, server, bucket, base, folder, root } = await setUp(t);
+  const command = `[ $WORKER_IP = 127.0.0.1 ] || [ -f ${folder}/begun ] || { echo $$ >${folder}/begun; sleep 300; }`;
+  const run = await server.startRun(bucket, "run_command", { command });
+  const script = await begun(folder);
+  await server.stop("SIGKILL");
+  rig.server = await LocalServer.start(root);
+  assert.equal(identify(script), undefined);
+  const { body } = await rig.server.call<Run>("GET", `${base}/runs/${run}`);
+  assert.deepEqual([body.status, body.error], ["failed", "server restarted before run completed"]);
+  const outcomes = ({ result }: Run) =>
+    (result as { workers: { worker: string; outcome: string }[] }).workers.map(
+      ({ worker, outcome }) => `${worker} ${outcome}`,
+    );
+  assert.deepEqual(outcomes(body).slice(0, 2), ["127.0.0.1 ok", "127.0.0.2 cancelled"]);
+  const again = await rig.server.run(bucket, "run_command", { retry_of: run });
+  assert.ok(!outcomes(again).some((one) => one.startsWith("127.0.0.1 ")), "what was ok is not repeated");
+  assert.equal(again.status, "succeeded");
+});
+
 test("T-15 a cancel that was accepted before the server died ends cancelled", async (t) => {
   const folder = temporaryFolder(t);
   const { rig, server, bucket, base, push, root } = await setUp(t);

@@ -258,3 +258,21 @@ test("CP-212 a cancel ends the target and leaves the rest alone, and says so of 
   assert.equal(ended.error?.code, "cancelled");
   assert.deepEqual(outcomesOf(ended), { [A]: "cancelled", [B]: "not_started", [C]: "not_started" });
 });
+
+test("an allocation is named by its worker, or by its job and worker where several jobs are meant", async (t) => {
+  const deploys = await Deploys.make(t);
+  await deploys.build({ web: {}, db: {} });
+  assert.equal((await deploys.deploy()).error, undefined);
+  const run = (allocations: string[]) =>
+    carryOut(deploys.bucket, "job_restart", control("job_restart"), { jobs: ["web", "db"], allocations });
+  assert.equal((await run([`web@${A}`, `DB@${B}`, C])).error, undefined);
+  const restarted = (job: string) => HOSTS.filter((host) => deploys.targets(job, host).includes("restart"));
+  assert.deepEqual(
+    [restarted("web"), restarted("db")],
+    [
+      [A, C],
+      [B, C],
+    ],
+  );
+  assert.equal((await run([`app@${A}`])).error?.code, "invalid_request");
+});

@@ -82,6 +82,46 @@ test("a retry of a deploy or a health check is about the jobs that were not all 
   assert.equal((await repeated(layout, "health_check", other)).jobs, undefined);
 });
 
+test("a retry of job control is about the allocations that were not ok; over HTTP about those of one job", async (t) => {
+  const layout = bucket(t);
+  const job = (name: string, graded: Record<string, string>) => ({ job: name, ...jobGrade(graded) });
+  const jobGrade = (graded: Record<string, string>) => ({
+    outcome: Object.values(graded).every((one) => one === "ok" || one === "skipped") ? "ok" : "failed",
+    allocations: workers(graded).workers,
+  });
+  const web = job("web", { ...GRADES, f: "skipped" });
+  const params = { jobs: ["web", "DB"], health_check: true, target: "dump" };
+  for (const kind of [
+    ...["job_start", "job_stop", "job_restart", "job_reload", "job_status", "job_run"],
+  ] as RunKind[]) {
+    const { target: _, ...others } = params;
+    const asked = kind === "job_run" ? params : others;
+    const result = { jobs: [web, job("db", { a: "ok" })] };
+    const id = await stored(layout, kind, { params: asked, result });
+    const again = await repeated(layout, kind, id);
+    assert.deepEqual(
+      [again.jobs, again.allocations, again.health_check],
+      [...[["web"], ["b", "c", "d", "e"], true]],
+    );
+  }
+  const both = { jobs: [web, job("db", { a: "unreachable", b: "ok" })] };
+  const id = await stored(layout, "job_run", { params, result: both, status: "cancelled" });
+  const all = await repeated(layout, "job_run", id);
+  assert.deepEqual(
+    [all.jobs, all.allocations, all.target],
+    [["web", "db"], ["web@b", "web@c", "web@d", "web@e", "db@a"], "dump"],
+  );
+  const one = await repeated(layout, "job_run", id, "db");
+  assert.deepEqual([one.jobs, one.allocations], [["db"], ["a"]]);
+  await assert.rejects(repeated(layout, "job_run", id, "other"), { code: "retry_impossible" });
+  const killed = await stored(layout, "job_run", {
+    params: { ...params, allocations: ["web@b", "db@a", "c"] },
+  });
+  const whole = await repeated(layout, "job_run", killed, "db");
+  assert.deepEqual([whole.jobs, whole.allocations], [["db"], ["db@a", "c"]]);
+  await assert.rejects(repeated(layout, "job_run", killed, "other"), { code: "retry_impossible" });
+});
+
 test("a run that left no result is repeated as a whole, also one that was a retry itself", async (t) => {
   const layout = bucket(t);
   const params = { retry_of: uuidV7(), command: "x", workers: ["a", "b"] };

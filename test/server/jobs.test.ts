@@ -53,6 +53,27 @@ test("CP-023 CP-280 CP-281 CP-282 CP-283 CP-284 CP-285 job control over HTTP is 
   }
 });
 
+test("retry_of repeats a run of job control on the allocations that were not ok", async (t) => {
+  const { server, bucket, run } = await built(t);
+  const first = await run("jobs/web/run", { target: "dump", health_check: true });
+  const again = await run("jobs/web/run", { retry_of: first.id });
+  assert.deepEqual(again.params, {
+    ...{ retry_of: first.id, jobs: ["web"], allocations: ["127.0.0.1"], target: "dump", health_check: true },
+  });
+  const refused = async (rest: string, body: object) => {
+    const { status, body: reply } = await server.call("POST", `${bucket.path}/${rest}`, { body });
+    return [status, reply.error];
+  };
+  assert.deepEqual(await refused("jobs/web/start", { retry_of: first.id }), [409, "retry_impossible"]);
+  assert.deepEqual(await refused("jobs/web/run", { retry_of: first.id, target: "x" }), [
+    400,
+    "invalid_request",
+  ]);
+  assert.deepEqual(await refused("jobs/web/run", {}), [400, "invalid_request"]);
+  const unknown = "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70";
+  assert.deepEqual(await refused("jobs/web/run", { retry_of: unknown }), [404, "run_not_found"]);
+});
+
 test("CP-259 a health check over HTTP is a run with the health of each job as its result", async (t) => {
   const { run } = await built(t);
   const ended = await run("health_check", { jobs: ["web"], wait: true, verbose: true });

@@ -5,10 +5,11 @@ import { findBucket } from "../../bucket/root.ts";
 import { Failure } from "../../core/errors.ts";
 import { boolean, object, optional, quote, type Shape } from "../../core/shape.ts";
 import { type ControlKind, JOB_CONTROL, RUNS } from "../../run/protocol.ts";
+import { repeated, startShape } from "../../run/retry.ts";
 import { route, type ServerRoute } from "../context.ts";
 import { openBucket } from "../reading.ts";
 import { startRun } from "../start.ts";
-import { START_FAILURES, STARTED } from "./operations.ts";
+import { RETRY_FAILURES, START_FAILURES, STARTED } from "./operations.ts";
 
 const DESCRIPTION =
   "Disabled allocations are skipped. A worker that cannot be reached, or whose worker.json is not that of its last sync, " +
@@ -19,6 +20,7 @@ const FORGET = { forget: optional(boolean()) };
 interface ControlBody {
   allocations?: string[];
   forget?: boolean;
+  retry_of?: string;
 }
 
 function controlRoute(kind: ControlKind): ServerRoute {
@@ -28,16 +30,17 @@ function controlRoute(kind: ControlKind): ServerRoute {
     summary: RUNS[kind].summary,
     description: kind === "job_stop" ? `${DESCRIPTION} Forgets where query or body says so.` : DESCRIPTION,
     ...(kind === "job_stop" && { query: FORGET }),
-    body: object(JOB_CONTROL[kind]) as Shape<ControlBody>,
+    body: startShape(kind, object(JOB_CONTROL[kind]) as Shape<Record<string, unknown>>) as Shape<ControlBody>,
     answer: STARTED,
-    failures: [...START_FAILURES, "not_found"],
+    failures: [...START_FAILURES, ...RETRY_FAILURES, "not_found"],
     async handle({ params, query, request, body }, context) {
       const bucket = await findBucket(context.root, params.bucket_id ?? "");
       return startRun(bucket, kind, request, context, async () => {
         using db = await openBucket(bucket.layout);
-        const jobs = [jobOf(db, params.job ?? "", body)];
+        const job = jobOf(db, params.job ?? "", body);
+        if (body.retry_of !== undefined) return await repeated(bucket.layout, kind, body.retry_of, job);
         const { forget } = query as { forget?: boolean };
-        return { ...body, jobs, ...(forget === true && { forget }) };
+        return { ...body, jobs: [job], ...(forget === true && { forget }) };
       });
     },
   });

@@ -22,7 +22,8 @@ export const START_FAILURES: readonly FailureCode[] = [
   "database_busy",
 ];
 
-const RETRY_FAILURES: readonly FailureCode[] = ["run_not_found", "retry_impossible"];
+/** What the start of a run that repeats another one may fail with beside these. */
+export const RETRY_FAILURES: readonly FailureCode[] = ["run_not_found", "retry_impossible"];
 
 /** How every start of a run is answered. */
 export const STARTED = { status: 202, description: "The run has started", shape: component("RunStarted") };
