@@ -11,6 +11,7 @@ import { finishRun } from "../run/finish.ts";
 import type { OutcomeMessage, RunKind } from "../run/protocol.ts";
 import { addAudit, createRecord, isCancelled, type RunRecord, saveRecord, settle } from "../run/record.ts";
 import { takeBucket } from "../run/recovery.ts";
+import { diffColours } from "./diff-colours.ts";
 import { EXIT } from "./flags.ts";
 import { LiveView } from "./live.ts";
 import { type StopRequest, stopRequest } from "./stop.ts";
@@ -94,7 +95,9 @@ async function performHere(
   lock: BucketLock,
   { stop, view }: { stop: StopRequest; view: RunView | undefined },
 ): Promise<OutcomeMessage> {
-  const print = printer(view);
+  const hasDiffs = record.kind === "drift" || params.dry_run === true;
+  const isColoured = hasDiffs && process.stdout.isTTY && !process.env.NO_COLOR;
+  const print = printer(view, isColoured ? diffColours : (text) => text);
   using live = process.stderr.isTTY ? new LiveView(process.stderr) : undefined;
   const { perform } = await import("../operation/index.ts");
   const { activity } = runLayout(layoutOf(dir), record.id);
@@ -123,12 +126,13 @@ async function performHere(
 }
 
 /** What the run says of failures is for stderr, where scripts look for it; all else is what it was asked for. */
-function printer(view: RunView | undefined): (text: string) => void {
+function printer(view: RunView | undefined, painted: (text: string) => string): (text: string) => void {
   return (text) => {
     const { meanwhile = "before" } = view ?? {};
     if (meanwhile === "quiet" && !/^(error|warning): /.test(text)) return;
     const isAside = meanwhile !== "before" || text.startsWith("error: ");
-    (isAside ? process.stderr : process.stdout).write(visibleLines(text));
+    if (isAside) process.stderr.write(visibleLines(text));
+    else process.stdout.write(painted(visibleLines(text)));
   };
 }
 

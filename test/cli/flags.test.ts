@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { JOB_COMMANDS } from "../../lib/cli/commands/job.ts";
 import { type Command, commandHelp, findCommand, parseFlags, programHelp } from "../../lib/cli/flags.ts";
 
 const deploy: Command = {
@@ -51,4 +52,10 @@ test("help names every flag, and the program's help every command that is not hi
   assert.match(commandHelp(deploy), /-f, --force +Again/);
   assert.deepEqual([...parseFlags(push, ["-h"]).switches], ["help"]);
   assert.doesNotMatch(programHelp([deploy, { ...push, hidden: true }]), /push/);
+});
+
+test("a retry of job control needs no job: the run that it names says it", () => {
+  const control = JOB_COMMANDS.filter(({ flags }) => flags.some(({ name }) => name === "retry"));
+  assert.equal(control.length, 7);
+  for (const command of control) assert.equal(parseFlags(command, ["--retry", "x"]).values.get("retry"), "x");
 });

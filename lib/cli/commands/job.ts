@@ -8,7 +8,8 @@ export const JOB_COMMANDS: readonly Command[] = [
   ...(Object.keys(JOB_CONTROL) as ControlKind[]).map((kind) =>
     runCommand(kind, {
       name: kind.replace("_", " "),
-      operands: [{ name: "jobs", help: "The job, or several with commas between them" }],
+      // A retry says it itself.
+      operands: [{ name: "jobs", help: "The job, or several with commas between them", optional: true }],
     }),
   ),
   {
