@@ -2,7 +2,7 @@ import { address, link } from "./address.js";
 import { bucketPath, call } from "./api.js";
 import { tell } from "./dom.js";
 import { count, duration, size, status, words } from "./format.js";
-import { FindBar } from "./log-find.js";
+import { clearFind, lookIn, openFind, sought, startFind } from "./log-find.js";
 import { LogView } from "./log-view.js";
 import { cancelRun } from "./progress.js";
 import { AllLines, lineFilter, MatchingLines, RunLog } from "./run-log.js";
@@ -11,27 +11,23 @@ import { AllLines, lineFilter, MatchingLines, RunLog } from "./run-log.js";
 const ASK_MS = 3_000;
 const TYPING_MS = 300;
 const NEWLINE = 10;
-const MOST_WAITED_FOR = 3;
 
 const dock = document.getElementById("dock");
-const panel = document.getElementById("activity");
-const place = (selector) => panel.querySelector(selector);
-const [subject, state, elapsed] = [".subject", ".state", ".elapsed"].map(place);
-const [progress, why, trouble] = [".progress", ".why", ".trouble"].map(place);
-const [pill, output, problem] = [".pill", ".output", ".problem"].map(place);
-const { cancel, find, job, worker, wrap, copy } = document.forms.tools.elements;
-const [download, bytes, copied] = [".download", ".size", ".copied"].map(place);
+const place = (name) => dock.querySelector(`.${name}`);
+const [subject, state, elapsed, progress, why] = "subject state elapsed progress why".split(" ").map(place);
+const [trouble, problem, download, bytes] = "trouble problem download size".split(" ").map(place);
+const [pill, output] = ["pill", "output"].map(place);
+const { cancel, find, job, worker, wrap } = document.forms.tools.elements;
 
 /** What is shown: all are null without a run. */
 export let shown = { bucketId: null, runId: null, status: null, kind: null };
 
 let changed = () => {};
-let reading = new AbortController();
 let log = null;
+let reading = new AbortController();
 let run = null;
 /** When it was read how the run stands. */
 let readAt = 0;
-let asked = 0;
 let where = "";
 let filter = "";
 let newLines = 0;
@@ -39,21 +35,7 @@ let drawing = false;
 /** The run whose cancel was accepted. */
 let cancelled = null;
 
-const view = new LogView(output, {
-  href,
-  onFollow: drawFollow,
-  onProblem: (message) => tell(problem, message),
-});
-const findBar = new FindBar(document.forms.find, {
-  log: () => log,
-  position: () => view.position,
-  onChange: () => showLines(),
-  onGo: (offset) => view.go(offset),
-  onClose() {
-    showLines();
-    output.focus();
-  },
-});
+const view = new LogView(output, { href, onFollow: drawFollow, onProblem: (why) => tell(problem, why) });
 
 /**
  * The place below every view that shows the log of one run at a time, live while the run goes on. `listener` hears
@@ -61,6 +43,14 @@ const findBar = new FindBar(document.forms.find, {
  */
 export function startActivity(listener) {
   changed = listener;
+  startFind({
+    ...{ log: () => log, position: () => view.position },
+    ...{ onChange: () => showLines(), onGo: (offset) => view.go(offset) },
+    onClose() {
+      showLines();
+      output.focus();
+    },
+  });
   let typing;
   for (const field of [job, worker])
     field.addEventListener("input", () => {
@@ -68,8 +58,7 @@ export function startActivity(listener) {
       typing = setTimeout(narrow, TYPING_MS);
     });
   wrap.addEventListener("change", () => output.classList.toggle("unwrapped", !wrap.checked));
-  find.addEventListener("click", () => findBar.open());
-  copy.addEventListener("click", copyAddress);
+  find.addEventListener("click", openFind);
   cancel.addEventListener("click", askToCancel);
   pill.addEventListener("click", () => view.go(Infinity));
   dock.addEventListener("toggle", label);
@@ -96,10 +85,8 @@ export function offerRun(bucketId, runId) {
 
 /** Opens the search in the log; answers whether there is one, and the keyboard was not in that search already. */
 export function findInLog() {
-  if (log === null || document.activeElement === findBar.field) return false;
-  dock.open = true;
-  findBar.open();
-  return true;
+  if (log) unfold();
+  return log !== null && openFind();
 }
 
 /** Opens the panel where it is folded. */
@@ -111,9 +98,10 @@ export function unfold() {
 export function clearActivity() {
   reading.abort();
   [log, run, newLines, filter] = [null, null, 0, ""];
-  findBar.clear();
-  view.clear();
   [job.value, worker.value] = ["", ""];
+  lookIn({});
+  clearFind();
+  view.clear();
   tell(trouble, "");
   dock.hidden = true;
   change();
@@ -121,12 +109,11 @@ export function clearActivity() {
 
 async function read(from) {
   const { signal } = from;
-  const [first, bucket] = await Promise.all([
-    from.run(),
-    call("GET", bucketPath(from.bucketId)).catch(() => null),
-  ]);
+  const bucket = call("GET", bucketPath(from.bucketId)).catch(() => null);
+  const first = await from.run();
+  const { project, name } = (await bucket) ?? {};
   signal.throwIfAborted();
-  where = bucket ? `${bucket.project} / ${bucket.name}` : from.bucketId;
+  where = project ? `${project} / ${name}` : from.bucketId;
   from.size = first.log_size_bytes;
   update(first);
   Object.assign(download, { href: from.path("/activity.log"), download: `${first.kind}-${first.id}.log` });
@@ -143,9 +130,9 @@ async function read(from) {
 /** How an active run stands; where that cannot be read, the log says so. */
 async function ask(from) {
   if (document.hidden) return;
-  const turn = ++asked;
+  const before = run;
   const now = await call("GET", from.path(), { signal: from.signal }).catch(() => null);
-  if (now?.status === "running" && turn === asked && from === log) update(now);
+  if (now?.status === "running" && run === before) update(now);
 }
 
 function update(now) {
@@ -155,42 +142,43 @@ function update(now) {
 
 /** Tells how the run stands, here and to who listens. */
 function change() {
-  const running = run?.status === "running";
-  subject.textContent = run ? `${run.kind} in ${where}` : "";
-  const ending = running && cancelled === run.id ? " cancelling …" : "";
-  if (state.textContent !== `${run?.status ?? ""}${ending}`)
-    state.replaceChildren(...(run ? [status(run.status), ending] : []));
-  tell(why, run?.error ?? "");
-  tell(progress, running && run.progress ? progressText(run.progress) : "");
-  cancel.hidden = !running;
+  const { id, kind = null, status: word = null, error } = run ?? {};
+  const isActive = word === "running";
+  const ending = isActive && cancelled === id ? " cancelling …" : "";
+  subject.textContent = run ? `${kind} in ${where}` : "";
+  // Said again only when it is something else: it is read out.
+  if (state.textContent !== `${word ?? ""}${ending}`)
+    state.replaceChildren(...(run ? [status(word), ending] : []));
+  tell(why, error ?? "");
+  tell(progress, isActive && run.progress ? progressText(run.progress) : "");
+  cancel.hidden = !isActive;
   cancel.disabled = ending !== "";
-  tick();
-  const before = shown;
+  const before = JSON.stringify(shown);
   const { bucketId = null, runId = null } = log ?? {};
-  shown = { bucketId, runId, status: run?.status ?? null, kind: run?.kind ?? null };
+  shown = { bucketId, runId, status: word, kind };
+  tick();
   label();
-  if (JSON.stringify(before) !== JSON.stringify(shown)) changed();
+  if (before !== JSON.stringify(shown)) changed();
 }
 
 function tick() {
-  const ms = run ? run.duration_ms + performance.now() - readAt : 0;
-  const ended = run ? `after ${duration(run.duration_ms)}` : "";
-  elapsed.textContent = run?.status === "running" ? `for ${duration(Math.floor(ms / 1000) * 1000)}` : ended;
+  const { status: word, duration_ms: ms } = run ?? {};
+  const seconds = Math.floor((ms + performance.now() - readAt) / 1000);
+  const ended = run ? `after ${duration(ms)}` : "";
+  elapsed.textContent = word === "running" ? `for ${duration(seconds * 1000)}` : ended;
 }
 
 /** `sync: 3 of 12; waiting for 10.0.0.7` */
 function progressText({ phase, done, total, waiting }) {
-  const names = waiting.slice(0, MOST_WAITED_FOR).map(({ on }) => on);
-  const more = waiting.length > names.length ? ` and ${waiting.length - names.length} more` : "";
   const how = total > 0 ? `${phase}: ${done} of ${total}` : phase;
-  return names.length === 0 ? how : `${how}; waiting for ${names.join(", ")}${more}`;
+  const names = waiting.map(({ on }) => on).join(", ");
+  return names === "" ? how : `${how}; waiting for ${names}`;
 }
 
 /** Folded, the bar alone tells how the run stands. */
 function label() {
-  const { kind, status: word } = shown;
-  dock.firstElementChild.textContent =
-    !dock.open && kind !== null ? `Activity: ${words(kind)} ${word}` : "Activity";
+  const how = dock.open || run === null ? "" : `: ${words(run.kind)} ${run.status}`;
+  dock.firstElementChild.textContent = `Activity${how}`;
 }
 
 async function askToCancel() {
@@ -221,7 +209,7 @@ function drawFollow() {
 /** Shows the lines that the filters let through, at `offset` or else where the log is read now. */
 function showLines(offset = view.following ? Infinity : (view.pointed ?? view.position)) {
   if (run === null) return;
-  const { text, exact, only } = findBar.sought;
+  const { text, exact, only } = sought();
   view.mark(text === "" ? null : { text, exact });
   const wanted = { ...scope(), text: only ? text : "", exact: only && exact };
   if (filter === JSON.stringify(wanted)) return;
@@ -233,7 +221,7 @@ function showLines(offset = view.following ? Infinity : (view.pointed ?? view.po
 
 function narrow() {
   showLines();
-  findBar.look(scope());
+  lookIn(scope());
 }
 
 function scope() {
@@ -244,27 +232,14 @@ function href(offset) {
   return link(log.bucketId, "runs", [log.runId], { at: offset });
 }
 
-/** The place that the page's address names in the log that is shown, or null. */
-function addressed() {
-  const { bucketId, view: name, rest, query } = address();
-  const isHere = name === "runs" && rest[0] === log.runId && bucketId === log.bucketId;
-  return isHere && /^\d{1,15}$/.test(query.get("at")) ? Number(query.get("at")) : null;
-}
-
+/** Goes to the place that the page's address names in the log that is shown. */
 function followAddress() {
   const offset = run && addressed();
   if (offset !== null) view.go(offset);
 }
 
-async function copyAddress() {
-  if (run === null) return;
-  const target = href(view.pointed ?? view.position);
-  try {
-    await navigator.clipboard.writeText(new URL(target, location.href).href);
-    copied.textContent = "Copied";
-  } catch {
-    // Not allowed, or no https: then the address bar has it.
-    location.hash = target;
-    copied.textContent = "It is in the address bar";
-  }
+function addressed() {
+  const { bucketId, view: name, rest, query } = address();
+  const isHere = name === "runs" && rest[0] === log.runId && bucketId === log.bucketId;
+  return isHere && /^\d{1,15}$/.test(query.get("at")) ? Number(query.get("at")) : null;
 }

@@ -80,10 +80,10 @@ async function openLog(file: string): Promise<FileHandle | undefined> {
 
 /** Reads piece by piece; what follows the last newline is read again with the next piece, unless it is the end. */
 async function searchUpTo(handle: FileHandle, search: Search, end: number, isEnd: boolean): Promise<void> {
-  let pieceBytes = PIECE_BYTES;
+  let buffer = Buffer.allocUnsafe(Math.min(PIECE_BYTES, end - search.offset));
   while (!search.isFull && search.offset < end) {
-    const wanted = Math.min(pieceBytes, end - search.offset);
-    const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(wanted), 0, wanted, search.offset);
+    const wanted = Math.min(buffer.length, end - search.offset);
+    const { bytesRead } = await handle.read(buffer, 0, wanted, search.offset);
     if (bytesRead === 0) return;
     const piece = buffer.subarray(0, bytesRead);
     const reachesEnd = search.offset + bytesRead >= end;
@@ -91,7 +91,7 @@ async function searchUpTo(handle: FileHandle, search: Search, end: number, isEnd
     if (lines > 0) search.take(piece.subarray(0, lines));
     else if ((isEnd && reachesEnd) || bytesRead === CALL_BYTES) search.take(piece);
     else if (reachesEnd) return;
-    else pieceBytes = Math.min(2 * pieceBytes, CALL_BYTES);
+    else buffer = Buffer.allocUnsafe(Math.min(2 * buffer.length, CALL_BYTES));
   }
 }
 
