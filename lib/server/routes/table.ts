@@ -28,4 +28,5 @@ export const ROUTE_GROUPS: Readonly<Record<string, readonly ServerRoute[]>> = {
   "This description": REFERENCE_ROUTES,
 };
 
+/** The same as one list, in which the router looks for the first match. */
 export const ROUTES: readonly ServerRoute[] = Object.values(ROUTE_GROUPS).flat();
