@@ -1,19 +1,19 @@
 import { styled } from "./ansi.js";
 import { el } from "./dom.js";
 
-/** How many lines are read at once, and how many stay on the page: more than two screens beyond what is seen. */
+/** How many lines are read at once, and how many stay on the page. */
 const STEP = 120;
 const KEPT = 600;
-/** How long the scroll bar can become; browsers have a limit for it. */
+/** Browsers have a limit for the height of what is scrolled. */
 const MOST_PX = 4_000_000;
 const NEAR_PX = 24;
 /** So far behind the end, what lies between is skipped. */
 const SKIPPED_BYTES = 64 * 1024;
 
 /**
- * A window on a log of any length: only the lines around what is seen are on the page, between two spaces that stand for
- * the rest. A place in the scroll bar is a place in the bytes of the log, so nothing before it needs to be read; the
- * lines themselves have their real heights. At the end it follows what is added, until somebody scrolls up.
+ * A window on a log of any length: the lines around what is seen, between two spaces that stand for the rest. A place in
+ * the scroll bar is a place in the bytes of the log, so nothing before it is read. At the end what is added is followed,
+ * until somebody scrolls up.
  */
 export class LogView {
   following = true;
@@ -26,26 +26,23 @@ export class LogView {
   #log = null;
   #source = null;
   #find = null;
-  /** The lines on the page; the children of the window are theirs. */
+  /** The lines whose rows are the children of the window. */
   #lines = [];
   #ends = { first: true, last: true };
   /** Where to read on after the last line. */
   #next = 0;
   #pxPerByte = 0;
   #scrolledTo = 0;
-  /** Another number for each place that is shown: what was read for an earlier one is dropped. */
+  /** Another one for each place that is shown: what was read for an earlier one is dropped. */
   #turn = 0;
-  /** The offset to show, while its lines are not there yet. */
+  /** The offset whose lines are not there yet. */
   #wanted = null;
   #settling = null;
   #hasGrown = false;
   #asking = false;
   #unsettled = false;
 
-  /**
-   * `href(offset)` is the address of a line; `onFollow` hears when following starts or ends, `onProblem` what went wrong
-   * and the empty text once that is over.
-   */
+  /** `href(offset)` is the address of a line; `onProblem` hears what went wrong, and the empty text once that is over. */
   constructor(element, options) {
     [this.#element, this.#options] = [element, options];
     element.tabIndex = 0;
@@ -67,9 +64,8 @@ export class LogView {
     this.#window.replaceChildren();
   }
 
-  /** Text to mark wherever it is seen, `{ text, exact }` or null. */
+  /** Marks a text, `{ text, exact }` or null, wherever it is seen. */
   mark(find) {
-    if (JSON.stringify(find) === JSON.stringify(this.#find)) return;
     this.#find = find;
     this.#change(() => this.#window.replaceChildren(...this.#lines.map((line) => this.#row(line))));
   }
@@ -93,7 +89,7 @@ export class LogView {
     return this.#lines[this.#firstSeen()]?.start ?? 0;
   }
 
-  /** The log has more than before, or can be read again. */
+  /** The log has more than before, or has ended. */
   grew() {
     this.#hasGrown = true;
     return this.#settle();
@@ -142,7 +138,6 @@ export class LogView {
     this.#settle();
   }
 
-  /** Asks for other lines than those there are. */
   #want(offset) {
     this.#turn++;
     this.#wanted = offset;
@@ -173,7 +168,7 @@ export class LogView {
     }
   }
 
-  /** Reads what is missing next, and shows it unless other lines are wanted by then; answers whether anything was. */
+  /** Reads what is missing next, and shows it unless other lines are wanted by then; answers false when nothing is. */
   async #improve(turn) {
     if (this.#hasGrown && this.#ends.last) this.#takeGrowth();
     const { scrollTop, clientHeight } = this.#element;
@@ -247,7 +242,7 @@ export class LogView {
     this.#lines.splice(from, count);
   }
 
-  /** Changes what is on the page; what is seen stays where it is, or is followed to the end. */
+  /** Changes what is on the page; what is seen stays where it is, unless the end is followed. */
   #change(change) {
     const seen = this.#window.children[this.#firstSeen()];
     const top = seen?.offsetTop;
@@ -258,7 +253,7 @@ export class LogView {
     else if (seen?.isConnected) this.#scrollTo(this.#element.scrollTop + seen.offsetTop - top);
   }
 
-  /** The height of what is not on the page: none where the log ends, room to scroll where it does not. */
+  /** Gives a space its height: none where the log ends, room to scroll where it does not. */
   #space(index, isEnd, bytes) {
     const px = isEnd ? 0 : Math.max(2 * this.#element.clientHeight, bytes * this.#pxPerByte);
     this.#spaces[index].style.height = `${px}px`;
@@ -279,7 +274,7 @@ export class LogView {
     return [...this.#window.children].findIndex((row) => row.offsetTop + row.offsetHeight > scrollTop);
   }
 
-  /** Scrolls the line that is pointed at to where it is well seen, if it is not. */
+  /** Scrolls to the line that is pointed at, unless it is well seen. */
   #bringIn() {
     const row = this.#window.querySelector(".pointed");
     if (!row) return;
@@ -289,7 +284,7 @@ export class LogView {
     if (!isSeen) this.#scrollTo(Math.max(0, row.offsetTop - clientHeight / 3));
   }
 
-  /** Counts on, in both directions, from a number that is known; the pieces of a long line have one together. */
+  /** Counts on, in both directions, from a number that is known. */
   #number() {
     const lines = this.#lines;
     if (lines[0]?.start === 0) lines[0].number = 1;
@@ -311,7 +306,7 @@ export class LogView {
     if (line.number !== undefined || !this.#lines.includes(line)) this.#number();
   }
 
-  /** A line as an element: its number, which is its address, and its text. Whatever stands in it stays text. */
+  /** A line: its number, which is its address, and its text. Whatever stands in it stays text. */
   #row(line) {
     const text = styled(line.text).map((piece) =>
       el("span", { class: piece.classes || null }, marked(piece.text, this.#find)),
@@ -330,7 +325,6 @@ function showNumber({ firstChild: place }, { number, continued }) {
   place.title = `The address of ${number ? `line ${number}` : "this line"}`;
 }
 
-/** Text and, as every second part, what was looked for. */
 function marked(text, find) {
   if (find === null) return text;
   const parts = text.split(new RegExp(`(${RegExp.escape(find.text)})`, find.exact ? "g" : "gi"));

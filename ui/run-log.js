@@ -2,9 +2,9 @@ import { bucketPath, call, pause } from "./api.js";
 
 const WAIT_S = 30;
 const RETRY_MS = [500, 1_000, 2_000, 5_000];
-/** What arrived last is kept, so that a log that is followed is not read twice. */
+/** Of what arrived last, so much is kept to read it from. */
 const TAIL_BYTES = 1024 * 1024;
-/** One search looks at so much of a log, and answers so many lines. */
+/** One search looks at so many bytes, and answers so many lines. */
 const SEARCH_BYTES = 32 * 1024 * 1024;
 const PAGE = 500;
 /** Text that no log holds: a search for it only counts lines. */
@@ -16,12 +16,12 @@ const PIECE_BYTES = 4096;
 const STEP_BYTES = 32 * 1024;
 const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
 
-/** The log of one run, of which only a bounded part is ever held here. Requests about it end with `signal`. */
+/** The log of one run, on the server. Requests about it end with `signal`. */
 export class RunLog {
-  /** How long the log is, in bytes, as far as is known. */
+  /** Its length in bytes, as far as is known. */
   size = 0;
   #tail = new Uint8Array(0);
-  /** Where lines begin, as far as searches have told; there are few, for they go through the log in large steps. */
+  /** Where lines begin, as far as searches have told. */
   #places = [{ offset: 0, line: 1 }];
   #growth = Promise.withResolvers();
 
@@ -34,7 +34,7 @@ export class RunLog {
     return bucketPath(this.bucketId, `/runs/${this.runId}${rest}`);
   }
 
-  /** What is known about the run; asks until the server answers. */
+  /** The run; asks until the server answers. */
   run() {
     return this.#persistently(this.path());
   }
@@ -50,7 +50,7 @@ export class RunLog {
     }
   }
 
-  /** Takes what was written next, up to the offset `next`. Bytes that were changed on their way are read again later. */
+  /** Takes what was written next, up to the offset `next`. What is not UTF-8 has changed on its way: it is read again. */
   append(bytes, next) {
     const isExact = bytes.length === next - this.size;
     const kept = this.#tail.subarray(Math.max(0, this.#tail.length + bytes.length - TAIL_BYTES));
@@ -79,8 +79,8 @@ export class RunLog {
   }
 
   /**
-   * Complete lines with a text, from a place `{ offset, line }` on and before the offset `until`: a page of them, the
-   * place where the `next` one begins, and whether all that is there (`isLast`) or ever will be (`done`) was looked at.
+   * A page of lines with a text, between a place `{ offset, line }` and an offset: `next` is where it goes on, unless all
+   * that is there (`isLast`) or ever will be (`done`) was looked at.
    */
   async search({ q, exact, after, until, limit = PAGE, signal = this.signal }) {
     const from = `${after.offset}.${after.line}`;
@@ -131,9 +131,8 @@ export class RunLog {
 }
 
 /**
- * All lines of a log, read from any offset in either direction. A line, or a piece of one: `start` and `end` are byte
- * offsets, `text` is without the line's end, `continued` says that it goes on with the line of the piece before, `open`
- * that its end has not been written yet.
+ * All lines of a log, read from any offset in either direction: `{ start, end, text, open, continued }`, where `open`
+ * says that the end was not written yet, `continued` that it is another piece of the line before.
  */
 export class AllLines {
   #log;
@@ -142,7 +141,7 @@ export class AllLines {
     this.#log = log;
   }
 
-  /** The line at an offset and those after it, at most `most`; `done` when the last one is the log's last, else they go on at `next`. */
+  /** At most `most` lines from that at an offset on; they go on at `next` unless the log is `done`. */
   async after(offset, most) {
     const { size } = this.#log;
     const to = Math.min(offset + STEP_BYTES, size);
@@ -151,7 +150,7 @@ export class AllLines {
     return { lines, next, done: next >= to && to === size };
   }
 
-  /** The lines before an offset where one begins, at most `most`; `done` when the first one is the log's first. */
+  /** At most `most` lines before an offset where one begins; `done` with the log's first. */
   async before(offset, most) {
     const from = Math.max(0, offset - STEP_BYTES);
     const lastOnes = (spans) => spans.filter(([, end]) => end <= offset).slice(-most);
@@ -164,10 +163,10 @@ export class AllLines {
     return (await this.#log.place(offset)).line;
   }
 
-  /** Of the lines that have a byte between two offsets, told by `[start, end]`, those that are picked. */
+  /** Of the lines between two offsets, as `[start, end]`, those that are picked. */
   async #between(from, to, pick) {
     const { size } = this.#log;
-    // Far enough before to see where the first line, or its piece, begins.
+    // Far enough before to see where the first piece begins.
     const base = Math.max(0, (Math.floor(from / PIECE_BYTES) - 4) * PIECE_BYTES);
     const until = Math.min(size, to + 3 * PIECE_BYTES);
     const bytes = await this.#log.read(base, until);
@@ -188,9 +187,9 @@ function lineOf(bytes, base, start, end) {
 }
 
 /**
- * The offsets in some bytes where a line begins or a piece of a long one. A piece begins at each multiple of
- * PIECE_BYTES that has as many bytes of its line before it, or at the next whole character: so it can be told without
- * knowing where the line begins. `base` is the offset of the bytes, such a multiple itself.
+ * Where lines and their pieces begin. A piece begins at each multiple of PIECE_BYTES that has as many bytes of its line
+ * before it, or at the next whole character: so it is told without the beginning of the line. `base`, the offset of the
+ * bytes, is such a multiple.
  */
 function startsIn(bytes, base) {
   const starts = [];
@@ -208,8 +207,8 @@ function startsIn(bytes, base) {
 }
 
 /**
- * What the server is asked for, and what is looked at here, to find the lines of a job, a worker and with a text;
- * null when nothing is asked for. Lines of commands on workers begin with `job@worker |`.
+ * What the server is asked for, and which of its lines are meant, to find those of a job, a worker and with a text; null
+ * for all. Lines of commands on workers begin with `job@worker |`.
  */
 export function lineFilter({ job = "", worker = "", text = "", exact = false }) {
   if (job === "" && worker === "" && text === "") return null;
@@ -221,7 +220,7 @@ export function lineFilter({ job = "", worker = "", text = "", exact = false }) 
   return { q: text === "" ? prefix : text, exact: text === "" || exact, accepts };
 }
 
-/** The lines of a log that a filter lets through, read as {@link AllLines}; each has its number. */
+/** The lines that a filter lets through, read as {@link AllLines}; each has its number. */
 export class MatchingLines {
   #log;
   #filter;
@@ -242,7 +241,7 @@ export class MatchingLines {
     return { lines: lines.slice(0, most), next: done ? place.offset : lines[most].start, done };
   }
 
-  /** Looks at a span before the offset, and at ever longer ones while that holds too few. */
+  /** Looks at ever longer spans before the offset. */
   async before(offset, most) {
     let [lines, to] = [[], offset];
     for (let span = FIRST_SPAN_BYTES; to > 0 && lines.length <= most; span *= 2) {
