@@ -1,5 +1,5 @@
 import { link } from "./address.js";
-import { all, call } from "./api.js";
+import { all, call, curlOf } from "./api.js";
 import { ask } from "./dialog.js";
 import { alertPlace, button, el, tell } from "./dom.js";
 import { count } from "./format.js";
@@ -91,18 +91,32 @@ function bodyOf(body) {
   return typeof body === "function" ? body() : body;
 }
 
-/** Copies a request as a command for the shell; the token stays a variable there. */
+/** Copies a request as a command for the shell. */
 export function copyButton(page, { method = "POST", path, body = {} }) {
-  const copy = button("Copy as curl", async () => {
-    const json = JSON.stringify(bodyOf(body)).replaceAll("'", "'\\''");
-    const data = method === "DELETE" ? "" : ` -H 'Content-Type: application/json' -d '${json}'`;
-    const url = `${location.origin}${page.path(path)}`;
-    const command = `curl -X ${method} '${url}' -H "Authorization: Bearer $OPS_SERVE_TOKEN"${data}`;
-    await navigator.clipboard?.writeText(command);
-    copy.textContent = "Copied";
-    setTimeout(() => (copy.textContent = "Copy as curl"), COPIED_MS);
-  });
-  return el("p", copy);
+  const json = () => (method === "DELETE" ? undefined : JSON.stringify(bodyOf(body)));
+  return el(
+    "p",
+    copying("Copy as curl", () => curlOf(method, page.path(path), json())),
+  );
+}
+
+/** A button that copies what `textOf` answers, and says so for a moment. */
+function copying(label, textOf, attributes) {
+  const copy = button(
+    label,
+    async () => {
+      await navigator.clipboard?.writeText(textOf());
+      copy.textContent = "Copied";
+      setTimeout(() => (copy.textContent = label), COPIED_MS);
+    },
+    attributes,
+  );
+  return copy;
+}
+
+/** The first part of a long id or hash; a click copies the whole. */
+export function short(id) {
+  return copying(id.slice(0, 8), () => id, { class: "sorter code", title: `Copy ${id}` });
 }
 
 /** A link to a run. */

@@ -80,8 +80,3 @@ export function words(name) {
   const text = name.replaceAll("_", " ");
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
-
-/** The first part of a long id or hash; the whole is in its title. */
-export function short(id) {
-  return id ? el("code", { title: id }, id.slice(0, 8)) : "";
-}

@@ -1,7 +1,7 @@
 import { address, keepQuery, link } from "./address.js";
-import { picker } from "./controls.js";
+import { picker, short } from "./controls.js";
 import { alertPlace, button, drawList, el, facts, tell } from "./dom.js";
-import { ago, count, duration, short, size, status, words } from "./format.js";
+import { ago, count, duration, size, status, words } from "./format.js";
 
 const PAGE = 200;
 const FEW = 8;
@@ -17,6 +17,8 @@ const LABELS = {
     cert: "Certificate",
   },
 };
+/** What is cut short in tables, for the whole of it is long. */
+const IDS = /(^|_)(id|hash|sha256|revision)$/;
 /** How a value is shown, by what it is called. */
 const FORMS = [
   [/^(state|status|outcome|rollout|gate|drift|build_status)$/, status],
@@ -24,7 +26,7 @@ const FORMS = [
   [/_bytes$/, size],
   [/_ms$/, duration],
   [/_(s|seconds)$/, (seconds) => duration(seconds * 1000)],
-  [/(^|_)(id|hash|sha256|revision)$/, short],
+  [IDS, short],
   [/_(at|date)$|^(at|not_after)$/, ago],
 ];
 /** Columns whose values are counted; a click on a count leaves those rows. */
@@ -128,7 +130,10 @@ function dataTable(
       const names = [...new Set([...found.keys(), ...facet.chosen])].filter(Boolean).sort(ORDER.compare);
       const isTold = names.length > 1 && names.length <= FEW && names.length < rows.length;
       element.hidden = !isTold && facet.chosen.length === 0;
-      const draw = (value) => [shown(key, value), ` ${found.get(value)?.length ?? 0}`];
+      const draw = (value) => [
+        key === "job" ? value : shown(key, value),
+        ` ${found.get(value)?.length ?? 0}`,
+      ];
       offer(names, draw, facet.chosen);
     };
     return facet;
@@ -227,7 +232,9 @@ export function dataOf(value, title = "Result") {
   const nested = entries.filter(([, one]) => isNested(one));
   return el(
     "div.data",
-    facts(plain.map(([name, one]) => [labelOf(name), shown(name, one)])),
+    facts(
+      plain.map(([name, one]) => [labelOf(name), IDS.test(name) && one ? el("code", one) : shown(name, one)]),
+    ),
     nested.map(([name, one]) => el("section", el("h3", labelOf(name)), dataOf(one, labelOf(name)))),
   );
 }

@@ -3,16 +3,23 @@ import { ask } from "./dialog.js";
 import { el } from "./dom.js";
 import { ago } from "./format.js";
 
-/** How far a run is and what it waits for. */
+/** How far a run and the jobs it rolls out are, and what it waits for. */
 export function progressOf(progress) {
   if (!progress) return null;
-  const { phase, done, total, waiting } = progress;
+  const { phase, done, total, waiting, rollouts } = progress;
   const bar = el("progress", { max: Math.max(total, 1), value: done });
   const waits = waiting.map(({ on, since }) => el("li", "waits for ", el("b", on), ", since ", ago(since)));
+  const jobs = rollouts.map(({ job, action, batch, batches, workers, done: ready, failed }) =>
+    el(
+      "li",
+      el("b", job),
+      `: ${action}, batch ${batch} of ${batches}, ${ready} of ${workers} workers, ${failed} failed`,
+    ),
+  );
   return el(
     "div.run-progress",
     el("label", `${phase}: ${done} of ${total} `, bar),
-    waits.length > 0 && el("ul", waits),
+    waits.length + jobs.length > 0 && el("ul", jobs, waits),
   );
 }
 

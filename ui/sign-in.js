@@ -1,5 +1,6 @@
 import { ApiError, call, onSignedOut, onTotpRequired, request } from "./api.js";
-import { tell } from "./dom.js";
+import { el, tell } from "./dom.js";
+import { ago } from "./format.js";
 
 const SESSION = "/api/auth/session";
 /** How long before its end a TOTP session is renewed: a minute, or a quarter of a short one. */
@@ -10,6 +11,7 @@ const [codeForm, code, codeProblem] = ["verify", "code", "verify-error"].map((id
   document.getElementById(id),
 );
 const session = document.getElementById("session");
+const ends = el("span.hint");
 
 let signedIn = false;
 /** Who waits for a code: one promise for all, and the token of who has no session yet. */
@@ -72,6 +74,10 @@ export function startCodes() {
     event.preventDefault();
     verify();
   });
+  code.addEventListener("input", ({ inputType }) => {
+    if (inputType === "insertFromPaste") codeForm.requestSubmit();
+  });
+  codeForm.append(ends);
 }
 
 /** Nobody is signed in any more: whoever waits for a code gets none. */
@@ -81,11 +87,12 @@ function forgetCodes() {
   close();
 }
 
-/** Resolves once a code was verified; all who ask meanwhile wait for the same one. */
-function askForCode(given) {
+/** Resolves once a code was verified; all who ask meanwhile wait for the same one. `end` is that of the last. */
+function askForCode(given, end) {
   if (waiting) return waiting.promise;
   waiting = { token: given, ...Promise.withResolvers() };
   tell(codeProblem, "");
+  ends.replaceChildren(...(end ? ["The session ends ", ago(end)] : []));
   codeForm.hidden = false;
   code.focus();
   return waiting.promise;
@@ -103,7 +110,10 @@ async function verify() {
     const leftMs = Date.parse(end) - Date.now();
     clearTimeout(renewal);
     // Who lets it pass is asked again by the next request.
-    renewal = setTimeout(() => askForCode().catch(() => {}), leftMs - Math.min(AHEAD_MS, leftMs / 4));
+    renewal = setTimeout(
+      () => askForCode(undefined, end).catch(() => {}),
+      leftMs - Math.min(AHEAD_MS, leftMs / 4),
+    );
     waiting?.resolve();
     close();
   } catch (error) {

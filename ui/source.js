@@ -1,9 +1,9 @@
 import { all, call, encoded, unless } from "./api.js";
 import { choice, fieldsOf, runLink } from "./controls.js";
 import { el } from "./dom.js";
-import { ago, count, short, size } from "./format.js";
+import { ago, count, size } from "./format.js";
 import { dataOf, listPart, part, textBox } from "./parts.js";
-import { fileDiff } from "./plan.js";
+import { fileDiff } from "./runs.js";
 
 /** Larger files are offered for download instead. */
 const MOST_SHOWN = 512 * 1024;
@@ -44,7 +44,7 @@ function revisionsParts(page) {
     },
     columns: ["id", "created_at", "build_status", "is", "file_count", "size_bytes", "sha256", "actions"],
     cells: {
-      id: ({ id }) => el("a", { href: link("source", ["revisions", id]) }, short(id)),
+      id: ({ id }) => el("a", { href: link("source", ["revisions", id]), title: id }, id.slice(0, 8)),
       created_at: ({ created_at, run_id }) => runLink(bucketId, run_id, ago(created_at)),
       actions: (row) => !row.current && rollBack(page, row),
     },
