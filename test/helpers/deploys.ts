@@ -46,27 +46,33 @@ const MAKEFILE = `start stop restart reload:
 	@if [ -f ../../fail-$(notdir $(CURDIR))-$@ ]; then echo "$@ was told to fail" >&2; exit 3; fi
 `;
 
-/** A bucket with local workers that is built and deployed in this process. */
+/** How workers are reached, as workers.json says it. */
+type Reach = (host: string) => Record<string, unknown>;
+
+/** A bucket with workers, local ones unless it is told otherwise, that is built and deployed in this process. */
 export class Deploys {
   readonly bucket: TestBucket;
   readonly workers: string;
+  readonly #reach: Reach;
 
-  private constructor(bucket: TestBucket, workers: string) {
+  private constructor(bucket: TestBucket, workers: string, reach: Reach) {
     this.bucket = bucket;
     this.workers = workers;
+    this.#reach = reach;
   }
 
-  static async make(t: TestContext): Promise<Deploys> {
-    return new Deploys(await makeBucket(t), temporaryFolder(t));
+  static async make(t: TestContext, reach: Reach = () => ({ connection: "local" })): Promise<Deploys> {
+    return new Deploys(await makeBucket(t), temporaryFolder(t), reach);
   }
 
   /** Writes the workspace anew and builds it; jobs run on all `hosts`. */
   async build(
     jobs: JobsSpec,
-    options: { hosts?: readonly string[]; disabled?: Record<string, string[]> } = {},
+    options: { hosts?: readonly string[]; disabled?: Record<string, string[]>; conf?: string } = {},
   ): Promise<void> {
-    const { hosts = HOSTS, disabled = {} } = options;
+    const { hosts = HOSTS, disabled = {}, conf } = options;
     const files: Record<string, string> = {
+      ...(conf !== undefined && { "ops.conf": conf }),
       "workspace/disabled.json": JSON.stringify({
         jobs: Object.fromEntries(
           Object.entries(disabled).map(([job, allocations]) => [job, { allocations }]),
@@ -84,7 +90,7 @@ export class Deploys {
     }
     makeWorkspace(this.bucket.dir, {
       jobs: manifests,
-      workers: hosts.map((host) => ({ host, connection: "local", root: path.join(this.workers, host) })),
+      workers: hosts.map((host) => ({ host, root: path.join(this.workers, host), ...this.#reach(host) })),
       files,
     });
     await build(this.bucket.context("build"), {});
