@@ -1,4 +1,5 @@
 import {
+  type Infer,
   integer,
   isObject,
   list,
@@ -101,17 +102,7 @@ export function positive(max: number, otherwise: number): Shape<number> {
   };
 }
 
-interface GivenProbe {
-  type: string;
-  port: string;
-  path: string;
-  expect_status: number;
-  scheme: string;
-  command: string;
-  timeout_seconds: number | undefined;
-}
-
-function probeOf(given: GivenProbe, limit: number, path: string, report: Report): Probe {
+function probeOf(given: Infer<typeof PROBE>, limit: number, path: string, report: Report): Probe {
   const wrong = (field: string, message: string) => report(`${path}/${field}`, message);
   const timeoutSeconds =
     given.timeout_seconds !== undefined && given.timeout_seconds > 0 ? given.timeout_seconds : limit;

@@ -1,47 +1,7 @@
 import path from "node:path";
 
 /** Every path of a bucket, named once (control-plane.md, Server root layout). All are absolute. */
-export interface Layout {
-  root: string;
-  /** `project` and `name`; only below a server root. */
-  bucketJson: string;
-  opsConf: string;
-  workspace: string;
-  templates: string;
-  workersJson: string;
-  disabledJson: string;
-  /** What `ops run_command` runs where nothing is typed. */
-  commandFile: string;
-  bucketConf: string;
-  jobs: string;
-  data: string;
-  database: string;
-  lock: string;
-  takeover: string;
-  logs: string;
-  runs: string;
-  secrets: string;
-  kvKey: string;
-  caCertificate: string;
-  caKey: string;
-  /** Both of them together, until each has its file. */
-  caPending: string;
-  ssh: string;
-  knownHosts: string;
-  tmp: string;
-  /** Staged files: `tmp/workers/<worker>/jobs/<job>/` (hook-runtime.md, Execution model 6). */
-  stagedWorkers: string;
-  /** Tells hooks how each worker is reached. */
-  hookWorkers: string;
-  internal: string;
-  uploads: string;
-  revisions: string;
-  revisionsFile: string;
-  journal: string;
-  snapshots: string;
-  /** What was unpacked for a restore. */
-  restores: string;
-}
+export type Layout = ReturnType<typeof layoutOf>;
 
 /** The three paths that a push replaces (control-plane.md, Source push 1). */
 export const SOURCE_PATHS = ["ops.conf", "workspace", "templates"] as const;
@@ -50,16 +10,18 @@ export const SOURCE_PATHS = ["ops.conf", "workspace", "templates"] as const;
 export const SKIPPED_FOLDERS: ReadonlySet<string> = new Set([".venv", "venv", "node_modules", "__pycache__"]);
 
 /** The paths of the bucket in `root`, which must be absolute. */
-export function layoutOf(root: string): Layout {
+export function layoutOf(root: string) {
   const at = (...parts: string[]) => path.join(root, ...parts);
   return {
     root,
+    /** `project` and `name`; only below a server root. */
     bucketJson: at("bucket.json"),
     opsConf: at("ops.conf"),
     workspace: at("workspace"),
     templates: at("templates"),
     workersJson: at("workspace", "workers.json"),
     disabledJson: at("workspace", "disabled.json"),
+    /** What `ops run_command` runs where nothing is typed. */
     commandFile: at("workspace", "command.sh"),
     bucketConf: at("workspace", "bucket.conf"),
     jobs: at("workspace", "jobs"),
@@ -73,11 +35,14 @@ export function layoutOf(root: string): Layout {
     kvKey: at("secrets", "kv.key"),
     caCertificate: at("secrets", "ca.crt"),
     caKey: at("secrets", "ca.key"),
+    /** Both of them together, until each has its file. */
     caPending: at("secrets", "ca.new"),
     ssh: at(".ssh"),
     knownHosts: at(".ssh", "known_hosts"),
     tmp: at("tmp"),
+    /** Staged files: `tmp/workers/<worker>/jobs/<job>/` (hook-runtime.md, Execution model 6). */
     stagedWorkers: at("tmp", "workers"),
+    /** Tells hooks how each worker is reached. */
     hookWorkers: at("tmp", "workers.json"),
     internal: at(".ops"),
     uploads: at(".ops", "uploads"),
@@ -85,6 +50,7 @@ export function layoutOf(root: string): Layout {
     revisionsFile: at(".ops", "revisions.json"),
     journal: at(".ops", "journal.json"),
     snapshots: at(".ops", "snapshots"),
+    /** What was unpacked for a restore. */
     restores: at(".ops", "restores"),
   };
 }
@@ -94,28 +60,18 @@ export function jobResourcesFile(layout: Layout, selector: string): string {
   return path.join(layout.workspace, selector === "" ? "bucket.jobs.conf" : `bucket.jobs.${selector}.conf`);
 }
 
-/** The files of one run. */
-export interface RunLayout {
-  folder: string;
-  record: string;
-  activity: string;
-  /** The durable record of a push and the run's copy of logs/ops.log. */
-  opsLog: string;
-  /** What a dry run of a deploy has planned. */
-  plan: string;
-  /** How a run ended whose server was gone by then; until that settles it. */
-  outcome: string;
-}
-
 /** The files of the run `id`, which must already be known to be a UUID. */
-export function runLayout(layout: Layout, id: string): RunLayout {
+export function runLayout(layout: Layout, id: string) {
   const folder = path.join(layout.runs, id);
   return {
     folder,
     record: path.join(folder, "server-run.json"),
     activity: path.join(folder, "activity.log"),
+    /** The durable record of a push and the run's copy of logs/ops.log. */
     opsLog: path.join(folder, "ops.log"),
+    /** What a dry run of a deploy has planned. */
     plan: path.join(folder, "plan.json"),
+    /** How a run ended whose server was gone by then; until that settles it. */
     outcome: path.join(folder, "outcome.json"),
   };
 }

@@ -12,11 +12,11 @@ import {
   isGroupAlive,
   type ProcessIdentity,
 } from "../core/process.ts";
-import { check, integer, list, object, string } from "../core/shape.ts";
+import { check, type Infer, integer, list, object, string } from "../core/shape.ts";
 import type { Layout } from "./layout.ts";
 
 /** control-plane.md, Errors: the sentence of a busy bucket, verbatim. */
-export const BUSY_SENTENCE = "bucket busy: another ops operation is in progress";
+const BUSY_SENTENCE = "bucket busy: another ops operation is in progress";
 
 const PROCESS = { start_time: string() };
 // A later version may say more; its lock is a lock all the same.
@@ -28,6 +28,7 @@ const LOCK = object(
     since: string(),
     boot_id: string(),
     host: string(),
+    /** The first is the owner, the only one that writes and removes the lock; then the run process. */
     holders: list(object({ pid: integer({ min: 1 }), ...PROCESS }, LATER)),
     groups: list(object({ pgid: integer({ min: 1 }), ...PROCESS }, LATER)),
   },
@@ -35,16 +36,7 @@ const LOCK = object(
 );
 
 /** What `data/ops.lock` says: who works in the bucket, and which process groups belong to that work. */
-export interface LockContent {
-  run_id: string;
-  command: string;
-  since: string;
-  boot_id: string;
-  host: string;
-  /** The first is the owner, the only one that writes and removes the lock; then the run process. */
-  holders: ProcessIdentity[];
-  groups: GroupIdentity[];
-}
+export type LockContent = Infer<typeof LOCK>;
 
 const TAKEOVER_LIMIT_MS = 15_000;
 const RECOVERY_GRACE_MS = 2_000;

@@ -2,7 +2,18 @@ import { readdir } from "node:fs/promises";
 import path from "node:path";
 import { Failure } from "../core/errors.ts";
 import { exists, readBounded, remove, writeAtomic } from "../core/files.ts";
-import { check, integer, list, object, oneOf, optional, quote, type Shape, string } from "../core/shape.ts";
+import {
+  check,
+  type Infer,
+  integer,
+  list,
+  object,
+  oneOf,
+  optional,
+  quote,
+  type Shape,
+  string,
+} from "../core/shape.ts";
 import type { Layout } from "./layout.ts";
 
 /** One accepted push: `.ops/revisions/<id>/` holds its files, which never change. */
@@ -13,29 +24,20 @@ export interface Revision extends StoredRevision {
   last_successful: boolean;
 }
 
-/** The record of a revision without the two marks, which only one revision each can have. */
-export interface StoredRevision {
-  /** A UUID whose order is the order of the pushes. */
-  id: string;
-  created_at: string;
-  run_id: string;
-  size_bytes: number;
-  file_count: number;
-  /** Of the lines `<sha256> <mode> <path>` of all files, sorted by path. */
-  sha256: string;
-  build_status: "pending" | "succeeded" | "failed";
-}
-
 /** The shape of {@link StoredRevision}, in revisions.json and in the journal. */
-export const STORED_REVISION: Shape<StoredRevision> = object({
+export const STORED_REVISION = object({
+  /** A UUID whose order is the order of the pushes. */
   id: string({ pattern: /^[0-9a-f-]{36}$/, means: "a revision id" }),
   created_at: string(),
   run_id: string(),
   size_bytes: integer({ min: 0 }),
   file_count: integer({ min: 0 }),
+  /** Of the lines `<sha256> <mode> <path>` of all files, sorted by path. */
   sha256: string(),
   build_status: oneOf("pending", "succeeded", "failed"),
 });
+/** The record of a revision without the two marks, which only one revision each can have. */
+export type StoredRevision = Infer<typeof STORED_REVISION>;
 
 const STATE = object({
   current: optional(string()),
@@ -44,11 +46,7 @@ const STATE = object({
   revisions: list(STORED_REVISION),
 });
 
-interface State {
-  current: string | undefined;
-  last_successful: string | undefined;
-  revisions: StoredRevision[];
-}
+type State = Infer<typeof STATE>;
 
 const NEWEST_KEPT = 20;
 const FILE_BYTES = 1024 * 1024;
