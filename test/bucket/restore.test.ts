@@ -30,10 +30,8 @@ import { acceptSource, receiveSource, recoverSource } from "../../lib/bucket/sou
 import { packSource } from "../../lib/bucket/source-pack.ts";
 import { STATE_PATHS } from "../../lib/bucket/swap.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
-import { sleep } from "../../lib/core/async.ts";
-import { signalProcess } from "../../lib/core/process.ts";
-import { Launcher } from "../../lib/core/spawn.ts";
 import { seeded } from "../helpers/kill-rounds.ts";
+import { runUntilKilled } from "../helpers/killed.ts";
 import {
   type Entry,
   entriesOf,
@@ -401,7 +399,7 @@ test("killed at any moment, a restore is after the recovery wholly the old or wh
   const program = path.join(import.meta.dirname, "../fixtures/snapshot-restorer.ts");
   const seen = new Set<string>();
   for (let round = 0; round < 16; round++) {
-    await runUntilKilled([process.execPath, program, layout.root, BUCKET, ...files]);
+    await runUntilKilled([process.execPath, program, layout.root, BUCKET, ...files], 150);
     // Before the recovery too there is a database: nobody may take the folder for no bucket.
     assert.ok(existsSync(layout.database), `round ${round}`);
     await recoverSource(layout);
@@ -413,17 +411,6 @@ test("killed at any moment, a restore is after the recovery wholly the old or wh
   }
   assert.ok([...seen].every((which) => which === "one" || which === "two"));
 });
-
-/** Starts a program and kills it up to 150 ms after its first line. */
-async function runUntilKilled(argv: [string, ...string[]]): Promise<void> {
-  const launcher = new Launcher(process.env);
-  const kill = async () => {
-    await sleep(Math.random() * 150);
-    for (const { pgid } of launcher.groups) signalProcess(-pgid, "SIGKILL");
-  };
-  const outcome = await launcher.run(argv, { onLine: () => void kill() });
-  assert.equal(outcome.signal, "SIGKILL", outcome.stderr);
-}
 
 test("into an empty folder a snapshot makes a whole bucket that stands alone", async (t) => {
   const file = await snapshotFile(await bucket(t));

@@ -19,10 +19,8 @@ import { packSource } from "../../lib/bucket/source-pack.ts";
 import { checksumOf, FIELDS, fieldOf } from "../../lib/codec/tar-format.ts";
 import { writeTar } from "../../lib/codec/tar-write.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
-import { sleep } from "../../lib/core/async.ts";
 import { Failure } from "../../lib/core/errors.ts";
-import { signalProcess } from "../../lib/core/process.ts";
-import { Launcher } from "../../lib/core/spawn.ts";
+import { runUntilKilled } from "../helpers/killed.ts";
 import { archiveBytes, bytesOf, EXAMPLE, entriesOf, readTree, writeTree } from "../helpers/sources.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
@@ -357,7 +355,7 @@ test("CP-169 after kill -9 at any moment the source is wholly one revision, and 
   const program = path.join(import.meta.dirname, "../fixtures/source-swapper.ts");
   const possible = locals.map((local) => readTree(local));
   for (let round = 0; round < 16; round++) {
-    await runUntilKilled([process.execPath, program, layout.root, ...locals]);
+    await runUntilKilled([process.execPath, program, layout.root, ...locals], 50);
     await recoverSource(layout);
     const now = readTree(layout.root);
     assert.ok(
@@ -371,17 +369,6 @@ test("CP-169 after kill -9 at any moment the source is wholly one revision, and 
     await assertClean(layout);
   }
 });
-
-/** Starts a program and kills it up to 50 ms after its first line. */
-async function runUntilKilled(argv: [string, ...string[]]): Promise<void> {
-  const launcher = new Launcher(process.env);
-  const kill = async () => {
-    await sleep(Math.random() * 50);
-    for (const { pgid } of launcher.groups) signalProcess(-pgid, "SIGKILL");
-  };
-  const outcome = await launcher.run(argv, { onLine: () => void kill() });
-  assert.equal(outcome.signal, "SIGKILL", outcome.stderr);
-}
 
 function isSame(a: Source, b: Source): boolean {
   return JSON.stringify(a) === JSON.stringify(b);

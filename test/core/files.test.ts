@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import {
   chmodSync,
   existsSync,
@@ -11,7 +10,6 @@ import {
   rmSync,
   statSync,
   symlinkSync,
-  writeFileSync,
 } from "node:fs";
 import net from "node:net";
 import { tmpdir } from "node:os";
@@ -30,27 +28,16 @@ import {
   temporaryName,
   writeAtomic,
 } from "../../lib/core/files.ts";
+import { type Files, fifo, link, writeFiles } from "../helpers/temporary.ts";
 
 const base = mkdtempSync(path.join(tmpdir(), "ops-files-"));
 after(() => rmSync(base, { recursive: true, force: true }));
 
 let folders = 0;
 
-/** A new folder with these files: text, or what to do with the path. */
-function folder(files: Record<string, string | ((file: string) => void)> = {}): string {
-  const root = path.join(base, String(++folders));
-  mkdirSync(root);
-  for (const [name, content] of Object.entries(files)) {
-    const file = path.join(root, name);
-    mkdirSync(path.dirname(file), { recursive: true });
-    if (typeof content === "string") writeFileSync(file, content);
-    else content(file);
-  }
-  return root;
-}
+/** A new folder with these files. */
+const folder = (files: Files = {}) => writeFiles(path.join(base, String(++folders)), files);
 
-const link = (target: string) => (file: string) => symlinkSync(target, file);
-const fifo = (file: string) => void execFileSync("mkfifo", [file]);
 const mode = (file: string) => statSync(file).mode & 0o777;
 
 for (const umask of [0o000, 0o077, 0o777])

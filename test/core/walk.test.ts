@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import {
   appendFileSync,
   chmodSync,
@@ -13,22 +12,10 @@ import {
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type FoundFile, readFound, walk } from "../../lib/core/walk.ts";
-import { temporaryFolder } from "../helpers/temporary.ts";
+import { type Files, fifo, link, temporaryFolder, writeFiles } from "../helpers/temporary.ts";
 
-/** A new folder with these files: text, or what to do with the path. */
-function folder(t: TestContext, files: Record<string, string | ((file: string) => void)> = {}): string {
-  const root = temporaryFolder(t);
-  for (const [name, content] of Object.entries(files)) {
-    const file = path.join(root, name);
-    mkdirSync(path.dirname(file), { recursive: true });
-    if (typeof content === "string") writeFileSync(file, content);
-    else content(file);
-  }
-  return root;
-}
-
-const link = (target: string) => (file: string) => symlinkSync(target, file);
-const fifo = (file: string) => void execFileSync("mkfifo", [file]);
+/** A new folder with these files. */
+const folder = (t: TestContext, files: Files = {}) => writeFiles(temporaryFolder(t), files);
 
 test("walk() finds regular files with size and right to execute, sorted by path, and skips names everywhere", (t) => {
   const root = folder(t, {
@@ -57,7 +44,7 @@ test("walk() of a folder that is not there finds nothing", (t) => {
   assert.deepEqual(walk(path.join(folder(t), "missing")), []);
 });
 
-const refusedSources: [string, Record<string, string | ((file: string) => void)>, RegExp][] = [
+const refusedSources: [string, Files, RegExp][] = [
   ["a symlink to a file", { "a/l": link("/etc/passwd") }, /a\/l: a symbolic link is not allowed$/],
   ["a symlink to a folder", { "a/l": link("..") }, /a\/l: a symbolic link is not allowed$/],
   ["a symlink to nothing", { l: link("nothing") }, /l: a symbolic link is not allowed$/],

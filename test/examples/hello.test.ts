@@ -10,6 +10,7 @@ import { PROGRAM_ROOT } from "../../lib/core/self.ts";
 import { type CommandOutcome, Launcher } from "../../lib/core/spawn.ts";
 import { testRuntime } from "../helpers/hook-runtime.ts";
 import { environmentOf, HookScripts } from "../helpers/hook-scripts.ts";
+import { freePort } from "../helpers/sshd.ts";
 
 const JOBS = path.join(PROGRAM_ROOT, "examples", "hello", "workspace", "jobs");
 const base = mkdtempSync(path.join(tmpdir(), "ops-hello-"));
@@ -36,14 +37,6 @@ function deployed(job: string, config: Config): string {
 
 function service(folder: string, command: string): Promise<CommandOutcome> {
   return launcher.run(["sh", path.join(folder, "service"), command], { timeoutMs: 30_000 });
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await new Promise((resolve) => server.once("listening", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 async function hello(

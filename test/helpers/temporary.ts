@@ -1,4 +1,5 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import type { TestContext } from "node:test";
@@ -9,6 +10,26 @@ export function temporaryFolder(t: Pick<TestContext, "after">): string {
   t.after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }));
   return folder;
 }
+
+/** What is to be in a folder, by path: text, or what makes it. */
+export type Files = Record<string, string | ((file: string) => void)>;
+
+/** Puts these files into a folder, and answers the folder. */
+export function writeFiles(root: string, files: Files): string {
+  mkdirSync(root, { recursive: true });
+  for (const [name, content] of Object.entries(files)) {
+    const file = path.join(root, name);
+    mkdirSync(path.dirname(file), { recursive: true });
+    if (typeof content === "string") writeFileSync(file, content);
+    else content(file);
+  }
+  return root;
+}
+
+/** Makes a symbolic link. */
+export const link = (target: string) => (file: string) => symlinkSync(target, file);
+/** Makes a FIFO. */
+export const fifo = (file: string) => void execFileSync("mkfifo", [file]);
 
 /** Waits until `condition` holds; fails the test with `what` after the limit. */
 export async function until(
