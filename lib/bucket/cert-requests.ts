@@ -1,5 +1,5 @@
-import { boolean, type Infer, list, object, oneOf, record, withDefault } from "../core/shape.ts";
-import { altName, line } from "./names.ts";
+import { boolean, type Infer, list, oneOf, record, withDefault } from "../core/shape.ts";
+import { altName, fields, line } from "./names.ts";
 
 /** A certificate that a job's manifest asks for. */
 export interface CertRequest {
@@ -14,27 +14,20 @@ export interface CertRequest {
   altNames: string[];
 }
 
-const LENIENT = { lenient: true, unknown: "warn" } as const;
 /** X.520 bounds common names. */
 const COMMON_NAME_MAX = 64;
 
-const SUBJECT = object(
-  {
-    common_name: withDefault(line(COMMON_NAME_MAX), ""),
-    alt_names: withDefault(list(altName(), { max: 1_000 }), []),
-  },
-  LENIENT,
-);
+const SUBJECT = fields({
+  common_name: withDefault(line(COMMON_NAME_MAX), ""),
+  alt_names: withDefault(list(altName(), { max: 1_000 }), []),
+});
 
-const CERT = object(
-  {
-    pkcs8: withDefault(boolean(), false),
-    one: withDefault(boolean(), false),
-    key: withDefault(oneOf("ec", "rsa"), "ec"),
-    subject: withDefault(SUBJECT, { common_name: "", alt_names: [] }),
-  },
-  LENIENT,
-);
+const CERT = fields({
+  pkcs8: withDefault(boolean(), false),
+  one: withDefault(boolean(), false),
+  key: withDefault(oneOf("ec", "rsa"), "ec"),
+  subject: withDefault(SUBJECT, { common_name: "", alt_names: [] }),
+});
 
 /** The field `certs` of a manifest. */
 export function certs() {

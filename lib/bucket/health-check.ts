@@ -3,7 +3,6 @@ import {
   integer,
   isObject,
   list,
-  object,
   optional,
   quote,
   type Report,
@@ -12,43 +11,36 @@ import {
   withDefault,
 } from "../core/shape.ts";
 import type { HealthCheck, Probe } from "./catalog.ts";
+import { fields } from "./names.ts";
 
-const LENIENT = { lenient: true, unknown: "warn" } as const;
 const DEFAULT_TIMEOUT_SECONDS = 5;
 /** How long a job is waited for where its manifest does not say. */
 export const DEFAULT_WAIT = { attempts: 30, intervalSeconds: 1 };
 const DEFAULT_STATUS = 200;
 
-const PROBE = object(
-  {
-    type: string({ max: 100 }),
-    port: withDefault(string({ max: 100 }), ""),
-    path: withDefault(string({ max: 2_000 }), ""),
-    expect_status: positive(999, DEFAULT_STATUS),
-    scheme: withDefault(string({ max: 100 }), ""),
-    command: withDefault(string({ max: 100_000 }), ""),
-    timeout_seconds: optional(integer({ max: 86_400 })),
-  },
-  LENIENT,
-);
+const PROBE = fields({
+  type: string({ max: 100 }),
+  port: withDefault(string({ max: 100 }), ""),
+  path: withDefault(string({ max: 2_000 }), ""),
+  expect_status: positive(999, DEFAULT_STATUS),
+  scheme: withDefault(string({ max: 100 }), ""),
+  command: withDefault(string({ max: 100_000 }), ""),
+  timeout_seconds: optional(integer({ max: 86_400 })),
+});
 
-const BLOCK = object(
-  {
-    checks: withDefault(list(PROBE, { max: 100 }), []),
-    timeout_seconds: positive(86_400, DEFAULT_TIMEOUT_SECONDS),
-    wait: withDefault(
-      object(
-        {
-          attempts: positive(100_000, DEFAULT_WAIT.attempts),
-          interval_seconds: positive(86_400, DEFAULT_WAIT.intervalSeconds),
-        },
-        LENIENT,
-      ),
-      { attempts: DEFAULT_WAIT.attempts, interval_seconds: DEFAULT_WAIT.intervalSeconds },
-    ),
-  },
-  LENIENT,
-);
+const WAIT = fields({
+  attempts: positive(100_000, DEFAULT_WAIT.attempts),
+  interval_seconds: positive(86_400, DEFAULT_WAIT.intervalSeconds),
+});
+
+const BLOCK = fields({
+  checks: withDefault(list(PROBE, { max: 100 }), []),
+  timeout_seconds: positive(86_400, DEFAULT_TIMEOUT_SECONDS),
+  wait: withDefault(WAIT, {
+    attempts: DEFAULT_WAIT.attempts,
+    interval_seconds: DEFAULT_WAIT.intervalSeconds,
+  }),
+});
 
 /**
  * The `health_check` block of a manifest. A probe without a limit of its own gets the block's `timeout_seconds`.

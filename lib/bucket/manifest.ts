@@ -8,10 +8,10 @@ import {
   isObject,
   join,
   list,
-  object,
   oneOf,
   optional,
   record,
+  refined,
   type Shape,
   string,
   typeName,
@@ -20,7 +20,7 @@ import {
 import type { CatalogHook, CatalogJob, HealthCheck } from "./catalog.ts";
 import { type CertRequest, certRequests, certs } from "./cert-requests.ts";
 import { healthCheck, positive, undeclaredPorts } from "./health-check.ts";
-import { line, NAME, NAME_RULE, name, quantity } from "./names.ts";
+import { blank, fields, line, NAME, NAME_RULE, name, quantity } from "./names.ts";
 import { isPortName, ports } from "./ports.ts";
 import type { Problems } from "./problems.ts";
 
@@ -71,22 +71,28 @@ export interface Manifest {
   tolerateUnreachable: number;
 }
 
-const LENIENT = { lenient: true, unknown: "warn" } as const;
 const INVALID = "ErrInvalidManifest";
 const CONFIG_DEPTH = 32;
 const NONE = "0%";
+const UNBOUNDED = {
+  memory: { min: 0, max: 0 },
+  cpu: { min: 0, max: 0 },
+  ports: new Map<string, number | null>(),
+};
 
-const DEMANDS = object(
+const DEMANDS = fields(
   { job: optional(blank(name())), hook: optional(blank(name())), config: withDefault(config(), {}) },
-  { ...LENIENT, aliases: { command: "hook" } },
+  { command: "hook" },
 );
+const HOOK = fields({ executed_on: list(oneOf(...HOOK_EVENTS), { min: 1 }), demands: optional(DEMANDS) });
+const RESOURCES = fields({
+  memory: withDefault(bounds(parseMemoryMb), { min: 0, max: 0 }),
+  cpu: withDefault(bounds(parseCpuMhz), { min: 0, max: 0 }),
+  ports: withDefault(ports(), new Map()),
+});
+const TOLERATE = fields({ unreachable: withDefault(share(), NONE) });
 
-const HOOK = object(
-  { executed_on: list(oneOf(...HOOK_EVENTS), { min: 1 }), demands: optional(DEMANDS) },
-  LENIENT,
-);
-
-const MANIFEST = object(
+const MANIFEST = fields(
   {
     version: withDefault(line(100), ""),
     selectors: withDefault(list(blank(name())), []),
@@ -95,34 +101,19 @@ const MANIFEST = object(
     min_allocations_count: withDefault(integer({ min: 0 }), 0),
     restart_policy: withDefault(oneOf("always", "reload", "never"), "always"),
     restart_globs: withDefault(list(glob()), []),
-    resources: withDefault(
-      object(
-        {
-          memory: withDefault(bounds(parseMemoryMb), { min: 0, max: 0 }),
-          cpu: withDefault(bounds(parseCpuMhz), { min: 0, max: 0 }),
-          ports: withDefault(ports(), new Map()),
-        },
-        LENIENT,
-      ),
-      { memory: { min: 0, max: 0 }, cpu: { min: 0, max: 0 }, ports: new Map() },
-    ),
+    resources: withDefault(RESOURCES, UNBOUNDED),
     hooks: withDefault(hooks(), []),
     certs: withDefault(certs(), {}),
     health_check: optional(healthCheck()),
     lifecycle_timeout_seconds: positive(86_400, 900),
     on_failure: withDefault(oneOf("stop", "restore"), "stop"),
     secret_mode: withDefault(oneOf("0600", "0640", "0644"), "0600"),
-    tolerate: withDefault(object({ unreachable: withDefault(share(), NONE) }, LENIENT), {
-      unreachable: NONE,
-    }),
+    tolerate: withDefault(TOLERATE, { unreachable: NONE }),
   },
   {
-    ...LENIENT,
-    aliases: {
-      update_parallel_count: "max_concurrent_upgrades",
-      deploy_parallel_count: "max_concurrent_starts",
-      commands: "hooks",
-    },
+    update_parallel_count: "max_concurrent_upgrades",
+    deploy_parallel_count: "max_concurrent_starts",
+    commands: "hooks",
   },
 );
 
@@ -198,20 +189,16 @@ function manifestOf(job: string, given: Infer<typeof WHOLE>): Manifest {
 
 /** The hooks by their names, which compare without case. */
 function hooks(): Shape<CatalogHook[]> {
-  const given = record(HOOK);
-  return {
-    schema: given.schema,
-    check(value, path, report) {
-      const found = new Map<string, CatalogHook>();
-      for (const [written, hook] of Object.entries(given.check(value, path, report))) {
-        const own = written.toLowerCase();
-        if (!NAME.test(own)) report(join(path, written), `expected ${NAME_RULE} as name`);
-        if (found.has(own)) report(join(path, written), "is there twice, in other capitals");
-        found.set(own, hookOf(own, hook));
-      }
-      return [...found.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
-    },
-  };
+  return refined(record(HOOK), (given, path, report) => {
+    const found = new Map<string, CatalogHook>();
+    for (const [written, hook] of Object.entries(given)) {
+      const own = written.toLowerCase();
+      if (!NAME.test(own)) report(join(path, written), `expected ${NAME_RULE} as name`);
+      if (found.has(own)) report(join(path, written), "is there twice, in other capitals");
+      found.set(own, hookOf(own, hook));
+    }
+    return [...found.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+  });
 }
 
 function hookOf(name: string, given: Infer<typeof HOOK>): CatalogHook {
@@ -225,16 +212,11 @@ function hookOf(name: string, given: Infer<typeof HOOK>): CatalogHook {
 }
 
 function glob(): Shape<string> {
-  const text = string({ max: 1_000 });
-  return {
-    schema: text.schema,
-    check(value, path, report) {
-      const given = text.check(value, path, report);
-      const wrong = typeof given === "string" ? validateGlob(given) : undefined;
-      if (wrong !== undefined) report(path, wrong);
-      return given;
-    },
-  };
+  return refined(string({ max: 1_000 }), (given, path, report) => {
+    const wrong = typeof given === "string" ? validateGlob(given) : undefined;
+    if (wrong !== undefined) report(path, wrong);
+    return given;
+  });
 }
 
 /** A part of all workers, in percent. */
@@ -244,27 +226,11 @@ function share(): Shape<string> {
 
 /** Minimum and maximum with units; a minimum without a maximum is both. */
 function bounds(parse: (text: string) => number): Shape<Bounds> {
-  const fields = object(
-    { min: withDefault(quantity(parse), 0), max: withDefault(quantity(parse), 0) },
-    LENIENT,
-  );
-  return {
-    schema: fields.schema,
-    check(value, path, report) {
-      const { min, max } = fields.check(value, path, report);
-      if (max > 0 && min > max) report(path, `min ${plainDecimal(min)} is above max ${plainDecimal(max)}`);
-      return { min, max: max > 0 ? max : min };
-    },
-  };
-}
-
-/** The same shape, but blank text is allowed and means nothing. */
-function blank(shape: Shape<string>): Shape<string> {
-  return {
-    ...shape,
-    check: (value, path, report) =>
-      typeof value === "string" && value.trim() === "" ? "" : shape.check(value, path, report),
-  };
+  const both = fields({ min: withDefault(quantity(parse), 0), max: withDefault(quantity(parse), 0) });
+  return refined(both, ({ min, max }, path, report) => {
+    if (max > 0 && min > max) report(path, `min ${plainDecimal(min)} is above max ${plainDecimal(max)}`);
+    return { min, max: max > 0 ? max : min };
+  });
 }
 
 /** The free-form object of a demand; deeper than 32 levels is refused. */

@@ -1,6 +1,6 @@
 import { isIPv4, isIPv6 } from "node:net";
 import { messageOf } from "../core/errors.ts";
-import { quote, type Shape, string, typeName } from "../core/shape.ts";
+import { type Infer, object, quote, type Shape, string, typeName } from "../core/shape.ts";
 
 /** Names of jobs, labels, selectors and hooks, which compare without case and are stored in small letters. */
 export const NAME = /^[a-z][a-z0-9_-]{0,99}$/;
@@ -84,6 +84,23 @@ export function quantity(parse: (text: string) => number): Shape<number> {
       }
     },
   };
+}
+
+/** The same shape, but blank text is allowed and means nothing. */
+export function blank(shape: Shape<string>): Shape<string> {
+  return {
+    ...shape,
+    check: (value, path, report) =>
+      typeof value === "string" && value.trim() === "" ? "" : shape.check(value, path, report),
+  };
+}
+
+/** An object in a JSON file of the workspace: lenient about names and `null`; what is unknown is only warned about. */
+export function fields<F extends Record<string, Shape<unknown>>>(
+  shapes: F,
+  aliases?: Record<string, string>,
+): Shape<{ [K in keyof F]: Infer<F[K]> }> {
+  return object(shapes, { lenient: true, unknown: "warn", ...(aliases && { aliases }) });
 }
 
 function isHost(value: string): boolean {

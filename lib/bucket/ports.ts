@@ -1,4 +1,14 @@
-import { anything, check, integer, isObject, join, record, type Shape, show } from "../core/shape.ts";
+import {
+  anything,
+  check,
+  integer,
+  isObject,
+  join,
+  record,
+  refined,
+  type Shape,
+  show,
+} from "../core/shape.ts";
 import type { PortPool } from "./bucket-conf.ts";
 import type { Problems } from "./problems.ts";
 
@@ -25,25 +35,21 @@ export function isPortName(name: string): boolean {
 
 /** `resources/ports` of a manifest: a fixed number, or null for one from the pool; names with mistakes are there too. */
 export function ports(): Shape<Map<string, number | null>> {
-  const given = record(anything());
   const number = integer({ min: 1, max: 65_535 });
-  return {
-    schema: given.schema,
-    check(value, path, report) {
-      const ports = new Map<string, number | null>();
-      for (const [name, port] of Object.entries(given.check(value, path, report))) {
-        const fromPool = isObject(port) && Object.keys(port).length === 0;
-        if (!isPortName(name)) report(join(path, name), `expected ${PORT_RULE} as name`);
-        else if (!fromPool && !check(number, port).ok)
-          report(
-            join(path, name),
-            `expected {} for a port from the pool, or a number from 1 to 65535, found ${show(port)}`,
-          );
-        ports.set(name, typeof port === "number" ? port : null);
-      }
-      return ports;
-    },
-  };
+  return refined(record(anything()), (given, path, report) => {
+    const ports = new Map<string, number | null>();
+    for (const [name, port] of Object.entries(given)) {
+      const fromPool = isObject(port) && Object.keys(port).length === 0;
+      if (!isPortName(name)) report(join(path, name), `expected ${PORT_RULE} as name`);
+      else if (!fromPool && !check(number, port).ok)
+        report(
+          join(path, name),
+          `expected {} for a port from the pool, or a number from 1 to 65535, found ${show(port)}`,
+        );
+      ports.set(name, typeof port === "number" ? port : null);
+    }
+    return ports;
+  });
 }
 
 /**

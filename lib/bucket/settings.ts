@@ -8,11 +8,12 @@ import {
   object,
   optional,
   record,
+  refined,
   type Shape,
   withDefault,
 } from "../core/shape.ts";
 import type { Layout } from "./layout.ts";
-import { fileName, folder, jump, line, user } from "./names.ts";
+import { blank, fileName, folder, jump, line, user } from "./names.ts";
 import { Problems } from "./problems.ts";
 import { readSourceToml } from "./source-file.ts";
 
@@ -86,7 +87,8 @@ const OPS_CONF = object(
     worker_root: withDefault(folder(), "/opt/worker"),
     certs_ttl: withDefault(DAYS, 60),
     certs_renewal_buffer: withDefault(DAYS, 0),
-    job_config_selector: withDefault(selector(), ""),
+    /** The part of a file name between `bucket.jobs.` and `.conf`, or nothing. */
+    job_config_selector: withDefault(blank(fileName()), ""),
     log_format: withDefault(line(), "kv"),
     log_run_retention_count: withDefault(integer({ min: 0 }), 200),
     log_run_retention_days: withDefault(integer({ min: 0 }), 30),
@@ -153,25 +155,10 @@ function settingsOf(given: Infer<typeof OPS_CONF>): OpsConf {
 
 /** A file in `secrets/`, but none of the bucket's own: the ssh key can be replaced and deleted. */
 function keyName(): Shape<string> {
-  const named = fileName();
-  return {
-    ...named,
-    check(value, path, report) {
-      const name = named.check(value, path, report);
-      if (OWN_SECRETS.test(name)) report(path, `must be another name: ${name} belongs to the bucket itself`);
-      return name;
-    },
-  };
-}
-
-/** The part of a file name between `bucket.jobs.` and `.conf`, or nothing. */
-function selector(): Shape<string> {
-  const named = fileName();
-  return {
-    ...named,
-    check: (value, path, report) =>
-      typeof value === "string" && value.trim() === "" ? "" : named.check(value, path, report),
-  };
+  return refined(fileName(), (name, path, report) => {
+    if (OWN_SECRETS.test(name)) report(path, `must be another name: ${name} belongs to the bucket itself`);
+    return name;
+  });
 }
 
 /** The value of an ssh option: it becomes a line of ssh's configuration. */

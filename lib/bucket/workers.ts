@@ -6,16 +6,16 @@ import {
   integer,
   join,
   list,
-  object,
   oneOf,
   optional,
   quote,
   record,
+  refined,
   type Shape,
   withDefault,
 } from "../core/shape.ts";
 import type { Layout } from "./layout.ts";
-import { folder, host, jump, line, name, quantity, user } from "./names.ts";
+import { fields, folder, host, jump, line, name, quantity, user } from "./names.ts";
 import { type Problems, unknownName } from "./problems.ts";
 import type { OpsConf } from "./settings.ts";
 import { readSourceJson, relative } from "./source-file.ts";
@@ -46,60 +46,45 @@ export interface Disabled {
   jobs: Map<string, ReadonlySet<string> | "all">;
 }
 
-const LENIENT = { lenient: true, unknown: "warn" } as const;
+const WORKER = fields({
+  host: host(),
+  hostname: optional(line(253)),
+  connection: withDefault(oneOf("ssh", "local"), "ssh"),
+  root: optional(folder()),
+  ssh_user: optional(user()),
+  ssh_port: optional(integer({ min: 1, max: 65_535 })),
+  ssh_jump: optional(jump()),
+  labels: withDefault(labels(), []),
+  tags: withDefault(tags(), new Map()),
+  memory: withDefault(quantity(parseMemoryMb), 0),
+  cpu: withDefault(quantity(parseCpuMhz), 0),
+  position: optional(integer()),
+});
 
-const WORKER = object(
-  {
-    host: host(),
-    hostname: optional(line(253)),
-    connection: withDefault(oneOf("ssh", "local"), "ssh"),
-    root: optional(folder()),
-    ssh_user: optional(user()),
-    ssh_port: optional(integer({ min: 1, max: 65_535 })),
-    ssh_jump: optional(jump()),
-    labels: withDefault(labels(), []),
-    tags: withDefault(tags(), new Map()),
-    memory: withDefault(quantity(parseMemoryMb), 0),
-    cpu: withDefault(quantity(parseCpuMhz), 0),
-    position: optional(integer()),
-  },
-  LENIENT,
-);
-
-const DISABLED = object(
-  {
-    workers: withDefault(list(line()), []),
-    jobs: withDefault(record(object({ allocations: withDefault(list(line()), []) }, LENIENT)), {}),
-  },
-  LENIENT,
-);
+const DISABLED = fields({
+  workers: withDefault(list(line()), []),
+  jobs: withDefault(record(fields({ allocations: withDefault(list(line()), []) })), {}),
+});
 
 /** Reads `workspace/workers.json`, in the order of the file; no workers where there is none (`ErrInvalidWorkerJSON`). */
 export async function readWorkers(layout: Layout, settings: OpsConf, problems: Problems): Promise<Worker[]> {
   const code = "ErrInvalidWorkerJSON";
   const file = relative(layout, layout.workersJson);
   const value = await readSourceJson(layout, layout.workersJson, code, problems);
-  const given = problems.take(code, file, check(workerList(), value ?? [])) ?? [];
+  const given = problems.take(code, file, check(WORKERS, value ?? [])) ?? [];
   return given.map((one, index) => workerOf(one, index, settings));
 }
 
 /** The list of workers, in which no host may be twice. */
-function workerList(): Shape<Infer<typeof WORKER>[]> {
-  const given = list(WORKER);
-  return {
-    schema: given.schema,
-    check(value, path, report) {
-      const workers = given.check(value, path, report);
-      const hosts = new Set<string>();
-      for (const [index, { host }] of workers.entries()) {
-        const same = typeof host === "string" ? canonical(host) : "";
-        if (same !== "" && hosts.has(same)) report(`${index}/host`, `${host} is there twice`);
-        hosts.add(same);
-      }
-      return workers;
-    },
-  };
-}
+const WORKERS = refined(list(WORKER), (workers, _, report) => {
+  const hosts = new Set<string>();
+  for (const [index, { host }] of workers.entries()) {
+    const same = typeof host === "string" ? canonical(host) : "";
+    if (same !== "" && hosts.has(same)) report(`${index}/host`, `${host} is there twice`);
+    hosts.add(same);
+  }
+  return workers;
+});
 
 /** Equal for hosts that are the same however they are written. */
 function canonical(host: string): string {
@@ -128,35 +113,26 @@ function workerOf(given: Infer<typeof WORKER>, index: number, settings: OpsConf)
 
 /** Labels, each once; `worker` may be among them, but need not be. */
 function labels(): Shape<string[]> {
-  const given = list(name());
-  return {
-    schema: given.schema,
-    check(value, path, report) {
-      const labels = given.check(value, path, report);
-      for (const [index, label] of labels.entries())
-        if (labels.indexOf(label) < index)
-          report(join(path, index), `the label ${quote(label)} is there twice`);
-      return labels;
-    },
-  };
+  return refined(list(name()), (labels, path, report) => {
+    for (const [index, label] of labels.entries())
+      if (labels.indexOf(label) < index)
+        report(join(path, index), `the label ${quote(label)} is there twice`);
+    return labels;
+  });
 }
 
 /** Tags; keys and values are taken in small letters. */
 function tags(): Shape<Map<string, string>> {
-  const given = record(line());
-  return {
-    schema: given.schema,
-    check(value, path, report) {
-      const tags = new Map<string, string>();
-      for (const [key, text] of Object.entries(given.check(value, path, report))) {
-        const name = key.trim().toLowerCase();
-        if (name === "" || /\p{Cc}/u.test(name)) report(join(path, key), "expected text on one line as name");
-        if (tags.has(name)) report(join(path, key), "is there twice, in other capitals");
-        tags.set(name, String(text).toLowerCase());
-      }
-      return tags;
-    },
-  };
+  return refined(record(line()), (given, path, report) => {
+    const tags = new Map<string, string>();
+    for (const [key, text] of Object.entries(given)) {
+      const name = key.trim().toLowerCase();
+      if (name === "" || /\p{Cc}/u.test(name)) report(join(path, key), "expected text on one line as name");
+      if (tags.has(name)) report(join(path, key), "is there twice, in other capitals");
+      tags.set(name, String(text).toLowerCase());
+    }
+    return tags;
+  });
 }
 
 /** Reads `workspace/disabled.json`; nothing is disabled where there is none (`ErrInvalidDisabledJSON`). */

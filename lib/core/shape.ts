@@ -271,6 +271,17 @@ export function withDefault<T>(shape: Shape<T>, value: T): Shape<T> {
   return { ...shape, schema: { ...shape.schema, default: value }, absent };
 }
 
+/** The same shape, whose value `take` judges further and turns into what it stands for. */
+export function refined<T, U>(
+  shape: Shape<T>,
+  take: (value: T, path: string, report: Report) => U,
+): Shape<U> {
+  return {
+    schema: shape.schema,
+    check: (value, path, report) => take(shape.check(value, path, report), path, report),
+  };
+}
+
 /** A shape with a description for openapi.yaml. */
 export function described<T>(shape: Shape<T>, description: string): Shape<T> {
   return { ...shape, schema: { ...shape.schema, description } };
