@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
-import { lstat, mkdir, readdir, rename, writeFile } from "node:fs/promises";
+import { lstat, mkdir, rename, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { Failure, hasErrno, messageOf } from "../core/errors.ts";
-import { flushFolder, remove } from "../core/files.ts";
+import { Failure, messageOf } from "../core/errors.ts";
+import { flushFolder, namesIn, remove, unlessMissing } from "../core/files.ts";
 import { isObject, quote } from "../core/shape.ts";
 import { readFound, walk } from "../core/walk.ts";
 import { type Layout, SKIPPED_FOLDERS } from "./layout.ts";
@@ -64,21 +64,9 @@ async function refuseExisting(layout: Layout, name: string): Promise<void> {
 
 /** What is made through a link would lie elsewhere. */
 async function requireFolder(layout: Layout, folder: string): Promise<void> {
-  const found = await lstat(folder).catch((error) => {
-    if (hasErrno(error, "ENOENT")) return undefined;
-    throw error;
-  });
+  const found = await unlessMissing(lstat(folder));
   if (found && !found.isDirectory())
     throw new Failure("invalid_source", `Cannot use ${relative(layout, folder)}: it is not a folder`);
-}
-
-async function namesIn(folder: string): Promise<string[]> {
-  try {
-    return await readdir(folder);
-  } catch (error) {
-    if (hasErrno(error, "ENOENT")) return [];
-    throw error;
-  }
 }
 
 async function templateFiles(layout: Layout, template: string): Promise<JobFile[]> {

@@ -1,8 +1,8 @@
 import { createReadStream } from "node:fs";
-import { readdir } from "node:fs/promises";
 import path from "node:path";
 import { createInterface } from "node:readline";
 import { hasErrno } from "../core/errors.ts";
+import { namesIn } from "../core/files.ts";
 import { isObject } from "../core/shape.ts";
 
 /** One structured line, field by field, as it was written. */
@@ -71,8 +71,9 @@ function matches(field: string, value: string, anyPrefix: boolean): boolean {
  * of their times. Nothing where there is no folder.
  */
 export async function* readLogs(folder: string, filter: LogFilter): AsyncGenerator<LogLine> {
-  const names = await logNames(folder);
-  const logs = names.map((name) => linesOf(folder, name, filter));
+  const names = (await namesIn(folder)).filter((name) => /\.log$/.test(name) && name !== "activity.log");
+  // Sorted, so that lines of one moment always come in the same order.
+  const logs = names.sort().map((name) => linesOf(folder, name, filter));
   const heads = await Promise.all(logs.map((log) => log.next()));
   for (;;) {
     let first = -1;
@@ -87,16 +88,6 @@ export async function* readLogs(folder: string, filter: LogFilter): AsyncGenerat
 
 function timeOf(head: IteratorResult<LogLine> | undefined): string {
   return head && !head.done ? (head.value.entry.ts ?? "") : "";
-}
-
-async function logNames(folder: string): Promise<string[]> {
-  try {
-    // Sorted, so that lines of one moment always come in the same order.
-    return (await readdir(folder)).filter((name) => /\.log$/.test(name) && name !== "activity.log").sort();
-  } catch (error) {
-    if (hasErrno(error, "ENOENT")) return [];
-    throw error;
-  }
 }
 
 async function* linesOf(folder: string, name: string, filter: LogFilter): AsyncGenerator<LogLine> {

@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
-import { mkdtemp, readdir, rename } from "node:fs/promises";
+import { mkdtemp, rename } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { isUuid } from "../codec/uuid.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
-import { flushFolder, makePrivateFolder, remove } from "../core/files.ts";
+import { flushFolder, makePrivateFolder, namesIn, remove } from "../core/files.ts";
 import { openDatabase } from "./database.ts";
 import { initBucket } from "./init.ts";
 import { loadKvKey } from "./kv-key.ts";
@@ -74,13 +74,11 @@ async function revisionOf(layout: Layout, manifest: SnapshotManifest): Promise<R
 
 /** True for a folder that a whole snapshot can be restored into: it is empty, or there is none yet. */
 export async function isEmptyPlace(dir: string): Promise<boolean> {
-  try {
-    return (await readdir(dir)).length === 0;
-  } catch (error) {
-    if (hasErrno(error, "ENOENT")) return true;
-    if (hasErrno(error, "ENOTDIR")) return false;
+  const names = await namesIn(dir).catch((error: unknown) => {
+    if (hasErrno(error, "ENOTDIR")) return undefined;
     throw error;
-  }
+  });
+  return names?.length === 0;
 }
 
 /**

@@ -1,7 +1,6 @@
-import { readdir } from "node:fs/promises";
 import path from "node:path";
 import { Failure } from "../core/errors.ts";
-import { exists, readBounded, remove, writeAtomic } from "../core/files.ts";
+import { namesIn, readBounded, remove, writeAtomic } from "../core/files.ts";
 import {
   check,
   type Infer,
@@ -93,11 +92,11 @@ export async function recordCurrent(layout: Layout, revision: StoredRevision | u
 
 /** Removes the files of revisions that revisions.json does not list: forgotten ones and pushes that came to nothing. */
 export async function removeUnlisted(layout: Layout): Promise<void> {
-  if (!(await exists(layout.revisions))) return;
+  const names = await namesIn(layout.revisions);
+  if (names.length === 0) return;
   const { revisions } = await readState(layout);
   const listed = new Set(revisions.map((revision) => revision.id));
-  for (const name of await readdir(layout.revisions))
-    if (!listed.has(name)) await remove(path.join(layout.revisions, name));
+  for (const name of names) if (!listed.has(name)) await remove(path.join(layout.revisions, name));
 }
 
 function newestFirst(a: StoredRevision, b: StoredRevision): number {

@@ -61,18 +61,14 @@ async function viewOf(layout: Layout, file: string, mayMiss: boolean, check: Che
 }
 
 async function bytesOf(layout: Layout, below: string, mayMiss: boolean): Promise<Buffer | undefined> {
-  const handle = await openSourceFile(layout, below).catch((error: unknown) => {
+  await using handle = await openSourceFile(layout, below).catch((error: unknown) => {
     if (mayMiss && error instanceof Failure && error.code === "file_not_found") return undefined;
     throw error;
   });
   if (!handle) return undefined;
-  try {
-    // One byte more than is allowed tells that there are too many.
-    const { bytesRead, buffer } = await handle.read(Buffer.alloc(MOST_BYTES + 1), 0, MOST_BYTES + 1, 0);
-    return buffer.subarray(0, bytesRead);
-  } finally {
-    await handle.close();
-  }
+  // One byte more than is allowed tells that there are too many.
+  const { bytesRead, buffer } = await handle.read(Buffer.alloc(MOST_BYTES + 1), 0, MOST_BYTES + 1, 0);
+  return buffer.subarray(0, bytesRead);
 }
 
 function jsonOf(table: TomlTable): Json {

@@ -104,17 +104,9 @@ type Entries = AsyncIterator<TarEntry, void>;
 
 async function reading<T>(file: string, work: (entries: Entries) => Promise<T>): Promise<T> {
   return about(file, async () => {
-    const handle = await openRegular(file);
-    try {
-      const entries = readTar(unzipped(handle.createReadStream({ autoClose: false })));
-      try {
-        return await work(entries);
-      } finally {
-        await entries.return(undefined);
-      }
-    } finally {
-      await handle.close();
-    }
+    await using handle = await openRegular(file);
+    await using entries = readTar(unzipped(handle.createReadStream({ autoClose: false })));
+    return await work(entries);
   });
 }
 
@@ -185,16 +177,12 @@ async function unpackFile(
   const target = path.join(folder, name);
   await parentOf(target, name);
   const hash = createHash("sha256");
-  const handle = await open(target, "wx", 0o600);
-  try {
-    for await (const chunk of entry.content) {
-      hash.update(chunk);
-      await handle.appendFile(chunk);
-    }
-    await handle.chmod(Number.parseInt(mode, 8));
-  } finally {
-    await handle.close();
+  await using handle = await open(target, "wx", 0o600);
+  for await (const chunk of entry.content) {
+    hash.update(chunk);
+    await handle.appendFile(chunk);
   }
+  await handle.chmod(Number.parseInt(mode, 8));
   if (hash.digest("hex") !== sha256)
     throw new Failure("failed", `${quote(name)} is not what was saved: its sum differs`);
 }

@@ -7,7 +7,7 @@ import { pipeline } from "node:stream/promises";
 import { createGzip } from "node:zlib";
 import { type TarInput, writeTar } from "../codec/tar-write.ts";
 import { cancelledFailure, Failure, hasErrno, messageOf, throwIfCancelled } from "../core/errors.ts";
-import { exists, flushFolder, makePrivateFolder, PRIVATE_FILE, remove } from "../core/files.ts";
+import { exists, flushFolder, makePrivateFolder, namesIn, PRIVATE_FILE, remove } from "../core/files.ts";
 import { programVersion } from "../core/self.ts";
 import { quote } from "../core/shape.ts";
 import { type FoundFile, readFound, walk } from "../core/walk.ts";
@@ -54,16 +54,15 @@ export async function listSnapshots(
 ): Promise<{ items: Snapshot[]; next_cursor: string | null }> {
   if (cursor !== undefined && !NAME.test(cursor))
     throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
-  const names = (await namesIn(layout)).filter((name) => cursor === undefined || name < cursor);
+  const names = (await namesOf(layout)).filter((name) => cursor === undefined || name < cursor);
   const shown = names.sort().reverse().slice(0, limit);
   const items: Snapshot[] = [];
   for (const name of shown) items.push(await describeSnapshot(fileOf(layout, name)));
   return { items, next_cursor: names.length > limit ? (shown.at(-1) ?? null) : null };
 }
 
-async function namesIn(layout: Layout): Promise<string[]> {
-  if (!(await exists(layout.snapshots))) return [];
-  const files = (await readdir(layout.snapshots)).filter((file) => file.endsWith(SUFFIX));
+async function namesOf(layout: Layout): Promise<string[]> {
+  const files = (await namesIn(layout.snapshots)).filter((file) => file.endsWith(SUFFIX));
   return files.map((file) => file.slice(0, -SUFFIX.length)).filter((name) => NAME.test(name));
 }
 

@@ -3,7 +3,7 @@ import { type FileHandle, lstat, readdir, realpath, stat } from "node:fs/promise
 import path from "node:path";
 import { type TarInput, writeTar } from "../codec/tar-write.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
-import { openRegular } from "../core/files.ts";
+import { openRegular, unlessMissing } from "../core/files.ts";
 import { SKIPPED_FOLDERS, SOURCE_PATHS } from "./layout.ts";
 
 /** The source of a local bucket, ready to be sent. */
@@ -63,12 +63,7 @@ async function collect(root: string, below: string, found: Found[]): Promise<voi
 /** A name that is not UTF-8 is not found either: Node replaced what it could not read. */
 async function statusOf(file: string): Promise<Stats | undefined> {
   if (file.includes("\uFFFD")) throw refusal(file, "a name that is not UTF-8 is");
-  try {
-    return await lstat(file);
-  } catch (error) {
-    if (hasErrno(error, "ENOENT")) return undefined;
-    throw error;
-  }
+  return unlessMissing(lstat(file));
 }
 
 function refusal(file: string, what: string): Failure {
@@ -82,14 +77,10 @@ async function* entriesOf(root: string, found: readonly Found[]): AsyncGenerator
       continue;
     }
     const full = path.join(root, entry.path);
-    const handle = await readable(full, () => openUnmoved(full));
-    try {
-      const { mode, size } = await handle.stat();
-      const content = handle.createReadStream({ autoClose: false });
-      yield { path: entry.path, mode: (mode & 0o100) === 0 ? 0o644 : 0o755, size, content };
-    } finally {
-      await handle.close();
-    }
+    await using handle = await readable(full, () => openUnmoved(full));
+    const { mode, size } = await handle.stat();
+    const content = handle.createReadStream({ autoClose: false });
+    yield { path: entry.path, mode: (mode & 0o100) === 0 ? 0o644 : 0o755, size, content };
   }
 }
 

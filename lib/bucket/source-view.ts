@@ -2,8 +2,8 @@ import { createHash } from "node:crypto";
 import type { Dirent } from "node:fs";
 import { type FileHandle, readdir } from "node:fs/promises";
 import path from "node:path";
-import { Failure, hasErrno } from "../core/errors.ts";
-import { openContained } from "../core/files.ts";
+import { Failure } from "../core/errors.ts";
+import { openContained, unlessMissing } from "../core/files.ts";
 import { quote } from "../core/shape.ts";
 import { type Layout, SOURCE_PATHS } from "./layout.ts";
 
@@ -90,20 +90,18 @@ async function templateOf(layout: Layout, name: string): Promise<Template> {
   const folder = `templates/${name}`;
   const files: Template["files"] = [];
   for (const one of (await pathsBelow(layout.root, folder)).sort()) {
-    const handle = await opened(layout, one);
-    if (handle) files.push({ path: one.slice(folder.length + 1), ...(await closing(handle, statusOf)) });
+    await using handle = await opened(layout, one);
+    if (handle) files.push({ path: one.slice(folder.length + 1), ...(await statusOf(handle)) });
   }
   return { name, files };
 }
 
 async function described(layout: Layout, below: string): Promise<SourceFile | undefined> {
-  const handle = await opened(layout, below);
+  await using handle = await opened(layout, below);
   if (!handle) return undefined;
-  return closing(handle, async () => {
-    const hash = createHash("sha256");
-    for await (const piece of handle.createReadStream({ autoClose: false })) hash.update(piece);
-    return { path: below, ...(await statusOf(handle)), sha256: hash.digest("hex") };
-  });
+  const hash = createHash("sha256");
+  for await (const piece of handle.createReadStream({ autoClose: false })) hash.update(piece);
+  return { path: below, ...(await statusOf(handle)), sha256: hash.digest("hex") };
 }
 
 async function opened(layout: Layout, below: string): Promise<FileHandle | undefined> {
@@ -112,14 +110,6 @@ async function opened(layout: Layout, below: string): Promise<FileHandle | undef
   } catch (error) {
     if (isMissing(error)) return undefined;
     throw error;
-  }
-}
-
-async function closing<T>(handle: FileHandle, work: (handle: FileHandle) => Promise<T>): Promise<T> {
-  try {
-    return await work(handle);
-  } finally {
-    await handle.close();
   }
 }
 
@@ -145,10 +135,5 @@ export async function pathsBelow(root: string, folder: string): Promise<string[]
 }
 
 async function entriesOf(folder: string): Promise<Dirent[]> {
-  try {
-    return await readdir(folder, { withFileTypes: true });
-  } catch (error) {
-    if (hasErrno(error, "ENOENT", "ENOTDIR")) return [];
-    throw error;
-  }
+  return (await unlessMissing(readdir(folder, { withFileTypes: true }), "ENOENT", "ENOTDIR")) ?? [];
 }

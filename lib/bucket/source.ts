@@ -136,16 +136,12 @@ async function unpack(archive: AsyncIterable<Uint8Array>, tree: string): Promise
 async function writeEntry(entry: TarEntry, target: string): Promise<WrittenFile> {
   const hash = createHash("sha256");
   const executable = (entry.mode & 0o100) !== 0;
-  const handle = await open(target, "wx");
-  try {
-    for await (const chunk of entry.content) {
-      hash.update(chunk);
-      await handle.appendFile(chunk);
-    }
-    await handle.chmod(executable ? READ_ONLY.program : READ_ONLY.file);
-  } finally {
-    await handle.close();
+  await using handle = await open(target, "wx");
+  for await (const chunk of entry.content) {
+    hash.update(chunk);
+    await handle.appendFile(chunk);
   }
+  await handle.chmod(executable ? READ_ONLY.program : READ_ONLY.file);
   return { path: entry.path, executable, sizeBytes: entry.size, sha256: hash.digest("hex") };
 }
 

@@ -1,8 +1,8 @@
 import { lstat, rename, rm } from "node:fs/promises";
 import path from "node:path";
 import { fingerprintOf, KEY_TYPES, type PublicKey, parsePublicKey } from "../codec/ssh-key.ts";
-import { Failure, hasErrno } from "../core/errors.ts";
-import { createExclusive, flushFolder, makePrivateFolder, remove } from "../core/files.ts";
+import { Failure } from "../core/errors.ts";
+import { createExclusive, flushFolder, makePrivateFolder, remove, unlessMissing } from "../core/files.ts";
 import type { CommandOutcome, Launcher } from "../core/spawn.ts";
 import type { Layout } from "./layout.ts";
 import type { OpsConf } from "./settings.ts";
@@ -98,11 +98,6 @@ function requireUsable(outcome: CommandOutcome): void {
 }
 
 async function modifiedAt(file: string): Promise<Date | undefined> {
-  try {
-    const found = await lstat(file);
-    return found.isFile() ? found.mtime : undefined;
-  } catch (error) {
-    if (hasErrno(error, "ENOENT")) return undefined;
-    throw error;
-  }
+  const found = await unlessMissing(lstat(file));
+  return found?.isFile() ? found.mtime : undefined;
 }

@@ -1,13 +1,14 @@
 import { chmod, constants, copyFile, lstat, mkdir, readdir, rename } from "node:fs/promises";
 import path from "node:path";
 import { runAll } from "../core/async.ts";
-import { Failure, hasErrno, messageOf } from "../core/errors.ts";
+import { Failure, messageOf } from "../core/errors.ts";
 import { faultPoint } from "../core/fault.ts";
 import {
   emptyFolder,
   exists,
   flushFolder,
   makePrivateFolder,
+  namesIn,
   PRIVATE_FOLDER,
   readBounded,
   remove,
@@ -113,15 +114,6 @@ export async function flushTree(folder: string): Promise<void> {
 
 function stagingOf(layout: Layout): string {
   return path.join(layout.internal, "staging");
-}
-
-async function namesIn(folder: string): Promise<string[]> {
-  try {
-    return await readdir(folder);
-  } catch (error) {
-    if (hasErrno(error, "ENOENT")) return [];
-    throw error;
-  }
 }
 
 async function stage(layout: Layout, { tree, paths }: Change): Promise<void> {

@@ -68,26 +68,18 @@ export async function createExclusive(
 }
 
 async function writeFlushed(file: string, content: string | Uint8Array, mode: number): Promise<void> {
-  const handle = await open(file, "wx", mode);
-  try {
-    await handle.chmod(mode);
-    await handle.writeFile(content);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
+  await using handle = await open(file, "wx", mode);
+  await handle.chmod(mode);
+  await handle.writeFile(content);
+  await handle.sync();
 }
 
 /** Flushes the entries of a folder, so that a rename in it survives a power loss. */
 export async function flushFolder(folder: string): Promise<void> {
-  const handle = await open(folder, constants.O_RDONLY);
-  try {
-    await handle.sync();
-  } catch (error) {
+  await using handle = await open(folder, constants.O_RDONLY);
+  await handle.sync().catch((error: unknown) => {
     if (!hasErrno(error, "EINVAL", "EPERM", "ENOTSUP")) throw error;
-  } finally {
-    await handle.close();
-  }
+  });
 }
 
 /** Makes a folder that only the owner may enter, with its parents. */
@@ -97,20 +89,11 @@ export async function makePrivateFolder(folder: string): Promise<void> {
 
 /** The whole of a regular file of at most `limit` bytes, or undefined where there is none. Follows no symlink. */
 export async function readBounded(file: string, limit: number): Promise<Buffer | undefined> {
-  let handle: FileHandle;
-  try {
-    handle = await openRegular(file);
-  } catch (error) {
-    if (hasErrno(error, "ENOENT")) return undefined;
-    throw error;
-  }
-  try {
-    const { size } = await handle.stat();
-    if (size > limit) throw new Failure("failed", `Cannot read ${file}: it has more than ${limit} bytes`);
-    return await handle.readFile();
-  } finally {
-    await handle.close();
-  }
+  await using handle = await unlessMissing(openRegular(file));
+  if (!handle) return undefined;
+  const { size } = await handle.stat();
+  if (size > limit) throw new Failure("failed", `Cannot read ${file}: it has more than ${limit} bytes`);
+  return await handle.readFile();
 }
 
 /**
@@ -173,13 +156,22 @@ export async function emptyFolder(folder: string): Promise<void> {
   for (const name of await readdir(folder)) await remove(path.join(folder, name));
 }
 
+/** The names in a folder, in no order; none where there is no folder. */
+export async function namesIn(folder: string): Promise<string[]> {
+  return (await unlessMissing(readdir(folder))) ?? [];
+}
+
 /** True when something has this name, of whatever kind. */
 export async function exists(file: string): Promise<boolean> {
+  return (await unlessMissing(lstat(file), "ENOENT", "ENOTDIR")) !== undefined;
+}
+
+/** What is read of a file or folder; undefined where that ends with one of these codes, which say that it is not there. */
+export async function unlessMissing<T>(reading: Promise<T>, ...codes: string[]): Promise<T | undefined> {
   try {
-    await lstat(file);
-    return true;
+    return await reading;
   } catch (error) {
-    if (hasErrno(error, "ENOENT", "ENOTDIR")) return false;
+    if (hasErrno(error, ...(codes.length > 0 ? codes : ["ENOENT"]))) return undefined;
     throw error;
   }
 }

@@ -1,8 +1,7 @@
-import { readdir } from "node:fs/promises";
 import path from "node:path";
 import type { Layout } from "../bucket/layout.ts";
 import { Failure } from "../core/errors.ts";
-import { exists } from "../core/files.ts";
+import { exists, namesIn } from "../core/files.ts";
 import { selfArguments } from "../core/self.ts";
 import type { Argv, CommandOutcome, Launcher } from "../core/spawn.ts";
 import { HOOKS_FOLDER } from "./staging.ts";
@@ -60,6 +59,5 @@ async function python(layout: Layout, job: string): Promise<string> {
 
 /** The folder may have capitals that the name in the catalog has not. */
 async function folderOf(layout: Layout, job: string): Promise<string> {
-  const names = (await exists(layout.jobs)) ? await readdir(layout.jobs) : [];
-  return names.find((name) => name.toLowerCase() === job) ?? job;
+  return (await namesIn(layout.jobs)).find((name) => name.toLowerCase() === job) ?? job;
 }
