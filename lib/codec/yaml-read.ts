@@ -6,6 +6,8 @@ export type YamlValue = string | number | boolean | null | YamlValue[] | { [key:
 
 /** Lists and mappings may be nested this deep. */
 const DEPTH_LIMIT = 100;
+/** More than that, in characters, is no file that people write. */
+const LENGTH_LIMIT = 1024 * 1024;
 
 /** What plain text must not begin with; `-`, `?` and `:` may where no blank follows. */
 const PLAIN_START = String.raw`(?:[^\s\-?:,\[\]{}#&*!|>'"%@\`]|[-?:](?=[^\s,\[\]{}]))`;
@@ -15,8 +17,15 @@ const FLOW_PLAIN = new RegExp(String.raw`${PLAIN_START}(?:[^\n:#,\[\]{}]|:(?=[^\
 const KEY = new RegExp(String.raw`${PLAIN_START}(?:[^\n:#]|:(?=\S)|(?<=\S)#)*?(?=[ \t]*:(?:\s|$))`, "y");
 const CONTINUED = /(?:[^\n:#]|:(?=\S)|(?<=\S)#)*/y;
 const AFTER_KEY = /[ \t]*:(?=\s|$)/y;
-const DOUBLE = /"(?:[^"\\\n]|\\.)*"/y;
-const SINGLE = /'(?:[^'\n]|'')*'/y;
+const DOUBLE = /"[^"\\]*(?:\\[\s\S][^"\\]*)*"/y;
+const SINGLE = /'[^']*(?:''[^']*)*'/y;
+/** A line end within quotes, with the blanks around it and the empty lines behind it. */
+const FOLD = /[ \t]*\n(?:[ \t]*\n)*[ \t]*/;
+const IN_SINGLE = new RegExp(`${FOLD.source}|''`, "g");
+const IN_DOUBLE = new RegExp(
+  String.raw`\\(?:\n[ \t]*|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))|${FOLD.source}`,
+  "gu",
+);
 const BLOCK_HEADER = /[|>](?:([+-])?([1-9])?|([1-9])([+-]))[ \t]*(?:(?<=[ \t])#[^\n]*)?(?:\n|$)/y;
 const END_OF_LINE = /[ \t]*(?:(?<=\s)#[^\n]*)?(?=\n|$)/y;
 const INTEGER = /^[-+]?(?:0|[1-9][0-9]*)$/;
@@ -30,9 +39,12 @@ const ESCAPES: Record<string, string> = {
  * Reads one YAML document, as people write settings: block and flow lists and mappings, plain, quoted, literal (`|`) and
  * folded (`>`) text, comments. Plain words mean what YAML 1.2's core schema says; an integer that a double does not hold
  * stays text. Throws `failed` with the line of whatever else is there: anchors, aliases, tags, directives, a second
- * document, a key twice, quoted text over several lines, tabs as indentation, nesting over 100 levels.
+ * document, a key twice, plain text over several lines in brackets, tabs as indentation, nesting over 100 levels, more
+ * than a million characters.
  */
 export function parseYaml(text: string): YamlValue {
+  if (text.length > LENGTH_LIMIT)
+    throw new Failure("failed", `it has ${text.length} characters, at most ${LENGTH_LIMIT} are read`);
   return new Reader(
     text
       .replaceAll("\r\n", "\n")
@@ -199,9 +211,10 @@ class Reader {
 
   #isKey(): boolean {
     const before = this.#at;
-    const isKey = (this.#read(KEY) ?? this.#read(DOUBLE) ?? this.#read(SINGLE)) && this.#looksAt(AFTER_KEY);
+    const [key] = this.#read(KEY) ?? this.#read(DOUBLE) ?? this.#read(SINGLE) ?? [];
+    const isKey = key !== undefined && !key.includes("\n") && this.#looksAt(AFTER_KEY);
     this.#at = before;
-    return Boolean(isKey);
+    return isKey;
   }
 
   #key(plain: RegExp): string {
@@ -209,18 +222,17 @@ class Reader {
   }
 
   #quoted(): string {
-    if (this.#text[this.#at] === "'") {
-      const [single] = this.#take(SINGLE, "the quotes must be closed in the same line");
-      return single.slice(1, -1).replaceAll("''", "'");
-    }
-    const [double] = this.#take(DOUBLE, "the quotes must be closed in the same line");
-    return double
-      .slice(1, -1)
-      .replace(/\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))/gu, (found, x, u, U, one) => {
-        const code = Number.parseInt(x ?? u ?? U ?? "0", 16);
-        const said = one === undefined && code <= 0x10ffff ? String.fromCodePoint(code) : ESCAPES[one];
-        return said ?? this.#fail(`${found} is no escape that YAML has`);
-      });
+    const pattern = this.#text[this.#at] === "'" ? SINGLE : DOUBLE;
+    const [quoted] = this.#take(pattern, "the quotes are not closed");
+    const text = quoted.slice(1, -1);
+    if (pattern === SINGLE) return text.replace(IN_SINGLE, (found) => (found === "''" ? "'" : fold(found)));
+    return text.replace(IN_DOUBLE, (found, x, u, U, one) => {
+      if (!found.startsWith("\\")) return fold(found);
+      if (found.startsWith("\\\n")) return "";
+      const code = Number.parseInt(x ?? u ?? U ?? "0", 16);
+      const said = one === undefined && code <= 0x10ffff ? String.fromCodePoint(code) : ESCAPES[one];
+      return said ?? this.#fail(`${found} is no escape that YAML has`);
+    });
   }
 
   #word(pattern: RegExp): string {
@@ -280,6 +292,11 @@ class Reader {
 
 function tableOf(entries: ReadonlyMap<string, YamlValue>): YamlValue {
   return Object.assign(Object.create(null) as object, Object.fromEntries(entries));
+}
+
+/** One line end in quotes is a blank, of several all but the first are kept. */
+function fold(found: string): string {
+  return "\n".repeat(found.split("\n").length - 2) || " ";
 }
 
 /** Line ends between lines of text become blanks; empty lines and deeper ones keep theirs. */

@@ -35,6 +35,11 @@ for (const [what, text, value] of [
     { a: 'üA\n"', b: "it's: #1", "q k": 1, s: "" },
   ],
   [
+    "quotes over lines",
+    "a: \"x\n  y\n\n  z\\\n   w  \n   v\"\nb: 'p\n  q\n\n\n  r'\n",
+    { a: "x y\nzw v", b: "p q\n\nr" },
+  ],
+  [
     "what plain words mean",
     "[~, null, true, False, 0, -12, 1.5, 1e3, 30s, 1.2.3, 0x1f, yes, 12345678901234567890]",
     [null, null, true, false, 0, -12, 1.5, 1000, "30s", "1.2.3", "0x1f", "yes", "12345678901234567890"],
@@ -59,7 +64,7 @@ for (const [what, text, message] of [
   ["a tab as indentation", "a:\n\tb: 1\n", /^line 2: a tab is no indentation/],
   ["a key twice", "a: 1\nb: 2\na: 3\n", /^line 3: the key "a" is there twice/],
   ["a colon in text", "a: b: c\n", /^line 1: ": " in text needs quotes/],
-  ["open quotes", 'a: "b\n', /^line 1: the quotes must be closed in the same line/],
+  ["open quotes", 'a: "b\n', /^line 1: the quotes are not closed/],
   ["an unknown escape", 'a: "\\q"\n', /^line 1: \\q is no escape that YAML has/],
   ["an open bracket", "a: [1, 2\nb: 1\n", /^line 2: expected , or \]/],
   ["something behind quotes", 'a: "b" c\n', /^line 1: nothing may follow the value/],
@@ -69,10 +74,10 @@ for (const [what, text, message] of [
     /^line 2: ": " in text|^line 1: ": " in text/,
   ],
   ["a line that is less deep", "  a: 1\n b: 2\n", /^line 2: this belongs to nothing/],
+  ["more than anybody writes", "x".repeat(1_048_577), /^it has 1048577 characters, at most 1048576 are read/],
   ["too many levels", "[".repeat(101), /^line 1: nested over 100 levels/],
 ] as const)
-  test(`YAML is refused with its line: ${what}`, () =>
-    assert.throws(() => parseYaml(text), { code: "failed", message }));
+  test(`YAML is refused: ${what}`, () => assert.throws(() => parseYaml(text), { code: "failed", message }));
 
 test("what toYaml writes is read as it was", () => {
   const value = [{ a: "x: y", b: ["", " ", "- a", "l1\nl2", null, true, 1.5], c: { "200": {}, d: [] } }];
