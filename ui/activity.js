@@ -7,7 +7,6 @@ import { LogView } from "./log-view.js";
 import { cancelRun } from "./progress.js";
 import { AllLines, lineFilter, MatchingLines, RunLog } from "./run-log.js";
 
-/** How often it is asked how an active run stands. */
 const ASK_MS = 3_000;
 const TYPING_MS = 300;
 const NEWLINE = 10;
@@ -26,7 +25,6 @@ let changed = () => {};
 let log = null;
 let reading = new AbortController();
 let run = null;
-/** When it was read how the run stands. */
 let readAt = 0;
 let where = "";
 let filter = "";
@@ -83,18 +81,16 @@ export function offerRun(bucketId, runId) {
   if (runId && shown.status !== "running" && shown.bucketId !== bucketId) showRun(bucketId, runId);
 }
 
-/** Opens the search in the log; answers whether there is one, and the keyboard was not in that search already. */
+/** Opens the search in the log; answers false where there is none, or the keyboard is in it already. */
 export function findInLog() {
   if (log) unfold();
   return log !== null && openFind();
 }
 
-/** Opens the panel where it is folded. */
 export function unfold() {
   dock.open = true;
 }
 
-/** Shows nothing. */
 export function clearActivity() {
   reading.abort();
   [log, run, newLines, filter] = [null, null, 0, ""];
@@ -127,7 +123,6 @@ async function read(from) {
   update(ended);
 }
 
-/** How an active run stands; where that cannot be read, the log says so. */
 async function ask(from) {
   if (document.hidden) return;
   const before = run;
@@ -206,7 +201,7 @@ function drawFollow() {
   bytes.textContent = log ? size(log.size) : "";
 }
 
-/** Shows the lines that the filters let through, at `offset` or else where the log is read now. */
+/** Shows the lines that the filters let through, from `offset` on. */
 function showLines(offset = view.following ? Infinity : (view.pointed ?? view.position)) {
   if (run === null) return;
   const { text, exact, only } = sought();
@@ -232,7 +227,7 @@ function href(offset) {
   return link(log.bucketId, "runs", [log.runId], { at: offset });
 }
 
-/** Goes to the place that the page's address names in the log that is shown. */
+/** Goes to the place in the log that the address names. */
 function followAddress() {
   const offset = run && addressed();
   if (offset !== null) view.go(offset);

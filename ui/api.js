@@ -1,4 +1,4 @@
-/** What a request ended with: `code` for the console, `message` for the person; `response` is all that the server said. */
+/** What a request failed with; `response` is all that the server said, if it did. */
 export class ApiError extends Error {
   constructor(status, body, response) {
     super(body.message ?? `The server answered with status ${status}`);
@@ -15,12 +15,12 @@ export function onSignedOut(listener) {
   signedOut = listener;
 }
 
-/** Who asks for a TOTP code: called with the token of a request that had one, resolves once a code was verified. */
+/** Who asks for a TOTP code, given the token of the request, if any; resolves once one was verified. */
 export function onTotpRequired(ask) {
   askForCode = ask;
 }
 
-/** Like {@link request}; where a TOTP code is needed, asks for one and tries once more. */
+/** A {@link request}, sent once more after a TOTP code where it needs one. */
 export async function call(method, path, options = {}) {
   try {
     return await request(method, path, options);
@@ -32,9 +32,8 @@ export async function call(method, path, options = {}) {
 }
 
 /**
- * One request; answers its body, as JSON unless `as` says `text`, `blob` or `arrayBuffer`, or all of it for `response`.
- * The browser adds the session cookie. `token` is only used to sign in. A body is sent as JSON unless a header says
- * what it is. Throws ApiError; an aborted signal throws what fetch throws.
+ * One request, with the browser's session cookie or, to sign in, the `token`; its body is sent as JSON unless a header
+ * says what it is. Answers JSON, or what `as` names: a method of the response, or `response`. Throws ApiError.
  */
 export async function request(method, path, { body, token, signal, headers: own, as = "json" } = {}) {
   const headers = new Headers({ Accept: "application/json", ...own });
@@ -76,7 +75,7 @@ export function curlOf(method, path, content, headers = { "Content-Type": "appli
   return parts.join(" \\\n  ");
 }
 
-/** Resolves after that time, or as soon as `signal` is aborted. */
+/** Waits for so long, at most until `signal` is aborted. */
 export function pause(ms, signal) {
   return new Promise((resolve) => {
     setTimeout(resolve, ms);
@@ -84,7 +83,6 @@ export function pause(ms, signal) {
   });
 }
 
-/** The paths of the API below a bucket. */
 export function bucketPath(id, rest = "") {
   return `/api/buckets/${encodeURIComponent(id)}${rest}`;
 }
@@ -94,17 +92,14 @@ export function encoded(...parts) {
   return parts.map((part) => part.split("/").map(encodeURIComponent).join("/")).join("/");
 }
 
-/** All items of a list, page after page, at most `most`. */
+/** All items of a list, at most `most`. */
 export async function all(path, most = 5_000) {
   const items = [];
-  for (let cursor = ""; cursor !== null && items.length < most; ) {
-    const mark = path.includes("?") ? "&" : "?";
-    const answer = await call(
-      "GET",
-      cursor === "" ? path : `${path}${mark}cursor=${encodeURIComponent(cursor)}`,
-    );
-    items.push(...answer.items);
-    cursor = answer.next_cursor ?? null;
+  const mark = path.includes("?") ? "&" : "?";
+  for (let next = path; next && items.length < most; ) {
+    const { items: page, next_cursor: cursor } = await call("GET", next);
+    items.push(...page);
+    next = cursor && `${path}${mark}cursor=${encodeURIComponent(cursor)}`;
   }
   return items;
 }

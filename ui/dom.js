@@ -1,7 +1,6 @@
 /**
- * An element: `el("p.hint", { title }, "text")`. The name may carry classes; attributes may be left out. Children are
- * elements, text, or lists of both; what is false, null or undefined is left out. Text is never read as HTML.
- * An attribute that is a function is a listener (`onclick`); one that is false, null or undefined is left out.
+ * An element: `el("p.hint", { title, onclick }, "text", [others])`. Attributes and children that are false, null or
+ * undefined are left out. Text is never read as HTML.
  */
 export function el(name, ...children) {
   const [tag, ...classes] = name.split(".");
@@ -10,16 +9,17 @@ export function el(name, ...children) {
   const attributes = children[0]?.constructor === Object ? children.shift() : {};
   for (const [key, value] of Object.entries(attributes)) {
     if (typeof value === "function") element.addEventListener(key.slice(2), value);
-    else if (value === true) element.setAttribute(key, "");
-    else if (value !== false && value !== null && value !== undefined) element.setAttribute(key, value);
+    else if (isThere(value)) element.setAttribute(key, value === true ? "" : value);
   }
-  element.append(
-    ...children.flat(2).filter((child) => child !== false && child !== null && child !== undefined),
-  );
+  element.append(...children.flat(2).filter(isThere));
   return element;
 }
 
-/** Shows a sentence in a place that is otherwise hidden; an empty one hides it. */
+function isThere(value) {
+  return value !== false && value !== null && value !== undefined;
+}
+
+/** Shows a sentence; an empty one hides its place. */
 export function tell(place, message) {
   place.textContent = message;
   place.hidden = message === "";
@@ -27,10 +27,7 @@ export function tell(place, message) {
 
 const drawn = new WeakMap();
 
-/**
- * Brings the children of a list to `items`, keeping every child whose item is the same as before, so that neither the
- * focus nor a selection is lost when a list is read again.
- */
+/** Brings children to `items`, keeping those that are the same: neither focus nor selection is lost. */
 export function drawList(parent, items, keyOf, draw) {
   const before = drawn.get(parent) ?? new Map();
   const after = new Map();
@@ -47,22 +44,21 @@ export function drawList(parent, items, keyOf, draw) {
   });
 }
 
-/** The place for a sentence about what went wrong: hidden until `tell` fills it. */
+/** A hidden place to tell what went wrong. */
 export function alertPlace() {
   return el("p", { class: "error", role: "alert", hidden: true });
 }
 
-/** A button that is never the submit button of a form around it. */
+/** A button that submits no form. */
 export function button(label, onclick, attributes = {}) {
   return el("button", { type: "button", onclick, ...attributes }, label);
 }
 
-/** Names and values, one below the other; values that are null, undefined or empty are left out. */
+/** Names and values, without the empty ones. */
 export function facts(pairs) {
-  const shown = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return el("dl", { class: "facts" }, ...shown.map(([name, value]) => fact(name, value)));
-}
-
-function fact(name, value) {
-  return el("div", {}, el("dt", {}, name), el("dd", {}, value));
+  const shown = pairs.filter(([, value]) => isThere(value) && value !== "");
+  return el(
+    "dl.facts",
+    shown.map(([name, value]) => el("div", el("dt", name), el("dd", value))),
+  );
 }

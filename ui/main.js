@@ -60,17 +60,14 @@ function onSignOut() {
   document.title = "ops";
 }
 
-/** The reference is given to whoever has given a code lately: asks for one before the page is left. */
+/** The reference needs a code too: where one is missing, it is asked for before the page is left. */
 async function openReference(event) {
   event.preventDefault();
   await call("GET", "/api/auth/session").catch(() => {});
   location.assign("/docs/");
 }
 
-/**
- * Reads the page again whenever a run anywhere begins or ends, and every ten seconds for what is no run. Says in the top
- * bar whether that works, and since when not.
- */
+/** Reads the page again whenever a run begins or ends, and every ten seconds; says whether that works. */
 async function followEvents(signal) {
   let heard = Date.now();
   const clock = setInterval(refresh, POLL_MS);
@@ -97,7 +94,7 @@ function tellLive(text) {
   badge.className = text;
 }
 
-/** Shows what the address names. Where only its query is another one, a run's log is the same view still. */
+/** Shows what the address names; a run with another place of its log is the same view. */
 async function open(moved) {
   const before = place;
   place = address();
@@ -125,7 +122,7 @@ function pathOf({ bucketId, view: name, rest }) {
   return [bucketId, name, rest];
 }
 
-/** Reads the view again, and the bucket that it is about. Failures of the view are said in the view. */
+/** Reads the view again, which says itself what fails, and its bucket. */
 async function refresh() {
   if (!following || view === null || document.hidden) return;
   const now = view;

@@ -22,7 +22,7 @@ async function start() {
   entries = Object.entries(description.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => entryOf(path, method, operation)),
   );
-  main.append(el("p", description.info.description), signIn());
+  main.append(el("p", description.info.description));
   for (const [name, own] of Map.groupBy(entries, ({ group }) => group)) {
     const [items, elements] = ["item", "element"].map((part) => own.map((entry) => entry[part]));
     groups.append(el("section", el("h2", name), el("ul.plain", items)));
@@ -39,21 +39,11 @@ async function start() {
   open();
 }
 
-/** How requests are allowed in, in the words of the description. */
-function signIn() {
-  const ways = Object.values(components.securitySchemes).map(
-    ({ name = "Authorization: Bearer", in: place = "header", description }) =>
-      el("li", el("code", name), ` (${place}): ${description}`),
-  );
-  return el("details", el("summary", "Ways to sign in"), el("ul", ways));
-}
-
 function entryOf(path, method, operation) {
   const { operationId: id, summary, tags, description, parameters = [], requestBody } = operation;
   const verb = method.toUpperCase();
   const badge = () => el(`b.method.${method}`, verb);
   const title = el("summary", badge(), el("code", path), el("span.hint", summary));
-  // Made when it is looked at: all together they are long.
   const element = unfolding(title, () => contentOf({ ...operation, path, method: verb }));
   Object.assign(element, { id, className: "operation panel" });
   const item = el("li", el("a", { href: `#${id}` }, badge(), el("span", summary)));
@@ -62,7 +52,6 @@ function entryOf(path, method, operation) {
   return { id, element, item, group: tags[0], text: text.toLowerCase() };
 }
 
-/** Shows only what has every word that is searched for. */
 function filter() {
   const words = search.value.toLowerCase().split(/\s+/);
   const found = entries.filter(({ text }) => words.every((word) => text.includes(word)));
@@ -72,7 +61,6 @@ function filter() {
   count.textContent = `${found.length} of ${entries.length} operations`;
 }
 
-/** Opens the operation that the address names. */
 function open() {
   const { element } = entries.find(({ id }) => `#${id}` === location.hash) ?? {};
   if (!element) return;
@@ -81,7 +69,7 @@ function open() {
   element.firstElementChild.focus({ preventScroll: true });
 }
 
-/** A `<details>` that gets its content when it is opened first. */
+/** A `<details>` whose content is made when it is opened. */
 function unfolding(title, content) {
   const details = el("details", title);
   details.addEventListener("toggle", () => {
@@ -90,7 +78,6 @@ function unfolding(title, content) {
   return details;
 }
 
-/** All about one operation: what it does, a form to try it, what it takes and what it answers. */
 function contentOf(operation) {
   const { description, parameters = [], requestBody, responses } = operation;
   const items = parameters.map(({ name, in: place, required, description: what, schema }) =>
@@ -132,19 +119,19 @@ function exampleOf(name, value) {
   return el("details", el("summary", name), el("pre", attributes, text));
 }
 
-/** What a name of the description's components stands for; anything else is itself. */
+/** What a reference stands for; anything else is itself. */
 function resolved(one, kind = "schemas") {
   return one.$ref ? (components[kind][one.$ref.split("/").at(-1)] ?? {}) : one;
 }
 
-/** The schema whose fields are worth showing: of an array its items, of a choice the one with fields. */
+/** Of an array its items, of a choice the one with fields. */
 function inner(schema) {
   const known = resolved(schema);
   const within = known.items ?? known.anyOf?.find((one) => one.$ref || one.properties || one.items);
   return within ? inner(within) : known;
 }
 
-/** The fields of a schema, if it has any. It may hold itself: those of a field are made when they are asked for. */
+/** The fields of a schema, if any. It may hold itself: those of a field are made when they are asked for. */
 function fieldsOf(schema) {
   const { properties, required = [] } = inner(schema);
   const items = Object.entries(properties ?? {}).map(([name, field]) => {
@@ -234,7 +221,6 @@ function bodyOf(content) {
   return { field, name: "Body (JSON)", types };
 }
 
-/** The request that the form describes. */
 function askedOf({ path }, fields, body) {
   const given = fields.filter(({ field }) => field.value.trim() !== "");
   const within = (where) =>
