@@ -1,6 +1,5 @@
 import { validPlan } from "../bucket/plan-basis.ts";
 import { Failure } from "../core/errors.ts";
-import type { ChangeOptions } from "../plan/changes.ts";
 import { type DeployPlan, type PlanDifference, planDifferences } from "../plan/deploy-plan.ts";
 import type { FileDrift } from "../transport/compare.ts";
 import type { OperationContext } from "./context.ts";
@@ -28,8 +27,8 @@ export class BoundPlan {
     return this.#plan.waves.flatMap(({ jobs }) => jobs.map(({ job }) => job));
   }
 
-  get options(): ChangeOptions {
-    return { force: this.#plan.options.force, syncOnly: this.#plan.options.sync_only };
+  get options(): DeployPlan["options"] {
+    return this.#plan.options;
   }
 
   /**

@@ -4,7 +4,8 @@ import {
   catalogAllocations,
   catalogJobs,
 } from "../bucket/catalog.ts";
-import { jobsNamed } from "../bucket/job-choice.ts";
+import { allocationsNamed, jobsNamed } from "../bucket/job-choice.ts";
+import type { ChangeOptions } from "../plan/changes.ts";
 import type { OperationContext } from "./context.ts";
 
 /** What a deploy is about. */
@@ -28,6 +29,17 @@ export function deployScope({ db }: OperationContext, wanted: string[] | undefin
     (one) => one.job,
   );
   return { all, jobs: jobsNamed(all, wanted), allocations, present };
+}
+
+/** What a deploy was told about its changes. Throws `invalid_request` for a name in `force_only` that no allocation has. */
+export function changeOptionsOf(
+  { allocations, jobs }: DeployScope,
+  asked: { force: boolean; force_only?: string[] | undefined; sync_only: boolean },
+): ChangeOptions {
+  const { force, force_only: names, sync_only: syncOnly } = asked;
+  if (names === undefined) return { force, syncOnly };
+  const forced = new Set(allocationsNamed(allocations, jobs, names).map(({ id }) => id));
+  return { force: true, forced, syncOnly };
 }
 
 /** The jobs by wave, from the lowest `deployment_seq` up. */

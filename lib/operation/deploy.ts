@@ -17,7 +17,7 @@ import {
   leftOutJob,
   skippedJob,
 } from "./deploy-result.ts";
-import { type DeployScope, deployScope, wavesOf } from "./deploy-scope.ts";
+import { changeOptionsOf, type DeployScope, deployScope, wavesOf } from "./deploy-scope.ts";
 import { dryRun } from "./dry-run.ts";
 import { type Effects, effectsOf } from "./effects.ts";
 import { Fleet } from "./fleet.ts";
@@ -41,13 +41,15 @@ export const deploy: Operation = async (context, params) => {
   if (given.build) await build(context, {});
   const plan = given.plan === undefined ? undefined : BoundPlan.of(context, given.plan);
   const scope = deployScope(context, plan ? plan.jobs : given.jobs);
+  const options = changeOptionsOf(scope, plan?.options ?? given);
   const fleet = new Fleet(context, catalogWorkers(context.db));
   const hooks = new HookSession(context, fleet);
-  const options = plan?.options ?? { force: given.force, syncOnly: given.sync_only };
   try {
     const effects = effectsOf(context, fleet, hooks, scope.allocations);
     if (given.dry_run)
-      return await dryRun(context, fleet, effects, scope, { ...options, withHooks: given.with_hooks });
+      return await dryRun(context, fleet, effects, scope, {
+        ...{ ...options, forceOnly: given.force_only, withHooks: given.with_hooks },
+      });
     return await carryOutDeploy(context, fleet, effects, scope, options, plan);
   } catch (error) {
     if (!context.signal.aborted || !(error instanceof Failure) || error.details === undefined) throw error;

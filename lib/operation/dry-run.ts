@@ -29,6 +29,8 @@ import type { DriftEffects, Promoted } from "./tree-drift.ts";
 export interface DryRunOptions extends ChangeOptions {
   /** Runs the hooks for pre_deploy, with `DRY_RUN=1`, and drops what they store. */
   withHooks: boolean;
+  /** `forced` as it was asked for, for the plan to say. */
+  forceOnly?: string[] | undefined;
 }
 
 /** What a dry run does outside the bucket's database. */
@@ -119,7 +121,7 @@ class DryRun {
   }
 
   async plan(): Promise<DeployPlan> {
-    const { force, syncOnly, withHooks } = this.#options;
+    const { force, forceOnly, syncOnly, withHooks } = this.#options;
     const due = dueForReconcile(this.#context.db, this.#scope.allocations, () => false).due;
     const waves: DeployPlan["waves"] = [];
     for (const [seq, jobs] of wavesOf(this.#scope.jobs)) {
@@ -132,7 +134,10 @@ class DryRun {
     const unreachable = await addDrift(this.#context, this.#effects, planned, promoted);
     return {
       ...{ basis: this.#basis, build_seq: this.#basis.build_seq, update_seq: this.#basis.update_seq },
-      options: { force, sync_only: syncOnly, with_hooks: withHooks },
+      options: {
+        ...{ force, ...(forceOnly && { force_only: forceOnly }) },
+        ...{ sync_only: syncOnly, with_hooks: withHooks },
+      },
       reconcile: due.map(({ allocation: { job, worker }, action }) => ({
         ...{ job, worker, action },
         hooks: this.#scope.all

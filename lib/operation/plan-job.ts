@@ -50,7 +50,9 @@ export function planJob(
     const fields = templateFields(context, fleet, allocation, promoted, updateSeq);
     const tree = stageAllocation(files, fields, upstreamOf(job), context.kv, job.secretMode);
     const target = { hash: tree.hash, version: allocation.newVersion, files: tree.digests };
-    const decision = decide({ disabled: allocation.disabled, promoted, target }, job, options);
+    const force = options.force && (options.forced?.has(allocation.id) ?? true);
+    const state = { disabled: allocation.disabled, promoted, target };
+    const decision = decide(state, job, { ...options, force });
     return { allocation, promoted, tree, updateSeq, decision };
   };
   const plans = allocations.map((allocation): AllocationPlan => {

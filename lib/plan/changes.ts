@@ -39,6 +39,8 @@ export interface ChangePolicy {
 export interface ChangeOptions {
   /** Repeats the change of an allocation that is complete. */
   force: boolean;
+  /** The ids of the only allocations that `force` is about; all without it. */
+  forced?: ReadonlySet<string>;
   /** Brings files and promotes them, but runs no target and no hook that stands for one. */
   syncOnly: boolean;
 }

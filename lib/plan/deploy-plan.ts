@@ -68,7 +68,7 @@ export interface DeployPlan {
   build_seq: number;
   /** The update sequence before. */
   update_seq: number;
-  options: { force: boolean; sync_only: boolean; with_hooks: boolean };
+  options: { force: boolean; force_only?: string[]; sync_only: boolean; with_hooks: boolean };
   /** With the hooks for after_allocation_stopped that would run. */
   reconcile: { job: string; worker: string; action: "stop" | "remove"; hooks: string[] }[];
   /** `update_seq` is what the wave would raise it to, or the one before where it has no work. */

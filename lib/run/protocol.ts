@@ -15,6 +15,7 @@ import {
 } from "../core/shape.ts";
 
 const NAMES = list(string({ min: 1, max: 253 }), { min: 1, max: 1_000 });
+const ALLOCATIONS = list(string({ min: 1, max: 400 }), { min: 1, max: 10_000 });
 const JOBS = optional(described(NAMES, "Only these jobs"));
 const flag = (description: string) => withDefault(described(boolean(), description), false);
 const count = (description: string) => optional(described(integer({ min: 1, max: 1_024 }), description));
@@ -34,7 +35,6 @@ const READING = object(
 
 /** Jobs that a command of job control is about: at least one. */
 const CONTROLLED = described(NAMES, "The job, or several with commas between them");
-const ALLOCATIONS = list(string({ min: 1, max: 400 }), { min: 1, max: 10_000 });
 const CONTROL = {
   allocations: optional(
     described(ALLOCATIONS, "Only the allocations on these workers; JOB@WORKER is one of them"),
@@ -83,6 +83,12 @@ export const RUNS = {
         dry_run: flag("Change nothing on any worker: tell what a deploy would do, and why"),
         with_hooks: flag("In a dry run, run pre_deploy with DRY_RUN=1 and drop what it stores"),
         force: flag("Also roll out jobs whose deploy is complete"),
+        force_only: optional(
+          described(
+            ALLOCATIONS,
+            "Like force, only for what is on these workers; JOB@WORKER is one allocation",
+          ),
+        ),
         sync_only: flag("Bring the files and promote them, but start, reload and restart nothing"),
         plan: optional(
           described(string({ min: 36, max: 36 }), "Do what this dry run has planned, or nothing; goes alone"),

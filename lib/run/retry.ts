@@ -140,17 +140,27 @@ function remainingAllocations(params: Parameters, result: Parameters): Parameter
   return { ...params, jobs, allocations };
 }
 
+/** The allocations of a job that were not well; of one that failed behind them, all. */
+function unforced({ job, allocations }: Graded): string[] {
+  const bad = notWell(allocations, WELL.jobs);
+  const all = bad.length > 0 ? bad : notWell(allocations, new Set());
+  return all.map(({ worker }) => `${job}@${worker}`);
+}
+
 function remainingJobs(params: Parameters, result: Parameters): Parameters | undefined {
   // A dry run has told all that it found, and would tell it again.
   if (!Array.isArray(result.jobs)) return undefined;
-  const jobs = (result.jobs as Graded[])
-    .filter((one) => notWell([one], WELL.jobs).length + notWell(one.allocations, WELL.jobs).length > 0)
-    .map(({ job }) => job);
+  const left = (result.jobs as Graded[]).filter(
+    (one) => notWell([one], WELL.jobs).length + notWell(one.allocations, WELL.jobs).length > 0,
+  );
+  const jobs = left.map(({ job }) => job);
   // A plan has been carried out in part: what is left of it is done as it says.
-  const { plan: _, ...others } = params;
+  const { plan: _, force_only: __, ...others } = params;
   const { force, sync_only } = { ...others, ...(result.plan as Parameters | undefined) };
   const asked = { ...others, force, sync_only, build: false };
-  if (jobs.length > 0) return { ...asked, jobs };
+  // What is complete by now is not forced again.
+  const places = force === true ? left.flatMap(unforced) : [];
+  if (jobs.length > 0) return { ...asked, jobs, ...(places.length > 0 && { force_only: places }) };
   // What was removed belongs to no job that could be named.
   return notWell(result.reconciled, WELL.jobs).length > 0 ? asked : undefined;
 }

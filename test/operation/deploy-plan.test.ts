@@ -124,3 +124,20 @@ test("what the hooks of the deploy itself write is no reason to refuse it, and t
   );
   assert.match(run.text, /web@127\.0\.0\.1: not as planned: .*conf/);
 });
+
+test("force_only forces what is named and nothing else, also in a plan", async (t) => {
+  const deploys = await Deploys.make(t);
+  await deploys.build({ web: { manifest: { max_concurrent_upgrades: 1 } }, db: {} });
+  await deploys.deploy();
+  const only = { force_only: [`web@${B}`, `WEB@${C}`] };
+  assert.equal((await deploys.deploy({ ...only, jobs: ["web"] })).error, undefined);
+  const restarts = () =>
+    HOSTS.map((host) => deploys.targets("web", host).filter((target) => target === "restart").length);
+  assert.deepEqual(restarts(), [0, 1, 1]);
+  assert.deepEqual(deploys.targets("db", A), ["start"]);
+  const plan = await deploys.deploy({ ...only, dry_run: true });
+  assert.equal((await deploys.deploy({ plan: idOf(plan) })).error, undefined);
+  assert.deepEqual(restarts(), [0, 2, 2]);
+  const unknown = await deploys.deploy({ ...only, jobs: ["db"], force: true });
+  assert.equal(unknown.error?.code, "invalid_request");
+});

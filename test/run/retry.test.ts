@@ -54,21 +54,29 @@ test("a retry asks only the workers that failed, were unreachable, were cut off 
 test("a retry of a deploy or a health check is about the jobs that were not all well", async (t) => {
   const layout = bucket(t);
   const job = (name: string, outcome: string, ...allocations: string[]) => ({
-    ...{ job: name, outcome, allocations: allocations.map((one) => ({ outcome: one })) },
+    ...{ job: name, outcome },
+    allocations: allocations.map((one, index) => ({ worker: `w${index}`, outcome: one })),
   });
   const jobs = [
     job("a", "deployed", "changed", "ok", "skipped"),
     job("b", "deployed", "changed", "unreachable"),
-    ...[job("c", "failed", "failed"), job("d", "not_started"), job("e", "skipped"), job("f", "cancelled")],
+    ...[
+      job("c", "failed", "changed", "ok"),
+      job("d", "not_started"),
+      job("e", "skipped"),
+      job("f", "cancelled"),
+    ],
   ];
   const params = { force: true, build: true };
   const id = await stored(layout, "deploy", { params, result: { jobs, reconciled: [] } });
   const again = await repeated(layout, "deploy", id);
   assert.deepEqual([again.jobs, again.force, again.build], [["b", "c", "d", "f"], true, false]);
+  assert.deepEqual(again.force_only, ["b@w1", "c@w0", "c@w1"], "what is complete is not forced again");
   const ofPlan = { jobs, reconciled: [], plan: { force: false, sync_only: true, differences: [] } };
   const planned = await stored(layout, "deploy", { params: { plan: id }, result: ofPlan });
   const rest = await repeated(layout, "deploy", planned);
   assert.deepEqual([rest.plan, rest.jobs, rest.sync_only], [undefined, ["b", "c", "d", "f"], true]);
+  assert.equal(rest.force_only, undefined);
   const gone = { jobs: [jobs[0]], reconciled: [{ outcome: "unreachable" }] };
   const whole = await repeated(layout, "deploy", await stored(layout, "deploy", { params, result: gone }));
   assert.deepEqual([whole.jobs, whole.force, whole.build], [undefined, true, false]);

@@ -124,6 +124,7 @@ test("before noon: build, plan, deploy what was planned, and see it in the grid"
   await ended("deploy", "succeeded");
   await part("Last plan").getByText("2 of 2 jobs would be rolled out").waitFor();
   await part("Last plan").locator("li", { hasText: "start" }).first().waitFor();
+  await part("Last plan").locator("pre.diff .added").first().waitFor();
   await ui.button("Deploy …").click();
   await ui.confirm("Deploy", "production");
   await part("Last deploy").locator("tr", { hasText: "base" }).getByText("changed").first().waitFor();
