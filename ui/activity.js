@@ -1,10 +1,9 @@
-import { address, link } from "./address.js";
-import { bucketPath, call } from "./api.js";
+import { address, bucketPath, call, link } from "./api.js";
+import { cancelRun } from "./controls.js";
 import { tell } from "./dom.js";
 import { count, duration, size, status, words } from "./format.js";
 import { clearFind, lookIn, openFind, sought, startFind } from "./log-find.js";
 import { LogView } from "./log-view.js";
-import { cancelRun } from "./progress.js";
 import { AllLines, lineFilter, MatchingLines, RunLog } from "./run-log.js";
 
 const ASK_MS = 3_000;

@@ -1,5 +1,4 @@
-import { address, keepQuery } from "./address.js";
-import { all, call, unless } from "./api.js";
+import { address, all, call, keepQuery, unless } from "./api.js";
 import { fieldsOf, picker, TICK, tickBox } from "./controls.js";
 import { el } from "./dom.js";
 import { count, stateOf, status, words } from "./format.js";

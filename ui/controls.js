@@ -1,7 +1,5 @@
-import { link } from "./address.js";
-import { all, call, curlOf } from "./api.js";
-import { ask } from "./dialog.js";
-import { alertPlace, button, el, tell } from "./dom.js";
+import { all, bucketPath, call, curlOf, link } from "./api.js";
+import { alertPlace, ask, button, el, tell } from "./dom.js";
 import { count } from "./format.js";
 
 const FEW = 8;
@@ -228,4 +226,19 @@ export function workerSelection({ path }) {
 
 function labelsOf({ labels }) {
   return (labels ?? "").split(",").filter((label) => label !== "");
+}
+
+/** Asks whether a run is to be cancelled, and cancels it; answers whether it was. */
+export function cancelRun(bucketId, { id, kind }) {
+  return ask({
+    title: "Cancel this run?",
+    says: [
+      `Stops ${kind} as soon as it can; what it has done until then stays done.`,
+      "What is still running after 10 seconds is ended by force. Commands on workers are told to stop too.",
+    ],
+    action: "Yes, cancel it",
+    leave: "Keep it running",
+    danger: true,
+    submit: () => call("POST", bucketPath(bucketId, `/runs/${id}/cancel`), { body: {} }),
+  });
 }

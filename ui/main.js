@@ -1,12 +1,9 @@
 import { clearActivity, offerRun, shown, showRun, startActivity, unfold } from "./activity.js";
-import { address } from "./address.js";
-import { all, bucketPath, call, pause, request, unless } from "./api.js";
+import { address, all, bucketPath, call, pause, request, unless } from "./api.js";
 import { blockStarts, onStarted } from "./controls.js";
-import { closeDialogs } from "./dialog.js";
-import { el } from "./dom.js";
+import { closeDialogs, el } from "./dom.js";
 import { tick } from "./format.js";
-import { startKeys } from "./keys.js";
-import { drawSubject, viewAt } from "./routes.js";
+import { drawSubject, startKeys, viewAt } from "./routes.js";
 import { startSession } from "./sign-in.js";
 
 const TICK_MS = 5_000;

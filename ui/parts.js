@@ -1,4 +1,4 @@
-import { address, keepQuery, link } from "./address.js";
+import { address, keepQuery, link } from "./api.js";
 import { picker, short } from "./controls.js";
 import { alertPlace, button, drawList, el, facts, tell } from "./dom.js";
 import { ago, count, duration, size, status, words } from "./format.js";
@@ -241,4 +241,24 @@ export function dataOf(value, title = "Result") {
 
 function isNested(value) {
   return typeof value === "object" && value !== null && Object.keys(value).length > 0;
+}
+
+/** How far a run and the jobs it rolls out are, and what it waits for. */
+export function progressOf(progress) {
+  if (!progress) return null;
+  const { phase, done, total, waiting, rollouts } = progress;
+  const bar = el("progress", { max: Math.max(total, 1), value: done });
+  const waits = waiting.map(({ on, since }) => el("li", "waits for ", el("b", on), ", since ", ago(since)));
+  const jobs = rollouts.map(({ job, action, batch, batches, workers, done: ready, failed }) =>
+    el(
+      "li",
+      el("b", job),
+      `: ${action}, batch ${batch} of ${batches}, ${ready} of ${workers} workers, ${failed} failed`,
+    ),
+  );
+  return el(
+    "div.run-progress",
+    el("label", `${phase}: ${done} of ${total} `, bar),
+    waits.length + jobs.length > 0 && el("ul", jobs, waits),
+  );
 }

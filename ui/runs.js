@@ -1,10 +1,8 @@
-import { keepQuery } from "./address.js";
-import { call, runsOf } from "./api.js";
-import { choice, copyButton, runLink } from "./controls.js";
+import { call, keepQuery, runsOf } from "./api.js";
+import { cancelRun, choice, copyButton, runLink } from "./controls.js";
 import { button, el } from "./dom.js";
 import { ago, count, duration, status, words } from "./format.js";
-import { dataOf, listPart, part, tableOf, textBox } from "./parts.js";
-import { cancelRun, progressOf } from "./progress.js";
+import { dataOf, listPart, part, progressOf, tableOf, textBox } from "./parts.js";
 
 const PAGE = 50;
 const MOST = 500;
