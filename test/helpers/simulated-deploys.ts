@@ -120,6 +120,8 @@ export class SimulatedDeploys {
   readonly #down = new Set<string>();
   /** By job: workers that could not be reached in this deploy. */
   readonly #lost = new Map<string, Set<string>>();
+  /** The same when its batch began. */
+  readonly #lostBefore = new Map<string, Set<string>>();
   /** Workers whose own files could not be brought up to date in this wave. */
   readonly #unready = new Set<string>();
   /** What is not healthy with the new files: a job, on one worker or on all. */
@@ -275,7 +277,7 @@ export class SimulatedDeploys {
     context.progress.report = ({ phase, rollouts = [] }) => {
       if (phase.split(":")[0] !== this.#phase.split(":")[0]) this.#unready.clear();
       this.#phase = phase;
-      for (const { job, action, batch } of rollouts) this.#steps.set(job, `${action} ${batch}`);
+      for (const { job, action, batch } of rollouts) this.#enter(job, `${action} ${batch}`);
     };
     const scope = deployScope(context, undefined);
     const fleet = new Fleet(context, catalogWorkers(context.db));
@@ -311,9 +313,15 @@ export class SimulatedDeploys {
     return ended.outcome;
   }
 
+  #enter(job: string, step: string): void {
+    if (this.#steps.get(job) !== step) this.#lostBefore.set(job, this.#lostOf(job));
+    this.#steps.set(job, step);
+  }
+
   async #begins(force: boolean): Promise<void> {
     for (const one of [this.#pending, this.#steps, this.#targets, this.#restored, this.#resumed]) one.clear();
-    for (const one of [this.#passes, this.#unhealthy, this.#lost, this.#unready]) one.clear();
+    for (const one of [this.#passes, this.#lostBefore, this.#unhealthy, this.#lost, this.#unready])
+      one.clear();
     this.#acts = [];
     this.#wave = -1;
     this.#phase = "";
@@ -709,7 +717,7 @@ export class SimulatedDeploys {
   #checkEarlier(job: CatalogJob, step: string): void {
     const { db } = this.#bucket;
     const promotionOf = promotionsOf(db, job.name);
-    const lost = this.#lostOf(job.name);
+    const lost = this.#lostBefore.get(job.name) ?? new Set();
     for (const [key, earlier] of this.#targets) {
       const [other, host = ""] = key.split("@");
       if (other !== job.name) continue;
