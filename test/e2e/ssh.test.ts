@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { isGroupAlive, signalProcess } from "../../lib/core/process.ts";
@@ -16,7 +16,7 @@ import { type FleetOptions, SshFleet } from "../helpers/ssh-fleet.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 
 interface DeployResult {
-  jobs: { job: string; outcome: string }[];
+  jobs: { job: string; outcome: string; allocations: { outcome: string }[] }[];
   cancelled?: { workers: { worker: string; receipt: string }[]; unconfirmed: number };
 }
 
@@ -130,6 +130,75 @@ test("CP-134 CP-135 a cancelled deploy says of each worker what became of its co
   for (const host of WORKERS) writeFileSync(path.join(roots, host, bucket, "go"), "");
   assert.equal((await deploy()).run.status, "succeeded", "the next deploy goes on");
   assert.deepEqual(history("app").flat(), ["start 1.0.0", "start 1.0.0"]);
+});
+
+test("a retry after a cancel and after a kill -9 of the server goes on where it was, and asks no worker twice", async (t) => {
+  const { fleet, folder, server, bucket, base, roots, push, deploy, history } = await setUp(t);
+  const [first, second] = WORKERS as [string, string];
+  const hang = path.join(roots, second, bucket, "hang");
+  const begun = path.join(roots, second, bucket, "begun");
+  const isBegun = () => until("the second worker to hang", () => existsSync(begun));
+  const letGo = () => {
+    rmSync(hang);
+    rmSync(begun);
+  };
+  const before = "\t@[ ! -f ../../hang ] || { touch ../../begun; sleep 300; }\n";
+  const upgrade = (version: string) => push({ version, before, manifest: { max_concurrent_upgrades: 1 } });
+  const baseOn = () => history("base").map((lines) => lines.slice(1));
+  const grades = ({ result }: Run) =>
+    (result as DeployResult | null)?.jobs.map(({ allocations }) => allocations.map(({ outcome }) => outcome));
+  await push({ version: "1.0.0", before });
+  assert.equal((await deploy()).run.status, "succeeded");
+
+  await upgrade("2.0.0");
+  writeFileSync(hang, "");
+  const id = await server.startRun(bucket, "deploy");
+  await isBegun();
+  assert.equal((await server.call("POST", `${base}/runs/${id}/cancel`)).status, 202);
+  const cancelled = await server.follow(bucket, id);
+  assert.equal(cancelled.status, "cancelled");
+  assert.deepEqual(grades(cancelled), [
+    ["changed", "cancelled"],
+    ["not_started", "not_started"],
+  ]);
+  letGo();
+  const retried = await deploy({ retry_of: id });
+  assert.equal(retried.run.status, "succeeded", retried.text);
+  assert.deepEqual(baseOn(), [["restart 2.0.0"], ["restart 2.0.0"]]);
+
+  await upgrade("3.0.0");
+  writeFileSync(hang, "");
+  const killed = await server.startRun(bucket, "deploy");
+  await isBegun();
+  await server.stop("SIGKILL");
+  const next = await LocalServer.start(path.join(folder, "root"), { token: server.token });
+  t.after(() => next.stop("SIGKILL"));
+  const left = (await next.call<Run>("GET", `${base}/runs/${killed}`)).body;
+  assert.deepEqual([left.status, left.error], ["failed", "server restarted before run completed"]);
+  await until("nothing of it is at work on the workers", () => fleet.processes.length === 0);
+  letGo();
+  const afterKill = await next.run(bucket, "deploy", { retry_of: killed });
+  assert.equal(afterKill.status, "succeeded", afterKill.error ?? "");
+  assert.deepEqual(
+    baseOn(),
+    WORKERS.map(() => ["restart 2.0.0", "restart 3.0.0"]),
+  );
+
+  writeFileSync(hang, "");
+  const command = "echo asked >> asked; [ ! -f hang ] || { touch begun; sleep 300; }";
+  const asking = await next.startRun(bucket, "run_command", { command });
+  await isBegun();
+  await next.stop("SIGKILL");
+  const last = await LocalServer.start(path.join(folder, "root"), { token: server.token });
+  t.after(() => last.stop("SIGKILL"));
+  letGo();
+  const asked = await last.run(bucket, "run_command", { retry_of: asking });
+  assert.equal(asked.status, "succeeded", asked.error ?? "");
+  const timesOn = (host: string) =>
+    readFileSync(path.join(roots, host, bucket, "asked"), "utf8")
+      .trim()
+      .split("\n").length;
+  assert.deepEqual([timesOn(first), timesOn(second)], [1, 2]);
 });
 
 test("a worker that hangs when a deploy is cancelled is counted as unconfirmed", async (t) => {
