@@ -99,7 +99,7 @@ export async function prometheusGetCommand(dir: string, job: string, file: strin
   checkJobs(db, [job]);
   const found = catalogFile(db, job.toLowerCase(), `_prometheus/${file}`);
   if (!found) throw new Failure("ErrNotFound", `job ${job} has no file ${quote(file)} below _prometheus/`);
-  process.stdout.write(process.stdout.isTTY ? visibleLines(found.content.toString()) : found.content);
+  printText(found.content);
   return 0;
 }
 
@@ -114,7 +114,8 @@ export async function prometheusScrapeCommand(
   using db = await openBucket(layout);
   checkJobs(db, jobs);
   const configs = scrapeConfigs(db, new KvStore(db, await loadKvKey(layout)), { jobs, reveal });
-  process.stdout.write(asJson ? jsonText(configs) : toYaml(configs));
+  if (asJson) return printJson(configs);
+  printText(toYaml(configs));
   return 0;
 }
 
@@ -173,6 +174,11 @@ function inTable(name: ViewName, value: string | number | boolean | null): strin
   const [line = ""] = value.split("\n");
   const cut = line.length > VALUE_LENGTH ? line.slice(0, VALUE_LENGTH) : line;
   return cut === value ? value : `${cut}…`;
+}
+
+/** In a pipe the very bytes; on a terminal without what it would obey. */
+function printText(text: string | Buffer): void {
+  process.stdout.write(process.stdout.isTTY ? visibleLines(String(text)) : text);
 }
 
 function printJson(value: unknown): number {
