@@ -1,4 +1,10 @@
-import type { CatalogAllocation, CatalogFile, CatalogJob } from "./catalog.ts";
+import {
+  type CatalogAllocation,
+  type CatalogFile,
+  type CatalogJob,
+  JOB_COLUMNS,
+  WORKER_COLUMNS,
+} from "./catalog.ts";
 import type { Database, Row, SqlValue } from "./database.ts";
 import { startAnew } from "./promotions.ts";
 import type { Worker } from "./workers.ts";
@@ -46,18 +52,18 @@ export function saveCatalog(db: Database, built: BuiltCatalog, now: Date): void 
     built.allocations.map(({ worker }) => worker).filter((host) => !present.has(host)),
   );
   for (const host of left) db.run("UPDATE worker SET removed = 1 WHERE worker_ip = ?", host);
-  replaceRows(db, TABLES.worker, built.workers.map(workerRow), left);
+  replaceRows(db, { name: "worker", key: ["worker_ip"] }, built.workers.map(workerRow), left);
   db.run("DELETE FROM worker_facts WHERE worker_ip NOT IN (SELECT worker_ip FROM worker)");
-  replaceRows(db, TABLES.labels, built.workers.flatMap(labelRows), left);
-  replaceRows(db, TABLES.tags, built.workers.flatMap(tagRows), left);
-  replaceRows(db, TABLES.job, built.jobs.map(jobRow));
-  replaceRows(db, TABLES.selectors, built.jobs.flatMap(selectorRows));
-  replaceRows(db, TABLES.ports, built.jobs.flatMap(portRows));
-  replaceRows(db, TABLES.hooks, built.jobs.flatMap(hookRows));
-  replaceRows(db, TABLES.files, built.jobs.flatMap(fileRows));
-  const { allocations } = TABLES;
-  const upsert = upsertInto(allocations);
-  for (const changed of built.changed) db.run(upsert, ...valuesOf(allocations, allocationRow(changed)));
+  const { workers, jobs } = built;
+  replaceRows(db, { name: "worker_labels", key: ["worker_ip", "label"] }, workers.flatMap(labelRows), left);
+  replaceRows(db, { name: "worker_tags", key: ["worker_ip", "key"] }, workers.flatMap(tagRows), left);
+  replaceRows(db, { name: "job", key: ["name"] }, jobs.map(jobRow));
+  replaceRows(db, { name: "job_selectors", key: ["job", "selector"] }, jobs.flatMap(selectorRows));
+  replaceRows(db, { name: "job_ports", key: ["job", "name"] }, jobs.flatMap(portRows));
+  replaceRows(db, { name: "hooks", key: ["job", "name", "executed_on"] }, jobs.flatMap(hookRows));
+  const files = { name: "job_files", key: ["job", "path"], payload: "content" };
+  replaceRows(db, files, jobs.flatMap(fileRows));
+  upsert(db, { name: "allocations", key: ["worker_ip", "job"] }, built.changed.map(allocationRow));
   startAnew(db, built.startAnew);
   db.run("UPDATE bucket SET build_seq = build_seq + 1, built_at = ?", now.toISOString());
 }
@@ -65,94 +71,52 @@ export function saveCatalog(db: Database, built: BuiltCatalog, now: Date): void 
 interface Table {
   name: string;
   key: readonly string[];
-  columns: readonly string[];
-  /** Written with a row but not compared: another column tells whether it differs. */
-  payload?: readonly string[];
+  /** A column that is not compared: another one tells whether it differs. */
+  payload?: string;
 }
-
-const TABLES = {
-  worker: {
-    name: "worker",
-    key: ["worker_ip"],
-    columns: [
-      ...["worker_id", "hostname", "position", "connection", "root", "ssh_user", "ssh_port", "ssh_jump"],
-      ...["available_memory_mb", "available_cpu_mhz", "removed"],
-    ],
-  },
-  labels: { name: "worker_labels", key: ["worker_ip", "label"], columns: [] },
-  tags: { name: "worker_tags", key: ["worker_ip", "key"], columns: ["value"] },
-  job: {
-    name: "job",
-    key: ["name"],
-    columns: [
-      ...["job_id", "version", "deployment_seq", "max_concurrent_upgrades", "max_concurrent_starts"],
-      ...["min_memory_mb", "max_memory_mb", "current_memory_mb", "current_memory_source"],
-      ...["min_cpu_mhz", "max_cpu_mhz", "current_cpu_mhz", "current_cpu_source"],
-      ...["restart_policy", "restart_globs", "health_check", "lifecycle_timeout_seconds"],
-      ...["on_failure", "secret_mode", "tolerate_unreachable"],
-    ],
-  },
-  selectors: { name: "job_selectors", key: ["job", "selector"], columns: [] },
-  ports: { name: "job_ports", key: ["job", "name"], columns: ["port"] },
-  hooks: {
-    name: "hooks",
-    key: ["job", "name", "executed_on"],
-    columns: ["demand_job", "demand_hook", "demand_config"],
-  },
-  files: { name: "job_files", key: ["job", "path"], columns: ["mode", "sha256"], payload: ["content"] },
-  allocations: {
-    name: "allocations",
-    key: ["worker_ip", "job"],
-    columns: ["alloc_id", "disabled", "removed", "deployment_seq", "new_version"],
-  },
-} satisfies Record<string, Table>;
 
 /** Makes a table hold exactly these rows, besides those of the workers that `keep` names. Writes only what differs. */
 function replaceRows(db: Database, table: Table, rows: Row[], keep: ReadonlySet<SqlValue> = new Set()): void {
-  const { name, key, columns } = table;
+  const { name, key, payload } = table;
+  const columns = Object.keys(rows[0] ?? {}).filter((column) => !key.includes(column) && column !== payload);
+  const compared = [...key, ...columns];
   const identity = (values: SqlValue[]) => values.slice(0, key.length).join("\0");
-  const known = db.tuples(`SELECT ${[...key, ...columns].join(", ")} FROM ${name}`);
+  const known = db.tuples(`SELECT ${compared.join(", ")} FROM ${name}`);
   const stored = new Map(known.map((values) => [identity(values), values]));
-  const upsert = upsertInto(table);
-  for (const row of rows) {
-    const values = valuesOf(table, row);
+  const differing = rows.filter((row) => {
+    const values = compared.map((column) => row[column] as SqlValue);
     const before = stored.get(identity(values));
     stored.delete(identity(values));
-    if (!before?.every((value, index) => value === values[index])) db.run(upsert, ...values);
-  }
+    return !before?.every((value, index) => value === values[index]);
+  });
+  upsert(db, table, differing);
   const where = key.map((column) => `${column} = ?`).join(" AND ");
   for (const values of stored.values())
     if (!keep.has(values[0] ?? null))
       db.run(`DELETE FROM ${name} WHERE ${where}`, ...values.slice(0, key.length));
 }
 
-/** Key, columns and payload, in this order. */
-function valuesOf({ key, columns, payload = [] }: Table, row: Row): SqlValue[] {
-  return [...key, ...columns, ...payload].map((column) => row[column] as SqlValue);
+/** Writes rows, all with the same columns, in the place of those with the same key. */
+function upsert(db: Database, { name, key }: Table, rows: readonly Row[]): void {
+  const all = Object.keys(rows[0] ?? {});
+  const updates = all.filter((column) => !key.includes(column)).map((one) => `${one} = excluded.${one}`);
+  const sql = `INSERT INTO ${name} (${all.join(", ")}) VALUES (${all.map(() => "?").join(", ")})
+    ON CONFLICT (${key.join(", ")}) DO ${updates.length === 0 ? "NOTHING" : `UPDATE SET ${updates.join(", ")}`}`;
+  for (const row of rows) db.run(sql, ...Object.values(row));
 }
 
-function upsertInto({ name, key, columns, payload = [] }: Table): string {
-  const all = [...key, ...columns, ...payload];
-  const updates = all.slice(key.length).map((column) => `${column} = excluded.${column}`);
-  return `INSERT INTO ${name} (${all.join(", ")}) VALUES (${all.map(() => "?").join(", ")})
-    ON CONFLICT (${key.join(", ")}) DO ${updates.length === 0 ? "NOTHING" : `UPDATE SET ${updates.join(", ")}`}`;
+/** The columns of a row that hold a field as it is. */
+function columnsOf<F extends string>(
+  columns: Readonly<Record<F, string>>,
+  fields: { readonly [K in NoInfer<F>]?: SqlValue },
+): Row {
+  const entries = Object.entries(columns) as [F, string][];
+  return Object.fromEntries(entries.map(([field, column]) => [column, fields[field] ?? null]));
 }
 
 function workerRow(worker: BuiltWorker): Row {
-  return {
-    worker_ip: worker.host,
-    worker_id: worker.id,
-    hostname: worker.hostname,
-    position: worker.position,
-    connection: worker.connection,
-    root: worker.root,
-    ssh_user: worker.sshUser ?? null,
-    ssh_port: worker.sshPort ?? null,
-    ssh_jump: worker.sshJump ?? null,
-    available_memory_mb: worker.memoryMb,
-    available_cpu_mhz: worker.cpuMhz,
-    removed: 0,
-  };
+  const amounts = { available_memory_mb: worker.memoryMb, available_cpu_mhz: worker.cpuMhz };
+  return { ...columnsOf(WORKER_COLUMNS, worker), ...amounts, removed: 0 };
 }
 
 function labelRows(worker: BuiltWorker): Row[] {
@@ -164,13 +128,10 @@ function tagRows(worker: BuiltWorker): Row[] {
 }
 
 function jobRow(job: BuiltJob): Row {
+  const restartGlobs = JSON.stringify(job.restartGlobs);
+  const healthCheck = JSON.stringify(job.healthCheck);
   return {
-    name: job.name,
-    job_id: job.id,
-    version: job.version,
-    deployment_seq: job.deploymentSeq,
-    max_concurrent_upgrades: job.maxConcurrentUpgrades,
-    max_concurrent_starts: job.maxConcurrentStarts,
+    ...columnsOf(JOB_COLUMNS, { ...job, restartGlobs, healthCheck }),
     min_memory_mb: job.memory.min,
     max_memory_mb: job.memory.max,
     current_memory_mb: job.memory.current,
@@ -179,13 +140,6 @@ function jobRow(job: BuiltJob): Row {
     max_cpu_mhz: job.cpu.max,
     current_cpu_mhz: job.cpu.current,
     current_cpu_source: job.cpu.source,
-    restart_policy: job.restartPolicy,
-    restart_globs: JSON.stringify(job.restartGlobs),
-    health_check: JSON.stringify(job.healthCheck),
-    lifecycle_timeout_seconds: job.lifecycleTimeoutSeconds,
-    on_failure: job.onFailure,
-    secret_mode: job.secretMode,
-    tolerate_unreachable: job.tolerateUnreachable,
   };
 }
 

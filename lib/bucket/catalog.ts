@@ -97,77 +97,65 @@ export interface CatalogFile {
   content: Buffer;
 }
 
+/** The columns of table `worker` that hold a field as it is, by field. */
+export const WORKER_COLUMNS = {
+  ...{ host: "worker_ip", id: "worker_id", hostname: "hostname", connection: "connection", root: "root" },
+  ...{ sshUser: "ssh_user", sshPort: "ssh_port", sshJump: "ssh_jump", position: "position" },
+} as const;
+
+/** The columns of table `job` that hold a field as it is, or lists and objects as JSON, by field. */
+export const JOB_COLUMNS = {
+  ...{ name: "name", id: "job_id", version: "version", deploymentSeq: "deployment_seq" },
+  maxConcurrentUpgrades: "max_concurrent_upgrades",
+  maxConcurrentStarts: "max_concurrent_starts",
+  ...{ restartPolicy: "restart_policy", restartGlobs: "restart_globs", healthCheck: "health_check" },
+  lifecycleTimeoutSeconds: "lifecycle_timeout_seconds",
+  ...{ onFailure: "on_failure", secretMode: "secret_mode", tolerateUnreachable: "tolerate_unreachable" },
+} as const;
+
+function asFields(columns: Record<string, string>): string {
+  return Object.entries(columns)
+    .map(([field, column]) => `${column} AS ${field}`)
+    .join(", ");
+}
+
 /** The workers, by position and host; removed ones that still have allocations are included. */
 export function catalogWorkers(db: Database): CatalogWorker[] {
   const labels = grouped(db, "SELECT worker_ip AS owner, label FROM worker_labels ORDER BY label");
-  return db.all<WorkerRow>("SELECT * FROM worker ORDER BY position, worker_ip").map((row) => ({
-    host: row.worker_ip,
-    id: row.worker_id,
-    hostname: row.hostname,
-    connection: row.connection,
-    root: row.root,
-    ...(row.ssh_user !== null && { sshUser: row.ssh_user }),
-    ...(row.ssh_port !== null && { sshPort: row.ssh_port }),
-    ...(row.ssh_jump !== null && { sshJump: row.ssh_jump }),
-    labels: (labels.get(row.worker_ip) ?? []).map((one) => String(one.label)),
-    position: row.position,
+  const sql = `SELECT ${asFields(WORKER_COLUMNS)}, removed, synced_seq AS syncedSeq FROM worker
+    ORDER BY position, worker_ip`;
+  return db.all<WorkerRow>(sql).map(({ sshUser, sshPort, sshJump, ...row }) => ({
+    ...row,
+    ...(sshUser !== null && { sshUser }),
+    ...(sshPort !== null && { sshPort }),
+    ...(sshJump !== null && { sshJump }),
+    labels: (labels.get(row.host) ?? []).map((one) => String(one.label)),
     removed: row.removed === 1,
-    syncedSeq: row.synced_seq,
   }));
 }
 
-interface WorkerRow extends Row {
-  worker_ip: string;
-  worker_id: string;
-  hostname: string | null;
-  connection: "ssh" | "local";
-  root: string;
-  ssh_user: string | null;
-  ssh_port: number | null;
-  ssh_jump: string | null;
-  position: number;
-  removed: number;
-  synced_seq: number;
-}
+type SshFields = "sshUser" | "sshPort" | "sshJump";
+type WorkerRow = Omit<CatalogWorker, SshFields | "labels" | "removed"> & {
+  [K in SshFields]: NonNullable<CatalogWorker[K]> | null;
+} & { removed: number };
 
 /** The jobs, by name. */
 export function catalogJobs(db: Database): CatalogJob[] {
   const ports = catalogPorts(db);
   const hooks = grouped(db, "SELECT job AS owner, * FROM hooks ORDER BY name, executed_on");
-  return db.all<JobRow>("SELECT * FROM job ORDER BY name").map((row) => ({
-    name: row.name,
-    id: row.job_id,
-    version: row.version,
-    deploymentSeq: row.deployment_seq,
-    maxConcurrentUpgrades: row.max_concurrent_upgrades,
-    maxConcurrentStarts: row.max_concurrent_starts,
-    restartPolicy: row.restart_policy,
-    restartGlobs: JSON.parse(row.restart_globs) as string[],
-    healthCheck: JSON.parse(row.health_check) as HealthCheck | null,
-    lifecycleTimeoutSeconds: row.lifecycle_timeout_seconds,
-    onFailure: row.on_failure,
-    secretMode: row.secret_mode,
-    tolerateUnreachable: row.tolerate_unreachable,
+  return db.all<JobRow>(`SELECT ${asFields(JOB_COLUMNS)} FROM job ORDER BY name`).map((row) => ({
+    ...row,
+    restartGlobs: JSON.parse(row.restartGlobs) as string[],
+    healthCheck: JSON.parse(row.healthCheck) as HealthCheck | null,
     ports: Object.fromEntries(ports.get(row.name) ?? []),
     hooks: hooksOf(hooks.get(row.name) ?? []),
   }));
 }
 
-interface JobRow extends Row {
-  name: string;
-  job_id: string;
-  version: string;
-  deployment_seq: number;
-  max_concurrent_upgrades: number;
-  max_concurrent_starts: number;
-  restart_policy: CatalogJob["restartPolicy"];
-  restart_globs: string;
-  health_check: string;
-  lifecycle_timeout_seconds: number;
-  on_failure: CatalogJob["onFailure"];
-  secret_mode: number;
-  tolerate_unreachable: number;
-}
+type JobRow = Omit<CatalogJob, "restartGlobs" | "healthCheck" | "ports" | "hooks"> & {
+  restartGlobs: string;
+  healthCheck: string;
+};
 
 function hooksOf(rows: Row[]): CatalogHook[] {
   const hooks = new Map<string, CatalogHook>();
@@ -207,30 +195,17 @@ type AllocationRow = [
 
 /** The allocations: by job, then the worker's position, then host. */
 export function catalogAllocations(db: Database): CatalogAllocation[] {
-  return allocationsOf(
-    db,
-    "LEFT JOIN worker w ON w.worker_ip = a.worker_ip ORDER BY job, w.position, a.worker_ip",
-  );
+  const order = "LEFT JOIN worker w ON w.worker_ip = a.worker_ip ORDER BY job, w.position, a.worker_ip";
+  return unorderedAllocations(db, order);
 }
 
-/** The allocations in no order, which of 10,000 takes a third of the time. */
-export function unorderedAllocations(db: Database): CatalogAllocation[] {
-  return allocationsOf(db, "");
-}
-
-function allocationsOf(db: Database, inOrder: string): CatalogAllocation[] {
+/** The allocations in no order, which of 10,000 takes a third of the time; or as the rest of the query has it. */
+export function unorderedAllocations(db: Database, inOrder = ""): CatalogAllocation[] {
+  const columns = "alloc_id, a.worker_ip, job, disabled, a.removed, deployment_seq, new_version";
   return db
-    .tuples<AllocationRow>(
-      `SELECT alloc_id, a.worker_ip, job, disabled, a.removed, deployment_seq, new_version FROM allocations a ${inOrder}`,
-    )
+    .tuples<AllocationRow>(`SELECT ${columns} FROM allocations a ${inOrder}`)
     .map(([id, worker, job, disabled, removed, deploymentSeq, newVersion]) => ({
-      id,
-      worker,
-      job,
-      disabled: disabled === 1,
-      removed: removed === 1,
-      deploymentSeq,
-      newVersion,
+      ...{ id, worker, job, disabled: disabled === 1, removed: removed === 1, deploymentSeq, newVersion },
     }));
 }
 
