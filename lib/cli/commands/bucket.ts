@@ -7,10 +7,7 @@ export const BUCKET_COMMANDS: readonly Command[] = [
     name: "init",
     summary: "Make the current folder a bucket, or upgrade its database",
     flags: [BUCKET_DIR],
-    async run(input) {
-      const { initCommand } = await import("../bucket.ts");
-      return initCommand(bucketDir(input));
-    },
+    run: async (input) => (await import("../bucket.ts")).initCommand(bucketDir(input)),
   },
   runCommand("build", { name: "build" }),
   runCommand("deploy", {

@@ -27,10 +27,8 @@ export const CATALOG_COMMANDS: readonly Command[] = [
     name: "info",
     summary: "Show what a bucket is: its id, its update sequence, how much it holds",
     flags: [BUCKET_DIR, JSON_FLAG],
-    async run(input) {
-      const { infoCommand } = await import("../catalog.ts");
-      return infoCommand(bucketDir(input), input.switches.has("json"));
-    },
+    run: async (input) =>
+      (await import("../catalog.ts")).infoCommand(bucketDir(input), input.switches.has("json")),
   },
   ...VIEW_NAMES.map(
     (name): Command => ({

@@ -16,9 +16,6 @@ export const HOOK_COMMANDS: readonly Command[] = [
     hidden: true,
     operands: [{ name: "file", help: "The script" }],
     flags: [],
-    async run({ operands }) {
-      const { runHookFile } = await import("../hook-run.ts");
-      return runHookFile(operands[0] ?? "");
-    },
+    run: async ({ operands }) => (await import("../hook-run.ts")).runHookFile(operands[0] ?? ""),
   },
 ];

@@ -50,10 +50,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
       ISSUER,
       { name: "log-format", value: "FORMAT", help: "Form of the log: text (default) or json" },
     ],
-    async run(input) {
-      const { serverCommand } = await import("../server.ts");
-      return serverCommand(input);
-    },
+    run: async (input) => (await import("../server.ts")).serverCommand(input),
   },
   {
     name: "server totp-enroll",
@@ -67,10 +64,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
       { name: "totp-account", value: "NAME", help: "The account in the app (default ops-server@<hostname>)" },
       { name: "json", help: "Print JSON instead of text and QR code" },
     ],
-    async run(input) {
-      const { totpEnrollCommand } = await import("../totp-enroll.ts");
-      return totpEnrollCommand(input);
-    },
+    run: async (input) => (await import("../totp-enroll.ts")).totpEnrollCommand(input),
   },
   {
     name: "push",
@@ -81,10 +75,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
       { name: "dir", value: "DIR", help: "The local bucket (default: the current folder)" },
       ...CONNECTION,
     ],
-    async run(input) {
-      const { pushCommand } = await import("../push-command.ts");
-      return pushCommand(input);
-    },
+    run: async (input) => (await import("../push-command.ts")).pushCommand(input),
   },
   {
     name: "push rollback",
@@ -95,19 +86,13 @@ export const SERVER_COMMANDS: readonly Command[] = [
       { name: "revision", value: "UUID", help: "The revision (default: the last successful one)" },
       ...CONNECTION,
     ],
-    async run(input) {
-      const { rollbackCommand } = await import("../push-command.ts");
-      return rollbackCommand(input);
-    },
+    run: async (input) => (await import("../push-command.ts")).rollbackCommand(input),
   },
   {
     name: "worker run",
     summary: "Carry out one run for a server",
     hidden: true,
     flags: [],
-    async run() {
-      const { runWorker } = await import("../worker.ts");
-      return runWorker();
-    },
+    run: async () => (await import("../worker.ts")).runWorker(),
   },
 ];

@@ -35,10 +35,8 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     name: "doctor",
     summary: "Examine this host, the bucket and its workers, and say what to do about each finding",
     flags: [BUCKET_DIR, JSON_FLAG],
-    async run(input) {
-      const { doctorCommand } = await import("../doctor.ts");
-      return doctorCommand(bucketDir(input), input.switches.has("json"));
-    },
+    run: async (input) =>
+      (await import("../doctor.ts")).doctorCommand(bucketDir(input), input.switches.has("json")),
   },
   runCommand("drift", { name: "drift" }),
   runCommand("gc", { name: "gc" }),
@@ -47,20 +45,20 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     name: "snapshot list",
     summary: "Show the snapshots of the bucket, newest first",
     flags: [BUCKET_DIR, JSON_FLAG],
-    async run(input) {
-      const { listCommand } = await import("../snapshots.ts");
-      return listCommand(bucketDir(input), input.switches.has("json"));
-    },
+    run: async (input) =>
+      (await import("../snapshots.ts")).listCommand(bucketDir(input), input.switches.has("json")),
   },
   {
     name: "snapshot verify",
     summary: "Restore a snapshot into a temporary bucket and compare; the bucket itself is not touched",
     operands: [SNAPSHOT],
     flags: [BUCKET_DIR, JSON_FLAG],
-    async run(input) {
-      const { verifyCommand } = await import("../snapshots.ts");
-      return verifyCommand(bucketDir(input), input.operands[0] ?? "", input.switches.has("json"));
-    },
+    run: async (input) =>
+      (await import("../snapshots.ts")).verifyCommand(
+        bucketDir(input),
+        input.operands[0] ?? "",
+        input.switches.has("json"),
+      ),
   },
   RESTORE,
   {
@@ -68,9 +66,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     summary: "Remove a snapshot of the bucket",
     operands: [{ name: "snapshot", help: "Its name as `ops snapshot list` shows it" }],
     flags: [BUCKET_DIR],
-    async run(input) {
-      const { deleteCommand } = await import("../snapshots.ts");
-      return deleteCommand(bucketDir(input), input.operands[0] ?? "");
-    },
+    run: async (input) =>
+      (await import("../snapshots.ts")).deleteCommand(bucketDir(input), input.operands[0] ?? ""),
   },
 ];
