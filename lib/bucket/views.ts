@@ -37,7 +37,8 @@ export interface View {
 }
 
 interface Definition {
-  columns: readonly string[];
+  /** With commas between them. */
+  columns: string;
   /** Columns that hold 0 or 1. */
   flags?: readonly string[];
   /** Answers the columns, and what `where` and `order` need beside them. */
@@ -55,17 +56,7 @@ const HAS_ACTIVE = `EXISTS (SELECT 1 FROM allocations a WHERE a.job = j.name AND
 
 const DEFINITIONS: Record<ViewName, Definition> = {
   workers: {
-    columns: [
-      "worker_ip",
-      "hostname",
-      "zone",
-      "cpu_mhz",
-      "memory_mb",
-      "position",
-      "labels",
-      "connection",
-      "removed",
-    ],
+    columns: "worker_ip, hostname, zone, cpu_mhz, memory_mb, position, labels, connection, removed",
     flags: ["removed"],
     sql: `SELECT worker_ip, hostname, ${ZONE} AS zone, available_cpu_mhz AS cpu_mhz, available_memory_mb AS memory_mb,
       position, (SELECT group_concat(label, ',' ORDER BY label) FROM worker_labels l WHERE l.worker_ip = w.worker_ip) AS labels,
@@ -74,17 +65,8 @@ const DEFINITIONS: Record<ViewName, Definition> = {
     filters: { workers: IN_WORKERS, active: "removed = 0" },
   },
   jobs: {
-    columns: [
-      "job",
-      "version",
-      "disabled",
-      "deployment_seq",
-      "cpu_mhz",
-      "cpu_source",
-      "memory_mb",
-      "memory_source",
-      "selectors",
-    ],
+    columns:
+      "job, version, disabled, deployment_seq, cpu_mhz, cpu_source, memory_mb, memory_source, selectors",
     flags: ["disabled"],
     sql: `SELECT name AS job, version, NOT ${HAS_ACTIVE} AS disabled, deployment_seq,
       current_cpu_mhz AS cpu_mhz, current_cpu_source AS cpu_source,
@@ -94,7 +76,7 @@ const DEFINITIONS: Record<ViewName, Definition> = {
     filters: { jobs: IN_JOBS, active: "disabled = 0" },
   },
   allocations: {
-    columns: ["allocation_id", "worker_ip", "zone", "job", "disabled", "removed"],
+    columns: "allocation_id, worker_ip, zone, job, disabled, removed",
     flags: ["disabled", "removed"],
     sql: `SELECT alloc_id AS allocation_id, a.worker_ip, ${ZONE} AS zone, job, disabled, a.removed, w.position
       FROM allocations a LEFT JOIN worker w ON w.worker_ip = a.worker_ip`,
@@ -102,10 +84,8 @@ const DEFINITIONS: Record<ViewName, Definition> = {
     filters: { jobs: IN_JOBS, workers: IN_WORKERS, active: IS_ACTIVE },
   },
   deployments: {
-    columns: [
-      ...["job", "worker_ip", "allocation_id", "rollout", "gate", "current_hash", "previous_hash"],
-      ...["current_version", "new_version", "disabled", "removed"],
-    ],
+    columns:
+      "job, worker_ip, allocation_id, rollout, gate, current_hash, previous_hash, current_version, new_version, disabled, removed",
     flags: ["disabled", "removed"],
     // The words are those of hook-runtime.md, States; `stop` is what the next deploy does first. Health is in the gate.
     sql: `SELECT a.job, a.worker_ip, alloc_id AS allocation_id,
@@ -126,19 +106,19 @@ const DEFINITIONS: Record<ViewName, Definition> = {
     filters: { jobs: IN_JOBS, workers: IN_WORKERS, active: IS_ACTIVE },
   },
   hooks: {
-    columns: ["job", "hook", "executed_on", "demand_job", "demand_hook", "demand_config"],
+    columns: "job, hook, executed_on, demand_job, demand_hook, demand_config",
     sql: "SELECT job, name AS hook, executed_on, demand_job, demand_hook, demand_config FROM hooks",
     order: "job, hook, executed_on",
     filters: { jobs: IN_JOBS },
   },
   ports: {
-    columns: ["job", "name", "port"],
+    columns: "job, name, port",
     sql: "SELECT job, name, port FROM job_ports",
     order: "job, name",
     filters: { jobs: IN_JOBS },
   },
   kv: {
-    columns: ["namespace", "key", "value", "version", "ttl", "created_date", "deleted"],
+    columns: "namespace, key, value, version, ttl, created_date, deleted",
     flags: ["deleted"],
     // SQLite takes the other columns from the row with the greatest version. What is sealed stays so.
     sql: `SELECT namespace, key, CASE WHEN value LIKE 'enc:v2:%' THEN '[encrypted]' ELSE value END AS value, MAX(version) AS version, ttl,
@@ -151,7 +131,7 @@ const DEFINITIONS: Record<ViewName, Definition> = {
     },
   },
   certs: {
-    columns: ["scope", "job", "worker", "cert", "common_name", "not_after", "days_left", "status"],
+    columns: "scope, job, worker, cert, common_name, not_after, days_left, status",
     // What a deploy would deliver is in the KV store; without it a certificate is invalid. Days are rounded down.
     sql: `SELECT scope, job, worker, worker_ip, cert, common_name, position,
       strftime('%Y-%m-%dT%H:%M:%SZ', not_after, 'unixepoch') AS not_after,
@@ -206,12 +186,16 @@ export function viewOf(
   }
   const where = conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`;
   const rows = db.all(
-    `SELECT ${columns.join(", ")} FROM (${sql}) ${where} ORDER BY ${order} LIMIT ? OFFSET ?`,
+    `SELECT ${columns} FROM (${sql}) ${where} ORDER BY ${order} LIMIT ? OFFSET ?`,
     ...values,
     limit + 1,
     offset,
   );
-  return { columns, items: rows.slice(0, limit).map((row) => shown(row, flags)), more: rows.length > limit };
+  return {
+    columns: columns.split(", "),
+    items: rows.slice(0, limit).map((row) => shown(row, flags)),
+    more: rows.length > limit,
+  };
 }
 
 function shown(row: Row, flags: readonly string[]): View["items"][number] {
