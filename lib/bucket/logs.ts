@@ -24,6 +24,16 @@ export interface LogFields {
 const CMD_LENGTH = 200;
 const ROTATE_BYTES = 32 * 1024 * 1024;
 
+interface RunLogOptions {
+  layout: Layout;
+  runId: string;
+  command: string;
+  redactor: Redactor;
+  activity: (text: string) => void;
+  /** How structured lines look (`log_format` of ops.conf). */
+  format: "kv" | "json";
+}
+
 /**
  * Where a run says what happens. Every text passes the redactor first.
  * Activity gets lines for people; `logs/<worker>.log` or `logs/ops.log`, each with a copy in the run's folder,
@@ -31,36 +41,16 @@ const ROTATE_BYTES = 32 * 1024 * 1024;
  * written, on a full disk say: a run that nobody could follow must not go on.
  */
 export class RunLog {
-  readonly #layout: Layout;
-  readonly #runId: string;
-  readonly #command: string;
-  readonly #redactor: Redactor;
-  readonly #activity: (text: string) => void;
-  readonly #format: "kv" | "json";
+  /** For secrets that turn up while the run goes on. */
+  readonly redactor: Redactor;
+  readonly #options: RunLogOptions;
   readonly #open = new Map<string, { descriptor: number; size: number }>();
   /** The deploy's update sequence, once there is one. */
   updateSeq: number | undefined;
 
-  constructor(options: {
-    layout: Layout;
-    runId: string;
-    command: string;
-    redactor: Redactor;
-    activity: (text: string) => void;
-    /** How structured lines look (`log_format` of ops.conf). */
-    format: "kv" | "json";
-  }) {
-    this.#layout = options.layout;
-    this.#runId = options.runId;
-    this.#command = options.command;
-    this.#redactor = options.redactor;
-    this.#activity = options.activity;
-    this.#format = options.format;
-  }
-
-  /** The redactor, for secrets that turn up while the run goes on. */
-  get redactor(): Redactor {
-    return this.#redactor;
+  constructor(options: RunLogOptions) {
+    this.#options = options;
+    this.redactor = options.redactor;
   }
 
   /** A sentence for people, in Activity and in ops.log. */
@@ -99,11 +89,11 @@ export class RunLog {
     const file = fields.worker === undefined ? "ops.log" : `${fields.worker.replaceAll(":", "_")}.log`;
     const line = Buffer.from(this.#line(this.#masked(fields), level));
     this.#append(
-      path.join(runLayout(this.#layout, this.#runId).folder, file),
+      path.join(runLayout(this.#options.layout, this.#options.runId).folder, file),
       line,
       Number.POSITIVE_INFINITY,
     );
-    this.#append(path.join(this.#layout.logs, file), line, ROTATE_BYTES);
+    this.#append(path.join(this.#options.layout.logs, file), line, ROTATE_BYTES);
   }
 
   /** Closes the files; a later line opens them again. */
@@ -114,7 +104,7 @@ export class RunLog {
 
   /** Before the fields are quoted: what is quoted twice is no form of a secret that the redactor knows. */
   #masked(fields: LogFields): LogFields {
-    const mask = (value: unknown) => (typeof value === "string" ? this.#redactor.apply(value) : value);
+    const mask = (value: unknown) => (typeof value === "string" ? this.redactor.apply(value) : value);
     return Object.fromEntries(
       Object.entries(fields).map(([name, value]) => [name, mask(value)]),
     ) as LogFields;
@@ -146,7 +136,7 @@ export class RunLog {
 
   #say(message: string): void {
     try {
-      this.#activity(`${this.#redactor.apply(message)}\n`);
+      this.#options.activity(`${this.redactor.apply(message)}\n`);
     } catch (cause) {
       throw new Failure("failed", `Cannot write the run's Activity: ${messageOf(cause)}`, { cause });
     }
@@ -158,8 +148,8 @@ export class RunLog {
       ts: new Date().toISOString(),
       level,
       event,
-      run: this.#runId,
-      ops: this.#command,
+      run: this.#options.runId,
+      ops: this.#options.command,
       seq: this.updateSeq,
       worker: worker ?? "-",
       ...{ job: rest.job, phase: rest.phase, action: rest.action, cmd: rest.cmd?.slice(0, CMD_LENGTH) },
@@ -167,7 +157,7 @@ export class RunLog {
       msg,
     };
     const present = Object.entries(all).filter(([, value]) => value !== undefined && value !== "");
-    if (this.#format === "json") return `${JSON.stringify(Object.fromEntries(present))}\n`;
+    if (this.#options.format === "json") return `${JSON.stringify(Object.fromEntries(present))}\n`;
     return `${present.map(([key, value]) => `${key}=${quoted(String(value))}`).join(" ")}\n`;
   }
 }

@@ -1,3 +1,4 @@
+import { setTimeout as timer } from "node:timers/promises";
 import { cancelledFailure, throwIfCancelled } from "./errors.ts";
 
 /** The longest that a timer of Node waits; a longer one would fire at once. */
@@ -6,17 +7,9 @@ const LONGEST_WAIT_MS = 2 ** 31 - 1;
 /**
  * Waits `ms` milliseconds, at most 24.8 days; ends at once with the failure `cancelled` when the signal is aborted.
  */
-export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    if (signal?.aborted) return reject(cancelledFailure());
-    const timer = setTimeout(() => finish(resolve), Math.min(ms, LONGEST_WAIT_MS));
-    const onAbort = () => finish(() => reject(cancelledFailure()));
-    const finish = (settle: () => void) => {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", onAbort);
-      settle();
-    };
-    signal?.addEventListener("abort", onAbort, { once: true });
+export async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  await timer(Math.min(ms, LONGEST_WAIT_MS), undefined, { signal }).catch(() => {
+    throw cancelledFailure();
   });
 }
 
@@ -45,12 +38,12 @@ function nextTurn(): void {
 export function woken(waiting: Set<() => void>, ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const finish = () => {
-      clearTimeout(timer);
+      clearTimeout(timeout);
       signal.removeEventListener("abort", finish);
       waiting.delete(finish);
       resolve();
     };
-    const timer = setTimeout(finish, Math.min(ms, LONGEST_WAIT_MS));
+    const timeout = setTimeout(finish, Math.min(ms, LONGEST_WAIT_MS));
     signal.addEventListener("abort", finish);
     waiting.add(finish);
     if (signal.aborted) finish();
