@@ -19,7 +19,7 @@ const COMMON_NAME_MAX = 64;
 
 const SUBJECT = fields({
   common_name: withDefault(line(COMMON_NAME_MAX), ""),
-  alt_names: withDefault(list(altName(), { max: 1_000 }), []),
+  alt_names: withDefault(list(altName, { max: 1_000 }), []),
 });
 
 const CERT = fields({

@@ -81,7 +81,7 @@ const UNBOUNDED = {
 };
 
 const DEMANDS = fields(
-  { job: optional(blank(name())), hook: optional(blank(name())), config: withDefault(config(), {}) },
+  { job: optional(blank(name)), hook: optional(blank(name)), config: withDefault(config(), {}) },
   { command: "hook" },
 );
 const HOOK = fields({ executed_on: list(oneOf(...HOOK_EVENTS), { min: 1 }), demands: optional(DEMANDS) });
@@ -95,7 +95,7 @@ const TOLERATE = fields({ unreachable: withDefault(share(), NONE) });
 const MANIFEST = fields(
   {
     version: withDefault(line(100), ""),
-    selectors: withDefault(list(blank(name())), []),
+    selectors: withDefault(list(blank(name)), []),
     max_concurrent_upgrades: positive(Number.MAX_SAFE_INTEGER, 1),
     max_concurrent_starts: withDefault(integer(), 0),
     min_allocations_count: withDefault(integer({ min: 0 }), 0),

@@ -12,51 +12,37 @@ const USER = /^[a-z_][a-z0-9_-]*$/;
 const PATH = /^(\/[A-Za-z0-9._-]+)+$/;
 
 /** A name that may be written in capitals; the value is in small letters. */
-export function name(): Shape<string> {
-  return text(
-    `a name of ${NAME_RULE}`,
-    (value) => NAME.test(value.toLowerCase()),
-    (value) => value.toLowerCase(),
-  );
-}
+export const name = text(
+  `a name of ${NAME_RULE}`,
+  (value) => NAME.test(value.toLowerCase()),
+  (value) => value.toLowerCase(),
+);
 
 /** An IPv4 or IPv6 address or a host name: it becomes an argument of ssh and part of paths. */
-export function host(): Shape<string> {
-  return text("an IP address or a host name", isHost);
-}
+export const host = text("an IP address or a host name", isHost);
 
 /** What a certificate may be for: an address or a name, whose first part may be `*`. */
-export function altName(): Shape<string> {
-  return text("an IP address or a DNS name", (value) =>
-    value.startsWith("*.") ? HOST.test(value.slice(2)) && !isIPv4(value.slice(2)) : isHost(value),
-  );
-}
+export const altName = text("an IP address or a DNS name", (value) =>
+  value.startsWith("*.") ? HOST.test(value.slice(2)) && !isIPv4(value.slice(2)) : isHost(value),
+);
 
 /** A user name on a worker. */
-export function user(): Shape<string> {
-  return text("a user name of small letters, digits, _ and -", (value) => USER.test(value));
-}
+export const user = text("a user name of small letters, digits, _ and -", (value) => USER.test(value));
 
 /** An absolute folder on a worker, never `/` itself. */
-export function folder(): Shape<string> {
-  return text(
-    "an absolute path of letters, digits, dots, _ and -, without . or .. as a part",
-    (value) => PATH.test(value) && !value.split("/").some((part) => part === "." || part === ".."),
-  );
-}
+export const folder = text(
+  "an absolute path of letters, digits, dots, _ and -, without . or .. as a part",
+  (value) => PATH.test(value) && !value.split("/").some((part) => part === "." || part === ".."),
+);
 
 /** A host to go through: `[user@]host[:port]`, an IPv6 address with a port in brackets. */
-export function jump(): Shape<string> {
-  return text("a host as [user@]host[:port]", isJump);
-}
+export const jump = text("a host as [user@]host[:port]", isJump);
 
 /** One part of a path. */
-export function fileName(): Shape<string> {
-  return text(
-    "the name of a file, without folders",
-    (value) => /^[A-Za-z0-9_.-]+$/.test(value) && !/^\.+$/.test(value),
-  );
-}
+export const fileName = text(
+  "the name of a file, without folders",
+  (value) => /^[A-Za-z0-9_.-]+$/.test(value) && !/^\.+$/.test(value),
+);
 
 /** Text without control characters, of at most `max` characters; white space around it is dropped. */
 export function line(max = 1_000): Shape<string> {

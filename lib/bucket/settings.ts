@@ -77,18 +77,18 @@ const SSH_OPTIONS =
 
 const OPS_CONF = object(
   {
-    ssh_user: withDefault(user(), "agent"),
+    ssh_user: withDefault(user, "agent"),
     ssh_key: withDefault(keyName(), "worker.key"),
     ssh_port: withDefault(integer({ min: 0, max: 65_535 }), 22),
-    ssh_jump: optional(jump()),
+    ssh_jump: optional(jump),
     ssh_options: withDefault(record(sshOption(), { key: SSH_OPTIONS, means: "an allowed ssh option" }), {}),
     ssh_concurrency: withDefault(integer({ min: 1, max: 1_024 }), 32),
     use_sudo: withDefault(boolean(), false),
-    worker_root: withDefault(folder(), "/opt/worker"),
+    worker_root: withDefault(folder, "/opt/worker"),
     certs_ttl: withDefault(DAYS, 60),
     certs_renewal_buffer: withDefault(DAYS, 0),
     /** The part of a file name between `bucket.jobs.` and `.conf`, or nothing. */
-    job_config_selector: withDefault(blank(fileName()), ""),
+    job_config_selector: withDefault(blank(fileName), ""),
     log_format: withDefault(line(), "kv"),
     log_run_retention_count: withDefault(integer({ min: 0 }), 200),
     log_run_retention_days: withDefault(integer({ min: 0 }), 30),
@@ -155,7 +155,7 @@ function settingsOf(given: Infer<typeof OPS_CONF>): OpsConf {
 
 /** A file in `secrets/`, but none of the bucket's own: the ssh key can be replaced and deleted. */
 function keyName(): Shape<string> {
-  return refined(fileName(), (name, path, report) => {
+  return refined(fileName, (name, path, report) => {
     if (OWN_SECRETS.test(name)) report(path, `must be another name: ${name} belongs to the bucket itself`);
     return name;
   });

@@ -47,13 +47,13 @@ export interface Disabled {
 }
 
 const WORKER = fields({
-  host: host(),
+  host,
   hostname: optional(line(253)),
   connection: withDefault(oneOf("ssh", "local"), "ssh"),
-  root: optional(folder()),
-  ssh_user: optional(user()),
+  root: optional(folder),
+  ssh_user: optional(user),
   ssh_port: optional(integer({ min: 1, max: 65_535 })),
-  ssh_jump: optional(jump()),
+  ssh_jump: optional(jump),
   labels: withDefault(labels(), []),
   tags: withDefault(tags(), new Map()),
   memory: withDefault(quantity(parseMemoryMb), 0),
@@ -113,7 +113,7 @@ function workerOf(given: Infer<typeof WORKER>, index: number, settings: OpsConf)
 
 /** Labels, each once; `worker` may be among them, but need not be. */
 function labels(): Shape<string[]> {
-  return refined(list(name()), (labels, path, report) => {
+  return refined(list(name), (labels, path, report) => {
     for (const [index, label] of labels.entries())
       if (labels.indexOf(label) < index)
         report(join(path, index), `the label ${quote(label)} is there twice`);
