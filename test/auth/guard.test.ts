@@ -52,7 +52,7 @@ test("CP-322 without a credential a request is unauthorized, whatever its query 
   assert.throws(() => guard.admit(requestOf({}, { query: `token=${TOKEN}` })), { code: "unauthorized" });
 });
 
-test("CP-316 CP-347 the 21st attempt after 20 wrong tokens is the first 429, with the seconds to wait", () => {
+test("CP-316 CP-347 T-07 the 21st attempt after 20 wrong tokens is the first 429, with the seconds to wait", () => {
   const { guard, clock } = setUp();
   for (let count = 0; count < 20; count++) assert.throws(() => guard.admit(wrong), { code: "unauthorized" });
   clock.now = 30_500;

@@ -13,7 +13,7 @@ function newSessions(clock = { now: Date.now() }, key = randomBytes(32)) {
   return new Sessions(BROWSER, key, () => clock.now);
 }
 
-test("CP-194 CP-196 a session lasts 12 hours, which the server checks by itself", () => {
+test("CP-194 CP-196 T-64 a session lasts 12 hours, which the server checks by itself", () => {
   const clock = { now: 1_000_000 };
   const sessions = newSessions(clock);
   const { session, cookie } = sessions.issue();
@@ -24,7 +24,7 @@ test("CP-194 CP-196 a session lasts 12 hours, which the server checks by itself"
   assert.equal(sessions.verify(pairOf(cookie)), undefined);
 });
 
-test("CP-197 CP-198 the cookie is HttpOnly and SameSite=Strict; Secure only under TLS", () => {
+test("CP-197 CP-198 T-64 the cookie is HttpOnly and SameSite=Strict; Secure only under TLS", () => {
   const { cookie } = newSessions().issue();
   assert.match(
     cookie,

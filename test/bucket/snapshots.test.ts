@@ -30,7 +30,7 @@ async function bucket(t: TestContext): Promise<Layout> {
 
 const all = { limit: 100 };
 
-test("CP-105 a snapshot is one private file of database, keys, labels and source, each with its sum", async (t) => {
+test("CP-105 T-54 a snapshot is one private file of database, keys, labels and source, each with its sum", async (t) => {
   const layout = await bucket(t);
   writeFileSync(path.join(layout.workspace, "tool"), "#!/bin/sh\n");
   chmodSync(path.join(layout.workspace, "tool"), 0o755);

@@ -77,7 +77,7 @@ test("CP-154 CP-155 CP-156 a push replaces ops.conf, workspace/ and templates/ a
   }
 });
 
-test("CP-090 CP-157 CP-158 CP-159 CP-160 CP-161 a push clears tmp/ and keeps everything else", async (t) => {
+test("CP-090 CP-157 CP-158 CP-159 CP-160 CP-161 T-53 a push clears tmp/ and keeps everything else", async (t) => {
   const layout = bucket(t);
   const kept = ["data/ops.db", "logs/ops.log", "secrets/kv.key", ".ssh/known_hosts", "bucket.json"];
   writeTree(layout.root, Object.fromEntries(kept.map((name) => [name, `kept ${name}`])));
@@ -213,7 +213,7 @@ test("CP-219 an upload without workspace/ is refused", async (t) => {
   await assertRefused(t, [writeTar(entriesOf({ "ops.conf": "" }))], /the archive has no workspace\//);
 });
 
-test("CP-219 a truncated or damaged upload is refused", async (t) => {
+test("CP-219 T-84 a truncated or damaged upload is refused", async (t) => {
   const bytes = await archiveBytes(EXAMPLE);
   const packed = gzipSync(bytes);
   await assertRefused(t, [streamOf(bytes.subarray(0, 3000))], /cut off/);
@@ -345,7 +345,7 @@ for (const [what, winner, act] of moments)
     );
   });
 
-test("CP-169 after kill -9 at any moment the source is wholly one revision, and current says which", async (t) => {
+test("CP-169 T-85 after kill -9 at any moment the source is wholly one revision, and current says which", async (t) => {
   const layout = bucket(t);
   const locals = [EXAMPLE, OTHER].map((source) => {
     const folder = temporaryFolder(t);

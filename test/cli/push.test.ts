@@ -242,7 +242,7 @@ test("a refusal in the middle of the upload is shown and ends the upload", async
   assert.ok(received < 24 * 1024 * 1024);
 });
 
-test("a wrong token is shown with the server's sentence", async (t) => {
+test("T-21 a wrong token is shown with the server's sentence", async (t) => {
   const server = await play(t);
   await assert.rejects(attempt(t, server.url, { token: "wrong" }), {
     code: "failed",

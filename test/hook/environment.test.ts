@@ -28,7 +28,7 @@ const FACTS: ScriptFacts = {
   variables: {},
 };
 
-test("HR-129 HR-130 HR-131 HR-132 HR-133 HR-134 HR-135 HR-137 HR-138 HR-139 HR-140 HR-148 HR-149 HR-150 HR-151 HR-152 HR-153 a script is told exactly this", () => {
+test("HR-129 HR-130 HR-131 HR-132 HR-133 HR-134 HR-135 HR-137 HR-138 HR-139 HR-140 HR-148 HR-149 HR-150 HR-151 HR-152 HR-153 T-29 a script is told exactly this", () => {
   assert.deepEqual(scriptEnvironment({}, FACTS), {
     ALLOCATION_ID: "5f0e8c6c-0000-5000-8000-000000000001",
     ALLOCATION_IP: "10.0.0.2",

@@ -16,7 +16,7 @@ for (const [rows, namespace] of [
   ["HR-172 HR-173", "vars/bucket"],
   ["HR-174 HR-175 HR-298", "vars/bucket/job/b"],
   ["HR-176 HR-177", "ops/job/b/worker/10.0.0.1"],
-  ["HR-183 HR-184 HR-297", "ops/job/b"],
+  ["HR-183 HR-184 HR-297 T-27", "ops/job/b"],
   ["HR-195 HR-201 HR-202", "ops/job/a"],
   ["HR-197 HR-201 HR-202", "vars/job/a"],
   ["HR-199 HR-201 HR-202", "secrets/job/a"],
@@ -105,7 +105,7 @@ for (const event of [
   "job_control",
   "after_allocation_started",
 ] as const)
-  test(`HR-178 HR-179 HR-180 HR-181 HR-182 HR-186 rollout_order on ${event}`, async (t) => {
+  test(`HR-178 HR-179 HR-180 HR-181 HR-182 HR-186 T-26 rollout_order on ${event}`, async (t) => {
     const { kv, script } = await testRuntime(t);
     const isOpen = event === "pre_deploy" || event === "cli";
     const { ask } = script({ event });

@@ -36,7 +36,7 @@ test("CP-328 CP-330 CP-331 the limits are those of the specification", () => {
   );
 });
 
-test("CP-027 CP-028 CP-029 CP-030 CP-032 answers, failures and defects carry the security headers, and no HSTS without TLS", async (t) => {
+test("CP-027 CP-028 CP-029 CP-030 CP-032 T-59 answers, failures and defects carry the security headers, and no HSTS without TLS", async (t) => {
   const answers = [
     async () => json(200, {}),
     async () => raw("text/html", "<p>"),

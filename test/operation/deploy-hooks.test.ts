@@ -44,7 +44,7 @@ async function setUp(t: TestContext, jobs: JobsSpec, options: Parameters<Deploys
   return { deploys, dir, fail, repair, told };
 }
 
-test("HR-044 HR-101 HR-110 HR-111 HR-303 HR-304 HR-305 HR-308 HR-312 HR-335 the hooks of a rollout in their order, with their batches", async (t) => {
+test("HR-044 HR-101 HR-110 HR-111 HR-303 HR-304 HR-305 HR-308 HR-312 HR-335 T-36 the hooks of a rollout in their order, with their batches", async (t) => {
   const events = ["pre_deploy", "after_allocation_started", "health_check", "post_deploy"];
   const write = `if event == "health_check": print("write", ops.put_job_variable("a", "b").text)\n`;
   const jobs = { web: job(events, write, { max_concurrent_starts: 2, max_concurrent_upgrades: 1 }) };
@@ -126,7 +126,7 @@ test("HR-317 HR-320 a secret that pre_deploy writes is in the files of the same 
   assert.ok(!existsSync(path.join(deploys.folder(A), "jobs/web/_hooks")), "scripts never go to a worker");
 });
 
-test("HR-020 HR-116 a failing pre_deploy stores nothing and leaves out its job and those that demand it; others go on", async (t) => {
+test("HR-020 HR-116 T-40 a failing pre_deploy stores nothing and leaves out its job and those that demand it; others go on", async (t) => {
   const write = `ops.put_job_variable("half", host).raise_for_status()\n`;
   const broken = job(["pre_deploy", "cli"], write + FAILS);
   const demanding = {

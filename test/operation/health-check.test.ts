@@ -212,7 +212,7 @@ test("a worker that cannot be reached fails its own allocations only", async (t)
   );
 });
 
-test("HR-052 HR-299 HR-307 HR-319 hooks follow the probes, for disabled allocations too, and store nothing; a failed probe keeps them from running", async (t) => {
+test("HR-052 HR-299 HR-307 HR-319 T-35 hooks follow the probes, for disabled allocations too, and store nothing; a failed probe keeps them from running", async (t) => {
   const hook = `${RECORD}print(ops.put_job_variable("a", "b").text)\n`;
   const { deploys, check, sicken } = await setUp(
     t,

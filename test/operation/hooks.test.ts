@@ -328,7 +328,7 @@ print("answer", [ask(one) for one in open("ids").read().split()])
   assert.deepEqual(answers, ["404", "200"]);
 });
 
-test("HR-024 HR-025 CP-137 output goes to Activity and the worker's log line by line, long lines in parts, secrets masked", async (t) => {
+test("HR-024 HR-025 CP-137 T-49 output goes to Activity and the worker's log line by line, long lines in parts, secrets masked", async (t) => {
   const talk = `import ops, sys
 ops.put_job_secret("password", "hunter2-hunter2").raise_for_status()
 print("the password is hunter2-hunter2")

@@ -60,7 +60,7 @@ test("T-39 planning notes nothing: only what was promoted counts", async (t) => 
   assert.deepEqual(actions(plan()), ["start", "start"]);
 });
 
-test("HR-146 HR-147 the dot of a template is the allocation's, in full", async (t) => {
+test("HR-146 HR-147 T-45 the dot of a template is the allocation's, in full", async (t) => {
   const dot = [
     ..."AllocationID Job CurrentVersion NewVersion BucketID WorkerID WorkerIP UpdateSeq BucketPath JobPath".split(
       " ",

@@ -11,7 +11,7 @@ import {
   rolloutOrder,
 } from "../../lib/plan/rollout.ts";
 
-test("HR-009 HR-010 the KV order counts when it names every worker of the set, else catalog order does", () => {
+test("HR-009 HR-010 T-37 the KV order counts when it names every worker of the set, else catalog order does", () => {
   const cases: [kv: string | undefined, workers: string[], expected: string[], source: "kv" | "default"][] = [
     [undefined, ["a", "b"], ["a", "b"], "default"],
     ["", ["a", "b"], ["a", "b"], "default"],

@@ -31,7 +31,7 @@ async function finish(layout: Layout, record: RunRecord): Promise<void> {
   await saveRecord(layout, record);
 }
 
-test("CP-145 CP-265 the pieces put together are the log byte for byte, whole characters each", async (t) => {
+test("CP-145 CP-265 T-74 the pieces put together are the log byte for byte, whole characters each", async (t) => {
   const { layout, record, write, end } = await newRun(t);
   const text = "grüße 🌍 ".repeat(60_000);
   write(text);

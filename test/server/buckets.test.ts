@@ -137,7 +137,7 @@ test("a database that stays busy is 503 after the tries", async (t) => {
   assert.equal((await server.call("GET", bucket)).status, 200);
 });
 
-test("CP-072 CP-073 CP-236 a bucket gets another project or name, and nothing else of it changes", async (t) => {
+test("CP-072 CP-073 CP-236 T-14 a bucket gets another project or name, and nothing else of it changes", async (t) => {
   const server = await TestServer.start(t);
   const { path: bucket, folder } = await server.createBucket({ project: "shop", name: "live" });
   const file = () => JSON.parse(readFileSync(path.join(folder, "bucket.json"), "utf8"));

@@ -220,7 +220,7 @@ test("a hard link is a file like any other", async (t) => {
   assert.equal((await get("files/workspace/same")).text, SOURCE["workspace/workers.json"]);
 });
 
-test("CP-084 CP-085 CP-086 CP-087 CP-088 CP-109 nothing of the source can be changed by these paths", async (t) => {
+test("CP-084 CP-085 CP-086 CP-087 CP-088 CP-109 T-20 nothing of the source can be changed by these paths", async (t) => {
   const { server, bucket } = await setUp(t);
   const before = readTree(bucket.folder);
   for (const rest of [

@@ -24,7 +24,7 @@ async function built(t: TestContext) {
   return { server, bucket, run };
 }
 
-test("CP-023 CP-280 CP-281 CP-282 CP-283 CP-284 CP-285 job control over HTTP is a run of its kind", async (t) => {
+test("CP-023 CP-280 CP-281 CP-282 CP-283 CP-284 CP-285 T-19 T-50 job control over HTTP is a run of its kind", async (t) => {
   const { run } = await built(t);
   for (const [rest, body, kind, params] of [
     ["jobs/web/start", {}, "job_start", { health_check: false }],

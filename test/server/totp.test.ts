@@ -169,7 +169,7 @@ test("T-67 of many requests with one code at the same time exactly one succeeds"
   assert.equal(replies.filter((reply) => cookiesOf(reply).length > 0).length <= 1, true);
 });
 
-test("CP-320 CP-321 CP-335 CP-347 20 failures in both forms together, then 429 with the seconds to wait; the right code is kept", async (t) => {
+test("CP-320 CP-321 CP-335 CP-347 T-05 T-06 20 failures in both forms together, then 429 with the seconds to wait; the right code is kept", async (t) => {
   const totp = await TotpServer.start(t);
   for (let count = 0; count < 10; count++) {
     assert.equal((await totp.verify("000000")).status, 401);
@@ -186,7 +186,7 @@ test("CP-320 CP-321 CP-335 CP-347 20 failures in both forms together, then 429 w
   assert.equal((await totp.verify(totp.freshCode())).status, 200);
 });
 
-test("CP-336 CP-345 CP-346 100 failures of several addresses limit a fresh one, until their minute is over", async (t) => {
+test("CP-336 CP-345 CP-346 T-07 100 failures of several addresses limit a fresh one, until their minute is over", async (t) => {
   const totp = await TotpServer.start(t);
   for (let count = 0; count < 100; count++) {
     const from = `127.0.0.${1 + (count % 6)}`;
@@ -236,7 +236,7 @@ test("T-01 signing in needs TOTP first; the session then tells so", async (t) =>
   );
 });
 
-test("CP-311 CP-312 CP-313 TOTP is renewed by the session, and neither prolongs the other", async (t) => {
+test("CP-311 CP-312 CP-313 T-02 TOTP is renewed by the session, and neither prolongs the other", async (t) => {
   const totp = await TotpServer.start(t, 10_000);
   const { browser } = await totp.signIn();
   const first = totp.server.aheadMs;

@@ -58,7 +58,7 @@ test("CP-171 a wrong token is said to be wrong, beside the field, which is empty
   assert.equal(await ui.page.getByLabel("API token").inputValue(), "");
 });
 
-test("CP-189 CP-190 CP-191 the token is exchanged once and kept nowhere", async () => {
+test("CP-189 CP-190 CP-191 T-89 the token is exchanged once and kept nowhere", async () => {
   ui.requests.length = 0;
   await ui.signIn(server.token);
   await ui.link("alpha").waitFor();
@@ -112,7 +112,7 @@ test("CP-184 a run that was started is streamed line by line below the view", as
   await ui.page.locator("tr", { hasText: "running" }).getByText("Deploy").waitFor();
 });
 
-test("CP-187 CP-188 one stream at a time; starts are blocked only for its bucket", async () => {
+test("CP-187 CP-188 T-91 one stream at a time; starts are blocked only for its bucket", async () => {
   assert.equal(await ui.button("Build").isDisabled(), true);
   assert.match((await ui.button("Build").getAttribute("title")) ?? "", /deploy runs in this bucket/);
   await ui.goTo(`#/buckets/${beta}`);
