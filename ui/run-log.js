@@ -13,7 +13,7 @@ const FIRST_SPAN_BYTES = 256 * 1024;
 const NEWLINE = 10;
 /** A line that is longer is shown in pieces of one to two times this size. */
 const PIECE_BYTES = 4096;
-const STEP_BYTES = 32 * 1024;
+const STEP_BYTES = 16 * 1024;
 const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
 
 /** The log of one run, on the server. Requests about it end with `signal`. */
