@@ -96,7 +96,7 @@ export function prometheusRows(db: Database): PrometheusRow[] {
 
 /**
  * What Prometheus has to scrape: the lists of all jobs in one, `ops:port/…` and `ops:job` replaced by what they stand
- * for (docs/operate.md). A job with such a target and no active allocation is left out. Throws `ErrInvalidJob` for a
+ * for (docs/workspace.md, Prometheus). A job with such a target and no active allocation is left out. Throws `ErrInvalidJob` for a
  * template that renders to something else, `ErrKeyMissing` and `failed` where it cannot be rendered.
  */
 export function scrapeConfigs(
