@@ -68,6 +68,10 @@ export type Tally = Record<
 /** What is to happen in a deploy. */
 interface Course {
   force: boolean;
+  /** Nothing is to be started or restarted. */
+  syncOnly: boolean;
+  /** Without it: all. */
+  jobs?: string[];
   /** After so many steps; -1: never. */
   killAt: number;
   cancelAt: number;
@@ -76,7 +80,7 @@ interface Course {
   down: readonly string[];
 }
 
-const QUIET: Course = { force: false, killAt: -1, cancelAt: -1, downAt: -1, down: [] };
+const QUIET: Course = { force: false, syncOnly: false, killAt: -1, cancelAt: -1, downAt: -1, down: [] };
 const VERBS = ["start ", "restart ", "reload "];
 
 /**
@@ -127,6 +131,7 @@ export class SimulatedDeploys {
   /** What is not healthy with the new files: a job, on one worker or on all. */
   #sick: { job: string; worker: string | undefined } | undefined;
   #ended: DeployResult | undefined;
+  #isSyncOnly = false;
   #failureRate = 0;
   #effects = 0;
   #violation: string | undefined;
@@ -195,7 +200,12 @@ export class SimulatedDeploys {
     this.#calm();
     const force = this.#chance(0.2);
     if (force) this.#excuseAll();
-    assert.equal(await this.#deploy({ ...QUIET, force }, true), "succeeded");
+    const some = this.#jobs.map(({ name }) => name).filter(() => this.#chance(0.5));
+    const jobs = some.length > 0 && this.#chance(0.3) ? some : undefined;
+    const course = { ...QUIET, force, ...(jobs && { jobs }), syncOnly: this.#chance(0.2) };
+    const outcome = await this.#deploy(course, true);
+    assert.equal(outcome, this.#isRefused() ? "failed" : "succeeded");
+    if (this.#isRefused()) return;
     this.tally.planned += checkAsPlanned(this.#plan, this.#carriedOut());
   }
 
@@ -233,7 +243,7 @@ export class SimulatedDeploys {
     const down = Array.from({ length: count }, () => this.#pick(SIMULATED));
     const downAt = this.#pick([0, Math.floor(this.#random() * 80)]);
     return {
-      ...{ force, killAt: end === "kill" ? at : -1, cancelAt: end === "cancel" ? at : -1 },
+      ...{ force, syncOnly: false, killAt: end === "kill" ? at : -1, cancelAt: end === "cancel" ? at : -1 },
       ...{ downAt, down },
     };
   }
@@ -271,7 +281,7 @@ export class SimulatedDeploys {
   /** Plans a deploy and carries it out to its end; a kill leaves everything as it is at that moment. */
   async #deploy(course: Course, isBound = false): Promise<string> {
     this.tally.deploys++;
-    await this.#begins(course.force);
+    await this.#begins(course);
     const stop = new AbortController();
     const context = this.#bucket.context("deploy", stop.signal);
     context.progress.report = ({ phase, rollouts = [] }) => {
@@ -279,10 +289,10 @@ export class SimulatedDeploys {
       this.#phase = phase;
       for (const { job, action, batch } of rollouts) this.#enter(job, `${action} ${batch}`);
     };
-    const scope = deployScope(context, undefined);
+    const scope = deployScope(context, course.jobs);
     const fleet = new Fleet(context, catalogWorkers(context.db));
     let ended: { outcome: string; result: DeployResult } | undefined;
-    const options = { force: course.force, syncOnly: false };
+    const options = { force: course.force, syncOnly: course.syncOnly };
     const plan = isBound ? new BoundPlan(context.log, this.#plan) : undefined;
     void carryOutDeploy(context, fleet, this.#effectsOf(), scope, options, plan).then(
       (result) => {
@@ -318,7 +328,12 @@ export class SimulatedDeploys {
     this.#steps.set(job, step);
   }
 
-  async #begins(force: boolean): Promise<void> {
+  /** True where the plan says that something could not be done. */
+  #isRefused(): boolean {
+    return this.#plan.waves.some(({ jobs }) => jobs.some(({ outcome }) => outcome === "failed"));
+  }
+
+  async #begins({ force, syncOnly, jobs }: Course): Promise<void> {
     for (const one of [this.#pending, this.#steps, this.#targets, this.#restored, this.#resumed]) one.clear();
     for (const one of [this.#passes, this.#lostBefore, this.#unhealthy, this.#lost, this.#unready])
       one.clear();
@@ -327,19 +342,23 @@ export class SimulatedDeploys {
     this.#phase = "";
     this.#ended = undefined;
     const context = this.#bucket.context("deploy");
-    const scope = deployScope(context, undefined);
+    const scope = deployScope(context, jobs);
+    this.#isSyncOnly = syncOnly;
     this.#jobs = scope.all;
     const { db, layout, run } = context;
     await mkdir(runLayout(layout, run.id).folder, { recursive: true });
     const fleet = new Fleet(context, catalogWorkers(db));
-    const options = { force, syncOnly: false, withHooks: false };
+    const options = { force, syncOnly, withHooks: false };
     const effects = {
       hooks: async () => [],
       drift: async (worker: string, wanted: ReadonlyMap<string, FileDigests>) =>
         this.#driftOn(worker, wanted),
       text: async () => undefined,
     };
-    this.#plan = await dryRun(context, fleet, effects, scope, options);
+    this.#plan = await dryRun(context, fleet, effects, scope, options).catch((error: Failure) => {
+      if (error.code !== "failed") throw error;
+      return error.details as DeployPlan;
+    });
     context.log.close();
     this.#planned = plannedPlaces(this.#plan);
     this.#before = new Map(
@@ -741,7 +760,8 @@ export class SimulatedDeploys {
         if (hash === "" || unfinished || removed) continue;
         const what = `promotion: ${job}@${worker} is promoted`;
         this.#must(service.tree === hash, `${what} with other files than it has`);
-        if (!disabled && !stopped && service.last?.target !== "stop" && this.#runs(job))
+        if (this.#isSyncOnly || disabled || stopped || service.last?.target === "stop") continue;
+        if (this.#runs(job))
           this.#must(
             service.running === hash && service.version === version,
             `${what} with ${version} but was not started so`,
@@ -807,7 +827,7 @@ export class SimulatedDeploys {
       for (const { id, worker } of active) {
         const service = this.#service({ job: name, worker });
         const { hash } = promotionsOf(db, name)(id);
-        if (this.#runs(name))
+        if (this.#runs(name) && !this.#isSyncOnly)
           assert.equal(service.running, hash, `skip: ${name}@${worker} does not run what is promoted`);
         if (hasGate(job))
           assert.equal(service.isHealthy, true, `skip: ${name} is skipped while ${worker} is not healthy`);
