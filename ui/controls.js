@@ -79,7 +79,7 @@ function questionOf(page, label, given, submit) {
   const { action = label, title = `${action}?`, says, fields = [], danger, isSecret } = given;
   const where = page.bucketId ? [`Bucket: ${page.nameOfBucket()}`] : [];
   return {
-    ...{ title, says: [...says, ...where], action, submit, danger: Boolean(danger) },
+    ...{ title, says: [...says, ...where].filter(Boolean), action, submit, danger: Boolean(danger) },
     fields: [...fields, isSecret ? "" : copyButton(page, given)],
     word: danger === true ? page.nameOfBucket() : danger || undefined,
   };

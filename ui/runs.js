@@ -159,7 +159,7 @@ export function lastRunPart({ bucketId, path }, title, kind, none, options = {})
       "p",
       status(run.status),
       " ",
-      runLink(bucketId, run.id, aboutOf(run) || "Run"),
+      runLink(bucketId, run.id, aboutOf(run) || words(kind)),
       ", ",
       ago(run.created_at),
     ),
