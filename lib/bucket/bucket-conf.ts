@@ -4,7 +4,7 @@ import type { FailureCode } from "../core/errors.ts";
 import { join, show, typeName } from "../core/shape.ts";
 import { jobResourcesFile, type Layout } from "./layout.ts";
 import { type Problems, unknownName } from "./problems.ts";
-import { parseSourceToml, readSourceToml, relative } from "./source-file.ts";
+import { parseSourceToml, readSource, relative } from "./source-file.ts";
 
 /** The bucket.conf that init writes. */
 export const DEFAULT_BUCKET_CONF = `# Ports that ops hands out to jobs lie in this range. Every key here is also readable in templates and hooks,
@@ -30,7 +30,7 @@ const CODE = "ErrInvalidBucketConf";
 
 /** Reads `workspace/bucket.conf`: `ErrInvalidBucketConf`, `ErrInvalidPortRange`. */
 export async function readBucketConf(layout: Layout, problems: Problems): Promise<BucketConf> {
-  const table = await readSourceToml(layout, layout.bucketConf, CODE, problems);
+  const table = await readSource(parseSourceToml, layout, layout.bucketConf, CODE, problems);
   return checkBucketConf(table ?? {}, relative(layout, layout.bucketConf), problems);
 }
 
@@ -67,7 +67,7 @@ export async function readJobSettings(
   problems: Problems,
 ): Promise<JobSettings> {
   const file = relative(layout, jobResourcesFile(layout, selector));
-  const table = await readSourceToml(layout, jobResourcesFile(layout, selector), CODE, problems);
+  const table = await readSource(parseSourceToml, layout, jobResourcesFile(layout, selector), CODE, problems);
   if (!table && selector !== "") problems.warn("ops.conf", "job_config_selector", `there is no ${file}`);
   return checkJobSettings(table ?? {}, file, problems);
 }

@@ -15,7 +15,7 @@ import {
 import type { Layout } from "./layout.ts";
 import { blank, fileName, folder, jump, line, user } from "./names.ts";
 import { Problems } from "./problems.ts";
-import { readSourceToml } from "./source-file.ts";
+import { parseSourceToml, readSource } from "./source-file.ts";
 
 /** What ops.conf says, with the defaults in place. */
 export interface OpsConf {
@@ -108,7 +108,7 @@ export async function loadOpsConf(layout: Layout): Promise<{ settings: OpsConf; 
 
 /** Like {@link loadOpsConf}, but collects the problems; the settings are then the defaults. */
 export async function readOpsConf(layout: Layout, problems: Problems): Promise<OpsConf> {
-  const table = await readSourceToml(layout, layout.opsConf, OPS_CONF_CODE, problems);
+  const table = await readSource(parseSourceToml, layout, layout.opsConf, OPS_CONF_CODE, problems);
   return table ? checkOpsConf(table, problems) : defaults();
 }
 

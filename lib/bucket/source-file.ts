@@ -1,97 +1,60 @@
 import path from "node:path";
-import { parseToml, type TomlTable } from "../codec/toml.ts";
-import { Failure, type FailureCode, hasErrno, messageOf } from "../core/errors.ts";
-import { readBounded } from "../core/files.ts";
+import { parseToml } from "../codec/toml.ts";
+import { Failure, type FailureCode, messageOf } from "../core/errors.ts";
+import { readBounded, unlessMissing } from "../core/files.ts";
+import { decodeUtf8 } from "../core/plain-text.ts";
 import type { Layout } from "./layout.ts";
 import type { Problems } from "./problems.ts";
 
 /** No settings file and no manifest is larger. */
 const LIMIT_BYTES = 1024 * 1024;
 
+type Parse<T> = (bytes: Uint8Array, file: string, code: FailureCode, problems: Problems) => T | undefined;
+
 /**
- * What a JSON file of the source holds, or undefined where there is none. A file that cannot be taken (a symlink, over
- * 1 MiB, not UTF-8, not JSON) is a problem with this code and undefined too.
+ * What a file of the source holds, or undefined where there is none. A file that cannot be taken (a symlink, over 1 MiB,
+ * not UTF-8, not what `parse` reads) is a problem with this code and undefined too.
  */
-export async function readSourceJson(
+export async function readSource<T>(
+  parse: Parse<T>,
   layout: Layout,
   file: string,
   code: FailureCode,
   problems: Problems,
-): Promise<unknown> {
-  const bytes = await readSource(layout, file, code, problems);
-  return bytes && parseSourceJson(bytes, relative(layout, file), code, problems);
-}
-
-/** The table that a TOML file of the source holds; like {@link readSourceJson} where there is nothing to read. */
-export async function readSourceToml(
-  layout: Layout,
-  file: string,
-  code: FailureCode,
-  problems: Problems,
-): Promise<TomlTable | undefined> {
-  const bytes = await readSource(layout, file, code, problems);
-  return bytes && parseSourceToml(bytes, relative(layout, file), code, problems);
-}
-
-async function readSource(
-  layout: Layout,
-  file: string,
-  code: FailureCode,
-  problems: Problems,
-): Promise<Buffer | undefined> {
+): Promise<T | undefined> {
   try {
-    return await readBounded(file, LIMIT_BYTES);
+    const bytes = await unlessMissing(readBounded(file, LIMIT_BYTES), "ENOTDIR");
+    return bytes && parse(bytes, relative(layout, file), code, problems);
   } catch (error) {
-    if (hasErrno(error, "ENOTDIR")) return undefined;
     problems.error(code, relative(layout, file), "", unreadable(error));
     return undefined;
   }
 }
 
-/** Like {@link readSourceJson} for what was read already; `file` is only named. A byte order mark is passed over. */
-export function parseSourceJson(
-  bytes: Uint8Array,
-  file: string,
-  code: FailureCode,
-  problems: Problems,
-): unknown {
-  const text = textOf(bytes, file, code, problems)?.replace(/^\ufeff/, "");
-  if (text === undefined) return undefined;
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    problems.error(code, file, "", jsonProblem(error, text));
-    return undefined;
-  }
-}
+/** The JSON in a file that was read already; `file` is only named. A byte order mark is passed over. */
+export const parseSourceJson = parserOf<unknown>(
+  (text) => JSON.parse(text.replace(/^\ufeff/, "")),
+  (error, text) => jsonProblem(error, text.replace(/^\ufeff/, "")),
+);
 
-/** Like {@link readSourceToml} for what was read already; `file` is only named. */
-export function parseSourceToml(
-  bytes: Uint8Array,
-  file: string,
-  code: FailureCode,
-  problems: Problems,
-): TomlTable | undefined {
-  const text = textOf(bytes, file, code, problems);
-  if (text === undefined) return undefined;
-  try {
-    return parseToml(text);
-  } catch (error) {
-    problems.error(code, file, "", messageOf(error));
-    return undefined;
-  }
-}
+/** The TOML in a file that was read already; `file` is only named. */
+export const parseSourceToml = parserOf(parseToml, messageOf);
 
-const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-
-function textOf(bytes: Uint8Array, file: string, code: FailureCode, problems: Problems): string | undefined {
-  try {
-    if (bytes.length <= LIMIT_BYTES) return UTF8.decode(bytes);
-    problems.error(code, file, "", `has more than ${LIMIT_BYTES} bytes`);
-  } catch {
-    problems.error(code, file, "", "is not UTF-8 text");
-  }
-  return undefined;
+function parserOf<T>(
+  parse: (text: string) => T,
+  problemOf: (error: unknown, text: string) => string,
+): Parse<T> {
+  return (bytes, file, code, problems) => {
+    const wrong = (message: string) => void problems.error(code, file, "", message);
+    if (bytes.length > LIMIT_BYTES) return wrong(`has more than ${LIMIT_BYTES} bytes`);
+    const text = decodeUtf8(bytes);
+    if (text === undefined) return wrong("is not UTF-8 text");
+    try {
+      return parse(text);
+    } catch (error) {
+      return wrong(problemOf(error, text));
+    }
+  };
 }
 
 /** A path as operators know it: relative to the bucket. */

@@ -18,7 +18,7 @@ import type { Layout } from "./layout.ts";
 import { fields, folder, host, jump, line, name, quantity, user } from "./names.ts";
 import { type Problems, unknownName } from "./problems.ts";
 import type { OpsConf } from "./settings.ts";
-import { readSourceJson, relative } from "./source-file.ts";
+import { parseSourceJson, readSource, relative } from "./source-file.ts";
 
 /** A worker as `workspace/workers.json` and the defaults of ops.conf describe it. */
 export interface Worker {
@@ -70,7 +70,7 @@ const DISABLED = fields({
 export async function readWorkers(layout: Layout, settings: OpsConf, problems: Problems): Promise<Worker[]> {
   const code = "ErrInvalidWorkerJSON";
   const file = relative(layout, layout.workersJson);
-  const value = await readSourceJson(layout, layout.workersJson, code, problems);
+  const value = await readSource(parseSourceJson, layout, layout.workersJson, code, problems);
   const given = problems.take(code, file, check(WORKERS, value ?? [])) ?? [];
   return given.map((one, index) => workerOf(one, index, settings));
 }
@@ -138,7 +138,7 @@ function tags(): Shape<Map<string, string>> {
 /** Reads `workspace/disabled.json`; nothing is disabled where there is none (`ErrInvalidDisabledJSON`). */
 export async function readDisabled(layout: Layout, problems: Problems): Promise<Disabled> {
   const code = "ErrInvalidDisabledJSON";
-  const value = await readSourceJson(layout, layout.disabledJson, code, problems);
+  const value = await readSource(parseSourceJson, layout, layout.disabledJson, code, problems);
   const file = relative(layout, layout.disabledJson);
   const given = problems.take(code, file, check(DISABLED, value ?? {}));
   const jobs: Disabled["jobs"] = new Map();

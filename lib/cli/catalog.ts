@@ -11,6 +11,7 @@ import { type ViewName, type ViewQuery, viewOf } from "../bucket/views.ts";
 import { uuidV7 } from "../codec/uuid.ts";
 import { toYaml } from "../codec/yaml.ts";
 import { Failure } from "../core/errors.ts";
+import { decodeUtf8 } from "../core/plain-text.ts";
 import { quote } from "../core/shape.ts";
 import { takeBucket } from "../run/recovery.ts";
 import { openBucket } from "../server/reading.ts";
@@ -156,17 +157,13 @@ async function readSecret(): Promise<string> {
   if (process.stdin.isTTY) process.stderr.write("Type the value, then end it with Ctrl-D:\n");
   const bytes = await buffer(process.stdin);
   if (bytes.length > SECRET_BYTES) throw new Failure("usage", "the value on stdin is larger than 1 MiB");
-  const value = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-  try {
-    const text = value.decode(bytes);
-    if (text === "") throw new Failure("usage", "the value on stdin is empty");
-    if (text.endsWith("\n"))
-      process.stderr.write("note: the value ends with a newline, which is kept; printf leaves it out\n");
-    return text;
-  } catch (error) {
-    if (error instanceof Failure) throw error;
+  const text = decodeUtf8(bytes);
+  if (text === undefined)
     throw new Failure("usage", "the value on stdin is not UTF-8 text: encode it, for example with base64");
-  }
+  if (text === "") throw new Failure("usage", "the value on stdin is empty");
+  if (text.endsWith("\n"))
+    process.stderr.write("note: the value ends with a newline, which is kept; printf leaves it out\n");
+  return text;
 }
 
 function inTable(name: ViewName, value: string | number | boolean | null): string | number | boolean | null {

@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import { type Layout, layoutOf } from "../bucket/layout.ts";
 import { Problems } from "../bucket/problems.ts";
-import { readSourceJson, relative } from "../bucket/source-file.ts";
+import { parseSourceJson, readSource, relative } from "../bucket/source-file.ts";
 import { unifiedDiff } from "../codec/diff.ts";
 import { Failure } from "../core/errors.ts";
 import { readBounded, writeAtomic } from "../core/files.ts";
@@ -51,7 +51,13 @@ function resourcesOf(result: unknown, name: string): Map<string, { memory: strin
 
 async function readList(layout: Layout): Promise<Record<string, unknown>[]> {
   const problems = new Problems();
-  const value = await readSourceJson(layout, layout.workersJson, "ErrInvalidWorkerJSON", problems);
+  const value = await readSource(
+    parseSourceJson,
+    layout,
+    layout.workersJson,
+    "ErrInvalidWorkerJSON",
+    problems,
+  );
   problems.throwIfAny();
   const list = Array.isArray(value) ? value : [];
   if (!list.every(isObject))

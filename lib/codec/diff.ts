@@ -1,3 +1,5 @@
+import { decodeUtf8 } from "../core/plain-text.ts";
+
 /** Lines shown before and after a change. */
 const CONTEXT = 3;
 /** How many insertions and deletions are searched for the shortest way; beyond, a text counts as replaced as a whole. */
@@ -30,12 +32,7 @@ export function unifiedDiff(
 
 /** The text of a file, or undefined when its bytes are no text: a NUL in them, or no UTF-8. */
 export function textOf(bytes: Uint8Array): string | undefined {
-  if (bytes.includes(0)) return undefined;
-  try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch {
-    return undefined;
-  }
+  return bytes.includes(0) ? undefined : decodeUtf8(bytes);
 }
 
 /** Lines with their newline; the last one may lack it. */

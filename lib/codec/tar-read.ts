@@ -1,4 +1,5 @@
 import { Failure } from "../core/errors.ts";
+import { decodeUtf8 } from "../core/plain-text.ts";
 import { quote } from "../core/shape.ts";
 import {
   BLOCK_BYTES,
@@ -182,15 +183,10 @@ function untilZero(bytes: Buffer): Buffer {
   return end < 0 ? bytes : bytes.subarray(0, end);
 }
 
-const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-
 function decode(bytes: Buffer, index: number): string {
-  try {
-    return UTF8.decode(bytes);
-  } catch (cause) {
-    if (!(cause instanceof TypeError)) throw cause;
-    throw archiveFailure(index, bytes.toString("latin1"), "its name is not UTF-8");
-  }
+  const text = decodeUtf8(bytes);
+  if (text !== undefined) return text;
+  throw archiveFailure(index, bytes.toString("latin1"), "its name is not UTF-8");
 }
 
 function isZero(block: Uint8Array): boolean {

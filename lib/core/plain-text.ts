@@ -20,3 +20,14 @@ export function plainLine(text: string, length: number): string {
     .replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, REPLACEMENT);
   return plain.length > length ? `${plain.slice(0, length)}…`.toWellFormed() : plain;
 }
+
+const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** Bytes as text, a byte order mark included; undefined where they are not UTF-8. */
+export function decodeUtf8(bytes: Uint8Array): string | undefined {
+  try {
+    return UTF8.decode(bytes);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,3 +1,4 @@
+import { decodeUtf8 } from "../../core/plain-text.ts";
 import {
   miscount,
   type TemplateFunction,
@@ -7,7 +8,6 @@ import {
   typeName,
   variadic,
 } from "./funcs.ts";
-import { decodeUtf8 } from "./literal.ts";
 import { sortedEntries, sprint, sprintln } from "./print.ts";
 import { sprintf } from "./printf.ts";
 import { isPrintable } from "./quote.ts";

@@ -1,3 +1,4 @@
+import { decodeUtf8 } from "../../core/plain-text.ts";
 import { parseFloatText, parseInteger } from "../number.ts";
 import { quote } from "./quote.ts";
 
@@ -82,13 +83,4 @@ function bytesOf(match: RegExpExecArray, quote: string): Buffer | undefined {
 function byteOf(hexadecimal: string | undefined, octal: string | undefined): number | undefined {
   if (hexadecimal !== undefined) return Number.parseInt(hexadecimal, 16);
   return octal === undefined ? undefined : Number.parseInt(octal, 8);
-}
-
-/** Bytes as text, or undefined when they are not UTF-8. */
-export function decodeUtf8(bytes: Buffer): string | undefined {
-  try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch {
-    return undefined;
-  }
 }
