@@ -1,4 +1,5 @@
 import { readdir, readFile, rename, stat, writeFile } from "node:fs/promises";
+import { hostname } from "node:os";
 import path from "node:path";
 import { Failure, hasErrno } from "../core/errors.ts";
 import { createExclusive, PRIVATE_FILE, remove } from "../core/files.ts";
@@ -6,7 +7,6 @@ import {
   bootId,
   endGroup,
   type GroupIdentity,
-  hostName,
   identify,
   isAlive,
   isGroupAlive,
@@ -132,7 +132,7 @@ export async function acquireLock(layout: Layout, runId: string, command: string
     command,
     since: new Date().toISOString(),
     boot_id: bootId(),
-    host: hostName(),
+    host: hostname(),
     holders: [identify(process.pid) as ProcessIdentity],
     groups: [],
   };
@@ -165,13 +165,13 @@ export async function readLock(layout: Layout): Promise<LockContent | "unreadabl
 
 /** True when none of the lock's holders can be alive: another start of this machine, or all of them gone. */
 export function isStale(lock: LockContent): boolean {
-  if (lock.boot_id !== bootId()) return lock.host === hostName();
+  if (lock.boot_id !== bootId()) return lock.host === hostname();
   return !lock.holders.some(isAlive);
 }
 
 /** True while the process that took the lock lives (or may live, on another machine). */
 export function isOwned(lock: LockContent): boolean {
-  if (lock.boot_id !== bootId()) return lock.host !== hostName();
+  if (lock.boot_id !== bootId()) return lock.host !== hostname();
   return lock.holders[0] !== undefined && isAlive(lock.holders[0]);
 }
 

@@ -1,11 +1,10 @@
 import { appendFileSync } from "node:fs";
-import { userInfo } from "node:os";
+import { hostname, userInfo } from "node:os";
 import { type Layout, layoutOf, runLayout } from "../bucket/layout.ts";
 import type { BucketLock } from "../bucket/lock.ts";
 import { uuidV7 } from "../codec/uuid.ts";
 import { explain, Failure } from "../core/errors.ts";
 import { exists, PRIVATE_FILE } from "../core/files.ts";
-import { hostName } from "../core/process.ts";
 import { Launcher } from "../core/spawn.ts";
 import { finishRun } from "../run/finish.ts";
 import type { OutcomeMessage, RunKind } from "../run/protocol.ts";
@@ -68,7 +67,7 @@ export async function runInBucket(
   const lock = await takeBucket(layout, runId, kind);
   try {
     const actor = {
-      address: `${userInfo().username}@${hostName()} (process ${process.pid})`,
+      address: `${userInfo().username}@${hostname()} (process ${process.pid})`,
       via: "cli" as const,
     };
     const start = { id: runId, bucket_id: await bucketId(dir), origin: "cli" as const, kind, params };

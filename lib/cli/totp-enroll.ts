@@ -1,10 +1,10 @@
+import { hostname } from "node:os";
 import { enrolTotpSecret } from "../auth/totp-secret.ts";
 import { base32Encode } from "../codec/base32.ts";
 import { qrCode } from "../codec/qr.ts";
 import { asciiQr, terminalQr } from "../codec/qr-text.ts";
 import { otpauthUri } from "../codec/totp.ts";
 import { Failure } from "../core/errors.ts";
-import { hostName } from "../core/process.ts";
 import { quote } from "../core/shape.ts";
 import { EXIT, type Parsed } from "./flags.ts";
 
@@ -15,7 +15,7 @@ const LABEL_LENGTH = 200;
 /** `ops server totp-enroll`: makes a TOTP secret, or shows the one that is there, for an authenticator app. */
 export async function totpEnrollCommand(input: Parsed): Promise<number> {
   const issuer = label(input, "totp-issuer", "ops");
-  const account = label(input, "totp-account", `ops-server@${hostName()}`);
+  const account = label(input, "totp-account", `ops-server@${hostname()}`);
   const file = input.values.get("totp-secret-file") ?? DEFAULT_FILE;
   const { secret, created } = await enrolTotpSecret(file);
   const uri = otpauthUri({ issuer, account, secret });

@@ -1,5 +1,4 @@
 import { readdirSync, readFileSync } from "node:fs";
-import { hostname } from "node:os";
 import { sleep } from "./async.ts";
 import { Failure, hasErrno } from "./errors.ts";
 
@@ -71,11 +70,6 @@ export function bootId(): string {
   } catch (cause) {
     throw new Failure("failed", "Cannot tell processes apart here: ops needs Linux with /proc", { cause });
   }
-}
-
-/** The name of this machine, as locks record it. */
-export function hostName(): string {
-  return hostname();
 }
 
 /** Sends a signal to a process or, with a negative number, to a group; false when nobody is there. */

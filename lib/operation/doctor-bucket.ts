@@ -1,4 +1,5 @@
 import { lstat, readdir } from "node:fs/promises";
+import { hostname } from "node:os";
 import path from "node:path";
 import { loadAuthority } from "../bucket/authority.ts";
 import type { CatalogWorker } from "../bucket/catalog.ts";
@@ -14,7 +15,6 @@ import { type OpsConf, readOpsConf } from "../bucket/settings.ts";
 import { describeSshKey, sshKeyFile } from "../bucket/ssh-key.ts";
 import { Failure } from "../core/errors.ts";
 import { exists } from "../core/files.ts";
-import { hostName } from "../core/process.ts";
 import { parseJump } from "../transport/jump.ts";
 import { KnownHosts, knownHostName } from "../transport/known-hosts.ts";
 import { type DoctorContext, type Finding, Findings } from "./findings.ts";
@@ -58,7 +58,7 @@ async function lock(found: Findings, layout: Layout): Promise<void> {
     return found.warn("lock", `${layout.lock} is not one that ops wrote`, "the next operation removes it");
   const who = `${held.command} (run ${held.run_id}) on ${held.host} since ${held.since}`;
   if (isStale(held)) found.warn("lock", `left by ${who}, which is gone`, "the next operation clears it");
-  else if (held.host === hostName()) found.ok("lock", `held by ${who}`);
+  else if (held.host === hostname()) found.ok("lock", `held by ${who}`);
   else
     found.warn(
       "lock",

@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { hostname } from "node:os";
 import { test } from "node:test";
 import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
 import { acquireLock, type LockContent, readLock, takeOver } from "../../lib/bucket/lock.ts";
-import { bootId, hostName, identify, isAlive, type ProcessIdentity } from "../../lib/core/process.ts";
+import { bootId, identify, isAlive, type ProcessIdentity } from "../../lib/core/process.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 function bucket(t: Parameters<typeof temporaryFolder>[0]): Layout {
@@ -20,7 +21,7 @@ function content(change: Partial<LockContent> = {}): LockContent {
     command: "deploy",
     since: "2026-01-02T03:04:05.000Z",
     boot_id: bootId(),
-    host: hostName(),
+    host: hostname(),
     holders: [identify(process.pid) as ProcessIdentity],
     groups: [],
     ...change,

@@ -14,7 +14,15 @@ import {
 import { makeBucket } from "../helpers/workspace.ts";
 
 const NOTHING = {
-  ...{ hash: "", version: NEVER_PROMOTED, files: {}, gate: "", unfinished: false, stopped: false, stopping: false },
+  ...{
+    hash: "",
+    version: NEVER_PROMOTED,
+    files: {},
+    gate: "",
+    unfinished: false,
+    stopped: false,
+    stopping: false,
+  },
   updateSeq: 0,
   before: { hash: "", version: NEVER_PROMOTED, files: {} },
 };

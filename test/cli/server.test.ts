@@ -3,11 +3,12 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import http from "node:http";
+import { hostname } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { layoutOf } from "../../lib/bucket/layout.ts";
 import { acquireLock } from "../../lib/bucket/lock.ts";
-import { bootId, hostName, identify } from "../../lib/core/process.ts";
+import { bootId, identify } from "../../lib/core/process.ts";
 import { LocalServer, ops, PROGRAM } from "../../scripts/local-server.ts";
 import { writeServices } from "../helpers/service.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
@@ -27,7 +28,7 @@ test("T-79 a server that is told to stop while it still recovers stops as soon a
   writeFileSync(
     layout.lock,
     JSON.stringify({
-      ...{ run_id: "x", command: "deploy", since: "", boot_id: bootId(), host: hostName() },
+      ...{ run_id: "x", command: "deploy", since: "", boot_id: bootId(), host: hostname() },
       holders: [{ pid: process.pid, start_time: "1" }],
       groups: [{ pgid, start_time: identify(pgid)?.start_time }],
     }),

@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { hostname } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type LockContent, readLock } from "../../lib/bucket/lock.ts";
-import { bootId, endGroup, hostName, identify } from "../../lib/core/process.ts";
+import { bootId, endGroup, identify } from "../../lib/core/process.ts";
 import { ops, PROGRAM } from "../../scripts/local-server.ts";
 import { storedRuns } from "../helpers/runs.ts";
 import { writeServices } from "../helpers/service.ts";
@@ -80,7 +81,7 @@ test("an older Node hands over to the one that npm brought: output and exit code
 });
 
 function busyLock() {
-  const owner = { boot_id: bootId(), host: hostName(), holders: [identify(process.pid)] };
+  const owner = { boot_id: bootId(), host: hostname(), holders: [identify(process.pid)] };
   return { command: "deploy", since: "2026-01-02T03:04:05.000Z", groups: [], ...owner };
 }
 

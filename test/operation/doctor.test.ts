@@ -9,12 +9,13 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
+import { hostname } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../lib/bucket/layout.ts";
 import { acquireLock } from "../../lib/bucket/lock.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
-import { bootId, hostName, identify } from "../../lib/core/process.ts";
+import { bootId, identify } from "../../lib/core/process.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
 import { build } from "../../lib/operation/build.ts";
 import { examine } from "../../lib/operation/doctor.ts";
@@ -126,7 +127,7 @@ const HARMS: [name: string, harm: Harm, expected: RegExp[]][] = [
           command: "deploy",
           since: "s",
           boot_id: "other",
-          host: hostName(),
+          host: hostname(),
           holders: [],
           groups: [],
         }),

@@ -2,12 +2,13 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { hostname } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type Layout, layoutOf, runLayout } from "../../lib/bucket/layout.ts";
 import { acquireLock, type LockContent, readLock } from "../../lib/bucket/lock.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
-import { bootId, hostName, identify, type ProcessIdentity } from "../../lib/core/process.ts";
+import { bootId, identify, type ProcessIdentity } from "../../lib/core/process.ts";
 import { addAudit, createRecord, type RunRecord, readRecord, saveRecord } from "../../lib/run/record.ts";
 import { recoverBucket, takeBucket } from "../../lib/run/recovery.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
@@ -42,7 +43,7 @@ function lockBy(
     command: "build",
     since,
     boot_id: bootId(),
-    host: hostName(),
+    host: hostname(),
     holders,
     groups,
   };
