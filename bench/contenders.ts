@@ -16,6 +16,8 @@ export interface Reach {
   user: string;
   keyFile: string;
   knownHostsFile: string;
+  /** Options of ssh that differ from its defaults; all sides get them. */
+  options: Readonly<Record<string, string>>;
 }
 
 /** The tools that are compared, and the Debian packages that bring them. */
@@ -44,7 +46,7 @@ function isExecutable(file: string): boolean {
 }
 
 /**
- * What Debian ships, against one fleet. All of it reads the same ssh configuration, with OpenSSH's own key exchange.
+ * What Debian ships, against one fleet. All of it reads the same ssh configuration.
  * "Cold" is a connection for every command; "warm" goes over connections that OpenSSH keeps (ControlPersist).
  */
 export class Contenders {
@@ -165,6 +167,7 @@ function configuration(reach: Reach, lines: string[]): string {
     "StrictHostKeyChecking yes",
     "BatchMode yes",
     "LogLevel ERROR",
+    ...Object.entries(reach.options).map(([name, value]) => `${name} ${value}`),
     ...lines,
     "",
   ].join("\n");

@@ -35,7 +35,7 @@ const workers: WorkerAddress[] = plan.hosts.map((host) => ({
 const ssh = await SshConnections.open(
   {
     ...{ user: plan.user, port: plan.port, keyFile: plan.keyFile, knownHostsFile: plan.knownHostsFile },
-    ...{ options: {}, concurrency: CONCURRENCY, useSudo: false },
+    ...{ options: plan.options, concurrency: CONCURRENCY, useSudo: false },
   },
   workers,
   new Launcher(process.env),

@@ -26,6 +26,8 @@ const JOB_WORKERS = 50;
 const JOB_FILES = 20;
 const JOB_FILE_BYTES = 8 * 1024;
 const MIB = 1024 * 1024;
+/** An operator may choose it in `ssh_options`: it costs far less than OpenSSH's own, but is not safe against quantum computers. */
+const CLASSIC = { KexAlgorithms: "curve25519-sha256" };
 /** Whom root measures as: root's login files and the checks of sshd for root would distort what is measured. */
 const USER = "ops-bench";
 
@@ -112,9 +114,9 @@ class Measurement {
     const knownHostsFile = path.join(folder, "known_hosts");
     writeFileSync(knownHostsFile, sshd.knownHosts);
     const { port, user, clientKey: keyFile } = sshd;
-    this.#plan = { hosts: HOSTS, port, user, keyFile, knownHostsFile, roots: path.join(folder, "roots") };
-    this.#planFile = path.join(folder, "plan.json");
-    writeFileSync(this.#planFile, JSON.stringify(this.#plan));
+    const roots = path.join(folder, "roots");
+    this.#plan = { hosts: HOSTS, port, user, keyFile, knownHostsFile, roots, options: {} };
+    this.#planFile = this.#written("plan.json", this.#plan);
     this.#all = new Contenders(path.join(folder, "all"), this.#plan);
     this.#some = new Contenders(path.join(folder, "some"), {
       ...this.#plan,
@@ -123,13 +125,21 @@ class Measurement {
   }
 
   async cold(): Promise<void> {
-    const found = await compare(`uptime on ${HOSTS.length} workers, cold: a connection to each`, 3, {
-      ops: () => this.#run("cold"),
-      ...this.#with("xargs", { "xargs -P 32 ssh": () => this.#all.bareLoop("uptime") }),
-      ...this.#with("ansible", { "ansible -m raw -f 50": () => this.#all.ansibleRaw("uptime") }),
+    await this.#cold("OpenSSH's own key exchange", this.#planFile, this.#all);
+    const plan = { ...this.#plan, options: CLASSIC };
+    const classic = new Contenders(path.join(this.#folder, "classic"), plan);
+    await this.#cold(`all with ${CLASSIC.KexAlgorithms}`, this.#written("classic.json", plan), classic);
+  }
+
+  async #cold(what: string, planFile: string, others: Contenders): Promise<void> {
+    const found = await compare(`uptime on ${HOSTS.length} workers, cold: a connection to each, ${what}`, 3, {
+      ops: () => this.#run("cold", "", planFile),
+      ...this.#with("xargs", { "xargs -P 32 ssh": () => others.bareLoop("uptime") }),
+      ...this.#with("ansible", { "ansible -m raw -f 50": () => others.ansibleRaw("uptime") }),
     });
     found.ratio("CPU", "ops", "xargs -P 32 ssh", "wanted: at most 1.15");
     found.ratio("CPU", "ops", "ansible -m raw -f 50", "wanted: at most 0.5");
+    found.ratio("CPU", "xargs -P 32 ssh", "ansible -m raw -f 50", "the least that is possible");
   }
 
   async warm(): Promise<void> {
@@ -201,8 +211,16 @@ class Measurement {
     return path.join(this.#folder, "output");
   }
 
-  #run(...args: string[]): Promise<Cost> {
-    return measured([process.execPath, CLIENT, this.#planFile, ...args], this.#output);
+  #run(mode: string, argument: string, planFile = this.#planFile): Promise<Cost> {
+    // As bin/ops.js does it.
+    const env = { NODE_COMPILE_CACHE: path.join(this.#folder, "compiled") };
+    return measured([process.execPath, CLIENT, planFile, mode, argument], this.#output, env);
+  }
+
+  #written(name: string, plan: FleetPlan): string {
+    const file = path.join(this.#folder, name);
+    writeFileSync(file, JSON.stringify(plan));
+    return file;
   }
 
   #with(tool: Tool, ways: Record<string, () => Promise<Cost>>): Record<string, () => Promise<Cost>> {
