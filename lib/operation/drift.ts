@@ -8,9 +8,18 @@ import { parametersOf } from "../run/protocol.ts";
 import type { Operation, OperationContext } from "./context.ts";
 import { type CancelReceipts, Fleet } from "./fleet.ts";
 import { gradeOf } from "./grades.ts";
-import { type DriftEffects, describeDrift, driftEffects, driftOn, type Promoted } from "./tree-drift.ts";
+import {
+  type DiffRoom,
+  type DriftEffects,
+  describeDrift,
+  driftEffects,
+  driftOn,
+  type Promoted,
+} from "./tree-drift.ts";
 
 const WORKERS_AT_ONCE = 64;
+/** Of diffs, on all workers together. */
+const DIFF_BYTES = 1024 * 1024;
 /** What a worker's extra files are told of. */
 const MOST_NAMED = 20;
 
@@ -56,13 +65,14 @@ export const drift: Operation = async (context, params) => {
   );
   const fleet = new Fleet(context, catalogWorkers(db));
   const effects = driftEffects(fleet, signal);
+  const room = { bytes: DIFF_BYTES };
   let done = 0;
   const look = async (result: WorkerDrift) => {
     const own = (byWorker.get(result.worker) ?? []).map((allocation) => ({
       allocation,
       promotion: promotions.get(allocation.job)?.(allocation.id) as Promotion,
     }));
-    await lookAt(context, effects, own, result);
+    await lookAt(context, effects, own, room, result);
     context.progress.report({ phase: "drift", done: ++done, total: results.length });
   };
   try {
@@ -77,11 +87,12 @@ async function lookAt(
   context: OperationContext,
   effects: DriftEffects,
   own: readonly Promoted[],
+  room: DiffRoom,
   result: WorkerDrift,
 ): Promise<void> {
   const started = performance.now();
   try {
-    const found = await driftOn(context, effects, result.worker, own);
+    const found = await driftOn(context, effects, result.worker, own, room);
     result.allocations = found.map(({ files, ...one }) => ({
       ...one,
       files: files.map(({ path, state, diff }) => ({ path, state, diff })),

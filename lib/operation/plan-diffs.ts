@@ -6,12 +6,12 @@ import { Redactor } from "../core/redact.ts";
 import type { PlannedFile } from "../plan/deploy-plan.ts";
 import type { OperationContext } from "./context.ts";
 import type { AllocationPlan } from "./plan-job.ts";
+import { MOST_EDITS } from "./tree-drift.ts";
 
 /** Of longer files no diff is shown. */
 const FILE_BYTES = 64 * 1024;
 /** So much of diffs is shown in all; of it half is for those that no other worker of the plan has. */
 const ALL_BYTES = 256 * 1024;
-const MOST_EDITS = 400;
 
 type Content = Pick<StagedFile, "content" | "isSecret" | "secrets">;
 /** A diff, or why there is none. */

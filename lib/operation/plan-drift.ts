@@ -6,6 +6,8 @@ import { gradeOf } from "./grades.ts";
 import { type DriftEffects, driftOn, type Promoted } from "./tree-drift.ts";
 
 const WORKERS_AT_ONCE = 64;
+/** Of diffs of what was changed by hand, on all workers together. */
+const DIFF_BYTES = 128 * 1024;
 
 /**
  * Adds to a plan how the files of its allocations are on their workers, each worker being asked once. Answers the
@@ -21,10 +23,11 @@ export async function addDrift(
     jobs.flatMap(({ job, allocations }) => allocations.map((one) => [`${job}@${one.worker}`, one])),
   );
   const byWorker = [...Map.groupBy(promoted, ({ allocation }) => allocation.worker)];
+  const room = { bytes: DIFF_BYTES };
   let done = 0;
   const look = async ([worker, own]: [string, Promoted[]]): Promise<DeployPlan["unreachable"]> => {
     try {
-      for (const { job, ...drift } of await driftOn(context, effects, worker, own))
+      for (const { job, ...drift } of await driftOn(context, effects, worker, own, room))
         Object.assign(planned.get(`${job}@${worker}`) ?? {}, { drift });
       return [];
     } catch (error) {

@@ -11,6 +11,8 @@ import type { Fleet } from "./fleet.ts";
 /** Of longer files no diff is shown, nor of more files than that on a worker. */
 const DIFF_BYTES = 64 * 1024;
 const DIFFS = 20;
+/** So much may differ in one file; see {@link unifiedDiff}. */
+export const MOST_EDITS = 400;
 
 /** How files on workers are looked at; nothing is written there. */
 export interface DriftEffects {
@@ -40,8 +42,13 @@ export interface Promoted {
   wanted?: FileDigests;
 }
 
+/** How many bytes of diffs may still be shown, on all workers together. */
+export interface DiffRoom {
+  bytes: number;
+}
+
 /**
- * How allocations of one worker are there, in their order. Throws where the worker gives no whole answer: `unreachable`,
+ * How allocations of one worker are there, in their order. Where there is no more room a diff is left out. Throws where the worker gives no whole answer: `unreachable`,
  * `cancelled`, or `failed`.
  */
 export async function driftOn(
@@ -49,11 +56,12 @@ export async function driftOn(
   effects: DriftEffects,
   worker: string,
   own: readonly Promoted[],
+  room: DiffRoom,
 ): Promise<(AllocationDrift & { job: string })[]> {
   const asked = own.filter(({ promotion, wanted }) => promotion.hash !== "" || wanted !== undefined);
   const trees = new Map(asked.map(({ allocation, promotion }) => [allocation.job, promotion.files]));
   const found = await effects.drift(worker, trees);
-  const differ = new Differ(context, effects);
+  const differ = new Differ(context, effects, room);
   const drifts: (AllocationDrift & { job: string })[] = [];
   for (const one of own) {
     const { job } = one.allocation;
@@ -86,11 +94,13 @@ async function allocationDrift(
 class Differ {
   readonly #context: OperationContext;
   readonly #effects: DriftEffects;
+  readonly #room: DiffRoom;
   #left = DIFFS;
 
-  constructor(context: OperationContext, effects: DriftEffects) {
+  constructor(context: OperationContext, effects: DriftEffects, room: DiffRoom) {
     this.#context = context;
     this.#effects = effects;
+    this.#room = room;
   }
 
   /** Secrets are masked before the texts are compared: no line of one can be told from the diff. */
@@ -100,14 +110,17 @@ class Differ {
     digest: string | undefined,
   ): Promise<string | null> {
     const { db, kv, log } = this.#context;
-    if (!file.hasOtherContent || digest === undefined || this.#left === 0) return null;
+    const isFull = this.#left === 0 || this.#room.bytes <= 0;
+    if (!file.hasOtherContent || digest === undefined || isFull) return null;
     const kept = keptContent(db, kv, digest.slice(digest.indexOf(":") + 1));
     const before = kept.isSecret ? undefined : textOf(kept.content);
     if (before === undefined || kept.content.length > DIFF_BYTES) return null;
     this.#left--;
     const after = await this.#effects.text(place, file.path);
     if (after === undefined) return null;
-    return unifiedDiff(log.redactor.apply(before), log.redactor.apply(after));
+    const diff = unifiedDiff(log.redactor.apply(before), log.redactor.apply(after), MOST_EDITS);
+    this.#room.bytes -= Buffer.byteLength(diff);
+    return this.#room.bytes < 0 ? null : diff;
   }
 }
 

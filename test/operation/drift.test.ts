@@ -103,6 +103,24 @@ test("of a file that a secret was read for a diff shows nothing, and of others n
   assert.ok(!text.includes(secret) && !text.includes("guess"));
 });
 
+test("diffs are shown as long as there is room for them on all workers together", async (t) => {
+  const deploys = await Deploys.make(t);
+  const text = (letter: string) => `${letter.repeat(999)}\n`.repeat(60);
+  const names = Array.from({ length: 7 }, (_, index) => `f${index}`);
+  await deploys.build({ web: { files: Object.fromEntries(names.map((name) => [name, text("x")])) } });
+  assert.equal((await deploys.deploy()).error, undefined);
+  for (const host of HOSTS)
+    for (const name of names) {
+      const folder = path.join(deploys.folder(host), "jobs/web");
+      writeFileSync(path.join(folder, name), text("y"));
+    }
+  const { result } = await carryOut(deploys.bucket, "drift", drift);
+  const files = workersIn(result).flatMap(({ allocations }) => allocations.flatMap(({ files }) => files));
+  const shown = files.filter(({ diff }) => diff !== null);
+  assert.equal(files.length, 21);
+  assert.equal(shown.length, 8);
+});
+
 test("a cancelled look at drift says who was not asked", async (t) => {
   const deploys = await Deploys.make(t);
   await deploys.build({ web: {} });

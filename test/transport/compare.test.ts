@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
 import { chmod, mkdir, rm, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { describe, test } from "node:test";
 import { compareTrees, readText, type WantedFiles } from "../../lib/transport/compare.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
 import { contentOf, temporaryWorker, USERLANDS } from "../helpers/worker.ts";
 
 const digest = (mode: string, text: string) => `${mode}:${createHash("sha256").update(text).digest("hex")}`;
@@ -74,6 +76,28 @@ describe("compareTrees", { concurrency: 2 }, () => {
     const { files } = (await compareTrees(transport, trees, signal)).get("web") ?? {};
     assert.deepEqual(files, [{ path: "a", state: "missing", sha256: null, hasOtherContent: false }]);
     assert.equal(await readText(transport, "web", "a", 10, signal), "");
+  });
+
+  test("where nothing is expected the folder is not made, and the home is not taken for it", async (t) => {
+    const { transport, folder } = await temporaryWorker(t);
+    await rm(folder, { recursive: true });
+    const home = temporaryFolder(t);
+    await mkdir(path.join(home, "jobs/web"), { recursive: true });
+    await writeFile(path.join(home, "jobs/web/a"), "");
+    const before = process.env.HOME;
+    process.env.HOME = home;
+    t.after(() => {
+      process.env.HOME = before;
+    });
+    const look = () => compareTrees(transport, new Map([["web", {}]]), signal);
+    assert.deepEqual((await look()).get("web"), { files: [], isUnsettled: false });
+    assert.equal(existsSync(folder), false);
+    await mkdir(path.join(folder, "jobs/web"), { recursive: true });
+    await writeFile(path.join(folder, "jobs/web/b"), "");
+    assert.deepEqual(
+      (await look()).get("web")?.files.map(({ path }) => path),
+      ["b"],
+    );
   });
 });
 

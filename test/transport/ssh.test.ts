@@ -6,6 +6,7 @@ import { userInfo } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { identify, type ProcessIdentity, signalProcess } from "../../lib/core/process.ts";
+import { compareTrees } from "../../lib/transport/compare.ts";
 import { probe } from "../../lib/transport/probes.ts";
 import { lastTarget, runTarget } from "../../lib/transport/runner.ts";
 import { syncTree } from "../../lib/transport/sync.ts";
@@ -440,7 +441,14 @@ test("where the folder is optional, none is made: the script runs at home; where
       (await one.script("pwd", { isFolderOptional: true, isShort })).stdout,
       `${userInfo().homedir}\n`,
     );
+  const look = () => compareTrees(one, new Map([["web", {}]]), new AbortController().signal);
+  const nothing = new Map([["web", { files: [], isUnsettled: false }]]);
+  assert.deepEqual(await look(), nothing, "where nothing is expected the home is not taken for the folder");
   assert.equal(existsSync(one.folder), false);
-  await one.script("true");
+  await one.script("mkdir -p jobs/web; touch jobs/web/a");
   assert.equal((await one.script("pwd", { isFolderOptional: true })).stdout, `${one.folder}\n`);
+  assert.deepEqual(
+    (await look()).get("web")?.files.map(({ path }) => path),
+    ["a"],
+  );
 });

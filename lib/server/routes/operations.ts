@@ -72,7 +72,9 @@ export const OPERATION_ROUTES = [
   start(
     "deploy",
     "deploy",
-    "With `plan`, the id of a dry run, nothing else is given: what it has planned is done. Where the catalog, a key, or " +
+    "With `dry_run` the run's result is the plan: per wave, job, batch and worker the action, why, the hooks, each file " +
+      "with a unified diff against what was promoted (secrets masked), what was changed by hand there, and who is " +
+      "unreachable. With `plan`, the id of a dry run, nothing else is given: that is done. Where the catalog, a key, or " +
       "what is promoted has changed since, the answer is 409 `plan_stale` with what moved.",
     ({ plan }, db, layout) => plan !== undefined && void validPlan(layout, db, plan),
     ["run_not_found", "plan_stale"],
