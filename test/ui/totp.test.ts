@@ -115,6 +115,24 @@ test("CP-193 T-90 once it has ended, a request waits for a code and is then sent
   assert.deepEqual(asked, ["GET /api/auth/session", "POST /api/auth/totp/verify", "GET /api/auth/session"]);
 });
 
+test("CP-193 the way to the API reference asks for a code, and so does a request that is tried there", async () => {
+  const forget = () => page.context().clearCookies({ name: "ops_totp_session" });
+  await forget();
+  await page.getByRole("link", { name: "API", exact: true }).click();
+  await giveCode(await freshCode());
+  await page.waitForURL("**/docs/");
+  await page.locator("#get_buckets summary").first().click();
+  await forget();
+  await page.locator("#get_buckets").getByRole("button", { name: "Send" }).click();
+  await giveCode(await freshCode());
+  await page
+    .locator("#get_buckets")
+    .getByText(/^200 OK/)
+    .waitFor();
+  await page.goto(`${server.url}/`);
+  await button("Sign out").waitFor();
+});
+
 test("T-03 signing out works without a code, and the page asks for the token again", async () => {
   await page.context().clearCookies({ name: "ops_totp_session" });
   await button("Sign out").click();
