@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { runHooks } from "../../lib/operation/run-hooks.ts";
@@ -329,4 +329,31 @@ test("a cancel during after_allocation_started keeps what it has stored", async 
   assert.equal((await deploying).error?.code, "cancelled");
   assert.deepEqual(processesIn(dir), []);
   assert.equal(deploys.bucket.kv().get("vars/job/web", "unseal-key"), "1");
+});
+
+test("a worker that is lost before the last sync is synced by the next deploy, which repeats no target", async (t) => {
+  const cut = `if os.path.exists("cut"):
+    root = open("cut").read()
+    os.remove("cut")
+    os.rename(root, root + ".aside")
+    open(root, "w").close()
+`;
+  const { deploys } = await setUp(t, { web: job(["post_deploy"], cut) });
+  const root = path.join(deploys.workers, B);
+  assert.equal((await deploys.deploy()).error, undefined);
+  await deploys.build({ web: job(["post_deploy"], cut, {}, { more: "1" }) }, TWO);
+  writeFileSync(path.join(deploys.bucket.dir, "cut"), root);
+  const { jobs } = await deploys.deploy();
+  assert.deepEqual(
+    jobs[0]?.allocations.map(({ outcome }) => outcome),
+    ["changed", "unreachable"],
+  );
+  rmSync(root);
+  renameSync(`${root}.aside`, root);
+  writeFileSync(path.join(deploys.folder(B), "jobs/web/more"), "what make wrote there");
+  const next = await deploys.deploy();
+  assert.deepEqual([next.error, outcomes(next)], [undefined, { web: "deployed" }]);
+  assert.equal(readFileSync(path.join(deploys.folder(B), "jobs/web/more"), "utf8"), "1");
+  assert.deepEqual(deploys.targets("web", B), ["start", "restart"]);
+  assert.deepEqual(outcomes(await deploys.deploy()), { web: "skipped" });
 });
