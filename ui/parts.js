@@ -87,57 +87,29 @@ export function tableOf(caption, rows, options) {
  * address, below `name` where a view has several. It has the `columns` that are named, else those of `sample`; `cells`
  * draw what a name does not tell how to show, `keys` tell rows apart. Long tables show 200 rows at a time.
  */
-function dataTable(
-  sample,
-  { caption, columns = Object.keys(sample), cells = {}, keys = columns, name = "", counted = COUNTED },
-) {
-  const { query } = address();
+function dataTable(sample, { caption, cells = {}, name = "", counted = COUNTED, ...options }) {
+  const { columns = Object.keys(sample), keys = columns } = options;
   const inQuery = (key) => (name === "" ? key : `${name}.${key}`);
-  const given = (key) => query.get(inQuery(key)) ?? "";
+  const given = (key) => address().query.get(inQuery(key)) ?? "";
   const search = el("input", {
     ...{ type: "search", placeholder: "Filter", "aria-label": `Filter ${caption}`, "data-search": true },
     ...{ value: given("q"), oninput: () => changed({ q: search.value }) },
   });
-  const facets = columns.filter((key) => counted.test(key)).map(facetOf);
-  const tally = el("span.hint", { role: "status" });
+  const facets = columns.filter((key) => counted.test(key)).map((key) => facetOf(key, given(key), changed));
   const heads = columns.map((key) => {
     const sorter = el("button.sorter", { type: "button", onclick: () => sortBy(key) }, labelOf(key));
     return el("th", { scope: "col" }, sorter);
   });
-  const body = el("tbody");
+  const [tally, body] = [el("span.hint", { role: "status" }), el("tbody")];
   const more = button("", () => changed({ rows: visible + PAGE }));
   const notice = el("p.notice", "Nothing matches the filter.");
-  const table = el("table", el("caption.unseen", caption), el("thead", el("tr", heads)), body);
-  const box = scroller(caption, table);
-  const tools = el(
-    "div.filters",
-    search,
-    facets.map(({ element }) => element),
-    tally,
-  );
+  const head = el("thead", el("tr", heads));
+  const box = scroller(caption, el("table", el("caption.unseen", caption), head, body));
+  const choices = facets.map(({ element }) => element);
+  const tools = el("div.filters", search, choices, tally);
   let rows = [];
   let visible = Math.max(PAGE, Number(given("rows")));
   let [, descending, sorted] = /^(-?)(.*)$/.exec(given("sort"));
-
-  function facetOf(key) {
-    const { element, offer, values } = picker(labelOf(key), () => {
-      facet.chosen = values() ?? [];
-      changed({ [key]: facet.chosen.join() });
-    });
-    const facet = { key, element, chosen: given(key) === "" ? [] : given(key).split(",") };
-    facet.offer = () => {
-      const found = Map.groupBy(rows, (row) => textOf(row[key]));
-      const names = [...new Set([...found.keys(), ...facet.chosen])].filter(Boolean).sort(ORDER.compare);
-      const isTold = names.length > 1 && names.length <= FEW && names.length < rows.length;
-      element.hidden = !isTold && facet.chosen.length === 0;
-      const draw = (value) => [
-        key === "job" ? value : shown(key, value),
-        ` ${found.get(value)?.length ?? 0}`,
-      ];
-      offer(names, draw, facet.chosen);
-    };
-    return facet;
-  }
 
   function sortBy(key) {
     descending = sorted === key && descending === "" ? "-" : "";
@@ -153,21 +125,12 @@ function dataTable(
   }
 
   function draw() {
-    const typed = search.value.toLowerCase().split(/\s+/);
-    const found = rows.filter((row) => {
-      const text = columns.map((key) => textOf(row[key]).toLowerCase()).join(" ");
-      const lets = ({ key, chosen }) => chosen.length === 0 || chosen.includes(textOf(row[key]));
-      return typed.every((word) => text.includes(word)) && facets.every(lets);
-    });
-    const direction = descending === "" ? 1 : -1;
-    if (sorted !== "") found.sort((a, b) => direction * ORDER.compare(textOf(a[sorted]), textOf(b[sorted])));
-    for (const facet of facets) facet.offer();
-    heads.forEach((head, index) => {
-      const key = columns[index];
-      head.className = rows.some((row) => typeof row[key] === "number") ? "number" : "";
-      head.ariaSort = key === sorted ? (descending === "" ? "ascending" : "descending") : null;
-    });
-    drawList(body, found.slice(0, visible), (row) => JSON.stringify(keys.map((key) => row[key])), rowOf);
+    const found = rows.filter((row) => matches(row, columns, search.value, facets));
+    if (sorted !== "") found.sort((a, b) => compare(a, b, sorted) * (descending === "" ? 1 : -1));
+    for (const facet of facets) facet.offer(rows);
+    for (const [index, key] of columns.entries()) mark(heads[index], key, rows, key === sorted && descending);
+    const line = (row) => rowOf(row, columns, cells);
+    drawList(body, found.slice(0, visible), (row) => JSON.stringify(keys.map((key) => row[key])), line);
     const all = count(rows.length, "row");
     tally.textContent = found.length === rows.length ? all : `${found.length} of ${all}`;
     tools.hidden = name !== "" && rows.length <= FEW && found.length === rows.length;
@@ -176,22 +139,59 @@ function dataTable(
     box.hidden = found.length === 0;
     notice.hidden = found.length > 0;
   }
-
-  function rowOf(row) {
-    const all = columns.map((key, index) => {
-      const [tag, scope] = index === 0 ? ["th", "row"] : ["td"];
-      const kind = typeof row[key] === "number" ? "number" : null;
-      return el(tag, { scope, class: kind }, cells[key] ? cells[key](row) : shown(key, row[key]));
-    });
-    return el("tr", all);
-  }
-  return {
-    element: el("div.listing", tools, notice, box, more),
-    show(items) {
-      rows = items;
-      draw();
-    },
+  const show = (items) => {
+    rows = items;
+    draw();
   };
+  return { element: el("div.listing", tools, notice, box, more), show };
+}
+
+/** The values of a column with how many rows have each, and a choice among them. */
+function facetOf(key, given, changed) {
+  const { element, offer, values } = picker(labelOf(key), () => {
+    facet.chosen = values() ?? [];
+    changed({ [key]: facet.chosen.join() });
+  });
+  const facet = { key, element, chosen: given === "" ? [] : given.split(",") };
+  facet.offer = (rows) => {
+    const found = Map.groupBy(rows, (row) => textOf(row[key]));
+    const names = [...new Set([...found.keys(), ...facet.chosen])].filter(Boolean).sort(ORDER.compare);
+    const isTold = names.length > 1 && names.length <= FEW && names.length < rows.length;
+    element.hidden = !isTold && facet.chosen.length === 0;
+    const draw = (value) => [key === "job" ? value : shown(key, value), ` ${found.get(value)?.length ?? 0}`];
+    offer(names, draw, facet.chosen);
+  };
+  return facet;
+}
+
+function matches(row, columns, typed, facets) {
+  const text = columns.map((key) => textOf(row[key]).toLowerCase()).join(" ");
+  const lets = ({ key, chosen }) => chosen.length === 0 || chosen.includes(textOf(row[key]));
+  return (
+    typed
+      .toLowerCase()
+      .split(/\s+/)
+      .every((word) => text.includes(word)) && facets.every(lets)
+  );
+}
+
+function compare(a, b, key) {
+  return ORDER.compare(textOf(a[key]), textOf(b[key]));
+}
+
+/** `descending` is `-`, empty for ascending, false for another order. */
+function mark(head, key, rows, descending) {
+  head.className = rows.some((row) => typeof row[key] === "number") ? "number" : "";
+  head.ariaSort = descending === false ? null : descending === "" ? "ascending" : "descending";
+}
+
+function rowOf(row, columns, cells) {
+  const all = columns.map((key, index) => {
+    const [tag, scope] = index === 0 ? ["th", "row"] : ["td"];
+    const kind = typeof row[key] === "number" ? "number" : null;
+    return el(tag, { scope, class: kind }, cells[key] ? cells[key](row) : shown(key, row[key]));
+  });
+  return el("tr", all);
 }
 
 function textOf(value) {

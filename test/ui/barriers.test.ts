@@ -49,6 +49,16 @@ for (const colorScheme of ["light", "dark"] as const)
       await ui.checkBarriers(name);
       assert.equal(await ui.page.locator("main script, main img").count(), 0);
     }
+    await ui.view(bucket, "source/key");
+    await ui.button("Upload key …").click();
+    await ui.page.getByRole("dialog").waitFor();
+    await ui.checkBarriers("a question with fields");
+    await ui.page.keyboard.press("Escape");
+    await ui.view(bucket, "jobs/base");
+    await ui.button("Stop …").click();
+    await ui.page.getByRole("dialog").waitFor();
+    await ui.checkBarriers("a question that asks for a name");
+    await ui.page.keyboard.press("Escape");
     await ui.page.keyboard.press("?");
     await ui.page.getByRole("dialog").waitFor();
     await ui.checkBarriers("keys");

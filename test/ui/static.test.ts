@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
+import { gzipSync } from "node:zlib";
 import { PROGRAM_ROOT } from "../../lib/core/self.ts";
 import { ROUTES } from "../../lib/server/routes/table.ts";
 
@@ -59,4 +60,11 @@ test("the state of a run has a colour of its own for every word there is", () =>
   const css = read("views.css");
   for (const word of ["running", "succeeded", "failed", "cancelled"])
     assert.match(css, new RegExp(`&(?::is\\()?\\.${word}\\b`));
+});
+
+test("all of the console is small: less than 180 KB, and gzipped no more than it has come to", () => {
+  const served = files.filter((file) => /\.\w+$/.test(file)).map((file) => readFileSync(path.join(UI, file)));
+  const sum = (sizes: number[]) => sizes.reduce((all, size) => all + size, 0);
+  assert.ok(sum(served.map(({ length }) => length)) < 180_000);
+  assert.ok(sum(served.map((content) => gzipSync(content, { level: 9 }).length)) < 67_000);
 });
