@@ -1,7 +1,7 @@
 import { Failure } from "../core/errors.ts";
 
 /** How many failures are allowed in which time, and how many addresses are remembered. */
-export interface AttemptRule {
+interface AttemptRule {
   /** What there were too many of, for the sentence of the refusal. */
   what: string;
   perPeer: number;

@@ -16,7 +16,7 @@ export interface Identity {
 }
 
 /** The second factor: where its codes are judged and what a verified one is remembered by. */
-export interface SecondFactor {
+interface SecondFactor {
   codes: TotpCodes;
   sessions: Sessions;
 }

@@ -25,7 +25,7 @@ const PAYLOAD = object({
 const KEY_BYTES = 32;
 
 /** One kind of session. */
-export interface SessionRule {
+interface SessionRule {
   cookie: typeof SESSION_COOKIE | typeof TOTP_COOKIE;
   lifetimeMs: number;
   /** Whether the browser may send it over TLS only. */

@@ -1,7 +1,7 @@
 import { type Database, SCHEMA_VERSION } from "./database.ts";
 
 /** What a bucket is and how much it holds. */
-export interface BucketInfo {
+interface BucketInfo {
   bucket_id: string;
   schema_version: number;
   /** Rises with each wave of a deploy that had work. */

@@ -26,7 +26,7 @@ export interface JobSource {
 }
 
 /** The jobs of a workspace, and the names of those whose manifest cannot be used. */
-export interface JobSources {
+interface JobSources {
   jobs: JobSource[];
   broken: Set<string>;
 }

@@ -30,7 +30,7 @@ const NAMESPACES: readonly NamespaceRule[] = [
 ];
 
 /** Who uses the KV store: an allocation's templates and scripts. */
-export interface Reader {
+interface Reader {
   job: string;
   worker: string;
   /** The jobs that the manifest's demands name. */

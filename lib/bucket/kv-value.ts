@@ -2,7 +2,7 @@
  * The other hosts of a list, as a value of the store: read as the list without that host. A list is stored once for all
  * the hosts in it, since the peers of each of n workers, written out, would be n² hosts.
  */
-export interface Peers {
+interface Peers {
   /** Separated by commas. */
   hosts: string;
   without: string;

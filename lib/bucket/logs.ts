@@ -6,7 +6,7 @@ import type { Redactor } from "../core/redact.ts";
 import { type Layout, runLayout } from "./layout.ts";
 
 /** The fields of one structured line, in the order they are written; what is undefined is left out. */
-export interface LogFields {
+interface LogFields {
   event?: string;
   worker?: string;
   job?: string;

@@ -13,7 +13,7 @@ import type { PortPool } from "./bucket-conf.ts";
 import type { Problems } from "./problems.ts";
 
 /** The ports a job declares: a fixed number, or null for one from the pool. */
-export interface PortRequest {
+interface PortRequest {
   job: string;
   /** The manifest, for problems. */
   file: string;

@@ -8,7 +8,7 @@ export interface BuildProblem extends Problem {
 }
 
 /** What an operator should know although the build goes on. */
-export interface BuildWarning extends Problem {
+interface BuildWarning extends Problem {
   file: string;
 }
 

@@ -17,7 +17,7 @@ import type { Problems } from "./problems.ts";
 import { renderForJob } from "./staging.ts";
 
 /** What a job has for Prometheus; `alerts` counts alerting rules, the other two files. */
-export interface PrometheusRow extends Record<string, string | number | null> {
+interface PrometheusRow extends Record<string, string | number | null> {
   job: string;
   scrape: "yes" | null;
   alerts: number;

@@ -120,7 +120,7 @@ async function restoreInto(dir: string, file: string, signal: AbortSignal): Prom
 }
 
 /** What a restore into a temporary bucket has shown. */
-export interface SnapshotCheck {
+interface SnapshotCheck {
   bucket_id: string;
   created_at: string;
   note: string;

@@ -5,7 +5,7 @@ import type { Layout } from "./layout.ts";
 import { modeText, pathsBelow } from "./source-view.ts";
 
 /** How a file of one revision differs from that of another. */
-export interface ChangedFile {
+interface ChangedFile {
   path: string;
   /** Set where the modes differ. */
   mode: { before: string; after: string } | null;
@@ -16,7 +16,7 @@ export interface ChangedFile {
 }
 
 /** What would change by going from one revision to another; all paths in order. */
-export interface RevisionDiff {
+interface RevisionDiff {
   added: string[];
   removed: string[];
   changed: ChangedFile[];

@@ -10,7 +10,7 @@ import { parseSourceToml } from "./source-file.ts";
 import { openSourceFile } from "./source-view.ts";
 
 /** A settings file of the source. */
-export interface SettingsView {
+interface SettingsView {
   /** Below the bucket. */
   path: string;
   /** Its text; empty where there is no such file. */

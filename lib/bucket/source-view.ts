@@ -8,7 +8,7 @@ import { quote } from "../core/shape.ts";
 import { type Layout, SOURCE_PATHS } from "./layout.ts";
 
 /** A file of the source, as people are shown it. */
-export interface SourceFile {
+interface SourceFile {
   /** Below the bucket, with `/`. */
   path: string;
   size_bytes: number;
@@ -18,13 +18,13 @@ export interface SourceFile {
 }
 
 /** A folder of `templates/`; the paths of its files are relative to it. */
-export interface Template {
+interface Template {
   name: string;
   files: Pick<SourceFile, "path" | "size_bytes" | "mode">[];
 }
 
 /** Where a page of a list begins (behind this name) and how long it is at most. */
-export interface Page {
+interface Page {
   after: string;
   limit: number;
 }

@@ -13,7 +13,7 @@ import { SourceRules } from "./source-rules.ts";
 import { discardLeftovers, finishInterrupted, flushTree, install } from "./swap.ts";
 
 /** A verified upload: `<folder>/tree/` holds it and nothing else, its files read-only. */
-export interface ReceivedSource {
+interface ReceivedSource {
   folder: string;
   size_bytes: number;
   file_count: number;

@@ -8,7 +8,7 @@ import type { Layout } from "./layout.ts";
 import type { OpsConf } from "./settings.ts";
 
 /** What may be told about the key with which workers are reached. The private part is never told. */
-export interface SshKeyInfo {
+interface SshKeyInfo {
   present: boolean;
   /** null where there is no key, or one that ssh cannot use. */
   type: string | null;

@@ -17,7 +17,7 @@ import {
 import type { Layout } from "./layout.ts";
 
 /** The fields of a template's dot, in full (docs/workspace.md, Templates). */
-export interface TemplateFields {
+interface TemplateFields {
   AllocationID: string;
   Job: string;
   CurrentVersion: string;
@@ -80,7 +80,7 @@ export function stageAllocation(
  * The certificates of an allocation: `certs/ca.crt`, and `certs/<name>.crt` and `certs/<name>.key`, of which only the
  * owner may read the keys.
  */
-export function stagedCertificates(kv: KvStore, job: string, worker: string): StagedFile[] {
+function stagedCertificates(kv: KvStore, job: string, worker: string): StagedFile[] {
   const own = allocationNamespace(job, worker);
   const places = kv.keys(own).map((key): [string, string] => [own, key]);
   places.push(["ops/worker", CA_CERTIFICATE]);

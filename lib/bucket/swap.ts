@@ -47,7 +47,7 @@ const CHANGE = object({
   revision: optional(STORED_REVISION),
 });
 /** What takes the place of what in a bucket: the content of its journal. */
-export type Change = Infer<typeof CHANGE>;
+type Change = Infer<typeof CHANGE>;
 
 const JOURNAL_BYTES = 64 * 1024;
 const FLUSHES_AT_ONCE = 16;

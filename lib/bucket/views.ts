@@ -29,7 +29,7 @@ export interface ViewQuery {
 }
 
 /** A page of rows; cells are texts, numbers, null, true or false. */
-export interface View {
+interface View {
   columns: readonly string[];
   items: Record<string, string | number | boolean | null>[];
   /** More rows follow. */

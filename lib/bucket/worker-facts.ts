@@ -1,7 +1,7 @@
 import type { Database } from "./database.ts";
 
 /** What a worker told of itself when it was last asked. */
-export interface KnownFacts {
+interface KnownFacts {
   worker: string;
   /** RFC 3339. */
   taken_at: string;

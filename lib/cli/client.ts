@@ -8,7 +8,7 @@ import { cancelledFailure, Failure, messageOf } from "../core/errors.ts";
 import { isObject, quote } from "../core/shape.ts";
 
 /** What goes with a request, beside the token. */
-export interface CallOptions {
+interface CallOptions {
   /** Sent as it is produced, in chunks; must name its `type`. */
   body?: AsyncIterable<Uint8Array>;
   type?: string;

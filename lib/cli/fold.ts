@@ -3,7 +3,7 @@ import type { CommandResult } from "../operation/run-command.ts";
 import { visibleLines } from "./table.ts";
 
 /** Workers on which a command went the same way. */
-export interface Fold {
+interface Fold {
   workers: string[];
   /** How it went, in words. */
   how: string;

@@ -5,7 +5,7 @@ import { exists } from "../core/files.ts";
 import { visible } from "./table.ts";
 
 /** How lines are shown: as they were written, for people, or as one JSON object a line. */
-export type LogForm = "raw" | "human" | "json";
+type LogForm = "raw" | "human" | "json";
 
 /** Lines of one command that are held back, so that what runs at the same time does not mix; then they are shown. */
 const HELD_LINES = 10_000;

@@ -16,7 +16,7 @@ import {
 } from "./flags.ts";
 
 /** What the command of a run has beyond the parameters of its kind. */
-export interface RunCommand {
+interface RunCommand {
   /** As typed. */
   name: string;
   /** Instead of the summary of the kind. */

@@ -75,7 +75,7 @@ export function time(date: Date): Buffer {
 }
 
 /** A value that was read: `whole` is all of it, `content` what is inside. */
-export interface Element {
+interface Element {
   tag: number;
   whole: Buffer;
   content: Buffer;

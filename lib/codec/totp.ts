@@ -4,7 +4,7 @@ import { base32Encode } from "./base32.ts";
 /** How long a code is the current one, in milliseconds (RFC 6238, X). */
 export const TOTP_STEP_MS = 30_000;
 /** Digits of a code. */
-export const TOTP_DIGITS = 6;
+const TOTP_DIGITS = 6;
 
 /** The code of a time step, which is counted from 1970: RFC 6238 with HMAC-SHA-1. */
 export function totpCode(secret: Uint8Array, step: number): string {

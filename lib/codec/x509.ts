@@ -17,7 +17,7 @@ import {
 } from "./der.ts";
 
 /** From when to when a certificate holds; whole seconds count. */
-export interface Validity {
+interface Validity {
   notBefore: Date;
   notAfter: Date;
 }

@@ -176,7 +176,7 @@ type Fields = Record<string, Shape<unknown>>;
 type ObjectOf<F extends Fields> = { [K in keyof F]: Infer<F[K]> };
 
 /** How an object treats what it does not know. */
-export interface ObjectRule {
+interface ObjectRule {
   /** `refuse` (default) makes an unknown key an error, `warn` a warning; both name the nearest known key. */
   unknown?: "refuse" | "warn";
   /** Keys compare without case and `null` means absent, as Go's JSON reads the files of a workspace. */

@@ -49,7 +49,7 @@ export interface CommandOptions {
 }
 
 /** How a child ended. */
-export interface Exit {
+interface Exit {
   exitCode: number | null;
   signal: string | null;
 }

@@ -33,7 +33,7 @@ async function* watched(source: Iterable<Uint8Array> | AsyncIterable<Uint8Array>
 }
 
 /** How an output of a command is taken. */
-export interface OutputOptions {
+interface OutputOptions {
   onLine?: (line: string, stream: "stdout" | "stderr") => void;
   keepBytes?: number;
 }

@@ -25,7 +25,7 @@ export interface FoundFile {
 }
 
 /** Hears of an entry that cannot be taken: its path below the root (empty for the root itself), and why not. */
-export type Refuse = (path: string, why: string) => void;
+type Refuse = (path: string, why: string) => void;
 
 /**
  * The regular files below a folder, sorted by path; none where there is no folder. Names in `skip` are passed over at

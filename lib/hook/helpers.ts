@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { PROGRAM_ROOT } from "../core/self.ts";
 
 /** A library that hook scripts import; it is staged beside them, in `_hooks/`. */
-export interface Helper {
+interface Helper {
   name: "ops.py" | "ops.ts";
   content: Buffer;
 }

@@ -38,7 +38,7 @@ export interface Call {
 type Fields = Record<string, Shape<unknown>>;
 
 /** One entry of the route table. `fields` come in the query or in a JSON body for GET, else in a JSON body. */
-export interface HookRoute<F extends Fields = Fields> {
+interface HookRoute<F extends Fields = Fields> {
   method: "GET" | "PUT" | "DELETE" | "POST";
   path: string;
   fields: F;

@@ -12,7 +12,7 @@ const VIRTUAL_ENVIRONMENTS = [".venv", "venv"];
 const KINDS = ["py", "ts", "js"];
 
 /** One process of a hook. */
-export interface ScriptRun {
+interface ScriptRun {
   argv: Argv;
   /** The working directory. */
   bucketRoot: string;

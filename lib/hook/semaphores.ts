@@ -6,7 +6,7 @@ export interface Scope {
 }
 
 /** hook-runtime.md, Semaphore; `available` counts free slots. */
-export interface SemaphoreStatus {
+interface SemaphoreStatus {
   name: string;
   capacity: number;
   /** Allocation ids. */
@@ -16,7 +16,7 @@ export interface SemaphoreStatus {
 }
 
 /** How an attempt ended: `conflict` for another capacity or a second wait, `cancelled` when the signal was aborted. */
-export type Acquired = "acquired" | "timeout" | "conflict" | "cancelled";
+type Acquired = "acquired" | "timeout" | "conflict" | "cancelled";
 
 interface Waiter {
   holder: string;

@@ -41,7 +41,7 @@ interface ParameterTypes {
 export type Parameter = keyof ParameterTypes;
 
 /** What a function takes: its parameters, then, where `rest` is true, any number of further values. */
-export interface Signature {
+interface Signature {
   parameters: readonly Parameter[];
   rest: boolean;
 }
