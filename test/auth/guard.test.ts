@@ -5,6 +5,7 @@ import { SESSION_COOKIE, SESSION_MS, Sessions, TOTP_COOKIE } from "../../lib/aut
 import { TotpCodes } from "../../lib/auth/totp.ts";
 import { totpCode } from "../../lib/codec/totp.ts";
 import type { HttpRequest } from "../../lib/http/message.ts";
+import { requestWith } from "../helpers/http.ts";
 
 const TOKEN = "correct-horse";
 
@@ -18,14 +19,8 @@ function setUp() {
 }
 
 function requestOf(headers: Record<string, string>, more: Partial<HttpRequest> = {}): HttpRequest {
-  async function* body() {}
-  return {
-    ...{ id: "r1", method: "GET", path: "/api/buckets", query: "", peer: "10.0.0.1", scheme: "http" },
-    ...{ headers: { host: "localhost:9090", ...headers }, signal: new AbortController().signal },
-    ...{ body: body(), longPoll: (work) => work() },
-    noted: { route: undefined, authenticated: undefined },
-    ...more,
-  };
+  const plain = { path: "/api/buckets", peer: "10.0.0.1", headers: { host: "localhost:9090", ...headers } };
+  return requestWith([], { ...plain, ...more });
 }
 
 const wrong = requestOf({ authorization: "Bearer wrong" });

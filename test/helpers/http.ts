@@ -6,7 +6,7 @@ import path from "node:path";
 import type { TestContext } from "node:test";
 import { Launcher } from "../../lib/core/spawn.ts";
 import { LIMITS, type Limits, type Listener, type ListenOptions, listen } from "../../lib/http/listen.ts";
-import { json } from "../../lib/http/message.ts";
+import { type HttpRequest, json } from "../../lib/http/message.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 /** A server of lib/http for one test, on a free loopback port, with the real limits unless some are given. */
@@ -88,4 +88,17 @@ export async function certificateFor(
   ]);
   if (outcome.exitCode !== 0) throw new Error(outcome.stderr);
   return { certFile, keyFile };
+}
+
+/** A request as a handler gets it, without a connection: `more` says what is not as in a plain GET with this body. */
+export function requestWith(chunks: (string | Uint8Array)[], more: Partial<HttpRequest>): HttpRequest {
+  async function* body() {
+    for (const chunk of chunks) yield Buffer.from(chunk);
+  }
+  return {
+    ...{ id: "r1", method: "GET", path: "/", query: "", headers: {}, peer: "127.0.0.1", scheme: "http" },
+    ...{ signal: new AbortController().signal, body: body(), longPoll: (work) => work() },
+    noted: { route: undefined, authenticated: undefined },
+    ...more,
+  };
 }

@@ -3,20 +3,13 @@ import { test } from "node:test";
 import { Failure } from "../../lib/core/errors.ts";
 import { integer, object, optional, string } from "../../lib/core/shape.ts";
 import { BODY_BYTES, failureAnswer, type HttpRequest, readJson, STATUS } from "../../lib/http/message.ts";
+import { requestWith } from "../helpers/http.ts";
 
 const SHAPE = object({ name: string(), size: optional(integer({ min: 1 })) });
 const JSON_TYPE = { "content-type": "application/json" };
 
-function requestOf(chunks: (string | Uint8Array)[], headers: HttpRequest["headers"]): HttpRequest {
-  async function* body() {
-    for (const chunk of chunks) yield Buffer.from(chunk);
-  }
-  return {
-    ...{ id: "r1", method: "POST", path: "/", query: "", headers, peer: "127.0.0.1", scheme: "http" },
-    ...{ signal: new AbortController().signal, body: body(), longPoll: (work) => work() },
-    noted: { route: undefined, authenticated: undefined },
-  };
-}
+const requestOf = (chunks: (string | Uint8Array)[], headers: HttpRequest["headers"]) =>
+  requestWith(chunks, { method: "POST", headers });
 
 test("a body of known and typed fields is read, whatever the pieces it arrives in", async () => {
   for (const type of [

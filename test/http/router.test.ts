@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { boolean, integer, object, optional, string, withDefault } from "../../lib/core/shape.ts";
 import { type HttpRequest, json } from "../../lib/http/message.ts";
 import { callRoute, findRoute, type Route } from "../../lib/http/router.ts";
+import { requestWith } from "../helpers/http.ts";
 
 const answer = { status: 200, description: "fine" };
 const QUERY = {
@@ -31,22 +32,8 @@ const ROUTES: Route<string>[] = [
 
 function requestOf(method: string, target: string, body = ""): HttpRequest {
   const [path = "", query = ""] = target.split("?");
-  async function* bytes() {
-    if (body !== "") yield Buffer.from(body);
-  }
-  return {
-    ...{
-      id: "r1",
-      method,
-      path,
-      query,
-      headers: { "content-type": "application/json" },
-      peer: "::1",
-      scheme: "http",
-    },
-    ...{ signal: new AbortController().signal, body: bytes(), longPoll: (work) => work() },
-    noted: { route: undefined, authenticated: undefined },
-  };
+  const headers = { "content-type": "application/json" };
+  return requestWith(body === "" ? [] : [body], { method, path, query, headers, peer: "::1" });
 }
 
 async function call(method: string, target: string, body?: string): Promise<unknown> {
