@@ -39,15 +39,9 @@ export function expiringFrom(issuedAt: number, notAfter: number): number {
 
 /** The certificates of all jobs, and the CA's, as the last build left them. */
 export function issuedCerts(db: Database): IssuedCert[] {
-  return db.all("SELECT * FROM job_certs").map((row) => ({
-    job: String(row.job),
-    worker: String(row.worker_ip),
-    name: String(row.name),
-    request: String(row.request),
-    commonName: String(row.common_name),
-    expiringFrom: Number(row.expiring_from) * 1000,
-    notAfter: Number(row.not_after) * 1000,
-  }));
+  const times = "expiring_from * 1000 AS expiringFrom, not_after * 1000 AS notAfter";
+  const columns = `job, worker_ip AS worker, name, request, common_name AS commonName, ${times}`;
+  return db.all<IssuedCert>(`SELECT ${columns} FROM job_certs`).map((row) => ({ ...row }));
 }
 
 /** Notes a certificate that takes the place of the one before. To be called in a transaction. */
