@@ -284,7 +284,7 @@ function jobPlan(wave, { job, version, outcome, reason, hooks, allocations }) {
   );
 }
 
-function allocationPlan({ worker, action, reason, is_gate_open, from, to, files, drift }) {
+function allocationPlan({ worker, action, reason, is_gate_open, from, to, files, more_files, drift }) {
   const versions = from.version === to.version ? "" : ` ${from.version || "nothing"} → ${to.version}`;
   const gate = is_gate_open ? "; the health gate of an earlier deploy comes first" : "";
   const found = (drift?.files ?? []).map((file) => ({ ...file, change: file.state, note: "by hand" }));
@@ -292,6 +292,7 @@ function allocationPlan({ worker, action, reason, is_gate_open, from, to, files,
     "li",
     el("p", `${worker}: `, el("b", action), `${versions}, ${spaced(reason)}${gate}`),
     [...files, ...found].map(fileDiff),
+    more_files && el("p", `and ${count(more_files, "more file")}`),
   );
 }
 

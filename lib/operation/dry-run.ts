@@ -7,6 +7,7 @@ import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import { writeAtomic } from "../core/files.ts";
 import type { ChangeOptions, FileDigests } from "../plan/changes.ts";
 import {
+  abridged,
   type DeployPlan,
   type PlannedAllocation,
   type PlannedJob,
@@ -33,14 +34,17 @@ export interface DryRunOptions extends ChangeOptions {
   forceOnly?: string[] | undefined;
 }
 
+/** The result of the run names so many files; plan.json names all. */
+const MOST_FILES = 2_000;
+
 /** What a dry run does outside the bucket's database. */
 type DryRunEffects = Pick<Effects, "hooks"> & DriftEffects;
 
 /**
  * Plans a deploy as the deploy itself would, and carries out none of it: nothing is written on a worker, nothing is
  * stored, and no hook runs, except those for pre_deploy where that is asked for. Each worker is asked once how the files
- * of its jobs are there. The plan is told in Activity between two banners, left as `plan.json` in the run's folder and
- * answered. Throws `failed` with the plan in the details where the deploy could not do a part of it; a worker that gives
+ * of its jobs are there. The plan is told in Activity between two banners, left as `plan.json` in the run's folder and,
+ * with the first 2,000 of its files, answered. Throws `failed` with the plan in the details where the deploy could not do a part of it; a worker that gives
  * no answer is told, and no reason.
  */
 export async function dryRun(
@@ -59,7 +63,7 @@ export async function dryRun(
     for (const line of describePlan(plan)) log.info(line);
     for (const { worker, outcome, error } of plan.unreachable)
       log.warn(`${worker}: ${outcome} now, nothing could be done there: ${error}`);
-    return concluded(plan);
+    return concluded(abridged(plan, MOST_FILES));
   } finally {
     kv.discard();
     log.info("PLAN: the end of a dry run, no worker was changed");

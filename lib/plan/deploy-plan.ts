@@ -44,6 +44,8 @@ export interface PlannedAllocation {
   /** Without a hash where it is not known. */
   to: { hash: string | null; version: string };
   files: PlannedFile[];
+  /** How many more there are, where the plan was abridged. */
+  more_files?: number;
   /** How its files were found now; null where its worker gave no answer. */
   drift: AllocationDrift | null;
 }
@@ -75,6 +77,22 @@ export interface DeployPlan {
   waves: { seq: number; update_seq: number; jobs: PlannedJob[] }[];
   /** The workers that gave no answer when they were asked for their files: nothing could be done on them now. */
   unreachable: { worker: string; outcome: string; error: string | null }[];
+}
+
+/** The plan with its first files, so many in all: what is kept of every run must not grow with the fleet. */
+export function abridged(plan: DeployPlan, mostFiles: number): DeployPlan {
+  let left = mostFiles;
+  const shortened = (one: PlannedAllocation): PlannedAllocation => {
+    const files = one.files.slice(0, left);
+    left -= files.length;
+    const more_files = one.files.length - files.length;
+    return more_files === 0 ? one : { ...one, files, more_files };
+  };
+  const waves = plan.waves.map((wave) => ({
+    ...wave,
+    jobs: wave.jobs.map((job) => ({ ...job, allocations: job.allocations.map(shortened) })),
+  }));
+  return { ...plan, waves };
 }
 
 /** Where a deploy did something else to an allocation than its plan said, because of what its own hooks wrote. */
