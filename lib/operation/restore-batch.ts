@@ -33,16 +33,21 @@ export async function restoreBatch(
     new Failure("ErrHealthCheckFailed", `${messageOf(failure)}; ${outcome}`, { cause: failure });
   if (states.length === 0) return told("nothing was promoted there before that could be put back");
   const hosts = hostsOf(states);
+  let isBack = false;
   try {
     context.log.info(`${job.name}: puts back on ${hosts} what was promoted before`);
     await putBack(context, effects, job, states);
+    isBack = true;
     await passGate(context, effects, job, { probed: activeOf(states), hooked: workersOf(states) });
     setGate(context.db, job.name, idsOf(states), "passed");
     return told(`what was promoted before was put back on ${hosts} and is healthy there`);
   } catch (error) {
     throwIfCancelled(context.signal);
     setGate(context.db, job.name, idsOf(states), "failed");
-    return told(`what was promoted before could not be put back on ${hosts}: ${messageOf(error)}`);
+    const end = isBack
+      ? `was put back on ${hosts}, but is not healthy there`
+      : `could not be put back on ${hosts}`;
+    return told(`what was promoted before ${end}: ${messageOf(error)}`);
   } finally {
     for (const state of states)
       state.trouble ??= { grade: "failed", message: "put back: its batch was not healthy" };

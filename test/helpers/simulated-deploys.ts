@@ -788,7 +788,9 @@ export class SimulatedDeploys {
 
   /** What a failed job says about the batch that was put back. */
   #checkRestored(job: CatalogJob, reason: string): void {
-    const told = / put back on ([^;:]*?)( and is healthy there|: |$)/.exec(reason);
+    const told = / put back on ([^;:]*?)( and is healthy there|, but is not healthy there: |: |$)/.exec(
+      reason,
+    );
     const isBack = told?.[2] === " and is healthy there";
     for (const worker of told?.[1]?.split(", ") ?? []) {
       const key = `${job.name}@${worker}`;

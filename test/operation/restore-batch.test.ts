@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { Deploys } from "../helpers/deploys.ts";
@@ -45,6 +45,33 @@ test("a failed gate in the second of four batches: restore puts back what was th
   assert.deepEqual([contentOn(first), contentOn(second)], ["two", "one"]);
   assert.deepEqual(deploys.history("web", second), ["start 1.0.0", "restart 2.0.0", "restart 1.0.0"]);
   assert.deepEqual(deploys.history("web", first), ["start 1.0.0", "restart 2.0.0"]);
+});
+
+test("what is put back and is not healthy either says so; its gate stays failed, and the next deploy tries the new files", async (t) => {
+  const deploys = await Deploys.make(t);
+  const [host] = HOSTS as [string];
+  const build = (version: string, a: string) => {
+    const check = { checks: [{ type: "ssh", command: "! [ -f sick ]" }], wait: { attempts: 1 } };
+    const web = { manifest: { ...manifest("restore", version), health_check: check }, files: { a } };
+    return deploys.build({ web }, { hosts: [host] });
+  };
+  await build("1.0.0", "one");
+  assert.equal((await deploys.deploy()).error, undefined);
+  await build("2.0.0", "two");
+  const sick = path.join(deploys.folder(host), "sick");
+  writeFileSync(sick, "");
+  assert.match(
+    (await deploys.deploy()).error?.message ?? "",
+    /; what was promoted before was put back on 127\.0\.0\.1, but is not healthy there: the health check of job web/,
+  );
+  const { version, gate } = deploys.promotion("web", host);
+  assert.deepEqual([version, gate], ["1.0.0", "failed"]);
+  rmSync(sick);
+  assert.equal((await deploys.deploy()).error, undefined);
+  assert.deepEqual(deploys.history("web", host), [
+    "start 1.0.0",
+    ...["2", "1", "2"].map((v) => `restart ${v}.0.0`),
+  ]);
 });
 
 test("first starts have nothing before them, and stay; with stop nothing is put back", async (t) => {
