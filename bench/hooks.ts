@@ -14,7 +14,7 @@ import { loadKvKey } from "../lib/bucket/kv-key.ts";
 import { layoutOf } from "../lib/bucket/layout.ts";
 import { uuidV7 } from "../lib/codec/uuid.ts";
 import { Launcher } from "../lib/core/spawn.ts";
-import { HookRuntime, type RunningScript } from "../lib/hook/runtime.ts";
+import { type HookRuntime, type RunningScript, startHookRuntime } from "../lib/hook/runtime.ts";
 import { perform } from "../lib/operation/index.ts";
 import type { RunKind } from "../lib/run/protocol.ts";
 import type { Question, Questions } from "./hooks-client.ts";
@@ -101,7 +101,7 @@ async function requests(): Promise<void> {
   await initBucket(layout.root, { source: false });
   using db = openDatabase(layout.database);
   const kv = new KvStore(db, await loadKvKey(layout));
-  const runtime = await HookRuntime.start({
+  const runtime = await startHookRuntime({
     ...{ kv, signal: new AbortController().signal, onSecret() {}, warn() {} },
     ...{ upstreams: () => new Set<string>(), dependents: () => [] },
     waiting: (_on, _limitMs, work) => work,

@@ -59,57 +59,42 @@ const HOOK_LIMITS = { ...LIMITS, requestMs: 30_000, headerBytes: 16 * 1024 };
 const CLOSE_WAIT_MS = 1_000;
 
 /**
- * The runtime API of one session (hook-runtime.md, Endpoints; decisions: Hook runtime API): from `start` to `close`
- * scripts on this host reach it at `host` and `port`. It has no password: it answers only processes of this user and
- * of root, and only for an allocation that a script is running for.
+ * The runtime API of one session (hook-runtime.md, Endpoints; decisions: Hook runtime API): until `close` scripts on
+ * this host reach it at `host` and `port`. It has no password: it answers only processes of this user and of root, and
+ * only for an allocation that a script is running for.
  */
-export class HookRuntime {
-  readonly host: string;
-  readonly port: number;
-  readonly #listener: Listener;
-  readonly #api: Api;
-
-  private constructor(api: Api, host: string, listener: Listener) {
-    this.#api = api;
-    this.#listener = listener;
-    this.host = host;
-    this.port = listener.port;
-  }
-
-  /** Listens on 127.0.0.1:8080, else on the next of 127.0.0.2 to 127.0.0.254, else on any free port. */
-  static async start(options: HookRuntimeOptions): Promise<HookRuntime> {
-    const api = new Api(options);
-    const server = {
-      handle: (request: HttpRequest, connection: Connection) => api.handle(request, connection),
-      limits: HOOK_LIMITS,
-    };
-    const { host, listener } = await listenSomewhere(server);
-    return new HookRuntime(api, host, listener);
-  }
-
+export interface HookRuntime {
+  host: string;
+  port: number;
   /** A script runs until `end` is called, which ends its waits and warns about the slots that it leaves taken. */
-  begin(script: RunningScript): { end(): void } {
-    return this.#api.begin(script);
-  }
-
+  begin(script: RunningScript): { end(): void };
   /** Ends all waits and connections. */
-  async close(): Promise<void> {
-    await this.#listener.close(CLOSE_WAIT_MS);
-  }
+  close(): Promise<void>;
+}
+
+/** Listens on 127.0.0.1:8080, else on the next of 127.0.0.2 to 127.0.0.254, else on any free port. */
+export async function startHookRuntime(options: HookRuntimeOptions): Promise<HookRuntime> {
+  const api = new Api(options);
+  const { host, listener } = await listenSomewhere((request, connection) => api.handle(request, connection));
+  return {
+    ...{ host, port: listener.port },
+    begin: (script) => api.begin(script),
+    close: () => listener.close(CLOSE_WAIT_MS),
+  };
 }
 
 async function listenSomewhere(
-  server: Pick<ListenOptions, "handle" | "limits">,
+  handle: ListenOptions["handle"],
 ): Promise<{ host: string; listener: Listener }> {
   for (const host of ADDRESSES) {
     try {
-      return { host, listener: await listen({ ...server, host, port: PORT }) };
+      return { host, listener: await listen({ handle, limits: HOOK_LIMITS, host, port: PORT }) };
     } catch {
       // Taken, or no address of this machine: the next one.
     }
   }
   const host = "127.0.0.1";
-  return { host, listener: await listen({ ...server, host, port: 0 }) };
+  return { host, listener: await listen({ handle, limits: HOOK_LIMITS, host, port: 0 }) };
 }
 
 /** Answers requests: who may call is decided here from top to bottom, what it may do in the routes. */

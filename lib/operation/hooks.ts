@@ -160,10 +160,10 @@ export class HookSession {
     await this.#writeWorkersFile();
     const sshConfig = await this.#sshConfig();
     const bucketRoot = await realpath(layout.root);
-    const { HookRuntime } = await import("../hook/runtime.ts");
+    const { startHookRuntime } = await import("../hook/runtime.ts");
     const jobs = new Map(this.#jobs.map((job) => [job.name, job]));
     const allocations = new Map(this.#allocations.map((allocation) => [allocation.id, allocation]));
-    const runtime = await HookRuntime.start({
+    const runtime = await startHookRuntime({
       kv,
       allocation: (id) => this.#known(allocations.get(id)),
       upstreams: (name) => new Set(upstreamOf(jobs.get(name) as CatalogJob)),

@@ -6,7 +6,12 @@ import { initBucket } from "../../lib/bucket/init.ts";
 import { KvStore } from "../../lib/bucket/kv.ts";
 import { loadKvKey } from "../../lib/bucket/kv-key.ts";
 import { layoutOf } from "../../lib/bucket/layout.ts";
-import { HookRuntime, type HookRuntimeOptions, type RunningScript } from "../../lib/hook/runtime.ts";
+import {
+  type HookRuntime,
+  type HookRuntimeOptions,
+  type RunningScript,
+  startHookRuntime,
+} from "../../lib/hook/runtime.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 /** What the API answered. */
@@ -70,7 +75,7 @@ export async function testRuntime(
   const known = ["a", "b", "ab"].flatMap((job) =>
     [1, 2, 3].map((index) => ({ job, worker: `10.0.0.${index}`, id: allocationId(job, `${index}`) })),
   );
-  const runtime = await HookRuntime.start({
+  const runtime = await startHookRuntime({
     ...{ kv, signal: cancel.signal, onSecret: (value) => secrets.push(value) },
     allocation: (id) => known.find((one) => one.id === id),
     upstreams: (job) => new Set(job === "b" ? ["a"] : []),

@@ -7,7 +7,7 @@ import { initBucket } from "../../lib/bucket/init.ts";
 import { KvStore } from "../../lib/bucket/kv.ts";
 import { loadKvKey } from "../../lib/bucket/kv-key.ts";
 import { layoutOf } from "../../lib/bucket/layout.ts";
-import { HookRuntime, type RunningScript } from "../../lib/hook/runtime.ts";
+import { type HookRuntime, type RunningScript, startHookRuntime } from "../../lib/hook/runtime.ts";
 
 const CLIENT = new URL("../fixtures/hook-client.ts", import.meta.url).pathname;
 const WORKERS = 8;
@@ -42,7 +42,7 @@ export async function stressHooks(
   const scripts = Array.from({ length: allocations }, (_, index) => scriptOf(index));
   const jobs = [...new Set(scripts.map(({ job }) => job))];
   for (const job of jobs) kv.put(`vars/job/${job}`, "shared", "0");
-  const runtime = await HookRuntime.start({
+  const runtime = await startHookRuntime({
     ...{ kv, signal: new AbortController().signal, onSecret() {}, warn() {} },
     allocation: (id) => scripts.map((one) => ({ ...one, id })).find((one) => one.allocationId === id),
     upstreams: () => new Set(),
