@@ -38,8 +38,8 @@ const grades = (run: CommandRun, job = "web") => jobIn(run, job)?.allocations.ma
 const each = <T>(...counted: [T, number][]) => counted.flatMap(([one, count]) => Array<T>(count).fill(one));
 
 test("over ssh: a plan meets a host that went down and a file that was edited by hand; a retry goes on with what is left", async (t) => {
-  // Of four batches, the first and the third have a worker that can be taken down.
-  const fleet = await SshDeploys.start(t, 8, [0, 4]);
+  // Of both batches the first worker can be taken down.
+  const fleet = await SshDeploys.start(t, 4, [0, 2]);
   const { deploys, hosts } = fleet;
   const lastOn = () => hosts.map((host) => deploys.history("web", host).at(-1));
   const targets = () => hosts.map((host) => deploys.history("web", host).length);
@@ -49,12 +49,12 @@ test("over ssh: a plan meets a host that went down and a file that was edited by
   };
   await fleet.build(jobs("1.0.0"));
   const [first, logins] = await loginsOf(() => fleet.run("deploy"));
-  assert.deepEqual([first.code, logins], [0, 8], first.output);
+  assert.deepEqual([first.code, logins], [0, 4], first.output);
 
   // A host goes down between plan and deploy.
   await fleet.build(jobs("2.0.0"));
   const [plan, looked] = await loginsOf(() => fleet.run("deploy", "--dry-run"));
-  assert.deepEqual([plan.code, looked], [0, 8], "one connection for each worker");
+  assert.deepEqual([plan.code, looked], [0, 4], "one connection for each worker");
   const bringBack = await fleet.takeDown();
   const met = await fleet.run("deploy", "--plan", plan.record.id);
   assert.equal(met.code, 1);
@@ -62,19 +62,15 @@ test("over ssh: a plan meets a host that went down and a file that was edited by
     met.record.error ?? "",
     /web: job web failed on 1 worker: 127\.0\.0\.1: Cannot connect to worker .* nothing listens/,
   );
-  const inBatches = [
-    "unreachable",
-    "changed",
-    ...each(["not_started", 2], ["unreachable", 1], ["not_started", 3]),
-  ];
+  const inBatches = ["unreachable", "changed", "unreachable", "not_started"];
   assert.deepEqual(grades(met), inBatches);
-  const inOne = ["unreachable", ...each(["changed", 3], ["unreachable", 1], ["changed", 3])];
+  const inOne = ["unreachable", "changed", "unreachable", "changed"];
   assert.deepEqual(grades(met, "db"), inOne, "in one batch all others are changed");
   await bringBack();
   const again = await fleet.run("deploy", "--retry", met.record.id);
   assert.equal(again.code, 0, again.output);
-  assert.deepEqual(lastOn(), each(["restart 2.0.0", 8]));
-  assert.deepEqual(targets(), each([2, 8]), "nobody was touched twice");
+  assert.deepEqual(lastOn(), each(["restart 2.0.0", 4]));
+  assert.deepEqual(targets(), each([2, 4]), "nobody was touched twice");
   const nothing = await fleet.run("deploy", "--retry", again.record.id);
   assert.match(nothing.output, /nothing of it is left to be done/);
 
@@ -88,34 +84,34 @@ test("over ssh: a plan meets a host that went down and a file that was edited by
     jobIn(refused, "web")?.reason ?? "",
     /^the plan does not hold any more, nothing was done: 127\.0\.0\.3: changed by hand: conf\/a$/,
   );
-  assert.deepEqual(grades(refused), each(["not_started", 2], ["failed", 1], ["not_started", 5]));
-  assert.deepEqual(targets(), each([2, 8]), "nothing was touched");
+  assert.deepEqual(grades(refused), each(["not_started", 2], ["failed", 1], ["not_started", 1]));
+  assert.deepEqual(targets(), each([2, 4]), "nothing was touched");
   assert.equal(readFileSync(edited, "utf8"), "one\nby hand\n");
   assert.equal(jobIn(refused, "db")?.outcome, "deployed", "a job that moved on no worker goes on");
   const informed = await fleet.run("deploy", "--dry-run");
   assert.match(informed.output, /changed conf\/a[\s\S]*-2\.0\.0\n *\+by hand/);
   const done = await fleet.run("deploy", "--plan", informed.record.id);
-  assert.deepEqual([done.code, lastOn()], [0, each(["restart 3.0.0", 8])], done.output);
+  assert.deepEqual([done.code, lastOn()], [0, each(["restart 3.0.0", 4])], done.output);
   const moved = await fleet.run("deploy", "--plan", informed.record.id);
   assert.match(moved.record.error ?? "", /does not hold any more: another deploy had work to do/);
-  assert.deepEqual(targets(), each([3, 8]));
+  assert.deepEqual(targets(), each([3, 4]));
 
   // Within the tolerated share the rollout goes on; past it, it stops.
   const tolerate = (share: string) => ({ tolerate: { unreachable: share } });
-  await fleet.build(jobs("4.0.0", tolerate("25%")));
+  await fleet.build(jobs("4.0.0", tolerate("50%")));
   const backOnce = await fleet.takeDown();
   const within = await fleet.run("deploy", "--jobs", "web");
   assert.deepEqual([within.code, grades(within)], [0, inOne], within.output);
   await backOnce();
   const brought = await fleet.run("deploy", "--retry", within.record.id);
-  assert.deepEqual([brought.code, lastOn()], [0, each(["restart 4.0.0", 8])], brought.output);
-  assert.deepEqual(targets(), each([4, 8]));
-  await fleet.build(jobs("5.0.0", tolerate("24%")));
+  assert.deepEqual([brought.code, lastOn()], [0, each(["restart 4.0.0", 4])], brought.output);
+  assert.deepEqual(targets(), each([4, 4]));
+  await fleet.build(jobs("5.0.0", tolerate("49%")));
   const backTwice = await fleet.takeDown();
   const past = await fleet.run("deploy", "--jobs", "web");
   assert.deepEqual([past.code, grades(past)], [1, inBatches], past.output);
   await backTwice();
-  assert.deepEqual(targets(), [4, 5, ...each([4, 6])]);
+  assert.deepEqual(targets(), [4, 5, 4, 4]);
 });
 
 test("over ssh: the gate of the second of four batches fails, with stop and with restore; a retry goes on there", async (t) => {
