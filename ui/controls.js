@@ -136,7 +136,7 @@ export function choice(label, options, chosen, onchange) {
 
 /**
  * Labels with fields from a table of `[name, label, hint, attributes]`: inputs of a `type`, or `rows` of text. `values()`
- * answers by name what was filled in, `null` labels leave one out.
+ * answers by name what was filled in.
  */
 export function fieldsOf(table) {
   const labels = table.map(([, label, hint = "", { rows, type = "text", ...attributes } = {}]) => {

@@ -128,6 +128,22 @@ test("a deploy that failed is retried on what is left, from the deployments and 
   assert.match(last() ?? "", /1\.1\.0$/);
 });
 
+test("a run is cancelled from the list, and what was done to a job is done again only by its name", async () => {
+  const run = await server.startRun(bucket, "run_command", { command: "sleep 60" });
+  await ui.view(bucket, "runs");
+  await ui.page.getByRole("main").getByRole("button", { name: "Cancel run …" }).click();
+  await ui.button("Yes, cancel it").click();
+  assert.equal((await server.follow(bucket, run)).status, "cancelled");
+  await ui.page.locator("tr", { hasText: "sleep 60" }).getByText("cancelled").waitFor();
+  const stop = await server.run(bucket, "jobs/base/stop", { allocations: ["127.0.0.1"] });
+  await ui.view(bucket, `runs/${stop.id}`);
+  const again = await dare("Run again …", /^Starts job_stop with .*127\.0\.0\.1/, "base", "Run again");
+  const body = { allocations: ["127.0.0.1"], health_check: false, forget: false };
+  assert.deepEqual([again.path, again.body], ["jobs/base/stop", body]);
+  const start = await server.run(bucket, "jobs/base/start");
+  assert.equal(start.status, "succeeded");
+});
+
 test("drift shows when it was checked last, and what was changed by hand", async () => {
   await ui.view(bucket, "");
   await part("Drift").getByText("Not checked yet").waitFor();
