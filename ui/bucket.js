@@ -83,7 +83,7 @@ export function overviewView(page) {
     return items.filter(({ rollout }) => rollout !== "removed");
   };
   const push = el("code", `ops push ${location.origin} --bucket ${bucketId}`);
-  const none = el("span", "The catalog is empty. Send a workspace to this bucket: ", push);
+  const none = ["The catalog is empty. Send a workspace to this bucket: ", push];
   const placed = part("Jobs on workers", read, (rows) => gridOf(page, rows), { none });
   const unchecked = "Not checked yet: whether files on the workers are still those that were deployed.";
   const drift = lastRunPart(page, "Drift", "drift", unchecked, {
@@ -211,7 +211,7 @@ function retryButton({ action }, { id, result }) {
 
 /** The catalog that the last build made, resource by resource. */
 export function catalogView(page) {
-  const name = page.rest[0] in KEYS ? page.rest[0] : "workers";
+  const name = Object.hasOwn(KEYS, page.rest[0]) ? page.rest[0] : "workers";
   const labels = Object.keys(KEYS).map((one) => [one, one === "kv" ? "KV" : words(one)]);
   const rows = catalogPart(page, name);
   const switchOf = (key, label) => {

@@ -20,7 +20,7 @@ const TABS = {
 /** The source of a bucket, for reading only: what changes it is a push, or a roll back to what was pushed. */
 export function sourceView(page) {
   const [wanted, ...rest] = page.rest;
-  const name = wanted in TABS ? wanted : "revisions";
+  const name = Object.hasOwn(TABS, wanted) ? wanted : "revisions";
   const labels = Object.entries(TABS).map(([one, [label]]) => [one, label]);
   const hint = el("p.hint", "The source is read only here: it changes with ", el("code", "ops push"), ".");
   const above = [page.tabs("source", Object.fromEntries(labels), name), hint];
@@ -37,11 +37,7 @@ function revisionsParts(page) {
     }));
   const push = el("code", `ops push ${location.origin} --bucket ${bucketId}`);
   const list = listPart("Revisions", read, {
-    ...{
-      caption: "Revisions, newest first",
-      keys: ["id"],
-      none: el("span", "Nothing was pushed yet: ", push),
-    },
+    ...{ caption: "Revisions, newest first", keys: ["id"], none: ["Nothing was pushed yet: ", push] },
     columns: ["id", "created_at", "build_status", "is", "file_count", "size_bytes", "sha256", "actions"],
     cells: {
       id: ({ id }) => el("a", { href: link("source", ["revisions", id]), title: id }, id.slice(0, 8)),
