@@ -103,7 +103,7 @@ async function open(moved) {
       ...place,
       bucket: () => bucket,
       refresh,
-      nameOfBucket: () => bucket?.name ?? place.bucketId,
+      nameOfBucket: () => (bucket ?? buckets.find(({ id }) => id === place.bucketId))?.name ?? place.bucketId,
       changed: bucketsChanged,
       showRun: (id) => showRun(place.bucketId, id),
     });

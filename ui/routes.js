@@ -1,7 +1,7 @@
 import { findInLog } from "./activity.js";
 import { address, bucketPath, link } from "./api.js";
 import { bucketsView, catalogView, deploymentsView, overviewView } from "./bucket.js";
-import { actionButton, runLink, tickBox } from "./controls.js";
+import { actionButton, choice, runLink, tickBox } from "./controls.js";
 import { el, openDialog } from "./dom.js";
 import { commandView, hooksView, jobsView, jobView, workersView } from "./fleet.js";
 import { status, words } from "./format.js";
@@ -25,9 +25,21 @@ const CHORD_MS = 1_500;
 const OTHERS = [
   ["/", "Search in this view (in Activity: in the log)"],
   ["f", "Find in the log of Activity"],
+  ["Shift ↑ ↓", "The view before or after"],
+  ["Shift ← →", "The tab before or after"],
   ["g b", "Buckets"],
   ["?", "These keys"],
   ["Esc", "Close what is open"],
+];
+
+const ARROWS = {
+  ...{ ArrowUp: ["#sections", -1], ArrowDown: ["#sections", 1] },
+  ...{ ArrowLeft: [".tabs", -1], ArrowRight: [".tabs", 1] },
+};
+const SCHEMES = [
+  ["light dark", "as the system has them"],
+  ["light", "light"],
+  ["dark", "dark"],
 ];
 
 let enabled = true;
@@ -132,7 +144,9 @@ export function startKeys() {
     // Pressed again in the search of the log, Ctrl+F is the browser's.
     const isFind = key === "f" && !shiftKey;
     const isTaken =
-      ctrlKey || metaKey ? isFind && findInLog() : !isTyping && act(key, target.closest?.("#activity"));
+      ctrlKey || metaKey
+        ? isFind && findInLog()
+        : !isTyping && ((shiftKey && step(key)) || act(key, target.closest?.("#activity")));
     if (isTaken) event.preventDefault();
   });
 }
@@ -150,6 +164,14 @@ function act(key, isInLog) {
   search.focus();
   search.select();
   return true;
+}
+
+/** With an arrow: to the view or tab beside the present one. */
+function step(key) {
+  const [nav, by] = ARROWS[key] ?? [];
+  const links = by ? [...document.querySelectorAll(`${nav} a`)] : [];
+  links[links.findIndex((one) => one.ariaCurrent) + by]?.click();
+  return links.length > 0;
 }
 
 function go(key) {
@@ -170,10 +192,14 @@ function showKeys() {
     hint: "Where they get in the way of a screen reader or of speech",
     onchange: () => (enabled = toggle.control.checked),
   });
+  const root = document.documentElement.style;
+  const scheme = choice("Colours", SCHEMES, root.colorScheme, ({ target }) => {
+    root.colorScheme = target.value;
+  });
   const list = rows.map(([keys, text]) => el("div", el("dt", keysOf(keys)), el("dd", text)));
   openDialog(
     "Keys",
-    el("form", { method: "dialog" }, el("dl.keys", list), toggle, el("button.primary", "Close")),
+    el("form", { method: "dialog" }, el("dl.keys", list), toggle, scheme, el("button.primary", "Close")),
   );
   return true;
 }

@@ -201,11 +201,23 @@ test("everything can be reached and started by keyboard", async () => {
 
 test("keys lead to the views, and ? tells which; Escape closes that again", async () => {
   await ui.page.keyboard.press("g");
+  await ui.page.keyboard.press("d");
+  await ui.page.keyboard.press("Shift+ArrowRight");
+  await ui.page.locator(".tabs [aria-current]", { hasText: "Rollout" }).waitFor();
+  await ui.page.keyboard.press("Shift+ArrowDown");
+  await ui.heading("Jobs").waitFor();
+  await ui.page.keyboard.press("g");
   await ui.page.keyboard.press("r");
   await ui.heading("Runs").waitFor();
   await ui.page.keyboard.press("?");
   const dialog = ui.page.getByRole("dialog", { name: "Keys" });
   await dialog.getByText("Run command").waitFor();
+  const ground = () => ui.page.evaluate("getComputedStyle(document.body).color");
+  const light = await ground();
+  await dialog.getByLabel("Colours").selectOption("dark");
+  assert.notEqual(await ground(), light);
+  await dialog.getByLabel("Colours").selectOption("light dark");
+  assert.equal(await ground(), light);
   await dialog.getByLabel(/^Keys of one letter/).uncheck();
   await ui.page.keyboard.press("Escape");
   await dialog.waitFor({ state: "hidden" });
