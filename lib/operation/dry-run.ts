@@ -134,7 +134,10 @@ class DryRun {
       waves.push({ seq, update_seq: this.#updateSeq, jobs: planned });
     }
     const planned = waves.flatMap(({ jobs }) => jobs);
-    const promoted = planned.flatMap(({ job }) => this.#promotedOf(job));
+    const about = planned.flatMap(({ job }) => this.#scope.present.get(job) ?? []);
+    // Where something is only to be stopped the worker has to be there, too.
+    const all = new Set([...about, ...due.map(({ allocation }) => allocation)]);
+    const promoted = [...Map.groupBy(all, ({ job }) => job)].flatMap((own) => this.#promoted(...own));
     const unreachable = await addDrift(this.#context, this.#effects, planned, promoted);
     return {
       ...{ basis: this.#basis, build_seq: this.#basis.build_seq, update_seq: this.#basis.update_seq },
@@ -178,9 +181,9 @@ class DryRun {
     return wave;
   }
 
-  #promotedOf(job: string): Promoted[] {
+  #promoted(job: string, own: readonly CatalogAllocation[]): Promoted[] {
     const promotionOf = promotionsOf(this.#context.db, job);
-    return (this.#scope.present.get(job) ?? []).map((allocation) => {
+    return own.map((allocation) => {
       const wanted = this.#wanted.get(allocation.id);
       return { allocation, promotion: promotionOf(allocation.id), ...(wanted && { wanted }) };
     });

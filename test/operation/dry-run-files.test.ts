@@ -175,6 +175,26 @@ test("a dry run asks each worker once for files changed by hand, missing, or in 
   assert.equal(readFileSync(file(A, "web/conf/a"), "utf8"), "one\n");
 });
 
+test("a worker where something is only to be stopped is asked, too, whether it is there", async (t) => {
+  const deploys = await Deploys.make(t);
+  await deploys.build({ web: {} }, { hosts: [A, B] });
+  await deploys.deploy();
+  await deploys.build({ db: { manifest: { selectors: ["nobody"] } } }, { hosts: [A, B] });
+  const back = deploys.cutOff(B);
+  const { error, result } = await deploys.deploy({ dry_run: true, jobs: ["db"] });
+  assert.equal(error, undefined);
+  const { reconcile, unreachable } = result as DeployPlan;
+  assert.deepEqual(
+    reconcile.map(({ worker, action }) => `${action} ${worker}`),
+    [`remove ${A}`, `remove ${B}`],
+  );
+  assert.deepEqual(
+    unreachable.map(({ worker, outcome }) => [worker, outcome]),
+    [[B, "unreachable"]],
+  );
+  back();
+});
+
 test("a plan names the hooks that would run, by event, and none for a job that is skipped but those for pre_deploy", async (t) => {
   const deploys = await Deploys.make(t);
   const events = [
