@@ -100,7 +100,7 @@ test("jobs are stopped, asked, checked and started over ssh and right here", asy
 test("wrong usage of job commands is told before anything starts", async (t) => {
   const { run } = await deployed(t);
   for (const [args, code, sentence] of [
-    [["job", "start"], 2, /jobs is missing/],
+    [["job", "start"], 2, /jobs: is missing/],
     [["job", "start", "web,,db"], 2, /jobs: expected names with commas between them/],
     [["job", "run", "web"], 2, /--target: is missing/],
     [["job", "run", "web", "--target", "x; reboot"], 2, /--target: expected the name of a target/],
