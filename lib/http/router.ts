@@ -95,9 +95,10 @@ function match<R>({ parts, rest }: Known<R>, given: readonly string[]): Record<s
     if (literal !== undefined && literal !== given[at]) return undefined;
   }
   const params: Record<string, string> = {};
-  for (const [index, { literal, name }] of parts.entries()) {
+  for (let at = 0; at < parts.length; at++) {
+    const { literal, name } = parts[at] as Known<R>["parts"][number];
     if (literal !== undefined) continue;
-    const value = decodePart(given[index] as string, NO_NAME);
+    const value = decodePart(given[at] as string, NO_NAME);
     if (value === undefined) return undefined;
     params[name] = value;
   }
@@ -128,6 +129,7 @@ function decodePart(part: string, refused: RegExp): string | undefined {
 }
 
 const NO_QUERY: QueryFields = {};
+const NOTHING_ASKED = Object.freeze({});
 
 /** Checks query and body against the route and carries it out. Throws `invalid_request` and what the body rules say. */
 export async function callRoute<C>(
@@ -136,7 +138,8 @@ export async function callRoute<C>(
   context: C,
 ): Promise<Answer> {
   const { route, params } = found;
-  const query = parseQuery(route.query ?? NO_QUERY, request.query);
+  const isPlain = route.query === undefined && request.query === "";
+  const query = isPlain ? NOTHING_ASKED : parseQuery(route.query ?? NO_QUERY, request.query);
   const body = route.body ? await readJson(request, route.body) : undefined;
   return route.handle({ request, params, query, body }, context);
 }
