@@ -8,6 +8,7 @@ import {
   runAll,
   sleep,
   turn,
+  turnEnd,
   unlessAborted,
   within,
 } from "../../lib/core/async.ts";
