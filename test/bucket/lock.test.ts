@@ -117,10 +117,11 @@ test("the sentence for another machine says which file to remove", async (t) => 
 
 test("CP-120 the groups that a dead holder left are ended before the lock is free, a daemon is not", async (t) => {
   const layout = bucket(t);
-  const leader = spawn("sh", ["-c", "trap '' TERM; sleep 60 & wait; sleep 60"], {
+  const leader = spawn("sh", ["-c", "trap '' TERM; echo deaf; sleep 60 & wait; sleep 60"], {
     detached: true,
-    stdio: "ignore",
+    stdio: ["ignore", "pipe", "ignore"],
   });
+  await once(leader.stdout, "data");
   const daemon = spawn("sleep", ["60"], { detached: true, stdio: "ignore" });
   t.after(() => daemon.kill("SIGKILL"));
   const group = {
