@@ -92,6 +92,7 @@ async function requests(server: LocalServer, bucket: string, bare: string): Prom
   const base = `/api/buckets/${bucket}`;
   const sides = {
     "bare node:http": [bare, "/"],
+    "the least that an API does (2 KB)": [bare, "/floor"],
     "GET …/info": [server.url, `${base}/info`],
     "GET …/runs (50 of them, 28 KB)": [server.url, `${base}/runs`],
     "GET …/runs?limit=4 (2 KB)": [server.url, `${base}/runs?limit=4`],
