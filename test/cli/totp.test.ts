@@ -217,6 +217,8 @@ test("without TLS, HUP stops the server as the end of its terminal does", async 
 test("with --log-format json every line of the log is an object, those of requests with their facts", async (t) => {
   const { server, code, call } = await secured(t, ["--log-format", "json"]);
   const reply = await call("GET", "/api/buckets?x=1", { "x-ops-totp": code() });
+  // The line is written once the answer is out, so a signal sent now could be first.
+  await until("the line of the request", () => server.log.includes("\n"));
   await server.stop();
   const lines = server.log
     .trim()
@@ -239,6 +241,7 @@ test("in text every line of the log begins with its time", async (t) => {
   });
   t.after(() => server.stop("SIGKILL"));
   await server.call("GET", "/api/buckets");
+  await until("the line of the request", () => server.log.includes("\n"));
   await server.stop();
   const [line = ""] = server.log.split("\n");
   assert.match(
