@@ -1,4 +1,4 @@
-/** What a request failed with; `response` is all that the server said, if it did. */
+/** A request that failed; `response` is the server's answer, if any. */
 export class ApiError extends Error {
   constructor(status, body, response) {
     super(body.message ?? `The server answered with status ${status}`);
@@ -10,17 +10,17 @@ export class ApiError extends Error {
 let signedOut = () => {};
 let askForCode = () => Promise.reject(new ApiError(403, { error: "totp_required" }));
 
-/** Who wants to know that the session is over. */
+/** `listener` hears that the session is over. */
 export function onSignedOut(listener) {
   signedOut = listener;
 }
 
-/** Who asks for a TOTP code, given the token of the request, if any; resolves once one was verified. */
+/** `ask(token)` asks for a TOTP code; resolves once one was verified. */
 export function onTotpRequired(ask) {
   askForCode = ask;
 }
 
-/** A {@link request}, sent once more after a TOTP code where it needs one. */
+/** A {@link request}, sent again after a TOTP code where one is needed. */
 export async function call(method, path, options = {}) {
   try {
     return await request(method, path, options);
@@ -31,10 +31,7 @@ export async function call(method, path, options = {}) {
   }
 }
 
-/**
- * One request, with the browser's session cookie or, to sign in, the `token`; its body is sent as JSON unless a header
- * says what it is. Answers JSON, or what `as` names: a method of the response, or `response`. Throws ApiError.
- */
+/** Sends JSON, or `body` as the header says; answers JSON, or what `as` names. Throws ApiError. */
 export async function request(method, path, { body, token, signal, headers: own, as = "json" } = {}) {
   const headers = new Headers({ Accept: "application/json", ...own });
   if (method !== "GET") headers.set("X-Ops-CSRF", "1");
@@ -62,7 +59,7 @@ async function send(path, options) {
   }
 }
 
-/** A request as a command for the shell, where the token is a variable; `content` is text or a file. */
+/** A request as a shell command; the token is a variable in it. */
 export function curlOf(method, path, content, headers = { "Content-Type": "application/json" }) {
   const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
   const parts = [
@@ -75,7 +72,7 @@ export function curlOf(method, path, content, headers = { "Content-Type": "appli
   return parts.join(" \\\n  ");
 }
 
-/** Waits for so long, at most until `signal` is aborted. */
+/** Waits, at most until `signal` is aborted. */
 export function pause(ms, signal) {
   return new Promise((resolve) => {
     setTimeout(resolve, ms);
@@ -104,7 +101,7 @@ export async function all(path, most = 5_000) {
   return items;
 }
 
-/** What a request answers, or `otherwise` where the server says that there is no such thing. */
+/** What a request answers; `otherwise` where there is no such thing. */
 export async function unless(request, otherwise) {
   try {
     return await request;
@@ -120,7 +117,7 @@ export async function runsOf(bucketId, kind, limit, status = "") {
   return (await unless(call("GET", bucketPath(bucketId, `/runs?${query}`)), { items: [] })).items;
 }
 
-/** The address of a view: `#/buckets/<id>/<view>/<rest>…?<query>`. Each part is encoded, so that any name can stand there. */
+/** The address of a view: `#/buckets/<id>/<view>/<rest>…?<query>`. */
 export function link(bucketId, view = "", rest = [], query = {}) {
   const path = ["buckets", bucketId, view, ...rest].filter((part) => part !== "").map(encodeURIComponent);
   const given = Object.entries(query).filter(
@@ -130,7 +127,7 @@ export function link(bucketId, view = "", rest = [], query = {}) {
   return `#/${path.join("/")}${search === "" ? "" : `?${search}`}`;
 }
 
-/** What the present address names; `bucketId` is undefined for the list of buckets, `known` false for no address of ours. */
+/** What the present address names. */
 export function address() {
   const [, path = "", search = ""] = /^#?\/?([^?]*)\??(.*)$/s.exec(location.hash) ?? [];
   const parts = path
@@ -142,7 +139,7 @@ export function address() {
   return { known, bucketId, view, rest, query: new URLSearchParams(search) };
 }
 
-/** Changes the query of the present address without another entry in the history; an empty value leaves out the name. */
+/** Changes the query of the address, without another entry in the history. */
 export function keepQuery(changes) {
   const { bucketId, view, rest, query } = address();
   const given = { ...Object.fromEntries(query), ...changes };

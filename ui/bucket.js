@@ -15,7 +15,7 @@ const OPTIONS = [
   ["sync_only", "Only write files", "Starts and restarts nothing", TICK],
   ["with_hooks", "With hooks (dry run)", "Runs pre_deploy with DRY_RUN=1; what it writes is dropped", TICK],
 ];
-/** What rows of each resource of the catalog are told apart by. */
+/** What rows of the catalog are told apart by. */
 const KEYS = {
   workers: ["worker_ip"],
   jobs: ["job"],
@@ -75,7 +75,7 @@ function namesOf({ project, name }, ...more) {
   return fieldsOf([...names, ...more]);
 }
 
-/** One bucket at a glance: the state of each job on each worker, drift, what the catalog holds and the last runs. */
+/** One bucket at a glance. */
 export function overviewView(page) {
   const { bucketId, path, action, link } = page;
   const read = async () => {
@@ -148,7 +148,7 @@ function cellOf(row) {
   return el("td", { title: now === target ? null : `${now} → ${target}` }, status(stateOf(row)));
 }
 
-/** What is deployed where, and deploys: Jobs plans and starts them, Rollout shows the state of each allocation. */
+/** Jobs plans and deploys; Rollout shows each allocation. */
 export function deploymentsView(page) {
   const { path, action, rest, tabs } = page;
   const bar = tabs("deployments", { jobs: "Jobs", rollout: "Rollout" }, rest[0] ?? "jobs");
@@ -209,7 +209,7 @@ function retryButton({ action }, { id, result }) {
   return jobs.length > 0 && action(`Retry ${count(jobs.length, "job")} …`, () => order);
 }
 
-/** The catalog that the last build made, resource by resource. */
+/** The catalog that the last build made. */
 export function catalogView(page) {
   const name = Object.hasOwn(KEYS, page.rest[0]) ? page.rest[0] : "workers";
   const labels = Object.keys(KEYS).map((one) => [one, one === "kv" ? "KV" : words(one)]);

@@ -4,30 +4,25 @@ import { count } from "./format.js";
 
 const FEW = 8;
 const COPIED_MS = 2_000;
-/** The attributes of a field that is a box to tick. */
+/** The attributes of a box to tick. */
 export const TICK = { type: "checkbox" };
 
 const waiting = new Set();
 let blocked = {};
 let started = () => {};
 
-/** Who wants to know of every run that is started here: its bucket and its id. */
+/** `listener` hears of every run that is started here. */
 export function onStarted(listener) {
   started = listener;
 }
 
-/** Starts of this bucket wait, for this reason; null for none. Other buckets are free (control-plane.md, UI). */
+/** Starts of this bucket wait; null for none (control-plane.md, UI). */
 export function blockStarts(bucketId, reason = "") {
   blocked = { bucketId, reason };
   for (const show of waiting) show();
 }
 
-/**
- * A button that asks the server for something, most often for a run. `order` is a path below the bucket, or answers
- * `{path, body, method}`; a `body` may be a function. With `says`, what it will do, the person is asked first, beside
- * `fields` to fill in; `danger` asks to type a name too: true for that of the bucket. What goes wrong is said in the
- * question, else beside the button. `form` starts it too; `done` hears the answer; `free` is what may go on beside runs.
- */
+/** A button for `order`, a path or `{path, body, method}`; with `says` it asks first, with `danger` for a name. */
 export function actionButton(page, label, order, { style, form, free = false, done = page.refresh } = {}) {
   const problem = alertPlace();
   const trigger = el("button", { type: form ? "submit" : "button", class: style }, label);
@@ -74,7 +69,6 @@ export function actionButton(page, label, order, { style, form, free = false, do
   return el("div.start", trigger, problem);
 }
 
-/** The question before an action: always of which bucket. */
 function questionOf(page, label, given, submit) {
   const { action = label, title = `${action}?`, says, fields = [], danger, isSecret } = given;
   const where = page.bucketId ? [`Bucket: ${page.nameOfBucket()}`] : [];
@@ -89,7 +83,7 @@ function bodyOf(body) {
   return typeof body === "function" ? body() : body;
 }
 
-/** Copies a request as a command for the shell. */
+/** Copies a request as a shell command. */
 export function copyButton(page, { method = "POST", path, body = {} }) {
   const json = () => (method === "DELETE" ? undefined : JSON.stringify(bodyOf(body)));
   return el(
@@ -98,7 +92,6 @@ export function copyButton(page, { method = "POST", path, body = {} }) {
   );
 }
 
-/** A button that copies what `textOf` answers, and says so for a moment. */
 function copying(label, textOf, attributes) {
   const copy = button(
     label,
@@ -112,7 +105,7 @@ function copying(label, textOf, attributes) {
   return copy;
 }
 
-/** The first part of a long id or hash; a click copies the whole. */
+/** The first part of an id; a click copies the whole. */
 export function short(id) {
   return copying(id.slice(0, 8), () => id, { class: "sorter code", title: `Copy ${id}` });
 }
@@ -122,7 +115,7 @@ export function runLink(bucketId, runId, ...text) {
   return el("a", { href: link(bucketId, "runs", [runId]) }, text);
 }
 
-/** A box to tick, with its label; the input is the label's `control`. */
+/** A box to tick, the label's `control`. */
 export function tickBox(label, { checked = false, hint = "", onchange } = {}) {
   const text = el("span", label, hint !== "" && el("small", hint));
   return el("label.tick", el("input", { ...TICK, checked, onchange }), text);
@@ -134,10 +127,7 @@ export function choice(label, options, chosen, onchange) {
   return el("label.facet", `${label} `, el("select", { onchange }, all));
 }
 
-/**
- * Labels with fields from a table of `[name, label, hint, attributes]`: inputs of a `type`, or `rows` of text. `values()`
- * answers by name what was filled in.
- */
+/** Fields from a table of `[name, label, hint, attributes]`; `values()` answers what was filled in. */
 export function fieldsOf(table) {
   const labels = table.map(([, label, hint = "", { rows, type = "text", ...attributes } = {}]) => {
     if (type === TICK.type) return tickBox(label, { hint });
@@ -158,15 +148,12 @@ function filledIn({ type, value, checked }) {
   return type === "number" ? Number(value) : value;
 }
 
-/** The attributes of a field for a whole number between two bounds. */
+/** A field for a whole number between two bounds. */
 export function numeric(min, max) {
   return { type: "number", min, max };
 }
 
-/**
- * A choice of some out of many names. `values()` answers the chosen ones, undefined for none; `offer` changes what there
- * is to choose, and keeps what was chosen unless it is told; `changed` hears of every choice.
- */
+/** A choice of some names; `offer` changes what there is to choose and keeps what was chosen. */
 export function picker(legend, changed = () => {}) {
   const list = el("div.chips", { onchange: changed });
   const inputs = () => [...list.querySelectorAll("input")];
@@ -188,7 +175,7 @@ export function picker(legend, changed = () => {}) {
   };
 }
 
-/** A choice of workers of the catalog, by name or by label; says which those are. */
+/** A choice of workers by name or by label; says which those are. */
 export function workerSelection({ path }) {
   const note = el("p.hint", { role: "status" });
   const labels = picker("Labels", () => chosen(labels, names));
@@ -228,7 +215,7 @@ function labelsOf({ labels }) {
   return (labels ?? "").split(",").filter((label) => label !== "");
 }
 
-/** Asks whether a run is to be cancelled, and cancels it; answers whether it was. */
+/** Asks whether to cancel a run, and cancels it. */
 export function cancelRun(bucketId, { id, kind }) {
   return ask({
     title: "Cancel this run?",

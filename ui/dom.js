@@ -1,7 +1,4 @@
-/**
- * An element: `el("p.hint", { title, onclick }, "text", [others])`. Attributes and children that are false, null or
- * undefined are left out. Text is never read as HTML.
- */
+/** `el("p.hint", { title, onclick }, "text", [others])`; text is never read as HTML. */
 export function el(name, ...children) {
   const [tag, ...classes] = name.split(".");
   const element = document.createElement(tag);
@@ -27,7 +24,7 @@ export function tell(place, message) {
 
 const drawn = new WeakMap();
 
-/** Brings children to `items`, keeping those that are the same: neither focus nor selection is lost. */
+/** Brings children to `items`; those that are the same stay, with focus and selection. */
 export function drawList(parent, items, keyOf, draw) {
   const before = drawn.get(parent) ?? new Map();
   const after = new Map();
@@ -63,7 +60,7 @@ export function facts(pairs) {
   );
 }
 
-/** Opens a dialog with a form in it, and answers it; `onClose` hears when it is closed, in whatever way. */
+/** Opens a dialog with a form in it. */
 export function openDialog(title, form, onClose = () => {}) {
   const heading = el("h2", { id: "dialog-title" }, title);
   const dialog = el("dialog", { "aria-labelledby": "dialog-title" }, heading, form);
@@ -76,11 +73,7 @@ export function openDialog(title, form, onClose = () => {}) {
   return dialog;
 }
 
-/**
- * Asks before something is done: `says` tells what it will do and to what, one sentence each. With `word` that very word
- * has to be typed first. `fields` are shown below. `submit` does it; when it fails, the dialog stays and says why.
- * Resolves true once it is done, false when the person does not want it and presses `leave`.
- */
+/** Asks, for `word` too, then does `submit`; a failure is told there. Resolves whether it was done. */
 export function ask({ title, says = [], fields, word, action, leave = "Cancel", danger, submit }) {
   const { promise, resolve } = Promise.withResolvers();
   const problem = alertPlace();
@@ -121,7 +114,7 @@ export function ask({ title, says = [], fields, word, action, leave = "Cancel", 
   return promise;
 }
 
-/** Closes whatever asks now: nobody is there to answer. */
+/** Closes every dialog. */
 export function closeDialogs() {
   for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
 }

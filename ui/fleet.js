@@ -11,7 +11,7 @@ const PROBES = ["facts", "uptime", "sysstat", "trust"];
 const [WIDTH, HEIGHT] = [200, 48];
 /** What asks for attention first. */
 const STATES = ["health_failed", "health_pending", "update", "stop", "new", "promoted", "disabled"];
-/** What can be done with a job: its label, and what it does; without that it harms nobody. */
+/** Controls of a job; what does nothing has no sentence. */
 const CONTROLS = [
   ["start", "Start …", "Starts it"],
   ["restart", "Restart …", "Restarts it"],
@@ -35,7 +35,7 @@ const COMMAND = [
   ["ignore_failure", "Ignore failures", "Goes on after a batch that failed", TICK],
 ];
 
-/** The jobs of the catalog, for reading; each has controls of its own. */
+/** The jobs of the catalog. */
 export function jobsView({ path, action }) {
   const read = async () => {
     const [jobs, placed] = await Promise.all(
@@ -52,7 +52,7 @@ export function jobsView({ path, action }) {
   return { title: "Jobs", above: [action("Health check of all jobs", "/health_check")], parts: [list] };
 }
 
-/** One job of the catalog: where it is, its ports and hooks, its files as they were built, and its controls. */
+/** One job of the catalog, its files and its controls. */
 export function jobView(page) {
   const { path, link } = page;
   const [job, chosen] = page.rest;
@@ -78,7 +78,6 @@ export function jobView(page) {
   return { title: job, back: "jobs", above: [element], parts };
 }
 
-/** What can be done with a job, on the chosen allocations, else on all. */
 function controlsOf({ action }, job, below) {
   const where = picker("Allocations");
   const health = tickBox("Health check afterwards", { checked: true });
@@ -113,12 +112,11 @@ function controlsOf({ action }, job, below) {
   return { element: el("div.panel", el("div.controls", buttons, check), more), offer };
 }
 
-/** The hooks that people may start: those on the event `cli`. The others run by themselves, in builds and deploys. */
+/** The hooks on the event `cli`: the others run by themselves. */
 export function hooksView(page) {
   const read = async () => {
     const rows = await all(page.path("/cat/hooks"));
     const own = rows.filter(({ executed_on }) => executed_on.split(",").includes("cli"));
-    // A row of the catalog stands for one demand of a hook: its hooks, each once.
     return [...Map.groupBy(own, ({ job, hook }) => `${job} ${hook}`).values()].map((same) => {
       const demands = same
         .filter((one) => one.demand_job)
@@ -145,7 +143,7 @@ function runHook({ action }, { job, hook }) {
   return action("Run …", () => ({ path: "/hooks", body, says, danger: job, action: "Run hook" }));
 }
 
-/** The workers as they are defined (read only), what they last said of themselves, and the probes and trust. */
+/** The workers, what they last said of themselves, probes and trust. */
 export function workersView(page) {
   const { action, bucketId } = page;
   const selection = workerSelection(page);
@@ -176,7 +174,6 @@ export function workersView(page) {
   return { title: "Workers", above, parts: [list, load, ...others], readers: [selection] };
 }
 
-/** The definitions, beside what the last runs of some kinds have found out about each. */
 async function readWorkers({ bucketId, path }) {
   const lastOf = async (kind) => resultsOf(await runsOf(bucketId, kind, 1));
   const [workers, placed, uptime, trust, drift] = await Promise.all([
@@ -230,7 +227,6 @@ function drawReadings(found) {
   return el("div.charts", charts);
 }
 
-/** A small chart of percentages, oldest first; what it shows is said in words too. */
 function chartOf(worker, name, values) {
   const known = values.filter(Number.isFinite);
   const now = known.length === 0 ? "no reading" : `${Math.round(known.at(-1))} %`;
@@ -250,7 +246,7 @@ function shape(name, attributes) {
   return element;
 }
 
-/** Runs a command on workers; what they answered is folded by what is the same. */
+/** Runs a command on workers. */
 export function commandView(page) {
   const { labels, values } = fieldsOf(COMMAND);
   const selection = workerSelection(page);

@@ -10,7 +10,7 @@ const TICK_MS = 5_000;
 const WAIT_S = 30;
 const POLL_MS = 10_000;
 const RETRY_MS = 2_000;
-/** No answer for longer than a long-poll may last. */
+/** Longer than a long-poll may last. */
 const STALE_S = 35;
 
 const main = document.getElementById("view");
@@ -20,7 +20,6 @@ let view = null;
 let place = address();
 let bucket = null;
 let buckets = [];
-/** Ends with the session; null before it. */
 let following = null;
 
 startActivity(() => {
@@ -57,14 +56,13 @@ function onSignOut() {
   document.title = "ops";
 }
 
-/** The reference needs a code too: where one is missing, it is asked for before the page is left. */
+/** Where a code is missing, it is asked for before the page is left. */
 async function openReference(event) {
   event.preventDefault();
   await call("GET", "/api/auth/session").catch(() => {});
   location.assign("/docs/");
 }
 
-/** Reads the page again whenever a run begins or ends, and every ten seconds; says whether that works. */
 async function followEvents(signal) {
   let heard = Date.now();
   const clock = setInterval(refresh, POLL_MS);
@@ -91,7 +89,7 @@ function tellLive(text) {
   badge.className = text;
 }
 
-/** Shows what the address names; a run with another place of its log is the same view. */
+/** A run with another place of its log is the same view. */
 async function open(moved) {
   const before = place;
   place = address();
@@ -119,7 +117,6 @@ function pathOf({ bucketId, view: name, rest }) {
   return [bucketId, name, rest];
 }
 
-/** Reads the view again, which says itself what fails, and its bucket. */
 async function refresh() {
   if (!following || view === null || document.hidden) return;
   const now = view;
@@ -141,7 +138,7 @@ async function refreshBucket() {
   if (isFirst) await view?.refresh();
 }
 
-/** The buckets have been read: the newest run of all is shown, unless one is. */
+/** The newest run of all is shown, unless one is. */
 function bucketsChanged(found) {
   buckets = found.toSorted((a, b) => a.project.localeCompare(b.project) || a.name.localeCompare(b.name));
   const ran = found.filter(({ last_run: run }) => run);
@@ -150,7 +147,7 @@ function bucketsChanged(found) {
   return buckets;
 }
 
-/** Only the bucket of the visible stream is blocked; the server refuses whatever else is in the way. */
+/** The server refuses whatever else is in the way. */
 function showBlocked() {
   const { status, kind, bucketId } = shown;
   const why = `${kind} runs in this bucket: wait for its end or cancel it`;

@@ -6,7 +6,6 @@ import { ago, count, duration, size, status, words } from "./format.js";
 const PAGE = 200;
 const FEW = 8;
 const ORDER = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
-/** What columns and fields are called whose name does not say it well. */
 const LABELS = {
   ...{ worker_ip: "Worker", deployment_seq: "Wave", cpu_mhz: "CPU MHz", memory_mb: "Memory MB", ttl: "TTL" },
   ...{
@@ -17,9 +16,9 @@ const LABELS = {
     cert: "Certificate",
   },
 };
-/** What is cut short in tables, for the whole of it is long. */
+/** What tables cut short. */
 const IDS = /(^|_)(id|hash|sha256|revision)$/;
-/** How a value is shown, by what it is called. */
+/** How a value is shown, by its name. */
 const FORMS = [
   [/^(state|status|outcome|rollout|gate|drift|build_status)$/, status],
   [/^job$/, (job) => el("a", { href: link(address().bucketId, "jobs", [job]) }, job)],
@@ -29,7 +28,7 @@ const FORMS = [
   [IDS, short],
   [/_(at|date)$|^(at|not_after)$/, ago],
 ];
-/** Columns whose values are counted; a click on a count leaves those rows. */
+/** Columns whose values are counted. */
 const COUNTED =
   /^(state|status|outcome|rollout|gate|drift|build_status|job|worker|worker_ip|zone|executed_on)$/;
 
@@ -38,10 +37,7 @@ export function labelOf(name) {
   return LABELS[name] ?? words(name);
 }
 
-/**
- * A part of a view with a heading of its own. `refresh` reads it and draws it again where something has changed, `none`
- * where there is nothing; what goes wrong is said there, and the rest of the view goes on.
- */
+/** A part of a view, drawn again where what it reads has changed; it tells itself what goes wrong. */
 export function part(title, read, draw = dataOf, { tools = [], none } = {}) {
   const problem = alertPlace();
   const body = el("div.body", el("p.hint", "Reading …"));
@@ -64,7 +60,7 @@ export function part(title, read, draw = dataOf, { tools = [], none } = {}) {
   return { element: el("section.part", header, problem, body), refresh };
 }
 
-/** A part that is a table of the rows that `read` answers; `options` are those of a part and of its table. */
+/** A part that is a table of the rows that `read` answers. */
 export function listPart(title, read, options) {
   let table;
   const draw = (rows) => {
@@ -75,18 +71,14 @@ export function listPart(title, read, options) {
   return part(title, read, draw, options);
 }
 
-/** A table of rows that are there already, below others in a view. */
+/** A table of rows that are there already. */
 export function tableOf(caption, rows, options) {
   const table = dataTable(Object.assign({}, ...rows), { caption, name: caption.toLowerCase(), ...options });
   table.show(rows);
   return table.element;
 }
 
-/**
- * A table with a filter over all cells, counts of states and the like to choose by, and sorting; all are kept in the
- * address, below `name` where a view has several. It has the `columns` that are named, else those of `sample`; `cells`
- * draw what a name does not tell how to show, `keys` tell rows apart. Long tables show 200 rows at a time.
- */
+/** A table with filter, counts and order; they are kept in the address, below `name`. */
 function dataTable(sample, { caption, cells = {}, name = "", counted = COUNTED, ...options }) {
   const { columns = Object.keys(sample), keys = columns } = options;
   const inQuery = (key) => (name === "" ? key : `${name}.${key}`);
@@ -146,7 +138,6 @@ function dataTable(sample, { caption, cells = {}, name = "", counted = COUNTED, 
   return { element: el("div.listing", tools, notice, box, more), show };
 }
 
-/** The values of a column with how many rows have each, and a choice among them. */
 function facetOf(key, given, changed) {
   const { element, offer, values } = picker(labelOf(key), () => {
     facet.chosen = values() ?? [];
@@ -179,7 +170,6 @@ function compare(a, b, key) {
   return ORDER.compare(textOf(a[key]), textOf(b[key]));
 }
 
-/** `descending` is `-`, empty for ascending, false for another order. */
 function mark(head, key, rows, descending) {
   head.className = rows.some((row) => typeof row[key] === "number") ? "number" : "";
   head.ariaSort = descending === false ? null : descending === "" ? "ascending" : "descending";
@@ -198,7 +188,7 @@ function textOf(value) {
   return value === null || value === undefined ? "" : String(value);
 }
 
-/** A box around what may be wider than the page; who has no mouse can scroll it. */
+/** A box around what may be wider than the page; the keyboard can scroll it. */
 export function scroller(label, ...content) {
   return el("div.scroll", { tabindex: 0, role: "group", "aria-label": label }, content);
 }
@@ -243,7 +233,7 @@ function isNested(value) {
   return typeof value === "object" && value !== null && Object.keys(value).length > 0;
 }
 
-/** How far a run and the jobs it rolls out are, and what it waits for. */
+/** How far a run is, and what it waits for. */
 export function progressOf(progress) {
   if (!progress) return null;
   const { phase, done, total, waiting, rollouts } = progress;

@@ -5,10 +5,11 @@ import { actionButton, choice, runLink, tickBox } from "./controls.js";
 import { el, openDialog } from "./dom.js";
 import { commandView, hooksView, jobsView, jobView, workersView } from "./fleet.js";
 import { status, words } from "./format.js";
+import { prefer } from "./preferences.js";
 import { runsView, runView } from "./runs.js";
 import { sourceView } from "./source.js";
 
-/** The views of a bucket: the name in the address, what it is called, the key after `g`, the view, that of one of its kind. */
+/** The views of a bucket; `key` comes after `g`, `one` shows one of its kind. */
 export const SECTIONS = [
   { name: "", label: "Overview", key: "o", view: overviewView },
   { name: "deployments", label: "Deployments", key: "d", view: deploymentsView },
@@ -37,7 +38,7 @@ const ARROWS = {
   ...{ ArrowLeft: [".tabs", -1], ArrowRight: [".tabs", 1] },
 };
 const SCHEMES = [
-  ["light dark", "as the system has them"],
+  ["", "as the system has them"],
   ["light", "light"],
   ["dark", "dark"],
 ];
@@ -47,10 +48,7 @@ let pending = 0;
 const header = document.getElementById("subject");
 const sections = document.getElementById("sections");
 
-/**
- * Draws the view that an address names and answers it: `{title, refresh}`. A view is `{title, parts, above, back,
- * heading, readers}`: parts below each other, those of a list within side by side; above them what has not to be read.
- */
+/** Draws the view that an address names; answers `{ title, refresh }`. */
 export function viewAt(main, { bucketId, ...place }) {
   const page = {
     ...{ bucketId, ...place },
@@ -88,7 +86,6 @@ function viewOf({ known, view, rest }, bucketId) {
   return () => ({ title: "There is no such page", above: [way] });
 }
 
-/** Tabs that are links, each with an address of its own; `labels` by name. */
 function tabsOf(page, view, labels, chosen) {
   const links = Object.entries(labels).map(([name, label]) =>
     el("a", { href: page.link(view, [name]), "aria-current": name === chosen && "page" }, label),
@@ -96,7 +93,7 @@ function tabsOf(page, view, labels, chosen) {
   return el("nav.tabs", { "aria-label": words(view) }, links);
 }
 
-/** The bucket that the views are about: where it belongs, what runs there, and the way to its views and to other buckets. */
+/** Draws where the page is, the way to other views and buckets, and what runs. */
 export function drawSubject({ bucketId, view }, bucket, buckets) {
   header.hidden = bucketId === undefined;
   sections.hidden = bucketId === undefined;
@@ -134,14 +131,14 @@ function switcherOf(bucketId, view, bucket, buckets) {
   return el("select", { "aria-label": "Bucket", onchange: change }, options);
 }
 
-/** Keys for people who do not want the mouse: `/`, `?`, `g` with a letter for each view, and Ctrl+F for the log. */
+/** Listens to the keys of the whole page. */
 export function startKeys() {
   document.getElementById("help").addEventListener("click", showKeys);
   addEventListener("keydown", (event) => {
     const { key, target, ctrlKey, metaKey, altKey, shiftKey } = event;
     if (event.defaultPrevented || altKey || document.querySelector("dialog[open]")) return;
     const isTyping = target.matches?.("input:not([type=checkbox]), textarea, select");
-    // Pressed again in the search of the log, Ctrl+F is the browser's.
+    // Pressed again there, Ctrl+F is the browser's.
     const isFind = key === "f" && !shiftKey;
     const isTaken =
       ctrlKey || metaKey
@@ -151,7 +148,6 @@ export function startKeys() {
   });
 }
 
-/** Does what a key stands for; answers whether it stands for anything. */
 function act(key, isInLog) {
   if (key === "?") return showKeys();
   if (!enabled) return false;
@@ -166,7 +162,6 @@ function act(key, isInLog) {
   return true;
 }
 
-/** With an arrow: to the view or tab beside the present one. */
 function step(key) {
   const [nav, by] = ARROWS[key] ?? [];
   const links = by ? [...document.querySelectorAll(`${nav} a`)] : [];
@@ -195,6 +190,7 @@ function showKeys() {
   const root = document.documentElement.style;
   const scheme = choice("Colours", SCHEMES, root.colorScheme, ({ target }) => {
     root.colorScheme = target.value;
+    prefer("colours", target.value);
   });
   const list = rows.map(([keys, text]) => el("div", el("dt", keysOf(keys)), el("dd", text)));
   openDialog(

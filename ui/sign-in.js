@@ -3,7 +3,6 @@ import { el, tell } from "./dom.js";
 import { ago } from "./format.js";
 
 const SESSION = "/api/auth/session";
-/** How long before its end a TOTP session is renewed: a minute, or a quarter of a short one. */
 const AHEAD_MS = 60_000;
 
 const [form, token, problem] = ["sign-in", "token", "sign-in-error"].map((id) => document.getElementById(id));
@@ -14,15 +13,11 @@ const session = document.getElementById("session");
 const ends = el("span.hint");
 
 let signedIn = false;
-/** Who waits for a code: one promise for all, and the token of who has no session yet. */
 let waiting = null;
 let renewal;
 let change = () => {};
 
-/**
- * Shows the right control in the top bar and goes on with the session that the browser has, if any.
- * The token is exchanged for a cookie that no script can read, and kept nowhere.
- */
+/** Goes on with the browser's session, or asks for the token, which is kept nowhere. */
 export async function startSession({ onSignIn, onSignOut }) {
   change = (now, message = "") => {
     signedIn = now;
@@ -60,7 +55,7 @@ async function signOut() {
   try {
     await request("DELETE", SESSION);
   } catch (error) {
-    // The server signs out without a code too; it only says that one was missing.
+    // The server signs out without a code too.
     if (error.code !== "totp_required") return signedIn && tell(problem, `Not signed out: ${error.message}`);
   }
   change(false);
@@ -80,14 +75,13 @@ export function startCodes() {
   codeForm.append(ends);
 }
 
-/** Nobody is signed in any more: whoever waits for a code gets none. */
 function forgetCodes() {
   clearTimeout(renewal);
   waiting?.reject(new ApiError(401, { error: "unauthorized", message: "Signed out" }));
   close();
 }
 
-/** Resolves once a code was verified; all who ask meanwhile wait for the same one. `end` is that of the last. */
+/** All who ask meanwhile wait for the same code. */
 function askForCode(given, end) {
   if (waiting) return waiting.promise;
   waiting = { token: given, ...Promise.withResolvers() };
@@ -109,7 +103,6 @@ async function verify() {
     });
     const leftMs = Date.parse(end) - Date.now();
     clearTimeout(renewal);
-    // Who lets it pass is asked again by the next request.
     renewal = setTimeout(
       () => askForCode(undefined, end).catch(() => {}),
       leftMs - Math.min(AHEAD_MS, leftMs / 4),

@@ -5,7 +5,7 @@ import { ago, count, size } from "./format.js";
 import { dataOf, listPart, part, textBox } from "./parts.js";
 import { fileDiff } from "./runs.js";
 
-/** Larger files are offered for download instead. */
+/** Larger files are only for download. */
 const MOST_SHOWN = 512 * 1024;
 const RESOURCES = /^workspace\/bucket\.jobs(?:\.(.+))?\.conf$/;
 const TABS = {
@@ -17,7 +17,7 @@ const TABS = {
   schema: ["Schema", schemaParts],
 };
 
-/** The source of a bucket, for reading only: what changes it is a push, or a roll back to what was pushed. */
+/** The source of a bucket, for reading only. */
 export function sourceView(page) {
   const [wanted, ...rest] = page.rest;
   const name = Object.hasOwn(TABS, wanted) ? wanted : "revisions";
@@ -27,7 +27,6 @@ export function sourceView(page) {
   return { title: "Source", above, parts: TABS[name][1]({ ...page, rest }) };
 }
 
-/** What was pushed, newest first; any two can be compared, and any can become the source again. */
 function revisionsParts(page) {
   const { bucketId, path, link, rest } = page;
   const read = async () =>
@@ -102,7 +101,7 @@ function filesParts({ path, link, rest: [chosen] }) {
   return fileParts("Files", path("/files"), chosen, (file) => link("source", ["files", file]));
 }
 
-/** A list of files below a path of the API, and the chosen one of them; `linkTo` makes the address of a file. */
+/** A list of files, and the chosen one. */
 export function fileParts(title, base, chosen, linkTo) {
   const list = listPart(title, () => all(`${base}?limit=500`), {
     ...{ keys: ["path"], name: "files", none: "There is no file.", columns: ["path", "size_bytes", "mode"] },
@@ -111,7 +110,6 @@ export function fileParts(title, base, chosen, linkTo) {
   return chosen === undefined ? [list] : [filePart(chosen, `${base}/${encoded(chosen)}`), list];
 }
 
-/** One file for reading: its text, or a download where it is no text or a large one. */
 function filePart(path, url) {
   const read = async () => {
     const blob = await call("GET", url, { as: "blob" });
@@ -125,7 +123,6 @@ function filePart(path, url) {
   });
 }
 
-/** The settings of the source: ops.conf, the bucket's and the jobs' resources, what is disabled, templates for jobs. */
 function settingsParts({ path }) {
   const get = (rest, as) => call("GET", path(rest), { as });
   const resources = async () => {
@@ -165,7 +162,6 @@ function drawSettings({ path, content, values, problem }) {
   );
 }
 
-/** The private key with which workers are reached: it can be put there and removed, but never read. */
 function keyParts({ path, action }) {
   const url = "/secrets/ssh_key";
   let present = false;
@@ -212,7 +208,6 @@ function keyParts({ path, action }) {
   ];
 }
 
-/** Copies of the bucket's database, keys and source that were made here. */
 function snapshotsParts(page) {
   const create = () => {
     const { labels, values } = fieldsOf([["note", "Note", "Why it is made", { maxlength: 500 }]]);
@@ -247,7 +242,6 @@ function snapshotControls({ action }, { name, created_at }) {
   return el("div.controls", buttons);
 }
 
-/** The bucket's database: whether it is there, and how new its form is. */
 function schemaParts({ path, action }) {
   const says = [
     "Makes the database where there is none, else brings it to the form this server works with.",

@@ -216,7 +216,11 @@ test("keys lead to the views, and ? tells which; Escape closes that again", asyn
   const light = await ground();
   await dialog.getByLabel("Colours").selectOption("dark");
   assert.notEqual(await ground(), light);
-  await dialog.getByLabel("Colours").selectOption("light dark");
+  await ui.page.reload();
+  assert.notEqual(await ground(), light, "the colours are remembered");
+  await ui.heading("Runs").waitFor();
+  await ui.page.keyboard.press("?");
+  await dialog.getByLabel("Colours").selectOption("as the system has them");
   assert.equal(await ground(), light);
   await dialog.getByLabel(/^Keys of one letter/).uncheck();
   await ui.page.keyboard.press("Escape");

@@ -2,10 +2,9 @@ import { call, curlOf, encoded } from "../api.js";
 import { alertPlace, button, el, tell } from "../dom.js";
 import { startCodes } from "../sign-in.js";
 
-/** What a schema may say about a value beside its type. */
 const LIMITS = /^(format|default|(min|max)(imum|Length|Items))$/;
 const SHOWN_CHARACTERS = 200_000;
-/** What was typed for a parameter of the path is there in the other forms too. */
+/** What was typed for a parameter of the path is there in other forms too. */
 const typed = new Map();
 
 const [search, count, groups] = ["search", "count", "groups"].map((id) => document.getElementById(id));
@@ -69,7 +68,7 @@ function open() {
   element.firstElementChild.focus({ preventScroll: true });
 }
 
-/** A `<details>` whose content is made when it is opened. */
+/** Its content is made when it is opened. */
 function unfolding(title, content) {
   const details = el("details", title);
   details.addEventListener("toggle", () => {
@@ -119,19 +118,17 @@ function exampleOf(name, value) {
   return el("details", el("summary", name), el("pre", attributes, text));
 }
 
-/** What a reference stands for; anything else is itself. */
 function resolved(one, kind = "schemas") {
   return one.$ref ? (components[kind][one.$ref.split("/").at(-1)] ?? {}) : one;
 }
 
-/** Of an array its items, of a choice the one with fields. */
 function inner(schema) {
   const known = resolved(schema);
   const within = known.items ?? known.anyOf?.find((one) => one.$ref || one.properties || one.items);
   return within ? inner(within) : known;
 }
 
-/** The fields of a schema, if any. It may hold itself: those of a field are made when they are asked for. */
+/** A schema may hold itself: its fields are made when they are asked for. */
 function fieldsOf(schema) {
   const { properties, required = [] } = inner(schema);
   const items = Object.entries(properties ?? {}).map(([name, field]) => {
@@ -145,7 +142,7 @@ function fieldsOf(schema) {
   return properties && el("ul", items);
 }
 
-/** `integer, minimum 1, default 50`, `list of Run`, `string or null`, `one of: a, b`. */
+/** `integer, minimum 1, default 50`, `list of Run`, `one of: a, b`. */
 function typeText(schema) {
   const { $ref, enum: choices, anyOf, items = {}, type = "any value" } = schema;
   if ($ref) return $ref.split("/").at(-1);
@@ -155,7 +152,6 @@ function typeText(schema) {
   return [what, ...limits.map(([name, value]) => `${name} ${JSON.stringify(value)}`)].join(", ");
 }
 
-/** A form that sends an operation with the present session, shows the answer, and gives the same as a curl command. */
 function tryForm(operation) {
   const { parameters = [], requestBody, method } = operation;
   const fields = parameters.map((parameter) => ({ ...parameter, field: fieldOf(parameter) }));
@@ -238,12 +234,10 @@ function askedOf({ path }, fields, body) {
   return { target: query.size > 0 ? `${target}?${query}` : target, headers, content };
 }
 
-/** The slashes of a file's path may stand as they are. */
 function encodedPart(name, value) {
   return name === "path" ? encoded(value) : encodeURIComponent(value);
 }
 
-/** Sends it as the console does, with the session and the header against forged requests. */
 async function send(method, { target, headers, content: body }) {
   const started = performance.now();
   const answered = call(method, target, { headers, body, as: "response" });

@@ -1,0 +1,17 @@
+/** What this browser remembers under a name. Only preferences: never a token or anything of a bucket. */
+export function preference(name, otherwise) {
+  try {
+    return JSON.parse(localStorage.getItem(`ops.${name}`)) ?? otherwise;
+  } catch {
+    return otherwise;
+  }
+}
+
+/** Remembers a preference, where the browser lets it. */
+export function prefer(name, value) {
+  try {
+    localStorage.setItem(`ops.${name}`, JSON.stringify(value));
+  } catch {}
+}
+
+document.documentElement.style.colorScheme = preference("colours", "");
