@@ -17,7 +17,7 @@ const [trouble, problem, download, bytes] = "trouble problem download size".spli
 const [pill, output] = ["pill", "output"].map(place);
 const { cancel, find, job, worker, wrap } = document.forms.tools.elements;
 
-/** What is shown: all are null without a run. */
+/** The run that is shown; all are null without one. */
 export let shown = { bucketId: null, runId: null, status: null, kind: null };
 
 let changed = () => {};
@@ -29,15 +29,11 @@ let where = "";
 let filter = "";
 let newLines = 0;
 let drawing = false;
-/** The run whose cancel was accepted. */
 let cancelled = null;
 
 const view = new LogView(output, { href, onFollow: drawFollow, onProblem: (why) => tell(problem, why) });
 
-/**
- * The place below every view that shows the log of one run at a time, live while the run goes on. `listener` hears
- * whenever the run or its state is another one.
- */
+/** Starts the place that shows the log of one run; `listener` hears when that run or its state is another. */
 export function startActivity(listener) {
   changed = listener;
   startFind({
@@ -63,7 +59,7 @@ export function startActivity(listener) {
   setInterval(() => run?.status === "running" && tick(), 1_000);
 }
 
-/** Shows a run instead of the one before; the same one goes on. */
+/** Shows a run instead of the one before. */
 export function showRun(bucketId, runId) {
   if (log?.runId === runId && log.bucketId === bucketId) return followAddress();
   clearActivity();
@@ -75,21 +71,23 @@ export function showRun(bucketId, runId) {
   read(log).catch((error) => signal.aborted || tell(trouble, error.message));
 }
 
-/** Shows the newest run of a bucket, unless an active run is streamed or a run of this bucket is shown already. */
+/** Shows the newest run of a bucket, unless one of it is shown or an active one of another. */
 export function offerRun(bucketId, runId) {
   if (runId && shown.status !== "running" && shown.bucketId !== bucketId) showRun(bucketId, runId);
 }
 
-/** Opens the search in the log; answers false where there is none, or the keyboard is in it already. */
+/** Opens the search in the log; answers false where there is none or it has the keyboard. */
 export function findInLog() {
   if (log) unfold();
   return log !== null && openFind();
 }
 
+/** Opens the place, where it is folded. */
 export function unfold() {
   dock.open = true;
 }
 
+/** Shows no run. */
 export function clearActivity() {
   reading.abort();
   [log, run, newLines, filter] = [null, null, 0, ""];
@@ -134,7 +132,6 @@ function update(now) {
   change();
 }
 
-/** Tells how the run stands, here and to who listens. */
 function change() {
   const { id, kind = null, status: word = null, error } = run ?? {};
   const isActive = word === "running";
@@ -162,14 +159,12 @@ function tick() {
   elapsed.textContent = word === "running" ? `for ${duration(seconds * 1000)}` : ended;
 }
 
-/** `sync: 3 of 12; waiting for 10.0.0.7` */
 function progressText({ phase, done, total, waiting }) {
   const how = total > 0 ? `${phase}: ${done} of ${total}` : phase;
   const names = waiting.map(({ on }) => on).join(", ");
   return names === "" ? how : `${how}; waiting for ${names}`;
 }
 
-/** Folded, the bar alone tells how the run stands. */
 function label() {
   const how = dock.open || run === null ? "" : `: ${words(run.kind)} ${run.status}`;
   dock.firstElementChild.textContent = `Activity${how}`;
@@ -200,7 +195,6 @@ function drawFollow() {
   bytes.textContent = log ? size(log.size) : "";
 }
 
-/** Shows the lines that the filters let through, from `offset` on. */
 function showLines(offset = view.following ? Infinity : (view.pointed ?? view.position)) {
   if (run === null) return;
   const { text, exact, only } = sought();
@@ -226,7 +220,6 @@ function href(offset) {
   return link(log.bucketId, "runs", [log.runId], { at: offset });
 }
 
-/** Goes to the place in the log that the address names. */
 function followAddress() {
   const offset = run && addressed();
   if (offset !== null) view.go(offset);

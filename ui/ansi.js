@@ -1,8 +1,7 @@
-/** Escape sequences: SGR with its numbers, then every other kind. One that never ends loses only its beginning. */
+// Escape sequences: SGR with its numbers, then every other kind; one without an end loses only its beginning.
 const SEQUENCE =
   /(?:\x1b\[|\x9b)([\d;:]*)m|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])(?:[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c))?|\x1b[ -/]*[0-~]?/g;
 const STYLES = { 1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse", 9: "strike" };
-/** Which of them, and which colour, a number ends. */
 const ENDS = {
   22: "bold dim",
   23: "italic",
@@ -12,13 +11,9 @@ const ENDS = {
   39: "fg",
   49: "bg",
 };
-/** Marks that change the direction of what follows. */
 const DIRECTIONS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
-/**
- * A line of output as pieces `{ text, classes }`. Colours and styles (SGR) become classes, every other escape sequence
- * is dropped. Control characters and marks of direction become visible, so that no text looks like another.
- */
+/** A line of output as pieces `{ text, classes }`: SGR becomes classes, other escape sequences are dropped. */
 export function styled(text) {
   const [pieces, styles] = [[], new Map()];
   let at = 0;
@@ -35,7 +30,7 @@ export function styled(text) {
   return pieces;
 }
 
-/** Text whose control characters and marks of direction can be seen; tabs stay. */
+/** Text whose control characters and marks of direction can be seen: none looks like another. */
 export function visible(text) {
   return text
     .replace(/[\x00-\x08\x0a-\x1f]/g, (control) => String.fromCharCode(0x2400 + control.charCodeAt(0)))
@@ -58,7 +53,7 @@ function apply(styles, codes) {
   }
 }
 
-/** `5;n` and `2;r;g;b`: the nearest of the eight colours, or of grey (8); undefined for anything else. */
+// `5;n` and `2;r;g;b`: the nearest of the eight colours, or grey (8).
 function extended(codes) {
   const kind = codes.shift();
   if (kind === 2) return nearest(...codes.splice(0, 3));

@@ -1,7 +1,6 @@
 import { lineFilter } from "./run-log.js";
 
 const TYPING_MS = 120;
-/** How many places a search remembers. */
 const MOST_MATCHES = 50_000;
 
 const form = document.forms.find;
@@ -11,18 +10,12 @@ const { text, exact, only, before, close } = form.elements;
 let panel;
 let typing;
 let searching = new AbortController();
-/** The first bytes of the lines that were found; which of them is shown; whether all that is there was looked at. */
 let offsets = [];
 let index = -1;
 let complete = false;
 let scope = {};
 
-/**
- * The bar that finds text in the whole log, on the server, while the log grows: how many lines hold it, which of them
- * is shown, the next and the one before, and only these lines. Of the panel around it `log()` answers the log that is
- * shown, `position()` the offset of what is seen, `onChange` hears that another text is looked for, `onGo` gets the
- * offset to show, `onClose` hears that nothing is looked for any more.
- */
+/** Starts the bar that finds text in the whole log; `around` has `log()`, `position()`, `onChange`, `onGo(offset)`, `onClose`. */
 export function startFind(around) {
   panel = around;
   form.addEventListener("input", ({ target }) => {
@@ -44,12 +37,12 @@ export function startFind(around) {
   });
 }
 
-/** What is looked for; the text is empty where nothing is. */
+/** What is looked for, or the empty text. */
 export function sought() {
   return { text: form.hidden ? "" : text.value, exact: exact.checked, only: only.checked };
 }
 
-/** Opens the bar; answers false where the keyboard was in it already. */
+/** Opens the bar; answers false where it had the keyboard. */
 export function openFind() {
   if (document.activeElement === text) return false;
   const wasOpen = !form.hidden;
@@ -60,14 +53,14 @@ export function openFind() {
   return true;
 }
 
-/** Looks for nothing, as at the beginning. */
+/** Looks for nothing. */
 export function clearFind() {
   form.hidden = true;
   only.checked = false;
   stop();
 }
 
-/** Looks in other lines: those of a job or a worker. */
+/** Looks only in the lines of a job or a worker. */
 export function lookIn(lines) {
   scope = lines;
   start();
@@ -101,7 +94,7 @@ function start() {
   });
 }
 
-/** Goes to the first match from where the log is read; those that are added to the log later only count. */
+// Goes to the first match from where the log is read; those that are added later only count.
 async function search(log, { accepts, ...filter }, signal) {
   const position = panel.position();
   let isOver = false;

@@ -1,23 +1,17 @@
 import { styled } from "./ansi.js";
 import { el } from "./dom.js";
 
-/** How many lines are read at once, and how many stay on the page. */
 const STEP = 120;
 const KEPT = 600;
-/** Browsers have a limit for the height of what is scrolled. */
+// Browsers have a limit for the height of what is scrolled.
 const MOST_PX = 4_000_000;
 const NEAR_PX = 24;
-/** So far behind the end, what lies between is skipped. */
+// So far behind the end, what lies between is skipped.
 const SKIPPED_BYTES = 64 * 1024;
 
-/**
- * A window on a log of any length: the lines around what is seen, between two spaces that stand for the rest. A place in
- * the scroll bar is a place in the bytes of the log, so nothing before it is read. At the end what is added is followed,
- * until somebody scrolls up.
- */
+/** A window on a log of any length: the lines around what is seen, between two spaces that stand for the rest. */
 export class LogView {
   following = true;
-  /** The offset that was last gone to; null for none. */
   pointed = null;
   #element;
   #window = el("div.window");
@@ -26,23 +20,20 @@ export class LogView {
   #log = null;
   #source = null;
   #find = null;
-  /** The lines whose rows are the children of the window. */
   #lines = [];
   #ends = { first: true, last: true };
-  /** Where to read on after the last line. */
   #next = 0;
   #pxPerByte = 0;
   #scrolledTo = 0;
-  /** Another one for each place that is shown: what was read for an earlier one is dropped. */
+  // What was read for an earlier turn is dropped.
   #turn = 0;
-  /** The offset whose lines are not there yet. */
   #wanted = null;
   #settling = null;
   #hasGrown = false;
   #asking = false;
   #unsettled = false;
 
-  /** `href(offset)` is the address of a line; `onProblem` hears what went wrong, and the empty text once that is over. */
+  /** `options`: `href(offset)` of a line, `onFollow`, `onProblem(why)` with the empty text once it is over. */
   constructor(element, options) {
     [this.#element, this.#options] = [element, options];
     element.tabIndex = 0;
@@ -52,7 +43,7 @@ export class LogView {
     new ResizeObserver(() => this.#resized()).observe(element);
   }
 
-  /** Shows lines of a log, from an offset on, or its end, which is then followed, for Infinity. */
+  /** Shows lines of a log from an offset on; for Infinity its end, which is followed. */
   show(log, source, offset) {
     [this.#log, this.#source, this.#wanted] = [log, source, 0];
     return this.go(offset);
@@ -64,13 +55,13 @@ export class LogView {
     this.#window.replaceChildren();
   }
 
-  /** Marks a text, `{ text, exact }` or null, wherever it is seen. */
+  /** Marks a text, `{ text, exact }`, or nothing for null. */
   mark(find) {
     this.#find = find;
     this.#change(() => this.#window.replaceChildren(...this.#lines.map((line) => this.#row(line))));
   }
 
-  /** Goes to the line at an offset and points at it, or to the end. */
+  /** Goes to the line at an offset and points at it; for Infinity to the end. */
   async go(offset) {
     const toEnd = offset === Infinity;
     this.#follow(toEnd);
@@ -84,12 +75,12 @@ export class LogView {
     await this.#settle();
   }
 
-  /** The offset of the first line that can be seen. */
+  /** The offset of the first line in sight. */
   get position() {
     return this.#lines[this.#firstSeen()]?.start ?? 0;
   }
 
-  /** The log has more than before, or has ended. */
+  /** Hears that the log has grown or ended. */
   grew() {
     this.#hasGrown = true;
     return this.#settle();
@@ -143,7 +134,7 @@ export class LogView {
     this.#wanted = offset;
   }
 
-  /** Reads lines until there is a screenful beyond both edges of what is seen. */
+  // Reads lines until there is a screenful beyond both edges of what is seen.
   #settle() {
     this.#unsettled = true;
     this.#settling ??= this.#work().finally(() => {
@@ -168,7 +159,6 @@ export class LogView {
     }
   }
 
-  /** Reads what is missing next, and shows it unless other lines are wanted by then; answers false when nothing is. */
   async #improve(turn) {
     if (this.#hasGrown && this.#ends.last) this.#takeGrowth();
     const { scrollTop, clientHeight } = this.#element;
@@ -242,7 +232,7 @@ export class LogView {
     this.#lines.splice(from, count);
   }
 
-  /** Changes what is on the page; what is seen stays where it is, unless the end is followed. */
+  // What is seen stays where it is, unless the end is followed.
   #change(change) {
     const seen = this.#window.children[this.#firstSeen()];
     const top = seen?.offsetTop;
@@ -253,7 +243,6 @@ export class LogView {
     else if (seen?.isConnected) this.#scrollTo(this.#element.scrollTop + seen.offsetTop - top);
   }
 
-  /** Gives a space its height: none where the log ends, room to scroll where it does not. */
   #space(index, isEnd, bytes) {
     const px = isEnd ? 0 : Math.max(2 * this.#element.clientHeight, bytes * this.#pxPerByte);
     this.#spaces[index].style.height = `${px}px`;
@@ -274,7 +263,6 @@ export class LogView {
     return [...this.#window.children].findIndex((row) => row.offsetTop + row.offsetHeight > scrollTop);
   }
 
-  /** Scrolls to the line that is pointed at, unless it is well seen. */
   #bringIn() {
     const row = this.#window.querySelector(".pointed");
     if (!row) return;
@@ -284,7 +272,7 @@ export class LogView {
     if (!isSeen) this.#scrollTo(Math.max(0, row.offsetTop - clientHeight / 3));
   }
 
-  /** Counts on, in both directions, from a number that is known. */
+  // Counts on, in both directions, from a number that is known.
   #number() {
     const lines = this.#lines;
     if (lines[0]?.start === 0) lines[0].number = 1;
@@ -297,7 +285,6 @@ export class LogView {
     for (const [index, row] of [...this.#window.children].entries()) showNumber(row, lines[index]);
   }
 
-  /** Finds out the number of a line where that of none is known. */
   async #ask(line) {
     if (!line || this.#asking) return;
     this.#asking = true;
@@ -306,7 +293,6 @@ export class LogView {
     if (line.number !== undefined || !this.#lines.includes(line)) this.#number();
   }
 
-  /** A line: its number, which is its address, and its text. Whatever stands in it stays text. */
   #row(line) {
     const text = styled(line.text).map((piece) =>
       el("span", { class: piece.classes || null }, marked(piece.text, this.#find)),

@@ -2,34 +2,34 @@ import { bucketPath, call, pause } from "./api.js";
 
 const WAIT_S = 30;
 const RETRY_MS = [500, 1_000, 2_000, 5_000];
-/** Of what arrived last, so much is kept to read it from. */
 const TAIL_BYTES = 1024 * 1024;
-/** One search looks at so many bytes, and answers so many lines. */
+// What one search of the server looks at.
 const SEARCH_BYTES = 32 * 1024 * 1024;
 const PAGE = 500;
-/** Text that no log holds: a search for it only counts lines. */
+// Text that no log holds: a search for it only counts lines.
 const NOWHERE = "\u{10fffd}\u{10fffc}\u{10fffd}";
 const FIRST_SPAN_BYTES = 256 * 1024;
 const NEWLINE = 10;
-/** A line that is longer is shown in pieces of one to two times this size. */
+// A longer line is shown in pieces of one to two times this size.
 const PIECE_BYTES = 4096;
 const STEP_BYTES = 16 * 1024;
 const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
 
-/** The log of one run, on the server. Requests about it end with `signal`. */
+/** The log of one run on the server; `signal` ends what it asks for. */
 export class RunLog {
-  /** Its length in bytes, as far as is known. */
+  /** In bytes, as far as is known. */
   size = 0;
   #tail = new Uint8Array(0);
-  /** Where lines begin, as far as searches have told. */
+  // Where lines begin, as far as searches have told.
   #places = [{ offset: 0, line: 1 }];
   #growth = Promise.withResolvers();
 
-  /** `onTrouble` hears why the server does not answer, and the empty text once it does. */
+  /** `onTrouble(why)` hears that the server does not answer, and the empty text once it does. */
   constructor(bucketId, runId, signal, onTrouble) {
     Object.assign(this, { bucketId, runId, signal, onTrouble });
   }
 
+  /** Of the run in the API. */
   path(rest = "") {
     return bucketPath(this.bucketId, `/runs/${this.runId}${rest}`);
   }
@@ -39,7 +39,7 @@ export class RunLog {
     return this.#persistently(this.path());
   }
 
-  /** Reads what is added to the log until the run has ended; `onBytes` hears each piece. */
+  /** Reads what is added until the run has ended; `onBytes` hears each piece. */
   async follow(onBytes) {
     for (let done = false; !done; ) {
       const chunk = await this.#persistently(this.path(`/logs?after=${this.size}&timeout=${WAIT_S}`));
@@ -50,7 +50,7 @@ export class RunLog {
     }
   }
 
-  /** Takes what was written next, up to the offset `next`. What is not UTF-8 has changed on its way: it is read again. */
+  /** Takes what was added up to `next`. What was not UTF-8 has changed on its way: it is read again. */
   append(bytes, next) {
     const isExact = bytes.length === next - this.size;
     const kept = this.#tail.subarray(Math.max(0, this.#tail.length + bytes.length - TAIL_BYTES));
@@ -62,7 +62,7 @@ export class RunLog {
     this.#growth = Promise.withResolvers();
   }
 
-  /** Resolves when the log has grown. */
+  /** Resolves when the log grows. */
   grown() {
     return this.#growth.promise;
   }
@@ -78,10 +78,7 @@ export class RunLog {
     );
   }
 
-  /**
-   * A page of lines with a text, between a place `{ offset, line }` and an offset: `next` is where it goes on, unless all
-   * that is there (`isLast`) or ever will be (`done`) was looked at.
-   */
+  /** Lines with a text from the place `{ offset, line }` on to `until`; `isLast`: of what is there, `done`: of all there will be. */
   async search({ q, exact, after, until, limit = PAGE, signal = this.signal }) {
     const from = `${after.offset}.${after.line}`;
     const query = new URLSearchParams({ q, case: exact, after: from, limit, ...(until && { until }) });
@@ -96,7 +93,7 @@ export class RunLog {
     return { lines, next: { offset, line }, isLast, done: answer.done };
   }
 
-  /** Where the line that holds an offset begins, and its number. */
+  /** `{ offset, line }` of the line that holds an offset. */
   async place(offset) {
     let place = this.#places.findLast((one) => one.offset <= offset);
     for (let isLast = place.offset === offset; !isLast; ) {
@@ -130,10 +127,7 @@ export class RunLog {
   }
 }
 
-/**
- * All lines of a log, read from any offset in either direction: `{ start, end, text, open, continued }`, where `open`
- * says that the end was not written yet, `continued` that it is another piece of the line before.
- */
+/** All lines of a log: `{ start, end, text, open, continued }`; `open` has no end yet, `continued` is a piece of the one before. */
 export class AllLines {
   #log;
 
@@ -141,7 +135,7 @@ export class AllLines {
     this.#log = log;
   }
 
-  /** At most `most` lines from that at an offset on; they go on at `next` unless the log is `done`. */
+  /** At most `most` lines from an offset on; `next` is where they go on. */
   async after(offset, most) {
     const { size } = this.#log;
     const to = Math.min(offset + STEP_BYTES, size);
@@ -150,7 +144,7 @@ export class AllLines {
     return { lines, next, done: next >= to && to === size };
   }
 
-  /** At most `most` lines before an offset where one begins; `done` with the log's first. */
+  /** At most `most` lines before an offset; `done` with the first of the log. */
   async before(offset, most) {
     const from = Math.max(0, offset - STEP_BYTES);
     const lastOnes = (spans) => spans.filter(([, end]) => end <= offset).slice(-most);
@@ -158,12 +152,11 @@ export class AllLines {
     return { lines, done: lines.length === 0 || lines[0].start === 0 };
   }
 
-  /** The number of the line that holds an offset. */
+  /** The number of the line at an offset. */
   async number(offset) {
     return (await this.#log.place(offset)).line;
   }
 
-  /** Of the lines between two offsets, as `[start, end]`, those that are picked. */
   async #between(from, to, pick) {
     const { size } = this.#log;
     // Far enough before to see where the first piece begins.
@@ -186,11 +179,8 @@ function lineOf(bytes, base, start, end) {
   return { start, end, text, open, continued: start > 0 && bytes[start - base - 1] !== NEWLINE };
 }
 
-/**
- * Where lines and their pieces begin. A piece begins at each multiple of PIECE_BYTES that has as many bytes of its line
- * before it, or at the next whole character: so it is told without the beginning of the line. `base`, the offset of the
- * bytes, is such a multiple.
- */
+// A piece begins at each multiple of PIECE_BYTES with as many bytes of its line before it: so it is told without the
+// beginning of the line. `base` is such a multiple.
 function startsIn(bytes, base) {
   const starts = [];
   for (let at = 0; at < bytes.length; ) {
@@ -206,10 +196,7 @@ function startsIn(bytes, base) {
   return starts;
 }
 
-/**
- * What the server is asked for, and which of its lines are meant, to find those of a job, a worker and with a text; null
- * for all. Lines of commands on workers begin with `job@worker |`.
- */
+/** What the server is asked for, and which of its lines are meant (`job@worker | …`); null for all lines. */
 export function lineFilter({ job = "", worker = "", text = "", exact = false }) {
   if (job === "" && worker === "" && text === "") return null;
   const prefix = worker === "" ? `${job}@` : `${job}@${worker} |`;
@@ -220,7 +207,7 @@ export function lineFilter({ job = "", worker = "", text = "", exact = false }) 
   return { q: text === "" ? prefix : text, exact: text === "" || exact, accepts };
 }
 
-/** The lines that a filter lets through, read as {@link AllLines}; each has its number. */
+/** The lines that a filter lets through, read as {@link AllLines}. */
 export class MatchingLines {
   #log;
   #filter;
@@ -241,7 +228,6 @@ export class MatchingLines {
     return { lines: lines.slice(0, most), next: done ? place.offset : lines[most].start, done };
   }
 
-  /** Looks at ever longer spans before the offset. */
   async before(offset, most) {
     let [lines, to] = [[], offset];
     for (let span = FIRST_SPAN_BYTES; to > 0 && lines.length <= most; span *= 2) {

@@ -13,12 +13,12 @@ const KINDS = (
   "push rollback build deploy drift health_check gc run_command hooks worker_trust worker_facts worker_uptime " +
   "worker_sysstat job_start job_stop job_restart job_reload job_status job_run snapshot_create snapshot_restore"
 ).split(" ");
-/** Kinds that begin elsewhere; those of which the server can repeat what failed; those that change no worker. */
+// Kinds that begin elsewhere; of which the server can repeat what failed; that change no worker.
 const ELSEWHERE = /^(push|rollback|snapshot_\w+)$/;
 const REPEATED = /^(run_command|worker_\w+|health_check|deploy|job_\w+)$/;
 const HARMLESS = /^(build|drift|health_check|worker_\w+|job_status)$/;
 
-/** The history of a bucket, newest first, with filters by kind and status that the server applies. */
+/** The history of a bucket, filtered by the server. */
 export function runsView(page) {
   let most = PAGE;
   const narrow = (name, names) => {
@@ -45,7 +45,7 @@ export function runsView(page) {
   return { title: "Runs", above: [el("div.filters", Object.values(filters))], parts };
 }
 
-/** A part with a table of runs; those that run can be cancelled there. */
+/** A part with a table of runs and a way to cancel those that run. */
 export function runsPart(page, title, read, options) {
   return listPart(title, async () => (await read()).map(rowOf), {
     ...{
@@ -73,13 +73,12 @@ function cancelButton({ bucketId }, id, kind) {
   return button("Cancel run …", () => cancelRun(bucketId, { id, kind }), { class: "danger" });
 }
 
-/** What a run is about, in a word: the command, the hook, the snapshot, the jobs. */
 function aboutOf({ params: { command, hook, snapshot, revision, jobs, workers, dry_run } }) {
   const about = command ?? hook ?? snapshot ?? revision ?? (jobs ?? workers ?? []).join(", ");
   return dry_run ? `dry run ${about}`.trim() : about;
 }
 
-/** One run: how it stands or ended, its result, what was asked for and by whom. Its log is in Activity. */
+/** One run; its log is in Activity. */
 export function runView(page) {
   const { bucketId, path } = page;
   const [runId] = page.rest;
@@ -118,7 +117,6 @@ function usuallyTakes(usual, now) {
   return now > usual ? el("p.status.changed", `${text}; this one takes longer`) : el("p.hint", text);
 }
 
-/** What can be done about a run that has ended: the same again, or what is left of it; and what that is in a shell. */
 function againButtons(page, { id, kind, status: state, params }) {
   const { retry_of: _, ...body } = params;
   const ofJob = kind.startsWith("job_");
@@ -146,7 +144,7 @@ function againButtons(page, { id, kind, status: state, params }) {
   ];
 }
 
-/** The newest run of a kind that is `wanted`, with its result and what `controlsOf` it can be done. */
+/** The newest run of a kind that is `wanted`, with its result and what `controlsOf(run)` offers. */
 export function lastRunPart({ bucketId, path }, title, kind, none, options = {}) {
   const { wanted, controlsOf = () => null, tools } = options;
   const read = async () => {
@@ -172,7 +170,6 @@ export function lastRunPart({ bucketId, path }, title, kind, none, options = {})
   return part(title, read, draw, { tools, none });
 }
 
-/** The outcome of a run for people: a form of its own where there is one, else what its fields say. */
 function resultOf({ kind, params, result }) {
   if (params.dry_run) return planOf(result);
   const { jobs, workers, ...rest } = result;
@@ -187,7 +184,7 @@ function resultOf({ kind, params, result }) {
   return dataOf({ ...rest, workers: flat });
 }
 
-/** Fingerprints of host keys, each with its type. */
+/** Fingerprints of host keys with their types. */
 export function keysOf(fingerprints = []) {
   return fingerprints.map(({ type, fingerprint }) => `${type} ${fingerprint}`).join(", ");
 }
@@ -205,7 +202,6 @@ function driftRows({ worker, outcome, error, allocations }) {
   });
 }
 
-/** How it went for each job on each worker: counts, a table, and what was found where it went wrong. */
 function gradedOf(rows, rest = {}) {
   const columns = ["job", "worker", "action", "outcome", "why"].filter((key) => rows.some((row) => row[key]));
   return el(
@@ -232,7 +228,7 @@ function foundOf({ job, worker, files = [], evidence, status: said }) {
   return el("details", { open: true }, el("summary", el("b", job), ` on ${worker}`), texts.flat(), diffs);
 }
 
-/** The same answers to a command folded into one: first those that failed, then the rarest. */
+// The same answers folded into one: first those that failed, then the rarest.
 function outputsOf(workers) {
   const groups = Map.groupBy(workers, ({ outcome, exit_code: code, output, error }) =>
     JSON.stringify([
@@ -258,7 +254,7 @@ function outputsOf(workers) {
   return el("div.outputs", boxes);
 }
 
-/** What a deploy would do, wave by wave: the actions on each worker, why, and what differs in each file. */
+/** What a deploy would do, wave by wave. */
 export function planOf({ waves, reconcile, update_seq, unreachable }) {
   const jobs = waves.flatMap((wave) => wave.jobs);
   const working = jobs.filter(({ outcome }) => outcome === "roll_out");
@@ -301,7 +297,7 @@ function spaced(reason) {
   return reason.replaceAll("_", " ");
 }
 
-/** A file that differs: what became of it, and its unified diff where there is one. */
+/** A file that differs, with its unified diff where there is one. */
 export function fileDiff({ path, change, diff, note }) {
   const title = [el(`span.status.${change}`, change), " ", el("code", path), note && ` ${note}`];
   if (!diff) return el("p.file-change", title);
