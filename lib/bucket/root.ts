@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
-import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from "node:fs";
+import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync, type Stats } from "node:fs";
 import { readdir, rename, stat } from "node:fs/promises";
 import path from "node:path";
 import { isUuid } from "../codec/uuid.ts";
 import { turn } from "../core/async.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
 import { faultPoint } from "../core/fault.ts";
-import { exists, flushFolder, makePrivateFolder, remove, writeAtomic } from "../core/files.ts";
+import { exists, flushFolder, isUnchanged, makePrivateFolder, remove, writeAtomic } from "../core/files.ts";
 import { isObject, quote } from "../core/shape.ts";
 import { type Layout, layoutOf } from "./layout.ts";
 
@@ -59,7 +59,7 @@ export async function bucketIds(root: string): Promise<string[]> {
 }
 
 /** Buckets that were asked for, which bucket.json that was, and when it was looked at: every request asks for one. */
-const KNOWN = new Map<string, { state: string; bucket: RootBucket; turn: number }>();
+const KNOWN = new Map<string, { labels: Stats; bucket: RootBucket; turn: number }>();
 const MOST_KNOWN = 1_000;
 
 /** The bucket with this id, in whatever case; throws `bucket_not_found`. */
@@ -69,19 +69,16 @@ export async function findBucket(root: string, id: string): Promise<RootBucket> 
   const known = KNOWN.get(folder);
   if (known?.turn === turn()) return known.bucket;
   // Synchronous, because a promise for each call costs ten times the call.
-  const isFolder = isUuid(name) && lstatSync(folder, { throwIfNoEntry: false })?.isDirectory() === true;
-  const labels = isFolder ? lstatSync(`${folder}/bucket.json`, { throwIfNoEntry: false }) : undefined;
-  if (!labels) throw bucketNotFound(id);
-  // Each change is another file.
-  const state = `${labels.dev} ${labels.ino} ${labels.size} ${labels.mtimeMs} ${labels.ctimeMs}`;
-  if (known?.state === state) {
+  const labels = isUuid(name) ? lstatSync(`${folder}/bucket.json`, { throwIfNoEntry: false }) : undefined;
+  if (known && labels && isUnchanged(known.labels, labels)) {
     known.turn = turn();
     return known.bucket;
   }
+  if (!labels || !lstatSync(folder, { throwIfNoEntry: false })?.isDirectory()) throw bucketNotFound(id);
   const layout = layoutOf(path.join(root, name));
   const bucket = { id: name, ...readLabels(layout), layout };
   if (KNOWN.size >= MOST_KNOWN) KNOWN.clear();
-  KNOWN.set(folder, { state, bucket, turn: turn() });
+  KNOWN.set(folder, { labels, bucket, turn: turn() });
   return bucket;
 }
 

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { constants } from "node:fs";
+import { constants, type Stats } from "node:fs";
 import {
   type FileHandle,
   link,
@@ -164,6 +164,12 @@ export async function namesIn(folder: string): Promise<string[]> {
 /** True when something has this name, of whatever kind. */
 export async function exists(file: string): Promise<boolean> {
   return (await unlessMissing(lstat(file), "ENOENT", "ENOTDIR")) !== undefined;
+}
+
+/** True when two looks at a name found the same file or folder, and nothing was done to it as far as its times tell. */
+export function isUnchanged(before: Stats, now: Stats): boolean {
+  const isSame = before.ino === now.ino && before.dev === now.dev && before.size === now.size;
+  return isSame && before.mtimeMs === now.mtimeMs && before.ctimeMs === now.ctimeMs;
 }
 
 /** What is read of a file or folder; undefined where that ends with one of these codes, which say that it is not there. */

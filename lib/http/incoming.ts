@@ -5,7 +5,7 @@ import { Failure } from "../core/errors.ts";
 import type { HttpRequest } from "./message.ts";
 
 /** True when the headers say that no body follows. */
-export function hasNoBody(incoming: IncomingMessage): boolean {
+function hasNoBody(incoming: IncomingMessage): boolean {
   const { "content-length": length, "transfer-encoding": encoding } = incoming.headers;
   return encoding === undefined && Number(length ?? 0) === 0;
 }
@@ -21,13 +21,14 @@ export class OpenRequest implements HttpRequest {
   readonly scheme: "http" | "https";
   readonly noted: HttpRequest["noted"] = { route: undefined, authenticated: undefined };
   readonly #incoming: IncomingMessage;
-  readonly #clock: WriteClock;
+  /** Runs while nothing but the answer is waited for. */
+  readonly #clock: Clock;
   readonly #onRead: () => void;
   #end: AbortController | undefined;
   #isAborted = false;
 
-  /** `onRead` is called when the body is wanted; long-polls pause the clock. */
-  constructor(incoming: IncomingMessage, clock: WriteClock, onRead: () => void) {
+  /** `writeMs` is the time for the answer once the body has come; `onRead` is called when the body is wanted. */
+  constructor(incoming: IncomingMessage, writeMs: number, onRead: () => void) {
     const target = incoming.url ?? "";
     const at = target.indexOf("?");
     this.method = incoming.method ?? "";
@@ -37,8 +38,10 @@ export class OpenRequest implements HttpRequest {
     this.peer = peerOf(incoming.socket);
     this.scheme = "encrypted" in incoming.socket ? "https" : "http";
     this.#incoming = incoming;
-    this.#clock = clock;
+    this.#clock = new Clock(writeMs);
     this.#onRead = onRead;
+    if (hasNoBody(incoming)) this.#clock.run();
+    else incoming.once("end", () => this.#clock.run());
   }
 
   /** Made when it is asked for: a signal costs more than all the rest, and most requests are over before they wait. */
@@ -60,6 +63,16 @@ export class OpenRequest implements HttpRequest {
     } finally {
       this.#clock.run();
     }
+  }
+
+  /** From now on nothing but the sending of the answer takes time. */
+  answered(): void {
+    this.#clock.run();
+  }
+
+  /** Cuts the connection when the time for the answer is used up. */
+  cutIfLate(): void {
+    if (this.#clock.isOver()) this.#incoming.socket.destroy();
   }
 
   /** Ends its waits. */
@@ -86,34 +99,25 @@ export function peerOf(socket: Socket): string {
   return (socket.remoteAddress ?? "unknown").replace(/^::ffff:(?=\d+\.)/i, "");
 }
 
-/** Counts down while it runs, and cuts the connection when the time is used up. */
-export class WriteClock {
-  readonly #expired: () => void;
+/** Counts time down while it runs. */
+class Clock {
   #leftMs: number;
-  #since = 0;
-  #timer: NodeJS.Timeout | undefined;
-  #stopped = false;
+  #since: number | undefined;
 
-  constructor(limitMs: number, expired: () => void) {
+  constructor(limitMs: number) {
     this.#leftMs = limitMs;
-    this.#expired = expired;
   }
 
   run(): void {
-    if (this.#timer || this.#stopped) return;
-    this.#since = performance.now();
-    this.#timer = setTimeout(this.#expired, Math.max(0, this.#leftMs));
+    this.#since ??= performance.now();
   }
 
   pause(): void {
-    if (!this.#timer) return;
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    this.#leftMs -= performance.now() - this.#since;
+    if (this.#since !== undefined) this.#leftMs -= performance.now() - this.#since;
+    this.#since = undefined;
   }
 
-  stop(): void {
-    this.pause();
-    this.#stopped = true;
+  isOver(): boolean {
+    return this.#since !== undefined && performance.now() - this.#since >= this.#leftMs;
   }
 }

@@ -6,7 +6,7 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { turnEnd, within } from "../core/async.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
-import { hasNoBody, OpenRequest, peerOf, WriteClock } from "./incoming.ts";
+import { OpenRequest, peerOf } from "./incoming.ts";
 import { type Answer, failureAnswer, type HttpRequest, json, type StreamedBody } from "./message.ts";
 
 /** How long a client may take, in milliseconds, and how much it may send as headers. */
@@ -22,7 +22,7 @@ export interface Limits {
   headerBytes: number;
   /** For a body that nobody wants to read any more to end, so that the client gets to read the answer. */
   lingerMs: number;
-  /** How often Node looks for connections that are too slow. */
+  /** How often connections that are too slow are looked for. */
   checkMs: number;
 }
 
@@ -118,6 +118,7 @@ class WebServer {
   readonly #answers = new WeakMap<object, ServerResponse>();
   readonly #refused = new WeakSet<object>();
   readonly #open = new Set<OpenRequest>();
+  readonly #checks: NodeJS.Timeout;
   readonly #commonHeaders: Readonly<Record<string, string>>;
   #stopping = false;
 
@@ -126,6 +127,10 @@ class WebServer {
     this.#limits = options.limits ?? LIMITS;
     this.#commonHeaders = { ...SECURITY_HEADERS, ...(options.tls && HSTS), "Cache-Control": "no-store" };
     this.#server = createServer(options.tls, this.#limits);
+    // One timer for all of them: one for each request would cost more than to look at those that are open.
+    this.#checks = setInterval(() => {
+      for (const request of this.#open) request.cutIfLate();
+    }, this.#limits.checkMs).unref();
     this.#server.on("connection", (socket: Socket) => {
       this.#sockets.add(socket);
       socket.once("close", () => this.#sockets.delete(socket));
@@ -166,23 +171,20 @@ class WebServer {
     await within(closed, waitMs);
     for (const socket of this.#sockets) socket.destroy();
     await closed;
+    clearInterval(this.#checks);
   }
 
   async #exchange(incoming: IncomingMessage, response: ServerResponse, asks: boolean): Promise<void> {
     const started = performance.now();
     let sent = 0;
     this.#answers.set(incoming.socket, response);
-    const clock = new WriteClock(this.#limits.writeMs, () => incoming.socket.destroy());
-    if (hasNoBody(incoming)) clock.run();
-    else incoming.once("end", () => clock.run());
     let unasked = asks;
-    const request = new OpenRequest(incoming, clock, () => {
+    const request = new OpenRequest(incoming, this.#limits.writeMs, () => {
       if (unasked) response.writeContinue();
       unasked = false;
     });
     this.#open.add(request);
     response.once("close", () => {
-      clock.stop();
       // Whoever has got the whole answer has not left; and to make the reason for an end costs as much as an answer.
       if (!response.writableFinished) request.abort();
       this.#open.delete(request);
@@ -193,7 +195,7 @@ class WebServer {
     const answer = await this.#answer(incoming, request);
     // The answers of one turn go out together: each alone would wake its reader, which costs more than to answer.
     await turnEnd();
-    clock.run();
+    request.answered();
     sent = incoming.method === "HEAD" ? 0 : lengthOf(answer.body);
     this.#send(response, request.id, answer, unasked);
     if (!incoming.complete && !unasked) incoming.once("end", this.#linger(incoming.socket)).resume();

@@ -48,7 +48,8 @@ interface Known<R> {
   rest: string | undefined;
 }
 
-const TABLES = new WeakMap<readonly Entry[], Known<Entry>[]>();
+/** By how many parts a path has: the routes that it can be. The last is for all that have more. */
+const TABLES = new WeakMap<readonly Entry[], Known<Entry>[][]>();
 
 /** Finds the route of a request: first match of a list. Throws `not_found`, or `method_not_allowed` with what is. */
 export function findRoute<R extends Entry>(
@@ -58,7 +59,8 @@ export function findRoute<R extends Entry>(
   const method = request.method === "HEAD" ? "GET" : request.method;
   const given = request.path.split("/");
   const allowed: string[] = [];
-  for (const known of tableOf(routes)) {
+  const table = tableOf(routes);
+  for (const known of table[Math.min(given.length, table.length - 1)] ?? []) {
     const params = match(known, given);
     if (!params) continue;
     if (known.route.method === method) return { route: known.route, params };
@@ -69,10 +71,14 @@ export function findRoute<R extends Entry>(
 }
 
 /** Taken apart once: a table is searched for every request. */
-function tableOf<R extends Entry>(routes: readonly R[]): Known<R>[] {
-  const known = TABLES.get(routes) as Known<R>[] | undefined;
+function tableOf<R extends Entry>(routes: readonly R[]): Known<R>[][] {
+  const known = TABLES.get(routes) as Known<R>[][] | undefined;
   if (known) return known;
-  const table = routes.map(takeApart);
+  const all = routes.map(takeApart);
+  const longest = Math.max(...all.map(({ parts }) => parts.length));
+  const table = Array.from({ length: longest + 2 }, (_, count) =>
+    all.filter(({ parts, rest }) => (rest === undefined ? parts.length === count : parts.length < count)),
+  );
   TABLES.set(routes, table);
   return table;
 }
@@ -89,7 +95,6 @@ function takeApart<R extends Entry>(route: R): Known<R> {
 
 /** Nothing is normalised: an encoded letter, a doubled slash or another case is another path. */
 function match<R>({ parts, rest }: Known<R>, given: readonly string[]): Record<string, string> | undefined {
-  if (rest === undefined ? given.length !== parts.length : given.length <= parts.length) return undefined;
   for (let at = 0; at < parts.length; at++) {
     const { literal } = parts[at] as Known<R>["parts"][number];
     if (literal !== undefined && literal !== given[at]) return undefined;
@@ -120,6 +125,7 @@ const NO_NAME = /^\.{0,2}$|[/\\\x00-\x1f\x7f]/;
 const NO_NAME_IN_PATH = /^\.{0,2}$|[/\x00-\x1f\x7f]/;
 
 function decodePart(part: string, refused: RegExp): string | undefined {
+  if (/^[\w-]+$/.test(part)) return part;
   try {
     const text = decodeURIComponent(part);
     return refused.test(text) ? undefined : text;

@@ -1,4 +1,4 @@
-import { statSync } from "node:fs";
+import { type Stats, statSync } from "node:fs";
 import type { Database } from "../bucket/database.ts";
 import type { Layout } from "../bucket/layout.ts";
 import { sleep, turn } from "../core/async.ts";
@@ -34,7 +34,7 @@ async function untilFree<T>(work: () => T): Promise<T> {
 interface Kept {
   db: Database;
   /** Which file it is: another one may take its place. */
-  file: string;
+  file: Stats | undefined;
   /** Another one after each commit of somebody else. */
   version: number;
   /** What was read since. */
@@ -90,12 +90,11 @@ export class Readers {
     const kept = this.#kept.get(file);
     if (kept?.turn === turn()) return kept;
     const found = statSync(file, { throwIfNoEntry: false });
-    const identity = `${found?.dev} ${found?.ino}`;
-    if (kept?.file !== identity) {
+    if (!kept || !found || kept.file?.ino !== found.ino || kept.file.dev !== found.dev) {
       this.#drop(file);
       const db = openForReading(file);
       const version = versionOf(db);
-      const opened = { db, file: identity, version, known: new Map(), turn: turn(), usedAt: Date.now() };
+      const opened = { db, file: found, version, known: new Map(), turn: turn(), usedAt: Date.now() };
       this.#kept.set(file, opened);
       this.#clean();
       return opened;

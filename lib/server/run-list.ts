@@ -1,9 +1,10 @@
-import { statSync } from "node:fs";
+import { type Stats, statSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import { type Layout, runLayout } from "../bucket/layout.ts";
 import { isUuid } from "../codec/uuid.ts";
 import { turn } from "../core/async.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
+import { isUnchanged } from "../core/files.ts";
 import { runIds } from "../run/history.ts";
 import type { RunKind, RunStatus } from "../run/protocol.ts";
 import { type RunRecord, readRecord } from "../run/record.ts";
@@ -23,8 +24,8 @@ interface Shown {
 }
 
 interface Bucket {
-  /** Of the folder of the runs, when its names were read; undefined when it might change without a trace. */
-  state: string | undefined;
+  /** The folder of the runs, when its names were read; undefined when it might change without a trace. */
+  folder: Stats | undefined;
   /** Newest first. */
   ids: string[];
   ended: Map<string, Shown>;
@@ -74,18 +75,17 @@ export class RunList {
   async #bucket(layout: Layout): Promise<Bucket> {
     const known = this.#buckets.get(layout.runs);
     if (known?.turn === turn()) return known;
-    const found = statSync(layout.runs, { bigint: true, throwIfNoEntry: false });
-    const state = found && `${found.dev} ${found.ino} ${found.mtimeNs}`;
-    if (known && state !== undefined && known.state === state) {
+    const found = statSync(layout.runs, { throwIfNoEntry: false });
+    if (known?.folder && found && isUnchanged(known.folder, found)) {
       known.turn = turn();
       return known;
     }
-    const isSettled = found !== undefined && Date.now() - Number(found.mtimeMs) > SETTLED_MS;
+    const isSettled = found !== undefined && Date.now() - found.mtimeMs > SETTLED_MS;
     const ids = (await runIds(layout)).reverse();
     const kept = new Set(ids);
     const ended = new Map([...(known?.ended ?? [])].filter(([id]) => kept.has(id)));
     const textBytes = [...ended.values()].reduce((sum, { text }) => sum + text.length, 0);
-    const bucket = { state: isSettled ? state : undefined, ids, ended, textBytes, turn: turn() };
+    const bucket = { folder: isSettled ? found : undefined, ids, ended, textBytes, turn: turn() };
     if (this.#buckets.size >= MOST_BUCKETS) this.#buckets.clear();
     this.#buckets.set(layout.runs, bucket);
     return bucket;

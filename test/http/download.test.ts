@@ -19,7 +19,7 @@ async function serving(t: TestContext, content: string | Buffer, writeMs = 90_00
   const defects: unknown[] = [];
   const exchanges: Exchange[] = [];
   const { port, url } = await listenFor(t, {
-    limits: { writeMs },
+    limits: { writeMs, checkMs: 20 },
     async handle(request) {
       const handle = await open(file);
       handles.push(handle);

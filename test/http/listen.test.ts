@@ -119,7 +119,7 @@ test("CP-329 an answer that is not read in time is cut off", async (t) => {
   const body = Buffer.alloc(64 * 1024 * 1024);
   const ended: Exchange[] = [];
   const { port } = await listenFor(t, {
-    limits: { writeMs: 100 },
+    limits: { writeMs: 100, checkMs: 20 },
     handle: async () => raw("application/octet-stream", body),
     onExchange: (exchange) => ended.push(exchange),
   });
@@ -136,7 +136,7 @@ test("CP-329 an answer that is not read in time is cut off", async (t) => {
 
 test("CP-329 neither a long-poll's wait nor an upload counts as time for the answer", async (t) => {
   const { port } = await listenFor(t, {
-    limits: { writeMs: 400 },
+    limits: { writeMs: 400, checkMs: 20 },
     async handle(request) {
       for await (const _ of request.body);
       await request.longPoll(() => delay(500));
@@ -155,7 +155,7 @@ test("CP-329 neither a long-poll's wait nor an upload counts as time for the ans
 
 test("CP-329 work that is no long-poll does count", async (t) => {
   const { port } = await listenFor(t, {
-    limits: { writeMs: 50 },
+    limits: { writeMs: 50, checkMs: 20 },
     async handle() {
       await delay(400);
       return json(200, {});
