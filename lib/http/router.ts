@@ -135,7 +135,6 @@ function decodePart(part: string, refused: RegExp): string | undefined {
 }
 
 const NO_QUERY: QueryFields = {};
-const NOTHING_ASKED = Object.freeze({});
 
 /** Checks query and body against the route and carries it out. Throws `invalid_request` and what the body rules say. */
 export async function callRoute<C>(
@@ -144,10 +143,20 @@ export async function callRoute<C>(
   context: C,
 ): Promise<Answer> {
   const { route, params } = found;
-  const isPlain = route.query === undefined && request.query === "";
-  const query = isPlain ? NOTHING_ASKED : parseQuery(route.query ?? NO_QUERY, request.query);
+  const query = queryOf(route.query ?? NO_QUERY, request.query);
   const body = route.body ? await readJson(request, route.body) : undefined;
   return route.handle({ request, params, query, body }, context);
+}
+
+/** The query that was given last for these fields: who follows something asks the same again and again. */
+const LAST = new WeakMap<QueryFields, { text: string; values: Readonly<Record<string, unknown>> }>();
+
+function queryOf(fields: QueryFields, text: string): Readonly<Record<string, unknown>> {
+  const last = LAST.get(fields);
+  if (last?.text === text) return last.values;
+  const values = Object.freeze(parseQuery(fields, text));
+  LAST.set(fields, { text, values });
+  return values;
 }
 
 function parseQuery(fields: QueryFields, text: string): Record<string, unknown> {
