@@ -20,6 +20,8 @@ export class OpenRequest implements HttpRequest {
   readonly peer: string;
   readonly scheme: "http" | "https";
   readonly noted: HttpRequest["noted"] = { route: undefined, authenticated: undefined };
+  /** Where it stands among those that are open. */
+  place = 0;
   readonly #incoming: IncomingMessage;
   /** Runs while nothing but the answer is waited for. */
   readonly #clock: Clock;

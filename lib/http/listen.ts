@@ -117,7 +117,11 @@ class WebServer {
   /** The latest answer of a connection: a parser's error must not be written into it. */
   readonly #answers = new WeakMap<object, ServerResponse>();
   readonly #refused = new WeakSet<object>();
-  readonly #open = new Set<OpenRequest>();
+  /**
+   * No Set: one that is added to and deleted from all the time is made anew every few requests, and the collector of
+   * young garbage takes each of these, with the requests in it, for a reason to keep the next.
+   */
+  readonly #open: OpenRequest[] = [];
   readonly #checks: NodeJS.Timeout;
   readonly #commonHeaders: Readonly<Record<string, string>>;
   #stopping = false;
@@ -183,11 +187,11 @@ class WebServer {
       if (unasked) response.writeContinue();
       unasked = false;
     });
-    this.#open.add(request);
+    request.place = this.#open.push(request) - 1;
     response.once("close", () => {
       // Whoever has got the whole answer has not left; and to make the reason for an end costs as much as an answer.
       if (!response.writableFinished) request.abort();
-      this.#open.delete(request);
+      this.#forget(request);
       const status = response.headersSent ? response.statusCode : 499;
       const bytes = response.writableFinished ? sent : 0;
       this.#options.onExchange?.({ request, status, bytes, durationMs: performance.now() - started });
@@ -199,6 +203,14 @@ class WebServer {
     sent = incoming.method === "HEAD" ? 0 : lengthOf(answer.body);
     this.#send(response, request.id, answer, unasked);
     if (!incoming.complete && !unasked) incoming.once("end", this.#linger(incoming.socket)).resume();
+  }
+
+  /** The last one takes its place. */
+  #forget(request: OpenRequest): void {
+    const last = this.#open.pop() as OpenRequest;
+    if (last === request) return;
+    this.#open[request.place] = last;
+    last.place = request.place;
   }
 
   async #answer(incoming: IncomingMessage, request: HttpRequest): Promise<Answer> {
