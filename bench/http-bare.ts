@@ -1,5 +1,6 @@
-// The floors of `npm run bench -- http`: a server of node:http that does nothing but answer; at /floor it does what no
-// server of an API can leave out: it compares a token, names the request, and sends security headers and 2 KB of JSON.
+// The floors of `npm run bench -- http`: a server of node:http that does nothing but answer, at /large with 28 KB; at
+// /floor it does what no server of an API can leave out: it compares a token, names the request, and sends security
+// headers and 2 KB of JSON.
 import { hash, randomUUID, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -17,10 +18,12 @@ const HEADERS = {
 const ITEMS = Array.from({ length: 20 }, (_, number) => ({
   ...{ id: randomUUID(), kind: "build", status: "succeeded", exit_code: 0, number },
 }));
+const LARGE = "x".repeat(28 * 1024);
 const expected = hash("sha256", "token", "buffer");
 
 const server = createServer((request, response) => {
   if (request.url === "/") return void response.end("{}");
+  if (request.url === "/large") return void response.end(LARGE);
   timingSafeEqual(hash("sha256", request.headers.authorization ?? "", "buffer"), expected);
   const body = JSON.stringify({ items: ITEMS });
   const length = Buffer.byteLength(body);

@@ -93,6 +93,7 @@ async function requests(server: LocalServer, bucket: string, bare: string): Prom
   const sides = {
     "bare node:http": [bare, "/"],
     "the least that an API does (2 KB)": [bare, "/floor"],
+    "bare node:http, 28 KB": [bare, "/large"],
     "GET …/info": [server.url, `${base}/info`],
     "GET …/runs (50 of them, 28 KB)": [server.url, `${base}/runs`],
     "GET …/runs?limit=4 (2 KB)": [server.url, `${base}/runs?limit=4`],

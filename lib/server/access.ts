@@ -12,8 +12,17 @@ export function logLine(
   message: string,
   facts: Record<string, unknown> = { message },
 ): string {
-  const time = new Date().toISOString();
+  const time = timeNow();
   return format === "json" ? `${JSON.stringify({ time, ...facts })}\n` : `${time} ${message}\n`;
+}
+
+const latest = { ms: 0, text: "" };
+
+/** Many lines are of one millisecond. */
+function timeNow(): string {
+  const ms = Date.now();
+  if (latest.ms !== ms) Object.assign(latest, { ms, text: new Date(ms).toISOString() });
+  return latest.text;
 }
 
 const LONGEST_PATH = 200;
