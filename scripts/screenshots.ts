@@ -76,8 +76,11 @@ async function shoot(width: number, colorScheme: "light" | "dark"): Promise<void
   }
   await console.view(bucket, `jobs/${await firstOf("cat/jobs", "job")}`);
   await take("job");
-  await console.view(bucket, `runs/${await firstOf("runs?kind=deploy", "id")}`);
-  await take("run");
+  const run = await firstOf("runs?kind=deploy", "id");
+  for (const tab of ["summary", "hosts", "compare"]) {
+    await console.view(bucket, `runs/${run}/${tab}`);
+    await take(tab === "summary" ? "run" : `run-${tab}`);
+  }
   await console.goTo("#/");
   await page.locator("body").press("?");
   await take("keys");

@@ -1,21 +1,25 @@
-import { address, bucketPath, call, link } from "./api.js";
-import { cancelRun } from "./controls.js";
-import { tell } from "./dom.js";
+import { address, bucketPath, call, keepQuery, link } from "./api.js";
+import { cancelRun, copying } from "./controls.js";
+import { el, tell } from "./dom.js";
 import { count, duration, size, status, words } from "./format.js";
 import { clearFind, lookIn, openFind, sought, startFind } from "./log-find.js";
 import { LogView } from "./log-view.js";
+import { prefer, preference } from "./preferences.js";
 import { AllLines, lineFilter, MatchingLines, RunLog } from "./run-log.js";
 
 const ASK_MS = 3_000;
 const TYPING_MS = 300;
 const NEWLINE = 10;
+const MOST_LINES = 100_000;
+const KEPT_MS = 60_000;
 
 const dock = document.getElementById("dock");
 const place = (name) => dock.querySelector(`.${name}`);
 const [subject, state, elapsed, progress, why] = "subject state elapsed progress why".split(" ").map(place);
 const [trouble, problem, download, bytes] = "trouble problem download size".split(" ").map(place);
 const [pill, output] = ["pill", "output"].map(place);
-const { cancel, find, job, worker, wrap } = document.forms.tools.elements;
+const { cancel, find, start, follow, job, worker, wrap, colours, places } = document.forms.tools.elements;
+const copy = copying("Copy lines", pointedText, { hidden: true });
 
 /** The run that is shown; all are null without one. */
 export let shown = { bucketId: null, runId: null, status: null, kind: null };
@@ -29,11 +33,10 @@ let where = "";
 let filter = "";
 let newLines = 0;
 let drawing = false;
-let cancelled = null;
 
 const view = new LogView(output, { href, onFollow: drawFollow, onProblem: (why) => tell(problem, why) });
 
-/** Starts the place that shows the log of one run; `listener` hears when that run or its state is another. */
+/** Starts the place of the log; `listener` hears when the run or its state is another. */
 export function startActivity(listener) {
   changed = listener;
   startFind({
@@ -50,10 +53,14 @@ export function startActivity(listener) {
       clearTimeout(typing);
       typing = setTimeout(narrow, TYPING_MS);
     });
-  wrap.addEventListener("change", () => output.classList.toggle("unwrapped", !wrap.checked));
+  startToggles();
   find.addEventListener("click", openFind);
   cancel.addEventListener("click", askToCancel);
+  follow.addEventListener("change", () => (follow.checked ? view.go(Infinity) : view.follow(false)));
+  start.addEventListener("click", () => view.go(0));
   pill.addEventListener("click", () => view.go(Infinity));
+  download.addEventListener("click", downloadFound);
+  download.before(copy);
   dock.addEventListener("toggle", label);
   addEventListener("hashchange", followAddress);
   setInterval(() => run?.status === "running" && tick(), 1_000);
@@ -71,7 +78,7 @@ export function showRun(bucketId, runId) {
   read(log).catch((error) => signal.aborted || tell(trouble, error.message));
 }
 
-/** Shows the newest run of a bucket, unless one of it is shown or an active one of another. */
+/** Shows a run, unless one of its bucket or an active one is shown. */
 export function offerRun(bucketId, runId) {
   if (runId && shown.status !== "running" && shown.bucketId !== bucketId) showRun(bucketId, runId);
 }
@@ -82,9 +89,15 @@ export function findInLog() {
   return log !== null && openFind();
 }
 
-/** Opens the place, where it is folded. */
+/** Unfolds the log. */
 export function unfold() {
   dock.open = true;
+}
+
+/** Leads to the log. */
+export function showLog() {
+  unfold();
+  output.focus();
 }
 
 /** Shows no run. */
@@ -110,7 +123,8 @@ async function read(from) {
   from.size = first.log_size_bytes;
   update(first);
   Object.assign(download, { href: from.path("/activity.log"), download: `${first.kind}-${first.id}.log` });
-  showLines(addressed() ?? Infinity);
+  showLines(Infinity);
+  followAddress();
   const asking = setInterval(() => ask(from), ASK_MS);
   signal.addEventListener("abort", () => clearInterval(asking));
   await from.follow(grew);
@@ -133,9 +147,10 @@ function update(now) {
 }
 
 function change() {
-  const { id, kind = null, status: word = null, error } = run ?? {};
+  const { kind = null, status: word = null, error } = run ?? {};
   const isActive = word === "running";
-  const ending = isActive && cancelled === id ? " cancelling …" : "";
+  const isCancelled = run?.audit.some(({ action }) => action === "cancel");
+  const ending = isActive && isCancelled ? " cancelling …" : "";
   subject.textContent = run ? `${kind} in ${where}` : "";
   // Said again only when it is something else: it is read out.
   if (state.textContent !== `${word ?? ""}${ending}`)
@@ -172,9 +187,7 @@ function label() {
 
 async function askToCancel() {
   const { id, kind } = run;
-  if (!(await cancelRun(log.bucketId, { id, kind: `${kind} in ${where}` }))) return;
-  cancelled = id;
-  change();
+  if (await cancelRun(log.bucketId, { id, kind: `${kind} in ${where}` })) ask(log);
 }
 
 function grew(added) {
@@ -190,24 +203,31 @@ function grew(added) {
 
 function drawFollow() {
   if (view.following) newLines = 0;
+  follow.checked = view.following;
+  copy.hidden = view.pointed.length === 0;
   pill.hidden = newLines === 0;
   pill.textContent = `↓ ${count(newLines, "new line")}`;
   bytes.textContent = log ? size(log.size) : "";
 }
 
-function showLines(offset = view.following ? Infinity : (view.pointed ?? view.position)) {
+function showLines(offset = view.following ? Infinity : (view.pointed[0] ?? view.position)) {
   if (run === null) return;
-  const { text, exact, only } = sought();
+  const { text, exact } = sought();
   view.mark(text === "" ? null : { text, exact });
-  const wanted = { ...scope(), text: only ? text : "", exact: only && exact };
-  if (filter === JSON.stringify(wanted)) return;
-  filter = JSON.stringify(wanted);
-  const found = lineFilter(wanted);
+  if (filter === JSON.stringify(wanted())) return;
+  filter = JSON.stringify(wanted());
+  const found = lineFilter(wanted());
   view.show(log, found ? new MatchingLines(log, found) : new AllLines(log), offset);
   drawFollow();
 }
 
+function wanted() {
+  const { text, exact, only } = sought();
+  return { ...scope(), text: only ? text : "", exact: only && exact };
+}
+
 function narrow() {
+  if (isAddressed()) keepQuery(scope());
   showLines();
   lookIn(scope());
 }
@@ -216,17 +236,51 @@ function scope() {
   return { job: job.value.trim(), worker: worker.value.trim() };
 }
 
-function href(offset) {
-  return link(log.bucketId, "runs", [log.runId], { at: offset });
+function href(first, last = first) {
+  const at = first === last ? first : `${first}-${last}`;
+  return link(log.bucketId, "runs", [log.runId], { ...scope(), at });
+}
+
+function isAddressed() {
+  const { bucketId, view: name, rest } = address();
+  return name === "runs" && rest[0] === log.runId && bucketId === log.bucketId;
 }
 
 function followAddress() {
-  const offset = run && addressed();
-  if (offset !== null) view.go(offset);
+  if (!run || !isAddressed()) return;
+  const { query } = address();
+  if (query.has("job") || query.has("worker")) {
+    for (const field of [job, worker]) field.value = query.get(field.name) ?? "";
+    unfold();
+    narrow();
+  }
+  const [, first, last = first] = /^(\d{1,15})(?:-(\d{1,15}))?$/.exec(query.get("at")) ?? [];
+  if (first) view.go(Number(first), Number(last)).then(drawFollow);
 }
 
-function addressed() {
-  const { bucketId, view: name, rest, query } = address();
-  const isHere = name === "runs" && rest[0] === log.runId && bucketId === log.bucketId;
-  return isHere && /^\d{1,15}$/.test(query.get("at")) ? Number(query.get("at")) : null;
+async function pointedText() {
+  const [first, last] = view.pointed;
+  const { lines } = await new AllLines(log).after(last, 1);
+  return new TextDecoder().decode(await log.read(first, lines[0].end));
+}
+
+// Where lines are filtered, only these.
+async function downloadFound(event) {
+  const found = lineFilter(wanted());
+  if (!found) return;
+  event.preventDefault();
+  const { lines } = await new MatchingLines(log, found).after(0, MOST_LINES);
+  const href = URL.createObjectURL(new Blob(lines.map(({ text }) => `${text}\n`)));
+  el("a", { href, download: download.download }).click();
+  setTimeout(() => URL.revokeObjectURL(href), KEPT_MS);
+}
+
+function startToggles() {
+  const namesOf = (boxes) => boxes.map(({ name }) => name);
+  const all = [wrap, colours, places];
+  const chosen = preference("log", namesOf(all));
+  for (const box of all) {
+    box.checked = chosen.includes(box.name);
+    box.addEventListener("change", () => prefer("log", namesOf(all.filter(({ checked }) => checked))));
+  }
 }

@@ -92,11 +92,12 @@ export function copyButton(page, { method = "POST", path, body = {} }) {
   );
 }
 
-function copying(label, textOf, attributes) {
+/** A button that copies what `textOf` answers, and says so. */
+export function copying(label, textOf, attributes) {
   const copy = button(
     label,
     async () => {
-      await navigator.clipboard?.writeText(textOf());
+      await navigator.clipboard?.writeText(await textOf());
       copy.textContent = "Copied";
       setTimeout(() => (copy.textContent = label), COPIED_MS);
     },

@@ -15,7 +15,7 @@ let index = -1;
 let complete = false;
 let scope = {};
 
-/** Starts the bar that finds text in the whole log; `around` has `log()`, `position()`, `onChange`, `onGo(offset)`, `onClose`. */
+/** Starts the bar that finds text in the whole log; `around`: `log`, `position`, `onChange`, `onGo`, `onClose`. */
 export function startFind(around) {
   panel = around;
   form.addEventListener("input", ({ target }) => {
@@ -37,7 +37,7 @@ export function startFind(around) {
   });
 }
 
-/** What is looked for, or the empty text. */
+/** What is looked for. */
 export function sought() {
   return { text: form.hidden ? "" : text.value, exact: exact.checked, only: only.checked };
 }
@@ -60,7 +60,7 @@ export function clearFind() {
   stop();
 }
 
-/** Looks only in the lines of a job or a worker. */
+/** Looks in the lines of a job or a worker. */
 export function lookIn(lines) {
   scope = lines;
   start();

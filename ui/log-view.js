@@ -1,4 +1,4 @@
-import { styled } from "./ansi.js";
+import { styled, visible } from "./ansi.js";
 import { el } from "./dom.js";
 
 const STEP = 120;
@@ -8,11 +8,12 @@ const MOST_PX = 4_000_000;
 const NEAR_PX = 24;
 // So far behind the end, what lies between is skipped.
 const SKIPPED_BYTES = 64 * 1024;
+const PLACE = /^[^\s|]+ ([|!]) /;
 
-/** A window on a log of any length: the lines around what is seen, between two spaces that stand for the rest. */
+/** A window on a log of any length: lines between two spaces for the rest. `options`: `href`, `onFollow`, `onProblem`. */
 export class LogView {
   following = true;
-  pointed = null;
+  pointed = [];
   #element;
   #window = el("div.window");
   #spaces = [el("div"), el("div")];
@@ -33,17 +34,16 @@ export class LogView {
   #asking = false;
   #unsettled = false;
 
-  /** `options`: `href(offset)` of a line, `onFollow`, `onProblem(why)` with the empty text once it is over. */
   constructor(element, options) {
     [this.#element, this.#options] = [element, options];
     element.tabIndex = 0;
     element.replaceChildren(this.#spaces[0], this.#window, this.#spaces[1]);
     element.addEventListener("scroll", () => this.#scrolled());
     element.addEventListener("keydown", (event) => this.#key(event));
+    element.addEventListener("click", (event) => this.#extend(event));
     new ResizeObserver(() => this.#resized()).observe(element);
   }
 
-  /** Shows lines of a log from an offset on; for Infinity its end, which is followed. */
   show(log, source, offset) {
     [this.#log, this.#source, this.#wanted] = [log, source, 0];
     return this.go(offset);
@@ -51,21 +51,20 @@ export class LogView {
 
   clear() {
     this.#turn++;
-    [this.#source, this.#wanted, this.#lines, this.pointed] = [null, null, [], null];
+    [this.#source, this.#wanted, this.#lines, this.pointed] = [null, null, [], []];
     this.#window.replaceChildren();
   }
 
-  /** Marks a text, `{ text, exact }`, or nothing for null. */
   mark(find) {
     this.#find = find;
     this.#change(() => this.#window.replaceChildren(...this.#lines.map((line) => this.#row(line))));
   }
 
-  /** Goes to the line at an offset and points at it; for Infinity to the end. */
-  async go(offset) {
+  /** Points at the lines from an offset to `last`; for Infinity follows the end. */
+  async go(offset, last = offset) {
     const toEnd = offset === Infinity;
-    this.#follow(toEnd);
-    this.pointed = toEnd ? null : offset;
+    this.follow(toEnd);
+    this.pointed = toEnd ? [] : [offset, last];
     for (const [index, row] of [...this.#window.children].entries())
       row.classList.toggle("pointed", this.#isPointed(this.#lines[index]));
     if (toEnd || this.#wanted !== null || !this.#lines.some((line) => this.#isPointed(line)))
@@ -75,12 +74,10 @@ export class LogView {
     await this.#settle();
   }
 
-  /** The offset of the first line in sight. */
   get position() {
     return this.#lines[this.#firstSeen()]?.start ?? 0;
   }
 
-  /** Hears that the log has grown or ended. */
   grew() {
     this.#hasGrown = true;
     return this.#settle();
@@ -101,10 +98,11 @@ export class LogView {
   }
 
   #isPointed({ start, end }) {
-    return this.pointed !== null && start <= this.pointed && this.pointed < end;
+    const [first, last] = this.pointed;
+    return start <= last && first < end;
   }
 
-  #follow(now) {
+  follow(now) {
     if (this.following === now) return;
     this.following = now;
     this.#options.onFollow();
@@ -114,9 +112,9 @@ export class LogView {
     const { scrollTop, clientHeight, scrollHeight } = this.#element;
     const moved = scrollTop - this.#scrolledTo;
     this.#scrolledTo = scrollTop;
-    if (moved < 0) this.#follow(false);
+    if (moved < 0) this.follow(false);
     else if (moved > 0 && this.#ends.last && scrollHeight - scrollTop - clientHeight < NEAR_PX)
-      this.#follow(true);
+      this.follow(true);
     if (moved !== 0) this.#settle();
   }
 
@@ -124,9 +122,17 @@ export class LogView {
     const isPlain = event.target === this.#element && !event.ctrlKey && !event.metaKey && !event.altKey;
     if (!isPlain || !this.#source || (event.key !== "Home" && event.key !== "End")) return;
     event.preventDefault();
-    this.#follow(event.key === "End");
-    this.#want(this.following ? this.#log.size : 0);
-    this.#settle();
+    this.go(event.key === "End" ? Infinity : 0);
+  }
+
+  // With Shift, a click on a number points at all lines from the one that was pointed at.
+  #extend(event) {
+    const row = event.target.closest(".number")?.parentNode;
+    if (!event.shiftKey || !row || this.pointed.length === 0) return;
+    event.preventDefault();
+    const { start } = this.#lines[[...this.#window.children].indexOf(row)];
+    const ends = [this.pointed[0], start].sort((a, b) => a - b);
+    location.hash = this.#options.href(...ends);
   }
 
   #want(offset) {
@@ -134,7 +140,6 @@ export class LogView {
     this.#wanted = offset;
   }
 
-  // Reads lines until there is a screenful beyond both edges of what is seen.
   #settle() {
     this.#unsettled = true;
     this.#settling ??= this.#work().finally(() => {
@@ -272,7 +277,6 @@ export class LogView {
     if (!isSeen) this.#scrollTo(Math.max(0, row.offsetTop - clientHeight / 3));
   }
 
-  // Counts on, in both directions, from a number that is known.
   #number() {
     const lines = this.#lines;
     if (lines[0]?.start === 0) lines[0].number = 1;
@@ -294,11 +298,14 @@ export class LogView {
   }
 
   #row(line) {
-    const text = styled(line.text).map((piece) =>
+    const [place = "", sign] = PLACE.exec(line.text) ?? [];
+    const text = styled(line.text.slice(place.length)).map((piece) =>
       el("span", { class: piece.classes || null }, marked(piece.text, this.#find)),
     );
+    if (place !== "") text.unshift(el("span.place", marked(visible(place), this.#find)));
     const number = el("a.number", { href: this.#options.href(line.start), tabindex: -1 });
-    const row = el(this.#isPointed(line) ? "div.line.pointed" : "div.line", number, el("span.text", text));
+    const row = el("div.line", number, el(sign === "!" ? "span.text.stderr" : "span.text", text));
+    row.classList.toggle("pointed", this.#isPointed(line));
     showNumber(row, line);
     return row;
   }

@@ -32,9 +32,9 @@ const FORMS = [
 const COUNTED =
   /^(state|status|outcome|rollout|gate|drift|build_status|job|worker|worker_ip|zone|executed_on)$/;
 
-/** What a field is called. */
+/** What a field is called; after an `@` it is a name already. */
 export function labelOf(name) {
-  return LABELS[name] ?? words(name);
+  return name[0] === "@" ? name.slice(1) : (LABELS[name] ?? words(name));
 }
 
 /** A part of a view, drawn again where what it reads has changed; it tells itself what goes wrong. */

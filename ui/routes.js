@@ -6,7 +6,8 @@ import { el, openDialog } from "./dom.js";
 import { commandView, hooksView, jobsView, jobView, workersView } from "./fleet.js";
 import { status, words } from "./format.js";
 import { prefer } from "./preferences.js";
-import { runsView, runView } from "./runs.js";
+import { runView } from "./run.js";
+import { runsView } from "./runs.js";
 import { sourceView } from "./source.js";
 
 /** The views of a bucket; `key` comes after `g`, `one` shows one of its kind. */
@@ -86,9 +87,9 @@ function viewOf({ known, view, rest }, bucketId) {
   return () => ({ title: "There is no such page", above: [way] });
 }
 
-function tabsOf(page, view, labels, chosen) {
+function tabsOf(page, view, labels, chosen, before = []) {
   const links = Object.entries(labels).map(([name, label]) =>
-    el("a", { href: page.link(view, [name]), "aria-current": name === chosen && "page" }, label),
+    el("a", { href: page.link(view, [...before, name]), "aria-current": name === chosen && "page" }, label),
   );
   return el("nav.tabs", { "aria-label": words(view) }, links);
 }

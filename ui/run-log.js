@@ -3,7 +3,6 @@ import { bucketPath, call, pause } from "./api.js";
 const WAIT_S = 30;
 const RETRY_MS = [500, 1_000, 2_000, 5_000];
 const TAIL_BYTES = 1024 * 1024;
-// What one search of the server looks at.
 const SEARCH_BYTES = 32 * 1024 * 1024;
 const PAGE = 500;
 // Text that no log holds: a search for it only counts lines.
@@ -13,35 +12,32 @@ const NEWLINE = 10;
 // A longer line is shown in pieces of one to two times this size.
 const PIECE_BYTES = 4096;
 const STEP_BYTES = 16 * 1024;
+// `job@worker | output`, `worker ! error`, `job@worker: what ops says`, `job: what ops says`.
+const PLACE = /^(?:\x1b\[[\d;]*m)*(?:([^@\s]+)@)?(\S+?)(?: [|!]|: )/;
 const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
 
-/** The log of one run on the server; `signal` ends what it asks for. */
+/** The log of one run on the server; `onTrouble(why)` hears whether it answers. */
 export class RunLog {
-  /** In bytes, as far as is known. */
   size = 0;
   #tail = new Uint8Array(0);
-  // Where lines begin, as far as searches have told.
   #places = [{ offset: 0, line: 1 }];
   #growth = Promise.withResolvers();
 
-  /** `onTrouble(why)` hears that the server does not answer, and the empty text once it does. */
   constructor(bucketId, runId, signal, onTrouble) {
     Object.assign(this, { bucketId, runId, signal, onTrouble });
   }
 
-  /** Of the run in the API. */
   path(rest = "") {
     return bucketPath(this.bucketId, `/runs/${this.runId}${rest}`);
   }
 
-  /** The run; asks until the server answers. */
   run() {
     return this.#persistently(this.path());
   }
 
-  /** Reads what is added until the run has ended; `onBytes` hears each piece. */
   async follow(onBytes) {
     for (let done = false; !done; ) {
+      while (document.hidden && !this.signal.aborted) await pause(RETRY_MS[0], this.signal);
       const chunk = await this.#persistently(this.path(`/logs?after=${this.size}&timeout=${WAIT_S}`));
       const bytes = encoder.encode(chunk.data);
       if (bytes.length > 0) this.append(bytes, chunk.next);
@@ -50,50 +46,50 @@ export class RunLog {
     }
   }
 
-  /** Takes what was added up to `next`. What was not UTF-8 has changed on its way: it is read again. */
+  // What was not UTF-8 has changed on its way: it is read again.
   append(bytes, next) {
-    const isExact = bytes.length === next - this.size;
     const kept = this.#tail.subarray(Math.max(0, this.#tail.length + bytes.length - TAIL_BYTES));
-    this.#tail = new Uint8Array(isExact ? kept.length + bytes.length : 0);
-    if (isExact) this.#tail.set(kept);
-    if (isExact) this.#tail.set(bytes, kept.length);
+    this.#tail = new Uint8Array(kept.length + bytes.length);
+    this.#tail.set(kept);
+    this.#tail.set(bytes, kept.length);
+    if (bytes.length !== next - this.size) this.#tail = new Uint8Array(0);
     this.size = next;
     this.#growth.resolve();
     this.#growth = Promise.withResolvers();
   }
 
-  /** Resolves when the log grows. */
   grown() {
     return this.#growth.promise;
   }
 
-  /** The bytes between two offsets. */
   async read(from, to) {
     const tailStart = this.size - this.#tail.length;
     if (from >= tailStart || from === to) return this.#tail.slice(from - tailStart, to - tailStart);
-    const headers = { Range: `bytes=${from}-${to - 1}` };
-    const { signal } = this;
-    return new Uint8Array(
-      await call("GET", this.path("/activity.log"), { headers, signal, as: "arrayBuffer" }),
-    );
+    const options = { headers: { Range: `bytes=${from}-${to - 1}` }, signal: this.signal, as: "arrayBuffer" };
+    return new Uint8Array(await call("GET", this.path("/activity.log"), options));
   }
 
-  /** Lines with a text from the place `{ offset, line }` on to `until`; `isLast`: of what is there, `done`: of all there will be. */
+  /** `isLast`: all that is there was looked at; `done`: all that there will be. */
   async search({ q, exact, after, until, limit = PAGE, signal = this.signal }) {
     const from = `${after.offset}.${after.line}`;
-    const query = new URLSearchParams({ q, case: exact, after: from, limit, ...(until && { until }) });
+    const query = new URLSearchParams({
+      q,
+      case: exact,
+      after: from,
+      limit,
+      ...(until < Infinity && { until }),
+    });
     const answer = await call("GET", this.path(`/logs/search?${query}`), { signal });
     const [offset, line] = answer.next.split(".").map(Number);
-    const lines = answer.matches.map((match, index, all) => ({
-      ...{ start: match.offset, end: all[index + 1]?.offset ?? offset },
-      ...{ text: match.text, number: match.line },
+    const lines = answer.matches.map(({ offset: start, line: number, text }) => ({
+      ...{ start, end: start + 1, number, text },
     }));
-    this.#learn({ offset, line });
+    if (offset - this.#places.at(-1).offset > FIRST_SPAN_BYTES) this.#places.push({ offset, line });
     const isLast = offset === after.offset || offset >= this.size || answer.done;
     return { lines, next: { offset, line }, isLast, done: answer.done };
   }
 
-  /** `{ offset, line }` of the line that holds an offset. */
+  /** Where the line that holds an offset begins, and its number. */
   async place(offset) {
     let place = this.#places.findLast((one) => one.offset <= offset);
     for (let isLast = place.offset === offset; !isLast; ) {
@@ -102,12 +98,6 @@ export class RunLog {
       place = next;
     }
     return place;
-  }
-
-  #learn(place) {
-    const before = this.#places.findLastIndex(({ offset }) => offset <= place.offset);
-    if (place.offset - this.#places[before].offset > FIRST_SPAN_BYTES)
-      this.#places.splice(before + 1, 0, place);
   }
 
   async #persistently(path) {
@@ -127,7 +117,7 @@ export class RunLog {
   }
 }
 
-/** All lines of a log: `{ start, end, text, open, continued }`; `open` has no end yet, `continued` is a piece of the one before. */
+/** All lines of a log; an `open` one has no end yet, a `continued` one is a piece of that before. */
 export class AllLines {
   #log;
 
@@ -135,7 +125,6 @@ export class AllLines {
     this.#log = log;
   }
 
-  /** At most `most` lines from an offset on; `next` is where they go on. */
   async after(offset, most) {
     const { size } = this.#log;
     const to = Math.min(offset + STEP_BYTES, size);
@@ -144,7 +133,6 @@ export class AllLines {
     return { lines, next, done: next >= to && to === size };
   }
 
-  /** At most `most` lines before an offset; `done` with the first of the log. */
   async before(offset, most) {
     const from = Math.max(0, offset - STEP_BYTES);
     const lastOnes = (spans) => spans.filter(([, end]) => end <= offset).slice(-most);
@@ -152,7 +140,6 @@ export class AllLines {
     return { lines, done: lines.length === 0 || lines[0].start === 0 };
   }
 
-  /** The number of the line at an offset. */
   async number(offset) {
     return (await this.#log.place(offset)).line;
   }
@@ -179,8 +166,7 @@ function lineOf(bytes, base, start, end) {
   return { start, end, text, open, continued: start > 0 && bytes[start - base - 1] !== NEWLINE };
 }
 
-// A piece begins at each multiple of PIECE_BYTES with as many bytes of its line before it: so it is told without the
-// beginning of the line. `base` is such a multiple.
+// Pieces begin at multiples of PIECE_BYTES, one of which is `base`: they are told without the beginning of the line.
 function startsIn(bytes, base) {
   const starts = [];
   for (let at = 0; at < bytes.length; ) {
@@ -196,15 +182,16 @@ function startsIn(bytes, base) {
   return starts;
 }
 
-/** What the server is asked for, and which of its lines are meant (`job@worker | …`); null for all lines. */
+/** What the server is asked for, and which of its lines are meant; null for all lines. */
 export function lineFilter({ job = "", worker = "", text = "", exact = false }) {
-  if (job === "" && worker === "" && text === "") return null;
-  const prefix = worker === "" ? `${job}@` : `${job}@${worker} |`;
+  const place = [job, worker].filter(Boolean).join("@");
+  if (place + text === "") return null;
   const accepts = (line) => {
-    const [, ofJob, ofWorker] = /^(?:\x1b\[[\d;]*m)*([^@\s|]*)@(\S+) \|/.exec(line.text) ?? [];
-    return (job === "" || job === ofJob) && (worker === "" || worker === ofWorker);
+    const [, ofJob, name] = PLACE.exec(line.text) ?? [];
+    const isOfJob = job === (ofJob ?? (worker === "" ? name : undefined));
+    return (job === "" || isOfJob) && (worker === "" || worker === name);
   };
-  return { q: text === "" ? prefix : text, exact: text === "" || exact, accepts };
+  return { q: text === "" ? place : text, exact: text === "" || exact, accepts };
 }
 
 /** The lines that a filter lets through, read as {@link AllLines}. */
@@ -217,13 +204,7 @@ export class MatchingLines {
   }
 
   async after(offset, most) {
-    const lines = [];
-    let place = await this.#log.place(offset);
-    for (let isLast = false; !isLast && lines.length <= most; ) {
-      const page = await this.#log.search({ ...this.#filter, after: place });
-      lines.push(...page.lines.filter(this.#filter.accepts));
-      [place, isLast] = [page.next, page.isLast];
-    }
+    const { lines, place } = await this.#between(await this.#log.place(offset), Infinity, most);
     const done = lines.length <= most;
     return { lines: lines.slice(0, most), next: done ? place.offset : lines[most].start, done };
   }
@@ -232,19 +213,19 @@ export class MatchingLines {
     let [lines, to] = [[], offset];
     for (let span = FIRST_SPAN_BYTES; to > 0 && lines.length <= most; span *= 2) {
       const from = await this.#log.place(Math.max(0, to - span));
-      lines = [...(await this.#between(from, to)), ...lines];
+      lines = [...(await this.#between(from, to, Infinity)).lines, ...lines];
       to = from.offset;
     }
     return { lines: lines.slice(-most), done: to === 0 && lines.length <= most };
   }
 
-  async #between(from, to) {
+  async #between(place, to, most) {
     const lines = [];
-    for (let [place, isLast] = [from, false]; !isLast && place.offset < to; ) {
+    for (let isLast = false; !isLast && place.offset < to && lines.length <= most; ) {
       const page = await this.#log.search({ ...this.#filter, after: place, until: to });
       lines.push(...page.lines.filter(this.#filter.accepts));
       [place, isLast] = [page.next, page.isLast];
     }
-    return lines;
+    return { lines, place };
   }
 }

@@ -1,5 +1,5 @@
 import { call, keepQuery, runsOf } from "./api.js";
-import { cancelRun, choice, copyButton, runLink } from "./controls.js";
+import { cancelRun, choice, runLink } from "./controls.js";
 import { button, el } from "./dom.js";
 import { ago, count, duration, status, words } from "./format.js";
 import { dataOf, listPart, part, progressOf, tableOf, textBox } from "./parts.js";
@@ -13,10 +13,6 @@ const KINDS = (
   "push rollback build deploy drift health_check gc run_command hooks worker_trust worker_facts worker_uptime " +
   "worker_sysstat job_start job_stop job_restart job_reload job_status job_run snapshot_create snapshot_restore"
 ).split(" ");
-// Kinds that begin elsewhere; of which the server can repeat what failed; that change no worker.
-const ELSEWHERE = /^(push|rollback|snapshot_\w+)$/;
-const REPEATED = /^(run_command|worker_\w+|health_check|deploy|job_\w+)$/;
-const HARMLESS = /^(build|drift|health_check|worker_\w+|job_status)$/;
 
 /** The history of a bucket, filtered by the server. */
 export function runsView(page) {
@@ -45,7 +41,7 @@ export function runsView(page) {
   return { title: "Runs", above: [el("div.filters", Object.values(filters))], parts };
 }
 
-/** A part with a table of runs and a way to cancel those that run. */
+/** A part with a table of runs. */
 export function runsPart(page, title, read, options) {
   return listPart(title, async () => (await read()).map(rowOf), {
     ...{
@@ -62,89 +58,26 @@ export function runsPart(page, title, read, options) {
   });
 }
 
-function rowOf(run) {
+/** A run as lists show it. */
+export function rowOf(run) {
   const { id, kind, status: state, created_at, duration_ms, origin, audit, error: why } = run;
   const by = origin === "cli" ? "command line" : audit[0]?.actor.via;
   const took = state === "running" ? "" : duration(duration_ms);
   return { id, status: state, run: kind, about: aboutOf(run), by, created_at, took, why };
 }
 
-function cancelButton({ bucketId }, id, kind) {
+/** A button that cancels a run. */
+export function cancelButton({ bucketId }, id, kind) {
   return button("Cancel run …", () => cancelRun(bucketId, { id, kind }), { class: "danger" });
 }
 
-function aboutOf({ params: { command, hook, snapshot, revision, jobs, workers, dry_run } }) {
+/** What a run is about, in a word. */
+export function aboutOf({ params: { command, hook, snapshot, revision, jobs, workers, dry_run } }) {
   const about = command ?? hook ?? snapshot ?? revision ?? (jobs ?? workers ?? []).join(", ");
   return dry_run ? `dry run ${about}`.trim() : about;
 }
 
-/** One run; its log is in Activity. */
-export function runView(page) {
-  const { bucketId, path } = page;
-  const [runId] = page.rest;
-  const heading = el("h1", "Run");
-  const read = async () => {
-    const run = await call("GET", path(`/runs/${runId}`));
-    const others = run.status === "running" ? await runsOf(bucketId, run.kind, LOOKED_AT, "succeeded") : [];
-    const sum = others.reduce((ms, one) => ms + one.duration_ms, 0);
-    return { ...run, usual: others.length > 0 && sum / others.length };
-  };
-  const section = (title, content) => el("section.part", el("h2", title), content);
-  const run = part("", read, (one) => {
-    const { id, kind, params, origin, status: state, created_at, started_at, finished_at, duration_ms } = one;
-    heading.textContent = words(kind);
-    const isActive = state === "running";
-    const took = isActive ? " " : ` after ${duration(duration_ms)} `;
-    const history = one.audit.map(({ at, action, actor }) => ({ at, action, ...actor }));
-    return [
-      el("p.headline", status(state), took, el("code", aboutOf(one))),
-      el("p.hint", `by ${rowOf(one).by}, `, ago(created_at)),
-      one.error && el("p.error", one.error),
-      progressOf(one.progress),
-      one.usual && usuallyTakes(one.usual, duration_ms),
-      el("div.controls", isActive ? cancelButton(page, id, kind) : againButtons(page, one)),
-      one.result && section("Result", resultOf(one)),
-      section("Asked for", dataOf({ kind, ...params, origin, id, started_at, finished_at })),
-      section("History", dataOf(history, "History")),
-    ];
-  });
-  page.showRun(runId);
-  return { title: "Run", heading, back: "runs", parts: [run] };
-}
-
-function usuallyTakes(usual, now) {
-  const text = `The last that succeeded took ${duration(usual)} on average`;
-  return now > usual ? el("p.status.changed", `${text}; this one takes longer`) : el("p.hint", text);
-}
-
-function againButtons(page, { id, kind, status: state, params }) {
-  const { retry_of: _, ...body } = params;
-  const ofJob = kind.startsWith("job_");
-  const { jobs: [job, ...more] = [] } = body;
-  if (ELSEWHERE.test(kind) || (ofJob && more.length > 0)) return [];
-  const path = ofJob
-    ? `/jobs/${encodeURIComponent(job)}/${kind.slice(4)}`
-    : `/${kind.replace("worker_", "workers/")}`;
-  if (ofJob) delete body.jobs;
-  const isHarmless = params.dry_run || (HARMLESS.test(kind) && !params.force);
-  const danger = !isHarmless && (ofJob ? job : (params.job ?? true));
-  const asked = `${kind} with ${JSON.stringify(params)}`;
-  const again = { path, body, danger, says: [`Starts ${asked}.`] };
-  const retry = {
-    path,
-    body: { retry_of: id },
-    danger,
-    says: [`Repeats ${asked} where it is not done yet.`],
-  };
-  const canRetry = state !== "succeeded" && REPEATED.test(kind);
-  return [
-    page.action("Run again …", () => again),
-    canRetry && page.action("Retry what failed …", () => retry),
-    copyButton(page, again),
-  ];
-}
-
-/** The newest run of a kind that is `wanted`, with its result and what `controlsOf(run)` offers. */
+/** The newest run of a kind that is `wanted`, with `controlsOf` it. */
 export function lastRunPart({ bucketId, path }, title, kind, none, options = {}) {
   const { wanted, controlsOf = () => null, tools } = options;
   const read = async () => {
@@ -170,12 +103,14 @@ export function lastRunPart({ bucketId, path }, title, kind, none, options = {})
   return part(title, read, draw, { tools, none });
 }
 
-function resultOf({ kind, params, result }) {
+/** The result of a run, for people. */
+export function resultOf(run) {
+  const { kind, params, result } = run;
   if (params.dry_run) return planOf(result);
-  const { jobs, workers, ...rest } = result;
-  if (kind === "drift") return gradedOf(workers.flatMap(driftRows));
+  const { jobs, workers, reconciled: _, ...rest } = result;
+  if (kind === "drift") return gradedOf(outcomesOf(run));
   if (kind === "run_command") return outputsOf(workers);
-  if (Array.isArray(jobs)) return gradedOf(jobs.flatMap(jobRows), rest);
+  if (Array.isArray(jobs)) return gradedOf(outcomesOf(run), rest);
   if (!kind.startsWith("worker_")) return dataOf(result);
   const flat = workers.map(({ facts, uptime, sysstat, fingerprints, previous, ...one }) => ({
     ...one,
@@ -189,16 +124,31 @@ export function keysOf(fingerprints = []) {
   return fingerprints.map(({ type, fingerprint }) => `${type} ${fingerprint}`).join(", ");
 }
 
-function jobRows({ job, outcome, reason, allocations }) {
-  if (allocations.length === 0) return [{ job, outcome, why: reason }];
-  return allocations.map((one) => ({ ...one, job, why: one.error ?? (outcome === "failed" ? reason : "") }));
+/** How a run went or would go: rows of `job`, `worker`, `outcome`, `why` and more. */
+export function outcomesOf({ params, result }) {
+  const { job, jobs, workers, waves, reconciled = [], allocations = [], scripts } = result ?? {};
+  if (params.dry_run) return (waves ?? []).flatMap((wave) => wave.jobs.flatMap(jobRows));
+  if (Array.isArray(jobs)) return [...jobs.flatMap(jobRows), ...reconciled];
+  if (Array.isArray(workers)) return workers.flatMap(workerRows);
+  return (
+    scripts?.map((one) => ({ ...one, job, outcome: one.error === null ? "ok" : "failed" })) ?? allocations
+  );
 }
 
-function driftRows({ worker, outcome, error, allocations }) {
-  if (allocations.length === 0) return [{ worker, outcome, why: error }];
+function jobRows({ job, outcome, reason, allocations }) {
+  if (allocations.length === 0) return [{ job, outcome, why: reason }];
   return allocations.map((one) => {
-    const unfinished = one.is_unfinished ? "a change of it has not ended" : "";
-    return { ...one, worker, why: one.files.length > 0 ? count(one.files.length, "file") : unfinished };
+    const why = one.error ?? one.reason ?? (outcome === "failed" ? reason : "");
+    return { outcome: one.action, ...one, job, why };
+  });
+}
+
+function workerRows({ allocations = [], ...one }) {
+  if (allocations.length === 0) return [{ ...one, why: one.error }];
+  return allocations.map((own) => {
+    const unfinished = own.is_unfinished ? "a change of it has not ended" : "";
+    const why = own.files.length > 0 ? count(own.files.length, "file") : unfinished;
+    return { ...own, worker: one.worker, why };
   });
 }
 
@@ -230,32 +180,27 @@ function foundOf({ job, worker, files = [], evidence, status: said }) {
 
 // The same answers folded into one: first those that failed, then the rarest.
 function outputsOf(workers) {
-  const groups = Map.groupBy(workers, ({ outcome, exit_code: code, output, error }) =>
-    JSON.stringify([
-      code ? `${outcome} (exit code ${code})` : outcome,
-      [output, error].filter(Boolean).join("\n"),
-    ]),
-  );
-  const isGood = (key) => Number(key.startsWith('["ok"'));
-  const sorted = [...groups].sort(
-    ([a, own], [b, others]) => isGood(a) - isGood(b) || own.length - others.length,
-  );
-  const boxes = sorted.map(([key, group], index) => {
-    const [state, output] = JSON.parse(key);
-    const names = group.map(({ worker }) => worker).join(", ");
-    const summary = el("summary", status(state), " ", el("b", count(group.length, "worker")), " ", names);
-    return el(
-      "details",
-      { open: index === 0 || group.length <= 3 },
-      summary,
-      textBox(`Output of ${names}`, output),
-    );
-  });
+  const answerOf = ({ outcome, exit_code, output, error }) => [outcome, exit_code, output, error].join("\n");
+  const groups = [...Map.groupBy(workers, answerOf).values()];
+  const rank = (group) => (group[0].outcome === "ok" ? workers.length : 0) + group.length;
+  const boxes = groups
+    .sort((a, b) => rank(a) - rank(b))
+    .map((group, index) => {
+      const [{ outcome, exit_code: code, output, error }] = group;
+      const names = group.map(({ worker }) => worker).join(", ");
+      const state = status(code ? `${outcome} (exit code ${code})` : outcome);
+      return el(
+        "details",
+        { open: index === 0 || group.length <= 3 },
+        el("summary", state, " ", el("b", count(group.length, "worker")), " ", names),
+        textBox(`Output of ${names}`, [output, error].filter(Boolean).join("\n")),
+      );
+    });
   return el("div.outputs", boxes);
 }
 
 /** What a deploy would do, wave by wave. */
-export function planOf({ waves, reconcile, update_seq, unreachable }) {
+function planOf({ waves, reconcile, update_seq, unreachable }) {
   const jobs = waves.flatMap((wave) => wave.jobs);
   const working = jobs.filter(({ outcome }) => outcome === "roll_out");
   const sum = `${working.length} of ${count(jobs.length, "job")} would be rolled out; nothing was touched. `;
@@ -297,7 +242,7 @@ function spaced(reason) {
   return reason.replaceAll("_", " ");
 }
 
-/** A file that differs, with its unified diff where there is one. */
+/** A file that differs, with its diff where there is one. */
 export function fileDiff({ path, change, diff, note }) {
   const title = [el(`span.status.${change}`, change), " ", el("code", path), note && ` ${note}`];
   if (!diff) return el("p.file-change", title);

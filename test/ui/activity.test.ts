@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
@@ -181,6 +181,50 @@ test("the address of a line leads to it, without what is before it", async () =>
   assert.ok(pointed !== "" && text?.endsWith(pointed ?? "?"), `${text} ${pointed}`);
   const ranges = console.requests.slice(before).filter((request) => request.url().endsWith("/activity.log"));
   assert.ok(ranges.length > 0 && ranges.length < 8, String(ranges.length));
+});
+
+test("a range of lines has an address and is copied; lines that are filtered are downloaded alone", async () => {
+  await console.page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await show(long);
+  await console.page.reload();
+  await seen(`line ${LINES} Needle`);
+  await numberOf(lineOf(LINES - 2)).click();
+  await numberOf(lineOf(LINES)).click({ modifiers: ["Shift"] });
+  await console.page.reload();
+  await output().locator(".pointed").nth(2).waitFor();
+  await console.button("Copy lines").click();
+  await console.page.getByText("Copied").waitFor();
+  const copied = await console.page.evaluate("navigator.clipboard.readText()");
+  assert.equal(copied, `${[LINES - 2, LINES - 1, LINES].map(lineOf).join("\n")}\n`);
+  await console.page.getByLabel("Job", { exact: true }).fill("db");
+  await console.page.keyboard.press("Control+f");
+  await find().fill("needle");
+  await console.page.getByLabel("Only these lines").check();
+  await holds("only these", `document.querySelectorAll("#activity .line").length === ${LINES / 1000}`);
+  const [download] = await Promise.all([
+    console.page.waitForEvent("download"),
+    console.link("Download").click(),
+  ]);
+  const lines = readFileSync(await download.path(), "utf8").split("\n");
+  assert.deepEqual([lines.length, lines[0]], [LINES / 1000 + 1, lineOf(1000)]);
+  await console.page.keyboard.press("Escape");
+});
+
+test("what is shown of a line is remembered; the log is paused, and read from its start, without a wheel", async () => {
+  await show(long);
+  await console.page.getByLabel("Origin").uncheck();
+  await console.page.getByLabel("Wrap").uncheck();
+  await console.page.reload();
+  await seen(`line ${LINES} Needle`);
+  assert.equal(await output().locator(".place").last().isVisible(), false);
+  assert.equal(await console.page.getByLabel("Wrap").isChecked(), false);
+  for (const name of ["Origin", "Wrap"]) await console.page.getByLabel(name).check();
+  assert.equal(await output().locator(".place").last().isVisible(), true);
+  await console.button("Start").click();
+  await seen("line 1");
+  assert.equal(await console.page.getByLabel("Follow").isChecked(), false);
+  await console.page.getByLabel("Follow").check();
+  await seen(`line ${LINES} Needle`);
 });
 
 test("CP-184 T-92 hostile lines stay text, and long ones are shown whole", async () => {

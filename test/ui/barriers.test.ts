@@ -10,6 +10,9 @@ import { writeServices } from "../helpers/service.ts";
 /** What people call a bucket, at its worst: markup, a change of direction, and a word without an end. */
 const HOSTILE = `<script>document.title = 1</script>\u202e${"x".repeat(150)}`;
 
+/** The views of a run. */
+const TABS = ["summary", "hosts", "definition", "audit", "compare"];
+
 const base = mkdtempSync(path.join(tmpdir(), "ops-barriers-"));
 let server: LocalServer;
 let bucket: string;
@@ -44,7 +47,12 @@ for (const colorScheme of ["light", "dark"] as const)
     await ui.signIn(server.token);
     await ui.page.locator("tbody tr").first().waitFor();
     await ui.checkBarriers("buckets");
-    for (const name of [...VIEWS, "jobs/base", "jobs/base/Makefile", `runs/${run}`]) {
+    for (const name of [
+      ...VIEWS,
+      "jobs/base",
+      "jobs/base/Makefile",
+      ...TABS.map((tab) => `runs/${run}/${tab}`),
+    ]) {
       await ui.view(bucket, name);
       await ui.checkBarriers(name);
       assert.equal(await ui.page.locator("main script, main img").count(), 0);
@@ -72,7 +80,7 @@ for (const width of [360, 1440, 3840])
     await ui.goTo("");
     await ui.signIn(server.token);
     await ui.page.locator("tbody tr").first().waitFor();
-    for (const name of [...VIEWS, "jobs/base", `runs/${run}`]) {
+    for (const name of [...VIEWS, "jobs/base", ...TABS.map((tab) => `runs/${run}/${tab}`)]) {
       await ui.view(bucket, name);
       const overflow: unknown = await ui.page.evaluate("document.documentElement.scrollWidth");
       assert.equal(overflow, width, name);

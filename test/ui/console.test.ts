@@ -139,7 +139,8 @@ test("CP-186 the active run can be cancelled", async () => {
   await ui.button("Yes, cancel it").click();
   await state("cancelled");
   await ui.page.locator("main .status.cancelled").first().waitFor();
-  await ui.page.locator("tr", { hasText: "cancel" }).getByText("127.0.0.1").first().waitFor();
+  await ui.link("Audit").click();
+  await ui.page.locator("tr", { has: ui.page.getByText("cancel", { exact: true }) }).waitFor();
 });
 
 test("the back button and a reload show the run of their address", async () => {

@@ -108,17 +108,30 @@ test("what arrives is read from memory, and a log that was read goes on", async 
 
 test("lines of commands on workers are told by their beginning", () => {
   const filter = lineFilter({ job: "web", worker: "10.0.0.7" });
-  assert.equal(filter.q, "web@10.0.0.7 |");
+  assert.equal(filter.q, "web@10.0.0.7");
   for (const [line, expected] of [
     ["web@10.0.0.7 | started", true],
+    ["web@10.0.0.7 ! warned", true],
+    ["web@10.0.0.7: in sync", true],
+    ["10.0.0.7 | of no job", false],
     ["web@10.0.0.70 | started", false],
     ["myweb@10.0.0.7 | started", false],
     ["says web@10.0.0.7 | started", false],
     ["\x1b[31mweb@10.0.0.7 | failed", true],
   ])
     assert.equal(filter.accepts({ text: line }), expected, String(line));
-  assert.equal(lineFilter({ job: "web" }).q, "web@");
-  assert.equal(lineFilter({ worker: "10.0.0.7" }).q, "@10.0.0.7 |");
+  const ofJob = lineFilter({ job: "web" });
+  for (const [line, expected] of [
+    ["web: batch 1 of 2", true],
+    ["web@10.0.0.7 | started", true],
+    ["10.0.0.7 | of no job", false],
+  ])
+    assert.equal(ofJob.accepts({ text: line }), expected, String(line));
+  const ofWorker = lineFilter({ worker: "10.0.0.7" });
+  assert.equal(ofWorker.q, "10.0.0.7");
+  for (const line of ["10.0.0.7 | of no job", "10.0.0.7 ! of no job", "web@10.0.0.7 | started"])
+    assert.equal(ofWorker.accepts({ text: line }), true, line);
+  assert.equal(ofWorker.accepts({ text: "web: synced to 10.0.0.7: 5 changed" }), false);
   assert.equal(lineFilter({ worker: "10.0.0.7", text: "failed" }).q, "failed");
   assert.equal(lineFilter({}), null);
 });

@@ -167,6 +167,49 @@ test("runs are narrowed by kind and status on the server, and the address keeps 
   await ui.page.getByText("2 rows").waitFor();
 });
 
+test("a run tells in tabs how it went on each worker, what was asked for and by whom; the tab is remembered", async () => {
+  const { id } = await server.run(bucket, "hooks", { hook: "check", job: "app" });
+  await ui.view(bucket, `runs/${id}`);
+  await ui.link("Hosts").click();
+  const row = ui.page.locator("main tr", { hasText: "127.0.0.2" });
+  await row.getByRole("link", { name: "ok" }).click();
+  const lines = ui.page.locator("#activity .text");
+  await ui.page.locator("#activity .line").nth(1).waitFor({ state: "detached" });
+  assert.deepEqual(await lines.allTextContents(), ["app@127.0.0.2 | checked"]);
+  await ui.page.reload();
+  await ui.page.locator("#activity .line").waitFor();
+  assert.deepEqual(await lines.allTextContents(), ["app@127.0.0.2 | checked"]);
+  await ui.link("Audit").click();
+  await ui.page.locator("main tr", { hasText: "bearer" }).waitFor();
+  const command = await server.run(bucket, "run_command", { command: "echo one; echo two >&2" });
+  await ui.view(bucket, `runs/${command.id}`);
+  await ui.page.locator(".tabs [aria-current]", { hasText: "Audit" }).waitFor();
+  await ui.link("Definition").click();
+  await ui.page.locator("main pre", { hasText: "echo one; echo two" }).waitFor();
+  await ui.view(bucket, `runs/${command.id}/hosts?worker=127.0.0.1`);
+  await ui.page.locator("#activity .stderr", { hasText: "127.0.0.1 ! two" }).waitFor();
+  assert.deepEqual(await lines.allTextContents(), ["127.0.0.1 | one", "127.0.0.1 ! two"]);
+});
+
+test("a run is compared with the one of its kind before it, or with another, and only what differs is shown", async () => {
+  const [first, second, third] = [
+    await server.run(bucket, "run_command", { command: "true" }),
+    await server.run(bucket, "run_command", { command: "exit 3", ignore_failure: true }),
+    await server.run(bucket, "run_command", { command: "exit 4", ignore_failure: true }),
+  ];
+  await ui.view(bucket, `runs/${third.id}/compare`);
+  const rows = () => ui.page.locator("main tbody tr").allTextContents();
+  await ui.page.locator("main tbody tr", { hasText: "exit 4" }).waitFor();
+  assert.ok((await rows()).includes('parameter command"exit 3""exit 4"'), String(await rows()));
+  assert.equal((await rows()).filter((row) => /ignore_failure|outcome/.test(row)).length, 0);
+  await ui.page.getByLabel(/^With/).selectOption(first.id);
+  await ui.page.locator("main tbody tr", { hasText: "outcome 127.0.0.2" }).getByText("failed").waitFor();
+  await ui.page.reload();
+  await ui.page.locator("main tbody tr", { hasText: "outcome 127.0.0.1" }).getByText("ok").waitFor();
+  assert.ok((await rows()).includes("parameter ignore_failurefalsetrue"), String(await rows()));
+  assert.notEqual(second.id, first.id);
+});
+
 test("CP-177 a bucket is renamed and deleted by its name", async () => {
   await ui.view(bucket, "");
   await ui.button("Rename …").click();
