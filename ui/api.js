@@ -1,4 +1,4 @@
-/** A request that failed; `response` is the server's answer, if any. */
+/** A request that failed. */
 export class ApiError extends Error {
   constructor(status, body, response) {
     super(body.message ?? `The server answered with status ${status}`);
@@ -10,17 +10,17 @@ export class ApiError extends Error {
 let signedOut = () => {};
 let askForCode = () => Promise.reject(new ApiError(403, { error: "totp_required" }));
 
-/** `listener` hears that the session is over. */
+/** Hears that the session is over. */
 export function onSignedOut(listener) {
   signedOut = listener;
 }
 
-/** `ask(token)` asks for a TOTP code; resolves once one was verified. */
+/** Asks for a TOTP code; resolves once one is right. */
 export function onTotpRequired(ask) {
   askForCode = ask;
 }
 
-/** A {@link request}, sent again after a TOTP code where one is needed. */
+/** A request, sent again after a TOTP code. */
 export async function call(method, path, options = {}) {
   try {
     return await request(method, path, options);
@@ -31,7 +31,7 @@ export async function call(method, path, options = {}) {
   }
 }
 
-/** Sends JSON, or `body` as the header says; answers JSON, or what `as` names. Throws ApiError. */
+/** Sends JSON unless a header says else; answers JSON or what `as` names; throws ApiError. */
 export async function request(method, path, { body, token, signal, headers: own, as = "json" } = {}) {
   const headers = new Headers({ Accept: "application/json", ...own });
   if (method !== "GET") headers.set("X-Ops-CSRF", "1");
@@ -59,7 +59,7 @@ async function send(path, options) {
   }
 }
 
-/** A request as a shell command; the token is a variable in it. */
+/** A request as a shell command. */
 export function curlOf(method, path, content, headers = { "Content-Type": "application/json" }) {
   const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
   const parts = [
@@ -76,7 +76,7 @@ export function curlOf(method, path, content, headers = { "Content-Type": "appli
 export function pause(ms, signal) {
   return new Promise((resolve) => {
     setTimeout(resolve, ms);
-    signal.addEventListener("abort", resolve);
+    signal?.addEventListener("abort", resolve);
   });
 }
 
@@ -84,7 +84,7 @@ export function bucketPath(id, rest = "") {
   return `/api/buckets/${encodeURIComponent(id)}${rest}`;
 }
 
-/** A path of parts that may hold any character. */
+/** A path of parts with any characters. */
 export function encoded(...parts) {
   return parts.map((part) => part.split("/").map(encodeURIComponent).join("/")).join("/");
 }
@@ -101,7 +101,7 @@ export async function all(path, most = 5_000) {
   return items;
 }
 
-/** What a request answers; `otherwise` where there is no such thing. */
+/** `otherwise` where there is no such thing. */
 export async function unless(request, otherwise) {
   try {
     return await request;
@@ -111,13 +111,13 @@ export async function unless(request, otherwise) {
   }
 }
 
-/** The newest runs of a kind, newest first. */
+/** The newest runs of a kind. */
 export async function runsOf(bucketId, kind, limit, status = "") {
   const query = new URLSearchParams({ kind, limit, ...(status !== "" && { status }) });
   return (await unless(call("GET", bucketPath(bucketId, `/runs?${query}`)), { items: [] })).items;
 }
 
-/** The address of a view: `#/buckets/<id>/<view>/<rest>…?<query>`. */
+/** `#/buckets/<id>/<view>/<rest>…?<query>` */
 export function link(bucketId, view = "", rest = [], query = {}) {
   const path = ["buckets", bucketId, view, ...rest].filter((part) => part !== "").map(encodeURIComponent);
   const given = Object.entries(query).filter(
@@ -139,7 +139,7 @@ export function address() {
   return { known, bucketId, view, rest, query: new URLSearchParams(search) };
 }
 
-/** Changes the query of the address, without another entry in the history. */
+/** Changes the query of the present address. */
 export function keepQuery(changes) {
   const { bucketId, view, rest, query } = address();
   const given = { ...Object.fromEntries(query), ...changes };

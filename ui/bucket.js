@@ -1,21 +1,20 @@
-import { address, all, call, keepQuery, unless } from "./api.js";
+import { address, all, call, keepQuery, runsOf, unless } from "./api.js";
 import { fieldsOf, picker, TICK, tickBox } from "./controls.js";
-import { el } from "./dom.js";
+import { el, scroller } from "./dom.js";
 import { count, stateOf, status, words } from "./format.js";
-import { dataOf, listPart, part, scroller } from "./parts.js";
+import { dataOf, listPart, part, rolloutOf } from "./parts.js";
 import { lastRunPart, runsPart } from "./runs.js";
 
 const RUNS = 8;
 const DENSE = 12;
 const MOST = 20_000;
-const ID_HINT = "A UUID, where this bucket has one elsewhere; empty for a new one";
+const ID_HINT = "A UUID; empty for a new one";
 const OPTIONS = [
-  ["build", "Build first", "Makes the catalog anew from the source", TICK],
-  ["force", "Force", "Also rolls out what is as it should be", TICK],
-  ["sync_only", "Only write files", "Starts and restarts nothing", TICK],
-  ["with_hooks", "With hooks (dry run)", "Runs pre_deploy with DRY_RUN=1; what it writes is dropped", TICK],
+  ["build", "Build first", "Makes the catalog anew", TICK],
+  ["force", "Force", "Also what is as it should be", TICK],
+  ["sync_only", "Only write files", "Starts nothing", TICK],
+  ["with_hooks", "With hooks (dry run)", "Runs pre_deploy with DRY_RUN=1", TICK],
 ];
-/** What rows of the catalog are told apart by. */
 const KEYS = {
   workers: ["worker_ip"],
   jobs: ["job"],
@@ -27,11 +26,11 @@ const KEYS = {
   certs: ["scope", "job", "worker", "cert"],
 };
 
-/** All buckets, by project. */
+/** All buckets. */
 export function bucketsView({ changed, action }) {
   const create = () => {
     const { labels, values } = namesOf({}, ["id", "Id", ID_HINT]);
-    const says = ["Makes its folders and its database on this server. Its source comes with the first push."];
+    const says = ["Its source comes with the first push."];
     return { path: "/api/buckets", body: values, says, fields: labels };
   };
   const open = ({ id }) => {
@@ -55,7 +54,7 @@ export function bucketsView({ changed, action }) {
     ...{
       caption: "Buckets",
       keys: ["id"],
-      none: "There is no bucket yet. Create one, then push a workspace to it.",
+      none: "There is no bucket yet. Create one, then push a workspace.",
     },
     cells: {
       bucket: ({ id, bucket }) => el("a", { href: `#/buckets/${id}` }, bucket),
@@ -83,14 +82,11 @@ export function overviewView(page) {
     return items.filter(({ rollout }) => rollout !== "removed");
   };
   const push = el("code", `ops push ${location.origin} --bucket ${bucketId}`);
-  const none = ["The catalog is empty. Send a workspace to this bucket: ", push];
+  const none = ["The catalog is empty. Push a workspace: ", push];
   const placed = part("Jobs on workers", read, (rows) => gridOf(page, rows), { none });
-  const unchecked = "Not checked yet: whether files on the workers are still those that were deployed.";
-  const drift = lastRunPart(page, "Drift", "drift", unchecked, {
-    tools: action("Check for drift", "/drift"),
-  });
+  const drift = lastRunPart(page, "Drift", "drift", { tools: action("Check for drift", "/drift") });
   const info = part("Catalog", () => unless(call("GET", path("/info")), null), dataOf, {
-    none: "Not initialised yet: see Source, Schema.",
+    none: "Not initialised: see Source, Schema.",
   });
   const newest = async () => (await call("GET", path(`/runs?limit=${RUNS}`))).items;
   const tools = el("a", { href: link("runs") }, "All runs");
@@ -99,17 +95,17 @@ export function overviewView(page) {
 }
 
 function controlsOf({ action, bucket }) {
-  const deploy = () => deployOrder({}, "A dry run first shows what would change: see Deployments.");
+  const deploy = () => deployOrder({}, "For a dry run see Deployments.");
   const rename = () => {
     const { labels, values } = namesOf(bucket());
-    const says = ["Only what people call it changes; its id and everything in it stay."];
+    const says = ["Only its name changes."];
     return { method: "PUT", path: "", body: values, says, fields: labels };
   };
   const remove = () => ({
     ...{ method: "DELETE", path: "", danger: true, action: "Delete bucket" },
     says: [
-      `Removes ${bucket().id} from this server: source and revisions, catalog, key-value store, secrets, certificates and the history of its runs. This cannot be undone.`,
-      "What runs on the workers goes on running; nothing is stopped there.",
+      `Removes ${bucket().id} from this server: source, catalog, key-value store, secrets, certificates, history. This cannot be undone.`,
+      "Nothing is stopped on the workers.",
     ],
   });
   const leave = () => {
@@ -148,10 +144,10 @@ function cellOf(row) {
   return el("td", { title: now === target ? null : `${now} → ${target}` }, status(stateOf(row)));
 }
 
-/** Jobs plans and deploys; Rollout shows each allocation. */
+/** Plans, deploys, and the rollout. */
 export function deploymentsView(page) {
   const { path, action, rest, tabs } = page;
-  const bar = tabs("deployments", { jobs: "Jobs", rollout: "Rollout" }, rest[0] ?? "jobs");
+  const bar = tabs("deployments", ["jobs", "rollout"], rest[0] ?? "jobs");
   const title = "Deployments";
   if (rest[0] === "rollout") return { title, above: [bar], parts: [catalogPart(page, "deployments")] };
   const jobs = picker("Jobs");
@@ -163,21 +159,38 @@ export function deploymentsView(page) {
   form.append(jobs.element, el("div.row", options.labels), el("div.controls", plan, deploy));
   const offer = (items) => jobs.offer(items.map(({ job }) => job));
   const names = part("", () => all(path("/cat/jobs")), offer, { none: "" });
-  const planned = lastRunPart(
-    page,
-    "Last plan",
-    "deploy",
-    "No plan yet: a dry run shows what a deploy would do.",
-    {
-      wanted: ({ params }) => params.dry_run === true,
-      controlsOf: ({ id, status: state }) => state === "succeeded" && planButton(page, id),
-    },
-  );
-  const last = lastRunPart(page, "Last deploy", "deploy", "Nothing was deployed from here yet.", {
+  const planned = lastRunPart(page, "Last plan", "deploy", {
+    wanted: ({ params }) => params.dry_run === true,
+    controlsOf: ({ id, status: state }) => state === "succeeded" && planButton(page, id),
+  });
+  const last = lastRunPart(page, "Last deploy", "deploy", {
     wanted: ({ params }) => !params.dry_run,
     controlsOf: (run) => retryButton(page, run),
   });
-  return { title, above: [bar, form], parts: [names, planned, last] };
+  const now = part(
+    "",
+    () => rollingOut(page),
+    (found) => found.map(rolloutOf),
+    { none: "" },
+  );
+  return { title, above: [bar, form], parts: [names, now, planned, last] };
+}
+
+/** The jobs that a deploy rolls out now, each with the state of its allocations. */
+async function rollingOut({ bucketId, path }) {
+  const [run] = await runsOf(bucketId, "deploy", 1, "running");
+  if (!run) return [];
+  const [{ progress }, placed] = await Promise.all([
+    call("GET", path(`/runs/${run.id}`)),
+    all(path("/cat/deployments")),
+  ]);
+  const { rollouts = [], waiting } = progress ?? {};
+  return rollouts.map((one) => {
+    const own = placed.filter(({ job, removed }) => job === one.job && !removed);
+    const stateNow = (row) =>
+      waiting.some(({ on }) => on.startsWith(`${row.job}@${row.worker_ip}:`)) ? "running" : stateOf(row);
+    return { ...one, hosts: own.map((row) => [row.worker_ip, stateNow(row)]) };
+  });
 }
 
 function deployOrder({ with_hooks: _, ...body }, more = "") {
@@ -185,34 +198,29 @@ function deployOrder({ with_hooks: _, ...body }, more = "") {
   const what = `Brings ${jobs ? `the jobs ${jobs.join(", ")}` : "all jobs"} to the state of the catalog`;
   const says = [
     `${what}, in health-gated waves${build ? ", after a build" : ""}${force ? ", also what is as it should be" : ""}.`,
-    sync_only
-      ? "Files are written; nothing is started."
-      : "Services are started, reloaded or restarted on their workers.",
+    sync_only ? "Only writes files." : "Services are started, reloaded or restarted.",
     more,
   ];
   return { path: "/deploy", body, says, danger: true };
 }
 
 function planButton({ action }, plan) {
-  const says = ["Does what this plan shows; where something has changed since, it refuses."];
-  const order = { path: "/deploy", body: { plan }, says, danger: true, action: "Deploy" };
+  const says = ["Does what this plan shows, and refuses where something has changed since."];
+  const order = { path: "/deploy", body: { plan }, says, danger: true };
   return action("Deploy this plan …", () => order, { style: "primary" });
 }
 
 function retryButton({ action }, { id, result }) {
   const isLeft = ({ outcome }) => ["failed", "not_started", "cancelled"].includes(outcome);
   const jobs = (result?.jobs ?? []).filter(isLeft);
-  const says = [
-    `Deploys again what was not all right in that deploy: ${jobs.map(({ job }) => job).join(", ")}.`,
-  ];
-  const order = { path: "/deploy", body: { retry_of: id }, says, danger: true, action: "Retry" };
+  const says = [`Deploys again: ${jobs.map(({ job }) => job).join(", ")}.`];
+  const order = { path: "/deploy", body: { retry_of: id }, says, danger: true };
   return jobs.length > 0 && action(`Retry ${count(jobs.length, "job")} …`, () => order);
 }
 
-/** The catalog that the last build made. */
+/** The catalog of the last build. */
 export function catalogView(page) {
   const name = Object.hasOwn(KEYS, page.rest[0]) ? page.rest[0] : "workers";
-  const labels = Object.keys(KEYS).map((one) => [one, one === "kv" ? "KV" : words(one)]);
   const rows = catalogPart(page, name);
   const switchOf = (key, label) => {
     const onchange = ({ target }) => {
@@ -225,7 +233,7 @@ export function catalogView(page) {
     !["hooks", "ports", "certs"].includes(name) && switchOf("active", "Only active"),
     name === "kv" && switchOf("deleted", "Deleted keys too"),
   ];
-  const bar = page.tabs("catalog", Object.fromEntries(labels), name);
+  const bar = page.tabs("catalog", Object.keys(KEYS), name);
   return { title: "Catalog", above: [bar, el("div.filters", switches)], parts: [rows] };
 }
 
@@ -234,6 +242,6 @@ function catalogPart({ path }, name) {
     const on = [...address().query].filter(([key]) => key === "active" || key === "deleted");
     return all(path(`/cat/${name}?${new URLSearchParams(on)}`), MOST);
   };
-  const none = "There is nothing of the kind. The catalog is made by a build: push a workspace.";
+  const none = "There is nothing of the kind. A build makes the catalog.";
   return listPart("", read, { none, caption: `Catalog: ${name}`, keys: KEYS[name] });
 }

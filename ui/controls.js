@@ -1,17 +1,18 @@
 import { all, bucketPath, call, curlOf, link } from "./api.js";
-import { alertPlace, ask, button, el, tell } from "./dom.js";
+import { alertPlace, ask, button, closeDialogs, el, openDialog, tell, textBox } from "./dom.js";
 import { count } from "./format.js";
+import { askFor, isAsked, startAfter } from "./queue.js";
 
 const FEW = 8;
 const COPIED_MS = 2_000;
-/** The attributes of a box to tick. */
+/** A box to tick. */
 export const TICK = { type: "checkbox" };
 
 const waiting = new Set();
 let blocked = {};
 let started = () => {};
 
-/** `listener` hears of every run that is started here. */
+/** Hears of every run that is started here. */
 export function onStarted(listener) {
   started = listener;
 }
@@ -22,15 +23,26 @@ export function blockStarts(bucketId, reason = "") {
   for (const show of waiting) show();
 }
 
-/** A button for `order`, a path or `{path, body, method}`; with `says` it asks first, with `danger` for a name. */
+/** Whether starts wait for the run in the way. */
+export function queueing() {
+  const onchange = ({ target }) => {
+    askFor(target.checked);
+    for (const show of waiting) show();
+  };
+  return tickBox("Queue what is started", { checked: isAsked(), onchange });
+}
+
+/** A button for `order`: a path, or `{ path, method, body }`, with `says` after a question. */
 export function actionButton(page, label, order, { style, form, free = false, done = page.refresh } = {}) {
   const problem = alertPlace();
   const trigger = el("button", { type: form ? "submit" : "button", class: style }, label);
+  const given = () => (typeof order === "string" ? { path: order } : order());
+  const name = label.replace(" …", "");
   let [busy, seen] = [false, false];
   const show = () => {
     if (!trigger.isConnected && seen) return waiting.delete(show);
     seen ||= trigger.isConnected;
-    const waits = !free && blocked.bucketId === page.bucketId;
+    const waits = !free && blocked.bucketId === page.bucketId && !isAsked();
     trigger.disabled = busy || waits;
     trigger.title = waits ? blocked.reason : "";
   };
@@ -42,39 +54,53 @@ export function actionButton(page, label, order, { style, form, free = false, do
     show();
     tell(problem, "");
     try {
-      const given = typeof order === "string" ? { path: order } : order();
-      const submit = () => send(given);
-      await (given.says ? ask(questionOf(page, label.replace(" …", ""), given, submit)) : submit());
+      const now = given();
+      const submit = () => send(page, name, now, done);
+      await (now.says ? ask(questionOf(page, name, now, submit)) : submit());
     } catch (error) {
-      tell(problem, `Cannot start: ${error.message}`);
-      problem.append(" ", error.way ?? "");
+      tell(problem, `Cannot start: ${error.message}`, error.way);
     }
     busy = false;
     show();
   }
-
-  async function send({ method = "POST", path, body = {} }) {
-    try {
-      const options = method === "POST" || method === "PUT" ? { body: bodyOf(body) } : {};
-      const answer = await call(method, page.path(path), options);
-      if (answer.run_id) started(page.bucketId, answer.run_id);
-      else done(answer);
-    } catch (error) {
-      if (error.runId) error.way = runLink(page.bucketId, error.runId, "Show that run");
-      throw error;
-    }
-  }
   (form ?? trigger).addEventListener(form ? "submit" : "click", act);
   show();
-  return el("div.start", trigger, problem);
+  const shell = { class: "curl", title: "Copy as curl", "aria-label": `Copy ${name} as curl` };
+  const copy = name === label && copying("$", () => commandOf(page, given()), shell, "✓");
+  return el("div.start", el("div", trigger, copy), problem);
 }
 
-function questionOf(page, label, given, submit) {
-  const { action = label, title = `${action}?`, says, fields = [], danger, isSecret } = given;
-  const where = page.bucketId ? [`Bucket: ${page.nameOfBucket()}`] : [];
+async function send(page, name, { method = "POST", path, body = {} }, done) {
+  const { bucketId } = page;
+  const content = method === "DELETE" ? undefined : bodyOf(body);
+  const start = async () => {
+    const answer = await call(method, page.path(path), { body: content });
+    if (answer.run_id) started(bucketId, answer.run_id);
+    else done(answer);
+  };
+  try {
+    await start();
+  } catch (error) {
+    const { runId } = error;
+    if (!runId) throw error;
+    const queue = () => startAfter(bucketId, runId, `${name} in ${page.nameOfBucket()}`, start);
+    if (isAsked()) return void queue();
+    const later = button("Queue after this", () => {
+      closeDialogs();
+      later.parentElement.hidden = true;
+      queue();
+    });
+    error.way = [" ", runLink(bucketId, runId, "Show that run"), " ", later];
+    throw error;
+  }
+}
+
+function questionOf(page, name, given, submit) {
+  const { action = name, title = `${action}?`, says, fields = [], danger } = given;
+  const where = page.bucketId && `Bucket: ${page.nameOfBucket()}`;
   return {
-    ...{ title, says: [...says, ...where].filter(Boolean), action, submit, danger: Boolean(danger) },
-    fields: [...fields, isSecret ? "" : copyButton(page, given)],
+    ...{ title, says: [...says, where].filter(Boolean), action, submit, danger: Boolean(danger) },
+    fields: [...fields, copyButton(page, given)],
     word: danger === true ? page.nameOfBucket() : danger || undefined,
   };
 }
@@ -83,27 +109,33 @@ function bodyOf(body) {
   return typeof body === "function" ? body() : body;
 }
 
-/** Copies a request as a shell command. */
-export function copyButton(page, { method = "POST", path, body = {} }) {
-  const json = () => (method === "DELETE" ? undefined : JSON.stringify(bodyOf(body)));
-  return el(
-    "p",
-    copying("Copy as curl", () => curlOf(method, page.path(path), json())),
-  );
+function commandOf(page, { method = "POST", path, body = {}, example = body }) {
+  const content = method === "DELETE" ? undefined : JSON.stringify(bodyOf(example));
+  return curlOf(method, page.path(path), content);
 }
 
-/** A button that copies what `textOf` answers, and says so. */
-export function copying(label, textOf, attributes) {
-  const copy = button(
-    label,
-    async () => {
-      await navigator.clipboard?.writeText(await textOf());
-      copy.textContent = "Copied";
+/** Copies a text, or shows it where the browser forbids that. */
+export function copying(label, textOf, attributes, said = "Copied") {
+  const act = async () => {
+    const text = await textOf();
+    try {
+      await navigator.clipboard.writeText(text);
+      copy.textContent = said;
       setTimeout(() => (copy.textContent = label), COPIED_MS);
-    },
-    attributes,
-  );
+    } catch {
+      openDialog("Copy this", el("form", { method: "dialog" }, textBox("Text", text), el("button", "Close")));
+    }
+  };
+  const copy = button(label, act, attributes);
   return copy;
+}
+
+/** Copies a request as a shell command. */
+export function copyButton(page, order) {
+  return el(
+    "p",
+    copying("Copy as curl", () => commandOf(page, order)),
+  );
 }
 
 /** The first part of an id; a click copies the whole. */
@@ -116,25 +148,26 @@ export function runLink(bucketId, runId, ...text) {
   return el("a", { href: link(bucketId, "runs", [runId]) }, text);
 }
 
-/** A box to tick, the label's `control`. */
-export function tickBox(label, { checked = false, hint = "", onchange } = {}) {
-  const text = el("span", label, hint !== "" && el("small", hint));
-  return el("label.tick", el("input", { ...TICK, checked, onchange }), text);
+/** A box to tick, with its label. */
+export function tickBox(label, { hint, ...attributes } = {}) {
+  return el(
+    "label.tick",
+    el("input", { ...TICK, ...attributes }),
+    el("span", label, hint && el("small", hint)),
+  );
 }
 
-/** A choice of one; `options` are `[value, label]`. */
+/** A choice of one of `[value, label]`. */
 export function choice(label, options, chosen, onchange) {
   const all = options.map(([value, text]) => el("option", { value, selected: value === chosen }, text));
   return el("label.facet", `${label} `, el("select", { onchange }, all));
 }
 
-/** Fields from a table of `[name, label, hint, attributes]`; `values()` answers what was filled in. */
+/** Fields by rows of `[name, label, hint, attributes]`, and what is in them. */
 export function fieldsOf(table) {
-  const labels = table.map(([, label, hint = "", { rows, type = "text", ...attributes } = {}]) => {
-    if (type === TICK.type) return tickBox(label, { hint });
-    const plain = { autocomplete: "off", spellcheck: "false", ...attributes };
-    const input = rows ? el("textarea.code", { rows, ...plain }) : el("input", { type, ...plain });
-    return el("label.field", el("span", label), input, hint !== "" && el("small", hint));
+  const labels = table.map(([, label, hint = "", attributes = {}]) => {
+    if (attributes.type === TICK.type) return tickBox(label, { ...attributes, hint });
+    return el("label.field", el("span", label), inputOf(attributes), hint && el("small", hint));
   });
   const values = () => {
     const filled = table.map(([name], index) => [name, filledIn(labels[index].control)]);
@@ -143,18 +176,30 @@ export function fieldsOf(table) {
   return { labels, values };
 }
 
-function filledIn({ type, value, checked }) {
+function inputOf({ options, rows, value, ...attributes }) {
+  const plain = { autocomplete: "off", spellcheck: "false", ...attributes };
+  if (options)
+    return el(
+      "select",
+      attributes,
+      options.map((one) => el("option", one)),
+    );
+  return rows ? el("textarea.code", { rows, ...plain }, value) : el("input", { value, ...plain });
+}
+
+function filledIn({ type, value, checked, files }) {
   if (type === TICK.type) return checked || undefined;
+  if (type === "file") return files[0];
   if (value === "") return undefined;
   return type === "number" ? Number(value) : value;
 }
 
-/** A field for a whole number between two bounds. */
+/** A whole number between two bounds. */
 export function numeric(min, max) {
   return { type: "number", min, max };
 }
 
-/** A choice of some names; `offer` changes what there is to choose and keeps what was chosen. */
+/** A choice of some names; an `offer` keeps what was chosen. */
 export function picker(legend, changed = () => {}) {
   const list = el("div.chips", { onchange: changed });
   const inputs = () => [...list.querySelectorAll("input")];
@@ -176,26 +221,39 @@ export function picker(legend, changed = () => {}) {
   };
 }
 
-/** A choice of workers by name or by label; says which those are. */
+/** A choice of workers by name or label. */
 export function workerSelection({ path }) {
   const note = el("p.hint", { role: "status" });
   const labels = picker("Labels", () => chosen(labels, names));
   const names = picker("Workers", () => chosen(names, labels));
   let workers = [];
 
-  /** Names and labels exclude each other: the last choice counts. */
+  /** The last choice counts. */
   function chosen(now, before) {
     if (now.values()) before.clear();
     note.textContent = `Meant: ${text()}.`;
   }
 
-  function text() {
+  function meant() {
     const [wanted, tags] = [names.values(), labels.values()];
     const isMeant = (one) =>
       wanted?.includes(one.worker_ip) ?? tags?.some((tag) => labelsOf(one).includes(tag)) ?? true;
-    const meant = workers.filter(isMeant).map(({ worker_ip }) => worker_ip);
-    const few = meant.length <= FEW ? ` (${meant.join(", ")})` : "";
-    return `${meant.length === workers.length ? "all " : ""}${count(meant.length, "worker")}${few}`;
+    return workers.filter(isMeant).map(({ worker_ip }) => worker_ip);
+  }
+
+  function text() {
+    const some = meant();
+    const few = some.length <= FEW ? ` (${some.join(", ")})` : "";
+    return `${some.length === workers.length ? "all " : ""}${count(some.length, "worker")}${few}`;
+  }
+
+  const values = () => ({ workers: names.values(), labels: labels.values() });
+
+  function confirmed() {
+    const [some, { element, offer, values: kept }] = [meant(), picker("On")];
+    offer(some, undefined, some);
+    const left = () => (kept()?.length === some.length ? values() : { workers: kept() ?? [] });
+    return { element, values: left };
   }
 
   async function refresh() {
@@ -209,24 +267,23 @@ export function workerSelection({ path }) {
     }
   }
   const element = el("div", el("div.row", labels.element, names.element), note);
-  return { element, text, refresh, values: () => ({ workers: names.values(), labels: labels.values() }) };
+  return { element, text, refresh, values, confirmed };
 }
 
 function labelsOf({ labels }) {
-  return (labels ?? "").split(",").filter((label) => label !== "");
+  return labels?.split(",").filter(Boolean) ?? [];
 }
 
-/** Asks whether to cancel a run, and cancels it. */
+/** Asks, then cancels a run. */
 export function cancelRun(bucketId, { id, kind }) {
+  const path = `/runs/${id}/cancel`;
   return ask({
     title: "Cancel this run?",
-    says: [
-      `Stops ${kind} as soon as it can; what it has done until then stays done.`,
-      "What is still running after 10 seconds is ended by force. Commands on workers are told to stop too.",
-    ],
+    says: [`Stops ${kind}; what is done stays done. What still runs after 10 seconds is ended by force.`],
+    fields: [copyButton({ path: (rest) => bucketPath(bucketId, rest) }, { path })],
     action: "Yes, cancel it",
     leave: "Keep it running",
     danger: true,
-    submit: () => call("POST", bucketPath(bucketId, `/runs/${id}/cancel`), { body: {} }),
+    submit: () => call("POST", bucketPath(bucketId, path), { body: {} }),
   });
 }

@@ -1,4 +1,4 @@
-/** `el("p.hint", { title, onclick }, "text", [others])`; text is never read as HTML. */
+/** `el("p.hint", { title, onclick }, "text", [others])`; text stays text. */
 export function el(name, ...children) {
   const [tag, ...classes] = name.split(".");
   const element = document.createElement(tag);
@@ -17,14 +17,14 @@ function isThere(value) {
 }
 
 /** Shows a sentence; an empty one hides its place. */
-export function tell(place, message) {
-  place.textContent = message;
+export function tell(place, message, more = []) {
+  place.replaceChildren(message, ...more);
   place.hidden = message === "";
 }
 
 const drawn = new WeakMap();
 
-/** Brings children to `items`; those that are the same stay, with focus and selection. */
+/** Draws a list; what is the same stays, with its focus. */
 export function drawList(parent, items, keyOf, draw) {
   const before = drawn.get(parent) ?? new Map();
   const after = new Map();
@@ -41,7 +41,7 @@ export function drawList(parent, items, keyOf, draw) {
   });
 }
 
-/** A hidden place to tell what went wrong. */
+/** A hidden place for a problem. */
 export function alertPlace() {
   return el("p", { class: "error", role: "alert", hidden: true });
 }
@@ -49,6 +49,16 @@ export function alertPlace() {
 /** A button that submits no form. */
 export function button(label, onclick, attributes = {}) {
   return el("button", { type: "button", onclick, ...attributes }, label);
+}
+
+/** A box that scrolls, by keyboard too. */
+export function scroller(label, content, name = "div.scroll") {
+  return el(name, { tabindex: 0, role: "group", "aria-label": label }, content);
+}
+
+/** Text of some lines. */
+export function textBox(label, text) {
+  return scroller(label, text || "(empty)", "pre");
 }
 
 /** Names and values, without the empty ones. */
@@ -60,7 +70,7 @@ export function facts(pairs) {
   );
 }
 
-/** Opens a dialog with a form in it. */
+/** Opens a dialog with a form. */
 export function openDialog(title, form, onClose = () => {}) {
   const heading = el("h2", { id: "dialog-title" }, title);
   const dialog = el("dialog", { "aria-labelledby": "dialog-title" }, heading, form);
@@ -73,7 +83,7 @@ export function openDialog(title, form, onClose = () => {}) {
   return dialog;
 }
 
-/** Asks, for `word` too, then does `submit`; a failure is told there. Resolves whether it was done. */
+/** Asks, for `word` too, and does `submit`; resolves whether it was done. */
 export function ask({ title, says = [], fields, word, action, leave = "Cancel", danger, submit }) {
   const { promise, resolve } = Promise.withResolvers();
   const problem = alertPlace();
@@ -104,8 +114,7 @@ export function ask({ title, says = [], fields, word, action, leave = "Cancel", 
       resolve(true);
       dialog.close();
     } catch (error) {
-      tell(problem, error.message);
-      problem.append(" ", error.way ?? "");
+      tell(problem, error.message, error.way);
     }
     match();
   });

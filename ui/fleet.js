@@ -2,37 +2,28 @@ import { all, runsOf } from "./api.js";
 import { fieldsOf, numeric, picker, TICK, tickBox, workerSelection } from "./controls.js";
 import { el } from "./dom.js";
 import { count, stateOf, words } from "./format.js";
-import { dataOf, listPart, part } from "./parts.js";
+import { listPart, part } from "./parts.js";
 import { keysOf, lastRunPart } from "./runs.js";
 import { fileParts } from "./source.js";
 
 const READINGS = 50;
 const PROBES = ["facts", "uptime", "sysstat", "trust"];
-const [WIDTH, HEIGHT] = [200, 48];
-/** What asks for attention first. */
 const STATES = ["health_failed", "health_pending", "update", "stop", "new", "promoted", "disabled"];
-/** Controls of a job; what does nothing has no sentence. */
-const CONTROLS = [
-  ["start", "Start …", "Starts it"],
-  ["restart", "Restart …", "Restarts it"],
-  ["reload", "Reload …", "Makes it read its configuration again, without a restart"],
-  ["stop", "Stop …", "Stops it: it serves nobody until it is started again"],
-  [
-    "stop",
-    "Stop and forget …",
-    "Stops it; the next deploy starts it as if it was new, data stay",
-    { forget: true },
-  ],
-  ["status", "Status"],
-];
+const CONTROLS = {
+  start: "Starts it",
+  restart: "Restarts it",
+  reload: "Makes it read its configuration again",
+  stop: "Stops it until it is started again",
+};
+const FORGET = "Stops it; the next deploy starts it as if it was new";
 const WIDE = ["concurrency", "At a time", "Workers in one batch", numeric(1, 1024)];
-const SHELL = "Runs in the bucket's folder, with sh (bash if its first line says so)";
+const SHELL = "Runs in the bucket's folder, with sh or as its first line says";
 const COMMAND = [
   ["command", "Command", SHELL, { rows: 3, required: true }],
   WIDE,
-  ["timeout_seconds", "Time limit in seconds", "Of each worker; 300 by default", numeric(1, 86_400)],
-  ["health_check", "Health check after each batch", "Goes on only while the jobs there are healthy", TICK],
-  ["ignore_failure", "Ignore failures", "Goes on after a batch that failed", TICK],
+  ["timeout_seconds", "Time limit in seconds", "Of each worker; else 300", numeric(1, 86_400)],
+  ["health_check", "Health check after each batch", "Goes on only while jobs are healthy", TICK],
+  ["ignore_failure", "Ignore failures", "Goes on after a failure", TICK],
 ];
 
 /** The jobs of the catalog. */
@@ -47,12 +38,12 @@ export function jobsView({ path, action }) {
       return { job: one.job, state, allocations: own.length, ...one };
     });
   };
-  const none = "The catalog has no job: push a workspace and build it.";
+  const none = "The catalog has no job.";
   const list = listPart("", read, { caption: "Jobs", keys: ["job"], none });
   return { title: "Jobs", above: [action("Health check of all jobs", "/health_check")], parts: [list] };
 }
 
-/** One job of the catalog, its files and its controls. */
+/** One job. */
 export function jobView(page) {
   const { path, link } = page;
   const [job, chosen] = page.rest;
@@ -68,9 +59,9 @@ export function jobView(page) {
   };
   const parts = [
     listPart("Allocations", async () => offer(await cat("deployments")), {
-      ...{ keys: ["worker_ip"], name: "on", none: "It is on no worker: none has all of its selectors." },
+      ...{ keys: ["worker_ip"], name: "on", none: "No worker has all of its selectors." },
     }),
-    part("Definition", about, dataOf, { none: "The catalog has no such job." }),
+    part("Definition", about),
     ...fileParts("Files as they were built", path(`${below}/files`), chosen, (file) =>
       link("jobs", [job, file]),
     ),
@@ -82,37 +73,37 @@ function controlsOf({ action }, job, below) {
   const where = picker("Allocations");
   const health = tickBox("Health check afterwards", { checked: true });
   let allocations = [];
-  const order = (target, label, does, extra = {}) => {
+  const order = (target, does, extra) => {
     const wanted = where.values();
     const meant = wanted ?? allocations;
-    const checks = health.control.checked && ["start", "restart", "reload"].includes(target);
+    const checks = health.control.checked && /^(re)?(start|load)$/.test(target);
     const body = { ...extra, allocations: wanted, ...(checks && { health_check: true }) };
     const says = does && [`${does}: ${job}, ${count(meant.length, "allocation")} on ${meant.join(", ")}.`];
-    return {
-      path: `${below}/${target}`,
-      body,
-      says,
-      danger: job,
-      title: `${label.replace(" …", "")} ${job}?`,
-    };
+    return { path: `${below}/${target}`, body, says, danger: job };
   };
-  const buttons = CONTROLS.map((one) => action(one[1], () => order(...one), { style: one[3] && "danger" }));
+  const buttons = Object.entries(CONTROLS).map(([target, does]) =>
+    action(`${words(target)} …`, () => order(target, does)),
+  );
+  const forget = action("Stop and forget …", () => order("stop", FORGET, { forget: true }), {
+    style: "danger",
+  });
+  const status = action("Status", () => order("status"));
   const form = el("form.row");
   const { labels, values } = fieldsOf([["target", "Target of its Makefile", "", { required: true }]]);
-  const run = () => order("run", "Run target", `Runs make ${values().target}`, values());
+  const run = () => order("run", `Runs make ${values().target}`, values());
   form.append(...labels, action("Run target …", run, { form }));
   const check = action("Health check", () => ({ path: "/health_check", body: { jobs: [job] } }));
-  const which = el("summary", "On which workers, and other targets");
+  const which = el("summary", "Workers and other targets");
   const more = el("details", which, where.element, health, form);
   const offer = (rows) => {
     allocations = rows.filter(({ removed }) => !removed).map(({ worker_ip }) => worker_ip);
     where.offer(allocations);
     return rows;
   };
-  return { element: el("div.panel", el("div.controls", buttons, check), more), offer };
+  return { element: el("div.panel", el("div.controls", buttons, forget, status, check), more), offer };
 }
 
-/** The hooks on the event `cli`: the others run by themselves. */
+/** The hooks on the event `cli`. */
 export function hooksView(page) {
   const read = async () => {
     const rows = await all(page.path("/cat/hooks"));
@@ -127,23 +118,21 @@ export function hooksView(page) {
   const list = listPart("Hooks to run", read, {
     ...{ caption: "Hooks on the event cli", keys: ["job", "hook"] },
     cells: { actions: (row) => runHook(page, row) },
-    none: "No job has a hook on the event cli. A manifest declares them under hooks.",
+    none: "No job has a hook on the event cli.",
   });
   return {
     title: "Hooks",
-    parts: [list, lastRunPart(page, "Last hook", "hooks", "No hook has run here yet.")],
+    parts: [list, lastRunPart(page, "Last hook", "hooks")],
   };
 }
 
 function runHook({ action }, { job, hook }) {
-  const says = [
-    `Runs ${hook} on the server, once for each allocation of ${job}. What it does is up to its script.`,
-  ];
+  const says = [`Runs ${hook} on the server, once for each allocation of ${job}.`];
   const body = { hook, job, verbose: true };
   return action("Run …", () => ({ path: "/hooks", body, says, danger: job, action: "Run hook" }));
 }
 
-/** The workers, what they last said of themselves, probes and trust. */
+/** The workers, probes and trust. */
 export function workersView(page) {
   const { action, bucketId } = page;
   const selection = workerSelection(page);
@@ -152,8 +141,8 @@ export function workersView(page) {
   const force = () => {
     const { path, body } = order("trust");
     const says = [
-      `Replaces the known host keys of ${selection.text()} by whatever they show now.`,
-      "Do it only where you know why a key has changed: somebody else may be answering in place of a worker.",
+      `Replaces the known host keys of ${selection.text()} by those they show now.`,
+      "Only where you know why a key has changed: somebody else may answer.",
     ];
     return { path, body: { ...body, force: true }, says, danger: true };
   };
@@ -162,20 +151,23 @@ export function workersView(page) {
   const controls = [probes, action("Trust by force …", force, { style: "danger" })];
   const list = listPart("Definitions", () => readWorkers(page), {
     ...{ caption: "Workers", keys: ["worker_ip"] },
-    none: "The catalog has no worker: workspace/workers.json names them; push it and build.",
+    none: "The catalog has no worker: workspace/workers.json names them.",
   });
-  const load = part("Load, newest reading on the right", () => readings(bucketId), drawReadings, {
-    none: "No reading yet: Sysstat takes one of each worker; the last 50 are drawn here.",
+  const load = part("Load, newest on the right", () => readings(bucketId), drawReadings, {
+    none: "No reading yet: Sysstat takes one.",
   });
   const others = ["facts", "uptime", "trust"].map((name) =>
-    lastRunPart(page, `Last ${name}`, `worker_${name}`, "Not asked for yet."),
+    lastRunPart(page, `Last ${name}`, `worker_${name}`),
   );
   const above = [el("div.panel", el("div.controls", controls), which)];
   return { title: "Workers", above, parts: [list, load, ...others], readers: [selection] };
 }
 
 async function readWorkers({ bucketId, path }) {
-  const lastOf = async (kind) => resultsOf(await runsOf(bucketId, kind, 1));
+  const lastOf = async (kind) => {
+    const runs = await runsOf(bucketId, kind, 1);
+    return resultsOf(runs).map((one) => ({ ...one, at: runs[0].finished_at }));
+  };
   const [workers, placed, uptime, trust, drift] = await Promise.all([
     ...["workers", "deployments"].map((name) => all(path(`/cat/${name}`))),
     ...["worker_uptime", "worker_trust", "drift"].map(lastOf),
@@ -196,6 +188,7 @@ async function readWorkers({ bucketId, path }) {
         trusted === "changed" ? `changed! It was ${keysOf(previous)}, it shows ${now}` : now || trusted,
       ...{
         labels: labels?.split(","),
+        seen_at: of(uptime).uptime && of(uptime).at,
         uptime_s: of(uptime).uptime?.uptime_s,
         load: of(uptime).uptime?.load1,
       },
@@ -231,19 +224,17 @@ function chartOf(worker, name, values) {
   const known = values.filter(Number.isFinite);
   const now = known.length === 0 ? "no reading" : `${Math.round(known.at(-1))} %`;
   const most = `at most ${Math.round(Math.max(0, ...known))} % in ${known.length} readings`;
-  const step = WIDTH / Math.max(1, known.length - 1);
-  const line = known.length === 1 ? [known[0], known[0]] : known;
-  const points = line.map((value, index) => `${index * step},${HEIGHT * (1 - value / 100)}`);
-  const svg = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
-  svg.ariaLabel = `${name} of ${worker}: ${now}, ${most}`;
-  svg.append(shape("polyline", { points: points.join(" ") }));
-  return el("div.chart", el("span", `${name} `, el("b", now)), svg);
-}
-
-function shape(name, attributes) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  return element;
+  const bars = known.map((value) => {
+    const bar = el("i");
+    bar.style.height = `${value}%`;
+    return bar;
+  });
+  const picture = el(
+    "div.bars",
+    { role: "img", "aria-label": `${name} of ${worker}: ${now}, ${most}` },
+    bars,
+  );
+  return el("div.chart", el("span", `${name} `, el("b", now)), picture);
 }
 
 /** Runs a command on workers. */
@@ -251,13 +242,14 @@ export function commandView(page) {
   const { labels, values } = fieldsOf(COMMAND);
   const selection = workerSelection(page);
   const order = () => {
-    const body = { ...values(), ...selection.values() };
-    const says = [`Runs on ${selection.text()}:`, body.command];
-    return { path: "/run_command", body, says, danger: true, title: "Run this command?" };
+    const targets = selection.confirmed();
+    const body = () => ({ ...values(), ...targets.values() });
+    const says = [`Runs ${values().command}`];
+    return { path: "/run_command", body, says, fields: [targets.element], danger: true };
   };
   const form = el("form.panel");
   const start = page.action("Run command …", order, { form, style: "primary" });
   form.append(labels[0], selection.element, el("div.row", labels.slice(1)), start);
-  const last = lastRunPart(page, "Last command", "run_command", "No command has run here yet.");
+  const last = lastRunPart(page, "Last command", "run_command");
   return { title: "Run command", above: [form], parts: [last], readers: [selection] };
 }

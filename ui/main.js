@@ -1,9 +1,11 @@
 import { clearActivity, offerRun, shown, showRun, startActivity, unfold } from "./activity.js";
-import { address, all, bucketPath, call, pause, request, unless } from "./api.js";
+import { address, all, bucketPath, call, link, pause, request, unless } from "./api.js";
 import { blockStarts, onStarted } from "./controls.js";
 import { closeDialogs, el } from "./dom.js";
 import { tick } from "./format.js";
-import { drawSubject, startKeys, viewAt } from "./routes.js";
+import { startKeys } from "./keys.js";
+import { clearQueue } from "./queue.js";
+import { drawSubject, viewAt } from "./routes.js";
 import { startSession } from "./sign-in.js";
 
 const TICK_MS = 5_000;
@@ -50,13 +52,14 @@ function onSignOut() {
   [following, view, bucket, buckets] = [null, null, null, []];
   badge.textContent = "";
   clearActivity();
+  clearQueue();
   closeDialogs();
   drawSubject({}, null, []);
   main.replaceChildren(el("h1", "ops"), el("p", "Sign in with the API token of this server."));
   document.title = "ops";
 }
 
-/** Where a code is missing, it is asked for before the page is left. */
+/** A missing code is asked for before the page is left. */
 async function openReference(event) {
   event.preventDefault();
   await call("GET", "/api/auth/session").catch(() => {});
@@ -89,11 +92,11 @@ function tellLive(text) {
   badge.className = text;
 }
 
-/** A run with another place of its log is the same view. */
+/** Another place of its log is the same view. */
 async function open(moved) {
   const before = place;
   place = address();
-  const same = view !== null && JSON.stringify(pathOf(place)) === JSON.stringify(pathOf(before));
+  const same = view !== null && pathOf(place) === pathOf(before);
   if (!same || place.view !== "runs") {
     if (place.bucketId !== before.bucketId) bucket = null;
     closeDialogs();
@@ -114,7 +117,7 @@ async function open(moved) {
 }
 
 function pathOf({ bucketId, view: name, rest }) {
-  return [bucketId, name, rest];
+  return link(bucketId, name, rest);
 }
 
 async function refresh() {
@@ -138,7 +141,6 @@ async function refreshBucket() {
   if (isFirst) await view?.refresh();
 }
 
-/** The newest run of all is shown, unless one is. */
 function bucketsChanged(found) {
   buckets = found.toSorted((a, b) => a.project.localeCompare(b.project) || a.name.localeCompare(b.name));
   const ran = found.filter(({ last_run: run }) => run);
@@ -147,7 +149,6 @@ function bucketsChanged(found) {
   return buckets;
 }
 
-/** The server refuses whatever else is in the way. */
 function showBlocked() {
   const { status, kind, bucketId } = shown;
   const why = `${kind} runs in this bucket: wait for its end or cancel it`;

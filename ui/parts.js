@@ -1,13 +1,19 @@
 import { address, keepQuery, link } from "./api.js";
 import { picker, short } from "./controls.js";
-import { alertPlace, button, drawList, el, facts, tell } from "./dom.js";
+import { alertPlace, button, drawList, el, facts, scroller, tell } from "./dom.js";
 import { ago, count, duration, size, status, words } from "./format.js";
 
 const PAGE = 200;
 const FEW = 8;
 const ORDER = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 const LABELS = {
-  ...{ worker_ip: "Worker", deployment_seq: "Wave", cpu_mhz: "CPU MHz", memory_mb: "Memory MB", ttl: "TTL" },
+  ...{
+    worker_ip: "Worker",
+    deployment_seq: "Wave",
+    cpu_mhz: "CPU MHz",
+    memory_mb: "Memory MB",
+    ttl: "TTL",
+  },
   ...{
     rollout: "State",
     current_version: "Runs",
@@ -16,11 +22,11 @@ const LABELS = {
     cert: "Certificate",
   },
 };
-/** What tables cut short. */
 const IDS = /(^|_)(id|hash|sha256|revision)$/;
+const STATE = /^(state|status|outcome|rollout|gate|drift|build_status)$/;
 /** How a value is shown, by its name. */
 const FORMS = [
-  [/^(state|status|outcome|rollout|gate|drift|build_status)$/, status],
+  [STATE, status],
   [/^job$/, (job) => el("a", { href: link(address().bucketId, "jobs", [job]) }, job)],
   [/_bytes$/, size],
   [/_ms$/, duration],
@@ -28,17 +34,15 @@ const FORMS = [
   [IDS, short],
   [/_(at|date)$|^(at|not_after)$/, ago],
 ];
-/** Columns whose values are counted. */
-const COUNTED =
-  /^(state|status|outcome|rollout|gate|drift|build_status|job|worker|worker_ip|zone|executed_on)$/;
+const COUNTED = /^(job|worker|worker_ip|zone|executed_on)$/;
 
 /** What a field is called; after an `@` it is a name already. */
 export function labelOf(name) {
   return name[0] === "@" ? name.slice(1) : (LABELS[name] ?? words(name));
 }
 
-/** A part of a view, drawn again where what it reads has changed; it tells itself what goes wrong. */
-export function part(title, read, draw = dataOf, { tools = [], none } = {}) {
+/** A part of a view; it tells itself what goes wrong. */
+export function part(title, read, draw = dataOf, { tools = [], none = "There is none yet." } = {}) {
   const problem = alertPlace();
   const body = el("div.body", el("p.hint", "Reading …"));
   const header = el("header", title !== "" && el("h2", title), el("div.controls", tools));
@@ -60,7 +64,7 @@ export function part(title, read, draw = dataOf, { tools = [], none } = {}) {
   return { element: el("section.part", header, problem, body), refresh };
 }
 
-/** A part that is a table of the rows that `read` answers. */
+/** A table of what `read` answers. */
 export function listPart(title, read, options) {
   let table;
   const draw = (rows) => {
@@ -71,23 +75,25 @@ export function listPart(title, read, options) {
   return part(title, read, draw, options);
 }
 
-/** A table of rows that are there already. */
+/** A table of rows that are there. */
 export function tableOf(caption, rows, options) {
   const table = dataTable(Object.assign({}, ...rows), { caption, name: caption.toLowerCase(), ...options });
   table.show(rows);
   return table.element;
 }
 
-/** A table with filter, counts and order; they are kept in the address, below `name`. */
+/** Filter, counts and order are kept in the address, below `name`. */
 function dataTable(sample, { caption, cells = {}, name = "", counted = COUNTED, ...options }) {
   const { columns = Object.keys(sample), keys = columns } = options;
   const inQuery = (key) => (name === "" ? key : `${name}.${key}`);
   const given = (key) => address().query.get(inQuery(key)) ?? "";
   const search = el("input", {
-    ...{ type: "search", placeholder: "Filter", "aria-label": `Filter ${caption}`, "data-search": true },
+    ...{ type: "search", placeholder: "Filter", "aria-label": `Filter ${caption}` },
     ...{ value: given("q"), oninput: () => changed({ q: search.value }) },
   });
-  const facets = columns.filter((key) => counted.test(key)).map((key) => facetOf(key, given(key), changed));
+  const facets = columns
+    .filter((key) => counted.test(key) || STATE.test(key))
+    .map((key) => facetOf(key, given(key), changed));
   const heads = columns.map((key) => {
     const sorter = el("button.sorter", { type: "button", onclick: () => sortBy(key) }, labelOf(key));
     return el("th", { scope: "col" }, sorter);
@@ -188,17 +194,7 @@ function textOf(value) {
   return value === null || value === undefined ? "" : String(value);
 }
 
-/** A box around what may be wider than the page; the keyboard can scroll it. */
-export function scroller(label, ...content) {
-  return el("div.scroll", { tabindex: 0, role: "group", "aria-label": label }, content);
-}
-
-/** Text of some lines, in a box of its own. */
-export function textBox(label, text) {
-  return el("pre.file", { tabindex: 0, role: "group", "aria-label": label }, text === "" ? "(empty)" : text);
-}
-
-/** A value as people read it: its name tells what it is. */
+/** A value as people read it. */
 export function shown(name, value) {
   if (value === null || value === undefined || value === "") return "";
   if (typeof value === "boolean") return value ? "yes" : "no";
@@ -208,7 +204,7 @@ export function shown(name, value) {
   return form(value);
 }
 
-/** Any value: lists of objects as tables, objects as names and values. */
+/** Any value, as tables and facts. */
 export function dataOf(value, title = "Result") {
   if (Array.isArray(value)) {
     if (value.some(isNested)) return tableOf(title, value);
@@ -233,22 +229,26 @@ function isNested(value) {
   return typeof value === "object" && value !== null && Object.keys(value).length > 0;
 }
 
-/** How far a run is, and what it waits for. */
+/** How far a run is. */
 export function progressOf(progress) {
   if (!progress) return null;
   const { phase, done, total, waiting, rollouts } = progress;
   const bar = el("progress", { max: Math.max(total, 1), value: done });
   const waits = waiting.map(({ on, since }) => el("li", "waits for ", el("b", on), ", since ", ago(since)));
-  const jobs = rollouts.map(({ job, action, batch, batches, workers, done: ready, failed }) =>
-    el(
-      "li",
-      el("b", job),
-      `: ${action}, batch ${batch} of ${batches}, ${ready} of ${workers} workers, ${failed} failed`,
-    ),
-  );
   return el(
     "div.run-progress",
     el("label", `${phase}: ${done} of ${total} `, bar),
-    waits.length + jobs.length > 0 && el("ul", jobs, waits),
+    el(
+      "ul.plain",
+      rollouts.map((one) => el("li", rolloutOf(one))),
+      waits,
+    ),
   );
+}
+
+/** How far the rollout of a job is, with a dot for each of its `hosts`. */
+export function rolloutOf({ job, action, batch, batches, workers, done, failed, hosts = [] }) {
+  const text = `: ${action}, batch ${batch} of ${batches}, ${done} of ${workers} workers, ${failed} failed`;
+  const dots = hosts.map(([worker, state]) => el("span", { title: `${worker}: ${state}` }, status(state)));
+  return el("div", el("b", job), text, el("div.strip", dots));
 }

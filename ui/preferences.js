@@ -1,4 +1,4 @@
-/** What this browser remembers under a name. Only preferences: never a token or anything of a bucket. */
+/** What this browser remembers: never a token or anything of a bucket. */
 export function preference(name, otherwise) {
   try {
     return JSON.parse(localStorage.getItem(`ops.${name}`)) ?? otherwise;
@@ -7,7 +7,7 @@ export function preference(name, otherwise) {
   }
 }
 
-/** Remembers a preference, where the browser lets it. */
+/** Remembers, where the browser lets it. */
 export function prefer(name, value) {
   try {
     localStorage.setItem(`ops.${name}`, JSON.stringify(value));

@@ -1,55 +1,35 @@
-import { findInLog } from "./activity.js";
-import { address, bucketPath, link } from "./api.js";
+import { bucketPath, link } from "./api.js";
+import { auditView } from "./audit.js";
 import { bucketsView, catalogView, deploymentsView, overviewView } from "./bucket.js";
-import { actionButton, choice, runLink, tickBox } from "./controls.js";
-import { el, openDialog } from "./dom.js";
+import { actionButton, queueing, runLink } from "./controls.js";
+import { el } from "./dom.js";
 import { commandView, hooksView, jobsView, jobView, workersView } from "./fleet.js";
 import { status, words } from "./format.js";
-import { prefer } from "./preferences.js";
 import { runView } from "./run.js";
 import { runsView } from "./runs.js";
 import { sourceView } from "./source.js";
 
-/** The views of a bucket; `key` comes after `g`, `one` shows one of its kind. */
+/** The views of a bucket, and the keys after `g`. */
 export const SECTIONS = [
   { name: "", label: "Overview", key: "o", view: overviewView },
   { name: "deployments", label: "Deployments", key: "d", view: deploymentsView },
   { name: "jobs", label: "Jobs", key: "j", view: jobsView, one: jobView },
   { name: "workers", label: "Workers", key: "w", view: workersView },
   { name: "runs", label: "Runs", key: "r", view: runsView, one: runView },
+  { name: "audit", label: "Audit", key: "a", view: auditView },
   { name: "command", label: "Run command", key: "c", view: commandView },
   { name: "hooks", label: "Hooks", key: "h", view: hooksView },
   { name: "catalog", label: "Catalog", key: "k", view: catalogView },
+  { name: "catalog", rest: ["kv"], label: "KV", key: "v", view: catalogView },
+  { name: "catalog", rest: ["certs"], label: "Certificates", key: "e", view: catalogView },
   { name: "source", label: "Source", key: "s", view: sourceView },
 ];
 
-const CHORD_MS = 1_500;
-const OTHERS = [
-  ["/", "Search in this view (in Activity: in the log)"],
-  ["f", "Find in the log of Activity"],
-  ["Shift ↑ ↓", "The view before or after"],
-  ["Shift ← →", "The tab before or after"],
-  ["g b", "Buckets"],
-  ["?", "These keys"],
-  ["Esc", "Close what is open"],
-];
-
-const ARROWS = {
-  ...{ ArrowUp: ["#sections", -1], ArrowDown: ["#sections", 1] },
-  ...{ ArrowLeft: [".tabs", -1], ArrowRight: [".tabs", 1] },
-};
-const SCHEMES = [
-  ["", "as the system has them"],
-  ["light", "light"],
-  ["dark", "dark"],
-];
-
-let enabled = true;
-let pending = 0;
+const TABS = { kv: "KV", ssh_key: "SSH key" };
 const header = document.getElementById("subject");
 const sections = document.getElementById("sections");
 
-/** Draws the view that an address names; answers `{ title, refresh }`. */
+/** Draws the view of an address. */
 export function viewAt(main, { bucketId, ...place }) {
   const page = {
     ...{ bucketId, ...place },
@@ -87,23 +67,29 @@ function viewOf({ known, view, rest }, bucketId) {
   return () => ({ title: "There is no such page", above: [way] });
 }
 
-function tabsOf(page, view, labels, chosen, before = []) {
-  const links = Object.entries(labels).map(([name, label]) =>
-    el("a", { href: page.link(view, [...before, name]), "aria-current": name === chosen && "page" }, label),
+function tabsOf(page, view, names, chosen, before = []) {
+  const links = names.map((name) =>
+    el(
+      "a",
+      { href: page.link(view, [...before, name]), "aria-current": name === chosen && "page" },
+      TABS[name] ?? words(name),
+    ),
   );
   return el("nav.tabs", { "aria-label": words(view) }, links);
 }
 
-/** Draws where the page is, the way to other views and buckets, and what runs. */
-export function drawSubject({ bucketId, view }, bucket, buckets) {
+/** Draws where the page is, and what runs. */
+export function drawSubject({ bucketId, view, rest = [] }, bucket, buckets) {
   header.hidden = bucketId === undefined;
   sections.hidden = bucketId === undefined;
   if (bucketId === undefined) return;
-  const linkOf = ({ name, label, key }) => {
-    const current = name === view && "page";
-    return el("a", { href: link(bucketId, name), title: `g ${key}`, "aria-current": current }, label);
+  const isAt = (one) => one.name === view && (!one.rest || one.rest[0] === rest[0]);
+  const current = SECTIONS.findLast(isAt);
+  const linkOf = (one) => {
+    const about = { href: link(bucketId, one.name, one.rest), "aria-current": one === current && "page" };
+    return el("a", about, one.label);
   };
-  const content = JSON.stringify([bucketId, view, bucket, buckets.length]);
+  const content = JSON.stringify([bucketId, view, rest[0], bucket, buckets.length]);
   if (header.dataset.content === content) return;
   header.dataset.content = content;
   sections.replaceChildren(...SECTIONS.map(linkOf));
@@ -111,11 +97,12 @@ export function drawSubject({ bucketId, view }, bucket, buckets) {
   const running = active && last?.id === active ? words(last.kind) : "A run";
   const now = active && [
     runLink(bucketId, active, status("running"), ` ${running}`),
-    ": starts wait for its end",
+    el("span", "Starts wait for its end."),
+    queueing(),
   ];
   const switcher = switcherOf(bucketId, view, bucket, buckets);
   const where = [el("a", { href: "#/" }, "Buckets"), el("span", ` / ${project} / `), switcher];
-  header.replaceChildren(el("nav", { "aria-label": "Where this is" }, where), el("p.now", now));
+  header.replaceChildren(el("nav", { "aria-label": "Where this is" }, where), el("div.now", now));
 }
 
 function switcherOf(bucketId, view, bucket, buckets) {
@@ -130,73 +117,4 @@ function switcherOf(bucketId, view, bucket, buckets) {
     location.hash = link(target.value, view);
   };
   return el("select", { "aria-label": "Bucket", onchange: change }, options);
-}
-
-/** Listens to the keys of the whole page. */
-export function startKeys() {
-  document.getElementById("help").addEventListener("click", showKeys);
-  addEventListener("keydown", (event) => {
-    const { key, target, ctrlKey, metaKey, altKey, shiftKey } = event;
-    if (event.defaultPrevented || altKey || document.querySelector("dialog[open]")) return;
-    const isTyping = target.matches?.("input:not([type=checkbox]), textarea, select");
-    // Pressed again there, Ctrl+F is the browser's.
-    const isFind = key === "f" && !shiftKey;
-    const isTaken =
-      ctrlKey || metaKey
-        ? isFind && findInLog()
-        : !isTyping && ((shiftKey && step(key)) || act(key, target.closest?.("#activity")));
-    if (isTaken) event.preventDefault();
-  });
-}
-
-function act(key, isInLog) {
-  if (key === "?") return showKeys();
-  if (!enabled) return false;
-  if (Date.now() - pending < CHORD_MS) return go(key);
-  if (key === "g") pending = Date.now();
-  if (key === "g") return true;
-  const search = document.querySelector("main [data-search]");
-  if (key === "f" || (key === "/" && (isInLog || !search))) return findInLog();
-  if (key !== "/") return false;
-  search.focus();
-  search.select();
-  return true;
-}
-
-function step(key) {
-  const [nav, by] = ARROWS[key] ?? [];
-  const links = by ? [...document.querySelectorAll(`${nav} a`)] : [];
-  links[links.findIndex((one) => one.ariaCurrent) + by]?.click();
-  return links.length > 0;
-}
-
-function go(key) {
-  pending = 0;
-  const { bucketId } = address();
-  const section = SECTIONS.find((one) => one.key === key);
-  if (key === "b") location.hash = "#/";
-  else if (section && bucketId) location.hash = link(bucketId, section.name);
-  else return false;
-  return true;
-}
-
-function showKeys() {
-  const rows = [...OTHERS, ...SECTIONS.map(({ key, label }) => [`g ${key}`, label])];
-  const keysOf = (keys) => keys.split(" ").map((key) => el("kbd", key));
-  const toggle = tickBox("Keys of one letter", {
-    checked: enabled,
-    hint: "Where they get in the way of a screen reader or of speech",
-    onchange: () => (enabled = toggle.control.checked),
-  });
-  const root = document.documentElement.style;
-  const scheme = choice("Colours", SCHEMES, root.colorScheme, ({ target }) => {
-    root.colorScheme = target.value;
-    prefer("colours", target.value);
-  });
-  const list = rows.map(([keys, text]) => el("div", el("dt", keysOf(keys)), el("dd", text)));
-  openDialog(
-    "Keys",
-    el("form", { method: "dialog" }, el("dl.keys", list), toggle, scheme, el("button.primary", "Close")),
-  );
-  return true;
 }

@@ -1,9 +1,9 @@
 import { showLog } from "./activity.js";
 import { address, call, keepQuery, runsOf } from "./api.js";
 import { choice, copyButton, runLink } from "./controls.js";
-import { button, el } from "./dom.js";
+import { button, el, textBox } from "./dom.js";
 import { ago, duration, status, words } from "./format.js";
-import { dataOf, part, progressOf, shown, tableOf, textBox } from "./parts.js";
+import { dataOf, part, progressOf, shown, tableOf } from "./parts.js";
 import { prefer, preference } from "./preferences.js";
 import { aboutOf, cancelButton, outcomesOf, resultOf, rowOf } from "./runs.js";
 
@@ -42,8 +42,7 @@ export function runView(page) {
   // That it cannot be read is told once.
   const again = () => read().catch(() => Promise.reject(new Error("")));
   const head = part("", () => standing(page, read), draw);
-  const labels = Object.fromEntries(Object.keys(TABS).map((name) => [name, words(name)]));
-  const above = [head.element, page.tabs("runs", labels, tab, [runId])];
+  const above = [head.element, page.tabs("runs", Object.keys(TABS), tab, [runId])];
   page.showRun(runId);
   return { title: "Run", heading, back: "runs", above, readers: [head], parts: [TABS[tab](page, again)] };
 }

@@ -1,8 +1,8 @@
 import { call, keepQuery, runsOf } from "./api.js";
 import { cancelRun, choice, runLink } from "./controls.js";
-import { button, el } from "./dom.js";
+import { button, el, scroller, textBox } from "./dom.js";
 import { ago, count, duration, status, words } from "./format.js";
-import { dataOf, listPart, part, progressOf, tableOf, textBox } from "./parts.js";
+import { dataOf, listPart, part, progressOf, tableOf } from "./parts.js";
 
 const PAGE = 50;
 const MOST = 500;
@@ -78,7 +78,7 @@ export function aboutOf({ params: { command, hook, snapshot, revision, jobs, wor
 }
 
 /** The newest run of a kind that is `wanted`, with `controlsOf` it. */
-export function lastRunPart({ bucketId, path }, title, kind, none, options = {}) {
+export function lastRunPart({ bucketId, path }, title, kind, options = {}) {
   const { wanted, controlsOf = () => null, tools } = options;
   const read = async () => {
     const newest = await runsOf(bucketId, kind, wanted ? LOOKED_AT : 1);
@@ -100,7 +100,7 @@ export function lastRunPart({ bucketId, path }, title, kind, none, options = {})
     controlsOf(run),
     run.result && resultOf(run),
   ];
-  return part(title, read, draw, { tools, none });
+  return part(title, read, draw, { tools, none: "It has not run yet." });
 }
 
 /** The result of a run, for people. */
@@ -250,6 +250,6 @@ export function fileDiff({ path, change, diff, note }) {
   const lines = diff.replace(/\n$/, "").split("\n");
   const classOf = (line) => (/^(\+\+\+|---) /.test(line) ? "file" : SIGNS[line[0]]);
   const text = lines.map((line) => el("span", { class: classOf(line) }, `${line}\n`));
-  const box = el("pre.diff", { tabindex: 0, role: "group", "aria-label": `Changes of ${path}` }, text);
+  const box = scroller(`Changes of ${path}`, text, "pre.diff");
   return el("details.file-change", { open: true }, el("summary", title), box);
 }

@@ -17,7 +17,7 @@ let waiting = null;
 let renewal;
 let change = () => {};
 
-/** Goes on with the browser's session, or asks for the token, which is kept nowhere. */
+/** Goes on with the browser's session, or asks for the token. */
 export async function startSession({ onSignIn, onSignOut }) {
   change = (now, message = "") => {
     signedIn = now;
@@ -62,7 +62,7 @@ async function signOut() {
   token.focus();
 }
 
-/** Asks for a TOTP code whenever a request needs one, and shortly before the last one ends. */
+/** Asks for TOTP codes: when needed, and before the last one ends. */
 export function startCodes() {
   onTotpRequired(askForCode);
   codeForm.addEventListener("submit", (event) => {
@@ -81,7 +81,6 @@ function forgetCodes() {
   close();
 }
 
-/** All who ask meanwhile wait for the same code. */
 function askForCode(given, end) {
   if (waiting) return waiting.promise;
   waiting = { token: given, ...Promise.withResolvers() };

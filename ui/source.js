@@ -1,30 +1,28 @@
 import { all, call, encoded, unless } from "./api.js";
 import { choice, fieldsOf, runLink } from "./controls.js";
-import { el } from "./dom.js";
+import { el, textBox } from "./dom.js";
 import { ago, count, size } from "./format.js";
-import { dataOf, listPart, part, textBox } from "./parts.js";
+import { dataOf, listPart, part } from "./parts.js";
 import { fileDiff } from "./runs.js";
 
-/** Larger files are only for download. */
 const MOST_SHOWN = 512 * 1024;
 const RESOURCES = /^workspace\/bucket\.jobs(?:\.(.+))?\.conf$/;
 const TABS = {
-  revisions: ["Revisions", revisionsParts],
-  files: ["Files", filesParts],
-  settings: ["Settings", settingsParts],
-  key: ["SSH key", keyParts],
-  snapshots: ["Snapshots", snapshotsParts],
-  schema: ["Schema", schemaParts],
+  revisions: revisionsParts,
+  files: filesParts,
+  settings: settingsParts,
+  ssh_key: keyParts,
+  snapshots: snapshotsParts,
+  schema: schemaParts,
 };
 
-/** The source of a bucket, for reading only. */
+/** The source, read only. */
 export function sourceView(page) {
   const [wanted, ...rest] = page.rest;
   const name = Object.hasOwn(TABS, wanted) ? wanted : "revisions";
-  const labels = Object.entries(TABS).map(([one, [label]]) => [one, label]);
-  const hint = el("p.hint", "The source is read only here: it changes with ", el("code", "ops push"), ".");
-  const above = [page.tabs("source", Object.fromEntries(labels), name), hint];
-  return { title: "Source", above, parts: TABS[name][1]({ ...page, rest }) };
+  const hint = el("p.hint", "Read only: it changes with ", el("code", "ops push"), ".");
+  const above = [page.tabs("source", Object.keys(TABS), name), hint];
+  return { title: "Source", above, parts: TABS[name]({ ...page, rest }) };
 }
 
 function revisionsParts(page) {
@@ -49,16 +47,10 @@ function revisionsParts(page) {
 
 function rollBack({ action }, { id, created_at, build_status }) {
   const says = [
-    `Makes the revision ${id}, pushed ${localTime(created_at)}, the source again and builds it. Its build was: ${build_status}.`,
-    "Nothing is deployed: workers stay as they are until the next deploy.",
+    `Makes the revision ${id} of ${localTime(created_at)} the source again and builds it; its build ${build_status}.`,
+    "Workers stay as they are until the next deploy.",
   ];
-  const order = {
-    path: "/source/rollback",
-    body: { revision_id: id },
-    says,
-    danger: true,
-    action: "Roll back",
-  };
+  const order = { path: "/source/rollback", body: { revision_id: id }, says, danger: true };
   return action("Roll back to this …", () => order);
 }
 
@@ -104,7 +96,7 @@ function filesParts({ path, link, rest: [chosen] }) {
 /** A list of files, and the chosen one. */
 export function fileParts(title, base, chosen, linkTo) {
   const list = listPart(title, () => all(`${base}?limit=500`), {
-    ...{ keys: ["path"], name: "files", none: "There is no file.", columns: ["path", "size_bytes", "mode"] },
+    ...{ keys: ["path"], name: "files", columns: ["path", "size_bytes", "mode"] },
     cells: { path: ({ path }) => el("a", { href: linkTo(path) }, path) },
   });
   return chosen === undefined ? [list] : [filePart(chosen, `${base}/${encoded(chosen)}`), list];
@@ -116,7 +108,7 @@ function filePart(path, url) {
     const text = blob.size > MOST_SHOWN ? "\uFFFD" : await blob.text();
     return { bytes: blob.size, text: text.includes("\uFFFD") ? null : text };
   };
-  const other = (bytes) => `${size(bytes)} that are no text, or too many to show here: download the file.`;
+  const other = (bytes) => `${size(bytes)}, not shown here: download the file.`;
   const draw = ({ bytes, text }) => (text === null ? el("p.notice", other(bytes)) : textBox(path, text));
   return part(path, read, draw, {
     tools: el("a", { href: url, download: path.split("/").at(-1) }, "Download"),
@@ -144,10 +136,10 @@ function settingsParts({ path }) {
       none: "There is no workspace/bucket.jobs.conf.",
     }),
     part("Disabled", disabled, (text) => textBox("disabled.json", text), {
-      none: "Nothing is disabled: there is no workspace/disabled.json.",
+      none: "There is no workspace/disabled.json.",
     }),
     part("Templates for jobs", templates, dataOf, {
-      none: "There are none. ops job create makes jobs of them, in the workspace that is pushed.",
+      none: "There are none. ops job create makes jobs of them.",
     }),
   ];
 }
@@ -157,7 +149,7 @@ function drawSettings({ path, content, values, problem }) {
     "div.settings",
     el("p", el("code", path)),
     problem && el("p.error", problem),
-    content === "" ? el("p.notice", "There is no such file: defaults hold.") : textBox(path, content),
+    content === "" ? el("p.notice", "No such file: defaults hold.") : textBox(path, content),
     values && el("details", el("summary", "What it means, with defaults"), dataOf(values)),
   );
 }
@@ -175,25 +167,13 @@ function keyParts({ path, action }) {
     file.addEventListener("change", async () => {
       text.value = await file.files[0].text();
     });
-    const kept = "It is kept on the server and never shown again.";
-    const says = [
-      present ? "Replaces the private key: the one it has now is gone for good." : "Stores the private key.",
-      kept,
-    ];
+    const says = [`${present ? "Replaces" : "Stores"} the private key. It is never shown again.`];
     const body = () => ({ private_key: `${text.value.trimEnd()}\n` });
-    return {
-      method: "PUT",
-      path: url,
-      body,
-      says,
-      fields: labels,
-      danger: present,
-      action: "Store key",
-      isSecret: true,
-    };
+    const order = { method: "PUT", path: url, body, example: { private_key: "…" }, danger: present };
+    return { ...order, says, fields: labels };
   };
-  const says = ["Removes the private key from this server: workers cannot be reached over ssh any more."];
-  const remove = { method: "DELETE", path: url, says, danger: true, action: "Remove key" };
+  const says = ["Removes the private key: workers cannot be reached over ssh any more."];
+  const remove = { method: "DELETE", path: url, says, danger: true };
   const read = async () => {
     const key = await call("GET", path(url));
     ({ present } = key);
@@ -202,7 +182,7 @@ function keyParts({ path, action }) {
   const draw = (key) => [!key.type && el("p.error", "ssh cannot use this key."), dataOf(key)];
   return [
     part("SSH key for the workers", read, draw, {
-      none: "There is no key: workers cannot be reached over ssh until one is uploaded.",
+      none: "There is no key: workers cannot be reached over ssh.",
       tools: [action("Upload key …", upload), action("Remove key …", () => remove, { style: "danger" })],
     }),
   ];
@@ -211,9 +191,7 @@ function keyParts({ path, action }) {
 function snapshotsParts(page) {
   const create = () => {
     const { labels, values } = fieldsOf([["note", "Note", "Why it is made", { maxlength: 500 }]]);
-    const says = [
-      "Saves the database, keys and source in one file on this server. Deploys have to wait meanwhile.",
-    ];
+    const says = ["Saves the database, keys and source in one file on this server."];
     return { path: "/snapshots", body: values, says, fields: labels };
   };
   const list = listPart("Snapshots", () => all(page.path("/snapshots?limit=500")), {
@@ -223,7 +201,6 @@ function snapshotsParts(page) {
       note: ({ note, error }) => (error ? el("span.why", error) : note),
       actions: (row) => snapshotControls(page, row),
     },
-    none: "There is none yet. A snapshot is made before each restore, too.",
     tools: page.action("Create snapshot …", create),
   });
   return [list];
@@ -232,11 +209,11 @@ function snapshotsParts(page) {
 function snapshotControls({ action }, { name, created_at }) {
   const path = `/snapshots/${encoded(name)}`;
   const says = [
-    `Replaces the database, secrets, SSH state and name of the bucket by those of ${localTime(created_at)}. The source and the workers stay as they are.`,
-    "The present state is saved as another snapshot first.",
+    `Replaces the database, secrets, SSH state and name by those of ${localTime(created_at)}.`,
+    "The source and the workers stay. The present state is saved first.",
   ];
   const restore = { path: `${path}/restore`, says, danger: true };
-  const lost = [`Removes the snapshot ${name} from this server. This cannot be undone.`];
+  const lost = [`Removes the snapshot ${name}. This cannot be undone.`];
   const remove = { method: "DELETE", path, says: lost, danger: true, action: "Delete snapshot" };
   const buttons = [action("Restore …", () => restore), action("Delete …", () => remove, { style: "danger" })];
   return el("div.controls", buttons);
@@ -244,8 +221,7 @@ function snapshotControls({ action }, { name, created_at }) {
 
 function schemaParts({ path, action }) {
   const says = [
-    "Makes the database where there is none, else brings it to the form this server works with.",
-    "The bucket's id, its certificate authority and its keys stay. An older server cannot read an upgraded database.",
+    "Makes the database, or brings it to the form of this server; an older one cannot read it then.",
   ];
   const read = async () => {
     const { initialized, schema_version } = await call("GET", path(""));

@@ -57,7 +57,7 @@ for (const colorScheme of ["light", "dark"] as const)
       await ui.checkBarriers(name);
       assert.equal(await ui.page.locator("main script, main img").count(), 0);
     }
-    await ui.view(bucket, "source/key");
+    await ui.view(bucket, "source/ssh_key");
     await ui.button("Upload key …").click();
     await ui.page.getByRole("dialog").waitFor();
     await ui.checkBarriers("a question with fields");

@@ -5,7 +5,7 @@ import path from "node:path";
 import { after, before, test } from "node:test";
 import { LocalServer, ops } from "../../scripts/local-server.ts";
 import { ConsolePage } from "../helpers/browser.ts";
-import { writeServices } from "../helpers/service.ts";
+import { WORKERS, writeServices } from "../helpers/service.ts";
 
 const HOSTILE = '<img src=x onerror="document.title=1">\u202e';
 
@@ -47,6 +47,7 @@ const openGate = (name: string, word: "ok" | "no") => writeFileSync(gateOf(name)
 const activity = () => ui.page.locator("#activity");
 const state = (word: string) => activity().locator(".status", { hasText: word }).waitFor();
 const output = (text: string) => activity().locator(".output", { hasText: text }).waitFor();
+const queued = () => ui.page.locator("#queue li");
 const arrived = (name: string) =>
   ui.page.getByRole("combobox", { name: "Bucket" }).getByText(name).waitFor({ state: "attached" });
 
@@ -123,8 +124,19 @@ test("CP-187 CP-188 T-91 one stream at a time; starts are blocked only for its b
   await activity().getByText("deploy in demo / alpha").waitFor();
 });
 
+test("Deployments show a dot for each worker of the job that is rolled out", async () => {
+  await ui.view(alpha, "deployments");
+  for (const worker of WORKERS) await ui.page.locator(`.strip [title="${worker}: running"]`).waitFor();
+  await ui.view(beta, "");
+});
+
 test("a start that is refused says why beside the button and leads to the run in the way", async () => {
   const run = await server.startRun(beta, "deploy");
+  await ui.button("Build").click();
+  await ui.button("Queue after this").click();
+  await queued().getByText("Build in beta: queued, starts after this run").waitFor();
+  await queued().getByRole("button", { name: "Take back" }).click();
+  assert.equal(await queued().count(), 0);
   await ui.button("Build").click();
   await ui.page.getByText(/^Cannot start: bucket busy/).waitFor();
   await ui.link("Show that run").click();
@@ -141,6 +153,31 @@ test("CP-186 the active run can be cancelled", async () => {
   await ui.page.locator("main .status.cancelled").first().waitFor();
   await ui.link("Audit").click();
   await ui.page.locator("tr", { has: ui.page.getByText("cancel", { exact: true }) }).waitFor();
+  await ui.view(beta, "audit");
+  await ui.page.locator("tr", { hasText: "cancel" }).getByText("session").waitFor();
+});
+
+test("what is started while a run is in the way waits in this page, and starts by itself", async () => {
+  const run = await server.startRun(beta, "deploy");
+  await ui.goTo(`#/buckets/${beta}/runs/${run}`);
+  await state("running");
+  await ui.goTo(`#/buckets/${beta}`);
+  await arrived("beta");
+  assert.equal(await ui.button("Build").isDisabled(), true);
+  await ui.page.getByLabel("Queue what is started").check();
+  await ui.button("Build").click();
+  await queued().waitFor();
+  await server.call("POST", `/api/buckets/${beta}/runs/${run}/cancel`, {});
+  await activity().getByText("build in demo / beta").waitFor();
+  await queued().waitFor({ state: "detached" });
+  await state("succeeded");
+});
+
+test("what a button asks of the server can be copied as a command", async () => {
+  await ui.page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await ui.button("Copy Build as curl").click();
+  const copied: string = await ui.page.evaluate("navigator.clipboard.readText()");
+  assert.match(copied, new RegExp(`^curl -sS -X POST '${server.url}/api/buckets/${beta}/build'`));
 });
 
 test("the back button and a reload show the run of their address", async () => {
@@ -223,12 +260,36 @@ test("keys lead to the views, and ? tells which; Escape closes that again", asyn
   await ui.page.keyboard.press("?");
   await dialog.getByLabel("Colours").selectOption("as the system has them");
   assert.equal(await ground(), light);
+  const jobs = dialog.getByRole("textbox", { name: "Jobs", exact: true });
+  await jobs.fill("r");
+  await jobs.press("Tab");
+  await dialog.getByText("r is taken: Runs").waitFor();
+  await jobs.fill("x");
+  await ui.page.keyboard.press("Escape");
+  await ui.page.reload();
+  await ui.page.locator("tbody tr").first().waitFor();
+  await ui.page.keyboard.press("g");
+  await ui.page.keyboard.press("x");
+  await ui.heading("Jobs").waitFor();
+  await ui.page.locator("tbody tr").first().waitFor();
+  await ui.page.keyboard.down("Shift");
+  const numbers = ui.page.locator("tbody [data-number]");
+  assert.deepEqual(await numbers.allTextContents(), ["app", "base"]);
+  await ui.page.keyboard.press("Digit2");
+  await ui.page.keyboard.up("Shift");
+  await ui.heading("base").waitFor();
+  assert.equal(await numbers.count(), 0);
+  await ui.page.keyboard.press("?");
+  await dialog.getByRole("button", { name: "Keys as they were" }).click();
+  assert.equal(await jobs.inputValue(), "j");
   await dialog.getByLabel(/^Keys of one letter/).uncheck();
   await ui.page.keyboard.press("Escape");
   await dialog.waitFor({ state: "hidden" });
+  await ui.page.reload();
+  await ui.heading("base").waitFor();
   await ui.page.keyboard.press("g");
-  await ui.page.keyboard.press("j");
-  await ui.heading("Runs").waitFor();
+  await ui.page.keyboard.press("r");
+  await ui.heading("base").waitFor();
 });
 
 test("a run that begins elsewhere shows by itself", async () => {

@@ -74,7 +74,7 @@ test("what an operation takes and answers is told, with examples", async () => {
     .getByText("bucket_exists", { exact: true })
     .first()
     .click();
-  await create.getByRole("region", { name: "Example: bucket_exists" }).waitFor();
+  await create.getByRole("group", { name: "Example: bucket_exists" }).waitFor();
 });
 
 test("CP-020 a read is tried with the session", async () => {

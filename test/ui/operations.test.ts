@@ -80,13 +80,18 @@ async function dare(label: string, says: RegExp, word: string, action: string): 
 test("a plan is deployed as it is shown; where something has moved since, the question says so and stays", async () => {
   const plan = await server.run(bucket, "deploy", { dry_run: true });
   await ui.view(bucket, "deployments");
-  const { status, body } = await dare("Deploy this plan …", /Does what this plan shows/, "shop", "Deploy");
+  const { status, body } = await dare(
+    "Deploy this plan …",
+    /Does what this plan shows/,
+    "shop",
+    "Deploy this plan",
+  );
   assert.deepEqual([status, body], ["succeeded", { plan: plan.id }]);
   await part("Last deploy").locator("tr", { hasText: "base" }).getByText("changed").first().waitFor();
   assert.equal(last(), "start 1.0.0");
   await ui.button("Deploy this plan …").click();
   await dialog().getByLabel(/^Type/).fill("shop");
-  await dialog().getByRole("button", { name: "Deploy", exact: true }).click();
+  await dialog().getByRole("button", { name: "Deploy this plan", exact: true }).click();
   await dialog().getByRole("alert").getByText(/plan/).waitFor();
   await ui.page.keyboard.press("Escape");
 });
@@ -97,7 +102,7 @@ test("a job is stopped, started and restarted on the workers that are chosen, by
   assert.deepEqual([stopped.status, stopped.path, last()], ["succeeded", "jobs/base/stop", "stop"]);
   const started = await dare("Start …", /^Starts it: base/, "base", "Start");
   assert.deepEqual([started.body, last()], [{ health_check: true }, "start 1.0.0"]);
-  await ui.page.getByText("On which workers, and other targets").click();
+  await ui.page.getByText("Workers and other targets").click();
   await ui.page.getByLabel("127.0.0.2", { exact: true }).check();
   const one = await dare("Restart …", /base, 1 allocation on 127\.0\.0\.2\./, "base", "Restart");
   assert.deepEqual(one.body, { allocations: ["127.0.0.2"], health_check: true });
@@ -118,7 +123,7 @@ test("a deploy that failed is retried on what is left, from the deployments and 
   await ui.view(bucket, "deployments");
   const failed = await dare("Deploy …", /all jobs/, "shop", "Deploy");
   assert.equal(failed.status, "failed");
-  const retried = await dare("Retry 2 jobs …", /base, app/, "shop", "Retry");
+  const retried = await dare("Retry 2 jobs …", /base, app/, "shop", "Retry 2 jobs");
   assert.deepEqual([retried.status, retried.body], ["failed", { retry_of: failed.run }]);
   rmSync(broken);
   await ui.view(bucket, `runs/${failed.run}`);
@@ -146,7 +151,7 @@ test("a run is cancelled from the list, and what was done to a job is done again
 
 test("drift shows when it was checked last, and what was changed by hand", async () => {
   await ui.view(bucket, "");
-  await part("Drift").getByText("Not checked yet").waitFor();
+  await part("Drift").getByText("It has not run yet.").waitFor();
   const page = path.join(workers, "127.0.0.1", bucket, "jobs", "base", "static", "page.txt");
   writeFileSync(page, "changed by hand\n");
   await ui.button("Check for drift").click();
@@ -160,17 +165,17 @@ test("drift shows when it was checked last, and what was changed by hand", async
 });
 
 test("a key is stored, replaced and removed only by the name of the bucket, and is never shown", async () => {
-  await ui.view(bucket, "source/key");
+  await ui.view(bucket, "source/ssh_key");
   const text = readFileSync(makeKey(base, "id"), "utf8");
   await ui.button("Upload key …").click();
   await dialog()
     .getByLabel(/^Private key/)
     .fill(text);
-  await ui.confirm("Store key");
+  await ui.confirm("Upload key");
   await ui.page.getByText("SHA256:").waitFor();
   await ui.button("Upload key …").click();
   await dialog().getByText("Replaces the private key").waitFor();
-  assert.equal(await dialog().getByRole("button", { name: "Store key" }).isDisabled(), true);
+  assert.equal(await dialog().getByRole("button", { name: "Upload key" }).isDisabled(), true);
   await ui.page.keyboard.press("Escape");
   assert.equal((await ui.page.content()).includes(text.split("\n")[1] ?? ""), false);
   const removed = await dare("Remove key …", /workers cannot be reached/, "shop", "Remove key");

@@ -101,11 +101,11 @@ test("a morning: sign in with a code, create a bucket, give it a key, watch a pu
   await ui.confirm("Create bucket");
   await ui.heading("Overview").waitFor();
   bucket = /buckets\/([0-9a-f-]{36})/.exec(ui.page.url())?.[1] ?? "";
-  await ui.view(bucket, "source/key");
+  await ui.view(bucket, "source/ssh_key");
   const key = makeKey(base, "id");
   await ui.button("Upload key …").click();
   await dialog.getByLabel(/^Private key/).fill(readFileSync(key, "utf8"));
-  await ui.confirm("Store key");
+  await ui.confirm("Upload key");
   await ui.page.getByText("SHA256:").waitFor();
   write("1.0.0");
   await Promise.all([
@@ -158,7 +158,7 @@ test("in the afternoon: a health check fails, and the source is rolled back", as
   await ui.page.locator("tbody tr").nth(1).getByRole("link").first().click();
   await ui.page.getByText("page of 1.0.0").first().waitFor();
   await ui.button("Roll back to this …").click();
-  await ui.confirm("Roll back", "production");
+  await ui.confirm("Roll back to this", "production");
   await ended("rollback", "succeeded");
   await ui.page.locator("tbody tr").nth(1).getByText("current").waitFor();
 });

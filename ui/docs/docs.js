@@ -1,10 +1,11 @@
 import { call, curlOf, encoded } from "../api.js";
-import { alertPlace, button, el, tell } from "../dom.js";
+import { copying, fieldsOf, TICK } from "../controls.js";
+import { alertPlace, el, tell, textBox } from "../dom.js";
 import { startCodes } from "../sign-in.js";
 
 const LIMITS = /^(format|default|(min|max)(imum|Length|Items))$/;
 const SHOWN_CHARACTERS = 200_000;
-/** What was typed for a parameter of the path is there in other forms too. */
+/** Of the path, for all forms. */
 const typed = new Map();
 
 const [search, count, groups] = ["search", "count", "groups"].map((id) => document.getElementById(id));
@@ -68,7 +69,6 @@ function open() {
   element.firstElementChild.focus({ preventScroll: true });
 }
 
-/** Its content is made when it is opened. */
 function unfolding(title, content) {
   const details = el("details", title);
   details.addEventListener("toggle", () => {
@@ -102,42 +102,38 @@ function answer([status, { description: what, content = {} }]) {
 }
 
 function contents(content) {
-  return Object.entries(content)
-    .flatMap(([type, { schema, example, examples = {} }]) => [
-      el("p.hint", type),
-      schema && [el("p", typeText(schema)), fieldsOf(schema)],
-      example !== undefined && exampleOf("Example", example),
-      ...Object.entries(examples).map(([name, one]) => exampleOf(name, resolved(one, "examples").value)),
-    ])
-    .flat();
+  return Object.entries(content).flatMap(([type, { schema, example, examples = {} }]) => [
+    el("p.hint", type),
+    ...(schema ? [el("p", typeText(schema)), membersOf(schema)] : []),
+    example !== undefined && exampleOf("Example", example),
+    ...Object.entries(examples).map(([name, one]) => exampleOf(name, resolved(one, "examples").value)),
+  ]);
 }
 
 function exampleOf(name, value) {
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-  const attributes = { tabindex: 0, role: "region", "aria-label": `Example: ${name}` };
-  return el("details", el("summary", name), el("pre", attributes, text));
+  return el("details", el("summary", name), textBox(`Example: ${name}`, text));
 }
 
 function resolved(one, kind = "schemas") {
   return one.$ref ? (components[kind][one.$ref.split("/").at(-1)] ?? {}) : one;
 }
 
+/** Of an array its items, of a choice the one with fields. */
 function inner(schema) {
   const known = resolved(schema);
   const within = known.items ?? known.anyOf?.find((one) => one.$ref || one.properties || one.items);
   return within ? inner(within) : known;
 }
 
-/** A schema may hold itself: its fields are made when they are asked for. */
-function fieldsOf(schema) {
+/** A schema may hold itself. */
+function membersOf(schema) {
   const { properties, required = [] } = inner(schema);
   const items = Object.entries(properties ?? {}).map(([name, field]) => {
     const head = named(name, typeText(field), required.includes(name), field.description);
     if (!inner(field).properties) return el("li", head);
-    return el(
-      "li",
-      unfolding(el("summary", head), () => [fieldsOf(field)]),
-    );
+    const members = unfolding(el("summary", head), () => [membersOf(field)]);
+    return el("li", members);
   });
   return properties && el("ul", items);
 }
@@ -153,89 +149,82 @@ function typeText(schema) {
 }
 
 function tryForm(operation) {
-  const { parameters = [], requestBody, method } = operation;
-  const fields = parameters.map((parameter) => ({ ...parameter, field: fieldOf(parameter) }));
-  const body = requestBody && bodyOf(requestBody.content);
-  const sure = el("input", { type: "checkbox", required: true });
+  const { method, parameters = [], requestBody } = operation;
+  const table = parameters.map(fieldOf);
+  if (requestBody) table.push(bodyOf(requestBody.content));
+  if (method !== "GET")
+    table.push(["sure", "Really do this on this server", "", { ...TICK, required: true }]);
+  const { labels, values } = fieldsOf(table);
   const problem = alertPlace();
   const result = el("div.result", { "aria-live": "polite" });
-  const asked = () => askedOf(operation, fields, body);
-  const copy = button("Copy as curl", async () => {
-    const { target, content, headers } = asked();
+  const copy = copying("Copy as curl", () => {
+    const { target, content, headers } = askedOf(operation, values());
     const command = curlOf(method, target, content, headers);
-    result.replaceChildren(shown(`${method} ${target} as a curl command`, command));
-    await navigator.clipboard?.writeText(command).catch(() => {});
+    result.replaceChildren(textBox(`${method} ${target} as a curl command`, command));
+    return command;
   });
-  const labels = [...fields, ...(body ? [body] : [])].map(({ name, required, field }) =>
-    el("label", el("span", el("code", name), required && " (required)"), field),
-  );
   const form = el(
     "form.try",
     labels,
-    method !== "GET" && el("label.tick", sure, "Really do this on this server"),
     el("div.controls", el("button.primary", "Send"), copy),
-    ...[problem, result],
+    problem,
+    result,
   );
+  const controls = parameters.map(({ name, in: place }, index) => [name, labels[index].control, place]);
+  form.addEventListener("change", () => {
+    for (const [name, { value }, place] of controls) if (place === "path") typed.set(name, value);
+  });
   form.addEventListener("focusin", () => {
-    for (const { name, field } of fields) field.value ||= typed.get(name) ?? "";
+    for (const [name, control] of controls) control.value ||= typed.get(name) ?? "";
   });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     tell(problem, "");
     result.replaceChildren("Waiting for the answer …");
     try {
-      result.replaceChildren(...(await send(method, asked())));
+      result.replaceChildren(...(await send(method, askedOf(operation, values()))));
     } catch (error) {
       result.replaceChildren();
       tell(problem, error.message);
     }
-    sure.checked = false;
+    if (method !== "GET") labels.at(-1).control.checked = false;
   });
   return form;
 }
 
-function fieldOf({ name, in: place, required, schema, example }) {
+function fieldOf({ name, required, schema, example }) {
   const choices = schema.type === "boolean" ? ["true", "false"] : schema.enum;
-  if (choices)
-    return el(
-      "select",
-      ["", ...choices].map((one) => el("option", one)),
-    );
-  const placeholder = schema.default ?? example;
-  const onchange = () => place === "path" && typed.set(name, field.value);
-  const field = el("input", { required, placeholder, onchange, autocomplete: "off", spellcheck: "false" });
-  return field;
+  const options = choices && ["", ...choices];
+  const label = [el("code", name), required && " (required)"];
+  return [name, label, "", { options, required, placeholder: schema.default ?? example }];
 }
 
 function bodyOf(content) {
-  const types = Object.keys(content);
-  const { schema, example } = content[types[0]];
-  if (types[0] !== "application/json")
-    return { field: el("input", { type: "file", required: true }), name: types.join(" or "), types };
+  const [type, ...others] = Object.keys(content);
+  const { schema, example } = content[type];
+  if (type !== "application/json")
+    return ["body", [type, ...others].join(" or "), "", { type: "file", required: true }];
   const needed = Object.fromEntries((schema.required ?? []).map((name) => [name, example?.[name] ?? null]));
-  const field = el("textarea.code", { rows: 6, spellcheck: "false" }, JSON.stringify(needed, null, 2));
-  return { field, name: "Body (JSON)", types };
+  return ["body", "Body (JSON)", "", { rows: 6, value: JSON.stringify(needed, null, 2) }];
 }
 
-function askedOf({ path }, fields, body) {
-  const given = fields.filter(({ field }) => field.value.trim() !== "");
-  const within = (where) =>
-    given.filter(({ in: place }) => place === where).map(({ name, field }) => [name, field.value.trim()]);
+function askedOf({ path, parameters = [], requestBody }, given) {
+  const within = (place) =>
+    parameters
+      .filter((one) => one.in === place && given[one.name])
+      .map(({ name }) => [name, given[name].trim()]);
   const query = new URLSearchParams(within("query"));
-  const target = within("path").reduce(
-    (filled, [name, value]) => filled.replace(`{${name}}`, () => encodedPart(name, value)),
-    path,
-  );
-  const file = body?.field.files?.[0];
-  const content = file ?? (body?.field.value.trim() || undefined);
-  const packed = file && body.types.find((type) => /gzip/.test(type) && /gz$/.test(file.name));
+  const target = within("path").reduce((filled, [name, value]) => {
+    // The slashes of a file's path may stand as they are.
+    const part = name === "path" ? encoded(value) : encodeURIComponent(value);
+    return filled.replace(`{${name}}`, () => part);
+  }, path);
+  const { body: content } = given;
+  const types = Object.keys(requestBody?.content ?? {});
+  const packed = /gz$/.test(content?.name) && types.find((type) => /gzip/.test(type));
   const headers = Object.fromEntries(within("header"));
-  if (content !== undefined) headers["Content-Type"] = packed ?? body.types[0];
+  if (content) headers["Content-Type"] = packed || types[0];
   return { target: query.size > 0 ? `${target}?${query}` : target, headers, content };
-}
-
-function encodedPart(name, value) {
-  return name === "path" ? encoded(value) : encodeURIComponent(value);
 }
 
 async function send(method, { target, headers, content: body }) {
@@ -246,19 +235,12 @@ async function send(method, { target, headers, content: body }) {
   const ms = Math.round(performance.now() - started);
   const { status, statusText, ok, headers: about } = response;
   const id = about.get("X-Request-Id");
-  const line = `${status} ${statusText}, ${ms} ms, request ${id}`;
-  return [
-    el(ok ? "p" : "p.why", line),
-    shown(`Answer to request ${id}`, readable(text, about.get("Content-Type") ?? "")),
-  ];
+  const line = el(ok ? "p" : "p.why", `${status} ${statusText}, ${ms} ms, request ${id}`);
+  return [line, textBox(`Answer to request ${id}`, readable(text, about.get("Content-Type") ?? ""))];
 }
 
 function readable(text, kind) {
   if (text !== "" && !/json|text|yaml/.test(kind)) return `(${kind}, not shown)`;
-  const nice = /json/.test(kind) ? JSON.stringify(JSON.parse(text), null, 2) : text || "(no body)";
+  const nice = /json/.test(kind) ? JSON.stringify(JSON.parse(text), null, 2) : text;
   return nice.length > SHOWN_CHARACTERS ? `${nice.slice(0, SHOWN_CHARACTERS)}\n… (cut here)` : nice;
-}
-
-function shown(label, text) {
-  return el("pre", { tabindex: 0, role: "region", "aria-label": label }, text);
 }

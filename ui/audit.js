@@ -1,0 +1,25 @@
+import { all } from "./api.js";
+import { runLink } from "./controls.js";
+import { words } from "./format.js";
+import { listPart } from "./parts.js";
+
+const MOST = 500;
+
+/** Who did what. */
+export function auditView({ bucketId, path }) {
+  const read = async () => {
+    const runs = await all(path(`/runs?limit=${MOST}`), MOST);
+    const rows = runs.flatMap(({ id, kind, audit }) =>
+      audit.map(({ at, action, actor: { via, address } }) => ({ at, action, run: kind, via, address, id })),
+    );
+    return rows.sort((a, b) => (a.at < b.at ? 1 : -1));
+  };
+  const list = listPart("", read, {
+    caption: `Audit of the last ${MOST} runs, newest first`,
+    columns: ["at", "action", "run", "via", "address", "id"],
+    counted: /^(action|run|via|address)$/,
+    cells: { run: ({ id, run }) => runLink(bucketId, id, words(run)) },
+    none: "Nothing has run here yet.",
+  });
+  return { title: "Audit", parts: [list] };
+}

@@ -1,0 +1,155 @@
+import { findInLog } from "./activity.js";
+import { address, link } from "./api.js";
+import { choice, tickBox } from "./controls.js";
+import { alertPlace, button, el, openDialog, tell } from "./dom.js";
+import { prefer, preference } from "./preferences.js";
+import { SECTIONS } from "./routes.js";
+
+const CHORD_MS = 1_500;
+const ROWS = 9;
+const GO = { label: "Go to a view: then one of these", key: "g" };
+const PLAIN = [
+  { label: "These keys", key: "?", act: showKeys },
+  { label: "Search in this view (in Activity: in the log)", key: "/", act: search },
+  { label: "Find in the log of Activity", key: "f", act: findInLog },
+  { ...GO, act: () => (pending = Date.now()) },
+];
+const VIEWS = [
+  { label: "Buckets", key: "b", act: () => open("#/") },
+  ...SECTIONS.map(({ name, rest, label, key }) => {
+    const act = () => open(address().bucketId && link(address().bucketId, name, rest));
+    return { label, key, act };
+  }),
+];
+const FIXED = [
+  ["Shift ↑ ↓", "The view before or after"],
+  ["Shift ← →", "The tab before or after"],
+  ["Shift 1 … 9", "The row with this number"],
+  ["Esc", "Close what is open"],
+];
+const ARROWS = {
+  ...{ ArrowUp: ["#sections", -1], ArrowDown: ["#sections", 1] },
+  ...{ ArrowLeft: [".tabs", -1], ArrowRight: [".tabs", 1] },
+};
+const SCHEMES = [
+  ["", "as the system has them"],
+  ["light", "light"],
+  ["dark", "dark"],
+];
+
+let pending = 0;
+
+const isOn = () => preference("letters", true);
+const keyOf = ({ label, key }) => preference("keys", {})[label] ?? key;
+
+/** Listens to the keys of the page. */
+export function startKeys() {
+  document.getElementById("help").addEventListener("click", showKeys);
+  addEventListener("keydown", (event) => {
+    const { key, target, ctrlKey, metaKey, altKey, shiftKey } = event;
+    if (event.defaultPrevented || altKey || document.querySelector("dialog[open]")) return;
+    const isTyping = target.matches?.("input:not([type=checkbox]), textarea, select");
+    // Pressed again there, Ctrl+F is the browser's.
+    const isFind = key === "f" && !shiftKey;
+    const isTaken =
+      ctrlKey || metaKey ? isFind && findInLog() : !isTyping && ((shiftKey && shifted(event)) || act(event));
+    if (isTaken) event.preventDefault();
+  });
+  for (const end of ["keyup", "blur"])
+    addEventListener(end, ({ key = "Shift" }) => key === "Shift" && number([]));
+}
+
+function act({ key, target }) {
+  const isChord = Date.now() - pending < CHORD_MS;
+  pending = 0;
+  const one = (isChord ? VIEWS : PLAIN).find((known) => keyOf(known) === key);
+  if (!one || !(isOn() || one.act === showKeys)) return false;
+  return one.act(target) !== false;
+}
+
+function search(target) {
+  const field = document.querySelector("main [type=search]");
+  if (!field || target.closest("#activity")) return findInLog();
+  field.focus();
+  field.select();
+}
+
+function open(href) {
+  if (!href) return false;
+  location.hash = href;
+}
+
+function shifted({ key, code }) {
+  const [nav, by] = ARROWS[key] ?? [];
+  if (by) {
+    const links = [...document.querySelectorAll(`${nav} a`)];
+    links[links.findIndex((one) => one.ariaCurrent) + by]?.click();
+    return links.length > 0;
+  }
+  if (!isOn()) return false;
+  const rows = rowsInSight();
+  if (key === "Shift") number(rows);
+  const row = rows[/^Digit([1-9])$/.exec(code)?.[1] - 1];
+  row?.querySelector("a").click();
+  return row !== undefined;
+}
+
+function rowsInSight() {
+  const rows = [...document.querySelectorAll("main tbody tr:has(a)")];
+  const isSeen = (row) =>
+    row.getBoundingClientRect().top >= 0 && row.getBoundingClientRect().top < innerHeight;
+  return rows.filter(isSeen).slice(0, ROWS);
+}
+
+function number(rows) {
+  for (const row of document.querySelectorAll("[data-number]")) delete row.dataset.number;
+  for (const [index, row] of rows.entries()) row.firstElementChild.dataset.number = index + 1;
+}
+
+function showKeys() {
+  const problem = alertPlace();
+  const fieldOf = (group) => (one) => {
+    const field = el("input", { maxlength: 1, size: 1, "aria-label": one.label, value: keyOf(one) });
+    field.addEventListener("focus", () => field.select());
+    field.addEventListener("change", () => {
+      const key = field.value.trim();
+      const taken = group.find((other) => other !== one && keyOf(other) === key);
+      tell(problem, taken ? `${key} is taken: ${taken.label}` : "");
+      if (key && !taken) prefer("keys", { ...preference("keys", {}), [one.label]: key });
+      field.value = keyOf(one);
+    });
+    return el("div", el("dt", field), el("dd", one.label));
+  };
+  const fixed = FIXED.map(([keys, text]) =>
+    el(
+      "div",
+      el(
+        "dt",
+        keys.split(" ").map((key) => el("kbd", key)),
+      ),
+      el("dd", text),
+    ),
+  );
+  const toggle = tickBox("Keys of one letter and numbers of rows", {
+    checked: isOn(),
+    hint: "Where they get in the way of a screen reader or of speech",
+    onchange: ({ target }) => prefer("letters", target.checked),
+  });
+  const root = document.documentElement.style;
+  const scheme = choice("Colours", SCHEMES, root.colorScheme, ({ target }) => {
+    root.colorScheme = target.value;
+    prefer("colours", target.value);
+  });
+  const reset = button("Keys as they were", () => {
+    prefer("keys", {});
+    dialog.close();
+    showKeys();
+  });
+  const close = el("button.primary", { autofocus: true }, "Close");
+  const list = el("dl.keys", PLAIN.map(fieldOf(PLAIN)), VIEWS.map(fieldOf(VIEWS)), fixed);
+  const controls = el("div.controls", close, reset);
+  const dialog = openDialog(
+    "Keys",
+    el("form", { method: "dialog" }, list, problem, toggle, scheme, controls),
+  );
+}
