@@ -151,7 +151,7 @@ test("CP-186 the active run can be cancelled", async () => {
   await ui.button("Yes, cancel it").click();
   await state("cancelled");
   await ui.page.locator("main .status.cancelled").first().waitFor();
-  await ui.link("Audit").click();
+  await ui.page.locator(".tabs").getByText("Audit").click();
   await ui.page.locator("tr", { has: ui.page.getByText("cancel", { exact: true }) }).waitFor();
   await ui.view(beta, "audit");
   await ui.page.locator("tr", { hasText: "cancel" }).getByText("session").waitFor();

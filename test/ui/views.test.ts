@@ -184,7 +184,7 @@ test("a run tells in tabs how it went on each worker, what was asked for and by 
   await ui.page.reload();
   await ui.page.locator("#activity .line").waitFor();
   assert.deepEqual(await lines.allTextContents(), ["app@127.0.0.2 | checked"]);
-  await ui.link("Audit").click();
+  await ui.page.locator(".tabs").getByText("Audit").click();
   await ui.page.locator("main tr", { hasText: "bearer" }).waitFor();
   const command = await server.run(bucket, "run_command", { command: "echo one; echo two >&2" });
   await ui.view(bucket, `runs/${command.id}`);
