@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { after, before, beforeEach, test } from "node:test";
+import { after, before, beforeEach, type TestContext, test } from "node:test";
 import { type Browser, chromium, type Page } from "playwright-core";
 import { LocalServer } from "../../scripts/local-server.ts";
 import { certificateFor } from "../helpers/http.ts";
@@ -16,20 +16,36 @@ const TTL_SECONDS = 6;
 const base = mkdtempSync(path.join(tmpdir(), "ops-console-totp-"));
 const requests: string[] = [];
 const complaints: string[] = [];
+const ends: Parameters<TestContext["after"]>[0][] = [];
 let server: LocalServer;
 let browser: Browser;
 let page: Page;
-/** The step of the last code that was used: no later one may be older. */
+/** The step of the last code that this server took: no later one may be older. */
 let used = 0;
+let flags: string[] = [];
+
+/** A server that has not seen a code yet. */
+async function startServer(): Promise<void> {
+  await server?.stop();
+  server = await LocalServer.start(path.join(base, "root"), { flags });
+  used = 0;
+}
+
+async function signIn(): Promise<void> {
+  await page.goto(`${server.url}/`);
+  await page.getByLabel("API token").fill(server.token);
+  assert.equal(await codeField().isVisible(), false);
+  await button("Sign in").click();
+  await codeField().waitFor();
+}
 
 before(async () => {
-  const { certFile, keyFile } = await certificateFor({ after: (end) => after(end as () => void) });
+  const { certFile, keyFile } = await certificateFor({ after: (end) => ends.push(end) });
   const secretFile = path.join(base, "totp");
   writeFileSync(secretFile, `${SECRET_TEXT}\n`, { mode: 0o600 });
-  const flags = ["--tls-cert", certFile, "--tls-key", keyFile, "--totp-session-ttl", `${TTL_SECONDS}s`];
-  server = await LocalServer.start(path.join(base, "root"), {
-    flags: [...flags, "--totp-secret-file", secretFile],
-  });
+  const lifetime = ["--totp-session-ttl", `${TTL_SECONDS}s`];
+  flags = ["--tls-cert", certFile, "--tls-key", keyFile, "--totp-secret-file", secretFile, ...lifetime];
+  await startServer();
   browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox", "--disable-gpu"] });
   page = await browser.newPage({
     ignoreHTTPSErrors: true,
@@ -42,17 +58,18 @@ beforeEach(() => page.setDefaultTimeout(40_000));
 after(async () => {
   await browser?.close();
   await server?.stop();
+  for (const end of ends) await (end as () => unknown)();
   rmSync(base, { recursive: true, force: true });
 });
 
 const button = (name: string) => page.getByRole("button", { name, exact: true });
 const codeField = () => page.getByLabel("Code of your authenticator app");
 
-/** A code that is later than every one used so far; waits where the next one is not accepted yet. */
+/** A code that is later than every one used so far: of the step before, this one or the next; else it waits. */
 async function freshCode(): Promise<string> {
   const step = () => Math.floor(Date.now() / 30_000);
   await until("the next code", () => step() + 1 > used, 40_000);
-  used = Math.max(used + 1, step());
+  used = Math.max(used + 1, step() - 1);
   return oathtoolCode(SECRET_TEXT, used * 30_000);
 }
 
@@ -62,20 +79,16 @@ async function giveCode(code: string): Promise<void> {
 }
 
 test("CP-172 T-01 after the token the page asks for a code, and says when it is not right", async () => {
-  await page.goto(`${server.url}/`);
-  await page.getByLabel("API token").fill(server.token);
-  assert.equal(await codeField().isVisible(), false);
-  await button("Sign in").click();
-  await codeField().waitFor();
+  await signIn();
   await giveCode("000000");
   await page.getByText("This code is not right.").waitFor();
   assert.equal(await codeField().inputValue(), "");
   await giveCode(await freshCode());
   await button("Sign out").waitFor();
   assert.equal(await codeField().isVisible(), false);
-  const signIn = requests.filter((one) => one.startsWith("POST "));
+  const posts = requests.filter((one) => one.startsWith("POST "));
   const [session, verify] = ["POST /api/auth/session", "POST /api/auth/totp/verify"];
-  assert.deepEqual(signIn, [session, verify, verify, session]);
+  assert.deepEqual(posts, [session, verify, verify, session]);
   const kept: unknown = await page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]");
   assert.deepEqual(kept, [0, 0, ""]);
 });
@@ -117,6 +130,10 @@ test("CP-193 T-90 once it has ended, a request waits for a code and is then sent
 
 test("CP-193 the way to the API reference asks for a code, and so does a request that is tried there", async () => {
   const forget = () => page.context().clearCookies({ name: "ops_totp_session" });
+  await startServer();
+  await signIn();
+  await giveCode(await freshCode());
+  await button("Sign out").waitFor();
   await forget();
   await page.getByRole("link", { name: "API", exact: true }).click();
   await giveCode(await freshCode());
