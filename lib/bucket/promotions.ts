@@ -7,6 +7,8 @@ import type { Database } from "./database.ts";
 export interface Promotion {
   /** The promoted tree; empty before the first promotion. */
   hash: string;
+  /** The tree that was synced last; empty where no sync has come to its end. */
+  synced: string;
   /** The running version: `0.0.0` before the first promotion. */
   version: string;
   /** The promoted files, path to a digest of mode and content. */
@@ -27,6 +29,7 @@ export interface Promotion {
 
 interface HashRow {
   key: string;
+  current_hash: string;
   previous_hash: string;
   previous_files: string;
   before_hash: string;
@@ -47,6 +50,7 @@ const STOPPED = { no: 0, done: 1, begun: 2 };
 
 const NOTHING: Promotion = {
   hash: "",
+  synced: "",
   version: NEVER_PROMOTED,
   files: {},
   before: { hash: "", version: NEVER_PROMOTED, files: {} },
@@ -67,6 +71,7 @@ export function promotionsOf(db: Database, job: string): (allocationId: string) 
 function fromRow(row: HashRow): Promotion {
   return {
     hash: row.previous_hash,
+    synced: row.current_hash,
     version: row.current_version || NEVER_PROMOTED,
     files: filesIn(row.previous_files),
     before: {

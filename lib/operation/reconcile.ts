@@ -44,8 +44,9 @@ export function dueForReconcile(
     const promotionOf = promotionsOf(db, job);
     for (const allocation of own.filter((one) => one.removed || one.disabled)) {
       const { id, worker, removed } = allocation;
-      const { hash, unfinished, stopped, stopping } = promotionOf(id);
-      if (hash === "" && !unfinished) neverDeployed.push(allocation);
+      const { synced, unfinished, stopped, stopping } = promotionOf(id);
+      // Not what is promoted counts: of one that is to be started anew nothing is, and yet its files are there.
+      if (synced === "" && !unfinished) neverDeployed.push(allocation);
       else if (removed || !stopped || stopping)
         due.push({ allocation, action: removed ? "remove" : "stop", isGone: removed && isGone(worker) });
     }

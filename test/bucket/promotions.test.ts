@@ -16,6 +16,7 @@ import { makeBucket } from "../helpers/workspace.ts";
 const NOTHING = {
   ...{
     hash: "",
+    synced: "",
     version: NEVER_PROMOTED,
     files: {},
     gate: "",
@@ -54,17 +55,25 @@ test("HR-109 HR-115 T-39 a change counts from its promotion on, and until then e
     ],
   );
   recordSynced(db, "web", "one", tree("a"));
-  const synced = { ...NOTHING, updateSeq: 4 };
+  const synced = { ...NOTHING, synced: "a", updateSeq: 4 };
   assert.deepEqual(of("one"), { ...synced, unfinished: true }, "a sync is no promotion");
   promote(db, "web", "one", "1.0.0", "pending");
   const first = { ...synced, hash: "a", version: "1.0.0", files: { Makefile: "a" }, gate: "pending" };
   assert.deepEqual(of("one"), first);
   beginChange(db, "web", ["one"]);
   recordSynced(db, "web", "one", tree("b"));
-  assert.deepEqual(of("one"), { ...first, unfinished: true }, "the promoted tree stays known");
+  assert.deepEqual(of("one"), { ...first, synced: "b", unfinished: true }, "the promoted tree stays known");
   promote(db, "web", "one", "2.0.0", "");
   const before = { hash: "a", version: "1.0.0", files: { Makefile: "a" } };
-  const second = { ...first, hash: "b", version: "2.0.0", files: { Makefile: "b" }, gate: "", before };
+  const second = {
+    ...first,
+    hash: "b",
+    synced: "b",
+    version: "2.0.0",
+    files: { Makefile: "b" },
+    gate: "",
+    before,
+  };
   assert.deepEqual(of("one"), second);
   promote(db, "web", "one", "2.0.0", "");
   assert.deepEqual(of("one"), second, "the same once more takes the place of nothing");
@@ -93,7 +102,7 @@ test("stopped comes and goes, a forgotten allocation is as new, other jobs have 
   assert.deepEqual([of("one"), of("one", "other").unfinished], [NOTHING, true]);
 });
 
-test("an allocation that starts anew loses its promoted tree, gate and stop mark; its version and all others stay", async (t) => {
+test("an allocation that starts anew loses its promoted tree, gate and stop mark; its version, its files and all others stay", async (t) => {
   const { db, deploy, of } = await setUp(t);
   deploy("a", "1.0.0", "pending");
   setStopped(db, "web", "one", "done");
@@ -106,6 +115,6 @@ test("an allocation that starts anew loses its promoted tree, gate and stop mark
     promote(db, job, id, "3.0.0");
   }
   startAnew(db, [{ job: "web", id: "one" }]);
-  assert.deepEqual(of("one"), { ...NOTHING, version: "1.0.0", updateSeq: 4 });
+  assert.deepEqual(of("one"), { ...NOTHING, synced: "a", version: "1.0.0", updateSeq: 4 });
   assert.deepEqual([of("two").hash, of("one", "other").hash], ["b", "b"]);
 });

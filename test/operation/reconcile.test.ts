@@ -65,6 +65,19 @@ test("HR-095 HR-098 what was removed is stopped and its files go, data and what 
   assert.deepEqual(deploys.targets("web", A), ["start", "stop", "start"]);
 });
 
+test("HR-098 what is to be started anew and is removed before a deploy has done so leaves no files", async (t) => {
+  const { deploys, jobsOn } = await setUp(t);
+  await deploys.build(JOBS, { ...TWO, disabled: { web: [B] } });
+  await deploys.deploy();
+  await deploys.build(JOBS, TWO);
+  await deploys.build({ other: {} }, TWO);
+  const { error, reconciled } = await deploys.deploy();
+  assert.deepEqual([error, reconciled.map((one) => one.worker)], [undefined, [A, B]]);
+  assert.deepEqual(readdirSync(path.join(deploys.folder(B), "jobs/web")), ["data"]);
+  assert.deepEqual(jobsOn(B), [{ job: "other", disabled: 0 }]);
+  assert.deepEqual((await deploys.deploy()).reconciled, []);
+});
+
 test("what never reached its worker has nothing to be stopped there", async (t) => {
   const { deploys } = await setUp(t, { other: {} });
   const inTheWay = path.join(deploys.folder(B), "jobs", "web");
