@@ -126,9 +126,7 @@ async function read(from) {
   showLines(Infinity);
   followAddress();
   const asking = setInterval(() => ask(from), ASK_MS);
-  signal.addEventListener("abort", () => clearInterval(asking));
-  await from.follow(grew);
-  clearInterval(asking);
+  await from.follow(grew).finally(() => clearInterval(asking));
   const ended = await from.run();
   signal.throwIfAborted();
   update(ended);

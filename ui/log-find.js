@@ -108,7 +108,6 @@ async function search(log, { accepts, ...filter }, signal) {
     if (!isOver && index < 0 && offsets.length > 0 && (next >= 0 || complete)) goTo(Math.max(0, next));
     isOver ||= complete;
     tell();
-    if (page.done) return;
     if (complete) await growth;
     after = page.next;
   }

@@ -1,10 +1,11 @@
 import { styled, visible } from "./ansi.js";
-import { el } from "./dom.js";
+import { drawList, el } from "./dom.js";
 
 const STEP = 120;
 const KEPT = 600;
 // Browsers have a limit for the height of what is scrolled.
 const MOST_PX = 4_000_000;
+const PX_PER_BYTE = 0.2;
 const NEAR_PX = 24;
 // So far behind the end, what lies between is skipped.
 const SKIPPED_BYTES = 64 * 1024;
@@ -24,7 +25,6 @@ export class LogView {
   #lines = [];
   #ends = { first: true, last: true };
   #next = 0;
-  #pxPerByte = 0;
   #scrolledTo = 0;
   // What was read for an earlier turn is dropped.
   #turn = 0;
@@ -51,13 +51,13 @@ export class LogView {
 
   clear() {
     this.#turn++;
-    [this.#source, this.#wanted, this.#lines, this.pointed] = [null, null, [], []];
-    this.#window.replaceChildren();
+    [this.#source, this.#wanted, this.pointed] = [null, null, []];
+    this.#draw([]);
   }
 
   mark(find) {
     this.#find = find;
-    this.#change(() => this.#window.replaceChildren(...this.#lines.map((line) => this.#row(line))));
+    this.#draw();
   }
 
   /** Points at the lines from an offset to `last`; for Infinity follows the end. */
@@ -65,8 +65,7 @@ export class LogView {
     const toEnd = offset === Infinity;
     this.follow(toEnd);
     this.pointed = toEnd ? [] : [offset, last];
-    for (const [index, row] of [...this.#window.children].entries())
-      row.classList.toggle("pointed", this.#isPointed(this.#lines[index]));
+    this.#draw();
     if (toEnd || this.#wanted !== null || !this.#lines.some((line) => this.#isPointed(line)))
       this.#want(toEnd ? this.#log.size : offset);
     await this.#settle();
@@ -84,16 +83,14 @@ export class LogView {
   }
 
   #takeGrowth() {
-    const last = this.#lines.at(-1);
     [this.#ends.last, this.#hasGrown] = [false, false];
-    if (last?.open) this.#next = last.start;
-    if (last?.open) this.#drop(-1, 1);
+    if (this.#lines.at(-1)?.open) this.#next = this.#lines.pop().start;
     if (this.following && this.#log.size - this.#next > SKIPPED_BYTES) this.#want(this.#log.size);
   }
 
   #resized() {
     if (!this.#source || this.#element.clientHeight === 0) return;
-    this.#change(() => {});
+    this.#draw();
     this.#settle();
   }
 
@@ -108,6 +105,7 @@ export class LogView {
     this.#options.onFollow();
   }
 
+  // Also asked after each reading: the browser tells late that somebody has scrolled.
   #scrolled() {
     const { scrollTop, clientHeight, scrollHeight } = this.#element;
     const moved = scrollTop - this.#scrolledTo;
@@ -149,24 +147,23 @@ export class LogView {
   }
 
   async #work() {
-    while (this.#unsettled) {
+    for (let isMore = true; isMore || this.#unsettled; ) {
       this.#unsettled = false;
-      for (let isMore = true; isMore && this.#source && this.#element.clientHeight > 0; ) {
-        const turn = this.#turn;
-        try {
-          isMore = await this.#improve(turn);
-          this.#options.onProblem("");
-        } catch (error) {
-          isMore = turn !== this.#turn;
-          if (error.name !== "AbortError" && !isMore) this.#options.onProblem(error.message);
-        }
+      const turn = this.#turn;
+      try {
+        isMore = await this.#improve(turn);
+        this.#options.onProblem("");
+      } catch (error) {
+        isMore = turn !== this.#turn;
+        if (error.name !== "AbortError" && !isMore) this.#options.onProblem(error.message);
       }
     }
   }
 
   async #improve(turn) {
-    if (this.#hasGrown && this.#ends.last) this.#takeGrowth();
     const { scrollTop, clientHeight } = this.#element;
+    if (!this.#source || clientHeight === 0) return false;
+    if (this.#hasGrown && this.#ends.last) this.#takeGrowth();
     const { offsetTop, offsetHeight } = this.#window;
     const above = scrollTop - offsetTop;
     const below = offsetTop + offsetHeight - scrollTop - clientHeight;
@@ -190,67 +187,59 @@ export class LogView {
     this.#ends = { first: fromEnd ? done : offset === 0, last: fromEnd || done };
     this.#hasGrown ||= size !== this.#log.size;
     this.#next = next;
-    this.#lines = [];
-    this.#window.replaceChildren();
-    this.#pxPerByte = 0;
-    this.#change(() => this.#add(lines, "append"));
-    const bytes = Math.max(1, next - (lines[0]?.start ?? 0));
-    this.#pxPerByte = Math.min(this.#window.offsetHeight / bytes, MOST_PX / Math.max(1, size));
-    this.#change(() => {});
+    this.#draw(lines);
     this.#scrollTo(fromEnd ? this.#element.scrollHeight : this.#window.offsetTop);
   }
 
   async #extendDown(turn) {
     const { lines, done, next } = await this.#source.after(this.#next, STEP);
+    this.#scrolled();
     if (turn !== this.#turn) return;
     [this.#ends.last, this.#next] = [done, next];
-    this.#change(() => {
-      this.#add(lines, "append");
-      const tooMany = this.#lines.length - KEPT;
-      if (tooMany <= 0) return;
-      this.#drop(0, tooMany);
-      this.#ends.first = false;
-    });
+    const all = [...this.#lines, ...lines];
+    if (all.length > KEPT) this.#ends.first = false;
+    this.#draw(all.slice(-KEPT));
   }
 
   async #extendUp(turn) {
     const { lines, done } = await this.#source.before(this.#lines[0]?.start ?? this.#next, STEP);
+    this.#scrolled();
     if (turn !== this.#turn) return;
     this.#ends.first = done;
-    this.#change(() => {
-      this.#add(lines, "prepend");
-      if (this.#lines.length <= KEPT || this.following) return;
-      this.#next = this.#lines[KEPT].start;
-      this.#drop(KEPT, Infinity);
-      this.#ends.last = false;
-    });
-  }
-
-  #add(lines, how) {
-    this.#lines = how === "append" ? [...this.#lines, ...lines] : [...lines, ...this.#lines];
-    this.#window[how](...lines.map((line) => this.#row(line)));
-    this.#number();
-  }
-
-  #drop(from, count) {
-    for (const row of [...this.#window.children].slice(from).slice(0, count)) row.remove();
-    this.#lines.splice(from, count);
+    const all = [...lines, ...this.#lines];
+    if (all.length > KEPT && !this.following) {
+      [this.#ends.last, this.#next] = [false, all[KEPT].start];
+      all.length = KEPT;
+    }
+    this.#draw(all);
   }
 
   // What is seen stays where it is, unless the end is followed.
-  #change(change) {
-    const seen = this.#window.children[this.#firstSeen()];
-    const top = seen?.offsetTop;
-    change();
-    this.#space(0, this.#ends.first, this.#lines[0]?.start ?? 0);
+  #draw(lines = this.#lines) {
+    const first = this.#firstSeen();
+    const [seen, top] = [this.#lines[first]?.start, this.#window.children[first]?.offsetTop];
+    this.#lines = lines;
+    this.#number();
+    const items = lines.map((line) => ({ ...line, isPointed: this.#isPointed(line), find: this.#find }));
+    drawList(
+      this.#window,
+      items,
+      ({ start }) => start,
+      (line) => this.#row(line),
+    );
+    this.#space(0, this.#ends.first, lines[0]?.start ?? 0);
     this.#space(1, this.#ends.last, this.#log ? this.#log.size - this.#next : 0);
+    const row = this.#window.children[lines.findIndex(({ start }) => start === seen)];
     if (this.following) this.#scrollTo(this.#element.scrollHeight);
-    else if (seen?.isConnected) this.#scrollTo(this.#element.scrollTop + seen.offsetTop - top);
+    else if (row) this.#scrollTo(this.#element.scrollTop + row.offsetTop - top);
   }
 
   #space(index, isEnd, bytes) {
-    const px = isEnd ? 0 : Math.max(2 * this.#element.clientHeight, bytes * this.#pxPerByte);
-    this.#spaces[index].style.height = `${px}px`;
+    const px = Math.max(
+      2 * this.#element.clientHeight,
+      bytes * Math.min(PX_PER_BYTE, MOST_PX / this.#log?.size),
+    );
+    this.#spaces[index].style.height = isEnd ? "0" : `${px}px`;
   }
 
   #scrollTo(px) {
@@ -286,7 +275,6 @@ export class LogView {
       lines[at].number ??= lines[at - 1].number + (lines[at].continued ? 0 : 1);
     for (let at = known - 1; at >= 0; at--)
       lines[at].number = lines[at + 1].number - (lines[at + 1].continued ? 0 : 1);
-    for (const [index, row] of [...this.#window.children].entries()) showNumber(row, lines[index]);
   }
 
   async #ask(line) {
@@ -294,28 +282,29 @@ export class LogView {
     this.#asking = true;
     line.number = await this.#source.number(line.start).catch(() => undefined);
     this.#asking = false;
-    if (line.number !== undefined || !this.#lines.includes(line)) this.#number();
+    if (line.number !== undefined || !this.#lines.includes(line)) this.#draw();
   }
 
-  #row(line) {
-    const [place = "", sign] = PLACE.exec(line.text) ?? [];
-    const text = styled(line.text.slice(place.length)).map((piece) =>
-      el("span", { class: piece.classes || null }, marked(piece.text, this.#find)),
+  #row({ start, text, number, continued, isPointed, find }) {
+    const [place = "", sign] = PLACE.exec(text) ?? [];
+    const pieces = styled(text.slice(place.length)).map((piece) =>
+      el("span", { class: piece.classes || null }, marked(piece.text, find)),
     );
-    if (place !== "") text.unshift(el("span.place", marked(visible(place), this.#find)));
-    const number = el("a.number", { href: this.#options.href(line.start), tabindex: -1 });
-    const row = el("div.line", number, el(sign === "!" ? "span.text.stderr" : "span.text", text));
-    row.classList.toggle("pointed", this.#isPointed(line));
-    showNumber(row, line);
-    return row;
+    const title = `The address of ${number ? `line ${number}` : "this line"}`;
+    return el(
+      isPointed ? "div.line.pointed" : "div.line",
+      el(
+        "a.number",
+        { href: this.#options.href(start), title, tabindex: -1 },
+        continued ? "↪" : (number ?? "·"),
+      ),
+      el(
+        sign === "!" ? "span.text.stderr" : "span.text",
+        place !== "" && el("span.place", marked(visible(place), find)),
+        pieces,
+      ),
+    );
   }
-}
-
-function showNumber({ firstChild: place }, { number, continued }) {
-  const shown = continued ? "↪" : (number ?? "·");
-  if (place.textContent === String(shown)) return;
-  place.textContent = shown;
-  place.title = `The address of ${number ? `line ${number}` : "this line"}`;
 }
 
 function marked(text, find) {

@@ -1,7 +1,7 @@
 import { bucketPath, call, pause } from "./api.js";
 
 const WAIT_S = 30;
-const RETRY_MS = [500, 1_000, 2_000, 5_000];
+const [RETRY_MS, MOST_RETRY_MS] = [500, 5_000];
 const TAIL_BYTES = 1024 * 1024;
 const SEARCH_BYTES = 32 * 1024 * 1024;
 const PAGE = 500;
@@ -9,11 +9,12 @@ const PAGE = 500;
 const NOWHERE = "\u{10fffd}\u{10fffc}\u{10fffd}";
 const FIRST_SPAN_BYTES = 256 * 1024;
 const NEWLINE = 10;
+const END = 1e12;
 // A longer line is shown in pieces of one to two times this size.
 const PIECE_BYTES = 4096;
 const STEP_BYTES = 16 * 1024;
-// `job@worker | output`, `worker ! error`, `job@worker: what ops says`, `job: what ops says`.
-const PLACE = /^(?:\x1b\[[\d;]*m)*(?:([^@\s]+)@)?(\S+?)(?: [|!]|: )/;
+// `job@worker | output`, `worker ! error`, `error: job@worker: …`, `job: …`.
+const PLACE = /^(?:\x1b\[[\d;]*m|\s|error: |warning: )*(?:([^@\s]+)@)?(\S+?)(?: [|!]|: )/;
 const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
 
 /** The log of one run on the server; `onTrouble(why)` hears whether it answers. */
@@ -37,7 +38,7 @@ export class RunLog {
 
   async follow(onBytes) {
     for (let done = false; !done; ) {
-      while (document.hidden && !this.signal.aborted) await pause(RETRY_MS[0], this.signal);
+      while (document.hidden && !this.signal.aborted) await pause(RETRY_MS, this.signal);
       const chunk = await this.#persistently(this.path(`/logs?after=${this.size}&timeout=${WAIT_S}`));
       const bytes = encoder.encode(chunk.data);
       if (bytes.length > 0) this.append(bytes, chunk.next);
@@ -69,24 +70,17 @@ export class RunLog {
     return new Uint8Array(await call("GET", this.path("/activity.log"), options));
   }
 
-  /** `isLast`: all that is there was looked at; `done`: all that there will be. */
-  async search({ q, exact, after, until, limit = PAGE, signal = this.signal }) {
+  /** A page of lines with a text; `isLast` where no more is there yet. */
+  async search({ q, exact, after, until = END, limit = PAGE, signal = this.signal }) {
     const from = `${after.offset}.${after.line}`;
-    const query = new URLSearchParams({
-      q,
-      case: exact,
-      after: from,
-      limit,
-      ...(until < Infinity && { until }),
-    });
+    const query = new URLSearchParams({ q, case: exact, after: from, until, limit });
     const answer = await call("GET", this.path(`/logs/search?${query}`), { signal });
     const [offset, line] = answer.next.split(".").map(Number);
     const lines = answer.matches.map(({ offset: start, line: number, text }) => ({
       ...{ start, end: start + 1, number, text },
     }));
     if (offset - this.#places.at(-1).offset > FIRST_SPAN_BYTES) this.#places.push({ offset, line });
-    const isLast = offset === after.offset || offset >= this.size || answer.done;
-    return { lines, next: { offset, line }, isLast, done: answer.done };
+    return { lines, next: { offset, line }, isLast: offset === after.offset || offset >= this.size };
   }
 
   /** Where the line that holds an offset begins, and its number. */
@@ -108,9 +102,8 @@ export class RunLog {
         return answer;
       } catch (error) {
         if (this.signal.aborted || (error.status !== 0 && !(error.status >= 500))) throw error;
-        const wait = RETRY_MS[Math.min(failures, RETRY_MS.length - 1)];
-        this.onTrouble(`${error.message}. Trying again every ${Math.max(1, wait / 1000)} s.`);
-        await pause(wait, this.signal);
+        this.onTrouble(`${error.message}. Trying again …`);
+        await pause(Math.min(RETRY_MS * 2 ** failures, MOST_RETRY_MS), this.signal);
         this.signal.throwIfAborted();
       }
     }
@@ -128,15 +121,14 @@ export class AllLines {
   async after(offset, most) {
     const { size } = this.#log;
     const to = Math.min(offset + STEP_BYTES, size);
-    const lines = await this.#between(offset, to, (spans) => spans.slice(0, most));
+    const lines = (await this.#between(offset, to)).slice(0, most);
     const next = lines.at(-1)?.end ?? offset;
     return { lines, next, done: next >= to && to === size };
   }
 
   async before(offset, most) {
     const from = Math.max(0, offset - STEP_BYTES);
-    const lastOnes = (spans) => spans.filter(([, end]) => end <= offset).slice(-most);
-    const lines = await this.#between(from, offset, lastOnes);
+    const lines = (await this.#between(from, offset)).filter(({ end }) => end <= offset).slice(-most);
     return { lines, done: lines.length === 0 || lines[0].start === 0 };
   }
 
@@ -144,7 +136,7 @@ export class AllLines {
     return (await this.#log.place(offset)).line;
   }
 
-  async #between(from, to, pick) {
+  async #between(from, to) {
     const { size } = this.#log;
     // Far enough before to see where the first piece begins.
     const base = Math.max(0, (Math.floor(from / PIECE_BYTES) - 4) * PIECE_BYTES);
@@ -152,10 +144,10 @@ export class AllLines {
     const bytes = await this.#log.read(base, until);
     const starts = startsIn(bytes, base);
     const ends = [...starts.slice(1), ...(until === size ? [size] : [])];
-    const spans = [];
-    for (const [index, end] of ends.entries())
-      if (end > from && starts[index] < to) spans.push([starts[index], end]);
-    return pick(spans).map(([start, end]) => lineOf(bytes, base, start, end));
+    return ends
+      .map((end, index) => [starts[index], end])
+      .filter(([start, end]) => end > from && start < to)
+      .map(([start, end]) => lineOf(bytes, base, start, end));
   }
 }
 
@@ -204,7 +196,7 @@ export class MatchingLines {
   }
 
   async after(offset, most) {
-    const { lines, place } = await this.#between(await this.#log.place(offset), Infinity, most);
+    const { lines, place } = await this.#between(await this.#log.place(offset), undefined, most);
     const done = lines.length <= most;
     return { lines: lines.slice(0, most), next: done ? place.offset : lines[most].start, done };
   }
@@ -221,7 +213,7 @@ export class MatchingLines {
 
   async #between(place, to, most) {
     const lines = [];
-    for (let isLast = false; !isLast && place.offset < to && lines.length <= most; ) {
+    for (let isLast = false; !isLast && lines.length <= most && !(place.offset >= to); ) {
       const page = await this.#log.search({ ...this.#filter, after: place, until: to });
       lines.push(...page.lines.filter(this.#filter.accepts));
       [place, isLast] = [page.next, page.isLast];
