@@ -14,14 +14,14 @@ const MOST_LINES = 100_000;
 const KEPT_MS = 60_000;
 
 const dock = document.getElementById("dock");
-const place = (name) => dock.querySelector(`.${name}`);
-const [subject, state, elapsed, progress, why] = "subject state elapsed progress why".split(" ").map(place);
-const [trouble, problem, download, bytes] = "trouble problem download size".split(" ").map(place);
-const [pill, output] = ["pill", "output"].map(place);
+const [subject, state, elapsed, progress, why, trouble, problem, download, bytes, pill, output] =
+  "subject state elapsed progress why trouble problem download size pill output"
+    .split(" ")
+    .map((name) => dock.querySelector(`.${name}`));
 const { cancel, find, start, follow, job, worker, wrap, colours, places } = document.forms.tools.elements;
 const copy = copying("Copy lines", pointedText, { hidden: true });
 
-/** The run that is shown; all are null without one. */
+/** The run that is shown. */
 export let shown = { bucketId: null, runId: null, status: null, kind: null };
 
 let changed = () => {};
@@ -36,17 +36,10 @@ let drawing = false;
 
 const view = new LogView(output, { href, onFollow: drawFollow, onProblem: (why) => tell(problem, why) });
 
-/** Starts the place of the log; `listener` hears when the run or its state is another. */
+/** Starts the place of the log; `listener` hears of another run or state. */
 export function startActivity(listener) {
   changed = listener;
-  startFind({
-    ...{ log: () => log, position: () => view.position },
-    ...{ onChange: () => showLines(), onGo: (offset) => view.go(offset) },
-    onClose() {
-      showLines();
-      output.focus();
-    },
-  });
+  startFind({ log: () => log, view, changed: () => showLines(), leave: () => output.focus() });
   let typing;
   for (const field of [job, worker])
     field.addEventListener("input", () => {
@@ -83,7 +76,7 @@ export function offerRun(bucketId, runId) {
   if (runId && shown.status !== "running" && shown.bucketId !== bucketId) showRun(bucketId, runId);
 }
 
-/** Opens the search in the log; answers false where there is none or it has the keyboard. */
+/** Opens the search in the log; false where it cannot. */
 export function findInLog() {
   if (log) unfold();
   return log !== null && openFind();
@@ -168,8 +161,8 @@ function change() {
 function tick() {
   const { status: word, duration_ms: ms } = run ?? {};
   const seconds = Math.floor((ms + performance.now() - readAt) / 1000);
-  const ended = run ? `after ${duration(ms)}` : "";
-  elapsed.textContent = word === "running" ? `for ${duration(seconds * 1000)}` : ended;
+  const now = word === "running" ? `for ${duration(seconds * 1000)}` : `after ${duration(ms)}`;
+  elapsed.textContent = run ? now : "";
 }
 
 function progressText({ phase, done, total, waiting }) {
@@ -189,7 +182,7 @@ async function askToCancel() {
 }
 
 function grew(added) {
-  if (!view.following) for (const byte of added) if (byte === NEWLINE) newLines++;
+  newLines += added.filter((byte) => byte === NEWLINE).length;
   if (drawing) return;
   drawing = true;
   requestAnimationFrame(() => {

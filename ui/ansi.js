@@ -1,4 +1,4 @@
-// Escape sequences: SGR with its numbers, then every other kind; one without an end loses only its beginning.
+// SGR with its numbers, then every other escape sequence; one without an end loses only its beginning.
 const SEQUENCE =
   /(?:\x1b\[|\x9b)([\d;:]*)m|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])(?:[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c))?|\x1b[ -/]*[0-~]?/g;
 const STYLES = { 1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse", 9: "strike" };
@@ -11,9 +11,10 @@ const ENDS = {
   39: "fg",
   49: "bg",
 };
-const DIRECTIONS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+// Control characters and marks of direction.
+const UNSEEN = /[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
-/** A line of output as pieces `{ text, classes }`: SGR becomes classes, other escape sequences are dropped. */
+/** A line as pieces `{ text, classes }`; escape sequences that are not SGR are dropped. */
 export function styled(text) {
   const [pieces, styles] = [[], new Map()];
   let at = 0;
@@ -30,13 +31,13 @@ export function styled(text) {
   return pieces;
 }
 
-/** Text whose control characters and marks of direction can be seen: none looks like another. */
+/** Text in which nothing is hidden. */
 export function visible(text) {
-  return text
-    .replace(/[\x00-\x08\x0a-\x1f]/g, (control) => String.fromCharCode(0x2400 + control.charCodeAt(0)))
-    .replace(/\x7f/g, "\u2421")
-    .replace(/[\x80-\x9f]/g, "\ufffd")
-    .replace(DIRECTIONS, (mark) => `‹U+${mark.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}›`);
+  return text.replace(UNSEEN, (mark) => {
+    const code = mark.charCodeAt(0);
+    if (code < 0x20) return String.fromCharCode(0x2400 + code);
+    return code === 0x7f ? "␡" : `‹U+${code.toString(16).toUpperCase().padStart(4, "0")}›`;
+  });
 }
 
 function apply(styles, codes) {
@@ -53,7 +54,7 @@ function apply(styles, codes) {
   }
 }
 
-// `5;n` and `2;r;g;b`: the nearest of the eight colours, or grey (8).
+// `5;n` and `2;r;g;b` as the nearest colour.
 function extended(codes) {
   const kind = codes.shift();
   if (kind === 2) return nearest(...codes.splice(0, 3));

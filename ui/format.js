@@ -1,19 +1,10 @@
 import { el } from "./dom.js";
 
 const TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-const AGO = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
-const STEPS = [
-  [60, "second"],
-  [60, "minute"],
-  [24, "hour"],
-  [30, "day"],
-  [12, "month"],
-  [Number.POSITIVE_INFINITY, "year"],
-];
 
-/** How long ago something was, kept up to date by {@link tick}; its title is the time. */
+/** How long ago something was; {@link tick} keeps it true. */
 export function ago(iso) {
-  if (iso === null || iso === undefined) return "";
+  if (!iso) return "";
   const title = `${TIME.format(new Date(iso))} (${iso})`;
   return el("time", { class: "ago", datetime: iso, title }, sinceText(iso));
 }
@@ -27,32 +18,29 @@ export function tick() {
 }
 
 function sinceText(iso) {
-  let number = (Date.now() - Date.parse(iso)) / 1000;
-  if (Math.abs(number) < 10) return "just now";
-  for (const [size, unit] of STEPS) {
-    if (Math.abs(number) < size) return AGO.format(-Math.round(number), unit);
-    number /= size;
-  }
-  return "";
+  const ms = Date.now() - Date.parse(iso);
+  if (Math.abs(ms) < 10_000) return "just now";
+  const [text] = /^\S+ \S+/.exec(duration(Math.abs(ms)));
+  return ms > 0 ? `${text} ago` : `in ${text}`;
 }
 
 /** `0.4 s`, `12 s`, `3 min 05 s`, `2 h 10 min`. */
 export function duration(ms) {
-  const seconds = Math.floor(ms / 1000);
-  if (seconds < 10) return `${(ms / 1000).toFixed(1)} s`;
-  if (seconds < 60) return `${seconds} s`;
+  const [seconds, minutes, hours, days] = [1e3, 6e4, 36e5, 864e5].map((unit) => Math.floor(ms / unit));
   const two = (number) => String(number).padStart(2, "0");
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${two(seconds % 60)} s`;
-  if (seconds < 172_800) return `${Math.floor(seconds / 3600)} h ${two(Math.floor(seconds / 60) % 60)} min`;
-  return `${Math.floor(seconds / 86_400)} d ${Math.floor(seconds / 3600) % 24} h`;
+  if (seconds < 10) return `${(ms / 1000).toFixed(1)} s`;
+  if (minutes < 1) return `${seconds} s`;
+  if (hours < 1) return `${minutes} min ${two(seconds % 60)} s`;
+  if (days < 2) return `${hours} h ${two(minutes % 60)} min`;
+  return `${days} d ${hours % 24} h`;
 }
 
-/** A state as a word, a sign and a colour. */
+/** A state with its sign. */
 export function status(word) {
   return el("span", { class: `status ${word.replaceAll(/[^a-z_]/g, "")}` }, word.replaceAll("_", " "));
 }
 
-/** The state of an allocation in one word. */
+/** The state of an allocation. */
 export function stateOf({ rollout, gate }) {
   return rollout === "promoted" && /^(failed|pending)$/.test(gate) ? `health_${gate}` : rollout;
 }

@@ -15,7 +15,7 @@ let index = -1;
 let complete = false;
 let scope = {};
 
-/** Starts the bar that finds text in the whole log; `around`: `log`, `position`, `onChange`, `onGo`, `onClose`. */
+/** Starts the bar that finds text in the log; `around`: `log()`, `view`, `changed()`, `leave()`. */
 export function startFind(around) {
   panel = around;
   form.addEventListener("input", ({ target }) => {
@@ -42,7 +42,7 @@ export function sought() {
   return { text: form.hidden ? "" : text.value, exact: exact.checked, only: only.checked };
 }
 
-/** Opens the bar; answers false where it had the keyboard. */
+/** Opens the bar; false where it had the keyboard. */
 export function openFind() {
   if (document.activeElement === text) return false;
   const wasOpen = !form.hidden;
@@ -60,7 +60,7 @@ export function clearFind() {
   stop();
 }
 
-/** Looks in the lines of a job or a worker. */
+/** Looks in these lines only. */
 export function lookIn(lines) {
   scope = lines;
   start();
@@ -68,7 +68,8 @@ export function lookIn(lines) {
 
 function leave() {
   clearFind();
-  panel.onClose();
+  panel.changed();
+  panel.leave();
 }
 
 function stop() {
@@ -79,7 +80,7 @@ function stop() {
 }
 
 function change() {
-  panel.onChange();
+  panel.changed();
   start();
 }
 
@@ -94,9 +95,9 @@ function start() {
   });
 }
 
-// Goes to the first match from where the log is read; those that are added later only count.
+// What is added later only counts.
 async function search(log, { accepts, ...filter }, signal) {
-  const position = panel.position();
+  const position = panel.view.position;
   let isOver = false;
   for (let after = { offset: 0, line: 1 }; offsets.length < MOST_MATCHES; ) {
     const growth = log.grown();
@@ -121,7 +122,7 @@ function step(by) {
 function goTo(place) {
   index = place;
   tell();
-  panel.onGo(offsets[index]);
+  panel.view.go(offsets[index]);
 }
 
 function tell() {

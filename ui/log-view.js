@@ -3,15 +3,15 @@ import { drawList, el } from "./dom.js";
 
 const STEP = 120;
 const KEPT = 600;
-// Browsers have a limit for the height of what is scrolled.
+// Browsers limit the height of what is scrolled.
 const MOST_PX = 4_000_000;
 const PX_PER_BYTE = 0.2;
 const NEAR_PX = 24;
-// So far behind the end, what lies between is skipped.
+// So far behind the end, lines are skipped.
 const SKIPPED_BYTES = 64 * 1024;
 const PLACE = /^[^\s|]+ ([|!]) /;
 
-/** A window on a log of any length: lines between two spaces for the rest. `options`: `href`, `onFollow`, `onProblem`. */
+/** A window on a log: lines between two spaces for the rest. */
 export class LogView {
   following = true;
   pointed = [];
@@ -123,7 +123,7 @@ export class LogView {
     this.go(event.key === "End" ? Infinity : 0);
   }
 
-  // With Shift, a click on a number points at all lines from the one that was pointed at.
+  // Shift and a click on a number point at all lines up to it.
   #extend(event) {
     const row = event.target.closest(".number")?.parentNode;
     if (!event.shiftKey || !row || this.pointed.length === 0) return;

@@ -10,14 +10,14 @@ const NOWHERE = "\u{10fffd}\u{10fffc}\u{10fffd}";
 const FIRST_SPAN_BYTES = 256 * 1024;
 const NEWLINE = 10;
 const END = 1e12;
-// A longer line is shown in pieces of one to two times this size.
+// Longer lines are shown in pieces of up to twice this size.
 const PIECE_BYTES = 4096;
 const STEP_BYTES = 16 * 1024;
 // `job@worker | output`, `worker ! error`, `error: job@worker: …`, `job: …`.
 const PLACE = /^(?:\x1b\[[\d;]*m|\s|error: |warning: )*(?:([^@\s]+)@)?(\S+?)(?: [|!]|: )/;
 const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
 
-/** The log of one run on the server; `onTrouble(why)` hears whether it answers. */
+/** The log of one run on the server. */
 export class RunLog {
   size = 0;
   #tail = new Uint8Array(0);
@@ -70,7 +70,7 @@ export class RunLog {
     return new Uint8Array(await call("GET", this.path("/activity.log"), options));
   }
 
-  /** A page of lines with a text; `isLast` where no more is there yet. */
+  /** Lines with a text; `isLast` where no more are there yet. */
   async search({ q, exact, after, until = END, limit = PAGE, signal = this.signal }) {
     const from = `${after.offset}.${after.line}`;
     const query = new URLSearchParams({ q, case: exact, after: from, until, limit });
@@ -83,7 +83,7 @@ export class RunLog {
     return { lines, next: { offset, line }, isLast: offset === after.offset || offset >= this.size };
   }
 
-  /** Where the line that holds an offset begins, and its number. */
+  /** Where the line at an offset begins, and its number. */
   async place(offset) {
     let place = this.#places.findLast((one) => one.offset <= offset);
     for (let isLast = place.offset === offset; !isLast; ) {
@@ -110,7 +110,7 @@ export class RunLog {
   }
 }
 
-/** All lines of a log; an `open` one has no end yet, a `continued` one is a piece of that before. */
+/** All lines of a log; `open` ones have no end yet, `continued` ones are pieces of that before. */
 export class AllLines {
   #log;
 
@@ -158,7 +158,7 @@ function lineOf(bytes, base, start, end) {
   return { start, end, text, open, continued: start > 0 && bytes[start - base - 1] !== NEWLINE };
 }
 
-// Pieces begin at multiples of PIECE_BYTES, one of which is `base`: they are told without the beginning of the line.
+// Pieces begin at multiples of PIECE_BYTES, as `base` is: they are told without the beginning of their line.
 function startsIn(bytes, base) {
   const starts = [];
   for (let at = 0; at < bytes.length; ) {
@@ -174,7 +174,7 @@ function startsIn(bytes, base) {
   return starts;
 }
 
-/** What the server is asked for, and which of its lines are meant; null for all lines. */
+/** What the server is asked for, and which of its lines are meant; null for all. */
 export function lineFilter({ job = "", worker = "", text = "", exact = false }) {
   const place = [job, worker].filter(Boolean).join("@");
   if (place + text === "") return null;
@@ -186,7 +186,7 @@ export function lineFilter({ job = "", worker = "", text = "", exact = false }) 
   return { q: text === "" ? place : text, exact: text === "" || exact, accepts };
 }
 
-/** The lines that a filter lets through, read as {@link AllLines}. */
+/** The lines that a filter lets through. */
 export class MatchingLines {
   #log;
   #filter;

@@ -9,7 +9,6 @@ import { aboutOf, cancelButton, outcomesOf, resultOf, rowOf } from "./runs.js";
 
 const LOOKED_AT = 20;
 const GRADES = "skipped ok in_sync changed drifted not_started cancelled unreachable failed".split(" ");
-const SIDES = ["other_run", "this_run"];
 const TABS = {
   summary: summaryPart,
   hosts: hostsPart,
@@ -22,7 +21,7 @@ const ELSEWHERE = /^(push|rollback|snapshot_\w+)$/;
 const REPEATED = /^(run_command|worker_\w+|health_check|deploy|job_\w+)$/;
 const HARMLESS = /^(build|drift|health_check|worker_\w+|job_status)$/;
 
-/** One run: how it stands, and more in tabs. Its log is in Activity. */
+/** One run; its log is in Activity. */
 export function runView(page) {
   const [runId, wanted] = page.rest;
   const tab = [wanted, preference("tab", "")].find((name) => Object.hasOwn(TABS, name ?? "")) ?? "summary";
@@ -59,13 +58,9 @@ function headOf(page, run) {
   const isActive = state === "running";
   const isCancelled = isActive && run.audit.some(({ action }) => action === "cancel");
   const from = params.plan ?? params.retry_of;
+  const took = isActive ? " " : ` after ${duration(duration_ms)} `;
   return [
-    el(
-      "p.headline",
-      status(state),
-      isActive ? " " : ` after ${duration(duration_ms)} `,
-      el("code", aboutOf(run)),
-    ),
+    el("p.headline", status(state), took, el("code", aboutOf(run))),
     el("p.hint", `by ${rowOf(run).by}, `, ago(created_at)),
     from && el("p", runLink(page.bucketId, from, params.plan ? "The plan it follows" : "The run it repeats")),
     error && el("p.error", error),
@@ -124,33 +119,32 @@ function hostsPart(page, read) {
   };
   const draw = (rows) => {
     if (!rows[0].worker) return tableOf("Jobs", rows);
-    const jobs = [...new Set(rows.map(({ job }) => job))].filter(Boolean).sort();
-    const columns = ["worker", "outcome", ...jobs.map((job) => `@${job}`)];
-    const cellOf = (one) => hostCell(page, one);
-    const cells = Object.fromEntries(
-      jobs.map((job) => [`@${job}`, ({ own }) => own.filter((one) => one.job === job).map(cellOf)]),
-    );
-    if (jobs.length === 0) cells.outcome = ({ own }) => own.map(cellOf);
+    const jobs = [...new Set(rows.map(({ job }) => job))].sort();
+    const cellsOf = (job) => (host) =>
+      host.own.filter((one) => one.job === job).map((one) => hostCell(page, one));
+    const cells = Object.fromEntries(jobs.map((job) => [columnOf(job), cellsOf(job)]));
+    const columns = [...new Set(["worker", "outcome", ...Object.keys(cells)])];
     const hosts = [...Map.groupBy(rows, ({ worker }) => worker)].map(hostOf);
     return tableOf("Hosts", hosts, { columns, cells, keys: ["worker"] });
   };
   return part("Hosts", found, draw, { none: "It does not tell of each worker how it went, or not yet." });
 }
 
+function columnOf(job) {
+  return job ? `@${job}` : "outcome";
+}
+
 function hostOf([worker, own]) {
   const rank = ({ outcome }) => GRADES.indexOf(outcome);
   const [{ outcome }] = own.toSorted((a, b) => rank(b) - rank(a));
-  return { worker, outcome, ...Object.fromEntries(own.map((one) => [`@${one.job}`, one.outcome])), own };
+  return { worker, outcome, ...Object.fromEntries(own.map((one) => [columnOf(one.job), one.outcome])), own };
 }
 
-function hostCell(
-  { link, rest: [id] },
-  { job, worker, outcome, action, duration_ms: ms, exit_code: code, why },
-) {
+function hostCell({ link, rest }, { job, worker, outcome, action, duration_ms: ms, exit_code: code, why }) {
   const about = [action !== outcome && action, ms && duration(ms), code && `exit code ${code}`];
-  const title = why || "Its lines in the log";
-  const href = link("runs", [id, "hosts"], { job, worker });
-  return [el("a", { href, title }, status(outcome)), el("small", about.filter(Boolean).join(", "))];
+  const href = link("runs", [rest[0], "hosts"], { job, worker });
+  const way = el("a", { href, title: why || "Its lines in the log" }, status(outcome));
+  return [way, el("small", about.filter(Boolean).join(", "))];
 }
 
 function definitionPart(_, read) {
@@ -170,34 +164,28 @@ function auditPart(_, read) {
 }
 
 function comparePart(page, read) {
-  const cellOf = (side) => (row) => shown(row.what.split(" ")[0], row[side]);
-  const cells = Object.fromEntries(SIDES.map((side) => [side, cellOf(side)]));
   const tools = el("div");
   const both = async () => {
     const run = await read();
-    if (run.status === "running") return null;
-    const ended = (await runsOf(page.bucketId, run.kind, LOOKED_AT)).filter(
-      (one) => one.status !== "running",
-    );
-    const others = ended.filter(({ id }) => id !== run.id);
+    const found = await runsOf(page.bucketId, run.kind, LOOKED_AT);
+    const others = found.filter((one) => one.id !== run.id && one.status !== "running");
     const before = others.find(({ created_at }) => created_at < run.created_at) ?? others[0];
     const id = address().query.get("with") ?? before?.id;
-    if (!id) return null;
+    if (!id || run.status === "running") return null;
     if (!tools.firstChild) tools.append(chooser(others, id));
-    return differencesOf(
-      others.find((one) => one.id === id) ?? (await call("GET", page.path(`/runs/${id}`))),
-      run,
-    );
+    return differencesOf(await call("GET", page.path(`/runs/${id}`)), run);
   };
   const chooser = (runs, id) => {
-    const labelOf = (run) => `${new Date(run.created_at).toLocaleString()}, ${run.status} ${aboutOf(run)}`;
-    const options = runs.map((run) => [run.id, labelOf(run)]);
+    const options = runs.map((one) => [one.id, `${one.created_at} ${one.status} ${aboutOf(one)}`]);
     return choice("With", options, id, ({ target }) => {
       keepQuery({ with: target.value });
       compared.refresh();
     });
   };
-  const draw = (rows) => tableOf("Differences", rows, { columns: ["what", ...SIDES], keys: ["what"], cells });
+  const draw = (rows) =>
+    tableOf("Differences", rows, { columns: ["what", ...Object.keys(cells)], keys: ["what"], cells });
+  const cellOf = (side) => (row) => shown(row.what.split(" ")[0], row[side]);
+  const cells = { other_run: cellOf("other_run"), this_run: cellOf("this_run") };
   const none = "It has not ended, or there is no other that has.";
   const compared = part("What differs", both, draw, { tools, none });
   return compared;
@@ -206,15 +194,11 @@ function comparePart(page, read) {
 function differencesOf(...runs) {
   const [other, own] = runs.map((run) => {
     const { status: state, by, took, why } = rowOf(run);
-    const params = Object.entries(run.params).map(([name, value]) => [
-      `parameter ${name}`,
-      JSON.stringify(value),
-    ]);
-    const outcomes = outcomesOf(run).map((one) => [
-      `outcome ${[one.job, one.worker].filter(Boolean).join("@")}`,
-      one.outcome,
-    ]);
-    return { status: state, by, took, why, ...Object.fromEntries([...params, ...outcomes]) };
+    const told = { status: state, by, took, why };
+    for (const [name, value] of Object.entries(run.params)) told[`parameter ${name}`] = JSON.stringify(value);
+    for (const { job, worker, outcome } of outcomesOf(run))
+      told[`outcome ${[job, worker].filter(Boolean).join("@")}`] = outcome;
+    return told;
   });
   const names = Object.keys({ ...other, ...own }).filter((name) => other[name] !== own[name]);
   return names.map((what) => ({ what, other_run: other[what], this_run: own[what] }));

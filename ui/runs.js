@@ -1,44 +1,42 @@
-import { call, keepQuery, runsOf } from "./api.js";
+import { address, all, call, keepQuery, runsOf } from "./api.js";
 import { cancelRun, choice, runLink } from "./controls.js";
 import { button, el, scroller, textBox } from "./dom.js";
 import { ago, count, duration, status, words } from "./format.js";
 import { dataOf, listPart, part, progressOf, tableOf } from "./parts.js";
 
 const PAGE = 50;
-const MOST = 500;
 const LOOKED_AT = 20;
 const SIGNS = { "+": "added", "-": "removed", "@": "place" };
-const STATUSES = "running succeeded failed cancelled".split(" ");
-const KINDS = (
-  "push rollback build deploy drift health_check gc run_command hooks worker_trust worker_facts worker_uptime " +
-  "worker_sysstat job_start job_stop job_restart job_reload job_status job_run snapshot_create snapshot_restore"
-).split(" ");
+const FILTERS = {
+  kind: (
+    "push rollback build deploy drift health_check gc run_command hooks worker_trust worker_facts worker_uptime " +
+    "worker_sysstat job_start job_stop job_restart job_reload job_status job_run snapshot_create snapshot_restore"
+  ).split(" "),
+  status: ["running", "succeeded", "failed", "cancelled"],
+};
 
-/** The history of a bucket, filtered by the server. */
+/** The runs of a bucket. */
 export function runsView(page) {
   let most = PAGE;
-  const narrow = (name, names) => {
-    const options = ["", ...names].map((one) => [one, one === "" ? "all" : words(one)]);
+  const narrow = ([name, names]) => {
+    const options = ["", ...names].map((one) => [one, words(one || "all")]);
     return choice(words(name), options, page.query.get(name) ?? "", ({ target }) => {
       keepQuery({ [name]: target.value });
-      most = PAGE;
       runs.refresh();
     });
   };
-  const filters = { kind: narrow("kind", KINDS), status: narrow("status", STATUSES) };
   const older = button("Older runs", () => {
-    most = Math.min(most + PAGE, MOST);
+    most += PAGE;
     runs.refresh();
   });
   const runs = runsPart(page, "", async () => {
-    const wanted = Object.entries(filters).map(([name, { control }]) => [name, control.value]);
-    const query = new URLSearchParams([["limit", most], ...wanted.filter(([, value]) => value !== "")]);
-    const { items, next_cursor } = await call("GET", page.path(`/runs?${query}`));
-    older.hidden = next_cursor === null || most === MOST;
+    const wanted = [...address().query].filter(([name]) => Object.hasOwn(FILTERS, name));
+    const items = await all(page.path(`/runs?${new URLSearchParams(wanted)}`), most);
+    older.hidden = items.length < most;
     return items;
   });
   const parts = [runs, { element: older, refresh() {} }];
-  return { title: "Runs", above: [el("div.filters", Object.values(filters))], parts };
+  return { title: "Runs", above: [el("div.filters", Object.entries(FILTERS).map(narrow))], parts };
 }
 
 /** A part with a table of runs. */
@@ -77,7 +75,7 @@ export function aboutOf({ params: { command, hook, snapshot, revision, jobs, wor
   return dry_run ? `dry run ${about}`.trim() : about;
 }
 
-/** The newest run of a kind that is `wanted`, with `controlsOf` it. */
+/** The newest run of a kind that is `wanted`. */
 export function lastRunPart({ bucketId, path }, title, kind, options = {}) {
   const { wanted, controlsOf = () => null, tools } = options;
   const read = async () => {
@@ -119,12 +117,12 @@ export function resultOf(run) {
   return dataOf({ ...rest, workers: flat });
 }
 
-/** Fingerprints of host keys with their types. */
+/** Host keys as text. */
 export function keysOf(fingerprints = []) {
   return fingerprints.map(({ type, fingerprint }) => `${type} ${fingerprint}`).join(", ");
 }
 
-/** How a run went or would go: rows of `job`, `worker`, `outcome`, `why` and more. */
+/** How it went or would go on each worker: `job`, `worker`, `outcome`, `why` and more. */
 export function outcomesOf({ params, result }) {
   const { job, jobs, workers, waves, reconciled = [], allocations = [], scripts } = result ?? {};
   if (params.dry_run) return (waves ?? []).flatMap((wave) => wave.jobs.flatMap(jobRows));
@@ -178,7 +176,7 @@ function foundOf({ job, worker, files = [], evidence, status: said }) {
   return el("details", { open: true }, el("summary", el("b", job), ` on ${worker}`), texts.flat(), diffs);
 }
 
-// The same answers folded into one: first those that failed, then the rarest.
+// The same answers folded: first those that failed, then the rarest.
 function outputsOf(workers) {
   const answerOf = ({ outcome, exit_code, output, error }) => [outcome, exit_code, output, error].join("\n");
   const groups = [...Map.groupBy(workers, answerOf).values()];
@@ -199,7 +197,6 @@ function outputsOf(workers) {
   return el("div.outputs", boxes);
 }
 
-/** What a deploy would do, wave by wave. */
 function planOf({ waves, reconcile, update_seq, unreachable }) {
   const jobs = waves.flatMap((wave) => wave.jobs);
   const working = jobs.filter(({ outcome }) => outcome === "roll_out");
@@ -242,7 +239,7 @@ function spaced(reason) {
   return reason.replaceAll("_", " ");
 }
 
-/** A file that differs, with its diff where there is one. */
+/** A file that differs. */
 export function fileDiff({ path, change, diff, note }) {
   const title = [el(`span.status.${change}`, change), " ", el("code", path), note && ` ${note}`];
   if (!diff) return el("p.file-change", title);
