@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
 import { jobsJson, RUNNER_PATH, runnerText } from "../../lib/transport/runner.ts";
 import { HookScripts } from "../helpers/hook-scripts.ts";
 import { BUCKET_ID, type FleetOptions, SshFleet } from "../helpers/ssh-fleet.ts";
@@ -145,6 +146,24 @@ except subprocess.TimeoutExpired as error:
     await until("the command runs", () => place.processes.length > 2);
     stop.abort();
     assert.equal((await ended).reason, "cancelled");
+    await place.isEmpty();
+  });
+
+  test(`HR-291 when the script is killed before its command has a group of its own, it never runs (${way})`, async (t) => {
+    const tools = temporaryFolder(t);
+    const [waiting, ran] = ["waiting", "ran"].map((name) => path.join(tools, name)) as [string, string];
+    const slow = `#!/bin/sh\ntouch '${waiting}'\nsleep 1\nexec /usr/bin/setsid "$@"\n`;
+    writeFileSync(path.join(tools, "setsid"), slow, { mode: 0o755 });
+    const env = { PATH: `${tools}:${process.env.PATH}` };
+    const place = await Place.make(t, way, { env });
+    const text = `ops.run_ssh("${HOST}", "touch '${ran}'; sleep 300")`;
+    const stop = new AbortController();
+    const ended = place.scripts.run("py", text, { ...place.env, ...env }, { signal: stop.signal });
+    await until("the command is about to run", () => existsSync(waiting));
+    stop.abort();
+    assert.equal((await ended).reason, "cancelled");
+    await delay(1_500);
+    assert.equal(existsSync(ran), false);
     await place.isEmpty();
   });
 

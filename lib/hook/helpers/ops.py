@@ -367,7 +367,7 @@ _RUN_A_LINE = 'IFS= read -r ops_line; eval "$ops_line"'
 _AS_ROOT = f"""if [ "$(id -u)" = 0 ]; then set --; else set -- sudo -n; fi; exec "$@" sh -c '{_RUN_A_LINE}'"""
 
 # Runs the line that comes next, in a process group of its own. Standard input stays open as long as the script on the
-# control host waits for it. When that ends, or after $2 seconds, the group is ended.
+# control host waits for it. When that ends, or after $2 seconds, the group is ended; the command may not have got it yet.
 _ATTEND = f"""
 exec 3<&0 4>&2 </dev/null 2>/dev/null
 IFS= read -r ops_line <&3
@@ -380,13 +380,13 @@ command=$!
 {{
   if command -v timeout; then timeout "$2" cat; else cat; fi <&3
   trap '' TERM
-  kill -TERM "-$command"
+  kill -TERM "-$command" || kill -TERM "$command"
   tries=0
-  while kill -0 "-$command" && [ "$tries" -lt 20 ]; do
+  while {{ kill -0 "-$command" || kill -0 "$command"; }} && [ "$tries" -lt 20 ]; do
     tries=$((tries + 1))
     sleep 0.1 || sleep 1
   done
-  kill -KILL "-$command"
+  kill -KILL "-$command" "$command"
 }} >/dev/null 4>&- &
 attendant=$!
 wait "$command"
