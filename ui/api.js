@@ -2,25 +2,25 @@
 export class ApiError extends Error {
   constructor(status, body, response) {
     super(body.message ?? `The server answered with status ${status}`);
-    const { error: code = "unknown", run_id: runId, details } = body;
-    Object.assign(this, { status, code, runId, details, response });
+    const { error: code = "unknown", run_id: runId } = body;
+    Object.assign(this, { status, code, runId, response });
   }
 }
 
 let signedOut = () => {};
-let askForCode = () => Promise.reject(new ApiError(403, { error: "totp_required" }));
+let askForCode;
 
-/** Hears that the session is over. */
+/** Hears the end of a session. */
 export function onSignedOut(listener) {
   signedOut = listener;
 }
 
-/** Asks for a TOTP code; resolves once one is right. */
+/** Asks for a code. */
 export function onTotpRequired(ask) {
   askForCode = ask;
 }
 
-/** A request, sent again after a TOTP code. */
+/** A request, sent again after a code. */
 export async function call(method, path, options = {}) {
   try {
     return await request(method, path, options);
@@ -31,7 +31,7 @@ export async function call(method, path, options = {}) {
   }
 }
 
-/** Sends JSON unless a header says else; answers JSON or what `as` names; throws ApiError. */
+/** A request, with JSON unless a header says else; throws ApiError. */
 export async function request(method, path, { body, token, signal, headers: own, as = "json" } = {}) {
   const headers = new Headers({ Accept: "application/json", ...own });
   if (method !== "GET") headers.set("X-Ops-CSRF", "1");
@@ -72,7 +72,7 @@ export function curlOf(method, path, content, headers = { "Content-Type": "appli
   return parts.join(" \\\n  ");
 }
 
-/** Waits, at most until `signal` is aborted. */
+/** Waits, or until `signal` is aborted. */
 export function pause(ms, signal) {
   return new Promise((resolve) => {
     setTimeout(resolve, ms);
@@ -84,12 +84,12 @@ export function bucketPath(id, rest = "") {
   return `/api/buckets/${encodeURIComponent(id)}${rest}`;
 }
 
-/** A path of parts with any characters. */
+/** Parts of a path. */
 export function encoded(...parts) {
   return parts.map((part) => part.split("/").map(encodeURIComponent).join("/")).join("/");
 }
 
-/** All items of a list, at most `most`. */
+/** All items of a list. */
 export async function all(path, most = 5_000) {
   const items = [];
   const mark = path.includes("?") ? "&" : "?";
@@ -101,7 +101,7 @@ export async function all(path, most = 5_000) {
   return items;
 }
 
-/** `otherwise` where there is no such thing. */
+/** `otherwise` for 404. */
 export async function unless(request, otherwise) {
   try {
     return await request;
@@ -113,33 +113,28 @@ export async function unless(request, otherwise) {
 
 /** The newest runs of a kind. */
 export async function runsOf(bucketId, kind, limit, status = "") {
-  const query = new URLSearchParams({ kind, limit, ...(status !== "" && { status }) });
+  const query = new URLSearchParams({ kind, limit, ...(status && { status }) });
   return (await unless(call("GET", bucketPath(bucketId, `/runs?${query}`)), { items: [] })).items;
 }
 
-/** `#/buckets/<id>/<view>/<rest>…?<query>` */
+/** The address of a view. */
 export function link(bucketId, view = "", rest = [], query = {}) {
   const path = ["buckets", bucketId, view, ...rest].filter((part) => part !== "").map(encodeURIComponent);
-  const given = Object.entries(query).filter(
-    ([, value]) => value !== "" && value !== null && value !== undefined,
-  );
+  const given = Object.entries(query).filter(([, value]) => (value ?? "") !== "");
   const search = new URLSearchParams(given).toString();
   return `#/${path.join("/")}${search === "" ? "" : `?${search}`}`;
 }
 
-/** What the present address names. */
+/** The present address. */
 export function address() {
   const [, path = "", search = ""] = /^#?\/?([^?]*)\??(.*)$/s.exec(location.hash) ?? [];
-  const parts = path
-    .split("/")
-    .filter((part) => part !== "")
-    .map(decode);
+  const parts = path.split("/").filter(Boolean).map(decode);
   const [first, bucketId, view = "", ...rest] = parts;
   const known = first === undefined || (first === "buckets" && bucketId !== undefined);
   return { known, bucketId, view, rest, query: new URLSearchParams(search) };
 }
 
-/** Changes the query of the present address. */
+/** Changes the query of the address. */
 export function keepQuery(changes) {
   const { bucketId, view, rest, query } = address();
   const given = { ...Object.fromEntries(query), ...changes };

@@ -12,10 +12,10 @@ export function auditView({ bucketId, path }) {
     const rows = runs.flatMap(({ id, kind, audit }) =>
       audit.map(({ at, action, actor: { via, address } }) => ({ at, action, run: kind, via, address, id })),
     );
-    return rows.sort((a, b) => (a.at < b.at ? 1 : -1));
+    return rows.sort((a, b) => b.at.localeCompare(a.at));
   };
   const list = listPart("", read, {
-    caption: `Audit of the last ${MOST} runs, newest first`,
+    caption: "Audit",
     columns: ["at", "action", "run", "via", "address", "id"],
     counted: /^(action|run|via|address)$/,
     cells: { run: ({ id, run }) => runLink(bucketId, id, words(run)) },

@@ -15,16 +15,7 @@ const OPTIONS = [
   ["sync_only", "Only write files", "Starts nothing", TICK],
   ["with_hooks", "With hooks (dry run)", "Runs pre_deploy with DRY_RUN=1", TICK],
 ];
-const KEYS = {
-  workers: ["worker_ip"],
-  jobs: ["job"],
-  allocations: ["allocation_id"],
-  deployments: ["allocation_id"],
-  hooks: ["job", "hook", "executed_on", "demand_job", "demand_hook"],
-  ports: ["job", "name"],
-  kv: ["namespace", "key"],
-  certs: ["scope", "job", "worker", "cert"],
-};
+const RESOURCES = "workers jobs allocations deployments hooks ports kv certs".split(" ");
 
 /** All buckets. */
 export function bucketsView({ changed, action }) {
@@ -53,7 +44,6 @@ export function bucketsView({ changed, action }) {
   const list = listPart("", read, {
     ...{
       caption: "Buckets",
-      keys: ["id"],
       none: "There is no bucket yet. Create one, then push a workspace.",
     },
     cells: {
@@ -170,13 +160,12 @@ export function deploymentsView(page) {
   const now = part(
     "",
     () => rollingOut(page),
-    (found) => found.map(rolloutOf),
+    (found) => el("ul.plain", found.map(rolloutOf)),
     { none: "" },
   );
   return { title, above: [bar, form], parts: [names, now, planned, last] };
 }
 
-/** The jobs that a deploy rolls out now, each with the state of its allocations. */
 async function rollingOut({ bucketId, path }) {
   const [run] = await runsOf(bucketId, "deploy", 1, "running");
   if (!run) return [];
@@ -195,9 +184,10 @@ async function rollingOut({ bucketId, path }) {
 
 function deployOrder({ with_hooks: _, ...body }, more = "") {
   const { jobs, build, sync_only, force } = body;
-  const what = `Brings ${jobs ? `the jobs ${jobs.join(", ")}` : "all jobs"} to the state of the catalog`;
   const says = [
-    `${what}, in health-gated waves${build ? ", after a build" : ""}${force ? ", also what is as it should be" : ""}.`,
+    build && "Builds first.",
+    `Brings ${jobs?.join(", ") ?? "all jobs"} to the state of the catalog, in health-gated waves.`,
+    force && "Also what is as it should be.",
     sync_only ? "Only writes files." : "Services are started, reloaded or restarted.",
     more,
   ];
@@ -220,7 +210,7 @@ function retryButton({ action }, { id, result }) {
 
 /** The catalog of the last build. */
 export function catalogView(page) {
-  const name = Object.hasOwn(KEYS, page.rest[0]) ? page.rest[0] : "workers";
+  const name = RESOURCES.includes(page.rest[0]) ? page.rest[0] : "workers";
   const rows = catalogPart(page, name);
   const switchOf = (key, label) => {
     const onchange = ({ target }) => {
@@ -233,7 +223,7 @@ export function catalogView(page) {
     !["hooks", "ports", "certs"].includes(name) && switchOf("active", "Only active"),
     name === "kv" && switchOf("deleted", "Deleted keys too"),
   ];
-  const bar = page.tabs("catalog", Object.keys(KEYS), name);
+  const bar = page.tabs("catalog", RESOURCES, name);
   return { title: "Catalog", above: [bar, el("div.filters", switches)], parts: [rows] };
 }
 
@@ -242,6 +232,6 @@ function catalogPart({ path }, name) {
     const on = [...address().query].filter(([key]) => key === "active" || key === "deleted");
     return all(path(`/cat/${name}?${new URLSearchParams(on)}`), MOST);
   };
-  const none = "There is nothing of the kind. A build makes the catalog.";
-  return listPart("", read, { none, caption: `Catalog: ${name}`, keys: KEYS[name] });
+  const none = "There is none. A build makes the catalog.";
+  return listPart("", read, { none, caption: `Catalog: ${name}` });
 }

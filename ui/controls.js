@@ -1,18 +1,18 @@
 import { all, bucketPath, call, curlOf, link } from "./api.js";
-import { alertPlace, ask, button, closeDialogs, el, openDialog, tell, textBox } from "./dom.js";
+import { alertPlace, ask, button, closeDialogs, el, tell, textBox } from "./dom.js";
 import { count } from "./format.js";
-import { askFor, isAsked, startAfter } from "./queue.js";
+import { startAfter } from "./queue.js";
 
 const FEW = 8;
 const COPIED_MS = 2_000;
 /** A box to tick. */
 export const TICK = { type: "checkbox" };
 
-const waiting = new Set();
 let blocked = {};
+let queues = false;
 let started = () => {};
 
-/** Hears of every run that is started here. */
+/** Hears of each start. */
 export function onStarted(listener) {
   started = listener;
 }
@@ -20,38 +20,38 @@ export function onStarted(listener) {
 /** Starts of this bucket wait; null for none (control-plane.md, UI). */
 export function blockStarts(bucketId, reason = "") {
   blocked = { bucketId, reason };
-  for (const show of waiting) show();
+  showBlocked();
 }
 
-/** Whether starts wait for the run in the way. */
+/** Whether starts queue. */
 export function queueing() {
   const onchange = ({ target }) => {
-    askFor(target.checked);
-    for (const show of waiting) show();
+    queues = target.checked;
+    showBlocked();
   };
-  return tickBox("Queue what is started", { checked: isAsked(), onchange });
+  return tickBox("Queue what is started", { checked: queues, onchange });
 }
 
-/** A button for `order`: a path, or `{ path, method, body }`, with `says` after a question. */
+function showBlocked(triggers = document.querySelectorAll("[data-starts]")) {
+  for (const one of triggers) {
+    const waits = one.dataset.starts === blocked.bucketId && !queues;
+    one.disabled = waits || one.ariaBusy;
+    one.title = waits ? blocked.reason : "";
+  }
+}
+
+/** A button for an order: a path, or `{ path, method, body, says }`. */
 export function actionButton(page, label, order, { style, form, free = false, done = page.refresh } = {}) {
   const problem = alertPlace();
   const trigger = el("button", { type: form ? "submit" : "button", class: style }, label);
   const given = () => (typeof order === "string" ? { path: order } : order());
   const name = label.replace(" …", "");
-  let [busy, seen] = [false, false];
-  const show = () => {
-    if (!trigger.isConnected && seen) return waiting.delete(show);
-    seen ||= trigger.isConnected;
-    const waits = !free && blocked.bucketId === page.bucketId && !isAsked();
-    trigger.disabled = busy || waits;
-    trigger.title = waits ? blocked.reason : "";
-  };
-  waiting.add(show);
+  if (!free) trigger.dataset.starts = page.bucketId;
 
   async function act(event) {
     event.preventDefault();
-    busy = true;
-    show();
+    trigger.ariaBusy = true;
+    showBlocked([trigger]);
     tell(problem, "");
     try {
       const now = given();
@@ -60,14 +60,14 @@ export function actionButton(page, label, order, { style, form, free = false, do
     } catch (error) {
       tell(problem, `Cannot start: ${error.message}`, error.way);
     }
-    busy = false;
-    show();
+    trigger.ariaBusy = null;
+    showBlocked([trigger]);
   }
   (form ?? trigger).addEventListener(form ? "submit" : "click", act);
-  show();
-  const shell = { class: "curl", title: "Copy as curl", "aria-label": `Copy ${name} as curl` };
+  showBlocked([trigger]);
+  const shell = { class: "sorter", title: "Copy as curl", "aria-label": `Copy ${name} as curl` };
   const copy = name === label && copying("$", () => commandOf(page, given()), shell, "✓");
-  return el("div.start", el("div", trigger, copy), problem);
+  return el("div.start", el("div", trigger, " ", copy), problem);
 }
 
 async function send(page, name, { method = "POST", path, body = {} }, done) {
@@ -84,7 +84,7 @@ async function send(page, name, { method = "POST", path, body = {} }, done) {
     const { runId } = error;
     if (!runId) throw error;
     const queue = () => startAfter(bucketId, runId, `${name} in ${page.nameOfBucket()}`, start);
-    if (isAsked()) return void queue();
+    if (queues) return void queue();
     const later = button("Queue after this", () => {
       closeDialogs();
       later.parentElement.hidden = true;
@@ -99,9 +99,9 @@ function questionOf(page, name, given, submit) {
   const { action = name, title = `${action}?`, says, fields = [], danger } = given;
   const where = page.bucketId && `Bucket: ${page.nameOfBucket()}`;
   return {
-    ...{ title, says: [...says, where].filter(Boolean), action, submit, danger: Boolean(danger) },
+    ...{ title, says: [...says, where], action, submit, danger },
     fields: [...fields, copyButton(page, given)],
-    word: danger === true ? page.nameOfBucket() : danger || undefined,
+    word: danger === true ? page.nameOfBucket() : danger,
   };
 }
 
@@ -114,7 +114,7 @@ function commandOf(page, { method = "POST", path, body = {}, example = body }) {
   return curlOf(method, page.path(path), content);
 }
 
-/** Copies a text, or shows it where the browser forbids that. */
+/** A button that copies a text, or shows it. */
 export function copying(label, textOf, attributes, said = "Copied") {
   const act = async () => {
     const text = await textOf();
@@ -123,7 +123,7 @@ export function copying(label, textOf, attributes, said = "Copied") {
       copy.textContent = said;
       setTimeout(() => (copy.textContent = label), COPIED_MS);
     } catch {
-      openDialog("Copy this", el("form", { method: "dialog" }, textBox("Text", text), el("button", "Close")));
+      ask({ title: "Copy this", fields: textBox("Text", text), action: "Close" });
     }
   };
   const copy = button(label, act, attributes);
@@ -138,7 +138,7 @@ export function copyButton(page, order) {
   );
 }
 
-/** The first part of an id; a click copies the whole. */
+/** A short id; a click copies the whole. */
 export function short(id) {
   return copying(id.slice(0, 8), () => id, { class: "sorter code", title: `Copy ${id}` });
 }
@@ -157,13 +157,13 @@ export function tickBox(label, { hint, ...attributes } = {}) {
   );
 }
 
-/** A choice of one of `[value, label]`. */
+/** A choice of one. */
 export function choice(label, options, chosen, onchange) {
   const all = options.map(([value, text]) => el("option", { value, selected: value === chosen }, text));
   return el("label.facet", `${label} `, el("select", { onchange }, all));
 }
 
-/** Fields by rows of `[name, label, hint, attributes]`, and what is in them. */
+/** Fields by `[name, label, hint, attributes]`. */
 export function fieldsOf(table) {
   const labels = table.map(([, label, hint = "", attributes = {}]) => {
     if (attributes.type === TICK.type) return tickBox(label, { ...attributes, hint });
@@ -194,12 +194,12 @@ function filledIn({ type, value, checked, files }) {
   return type === "number" ? Number(value) : value;
 }
 
-/** A whole number between two bounds. */
+/** A field for a number. */
 export function numeric(min, max) {
   return { type: "number", min, max };
 }
 
-/** A choice of some names; an `offer` keeps what was chosen. */
+/** A choice of some names. */
 export function picker(legend, changed = () => {}) {
   const list = el("div.chips", { onchange: changed });
   const inputs = () => [...list.querySelectorAll("input")];
@@ -228,7 +228,6 @@ export function workerSelection({ path }) {
   const names = picker("Workers", () => chosen(names, labels));
   let workers = [];
 
-  /** The last choice counts. */
   function chosen(now, before) {
     if (now.values()) before.clear();
     note.textContent = `Meant: ${text()}.`;
@@ -250,7 +249,10 @@ export function workerSelection({ path }) {
   const values = () => ({ workers: names.values(), labels: labels.values() });
 
   function confirmed() {
-    const [some, { element, offer, values: kept }] = [meant(), picker("On")];
+    const [some, { element, offer, values: kept }] = [
+      meant(),
+      picker(`On ${count(meant().length, "worker")}`),
+    ];
     offer(some, undefined, some);
     const left = () => (kept()?.length === some.length ? values() : { workers: kept() ?? [] });
     return { element, values: left };
@@ -279,7 +281,7 @@ export function cancelRun(bucketId, { id, kind }) {
   const path = `/runs/${id}/cancel`;
   return ask({
     title: "Cancel this run?",
-    says: [`Stops ${kind}; what is done stays done. What still runs after 10 seconds is ended by force.`],
+    says: [`Stops ${kind}, after 10 seconds by force; what is done stays done.`],
     fields: [copyButton({ path: (rest) => bucketPath(bucketId, rest) }, { path })],
     action: "Yes, cancel it",
     leave: "Keep it running",

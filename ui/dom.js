@@ -1,4 +1,4 @@
-/** `el("p.hint", { title, onclick }, "text", [others])`; text stays text. */
+/** `el("p.hint", { title, onclick }, "text", [others])` */
 export function el(name, ...children) {
   const [tag, ...classes] = name.split(".");
   const element = document.createElement(tag);
@@ -13,10 +13,10 @@ export function el(name, ...children) {
 }
 
 function isThere(value) {
-  return value !== false && value !== null && value !== undefined;
+  return (value ?? false) !== false;
 }
 
-/** Shows a sentence; an empty one hides its place. */
+/** Shows a sentence, or nothing. */
 export function tell(place, message, more = []) {
   place.replaceChildren(message, ...more);
   place.hidden = message === "";
@@ -24,21 +24,18 @@ export function tell(place, message, more = []) {
 
 const drawn = new WeakMap();
 
-/** Draws a list; what is the same stays, with its focus. */
-export function drawList(parent, items, keyOf, draw) {
-  const before = drawn.get(parent) ?? new Map();
-  const after = new Map();
-  for (const item of items) {
-    const [key, content] = [keyOf(item), JSON.stringify(item)];
-    const old = before.get(key);
-    after.set(key, old?.content === content ? old : { content, node: draw(item) });
-  }
-  drawn.set(parent, after);
-  const nodes = [...after.values()].map(({ node }) => node);
-  for (const child of [...parent.children]) if (!nodes.includes(child)) child.remove();
-  nodes.forEach((node, index) => {
-    if (parent.children[index] !== node) parent.insertBefore(node, parent.children[index] ?? null);
+/** Draws a list; what is the same stays. */
+export function drawList(parent, items, draw) {
+  const before = drawn.get(parent) ?? [];
+  const after = items.map((item) => {
+    const content = JSON.stringify(item);
+    const at = before.findIndex((old) => old.content === content);
+    return at < 0 ? { content, node: draw(item) } : before.splice(at, 1)[0];
   });
+  drawn.set(parent, after);
+  for (const { node } of before) node.remove();
+  for (const [index, { node }] of after.entries())
+    if (parent.children[index] !== node) parent.insertBefore(node, parent.children[index] ?? null);
 }
 
 /** A hidden place for a problem. */
@@ -51,7 +48,7 @@ export function button(label, onclick, attributes = {}) {
   return el("button", { type: "button", onclick, ...attributes }, label);
 }
 
-/** A box that scrolls, by keyboard too. */
+/** A box that scrolls. */
 export function scroller(label, content, name = "div.scroll") {
   return el(name, { tabindex: 0, role: "group", "aria-label": label }, content);
 }
@@ -61,7 +58,7 @@ export function textBox(label, text) {
   return scroller(label, text || "(empty)", "pre");
 }
 
-/** Names and values, without the empty ones. */
+/** Names and values. */
 export function facts(pairs) {
   const shown = pairs.filter(([, value]) => isThere(value) && value !== "");
   return el(
@@ -83,21 +80,21 @@ export function openDialog(title, form, onClose = () => {}) {
   return dialog;
 }
 
-/** Asks, for `word` too, and does `submit`; resolves whether it was done. */
+/** Asks, then does `submit`; resolves whether it was done. */
 export function ask({ title, says = [], fields, word, action, leave = "Cancel", danger, submit }) {
   const { promise, resolve } = Promise.withResolvers();
   const problem = alertPlace();
   const typed = el("input", { autocomplete: "off", spellcheck: "false" });
-  const confirm = el(danger ? "button.danger.solid" : "button.primary", action);
+  const confirm = el(danger ? "button.danger" : "button.primary", action);
   const match = () => {
-    confirm.disabled = word !== undefined && typed.value.trim() !== word;
+    confirm.disabled = word && typed.value.trim() !== word;
   };
   const form = el(
     "form",
     { oninput: match },
-    says.map((sentence) => el("p", sentence)),
+    says.map((sentence) => sentence && el("p", sentence)),
     fields,
-    word !== undefined && el("label.field", el("span", "Type ", el("b", word), " to go on"), typed),
+    word && el("label.field", el("span", "Type ", el("b", word), " to go on"), typed),
     problem,
     el(
       "div.controls",

@@ -17,7 +17,7 @@ const CONTROLS = {
 };
 const FORGET = "Stops it; the next deploy starts it as if it was new";
 const WIDE = ["concurrency", "At a time", "Workers in one batch", numeric(1, 1024)];
-const SHELL = "Runs in the bucket's folder, with sh or as its first line says";
+const SHELL = "With sh, or as its first line says";
 const COMMAND = [
   ["command", "Command", SHELL, { rows: 3, required: true }],
   WIDE,
@@ -26,12 +26,12 @@ const COMMAND = [
   ["ignore_failure", "Ignore failures", "Goes on after a failure", TICK],
 ];
 
+const catalogOf = (path) => (name) => all(path(`/cat/${name}`));
+
 /** The jobs of the catalog. */
 export function jobsView({ path, action }) {
   const read = async () => {
-    const [jobs, placed] = await Promise.all(
-      ["jobs", "deployments"].map((name) => all(path(`/cat/${name}`))),
-    );
+    const [jobs, placed] = await Promise.all(["jobs", "deployments"].map(catalogOf(path)));
     return jobs.map(({ disabled: _, ...one }) => {
       const own = placed.filter(({ job, removed }) => job === one.job && !removed).map(stateOf);
       const state = STATES.find((word) => own.includes(word)) ?? "not_placed";
@@ -39,7 +39,7 @@ export function jobsView({ path, action }) {
     });
   };
   const none = "The catalog has no job.";
-  const list = listPart("", read, { caption: "Jobs", keys: ["job"], none });
+  const list = listPart("", read, { caption: "Jobs", none });
   return { title: "Jobs", above: [action("Health check of all jobs", "/health_check")], parts: [list] };
 }
 
@@ -59,7 +59,7 @@ export function jobView(page) {
   };
   const parts = [
     listPart("Allocations", async () => offer(await cat("deployments")), {
-      ...{ keys: ["worker_ip"], name: "on", none: "No worker has all of its selectors." },
+      ...{ name: "on", none: "No worker has all of its selectors." },
     }),
     part("Definition", about),
     ...fileParts("Files as they were built", path(`${below}/files`), chosen, (file) =>
@@ -116,7 +116,7 @@ export function hooksView(page) {
     });
   };
   const list = listPart("Hooks to run", read, {
-    ...{ caption: "Hooks on the event cli", keys: ["job", "hook"] },
+    caption: "Hooks on the event cli",
     cells: { actions: (row) => runHook(page, row) },
     none: "No job has a hook on the event cli.",
   });
@@ -142,7 +142,7 @@ export function workersView(page) {
     const { path, body } = order("trust");
     const says = [
       `Replaces the known host keys of ${selection.text()} by those they show now.`,
-      "Only where you know why a key has changed: somebody else may answer.",
+      "Only where you know why: somebody else may answer.",
     ];
     return { path, body: { ...body, force: true }, says, danger: true };
   };
@@ -150,8 +150,8 @@ export function workersView(page) {
   const which = el("details", el("summary", "Which workers"), selection.element, width.labels);
   const controls = [probes, action("Trust by force …", force, { style: "danger" })];
   const list = listPart("Definitions", () => readWorkers(page), {
-    ...{ caption: "Workers", keys: ["worker_ip"] },
-    none: "The catalog has no worker: workspace/workers.json names them.",
+    caption: "Workers",
+    none: "There is none in workspace/workers.json.",
   });
   const load = part("Load, newest on the right", () => readings(bucketId), drawReadings, {
     none: "No reading yet: Sysstat takes one.",
@@ -169,7 +169,7 @@ async function readWorkers({ bucketId, path }) {
     return resultsOf(runs).map((one) => ({ ...one, at: runs[0].finished_at }));
   };
   const [workers, placed, uptime, trust, drift] = await Promise.all([
-    ...["workers", "deployments"].map((name) => all(path(`/cat/${name}`))),
+    ...["workers", "deployments"].map(catalogOf(path)),
     ...["worker_uptime", "worker_trust", "drift"].map(lastOf),
   ]);
   return workers.map(({ worker_ip, removed, position: _, labels, ...one }) => {
@@ -211,13 +211,13 @@ function drawReadings(found) {
     const cpu = own.map(({ sysstat }) => sysstat.cpu_pct);
     const memory = own.map(({ sysstat: one }) => 100 * (1 - one.mem_available_bytes / one.mem_total_bytes));
     return el(
-      "figure",
+      "figure.panel",
       el("figcaption", worker),
       chartOf(worker, "CPU", cpu),
       chartOf(worker, "Memory", memory),
     );
   });
-  return el("div.charts", charts);
+  return el("div.columns", charts);
 }
 
 function chartOf(worker, name, values) {

@@ -1,18 +1,16 @@
 import { findInLog } from "./activity.js";
 import { address, link } from "./api.js";
 import { choice, tickBox } from "./controls.js";
-import { alertPlace, button, el, openDialog, tell } from "./dom.js";
+import { alertPlace, button, el, facts, openDialog, tell } from "./dom.js";
 import { prefer, preference } from "./preferences.js";
 import { SECTIONS } from "./routes.js";
 
 const CHORD_MS = 1_500;
-const ROWS = 9;
-const GO = { label: "Go to a view: then one of these", key: "g" };
 const PLAIN = [
   { label: "These keys", key: "?", act: showKeys },
-  { label: "Search in this view (in Activity: in the log)", key: "/", act: search },
+  { label: "Search in this view", key: "/", act: search },
   { label: "Find in the log of Activity", key: "f", act: findInLog },
-  { ...GO, act: () => (pending = Date.now()) },
+  { label: "Go to a view: then one of these", key: "g", act: () => (pending = Date.now()) },
 ];
 const VIEWS = [
   { label: "Buckets", key: "b", act: () => open("#/") },
@@ -49,7 +47,7 @@ export function startKeys() {
     const { key, target, ctrlKey, metaKey, altKey, shiftKey } = event;
     if (event.defaultPrevented || altKey || document.querySelector("dialog[open]")) return;
     const isTyping = target.matches?.("input:not([type=checkbox]), textarea, select");
-    // Pressed again there, Ctrl+F is the browser's.
+    // The second Ctrl+F is the browser's.
     const isFind = key === "f" && !shiftKey;
     const isTaken =
       ctrlKey || metaKey ? isFind && findInLog() : !isTyping && ((shiftKey && shifted(event)) || act(event));
@@ -96,9 +94,11 @@ function shifted({ key, code }) {
 
 function rowsInSight() {
   const rows = [...document.querySelectorAll("main tbody tr:has(a)")];
-  const isSeen = (row) =>
-    row.getBoundingClientRect().top >= 0 && row.getBoundingClientRect().top < innerHeight;
-  return rows.filter(isSeen).slice(0, ROWS);
+  const isSeen = (row) => {
+    const { top } = row.getBoundingClientRect();
+    return top >= 0 && top < innerHeight;
+  };
+  return rows.filter(isSeen).slice(0, 9);
 }
 
 function number(rows) {
@@ -109,7 +109,7 @@ function number(rows) {
 function showKeys() {
   const problem = alertPlace();
   const fieldOf = (group) => (one) => {
-    const field = el("input", { maxlength: 1, size: 1, "aria-label": one.label, value: keyOf(one) });
+    const field = el("input.key", { maxlength: 1, size: 1, "aria-label": one.label, value: keyOf(one) });
     field.addEventListener("focus", () => field.select());
     field.addEventListener("change", () => {
       const key = field.value.trim();
@@ -118,21 +118,12 @@ function showKeys() {
       if (key && !taken) prefer("keys", { ...preference("keys", {}), [one.label]: key });
       field.value = keyOf(one);
     });
-    return el("div", el("dt", field), el("dd", one.label));
+    return [field, one.label];
   };
-  const fixed = FIXED.map(([keys, text]) =>
-    el(
-      "div",
-      el(
-        "dt",
-        keys.split(" ").map((key) => el("kbd", key)),
-      ),
-      el("dd", text),
-    ),
-  );
-  const toggle = tickBox("Keys of one letter and numbers of rows", {
+  const fixed = FIXED.map(([keys, text]) => [keys.split(" ").map((key) => el("kbd", key)), text]);
+  const toggle = tickBox("Keys of one letter, numbers of rows", {
     checked: isOn(),
-    hint: "Where they get in the way of a screen reader or of speech",
+    hint: "Off where a screen reader needs them",
     onchange: ({ target }) => prefer("letters", target.checked),
   });
   const root = document.documentElement.style;
@@ -146,7 +137,8 @@ function showKeys() {
     showKeys();
   });
   const close = el("button.primary", { autofocus: true }, "Close");
-  const list = el("dl.keys", PLAIN.map(fieldOf(PLAIN)), VIEWS.map(fieldOf(VIEWS)), fixed);
+  const plain = facts([...PLAIN.map(fieldOf(PLAIN)), ...fixed]);
+  const list = el("div.columns", plain, facts(VIEWS.map(fieldOf(VIEWS))));
   const controls = el("div.controls", close, reset);
   const dialog = openDialog(
     "Keys",

@@ -12,7 +12,6 @@ const TICK_MS = 5_000;
 const WAIT_S = 30;
 const POLL_MS = 10_000;
 const RETRY_MS = 2_000;
-/** Longer than a long-poll may last. */
 const STALE_S = 35;
 
 const main = document.getElementById("view");
@@ -59,7 +58,6 @@ function onSignOut() {
   document.title = "ops";
 }
 
-/** A missing code is asked for before the page is left. */
 async function openReference(event) {
   event.preventDefault();
   await call("GET", "/api/auth/session").catch(() => {});
@@ -72,7 +70,7 @@ async function followEvents(signal) {
   signal.addEventListener("abort", () => clearInterval(clock));
   for (let after = ""; !signal.aborted; ) {
     try {
-      const query = new URLSearchParams({ timeout: WAIT_S, ...(after !== "" && { after }) });
+      const query = new URLSearchParams({ timeout: WAIT_S, ...(after && { after }) });
       const { items, next, reset } = await request("GET", `/api/events?${query}`, { signal });
       [heard, after] = [Date.now(), next];
       tellLive("live");
@@ -92,7 +90,6 @@ function tellLive(text) {
   badge.className = text;
 }
 
-/** Another place of its log is the same view. */
 async function open(moved) {
   const before = place;
   place = address();
@@ -144,13 +141,13 @@ async function refreshBucket() {
 function bucketsChanged(found) {
   buckets = found.toSorted((a, b) => a.project.localeCompare(b.project) || a.name.localeCompare(b.name));
   const ran = found.filter(({ last_run: run }) => run);
-  const [newest] = ran.sort((a, b) => (a.last_run.created_at < b.last_run.created_at ? 1 : -1));
+  const [newest] = ran.sort((a, b) => b.last_run.created_at.localeCompare(a.last_run.created_at));
   if (newest && shown.runId === null) showRun(newest.id, newest.last_run.id);
   return buckets;
 }
 
 function showBlocked() {
   const { status, kind, bucketId } = shown;
-  const why = `${kind} runs in this bucket: wait for its end or cancel it`;
+  const why = `${kind} runs in this bucket`;
   blockStarts(status === "running" ? bucketId : null, why);
 }

@@ -24,7 +24,6 @@ const LABELS = {
 };
 const IDS = /(^|_)(id|hash|sha256|revision)$/;
 const STATE = /^(state|status|outcome|rollout|gate|drift|build_status)$/;
-/** How a value is shown, by its name. */
 const FORMS = [
   [STATE, status],
   [/^job$/, (job) => el("a", { href: link(address().bucketId, "jobs", [job]) }, job)],
@@ -41,7 +40,7 @@ export function labelOf(name) {
   return name[0] === "@" ? name.slice(1) : (LABELS[name] ?? words(name));
 }
 
-/** A part of a view; it tells itself what goes wrong. */
+/** A part of a view. */
 export function part(title, read, draw = dataOf, { tools = [], none = "There is none yet." } = {}) {
   const problem = alertPlace();
   const body = el("div.body", el("p.hint", "Reading …"));
@@ -82,9 +81,9 @@ export function tableOf(caption, rows, options) {
   return table.element;
 }
 
-/** Filter, counts and order are kept in the address, below `name`. */
+/** Its filters and order are kept in the address. */
 function dataTable(sample, { caption, cells = {}, name = "", counted = COUNTED, ...options }) {
-  const { columns = Object.keys(sample), keys = columns } = options;
+  const { columns = Object.keys(sample) } = options;
   const inQuery = (key) => (name === "" ? key : `${name}.${key}`);
   const given = (key) => address().query.get(inQuery(key)) ?? "";
   const search = el("input", {
@@ -124,11 +123,11 @@ function dataTable(sample, { caption, cells = {}, name = "", counted = COUNTED, 
 
   function draw() {
     const found = rows.filter((row) => matches(row, columns, search.value, facets));
-    if (sorted !== "") found.sort((a, b) => compare(a, b, sorted) * (descending === "" ? 1 : -1));
+    if (sorted !== "")
+      found.sort((a, b) => ORDER.compare(textOf(a[sorted]), textOf(b[sorted])) * (descending ? -1 : 1));
     for (const facet of facets) facet.offer(rows);
     for (const [index, key] of columns.entries()) mark(heads[index], key, rows, key === sorted && descending);
-    const line = (row) => rowOf(row, columns, cells);
-    drawList(body, found.slice(0, visible), (row) => JSON.stringify(keys.map((key) => row[key])), line);
+    drawList(body, found.slice(0, visible), (row) => rowOf(row, columns, cells));
     const all = count(rows.length, "row");
     tally.textContent = found.length === rows.length ? all : `${found.length} of ${all}`;
     tools.hidden = name !== "" && rows.length <= FEW && found.length === rows.length;
@@ -149,7 +148,7 @@ function facetOf(key, given, changed) {
     facet.chosen = values() ?? [];
     changed({ [key]: facet.chosen.join() });
   });
-  const facet = { key, element, chosen: given === "" ? [] : given.split(",") };
+  const facet = { key, element, chosen: given.split(",").filter(Boolean) };
   facet.offer = (rows) => {
     const found = Map.groupBy(rows, (row) => textOf(row[key]));
     const names = [...new Set([...found.keys(), ...facet.chosen])].filter(Boolean).sort(ORDER.compare);
@@ -172,10 +171,6 @@ function matches(row, columns, typed, facets) {
   );
 }
 
-function compare(a, b, key) {
-  return ORDER.compare(textOf(a[key]), textOf(b[key]));
-}
-
 function mark(head, key, rows, descending) {
   head.className = rows.some((row) => typeof row[key] === "number") ? "number" : "";
   head.ariaSort = descending === false ? null : descending === "" ? "ascending" : "descending";
@@ -191,12 +186,12 @@ function rowOf(row, columns, cells) {
 }
 
 function textOf(value) {
-  return value === null || value === undefined ? "" : String(value);
+  return String(value ?? "");
 }
 
-/** A value as people read it. */
+/** A value for people. */
 export function shown(name, value) {
-  if (value === null || value === undefined || value === "") return "";
+  if (textOf(value) === "") return "";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (Array.isArray(value) && !value.some(isNested)) return value.join(", ");
   if (typeof value === "object") return isNested(value) ? el("code", JSON.stringify(value)) : "";
@@ -204,7 +199,7 @@ export function shown(name, value) {
   return form(value);
 }
 
-/** Any value, as tables and facts. */
+/** Any value for people. */
 export function dataOf(value, title = "Result") {
   if (Array.isArray(value)) {
     if (value.some(isNested)) return tableOf(title, value);
@@ -238,17 +233,13 @@ export function progressOf(progress) {
   return el(
     "div.run-progress",
     el("label", `${phase}: ${done} of ${total} `, bar),
-    el(
-      "ul.plain",
-      rollouts.map((one) => el("li", rolloutOf(one))),
-      waits,
-    ),
+    el("ul.plain", rollouts.map(rolloutOf), waits),
   );
 }
 
-/** How far the rollout of a job is, with a dot for each of its `hosts`. */
+/** A rollout, with a dot for each host. */
 export function rolloutOf({ job, action, batch, batches, workers, done, failed, hosts = [] }) {
   const text = `: ${action}, batch ${batch} of ${batches}, ${done} of ${workers} workers, ${failed} failed`;
   const dots = hosts.map(([worker, state]) => el("span", { title: `${worker}: ${state}` }, status(state)));
-  return el("div", el("b", job), text, el("div.strip", dots));
+  return el("li", el("b", job), text, el("div.strip", dots));
 }

@@ -1,4 +1,4 @@
-/** What this browser remembers: never a token or anything of a bucket. */
+/** What this browser remembers: no token, nothing of a bucket. */
 export function preference(name, otherwise) {
   try {
     return JSON.parse(localStorage.getItem(`ops.${name}`)) ?? otherwise;

@@ -3,19 +3,9 @@ import { button, el } from "./dom.js";
 
 const LOOK_MS = 2_000;
 const place = document.getElementById("queue");
-let asked = false;
-
-/** Whether starts wait for the run in the way. */
-export const isAsked = () => asked;
-
-/** Lets starts wait, or not. */
-export function askFor(now) {
-  asked = now;
-}
 
 /** Takes back whatever waits. */
 export function clearQueue() {
-  asked = false;
   place.replaceChildren();
 }
 

@@ -9,7 +9,7 @@ import { runView } from "./run.js";
 import { runsView } from "./runs.js";
 import { sourceView } from "./source.js";
 
-/** The views of a bucket, and the keys after `g`. */
+/** The views of a bucket. */
 export const SECTIONS = [
   { name: "", label: "Overview", key: "o", view: overviewView },
   { name: "deployments", label: "Deployments", key: "d", view: deploymentsView },
@@ -54,7 +54,7 @@ export function viewAt(main, { bucketId, ...place }) {
         )
       : one.element,
   );
-  const crumb = back ? [el("p.crumb", el("a", { href: page.link(back) }, `All ${back}`))] : [];
+  const crumb = back ? [el("p", el("a", { href: page.link(back) }, `All ${back}`))] : [];
   main.replaceChildren(...crumb, heading, ...above, ...elements);
   return { title, refresh: () => Promise.all([...parts.flat(), ...readers].map((one) => one.refresh())) };
 }
@@ -78,11 +78,10 @@ function tabsOf(page, view, names, chosen, before = []) {
   return el("nav.tabs", { "aria-label": words(view) }, links);
 }
 
-/** Draws where the page is, and what runs. */
+/** Draws where the page is. */
 export function drawSubject({ bucketId, view, rest = [] }, bucket, buckets) {
-  header.hidden = bucketId === undefined;
-  sections.hidden = bucketId === undefined;
-  if (bucketId === undefined) return;
+  header.hidden = sections.hidden = !bucketId;
+  if (!bucketId) return;
   const isAt = (one) => one.name === view && (!one.rest || one.rest[0] === rest[0]);
   const current = SECTIONS.findLast(isAt);
   const linkOf = (one) => {

@@ -125,7 +125,7 @@ function hostsPart(page, read) {
     const cells = Object.fromEntries(jobs.map((job) => [columnOf(job), cellsOf(job)]));
     const columns = [...new Set(["worker", "outcome", ...Object.keys(cells)])];
     const hosts = [...Map.groupBy(rows, ({ worker }) => worker)].map(hostOf);
-    return tableOf("Hosts", hosts, { columns, cells, keys: ["worker"] });
+    return tableOf("Hosts", hosts, { columns, cells });
   };
   return part("Hosts", found, draw, { none: "It does not tell of each worker how it went, or not yet." });
 }
@@ -182,8 +182,7 @@ function comparePart(page, read) {
       compared.refresh();
     });
   };
-  const draw = (rows) =>
-    tableOf("Differences", rows, { columns: ["what", ...Object.keys(cells)], keys: ["what"], cells });
+  const draw = (rows) => tableOf("Differences", rows, { columns: ["what", ...Object.keys(cells)], cells });
   const cellOf = (side) => (row) => shown(row.what.split(" ")[0], row[side]);
   const cells = { other_run: cellOf("other_run"), this_run: cellOf("this_run") };
   const none = "It has not ended, or there is no other that has.";

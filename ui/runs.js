@@ -46,7 +46,7 @@ export function runsPart(page, title, read, options) {
       caption: "Runs, newest first",
       columns: ["status", "run", "about", "by", "created_at", "took", "why"],
     },
-    ...{ keys: ["id"], counted: /^$/, none: "Nothing has run here yet, or nothing of the kind." },
+    ...{ counted: /^$/, none: "Nothing has run here yet, or nothing of the kind." },
     cells: {
       run: ({ id, run }) => runLink(page.bucketId, id, words(run)),
       took: ({ id, run, took }) => took || cancelButton(page, id, run),
@@ -154,7 +154,7 @@ function gradedOf(rows, rest = {}) {
   const columns = ["job", "worker", "action", "outcome", "why"].filter((key) => rows.some((row) => row[key]));
   return el(
     "div.data",
-    tableOf("Outcomes", rows, { columns, keys: ["job", "worker"] }),
+    tableOf("Outcomes", rows, { columns }),
     rows.map(foundOf),
     Object.keys(rest).length > 0 && el("details", el("summary", "More"), dataOf(rest)),
   );

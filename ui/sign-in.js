@@ -17,7 +17,7 @@ let waiting = null;
 let renewal;
 let change = () => {};
 
-/** Goes on with the browser's session, or asks for the token. */
+/** Goes on with a session, or asks for the token. */
 export async function startSession({ onSignIn, onSignOut }) {
   change = (now, message = "") => {
     signedIn = now;
@@ -55,14 +55,14 @@ async function signOut() {
   try {
     await request("DELETE", SESSION);
   } catch (error) {
-    // The server signs out without a code too.
+    // It signs out without a code too.
     if (error.code !== "totp_required") return signedIn && tell(problem, `Not signed out: ${error.message}`);
   }
   change(false);
   token.focus();
 }
 
-/** Asks for TOTP codes: when needed, and before the last one ends. */
+/** Asks for codes when needed. */
 export function startCodes() {
   onTotpRequired(askForCode);
   codeForm.addEventListener("submit", (event) => {

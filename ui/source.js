@@ -1,7 +1,7 @@
 import { all, call, encoded, unless } from "./api.js";
 import { choice, fieldsOf, runLink } from "./controls.js";
 import { el, textBox } from "./dom.js";
-import { ago, count, size } from "./format.js";
+import { ago, size } from "./format.js";
 import { dataOf, listPart, part } from "./parts.js";
 import { fileDiff } from "./runs.js";
 
@@ -34,7 +34,7 @@ function revisionsParts(page) {
     }));
   const push = el("code", `ops push ${location.origin} --bucket ${bucketId}`);
   const list = listPart("Revisions", read, {
-    ...{ caption: "Revisions, newest first", keys: ["id"], none: ["Nothing was pushed yet: ", push] },
+    ...{ caption: "Revisions, newest first", none: ["Nothing was pushed yet: ", push] },
     columns: ["id", "created_at", "build_status", "is", "file_count", "size_bytes", "sha256", "actions"],
     cells: {
       id: ({ id }) => el("a", { href: link("source", ["revisions", id]), title: id }, id.slice(0, 8)),
@@ -45,10 +45,10 @@ function revisionsParts(page) {
   return rest.length === 0 ? [list] : [comparison(page, rest[0]), list];
 }
 
-function rollBack({ action }, { id, created_at, build_status }) {
+function rollBack({ action }, { id, created_at }) {
   const says = [
-    `Makes the revision ${id} of ${localTime(created_at)} the source again and builds it; its build ${build_status}.`,
-    "Workers stay as they are until the next deploy.",
+    `Makes the revision ${id} of ${localTime(created_at)} the source again and builds it.`,
+    "Workers stay until the next deploy.",
   ];
   const order = { path: "/source/rollback", body: { revision_id: id }, says, danger: true };
   return action("Roll back to this …", () => order);
@@ -69,7 +69,7 @@ function comparison({ path, link, query }, id) {
       ...removed.map((file) => ({ path: file, change: "removed" })),
       ...changed.map((file) => ({ ...file, change: "changed", note: noteOf(file) })),
     ];
-    const sum = `${count(added.length, "file")} added, ${removed.length} removed, ${changed.length} changed.`;
+    const sum = `${added.length} added, ${removed.length} removed, ${changed.length} changed.`;
     return [
       choice("Against", [["", "the current one"], ...options], against, go),
       el("p", sum),
@@ -93,10 +93,10 @@ function filesParts({ path, link, rest: [chosen] }) {
   return fileParts("Files", path("/files"), chosen, (file) => link("source", ["files", file]));
 }
 
-/** A list of files, and the chosen one. */
+/** Files, and the chosen one. */
 export function fileParts(title, base, chosen, linkTo) {
   const list = listPart(title, () => all(`${base}?limit=500`), {
-    ...{ keys: ["path"], name: "files", columns: ["path", "size_bytes", "mode"] },
+    ...{ name: "files", columns: ["path", "size_bytes", "mode"] },
     cells: { path: ({ path }) => el("a", { href: linkTo(path) }, path) },
   });
   return chosen === undefined ? [list] : [filePart(chosen, `${base}/${encoded(chosen)}`), list];
@@ -150,7 +150,7 @@ function drawSettings({ path, content, values, problem }) {
     el("p", el("code", path)),
     problem && el("p.error", problem),
     content === "" ? el("p.notice", "No such file: defaults hold.") : textBox(path, content),
-    values && el("details", el("summary", "What it means, with defaults"), dataOf(values)),
+    values && el("details", el("summary", "With defaults"), dataOf(values)),
   );
 }
 
@@ -191,11 +191,11 @@ function keyParts({ path, action }) {
 function snapshotsParts(page) {
   const create = () => {
     const { labels, values } = fieldsOf([["note", "Note", "Why it is made", { maxlength: 500 }]]);
-    const says = ["Saves the database, keys and source in one file on this server."];
+    const says = ["Saves the database, keys and source."];
     return { path: "/snapshots", body: values, says, fields: labels };
   };
   const list = listPart("Snapshots", () => all(page.path("/snapshots?limit=500")), {
-    ...{ caption: "Snapshots, newest first", keys: ["name"] },
+    caption: "Snapshots, newest first",
     columns: ["name", "created_at", "note", "size_bytes", "source_revision", "schema_version", "actions"],
     cells: {
       note: ({ note, error }) => (error ? el("span.why", error) : note),
@@ -210,7 +210,7 @@ function snapshotControls({ action }, { name, created_at }) {
   const path = `/snapshots/${encoded(name)}`;
   const says = [
     `Replaces the database, secrets, SSH state and name by those of ${localTime(created_at)}.`,
-    "The source and the workers stay. The present state is saved first.",
+    "The present state is saved first.",
   ];
   const restore = { path: `${path}/restore`, says, danger: true };
   const lost = [`Removes the snapshot ${name}. This cannot be undone.`];
@@ -220,9 +220,7 @@ function snapshotControls({ action }, { name, created_at }) {
 }
 
 function schemaParts({ path, action }) {
-  const says = [
-    "Makes the database, or brings it to the form of this server; an older one cannot read it then.",
-  ];
+  const says = ["Makes or upgrades the database; an older server cannot read it then."];
   const read = async () => {
     const { initialized, schema_version } = await call("GET", path(""));
     return { initialized, schema_version };

@@ -197,7 +197,7 @@ test("a snapshot is deleted, and the database initialised or upgraded, by the na
   await ui.view(bucket, "source/schema");
   const upgraded = await dare(
     "Initialise or upgrade …",
-    /brings it to the form/,
+    /Makes or upgrades/,
     "shop",
     "Initialise or upgrade",
   );

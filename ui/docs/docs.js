@@ -5,7 +5,6 @@ import { startCodes } from "../sign-in.js";
 
 const LIMITS = /^(format|default|(min|max)(imum|Length|Items))$/;
 const SHOWN_CHARACTERS = 200_000;
-/** Of the path, for all forms. */
 const typed = new Map();
 
 const [search, count, groups] = ["search", "count", "groups"].map((id) => document.getElementById(id));
@@ -24,7 +23,8 @@ async function start() {
   );
   main.append(el("p", description.info.description));
   for (const [name, own] of Map.groupBy(entries, ({ group }) => group)) {
-    const [items, elements] = ["item", "element"].map((part) => own.map((entry) => entry[part]));
+    const items = own.map(({ item }) => item);
+    const elements = own.map(({ element }) => element);
     groups.append(el("section", el("h2", name), el("ul.plain", items)));
     main.append(el("section.part", { "aria-label": name }, el("h2", name), elements));
   }
@@ -40,15 +40,14 @@ async function start() {
 }
 
 function entryOf(path, method, operation) {
-  const { operationId: id, summary, tags, description, parameters = [], requestBody } = operation;
+  const { operationId: id, summary, tags, responses: _, ...asked } = operation;
   const verb = method.toUpperCase();
   const badge = () => el(`b.method.${method}`, verb);
-  const title = el("summary", badge(), el("code", path), el("span.hint", summary));
+  const title = el("summary", badge(), " ", el("code", path), el("small", summary));
   const element = unfolding(title, () => contentOf({ ...operation, path, method: verb }));
   Object.assign(element, { id, className: "operation panel" });
-  const item = el("li", el("a", { href: `#${id}` }, badge(), el("span", summary)));
-  const names = parameters.map(({ name }) => name);
-  const text = [verb, path, summary, description, ...names, JSON.stringify(requestBody)].join(" ");
+  const item = el("li", el("a", { href: `#${id}` }, badge(), " ", summary));
+  const text = JSON.stringify([verb, path, summary, asked]);
   return { id, element, item, group: tags[0], text: text.toLowerCase() };
 }
 
@@ -119,7 +118,6 @@ function resolved(one, kind = "schemas") {
   return one.$ref ? (components[kind][one.$ref.split("/").at(-1)] ?? {}) : one;
 }
 
-/** Of an array its items, of a choice the one with fields. */
 function inner(schema) {
   const known = resolved(schema);
   const within = known.items ?? known.anyOf?.find((one) => one.$ref || one.properties || one.items);
@@ -138,7 +136,6 @@ function membersOf(schema) {
   return properties && el("ul", items);
 }
 
-/** `integer, minimum 1, default 50`, `list of Run`, `one of: a, b`. */
 function typeText(schema) {
   const { $ref, enum: choices, anyOf, items = {}, type = "any value" } = schema;
   if ($ref) return $ref.split("/").at(-1);
@@ -170,12 +167,14 @@ function tryForm(operation) {
     problem,
     result,
   );
-  const controls = parameters.map(({ name, in: place }, index) => [name, labels[index].control, place]);
+  const kept = parameters.flatMap(({ name, in: place }, index) =>
+    place === "path" ? [[name, labels[index].control]] : [],
+  );
   form.addEventListener("change", () => {
-    for (const [name, { value }, place] of controls) if (place === "path") typed.set(name, value);
+    for (const [name, { value }] of kept) typed.set(name, value);
   });
   form.addEventListener("focusin", () => {
-    for (const [name, control] of controls) control.value ||= typed.get(name) ?? "";
+    for (const [name, control] of kept) control.value ||= typed.get(name) ?? "";
   });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -215,7 +214,6 @@ function askedOf({ path, parameters = [], requestBody }, given) {
       .map(({ name }) => [name, given[name].trim()]);
   const query = new URLSearchParams(within("query"));
   const target = within("path").reduce((filled, [name, value]) => {
-    // The slashes of a file's path may stand as they are.
     const part = name === "path" ? encoded(value) : encodeURIComponent(value);
     return filled.replace(`{${name}}`, () => part);
   }, path);
