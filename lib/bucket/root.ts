@@ -68,18 +68,27 @@ export async function findBucket(root: string, id: string): Promise<RootBucket> 
   const folder = `${root}/${name}`;
   const known = KNOWN.get(folder);
   if (known?.turn === turn()) return known.bucket;
-  // Synchronous, because a promise for each call costs ten times the call.
-  const labels = isUuid(name) ? lstatSync(`${folder}/bucket.json`, { throwIfNoEntry: false }) : undefined;
+  const labels = isUuid(name) ? lookAt(`${folder}/bucket.json`) : undefined;
   if (known && labels && isUnchanged(known.labels, labels)) {
     known.turn = turn();
     return known.bucket;
   }
-  if (!labels || !lstatSync(folder, { throwIfNoEntry: false })?.isDirectory()) throw bucketNotFound(id);
+  if (!labels || !lookAt(folder)?.isDirectory()) throw bucketNotFound(id);
   const layout = layoutOf(path.join(root, name));
   const bucket = { id: name, ...readLabels(layout), layout };
   if (KNOWN.size >= MOST_KNOWN) KNOWN.clear();
   KNOWN.set(folder, { labels, bucket, turn: turn() });
   return bucket;
+}
+
+/** Synchronous, because a promise for each call costs ten times the call. */
+function lookAt(file: string): Stats | undefined {
+  try {
+    return lstatSync(file, { throwIfNoEntry: false });
+  } catch (error) {
+    if (hasErrno(error, "ENOTDIR")) return undefined;
+    throw error;
+  }
 }
 
 /** The failure for a bucket that is not there, or not any more. */
