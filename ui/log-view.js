@@ -221,12 +221,7 @@ export class LogView {
     this.#lines = lines;
     this.#number();
     const items = lines.map((line) => ({ ...line, isPointed: this.#isPointed(line), find: this.#find }));
-    drawList(
-      this.#window,
-      items,
-      ({ start }) => start,
-      (line) => this.#row(line),
-    );
+    drawList(this.#window, items, (line) => this.#row(line));
     this.#space(0, this.#ends.first, lines[0]?.start ?? 0);
     this.#space(1, this.#ends.last, this.#log ? this.#log.size - this.#next : 0);
     const row = this.#window.children[lines.findIndex(({ start }) => start === seen)];
