@@ -1,14 +1,14 @@
 import { address, all, call, keepQuery, runsOf, unless } from "./api.js";
 import { fieldsOf, picker, TICK, tickBox } from "./controls.js";
 import { el, scroller } from "./dom.js";
-import { count, stateOf, status, words } from "./format.js";
+import { stateOf, status, words } from "./format.js";
 import { dataOf, listPart, part, rolloutOf } from "./parts.js";
+import { againButtons } from "./run.js";
 import { lastRunPart, runsPart } from "./runs.js";
 
 const RUNS = 8;
 const DENSE = 12;
 const MOST = 20_000;
-const ID_HINT = "A UUID; empty for a new one";
 const OPTIONS = [
   ["build", "Build first", "Makes the catalog anew", TICK],
   ["force", "Force", "Also what is as it should be", TICK],
@@ -20,7 +20,7 @@ const RESOURCES = "workers jobs allocations deployments hooks ports kv certs".sp
 /** All buckets. */
 export function bucketsView({ changed, action }) {
   const create = () => {
-    const { labels, values } = namesOf({}, ["id", "Id", ID_HINT]);
+    const { labels, values } = namesOf({}, ["id", "Id", "A UUID; empty for a new one"]);
     const says = ["Its source comes with the first push."];
     return { path: "/api/buckets", body: values, says, fields: labels };
   };
@@ -155,7 +155,7 @@ export function deploymentsView(page) {
   });
   const last = lastRunPart(page, "Last deploy", "deploy", {
     wanted: ({ params }) => !params.dry_run,
-    controlsOf: (run) => retryButton(page, run),
+    controlsOf: (run) => run.status !== "running" && el("div.controls", againButtons(page, run)),
   });
   const now = part(
     "",
@@ -197,15 +197,7 @@ function deployOrder({ with_hooks: _, ...body }, more = "") {
 function planButton({ action }, plan) {
   const says = ["Does what this plan shows, and refuses where something has changed since."];
   const order = { path: "/deploy", body: { plan }, says, danger: true };
-  return action("Deploy this plan …", () => order, { style: "primary" });
-}
-
-function retryButton({ action }, { id, result }) {
-  const isLeft = ({ outcome }) => ["failed", "not_started", "cancelled"].includes(outcome);
-  const jobs = (result?.jobs ?? []).filter(isLeft);
-  const says = [`Deploys again: ${jobs.map(({ job }) => job).join(", ")}.`];
-  const order = { path: "/deploy", body: { retry_of: id }, says, danger: true };
-  return jobs.length > 0 && action(`Retry ${count(jobs.length, "job")} …`, () => order);
+  return action("Deploy this plan …", order, { style: "primary" });
 }
 
 /** The catalog of the last build. */

@@ -44,7 +44,7 @@ function showBlocked(triggers = document.querySelectorAll("[data-starts]")) {
 export function actionButton(page, label, order, { style, form, free = false, done = page.refresh } = {}) {
   const problem = alertPlace();
   const trigger = el("button", { type: form ? "submit" : "button", class: style }, label);
-  const given = () => (typeof order === "string" ? { path: order } : order());
+  const given = () => (typeof order === "string" ? { path: order } : made(order));
   const name = label.replace(" …", "");
   if (!free) trigger.dataset.starts = page.bucketId;
 
@@ -72,7 +72,7 @@ export function actionButton(page, label, order, { style, form, free = false, do
 
 async function send(page, name, { method = "POST", path, body = {} }, done) {
   const { bucketId } = page;
-  const content = method === "DELETE" ? undefined : bodyOf(body);
+  const content = method === "DELETE" ? undefined : made(body);
   const start = async () => {
     const answer = await call(method, page.path(path), { body: content });
     if (answer.run_id) started(bucketId, answer.run_id);
@@ -105,12 +105,12 @@ function questionOf(page, name, given, submit) {
   };
 }
 
-function bodyOf(body) {
-  return typeof body === "function" ? body() : body;
+function made(one) {
+  return typeof one === "function" ? one() : one;
 }
 
 function commandOf(page, { method = "POST", path, body = {}, example = body }) {
-  const content = method === "DELETE" ? undefined : JSON.stringify(bodyOf(example));
+  const content = method === "DELETE" ? undefined : JSON.stringify(made(example));
   return curlOf(method, page.path(path), content);
 }
 

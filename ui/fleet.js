@@ -66,7 +66,7 @@ export function jobView(page) {
       link("jobs", [job, file]),
     ),
   ];
-  return { title: job, back: "jobs", above: [element], parts };
+  return { title: job, above: [element], parts };
 }
 
 function controlsOf({ action }, job, below) {
@@ -92,7 +92,7 @@ function controlsOf({ action }, job, below) {
   const { labels, values } = fieldsOf([["target", "Target of its Makefile", "", { required: true }]]);
   const run = () => order("run", `Runs make ${values().target}`, values());
   form.append(...labels, action("Run target …", run, { form }));
-  const check = action("Health check", () => ({ path: "/health_check", body: { jobs: [job] } }));
+  const check = action("Health check", { path: "/health_check", body: { jobs: [job] } });
   const which = el("summary", "Workers and other targets");
   const more = el("details", which, where.element, health, form);
   const offer = (rows) => {
@@ -116,7 +116,6 @@ export function hooksView(page) {
     });
   };
   const list = listPart("Hooks to run", read, {
-    caption: "Hooks on the event cli",
     cells: { actions: (row) => runHook(page, row) },
     none: "No job has a hook on the event cli.",
   });
@@ -129,7 +128,7 @@ export function hooksView(page) {
 function runHook({ action }, { job, hook }) {
   const says = [`Runs ${hook} on the server, once for each allocation of ${job}.`];
   const body = { hook, job, verbose: true };
-  return action("Run …", () => ({ path: "/hooks", body, says, danger: job, action: "Run hook" }));
+  return action("Run …", { path: "/hooks", body, says, danger: job, action: "Run hook" });
 }
 
 /** The workers, probes and trust. */
@@ -150,7 +149,6 @@ export function workersView(page) {
   const which = el("details", el("summary", "Which workers"), selection.element, width.labels);
   const controls = [probes, action("Trust by force …", force, { style: "danger" })];
   const list = listPart("Definitions", () => readWorkers(page), {
-    caption: "Workers",
     none: "There is none in workspace/workers.json.",
   });
   const load = part("Load, newest on the right", () => readings(bucketId), drawReadings, {
@@ -223,7 +221,6 @@ function drawReadings(found) {
 function chartOf(worker, name, values) {
   const known = values.filter(Number.isFinite);
   const now = known.length === 0 ? "no reading" : `${Math.round(known.at(-1))} %`;
-  const most = `at most ${Math.round(Math.max(0, ...known))} % in ${known.length} readings`;
   const bars = known.map((value) => {
     const bar = el("i");
     bar.style.height = `${value}%`;
@@ -231,7 +228,7 @@ function chartOf(worker, name, values) {
   });
   const picture = el(
     "div.bars",
-    { role: "img", "aria-label": `${name} of ${worker}: ${now}, ${most}` },
+    { role: "img", "aria-label": `${name} of ${worker}: ${known.map(Math.round)}` },
     bars,
   );
   return el("div.chart", el("span", `${name} `, el("b", now)), picture);

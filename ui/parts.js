@@ -43,7 +43,7 @@ export function labelOf(name) {
 /** A part of a view. */
 export function part(title, read, draw = dataOf, { tools = [], none = "There is none yet." } = {}) {
   const problem = alertPlace();
-  const body = el("div.body", el("p.hint", "Reading …"));
+  const body = el("div.data", el("p.hint", "Reading …"));
   const header = el("header", title !== "" && el("h2", title), el("div.controls", tools));
   let content;
   async function refresh() {
@@ -140,7 +140,7 @@ function dataTable(sample, { caption, cells = {}, name = "", counted = COUNTED, 
     rows = items;
     draw();
   };
-  return { element: el("div.listing", tools, notice, box, more), show };
+  return { element: el("div.data", tools, notice, box, more), show };
 }
 
 function facetOf(key, given, changed) {
@@ -231,7 +231,7 @@ export function progressOf(progress) {
   const bar = el("progress", { max: Math.max(total, 1), value: done });
   const waits = waiting.map(({ on, since }) => el("li", "waits for ", el("b", on), ", since ", ago(since)));
   return el(
-    "div.run-progress",
+    "div.data",
     el("label", `${phase}: ${done} of ${total} `, bar),
     el("ul.plain", rollouts.map(rolloutOf), waits),
   );

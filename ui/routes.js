@@ -43,7 +43,6 @@ export function viewAt(main, { bucketId, ...place }) {
     parts = [],
     above = [],
     readers = [],
-    back,
     heading = el("h1", title),
   } = viewOf(place, bucketId)(page);
   const elements = parts.map((one) =>
@@ -54,8 +53,7 @@ export function viewAt(main, { bucketId, ...place }) {
         )
       : one.element,
   );
-  const crumb = back ? [el("p", el("a", { href: page.link(back) }, `All ${back}`))] : [];
-  main.replaceChildren(...crumb, heading, ...above, ...elements);
+  main.replaceChildren(heading, ...above, ...elements);
   return { title, refresh: () => Promise.all([...parts.flat(), ...readers].map((one) => one.refresh())) };
 }
 

@@ -43,7 +43,7 @@ export function runView(page) {
   const head = part("", () => standing(page, read), draw);
   const above = [head.element, page.tabs("runs", Object.keys(TABS), tab, [runId])];
   page.showRun(runId);
-  return { title: "Run", heading, back: "runs", above, readers: [head], parts: [TABS[tab](page, again)] };
+  return { title: "Run", heading, above, readers: [head], parts: [TABS[tab](page, again)] };
 }
 
 async function standing({ bucketId }, read) {
@@ -80,7 +80,8 @@ function usuallyTakes(usual, now) {
   return now > usual ? el("p.status.changed", `${text}; this one takes longer`) : el("p.hint", text);
 }
 
-function againButtons(page, { id, kind, status: state, params }) {
+/** Buttons to do a run again. */
+export function againButtons(page, { id, kind, status: state, params }) {
   const { retry_of: _, ...body } = params;
   const ofJob = kind.startsWith("job_");
   const { jobs: [job, ...more] = [] } = body;
@@ -97,8 +98,8 @@ function againButtons(page, { id, kind, status: state, params }) {
   const retry = { path, body: { retry_of: id }, danger, says: left };
   const canRetry = state !== "succeeded" && REPEATED.test(kind);
   return [
-    page.action("Run again …", () => again),
-    canRetry && page.action("Retry what failed …", () => retry),
+    page.action("Run again …", again),
+    canRetry && page.action("Retry what failed …", retry),
     copyButton(page, again),
   ];
 }

@@ -194,7 +194,7 @@ function outputsOf(workers) {
         textBox(`Output of ${names}`, [output, error].filter(Boolean).join("\n")),
       );
     });
-  return el("div.outputs", boxes);
+  return el("div.data", boxes);
 }
 
 function planOf({ waves, reconcile, update_seq, unreachable }) {
@@ -204,7 +204,7 @@ function planOf({ waves, reconcile, update_seq, unreachable }) {
   const lost = unreachable.map(({ worker, error }) => el("li", `${worker} gave no answer: ${error}`));
   const leaving = reconcile.map(({ job, worker, action }) => el("li", `${action} ${job} on ${worker}`));
   return el(
-    "div.plan",
+    "div.data",
     el("p", el("b", "PLAN "), sum, `The update sequence is ${update_seq}.`),
     el("ul", lost, leaving),
     waves.flatMap((wave) => wave.jobs.map((job) => jobPlan(wave.seq, job))),

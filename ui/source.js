@@ -34,7 +34,7 @@ function revisionsParts(page) {
     }));
   const push = el("code", `ops push ${location.origin} --bucket ${bucketId}`);
   const list = listPart("Revisions", read, {
-    ...{ caption: "Revisions, newest first", none: ["Nothing was pushed yet: ", push] },
+    none: ["Nothing was pushed yet: ", push],
     columns: ["id", "created_at", "build_status", "is", "file_count", "size_bytes", "sha256", "actions"],
     cells: {
       id: ({ id }) => el("a", { href: link("source", ["revisions", id]), title: id }, id.slice(0, 8)),
@@ -51,7 +51,7 @@ function rollBack({ action }, { id, created_at }) {
     "Workers stay until the next deploy.",
   ];
   const order = { path: "/source/rollback", body: { revision_id: id }, says, danger: true };
-  return action("Roll back to this …", () => order);
+  return action("Roll back to this …", order);
 }
 
 function comparison({ path, link, query }, id) {
@@ -146,7 +146,7 @@ function settingsParts({ path }) {
 
 function drawSettings({ path, content, values, problem }) {
   return el(
-    "div.settings",
+    "div.data",
     el("p", el("code", path)),
     problem && el("p.error", problem),
     content === "" ? el("p.notice", "No such file: defaults hold.") : textBox(path, content),
@@ -183,7 +183,7 @@ function keyParts({ path, action }) {
   return [
     part("SSH key for the workers", read, draw, {
       none: "There is no key: workers cannot be reached over ssh.",
-      tools: [action("Upload key …", upload), action("Remove key …", () => remove, { style: "danger" })],
+      tools: [action("Upload key …", upload), action("Remove key …", remove, { style: "danger" })],
     }),
   ];
 }
@@ -195,7 +195,6 @@ function snapshotsParts(page) {
     return { path: "/snapshots", body: values, says, fields: labels };
   };
   const list = listPart("Snapshots", () => all(page.path("/snapshots?limit=500")), {
-    caption: "Snapshots, newest first",
     columns: ["name", "created_at", "note", "size_bytes", "source_revision", "schema_version", "actions"],
     cells: {
       note: ({ note, error }) => (error ? el("span.why", error) : note),
@@ -215,7 +214,7 @@ function snapshotControls({ action }, { name, created_at }) {
   const restore = { path: `${path}/restore`, says, danger: true };
   const lost = [`Removes the snapshot ${name}. This cannot be undone.`];
   const remove = { method: "DELETE", path, says: lost, danger: true, action: "Delete snapshot" };
-  const buttons = [action("Restore …", () => restore), action("Delete …", () => remove, { style: "danger" })];
+  const buttons = [action("Restore …", restore), action("Delete …", remove, { style: "danger" })];
   return el("div.controls", buttons);
 }
 
@@ -225,6 +224,6 @@ function schemaParts({ path, action }) {
     const { initialized, schema_version } = await call("GET", path(""));
     return { initialized, schema_version };
   };
-  const tools = action("Initialise or upgrade …", () => ({ path: "/init", says, danger: true }));
+  const tools = action("Initialise or upgrade …", { path: "/init", says, danger: true });
   return [part("Database", read, dataOf, { tools })];
 }

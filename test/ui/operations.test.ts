@@ -123,7 +123,7 @@ test("a deploy that failed is retried on what is left, from the deployments and 
   await ui.view(bucket, "deployments");
   const failed = await dare("Deploy …", /all jobs/, "shop", "Deploy");
   assert.equal(failed.status, "failed");
-  const retried = await dare("Retry 2 jobs …", /base, app/, "shop", "Retry 2 jobs");
+  const retried = await dare("Retry what failed …", /Repeats deploy/, "shop", "Retry what failed");
   assert.deepEqual([retried.status, retried.body], ["failed", { retry_of: failed.run }]);
   rmSync(broken);
   await ui.view(bucket, `runs/${failed.run}`);

@@ -71,7 +71,7 @@ function open() {
 function unfolding(title, content) {
   const details = el("details", title);
   details.addEventListener("toggle", () => {
-    if (details.open && details.children.length === 1) details.append(el("div.body", ...content()));
+    if (details.open && details.children.length === 1) details.append(el("div.data", ...content()));
   });
   return details;
 }
