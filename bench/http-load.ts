@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 
 /** What a server could do. */
 export interface Load {
@@ -8,8 +9,8 @@ export interface Load {
 }
 
 /**
- * Asks for one thing over a number of connections at a time, each asking again as soon as it has its answer. Written on
- * bare sockets, because an HTTP client costs more than the servers do.
+ * Asks for one thing over a number of connections at a time, each asking again as soon as it has its answer, or at most
+ * once in so many milliseconds. Written on bare sockets, because an HTTP client costs more than the servers do.
  */
 export async function load(
   url: string,
@@ -17,18 +18,22 @@ export async function load(
   headers: Record<string, string>,
   connections: number,
   durationMs: number,
+  everyMs = 0,
 ): Promise<Load> {
   const request = requestText(url, path, headers);
   const until = performance.now() + durationMs;
   const times: number[] = [];
   const started = performance.now();
   await Promise.all(
-    Array.from({ length: connections }, async () => {
+    Array.from({ length: connections }, async (_, index) => {
       const socket = await dial(url);
+      if (everyMs > 0) await sleep((everyMs * index) / connections);
       while (performance.now() < until) {
         const asked = performance.now();
         await ask(socket, request);
-        times.push(performance.now() - asked);
+        const took = performance.now() - asked;
+        times.push(took);
+        if (everyMs > 0) await sleep(Math.max(0, everyMs - took));
       }
       socket.destroy();
     }),

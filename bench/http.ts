@@ -17,6 +17,8 @@ const BARE = fileURLToPath(new URL("http-bare.ts", import.meta.url));
 const ROUNDS = 5;
 const ROUND_MS = 2_000;
 const CONNECTIONS = 16;
+/** Where all are asked equally often: each connection once in so many milliseconds. */
+const PACE_MS = 5;
 const OLD_RUNS = 1_000;
 const CLIENTS = 2_000;
 const WRITES = 200;
@@ -98,17 +100,26 @@ async function requests(server: LocalServer, bucket: string, bare: string): Prom
     "GET …/runs (50 of them, 28 KB)": [server.url, `${base}/runs`],
     "GET …/runs?limit=4 (2 KB)": [server.url, `${base}/runs?limit=4`],
   } as const;
-  const found = new Map<string, Load[]>(Object.keys(sides).map((name) => [name, []]));
+  const found = new Map(
+    Object.keys(sides).map((name) => [name, { most: [] as Load[], paced: [] as Load[] }]),
+  );
   for (let round = 0; round <= ROUNDS; round++)
     for (const [name, [url, target]] of Object.entries(sides)) {
-      const one = await load(url, target, headers, CONNECTIONS, ROUND_MS);
-      if (round > 0) found.get(name)?.push(one);
+      const most = await load(url, target, headers, CONNECTIONS, ROUND_MS);
+      const paced = await load(url, target, headers, CONNECTIONS, ROUND_MS / 2, PACE_MS);
+      if (round === 0) continue;
+      found.get(name)?.most.push(most);
+      found.get(name)?.paced.push(paced);
     }
-  const [floor] = [...found.values()].map(middle) as [Load];
-  for (const [name, loads] of found) {
-    const { perSecond, p99Ms } = middle(loads);
-    const share = `${((100 * perSecond) / floor.perSecond).toFixed(0)} %, p99 x ${(p99Ms / floor.p99Ms).toFixed(2)}`;
+  const [floor] = [...found.values()];
+  const [most, paced] = [middle(floor?.most ?? []), middle(floor?.paced ?? [])];
+  for (const [name, own] of found) {
+    const { perSecond, p99Ms } = middle(own.most);
+    const share = `${((100 * perSecond) / most.perSecond).toFixed(0)} %, p99 x ${(p99Ms / most.p99Ms).toFixed(2)}`;
     show(name, `${perSecond.toFixed(0)}/s, p99 ${p99Ms.toFixed(2)} ms`, `${share} (target 40 %, x 2)`);
+    const { perSecond: pace, p99Ms: calm } = middle(own.paced);
+    const times = `p99 x ${(calm / paced.p99Ms).toFixed(2)} (target x 2)`;
+    show("  asked equally often", `${pace.toFixed(0)}/s, p99 ${calm.toFixed(2)} ms`, times);
   }
 }
 
