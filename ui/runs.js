@@ -6,6 +6,7 @@ import { dataOf, listPart, part, progressOf, tableOf } from "./parts.js";
 
 const PAGE = 50;
 const LOOKED_AT = 20;
+const COLUMNS = ["wave", "job", "worker", "version", "action", "outcome", "hooks", "why"];
 const SIGNS = { "+": "added", "-": "removed", "@": "place" };
 const FILTERS = {
   kind: (
@@ -104,7 +105,7 @@ export function lastRunPart({ bucketId, path }, title, kind, options = {}) {
 /** The result of a run, for people. */
 export function resultOf(run) {
   const { kind, params, result } = run;
-  if (params.dry_run) return planOf(result);
+  if (params.dry_run) return planOf(result, outcomesOf(run));
   const { jobs, workers, reconciled: _, ...rest } = result;
   if (kind === "drift") return gradedOf(outcomesOf(run));
   if (kind === "run_command") return outputsOf(workers);
@@ -125,7 +126,7 @@ export function keysOf(fingerprints = []) {
 /** How it went or would go on each worker: `job`, `worker`, `outcome`, `why` and more. */
 export function outcomesOf({ params, result }) {
   const { job, jobs, workers, waves, reconciled = [], allocations = [], scripts } = result ?? {};
-  if (params.dry_run) return (waves ?? []).flatMap((wave) => wave.jobs.flatMap(jobRows));
+  if (params.dry_run) return (waves ?? []).flatMap(plannedRows);
   if (Array.isArray(jobs)) return [...jobs.flatMap(jobRows), ...reconciled];
   if (Array.isArray(workers)) return workers.flatMap(workerRows);
   return (
@@ -133,12 +134,26 @@ export function outcomesOf({ params, result }) {
   );
 }
 
+function plannedRows({ seq: wave, jobs }) {
+  return jobs.flatMap(({ job, outcome, reason, hooks, allocations }) => {
+    const scripts = hooks.map(({ event, names }) => `${event}: ${names.join(", ")}`).join("; ");
+    if (allocations.length === 0) return [{ wave, job, outcome, why: reason }];
+    return allocations.map(({ worker, action, from, to, files, more_files, drift, ...one }) => {
+      const byHand = (drift?.files ?? []).map((file) => ({ ...file, note: "by hand" }));
+      const more = more_files && count(more_files, "more file");
+      const gate = one.is_gate_open && "the health gate of an earlier deploy comes first";
+      return {
+        ...{ wave, job, worker, outcome: action, hooks: scripts, files: [...files, ...byHand] },
+        version: [...new Set([from.version, to.version])].filter(Boolean).join(" → "),
+        why: [outcome === "failed" ? reason : one.reason, gate, more].filter(Boolean).join("; "),
+      };
+    });
+  });
+}
+
 function jobRows({ job, outcome, reason, allocations }) {
   if (allocations.length === 0) return [{ job, outcome, why: reason }];
-  return allocations.map((one) => {
-    const why = one.error ?? one.reason ?? (outcome === "failed" ? reason : "");
-    return { outcome: one.action, ...one, job, why };
-  });
+  return allocations.map((one) => ({ ...one, job, why: one.error ?? (outcome === "failed" ? reason : "") }));
 }
 
 function workerRows({ allocations = [], ...one }) {
@@ -151,7 +166,7 @@ function workerRows({ allocations = [], ...one }) {
 }
 
 function gradedOf(rows, rest = {}) {
-  const columns = ["job", "worker", "action", "outcome", "why"].filter((key) => rows.some((row) => row[key]));
+  const columns = COLUMNS.filter((key) => rows.some((row) => row[key]));
   return el(
     "div.data",
     tableOf("Outcomes", rows, { columns }),
@@ -172,7 +187,7 @@ function foundOf({ job, worker, files = [], evidence, status: said }) {
     el("p", file),
     textBox(`${file} of ${job} on ${worker}`, lines.join("\n")),
   ]);
-  const diffs = files.map(({ path, state, diff }) => fileDiff({ path, change: state, diff }));
+  const diffs = files.map(fileDiff);
   return el("details", { open: true }, el("summary", el("b", job), ` on ${worker}`), texts.flat(), diffs);
 }
 
@@ -197,7 +212,7 @@ function outputsOf(workers) {
   return el("div.data", boxes);
 }
 
-function planOf({ waves, reconcile, update_seq, unreachable }) {
+function planOf({ waves, reconcile, update_seq, unreachable }, rows) {
   const jobs = waves.flatMap((wave) => wave.jobs);
   const working = jobs.filter(({ outcome }) => outcome === "roll_out");
   const sum = `${working.length} of ${count(jobs.length, "job")} would be rolled out; nothing was touched. `;
@@ -207,40 +222,12 @@ function planOf({ waves, reconcile, update_seq, unreachable }) {
     "div.data",
     el("p", el("b", "PLAN "), sum, `The update sequence is ${update_seq}.`),
     el("ul", lost, leaving),
-    waves.flatMap((wave) => wave.jobs.map((job) => jobPlan(wave.seq, job))),
+    gradedOf(rows),
   );
-}
-
-function jobPlan(wave, { job, version, outcome, reason, hooks, allocations }) {
-  const scripts = hooks.map(({ event, names }) => `; ${event}: ${names.join(", ")}`).join("");
-  const why = ` ${spaced(reason)}, wave ${wave}${scripts}`;
-  const summary = el("summary", el("b", job), ` ${version} `, status(outcome), why);
-  return el(
-    "details",
-    { open: outcome !== "skip" },
-    summary,
-    el("ul.plain", allocations.map(allocationPlan)),
-  );
-}
-
-function allocationPlan({ worker, action, reason, is_gate_open, from, to, files, more_files, drift }) {
-  const versions = from.version === to.version ? "" : ` ${from.version || "nothing"} → ${to.version}`;
-  const gate = is_gate_open ? "; the health gate of an earlier deploy comes first" : "";
-  const found = (drift?.files ?? []).map((file) => ({ ...file, change: file.state, note: "by hand" }));
-  return el(
-    "li",
-    el("p", `${worker}: `, el("b", action), `${versions}, ${spaced(reason)}${gate}`),
-    [...files, ...found].map(fileDiff),
-    more_files && el("p", `and ${count(more_files, "more file")}`),
-  );
-}
-
-function spaced(reason) {
-  return reason.replaceAll("_", " ");
 }
 
 /** A file that differs. */
-export function fileDiff({ path, change, diff, note }) {
+export function fileDiff({ path, state, change = state, diff, note }) {
   const title = [el(`span.status.${change}`, change), " ", el("code", path), note && ` ${note}`];
   if (!diff) return el("p.file-change", title);
   // The sign at the front of a line stays, so that colour is never all there is.

@@ -123,7 +123,7 @@ test("before noon: build, plan, deploy what was planned, and see it in the grid"
   await ui.button("Dry run").click();
   await ended("deploy", "succeeded");
   await part("Last plan").getByText("2 of 2 jobs would be rolled out").waitFor();
-  await part("Last plan").locator("li", { hasText: "start" }).first().waitFor();
+  await part("Last plan").locator("tr", { hasText: "base" }).getByText("start").first().waitFor();
   await part("Last plan").locator("pre.diff .added").first().waitFor();
   await ui.button("Deploy …").click();
   await ui.confirm("Deploy", "production");
