@@ -10,9 +10,9 @@ const RUNS = 8;
 const DENSE = 12;
 const MOST = 20_000;
 const OPTIONS = [
-  ["build", "Build first", "Makes the catalog anew", TICK],
+  ["build", "Build first", "", TICK],
   ["force", "Force", "Also what is as it should be", TICK],
-  ["sync_only", "Only write files", "Starts nothing", TICK],
+  ["sync_only", "Only write files", "", TICK],
   ["with_hooks", "With hooks (dry run)", "Runs pre_deploy with DRY_RUN=1", TICK],
 ];
 const RESOURCES = "workers jobs allocations deployments hooks ports kv certs".split(" ");
@@ -85,7 +85,6 @@ export function overviewView(page) {
 }
 
 function controlsOf({ action, bucket }) {
-  const deploy = () => deployOrder({}, "For a dry run see Deployments.");
   const rename = () => {
     const { labels, values } = namesOf(bucket());
     const says = ["Only its name changes."];
@@ -104,7 +103,7 @@ function controlsOf({ action, bucket }) {
   return el(
     "div.controls",
     action("Build", "/build"),
-    action("Deploy …", deploy, { style: "primary" }),
+    action("Deploy …", deployOrder({}), { style: "primary" }),
     action("Rename …", rename, { free: true }),
     action("Delete …", remove, { style: "danger", free: true, done: leave }),
   );
@@ -122,7 +121,7 @@ function gridOf({ link }, rows) {
     return el("tr", el("th", { scope: "row" }, name), el("td", own[0].new_version), cells);
   });
   const heads = ["Job", "Version", ...workers].map((name) => el("th", { scope: "col" }, name));
-  const caption = el("caption.unseen", "State of each job on each worker");
+  const caption = el("caption.unseen", "Jobs on workers");
   const kind = workers.length > DENSE ? "table.grid.dense" : "table.grid";
   const table = el(kind, caption, el("thead", el("tr", heads)), el("tbody", lines));
   return [el("p.tally", states), scroller("Jobs on workers", table)];
@@ -182,14 +181,13 @@ async function rollingOut({ bucketId, path }) {
   });
 }
 
-function deployOrder({ with_hooks: _, ...body }, more = "") {
+function deployOrder({ with_hooks: _, ...body }) {
   const { jobs, build, sync_only, force } = body;
   const says = [
     build && "Builds first.",
     `Brings ${jobs?.join(", ") ?? "all jobs"} to the state of the catalog, in health-gated waves.`,
     force && "Also what is as it should be.",
     sync_only ? "Only writes files." : "Services are started, reloaded or restarted.",
-    more,
   ];
   return { path: "/deploy", body, says, danger: true };
 }
@@ -224,6 +222,5 @@ function catalogPart({ path }, name) {
     const on = [...address().query].filter(([key]) => key === "active" || key === "deleted");
     return all(path(`/cat/${name}?${new URLSearchParams(on)}`), MOST);
   };
-  const none = "There is none. A build makes the catalog.";
-  return listPart("", read, { none, caption: `Catalog: ${name}` });
+  return listPart("", read, { caption: `Catalog: ${name}` });
 }

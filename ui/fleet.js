@@ -13,7 +13,7 @@ const CONTROLS = {
   start: "Starts it",
   restart: "Restarts it",
   reload: "Makes it read its configuration again",
-  stop: "Stops it until it is started again",
+  stop: "Stops it",
 };
 const FORGET = "Stops it; the next deploy starts it as if it was new";
 const WIDE = ["concurrency", "At a time", "Workers in one batch", numeric(1, 1024)];
@@ -22,8 +22,8 @@ const COMMAND = [
   ["command", "Command", SHELL, { rows: 3, required: true }],
   WIDE,
   ["timeout_seconds", "Time limit in seconds", "Of each worker; else 300", numeric(1, 86_400)],
-  ["health_check", "Health check after each batch", "Goes on only while jobs are healthy", TICK],
-  ["ignore_failure", "Ignore failures", "Goes on after a failure", TICK],
+  ["health_check", "Health check after each batch", "", TICK],
+  ["ignore_failure", "Ignore failures", "", TICK],
 ];
 
 const catalogOf = (path) => (name) => all(path(`/cat/${name}`));
@@ -40,7 +40,7 @@ export function jobsView({ path, action }) {
   };
   const none = "The catalog has no job.";
   const list = listPart("", read, { caption: "Jobs", none });
-  return { title: "Jobs", above: [action("Health check of all jobs", "/health_check")], parts: [list] };
+  return { title: "Jobs", above: [action("Health check", "/health_check")], parts: [list] };
 }
 
 /** One job. */
@@ -62,9 +62,7 @@ export function jobView(page) {
       ...{ name: "on", none: "No worker has all of its selectors." },
     }),
     part("Definition", about),
-    ...fileParts("Files as they were built", path(`${below}/files`), chosen, (file) =>
-      link("jobs", [job, file]),
-    ),
+    ...fileParts("Files", path(`${below}/files`), chosen, (file) => link("jobs", [job, file])),
   ];
   return { title: job, above: [element], parts };
 }
@@ -151,7 +149,7 @@ export function workersView(page) {
   const list = listPart("Definitions", () => readWorkers(page), {
     none: "There is none in workspace/workers.json.",
   });
-  const load = part("Load, newest on the right", () => readings(bucketId), drawReadings, {
+  const load = part("Load", () => readings(bucketId), drawReadings, {
     none: "No reading yet: Sysstat takes one.",
   });
   const others = ["facts", "uptime", "trust"].map((name) =>
@@ -220,7 +218,7 @@ function drawReadings(found) {
 
 function chartOf(worker, name, values) {
   const known = values.filter(Number.isFinite);
-  const now = known.length === 0 ? "no reading" : `${Math.round(known.at(-1))} %`;
+  if (known.length === 0) return null;
   const bars = known.map((value) => {
     const bar = el("i");
     bar.style.height = `${value}%`;
@@ -231,7 +229,7 @@ function chartOf(worker, name, values) {
     { role: "img", "aria-label": `${name} of ${worker}: ${known.map(Math.round)}` },
     bars,
   );
-  return el("div.chart", el("span", `${name} `, el("b", now)), picture);
+  return el("div.chart", el("span", `${name} `, el("b", `${Math.round(known.at(-1))} %`)), picture);
 }
 
 /** Runs a command on workers. */

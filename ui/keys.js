@@ -9,8 +9,8 @@ const CHORD_MS = 1_500;
 const PLAIN = [
   { label: "These keys", key: "?", act: showKeys },
   { label: "Search in this view", key: "/", act: search },
-  { label: "Find in the log of Activity", key: "f", act: findInLog },
-  { label: "Go to a view: then one of these", key: "g", act: () => (pending = Date.now()) },
+  { label: "Find in the log", key: "f", act: findInLog },
+  { label: "Go to a view", key: "g", act: () => (pending = Date.now()) },
 ];
 const VIEWS = [
   { label: "Buckets", key: "b", act: () => open("#/") },
@@ -30,7 +30,7 @@ const ARROWS = {
   ...{ ArrowLeft: [".tabs", -1], ArrowRight: [".tabs", 1] },
 };
 const SCHEMES = [
-  ["", "as the system has them"],
+  ["", "system"],
   ["light", "light"],
   ["dark", "dark"],
 ];
@@ -123,7 +123,6 @@ function showKeys() {
   const fixed = FIXED.map(([keys, text]) => [keys.split(" ").map((key) => el("kbd", key)), text]);
   const toggle = tickBox("Keys of one letter, numbers of rows", {
     checked: isOn(),
-    hint: "Off where a screen reader needs them",
     onchange: ({ target }) => prefer("letters", target.checked),
   });
   const root = document.documentElement.style;
@@ -131,7 +130,7 @@ function showKeys() {
     root.colorScheme = target.value;
     prefer("colours", target.value);
   });
-  const reset = button("Keys as they were", () => {
+  const reset = button("Reset", () => {
     prefer("keys", {});
     dialog.close();
     showKeys();

@@ -54,7 +54,7 @@ function onSignOut() {
   clearQueue();
   closeDialogs();
   drawSubject({}, null, []);
-  main.replaceChildren(el("h1", "ops"), el("p", "Sign in with the API token of this server."));
+  main.replaceChildren(el("h1", "ops"), el("p", "Sign in with the API token."));
   document.title = "ops";
 }
 
@@ -87,7 +87,7 @@ async function followEvents(signal) {
 function tellLive(text) {
   if (badge.textContent === text) return;
   badge.textContent = text;
-  badge.className = text;
+  badge.className = `status ${text}`;
 }
 
 async function open(moved) {

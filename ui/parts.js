@@ -35,8 +35,7 @@ const FORMS = [
 ];
 const COUNTED = /^(job|worker|worker_ip|zone|executed_on)$/;
 
-/** What a field is called; after an `@` it is a name already. */
-export function labelOf(name) {
+function labelOf(name) {
   return name[0] === "@" ? name.slice(1) : (LABELS[name] ?? words(name));
 }
 

@@ -108,7 +108,7 @@ function filePart(path, url) {
     const text = blob.size > MOST_SHOWN ? "\uFFFD" : await blob.text();
     return { bytes: blob.size, text: text.includes("\uFFFD") ? null : text };
   };
-  const other = (bytes) => `${size(bytes)}, not shown here: download the file.`;
+  const other = (bytes) => `${size(bytes)}: download the file.`;
   const draw = ({ bytes, text }) => (text === null ? el("p.notice", other(bytes)) : textBox(path, text));
   return part(path, read, draw, {
     tools: el("a", { href: url, download: path.split("/").at(-1) }, "Download"),
@@ -132,12 +132,8 @@ function settingsParts({ path }) {
   return [
     part("Bucket on this server", () => get("/settings/maand"), drawSettings),
     part("Variables and ports", () => get("/settings/bucket"), drawSettings),
-    part("Resources of jobs", resources, (found) => found.map(drawSettings), {
-      none: "There is no workspace/bucket.jobs.conf.",
-    }),
-    part("Disabled", disabled, (text) => textBox("disabled.json", text), {
-      none: "There is no workspace/disabled.json.",
-    }),
+    part("Resources of jobs", resources, (found) => found.map(drawSettings)),
+    part("Disabled", disabled, (text) => textBox("disabled.json", text)),
     part("Templates for jobs", templates, dataOf, {
       none: "There are none. ops job create makes jobs of them.",
     }),
@@ -190,7 +186,7 @@ function keyParts({ path, action }) {
 
 function snapshotsParts(page) {
   const create = () => {
-    const { labels, values } = fieldsOf([["note", "Note", "Why it is made", { maxlength: 500 }]]);
+    const { labels, values } = fieldsOf([["note", "Note", "", { maxlength: 500 }]]);
     const says = ["Saves the database, keys and source."];
     return { path: "/snapshots", body: values, says, fields: labels };
   };

@@ -240,6 +240,7 @@ test("everything can be reached and started by keyboard", async () => {
 test("keys lead to the views, and ? tells which; Escape closes that again", async () => {
   await ui.page.keyboard.press("g");
   await ui.page.keyboard.press("d");
+  await ui.heading("Deployments").waitFor();
   await ui.page.keyboard.press("Shift+ArrowRight");
   await ui.page.locator(".tabs [aria-current]", { hasText: "Rollout" }).waitFor();
   await ui.page.keyboard.press("Shift+ArrowDown");
@@ -258,7 +259,7 @@ test("keys lead to the views, and ? tells which; Escape closes that again", asyn
   assert.notEqual(await ground(), light, "the colours are remembered");
   await ui.heading("Runs").waitFor();
   await ui.page.keyboard.press("?");
-  await dialog.getByLabel("Colours").selectOption("as the system has them");
+  await dialog.getByLabel("Colours").selectOption("system");
   assert.equal(await ground(), light);
   const jobs = dialog.getByRole("textbox", { name: "Jobs", exact: true });
   await jobs.fill("r");
@@ -280,7 +281,7 @@ test("keys lead to the views, and ? tells which; Escape closes that again", asyn
   await ui.heading("base").waitFor();
   assert.equal(await numbers.count(), 0);
   await ui.page.keyboard.press("?");
-  await dialog.getByRole("button", { name: "Keys as they were" }).click();
+  await dialog.getByRole("button", { name: "Reset" }).click();
   assert.equal(await jobs.inputValue(), "j");
   await dialog.getByLabel(/^Keys of one letter/).uncheck();
   await ui.page.keyboard.press("Escape");

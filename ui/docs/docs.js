@@ -13,7 +13,7 @@ let components = {};
 let entries = [];
 
 startCodes();
-start().catch(({ message }) => tell(document.getElementById("problem"), `Cannot read the API: ${message}`));
+start().catch(({ message }) => tell(document.getElementById("problem"), message));
 
 async function start() {
   const description = await call("GET", "/openapi.json");
@@ -160,26 +160,16 @@ function tryForm(operation) {
     result.replaceChildren(textBox(`${method} ${target} as a curl command`, command));
     return command;
   });
-  const form = el(
-    "form.try",
-    labels,
-    el("div.controls", el("button.primary", "Send"), copy),
-    problem,
-    result,
-  );
-  const kept = parameters.flatMap(({ name, in: place }, index) =>
-    place === "path" ? [[name, labels[index].control]] : [],
-  );
-  form.addEventListener("change", () => {
-    for (const [name, { value }] of kept) typed.set(name, value);
-  });
+  const controls = el("div.controls", el("button.primary", "Send"), copy);
+  const form = el("form", labels, controls, problem, result);
+  form.addEventListener("change", ({ target: { name, value } }) => typed.set(name, value));
   form.addEventListener("focusin", () => {
-    for (const [name, control] of kept) control.value ||= typed.get(name) ?? "";
+    for (const field of form.querySelectorAll("[name]")) field.value ||= typed.get(field.name) ?? "";
   });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     tell(problem, "");
-    result.replaceChildren("Waiting for the answer …");
+    result.replaceChildren("Waiting …");
     try {
       result.replaceChildren(...(await send(method, askedOf(operation, values()))));
     } catch (error) {
@@ -191,11 +181,12 @@ function tryForm(operation) {
   return form;
 }
 
-function fieldOf({ name, required, schema, example }) {
+function fieldOf({ name, in: place, required, schema, example }) {
   const choices = schema.type === "boolean" ? ["true", "false"] : schema.enum;
   const options = choices && ["", ...choices];
   const label = [el("code", name), required && " (required)"];
-  return [name, label, "", { options, required, placeholder: schema.default ?? example }];
+  const placeholder = schema.default ?? example;
+  return [name, label, "", { options, required, placeholder, name: place === "path" && name }];
 }
 
 function bodyOf(content) {
@@ -240,5 +231,5 @@ async function send(method, { target, headers, content: body }) {
 function readable(text, kind) {
   if (text !== "" && !/json|text|yaml/.test(kind)) return `(${kind}, not shown)`;
   const nice = /json/.test(kind) ? JSON.stringify(JSON.parse(text), null, 2) : text;
-  return nice.length > SHOWN_CHARACTERS ? `${nice.slice(0, SHOWN_CHARACTERS)}\n… (cut here)` : nice;
+  return nice.length > SHOWN_CHARACTERS ? `${nice.slice(0, SHOWN_CHARACTERS)}\n…` : nice;
 }
