@@ -255,7 +255,6 @@ async function pointedText() {
   return new TextDecoder().decode(await log.read(first, lines[0].end));
 }
 
-// Where lines are filtered, only these.
 async function downloadFound(event) {
   const found = lineFilter(wanted());
   if (!found) return;

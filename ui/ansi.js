@@ -1,4 +1,4 @@
-// SGR with its numbers, then every other escape sequence; one without an end loses only its beginning.
+// SGR, then every other escape sequence; of one without an end only the beginning.
 const SEQUENCE =
   /(?:\x1b\[|\x9b)([\d;:]*)m|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])(?:[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c))?|\x1b[ -/]*[0-~]?/g;
 const STYLES = { 1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse", 9: "strike" };
@@ -11,10 +11,9 @@ const ENDS = {
   39: "fg",
   49: "bg",
 };
-// Control characters and marks of direction.
 const UNSEEN = /[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
-/** A line as pieces `{ text, classes }`; escape sequences that are not SGR are dropped. */
+/** A line as pieces `{ text, classes }`. */
 export function styled(text) {
   const [pieces, styles] = [[], new Map()];
   let at = 0;

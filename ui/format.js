@@ -2,7 +2,7 @@ import { el } from "./dom.js";
 
 const TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
-/** How long ago something was; {@link tick} keeps it true. */
+/** How long ago something was. */
 export function ago(iso) {
   if (!iso) return "";
   const title = `${TIME.format(new Date(iso))} (${iso})`;

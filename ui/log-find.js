@@ -15,7 +15,7 @@ let index = -1;
 let complete = false;
 let scope = {};
 
-/** Starts the bar that finds text in the log; `around`: `log()`, `view`, `changed()`, `leave()`. */
+/** Starts the bar that finds text in the log. */
 export function startFind(around) {
   panel = around;
   form.addEventListener("input", ({ target }) => {
@@ -87,7 +87,7 @@ function change() {
 function start() {
   stop();
   if (sought().text === "" || !panel.log()) return;
-  count.textContent = "Searching …";
+  tell();
   searching = new AbortController();
   const { signal } = searching;
   search(panel.log(), lineFilter({ ...scope, ...sought() }), signal).catch((error) => {
@@ -126,8 +126,7 @@ function goTo(place) {
 }
 
 function tell() {
-  const number = (value) => value.toLocaleString("en");
-  const more = complete ? "" : offsets.length >= MOST_MATCHES ? "+" : " …";
-  const all = `${index < 0 ? "" : `${number(index + 1)} of `}${number(offsets.length)}${more}`;
-  count.textContent = offsets.length > 0 ? all : complete ? "No match" : "Searching …";
+  const all = offsets.length.toLocaleString("en") + (complete ? "" : "+");
+  const found = index < 0 ? all : `${(index + 1).toLocaleString("en")} of ${all}`;
+  count.textContent = offsets.length > 0 ? found : complete ? "No match" : "Searching …";
 }

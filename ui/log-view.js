@@ -117,13 +117,12 @@ export class LogView {
   }
 
   #key(event) {
-    const isPlain = event.target === this.#element && !event.ctrlKey && !event.metaKey && !event.altKey;
-    if (!isPlain || !this.#source || (event.key !== "Home" && event.key !== "End")) return;
+    const place = { Home: 0, End: Infinity }[event.key];
+    if (place === undefined || event.target !== this.#element || !this.#source) return;
     event.preventDefault();
-    this.go(event.key === "End" ? Infinity : 0);
+    this.go(place);
   }
 
-  // Shift and a click on a number point at all lines up to it.
   #extend(event) {
     const row = event.target.closest(".number")?.parentNode;
     if (!event.shiftKey || !row || this.pointed.length === 0) return;
@@ -168,7 +167,8 @@ export class LogView {
     const above = scrollTop - offsetTop;
     const below = offsetTop + offsetHeight - scrollTop - clientHeight;
     const isAway = !this.following && (above < -clientHeight || below < -clientHeight);
-    if (this.#wanted === null && isAway) this.#want(this.#offsetAt(scrollTop));
+    const share = scrollTop / Math.max(1, this.#element.scrollHeight - clientHeight);
+    if (this.#wanted === null && isAway) this.#want(Math.floor(share * this.#log.size));
     if (this.#wanted !== null) await this.#place(this.#wanted, this.#turn);
     else if (below < clientHeight && !this.#ends.last) await this.#extendDown(turn);
     else if (above < clientHeight && !this.#ends.first) await this.#extendUp(turn);
@@ -242,11 +242,6 @@ export class LogView {
     this.#scrolledTo = this.#element.scrollTop;
   }
 
-  #offsetAt(scrollTop) {
-    const share = scrollTop / Math.max(1, this.#element.scrollHeight - this.#element.clientHeight);
-    return Math.min(this.#log.size, Math.floor(share * this.#log.size));
-  }
-
   #firstSeen() {
     const { scrollTop } = this.#element;
     return [...this.#window.children].findIndex((row) => row.offsetTop + row.offsetHeight > scrollTop);
@@ -256,8 +251,7 @@ export class LogView {
     const row = this.#window.querySelector(".pointed");
     if (!row) return;
     const { scrollTop, clientHeight } = this.#element;
-    const bottom = row.offsetTop + Math.min(row.offsetHeight, 100);
-    const isSeen = row.offsetTop > scrollTop + NEAR_PX && bottom < scrollTop + clientHeight;
+    const isSeen = row.offsetTop > scrollTop && row.offsetTop < scrollTop + clientHeight - NEAR_PX;
     if (!isSeen) this.#scrollTo(Math.max(0, row.offsetTop - clientHeight / 3));
   }
 
@@ -275,7 +269,7 @@ export class LogView {
   async #ask(line) {
     if (!line || this.#asking) return;
     this.#asking = true;
-    line.number = await this.#source.number(line.start).catch(() => undefined);
+    line.number = (await this.#log.place(line.start).catch(() => ({}))).line;
     this.#asking = false;
     if (line.number !== undefined || !this.#lines.includes(line)) this.#draw();
   }

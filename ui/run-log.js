@@ -110,7 +110,7 @@ export class RunLog {
   }
 }
 
-/** All lines of a log; `open` ones have no end yet, `continued` ones are pieces of that before. */
+/** All lines of a log. */
 export class AllLines {
   #log;
 
@@ -130,10 +130,6 @@ export class AllLines {
     const from = Math.max(0, offset - STEP_BYTES);
     const lines = (await this.#between(from, offset)).filter(({ end }) => end <= offset).slice(-most);
     return { lines, done: lines.length === 0 || lines[0].start === 0 };
-  }
-
-  async number(offset) {
-    return (await this.#log.place(offset)).line;
   }
 
   async #between(from, to) {
@@ -158,7 +154,7 @@ function lineOf(bytes, base, start, end) {
   return { start, end, text, open, continued: start > 0 && bytes[start - base - 1] !== NEWLINE };
 }
 
-// Pieces begin at multiples of PIECE_BYTES, as `base` is: they are told without the beginning of their line.
+// Pieces begin at multiples of PIECE_BYTES: they are told without the beginning of their line.
 function startsIn(bytes, base) {
   const starts = [];
   for (let at = 0; at < bytes.length; ) {

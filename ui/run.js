@@ -16,7 +16,6 @@ const TABS = {
   audit: auditPart,
   compare: comparePart,
 };
-// Kinds that begin elsewhere; of which the server can repeat what failed; that change no worker.
 const ELSEWHERE = /^(push|rollback|snapshot_\w+)$/;
 const REPEATED = /^(run_command|worker_\w+|health_check|deploy|job_\w+)$/;
 const HARMLESS = /^(build|drift|health_check|worker_\w+|job_status)$/;

@@ -123,7 +123,7 @@ export function keysOf(fingerprints = []) {
   return fingerprints.map(({ type, fingerprint }) => `${type} ${fingerprint}`).join(", ");
 }
 
-/** How it went or would go on each worker: `job`, `worker`, `outcome`, `why` and more. */
+/** How it went or would go on each worker. */
 export function outcomesOf({ params, result }) {
   const { job, jobs, workers, waves, reconciled = [], allocations = [], scripts } = result ?? {};
   if (params.dry_run) return (waves ?? []).flatMap(plannedRows);
@@ -191,7 +191,6 @@ function foundOf({ job, worker, files = [], evidence, status: said }) {
   return el("details", { open: true }, el("summary", el("b", job), ` on ${worker}`), texts.flat(), diffs);
 }
 
-// The same answers folded: first those that failed, then the rarest.
 function outputsOf(workers) {
   const answerOf = ({ outcome, exit_code, output, error }) => [outcome, exit_code, output, error].join("\n");
   const groups = [...Map.groupBy(workers, answerOf).values()];
@@ -230,7 +229,7 @@ function planOf({ waves, reconcile, update_seq, unreachable }, rows) {
 export function fileDiff({ path, state, change = state, diff, note }) {
   const title = [el(`span.status.${change}`, change), " ", el("code", path), note && ` ${note}`];
   if (!diff) return el("p.file-change", title);
-  // The sign at the front of a line stays, so that colour is never all there is.
+  // The sign stays: colour is not all there is.
   const lines = diff.replace(/\n$/, "").split("\n");
   const classOf = (line) => (/^(\+\+\+|---) /.test(line) ? "file" : SIGNS[line[0]]);
   const text = lines.map((line) => el("span", { class: classOf(line) }, `${line}\n`));
