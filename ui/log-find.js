@@ -100,7 +100,7 @@ async function search(log, { accepts, ...filter }, signal) {
   const position = panel.view.position;
   let isOver = false;
   for (let after = { offset: 0, line: 1 }; offsets.length < MOST_MATCHES; ) {
-    const growth = log.grown();
+    const { promise: growth } = log.growth;
     const page = await log.search({ ...filter, after, signal });
     if (signal.aborted) return;
     offsets.push(...page.lines.filter(accepts).map((line) => line.start));

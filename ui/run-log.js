@@ -22,7 +22,7 @@ export class RunLog {
   size = 0;
   #tail = new Uint8Array(0);
   #places = [{ offset: 0, line: 1 }];
-  #growth = Promise.withResolvers();
+  growth = Promise.withResolvers();
 
   constructor(bucketId, runId, signal, onTrouble) {
     Object.assign(this, { bucketId, runId, signal, onTrouble });
@@ -55,12 +55,8 @@ export class RunLog {
     this.#tail.set(bytes, kept.length);
     if (bytes.length !== next - this.size) this.#tail = new Uint8Array(0);
     this.size = next;
-    this.#growth.resolve();
-    this.#growth = Promise.withResolvers();
-  }
-
-  grown() {
-    return this.#growth.promise;
+    this.growth.resolve();
+    this.growth = Promise.withResolvers();
   }
 
   async read(from, to) {
@@ -110,16 +106,16 @@ export class RunLog {
   }
 }
 
-/** All lines of a log. */
-export class AllLines {
-  #log;
-
-  constructor(log) {
-    this.#log = log;
+class Lines {
+  constructor(log, filter) {
+    Object.assign(this, { log, filter });
   }
+}
 
+/** All lines of a log. */
+export class AllLines extends Lines {
   async after(offset, most) {
-    const { size } = this.#log;
+    const { size } = this.log;
     const to = Math.min(offset + STEP_BYTES, size);
     const lines = (await this.#between(offset, to)).slice(0, most);
     const next = lines.at(-1)?.end ?? offset;
@@ -133,11 +129,11 @@ export class AllLines {
   }
 
   async #between(from, to) {
-    const { size } = this.#log;
+    const { size } = this.log;
     // Far enough before to see where the first piece begins.
     const base = Math.max(0, (Math.floor(from / PIECE_BYTES) - 4) * PIECE_BYTES);
     const until = Math.min(size, to + 3 * PIECE_BYTES);
-    const bytes = await this.#log.read(base, until);
+    const bytes = await this.log.read(base, until);
     const starts = startsIn(bytes, base);
     const ends = [...starts.slice(1), ...(until === size ? [size] : [])];
     return ends
@@ -183,16 +179,9 @@ export function lineFilter({ job = "", worker = "", text = "", exact = false }) 
 }
 
 /** The lines that a filter lets through. */
-export class MatchingLines {
-  #log;
-  #filter;
-
-  constructor(log, filter) {
-    [this.#log, this.#filter] = [log, filter];
-  }
-
+export class MatchingLines extends Lines {
   async after(offset, most) {
-    const { lines, place } = await this.#between(await this.#log.place(offset), undefined, most);
+    const { lines, place } = await this.#between(await this.log.place(offset), undefined, most);
     const done = lines.length <= most;
     return { lines: lines.slice(0, most), next: done ? place.offset : lines[most].start, done };
   }
@@ -200,7 +189,7 @@ export class MatchingLines {
   async before(offset, most) {
     let [lines, to] = [[], offset];
     for (let span = FIRST_SPAN_BYTES; to > 0 && lines.length <= most; span *= 2) {
-      const from = await this.#log.place(Math.max(0, to - span));
+      const from = await this.log.place(Math.max(0, to - span));
       lines = [...(await this.#between(from, to, Infinity)).lines, ...lines];
       to = from.offset;
     }
@@ -210,8 +199,8 @@ export class MatchingLines {
   async #between(place, to, most) {
     const lines = [];
     for (let isLast = false; !isLast && lines.length <= most && !(place.offset >= to); ) {
-      const page = await this.#log.search({ ...this.#filter, after: place, until: to });
-      lines.push(...page.lines.filter(this.#filter.accepts));
+      const page = await this.log.search({ ...this.filter, after: place, until: to });
+      lines.push(...page.lines.filter(this.filter.accepts));
       [place, isLast] = [page.next, page.isLast];
     }
     return { lines, place };

@@ -10,11 +10,11 @@ import { aboutOf, cancelButton, outcomesOf, resultOf, rowOf } from "./runs.js";
 const LOOKED_AT = 20;
 const GRADES = "skipped ok in_sync changed drifted not_started cancelled unreachable failed".split(" ");
 const TABS = {
-  summary: summaryPart,
-  hosts: hostsPart,
-  definition: definitionPart,
-  audit: auditPart,
-  compare: comparePart,
+  summary: { of: (run) => run.result && run, draw: resultOf },
+  hosts: { of: hostsOf, draw: drawHosts },
+  definition: { of: (run) => run, draw: drawDefinition },
+  audit: { of: historyOf, draw: (history) => dataOf(history, "History") },
+  compare: { of: differencesOf, draw: drawDifferences },
 };
 const ELSEWHERE = /^(push|rollback|snapshot_\w+)$/;
 const REPEATED = /^(run_command|worker_\w+|health_check|deploy|job_\w+)$/;
@@ -40,9 +40,12 @@ export function runView(page) {
   // That it cannot be read is told once.
   const again = () => read().catch(() => Promise.reject(new Error("")));
   const head = part("", () => standing(page, read), draw);
+  const tools = el("div");
+  const about = async () => TABS[tab].of(await again(), page, tools);
+  const below = part("", about, (data) => TABS[tab].draw(data, page), { tools });
   const above = [head.element, page.tabs("runs", Object.keys(TABS), tab, [runId])];
   page.showRun(runId);
-  return { title: "Run", heading, above, readers: [head], parts: [TABS[tab](page, again)] };
+  return { title: "Run", heading, above, readers: [head], parts: [below] };
 }
 
 async function standing({ bucketId }, read) {
@@ -103,31 +106,20 @@ export function againButtons(page, { id, kind, status: state, params }) {
   ];
 }
 
-function summaryPart(_, read) {
-  const ended = async () => {
-    const run = await read();
-    return run.result && run;
-  };
-  return part("Result", ended, resultOf, { none: "No result, or none yet: see the log." });
+function hostsOf(run) {
+  const rows = outcomesOf(run).filter(({ worker }) => worker);
+  return rows.length > 0 ? rows : (run.progress?.rollouts ?? []);
 }
 
-function hostsPart(page, read) {
-  const found = async () => {
-    const run = await read();
-    const rows = outcomesOf(run).filter(({ worker }) => worker);
-    return rows.length > 0 ? rows : (run.progress?.rollouts ?? []);
-  };
-  const draw = (rows) => {
-    if (!rows[0].worker) return tableOf("Jobs", rows);
-    const jobs = [...new Set(rows.map(({ job }) => job))].sort();
-    const cellsOf = (job) => (host) =>
-      host.own.filter((one) => one.job === job).map((one) => hostCell(page, one));
-    const cells = Object.fromEntries(jobs.map((job) => [columnOf(job), cellsOf(job)]));
-    const columns = [...new Set(["worker", "outcome", ...Object.keys(cells)])];
-    const hosts = [...Map.groupBy(rows, ({ worker }) => worker)].map(hostOf);
-    return tableOf("Hosts", hosts, { columns, cells });
-  };
-  return part("Hosts", found, draw, { none: "It does not tell of each worker how it went, or not yet." });
+function drawHosts(rows, page) {
+  if (!rows[0].worker) return tableOf("Jobs", rows);
+  const jobs = [...new Set(rows.map(({ job }) => job))].sort();
+  const cellsOf = (job) => (host) =>
+    host.own.filter((one) => one.job === job).map((one) => hostCell(page, one));
+  const cells = Object.fromEntries(jobs.map((job) => [columnOf(job), cellsOf(job)]));
+  const columns = [...new Set(["worker", "outcome", ...Object.keys(cells)])];
+  const hosts = [...Map.groupBy(rows, ({ worker }) => worker)].map(hostOf);
+  return tableOf("Hosts", hosts, { columns, cells });
 }
 
 function columnOf(job) {
@@ -147,58 +139,46 @@ function hostCell({ link, rest }, { job, worker, outcome, action, duration_ms: m
   return [way, el("small", about.filter(Boolean).join(", "))];
 }
 
-function definitionPart(_, read) {
-  const draw = ({ id, kind, params: { command, ...params }, origin, started_at, finished_at }) => [
-    command && textBox("Command", command),
-    dataOf({ kind, ...params, origin, id, started_at, finished_at }),
-  ];
-  return part("Asked for", read, draw);
+function drawDefinition({ id, kind, params: { command, ...params }, origin, started_at, finished_at }) {
+  const text = command && textBox("Command", command);
+  return [text, dataOf({ kind, ...params, origin, id, started_at, finished_at })];
 }
 
-function auditPart(_, read) {
-  const draw = ({ audit }) => {
-    const history = audit.map(({ at, action, actor, request_id }) => ({ at, action, ...actor, request_id }));
-    return dataOf(history, "History");
-  };
-  return part("History", read, draw);
+function historyOf({ audit }) {
+  return audit.map(({ at, action, actor, request_id }) => ({ at, action, ...actor, request_id }));
 }
 
-function comparePart(page, read) {
-  const tools = el("div");
-  const both = async () => {
-    const run = await read();
-    const found = await runsOf(page.bucketId, run.kind, LOOKED_AT);
-    const others = found.filter((one) => one.id !== run.id && one.status !== "running");
-    const before = others.find(({ created_at }) => created_at < run.created_at) ?? others[0];
-    const id = address().query.get("with") ?? before?.id;
-    if (!id || run.status === "running") return null;
-    if (!tools.firstChild) tools.append(chooser(others, id));
-    return differencesOf(await call("GET", page.path(`/runs/${id}`)), run);
-  };
-  const chooser = (runs, id) => {
-    const options = runs.map((one) => [one.id, `${one.created_at} ${one.status} ${aboutOf(one)}`]);
-    return choice("With", options, id, ({ target }) => {
-      keepQuery({ with: target.value });
-      compared.refresh();
-    });
-  };
-  const draw = (rows) => tableOf("Differences", rows, { columns: ["what", ...Object.keys(cells)], cells });
-  const cellOf = (side) => (row) => shown(row.what.split(" ")[0], row[side]);
-  const cells = { other_run: cellOf("other_run"), this_run: cellOf("this_run") };
-  const none = "It has not ended, or there is no other that has.";
-  const compared = part("What differs", both, draw, { tools, none });
-  return compared;
-}
-
-function differencesOf(...runs) {
-  const [other, own] = runs.map((run) => {
-    const { status: state, by, took, why } = rowOf(run);
-    const told = { status: state, by, took, why };
-    for (const [name, value] of Object.entries(run.params)) told[`parameter ${name}`] = JSON.stringify(value);
-    for (const { job, worker, outcome } of outcomesOf(run))
-      told[`outcome ${[job, worker].filter(Boolean).join("@")}`] = outcome;
-    return told;
-  });
+async function differencesOf(run, page, tools) {
+  const found = await runsOf(page.bucketId, run.kind, LOOKED_AT);
+  const others = found.filter((one) => one.id !== run.id && one.status !== "running");
+  const before = others.find(({ created_at }) => created_at < run.created_at) ?? others[0];
+  const id = address().query.get("with") ?? before?.id;
+  if (!id || run.status === "running") return null;
+  if (!tools.firstChild) tools.append(chooser(page, others, id));
+  const [other, own] = [await call("GET", page.path(`/runs/${id}`)), run].map(toldOf);
   const names = Object.keys({ ...other, ...own }).filter((name) => other[name] !== own[name]);
   return names.map((what) => ({ what, other_run: other[what], this_run: own[what] }));
+}
+
+function chooser(page, runs, id) {
+  const options = runs.map((one) => [one.id, `${one.created_at} ${one.status} ${aboutOf(one)}`]);
+  return choice("With", options, id, ({ target }) => {
+    keepQuery({ with: target.value });
+    page.refresh();
+  });
+}
+
+function toldOf(run) {
+  const { status: state, by, took, why } = rowOf(run);
+  const told = { status: state, by, took, why };
+  for (const [name, value] of Object.entries(run.params)) told[`parameter ${name}`] = JSON.stringify(value);
+  for (const { job, worker, outcome } of outcomesOf(run))
+    told[`outcome ${[job, worker].filter(Boolean).join("@")}`] = outcome;
+  return told;
+}
+
+function drawDifferences(rows) {
+  const cellOf = (side) => (row) => shown(row.what.split(" ")[0], row[side]);
+  const cells = { other_run: cellOf("other_run"), this_run: cellOf("this_run") };
+  return tableOf("Differences", rows, { columns: ["what", ...Object.keys(cells)], cells });
 }

@@ -127,7 +127,7 @@ test("a deploy that failed is retried on what is left, from the deployments and 
   assert.deepEqual([retried.status, retried.body], ["failed", { retry_of: failed.run }]);
   rmSync(broken);
   await ui.view(bucket, `runs/${failed.run}`);
-  await ui.page.getByRole("heading", { name: "Result", exact: true }).waitFor();
+  await ui.page.locator(".tabs [aria-current]", { hasText: "Summary" }).waitFor();
   const again = await dare("Retry what failed …", /Repeats deploy/, "shop", "Retry what failed");
   assert.deepEqual([again.status, again.body], ["succeeded", { retry_of: failed.run }]);
   assert.match(last() ?? "", /1\.1\.0$/);
