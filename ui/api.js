@@ -2,7 +2,7 @@
 export class ApiError extends Error {
   constructor(status, body, response) {
     super(body.message ?? `The server answered with status ${status}`);
-    const { error: code = "unknown", run_id: runId } = body;
+    const { error: code, run_id: runId } = body;
     Object.assign(this, { status, code, runId, response });
   }
 }
@@ -31,9 +31,9 @@ export async function call(method, path, options = {}) {
   }
 }
 
-/** A request, with JSON unless a header says else; throws ApiError. */
+/** A request; throws ApiError. */
 export async function request(method, path, { body, token, signal, headers: own, as = "json" } = {}) {
-  const headers = new Headers({ Accept: "application/json", ...own });
+  const headers = new Headers(own);
   if (method !== "GET") headers.set("X-Ops-CSRF", "1");
   if (token !== undefined) headers.set("Authorization", `Bearer ${token}`);
   const isRaw = headers.has("Content-Type") || body === undefined;
@@ -52,10 +52,10 @@ export async function request(method, path, { body, token, signal, headers: own,
 
 async function send(path, options) {
   try {
-    return await fetch(path, { ...options, credentials: "same-origin", cache: "no-store" });
+    return await fetch(path, { ...options, cache: "no-store" });
   } catch (error) {
     if (options.signal?.aborted) throw error;
-    throw new ApiError(0, { error: "unreachable", message: "The server cannot be reached" });
+    throw new ApiError(0, { message: "The server cannot be reached" });
   }
 }
 
@@ -72,7 +72,7 @@ export function curlOf(method, path, content, headers = { "Content-Type": "appli
   return parts.join(" \\\n  ");
 }
 
-/** Waits, or until `signal` is aborted. */
+/** Waits. */
 export function pause(ms, signal) {
   return new Promise((resolve) => {
     setTimeout(resolve, ms);

@@ -120,7 +120,7 @@ function gridOf({ link }, rows) {
     const name = el("a", { href: link("jobs", [job]) }, job);
     return el("tr", el("th", { scope: "row" }, name), el("td", own[0].new_version), cells);
   });
-  const heads = ["Job", "Version", ...workers].map((name) => el("th", { scope: "col" }, name));
+  const heads = ["Job", "Version", ...workers].map((name) => el("th", name));
   const caption = el("caption.unseen", "Jobs on workers");
   const kind = workers.length > DENSE ? "table.grid.dense" : "table.grid";
   const table = el(kind, caption, el("thead", el("tr", heads)), el("tbody", lines));

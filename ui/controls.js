@@ -114,7 +114,7 @@ function commandOf(page, { method = "POST", path, body = {}, example = body }) {
   return curlOf(method, page.path(path), content);
 }
 
-/** A button that copies a text, or shows it. */
+/** A button to copy a text. */
 export function copying(label, textOf, attributes, said = "Copied") {
   const act = async () => {
     const text = await textOf();
@@ -138,7 +138,7 @@ export function copyButton(page, order) {
   );
 }
 
-/** A short id; a click copies the whole. */
+/** A short id to copy. */
 export function short(id) {
   return copying(id.slice(0, 8), () => id, { class: "sorter code", title: `Copy ${id}` });
 }
@@ -243,7 +243,7 @@ export function workerSelection({ path }) {
   function text() {
     const some = meant();
     const few = some.length <= FEW ? ` (${some.join(", ")})` : "";
-    return `${some.length === workers.length ? "all " : ""}${count(some.length, "worker")}${few}`;
+    return `${count(some.length, "worker")}${few}`;
   }
 
   const values = () => ({ workers: names.values(), labels: labels.values() });

@@ -80,7 +80,7 @@ export function openDialog(title, form, onClose = () => {}) {
   return dialog;
 }
 
-/** Asks, then does `submit`; resolves whether it was done. */
+/** Asks, then does `submit`. */
 export function ask({ title, says = [], fields, word, action, leave = "Cancel", danger, submit }) {
   const { promise, resolve } = Promise.withResolvers();
   const problem = alertPlace();

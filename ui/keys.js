@@ -13,9 +13,12 @@ const PLAIN = [
   { label: "Go to a view", key: "g", act: () => (pending = Date.now()) },
 ];
 const VIEWS = [
-  { label: "Buckets", key: "b", act: () => open("#/") },
+  { label: "Buckets", key: "b", act: () => (location.hash = "#/") },
   ...SECTIONS.map(({ name, rest, label, key }) => {
-    const act = () => open(address().bucketId && link(address().bucketId, name, rest));
+    const act = () => {
+      const { bucketId } = address();
+      if (bucketId) location.hash = link(bucketId, name, rest);
+    };
     return { label, key, act };
   }),
 ];
@@ -61,8 +64,9 @@ function act({ key, target }) {
   const isChord = Date.now() - pending < CHORD_MS;
   pending = 0;
   const one = (isChord ? VIEWS : PLAIN).find((known) => keyOf(known) === key);
-  if (!one || !(isOn() || one.act === showKeys)) return false;
-  return one.act(target) !== false;
+  const isMeant = one && (isOn() || one.act === showKeys);
+  if (isMeant) one.act(target);
+  return isMeant;
 }
 
 function search(target) {
@@ -70,11 +74,6 @@ function search(target) {
   if (!field || target.closest("#activity")) return findInLog();
   field.focus();
   field.select();
-}
-
-function open(href) {
-  if (!href) return false;
-  location.hash = href;
 }
 
 function shifted({ key, code }) {

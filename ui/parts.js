@@ -5,7 +5,7 @@ import { ago, count, duration, size, status, words } from "./format.js";
 
 const PAGE = 200;
 const FEW = 8;
-const ORDER = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
+const ORDER = new Intl.Collator("en", { numeric: true });
 const LABELS = {
   ...{
     worker_ip: "Worker",
@@ -62,7 +62,7 @@ export function part(title, read, draw = dataOf, { tools = [], none = "There is 
   return { element: el("section.part", header, problem, body), refresh };
 }
 
-/** A table of what `read` answers. */
+/** A part that is a table. */
 export function listPart(title, read, options) {
   let table;
   const draw = (rows) => {
@@ -80,7 +80,6 @@ export function tableOf(caption, rows, options) {
   return table.element;
 }
 
-/** Its filters and order are kept in the address. */
 function dataTable(sample, { caption, cells = {}, name = "", counted = COUNTED, ...options }) {
   const { columns = Object.keys(sample) } = options;
   const inQuery = (key) => (name === "" ? key : `${name}.${key}`);
@@ -94,7 +93,7 @@ function dataTable(sample, { caption, cells = {}, name = "", counted = COUNTED, 
     .map((key) => facetOf(key, given(key), changed));
   const heads = columns.map((key) => {
     const sorter = el("button.sorter", { type: "button", onclick: () => sortBy(key) }, labelOf(key));
-    return el("th", { scope: "col" }, sorter);
+    return el("th", sorter);
   });
   const [tally, body] = [el("span.hint", { role: "status" }), el("tbody")];
   const more = button("", () => changed({ rows: visible + PAGE }));
@@ -153,7 +152,7 @@ function facetOf(key, given, changed) {
     const names = [...new Set([...found.keys(), ...facet.chosen])].filter(Boolean).sort(ORDER.compare);
     const isTold = names.length > 1 && names.length <= FEW && names.length < rows.length;
     element.hidden = !isTold && facet.chosen.length === 0;
-    const draw = (value) => [key === "job" ? value : shown(key, value), ` ${found.get(value)?.length ?? 0}`];
+    const draw = (value) => [STATE.test(key) ? status(value) : value, ` ${found.get(value)?.length ?? 0}`];
     offer(names, draw, facet.chosen);
   };
   return facet;

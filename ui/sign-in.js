@@ -1,4 +1,4 @@
-import { ApiError, call, onSignedOut, onTotpRequired, request } from "./api.js";
+import { call, onSignedOut, onTotpRequired, request } from "./api.js";
 import { el, tell } from "./dom.js";
 import { ago } from "./format.js";
 
@@ -17,7 +17,7 @@ let waiting = null;
 let renewal;
 let change = () => {};
 
-/** Goes on with a session, or asks for the token. */
+/** Starts the session. */
 export async function startSession({ onSignIn, onSignOut }) {
   change = (now, message = "") => {
     signedIn = now;
@@ -25,8 +25,7 @@ export async function startSession({ onSignIn, onSignOut }) {
     session.hidden = !now;
     tell(problem, message);
     if (!now) forgetCodes();
-    if (now) onSignIn();
-    else onSignOut();
+    (now ? onSignIn : onSignOut)();
   };
   startCodes();
   onSignedOut(() => signedIn && change(false, "Your session has ended. Sign in again."));
@@ -77,7 +76,7 @@ export function startCodes() {
 
 function forgetCodes() {
   clearTimeout(renewal);
-  waiting?.reject(new ApiError(401, { error: "unauthorized", message: "Signed out" }));
+  waiting?.reject(new Error("Signed out"));
   close();
 }
 
