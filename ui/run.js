@@ -68,18 +68,13 @@ function headOf(page, run) {
     error && el("p.error", error),
     isCancelled && el("p.status.changed", "Cancelling; after 10 seconds by force"),
     progressOf(progress),
-    usual && usuallyTakes(usual, duration_ms),
+    usual && el(duration_ms > usual ? "p.status.changed" : "p.hint", `Usually takes ${duration(usual)}`),
     el(
       "div.controls",
       isActive ? !isCancelled && cancelButton(page, id, kind) : againButtons(page, run),
       button("Log", showLog),
     ),
   ];
-}
-
-function usuallyTakes(usual, now) {
-  const text = `The last that succeeded took ${duration(usual)} on average`;
-  return now > usual ? el("p.status.changed", `${text}; this one takes longer`) : el("p.hint", text);
 }
 
 /** Buttons to do a run again. */

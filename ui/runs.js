@@ -126,7 +126,7 @@ export function keysOf(fingerprints = []) {
 /** How it went or would go on each worker. */
 export function outcomesOf({ params, result }) {
   const { job, jobs, workers, waves, reconciled = [], allocations = [], scripts } = result ?? {};
-  if (params.dry_run) return (waves ?? []).flatMap(plannedRows);
+  if (params.dry_run) return waves ? plannedRows(result) : [];
   if (Array.isArray(jobs)) return [...jobs.flatMap(jobRows), ...reconciled];
   if (Array.isArray(workers)) return workers.flatMap(workerRows);
   return (
@@ -134,20 +134,25 @@ export function outcomesOf({ params, result }) {
   );
 }
 
-function plannedRows({ seq: wave, jobs }) {
-  return jobs.flatMap(({ job, outcome, reason, hooks, allocations }) => {
-    const scripts = hooks.map(({ event, names }) => `${event}: ${names.join(", ")}`).join("; ");
-    if (allocations.length === 0) return [{ wave, job, outcome, why: reason }];
-    return allocations.map(({ worker, action, from, to, files, more_files, drift, ...one }) => {
-      const byHand = (drift?.files ?? []).map((file) => ({ ...file, note: "by hand" }));
-      const more = more_files && count(more_files, "more file");
-      const gate = one.is_gate_open && "the health gate of an earlier deploy comes first";
-      return {
-        ...{ wave, job, worker, outcome: action, hooks: scripts, files: [...files, ...byHand] },
-        version: [...new Set([from.version, to.version])].filter(Boolean).join(" → "),
-        why: [outcome === "failed" ? reason : one.reason, gate, more].filter(Boolean).join("; "),
-      };
-    });
+function plannedRows({ waves, reconcile, unreachable }) {
+  const jobs = waves.flatMap(({ seq: wave, jobs }) => jobs.map((job) => ({ wave, ...job })));
+  const leaving = reconcile.map(({ action: outcome, ...one }) => ({ ...one, outcome }));
+  const lost = unreachable.map(({ worker, error: why }) => ({ worker, outcome: "unreachable", why }));
+  return [...jobs.flatMap(plannedJob), ...leaving, ...lost];
+}
+
+function plannedJob({ wave, job, outcome, reason, hooks, allocations }) {
+  const scripts = hooks.map(({ event, names }) => `${event}: ${names.join(", ")}`).join("; ");
+  if (allocations.length === 0) return [{ wave, job, outcome, why: reason }];
+  return allocations.map(({ worker, action, from, to, files, more_files, drift, ...one }) => {
+    const byHand = (drift?.files ?? []).map((file) => ({ ...file, note: "by hand" }));
+    const more = more_files && count(more_files, "more file");
+    const gate = one.is_gate_open && "the health gate of an earlier deploy comes first";
+    return {
+      ...{ wave, job, worker, outcome: action, hooks: scripts, files: [...files, ...byHand] },
+      version: [...new Set([from.version, to.version])].filter(Boolean).join(" → "),
+      why: [outcome === "failed" ? reason : one.reason, gate, more].filter(Boolean).join("; "),
+    };
   });
 }
 
@@ -211,28 +216,22 @@ function outputsOf(workers) {
   return el("div.data", boxes);
 }
 
-function planOf({ waves, reconcile, update_seq, unreachable }, rows) {
+function planOf({ waves, update_seq }, rows) {
   const jobs = waves.flatMap((wave) => wave.jobs);
   const working = jobs.filter(({ outcome }) => outcome === "roll_out");
   const sum = `${working.length} of ${count(jobs.length, "job")} would be rolled out; nothing was touched. `;
-  const lost = unreachable.map(({ worker, error }) => el("li", `${worker} gave no answer: ${error}`));
-  const leaving = reconcile.map(({ job, worker, action }) => el("li", `${action} ${job} on ${worker}`));
-  return el(
-    "div.data",
-    el("p", el("b", "PLAN "), sum, `The update sequence is ${update_seq}.`),
-    el("ul", lost, leaving),
-    gradedOf(rows),
-  );
+  const text = `${sum}The update sequence is ${update_seq}.`;
+  return el("div.data", el("p", el("b", "PLAN "), text), gradedOf(rows));
 }
 
 /** A file that differs. */
 export function fileDiff({ path, state, change = state, diff, note }) {
   const title = [el(`span.status.${change}`, change), " ", el("code", path), note && ` ${note}`];
-  if (!diff) return el("p.file-change", title);
+  if (!diff) return el("p", title);
   // The sign stays: colour is not all there is.
   const lines = diff.replace(/\n$/, "").split("\n");
   const classOf = (line) => (/^(\+\+\+|---) /.test(line) ? "file" : SIGNS[line[0]]);
   const text = lines.map((line) => el("span", { class: classOf(line) }, `${line}\n`));
   const box = scroller(`Changes of ${path}`, text, "pre.diff");
-  return el("details.file-change", { open: true }, el("summary", title), box);
+  return el("details", { open: true }, el("summary", title), box);
 }
