@@ -131,7 +131,7 @@ export function address() {
   const parts = path.split("/").filter(Boolean).map(decode);
   const [first, bucketId, view = "", ...rest] = parts;
   const known = first === undefined || (first === "buckets" && bucketId !== undefined);
-  return { known, bucketId, view, rest, query: new URLSearchParams(search) };
+  return { known, path, bucketId, view, rest, query: new URLSearchParams(search) };
 }
 
 /** Changes the query of the address. */

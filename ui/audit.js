@@ -9,17 +9,15 @@ const MOST = 500;
 export function auditView({ bucketId, path }) {
   const read = async () => {
     const runs = await all(path(`/runs?limit=${MOST}`), MOST);
-    const rows = runs.flatMap(({ id, kind, audit }) =>
+    return runs.flatMap(({ id, kind, audit }) =>
       audit.map(({ at, action, actor: { via, address } }) => ({ at, action, run: kind, via, address, id })),
     );
-    return rows.sort((a, b) => b.at.localeCompare(a.at));
   };
   const list = listPart("", read, {
     caption: "Audit",
     columns: ["at", "action", "run", "via", "address", "id"],
     counted: /^(action|run|via|address)$/,
     cells: { run: ({ id, run }) => runLink(bucketId, id, words(run)) },
-    none: "Nothing has run here yet.",
   });
   return { title: "Audit", parts: [list] };
 }

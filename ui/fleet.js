@@ -38,8 +38,7 @@ export function jobsView({ path, action }) {
       return { job: one.job, state, allocations: own.length, ...one };
     });
   };
-  const none = "The catalog has no job.";
-  const list = listPart("", read, { caption: "Jobs", none });
+  const list = listPart("", read, { caption: "Jobs" });
   return { title: "Jobs", above: [action("Health check", "/health_check")], parts: [list] };
 }
 

@@ -1,5 +1,5 @@
 import { clearActivity, offerRun, shown, showRun, startActivity, unfold } from "./activity.js";
-import { address, all, bucketPath, call, link, pause, request, unless } from "./api.js";
+import { address, all, bucketPath, call, pause, request, unless } from "./api.js";
 import { blockStarts, onStarted } from "./controls.js";
 import { closeDialogs, el } from "./dom.js";
 import { tick } from "./format.js";
@@ -93,8 +93,7 @@ function tellLive(text) {
 async function open(moved) {
   const before = place;
   place = address();
-  const same = view !== null && pathOf(place) === pathOf(before);
-  if (!same || place.view !== "runs") {
+  if (view === null || place.path !== before.path || place.view !== "runs") {
     if (place.bucketId !== before.bucketId) bucket = null;
     closeDialogs();
     view = viewAt(main, {
@@ -111,10 +110,6 @@ async function open(moved) {
     if (moved) scrollTo(0, 0);
   }
   await refresh();
-}
-
-function pathOf({ bucketId, view: name, rest }) {
-  return link(bucketId, name, rest);
 }
 
 async function refresh() {

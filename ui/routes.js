@@ -91,9 +91,8 @@ export function drawSubject({ bucketId, view, rest = [] }, bucket, buckets) {
   header.dataset.content = content;
   sections.replaceChildren(...SECTIONS.map(linkOf));
   const { project = "…", active_run: active, last_run: last } = bucket ?? {};
-  const running = active && last?.id === active ? words(last.kind) : "A run";
   const now = active && [
-    runLink(bucketId, active, status("running"), ` ${running}`),
+    runLink(bucketId, active, status("running"), ` ${words(last.kind)}`),
     el("span", "Starts wait for its end."),
     queueing(),
   ];
