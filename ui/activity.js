@@ -245,8 +245,8 @@ function followAddress() {
     unfold();
     narrow();
   }
-  const [, first, last = first] = /^(\d{1,15})(?:-(\d{1,15}))?$/.exec(query.get("at")) ?? [];
-  if (first) view.go(Number(first), Number(last)).then(drawFollow);
+  const [first, last = first] = query.get("at")?.split("-").map(Number) ?? [];
+  if (first >= 0) view.go(first, last).then(drawFollow);
 }
 
 async function pointedText() {

@@ -2,15 +2,6 @@
 const SEQUENCE =
   /(?:\x1b\[|\x9b)([\d;:]*)m|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])(?:[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c))?|\x1b[ -/]*[0-~]?/g;
 const STYLES = { 1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse", 9: "strike" };
-const ENDS = {
-  22: "bold dim",
-  23: "italic",
-  24: "underline",
-  27: "inverse",
-  29: "strike",
-  39: "fg",
-  49: "bg",
-};
 const UNSEEN = /[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
 /** A line as pieces `{ text, classes }`. */
@@ -44,8 +35,10 @@ function apply(styles, codes) {
     const code = codes.shift();
     const kind = { 3: "fg", 9: "fg", 4: "bg", 10: "bg" }[Math.floor(code / 10)];
     if (code === 0) styles.clear();
-    else if (STYLES[code]) styles.set(STYLES[code], STYLES[code]);
-    else if (ENDS[code]) for (const style of ENDS[code].split(" ")) styles.delete(style);
+    if (code === 22) styles.delete("bold");
+    if (STYLES[code]) styles.set(STYLES[code], STYLES[code]);
+    else if (STYLES[code - 20]) styles.delete(STYLES[code - 20]);
+    else if (kind && code % 10 === 9) styles.delete(kind);
     else if (kind) {
       const colour = code % 10 === 8 ? extended(codes) : code === 90 ? 8 : code % 10;
       if (colour < 9) styles.set(kind, `${kind}${colour}`);

@@ -3,7 +3,6 @@ import { bucketPath, call, pause } from "./api.js";
 const WAIT_S = 30;
 const [RETRY_MS, MOST_RETRY_MS] = [500, 5_000];
 const TAIL_BYTES = 1024 * 1024;
-const SEARCH_BYTES = 32 * 1024 * 1024;
 const PAGE = 500;
 // Text that no log holds: a search for it only counts lines.
 const NOWHERE = "\u{10fffd}\u{10fffc}\u{10fffd}";
@@ -82,10 +81,10 @@ export class RunLog {
   /** Where the line at an offset begins, and its number. */
   async place(offset) {
     let place = this.#places.findLast((one) => one.offset <= offset);
-    for (let isLast = place.offset === offset; !isLast; ) {
-      const { next } = await this.search({ q: NOWHERE, exact: true, after: place, until: offset, limit: 1 });
-      isLast = next.offset === place.offset || offset - place.offset <= SEARCH_BYTES;
-      place = next;
+    for (let before = -1; before < place.offset && place.offset < offset; ) {
+      before = place.offset;
+      const page = await this.search({ q: NOWHERE, exact: true, after: place, until: offset, limit: 1 });
+      place = page.next;
     }
     return place;
   }
@@ -137,9 +136,8 @@ export class AllLines extends Lines {
     const starts = startsIn(bytes, base);
     const ends = [...starts.slice(1), ...(until === size ? [size] : [])];
     return ends
-      .map((end, index) => [starts[index], end])
-      .filter(([start, end]) => end > from && start < to)
-      .map(([start, end]) => lineOf(bytes, base, start, end));
+      .map((end, index) => lineOf(bytes, base, starts[index], end))
+      .filter(({ start, end }) => end > from && start < to);
   }
 }
 

@@ -27,12 +27,7 @@ export function runView(page) {
   if (tab === wanted && tab !== "compare") prefer("tab", tab);
   const heading = el("h1", "Run");
   let reading = null;
-  const read = () => {
-    reading ??= call("GET", page.path(`/runs/${runId}`)).finally(() => {
-      reading = null;
-    });
-    return reading;
-  };
+  const read = () => (reading ??= call("GET", page.path(`/runs/${runId}`)).finally(() => (reading = null)));
   const draw = (run) => {
     heading.textContent = words(run.kind);
     return headOf(page, run);
