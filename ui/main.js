@@ -11,6 +11,7 @@ import { startSession } from "./sign-in.js";
 const TICK_MS = 5_000;
 const WAIT_S = 30;
 const POLL_MS = 10_000;
+const PROGRESS_MS = 2_000;
 const RETRY_MS = 2_000;
 const STALE_S = 35;
 
@@ -38,6 +39,7 @@ document.getElementById("skip").addEventListener("click", () => main.focus());
 document.getElementById("reference").addEventListener("click", openReference);
 document.addEventListener("visibilitychange", () => refresh());
 setInterval(tick, TICK_MS);
+setInterval(() => bucket?.active_run && /deployments|runs/.test(place.view) && refresh(), PROGRESS_MS);
 startSession({ onSignIn, onSignOut });
 
 function onSignIn() {
