@@ -110,12 +110,13 @@ function showKeys() {
   const fieldOf = (group) => (one) => {
     const field = el("input.key", { maxlength: 1, size: 1, "aria-label": one.label, value: keyOf(one) });
     field.addEventListener("focus", () => field.select());
-    field.addEventListener("change", () => {
+    field.addEventListener("input", () => {
       const key = field.value.trim();
       const taken = group.find((other) => other !== one && keyOf(other) === key);
       tell(problem, taken ? `${key} is taken: ${taken.label}` : "");
       if (key && !taken) prefer("keys", { ...preference("keys", {}), [one.label]: key });
       field.value = keyOf(one);
+      field.select();
     });
     return [field, one.label];
   };
