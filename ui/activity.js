@@ -31,6 +31,7 @@ let run = null;
 let readAt = 0;
 let where = "";
 let filter = "";
+let accepted = null;
 let newLines = 0;
 let drawing = false;
 
@@ -203,18 +204,14 @@ function drawFollow() {
 
 function showLines(offset = view.following ? Infinity : (view.pointed[0] ?? view.position)) {
   if (run === null) return;
-  const { text, exact } = sought();
-  view.mark(text === "" ? null : { text, exact });
-  if (filter === JSON.stringify(wanted())) return;
-  filter = JSON.stringify(wanted());
-  const found = lineFilter(wanted());
-  view.show(log, found ? new MatchingLines(log, found) : new AllLines(log), offset);
-  drawFollow();
-}
-
-function wanted() {
   const { text, exact, only } = sought();
-  return { ...scope(), text: only ? text : "", exact: only && exact };
+  view.mark(text === "" ? null : { text, exact });
+  const wanted = { ...scope(), ...(only && { text, exact }) };
+  if (filter === JSON.stringify(wanted)) return;
+  filter = JSON.stringify(wanted);
+  accepted = lineFilter(wanted);
+  view.show(log, accepted ? new MatchingLines(log, accepted) : new AllLines(log), offset);
+  drawFollow();
 }
 
 function narrow() {
@@ -256,10 +253,9 @@ async function pointedText() {
 }
 
 async function downloadFound(event) {
-  const found = lineFilter(wanted());
-  if (!found) return;
+  if (!accepted) return;
   event.preventDefault();
-  const { lines } = await new MatchingLines(log, found).after(0, MOST_LINES);
+  const { lines } = await new MatchingLines(log, accepted).after(0, MOST_LINES);
   const href = URL.createObjectURL(new Blob(lines.map(({ text }) => `${text}\n`)));
   el("a", { href, download: download.download }).click();
   setTimeout(() => URL.revokeObjectURL(href), KEPT_MS);

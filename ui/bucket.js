@@ -3,7 +3,7 @@ import { fieldsOf, picker, TICK, tickBox } from "./controls.js";
 import { el, scroller } from "./dom.js";
 import { stateOf, status, words } from "./format.js";
 import { dataOf, listPart, part, rolloutOf } from "./parts.js";
-import { againButtons } from "./run.js";
+import { againButtons, rolloutsOf } from "./run.js";
 import { lastRunPart, runsPart } from "./runs.js";
 
 const RUNS = 8;
@@ -165,20 +165,9 @@ export function deploymentsView(page) {
   return { title, above: [bar, form], parts: [names, now, planned, last] };
 }
 
-async function rollingOut({ bucketId, path }) {
-  const [run] = await runsOf(bucketId, "deploy", 1, "running");
-  if (!run) return [];
-  const [{ progress }, placed] = await Promise.all([
-    call("GET", path(`/runs/${run.id}`)),
-    all(path("/cat/deployments")),
-  ]);
-  const { rollouts = [], waiting } = progress ?? {};
-  return rollouts.map((one) => {
-    const own = placed.filter(({ job, removed }) => job === one.job && !removed);
-    const stateNow = (row) =>
-      waiting.some(({ on }) => on.startsWith(`${row.job}@${row.worker_ip}:`)) ? "running" : stateOf(row);
-    return { ...one, hosts: own.map((row) => [row.worker_ip, stateNow(row)]) };
-  });
+async function rollingOut(page) {
+  const [run] = await runsOf(page.bucketId, "deploy", 1, "running");
+  return run ? rolloutsOf(await call("GET", page.path(`/runs/${run.id}`)), page) : [];
 }
 
 function deployOrder({ with_hooks: _, ...body }) {

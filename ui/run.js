@@ -1,14 +1,16 @@
 import { showLog } from "./activity.js";
-import { address, call, keepQuery, runsOf } from "./api.js";
+import { address, all, call, keepQuery, runsOf } from "./api.js";
 import { choice, copyButton, runLink } from "./controls.js";
 import { button, el, textBox } from "./dom.js";
-import { ago, duration, status, words } from "./format.js";
+import { ago, duration, stateOf, status, words } from "./format.js";
 import { dataOf, part, progressOf, shown, tableOf } from "./parts.js";
 import { prefer, preference } from "./preferences.js";
 import { aboutOf, cancelButton, outcomesOf, resultOf, rowOf } from "./runs.js";
 
 const LOOKED_AT = 20;
-const GRADES = "skipped ok in_sync changed drifted not_started cancelled unreachable failed".split(" ");
+const GRADES = "skipped ok in_sync changed drifted not_started cancelled unreachable failed running".split(
+  " ",
+);
 const TABS = {
   summary: { of: (run) => run.result && run, draw: resultOf },
   hosts: { of: hostsOf, draw: drawHosts },
@@ -16,6 +18,7 @@ const TABS = {
   audit: { of: historyOf, draw: (history) => dataOf(history, "History") },
   compare: { of: differencesOf, draw: drawDifferences },
 };
+const STEP = /^(?:(?<job>\S+)@)?(?<worker>\S+): (?<action>.*)$/;
 const ELSEWHERE = /^(push|rollback|snapshot_\w+)$/;
 const REPEATED = /^(run_command|worker_\w+|health_check|deploy|job_\w+)$/;
 const HARMLESS = /^(build|drift|health_check|worker_\w+|job_status)$/;
@@ -96,13 +99,30 @@ export function againButtons(page, { id, kind, status: state, params }) {
   ];
 }
 
-function hostsOf(run) {
+/** What a run rolls out now, and the state of each host. */
+export async function rolloutsOf({ progress }, { path }) {
+  const { rollouts = [], waiting } = progress ?? {};
+  const placed = rollouts.length > 0 ? await all(path("/cat/deployments")) : [];
+  return rollouts.map((one) => {
+    const own = placed.filter(({ job, removed }) => job === one.job && !removed);
+    const stateNow = (row) =>
+      waiting.some(({ on }) => on.startsWith(`${row.job}@${row.worker_ip}:`)) ? "running" : stateOf(row);
+    return { ...one, hosts: own.map((row) => [row.worker_ip, stateNow(row)]) };
+  });
+}
+
+async function hostsOf(run, page) {
   const rows = outcomesOf(run).filter(({ worker }) => worker);
-  return rows.length > 0 ? rows : (run.progress?.rollouts ?? []);
+  if (rows.length > 0 || !run.progress) return rows;
+  const steps = run.progress.waiting.flatMap(({ on }) => STEP.exec(on)?.groups ?? []);
+  const placed = (await rolloutsOf(run, page)).flatMap(({ job, hosts }) =>
+    hosts.map(([worker, outcome]) => ({ job, worker, outcome })),
+  );
+  const idle = placed.filter(({ outcome }) => outcome !== "running");
+  return [...idle, ...steps.map((step) => ({ ...step, outcome: "running" }))];
 }
 
 function drawHosts(rows, page) {
-  if (!rows[0].worker) return tableOf("Jobs", rows);
   const jobs = [...new Set(rows.map(({ job }) => job))].sort();
   const cellsOf = (job) => (host) =>
     host.own.filter((one) => one.job === job).map((one) => hostCell(page, one));

@@ -86,6 +86,18 @@ const scroll = (share: number) =>
 /** Waits until a script of the page answers true. */
 const holds = (what: string, script: string) =>
   until(what, () => console.page.evaluate<boolean>(script), 20_000);
+/** Waits until the log has stayed where it is for two frames: a key scrolls it only later. */
+const rested = () =>
+  console.page.evaluate(
+    `new Promise((resolve) => {
+      const look = (before) => {
+        const { scrollTop } = document.querySelector("#activity .output");
+        if (scrollTop === before) resolve();
+        else requestAnimationFrame(() => requestAnimationFrame(() => look(scrollTop)));
+      };
+      look();
+    })`,
+  );
 /** Waits until a line is in sight, not only on the page. */
 const seen = (text: string) =>
   holds(
@@ -114,6 +126,7 @@ test("any place of a long log can be scrolled to, with its line numbers", async 
   await seen("line 1");
   assert.equal(await numberOf("line 1").textContent(), "1");
   for (let pages = 0; pages < 20; pages++) await console.page.keyboard.press("PageDown");
+  await rested();
   const shown = await console.page.evaluate<[string, string][]>(
     `[...document.querySelectorAll("#activity .line")].map((line) => [...line.children].map((one) => one.textContent))`,
   );

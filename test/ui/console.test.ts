@@ -144,7 +144,9 @@ test("a start that is refused says why beside the button and leads to the run in
   assert.equal(ui.page.url(), `${server.url}/#/buckets/${beta}/runs/${run}`);
 });
 
-test("CP-186 the active run can be cancelled", async () => {
+test("CP-186 the active run can be cancelled, and tells until then what goes on where", async () => {
+  await ui.link("Hosts").click();
+  await ui.page.locator("main tr", { hasText: "127.0.0.2" }).getByText("make start").waitFor();
   await activity().getByRole("button", { name: "Cancel run" }).click();
   await ui.button("Keep it running").click();
   await activity().getByRole("button", { name: "Cancel run" }).click();
