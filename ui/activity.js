@@ -144,7 +144,7 @@ function change() {
   const isCancelled = run?.audit.some(({ action }) => action === "cancel");
   const ending = isActive && isCancelled ? " cancelling …" : "";
   subject.textContent = run ? `${kind} in ${where}` : "";
-  // Said again only when it is something else: it is read out.
+  // Only what is another is read out.
   if (state.textContent !== `${word ?? ""}${ending}`)
     state.replaceChildren(...(run ? [status(word), ending] : []));
   tell(why, error ?? "");

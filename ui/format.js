@@ -49,8 +49,7 @@ export function stateOf({ rollout, gate }) {
 export function size(bytes) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   const step = bytes < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(bytes) / 10));
-  const number = bytes / 1024 ** step;
-  return `${step === 0 ? number : number.toFixed(1)} ${units[step]}`;
+  return `${Number((bytes / 1024 ** step).toFixed(1))} ${units[step]}`;
 }
 
 /** `1 job`, `2 jobs`. */

@@ -260,10 +260,12 @@ export class LogView {
     if (lines[0]?.start === 0) lines[0].number = 1;
     const known = lines.findIndex(({ number }) => number !== undefined);
     if (known < 0) return this.#ask(lines[0]);
-    for (let at = known + 1; at < lines.length; at++)
-      lines[at].number ??= lines[at - 1].number + (lines[at].continued ? 0 : 1);
-    for (let at = known - 1; at >= 0; at--)
-      lines[at].number = lines[at + 1].number - (lines[at + 1].continued ? 0 : 1);
+    const begun = lines.slice(0, known + 1).filter(({ continued }) => !continued);
+    let number = lines[known].number - begun.length;
+    for (const line of lines) {
+      line.number ??= line.continued ? number : number + 1;
+      ({ number } = line);
+    }
   }
 
   async #ask(line) {

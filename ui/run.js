@@ -62,7 +62,7 @@ function headOf(page, run) {
   return [
     el("p.headline", status(state), took, el("code", aboutOf(run))),
     el("p.hint", `by ${rowOf(run).by}, `, ago(created_at)),
-    from && el("p", runLink(page.bucketId, from, params.plan ? "The plan it follows" : "The run it repeats")),
+    from && el("p", runLink(page.bucketId, from, params.plan ? "Its plan" : "What it repeats")),
     error && el("p.error", error),
     isCancelled && el("p.status.changed", "Cancelling; after 10 seconds by force"),
     progressOf(progress),
@@ -99,7 +99,7 @@ export function againButtons(page, { id, kind, status: state, params }) {
   ];
 }
 
-/** What a run rolls out now, and the state of each host. */
+/** What a run rolls out now, by host. */
 export async function rolloutsOf({ progress }, { path }) {
   const { rollouts = [], waiting } = progress ?? {};
   const placed = rollouts.length > 0 ? await all(path("/cat/deployments")) : [];

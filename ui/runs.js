@@ -181,11 +181,9 @@ function gradedOf(rows, rest = {}) {
 }
 
 function foundOf({ job, worker, files = [], evidence, status: said }) {
-  const answers = [evidence?.status, said].filter((one) => one?.lines);
-  const makes = answers.map(({ exit_code, lines }) => ({
-    file: `make status: exit code ${exit_code}`,
-    lines,
-  }));
+  const makes = [evidence?.status, said]
+    .filter((one) => one?.lines)
+    .map(({ exit_code, lines }) => ({ file: `make status: exit code ${exit_code}`, lines }));
   const found = [...(evidence?.logs ?? []), ...makes];
   if (files.length + found.length === 0) return null;
   const texts = found.map(({ file, lines }) => [
