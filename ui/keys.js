@@ -108,7 +108,7 @@ function number(rows) {
 function showKeys() {
   const problem = alertPlace();
   const fieldOf = (group) => (one) => {
-    const field = el("input.key", { maxlength: 1, size: 1, "aria-label": one.label, value: keyOf(one) });
+    const field = el("input.key", { maxlength: 1, "aria-label": one.label, value: keyOf(one) });
     field.addEventListener("focus", () => field.select());
     field.addEventListener("input", () => {
       const key = field.value.trim();
