@@ -160,10 +160,9 @@ function change() {
 }
 
 function tick() {
-  const { status: word, duration_ms: ms } = run ?? {};
-  const seconds = Math.floor((ms + performance.now() - readAt) / 1000);
-  const now = word === "running" ? `for ${duration(seconds * 1000)}` : `after ${duration(ms)}`;
-  elapsed.textContent = run ? now : "";
+  const isActive = run?.status === "running";
+  const ms = run?.duration_ms + (isActive ? performance.now() - readAt : 0);
+  elapsed.textContent = run ? `${isActive ? "for" : "after"} ${duration(ms)}` : "";
 }
 
 function progressText({ phase, done, total, waiting }) {

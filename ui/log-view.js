@@ -60,7 +60,7 @@ export class LogView {
     this.#draw();
   }
 
-  /** Points at the lines from an offset to `last`; for Infinity follows the end. */
+  /** To lines; for Infinity to the end. */
   async go(offset, last = offset) {
     const toEnd = offset === Infinity;
     this.follow(toEnd);
@@ -105,7 +105,7 @@ export class LogView {
     this.#options.onFollow();
   }
 
-  // Also asked after each reading: the browser tells late that somebody has scrolled.
+  // Browsers tell late of a scroll.
   #scrolled() {
     const { scrollTop, clientHeight, scrollHeight } = this.#element;
     const moved = scrollTop - this.#scrolledTo;

@@ -9,7 +9,7 @@ const NOWHERE = "\u{10fffd}\u{10fffc}\u{10fffd}";
 const FIRST_SPAN_BYTES = 256 * 1024;
 const NEWLINE = 10;
 const END = 1e12;
-// Longer lines are shown in pieces of up to twice this size.
+// Of longer lines.
 const PIECE_BYTES = 4096;
 const STEP_BYTES = 16 * 1024;
 // `job@worker | output`, `worker ! error`, `error: job@worker: …`, `job: …`.
@@ -129,7 +129,7 @@ export class AllLines extends Lines {
 
   async #between(from, to) {
     const { size } = this.log;
-    // Far enough before to see where the first piece begins.
+    // The first piece may begin before.
     const base = Math.max(0, (Math.floor(from / PIECE_BYTES) - 4) * PIECE_BYTES);
     const until = Math.min(size, to + 3 * PIECE_BYTES);
     const bytes = await this.log.read(base, until);
@@ -164,7 +164,7 @@ function startsIn(bytes, base) {
   return starts;
 }
 
-/** What the server is asked for, and which of its lines are meant; null for all. */
+/** What to ask the server for, and which answers are meant; null for all. */
 export function lineFilter({ job = "", worker = "", text = "", exact = false }) {
   const place = [job, worker].filter(Boolean).join("@");
   if (place + text === "") return null;

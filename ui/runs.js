@@ -47,7 +47,7 @@ export function runsPart(page, title, read, options) {
       caption: "Runs, newest first",
       columns: ["status", "run", "about", "by", "created_at", "took", "why"],
     },
-    ...{ counted: /^$/, none: "Nothing has run here yet, or nothing of the kind." },
+    ...{ counted: /^$/ },
     cells: {
       run: ({ id, run }) => runLink(page.bucketId, id, words(run)),
       took: ({ id, run, took }) => took || cancelButton(page, id, run),
@@ -147,7 +147,7 @@ function plannedJob({ wave, job, outcome, reason, hooks, allocations }) {
   return allocations.map(({ worker, action, from, to, files, more_files, drift, ...one }) => {
     const byHand = (drift?.files ?? []).map((file) => ({ ...file, note: "by hand" }));
     const more = more_files && count(more_files, "more file");
-    const gate = one.is_gate_open && "the health gate of an earlier deploy comes first";
+    const gate = one.is_gate_open && "an open health gate comes first";
     return {
       ...{ wave, job, worker, outcome: action, hooks: scripts, files: [...files, ...byHand] },
       version: [...new Set([from.version, to.version])].filter(Boolean).join(" → "),
@@ -164,7 +164,7 @@ function jobRows({ job, outcome, reason, allocations }) {
 function workerRows({ allocations = [], ...one }) {
   if (allocations.length === 0) return [{ ...one, why: one.error }];
   return allocations.map((own) => {
-    const unfinished = own.is_unfinished ? "a change of it has not ended" : "";
+    const unfinished = own.is_unfinished ? "not finished" : "";
     const why = own.files.length > 0 ? count(own.files.length, "file") : unfinished;
     return { ...own, worker: one.worker, why };
   });
