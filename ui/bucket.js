@@ -13,7 +13,7 @@ const OPTIONS = [
   ["build", "Build first", "", TICK],
   ["force", "Force", "Also what is as it should be", TICK],
   ["sync_only", "Only write files", "", TICK],
-  ["with_hooks", "With hooks (dry run)", "Runs pre_deploy with DRY_RUN=1", TICK],
+  ["with_hooks", "With hooks", "Runs pre_deploy with DRY_RUN=1", TICK],
 ];
 const RESOURCES = "workers jobs allocations deployments hooks ports kv certs".split(" ");
 
@@ -56,7 +56,7 @@ export function bucketsView({ changed, action }) {
 }
 
 function namesOf({ project, name }, ...more) {
-  const how = { required: true, maxlength: 200 };
+  const how = { required: true };
   const names = [
     ["project", "Project", "", { ...how, value: project }],
     ["name", "Name", "", { ...how, value: name }],
@@ -146,8 +146,7 @@ export function deploymentsView(page) {
   const plan = action("Dry run", () => ({ path: "/deploy", body: { ...body(), dry_run: true } }), { form });
   const deploy = action("Deploy …", () => deployOrder(body()), { style: "primary" });
   form.append(jobs.element, el("div.row", options.labels), el("div.controls", plan, deploy));
-  const offer = (items) => jobs.offer(items.map(({ job }) => job));
-  const names = part("", () => all(path("/cat/jobs")), offer, { none: "" });
+  const refresh = async () => jobs.offer((await all(path("/cat/jobs"))).map(({ job }) => job));
   const planned = lastRunPart(page, "Last plan", "deploy", {
     wanted: ({ params }) => params.dry_run === true,
     controlsOf: ({ id, status: state }) => state === "succeeded" && planButton(page, id),
@@ -162,7 +161,7 @@ export function deploymentsView(page) {
     (found) => el("ul.plain", found.map(rolloutOf)),
     { none: "" },
   );
-  return { title, above: [bar, form], parts: [names, now, planned, last] };
+  return { title, above: [bar, form], parts: [now, planned, last], readers: [{ refresh }] };
 }
 
 async function rollingOut(page) {

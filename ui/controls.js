@@ -194,11 +194,6 @@ function filledIn({ type, value, checked, files }) {
   return type === "number" ? Number(value) : value;
 }
 
-/** A field for a number. */
-export function numeric(min, max) {
-  return { type: "number", min, max };
-}
-
 /** A choice of some names. */
 export function picker(legend, changed = () => {}) {
   const list = el("div.chips", { onchange: changed });

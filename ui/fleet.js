@@ -1,5 +1,5 @@
 import { all, runsOf } from "./api.js";
-import { fieldsOf, numeric, picker, TICK, tickBox, workerSelection } from "./controls.js";
+import { fieldsOf, picker, TICK, tickBox, workerSelection } from "./controls.js";
 import { el } from "./dom.js";
 import { count, stateOf, words } from "./format.js";
 import { listPart, part } from "./parts.js";
@@ -16,12 +16,13 @@ const CONTROLS = {
   stop: "Stops it",
 };
 const FORGET = "Stops it; the next deploy starts it as if it was new";
-const WIDE = ["concurrency", "At a time", "Workers in one batch", numeric(1, 1024)];
+const NUMBER = { type: "number", min: 1 };
+const WIDE = ["concurrency", "At a time", "Workers in one batch", NUMBER];
 const SHELL = "With sh, or as its first line says";
 const COMMAND = [
   ["command", "Command", SHELL, { rows: 3, required: true }],
   WIDE,
-  ["timeout_seconds", "Time limit in seconds", "Of each worker; else 300", numeric(1, 86_400)],
+  ["timeout_seconds", "Time limit in seconds", "Of each worker; else 300", NUMBER],
   ["health_check", "Health check after each batch", "", TICK],
   ["ignore_failure", "Ignore failures", "", TICK],
 ];

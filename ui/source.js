@@ -186,7 +186,7 @@ function keyParts({ path, action }) {
 
 function snapshotsParts(page) {
   const create = () => {
-    const { labels, values } = fieldsOf([["note", "Note", "", { maxlength: 500 }]]);
+    const { labels, values } = fieldsOf([["note", "Note"]]);
     const says = ["Saves the database, keys and source."];
     return { path: "/snapshots", body: values, says, fields: labels };
   };
