@@ -275,8 +275,17 @@ test("axe finds no barrier in the panel, whatever colours a log asks for", async
 
 test("CP-184 what is added is followed until somebody scrolls up; a pill counts and leads back", async () => {
   const run = await server.startRun(bucket, "deploy");
+  const hide = (isHidden: boolean) =>
+    console.page.evaluate(
+      `Object.defineProperty(document, "hidden", { value: ${isHidden}, configurable: true })`,
+    );
+  await hide(true);
   await show(run);
-  await output().waitFor();
+  await console.page.locator("#activity .status.running").waitFor();
+  await console.page.waitForTimeout(700);
+  const isRead = console.requests.some((request) => request.url().includes(`${run}/logs?`));
+  assert.equal(isRead, false, "a page that nobody sees reads the log");
+  await hide(false);
   const empty = await output().boundingBox();
   take("one");
   await seen("first 300");
