@@ -1,5 +1,4 @@
-/** A request that failed. */
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor(status, body, response) {
     super(body.message ?? `The server answered with status ${status}`);
     const { error: code, run_id: runId } = body;
