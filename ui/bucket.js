@@ -13,7 +13,7 @@ const OPTIONS = [
   ["build", "Build first", "", TICK],
   ["force", "Force", "Also what is as it should be", TICK],
   ["sync_only", "Only write files", "", TICK],
-  ["with_hooks", "With hooks", "Runs pre_deploy with DRY_RUN=1", TICK],
+  ["with_hooks", "With hooks", "In a dry run, with DRY_RUN=1", TICK],
 ];
 const RESOURCES = "workers jobs allocations deployments hooks ports kv certs".split(" ");
 
