@@ -19,15 +19,14 @@ export async function openBucket(layout: Layout): Promise<Database> {
   return untilFree(() => openForReading(layout.database));
 }
 
-async function untilFree<T>(work: () => T): Promise<T> {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return work();
-    } catch (error) {
-      const busy = error instanceof Failure && error.code === "database_busy";
-      if (!busy || attempt === TRIES) throw error;
-      await sleep(PAUSE_MS);
-    }
+/** A promise only where it has to wait. */
+function untilFree<T>(work: () => T, tries = TRIES): T | Promise<T> {
+  try {
+    return work();
+  } catch (error) {
+    const isBusy = error instanceof Failure && error.code === "database_busy";
+    if (!isBusy || tries === 1) throw error;
+    return sleep(PAUSE_MS).then(() => untilFree(work, tries - 1));
   }
 }
 

@@ -30,11 +30,14 @@ interface Bucket {
   ids: string[];
   ended: Map<string, Shown>;
   textBytes: number;
+  /** Pages without a run that goes on, by what was asked for: until the folder changes they stay as they are. */
+  pages: Map<string, string>;
   /** When the folder was looked at, as `turn` counts. */
   turn: number;
 }
 
 const MOST_BUCKETS = 100;
+const MOST_PAGES = 4;
 const MOST_TEXT_BYTES = 4 * 1024 * 1024;
 /** Two changes within one tick of the file system's clock look the same. */
 const SETTLED_MS = 1_000;
@@ -43,23 +46,36 @@ const SETTLED_MS = 1_000;
 export class RunList {
   readonly #buckets = new Map<string, Bucket>();
 
-  /** One page, newest first: each run as JSON text. Throws `invalid_request` for a cursor that is none. */
-  async page(layout: Layout, query: RunQuery): Promise<{ items: string[]; next_cursor: string | null }> {
+  /** One page as JSON text, newest first. Throws `invalid_request` for a cursor that is none. */
+  async page(layout: Layout, query: RunQuery): Promise<string> {
     const { cursor, status, kind, limit } = query;
     if (cursor !== undefined && !isUuid(cursor))
       throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
     const bucket = await this.#bucket(layout);
+    const asked = `${cursor} ${status} ${kind} ${limit}`;
+    return bucket.pages.get(asked) ?? (await this.#page(layout, bucket, query, asked));
+  }
+
+  async #page(layout: Layout, bucket: Bucket, query: RunQuery, asked: string): Promise<string> {
+    const { cursor, status, kind, limit } = query;
     const items: string[] = [];
-    let last: string | null = null;
+    let [last, next, isFinal]: [string | null, string | null, boolean] = [null, null, true];
     for (const id of bucket.ids) {
       if (cursor !== undefined && id >= cursor) continue;
       const shown = bucket.ended.get(id) ?? (await this.#read(layout, bucket, id));
+      isFinal &&= shown !== undefined && shown.run.status !== "running";
       if (!shown || (status && shown.run.status !== status) || (kind && shown.run.kind !== kind)) continue;
-      if (items.length === limit) return { items, next_cursor: last };
+      if (items.length === limit) {
+        next = last;
+        break;
+      }
       items.push(shown.text);
       last = id;
     }
-    return { items, next_cursor: null };
+    const text = `{"items":[${items.join(",")}],"next_cursor":${JSON.stringify(next)}}`;
+    if (bucket.pages.size >= MOST_PAGES) bucket.pages.clear();
+    if (isFinal) bucket.pages.set(asked, text);
+    return text;
   }
 
   /** The newest run, or undefined where there is none. */
@@ -85,7 +101,14 @@ export class RunList {
     const kept = new Set(ids);
     const ended = new Map([...(known?.ended ?? [])].filter(([id]) => kept.has(id)));
     const textBytes = [...ended.values()].reduce((sum, { text }) => sum + text.length, 0);
-    const bucket = { folder: isSettled ? found : undefined, ids, ended, textBytes, turn: turn() };
+    const bucket = {
+      folder: isSettled ? found : undefined,
+      ids,
+      ended,
+      textBytes,
+      pages: new Map(),
+      turn: turn(),
+    };
     if (this.#buckets.size >= MOST_BUCKETS) this.#buckets.clear();
     this.#buckets.set(layout.runs, bucket);
     return bucket;

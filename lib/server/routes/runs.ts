@@ -23,8 +23,7 @@ export const RUN_ROUTES = [
     failures: ["bucket_not_found"],
     async handle({ params, query }, { root, runList }) {
       const { layout } = await findBucket(root, params.bucket_id ?? "");
-      const { items, next_cursor } = await runList.page(layout, query);
-      return jsonText(200, `{"items":[${items.join(",")}],"next_cursor":${JSON.stringify(next_cursor)}}`);
+      return jsonText(200, await runList.page(layout, query));
     },
   }),
   route({
