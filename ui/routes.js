@@ -92,7 +92,7 @@ export function drawSubject({ bucketId, view, rest = [] }, bucket, buckets) {
   sections.replaceChildren(...SECTIONS.map(linkOf));
   const { project = "…", active_run: active, last_run: last } = bucket ?? {};
   const now = active && [
-    runLink(bucketId, active, status("running"), ` ${words(last.kind)}`),
+    runLink(bucketId, active, status("running"), ` ${words(last?.id === active ? last.kind : "run")}`),
     el("span", "Starts wait for its end."),
     queueing(),
   ];
