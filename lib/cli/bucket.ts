@@ -8,7 +8,15 @@ import { exists, PRIVATE_FILE } from "../core/files.ts";
 import { Launcher } from "../core/spawn.ts";
 import { finishRun } from "../run/finish.ts";
 import type { OutcomeMessage, RunKind } from "../run/protocol.ts";
-import { addAudit, createRecord, isCancelled, type RunRecord, saveRecord, settle } from "../run/record.ts";
+import {
+  addAudit,
+  askedBy,
+  createRecord,
+  isCancelled,
+  type RunRecord,
+  saveRecord,
+  settle,
+} from "../run/record.ts";
 import { takeBucket } from "../run/recovery.ts";
 import { diffColours } from "./diff-colours.ts";
 import { EXIT } from "./flags.ts";
@@ -108,7 +116,7 @@ async function performHere(
   void stop.insisted.then(() => launcher.endAll(0));
   const { id: runId, bucket_id, kind } = record;
   const outcome = await perform(
-    { runId, bucketDir: dir, bucketId: bucket_id, kind, params },
+    { runId, bucketDir: dir, bucketId: bucket_id, kind, params, by: askedBy(record) },
     {
       launcher,
       signal: stop.signal,

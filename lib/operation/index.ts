@@ -1,9 +1,10 @@
 import { openDatabase } from "../bucket/database.ts";
 import { KvStore } from "../bucket/kv.ts";
 import { loadKvKey } from "../bucket/kv-key.ts";
-import { layoutOf } from "../bucket/layout.ts";
+import { type Layout, layoutOf } from "../bucket/layout.ts";
 import { RunLog } from "../bucket/logs.ts";
 import { Problems } from "../bucket/problems.ts";
+import { listRevisions } from "../bucket/revisions.ts";
 import { readOpsConf } from "../bucket/settings.ts";
 import { explain, Failure } from "../core/errors.ts";
 import { emptyFolder } from "../core/files.ts";
@@ -53,7 +54,8 @@ export interface RunInput {
  * (control-plane.md, Runs 3).
  */
 export async function perform(orders: Omit<Orders, "type">, input: RunInput): Promise<OutcomeMessage> {
-  const { runId, kind, bucketId } = orders;
+  const { runId, kind, bucketId, by } = orders;
+  const started = performance.now();
   const layout = layoutOf(orders.bucketDir);
   const { logFormat: format } = await readOpsConf(layout, new Problems());
   const { activity } = input;
@@ -61,7 +63,8 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
   const what = orders.params.dry_run === true ? `${kind} (PLAN: a dry run)` : kind;
   const log = new RunLog({ layout, runId, command: kind, redactor: new Redactor(), activity, format });
   try {
-    log.info(`${what} of bucket ${bucketId}, run ${runId}`);
+    const source = kind === "push" || kind === "rollback" ? "" : `, ${await revisionOf(layout)}`;
+    log.info(`${what} of bucket ${bucketId}${source}, run ${runId} by ${by}`);
     // A run that was killed left its staged files.
     await emptyFolder(layout.tmp);
     const operation = await OPERATIONS[kind]();
@@ -76,22 +79,37 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
       { layout, db, kv, log, signal: input.signal, launcher: input.launcher, run, progress },
       params,
     );
-    log.info(`${what} succeeded`);
+    log.info(`${what} succeeded in ${secondsSince(started)}`);
     return { type: "outcome", ok: true, error: null, result: masked(result, log) };
   } catch (error) {
-    return failed(what, error, input.signal, log);
+    return failed(error, log, (end) => `${what} ${end} after ${secondsSince(started)}`, input.signal);
   } finally {
     log.close();
     await emptyFolder(layout.tmp).catch(() => {});
   }
 }
 
-function failed(what: string, error: unknown, signal: AbortSignal, log: RunLog): OutcomeMessage {
+/** The source that the run works with: it is one of the things that people ask first. */
+async function revisionOf(layout: Layout): Promise<string> {
+  const current = (await listRevisions(layout)).find((revision) => revision.current);
+  return current ? `revision ${current.id}` : "no revision";
+}
+
+function secondsSince(started: number): string {
+  return `${((performance.now() - started) / 1000).toFixed(1)} s`;
+}
+
+function failed(
+  error: unknown,
+  log: RunLog,
+  told: (end: string) => string,
+  signal: AbortSignal,
+): OutcomeMessage {
   const code = error instanceof Failure ? error.code : "internal";
   const message = explain(error);
   try {
-    if (signal.aborted) log.info(`${what} cancelled`);
-    else log.error(`${what} failed: ${message}`);
+    if (signal.aborted) log.info(told("cancelled"));
+    else log.error(`${told("failed")}: ${message}`);
   } catch {
     // Where no log can be written the outcome tells it.
   }

@@ -276,6 +276,8 @@ export interface Orders {
   bucketId: string;
   kind: RunKind;
   params: Record<string, unknown>;
+  /** Who asked for it, in words. */
+  by: string;
 }
 
 /** Server to run process. A bucket's creation goes to a short process of the same kind. */

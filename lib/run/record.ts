@@ -39,6 +39,12 @@ export interface RunRecord {
   audit: AuditEntry[];
 }
 
+/** Who asked for a run, in words: `bearer from 192.0.2.7`. */
+export function askedBy({ audit }: RunRecord): string {
+  const { via = "cli", address = "" } = audit[0]?.actor ?? {};
+  return via === "cli" ? `${address} on the command line` : `${via} from ${address}`;
+}
+
 /** control-plane.md, States: the error of a run that was active when its server stopped, verbatim. */
 export const SERVER_RESTARTED = "server restarted before run completed";
 /** The error of a command-line run whose process is gone. */

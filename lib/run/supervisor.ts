@@ -23,6 +23,7 @@ import {
 import {
   type Actor,
   addAudit,
+  askedBy,
   createRecord,
   isCancelled,
   type RunRecord,
@@ -249,7 +250,8 @@ export class Supervisor {
     // Whoever asked for its end before it had a process could not tell it.
     if (isCancelled(record) || run.stopped !== undefined) throw cancelledFailure();
     const { id: runId, bucket_id: bucketId, kind } = record;
-    run.channel.send({ type: "orders", runId, bucketDir: layout.root, bucketId, kind, params });
+    const orders = { runId, bucketDir: layout.root, bucketId, kind, params, by: askedBy(record) };
+    run.channel.send({ type: "orders", ...orders });
     faultPoint("run: ordered");
   }
 

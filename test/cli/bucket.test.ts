@@ -60,7 +60,7 @@ test("a run that fails ends with 1, its errors on stderr", async (t) => {
   assert.equal(code, 1);
   assert.match(
     stderr,
-    /^error: base: job base failed on 2 workers: .*\n(error: .*\n)*error: deploy failed: .*\n$/,
+    /^error: base: job base failed on 2 workers: .*\n(error: .*\n)*error: deploy failed after [\d.]+ s: .*\n$/,
   );
   assert.doesNotMatch(stdout, /error/);
   const run = await newest();
@@ -82,7 +82,7 @@ test("a reader that goes away does not end the run", async (t) => {
   assert.deepEqual(await exited, [0, null]);
   const run = await newest();
   assert.equal(run.status, "succeeded");
-  assert.match(readFileSync(runLayout(layout, run.id).activity, "utf8"), /deploy succeeded\n$/);
+  assert.match(readFileSync(runLayout(layout, run.id).activity, "utf8"), /deploy succeeded in [\d.]+ s\n$/);
   assert.equal(runningConfiguration(workers, "127.0.0.2", bucketId, "app"), "app 1.0.0 on 127.0.0.2\n");
 });
 
@@ -169,7 +169,7 @@ test("CP-125 CP-126 a run goes on with the settings and the key that it began wi
   assert.deepEqual(await exited, [0, null]);
   assert.equal(runningConfiguration(workers, "127.0.0.1", bucketId, "app"), "open sesame\n");
   const log = readFileSync(runLayout(layout, (await newest()).id).opsLog, "utf8");
-  assert.match(log, /^ts=.* msg="deploy succeeded"$/m);
+  assert.match(log, /^ts=.* msg="deploy succeeded in [\d.]+ s"$/m);
   writeFileSync(layout.kvKey, key);
   await build("");
 });
@@ -214,7 +214,11 @@ test("with --json stdout is the run's result and nothing else; what happens is o
   const deployed = await ops(["deploy", "--json", "--bucket-dir", dir]);
   assert.equal(deployed.code, 0);
   assert.deepEqual(JSON.parse(deployed.stdout), (await newest()).result);
-  assert.match(deployed.stderr, /^deploy of bucket .*\n(.*\n)+deploy succeeded\n$/);
+  assert.match(
+    deployed.stderr,
+    /^deploy of bucket [\da-f-]{36}, no revision, run [\da-f-]{36} by \S+@\S+ \(process \d+\) on the command line\n/,
+  );
+  assert.match(deployed.stderr, /\ndeploy succeeded in [\d.]+ s\n$/);
   await build("\t@exit 3\n");
   const failed = await ops(["deploy", "--json", "--force", "--bucket-dir", dir]);
   assert.equal(failed.code, 1);

@@ -51,7 +51,7 @@ test("ops worker facts, uptime and sysstat print a table, and with --json the re
   assert.deepEqual(Object.keys(workers[0]), ["worker", "outcome", "error", "uptime"]);
   assert.deepEqual(Object.keys(workers[0].uptime), ["load1", "load5", "load15", "uptime_s"]);
   assert.equal(workers.length, 1);
-  assert.match(stderr, /1 of 1 workers are ok\nworker_uptime succeeded\n$/);
+  assert.match(stderr, /1 of 1 workers are ok\nworker_uptime succeeded in [\d.]+ s\n$/);
 });
 
 test("a worker that cannot be reached has its row, its error is on stderr and the exit code is 1", async (t) => {
@@ -61,7 +61,7 @@ test("a worker that cannot be reached has its row, its error is on stderr and th
   assert.match(stdout, /\n127\.0\.0\.3 +failed +- +- +- +-\n$/);
   assert.match(
     stderr,
-    /^error: 127\.0\.0\.3: .* there is no private key .*\nerror: worker_uptime failed: 1 of 3 workers are not ok: 127\.0\.0\.3 \(failed\)\n$/,
+    /^error: 127\.0\.0\.3: .* there is no private key .*\nerror: worker_uptime failed after [\d.]+ s: 1 of 3 workers are not ok: 127\.0\.0\.3 \(failed\)\n$/,
   );
 });
 

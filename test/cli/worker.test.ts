@@ -18,7 +18,7 @@ function startWorker(t: TestContext, output: "ignore" | number = "ignore"): Chil
 
 async function orders(t: TestContext) {
   const { dir, bucketId } = await makeBucket(t);
-  return { type: "orders", runId: uuidV7(), bucketDir: dir, bucketId, kind: "build", params: {} };
+  return { type: "orders", runId: uuidV7(), bucketDir: dir, bucketId, kind: "build", params: {}, by: "test" };
 }
 
 async function outcomeOf(child: ChildProcess): Promise<OutcomeMessage> {

@@ -183,6 +183,7 @@ test("CP-121 every mistake of a workspace is reported by one build, each with co
   assert.equal(code, 1);
   const said = (kind: string) =>
     `${stdout}${stderr}`
+      .replace(/^(error: build failed) after [\d.]+ s/m, "$1")
       .split("\n")
       .flatMap((line) => (line.startsWith(kind) ? [line.slice(kind.length)] : []));
   assert.deepEqual(said("error: "), ERRORS);

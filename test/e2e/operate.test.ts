@@ -72,7 +72,10 @@ test("jobs are stopped, asked, checked and started over ssh and right here", asy
   assert.equal(asked.code, 1);
   assert.match(asked.stdout, /^web@127\.0\.0\.1 \| \\x1b\[32mup/m);
   assert.match(asked.stdout, /^web@127\.0\.0\.2 \| down$/m);
-  assert.match(asked.stderr, /^error: job_status failed: status failed: web@127\.0\.0\.2: exit code 2/m);
+  assert.match(
+    asked.stderr,
+    /^error: job_status failed after [\d.]+ s: status failed: web@127\.0\.0\.2: exit code 2/m,
+  );
 
   const sick = await run("health_check", "--wait", "--json");
   assert.equal(sick.code, 1);
@@ -156,5 +159,5 @@ test("a worker that hangs is unreachable in bounded time, and hides no other", a
       [REMOTE, "unreachable"],
     ],
   );
-  assert.match(stderr, /health_check failed: not everything is well: web: /);
+  assert.match(stderr, /health_check failed after [\d.]+ s: not everything is well: web: /);
 });
