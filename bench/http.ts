@@ -19,8 +19,6 @@ const ROUND_MS = 2_000;
 const CONNECTIONS = 16;
 /** Where all are asked equally often: each connection once in so many milliseconds. */
 const PACE_MS = 5;
-const BARE_SMALL = "bare node:http";
-const BARE_LARGE = "bare node:http, 28 KB";
 const OLD_RUNS = 1_000;
 const CLIENTS = 2_000;
 const WRITES = 200;
@@ -94,37 +92,33 @@ async function serverStarts(root: string): Promise<void> {
 async function requests(server: LocalServer, bucket: string, bare: string): Promise<void> {
   const headers = { Authorization: `Bearer ${server.token}` };
   const base = `/api/buckets/${bucket}`;
-  // Each beside a bare server that sends about as much.
-  const sides: Record<string, [url: string, target: string, beside: string]> = {
-    [BARE_SMALL]: [bare, "/", BARE_SMALL],
-    "the least that an API does (2 KB)": [bare, "/floor", BARE_SMALL],
-    "GET …/info": [server.url, `${base}/info`, BARE_SMALL],
-    "GET …/runs?limit=4 (2 KB)": [server.url, `${base}/runs?limit=4`, BARE_SMALL],
-    [BARE_LARGE]: [bare, "/large", BARE_LARGE],
-    "GET …/runs (50 of them, 28 KB)": [server.url, `${base}/runs`, BARE_LARGE],
-  };
-  const found = new Map(
-    Object.keys(sides).map((name) => [name, { most: [] as Load[], paced: [] as Load[] }]),
-  );
+  const sides = {
+    "bare node:http": [bare, "/"],
+    "bare node:http, 28 KB": [bare, "/large"],
+    "the least that an API does (2 KB)": [bare, "/floor"],
+    "GET …/info": [server.url, `${base}/info`],
+    "GET …/runs (50 of them, 28 KB)": [server.url, `${base}/runs`],
+    "GET …/runs?limit=4 (2 KB)": [server.url, `${base}/runs?limit=4`],
+  } as const;
+  const found = Object.entries(sides).map(([name, [url, target]]) => {
+    return { name, url, target, most: [] as Load[], paced: [] as Load[] };
+  });
   for (let round = 0; round <= ROUNDS; round++)
-    for (const [name, [url, target]] of Object.entries(sides)) {
-      const most = await load(url, target, headers, CONNECTIONS, ROUND_MS);
-      const paced = await load(url, target, headers, CONNECTIONS, ROUND_MS / 2, PACE_MS);
+    for (const { url, target, most, paced } of found) {
+      const one = await load(url, target, headers, CONNECTIONS, ROUND_MS);
+      const calm = await load(url, target, headers, CONNECTIONS, ROUND_MS / 2, PACE_MS);
       if (round === 0) continue;
-      found.get(name)?.most.push(most);
-      found.get(name)?.paced.push(paced);
+      most.push(one);
+      paced.push(calm);
     }
-  const medians = new Map(
-    [...found].map(([name, { most, paced }]) => [name, { most: middle(most), paced: middle(paced) }]),
-  );
-  for (const [name, { most, paced }] of medians) {
-    const floor = medians.get(sides[name]?.[2] ?? "") ?? { most, paced };
-    const share = `${((100 * most.perSecond) / floor.most.perSecond).toFixed(0)} % (target 40 %)`;
-    const times = `p99 x ${(most.p99Ms / floor.most.p99Ms).toFixed(2)}`;
-    show(name, told(most), `${share}, ${times}`);
-    // Who can answer half as often keeps as many waiting twice as long; so this is compared where all are asked as often.
-    const calm = `p99 x ${(paced.p99Ms / floor.paced.p99Ms).toFixed(2)} (target x 2)`;
-    show("  asked equally often", told(paced), calm);
+  const medians = found.map((one) => ({ ...one, most: middle(one.most), paced: middle(one.paced) }));
+  const [floor] = medians as [(typeof medians)[number]];
+  for (const { name, most, paced } of medians) {
+    const share = `${((100 * most.perSecond) / floor.most.perSecond).toFixed(0)} %`;
+    const times = (p99Ms: number, least: number) => `p99 x ${(p99Ms / least).toFixed(2)}`;
+    show(name, told(most), `${share}, ${times(most.p99Ms, floor.most.p99Ms)} (target 40 %, x 2)`);
+    // At the most that each can do, who answers half as often has as many wait twice as long.
+    show("  asked equally often", told(paced), times(paced.p99Ms, floor.paced.p99Ms));
   }
 }
 

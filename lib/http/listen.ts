@@ -122,7 +122,7 @@ class WebServer {
    * young garbage takes each of these, with the requests in it, for a reason to keep the next.
    */
   readonly #open: OpenRequest[] = [];
-  readonly #checks: NodeJS.Timeout;
+  #checks: NodeJS.Timeout | undefined;
   readonly #commonHeaders: Readonly<Record<string, string>>;
   #stopping = false;
 
@@ -131,10 +131,6 @@ class WebServer {
     this.#limits = options.limits ?? LIMITS;
     this.#commonHeaders = { ...SECURITY_HEADERS, ...(options.tls && HSTS), "Cache-Control": "no-store" };
     this.#server = createServer(options.tls, this.#limits);
-    // One timer for all of them: one for each request would cost more than to look at those that are open.
-    this.#checks = setInterval(() => {
-      for (const request of this.#open) request.cutIfLate();
-    }, this.#limits.checkMs).unref();
     this.#server.on("connection", (socket: Socket) => {
       this.#sockets.add(socket);
       socket.once("close", () => this.#sockets.delete(socket));
@@ -161,6 +157,10 @@ class WebServer {
       const why = hasErrno(error, "EADDRINUSE") ? "another process listens there" : messageOf(error);
       throw new Failure("failed", `Cannot listen on ${host}:${port}: ${why}`, { cause: error });
     }
+    // One timer for all of them: one for each request would cost more than to look at those that are open.
+    this.#checks = setInterval(() => {
+      for (const request of this.#open) request.cutIfLate();
+    }, this.#limits.checkMs).unref();
     return this.#server.address() as AddressInfo;
   }
 

@@ -89,10 +89,14 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
   }
 }
 
-/** The source that the run works with: it is one of the things that people ask first. */
+/** The source that the run works with. A list of revisions that cannot be read stops no run that does without it. */
 async function revisionOf(layout: Layout): Promise<string> {
-  const current = (await listRevisions(layout)).find((revision) => revision.current);
-  return current ? `revision ${current.id}` : "no revision";
+  try {
+    const current = (await listRevisions(layout)).find((revision) => revision.current);
+    return current ? `revision ${current.id}` : "no revision";
+  } catch {
+    return "a revision that cannot be read";
+  }
 }
 
 function secondsSince(started: number): string {

@@ -73,8 +73,9 @@ export class RunList {
       last = id;
     }
     const text = `{"items":[${items.join(",")}],"next_cursor":${JSON.stringify(next)}}`;
+    if (!isFinal) return text;
     if (bucket.pages.size >= MOST_PAGES) bucket.pages.clear();
-    if (isFinal) bucket.pages.set(asked, text);
+    bucket.pages.set(asked, text);
     return text;
   }
 

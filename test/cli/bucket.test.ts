@@ -54,6 +54,15 @@ test("CP-121 a command is a run: its files, its lock, its output on stdout and i
   assert.equal((await ops(["build"], { cwd: dir })).code, 0, "the current folder is the bucket");
 });
 
+test("a list of revisions that cannot be read stops no run that does without it", async (t) => {
+  const { layout, deploy } = await setUp(t);
+  mkdirSync(path.dirname(layout.revisionsFile), { recursive: true });
+  writeFileSync(layout.revisionsFile, "{");
+  const { code, stdout } = await deploy();
+  assert.equal(code, 0);
+  assert.match(stdout, /^deploy of bucket \S+, a revision that cannot be read, run /);
+});
+
 test("a run that fails ends with 1, its errors on stderr", async (t) => {
   const { newest, deploy } = await setUp(t, "\t@exit 3\n");
   const { code, stdout, stderr } = await deploy();
