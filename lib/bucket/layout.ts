@@ -67,6 +67,8 @@ export function runLayout(layout: Layout, id: string) {
     folder,
     record: path.join(folder, "server-run.json"),
     activity: path.join(folder, "activity.log"),
+    /** When its bytes were written. */
+    activityTimes: path.join(folder, "activity.times"),
     /** The durable record of a push and the run's copy of logs/ops.log. */
     opsLog: path.join(folder, "ops.log"),
     /** What a dry run of a deploy has planned. */

@@ -1,4 +1,4 @@
-import { appendFileSync } from "node:fs";
+import { openSync } from "node:fs";
 import { hostname, userInfo } from "node:os";
 import { type Layout, layoutOf, runLayout } from "../bucket/layout.ts";
 import type { BucketLock } from "../bucket/lock.ts";
@@ -6,6 +6,7 @@ import { uuidV7 } from "../codec/uuid.ts";
 import { explain, Failure } from "../core/errors.ts";
 import { exists, PRIVATE_FILE } from "../core/files.ts";
 import { Launcher } from "../core/spawn.ts";
+import { activityWriter } from "../run/activity-writer.ts";
 import { finishRun } from "../run/finish.ts";
 import type { OutcomeMessage, RunKind } from "../run/protocol.ts";
 import {
@@ -107,7 +108,9 @@ async function performHere(
   const print = printer(view, isColoured ? diffColours : (text) => text);
   using live = process.stderr.isTTY ? new LiveView(process.stderr) : undefined;
   const { perform } = await import("../operation/index.ts");
-  const { activity } = runLayout(layoutOf(dir), record.id);
+  const { activity, activityTimes } = runLayout(layoutOf(dir), record.id);
+  // Open until the process ends, which is soon: a number that is free again would soon be that of another file.
+  const append = activityWriter(openSync(activity, "a", PRIVATE_FILE), activityTimes);
   const launcher = new Launcher(
     withoutServerVariables(process.env),
     (change, group) => void lock.changeGroup(change, group).catch(() => {}),
@@ -123,7 +126,7 @@ async function performHere(
       activity(text) {
         if (live) live.above(() => print(text));
         else print(text);
-        appendFileSync(activity, text, { mode: PRIVATE_FILE });
+        append(text);
       },
       progress: (progress) => live?.update(progress),
     },

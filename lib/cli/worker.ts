@@ -1,10 +1,10 @@
 import { once } from "node:events";
-import { appendFileSync } from "node:fs";
 import { layoutOf, runLayout } from "../bucket/layout.ts";
 import { sleep } from "../core/async.ts";
 import { explain, Failure } from "../core/errors.ts";
 import { writeAtomic } from "../core/files.ts";
 import { Launcher } from "../core/spawn.ts";
+import { activityWriter } from "../run/activity-writer.ts";
 import {
   CANCEL_WAIT_MS,
   type FromWorker,
@@ -65,11 +65,11 @@ async function carryOut(order: Order, launcher: Launcher, stop: AbortController)
   try {
     if (order.type === "init") return await initialise(order);
     const { perform } = await import("../operation/index.ts");
+    const { activityTimes } = runLayout(layoutOf(order.bucketDir), order.runId);
     return await perform(order satisfies Orders, {
       launcher,
       signal: stop.signal,
-      // Not through process.stdout: where the disk is full, the run is to learn it.
-      activity: (text) => appendFileSync(ACTIVITY, text),
+      activity: activityWriter(ACTIVITY, activityTimes),
       progress: (progress) => report({ type: "progress", progress }),
     });
   } catch (error) {

@@ -49,7 +49,9 @@ test("CP-121 a command is a run: its files, its lock, its output on stdout and i
     [bucketId, "cli", "deploy", "succeeded", 0],
   );
   assert.match(run.audit[0]?.actor.address ?? "", /^\w+@.+ \(process \d+\)$/);
-  assert.equal(readFileSync(runLayout(layout, run.id).activity, "utf8"), stdout);
+  const { activity, activityTimes } = runLayout(layout, run.id);
+  assert.equal(readFileSync(activity, "utf8"), stdout);
+  assert.match(readFileSync(activityTimes, "utf8"), /^0 \d{13}\n(\d+ \d{13}\n)*$/);
   assert.equal(await readLock(layout), undefined);
   assert.equal((await ops(["build"], { cwd: dir })).code, 0, "the current folder is the bucket");
 });
