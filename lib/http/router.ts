@@ -29,10 +29,17 @@ export interface Route<C, Q extends QueryFields = QueryFields, B = unknown> {
   /** Media types of a body that the handler reads by itself. */
   upload?: readonly string[];
   /**
-   * What it answers when all is well; without a shape, the body is of `type` or empty. With `ranges` it is a download,
-   * which also answers 206, 304 and `range_not_satisfiable`.
+   * What it answers when all is well; without a shape, the body is of `type` (`example` is one) or empty. With `ranges`
+   * it is a download, which also answers 206, 304 and `range_not_satisfiable`.
    */
-  answer: { status: number; description: string; shape?: Shape<unknown>; type?: string; ranges?: true };
+  answer: {
+    status: number;
+    description: string;
+    shape?: Shape<unknown>;
+    type?: string;
+    example?: string;
+    ranges?: true;
+  };
   /** What it may fail with besides what every route may. */
   failures?: readonly FailureCode[];
   handle(call: Call<Q, B>, context: C): Promise<Answer>;

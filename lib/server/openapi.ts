@@ -120,10 +120,11 @@ function requestBody({ body, upload }: ServerRoute): Schema {
   return binary ? { requestBody: { required: true, content: Object.fromEntries(binary) } } : {};
 }
 
-function success({ answer: { description, shape, type, ranges } }: ServerRoute): Schema {
+function success({ answer: { description, shape, type, example, ranges } }: ServerRoute): Schema {
   const schema = shape?.schema ?? { type: type === "application/json" ? "object" : "string" };
   const media = shape ? "application/json" : type;
-  const content = { schema, ...(shape && { example: exampleOf(schema) }) };
+  const shown = shape ? exampleOf(schema) : example;
+  const content = { schema, ...(shown !== undefined && { example: shown }) };
   return {
     ...{ description, ...(ranges && { headers: DOWNLOAD_HEADERS }) },
     ...(media !== undefined && { content: { [media]: content } }),

@@ -50,6 +50,28 @@ test("a log that is not there, or was replaced by a link, is empty", async (t) =
   assert.equal((await get(`${id}/activity.log`)).text, "");
 });
 
+test("when the Activity was written is told in the same way, and nothing where nobody knows", async (t) => {
+  const { server, bucket, start, file, get } = await setUp(t);
+  const before = Date.now();
+  const id = await start();
+  await server.ended(bucket.path, id);
+  const { status, text, headers } = await get(`${id}/activity.times`);
+  assert.deepEqual([status, headers.get("content-type")], [200, "text/plain; charset=utf-8"]);
+  const entries = text.trimEnd().split("\n");
+  assert.match(text, /^0 \d{13}\n(\d+ \d{13}\n)*$/);
+  for (const [offset = -1, at = 0] of entries.map((line) => line.split(" ").map(Number)))
+    assert.ok(offset <= readFileSync(file(id)).length && at >= before && at <= Date.now(), text);
+  const part = await get(`${id}/activity.times`, {
+    range: "bytes=2-",
+    "if-range": headers.get("etag") ?? "",
+  });
+  assert.deepEqual([part.status, part.text], [206, text.slice(2)]);
+  rmSync(path.join(path.dirname(file(id)), "activity.times"));
+  const without = await get(`${id}/activity.times`);
+  assert.deepEqual([without.status, without.text], [200, ""]);
+  assert.equal((await get(`${randomUUID()}/activity.times`)).body.error, "run_not_found");
+});
+
 test("the Activity of a run is searched over HTTP", async (t) => {
   const { server, bucket, start, file, get } = await setUp(t);
   const id = await start();

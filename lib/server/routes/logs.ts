@@ -70,13 +70,31 @@ export const LOG_ROUTES = [
     failures: ["bucket_not_found", "run_not_found"],
     async handle({ params, request }, { root }) {
       const { layout, record } = await findRun(root, params);
-      return downloadAnswer(request, await activityOf(runLayout(layout, record.id).activity));
+      return downloadAnswer(request, await textOf(runLayout(layout, record.id).activity));
+    },
+  }),
+  route({
+    method: "GET",
+    path: `${RUNS}/{run_id}/activity.times`,
+    summary: "Read when the Activity of a run was written",
+    description:
+      "A line `<byte offset> <unix ms>` for each time: what begins at that offset or behind it was written then or " +
+      "later. There is one before output that comes 250 ms or more after the one before. Empty for a run without times; " +
+      "what follows the last newline does not count. Has an ETag and takes ranges, and grows like the log.",
+    answer: {
+      ...{ status: 200, description: "Its bytes", type: TEXT, ranges: true },
+      example: "0 1790000000000\n4711 1790000000250\n",
+    },
+    failures: ["bucket_not_found", "run_not_found"],
+    async handle({ params, request }, { root }) {
+      const { layout, record } = await findRun(root, params);
+      return downloadAnswer(request, await textOf(runLayout(layout, record.id).activityTimes));
     },
   }),
 ];
 
 /** A run that has only been recorded yet has said nothing. */
-async function activityOf(file: string): Promise<Download> {
+async function textOf(file: string): Promise<Download> {
   try {
     return await fileDownload(TEXT, await openRegular(file));
   } catch (error) {
