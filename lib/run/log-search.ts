@@ -1,14 +1,17 @@
-import { type FileHandle, open } from "node:fs/promises";
 import { type Layout, runLayout } from "../bucket/layout.ts";
-import { Failure, hasErrno } from "../core/errors.ts";
+import { Failure } from "../core/errors.ts";
+import {
+  bytesAsText,
+  type LineFilter,
+  MOST_LINE_BYTES,
+  openLog,
+  WantedLines,
+  wholeLines,
+} from "./log-lines.ts";
 import { readRecord } from "./record.ts";
 
-/** What is searched for: literal text, its first match of a line. */
-export interface LogQuery {
-  /** At most 200 bytes, without line breaks. */
-  text: string;
-  /** Letters must have the same case. */
-  matchCase: boolean;
+/** What is searched for: lines with a text, or about a job or a worker. */
+export interface LogQuery extends LineFilter {
   /** `next` of the answer before; undefined for the beginning. */
   after?: string | undefined;
   /** Only lines that end before this byte; undefined for all. */
@@ -16,7 +19,7 @@ export interface LogQuery {
   limit: number;
 }
 
-/** A line of activity.log with the text in it. */
+/** A line of activity.log that is searched for. */
 export interface LogMatch {
   /** Counted from 1. */
   line: number;
@@ -26,7 +29,7 @@ export interface LogMatch {
   text: string;
 }
 
-/** What a part of a log holds of the text. */
+/** What a part of a log holds of them. */
 export interface LogMatches {
   matches: LogMatch[];
   /** Where to go on, to be sent as `after`. */
@@ -37,10 +40,6 @@ export interface LogMatches {
   done: boolean;
 }
 
-const MOST_TEXT_BYTES = 200;
-/** One call looks at no more; also the most that a line can have before it counts as two. */
-const CALL_BYTES = 32 * 1024 * 1024;
-const PIECE_BYTES = 1024 * 1024;
 const SHOWN_BYTES = 2_000;
 const NEWLINE = 0x0a;
 
@@ -50,7 +49,10 @@ const NEWLINE = 0x0a;
  */
 export async function searchLog(layout: Layout, runId: string, query: LogQuery): Promise<LogMatches> {
   const place = placeOf(query.after);
-  const pattern = patternOf(query);
+  const { text, job, worker } = query;
+  if (text === undefined && job === undefined && worker === undefined)
+    throw new Failure("invalid_request", "q: expected a text to search for, or else a job or a worker");
+  const wanted = new WantedLines(query);
   // The status first: once a run has ended its log grows no more.
   const record = await readRecord(layout, runId);
   if (!record) throw new Failure("run_not_found", `run ${runId} does not exist`);
@@ -59,39 +61,16 @@ export async function searchLog(layout: Layout, runId: string, query: LogQuery):
   try {
     const { size } = (await handle?.stat()) ?? { size: 0 };
     if (place.offset > size) throw wrongPlace();
-    const search = new Search(pattern, query.limit, place);
-    const end = Math.min(size, place.offset + CALL_BYTES, Math.max(place.offset, query.until ?? size));
-    if (handle) await searchUpTo(handle, search, end, ended && end === size);
+    const search = new Search(wanted, query.limit, place);
+    // One call looks at no more than the longest line.
+    const end = Math.min(size, place.offset + MOST_LINE_BYTES, Math.max(place.offset, query.until ?? size));
+    if (handle)
+      for await (const piece of wholeLines(handle, place.offset, end, ended && end === size))
+        if (search.take(piece)) break;
     const { matches, line, offset } = search;
     return { matches, next: `${offset}.${line}`, scanned_to: offset, done: ended && offset === size };
   } finally {
     await handle?.close();
-  }
-}
-
-async function openLog(file: string): Promise<FileHandle | undefined> {
-  try {
-    return await open(file, "r");
-  } catch (error) {
-    if (hasErrno(error, "ENOENT")) return undefined;
-    throw error;
-  }
-}
-
-/** Reads piece by piece; what follows the last newline is read again with the next piece, unless it is the end. */
-async function searchUpTo(handle: FileHandle, search: Search, end: number, isEnd: boolean): Promise<void> {
-  let buffer = Buffer.allocUnsafe(Math.min(PIECE_BYTES, end - search.offset));
-  while (!search.isFull && search.offset < end) {
-    const wanted = Math.min(buffer.length, end - search.offset);
-    const { bytesRead } = await handle.read(buffer, 0, wanted, search.offset);
-    if (bytesRead === 0) return;
-    const piece = buffer.subarray(0, bytesRead);
-    const reachesEnd = search.offset + bytesRead >= end;
-    const lines = piece.lastIndexOf(NEWLINE) + 1;
-    if (lines > 0) search.take(piece.subarray(0, lines));
-    else if ((isEnd && reachesEnd) || bytesRead === CALL_BYTES) search.take(piece);
-    else if (reachesEnd) return;
-    else buffer = Buffer.allocUnsafe(Math.min(2 * buffer.length, CALL_BYTES));
   }
 }
 
@@ -106,65 +85,40 @@ function wrongPlace(): Failure {
   return new Failure("invalid_request", "after: expected `next` of an earlier answer about this log");
 }
 
-/**
- * Bytes are compared, each as one character: then places are byte offsets, and what is not UTF-8 does no harm. Of each
- * letter whose case does not matter all forms are looked for.
- */
-function patternOf({ text, matchCase }: LogQuery): RegExp {
-  if (text === "" || Buffer.byteLength(text) > MOST_TEXT_BYTES || /[\r\n]/.test(text))
-    throw new Failure("invalid_request", `q: expected 1 to ${MOST_TEXT_BYTES} bytes on one line`);
-  const parts = [...text].map((letter) => {
-    const forms = matchCase ? [letter] : [letter, letter.toLowerCase(), letter.toUpperCase()];
-    return `(?:${[...new Set(forms)].map((form) => RegExp.escape(bytesAsText(Buffer.from(form)))).join("|")})`;
-  });
-  return new RegExp(parts.join(""), "g");
-}
-
-function bytesAsText(bytes: Buffer): string {
-  return bytes.toString("latin1");
-}
-
 /** Goes through a log line by line, counting them. */
 class Search {
   readonly matches: LogMatch[] = [];
-  readonly #pattern: RegExp;
+  readonly #wanted: WantedLines;
   readonly #limit: number;
   /** What was taken so far ends before this byte and this line. */
   offset: number;
   line: number;
 
-  constructor(pattern: RegExp, limit: number, place: { offset: number; line: number }) {
-    this.#pattern = pattern;
+  constructor(wanted: WantedLines, limit: number, place: { offset: number; line: number }) {
+    this.#wanted = wanted;
     this.#limit = limit;
     this.offset = place.offset;
     this.line = place.line;
   }
 
-  get isFull(): boolean {
-    return this.matches.length === this.#limit;
-  }
-
-  /** Takes whole lines, up to the one that fills the answer. */
-  take(piece: Buffer): void {
-    const text = bytesAsText(piece);
-    let at = 0;
-    const skipTo = (place: number) => {
-      this.line += newlinesIn(piece, at, place);
-      at = place;
+  /** Takes whole lines, up to the one that fills the answer; answers whether it is full. */
+  take(piece: Buffer): boolean {
+    let taken = 0;
+    const takeTo = (place: number) => {
+      this.line += newlinesIn(piece, taken, place);
+      taken = place;
     };
-    this.#pattern.lastIndex = 0;
-    for (let found = this.#pattern.exec(text); found && !this.isFull; found = this.#pattern.exec(text)) {
-      const start = text.lastIndexOf("\n", found.index) + 1;
-      const newline = text.indexOf("\n", found.index);
-      const end = newline < 0 ? piece.length : newline;
-      skipTo(start);
-      const shown = shownPart(piece.subarray(start, end), found.index - start);
-      this.matches.push({ line: this.line, offset: this.offset + start, text: shown });
-      skipTo(Math.min(end + 1, piece.length));
-      this.#pattern.lastIndex = at;
+    for (const { start, end, at } of this.#wanted.in(bytesAsText(piece))) {
+      takeTo(start);
+      const text = shownPart(piece.subarray(start, end), at - start);
+      this.matches.push({ line: this.line, offset: this.offset + start, text });
+      takeTo(Math.min(end + 1, piece.length));
+      if (this.matches.length === this.#limit) break;
     }
-    if (!this.isFull) skipTo(piece.length);
-    this.offset += at;
+    const isFull = this.matches.length === this.#limit;
+    if (!isFull) takeTo(piece.length);
+    this.offset += taken;
+    return isFull;
   }
 }
 

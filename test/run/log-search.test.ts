@@ -29,7 +29,7 @@ async function logOf(t: TestContext, content: string | Buffer) {
       settle(record, { exitCode: 0, signal: null, outcome: { ok: true, error: null, result: null } });
       await saveRecord(layout, record);
     },
-    search: (text: string, more: Partial<LogQuery> = {}) =>
+    search: (text: string | undefined, more: Partial<LogQuery> = {}) =>
       searchLog(layout, id, { text, matchCase: false, limit: 50, ...more }),
   };
 }
@@ -82,6 +82,54 @@ test("bytes that are no text do not shift what follows", async (t) => {
     Buffer.concat([Buffer.from([0xff, 0xc3, 0x0a, 0x80]), Buffer.from("x\nneedle\n")]),
   );
   assert.deepEqual((await search("needle")).matches, [{ line: 3, offset: 6, text: "needle" }]);
+});
+
+test("lines of a job or a worker are told by their beginning", async (t) => {
+  const lines = {
+    output: "web@10.0.0.7 | started",
+    error: "web@10.0.0.7 ! warned",
+    said: "web@10.0.0.7: in sync",
+    coloured: "\x1b[1;31mweb@10.0.0.7 | failed",
+    failed: "error: web@10.0.0.7: exit 1",
+    doubted: "  warning: web@10.0.0.7: slow",
+    ofJob: "web: batch 1 of 2",
+    jobFailed: "error: web: 1 of 2 failed",
+    ofWorker: "10.0.0.7 | of no job",
+    workerError: "10.0.0.7 ! of no job",
+    otherWorker: "web@10.0.0.70 | started",
+    otherJob: "myweb@10.0.0.7 | started",
+    capitals: "WEB@10.0.0.7 | started",
+    quoted: "says web@10.0.0.7 | started",
+    synced: "web: synced to 10.0.0.7: 5 changed",
+    late: `${" ".repeat(600)}web@10.0.0.7 | too far from the beginning`,
+    open: "web@10.0.0.7",
+  };
+  const { search } = await logOf(t, `\n${Object.values(lines).join("\n")}\n\n`);
+  const found = async (more: Partial<LogQuery>, text?: string) => {
+    const { matches } = await search(text, more);
+    return matches.map(({ line }) => Object.keys(lines)[line - 2]);
+  };
+  const [job, worker] = ["web", "10.0.0.7"];
+  const both = ["output", "error", "said", "coloured", "failed", "doubted"];
+  assert.deepEqual(await found({ job, worker }), both);
+  assert.deepEqual(await found({ job }), [...both, "ofJob", "jobFailed", "otherWorker", "synced"]);
+  assert.deepEqual(await found({ worker }), [...both, "ofWorker", "workerError", "otherJob", "capitals"]);
+  assert.deepEqual(await found({ job, worker }, "STARTED"), ["output"]);
+  assert.deepEqual(await found({ job, worker, matchCase: true }, "STARTED"), []);
+  assert.deepEqual(await found({ job: "we" }), []);
+  assert.deepEqual(await found({ job: "error" }), [], "a mark is no name");
+  assert.deepEqual(await found({ worker: "10.0.0.7 |" }), []);
+});
+
+test("what is of a job counts for the limit, and nothing else", async (t) => {
+  const { search } = await logOf(t, "web: 1\ndb: of web\nweb: 2\ndb: of web\nweb: 3\n");
+  const first = await search(undefined, { job: "web", limit: 2 });
+  assert.deepEqual([first.matches.map(({ line }) => line), first.next], [[1, 3], "25.4"]);
+  const second = await search(undefined, { job: "web", limit: 2, after: first.next });
+  assert.deepEqual(
+    second.matches.map(({ line }) => line),
+    [5],
+  );
 });
 
 test("the answer is filled up to its limit, and the next one goes on behind it", async (t) => {
@@ -160,6 +208,7 @@ test("what cannot be searched for, or from, is refused", async (t) => {
   for (const after of ["x", "0", "3.1", "-1.1", "0.0", "1.x", "9".repeat(16)])
     await assert.rejects(search("x", { after }), { code: "invalid_request", message: /^after: / });
   assert.equal((await search("ä".repeat(100))).matches.length, 0);
+  await assert.rejects(search(undefined), { code: "invalid_request", message: /^q: .* a job or a worker/ });
 });
 
 test("a run that has said nothing yet has nothing to find", async (t) => {

@@ -91,11 +91,23 @@ test("the Activity of a run is searched over HTTP", async (t) => {
   const first = (await get(`${id}/logs/search?q=needle&limit=1`)).body;
   const second = (await get(`${id}/logs/search?q=needle&after=${first.next}`)).body;
   assert.deepEqual([...first.matches, ...second.matches], body.matches);
+  appendFileSync(file(id), "web@10.0.0.7 | a needle\nweb: a needle\n10.0.0.7 ! none\n");
+  for (const [query, found] of [
+    ["q=needle&job=web", ["web@10.0.0.7 | a needle", "web: a needle"]],
+    ["job=web&worker=10.0.0.7", ["web@10.0.0.7 | a needle"]],
+    ["worker=10.0.0.7", ["web@10.0.0.7 | a needle", "10.0.0.7 ! none"]],
+  ] as const)
+    assert.deepEqual(
+      (await get(`${id}/logs/search?${query}`)).body.matches.map(({ text }: { text: string }) => text),
+      found,
+    );
   const [match] = body.matches;
   assert.ok((await get(`${id}/logs?after=${match.offset}`)).body.data.startsWith("A Needle"));
   for (const query of [
     "",
     "?q=",
+    "?job=",
+    "?worker=a%20b",
     "?q=x&limit=0",
     "?q=x&limit=501",
     "?q=x&after=5",

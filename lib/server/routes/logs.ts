@@ -1,16 +1,42 @@
 import { runLayout } from "../../bucket/layout.ts";
-import { Failure, hasErrno } from "../../core/errors.ts";
-import { openRegular } from "../../core/files.ts";
-import { boolean, described, integer, optional, string, withDefault } from "../../core/shape.ts";
+import {
+  boolean,
+  described,
+  type Infer,
+  integer,
+  optional,
+  string,
+  withDefault,
+  withExample,
+} from "../../core/shape.ts";
 import { bytesDownload, type Download, downloadAnswer, fileDownload } from "../../http/download.ts";
 import { json } from "../../http/message.ts";
 import { readActivity } from "../../run/activity.ts";
+import { type LineFilter, openLog } from "../../run/log-lines.ts";
 import { searchLog } from "../../run/log-search.ts";
 import { route } from "../context.ts";
 import { findRun, RUNS } from "./runs.ts";
 import { component, pollMs, TIMEOUT } from "./shapes.ts";
 
 const TEXT = "text/plain; charset=utf-8";
+
+/** Names of jobs and workers have no spaces. */
+const PLACE = { pattern: /\S+/, means: "a name", max: 253 };
+
+/** Which lines are meant. What a line is about is told by its beginning. */
+const LINES = {
+  q: optional(described(string({ min: 1, max: 200 }), "The text: at most 200 bytes, on one line")),
+  case: withDefault(described(boolean(), "Letters of the text must have the same case"), false),
+  job: optional(
+    withExample(described(string(PLACE), "Only lines that begin with `job@worker` or `job:`"), "web"),
+  ),
+  worker: optional(
+    withExample(
+      described(string(PLACE), "Only lines that begin with `worker |`, `worker !` or `job@worker`"),
+      "10.0.0.7",
+    ),
+  ),
+};
 
 /** What runs say while they run and afterwards. */
 export const LOG_ROUTES = [
@@ -39,10 +65,11 @@ export const LOG_ROUTES = [
     path: `${RUNS}/{run_id}/logs/search`,
     summary: "Search the Activity of a run",
     description:
-      "For literal text, line by line, also while the run goes on. One call looks at 32 MiB at most: go on with `next` " +
-      "as `after` until `done`, or, while the run goes on, until nothing new is found.",
+      "For lines with a literal text, or about a job or a worker, or all that is given; also while the run goes on. One " +
+      "call looks at 32 MiB at most: go on with `next` as `after` until `done`, or, while the run goes on, until nothing " +
+      "new is found.",
     query: {
-      q: described(string({ min: 1, max: 200 }), "The text: at most 200 bytes, on one line"),
+      ...LINES,
       after: optional(
         described(
           string({ min: 1, max: 40 }),
@@ -51,14 +78,13 @@ export const LOG_ROUTES = [
       ),
       until: optional(described(integer({ min: 0 }), "Byte offset: only lines that end before it")),
       limit: withDefault(described(integer({ min: 1, max: 500 }), "How many lines at most"), 50),
-      case: withDefault(described(boolean(), "Letters must have the same case"), false),
     },
-    answer: { status: 200, description: "The lines with that text", shape: component("LogMatches") },
+    answer: { status: 200, description: "Such lines", shape: component("LogMatches") },
     failures: ["bucket_not_found", "run_not_found"],
     async handle({ params, query }, { root }) {
       const { layout, record } = await findRun(root, params);
-      const { q, after, until, limit, case: matchCase } = query;
-      return json(200, await searchLog(layout, record.id, { text: q, matchCase, after, until, limit }));
+      const { after, until, limit } = query;
+      return json(200, await searchLog(layout, record.id, { ...filterOf(query), after, until, limit }));
     },
   }),
   route({
@@ -93,14 +119,14 @@ export const LOG_ROUTES = [
   }),
 ];
 
+/** The same as the search knows it. */
+function filterOf(query: { [K in keyof typeof LINES]: Infer<(typeof LINES)[K]> }): LineFilter {
+  const { q: text, case: matchCase, job, worker } = query;
+  return { text, matchCase, job, worker };
+}
+
 /** A run that has only been recorded yet has said nothing. */
 async function textOf(file: string): Promise<Download> {
-  try {
-    return await fileDownload(TEXT, await openRegular(file));
-  } catch (error) {
-    const missing =
-      hasErrno(error, "ENOENT") || (error instanceof Failure && error.code === "file_not_found");
-    if (missing) return bytesDownload(TEXT, Buffer.alloc(0), "empty");
-    throw error;
-  }
+  const handle = await openLog(file);
+  return handle ? fileDownload(TEXT, handle) : bytesDownload(TEXT, Buffer.alloc(0), "empty");
 }
