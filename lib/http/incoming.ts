@@ -22,6 +22,8 @@ export class OpenRequest implements HttpRequest {
   readonly noted: HttpRequest["noted"] = { route: undefined, authenticated: undefined };
   /** Where it stands among those that are open. */
   place = 0;
+  /** What was given to be sent of the answer's body. */
+  sentBytes = 0;
   readonly #incoming: IncomingMessage;
   /** Runs while nothing but the answer is waited for. */
   readonly #clock: Clock;
@@ -70,6 +72,14 @@ export class OpenRequest implements HttpRequest {
   /** From now on nothing but the sending of the answer takes time. */
   answered(): void {
     this.#clock.run();
+  }
+
+  /** Counts what is sent of a body that is read meanwhile. */
+  async *counted(pieces: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
+    for await (const piece of pieces) {
+      this.sentBytes += piece.length;
+      yield piece;
+    }
   }
 
   /** Cuts the connection when the time for the answer is used up. */

@@ -180,7 +180,6 @@ class WebServer {
 
   async #exchange(incoming: IncomingMessage, response: ServerResponse, asks: boolean): Promise<void> {
     const started = performance.now();
-    let sent = 0;
     this.#answers.set(incoming.socket, response);
     let unasked = asks;
     const request = new OpenRequest(incoming, this.#limits.writeMs, () => {
@@ -193,15 +192,14 @@ class WebServer {
       if (!response.writableFinished) request.abort();
       this.#forget(request);
       const status = response.headersSent ? response.statusCode : 499;
-      const bytes = response.writableFinished ? sent : 0;
+      const bytes = response.writableFinished ? request.sentBytes : 0;
       this.#options.onExchange?.({ request, status, bytes, durationMs: performance.now() - started });
     });
     const answer = await this.#answer(incoming, request);
     // The answers of one turn go out together: each alone would wake its reader, which costs more than to answer.
     await turnEnd();
     request.answered();
-    sent = incoming.method === "HEAD" ? 0 : lengthOf(answer.body);
-    this.#send(response, request.id, answer, unasked);
+    this.#send(response, request, answer, unasked);
     if (!incoming.complete && !unasked) incoming.once("end", this.#linger(incoming.socket)).resume();
   }
 
@@ -227,31 +225,32 @@ class WebServer {
   }
 
   /** `last`: nobody can tell whether a body that was not asked for will still follow, so the connection ends. */
-  #send(response: ServerResponse, requestId: string, answer: Answer, last: boolean): void {
+  #send(response: ServerResponse, request: OpenRequest, answer: Answer, last: boolean): void {
     const { status, body } = answer;
-    if (response.destroyed) return void (isStreamed(body) && this.#closeBody(requestId, body));
+    if (response.destroyed) return void (isStreamed(body) && this.#closeBody(request.id, body));
     const length = lengthOf(body);
+    if (request.method !== "HEAD" && !isStreamed(body)) request.sentBytes = length ?? 0;
     response.writeHead(status, {
       ...this.#commonHeaders,
-      "X-Request-Id": requestId,
-      ...(status !== 204 && status !== 304 && { "Content-Length": length }),
+      "X-Request-Id": request.id,
+      ...(status !== 204 && status !== 304 && length !== undefined && { "Content-Length": length }),
       ...((last || this.#stopping) && { Connection: "close" }),
       ...answer.headers,
     });
-    if (isStreamed(body)) void this.#stream(response, requestId, body);
+    if (isStreamed(body)) void this.#stream(response, request, body);
     // As many bytes as letters: all of them are ASCII, and in Latin-1 they need no conversion.
     else response.end(body, typeof body === "string" && body.length === length ? "latin1" : "utf8");
   }
 
   /** What ends early ends the connection: no client may take a part for the whole. */
-  async #stream(response: ServerResponse, requestId: string, body: StreamedBody): Promise<void> {
+  async #stream(response: ServerResponse, request: OpenRequest, body: StreamedBody): Promise<void> {
     try {
-      if (response.req.method === "HEAD") response.end();
-      else await pipeline(Readable.from(body.read(), { highWaterMark: 1 }), response);
+      if (request.method === "HEAD") response.end();
+      else await pipeline(Readable.from(request.counted(body.read()), { highWaterMark: 1 }), response);
     } catch (error) {
-      if (!hasErrno(error, "ERR_STREAM_PREMATURE_CLOSE")) this.#options.onDefect?.(requestId, error);
+      if (!hasErrno(error, "ERR_STREAM_PREMATURE_CLOSE")) this.#options.onDefect?.(request.id, error);
     }
-    await this.#closeBody(requestId, body);
+    await this.#closeBody(request.id, body);
   }
 
   async #closeBody(requestId: string, body: StreamedBody): Promise<void> {
@@ -292,7 +291,8 @@ function isStreamed(body: Answer["body"]): body is StreamedBody {
   return typeof body === "object" && "read" in body;
 }
 
-function lengthOf(body: Answer["body"] = ""): number {
+/** Undefined where only the end tells. */
+function lengthOf(body: Answer["body"] = ""): number | undefined {
   return isStreamed(body) ? body.length : Buffer.byteLength(body);
 }
 

@@ -34,8 +34,8 @@ export interface Answer {
 
 /** A body that is read while it is sent. */
 export interface StreamedBody {
-  /** In bytes; `read` yields exactly as many or throws. */
-  length: number;
+  /** In bytes; `read` yields exactly as many or throws. Without it nobody knows before the end: it is sent in chunks. */
+  length?: number;
   read(): AsyncIterable<Uint8Array>;
   /** Called once, when it was sent or will not be. */
   close(): Promise<void>;

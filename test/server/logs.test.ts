@@ -4,6 +4,7 @@ import { appendFileSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { TestServer } from "../helpers/server.ts";
+import { until } from "../helpers/temporary.ts";
 
 async function setUp(t: TestContext) {
   const server = await TestServer.start(t);
@@ -118,6 +119,35 @@ test("the Activity of a run is searched over HTTP", async (t) => {
     assert.equal((await get(`${id}/logs/search${query}`)).status, 400, query);
   for (const below of ["logs/search?q=x", "activity.log"])
     assert.equal((await get(`${randomUUID()}/${below}`)).body.error, "run_not_found");
+});
+
+test("lines of the Activity are downloaded with their times, and the access log tells how many bytes", async (t) => {
+  const { server, bucket, start, file, get } = await setUp(t);
+  const id = await start();
+  await server.ended(bucket.path, id);
+  const whole = await get(`${id}/logs/text`);
+  assert.deepEqual([whole.status, whole.text], [200, readFileSync(file(id), "utf8")]);
+  assert.deepEqual(
+    ["content-type", "content-disposition"].map((name) => whole.headers.get(name)),
+    ["text/plain; charset=utf-8", `attachment; filename="build-${id}.log"`],
+  );
+  const bytes = () => server.accesses.find(({ route }) => String(route).endsWith("/logs/text"))?.size_bytes;
+  await until("the access log", () => bytes() === Buffer.byteLength(whole.text));
+  const timed = (await get(`${id}/logs/text?times=true`)).text.split("\n");
+  assert.match(timed[0] ?? "", /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z build of bucket /);
+  assert.deepEqual(
+    timed.map((line) => line.slice(25)),
+    whole.text.split("\n"),
+  );
+  appendFileSync(file(id), "web@10.0.0.7 | a Needle\nweb: a needle\n10.0.0.7 ! a needle\n");
+  const found = async (query: string) => (await get(`${id}/logs/text?${query}`)).text;
+  assert.equal(await found("q=needle&job=web"), "web@10.0.0.7 | a Needle\nweb: a needle\n");
+  assert.equal(await found("q=needle&case=true&worker=10.0.0.7"), "10.0.0.7 ! a needle\n");
+  for (const query of ["q=", "q=a%0ab", "times=1", "worker=a%20b", "limit=5"])
+    assert.equal((await get(`${id}/logs/text?${query}`)).status, 400, query);
+  const head = await server.call("HEAD", `${bucket.path}/runs/${id}/logs/text`);
+  assert.deepEqual([head.status, head.text], [200, ""]);
+  assert.equal((await get(`${randomUUID()}/logs/text`)).body.error, "run_not_found");
 });
 
 test("state changes of runs are followed over all buckets, woken by the change", async (t) => {

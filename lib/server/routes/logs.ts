@@ -14,6 +14,7 @@ import { json } from "../../http/message.ts";
 import { readActivity } from "../../run/activity.ts";
 import { type LineFilter, openLog } from "../../run/log-lines.ts";
 import { searchLog } from "../../run/log-search.ts";
+import { openLogText } from "../../run/log-text.ts";
 import { route } from "../context.ts";
 import { findRun, RUNS } from "./runs.ts";
 import { component, pollMs, TIMEOUT } from "./shapes.ts";
@@ -85,6 +86,38 @@ export const LOG_ROUTES = [
       const { layout, record } = await findRun(root, params);
       const { after, until, limit } = query;
       return json(200, await searchLog(layout, record.id, { ...filterOf(query), after, until, limit }));
+    },
+  }),
+  route({
+    method: "GET",
+    path: `${RUNS}/{run_id}/logs/text`,
+    summary: "Download lines of the Activity of a run",
+    description:
+      "All lines, or those that `logs/search` would find; each as it is and whole. While the run goes on these are the " +
+      "lines that are complete by now. Its length is not known before: an answer that is cut ends without its last chunk.",
+    query: {
+      ...LINES,
+      times: withDefault(
+        described(
+          boolean(),
+          "Each line begins with the time when it was written, at most about 250 ms later, or with `- `",
+        ),
+        false,
+      ),
+    },
+    answer: {
+      ...{ status: 200, description: "The lines, as an attachment", type: TEXT },
+      example: "2026-05-04T12:00:00.250Z web@10.0.0.7 | started\n- web@10.0.0.7 ! without a time\n",
+    },
+    failures: ["bucket_not_found", "run_not_found"],
+    async handle({ params, query }, { root }) {
+      const { layout, record } = await findRun(root, params);
+      const name = `${record.kind}-${record.id}.log`;
+      return {
+        status: 200,
+        headers: { "Content-Type": TEXT, "Content-Disposition": `attachment; filename="${name}"` },
+        body: await openLogText(layout, record, filterOf(query), query.times),
+      };
     },
   }),
   route({
