@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import type { IncomingMessage } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { Failure } from "../core/errors.ts";
 import type { HttpRequest } from "./message.ts";
@@ -25,6 +25,7 @@ export class OpenRequest implements HttpRequest {
   /** What was given to be sent of the answer's body. */
   sentBytes = 0;
   readonly #incoming: IncomingMessage;
+  readonly #response: ServerResponse;
   /** Runs while nothing but the answer is waited for. */
   readonly #clock: Clock;
   readonly #onRead: () => void;
@@ -32,7 +33,7 @@ export class OpenRequest implements HttpRequest {
   #isAborted = false;
 
   /** `writeMs` is the time for the answer once the body has come; `onRead` is called when the body is wanted. */
-  constructor(incoming: IncomingMessage, writeMs: number, onRead: () => void) {
+  constructor(incoming: IncomingMessage, response: ServerResponse, writeMs: number, onRead: () => void) {
     const target = incoming.url ?? "";
     const at = target.indexOf("?");
     this.method = incoming.method ?? "";
@@ -42,6 +43,7 @@ export class OpenRequest implements HttpRequest {
     this.peer = peerOf(incoming.socket);
     this.scheme = "encrypted" in incoming.socket ? "https" : "http";
     this.#incoming = incoming;
+    this.#response = response;
     this.#clock = new Clock(writeMs);
     this.#onRead = onRead;
     if (hasNoBody(incoming)) this.#clock.run();
@@ -80,6 +82,11 @@ export class OpenRequest implements HttpRequest {
       this.sentBytes += piece.length;
       yield piece;
     }
+  }
+
+  /** Whether a part of its answer is on its way over this connection. */
+  isBeingAnswered(socket: Socket): boolean {
+    return this.#incoming.socket === socket && this.#response.headersSent && !this.#response.writableFinished;
   }
 
   /** Cuts the connection when the time for the answer is used up. */

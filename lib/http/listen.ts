@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { IncomingMessage, OutgoingHttpHeaders, Server, ServerResponse } from "node:http";
 import type { Server as HttpsServer } from "node:https";
 import { type AddressInfo, isIPv6, type Socket } from "node:net";
 import { Readable } from "node:stream";
@@ -114,8 +114,6 @@ class WebServer {
   readonly #limits: Limits;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
-  /** The latest answer of a connection: a parser's error must not be written into it. */
-  readonly #answers = new WeakMap<object, ServerResponse>();
   readonly #refused = new WeakSet<object>();
   /**
    * No Set: one that is added to and deleted from all the time is made anew every few requests, and the collector of
@@ -180,14 +178,13 @@ class WebServer {
 
   async #exchange(incoming: IncomingMessage, response: ServerResponse, asks: boolean): Promise<void> {
     const started = performance.now();
-    this.#answers.set(incoming.socket, response);
     let unasked = asks;
-    const request = new OpenRequest(incoming, this.#limits.writeMs, () => {
+    const request = new OpenRequest(incoming, response, this.#limits.writeMs, () => {
       if (unasked) response.writeContinue();
       unasked = false;
     });
     request.place = this.#open.push(request) - 1;
-    response.once("close", () => {
+    response.on("close", () => {
       // Whoever has got the whole answer has not left; and to make the reason for an end costs as much as an answer.
       if (!response.writableFinished) request.abort();
       this.#forget(request);
@@ -230,13 +227,14 @@ class WebServer {
     if (response.destroyed) return void (isStreamed(body) && this.#closeBody(request.id, body));
     const length = lengthOf(body);
     if (request.method !== "HEAD" && !isStreamed(body)) request.sentBytes = length ?? 0;
-    response.writeHead(status, {
+    const headers: OutgoingHttpHeaders = {
       ...this.#commonHeaders,
-      "X-Request-Id": request.id,
-      ...(status !== 204 && status !== 304 && length !== undefined && { "Content-Length": length }),
-      ...((last || this.#stopping) && { Connection: "close" }),
       ...answer.headers,
-    });
+      "X-Request-Id": request.id,
+    };
+    if (status !== 204 && status !== 304 && length !== undefined) headers["Content-Length"] = length;
+    if (last || this.#stopping) headers.Connection = "close";
+    response.writeHead(status, headers);
     if (isStreamed(body)) void this.#stream(response, request, body);
     // As many bytes as letters: all of them are ASCII, and in Latin-1 they need no conversion.
     else response.end(body, typeof body === "string" && body.length === length ? "latin1" : "utf8");
@@ -271,9 +269,10 @@ class WebServer {
 
   /** What the parser refuses never becomes a request: malformed, too large or too slow. */
   #refuse(error: Error, socket: Socket): void {
-    const open = this.#answers.get(socket);
     if (this.#refused.has(socket)) return;
-    if (!socket.writable || (open?.headersSent && !open.writableFinished)) return void socket.destroy();
+    // Not into an answer that is being sent.
+    const isAnswering = this.#open.some((request) => request.isBeingAnswered(socket));
+    if (!socket.writable || isAnswering) return void socket.destroy();
     this.#refused.add(socket);
     const [status, message] = refusalOf(error);
     const id = randomUUID();

@@ -84,7 +84,7 @@ export function json(status: number, value: unknown, headers: Answer["headers"] 
 }
 
 /** What is JSON already. */
-export function jsonText(status: number, body: string, headers: Answer["headers"] = {}): Answer {
+export function jsonText(status: number, body: string | Uint8Array, headers: Answer["headers"] = {}): Answer {
   return { status, headers: { "Content-Type": "application/json; charset=utf-8", ...headers }, body };
 }
 

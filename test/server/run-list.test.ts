@@ -35,7 +35,10 @@ function setUp(t: TestContext) {
   };
   const page = async (query: Partial<RunQuery> = {}) => {
     const text = await list.page(layout, { limit: 50, ...query });
-    const { items, next_cursor } = JSON.parse(text) as { items: Shown[]; next_cursor: string | null };
+    const { items, next_cursor } = JSON.parse(text.toString()) as {
+      items: Shown[];
+      next_cursor: string | null;
+    };
     return { runs: items, next_cursor };
   };
   const ids = async (query: Partial<RunQuery> = {}) => (await page(query)).runs.map(({ id }) => id);
