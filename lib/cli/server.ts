@@ -8,6 +8,9 @@ import { serverConfig } from "../server/config.ts";
 import { EXIT, type Parsed } from "./flags.ts";
 import { stopRequest } from "./stop.ts";
 
+/** How long a line of the log may wait for others, in milliseconds. */
+const LOG_MS = 10;
+
 /**
  * `ops server`: serves until it is told to stop, then ends its runs and exits (control-plane.md). With TLS, HUP makes it
  * read the certificate again.
@@ -51,7 +54,7 @@ function logIn(name: string): Log {
   const format = LOG_FORMATS.find((one) => one === name);
   if (!format)
     throw new Failure("usage", `--log-format: expected ${LOG_FORMATS.join(" or ")}, found ${quote(name)}`);
-  // Lines of one moment are written at once: a write for each would cost as much as the requests they tell of.
+  // Lines of one moment are written together: a write for each would cost as much as the requests they tell of.
   let lines = "";
   const write = () => {
     process.stderr.write(lines);
@@ -59,7 +62,7 @@ function logIn(name: string): Log {
   };
   process.on("exit", write);
   return (message, facts) => {
-    if (lines === "") setImmediate(write);
+    if (lines === "") setTimeout(write, LOG_MS);
     lines += logLine(format, message, facts);
   };
 }
