@@ -15,7 +15,9 @@ import { median } from "./measure.ts";
 
 const BARE = fileURLToPath(new URL("http-bare.ts", import.meta.url));
 const ROUNDS = 5;
-const ROUND_MS = 2_000;
+/** How often, and how long, a side is asked right after the bare server. */
+const PAIRS = 11;
+const PAIR_MS = 500;
 const CONNECTIONS = 16;
 /** Where all are asked equally often: each connection once in so many milliseconds. */
 const PACE_MS = 5;
@@ -89,48 +91,60 @@ async function serverStarts(root: string): Promise<void> {
   show("server: from exec to listening", `${median(times).toFixed(0)} ms`, "target 250 ms");
 }
 
+/** One side beside the bare server: what each could do, and how long each took where both were asked equally often. */
+interface Pair {
+  bare: Load;
+  own: Load;
+  calmBare: Load;
+  calm: Load;
+}
+
+/** Each side right after the bare server, in many short rounds: the machine is not equally fast all the time. */
 async function requests(server: LocalServer, bucket: string, bare: string): Promise<void> {
   const headers = { Authorization: `Bearer ${server.token}` };
   const base = `/api/buckets/${bucket}`;
   const sides = {
-    "bare node:http": [bare, "/"],
-    "bare node:http, 28 KB": [bare, "/large"],
-    "the least that an API does (2 KB)": [bare, "/floor"],
     "GET …/info": [server.url, `${base}/info`],
-    "GET …/runs (50 of them, 28 KB)": [server.url, `${base}/runs`],
     "GET …/runs?limit=4 (2 KB)": [server.url, `${base}/runs?limit=4`],
+    "GET …/runs (50 of them, 28 KB)": [server.url, `${base}/runs`],
+    "the least that an API does (2 KB)": [bare, "/floor"],
+    "bare node:http, 28 KB": [bare, "/large"],
   } as const;
-  const found = Object.entries(sides).map(([name, [url, target]]) => {
-    return { name, url, target, most: [] as Load[], paced: [] as Load[] };
-  });
-  for (let round = 0; round <= ROUNDS; round++)
-    for (const { url, target, most, paced } of found) {
-      const one = await load(url, target, headers, CONNECTIONS, ROUND_MS);
-      const calm = await load(url, target, headers, CONNECTIONS, ROUND_MS / 2, PACE_MS);
-      if (round === 0) continue;
-      most.push(one);
-      paced.push(calm);
+  for (const [name, [url, target]] of Object.entries(sides)) {
+    const pairs: Pair[] = [];
+    for (let round = 0; round <= PAIRS; round++) {
+      const pair = {
+        bare: await load(bare, "/", headers, CONNECTIONS, PAIR_MS),
+        own: await load(url, target, headers, CONNECTIONS, PAIR_MS),
+        calmBare: await load(bare, "/", headers, CONNECTIONS, PAIR_MS, PACE_MS),
+        calm: await load(url, target, headers, CONNECTIONS, PAIR_MS, PACE_MS),
+      };
+      if (round > 0) pairs.push(pair);
     }
-  const medians = found.map((one) => ({ ...one, most: middle(one.most), paced: middle(one.paced) }));
-  const [floor] = medians as [(typeof medians)[number]];
-  for (const { name, most, paced } of medians) {
-    const share = `${((100 * most.perSecond) / floor.most.perSecond).toFixed(0)} %`;
-    const times = (p99Ms: number, least: number) => `p99 x ${(p99Ms / least).toFixed(2)}`;
-    show(name, told(most), `${share}, ${times(most.p99Ms, floor.most.p99Ms)} (target 40 %, x 2)`);
+    const share = 100 * ratio(pairs, ({ own, bare }) => own.perSecond / bare.perSecond);
+    const p99 = ratio(pairs, ({ own, bare }) => own.p99Ms / bare.p99Ms);
+    const calm = ratio(pairs, (pair) => pair.calm.p99Ms / pair.calmBare.p99Ms);
+    show(
+      name,
+      told(pairs.map((pair) => pair.own)),
+      `${share.toFixed(0)} %, p99 x ${p99.toFixed(2)} (target 40 %)`,
+    );
     // At the most that each can do, who answers half as often has as many wait twice as long.
-    show("  asked equally often", told(paced), times(paced.p99Ms, floor.paced.p99Ms));
+    show(
+      "  asked equally often",
+      told(pairs.map((pair) => pair.calm)),
+      `p99 x ${calm.toFixed(2)} (target 2)`,
+    );
   }
 }
 
-function told({ perSecond, p99Ms }: Load): string {
-  return `${perSecond.toFixed(0)}/s, p99 ${p99Ms.toFixed(2)} ms`;
+function ratio(pairs: readonly Pair[], of: (pair: Pair) => number): number {
+  return median(pairs.map(of));
 }
 
-function middle(loads: readonly Load[]): Load {
-  return {
-    perSecond: median(loads.map((one) => one.perSecond)),
-    p99Ms: median(loads.map((one) => one.p99Ms)),
-  };
+function told(loads: readonly Load[]): string {
+  const perSecond = median(loads.map((one) => one.perSecond));
+  return `${perSecond.toFixed(0)}/s, p99 ${median(loads.map((one) => one.p99Ms)).toFixed(2)} ms`;
 }
 
 async function firstLines(server: LocalServer, bucket: string): Promise<void> {

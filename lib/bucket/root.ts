@@ -63,7 +63,7 @@ const KNOWN = new Map<string, { labels: Stats; bucket: RootBucket; turn: number 
 const MOST_KNOWN = 1_000;
 
 /** The bucket with this id, in whatever case; throws `bucket_not_found`. */
-export async function findBucket(root: string, id: string): Promise<RootBucket> {
+export function findBucket(root: string, id: string): RootBucket {
   const name = id.toLowerCase();
   const folder = `${root}/${name}`;
   const known = KNOWN.get(folder);

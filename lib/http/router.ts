@@ -144,15 +144,15 @@ function decodePart(part: string, refused: RegExp): string | undefined {
 const NO_QUERY: QueryFields = {};
 
 /** Checks query and body against the route and carries it out. Throws `invalid_request` and what the body rules say. */
-export async function callRoute<C>(
+export function callRoute<C>(
   found: { route: Route<C>; params: Record<string, string> },
   request: HttpRequest,
   context: C,
 ): Promise<Answer> {
   const { route, params } = found;
   const query = queryOf(route.query ?? NO_QUERY, request.query);
-  const body = route.body ? await readJson(request, route.body) : undefined;
-  return route.handle({ request, params, query, body }, context);
+  const handle = (body?: unknown) => route.handle({ request, params, query, body }, context);
+  return route.body ? readJson(request, route.body).then(handle) : handle();
 }
 
 /** The query that was given last for these fields: who follows something asks the same again and again. */

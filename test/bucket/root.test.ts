@@ -18,7 +18,7 @@ test("CP-005 CP-071 CP-072 CP-073 CP-077 a bucket is a folder named by its id, w
   assert.equal(bucket.layout.root, path.join(root, ID));
   const stored = JSON.parse(readFileSync(path.join(root, ID, "bucket.json"), "utf8"));
   assert.deepEqual(stored, { ...LABELS, created_at: bucket.created_at });
-  assert.deepEqual(await findBucket(root, ID), bucket);
+  assert.deepEqual(findBucket(root, ID), bucket);
 });
 
 test("CP-074 a new bucket has the server's folders for its owner only, and no source path", async (t) => {
@@ -47,7 +47,7 @@ test("any version of UUID is an id; upper case is stored in lower case and found
     const bucket = await createBucket(root, { id, ...LABELS }, nothing);
     assert.equal(bucket.id, id.toLowerCase());
     for (const spelled of [id.toLowerCase(), id.toUpperCase()])
-      assert.equal((await findBucket(root, spelled)).id, bucket.id);
+      assert.equal(findBucket(root, spelled).id, bucket.id);
   }
 });
 
@@ -56,7 +56,7 @@ for (const id of ["foo", "", "../x", `${ID}/..`, `${ID}x`, ID.replaceAll("-", ""
     const root = temporaryFolder(t);
     await assert.rejects(createBucket(root, { id, ...LABELS }, nothing), { code: "invalid_bucket_id" });
     assert.deepEqual(readdirSync(root), []);
-    await assert.rejects(findBucket(root, id), { code: "bucket_not_found" });
+    assert.throws(() => findBucket(root, id), { code: "bucket_not_found" });
   });
 
 test("an id is given once, also when two ask at the same time", async (t) => {
@@ -91,7 +91,7 @@ test("only folders named by a UUID that hold bucket.json are buckets, in the ord
   symlinkSync(path.join(root, first), path.join(root, `4${ID.slice(1)}`));
   assert.deepEqual(await bucketIds(root), [first, second]);
   for (const digit of [2, 3, 4])
-    await assert.rejects(findBucket(root, digit + ID.slice(1)), { code: "bucket_not_found" });
+    assert.throws(() => findBucket(root, digit + ID.slice(1)), { code: "bucket_not_found" });
 });
 
 test("a bucket whose bucket.json is damaged or foreign is still found", async (t) => {
@@ -104,7 +104,7 @@ test("a bucket whose bucket.json is damaged or foreign is still found", async (t
   ] as const) {
     writeFileSync(layout.bucketJson, content);
     await nextTurn();
-    const { project, name, created_at } = await findBucket(root, ID);
+    const { project, name, created_at } = findBucket(root, ID);
     assert.deepEqual([project, name, created_at], expected);
   }
 });

@@ -31,7 +31,7 @@ export const BUCKET_ROUTES = [
       const shown = ids.slice(0, query.limit);
       const items = await Promise.all(
         shown.map(async (id) => {
-          const bucket = await findBucket(services.root, id).catch(goneMeanwhile);
+          const bucket = unlessGone(services.root, id);
           return bucket ? [await describe(bucket, services)] : [];
         }),
       );
@@ -65,7 +65,7 @@ export const BUCKET_ROUTES = [
     answer: { status: 200, description: "The bucket", shape: component("Bucket") },
     failures: ["bucket_not_found", "database_busy"],
     async handle({ params }, services) {
-      return json(200, await describe(await findBucket(services.root, params.bucket_id ?? ""), services));
+      return json(200, await describe(findBucket(services.root, params.bucket_id ?? ""), services));
     },
   }),
   route({
@@ -77,7 +77,7 @@ export const BUCKET_ROUTES = [
     answer: { status: 200, description: "The bucket", shape: component("Bucket") },
     failures: ["bucket_not_found", "database_busy"],
     async handle({ params, body }, services) {
-      const bucket = await findBucket(services.root, params.bucket_id ?? "");
+      const bucket = findBucket(services.root, params.bucket_id ?? "");
       return json(200, await describe(await renameBucket(bucket, body), services));
     },
   }),
@@ -89,7 +89,7 @@ export const BUCKET_ROUTES = [
     answer: { status: 204, description: "There is no such bucket any more" },
     failures: ["bucket_not_found", "bucket_busy"],
     async handle({ params }, { root, supervisor }) {
-      const bucket = await findBucket(root, params.bucket_id ?? "");
+      const bucket = findBucket(root, params.bucket_id ?? "");
       await supervisor.discard(bucket.layout, () => deleteBucket(root, bucket));
       return { status: 204 };
     },
@@ -110,7 +110,7 @@ export const BUCKET_ROUTES = [
     },
     failures: ["bucket_not_found", "bucket_busy", "schema_too_new"],
     async handle({ params }, { root, supervisor }) {
-      const { id, layout } = await findBucket(root, params.bucket_id ?? "");
+      const { id, layout } = findBucket(root, params.bucket_id ?? "");
       const initialise = () => supervisor.initBucket(layout.root, id);
       const { schemaVersion, upgraded } = await supervisor.exclusively(layout, "init", initialise);
       return json(200, { schema_version: schemaVersion, upgraded });
@@ -118,8 +118,13 @@ export const BUCKET_ROUTES = [
   }),
 ];
 
-function goneMeanwhile(error: unknown): undefined {
-  if (!(error instanceof Failure) || error.code !== "bucket_not_found") throw error;
+function unlessGone(root: string, id: string): RootBucket | undefined {
+  try {
+    return findBucket(root, id);
+  } catch (error) {
+    if (error instanceof Failure && error.code === "bucket_not_found") return undefined;
+    throw error;
+  }
 }
 
 async function describe(bucket: RootBucket, { supervisor, readers, runList }: Services) {

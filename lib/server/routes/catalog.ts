@@ -37,7 +37,7 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
     answer: { status: 200, description: "The bucket", shape: component("BucketInfo") },
     failures: READ_FAILURES,
     async handle({ params }, { root, readers }) {
-      const { layout, project, name } = await findBucket(root, params.bucket_id ?? "");
+      const { layout, project, name } = findBucket(root, params.bucket_id ?? "");
       return json(200, { project, name, ...(await readers.readOnce(layout, "info", bucketInfo)) });
     },
   }),
@@ -50,7 +50,7 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
     answer: { status: 200, description: "A page of workers", shape: page("WorkerFacts") },
     failures: READ_FAILURES,
     async handle({ params, query: { limit, cursor } }, { root, readers }) {
-      const { layout } = await findBucket(root, params.bucket_id ?? "");
+      const { layout } = findBucket(root, params.bucket_id ?? "");
       const offset = offsetOf(cursor);
       const known = await readers.read(layout, knownFacts);
       const more = known.length > offset + limit;
@@ -74,7 +74,7 @@ function viewRoute(name: ViewName): ServerRoute {
     },
     failures: [...READ_FAILURES, "not_found"],
     async handle({ params, query }, { root, readers }) {
-      const { layout } = await findBucket(root, params.bucket_id ?? "");
+      const { layout } = findBucket(root, params.bucket_id ?? "");
       const { jobs, workers, active, deleted, limit, cursor } = query;
       const offset = offsetOf(cursor);
       const wanted = { jobs: split(jobs), workers: split(workers), active, deleted };

@@ -24,7 +24,7 @@ export const FILE_ROUTES = [
     answer: { status: 200, description: "A page of files, by path", shape: page("SourceFile") },
     failures: ["bucket_not_found"],
     async handle({ params, query }, { root }) {
-      const { layout } = await findBucket(root, params.bucket_id ?? "");
+      const { layout } = findBucket(root, params.bucket_id ?? "");
       const { items, more } = await listSourceFiles(layout, {
         after: query.cursor ?? "",
         limit: query.limit,
@@ -51,7 +51,7 @@ export const FILE_ROUTES = [
     answer: { status: 200, description: "A page of templates, by name", shape: page("Template") },
     failures: ["bucket_not_found"],
     async handle({ params, query }, { root }) {
-      const { layout } = await findBucket(root, params.bucket_id ?? "");
+      const { layout } = findBucket(root, params.bucket_id ?? "");
       const { items, more } = await listTemplates(layout, { after: query.cursor ?? "", limit: query.limit });
       return json(200, { items, next_cursor: more ? items.at(-1)?.name : null });
     },
@@ -75,7 +75,7 @@ export const FILE_ROUTES = [
     answer: { status: 200, description: "A page of files, by path", shape: page("SourceFile") },
     failures: [...READ_FAILURES, "not_found"],
     async handle({ params, query }, { root, readers }) {
-      const { layout } = await findBucket(root, params.bucket_id ?? "");
+      const { layout } = findBucket(root, params.bucket_id ?? "");
       const { job = "" } = params;
       const wanted = { after: query.cursor ?? "", limit: query.limit + 1 };
       const found = await readers.read(layout, (db) =>
@@ -94,7 +94,7 @@ export const FILE_ROUTES = [
     answer: { status: 200, description: "Its bytes", type: BYTES, ranges: true },
     failures: [...READ_FAILURES, "file_not_found"],
     async handle({ params, request }, { root, readers }) {
-      const { layout } = await findBucket(root, params.bucket_id ?? "");
+      const { layout } = findBucket(root, params.bucket_id ?? "");
       const { job = "", path = "" } = params;
       const file = await readers.read(layout, (db) => catalogFile(db, job, path));
       if (!file) throw new Failure("file_not_found", `job ${quote(job)} has no file ${quote(path)}`);
@@ -110,6 +110,6 @@ async function sourceFile(
   path: string,
   type: string,
 ): Promise<Answer> {
-  const { layout } = await findBucket(root, bucketId ?? "");
+  const { layout } = findBucket(root, bucketId ?? "");
   return downloadAnswer(request, await fileDownload(type, await openSourceFile(layout, path)));
 }

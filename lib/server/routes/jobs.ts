@@ -34,7 +34,7 @@ function controlRoute(kind: ControlKind): ServerRoute {
     answer: STARTED,
     failures: [...START_FAILURES, ...RETRY_FAILURES, "not_found"],
     async handle({ params, query, request, body }, context) {
-      const bucket = await findBucket(context.root, params.bucket_id ?? "");
+      const bucket = findBucket(context.root, params.bucket_id ?? "");
       return startRun(bucket, kind, request, context, async () => {
         using db = await openBucket(bucket.layout);
         const job = jobOf(db, params.job ?? "", body);

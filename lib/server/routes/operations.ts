@@ -49,7 +49,7 @@ function start<K extends RunKind>(
     answer: STARTED,
     failures: [...new Set([...START_FAILURES, ...(isRepeatable(kind) ? RETRY_FAILURES : []), ...failures])],
     async handle({ params, request, body }, context) {
-      const bucket = await findBucket(context.root, params.bucket_id ?? "");
+      const bucket = findBucket(context.root, params.bucket_id ?? "");
       return startRun(bucket, kind, request, context, async () => {
         if (body.retry_of !== undefined) return await repeated(bucket.layout, kind, String(body.retry_of));
         if (verify)

@@ -22,7 +22,7 @@ export const RUN_ROUTES = [
     answer: { status: 200, description: "A page of runs", shape: page("Run") },
     failures: ["bucket_not_found"],
     async handle({ params, query }, { root, runList }) {
-      const { layout } = await findBucket(root, params.bucket_id ?? "");
+      const { layout } = findBucket(root, params.bucket_id ?? "");
       return jsonText(200, await runList.page(layout, query));
     },
   }),
@@ -61,7 +61,7 @@ export async function findRun(
   root: string,
   params: Record<string, string>,
 ): Promise<{ layout: Layout; record: RunRecord }> {
-  const { layout } = await findBucket(root, params.bucket_id ?? "");
+  const { layout } = findBucket(root, params.bucket_id ?? "");
   const id = (params.run_id ?? "").toLowerCase();
   const record = isUuid(id) ? await readRecord(layout, id) : undefined;
   if (!record) throw new Failure("run_not_found", `run ${quote(id)} does not exist`);

@@ -23,7 +23,7 @@ export const SECRET_ROUTES = [
     answer: { status: 200, description: "The key; never its private part", shape: component("SshKey") },
     failures: ["bucket_not_found", "invalid_source"],
     async handle({ params }, { root, launcher }) {
-      const bucket = await findBucket(root, params.bucket_id ?? "");
+      const bucket = findBucket(root, params.bucket_id ?? "");
       return json(200, await describeSshKey(await keyFile(bucket), launcher));
     },
   }),
@@ -42,7 +42,7 @@ export const SECRET_ROUTES = [
     answer: { status: 200, description: "The stored key", shape: component("SshKey") },
     failures: ["bucket_not_found", "invalid_source", "bucket_busy"],
     async handle({ params, body }, { root, supervisor, launcher }) {
-      const bucket = await findBucket(root, params.bucket_id ?? "");
+      const bucket = findBucket(root, params.bucket_id ?? "");
       return supervisor.exclusively(bucket.layout, "ssh_key", async () => {
         const file = await keyFile(bucket);
         await storeSshKey(file, body.private_key, launcher);
@@ -58,7 +58,7 @@ export const SECRET_ROUTES = [
     answer: { status: 204, description: "There is no key any more" },
     failures: ["bucket_not_found", "invalid_source", "bucket_busy"],
     async handle({ params }, { root, supervisor }) {
-      const bucket = await findBucket(root, params.bucket_id ?? "");
+      const bucket = findBucket(root, params.bucket_id ?? "");
       await supervisor.exclusively(bucket.layout, "ssh_key", async () => removeSshKey(await keyFile(bucket)));
       return { status: 204 };
     },

@@ -18,7 +18,7 @@ export const SETTINGS_ROUTES = [
     answer: { status: 200, description: "The file", shape: component("Settings") },
     failures: ["bucket_not_found"],
     async handle({ params }, { root }) {
-      return json(200, await opsConfView((await findBucket(root, params.bucket_id ?? "")).layout));
+      return json(200, await opsConfView(findBucket(root, params.bucket_id ?? "").layout));
     },
   }),
   route({
@@ -28,7 +28,7 @@ export const SETTINGS_ROUTES = [
     answer: { status: 200, description: "The file", shape: component("Settings") },
     failures: ["bucket_not_found"],
     async handle({ params }, { root }) {
-      return json(200, await bucketConfView((await findBucket(root, params.bucket_id ?? "")).layout));
+      return json(200, await bucketConfView(findBucket(root, params.bucket_id ?? "").layout));
     },
   }),
   route({
@@ -39,7 +39,7 @@ export const SETTINGS_ROUTES = [
     answer: { status: 200, description: "The file", shape: component("Settings") },
     failures: ["bucket_not_found", "file_not_found"],
     async handle({ params }, { root }) {
-      const { layout } = await findBucket(root, params.bucket_id ?? "");
+      const { layout } = findBucket(root, params.bucket_id ?? "");
       return json(200, await jobResourcesView(layout, params.selector ?? ""));
     },
   }),
@@ -56,7 +56,7 @@ export const SETTINGS_ROUTES = [
     },
     failures: ["bucket_not_found"],
     async handle({ params, query }, { root }) {
-      const { layout } = await findBucket(root, params.bucket_id ?? "");
+      const { layout } = findBucket(root, params.bucket_id ?? "");
       const problems = new Problems();
       const workers = await readWorkers(layout, await readOpsConf(layout, problems), problems);
       const offset = offsetOf(query.cursor);

@@ -21,7 +21,7 @@ export const SNAPSHOT_ROUTES = [
     answer: { status: 200, description: "A page of snapshots", shape: page("Snapshot") },
     failures: ["bucket_not_found"],
     async handle({ params, query }, { root }) {
-      const { layout } = await findBucket(root, params.bucket_id ?? "");
+      const { layout } = findBucket(root, params.bucket_id ?? "");
       const { listSnapshots } = await snapshots();
       return json(200, await listSnapshots(layout, query));
     },
@@ -37,7 +37,7 @@ export const SNAPSHOT_ROUTES = [
     answer: STARTED,
     failures: [...START_FAILURES, "snapshot_not_found"],
     async handle({ params, request }, context) {
-      const bucket = await findBucket(context.root, params.bucket_id ?? "");
+      const bucket = findBucket(context.root, params.bucket_id ?? "");
       const snapshot = params.name ?? "";
       return startRun(bucket, "snapshot_restore", request, context, async () => {
         await (await snapshots()).findSnapshot(bucket.layout, snapshot);
@@ -53,7 +53,7 @@ export const SNAPSHOT_ROUTES = [
     answer: { status: 204, description: "There is no such snapshot any more" },
     failures: ["bucket_not_found", "snapshot_not_found", "bucket_busy"],
     async handle({ params }, { root, supervisor }) {
-      const { layout } = await findBucket(root, params.bucket_id ?? "");
+      const { layout } = findBucket(root, params.bucket_id ?? "");
       const { deleteSnapshot } = await snapshots();
       await supervisor.exclusively(layout, "snapshot_delete", () =>
         deleteSnapshot(layout, params.name ?? ""),

@@ -31,7 +31,7 @@ export const SOURCE_ROUTES = [
     },
     failures: [...START_FAILURES, "invalid_source", "unsupported_media_type"],
     async handle({ params, request }, context) {
-      const bucket = await findBucket(context.root, params.bucket_id ?? "");
+      const bucket = findBucket(context.root, params.bucket_id ?? "");
       return startRun(bucket, "push", request, context, async (runId) => {
         const gzip = requireMediaType(request, TAR, GZIP) === GZIP;
         const received = await receiveSource(bucket.layout, request.body, gzip, request.signal);
@@ -49,7 +49,7 @@ export const SOURCE_ROUTES = [
     failures: ["bucket_not_found"],
     async handle({ params, query }, { root }) {
       const { cursor, limit } = query;
-      const { layout } = await findBucket(root, params.bucket_id ?? "");
+      const { layout } = findBucket(root, params.bucket_id ?? "");
       if (cursor !== undefined && !isUuid(cursor))
         throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
       const left = (await listRevisions(layout)).filter(({ id }) => cursor === undefined || id < cursor);
@@ -68,7 +68,7 @@ export const SOURCE_ROUTES = [
     answer: { status: 200, description: "The differences", shape: component("RevisionDiff") },
     failures: ["bucket_not_found", "revision_not_found"],
     async handle({ params, query }, { root }) {
-      const { layout } = await findBucket(root, params.bucket_id ?? "");
+      const { layout } = findBucket(root, params.bucket_id ?? "");
       const revision = await findRevision(layout, params.revision_id ?? "");
       const against = query.against
         ? await findRevision(layout, query.against)
@@ -87,7 +87,7 @@ export const SOURCE_ROUTES = [
     answer: STARTED,
     failures: [...START_FAILURES, "revision_not_found"],
     async handle({ params, request, body }, context) {
-      const bucket = await findBucket(context.root, params.bucket_id ?? "");
+      const bucket = findBucket(context.root, params.bucket_id ?? "");
       return startRun(bucket, "rollback", request, context, async () => {
         const revision = await restoreRevision(bucket.layout, body.revision_id);
         return { revision: revision.id };
