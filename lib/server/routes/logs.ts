@@ -139,7 +139,7 @@ export const LOG_ROUTES = [
     description:
       "A line `<byte offset> <unix ms>` for each time: what begins at that offset or behind it was written then or " +
       "later. There is one before output that comes 250 ms or more after the one before. Empty for a run without times; " +
-      "what follows the last newline does not count. Has an ETag and takes ranges, and grows like the log.",
+      "a last line without a newline does not count. Has an ETag and takes ranges, and grows like the log.",
     answer: {
       ...{ status: 200, description: "Its bytes", type: TEXT, ranges: true },
       example: "0 1790000000000\n4711 1790000000250\n",
