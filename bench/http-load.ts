@@ -2,6 +2,8 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 
+const MOST_HEAD_BYTES = 2_000;
+
 /** What a server could do. */
 export interface Load {
   perSecond: number;
@@ -59,19 +61,24 @@ export async function dial(url: string): Promise<Socket> {
   return socket;
 }
 
-/** Sends a request and resolves with the whole answer; throws for any but a 200. */
-export function ask(socket: Socket, request: string): Promise<string> {
+/** Sends a request and resolves when the whole answer is there; throws for any but a 200. */
+export function ask(socket: Socket, request: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    let received = "";
+    let head = "";
+    let [received, wanted] = [0, Number.POSITIVE_INFINITY];
     const onData = (chunk: Buffer) => {
-      received += chunk.toString("latin1");
-      const end = received.indexOf("\r\n\r\n");
-      if (end < 0) return;
-      const length = Number(/\r\ncontent-length: (\d+)/i.exec(received)?.[1]);
-      if (received.length < end + 4 + length) return;
+      received += chunk.length;
+      // Of the headers only: to make text of each answer would cost more than to send it.
+      if (wanted === Number.POSITIVE_INFINITY) {
+        head += chunk.toString("latin1", 0, MOST_HEAD_BYTES);
+        const end = head.indexOf("\r\n\r\n");
+        const length = Number(/\r\ncontent-length: (\d+)/i.exec(head)?.[1]);
+        if (end >= 0) wanted = end + 4 + length;
+      }
+      if (received < wanted) return;
       socket.off("data", onData);
-      if (received.startsWith("HTTP/1.1 200 ")) resolve(received.slice(end + 4));
-      else reject(new Error(received));
+      if (head.startsWith("HTTP/1.1 200 ")) resolve();
+      else reject(new Error(head));
     };
     socket.on("data", onData);
     socket.write(request);
