@@ -1,7 +1,7 @@
 import { address, bucketPath, call, keepQuery, link } from "./api.js";
 import { cancelRun, copying } from "./controls.js";
 import { el, tell } from "./dom.js";
-import { count, duration, size, status, words } from "./format.js";
+import { cancelling, count, duration, size, status, words } from "./format.js";
 import { clearFind, lookIn, openFind, sought, startFind } from "./log-find.js";
 import { LogView } from "./log-view.js";
 import { prefer, preference } from "./preferences.js";
@@ -148,7 +148,7 @@ function change() {
   if (state.textContent !== `${word ?? ""}${ending}`)
     state.replaceChildren(...(run ? [status(word), ending] : []));
   tell(why, error ?? "");
-  tell(progress, isActive && run.progress ? progressText(run.progress) : "");
+  tell(progress, isActive && run.progress ? cancelling(run) || progressText(run.progress) : "");
   cancel.hidden = !isActive;
   cancel.disabled = ending !== "";
   const before = JSON.stringify(shown);

@@ -1,9 +1,9 @@
-import { address, all, call, keepQuery, runsOf, unless } from "./api.js";
+import { address, all, call, keepQuery, unless } from "./api.js";
 import { fieldsOf, picker, TICK, tickBox } from "./controls.js";
 import { el, scroller } from "./dom.js";
 import { stateOf, status, words } from "./format.js";
-import { dataOf, listPart, part, rolloutOf } from "./parts.js";
-import { againButtons, rolloutsOf } from "./run.js";
+import { dataOf, listPart, part } from "./parts.js";
+import { againButtons } from "./run.js";
 import { lastRunPart, runsPart } from "./runs.js";
 
 const RUNS = 8;
@@ -30,22 +30,13 @@ export function bucketsView({ changed, action }) {
   const read = async () => {
     const buckets = changed(await all("/api/buckets?limit=500"));
     return buckets.map(({ id, project, name, initialized, last_run: run }) => {
-      const idle = initialized ? "nothing yet" : "not initialised";
-      return {
-        project,
-        bucket: name,
-        state: run?.status ?? "",
-        last_run: run?.kind ?? idle,
-        created_at: run?.created_at,
-        id,
-      };
+      const last_run = run?.kind ?? (initialized ? "nothing yet" : "not initialised");
+      return { project, bucket: name, state: run?.status, last_run, created_at: run?.created_at, id };
     });
   };
   const list = listPart("", read, {
-    ...{
-      caption: "Buckets",
-      none: "There is no bucket yet. Create one, then push a workspace.",
-    },
+    caption: "Buckets",
+    none: "There is no bucket yet. Create one, then push a workspace.",
     cells: {
       bucket: ({ id, bucket }) => el("a", { href: `#/buckets/${id}` }, bucket),
       last_run: ({ last_run }) => words(last_run),
@@ -57,11 +48,11 @@ export function bucketsView({ changed, action }) {
 
 function namesOf({ project, name }, ...more) {
   const how = { required: true };
-  const names = [
+  return fieldsOf([
     ["project", "Project", "", { ...how, value: project }],
     ["name", "Name", "", { ...how, value: name }],
-  ];
-  return fieldsOf([...names, ...more]);
+    ...more,
+  ]);
 }
 
 /** One bucket at a glance. */
@@ -91,13 +82,16 @@ function controlsOf({ action, bucket }) {
     return { method: "PUT", path: "", body: values, says, fields: labels };
   };
   const remove = () => ({
-    ...{ method: "DELETE", path: "", danger: true, action: "Delete bucket" },
+    method: "DELETE",
+    path: "",
+    danger: true,
+    action: "Delete bucket",
     says: [
-      `Removes ${bucket().id} from this server: source, catalog, key-value store, secrets, certificates, history. This cannot be undone.`,
+      `Removes ${bucket().id} from this server, with its secrets and history. This cannot be undone.`,
       "Nothing is stopped on the workers.",
     ],
   });
-  const leave = () => {
+  const done = () => {
     location.hash = "#/";
   };
   return el(
@@ -105,7 +99,7 @@ function controlsOf({ action, bucket }) {
     action("Build", "/build"),
     action("Deploy …", deployOrder({}), { style: "primary" }),
     action("Rename …", rename, { free: true }),
-    action("Delete …", remove, { style: "danger", free: true, done: leave }),
+    action("Delete …", remove, { style: "danger", free: true, done }),
   );
 }
 
@@ -151,22 +145,15 @@ export function deploymentsView(page) {
     wanted: ({ params }) => params.dry_run === true,
     controlsOf: ({ id, status: state }) => state === "succeeded" && planButton(page, id),
   });
-  const last = lastRunPart(page, "Last deploy", "deploy", {
-    wanted: ({ params }) => !params.dry_run,
-    controlsOf: (run) => run.status !== "running" && el("div.controls", againButtons(page, run)),
+  const now = lastRunPart(page, "", "deploy", {
+    wanted: ({ status: state }) => state === "running",
+    none: "",
   });
-  const now = part(
-    "",
-    () => rollingOut(page),
-    (found) => el("ul.plain", found.map(rolloutOf)),
-    { none: "" },
-  );
+  const last = lastRunPart(page, "Last deploy", "deploy", {
+    wanted: ({ params, status: state }) => !params.dry_run && state !== "running",
+    controlsOf: (run) => el("div.controls", againButtons(page, run)),
+  });
   return { title, above: [bar, form], parts: [now, planned, last], readers: [{ refresh }] };
-}
-
-async function rollingOut(page) {
-  const [run] = await runsOf(page.bucketId, "deploy", 1, "running");
-  return run ? rolloutsOf(await call("GET", page.path(`/runs/${run.id}`)), page) : [];
 }
 
 function deployOrder({ with_hooks: _, ...body }) {
@@ -181,7 +168,7 @@ function deployOrder({ with_hooks: _, ...body }) {
 }
 
 function planButton({ action }, plan) {
-  const says = ["Does what this plan shows, and refuses where something has changed since."];
+  const says = ["Does what this plan shows, or refuses where anything has changed."];
   const order = { path: "/deploy", body: { plan }, says, danger: true };
   return action("Deploy this plan …", order, { style: "primary" });
 }

@@ -45,6 +45,13 @@ export function stateOf({ rollout, gate }) {
   return rollout === "promoted" && /^(failed|pending)$/.test(gate) ? `health_${gate}` : rollout;
 }
 
+/** How far the cancel of a run is; empty without one. */
+export function cancelling({ status: state, audit, progress }) {
+  if (state !== "running" || !audit.some(({ action }) => action === "cancel")) return "";
+  const { confirmed, total } = progress?.cancel ?? {};
+  return `Cancelling${total ? `: ${confirmed} of ${total} confirmed` : ""}; after 10 seconds by force`;
+}
+
 /** `900 B`, `1.5 MiB`. */
 export function size(bytes) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

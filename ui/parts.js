@@ -7,20 +7,16 @@ const PAGE = 200;
 const FEW = 8;
 const ORDER = new Intl.Collator("en", { numeric: true });
 const LABELS = {
-  ...{
-    worker_ip: "Worker",
-    deployment_seq: "Wave",
-    cpu_mhz: "CPU MHz",
-    memory_mb: "Memory MB",
-    ttl: "TTL",
-  },
-  ...{
-    rollout: "State",
-    current_version: "Runs",
-    new_version: "Target",
-    sha256: "SHA-256",
-    cert: "Certificate",
-  },
+  worker_ip: "Worker",
+  deployment_seq: "Wave",
+  cpu_mhz: "CPU MHz",
+  memory_mb: "Memory MB",
+  ttl: "TTL",
+  rollout: "State",
+  current_version: "Runs",
+  new_version: "Target",
+  sha256: "SHA-256",
+  cert: "Certificate",
 };
 const IDS = /(^|_)(id|hash|sha256|revision)$/;
 const STATE = /^(state|status|outcome|rollout|gate|drift|build_status)$/;
@@ -33,6 +29,7 @@ const FORMS = [
   [IDS, short],
   [/_(at|date)$|^(at|not_after)$/, ago],
 ];
+const SIGNS = { changed: "ok", not_started: "pending" };
 const COUNTED = /^(job|worker|worker_ip|zone|executed_on)$/;
 
 function labelOf(name) {
@@ -235,9 +232,14 @@ export function progressOf(progress) {
   );
 }
 
-/** A rollout, with a dot for each host. */
-export function rolloutOf({ job, action, batch, batches, workers, done, failed, hosts = [] }) {
-  const text = `: ${action}, batch ${batch} of ${batches}, ${done} of ${workers} workers, ${failed} failed`;
-  const dots = hosts.map(([worker, state]) => el("span", { title: `${worker}: ${state}` }, status(state)));
-  return el("li", el("b", job), text, el("div.strip", dots));
+function rolloutOf({ job, action, batch, batches, gate, workers, done, failed, hosts }) {
+  const text = `: ${action}, batch ${batch} of ${batches}, ${done} of ${workers} workers, ${failed} failed `;
+  const dotOf = ({ worker, state }) => {
+    const title = `${worker}: ${words(state)}`;
+    return el("li", { title, class: `status ${SIGNS[state] ?? state}` }, el("span.unseen", title));
+  };
+  const strips = [...Map.groupBy(hosts, (one) => `${one.action} ${one.batch}`)].map(([label, own]) =>
+    el("ul.plain.strip", { "aria-label": label }, own.map(dotOf)),
+  );
+  return el("li", el("b", job), text, gate && ["health check ", status(gate)], el("div.controls", strips));
 }

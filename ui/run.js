@@ -1,16 +1,15 @@
 import { showLog } from "./activity.js";
-import { address, all, call, keepQuery, runsOf } from "./api.js";
+import { address, call, keepQuery, runsOf } from "./api.js";
 import { choice, copyButton, runLink } from "./controls.js";
 import { button, el, textBox } from "./dom.js";
-import { ago, duration, stateOf, status, words } from "./format.js";
+import { ago, cancelling, duration, status, words } from "./format.js";
 import { dataOf, part, progressOf, shown, tableOf } from "./parts.js";
 import { prefer, preference } from "./preferences.js";
 import { aboutOf, cancelButton, outcomesOf, resultOf, rowOf } from "./runs.js";
 
 const LOOKED_AT = 20;
-const GRADES = "skipped ok in_sync changed drifted not_started cancelled unreachable failed running".split(
-  " ",
-);
+const GRADES =
+  "skipped ok in_sync changed drifted not_started cancelled unreachable failed restoring checking running";
 const TABS = {
   summary: { of: (run) => run.result && run, draw: resultOf },
   hosts: { of: hostsOf, draw: drawHosts },
@@ -35,10 +34,10 @@ export function runView(page) {
     heading.textContent = words(run.kind);
     return headOf(page, run);
   };
-  // That it cannot be read is told once.
-  const again = () => read().catch(() => Promise.reject(new Error("")));
   const head = part("", () => standing(page, read), draw);
   const tools = el("div");
+  // That it cannot be read is told once.
+  const again = () => read().catch(() => Promise.reject(new Error("")));
   const about = async () => TABS[tab].of(await again(), page, tools);
   const below = part("", about, (data) => TABS[tab].draw(data, page), { tools });
   const above = [head.element, page.tabs("runs", Object.keys(TABS), tab, [runId])];
@@ -56,7 +55,7 @@ async function standing({ bucketId }, read) {
 function headOf(page, run) {
   const { id, kind, params, status: state, created_at, duration_ms, error, progress, usual } = run;
   const isActive = state === "running";
-  const isCancelled = isActive && run.audit.some(({ action }) => action === "cancel");
+  const ending = cancelling(run);
   const from = params.plan ?? params.retry_of;
   const took = isActive ? " " : ` after ${duration(duration_ms)} `;
   return [
@@ -64,12 +63,12 @@ function headOf(page, run) {
     el("p.hint", `by ${rowOf(run).by}, `, ago(created_at)),
     from && el("p", runLink(page.bucketId, from, params.plan ? "Its plan" : "What it repeats")),
     error && el("p.error", error),
-    isCancelled && el("p.status.changed", "Cancelling; after 10 seconds by force"),
+    ending && el("p.status.changed", ending),
     progressOf(progress),
     usual && el(duration_ms > usual ? "p.status.changed" : "p.hint", `Usually takes ${duration(usual)}`),
     el(
       "div.controls",
-      isActive ? !isCancelled && cancelButton(page, id, kind) : againButtons(page, run),
+      isActive ? !ending && cancelButton(page, id, kind) : againButtons(page, run),
       button("Log", showLog),
     ),
   ];
@@ -89,8 +88,7 @@ export function againButtons(page, { id, kind, status: state, params }) {
   const danger = !isHarmless && (ofJob ? job : (params.job ?? true));
   const asked = `${kind} with ${JSON.stringify(params)}`;
   const again = { path, body, danger, says: [`Starts ${asked}.`] };
-  const left = [`Repeats ${asked} where it is not done yet.`];
-  const retry = { path, body: { retry_of: id }, danger, says: left };
+  const retry = { path, body: { retry_of: id }, danger, says: [`Repeats ${asked} where it is not done.`] };
   const canRetry = state !== "succeeded" && REPEATED.test(kind);
   return [
     page.action("Run again …", again),
@@ -99,27 +97,16 @@ export function againButtons(page, { id, kind, status: state, params }) {
   ];
 }
 
-/** What a run rolls out now, by host. */
-export async function rolloutsOf({ progress }, { path }) {
-  const { rollouts = [], waiting } = progress ?? {};
-  const placed = rollouts.length > 0 ? await all(path("/cat/deployments")) : [];
-  return rollouts.map((one) => {
-    const own = placed.filter(({ job, removed }) => job === one.job && !removed);
-    const stateNow = (row) =>
-      waiting.some(({ on }) => on.startsWith(`${row.job}@${row.worker_ip}:`)) ? "running" : stateOf(row);
-    return { ...one, hosts: own.map((row) => [row.worker_ip, stateNow(row)]) };
-  });
-}
-
-async function hostsOf(run, page) {
+function hostsOf(run) {
   const rows = outcomesOf(run).filter(({ worker }) => worker);
   if (rows.length > 0 || !run.progress) return rows;
-  const steps = run.progress.waiting.flatMap(({ on }) => STEP.exec(on)?.groups ?? []);
-  const placed = (await rolloutsOf(run, page)).flatMap(({ job, hosts }) =>
-    hosts.map(([worker, outcome]) => ({ job, worker, outcome })),
+  const { rollouts, waiting } = run.progress;
+  const steps = waiting.flatMap(({ on }) => STEP.exec(on)?.groups ?? []);
+  if (rollouts.length === 0) return steps.map((step) => ({ ...step, outcome: "running" }));
+  const at = new Map(steps.map(({ job, worker, action }) => [`${job}@${worker}`, action]));
+  return rollouts.flatMap(({ job, hosts }) =>
+    hosts.map(({ worker, state }) => ({ job, worker, outcome: state, action: at.get(`${job}@${worker}`) })),
   );
-  const idle = placed.filter(({ outcome }) => outcome !== "running");
-  return [...idle, ...steps.map((step) => ({ ...step, outcome: "running" }))];
 }
 
 function drawHosts(rows, page) {

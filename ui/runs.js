@@ -78,7 +78,7 @@ export function aboutOf({ params: { command, hook, snapshot, revision, jobs, wor
 
 /** The newest run of a kind that is `wanted`. */
 export function lastRunPart({ bucketId, path }, title, kind, options = {}) {
-  const { wanted, controlsOf = () => null, tools } = options;
+  const { wanted, controlsOf = () => null, tools, none = "It has not run yet." } = options;
   const read = async () => {
     const newest = await runsOf(bucketId, kind, wanted ? LOOKED_AT : 1);
     const run = newest.find(wanted ?? Boolean);
@@ -99,7 +99,7 @@ export function lastRunPart({ bucketId, path }, title, kind, options = {}) {
     controlsOf(run),
     run.result && resultOf(run),
   ];
-  return part(title, read, draw, { tools, none: "It has not run yet." });
+  return part(title, read, draw, { tools, none });
 }
 
 /** The result of a run, for people. */

@@ -65,7 +65,8 @@ export class LiveView implements Disposable {
 }
 
 /** What a run is doing, in lines for a terminal; `now` is in milliseconds since 1970. */
-export function liveLines({ phase, done, total, rollouts, waiting }: Progress, now: number): string[] {
+export function liveLines(progress: Progress, now: number): string[] {
+  const { phase, done, total, rollouts, waiting, cancel } = progress;
   const jobs = rollouts.slice(0, MOST_JOBS).map(({ job, action, batch, batches, ...workers }) => {
     const place = batch === 0 ? action : `${action}, batch ${batch} of ${batches}`;
     const { done: ready, workers: all, running, failed } = workers;
@@ -76,6 +77,7 @@ export function liveLines({ phase, done, total, rollouts, waiting }: Progress, n
   if (waiting.length > waits.length) waits.push(`${waiting.length - waits.length} more`);
   return [
     `${phase}: ${done} of ${total} done`,
+    ...(cancel ? [`  cancelling: ${cancel.confirmed} of ${cancel.total} confirmed`] : []),
     ...jobs,
     ...(more > 0 ? [`  and ${more} more jobs`] : []),
     ...(waits.length > 0 ? [`  waiting: ${waits.join(", ")}`] : []),

@@ -8,20 +8,13 @@ import type { AllocationPlan } from "./plan-job.ts";
 /** How the change of one allocation goes; filled in while the job rolls out. */
 export interface AllocationState {
   plan: AllocationPlan;
-  /** Something of the job is at work there at this moment. */
-  running: boolean;
+  /** What of the job goes on there at this moment. */
+  now: "running" | "checking" | "restoring" | undefined;
   /** Its target has succeeded, or it is promoted without one. */
   done: boolean;
   /** The gate that an earlier deploy left open has been passed. */
   passedGate: boolean;
   trouble: Trouble | undefined;
-}
-
-/** A batch of a rollout as it begins; `sync` stands before the first one. */
-export interface RolloutStep {
-  action: string;
-  batch: number;
-  batches: number;
 }
 
 /** How it went for an allocation by now. */

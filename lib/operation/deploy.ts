@@ -2,8 +2,8 @@ import { type CatalogAllocation, type CatalogJob, catalogWorkers } from "../buck
 import { runAll } from "../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import type { ChangeOptions } from "../plan/changes.ts";
-import { parametersOf, type RolloutProgress } from "../run/protocol.ts";
-import type { AllocationState, RolloutStep } from "./allocation-state.ts";
+import { parametersOf } from "../run/protocol.ts";
+import type { AllocationState } from "./allocation-state.ts";
 import { BoundPlan } from "./bound-plan.ts";
 import { build } from "./build.ts";
 import type { Operation, OperationContext } from "./context.ts";
@@ -27,6 +27,7 @@ import { type Trouble, troubleOf } from "./outcome.ts";
 import { type JobPlan, planJob } from "./plan-job.ts";
 import { dueForReconcile, type Reconciled, reconcile } from "./reconcile.ts";
 import { rollOut } from "./rollout.ts";
+import { RolloutBoard } from "./rollout-board.ts";
 
 const JOBS_AT_ONCE = 8;
 const WORKERS_AT_ONCE = 32;
@@ -93,7 +94,7 @@ class Deploy {
   readonly #bound: BoundPlan | undefined;
   readonly #results = new Map<string, JobResult>();
   readonly #steps: DeployResult["steps"] = [];
-  readonly #rollouts = new Map<string, RolloutProgress>();
+  readonly #rollouts = new Map<string, RolloutBoard>();
   #reconciled: Reconciled[] = [];
   #phase = "";
 
@@ -257,14 +258,15 @@ class Deploy {
     const states = plan.allocations.map((one): AllocationState => {
       const changes = one.decision.action !== "skip";
       const trouble = changes ? unready.get(one.allocation.worker) : undefined;
-      return { plan: one, running: false, done: false, passedGate: false, trouble };
+      return { plan: one, now: undefined, done: false, passedGate: false, trouble };
     });
     const started = performance.now();
-    const onStep = (step: RolloutStep) => this.#tell(name, states, step);
+    const board = new RolloutBoard(plan, states, () => this.#report());
+    this.#rollouts.set(name, board);
     let error: string | undefined;
     try {
       await rollOut(this.#context, this.#effects, plan, states, {
-        ...{ force: this.#options.force, onStep, ...(this.#bound && { bound: this.#bound }) },
+        ...{ force: this.#options.force, board, ...(this.#bound && { bound: this.#bound }) },
       });
     } catch (cause) {
       error = messageOf(cause);
@@ -325,22 +327,10 @@ class Deploy {
     }
   }
 
-  #tell(job: string, states: readonly AllocationState[], step: RolloutStep): void {
-    const changing = states.filter(({ plan }) => plan.decision.action !== "skip");
-    const count = (test: (state: AllocationState) => boolean) => changing.filter(test).length;
-    this.#rollouts.set(job, {
-      ...{ job, ...step, workers: changing.length },
-      done: count((state) => state.done && state.trouble === undefined),
-      running: count((state) => state.running),
-      failed: count((state) => state.trouble !== undefined),
-    });
-    this.#report();
-  }
-
   #report(): void {
     this.#context.progress.report({
       ...{ phase: this.#phase, done: this.#results.size, total: this.#scope.jobs.length },
-      rollouts: [...this.#rollouts.values()],
+      rollouts: () => [...this.#rollouts.values()].map((board) => board.progress()),
     });
   }
 }

@@ -125,7 +125,7 @@ async function examineWorkers(
     return found.all;
   }
   const log = { info: () => {} };
-  const progress = new ProgressBoard(() => {});
+  const progress = new ProgressBoard(() => {}, context.signal);
   const fleet = new Fleet({ ...context, log, progress, run: { bucketId } }, workers);
   try {
     const one = ({ host }: CatalogWorker) => examineOne(context, fleet, host);

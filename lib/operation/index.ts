@@ -74,7 +74,7 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
     const run = { id: runId, kind, bucketId };
     // Where the parameters come from is for the record.
     const { retry_of: _, ...params } = orders.params;
-    const progress = new ProgressBoard(input.progress);
+    const progress = new ProgressBoard(input.progress, input.signal);
     const result = await operation(
       { layout, db, kv, log, signal: input.signal, launcher: input.launcher, run, progress },
       params,

@@ -1,10 +1,12 @@
-import type { Progress } from "../run/protocol.ts";
+import type { Progress, RolloutProgress } from "../run/protocol.ts";
 
 /** How often at most a change is reported. */
 const REPORT_MS = 250;
 
-/** What an operation itself tells of how far it is. */
-export type Step = Omit<Progress, "waiting" | "rollouts"> & Partial<Pick<Progress, "rollouts">>;
+/** What an operation itself tells of how far it is; of its rollouts when that is reported. */
+export interface Step extends Pick<Progress, "phase" | "done" | "total"> {
+  rollouts?: () => RolloutProgress[];
+}
 
 /**
  * What a run is doing and waiting for: one for each run, the only one who reports progress. A new phase is reported at
@@ -13,12 +15,16 @@ export type Step = Omit<Progress, "waiting" | "rollouts"> & Partial<Pick<Progres
 export class ProgressBoard {
   readonly #send: (progress: Progress) => void;
   readonly #waits = new Set<Progress["waiting"][number]>();
+  /** What the run waited for when it was cancelled. */
+  #cancelled: ReadonlySet<unknown> | undefined;
   #step: Step = { phase: "", done: 0, total: 0 };
   #sentAt = Number.NEGATIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(send: (progress: Progress) => void) {
+  /** `signal` is the run's. */
+  constructor(send: (progress: Progress) => void, signal: AbortSignal) {
     this.#send = send;
+    signal.addEventListener("abort", () => this.#cancel(), { once: true });
   }
 
   /** Where the run is now. */
@@ -47,6 +53,11 @@ export class ProgressBoard {
     }
   }
 
+  #cancel(): void {
+    this.#cancelled = new Set(this.#waits);
+    this.#now();
+  }
+
   #changed(): void {
     if (this.#timer !== undefined) return;
     const left = this.#sentAt + REPORT_MS - performance.now();
@@ -59,6 +70,12 @@ export class ProgressBoard {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#sentAt = performance.now();
-    this.#send({ rollouts: [], ...this.#step, waiting: [...this.#waits] });
+    const { rollouts = () => [], ...step } = this.#step;
+    const cancel = this.#cancelled ? confirmed(this.#cancelled, this.#waits) : null;
+    this.#send({ ...step, rollouts: rollouts(), waiting: [...this.#waits], cancel });
   }
+}
+
+function confirmed(before: ReadonlySet<unknown>, left: ReadonlySet<unknown>): Progress["cancel"] {
+  return { confirmed: before.difference(left).size, total: before.size };
 }

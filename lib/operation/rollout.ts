@@ -13,7 +13,6 @@ import {
   hostsOf,
   idsOf,
   isTolerated,
-  type RolloutStep,
   workersOf,
 } from "./allocation-state.ts";
 import { type BoundPlan, staleFiles } from "./bound-plan.ts";
@@ -24,6 +23,7 @@ import { type HookPass, scriptErrors } from "./hooks.ts";
 import { countGrades, describeGrades, type Trouble, troubleOf } from "./outcome.ts";
 import { hasOpenGate, type JobPlan } from "./plan-job.ts";
 import { restoreBatch } from "./restore-batch.ts";
+import type { RolloutBoard } from "./rollout-board.ts";
 import { targetHash } from "./target.ts";
 
 const SYNC_AT_ONCE = 32;
@@ -33,15 +33,14 @@ const MOST_NAMED = 20;
  * Rolls out one job (hook-runtime.md, Deploy order 4 and 5): stage, sync, then batch after batch lifecycle (its own
  * hooks for job_control, where it has some), hooks, promotion and gate, then post_deploy, what needs no lifecycle, and a
  * last sync. What was promoted stays promoted when a later step fails.
- * Throws the first failure that stops the job; `states` tells how far each allocation came. `onStep` is called at every
- * turn and whenever one of them changes.
+ * Throws the first failure that stops the job; `states` tells how far each allocation came.
  */
 export async function rollOut(
   context: OperationContext,
   effects: Effects,
   plan: JobPlan,
   states: readonly AllocationState[],
-  options: { force: boolean; bound?: BoundPlan; onStep: (step: RolloutStep) => void },
+  options: { force: boolean; bound?: BoundPlan; board: RolloutBoard },
 ): Promise<void> {
   const rollout = new Rollout(context, effects, plan, states, options);
   if (options.bound) await rollout.refuseDrift(options.bound);
@@ -62,15 +61,14 @@ class Rollout {
   readonly #states: readonly AllocationState[];
   readonly #byHost: ReadonlyMap<string, AllocationState>;
   readonly #force: boolean;
-  readonly #onStep: (step: RolloutStep) => void;
-  #step: RolloutStep = { action: "sync", batch: 0, batches: 0 };
+  readonly #board: RolloutBoard;
 
   constructor(
     context: OperationContext,
     effects: Effects,
     plan: JobPlan,
     states: readonly AllocationState[],
-    { force, onStep }: { force: boolean; onStep: (step: RolloutStep) => void },
+    { force, board }: { force: boolean; board: RolloutBoard },
   ) {
     this.#context = context;
     this.#effects = effects;
@@ -78,7 +76,7 @@ class Rollout {
     this.#states = states;
     this.#byHost = new Map(states.map((state) => [state.plan.allocation.worker, state]));
     this.#force = force;
-    this.#onStep = onStep;
+    this.#board = board;
   }
 
   /**
@@ -121,8 +119,7 @@ class Rollout {
     for (const batch of batches) {
       throwIfCancelled(this.#context.signal);
       const states = batch.workers.map((host) => this.#byHost.get(host) as AllocationState);
-      this.#step = { action, batch: batch.index + 1, batches: batches.length };
-      this.#onStep(this.#step);
+      this.#board.step({ action, batch: batch.index + 1, batches: batches.length, gate: "" });
       if (phase === "job_control") await this.#runControlBatch(batch, states);
       else await this.#runBatch(phase, action, batch, states);
     }
@@ -139,7 +136,9 @@ class Rollout {
     const reached = states.filter(({ trouble }) => trouble === undefined);
     if (reached.length === 0) return;
     const kind = phase === "new" ? "started" : "updated";
-    await this.#runHooks({ kind, job: this.#plan.job, batch: { ...batch, workers: workersOf(reached) } });
+    const taken = { ...batch, workers: workersOf(reached) };
+    const hooked = () => this.#runHooks({ kind, job: this.#plan.job, batch: taken });
+    await this.#board.during("running", reached, hooked);
     await this.#promoteAndGate(reached);
   }
 
@@ -150,9 +149,10 @@ class Rollout {
     const reached = states.filter(({ trouble }) => trouble === undefined);
     if (reached.length === 0) return;
     const variables = controlVariables(this.#states.filter(({ trouble }) => trouble === undefined));
-    const workers = workersOf(reached);
+    const taken = { ...batch, workers: workersOf(reached) };
+    const hooked = () => this.#runHooks({ kind: "deploy_control", job, batch: taken, variables });
     try {
-      await this.#runHooks({ kind: "deploy_control", job, batch: { ...batch, workers }, variables });
+      await this.#board.during("running", reached, hooked);
     } catch (error) {
       gradeScripts(reached, error);
       throw error;
@@ -167,7 +167,8 @@ class Rollout {
       await this.#gate(states);
     } catch (error) {
       if (this.#plan.job.onFailure !== "restore" || this.#context.signal.aborted) throw error;
-      throw await restoreBatch(this.#context, this.#effects, this.#plan.job, states, error);
+      const restored = () => restoreBatch(this.#context, this.#effects, this.#plan.job, states, error);
+      throw await this.#board.during("restoring", states, restored);
     }
   }
 
@@ -231,19 +232,12 @@ class Rollout {
     work: (state: AllocationState) => Promise<void>,
   ): Promise<void> {
     const { signal } = this.#context;
-    const carryOut = async (state: AllocationState) => {
-      state.running = true;
-      this.#onStep(this.#step);
-      try {
-        await work(state);
-      } catch (error) {
+    const carryOut = (state: AllocationState) =>
+      work(state).catch((error: unknown) => {
         state.trouble ??= troubleOf(error);
-      } finally {
-        state.running = false;
-        this.#onStep(this.#step);
-      }
-    };
-    await runAll(states, atOnce, carryOut, signal);
+      });
+    const told = (one: AllocationState) => this.#board.during("running", [one], () => carryOut(one));
+    await runAll(states, atOnce, told, signal);
     throwIfCancelled(signal);
   }
 
@@ -312,9 +306,11 @@ class Rollout {
       .filter(({ plan, done }) => plan.allocation.disabled || done || plan.decision.action === "skip")
       .map(({ plan }) => plan.allocation);
     const probed = ready.filter(({ disabled }) => !disabled).map(({ worker }) => worker);
-    const hooked = ready.map(({ worker }) => worker);
+    const gated = { probed, hooked: ready.map(({ worker }) => worker) };
+    this.#board.step({ gate: "pending" });
     try {
-      await passGate(this.#context, this.#effects, job, { probed, hooked });
+      const passed = () => passGate(this.#context, this.#effects, job, gated);
+      await this.#board.during("checking", about, passed);
     } catch (error) {
       const troubles = gateTroubles(error);
       for (const [worker, trouble] of troubles) this.#blame(worker, trouble);
@@ -322,13 +318,17 @@ class Rollout {
       const failed = this.#states.filter(
         (state) => about.includes(state) || troubles.has(state.plan.allocation.worker),
       );
-      if (!this.#context.signal.aborted) setGate(this.#context.db, job.name, idsOf(failed), "failed");
+      if (!this.#context.signal.aborted) {
+        setGate(this.#context.db, job.name, idsOf(failed), "failed");
+        this.#board.step({ gate: "failed" });
+      }
       const found = [...troubles.values()];
       if (found.length === 0 || !found.every((trouble) => isTolerated(trouble, this.#states, this.#plan.job)))
         throw error;
       return await this.#gate(about.filter(({ trouble }) => trouble === undefined));
     }
     setGate(this.#context.db, job.name, idsOf(about), "passed");
+    this.#board.step({ gate: "passed" });
     this.#say(`health check passed on ${hostsOf(about)}`);
   }
 

@@ -242,6 +242,16 @@ export function parametersOf<K extends RunKind>(kind: K, given: Record<string, u
 /** control-plane.md, Resources: the four values of a run's status. */
 export type RunStatus = "running" | "succeeded" | "failed" | "cancelled";
 
+/** How it goes for one worker in a rollout. */
+export interface HostProgress {
+  worker: string;
+  /** What is done there, and in which batch of that, from 1 on; 0 where no batch takes it. */
+  action: string;
+  batch: number;
+  /** `running`, `checking` (the gate of its batch), `restoring`, or how it went by now, as in the result. */
+  state: string;
+}
+
 /** How far the rollout of one job is. */
 export interface RolloutProgress {
   job: string;
@@ -250,11 +260,15 @@ export interface RolloutProgress {
   /** From 1 on; 0 before the first. */
   batch: number;
   batches: number;
+  /** How the gate of the batch stands; empty where it has not begun, or there is none. */
+  gate: "" | "pending" | "passed" | "failed";
   /** Workers of the job that this deploy changes, and how many of them are at which point. */
   workers: number;
   done: number;
   running: number;
   failed: number;
+  /** In the order in which they are taken; where these are over 1,000, those at work or in trouble. */
+  hosts: HostProgress[];
 }
 
 /** How far a run is: shown in `GET …/runs/{id}`. */
@@ -266,6 +280,8 @@ export interface Progress {
   waiting: { on: string; since: string; until: string | null }[];
   /** The jobs that a deploy is rolling out. */
   rollouts: RolloutProgress[];
+  /** Since a cancel: how much of what it waited for then has ended, and how much that was. */
+  cancel: { confirmed: number; total: number } | null;
 }
 
 /** The orders a run process gets, over IPC and never in its arguments. */

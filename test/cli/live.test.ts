@@ -16,8 +16,12 @@ const wait = (on: string, since: number, limit: number | null) => ({
 const PROGRESS: Progress = {
   ...{ phase: "wave 1: roll out", done: 2, total: 5 },
   rollouts: [
-    { job: "web", action: "restart", batch: 3, batches: 5, workers: 10, done: 6, running: 2, failed: 1 },
+    {
+      ...{ job: "web", action: "restart", batch: 3, batches: 5, gate: "", workers: 10 },
+      ...{ done: 6, running: 2, failed: 1, hosts: [] },
+    },
   ],
+  cancel: null,
   waiting: [wait("10.0.0.7: connecting", 4, 120), wait("web@10.0.0.9: hook up", 61, null)],
 };
 
@@ -39,6 +43,8 @@ test("the live lines name waves, batches, workers and every wait with its time a
     "  waiting: 10.0.0.7: connecting 4 s of 120 s, web@10.0.0.9: hook up 61 s",
   ]);
   const many = Array.from({ length: 9 }, (_, index) => wait(`w${index}\x1b[2J`, 1, null));
+  const cancelled = liveLines({ ...PROGRESS, cancel: { confirmed: 1, total: 2 } }, NOW);
+  assert.equal(cancelled[1], "  cancelling: 1 of 2 confirmed");
   assert.match(liveLines({ ...PROGRESS, waiting: many }, NOW).at(-1) ?? "", /w0\\x1b\[2J 1 s, .*, 6 more$/);
 });
 

@@ -7,8 +7,9 @@ import { type TestContext, test } from "node:test";
 import { layoutOf, runLayout } from "../../lib/bucket/layout.ts";
 import { acquireLock, type LockContent, readLock } from "../../lib/bucket/lock.ts";
 import { identify } from "../../lib/core/process.ts";
+import type { Progress } from "../../lib/run/protocol.ts";
 import { LocalServer, ops, PROGRAM, type Run } from "../../scripts/local-server.ts";
-import { runningConfiguration, writeServices } from "../helpers/service.ts";
+import { runningConfiguration, WORKERS, writeServices } from "../helpers/service.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 
 const BUSY = "bucket busy: another ops operation is in progress";
@@ -111,6 +112,26 @@ test("CP-119 CP-120 CP-138 T-77 what is deaf to TERM is killed, and only then ar
   assert.equal(ended.status, "cancelled");
   assert.equal(identify(target), undefined, "the command is gone");
   assert.equal(await readLock(layout), undefined, "the lock is free");
+});
+
+test("while a cancel goes on, its run tells how much of what it waited for has ended", async (t) => {
+  const folder = temporaryFolder(t);
+  const { server, bucket, base } = await setUp(t);
+  const last = `while [ ! -e ${folder}/go ]; do sleep 0.05; done; exit`;
+  const command = `[ $WORKER_IP = 127.0.0.1 ] || trap '${last}' TERM
+    echo $$ >${folder}/$WORKER_IP; sleep 300 & wait; sleep 300`;
+  const run = await server.startRun(bucket, "run_command", { command, concurrency: 2 });
+  await until("both to begin", () => WORKERS.every((host) => existsSync(path.join(folder, host))));
+  const look = async () => {
+    const { body } = await server.call<Run & { progress: Progress | null }>("GET", `${base}/runs/${run}`);
+    return { status: body.status, ...body.progress?.cancel };
+  };
+  assert.deepEqual(await look(), { status: "running" });
+  await server.call("POST", `${base}/runs/${run}/cancel`);
+  await until("one of two to be confirmed", async () => (await look()).confirmed === 1);
+  assert.deepEqual(await look(), { status: "running", confirmed: 1, total: 2 });
+  writeFileSync(path.join(folder, "go"), "");
+  assert.equal((await server.follow(bucket, run)).status, "cancelled");
 });
 
 test("CP-117 a run whose process is killed fails, its commands are ended, the server and later runs go on", async (t) => {

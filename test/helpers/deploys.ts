@@ -7,6 +7,7 @@ import { type Promotion, promotionsOf } from "../../lib/bucket/promotions.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { build } from "../../lib/operation/build.ts";
 import { deploy } from "../../lib/operation/deploy.ts";
+import type { RolloutProgress } from "../../lib/run/protocol.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { makeBucket, makeWorkspace, type TestBucket } from "./workspace.ts";
 
@@ -54,6 +55,8 @@ export class Deploys {
   readonly bucket: TestBucket;
   readonly workers: string;
   readonly #reach: Reach;
+  /** Hears at every change how far the rollouts are. */
+  onRollouts: (rollouts: RolloutProgress[]) => void = () => {};
 
   private constructor(bucket: TestBucket, workers: string, reach: Reach) {
     this.bucket = bucket;
@@ -102,6 +105,7 @@ export class Deploys {
   ): Promise<Deployed> {
     const said = this.bucket.activity.length;
     const context = this.bucket.context("deploy", signal);
+    context.progress.report = ({ rollouts = () => [] }) => this.onRollouts(rollouts());
     let result: unknown;
     let error: Failure | undefined;
     try {

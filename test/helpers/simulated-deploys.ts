@@ -284,10 +284,10 @@ export class SimulatedDeploys {
     await this.#begins(course);
     const stop = new AbortController();
     const context = this.#bucket.context("deploy", stop.signal);
-    context.progress.report = ({ phase, rollouts = [] }) => {
+    context.progress.report = ({ phase, rollouts = () => [] }) => {
       if (phase.split(":")[0] !== this.#phase.split(":")[0]) this.#unready.clear();
       this.#phase = phase;
-      for (const { job, action, batch } of rollouts) this.#enter(job, `${action} ${batch}`);
+      for (const { job, action, batch } of rollouts()) this.#enter(job, `${action} ${batch}`);
     };
     const scope = deployScope(context, course.jobs);
     const fleet = new Fleet(context, catalogWorkers(context.db));

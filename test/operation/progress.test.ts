@@ -6,7 +6,8 @@ import { until } from "../helpers/temporary.ts";
 
 function board() {
   const sent: Progress[] = [];
-  return { sent, board: new ProgressBoard((progress) => sent.push(progress)) };
+  const stop = new AbortController();
+  return { sent, stop, board: new ProgressBoard((progress) => sent.push(progress), stop.signal) };
 }
 
 test("every wait has a name, a beginning and a limit as long as it lasts, and none longer, however it ends", async () => {
@@ -32,5 +33,33 @@ test("changes that follow each other closely are reported together, and the last
   for (let done = 0; done <= 1_000; done++) one.report({ phase: "deploy", done, total: 1_000 });
   await until("the last one", () => sent.at(-1)?.done === 1_000);
   assert.ok(sent.length < 100, `${sent.length} reports of 1001 changes`);
-  assert.deepEqual(sent[0], { phase: "deploy", done: 0, total: 1_000, waiting: [], rollouts: [] });
+  assert.deepEqual(sent[0], {
+    phase: "deploy",
+    done: 0,
+    total: 1_000,
+    waiting: [],
+    rollouts: [],
+    cancel: null,
+  });
+});
+
+test("once the run is cancelled it tells how much has ended of what it waited for then", async () => {
+  const { sent, stop, board: one } = board();
+  const ends = [0, 1, 2].map(() => Promise.withResolvers<void>());
+  const [first, second, third] = ends.map(({ promise }, index) => one.during(`w${index}: x`, null, promise));
+  assert.equal(sent.at(-1)?.cancel, null);
+  ends[0]?.resolve();
+  await first;
+  stop.abort();
+  assert.deepEqual(sent.at(-1)?.cancel, { confirmed: 0, total: 2 }, "at once");
+  const cleaning = Promise.withResolvers<void>();
+  void one.during("what begins later", null, cleaning.promise);
+  ends[1]?.resolve();
+  await second;
+  await until("the count to go up", () => sent.at(-1)?.cancel?.confirmed === 1);
+  ends[2]?.resolve();
+  await third;
+  await until("all to be confirmed", () => sent.at(-1)?.cancel?.confirmed === 2);
+  assert.deepEqual([sent.at(-1)?.cancel?.total, sent.at(-1)?.waiting.length], [2, 1]);
+  cleaning.resolve();
 });

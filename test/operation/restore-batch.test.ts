@@ -23,7 +23,12 @@ test("a failed gate in the second of four batches: restore puts back what was th
   await build("2.0.0", "two");
   const [first, second] = HOSTS as [string, string];
   writeFileSync(path.join(deploys.folder(second), "sick"), "");
+  const restoring = new Set<string>();
+  deploys.onRollouts = ([one]) => {
+    for (const { worker, state } of one?.hosts ?? []) if (state === "restoring") restoring.add(worker);
+  };
   const run = await deploys.deploy();
+  assert.deepEqual([...restoring], [second], "progress tells where something is put back");
   assert.match(
     run.error?.message ?? "",
     /; what was promoted before was put back on 127\.0\.0\.2 and is healthy there$/,

@@ -85,6 +85,42 @@ test("HR-009 rollout_order of the KV store decides while it names every worker o
   ]);
 });
 
+test("progress tells of each worker, in rollout order and with its batch, what goes on there and how it went", async (t) => {
+  const { port, open } = await listener(t);
+  const { deploys } = await setUp(t, { ...checked(port), max_concurrent_starts: 1 });
+  await open();
+  const kv = deploys.bucket.kv();
+  kv.put("ops/job/web", "rollout_order", `${C},${A},${B}`);
+  kv.flush();
+  deploys.fail("web", "start", B);
+  const told: string[] = [];
+  deploys.onRollouts = ([one]) => {
+    if (!one) return;
+    assert.deepEqual(
+      one.hosts.map(({ worker, action, batch }) => [worker, action, batch]),
+      [C, A, B].map((worker, index) => [worker, "start", index + 1]),
+    );
+    const states = one.hosts.map(({ state }) => state).join(" ");
+    const now = `${one.action} ${one.batch} [${one.gate}] ${states}: ${one.done} done, ${one.running} at work, ${one.failed} failed`;
+    if (told.at(-1) !== now) told.push(now);
+  };
+  await deploys.deploy();
+  const expected = [
+    "start 1 [] running not_started not_started: 0 done, 1 at work, 0 failed",
+    "start 1 [pending] checking not_started not_started: 0 done, 1 at work, 0 failed",
+    "start 1 [passed] changed not_started not_started: 1 done, 0 at work, 0 failed",
+    "start 2 [] changed running not_started: 1 done, 1 at work, 0 failed",
+    "start 2 [pending] changed checking not_started: 1 done, 1 at work, 0 failed",
+    "start 3 [] changed changed running: 2 done, 1 at work, 0 failed",
+    "start 3 [] changed changed failed: 2 done, 0 at work, 1 failed",
+  ];
+  assert.deepEqual(
+    told.filter((line) => expected.includes(line)).filter((line, at, all) => all.indexOf(line) === at),
+    expected,
+    told.join("\n"),
+  );
+});
+
 test("HR-115 HR-116 a batch that fails keeps the next one from starting; the next deploy takes up where it ended", async (t) => {
   const { deploys } = await setUp(t, { max_concurrent_starts: 2 });
   const repair = deploys.fail("web", "start", B);

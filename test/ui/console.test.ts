@@ -124,9 +124,16 @@ test("CP-187 CP-188 T-91 one stream at a time; starts are blocked only for its b
   await activity().getByText("deploy in demo / alpha").waitFor();
 });
 
-test("Deployments show a dot for each worker of the job that is rolled out", async () => {
+test("Deployments show a dot for each worker of the job that is rolled out, batch by batch", async () => {
   await ui.view(alpha, "deployments");
-  for (const worker of WORKERS) await ui.page.locator(`.strip [title="${worker}: running"]`).waitFor();
+  const batch = ui.page.getByRole("list", { name: "start 1" });
+  for (const worker of WORKERS) {
+    await batch.locator(`[title="${worker}: Running"]`).waitFor();
+    await batch
+      .getByRole("listitem")
+      .filter({ hasText: `${worker}: Running` })
+      .waitFor();
+  }
   await ui.view(beta, "");
 });
 

@@ -134,10 +134,21 @@ test("a deploy that failed is retried on what is left, from the deployments and 
 });
 
 test("a run is cancelled from the list, and what was done to a job is done again only by its name", async () => {
-  const run = await server.startRun(bucket, "run_command", { command: "sleep 60" });
+  const go = path.join(base, "go");
+  const wait = `while [ ! -e ${go} ]; do sleep 0.05; done; exit`;
+  const command = `[ $WORKER_IP = 127.0.0.1 ] || trap '${wait}' TERM; echo begun; sleep 60 & wait; sleep 60`;
+  const run = await server.startRun(bucket, "run_command", { command, concurrency: 2 });
+  await ui.view(bucket, `runs/${run}`);
+  await ui.page.locator("#activity .line", { hasText: "begun" }).nth(1).waitFor();
   await ui.view(bucket, "runs");
   await ui.page.getByRole("main").getByRole("button", { name: "Cancel run …" }).click();
   await ui.button("Yes, cancel it").click();
+  await ui.view(bucket, `runs/${run}`);
+  const told = /^Cancelling: [12] of 2 confirmed; after 10 seconds by force$/;
+  for (const place of ["main", "#activity"]) await ui.page.locator(place).getByText(told).waitFor();
+  writeFileSync(go, "");
+  await ui.page.locator("main .status.cancelled").first().waitFor();
+  await ui.view(bucket, "runs");
   assert.equal((await server.follow(bucket, run)).status, "cancelled");
   await ui.page.locator("tr", { hasText: "sleep 60" }).getByText("cancelled").waitFor();
   const stop = await server.run(bucket, "jobs/base/stop", { allocations: ["127.0.0.1"] });

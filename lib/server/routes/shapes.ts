@@ -135,11 +135,26 @@ const PROGRESS = object({
     list(
       object({
         ...{ job: string(), action: string(), batch: integer({ min: 0 }), batches: integer({ min: 0 }) },
+        gate: described(oneOf("", "pending", "passed", "failed"), "Of the batch; empty before it begins"),
         ...{ workers: integer({ min: 0 }), done: integer({ min: 0 }) },
         ...{ running: integer({ min: 0 }), failed: integer({ min: 0 }) },
+        hosts: described(
+          list(
+            object({
+              ...{ worker: string(), action: string() },
+              batch: described(integer({ min: 0 }), "0 where no batch takes it"),
+              state: described(string(), "running, checking, restoring, or an outcome as in the result"),
+            }),
+          ),
+          "In the order in which they are taken; of over 1,000 those at work or in trouble",
+        ),
       }),
     ),
     "The jobs that a deploy is rolling out: the batch, and how many workers are at which point",
+  ),
+  cancel: described(
+    nullable(object({ confirmed: integer({ min: 0 }), total: integer({ min: 0 }) })),
+    "Since a cancel: how much of what the run waited for then has ended",
   ),
 });
 
