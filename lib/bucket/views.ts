@@ -1,6 +1,7 @@
 import { Failure } from "../core/errors.ts";
 import { catalogAllocations } from "./catalog.ts";
 import type { Database, Row, SqlValue } from "./database.ts";
+import { type Fingerprint, noFingerprint } from "./fingerprint.ts";
 import { readableNamespaces } from "./kv-access.ts";
 import { unknownName } from "./problems.ts";
 
@@ -118,11 +119,13 @@ const DEFINITIONS: Record<ViewName, Definition> = {
     filters: { jobs: IN_JOBS },
   },
   kv: {
-    columns: "namespace, key, value, version, ttl, created_date, deleted",
+    columns: "namespace, key, value, version, ttl, created_date, deleted, fingerprint",
     flags: ["deleted"],
-    // SQLite takes the other columns from the row with the greatest version. What is sealed stays so.
+    // SQLite takes the other columns from the row with the greatest version. What is sealed stays so: that of a secret
+    // is where its fingerprint will be.
     sql: `SELECT namespace, key, CASE WHEN value LIKE 'enc:v2:%' THEN '[encrypted]' ELSE value END AS value, MAX(version) AS version, ttl,
-      strftime('%Y-%m-%dT%H:%M:%SZ', created_date, 'unixepoch') AS created_date, deleted FROM key_value GROUP BY namespace, key`,
+      strftime('%Y-%m-%dT%H:%M:%SZ', created_date, 'unixepoch') AS created_date, deleted,
+      iif(namespace LIKE 'secrets/%' AND NOT deleted, value, '') AS fingerprint FROM key_value GROUP BY namespace, key`,
     order: "namespace, key",
     filters: {
       jobs: "namespace IN (SELECT value FROM json_each(?))",
@@ -156,13 +159,14 @@ const DEFINITIONS: Record<ViewName, Definition> = {
 /**
  * A page of a view, from `offset` on; rows keep their order between pages. Values of secrets and private keys are never
  * in it. Throws `invalid_request` for a filter that the view does not have and `not_found` when none of the given jobs
- * or workers is known.
+ * or workers is known. `fingerprintOf` gives secrets their fingerprints; without it they have none.
  */
 export function viewOf(
   db: Database,
   name: ViewName,
   query: ViewQuery,
   { offset, limit }: { offset: number; limit: number },
+  fingerprintOf = noFingerprint,
 ): View {
   checkNames(db, "job", query.jobs, "SELECT name AS name FROM job UNION SELECT job FROM allocations");
   checkNames(
@@ -193,18 +197,19 @@ export function viewOf(
   );
   return {
     columns: columns.split(", "),
-    items: rows.slice(0, limit).map((row) => shown(row, flags)),
+    items: rows.slice(0, limit).map((row) => shown(row, flags, fingerprintOf)),
     more: rows.length > limit,
   };
 }
 
-function shown(row: Row, flags: readonly string[]): View["items"][number] {
-  return Object.fromEntries(
-    Object.entries(row).map(([column, value]) => [
-      column,
-      flags.includes(column) ? value === 1 : (value as string | number | null),
-    ]),
-  );
+function shown(row: Row, flags: readonly string[], fingerprintOf: Fingerprint): View["items"][number] {
+  const { namespace, key } = row;
+  const cellOf = (column: string, value: SqlValue) => {
+    if (column === "fingerprint" && value !== "")
+      return fingerprintOf(String(namespace), String(key), String(value));
+    return flags.includes(column) ? value === 1 : (value as string | number | null);
+  };
+  return Object.fromEntries(Object.entries(row).map(([column, value]) => [column, cellOf(column, value)]));
 }
 
 /** The namespaces that the allocations of jobs may read. */

@@ -1,6 +1,7 @@
 import { buffer } from "node:stream/consumers";
 import { catalogFile } from "../bucket/catalog.ts";
 import type { Database } from "../bucket/database.ts";
+import { fingerprintsOf } from "../bucket/fingerprint.ts";
 import { bucketInfo } from "../bucket/info.ts";
 import { KvStore } from "../bucket/kv.ts";
 import { isPrivateKey, isSealed } from "../bucket/kv-access.ts";
@@ -39,8 +40,10 @@ export async function catCommand(
   query: ViewQuery,
   asJson: boolean,
 ): Promise<number> {
-  using db = await openBucket(layoutOf(dir));
-  const { columns, items } = viewOf(db, name, query, { offset: 0, limit: ALL_ROWS });
+  const layout = layoutOf(dir);
+  using db = await openBucket(layout);
+  const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
+  const { columns, items } = viewOf(db, name, query, { offset: 0, limit: ALL_ROWS }, fingerprintOf);
   if (asJson) return printJson(items);
   if (items.length === 0)
     throw new Failure("ErrNotFound", `there are no ${name} to show: has the bucket been built?`);

@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { copyFileSync, rmSync } from "node:fs";
 import { test } from "node:test";
+import { fingerprintsOf } from "../../lib/bucket/fingerprint.ts";
 import { beginChange, promote, recordSynced, setStopped } from "../../lib/bucket/promotions.ts";
 import { VIEW_NAMES, type ViewName, type ViewQuery, viewOf } from "../../lib/bucket/views.ts";
 import { build } from "../../lib/operation/build.ts";
@@ -164,6 +167,39 @@ test("the view of keys never shows a secret, and deleted keys only when asked", 
     ["secrets/job/site", "password", "[encrypted]", 1, false],
     ["vars/job/site", "gone", "", 2, true],
   ]);
+});
+
+test("equal secrets of a bucket have the same fingerprint, and nobody without its key can make one", async (t) => {
+  const buckets = [await built(t), await built(t)] as const;
+  for (const { kv } of buckets) {
+    const store = kv();
+    for (const [key, value] of Object.entries({ pin: "1234", same: "1234", other: "1235", gone: "1234" }))
+      store.put("secrets/job/site", key, value);
+    store.put("secrets/job/store", "pin", "1234");
+    store.put("vars/job/site", "pin", "1234");
+    store.flush();
+    store.delete("secrets/job/site", "gone");
+    store.flush();
+  }
+  const shown = async ({ db, layout }: (typeof buckets)[0]) => {
+    const { items } = viewOf(db, "kv", { deleted: true }, ALL, await fingerprintsOf(layout));
+    assert.doesNotMatch(JSON.stringify(items), /enc:v2/);
+    return new Map(items.map((item) => [`${item.namespace} ${item.key}`, item.fingerprint]));
+  };
+  const [own, foreign] = [await shown(buckets[0]), await shown(buckets[1])];
+  const pin = String(own.get("secrets/job/site pin"));
+  assert.match(pin, /^[0-9a-f]{12}$/);
+  assert.deepEqual([own.get("secrets/job/site same"), own.get("secrets/job/store pin")], [pin, pin]);
+  assert.notEqual(own.get("secrets/job/site other"), pin);
+  assert.notEqual(foreign.get("secrets/job/site pin"), pin, "another bucket has another key");
+  assert.deepEqual([own.get("secrets/job/site gone"), own.get("vars/job/site pin")], ["", ""]);
+  assert.ok(!pin.startsWith(createHash("sha256").update("1234").digest("hex").slice(0, 12)));
+  const without = new Set(buckets[0].view("kv").items.map(({ fingerprint }) => fingerprint));
+  assert.deepEqual([...without], [""], "without the key there is none");
+  copyFileSync(buckets[1].layout.kvKey, buckets[0].layout.kvKey);
+  assert.equal((await shown(buckets[0])).get("secrets/job/site pin"), "", "nor with that of another bucket");
+  rmSync(buckets[0].layout.kvKey);
+  assert.equal((await shown(buckets[0])).get("secrets/job/site pin"), "");
 });
 
 test("the keys of a job are those that its allocations may read, upstream jobs included", async (t) => {

@@ -98,7 +98,9 @@ test("a secret comes from stdin, is kept byte for byte and shown only on request
   const shown = await run("cat", "kv", "get", "secrets/job/web", "password", "--reveal", "--json");
   assert.equal(JSON.parse(shown.stdout).value, "  two\nlines\n");
   assert.equal((await run("cat", "kv", "get", "secrets/job/web", "nothing")).code, 1);
-  assert.ok(!(await run("cat", "kv", "--json")).stdout.includes("lines"));
+  const all = await run("cat", "kv", "--json");
+  assert.ok(!all.stdout.includes("lines"));
+  assert.match(all.stdout, /"fingerprint": "[0-9a-f]{12}"/);
 });
 
 test("a private key is never shown, not even on request; certificates are", async (t) => {

@@ -2,6 +2,10 @@ import assert from "node:assert/strict";
 import { rmSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
+import { openDatabase } from "../../lib/bucket/database.ts";
+import { KvStore } from "../../lib/bucket/kv.ts";
+import { loadKvKey } from "../../lib/bucket/kv-key.ts";
+import { layoutOf } from "../../lib/bucket/layout.ts";
 import { VIEW_NAMES } from "../../lib/bucket/views.ts";
 import { TestServer } from "../helpers/server.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
@@ -56,6 +60,32 @@ for (const name of VIEW_NAMES)
     for (const method of ["POST", "PUT", "DELETE"])
       assert.equal((await server.call(method, `${bucket.path}/cat/${name}`)).status, 405);
   });
+
+test("a secret is shown by its fingerprint and its age, never by its value; without kv.key the view still works", async (t) => {
+  const { bucket, get } = await built(t);
+  const layout = layoutOf(bucket.folder);
+  {
+    using db = openDatabase(layout.database);
+    const kv = new KvStore(db, await loadKvKey(layout));
+    for (const key of ["one", "two"]) kv.put("secrets/job/web", key, "hunter2-hunter2");
+    kv.flush();
+  }
+  const secrets = async () => {
+    const { status, body } = await get("cat/kv");
+    assert.equal(status, 200);
+    assert.doesNotMatch(JSON.stringify(body), /hunter2|enc:v2/);
+    return body.items.filter(({ namespace }: { namespace: string }) => namespace === "secrets/job/web");
+  };
+  const [one, two] = await secrets();
+  assert.match(one.fingerprint, /^[0-9a-f]{12}$/);
+  assert.deepEqual([one.value, two.fingerprint], ["[encrypted]", one.fingerprint]);
+  assert.ok(Date.parse(one.created_date) > Date.now() - 600_000);
+  rmSync(layout.kvKey);
+  assert.deepEqual(
+    (await secrets()).map(({ fingerprint }: { fingerprint: string }) => fingerprint),
+    ["", ""],
+  );
+});
 
 test("CP-278 CP-110 no other resource is there", async (t) => {
   const { get } = await built(t);

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { LocalServer, ops } from "../../scripts/local-server.ts";
+import { LocalServer, ops, PROGRAM } from "../../scripts/local-server.ts";
 import { ConsolePage } from "../helpers/browser.ts";
 import { writeServices } from "../helpers/service.ts";
 
@@ -142,6 +143,15 @@ test("CP-178 the catalog is filtered and sorted, and its address keeps both", as
   assert.equal(await ui.page.locator("[aria-sort=descending]").textContent(), "Job");
   const jobs = await ui.page.locator("tbody tr td:nth-child(4)").allTextContents();
   assert.deepEqual(jobs, ["base", "app"]);
+});
+
+test("of a secret the catalog shows a fingerprint and the age, not the value", async () => {
+  const args = ["kv", "set-secret", "base", "password", "--bucket-dir", path.join(base, "root", bucket)];
+  execFileSync(process.execPath, [PROGRAM, ...args], { input: "hunter2-hunter2", stdio: "pipe" });
+  await ui.view(bucket, "catalog/kv");
+  await ui.page.getByRole("columnheader", { name: "Fingerprint" }).waitFor();
+  const row = ui.page.locator("tr", { hasText: "secrets/job/base" });
+  assert.match(await row.innerText(), /password\s+\[encrypted\]\s.*just now\s.*\b[0-9a-f]{12}$/s);
 });
 
 test("CP-089 CP-176 the source is shown and cannot be edited", async () => {

@@ -15,7 +15,7 @@ const VIEWS: Record<ViewName, { summary: string; flags: Flag[] }> = {
   hooks: { summary: "Show the hooks of the jobs and what they demand", flags: [JOBS] },
   ports: { summary: "Show the numbers of the jobs' ports", flags: [JOBS] },
   kv: {
-    summary: "Show the keys of the key-value store; secrets stay hidden",
+    summary: "Show the keys of the key-value store; of secrets a fingerprint",
     flags: [JOBS, ACTIVE, DELETED],
   },
   certs: { summary: "Show the certificates and when they end", flags: [JOBS, WORKERS] },

@@ -1,3 +1,4 @@
+import { fingerprintsOf } from "../../bucket/fingerprint.ts";
 import { bucketInfo } from "../../bucket/info.ts";
 import { findBucket } from "../../bucket/root.ts";
 import { VIEW_NAMES, type ViewName, viewOf } from "../../bucket/views.ts";
@@ -78,7 +79,10 @@ function viewRoute(name: ViewName): ServerRoute {
       const { jobs, workers, active, deleted, limit, cursor } = query;
       const offset = offsetOf(cursor);
       const wanted = { jobs: split(jobs), workers: split(workers), active, deleted };
-      const view = await readers.read(layout, (db) => viewOf(db, name, wanted, { offset, limit }));
+      const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
+      const view = await readers.read(layout, (db) =>
+        viewOf(db, name, wanted, { offset, limit }, fingerprintOf),
+      );
       const { columns, items, more } = view;
       return json(200, { items, columns, next_cursor: more ? String(offset + limit) : null });
     },
