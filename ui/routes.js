@@ -98,7 +98,10 @@ export function drawSubject({ bucketId, view, rest = [] }, bucket, buckets) {
   ];
   const switcher = switcherOf(bucketId, view, bucket, buckets);
   const where = [el("a", { href: "#/" }, "Buckets"), el("span", ` / ${project} / `), switcher];
-  header.replaceChildren(el("nav", { "aria-label": "Where this is" }, where), el("div.now", now));
+  header.replaceChildren(
+    el("nav", { "aria-label": "Where this is" }, where),
+    el("section.now", { "aria-label": "Active run" }, now),
+  );
 }
 
 function switcherOf(bucketId, view, bucket, buckets) {

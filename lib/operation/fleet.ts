@@ -163,6 +163,7 @@ export class Fleet {
   }
 
   #note(host: string, receipt: Receipt): void {
+    if (!CONFIRMED.has(receipt)) this.#context.progress.unconfirmed();
     const before = this.#receipts.get(host) ?? receipt;
     const worst = Math.max(RECEIPTS.indexOf(before), RECEIPTS.indexOf(receipt));
     this.#receipts.set(host, RECEIPTS[worst] as Receipt);

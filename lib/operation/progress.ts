@@ -17,6 +17,7 @@ export class ProgressBoard {
   readonly #waits = new Set<Progress["waiting"][number]>();
   /** What the run waited for when it was cancelled. */
   #cancelled: ReadonlySet<unknown> | undefined;
+  #unconfirmed = 0;
   #step: Step = { phase: "", done: 0, total: 0 };
   #sentAt = Number.NEGATIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
@@ -53,6 +54,11 @@ export class ProgressBoard {
     }
   }
 
+  /** One of the commands that a cancel ended may still be running, or nobody knows. */
+  unconfirmed(): void {
+    this.#unconfirmed++;
+  }
+
   #cancel(): void {
     this.#cancelled = new Set(this.#waits);
     this.#now();
@@ -71,11 +77,12 @@ export class ProgressBoard {
     this.#timer = undefined;
     this.#sentAt = performance.now();
     const { rollouts = () => [], ...step } = this.#step;
-    const cancel = this.#cancelled ? confirmed(this.#cancelled, this.#waits) : null;
+    const cancel = this.#cancelled ? this.#confirmed(this.#cancelled) : null;
     this.#send({ ...step, rollouts: rollouts(), waiting: [...this.#waits], cancel });
   }
-}
 
-function confirmed(before: ReadonlySet<unknown>, left: ReadonlySet<unknown>): Progress["cancel"] {
-  return { confirmed: before.difference(left).size, total: before.size };
+  #confirmed(before: ReadonlySet<unknown>): Progress["cancel"] {
+    const ended = before.difference(this.#waits).size;
+    return { confirmed: Math.max(0, ended - this.#unconfirmed), total: before.size };
+  }
 }

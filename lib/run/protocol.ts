@@ -280,7 +280,7 @@ export interface Progress {
   waiting: { on: string; since: string; until: string | null }[];
   /** The jobs that a deploy is rolling out. */
   rollouts: RolloutProgress[];
-  /** Since a cancel: how much of what it waited for then has ended, and how much that was. */
+  /** Since a cancel: how much of what it waited for then is known to have ended, and how much that was. */
   cancel: { confirmed: number; total: number } | null;
 }
 

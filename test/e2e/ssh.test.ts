@@ -211,6 +211,13 @@ test("a worker that hangs when a deploy is cancelled is counted as unconfirmed",
   fleet.freeze();
   fleet.freezeListener();
   assert.equal((await server.call<Run>("POST", `${base}/runs/${id}/cancel`)).status, 202);
+  const told = new Set<string>();
+  await until("the end of the run", async () => {
+    const { body } = await server.call<Run & { progress: Progress | null }>("GET", `${base}/runs/${id}`);
+    if (body.progress?.cancel) told.add(JSON.stringify(body.progress.cancel));
+    return body.status !== "running";
+  });
+  assert.deepEqual([...told], ['{"confirmed":0,"total":2}']);
   const run = await server.follow(bucket, id);
   assert.equal(run.status, "cancelled");
   assert.deepEqual((run.result as DeployResult).cancelled?.unconfirmed, 2);

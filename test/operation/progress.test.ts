@@ -61,5 +61,8 @@ test("once the run is cancelled it tells how much has ended of what it waited fo
   await third;
   await until("all to be confirmed", () => sent.at(-1)?.cancel?.confirmed === 2);
   assert.deepEqual([sent.at(-1)?.cancel?.total, sent.at(-1)?.waiting.length], [2, 1]);
+  one.unconfirmed();
+  one.report({ phase: "next", done: 0, total: 0 });
+  assert.deepEqual(sent.at(-1)?.cancel, { confirmed: 1, total: 2 }, "what nobody knows of is not confirmed");
   cleaning.resolve();
 });

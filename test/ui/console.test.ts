@@ -134,6 +134,7 @@ test("Deployments show a dot for each worker of the job that is rolled out, batc
       .filter({ hasText: `${worker}: Running` })
       .waitFor();
   }
+  await ui.checkBarriers("a rollout");
   await ui.view(beta, "");
 });
 

@@ -154,7 +154,7 @@ const PROGRESS = object({
   ),
   cancel: described(
     nullable(object({ confirmed: integer({ min: 0 }), total: integer({ min: 0 }) })),
-    "Since a cancel: how much of what the run waited for then has ended",
+    "Since a cancel: how much of what the run waited for then is known to have ended",
   ),
 });
 
