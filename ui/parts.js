@@ -233,7 +233,7 @@ export function progressOf(progress) {
 }
 
 function rolloutOf({ job, action, batch, batches, gate, workers, done, failed, hosts }) {
-  const text = `: ${action}, batch ${batch} of ${batches}, ${done} of ${workers} workers, ${failed} failed `;
+  const text = `: ${action}, batch ${batch} of ${batches}, ${done} of ${workers} workers, ${failed} failed`;
   const dotOf = ({ worker, state }) => {
     const title = `${worker}: ${words(state)}`;
     return el("li", { title, class: `status ${SIGNS[state] ?? state}` }, el("span.unseen", title));
@@ -241,5 +241,5 @@ function rolloutOf({ job, action, batch, batches, gate, workers, done, failed, h
   const strips = [...Map.groupBy(hosts, (one) => `${one.action} ${one.batch}`)].map(([label, own]) =>
     el("ul.plain.strip", { "aria-label": label }, own.map(dotOf)),
   );
-  return el("li", el("b", job), text, gate && ["health check ", status(gate)], el("div.controls", strips));
+  return el("li", el("b", job), text, gate && [", health check ", status(gate)], el("div.controls", strips));
 }
