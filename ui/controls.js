@@ -1,10 +1,11 @@
-import { all, bucketPath, call, curlOf, link } from "./api.js";
+import { all, bucketPath, call, curlOf, link, pause, request } from "./api.js";
 import { alertPlace, ask, button, closeDialogs, el, tell, textBox } from "./dom.js";
 import { count } from "./format.js";
-import { startAfter } from "./queue.js";
 
 const FEW = 8;
 const COPIED_MS = 2_000;
+const LOOK_MS = 2_000;
+const waiting = document.getElementById("queue");
 /** A box to tick. */
 export const TICK = { type: "checkbox" };
 
@@ -92,6 +93,46 @@ async function send(page, name, { method = "POST", path, body = {} }, done) {
     });
     error.way = [" ", runLink(bucketId, runId, "Show that run"), " ", later];
     throw error;
+  }
+}
+
+/** Takes back whatever waits. */
+export function clearQueue() {
+  waiting.replaceChildren();
+}
+
+async function startAfter(bucketId, runId, what, start) {
+  const says = el("span");
+  const item = el(
+    "li",
+    says,
+    button("Take back", () => item.remove()),
+  );
+  waiting.append(item);
+  for (let after = runId; item.isConnected; ) {
+    says.replaceChildren(`${what}: queued, starts after `, runLink(bucketId, after, "this run"));
+    await endOf(bucketId, after, item);
+    if (!item.isConnected) return;
+    try {
+      await start();
+      item.remove();
+    } catch (error) {
+      after = error.runId;
+      if (after) continue;
+      says.replaceChildren(el("span.why", `${what}: not started: ${error.message}`));
+      return;
+    }
+  }
+}
+
+async function endOf(bucketId, runId, item) {
+  for (let status = "running"; status === "running" && item.isConnected; ) {
+    await pause(LOOK_MS);
+    const run = request("GET", bucketPath(bucketId, `/runs/${runId}`));
+    status = await run.then(
+      (one) => one.status,
+      () => status,
+    );
   }
 }
 

@@ -7,6 +7,7 @@ import { keysOf, lastRunPart } from "./runs.js";
 import { fileParts } from "./source.js";
 
 const READINGS = 50;
+const BARS = "▁▂▃▄▅▆▇█";
 const PROBES = ["facts", "uptime", "sysstat", "trust"];
 const STATES = ["health_failed", "health_pending", "update", "stop", "new", "promoted", "disabled"];
 const CONTROLS = {
@@ -131,7 +132,7 @@ function runHook({ action }, { job, hook }) {
 
 /** The workers, probes and trust. */
 export function workersView(page) {
-  const { action, bucketId } = page;
+  const { action } = page;
   const selection = workerSelection(page);
   const width = fieldsOf([WIDE]);
   const order = (name) => ({ path: `/workers/${name}`, body: { ...selection.values(), ...width.values() } });
@@ -149,8 +150,8 @@ export function workersView(page) {
   const list = listPart("Definitions", () => readWorkers(page), {
     none: "There is none in workspace/workers.json.",
   });
-  const load = part("Load", () => readings(bucketId), drawReadings, {
-    none: "No reading yet: Sysstat takes one.",
+  const load = listPart("Load", () => readings(page), {
+    ...{ name: "load", none: "No reading yet: Sysstat takes one." },
   });
   const others = ["facts", "uptime", "trust"].map((name) =>
     lastRunPart(page, `Last ${name}`, `worker_${name}`),
@@ -197,39 +198,22 @@ function resultsOf(runs) {
   return runs.flatMap(({ result }) => result?.workers ?? []);
 }
 
-async function readings(bucketId) {
+async function readings({ bucketId }) {
   const runs = await runsOf(bucketId, "worker_sysstat", READINGS);
-  return resultsOf(runs.reverse()).filter(({ sysstat }) => sysstat);
+  const found = resultsOf(runs.reverse()).filter(({ sysstat }) => sysstat);
+  return [...Map.groupBy(found, ({ worker }) => worker)].map(([worker, own]) => ({
+    worker,
+    cpu: chartOf(own.map(({ sysstat }) => sysstat.cpu_pct)),
+    memory: chartOf(own.map(({ sysstat: one }) => 100 * (1 - one.mem_available_bytes / one.mem_total_bytes))),
+  }));
 }
 
-function drawReadings(found) {
-  const charts = [...Map.groupBy(found, ({ worker }) => worker)].map(([worker, own]) => {
-    const cpu = own.map(({ sysstat }) => sysstat.cpu_pct);
-    const memory = own.map(({ sysstat: one }) => 100 * (1 - one.mem_available_bytes / one.mem_total_bytes));
-    return el(
-      "figure.panel",
-      el("figcaption", worker),
-      chartOf(worker, "CPU", cpu),
-      chartOf(worker, "Memory", memory),
-    );
-  });
-  return el("div.columns", charts);
-}
-
-function chartOf(worker, name, values) {
-  const known = values.filter(Number.isFinite);
-  if (known.length === 0) return null;
-  const bars = known.map((value) => {
-    const bar = el("i");
-    bar.style.height = `${value}%`;
-    return bar;
-  });
-  const picture = el(
-    "div.bars",
-    { role: "img", "aria-label": `${name} of ${worker}: ${known.map(Math.round)}` },
-    bars,
+function chartOf(percents) {
+  const known = percents.filter(Number.isFinite);
+  const bars = known.map(
+    (percent) => BARS[Math.min(BARS.length - 1, Math.floor((percent * BARS.length) / 100))],
   );
-  return el("div.chart", el("span", `${name} `, el("b", `${Math.round(known.at(-1))} %`)), picture);
+  return known.length === 0 ? "" : `${Math.round(known.at(-1))} % ${bars.join("")}`;
 }
 
 /** Runs a command on workers. */

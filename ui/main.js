@@ -1,10 +1,9 @@
 import { clearActivity, offerRun, shown, showRun, startActivity, unfold } from "./activity.js";
 import { address, all, bucketPath, call, pause, request, unless } from "./api.js";
-import { blockStarts, onStarted } from "./controls.js";
+import { blockStarts, clearQueue, onStarted } from "./controls.js";
 import { closeDialogs, el } from "./dom.js";
 import { tick } from "./format.js";
 import { startKeys } from "./keys.js";
-import { clearQueue } from "./queue.js";
 import { drawSubject, viewAt } from "./routes.js";
 import { startSession } from "./sign-in.js";
 

@@ -1,12 +1,11 @@
 import { bucketPath, link } from "./api.js";
-import { auditView } from "./audit.js";
 import { bucketsView, catalogView, deploymentsView, overviewView } from "./bucket.js";
 import { actionButton, queueing, runLink } from "./controls.js";
 import { el } from "./dom.js";
 import { commandView, hooksView, jobsView, jobView, workersView } from "./fleet.js";
 import { status, words } from "./format.js";
 import { runView } from "./run.js";
-import { runsView } from "./runs.js";
+import { auditView, runsView } from "./runs.js";
 import { sourceView } from "./source.js";
 
 /** The views of a bucket. */

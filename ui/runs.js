@@ -6,6 +6,7 @@ import { dataOf, listPart, part, progressOf, tableOf } from "./parts.js";
 
 const PAGE = 50;
 const LOOKED_AT = 20;
+const MOST_RUNS = 500;
 const COLUMNS = ["wave", "job", "worker", "version", "action", "outcome", "hooks", "why"];
 const SIGNS = { "+": "added", "-": "removed", "@": "place" };
 const FILTERS = {
@@ -38,6 +39,23 @@ export function runsView(page) {
   });
   const parts = [runs, { element: older, refresh() {} }];
   return { title: "Runs", above: [el("div.filters", Object.entries(FILTERS).map(narrow))], parts };
+}
+
+/** Who did what. */
+export function auditView({ bucketId, path }) {
+  const read = async () => {
+    const runs = await all(path(`/runs?limit=${MOST_RUNS}`), MOST_RUNS);
+    return runs.flatMap(({ id, kind, audit }) =>
+      audit.map(({ at, action, actor: { via, address } }) => ({ at, action, run: kind, via, address, id })),
+    );
+  };
+  const list = listPart("", read, {
+    caption: "Audit",
+    columns: ["at", "action", "run", "via", "address", "id"],
+    counted: /^(action|run|via|address)$/,
+    cells: { run: ({ id, run }) => runLink(bucketId, id, words(run)) },
+  });
+  return { title: "Audit", parts: [list] };
 }
 
 /** A part with a table of runs. */
