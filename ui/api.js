@@ -6,18 +6,8 @@ class ApiError extends Error {
   }
 }
 
-let signedOut = () => {};
-let askForCode;
-
-/** Hears the end of a session. */
-export function onSignedOut(listener) {
-  signedOut = listener;
-}
-
-/** Asks for a code. */
-export function onTotpRequired(ask) {
-  askForCode = ask;
-}
+/** What asks for a code, and hears the end of the session. */
+export const session = { askForCode() {}, end() {} };
 
 /** A request, sent again after a code. */
 export async function call(method, path, options = {}) {
@@ -25,7 +15,7 @@ export async function call(method, path, options = {}) {
     return await request(method, path, options);
   } catch (error) {
     if (error.code !== "totp_required") throw error;
-    await askForCode(options.token);
+    await session.askForCode(options.token);
     return await request(method, path, options);
   }
 }
@@ -45,7 +35,7 @@ export async function request(method, path, { body, token, signal, headers: own,
     .json()
     .catch(() => ({}));
   if (response.ok) return answer;
-  if (answer.error === "unauthorized" && token === undefined) signedOut();
+  if (answer.error === "unauthorized" && token === undefined) session.end();
   throw new ApiError(response.status, answer, response);
 }
 
@@ -83,9 +73,9 @@ export function bucketPath(id, rest = "") {
   return `/api/buckets/${encodeURIComponent(id)}${rest}`;
 }
 
-/** Parts of a path. */
-export function encoded(...parts) {
-  return parts.map((part) => part.split("/").map(encodeURIComponent).join("/")).join("/");
+/** A path within a path. */
+export function encoded(path) {
+  return path.split("/").map(encodeURIComponent).join("/");
 }
 
 /** All items of a list. */

@@ -126,13 +126,10 @@ async function startAfter(bucketId, runId, what, start) {
 }
 
 async function endOf(bucketId, runId, item) {
-  for (let status = "running"; status === "running" && item.isConnected; ) {
+  let run = { status: "running" };
+  while (run.status === "running" && item.isConnected) {
     await pause(LOOK_MS);
-    const run = request("GET", bucketPath(bucketId, `/runs/${runId}`));
-    status = await run.then(
-      (one) => one.status,
-      () => status,
-    );
+    run = await request("GET", bucketPath(bucketId, `/runs/${runId}`)).catch(() => run);
   }
 }
 
@@ -164,7 +161,7 @@ export function copying(label, textOf, attributes, said = "Copied") {
       copy.textContent = said;
       setTimeout(() => (copy.textContent = label), COPIED_MS);
     } catch {
-      ask({ title: "Copy this", fields: textBox("Text", text), action: "Close" });
+      ask({ title: "Copy this", fields: textBox("Text", text), action: "Close", leave: "" });
     }
   };
   const copy = button(label, act, attributes);

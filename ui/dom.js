@@ -67,25 +67,12 @@ export function facts(pairs) {
   );
 }
 
-/** Opens a dialog with a form. */
-export function openDialog(title, form, onClose = () => {}) {
-  const heading = el("h2", { id: "dialog-title" }, title);
-  const dialog = el("dialog", { "aria-labelledby": "dialog-title" }, heading, form);
-  dialog.addEventListener("close", () => {
-    dialog.remove();
-    onClose();
-  });
-  document.body.append(dialog);
-  dialog.showModal();
-  return dialog;
-}
-
 /** Asks, then does `submit`. */
 export function ask({ title, says = [], fields, word, action, leave = "Cancel", danger, submit }) {
   const { promise, resolve } = Promise.withResolvers();
   const problem = alertPlace();
   const typed = el("input", { autocomplete: "off", spellcheck: "false" });
-  const confirm = el(danger ? "button.danger" : "button.primary", action);
+  const confirm = el(danger ? "button.danger" : "button.primary", { autofocus: leave === "" }, action);
   const match = () => {
     confirm.disabled = word && typed.value.trim() !== word;
   };
@@ -96,11 +83,7 @@ export function ask({ title, says = [], fields, word, action, leave = "Cancel", 
     fields,
     word && el("label.field", el("span", "Type ", el("b", word), " to go on"), typed),
     problem,
-    el(
-      "div.controls",
-      confirm,
-      button(leave, () => dialog.close()),
-    ),
+    el("div.controls", confirm, leave !== "" && button(leave, () => dialog.close())),
   );
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -116,7 +99,18 @@ export function ask({ title, says = [], fields, word, action, leave = "Cancel", 
     match();
   });
   match();
-  const dialog = openDialog(title, form, () => resolve(false));
+  const dialog = el(
+    "dialog",
+    { "aria-labelledby": "dialog-title" },
+    el("h2", { id: "dialog-title" }, title),
+    form,
+  );
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    resolve(false);
+  });
+  document.body.append(dialog);
+  dialog.showModal();
   return promise;
 }
 

@@ -1,7 +1,7 @@
 import { findInLog } from "./activity.js";
 import { address, link } from "./api.js";
 import { choice, tickBox } from "./controls.js";
-import { alertPlace, button, el, facts, openDialog, tell } from "./dom.js";
+import { alertPlace, ask, button, closeDialogs, el, facts, tell } from "./dom.js";
 import { prefer, preference } from "./preferences.js";
 import { SECTIONS } from "./routes.js";
 
@@ -132,15 +132,10 @@ function showKeys() {
   });
   const reset = button("Reset", () => {
     prefer("keys", {});
-    dialog.close();
+    closeDialogs();
     showKeys();
   });
-  const close = el("button.primary", { autofocus: true }, "Close");
   const plain = facts([...PLAIN.map(fieldOf(PLAIN)), ...fixed]);
   const list = el("div.columns", plain, facts(VIEWS.map(fieldOf(VIEWS))));
-  const controls = el("div.controls", close, reset);
-  const dialog = openDialog(
-    "Keys",
-    el("form", { method: "dialog" }, list, problem, toggle, scheme, controls),
-  );
+  ask({ title: "Keys", fields: [list, problem, toggle, scheme, el("p", reset)], action: "Close", leave: "" });
 }

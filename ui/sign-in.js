@@ -1,4 +1,4 @@
-import { call, onSignedOut, onTotpRequired, request } from "./api.js";
+import { call, request, session } from "./api.js";
 import { el, tell } from "./dom.js";
 import { ago } from "./format.js";
 
@@ -9,7 +9,7 @@ const [form, token, problem] = ["sign-in", "token", "sign-in-error"].map((id) =>
 const [codeForm, code, codeProblem] = ["verify", "code", "verify-error"].map((id) =>
   document.getElementById(id),
 );
-const session = document.getElementById("session");
+const about = document.getElementById("session");
 const ends = el("span.hint");
 
 let signedIn = false;
@@ -22,13 +22,13 @@ export async function startSession({ onSignIn, onSignOut }) {
   change = (now, message = "") => {
     signedIn = now;
     form.hidden = now;
-    session.hidden = !now;
+    about.hidden = !now;
     tell(problem, message);
     if (!now) forgetCodes();
     (now ? onSignIn : onSignOut)();
   };
   startCodes();
-  onSignedOut(() => signedIn && change(false, "Your session has ended. Sign in again."));
+  session.end = () => signedIn && change(false, "Your session has ended. Sign in again.");
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const given = token.value.trim();
@@ -63,7 +63,7 @@ async function signOut() {
 
 /** Asks for codes when needed. */
 export function startCodes() {
-  onTotpRequired(askForCode);
+  session.askForCode = askForCode;
   codeForm.addEventListener("submit", (event) => {
     event.preventDefault();
     verify();
