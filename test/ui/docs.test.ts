@@ -50,9 +50,9 @@ test("an operation is found by what it does, and has an address", async () => {
   await openDocs();
   await console.page.getByText(/^\d+ of \d+ operations$/).waitFor();
   await console.page.keyboard.press("/");
-  await console.page.keyboard.type("FOLLOW activity");
+  await console.page.keyboard.type("FOLLOW activity timeout");
   await console.page.getByText(/^1 of \d+ operations$/).waitFor();
-  await console.page.locator("#groups a:visible", { hasText: "Follow the Activity" }).click();
+  await console.page.locator("summary:visible", { hasText: "Follow the Activity" }).click();
   await operation("get_buckets_bucket_id_runs_run_id_logs")
     .getByRole("heading", { name: "Parameters" })
     .waitFor();

@@ -7,7 +7,7 @@ const LIMITS = /^(format|default|(min|max)(imum|Length|Items))$/;
 const SHOWN_CHARACTERS = 200_000;
 const typed = new Map();
 
-const [search, count, groups] = ["search", "count", "groups"].map((id) => document.getElementById(id));
+const [search, count] = ["search", "count"].map((id) => document.getElementById(id));
 const main = document.querySelector("main");
 let components = {};
 let entries = [];
@@ -23,9 +23,7 @@ async function start() {
   );
   main.append(el("p", description.info.description));
   for (const [name, own] of Map.groupBy(entries, ({ group }) => group)) {
-    const items = own.map(({ item }) => item);
     const elements = own.map(({ element }) => element);
-    groups.append(el("section", el("h2", name), el("ul.plain", items)));
     main.append(el("section.part", { "aria-label": name }, el("h2", name), elements));
   }
   filter();
@@ -42,28 +40,29 @@ async function start() {
 function entryOf(path, method, operation) {
   const { operationId: id, summary, tags, responses: _, ...asked } = operation;
   const verb = method.toUpperCase();
-  const badge = () => el(`b.method.${method}`, verb);
-  const title = el("summary", badge(), " ", el("code", path), el("small", summary));
+  const title = el("summary", el(`b.method.${method}`, verb), " ", el("code", path), el("small", summary));
   const element = unfolding(title, () => contentOf({ ...operation, path, method: verb }));
   Object.assign(element, { id, className: "operation panel" });
-  const item = el("li", el("a", { href: `#${id}` }, badge(), " ", summary));
+  title.addEventListener("click", () => history.replaceState(null, "", `#${id}`));
   const text = JSON.stringify([verb, path, summary, asked]);
-  return { id, element, item, group: tags[0], text: text.toLowerCase() };
+  return { id, element, group: tags[0], text: text.toLowerCase() };
 }
 
 function filter() {
   const words = search.value.toLowerCase().split(/\s+/);
   const found = entries.filter(({ text }) => words.every((word) => text.includes(word)));
-  for (const entry of entries) entry.element.hidden = entry.item.hidden = !found.includes(entry);
+  for (const entry of entries) entry.element.hidden = !found.includes(entry);
   for (const section of document.querySelectorAll("section"))
-    section.hidden = !section.querySelector("li:not([hidden]), .operation:not([hidden])");
+    section.hidden = !section.querySelector(".operation:not([hidden])");
   count.textContent = `${found.length} of ${entries.length} operations`;
 }
 
 function open() {
   const { element } = entries.find(({ id }) => `#${id}` === location.hash) ?? {};
   if (!element) return;
-  Object.assign(element, { hidden: false, open: true });
+  search.value = "";
+  filter();
+  element.open = true;
   element.scrollIntoView();
   element.firstElementChild.focus({ preventScroll: true });
 }
