@@ -1,24 +1,24 @@
-import { address, bucketPath, call, keepQuery, link } from "./api.js";
+import { address, bucketPath, call, keepQuery, link, queryOf } from "./api.js";
 import { cancelRun, copying } from "./controls.js";
-import { el, tell } from "./dom.js";
+import { tell } from "./dom.js";
 import { cancelling, count, duration, size, status, words } from "./format.js";
 import { clearFind, lookIn, openFind, sought, startFind } from "./log-find.js";
-import { LogView } from "./log-view.js";
+import * as view from "./log-view.js";
 import { prefer, preference } from "./preferences.js";
-import { AllLines, lineFilter, MatchingLines, RunLog } from "./run-log.js";
+import { AllLines, FoldedLines, MatchingLines, RunLog } from "./run-log.js";
 
-const ASK_MS = 3_000;
+const ASK_MS = 2_000;
 const TYPING_MS = 300;
 const NEWLINE = 10;
-const MOST_LINES = 100_000;
-const KEPT_MS = 60_000;
+const MINUTE_MS = 60_000;
 
 const dock = document.getElementById("dock");
 const [subject, state, elapsed, progress, why, trouble, problem, download, bytes, pill, output] =
   "subject state elapsed progress why trouble problem download size pill output"
     .split(" ")
     .map((name) => dock.querySelector(`.${name}`));
-const { cancel, find, start, follow, job, worker, wrap, colours, places } = document.forms.tools.elements;
+const { cancel, find, start, follow, job, worker, fold, times } = document.forms.tools.elements;
+const toggles = dock.querySelectorAll(".kept");
 const copy = copying("Copy lines", pointedText, { hidden: true });
 
 /** The run that is shown. */
@@ -28,19 +28,22 @@ let changed = () => {};
 let log = null;
 let reading = new AbortController();
 let run = null;
-let readAt = 0;
 let where = "";
-let filter = "";
-let accepted = null;
+let shape = "";
 let newLines = 0;
 let drawing = false;
 
-const view = new LogView(output, { href, onFollow: drawFollow, onProblem: (why) => tell(problem, why) });
+view.startView(output, {
+  href,
+  timeOf,
+  onFollow: drawFollow,
+  onProblem: (why) => tell(problem, why),
+});
 
-/** Starts the place of the log; `listener` hears of another run or state. */
+/** Starts the log; `listener` hears of runs and states. */
 export function startActivity(listener) {
   changed = listener;
-  startFind({ log: () => log, view, changed: () => showLines(), leave: () => output.focus() });
+  startFind({ log: () => log, changed: () => showLines(), leave: () => output.focus() });
   let typing;
   for (const field of [job, worker])
     field.addEventListener("input", () => {
@@ -53,11 +56,9 @@ export function startActivity(listener) {
   follow.addEventListener("change", () => (follow.checked ? view.go(Infinity) : view.follow(false)));
   start.addEventListener("click", () => view.go(0));
   pill.addEventListener("click", () => view.go(Infinity));
-  download.addEventListener("click", downloadFound);
   download.before(copy);
   dock.addEventListener("toggle", label);
   addEventListener("hashchange", followAddress);
-  setInterval(() => run?.status === "running" && tick(), 1_000);
 }
 
 /** Shows a run instead of the one before. */
@@ -72,7 +73,7 @@ export function showRun(bucketId, runId) {
   read(log).catch((error) => signal.aborted || tell(trouble, error.message));
 }
 
-/** Shows a run, unless one of its bucket or an active one is shown. */
+/** Shows a run, unless one of its bucket or an active one is. */
 export function offerRun(bucketId, runId) {
   if (runId && shown.status !== "running" && shown.bucketId !== bucketId) showRun(bucketId, runId);
 }
@@ -97,7 +98,7 @@ export function showLog() {
 /** Shows no run. */
 export function clearActivity() {
   reading.abort();
-  [log, run, newLines, filter] = [null, null, 0, ""];
+  [log, run, newLines, shape] = [null, null, 0, ""];
   [job.value, worker.value] = ["", ""];
   lookIn({});
   clearFind();
@@ -116,7 +117,6 @@ async function read(from) {
   where = project ? `${project} / ${name}` : from.bucketId;
   from.size = first.log_size_bytes;
   update(first);
-  Object.assign(download, { href: from.path("/activity.log"), download: `${first.kind}-${first.id}.log` });
   showLines(Infinity);
   followAddress();
   const asking = setInterval(() => ask(from), ASK_MS);
@@ -134,35 +134,27 @@ async function ask(from) {
 }
 
 function update(now) {
-  [run, readAt] = [now, performance.now()];
+  run = now;
   change();
 }
 
 function change() {
-  const { kind = null, status: word = null, error } = run ?? {};
+  const { kind = null, status: word = null, error, duration_ms: ms } = run ?? {};
   const isActive = word === "running";
-  const isCancelled = run?.audit.some(({ action }) => action === "cancel");
-  const ending = isActive && isCancelled ? " cancelling …" : "";
+  const ending = run ? cancelling(run) : "";
   subject.textContent = run ? `${kind} in ${where}` : "";
+  elapsed.textContent = run ? `${isActive ? "for" : "after"} ${duration(ms)}` : "";
   // Only what is another is read out.
-  if (state.textContent !== `${word ?? ""}${ending}`)
-    state.replaceChildren(...(run ? [status(word), ending] : []));
+  if (state.textContent !== (word ?? "")) state.replaceChildren(run ? status(word) : "");
   tell(why, error ?? "");
-  tell(progress, isActive && run.progress ? cancelling(run) || progressText(run.progress) : "");
+  tell(progress, ending || (isActive && run.progress ? progressText(run.progress) : ""));
   cancel.hidden = !isActive;
   cancel.disabled = ending !== "";
   const before = JSON.stringify(shown);
   const { bucketId = null, runId = null } = log ?? {};
   shown = { bucketId, runId, status: word, kind };
-  tick();
   label();
   if (before !== JSON.stringify(shown)) changed();
-}
-
-function tick() {
-  const isActive = run?.status === "running";
-  const ms = run?.duration_ms + (isActive ? performance.now() - readAt : 0);
-  elapsed.textContent = run ? `${isActive ? "for" : "after"} ${duration(ms)}` : "";
 }
 
 function progressText({ phase, done, total, waiting }) {
@@ -188,7 +180,7 @@ function grew(added) {
   requestAnimationFrame(() => {
     drawing = false;
     drawFollow();
-    view.grew();
+    view.grew().then(readTimes);
   });
 }
 
@@ -201,15 +193,17 @@ function drawFollow() {
   bytes.textContent = log ? size(log.size) : "";
 }
 
-function showLines(offset = view.following ? Infinity : (view.pointed[0] ?? view.position)) {
+function showLines(offset = view.following ? Infinity : (view.pointed[0] ?? view.position())) {
   if (run === null) return;
-  const { text, exact, only } = sought();
-  view.mark(text === "" ? null : { text, exact });
-  const wanted = { ...scope(), ...(only && { text, exact }) };
-  if (filter === JSON.stringify(wanted)) return;
-  filter = JSON.stringify(wanted);
-  accepted = lineFilter(wanted);
-  view.show(log, accepted ? new MatchingLines(log, accepted) : new AllLines(log), offset);
+  const { query, isAlone } = sought();
+  const wanted = { ...scope(), ...(isAlone && query) };
+  const asked = queryOf(wanted);
+  view.mark(query);
+  download.href = log.path(`/logs/text?${queryOf({ ...wanted, times: times.value !== "" })}`);
+  if (shape === `${asked} ${fold.checked}`) return;
+  shape = `${asked} ${fold.checked}`;
+  const lines = asked.size > 0 ? new MatchingLines(log, wanted) : new AllLines(log);
+  view.show(log, fold.checked ? new FoldedLines(lines, view.isOpen) : lines, offset);
   drawFollow();
 }
 
@@ -251,21 +245,29 @@ async function pointedText() {
   return new TextDecoder().decode(await log.read(first, lines[0].end));
 }
 
-async function downloadFound(event) {
-  if (!accepted) return;
-  event.preventDefault();
-  const { lines } = await new MatchingLines(log, accepted).after(0, MOST_LINES);
-  const href = URL.createObjectURL(new Blob(lines.map(({ text }) => `${text}\n`)));
-  el("a", { href, download: download.download }).click();
-  setTimeout(() => URL.revokeObjectURL(href), KEPT_MS);
+function startToggles() {
+  const kept = preference("log", {});
+  for (const one of toggles) {
+    const key = one === times ? "value" : "checked";
+    one[key] = kept[one.name] ?? one[key];
+    one.addEventListener("change", () => {
+      prefer("log", { ...preference("log", {}), [one.name]: one[key] });
+      showLines();
+      readTimes();
+    });
+  }
 }
 
-function startToggles() {
-  const namesOf = (boxes) => boxes.map(({ name }) => name);
-  const all = [wrap, colours, places];
-  const chosen = preference("log", namesOf(all));
-  for (const box of all) {
-    box.checked = chosen.includes(box.name);
-    box.addEventListener("change", () => prefer("log", namesOf(all.filter(({ checked }) => checked))));
-  }
+async function readTimes() {
+  if (log && times.value !== "") await log.readTimes().catch((error) => tell(problem, error.message));
+  view.draw();
+}
+
+function timeOf(line) {
+  if (times.value === "") return null;
+  line.written ??= log.timeAt(line.start);
+  if (line.written === undefined) return "-";
+  const zone = new Date(line.written).getTimezoneOffset() * MINUTE_MS;
+  const from = { UTC: 0, local: zone, run: Date.parse(run.started_at ?? run.created_at) }[times.value];
+  return new Date(Math.max(0, line.written - from)).toISOString().slice(11, -1);
 }

@@ -6,7 +6,7 @@ class ApiError extends Error {
   }
 }
 
-/** What asks for a code, and hears the end of the session. */
+/** Who asks for a code, and hears the end. */
 export const session = { askForCode() {}, end() {} };
 
 /** A request, sent again after a code. */
@@ -101,17 +101,21 @@ export async function unless(request, otherwise) {
 }
 
 /** The newest runs of a kind. */
-export async function runsOf(bucketId, kind, limit, status = "") {
-  const query = new URLSearchParams({ kind, limit, ...(status && { status }) });
+export async function runsOf(bucketId, kind, limit, status) {
+  const query = queryOf({ kind, limit, status });
   return (await unless(call("GET", bucketPath(bucketId, `/runs?${query}`)), { items: [] })).items;
+}
+
+/** A query of what is given. */
+export function queryOf(values) {
+  return new URLSearchParams(Object.entries(values).filter(([, value]) => (value ?? "") !== ""));
 }
 
 /** The address of a view. */
 export function link(bucketId, view = "", rest = [], query = {}) {
   const path = ["buckets", bucketId, view, ...rest].filter((part) => part !== "").map(encodeURIComponent);
-  const given = Object.entries(query).filter(([, value]) => (value ?? "") !== "");
-  const search = new URLSearchParams(given).toString();
-  return `#/${path.join("/")}${search === "" ? "" : `?${search}`}`;
+  const search = queryOf(query);
+  return `#/${path.join("/")}${search.size > 0 ? `?${search}` : ""}`;
 }
 
 /** The present address. */

@@ -18,7 +18,7 @@ export function onStarted(listener) {
   started = listener;
 }
 
-/** Starts of this bucket wait; null for none (control-plane.md, UI). */
+/** Starts of this bucket wait (control-plane.md, UI). */
 export function blockStarts(bucketId, reason = "") {
   blocked = { bucketId, reason };
   showBlocked();
@@ -41,7 +41,7 @@ function showBlocked(triggers = document.querySelectorAll("[data-starts]")) {
   }
 }
 
-/** A button for an order: a path, or `{ path, method, body, says }`. */
+/** A button for an order. */
 export function actionButton(page, label, order, { style, form, free = false, done = page.refresh } = {}) {
   const problem = alertPlace();
   const trigger = el("button", { type: form ? "submit" : "button", class: style }, label);

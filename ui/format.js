@@ -2,6 +2,13 @@ import { el } from "./dom.js";
 
 const TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
+const UNITS = [
+  ["d", 864e5, Infinity],
+  ["h", 36e5, 864e5],
+  ["min", 6e4, 36e5],
+  ["s", 1e3, 6e4],
+];
+
 /** How long ago something was. */
 export function ago(iso) {
   if (!iso) return "";
@@ -24,15 +31,14 @@ function sinceText(iso) {
   return ms > 0 ? `${text} ago` : `in ${text}`;
 }
 
-/** `0.4 s`, `12 s`, `3 min 05 s`, `2 h 10 min`. */
+/** `0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`. */
 export function duration(ms) {
-  const [seconds, minutes, hours, days] = [1e3, 6e4, 36e5, 864e5].map((unit) => Math.floor(ms / unit));
-  const two = (number) => String(number).padStart(2, "0");
-  if (seconds < 10) return `${(ms / 1000).toFixed(1)} s`;
-  if (minutes < 1) return `${seconds} s`;
-  if (hours < 1) return `${minutes} min ${two(seconds % 60)} s`;
-  if (days < 2) return `${hours} h ${two(minutes % 60)} min`;
-  return `${days} d ${hours % 24} h`;
+  if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;
+  const first = UNITS.findIndex(([, unit]) => ms >= unit);
+  const parts = UNITS.slice(first, first + 2).map(
+    ([name, unit, of]) => `${Math.floor((ms % of) / unit)} ${name}`,
+  );
+  return parts.join(" ");
 }
 
 /** A state with its sign. */

@@ -1,4 +1,4 @@
-import { lineFilter } from "./run-log.js";
+import * as view from "./log-view.js";
 
 const TYPING_MS = 120;
 const MOST_MATCHES = 50_000;
@@ -37,9 +37,10 @@ export function startFind(around) {
   });
 }
 
-/** What is looked for. */
+/** What is looked for, as a query, and whether only that is shown. */
 export function sought() {
-  return { text: form.hidden ? "" : text.value, exact: exact.checked, only: only.checked };
+  const query = form.hidden || text.value === "" ? {} : { q: text.value, case: exact.checked };
+  return { query, isAlone: only.checked };
 }
 
 /** Opens the bar; false where it had the keyboard. */
@@ -86,24 +87,25 @@ function change() {
 
 function start() {
   stop();
-  if (sought().text === "" || !panel.log()) return;
+  const { query } = sought();
+  if (!query.q || !panel.log()) return;
   tell();
   searching = new AbortController();
   const { signal } = searching;
-  search(panel.log(), lineFilter({ ...scope, ...sought() }), signal).catch((error) => {
+  search(panel.log(), { ...scope, ...query }, signal).catch((error) => {
     if (!signal.aborted) count.textContent = `The search failed: ${error.message}`;
   });
 }
 
 // What is added later only counts.
-async function search(log, { accepts, ...filter }, signal) {
-  const position = panel.view.position;
+async function search(log, query, signal) {
+  const position = view.position();
   let isOver = false;
   for (let after = { offset: 0, line: 1 }; offsets.length < MOST_MATCHES; ) {
     const { promise: growth } = log.growth;
-    const page = await log.search({ ...filter, after, signal });
+    const page = await log.search({ ...query, after, signal });
     if (signal.aborted) return;
-    offsets.push(...page.lines.filter(accepts).map((line) => line.start));
+    offsets.push(...page.lines.map(({ start }) => start));
     complete = page.isLast;
     const next = offsets.findIndex((offset) => offset >= position);
     if (!isOver && index < 0 && offsets.length > 0 && (next >= 0 || complete)) goTo(Math.max(0, next));
@@ -122,7 +124,7 @@ function step(by) {
 function goTo(place) {
   index = place;
   tell();
-  panel.view.go(offsets[index]);
+  view.go(offsets[index]);
 }
 
 function tell() {

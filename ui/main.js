@@ -1,5 +1,5 @@
 import { clearActivity, offerRun, shown, showRun, startActivity, unfold } from "./activity.js";
-import { address, all, bucketPath, call, pause, request, unless } from "./api.js";
+import { address, all, bucketPath, call, pause, queryOf, request, unless } from "./api.js";
 import { blockStarts, clearQueue, onStarted } from "./controls.js";
 import { closeDialogs, el } from "./dom.js";
 import { tick } from "./format.js";
@@ -71,7 +71,7 @@ async function followEvents(signal) {
   signal.addEventListener("abort", () => clearInterval(clock));
   for (let after = ""; !signal.aborted; ) {
     try {
-      const query = new URLSearchParams({ timeout: WAIT_S, ...(after && { after }) });
+      const query = queryOf({ timeout: WAIT_S, after });
       const { items, next, reset } = await request("GET", `/api/events?${query}`, { signal });
       [heard, after] = [Date.now(), next];
       tellLive("live");

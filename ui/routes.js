@@ -1,7 +1,7 @@
 import { bucketPath, link } from "./api.js";
 import { bucketsView, catalogView, deploymentsView, overviewView } from "./bucket.js";
 import { actionButton, queueing, runLink } from "./controls.js";
-import { el } from "./dom.js";
+import { drawList, el } from "./dom.js";
 import { commandView, hooksView, jobsView, jobView, workersView } from "./fleet.js";
 import { status, words } from "./format.js";
 import { runView } from "./run.js";
@@ -81,26 +81,31 @@ export function drawSubject({ bucketId, view, rest = [] }, bucket, buckets) {
   if (!bucketId) return;
   const isAt = (one) => one.name === view && (!one.rest || one.rest[0] === rest[0]);
   const current = SECTIONS.findLast(isAt);
-  const linkOf = (one) => {
-    const about = { href: link(bucketId, one.name, one.rest), "aria-current": one === current && "page" };
-    return el("a", about, one.label);
-  };
-  const content = JSON.stringify([bucketId, view, rest[0], bucket, buckets.length]);
-  if (header.dataset.content === content) return;
-  header.dataset.content = content;
-  sections.replaceChildren(...SECTIONS.map(linkOf));
-  const { project = "…", active_run: active, last_run: last } = bucket ?? {};
-  const now = active && [
-    runLink(bucketId, active, status("running"), ` ${words(last?.id === active ? last.kind : "run")}`),
-    el("span", "Starts wait for its end."),
-    queueing(),
-  ];
-  const switcher = switcherOf(bucketId, view, bucket, buckets);
-  const where = [el("a", { href: "#/" }, "Buckets"), el("span", ` / ${project} / `), switcher];
-  header.replaceChildren(
-    el("nav", { "aria-label": "Where this is" }, where),
-    el("section.now", { "aria-label": "Active run" }, now),
+  const links = SECTIONS.map((one) => ({ ...one, bucketId, isCurrent: one === current && "page" }));
+  drawList(sections, links, ({ label, name, rest, isCurrent }) =>
+    el("a", { href: link(bucketId, name, rest), "aria-current": isCurrent }, label),
   );
+  const { active_run: active, last_run: last } = bucket ?? {};
+  const where = { bucketId, view, bucket, known: buckets.length };
+  drawList(
+    header,
+    [where, { bucketId, active, kind: active && last?.id === active ? last.kind : "run" }],
+    (item) => (item === where ? placeOf(where, buckets) : nowOf(item)),
+  );
+}
+
+function nowOf({ bucketId, active, kind }) {
+  const run = active && runLink(bucketId, active, status("running"), ` ${words(kind)}`);
+  return el(
+    "section.now",
+    { "aria-label": "Active run" },
+    run && [run, el("span", "Starts wait for its end."), queueing()],
+  );
+}
+
+function placeOf({ bucketId, view, bucket }, buckets) {
+  const way = [el("a", { href: "#/" }, "Buckets"), ` / ${bucket?.project ?? "…"} / `];
+  return el("nav", { "aria-label": "Where this is" }, way, switcherOf(bucketId, view, bucket, buckets));
 }
 
 function switcherOf(bucketId, view, bucket, buckets) {

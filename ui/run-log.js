@@ -1,4 +1,4 @@
-import { bucketPath, call, pause } from "./api.js";
+import { bucketPath, call, pause, queryOf } from "./api.js";
 
 const WAIT_S = 30;
 const [RETRY_MS, MOST_RETRY_MS] = [500, 5_000];
@@ -11,16 +11,21 @@ const NEWLINE = 10;
 const END = 1e12;
 // Of longer lines.
 const PIECE_BYTES = 4096;
-const STEP_BYTES = 16 * 1024;
-// `job@worker | output`, `worker ! error`, `error: job@worker: …`, `job: …`.
-const PLACE = /^(?:\x1b\[[\d;]*m|\s|error: |warning: )*(?:([^@\s]+)@)?(\S+?)(?: [|!]|: )/;
+const LINE_BYTES = 128;
+const [FOLD_LINES, FOLD_BYTES] = [2_000, 64 * 1024];
 const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
+
+/** Where a line of output is from: `job@worker | `, `worker ! `. */
+export const PLACE = /^(?:([^\s|@]+)@)?([^\s|]+) ([|!]) /;
 
 /** The log of one run on the server. */
 export class RunLog {
   size = 0;
   #tail = new Uint8Array(0);
   #places = [{ offset: 0, line: 1 }];
+  #times = [];
+  #timesRead = 0;
+  #timedUntil = 0;
   growth = Promise.withResolvers();
 
   constructor(bucketId, runId, signal, onTrouble) {
@@ -61,15 +66,40 @@ export class RunLog {
   async read(from, to) {
     const tailStart = this.size - this.#tail.length;
     if (from >= tailStart || from === to) return this.#tail.slice(from - tailStart, to - tailStart);
-    const options = { headers: { Range: `bytes=${from}-${to - 1}` }, signal: this.signal, as: "arrayBuffer" };
-    return new Uint8Array(await call("GET", this.path("/activity.log"), options));
+    return await this.#bytes("/activity.log", from, to - 1);
   }
 
-  /** Lines with a text; `isLast` where no more are there yet. */
-  async search({ q, exact, after, until = END, limit = PAGE, signal = this.signal }) {
-    const from = `${after.offset}.${after.line}`;
-    const query = new URLSearchParams({ q, case: exact, after: from, until, limit });
-    const answer = await call("GET", this.path(`/logs/search?${query}`), { signal });
+  async #bytes(path, first, last) {
+    const options = { headers: { Range: `bytes=${first}-${last}` }, signal: this.signal, as: "arrayBuffer" };
+    return new Uint8Array(await call("GET", this.path(path), options));
+  }
+
+  /** Reads the times of what was written since. */
+  async readTimes() {
+    const [size, from] = [this.size, this.#timesRead];
+    if (size === this.#timedUntil) return;
+    // From the last newline on: of nothing there is no range.
+    const bytes = await this.#bytes("/activity.times", from, "").catch((error) => {
+      if (error.status !== 416) throw error;
+      return new Uint8Array();
+    });
+    if (from !== this.#timesRead) return;
+    const end = Math.max(0, bytes.lastIndexOf(NEWLINE));
+    const lines = decoder.decode(bytes.subarray(0, end)).split("\n").filter(Boolean);
+    this.#times.push(...lines.map((line) => line.split(" ").map(Number)));
+    this.#timesRead += end;
+    this.#timedUntil = size;
+  }
+
+  /** The time of a byte; undefined where it is not known. */
+  timeAt(offset) {
+    if (offset < this.#timedUntil) return this.#times.findLast(([first]) => first <= offset)?.[1];
+  }
+
+  /** Lines that match; `isLast` where no more are there yet. */
+  async search({ after, until = END, limit = PAGE, signal = this.signal, ...query }) {
+    const asked = queryOf({ ...query, after: `${after.offset}.${after.line}`, until, limit });
+    const answer = await call("GET", this.path(`/logs/search?${asked}`), { signal });
     const [offset, line] = answer.next.split(".").map(Number);
     const lines = answer.matches.map(({ offset: start, line: number, text }) => ({
       ...{ start, end: start + 1, number, text },
@@ -83,7 +113,7 @@ export class RunLog {
     let place = this.#places.findLast((one) => one.offset <= offset);
     for (let before = -1; before < place.offset && place.offset < offset; ) {
       before = place.offset;
-      const page = await this.search({ q: NOWHERE, exact: true, after: place, until: offset, limit: 1 });
+      const page = await this.search({ q: NOWHERE, case: true, after: place, until: offset, limit: 1 });
       place = page.next;
     }
     return place;
@@ -105,24 +135,22 @@ export class RunLog {
   }
 }
 
-class Lines {
-  constructor(log, filter) {
-    Object.assign(this, { log, filter });
-  }
-}
-
 /** All lines of a log. */
-export class AllLines extends Lines {
+export class AllLines {
+  constructor(log) {
+    this.log = log;
+  }
+
   async after(offset, most) {
     const { size } = this.log;
-    const to = Math.min(offset + STEP_BYTES, size);
+    const to = Math.min(offset + most * LINE_BYTES, size);
     const lines = (await this.#between(offset, to)).slice(0, most);
     const next = lines.at(-1)?.end ?? offset;
     return { lines, next, done: next >= to && to === size };
   }
 
   async before(offset, most) {
-    const from = Math.max(0, offset - STEP_BYTES);
+    const from = Math.max(0, offset - most * LINE_BYTES);
     const lines = (await this.#between(from, offset)).filter(({ end }) => end <= offset).slice(-most);
     return { lines, done: lines.length === 0 || lines[0].start === 0 };
   }
@@ -164,20 +192,12 @@ function startsIn(bytes, base) {
   return starts;
 }
 
-/** What to ask the server for, and which answers are meant; null for all. */
-export function lineFilter({ job = "", worker = "", text = "", exact = false }) {
-  const place = [job, worker].filter(Boolean).join("@");
-  if (place + text === "") return null;
-  const accepts = (line) => {
-    const [, ofJob, name] = PLACE.exec(line.text) ?? [];
-    const isOfJob = job === (ofJob ?? (worker === "" ? name : undefined));
-    return (job === "" || isOfJob) && (worker === "" || worker === name);
-  };
-  return { q: text === "" ? place : text, exact: text === "" || exact, accepts };
-}
+/** The lines that a query lets through. */
+export class MatchingLines {
+  constructor(log, query) {
+    Object.assign(this, { log, query });
+  }
 
-/** The lines that a filter lets through. */
-export class MatchingLines extends Lines {
   async after(offset, most) {
     const { lines, place } = await this.#between(await this.log.place(offset), undefined, most);
     const done = lines.length <= most;
@@ -197,10 +217,52 @@ export class MatchingLines extends Lines {
   async #between(place, to, most) {
     const lines = [];
     for (let isLast = false; !isLast && lines.length <= most && !(place.offset >= to); ) {
-      const page = await this.log.search({ ...this.filter, after: place, until: to });
-      lines.push(...page.lines.filter(this.filter.accepts));
+      const page = await this.log.search({ ...this.query, after: place, until: to });
+      lines.push(...page.lines);
       [place, isLast] = [page.next, page.isLast];
     }
     return { lines, place };
+  }
+}
+
+/** Lines of one place in a row as one, with `more`. */
+export class FoldedLines {
+  constructor(lines, isOpen) {
+    Object.assign(this, { lines, isOpen });
+  }
+
+  async after(offset, most) {
+    const { lines, next, done } = await this.lines.after(offset, FOLD_LINES);
+    const rows = this.#fold(lines);
+    // The last one may go on in what was not read.
+    const whole = Math.min(most, done ? rows.length : Math.max(1, rows.length - 1));
+    return {
+      lines: rows.slice(0, whole),
+      next: rows[whole]?.start ?? next,
+      done: done && whole === rows.length,
+    };
+  }
+
+  async before(offset, most) {
+    const { lines, done } = await this.lines.before(offset, FOLD_LINES);
+    const rows = this.#fold(lines);
+    const whole = Math.min(most, done ? rows.length : Math.max(1, rows.length - 1));
+    return { lines: rows.slice(-whole), done: done && whole === rows.length };
+  }
+
+  // What comes next may belong to any.
+  #fold(lines) {
+    const rows = [];
+    let before;
+    for (const line of lines) {
+      const [, job, worker] = PLACE.exec(line.text) ?? [];
+      const isFolded = worker && !line.continued && !this.isOpen(line);
+      const group = isFolded ? [job, worker, Math.floor(line.start / FOLD_BYTES)].join() : undefined;
+      const row = rows.at(-1);
+      if (isFolded && group === before) Object.assign(row, { end: line.end, more: row.more + 1 });
+      else rows.push({ ...line, more: 0, open: true });
+      before = group;
+    }
+    return rows;
   }
 }

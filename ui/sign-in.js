@@ -5,11 +5,9 @@ import { ago } from "./format.js";
 const SESSION = "/api/auth/session";
 const AHEAD_MS = 60_000;
 
-const [form, token, problem] = ["sign-in", "token", "sign-in-error"].map((id) => document.getElementById(id));
-const [codeForm, code, codeProblem] = ["verify", "code", "verify-error"].map((id) =>
-  document.getElementById(id),
-);
-const about = document.getElementById("session");
+const { "sign-in": form, verify: codeForm } = document.forms;
+const { code } = codeForm.elements;
+const [about, problem] = ["session", "trouble"].map((id) => document.getElementById(id));
 const ends = el("span.hint");
 
 let signedIn = false;
@@ -31,8 +29,8 @@ export async function startSession({ onSignIn, onSignOut }) {
   session.end = () => signedIn && change(false, "Your session has ended. Sign in again.");
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    const given = token.value.trim();
-    token.value = "";
+    const given = form.token.value.trim();
+    form.token.value = "";
     begin("POST", "This token is not right.", given);
   });
   document.getElementById("sign-out").addEventListener("click", signOut);
@@ -46,7 +44,7 @@ async function begin(method, refusal, given) {
     change(true);
   } catch (error) {
     change(false, error.status === 401 ? refusal : error.message);
-    token.focus();
+    form.token.focus();
   }
 }
 
@@ -58,7 +56,7 @@ async function signOut() {
     if (error.code !== "totp_required") return signedIn && tell(problem, `Not signed out: ${error.message}`);
   }
   change(false);
-  token.focus();
+  form.token.focus();
 }
 
 /** Asks for codes when needed. */
@@ -83,7 +81,7 @@ function forgetCodes() {
 function askForCode(given, end) {
   if (waiting) return waiting.promise;
   waiting = { token: given, ...Promise.withResolvers() };
-  tell(codeProblem, "");
+  tell(problem, "");
   ends.replaceChildren(...(end ? ["The session ends ", ago(end)] : []));
   codeForm.hidden = false;
   code.focus();
@@ -93,7 +91,7 @@ function askForCode(given, end) {
 async function verify() {
   const body = { code: code.value.trim() };
   code.value = "";
-  tell(codeProblem, "");
+  tell(problem, "");
   try {
     const { expires_at: end } = await request("POST", "/api/auth/totp/verify", {
       token: waiting.token,
@@ -109,7 +107,7 @@ async function verify() {
     close();
   } catch (error) {
     if (error.code === "unauthorized") return forgetCodes();
-    tell(codeProblem, error.code === "invalid_totp_code" ? "This code is not right." : error.message);
+    tell(problem, error.code === "invalid_totp_code" ? "This code is not right." : error.message);
     code.focus();
   }
 }

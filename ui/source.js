@@ -1,4 +1,4 @@
-import { all, call, encoded, unless } from "./api.js";
+import { all, call, encoded, queryOf } from "./api.js";
 import { choice, fieldsOf, runLink } from "./controls.js";
 import { el, textBox } from "./dom.js";
 import { ago, size } from "./format.js";
@@ -56,8 +56,10 @@ function rollBack({ action }, { id, created_at }) {
 
 function comparison({ path, link, query }, id) {
   const against = query.get("against") ?? "";
-  const asked = against && `?against=${encodeURIComponent(against)}`;
-  const reads = [`/source/revisions/${encodeURIComponent(id)}/diff${asked}`, "/source/revisions?limit=500"];
+  const reads = [
+    `/source/revisions/${encodeURIComponent(id)}/diff?${queryOf({ against })}`,
+    "/source/revisions?limit=500",
+  ];
   const go = ({ target }) => {
     location.hash = link("source", ["revisions", id], { against: target.value });
   };
@@ -116,27 +118,17 @@ function filePart(path, url) {
 }
 
 function settingsParts({ path }) {
-  const get = (rest, as) => call("GET", path(rest), { as });
+  const get = (rest) => call("GET", path(rest));
   const resources = async () => {
     const found = (await all(path("/files?limit=500")))
       .map((file) => RESOURCES.exec(file.path))
       .filter(Boolean);
     return Promise.all(found.map(([, job = "default"]) => get(`/settings/job_resources/${encoded(job)}`)));
   };
-  const disabled = () => unless(get("/workspace/disabled.json", "text"), null);
-  const templates = async () =>
-    (await all(path("/templates?limit=500"))).map(({ name, files }) => ({
-      name,
-      files: files.map((file) => file.path),
-    }));
   return [
     part("Bucket on this server", () => get("/settings/maand"), drawSettings),
     part("Variables and ports", () => get("/settings/bucket"), drawSettings),
     part("Resources of jobs", resources, (found) => found.map(drawSettings)),
-    part("Disabled", disabled, (text) => textBox("disabled.json", text)),
-    part("Templates for jobs", templates, dataOf, {
-      none: "There are none. ops job create makes jobs of them.",
-    }),
   ];
 }
 

@@ -54,6 +54,7 @@ export class ConsolePage {
       height?: number;
       colorScheme?: "light" | "dark";
       ignoreHTTPSErrors?: boolean;
+      timezoneId?: string;
     } = {},
   ): Promise<ConsolePage> {
     const executablePath = execFileSync("sh", ["-c", "command -v chromium"], { encoding: "utf8" }).trim();

@@ -2,13 +2,23 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 
-/** Records a run that has ended, with a log of any kind, in a bucket of a stopped or running server; answers its id. */
-export function recordRun(root: string, bucket: string, log: string | Uint8Array): string {
+/**
+ * Records a run that has ended, with a log of any kind, in a bucket of a stopped or running server; answers its id.
+ * `times` are byte offsets and when what begins there was written, in milliseconds since the run began.
+ */
+export function recordRun(
+  root: string,
+  bucket: string,
+  log: string | Uint8Array,
+  times: [number, number][] = [],
+): string {
   const id = uuidV7();
   const folder = path.join(root, bucket, "logs", "runs", id);
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   writeFileSync(path.join(folder, "activity.log"), log, { mode: 0o600 });
   const at = new Date().toISOString();
+  const written = times.map(([offset, ms]) => `${offset} ${Date.parse(at) + ms}\n`);
+  writeFileSync(path.join(folder, "activity.times"), written.join(""), { mode: 0o600 });
   const record = {
     ...{ id, bucket_id: bucket, origin: "server", kind: "build", params: {}, status: "succeeded" },
     ...{

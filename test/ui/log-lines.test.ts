@@ -3,7 +3,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { PROGRAM_ROOT } from "../../lib/core/self.ts";
 
-const { AllLines, lineFilter, RunLog } = await import(path.join(PROGRAM_ROOT, "ui/run-log.js"));
+const { AllLines, FoldedLines, RunLog } = await import(path.join(PROGRAM_ROOT, "ui/run-log.js"));
 
 interface Line {
   start: number;
@@ -11,6 +11,8 @@ interface Line {
   text: string;
   open: boolean;
   continued: boolean;
+  /** Of a group: the lines that are not shown. */
+  more?: number;
 }
 
 /** A log in memory, and how many bytes of it were asked for. */
@@ -27,7 +29,7 @@ function logOf(bytes: Buffer, size = bytes.length) {
   return { log, lines: new AllLines(log), asked };
 }
 
-async function forwards(source: typeof AllLines, most: number): Promise<Line[]> {
+async function forwards(source: typeof AllLines | typeof FoldedLines, most: number): Promise<Line[]> {
   const all: Line[] = [];
   for (let at = 0; ; ) {
     const { lines, next, done } = await source.after(at, most);
@@ -37,7 +39,11 @@ async function forwards(source: typeof AllLines, most: number): Promise<Line[]> 
   }
 }
 
-async function backwards(source: typeof AllLines, size: number, most: number): Promise<Line[]> {
+async function backwards(
+  source: typeof AllLines | typeof FoldedLines,
+  size: number,
+  most: number,
+): Promise<Line[]> {
   const all: Line[] = [];
   for (let at = size; ; ) {
     const { lines, done } = await source.before(at, most);
@@ -106,32 +112,45 @@ test("what arrives is read from memory, and a log that was read goes on", async 
   assert.equal(asked.bytes, 11);
 });
 
-test("lines of commands on workers are told by their beginning", () => {
-  const filter = lineFilter({ job: "web", worker: "10.0.0.7" });
-  assert.equal(filter.q, "web@10.0.0.7");
-  for (const [line, expected] of [
-    ["web@10.0.0.7 | started", true],
-    ["web@10.0.0.7 ! warned", true],
-    ["web@10.0.0.7: in sync", true],
-    ["10.0.0.7 | of no job", false],
-    ["web@10.0.0.70 | started", false],
-    ["myweb@10.0.0.7 | started", false],
-    ["says web@10.0.0.7 | started", false],
-    ["\x1b[31mweb@10.0.0.7 | failed", true],
-  ])
-    assert.equal(filter.accepts({ text: line }), expected, String(line));
-  const ofJob = lineFilter({ job: "web" });
-  for (const [line, expected] of [
-    ["web: batch 1 of 2", true],
-    ["web@10.0.0.7 | started", true],
-    ["10.0.0.7 | of no job", false],
-  ])
-    assert.equal(ofJob.accepts({ text: line }), expected, String(line));
-  const ofWorker = lineFilter({ worker: "10.0.0.7" });
-  assert.equal(ofWorker.q, "10.0.0.7");
-  for (const line of ["10.0.0.7 | of no job", "10.0.0.7 ! of no job", "web@10.0.0.7 | started"])
-    assert.equal(ofWorker.accepts({ text: line }), true, line);
-  assert.equal(ofWorker.accepts({ text: "web: synced to 10.0.0.7: 5 changed" }), false);
-  assert.equal(lineFilter({ worker: "10.0.0.7", text: "failed" }).q, "failed");
-  assert.equal(lineFilter({}), null);
+const GROUPS = [1, 5_000, 3, 40, 1, 2_500, 700]
+  .map((lines, group) =>
+    Array.from(
+      { length: lines },
+      (_, index) => `web@10.0.0.${group} ${index % 3 ? "|" : "!"} line ${index}\n`,
+    ).join(""),
+  )
+  .join("web: batch 2 of 7\n");
+
+test("lines of one place in a row are one row, without a gap from either end; none is longer than 64 KiB", async () => {
+  const bytes = Buffer.from(GROUPS);
+  const folded = new FoldedLines(logOf(bytes).lines, () => false);
+  const all = (await forwards(logOf(bytes).lines, 500)).length;
+  for (const rows of [await forwards(folded, 120), await backwards(folded, bytes.length, 120)]) {
+    assert.equal(rows[0]?.start, 0);
+    assert.equal(rows.at(-1)?.end, bytes.length);
+    for (const [index, row] of rows.entries()) {
+      if (index > 0) assert.equal(row.start, rows[index - 1]?.end);
+      assert.ok(row.end - row.start <= 65_536);
+      const lines = bytes.subarray(row.start, row.end).toString().trimEnd().split("\n");
+      assert.equal(row.text, lines[0]);
+      assert.equal(row.more, lines.length - 1);
+      assert.equal(new Set(lines.map((line) => line.split(" ")[0])).size, 1);
+    }
+    assert.equal(
+      rows.reduce((sum, { more = 0 }) => sum + 1 + more, 0),
+      all,
+    );
+    assert.ok(rows.length < 40, String(rows.length));
+  }
+});
+
+test("a line that is open is not folded, and those around it are", async () => {
+  const bytes = Buffer.from(GROUPS);
+  const at = bytes.indexOf("line 2000\n");
+  const start = bytes.lastIndexOf("\n", at) + 1;
+  const isOpen = (line: Line) => line.start === start;
+  const rows = await forwards(new FoldedLines(logOf(bytes).lines, isOpen), 120);
+  const place = rows.findIndex((row) => row.start === start);
+  assert.equal(rows[place]?.more, 0);
+  for (const near of [rows[place - 1], rows[place + 1]]) assert.ok((near?.more ?? 0) > 100);
 });

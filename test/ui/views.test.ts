@@ -57,7 +57,7 @@ test("CP-174 CP-175 workers: definitions to read, and each probe starts its run 
       `workers/${name.toLowerCase()}`,
       { workers: ["127.0.0.2"] },
     ]);
-  await ui.page.getByRole("img", { name: /^CPU of 127\.0\.0\.2: \d+/ }).waitFor();
+  await ui.page.getByRole("row", { name: /^127\.0\.0\.2 \d+ % [▁-█]+ \d+ % [▁-█]+$/ }).waitFor();
   const forced = await started(async () => {
     await ui.button("Trust by force …").click();
     await ui.confirm("Trust by force", "shop");
@@ -159,7 +159,7 @@ test("CP-089 CP-176 the source is shown and cannot be edited", async () => {
   await ui.link("workspace/jobs/base/static/page.txt").click();
   await ui.page.getByText("page of 1.0.0").waitFor();
   await ui.view(bucket, "source/settings");
-  await ui.page.getByText("There are none. ops job create").waitFor();
+  await ui.page.getByText("Variables and ports").waitFor();
   assert.equal(
     await ui.page.locator("main textarea, main input:not([type=search]), main [contenteditable]").count(),
     0,
