@@ -5,7 +5,7 @@ import { cancelling, count, duration, size, status, words } from "./format.js";
 import { clearFind, lookIn, openFind, sought, startFind } from "./log-find.js";
 import * as view from "./log-view.js";
 import { prefer, preference } from "./preferences.js";
-import { AllLines, FoldedLines, MatchingLines, RunLog } from "./run-log.js";
+import { allLines, foldedLines, matchingLines, RunLog } from "./run-log.js";
 
 const ASK_MS = 2_000;
 const TYPING_MS = 300;
@@ -202,8 +202,8 @@ function showLines(offset = view.following ? Infinity : (view.pointed[0] ?? view
   download.href = log.path(`/logs/text?${queryOf({ ...wanted, times: times.value !== "" })}`);
   if (shape === `${asked} ${fold.checked}`) return;
   shape = `${asked} ${fold.checked}`;
-  const lines = asked.size > 0 ? new MatchingLines(log, wanted) : new AllLines(log);
-  view.show(log, fold.checked ? new FoldedLines(lines, view.isOpen) : lines, offset);
+  const lines = asked.size > 0 ? matchingLines(log, wanted) : allLines(log);
+  view.show(log, fold.checked ? foldedLines(lines, view.isOpen) : lines, offset);
   drawFollow();
 }
 
@@ -241,7 +241,7 @@ function followAddress() {
 
 async function pointedText() {
   const [first, last] = view.pointed;
-  const { lines } = await new AllLines(log).after(last, 1);
+  const { lines } = await allLines(log).after(last, 1);
   return new TextDecoder().decode(await log.read(first, lines[0].end));
 }
 

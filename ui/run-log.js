@@ -136,37 +136,33 @@ export class RunLog {
 }
 
 /** All lines of a log. */
-export class AllLines {
-  constructor(log) {
-    this.log = log;
-  }
-
-  async after(offset, most) {
-    const { size } = this.log;
-    const to = Math.min(offset + most * LINE_BYTES, size);
-    const lines = (await this.#between(offset, to)).slice(0, most);
-    const next = lines.at(-1)?.end ?? offset;
-    return { lines, next, done: next >= to && to === size };
-  }
-
-  async before(offset, most) {
-    const from = Math.max(0, offset - most * LINE_BYTES);
-    const lines = (await this.#between(from, offset)).filter(({ end }) => end <= offset).slice(-most);
-    return { lines, done: lines.length === 0 || lines[0].start === 0 };
-  }
-
-  async #between(from, to) {
-    const { size } = this.log;
+export function allLines(log) {
+  async function between(from, to) {
+    const { size } = log;
     // The first piece may begin before.
     const base = Math.max(0, (Math.floor(from / PIECE_BYTES) - 4) * PIECE_BYTES);
     const until = Math.min(size, to + 3 * PIECE_BYTES);
-    const bytes = await this.log.read(base, until);
+    const bytes = await log.read(base, until);
     const starts = startsIn(bytes, base);
     const ends = [...starts.slice(1), ...(until === size ? [size] : [])];
     return ends
       .map((end, index) => lineOf(bytes, base, starts[index], end))
       .filter(({ start, end }) => end > from && start < to);
   }
+  return {
+    async after(offset, most) {
+      const { size } = log;
+      const to = Math.min(offset + most * LINE_BYTES, size);
+      const lines = (await between(offset, to)).slice(0, most);
+      const next = lines.at(-1)?.end ?? offset;
+      return { lines, next, done: next >= to && to === size };
+    },
+    async before(offset, most) {
+      const found = await between(Math.max(0, offset - most * LINE_BYTES), offset);
+      const lines = found.filter(({ end }) => end <= offset).slice(-most);
+      return { lines, done: lines.length === 0 || lines[0].start === 0 };
+    },
+  };
 }
 
 function lineOf(bytes, base, start, end) {
@@ -193,76 +189,66 @@ function startsIn(bytes, base) {
 }
 
 /** The lines that a query lets through. */
-export class MatchingLines {
-  constructor(log, query) {
-    Object.assign(this, { log, query });
-  }
-
-  async after(offset, most) {
-    const { lines, place } = await this.#between(await this.log.place(offset), undefined, most);
-    const done = lines.length <= most;
-    return { lines: lines.slice(0, most), next: done ? place.offset : lines[most].start, done };
-  }
-
-  async before(offset, most) {
-    let [lines, to] = [[], offset];
-    for (let span = FIRST_SPAN_BYTES; to > 0 && lines.length <= most; span *= 2) {
-      const from = await this.log.place(Math.max(0, to - span));
-      lines = [...(await this.#between(from, to, Infinity)).lines, ...lines];
-      to = from.offset;
-    }
-    return { lines: lines.slice(-most), done: to === 0 && lines.length <= most };
-  }
-
-  async #between(place, to, most) {
+export function matchingLines(log, query) {
+  async function between(place, to, most) {
     const lines = [];
     for (let isLast = false; !isLast && lines.length <= most && !(place.offset >= to); ) {
-      const page = await this.log.search({ ...this.query, after: place, until: to });
+      const page = await log.search({ ...query, after: place, until: to });
       lines.push(...page.lines);
       [place, isLast] = [page.next, page.isLast];
     }
     return { lines, place };
   }
+  return {
+    async after(offset, most) {
+      const { lines, place } = await between(await log.place(offset), undefined, most);
+      const done = lines.length <= most;
+      return { lines: lines.slice(0, most), next: done ? place.offset : lines[most].start, done };
+    },
+    async before(offset, most) {
+      let [lines, to] = [[], offset];
+      for (let span = FIRST_SPAN_BYTES; to > 0 && lines.length <= most; span *= 2) {
+        const from = await log.place(Math.max(0, to - span));
+        lines = [...(await between(from, to, Infinity)).lines, ...lines];
+        to = from.offset;
+      }
+      return { lines: lines.slice(-most), done: to === 0 && lines.length <= most };
+    },
+  };
 }
 
 /** Lines of one place in a row as one, with `more`. */
-export class FoldedLines {
-  constructor(lines, isOpen) {
-    Object.assign(this, { lines, isOpen });
-  }
-
-  async after(offset, most) {
-    const { lines, next, done } = await this.lines.after(offset, FOLD_LINES);
-    const rows = this.#fold(lines);
-    // The last one may go on in what was not read.
+export function foldedLines(source, isOpen) {
+  // What is at the edge may go on in what was not read.
+  function fold({ lines, done }, most) {
+    const rows = rowsOf(lines, isOpen);
     const whole = Math.min(most, done ? rows.length : Math.max(1, rows.length - 1));
-    return {
-      lines: rows.slice(0, whole),
-      next: rows[whole]?.start ?? next,
-      done: done && whole === rows.length,
-    };
+    return { rows, whole, done: done && whole === rows.length };
   }
+  return {
+    async after(offset, most) {
+      const found = await source.after(offset, FOLD_LINES);
+      const { rows, whole, done } = fold(found, most);
+      return { lines: rows.slice(0, whole), next: rows[whole]?.start ?? found.next, done };
+    },
+    async before(offset, most) {
+      const { rows, whole, done } = fold(await source.before(offset, FOLD_LINES), most);
+      return { lines: rows.slice(-whole), done };
+    },
+  };
+}
 
-  async before(offset, most) {
-    const { lines, done } = await this.lines.before(offset, FOLD_LINES);
-    const rows = this.#fold(lines);
-    const whole = Math.min(most, done ? rows.length : Math.max(1, rows.length - 1));
-    return { lines: rows.slice(-whole), done: done && whole === rows.length };
+function rowsOf(lines, isOpen) {
+  const rows = [];
+  let before;
+  for (const line of lines) {
+    const [, job, worker] = PLACE.exec(line.text) ?? [];
+    const isFolded = worker && !line.continued && !isOpen(line);
+    const group = isFolded && [job, worker, Math.floor(line.start / FOLD_BYTES)].join();
+    // What comes next may belong to any: all are open.
+    if (!group || group !== before) rows.push({ ...line, more: 0, open: true });
+    else Object.assign(rows.at(-1), { end: line.end, more: rows.at(-1).more + 1 });
+    before = group;
   }
-
-  // What comes next may belong to any.
-  #fold(lines) {
-    const rows = [];
-    let before;
-    for (const line of lines) {
-      const [, job, worker] = PLACE.exec(line.text) ?? [];
-      const isFolded = worker && !line.continued && !this.isOpen(line);
-      const group = isFolded ? [job, worker, Math.floor(line.start / FOLD_BYTES)].join() : undefined;
-      const row = rows.at(-1);
-      if (isFolded && group === before) Object.assign(row, { end: line.end, more: row.more + 1 });
-      else rows.push({ ...line, more: 0, open: true });
-      before = group;
-    }
-    return rows;
-  }
+  return rows;
 }

@@ -3,7 +3,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { PROGRAM_ROOT } from "../../lib/core/self.ts";
 
-const { AllLines, FoldedLines, RunLog } = await import(path.join(PROGRAM_ROOT, "ui/run-log.js"));
+const { allLines, foldedLines, RunLog } = await import(path.join(PROGRAM_ROOT, "ui/run-log.js"));
 
 interface Line {
   start: number;
@@ -26,10 +26,10 @@ function logOf(bytes: Buffer, size = bytes.length) {
     asked.bytes += part.length;
     return new Response(new Uint8Array(part), { status: 206 });
   };
-  return { log, lines: new AllLines(log), asked };
+  return { log, lines: allLines(log), asked };
 }
 
-async function forwards(source: typeof AllLines | typeof FoldedLines, most: number): Promise<Line[]> {
+async function forwards(source: ReturnType<typeof allLines>, most: number): Promise<Line[]> {
   const all: Line[] = [];
   for (let at = 0; ; ) {
     const { lines, next, done } = await source.after(at, most);
@@ -39,11 +39,7 @@ async function forwards(source: typeof AllLines | typeof FoldedLines, most: numb
   }
 }
 
-async function backwards(
-  source: typeof AllLines | typeof FoldedLines,
-  size: number,
-  most: number,
-): Promise<Line[]> {
+async function backwards(source: ReturnType<typeof allLines>, size: number, most: number): Promise<Line[]> {
   const all: Line[] = [];
   for (let at = size; ; ) {
     const { lines, done } = await source.before(at, most);
@@ -123,7 +119,7 @@ const GROUPS = [1, 5_000, 3, 40, 1, 2_500, 700]
 
 test("lines of one place in a row are one row, without a gap from either end; none is longer than 64 KiB", async () => {
   const bytes = Buffer.from(GROUPS);
-  const folded = new FoldedLines(logOf(bytes).lines, () => false);
+  const folded = foldedLines(logOf(bytes).lines, () => false);
   const all = (await forwards(logOf(bytes).lines, 500)).length;
   for (const rows of [await forwards(folded, 120), await backwards(folded, bytes.length, 120)]) {
     assert.equal(rows[0]?.start, 0);
@@ -149,7 +145,7 @@ test("a line that is open is not folded, and those around it are", async () => {
   const at = bytes.indexOf("line 2000\n");
   const start = bytes.lastIndexOf("\n", at) + 1;
   const isOpen = (line: Line) => line.start === start;
-  const rows = await forwards(new FoldedLines(logOf(bytes).lines, isOpen), 120);
+  const rows = await forwards(foldedLines(logOf(bytes).lines, isOpen), 120);
   const place = rows.findIndex((row) => row.start === start);
   assert.equal(rows[place]?.more, 0);
   for (const near of [rows[place - 1], rows[place + 1]]) assert.ok((near?.more ?? 0) > 100);
