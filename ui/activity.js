@@ -1,7 +1,7 @@
 import { address, bucketPath, call, keepQuery, link, queryOf } from "./api.js";
 import { cancelRun, copying } from "./controls.js";
 import { tell } from "./dom.js";
-import { cancelling, count, duration, size, status, words } from "./format.js";
+import { cancelling, count, duration, size, status } from "./format.js";
 import { clearFind, lookIn, openFind, sought, startFind } from "./log-find.js";
 import * as view from "./log-view.js";
 import { prefer, preference } from "./preferences.js";
@@ -12,7 +12,7 @@ const TYPING_MS = 300;
 const NEWLINE = 10;
 const MINUTE_MS = 60_000;
 
-const dock = document.getElementById("dock");
+const dock = document.getElementById("activity");
 const [subject, state, elapsed, progress, why, trouble, problem, download, bytes, pill, output] =
   "subject state elapsed progress why trouble problem download size pill output"
     .split(" ")
@@ -57,7 +57,6 @@ export function startActivity(listener) {
   start.addEventListener("click", () => view.go(0));
   pill.addEventListener("click", () => view.go(Infinity));
   download.before(copy);
-  dock.addEventListener("toggle", label);
   addEventListener("hashchange", followAddress);
 }
 
@@ -153,7 +152,6 @@ function change() {
   const before = JSON.stringify(shown);
   const { bucketId = null, runId = null } = log ?? {};
   shown = { bucketId, runId, status: word, kind };
-  label();
   if (before !== JSON.stringify(shown)) changed();
 }
 
@@ -161,11 +159,6 @@ function progressText({ phase, done, total, waiting }) {
   const how = total > 0 ? `${phase}: ${done} of ${total}` : phase;
   const names = waiting.map(({ on }) => on).join(", ");
   return names === "" ? how : `${how}; waiting for ${names}`;
-}
-
-function label() {
-  const how = dock.open || run === null ? "" : `: ${words(run.kind)} ${run.status}`;
-  dock.firstElementChild.textContent = `Activity${how}`;
 }
 
 async function askToCancel() {
