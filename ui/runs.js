@@ -221,7 +221,7 @@ function outputsOf(workers) {
     .map((group, index) => {
       const [{ outcome, exit_code: code, output, error }] = group;
       const names = group.map(({ worker }) => worker).join(", ");
-      const state = status(code ? `${outcome} (exit code ${code})` : outcome);
+      const state = [status(outcome), code ? ` (exit code ${code})` : ""];
       return el(
         "details",
         { open: index === 0 || group.length <= 3 },
