@@ -76,6 +76,7 @@ async function unfold(start) {
   const { lines } = await source.after(start, row.more + 1);
   const at = rows.indexOf(row);
   if (at < 0) return;
+  follow(false);
   draw(rows.toSpliced(at, 1, ...lines));
   box.focus();
 }

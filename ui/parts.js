@@ -9,6 +9,7 @@ const ORDER = new Intl.Collator("en", { numeric: true });
 const LABELS = {
   worker_ip: "Worker",
   deployment_seq: "Wave",
+  cpu: "CPU",
   cpu_mhz: "CPU MHz",
   memory_mb: "Memory MB",
   ttl: "TTL",

@@ -139,7 +139,9 @@ test("a header that an operation takes goes with it", async () => {
   assert.equal(console.requests.slice(sent).at(-1)?.headers().range, "bytes=0-1");
 });
 
-test("at 390 pixels nothing is wider than the page", async () => {
+test("operations are as wide as the page; at 390 pixels nothing is wider", async () => {
+  await console.page.setViewportSize({ width: 1440, height: 800 });
+  assert.ok(((await console.page.locator(".operation").first().boundingBox())?.width ?? 0) > 1300);
   await console.page.setViewportSize({ width: 390, height: 800 });
   assert.equal(await console.page.evaluate("document.documentElement.scrollWidth"), 390);
   await console.page.setViewportSize({ width: 1280, height: 800 });
