@@ -31,7 +31,7 @@ const FORMS = [
   [/_(at|date)$|^(at|not_after)$/, ago],
 ];
 const SIGNS = { changed: "ok", not_started: "pending" };
-const COUNTED = /^(job|worker|worker_ip|zone|executed_on)$/;
+const COUNTED = new RegExp(`${STATE.source}|^(job|worker|worker_ip|zone|executed_on)$`);
 
 function labelOf(name) {
   return name[0] === "@" ? name.slice(1) : (LABELS[name] ?? words(name));
@@ -86,9 +86,7 @@ function dataTable(sample, { caption, cells = {}, name = "", counted = COUNTED, 
     ...{ type: "search", placeholder: "Filter", "aria-label": `Filter ${caption}` },
     ...{ value: given("q"), oninput: () => changed({ q: search.value }) },
   });
-  const facets = columns
-    .filter((key) => counted.test(key) || STATE.test(key))
-    .map((key) => facetOf(key, given(key), changed));
+  const facets = columns.filter((key) => counted.test(key)).map((key) => facetOf(key, given(key), changed));
   const heads = columns.map((key) => {
     const sorter = el("button.sorter", { type: "button", onclick: () => sortBy(key) }, labelOf(key));
     return el("th", sorter);
