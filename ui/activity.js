@@ -252,7 +252,9 @@ function startToggles() {
 }
 
 async function readTimes() {
-  if (log && times.value !== "") await log.readTimes().catch((error) => tell(problem, error.message));
+  const from = log;
+  if (!from || times.value === "") return;
+  await from.readTimes().catch((error) => from.signal.aborted || tell(problem, error.message));
   view.draw();
 }
 
