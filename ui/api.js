@@ -1,11 +1,3 @@
-class ApiError extends Error {
-  constructor(status, body, response) {
-    super(body.message ?? `The server answered with status ${status}`);
-    const { error: code, run_id: runId } = body;
-    Object.assign(this, { status, code, runId, response });
-  }
-}
-
 /** Who asks for a code, and hears the end. */
 export const session = { askForCode() {}, end() {} };
 
@@ -20,7 +12,7 @@ export async function call(method, path, options = {}) {
   }
 }
 
-/** A request; throws ApiError. */
+/** A request; its errors have `status`, `code`, `runId`, `response`. */
 export async function request(method, path, { body, token, signal, headers: own, as = "json" } = {}) {
   const headers = new Headers(own);
   if (method !== "GET") headers.set("X-Ops-CSRF", "1");
@@ -29,6 +21,7 @@ export async function request(method, path, { body, token, signal, headers: own,
   if (!isRaw) headers.set("Content-Type", "application/json");
   const options = { method, headers, signal, body: isRaw ? body : JSON.stringify(body) };
   const response = await send(path, options);
+  const { status } = response;
   if (response.ok && as !== "json") return as === "response" ? response : await response[as]();
   const answer = await response
     .clone()
@@ -36,7 +29,8 @@ export async function request(method, path, { body, token, signal, headers: own,
     .catch(() => ({}));
   if (response.ok) return answer;
   if (answer.error === "unauthorized" && token === undefined) session.end();
-  throw new ApiError(response.status, answer, response);
+  const { message = `The server answered with status ${status}`, error: code, run_id: runId } = answer;
+  throw Object.assign(new Error(message), { status, code, runId, response });
 }
 
 async function send(path, options) {
@@ -44,7 +38,7 @@ async function send(path, options) {
     return await fetch(path, { ...options, cache: "no-store" });
   } catch (error) {
     if (options.signal?.aborted) throw error;
-    throw new ApiError(0, { message: "The server cannot be reached" });
+    throw Object.assign(new Error("The server cannot be reached"), { status: 0 });
   }
 }
 

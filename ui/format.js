@@ -1,7 +1,5 @@
 import { el } from "./dom.js";
 
-const TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-
 const UNITS = [
   ["d", 864e5, Infinity],
   ["h", 36e5, 864e5],
@@ -9,10 +7,15 @@ const UNITS = [
   ["s", 1e3, 6e4],
 ];
 
+/** A time as it is here. */
+export function localTime(iso) {
+  return new Date(iso).toLocaleString();
+}
+
 /** How long ago something was. */
 export function ago(iso) {
   if (!iso) return "";
-  const title = `${TIME.format(new Date(iso))} (${iso})`;
+  const title = `${localTime(iso)} (${iso})`;
   return el("time", { class: "ago", datetime: iso, title }, sinceText(iso));
 }
 

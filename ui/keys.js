@@ -32,11 +32,7 @@ const ARROWS = {
   ...{ ArrowUp: ["#sections", -1], ArrowDown: ["#sections", 1] },
   ...{ ArrowLeft: [".tabs", -1], ArrowRight: [".tabs", 1] },
 };
-const SCHEMES = [
-  ["", "system"],
-  ["light", "light"],
-  ["dark", "dark"],
-];
+const SCHEMES = ["", "light", "dark"].map((one) => [one, one || "system"]);
 
 let pending = 0;
 

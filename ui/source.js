@@ -1,7 +1,7 @@
 import { all, call, encoded, queryOf } from "./api.js";
 import { choice, fieldsOf, runLink } from "./controls.js";
 import { el, textBox } from "./dom.js";
-import { ago, size } from "./format.js";
+import { ago, localTime, size } from "./format.js";
 import { dataOf, listPart, part } from "./parts.js";
 import { fileDiff } from "./runs.js";
 
@@ -80,10 +80,6 @@ function comparison({ path, link, query }, id) {
   };
   const read = () => Promise.all(reads.map((one) => call("GET", path(one))));
   return part(`What ${id.slice(0, 8)} changes`, read, draw);
-}
-
-function localTime(iso) {
-  return new Date(iso).toLocaleString();
 }
 
 function noteOf({ mode, omitted }) {
