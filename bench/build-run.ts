@@ -22,7 +22,7 @@ const bucketId = bucketIdOf(openForReading(layoutOf(bucketDir).database));
 const begun: [phase: string, at: number][] = [["start", 0]];
 const said: string[] = [];
 const outcome = await perform(
-  { runId: uuidV7(), kind: "build", bucketId, bucketDir, params: {}, by: "bench" },
+  { runId: uuidV7(), kind: "build", bucketId, bucketDir, params: {}, revision: null, by: "bench" },
   {
     launcher: new Launcher(process.env, () => {}),
     signal: new AbortController().signal,

@@ -80,7 +80,7 @@ async function runHook(folder: string, hook: string): Promise<void> {
 
 function ordersFor(bucketDir: string, kind: RunKind, params: Record<string, unknown>) {
   using db = openForReading(layoutOf(bucketDir).database);
-  return { runId: uuidV7(), kind, bucketId: bucketIdOf(db), bucketDir, params, by: "bench" };
+  return { runId: uuidV7(), kind, bucketId: bucketIdOf(db), bucketDir, params, revision: null, by: "bench" };
 }
 
 function input() {

@@ -19,6 +19,8 @@ export interface Answer<T> {
 export interface Run {
   id: string;
   kind: string;
+  params: Record<string, unknown>;
+  revision: string | null;
   status: "running" | "succeeded" | "failed" | "cancelled";
   error: string | null;
   exit_code: number | null;

@@ -152,6 +152,7 @@ export function workersView(page) {
   });
   const load = listPart("Load", () => readings(page), {
     ...{ name: "load", none: "No reading yet: Sysstat takes one." },
+    cells: { cpu: ({ cpu }) => chartOf(cpu), memory: ({ memory }) => chartOf(memory) },
   });
   const others = ["facts", "uptime", "trust"].map((name) =>
     lastRunPart(page, `Last ${name}`, `worker_${name}`),
@@ -203,17 +204,16 @@ async function readings({ bucketId }) {
   const found = resultsOf(runs.reverse()).filter(({ sysstat }) => sysstat);
   return [...Map.groupBy(found, ({ worker }) => worker)].map(([worker, own]) => ({
     worker,
-    cpu: chartOf(own.map(({ sysstat }) => sysstat.cpu_pct)),
-    memory: chartOf(own.map(({ sysstat: one }) => 100 * (1 - one.mem_available_bytes / one.mem_total_bytes))),
+    cpu: own.map(({ sysstat }) => sysstat.cpu_pct),
+    memory: own.map(({ sysstat: one }) => 100 * (1 - one.mem_available_bytes / one.mem_total_bytes)),
   }));
 }
 
 function chartOf(percents) {
   const known = percents.filter(Number.isFinite);
-  const bars = known.map(
-    (percent) => BARS[Math.min(BARS.length - 1, Math.floor((percent * BARS.length) / 100))],
-  );
-  return known.length === 0 ? "" : `${Math.round(known.at(-1))} % ${bars.join("")}`;
+  const bars = known.map((percent) => BARS[Math.min(7, Math.floor(percent / 12.5))]);
+  const last = `${Math.round(known.at(-1))} % `;
+  return known.length > 0 && el("span", { role: "img", "aria-label": last }, last, bars);
 }
 
 /** Runs a command on workers. */

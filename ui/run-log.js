@@ -9,7 +9,6 @@ const NOWHERE = "\u{10fffd}\u{10fffc}\u{10fffd}";
 const FIRST_SPAN_BYTES = 256 * 1024;
 const NEWLINE = 10;
 const END = 1e12;
-// Of longer lines.
 const PIECE_BYTES = 4096;
 const LINE_BYTES = 128;
 const [FOLD_LINES, FOLD_BYTES] = [2_000, 64 * 1024];
@@ -139,7 +138,6 @@ export class RunLog {
 export function allLines(log) {
   async function between(from, to) {
     const { size } = log;
-    // The first piece may begin before.
     const base = Math.max(0, (Math.floor(from / PIECE_BYTES) - 4) * PIECE_BYTES);
     const until = Math.min(size, to + 3 * PIECE_BYTES);
     const bytes = await log.read(base, until);

@@ -1,6 +1,6 @@
 import { showLog } from "./activity.js";
 import { address, call, keepQuery, runsOf } from "./api.js";
-import { choice, copyButton, runLink } from "./controls.js";
+import { choice, copyButton, runLink, short } from "./controls.js";
 import { button, el, textBox } from "./dom.js";
 import { ago, cancelling, duration, status, words } from "./format.js";
 import { dataOf, part, progressOf, shown, tableOf } from "./parts.js";
@@ -53,14 +53,14 @@ async function standing({ bucketId }, read) {
 }
 
 function headOf(page, run) {
-  const { id, kind, params, status: state, created_at, duration_ms, error, progress, usual } = run;
+  const { id, kind, params, revision, status: state, created_at, duration_ms, error, progress, usual } = run;
   const isActive = state === "running";
   const ending = cancelling(run);
   const from = params.plan ?? params.retry_of;
   const took = isActive ? " " : ` after ${duration(duration_ms)} `;
   return [
     el("p.headline", status(state), took, el("code", aboutOf(run))),
-    el("p.hint", `by ${rowOf(run).by}, `, ago(created_at)),
+    el("p.hint", `by ${rowOf(run).by}, `, ago(created_at), revision && [", revision ", short(revision)]),
     from && el("p", runLink(page.bucketId, from, params.plan ? "Its plan" : "What it repeats")),
     error && el("p.error", error),
     ending && el("p.status.changed", ending),

@@ -57,7 +57,7 @@ function rollBack({ action }, { id, created_at }) {
 function comparison({ path, link, query }, id) {
   const against = query.get("against") ?? "";
   const reads = [
-    `/source/revisions/${encodeURIComponent(id)}/diff?${queryOf({ against })}`,
+    `/source/revisions/${encoded(id)}/diff?${queryOf({ against })}`,
     "/source/revisions?limit=500",
   ];
   const go = ({ target }) => {
@@ -121,10 +121,15 @@ function settingsParts({ path }) {
       .filter(Boolean);
     return Promise.all(found.map(([, job = "default"]) => get(`/settings/job_resources/${encoded(job)}`)));
   };
+  const templates = async () =>
+    (await all(path("/templates?limit=500"))).flatMap(({ name, files }) =>
+      files.map((file) => ({ template: name, ...file })),
+    );
   return [
     part("Bucket on this server", () => get("/settings/maand"), drawSettings),
     part("Variables and ports", () => get("/settings/bucket"), drawSettings),
     part("Resources of jobs", resources, (found) => found.map(drawSettings)),
+    listPart("Templates", templates),
   ];
 }
 

@@ -60,6 +60,15 @@ export async function listRevisions(layout: Layout): Promise<Revision[]> {
   }));
 }
 
+/** The id of the revision that is the source; null where nothing was ever pushed, or the list cannot be read. */
+export async function currentRevision(layout: Layout): Promise<string | null> {
+  try {
+    return (await readState(layout)).current ?? null;
+  } catch {
+    return null;
+  }
+}
+
 /** One of {@link listRevisions}, its id in whatever case. Throws `revision_not_found`. */
 export async function findRevision(layout: Layout, id: string): Promise<Revision> {
   const found = (await listRevisions(layout)).find((revision) => revision.id === id.toLowerCase());

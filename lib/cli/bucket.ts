@@ -117,9 +117,9 @@ async function performHere(
   );
   // Asked a second time: what is still running is killed, and the operation unwinds over its dead commands.
   void stop.insisted.then(() => launcher.endAll(0));
-  const { id: runId, bucket_id, kind } = record;
+  const { id: runId, bucket_id: bucketId, kind, revision } = record;
   const outcome = await perform(
-    { runId, bucketDir: dir, bucketId: bucket_id, kind, params, by: askedBy(record) },
+    { runId, bucketDir: dir, bucketId, kind, params, revision, by: askedBy(record) },
     {
       launcher,
       signal: stop.signal,

@@ -1,10 +1,9 @@
 import { openDatabase } from "../bucket/database.ts";
 import { KvStore } from "../bucket/kv.ts";
 import { loadKvKey } from "../bucket/kv-key.ts";
-import { type Layout, layoutOf } from "../bucket/layout.ts";
+import { layoutOf } from "../bucket/layout.ts";
 import { RunLog } from "../bucket/logs.ts";
 import { Problems } from "../bucket/problems.ts";
-import { listRevisions } from "../bucket/revisions.ts";
 import { readOpsConf } from "../bucket/settings.ts";
 import { explain, Failure } from "../core/errors.ts";
 import { emptyFolder } from "../core/files.ts";
@@ -54,7 +53,7 @@ export interface RunInput {
  * (control-plane.md, Runs 3).
  */
 export async function perform(orders: Omit<Orders, "type">, input: RunInput): Promise<OutcomeMessage> {
-  const { runId, kind, bucketId, by } = orders;
+  const { runId, kind, bucketId, revision, by } = orders;
   const started = performance.now();
   const layout = layoutOf(orders.bucketDir);
   const { logFormat: format } = await readOpsConf(layout, new Problems());
@@ -63,8 +62,8 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
   const what = orders.params.dry_run === true ? `${kind} (PLAN: a dry run)` : kind;
   const log = new RunLog({ layout, runId, command: kind, redactor: new Redactor(), activity, format });
   try {
-    const source = kind === "push" || kind === "rollback" ? "" : `, ${await revisionOf(layout)}`;
-    log.info(`${what} of bucket ${bucketId}${source}, run ${runId} by ${by}`);
+    const source = revision === null ? "no known revision" : `revision ${revision}`;
+    log.info(`${what} of bucket ${bucketId}, ${source}, run ${runId} by ${by}`);
     // A run that was killed left its staged files.
     await emptyFolder(layout.tmp);
     const operation = await OPERATIONS[kind]();
@@ -86,16 +85,6 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
   } finally {
     log.close();
     await emptyFolder(layout.tmp).catch(() => {});
-  }
-}
-
-/** The source that the run works with. A list of revisions that cannot be read stops no run that does without it. */
-async function revisionOf(layout: Layout): Promise<string> {
-  try {
-    const current = (await listRevisions(layout)).find((revision) => revision.current);
-    return current ? `revision ${current.id}` : "no revision";
-  } catch {
-    return "a revision that cannot be read";
   }
 }
 

@@ -292,6 +292,7 @@ export interface Orders {
   bucketId: string;
   kind: RunKind;
   params: Record<string, unknown>;
+  revision: string | null;
   /** Who asked for it, in words. */
   by: string;
 }

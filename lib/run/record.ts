@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { loadKvKey } from "../bucket/kv-key.ts";
 import { type Layout, runLayout } from "../bucket/layout.ts";
+import { currentRevision } from "../bucket/revisions.ts";
 import { hasErrno } from "../core/errors.ts";
 import { makePrivateFolder, remove, writeAtomic } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
@@ -28,6 +29,8 @@ export interface RunRecord {
   kind: RunKind;
   /** What was asked for; never holds a secret. */
   params: Record<string, unknown>;
+  /** The source that it works with; null where that is not known. */
+  revision: string | null;
   status: RunStatus;
   created_at: string;
   started_at: string | null;
@@ -63,6 +66,7 @@ export async function createRecord(
   const record: RunRecord = {
     ...given,
     params: await withoutSecrets(layout, given.kind, given.params),
+    revision: await revisionOf(layout, given.params),
     status: "running",
     created_at: now,
     started_at: now,
@@ -82,6 +86,11 @@ export async function createRecord(
     await remove(folder);
     throw error;
   }
+}
+
+/** A push and a rollback name the one that they put in place. */
+async function revisionOf(layout: Layout, { revision }: Record<string, unknown>): Promise<string | null> {
+  return typeof revision === "string" ? revision : await currentRevision(layout);
 }
 
 /** What may be stored of a run's parameters: a command is free text, in which people write secrets of the bucket. */

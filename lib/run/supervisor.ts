@@ -249,8 +249,8 @@ export class Supervisor {
     if (identity) await lock.addHolder(identity);
     // Whoever asked for its end before it had a process could not tell it.
     if (isCancelled(record) || run.stopped !== undefined) throw cancelledFailure();
-    const { id: runId, bucket_id: bucketId, kind } = record;
-    const orders = { runId, bucketDir: layout.root, bucketId, kind, params, by: askedBy(record) };
+    const { id: runId, bucket_id: bucketId, kind, revision } = record;
+    const orders = { runId, bucketDir: layout.root, bucketId, kind, params, revision, by: askedBy(record) };
     run.channel.send({ type: "orders", ...orders });
     faultPoint("run: ordered");
   }

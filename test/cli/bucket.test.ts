@@ -62,7 +62,7 @@ test("a list of revisions that cannot be read stops no run that does without it"
   writeFileSync(layout.revisionsFile, "{");
   const { code, stdout } = await deploy();
   assert.equal(code, 0);
-  assert.match(stdout, /^deploy of bucket \S+, a revision that cannot be read, run /);
+  assert.match(stdout, /^deploy of bucket \S+, no known revision, run /);
 });
 
 test("a run that fails ends with 1, its errors on stderr", async (t) => {
@@ -227,7 +227,7 @@ test("with --json stdout is the run's result and nothing else; what happens is o
   assert.deepEqual(JSON.parse(deployed.stdout), (await newest()).result);
   assert.match(
     deployed.stderr,
-    /^deploy of bucket [\da-f-]{36}, no revision, run [\da-f-]{36} by \S+@\S+ \(process \d+\) on the command line\n/,
+    /^deploy of bucket [\da-f-]{36}, no known revision, run [\da-f-]{36} by \S+@\S+ \(process \d+\) on the command line\n/,
   );
   assert.match(deployed.stderr, /\ndeploy succeeded in [\d.]+ s\n$/);
   await build("\t@exit 3\n");

@@ -88,6 +88,9 @@ test("CP-151 CP-163 CP-164 HR-087 HR-099 HR-104 HR-105 HR-119 push, build, deplo
   );
   assert.match(upgrade.text, /base: batch 1 of 2 \(update\): restart on 127\.0\.0\.1\n/);
   const { body } = await server.call<{ items: Run[] }>("GET", `/api/buckets/${bucket}/runs`);
+  const [last, before] = body.items;
+  assert.equal(last?.revision, before?.params.revision, "what was pushed last is what was deployed");
+  assert.ok(upgrade.text.includes(`, revision ${last?.revision}, `));
   assert.deepEqual(
     body.items.map((run) => `${run.kind} ${run.status}`),
     [

@@ -13,7 +13,16 @@ async function stored(layout: Layout, kind: RunKind, more: Partial<RunRecord>): 
   const id = uuidV7();
   await makePrivateFolder(runLayout(layout, id).folder);
   await saveRecord(layout, {
-    ...{ id, bucket_id: uuidV7(), origin: "cli", kind, params: {}, status: "failed", created_at: "" },
+    ...{
+      id,
+      bucket_id: uuidV7(),
+      origin: "cli",
+      kind,
+      params: {},
+      revision: null,
+      status: "failed",
+      created_at: "",
+    },
     ...{ started_at: null, finished_at: null, exit_code: 1, signal: null, error: null, result: null },
     ...{ audit: [], ...more },
   });

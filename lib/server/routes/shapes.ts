@@ -101,6 +101,7 @@ const RUN_FIELDS = {
   origin: oneOf("server", "cli"),
   kind: RUN_KIND,
   params: described(anything({ type: "object" }), "What was asked for"),
+  revision: described(nullable(ID), "The source that it works with; null where none is known"),
   status: RUN_STATUS,
   created_at: TIME,
   started_at: nullable(TIME),
