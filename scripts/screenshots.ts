@@ -84,6 +84,8 @@ async function shoot(width: number, colorScheme: "light" | "dark"): Promise<void
   await console.goTo("#/");
   await page.locator("body").press("?");
   await take("keys");
+  await console.goTo("docs/#get_buckets_bucket_id_runs");
+  await take("api");
   console.checkPeace();
   await console.close();
 }

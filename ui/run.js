@@ -60,7 +60,12 @@ function headOf(page, run) {
   const took = isActive ? " " : ` after ${duration(duration_ms)} `;
   return [
     el("p.headline", status(state), took, el("code", aboutOf(run))),
-    el("p.hint", `by ${rowOf(run).by}, `, ago(created_at), revision && [", revision ", short(revision)]),
+    el(
+      "p.hint",
+      `by ${rowOf(run).by} from ${run.audit[0]?.actor.address}, `,
+      ago(created_at),
+      revision && [", revision ", short(revision)],
+    ),
     from && el("p", runLink(page.bucketId, from, params.plan ? "Its plan" : "What it repeats")),
     error && el("p.error", error),
     ending && el("p.status.changed", ending),

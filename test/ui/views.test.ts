@@ -190,7 +190,7 @@ test("runs are narrowed by kind and status on the server, and the address keeps 
 test("a run tells in tabs how it went on each worker, what was asked for and by whom; the tab is remembered", async () => {
   const { id, revision } = await server.run(bucket, "hooks", { hook: "check", job: "app" });
   await ui.view(bucket, `runs/${id}`);
-  await ui.page.getByText(`by bearer, just now, revision ${revision?.slice(0, 8)}`).waitFor();
+  await ui.page.getByText(`by bearer from 127.0.0.1, just now, revision ${revision?.slice(0, 8)}`).waitFor();
   await ui.link("Hosts").click();
   const row = ui.page.locator("main tr", { hasText: "127.0.0.2" });
   await row.getByRole("link", { name: "ok" }).click();
