@@ -33,6 +33,7 @@ const SAFE_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD"]);
 /** Decides who may call. The steps are in the order of decisions: HTTP conventions; whatever is missing means no. */
 export class Guard {
   readonly #token: Buffer;
+  readonly #length: number;
   readonly #given: Buffer;
   readonly #sessions: Sessions;
   readonly #totp: SecondFactor | undefined;
@@ -45,7 +46,8 @@ export class Guard {
     totp?: SecondFactor | undefined;
     now?: () => number;
   }) {
-    this.#token = Buffer.alloc(Math.max(TOKEN_ROOM, options.token.length + 1));
+    this.#length = options.token.length;
+    this.#token = Buffer.alloc(Math.max(TOKEN_ROOM, this.#length));
     this.#token.write(options.token, "latin1");
     this.#given = Buffer.alloc(this.#token.length);
     this.#sessions = options.sessions;
@@ -76,10 +78,10 @@ export class Guard {
     throw unauthorized("the API token is wrong");
   }
 
-  /** Both with zeros behind them, which no header can hold, so that neither text nor length shows in the time. */
+  /** Both with zeros behind them: neither text nor length shows in the time until they are equal as far as there is room. */
   #isToken(given: string): boolean {
     this.#given.fill(0).write(given, "latin1");
-    return timingSafeEqual(this.#given, this.#token);
+    return timingSafeEqual(this.#given, this.#token) && given.length === this.#length;
   }
 
   #requireSession(request: HttpRequest): Session {

@@ -42,6 +42,23 @@ for (const authorization of [
     assert.throws(() => setUp().guard.admit(requestOf({ authorization })), { code: "unauthorized" });
   });
 
+for (const length of [1, 255, 256, 257, 1_000])
+  test(`CP-286 a token of ${length} letters is right as a whole only`, () => {
+    const token = "a".repeat(length);
+    const guard = new Guard({ token, sessions: setUp().sessions });
+    const admit = (given: string) => guard.admit(requestOf({ authorization: `Bearer ${given}` }));
+    assert.equal(admit(token).via, "bearer");
+    for (const given of [
+      `${token}a`,
+      `${token}\0`,
+      `${token}${"b".repeat(300)}`,
+      token.slice(1),
+      `b${token.slice(1)}`,
+    ])
+      assert.throws(() => admit(given), { code: "unauthorized" }, JSON.stringify(given.slice(-3)));
+    assert.equal(admit(token).via, "bearer", "what was given before is forgotten");
+  });
+
 test("CP-322 without a credential a request is unauthorized, whatever its query says", () => {
   const { guard } = setUp();
   assert.throws(() => guard.admit(requestOf({}, { query: `token=${TOKEN}` })), { code: "unauthorized" });
