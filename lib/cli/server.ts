@@ -8,8 +8,9 @@ import { serverConfig } from "../server/config.ts";
 import { EXIT, type Parsed } from "./flags.ts";
 import { stopRequest } from "./stop.ts";
 
-/** How long a line of the log may wait for others, in milliseconds. */
+/** How long a line of the log may wait for others, in milliseconds, and how many letters may wait. */
 const LOG_MS = 10;
+const LOG_LETTERS = 4 * 1024;
 
 /**
  * `ops server`: serves until it is told to stop, then ends its runs and exits (control-plane.md). With TLS, HUP makes it
@@ -54,15 +55,22 @@ function logIn(name: string): Log {
   const format = LOG_FORMATS.find((one) => one === name);
   if (!format)
     throw new Failure("usage", `--log-format: expected ${LOG_FORMATS.join(" or ")}, found ${quote(name)}`);
-  // Lines of one moment are written together: a write for each would cost as much as the requests they tell of.
+  // Lines of one moment are written together: a write for each would cost as much as the requests they tell of. But
+  // not too many of them: requests wait meanwhile.
   let lines = "";
+  let timer: NodeJS.Timeout | undefined;
   const write = () => {
-    process.stderr.write(lines);
+    if (lines !== "") process.stderr.write(lines);
     lines = "";
+  };
+  const later = () => {
+    timer = undefined;
+    write();
   };
   process.on("exit", write);
   return (message, facts) => {
-    if (lines === "") setTimeout(write, LOG_MS);
+    timer ??= setTimeout(later, LOG_MS);
     lines += logLine(format, message, facts);
+    if (lines.length >= LOG_LETTERS) write();
   };
 }

@@ -9,7 +9,7 @@ export type QueryFields = Record<string, Shape<unknown>>;
 export interface Call<Q extends QueryFields, B> {
   request: HttpRequest;
   /** The `{…}` parts of the path, decoded. */
-  params: Record<string, string>;
+  params: Readonly<Record<string, string>>;
   query: { [K in keyof Q]: Infer<Q[K]> };
   body: B;
 }
@@ -55,37 +55,59 @@ interface Known<R> {
   rest: string | undefined;
 }
 
-/** By how many parts a path has: the routes that it can be. The last is for all that have more. */
-const TABLES = new WeakMap<readonly Entry[], Known<Entry>[][]>();
+/** The route of a request, with the `{…}` parts of its path. */
+export interface Found<R> {
+  readonly route: R;
+  readonly params: Readonly<Record<string, string>>;
+}
+
+/** A list of routes, made ready to be searched. */
+interface Table<R> {
+  /** By how many parts a path has: the routes that it can be. The last is for all that have more. */
+  byParts: Known<R>[][];
+  /** What was found of late, by path: who follows something asks the same again and again. */
+  found: Map<string, Found<R>>;
+}
+
+const TABLES = new WeakMap<readonly Entry[], Table<Entry>>();
+const MOST_FOUND = 1_000;
+/** What is kept has at most so many letters, its query included: a part of a text keeps the whole text. */
+const KEPT_LENGTH = 200;
 
 /** Finds the route of a request: first match of a list. Throws `not_found`, or `method_not_allowed` with what is. */
-export function findRoute<R extends Entry>(
-  routes: readonly R[],
-  request: HttpRequest,
-): { route: R; params: Record<string, string> } {
+export function findRoute<R extends Entry>(routes: readonly R[], request: HttpRequest): Found<R> {
   const method = request.method === "HEAD" ? "GET" : request.method;
+  const table = tableOf(routes);
+  const known = table.found.get(request.path);
+  if (known?.route.method === method) return known;
+  const found = search(table, request, method);
+  if (table.found.size >= MOST_FOUND) table.found.clear();
+  if (request.path.length + request.query.length <= KEPT_LENGTH) table.found.set(request.path, found);
+  return found;
+}
+
+function search<R extends Entry>({ byParts }: Table<R>, request: HttpRequest, method: string): Found<R> {
   const given = request.path.split("/");
   const allowed: string[] = [];
-  const table = tableOf(routes);
-  for (const known of table[Math.min(given.length, table.length - 1)] ?? []) {
+  for (const known of byParts[Math.min(given.length, byParts.length - 1)] ?? []) {
     const params = match(known, given);
     if (!params) continue;
-    if (known.route.method === method) return { route: known.route, params };
+    if (known.route.method === method) return { route: known.route, params: Object.freeze(params) };
     allowed.push(...(known.route.method === "GET" ? ["GET", "HEAD"] : [known.route.method]));
   }
   if (allowed.length > 0) throw methodNotAllowed(request, allowed);
   throw new Failure("not_found", "there is nothing at this path");
 }
 
-/** Taken apart once: a table is searched for every request. */
-function tableOf<R extends Entry>(routes: readonly R[]): Known<R>[][] {
-  const known = TABLES.get(routes) as Known<R>[][] | undefined;
+function tableOf<R extends Entry>(routes: readonly R[]): Table<R> {
+  const known = TABLES.get(routes) as Table<R> | undefined;
   if (known) return known;
   const all = routes.map(takeApart);
   const longest = Math.max(...all.map(({ parts }) => parts.length));
-  const table = Array.from({ length: longest + 2 }, (_, count) =>
+  const byParts = Array.from({ length: longest + 2 }, (_, count) =>
     all.filter(({ parts, rest }) => (rest === undefined ? parts.length === count : parts.length < count)),
   );
+  const table: Table<R> = { byParts, found: new Map() };
   TABLES.set(routes, table);
   return table;
 }
@@ -144,11 +166,7 @@ function decodePart(part: string, refused: RegExp): string | undefined {
 const NO_QUERY: QueryFields = {};
 
 /** Checks query and body against the route and carries it out. Throws `invalid_request` and what the body rules say. */
-export function callRoute<C>(
-  found: { route: Route<C>; params: Record<string, string> },
-  request: HttpRequest,
-  context: C,
-): Promise<Answer> {
+export function callRoute<C>(found: Found<Route<C>>, request: HttpRequest, context: C): Promise<Answer> {
   const { route, params } = found;
   const query = queryOf(route.query ?? NO_QUERY, request.query);
   const handle = (body?: unknown) => route.handle({ request, params, query, body }, context);

@@ -1,7 +1,7 @@
 import type { Exchange } from "../http/listen.ts";
 
 /** Takes what a server has to say: a line for people and, for programs, its facts where it has any. */
-export type Log = (message: string, facts?: Record<string, unknown>) => void;
+export type Log = (message: string, facts?: () => Record<string, unknown>) => void;
 
 /** The forms a log can have. */
 export const LOG_FORMATS = ["text", "json"] as const;
@@ -10,10 +10,10 @@ export const LOG_FORMATS = ["text", "json"] as const;
 export function logLine(
   format: (typeof LOG_FORMATS)[number],
   message: string,
-  facts: Record<string, unknown> = { message },
+  facts: () => Record<string, unknown> = () => ({ message }),
 ): string {
   const time = timeNow();
-  return format === "json" ? `${JSON.stringify({ time, ...facts })}\n` : `${time} ${message}\n`;
+  return format === "json" ? `${JSON.stringify({ time, ...facts() })}\n` : `${time} ${message}\n`;
 }
 
 const latest = { ms: 0, text: "" };
@@ -33,22 +33,19 @@ const LONGEST_PATH = 200;
  * put tokens there.
  */
 export function logExchange(log: Log, { request, status, bytes, durationMs }: Exchange): void {
-  const { route, authenticated = "no" } = request.noted;
-  const facts = {
-    request_id: request.id,
-    peer: request.peer,
-    method: printable(request.method),
-    route: route ?? "-",
-    path: route === undefined ? "-" : printable(request.path),
-    status,
-    size_bytes: bytes,
-    duration_ms: Math.round(durationMs),
-    authenticated,
-  };
-  const { method, path, size_bytes, duration_ms } = facts;
-  const line = `${method} ${path} ${status} bytes=${size_bytes} ms=${duration_ms} auth=${authenticated}`;
-  const shape = facts.route === path ? "" : ` route=${facts.route}`;
-  log(`${line}${shape} peer=${request.peer} request=${request.id}`, facts);
+  const { id, peer, noted } = request;
+  const { route = "-", authenticated = "no" } = noted;
+  const method = printable(request.method);
+  const path = noted.route === undefined ? "-" : printable(request.path);
+  const duration_ms = Math.round(durationMs);
+  const shape = route === path ? "" : ` route=${route}`;
+  log(
+    `${method} ${path} ${status} bytes=${bytes} ms=${duration_ms} auth=${authenticated}${shape} peer=${peer} request=${id}`,
+    () => ({
+      ...{ request_id: id, peer, method, route, path, status },
+      ...{ size_bytes: bytes, duration_ms, authenticated },
+    }),
+  );
 }
 
 /** Without whatever a terminal could take for more than a letter. */

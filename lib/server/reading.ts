@@ -52,13 +52,13 @@ export class Readers {
   #cleaning: NodeJS.Timeout | undefined;
   #sqlite: typeof import("../bucket/database.ts") | undefined;
 
-  /** What `work` reads, synchronously and in one go. Fails like {@link openBucket}. */
-  read<T>(layout: Layout, work: (db: Database) => T): Promise<T> {
+  /** What `work` reads, synchronously and in one go; a promise only where it has to wait. Fails like {@link openBucket}. */
+  read<T>(layout: Layout, work: (db: Database) => T): T | Promise<T> {
     return this.#using(layout.database, ({ db }) => work(db));
   }
 
   /** The same for what is asked for often: `work` is done again only after a commit. The answer is shared. */
-  readOnce<T>(layout: Layout, name: string, work: (db: Database) => T): Promise<T> {
+  readOnce<T>(layout: Layout, name: string, work: (db: Database) => T): T | Promise<T> {
     return this.#using(layout.database, ({ db, known }) => {
       if (!known.has(name)) known.set(name, work(db));
       return known.get(name) as T;
@@ -72,9 +72,9 @@ export class Readers {
     for (const file of [...this.#kept.keys()]) this.#drop(file);
   }
 
-  async #using<T>(file: string, work: (kept: Kept) => T): Promise<T> {
-    this.#sqlite ??= await import("../bucket/database.ts");
+  #using<T>(file: string, work: (kept: Kept) => T): T | Promise<T> {
     const sqlite = this.#sqlite;
+    if (!sqlite) return this.#load().then(() => this.#using(file, work));
     return untilFree(() => {
       try {
         return work(this.#open(file, sqlite));
@@ -83,6 +83,10 @@ export class Readers {
         throw sqlite.databaseFailure(error, file);
       }
     });
+  }
+
+  async #load(): Promise<void> {
+    this.#sqlite = await import("../bucket/database.ts");
   }
 
   #open(file: string, { openForReading, requireSchema }: typeof import("../bucket/database.ts")): Kept {

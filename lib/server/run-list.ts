@@ -47,18 +47,21 @@ const SETTLED_MS = 1_000;
 export class RunList {
   readonly #buckets = new Map<string, Bucket>();
 
-  /** One page as JSON text or its bytes, newest first. Throws `invalid_request` for a cursor that is none. */
-  async page(layout: Layout, query: RunQuery): Promise<string | Buffer> {
+  /**
+   * One page as JSON text or its bytes, newest first; a promise only where files are to be read. Fails with
+   * `invalid_request` for a cursor that is none.
+   */
+  page(layout: Layout, query: RunQuery): string | Buffer | Promise<string | Buffer> {
     const { cursor, status, kind, limit } = query;
     if (cursor !== undefined && !isUuid(cursor))
       throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
-    const bucket = await this.#bucket(layout);
     const asked = `${cursor} ${status} ${kind} ${limit}`;
-    return bucket.pages.get(asked) ?? (await this.#page(layout, bucket, query, asked));
+    return this.#known(layout)?.pages.get(asked) ?? this.#page(layout, query, asked);
   }
 
-  async #page(layout: Layout, bucket: Bucket, query: RunQuery, asked: string) {
+  async #page(layout: Layout, query: RunQuery, asked: string): Promise<string | Buffer> {
     const { cursor, status, kind, limit } = query;
+    const bucket = await this.#bucket(layout);
     const items: string[] = [];
     let [last, next, isFinal]: [string | null, string | null, boolean] = [null, null, true];
     for (const id of bucket.ids) {
@@ -92,14 +95,21 @@ export class RunList {
     return undefined;
   }
 
-  async #bucket(layout: Layout): Promise<Bucket> {
+  /** What was read of a bucket, if its folder is as it was then. */
+  #known(layout: Layout): Bucket | undefined {
     const known = this.#buckets.get(layout.runs);
     if (known?.turn === turn()) return known;
+    const found = known?.folder && statSync(layout.runs, { throwIfNoEntry: false });
+    if (!known?.folder || !found || !isUnchanged(known.folder, found)) return undefined;
+    known.turn = turn();
+    return known;
+  }
+
+  async #bucket(layout: Layout): Promise<Bucket> {
+    const fresh = this.#known(layout);
+    if (fresh) return fresh;
+    const known = this.#buckets.get(layout.runs);
     const found = statSync(layout.runs, { throwIfNoEntry: false });
-    if (known?.folder && found && isUnchanged(known.folder, found)) {
-      known.turn = turn();
-      return known;
-    }
     const isSettled = found !== undefined && Date.now() - found.mtimeMs > SETTLED_MS;
     const ids = (await runIds(layout)).reverse();
     const kept = new Set(ids);

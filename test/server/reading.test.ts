@@ -87,10 +87,7 @@ test("what the work throws is thrown, and the database stays in use", async (t) 
       throw new Failure("not_found", "no such job");
     });
   await assert.rejects(wrong(), { code: "not_found" });
-  await assert.rejects(
-    readers.read(layout, (db) => db.get("SELECT none")),
-    /no such column/,
-  );
+  await assert.rejects(async () => readers.read(layout, (db) => db.get("SELECT none")), /no such column/);
   assert.equal(await read(), "one");
 });
 
