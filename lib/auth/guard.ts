@@ -27,7 +27,7 @@ export const SESSION_PATH = "/api/auth/session";
 export const VERIFY_PATH = "/api/auth/totp/verify";
 
 /** The bytes that are compared at least; to hash both texts would cost five times as much. */
-const TOKEN_ROOM = 256;
+const TOKEN_ROOM = 64;
 const BEARER = "bearer ";
 const SAFE_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD"]);
 

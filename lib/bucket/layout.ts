@@ -62,18 +62,19 @@ export function jobResourcesFile(layout: Layout, selector: string): string {
 
 /** The files of the run `id`, which must already be known to be a UUID. */
 export function runLayout(layout: Layout, id: string) {
-  const folder = path.join(layout.runs, id);
+  // Put together plainly, because requests by the thousand ask for it: `join` would cost more than all they do else.
+  const folder = `${layout.runs}/${id}`;
   return {
     folder,
-    record: path.join(folder, "server-run.json"),
-    activity: path.join(folder, "activity.log"),
+    record: `${folder}/server-run.json`,
+    activity: `${folder}/activity.log`,
     /** When its bytes were written. */
-    activityTimes: path.join(folder, "activity.times"),
+    activityTimes: `${folder}/activity.times`,
     /** The durable record of a push and the run's copy of logs/ops.log. */
-    opsLog: path.join(folder, "ops.log"),
+    opsLog: `${folder}/ops.log`,
     /** What a dry run of a deploy has planned. */
-    plan: path.join(folder, "plan.json"),
+    plan: `${folder}/plan.json`,
     /** How a run ended whose server was gone by then; until that settles it. */
-    outcome: path.join(folder, "outcome.json"),
+    outcome: `${folder}/outcome.json`,
   };
 }

@@ -58,16 +58,24 @@ export async function bucketIds(root: string): Promise<string[]> {
   return names.filter((_, index) => found[index]).sort();
 }
 
-/** Buckets that were asked for, which bucket.json that was, and when it was looked at: every request asks for one. */
-const KNOWN = new Map<string, { labels: Stats; bucket: RootBucket; turn: number }>();
+/** A bucket that was asked for, which bucket.json that was, and when it was looked at: every request asks for one. */
+interface KnownBucket {
+  labels: Stats;
+  bucket: RootBucket;
+  turn: number;
+}
+
+/** By root, then by id as it was given. */
+const KNOWN = new Map<string, Map<string, KnownBucket>>();
 const MOST_KNOWN = 1_000;
 
 /** The bucket with this id, in whatever case; throws `bucket_not_found`. */
 export function findBucket(root: string, id: string): RootBucket {
+  const buckets = KNOWN.get(root) ?? new Map<string, KnownBucket>();
+  const known = buckets.get(id);
+  if (known?.turn === turn()) return known.bucket;
   const name = id.toLowerCase();
   const folder = `${root}/${name}`;
-  const known = KNOWN.get(folder);
-  if (known?.turn === turn()) return known.bucket;
   const labels = isUuid(name) ? lookAt(`${folder}/bucket.json`) : undefined;
   if (known && labels && isUnchanged(known.labels, labels)) {
     known.turn = turn();
@@ -76,8 +84,9 @@ export function findBucket(root: string, id: string): RootBucket {
   if (!labels || !lookAt(folder)?.isDirectory()) throw bucketNotFound(id);
   const layout = layoutOf(path.join(root, name));
   const bucket = { id: name, ...readLabels(layout), layout };
-  if (KNOWN.size >= MOST_KNOWN) KNOWN.clear();
-  KNOWN.set(folder, { labels, bucket, turn: turn() });
+  if (buckets.size >= MOST_KNOWN) buckets.clear();
+  buckets.set(id, { labels, bucket, turn: turn() });
+  KNOWN.set(root, buckets);
   return bucket;
 }
 

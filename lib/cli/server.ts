@@ -58,18 +58,19 @@ function logIn(name: string): Log {
   // Lines of one moment are written together: a write for each would cost as much as the requests they tell of. But
   // not too many of them: requests wait meanwhile.
   let lines = "";
-  let timer: NodeJS.Timeout | undefined;
+  let isTimed = false;
   const write = () => {
     if (lines !== "") process.stderr.write(lines);
     lines = "";
   };
   const later = () => {
-    timer = undefined;
+    isTimed = false;
     write();
   };
   process.on("exit", write);
   return (message, facts) => {
-    timer ??= setTimeout(later, LOG_MS);
+    if (!isTimed) setTimeout(later, LOG_MS);
+    isTimed = true;
     lines += logLine(format, message, facts);
     if (lines.length >= LOG_LETTERS) write();
   };

@@ -25,7 +25,7 @@ export interface Call {
   semaphores: Semaphores;
   /** Aborted when the caller has left, its script has ended or the session ends. */
   signal: AbortSignal;
-  longPoll<T>(work: () => Promise<T>): Promise<T>;
+  longPoll(): void;
   /** Waits for something that shows in the run's progress meanwhile. */
   waiting<T>(on: string, limitMs: number, work: Promise<T>): Promise<T>;
   /** The hooks that demand the caller's. */
@@ -156,13 +156,9 @@ async function acquire(
   const seconds = timeout_seconds <= 0 ? DEFAULT_WAIT_S : Math.min(timeout_seconds, LONGEST_WAIT_S);
   if (slots > MOST_SLOTS) return CONFLICT;
   const limitMs = seconds * 1000;
-  const outcome = await call.longPoll(() =>
-    call.waiting(
-      `semaphore ${name}`,
-      limitMs,
-      semaphores.acquire(scope(name, call), allocationId, slots, limitMs, signal),
-    ),
-  );
+  call.longPoll();
+  const acquired = semaphores.acquire(scope(name, call), allocationId, slots, limitMs, signal);
+  const outcome = await call.waiting(`semaphore ${name}`, limitMs, acquired);
   if (outcome === "conflict") return CONFLICT;
   if (outcome === "timeout") return refusal(408, "Timed out waiting for semaphore");
   if (outcome === "cancelled") return refusal(503, "The session ends");

@@ -175,7 +175,7 @@ class Api {
       ...{ allocationId: id, job, worker, event: script.event, hook: script.hook },
       ...{ kv: options.kv, upstream: options.upstreams(job), semaphores: this.#semaphores },
       signal: AbortSignal.any([request.signal, ended.signal, options.signal]),
-      longPoll: (work) => request.longPoll(work),
+      longPoll: () => request.longPoll(),
       waiting: (on, limitMs, work) => options.waiting(`${job}@${worker}: ${on}`, limitMs, work),
       dependents: () => options.dependents(job, script.hook),
       onSecret: (value) => options.onSecret(value),

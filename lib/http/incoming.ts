@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto";
+import { randomFillSync } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { Failure } from "../core/errors.ts";
@@ -10,9 +10,23 @@ function hasNoBody(incoming: IncomingMessage): boolean {
   return encoding === undefined && Number(length ?? 0) === 0;
 }
 
+const RANDOM = Buffer.alloc(4 * 1024);
+const ID_BYTES = 16;
+let usedBytes = RANDOM.length;
+
+/** 128 random bits as 32 digits, in one piece: a UUID is put together from 14, which stay as long as the request. */
+export function requestId(): string {
+  if (usedBytes === RANDOM.length) {
+    randomFillSync(RANDOM);
+    usedBytes = 0;
+  }
+  usedBytes += ID_BYTES;
+  return RANDOM.toString("hex", usedBytes - ID_BYTES, usedBytes);
+}
+
 /** A request that is not over yet. */
 export class OpenRequest implements HttpRequest {
-  readonly id = randomUUID();
+  readonly id = requestId();
   readonly method: string;
   readonly path: string;
   readonly query: string;
@@ -26,8 +40,9 @@ export class OpenRequest implements HttpRequest {
   sentBytes = 0;
   readonly #incoming: IncomingMessage;
   readonly #response: ServerResponse;
-  /** Runs while nothing but the answer is waited for. */
-  readonly #clock: Clock;
+  readonly #writeMs: number;
+  /** When the time for the answer is used up; never while a body or something else is waited for. */
+  #lateAt = Number.POSITIVE_INFINITY;
   readonly #onRead: () => void;
   #end: AbortController | undefined;
   #isAborted = false;
@@ -44,10 +59,10 @@ export class OpenRequest implements HttpRequest {
     this.scheme = "encrypted" in incoming.socket ? "https" : "http";
     this.#incoming = incoming;
     this.#response = response;
-    this.#clock = new Clock(writeMs);
+    this.#writeMs = writeMs;
     this.#onRead = onRead;
-    if (hasNoBody(incoming)) this.#clock.run();
-    else incoming.once("end", () => this.#clock.run());
+    if (hasNoBody(incoming)) this.#hurry();
+    else incoming.once("end", () => this.#hurry());
   }
 
   /** Made when it is asked for: a signal costs more than all the rest, and most requests are over before they wait. */
@@ -62,18 +77,17 @@ export class OpenRequest implements HttpRequest {
     return bodyOf(this.#incoming, this.signal);
   }
 
-  async longPoll<T>(work: () => Promise<T>): Promise<T> {
-    this.#clock.pause();
-    try {
-      return await work();
-    } finally {
-      this.#clock.run();
-    }
+  longPoll(): void {
+    this.#lateAt = Number.POSITIVE_INFINITY;
   }
 
   /** From now on nothing but the sending of the answer takes time. */
   answered(): void {
-    this.#clock.run();
+    if (this.#lateAt === Number.POSITIVE_INFINITY) this.#hurry();
+  }
+
+  #hurry(): void {
+    this.#lateAt = performance.now() + this.#writeMs;
   }
 
   /** Counts what is sent of a body that is read meanwhile. */
@@ -91,7 +105,7 @@ export class OpenRequest implements HttpRequest {
 
   /** Cuts the connection when the time for the answer is used up. */
   cutIfLate(): void {
-    if (this.#clock.isOver()) this.#incoming.socket.destroy();
+    if (performance.now() >= this.#lateAt) this.#incoming.socket.destroy();
   }
 
   /** Ends its waits. */
@@ -115,28 +129,6 @@ async function* bodyOf(incoming: IncomingMessage, signal: AbortSignal): AsyncIte
 
 /** The address of a socket's other end: `::ffff:127.0.0.1` and `127.0.0.1` are one peer. */
 export function peerOf(socket: Socket): string {
-  return (socket.remoteAddress ?? "unknown").replace(/^::ffff:(?=\d+\.)/i, "");
-}
-
-/** Counts time down while it runs. */
-class Clock {
-  #leftMs: number;
-  #since: number | undefined;
-
-  constructor(limitMs: number) {
-    this.#leftMs = limitMs;
-  }
-
-  run(): void {
-    this.#since ??= performance.now();
-  }
-
-  pause(): void {
-    if (this.#since !== undefined) this.#leftMs -= performance.now() - this.#since;
-    this.#since = undefined;
-  }
-
-  isOver(): boolean {
-    return this.#since !== undefined && performance.now() - this.#since >= this.#leftMs;
-  }
+  const address = socket.remoteAddress ?? "unknown";
+  return address.startsWith("::") ? address.replace(/^::ffff:(?=\d+\.)/i, "") : address;
 }

@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import type { IncomingMessage, OutgoingHttpHeaders, Server, ServerResponse } from "node:http";
 import type { Server as HttpsServer } from "node:https";
 import { type AddressInfo, isIPv6, type Socket } from "node:net";
@@ -6,7 +5,7 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { turnEnd, within } from "../core/async.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
-import { OpenRequest, peerOf } from "./incoming.ts";
+import { OpenRequest, peerOf, requestId } from "./incoming.ts";
 import { type Answer, failureAnswer, type HttpRequest, json, type StreamedBody } from "./message.ts";
 
 /** How long a client may take, in milliseconds, and how much it may send as headers. */
@@ -76,7 +75,7 @@ export interface ListenOptions {
   tls?: TlsPair;
   limits?: Limits;
   /** The connection is the same object for all requests that come over it. */
-  handle: (request: HttpRequest, connection: Connection) => Promise<Answer>;
+  handle: (request: HttpRequest, connection: Connection) => Answer | Promise<Answer>;
   /** Called after each answer, or after a client left without one (status 499). */
   onExchange?: (exchange: Exchange) => void;
   /** Gets the story of each defect; never told to the client. */
@@ -192,7 +191,14 @@ class WebServer {
       const bytes = response.writableFinished ? request.sentBytes : 0;
       this.#options.onExchange?.({ request, status, bytes, durationMs: performance.now() - started });
     });
-    const answer = await this.#answer(incoming, request);
+    let answer: Answer;
+    try {
+      this.#requireOpen(incoming);
+      answer = await this.#options.handle(request, incoming.socket);
+    } catch (error) {
+      answer = failureAnswer(error, request.id);
+      if (answer.status === 500) this.#options.onDefect?.(request.id, error);
+    }
     // The answers of one turn go out together: each alone would wake its reader, which costs more than to answer.
     await turnEnd();
     request.answered();
@@ -208,17 +214,10 @@ class WebServer {
     last.place = request.place;
   }
 
-  async #answer(incoming: IncomingMessage, request: HttpRequest): Promise<Answer> {
-    try {
-      if (this.#stopping) throw new Failure("shutting_down", "the server is shutting down");
-      if (incoming.headers.host === undefined && incoming.httpVersion === "1.1")
-        throw new Failure("invalid_request", "the request has no Host header");
-      return await this.#options.handle(request, incoming.socket);
-    } catch (error) {
-      const answer = failureAnswer(error, request.id);
-      if (answer.status === 500) this.#options.onDefect?.(request.id, error);
-      return answer;
-    }
+  #requireOpen({ headers, httpVersion }: IncomingMessage): void {
+    if (this.#stopping) throw new Failure("shutting_down", "the server is shutting down");
+    if (headers.host === undefined && httpVersion === "1.1")
+      throw new Failure("invalid_request", "the request has no Host header");
   }
 
   /** `last`: nobody can tell whether a body that was not asked for will still follow, so the connection ends. */
@@ -275,7 +274,7 @@ class WebServer {
     if (!socket.writable || isAnswering) return void socket.destroy();
     this.#refused.add(socket);
     const [status, message] = refusalOf(error);
-    const id = randomUUID();
+    const id = requestId();
     const answer = json(status, { error: "invalid_request", message });
     socket.end(wireText(status, answer, { ...this.#commonHeaders, "X-Request-Id": id }));
     this.#linger(socket);

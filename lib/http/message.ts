@@ -21,8 +21,8 @@ export interface HttpRequest {
   readonly noted: { route: string | undefined; authenticated: string | undefined };
   /** The body as it arrives; to be read at most once. */
   readonly body: AsyncIterable<Uint8Array>;
-  /** Waits for something that may take long; the time does not count as time for the answer. */
-  longPoll<T>(work: () => Promise<T>): Promise<T>;
+  /** Says that it waits for something that may take long: the time until it is answered does not count. */
+  longPoll(): void;
 }
 
 /** What is sent back. `X-Request-Id`, the security headers and the length are added on the way out. */

@@ -1,10 +1,10 @@
 import { type FSWatcher, watch } from "node:fs";
 import { open } from "node:fs/promises";
 import { type Layout, runLayout } from "../bucket/layout.ts";
-import { woken } from "../core/async.ts";
+import { turnEnd, woken } from "../core/async.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
 import type { RunStatus } from "./protocol.ts";
-import { readRecord } from "./record.ts";
+import { readRecord, runNotFound } from "./record.ts";
 
 /** A piece of a run's Activity: the text between two byte offsets of activity.log. */
 export interface LogChunk {
@@ -22,7 +22,7 @@ const FALLBACK_POLL_MS = 500;
 
 /**
  * The Activity of a run from the byte offset `after` on; waits up to `timeoutMs` while there is nothing new and the
- * run goes on. Woken by the file system, not by polling. Nothing is kept in memory. Throws `run_not_found`, and
+ * run goes on. Woken by the file system, not by polling; thousands may wait. Throws `run_not_found`, and
  * `invalid_request` for an offset past the end.
  */
 export async function readActivity(
@@ -33,19 +33,20 @@ export async function readActivity(
   signal: AbortSignal,
 ): Promise<LogChunk> {
   const until = performance.now() + timeoutMs;
-  using changes = new FolderChanges(runLayout(layout, runId).folder);
+  using folder = WatchedFolder.open(layout, runId);
   for (;;) {
-    const chunk = await readChunk(layout, runId, after);
+    const seen = folder.changes;
+    const chunk = await folder.read(after);
     const left = until - performance.now();
     if (chunk.data !== "" || chunk.done || left <= 0 || signal.aborted) return chunk;
-    await changes.next(left, signal);
+    await folder.changed(seen, left, signal);
   }
 }
 
 async function readChunk(layout: Layout, runId: string, after: number): Promise<LogChunk> {
   // The status first: once a run has ended its log grows no more, so what is read afterwards is all of it.
   const record = await readRecord(layout, runId);
-  if (!record) throw new Failure("run_not_found", `run ${runId} does not exist`);
+  if (!record) throw runNotFound(runId);
   const { bytes, size } = await readBytes(runLayout(layout, runId).activity, after);
   if (after > size)
     throw new Failure(
@@ -96,62 +97,63 @@ function characterEnd(bytes: Buffer): number {
   return bytes.length;
 }
 
-/** A folder that somebody waits for; all who do share what watches it. */
-interface Watched {
-  watcher: FSWatcher | undefined;
-  readers: Set<() => void>;
-}
-
-const WATCHED = new Map<string, Watched>();
-
-function watchFolder(folder: string): Watched {
-  const known = WATCHED.get(folder);
-  if (known) return known;
-  const readers = new Set<() => void>();
-  const notice = () => {
-    for (const reader of [...readers]) reader();
-  };
-  let watcher: FSWatcher | undefined;
-  try {
-    watcher = watch(folder, { persistent: false }, notice).on("error", notice);
-  } catch (error) {
-    if (hasErrno(error, "ENOENT"))
-      throw new Failure("run_not_found", "the run does not exist", { cause: error });
-  }
-  const watched = { watcher, readers };
-  WATCHED.set(folder, watched);
-  return watched;
-}
-
-/** Tells when anything in a folder changed since it was last asked; where the system cannot watch, twice a second. */
-class FolderChanges {
-  readonly #folder: string;
-  readonly #watched: Watched;
+/** The folder of a run that is being read. All who read it share what watches it and, at one moment, what was read. */
+class WatchedFolder {
+  static readonly #all = new Map<string, WatchedFolder>();
+  readonly #layout: Layout;
+  readonly #runId: string;
+  readonly #watcher: FSWatcher | undefined;
   readonly #waiting = new Set<() => void>();
-  #changed = false;
+  /** What was read in this turn of the event loop, by the offset it was read from. */
+  readonly #read = new Map<number, Promise<LogChunk>>();
+  #users = 0;
+  /** How often something in it has changed. */
+  changes = 0;
 
-  constructor(folder: string) {
-    this.#folder = folder;
-    this.#watched = watchFolder(folder);
-    this.#watched.readers.add(this.#notice);
+  /** To be disposed of. Throws `run_not_found` where there is none. */
+  static open(layout: Layout, runId: string): WatchedFolder {
+    const { folder } = runLayout(layout, runId);
+    const known = WatchedFolder.#all.get(folder) ?? new WatchedFolder(layout, runId, folder);
+    WatchedFolder.#all.set(folder, known);
+    known.#users++;
+    return known;
   }
 
-  async next(limitMs: number, signal: AbortSignal): Promise<void> {
-    const limit = this.#watched.watcher ? limitMs : Math.min(limitMs, FALLBACK_POLL_MS);
-    if (!this.#changed) await woken(this.#waiting, limit, signal);
-    this.#changed = false;
+  private constructor(layout: Layout, runId: string, folder: string) {
+    this.#layout = layout;
+    this.#runId = runId;
+    const notice = () => {
+      this.changes++;
+      this.#read.clear();
+      for (const wake of [...this.#waiting]) wake();
+    };
+    try {
+      this.#watcher = watch(folder, { persistent: false }, notice).on("error", notice);
+    } catch (error) {
+      if (hasErrno(error, "ENOENT")) throw runNotFound(runId);
+    }
   }
 
-  readonly #notice = (): void => {
-    this.#changed = true;
-    for (const wake of [...this.#waiting]) wake();
-  };
+  /** What there is from this offset on, read once for all who ask for it now. */
+  read(after: number): Promise<LogChunk> {
+    const known = this.#read.get(after);
+    if (known) return known;
+    if (this.#read.size === 0) void turnEnd().then(() => this.#read.clear());
+    const chunk = readChunk(this.#layout, this.#runId, after);
+    this.#read.set(after, chunk);
+    return chunk;
+  }
+
+  /** Waits until there were more changes than so many; where the system cannot watch, half a second. */
+  changed(seen: number, limitMs: number, signal: AbortSignal): Promise<void> | undefined {
+    const limit = this.#watcher ? limitMs : Math.min(limitMs, FALLBACK_POLL_MS);
+    return this.changes === seen ? woken(this.#waiting, limit, signal) : undefined;
+  }
 
   [Symbol.dispose](): void {
-    const { readers, watcher } = this.#watched;
-    readers.delete(this.#notice);
-    if (readers.size > 0) return;
-    watcher?.close();
-    if (WATCHED.get(this.#folder) === this.#watched) WATCHED.delete(this.#folder);
+    this.#users--;
+    if (this.#users > 0) return;
+    this.#watcher?.close();
+    WatchedFolder.#all.delete(runLayout(this.#layout, this.#runId).folder);
   }
 }

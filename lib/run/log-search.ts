@@ -8,7 +8,7 @@ import {
   WantedLines,
   wholeLines,
 } from "./log-lines.ts";
-import { readRecord } from "./record.ts";
+import { readRecord, runNotFound } from "./record.ts";
 
 /** What is searched for: lines with a text, or about a job or a worker. */
 export interface LogQuery extends LineFilter {
@@ -55,7 +55,7 @@ export async function searchLog(layout: Layout, runId: string, query: LogQuery):
   const wanted = new WantedLines(query);
   // The status first: once a run has ended its log grows no more.
   const record = await readRecord(layout, runId);
-  if (!record) throw new Failure("run_not_found", `run ${runId} does not exist`);
+  if (!record) throw runNotFound(runId);
   const ended = record.status !== "running";
   const handle = await openLog(runLayout(layout, runId).activity);
   try {

@@ -2,9 +2,10 @@ import { readFileSync } from "node:fs";
 import { loadKvKey } from "../bucket/kv-key.ts";
 import { type Layout, runLayout } from "../bucket/layout.ts";
 import { currentRevision } from "../bucket/revisions.ts";
-import { hasErrno } from "../core/errors.ts";
+import { Failure, hasErrno } from "../core/errors.ts";
 import { makePrivateFolder, remove, writeAtomic } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
+import { quote } from "../core/shape.ts";
 import type { RunKind, RunStatus } from "./protocol.ts";
 
 /** Who asked for something. */
@@ -153,6 +154,11 @@ function errorOf(end: RunEnd): string {
 /** Writes the record so that a reader sees the old or the new one, also after a power loss. */
 export async function saveRecord(layout: Layout, record: RunRecord): Promise<void> {
   await writeAtomic(runLayout(layout, record.id).record, `${JSON.stringify(record, null, 2)}\n`);
+}
+
+/** The failure for a run that is not there. */
+export function runNotFound(id: string): Failure {
+  return new Failure("run_not_found", `run ${quote(id)} does not exist`);
 }
 
 /** The record of a run, or undefined where there is none that can be read. `id` must be a UUID. */

@@ -28,6 +28,7 @@ import {
   isCancelled,
   type RunRecord,
   readRecord,
+  runNotFound,
   SERVER_RESTARTED,
   saveRecord,
   settle,
@@ -319,7 +320,7 @@ export class Supervisor {
 
   async #notActive(layout: Layout, runId: string): Promise<Failure> {
     const record = await readRecord(layout, runId);
-    if (!record) return new Failure("run_not_found", `run ${runId} does not exist`);
+    if (!record) return runNotFound(runId);
     if (record.status !== "running")
       return new Failure("run_not_active", `run ${runId} has already ended: ${record.status}`);
     if (record.origin === "server") return new Failure("run_not_active", `run ${runId} is just ending`);

@@ -106,10 +106,10 @@ function signInOf({ token, tls, totp }: ServerConfig, now: () => number) {
 }
 
 /** The order of decisions: HTTP conventions. Whatever is not a file of the sign-in page needs to be signed in. */
-async function answer(
+function answer(
   request: HttpRequest,
   own: { assets: ReadonlyMap<string, Asset>; guard: Guard; services: Services },
-): Promise<Answer> {
+): Answer | Promise<Answer> {
   const asset = own.assets.get(request.path);
   const found = asset ? undefined : routeOf(request);
   request.noted.route = asset ? request.path : found?.route.path;
@@ -119,17 +119,15 @@ async function answer(
   if (asset) return fileAnswer(request, asset);
   // Why there is no route is told only to who was admitted.
   const wanted = found ?? findRoute(ROUTES, request);
-  try {
-    return await callRoute(wanted, request, { ...own.services, identity });
-  } catch (error) {
-    throw await whyInBucket(error, own.services.root, wanted.params.bucket_id);
-  }
+  const id = wanted.params.bucket_id;
+  const answered = callRoute(wanted, request, { ...own.services, identity });
+  return id === undefined ? answered : answered.catch((error) => failInBucket(error, own.services.root, id));
 }
 
 /** What fails because its bucket was deleted meanwhile fails for that reason. */
-async function whyInBucket(error: unknown, root: string, id: string | undefined): Promise<unknown> {
-  if (id === undefined || (error instanceof Failure && STATUS[error.code] !== undefined)) return error;
-  return (await exists(path.join(root, id.toLowerCase()))) ? error : bucketNotFound(id);
+async function failInBucket(error: unknown, root: string, id: string): Promise<never> {
+  if (error instanceof Failure && STATUS[error.code] !== undefined) throw error;
+  throw (await exists(path.join(root, id.toLowerCase()))) ? error : bucketNotFound(id);
 }
 
 function routeOf(request: HttpRequest) {

@@ -42,7 +42,7 @@ for (const authorization of [
     assert.throws(() => setUp().guard.admit(requestOf({ authorization })), { code: "unauthorized" });
   });
 
-for (const length of [1, 255, 256, 257, 1_000])
+for (const length of [1, 63, 64, 65, 1_000])
   test(`CP-286 a token of ${length} letters is right as a whole only`, () => {
     const token = "a".repeat(length);
     const guard = new Guard({ token, sessions: setUp().sessions });

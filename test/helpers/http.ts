@@ -97,7 +97,7 @@ export function requestWith(chunks: (string | Uint8Array)[], more: Partial<HttpR
   }
   return {
     ...{ id: "r1", method: "GET", path: "/", query: "", headers: {}, peer: "127.0.0.1", scheme: "http" },
-    ...{ signal: new AbortController().signal, body: body(), longPoll: (work) => work() },
+    ...{ signal: new AbortController().signal, body: body(), longPoll() {} },
     noted: { route: undefined, authenticated: undefined },
     ...more,
   };

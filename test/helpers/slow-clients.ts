@@ -23,7 +23,10 @@ export async function slowClients(
     ...{ host: "127.0.0.1", port: 0, limits },
     async handle(request) {
       if (request.path === "/unread") return raw("application/octet-stream", UNREAD);
-      if (request.path === "/poll") await request.longPoll(() => delay(1.5 * limits.writeMs));
+      if (request.path === "/poll") {
+        request.longPoll();
+        await delay(1.5 * limits.writeMs);
+      }
       if (request.path === "/body") for await (const _ of request.body);
       return json(200, {});
     },

@@ -18,8 +18,9 @@ export const EVENT_ROUTES = [
     },
     answer: { status: 200, description: "The changes", shape: component("Events") },
     async handle({ query, request }, { supervisor }) {
-      const wait = () => supervisor.events.after(query.after, pollMs(query.timeout), request.signal);
-      return json(200, await request.longPoll(wait));
+      request.longPoll();
+      const { after, timeout } = query;
+      return json(200, await supervisor.events.after(after, pollMs(timeout), request.signal));
     },
   }),
 ];

@@ -16,7 +16,7 @@ import { type LineFilter, openLog } from "../../run/log-lines.ts";
 import { searchLog } from "../../run/log-search.ts";
 import { openLogText } from "../../run/log-text.ts";
 import { route } from "../context.ts";
-import { findRun, RUNS } from "./runs.ts";
+import { findRun, RUNS, runIn } from "./runs.ts";
 import { component, pollMs, TIMEOUT } from "./shapes.ts";
 
 const TEXT = "text/plain; charset=utf-8";
@@ -55,10 +55,9 @@ export const LOG_ROUTES = [
     answer: { status: 200, description: "The next text", shape: component("LogChunk") },
     failures: ["bucket_not_found", "run_not_found"],
     async handle({ params, query, request }, { root }) {
-      const { layout, record } = await findRun(root, params);
-      const timeoutMs = pollMs(query.timeout);
-      const wait = () => readActivity(layout, record.id, query.after, timeoutMs, request.signal);
-      return json(200, await request.longPoll(wait));
+      const { layout, id } = runIn(root, params);
+      request.longPoll();
+      return json(200, await readActivity(layout, id, query.after, pollMs(query.timeout), request.signal));
     },
   }),
   route({

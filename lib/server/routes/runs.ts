@@ -1,11 +1,10 @@
 import type { Layout } from "../../bucket/layout.ts";
 import { findBucket } from "../../bucket/root.ts";
 import { isUuid } from "../../codec/uuid.ts";
-import { Failure } from "../../core/errors.ts";
-import { object, oneOf, optional, quote } from "../../core/shape.ts";
+import { object, oneOf, optional } from "../../core/shape.ts";
 import { json, jsonText } from "../../http/message.ts";
 import { RUN_KINDS } from "../../run/protocol.ts";
-import { type RunRecord, readRecord } from "../../run/record.ts";
+import { type RunRecord, readRecord, runNotFound } from "../../run/record.ts";
 import { route } from "../context.ts";
 import { shownRun } from "../run-list.ts";
 import { component, PAGE, page, RUN_STATUSES } from "./shapes.ts";
@@ -61,9 +60,16 @@ export async function findRun(
   root: string,
   params: Record<string, string>,
 ): Promise<{ layout: Layout; record: RunRecord }> {
+  const { layout, id } = runIn(root, params);
+  const record = await readRecord(layout, id);
+  if (!record) throw runNotFound(id);
+  return { layout, record };
+}
+
+/** The same without looking whether there is such a run: only what is no id is `run_not_found`. */
+export function runIn(root: string, params: Record<string, string>): { layout: Layout; id: string } {
   const { layout } = findBucket(root, params.bucket_id ?? "");
   const id = (params.run_id ?? "").toLowerCase();
-  const record = isUuid(id) ? await readRecord(layout, id) : undefined;
-  if (!record) throw new Failure("run_not_found", `run ${quote(id)} does not exist`);
-  return { layout, record };
+  if (!isUuid(id)) throw runNotFound(id);
+  return { layout, id };
 }
