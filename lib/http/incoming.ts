@@ -24,6 +24,8 @@ export function requestId(): string {
   return RANDOM.toString("hex", usedBytes - ID_BYTES, usedBytes);
 }
 
+const NONE: readonly never[] = [];
+
 /** A request that is not over yet. */
 export class OpenRequest implements HttpRequest {
   readonly id = requestId();
@@ -40,15 +42,19 @@ export class OpenRequest implements HttpRequest {
   sentBytes = 0;
   readonly #incoming: IncomingMessage;
   readonly #response: ServerResponse;
+  readonly startedAt = performance.now();
   readonly #writeMs: number;
   /** When the time for the answer is used up; never while a body or something else is waited for. */
   #lateAt = Number.POSITIVE_INFINITY;
-  readonly #onRead: () => void;
+  /** The client sends its body only when it is told to. */
+  #asks: boolean;
+  aborted = false;
   #end: AbortController | undefined;
-  #isAborted = false;
+  /** Made anew at each change: of almost all requests there is one or none, and a Set would cost more than all the rest. */
+  #onAbort: readonly (() => void)[] = NONE;
 
-  /** `writeMs` is the time for the answer once the body has come; `onRead` is called when the body is wanted. */
-  constructor(incoming: IncomingMessage, response: ServerResponse, writeMs: number, onRead: () => void) {
+  /** `writeMs` is the time for the answer once the body has come; `asks`: whether the client asks before it sends one. */
+  constructor(incoming: IncomingMessage, response: ServerResponse, writeMs: number, asks: boolean) {
     const target = incoming.url ?? "";
     const at = target.indexOf("?");
     this.method = incoming.method ?? "";
@@ -60,20 +66,29 @@ export class OpenRequest implements HttpRequest {
     this.#incoming = incoming;
     this.#response = response;
     this.#writeMs = writeMs;
-    this.#onRead = onRead;
-    if (hasNoBody(incoming)) this.#hurry();
-    else incoming.once("end", () => this.#hurry());
+    this.#asks = asks;
+    if (hasNoBody(incoming)) this.#hurry(this.startedAt);
+    else incoming.once("end", () => this.#hurry(performance.now()));
   }
 
   /** Made when it is asked for: a signal costs more than all the rest, and most requests are over before they wait. */
   get signal(): AbortSignal {
     this.#end ??= new AbortController();
-    if (this.#isAborted) this.#end.abort();
+    if (this.aborted) this.#end.abort();
     return this.#end.signal;
   }
 
+  addEventListener(_type: "abort", listener: () => void): void {
+    this.#onAbort = [...this.#onAbort, listener];
+  }
+
+  removeEventListener(_type: "abort", listener: () => void): void {
+    this.#onAbort = this.#onAbort.filter((one) => one !== listener);
+  }
+
   get body(): AsyncIterable<Uint8Array> {
-    this.#onRead();
+    if (this.#asks) this.#response.writeContinue();
+    this.#asks = false;
     return bodyOf(this.#incoming, this.signal);
   }
 
@@ -83,11 +98,11 @@ export class OpenRequest implements HttpRequest {
 
   /** From now on nothing but the sending of the answer takes time. */
   answered(): void {
-    if (this.#lateAt === Number.POSITIVE_INFINITY) this.#hurry();
+    if (this.#lateAt === Number.POSITIVE_INFINITY) this.#hurry(performance.now());
   }
 
-  #hurry(): void {
-    this.#lateAt = performance.now() + this.#writeMs;
+  #hurry(now: number): void {
+    this.#lateAt = now + this.#writeMs;
   }
 
   /** Counts what is sent of a body that is read meanwhile. */
@@ -108,10 +123,16 @@ export class OpenRequest implements HttpRequest {
     if (performance.now() >= this.#lateAt) this.#incoming.socket.destroy();
   }
 
+  /** Whether the client still waits to be asked for its body. */
+  get isUnasked(): boolean {
+    return this.#asks;
+  }
+
   /** Ends its waits. */
   abort(): void {
-    this.#isAborted = true;
+    this.aborted = true;
     this.#end?.abort();
+    for (const listener of this.#onAbort) listener();
   }
 }
 

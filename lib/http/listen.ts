@@ -76,6 +76,8 @@ export interface ListenOptions {
   limits?: Limits;
   /** The connection is the same object for all requests that come over it. */
   handle: (request: HttpRequest, connection: Connection) => Answer | Promise<Answer>;
+  /** A better reason for what `handle` has thrown, if there is one. */
+  explain?: (error: unknown, request: HttpRequest) => Promise<unknown>;
   /** Called after each answer, or after a client left without one (status 499). */
   onExchange?: (exchange: Exchange) => void;
   /** Gets the story of each defect; never told to the client. */
@@ -176,34 +178,34 @@ class WebServer {
   }
 
   async #exchange(incoming: IncomingMessage, response: ServerResponse, asks: boolean): Promise<void> {
-    const started = performance.now();
-    let unasked = asks;
-    const request = new OpenRequest(incoming, response, this.#limits.writeMs, () => {
-      if (unasked) response.writeContinue();
-      unasked = false;
-    });
+    const request = new OpenRequest(incoming, response, this.#limits.writeMs, asks);
     request.place = this.#open.push(request) - 1;
-    response.on("close", () => {
-      // Whoever has got the whole answer has not left; and to make the reason for an end costs as much as an answer.
-      if (!response.writableFinished) request.abort();
-      this.#forget(request);
-      const status = response.headersSent ? response.statusCode : 499;
-      const bytes = response.writableFinished ? request.sentBytes : 0;
-      this.#options.onExchange?.({ request, status, bytes, durationMs: performance.now() - started });
-    });
+    response.on("close", () => this.#end(response, request));
     let answer: Answer;
     try {
       this.#requireOpen(incoming);
       answer = await this.#options.handle(request, incoming.socket);
-    } catch (error) {
+    } catch (thrown) {
+      const error = (await this.#options.explain?.(thrown, request)) ?? thrown;
       answer = failureAnswer(error, request.id);
       if (answer.status === 500) this.#options.onDefect?.(request.id, error);
     }
     // The answers of one turn go out together: each alone would wake its reader, which costs more than to answer.
     await turnEnd();
     request.answered();
-    this.#send(response, request, answer, unasked);
-    if (!incoming.complete && !unasked) incoming.once("end", this.#linger(incoming.socket)).resume();
+    this.#send(response, request, answer);
+    if (!incoming.complete && !request.isUnasked)
+      incoming.once("end", this.#linger(incoming.socket)).resume();
+  }
+
+  #end(response: ServerResponse, request: OpenRequest): void {
+    // Whoever has got the whole answer has not left; and to make the reason for an end costs as much as an answer.
+    if (!response.writableFinished) request.abort();
+    this.#forget(request);
+    const status = response.headersSent ? response.statusCode : 499;
+    const bytes = response.writableFinished ? request.sentBytes : 0;
+    const durationMs = performance.now() - request.startedAt;
+    this.#options.onExchange?.({ request, status, bytes, durationMs });
   }
 
   /** The last one takes its place. */
@@ -220,8 +222,7 @@ class WebServer {
       throw new Failure("invalid_request", "the request has no Host header");
   }
 
-  /** `last`: nobody can tell whether a body that was not asked for will still follow, so the connection ends. */
-  #send(response: ServerResponse, request: OpenRequest, answer: Answer, last: boolean): void {
+  #send(response: ServerResponse, request: OpenRequest, answer: Answer): void {
     const { status, body } = answer;
     if (response.destroyed) return void (isStreamed(body) && this.#closeBody(request.id, body));
     const length = lengthOf(body);
@@ -232,7 +233,8 @@ class WebServer {
       "X-Request-Id": request.id,
     };
     if (status !== 204 && status !== 304 && length !== undefined) headers["Content-Length"] = length;
-    if (last || this.#stopping) headers.Connection = "close";
+    // Nobody can tell whether a body that was not asked for will still follow.
+    if (request.isUnasked || this.#stopping) headers.Connection = "close";
     response.writeHead(status, headers);
     if (isStreamed(body)) void this.#stream(response, request, body);
     // As many bytes as letters: all of them are ASCII, and in Latin-1 they need no conversion.

@@ -1,8 +1,12 @@
+import type { Abortable } from "../core/async.ts";
 import { Failure, type FailureCode, hasErrno, messageOf, type Problem } from "../core/errors.ts";
 import { check, isObject, type Shape } from "../core/shape.ts";
 
-/** A request as handlers see it. Header names are in lower case. */
-export interface HttpRequest {
+/**
+ * A request as handlers see it. Header names are in lower case. It is itself aborted as its signal is: what waits by the
+ * thousand needs no signal for it.
+ */
+export interface HttpRequest extends Abortable {
   /** Names the request in its answer (`X-Request-Id`), the log and the audit of a run. */
   readonly id: string;
   readonly method: string;

@@ -1,7 +1,6 @@
-import { type FSWatcher, watch } from "node:fs";
-import { open } from "node:fs/promises";
+import { closeSync, type FSWatcher, openSync, readSync, statSync, watch } from "node:fs";
 import { type Layout, runLayout } from "../bucket/layout.ts";
-import { turnEnd, woken } from "../core/async.ts";
+import { type Abortable, turnEnd, woken } from "../core/async.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
 import type { RunStatus } from "./protocol.ts";
 import { readRecord, runNotFound } from "./record.ts";
@@ -30,29 +29,36 @@ export async function readActivity(
   runId: string,
   after: number,
   timeoutMs: number,
-  signal: AbortSignal,
+  signal: Abortable,
 ): Promise<LogChunk> {
   const until = performance.now() + timeoutMs;
-  using folder = WatchedFolder.open(layout, runId);
-  for (;;) {
-    const seen = folder.changes;
-    const chunk = await folder.read(after);
-    const left = until - performance.now();
-    if (chunk.data !== "" || chunk.done || left <= 0 || signal.aborted) return chunk;
-    await folder.changed(seen, left, signal);
+  const folder = WatchedFolder.open(layout, runId);
+  try {
+    for (;;) {
+      const seen = folder.changes;
+      const chunk = folder.read(after);
+      if (chunk.data !== "" || chunk.done || signal.aborted) return chunk;
+      const left = until - performance.now();
+      if (left <= 0) return chunk;
+      await folder.changed(seen, left, signal);
+    }
+  } finally {
+    folder.close();
   }
 }
 
-async function readChunk(layout: Layout, runId: string, after: number): Promise<LogChunk> {
+function readChunk(layout: Layout, runId: string, after: number): LogChunk {
   // The status first: once a run has ended its log grows no more, so what is read afterwards is all of it.
-  const record = await readRecord(layout, runId);
+  const record = readRecord(layout, runId);
   if (!record) throw runNotFound(runId);
-  const { bytes, size } = await readBytes(runLayout(layout, runId).activity, after);
+  const { activity } = runLayout(layout, runId);
+  const size = statSync(activity, { throwIfNoEntry: false })?.size ?? 0;
   if (after > size)
     throw new Failure(
       "invalid_request",
       `after: expected an offset of at most ${size}, the end of the log, found ${after}`,
     );
+  const bytes = readBytes(activity, after, Math.min(CHUNK_BYTES, size - after));
   const ended = record.status !== "running";
   const whole = ended && after + bytes.length === size ? bytes : bytes.subarray(0, characterEnd(bytes));
   const next = after + whole.length;
@@ -66,22 +72,17 @@ async function readChunk(layout: Layout, runId: string, after: number): Promise<
   };
 }
 
-async function readBytes(file: string, after: number): Promise<{ bytes: Buffer; size: number }> {
-  let handle: Awaited<ReturnType<typeof open>>;
+const NOTHING = Buffer.alloc(0);
+
+/** Synchronous, as the record is read: it is quicker than to wait for each call, and who waits shares it. */
+function readBytes(file: string, after: number, length: number): Buffer {
+  if (length === 0) return NOTHING;
+  const descriptor = openSync(file, "r");
   try {
-    handle = await open(file, "r");
-  } catch (error) {
-    if (hasErrno(error, "ENOENT")) return { bytes: Buffer.alloc(0), size: 0 };
-    throw error;
-  }
-  try {
-    const { size } = await handle.stat();
-    const length = Math.max(0, Math.min(CHUNK_BYTES, size - after));
-    if (length === 0) return { bytes: Buffer.alloc(0), size };
-    const { bytesRead, buffer } = await handle.read(Buffer.alloc(length), 0, length, after);
-    return { bytes: buffer.subarray(0, bytesRead), size };
+    const bytes = Buffer.alloc(length);
+    return bytes.subarray(0, readSync(descriptor, bytes, 0, length, after));
   } finally {
-    await handle.close();
+    closeSync(descriptor);
   }
 }
 
@@ -100,26 +101,27 @@ function characterEnd(bytes: Buffer): number {
 /** The folder of a run that is being read. All who read it share what watches it and, at one moment, what was read. */
 class WatchedFolder {
   static readonly #all = new Map<string, WatchedFolder>();
+  readonly #key: string;
   readonly #layout: Layout;
   readonly #runId: string;
   readonly #watcher: FSWatcher | undefined;
   readonly #waiting = new Set<() => void>();
   /** What was read in this turn of the event loop, by the offset it was read from. */
-  readonly #read = new Map<number, Promise<LogChunk>>();
+  readonly #read = new Map<number, LogChunk>();
   #users = 0;
   /** How often something in it has changed. */
   changes = 0;
 
-  /** To be disposed of. Throws `run_not_found` where there is none. */
+  /** To be closed. Throws `run_not_found` where there is none. */
   static open(layout: Layout, runId: string): WatchedFolder {
-    const { folder } = runLayout(layout, runId);
-    const known = WatchedFolder.#all.get(folder) ?? new WatchedFolder(layout, runId, folder);
-    WatchedFolder.#all.set(folder, known);
+    const key = `${layout.runs}/${runId}`;
+    const known = WatchedFolder.#all.get(key) ?? new WatchedFolder(layout, runId, key);
     known.#users++;
     return known;
   }
 
-  private constructor(layout: Layout, runId: string, folder: string) {
+  private constructor(layout: Layout, runId: string, key: string) {
+    this.#key = key;
     this.#layout = layout;
     this.#runId = runId;
     const notice = () => {
@@ -128,14 +130,18 @@ class WatchedFolder {
       for (const wake of [...this.#waiting]) wake();
     };
     try {
-      this.#watcher = watch(folder, { persistent: false }, notice).on("error", notice);
+      this.#watcher = watch(runLayout(layout, runId).folder, { persistent: false }, notice).on(
+        "error",
+        notice,
+      );
     } catch (error) {
       if (hasErrno(error, "ENOENT")) throw runNotFound(runId);
     }
+    WatchedFolder.#all.set(key, this);
   }
 
   /** What there is from this offset on, read once for all who ask for it now. */
-  read(after: number): Promise<LogChunk> {
+  read(after: number): LogChunk {
     const known = this.#read.get(after);
     if (known) return known;
     if (this.#read.size === 0) void turnEnd().then(() => this.#read.clear());
@@ -145,15 +151,15 @@ class WatchedFolder {
   }
 
   /** Waits until there were more changes than so many; where the system cannot watch, half a second. */
-  changed(seen: number, limitMs: number, signal: AbortSignal): Promise<void> | undefined {
+  changed(seen: number, limitMs: number, signal: Abortable): Promise<void> | undefined {
     const limit = this.#watcher ? limitMs : Math.min(limitMs, FALLBACK_POLL_MS);
     return this.changes === seen ? woken(this.#waiting, limit, signal) : undefined;
   }
 
-  [Symbol.dispose](): void {
+  close(): void {
     this.#users--;
     if (this.#users > 0) return;
     this.#watcher?.close();
-    WatchedFolder.#all.delete(runLayout(this.#layout, this.#runId).folder);
+    WatchedFolder.#all.delete(this.#key);
   }
 }

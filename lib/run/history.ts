@@ -32,7 +32,7 @@ export async function pruneRuns(
     const tooMany = count > 0 && index >= count;
     const tooOld = days > 0 && timeOf(id) < now - days * DAY_MS;
     if (index === 0 || !(tooMany || tooOld)) continue;
-    if ((await readRecord(layout, id))?.status !== "running") await remove(runLayout(layout, id).folder);
+    if (readRecord(layout, id)?.status !== "running") await remove(runLayout(layout, id).folder);
   }
 }
 

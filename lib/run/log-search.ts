@@ -54,7 +54,7 @@ export async function searchLog(layout: Layout, runId: string, query: LogQuery):
     throw new Failure("invalid_request", "q: expected a text to search for, or else a job or a worker");
   const wanted = new WantedLines(query);
   // The status first: once a run has ended its log grows no more.
-  const record = await readRecord(layout, runId);
+  const record = readRecord(layout, runId);
   if (!record) throw runNotFound(runId);
   const ended = record.status !== "running";
   const handle = await openLog(runLayout(layout, runId).activity);

@@ -162,7 +162,7 @@ export function runNotFound(id: string): Failure {
 }
 
 /** The record of a run, or undefined where there is none that can be read. `id` must be a UUID. */
-export async function readRecord(layout: Layout, id: string): Promise<RunRecord | undefined> {
+export function readRecord(layout: Layout, id: string): RunRecord | undefined {
   try {
     // Synchronous: a server that starts looks at every record, and a promise for each call costs ten times the call.
     const value = JSON.parse(readFileSync(runLayout(layout, id).record, "utf8")) as RunRecord;

@@ -57,7 +57,7 @@ async function settleRuns(layout: Layout, alive?: string): Promise<string[]> {
 /** Gives a run that is still `running`, though its process is gone, its end state; answers the sentence about it. */
 async function settleRun(layout: Layout, id: string): Promise<string[]> {
   // The id may come from a lock file, which could hold anything.
-  const record = isUuid(id) ? await readRecord(layout, id) : undefined;
+  const record = isUuid(id) ? readRecord(layout, id) : undefined;
   if (record?.status !== "running") return [];
   const reason = record.origin === "server" ? SERVER_RESTARTED : COMMAND_ENDED;
   const outcome = await readOutcome(layout, id);

@@ -79,7 +79,7 @@ export function startShape(
  * has not ended, nothing of it is left to be done, or its command was stored without the secrets in it.
  */
 export async function repeated(layout: Layout, kind: RunKind, id: string, job?: string): Promise<Parameters> {
-  const record = isUuid(id) ? await readRecord(layout, id) : undefined;
+  const record = isUuid(id) ? readRecord(layout, id) : undefined;
   if (!record) throw new Failure("run_not_found", `Cannot repeat run ${id}: this bucket has no such run`);
   const impossible = (why: string) =>
     new Failure("retry_impossible", `Cannot repeat run ${id} as ${kind}: ${why}`);

@@ -319,7 +319,7 @@ export class Supervisor {
   }
 
   async #notActive(layout: Layout, runId: string): Promise<Failure> {
-    const record = await readRecord(layout, runId);
+    const record = readRecord(layout, runId);
     if (!record) return runNotFound(runId);
     if (record.status !== "running")
       return new Failure("run_not_active", `run ${runId} has already ended: ${record.status}`);

@@ -72,6 +72,7 @@ export async function startServer(
     ...{ host, port },
     ...(tls && { tls }),
     handle: (request) => answer(request, { assets, guard, services }),
+    explain: (error, request) => explain(error, request, root),
     onExchange: (exchange) => logExchange(log, exchange),
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
@@ -119,15 +120,14 @@ function answer(
   if (asset) return fileAnswer(request, asset);
   // Why there is no route is told only to who was admitted.
   const wanted = found ?? findRoute(ROUTES, request);
-  const id = wanted.params.bucket_id;
-  const answered = callRoute(wanted, request, { ...own.services, identity });
-  return id === undefined ? answered : answered.catch((error) => failInBucket(error, own.services.root, id));
+  return callRoute(wanted, request, { ...own.services, identity });
 }
 
 /** What fails because its bucket was deleted meanwhile fails for that reason. */
-async function failInBucket(error: unknown, root: string, id: string): Promise<never> {
-  if (error instanceof Failure && STATUS[error.code] !== undefined) throw error;
-  throw (await exists(path.join(root, id.toLowerCase()))) ? error : bucketNotFound(id);
+async function explain(error: unknown, request: HttpRequest, root: string): Promise<unknown> {
+  const id = routeOf(request)?.params.bucket_id;
+  if (id === undefined || (error instanceof Failure && STATUS[error.code] !== undefined)) return error;
+  return (await exists(path.join(root, id.toLowerCase()))) ? error : bucketNotFound(id);
 }
 
 function routeOf(request: HttpRequest) {

@@ -129,7 +129,7 @@ export class RunList {
   }
 
   async #read(layout: Layout, bucket: Bucket, id: string): Promise<Shown | undefined> {
-    const record = await readRecord(layout, id);
+    const record = readRecord(layout, id);
     if (!record) return undefined;
     const run = await shownRun(layout, record);
     const shown = { run, text: JSON.stringify(run) };

@@ -129,7 +129,7 @@ test("a command that was killed is settled by the next one, and its commands are
   await once(child, "exit");
   await build("");
   assert.equal(identify(target), undefined);
-  const { status, error } = (await readRecord(layout, id)) as RunRecord;
+  const { status, error } = readRecord(layout, id) as RunRecord;
   assert.deepEqual([status, error], ["failed", "command ended before it completed"]);
 });
 

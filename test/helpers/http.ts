@@ -98,6 +98,9 @@ export function requestWith(chunks: (string | Uint8Array)[], more: Partial<HttpR
   return {
     ...{ id: "r1", method: "GET", path: "/", query: "", headers: {}, peer: "127.0.0.1", scheme: "http" },
     ...{ signal: new AbortController().signal, body: body(), longPoll() {} },
+    aborted: false,
+    addEventListener() {},
+    removeEventListener() {},
     noted: { route: undefined, authenticated: undefined },
     ...more,
   };

@@ -42,7 +42,7 @@ async function addRun(layout: Layout, ageDays: number, end?: "ok" | "failed"): P
 test("CP-140 CP-141 CP-142 CP-144 a run that began has its folder, status, times and who started it", async (t) => {
   const layout = layoutOf(temporaryFolder(t));
   const { id } = await addRun(layout, 0);
-  const record = await readRecord(layout, id);
+  const record = readRecord(layout, id);
   assert.equal(record?.status, "running");
   assert.match(record?.created_at ?? "", /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
   assert.deepEqual(record?.audit, [{ at: record?.created_at, action: "start", actor, request_id: "r" }]);

@@ -11,7 +11,7 @@ import { temporaryFolder } from "../helpers/temporary.ts";
 async function logOf(t: TestContext, log: string | Buffer, times?: string) {
   const layout = layoutOf(temporaryFolder(t));
   const id = recordRun(layout.root, "", log);
-  const record = (await readRecord(layout, id)) as RunRecord;
+  const record = readRecord(layout, id) as RunRecord;
   const { activity, activityTimes } = runLayout(layout, id);
   if (times !== undefined) writeFileSync(activityTimes, times);
   const text = async (filter: Partial<LineFilter> = {}, withTimes = false, run = record) => {

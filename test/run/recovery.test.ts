@@ -25,7 +25,7 @@ function setUp(t: TestContext) {
     return await createRecord(layout, { ...start, actor: ACTOR, requestId: null });
   };
   const end = async (id: string) => {
-    const record = (await readRecord(layout, id)) as RunRecord;
+    const record = readRecord(layout, id) as RunRecord;
     return [record.status, record.error];
   };
   return { layout, run, end };

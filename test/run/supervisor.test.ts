@@ -32,7 +32,7 @@ async function setUp(t: TestContext) {
     await supervisor.stop();
   });
   const { layout, bucketId } = bucket;
-  const record = async (id: string) => (await readRecord(layout, id)) as RunRecord;
+  const record = async (id: string) => readRecord(layout, id) as RunRecord;
   const reserve = () => supervisor.reserve(layout, bucketId, "build");
   const ended = async (id: string) => {
     await until("the end of the run", async () => ((await record(id))?.status ?? "running") !== "running");

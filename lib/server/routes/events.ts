@@ -20,7 +20,7 @@ export const EVENT_ROUTES = [
     async handle({ query, request }, { supervisor }) {
       request.longPoll();
       const { after, timeout } = query;
-      return json(200, await supervisor.events.after(after, pollMs(timeout), request.signal));
+      return json(200, await supervisor.events.after(after, pollMs(timeout), request));
     },
   }),
 ];

@@ -57,7 +57,7 @@ export const LOG_ROUTES = [
     async handle({ params, query, request }, { root }) {
       const { layout, id } = runIn(root, params);
       request.longPoll();
-      return json(200, await readActivity(layout, id, query.after, pollMs(query.timeout), request.signal));
+      return json(200, await readActivity(layout, id, query.after, pollMs(query.timeout), request));
     },
   }),
   route({
@@ -82,7 +82,7 @@ export const LOG_ROUTES = [
     answer: { status: 200, description: "Such lines", shape: component("LogMatches") },
     failures: ["bucket_not_found", "run_not_found"],
     async handle({ params, query }, { root }) {
-      const { layout, record } = await findRun(root, params);
+      const { layout, record } = findRun(root, params);
       const { after, until, limit } = query;
       return json(200, await searchLog(layout, record.id, { ...filterOf(query), after, until, limit }));
     },
@@ -110,7 +110,7 @@ export const LOG_ROUTES = [
     },
     failures: ["bucket_not_found", "run_not_found"],
     async handle({ params, query }, { root }) {
-      const { layout, record } = await findRun(root, params);
+      const { layout, record } = findRun(root, params);
       const name = `${record.kind}-${record.id}.log`;
       return {
         status: 200,
@@ -127,7 +127,7 @@ export const LOG_ROUTES = [
     answer: { status: 200, description: "Its bytes", type: TEXT, ranges: true },
     failures: ["bucket_not_found", "run_not_found"],
     async handle({ params, request }, { root }) {
-      const { layout, record } = await findRun(root, params);
+      const { layout, record } = findRun(root, params);
       return downloadAnswer(request, await textOf(runLayout(layout, record.id).activity));
     },
   }),
@@ -145,7 +145,7 @@ export const LOG_ROUTES = [
     },
     failures: ["bucket_not_found", "run_not_found"],
     async handle({ params, request }, { root }) {
-      const { layout, record } = await findRun(root, params);
+      const { layout, record } = findRun(root, params);
       return downloadAnswer(request, await textOf(runLayout(layout, record.id).activityTimes));
     },
   }),

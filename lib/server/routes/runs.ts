@@ -32,7 +32,7 @@ export const RUN_ROUTES = [
     answer: { status: 200, description: "The run", shape: component("RunDetail") },
     failures: ["bucket_not_found", "run_not_found"],
     async handle({ params }, { root, supervisor }) {
-      const { layout, record } = await findRun(root, params);
+      const { layout, record } = findRun(root, params);
       const progress = supervisor.progress(record.id);
       return json(200, { ...(await shownRun(layout, record)), progress });
     },
@@ -47,7 +47,7 @@ export const RUN_ROUTES = [
     answer: { status: 202, description: "The cancel is accepted", shape: component("Run") },
     failures: ["bucket_not_found", "run_not_found", "run_not_active"],
     async handle({ params, request }, { root, supervisor, identity }) {
-      const { layout, record } = await findRun(root, params);
+      const { layout, record } = findRun(root, params);
       const { address, via } = identity;
       const cancelled = await supervisor.cancel(layout, record.id, { address, via }, request.id);
       return json(202, await shownRun(layout, cancelled));
@@ -56,12 +56,9 @@ export const RUN_ROUTES = [
 ];
 
 /** The run that a path names. Throws `bucket_not_found` and `run_not_found`. */
-export async function findRun(
-  root: string,
-  params: Record<string, string>,
-): Promise<{ layout: Layout; record: RunRecord }> {
+export function findRun(root: string, params: Record<string, string>): { layout: Layout; record: RunRecord } {
   const { layout, id } = runIn(root, params);
-  const record = await readRecord(layout, id);
+  const record = readRecord(layout, id);
   if (!record) throw runNotFound(id);
   return { layout, record };
 }
