@@ -79,7 +79,7 @@ export class OpenRequest implements HttpRequest {
   }
 
   addEventListener(_type: "abort", listener: () => void): void {
-    this.#onAbort = [...this.#onAbort, listener];
+    this.#onAbort = this.#onAbort.concat(listener);
   }
 
   removeEventListener(_type: "abort", listener: () => void): void {

@@ -114,7 +114,8 @@ class WebServer {
   readonly #options: ListenOptions;
   readonly #limits: Limits;
   readonly #server: Server;
-  readonly #sockets = new Set<Socket>();
+  /** Connections that Node's server does not know as such: during their TLS handshake, and after what was refused. */
+  readonly #apart = new Set<Socket>();
   readonly #refused = new WeakSet<object>();
   /**
    * No Set: one that is added to and deleted from all the time is made anew every few requests, and the collector of
@@ -130,10 +131,7 @@ class WebServer {
     this.#limits = options.limits ?? LIMITS;
     this.#commonHeaders = { ...SECURITY_HEADERS, ...(options.tls && HSTS), "Cache-Control": "no-store" };
     this.#server = createServer(options.tls, this.#limits);
-    this.#server.on("connection", (socket: Socket) => {
-      this.#sockets.add(socket);
-      socket.once("close", () => this.#sockets.delete(socket));
-    });
+    if (options.tls) this.#server.on("connection", (socket: Socket) => this.#keepApart(socket));
     this.#server.on("request", (incoming, response) => void this.#exchange(incoming, response, false));
     // A client that asks first is told to go on only when somebody wants its body.
     this.#server.on("checkContinue", (incoming, response) => void this.#exchange(incoming, response, true));
@@ -172,9 +170,15 @@ class WebServer {
     this.#stopping = true;
     for (const request of this.#open) request.abort();
     await within(closed, waitMs);
-    for (const socket of this.#sockets) socket.destroy();
+    this.#server.closeAllConnections();
+    for (const socket of this.#apart) socket.destroy();
     await closed;
     clearInterval(this.#checks);
+  }
+
+  #keepApart(socket: Socket): void {
+    this.#apart.add(socket);
+    socket.once("close", () => this.#apart.delete(socket));
   }
 
   async #exchange(incoming: IncomingMessage, response: ServerResponse, asks: boolean): Promise<void> {
@@ -275,6 +279,7 @@ class WebServer {
     const isAnswering = this.#open.some((request) => request.isBeingAnswered(socket));
     if (!socket.writable || isAnswering) return void socket.destroy();
     this.#refused.add(socket);
+    this.#keepApart(socket);
     const [status, message] = refusalOf(error);
     const id = requestId();
     const answer = json(status, { error: "invalid_request", message });

@@ -1,5 +1,5 @@
 import { described, optional, string } from "../../core/shape.ts";
-import { json } from "../../http/message.ts";
+import { ok } from "../../http/message.ts";
 import { route } from "../context.ts";
 import { component, pollMs, TIMEOUT } from "./shapes.ts";
 
@@ -17,10 +17,9 @@ export const EVENT_ROUTES = [
       timeout: TIMEOUT,
     },
     answer: { status: 200, description: "The changes", shape: component("Events") },
-    async handle({ query, request }, { supervisor }) {
+    handle({ query, request }, { supervisor }) {
       request.longPoll();
-      const { after, timeout } = query;
-      return json(200, await supervisor.events.after(after, pollMs(timeout), request));
+      return supervisor.events.after(query.after, pollMs(query.timeout), request).then(ok);
     },
   }),
 ];

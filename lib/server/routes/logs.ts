@@ -10,7 +10,7 @@ import {
   withExample,
 } from "../../core/shape.ts";
 import { bytesDownload, type Download, downloadAnswer, fileDownload } from "../../http/download.ts";
-import { json } from "../../http/message.ts";
+import { json, ok } from "../../http/message.ts";
 import { readActivity } from "../../run/activity.ts";
 import { type LineFilter, openLog } from "../../run/log-lines.ts";
 import { searchLog } from "../../run/log-search.ts";
@@ -54,10 +54,10 @@ export const LOG_ROUTES = [
     },
     answer: { status: 200, description: "The next text", shape: component("LogChunk") },
     failures: ["bucket_not_found", "run_not_found"],
-    async handle({ params, query, request }, { root }) {
+    handle({ params, query, request }, { root }) {
       const { layout, id } = runIn(root, params);
       request.longPoll();
-      return json(200, await readActivity(layout, id, query.after, pollMs(query.timeout), request));
+      return readActivity(layout, id, query.after, pollMs(query.timeout), request).then(ok);
     },
   }),
   route({
