@@ -42,6 +42,7 @@ export class OpenRequest implements HttpRequest {
   sentBytes = 0;
   readonly #incoming: IncomingMessage;
   readonly #response: ServerResponse;
+  /** When it began, as `performance.now` tells it. */
   readonly startedAt = performance.now();
   readonly #writeMs: number;
   /** When the time for the answer is used up; never while a body or something else is waited for. */

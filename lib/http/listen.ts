@@ -114,8 +114,8 @@ class WebServer {
   readonly #options: ListenOptions;
   readonly #limits: Limits;
   readonly #server: Server;
-  /** Connections that Node's server does not know as such: during their TLS handshake, and after what was refused. */
-  readonly #apart = new Set<Socket>();
+  /** The connections below TLS: Node's server cannot end one whose handshake goes on. */
+  readonly #belowTls = new Set<Socket>();
   readonly #refused = new WeakSet<object>();
   /**
    * No Set: one that is added to and deleted from all the time is made anew every few requests, and the collector of
@@ -131,7 +131,11 @@ class WebServer {
     this.#limits = options.limits ?? LIMITS;
     this.#commonHeaders = { ...SECURITY_HEADERS, ...(options.tls && HSTS), "Cache-Control": "no-store" };
     this.#server = createServer(options.tls, this.#limits);
-    if (options.tls) this.#server.on("connection", (socket: Socket) => this.#keepApart(socket));
+    if (options.tls)
+      this.#server.on("connection", (socket: Socket) => {
+        this.#belowTls.add(socket);
+        socket.once("close", () => this.#belowTls.delete(socket));
+      });
     this.#server.on("request", (incoming, response) => void this.#exchange(incoming, response, false));
     // A client that asks first is told to go on only when somebody wants its body.
     this.#server.on("checkContinue", (incoming, response) => void this.#exchange(incoming, response, true));
@@ -171,14 +175,9 @@ class WebServer {
     for (const request of this.#open) request.abort();
     await within(closed, waitMs);
     this.#server.closeAllConnections();
-    for (const socket of this.#apart) socket.destroy();
+    for (const socket of this.#belowTls) socket.destroy();
     await closed;
     clearInterval(this.#checks);
-  }
-
-  #keepApart(socket: Socket): void {
-    this.#apart.add(socket);
-    socket.once("close", () => this.#apart.delete(socket));
   }
 
   async #exchange(incoming: IncomingMessage, response: ServerResponse, asks: boolean): Promise<void> {
@@ -279,7 +278,6 @@ class WebServer {
     const isAnswering = this.#open.some((request) => request.isBeingAnswered(socket));
     if (!socket.writable || isAnswering) return void socket.destroy();
     this.#refused.add(socket);
-    this.#keepApart(socket);
     const [status, message] = refusalOf(error);
     const id = requestId();
     const answer = json(status, { error: "invalid_request", message });

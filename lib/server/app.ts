@@ -125,7 +125,8 @@ function answer(
 
 /** What fails because its bucket was deleted meanwhile fails for that reason. */
 async function explain(error: unknown, request: HttpRequest, root: string): Promise<unknown> {
-  const id = routeOf(request)?.params.bucket_id;
+  const isAdmitted = request.noted.authenticated !== undefined;
+  const id = isAdmitted ? routeOf(request)?.params.bucket_id : undefined;
   if (id === undefined || (error instanceof Failure && STATUS[error.code] !== undefined)) return error;
   return (await exists(path.join(root, id.toLowerCase()))) ? error : bucketNotFound(id);
 }

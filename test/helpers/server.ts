@@ -172,7 +172,7 @@ function assertPromised(method: string, target: string, reply: Reply): void {
   if (reply.status >= 400) assertShape(component("Error"), reply, `${method} ${target}`);
   const [targetPath = ""] = target.split("?");
   if (reply.status >= 400 || !targetPath.startsWith("/api/")) return;
-  const { route } = findRoute(ROUTES, { method, path: targetPath } as HttpRequest);
+  const { route } = findRoute(ROUTES, { method, path: targetPath, query: "" } as HttpRequest);
   const also = route.answer.ranges ? [206, 304] : [];
   assert.ok([route.answer.status, ...also].includes(reply.status), `${method} ${target}: ${reply.status}`);
   if (route.answer.shape) assertShape(route.answer.shape, reply, `${method} ${target}`);

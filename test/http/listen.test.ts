@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { request as httpRequest } from "node:http";
 import { Agent, request as httpsRequest } from "node:https";
+import { connect } from "node:net";
 import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { connect as connectTls, type SecureVersion } from "node:tls";
@@ -299,6 +300,39 @@ test("closing waits no longer than told for a client that goes on", async (t) =>
   await listener.close(20);
   assert.equal(await answer, "");
 });
+
+for (const scheme of ["http", "https"])
+  test(`closing ends connections of every kind: silent, in the middle of their headers, refused, idle (${scheme})`, async (t) => {
+    const files = scheme === "https" ? await certificateFor(t) : undefined;
+    const tls = files && {
+      cert: readFileSync(files.certFile, "utf8"),
+      key: readFileSync(files.keyFile, "utf8"),
+    };
+    // No limit of its own ends a connection while the test goes on.
+    const limits = { headersMs: 600_000, idleMs: 600_000, lingerMs: 600_000 };
+    const listener = await listenFor(t, { ...(tls && { tls }), limits });
+    const silent = dial(t, listener.port);
+    await once(silent, "connect");
+    const open = async (text: string, answer: RegExp | undefined) => {
+      // It ends nothing by itself: what ends is the server's doing.
+      const where = { port: listener.port, host: "127.0.0.1", allowHalfOpen: true };
+      const socket = tls ? connectTls({ ...where, ca: tls.cert }) : connect(where);
+      t.after(() => socket.destroy());
+      socket.on("error", () => {});
+      socket.write(text);
+      if (!answer) await once(socket, tls ? "secureConnect" : "connect");
+      if (answer) assert.match(String((await once(socket, "data"))[0]), answer);
+      return socket;
+    };
+    const others = [
+      await open("GET / HTTP/1.1\r\nHos", undefined),
+      await open("hello\r\n\r\n", / 400 /),
+      await open("GET / HTTP/1.1\r\nHost: h\r\n\r\n", / 200 /),
+    ];
+    for (const socket of [silent, ...others]) socket.resume();
+    await listener.close(50);
+    await until("the end of all", () => [silent, ...others].every((one) => one.readableEnded || one.closed));
+  });
 
 test("an address that is taken gives one sentence", async (t) => {
   const { port } = await listenFor(t, {});

@@ -87,6 +87,32 @@ test("half a character is held back until its rest is there, or the run has ende
   assert.deepEqual([last.data, last.next, last.done], ["\ufffd", 5, true]);
 });
 
+test("CP-145 CP-267 each of many who read at once gets all of the log, whatever was written meanwhile", async (t) => {
+  const { layout, record, write, end } = await newRun(t);
+  const follow = async (pauseMs: number) => {
+    let all = "";
+    for (let after = 0, done = false; !done; ) {
+      const chunk = await readActivity(layout, record.id, after, LONG_MS, never);
+      assert.equal(chunk.after, after);
+      ({ next: after, done } = chunk);
+      all += chunk.data;
+      if (pauseMs > 0) await sleep(pauseMs);
+    }
+    return all;
+  };
+  const readers = Array.from({ length: 60 }, (_, index) => follow(index % 4));
+  let text = "";
+  for (let count = 0; count < 300; count++) {
+    const line = `${count} ${"ü".repeat(count % 7)}\n`;
+    write(line);
+    text += line;
+    if (count % 3 === 0) await new Promise((resolve) => setImmediate(resolve));
+    if (count % 50 === 0) await sleep(5);
+  }
+  await end();
+  for (const all of await Promise.all(readers)) assert.equal(all, text);
+});
+
 test("an offset past the end and an unknown run are refused", async (t) => {
   const { layout, record } = await newRun(t);
   await assert.rejects(readActivity(layout, record.id, 1, 0, never), { code: "invalid_request" });
