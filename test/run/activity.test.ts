@@ -113,6 +113,16 @@ test("CP-145 CP-267 each of many who read at once gets all of the log, whatever 
   for (const all of await Promise.all(readers)) assert.equal(all, text);
 });
 
+test("who reads right before a change is woken by it", { timeout: LONG_MS }, async (t) => {
+  const { layout, record, write } = await newRun(t);
+  const read = (after: number) => readActivity(layout, record.id, after, 3 * LONG_MS, never);
+  const second = read(0).then(() => read(1));
+  const first = read(0).then(() => write("y"));
+  write("x");
+  await first;
+  assert.equal((await second).data, "y");
+});
+
 test("an offset past the end and an unknown run are refused", async (t) => {
   const { layout, record } = await newRun(t);
   await assert.rejects(readActivity(layout, record.id, 1, 0, never), { code: "invalid_request" });
