@@ -1,5 +1,5 @@
-// The floors of `npm run bench -- http`: a server of node:http that does nothing but answer, at /large with 28 KB; at
-// /floor it does what no server of an API can leave out: it compares a token, names the request, and sends security
+// The floors of `npm run bench -- http`: a server of node:http that does nothing but answer, at /large with 28 KB, at
+// /wait never; at /floor it does what no server of an API can leave out: it compares a token, names the request, and sends security
 // headers and 2 KB of JSON.
 import { hash, randomUUID, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http";
@@ -24,6 +24,7 @@ const expected = hash("sha256", "token", "buffer");
 const server = createServer((request, response) => {
   if (request.url === "/") return void response.end("{}");
   if (request.url === "/large") return void response.end(LARGE);
+  if (request.url === "/wait") return;
   timingSafeEqual(hash("sha256", request.headers.authorization ?? "", "buffer"), expected);
   const body = JSON.stringify({ items: ITEMS });
   const length = Buffer.byteLength(body);

@@ -46,17 +46,21 @@ export async function http(): Promise<void> {
   await serverStarts(root);
   // Its access log goes nowhere: to read it here would cost the clients the time they are to measure.
   const server = await LocalServer.start(root, { quiet: true });
-  const bare = spawn(process.execPath, [BARE], { stdio: ["ignore", "pipe", "inherit"] });
+  const bare = startBare();
   try {
     await requests(server, bucket, await listening(bare));
     await firstLines(server, bucket);
     await delays(server, bucket, layout);
-    await waitingClients(server, bucket, layout);
   } finally {
     bare.kill();
     await server.stop();
-    rmSync(folder, { recursive: true, force: true });
   }
+  await waitingClients(path.join(folder, "fresh"));
+  rmSync(folder, { recursive: true, force: true });
+}
+
+function startBare(): ChildProcess {
+  return spawn(process.execPath, [BARE], { stdio: ["ignore", "pipe", "inherit"] });
 }
 
 async function listening(child: ChildProcess): Promise<string> {
@@ -122,10 +126,9 @@ async function requests(server: LocalServer, bucket: string, bare: string): Prom
   for (const [name, [url, target]] of Object.entries(sides)) {
     const most = await inPairs(url, target, 0);
     const share = 100 * median(most.pairs.map((pair) => pair.own.perSecond / pair.bare.perSecond));
-    show(name, most.told, `${share.toFixed(0)} %, ${most.p99} (target 40 %)`);
-    // At the most that each can do, who answers half as often has as many wait twice as long.
+    show(name, most.told, `${share.toFixed(0)} %, ${most.p99} (target 40 %, 2)`);
     const calm = await inPairs(url, target, PACE_MS);
-    show("  asked equally often", calm.told, `${calm.p99} (target 2)`);
+    show("  asked equally often", calm.told, calm.p99);
   }
 }
 
@@ -174,31 +177,64 @@ async function delays(server: LocalServer, bucket: string, layout: Layout): Prom
   show("log: from a byte to who waits for it", `${median(times).toFixed(1)} ms`, "target 20 ms");
 }
 
-async function waitingClients(server: LocalServer, bucket: string, layout: Layout): Promise<void> {
-  const { id } = await newRecord(layout, bucket);
-  const { next } = (await server.call<{ next: string }>("GET", "/api/events")).body;
-  const waits = {
-    "a client that waits for a log": `/api/buckets/${bucket}/runs/${id}/logs?timeout=60`,
-    "a client that waits for events": `/api/events?after=${next}&timeout=60`,
+/** What many who wait for one thing cost a server that has done nothing else yet: its heap grows for them. */
+async function waitingClients(root: string): Promise<void> {
+  const first = await LocalServer.start(root);
+  const bucket = await first.createBucket();
+  await first.stop();
+  const layout = layoutOf(path.join(root, bucket));
+  const targets = {
+    async "a client that waits for a log"() {
+      const { id } = await newRecord(layout, bucket);
+      return `/api/buckets/${bucket}/runs/${id}/logs?timeout=60`;
+    },
+    async "a client that waits for events"(server: LocalServer) {
+      const { next } = (await server.call<{ next: string }>("GET", "/api/events")).body;
+      return `/api/events?after=${next}&timeout=60`;
+    },
   };
-  const headers = { Authorization: `Bearer ${server.token}` };
-  for (const [what, target] of Object.entries(waits)) {
-    const request = requestText(server.url, target, headers);
-    // The heap of a server that was idle grows at the first work again, whoever gives it.
-    await load(server.url, `/api/buckets/${bucket}/info`, headers, CONNECTIONS, ROUND_MS);
-    const before = memoryOf(server);
-    const clients = await Promise.all(Array.from({ length: CLIENTS }, () => Connection.open(server.url)));
-    for (const client of clients) client.ask(request).catch(() => {});
-    await sleep(3_000);
-    const each = (memoryOf(server) - before) / CLIENTS / 1024;
-    for (const client of clients) client.destroy();
-    await sleep(1_000);
-    show(what, `${each.toFixed(1)} KB`, `of ${CLIENTS}; target 25 KB`);
+  for (const [what, target] of Object.entries(targets)) {
+    const each: number[] = [];
+    for (let round = 0; round < ROUNDS; round++) {
+      const server = await LocalServer.start(root, { quiet: true });
+      const headers = { Authorization: `Bearer ${server.token}` };
+      each.push(await memoryOfClients(server.process, server.url, await target(server), headers));
+      await server.stop();
+    }
+    show(what, kilobytes(each), `of ${CLIENTS}; target 25 KB`);
   }
+  const each: number[] = [];
+  for (let round = 0; round < ROUNDS; round++) {
+    const bare = startBare();
+    each.push(await memoryOfClients(bare, await listening(bare), "/wait", {}));
+    bare.kill();
+  }
+  show("  of bare node:http", kilobytes(each), "");
 }
 
-function memoryOf(server: LocalServer): number {
-  const [, kilobytes] =
-    /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${server.process.pid}/status`, "utf8")) ?? [];
+function kilobytes(each: readonly number[]): string {
+  const [least, most] = [Math.min(...each), Math.max(...each)].map((bytes) => (bytes / 1024).toFixed(1));
+  return `${(median(each) / 1024).toFixed(1)} KB (${least}-${most})`;
+}
+
+async function memoryOfClients(
+  server: ChildProcess,
+  url: string,
+  target: string,
+  headers: Record<string, string>,
+): Promise<number> {
+  const request = requestText(url, target, headers);
+  await sleep(500);
+  const before = memoryOf(server);
+  const clients = await Promise.all(Array.from({ length: CLIENTS }, () => Connection.open(url)));
+  for (const client of clients) client.ask(request).catch(() => {});
+  await sleep(3_000);
+  const each = (memoryOf(server) - before) / CLIENTS;
+  for (const client of clients) client.destroy();
+  return each;
+}
+
+function memoryOf(server: ChildProcess): number {
+  const [, kilobytes] = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${server.pid}/status`, "utf8")) ?? [];
   return Number(kilobytes) * 1024;
 }
