@@ -10,6 +10,7 @@ function hasNoBody(incoming: IncomingMessage): boolean {
   return encoding === undefined && Number(length ?? 0) === 0;
 }
 
+/** Random bytes for the next ids: to ask for each alone would cost ten times as much. */
 const RANDOM = Buffer.alloc(4 * 1024);
 const ID_BYTES = 16;
 let usedBytes = RANDOM.length;

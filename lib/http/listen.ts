@@ -189,7 +189,7 @@ class WebServer {
       this.#requireOpen(incoming);
       answer = await this.#options.handle(request, incoming.socket);
     } catch (thrown) {
-      const error = (await this.#options.explain?.(thrown, request)) ?? thrown;
+      const error = await this.#reasonOf(thrown, request);
       answer = failureAnswer(error, request.id);
       if (answer.status === 500) this.#options.onDefect?.(request.id, error);
     }
@@ -199,6 +199,14 @@ class WebServer {
     this.#send(response, request, answer);
     if (!incoming.complete && !request.isUnasked)
       incoming.once("end", this.#linger(incoming.socket)).resume();
+  }
+
+  async #reasonOf(thrown: unknown, request: HttpRequest): Promise<unknown> {
+    try {
+      return (await this.#options.explain?.(thrown, request)) ?? thrown;
+    } catch {
+      return thrown;
+    }
   }
 
   #end(response: ServerResponse, request: OpenRequest): void {

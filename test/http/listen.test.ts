@@ -269,6 +269,16 @@ test("a HEAD request gets the headers alone", async (t) => {
   assert.match(answer, /Content-Length: 4\r\n[\s\S]*\r\n\r\n$/);
 });
 
+test("a reason that cannot be found out leaves the one that was thrown", async (t) => {
+  const reasons = [async () => new Failure("not_found", "gone"), () => Promise.reject(new Error("broken"))];
+  const { port } = await listenFor(t, {
+    handle: () => Promise.reject(new Failure("bucket_busy", "busy")),
+    explain: () => (reasons.shift() as () => Promise<unknown>)(),
+  });
+  assert.match(await exchangeText(t, port, GET), / 404 [\s\S]*"gone"/);
+  assert.match(await exchangeText(t, port, GET), / 409 [\s\S]*"busy"/);
+});
+
 test("closing answers long-polls at once and takes no new connections", async (t) => {
   let waiting = 0;
   const listener = await listenFor(t, {
