@@ -6,7 +6,14 @@ import { pipeline } from "node:stream/promises";
 import { turnEnd, within } from "../core/async.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
 import { OpenRequest, peerOf, requestId } from "./incoming.ts";
-import { type Answer, failureAnswer, type HttpRequest, json, type StreamedBody } from "./message.ts";
+import {
+  type Answer,
+  failureAnswer,
+  type HttpRequest,
+  json,
+  type StreamedBody,
+  wireText,
+} from "./message.ts";
 
 /** How long a client may take, in milliseconds, and how much it may send as headers. */
 export interface Limits {
@@ -305,24 +312,6 @@ function isStreamed(body: Answer["body"]): body is StreamedBody {
 /** Undefined where only the end tells. */
 function lengthOf(body: Answer["body"] = ""): number | undefined {
   return isStreamed(body) ? body.length : Buffer.byteLength(body);
-}
-
-const REASONS: Record<number, string> = {
-  400: "Bad Request",
-  408: "Request Timeout",
-  431: "Request Header Fields Too Large",
-};
-
-function wireText(status: number, answer: Answer, common: Record<string, string>): string {
-  const body = answer.body as string;
-  const headers = {
-    ...common,
-    ...answer.headers,
-    Connection: "close",
-    "Content-Length": Buffer.byteLength(body),
-  };
-  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-  return `HTTP/1.1 ${status} ${REASONS[status]}\r\n${lines.join("")}\r\n${body}`;
 }
 
 function refusalOf(error: Error): [number, string] {

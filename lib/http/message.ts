@@ -138,6 +138,25 @@ function failureHeaders(code: FailureCode, details: Record<string, unknown>): Re
   return {};
 }
 
+const REASONS: Record<number, string> = {
+  400: "Bad Request",
+  408: "Request Timeout",
+  431: "Request Header Fields Too Large",
+};
+
+/** An answer of the parser as it goes over the wire: a request that it refuses never becomes one that could be answered. */
+export function wireText(status: number, answer: Answer, common: Record<string, string>): string {
+  const body = answer.body as string;
+  const headers = {
+    ...common,
+    ...answer.headers,
+    Connection: "close",
+    "Content-Length": Buffer.byteLength(body),
+  };
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `HTTP/1.1 ${status} ${REASONS[status]}\r\n${lines.join("")}\r\n${body}`;
+}
+
 /** The failure for an input that breaks its shape; the sentence tells the first problem, `details` all of them. */
 export function invalidRequest(problems: readonly Problem[]): Failure {
   const first = problems[0];
