@@ -75,7 +75,8 @@ test("CP-118 CP-121 CP-122 T-80 server and command line exclude each other", asy
   const lock = (await readLock(layout)) as LockContent;
   assert.deepEqual([lock.run_id, lock.command, lock.holders.length], [run, "deploy", 2]);
   // The server hears of a group right after it has begun.
-  await until("the groups in the lock", async () => ((await readLock(layout))?.groups.length ?? 0) >= 1);
+  const groups = async () => ((await readLock(layout)) as LockContent).groups.length;
+  await until("the groups in the lock", async () => (await groups()) >= 1);
   const command = await ops(["build", "--bucket-dir", layout.root]);
   assert.equal(command.code, 75);
   assert.match(command.stderr, new RegExp(`^ops: ${BUSY}\nheld by deploy \\(run ${run}\\)`));
