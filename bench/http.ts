@@ -31,7 +31,15 @@ const WRITES = 200;
  */
 export async function http(): Promise<void> {
   const folder = mkdtempSync(path.join(tmpdir(), "ops-bench-"));
-  const root = path.join(folder, "root");
+  try {
+    await busyServer(path.join(folder, "busy"));
+    await waitingClients(path.join(folder, "fresh"));
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function busyServer(root: string): Promise<void> {
   const first = await LocalServer.start(root);
   const bucket = await first.createBucket();
   await first.run(bucket, "build");
@@ -55,8 +63,6 @@ export async function http(): Promise<void> {
     bare.kill();
     await server.stop();
   }
-  await waitingClients(path.join(folder, "fresh"));
-  rmSync(folder, { recursive: true, force: true });
 }
 
 function startBare(): ChildProcess {
@@ -197,17 +203,23 @@ async function waitingClients(root: string): Promise<void> {
     const each: number[] = [];
     for (let round = 0; round < ROUNDS; round++) {
       const server = await LocalServer.start(root, { quiet: true });
-      const headers = { Authorization: `Bearer ${server.token}` };
-      each.push(await memoryOfClients(server.process, server.url, await target(server), headers));
-      await server.stop();
+      try {
+        const headers = { Authorization: `Bearer ${server.token}` };
+        each.push(await memoryOfClients(server.process, server.url, await target(server), headers));
+      } finally {
+        await server.stop();
+      }
     }
     show(what, kilobytes(each), `of ${CLIENTS}; target 25 KB`);
   }
   const each: number[] = [];
   for (let round = 0; round < ROUNDS; round++) {
     const bare = startBare();
-    each.push(await memoryOfClients(bare, await listening(bare), "/wait", {}));
-    bare.kill();
+    try {
+      each.push(await memoryOfClients(bare, await listening(bare), "/wait", {}));
+    } finally {
+      bare.kill();
+    }
   }
   show("  of bare node:http", kilobytes(each), "");
 }
@@ -227,10 +239,16 @@ async function memoryOfClients(
   await sleep(500);
   const before = memoryOf(server);
   const clients = await Promise.all(Array.from({ length: CLIENTS }, () => Connection.open(url)));
-  for (const client of clients) client.ask(request).catch(() => {});
+  let answered = 0;
+  const count = () => {
+    answered++;
+  };
+  for (const client of clients) client.ask(request).then(count, count);
   await sleep(3_000);
   const each = (memoryOf(server) - before) / CLIENTS;
   for (const client of clients) client.destroy();
+  // Who was refused costs nothing.
+  if (answered > 0) throw new Error(`${answered} of ${CLIENTS} clients were answered instead of waiting`);
   return each;
 }
 

@@ -28,7 +28,7 @@ export const VERIFY_PATH = "/api/auth/totp/verify";
 
 /** The bytes that are compared at least; to hash both texts would cost five times as much. */
 const TOKEN_ROOM = 64;
-const BEARER = "bearer ";
+const BEARER = /^bearer(?: +(\S+))?$/i;
 const SAFE_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD"]);
 
 /** Decides who may call. The steps are in the order of decisions: HTTP conventions; whatever is missing means no. */
@@ -70,11 +70,11 @@ export class Guard {
   }
 
   #requireToken(peer: string, authorization: string): void {
-    const token = tokenIn(authorization);
-    if (token === undefined) throw unauthorized("Authorization must be: Bearer <API token>");
+    const found = BEARER.exec(authorization.trim());
+    if (!found) throw unauthorized("Authorization must be: Bearer <API token>");
     // Before the token is looked at: who may not try gets no answer about it, the right one included.
     this.#attempts.admit(peer);
-    if (this.#isToken(token)) return;
+    if (this.#isToken(found[1] ?? "")) return;
     this.#attempts.fail(peer);
     throw unauthorized("the API token is wrong");
   }
@@ -111,13 +111,6 @@ export class Guard {
     if (!isProven && !isSignOut) throw totpRequired();
     return isProven;
   }
-}
-
-/** What follows `Bearer`, in whatever case; undefined for another scheme or more than one word behind it. */
-function tokenIn(authorization: string): string | undefined {
-  if (authorization.slice(0, BEARER.length).toLowerCase() !== BEARER) return undefined;
-  const token = authorization.slice(BEARER.length).trim();
-  return token.includes(" ") ? undefined : token;
 }
 
 /** The request's `Cookie` header. */

@@ -132,6 +132,7 @@ export class OpenRequest implements HttpRequest {
 
   /** Ends its waits. */
   abort(): void {
+    if (this.aborted) return;
     this.aborted = true;
     this.#end?.abort();
     for (const listener of this.#onAbort) listener();

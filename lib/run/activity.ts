@@ -77,12 +77,18 @@ const NOTHING = Buffer.alloc(0);
 /** Synchronous, as the record is read: it is quicker than to wait for each call, and who waits shares it. */
 function readBytes(file: string, after: number, length: number): Buffer {
   if (length === 0) return NOTHING;
-  const descriptor = openSync(file, "r");
   try {
-    const bytes = Buffer.alloc(length);
-    return bytes.subarray(0, readSync(descriptor, bytes, 0, length, after));
-  } finally {
-    closeSync(descriptor);
+    const descriptor = openSync(file, "r");
+    try {
+      const bytes = Buffer.alloc(length);
+      return bytes.subarray(0, readSync(descriptor, bytes, 0, length, after));
+    } finally {
+      closeSync(descriptor);
+    }
+  } catch (error) {
+    // The run was removed right now; the next look says so.
+    if (hasErrno(error, "ENOENT")) return NOTHING;
+    throw error;
   }
 }
 

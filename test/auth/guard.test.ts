@@ -36,6 +36,7 @@ test("CP-286 the right bearer token is admitted", () => {
 
 for (const authorization of [
   ...["", "Bearer", "Bearer ", "Bearer wrong", `Bearer ${TOKEN}x`, `Bearer ${TOKEN.slice(1)}`, TOKEN],
+  ...[`Bearer\t${TOKEN}`, `Bearer \t${TOKEN}`, `Bearer ${TOKEN}\tx`, `Bearerx ${TOKEN}`],
   ...[`Basic ${TOKEN}`, `Bearer ${TOKEN} x`, `Bearer ${TOKEN.toUpperCase()}`, `Token ${TOKEN}`],
 ])
   test(`CP-286 CP-323 Authorization: ${JSON.stringify(authorization)} is unauthorized`, () => {

@@ -7,6 +7,7 @@ import { connect } from "node:net";
 import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { connect as connectTls, type SecureVersion } from "node:tls";
+import { woken } from "../../lib/core/async.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { anything } from "../../lib/core/shape.ts";
 import { type Exchange, LIMITS, listen } from "../../lib/http/listen.ts";
@@ -277,6 +278,24 @@ test("a reason that cannot be found out leaves the one that was thrown", async (
   });
   assert.match(await exchangeText(t, port, GET), / 404 [\s\S]*"gone"/);
   assert.match(await exchangeText(t, port, GET), / 409 [\s\S]*"busy"/);
+});
+
+test("a wait ends when its client leaves", async (t) => {
+  const [waiting, ended] = [new Set<() => void>(), Promise.withResolvers<boolean>()];
+  const { port } = await listenFor(t, {
+    async handle(request) {
+      request.longPoll();
+      await woken(waiting, 600_000, request);
+      ended.resolve(request.aborted);
+      return json(200, {});
+    },
+  });
+  const client = dial(t, port);
+  client.write(GET);
+  await until("the wait", () => waiting.size === 1);
+  client.destroy();
+  assert.equal(await ended.promise, true);
+  assert.equal(waiting.size, 0);
 });
 
 test("closing answers long-polls at once and takes no new connections", async (t) => {
