@@ -30,11 +30,16 @@ export class SourceRules {
   readonly #folders = new Set<string>();
   #bytes = 0;
 
-  /** The parts of an entry's path, each safe as the name of a file. Throws `invalid_source` naming the entry. */
+  /**
+   * The parts of an entry's path, each safe as the name of a file; none for `./` itself. A `./` before the name, as
+   * `tar -C <bucket> .` writes it, says nothing. Throws `invalid_source` naming the entry.
+   */
   admit(entry: TarEntry): string[] {
-    const problem = this.problemOf(entry);
+    const path = entry.path.replace(/^\.\//, "");
+    const isTop = path === "." && entry.type === "directory";
+    const problem = isTop ? this.#enter([path], entry.type) : this.problemOf({ ...entry, path });
     if (problem !== undefined) throw archiveFailure(entry.index, entry.path, problem);
-    return entry.path.split("/");
+    return isTop ? [] : path.split("/");
   }
 
   /** Why an entry cannot lie beside those asked about before, or undefined. */

@@ -123,9 +123,10 @@ async function unpack(archive: AsyncIterable<Uint8Array>, tree: string): Promise
   const rules = new SourceRules();
   const files: WrittenFile[] = [];
   for await (const entry of readTar(archive)) {
-    const target = path.join(tree, ...rules.admit(entry));
+    const parts = rules.admit(entry);
+    const target = path.join(tree, ...parts);
     await mkdir(entry.type === "directory" ? target : path.dirname(target), { recursive: true });
-    if (entry.type === "file") files.push(await writeEntry(entry, target));
+    if (entry.type === "file") files.push({ path: parts.join("/"), ...(await writeEntry(entry, target)) });
   }
   if (rules.hasWorkspace) return files;
   throw new Failure("invalid_source", "the archive has no workspace/", {
@@ -133,7 +134,7 @@ async function unpack(archive: AsyncIterable<Uint8Array>, tree: string): Promise
   });
 }
 
-async function writeEntry(entry: TarEntry, target: string): Promise<WrittenFile> {
+async function writeEntry(entry: TarEntry, target: string): Promise<Omit<WrittenFile, "path">> {
   const hash = createHash("sha256");
   const executable = (entry.mode & 0o100) !== 0;
   await using handle = await open(target, "wx");
@@ -142,7 +143,7 @@ async function writeEntry(entry: TarEntry, target: string): Promise<WrittenFile>
     await handle.appendFile(chunk);
   }
   await handle.chmod(executable ? READ_ONLY.program : READ_ONLY.file);
-  return { path: entry.path, executable, sizeBytes: entry.size, sha256: hash.digest("hex") };
+  return { executable, sizeBytes: entry.size, sha256: hash.digest("hex") };
 }
 
 function summaryOf(files: readonly WrittenFile[]): Omit<ReceivedSource, "folder"> {

@@ -16,6 +16,19 @@ test("an admitted name is answered in parts", () => {
   assert.deepEqual(admit(rules, "templates", 0, "directory"), ["templates"]);
 });
 
+test("a ./ before a name and ./ itself say nothing, and hide no name that is there twice", () => {
+  const rules = new SourceRules();
+  assert.deepEqual(admit(rules, ".", 0, "directory"), []);
+  assert.deepEqual(admit(rules, "./workspace", 0, "directory"), ["workspace"]);
+  assert.deepEqual(admit(rules, "./ops.conf"), ["ops.conf"]);
+  assert.throws(() => admit(rules, "ops.conf"), { message: /it is in the archive twice/ });
+  assert.throws(() => admit(rules, ".", 0, "directory"), { message: /it is in the archive twice/ });
+  assert.throws(() => admit(rules, "."), { message: /"\." in its path is not allowed/ });
+  assert.throws(() => admit(rules, "./data/ops.db"), { message: /only ops\.conf/ });
+  assert.throws(() => admit(rules, "././ops.conf"), { message: /"\." in its path is not allowed/ });
+  assert.throws(() => admit(rules, ".//etc/passwd"), { message: /an absolute path is not allowed/ });
+});
+
 test("names of the longest size are admitted", () => {
   const rules = new SourceRules();
   admit(rules, `workspace/${"ä".repeat(127)}n`);
