@@ -63,15 +63,16 @@ export function writeKv(kv: KvStore, input: KvInput): void {
 }
 
 function bucketEntries({ bucketId, jobs, allocations }: KvInput): Map<string, string> {
-  const active = new Set(allocations.filter(isActive).map((allocation) => allocation.job));
-  const running = jobs.filter((job) => active.has(job.name));
+  const active = new Set(allocations.filter(isActive).map(({ job }) => job));
+  const allocated = new Set(allocations.filter(({ removed }) => !removed).map(({ job }) => job));
   return new Map([
     ["bucket_id", bucketId],
     ["jobs", csv(jobs.map((job) => job.name))],
-    ["activejobs", csv(running.map((job) => job.name))],
-    ...running.flatMap((job) =>
-      Object.entries(job.ports).map(([name, port]): [string, string] => [name, String(port)]),
-    ),
+    ["activejobs", csv(jobs.filter(({ name }) => active.has(name)).map(({ name }) => name))],
+    ...jobs
+      .filter(({ name }) => allocated.has(name))
+      .flatMap(({ ports }) => Object.entries(ports))
+      .map(([name, port]): [string, string] => [name, String(port)]),
   ]);
 }
 

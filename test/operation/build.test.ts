@@ -538,6 +538,17 @@ test("namespaces of removed workers, jobs and allocations are emptied; variables
   ]);
 });
 
+test("the ports of a job are there as long as it has an allocation, disabled or not", async (t) => {
+  const bucket = await makeBucket(t);
+  const web = { selectors: ["worker"], resources: { ports: { web_port: {} } } };
+  const port = () => bucket.kv().get("ops/bucket", "web_port");
+  const disabled = { "workspace/disabled.json": '{"jobs": {"web": {}}}' };
+  await run(bucket, { workers: ["a"], jobs: { web }, files: disabled });
+  assert.equal(port(), "30000");
+  await run(bucket, { workers: [], jobs: { web }, files: disabled });
+  assert.equal(port(), undefined);
+});
+
 test("a job whose allocations are all disabled keeps its namespaces, even with purge_job_kv", async (t) => {
   const bucket = await makeBucket(t);
   const files = {

@@ -280,3 +280,14 @@ test("T-56 a cancel lets nothing new begin; what was promoted stays and the next
     [undefined, "skipped", "deployed"],
   );
 });
+
+test("a job that is disabled everywhere deploys, though its template reads its own port, certificate and tags", async (t) => {
+  const deploys = await Deploys.make(t);
+  const template = `{{ get "ops/bucket" "tempo_port" }} {{ keys "tags" }} {{ len (get "ops/job/tempo/worker/${A}" "certs/server.crt") }}`;
+  const manifest = { resources: { ports: { tempo_port: {} } }, certs: { server: {} } };
+  const tempo = { manifest, files: { "tempo.conf.tpl": template } };
+  await deploys.build({ tempo, other: {} }, { hosts: [A], disabled: { tempo: [] } });
+  const done = await deploys.deploy();
+  assert.equal(done.error, undefined);
+  assert.equal(outcomes(done).other, "deployed");
+});
