@@ -19,13 +19,22 @@ export interface InitResult {
   upgraded: boolean;
 }
 
+/** What Git should not keep: what the bucket holds beside its source, keys and secrets above all. */
+const GITIGNORE = `# What ops keeps here is not source; secrets/ holds private keys.
+/secrets/
+/data/
+/logs/
+/tmp/
+/.ops/
+/.ssh/
+`;
 /** For what operators edit. */
 const SHARED_FOLDER = 0o755;
 const SHARED_FILE = 0o644;
 
 /**
  * Makes a folder a bucket, or upgrades one: its folders, its key, its CA and its database, and with `source` (command
- * line only) an ops.conf and a workspace to begin with. Never overwrites a file; doing it again is safe, also after a
+ * line only) an ops.conf, a workspace and a .gitignore to begin with. Never overwrites a file; doing it again is safe, also after a
  * crash. The id of a new bucket is `bucketId`, below a server root the folder's name, else a random UUID. Failures:
  * `invalid_bucket_id`, `schema_too_new`, `failed` for a key or a CA that went missing or cannot be used.
  */
@@ -89,4 +98,5 @@ async function writeSource(layout: Layout): Promise<void> {
   await createExclusive(layout.opsConf, DEFAULT_OPS_CONF, SHARED_FILE);
   await createExclusive(layout.workersJson, "[]\n", SHARED_FILE);
   await createExclusive(layout.bucketConf, DEFAULT_BUCKET_CONF, SHARED_FILE);
+  await createExclusive(path.join(layout.root, ".gitignore"), GITIGNORE, SHARED_FILE);
 }

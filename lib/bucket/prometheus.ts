@@ -154,7 +154,7 @@ function readScrape(
     names.set(name, job);
     for (const target of groups.flatMap(({ targets }) => targets)) {
       const [, port] = PORT.exec(target) ?? [];
-      if (port !== undefined && portNamed(port, ports) === undefined)
+      if (port !== undefined && portNamed(port, ports, job) === undefined)
         report(file, `${target}: the manifest declares no such port`);
     }
   }
@@ -165,10 +165,14 @@ function readScrape(
 }
 
 /** `_implicit` is the port that a job most likely tells its numbers on. */
-function portNamed(name: string, ports: readonly string[]): string | undefined {
+function portNamed(name: string, ports: readonly string[], job: string): string | undefined {
   if (name !== IMPLICIT) return ports.find((port) => port === name);
   const likely = ports.filter((port) => port.endsWith("_metrics_port"));
-  return ports.find((port) => port === "metrics_port") ?? (likely.length === 1 ? likely[0] : undefined);
+  return (
+    // Names of ports have no dashes.
+    [`${job.replaceAll("-", "_")}_metrics_port`, "metrics_port"].find((port) => ports.includes(port)) ??
+    (likely.length === 1 ? likely[0] : undefined)
+  );
 }
 
 function expanded(config: ScrapeConfig, job: CatalogJob, hosts: readonly string[]): ScrapeConfig[] {
@@ -192,7 +196,7 @@ function expanded(config: ScrapeConfig, job: CatalogJob, hosts: readonly string[
 function addresses(target: string, job: CatalogJob, hosts: readonly string[]): string[] {
   const [, name, only] = PORT.exec(target) ?? [];
   if (name === undefined) return [target];
-  const port = job.ports[portNamed(name, Object.keys(job.ports)) ?? ""];
+  const port = job.ports[portNamed(name, Object.keys(job.ports), job.name) ?? ""];
   return hosts
     .filter((host) => only === undefined || host === only)
     .map((host) => `${host.includes(":") ? `[${host}]` : host}:${port}`);
@@ -224,9 +228,9 @@ function checkRule(
   if (alert !== undefined && alerts.has(alert))
     report(file, `alert ${alert} is one of job ${alerts.get(alert)} too`);
   if (alert !== undefined) alerts.set(alert, job);
-  const runbook = annotations?.runbook;
-  if (runbook !== undefined && !files.has(`runbooks/${runbook}`))
-    report(file, `alert ${alert}: there is no runbooks/${runbook}`);
+  if (annotations?.runbook === undefined) return;
+  const runbook = `runbooks/${annotations.runbook.replace(/\.md$/, "")}.md`;
+  if (!files.has(runbook)) report(file, `alert ${alert}: there is no ${runbook}`);
 }
 
 function dashboardsOf(files: ReadonlyMap<string, CatalogFile>): string[] {

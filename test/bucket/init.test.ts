@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
@@ -48,6 +49,33 @@ test("the ops.conf that init writes passes its own check and says what holds wit
   const written = await loadOpsConf(layoutOf(dir));
   assert.deepEqual(written, await loadOpsConf(layoutOf(empty)));
   assert.deepEqual(written.warnings, []);
+});
+
+test("what init makes beside the source never gets into Git, and files of jobs always do", async (t) => {
+  const dir = temporaryFolder(t);
+  await initBucket(dir, { source: true });
+  for (const folder of ["data", "logs", "tmp", "secrets"]) {
+    const own = path.join(dir, "workspace", "jobs", "web", "_hooks", folder);
+    mkdirSync(own, { recursive: true });
+    writeFileSync(path.join(own, "file"), "");
+  }
+  const git = (...args: string[]) => execFileSync("git", ["-C", dir, ...args], { encoding: "utf8" });
+  git("init", "--quiet");
+  git("add", "-A");
+  assert.deepEqual(git("ls-files").trim().split("\n"), [
+    ".gitignore",
+    "ops.conf",
+    "workspace/bucket.conf",
+    ...["data", "logs", "secrets", "tmp"].map((folder) => `workspace/jobs/web/_hooks/${folder}/file`),
+    "workspace/workers.json",
+  ]);
+});
+
+test("a .gitignore of the operator stays as it is", async (t) => {
+  const dir = temporaryFolder(t);
+  writeFileSync(path.join(dir, ".gitignore"), "# mine\n");
+  await initBucket(dir, { source: true });
+  assert.equal(readFileSync(path.join(dir, ".gitignore"), "utf8"), "# mine\n");
 });
 
 test("a second init changes nothing and keeps id, key and every file of the operator", async (t) => {

@@ -51,6 +51,15 @@ test("CP-111 the scrape configurations name each active allocation with its port
   assert.deepEqual(scraped(bucket, { jobs: ["other"] }), []);
 });
 
+test("_implicit is the job's own metrics port first", async (t) => {
+  const ports = { metrics_port: 9100, web_tls_metrics_port: 9300, other_metrics_port: 9400 };
+  const manifest = { selectors: ["worker"], resources: { ports } };
+  const file = "workspace/jobs/web-tls/_prometheus/scrape.yaml";
+  const spec = { workers: ["10.0.0.1"], jobs: { "web-tls": manifest }, files: { [file]: SCRAPE } };
+  const [config] = scraped(await built(t, spec));
+  assert.match(JSON.stringify(config), /"10\.0\.0\.1:9300"/);
+});
+
 test("a target may name the port and the worker; without an active allocation the job is left out", async (t) => {
   const scrape =
     "- job_name: a\n  static_configs: [{targets: ['ops:port/web_admin/10.0.0.3', 'ops:port/web_admin/10.0.0.9']}]\n";
@@ -119,6 +128,13 @@ test("the list counts what each job has", async (t) => {
   assert.deepEqual(prometheusRows(bucket.db), [
     { job: "web", scrape: "yes", alerts: 1, runbooks: 1, dashboards: 1 },
   ]);
+});
+
+test("an alert may name its runbook with and without .md", async (t) => {
+  const twice = ALERTS.replace("record: web:up", "alert: WebSlow\n        annotations: {runbook: down}");
+  const files = { [`${OF}/alerts/a.yaml`]: twice, [`${OF}/runbooks/down.md`]: "# Down\n" };
+  const bucket = await built(t, { ...SPEC, files });
+  assert.equal(prometheusRows(bucket.db)[0]?.alerts, 2);
 });
 
 for (const [what, files, message] of [
