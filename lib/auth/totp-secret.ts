@@ -1,8 +1,7 @@
 import { randomBytes } from "node:crypto";
-import { readFile } from "node:fs/promises";
 import { base32Decode, base32Encode } from "../codec/base32.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
-import { createExclusive } from "../core/files.ts";
+import { createExclusive, readGuarded } from "../core/files.ts";
 
 /** What a new secret has: as long as the hash, as RFC 4226 recommends. */
 const NEW_BYTES = 20;
@@ -11,9 +10,15 @@ const LEAST_BYTES = 16;
 /** A longer key is hashed to a shorter one by HMAC-SHA-1. */
 const MOST_BYTES = 64;
 
-/** The secret in a file: one line of base32. Throws `usage` with one sentence for anything else. */
+/** All but its owner's: who has the secret has the second factor, and who may write it has it too. */
+const NOT_ITS_OWNER = 0o077;
+
+/**
+ * The secret in a file: one line of base32, for its owner alone. Throws `usage` with one sentence for anything else.
+ */
 export async function readTotpSecret(file: string): Promise<Buffer> {
-  const text = await readFile(file, "utf8").catch((error: unknown) => {
+  const text = await readGuarded(file, NOT_ITS_OWNER).catch((error: unknown) => {
+    if (error instanceof Failure) throw refusal(file, error.message, error);
     throw refusal(file, `it cannot be read: ${messageOf(error)}`, error);
   });
   const line = text.replace(/\r?\n$/, "");

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync, type Stats } from "node:fs";
-import { readdir, rename, stat } from "node:fs/promises";
+import { open, readdir, rename } from "node:fs/promises";
 import path from "node:path";
 import { isUuid } from "../codec/uuid.ts";
 import { turn } from "../core/async.ts";
@@ -23,9 +23,13 @@ export interface RootBucket {
 /** What is being made or removed lies beside the buckets under such a name. */
 const CREATING = ".creating-";
 const DELETING = ".deleting-";
+const OTHERS_WRITE = 0o002;
 const BUCKET_JSON_BYTES = 64 * 1024;
 
-/** Refuses (`usage`) a root that is no folder, or that is itself a bucket (control-plane.md, Server root layout 2). */
+/**
+ * Refuses (`usage`) a root that is no folder, that others may write, or that is itself a bucket (control-plane.md, Server
+ * root layout 2).
+ */
 export async function refuseUsedRoot(root: string): Promise<void> {
   for (const sign of ["ops.conf", path.join("data", "ops.db"), "bucket.json"])
     if (await exists(path.join(root, sign)))
@@ -34,7 +38,11 @@ export async function refuseUsedRoot(root: string): Promise<void> {
         `the root ${root} is itself a bucket: it contains ${sign}; give its parent folder`,
       );
   try {
-    if (!(await stat(root)).isDirectory()) throw new Failure("usage", `the root ${root} is not a folder`);
+    await using handle = await open(root, constants.O_RDONLY | constants.O_NONBLOCK);
+    const found = await handle.stat();
+    if (!found.isDirectory()) throw new Failure("usage", `the root ${root} is not a folder`);
+    if ((found.mode & OTHERS_WRITE) !== 0)
+      throw new Failure("usage", `others may write the root ${root}: chmod o-w ${root}`);
   } catch (error) {
     if (error instanceof Failure) throw error;
     if (!hasErrno(error, "ENOENT")) throw new Failure("usage", `Cannot use the root: ${messageOf(error)}`);

@@ -4,7 +4,7 @@ import { quote } from "../core/shape.ts";
 import { Launcher } from "../core/spawn.ts";
 import { LOG_FORMATS, type Log, logLine } from "../server/access.ts";
 import { startServer } from "../server/app.ts";
-import { serverConfig } from "../server/config.ts";
+import { serverConfig, tokenWarning } from "../server/config.ts";
 import { EXIT, type Parsed } from "./flags.ts";
 import { stopRequest } from "./stop.ts";
 
@@ -33,6 +33,8 @@ export async function serverCommand(input: Parsed): Promise<number> {
     },
     process.env,
   );
+  const warning = tokenWarning(config);
+  if (warning !== undefined) log(warning);
   let reloadTls = async () => {};
   let reloaded = Promise.resolve();
   const onHangUp = () => {

@@ -87,6 +87,18 @@ export async function makePrivateFolder(folder: string): Promise<void> {
   await mkdir(folder, { recursive: true, mode: PRIVATE_FOLDER });
 }
 
+/**
+ * The text of a file that was named to this program, unless its mode has one of the bits `refused` (`usage`): of the very
+ * descriptor that is read, so that no other file can stand in for the one that was judged.
+ */
+export async function readGuarded(file: string, refused: number): Promise<string> {
+  await using handle = await open(file, constants.O_RDONLY);
+  const { mode } = await handle.stat();
+  if ((mode & refused) === 0) return await handle.readFile("utf8");
+  const [rights, right] = [mode & 0o777, mode & 0o777 & ~refused].map((bits) => bits.toString(8));
+  throw new Failure("usage", `its mode ${rights} lets others at it: chmod ${right} ${file}`);
+}
+
 /** The whole of a regular file of at most `limit` bytes, or undefined where there is none. Follows no symlink. */
 export async function readBounded(file: string, limit: number): Promise<Buffer | undefined> {
   await using handle = await unlessMissing(openRegular(file));

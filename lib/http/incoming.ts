@@ -10,6 +10,25 @@ function hasNoBody(incoming: IncomingMessage): boolean {
   return encoding === undefined && Number(length ?? 0) === 0;
 }
 
+/** The most letters of path and query together; no header counts. */
+const MOST_TARGET = 16 * 1024;
+
+/**
+ * Throws `invalid_request` for what Node's parser lets pass, before anything is made of it: no Host or several, a request
+ * line without a version, a body in another coding than chunks, a path and query that are too long.
+ */
+export function requireSound({ rawHeaders, headers, httpVersion, url = "" }: IncomingMessage): void {
+  const refused = (message: string) => new Failure("invalid_request", message);
+  if (url.length > MOST_TARGET)
+    throw refused(`path and query have more than ${MOST_TARGET} characters together`);
+  if (!["1.0", "1.1"].includes(httpVersion)) throw refused("the request line must end with HTTP/1.1");
+  const hosts = rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === "host").length;
+  if (hosts > 1) throw refused("the request has two Host headers");
+  if (hosts === 0 && httpVersion === "1.1") throw refused("the request has no Host header");
+  const coding = headers["transfer-encoding"] ?? "chunked";
+  if (coding.toLowerCase() !== "chunked") throw refused("Transfer-Encoding can only be chunked");
+}
+
 /** Random bytes for the next ids: to ask for each alone would cost ten times as much. */
 const RANDOM = Buffer.alloc(4 * 1024);
 const ID_BYTES = 16;

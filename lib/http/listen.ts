@@ -5,7 +5,7 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { turnEnd, within } from "../core/async.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
-import { OpenRequest, peerOf, requestId } from "./incoming.ts";
+import { OpenRequest, peerOf, requestId, requireSound } from "./incoming.ts";
 import {
   type Answer,
   failureAnswer,
@@ -193,7 +193,8 @@ class WebServer {
     response.on("close", () => this.#end(response, request));
     let answer: Answer;
     try {
-      this.#requireOpen(incoming);
+      if (this.#stopping) throw new Failure("shutting_down", "the server is shutting down");
+      requireSound(incoming);
       answer = await this.#options.handle(request, incoming.socket);
     } catch (thrown) {
       const error = await this.#reasonOf(thrown, request);
@@ -232,12 +233,6 @@ class WebServer {
     if (last === request) return;
     this.#open[request.place] = last;
     last.place = request.place;
-  }
-
-  #requireOpen({ headers, httpVersion }: IncomingMessage): void {
-    if (this.#stopping) throw new Failure("shutting_down", "the server is shutting down");
-    if (headers.host === undefined && httpVersion === "1.1")
-      throw new Failure("invalid_request", "the request has no Host header");
   }
 
   #send(response: ServerResponse, request: OpenRequest, answer: Answer): void {
@@ -320,8 +315,12 @@ function refusalOf(error: Error): [number, string] {
   return [400, "this is not an HTTP request that the server understands"];
 }
 
-/** Whatever Node's own default is, and whatever is said on its command line. */
-const TLS_RULES = { minVersion: "TLSv1.2" } as const;
+/**
+ * Whatever Node's own default is, and whatever is said on its command line. The ciphers are those of TLS 1.2: each with a
+ * key of its own for the connection, so that a stolen certificate key opens nothing that was recorded. Those of TLS 1.3
+ * all have one.
+ */
+const TLS_RULES = { minVersion: "TLSv1.2", ciphers: "ECDHE+AESGCM:ECDHE+CHACHA20" } as const;
 
 /**
  * Node's server with these limits on it; `close` and the timeouts work once it listens.

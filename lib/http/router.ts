@@ -184,10 +184,16 @@ function queryOf(fields: QueryFields, text: string): Readonly<Record<string, unk
   return values;
 }
 
+/** The most values that a query may have, those of a list with commas counted one by one. */
+export const MOST_VALUES = 100;
+
 function parseQuery(fields: QueryFields, text: string): Record<string, unknown> {
   const problems: Problem[] = [];
   const values = new Map<string, unknown>();
-  for (const [name, value] of text === "" ? [] : new URLSearchParams(text)) {
+  const given = new URLSearchParams(text);
+  if (given.size > MOST_VALUES)
+    throw new Failure("invalid_request", `the query has more than ${MOST_VALUES} values`);
+  for (const [name, value] of given) {
     if (values.has(name)) problems.push({ path: name, message: "is given twice" });
     values.set(name, typed(Object.hasOwn(fields, name) ? fields[name] : undefined, value));
   }

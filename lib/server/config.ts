@@ -4,7 +4,7 @@ import { refuseUsedRoot } from "../bucket/root.ts";
 import { parseDurationMs } from "../codec/duration.ts";
 import { quote } from "../core/shape.ts";
 import { DEFAULT_ADDRESS, listenAddress } from "./address.ts";
-import { readNamedFile, refusal } from "./refusal.ts";
+import { NOT_FOR_OTHERS, readNamedFile, refusal } from "./refusal.ts";
 import { readTlsPair, type TlsFiles } from "./tls.ts";
 
 /** All that a server is told at its start; nothing of it changes afterwards. */
@@ -34,6 +34,7 @@ export interface ServerFlags {
 }
 
 const OWN_VARIABLES = ["OPS_SERVE_ROOT", "OPS_SERVE_TOKEN", "OPS_SERVE_TOTP_SECRET_FILE"] as const;
+const LEAST_TOKEN = 16;
 const DEFAULT_TOTP_SESSION = "30m";
 const LONGEST_TOTP_SESSION_MS = 7 * 24 * 3_600_000;
 
@@ -70,7 +71,7 @@ function takeVariables(env: NodeJS.ProcessEnv): Partial<Record<(typeof OWN_VARIA
 
 async function tokenOf(flags: ServerFlags, variable: string | undefined): Promise<string> {
   const file = flags.token === undefined ? flags.tokenFile : undefined;
-  const text = file === undefined ? undefined : await readNamedFile("--token-file", file);
+  const text = file === undefined ? undefined : await readNamedFile("--token-file", file, NOT_FOR_OTHERS);
   const token = flags.token ?? text?.replace(/\r?\n$/, "") ?? variable;
   if (token === undefined)
     throw refusal("no API token: set OPS_SERVE_TOKEN, or give --token-file or --token");
@@ -80,6 +81,12 @@ async function tokenOf(flags: ServerFlags, variable: string | undefined): Promis
   if (!/^[\x21-\x7e]+$/.test(token))
     throw refusal(`the API token of ${source} has blanks or characters that are not ASCII`);
   return token;
+}
+
+/** What people are told of a token that others could guess; undefined for one that is long enough. */
+export function tokenWarning({ token }: ServerConfig): string | undefined {
+  if (token.length >= LEAST_TOKEN) return undefined;
+  return `warning: the API token has under ${LEAST_TOKEN} characters and can be guessed: make one with openssl rand -base64 32`;
 }
 
 async function tlsOf({ tlsCert, tlsKey }: ServerFlags): Promise<TlsFiles | undefined> {

@@ -1,7 +1,7 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
 import type { TlsPair } from "../http/listen.ts";
-import { readNamedFile, refusal } from "./refusal.ts";
+import { NOT_FOR_OTHERS, readNamedFile, refusal } from "./refusal.ts";
 
 /** Where a certificate and its key are. */
 export interface TlsFiles {
@@ -9,10 +9,13 @@ export interface TlsFiles {
   readonly keyFile: string;
 }
 
-/** A certificate and its key that belong together and can be served. Throws a refusal otherwise. */
+/**
+ * A certificate and its key that belong together and can be served. Throws a refusal otherwise, also for a key that
+ * others may read.
+ */
 export async function readTlsPair({ certFile, keyFile }: TlsFiles): Promise<TlsPair> {
   const cert = await readNamedFile("--tls-cert", certFile);
-  const key = await readNamedFile("--tls-key", keyFile);
+  const key = await readNamedFile("--tls-key", keyFile, NOT_FOR_OTHERS);
   const certificate = parsed(
     `--tls-cert ${certFile} is not a PEM certificate`,
     () => new X509Certificate(cert),

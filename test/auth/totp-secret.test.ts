@@ -34,13 +34,13 @@ for (const [what, content] of [
 ] as const)
   test(`a secret ${what} is read`, async (t) => {
     const file = path.join(temporaryFolder(t), "secret");
-    writeFileSync(file, content);
+    writeFileSync(file, content, { mode: 0o600 });
     assert.equal((await readTotpSecret(file)).toString(), "12345678901234567890");
   });
 
 test("16 bytes with their padding are enough", async (t) => {
   const file = path.join(temporaryFolder(t), "secret");
-  writeFileSync(file, "GEZDGNBVGY3TQOJQGEZDGNBVGY======\n");
+  writeFileSync(file, "GEZDGNBVGY3TQOJQGEZDGNBVGY======\n", { mode: 0o600 });
   assert.equal((await readTotpSecret(file)).length, 16);
 });
 
@@ -57,7 +57,7 @@ for (const [what, content, message] of [
 ] as const)
   test(`T-62 ${what} instead of a secret is refused, and enrolling does not replace it`, async (t) => {
     const file = path.join(temporaryFolder(t), "secret");
-    writeFileSync(file, content);
+    writeFileSync(file, content, { mode: 0o600 });
     for (const use of [readTotpSecret, enrolTotpSecret])
       await assert.rejects(use(file), { code: "usage", message });
     assert.equal(readFileSync(file, "utf8"), content);

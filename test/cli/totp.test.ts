@@ -74,7 +74,7 @@ for (const label of ["", "a:b", "a\nb", "x".repeat(201), "ü".repeat(40)])
 
 test("a secret file that is something else is refused and kept", async (t) => {
   const cwd = temporaryFolder(t);
-  writeFileSync(path.join(cwd, "server-totp.secret"), "hello\n");
+  writeFileSync(path.join(cwd, "server-totp.secret"), "hello\n", { mode: 0o600 });
   const { code, stdout, stderr } = await ops(ENROLL, { cwd });
   assert.deepEqual([code, stdout], [2, ""]);
   assert.match(
@@ -91,6 +91,23 @@ test("CP-058 --totp-account belongs to enrolling alone; no flag sets a timeout",
   assert.doesNotMatch(server, /timeout/i);
   for (const flag of ["--totp-account", "--read-timeout"])
     assert.equal((await ops(["server", flag, "1"])).code, 2);
+});
+
+test("a start with a weak mode is refused in one line that says what to do, and makes no root; a short token is a warning", async (t) => {
+  const folder = temporaryFolder(t);
+  const root = path.join(folder, "root");
+  const tokenFile = path.join(folder, "token");
+  writeFileSync(tokenFile, "0123456789abcde\n", { mode: 0o644 });
+  const start = () => ops(["server", "--root", root, "--token-file", tokenFile, "--addr", "127.0.0.1:0"]);
+  const { code, stdout, stderr } = await start();
+  assert.deepEqual([code, stdout, existsSync(root)], [2, "", false]);
+  assert.equal(
+    stderr,
+    `ops: --token-file ${tokenFile} cannot be used: its mode 644 lets others at it: chmod 640 ${tokenFile}\n`,
+  );
+  const server = await LocalServer.start(root, { token: "0123456789abcde" });
+  t.after(() => server.stop("SIGKILL"));
+  await until("the warning", () => / warning: the API token has under 16 characters/.test(server.log));
 });
 
 test("CP-051 T-61 T-62 a start that is refused says why in one line, and makes neither root nor listener", async (t) => {

@@ -70,19 +70,18 @@ export async function send(
 export async function certificateFor(
   t: Pick<TestContext, "after">,
 ): Promise<{ certFile: string; keyFile: string }> {
+  return selfSigned(t, ["ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+}
+
+/** The same with a key of the kind that openssl's `-newkey` makes of these words. */
+export async function selfSigned(
+  t: Pick<TestContext, "after">,
+  newKey: readonly string[],
+): Promise<{ certFile: string; keyFile: string }> {
   const folder = temporaryFolder(t);
   const [certFile, keyFile] = [path.join(folder, "cert.pem"), path.join(folder, "key.pem")];
   const outcome = await new Launcher(process.env).run([
-    ...([
-      "openssl",
-      "req",
-      "-x509",
-      "-newkey",
-      "ec",
-      "-pkeyopt",
-      "ec_paramgen_curve:prime256v1",
-      "-nodes",
-    ] as const),
+    ...(["openssl", "req", "-x509", "-newkey", ...newKey, "-nodes"] as const),
     ...["-keyout", keyFile, "-out", certFile, "-days", "2", "-subj", "/CN=localhost"],
     ...["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
   ]);

@@ -114,3 +114,14 @@ test("a bucket without a database has no catalog", async (t) => {
   const { status, body } = await get("cat/jobs");
   assert.deepEqual([status, body.error], [409, "bucket_not_initialized"]);
 });
+
+test("a filter takes at most 100 names", async (t) => {
+  const { get } = await built(t);
+  const names = (count: number) => Array.from({ length: count }, () => "web").join(",");
+  assert.equal((await get(`cat/jobs?jobs=${names(100)}`)).status, 200);
+  const { status, body } = await get(`cat/jobs?jobs=${names(101)}`);
+  assert.deepEqual(
+    [status, body.error, body.message],
+    [400, "invalid_request", "expected at most 100 names"],
+  );
+});

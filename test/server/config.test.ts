@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { readdirSync } from "node:fs";
-import { mkdir, writeFile } from "node:fs/promises";
+import { readdirSync, statSync } from "node:fs";
+import { chmod, copyFile, mkdir, symlink, writeFile } from "node:fs/promises";
 import { networkInterfaces } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { type ServerFlags, serverConfig } from "../../lib/server/config.ts";
+import { type ServerFlags, serverConfig, tokenWarning } from "../../lib/server/config.ts";
 import { certificateFor } from "../helpers/http.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 import { SECRET, SECRET_TEXT } from "../helpers/totp.ts";
@@ -43,7 +43,7 @@ test("CP-034 CP-038 root and token come from the environment where no flag is gi
 test("a flag beats a file, which beats a variable", async (t) => {
   const { folder, flags } = valid(t);
   const tokenFile = path.join(folder, "token");
-  await writeFile(tokenFile, "from-file\n");
+  await writeFile(tokenFile, "from-file\n", { mode: 0o600 });
   const tokenWith = async (more: ServerFlags) =>
     (await serverConfig({ ...flags, ...more }, { OPS_SERVE_TOKEN: "from-env", OPS_SERVE_ROOT: "/nowhere" }))
       .token;
@@ -61,7 +61,7 @@ test("the environment loses the server's variables even when the start is refuse
 test("CP-039 a start without a token, or with one that no client could send, is refused", async (t) => {
   const { folder, flags } = valid(t);
   const file = async (name: string, content: string) => {
-    await writeFile(path.join(folder, name), content);
+    await writeFile(path.join(folder, name), content, { mode: 0o600 });
     return path.join(folder, name);
   };
   const bare = { ...flags, token: undefined };
@@ -200,7 +200,10 @@ test("files that are no PEM pair are refused by name", async (t) => {
   await refused(withPair(missing, one.keyFile), /--tls-cert .*missing.pem cannot be read/);
   await refused(withPair(one.certFile, folder), /--tls-key .* cannot be read/);
   await refused(withPair(one.keyFile, one.keyFile), /--tls-cert .* is not a PEM certificate/);
-  await refused(withPair(one.certFile, one.certFile), /--tls-key .* is not an unencrypted PEM key/);
+  const noKey = path.join(folder, "no-key.pem");
+  await copyFile(one.certFile, noKey);
+  await chmod(noKey, 0o600);
+  await refused(withPair(one.certFile, noKey), /--tls-key .* is not an unencrypted PEM key/);
   await refused(withPair(one.certFile, other.keyFile), /does not belong to the certificate/);
 });
 
@@ -209,7 +212,7 @@ async function validTotp(t: TestContext): Promise<{ folder: string; flags: Serve
   const { certFile, keyFile } = await certificateFor(t);
   const { folder, flags } = valid(t);
   const file = path.join(folder, "secret");
-  await writeFile(file, `${SECRET_TEXT}\n`);
+  await writeFile(file, `${SECRET_TEXT}\n`, { mode: 0o600 });
   return { folder, flags: { ...flags, tlsCert: certFile, tlsKey: keyFile }, file };
 }
 
@@ -280,4 +283,83 @@ test("a flag of TOTP without the secret file is refused: it would be off", async
   const { flags } = await validTotp(t);
   await refused({ ...flags, totpSessionTtl: "30m" }, /^--totp-session-ttl is given, but TOTP is off/);
   await refused({ ...flags, totpIssuer: "x" }, /^--totp-issuer is given, but TOTP is off/);
+});
+
+/** What is below a folder, with modes and times. */
+function stateOf(folder: string): unknown[] {
+  return readdirSync(folder, { recursive: true }).map((name) => {
+    const { mode, mtimeMs, ctimeMs } = statSync(path.join(folder, String(name)));
+    return [name, mode, mtimeMs, ctimeMs];
+  });
+}
+
+test("a token file or TLS key that others may read or write refuses the start and touches nothing; its group may read it", async (t) => {
+  const { certFile, keyFile } = await certificateFor(t);
+  const { folder, flags } = valid(t);
+  const tokenFile = path.join(folder, "token");
+  await writeFile(tokenFile, "from-file\n");
+  const fromFile = { ...flags, token: undefined, tokenFile };
+  const withTls = { ...flags, tlsCert: certFile, tlsKey: keyFile };
+  for (const mode of [0o604, 0o644, 0o666, 0o602]) {
+    for (const file of [tokenFile, keyFile]) await chmod(file, mode);
+    const before = stateOf(folder);
+    await refused(
+      fromFile,
+      /^--token-file .*token cannot be used: its mode 6\d\d lets others at it: chmod 6[046]0 /,
+    );
+    await refused(withTls, /^--tls-key .*key.pem cannot be used: its mode .*chmod 6[046]0 /);
+    assert.deepEqual(stateOf(folder), before);
+  }
+  for (const mode of [0o640, 0o600, 0o400]) {
+    for (const file of [tokenFile, keyFile]) await chmod(file, mode);
+    assert.equal((await serverConfig(fromFile, {})).token, "from-file");
+    assert.ok((await serverConfig(withTls, {})).tls);
+  }
+});
+
+test("T-62 a TOTP secret file that anybody but its owner may read or write refuses the start and touches nothing", async (t) => {
+  const { folder, flags, file } = await validTotp(t);
+  for (const mode of [0o640, 0o604, 0o620, 0o644]) {
+    await chmod(file, mode);
+    const before = stateOf(folder);
+    const told = new RegExp(
+      `secret file .*secret: its mode ${mode.toString(8)} lets others at it: chmod 600 `,
+    );
+    await refused({ ...flags, totpSecretFile: file }, told);
+    assert.deepEqual(stateOf(folder), before);
+  }
+  await chmod(file, 0o400);
+  assert.ok((await serverConfig({ ...flags, totpSecretFile: file }, {})).totp);
+});
+
+test("what is judged is the file behind a link, not the link", async (t) => {
+  const { folder, flags } = valid(t);
+  const [tokenFile, link] = [path.join(folder, "token"), path.join(folder, "link")];
+  await writeFile(tokenFile, "from-file\n", { mode: 0o600 });
+  await symlink(tokenFile, link);
+  const fromFile = { ...flags, token: undefined, tokenFile: link };
+  assert.equal((await serverConfig(fromFile, {})).token, "from-file");
+  await chmod(tokenFile, 0o644);
+  await refused(fromFile, /--token-file .*link cannot be used/);
+});
+
+test("a root that others may write refuses the start and touches nothing", async (t) => {
+  const { folder, flags } = valid(t);
+  const root = path.join(folder, "open");
+  await mkdir(root);
+  for (const mode of [0o777, 0o757, 0o1777]) {
+    await chmod(root, mode);
+    const before = stateOf(folder);
+    await refused({ ...flags, root }, /^others may write the root .*open: chmod o-w /);
+    assert.deepEqual(stateOf(folder), before);
+  }
+  await chmod(root, 0o775);
+  assert.equal((await serverConfig({ ...flags, root }, {})).root, root);
+});
+
+test("a token under 16 characters is worth a warning, one of 16 is not", async (t) => {
+  const { flags } = valid(t);
+  const warningOf = async (token: string) => tokenWarning(await serverConfig({ ...flags, token }, {}));
+  assert.match((await warningOf("x".repeat(15))) ?? "", /^warning: the API token has under 16 characters/);
+  assert.equal(await warningOf("x".repeat(16)), undefined);
 });

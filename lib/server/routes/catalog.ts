@@ -6,6 +6,7 @@ import { knownFacts } from "../../bucket/worker-facts.ts";
 import { Failure, type FailureCode } from "../../core/errors.ts";
 import { boolean, described, integer, optional, string, withDefault } from "../../core/shape.ts";
 import { json, jsonText } from "../../http/message.ts";
+import { MOST_VALUES } from "../../http/router.ts";
 import { route, type ServerRoute } from "../context.ts";
 import { component, offsetOf, PAGE, page } from "./shapes.ts";
 
@@ -93,6 +94,8 @@ function viewRoute(name: ViewName): ServerRoute {
 
 function split(names: string | undefined): string[] | undefined {
   const parts = names?.split(",").map((name) => name.trim());
+  if (parts && parts.length > MOST_VALUES)
+    throw new Failure("invalid_request", `expected at most ${MOST_VALUES} names`);
   if (parts?.includes("")) throw new Failure("invalid_request", "expected names with commas between them");
   return parts;
 }
