@@ -103,7 +103,7 @@ async function requests(): Promise<void> {
   const kv = new KvStore(db, await loadKvKey(layout));
   const runtime = await startHookRuntime({
     ...{ kv, signal: new AbortController().signal, onSecret() {}, warn() {} },
-    ...{ upstreams: () => new Set<string>(), dependents: () => [] },
+    ...{ upstreams: () => new Set<string>(), dependents: () => [], hasHook: () => false, workers: () => [] },
     waiting: (_on, _limitMs, work) => work,
     allocation: (id) => ({ ...SCRIPT, id }),
   });

@@ -9,6 +9,7 @@ import {
 import type { HookEvent } from "../bucket/manifest.ts";
 import { type Infer, integer, optional, type Shape, string, withDefault } from "../core/shape.ts";
 import { type Answer, json } from "../http/message.ts";
+import { rolloutOrder } from "../plan/rollout.ts";
 import type { Scope, Semaphores } from "./semaphores.ts";
 
 /** What a handler works with: the script that calls, and what its session lends it. */
@@ -18,17 +19,18 @@ export interface Call {
   job: string;
   worker: string;
   event: HookEvent;
-  hook: string;
   /** The jobs that its job demands. */
   upstream: ReadonlySet<string>;
   kv: KvStore;
   semaphores: Semaphores;
   /** Aborted when the caller has left, its script has ended or the session ends. */
   signal: AbortSignal;
+  /** The workers of a job, in the order of the catalog. */
+  workers(job: string): readonly string[];
   longPoll(): void;
   /** Waits for something that shows in the run's progress meanwhile. */
   waiting<T>(on: string, limitMs: number, work: Promise<T>): Promise<T>;
-  /** The hooks that demand the caller's. */
+  /** The hooks that demand the one that `COMMAND` names. */
   dependents(): unknown;
   onSecret(value: string): void;
   /** Writes a line for people to the log of the script. */
@@ -48,9 +50,7 @@ interface HookRoute<F extends Fields = Fields> {
 }
 
 const LONGEST_TTL_S = 100 * 366 * 86_400;
-const MOST_SLOTS = 64;
 const DEFAULT_WAIT_S = 600;
-const LONGEST_WAIT_S = 3600;
 
 const NAME = string({ min: 1, max: 1_000, pattern: /[^\p{Cc}\p{Cs}]*/u, means: "text of one line" });
 /** SQLite keeps text as UTF-8, which has no lone surrogates: what is read back must be what was written. */
@@ -60,8 +60,8 @@ const WRITE = { ...ENTRY, value: VALUE, ttl: withDefault(integer({ min: 0, max: 
 
 const ACQUIRE = {
   name: NAME,
-  capacity: withDefault(integer(), 1),
-  timeout_seconds: withDefault(integer(), DEFAULT_WAIT_S),
+  capacity: withDefault(integer({ min: 1, max: 64 }), 1),
+  timeout_seconds: withDefault(integer({ min: 0, max: 3600 }), DEFAULT_WAIT_S),
 };
 
 /** The whole API (hook-runtime.md, Endpoints). */
@@ -99,10 +99,17 @@ interface Entry {
 function getValue({ namespace, key }: Entry, call: Call): Answer {
   const full = readable(namespace, call);
   if (full === undefined || isPrivateKey(full, key)) return FORBIDDEN;
-  const value = call.kv.get(full, key);
+  const value = orderInForce(full, key, call) ?? call.kv.get(full, key);
   return value === undefined
     ? refusal(404, "KV get operation failed")
     : json(200, { namespace: full, key, value });
+}
+
+/** The rollout order of a job with workers: what a hook has put where that counts, else that of the catalog. */
+function orderInForce(namespace: string, key: string, { kv, workers }: Call): string | undefined {
+  const [, job] = /^ops\/job\/([^/]+)$/.exec(namespace) ?? [];
+  if (job === undefined || key !== "rollout_order") return undefined;
+  return rolloutOrder(kv.get(namespace, key), workers(job)).workers.join(",") || undefined;
 }
 
 function put(route: "/kv" | "/kv/secret") {
@@ -146,23 +153,20 @@ function listDemands(_: object, call: Call): Answer {
   return json(200, call.dependents());
 }
 
-/** Numbers outside their range count as the nearest that makes sense, except a capacity that nobody can have. */
+/** A time of 0 counts as the default. */
 async function acquire(
   { name, capacity, timeout_seconds }: { name: string; capacity: number; timeout_seconds: number },
   call: Call,
 ): Promise<Answer> {
   const { allocationId, semaphores, signal } = call;
-  const slots = Math.max(1, capacity);
-  const seconds = timeout_seconds <= 0 ? DEFAULT_WAIT_S : Math.min(timeout_seconds, LONGEST_WAIT_S);
-  if (slots > MOST_SLOTS) return CONFLICT;
-  const limitMs = seconds * 1000;
+  const limitMs = (timeout_seconds || DEFAULT_WAIT_S) * 1000;
   call.longPoll();
-  const acquired = semaphores.acquire(scope(name, call), allocationId, slots, limitMs, signal);
+  const acquired = semaphores.acquire(scope(name, call), allocationId, capacity, limitMs, signal);
   const outcome = await call.waiting(`semaphore ${name}`, limitMs, acquired);
   if (outcome === "conflict") return CONFLICT;
   if (outcome === "timeout") return refusal(408, "Timed out waiting for semaphore");
   if (outcome === "cancelled") return refusal(503, "The session ends");
-  return json(200, { name, allocation_id: allocationId, capacity: slots, acquired: true });
+  return json(200, { name, allocation_id: allocationId, capacity, acquired: true });
 }
 
 function release({ name }: { name: string }, call: Call): Answer {

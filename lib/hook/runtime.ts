@@ -34,6 +34,9 @@ export interface HookRuntimeOptions {
   allocation(id: string): Allocation | undefined;
   /** The jobs that a job demands. */
   upstreams(job: string): ReadonlySet<string>;
+  hasHook(job: string, hook: string): boolean;
+  /** The workers where a job has an allocation that is not removed, in the order of the catalog. */
+  workers(job: string): readonly string[];
   /** The hooks that demand this hook of this job, each once. */
   dependents(job: string, hook: string): readonly { job: string; hook: string; demand_config: unknown }[];
   /** Ends all waits. */
@@ -146,7 +149,7 @@ class Api {
     const allocation = this.#options.allocation(String(id));
     if (!allocation) return refusal(404, "Invalid allocation ID");
     const { given, warnings } = await readFields(request, route);
-    const running = this.#find(allocation.id, request);
+    const running = this.#find(allocation, request);
     for (const { path, message } of warnings)
       this.#options.warn(running.script, `${route.method} ${route.path}: ${path} ${message}`);
     const call = this.#call(running, allocation, request);
@@ -155,29 +158,31 @@ class Api {
     return route.handle(given, call);
   }
 
-  /** The script that the headers name: one that really runs for this allocation. */
-  #find(allocationId: string, { headers }: HttpRequest): Running {
+  /** The script that asks: one that really runs for this allocation, and speaks for itself or another hook of the job. */
+  #find({ id, job }: Allocation, { headers }: HttpRequest): Running {
     const refuse = (message: string) => new Failure("invalid_request", message);
     const { event = "", command = "" } = headers;
     if (event === "") throw refuse("EVENT header is missing");
     if (command === "") throw refuse("COMMAND header is missing");
-    const own = [...this.#running].filter(({ script }) => script.allocationId === allocationId);
+    const own = [...this.#running].filter(({ script }) => script.allocationId === id);
     const onEvent = own.filter(({ script }) => script.event === event);
-    if (onEvent.length === 0) throw refuse("EVENT does not match the running hook");
-    const running = onEvent.find(({ script }) => script.hook === command);
-    if (!running) throw refuse("COMMAND does not match the running hook");
+    const running = onEvent.find(({ script }) => script.hook === command) ?? onEvent[0];
+    if (!running) throw refuse("EVENT does not match the running hook");
+    if (running.script.hook !== command && !this.#options.hasHook(job, String(command)))
+      throw refuse("COMMAND is no hook of the job");
     return running;
   }
 
   #call({ script, ended }: Running, { id, job, worker }: Allocation, request: HttpRequest): Call {
     const options = this.#options;
     return {
-      ...{ allocationId: id, job, worker, event: script.event, hook: script.hook },
+      ...{ allocationId: id, job, worker, event: script.event },
       ...{ kv: options.kv, upstream: options.upstreams(job), semaphores: this.#semaphores },
       signal: AbortSignal.any([request.signal, ended.signal, options.signal]),
+      workers: (name) => options.workers(name),
       longPoll: () => request.longPoll(),
       waiting: (on, limitMs, work) => options.waiting(`${job}@${worker}: ${on}`, limitMs, work),
-      dependents: () => options.dependents(job, script.hook),
+      dependents: () => options.dependents(job, String(request.headers.command)),
       onSecret: (value) => options.onSecret(value),
       warn: (sentence) => options.warn(script, sentence),
     };

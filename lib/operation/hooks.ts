@@ -14,7 +14,7 @@ import { runAll, sleep } from "../core/async.ts";
 import { Failure, throwIfCancelled } from "../core/errors.ts";
 import { makePrivateFolder, writeAtomic } from "../core/files.ts";
 import type { EventVariables } from "../hook/environment.ts";
-import { type Batch, PASSES, type PassKind, passBatches } from "../plan/rollout.ts";
+import { type Batch, PASSES, type PassKind, passBatches, passWorkers } from "../plan/rollout.ts";
 import { RUNNER_PATH } from "../transport/runner.ts";
 import type { OperationContext } from "./context.ts";
 import { Fleet } from "./fleet.ts";
@@ -167,6 +167,8 @@ export class HookSession {
       kv,
       allocation: (id) => this.#known(allocations.get(id)),
       upstreams: (name) => new Set(upstreamOf(jobs.get(name) as CatalogJob)),
+      hasHook: (name, hook) => jobs.get(name)?.hooks.some((one) => one.name === hook) ?? false,
+      workers: (name) => passWorkers("pre_deploy", this.#peers.get(name) ?? []),
       dependents: (job, hook) => dependentsOf(this.#jobs, job, hook),
       signal,
       onSecret: (value) => log.redactor.add(value),

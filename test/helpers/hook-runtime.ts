@@ -79,6 +79,8 @@ export async function testRuntime(
     ...{ kv, signal: cancel.signal, onSecret: (value) => secrets.push(value) },
     allocation: (id) => known.find((one) => one.id === id),
     upstreams: (job) => new Set(job === "b" ? ["a"] : []),
+    hasHook: (job, hook) => job === "a" && ["setup", "stop"].includes(hook),
+    workers: (job) => known.filter((one) => one.job === job).map(({ worker }) => worker),
     waiting: (_on, _limitMs, work) => work,
     dependents: (job, hook) =>
       job === "a" && hook === "setup"

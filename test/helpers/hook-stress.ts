@@ -45,7 +45,7 @@ export async function stressHooks(
   const runtime = await startHookRuntime({
     ...{ kv, signal: new AbortController().signal, onSecret() {}, warn() {} },
     allocation: (id) => scripts.map((one) => ({ ...one, id })).find((one) => one.allocationId === id),
-    upstreams: () => new Set(),
+    ...{ upstreams: () => new Set<string>(), hasHook: () => false, workers: () => [] },
     dependents: () => [],
     waiting: (_on, _limitMs, work) => work,
   });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import type { RunningScript } from "../../lib/hook/runtime.ts";
+import type { HookRuntimeOptions, RunningScript } from "../../lib/hook/runtime.ts";
 import { type TestRuntime, testRuntime } from "../helpers/hook-runtime.ts";
 import { environmentOf, HookScripts, type Language } from "../helpers/hook-scripts.ts";
 import { until } from "../helpers/temporary.ts";
@@ -17,8 +17,8 @@ class Session {
     this.scripts = scripts;
   }
 
-  static async start(t: TestContext): Promise<Session> {
-    return new Session(await testRuntime(t), new HookScripts(t));
+  static async start(t: TestContext, changes: Partial<HookRuntimeOptions> = {}): Promise<Session> {
+    return new Session(await testRuntime(t, changes), new HookScripts(t));
   }
 
   /** A script runs from now on; answers the environment that it has. */
@@ -192,17 +192,20 @@ calls(
   [[200, [{ job: "b", hook: "join", demand_config: { min_version: "1" } }]]],
 );
 
+/** That of the catalog, then what the scripts put. */
+const ORDERS = ["10.0.0.1,10.0.0.2,10.0.0.3", "10.0.0.2,10.0.0.1,10.0.0.3", "10.0.0.3,10.0.0.1,10.0.0.2"];
+
 for (const [language, list, text, get] of [
   [
     "py",
-    'ops.put_rollout_order(("10.0.0.2 ", "10.0.0.1"))',
-    'ops.put_rollout_order("10.0.0.1,10.0.0.2")',
+    'ops.put_rollout_order(("10.0.0.2 ", "10.0.0.1", "10.0.0.3"))',
+    'ops.put_rollout_order("10.0.0.3,10.0.0.1,10.0.0.2")',
     "get_rollout_order",
   ],
   [
     "py",
-    'ops.put_deploy_order(["10.0.0.2", "10.0.0.1"])',
-    'ops.put_deploy_order("10.0.0.1,10.0.0.2")',
+    'ops.put_deploy_order(["10.0.0.2", "10.0.0.1", "10.0.0.3"])',
+    'ops.put_deploy_order("10.0.0.3,10.0.0.1,10.0.0.2")',
     "get_deploy_order",
   ],
 ] as const)
@@ -210,30 +213,27 @@ for (const [language, list, text, get] of [
     const session = await Session.start(t);
     const env = session.begin();
     const script = `
-said = []
+said = [ops.${get}()]
 ${list}.raise_for_status()
 said.append(ops.${get}())
 ${text}.raise_for_status()
 said.append(ops.${get}())
 print(json.dumps(said))`;
-    assert.deepEqual(await session.scripts.answer(language, script, env), [
-      "10.0.0.2,10.0.0.1",
-      "10.0.0.1,10.0.0.2",
-    ]);
-    assert.equal(session.api.kv.get("ops/job/a", "rollout_order"), "10.0.0.1,10.0.0.2");
+    assert.deepEqual(await session.scripts.answer(language, script, env), ORDERS);
+    assert.equal(session.api.kv.get("ops/job/a", "rollout_order"), ORDERS[2]);
   });
 
 test("HR-279 HR-280 the rollout order is put as a list or as text, and read (ts)", async (t) => {
   const session = await Session.start(t);
   const text = `
-const said: string[] = [];
-for (const order of [["10.0.0.2 ", "10.0.0.1"], "10.0.0.1,10.0.0.2"]) {
+const said = [await ops.getRolloutOrder()];
+for (const order of [["10.0.0.2 ", "10.0.0.1", "10.0.0.3"], "10.0.0.3,10.0.0.1,10.0.0.2"]) {
   (await ops.putRolloutOrder(order)).raiseForStatus();
   said.push(await ops.getRolloutOrder());
 }
 console.log(JSON.stringify(said));`;
   const said = await session.scripts.answer("ts", text, session.begin());
-  assert.deepEqual(said, ["10.0.0.2,10.0.0.1", "10.0.0.1,10.0.0.2"]);
+  assert.deepEqual(said, ORDERS);
 });
 
 const MISSING: Record<Language, string> = {
@@ -259,7 +259,7 @@ console.log(JSON.stringify(said));`,
 
 for (const language of LANGUAGES)
   test(`HR-277 HR-280 what returns a value fails with the API's message and what was asked (${language})`, async (t) => {
-    const session = await Session.start(t);
+    const session = await Session.start(t, { workers: () => [] });
     const message = (path: string) => `KV get operation failed (404 for GET ${path})`;
     const order = [message("/kv?namespace=ops/job/a&key=rollout_order"), 404];
     const none = [message("/kv?namespace=vars/job/a&key=none"), 404];

@@ -184,6 +184,20 @@ os.rmdir("busy")
   );
 });
 
+test("a script reads the catalog's order before anybody has put one, and may speak for another hook of its job", async (t) => {
+  const script = `import os, ops
+print("order", ops.get_rollout_order())
+for os.environ["COMMAND"] in ("later", "none"): print("asked", ops.list_hook_demands().text)
+`;
+  const files = { "_hooks/go.py": script, "_hooks/later.py": "" };
+  const manifest = hooksOf({ go: ["cli"], later: ["post_deploy"] });
+  const set = await setUp(t, { web: { manifest, files } }, { disabled: { web: [B] } });
+  await set.run({ kind: "cli", workers: [A], hook: "go" });
+  const said = activity(set);
+  assert.match(said, new RegExp(`order ${[A, B, C].join()}\n`));
+  assert.match(said, /asked \[\]\n.*asked \{"error":"COMMAND is no hook of the job"\}\n/s);
+});
+
 test("HR-034 HR-035 HR-036 HR-037 the job's own Python goes before the one on PATH, and stays where it is", async (t) => {
   const set = await setUp(t, web(RECORD), { hosts: [A] });
   const hooks = path.join(set.dir, "workspace/jobs/web/_hooks");

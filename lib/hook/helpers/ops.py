@@ -153,7 +153,8 @@ def put_rollout_order(order: str | Iterable[str]) -> Response:
 
 
 def get_rollout_order() -> str:
-    """The hosts with commas. Raises ApiError where there is no order."""
+    """The order in force, hosts with commas: the catalog's where nobody has put one. Raises ApiError where the job has no
+    workers."""
     return get_kv_value(_own("ops"), "rollout_order")
 
 
@@ -166,12 +167,10 @@ def list_hook_demands() -> Response:
 
 
 def acquire_semaphore(name: str, capacity: int = 1, timeout_seconds: int = 600) -> Response:
-    """Waits for one of `capacity` (1 to 64) places, at most `timeout_seconds` (to 3600); 408 when that was not enough.
-    Release it in a `finally` block: a place is held until then or to the end of the session."""
+    """Waits for one of `capacity` (1 to 64) places, at most `timeout_seconds` (to 3600, 0 means 600); 408 when that was
+    not enough. Release it in a `finally` block: a place is held until then or to the end of the session."""
     body = {"name": name, "capacity": capacity, "timeout_seconds": timeout_seconds}
-    # For the API, too, 0 and less mean the default.
-    wait = timeout_seconds if timeout_seconds > 0 else 600
-    return _request("POST", "/semaphore/acquire", body=body, timeout=wait + 30)
+    return _request("POST", "/semaphore/acquire", body=body, timeout=(max(timeout_seconds, 0) or 600) + 30)
 
 
 def release_semaphore(name: str) -> Response:

@@ -178,7 +178,10 @@ export function putRolloutOrder(order: string | readonly string[]): Promise<ApiR
   return send("PUT", "/kv", { body: { namespace: own("ops"), key: "rollout_order", value } });
 }
 
-/** The hosts with commas. Rejects with {@link ApiError} where there is no order. */
+/**
+ * The order in force, hosts with commas: the catalog's where nobody has put one. Rejects with {@link ApiError} where the
+ * job has no workers.
+ */
 export async function getRolloutOrder(): Promise<string> {
   const response = await getStoreValue(own("ops"), "rollout_order");
   response.raiseForStatus();
@@ -192,7 +195,7 @@ export function listHookDemands(): Promise<ApiResponse<HookDemand[]>> {
 
 /**
  * Waits for one of `capacity` (1 to 64) places of a semaphore, which the scripts of this job and event share, at most
- * `timeoutSeconds` (to 3600); status 408 when that was not enough. Release it in a `finally` block: a place is held
+ * `timeoutSeconds` (to 3600, 0 means 600); status 408 when that was not enough. Release it in a `finally` block: a place is held
  * until then or to the end of the session.
  */
 export function acquireSemaphore(
@@ -201,9 +204,10 @@ export function acquireSemaphore(
   timeoutSeconds = 600,
 ): Promise<ApiResponse<{ name: string; allocation_id: string; capacity: number; acquired: boolean }>> {
   const body = { name, capacity, timeout_seconds: timeoutSeconds };
-  // For the API, too, 0 and less mean the default.
-  const wait = timeoutSeconds > 0 ? timeoutSeconds : 600;
-  return send("POST", "/semaphore/acquire", { body, timeoutMs: (wait + 30) * 1000 });
+  return send("POST", "/semaphore/acquire", {
+    body,
+    timeoutMs: ((Math.max(timeoutSeconds, 0) || 600) + 30) * 1000,
+  });
 }
 
 /** Status 409 where this allocation holds no place. */
