@@ -135,8 +135,9 @@ async function probeWorker(
   const { log, progress, signal } = context;
   const { attempts, intervalSeconds } = (wait ? job.healthCheck?.wait : undefined) ?? ONCE;
   for (let attempt = 1; ; attempt++) {
-    const checks = await probeOnce(context, effects, job, worker);
-    if (!Array.isArray(checks)) return { ...checks, attempts: attempt };
+    const found = await probeOnce(context, effects, job, worker);
+    if (!Array.isArray(found)) return { ...found, attempts: attempt };
+    const checks = found.map((one) => described(context, one));
     if (verbose)
       for (const { evidence, duration_ms } of checks)
         log.info(`${job.name}@${worker}: ${evidence} (${duration_ms} ms)`);
@@ -145,6 +146,8 @@ async function probeWorker(
     if (said.length === 0) return { ...health, outcome: "ok", error: null, evidence: null };
     if (attempt >= attempts) {
       const error = `${worker} after ${attempt} attempt${attempt > 1 ? "s" : ""}: ${said.join(", ")}`;
+      if (found.some(({ isUnreachable }) => isUnreachable))
+        return { ...health, outcome: "unreachable", error, evidence: null };
       return { ...health, outcome: "failed", error, evidence: await effects.evidence(job, worker) };
     }
     if (attempt === 1) log.info(`${job.name}@${worker}: waiting to become healthy: ${said.join(", ")}`);
@@ -160,9 +163,9 @@ async function probeOnce(
   effects: GateEffects,
   job: CatalogJob,
   worker: string,
-): Promise<AllocationHealth["checks"] | AllocationHealth> {
+): Promise<ProbeResult[] | AllocationHealth> {
   try {
-    return (await effects.probe(job, worker)).map((result) => described(context, result));
+    return await effects.probe(job, worker);
   } catch (error) {
     throwIfCancelled(context.signal);
     if (!(error instanceof Failure)) throw error;

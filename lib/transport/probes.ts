@@ -1,8 +1,8 @@
 import { once } from "node:events";
-import type { IncomingMessage } from "node:http";
+import type { ClientRequest, IncomingMessage } from "node:http";
 import { connect } from "node:net";
 import type { SecureContext } from "node:tls";
-import { cancelledFailure, messageOf, throwIfCancelled } from "../core/errors.ts";
+import { cancelledFailure, Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import { plainLine } from "../core/plain-text.ts";
 import type { Transport } from "./transport.ts";
 
@@ -39,7 +39,10 @@ export type ProbeTarget = TcpProbe | HttpProbe | CommandProbe;
 export interface ProbeResult {
   ok: boolean;
   evidence: string;
+  /** Of the request or command alone. */
   durationMs: number;
+  /** The worker was not reached, so that nothing is known about the job. */
+  isUnreachable?: boolean;
 }
 
 type Finding = Omit<ProbeResult, "durationMs">;
@@ -47,35 +50,48 @@ type Finding = Omit<ProbeResult, "durationMs">;
 const EVIDENCE_BYTES = 2 * 1024;
 
 /**
- * Carries out one check, once. A check that fails, for whatever reason, is an answer and no error;
- * throws only `cancelled`, at once.
+ * Carries out one check, once. Its time begins with its request or command: what comes before that (a place among the
+ * commands at work, the connection over ssh) has limits of its own. A check that fails, for whatever reason, is an answer
+ * and no error; throws only `cancelled`, at once.
  */
 export async function probe(target: ProbeTarget, signal?: AbortSignal): Promise<ProbeResult> {
   throwIfCancelled(signal);
-  const started = performance.now();
-  const timeout = AbortSignal.timeout(target.timeoutMs);
-  const stop = signal ? AbortSignal.any([signal, timeout]) : timeout;
-  const found = await carryOut(target, stop).catch((error: unknown) => ({
-    ok: false,
-    evidence: timeout.aborted ? `no answer within ${target.timeoutMs / 1000} s` : sentenceOf(error),
+  const found = await carryOut(target, signal).catch((error: unknown) => ({
+    ...{ ok: false, evidence: sentenceOf(error), durationMs: 0 },
+    ...(error instanceof Failure && error.code === "unreachable" && { isUnreachable: true }),
   }));
   if (signal?.aborted) throw cancelledFailure();
-  return {
-    ok: found.ok,
-    evidence: oneLine(`${nameOf(target)}: ${found.evidence}`),
-    durationMs: performance.now() - started,
-  };
+  return { ...found, evidence: oneLine(`${nameOf(target)}: ${found.evidence}`) };
 }
 
-function carryOut(target: ProbeTarget, stop: AbortSignal): Promise<Finding> {
+function carryOut(target: ProbeTarget, signal: AbortSignal | undefined): Promise<ProbeResult> {
   switch (target.type) {
     case "tcp":
-      return probeTcp(target, stop);
+      return timed(target.timeoutMs, signal, (stop) => probeTcp(target, stop));
     case "http":
-      return probeHttp(target, stop);
+      return probeHttp(target, signal);
     case "ssh":
-      return probeCommand(target, stop);
+      return probeCommand(target, signal);
   }
+}
+
+/** Gives a request its time, from now on. */
+async function timed(
+  timeoutMs: number,
+  signal: AbortSignal | undefined,
+  ask: (stop: AbortSignal) => Promise<Finding>,
+): Promise<ProbeResult> {
+  const started = performance.now();
+  const timeout = AbortSignal.timeout(timeoutMs);
+  const found = await ask(signal ? AbortSignal.any([signal, timeout]) : timeout).catch((error: unknown) => ({
+    ok: false,
+    evidence: timeout.aborted ? noAnswer(timeoutMs) : sentenceOf(error),
+  }));
+  return { ...found, durationMs: performance.now() - started };
+}
+
+function noAnswer(timeoutMs: number): string {
+  return `no answer within ${timeoutMs / 1000} s`;
 }
 
 async function probeTcp({ host, port }: TcpProbe, signal: AbortSignal): Promise<Finding> {
@@ -88,12 +104,17 @@ async function probeTcp({ host, port }: TcpProbe, signal: AbortSignal): Promise<
   }
 }
 
-async function probeHttp(target: HttpProbe, signal: AbortSignal): Promise<Finding> {
-  const { host, port, path, expectStatus } = target;
+async function probeHttp(target: HttpProbe, signal: AbortSignal | undefined): Promise<ProbeResult> {
   // Loading these is slow, and most processes never probe.
   const { request } = target.scheme === "https" ? await import("node:https") : await import("node:http");
   const trust: object = target.scheme === "https" ? { secureContext: await trusting(target.ca ?? "") } : {};
-  const call = request({ host, port, path, signal, agent: false, ...trust });
+  const { host, port, path, timeoutMs } = target;
+  return await timed(timeoutMs, signal, (stop) =>
+    answerTo(request({ host, port, path, signal: stop, agent: false, ...trust }), target.expectStatus),
+  );
+}
+
+async function answerTo(call: ClientRequest, expectStatus: number): Promise<Finding> {
   try {
     const answer = await new Promise<IncomingMessage>((resolve, reject) => {
       // After a switch of protocols (101) there is neither a response nor an error.
@@ -135,12 +156,16 @@ async function beginningOf(answer: IncomingMessage): Promise<string> {
   return Buffer.concat(chunks).subarray(0, EVIDENCE_BYTES).toString();
 }
 
-async function probeCommand(target: CommandProbe, signal: AbortSignal): Promise<Finding> {
-  const outcome = await target.transport.script(target.command, { signal, keepBytes: EVIDENCE_BYTES });
-  signal.throwIfAborted();
+async function probeCommand(
+  { transport, command, timeoutMs }: CommandProbe,
+  signal: AbortSignal | undefined,
+): Promise<ProbeResult> {
+  const outcome = await transport.script(command, { signal, timeoutMs, keepBytes: EVIDENCE_BYTES });
+  const { reason, exitCode, durationMs } = outcome;
+  if (reason === "timeout") return { ok: false, evidence: noAnswer(timeoutMs), durationMs };
   const said = `${outcome.stdout} ${outcome.stderr}`.slice(0, EVIDENCE_BYTES);
-  const how = outcome.signal === null ? `exit code ${outcome.exitCode}` : `ended by ${outcome.signal}`;
-  return { ok: outcome.exitCode === 0, evidence: `${how}: ${said}` };
+  const how = outcome.signal === null ? `exit code ${exitCode}` : `ended by ${outcome.signal}`;
+  return { ok: exitCode === 0, evidence: `${how}: ${said}`, durationMs };
 }
 
 function nameOf(target: ProbeTarget): string {

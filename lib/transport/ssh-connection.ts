@@ -93,6 +93,7 @@ export class SshConnection {
       const reader: ChannelReader = { onOutput: (chunk, stream) => execution.take(chunk, stream) };
       started = await this.#link.start((mark) => scriptLine(mark, script), reader, options.signal);
       if (started === "refused") return started;
+      execution.begin();
       if (started.group) void execution.feed(started.channel.stdin);
       const ended = started.channel.ended.then((code) => code ?? "lost");
       const code = await Promise.race([execution.cut, ended]);
@@ -113,6 +114,7 @@ export class SshConnection {
     try {
       const question = { script, input };
       const onOutput: ChannelReader["onOutput"] = (chunk, stream) => execution.take(chunk, stream);
+      execution.begin();
       const { code, shell } = await this.#questions.ask(question, onOutput, execution.cut);
       return await this.#conclude(execution, code, shell, options.signal);
     } finally {

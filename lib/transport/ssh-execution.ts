@@ -9,7 +9,8 @@ export class Execution {
   /** Resolves when the caller's signal is aborted, the time is over, or the caller cannot go on with what came. */
   readonly cut: Promise<"timeout" | "cancelled">;
   readonly #options: ScriptOptions;
-  readonly #started = performance.now();
+  readonly #begun = Promise.withResolvers<void>();
+  #started = performance.now();
   readonly #trouble = new AbortController();
   readonly #over = new AbortController();
   readonly #outputs: Record<"stdout" | "stderr", Output>;
@@ -23,8 +24,14 @@ export class Execution {
     this.cut = Promise.race([
       aborted(options.signal, this.#over.signal),
       aborted(this.#trouble.signal, this.#over.signal),
-      expired(options.timeoutMs, this.#over.signal),
+      this.#begun.promise.then(() => expired(options.timeoutMs, this.#over.signal)),
     ]);
+  }
+
+  /** It runs on the worker: its time begins. */
+  begin(): void {
+    this.#started = performance.now();
+    this.#begun.resolve();
   }
 
   /** Takes a part of the script's output. */

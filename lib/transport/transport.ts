@@ -40,6 +40,7 @@ export interface ScriptOptions {
   /** How much of each output stream the outcome keeps; default 1 MiB. */
   keepBytes?: number;
   signal?: AbortSignal;
+  /** From its start on the worker: a wait for a place or for the connection is not part of it. */
   timeoutMs?: number;
   /**
    * It answers in moments and leaves nothing running: where that saves a session, it may share a shell with others of
