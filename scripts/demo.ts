@@ -1,6 +1,7 @@
 // `npm run demo`: a server, a bucket, a push of examples/hello, a deploy to three workers on this machine, and a look
 // at what runs. It stays up until Ctrl-C; with `--once` it ends after the checks (exit code 0 only if all hold).
 // With `--ssh` the workers are reached over ssh: a private sshd stands in for three machines.
+
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,6 +10,7 @@ import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
 import { Example } from "./example.ts";
 import { LocalServer, ops, type Run } from "./local-server.ts";
+import { patience } from "./patience.ts";
 import { PrivateSshd } from "./private-sshd.ts";
 
 const INTERRUPTED = 130;
@@ -108,7 +110,7 @@ async function checkServices(): Promise<void> {
   database.close();
   for (const { job, host, port } of services) {
     const url = `http://${host}:${port}/`;
-    const response = await fetch(url, { signal: AbortSignal.timeout(5_000) });
+    const response = await fetch(url, { signal: AbortSignal.timeout(patience(5_000)) });
     const text = (await response.text()).trim().replaceAll(/\s+/g, " ");
     if (response.status !== 200) throw new Error(`${job} on ${host} answered ${response.status}: ${text}`);
     say(`   ${job}@${host}  GET ${url}  200  ${text.slice(0, 100)}`);

@@ -1,9 +1,11 @@
 // The examples as the demo and the tests deploy them: to this machine, with ports that are free here.
+
 import { cpSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { Launcher } from "../lib/core/spawn.ts";
+import { patience } from "./patience.ts";
 
 const STOP_LIMIT_MS = 90_000;
 
@@ -58,7 +60,9 @@ export class Example {
 
   async #stopJob(worker: ExampleWorker, bucket: string, job: string): Promise<string | undefined> {
     const runner = path.join(worker.root, bucket, "bin", "runner");
-    const outcome = await this.#launcher.run(["sh", runner, job, "stop"], { timeoutMs: STOP_LIMIT_MS });
+    const outcome = await this.#launcher.run(["sh", runner, job, "stop"], {
+      timeoutMs: patience(STOP_LIMIT_MS),
+    });
     if (outcome.exitCode === 0) return undefined;
     const why = outcome.stderr.trim() || outcome.stdout.trim() || outcome.reason;
     return `cannot stop ${job} on ${worker.host}: ${why}`;

@@ -1,9 +1,11 @@
 // A server of our own for the demo, the benchmarks and the tests: the real program, on a free loopback port.
+
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { patience } from "./patience.ts";
 
 export const PROGRAM = fileURLToPath(new URL("../bin/ops.js", import.meta.url));
 
@@ -69,9 +71,9 @@ export class LocalServer {
     });
     let server: LocalServer | undefined;
     const lines = createInterface({ input: child.stdout as NodeJS.ReadableStream });
-    const listening = once(lines, "line", { signal: AbortSignal.timeout(START_LIMIT_MS) }) as Promise<
-      [string]
-    >;
+    const listening = once(lines, "line", {
+      signal: AbortSignal.timeout(patience(START_LIMIT_MS)),
+    }) as Promise<[string]>;
     const ended = once(child, "exit").then(() => Promise.reject(new Error(`the server ended: ${log}`)));
     const [line] = await Promise.race([listening, ended]);
     ended.catch(() => {});

@@ -1,4 +1,5 @@
 // An sshd of our own on loopback addresses, for the demo, the benchmarks and the tests: each address acts as a machine.
+
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -6,6 +7,7 @@ import { connect } from "node:net";
 import { userInfo } from "node:os";
 import path from "node:path";
 import { freePorts } from "./example.ts";
+import { patience } from "./patience.ts";
 
 const SSHD = "/usr/sbin/sshd";
 const START_LIMIT_MS = 10_000;
@@ -128,9 +130,11 @@ export class PrivateSshd {
   }
 
   async #answers(host: string): Promise<void> {
-    const end = performance.now() + START_LIMIT_MS;
+    const start = performance.now();
     while (!(await accepts(host, this.port))) {
-      const isOver = this.#listeners.some((child) => !isAlive(child)) || performance.now() > end;
+      const isOver =
+        this.#listeners.some((child) => !isAlive(child)) ||
+        performance.now() - start > patience(START_LIMIT_MS);
       if (isOver) throw new Error(`${SSHD} does not start: ${this.#lastLog()}`);
       await new Promise((resolve) => setTimeout(resolve, 20));
     }

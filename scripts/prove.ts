@@ -11,6 +11,7 @@ import { contend } from "../test/helpers/contention.ts";
 import { fuzz } from "../test/helpers/fuzz.ts";
 import { stressHooks } from "../test/helpers/hook-stress.ts";
 import { killRounds } from "../test/helpers/kill-rounds.ts";
+import { SEED } from "../test/helpers/random.ts";
 import { SimulatedDeploys } from "../test/helpers/simulated-deploys.ts";
 import { slowClients } from "../test/helpers/slow-clients.ts";
 import { sshKillRounds } from "../test/helpers/ssh-kill-rounds.ts";
@@ -29,30 +30,26 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
     return `50 processes, ${killed} holders killed, ${turns} turns, never two holders`;
   },
   async kill(folder) {
-    const first = seed();
-    const hits = await killRounds(folder, 200, first);
-    return `seed ${first}: killed the server ${hits.server} and the run ${hits.run} times while it worked, each followed by a clean deploy`;
+    const hits = await killRounds(folder, 200, SEED);
+    return `seed ${SEED}: killed the server ${hits.server} and the run ${hits.run} times while it worked, each followed by a clean deploy`;
   },
   async deploys() {
-    const first = seed();
     const count = 3_000;
     const tally = await cleanly(async (t) =>
-      SimulatedDeploys.runAll(await SimulatedDeploys.bucket(t), first, count),
+      SimulatedDeploys.runAll(await SimulatedDeploys.bucket(t), SEED, count),
     );
-    return `seeds ${first} to ${first + count - 1}: ${JSON.stringify(tally)}, every property of a deploy held`;
+    return `seeds ${SEED} to ${SEED + count - 1}: ${JSON.stringify(tally)}, every property of a deploy held`;
   },
   async plans() {
-    const first = seed();
     const count = 1_000;
     const { planned } = await cleanly(async (t) =>
-      SimulatedDeploys.planAll(await SimulatedDeploys.bucket(t), first, count),
+      SimulatedDeploys.planAll(await SimulatedDeploys.bucket(t), SEED, count),
     );
-    return `seeds ${first} to ${first + count - 1}: ${count} plans were carried out, ${planned} files and actions as planned, and nothing else where something failed`;
+    return `seeds ${SEED} to ${SEED + count - 1}: ${count} plans were carried out, ${planned} files and actions as planned, and nothing else where something failed`;
   },
   async ssh_kill() {
-    const first = seed();
-    const met = await cleanly((t) => sshKillRounds(t, 200, first));
-    return `seed ${first}: killed ${met.run} runs, ${met.server} servers and ${met.runner} processes on workers during deploys over ssh, each followed by one that converged`;
+    const met = await cleanly((t) => sshKillRounds(t, 200, SEED));
+    return `seed ${SEED}: killed ${met.run} runs, ${met.server} servers and ${met.runner} processes on workers during deploys over ssh, each followed by one that converged`;
   },
   async hooks(folder) {
     const { writes, killed, flushes } = await stressHooks(folder, {
@@ -63,13 +60,12 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
     return `64 scripts in parallel, ${killed} kills, ${writes} writes and as many hand-overs, ${flushes} flushes: nothing lost, nobody stuck`;
   },
   async fuzz(folder) {
-    const seed = Number(process.env.OPS_TEST_SEED ?? Date.now() % 1_000_000);
-    const { answers, memoryMb } = await fuzz(folder, 10_000, seed);
+    const { answers, memoryMb } = await fuzz(folder, 10_000, SEED);
     const [before, after] = memoryMb;
     if (after - before > MOST_GROWTH_MB)
-      throw new Error(`seed ${seed}: memory grew from ${before} to ${after} MB`);
+      throw new Error(`seed ${SEED}: memory grew from ${before} to ${after} MB`);
     const told = Object.entries(answers).map(([status, count]) => `${count} x ${status}`);
-    return `seed ${seed}: 10,000 mutated requests: ${told.join(", ")}; memory ${before} MB after a tenth, ${after} MB at the end`;
+    return `seed ${SEED}: 10,000 mutated requests: ${told.join(", ")}; memory ${before} MB after a tenth, ${after} MB at the end`;
   },
   async timeouts() {
     const outcome = await within(slowClients(LIMITS), LIMITS.requestMs + 60_000);
@@ -86,10 +82,6 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
     return `slow clients were cut off after their time: ${told.join(", ")}; a long-poll of 135 s was answered`;
   },
 };
-
-function seed(): number {
-  return Number(process.env.OPS_TEST_SEED ?? Date.now() % 1_000_000);
-}
 
 /** Does what a test would, with its clean-up at the end. */
 async function cleanly<T>(work: (t: { after(end: () => unknown): void }) => Promise<T>): Promise<T> {

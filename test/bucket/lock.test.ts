@@ -7,6 +7,7 @@ import { test } from "node:test";
 import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
 import { acquireLock, type LockContent, readLock, takeOver } from "../../lib/bucket/lock.ts";
 import { bootId, identify, isAlive, type ProcessIdentity } from "../../lib/core/process.ts";
+import { patience } from "../../scripts/patience.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 function bucket(t: Parameters<typeof temporaryFolder>[0]): Layout {
@@ -154,7 +155,7 @@ test("at a server's start a run process that outlived its server is ended, a liv
 });
 
 test("two who find the same dead holder in one process do not wait for each other", {
-  timeout: 10_000,
+  timeout: patience(10_000),
 }, async (t) => {
   const layout = bucket(t);
   const leader = spawn("sh", ["-c", "trap '' TERM; echo; sleep 60 & wait; sleep 60"], {

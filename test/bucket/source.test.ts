@@ -22,6 +22,7 @@ import { writeTar } from "../../lib/codec/tar-write.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { runUntilKilled } from "../helpers/killed.ts";
+import { seeded } from "../helpers/random.ts";
 import { archiveBytes, bytesOf, EXAMPLE, entriesOf, readTree, writeTree } from "../helpers/sources.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
@@ -366,9 +367,10 @@ test("CP-169 T-85 after kill -9 at any moment the source is wholly one revision,
     return folder;
   });
   const program = path.join(import.meta.dirname, "../fixtures/source-swapper.ts");
+  const random = seeded();
   const possible = locals.map((local) => readTree(local));
   for (let round = 0; round < 16; round++) {
-    await runUntilKilled([process.execPath, program, layout.root, ...locals], 50);
+    await runUntilKilled([process.execPath, program, layout.root, ...locals], 50 * random());
     await recoverSource(layout);
     const now = readTree(layout.root);
     assert.ok(

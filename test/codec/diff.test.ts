@@ -4,6 +4,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { textOf, unifiedDiff } from "../../lib/codec/diff.ts";
+import { SEED, seeded } from "../helpers/random.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const lines = (...all: (string | number)[]) => all.map((line) => `${line}\n`).join("");
@@ -24,20 +25,12 @@ for (const [what, before, after, expected] of [
 ] as const)
   test(`the diff of ${what}`, () => assert.equal(unifiedDiff(before, after), expected));
 
-/** A small generator with a seed, so that a failure can be repeated. */
-function numbers(seed: number): (below: number) => number {
-  let state = seed;
-  return (below) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return Math.floor((state / 2 ** 32) * below);
-  };
-}
-
 test("patch turns the one text into the other, over 200 random pairs", (t) => {
   const folder = temporaryFolder(t);
   const file = path.join(folder, "file");
-  for (let seed = 1; seed <= 200; seed++) {
-    const next = numbers(seed);
+  for (let seed = SEED; seed < SEED + 200; seed++) {
+    const random = seeded(seed);
+    const next = (below: number) => Math.floor(random() * below);
     const text = () => {
       const all = Array.from({ length: next(30) }, () => "abcd"[next(4)]);
       return all.join("\n") + (next(3) === 0 ? "" : "\n");

@@ -1,17 +1,16 @@
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { after, test } from "node:test";
+import { test } from "node:test";
 import { checksumOf, type FIELDS, fieldOf, paddingOf } from "../../lib/codec/tar-format.ts";
 import { readTar } from "../../lib/codec/tar-read.ts";
 import { type TarInput, writeTar } from "../../lib/codec/tar-write.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
 import { bytesOf } from "../helpers/sources.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
 
-const folder = mkdtempSync(path.join(tmpdir(), "ops-test-"));
-after(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 const launcher = new Launcher(process.env);
 
 type Simple = { path: string; type: string; mode: number; text: string };

@@ -4,17 +4,14 @@ import {
   existsSync,
   lstatSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
-  rmSync,
   statSync,
   symlinkSync,
 } from "node:fs";
 import net from "node:net";
-import { tmpdir } from "node:os";
 import path from "node:path";
-import { after, test } from "node:test";
+import { test } from "node:test";
 import {
   createExclusive,
   emptyFolder,
@@ -28,10 +25,9 @@ import {
   temporaryName,
   writeAtomic,
 } from "../../lib/core/files.ts";
-import { type Files, fifo, link, writeFiles } from "../helpers/temporary.ts";
+import { type Files, fifo, link, temporaryFolder, writeFiles } from "../helpers/temporary.ts";
 
-const base = mkdtempSync(path.join(tmpdir(), "ops-files-"));
-after(() => rmSync(base, { recursive: true, force: true }));
+const base = temporaryFolder();
 
 let folders = 0;
 

@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { copyFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { copyFileSync, readFileSync } from "node:fs";
 import path from "node:path";
-import { after, test } from "node:test";
+import { test } from "node:test";
 import { sleep } from "../../lib/core/async.ts";
 import {
   bootId,
@@ -15,9 +14,9 @@ import {
   isGroupAlive,
   signalProcess,
 } from "../../lib/core/process.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
 
-const folder = mkdtempSync(path.join(tmpdir(), "ops-process-"));
-after(() => rmSync(folder, { recursive: true, force: true }));
+const folder = temporaryFolder();
 
 /** A shell that leads its own group and has printed its first line. */
 async function shell(script: string): Promise<{ child: ChildProcess; pid: number; line: string }> {

@@ -1,15 +1,13 @@
 import assert from "node:assert/strict";
-import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { closeSync, existsSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { after, test } from "node:test";
-import { sleep } from "../../lib/core/async.ts";
+import { test } from "node:test";
 import { Failure } from "../../lib/core/errors.ts";
 import { type GroupIdentity, hasMembers, identify, isAlive, signalProcess } from "../../lib/core/process.ts";
 import { type CommandOutcome, Launcher } from "../../lib/core/spawn.ts";
+import { temporaryFolder, until } from "../helpers/temporary.ts";
 
-const folder = mkdtempSync(path.join(tmpdir(), "ops-spawn-"));
-after(() => rmSync(folder, { recursive: true, force: true }));
+const folder = temporaryFolder();
 
 const launcher = new Launcher(process.env);
 
@@ -17,18 +15,10 @@ function sh(script: string, options: Parameters<Launcher["run"]>[1] = {}): Promi
   return launcher.run(["sh", "-c", script], options);
 }
 
-/** Waits until `check` holds; the test fails after 10 s. */
-async function until(check: () => boolean): Promise<void> {
-  for (let tries = 0; !check(); tries++) {
-    assert.ok(tries < 1000, "waited 10 s in vain");
-    await sleep(10);
-  }
-}
-
 /** Runs a script that writes its own pid to a file, and answers the pid as soon as it is there. */
 async function startedPid(name: string): Promise<number> {
   const file = path.join(folder, name);
-  await until(() => existsSync(file) && /^\d+\n$/.test(readFileSync(file, "latin1")));
+  await until("the pid", () => existsSync(file) && /^\d+\n$/.test(readFileSync(file, "latin1")));
   return Number(readFileSync(file, "latin1"));
 }
 
@@ -93,7 +83,7 @@ test("a command that ends before its endless input does is not waited for", asyn
     }
   }
   assert.equal((await launcher.run(["head", "-c", "3"], { input: endless(), keepBytes: 1 })).exitCode, 0);
-  await until(() => closed);
+  await until("the input to be closed", () => closed);
 });
 
 test("a command is not told that its input is complete when the source of it failed", async () => {
@@ -400,7 +390,7 @@ for (const [what, script, signal] of [
     const [group] = own.groups as [GroupIdentity];
     await companion.end(100);
     assert.deepEqual(await companion.ended, { exitCode: null, signal });
-    await until(() => !hasMembers(group.pgid));
+    await until("the group to end", () => !hasMembers(group.pgid));
     assert.deepEqual(own.groups, []);
   });
 

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { freePorts } from "../../scripts/example.ts";
 import { LocalServer, ops, type Run } from "../../scripts/local-server.ts";
 import {
   runningConfiguration,
@@ -202,7 +203,7 @@ test("a gate that fails keeps later batches from starting; it is passed first wh
   const { createServer } = await import("node:net");
   const listener = createServer();
   const listen = (host: string) => new Promise<void>((resolve) => listener.listen(port, host, resolve));
-  const port = 29_000 + Math.floor(Math.random() * 900);
+  const port = await freePorts(WORKERS, 1);
   t.after(() => listener.close());
   await push({ version: "1.0.0", healthPort: port, manifest: { max_concurrent_starts: 1 } });
   const failed = await deploy();

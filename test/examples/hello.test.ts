@@ -1,19 +1,20 @@
 import assert from "node:assert/strict";
-import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, test } from "node:test";
 import { identify } from "../../lib/core/process.ts";
 import { PROGRAM_ROOT } from "../../lib/core/self.ts";
 import { type CommandOutcome, Launcher } from "../../lib/core/spawn.ts";
+import { patience } from "../../scripts/patience.ts";
 import { testRuntime } from "../helpers/hook-runtime.ts";
 import { environmentOf, HookScripts } from "../helpers/hook-scripts.ts";
 import { freePort } from "../helpers/sshd.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
 
 const JOBS = path.join(PROGRAM_ROOT, "examples", "hello", "workspace", "jobs");
-const base = mkdtempSync(path.join(tmpdir(), "ops-hello-"));
+const base = temporaryFolder();
 const launcher = new Launcher({
   ...process.env,
   PATH: `${path.dirname(process.execPath)}:${process.env.PATH}`,
@@ -21,7 +22,6 @@ const launcher = new Launcher({
 const folders: string[] = [];
 after(async () => {
   for (const folder of folders) await service(folder, "stop");
-  rmSync(base, { recursive: true, force: true });
 });
 
 type Config = Record<string, unknown> & { worker: string; port: number };
@@ -36,7 +36,7 @@ function deployed(job: string, config: Config): string {
 }
 
 function service(folder: string, command: string): Promise<CommandOutcome> {
-  return launcher.run(["sh", path.join(folder, "service"), command], { timeoutMs: 30_000 });
+  return launcher.run(["sh", path.join(folder, "service"), command], { timeoutMs: patience(30_000) });
 }
 
 async function hello(

@@ -7,6 +7,7 @@ import { identify, signalProcess } from "../../lib/core/process.ts";
 import { type CommandOutcome, Launcher } from "../../lib/core/spawn.ts";
 import { Example } from "../../scripts/example.ts";
 import { LocalServer, ops, type Run } from "../../scripts/local-server.ts";
+import { patience } from "../../scripts/patience.ts";
 import { testRuntime } from "../helpers/hook-runtime.ts";
 import { environmentOf, HookScripts } from "../helpers/hook-scripts.ts";
 import { SshFleet } from "../helpers/ssh-fleet.ts";
@@ -113,7 +114,7 @@ class Redis {
     const argv = ["redis-cli", "-h", host, "-p", String(this.port), ...command] as const;
     const outcome = await launcher.run([...argv], {
       env: { REDISCLI_AUTH: this.password },
-      timeoutMs: 5_000,
+      timeoutMs: patience(5_000),
     });
     return outcome.stdout.trim();
   }
@@ -132,7 +133,9 @@ class Redis {
 
   /** Runs the service script on a worker by hand. */
   service(host: string, command: string): Promise<CommandOutcome> {
-    return launcher.run(["sh", path.join(this.folder(host), "service"), command], { timeoutMs: 60_000 });
+    return launcher.run(["sh", path.join(this.folder(host), "service"), command], {
+      timeoutMs: patience(60_000),
+    });
   }
 
   pid(host: string): number {

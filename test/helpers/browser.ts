@@ -1,9 +1,11 @@
 // A real browser for the tests of the console and for its screenshots: Chromium, and what every page must hold to.
+
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { type Browser, chromium, type Page, type Request } from "playwright-core";
+import { patience } from "../../scripts/patience.ts";
 
 /** Without these, Chromium looks for services on the network. */
 const QUIET = [
@@ -31,7 +33,7 @@ export class ConsolePage {
   private constructor(browser: Browser, page: Page, url: string) {
     [this.#browser, this.page, this.url] = [browser, page, url];
     const { origin } = new URL(url);
-    page.setDefaultTimeout(PATIENCE_MS);
+    page.setDefaultTimeout(patience(PATIENCE_MS));
     page.on("request", (request) => {
       this.requests.push(request);
       const to = new URL(request.url());

@@ -4,6 +4,7 @@ import { layoutOf } from "../../lib/bucket/layout.ts";
 import { acquireLock, readLock } from "../../lib/bucket/lock.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { Failure } from "../../lib/core/errors.ts";
+import { SEED } from "./random.ts";
 import { until } from "./temporary.ts";
 
 const PROGRAM = new URL("../fixtures/lock-contender.ts", import.meta.url);
@@ -57,12 +58,15 @@ async function canTake(folder: string): Promise<boolean> {
   }
 }
 
+/** Contenders of this process so far: each draws its own numbers. */
+let started = 0;
+
 function start(
   folder: string,
   processes: Map<number, ChildProcess>,
   seen: { turns: number; violations: string[] },
 ): void {
-  const child = fork(PROGRAM, [folder], { stdio: "ignore" });
+  const child = fork(PROGRAM, [folder, String(SEED + started++)], { stdio: "ignore" });
   processes.set(child.pid as number, child);
   child.on("message", (message: string) => {
     if (message === "turn") seen.turns++;

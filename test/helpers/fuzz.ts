@@ -4,7 +4,8 @@ import { connect } from "node:net";
 import path from "node:path";
 import { isUuid } from "../../lib/codec/uuid.ts";
 import { LocalServer } from "../../scripts/local-server.ts";
-import { seeded } from "./kill-rounds.ts";
+import { patience } from "../../scripts/patience.ts";
+import { seeded } from "./random.ts";
 import { archiveBytes } from "./sources.ts";
 
 interface Operation {
@@ -312,7 +313,7 @@ function exchange(url: string, bytes: Buffer, count: number): Promise<string> {
     // Each from an address of its own, or tokens that were changed would end in 429 for all.
     const localAddress = `127.1.${(count >> 8) & 255}.${count & 255 || 1}`;
     const socket = connect({ port: Number(port), host: hostname, localAddress });
-    const limit = setTimeout(() => socket.destroy(), PATIENCE_MS);
+    const limit = setTimeout(() => socket.destroy(), patience(PATIENCE_MS));
     socket.on("data", (chunk: Buffer) => received.push(chunk));
     socket.on("error", () => {});
     socket.once("close", () => {

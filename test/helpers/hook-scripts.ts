@@ -5,6 +5,7 @@ import { selfArguments } from "../../lib/core/self.ts";
 import { type CommandOptions, type CommandOutcome, Launcher } from "../../lib/core/spawn.ts";
 import { helperFiles } from "../../lib/hook/helpers.ts";
 import type { HookRuntime, RunningScript } from "../../lib/hook/runtime.ts";
+import { patience } from "../../scripts/patience.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 /** The languages that have a helper library, with what a script of each starts with. */
@@ -52,7 +53,7 @@ export class HookScripts {
   runFile(name: string, env: Record<string, string>, options: CommandOptions = {}): Promise<CommandOutcome> {
     const file = path.join(this.folder, name);
     const argv = name.endsWith(".py") ? (["python3", "-u", file] as const) : selfArguments("hook-run", file);
-    return this.#launcher.run(argv, { timeoutMs: 60_000, env, ...options });
+    return this.#launcher.run(argv, { timeoutMs: patience(60_000), env, ...options });
   }
 
   /** Runs a script that succeeds; answers what it printed as JSON. */

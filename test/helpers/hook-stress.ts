@@ -8,6 +8,7 @@ import { KvStore } from "../../lib/bucket/kv.ts";
 import { loadKvKey } from "../../lib/bucket/kv-key.ts";
 import { layoutOf } from "../../lib/bucket/layout.ts";
 import { type HookRuntime, type RunningScript, startHookRuntime } from "../../lib/hook/runtime.ts";
+import { seeded } from "./random.ts";
 
 const CLIENT = new URL("../fixtures/hook-client.ts", import.meta.url).pathname;
 const WORKERS = 8;
@@ -52,6 +53,7 @@ export async function stressHooks(
   const clients = scripts.map((script): Client => ({ script }));
   const handles = scripts.map((script) => runtime.begin(script));
   let flushes = 0;
+  const random = seeded();
   let killed = 0;
   /** What was acknowledged before a flush is in the database after it. */
   const flush = (job: string) => {
@@ -73,10 +75,10 @@ export async function stressHooks(
       () => (isOver = true),
     );
     while (!isOver) {
-      await delay(5 + Math.random() * 20);
-      flush(jobs[Math.floor(Math.random() * jobs.length)] as string);
+      await delay(5 + random() * 20);
+      flush(jobs[Math.floor(random() * jobs.length)] as string);
       const atWork = clients.filter(({ child, script }) => isAlive(child) && ownOf(folder, script) > 0);
-      const victim = atWork[Math.floor(Math.random() * atWork.length)];
+      const victim = atWork[Math.floor(random() * atWork.length)];
       if (killed < kills && victim?.child?.kill("SIGKILL")) killed++;
     }
     await all;

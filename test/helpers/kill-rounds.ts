@@ -6,20 +6,10 @@ import { readLock } from "../../lib/bucket/lock.ts";
 import { sleep } from "../../lib/core/async.ts";
 import { signalProcess } from "../../lib/core/process.ts";
 import { LocalServer, ops, type Run } from "../../scripts/local-server.ts";
+import { seeded } from "./random.ts";
 import { runningConfiguration, WORKERS, writeServices } from "./service.ts";
 import { until } from "./temporary.ts";
 import { processesIn } from "./worker.ts";
-
-/** Numbers that look random and are the same for the same seed (mulberry32). */
-export function seeded(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
-  };
-}
 
 interface DeployResult {
   jobs: { job: string; outcome: string }[];

@@ -3,11 +3,11 @@ import { sleep } from "../../lib/core/async.ts";
 import { signalProcess } from "../../lib/core/process.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
 
-/** Starts a program and kills it up to `ms` after its first line. */
-export async function runUntilKilled(argv: [string, ...string[]], ms: number): Promise<void> {
+/** Starts a program and kills it so long after its first line. */
+export async function runUntilKilled(argv: [string, ...string[]], afterMs: number): Promise<void> {
   const launcher = new Launcher(process.env);
   const kill = async () => {
-    await sleep(Math.random() * ms);
+    await sleep(afterMs);
     for (const { pgid } of launcher.groups) signalProcess(-pgid, "SIGKILL");
   };
   const outcome = await launcher.run(argv, { onLine: () => void kill() });

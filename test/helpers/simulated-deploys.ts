@@ -19,7 +19,7 @@ import type { FileDigests } from "../../lib/plan/changes.ts";
 import { type DeployPlan, type PlannedAllocation, plannedFiles } from "../../lib/plan/deploy-plan.ts";
 import { PASSES } from "../../lib/plan/rollout.ts";
 import type { TreeDrift } from "../../lib/transport/compare.ts";
-import { seeded } from "./kill-rounds.ts";
+import { seeded } from "./random.ts";
 import { changeBucket, SHOWS_SEQUENCE, SIMULATED, simulatedBucket, startOver } from "./simulated-bucket.ts";
 import {
   type Act,

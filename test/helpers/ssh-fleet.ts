@@ -40,6 +40,7 @@ export class SshFleet {
   readonly hosts: readonly string[];
   readonly launcher = new Launcher(process.env);
   readonly knownHostsFile: string;
+  #strangers = 0;
 
   private constructor(folder: string, sshd: PrivateSshd, hosts: readonly string[]) {
     this.folder = folder;
@@ -137,7 +138,7 @@ export class SshFleet {
 
   /** A key pair that nobody knows. */
   strangersKey(): string {
-    return makeKey(this.folder, `stranger${Math.random()}`, "-t", "ed25519");
+    return makeKey(this.folder, `stranger_${this.#strangers++}`, "-t", "ed25519");
   }
 
   /** The processes of sshd for the connections that are open. */

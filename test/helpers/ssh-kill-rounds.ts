@@ -7,7 +7,7 @@ import { readLock } from "../../lib/bucket/lock.ts";
 import { sleep } from "../../lib/core/async.ts";
 import { signalProcess } from "../../lib/core/process.ts";
 import { LocalServer, ops, type Run } from "../../scripts/local-server.ts";
-import { seeded } from "./kill-rounds.ts";
+import { seeded } from "./random.ts";
 import { runningConfiguration, serviceHistory, WORKERS, writeServices } from "./service.ts";
 import { SshFleet } from "./ssh-fleet.ts";
 import { temporaryFolder, until } from "./temporary.ts";

@@ -3,11 +3,14 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import path from "node:path";
 import type { TestContext } from "node:test";
+import { patience } from "../../scripts/patience.ts";
 
-/** A folder for one test, removed after it. */
-export function temporaryFolder(t: Pick<TestContext, "after">): string {
+/** A folder for one test, removed after it; without one, for all tests of a file, removed when its process ends. */
+export function temporaryFolder(t?: Pick<TestContext, "after">): string {
   const folder = mkdtempSync(path.join(tmpdir(), "ops-test-"));
-  t.after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }));
+  const remove = () => rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+  if (t) t.after(remove);
+  else process.once("exit", remove);
   return folder;
 }
 
@@ -31,15 +34,16 @@ export const link = (target: string) => (file: string) => symlinkSync(target, fi
 /** Makes a FIFO. */
 export const fifo = (file: string) => void execFileSync("mkfifo", [file]);
 
-/** Waits until `condition` holds; fails the test with `what` after the limit. */
+/** Waits until `condition` holds; fails the test with `what` after the limit, which a busy machine makes longer. */
 export async function until(
   what: string,
   condition: () => boolean | Promise<boolean>,
   limitMs = 20_000,
 ): Promise<void> {
-  const end = performance.now() + limitMs;
+  const start = performance.now();
   while (!(await condition())) {
-    if (performance.now() > end) throw new Error(`waited ${limitMs} ms in vain: ${what}`);
+    const waitedMs = Math.round(performance.now() - start);
+    if (waitedMs > patience(limitMs)) throw new Error(`waited ${waitedMs} ms in vain: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }

@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readlinkSync } from "node:fs";
-import { chmod, lstat, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { chmod, lstat, mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import type { TestContext } from "node:test";
 import { signalProcess } from "../../lib/core/process.ts";
@@ -28,14 +27,13 @@ const BUCKET_ID = "0190a5e8-0000-7000-8000-000000000001";
 
 /** Makes a worker that is reached locally; with `busybox`, its scripts find nothing but busybox and make. */
 export async function temporaryWorker(t: TestContext, userland: Userland = "system"): Promise<TestWorker> {
-  const root = await mkdtemp(path.join(tmpdir(), "ops-worker-"));
-  const launcher = new Launcher({ PATH: userland === "system" ? process.env.PATH : await busyboxPath(root) });
-  const transport = localTransport({ host: "127.0.0.1", connection: "local", root }, BUCKET_ID, launcher);
   t.after(async () => {
     await launcher.endAll(0);
     for (const pid of processesIn(root)) signalProcess(pid, "SIGKILL");
-    await rm(root, { recursive: true, force: true, maxRetries: 5 });
   });
+  const root = temporaryFolder(t);
+  const launcher = new Launcher({ PATH: userland === "system" ? process.env.PATH : await busyboxPath(root) });
+  const transport = localTransport({ host: "127.0.0.1", connection: "local", root }, BUCKET_ID, launcher);
   await mkdir(transport.folder, { recursive: true });
   return { transport, launcher, folder: transport.folder };
 }

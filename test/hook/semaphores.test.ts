@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { type TestContext, test } from "node:test";
 import { Semaphores } from "../../lib/hook/semaphores.ts";
+import { seeded } from "../helpers/random.ts";
 import { until } from "../helpers/temporary.ts";
 
 const SCOPE = { job: "a", event: "pre_deploy", name: "lock" };
@@ -163,17 +164,18 @@ test("an attempt that has ended leaves no listener on its signal", async (t) => 
 
 test("random acquires, releases, time-outs and departures never exceed the capacity and leave nobody waiting", async (t) => {
   const { semaphores, ask } = setUp(t);
+  const random = seeded();
   const capacity = 3;
   let inside = 0;
   const client = async (holder: string) => {
     for (let round = 0; round < 50; round++) {
       const gone = new AbortController();
-      if (Math.random() < 0.2) setTimeout(() => gone.abort(), Math.random() * 4);
-      const outcome = await ask(holder, { capacity, signal: gone.signal, timeoutMs: 1 + Math.random() * 8 });
+      if (random() < 0.2) setTimeout(() => gone.abort(), random() * 4);
+      const outcome = await ask(holder, { capacity, signal: gone.signal, timeoutMs: 1 + random() * 8 });
       if (outcome !== "acquired") continue;
       inside++;
       assert.ok(inside <= capacity, `${inside} inside`);
-      await new Promise((resolve) => setTimeout(resolve, Math.random() * 2));
+      await new Promise((resolve) => setTimeout(resolve, random() * 2));
       inside--;
       assert.equal(semaphores.release(SCOPE, holder), true);
     }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { build } from "../../lib/operation/build.ts";
-import { seeded } from "../helpers/kill-rounds.ts";
+import { SEED, seeded } from "../helpers/random.ts";
 import { makeBucket, makeWorkspace, type TestBucket } from "../helpers/workspace.ts";
 
 const JOBS = ["api", "web", "zoo"];
@@ -17,9 +17,9 @@ interface Model {
   deployed: Set<string>;
 }
 
-for (const seed of [1, 2, 3])
-  test(`after any changes the KV store tells each allocation its index and peers and nothing is left of others (seed ${seed})`, async (t) => {
-    const random = seeded(seed);
+for (const series of [1, 2, 3])
+  test(`after any changes the KV store tells each allocation its index and peers and nothing is left of others (series ${series})`, async (t) => {
+    const random = seeded(SEED + series);
     const bucket = await makeBucket(t);
     const workers = HOSTS.map((host) => ({ host, position: 0, labels: [...JOBS] }));
     const model: Model = {

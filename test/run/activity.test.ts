@@ -6,9 +6,10 @@ import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { sleep } from "../../lib/core/async.ts";
 import { readActivity } from "../../lib/run/activity.ts";
 import { createRecord, type RunRecord, saveRecord, settle } from "../../lib/run/record.ts";
+import { patience } from "../../scripts/patience.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
-const LONG_MS = 20_000;
+const LONG_MS = patience(20_000);
 const never = new AbortController().signal;
 
 async function newRun(t: Parameters<typeof temporaryFolder>[0]) {

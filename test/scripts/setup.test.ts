@@ -1,13 +1,12 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { after, test } from "node:test";
+import { test } from "node:test";
 import { PROGRAM_ROOT } from "../../lib/core/self.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
 
-const base = mkdtempSync(path.join(tmpdir(), "ops-setup-"));
-after(() => rmSync(base, { recursive: true, force: true }));
+const base = temporaryFolder();
 
 const TOOLS =
   "sh make tar find sha256sum setsid python3 openssl busybox patch git chromium ssh ssh-keygen ssh-keyscan tcsh redis-server oathtool zbarimg bsdtar".split(

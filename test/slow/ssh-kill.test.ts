@@ -1,10 +1,10 @@
 import { test } from "node:test";
+import { SEED } from "../helpers/random.ts";
 import { sshKillRounds } from "../helpers/ssh-kill-rounds.ts";
 
 test("T-39 CP-117 run, server or what runs on a worker are killed 20 times during a rolling deploy over ssh; the next deploy converges each time", async (t) => {
-  const seed = Number(process.env.OPS_TEST_SEED ?? Date.now() % 1_000_000);
-  const met = await sshKillRounds(t, 20, seed);
+  const met = await sshKillRounds(t, 20, SEED);
   t.diagnostic(
-    `seed ${seed}: killed ${met.run} runs, ${met.server} servers and ${met.runner} processes on workers at work`,
+    `seed ${SEED}: killed ${met.run} runs, ${met.server} servers and ${met.runner} processes on workers at work`,
   );
 });

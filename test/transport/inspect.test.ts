@@ -5,6 +5,7 @@ import { type TestContext, test } from "node:test";
 import { Launcher } from "../../lib/core/spawn.ts";
 import { lastLogs, makeStatus, readWorkerJson } from "../../lib/transport/inspect.ts";
 import { localTransport } from "../../lib/transport/local.ts";
+import { patience } from "../../scripts/patience.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const BUCKET = "0190a5e8-0000-7000-8000-000000000002";
@@ -26,7 +27,7 @@ function setUp(t: TestContext) {
   return { transport, write };
 }
 
-const LIMITS = { files: 2, bytes: 10, timeoutMs: 60_000 };
+const LIMITS = { files: 2, bytes: 10, timeoutMs: patience(60_000) };
 
 test("of the logs of a job the newest are read from their ends, empty and compressed ones left out", async (t) => {
   const { transport, write } = setUp(t);

@@ -8,6 +8,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from "node:n
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type ProbeTarget, probe } from "../../lib/transport/probes.ts";
+import { patience } from "../../scripts/patience.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 import { contentOf, processesIn, temporaryWorker } from "../helpers/worker.ts";
 
@@ -24,11 +25,17 @@ async function listening(t: TestContext, server: Server, host = "127.0.0.1"): Pr
 }
 
 function tcp(port: number, rest: Partial<ProbeTarget> = {}): ProbeTarget {
-  return { type: "tcp", host: "127.0.0.1", port, timeoutMs: 5_000, ...rest } as ProbeTarget;
+  return { type: "tcp", host: "127.0.0.1", port, timeoutMs: patience(5_000), ...rest } as ProbeTarget;
 }
 
 function http(port: number, rest: Record<string, unknown> = {}): ProbeTarget {
-  const usual = { scheme: "http", host: "127.0.0.1", path: "/", expectStatus: 200, timeoutMs: 5_000 };
+  const usual = {
+    scheme: "http",
+    host: "127.0.0.1",
+    path: "/",
+    expectStatus: 200,
+    timeoutMs: patience(5_000),
+  };
   return { type: "http", port, ...usual, ...rest } as ProbeTarget;
 }
 
@@ -177,7 +184,8 @@ test("an https probe trusts the CA it is given and no stranger", async (t) => {
 
 test("HR-063 a command probe passes by exit code 0 of its command line on the worker", async (t) => {
   const { transport, folder } = await temporaryWorker(t);
-  const run = (command: string, timeoutMs = 5_000) => probe({ type: "ssh", transport, command, timeoutMs });
+  const run = (command: string, timeoutMs = patience(5_000)) =>
+    probe({ type: "ssh", transport, command, timeoutMs });
   const passed = await run('test "$(pwd -P)" = "$PWD" && echo fine | tr a-z A-Z');
   assert.deepEqual([passed.ok, passed.evidence], [true, "command on 127.0.0.1: exit code 0: FINE"]);
   const failed = await run("echo no >&2; exit 7");
@@ -188,7 +196,7 @@ test("HR-063 a command probe passes by exit code 0 of its command line on the wo
 
 test("HR-064 HR-065 a command probe starts nothing else, writes nothing and gets no batch variables", async (t) => {
   const { transport, folder } = await temporaryWorker(t);
-  const found = await probe({ type: "ssh", transport, command: "env", timeoutMs: 5_000 });
+  const found = await probe({ type: "ssh", transport, command: "env", timeoutMs: patience(5_000) });
   assert.equal(found.ok, true);
   assert.doesNotMatch(found.evidence, /BATCH_/);
   assert.deepEqual(await contentOf(folder), {});
@@ -197,7 +205,7 @@ test("HR-064 HR-065 a command probe starts nothing else, writes nothing and gets
 test("a worker that cannot be reached is a failed probe", async (t) => {
   const { transport } = await temporaryWorker(t);
   const broken = { ...transport, script: () => Promise.reject(new Error("Cannot reach worker 127.0.0.1")) };
-  const found = await probe({ type: "ssh", transport: broken, command: "true", timeoutMs: 5_000 });
+  const found = await probe({ type: "ssh", transport: broken, command: "true", timeoutMs: patience(5_000) });
   assert.deepEqual(
     [found.ok, found.evidence],
     [false, "command on 127.0.0.1: Cannot reach worker 127.0.0.1"],

@@ -16,6 +16,7 @@ import {
   type TargetOrder,
   workerJson,
 } from "../../lib/transport/runner.ts";
+import { patience } from "../../scripts/patience.ts";
 import { until } from "../helpers/temporary.ts";
 import {
   installJob,
@@ -62,7 +63,13 @@ async function workerWithJob(
 }
 
 function run(worker: TestWorker, target: string, rest: Partial<TargetOrder> = {}) {
-  return runTarget(worker.transport, { job: "web", target, runId: RUN_ID, timeoutMs: 60_000, ...rest });
+  return runTarget(worker.transport, {
+    job: "web",
+    target,
+    runId: RUN_ID,
+    timeoutMs: patience(60_000),
+    ...rest,
+  });
 }
 
 function lockOf(worker: TestWorker): string {
@@ -140,7 +147,7 @@ describe("bin/runner", { concurrency: 4 }, () => {
       stdio: ["ignore", "pipe", "pipe"],
     });
     child.stdout.resume();
-    await once(child, "close", { signal: AbortSignal.timeout(10_000) });
+    await once(child, "close", { signal: AbortSignal.timeout(patience(10_000)) });
     assert.equal(child.exitCode, 0);
     assert.ok(identify(Number(await readFile(path.join(worker.job, "pid"), "utf8"))));
   });
@@ -154,7 +161,7 @@ describe("bin/runner", { concurrency: 4 }, () => {
     await once(child.stdout, "readable");
     child.stdout.destroy();
     child.stderr.destroy();
-    await once(child, "exit", { signal: AbortSignal.timeout(10_000) });
+    await once(child, "exit", { signal: AbortSignal.timeout(patience(10_000)) });
     assert.equal((await lastTarget(worker.transport, "web"))?.target, "many");
   });
 
@@ -322,7 +329,7 @@ describe("bin/runner", { concurrency: 4 }, () => {
       const others = { runId: "another", timeoutMs: 1_500 };
       const waiting = await run(worker, "work", { ...others, overRuns: ["some", "more"] });
       assert.equal(waiting.exitCode, RUNNER_EXIT.busy, "of a run that nobody knows to be over");
-      const rest = { ...others, timeoutMs: 60_000, overRuns: ["some", RUN_ID, "more"] };
+      const rest = { ...others, timeoutMs: patience(60_000), overRuns: ["some", RUN_ID, "more"] };
       assert.equal((await run(worker, "work", rest)).exitCode, 0);
       assert.notEqual((await hanging).exitCode, 0);
       assert.equal(await isHeld(worker), false);
@@ -338,7 +345,7 @@ describe("bin/runner", { concurrency: 4 }, () => {
     const stop = new AbortController();
     const hanging = run(worker, "hang", { signal: stop.signal });
     await until("the target runs", () => processesIn(worker.job).length > 0);
-    assert.equal((await run(worker, "env", { job: "db", timeoutMs: 10_000 })).exitCode, 0);
+    assert.equal((await run(worker, "env", { job: "db", timeoutMs: patience(10_000) })).exitCode, 0);
     stop.abort();
     await hanging;
   });

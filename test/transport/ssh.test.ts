@@ -11,6 +11,7 @@ import { probe } from "../../lib/transport/probes.ts";
 import { lastTarget, runTarget } from "../../lib/transport/runner.ts";
 import { syncTree } from "../../lib/transport/sync.ts";
 import type { ScriptOptions, Transport } from "../../lib/transport/transport.ts";
+import { patience } from "../../scripts/patience.ts";
 import { BUCKET_ID, SshFleet } from "../helpers/ssh-fleet.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 import { busyboxFolder, contentOf, installJob, numberedTree, syncFile } from "../helpers/worker.ts";
@@ -349,7 +350,7 @@ for (const userland of ["system", "busybox"] as const)
       target: "start",
       runId: "r1",
       hash: "h1",
-      timeoutMs: 20_000,
+      timeoutMs: patience(20_000),
       env: { WHO: "me" },
     };
     const outcome = await runTarget(one, { ...order, onLine: (line) => lines.push(line) });
@@ -391,7 +392,7 @@ test("file names full of shell metacharacters arrive as they are", async (t) => 
 
 test("HR-063 a probe of type ssh runs its command on the worker, and its time limit holds", async (t) => {
   const one = await (await SshFleet.start(t)).one(t);
-  const target = { type: "ssh", transport: one, timeoutMs: 10_000 } as const;
+  const target = { type: "ssh", transport: one, timeoutMs: patience(10_000) } as const;
   assert.equal((await probe({ ...target, command: "test -d ." })).ok, true);
   const failed = await probe({ ...target, command: "echo broken; exit 1" });
   assert.deepEqual([failed.ok, failed.evidence], [false, "command on 127.0.0.1: exit code 1: broken"]);

@@ -11,6 +11,8 @@ import { signalProcess } from "../../lib/core/process.ts";
 import { jobsJson, runnerText, runTarget } from "../../lib/transport/runner.ts";
 import { syncTree, WORKER_TREE } from "../../lib/transport/sync.ts";
 import type { Transport } from "../../lib/transport/transport.ts";
+import { patience } from "../../scripts/patience.ts";
+import { seeded } from "../helpers/random.ts";
 import {
   contentOf,
   numberedTree,
@@ -58,7 +60,7 @@ async function wholeTree({ folder }: TestWorker, when: string, names?: number): 
 
 /** What bin/runner says when it is the next to come: it finishes what was committed. */
 async function numberByRunner({ transport }: TestWorker): Promise<number> {
-  const order = { job: "web", target: "status", runId: "r", timeoutMs: 60_000 };
+  const order = { job: "web", target: "status", runId: "r", timeoutMs: patience(60_000) };
   const outcome = await runTarget(transport, order);
   assert.equal(outcome.exitCode, 0, outcome.stdout + outcome.stderr);
   return Number(outcome.stdout);
@@ -69,11 +71,12 @@ describe("an interrupted sync", { concurrency: 4 }, () => {
     test(`a sync whose script is killed at any moment leaves the old tree or the new one (${userland})`, async (t) => {
       const worker = await preparedWorker(t, userland);
       const seen = { old: 0, new: 0, committed: 0 };
+      const random = seeded();
       let current = 0;
       for (let round = 1; round <= 14; round++) {
-        const delay = Math.random() * worker.syncMs;
+        const delay = random() * worker.syncMs;
         const when = `round ${round}, killed after ${delay} ms`;
-        const next = current + 1 + Math.floor(Math.random() * 3);
+        const next = current + 1 + Math.floor(random() * 3);
         const syncing = syncTree(worker.transport, numberedTree(next)).catch((error: Error) => error);
         await sleep(delay);
         for (const group of worker.launcher.groups) signalProcess(-group.pgid, "SIGKILL");
@@ -98,12 +101,13 @@ describe("an interrupted sync", { concurrency: 4 }, () => {
   test("a sync whose control host dies at any moment leaves the old tree or the new one", async (t) => {
     const worker = await preparedWorker(t);
     const [root, bucketId] = [path.dirname(worker.folder), path.basename(worker.folder)];
+    const random = seeded();
     for (let round = 1, current = 0; round <= 6; round++) {
       const child = spawn(process.execPath, [FIXTURE, root, bucketId, String(current + 1)], {
         stdio: ["ignore", "pipe", "inherit"],
       });
       await once(child.stdout, "data");
-      const delay = Math.random() * worker.syncMs;
+      const delay = random() * worker.syncMs;
       await sleep(delay);
       child.kill("SIGKILL");
       await once(child, "exit");

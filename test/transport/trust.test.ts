@@ -8,6 +8,7 @@ import { type TestContext, test } from "node:test";
 import { Launcher } from "../../lib/core/spawn.ts";
 import type { WorkerAddress } from "../../lib/transport/transport.ts";
 import { type TrustOptions, trustWorkers } from "../../lib/transport/trust.ts";
+import { patience } from "../../scripts/patience.ts";
 import { type PrivateSshd, publicPart } from "../../scripts/private-sshd.ts";
 import { fingerprintBy, freePort, startSshd } from "../helpers/sshd.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
@@ -141,7 +142,7 @@ test("what goes wrong with one worker is its own result; a local one needs no tr
 });
 
 test("CP-137 a cancel ends the wait for a silent host at once, with nothing left running", {
-  timeout: 5_000,
+  timeout: patience(5_000),
 }, async (t) => {
   const silent = await silentListener(t);
   const { launcher, give, text } = place(t);

@@ -1,13 +1,12 @@
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { LocalServer, ops } from "../../scripts/local-server.ts";
 import { ConsolePage } from "../helpers/browser.ts";
 import { recordRun } from "../helpers/log-runs.ts";
 import { writeServices } from "../helpers/service.ts";
-import { until } from "../helpers/temporary.ts";
+import { temporaryFolder, until } from "../helpers/temporary.ts";
 
 const LINES = 100_000;
 const HOSTILE = [
@@ -18,7 +17,7 @@ const HOSTILE = [
   "last",
 ];
 
-const base = mkdtempSync(path.join(tmpdir(), "ops-activity-"));
+const base = temporaryFolder();
 const root = path.join(base, "root");
 let server: LocalServer;
 let console: ConsolePage;
@@ -45,7 +44,6 @@ before(async () => {
 after(async () => {
   await console?.close();
   await server?.stop();
-  rmSync(base, { recursive: true, force: true, maxRetries: 5 });
 });
 
 const lineOf = (number: number) =>

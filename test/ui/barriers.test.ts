@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { LocalServer, ops } from "../../scripts/local-server.ts";
 import { ConsolePage, VIEWS } from "../helpers/browser.ts";
 import { writeServices } from "../helpers/service.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
 
 /** What people call a bucket, at its worst: markup, a change of direction, and a word without an end. */
 const HOSTILE = `<script>document.title = 1</script>\u202e${"x".repeat(150)}`;
@@ -13,7 +12,7 @@ const HOSTILE = `<script>document.title = 1</script>\u202e${"x".repeat(150)}`;
 /** The views of a run. */
 const TABS = ["summary", "hosts", "definition", "audit", "compare"];
 
-const base = mkdtempSync(path.join(tmpdir(), "ops-barriers-"));
+const base = temporaryFolder();
 let server: LocalServer;
 let bucket: string;
 let run: string;
@@ -35,7 +34,6 @@ before(async () => {
 });
 after(async () => {
   await server?.stop();
-  rmSync(base, { recursive: true, force: true, maxRetries: 5 });
 });
 
 for (const colorScheme of ["light", "dark"] as const)

@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { LocalServer, ops } from "../../scripts/local-server.ts";
 import { ConsolePage } from "../helpers/browser.ts";
 import { WORKERS, writeServices } from "../helpers/service.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
 
 const HOSTILE = '<img src=x onerror="document.title=1">\u202e';
 
-const base = mkdtempSync(path.join(tmpdir(), "ops-console-"));
+const base = temporaryFolder();
 let server: LocalServer;
 let ui: ConsolePage;
 let alpha: string;
@@ -24,7 +24,6 @@ before(async () => {
 after(async () => {
   await ui?.close();
   await server?.stop();
-  rmSync(base, { recursive: true, force: true, maxRetries: 5 });
 });
 
 /** A bucket whose services start only once there is a file to let them: `ok`, or `no` for a failure. */

@@ -1,13 +1,12 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { ROUTES } from "../../lib/server/routes/table.ts";
 import { LocalServer } from "../../scripts/local-server.ts";
 import { ConsolePage } from "../helpers/browser.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
 
-const base = mkdtempSync(path.join(tmpdir(), "ops-reference-"));
+const base = temporaryFolder();
 let server: LocalServer;
 let console: ConsolePage;
 let bucket: string;
@@ -22,7 +21,6 @@ before(async () => {
 after(async () => {
   await console?.close();
   await server?.stop();
-  rmSync(base, { recursive: true, force: true, maxRetries: 5 });
 });
 
 const openDocs = (rest = "/") => console.page.goto(`${server.url}/docs${rest}`);

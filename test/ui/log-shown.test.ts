@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { LocalServer } from "../../scripts/local-server.ts";
 import { ConsolePage } from "../helpers/browser.ts";
 import { recordRun } from "../helpers/log-runs.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
 
 const LINES = [
   "Deploys the revision 1",
@@ -20,7 +20,7 @@ const LOG = `${LINES.join("\n")}\n`;
 const offsetOf = (text: string) => LOG.lastIndexOf("\n", LOG.indexOf(`${text}\n`)) + 1;
 const numberOf = (text: string) => String(LINES.findIndex((line) => line.endsWith(text)) + 1);
 
-const base = mkdtempSync(path.join(tmpdir(), "ops-log-"));
+const base = temporaryFolder();
 const root = path.join(base, "root");
 let server: LocalServer;
 let console: ConsolePage;
@@ -46,7 +46,6 @@ before(async () => {
 after(async () => {
   await console?.close();
   await server?.stop();
-  rmSync(base, { recursive: true, force: true, maxRetries: 5 });
 });
 
 const show = async (query = "") => {

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { LocalServer, ops } from "../../scripts/local-server.ts";
 import { makeKey } from "../../scripts/private-sshd.ts";
 import { ConsolePage } from "../helpers/browser.ts";
 import { serviceHistory, WORKERS, writeServices } from "../helpers/service.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
 
-const base = mkdtempSync(path.join(tmpdir(), "ops-console-operations-"));
+const base = temporaryFolder();
 const source = path.join(base, "source");
 const workers = path.join(base, "workers");
 const broken = path.join(base, "broken");
@@ -27,7 +27,6 @@ before(async () => {
 after(async () => {
   await ui?.close();
   await server?.stop();
-  rmSync(base, { recursive: true, force: true, maxRetries: 5 });
 });
 
 /** A version of the services whose start fails while the file `broken` is there. */

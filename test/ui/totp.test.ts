@@ -1,19 +1,18 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, beforeEach, type TestContext, test } from "node:test";
 import { type Browser, chromium, type Page } from "playwright-core";
 import { LocalServer } from "../../scripts/local-server.ts";
 import { certificateFor } from "../helpers/http.ts";
-import { until } from "../helpers/temporary.ts";
+import { temporaryFolder, until } from "../helpers/temporary.ts";
 import { oathtoolCode, SECRET_TEXT } from "../helpers/totp.ts";
 
 const CHROMIUM = execFileSync("sh", ["-c", "command -v chromium"], { encoding: "utf8" }).trim();
 const TTL_SECONDS = 6;
 
-const base = mkdtempSync(path.join(tmpdir(), "ops-console-totp-"));
+const base = temporaryFolder();
 const requests: string[] = [];
 const complaints: string[] = [];
 const ends: Parameters<TestContext["after"]>[0][] = [];
@@ -59,7 +58,6 @@ after(async () => {
   await browser?.close();
   await server?.stop();
   for (const end of ends) await (end as () => unknown)();
-  rmSync(base, { recursive: true, force: true });
 });
 
 const button = (name: string) => page.getByRole("button", { name, exact: true });

@@ -1,14 +1,13 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { LocalServer, ops, PROGRAM } from "../../scripts/local-server.ts";
 import { ConsolePage } from "../helpers/browser.ts";
 import { writeServices } from "../helpers/service.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
 
-const base = mkdtempSync(path.join(tmpdir(), "ops-views-"));
+const base = temporaryFolder();
 let server: LocalServer;
 let ui: ConsolePage;
 let bucket: string;
@@ -28,7 +27,6 @@ before(async () => {
 after(async () => {
   await ui?.close();
   await server?.stop();
-  rmSync(base, { recursive: true, force: true, maxRetries: 5 });
 });
 
 /** What a step sends to start a run: the last part of its path and its body; waits for the end of the run. */

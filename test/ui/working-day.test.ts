@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:net";
-import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { LocalServer, ops } from "../../scripts/local-server.ts";
@@ -10,12 +9,12 @@ import { makeKey } from "../../scripts/private-sshd.ts";
 import { ConsolePage } from "../helpers/browser.ts";
 import { certificateFor } from "../helpers/http.ts";
 import { writeServices } from "../helpers/service.ts";
-import { until } from "../helpers/temporary.ts";
+import { temporaryFolder, until } from "../helpers/temporary.ts";
 import { oathtoolCode, SECRET_TEXT } from "../helpers/totp.ts";
 
 const STEP_MS = 30_000;
 
-const base = mkdtempSync(path.join(tmpdir(), "ops-working-day-"));
+const base = temporaryFolder();
 const source = path.join(base, "source");
 const workers = path.join(base, "workers");
 const gate = path.join(base, "gate");
@@ -41,7 +40,6 @@ after(async () => {
   await ui?.close();
   await server?.stop();
   service?.close();
-  rmSync(base, { recursive: true, force: true, maxRetries: 5 });
 });
 
 /** What the health check of the job finds; closed, the job is not healthy. */

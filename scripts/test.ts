@@ -1,0 +1,71 @@
+// Runs tests: node scripts/test.ts [fast|coverage] [flag of node or file …]
+// Without files these are all, or the fast ones (test/fast.json). They get a home and a folder for temporary files of
+// their own, which are removed at the end, one compile cache, and one seed for all that they choose at random.
+import { spawn } from "node:child_process";
+import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { constants, tmpdir } from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { patience } from "./patience.ts";
+
+const ROOT = fileURLToPath(new URL("../", import.meta.url));
+const FAST = JSON.parse(readFileSync(path.join(ROOT, "test/fast.json"), "utf8")) as string[];
+/** Tests wait more than they compute: one more of their files at once than there are cores of a small machine. */
+const AT_ONCE = 3;
+/** For a whole file; the longest takes a minute and a half on a quiet machine. */
+const FILE_LIMIT_MS = 600_000;
+const COVERAGE = [
+  "--experimental-test-coverage",
+  "--test-coverage-include=lib/**/*.ts",
+  "--test-coverage-include=bin/*.js",
+];
+
+function filesOf(mode: string): string[] {
+  const all = globSync("test/**/*.test.ts", { cwd: ROOT });
+  if (mode !== "fast") return all;
+  const isBelow = (file: string, name: string) => file === name || file.startsWith(`${name}/`);
+  return all.filter(
+    (file) => FAST.some((name) => isBelow(file, name)) && !FAST.some((name) => isBelow(`!${file}`, name)),
+  );
+}
+
+function environment(folder: string): NodeJS.ProcessEnv {
+  const home = path.join(folder, "home");
+  mkdirSync(home, { mode: 0o700 });
+  const { XDG_CACHE_HOME: _, XDG_CONFIG_HOME: __, ...ours } = process.env;
+  return {
+    OPS_TEST_SEED: String(Date.now() % 1_000_000),
+    ...ours,
+    ...{ HOME: home, TMPDIR: folder, NODE_COMPILE_CACHE: path.join(folder, "compiled") },
+  };
+}
+
+function run(mode: string, given: string[], folder: string): void {
+  const isFile = (argument: string) => !argument.startsWith("--");
+  const limit = `--test-timeout=${Math.round(patience(FILE_LIMIT_MS))}`;
+  const flags = [`--test-concurrency=${AT_ONCE}`, limit, ...(mode === "coverage" ? COVERAGE : [])];
+  const files = given.some(isFile) ? given.filter(isFile) : filesOf(mode);
+  const env = environment(folder);
+  const child = spawn(
+    process.execPath,
+    ["--test", ...flags, ...given.filter((one) => !isFile(one)), ...files],
+    {
+      cwd: ROOT,
+      env,
+      stdio: "inherit",
+    },
+  );
+  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => child.kill(signal));
+  child.on("exit", (code, signal) => {
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+    process.exitCode = code ?? 128 + constants.signals[signal as NodeJS.Signals];
+    if (process.exitCode !== 0)
+      console.error(
+        `The tests failed. Again with the same random choices: OPS_TEST_SEED=${env.OPS_TEST_SEED}`,
+      );
+  });
+}
+
+const [mode = "all", ...rest] = process.argv.slice(2);
+const isMode = mode === "fast" || mode === "coverage" || mode === "all";
+run(isMode ? mode : "all", isMode ? rest : [mode, ...rest], mkdtempSync(path.join(tmpdir(), "ops-tests-")));
