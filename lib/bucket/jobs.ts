@@ -12,6 +12,7 @@ import { NAME, NAME_RULE } from "./names.ts";
 import type { Problems } from "./problems.ts";
 import { parseSourceJson, relative } from "./source-file.ts";
 import type { SourceTree } from "./source-tree.ts";
+import { checkTemplates } from "./template-check.ts";
 
 /** A job as its folder in the workspace describes it. */
 export interface JobSource {
@@ -40,23 +41,26 @@ const HOOKS = "_hooks/";
 const OLD_HOOKS = "_modules/";
 
 /**
- * Reads every folder of `workspace/jobs/` that has a manifest.json, by name. Errors: `ErrInvalidJob`,
- * `ErrInvalidJobVars`, `ErrHookFileNotFound` and those of {@link checkManifest}.
+ * Reads every folder of `workspace/jobs/` that has a manifest.json, by name; `parsed` are the digests of templates that
+ * need no look. Errors: `ErrInvalidJob`, `ErrInvalidJobVars`, `ErrInvalidTemplate`, `ErrHookFileNotFound` and those of
+ * {@link checkManifest}.
  */
 export function readJobs(
   layout: Layout,
   tree: SourceTree,
   problems: Problems,
-  signal: AbortSignal,
+  { signal, parsed }: { signal: AbortSignal; parsed: Set<string> },
 ): JobSources {
   const found: JobSources = { jobs: [], broken: new Set() };
-  for (const [entry, files] of tree.jobs) {
+  for (const [entry, inFolder] of tree.jobs) {
     throwIfCancelled(signal);
-    if (!files.some((file) => file.path === MANIFEST)) continue;
+    if (!inFolder.some((file) => file.path === MANIFEST)) continue;
     const name = entry.toLowerCase();
     const folder = path.join(layout.jobs, entry);
     const where = relative(layout, folder);
     if (!NAME.test(name)) problems.error("ErrInvalidJob", where, "", `a job's name has ${NAME_RULE}`);
+    const files = readFiles(folder, where, inFolder, problems);
+    checkTemplates(where, files, parsed, problems);
     const job = readJob(name, folder, where, files, problems);
     if (job) found.jobs.push(job);
     else found.broken.add(name);
@@ -68,10 +72,10 @@ function readJob(
   name: string,
   folder: string,
   where: string,
-  found: readonly FoundFile[],
+  read: CatalogFile[],
   problems: Problems,
 ): JobSource | undefined {
-  const files = withNewNames(readFiles(folder, where, found, problems), where, problems);
+  const files = withNewNames(read, where, problems);
   checkFolder(folder, where, files, problems);
   const contentOf = (file: string) => files.find((one) => one.path === file)?.content;
   const file = `${where}/${MANIFEST}`;

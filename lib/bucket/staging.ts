@@ -191,6 +191,9 @@ function sha256(content: string | Uint8Array): string {
   return createHash("sha256").update(content).digest("hex");
 }
 
+/** The functions by which templates ask the KV store. */
+export const KV_FUNCTIONS = ["get", "getOptional", "getSecret", "keys"] as const;
+
 /** What templates can ask the KV store, and whether they asked for a secret. */
 class TemplateAccess {
   readSecret = false;
@@ -212,7 +215,7 @@ class TemplateAccess {
     this.#readable = readableNamespaces({ job, worker, upstream });
   }
 
-  functions(): Record<string, TemplateFunction> {
+  functions(): Record<(typeof KV_FUNCTIONS)[number], TemplateFunction> {
     return {
       get: typed(["string", "string"], (namespace, key) => this.#get(namespace, key)),
       getOptional: typed(["string", "string"], (namespace, key) => this.#find(namespace, key) ?? ""),

@@ -2,6 +2,7 @@ import { catalogJobs, catalogPorts, catalogWorkers, unorderedAllocations } from 
 import { saveCatalog } from "../bucket/catalog-write.ts";
 import { Problems, sentenceOf } from "../bucket/problems.ts";
 import { markBuilt } from "../bucket/revisions.ts";
+import { parsedTemplates } from "../bucket/template-check.ts";
 import { readWorkspace, type Workspace } from "../bucket/workspace.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import { exists } from "../core/files.ts";
@@ -84,7 +85,7 @@ async function prepare(
       "failed",
       `Cannot build: ${layout.workspace} is missing, though the bucket has jobs; push it again`,
     );
-  const workspace = await readWorkspace(layout, problems, signal);
+  const workspace = await readWorkspace(layout, problems, signal, parsedTemplates(db));
   const { workers, jobs, broken } = workspace;
   log.info(`read ${count(workers.length, "worker")} and ${count(jobs.length + broken.size, "job")}`);
   begin("check", context);
