@@ -17,12 +17,14 @@ import {
   typeName,
   withDefault,
 } from "../core/shape.ts";
-import type { CatalogHook, CatalogJob, HealthCheck } from "./catalog.ts";
+import { type CatalogHook, type CatalogJob, catalogFile, type HealthCheck } from "./catalog.ts";
 import { type CertRequest, certRequests, certs } from "./cert-requests.ts";
+import type { Database } from "./database.ts";
 import { healthCheck, positive, undeclaredPorts } from "./health-check.ts";
 import { blank, fields, line, NAME, NAME_RULE, name, quantity } from "./names.ts";
 import { isPortName, ports } from "./ports.ts";
-import type { Problems } from "./problems.ts";
+import { Problems } from "./problems.ts";
+import { parseSourceJson } from "./source-file.ts";
 
 /** The events a hook may be run on (hook-runtime.md, Events). */
 export const HOOK_EVENTS = [
@@ -56,6 +58,7 @@ export interface Manifest {
   minAllocationsCount: number;
   restartPolicy: CatalogJob["restartPolicy"];
   restartGlobs: string[];
+  driftIgnore: string[];
   memory: Bounds;
   cpu: Bounds;
   /** A fixed number, or null for one from the bucket's pool. */
@@ -101,6 +104,7 @@ const MANIFEST = fields(
     min_allocations_count: withDefault(integer({ min: 0 }), 0),
     restart_policy: withDefault(oneOf("always", "reload", "never"), "always"),
     restart_globs: withDefault(list(glob()), []),
+    drift_ignore: withDefault(list(glob()), []),
     resources: withDefault(RESOURCES, UNBOUNDED),
     hooks: withDefault(hooks(), []),
     certs: withDefault(certs(), {}),
@@ -147,6 +151,14 @@ export function checkManifest(
   return given && manifestOf(job, given);
 }
 
+/** The globs of the files that a job changes itself, by the manifest that the last build took. */
+export function driftIgnored(db: Database, job: string): string[] {
+  const file = catalogFile(db, job, "manifest.json");
+  const problems = new Problems();
+  const value = file && parseSourceJson(file.content, file.path, INVALID, problems);
+  return checkManifest(job, value, "manifest.json", problems)?.driftIgnore ?? [];
+}
+
 /** The names of the hooks of a manifest that may have mistakes elsewhere. */
 export function hookNames(value: unknown): string[] {
   if (!isObject(value)) return [];
@@ -174,6 +186,7 @@ function manifestOf(job: string, given: Infer<typeof WHOLE>): Manifest {
     minAllocationsCount: given.min_allocations_count,
     restartPolicy: given.restart_policy,
     restartGlobs: given.restart_globs,
+    driftIgnore: given.drift_ignore,
     memory: given.resources.memory,
     cpu: given.resources.cpu,
     ports: given.resources.ports,

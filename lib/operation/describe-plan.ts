@@ -1,5 +1,5 @@
 import type { DeployPlan, PlannedAllocation, PlannedFile, PlannedJob } from "../plan/deploy-plan.ts";
-import { describeDrift } from "./tree-drift.ts";
+import { describeDrift, isForceable } from "./tree-drift.ts";
 
 /** So many files of an allocation are named, and so many workers of a file. */
 const MOST_NAMED = 20;
@@ -58,7 +58,8 @@ function describeAllocation(one: PlannedAllocation): string[] {
   const changes =
     action === "skip" && !is_gate_open ? [] : [`    ${worker}: ${action}, ${reason}${gate}${list}`];
   const isLeft = action === "skip" && drift?.outcome === "drifted";
-  const kept = isLeft ? ", and stays so: only --force puts it back" : "";
+  const force = drift?.files.every(isForceable) ? ": only --force puts it back" : "";
+  const kept = isLeft ? `, and stays so${force}` : "";
   const found = drift?.files.length ? [`    ${worker}: changed by hand${kept}`, ...describeDrift(drift)] : [];
   return [...changes, ...found.map((line, index) => (index === 0 ? line : `    ${line}`))];
 }

@@ -20,7 +20,7 @@ import {
 const WORKERS_AT_ONCE = 64;
 /** Of diffs, on all workers together. */
 const DIFF_BYTES = 1024 * 1024;
-/** What a worker's extra files are told of. */
+/** So many workers that are not as promoted. */
 const MOST_NAMED = 20;
 
 /** How a worker was found; without an answer there are no allocations. */
@@ -46,8 +46,8 @@ interface DriftResult {
 }
 
 /**
- * Compares the files on workers with what was promoted there, over one connection to each, and changes nothing: content
- * and the execute bit of the owner, and what else lies in the folders of a job that are not its own. Throws `failed` at
+ * Compares the files on workers with what was promoted there, over one connection to each, and changes nothing: content,
+ * whether the owner may still execute what was executable, and links in the place of folders. Throws `failed` at
  * the end where anything differs or a worker gave no answer, with the whole result in the details; `invalid_request`
  * for an unknown job or worker.
  */
@@ -64,7 +64,7 @@ export const drift: Operation = async (context, params) => {
     }),
   );
   const fleet = new Fleet(context, catalogWorkers(db));
-  const effects = driftEffects(fleet, signal);
+  const effects = driftEffects(context, fleet);
   const room = { bytes: DIFF_BYTES };
   let done = 0;
   const look = async (result: WorkerDrift) => {

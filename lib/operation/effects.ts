@@ -75,7 +75,7 @@ export function effectsOf(
       }));
       return syncing(place, place.job, `jobs/${place.job}`, wanted);
     },
-    ...driftEffects(fleet, signal),
+    ...driftEffects(context, fleet),
     async lastTarget({ job, worker }) {
       return await lastTarget(await fleet.reach(worker), job, { signal });
     },

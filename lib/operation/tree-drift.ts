@@ -1,7 +1,9 @@
 import type { CatalogAllocation } from "../bucket/catalog.ts";
 import { keptContent } from "../bucket/contents.ts";
+import { driftIgnored } from "../bucket/manifest.ts";
 import type { Promotion } from "../bucket/promotions.ts";
 import { textOf, unifiedDiff } from "../codec/diff.ts";
+import { matchGlob } from "../codec/glob.ts";
 import type { FileDigests } from "../plan/changes.ts";
 import type { AllocationDrift, DriftedFile } from "../plan/deploy-plan.ts";
 import { compareTrees, type FileDrift, readText, type TreeDrift } from "../transport/compare.ts";
@@ -22,16 +24,24 @@ export interface DriftEffects {
   text(place: { job: string; worker: string }, path: string): Promise<string | undefined>;
 }
 
-/** Looks over the one connection that a run has to each worker. */
-export function driftEffects(fleet: Fleet, signal: AbortSignal): DriftEffects {
+/** Looks over the one connection that a run has to each worker. What `drift_ignore` names is as promoted. */
+export function driftEffects({ db, signal }: OperationContext, fleet: Fleet): DriftEffects {
   return {
     async drift(worker, wanted) {
-      return await compareTrees(await fleet.open(worker), wanted, signal);
+      const found = await compareTrees(await fleet.open(worker), wanted, signal);
+      for (const [job, tree] of found)
+        if (tree.files.length > 0) tree.files = withoutIgnored(tree.files, driftIgnored(db, job));
+      return found;
     },
     async text({ job, worker }, path) {
       return await readText(await fleet.open(worker), job, path, DIFF_BYTES, signal);
     },
   };
+}
+
+function withoutIgnored(files: FileDrift[], globs: readonly string[]): FileDrift[] {
+  const isOwn = (path: string) => globs.some((glob) => matchGlob(glob, path));
+  return files.filter(({ path, state }) => (state !== "changed" && state !== "missing") || !isOwn(path));
 }
 
 /** An allocation with what was promoted of it. */
@@ -77,9 +87,11 @@ async function allocationDrift(
 ): Promise<AllocationDrift> {
   const is_unfinished = promotion.unfinished || (found?.isUnsettled ?? false);
   const isNew = promotion.hash === "";
-  // Where a first deploy was cut off, what lies there is its own.
+  // Where a deploy was cut off, what lies there is its own.
   const isInTheWay = (path: string) => wanted?.[path] !== undefined && !promotion.unfinished;
-  const told = (found?.files ?? []).filter(({ path }) => !isNew || isInTheWay(path));
+  // What a job adds beside its files is its own as well.
+  const isTold = ({ path, state }: FileDrift) => (!isNew && state !== "extra") || isInTheWay(path);
+  const told = (found?.files ?? []).filter(isTold);
   if (isNew && told.length === 0) return { outcome: "not_promoted", is_unfinished, files: [] };
   const files: AllocationDrift["files"] = [];
   for (const file of told) {
@@ -122,6 +134,11 @@ class Differ {
     this.#room.bytes -= Buffer.byteLength(diff);
     return this.#room.bytes < 0 ? null : diff;
   }
+}
+
+/** True where a deploy with `force` makes this file the promoted one; it leaves folders and data of a job where they are. */
+export function isForceable({ state, path, sha256 }: DriftedFile): boolean {
+  return state === "link" ? path !== "." && path !== ".." : state === "missing" || sha256 !== null;
 }
 
 /** What was found of an allocation, in lines for people. */

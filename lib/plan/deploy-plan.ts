@@ -17,7 +17,7 @@ export interface PlannedFile {
 /** A file that is not as it was promoted. */
 export interface DriftedFile {
   path: string;
-  state: "changed" | "missing" | "extra";
+  state: "changed" | "missing" | "extra" | "link";
   /** Of what is there in place of a promoted file; null where that is no regular file, or nothing. */
   sha256: string | null;
   /** From what was promoted to what is there; null where the file is no text, long, or a secret was read for it. */

@@ -1,4 +1,4 @@
-import { basename } from "node:path";
+import { basename, relative } from "node:path";
 import { cancelledFailure, Failure } from "../core/errors.ts";
 import { shortText } from "./sync-scripts.ts";
 import { foldersAbove } from "./sync-stream.ts";
@@ -12,10 +12,11 @@ export interface FileDrift {
   /** Below the job's folder. */
   path: string;
   /**
-   * `changed`: other content, another execute bit of its owner, or no regular file; `extra`: nobody promoted it, but it
-   * lies in the job's folder or in one that promoted files are in.
+   * `changed`: other content, not executable for its owner although it was, no regular file, or no folder where promoted
+   * files lie in one; `link`: a symbolic link in the place of such a folder, `.` for the job's own and `..` for `jobs`;
+   * `extra`: nobody promoted it, but it lies in the job's folder or in one that promoted files are in.
    */
-  state: "changed" | "missing" | "extra";
+  state: "changed" | "missing" | "extra" | "link";
   /** The SHA-256 of what is there, where it is a regular file that was promoted once; else null. */
   sha256: string | null;
   /** It is a regular file there, with other content. */
@@ -34,7 +35,7 @@ const OF_THE_JOB = new Set(["data", "logs", "bin"]);
 const LIMIT_MS = 300_000;
 const ANSWER_BYTES = 64 * 1024;
 const FACT =
-  /^(?:unsettled (?<job>.+)|mode (?<mode>[0-9a-f]+) \.\/(?<name>.+)|other \.\/(?<other>.+)|entry \.\/(?<entry>.+)|(?<escaped>\\?)(?<sha256>[0-9a-f]{64}) [ *]\.\/(?<of>.+))$/;
+  /^(?:unsettled (?<job>.+)|mode (?<mode>[0-9a-f]+) \.\/(?<name>.+)|other \.\/(?<other>.+)|link \.\/(?<link>.+)|entry \.\/(?<entry>.+)|(?<escaped>\\?)(?<sha256>[0-9a-f]{64}) [ *]\.\/(?<of>.+))$/;
 
 /** What a worker has, by path below the bucket's folder. */
 interface Found {
@@ -43,6 +44,7 @@ interface Found {
   files: Map<string, boolean>;
   sha256: Map<string, string>;
   others: Set<string>;
+  links: Set<string>;
   entries: string[];
   isWhole: boolean;
 }
@@ -59,7 +61,7 @@ export async function compareTrees(
 ): Promise<Map<string, TreeDrift>> {
   const found: Found = {
     ...{ unsettled: new Set(), files: new Map(), sha256: new Map() },
-    ...{ others: new Set(), entries: [], isWhole: false },
+    ...{ others: new Set(), links: new Set(), entries: [], isWhole: false },
   };
   const isFolderOptional = [...wanted.values()].every((files) => Object.keys(files).length === 0);
   // Without the folder a script runs in the user's home.
@@ -103,6 +105,7 @@ function note(found: Found, line: string): void {
   else if (fact?.name !== undefined)
     found.files.set(fact.name, (Number.parseInt(fact.mode as string, 16) & 0o100) !== 0);
   else if (fact?.other !== undefined) found.others.add(fact.other);
+  else if (fact?.link !== undefined) found.links.add(fact.link);
   else if (fact?.entry !== undefined) found.entries.push(fact.entry);
   // sha256sum of GNU doubles backslashes in names and says so by a backslash in front.
   else if (fact?.of !== undefined)
@@ -110,29 +113,41 @@ function note(found: Found, line: string): void {
 }
 
 function driftOf(job: string, wanted: WantedFiles, found: Found, entries: readonly string[]): TreeDrift {
-  const prefix = `jobs/${job}/`;
-  const files = Object.entries(wanted).flatMap(([path, digest]): FileDrift[] => {
-    const there = prefix + path;
-    const [mode = "", sha256] = digest.split(":");
-    const nothing = { path, sha256: null, hasOtherContent: false };
-    if (found.others.has(there)) return [{ ...nothing, state: "changed" }];
-    const isExecutable = found.files.get(there);
-    if (isExecutable === undefined) return [{ ...nothing, state: "missing" }];
-    const foundSha256 = found.sha256.get(there) ?? null;
-    const hasOtherContent = foundSha256 !== sha256;
-    const isSame = !hasOtherContent && isExecutable === ((Number.parseInt(mode, 8) & 0o100) !== 0);
-    return isSame ? [] : [{ path, state: "changed", sha256: foundSha256, hasOtherContent }];
-  });
+  const folder = `jobs/${job}`;
+  const nothing = { sha256: null, hasOtherContent: false };
+  const blocked = new Map<string, FileDrift>();
+  for (const above of foldersAbove(Object.keys(wanted).map((path) => `${folder}/${path}`))) {
+    const state = found.links.has(above) ? "link" : entries.includes(above) ? "changed" : undefined;
+    if (state) blocked.set(above, { path: relative(folder, above) || ".", state, ...nothing });
+  }
+  const isBlocked = (path: string) => foldersAbove([`${folder}/${path}`]).intersection(blocked).size > 0;
+  const files = [...blocked.values()];
+  for (const [path, digest] of Object.entries(wanted))
+    if (blocked.size === 0 || !isBlocked(path)) files.push(...fileDrift(folder, path, digest, found));
   for (const entry of entries) {
-    const path = entry.slice(prefix.length);
-    if (wanted[path] === undefined && isOwned(path))
-      files.push({ path, state: "extra", sha256: null, hasOtherContent: false });
+    const path = entry.slice(folder.length + 1);
+    if (wanted[path] === undefined && isOwned(path)) files.push({ path, state: "extra", ...nothing });
   }
   files.sort((a, b) => (a.path < b.path ? -1 : 1));
   return { files, isUnsettled: found.unsettled.has(job) };
 }
 
-const READ = `if [ -f "./$1" ] && [ ! -L "./$1" ]; then head -c "$2" "./$1"; fi`;
+/** How a promoted file is there; nothing where it is as promoted. An execute bit that a job has added is its own. */
+function fileDrift(folder: string, path: string, digest: string, found: Found): FileDrift[] {
+  const there = `${folder}/${path}`;
+  const [mode = "", sha256] = digest.split(":");
+  const nothing = { path, sha256: null, hasOtherContent: false };
+  if (found.others.has(there)) return [{ ...nothing, state: "changed" }];
+  const isExecutable = found.files.get(there);
+  if (isExecutable === undefined) return [{ ...nothing, state: "missing" }];
+  const foundSha256 = found.sha256.get(there) ?? null;
+  const hasOtherContent = foundSha256 !== sha256;
+  const isSame = !hasOtherContent && (isExecutable || (Number.parseInt(mode, 8) & 0o100) === 0);
+  return isSame ? [] : [{ path, state: "changed", sha256: foundSha256, hasOtherContent }];
+}
+
+const READ = `${shortText("way")}
+way "$1"; if [ -z "$link" ] && [ -f "./$1" ]; then head -c "$2" "./$1"; fi`;
 const READ_LIMIT_MS = 60_000;
 
 /**

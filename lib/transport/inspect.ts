@@ -1,5 +1,7 @@
 import { cancelledFailure, Failure } from "../core/errors.ts";
 import type { CommandOutcome } from "../core/spawn.ts";
+import { RUNNER_EXIT } from "./runner.ts";
+import { shortText } from "./sync-scripts.ts";
 import type { ScriptOptions, Transport } from "./transport.ts";
 
 /** The end of a log of a job. */
@@ -21,6 +23,8 @@ export interface LogLimits {
 
 /** Names are given on a line of their own, lines of a file begin with `|`. Links are not followed. */
 const LOGS = `
+${shortText("way")}
+real "jobs/$1" 2>/dev/null || exit 0
 cd "jobs/$1/logs" 2>/dev/null || exit 0
 left=$2
 ls -t 2>/dev/null | while [ "$left" -gt 0 ] && IFS= read -r name; do
@@ -69,11 +73,12 @@ function parseLogs(answer: string): JobLog[] {
   return logs;
 }
 
-const NO_JOB_FOLDER = 66;
 const STATUS = `
+${shortText("way")}
+real "jobs/$1" || exit ${RUNNER_EXIT.link}
 if [ ! -d "jobs/$1" ]; then
   echo "jobs/$1 is missing on this worker: deploy to it first"
-  exit ${NO_JOB_FOLDER}
+  exit ${RUNNER_EXIT.missingFolder}
 fi
 exec make -s -C "jobs/$1" status 2>&1`;
 
@@ -90,7 +95,7 @@ export function makeStatus(
   return transport.script(STATUS, { args: [job], ...options });
 }
 
-const WORKER_FILE = `if [ -f worker.json ]; then head -c 65536 worker.json; fi`;
+const WORKER_FILE = `if [ -f worker.json ] && [ ! -L worker.json ]; then head -c 65536 worker.json; fi`;
 const WORKER_FILE_LIMIT_MS = 60_000;
 
 /**

@@ -1,6 +1,6 @@
 import { cancelledFailure, Failure } from "../core/errors.ts";
 import type { CommandOutcome } from "../core/spawn.ts";
-import { scriptText } from "./sync-scripts.ts";
+import { scriptText, shortText } from "./sync-scripts.ts";
 import type { ScriptOptions, Transport } from "./transport.ts";
 
 /** The path of the runner below the bucket's folder on a worker; it has mode 0755. */
@@ -15,6 +15,7 @@ export const RUNNER_EXIT = {
   unfinishedSync: 68,
   missingProgram: 69,
   unwritable: 70,
+  link: 71,
 } as const;
 
 /** The content of bin/runner. */
@@ -70,6 +71,8 @@ export interface TargetOrder {
 }
 
 const START = `
+${shortText("way")}
+real bin bin/runner || exit ${RUNNER_EXIT.link}
 if [ ! -f bin/runner ]; then
   echo "bin/runner is missing on this worker: deploy to it first" >&2
   exit ${RUNNER_EXIT.missingFolder}
@@ -96,7 +99,8 @@ export interface LastTarget {
   target: string;
 }
 
-const LAST = `file=".runner/$1.last"; if [ -f "$file" ]; then cat "$file" /proc/sys/kernel/random/boot_id; fi`;
+const LAST = `${shortText("way")}
+file=".runner/$1.last"; real "$file" || exit 1; if [ -f "$file" ]; then cat "$file" /proc/sys/kernel/random/boot_id; fi`;
 const LAST_LIMIT_MS = 60_000;
 
 /**

@@ -6,15 +6,16 @@ import { PROGRAM_ROOT } from "../core/self.ts";
  * busybox. Their sources are in lib/transport/scripts.
  */
 const SOURCES = {
-  ask: ["ask"],
-  compare: ["compare"],
-  receive: ["common", "receive"],
+  way: ["way"],
+  ask: ["way", "ask"],
+  compare: ["way", "compare"],
+  receive: ["common", "way", "receive"],
   settle: ["common", "settle"],
-  runner: ["common", "runner"],
+  runner: ["common", "way", "runner"],
   facts: ["facts"],
   uptime: ["uptime"],
   sysstat: ["sysstat"],
-  discard: ["common", "discard"],
+  discard: ["common", "way", "discard"],
   vacate: ["common", "vacate"],
   doctor: ["common", "doctor"],
 } as const;

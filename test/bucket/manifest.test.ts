@@ -55,6 +55,7 @@ test("an empty manifest has the defaults", async (t) => {
     minAllocationsCount: 0,
     restartPolicy: "always",
     restartGlobs: [],
+    driftIgnore: [],
     memory: { min: 0, max: 0 },
     cpu: { min: 0, max: 0 },
     ports: new Map(),
@@ -77,6 +78,7 @@ test("HR-159 HR-160 HR-161 every field is taken", async (t) => {
     min_allocations_count: 1,
     restart_policy: "reload",
     restart_globs: ["conf/**"],
+    drift_ignore: ["state.json", "conf/*"],
     resources: {
       memory: { min: "1 gb", max: "2 gb" },
       cpu: { min: "500" },
@@ -108,6 +110,7 @@ test("HR-159 HR-160 HR-161 every field is taken", async (t) => {
     minAllocationsCount: 1,
     restartPolicy: "reload",
     restartGlobs: ["conf/**"],
+    driftIgnore: ["state.json", "conf/*"],
     memory: { min: 1024, max: 2048 },
     cpu: { min: 500, max: 500 },
     ports: new Map<string, number | null>([
@@ -250,6 +253,7 @@ const REFUSED: [name: string, manifest: Record<string, unknown> | string, code: 
   ["a negative min_allocations_count", { min_allocations_count: -1 }, M, "min_allocations_count"],
   ["an unknown restart_policy", { restart_policy: "Always" }, M, "restart_policy"],
   ["restart_globs without reload", { restart_globs: ["a"] }, M, "restart_globs"],
+  ["a broken glob of what drift ignores", { drift_ignore: ["a", "[a"] }, M, "drift_ignore/1"],
   ["a broken glob", { restart_policy: "reload", restart_globs: ["[a"] }, M, "restart_globs/0"],
   ["an unknown unit", { resources: { memory: { min: "1 kb" } } }, M, "resources/memory/min"],
   ["min above max", { resources: { cpu: { min: "2", max: "1" } } }, M, "resources/cpu"],

@@ -1,10 +1,21 @@
 import assert from "node:assert/strict";
-import { chmodSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { drift } from "../../lib/operation/drift.ts";
 import { Deploys, HOSTS } from "../helpers/deploys.ts";
 import { carryOut } from "../helpers/operations.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
 
 const [A, B, C] = HOSTS;
 
@@ -21,9 +32,9 @@ interface Worker {
 }
 const workersIn = (result: unknown) => (result as { workers: Worker[] }).workers;
 
-test("drift tells per worker and job what was changed by hand, with diff, is missing or extra, and who is unreachable", async (t) => {
+test("drift tells per worker and job what was changed by hand, with diff, or is missing, and who is unreachable", async (t) => {
   const deploys = await Deploys.make(t);
-  await deploys.build({ web: { files: { "conf/a": "one\ntwo\nthree\n" } }, db: {} });
+  await deploys.build({ web: { files: { "conf/a": "one\ntwo\nthree\n", run: "#!" } }, db: {} });
   const look = (params: Record<string, unknown> = {}, options = {}) =>
     carryOut(deploys.bucket, "drift", drift, params, options);
   const never = await look({ workers: [A] });
@@ -42,6 +53,8 @@ test("drift tells per worker and job what was changed by hand, with diff, is mis
 
   const web = path.join(deploys.folder(A), "jobs/web");
   writeFileSync(path.join(web, "conf/a"), "one\n2\nthree\n");
+  chmodSync(path.join(web, "run"), 0o644);
+  // What a job adds is its own.
   chmodSync(path.join(web, "Makefile"), 0o755);
   writeFileSync(path.join(web, "conf/b"), "");
   rmSync(path.join(deploys.folder(B), "jobs/db/Makefile"));
@@ -61,14 +74,13 @@ test("drift tells per worker and job what was changed by hand, with diff, is mis
     ],
   );
   assert.deepEqual(a.allocations[1]?.files, [
-    { path: "Makefile", state: "changed", diff: null },
     { path: "conf/a", state: "changed", diff: "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n" },
-    { path: "conf/b", state: "extra", diff: null },
+    { path: "run", state: "changed", diff: null },
   ]);
   assert.deepEqual(b.allocations[0]?.files, [{ path: "Makefile", state: "missing", diff: null }]);
   assert.deepEqual([c.outcome, c.allocations], ["unreachable", []]);
   assert.match(c.error ?? "", /127\.0\.0\.3/);
-  assert.match(run.text, /web@127\.0\.0\.1: drifted\n.*changed Makefile\n.*changed conf\/a\n/);
+  assert.match(run.text, /web@127\.0\.0\.1: drifted\n.*changed conf\/a\n/);
   assert.deepEqual(deploys.bucket.db.all("SELECT * FROM hash"), before);
   assert.equal(readFileSync(path.join(web, "conf/a"), "utf8"), "one\n2\nthree\n", "nothing is put right");
 
@@ -80,6 +92,68 @@ test("drift tells per worker and job what was changed by hand, with diff, is mis
   );
   assert.equal((await look({ workers: ["nobody"] })).error?.code, "invalid_request");
   back();
+});
+
+test("what a job adds beside its files, an execute bit too, is no drift, nor what drift_ignore names", async (t) => {
+  const deploys = await Deploys.make(t);
+  const files = { "conf/state": "1\n", "conf/fixed": "1\n", index: "1\n" };
+  const manifest = { drift_ignore: ["conf/state", "ind*"] };
+  await deploys.build({ web: { files, manifest } }, { hosts: [A] });
+  assert.equal((await deploys.deploy()).error, undefined);
+  const web = path.join(deploys.folder(A), "jobs/web");
+  writeFileSync(path.join(web, "made"), "");
+  writeFileSync(path.join(web, "conf/made"), "");
+  chmodSync(path.join(web, "conf/fixed"), 0o755);
+  writeFileSync(path.join(web, "conf/state"), "2\n");
+  rmSync(path.join(web, "index"));
+  assert.equal((await carryOut(deploys.bucket, "drift", drift)).error, undefined);
+  const plan = await deploys.deploy({ dry_run: true });
+  assert.ok(!plan.text.includes("changed by hand"));
+  writeFileSync(path.join(web, "conf/fixed"), "2\n");
+  const { error } = await carryOut(deploys.bucket, "drift", drift);
+  assert.deepEqual(
+    workersIn(error?.details)[0]?.allocations[0]?.files.map(({ path }) => path),
+    ["conf/fixed"],
+  );
+  await deploys.build({ web: { files } }, { hosts: [A] });
+  const all = await carryOut(deploys.bucket, "drift", drift);
+  assert.deepEqual(
+    workersIn(all.error?.details)[0]?.allocations[0]?.files.map(({ path, state }) => `${state} ${path}`),
+    ["changed conf/fixed", "changed conf/state", "missing index"],
+  );
+});
+
+test("drift and plan name a folder that is a link to equal files, and force is named only where it helps", async (t) => {
+  const deploys = await Deploys.make(t);
+  await deploys.build({ web: { files: { "conf/a": "1" } }, db: { files: { "conf/a": "1", b: "1" } } });
+  assert.equal((await deploys.deploy()).error, undefined);
+  const elsewhere = temporaryFolder(t);
+  const web = (host: string) => path.join(deploys.folder(host), "jobs/web");
+  renameSync(path.join(web(A), "conf"), path.join(elsewhere, "conf"));
+  symlinkSync(path.join(elsewhere, "conf"), path.join(web(A), "conf"));
+  renameSync(web(B), path.join(elsewhere, "web"));
+  symlinkSync(path.join(elsewhere, "web"), web(B));
+  rmSync(path.join(web(C), "conf"), { recursive: true });
+  writeFileSync(path.join(web(C), "conf"), "");
+  const found = await carryOut(deploys.bucket, "drift", drift, { jobs: ["web"] });
+  assert.deepEqual(
+    workersIn(found.error?.details).map(({ allocations }) => allocations[0]?.files),
+    [
+      [{ path: "conf", state: "link", diff: null }],
+      [{ path: ".", state: "link", diff: null }],
+      [{ path: "conf", state: "changed", diff: null }],
+    ],
+  );
+  const { text } = await deploys.deploy({ dry_run: true });
+  assert.match(text, /127\.0\.0\.1: changed by hand, and stays so: only --force puts it back\n *link conf\n/);
+  assert.match(text, /127\.0\.0\.2: changed by hand, and stays so\n *link \.\n/);
+  assert.match(text, /127\.0\.0\.3: changed by hand, and stays so\n *changed conf\n/);
+  const forced = await deploys.deploy({ force: true, jobs: ["web"] });
+  assert.match(forced.error?.message ?? "", /web/);
+  assert.ok(lstatSync(path.join(web(A), "conf")).isDirectory());
+  assert.deepEqual(deploys.targets("db", A), ["start"]);
+  assert.deepEqual(readdirSync(path.join(elsewhere, "conf")), ["a"]);
+  assert.ok(existsSync(path.join(elsewhere, "web/data/history")), "what the link leads to is whole");
 });
 
 test("of a file that a secret was read for a diff shows nothing, and of others no secret", async (t) => {

@@ -409,6 +409,7 @@ describe("bin/runner", { concurrency: 4 }, () => {
       "new/1": "done:\n\t@cat was-a-file/placed deep/er; ls\n",
       "new/3": "new\n",
       moves: "jobs/web/Makefile\njobs/web/was-a-file/placed\njobs/web/deep/er\n",
+      parents: "",
       removals: "jobs/web/was-a-file\njobs/web/old\n",
       emptied: "jobs/web/gone\n",
       list: "",
@@ -423,7 +424,7 @@ describe("bin/runner", { concurrency: 4 }, () => {
     const worker = await workerWithJob(t);
     const staged = path.join(worker.folder, ".sync/web");
     await mkdir(path.join(staged, "new"), { recursive: true });
-    for (const name of ["commit", "new/1", "removals", "emptied"])
+    for (const name of ["commit", "new/1", "parents", "removals", "emptied"])
       await writeFile(path.join(staged, name), "");
     await writeFile(path.join(staged, "moves"), "jobs/web/data\n");
     await mkdir(path.join(worker.job, "data"));

@@ -337,11 +337,6 @@ describe("syncTree", { concurrency: 4 }, () => {
       (job: string) => writeFile(path.join(job, "folder"), ""),
       /jobs\/web\/folder is a file on the worker/,
     ],
-    [
-      "a link where a folder is to go",
-      (job: string) => symlink("/tmp", path.join(job, "folder")),
-      /jobs\/web\/folder is a symbolic link/,
-    ],
   ] as const) // prettier-ignore
     test(`${what} stops the sync before anything has changed`, async (t) => {
       const { transport, folder } = await temporaryWorker(t);

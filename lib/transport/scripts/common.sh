@@ -99,12 +99,17 @@ settle() {
 finish() {
   from=.sync/$1
   shift
+  [ ! -L "$from" ] || rm -f "$from" || return 1
   if [ -f "$from/commit" ]; then place || return 1; fi
   # In this order: what is left must not look like something committed, and the lock goes last.
   rm -rf "$from/commit" "$from" "$@"
 }
 
+# place: puts what was committed into place. A link where a folder belongs goes first, and nothing behind it.
 place() {
+  while IFS= read -r path; do
+    if [ -L "./$path" ]; then rm -f "./$path" || return 1; fi
+  done <"$from/parents" || return 1
   if [ -f "$from/removals" ]; then each remove <"$from/removals" || return 1; fi
   if [ -f "$from/emptied" ]; then each fold <"$from/emptied"; fi
   number=0
@@ -116,7 +121,7 @@ place() {
       put "$from/new/$number" "./$path" || return 1
     fi
   done <"$from/moves" || return 1
-  [ ! -f "$from/list" ] || mv -f "$from/list" "$from.list" || return 1
+  [ ! -f "$from/list" ] || put "$from/list" "$from.list" || return 1
   # Over the first line that is there, which is as long.
   [ ! -f "$from/first" ] || { IFS= read -r line <"$from/first" && printf '%s\n' "$line" 1<>"$from.list"; }
 }

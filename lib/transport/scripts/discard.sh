@@ -2,6 +2,7 @@
 # runner keep about it. Not while a target of the job runs or a sync of it is at work. Killed half-way, it can be repeated.
 identify gc
 patience=5
+real .runner .sync jobs || exit 1
 mkdir -p -m 700 .runner .sync || exit 1
 trap '[ "$(readlink ".runner/$1.lock")" != "$me" ] || rm -f ".runner/$1.lock"' EXIT
 trap 'exit 143' TERM INT HUP

@@ -2,7 +2,7 @@
 # folder <name> with
 #   digests     SHA-256 of every other file of the archive, as sha256sum prints them, each with .sync/ in front
 #   moves       where new/1, new/2, … belong, one a line: the path of a file, or of a folder with `/` at its end
-#   parents     every folder above a file that comes or goes, the highest first
+#   parents     every folder above a file that comes or goes, the highest first; a symbolic link there is removed
 #   list        what sync owns afterwards: its files, and the folders it made; the first line is another one each time
 #   first       only that line, where the rest of the list stays as it is
 #   removals    files of an earlier sync that are to go, if there are any
@@ -35,13 +35,25 @@ owned() {
   ! find "./$1" | cut -c3- | grep -vxF -f "$from/removals" -f "$from/emptied" | grep -q .
 }
 
+# keeps <link>: true when behind it lies what a job keeps: a folder in its place would part the job from that.
+keeps() {
+  case $1 in
+  jobs) set -- jobs/*/data jobs/*/logs jobs/*/bin ;;
+  jobs/*/* | [!j]*) return 1 ;;
+  *) set -- "$1/data" "$1/logs" "$1/bin" ;;
+  esac
+  for kept; do [ ! -e "./$kept" ] || return 0; done
+  return 1
+}
+
+real .sync || exit 1
 [ -d .sync ] || mkdir -p -m 700 .sync || exit 1
 take "$from.lock" || exit 1
 trap leave EXIT
 trap 'exit 143' TERM INT HUP
-[ ! -d "$from" ] || finish "$name" || exit 1
+if [ -d "$from" ] || [ -L "$from" ]; then finish "$name" || exit 1; fi
 line=
-[ ! -f "$from.list" ] || IFS= read -r line <"$from.list"
+[ ! -f "$from.list" ] || [ -L "$from.list" ] || IFS= read -r line <"$from.list"
 [ "$line" = "$seen" ] || fail "another sync has changed the files meanwhile: run it again"
 
 tar -xmof - -C .sync || fail "the files did not arrive whole"
@@ -50,9 +62,11 @@ $digest  $from/digests
 CHECK
 
 while IFS= read -r path; do
-  [ ! -L "./$path" ] || fail "$path is a symbolic link on the worker, which sync does not follow: remove it"
-  if [ -d "./$path" ]; then continue; fi
-  [ ! -e "./$path" ] || grep -sqxF -e "$path" "$from/removals" ||
+  way "$path"
+  [ -z "$link" ] || ! keeps "$link" ||
+    fail "$link is a symbolic link on the worker, and a job keeps files behind it (data, logs or bin): make it a folder"
+  if [ -z "$link" ] && [ -d "./$path" ]; then continue; fi
+  [ -n "$link" ] || [ ! -e "./$path" ] || grep -sqxF -e "$path" "$from/removals" ||
     fail "$path is a file on the worker, and a folder is to take its place: move it away"
   [ -f "$from/list" ] || { cat "$from/first" && sed 1d "$from.list"; } >"$from/list" || exit 1
   printf 'folder  %s\n' "$path" >>"$from/list" || exit 1
@@ -60,11 +74,12 @@ done <"$from/parents" || exit 1
 number=0
 while IFS= read -r path; do
   number=$((number + 1))
+  way "${path%/*}"
   for file in "$from/new/$number"/*; do
     # Where new/<n> is a file, the pattern has found nothing.
     target=$path
     [ ! -f "$file" ] || target=$path${file##*/}
-    [ ! -d "./$target" ] || [ -L "./$target" ] || owned "$target" ||
+    [ -n "$link" ] || [ ! -d "./$target" ] || [ -L "./$target" ] || owned "$target" ||
       fail "$target is a folder on the worker, and a file is to take its place: move it away"
   done
 done <"$from/moves" || exit 1

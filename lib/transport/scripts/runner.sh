@@ -10,7 +10,7 @@
 #   64  wrong arguments                          67  another target of the job is still running
 #   65  jobs.json does not list the job          68  files that sync left behind could not be put in place
 #   66  jobs/<job> is missing                    69  a program is missing
-#   70  .runner cannot be written
+#   70  .runner cannot be written                 71  a folder on the way is a symbolic link
 
 refuse() {
   say "runner: $2"
@@ -33,6 +33,7 @@ done
 CDPATH= cd "$(dirname "$0")/.." || exit 66
 identify "$run"
 lock=.runner/$job.lock
+real .runner .sync || exit 71
 mkdir -p -m 700 .runner 2>/dev/null || refuse 70 "cannot make the folder .runner"
 
 # A job that is listed no more is one whose allocation was removed: it can still be stopped.
@@ -46,6 +47,7 @@ trap 'exit 130' INT
 trap 'exit 129' HUP
 take "$lock" || refuse 67 "another target of $job is still running after $patience seconds"
 settle "$job" || refuse 68 "the files of $job could not be brought up to date"
+real bin "jobs/$job" || exit 71
 [ -d "jobs/$job" ] || refuse 66 "jobs/$job is missing on this worker"
 
 # The output goes through a pipe of our own, and what forwards it goes on reading to the end whatever happens: so a
@@ -71,5 +73,6 @@ done
 kill "$forward" 2>/dev/null
 
 [ "$code" -eq 0 ] || exit "$code"
+rm -f ".runner/$job.next"
 echo "$hash $target $boot" >".runner/$job.next" && mv -f ".runner/$job.next" ".runner/$job.last" ||
   refuse 70 "cannot record that $target of $job has succeeded"
