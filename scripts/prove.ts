@@ -6,7 +6,7 @@ import { cpus, tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { within } from "../lib/core/async.ts";
-import { LIMITS } from "../lib/http/listen.ts";
+import { LIMITS } from "../lib/http/node-server.ts";
 import { contend } from "../test/helpers/contention.ts";
 import { fuzz } from "../test/helpers/fuzz.ts";
 import { stressHooks } from "../test/helpers/hook-stress.ts";

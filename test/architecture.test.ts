@@ -42,8 +42,8 @@ const TEXT_OWNERS: { pattern: RegExp; forbidden: (file: string) => boolean; advi
   },
   {
     pattern: /\bcreate(?:Secure)?Server\b|\bnew (?:https?\.)?Server\(/g,
-    forbidden: outside("lib/http/listen.ts"),
-    advice: "servers belong to lib/http/listen.ts",
+    forbidden: outside("lib/http/node-server.ts"),
+    advice: "servers belong to lib/http/node-server.ts",
   },
   {
     pattern: /(?<![.\w])process\.(?:env|exit)\b|(?<![.\w])process\b(?=\s*[[;,)])|\bconsole\b(?=\s*[.[;,)])/g,

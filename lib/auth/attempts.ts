@@ -1,4 +1,5 @@
 import { Failure } from "../core/errors.ts";
+import { networkOf } from "../http/peer.ts";
 
 /** How many failures are allowed in which time, and how many addresses are remembered. */
 interface AttemptRule {
@@ -30,7 +31,7 @@ interface Window {
 }
 
 /**
- * Counts failures per address, in memory only. A window begins with an address's first failure, lasts its time and
+ * Counts failures per address (of IPv6 per /64), in memory only. A window begins with an address's first failure, lasts its time and
  * is not prolonged by more of them (decisions: HTTP conventions).
  */
 export class Attempts {
@@ -65,23 +66,23 @@ export class Attempts {
   fail(peer: string): void {
     const window = this.#current(peer);
     if (window) window.failures++;
-    else this.#begin(peer);
+    else this.#begin(networkOf(peer));
   }
 
   /** Forgets the failures of an address. */
   clear(peer: string): void {
-    this.#windows.delete(peer);
+    this.#windows.delete(networkOf(peer));
   }
 
-  #begin(peer: string): void {
-    this.#windows.delete(peer);
+  #begin(network: string): void {
+    this.#windows.delete(network);
     const oldest = this.#windows.keys().next();
     if (this.#windows.size >= this.#rule.peers && !oldest.done) this.#windows.delete(oldest.value);
-    this.#windows.set(peer, { began: this.#now(), failures: 1 });
+    this.#windows.set(network, { began: this.#now(), failures: 1 });
   }
 
   #current(peer: string): Window | undefined {
-    const window = this.#windows.get(peer);
+    const window = this.#windows.get(networkOf(peer));
     return window && this.#now() - window.began < this.#rule.windowMs ? window : undefined;
   }
 }

@@ -62,20 +62,24 @@ export class Guard {
    */
   admit(request: HttpRequest): Identity {
     const { authorization } = request.headers;
-    if (authorization !== undefined) this.#requireToken(request.peer, String(authorization));
+    if (authorization !== undefined) this.#requireToken(request, String(authorization));
     const session = authorization === undefined ? this.#requireSession(request) : undefined;
     const via = session ? "session" : "bearer";
     // Last, so that nobody without token or session can use up the failures of all.
     return { address: request.peer, via, session, totp: this.#requireTotp(request) };
   }
 
-  #requireToken(peer: string, authorization: string): void {
+  #requireToken({ peer, noted }: HttpRequest, authorization: string): void {
     const found = BEARER.exec(authorization.trim());
-    if (!found) throw unauthorized("Authorization must be: Bearer <API token>");
+    if (!found) {
+      noted.refused = "wrong";
+      throw unauthorized("Authorization must be: Bearer <API token>");
+    }
     // Before the token is looked at: who may not try gets no answer about it, the right one included.
     this.#attempts.admit(peer);
     if (this.#isToken(found[1] ?? "")) return;
     this.#attempts.fail(peer);
+    noted.refused = "wrong";
     throw unauthorized("the API token is wrong");
   }
 
@@ -87,7 +91,10 @@ export class Guard {
 
   #requireSession(request: HttpRequest): Session {
     const session = this.#sessions.verify(cookieOf(request));
-    if (!session) throw unauthorized("sign in, or send Authorization: Bearer <API token>");
+    if (!session) {
+      request.noted.refused = this.#sessions.isIn(cookieOf(request)) ? "wrong" : "missing";
+      throw unauthorized("sign in, or send Authorization: Bearer <API token>");
+    }
     // A browser sends cookies along with requests that other sites cause.
     if (!SAFE_METHODS.has(request.method) && !isOwnRequest(request))
       throw new Failure(
@@ -108,7 +115,11 @@ export class Guard {
         ? totp.sessions.verify(cookieOf(request)) !== undefined
         : totp.codes.accept(request.peer, String(code));
     const isSignOut = request.path === SESSION_PATH && request.method === "DELETE";
-    if (!isProven && !isSignOut) throw totpRequired();
+    if (!isProven) {
+      const isGiven = code !== undefined || totp.sessions.isIn(cookieOf(request));
+      request.noted.refused = isGiven ? "totp_wrong" : "totp_missing";
+      if (!isSignOut) throw totpRequired();
+    }
     return isProven;
   }
 }

@@ -70,6 +70,11 @@ export class Sessions {
     return exp <= this.#now() || this.#revoked.has(sid) ? undefined : { sid, iat, exp };
   }
 
+  /** Whether a `Cookie` header has such a cookie at all. */
+  isIn(cookieHeader = ""): boolean {
+    return cookieHeader.includes(`${this.#rule.cookie}=`);
+  }
+
   /** Refuses the session in a `Cookie` header, if there is one, from now on; answers what takes the cookie away. */
   end(cookieHeader: string | undefined): string {
     const session = this.verify(cookieHeader);

@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { Failure } from "../core/errors.ts";
 import type { HttpRequest } from "./message.ts";
+import { peerOf } from "./peer.ts";
 
 /** True when the headers say that no body follows. */
 function hasNoBody(incoming: IncomingMessage): boolean {
@@ -55,7 +56,8 @@ export class OpenRequest implements HttpRequest {
   readonly headers: IncomingMessage["headers"];
   readonly peer: string;
   readonly scheme: "http" | "https";
-  readonly noted: HttpRequest["noted"] = { route: undefined, authenticated: undefined };
+  readonly noted: HttpRequest["noted"] = { route: undefined, authenticated: undefined, refused: undefined };
+  isAdmitted = false;
   /** Where it stands among those that are open. */
   place = 0;
   /** What was given to be sent of the answer's body. */
@@ -113,6 +115,10 @@ export class OpenRequest implements HttpRequest {
     return bodyOf(this.#incoming, this.signal);
   }
 
+  admitted(): void {
+    this.isAdmitted = true;
+  }
+
   longPoll(): void {
     this.#lateAt = Number.POSITIVE_INFINITY;
   }
@@ -168,10 +174,4 @@ async function* bodyOf(incoming: IncomingMessage, signal: AbortSignal): AsyncIte
   } catch (error) {
     throw new Failure("cancelled", "the request ended before its body was complete", { cause: error });
   }
-}
-
-/** The address of a socket's other end: `::ffff:127.0.0.1` and `127.0.0.1` are one peer. */
-export function peerOf(socket: Socket): string {
-  const address = socket.remoteAddress ?? "unknown";
-  return address.startsWith("::") ? address.replace(/^::ffff:(?=\d+\.)/i, "") : address;
 }

@@ -5,7 +5,8 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { turnEnd, within } from "../core/async.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
-import { OpenRequest, peerOf, requestId, requireSound } from "./incoming.ts";
+import { type ConnectionCaps, Connections } from "./connections.ts";
+import { OpenRequest, requestId, requireSound } from "./incoming.ts";
 import {
   type Answer,
   failureAnswer,
@@ -14,34 +15,8 @@ import {
   type StreamedBody,
   wireText,
 } from "./message.ts";
-
-/** How long a client may take, in milliseconds, and how much it may send as headers. */
-export interface Limits {
-  /** From the first byte of a request (or the connection) to the end of its headers. */
-  headersMs: number;
-  /** From the first byte of a request to the end of its body. */
-  requestMs: number;
-  /** From the end of the request to the last byte of the answer, long-polls not counted. */
-  writeMs: number;
-  /** Between two requests of a connection. */
-  idleMs: number;
-  headerBytes: number;
-  /** For a body that nobody wants to read any more to end, so that the client gets to read the answer. */
-  lingerMs: number;
-  /** How often connections that are too slow are looked for. */
-  checkMs: number;
-}
-
-/** control-plane.md, Limits: fixed, no flag changes them. */
-export const LIMITS: Readonly<Limits> = {
-  headersMs: 10_000,
-  requestMs: 600_000,
-  writeMs: 90_000,
-  idleMs: 120_000,
-  headerBytes: 1024 * 1024,
-  lingerMs: 5_000,
-  checkMs: 1_000,
-};
+import { LIMITS, type Limits, nodeServer, TLS_RULES, type TlsPair } from "./node-server.ts";
+import { peerOf } from "./peer.ts";
 
 /** On every answer, the parser's own errors included (decisions: HTTP conventions). */
 const SECURITY_HEADERS = {
@@ -63,12 +38,6 @@ export interface Exchange {
   durationMs: number;
 }
 
-/** A certificate with what it was signed by, and its key: PEM texts. */
-export interface TlsPair {
-  cert: string;
-  key: string;
-}
-
 /** The two ends of a connection: addresses in their usual text form, unknown once it is closed. */
 export type Connection = Pick<Socket, "localAddress" | "localPort" | "remoteAddress" | "remotePort">;
 
@@ -81,6 +50,8 @@ export interface ListenOptions {
   /** With it, it serves HTTPS only. */
   tls?: TlsPair;
   limits?: Limits;
+  /** Without it there may be any number of connections. */
+  caps?: ConnectionCaps;
   /** The connection is the same object for all requests that come over it. */
   handle: (request: HttpRequest, connection: Connection) => Answer | Promise<Answer>;
   /** A better reason for what `handle` has thrown, if there is one. */
@@ -121,6 +92,7 @@ class WebServer {
   readonly #options: ListenOptions;
   readonly #limits: Limits;
   readonly #server: Server;
+  readonly #connections: Connections | undefined;
   /** The connections below TLS: Node's server cannot end one whose handshake goes on. */
   readonly #belowTls = new Set<Socket>();
   readonly #refused = new WeakSet<object>();
@@ -137,7 +109,8 @@ class WebServer {
     this.#options = options;
     this.#limits = options.limits ?? LIMITS;
     this.#commonHeaders = { ...SECURITY_HEADERS, ...(options.tls && HSTS), "Cache-Control": "no-store" };
-    this.#server = createServer(options.tls, this.#limits);
+    this.#server = nodeServer(options.tls, this.#limits);
+    this.#connections = options.caps && new Connections(this.#server, options.caps);
     if (options.tls)
       this.#server.on("connection", (socket: Socket) => {
         this.#belowTls.add(socket);
@@ -195,7 +168,7 @@ class WebServer {
     try {
       if (this.#stopping) throw new Failure("shutting_down", "the server is shutting down");
       requireSound(incoming);
-      answer = await this.#options.handle(request, incoming.socket);
+      answer = await this.#handle(request, incoming.socket);
     } catch (thrown) {
       const error = await this.#reasonOf(thrown, request);
       answer = failureAnswer(error, request.id);
@@ -207,6 +180,14 @@ class WebServer {
     this.#send(response, request, answer);
     if (!incoming.complete && !request.isUnasked)
       incoming.once("end", this.#linger(incoming.socket)).resume();
+  }
+
+  #handle(request: OpenRequest, socket: Socket): Answer | Promise<Answer> {
+    try {
+      return this.#options.handle(request, socket);
+    } finally {
+      if (request.isAdmitted) this.#connections?.admit(socket);
+    }
   }
 
   async #reasonOf(thrown: unknown, request: HttpRequest): Promise<unknown> {
@@ -293,7 +274,7 @@ class WebServer {
     const answer = json(status, { error: "invalid_request", message });
     socket.end(wireText(status, answer, { ...this.#commonHeaders, "X-Request-Id": id }));
     this.#linger(socket);
-    const noted = { route: undefined, authenticated: undefined };
+    const noted = { route: undefined, authenticated: undefined, refused: undefined };
     const request = { id, method: "-", path: "-", peer: peerOf(socket), noted };
     const bytes = Buffer.byteLength(answer.body as string);
     this.#options.onExchange?.({ request, status, bytes, durationMs: 0 });
@@ -313,31 +294,4 @@ function refusalOf(error: Error): [number, string] {
   if (hasErrno(error, "HPE_HEADER_OVERFLOW")) return [431, "the headers of the request are too large"];
   if (hasErrno(error, "ERR_HTTP_REQUEST_TIMEOUT")) return [408, "the request took too long to arrive"];
   return [400, "this is not an HTTP request that the server understands"];
-}
-
-/**
- * Whatever Node's own default is, and whatever is said on its command line. The ciphers are those of TLS 1.2: each with a
- * key of its own for the connection, so that a stolen certificate key opens nothing that was recorded. Those of TLS 1.3
- * all have one.
- */
-const TLS_RULES = { minVersion: "TLSv1.2", ciphers: "ECDHE+AESGCM:ECDHE+CHACHA20" } as const;
-
-/**
- * Node's server with these limits on it; `close` and the timeouts work once it listens.
- * Only what serves HTTP pays for loading it (decisions: Runtime 3).
- */
-export function createServer(tls: TlsPair | undefined, limits: Limits): Server {
-  const options = {
-    maxHeaderSize: limits.headerBytes,
-    headersTimeout: limits.headersMs,
-    requestTimeout: limits.requestMs,
-    keepAliveTimeout: limits.idleMs,
-    connectionsCheckingInterval: limits.checkMs,
-    // Node's own refusal of a request without Host would lack the security headers.
-    requireHostHeader: false,
-  };
-  if (!tls) return process.getBuiltinModule("node:http").createServer(options);
-  return process
-    .getBuiltinModule("node:https")
-    .createServer({ ...options, ...tls, ...TLS_RULES, handshakeTimeout: limits.headersMs });
 }

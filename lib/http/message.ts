@@ -22,9 +22,16 @@ export interface HttpRequest extends Abortable {
   /** Aborted when the client leaves and when the server stops. */
   readonly signal: AbortSignal;
   /** What the access log is to say of it, written down by whoever finds it out. */
-  readonly noted: { route: string | undefined; authenticated: string | undefined };
+  readonly noted: {
+    route: string | undefined;
+    authenticated: string | undefined;
+    /** Why it was not admitted: what it lacks, or what of it is wrong. */
+    refused: `${"" | "totp_"}${"missing" | "wrong"}` | undefined;
+  };
   /** The body as it arrives; to be read at most once. */
   readonly body: AsyncIterable<Uint8Array>;
+  /** Says, before it waits for anything, that its sender has proven who that is: the connection is no stranger's. */
+  admitted(): void;
   /** Says that it waits for something that may take long: the time until it is answered does not count. */
   longPoll(): void;
 }

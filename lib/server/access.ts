@@ -34,7 +34,8 @@ const LONGEST_PATH = 200;
  */
 export function logExchange(log: Log, { request, status, bytes, durationMs }: Exchange): void {
   const { id, peer, noted } = request;
-  const { route = "-", authenticated = "no" } = noted;
+  const { route = "-" } = noted;
+  const authenticated = noted.refused ?? noted.authenticated ?? "no";
   const method = printable(request.method);
   const path = noted.route === undefined ? "-" : printable(request.path);
   const duration_ms = Math.round(durationMs);

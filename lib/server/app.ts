@@ -9,6 +9,7 @@ import { type Asset, loadAssets } from "../core/assets.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { exists } from "../core/files.ts";
 import type { Launcher } from "../core/spawn.ts";
+import { CONNECTION_CAPS } from "../http/connections.ts";
 import { listen } from "../http/listen.ts";
 import { type Answer, type HttpRequest, raw, STATUS } from "../http/message.ts";
 import { callRoute, findRoute, methodNotAllowed } from "../http/router.ts";
@@ -71,6 +72,7 @@ export async function startServer(
   const listener = await listen({
     ...{ host, port },
     ...(tls && { tls }),
+    caps: { ...CONNECTION_CAPS, onMet: log },
     handle: (request) => answer(request, { assets, guard, services }),
     explain: (error, request) => explain(error, request, root),
     onExchange: (exchange) => logExchange(log, exchange),
@@ -116,6 +118,7 @@ function answer(
   request.noted.route = asset ? request.path : found?.route.path;
   if (asset && !isReference(request.path)) return fileAnswer(request, asset);
   const identity = own.guard.admit(request);
+  request.admitted();
   request.noted.authenticated = `${identity.via}${identity.totp ? "+totp" : ""}`;
   if (asset) return fileAnswer(request, asset);
   // Why there is no route is told only to who was admitted.

@@ -1,6 +1,6 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
-import type { TlsPair } from "../http/listen.ts";
+import type { TlsPair } from "../http/node-server.ts";
 import { NOT_FOR_OTHERS, readNamedFile, refusal } from "./refusal.ts";
 
 /** Where a certificate and its key are. */

@@ -5,8 +5,9 @@ import { connect, type Socket } from "node:net";
 import path from "node:path";
 import type { TestContext } from "node:test";
 import { Launcher } from "../../lib/core/spawn.ts";
-import { LIMITS, type Limits, type Listener, type ListenOptions, listen } from "../../lib/http/listen.ts";
+import { type Listener, type ListenOptions, listen } from "../../lib/http/listen.ts";
 import { type HttpRequest, json } from "../../lib/http/message.ts";
+import { LIMITS, type Limits } from "../../lib/http/node-server.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 /** A server of lib/http for one test, on a free loopback port, with the real limits unless some are given. */
@@ -96,11 +97,11 @@ export function requestWith(chunks: (string | Uint8Array)[], more: Partial<HttpR
   }
   return {
     ...{ id: "r1", method: "GET", path: "/", query: "", headers: {}, peer: "127.0.0.1", scheme: "http" },
-    ...{ signal: new AbortController().signal, body: body(), longPoll() {} },
+    ...{ signal: new AbortController().signal, body: body(), longPoll() {}, admitted() {} },
     aborted: false,
     addEventListener() {},
     removeEventListener() {},
-    noted: { route: undefined, authenticated: undefined },
+    noted: { route: undefined, authenticated: undefined, refused: undefined },
     ...more,
   };
 }

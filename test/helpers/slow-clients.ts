@@ -1,8 +1,9 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
-import { type Exchange, type Limits, listen } from "../../lib/http/listen.ts";
+import { type Exchange, listen } from "../../lib/http/listen.ts";
 import { json, raw } from "../../lib/http/message.ts";
+import type { Limits } from "../../lib/http/node-server.ts";
 
 /** More than the sockets on both sides take in while nobody reads. */
 const UNREAD = Buffer.alloc(64 * 1024 * 1024);

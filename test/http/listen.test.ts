@@ -10,8 +10,9 @@ import { connect as connectTls, type SecureVersion } from "node:tls";
 import { woken } from "../../lib/core/async.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { anything } from "../../lib/core/shape.ts";
-import { type Exchange, LIMITS, listen } from "../../lib/http/listen.ts";
+import { type Exchange, listen } from "../../lib/http/listen.ts";
 import { type HttpRequest, json, raw, readJson } from "../../lib/http/message.ts";
+import { LIMITS } from "../../lib/http/node-server.ts";
 import { certificateFor, dial, exchangeText, listenFor } from "../helpers/http.ts";
 import { until } from "../helpers/temporary.ts";
 

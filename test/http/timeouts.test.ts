@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { createServer, LIMITS } from "../../lib/http/listen.ts";
+import { LIMITS, nodeServer } from "../../lib/http/node-server.ts";
 import { certificateFor } from "../helpers/http.ts";
 import { slowClients } from "../helpers/slow-clients.ts";
 
@@ -9,7 +9,7 @@ test("CP-327 CP-328 CP-330 CP-331 CP-338 T-73 the limits of the specification st
   const files = await certificateFor(t);
   const tls = { cert: readFileSync(files.certFile, "utf8"), key: readFileSync(files.keyFile, "utf8") };
   for (const pair of [undefined, tls]) {
-    const server = createServer(pair, LIMITS);
+    const server = nodeServer(pair, LIMITS);
     const { headersTimeout, requestTimeout, keepAliveTimeout, timeout } = server;
     assert.deepEqual(
       { headersTimeout, requestTimeout, keepAliveTimeout, timeout },

@@ -158,7 +158,7 @@ test("each request has its line in the access log, which has neither queries nor
       `^GET /api/buckets 400 bytes=${length} ms=\\d+ auth=bearer peer=127\\.0\\.0\\.1 request=${id}$`,
     ),
   );
-  assert.match(unknown, /^GET - 401 bytes=\d+ ms=\d+ auth=no peer=127\.0\.0\.1 request=[0-9a-f]{32}$/);
+  assert.match(unknown, /^GET - 401 bytes=\d+ ms=\d+ auth=wrong peer=127\.0\.0\.1 request=[0-9a-f]{32}$/);
   const [{ duration_ms, ...facts } = {}] = server.accesses;
   assert.equal(typeof duration_ms, "number");
   assert.deepEqual(facts, {
@@ -176,6 +176,27 @@ test("the access log names the route and the path of what was asked for", async 
   const { route, path: logged } = server.accesses.at(-1) ?? {};
   assert.deepEqual([route, logged], ["/api/buckets/{bucket_id}", bucket]);
   assert.match(server.lines.at(-1) ?? "", / auth=bearer route=\/api\/buckets\/\{bucket_id\} peer=/);
+});
+
+test("the access log tells a missing credential from a wrong one, and neither from what needs none", async (t) => {
+  const server = await TestServer.start(t);
+  const cookie = (value: string) => ({ authorization: null, headers: { cookie: value } });
+  const asked = [
+    [{ authorization: null }, "missing"],
+    [cookie("theme=dark"), "missing"],
+    [{ authorization: "Bearer wrong" }, "wrong"],
+    [{ authorization: "Basic b3Bz" }, "wrong"],
+    [cookie("ops_server_session=forged"), "wrong"],
+    [cookie("a=b; ops_server_session=e30.AAAA"), "wrong"],
+    [{}, "bearer"],
+  ] as const;
+  for (const [options] of asked) await server.call("GET", "/api/buckets", options);
+  await server.call("GET", "/", { authorization: null });
+  await until("the lines", () => server.accesses.length === asked.length + 1);
+  const told = server.accesses.map(({ authenticated }) => authenticated);
+  assert.deepEqual(told, [...asked.map(([, how]) => how), "no"]);
+  for (const [index, how] of told.entries())
+    assert.match(server.lines[index] ?? "", new RegExp(` auth=${how} `));
 });
 
 test("the access log has a line for what the parser refuses", async (t) => {

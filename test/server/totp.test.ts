@@ -311,8 +311,10 @@ test("the access log tells how a request was authenticated, and has neither code
   await totp.server.call("GET", "/api/buckets", withCode(code));
   await totp.server.call("GET", "/api/buckets", totp.page(`${browser}; ${verified}`));
   await totp.server.call("GET", `/api/${code}?token=${TOKEN}`, withCode("000000"));
+  await totp.server.call("GET", "/api/buckets");
+  await totp.server.call("POST", "/api/auth/totp/verify", { body: { code: "000000" } });
   await totp.server.call("GET", "/", { authorization: null });
-  await until("the last line", () => totp.server.accesses.length === 6);
+  await until("the last line", () => totp.server.accesses.length === 8);
   assert.deepEqual(
     totp.server.accesses.map((one) => `${one.method} ${one.route} ${one.status} ${one.authenticated}`),
     [
@@ -320,7 +322,9 @@ test("the access log tells how a request was authenticated, and has neither code
       "POST /api/auth/session 200 bearer+totp",
       "GET /api/buckets 200 bearer+totp",
       "GET /api/buckets 200 session+totp",
-      "GET - 403 no",
+      "GET - 403 totp_wrong",
+      "GET /api/buckets 403 totp_missing",
+      "POST /api/auth/totp/verify 401 totp_wrong",
       "GET / 200 no",
     ],
   );

@@ -77,8 +77,10 @@ export const AUTH_ROUTES = [
     },
     failures: ["invalid_totp_code", "totp_disabled"],
     async handle({ request, body }, { totp, totpSessions }) {
-      if (!totp?.accept(request.peer, body.code))
+      if (!totp?.accept(request.peer, body.code)) {
+        request.noted.refused = "totp_wrong";
         throw new Failure("invalid_totp_code", "the TOTP code is wrong, too old or was used before");
+      }
       const { session, cookie } = totpSessions.issue();
       return json(200, { expires_at: timeOf(session) }, { "Set-Cookie": cookie });
     },

@@ -1,0 +1,166 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import { createInterface } from "node:readline";
+import { type TestContext, test } from "node:test";
+import { Attempts, BEARER_ATTEMPTS } from "../../lib/auth/attempts.ts";
+import { networkOf } from "../../lib/http/peer.ts";
+import { PROGRAM } from "../../scripts/local-server.ts";
+import { listenFor } from "../helpers/http.ts";
+import { TestServer, TOKEN } from "../helpers/server.ts";
+import { temporaryFolder, until } from "../helpers/temporary.ts";
+
+for (const [address, network] of [
+  ["192.0.2.7", "192.0.2.7"],
+  ["::ffff:192.0.2.7", "192.0.2.7"],
+  ["::FFFF:192.0.2.7", "192.0.2.7"],
+  ["2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"],
+  ["2001:db8:1:2::9", "2001:db8:1:2::/64"],
+  ["2001:db8::9", "2001:db8:0:0::/64"],
+  ["2001:0DB8:0000:0:ffff::", "2001:db8:0:0::/64"],
+  ["::1", "0:0:0:0::/64"],
+  ["1::8:7:6:5:4", "1:0:0:8::/64"],
+  ["fe80::1%eth0", "fe80:0:0:0::/64"],
+  ["", ""],
+] as const)
+  test(`the address ${address || "of nobody"} counts as ${network || "itself"}`, () => {
+    assert.equal(networkOf(address), network);
+  });
+
+/** A connection that was made; `isCut` once the server has ended it. */
+interface Client {
+  socket: Socket;
+  isCut: boolean;
+}
+
+/** Opens connections to a port one after the other; what is registered first is done first, so all end before the server. */
+function opener(t: TestContext): (port: number, count: number, from?: string) => Promise<Client[]> {
+  const sockets: Socket[] = [];
+  t.after(() => {
+    for (const socket of sockets) socket.destroy();
+  });
+  return async (port, count, from = "127.0.0.1") => {
+    const all: Client[] = [];
+    for (let one = 0; one < count; one++) {
+      const socket = connect({ port, host: "127.0.0.1", localAddress: from });
+      sockets.push(socket);
+      const made = { socket, isCut: false };
+      all.push(made);
+      socket.on("error", () => {});
+      socket.on("close", () => {
+        made.isCut = true;
+      });
+      await Promise.race([once(socket, "connect"), once(socket, "close")]);
+    }
+    return all;
+  };
+}
+
+/** Asks over a connection and answers the status. */
+async function ask({ socket }: Client, headers: string): Promise<number> {
+  socket.write(`GET /api/buckets HTTP/1.1\r\nHost: h\r\n${headers}\r\n`);
+  const [chunk] = await once(socket, "data");
+  return Number(String(chunk).split(" ")[1]);
+}
+
+/** Whether the server answers over a new connection. */
+async function isTaken(open: ReturnType<typeof opener>, port: number, from?: string): Promise<boolean> {
+  const [late] = (await open(port, 1, from)) as [Client];
+  if (late.isCut) return false;
+  const isAnswered = ask(late, "").then(() => true);
+  const isTaken = await Promise.race([isAnswered, once(late.socket, "close").then(() => false)]);
+  late.socket.destroy();
+  return isTaken;
+}
+
+const cut = (all: readonly Client[]) => all.filter(({ isCut }) => isCut).length;
+const portOf = (server: TestServer) => Number(new URL(server.url).port);
+const CREDENTIAL = `Authorization: Bearer ${TOKEN}\r\n`;
+
+test("a peer of which nobody was admitted has 64 connections; others have theirs; the log says it once", async (t) => {
+  const open = opener(t);
+  const server = await TestServer.start(t);
+  const strangers = await open(portOf(server), 70);
+  await until("the cut", () => cut(strangers) === 6);
+  assert.equal(cut(strangers.slice(0, 64)), 0);
+  const [other] = (await open(portOf(server), 1, "127.0.0.2")) as [Client];
+  assert.equal(await ask(other, CREDENTIAL), 200);
+  const told = server.lines.filter((line) => /a peer has 64 connections, none of them admitted/.test(line));
+  assert.equal(told.length, 1, server.lines.join("\n"));
+  assert.match(told[0] ?? "", /: 1 more was refused, the last of 127\.0\.0\.1$/);
+});
+
+test("a wrong token admits nobody; once one is admitted the peer may have many, until the admitted ones are gone", async (t) => {
+  const open = opener(t);
+  const server = await TestServer.start(t);
+  const strangers = await open(portOf(server), 64);
+  assert.equal(await ask(strangers[0] as Client, "Authorization: Bearer wrong\r\n"), 401);
+  assert.equal(await isTaken(open, portOf(server)), false);
+  const admitted = strangers[1] as Client;
+  assert.equal(await ask(admitted, CREDENTIAL), 200);
+  const more = await open(portOf(server), 200);
+  assert.equal(await ask(more.at(-1) as Client, CREDENTIAL), 200);
+  assert.deepEqual([cut(more), cut(strangers)], [0, 0]);
+  for (const { socket } of [admitted, more.at(-1) as Client]) socket.destroy();
+  // The server sees the ends a moment later.
+  await until("the peer to be a stranger", async () => !(await isTaken(open, portOf(server))));
+});
+
+test("a wait that goes on keeps its peer admitted, and a request of nothing that exists admits it too", async (t) => {
+  const open = opener(t);
+  const server = await TestServer.start(t);
+  const { body } = await server.call("GET", "/api/events");
+  for (const [from, target] of [
+    ["127.0.0.3", `/api/events?after=${encodeURIComponent(body.next)}&timeout=60`],
+    ["127.0.0.4", "/api/nothing"],
+  ] as const) {
+    const strangers = await open(portOf(server), 64, from);
+    assert.equal(await isTaken(open, portOf(server), from), false);
+    strangers[0]?.socket.write(`GET ${target} HTTP/1.1\r\nHost: h\r\n${CREDENTIAL}\r\n`);
+    await until("the peer to be admitted", () => isTaken(open, portOf(server), from));
+  }
+});
+
+test("there are so many connections in all and no more, and the log says it once", async (t) => {
+  const open = opener(t);
+  const told: string[] = [];
+  const caps = { all: 3, ofStranger: 64, onMet: (sentence: string) => told.push(sentence) };
+  const { port } = await listenFor(t, { caps });
+  const all = await open(port, 5);
+  await until("the cut", () => cut(all) === 2);
+  assert.equal(cut(all.slice(0, 3)), 0);
+  assert.deepEqual(told, [
+    "there are 3 connections, as many as may be: 1 more was refused, the last of 127.0.0.1",
+  ]);
+  all[0]?.socket.destroy();
+  await until("room", () => isTaken(open, port));
+});
+
+test("where half of the descriptors are fewer than 5,000, so many connections there are", async (t) => {
+  const open = opener(t);
+  const root = temporaryFolder(t);
+  const flags = [PROGRAM, "server", "--root", root, "--addr", "127.0.0.1:0"];
+  const child = spawn("sh", ["-c", 'ulimit -n 80; exec "$0" "$@"', process.execPath, ...flags], {
+    env: { ...process.env, OPS_SERVE_TOKEN: TOKEN },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  t.after(() => child.kill("SIGKILL"));
+  let log = "";
+  child.stderr.on("data", (text) => {
+    log += text;
+  });
+  const [line] = await once(createInterface({ input: child.stdout }), "line");
+  const all = await open(Number(new URL(String(line).split(" ").at(-1) as string).port), 45);
+  await until("the cut", () => cut(all) === 5);
+  await until("the line", () => /there are 40 connections, as many as may be: /.test(log));
+});
+
+test("CP-334 the limit of wrong tokens holds for all of a /64 together, and not for the next", () => {
+  const attempts = new Attempts(BEARER_ATTEMPTS, () => 0);
+  for (let count = 1; count <= 20; count++) attempts.fail(`2001:db8:1:2::${count}`);
+  assert.throws(() => attempts.admit("2001:db8:1:2:ffff::1"), { code: "rate_limited" });
+  attempts.admit("2001:db8:1:3::1");
+  attempts.clear("2001:db8:1:2::7");
+  attempts.admit("2001:db8:1:2::1");
+});
