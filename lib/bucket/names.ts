@@ -81,12 +81,15 @@ export function blank(shape: Shape<string>): Shape<string> {
   };
 }
 
-/** An object in a JSON file of the workspace: lenient about names and `null`; what is unknown is only warned about. */
+/**
+ * An object in a JSON file of the workspace: lenient about names and `null`; an unknown key is only warned about, unless
+ * it is a known one misspelt.
+ */
 export function fields<F extends Record<string, Shape<unknown>>>(
   shapes: F,
   aliases?: Record<string, string>,
 ): Shape<{ [K in keyof F]: Infer<F[K]> }> {
-  return object(shapes, { lenient: true, unknown: "warn", ...(aliases && { aliases }) });
+  return object(shapes, { lenient: true, unknown: "judge", ...(aliases && { aliases }) });
 }
 
 function isHost(value: string): boolean {

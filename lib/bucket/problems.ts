@@ -1,5 +1,6 @@
 import { Failure, type FailureCode, type Problem } from "../core/errors.ts";
-import { type Checked, nearest, quote } from "../core/shape.ts";
+import { nearest } from "../core/nearest.ts";
+import { type Checked, quote } from "../core/shape.ts";
 
 /** One thing that is wrong in a workspace; `file` is relative to the bucket, `path` the place in that file. */
 export interface BuildProblem extends Problem {

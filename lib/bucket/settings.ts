@@ -93,7 +93,7 @@ const OPS_CONF = object(
     log_run_retention_count: withDefault(integer({ min: 0 }), 200),
     log_run_retention_days: withDefault(integer({ min: 0 }), 30),
   },
-  { unknown: "warn" },
+  { unknown: "judge" },
 );
 
 const OPS_CONF_CODE = "ErrInvalidOpsConf";

@@ -1,6 +1,7 @@
 import path from "node:path";
 import { Failure } from "../core/errors.ts";
-import { nearest, quote } from "../core/shape.ts";
+import { nearest } from "../core/nearest.ts";
+import { quote } from "../core/shape.ts";
 
 /** Exit codes (decisions: Command line). */
 export const EXIT = { done: 0, failed: 1, usage: 2, busy: 75, cancelled: 130 } as const;

@@ -1,4 +1,5 @@
 import type { Problem } from "./errors.ts";
+import { misspelt, nearest } from "./nearest.ts";
 
 /** A JSON Schema fragment; the same shapes that check input describe it in openapi.yaml. */
 export type Schema = Record<string, unknown>;
@@ -177,8 +178,11 @@ type ObjectOf<F extends Fields> = { [K in keyof F]: Infer<F[K]> };
 
 /** How an object treats what it does not know. */
 interface ObjectRule {
-  /** `refuse` (default) makes an unknown key an error, `warn` a warning; both name the nearest known key. */
-  unknown?: "refuse" | "warn";
+  /**
+   * `refuse` (default) makes an unknown key an error, `warn` a warning, `judge` an error where it is a known one
+   * misspelt, else a warning; all name the nearest known key.
+   */
+  unknown?: "refuse" | "warn" | "judge";
   /** Keys compare without case and `null` means absent, as Go's JSON reads the files of a workspace. */
   lenient?: boolean;
   /** Older names of fields: each is accepted with a warning. */
@@ -202,7 +206,7 @@ export function object<F extends Fields>(fields: F, rule: ObjectRule = {}): Shap
       type: "object",
       properties: Object.fromEntries(Object.entries(fields).map(([name, shape]) => [name, shape.schema])),
       ...(required.length > 0 && { required }),
-      additionalProperties: rule.unknown === "warn",
+      additionalProperties: (rule.unknown ?? "refuse") !== "refuse",
       ...(exclusive.length > 0 && { allOf: exclusive.map((pair) => ({ not: { required: pair } })) }),
     },
     check(value, path, report) {
@@ -241,22 +245,32 @@ function recognise(
   report: Report,
 ): Map<string, unknown> {
   const names = Object.keys(fields);
+  const aliases = new Map(Object.entries(rule.aliases ?? {}));
   const given = new Map<string, unknown>();
   for (const [key, entry] of Object.entries(value)) {
     if (entry === undefined || (rule.lenient && entry === null)) continue;
     const wanted = rule.lenient ? key.toLowerCase() : key;
-    const alias = rule.aliases && Object.hasOwn(rule.aliases, wanted) ? rule.aliases[wanted] : undefined;
+    const alias = aliases.get(wanted);
     if (alias !== undefined) report(join(path, key), `is an older name of ${alias}`, "warning");
     const name = alias ?? names.find((one) => (rule.lenient ? one.toLowerCase() : one) === wanted);
     if (name !== undefined) given.set(name, entry);
-    else report(join(path, key), unknownKey(key, names), rule.unknown === "warn" ? "warning" : "error");
+    else reportUnknown(key, [...names, ...aliases.keys()], rule, path, report);
   }
   return given;
 }
 
-function unknownKey(key: string, names: string[]): string {
-  const close = nearest(key, names);
-  return close === undefined ? "is not a known field" : `is not a known field; did you mean ${quote(close)}?`;
+function reportUnknown(
+  key: string,
+  names: readonly string[],
+  { unknown = "refuse", aliases = {} }: ObjectRule,
+  path: string,
+  report: Report,
+): void {
+  const meant = unknown === "judge" ? misspelt(key, names) : undefined;
+  const close = meant ?? nearest(key, names);
+  const hint = close === undefined ? "" : `; did you mean ${quote(aliases[close] ?? close)}?`;
+  const isError = unknown === "refuse" || meant !== undefined;
+  report(join(path, key), `is not a known field${hint}`, isError ? "error" : "warning");
 }
 
 /** The field may be missing; then it is `undefined`. */
@@ -321,29 +335,4 @@ export function show(value: unknown): string {
     : typeof value === "number"
       ? String(value)
       : typeName(value);
-}
-
-/** The name closest to a mistyped one, or undefined when none is near (more than a third of it differs). */
-export function nearest(word: string, names: Iterable<string>): string | undefined {
-  let best: string | undefined;
-  let bestDistance = Math.max(1, Math.floor(word.length / 3)) + 1;
-  for (const name of names) {
-    if (Math.abs(name.length - word.length) >= bestDistance) continue;
-    const distance = editDistance(word.toLowerCase(), name.toLowerCase());
-    if (distance < bestDistance) [best, bestDistance] = [name, distance];
-  }
-  return best;
-}
-
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const substitute = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(substitute, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
-    }
-    row = next;
-  }
-  return row[b.length] ?? 0;
 }

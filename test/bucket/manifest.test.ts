@@ -217,16 +217,53 @@ test("the older names of fields work, each with a warning", async (t) => {
   ]);
 });
 
-test("keys are read without case, the last of two wins, null is absent, unknown ones are warnings", async (t) => {
+test("keys are read without case, the last of two wins, null is absent, unknown ones are warnings unless they are misspelt", async (t) => {
   const { job, errors, warnings } = await web(
     t,
-    '{"Version": "1", "version": "2", "selectors": null, "verison": 1}',
+    '{"Version": "1", "version": "2", "selectors": null, "conversion": 1}',
   );
   assert.deepEqual(errors, []);
   assert.equal(job.manifest.version, "2");
   assert.deepEqual(job.manifest.selectors, ["web"]);
   assert.deepEqual(warnings, [
-    'workspace/jobs/web/manifest.json: verison: is not a known field; did you mean "version"?',
+    'workspace/jobs/web/manifest.json: conversion: is not a known field; did you mean "version"?',
+  ]);
+});
+
+test("a misspelt key is an error that names the right one, at every depth; others are warnings", async (t) => {
+  const manifest = {
+    ...{ Helth_Check: {}, selector: [], comands: {}, x_policy: 1, note: 1 },
+    resources: { prots: {}, memory: { mim: "1 gb", top: 1 } },
+    certs: { server: { keys: "rsa", subject: { alt_name: [] } } },
+    hooks: { go: { executed_on: ["cli"], demands: { jbo: "a", hok: "b", config: { joob: 1 } } } },
+    health_check: { checks: [{ type: "tcp", prot: "p", host: "h" }], wait: { attempt: 1 } },
+  };
+  const { errors, warnings } = await web(t, JSON.stringify(manifest));
+  const said = (path: string, meant?: string) =>
+    `workspace/jobs/web/manifest.json: ${path}: is not a known field${meant === undefined ? "" : `; did you mean "${meant}"?`}`;
+  assert.deepEqual(
+    errors
+      .filter((sentence) => sentence.includes("not a known"))
+      .map((sentence) => sentence.replace(/^Err\w+: /, "")),
+    [
+      said("Helth_Check", "health_check"),
+      said("selector", "selectors"),
+      said("comands", "hooks"),
+      said("resources/prots", "ports"),
+      said("resources/memory/mim", "min"),
+      said("hooks/go/demands/jbo", "job"),
+      said("hooks/go/demands/hok", "hook"),
+      said("certs/server/keys", "key"),
+      said("certs/server/subject/alt_name", "alt_names"),
+      said("health_check/checks/0/prot", "port"),
+      said("health_check/wait/attempt", "attempts"),
+    ],
+  );
+  assert.deepEqual(warnings, [
+    said("x_policy"),
+    said("note"),
+    said("resources/memory/top"),
+    said("health_check/checks/0/host"),
   ]);
 });
 

@@ -72,13 +72,15 @@ log_run_retention_count = 0\nlog_run_retention_days = 0\n[ssh_options]\nCompress
 });
 
 test("an unknown key is a warning that names the nearest one", async (t) => {
-  const { warnings } = await opsConf(t, 'ssh_usr = "x"\n');
+  const { warnings } = await opsConf(t, 'the_ssh_user = "x"\nca = 1\n');
   assert.deepEqual(warnings, [
-    { file: "ops.conf", path: "ssh_usr", message: 'is not a known field; did you mean "ssh_user"?' },
+    { file: "ops.conf", path: "the_ssh_user", message: 'is not a known field; did you mean "ssh_user"?' },
+    { file: "ops.conf", path: "ca", message: "is not a known field" },
   ]);
 });
 
 const REFUSED: [name: string, text: string, sentence: RegExp][] = [
+  ["a misspelt key", 'ssh_usr = "x"', /ops\.conf: ssh_usr: is not a known field; did you mean "ssh_user"\?$/],
   ["a wrong type", "use_sudo = 1", /ops\.conf: use_sudo: expected true or false/],
   ["a user that is an option", 'ssh_user = "-oProxyCommand=x"', /ssh_user: expected a user name/],
   ["a key outside secrets/", 'ssh_key = "../id"', /ssh_key: expected the name of a file/],

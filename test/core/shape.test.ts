@@ -8,7 +8,6 @@ import {
   integer,
   isObject,
   list,
-  nearest,
   object,
   oneOf,
   optional,
@@ -207,21 +206,6 @@ test("text in messages is short and has no character that moves or hides others"
   assert.equal(quote("x".repeat(101)), `"${"x".repeat(100)}…"`);
   assert.equal(quote("ä€😀"), '"ä€😀"');
 });
-
-const near: [string, string | undefined][] = [
-  ["versoin", "version"],
-  ["VERSION", "version"],
-  ["port", "ports"],
-  ["hoks", "hooks"],
-  ["xyz", undefined],
-  ["", undefined],
-  ["z".repeat(1_000_000), undefined],
-];
-
-for (const [word, expected] of near)
-  test(`the name nearest to ${word.slice(0, 10) || "nothing"} is ${expected ?? "none"}`, () => {
-    assert.equal(nearest(word, ["version", "ports", "hooks"]), expected);
-  });
 
 test("shapes describe themselves as JSON Schema", () => {
   assert.deepEqual(service.schema, {

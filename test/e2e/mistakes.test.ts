@@ -81,12 +81,14 @@ const FILES: Record<string, string | null> = {
   "workspace/jobs/gamma/data/x": "",
   "workspace/jobs/eta/manifest.json": '{"version": "1.0.0",\n "selectors": ["worker"}',
   "workspace/jobs/theta/vars.toml": "",
+  "workspace/jobs/zeta/app.conf.tpl": "port = {{ nosuch 1 }}",
   "workspace/jobs/zeta/README": "one",
   "workspace/jobs/zeta/readme": "two",
 };
 
 /** In the order of the report. */
 const ERRORS = [
+  'ErrInvalidOpsConf: ops.conf: ssh_usr: is not a known field; did you mean "ssh_user"?',
   "ErrInvalidOpsConf: ops.conf: ssh_key: must be another name: kv.key belongs to the bucket itself",
   "ErrInvalidOpsConf: ops.conf: ssh_port: expected a number from 0 to 65535, found 70000",
   "ErrInvalidOpsConf: ops.conf: ssh_options/ProxyCommand: expected an allowed ssh option as name",
@@ -101,10 +103,12 @@ const ERRORS = [
   'ErrInvalidWorkerJSON: workspace/workers.json: 0/memory: Cannot read the memory size "1 kb": expected a number and one of mb, gb, tb',
   'ErrInvalidWorkerJSON: workspace/workers.json: 1/root: expected an absolute path of letters, digits, dots, _ and -, without . or .. as a part, found "../x"',
   "ErrInvalidWorkerJSON: workspace/workers.json: 1/ssh_port: expected a number from 1 to 65535, found 0",
+  'ErrInvalidWorkerJSON: workspace/workers.json: 2/lables: is not a known field; did you mean "labels"?',
   'ErrInvalidWorkerJSON: workspace/workers.json: 2/host: expected an IP address or a host name, found "-oProxyCommand=x"',
   'ErrInvalidWorkerJSON: workspace/workers.json: 2/connection: expected one of ssh, local, found "telnet"',
   "ErrInvalidWorkerJSON: workspace/workers.json: 1/host: 10.0.0.1 is there twice",
   "ErrInvalidDisabledJSON: workspace/disabled.json: jobs/beta: expected an object, found a string",
+  'ErrInvalidManifest: workspace/jobs/alpha/manifest.json: verison: is not a known field; did you mean "version"?',
   "ErrInvalidManifest: workspace/jobs/alpha/manifest.json: version: expected a string, found an integer",
   'ErrInvalidManifest: workspace/jobs/alpha/manifest.json: selectors/0: expected a name of small letters, digits, _ and -, the first a letter, at most 100, found "front end"',
   "ErrInvalidManifest: workspace/jobs/alpha/manifest.json: min_allocations_count: expected a number of at least 0, found -1",
@@ -139,6 +143,7 @@ const ERRORS = [
   "ErrInvalidManifest: workspace/jobs/eta/manifest.json: not valid JSON: Expected ',' or ']' after array element (line 2 column 24)",
   "ErrInvalidJob: workspace/jobs/gamma: has no Makefile (or Makefile.tpl) with the targets start, stop and restart",
   "ErrInvalidJob: workspace/jobs/gamma: data: data is kept on the workers for the running service: use another name",
+  'ErrInvalidTemplate: workspace/jobs/zeta/app.conf.tpl: line 1, column 11: function "nosuch" not defined',
   "ErrInvalidBucketConf: workspace/bucket.jobs.conf: alpha/size: expected text, a number, true or false, found 1979-05-27",
   'ErrInvalidJobVersion: workspace/jobs/beta/manifest.json: version: Invalid job version "one.two": expected a whole number, found "one"',
   "ErrInvalidJobVersion: workspace/jobs/epsilon/manifest.json: version: is missing: a job that demands another or is demanded needs a version",
@@ -154,13 +159,11 @@ const ERRORS = [
   "ErrPortCollision: workspace/jobs/gamma/manifest.json: resources/ports/one: number 8080 is already taken by port two of job delta",
   "ErrUnsupportedResourceConfiguration: workspace/bucket.jobs.conf: zeta/memory: 4 gb is outside what workspace/jobs/zeta/manifest.json allows (1024 to 2048)",
   'ErrInvalidBucketConf: workspace/bucket.jobs.conf: zeta/cpu: Cannot read the cpu frequency "2 parsecs": expected a number and one of mhz, ghz, thz',
-  "build failed: ErrInvalidOpsConf: ops.conf: ssh_key: must be another name: kv.key belongs to the bucket itself (and 66 more problems)",
+  'build failed: ErrInvalidOpsConf: ops.conf: ssh_usr: is not a known field; did you mean "ssh_user"? (and 70 more problems)',
 ];
 
 const WARNINGS = [
-  'ops.conf: ssh_usr: is not a known field; did you mean "ssh_user"?',
-  'workspace/workers.json: 2/lables: is not a known field; did you mean "labels"?',
-  'workspace/jobs/alpha/manifest.json: verison: is not a known field; did you mean "version"?',
+  "workspace/workers.json: 2/zone: is not a known field",
   "workspace: bucket.jobs.test.conf: not read: job_config_selector in ops.conf selects bucket.jobs.conf",
   "workspace: jobs/theta/vars.toml: not read: there is no manifest.json beside it",
   'workspace/bucket.jobs.conf: omega: there is no job "omega"',
@@ -173,7 +176,7 @@ test("CP-121 every mistake of a workspace is reported by one build, each with co
   const workers = [
     { host: "10.0.0.1", memory: "1 kb", labels: ["x", "X"] },
     { host: "10.0.0.1", ssh_port: 0, root: "../x" },
-    { host: "-oProxyCommand=x", connection: "telnet", lables: [] },
+    { host: "-oProxyCommand=x", connection: "telnet", lables: [], zone: "a" },
   ];
   makeWorkspace(dir, { workers, jobs: JOBS, files: FILES });
   symlinkSync("/etc/passwd", path.join(dir, "workspace/jobs/beta/passwd"));

@@ -686,13 +686,13 @@ test("unknown parameters are refused", async (t) => {
 test("warnings are in the result and in Activity", async (t) => {
   const bucket = await makeBucket(t);
   const { warnings } = await run(bucket, {
-    workers: [{ host: "a", label: 1 }],
+    workers: [{ host: "a", labelled: 1 }],
     jobs: { web: { selectors: ["worker"] } },
-    files: { "workspace/bucket.jobs.conf": "[wep]\na = 1\n", "ops.conf": 'worker_rot = "/x"\n' },
+    files: { "workspace/bucket.jobs.conf": "[wep]\na = 1\n", "ops.conf": 'the_worker_root = "/x"\n' },
   });
   assert.deepEqual(warnings, [
-    'ops.conf: worker_rot: is not a known field; did you mean "worker_root"?',
-    'workspace/workers.json: 0/label: is not a known field; did you mean "labels"?',
+    'ops.conf: the_worker_root: is not a known field; did you mean "worker_root"?',
+    "workspace/workers.json: 0/labelled: is not a known field",
     'workspace/bucket.jobs.conf: wep: there is no job "wep"; did you mean "web"?',
   ]);
   for (const warning of warnings) assert.ok(bucket.activity.includes(`warning: ${warning}\n`), warning);

@@ -1,0 +1,36 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { misspelt, nearest } from "../../lib/core/nearest.ts";
+
+const near: [string, string | undefined][] = [
+  ["versoin", "version"],
+  ["VERSION", "version"],
+  ["port", "ports"],
+  ["hoks", "hooks"],
+  ["xyz", undefined],
+  ["", undefined],
+  ["z".repeat(1_000_000), undefined],
+];
+
+for (const [word, expected] of near)
+  test(`the name nearest to ${word.slice(0, 10) || "nothing"} is ${expected ?? "none"}`, () => {
+    assert.equal(nearest(word, ["version", "ports", "hooks"]), expected);
+  });
+
+for (const [key, expected] of [
+  ["helth_check", "health_check"],
+  ["health_chekc", "health_check"],
+  ["heath_chck", "health_check"],
+  ["helt_chek", undefined],
+  ["prot", "port"],
+  ["pots", "ports"],
+  ["post", "port"],
+  ["host", undefined],
+  ["cup", "cpu"],
+  ["gpu", "cpu"],
+  ["cat", undefined],
+  ["io", undefined],
+] as const)
+  test(`the key ${key} is ${expected ?? "nothing known"} misspelt`, () => {
+    assert.equal(misspelt(key, ["health_check", "port", "ports", "cpu"]), expected);
+  });
