@@ -1,4 +1,4 @@
-// The long proofs: `npm run prove`, about an hour. The same code runs in the tests with smaller numbers. What each of
+// The long proofs: `npm run prove`, about two hours. The same code runs in the tests with smaller numbers. What each of
 // them found last stands in docs/proofs.md.
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -11,6 +11,7 @@ import { contend } from "../test/helpers/contention.ts";
 import { fuzz } from "../test/helpers/fuzz.ts";
 import { stressHooks } from "../test/helpers/hook-stress.ts";
 import { killRounds } from "../test/helpers/kill-rounds.ts";
+import { proveMutants } from "../test/helpers/mutant-run.ts";
 import { SEED } from "../test/helpers/random.ts";
 import { SimulatedDeploys } from "../test/helpers/simulated-deploys.ts";
 import { slowClients } from "../test/helpers/slow-clients.ts";
@@ -58,6 +59,9 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
       kills: 300,
     });
     return `64 scripts in parallel, ${killed} kills, ${writes} writes and as many hand-overs, ${flushes} flushes: nothing lost, nobody stuck`;
+  },
+  async mutants(folder) {
+    return await proveMutants(ROOT, folder, SEED, 200);
   },
   async fuzz(folder) {
     const { answers, memoryMb } = await fuzz(folder, 10_000, SEED);

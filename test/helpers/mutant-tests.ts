@@ -1,0 +1,242 @@
+// Which test files reach which code, and how long each takes: found by running each of them once with coverage.
+import { type ChildProcess, spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import {
+  cpSync,
+  globSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import path from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { folderOf, type Mutant } from "./mutant-draw.ts";
+import { SEED } from "./random.ts";
+
+/** What a test file does, unchanged: the code of each file of lib that it runs, as pairs of positions in that text. */
+export interface Reach {
+  file: string;
+  digest: string;
+  passed: boolean;
+  ms: number;
+  code: Record<string, { digest: string; ranges: number[] }>;
+}
+
+/** How a test file ended: `failed` at its first failing test. */
+export type Verdict = "passed" | "failed" | "timed out";
+
+/** Longer than any test file takes. */
+const LONGEST_MS = 600_000;
+/** They look at texts rather than run the code, or are the machinery itself. */
+const NOT_TESTS = /^test\/(?:architecture|scripts\/mutants)\.test\.ts$/;
+
+/** A copy of the project where tests run, with a folder for what they write. */
+export class Copy {
+  readonly tree: string;
+  readonly #folder: string;
+  readonly #temporary: string;
+
+  constructor(folder: string, root: string) {
+    this.#folder = folder;
+    this.tree = path.join(folder, "ops");
+    this.#temporary = path.join(folder, "tmp");
+    mkdirSync(this.tree, { recursive: true });
+    for (const name of readdirSync(root))
+      if (name !== "node_modules" && name !== ".git")
+        cpSync(path.join(root, name), path.join(this.tree, name), {
+          recursive: true,
+          verbatimSymlinks: true,
+        });
+    symlinkSync(path.join(root, "node_modules"), path.join(this.tree, "node_modules"));
+  }
+
+  /** Runs a test file until it ends, fails or is out of time; then ends whatever it started. */
+  async run(test: string, limitMs: number, env: Record<string, string> = {}): Promise<Verdict> {
+    mkdirSync(this.#temporary, { mode: 0o700 });
+    // Without its word that it runs in a test itself; the rest as scripts/test.ts has it.
+    const { NODE_TEST_CONTEXT: _, XDG_CACHE_HOME: __, XDG_CONFIG_HOME: ___, ...ours } = process.env;
+    const compiled = { NODE_COMPILE_CACHE: path.join(this.#folder, "compiled") };
+    const own = { HOME: this.#temporary, TMPDIR: this.#temporary, OPS_TEST_SEED: String(SEED), ...compiled };
+    const child = spawn(process.execPath, ["--test-reporter=tap", test], {
+      cwd: this.tree,
+      env: { ...ours, ...own, ...env },
+      stdio: ["ignore", "pipe", "ignore"],
+      detached: true,
+    });
+    try {
+      return await verdictOf(child, limitMs);
+    } finally {
+      this.#clear();
+    }
+  }
+
+  /** Ends the processes that work in this copy or were started there, and removes what they wrote. */
+  #clear(): void {
+    for (let pids = this.#processes(); pids.length > 0; pids = this.#processes())
+      for (const pid of pids) kill(pid);
+    rmSync(this.#temporary, { recursive: true, force: true, maxRetries: 5 });
+  }
+
+  #processes(): number[] {
+    const facts = [
+      (pid: string) => readlinkSync(`/proc/${pid}/cwd`),
+      (pid: string) => readFileSync(`/proc/${pid}/cmdline`, "latin1"),
+      (pid: string) => readFileSync(`/proc/${pid}/environ`, "latin1"),
+    ];
+    return readdirSync("/proc")
+      .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
+      .filter((pid) => facts.some((fact) => attempt(() => fact(pid).includes(`${this.#folder}/`))))
+      .map(Number);
+  }
+}
+
+function attempt(look: () => boolean): boolean {
+  try {
+    return look();
+  } catch {
+    return false;
+  }
+}
+
+function kill(pid: number): void {
+  attempt(() => process.kill(pid, "SIGKILL"));
+}
+
+async function verdictOf(child: ChildProcess, limitMs: number): Promise<Verdict> {
+  return await new Promise((resolve, reject) => {
+    const timer = setTimeout(() => resolve("timed out"), limitMs);
+    child.on("error", reject);
+    let rest = "";
+    child.stdout?.setEncoding("utf8").on("data", (text: string) => {
+      const lines = (rest + text).split("\n");
+      rest = lines.pop() ?? "";
+      if (lines.some((line) => /^\s*not ok /.test(line))) resolve("failed");
+    });
+    child.on("exit", (code) => {
+      clearTimeout(timer);
+      resolve(code === 0 ? "passed" : "failed");
+    });
+  });
+}
+
+/** Runs each test file that `cache` does not know as it is now, and tells what all of them reach. */
+export async function reaches(copies: readonly Copy[], cache: string, tell = console.log): Promise<Reach[]> {
+  mkdirSync(cache, { recursive: true });
+  const tree = copies[0]?.tree ?? "";
+  const tests = globSync("test/**/*.test.ts", { cwd: tree }).filter((file) => !NOT_TESTS.test(file));
+  const found: Reach[] = [];
+  const left = [...tests].sort();
+  const work = async (copy: Copy) => {
+    for (let file = left.pop(); file !== undefined; file = left.pop()) {
+      const kept = path.join(cache, `${file.replaceAll("/", "-")}.json`);
+      const digest = digestOf(path.join(tree, file));
+      const known = read(kept);
+      const reach = known?.passed && known.digest === digest ? known : await reachOf(copy, file, digest);
+      if (reach !== known)
+        tell(
+          `${file}: ${reach.passed ? "" : "fails as it is, "}${Math.round(reach.ms)} ms, ${left.length} left`,
+        );
+      writeFileSync(kept, JSON.stringify(reach));
+      found.push(reach);
+    }
+  };
+  await Promise.all(copies.map(work));
+  return found;
+}
+
+function read(file: string): Reach | undefined {
+  try {
+    return JSON.parse(readFileSync(file, "utf8"));
+  } catch {
+    return undefined;
+  }
+}
+
+async function reachOf(copy: Copy, file: string, digest: string): Promise<Reach> {
+  const folder = path.join(copy.tree, "coverage");
+  const started = performance.now();
+  const verdict = await copy.run(file, LONGEST_MS, {
+    NODE_V8_COVERAGE: folder,
+    NODE_DISABLE_COMPILE_CACHE: "1",
+  });
+  const ms = performance.now() - started;
+  const code = codeIn(folder, copy.tree);
+  rmSync(folder, { recursive: true, force: true });
+  return { file, digest, passed: verdict === "passed", ms, code };
+}
+
+interface Coverage {
+  result: {
+    url: string;
+    functions: { ranges: { startOffset: number; endOffset: number; count: number }[] }[];
+  }[];
+}
+
+/** What all the processes have run that left their coverage in a folder. */
+function codeIn(folder: string, tree: string): Reach["code"] {
+  const lib = `${pathToFileURL(path.join(tree, "lib")).href}/`;
+  const marks = new Map<string, Uint8Array>();
+  for (const name of globSync("*.json", { cwd: folder })) {
+    const text = readFileSync(path.join(folder, name), "utf8");
+    const coverage: Coverage = text.endsWith("}") ? JSON.parse(text) : { result: [] };
+    for (const { url, functions } of coverage.result.filter(({ url }) => url.startsWith(lib))) {
+      const ranges = functions.flatMap((one) => one.ranges);
+      const size = Math.max(...ranges.map((range) => range.endOffset));
+      // A range inside another one says more about the code that is in both.
+      ranges.sort((a, b) => a.startOffset - b.startOffset || b.endOffset - a.endOffset);
+      const own = new Uint8Array(size);
+      for (const { startOffset, endOffset, count } of ranges)
+        own.fill(count > 0 ? 1 : 0, startOffset, endOffset);
+      const all = marks.get(url) ?? own;
+      own.forEach((mark, at) => {
+        all[at] ||= mark;
+      });
+      marks.set(url, all);
+    }
+  }
+  const entries = [...marks].map(([url, marked]) => {
+    const file = fileURLToPath(url);
+    return [path.relative(tree, file), { digest: digestOf(file), ranges: rangesOf(marked) }] as const;
+  });
+  return Object.fromEntries(entries);
+}
+
+function rangesOf(marked: Uint8Array): number[] {
+  const edges: number[] = [];
+  for (let at = 0; at <= marked.length; at++) if ((marked[at] ?? 0) !== (marked[at - 1] ?? 0)) edges.push(at);
+  return edges;
+}
+
+function digestOf(file: string): string {
+  return createHash("sha256").update(readFileSync(file)).digest("hex");
+}
+
+/**
+ * The test files that run the code of a mutant, those first that are the likeliest to notice for their time: the file
+ * of the same name, then those that run much of it. Where the source has changed since, they are all that ran some of it.
+ */
+export function testsThatSee(mutant: Mutant, all: readonly Reach[], tree: string): Reach[] {
+  const digest = digestOf(path.join(tree, mutant.file));
+  const mirror = mutant.file.replace(/^lib/, "test").replace(/\.ts$/, "");
+  const weight = ({ file, ms, code }: Reach) => {
+    const { ranges = [] } = code[mutant.file] ?? {};
+    const reached = ranges.reduce((sum, edge, at) => sum + (at % 2 === 0 ? -edge : edge), 0);
+    const near = file.startsWith(mirror) ? 100 : folderOf(file) === folderOf(mutant.file) ? 3 : 1;
+    return ms / near / reached ** 2;
+  };
+  return all
+    .filter(({ passed, code }) => {
+      const seen = code[mutant.file];
+      return passed && seen && (seen.digest !== digest || covers(seen.ranges, mutant));
+    })
+    .sort((a, b) => weight(a) - weight(b));
+}
+
+/** Whether the place where the mutant begins has run; an entry that is taken out begins where the one before ends. */
+function covers(ranges: readonly number[], { start }: Mutant): boolean {
+  return ranges.some((from, at) => at % 2 === 0 && from <= start && start < (ranges[at + 1] ?? 0));
+}
