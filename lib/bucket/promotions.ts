@@ -7,8 +7,10 @@ import type { Database } from "./database.ts";
 export interface Promotion {
   /** The promoted tree; empty before the first promotion. */
   hash: string;
-  /** The tree that was synced last; empty where no sync has come to its end. */
+  /** The tree that was synced last; empty from the moment a sync may begin until it is noted that it has ended. */
   synced: string;
+  /** The files of the last sync that has ended. */
+  syncedFiles: Record<string, string>;
   /** The running version: `0.0.0` before the first promotion. */
   version: string;
   /** The promoted files, path to a digest of mode and content. */
@@ -30,6 +32,7 @@ export interface Promotion {
 interface HashRow {
   key: string;
   current_hash: string;
+  current_files: string;
   previous_hash: string;
   previous_files: string;
   before_hash: string;
@@ -51,6 +54,7 @@ const STOPPED = { no: 0, done: 1, begun: 2 };
 const NOTHING: Promotion = {
   hash: "",
   synced: "",
+  syncedFiles: {},
   version: NEVER_PROMOTED,
   files: {},
   before: { hash: "", version: NEVER_PROMOTED, files: {} },
@@ -72,6 +76,7 @@ function fromRow(row: HashRow): Promotion {
   return {
     hash: row.previous_hash,
     synced: row.current_hash,
+    syncedFiles: filesIn(row.current_files),
     version: row.current_version || NEVER_PROMOTED,
     files: filesIn(row.previous_files),
     before: {
@@ -95,13 +100,21 @@ function namespaceOf(job: string): string {
   return `${job}_allocation`;
 }
 
-/** Notes that allocations of a job are about to change; until one is promoted nobody may take it for complete. */
+/** True where the files on the worker may be others than those that a deploy has finished with. */
+export function isUnsettled({ hash, synced, unfinished }: Promotion): boolean {
+  return hash === "" ? unfinished || synced === "" : unfinished && synced !== hash;
+}
+
+/**
+ * Notes that allocations of a job are about to change, before a file of theirs is touched: until a sync has come to its
+ * end nobody knows which files are there, and until one is promoted nobody may take it for complete.
+ */
 export function beginChange(db: Database, job: string, allocationIds: readonly string[]): void {
   db.transaction(() => {
     for (const id of allocationIds)
       db.run(
         `INSERT INTO hash (namespace, key, current_hash, previous_hash, current_files, previous_files, current_version, unfinished)
-         VALUES (?, ?, '', '', '', '', '', 1) ON CONFLICT DO UPDATE SET unfinished = 1`,
+         VALUES (?, ?, '', '', '', '', '', 1) ON CONFLICT DO UPDATE SET unfinished = 1, current_hash = ''`,
         namespaceOf(job),
         id,
       );

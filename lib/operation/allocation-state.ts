@@ -24,6 +24,11 @@ export function allocationGrade({ plan, done, passedGate, trouble }: AllocationS
   return done ? "changed" : "not_started";
 }
 
+/** True where nothing but the files has come by now. */
+export function isWaiting({ plan, done, trouble }: AllocationState): boolean {
+  return plan.decision.action !== "skip" && !done && trouble === undefined;
+}
+
 /** What hooks for job_control are told in a deploy: which workers are started and which are changed. */
 export function controlVariables(states: readonly AllocationState[]): EventVariables {
   const hosts = (...actions: Action[]) =>

@@ -1,5 +1,5 @@
 import type { CatalogAllocation } from "../bucket/catalog.ts";
-import { setStopped, startAnew } from "../bucket/promotions.ts";
+import { type Promotion, setStopped, startAnew } from "../bucket/promotions.ts";
 import type { OperationContext } from "./context.ts";
 import type { Effects } from "./effects.ts";
 import type { Evidence } from "./evidence.ts";
@@ -16,12 +16,13 @@ export interface JobStatus {
 /** How it went for one allocation; filled in as the run goes on. */
 export interface ControlState {
   readonly allocation: CatalogAllocation;
-  /** The version that was promoted there. */
-  readonly version: string;
+  readonly promoted: Promotion;
   outcome: Grade;
   /** Why it is neither ok nor still to come. */
   error: string | null;
   duration_ms: number;
+  /** The promoted files were put back there first. */
+  put_back?: true;
   /** What its status is, where that was asked for. */
   status?: JobStatus;
   /** What was found there, where the health check after its batch failed. */
@@ -55,6 +56,6 @@ export function noteTarget({ context, target, forget }: Control, { id, job }: Ca
 }
 
 /** For a target it is the version that runs, and no other: what was built since is not there yet. */
-export function versionsOf({ version }: ControlState): Record<string, string> {
+export function versionsOf({ promoted: { version } }: ControlState): Record<string, string> {
   return { CURRENT_VERSION: version, NEW_VERSION: version };
 }

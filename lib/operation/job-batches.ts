@@ -6,9 +6,10 @@ import { type Control, type ControlState, hostsOf, noteTarget, versionsOf } from
 import { gateTroubles, hasGate, passGate } from "./gate.ts";
 import { hooksOn, scriptErrors } from "./hooks.ts";
 import { troubleOf } from "./outcome.ts";
+import { settle } from "./settle.ts";
 
 /**
- * Runs the target of a job-control command for one job: in rollout order and batches of `max_concurrent_upgrades`, by
+ * Runs the target of a job-control command for one job: after {@link settle}, in rollout order and batches of `max_concurrent_upgrades`, by
  * the job's hooks for job_control where it has some, else by `make`. The next batch starts only after the one before
  * succeeded, and after the health check where that was asked for.
  */
@@ -18,6 +19,7 @@ export async function controlJob(
   states: readonly ControlState[],
 ): Promise<void> {
   const { context, target } = control;
+  await settle(control, job, states);
   const ready = new Map(
     states
       .filter(({ outcome }) => outcome === "not_started")

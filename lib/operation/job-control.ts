@@ -75,7 +75,7 @@ function statesOf(
     const promotionOf = promotionsOf(db, name);
     const own = allocations.filter(({ job }) => job === name);
     return own.map((allocation) => ({
-      ...{ allocation, version: promotionOf(allocation.id).version },
+      ...{ allocation, promoted: promotionOf(allocation.id) },
       ...(allocation.disabled
         ? { outcome: "skipped" as const, error: "disabled" }
         : { outcome: "not_started" as const, error: null }),
@@ -133,7 +133,9 @@ function resultOf(
     target,
     jobs: jobs.map(({ name }) => {
       const own = states.filter(({ allocation }) => allocation.job === name);
-      const allocations = own.map(({ allocation, ...state }) => ({ worker: allocation.worker, ...state }));
+      const allocations = own.map(({ allocation, promoted, ...state }) => ({
+        ...{ worker: allocation.worker, version: promoted.version, ...state },
+      }));
       return { job: name, outcome: worstOf(own.map(({ outcome }) => outcome)), allocations };
     }),
   };

@@ -1,7 +1,6 @@
 import type { CatalogJob } from "../bucket/catalog.ts";
-import { keptContent } from "../bucket/contents.ts";
-import { beginChange, promote, recordSynced, setGate } from "../bucket/promotions.ts";
-import type { StagedFile, StagedTree } from "../bucket/staging.ts";
+import { beginChange, promote, setGate } from "../bucket/promotions.ts";
+import type { StagedTree } from "../bucket/staging.ts";
 import { mapAll } from "../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import { rolloutBatches } from "../plan/rollout.ts";
@@ -10,28 +9,51 @@ import type { OperationContext } from "./context.ts";
 import type { Effects } from "./effects.ts";
 import { passGate } from "./gate.ts";
 import { hooksOn } from "./hooks.ts";
+import { troubleOf } from "./outcome.ts";
 import type { AllocationPlan } from "./plan-job.ts";
+import { promotedTree, putFilesBack } from "./promoted-tree.ts";
 import { targetHash } from "./target.ts";
 
+const SYNC_AT_ONCE = 32;
+
+/** What a batch that was not healthy leaves to put back. */
+interface Failed {
+  job: CatalogJob;
+  batch: readonly AllocationState[];
+  /** The job's other allocations whose files were synced and where nothing was begun. */
+  waiting: readonly AllocationState[];
+}
+
 /**
- * Puts the tree and the version that were promoted before a batch back on its workers only, all of them at once as the
- * batch was, and runs their gate (workspace.md, `on_failure`). First starts have nothing before them and stay as they
- * are, as do workers that are unreachable. Answers the failure that the job ends with: that of the batch's own gate, and
- * what has become of its workers. Throws only `cancelled`.
+ * Puts the tree and the version that were promoted before a batch back on its workers, all of them at once as the batch
+ * was, and runs their gate (workspace.md, `on_failure`); then the promoted files on those that wait for a later batch,
+ * where nothing runs. First starts have nothing before them and stay as they are, as do workers that are unreachable.
+ * Answers the failure that the job ends with: that of the batch's own gate, and what has become of the workers. Throws
+ * only `cancelled`.
  */
 export async function restoreBatch(
   context: OperationContext,
   effects: Effects,
-  job: CatalogJob,
-  batch: readonly AllocationState[],
+  { job, batch, waiting }: Failed,
   failure: unknown,
 ): Promise<Failure> {
+  const ofBatch = await restore(context, effects, job, batch);
+  const ofWaiting = await settleWaiting(context, effects, job, waiting);
+  const message = [messageOf(failure), ofBatch, ...ofWaiting].join("; ");
+  return new Failure("ErrHealthCheckFailed", message, { cause: failure });
+}
+
+/** Puts a batch back, and answers what has become of it. */
+async function restore(
+  context: OperationContext,
+  effects: Effects,
+  job: CatalogJob,
+  batch: readonly AllocationState[],
+): Promise<string> {
   const states = batch.filter(
     ({ plan, trouble }) => plan.promoted.hash !== "" && trouble?.grade !== "unreachable",
   );
-  const told = (outcome: string) =>
-    new Failure("ErrHealthCheckFailed", `${messageOf(failure)}; ${outcome}`, { cause: failure });
-  if (states.length === 0) return told("nothing was promoted there before that could be put back");
+  if (states.length === 0) return "nothing was promoted there before that could be put back";
   const hosts = hostsOf(states);
   let isBack = false;
   try {
@@ -40,18 +62,53 @@ export async function restoreBatch(
     isBack = true;
     await passGate(context, effects, job, { probed: activeOf(states), hooked: workersOf(states) });
     setGate(context.db, job.name, idsOf(states), "passed");
-    return told(`what was promoted before was put back on ${hosts} and is healthy there`);
+    return `what was promoted before was put back on ${hosts} and is healthy there`;
   } catch (error) {
     throwIfCancelled(context.signal);
     setGate(context.db, job.name, idsOf(states), "failed");
     const end = isBack
       ? `was put back on ${hosts}, but is not healthy there`
       : `could not be put back on ${hosts}`;
-    return told(`what was promoted before ${end}: ${messageOf(error)}`);
+    return `what was promoted before ${end}: ${messageOf(error)}`;
   } finally {
     for (const state of states)
       state.trouble ??= { grade: "failed", message: "put back: its batch was not healthy" };
   }
+}
+
+/** Puts the promoted files back where nothing was begun: what runs there runs with them. Answers what has become of it. */
+async function settleWaiting(
+  context: OperationContext,
+  effects: Effects,
+  job: CatalogJob,
+  waiting: readonly AllocationState[],
+): Promise<string[]> {
+  const states = waiting.filter(({ plan }) => plan.promoted.hash !== "");
+  if (states.length === 0) return [];
+  context.log.info(`${job.name}: puts the promoted files back on ${hostsOf(states)}, which had yet to come`);
+  const work = async (state: AllocationState) => {
+    const { allocation, promoted, tree } = state.plan;
+    try {
+      const back = { allocation, promoted, tree: promotedTree(context, promoted) };
+      await putFilesBack(context, effects, back, tree.digests);
+      // Where an earlier deploy was cut off, other files than the promoted ones may run.
+      if (!promoted.unfinished) promote(context.db, job.name, allocation.id, promoted.version);
+    } catch (error) {
+      throwIfCancelled(context.signal);
+      state.trouble = troubleOf(error);
+      context.log.error(`${job.name}@${allocation.worker}: ${state.trouble.message}`);
+    }
+  };
+  await mapAll(states, SYNC_AT_ONCE, work, context.signal);
+  const [back, lost] = [states.filter(({ trouble }) => !trouble), states.filter(({ trouble }) => trouble)];
+  return [
+    ...(back.length > 0 ? [`the promoted files are back on ${workers(back)} that had yet to come`] : []),
+    ...(lost.length > 0 ? [`they could not be brought back to ${hostsOf(lost)}`] : []),
+  ];
+}
+
+function workers({ length }: readonly unknown[]): string {
+  return `${length} worker${length > 1 ? "s" : ""}`;
 }
 
 async function putBack(
@@ -61,19 +118,16 @@ async function putBack(
   states: readonly AllocationState[],
 ): Promise<void> {
   const { db, kv, signal } = context;
-  const trees = new Map(states.map(({ plan }) => [plan, treeBefore(context, plan)]));
+  const trees = new Map(states.map(({ plan }) => [plan, promotedTree(context, plan.promoted)]));
   beginChange(db, job.name, idsOf(states));
   const hasOwnControl = hooksOn(job, "job_control").length > 0;
   const work = async ([plan, tree]: [AllocationPlan, StagedTree]) => {
-    await effects.stage(plan.allocation, tree);
-    await effects.sync(plan.allocation, tree, plan.tree.digests);
-    const { updateSeq } = plan.promoted;
-    recordSynced(db, job.name, plan.allocation.id, { hash: tree.hash, files: tree.digests, updateSeq });
+    await putFilesBack(context, effects, { ...plan, tree }, plan.tree.digests);
     if (!hasOwnControl) await runAgain(effects, job, plan, tree);
   };
   await mapAll([...trees], states.length, work, signal);
-  const workers = workersOf(states);
   if (hasOwnControl) {
+    const workers = workersOf(states);
     const variables = { NEW_ALLOCATIONS: "", UPDATED_ALLOCATIONS: workers.join(",") };
     const versions = new Map(states.map(({ plan }) => [plan.allocation.worker, plan.promoted.version]));
     const order = kv.get(`ops/job/${job.name}`, "rollout_order");
@@ -103,15 +157,6 @@ async function runAgain(
     limitSeconds: job.lifecycleTimeoutSeconds,
     env: { CURRENT_VERSION: allocation.newVersion, NEW_VERSION: promoted.version },
   });
-}
-
-/** What was promoted when the deploy was planned. Throws `failed` where a content of it is not kept any more. */
-function treeBefore({ db, kv }: OperationContext, { promoted }: AllocationPlan): StagedTree {
-  const files = Object.entries(promoted.files).map(([path, digest]): StagedFile => {
-    const [mode = "", sha256 = ""] = digest.split(":");
-    return { path, mode: Number.parseInt(mode, 8), sha256, ...keptContent(db, kv, sha256) };
-  });
-  return { hash: promoted.hash, files, digests: promoted.files };
 }
 
 function activeOf(states: readonly AllocationState[]): string[] {

@@ -1,5 +1,4 @@
-import { keepContents } from "../bucket/contents.ts";
-import { beginChange, promote, recordSynced, setGate, setStopped } from "../bucket/promotions.ts";
+import { beginChange, recordSynced, setGate } from "../bucket/promotions.ts";
 import { runAll } from "../core/async.ts";
 import { Failure, throwIfCancelled } from "../core/errors.ts";
 import type { Action } from "../plan/changes.ts";
@@ -13,6 +12,7 @@ import {
   hostsOf,
   idsOf,
   isTolerated,
+  isWaiting,
   workersOf,
 } from "./allocation-state.ts";
 import { type BoundPlan, staleFiles } from "./bound-plan.ts";
@@ -22,6 +22,7 @@ import { gateTroubles, hasGate, passGate } from "./gate.ts";
 import { type HookPass, scriptErrors } from "./hooks.ts";
 import { countGrades, describeGrades, type Trouble, troubleOf } from "./outcome.ts";
 import { hasOpenGate, type JobPlan } from "./plan-job.ts";
+import { promoteAll } from "./promote.ts";
 import { restoreBatch } from "./restore-batch.ts";
 import type { RolloutBoard } from "./rollout-board.ts";
 import { targetHash } from "./target.ts";
@@ -162,13 +163,14 @@ class Rollout {
   }
 
   async #promoteAndGate(states: readonly AllocationState[]): Promise<void> {
-    this.#promote(states, hasGate(this.#plan.job) ? "pending" : "");
+    promoteAll(this.#context, this.#plan.job, states, hasGate(this.#plan.job) ? "pending" : "");
     try {
       await this.#gate(states);
     } catch (error) {
       if (this.#plan.job.onFailure !== "restore" || this.#context.signal.aborted) throw error;
-      const restored = () => restoreBatch(this.#context, this.#effects, this.#plan.job, states, error);
-      throw await this.#board.during("restoring", states, restored);
+      const failed = { job: this.#plan.job, batch: states, waiting: this.#states.filter(isWaiting) };
+      const restored = () => restoreBatch(this.#context, this.#effects, failed, error);
+      throw await this.#board.during("restoring", [...states, ...failed.waiting], restored);
     }
   }
 
@@ -180,7 +182,8 @@ class Rollout {
   /** The promote sweep: allocations whose change needs no lifecycle, and so has no gate of its own. */
   async promoteRest(): Promise<void> {
     const rest = this.#changing().filter((state) => !runsTarget(state.plan.decision.action));
-    this.#promote(rest.filter((state) => state.trouble === undefined));
+    const reached = rest.filter((state) => state.trouble === undefined);
+    promoteAll(this.#context, this.#plan.job, reached);
     this.#failIfTroubled(rest);
   }
 
@@ -275,26 +278,6 @@ class Rollout {
       ...{ phase: "rollout", hash, limitSeconds: this.#plan.job.lifecycleTimeoutSeconds },
       env: { CURRENT_VERSION: promoted.version, NEW_VERSION: allocation.newVersion },
     });
-  }
-
-  #promote(batch: readonly AllocationState[], gate?: "pending" | ""): void {
-    const { db, kv } = this.#context;
-    try {
-      db.transaction(() => {
-        for (const { plan } of batch) {
-          const { id, job, worker, newVersion, disabled } = plan.allocation;
-          keepContents(db, kv, plan.tree.files);
-          promote(db, job, id, newVersion, gate);
-          if (!disabled) setStopped(db, job, id, "no");
-          kv.put(`ops/job/${job}/worker/${worker}`, "version", newVersion);
-        }
-        kv.flush(this.#plan.job.name);
-      });
-    } catch (error) {
-      kv.discard(this.#plan.job.name);
-      throw error;
-    }
-    for (const state of batch) state.done = true;
   }
 
   /** Checks what is promoted to the target, and stores the outcome for the allocations the gate is about. */

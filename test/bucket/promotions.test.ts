@@ -17,6 +17,7 @@ const NOTHING = {
   ...{
     hash: "",
     synced: "",
+    syncedFiles: {},
     version: NEVER_PROMOTED,
     files: {},
     gate: "",
@@ -55,20 +56,26 @@ test("HR-109 HR-115 T-39 a change counts from its promotion on, and until then e
     ],
   );
   recordSynced(db, "web", "one", tree("a"));
-  const synced = { ...NOTHING, synced: "a", updateSeq: 4 };
+  const synced = { ...NOTHING, synced: "a", syncedFiles: { Makefile: "a" }, updateSeq: 4 };
   assert.deepEqual(of("one"), { ...synced, unfinished: true }, "a sync is no promotion");
   promote(db, "web", "one", "1.0.0", "pending");
   const first = { ...synced, hash: "a", version: "1.0.0", files: { Makefile: "a" }, gate: "pending" };
   assert.deepEqual(of("one"), first);
   beginChange(db, "web", ["one"]);
+  assert.deepEqual(
+    of("one"),
+    { ...first, synced: "", unfinished: true },
+    "which files are there is not known",
+  );
   recordSynced(db, "web", "one", tree("b"));
-  assert.deepEqual(of("one"), { ...first, synced: "b", unfinished: true }, "the promoted tree stays known");
+  const isB = { synced: "b", syncedFiles: { Makefile: "b" } };
+  assert.deepEqual(of("one"), { ...first, ...isB, unfinished: true }, "the promoted tree stays known");
   promote(db, "web", "one", "2.0.0", "");
   const before = { hash: "a", version: "1.0.0", files: { Makefile: "a" } };
   const second = {
     ...first,
     hash: "b",
-    synced: "b",
+    ...isB,
     version: "2.0.0",
     files: { Makefile: "b" },
     gate: "",
@@ -115,6 +122,8 @@ test("an allocation that starts anew loses its promoted tree, gate and stop mark
     promote(db, job, id, "3.0.0");
   }
   startAnew(db, [{ job: "web", id: "one" }]);
-  assert.deepEqual(of("one"), { ...NOTHING, synced: "a", version: "1.0.0", updateSeq: 4 });
+  assert.deepEqual(of("one"), {
+    ...{ ...NOTHING, synced: "a", syncedFiles: { Makefile: "a" }, version: "1.0.0", updateSeq: 4 },
+  });
   assert.deepEqual([of("two").hash, of("one", "other").hash], ["b", "b"]);
 });

@@ -100,6 +100,7 @@ test("HR-144 HR-145 HR-233 deployments tell how far each allocation is", async (
   ]);
   beginChange(db, "site", [one]);
   assert.equal(rollouts()["10.0.0.1"], "update");
+  recordSynced(db, "site", one, { hash: "h1", files: {}, updateSeq: 1 });
   promote(db, "site", one, "2.0.0");
   makeWorkspace(dir, {
     workers: WORKERS.filter(({ host }) => host === "10.0.0.1"),

@@ -3,9 +3,10 @@ import { mkdir } from "node:fs/promises";
 import { setImmediate as turn } from "node:timers/promises";
 import { type CatalogJob, catalogAllocations, catalogWorkers } from "../../lib/bucket/catalog.ts";
 import { runLayout } from "../../lib/bucket/layout.ts";
-import { type Promotion, promotionsOf } from "../../lib/bucket/promotions.ts";
+import { isUnsettled, type Promotion, promotionsOf } from "../../lib/bucket/promotions.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { BoundPlan } from "../../lib/operation/bound-plan.ts";
+import type { ControlState } from "../../lib/operation/control-state.ts";
 import { carryOutDeploy } from "../../lib/operation/deploy.ts";
 import type { DeployResult } from "../../lib/operation/deploy-result.ts";
 import { deployScope } from "../../lib/operation/deploy-scope.ts";
@@ -14,6 +15,7 @@ import type { Effects, Place } from "../../lib/operation/effects.ts";
 import { Fleet } from "../../lib/operation/fleet.ts";
 import { hasGate } from "../../lib/operation/gate.ts";
 import { type HookPass, hooksOn, type ScriptResult } from "../../lib/operation/hooks.ts";
+import { controlJob } from "../../lib/operation/job-batches.ts";
 import { targetHash } from "../../lib/operation/target.ts";
 import type { FileDigests } from "../../lib/plan/changes.ts";
 import { type DeployPlan, type PlannedAllocation, plannedFiles } from "../../lib/plan/deploy-plan.ts";
@@ -61,7 +63,17 @@ interface Service {
 
 /** How often what happened, so that a test can tell that it has met enough. */
 export type Tally = Record<
-  "deploys" | "kills" | "cancels" | "failures" | "targets" | "lost" | "restored" | "tolerated" | "planned",
+  | "deploys"
+  | "kills"
+  | "cancels"
+  | "failures"
+  | "targets"
+  | "lost"
+  | "restored"
+  | "tolerated"
+  | "planned"
+  | "controlled"
+  | "settled",
   number
 >;
 
@@ -95,7 +107,8 @@ const VERBS = ["start ", "restart ", "reload "];
  * - skip: a job is skipped only when all its allocations run what is wanted and were last found healthy;
  * - starts: a tree is started once, and once more at most for each kill, cancel, failure or force;
  * - restore: only a batch whose gate has failed is put back, to what was promoted before, where the manifest says so;
- *   what the result says about it is so;
+ *   what the result says about it is so, and what waited for a later batch has the promoted files again;
+ * - job control: after any of these deploys, it starts, restarts and reloads only what a deploy has finished with;
  * - plan: files and targets are those of the plan, all of them where nothing went wrong;
  * - convergence: a deploy that nothing disturbs succeeds, and the next one has nothing to do.
  */
@@ -183,8 +196,96 @@ export class SimulatedDeploys {
     for (let round = 0; round < 6; round++) {
       if (round > 0) changeBucket(this.#bucket, this.#random, `${seed}.${round}`);
       await this.#deploy(this.#disturbance());
+      for (const job of this.#jobs) if (this.#chance(0.3)) await this.#controlJob(job);
     }
     await this.#settles();
+  }
+
+  /** Starts, restarts or reloads a job, with failures, cancels and kills. */
+  async #controlJob(job: CatalogJob): Promise<void> {
+    const stop = new AbortController();
+    const context = this.#bucket.context("job_restart", stop.signal);
+    const target = this.#pick(["start", "restart", "reload"]);
+    const present = catalogAllocations(context.db).filter(({ removed }) => !removed);
+    const promotionOf = promotionsOf(context.db, job.name);
+    const own = present.filter((one) => one.job === job.name);
+    const states = own.map((allocation): ControlState => {
+      const outcome = allocation.disabled ? "skipped" : "not_started";
+      return { allocation, promoted: promotionOf(allocation.id), outcome, error: null, duration_ms: 0 };
+    });
+    const fleet = new Fleet(context, catalogWorkers(context.db));
+    const options = { target, healthCheck: false, forget: false };
+    const control = { context, fleet, effects: this.#controlEffects(target), present, ...options };
+    const [killAt, cancelAt] = [this.#pick([-1, -1, 1, 2, 5]), this.#pick([-1, -1, -1, 3])];
+    this.#wave = -1;
+    let hasEnded = false;
+    void controlJob(control, job, states).then(
+      () => {
+        hasEnded = true;
+      },
+      (error: unknown) => {
+        hasEnded = true;
+        if (!(error instanceof Failure)) throw error;
+      },
+    );
+    for (let step = 0; !hasEnded; step++) {
+      await turn();
+      this.#checkPromotions();
+      if (this.#violation !== undefined) throw new Error(this.#violation);
+      if (step === killAt) this.#dropPending();
+      if (step === killAt) return context.log.close();
+      if (step === cancelAt) this.#cancel(stop);
+      else if (this.#pending.size > 0) this.#endOne();
+    }
+    context.log.close();
+    this.tally.controlled += states.filter(({ outcome }) => outcome === "ok").length;
+    this.tally.settled += states.filter((state) => state.put_back).length;
+  }
+
+  #controlEffects(target: string): Effects {
+    const begins = (place: Place, version: string) => {
+      const { hash, synced, version: running, ...promotion } = this.#promotionOf(keyOf(place));
+      const service = this.#service(place);
+      const what = `job control: ${target} of ${keyOf(place)}`;
+      this.#must(!isUnsettled({ ...promotion, version, hash, synced }), `${what} although it is unsettled`);
+      this.#must(service.tree === (hash || synced), `${what} with files that no deploy has finished with`);
+      this.#must(version === running, `${what} with version ${version}, not ${running}`);
+      service.last = undefined;
+    };
+    const ends = (place: Place, version: string) => {
+      const service = this.#service(place);
+      if (target === "reload" && service.running === undefined) return;
+      Object.assign(service, { running: service.tree, version, last: { hash: undefined, target } });
+    };
+    return {
+      ...this.#effectsOf(),
+      sync: (place, tree) => {
+        const apply = () => this.#applySync(place, tree?.hash ?? "", tree?.digests ?? {});
+        const result = () => ({ changed: [], removed: [], unchanged: 0, sentBytes: 0 });
+        return this.#begin({ ...this.#at("sync", place), apply, result });
+      },
+      run: (wanted) => {
+        const version = wanted.env?.NEW_VERSION ?? "";
+        begins(wanted, version);
+        const apply = () => ends(wanted, version);
+        return this.#begin({ ...this.#at(target, wanted), apply, result: () => undefined });
+      },
+      hooks: ({ job, batch }) => {
+        const workers = batch?.workers ?? [];
+        const versionOn = (worker: string) => this.#promotionOf(`${job.name}@${worker}`).version;
+        for (const worker of workers) begins({ job: job.name, worker }, versionOn(worker));
+        const apply = () => {
+          for (const worker of workers) ends({ job: job.name, worker }, versionOn(worker));
+        };
+        const scripts = workers.map((worker) => ({ hook: "act", worker, error: null, duration_ms: 0 }));
+        const failed = () => {
+          const details = { scripts: scripts.map((one) => ({ ...one, error: "made to fail" })) };
+          return new Failure("ErrHookFailed", "hook act was made to fail", { details });
+        };
+        const effect = { what: `hook job_control of ${job.name}`, job, apply, failure: failed };
+        return this.#begin({ ...effect, result: () => scripts });
+      },
+    };
   }
 
   async #carryOutPlan(seed: number): Promise<void> {
@@ -402,13 +503,17 @@ export class SimulatedDeploys {
   }
 
   #kill(): string {
-    this.tally.kills++;
-    this.#excuseAll();
-    // What was at work on a worker comes through there, or it does not.
-    for (const one of this.#pending) if (this.#chance(0.5)) one.apply();
-    this.#pending.clear();
+    this.#dropPending();
     checkWithinPlan(this.#plan, this.#carriedOut(), (job) => job === SHOWS_SEQUENCE);
     return "killed";
+  }
+
+  /** What was at work on a worker when the run was killed comes through there, or it does not. */
+  #dropPending(): void {
+    this.tally.kills++;
+    this.#excuseAll();
+    for (const one of this.#pending) if (this.#chance(0.5)) one.apply();
+    this.#pending.clear();
   }
 
   #excuseAll(): void {
@@ -782,12 +887,16 @@ export class SimulatedDeploys {
         assert.ok(this.#isTolerable(job, lost), `tolerance: ${name} is deployed without ${lost} workers`);
         if (lost > 0) this.tally.tolerated++;
       }
-      if (outcome === "failed" && !isCancelled) this.#checkRestored(job, reason);
+      if (outcome === "failed" && !isCancelled) this.#checkRestored(job, reason, allocations);
     }
   }
 
   /** What a failed job says about the batch that was put back. */
-  #checkRestored(job: CatalogJob, reason: string): void {
+  #checkRestored(
+    job: CatalogJob,
+    reason: string,
+    allocations: DeployResult["jobs"][number]["allocations"],
+  ): void {
     const told = / put back on ([^;:]*?)( and is healthy there|, but is not healthy there: |: |$)/.exec(
       reason,
     );
@@ -805,6 +914,15 @@ export class SimulatedDeploys {
       const { running, isHealthy } = this.#service({ job: job.name, worker });
       assert.deepEqual([running, isHealthy], [before?.hash, true], `restore: ${key} runs what it has back`);
     }
+    if (told !== null || reason.includes("nothing was promoted there before"))
+      for (const { worker, outcome, action } of allocations) {
+        const key = `${job.name}@${worker}`;
+        const before = this.#planned.get(key)?.from.hash ?? "";
+        if (outcome !== "not_started" || action === "skip" || before === "") continue;
+        const isSettled =
+          !isUnsettled(this.#promotionOf(key)) && this.#service({ job: job.name, worker }).tree === before;
+        assert.ok(isSettled, `restore: ${key} waited for its batch and has not the promoted files`);
+      }
     // A gate that an earlier deploy left open is not that of a batch.
     const isOfBatch = !(this.#steps.get(job.name) ?? "sync").startsWith("sync");
     const isGate = reason.startsWith("the health check of job");
@@ -844,5 +962,5 @@ function keyOf({ job, worker }: Place): string {
 
 function emptyTally(): Tally {
   const counts = { deploys: 0, kills: 0, cancels: 0, failures: 0, targets: 0, lost: 0 };
-  return { ...counts, restored: 0, tolerated: 0, planned: 0 };
+  return { ...counts, restored: 0, tolerated: 0, planned: 0, controlled: 0, settled: 0 };
 }

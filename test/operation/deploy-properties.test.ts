@@ -6,9 +6,10 @@ import { SimulatedDeploys } from "../helpers/simulated-deploys.ts";
 const SEEDS = 25;
 const PLANS = 40;
 
-test("HR-119 T-39 gate, tolerance, width, waves, promotion, skip, starts, restore and convergence hold over any order of failures, lost workers, cancels and kills", async (t) => {
+test("HR-119 T-39 gate, tolerance, width, waves, promotion, skip, starts, restore, job control and convergence hold over any order of failures, lost workers, cancels and kills", async (t) => {
   const bucket = await SimulatedDeploys.bucket(t);
   const tally = await SimulatedDeploys.runAll(bucket, SEED, SEEDS);
+  assert.ok(tally.controlled > 0 && tally.settled > 0);
   t.diagnostic(`seeds ${SEED} to ${SEED + SEEDS - 1}: ${JSON.stringify(tally)}`);
 });
 

@@ -28,10 +28,10 @@ test("a failed gate in the second of four batches: restore puts back what was th
     for (const { worker, state } of one?.hosts ?? []) if (state === "restoring") restoring.add(worker);
   };
   const run = await deploys.deploy();
-  assert.deepEqual([...restoring], [second], "progress tells where something is put back");
+  assert.deepEqual([...restoring], HOSTS.slice(1), "progress tells where something is put back");
   assert.match(
     run.error?.message ?? "",
-    /; what was promoted before was put back on 127\.0\.0\.2 and is healthy there$/,
+    /; what was promoted before was put back on 127\.0\.0\.2 and is healthy there; the promoted files are back on 2 workers that had yet to come$/,
   );
   const [job] = run.jobs;
   assert.deepEqual(
@@ -47,7 +47,11 @@ test("a failed gate in the second of four batches: restore puts back what was th
   assert.deepEqual(stateOf(first), ["2.0.0", "passed", false, false]);
   assert.deepEqual(stateOf(second), ["1.0.0", "passed", false, true]);
   const contentOn = (host: string) => readFileSync(path.join(deploys.folder(host), "jobs/web/a"), "utf8");
-  assert.deepEqual([contentOn(first), contentOn(second)], ["two", "one"]);
+  assert.deepEqual(HOSTS.map(contentOn), ["two", "one", "one", "one"]);
+  for (const host of HOSTS.slice(2)) {
+    assert.deepEqual(stateOf(host), ["1.0.0", "passed", false, true], "as if the rollout had never been");
+    assert.deepEqual(deploys.history("web", host), ["start 1.0.0"], "nothing is restarted there");
+  }
   assert.deepEqual(deploys.history("web", second), ["start 1.0.0", "restart 2.0.0", "restart 1.0.0"]);
   assert.deepEqual(deploys.history("web", first), ["start 1.0.0", "restart 2.0.0"]);
 });

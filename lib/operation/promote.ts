@@ -1,0 +1,30 @@
+import type { CatalogJob } from "../bucket/catalog.ts";
+import { keepContents } from "../bucket/contents.ts";
+import { type Promotion, promote, setStopped } from "../bucket/promotions.ts";
+import type { AllocationState } from "./allocation-state.ts";
+import type { OperationContext } from "./context.ts";
+
+/** Promotes what was synced to allocations of a job, all or none, together with what its hooks have stored by now. */
+export function promoteAll(
+  { db, kv }: OperationContext,
+  { name }: CatalogJob,
+  batch: readonly AllocationState[],
+  gate?: Promotion["gate"],
+): void {
+  try {
+    db.transaction(() => {
+      for (const { plan } of batch) {
+        const { id, job, worker, newVersion, disabled } = plan.allocation;
+        keepContents(db, kv, plan.tree.files);
+        promote(db, job, id, newVersion, gate);
+        if (!disabled) setStopped(db, job, id, "no");
+        kv.put(`ops/job/${job}/worker/${worker}`, "version", newVersion);
+      }
+      kv.flush(name);
+    });
+  } catch (error) {
+    kv.discard(name);
+    throw error;
+  }
+  for (const state of batch) state.done = true;
+}

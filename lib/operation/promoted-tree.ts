@@ -1,0 +1,30 @@
+import type { CatalogAllocation } from "../bucket/catalog.ts";
+import { keptContent } from "../bucket/contents.ts";
+import { type Promotion, recordSynced } from "../bucket/promotions.ts";
+import type { StagedFile, StagedTree } from "../bucket/staging.ts";
+import type { FileDigests } from "../plan/changes.ts";
+import type { OperationContext } from "./context.ts";
+import type { Effects } from "./effects.ts";
+
+/** The files that are promoted of an allocation. Throws `failed` where a content of them is not kept any more. */
+export function promotedTree({ db, kv }: OperationContext, { hash, files }: Promotion): StagedTree {
+  const staged = Object.entries(files).map(([path, digest]): StagedFile => {
+    const [mode = "", sha256 = ""] = digest.split(":");
+    return { path, mode: Number.parseInt(mode, 8), sha256, ...keptContent(db, kv, sha256) };
+  });
+  return { hash, files: staged, digests: files };
+}
+
+/** Brings promoted files back to their worker, where those of `before` may be, and notes that they are there. */
+export async function putFilesBack(
+  context: OperationContext,
+  effects: Effects,
+  { allocation, promoted, tree }: { allocation: CatalogAllocation; promoted: Promotion; tree: StagedTree },
+  before: FileDigests,
+): Promise<void> {
+  await effects.stage(allocation, tree);
+  await effects.sync(allocation, tree, before);
+  const { hash, digests: files } = tree;
+  const { job, id } = allocation;
+  recordSynced(context.db, job, id, { hash, files, updateSeq: promoted.updateSeq });
+}

@@ -1,0 +1,67 @@
+import type { CatalogJob } from "../bucket/catalog.ts";
+import { isUnsettled } from "../bucket/promotions.ts";
+import { mapAll } from "../core/async.ts";
+import { throwIfCancelled } from "../core/errors.ts";
+import type { FileDigests } from "../plan/changes.ts";
+import { type Control, type ControlState, hostsOf } from "./control-state.ts";
+import { troubleOf } from "./outcome.ts";
+import { promotedTree, putFilesBack } from "./promoted-tree.ts";
+
+const AT_ONCE = 32;
+/** The targets that bring a service to run with the files that are there. */
+const TARGETS: readonly string[] = ["start", "restart", "reload"];
+
+/**
+ * Before job control starts, restarts or reloads a job: puts the promoted files back where a deploy has begun a change and
+ * not finished it, so that no command starts what no deploy has finished. Where nothing is promoted, or the files cannot be
+ * put back, the allocation has failed. What a deploy has left half-way it still has to do. Throws only `cancelled`.
+ */
+export async function settle(
+  control: Control,
+  job: CatalogJob,
+  states: readonly ControlState[],
+): Promise<void> {
+  if (!TARGETS.includes(control.target)) return;
+  const { log, signal } = control.context;
+  const unsettled = states.filter(
+    ({ outcome, promoted }) => outcome === "not_started" && isUnsettled(promoted),
+  );
+  const [older, never] = [
+    unsettled.filter(({ promoted }) => promoted.hash !== ""),
+    unsettled.filter(({ promoted }) => promoted.hash === ""),
+  ];
+  for (const state of never) fail(control, state, "nothing is promoted there: run `ops deploy` first");
+  if (older.length === 0) return;
+  log.info(`${job.name}: a deploy did not finish on ${hostsOf(older)}: the promoted files are put back`);
+  await mapAll(older, AT_ONCE, (state) => putBack(control, state), signal);
+}
+
+async function putBack(control: Control, state: ControlState): Promise<void> {
+  const { context, effects } = control;
+  const { allocation, promoted } = state;
+  try {
+    const back = { allocation, promoted, tree: promotedTree(context, promoted) };
+    await putFilesBack(context, effects, back, filesLeft(state));
+    state.put_back = true;
+  } catch (error) {
+    throwIfCancelled(context.signal);
+    const { grade, message } = troubleOf(error);
+    fail(control, state, `the promoted files could not be put back: ${message}`, grade);
+  }
+}
+
+/** What may be there. Where no sync has come to its end since the change began, each file may have any rights. */
+function filesLeft({ promoted: { synced, syncedFiles, files } }: ControlState): FileDigests {
+  return synced === "" ? Object.fromEntries(Object.keys(files).map((path) => [path, ""])) : syncedFiles;
+}
+
+function fail(
+  { context }: Control,
+  state: ControlState,
+  error: string,
+  outcome: ControlState["outcome"] = "failed",
+): void {
+  const { job, worker } = state.allocation;
+  context.log.error(`${job}@${worker}: ${error}`);
+  Object.assign(state, { outcome, error });
+}
