@@ -66,7 +66,8 @@ while IFS= read -r path; do
   [ -z "$link" ] || ! keeps "$link" ||
     fail "$link is a symbolic link on the worker, and a job keeps files behind it (data, logs or bin): make it a folder"
   if [ -z "$link" ] && [ -d "./$path" ]; then continue; fi
-  [ -n "$link" ] || [ ! -e "./$path" ] || grep -sqxF -e "$path" "$from/removals" ||
+  # Another sync may have made it this very moment.
+  [ -n "$link" ] || [ ! -e "./$path" ] || [ -d "./$path" ] || grep -sqxF -e "$path" "$from/removals" ||
     fail "$path is a file on the worker, and a folder is to take its place: move it away"
   [ -f "$from/list" ] || { cat "$from/first" && sed 1d "$from.list"; } >"$from/list" || exit 1
   printf 'folder  %s\n' "$path" >>"$from/list" || exit 1
