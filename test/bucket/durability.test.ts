@@ -1,0 +1,245 @@
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { ensureAuthority } from "../../lib/bucket/authority.ts";
+import { openDatabase } from "../../lib/bucket/database.ts";
+import { initBucket } from "../../lib/bucket/init.ts";
+import { createJob, type NewJob } from "../../lib/bucket/job-template.ts";
+import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
+import { commitRestore, prepareRestore, restoreBucket } from "../../lib/bucket/restore.ts";
+import { markBuilt } from "../../lib/bucket/revisions.ts";
+import { createBucket, deleteBucket } from "../../lib/bucket/root.ts";
+import { createSnapshot, deleteSnapshot } from "../../lib/bucket/snapshots.ts";
+import { acceptSource, receiveSource, recoverSource, restoreRevision } from "../../lib/bucket/source.ts";
+import { storeSshKey } from "../../lib/bucket/ssh-key.ts";
+import { uuidV7 } from "../../lib/codec/uuid.ts";
+import { onFaultPoint } from "../../lib/core/fault.ts";
+import { createExclusive, writeAtomic } from "../../lib/core/files.ts";
+import { Launcher } from "../../lib/core/spawn.ts";
+import { type Actor, createRecord, saveRecord } from "../../lib/run/record.ts";
+import { makeKey } from "../../scripts/private-sshd.ts";
+import { type DiskStep, diskSteps, linesOf } from "../helpers/disk-record.ts";
+import { mark, snapshotFile } from "../helpers/snapshots.ts";
+import { archiveBytes, EXAMPLE } from "../helpers/sources.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
+
+const never = new AbortController().signal;
+const BUCKET = "0190a5e8-0000-7000-8000-00000000000a";
+const JOURNAL = ".ops/journal.json";
+
+async function bucket(t: TestContext): Promise<Layout> {
+  const layout = layoutOf(temporaryFolder(t));
+  await initBucket(layout.root, { bucketId: BUCKET, source: true });
+  await mark(layout, "one");
+  return layout;
+}
+
+async function push(layout: Layout, source: Record<string, string>) {
+  const bytes = await archiveBytes(source);
+  const body = (async function* () {
+    yield bytes;
+  })();
+  return await acceptSource(layout, await receiveSource(layout, body, false, never), uuidV7());
+}
+
+/** What may be lost: it is on its way out, or nothing that counts refers to it. */
+const PASSING =
+  /^(tmp|\.ops\/(staging|restores|uploads))(\/|$)|\.tmp$|^\.ops\/snapshots\/\.|^\.(creating|deleting)-/;
+
+/**
+ * Whatever gets a name is on the disk by then, and its folder afterwards: before the journal is removed where there is
+ * one, else before the end. A journal comes after all that it announces, and is on the disk before anything live is
+ * touched; its removal is flushed before what could repeat the change is removed.
+ */
+function assertDurable(steps: readonly DiskStep[]): void {
+  const text = linesOf(steps).join("\n");
+  const named = steps.flatMap((step, at) =>
+    step.to !== undefined && !PASSING.test(step.to) ? [{ ...step, at }] : [],
+  );
+  for (const { to, unflushed } of named)
+    assert.deepEqual(unflushed ?? [], [], `${to} was not flushed\n${text}`);
+  const isFlush = (folder: string) => (step: DiskStep, at: number, after: number) =>
+    at > after && step.op === "flush" && step.path === folder;
+  const journal = steps.findIndex((step) => step.to === JOURNAL);
+  const removal = steps.findIndex((step) => step.op === "remove" && step.path === JOURNAL);
+  for (const { to = "", at } of named) {
+    const flush = steps.findIndex((step, index) => isFlush(path.dirname(to))(step, index, at));
+    assert.ok(flush > at, `the folder of ${to} is not flushed\n${text}`);
+    if (removal > at)
+      assert.ok(flush < removal, `the folder of ${to} is flushed after the journal is removed\n${text}`);
+  }
+  const first = (from: number, found: (step: DiskStep) => boolean) =>
+    steps.findIndex((step, at) => at > from && found(step));
+  if (journal >= 0) {
+    const staged = steps.findLastIndex(
+      (step) => step.op === "flush" && step.path.startsWith(".ops/staging/new"),
+    );
+    assert.ok(staged < journal, `the journal comes before what it announces is flushed\n${text}`);
+    const touched = first(journal, (step) => step.op !== "flush");
+    const flushed = first(journal, (step) => isFlush(".ops")(step, 1, 0));
+    assert.ok(flushed > journal && flushed < touched, `the journal is not on the disk in time\n${text}`);
+  }
+  if (removal >= 0) {
+    const flushed = first(removal, (step) => isFlush(".ops")(step, 1, 0));
+    const gone = first(removal, (step) => step.op === "remove");
+    assert.ok(
+      flushed > removal && flushed < gone,
+      `the removal of the journal is not flushed in time\n${text}`,
+    );
+  }
+}
+
+/** What happened to the names of live parts and of the journal, in order. */
+function story(steps: readonly DiskStep[]): string[] {
+  return linesOf(steps.filter(({ op, path, to = "" }) => op !== "flush" && !PASSING.test(to || path)));
+}
+
+test("an atomic write flushes the file, renames it and flushes the folder", async (t) => {
+  const root = temporaryFolder(t);
+  const steps = await diskSteps(root, () => writeAtomic(path.join(root, "a"), "text"));
+  assert.deepEqual(linesOf(steps), ["flush .a.tmp", "rename .a.tmp -> a", "flush ."]);
+});
+
+test("a file that must be new is flushed before it gets its name", async (t) => {
+  const root = temporaryFolder(t);
+  const steps = await diskSteps(root, () => createExclusive(path.join(root, "a"), "text"));
+  assert.deepEqual(linesOf(steps), ["flush .a.tmp", "link .a.tmp -> a", "remove .a.tmp"]);
+});
+
+test("a push keeps the revision on the disk, then announces the swap, then does it, then forgets the announcement", async (t) => {
+  const layout = await bucket(t);
+  const { steps, result } = await recorded(layout.root, () => push(layout, EXAMPLE));
+  assertDurable(steps);
+  assert.deepEqual(story(steps), [
+    `rename .ops/uploads/${steps.find(({ to }) => to?.startsWith(".ops/revisions/"))?.path.split("/")[2]}/tree -> .ops/revisions/${result.id}`,
+    "rename .ops/.journal.json.tmp -> .ops/journal.json",
+    "rename .ops/staging/new/ops.conf -> ops.conf",
+    "rename .ops/staging/new/workspace -> workspace",
+    "rename .ops/staging/new/templates -> templates",
+    "rename .ops/.revisions.json.tmp -> .ops/revisions.json",
+    "remove .ops/journal.json",
+  ]);
+});
+
+test("a rollback and the recovery of an interrupted one are as durable as the push", async (t) => {
+  const layout = await bucket(t);
+  const first = await push(layout, EXAMPLE);
+  await push(layout, { "workspace/workers.json": "[]\n" });
+  assertDurable(await diskSteps(layout.root, () => restoreRevision(layout, first.id)));
+  for (const point of ["swap: journal", "swap: workspace out", "swap: recorded"]) {
+    onFaultPoint((reached) => {
+      if (reached === point) throw new Error("stopped");
+    });
+    await assert.rejects(push(layout, { "workspace/workers.json": "[ ]\n" }));
+    onFaultPoint(() => {});
+    const steps = await diskSteps(layout.root, () => recoverSource(layout));
+    assert.equal(story(steps).at(-1), "remove .ops/journal.json", point);
+    assertDurable(steps);
+  }
+});
+
+test("what is noted about revisions and runs is written atomically", async (t) => {
+  const layout = await bucket(t);
+  await push(layout, EXAMPLE);
+  const marked = await diskSteps(layout.root, () => markBuilt(layout, "succeeded"));
+  assert.deepEqual(linesOf(marked), [
+    "flush .ops/.revisions.json.tmp",
+    "rename .ops/.revisions.json.tmp -> .ops/revisions.json",
+    "flush .ops",
+  ]);
+  const id = uuidV7();
+  const folder = `logs/runs/${id}`;
+  const saved = [
+    `flush ${folder}/.server-run.json.tmp`,
+    `rename ${folder}/.server-run.json.tmp -> ${folder}/server-run.json`,
+    `flush ${folder}`,
+  ];
+  const start = { id, bucket_id: BUCKET, origin: "server", kind: "build", params: {} } as const;
+  const actor = { name: "test" } as unknown as Actor;
+  const created = await recorded(layout.root, () =>
+    createRecord(layout, { ...start, actor, requestId: null }),
+  );
+  assert.deepEqual(linesOf(created.steps), saved);
+  const record = created.result;
+  assert.deepEqual(linesOf(await diskSteps(layout.root, () => saveRecord(layout, record))), saved);
+});
+
+test("a snapshot is flushed before it gets its name, and its folder after it came or went", async (t) => {
+  const layout = await bucket(t);
+  using db = openDatabase(layout.database);
+  const { steps, result } = await recorded(layout.root, () => createSnapshot(layout, db, "", never));
+  const { name } = result;
+  const [file, unfinished] = [`.ops/snapshots/${name}.tar.gz`, `.ops/snapshots/.${name}.tar.gz`];
+  assert.deepEqual(linesOf(steps), [
+    `flush ${unfinished}`,
+    `rename ${unfinished} -> ${file}`,
+    "flush .ops/snapshots",
+    `remove .ops/snapshots/.${name}.db`,
+  ]);
+  const gone = await diskSteps(layout.root, () => deleteSnapshot(layout, name));
+  assert.deepEqual(linesOf(gone), [`remove ${file}`, "flush .ops/snapshots"]);
+});
+
+test("CP-107 a restore unpacks to the disk, announces the swap, does it and forgets the announcement", async (t) => {
+  const layout = await bucket(t);
+  const file = await snapshotFile(layout);
+  const prepared = await recorded(layout.root, () => prepareRestore(layout, BUCKET, file, never));
+  const flushed = prepared.steps.map((step) =>
+    path.relative(`.ops/restores/${prepared.result.id}`, step.path),
+  );
+  const files = ["data/ops.db", "secrets/kv.key", ".ssh/known_hosts", "bucket.json", "ops.conf"];
+  for (const name of ["", "data", "secrets", ...files])
+    assert.ok(flushed.includes(name), `${name || "the folder"} is not flushed`);
+  const steps = await diskSteps(layout.root, () => commitRestore(layout, prepared.result, true));
+  assertDurable(steps);
+  const names = ["data/ops.db", "secrets", ".ssh", "bucket.json", "ops.conf", "workspace", "templates"];
+  assert.deepEqual(story(steps), [
+    "rename .ops/.journal.json.tmp -> .ops/journal.json",
+    ...names.map((name) => `rename .ops/staging/new/${name} -> ${name}`),
+    "rename .ops/.revisions.json.tmp -> .ops/revisions.json",
+    "remove .ops/journal.json",
+  ]);
+});
+
+test("a bucket that is made of a snapshot is on the disk before it gets its name", async (t) => {
+  const file = await snapshotFile(await bucket(t));
+  const root = temporaryFolder(t);
+  const steps = await diskSteps(root, () => restoreBucket(path.join(root, BUCKET), file, never));
+  assertDurable(steps);
+  assert.ok(steps.some(({ to }) => to === BUCKET));
+});
+
+test("a bucket that is created or removed is flushed with the root", async (t) => {
+  const root = temporaryFolder(t);
+  const make = () => createBucket(root, { id: BUCKET, project: "p", name: "n" }, async () => {});
+  const created = await recorded(root, make);
+  assert.equal(linesOf(created.steps).at(-1), "flush .");
+  const removed = await diskSteps(root, () => deleteBucket(root, created.result));
+  const [renamed, flush] = linesOf(removed);
+  assert.match(renamed as string, /^rename 0190\S+ -> \.deleting-/);
+  assert.equal(flush, "flush .");
+});
+
+test("the authority, the ssh key and a new job are flushed with their folders", async (t) => {
+  const layout = layoutOf(temporaryFolder(t));
+  mkdirSync(layout.secrets);
+  const steps = await diskSteps(layout.root, () => ensureAuthority(layout, BUCKET, false));
+  assertDurable(steps.filter(({ to }) => to !== "secrets/ca.new"));
+  const lines = linesOf(steps);
+  assert.ok(lines.indexOf("remove secrets/ca.new") > lines.indexOf("flush secrets"));
+  const key = readFileSync(makeKey(temporaryFolder(t), "id", "-t", "ed25519"), "utf8");
+  const store = () => storeSshKey(path.join(layout.secrets, "worker.key"), key, new Launcher(process.env));
+  assertDurable((await diskSteps(layout.root, store)).filter(({ op }) => op !== "link"));
+  mkdirSync(layout.workspace);
+  assertDurable(await diskSteps(layout.root, () => createJob(layout, { name: "web" } as NewJob)));
+});
+
+/** The steps of some work, and its result. */
+async function recorded<T>(root: string, work: () => Promise<T>): Promise<{ steps: DiskStep[]; result: T }> {
+  const results: T[] = [];
+  const steps = await diskSteps(root, async () => {
+    results.push(await work());
+  });
+  return { steps, result: results[0] as T };
+}

@@ -1,0 +1,140 @@
+// Records in which order this process flushes, renames, links and removes, and whether what gets its name then is on
+// the disk by then: what a power loss would leave is not to be tested in any other way.
+import fs, { lstatSync, readdirSync, readlinkSync } from "node:fs";
+import fsp, { type FileHandle } from "node:fs/promises";
+import { syncBuiltinESMExports } from "node:module";
+import path from "node:path";
+
+/** One step, its paths relative to the folder that is looked at. */
+export interface DiskStep {
+  op: "flush" | "rename" | "link" | "remove";
+  /** What is flushed or removed, or the old name. */
+  path: string;
+  /** The new name. */
+  to?: string;
+  /** What has a new name now, or lies below it, and was changed after it was flushed last, or never flushed. */
+  unflushed?: string[];
+}
+
+/** Does the work and answers all steps below `root`, in the order in which they were done. */
+export async function diskSteps(root: string, work: () => Promise<unknown>): Promise<DiskStep[]> {
+  const record = new Record(root);
+  const handles = await handlePrototype();
+  const undo = [
+    replace(
+      handles,
+      "sync",
+      (sync) =>
+        async function (this: FileHandle) {
+          await sync.call(this);
+          record.flushed(this.fd);
+        },
+    ),
+    replace(
+      fs,
+      "fsync",
+      (fsync) => (fd: number, done: (error: Error | null) => void) =>
+        fsync(fd, (error: Error | null) => {
+          if (!error) record.flushed(fd);
+          done(error);
+        }),
+    ),
+    ...(["rename", "link"] as const).map((op) =>
+      replace(fsp, op, (real) => async (from: string, to: string) => {
+        record.named(op, from, to);
+        await real(from, to);
+      }),
+    ),
+    replace(fsp, "rm", (rm) => async (target: string, options: object) => {
+      record.removed(target);
+      await rm(target, options);
+    }),
+  ];
+  syncBuiltinESMExports();
+  try {
+    await work();
+  } finally {
+    for (const one of undo) one();
+    syncBuiltinESMExports();
+  }
+  return record.steps;
+}
+
+/** The steps as lines, for what is short enough to be compared whole. */
+export function linesOf(steps: readonly DiskStep[]): string[] {
+  const plain = (name: string) => name.replace(/\.[0-9a-f]{12}\.tmp$/, ".tmp");
+  return steps.map(({ op, path, to, unflushed = [] }) =>
+    [
+      op,
+      plain(path),
+      ...(to ? [`-> ${plain(to)}`] : []),
+      ...unflushed.map((name) => `unflushed ${name}`),
+    ].join(" "),
+  );
+}
+
+class Record {
+  readonly steps: DiskStep[] = [];
+  readonly #root: string;
+  /** By inode: when it was changed last, as it was flushed. */
+  readonly #flushed = new Map<bigint, bigint>();
+
+  constructor(root: string) {
+    this.#root = root;
+  }
+
+  flushed(fd: number): void {
+    const file = readlinkSync(`/proc/self/fd/${fd}`);
+    const { ino, mtimeNs } = lstatSync(file, { bigint: true });
+    this.#flushed.set(ino, mtimeNs);
+    this.#add({ op: "flush", path: file });
+  }
+
+  named(op: "rename" | "link", from: string, to: string): void {
+    const unflushed = allBelow(from).filter((file) => !this.#isFlushed(file));
+    this.#add({ op, path: from, to, unflushed: unflushed.map((file) => path.relative(this.#root, file)) });
+  }
+
+  removed(target: string): void {
+    if (lstatSync(target, { throwIfNoEntry: false })) this.#add({ op: "remove", path: target });
+  }
+
+  #isFlushed(file: string): boolean {
+    const { ino, mtimeNs } = lstatSync(file, { bigint: true });
+    return this.#flushed.get(ino) === mtimeNs;
+  }
+
+  #add({ op, path: name, to, unflushed = [] }: DiskStep): void {
+    const relative = (file: string) => path.relative(this.#root, file) || ".";
+    this.steps.push({
+      op,
+      path: relative(name),
+      ...(to !== undefined && { to: relative(to) }),
+      ...(unflushed.length > 0 && { unflushed }),
+    });
+  }
+}
+
+function allBelow(file: string): string[] {
+  const found = lstatSync(file, { throwIfNoEntry: false });
+  if (!found) return [];
+  if (!found.isDirectory()) return [file];
+  return [file, ...readdirSync(file, { recursive: true }).map((name) => path.join(file, String(name)))];
+}
+
+async function handlePrototype(): Promise<FileHandle> {
+  await using handle = await fsp.open("/proc/self/stat");
+  return Object.getPrototypeOf(handle) as FileHandle;
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: any function of node's takes the place of another.
+type Any = any;
+
+function replace(target: object, name: string, make: (real: Any) => Any): () => void {
+  const owner = target as { [name: string]: Any };
+  const real = owner[name];
+  owner[name] = make(real);
+  return () => {
+    owner[name] = real;
+  };
+}
