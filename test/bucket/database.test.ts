@@ -7,6 +7,7 @@ import { test } from "node:test";
 import {
   bucketIdOf,
   type Database,
+  databaseFailure,
   exclusively,
   migrate,
   openDatabase,
@@ -15,6 +16,8 @@ import {
   schemaVersion,
 } from "../../lib/bucket/database.ts";
 import { sleep } from "../../lib/core/async.ts";
+import { Failure } from "../../lib/core/errors.ts";
+import { STATUS } from "../../lib/http/message.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const ID = "0190a5e8-0000-7000-8000-000000000001";
@@ -152,3 +155,20 @@ test("what fails inside lets go as well", async (t) => {
   await assert.rejects(exclusively(name, 1_000, fail), { message: "no" });
   assert.equal(await exclusively(name, 1_000, async () => {}), true);
 });
+
+/** Each as SQLite tells it: the primary code in the low byte, what more is known above it. */
+for (const [name, errcode, code] of [
+  ["BUSY", 5, "database_busy"],
+  ["BUSY_RECOVERY", 261, "database_busy"],
+  ["BUSY_SNAPSHOT", 517, "database_busy"],
+  ["LOCKED_SHAREDCACHE", 262, "database_busy"],
+  ["CANTOPEN_ISDIR", 526, "bucket_not_initialized"],
+  ["IOERR_READ", 266, "failed"],
+  ["CORRUPT_INDEX", 779, "failed"],
+] as const)
+  test(`SQLite's ${name} is ${code}`, () => {
+    const error = databaseFailure(Object.assign(new Error(name), { errcode }), "ops.db") as Failure;
+    assert.ok(error instanceof Failure);
+    assert.equal(error.code, code);
+    if (code === "database_busy") assert.equal(STATUS[error.code], 503);
+  });

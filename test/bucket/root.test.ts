@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { bucketIds, createBucket, findBucket, prepareRoot } from "../../lib/bucket/root.ts";
 import { Failure } from "../../lib/core/errors.ts";
-import { temporaryFolder } from "../helpers/temporary.ts";
+import { patience } from "../../scripts/patience.ts";
+import { fifo, temporaryFolder } from "../helpers/temporary.ts";
 
 const ID = "8c2f6f6e-1111-4222-8333-944455556666";
 const LABELS = { project: "shop", name: "not a UUID" };
@@ -107,4 +109,20 @@ test("a bucket whose bucket.json is damaged or foreign is still found", async (t
     const { project, name, created_at } = findBucket(root, ID);
     assert.deepEqual([project, name, created_at], expected);
   }
+});
+
+test("a FIFO in the place of bucket.json is not waited for: the bucket has no labels", async (t) => {
+  const root = temporaryFolder(t);
+  const { layout } = await createBucket(root, { id: ID, ...LABELS }, nothing);
+  rmSync(layout.bucketJson);
+  fifo(layout.bucketJson);
+  // In a process of its own: one that waited could not be told to stop.
+  const module = new URL("../../lib/bucket/root.ts", import.meta.url).href;
+  const program = `import { findBucket } from "${module}"; console.log(JSON.stringify(findBucket(${JSON.stringify(root)}, "${ID}").project))`;
+  const argv = ["--input-type=module", "-e", program];
+  const { stdout, signal } = spawnSync(process.execPath, argv, {
+    encoding: "utf8",
+    timeout: patience(20_000),
+  });
+  assert.deepEqual([stdout, signal], ['""\n', null]);
 });

@@ -42,6 +42,8 @@ test("T-46 where port 8080 is taken on all addresses, any free port will do", as
   while (last.runtime.port === 8080) last = await testRuntime(t);
   assert.equal(last.runtime.host, "127.0.0.1");
   assert.equal((await last.script().ask("GET", KEYS)).status, 200);
+  const large = `GET ${KEYS} HTTP/1.1\r\nHost: x\r\nX: ${"x".repeat(20_000)}\r\n\r\n`;
+  assert.match(await exchangeText(t, last.runtime.port, large), /^HTTP\/1.1 431 /, "with the same limits");
 });
 
 test("HR-294 other addresses of the host do not answer", async (t) => {

@@ -183,6 +183,34 @@ test("HR-318 what hooks write from the first batch on is stored though they fail
   ]);
 });
 
+test("hooks for job_control that fail count for what they are: who has run it is done, who has failed it failed, who waits has not begun", async (t) => {
+  const web = job(["job_control"], FAILS, { max_concurrent_upgrades: 2 });
+  const { deploys, fail } = await setUp(t, { web }, {});
+  fail(B);
+  const failed = await deploys.deploy();
+  assert.deepEqual(
+    failed.jobs[0]?.allocations.map(({ outcome }) => outcome),
+    ["changed", "failed", "not_started"],
+  );
+});
+
+test("a cancel among hooks for job_control cancels their batch, and nothing else has begun", async (t) => {
+  const web = job(["job_control"], "import time\ntime.sleep(600)\n", { max_concurrent_upgrades: 2 });
+  const { deploys, dir } = await setUp(t, { web }, {});
+  const cancel = new AbortController();
+  t.after(() => cancel.abort());
+  const deploying = deploys.deploy({}, cancel.signal);
+  const trace = path.join(dir, "trace");
+  await until("two scripts", () => existsSync(trace) && readFileSync(trace, "utf8").split("\n").length === 3);
+  cancel.abort();
+  const { error, jobs } = await deploying;
+  assert.equal(error?.code, "cancelled");
+  assert.deepEqual(
+    jobs[0]?.allocations.map(({ outcome }) => outcome),
+    ["cancelled", "cancelled", "not_started"],
+  );
+});
+
 test("HR-056 HR-155 HR-156 HR-310 hooks for job_control replace start and restart, for all workers in batches; no after_allocation_started then", async (t) => {
   const jobs = { web: job(["job_control", "after_allocation_started", "health_check"], FAILS, {}) };
   const { deploys, told, fail, repair } = await setUp(t, jobs, { hosts: [A], ...{} });

@@ -125,6 +125,22 @@ test("what the hooks of the deploy itself write is no reason to refuse it, and t
   assert.match(run.text, /web@127\.0\.0\.1: not as planned: .*conf/);
 });
 
+test("a file that the deploy's own hooks make other than planned is listed, though the action is the planned one", async (t) => {
+  const deploys = await Deploys.make(t);
+  const hook = `import ops\nops.put_job_variable("port", "8")\n`;
+  const files = { "conf.tpl": '{{ get "vars/job/web" "port" }}', other: "1", "_hooks/go.py": hook };
+  await deploys.build({ web: { manifest: hooksOf({ go: ["pre_deploy"] }), files } }, { hosts: [A] });
+  const kv = deploys.bucket.kv();
+  kv.put("vars/job/web", "port", "7");
+  kv.flush();
+  const run = await deploys.deploy({ plan: idOf(await deploys.deploy({ dry_run: true })) });
+  assert.equal(run.error, undefined);
+  assert.deepEqual((run.result as { plan: { differences: unknown } }).plan.differences, [
+    { job: "web", worker: A, planned_action: "start", action: "start", files: ["conf"] },
+  ]);
+  assert.match(run.text, /web@127\.0\.0\.1: not as planned: conf\n/);
+});
+
 test("force_only forces what is named and nothing else, also in a plan", async (t) => {
   const deploys = await Deploys.make(t);
   await deploys.build({ web: { manifest: { max_concurrent_upgrades: 1 } }, db: {} });

@@ -291,3 +291,29 @@ test("a job that is disabled everywhere deploys, though its template reads its o
   assert.equal(done.error, undefined);
   assert.equal(outcomes(done).other, "deployed");
 });
+
+test("what a promotion that fails has written to the KV store is dropped", async (t) => {
+  const deploys = await Deploys.make(t);
+  const build = (version: string) =>
+    deploys.build({ web: { manifest: { version, max_concurrent_upgrades: 3 } } }, { hosts: HOSTS });
+  await build("1.0.0");
+  assert.equal((await deploys.deploy()).error, undefined);
+  await build("2.0.0");
+  const last = catalogAllocations(deploys.bucket.db).find(({ worker }) => worker === HOSTS[2])?.id;
+  deploys.bucket.db.run(
+    `CREATE TRIGGER full BEFORE UPDATE OF current_version ON hash WHEN OLD.key = '${last}' BEGIN SELECT RAISE(ABORT, 'no room'); END`,
+  );
+  const { bucket } = deploys;
+  const make = bucket.context.bind(bucket);
+  const made: ReturnType<typeof make>[] = [];
+  bucket.context = (...given) => {
+    const context = make(...given);
+    made.push(context);
+    return context;
+  };
+  const { error } = await deploys.deploy().catch((thrown: Error) => ({ error: thrown }));
+  assert.match(error?.message ?? "", /no room/);
+  const [context] = made;
+  const versions = HOSTS.map((host) => context?.kv.get(`ops/job/web/worker/${host}`, "version"));
+  assert.deepEqual(versions, ["1.0.0", "1.0.0", "1.0.0"]);
+});

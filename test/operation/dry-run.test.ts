@@ -83,6 +83,8 @@ test("a dry run tells actions per allocation, why, files and batches, leaves pla
   assert.match(lines[0] ?? "", /^PLAN: /);
   assert.match(lines.at(-1) ?? "", /^PLAN: /);
   assert.match(run.text, /127\.0\.0\.1: restart, files changed: ~conf\/a \+new -old/);
+  for (const [index, host] of [A, B].entries())
+    assert.ok(run.text.includes(` base: restart, batch ${index + 1} of 2: ${host}\n`), run.text);
   await deploys.deploy();
   assert.equal(
     deploys.promotion("base", A).hash,
@@ -105,7 +107,7 @@ test("a key that is not there yet is unknown until pre_deploy; what no hook can 
     },
     { hosts: [A] },
   );
-  const { result, error } = await deploys.deploy({ dry_run: true });
+  const { result, error, text } = await deploys.deploy({ dry_run: true });
   assert.equal(error, undefined);
   const plan = result as DeployPlan;
   const [bad, web] = [jobIn(plan, "bad"), jobIn(plan, "web")];
@@ -117,6 +119,7 @@ test("a key that is not there yet is unknown until pre_deploy; what no hook can 
     [["unknown", null]],
   );
   assert.deepEqual(traces(deploys.bucket.dir), [], "no hook runs");
+  assert.ok(text.includes(" web: hooks for pre_deploy: go\n"), text);
 });
 
 test("with_hooks runs pre_deploy with DRY_RUN=1 and drops what it stored; a hook that fails fails its job in the plan", async (t) => {

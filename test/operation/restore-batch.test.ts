@@ -83,6 +83,29 @@ test("what is put back and is not healthy either says so; its gate stays failed,
   ]);
 });
 
+test("a cancel while a batch is checked puts nothing back", async (t) => {
+  const deploys = await Deploys.make(t);
+  const [host] = HOSTS as [string];
+  const build = (version: string, a: string) => {
+    const check = { checks: [CHECK], wait: { attempts: 1_000, interval_seconds: 1 } };
+    const web = { manifest: { ...manifest("restore", version), health_check: check }, files: { a } };
+    return deploys.build({ web }, { hosts: [host] });
+  };
+  await build("1.0.0", "one");
+  assert.equal((await deploys.deploy()).error, undefined);
+  await build("2.0.0", "two");
+  writeFileSync(path.join(deploys.folder(host), "sick"), "");
+  const cancel = new AbortController();
+  deploys.onRollouts = ([one]) => {
+    if (one?.hosts.some(({ state }) => state === "checking")) cancel.abort();
+  };
+  const run = await deploys.deploy({}, cancel.signal);
+  assert.equal(run.error?.code, "cancelled");
+  assert.ok(!run.text.includes("puts back"), run.text);
+  assert.deepEqual(deploys.history("web", host), ["start 1.0.0", "restart 2.0.0"]);
+  assert.equal(readFileSync(path.join(deploys.folder(host), "jobs/web/a"), "utf8"), "two");
+});
+
 test("first starts have nothing before them, and stay; with stop nothing is put back", async (t) => {
   for (const [onFailure, message] of [
     ["restore", /nothing was promoted there before/],
