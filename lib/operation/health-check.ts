@@ -140,7 +140,8 @@ async function roundTrip(
     });
     throwIfCancelled(signal);
     if (exitCode === 0) return { outcome: "ok", error: null };
-    return { outcome: "unreachable", error: `worker ${worker} gave no answer: ${reason}` };
+    const why = reason === "exit" ? `exit code ${exitCode}` : `no answer within ${REACH_LIMIT_MS / 1000} s`;
+    return { outcome: "failed", error: `Cannot run a script on worker ${worker}: ${why}` };
   } catch (error) {
     throwIfCancelled(signal);
     if (!(error instanceof Failure)) throw error;

@@ -10,7 +10,7 @@ import { batches, runAll } from "../core/async.ts";
 import { cancelledFailure, messageOf } from "../core/errors.ts";
 import type { CommandOutcome } from "../core/spawn.ts";
 import { parametersOf, type RunParameters } from "../run/protocol.ts";
-import { describeReceipt } from "../transport/transport.ts";
+import { describeCut } from "../transport/transport.ts";
 import type { Operation, OperationContext } from "./context.ts";
 import { effectsOf } from "./effects.ts";
 import { Fleet } from "./fleet.ts";
@@ -170,10 +170,7 @@ class WorkersCommand {
   /** Throws `cancelled` for a script that was cancelled. */
   #errorOf({ reason, receipt, signal }: CommandOutcome, exitCode: number | null): string | null {
     if (reason === "cancelled") throw cancelledFailure();
-    if (reason === "timeout") {
-      const end = describeReceipt(receipt ?? "stopped");
-      return `did not end within ${this.#given.timeout_seconds} s and was ${end}`;
-    }
+    if (reason === "timeout") return describeCut(receipt, this.#given.timeout_seconds);
     if (exitCode === 0) return null;
     return signal === null ? `exit code ${exitCode}` : `ended by ${signal}`;
   }

@@ -5,7 +5,7 @@ import { isUuid } from "../codec/uuid.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import type { CommandOutcome } from "../core/spawn.ts";
 import { runTarget } from "../transport/runner.ts";
-import { describeReceipt, type Transport } from "../transport/transport.ts";
+import { describeCut, type Transport } from "../transport/transport.ts";
 import type { OperationContext } from "./context.ts";
 
 /** How far back a run can be whose target is still running. */
@@ -65,10 +65,8 @@ export async function makeTarget(
   end(outcome.exitCode === null ? { reason: outcome.reason } : { exit: outcome.exitCode });
   throwIfCancelled(signal);
   const what = `\`make ${target}\` of job ${job} on ${worker}`;
-  if (outcome.reason === "timeout") {
-    const end = describeReceipt(outcome.receipt ?? "stopped");
-    throw new Failure("timeout", `${what} did not end within ${limitSeconds} s and was ${end}`);
-  }
+  if (outcome.reason === "timeout")
+    throw new Failure("timeout", `${what} was ${describeCut(outcome.receipt, limitSeconds)}`);
   if (outcome.exitCode !== 0 && !accepted.includes(outcome.exitCode ?? -1))
     throw new Failure("failed", `${what} failed: ${describe(outcome)}`);
 }

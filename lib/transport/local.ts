@@ -33,12 +33,12 @@ async function prepare(worker: WorkerAddress, folder: string): Promise<void> {
     const found = await lstat(folder);
     if (found.isDirectory() && found.uid === process.getuid?.() && !(found.mode & OTHERS_MAY_WRITE)) return;
   } catch (cause) {
-    throw new Failure("unreachable", `Cannot make the folder of worker ${worker.host}: ${String(cause)}`, {
+    throw new Failure("failed", `Cannot make the folder of worker ${worker.host}: ${String(cause)}`, {
       cause,
     });
   }
   throw new Failure(
-    "unreachable",
+    "failed",
     `Cannot use ${folder} on worker ${worker.host}: it must be a folder of the user who runs ops, with mode 0755 or less`,
   );
 }

@@ -76,6 +76,11 @@ export class Channel {
     return this.#session.ended;
   }
 
+  /** True once the worker's sshd has opened it. */
+  get isOpen(): boolean {
+    return this.#session.isOpen;
+  }
+
   /** What came besides the output of the group: of the user's login files and of sudo; the end of it. */
   get messages(): string {
     return this.#messages;

@@ -6,7 +6,7 @@ import type { ChannelReader } from "./ssh-channel.ts";
 import { endRemoteGroup } from "./ssh-end.ts";
 import { Execution } from "./ssh-execution.ts";
 import { enterAll, Limit } from "./ssh-limits.ts";
-import { lastWords, SshLink, type SshRun, type StartedChannel } from "./ssh-link.ts";
+import { SshLink, type SshRun, type StartedChannel } from "./ssh-link.ts";
 import { KeptShell } from "./ssh-shell.ts";
 import { lastLine } from "./ssh-trouble.ts";
 import { describeReceipt, type Receipt, type ScriptOptions, type WorkerAddress } from "./transport.ts";
@@ -82,7 +82,7 @@ export class SshConnection {
     const options = { signal: this.#link.closing, timeoutMs: PREPARE_LIMIT_MS };
     const { exitCode, stderr, reason } = await this.#ask(script, "", options);
     if (exitCode === NO_FOLDER) return HOME;
-    if (exitCode !== 0) throw this.#link.failure("Cannot use the folder on", lastLine(stderr) || reason);
+    if (exitCode !== 0) throw this.#link.failed("Cannot use the folder on", lastLine(stderr) || reason);
     return this.#folder;
   }
 
@@ -134,10 +134,9 @@ export class SshConnection {
     const receipt = started ? await this.#end(started) : "gone";
     if (signal?.aborted) return execution.outcome("cancelled", null, receipt);
     if (code !== "lost") return execution.outcome(code, null, receipt);
-    const why = started ? await lastWords(started.master) : "its shell did not open";
-    throw this.#link.failure(
-      "The connection was lost to",
-      `${why}; what ran there is ${describeReceipt(receipt)}`,
+    throw await this.#link.broken(
+      started as StartedChannel,
+      `; what ran there is ${describeReceipt(receipt)}`,
     );
   }
 
@@ -155,7 +154,7 @@ export class SshConnection {
   async #startShell(reader: ChannelReader): Promise<StartedChannel> {
     const started = await this.#link.start(loopLine, reader, this.#link.closing);
     if (started === "refused")
-      throw this.#link.failure("Cannot open a shell on", "its sshd allows too few sessions (MaxSessions)");
+      throw this.#link.failed("Cannot open a shell on", "its sshd allows too few sessions (MaxSessions)");
     if (started.group) return started;
     await started.channel.close();
     throw cancelledFailure();
@@ -174,7 +173,7 @@ export class SshConnection {
   /** The worker's sshd allows fewer sessions than usual. */
   #narrow(): void {
     if (!this.#slots.narrow())
-      throw this.#link.failure(
+      throw this.#link.failed(
         "Cannot run commands on",
         "its sshd allows only one session in a connection; set MaxSessions there to 2 at least (10 is usual)",
       );

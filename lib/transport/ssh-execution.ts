@@ -4,6 +4,12 @@ import type { CommandOutcome } from "../core/spawn.ts";
 import { feed, Output } from "../core/streams.ts";
 import type { Receipt, ScriptOptions } from "./transport.ts";
 
+/**
+ * So much is taken of what comes after a script was cut short: what it says as it unwinds. Lines without end would keep
+ * this process from hearing that the script has ended.
+ */
+const CUT_BYTES = 64 * 1024;
+
 /** One script under way: takes what it says, and tells when it is to be cut short. */
 export class Execution {
   /** Resolves when the caller's signal is aborted, the time is over, or the caller cannot go on with what came. */
@@ -11,6 +17,7 @@ export class Execution {
   readonly #options: ScriptOptions;
   readonly #begun = Promise.withResolvers<void>();
   #started = performance.now();
+  #room = Number.POSITIVE_INFINITY;
   readonly #trouble = new AbortController();
   readonly #over = new AbortController();
   readonly #outputs: Record<"stdout" | "stderr", Output>;
@@ -26,6 +33,9 @@ export class Execution {
       aborted(this.#trouble.signal, this.#over.signal),
       this.#begun.promise.then(() => expired(options.timeoutMs, this.#over.signal)),
     ]);
+    void this.cut.then(() => {
+      this.#room = CUT_BYTES;
+    });
   }
 
   /** It runs on the worker: its time begins. */
@@ -36,6 +46,8 @@ export class Execution {
 
   /** Takes a part of the script's output. */
   take(chunk: Buffer, stream: "stdout" | "stderr"): void {
+    if (this.#room <= 0) return;
+    this.#room -= chunk.length;
     this.#outputs[stream].take(chunk);
   }
 

@@ -37,6 +37,7 @@ const SHORT_WAIT_MS = 1_000;
 /** An sshd may count a session that has just ended for a moment more. */
 const REFUSED_PAUSES_MS = [20, 100, 300];
 const NOT_FOUND = 127;
+const NO_WORD = "ssh ended without a word";
 
 /** The connection to a worker: opened when it is needed, and anew when it is lost. */
 export class SshLink {
@@ -96,7 +97,7 @@ export class SshLink {
         continue;
       }
       // Nothing was started, and another connection may do.
-      if (end !== "unconnected" || isAnew) throw await this.#notStarted(master, channel);
+      if (end !== "unconnected" || isAnew) throw await this.#notStarted({ channel, mark, group, master });
       isAnew = true;
       await master.close();
     }
@@ -109,8 +110,24 @@ export class SshLink {
     await master?.close();
   }
 
-  /** The failure `unreachable` that names the worker. */
-  failure(what: string, why: string): Failure {
+  /** The failure `failed` that names the worker: it answers, but cannot do what it is asked to. */
+  failed(what: string, why: string): Failure {
+    return new Failure("failed", `${what} worker ${this.#worker.host}: ${why}`);
+  }
+
+  /**
+   * The failure for a group that ended without a word: `unreachable` where the connection was lost, `failed` where the
+   * worker closed its session only. `rest` ends the sentence.
+   */
+  async broken({ channel, master }: StartedChannel, rest: string): Promise<Failure> {
+    const isClosed = typeof (await channel.closed) === "number";
+    const said = await within(master.ended, SHORT_WAIT_MS);
+    if (isClosed && said === undefined)
+      return this.failed("Cannot run commands on", `it closed the session${rest}`);
+    return this.#unreachable("The connection was lost to", `${lastLine(said ?? "") || NO_WORD}${rest}`);
+  }
+
+  #unreachable(what: string, why: string): Failure {
     return new Failure("unreachable", `${what} worker ${this.#worker.host}: ${why}`);
   }
 
@@ -128,16 +145,22 @@ export class SshLink {
     } finally {
       stop.abort();
     }
+    const { isOpen } = channel;
     await channel.close();
-    throw this.failure("Cannot run commands on", `it does not answer within ${START_LIMIT_MS / 1000} s`);
+    const limit = `within ${START_LIMIT_MS / 1000} s`;
+    throw isOpen
+      ? this.failed("Cannot run commands on", `its shell does not start ${limit}`)
+      : this.#unreachable("Cannot run commands on", `it does not answer ${limit}`);
   }
 
-  async #notStarted(master: Master, channel: Channel): Promise<Failure> {
-    if (typeof (await channel.closed) !== "number")
-      return this.failure("The connection was lost to", await lastWords(master));
-    const why =
-      (await channel.ended) === NOT_FOUND ? "setsid is not installed there" : lastLine(channel.messages);
-    return this.failure("Cannot run commands on", why || "its shell ended at once");
+  async #notStarted(started: StartedChannel): Promise<Failure> {
+    const { channel } = started;
+    const said = lastLine(channel.messages);
+    if ((await channel.ended) === NOT_FOUND)
+      return this.failed("Cannot run commands on", "setsid is not installed there");
+    if (typeof (await channel.closed) === "number" && said !== "")
+      return this.failed("Cannot run commands on", said);
+    return await this.broken(started, "");
   }
 
   async #open(): Promise<Master> {
@@ -161,10 +184,4 @@ export class SshLink {
       await sleep(pauseMs, this.closing);
     }
   }
-}
-
-/** What a connection over which something was lost said when it ended, or that it is still there. */
-export async function lastWords(master: Master): Promise<string> {
-  const said = await within(master.ended, SHORT_WAIT_MS);
-  return said === undefined ? "its session was closed" : lastLine(said) || "ssh ended without a word";
 }

@@ -93,6 +93,11 @@ export class Session {
     this.#socket.write(Buffer.concat([greeting(HELLO, VERSION), greeting(PROXY, 0)]));
   }
 
+  /** True once the worker's sshd has answered it. */
+  get isOpen(): boolean {
+    return this.#end !== "unconnected";
+  }
+
   /** Gives the session up; sshd closes what it has open for it. */
   close(): void {
     this.#isGivenUp = true;

@@ -82,6 +82,12 @@ const KINDS: readonly Kind[] = [
       `Cannot connect to ${place}: nothing listens on port ${port} there; is sshd running, and is ssh_port right?`,
   },
   {
+    pattern: /timed out during banner exchange|the login timed out|Connection to \S+ port \d+ timed out/,
+    retryMs: TRANSIENT_MS,
+    describe: (_, { place, port }) =>
+      `Cannot sign in on ${place}: it takes the connection on port ${port}, but the login does not come to its end; does its sshd hang, or is the host out of memory or processes?`,
+  },
+  {
     pattern: /timed out/,
     retryMs: TRANSIENT_MS,
     describe: (_, { place, port }) =>

@@ -16,6 +16,14 @@ export function describeReceipt(receipt: Receipt): string {
   return RECEIPTS[receipt];
 }
 
+/** What became of a command at its time limit. */
+export function describeCut(receipt: Receipt | undefined, seconds: number): string {
+  const limit = `at its time limit of ${seconds} s`;
+  if (receipt === "killed") return `killed ${limit}`;
+  const isOver = receipt !== "remaining" && receipt !== "unreachable";
+  return isOver ? `stopped ${limit}` : `to be stopped ${limit} and is ${describeReceipt(receipt)}`;
+}
+
 /** How to reach a worker: what the catalog keeps of workers.json and ops.conf. */
 export interface WorkerAddress {
   /** The `host` of workers.json; what everything else calls the worker. */
@@ -62,8 +70,9 @@ export interface Transport {
   /**
    * Runs a POSIX shell script in a process group of its own and answers how it ended. Exit codes are not errors; over
    * ssh, a script that a signal ended has the code 128 and the signal's number. When it is out of time or cancelled its
-   * group is ended first, and the outcome has a receipt for that. Throws `unreachable` when the worker cannot be reached,
-   * nothing can be run there or the connection is lost, `cancelled` when the signal was aborted before it started.
+   * group is ended first, and the outcome has a receipt for that. Throws `unreachable` where there is no connection
+   * or login, or the connection is lost; `failed` where the worker answers and nothing can be run there; `cancelled` when
+   * the signal was aborted before it started.
    */
   script(text: string, options?: ScriptOptions): Promise<CommandOutcome>;
   close(): Promise<void>;

@@ -173,7 +173,7 @@ test("a target that hangs is stopped after lifecycle_timeout_seconds, what ran g
   assert.equal(run.status, "failed");
   assert.match(
     run.error ?? "",
-    /`make restart` of job base on 127\.0\.0\.1 did not end within 2 s and was stopped/,
+    /`make restart` of job base on 127\.0\.0\.1 was stopped at its time limit of 2 s/,
   );
   assert.deepEqual(
     running("base"),

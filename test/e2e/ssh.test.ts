@@ -236,7 +236,7 @@ test("a target that never ends fails its job in time, and says what became of it
   assert.equal(run.status, "failed");
   assert.match(
     run.error ?? "",
-    /`make start` of job base on 127\.0\.0\.1 did not end within 1 s and was stopped/,
+    /`make start` of job base on 127\.0\.0\.1 was stopped at its time limit of 1 s/,
   );
   assert.deepEqual(fleet.processes, []);
 });

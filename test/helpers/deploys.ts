@@ -1,13 +1,18 @@
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { once } from "node:events";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import path from "node:path";
 import type { TestContext } from "node:test";
 import { catalogAllocations } from "../../lib/bucket/catalog.ts";
 import { runLayout } from "../../lib/bucket/layout.ts";
 import { type Promotion, promotionsOf } from "../../lib/bucket/promotions.ts";
+import { loadOpsConf } from "../../lib/bucket/settings.ts";
+import { sshKeyFile } from "../../lib/bucket/ssh-key.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { build } from "../../lib/operation/build.ts";
 import { deploy } from "../../lib/operation/deploy.ts";
 import type { RolloutProgress } from "../../lib/run/protocol.ts";
+import { makeKey } from "../../scripts/private-sshd.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { makeBucket, makeWorkspace, type TestBucket } from "./workspace.ts";
 
@@ -147,15 +152,27 @@ export class Deploys {
     return () => rmSync(file);
   }
 
-  /** From now on a worker cannot be reached, until what this answers is called. */
-  cutOff(host: string): () => void {
-    const root = path.join(this.workers, host);
-    const aside = `${root}.aside`;
-    if (existsSync(root)) renameSync(root, aside);
-    writeFileSync(root, "no folder");
+  /** From now on a worker cannot be reached, until what this answers is called: nobody can sign in on its ssh port. */
+  async cutOff(host: string): Promise<() => void> {
+    const { db, layout } = this.bucket;
+    const { settings } = await loadOpsConf(layout);
+    const key = sshKeyFile(layout, settings);
+    if (!existsSync(key)) {
+      mkdirSync(path.dirname(key), { recursive: true, mode: 0o700 });
+      makeKey(path.dirname(key), path.basename(key), "-t", "ed25519");
+    }
+    const server = createServer((socket) => socket.end("SSH-1.5-none\r\n").on("error", () => {}));
+    server.listen(0, host).unref();
+    await once(server, "listening");
+    const { port } = server.address() as AddressInfo;
+    const kept = db.get<object>("SELECT connection, ssh_port FROM worker WHERE worker_ip = ?", host);
+    const reach = (connection: string, port: number | null) =>
+      db.run("UPDATE worker SET connection = ?, ssh_port = ? WHERE worker_ip = ?", connection, port, host);
+    reach("ssh", port);
     return () => {
-      rmSync(root);
-      if (existsSync(aside)) renameSync(aside, root);
+      server.close();
+      const { connection, ssh_port } = kept as { connection: string; ssh_port: number | null };
+      reach(connection, ssh_port);
     };
   }
 

@@ -100,7 +100,7 @@ test("files that were changed by hand since the plan stop their job before anyth
 
   rmSync(file(B, "a"));
   writeFileSync(file(B, "a"), "1");
-  const back = deploys.cutOff(C);
+  const back = await deploys.cutOff(C);
   const next = await deploys.deploy({ plan: idOf(await deploys.deploy({ dry_run: true })) });
   assert.deepEqual(
     next.jobs.find(({ job }) => job === "web")?.allocations.map(({ outcome }) => outcome),

@@ -226,7 +226,7 @@ test("a worker whose own files cannot be brought up to date runs nothing, and sa
 
 test("a worker that cannot be reached fails its own allocations, and only those", async (t) => {
   const { deploys } = await chain(t);
-  const reach = deploys.cutOff(B);
+  const reach = await deploys.cutOff(B);
   const { jobs, error } = await deploys.deploy({ jobs: ["other", "store"] });
   assert.match(error?.message ?? "", /other: job other failed on 1 worker: 127\.0\.0\.2: /);
   assert.deepEqual(

@@ -58,7 +58,7 @@ test("drift tells per worker and job what was changed by hand, with diff, or is 
   chmodSync(path.join(web, "Makefile"), 0o755);
   writeFileSync(path.join(web, "conf/b"), "");
   rmSync(path.join(deploys.folder(B), "jobs/db/Makefile"));
-  const back = deploys.cutOff(C);
+  const back = await deploys.cutOff(C);
   const run = await look();
   assert.equal(run.error?.code, "failed");
   assert.match(

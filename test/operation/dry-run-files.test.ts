@@ -131,7 +131,7 @@ test("a dry run asks each worker once for files changed by hand, missing, or in 
   writeFileSync(file(A, "web/conf/extra"), "");
   rmSync(file(A, "web/conf/b"));
   rmSync(file(B, "db/a"));
-  const back = deploys.cutOff(C);
+  const back = await deploys.cutOff(C);
   const run = await deploys.deploy({ dry_run: true });
   assert.equal(run.error, undefined);
   const plan = planOf(run);
@@ -179,7 +179,7 @@ test("a worker where something is only to be stopped is asked, too, whether it i
   await deploys.build({ web: {} }, { hosts: [A, B] });
   await deploys.deploy();
   await deploys.build({ db: { manifest: { selectors: ["nobody"] } } }, { hosts: [A, B] });
-  const back = deploys.cutOff(B);
+  const back = await deploys.cutOff(B);
   const { error, result } = await deploys.deploy({ dry_run: true, jobs: ["db"] });
   assert.equal(error, undefined);
   const { reconcile, unreachable } = result as DeployPlan;

@@ -95,9 +95,9 @@ test("each worker has as many attempts as the manifest says; the last evidence o
 
 test("a worker that cannot be reached fails the gate with that reason", async (t) => {
   const { deploys, gate } = await setUp(t, [command("true")]);
-  const reach = deploys.cutOff(B);
+  const reach = await deploys.cutOff(B);
   await assert.rejects(gate([A, B]), {
-    message: /^the health check of job web failed: Cannot make the folder of worker 127\.0\.0\.2/,
+    message: /^the health check of job web failed: Cannot connect to worker 127\.0\.0\.2/,
   });
   reach();
 });

@@ -131,7 +131,7 @@ test("what no deploy has stopped since it was removed is passed over, with all i
 test("a worker that gives no answer is reported and passed over; the next gc brings the rest", async (t) => {
   const deploys = await withoutWeb(t);
   await deploys.deploy();
-  const rejoin = deploys.cutOff(B);
+  const rejoin = await deploys.cutOff(B);
   const result = await gc(deploys);
   assert.deepEqual(outcomes(result), [`web@${A} removed`, `web@${B} unreachable`, `web@${C} removed`]);
   assert.equal(result.failed, false);
@@ -183,7 +183,7 @@ test("errors of a worker that left the bucket are only told", async (t) => {
   await deploys.build(ONE);
   await deploys.deploy();
   await deploys.build(ONE, { hosts: [A, B] });
-  deploys.cutOff(C);
+  await deploys.cutOff(C);
   await deploys.deploy();
   const result = await gc(deploys);
   assert.deepEqual(outcomes(result), [`keep@${C} abandoned`]);

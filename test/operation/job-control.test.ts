@@ -149,7 +149,7 @@ test("a worker that cannot be reached, or is not in sync, is left out; the other
   }
   assert.deepEqual(since(B), []);
   assert.equal((await deploys.deploy({ force: true })).error, undefined);
-  deploys.cutOff(C);
+  await deploys.cutOff(C);
   const ended = await run("job_reload");
   assert.deepEqual(outcomesOf(ended), { ...all("ok"), [C]: "unreachable" });
 });

@@ -120,12 +120,12 @@ test("a removed allocation that was stopped but not cleaned up is started when i
 
 test("a worker that left the bucket and cannot be reached is only told about; when it comes back its jobs are started", async (t) => {
   const { deploys } = await setUp(t);
-  deploys.cutOff(B);
+  await deploys.cutOff(B);
   await deploys.build(JOBS, { hosts: [A] });
   const { error, text } = await deploys.deploy();
   assert.equal(error, undefined);
   assert.match(text, /warning: reconcile of web on 127\.0\.0\.2: /);
-  rmSync(path.join(deploys.workers, B));
+  rmSync(path.join(deploys.workers, B), { recursive: true });
   await deploys.build(JOBS, TWO);
   assert.equal((await deploys.deploy()).error, undefined);
   assert.deepEqual(deploys.targets("web", B), ["start"], "a new machine at the same address");
@@ -144,7 +144,7 @@ test("a stop has as long as the job's own limit says, whichever jobs the deploy 
   const { error } = await deploys.deploy({ jobs: ["other"] });
   assert.match(
     error?.message ?? "",
-    /`make stop` of job web on 127\.0\.0\.2 did not end within 1 s and was stopped/,
+    /`make stop` of job web on 127\.0\.0\.2 was stopped at its time limit of 1 s/,
   );
 });
 
@@ -152,7 +152,7 @@ test("a removed allocation whose stop did not end well is started when it comes 
   const { deploys } = await setUp(t);
   await deploys.build({ other: {} }, TWO);
   const repair = deploys.fail("web", "stop", A);
-  const back = deploys.cutOff(B);
+  const back = await deploys.cutOff(B);
   assert.deepEqual(
     (await deploys.deploy({ jobs: ["other"] })).reconciled.map(({ worker, outcome }) => [worker, outcome]),
     [

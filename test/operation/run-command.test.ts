@@ -211,7 +211,7 @@ test("a command that takes too long is stopped; without code, and told apart fro
   const { run } = await localBucket(t);
   const ended = await run({ command: "echo begun; sleep 600", workers: ["127.0.0.1"], timeout_seconds: 1 });
   assert.deepEqual(grades(ended), ["failed"]);
-  assert.equal(ended.workers[0]?.error, "did not end within 1 s and was stopped");
+  assert.equal(ended.workers[0]?.error, "stopped at its time limit of 1 s");
   assert.equal(ended.workers[0]?.output, "begun\n");
 });
 

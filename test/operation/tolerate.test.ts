@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import path from "node:path";
 import { test } from "node:test";
 import { Deploys, HOSTS, outcomes } from "../helpers/deploys.ts";
 import { hooksOf, RECORD, traces } from "../helpers/hooks.ts";
@@ -24,7 +26,7 @@ for (const [what, manifest] of [
     assert.equal((await deploys.deploy()).error, undefined);
 
     await deploys.build(jobs("2", "34%"));
-    const back = deploys.cutOff(A);
+    const back = await deploys.cutOff(A);
     const run = await deploys.deploy();
     assert.equal(run.error, undefined);
     assert.deepEqual(outcomes(run), { web: "deployed" });
@@ -47,7 +49,7 @@ for (const [what, manifest] of [
     assert.deepEqual(deploys.targets("web", A), ["start", "restart"]);
 
     await deploys.build(jobs("3", "33%"));
-    const again = deploys.cutOff(A);
+    const again = await deploys.cutOff(A);
     const over = await deploys.deploy();
     assert.deepEqual(outcomes(over), { web: "failed" });
     assert.deepEqual(
@@ -56,6 +58,17 @@ for (const [what, manifest] of [
     );
     again();
   });
+
+test("a worker that answers but has no place for its files has failed, and is never tolerated", async (t) => {
+  const deploys = await Deploys.make(t);
+  await deploys.build({ web: { manifest: { tolerate: { unreachable: "100%" } } } });
+  writeFileSync(path.join(deploys.workers, B), "in the way of the root folder");
+  const run = await deploys.deploy();
+  assert.deepEqual(outcomes(run), { web: "failed" });
+  const [, lame] = run.jobs[0]?.allocations ?? [];
+  assert.equal(lame?.outcome, "failed");
+  assert.match(lame?.error ?? "", /^Cannot make the folder of worker 127\.0\.0\.2: /);
+});
 
 test("a worker that fails is never tolerated", async (t) => {
   const deploys = await Deploys.make(t);
@@ -90,7 +103,7 @@ test("where hooks do what targets do, they and those after the deploy leave out 
   assert.equal((await deploys.deploy()).error, undefined);
   told();
   await deploys.build(jobs("2"));
-  const back = deploys.cutOff(A);
+  const back = await deploys.cutOff(A);
   const run = await deploys.deploy();
   assert.equal(run.error, undefined);
   const grades = ({ jobs }: typeof run) => jobs[0]?.allocations.map(({ outcome }) => outcome);
@@ -109,7 +122,7 @@ test("where hooks do what targets do, they and those after the deploy leave out 
   );
 
   await deploys.build(jobs("3"));
-  const [first, second] = [deploys.cutOff(A), deploys.cutOff(C)];
+  const [first, second] = [await deploys.cutOff(A), await deploys.cutOff(C)];
   const over = await deploys.deploy();
   assert.deepEqual(grades(over), ["unreachable", "not_started", "unreachable"]);
   assert.deepEqual(told(), [], "past the share no script is run");

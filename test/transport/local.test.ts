@@ -62,7 +62,7 @@ test("a bucket folder that others may write to, or that is a link, is refused", 
   const { transport, folder } = await temporaryWorker(t);
   await chmod(folder, 0o777);
   const refused = {
-    code: "unreachable",
+    code: "failed",
     message: /^Cannot use .+ on worker 127\.0\.0\.1: it must be a folder of/,
   };
   await assert.rejects(transport.script("true"), refused);
@@ -76,7 +76,7 @@ test("a folder that cannot be made is a failure that names the worker", async (t
   const { transport, folder } = await temporaryWorker(t);
   await rm(folder, { recursive: true });
   await symlink("/dev/null", folder);
-  await assert.rejects(transport.script("true"), { code: "unreachable", message: /worker 127\.0\.0\.1/ });
+  await assert.rejects(transport.script("true"), { code: "failed", message: /worker 127\.0\.0\.1/ });
 });
 
 test("a worker whose connection is local is opened", async (t) => {

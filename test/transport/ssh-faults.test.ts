@@ -81,6 +81,31 @@ test("a refused connection is tried again for a moment, then it is one sentence;
   assert.equal((await one.script("echo back")).stdout, "back\n");
 });
 
+test("a login that hangs is told as one: the port answers, sshd does not", async (t) => {
+  const fleet = await SshFleet.start(t);
+  const one = await fleet.one(t, { options: { ConnectTimeout: "3" } });
+  fleet.freezeListener();
+  await assert.rejects(one.script("true"), {
+    code: "unreachable",
+    message:
+      /^Cannot sign in on worker 127\.0\.0\.1: it takes the connection on port \d+, but the login does not come to its end; /,
+  });
+});
+
+test("a worker that answers without being able to run a command has failed, and its connection goes on", async (t) => {
+  const flag = path.join(temporaryFolder(t), "broken");
+  const login = `if [ -f '${flag}' ]; then kill -9 $$; fi; exec sh -c "$SSH_ORIGINAL_COMMAND"`;
+  const fleet = await SshFleet.start(t, { login });
+  const one = await fleet.one(t);
+  assert.equal((await one.script("echo 1")).stdout, "1\n");
+  writeFileSync(flag, "");
+  const message = /^Cannot run commands on worker 127\.0\.0\.1: it closed the session/;
+  await assert.rejects(one.script("echo 2"), { code: "failed", message });
+  rmSync(flag);
+  assert.equal((await one.script("echo 3")).stdout, "3\n");
+  assert.equal(fleet.logins, 1);
+});
+
 test("a worker that comes back while it is tried is reached", async (t) => {
   const fleet = await SshFleet.start(t);
   const one = await fleet.one(t);

@@ -99,11 +99,12 @@ test("the folder is made with its parents; one that others may write to is refus
   await chmod(two.folder, 0o777);
   const rule =
     /^Cannot use the folder on worker 127\.0\.0\.2: .+ must be a folder of the user who runs commands/;
-  await assert.rejects(two.script("true"), { code: "unreachable", message: rule });
+  await assert.rejects(two.script("true"), { code: "failed", message: rule });
   await chmod(two.folder, 0o755);
   assert.equal((await two.script("true")).exitCode, 0);
   await writeFile(path.join(fleet.folder, "roots", "127.0.0.3"), "");
   await assert.rejects(three.script("true"), {
+    code: "failed",
     message: /^Cannot use the folder on worker 127\.0\.0\.3: mkdir: .*Not a directory$/,
   });
 });
@@ -196,7 +197,7 @@ for (const [shell, exec] of LOGINS)
 test("a login that ends at once gives one sentence with what it said", async (t) => {
   const fleet = await SshFleet.start(t, { login: "echo 'This account is currently not available.'; exit 1" });
   await assert.rejects((await fleet.one(t)).script("true"), {
-    code: "unreachable",
+    code: "failed",
     message: "Cannot run commands on worker 127.0.0.1: This account is currently not available",
   });
 });
@@ -251,7 +252,7 @@ test("an sshd that allows two sessions in a connection gets no more", async (t) 
 test("an sshd that allows one session only is named", async (t) => {
   const one = await (await SshFleet.start(t, { sshd: ["MaxSessions 1"] })).one(t);
   await assert.rejects(one.script("true"), {
-    code: "unreachable",
+    code: "failed",
     message:
       /^Cannot run commands on worker 127\.0\.0\.1: its sshd allows only one session .+ set MaxSessions/,
   });
