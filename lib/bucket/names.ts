@@ -22,9 +22,7 @@ export const name = text(
 export const host = text("an IP address or a host name", isHost);
 
 /** What a certificate may be for: an address or a name, whose first part may be `*`. */
-export const altName = text("an IP address or a DNS name", (value) =>
-  value.startsWith("*.") ? HOST.test(value.slice(2)) && !isIPv4(value.slice(2)) : isHost(value),
-);
+export const altName = text("an IP address or a DNS name", isAltName);
 
 /** A user name on a worker. */
 export const user = text("a user name of small letters, digits, _ and -", (value) => USER.test(value));
@@ -90,6 +88,11 @@ export function fields<F extends Record<string, Shape<unknown>>>(
   aliases?: Record<string, string>,
 ): Shape<{ [K in keyof F]: Infer<F[K]> }> {
   return object(shapes, { lenient: true, unknown: "judge", ...(aliases && { aliases }) });
+}
+
+/** The rule of {@link altName}. */
+export function isAltName(value: string): boolean {
+  return value.startsWith("*.") ? HOST.test(value.slice(2)) && !isIPv4(value.slice(2)) : isHost(value);
 }
 
 function isHost(value: string): boolean {

@@ -18,6 +18,7 @@ import type { JobSource } from "../bucket/jobs.ts";
 import type { KvStore } from "../bucket/kv.ts";
 import { allocationNamespace } from "../bucket/kv-access.ts";
 import { loadKvKey } from "../bucket/kv-key.ts";
+import { isAltName } from "../bucket/names.ts";
 import type { Problems } from "../bucket/problems.ts";
 import type { OpsConf } from "../bucket/settings.ts";
 import { leaf } from "../codec/x509.ts";
@@ -196,8 +197,8 @@ async function issue(
     request.key === "rsa"
       ? await generate("rsa", { modulusLength: RSA_BITS })
       : await generate("ec", { namedCurve: "P-256" });
-  const hosts = certs.map((cert) => cert.worker);
-  const altNames = [...new Set(["127.0.0.1", "localhost", ...hosts, ...request.altNames])];
+  const own = [...certs.map((cert) => cert.worker), request.commonName].filter(isAltName);
+  const altNames = [...new Set(["127.0.0.1", "localhost", ...own, ...request.altNames])];
   const validity = {
     notBefore: new Date(now - CLOCK_SKEW_MS),
     notAfter: new Date(certs[0]?.notAfter ?? now),

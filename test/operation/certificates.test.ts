@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { createPrivateKey, generateKeyPairSync, X509Certificate } from "node:crypto";
+import { createHmac, createPrivateKey, generateKeyPairSync, X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:https";
@@ -101,6 +101,32 @@ test("every allocation gets a certificate of its own that the CA vouches for, di
     assert.equal(Math.round((Date.now() - parsed.validFromDate.getTime()) / 60_000), 5);
   }
   assert.equal(new Set(serials(bucket)).size, 3);
+});
+
+for (const [name, san, option] of [
+  ["pay.shop.example", "DNS:pay.shop.example", "-verify_hostname"],
+  ["192.0.2.9", "IP Address:192.0.2.9", "-verify_ip"],
+  ["fd00::9", "IP Address:FD00:0:0:0:0:0:0:9", "-verify_ip"],
+  ["", "DNS:web", "-verify_hostname"],
+] as const)
+  test(`the common name ${name || "of the job"} is among the names that a certificate is for`, async (t) => {
+    const bucket = await makeBucket(t);
+    await run(bucket, { server: { subject: { common_name: name } } }, { workers: ["10.0.0.1"] });
+    const pem = certificate(bucket, "10.0.0.1");
+    verify(t, caOf(bucket), pem, option, name || "web", "-purpose", "sslserver");
+    assert.equal(altNamesOf(pem), `IP Address:127.0.0.1, DNS:localhost, IP Address:10.0.0.1, ${san}`);
+  });
+
+test("a certificate from before its common name was among its names stays until it is renewed anyway", async (t) => {
+  const bucket = await makeBucket(t);
+  const request = { name: "server", pkcs8: false, one: false, key: "ec", commonName: "web", altNames: [] };
+  await run(bucket, { server: {} }, { workers: ["10.0.0.1"] });
+  const ca = bucket.db.get<{ request: string }>("SELECT request FROM job_certs WHERE job = ''")?.request;
+  const asBefore = createHmac("sha256", await loadKvKey(bucket.layout))
+    .update(JSON.stringify([ca, request, []]))
+    .digest("hex");
+  const row = bucket.db.get<{ request: string }>("SELECT request FROM job_certs WHERE job = 'web'");
+  assert.equal(row?.request, asBefore);
 });
 
 test("keys are written in the form that the manifest asks for, and openssl reads each", async (t) => {
