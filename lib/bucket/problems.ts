@@ -26,6 +26,30 @@ export function unknownName(kind: string, name: string, known: Iterable<string>)
   return `there is no ${kind} ${quote(name)}${close === undefined ? "" : `; did you mean ${quote(close)}?`}`;
 }
 
+/** How many unknown names a refusal tells: to find the nearest right one takes time. */
+const MOST_TOLD = 10;
+
+/**
+ * The names that a request gives, in small letters. Throws `unknown_name` where some are not known: `details` has the
+ * first of them, each with its place in the request.
+ */
+export function requireKnown(
+  where: string,
+  { kind, path, names }: { kind: string; path: string; names: readonly string[] },
+  known: ReadonlySet<string>,
+): Set<string> {
+  const wanted = names.map((name) => name.trim().toLowerCase());
+  const unknown = [...wanted.entries()].filter(([, name]) => !known.has(name));
+  const details = unknown.slice(0, MOST_TOLD).map(([index, name]) => ({
+    path: `${path}/${index}`,
+    message: `${where} ${unknownName(kind, name, known)}`,
+  }));
+  const [first] = details;
+  if (!first) return new Set(wanted);
+  const more = unknown.length > 1 ? ` (and ${unknown.length - 1} more)` : "";
+  throw new Failure("unknown_name", first.message + more, { details });
+}
+
 /** Collects what is wrong with a workspace, so that one build reports all of it. */
 export class Problems {
   readonly errors: BuildProblem[] = [];

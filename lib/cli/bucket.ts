@@ -62,7 +62,8 @@ export async function initialisedBucket(dir: string): Promise<Layout> {
 
 /**
  * Carries out a run in this very process, under the bucket's lock and with the same files as a run of a server. What
- * happens is shown on stdout, unless there is a view. Answers the exit code: 0 done, 1 failed, 130 cancelled. Throws `bucket_busy` while another operation goes on.
+ * happens is shown on stdout, unless there is a view. Answers the exit code: 0 done, 1 failed, 130 cancelled. Throws
+ * `bucket_busy` while another operation goes on, `unknown_name` for a name that the catalog does not have.
  */
 export async function runInBucket(
   kind: RunKind,
@@ -79,7 +80,8 @@ export async function runInBucket(
       address: `${userInfo().username}@${hostname()} (process ${process.pid})`,
       via: "cli" as const,
     };
-    const start = { id: runId, bucket_id: await bucketId(dir), origin: "cli" as const, kind, params };
+    const bucket_id = await bucketIdFor(layout, kind, params);
+    const start = { id: runId, bucket_id, origin: "cli" as const, kind, params };
     const record = await createRecord(layout, { ...start, actor, requestId: null });
     const outcome = await performHere(record, params, dir, lock, { stop, view });
     // An interrupt that came too late to stop anything is no cancel: the work is done.
@@ -165,8 +167,11 @@ export function withoutServerVariables(env: NodeJS.ProcessEnv): NodeJS.ProcessEn
   return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith("OPS_SERVE_")));
 }
 
-async function bucketId(dir: string): Promise<string> {
+/** The id of the bucket that a run is to be in. Throws what {@link requireNames} says of its parameters: no run remains. */
+async function bucketIdFor(layout: Layout, kind: RunKind, params: Record<string, unknown>): Promise<string> {
   const { bucketIdOf, openForReading } = await import("../bucket/database.ts");
-  using db = openForReading(layoutOf(dir).database);
+  const { requireNames } = await import("../run/named.ts");
+  using db = openForReading(layout.database);
+  if (params.retry_of === undefined) requireNames(db, kind, params);
   return bucketIdOf(db);
 }

@@ -4,6 +4,7 @@ export type FailureCode =
   | "invalid_request"
   | "invalid_bucket_id"
   | "invalid_source"
+  | "unknown_name"
   | "unauthorized"
   | "invalid_totp_code"
   | "totp_required"

@@ -60,6 +60,7 @@ export const STATUS: Readonly<Partial<Record<FailureCode, number>>> = {
   invalid_request: 400,
   invalid_bucket_id: 400,
   invalid_source: 400,
+  unknown_name: 400,
   unauthorized: 401,
   invalid_totp_code: 401,
   totp_required: 403,

@@ -20,7 +20,7 @@ export interface DeployScope {
   present: ReadonlyMap<string, CatalogAllocation[]>;
 }
 
-/** The catalog, and of its jobs those that were asked for. Throws `invalid_request` for a name that it does not know. */
+/** The catalog, and of its jobs those that were asked for. Throws `unknown_name` for a name that it does not know. */
 export function deployScope({ db }: OperationContext, wanted: string[] | undefined): DeployScope {
   const all = catalogJobs(db);
   const allocations = catalogAllocations(db);
@@ -31,14 +31,14 @@ export function deployScope({ db }: OperationContext, wanted: string[] | undefin
   return { all, jobs: jobsNamed(all, wanted), allocations, present };
 }
 
-/** What a deploy was told about its changes. Throws `invalid_request` for a name in `force_only` that no allocation has. */
+/** What a deploy was told about its changes. Throws `unknown_name` for a name in `force_only` that no allocation has. */
 export function changeOptionsOf(
   { allocations, jobs }: DeployScope,
   asked: { force: boolean; force_only?: string[] | undefined; sync_only: boolean },
 ): ChangeOptions {
   const { force, force_only: names, sync_only: syncOnly } = asked;
   if (names === undefined) return { force, syncOnly };
-  const forced = new Set(allocationsNamed(allocations, jobs, names).map(({ id }) => id));
+  const forced = new Set(allocationsNamed(allocations, jobs, names, "force_only").map(({ id }) => id));
   return { force: true, forced, syncOnly };
 }
 

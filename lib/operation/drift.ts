@@ -48,14 +48,14 @@ interface DriftResult {
 /**
  * Compares the files on workers with what was promoted there, over one connection to each, and changes nothing: content,
  * whether the owner may still execute what was executable, and links in the place of folders. Throws `failed` at
- * the end where anything differs or a worker gave no answer, with the whole result in the details; `invalid_request`
+ * the end where anything differs or a worker gave no answer, with the whole result in the details; `unknown_name`
  * for an unknown job or worker.
  */
 export const drift: Operation = async (context, params) => {
   const { db, signal } = context;
   const given = parametersOf("drift", params);
   const jobs = jobsNamed(catalogJobs(db), given.jobs);
-  const allocations = allocationsNamed(catalogAllocations(db), jobs, given.workers);
+  const allocations = allocationsNamed(catalogAllocations(db), jobs, given.workers, "workers");
   const promotions = new Map(jobs.map(({ name }) => [name, promotionsOf(db, name)]));
   const byWorker = Map.groupBy(allocations, ({ worker }) => worker);
   const results = [...byWorker.keys()].map(

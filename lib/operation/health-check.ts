@@ -59,7 +59,7 @@ interface Check {
  * Looks whether workers and jobs are well, and changes nothing: an ssh round trip to each worker, then of every job the
  * probes and the hooks for health_check. A worker that gives no answer fails its own allocations only. Throws
  * `ErrHealthCheckFailed` at the end, where anything is not well, with the whole result in the details;
- * `invalid_request` for an unknown job.
+ * `unknown_name` for an unknown job.
  */
 export const healthCheck: Operation = async (context, params) => {
   const { jobs: wanted, wait, verbose } = parametersOf("health_check", params);

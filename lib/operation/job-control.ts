@@ -34,7 +34,7 @@ interface ControlResult {
 /**
  * Runs a target of jobs on their workers (hook-runtime.md, Events: job_control of a job-control command). Jobs are in no
  * order among each other. A worker that cannot be reached or is not in sync is left out, the others go on. Throws
- * `invalid_request` for a job, or a worker in `allocations`, that is unknown; `ErrRunCommand` at the end where not all
+ * `unknown_name` for a job, or a worker in `allocations`, that is unknown; `ErrRunCommand` at the end where not all
  * is ok, or `cancelled`, both with the whole result in the details.
  */
 export function control(kind: ControlKind): Operation {
@@ -42,7 +42,7 @@ export function control(kind: ControlKind): Operation {
     const given = { forget: false, target: kind.slice("job_".length), ...parametersOf(kind, params) };
     const jobs = jobsNamed(catalogJobs(context.db), given.jobs);
     const present = catalogAllocations(context.db).filter(({ removed }) => !removed);
-    const states = statesOf(context, jobs, allocationsNamed(present, jobs, given.allocations));
+    const states = statesOf(context, jobs, allocationsNamed(present, jobs, given.allocations, "allocations"));
     return await withHooks(context, async (hooks, fleet) => {
       const effects = effectsOf(context, fleet, hooks, present);
       const target = builtIn(given.target);

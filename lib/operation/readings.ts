@@ -1,5 +1,6 @@
 import { catalogWorkers } from "../bucket/catalog.ts";
 import { loadOpsConf } from "../bucket/settings.ts";
+import { selectWorkers } from "../bucket/worker-choice.ts";
 import { storeFacts } from "../bucket/worker-facts.ts";
 import { runAll } from "../core/async.ts";
 import { parametersOf } from "../run/protocol.ts";
@@ -7,7 +8,6 @@ import { type Readings, takeReading } from "../transport/readings.ts";
 import type { Operation, OperationContext } from "./context.ts";
 import { Fleet } from "./fleet.ts";
 import { concludeWorkers, type Graded, gradeOf } from "./grades.ts";
-import { selectWorkers } from "./workers.ts";
 
 /** What can be read. */
 export type ReadingKind = keyof Readings;

@@ -6,6 +6,7 @@ import {
   catalogJobs,
   catalogWorkers,
 } from "../bucket/catalog.ts";
+import { selectWorkers } from "../bucket/worker-choice.ts";
 import { batches, runAll } from "../core/async.ts";
 import { cancelledFailure, messageOf } from "../core/errors.ts";
 import type { CommandOutcome } from "../core/spawn.ts";
@@ -18,7 +19,6 @@ import { hasGate, passGate } from "./gate.ts";
 import { concludeWorkers, type Graded, gradeOf } from "./grades.ts";
 import { HookSession } from "./hooks.ts";
 import { KeptOutput } from "./kept-output.ts";
-import { selectWorkers } from "./workers.ts";
 
 const PHASE = "run_command";
 const CHECKS_AT_ONCE = 8;

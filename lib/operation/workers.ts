@@ -1,7 +1,7 @@
-import { type CatalogWorker, catalogWorkers } from "../bucket/catalog.ts";
-import { unknownName } from "../bucket/problems.ts";
+import { catalogWorkers } from "../bucket/catalog.ts";
 import { loadOpsConf } from "../bucket/settings.ts";
 import { sshKeyFile } from "../bucket/ssh-key.ts";
+import { selectWorkers } from "../bucket/worker-choice.ts";
 import type { KeyFingerprint } from "../codec/ssh-key.ts";
 import { Failure } from "../core/errors.ts";
 import { parametersOf } from "../run/protocol.ts";
@@ -37,36 +37,6 @@ export const trust: Operation = async (context, params) => {
   });
   return conclude(context, result);
 };
-
-/**
- * The workers that are named, or that carry one of the labels, in the order of the catalog; without either all that
- * are still in workers.json. Throws `usage` for both at once, `failed` for a name that is
- * unknown.
- */
-export function selectWorkers(
-  all: readonly CatalogWorker[],
-  wanted: { workers?: readonly string[] | undefined; labels?: readonly string[] | undefined },
-): CatalogWorker[] {
-  const { workers, labels } = wanted;
-  if (workers && labels) throw new Failure("usage", "give workers or labels, not both");
-  const present = all.filter((worker) => !worker.removed);
-  if (workers) return chosen(all, "worker", workers, ({ host }) => [host.toLowerCase()]);
-  if (labels) return chosen(present, "label", labels, (worker) => worker.labels);
-  return present;
-}
-
-function chosen(
-  all: readonly CatalogWorker[],
-  kind: string,
-  wanted: readonly string[],
-  namesOf: (worker: CatalogWorker) => string[],
-): CatalogWorker[] {
-  const names = new Set(wanted.map((name) => name.trim().toLowerCase()));
-  const known = new Set(all.flatMap(namesOf));
-  for (const name of names)
-    if (!known.has(name)) throw new Failure("failed", `in the catalog ${unknownName(kind, name, known)}`);
-  return all.filter((worker) => namesOf(worker).some((name) => names.has(name)));
-}
 
 function report({ log }: OperationContext, name: string, found: HostTrust): void {
   const { outcome, error } = found;

@@ -155,5 +155,5 @@ test("force_only forces what is named and nothing else, also in a plan", async (
   assert.equal((await deploys.deploy({ plan: idOf(plan) })).error, undefined);
   assert.deepEqual(restarts(), [0, 2, 2]);
   const unknown = await deploys.deploy({ ...only, jobs: ["db"], force: true });
-  assert.equal(unknown.error?.code, "invalid_request");
+  assert.equal(unknown.error?.code, "unknown_name");
 });

@@ -90,7 +90,7 @@ test("drift tells per worker and job what was changed by hand, with diff, or is 
     workersIn(chosen.result).map(({ worker, allocations }) => [worker, allocations.length]),
     [[B, 1]],
   );
-  assert.equal((await look({ workers: ["nobody"] })).error?.code, "invalid_request");
+  assert.equal((await look({ workers: ["nobody"] })).error?.code, "unknown_name");
   back();
 });
 

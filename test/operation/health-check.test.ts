@@ -277,7 +277,7 @@ test("only the given jobs are checked, and only their workers asked; an unknown 
   const { error } = await check({ jobs: ["web", "dbb"] });
   assert.deepEqual(
     [error?.code, error?.message],
-    ["invalid_request", 'in the catalog there is no job "dbb"; did you mean "db"?'],
+    ["unknown_name", 'in the catalog there is no job "dbb"; did you mean "db"?'],
   );
   deploys.bucket.db.run("DELETE FROM job");
   assert.deepEqual(catalogJobs(deploys.bucket.db), []);

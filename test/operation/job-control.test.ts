@@ -233,7 +233,8 @@ test("HR-057 a filter must match, jobs must be known, and nothing runs otherwise
     [{ allocations: [] }, "Cannot start job_stop: allocations expected at least 1 item, found 0"],
   ] as const) {
     const { error } = await run("job_stop", params);
-    assert.deepEqual([error?.code, error?.message], ["invalid_request", message]);
+    const code = "jobs" in params || params.allocations.length > 0 ? "unknown_name" : "invalid_request";
+    assert.deepEqual([error?.code, error?.message], [code, message]);
   }
   assert.deepEqual(HOSTS.map(since), [[], [], []]);
 });
@@ -274,5 +275,5 @@ test("an allocation is named by its worker, or by its job and worker where sever
       [B, C],
     ],
   );
-  assert.equal((await run([`app@${A}`])).error?.code, "invalid_request");
+  assert.equal((await run([`app@${A}`])).error?.code, "unknown_name");
 });

@@ -50,7 +50,7 @@ test("HR-051 HR-306 HR-124 HR-316 the hooks command runs one hook of one job, an
   );
   assert.equal(wrote(), "yes");
   await assert.rejects(runHooks(bucket.context("hooks"), { hook: "go", job: "idle" }), {
-    code: "invalid_request",
+    code: "unknown_name",
   });
   assert.deepEqual(await runHooks(bucket.context("hooks"), { hook: "rest" }), {
     job: "idle",

@@ -87,7 +87,7 @@ test("what cannot be meant starts no run", async (t) => {
   for (const [rest, body, status, error] of [
     ["jobs/wep/start", {}, 404, "not_found"],
     ["jobs/web/explode", {}, 404, "not_found"],
-    ["jobs/web/start", { allocations: ["127.0.0.9"] }, 400, "invalid_request"],
+    ["jobs/web/start", { allocations: ["127.0.0.9"] }, 400, "unknown_name"],
     ["jobs/web/start", { allocations: [] }, 400, "invalid_request"],
     ["jobs/web/start", { forget: true }, 400, "invalid_request"],
     ["jobs/web/start?forget=true", {}, 400, "invalid_request"],
@@ -97,7 +97,7 @@ test("what cannot be meant starts no run", async (t) => {
     ["jobs/web/run", { target: "a; reboot" }, 400, "invalid_request"],
     ["jobs/web/run", { target: "$(reboot)" }, 400, "invalid_request"],
     ["jobs/web/run", { target: "-f/etc/passwd" }, 400, "invalid_request"],
-    ["health_check", { jobs: ["web", "nobody"] }, 400, "invalid_request"],
+    ["health_check", { jobs: ["web", "nobody"] }, 400, "unknown_name"],
     ["health_check", { wait: "yes" }, 400, "invalid_request"],
   ] as const) {
     const reply = await server.call("POST", `${bucket.path}/${rest}`, { body });

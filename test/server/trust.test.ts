@@ -65,10 +65,14 @@ for (const [body, message] of [
     assert.deepEqual((await server.call("GET", `${bucket.path}/runs`)).body.items, []);
   });
 
-test("an unknown worker fails the run with the nearest one that is known", async (t) => {
-  const { server, bucket, start } = await setUp(t, 1);
-  const run = await server.ended(bucket.path, await start("workers/trust", { workers: ["127.0.0.11"] }));
-  assert.equal(run.error, 'in the catalog there is no worker "127.0.0.11"; did you mean "127.0.0.1"?');
+test("an unknown worker is refused with the nearest one that is known", async (t) => {
+  const { server, bucket } = await setUp(t, 1);
+  const asked = { body: { workers: ["127.0.0.11"] } };
+  const { status, body } = await server.call("POST", `${bucket.path}/workers/trust`, asked);
+  assert.deepEqual(
+    [status, body.error, body.message],
+    [400, "unknown_name", 'in the catalog there is no worker "127.0.0.11"; did you mean "127.0.0.1"?'],
+  );
 });
 
 test("CP-137 a cancelled trust leaves no ssh-keyscan behind and no key recorded", async (t) => {

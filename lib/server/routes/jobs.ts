@@ -1,15 +1,15 @@
-import { catalogAllocations, catalogJobs, hasCatalogJob } from "../../bucket/catalog.ts";
+import { hasCatalogJob } from "../../bucket/catalog.ts";
 import type { Database } from "../../bucket/database.ts";
-import { allocationsNamed, jobsNamed } from "../../bucket/job-choice.ts";
 import { findBucket } from "../../bucket/root.ts";
 import { Failure } from "../../core/errors.ts";
 import { boolean, object, optional, quote, type Shape } from "../../core/shape.ts";
+import { requireNames } from "../../run/named.ts";
 import { type ControlKind, JOB_CONTROL, RUNS } from "../../run/protocol.ts";
 import { repeated, startShape } from "../../run/retry.ts";
 import { route, type ServerRoute } from "../context.ts";
 import { openBucket } from "../reading.ts";
 import { startRun } from "../start.ts";
-import { RETRY_FAILURES, START_FAILURES, STARTED } from "./operations.ts";
+import { STARTED, startFailures } from "./operations.ts";
 
 const DESCRIPTION =
   "Disabled allocations are skipped. A worker that cannot be reached, or whose worker.json is not that of its last sync, " +
@@ -32,13 +32,14 @@ function controlRoute(kind: ControlKind): ServerRoute {
     ...(kind === "job_stop" && { query: FORGET }),
     body: startShape(kind, object(JOB_CONTROL[kind]) as Shape<Record<string, unknown>>) as Shape<ControlBody>,
     answer: STARTED,
-    failures: [...START_FAILURES, ...RETRY_FAILURES, "not_found"],
+    failures: [...startFailures(kind), "not_found"],
     async handle({ params, query, request, body }, context) {
       const bucket = findBucket(context.root, params.bucket_id ?? "");
       return startRun(bucket, kind, request, context, async () => {
         using db = await openBucket(bucket.layout);
-        const job = jobOf(db, params.job ?? "", body);
+        const job = jobOf(db, params.job ?? "");
         if (body.retry_of !== undefined) return await repeated(bucket.layout, kind, body.retry_of, job);
+        requireNames(db, kind, { ...body, jobs: [job] });
         const { forget } = query as { forget?: boolean };
         return { ...body, jobs: [job], ...(forget === true && { forget }) };
       });
@@ -46,12 +47,11 @@ function controlRoute(kind: ControlKind): ServerRoute {
   });
 }
 
-/** The job of the path. Throws `not_found` where the catalog has none, `invalid_request` for an allocation it does not have. */
-function jobOf(db: Database, name: string, { allocations }: ControlBody): string {
+/** The job of the path. Throws `not_found` where the catalog has none. */
+function jobOf(db: Database, name: string): string {
   const job = name.toLowerCase();
   if (!hasCatalogJob(db, job))
     throw new Failure("not_found", `there is no job ${quote(name)} in the catalog`);
-  allocationsNamed(catalogAllocations(db), jobsNamed(catalogJobs(db), [job]), allocations);
   return job;
 }
 

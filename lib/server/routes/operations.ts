@@ -1,11 +1,9 @@
-import { catalogAllocations, catalogJobs } from "../../bucket/catalog.ts";
 import type { Database } from "../../bucket/database.ts";
-import { jobOfHook } from "../../bucket/hook-choice.ts";
-import { allocationsNamed, jobsNamed } from "../../bucket/job-choice.ts";
 import type { Layout } from "../../bucket/layout.ts";
 import { validPlan } from "../../bucket/plan-basis.ts";
 import { findBucket } from "../../bucket/root.ts";
 import type { FailureCode } from "../../core/errors.ts";
+import { canName, requireNames } from "../../run/named.ts";
 import { RUNS, type RunKind, type RunParameters } from "../../run/protocol.ts";
 import { isRepeatable, repeated, startShape } from "../../run/retry.ts";
 import { route, type ServerRoute } from "../context.ts";
@@ -22,15 +20,19 @@ export const START_FAILURES: readonly FailureCode[] = [
   "database_busy",
 ];
 
-/** What the start of a run that repeats another one may fail with beside these. */
-export const RETRY_FAILURES: readonly FailureCode[] = ["run_not_found", "retry_impossible"];
+/** What the start of a run of a kind may fail with. */
+export function startFailures(kind: RunKind): FailureCode[] {
+  const ofNames: FailureCode[] = canName(kind) ? ["unknown_name"] : [];
+  const ofRetry: FailureCode[] = isRepeatable(kind) ? ["run_not_found", "retry_impossible"] : [];
+  return [...ofNames, ...START_FAILURES, ...ofRetry];
+}
 
 /** How every start of a run is answered. */
 export const STARTED = { status: 202, description: "The run has started", shape: component("RunStarted") };
 
 /**
- * A route that starts a run of a kind; its body are the parameters of the kind (`run/protocol.ts`). `verify` throws where
- * the bucket's catalog tells already that the run cannot be meant.
+ * A route that starts a run of a kind; its body are the parameters of the kind (`run/protocol.ts`). Names that the
+ * catalog does not have are refused, and `verify` throws where something else tells already that the run cannot be meant.
  */
 function start<K extends RunKind>(
   kind: K,
@@ -47,15 +49,15 @@ function start<K extends RunKind>(
     ...(description !== undefined && { description }),
     body: startShape(kind),
     answer: STARTED,
-    failures: [...new Set([...START_FAILURES, ...(isRepeatable(kind) ? RETRY_FAILURES : []), ...failures])],
+    failures: [...new Set([...startFailures(kind), ...failures])],
     async handle({ params, request, body }, context) {
       const bucket = findBucket(context.root, params.bucket_id ?? "");
       return startRun(bucket, kind, request, context, async () => {
         if (body.retry_of !== undefined) return await repeated(bucket.layout, kind, String(body.retry_of));
-        if (verify)
-          await context.readers.read(bucket.layout, (db) =>
-            verify(body as RunParameters<K>, db, bucket.layout),
-          );
+        await context.readers.read(bucket.layout, (db) => {
+          requireNames(db, kind, body);
+          verify?.(body as RunParameters<K>, db, bucket.layout);
+        });
         return body;
       });
     },
@@ -79,18 +81,12 @@ export const OPERATION_ROUTES = [
     ({ plan }, db, layout) => plan !== undefined && void validPlan(layout, db, plan),
     ["run_not_found", "plan_stale"],
   ),
-  start(
-    "hooks",
-    "hooks",
-    "The hook must be on the event `cli`; without `job` exactly one job must have it.",
-    ({ hook, job }, db) => void jobOfHook(catalogJobs(db), hook, job),
-  ),
+  start("hooks", "hooks", "The hook must be on the event `cli`; without `job` exactly one job must have it."),
   start(
     "health_check",
     "health_check",
     "Changes nothing. The run fails where anything is not well; its result tells how each worker and allocation was " +
       "found, with evidence of each failure.",
-    ({ jobs }, db) => void jobsNamed(catalogJobs(db), jobs),
   ),
   start(
     "drift",
@@ -98,8 +94,6 @@ export const OPERATION_ROUTES = [
     "Changes nothing. The run's result tells of each worker its `outcome` (`in_sync`, `drifted`, `unreachable`, `failed`, " +
       "`cancelled` or `not_started`) and of each allocation the files that are `changed`, `missing` or `extra`, with a " +
       "unified diff of those that no secret was read for; the run fails unless all are in sync, after all were asked.",
-    ({ jobs, workers }, db) =>
-      void allocationsNamed(catalogAllocations(db), jobsNamed(catalogJobs(db), jobs), workers),
   ),
   start(
     "gc",

@@ -1,0 +1,45 @@
+import { catalogAllocations, catalogJobs, catalogWorkers } from "../bucket/catalog.ts";
+import type { Database } from "../bucket/database.ts";
+import { jobOfHook } from "../bucket/hook-choice.ts";
+import { allocationsNamed, jobsNamed } from "../bucket/job-choice.ts";
+import { selectWorkers } from "../bucket/worker-choice.ts";
+import { RUNS, type RunKind } from "./protocol.ts";
+
+/** The parameters of runs that hold names. */
+interface Named {
+  jobs?: string[];
+  job?: string;
+  hook?: string;
+  workers?: string[];
+  labels?: string[];
+  allocations?: string[];
+  force_only?: string[];
+  build?: boolean;
+}
+
+/**
+ * Throws `unknown_name` for jobs, hooks, workers, labels and allocations that a run is to be about and that the catalog
+ * does not have, and `invalid_request` for a hook that several jobs have: before there is a run. One that builds first
+ * looks at the catalog that it has made then.
+ */
+export function requireNames(db: Database, kind: RunKind, params: Record<string, unknown>): void {
+  const { jobs, job, hook, workers, labels, allocations, force_only, build } = params as Named;
+  if (build === true) return;
+  if (hook !== undefined) jobOfHook(catalogJobs(db), hook, job);
+  // Of drift the workers are those of its jobs.
+  const hosts = kind === "drift" ? undefined : workers;
+  const places = { force_only, allocations, workers: kind === "drift" ? workers : undefined };
+  const [path, names] = Object.entries(places).find(([, given]) => given !== undefined) ?? [];
+  if (jobs !== undefined || path !== undefined) {
+    const meant = jobsNamed(catalogJobs(db), jobs);
+    if (path !== undefined) allocationsNamed(catalogAllocations(db), meant, names, path);
+  }
+  if (hosts !== undefined || labels !== undefined)
+    selectWorkers(catalogWorkers(db), { workers: hosts, labels });
+}
+
+/** Whether the parameters of a run can hold names that {@link requireNames} looks for. */
+export function canName(kind: RunKind): boolean {
+  const { properties } = RUNS[kind].parameters.schema as { properties: Record<string, unknown> };
+  return ["jobs", "job", "workers"].some((name) => Object.hasOwn(properties, name));
+}
