@@ -178,10 +178,10 @@ export class KvStore {
   }
 
   /**
-   * All stored and pending secret values in clear, expired ones included, for the redactor. What cannot be opened (a
-   * wrong kv.key) is left out: nothing can print it either.
+   * All stored and pending secrets with their values in clear, expired ones included, for the redactor. What cannot be
+   * opened (a wrong kv.key) is left out: nothing can print it either.
    */
-  secrets(): string[] {
+  secrets(): { namespace: string; key: string; value: string }[] {
     const names = this.#db
       .all<{ namespace: string }>(
         "SELECT DISTINCT namespace FROM kv_version WHERE namespace >= 'secrets/' AND namespace < 'secrets0'",
@@ -192,10 +192,10 @@ export class KvStore {
       const kept = [...this.#load(namespace)].filter(([, entry]) => !entry.deleted);
       const pending = this.#pending.get(namespace) ?? new Map<string, PendingEntry>();
       const values = [
-        ...kept.map(([key, entry]) => this.#tryOpen(namespace, key, entry.value)),
-        ...[...pending.values()].map((entry) => entry.value && textOf(entry.value)),
+        ...kept.map(([key, entry]) => ({ key, value: this.#tryOpen(namespace, key, entry.value) })),
+        ...[...pending].map(([key, { value }]) => ({ key, value: value && textOf(value) })),
       ];
-      return values.filter((value) => value !== undefined);
+      return values.flatMap(({ key, value }) => (value === undefined ? [] : [{ namespace, key, value }]));
     });
   }
 

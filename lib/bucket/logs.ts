@@ -21,6 +21,8 @@ interface LogFields {
   msg?: string;
 }
 
+/** The fields that may quote what somebody wrote; the others are names, or words of this program. */
+const TEXTS = ["cmd", "reason", "msg"] as const;
 const CMD_LENGTH = 200;
 const ROTATE_BYTES = 32 * 1024 * 1024;
 
@@ -35,7 +37,7 @@ interface RunLogOptions {
 }
 
 /**
- * Where a run says what happens. Every text passes the redactor first.
+ * Where a run says what happens. Every text passes the redactor first; the fields that name something do not.
  * Activity gets lines for people; `logs/<worker>.log` or `logs/ops.log`, each with a copy in the run's folder,
  * get structured lines (hook-runtime.md, Execution model: Rules 1). Every method throws `failed` where a line cannot be
  * written, on a full disk say: a run that nobody could follow must not go on.
@@ -79,9 +81,19 @@ export class RunLog {
     stream: "stdout" | "stderr",
     fields: LogFields = {},
   ): void {
+    this.found(job, worker, this.redactor.apply(line), { ...fields, stream });
+  }
+
+  /** A sentence about a job on a worker, told in the place of its output. */
+  found(
+    job: string | undefined,
+    worker: string,
+    sentence: string,
+    fields: LogFields & Required<Pick<LogFields, "stream">>,
+  ): void {
     const place = job === undefined ? worker : `${job}@${worker}`;
-    this.#say(`${place} ${stream === "stderr" ? "!" : "|"} ${line}`);
-    this.record({ ...fields, worker, ...(job !== undefined && { job }), stream, msg: line });
+    this.#say(`${place} ${fields.stream === "stderr" ? "!" : "|"} ${sentence}`);
+    this.record({ ...fields, worker, ...(job !== undefined && { job }), msg: sentence });
   }
 
   /** A structured line only; for a worker when the fields name one, else for the bucket. */
@@ -104,10 +116,11 @@ export class RunLog {
 
   /** Before the fields are quoted: what is quoted twice is no form of a secret that the redactor knows. */
   #masked(fields: LogFields): LogFields {
-    const mask = (value: unknown) => (typeof value === "string" ? this.redactor.apply(value) : value);
-    return Object.fromEntries(
-      Object.entries(fields).map(([name, value]) => [name, mask(value)]),
-    ) as LogFields;
+    const texts = TEXTS.flatMap((name) => {
+      const text = fields[name];
+      return text === undefined ? [] : [[name, this.redactor.sentence(text)]];
+    });
+    return { ...fields, ...Object.fromEntries(texts) };
   }
 
   #append(file: string, line: Buffer, limit: number): void {
@@ -136,7 +149,7 @@ export class RunLog {
 
   #say(message: string): void {
     try {
-      this.#options.activity(`${this.redactor.apply(message)}\n`);
+      this.#options.activity(`${this.redactor.sentence(message)}\n`);
     } catch (cause) {
       throw new Failure("failed", `Cannot write the run's Activity: ${messageOf(cause)}`, { cause });
     }

@@ -33,6 +33,8 @@ export interface Workspace {
   jobs: JobSource[];
   /** The names of the others. */
   broken: ReadonlySet<string>;
+  /** The paths of all files below `workspace/`. */
+  files: string[];
 }
 
 /**
@@ -65,7 +67,8 @@ export async function readWorkspace(
     { jobs: names, hosts: new Set(workers.map((one) => one.host)) },
     problems,
   );
-  return { settings, bucketConf, jobSettings, workers: workers.sort(inOrder), disabled, jobs, broken };
+  const files = [...tree.states.keys()];
+  return { settings, bucketConf, jobSettings, workers: workers.sort(inOrder), disabled, jobs, broken, files };
 }
 
 /** The files of `workspace/` that are read by name, and whose problems have codes of their own. */

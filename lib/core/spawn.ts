@@ -5,7 +5,7 @@ import { setImmediate as nextRound } from "node:timers/promises";
 import { aborted, expired, within } from "./async.ts";
 import { Failure, hasErrno, messageOf, throwIfCancelled } from "./errors.ts";
 import { endGroup, type GroupEnd, type GroupIdentity, identify, signalProcess } from "./process.ts";
-import { feed, type Input, Output } from "./streams.ts";
+import { feed, type Input, Output, type Uncut } from "./streams.ts";
 
 /** A command and its arguments; never a string that a shell would split. */
 export type Argv = readonly [string, ...string[]];
@@ -42,6 +42,8 @@ export interface CommandOptions {
   onLine?: (line: string, stream: "stdout" | "stderr") => void;
   /** How much of each stream to keep in the outcome; default 1 MiB. */
   keepBytes?: number;
+  /** What no long line and no kept output is cut within. */
+  secrets?: Uncut;
   signal?: AbortSignal;
   timeoutMs?: number;
   /** Between TERM and KILL when it is cancelled or out of time; default 5 s. */

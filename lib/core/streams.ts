@@ -36,7 +36,18 @@ async function* watched(source: Iterable<Uint8Array> | AsyncIterable<Uint8Array>
 interface OutputOptions {
   onLine?: (line: string, stream: "stdout" | "stderr") => void;
   keepBytes?: number;
+  secrets?: Uncut;
 }
+
+/** What is not to be cut in two: a part of a secret could not be told any more. See `Redactor`. */
+export interface Uncut {
+  /** Longer is none, in bytes. */
+  longest: number;
+  /** Where bytes may be cut, at most at `limit`; only where one that begins at 0 is longer, behind that. */
+  cut(bytes: Buffer, limit: number): number;
+}
+
+const NOTHING: Uncut = { longest: 0, cut: (_, limit) => limit };
 
 /** Takes one output of a command: keeps a bounded beginning and hands out lines; `trouble` is where `onLine` throws. */
 export class Output {
@@ -44,6 +55,8 @@ export class Output {
   readonly #onLine: OutputOptions["onLine"];
   readonly #trouble: AbortController;
   readonly #kept: Buffer[] = [];
+  readonly #keepBytes: number;
+  readonly #secrets: Uncut;
   #room: number;
   #rest: Buffer = Buffer.alloc(0);
 
@@ -51,7 +64,10 @@ export class Output {
     this.#name = name;
     this.#onLine = options.onLine;
     this.#trouble = trouble;
-    this.#room = options.keepBytes ?? KEEP_BYTES;
+    this.#secrets = options.secrets ?? NOTHING;
+    this.#keepBytes = options.keepBytes ?? KEEP_BYTES;
+    // So much more, to see what the cut is in.
+    this.#room = this.#keepBytes === 0 ? 0 : this.#keepBytes + this.#secrets.longest;
   }
 
   /** Takes what has come. */
@@ -59,18 +75,37 @@ export class Output {
     if (this.#room > 0) this.#kept.push(chunk.subarray(0, this.#room));
     this.#room -= chunk.length;
     if (!this.#onLine) return;
-    let rest = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
-    for (let end = lineEnd(rest); end >= 0; end = lineEnd(rest)) {
+    this.#rest = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
+    this.#hand(this.#secrets.longest);
+  }
+
+  /** Hands out what is left of the last line and answers what was kept. */
+  finish(): string {
+    this.#hand(0);
+    if (this.#rest.length > 0) this.#emit(this.#rest);
+    const kept = Buffer.concat(this.#kept);
+    const isCut = kept.length > this.#keepBytes;
+    return kept.subarray(0, isCut ? this.#secrets.cut(kept, this.#keepBytes) : kept.length).toString();
+  }
+
+  /** Hands out the lines that have come; of one that goes on, what is too long, once so many bytes more are there. */
+  #hand(ahead: number): void {
+    let rest = this.#rest;
+    for (let end = this.#lineEnd(rest, ahead); end >= 0; end = this.#lineEnd(rest, ahead)) {
       this.#emit(rest.subarray(0, end));
       rest = rest.subarray(rest[end] === NEWLINE ? end + 1 : end);
     }
     this.#rest = rest;
   }
 
-  /** Hands out what is left of the last line and answers what was kept. */
-  finish(): string {
-    if (this.#rest.length > 0) this.#emit(this.#rest);
-    return Buffer.concat(this.#kept).toString();
+  /** Where the first line ends: at its newline, or where it grows too long, between two characters; -1 where it goes on. */
+  #lineEnd(text: Buffer, ahead: number): number {
+    const newline = text.subarray(0, LINE_LIMIT + ahead + 1).indexOf(NEWLINE);
+    const goesOn = newline < 0 && text.length <= LINE_LIMIT + ahead;
+    if (goesOn || (newline >= 0 && newline <= LINE_LIMIT)) return newline;
+    const end = this.#secrets.cut(text, LINE_LIMIT);
+    for (let at = end; at > end - 4; at--) if (((text[at] ?? 0) & 0xc0) !== 0x80) return at;
+    return end;
   }
 
   #emit(line: Buffer): void {
@@ -81,12 +116,4 @@ export class Output {
       this.#trouble.abort(error);
     }
   }
-}
-
-/** Where the first line ends: at its newline, or where it grows too long, between two characters; -1 where it goes on. */
-function lineEnd(text: Buffer): number {
-  const newline = text.subarray(0, LINE_LIMIT + 1).indexOf(NEWLINE);
-  if (newline >= 0 || text.length <= LINE_LIMIT) return newline;
-  for (let at = LINE_LIMIT; at > LINE_LIMIT - 4; at--) if (((text[at] ?? 0) & 0xc0) !== 0x80) return at;
-  return LINE_LIMIT;
 }

@@ -4,6 +4,7 @@ import { Failure } from "../core/errors.ts";
 import { exists, namesIn } from "../core/files.ts";
 import { selfArguments } from "../core/self.ts";
 import type { Argv, CommandOutcome, Launcher } from "../core/spawn.ts";
+import type { Uncut } from "../core/streams.ts";
 import { HOOKS_FOLDER } from "./staging.ts";
 
 /** Bash stays, so that it is the one that tells how the script was ended. */
@@ -18,6 +19,7 @@ interface ScriptRun {
   bucketRoot: string;
   environment: Record<string, string>;
   onLine: (line: string, stream: "stdout" | "stderr") => void;
+  secrets: Uncut;
   signal: AbortSignal;
 }
 
@@ -26,8 +28,8 @@ interface ScriptRun {
  * (decisions: Hook runtime API). Exit codes are not errors here. Throws `failed` when it cannot be started.
  */
 export function runScript(launcher: Launcher, script: ScriptRun): Promise<CommandOutcome> {
-  const { argv, bucketRoot, environment, onLine, signal } = script;
-  return launcher.run([...BASH, ...argv], { cwd: bucketRoot, environment, onLine, signal, keepBytes: 0 });
+  const { argv, bucketRoot, environment, ...watched } = script;
+  return launcher.run([...BASH, ...argv], { cwd: bucketRoot, environment, ...watched, keepBytes: 0 });
 }
 
 /**

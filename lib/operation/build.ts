@@ -1,3 +1,4 @@
+import { bucketNames } from "../bucket/bucket-names.ts";
 import { catalogJobs, catalogPorts, catalogWorkers, unorderedAllocations } from "../bucket/catalog.ts";
 import { saveCatalog } from "../bucket/catalog-write.ts";
 import { Problems, sentenceOf } from "../bucket/problems.ts";
@@ -6,6 +7,7 @@ import { parsedTemplates } from "../bucket/template-check.ts";
 import { readWorkspace, type Workspace } from "../bucket/workspace.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import { exists } from "../core/files.ts";
+import { quote } from "../core/shape.ts";
 import { parametersOf } from "../run/protocol.ts";
 import { type Built, buildCatalog } from "./build-catalog.ts";
 import { writeKv } from "./build-kv.ts";
@@ -61,6 +63,7 @@ async function carryOut(context: OperationContext, purgeJobs: boolean): Promise<
     writeCertificates(db, kv, certificates);
     writeKv(kv, { ...built, ca: certificates.pem, bucketId: run.bucketId, bucketValues, purgeJobs });
   });
+  warnOfNames(context, problems);
   begin("post_build", context);
   if (built.jobs.some(({ hooks }) => hooks.some(({ events }) => events.includes("post_build"))))
     await (await import("./post-build.ts")).runPostBuild(context);
@@ -86,12 +89,27 @@ async function prepare(
       `Cannot build: ${layout.workspace} is missing, though the bucket has jobs; push it again`,
     );
   const workspace = await readWorkspace(layout, problems, signal, parsedTemplates(db));
-  const { workers, jobs, broken } = workspace;
+  const { workers, jobs, broken, files } = workspace;
+  log.redactor.keep([...files, ...workers.flatMap(({ host, labels }) => [host, ...labels])]);
   log.info(`read ${count(workers.length, "worker")} and ${count(jobs.length + broken.size, "job")}`);
   begin("check", context);
   const built = buildCatalog(run.bucketId, workspace, last, problems);
   const certificates = await issueCertificates(context, workspace, built.allocations, problems);
   return { workspace, built, certificates };
+}
+
+/** Says which secrets are no secrets, since their values are names. */
+function warnOfNames({ db, kv, log }: OperationContext, problems: Problems): void {
+  const names = bucketNames(db);
+  log.redactor.keep(names);
+  const known = new Set(names.flatMap((name) => [name, ...name.split("/")]));
+  for (const { namespace, key, value } of kv.secrets()) {
+    if (!known.has(value)) continue;
+    const sentence = `its value is also a name in this bucket, ${quote(value)}, and readable as such; give it another one`;
+    const warning = { file: `${namespace}/${key}`, path: "", message: sentence };
+    problems.warnings.push(warning);
+    log.warn(sentenceOf(warning));
+  }
 }
 
 /** Reports the next phase, unless the run was cancelled. */

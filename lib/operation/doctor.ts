@@ -8,6 +8,7 @@ import { isOwned, readLock } from "../bucket/lock.ts";
 import { isUuid } from "../codec/uuid.ts";
 import { runAll } from "../core/async.ts";
 import { Failure, hasErrno, messageOf, throwIfCancelled } from "../core/errors.ts";
+import { Redactor } from "../core/redact.ts";
 import { examineWorker } from "../transport/examine.ts";
 import { examineBucket } from "./doctor-bucket.ts";
 import { type DoctorContext, type Finding, Findings } from "./findings.ts";
@@ -124,7 +125,7 @@ async function examineWorkers(
     );
     return found.all;
   }
-  const log = { info: () => {} };
+  const log = { info: () => {}, redactor: new Redactor() };
   const progress = new ProgressBoard(() => {}, context.signal);
   const fleet = new Fleet({ ...context, log, progress, run: { bucketId } }, workers);
   try {

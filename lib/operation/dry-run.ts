@@ -20,6 +20,7 @@ import type { Effects } from "./effects.ts";
 import type { Fleet } from "./fleet.ts";
 import { hooksOn } from "./hooks.ts";
 import { allUpstreamOf } from "./job-facts.ts";
+import { masked } from "./masked.ts";
 import { PlanDiffs } from "./plan-diffs.ts";
 import { addDrift } from "./plan-drift.ts";
 import { hasOpenGate, type JobPlan, planJob, plannedFrom } from "./plan-job.ts";
@@ -58,7 +59,7 @@ export async function dryRun(
   log.info("PLAN: a dry run, no worker is changed");
   try {
     const plan = await new DryRun(context, fleet, effects, scope, options).plan();
-    const text = log.redactor.apply(`${JSON.stringify(plan, null, 2)}\n`);
+    const text = `${JSON.stringify(masked(plan, log.redactor), null, 2)}\n`;
     await writeAtomic(runLayout(layout, run.id).plan, text);
     for (const line of describePlan(plan)) log.info(line);
     for (const { worker, outcome, error } of plan.unreachable)

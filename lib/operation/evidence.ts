@@ -6,7 +6,7 @@ import type { OperationContext } from "./context.ts";
 import type { Fleet } from "./fleet.ts";
 
 const FILES = 3;
-/** More than is shown, so that a secret is whole, and found, where only its end would be shown. */
+/** Of the end of each log, and as much more as a secret is long: one that is not whole could not be found. */
 const READ_BYTES = 16 * 1024;
 const SHOWN = { lines: 20, length: 400 };
 const LIMIT_MS = 10_000;
@@ -38,7 +38,7 @@ export async function collectEvidence(
       await work(await fleet.open(host));
     } catch (error) {
       throwIfCancelled(context.signal);
-      evidence.errors.push(plainLine(context.log.redactor.apply(messageOf(error)), SHOWN.length));
+      evidence.errors.push(plainLine(context.log.redactor.sentence(messageOf(error)), SHOWN.length));
     }
   };
   await Promise.all([
@@ -51,17 +51,26 @@ export async function collectEvidence(
   ]);
   throwIfCancelled(context.signal);
   for (const line of linesOf(evidence))
-    context.log.output(job, host, line, "stdout", { phase: "health_check", action: "evidence" });
+    context.log.found(job, host, line, { phase: "health_check", action: "evidence", stream: "stdout" });
   return evidence;
 }
 
 async function readLogs({ log, signal }: OperationContext, transport: Transport, job: string) {
-  const limits = { files: FILES, bytes: READ_BYTES, timeoutMs: LIMIT_MS, signal };
+  const { redactor } = log;
+  const bytes = READ_BYTES + redactor.longest;
+  const limits = { files: FILES, bytes, timeoutMs: LIMIT_MS, signal };
   const logs = await lastLogs(transport, job, limits);
+  redactor.keep(logs.map(({ file }) => file));
   return logs.map(({ file, text }) => ({
     file: plainLine(file, SHOWN.length),
-    lines: plainLines(log.redactor.apply(text), SHOWN),
+    lines: plainLines(redactor.apply(wholeOf(text)), SHOWN),
   }));
+
+  /** Without the beginning of what was cut, which may be within a secret. */
+  function wholeOf(text: string): string {
+    const all = Buffer.from(text);
+    return all.length < bytes ? text : all.subarray(redactor.cut(all, redactor.longest)).toString();
+  }
 }
 
 async function askStatus({ log, signal }: OperationContext, transport: Transport, job: string) {

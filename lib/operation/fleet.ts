@@ -27,7 +27,7 @@ export interface CancelReceipts {
 
 /** What a fleet needs of the context of an operation. */
 type FleetContext = Pick<OperationContext, "layout" | "launcher" | "signal" | "progress"> & {
-  log: Pick<OperationContext["log"], "info">;
+  log: Pick<OperationContext["log"], "info" | "redactor">;
   run: Pick<OperationContext["run"], "bucketId">;
 };
 
@@ -148,16 +148,20 @@ export class Fleet {
     );
   }
 
-  /** Keeps the receipts of cancelled commands, whoever ran them. */
+  /**
+   * Keeps the receipts of cancelled commands, whoever ran them. What a command says of its troubles is masked here, before
+   * an error quotes a part of it.
+   */
   #noting(transport: Transport): Transport {
     const { host } = transport.worker;
+    const { redactor } = this.#context.log;
     return {
       ...transport,
       script: async (text, options) => {
-        const outcome = await transport.script(text, options);
+        const outcome = await transport.script(text, { secrets: redactor, ...options });
         if (outcome.reason === "cancelled" && outcome.receipt && this.#context.signal.aborted)
           this.#note(host, outcome.receipt);
-        return outcome;
+        return { ...outcome, stderr: redactor.sentence(outcome.stderr) };
       },
     };
   }

@@ -176,7 +176,7 @@ async function probeOnce(
 
 /** Masked before it is cut: of a secret, not even the beginning is shown. */
 function described({ log }: OperationContext, { ok, evidence, durationMs }: ProbeResult) {
-  const shown = plainLine(log.redactor.apply(evidence), SHOWN_LENGTH);
+  const shown = plainLine(log.redactor.sentence(evidence), SHOWN_LENGTH);
   return { ok, evidence: shown, duration_ms: Math.round(durationMs) };
 }
 
@@ -198,7 +198,7 @@ async function runHealthHooks(
     const errors = scriptErrors(thrown);
     if (errors.size === 0) throw thrown;
     return await mapAll([...errors], errors.size, async ([worker, said]): Promise<AllocationHealth> => {
-      const error = `${worker}: ${plainLine(context.log.redactor.apply(said), SHOWN_LENGTH)}`;
+      const error = `${worker}: ${plainLine(context.log.redactor.sentence(said), SHOWN_LENGTH)}`;
       return { ...none, worker, outcome: "failed", error, evidence: await effects.evidence(job, worker) };
     });
   }

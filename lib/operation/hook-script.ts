@@ -77,10 +77,11 @@ async function runProcess(host: ScriptHost, script: Script): Promise<string | nu
       if (line.trim() !== "") last[stream] = line.trim();
       log.output(job, worker, line, stream, { phase: PASSES[script.kind].phase, action: script.hook });
     },
+    secrets: log.redactor,
     signal,
   });
   if (outcome.exitCode === 0) return null;
-  const said = last.stderr || last.stdout;
+  const said = log.redactor.apply(last.stderr || last.stdout);
   return said === "" ? `exit code ${outcome.exitCode}` : `exit code ${outcome.exitCode}: ${said}`;
 }
 

@@ -174,7 +174,7 @@ export class HookSession {
       onSecret: (value) => log.redactor.add(value),
       waiting: (on, limitMs, work) => this.#context.progress.during(on, limitMs, work),
       warn({ job, worker, hook }, sentence) {
-        log.output(job, worker, `warning: ${sentence}`, "stderr", { action: hook });
+        log.found(job, worker, `warning: ${sentence}`, { action: hook, stream: "stderr" });
       },
     });
     return { context: this.#context, fleet: this.#fleet, runtime, bucketRoot, sshConfig };

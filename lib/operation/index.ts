@@ -1,3 +1,4 @@
+import { bucketNames } from "../bucket/bucket-names.ts";
 import { openDatabase } from "../bucket/database.ts";
 import { KvStore } from "../bucket/kv.ts";
 import { loadKvKey } from "../bucket/kv-key.ts";
@@ -11,6 +12,7 @@ import { Redactor } from "../core/redact.ts";
 import type { Launcher } from "../core/spawn.ts";
 import type { Orders, OutcomeMessage, Progress, RunKind } from "../run/protocol.ts";
 import type { Operation } from "./context.ts";
+import { masked } from "./masked.ts";
 import { ProgressBoard } from "./progress.ts";
 
 /** What carries out each kind of run. Loaded when asked for: a run's start costs only what it needs. */
@@ -69,7 +71,8 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
     const operation = await OPERATIONS[kind]();
     using db = openDatabase(layout.database);
     const kv = new KvStore(db, await loadKvKey(layout));
-    for (const secret of kv.secrets()) log.redactor.add(secret);
+    for (const { value } of kv.secrets()) log.redactor.add(value);
+    log.redactor.keep([...bucketNames(db), runId, ...namesIn(orders.params)]);
     const run = { id: runId, kind, bucketId };
     // Where the parameters come from is for the record.
     const { retry_of: _, ...params } = orders.params;
@@ -79,7 +82,7 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
       params,
     );
     log.info(`${what} succeeded in ${secondsSince(started)}`);
-    return { type: "outcome", ok: true, error: null, result: masked(result, log) };
+    return { type: "outcome", ok: true, error: null, result: masked(result, log.redactor) };
   } catch (error) {
     return failed(error, log, (end) => `${what} ${end} after ${secondsSince(started)}`, input.signal);
   } finally {
@@ -106,12 +109,13 @@ function failed(
   } catch {
     // Where no log can be written the outcome tells it.
   }
-  const result = error instanceof Failure ? masked(error.details, log) : null;
-  return { type: "outcome", ok: false, error: { code, message: log.redactor.apply(message) }, result };
+  const result = error instanceof Failure ? masked(error.details, log.redactor) : null;
+  return { type: "outcome", ok: false, error: { code, message: log.redactor.sentence(message) }, result };
 }
 
-/** A result goes into the record and over HTTP, and may quote what a command or a template said. */
-function masked(result: unknown, log: RunLog): unknown {
-  const mask = (_: string, value: unknown) => (typeof value === "string" ? log.redactor.apply(value) : value);
-  return JSON.parse(JSON.stringify(result ?? null), mask);
+/** What a request says are names, except a command. */
+function namesIn({ command: _, ...params }: Orders["params"]): string[] {
+  return Object.values(params)
+    .flat()
+    .filter((value) => typeof value === "string");
 }

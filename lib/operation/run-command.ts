@@ -127,7 +127,7 @@ class WorkersCommand {
     const { worker } = result;
     const kept = new KeptOutput(outputLimit(this.#results.length));
     const fields = { worker, phase: PHASE };
-    log.record({ ...fields, event: "command_begin", cmd: this.#given.command });
+    log.record({ ...fields, event: "command_begin", cmd: log.redactor.apply(this.#given.command) });
     const started = performance.now();
     try {
       const outcome = await this.#script(worker, kept);

@@ -68,7 +68,7 @@ export async function makeTarget(
   if (outcome.reason === "timeout")
     throw new Failure("timeout", `${what} was ${describeCut(outcome.receipt, limitSeconds)}`);
   if (outcome.exitCode !== 0 && !accepted.includes(outcome.exitCode ?? -1))
-    throw new Failure("failed", `${what} failed: ${describe(outcome)}`);
+    throw new Failure("failed", `${what} failed: ${log.redactor.apply(describe(outcome))}`);
 }
 
 /**

@@ -93,6 +93,7 @@ async function allocationDrift(
   const isTold = ({ path, state }: FileDrift) => (!isNew && state !== "extra") || isInTheWay(path);
   const told = (found?.files ?? []).filter(isTold);
   if (isNew && told.length === 0) return { outcome: "not_promoted", is_unfinished, files: [] };
+  differ.names(told.map(({ path }) => path));
   const files: AllocationDrift["files"] = [];
   for (const file of told) {
     const { path, state, sha256 } = file;
@@ -113,6 +114,11 @@ class Differ {
     this.#context = context;
     this.#effects = effects;
     this.#room = room;
+  }
+
+  /** What was found there has names, too. */
+  names(paths: readonly string[]): void {
+    this.#context.log.redactor.keep(paths);
   }
 
   /** Secrets are masked before the texts are compared: no line of one can be told from the diff. */

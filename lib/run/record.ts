@@ -105,7 +105,7 @@ async function withoutSecrets(
   const { KvStore } = await import("../bucket/kv.ts");
   using db = openForReading(layout.database);
   const redactor = new Redactor();
-  for (const secret of new KvStore(db, await loadKvKey(layout)).secrets()) redactor.add(secret);
+  for (const { value } of new KvStore(db, await loadKvKey(layout)).secrets()) redactor.add(value);
   return { ...params, command: redactor.apply(String(params.command)) };
 }
 

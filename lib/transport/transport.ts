@@ -1,4 +1,5 @@
 import type { CommandOutcome } from "../core/spawn.ts";
+import type { Uncut } from "../core/streams.ts";
 
 /** What became of a command that was out of time, cancelled or cut off. */
 export type Receipt = NonNullable<CommandOutcome["receipt"]>;
@@ -47,6 +48,8 @@ export interface ScriptOptions {
   onLine?: (line: string, stream: "stdout" | "stderr") => void;
   /** How much of each output stream the outcome keeps; default 1 MiB. */
   keepBytes?: number;
+  /** What no long line and no kept output is cut within. */
+  secrets?: Uncut;
   signal?: AbortSignal;
   /** From its start on the worker: a wait for a place or for the connection is not part of it. */
   timeoutMs?: number;

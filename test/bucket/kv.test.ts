@@ -280,7 +280,13 @@ test("secrets answers every secret in clear, stored or not, and nothing else", a
   kv.flush();
   kv.put("secrets/job/c", "pending", "5");
   clock.now += 5_000;
-  assert.deepEqual(kv.secrets().sort(), ["1", "3", "5"]);
+  assert.deepEqual(
+    kv
+      .secrets()
+      .map(({ value }) => value)
+      .sort(),
+    ["1", "3", "5"],
+  );
 });
 
 test("HR-207 purge removes tombstones of that age with all versions, and leaves younger ones", async (t) => {

@@ -15,6 +15,8 @@ const forms: [string, string][] = [
   ["in base64", Buffer.from(SECRET).toString("base64")],
   ["in base64 without padding", Buffer.from(SECRET).toString("base64").replace(/=+$/, "")],
   ["in base64url", Buffer.from(SECRET).toString("base64url")],
+  ["in hex", Buffer.from(SECRET).toString("hex")],
+  ["in hex in capitals", Buffer.from(SECRET).toString("hex").toUpperCase()],
   ["in a URL", encodeURIComponent(SECRET)],
   ["in JSON", JSON.stringify(SECRET).slice(1, -1)],
   ["in a URL that escapes all it can", "p%C3%A4%24%24%20w%27or%22d%2F%3F%2B%5Cend"],
@@ -62,4 +64,64 @@ test("secrets that turn up later are masked from then on", () => {
 
 test("half a surrogate pair in a secret is no reason to fail", () => {
   assert.equal(redact(["secret-\ud800-x"], "a secret-\ud800-x"), "a ***");
+});
+
+for (const alphabet of ["base64", "base64url"] as const)
+  for (const before of ["", "a", "ab", "abc", "user:"])
+    test(`a secret is masked inside a longer text in ${alphabet}, ${before.length} bytes behind its beginning`, () => {
+      for (const secret of ["12345678", "correct/horse?", "\u00ff\u00fe\u00fb\u00ff\u00fe", SECRET])
+        for (const behind of ["", "z", "zz", ":and more"]) {
+          const encoded = Buffer.from(before + secret + behind).toString(alphabet);
+          const masked = redact([secret], `x ${encoded} y`);
+          assert.match(masked, /^x [\w+/-]*\*\*\*[\w+/=-]* y$/, encoded);
+          const [front = "", back = ""] = masked.slice(2, -2).split("***");
+          // Of the letters that it shares with its neighbours at most one is left on each side.
+          const own = Math.ceil((Buffer.byteLength(before) * 8) / 6);
+          assert.ok(front.length <= own, masked);
+          assert.ok(
+            back.replace(/=+$/, "").length <= Math.ceil((Buffer.byteLength(behind) * 8) / 6) + 1,
+            masked,
+          );
+        }
+    });
+
+test("common text in base64 is left alone", () => {
+  const text = Buffer.from("the quick brown fox jumps over the lazy dog").toString("base64");
+  assert.equal(redact(["12345678", "lazy cats"], text), text);
+});
+
+test("of secrets that overlap nothing is left", () => {
+  assert.equal(redact(["secret-one", "one-of-two"], "<secret-one-of-two>"), "<***>");
+});
+
+test("every secret of many is found, and nothing else is changed", () => {
+  const secrets = Array.from({ length: 3_000 }, (_, index) => `secret ${index * 7_919} of many`);
+  const redactor = new Redactor();
+  for (const secret of secrets) redactor.add(secret);
+  const text = secrets.map((secret) => `[${secret}] secret 5 of many`).join("\n");
+  assert.equal(redactor.apply(text), secrets.map(() => "[***] secret 5 of many").join("\n"));
+});
+
+test("a sentence keeps names, text does not", () => {
+  const redactor = new Redactor();
+  redactor.add("frontend");
+  redactor.add("appender");
+  redactor.add("something else");
+  redactor.keep(["frontend", "conf/org.appender/log.conf"]);
+  const text = "job frontend: conf/org.appender/log.conf says something else";
+  assert.equal(redactor.sentence(text), "job frontend: conf/org.appender/log.conf says ***");
+  assert.equal(redactor.apply(text), "job ***: conf/org.***/log.conf says ***");
+  redactor.add("log.conf says");
+  assert.equal(redactor.sentence(text), "job frontend: conf/org.appender/*** ***");
+});
+
+test("bytes are cut before a secret that the cut would be in, and behind one that begins them", () => {
+  const redactor = new Redactor();
+  assert.equal(redactor.cut(Buffer.from("no secret is known"), 4), 4);
+  redactor.add("s\u00e4cr\u00e9t-value");
+  const bytes = Buffer.from("\u00fc a s\u00e4cr\u00e9t-value b");
+  const [start, end] = [5, 5 + Buffer.byteLength("s\u00e4cr\u00e9t-value")];
+  for (let limit = 1; limit < bytes.length; limit++)
+    assert.equal(redactor.cut(bytes, limit), limit > start && limit < end ? start : limit);
+  assert.equal(redactor.cut(bytes.subarray(start), 3), end - start);
 });

@@ -4,6 +4,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { Failure } from "../../lib/core/errors.ts";
 import { type GroupIdentity, hasMembers, identify, isAlive, signalProcess } from "../../lib/core/process.ts";
+import { Redactor } from "../../lib/core/redact.ts";
 import { type CommandOutcome, Launcher } from "../../lib/core/spawn.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 
@@ -412,4 +413,30 @@ test("a command gets the launcher's environment with what is added, or another o
   assert.deepEqual(await names({ env: { ADDED: "1" } }), ["ADDED", "KEPT", "PATH"]);
   assert.deepEqual(await names({ environment: { PATH: process.env.PATH, OTHER: "1" } }), ["OTHER", "PATH"]);
   assert.deepEqual(Object.keys(launcher.environment), ["PATH", "KEPT"]);
+});
+
+test("neither a long line nor what is kept is cut within a secret", async () => {
+  const secrets = new Redactor();
+  secrets.add("top-secret-value");
+  for (let before = LIMIT - 20; before <= LIMIT + 1; before++) {
+    const lines: string[] = [];
+    const script = `printf '%${before}stop-secret-value and more' ''`;
+    const { stdout } = await sh(script, { secrets, keepBytes: LIMIT, onLine: (line) => lines.push(line) });
+    assert.equal(lines.join(""), `${" ".repeat(before)}top-secret-value and more`);
+    assert.equal(lines.filter((line) => line.includes("top-secret-value")).length, 1);
+    for (const line of lines) assert.ok(Buffer.byteLength(line) <= LIMIT);
+    assert.ok(stdout.length <= LIMIT);
+    assert.match(stdout, /^ +(top-secret-value[ a-z]*)?$/);
+  }
+});
+
+test("a line goes out at its end, and not only when as much has come as a secret is long", async () => {
+  const secrets = new Redactor();
+  secrets.add("v".repeat(LIMIT));
+  const lines: number[] = [];
+  await sh(`printf 'a\\n'; printf '%${LIMIT + 5}s\\n' ''; printf '%${LIMIT + 1}s' ''`, {
+    secrets,
+    onLine: (line) => lines.push(line.length),
+  });
+  assert.deepEqual(lines, [1, LIMIT, 5, LIMIT, 1]);
 });

@@ -198,6 +198,26 @@ test("secrets of the bucket are masked in the result, in Activity and in the log
   assert.match(events.at(-1) ?? "", /event=command_end .* exit=0 duration_ms=\d+$/);
 });
 
+test("a secret that stands where a long line is cut is masked, as it is and in hex", async (t) => {
+  const { layout, ...bucket } = await localBucket(t);
+  const secret = "hunter2-hunter2";
+  const hex = Buffer.from(secret).toString("hex");
+  const context = bucket.context("run_command");
+  context.log.redactor.add(secret);
+  const lines = [secret, hex].flatMap((form) =>
+    Array.from({ length: form.length + 1 }, (_, at) => `x %${64 * 1024 - at - 2}s${form}\\n`),
+  );
+  const command = lines.map((line) => `printf '${line}' ''`).join("\n");
+  await runCommand(context, { command, workers: ["127.0.0.1"] });
+  context.log.close();
+  const log = readFileSync(path.join(runLayout(layout, context.run.id).folder, "127.0.0.1.log"), "utf8");
+  const said = log.split("\n").filter((line) => line.includes("stream=stdout"));
+  const text = said.join("").replaceAll(" ", "");
+  assert.equal(text.split("***").length, lines.length + 1);
+  for (const part of ["hunter", "r2-h", "68756e", "6e746572"]) assert.equal(text.includes(part), false, part);
+  for (const line of said) assert.ok(line.length < 66_000);
+});
+
 test("output that is hostile or endless is bounded in the result", async (t) => {
   const { run } = await localBucket(t);
   const command = "head -c 10000000 /dev/zero | tr '\\0' x; printf '\\033]0;t\\007\\000\\377'";

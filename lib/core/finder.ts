@@ -1,0 +1,83 @@
+const MOST_WIDTH = 8;
+const FACTOR = 31;
+const MOST_BITS = 20;
+
+/** A place in a text, its end not included. */
+interface Span {
+  start: number;
+  end: number;
+}
+
+/**
+ * Finds many texts in another one. The time does not grow with their number: a rolling hash of the next letters tells
+ * where one of them may begin, and only those that begin with these letters are compared.
+ */
+export class Finder {
+  readonly #width: number;
+  /** What the letter that leaves the window has added to the hash. */
+  readonly #leaving: number;
+  readonly #filter: Uint8Array;
+  readonly #shift: number;
+  readonly #byBeginning: Map<string, string[]>;
+
+  /** For texts that are not empty. */
+  constructor(texts: readonly string[]) {
+    const sorted = [...new Set(texts)].sort((a, b) => b.length - a.length);
+    this.#width = Math.min(MOST_WIDTH, sorted.at(-1)?.length ?? MOST_WIDTH);
+    this.#byBeginning = Map.groupBy(sorted, (text) => text.slice(0, this.#width));
+    this.#leaving = power(this.#width);
+    // About 16 slots for each beginning.
+    const bits = Math.min(MOST_BITS, 36 - Math.clz32(this.#byBeginning.size));
+    this.#filter = new Uint8Array(1 << bits);
+    this.#shift = 32 - bits;
+    for (const beginning of this.#byBeginning.keys())
+      this.#filter[slotOf(hashOf(beginning), this.#shift)] = 1;
+  }
+
+  /** Every occurrence of every text, by where it begins; of those that begin at one place the longest first. */
+  found(text: string): (Span & { text: string })[] {
+    const found: (Span & { text: string })[] = [];
+    const filter = this.#filter;
+    const width = this.#width;
+    const leaving = this.#leaving;
+    const shift = this.#shift;
+    let hash = hashOf(text.slice(0, width - 1));
+    for (let end = width; end <= text.length; end++) {
+      const start = end - width;
+      hash = (Math.imul(hash, FACTOR) + text.charCodeAt(end - 1)) | 0;
+      if (filter[slotOf(hash, shift)] === 1)
+        for (const one of this.#byBeginning.get(text.slice(start, end)) ?? [])
+          if (text.startsWith(one, start)) found.push({ start, end: start + one.length, text: one });
+      hash = (hash - Math.imul(text.charCodeAt(start), leaving)) | 0;
+    }
+    return found;
+  }
+
+  /** The places that are covered, in order; those that overlap are one. */
+  spans(text: string): Span[] {
+    const spans: Span[] = [];
+    for (const { start, end } of this.found(text)) {
+      const last = spans.at(-1);
+      if (last && start < last.end) last.end = Math.max(last.end, end);
+      else spans.push({ start, end });
+    }
+    return spans;
+  }
+}
+
+function hashOf(letters: string): number {
+  let hash = 0;
+  for (let at = 0; at < letters.length; at++) hash = (Math.imul(hash, FACTOR) + letters.charCodeAt(at)) | 0;
+  return hash;
+}
+
+function power(width: number): number {
+  let power = 1;
+  for (let at = 1; at < width; at++) power = Math.imul(power, FACTOR);
+  return power;
+}
+
+/** The upper bits of a product: hashes of texts that differ in their last letters lie close together. */
+function slotOf(hash: number, shift: number): number {
+  return Math.imul(hash, 0x9e3779b1) >>> shift;
+}
