@@ -2,7 +2,16 @@
 // The one entrypoint. Plain JavaScript that any Node understands, because its first duty is to find a Node that is
 // new enough for the rest (decisions: Runtime 3).
 import { spawn } from "node:child_process";
-import { existsSync, lstatSync, mkdirSync } from "node:fs";
+import {
+  closeSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readSync,
+  writeSync,
+} from "node:fs";
 import module from "node:module";
 import os from "node:os";
 import path from "node:path";
@@ -28,6 +37,7 @@ function runAgainOnNewerNode() {
     stdio: ["inherit", "inherit", "inherit", "ipc"],
     env: { ...process.env, [WRAPPED]: "1" },
   });
+  hideToken();
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => child.kill(signal));
   child.on("error", (error) => {
     process.stderr.write(`ops: cannot start ${bundledNode}: ${error.message}\n`);
@@ -40,6 +50,7 @@ function runAgainOnNewerNode() {
 }
 
 async function main() {
+  hideToken();
   if (process.env[WRAPPED] !== undefined) {
     delete process.env[WRAPPED];
     process.once("disconnect", () => process.kill(process.pid, "SIGTERM"));
@@ -51,6 +62,44 @@ async function main() {
   if (process.argv[2] !== "hook-run") useCompileCache();
   const { runProgram } = await import("../lib/cli/main.ts");
   process.exitCode = await runProgram(process.argv.slice(2));
+}
+
+// A token that came in the environment or the arguments would stand in /proc/<pid>/environ or cmdline for as long as
+// this process lives: it is overwritten there. What process.env and process.argv say stays as it was.
+function hideToken() {
+  const token = process.env.OPS_SERVE_TOKEN;
+  const isTold = process.argv.some((argument) => /^--token(=|$)/.test(argument));
+  if (process.platform !== "linux" || (token === undefined && !isTold)) return;
+  try {
+    overwrite(/(?<=^|\0)(?:OPS_SERVE_TOKEN=|--token[=\0])([^\0]*)/g);
+  } catch (error) {
+    process.stderr.write(
+      `ops: warning: other processes of this user can read the API token in /proc/${process.pid}: ${error.message}; give it with --token-file\n`,
+    );
+  }
+  if (token !== undefined) process.env.OPS_SERVE_TOKEN = token;
+}
+
+// In the memory where the kernel has put arguments and environment: the last group of each match.
+function overwrite(pattern) {
+  const stat = readFileSync("/proc/self/stat", "latin1");
+  // Behind the name of the program, which may hold anything; proc(5), fields 48 to 51.
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  const [argumentsStart, argumentsEnd, environmentStart, environmentEnd] = fields.slice(45, 49).map(Number);
+  const memory = openSync("/proc/self/mem", "r+");
+  try {
+    for (const [start, end] of [
+      [argumentsStart, argumentsEnd],
+      [environmentStart, environmentEnd],
+    ]) {
+      const bytes = Buffer.alloc(end - start);
+      readSync(memory, bytes, 0, bytes.length, start);
+      for (const { 0: found, 1: value, index } of bytes.toString("latin1").matchAll(pattern))
+        writeSync(memory, "*".repeat(value.length), start + index + found.length - value.length);
+    }
+  } finally {
+    closeSync(memory);
+  }
 }
 
 // Code compiled once is not compiled again. The folder must be ours alone: who can write there can run code as us.

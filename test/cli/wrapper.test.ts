@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
@@ -8,24 +8,11 @@ import { type TestContext, test } from "node:test";
 import { type LockContent, readLock } from "../../lib/bucket/lock.ts";
 import { bootId, endGroup, identify } from "../../lib/core/process.ts";
 import { ops, PROGRAM } from "../../scripts/local-server.ts";
+import { OLD_NODE } from "../helpers/old-node.ts";
 import { storedRuns } from "../helpers/runs.ts";
 import { writeServices } from "../helpers/service.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 import { makeBucket } from "../helpers/workspace.ts";
-
-/** A Node that is too old, as Debian has; where there is none, this one pretending to be old to the wrapper alone. */
-const OLD_NODE = oldNode();
-
-function oldNode(): [string, ...string[]] {
-  for (const file of ["/usr/bin/node", "/usr/local/bin/node"])
-    if (
-      existsSync(file) &&
-      Number.parseInt(execFileSync(file, ["-p", "process.versions.node"]).toString(), 10) < 24
-    )
-      return [file];
-  const pretend = `Object.defineProperty(process,"versions",{value:{...process.versions,node:"20.0.0"}})`;
-  return [process.execPath, "--import", `data:text/javascript,${encodeURIComponent(pretend)}`];
-}
 
 function start(t: TestContext, args: string[], env: Record<string, string> = {}): ChildProcess {
   const [node, ...options] = OLD_NODE;
