@@ -1,5 +1,6 @@
 import type { CatalogAllocation, CatalogJob } from "../bucket/catalog.ts";
 import { Failure } from "../core/errors.ts";
+import { inOneLine } from "../core/last-lines.ts";
 import type { PlanDifference } from "../plan/deploy-plan.ts";
 import { type AllocationState, allocationGrade } from "./allocation-state.ts";
 import type { Evidence } from "./evidence.ts";
@@ -117,7 +118,7 @@ export function deployFailure(result: DeployResult): Failure | undefined {
   const wrong = [
     ...failed.map((job) => `${job.job}: ${job.reason}`),
     ...result.reconciled.flatMap(({ job, worker, error }) =>
-      error === null ? [] : [`${job}@${worker}: ${error}`],
+      error === null ? [] : [`${job}@${worker}: ${inOneLine(error)}`],
     ),
   ];
   if (wrong.length === 0) return undefined;

@@ -2,6 +2,7 @@ import type { CatalogJob } from "../bucket/catalog.ts";
 import { DEFAULT_WAIT } from "../bucket/health-check.ts";
 import { mapAll, sleep } from "../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
+import { inOneLine, withLines } from "../core/last-lines.ts";
 import { plainLine } from "../core/plain-text.ts";
 import { rolloutBatches } from "../plan/rollout.ts";
 import type { ProbeResult } from "../transport/probes.ts";
@@ -90,7 +91,7 @@ export async function passGate(
 ): Promise<void> {
   const options = { wait: true, isThorough: false, verbose: false };
   const allocations = await checkHealth(context, effects, job, workers, options);
-  const errors = allocations.flatMap(({ error }) => error ?? []);
+  const errors = allocations.flatMap(({ error }) => (error === null ? [] : inOneLine(error)));
   if (errors.length === 0) return;
   const message = `the health check of job ${job.name} failed: ${errors.join("; ")}`;
   throw new Failure("ErrHealthCheckFailed", message, { details: { allocations } });
@@ -141,16 +142,17 @@ async function probeWorker(
     if (verbose)
       for (const { evidence, duration_ms } of checks)
         log.info(`${job.name}@${worker}: ${evidence} (${duration_ms} ms)`);
-    const said = checks.filter(({ ok }) => !ok).map(({ evidence }) => evidence);
+    const bad = found.filter(({ ok }) => !ok).map((one) => reasonOf(context, one));
     const health = { worker, attempts: attempt, checks };
-    if (said.length === 0) return { ...health, outcome: "ok", error: null, evidence: null };
+    if (bad.length === 0) return { ...health, outcome: "ok", error: null, evidence: null };
     if (attempt >= attempts) {
-      const error = `${worker} after ${attempt} attempt${attempt > 1 ? "s" : ""}: ${said.join(", ")}`;
+      const error = told(`${worker} after ${attempt} attempt${attempt > 1 ? "s" : ""}`, bad);
       if (found.some(({ isUnreachable }) => isUnreachable))
         return { ...health, outcome: "unreachable", error, evidence: null };
       return { ...health, outcome: "failed", error, evidence: await effects.evidence(job, worker) };
     }
-    if (attempt === 1) log.info(`${job.name}@${worker}: waiting to become healthy: ${said.join(", ")}`);
+    if (attempt === 1)
+      log.info(`${job.name}@${worker}: waiting to become healthy: ${bad.map(inOneLine).join(", ")}`);
     const pauseMs = intervalSeconds * 1000;
     const what = `${job.name}@${worker}: to become healthy (attempt ${attempt} of ${attempts} failed)`;
     await progress.during(what, pauseMs, sleep(pauseMs, signal));
@@ -174,10 +176,23 @@ async function probeOnce(
   }
 }
 
+function described(context: OperationContext, found: ProbeResult) {
+  const { ok, durationMs } = found;
+  return { ok, evidence: inOneLine(reasonOf(context, found)), duration_ms: Math.round(durationMs) };
+}
+
 /** Masked before it is cut: of a secret, not even the beginning is shown. */
-function described({ log }: OperationContext, { ok, evidence, durationMs }: ProbeResult) {
-  const shown = plainLine(log.redactor.sentence(evidence), SHOWN_LENGTH);
-  return { ok, evidence: shown, duration_ms: Math.round(durationMs) };
+function reasonOf({ log }: OperationContext, { evidence, said }: ProbeResult): string {
+  const lines = said?.shown((text) => log.redactor.apply(text)) ?? [];
+  return withLines(plainLine(log.redactor.sentence(evidence), SHOWN_LENGTH), lines);
+}
+
+function told(what: string, reasons: readonly string[]): string {
+  const [only = "", ...others] = reasons;
+  if (others.length === 0) return `${what}: ${only}`;
+  return reasons.some((one) => one.includes("\n"))
+    ? withLines(what, reasons)
+    : `${what}: ${reasons.join(", ")}`;
 }
 
 /** Runs the hooks for health_check; answers how the workers were found that a script has run for. */
@@ -198,7 +213,7 @@ async function runHealthHooks(
     const errors = scriptErrors(thrown);
     if (errors.size === 0) throw thrown;
     return await mapAll([...errors], errors.size, async ([worker, said]): Promise<AllocationHealth> => {
-      const error = `${worker}: ${plainLine(context.log.redactor.sentence(said), SHOWN_LENGTH)}`;
+      const error = `${worker}: ${context.log.redactor.sentence(said)}`;
       return { ...none, worker, outcome: "failed", error, evidence: await effects.evidence(job, worker) };
     });
   }

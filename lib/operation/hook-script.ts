@@ -2,6 +2,7 @@ import type { CatalogAllocation, CatalogFile, CatalogJob } from "../bucket/catal
 import type { Promotion } from "../bucket/promotions.ts";
 import { stageForScript, stagingFolder } from "../bucket/staging.ts";
 import { messageOf } from "../core/errors.ts";
+import { inOneLine, LastLines, withLines } from "../core/last-lines.ts";
 import { type EventVariables, scriptEnvironment } from "../hook/environment.ts";
 import { runScript, scriptCommand } from "../hook/runner.ts";
 import type { HookRuntime } from "../hook/runtime.ts";
@@ -38,7 +39,7 @@ export interface Script {
 
 /**
  * Stages a script and runs it, the runtime API knowing it for so long; its output goes to Activity and to the worker's
- * log. Answers what went wrong, or null. Throws only where no log can be written.
+ * log. Answers what went wrong, with the last lines of what it said on standard error, or null. Throws only where no log can be written.
  */
 export async function attemptScript(host: ScriptHost, script: Script): Promise<string | null> {
   const { id: allocationId, job, worker } = script.allocation;
@@ -58,7 +59,7 @@ export async function attemptScript(host: ScriptHost, script: Script): Promise<s
     running.end();
   }
   const duration_ms = Math.round(performance.now() - started);
-  const how = error === null ? { exit: 0 } : { reason: error };
+  const how = error === null ? { exit: 0 } : { reason: inOneLine(error) };
   log.record({ event: "command_end", ...fields, ...how, duration_ms });
   return error;
 }
@@ -68,21 +69,23 @@ async function runProcess(host: ScriptHost, script: Script): Promise<string | nu
   const { launcher, layout, log, signal } = host.context;
   const folder = stagingFolder(layout, worker, job);
   await stageScripts(folder, filesFor(host, script));
-  const last = { stdout: "", stderr: "" };
+  const last = { stdout: new LastLines(), stderr: new LastLines() };
   const outcome = await runScript(launcher, {
     argv: await scriptCommand(layout, folder, job, script.hook),
     bucketRoot: host.bucketRoot,
     environment: environmentOf(host, script),
     onLine(line, stream) {
-      if (line.trim() !== "") last[stream] = line.trim();
+      last[stream].add(line);
       log.output(job, worker, line, stream, { phase: PASSES[script.kind].phase, action: script.hook });
     },
     secrets: log.redactor,
     signal,
   });
   if (outcome.exitCode === 0) return null;
-  const said = log.redactor.apply(last.stderr || last.stdout);
-  return said === "" ? `exit code ${outcome.exitCode}` : `exit code ${outcome.exitCode}: ${said}`;
+  const [said = [], other = []] = [last.stderr, last.stdout].map((one) =>
+    one.shown((text) => log.redactor.apply(text)),
+  );
+  return withLines(`exit code ${outcome.exitCode}`, said.length > 0 ? said : other);
 }
 
 function filesFor({ context, fleet }: ScriptHost, script: Script): ScriptFile[] {

@@ -13,6 +13,7 @@ import { loadOpsConf } from "../bucket/settings.ts";
 import { runAll, sleep } from "../core/async.ts";
 import { Failure, throwIfCancelled } from "../core/errors.ts";
 import { makePrivateFolder, writeAtomic } from "../core/files.ts";
+import { inOneLine } from "../core/last-lines.ts";
 import type { EventVariables } from "../hook/environment.ts";
 import { type Batch, PASSES, type PassKind, passBatches, passWorkers } from "../plan/rollout.ts";
 import { RUNNER_PATH } from "../transport/runner.ts";
@@ -264,7 +265,7 @@ function hookFailure(
   scripts: ScriptResult[],
 ): Failure {
   const failed = batch.filter(({ error }) => error !== null);
-  const errors = failed.map(({ worker, error }) => `${worker}: ${error}`);
+  const errors = failed.map(({ worker, error }) => `${worker}: ${inOneLine(error ?? "")}`);
   const where = `hook ${hook} (${PASSES[pass.kind].event}) of job ${pass.job.name}`;
   const count = `${failed.length} worker${failed.length > 1 ? "s" : ""}`;
   return new Failure("ErrHookFailed", `${where} failed on ${count}: ${errors.join("; ")}`, {

@@ -1,11 +1,12 @@
 import type { CatalogJob } from "../bucket/catalog.ts";
 import { mapAll } from "../core/async.ts";
-import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
+import { type Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
+import { inOneLine } from "../core/last-lines.ts";
 import { type Batch, rolloutBatches } from "../plan/rollout.ts";
 import { type Control, type ControlState, hostsOf, noteTarget, versionsOf } from "./control-state.ts";
 import { gateTroubles, hasGate, passGate } from "./gate.ts";
 import { hooksOn, scriptErrors } from "./hooks.ts";
-import { troubleOf } from "./outcome.ts";
+import { failedWith, troubleOf } from "./outcome.ts";
 import { settle } from "./settle.ts";
 
 /**
@@ -48,7 +49,8 @@ async function runBatch(
     const trouble = error === undefined ? undefined : troubleOf(error);
     Object.assign(state, { outcome: trouble?.grade ?? "ok", error: trouble?.message ?? null });
     state.duration_ms = Math.round(performance.now() - started);
-    if (trouble) control.context.log.error(`${job.name}@${state.allocation.worker}: ${trouble.message}`);
+    if (trouble)
+      control.context.log.error(`${job.name}@${state.allocation.worker}: ${inOneLine(trouble.message)}`);
     else noteTarget(control, state.allocation);
   };
   if (hooksOn(job, "job_control").length > 0) {
@@ -85,7 +87,7 @@ async function runHooks(
     throwIfCancelled(context.signal);
     const errors = scriptErrors(error);
     if (errors.size === 0) throw error;
-    return new Map([...errors].map(([worker, said]) => [worker, new Failure("ErrHookFailed", said)]));
+    return new Map([...errors].map(([worker, said]) => [worker, failedWith("ErrHookFailed", said)]));
   } finally {
     context.kv.flush(job.name);
   }

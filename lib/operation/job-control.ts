@@ -8,6 +8,7 @@ import { allocationsNamed, jobsNamed } from "../bucket/job-choice.ts";
 import { promotionsOf } from "../bucket/promotions.ts";
 import { mapAll } from "../core/async.ts";
 import { Failure, throwIfCancelled } from "../core/errors.ts";
+import { inOneLine } from "../core/last-lines.ts";
 import { type ControlKind, parametersOf } from "../run/protocol.ts";
 import type { Operation, OperationContext } from "./context.ts";
 import { type Control, type ControlState, hostsOf } from "./control-state.ts";
@@ -151,7 +152,7 @@ function conclude(
   if (bad.length === 0) return result;
   const errors = bad.map(
     ({ allocation: { job, worker }, outcome, error }) =>
-      `${job}@${worker}: ${error ?? outcome.replaceAll("_", " ")}`,
+      `${job}@${worker}: ${error === null ? outcome.replaceAll("_", " ") : inOneLine(error)}`,
   );
   throw new Failure("ErrRunCommand", `${result.target} failed: ${errors.join("; ")}`, { details: result });
 }

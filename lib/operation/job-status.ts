@@ -1,6 +1,7 @@
 import type { CatalogJob } from "../bucket/catalog.ts";
 import { mapAll } from "../core/async.ts";
 import { Failure, throwIfCancelled } from "../core/errors.ts";
+import { isClosing } from "../core/last-lines.ts";
 import { plainLines } from "../core/plain-text.ts";
 import { makeStatus } from "../transport/inspect.ts";
 import { type Control, type ControlState, versionsOf } from "./control-state.ts";
@@ -53,6 +54,7 @@ async function askOne(control: Control, job: string, state: ControlState): Promi
   state.status = { exit_code: outcome.exitCode, lines };
   if (outcome.reason === "timeout")
     throw new Failure("timeout", `\`make status\` did not end within ${LIMIT_SECONDS} s`);
+  const last = lines.findLast((line) => !isClosing(line)) ?? lines.at(-1);
   if (outcome.exitCode !== 0)
-    throw new Failure("failed", `exit code ${outcome.exitCode}: ${lines.at(-1) ?? "it says nothing"}`);
+    throw new Failure("failed", `exit code ${outcome.exitCode}: ${last ?? "it says nothing"}`);
 }

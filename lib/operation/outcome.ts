@@ -1,4 +1,5 @@
-import { Failure, messageOf } from "../core/errors.ts";
+import { Failure, type FailureCode, messageOf } from "../core/errors.ts";
+import { inOneLine } from "../core/last-lines.ts";
 import type { Evidence } from "./evidence.ts";
 
 /**
@@ -20,6 +21,7 @@ export type Grade = (typeof GRADES)[number];
 /** Why something on a worker did not end well. */
 export interface Trouble {
   grade: "failed" | "unreachable" | "cancelled";
+  /** Of a program that failed with the last lines that it said, which no other part of a result repeats. */
   message: string;
   /** What was found there, where a health check failed. */
   evidence?: Evidence | null;
@@ -29,7 +31,17 @@ export interface Trouble {
 export function troubleOf(error: unknown): Trouble {
   const code = error instanceof Failure ? error.code : "internal";
   const grade = code === "unreachable" || code === "cancelled" ? code : "failed";
-  return { grade, message: messageOf(error) };
+  const { reason = messageOf(error) } = (error instanceof ProgramFailure && error.details) || {};
+  return { grade, message: reason };
+}
+
+class ProgramFailure extends Failure {
+  declare readonly details: { reason: string };
+}
+
+/** The failure of a program: a sentence with the last line of `reason`, all of which {@link troubleOf} answers. */
+export function failedWith(code: FailureCode, reason: string): Failure {
+  return new ProgramFailure(code, inOneLine(reason), { details: { reason } });
 }
 
 /** The worst of some grades; `skipped` of none. */

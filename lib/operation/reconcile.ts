@@ -3,6 +3,7 @@ import type { Database } from "../bucket/database.ts";
 import { beginChange, forgetPromotion, promotionsOf, setStopped } from "../bucket/promotions.ts";
 import { runAll } from "../core/async.ts";
 import { throwIfCancelled } from "../core/errors.ts";
+import { inOneLine } from "../core/last-lines.ts";
 import { RUNNER_EXIT } from "../transport/runner.ts";
 import type { OperationContext } from "./context.ts";
 import type { Effects } from "./effects.ts";
@@ -84,7 +85,7 @@ function conclude(
   trouble?: Trouble,
 ): Reconciled {
   const { id, job, worker } = allocation;
-  if (trouble) context.log.warn(`reconcile of ${job} on ${worker}: ${trouble.message}`);
+  if (trouble) context.log.warn(`reconcile of ${job} on ${worker}: ${inOneLine(trouble.message)}`);
   // What became of it is not known: if the worker ever comes back, it is to be started there.
   if (trouble && isGone) setStopped(context.db, job, id, "done");
   const error = isGone ? null : (trouble?.message ?? null);

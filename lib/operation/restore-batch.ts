@@ -3,6 +3,7 @@ import { beginChange, promote, setGate } from "../bucket/promotions.ts";
 import type { StagedTree } from "../bucket/staging.ts";
 import { mapAll } from "../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
+import { inOneLine } from "../core/last-lines.ts";
 import { rolloutBatches } from "../plan/rollout.ts";
 import { type AllocationState, hostsOf, idsOf, workersOf } from "./allocation-state.ts";
 import type { OperationContext } from "./context.ts";
@@ -96,7 +97,7 @@ async function settleWaiting(
     } catch (error) {
       throwIfCancelled(context.signal);
       state.trouble = troubleOf(error);
-      context.log.error(`${job.name}@${allocation.worker}: ${state.trouble.message}`);
+      context.log.error(`${job.name}@${allocation.worker}: ${inOneLine(state.trouble.message)}`);
     }
   };
   await mapAll(states, SYNC_AT_ONCE, work, context.signal);

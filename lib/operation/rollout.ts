@@ -1,6 +1,7 @@
 import { beginChange, recordSynced, setGate } from "../bucket/promotions.ts";
 import { runAll } from "../core/async.ts";
 import { Failure, throwIfCancelled } from "../core/errors.ts";
+import { inOneLine } from "../core/last-lines.ts";
 import type { Action } from "../plan/changes.ts";
 import { type Phase, runsTarget } from "../plan/job-plan.ts";
 import type { Batch } from "../plan/rollout.ts";
@@ -318,7 +319,7 @@ class Rollout {
   #failIfTroubled(states: readonly AllocationState[]): void {
     const errors = states.flatMap(({ plan, trouble }) =>
       trouble && !isTolerated(trouble, this.#states, this.#plan.job)
-        ? [`${plan.allocation.worker}: ${trouble.message}`]
+        ? [`${plan.allocation.worker}: ${inOneLine(trouble.message)}`]
         : [],
     );
     if (errors.length === 0) return;

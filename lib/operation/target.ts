@@ -2,11 +2,13 @@ import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { isUuid } from "../codec/uuid.ts";
-import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
+import { messageOf, throwIfCancelled } from "../core/errors.ts";
+import { LastLines, withLines } from "../core/last-lines.ts";
 import type { CommandOutcome } from "../core/spawn.ts";
 import { runTarget } from "../transport/runner.ts";
 import { describeCut, type Transport } from "../transport/transport.ts";
 import type { OperationContext } from "./context.ts";
+import { failedWith } from "./outcome.ts";
 
 /** How far back a run can be whose target is still running. */
 const NEWEST = 20;
@@ -36,7 +38,7 @@ export function targetHash(treeHash: string, version: string): string {
 
 /**
  * Runs a target of a job on a worker, its output going to Activity and to the worker's log. Throws `timeout` or
- * `failed` naming target, job and worker, or `cancelled`.
+ * `failed` naming target, job and worker, with the last lines of what it said, or `cancelled`.
  */
 export async function makeTarget(
   context: OperationContext,
@@ -54,9 +56,13 @@ export async function makeTarget(
       ...{ event: "command_end", ...fields, cmd: `make ${target}`, ...how },
       duration_ms: Math.round(performance.now() - started),
     });
+  const said = new LastLines();
   const outcome = await runTarget(transport, {
     ...{ job, target, ...order, timeoutMs: limitSeconds * 1000, runId: run.id, overRuns: overRunIds },
-    onLine: (line, stream) => log.output(job, worker, line, stream, { phase, action: target }),
+    onLine(line, stream) {
+      said.add(line);
+      log.output(job, worker, line, stream, { phase, action: target });
+    },
     signal,
   }).catch((error: unknown) => {
     end({ reason: messageOf(error) });
@@ -65,10 +71,18 @@ export async function makeTarget(
   end(outcome.exitCode === null ? { reason: outcome.reason } : { exit: outcome.exitCode });
   throwIfCancelled(signal);
   const what = `\`make ${target}\` of job ${job} on ${worker}`;
+  const failed = (code: "timeout" | "failed", how: string) =>
+    failedWith(
+      code,
+      withLines(
+        `${what} ${how}`,
+        said.shown((text) => log.redactor.apply(text)),
+      ),
+    );
   if (outcome.reason === "timeout")
-    throw new Failure("timeout", `${what} was ${describeCut(outcome.receipt, limitSeconds)}`);
+    throw failed("timeout", `was ${describeCut(outcome.receipt, limitSeconds)}`);
   if (outcome.exitCode !== 0 && !accepted.includes(outcome.exitCode ?? -1))
-    throw new Failure("failed", `${what} failed: ${log.redactor.apply(describe(outcome))}`);
+    throw failed("failed", `failed: ${describe(outcome)}`);
 }
 
 /**
@@ -81,8 +95,6 @@ async function overRuns({ layout, run }: OperationContext): Promise<string[]> {
   return others.sort().slice(-NEWEST);
 }
 
-function describe({ exitCode, signal, stdout, stderr }: CommandOutcome): string {
-  const how = signal === null ? `exit code ${exitCode}` : `signal ${signal}`;
-  const last = (stderr.trim() || stdout.trim()).split("\n").at(-1) ?? "";
-  return last === "" ? how : `${how}: ${last}`;
+function describe({ exitCode, signal }: CommandOutcome): string {
+  return signal === null ? `exit code ${exitCode}` : `signal ${signal}`;
 }

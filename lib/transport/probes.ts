@@ -3,6 +3,7 @@ import type { ClientRequest, IncomingMessage } from "node:http";
 import { connect } from "node:net";
 import type { SecureContext } from "node:tls";
 import { cancelledFailure, Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
+import { LastLines } from "../core/last-lines.ts";
 import { plainLine } from "../core/plain-text.ts";
 import type { Transport } from "./transport.ts";
 
@@ -35,10 +36,12 @@ interface CommandProbe {
 /** One check of a manifest's `health_check`, its port looked up. `host` may be a name or an address, without brackets. */
 export type ProbeTarget = TcpProbe | HttpProbe | CommandProbe;
 
-/** What a probe found. `evidence` is one line: what was asked, what came, of an answer the first 2 KiB. */
+/** What a probe found. `evidence` is one line: what was asked, what came, of a good answer the first 2 KiB. */
 export interface ProbeResult {
   ok: boolean;
   evidence: string;
+  /** What a command that failed said last. */
+  said?: LastLines;
   /** Of the request or command alone. */
   durationMs: number;
   /** The worker was not reached, so that nothing is known about the job. */
@@ -160,12 +163,14 @@ async function probeCommand(
   { transport, command, timeoutMs }: CommandProbe,
   signal: AbortSignal | undefined,
 ): Promise<ProbeResult> {
-  const outcome = await transport.script(command, { signal, timeoutMs, keepBytes: EVIDENCE_BYTES });
-  const { reason, exitCode, durationMs } = outcome;
-  if (reason === "timeout") return { ok: false, evidence: noAnswer(timeoutMs), durationMs };
-  const said = `${outcome.stdout} ${outcome.stderr}`.slice(0, EVIDENCE_BYTES);
+  const said = new LastLines();
+  const onLine = (line: string) => said.add(line);
+  const outcome = await transport.script(command, { signal, timeoutMs, onLine, keepBytes: EVIDENCE_BYTES });
+  const { reason, exitCode, stdout, stderr, durationMs } = outcome;
+  if (reason === "timeout") return { ok: false, evidence: noAnswer(timeoutMs), said, durationMs };
   const how = outcome.signal === null ? `exit code ${exitCode}` : `ended by ${outcome.signal}`;
-  return { ok: exitCode === 0, evidence: `${how}: ${said}`, durationMs };
+  if (exitCode !== 0) return { ok: false, evidence: how, said, durationMs };
+  return { ok: true, evidence: `${how}: ${`${stdout} ${stderr}`.slice(0, EVIDENCE_BYTES)}`, durationMs };
 }
 
 function nameOf(target: ProbeTarget): string {

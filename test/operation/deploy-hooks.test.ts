@@ -359,7 +359,7 @@ test("a cancel during after_allocation_started keeps what it has stored", async 
   assert.equal(deploys.bucket.kv().get("vars/job/web", "unseal-key"), "1");
 });
 
-test("a worker that is lost before the last sync is synced by the next deploy, which repeats no target", async (t) => {
+test("a worker whose folder is gone before the last sync has failed, and is synced by the next deploy, which repeats no target", async (t) => {
   const cut = `if os.path.exists("cut"):
     root = open("cut").read()
     os.remove("cut")
@@ -374,7 +374,7 @@ test("a worker that is lost before the last sync is synced by the next deploy, w
   const { jobs } = await deploys.deploy();
   assert.deepEqual(
     jobs[0]?.allocations.map(({ outcome }) => outcome),
-    ["changed", "unreachable"],
+    ["changed", "failed"],
   );
   rmSync(root);
   renameSync(`${root}.aside`, root);

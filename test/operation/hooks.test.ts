@@ -130,8 +130,12 @@ console.log(process.execPath, process.argv.length, getCompileCacheDir());
 for (const [what, script, error] of [
   ["a code that it sets", "process.exitCode = 3;", "exit code 3"],
   ["an exit", "process.exit(4);", "exit code 4"],
-  ["an error", 'throw new Error("bad");', /^exit code 1: .*/],
-  ["an error later", 'setTimeout(() => { throw new Error("bad"); }, 10);', /^exit code 1: .*/],
+  ["an error", 'throw new Error("bad");', /^exit code 1:\nError: bad\n +at /],
+  [
+    "an error later",
+    'setTimeout(() => { throw new Error("bad"); }, 10);',
+    /^exit code 1:\n.*\nError: bad\n +at /s,
+  ],
 ] as const)
   test(`a script in JavaScript fails by ${what}`, async (t) => {
     const files = { "_hooks/go.py": null as never, "_hooks/go.js": `import "node:fs";\n${script}` };
@@ -139,7 +143,10 @@ for (const [what, script, error] of [
     const failure = await set.run({ kind: "cli" }).catch((thrown: Failure) => thrown);
     const [script_] = ((failure as Failure).details as { scripts: ScriptResult[] }).scripts;
     if (typeof error === "string") assert.equal(script_?.error, error);
-    else assert.match(script_?.error ?? "", error);
+    else {
+      assert.match(script_?.error ?? "", error);
+      assert.match((failure as Failure).message, /: exit code 1: Error: bad$/);
+    }
   });
 
 test("HR-012 HR-013 HR-031 HR-032 HR-033 T-102 a batch runs at once and to its end, every error is told, and the next batch does not start", async (t) => {

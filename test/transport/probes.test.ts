@@ -189,7 +189,11 @@ test("HR-063 a command probe passes by exit code 0 of its command line on the wo
   const passed = await run('test "$(pwd -P)" = "$PWD" && echo fine | tr a-z A-Z');
   assert.deepEqual([passed.ok, passed.evidence], [true, "command on 127.0.0.1: exit code 0: FINE"]);
   const failed = await run("echo no >&2; exit 7");
-  assert.deepEqual([failed.ok, failed.evidence], [false, "command on 127.0.0.1: exit code 7: no"]);
+  assert.deepEqual([failed.ok, failed.evidence], [false, "command on 127.0.0.1: exit code 7"]);
+  assert.deepEqual(
+    failed.said?.shown((text) => text),
+    ["no"],
+  );
   assert.match((await run("sleep 600", 30)).evidence, /no answer within 0\.03 s$/);
   assert.deepEqual(processesIn(folder), []);
 });
