@@ -1,8 +1,8 @@
 // Runs tests: node scripts/test.ts [fast|coverage] [flag of node or file …]
 // Without files these are all, or the fast ones (test/fast.json). They get a home and a folder for temporary files of
 // their own, which are removed at the end, one compile cache, and one seed for all that they choose at random.
-import { spawn } from "node:child_process";
-import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { spawn, spawnSync } from "node:child_process";
+import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { constants, tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -30,14 +30,23 @@ function filesOf(mode: string): string[] {
 }
 
 function environment(folder: string): NodeJS.ProcessEnv {
-  const home = path.join(folder, "home");
-  mkdirSync(home, { mode: 0o700 });
+  const [home, programs] = ["home", "bin"].map((name) => path.join(folder, name)) as [string, string];
+  for (const one of [home, programs]) mkdirSync(one, { mode: 0o700 });
+  linkPython(path.join(programs, "python3"));
   const { XDG_CACHE_HOME: _, XDG_CONFIG_HOME: __, ...ours } = process.env;
   return {
     OPS_TEST_SEED: String(Date.now() % 1_000_000),
     ...ours,
     ...{ HOME: home, TMPDIR: folder, NODE_COMPILE_CACHE: path.join(folder, "compiled") },
+    PATH: `${programs}${path.delimiter}${ours.PATH}`,
   };
+}
+
+/** What is called python3 may be a script that looks for the interpreter: at each of a thousand starts. */
+function linkPython(file: string): void {
+  const program = "import sys; print(sys.executable)";
+  const { stdout } = spawnSync("python3", ["-c", program], { encoding: "utf8" });
+  if (stdout?.trim()) symlinkSync(stdout.trim(), file);
 }
 
 function run(mode: string, given: string[], folder: string): void {
