@@ -23,7 +23,7 @@ function worker(host: string, position: number, more: Partial<BuiltWorker> = {})
     id: `id of ${host}`,
     hostname: null,
     connection: "local",
-    root: "/tmp/w",
+    root: "/srv/w",
     labels: ["worker"],
     memoryMb: 0,
     cpuMhz: 0,
@@ -134,7 +134,7 @@ test("what was saved is read back: workers by position, jobs by name, allocation
   const plain = {
     hostname: null,
     connection: "local",
-    root: "/tmp/w",
+    root: "/srv/w",
     labels: ["worker"],
     removed: false,
     syncedSeq: 0,

@@ -457,7 +457,7 @@ test("a Makefile.tpl is a Makefile, and reserved names are free further down", a
 test("symbolic links are refused: a file, a folder, a job and the folder of jobs", async (t) => {
   for (const [at, target, wrong] of [
     ["web/link", "manifest.json", "workspace/jobs/web: "],
-    ["web/folder", "/tmp", "workspace/jobs/web: "],
+    ["web/folder", temporaryFolder(t), "workspace/jobs/web: "],
     ["other", "web", "workspace/jobs/other: "],
     ["web/manifest.json.tpl", "Makefile", "workspace/jobs/web: manifest.json.tpl: "],
   ] as const) {
@@ -471,7 +471,7 @@ test("symbolic links are refused: a file, a folder, a job and the folder of jobs
   }
   const dir = temporaryFolder(t);
   mkdirSync(path.join(dir, "workspace"));
-  symlinkSync("/tmp", path.join(dir, "workspace/jobs"));
+  symlinkSync(temporaryFolder(t), path.join(dir, "workspace/jobs"));
   assert.deepEqual((await jobsIn(dir)).errors, [
     "ErrInvalidJob: workspace/jobs: a symbolic link is not allowed",
   ]);

@@ -11,7 +11,6 @@ import {
   truncateSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { gunzipSync, gzipSync } from "node:zlib";
@@ -456,10 +455,11 @@ test("verify restores into a temporary bucket, opens every sealed value and leav
   const layout = await bucket(t);
   const file = await snapshotFile(layout, "nightly");
   const temporary = temporaryFolder(t);
-  const { TMPDIR = tmpdir() } = process.env;
+  const { TMPDIR } = process.env;
   process.env.TMPDIR = temporary;
   t.after(() => {
-    process.env.TMPDIR = TMPDIR;
+    if (TMPDIR === undefined) delete process.env.TMPDIR;
+    else process.env.TMPDIR = TMPDIR;
   });
   const found = await verifySnapshot(file, never);
   assert.deepEqual(

@@ -77,13 +77,13 @@ test("every field is taken: names in small letters, units in MB and MHz, its own
 test("a local worker has no way to be reached over ssh", async (t) => {
   const { found } = await workers(
     t,
-    '[{"host": "a"}, {"host": "127.0.0.1", "connection": "local", "root": "/tmp/w1"}]',
+    '[{"host": "a"}, {"host": "127.0.0.1", "connection": "local", "root": "/srv/w1"}]',
   );
   assert.deepEqual(found[1], {
     host: "127.0.0.1",
     hostname: null,
     connection: "local",
-    root: "/tmp/w1",
+    root: "/srv/w1",
     labels: ["worker"],
     memoryMb: 0,
     cpuMhz: 0,

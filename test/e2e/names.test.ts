@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import os from "node:os";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { LocalServer, ops, PROGRAM, type Run } from "../../scripts/local-server.ts";
 import { writeTree } from "../helpers/sources.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
 
 /** Each is the value of a secret as well: a job, a worker, and a part of a path. */
 const [JOB, WORKER, PART] = ["frontend", "localhost", "appender"] as const;
@@ -16,7 +16,7 @@ const FILE = `conf/org.${PART}/log.conf`;
 const SAID = `${JOB} ${WORKER} ${PART}`;
 const MASKED = "*** *** ***";
 
-const place = mkdtempSync(path.join(os.tmpdir(), "ops-names-"));
+const place = temporaryFolder();
 const [root, worker, source] = ["root", "worker", "source"].map((name) => path.join(place, name)) as [
   string,
   string,
@@ -69,7 +69,6 @@ before(async () => {
 });
 after(async () => {
   await server.stop();
-  rmSync(place, { recursive: true });
 });
 
 test("the build warns once of each secret whose value is a name, and names both", async () => {

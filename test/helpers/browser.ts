@@ -6,6 +6,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { type Browser, chromium, type Page, type Request } from "playwright-core";
 import { patience } from "../../scripts/patience.ts";
+import { temporaryFolder } from "./temporary.ts";
 
 /** Without these, Chromium looks for services on the network. */
 const QUIET = [
@@ -13,6 +14,19 @@ const QUIET = [
   ...["--disable-sync", "--no-first-run"],
 ];
 const PATIENCE_MS = 20_000;
+/** Starts Chromium with a home of its own, which goes with it. */
+export async function launchChromium(): Promise<Browser> {
+  const executablePath = execFileSync("sh", ["-c", "command -v chromium"], { encoding: "utf8" }).trim();
+  const ends: (() => unknown)[] = [];
+  const home = temporaryFolder({ after: (end) => void ends.push(end as () => unknown) });
+  const env = { ...process.env, HOME: home, TMPDIR: home } as Record<string, string>;
+  const browser = await chromium.launch({ executablePath, args: QUIET, env });
+  browser.once("disconnected", () => {
+    for (const end of ends) end();
+  });
+  return browser;
+}
+
 const AXE = readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js")), "utf8");
 
 /** The views of a bucket that have an address without a name in it. */
@@ -59,8 +73,7 @@ export class ConsolePage {
       timezoneId?: string;
     } = {},
   ): Promise<ConsolePage> {
-    const executablePath = execFileSync("sh", ["-c", "command -v chromium"], { encoding: "utf8" }).trim();
-    const browser = await chromium.launch({ executablePath, args: QUIET });
+    const browser = await launchChromium();
     const { width = 1280, height = 800, ...others } = options;
     const page = await browser.newPage({ viewport: { width, height }, reducedMotion: "reduce", ...others });
     return new ConsolePage(browser, page, url);

@@ -23,7 +23,7 @@ const FACTS: ScriptFacts = {
   },
   api: { host: "127.0.0.1", port: 8080 },
   bucketRoot: "/srv/bucket",
-  sshConfig: "/tmp/ops-ssh-1/config",
+  sshConfig: "/srv/ssh-1/config",
   workersFile: "/srv/bucket/tmp/workers.json",
   variables: {},
 };
@@ -49,7 +49,7 @@ test("HR-129 HR-130 HR-131 HR-132 HR-133 HR-134 HR-135 HR-137 HR-138 HR-139 HR-1
     HOOK_API_HOST: "127.0.0.1",
     HOOK_API_PORT: "8080",
     BUCKET_ROOT: "/srv/bucket",
-    OPS_SSH_CONFIG: "/tmp/ops-ssh-1/config",
+    OPS_SSH_CONFIG: "/srv/ssh-1/config",
     OPS_WORKERS_FILE: "/srv/bucket/tmp/workers.json",
   });
 });

@@ -82,7 +82,7 @@ test("CP-039 a start without a token, or with one that no client could send, is 
 test("a start without a root is refused", async (t) => {
   const { flags } = valid(t);
   await refused({ ...flags, root: undefined }, /no root: give --root or set OPS_SERVE_ROOT/);
-  await refused({ ...flags, root: "" }, /no root/, { OPS_SERVE_ROOT: "/tmp/x" });
+  await refused({ ...flags, root: "" }, /no root/, { OPS_SERVE_ROOT: "/srv/x" });
 });
 
 for (const [id, sign] of [

@@ -20,11 +20,11 @@ function at(host: string, more: Partial<WorkerAddress> = {}): WorkerAddress {
 const COMMON = `Host *
   BatchMode yes
   StrictHostKeyChecking yes
-  UserKnownHostsFile /tmp/x/known_hosts
+  UserKnownHostsFile /srv/x/known_hosts
   GlobalKnownHostsFile none
   UpdateHostKeys no
   VerifyHostKeyDNS no
-  IdentityFile /tmp/x/key
+  IdentityFile /srv/x/key
   IdentitiesOnly yes
   IdentityAgent none
   PreferredAuthentications publickey
@@ -49,7 +49,7 @@ test("the configuration has an entry per worker and one per jump host, and the o
   ];
   const options = { Ciphers: "aes128-gcm@openssh.com,aes256-ctr", ServerAliveInterval: "5" };
   assert.equal(
-    sshConfig("/tmp/x", { ...settings, options }, workers),
+    sshConfig("/srv/x", { ...settings, options }, workers),
     `Host *
   Ciphers aes128-gcm@openssh.com,aes256-ctr
   ServerAliveInterval 5
@@ -57,24 +57,24 @@ Host 10.0.0.7
   HostName 10.0.0.7
   User agent
   Port 22
-  ControlPath /tmp/x/s0
+  ControlPath /srv/x/s0
 Host 2001:db8::7
   HostName 2001:db8::7
   User ops
   Port 2222
-  ControlPath /tmp/x/s1
+  ControlPath /srv/x/s1
   ProxyJump jump_0
 Host web-3.example
   HostName web-3.example
   User agent
   Port 22
-  ControlPath /tmp/x/s2
+  ControlPath /srv/x/s2
   ProxyJump jump_0
 Host 10.0.0.9
   HostName 10.0.0.9
   User ops
   Port 22
-  ControlPath /tmp/x/s3
+  ControlPath /srv/x/s3
   ProxyJump jump_1
 Host jump_0
   HostName bastion.example
@@ -89,8 +89,8 @@ ${COMMON}`,
 });
 
 test("the host stands behind `--`", () => {
-  assert.deepEqual(masterArgv("/tmp/x", "10.0.0.7"), [
-    ...["ssh", "-F", "/tmp/x/config", "-M", "-N", "-T", "--", "10.0.0.7"],
+  assert.deepEqual(masterArgv("/srv/x", "10.0.0.7"), [
+    ...["ssh", "-F", "/srv/x/config", "-M", "-N", "-T", "--", "10.0.0.7"],
   ]);
 });
 
@@ -113,11 +113,11 @@ const HOSTILE = [
 
 for (const value of HOSTILE)
   test(`a host ${JSON.stringify(value.slice(0, 30))} does not get into the configuration`, () => {
-    assert.throws(() => sshConfig("/tmp/x", settings, [at(value)]), {
+    assert.throws(() => sshConfig("/srv/x", settings, [at(value)]), {
       code: "failed",
       message: /^Cannot use the host /,
     });
-    assert.throws(() => sshConfig("/tmp/x", settings, [at("a", { sshJump: `b@${value}` })]), {
+    assert.throws(() => sshConfig("/srv/x", settings, [at("a", { sshJump: `b@${value}` })]), {
       code: "failed",
     });
   });
@@ -149,10 +149,10 @@ const refused: [string, Partial<SshSettings>, Partial<WorkerAddress>, RegExp][] 
 for (const [what, more, worker, message] of refused)
   test(`${what} does not get into the configuration`, () => {
     const given = { ...settings, ...more };
-    assert.throws(() => sshConfig("/tmp/x", given, [at("10.0.0.7", worker)]), { code: "failed", message });
+    assert.throws(() => sshConfig("/srv/x", given, [at("10.0.0.7", worker)]), { code: "failed", message });
   });
 
 test("a folder whose name could mean something to ssh is refused", () => {
-  for (const folder of ["/tmp/%h", "/tmp/a b", `/tmp/\${HOME}`, "tmp", '/tmp/"'])
+  for (const folder of ["/srv/%h", "/srv/a b", `/srv/\${HOME}`, "tmp", '/srv/"'])
     assert.throws(() => sshConfig(folder, settings, []), { code: "failed", message: /the folder/ });
 });

@@ -42,7 +42,7 @@ const cases: [string, WorkerAddress, string, string, boolean][] = [
   [
     "a key that ssh cannot read",
     direct,
-    'Load key "/tmp/ops-ssh-x/key": error in libcrypto\nagent@10.0.0.7: Permission denied (publickey).',
+    'Load key "/srv/ssh-x/key": error in libcrypto\nagent@10.0.0.7: Permission denied (publickey).',
     "Cannot sign in on worker 10.0.0.7: ssh cannot use the private key secrets/worker.key: error in libcrypto",
     false,
   ],
@@ -56,7 +56,7 @@ const cases: [string, WorkerAddress, string, string, boolean][] = [
   [
     "an option that ssh does not know",
     direct,
-    "Unsupported KEX algorithm \"foo\"\n/tmp/ops-ssh-x/config line 2: Bad SSH2 KexAlgorithms 'foo'.",
+    "Unsupported KEX algorithm \"foo\"\n/srv/ssh-x/config line 2: Bad SSH2 KexAlgorithms 'foo'.",
     "Cannot connect to worker 10.0.0.7: Bad SSH2 KexAlgorithms 'foo'; see ssh_options in ops.conf",
     false,
   ],

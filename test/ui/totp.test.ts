@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, beforeEach, type TestContext, test } from "node:test";
-import { type Browser, chromium, type Page } from "playwright-core";
+import type { Browser, Page } from "playwright-core";
 import { LocalServer } from "../../scripts/local-server.ts";
+import { patience } from "../../scripts/patience.ts";
+import { launchChromium } from "../helpers/browser.ts";
 import { certificateFor } from "../helpers/http.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 import { oathtoolCode, SECRET_TEXT } from "../helpers/totp.ts";
 
-const CHROMIUM = execFileSync("sh", ["-c", "command -v chromium"], { encoding: "utf8" }).trim();
 const TTL_SECONDS = 6;
 
 const base = temporaryFolder();
@@ -45,7 +45,7 @@ before(async () => {
   const lifetime = ["--totp-session-ttl", `${TTL_SECONDS}s`];
   flags = ["--tls-cert", certFile, "--tls-key", keyFile, "--totp-secret-file", secretFile, ...lifetime];
   await startServer();
-  browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox", "--disable-gpu"] });
+  browser = await launchChromium();
   page = await browser.newPage({
     ignoreHTTPSErrors: true,
     permissions: ["clipboard-read", "clipboard-write"],
@@ -53,7 +53,7 @@ before(async () => {
   page.on("request", (request) => requests.push(`${request.method()} ${new URL(request.url()).pathname}`));
   page.on("pageerror", (error) => complaints.push(error.message));
 });
-beforeEach(() => page.setDefaultTimeout(40_000));
+beforeEach(() => page.setDefaultTimeout(patience(40_000)));
 after(async () => {
   await browser?.close();
   await server?.stop();

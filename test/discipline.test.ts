@@ -1,0 +1,179 @@
+// What the tests themselves must hold to: they touch nothing outside their own folders, choose at random from one seed
+// only, and wait longer where the machine is busy. This test reads them.
+import assert from "node:assert/strict";
+import { globSync, readFileSync } from "node:fs";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const ROOT = fileURLToPath(new URL("../", import.meta.url));
+const THIS = "test/discipline.test.ts";
+
+interface Source {
+  file: string;
+  text: string;
+}
+
+/** A rule, and the files that may break it, each with the reason. */
+interface Rule {
+  name: string;
+  found: RegExp;
+  advice: string;
+  except: Record<string, string>;
+}
+
+/** Where a quoted text begins that names a place which other programs use too. */
+const SHARED = String.raw`["'\x60](?:\/tmp|\/var|\/home|\/root|\/run|\/dev\/shm|~\/)(?=[\/"'\x60\s])`;
+const CONNECTIONS = "connections have their folders there, and what dead ones leave is removed";
+
+const RULES: Rule[] = [
+  {
+    name: "shared place",
+    found: new RegExp(SHARED),
+    advice: "use temporaryFolder(); where nothing is opened, a name below /srv",
+    except: {
+      "scripts/private-sshd.ts": "sshd does not start as root without /run/sshd",
+      "scripts/setup.js": "looks whether there are lists of packages",
+      "test/e2e/ssh.test.ts": CONNECTIONS,
+      "test/transport/ssh.test.ts": CONNECTIONS,
+      "test/transport/ssh-cancel.test.ts": CONNECTIONS,
+      "test/slow/demo.test.ts": "asks for the end of a name",
+    },
+  },
+  {
+    name: "folder for temporary files",
+    found: /\btmpdir\(|\bmkdtemp(?:Sync)?\((?!path\.join\(folder)/,
+    advice: "use temporaryFolder() of test/helpers/temporary.ts",
+    except: {
+      "test/helpers/temporary.ts": "makes all of them",
+      "test/helpers/mutant-run.ts": "keeps what a long proof found between its runs",
+      "scripts/test.ts": "makes the one that all the others are in, and removes it",
+      "scripts/demo.ts": "is no test",
+      "scripts/prove.ts": "is no test, and removes it",
+      "scripts/screenshots.ts": "is no test",
+    },
+  },
+  {
+    name: "home",
+    found: /\bhomedir\(|\.homedir\b|\bprocess\.env\.HOME\b|\benv\.HOME\b/,
+    advice: "tests have no use for the home of whoever runs them",
+    except: {
+      "test/architecture.test.ts": "is a text that is checked",
+      "test/operation/run-command.test.ts": "compares where a command begins",
+      "test/transport/local.test.ts": "compares where a command begins",
+      "test/transport/ssh.test.ts": "compares where a command begins",
+      "test/transport/compare.test.ts": "has a home of its own",
+    },
+  },
+  {
+    name: "link to the outside",
+    found:
+      /\b(?:symlink|symlinkSync|link|linkSync)\(\s*["'`]\/(?!(?:etc\/(?:passwd|hostname)|dev\/(?:null|zero)|usr\/bin\/python3|nowhere)["'`])/,
+    advice: "link to a folder of the test, or to what is everywhere and must not be opened, like /etc/passwd",
+    except: {},
+  },
+  {
+    name: "browser",
+    found: /\bchromium\.launch/,
+    advice: "use launchChromium() of test/helpers/browser.ts, which gives it a home",
+    except: { "test/helpers/browser.ts": "is that helper" },
+  },
+  {
+    name: "random choice",
+    found: /\bMath\.random\(|\brandomInt\(/,
+    advice: "use seeded() of test/helpers/random.ts",
+    except: { "scripts/example.ts": "two processes must not choose the same ports" },
+  },
+  {
+    name: "seed",
+    found: /\benv\.OPS_TEST_SEED\b/,
+    advice: "use SEED of test/helpers/random.ts",
+    except: { "test/helpers/random.ts": "reads it", "scripts/test.ts": "tells it" },
+  },
+  {
+    name: "fixed wait",
+    found: /AbortSignal\.timeout\(\s*[\d.]|setDefaultTimeout\(\s*[\d.]|\{ ?timeout: ?\d+_?\d* ?\}, async/,
+    advice: "use until() or patience()",
+    except: {},
+  },
+];
+
+const SOURCES: Source[] = globSync(["test/**/*.ts", "scripts/*.{ts,js}"], { cwd: ROOT })
+  .filter((file) => file !== THIS)
+  .map((file) => ({ file, text: readFileSync(`${ROOT}${file}`, "utf8") }));
+
+/** Every line that breaks a rule, and every exception that is not needed any more. */
+function problems(rules: readonly Rule[], sources: readonly Source[]): string[] {
+  return rules.flatMap(({ name, found, advice, except }) => {
+    const lines = sources.flatMap(({ file, text }) =>
+      text
+        .split("\n")
+        .flatMap((line, index) =>
+          found.test(line.replace(/^\s*(?:\/\/|\*|\/\*\*).*/, "")) ? [{ file, at: index + 1 }] : [],
+        ),
+    );
+    const broken = lines.filter(({ file }) => except[file] === undefined);
+    const used = new Set(lines.map(({ file }) => file));
+    return [
+      ...broken.map(({ file, at }) => `${file}:${at}: ${name}: ${advice}`),
+      ...Object.keys(except)
+        .filter((file) => !used.has(file))
+        .map((file) => `${file}: ${name}: take it off the exceptions`),
+    ];
+  });
+}
+
+test("the tests touch nothing outside their own folders, choose from the seed and wait with patience", () => {
+  assert.deepEqual(problems(RULES, SOURCES), []);
+});
+
+for (const [what, text] of [
+  ["a link to /tmp", 'symlinkSync("/tmp", path.join(dir, "folder"));'],
+  ["a file in /tmp", "writeFileSync(`/tmp/ops-$" + "{name}`, text);"],
+  ["a file in /var", "mkdirSync('/var/lib/x');"],
+  ["a folder beside the helper's", 'mkdtempSync(path.join(base, "x-"));'],
+  ["a home", 'path.join(homedir(), ".cache")'],
+  ["a link to the root", 'symlinkSync("/", file);'],
+  ["a browser without a home", "await chromium.launch();"],
+  ["a choice without a seed", "const port = Math.random() * 9;"],
+  ["a fixed wait", 'once(child, "exit", { signal: AbortSignal.timeout(10_000) })'],
+] as const)
+  test(`the check finds ${what}`, () => {
+    const without = RULES.map((rule) => ({ ...rule, except: {} }));
+    const found = problems(without, [{ file: "test/a.test.ts", text: `\n${text}` }]);
+    assert.match(found.join("\n"), /^test\/a\.test\.ts:2: /);
+  });
+
+test("the check leaves comments, /etc/passwd as a target and names below a folder alone", () => {
+  const text = '// "/tmp"\nsymlinkSync("/etc/passwd", file);\nread(`$' + '{dir}/tmp/x`);\nconst a = "tmp/x";';
+  assert.deepEqual(
+    problems(
+      RULES.map((rule) => ({ ...rule, except: {} })),
+      [{ file: "test/a.test.ts", text }],
+    ),
+    [],
+  );
+});
+
+test("every name in test/fast.json is that of a test or of a folder with some, and the pure tests are in it", () => {
+  const names = JSON.parse(readFileSync(`${ROOT}test/fast.json`, "utf8")) as string[];
+  const files = SOURCES.map(({ file }) => file).filter((file) => file.endsWith(".test.ts"));
+  const isBelow = (file: string, name: string) => file === name || file.startsWith(`${name}/`);
+  for (const name of names)
+    assert.ok(
+      name === THIS || files.some((file) => isBelow(file, name.replace(/^!/, ""))),
+      `${name} is not there`,
+    );
+  const isFast = (file: string) =>
+    names.some((name) => isBelow(file, name)) && !names.some((name) => isBelow(`!${file}`, name));
+  for (const name of [
+    "auth/totp",
+    "codec/totp",
+    "bucket/ssh-key",
+    "transport/ssh-limits",
+    "transport/ssh-trouble",
+  ])
+    assert.ok(isFast(`test/${name}.test.ts`), name);
+  for (const name of ["hook/semaphores", "hook/environment", "operation/outcome"])
+    assert.ok(isFast(`test/${name}.test.ts`), name);
+  assert.ok(!isFast("test/slow/kill.test.ts"));
+});
