@@ -23,7 +23,7 @@ import { diffColours } from "./diff-colours.ts";
 import { EXIT } from "./flags.ts";
 import { LiveView } from "./live.ts";
 import { type StopRequest, stopRequest } from "./stop.ts";
-import { visibleLines } from "./table.ts";
+import { toStderr, toStdout } from "./terminal.ts";
 
 /** For commands that an operation left running when it ended. */
 const LEFT_GRACE_MS = 2_000;
@@ -46,7 +46,7 @@ export async function initCommand(dir: string): Promise<number> {
   const { initBucket } = await import("../bucket/init.ts");
   const done = await initBucket(dir, { source: true });
   const what = done.upgraded ? "is ready" : "was up to date";
-  process.stdout.write(`bucket ${done.bucketId} in ${dir} ${what} (schema ${done.schemaVersion})\n`);
+  toStdout(`bucket ${done.bucketId} in ${dir} ${what} (schema ${done.schemaVersion})\n`);
   return 0;
 }
 
@@ -143,14 +143,14 @@ function printer(view: RunView | undefined, painted: (text: string) => string): 
     const { meanwhile = "before" } = view ?? {};
     if (meanwhile === "quiet" && !/^(error|warning): /.test(text)) return;
     const isAside = meanwhile !== "before" || text.startsWith("error: ");
-    if (isAside) process.stderr.write(visibleLines(text));
-    else process.stdout.write(painted(visibleLines(text)));
+    if (isAside) toStderr(text);
+    else toStdout(text, painted);
   };
 }
 
 async function show(view: RunView, result: unknown): Promise<boolean> {
   try {
-    process.stdout.write(await view.show(result));
+    toStdout(await view.show(result));
     return true;
   } catch (error) {
     tell(error);
@@ -159,7 +159,7 @@ async function show(view: RunView, result: unknown): Promise<boolean> {
 }
 
 function tell(error: unknown): void {
-  process.stderr.write(`error: ${visibleLines(explain(error))}\n`);
+  toStderr(`error: ${explain(error)}\n`);
 }
 
 /** What holds a server's secrets is nothing for the commands of a bucket. */

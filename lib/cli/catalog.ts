@@ -16,7 +16,8 @@ import { decodeUtf8 } from "../core/plain-text.ts";
 import { quote } from "../core/shape.ts";
 import { takeBucket } from "../run/recovery.ts";
 import { openBucket } from "../server/reading.ts";
-import { jsonText, textTable, visibleLines } from "./table.ts";
+import { jsonText, textTable } from "./table.ts";
+import { toStderr, toStdout } from "./terminal.ts";
 
 const ALL_ROWS = 10_000_000;
 /** How much of a value the table of keys shows. */
@@ -29,7 +30,7 @@ export async function infoCommand(dir: string, asJson: boolean): Promise<number>
   const info = bucketInfo(db);
   if (asJson) return printJson(info);
   const rows = Object.entries(info).map(([name, value]) => [name.replaceAll("_", " "), value] as const);
-  process.stdout.write(textTable(["bucket", "value"], rows, process.stdout.columns));
+  toStdout(textTable(["bucket", "value"], rows, process.stdout.columns));
   return 0;
 }
 
@@ -48,7 +49,7 @@ export async function catCommand(
   if (items.length === 0)
     throw new Failure("ErrNotFound", `there are no ${name} to show: has the bucket been built?`);
   const rows = items.map((item) => columns.map((column) => inTable(name, item[column] ?? null)));
-  process.stdout.write(textTable(columns, rows, process.stdout.columns));
+  toStdout(textTable(columns, rows, process.stdout.columns));
   return 0;
 }
 
@@ -74,8 +75,7 @@ export async function kvGetCommand(
   const { version, ttl, createdMs } = entry;
   const shown = { namespace, key, value, version, ttl, created_date: new Date(createdMs).toISOString() };
   if (asJson) return printJson(shown);
-  for (const [name, text] of Object.entries(shown))
-    process.stdout.write(`${name.replaceAll("_", " ")}: ${text}\n`);
+  for (const [name, text] of Object.entries(shown)) toStdout(`${name.replaceAll("_", " ")}: ${text}\n`);
   return 0;
 }
 
@@ -93,7 +93,7 @@ export async function prometheusCommand(
   if (rows.length === 0) throw new Failure("ErrNotFound", "no job has anything below _prometheus/");
   const columns = Object.keys(rows[0] as object);
   const cells = rows.map((row) => columns.map((column) => row[column] ?? null));
-  process.stdout.write(textTable(columns, cells, process.stdout.columns));
+  toStdout(textTable(columns, cells, process.stdout.columns));
   return 0;
 }
 
@@ -152,12 +152,12 @@ export async function setSecretCommand(
   } finally {
     await lock.release();
   }
-  process.stderr.write(`secret ${key} of job ${name} is stored\n`);
+  toStderr(`secret ${key} of job ${name} is stored\n`);
   return 0;
 }
 
 async function readSecret(): Promise<string> {
-  if (process.stdin.isTTY) process.stderr.write("Type the value, then end it with Ctrl-D:\n");
+  if (process.stdin.isTTY) toStderr("Type the value, then end it with Ctrl-D:\n");
   const bytes = await buffer(process.stdin);
   if (bytes.length > SECRET_BYTES) throw new Failure("usage", "the value on stdin is larger than 1 MiB");
   const text = decodeUtf8(bytes);
@@ -165,7 +165,7 @@ async function readSecret(): Promise<string> {
     throw new Failure("usage", "the value on stdin is not UTF-8 text: encode it, for example with base64");
   if (text === "") throw new Failure("usage", "the value on stdin is empty");
   if (text.endsWith("\n"))
-    process.stderr.write("note: the value ends with a newline, which is kept; printf leaves it out\n");
+    toStderr("note: the value ends with a newline, which is kept; printf leaves it out\n");
   return text;
 }
 
@@ -178,10 +178,11 @@ function inTable(name: ViewName, value: string | number | boolean | null): strin
 
 /** In a pipe the very bytes; on a terminal without what it would obey. */
 function printText(text: string | Buffer): void {
-  process.stdout.write(process.stdout.isTTY ? visibleLines(String(text)) : text);
+  if (process.stdout.isTTY) toStdout(String(text));
+  else process.stdout.write(text);
 }
 
 function printJson(value: unknown): number {
-  process.stdout.write(jsonText(value));
+  toStdout(jsonText(value));
   return 0;
 }

@@ -9,13 +9,14 @@ import { SERVER_COMMANDS } from "./commands/server.ts";
 import { UPKEEP_COMMANDS } from "./commands/upkeep.ts";
 import { WORKER_COMMANDS } from "./commands/worker.ts";
 import type { Command } from "./flags.ts";
+import { toStdout } from "./terminal.ts";
 
 const VERSION: Command = {
   name: "version",
   summary: "Print the program's version",
   flags: [],
   async run() {
-    process.stdout.write(`ops ${programVersion()} (node ${process.versions.node})\n`);
+    toStdout(`ops ${programVersion()} (node ${process.versions.node})\n`);
     return 0;
   },
 };

@@ -6,6 +6,7 @@ import { withoutServerVariables } from "./bucket.ts";
 import { EXIT } from "./flags.ts";
 import { stopRequest } from "./stop.ts";
 import { jsonText, visible } from "./table.ts";
+import { toStdout } from "./terminal.ts";
 
 /** `ops doctor`. Answers the exit code: 0, or 1 where there is a problem. */
 export async function doctorCommand(dir: string, asJson: boolean): Promise<number> {
@@ -14,7 +15,7 @@ export async function doctorCommand(dir: string, asJson: boolean): Promise<numbe
   void stop.insisted.then(() => launcher.endAll(0));
   const findings = await examine({ layout: layoutOf(dir), launcher, signal: stop.signal });
   const worst = Math.max(...findings.map(({ grade }) => GRADES.indexOf(grade)));
-  process.stdout.write(asJson ? jsonText({ grade: GRADES[worst], findings }) : report(findings));
+  toStdout(asJson ? jsonText({ grade: GRADES[worst], findings }) : report(findings));
   return GRADES[worst] === "problem" ? EXIT.failed : EXIT.done;
 }
 

@@ -3,6 +3,7 @@ import { layoutOf } from "../bucket/layout.ts";
 import { uuidV7 } from "../codec/uuid.ts";
 import { takeBucket } from "../run/recovery.ts";
 import { openBucket } from "../server/reading.ts";
+import { toStdout } from "./terminal.ts";
 
 /** `ops job create <job>`: makes its folder in the workspace, under the bucket's lock, and prints its files. */
 export async function createJobCommand(dir: string, job: NewJob): Promise<number> {
@@ -10,7 +11,7 @@ export async function createJobCommand(dir: string, job: NewJob): Promise<number
   (await openBucket(layout)).close();
   const lock = await takeBucket(layout, uuidV7(), "job create");
   try {
-    for (const file of await createJob(layout, job)) process.stdout.write(`${file}\n`);
+    for (const file of await createJob(layout, job)) toStdout(`${file}\n`);
   } finally {
     await lock.release();
   }

@@ -2,7 +2,8 @@ import { layoutOf, runLayout } from "../bucket/layout.ts";
 import { type LogEntry, type LogFilter, type LogLine, readLogs } from "../bucket/log-read.ts";
 import { isUuid } from "../codec/uuid.ts";
 import { exists } from "../core/files.ts";
-import { visible } from "./table.ts";
+import { jsonLine, visible } from "./table.ts";
+import { toStdout } from "./terminal.ts";
 
 /** How lines are shown: as they were written, for people, or as one JSON object a line. */
 type LogForm = "raw" | "human" | "json";
@@ -21,10 +22,10 @@ export async function logsCommand(
 ): Promise<number> {
   const lines = readLogs(options.folder ?? (await folderFor(dir, filter)), filter);
   const wanted = options.tail === undefined ? lines : await lastOf(lines, options.tail);
-  const printer = new HumanLog((text) => process.stdout.write(`${text}\n`));
+  const printer = new HumanLog((text) => toStdout(`${text}\n`));
   for await (const { text, entry } of wanted)
     if (options.form === "human") printer.line(entry);
-    else process.stdout.write(`${options.form === "json" ? JSON.stringify(entry) : visible(text)}\n`);
+    else toStdout(`${options.form === "json" ? jsonLine(entry) : visible(text)}\n`);
   printer.end();
   return 0;
 }

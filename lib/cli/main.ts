@@ -1,6 +1,7 @@
 import { explain, Failure } from "../core/errors.ts";
 import { COMMANDS } from "./commands.ts";
 import { commandHelp, EXIT, findCommand, parseFlags, programHelp } from "./flags.ts";
+import { toStderr, toStdout } from "./terminal.ts";
 
 /** Carries out one command line and answers the exit code; prints an error once, as a sentence. */
 export async function runProgram(args: readonly string[]): Promise<number> {
@@ -14,18 +15,16 @@ export async function runProgram(args: readonly string[]): Promise<number> {
     const { command, rest } = findCommand(COMMANDS, words);
     const parsed = parseFlags(command, rest);
     if (!parsed.switches.has("help")) return await command.run(parsed);
-    process.stdout.write(commandHelp(command));
+    toStdout(commandHelp(command));
     return EXIT.done;
   } catch (error) {
-    process.stderr.write(`ops: ${sentence(error)}\n`);
+    toStderr(`ops: ${sentence(error)}\n`);
     return exitCode(error);
   }
 }
 
 function showHelp(args: readonly string[]): number {
-  process.stdout.write(
-    args.length === 0 ? programHelp(COMMANDS) : commandHelp(findCommand(COMMANDS, args).command),
-  );
+  toStdout(args.length === 0 ? programHelp(COMMANDS) : commandHelp(findCommand(COMMANDS, args).command));
   return EXIT.done;
 }
 

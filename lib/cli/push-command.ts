@@ -3,7 +3,7 @@ import { Failure } from "../core/errors.ts";
 import type { Parsed } from "./flags.ts";
 import { push, rollback, type SourceChange } from "./push.ts";
 import { type StopRequest, stopRequest } from "./stop.ts";
-import { visibleLines } from "./table.ts";
+import { toStderr, toStdout } from "./terminal.ts";
 
 /** `ops push <base_url> --bucket <id>` with the token in OPS_SERVE_TOKEN (control-plane.md, Source push). */
 export async function pushCommand(input: Parsed): Promise<number> {
@@ -30,7 +30,7 @@ function changeOf(input: Parsed, { signal }: StopRequest): SourceChange {
     caFile: input.values.get("ca-file"),
     totp: input.values.get("totp"),
     signal,
-    progress: (text) => process.stderr.write(`${text}\n`),
-    output: (text) => process.stdout.write(visibleLines(text)),
+    progress: (text) => toStderr(`${text}\n`),
+    output: (text) => toStdout(text),
   };
 }

@@ -8,22 +8,20 @@ import { takeBucket } from "../run/recovery.ts";
 import { initialisedBucket } from "./bucket.ts";
 import { EXIT } from "./flags.ts";
 import { stopRequest } from "./stop.ts";
-import { jsonText, textTable, visible } from "./table.ts";
+import { jsonText, textTable } from "./table.ts";
+import { toStderr, toStdout } from "./terminal.ts";
 
 /** `ops snapshot list`. Exit code 1 where one of them cannot be used. */
 export async function listCommand(dir: string, asJson: boolean): Promise<number> {
   const { items } = await listSnapshots(await initialisedBucket(dir), { limit: Number.POSITIVE_INFINITY });
   const damaged = items.filter(({ error }) => error !== null);
-  if (asJson) process.stdout.write(jsonText(items));
-  else if (items.length === 0)
-    process.stdout.write("there are no snapshots; make one with `ops snapshot create`\n");
+  if (asJson) toStdout(jsonText(items));
+  else if (items.length === 0) toStdout("there are no snapshots; make one with `ops snapshot create`\n");
   else {
     const rows = items.map(({ name, created_at, size_bytes, note }) => [name, created_at, size_bytes, note]);
-    process.stdout.write(
-      textTable(["name", "created_at", "size_bytes", "note"], rows, process.stdout.columns),
-    );
+    toStdout(textTable(["name", "created_at", "size_bytes", "note"], rows, process.stdout.columns));
   }
-  for (const { error } of damaged) process.stderr.write(`ops: ${visible(error ?? "")}\n`);
+  for (const { error } of damaged) toStderr(`ops: ${error ?? ""}\n`);
   return damaged.length === 0 ? EXIT.done : EXIT.failed;
 }
 
@@ -31,9 +29,9 @@ export async function listCommand(dir: string, asJson: boolean): Promise<number>
 export async function verifyCommand(dir: string, given: string, asJson: boolean): Promise<number> {
   using stop = stopRequest();
   const found = await verifySnapshot(await snapshotFile(dir, given), stop.signal);
-  if (asJson) process.stdout.write(jsonText(found));
+  if (asJson) toStdout(jsonText(found));
   else
-    process.stdout.write(
+    toStdout(
       `the snapshot of ${found.created_at} of bucket ${found.bucket_id} can be restored: ${found.files} files, ${found.size_bytes} bytes, ${found.rows} rows, ${found.sealed_values} sealed values opened\n`,
     );
   return EXIT.done;
@@ -45,7 +43,7 @@ export async function restoreCommand(dir: string, given: string): Promise<number
   const { bucket_id, created_at } = await restoreBucket(dir, await snapshotFile(dir, given), stop.signal);
   // The folder a shell stands in has been replaced by another one of the same name.
   const hint = dir === path.resolve(".") ? `; enter it again: cd ${dir}` : "";
-  process.stdout.write(`bucket ${bucket_id} is restored in ${dir} as it was at ${created_at}${hint}\n`);
+  toStdout(`bucket ${bucket_id} is restored in ${dir} as it was at ${created_at}${hint}\n`);
   return EXIT.done;
 }
 
@@ -59,7 +57,7 @@ export async function deleteCommand(dir: string, name: string): Promise<number> 
   } finally {
     await lock.release();
   }
-  process.stdout.write(`${file} is removed\n`);
+  toStdout(`${file} is removed\n`);
   return EXIT.done;
 }
 

@@ -18,8 +18,16 @@ export function visibleLines(text: string): string {
 
 /** A value as JSON for a terminal or a pipe: what a terminal would obey stands in it as an escape of JSON. */
 export function jsonText(value: unknown): string {
-  const text = JSON.stringify(value ?? null, null, 2);
-  return `${text.replace(/[^\P{C}\n]/gu, (character) => escapesOf(character))}\n`;
+  return `${escaped(JSON.stringify(value ?? null, null, 2))}\n`;
+}
+
+/** The same on one line, without its end. */
+export function jsonLine(value: unknown): string {
+  return escaped(JSON.stringify(value));
+}
+
+function escaped(json: string): string {
+  return json.replace(/[^\P{C}\n]/gu, (character) => escapesOf(character));
 }
 
 function escapesOf(character: string): string {

@@ -7,6 +7,7 @@ import { otpauthUri } from "../codec/totp.ts";
 import { Failure } from "../core/errors.ts";
 import { quote } from "../core/shape.ts";
 import { EXIT, type Parsed } from "./flags.ts";
+import { toStderr } from "./terminal.ts";
 
 const DEFAULT_FILE = "./server-totp.secret";
 /** Characters of a label as they stand in the URI: with a secret of any length, a QR code still holds it. */
@@ -21,7 +22,7 @@ export async function totpEnrollCommand(input: Parsed): Promise<number> {
   const uri = otpauthUri({ issuer, account, secret });
   const shown = { issuer, account, secret: base32Encode(secret), uri };
   const asJson = input.switches.has("json");
-  process.stderr.write(`${created ? `wrote a new secret to ${file}` : `the secret is that of ${file}`}\n`);
+  toStderr(`${created ? `wrote a new secret to ${file}` : `the secret is that of ${file}`}\n`);
   process.stdout.write(asJson ? `${JSON.stringify(shown)}\n` : `${text(shown)}\n${qr(uri)}`);
   return EXIT.done;
 }

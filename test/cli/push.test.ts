@@ -11,6 +11,7 @@ import { parseBaseUrl } from "../../lib/cli/client.ts";
 import { push } from "../../lib/cli/push.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
+import { ops } from "../../scripts/local-server.ts";
 import { EXAMPLE, writeTree } from "../helpers/sources.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
@@ -170,6 +171,36 @@ for (const [status, error, exit, sentence] of [
     assert.equal(result.exit, exit);
     assert.equal(result.progress.at(-1), sentence);
   });
+
+test("nothing that a server says is obeyed by a terminal: a run's Activity, its error, and a refusal", async (t) => {
+  const hostile = "\x1b]52;c;aGk=\x07\x1b]0;title\x07\x1b[2J\u009b2J\u202eabc";
+  const dir = temporaryFolder(t);
+  writeTree(dir, EXAMPLE);
+  const servers: Routes[] = [
+    {
+      [LOGS(0)]: answer(200, { next: 6, data: `said ${hostile}\n`, done: true }),
+      [DETAIL]: answer(200, { status: "failed", error: `reason ${hostile}` }),
+    },
+    {
+      [PUSH]: answer(400, {
+        error: "invalid_source",
+        message: `refused ${hostile}`,
+        details: [{ path: `path ${hostile}`, message: `problem ${hostile}` }],
+      }),
+    },
+  ];
+  const said: string[] = [];
+  for (const routes of servers) {
+    const { url } = await play(t, routes);
+    const args = ["push", url, "--bucket", BUCKET, "--dir", dir];
+    const { code, stdout, stderr } = await ops(args, { env: { OPS_SERVE_TOKEN: TOKEN } });
+    assert.equal(code, 1);
+    said.push(stdout, stderr);
+  }
+  for (const word of ["said", "reason", "refused", "path", "problem"])
+    assert.ok(said.join("").includes(`${word} \\x1b]52;c;aGk=`), word);
+  assert.doesNotMatch(said.join(""), /[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]/);
+});
 
 /** A bucket whose source takes a while to send. */
 function largeBucket(t: TestContext): string {
