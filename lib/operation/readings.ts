@@ -1,6 +1,5 @@
 import { catalogWorkers } from "../bucket/catalog.ts";
 import { loadOpsConf } from "../bucket/settings.ts";
-import { selectWorkers } from "../bucket/worker-choice.ts";
 import { storeFacts } from "../bucket/worker-facts.ts";
 import { runAll } from "../core/async.ts";
 import { parametersOf } from "../run/protocol.ts";
@@ -8,6 +7,7 @@ import { type Readings, takeReading } from "../transport/readings.ts";
 import type { Operation, OperationContext } from "./context.ts";
 import { Fleet } from "./fleet.ts";
 import { concludeWorkers, type Graded, gradeOf } from "./grades.ts";
+import { chooseWorkers } from "./workers.ts";
 
 /** What can be read. */
 export type ReadingKind = keyof Readings;
@@ -37,7 +37,7 @@ async function read<K extends ReadingKind>(
 ): Promise<{ workers: Graded[] }> {
   const { concurrency, ...selection } = parametersOf(`worker_${what}`, params);
   const catalog = catalogWorkers(context.db);
-  const workers = selectWorkers(catalog, selection).map(({ host }) => new Asked<K>(host));
+  const workers = chooseWorkers(context, selection).map(({ host }) => new Asked<K>(host));
   const { settings } = await loadOpsConf(context.layout);
   const fleet = new Fleet(context, catalog);
   let done = 0;

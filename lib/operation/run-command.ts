@@ -6,7 +6,6 @@ import {
   catalogJobs,
   catalogWorkers,
 } from "../bucket/catalog.ts";
-import { selectWorkers } from "../bucket/worker-choice.ts";
 import { batches, runAll } from "../core/async.ts";
 import { cancelledFailure, messageOf } from "../core/errors.ts";
 import type { CommandOutcome } from "../core/spawn.ts";
@@ -19,6 +18,7 @@ import { hasGate, passGate } from "./gate.ts";
 import { concludeWorkers, type Graded, gradeOf } from "./grades.ts";
 import { HookSession } from "./hooks.ts";
 import { KeptOutput } from "./kept-output.ts";
+import { chooseWorkers } from "./workers.ts";
 
 const PHASE = "run_command";
 const CHECKS_AT_ONCE = 8;
@@ -53,7 +53,7 @@ interface HealthResult {
 export const runCommand: Operation = async (context, params) => {
   const given = parametersOf("run_command", params);
   const catalog = catalogWorkers(context.db);
-  const hosts = selectWorkers(catalog, given).map(({ host }) => host);
+  const hosts = chooseWorkers(context, given).map(({ host }) => host);
   const fleet = new Fleet(context, catalog);
   const hooks = new HookSession(context, fleet);
   const work = new WorkersCommand(context, fleet, hooks, given, hosts);

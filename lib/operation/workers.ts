@@ -1,4 +1,5 @@
-import { catalogWorkers } from "../bucket/catalog.ts";
+import { type CatalogWorker, catalogWorkers } from "../bucket/catalog.ts";
+import { bucketInfo } from "../bucket/info.ts";
 import { loadOpsConf } from "../bucket/settings.ts";
 import { sshKeyFile } from "../bucket/ssh-key.ts";
 import { selectWorkers } from "../bucket/worker-choice.ts";
@@ -11,11 +12,12 @@ import type { Operation, OperationContext } from "./context.ts";
 /**
  * Records the host keys of workers and of the jump hosts before them in `.ssh/known_hosts`; without `workers` and
  * `labels` of all that the catalog reaches over ssh. All are asked; then, where one has another key than the known one
- * (and no `force`) or gives no answer, it throws `failed` with the whole result in the details.
+ * (and no `force`) or gives no answer, it throws `failed` with the whole result in the details; without any worker in the
+ * catalog `failed` at once.
  */
 export const trust: Operation = async (context, params) => {
   const { concurrency, force, ...selection } = parametersOf("worker_trust", params);
-  const selected = selectWorkers(catalogWorkers(context.db), selection);
+  const selected = chooseWorkers(context, selection);
   const isAnySaid = selection.workers !== undefined || selection.labels !== undefined;
   const workers = isAnySaid ? selected : selected.filter(({ connection }) => connection === "ssh");
   const { settings } = await loadOpsConf(context.layout);
@@ -38,6 +40,18 @@ export const trust: Operation = async (context, params) => {
   return conclude(context, result);
 };
 
+/** What {@link selectWorkers} answers, at least one. Throws `failed` with what to do first where the catalog has none. */
+export function chooseWorkers(
+  { db }: OperationContext,
+  wanted: Parameters<typeof selectWorkers>[1],
+): CatalogWorker[] {
+  if (bucketInfo(db).built_at === null)
+    throw new Failure("failed", "the bucket has not been built yet: build it, then its workers are known");
+  const selected = selectWorkers(catalogWorkers(db), wanted);
+  if (selected.length > 0) return selected;
+  throw new Failure("failed", "the catalog has no workers: list them in workspace/workers.json and build");
+}
+
 function report({ log }: OperationContext, name: string, found: HostTrust): void {
   const { outcome, error } = found;
   const now = listOf(found.fingerprints);
@@ -59,7 +73,8 @@ function listOf(fingerprints: readonly KeyFingerprint[]): string {
 function conclude({ log }: OperationContext, result: TrustResult): TrustResult {
   const { workers } = result;
   const bad = workers.filter(({ outcome }) => outcome === "changed" || outcome === "unreachable");
-  log.info(`${workers.length - bad.length} of ${workers.length} workers are trusted`);
+  if (workers.length === 0) log.info("no worker is reached over ssh: there is nothing to trust");
+  else log.info(`${workers.length - bad.length} of ${workers.length} workers are trusted`);
   if (bad.length === 0) return result;
   const names = bad.map(({ worker, outcome }) => `${worker} (${outcome})`).join(", ");
   throw new Failure("failed", `${bad.length} of ${workers.length} workers are not trusted: ${names}`, {

@@ -6,11 +6,13 @@ import type { CatalogWorker } from "../../lib/bucket/catalog.ts";
 import { selectWorkers } from "../../lib/bucket/worker-choice.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { build } from "../../lib/operation/build.ts";
+import { facts, sysstat, uptime } from "../../lib/operation/readings.ts";
+import { runCommand } from "../../lib/operation/run-command.ts";
 import { trust } from "../../lib/operation/workers.ts";
 import type { TrustResult } from "../../lib/transport/trust.ts";
 import { makeKey, type PrivateSshd, publicPart } from "../../scripts/private-sshd.ts";
 import { fingerprintBy, startSshd } from "../helpers/sshd.ts";
-import { makeBucket } from "../helpers/workspace.ts";
+import { makeBucket, makeWorkspace } from "../helpers/workspace.ts";
 
 /** A built bucket whose workers these are, on the port of that sshd. */
 async function bucketWith(t: TestContext, sshd: PrivateSshd, workers: object[], opsConf = "") {
@@ -145,14 +147,39 @@ for (const [what, wanted, message] of [
 ] as const)
   test(`${what} is an error`, () => assert.throws(() => selectWorkers(CATALOG, wanted), message));
 
+for (const [what, operation, kind] of [
+  ["trust", trust, "worker_trust"],
+  ["facts", facts, "worker_facts"],
+  ["uptime", uptime, "worker_uptime"],
+  ["sysstat", sysstat, "worker_sysstat"],
+  ["run_command", runCommand, "run_command"],
+] as const)
+  test(`${what} without workers says what is missing`, async (t) => {
+    const bucket = await makeBucket(t, { workers: ["10.0.0.1"] });
+    const give = (params: object) =>
+      operation(bucket.context(kind), { ...params, ...(kind === "run_command" && { command: "true" }) });
+    const unbuilt = { code: "failed", message: /^the bucket has not been built yet: build it/ };
+    await assert.rejects(async () => give({}), unbuilt);
+    await assert.rejects(async () => give({ workers: ["10.0.0.1"] }), unbuilt);
+    makeWorkspace(bucket.dir, { workers: [] });
+    await build(bucket.context("build"), {});
+    const none = {
+      code: "failed",
+      message: /^the catalog has no workers: list them in workspace\/workers\.json/,
+    };
+    await assert.rejects(async () => give({}), none);
+  });
+
+test("where no worker is reached over ssh there is nothing to trust", async (t) => {
+  const bucket = await makeBucket(t, { workers: [{ host: "10.0.0.1", connection: "local" }] });
+  await build(bucket.context("build"), {});
+  const result = (await trust(bucket.context("worker_trust"), {})) as TrustResult;
+  assert.deepEqual(result.workers, []);
+  assert.equal(bucket.activity.at(-1), "no worker is reached over ssh: there is nothing to trust\n");
+});
+
 for (const params of [{ workers: [] }, { concurrency: 0 }, { force: "yes" }, { generate_workers: true }])
   test(`trust with ${JSON.stringify(params)} is refused`, async (t) => {
     const bucket = await makeBucket(t, {});
     await assert.rejects(trust(bucket.context("worker_trust"), params), { code: "invalid_request" });
   });
-
-test("in a bucket that was never built there is nobody to trust", async (t) => {
-  const bucket = await makeBucket(t, {});
-  const result = await trust(bucket.context("worker_trust"), {});
-  assert.deepEqual(result, { jump_hosts: [], workers: [] });
-});
