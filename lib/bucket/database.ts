@@ -189,11 +189,25 @@ export function databaseFailure(error: unknown, file: string): unknown {
     return new Failure("failed", `Cannot use ${file}: ${messageOf(error)}; is the disk full?`, {
       cause: error,
     });
-  if (code === DAMAGED || code === NO_DATABASE)
-    return new Failure("failed", `Cannot read ${file}: it is damaged; bring it back from a backup`, {
-      cause: error,
-    });
+  if (code === DAMAGED || code === NO_DATABASE) return damaged(`Cannot read ${file}: it is damaged`, error);
   return error;
+}
+
+function damaged(what: string, cause?: unknown): Failure {
+  const advice =
+    "restore a snapshot (`ops snapshot restore`, or POST …/snapshots/{name}/restore), or bring it back from a backup";
+  return new Failure("database_damaged", `${what}; ${advice}`, { cause });
+}
+
+/** Whether the database of a bucket is there and cannot be read. One that is busy is not damaged. */
+export function isDamaged(file: string): boolean {
+  try {
+    using db = openForReading(file);
+    return db.get<{ quick_check: string }>("PRAGMA quick_check(1)")?.quick_check !== "ok";
+  } catch (error) {
+    const failure = databaseFailure(error, file);
+    return failure instanceof Failure && failure.code === "database_damaged";
+  }
 }
 
 function isBusy(error: unknown): boolean {
@@ -220,12 +234,15 @@ function checked(database: Database): Database {
 export function requireSchema(database: Database): void {
   const version = schemaVersion(database);
   if (version === 0)
-    throw new Failure("bucket_not_initialized", "the bucket is not initialised; run `ops init`");
+    throw new Failure(
+      "bucket_not_initialized",
+      "the bucket is not initialised; run `ops init`, or POST …/init",
+    );
   const details = { schema_version: version };
   if (version < SCHEMA_VERSION)
     throw new Failure(
       "schema_upgrade_required",
-      `the database has schema ${version}; run \`ops init\` to upgrade it`,
+      `the database has schema ${version}; run \`ops init\`, or POST …/init, to upgrade it`,
       { details },
     );
   if (version > SCHEMA_VERSION) throw tooNew(version);
@@ -236,16 +253,22 @@ function tooNew(version: number): Failure {
   return new Failure("schema_too_new", message, { details: { schema_version: version } });
 }
 
-/** The schema version a database has; 0 before init. */
+/** The schema version a database has; 0 before init. Throws `database_damaged` for one that nobody ever wrote. */
 export function schemaVersion(database: Database): number {
   const table = database.get("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'");
   if (!table) return 0;
-  return database.get<{ version: number }>("SELECT version FROM schema_version WHERE id = 1")?.version ?? 0;
+  const version = database.get<{ version: number }>(
+    "SELECT version FROM schema_version WHERE id = 1",
+  )?.version;
+  if (version === undefined || version < 1)
+    throw damaged(`The bucket's database is damaged: its schema version is ${version ?? "missing"}`);
+  return version;
 }
 
 /**
  * Creates the database or brings it to this program's schema, in one exclusive transaction (two at once are fine).
- * Answers the bucket id it has, which is `bucketId` when it was new. Refuses a newer schema.
+ * Answers the bucket id it has, which is `bucketId` when it was new. Throws `schema_too_new`, `database_damaged` or
+ * `database_busy`.
  */
 export function migrate(file: string, bucketId: string): { bucketId: string; upgraded: boolean } {
   const sqlite = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
@@ -267,6 +290,8 @@ export function migrate(file: string, bucketId: string): { bucketId: string; upg
     );
     sqlite.exec("COMMIT");
     return { bucketId: bucketIdOf(database), upgraded: from < SCHEMA_VERSION };
+  } catch (error) {
+    throw databaseFailure(error, file);
   } finally {
     database.close();
   }

@@ -1,5 +1,6 @@
 import { openSync } from "node:fs";
 import { hostname, userInfo } from "node:os";
+import path from "node:path";
 import { type Layout, layoutOf, runLayout } from "../bucket/layout.ts";
 import type { BucketLock } from "../bucket/lock.ts";
 import { uuidV7 } from "../codec/uuid.ts";
@@ -9,15 +10,7 @@ import { Launcher } from "../core/spawn.ts";
 import { activityWriter } from "../run/activity-writer.ts";
 import { finishRun } from "../run/finish.ts";
 import type { OutcomeMessage, RunKind } from "../run/protocol.ts";
-import {
-  addAudit,
-  askedBy,
-  createRecord,
-  isCancelled,
-  type RunRecord,
-  saveRecord,
-  settle,
-} from "../run/record.ts";
+import { addAudit, askedBy, createRecord, isCancelled, saveRecord, settle } from "../run/record.ts";
 import { takeBucket } from "../run/recovery.ts";
 import { diffColours } from "./diff-colours.ts";
 import { EXIT } from "./flags.ts";
@@ -99,7 +92,7 @@ export async function runInBucket(
 }
 
 async function performHere(
-  record: RunRecord,
+  record: Awaited<ReturnType<typeof createRecord>>,
   params: Record<string, unknown>,
   dir: string,
   lock: BucketLock,
@@ -167,10 +160,17 @@ export function withoutServerVariables(env: NodeJS.ProcessEnv): NodeJS.ProcessEn
   return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith("OPS_SERVE_")));
 }
 
-/** The id of the bucket that a run is to be in. Throws what {@link requireNames} says of its parameters: no run remains. */
+/**
+ * The id of the bucket that a run is to be in; where its database is damaged and is to be restored, a snapshot of its own
+ * tells it. Throws what {@link requireNames} says of its parameters: no run remains.
+ */
 async function bucketIdFor(layout: Layout, kind: RunKind, params: Record<string, unknown>): Promise<string> {
-  const { bucketIdOf, openForReading } = await import("../bucket/database.ts");
+  const { bucketIdOf, isDamaged, openForReading } = await import("../bucket/database.ts");
   const { requireNames } = await import("../run/named.ts");
+  const snapshot = String(params.snapshot);
+  const isOwn = kind === "snapshot_restore" && path.dirname(snapshot) === layout.snapshots;
+  if (isOwn && isDamaged(layout.database))
+    return (await (await import("../bucket/snapshot-file.ts")).readManifest(snapshot)).bucket_id;
   using db = openForReading(layout.database);
   if (params.retry_of === undefined) requireNames(db, kind, params);
   return bucketIdOf(db);

@@ -25,6 +25,7 @@ export type FailureCode =
   | "bucket_not_initialized"
   | "schema_upgrade_required"
   | "schema_too_new"
+  | "database_damaged"
   | "payload_too_large"
   | "unsupported_media_type"
   | "range_not_satisfiable"

@@ -81,6 +81,7 @@ export const STATUS: Readonly<Partial<Record<FailureCode, number>>> = {
   bucket_not_initialized: 409,
   schema_upgrade_required: 409,
   schema_too_new: 409,
+  database_damaged: 409,
   payload_too_large: 413,
   unsupported_media_type: 415,
   range_not_satisfiable: 416,

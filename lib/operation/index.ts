@@ -1,8 +1,8 @@
 import { bucketNames } from "../bucket/bucket-names.ts";
-import { openDatabase } from "../bucket/database.ts";
+import { type Database, isDamaged, openDatabase } from "../bucket/database.ts";
 import { KvStore } from "../bucket/kv.ts";
 import { loadKvKey } from "../bucket/kv-key.ts";
-import { layoutOf } from "../bucket/layout.ts";
+import { type Layout, layoutOf } from "../bucket/layout.ts";
 import { RunLog } from "../bucket/logs.ts";
 import { Problems } from "../bucket/problems.ts";
 import { readOpsConf } from "../bucket/settings.ts";
@@ -11,7 +11,7 @@ import { emptyFolder } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
 import type { Launcher } from "../core/spawn.ts";
 import type { Orders, OutcomeMessage, Progress, RunKind } from "../run/protocol.ts";
-import type { Operation } from "./context.ts";
+import type { Operation, OperationContext } from "./context.ts";
 import { masked } from "./masked.ts";
 import { ProgressBoard } from "./progress.ts";
 
@@ -68,19 +68,13 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
     log.info(`${what} of bucket ${bucketId}, ${source}, run ${runId} by ${by}`);
     // A run that was killed left its staged files.
     await emptyFolder(layout.tmp);
-    const operation = await OPERATIONS[kind]();
-    using db = openDatabase(layout.database);
-    const kv = new KvStore(db, await loadKvKey(layout));
-    for (const { value } of kv.secrets()) log.redactor.add(value);
-    log.redactor.keep([...bucketNames(db), runId, ...namesIn(orders.params)]);
+    using db = openedFor(kind, layout);
     const run = { id: runId, kind, bucketId };
     // Where the parameters come from is for the record.
     const { retry_of: _, ...params } = orders.params;
     const progress = new ProgressBoard(input.progress, input.signal);
-    const result = await operation(
-      { layout, db, kv, log, signal: input.signal, launcher: input.launcher, run, progress },
-      params,
-    );
+    const { signal, launcher } = input;
+    const result = await carriedOut(db, { layout, log, signal, launcher, run, progress }, params);
     log.info(`${what} succeeded in ${secondsSince(started)}`);
     return { type: "outcome", ok: true, error: null, result: masked(result, log.redactor) };
   } catch (error) {
@@ -89,6 +83,24 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
     log.close();
     await emptyFolder(layout.tmp).catch(() => {});
   }
+}
+
+/** Nothing for a restore where the database is damaged: it is what mends that. */
+function openedFor(kind: RunKind, { database }: Layout): Database | undefined {
+  return kind === "snapshot_restore" && isDamaged(database) ? undefined : openDatabase(database);
+}
+
+async function carriedOut(
+  db: Database | undefined,
+  context: Omit<OperationContext, "db" | "kv">,
+  params: Record<string, unknown>,
+): Promise<unknown> {
+  if (!db) return (await import("./snapshots.ts")).restoreSnapshot({ ...context, db }, params);
+  const operation = await OPERATIONS[context.run.kind]();
+  const kv = new KvStore(db, await loadKvKey(context.layout));
+  for (const { value } of kv.secrets()) context.log.redactor.add(value);
+  context.log.redactor.keep([...bucketNames(db), context.run.id, ...namesIn(params)]);
+  return operation({ ...context, db, kv }, params);
 }
 
 function secondsSince(started: number): string {

@@ -1,4 +1,6 @@
+import { copyFile } from "node:fs/promises";
 import path from "node:path";
+import type { Database } from "../bucket/database.ts";
 import { commitRestore, type PreparedRestore, prepareRestore } from "../bucket/restore.ts";
 import { listRevisions } from "../bucket/revisions.ts";
 import { createSnapshot, findSnapshot } from "../bucket/snapshots.ts";
@@ -16,12 +18,15 @@ export const takeSnapshot: Operation = async ({ layout, db, log, signal }, param
   return snapshot;
 };
 
+/** What a restore works with: no database where that is damaged. */
+type RestoreContext = Omit<OperationContext, "db" | "kv"> & { db: Database | undefined };
+
 /** The result of a restore. */
 interface RestoreResult {
   snapshot: string;
   created_at: string;
-  /** The snapshot of what was there before. */
-  saved_as: string;
+  /** The snapshot of what was there before; null where its database was damaged. */
+  saved_as: string | null;
   /** The source paths were replaced too. */
   with_source: boolean;
   /** The revision that was the source when the snapshot was made; null where none was. */
@@ -33,9 +38,9 @@ interface RestoreResult {
 /**
  * Restores a snapshot of this bucket (decisions: Snapshots). In order: the snapshot is unpacked and all of it checked, a
  * snapshot of the present is taken, and only then is anything replaced, wholly or not at all; from there on a cancel
- * comes too late.
+ * comes too late. A damaged database cannot go into a snapshot: its file is kept beside it.
  */
-export const restoreSnapshot: Operation = async (context, params) => {
+export const restoreSnapshot = async (context: RestoreContext, params: Record<string, unknown>) => {
   const { layout, log, run, signal } = context;
   const { snapshot, with_source } = parametersOf("snapshot_restore", params);
   const file = path.isAbsolute(snapshot) ? snapshot : await findSnapshot(layout, snapshot);
@@ -49,30 +54,47 @@ export const restoreSnapshot: Operation = async (context, params) => {
     source_revision: source_revision || null,
     current_revision: current?.id ?? null,
   };
-  log.info(`restored the state of ${created_at}; what was there before is snapshot ${saved_as}`);
+  log.info(
+    `restored the state of ${created_at}; what was there before is ${saved_as ?? "in ops.db.damaged"}`,
+  );
   log.info(sentenceAboutSource(result));
   return result;
 };
 
 /** Saves the present and replaces it; answers the name of the snapshot with the present. */
 async function replaceBy(
-  { layout, db, log, signal }: OperationContext,
+  context: RestoreContext,
   prepared: PreparedRestore,
   name: string,
   withSource: boolean,
-): Promise<string> {
+): Promise<string | null> {
+  const { layout, db, signal } = context;
   try {
-    const saved = await createSnapshot(layout, db, `before the restore of ${name}`, signal);
-    log.info(`the present is saved as snapshot ${saved.name}`);
+    const saved = await savePresent(context, `before the restore of ${name}`);
     throwIfCancelled(signal);
     // Nothing may have the database open while another one takes its place.
-    db.close();
+    db?.close();
     await commitRestore(layout, prepared, withSource);
-    return saved.name;
+    return saved;
   } catch (error) {
     if (!(await exists(layout.journal))) await discardLeftovers(layout);
     throw error;
   }
+}
+
+async function savePresent(
+  { layout, db, log, signal }: RestoreContext,
+  note: string,
+): Promise<string | null> {
+  if (db) {
+    const saved = await createSnapshot(layout, db, note, signal);
+    log.info(`the present is saved as snapshot ${saved.name}`);
+    return saved.name;
+  }
+  const kept = `${layout.database}.damaged`;
+  await copyFile(layout.database, kept);
+  log.warn(`the database is damaged and cannot go into a snapshot: it is kept as ${kept}`);
+  return null;
 }
 
 function sentenceAboutSource({ with_source, source_revision, current_revision }: RestoreResult): string {

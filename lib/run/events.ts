@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { type Abortable, woken } from "../core/async.ts";
-import type { RunKind, RunStatus } from "./protocol.ts";
+import type { RunStatus } from "./protocol.ts";
 import type { RunRecord } from "./record.ts";
 
 /** What can happen to a run: it begins, a cancel is accepted, it has ended. */
@@ -12,7 +12,7 @@ export interface RunEvent {
   change: (typeof RUN_CHANGES)[number];
   bucket_id: string;
   run_id: string;
-  kind: RunKind;
+  kind: RunRecord["kind"];
   status: RunStatus;
 }
 

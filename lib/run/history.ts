@@ -3,7 +3,7 @@ import { type Layout, runLayout } from "../bucket/layout.ts";
 import { isUuid } from "../codec/uuid.ts";
 import { hasErrno } from "../core/errors.ts";
 import { remove } from "../core/files.ts";
-import { readRecord } from "./record.ts";
+import { readRecord, timeOfRun } from "./record.ts";
 
 /** The ids of all stored runs, oldest first (a run id is a UUIDv7, so this is their order in time). */
 export async function runIds(layout: Layout): Promise<string[]> {
@@ -30,12 +30,8 @@ export async function pruneRuns(
   const ids = (await runIds(layout)).reverse();
   for (const [index, id] of ids.entries()) {
     const tooMany = count > 0 && index >= count;
-    const tooOld = days > 0 && timeOf(id) < now - days * DAY_MS;
+    const tooOld = days > 0 && timeOfRun(id) < now - days * DAY_MS;
     if (index === 0 || !(tooMany || tooOld)) continue;
     if (readRecord(layout, id)?.status !== "running") await remove(runLayout(layout, id).folder);
   }
-}
-
-function timeOf(id: string): number {
-  return Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16);
 }

@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import path from "node:path";
 import { loadKvKey } from "../bucket/kv-key.ts";
 import { type Layout, runLayout } from "../bucket/layout.ts";
 import { currentRevision } from "../bucket/revisions.ts";
@@ -6,7 +7,7 @@ import { Failure, hasErrno } from "../core/errors.ts";
 import { makePrivateFolder, remove, writeAtomic } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
 import { quote } from "../core/shape.ts";
-import type { RunKind, RunStatus } from "./protocol.ts";
+import { RUNS, type RunKind, type RunStatus } from "./protocol.ts";
 
 /** Who asked for something. */
 export interface Actor {
@@ -27,7 +28,8 @@ export interface RunRecord {
   id: string;
   bucket_id: string;
   origin: "server" | "cli";
-  kind: RunKind;
+  /** `unknown` only where the record is damaged. */
+  kind: RunKind | "unknown";
   /** What was asked for; never holds a secret. */
   params: Record<string, unknown>;
   /** The source that it works with; null where that is not known. */
@@ -57,14 +59,15 @@ export const COMMAND_ENDED = "command ended before it completed";
 /** A run that begins now; its folder exists once this has resolved, and not where this fails. */
 export async function createRecord(
   layout: Layout,
-  start: Pick<RunRecord, "id" | "bucket_id" | "origin" | "kind" | "params"> & {
+  start: Pick<RunRecord, "id" | "bucket_id" | "origin" | "params"> & {
+    kind: RunKind;
     actor: Actor;
     requestId: string | null;
   },
-): Promise<RunRecord> {
+): Promise<RunRecord & { kind: RunKind }> {
   const { actor, requestId, ...given } = start;
   const now = new Date().toISOString();
-  const record: RunRecord = {
+  const record: RunRecord & { kind: RunKind } = {
     ...given,
     params: await withoutSecrets(layout, given.kind, given.params),
     revision: await revisionOf(layout, given.params),
@@ -161,14 +164,41 @@ export function runNotFound(id: string): Failure {
   return new Failure("run_not_found", `run ${quote(id)} does not exist`);
 }
 
-/** The record of a run, or undefined where there is none that can be read. `id` must be a UUID. */
+/** The error of a run whose record cannot be read any more. */
+export const RECORD_DAMAGED =
+  "server-run.json of this run is damaged: what it did is in its activity.log; asked for and found is lost";
+
+/** What is known of a run whose record is half written or damaged: it failed, and when it began. */
+function damagedRecord(layout: Layout, id: string, text: string): RunRecord {
+  const at = new Date(timeOfRun(id)).toISOString();
+  const kind = /"kind": "(\w+)"/.exec(text)?.[1] ?? "";
+  return {
+    ...{ id, bucket_id: path.basename(layout.root), origin: "server", params: {}, revision: null },
+    kind: Object.hasOwn(RUNS, kind) ? (kind as RunKind) : "unknown",
+    ...{ status: "failed", created_at: at, started_at: at, finished_at: at },
+    ...{ exit_code: null, signal: null, error: RECORD_DAMAGED, result: null, audit: [] },
+  };
+}
+
+/** When a run began: its id tells it. */
+export function timeOfRun(id: string): number {
+  return Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16);
+}
+
+/**
+ * The record of a run, or undefined where there is none; of one that cannot be read that the run has failed.
+ * `id` must be a UUID.
+ */
 export function readRecord(layout: Layout, id: string): RunRecord | undefined {
+  let text = "";
   try {
     // Synchronous: a server that starts looks at every record, and a promise for each call costs ten times the call.
-    const value = JSON.parse(readFileSync(runLayout(layout, id).record, "utf8")) as RunRecord;
-    return value?.id === id && Array.isArray(value.audit) ? value : undefined;
+    text = readFileSync(runLayout(layout, id).record, "utf8");
+    const value = JSON.parse(text) as RunRecord;
+    if (value?.id === id && Array.isArray(value.audit)) return value;
   } catch (error) {
-    if (error instanceof SyntaxError || hasErrno(error, "ENOENT", "ENOTDIR")) return undefined;
-    throw error;
+    if (hasErrno(error, "ENOENT", "ENOTDIR")) return undefined;
+    if (!(error instanceof SyntaxError)) throw error;
   }
+  return damagedRecord(layout, id, text);
 }

@@ -4,7 +4,7 @@ import { Failure } from "../core/errors.ts";
 import { MASK } from "../core/redact.ts";
 import { described, isObject, object, type Shape, string } from "../core/shape.ts";
 import { parametersOf, RUNS, type RunKind } from "./protocol.ts";
-import { type RunRecord, readRecord } from "./record.ts";
+import { RECORD_DAMAGED, type RunRecord, readRecord } from "./record.ts";
 
 type Parameters = Record<string, unknown>;
 type ObjectSchema = { properties: Parameters; required?: string[]; allOf?: unknown[] };
@@ -83,6 +83,7 @@ export async function repeated(layout: Layout, kind: RunKind, id: string, job?: 
   if (!record) throw new Failure("run_not_found", `Cannot repeat run ${id}: this bucket has no such run`);
   const impossible = (why: string) =>
     new Failure("retry_impossible", `Cannot repeat run ${id} as ${kind}: ${why}`);
+  if (record.error === RECORD_DAMAGED) throw impossible(RECORD_DAMAGED);
   if (record.kind !== kind) throw impossible(`it is a run of the kind ${record.kind}`);
   if (record.status === "running") throw impossible("it has not ended");
   if (String(record.params.command ?? "").includes(MASK))
@@ -107,7 +108,7 @@ function onlyOf(record: RunRecord, job: string): RunRecord {
 
 function left({ kind, params, status, result }: RunRecord): Parameters | undefined {
   const { retry_of: _, ...asked } = params;
-  if (isObject(result)) return REMAINING[kind]?.(asked, result);
+  if (isObject(result)) return REMAINING[kind as RunKind]?.(asked, result);
   return status === "succeeded" ? undefined : asked;
 }
 

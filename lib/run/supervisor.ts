@@ -37,6 +37,7 @@ import { recoverBucket, takeBucket } from "./recovery.ts";
 
 const CRASH_GRACE_MS = 2_000;
 const INIT_LIMIT_MS = 30_000;
+const INIT_FAILURES = ["schema_too_new", "database_damaged", "database_busy"] as const;
 const SAVE_AGAIN_MS = 1_000;
 
 /** A bucket that is taken for a run which has not begun yet. Either `start` or `release` must follow. */
@@ -173,7 +174,7 @@ export class Supervisor {
 
   /**
    * Initialises or upgrades the schema of a bucket in a short child process, which the caller waits for. Throws
-   * `schema_too_new`, else `failed`.
+   * `schema_too_new`, `database_damaged`, `database_busy`, else `failed`.
    */
   async initBucket(bucketDir: string, bucketId: string): Promise<InitResult> {
     let outcome: OutcomeMessage | undefined;
@@ -184,7 +185,7 @@ export class Supervisor {
     channel.send({ type: "init", bucketDir, bucketId });
     if (!(await within(channel.ended, INIT_LIMIT_MS))) await endGroup(channel.pid, 0);
     if (outcome?.ok) return outcome.result as InitResult;
-    const code = outcome?.error?.code === "schema_too_new" ? "schema_too_new" : "failed";
+    const code = INIT_FAILURES.find((one) => one === outcome?.error?.code) ?? "failed";
     const why = outcome?.error?.message ?? "its process failed";
     throw new Failure(code, `Cannot initialise bucket ${bucketId}: ${why}`);
   }

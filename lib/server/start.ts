@@ -1,4 +1,5 @@
 import type { RootBucket } from "../bucket/root.ts";
+import { Failure } from "../core/errors.ts";
 import { type Answer, type HttpRequest, json } from "../http/message.ts";
 import type { RunKind } from "../run/protocol.ts";
 import type { Context } from "./context.ts";
@@ -15,8 +16,11 @@ export async function startRun(
   { supervisor, readers, identity }: Context,
   prepare: (runId: string) => Promise<Record<string, unknown>>,
 ): Promise<Answer> {
-  // Opening it is enough to know that runs can work with it.
-  await readers.read(layout, () => undefined);
+  // Opening it is enough to know that runs can work with it. A restore is what a damaged one needs.
+  const isDamaged = (error: unknown) => error instanceof Failure && error.code === "database_damaged";
+  await Promise.try(() => readers.read(layout, () => undefined)).catch((error: unknown) => {
+    if (kind !== "snapshot_restore" || !isDamaged(error)) throw error;
+  });
   const reservation = await supervisor.reserve(layout, id, kind);
   try {
     const params = await prepare(reservation.runId);

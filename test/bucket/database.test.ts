@@ -54,8 +54,8 @@ test("what cannot be opened is refused with what to do, and nothing springs into
     assert.throws(() => open(missing), { code: "bucket_not_initialized" });
     assert.throws(() => open(empty), { code: "bucket_not_initialized", message: /run `ops init`/ });
     assert.throws(() => open(damaged), {
-      code: "failed",
-      message: `Cannot read ${damaged}: it is damaged; bring it back from a backup`,
+      code: "database_damaged",
+      message: `Cannot read ${damaged}: it is damaged; restore a snapshot (\`ops snapshot restore\`, or POST …/snapshots/{name}/restore), or bring it back from a backup`,
     });
   }
   assert.throws(() => statSync(missing), { code: "ENOENT" });
@@ -164,7 +164,7 @@ for (const [name, errcode, code] of [
   ["LOCKED_SHAREDCACHE", 262, "database_busy"],
   ["CANTOPEN_ISDIR", 526, "bucket_not_initialized"],
   ["IOERR_READ", 266, "failed"],
-  ["CORRUPT_INDEX", 779, "failed"],
+  ["CORRUPT_INDEX", 779, "database_damaged"],
 ] as const)
   test(`SQLite's ${name} is ${code}`, () => {
     const error = databaseFailure(Object.assign(new Error(name), { errcode }), "ops.db") as Failure;

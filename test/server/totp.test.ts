@@ -107,15 +107,33 @@ test("CP-052 CP-202 CP-318 the server ends a TOTP session by itself, and takes n
     assert.deepEqual(await totp.status("GET", "/api/buckets", withCookie(one)), REQUIRED);
 });
 
-test("CP-229 CP-319 a wrong code is 401, one that is no six digits 400; neither sets a cookie", async (t) => {
+test("CP-229 CP-319 a wrong code of whatever shape is 401, none or one that is no string 400; neither sets a cookie", async (t) => {
   const totp = await TotpServer.start(t);
   const wrong = await totp.verify("000000");
   assert.deepEqual([wrong.status, wrong.body.error, cookiesOf(wrong)], [401, "invalid_totp_code", []]);
-  for (const code of [123456, "12345", "1234567", "12345a", "", null, "１２３４５６", "123456\n"]) {
+  for (const code of ["12345", "1234567", "12345a", "", "１２３４５６", "123456\n", "1".repeat(10_000)]) {
+    const reply = await totp.verify(code);
+    assert.deepEqual([reply.status, reply.body.error, cookiesOf(reply)], [401, "invalid_totp_code", []]);
+  }
+  for (const code of [123456, null, undefined, ["123456"], true]) {
     const reply = await totp.verify(code);
     assert.deepEqual([reply.status, reply.body.error, cookiesOf(reply)], [400, "invalid_request", []]);
   }
   assert.equal((await totp.server.call("POST", VERIFY)).status, 400);
+});
+
+test("CP-320 a code of any wrong shape is counted, in the body and in the header; none, or one that is no string, is not", async (t) => {
+  const totp = await TotpServer.start(t);
+  for (let count = 0; count < 25; count++) {
+    assert.equal((await totp.verify(count % 2 === 0 ? undefined : 123456)).status, 400);
+    assert.deepEqual(await totp.status("GET", "/api/buckets"), REQUIRED);
+  }
+  for (let count = 0; count < 10; count++) {
+    assert.equal((await totp.verify("12345a")).status, 401);
+    assert.deepEqual(await totp.status("GET", "/api/buckets", withCode("12")), REQUIRED);
+  }
+  assert.equal((await totp.verify("12345a")).status, 429);
+  assert.deepEqual(await totp.status("GET", "/api/buckets", withCode("12")), [429, "rate_limited"]);
 });
 
 test("CP-314 a code of a clock that is an hour off the server's is refused in either form", async (t) => {

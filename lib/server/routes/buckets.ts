@@ -108,7 +108,7 @@ export const BUCKET_ROUTES = [
         upgraded: described(boolean(), "It did not have it before"),
       }),
     },
-    failures: ["bucket_not_found", "bucket_busy", "schema_too_new"],
+    failures: ["bucket_not_found", "bucket_busy", "schema_too_new", "database_damaged", "database_busy"],
     async handle({ params }, { root, supervisor }) {
       const { id, layout } = findBucket(root, params.bucket_id ?? "");
       const initialise = () => supervisor.initBucket(layout.root, id);
@@ -147,7 +147,8 @@ async function schemaOf(
     return { initialized: true, schema_version: await readers.readOnce(layout, "schema", schemaVersion) };
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
-    if (error.code === "bucket_not_initialized") return { initialized: false, schema_version: null };
+    if (error.code === "bucket_not_initialized" || error.code === "database_damaged")
+      return { initialized: false, schema_version: null };
     if (error.code !== "schema_upgrade_required" && error.code !== "schema_too_new") throw error;
     return { initialized: true, ...(error.details as { schema_version: number }) };
   }

@@ -16,6 +16,7 @@ export const READ_FAILURES: readonly FailureCode[] = [
   "bucket_not_initialized",
   "schema_upgrade_required",
   "schema_too_new",
+  "database_damaged",
   "database_busy",
 ];
 

@@ -66,7 +66,7 @@ function nullable<T>(shape: Shape<T>): Shape<T | null> {
   };
 }
 
-const RUN_KIND = oneOf(...RUN_KINDS);
+const RUN_KIND = described(oneOf(...RUN_KINDS, "unknown"), "`unknown` where the record is damaged");
 const RUN_STATUS = oneOf(...RUN_STATUSES);
 
 const LAST_RUN = object({
