@@ -6,5 +6,5 @@ const MOST = 20;
 /** How long to wait now for what takes at most `ms` on a quiet machine: longer by as much as the machine is overloaded. */
 export function patience(ms: number): number {
   const [load = 0] = loadavg();
-  return ms * Math.min(MOST, Math.max(1, load / availableParallelism()));
+  return Math.ceil(ms * Math.min(MOST, Math.max(1, load / availableParallelism())));
 }

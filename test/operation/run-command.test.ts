@@ -120,13 +120,13 @@ test("with ignore_failure all run and the run succeeds; the result tells who fai
   assert.deepEqual(grades(ended), ["failed 4", "failed 4", "failed 4"]);
 });
 
-test("a worker that cannot be reached is no worker on which the command failed", async (t) => {
+test("a worker that cannot take the command has failed without an exit code", async (t) => {
   const { run, folder, makeFolders } = await localBucket(t);
   makeFolders();
   rmSync(folder("127.0.0.2"), { recursive: true });
   writeFileSync(folder("127.0.0.2"), "no folder");
   const ended = await run({ command: "true" });
-  assert.deepEqual(grades(ended), ["ok 0", "unreachable", "not_started"]);
+  assert.deepEqual(grades(ended), ["ok 0", "failed", "not_started"]);
   assert.match(ended.workers[1]?.error ?? "", /127\.0\.0\.2/);
 });
 
