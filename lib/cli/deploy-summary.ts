@@ -1,15 +1,19 @@
 import type { DeployResult, JobResult } from "../operation/deploy-result.ts";
 import { textTable } from "./table.ts";
 
-/** A deploy's jobs as a table, with what was done on how many workers and how long it took; nothing for a dry run. */
+/**
+ * A deploy's jobs as a table, with what was done on how many workers and how long it took, and the services that it left
+ * down; nothing for a dry run.
+ */
 export function deploySummary(result: unknown, width?: number): string {
-  const { jobs } = (result ?? {}) as Partial<DeployResult>;
+  const { jobs, left_down = [] } = (result ?? {}) as Partial<DeployResult>;
   if (!Array.isArray(jobs) || jobs.length === 0) return "";
   const rows = jobs.map((job) => [
     ...[job.job, job.outcome.replace("_", " "), actionsOf(job), outcomesOf(job)],
     ...[(job.duration_ms / 1000).toFixed(1)],
   ]);
-  return textTable(["job", "outcome", "actions", "workers", "seconds"], rows, width);
+  const table = textTable(["job", "outcome", "actions", "workers", "seconds"], rows, width);
+  return table + left_down.map((sentence) => `${sentence}\n`).join("");
 }
 
 function actionsOf({ allocations }: JobResult): string {

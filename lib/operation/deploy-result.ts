@@ -41,6 +41,8 @@ export interface DeployResult {
   update_seq: number;
   /** Only of a deploy that carried out a plan: its options, and where the deploy's own hooks made it do otherwise. */
   plan?: { force: boolean; sync_only: boolean; differences: PlanDifference[] };
+  /** Only where there are any: services that were stopped and not started again, a sentence each. */
+  left_down?: string[];
   /** Only of a deploy that was cancelled: what became of the commands that were running. */
   cancelled?: CancelReceipts;
 }
@@ -115,6 +117,7 @@ export function describeResult({ jobs, summary }: DeployResult): string[] {
 /** The failure that a deploy ends with where something did not go well. */
 export function deployFailure(result: DeployResult): Failure | undefined {
   const failed = result.jobs.filter((job) => job.outcome === "failed");
+  const left = result.left_down ?? [];
   const wrong = [
     ...failed.map((job) => `${job.job}: ${job.reason}`),
     ...result.reconciled.flatMap(({ job, worker, error }) =>
@@ -122,5 +125,7 @@ export function deployFailure(result: DeployResult): Failure | undefined {
     ),
   ];
   if (wrong.length === 0) return undefined;
-  return new Failure("failed", `the deploy is not complete: ${wrong.join("; ")}`, { details: result });
+  return new Failure("failed", `the deploy is not complete: ${[...wrong, ...left].join("; ")}`, {
+    details: result,
+  });
 }

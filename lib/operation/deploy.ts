@@ -1,4 +1,5 @@
 import { type CatalogAllocation, type CatalogJob, catalogWorkers } from "../bucket/catalog.ts";
+import { NEVER_PROMOTED } from "../bucket/promotions.ts";
 import { runAll } from "../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import type { ChangeOptions } from "../plan/changes.ts";
@@ -76,9 +77,12 @@ export async function carryOutDeploy(
     await work.carryOut();
   } catch (error) {
     if (!context.signal.aborted) throw error;
-    throw new Failure("cancelled", "cancelled", { details: work.result(), cause: error });
+    const details = work.result();
+    for (const line of details.left_down ?? []) context.log.warn(line);
+    throw new Failure("cancelled", "cancelled", { details, cause: error });
   }
   const result = work.result();
+  for (const line of result.left_down ?? []) context.log.warn(line);
   for (const line of describeResult(result)) context.log.info(line);
   const failure = deployFailure(result);
   if (failure) throw failure;
@@ -133,7 +137,7 @@ class Deploy {
         leftOutJob(job, "not_started", "not started: the deploy ended before", this.#own(job)),
     );
     const result = deployResult(jobs, this.#reconciled, this.#steps, this.#updateSeq());
-    return this.#bound ? { ...result, plan: this.#bound.result } : result;
+    return { ...result, ...(this.#bound && { plan: this.#bound.result }), ...this.#fleet.leftDown() };
   }
 
   async #reconcile(): Promise<void> {
@@ -272,6 +276,9 @@ class Deploy {
       error = messageOf(cause);
     }
     this.#rollouts.delete(name);
+    for (const { plan: of, done } of states)
+      if (of.decision.action === "start" && of.promoted.version !== NEVER_PROMOTED && !done)
+        this.#fleet.down.set(`${name}@${of.allocation.worker}`, "start");
     const duration_ms = Math.round(performance.now() - started);
     const wasCancelled = error !== undefined && signal.aborted;
     if (error === undefined) log.info(`${name}: deployed in ${(duration_ms / 1000).toFixed(1)} s`);

@@ -81,8 +81,12 @@ export function effectsOf(
     },
     async run(target) {
       const transport = await fleet.reach(target.worker);
-      const work = makeTarget(context, transport, target);
+      const { down } = fleet;
+      const isRestart = target.target === "restart";
+      const onCut = () => (isRestart ? down.set(nameOf(target), "restart") : undefined);
+      const work = makeTarget(context, transport, { ...target, onCut });
       await progress.during(`${nameOf(target)}: make ${target.target}`, target.limitSeconds * 1000, work);
+      if (isRestart || target.target === "start") down.delete(nameOf(target));
     },
     probe: (job, worker) => probeOnce(context, fleet, job, worker),
     evidence: (job, worker) => collectEvidence(context, fleet, job.name, worker),

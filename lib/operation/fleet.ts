@@ -33,6 +33,8 @@ type FleetContext = Pick<OperationContext, "layout" | "launcher" | "signal" | "p
 
 /** The workers of a run, each reached once and kept open until the run ends. */
 export class Fleet {
+  /** By `<job>@<worker>`: the target that was to start a service again, or may have stopped it, and did not succeed. */
+  readonly down = new Map<string, string>();
   readonly #context: FleetContext;
   readonly #workers: Map<string, CatalogWorker>;
   readonly #opened = new Map<string, Promise<Transport>>();
@@ -92,6 +94,17 @@ export class Fleet {
     if (workers.length > 0)
       this.#context.log.info(`cancelled on ${workers.length} workers, ${unconfirmed} of them unconfirmed`);
     return { workers, unconfirmed };
+  }
+
+  /** Says of each service that the run leaves down where that is; a part of the run's result. */
+  leftDown(): { left_down?: string[] } {
+    const sentences = [...this.down]
+      .sort()
+      .map(
+        ([place, target]) =>
+          `${place}: stopped, not started again, as far as is known: \`make ${target}\` did not succeed`,
+      );
+    return sentences.length === 0 ? {} : { left_down: sentences };
   }
 
   /** Closes every connection. */

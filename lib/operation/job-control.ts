@@ -13,7 +13,7 @@ import { type ControlKind, parametersOf } from "../run/protocol.ts";
 import type { Operation, OperationContext } from "./context.ts";
 import { type Control, type ControlState, hostsOf } from "./control-state.ts";
 import { effectsOf } from "./effects.ts";
-import type { CancelReceipts } from "./fleet.ts";
+import type { CancelReceipts, Fleet } from "./fleet.ts";
 import { withHooks } from "./hooks.ts";
 import { checkAfter, controlJob } from "./job-batches.ts";
 import { askStatus } from "./job-status.ts";
@@ -29,6 +29,8 @@ const BUILT_IN: readonly string[] = ["start", "stop", "restart", "reload", "stat
 interface ControlResult {
   target: string;
   jobs: { job: string; outcome: Grade; allocations: object[] }[];
+  /** Only where there are any: services that were stopped and not started again, a sentence each. */
+  left_down?: string[];
   cancelled?: CancelReceipts;
 }
 
@@ -54,12 +56,20 @@ export function control(kind: ControlKind): Operation {
         await carryOut(all, jobs, states);
       } catch (error) {
         if (!context.signal.aborted) throw error;
-        const details = { ...resultOf(target, jobs, states), cancelled: fleet.cancelReceipts() };
+        const left = leftDown(context, fleet);
+        const details = { ...resultOf(target, jobs, states), ...left, cancelled: fleet.cancelReceipts() };
         throw new Failure("cancelled", "cancelled", { details, cause: error });
       }
-      return conclude(context, resultOf(target, jobs, states), states);
+      const result = { ...resultOf(target, jobs, states), ...leftDown(context, fleet) };
+      return conclude(context, result, states);
     });
   };
+}
+
+function leftDown({ log }: OperationContext, fleet: Fleet): Pick<ControlResult, "left_down"> {
+  const left = fleet.leftDown();
+  for (const line of left.left_down ?? []) log.warn(line);
+  return left;
 }
 
 function builtIn(target: string): string {
@@ -154,5 +164,6 @@ function conclude(
     ({ allocation: { job, worker }, outcome, error }) =>
       `${job}@${worker}: ${error === null ? outcome.replaceAll("_", " ") : inOneLine(error)}`,
   );
-  throw new Failure("ErrRunCommand", `${result.target} failed: ${errors.join("; ")}`, { details: result });
+  const sentences = [...errors, ...(result.left_down ?? [])];
+  throw new Failure("ErrRunCommand", `${result.target} failed: ${sentences.join("; ")}`, { details: result });
 }

@@ -5,7 +5,7 @@ import { isUuid } from "../codec/uuid.ts";
 import { messageOf, throwIfCancelled } from "../core/errors.ts";
 import { LastLines, withLines } from "../core/last-lines.ts";
 import type { CommandOutcome } from "../core/spawn.ts";
-import { runTarget } from "../transport/runner.ts";
+import { isCut, runTarget } from "../transport/runner.ts";
 import { describeCut, type Transport } from "../transport/transport.ts";
 import type { OperationContext } from "./context.ts";
 import { failedWith } from "./outcome.ts";
@@ -24,6 +24,8 @@ export interface WantedTarget {
   /** {@link targetHash}, where it is known which files are there. */
   hash?: string;
   env?: Record<string, string>;
+  /** Called where it was begun and did not succeed, or nobody knows. */
+  onCut?: () => void;
   /** Exit codes that are as good as 0. */
   accepted?: readonly number[];
 }
@@ -45,7 +47,7 @@ export async function makeTarget(
   transport: Transport,
   wanted: WantedTarget,
 ): Promise<void> {
-  const { job, worker, target, phase, limitSeconds, accepted = [], ...order } = wanted;
+  const { job, worker, target, phase, limitSeconds, accepted = [], onCut = () => {}, ...order } = wanted;
   const { log, run, signal } = context;
   const fields = { worker, job, phase, action: target };
   const overRunIds = await overRuns(context);
@@ -57,8 +59,12 @@ export async function makeTarget(
       duration_ms: Math.round(performance.now() - started),
     });
   const said = new LastLines();
+  let isBegun = false;
   const outcome = await runTarget(transport, {
     ...{ job, target, ...order, timeoutMs: limitSeconds * 1000, runId: run.id, overRuns: overRunIds },
+    onBegin() {
+      isBegun = true;
+    },
     onLine(line, stream) {
       said.add(line);
       log.output(job, worker, line, stream, { phase, action: target });
@@ -66,8 +72,10 @@ export async function makeTarget(
     signal,
   }).catch((error: unknown) => {
     end({ reason: messageOf(error) });
+    if (isBegun) onCut();
     throw error;
   });
+  if (isBegun && isCut(outcome)) onCut();
   end(outcome.exitCode === null ? { reason: outcome.reason } : { exit: outcome.exitCode });
   throwIfCancelled(signal);
   const what = `\`make ${target}\` of job ${job} on ${worker}`;

@@ -17,10 +17,11 @@ export function localTransport(worker: WorkerAddress, bucketId: string, launcher
   return {
     worker,
     folder,
-    async script(text, { args = [], isFolderOptional = false, ...options } = {}) {
+    async script(text, { args = [], isFolderOptional = false, onBegin, ...options } = {}) {
       const isThere = !isFolderOptional || (await exists(folder));
       if (isThere) await prepare(worker, folder);
       const cwd = isThere ? folder : homedir();
+      if (!options.signal?.aborted) onBegin?.();
       return launcher.run(["sh", "-c", text, "sh", ...args], { cwd, ...options });
     },
     async close() {},

@@ -67,6 +67,7 @@ export interface TargetOrder {
   /** CURRENT_VERSION, NEW_VERSION and whatever else the target needs. */
   env?: Record<string, string>;
   onLine?: ScriptOptions["onLine"];
+  onBegin?: ScriptOptions["onBegin"];
   signal?: AbortSignal;
 }
 
@@ -87,10 +88,16 @@ exec sh bin/runner "$@"`;
 export function runTarget(transport: Transport, order: TargetOrder): Promise<CommandOutcome> {
   // One second less, so that the runner can still say what it waited for.
   const patience = Math.max(0, Math.floor(order.timeoutMs / 1000) - 1);
-  const { env, onLine, signal, timeoutMs } = order;
+  const { env, onLine, onBegin, signal, timeoutMs } = order;
   const { job, target, runId, hash = "-", overRuns = [] } = order;
   const args = [job, target, runId, hash, String(patience), overRuns.join(",")];
-  return transport.script(START, { args, env, onLine, signal, timeoutMs });
+  return transport.script(START, { args, env, onLine, onBegin, signal, timeoutMs });
+}
+
+/** True where a target may have run: not where bin/runner has refused, nor a target that succeeded. */
+export function isCut({ exitCode }: Pick<CommandOutcome, "exitCode">): boolean {
+  const refused: readonly number[] = Object.values(RUNNER_EXIT);
+  return exitCode !== 0 && !refused.includes(exitCode ?? -1);
 }
 
 /** A target that has succeeded; `hash` is undefined where the command that ran it did not know it. */

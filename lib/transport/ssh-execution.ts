@@ -42,6 +42,7 @@ export class Execution {
   begin(): void {
     this.#started = performance.now();
     this.#begun.resolve();
+    this.#options.onBegin?.();
   }
 
   /** Takes a part of the script's output. */

@@ -46,6 +46,8 @@ export interface ScriptOptions {
   /** The script's standard input; empty without it. */
   input?: string | Uint8Array | AsyncIterable<Uint8Array>;
   onLine?: (line: string, stream: "stdout" | "stderr") => void;
+  /** Called when it begins to run on the worker. */
+  onBegin?: () => void;
   /** How much of each output stream the outcome keeps; default 1 MiB. */
   keepBytes?: number;
   /** What no long line and no kept output is cut within. */

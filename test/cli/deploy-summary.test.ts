@@ -30,6 +30,14 @@ test("the summary of a deploy counts actions and outcomes of each job; a dry run
     "db    not started  1 none   1 not started             0.0",
     "idle  skipped      -        -                         0.0",
   ]);
+  const left = "web@a: stopped, not started again";
+  assert.equal(
+    deploySummary({ jobs, left_down: [left] })
+      .trim()
+      .split("\n")
+      .at(-1),
+    left,
+  );
   assert.equal(deploySummary({ waves: [] }), "");
   assert.equal(deploySummary(null), "");
 });
