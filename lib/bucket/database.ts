@@ -9,7 +9,7 @@ export type SqlValue = string | number | null | Uint8Array;
 export type Row = Record<string, SqlValue>;
 
 /** The schema this program writes. */
-export const SCHEMA_VERSION = 1;
+export const SCHEMA_VERSION = 2;
 
 const BUSY_TIMEOUT_MS = 5_000;
 /** Result codes of SQLite. */
@@ -77,6 +77,13 @@ const MIGRATIONS = [
   CREATE VIEW key_value AS SELECT namespace, key, version,
     CASE WHEN list IS NULL THEN value ELSE trim(replace(',' || hosts || ',', ',' || value || ',', ','), ',') END AS value,
     ttl, created_date, deleted FROM kv_version LEFT JOIN host_list ON host_list.id = list;
+  `,
+  `
+  CREATE TABLE last_outcome (
+    alloc_id TEXT PRIMARY KEY, action TEXT NOT NULL, outcome TEXT NOT NULL, run_id TEXT NOT NULL, reason TEXT NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  -- Schema 1 kept the tree that was synced last although the next sync may have begun.
+  UPDATE hash SET current_hash = '' WHERE unfinished = 1;
   `,
 ];
 

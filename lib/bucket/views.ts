@@ -3,6 +3,7 @@ import { catalogAllocations } from "./catalog.ts";
 import type { Database, Row, SqlValue } from "./database.ts";
 import { type Fingerprint, noFingerprint } from "./fingerprint.ts";
 import { readableNamespaces } from "./kv-access.ts";
+import { LAST_OUTCOMES } from "./last-outcomes.ts";
 import { unknownName } from "./problems.ts";
 
 /** What people may look at: the catalog, resource by resource (control-plane.md, Resources). */
@@ -25,6 +26,8 @@ export interface ViewQuery {
   workers?: readonly string[] | undefined;
   /** Leaves out what is removed or disabled. */
   active?: boolean | undefined;
+  /** Only where the last thing that was done went so. */
+  outcome?: readonly string[] | undefined;
   /** Shows deleted keys too. */
   deleted?: boolean | undefined;
 }
@@ -86,10 +89,10 @@ const DEFINITIONS: Record<ViewName, Definition> = {
   },
   deployments: {
     columns:
-      "job, worker_ip, allocation_id, rollout, gate, current_hash, previous_hash, current_version, new_version, disabled, removed",
+      "job, worker_ip, allocation_id, rollout, gate, current_hash, previous_hash, current_version, new_version, disabled, removed, last_action, last_outcome, last_run, last_reason",
     flags: ["disabled", "removed"],
     // The words are those of hook-runtime.md, States; `stop` is what the next deploy does first. Health is in the gate.
-    sql: `SELECT a.job, a.worker_ip, alloc_id AS allocation_id,
+    sql: `SELECT a.job, a.worker_ip, a.alloc_id AS allocation_id,
       CASE
         WHEN (a.removed OR disabled) AND stopped <> 1 AND (unfinished OR previous_hash <> '') THEN 'stop'
         WHEN a.removed THEN 'removed'
@@ -100,11 +103,16 @@ const DEFINITIONS: Record<ViewName, Definition> = {
       END AS rollout, COALESCE(gate, '') AS gate, COALESCE(current_hash, '') AS current_hash,
       COALESCE(previous_hash, '') AS previous_hash,
       CASE WHEN COALESCE(current_version, '') = '' THEN '0.0.0' ELSE current_version END AS current_version,
-      new_version, disabled, a.removed, w.position
+      new_version, disabled, a.removed, w.position, COALESCE(o.action, '') AS last_action,
+      COALESCE(o.outcome, '') AS last_outcome, COALESCE(o.run_id, '') AS last_run, COALESCE(o.reason, '') AS last_reason
       FROM allocations a LEFT JOIN worker w ON w.worker_ip = a.worker_ip
-      LEFT JOIN hash h ON h.namespace = a.job || '_allocation' AND h.key = alloc_id`,
+      LEFT JOIN hash h ON h.namespace = a.job || '_allocation' AND h.key = a.alloc_id
+      LEFT JOIN last_outcome o ON o.alloc_id = a.alloc_id`,
     order: "job, position, worker_ip",
-    filters: { jobs: IN_JOBS, workers: IN_WORKERS, active: IS_ACTIVE },
+    filters: {
+      ...{ jobs: IN_JOBS, workers: IN_WORKERS, active: IS_ACTIVE },
+      outcome: "last_outcome IN (SELECT value FROM json_each(?))",
+    },
   },
   hooks: {
     columns: "job, hook, executed_on, demand_job, demand_hook, demand_config",
@@ -175,10 +183,13 @@ export function viewOf(
     query.workers,
     "SELECT worker_ip AS name FROM worker UNION SELECT worker_ip FROM allocations",
   );
+  for (const one of lower(query.outcome ?? []))
+    if (!(LAST_OUTCOMES as readonly string[]).includes(one))
+      throw new Failure("invalid_request", unknownName("outcome", one, LAST_OUTCOMES));
   const { columns, flags = [], sql, order, filters } = DEFINITIONS[name];
   const conditions = name === "kv" && !query.deleted ? ["deleted = 0"] : [];
   const values: SqlValue[] = [];
-  for (const filter of ["jobs", "workers", "active", "deleted"] as const) {
+  for (const filter of ["jobs", "workers", "active", "outcome", "deleted"] as const) {
     const given = query[filter];
     if (given === undefined || given === false) continue;
     const condition = filters[filter];

@@ -20,7 +20,8 @@ import { jsonText, textTable } from "./table.ts";
 import { toStderr, toStdout } from "./terminal.ts";
 
 const ALL_ROWS = 10_000_000;
-/** How much of a value the table of keys shows. */
+/** Columns whose text may be long, and how much of it a table shows. */
+const LONG: readonly string[] = ["kv.namespace", "kv.key", "kv.value", "deployments.last_reason"];
 const VALUE_LENGTH = 50;
 const SECRET_BYTES = 1024 * 1024;
 
@@ -47,8 +48,13 @@ export async function catCommand(
   const { columns, items } = viewOf(db, name, query, { offset: 0, limit: ALL_ROWS }, fingerprintOf);
   if (asJson) return printJson(items);
   if (items.length === 0)
-    throw new Failure("ErrNotFound", `there are no ${name} to show: has the bucket been built?`);
-  const rows = items.map((item) => columns.map((column) => inTable(name, item[column] ?? null)));
+    throw new Failure(
+      "ErrNotFound",
+      `there are no ${name} to show${query.outcome ? " with that outcome" : ": has the bucket been built?"}`,
+    );
+  const rows = items.map((item) =>
+    columns.map((column) => inTable(`${name}.${column}`, item[column] ?? null)),
+  );
   toStdout(textTable(columns, rows, process.stdout.columns));
   return 0;
 }
@@ -169,8 +175,8 @@ async function readSecret(): Promise<string> {
   return text;
 }
 
-function inTable(name: ViewName, value: string | number | boolean | null): string | number | boolean | null {
-  if (name !== "kv" || typeof value !== "string") return value;
+function inTable(column: string, value: string | number | boolean | null): string | number | boolean | null {
+  if (!LONG.includes(column) || typeof value !== "string") return value;
   const [line = ""] = value.split("\n");
   const cut = line.length > VALUE_LENGTH ? line.slice(0, VALUE_LENGTH) : line;
   return cut === value ? value : `${cut}…`;

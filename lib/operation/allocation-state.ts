@@ -1,4 +1,5 @@
 import type { CatalogJob } from "../bucket/catalog.ts";
+import type { LastOutcome } from "../bucket/last-outcomes.ts";
 import type { EventVariables } from "../hook/environment.ts";
 import type { Action } from "../plan/changes.ts";
 import { scriptsIn } from "./hooks.ts";
@@ -15,6 +16,12 @@ export interface AllocationState {
   /** The gate that an earlier deploy left open has been passed. */
   passedGate: boolean;
   trouble: Trouble | undefined;
+  /** The files that it is to have are there. */
+  isSynced?: boolean;
+  /** What was promoted before has been put back, and is healthy where it runs again. */
+  isBack?: boolean;
+  /** What is noted of it in the database. */
+  last?: LastOutcome;
 }
 
 /** How it went for an allocation by now. */

@@ -4,6 +4,7 @@ import type { OperationContext } from "./context.ts";
 import type { Effects } from "./effects.ts";
 import type { Evidence } from "./evidence.ts";
 import type { Fleet } from "./fleet.ts";
+import { type Noted, noteOutcomes } from "./last-outcomes.ts";
 import type { Grade } from "./outcome.ts";
 
 /** What a job says about itself on a worker. */
@@ -46,6 +47,19 @@ export interface Control {
 /** The workers of some allocations, for people. */
 export function hostsOf(states: readonly ControlState[]): string {
   return states.map(({ allocation }) => allocation.worker).join(", ");
+}
+
+/** Notes how the target has ended for allocations, where it was begun or could not be; a status is a question only. */
+export function noteControl({ context, target }: Control, states: readonly ControlState[]): void {
+  if (target === "status") return;
+  noteOutcomes(
+    context,
+    states.flatMap(({ allocation: { id }, outcome, error }): Noted[] =>
+      outcome === "not_started" || outcome === "skipped"
+        ? []
+        : [{ id, action: target, outcome, reason: error }],
+    ),
+  );
 }
 
 /** Notes what a target that has succeeded means for the next deploy. */

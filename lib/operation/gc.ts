@@ -1,6 +1,7 @@
 import { type CatalogAllocation, catalogAllocations, catalogWorkers } from "../bucket/catalog.ts";
 import { dropUnusedContents } from "../bucket/contents.ts";
 import { allocationNamespace } from "../bucket/kv-access.ts";
+import { forgetLastOutcome } from "../bucket/last-outcomes.ts";
 import { forgetPromotion, promotionsOf } from "../bucket/promotions.ts";
 import { runAll } from "../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
@@ -8,6 +9,7 @@ import { parametersOf } from "../run/protocol.ts";
 import { discardJob, vacate } from "../transport/discard.ts";
 import type { Operation, OperationContext } from "./context.ts";
 import { type CancelReceipts, Fleet } from "./fleet.ts";
+import { type Noted, noteBegun, noteOutcomes, outcomeOf as outcomeOfError } from "./last-outcomes.ts";
 
 const AT_ONCE = 32;
 
@@ -86,7 +88,8 @@ async function cleanWorker(
   const ready = hasLeft && running.size > 0 ? [] : due.filter((one) => !running.has(one));
   const waiting = due.filter((one) => !ready.includes(one));
   const clean = hasLeft ? vacateWorker : discardJobs;
-  const cleaned = ready.length === 0 ? [] : await clean(context, fleet, host, ready);
+  const cleaned =
+    ready.length === 0 ? [] : await noted(context, ready, () => clean(context, fleet, host, ready));
   const outcomes = [
     ...waiting.map((one) => outcomeOf(one, "not_stopped", `${why(running.has(one))}: deploy first`)),
     ...cleaned,
@@ -98,6 +101,33 @@ async function cleanWorker(
     if (error === null) context.log.info(`${job} on ${worker}: ${outcome}`);
     else context.log.warn(`${job} on ${worker}: ${outcome.replace("_", " ")}: ${error}`);
   return outcomes;
+}
+
+/** Notes that allocations are cleaned, and what has become of those that stay. */
+async function noted(
+  context: OperationContext,
+  ready: readonly CatalogAllocation[],
+  clean: () => Promise<Collected[]>,
+): Promise<Collected[]> {
+  const ids = ready.map(({ id }) => id);
+  noteBegun(context, ids, "gc");
+  try {
+    const cleaned = await clean();
+    const idOf = (job: string) => ready.find((one) => one.job === job)?.id ?? "";
+    const left = cleaned.flatMap(({ job, outcome, error: reason }): Noted[] =>
+      outcome === "failed" || outcome === "unreachable"
+        ? [{ id: idOf(job), action: "gc", outcome, reason }]
+        : [],
+    );
+    noteOutcomes(context, left);
+    return cleaned;
+  } catch (error) {
+    noteOutcomes(
+      context,
+      ids.map((id) => ({ id, action: "gc", ...outcomeOfError(error) })),
+    );
+    throw error;
+  }
 }
 
 function why(isRunning: boolean): string {
@@ -170,6 +200,7 @@ function forget({ db, kv }: OperationContext, host: string, gone: readonly Catal
       for (const { id, job } of gone) {
         db.run("DELETE FROM allocations WHERE alloc_id = ?", id);
         forgetPromotion(db, job, id);
+        forgetLastOutcome(db, id);
         clear(allocationNamespace(job, host));
         if (!hasRows("job", job))
           for (const kind of ["ops/job", "vars/bucket/job", "vars/job", "secrets/job"])

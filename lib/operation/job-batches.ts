@@ -3,9 +3,17 @@ import { mapAll } from "../core/async.ts";
 import { type Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import { inOneLine } from "../core/last-lines.ts";
 import { type Batch, rolloutBatches } from "../plan/rollout.ts";
-import { type Control, type ControlState, hostsOf, noteTarget, versionsOf } from "./control-state.ts";
+import {
+  type Control,
+  type ControlState,
+  hostsOf,
+  noteControl,
+  noteTarget,
+  versionsOf,
+} from "./control-state.ts";
 import { gateTroubles, hasGate, passGate } from "./gate.ts";
 import { hooksOn, scriptErrors } from "./hooks.ts";
+import { noteBegun } from "./last-outcomes.ts";
 import { failedWith, troubleOf } from "./outcome.ts";
 import { settle } from "./settle.ts";
 
@@ -31,9 +39,20 @@ export async function controlJob(
     throwIfCancelled(context.signal);
     const own = batch.workers.map((host) => ready.get(host) as ControlState);
     context.log.info(`${job.name}: batch ${batch.index + 1} of ${batch.count}: ${target} on ${hostsOf(own)}`);
-    await runBatch(control, job, batch, own);
-    if (own.every(({ outcome }) => outcome === "ok") && control.healthCheck)
-      await checkAfter(control, job, states, own);
+    const ids = own.map(({ allocation }) => allocation.id);
+    noteBegun(context, ids, target);
+    try {
+      await runBatch(control, job, batch, own);
+      if (own.every(({ outcome }) => outcome === "ok") && control.healthCheck)
+        await checkAfter(control, job, states, own);
+    } catch (error) {
+      for (const state of own)
+        if (context.signal.aborted && state.outcome === "not_started")
+          Object.assign(state, { outcome: "cancelled", error: "cancelled" });
+      throw error;
+    } finally {
+      noteControl(control, own);
+    }
     if (own.some(({ outcome }) => outcome !== "ok")) return;
   }
 }

@@ -11,7 +11,7 @@ import { Failure, throwIfCancelled } from "../core/errors.ts";
 import { inOneLine } from "../core/last-lines.ts";
 import { type ControlKind, parametersOf } from "../run/protocol.ts";
 import type { Operation, OperationContext } from "./context.ts";
-import { type Control, type ControlState, hostsOf } from "./control-state.ts";
+import { type Control, type ControlState, hostsOf, noteControl } from "./control-state.ts";
 import { effectsOf } from "./effects.ts";
 import type { CancelReceipts, Fleet } from "./fleet.ts";
 import { withHooks } from "./hooks.ts";
@@ -96,7 +96,8 @@ function statesOf(
 }
 
 /** Those whose worker cannot be used, each worker being asked once and before anything is started. */
-async function leaveOut({ context, fleet }: Control, states: readonly ControlState[]): Promise<void> {
+async function leaveOut(control: Control, states: readonly ControlState[]): Promise<void> {
+  const { context, fleet } = control;
   const wanted = states.filter(({ outcome }) => outcome === "not_started");
   const byWorker = Map.groupBy(wanted, ({ allocation }) => allocation.worker);
   const ask = async ([worker, own]: [string, ControlState[]]) => {
@@ -110,6 +111,7 @@ async function leaveOut({ context, fleet }: Control, states: readonly ControlSta
     }
   };
   await mapAll([...byWorker], WORKERS_AT_ONCE, ask, context.signal);
+  noteControl(control, states);
 }
 
 async function carryOut(

@@ -8,7 +8,9 @@ import { RUNNER_EXIT } from "../transport/runner.ts";
 import type { OperationContext } from "./context.ts";
 import type { Effects } from "./effects.ts";
 import { hooksOn, scriptErrors } from "./hooks.ts";
+import { noteBegun, noteOutcomes, outcomeOf } from "./last-outcomes.ts";
 import { type Trouble, troubleOf } from "./outcome.ts";
+import type { WantedTarget } from "./target.ts";
 
 const AT_ONCE = 32;
 const LIFECYCLE_LIMIT_SECONDS = 900;
@@ -70,7 +72,7 @@ export async function reconcile(
   if (due.length === 0) return [];
   context.log.info(`reconcile: stops what was removed or disabled, ${due.length} in all`);
   const troubles = new Map<Due, Trouble>();
-  await step(context, due, troubles, (one) => stop(context, effects, jobs, one.allocation));
+  await step(context, due, troubles, (one) => stop(context, effects, jobs, one));
   for (const job of jobs) {
     const stopped = due.filter((one) => one.allocation.job === job.name && !troubles.has(one));
     await runStopped(context, effects, job, stopped, troubles);
@@ -88,6 +90,9 @@ function conclude(
   if (trouble) context.log.warn(`reconcile of ${job} on ${worker}: ${inOneLine(trouble.message)}`);
   // What became of it is not known: if the worker ever comes back, it is to be started there.
   if (trouble && isGone) setStopped(context.db, job, id, "done");
+  noteOutcomes(context, [
+    { id, action, outcome: trouble?.grade ?? "changed", reason: trouble?.message ?? "" },
+  ]);
   const error = isGone ? null : (trouble?.message ?? null);
   return { job, worker, action, outcome: trouble?.grade ?? "changed", error };
 }
@@ -111,16 +116,21 @@ async function stop(
   context: OperationContext,
   effects: Effects,
   jobs: readonly CatalogJob[],
-  { id, job, worker, removed }: CatalogAllocation,
+  { allocation: { id, job, worker, removed }, action }: Due,
 ): Promise<void> {
   const known = jobs.find((one) => one.name === job);
   // Before it may stand still: if it comes back, it must not be taken for one that runs.
   setStopped(context.db, job, id, "begun");
-  await effects.run({
+  noteBegun(context, [id], action);
+  const target: WantedTarget = {
     ...{ job, worker, target: "stop", phase: "reconcile" },
     limitSeconds: known?.lifecycleTimeoutSeconds ?? LIFECYCLE_LIMIT_SECONDS,
     // Where there is no such folder nothing was ever put, or somebody has cleaned up.
     accepted: [RUNNER_EXIT.missingFolder],
+  };
+  await effects.run(target).catch((error: unknown) => {
+    noteOutcomes(context, [{ id, action, ...outcomeOf(error) }]);
+    throw error;
   });
   if (removed) setStopped(context.db, job, id, "done");
 }

@@ -10,6 +10,7 @@ import type { OperationContext } from "./context.ts";
 import type { Effects } from "./effects.ts";
 import { passGate } from "./gate.ts";
 import { hooksOn } from "./hooks.ts";
+import { noteStep } from "./last-outcomes.ts";
 import { troubleOf } from "./outcome.ts";
 import type { AllocationPlan } from "./plan-job.ts";
 import { promotedTree, putFilesBack } from "./promoted-tree.ts";
@@ -57,12 +58,14 @@ async function restore(
   if (states.length === 0) return "nothing was promoted there before that could be put back";
   const hosts = hostsOf(states);
   let isBack = false;
+  noteStep(context, states, "restore");
   try {
     context.log.info(`${job.name}: puts back on ${hosts} what was promoted before`);
     await putBack(context, effects, job, states);
     isBack = true;
     await passGate(context, effects, job, { probed: activeOf(states), hooked: workersOf(states) });
     setGate(context.db, job.name, idsOf(states), "passed");
+    for (const state of states) state.isBack = true;
     return `what was promoted before was put back on ${hosts} and is healthy there`;
   } catch (error) {
     throwIfCancelled(context.signal);
@@ -87,6 +90,7 @@ async function settleWaiting(
   const states = waiting.filter(({ plan }) => plan.promoted.hash !== "");
   if (states.length === 0) return [];
   context.log.info(`${job.name}: puts the promoted files back on ${hostsOf(states)}, which had yet to come`);
+  noteStep(context, states, "restore");
   const work = async (state: AllocationState) => {
     const { allocation, promoted, tree } = state.plan;
     try {
@@ -94,6 +98,7 @@ async function settleWaiting(
       await putFilesBack(context, effects, back, tree.digests);
       // Where an earlier deploy was cut off, other files than the promoted ones may run.
       if (!promoted.unfinished) promote(context.db, job.name, allocation.id, promoted.version);
+      state.isBack = true;
     } catch (error) {
       throwIfCancelled(context.signal);
       state.trouble = troubleOf(error);

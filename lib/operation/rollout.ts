@@ -21,6 +21,7 @@ import type { OperationContext } from "./context.ts";
 import type { Effects } from "./effects.ts";
 import { gateTroubles, hasGate, passGate } from "./gate.ts";
 import { type HookPass, scriptErrors } from "./hooks.ts";
+import { noteEnds, noteStep } from "./last-outcomes.ts";
 import { countGrades, describeGrades, type Trouble, troubleOf } from "./outcome.ts";
 import { hasOpenGate, type JobPlan } from "./plan-job.ts";
 import { promoteAll } from "./promote.ts";
@@ -45,7 +46,11 @@ export async function rollOut(
   options: { force: boolean; bound?: BoundPlan; board: RolloutBoard },
 ): Promise<void> {
   const rollout = new Rollout(context, effects, plan, states, options);
-  if (options.bound) await rollout.refuseDrift(options.bound);
+  await carryOut(rollout, plan, options.bound).finally(() => noteEnds(context, states));
+}
+
+async function carryOut(rollout: Rollout, plan: JobPlan, bound: BoundPlan | undefined): Promise<void> {
+  if (bound) await rollout.refuseDrift(bound);
   await rollout.passOpenGates();
   await rollout.stageAndSync();
   if (plan.refused !== undefined) throw new Failure("failed", plan.refused);
@@ -113,7 +118,9 @@ class Rollout {
   async stageAndSync(): Promise<void> {
     const changing = this.#changing().filter((state) => state.trouble === undefined);
     beginChange(this.#context.db, this.#plan.job.name, idsOf(changing));
+    noteStep(this.#context, changing, "sync");
     await this.#onAll(changing, SYNC_AT_ONCE, (state) => this.#sync(state));
+    noteEnds(this.#context, changing);
   }
 
   /** The batches of one phase: lifecycle, hooks, promotion, gate; the next batch only after the one before succeeded. */
@@ -122,8 +129,12 @@ class Rollout {
       throwIfCancelled(this.#context.signal);
       const states = batch.workers.map((host) => this.#byHost.get(host) as AllocationState);
       this.#board.step({ action, batch: batch.index + 1, batches: batches.length, gate: "" });
-      if (phase === "job_control") await this.#runControlBatch(batch, states);
-      else await this.#runBatch(phase, action, batch, states);
+      try {
+        if (phase === "job_control") await this.#runControlBatch(batch, states);
+        else await this.#runBatch(phase, action, batch, states);
+      } finally {
+        noteEnds(this.#context, this.#states);
+      }
     }
   }
 
@@ -150,6 +161,8 @@ class Rollout {
     const { job } = this.#plan;
     const reached = states.filter(({ trouble }) => trouble === undefined);
     if (reached.length === 0) return;
+    const changed = reached.filter(({ plan }) => runsTarget(plan.decision.action));
+    noteStep(this.#context, changed);
     const variables = controlVariables(this.#states.filter(({ trouble }) => trouble === undefined));
     const taken = { ...batch, workers: workersOf(reached) };
     const hooked = () => this.#runHooks({ kind: "deploy_control", job, batch: taken, variables });
@@ -159,7 +172,6 @@ class Rollout {
       gradeScripts(reached, error);
       throw error;
     }
-    const changed = reached.filter(({ plan }) => runsTarget(plan.decision.action));
     if (changed.length > 0) await this.#promoteAndGate(changed);
   }
 
@@ -251,6 +263,7 @@ class Rollout {
     await this.#effects.stage(allocation, tree);
     const { changed, removed, sentBytes } = await this.#effects.sync(allocation, tree, promoted.files);
     recordSynced(db, allocation.job, allocation.id, { hash: tree.hash, files: tree.digests, updateSeq });
+    state.isSynced = true;
     this.#say(
       `synced to ${allocation.worker}: ${changed.length} changed, ${removed.length} removed, ${sentBytes} bytes`,
     );
@@ -259,6 +272,7 @@ class Rollout {
   /** All of a batch run to their end; the errors of all are reported together. */
   async #lifecycle(batch: readonly AllocationState[]): Promise<void> {
     const ready = batch.filter((state) => state.trouble === undefined);
+    noteStep(this.#context, ready);
     await this.#onAll(ready, ready.length, async (state) => {
       await this.#runTarget(state);
       state.done = true;

@@ -3,7 +3,8 @@ import { isUnsettled } from "../bucket/promotions.ts";
 import { mapAll } from "../core/async.ts";
 import { throwIfCancelled } from "../core/errors.ts";
 import type { FileDigests } from "../plan/changes.ts";
-import { type Control, type ControlState, hostsOf } from "./control-state.ts";
+import { type Control, type ControlState, hostsOf, noteControl } from "./control-state.ts";
+import { noteBegun, noteOutcomes, outcomeOf } from "./last-outcomes.ts";
 import { troubleOf } from "./outcome.ts";
 import { promotedTree, putFilesBack } from "./promoted-tree.ts";
 
@@ -31,8 +32,11 @@ export async function settle(
     unsettled.filter(({ promoted }) => promoted.hash === ""),
   ];
   for (const state of never) fail(control, state, "nothing is promoted there: run `ops deploy` first");
+  noteControl(control, never);
   if (older.length === 0) return;
   log.info(`${job.name}: a deploy did not finish on ${hostsOf(older)}: the promoted files are put back`);
+  const ids = older.map(({ allocation }) => allocation.id);
+  noteBegun(control.context, ids, "restore");
   await mapAll(older, AT_ONCE, (state) => putBack(control, state), signal);
 }
 
@@ -43,7 +47,9 @@ async function putBack(control: Control, state: ControlState): Promise<void> {
     const back = { allocation, promoted, tree: promotedTree(context, promoted) };
     await putFilesBack(context, effects, back, filesLeft(state));
     state.put_back = true;
+    noteOutcomes(context, [{ id: allocation.id, action: "restore", outcome: "changed" }]);
   } catch (error) {
+    noteOutcomes(context, [{ id: allocation.id, action: "restore", ...outcomeOf(error) }]);
     throwIfCancelled(context.signal);
     const { grade, message } = troubleOf(error);
     fail(control, state, `the promoted files could not be put back: ${message}`, grade);

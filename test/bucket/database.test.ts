@@ -15,9 +15,12 @@ import {
   SCHEMA_VERSION,
   schemaVersion,
 } from "../../lib/bucket/database.ts";
+import { setLastOutcome } from "../../lib/bucket/last-outcomes.ts";
+import { promotionsOf } from "../../lib/bucket/promotions.ts";
 import { sleep } from "../../lib/core/async.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { STATUS } from "../../lib/http/message.ts";
+import { toSchema1 } from "../helpers/schemas.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const ID = "0190a5e8-0000-7000-8000-000000000001";
@@ -73,6 +76,31 @@ test("another schema is refused: an older one names the upgrade, a newer one bot
     details: { schema_version: SCHEMA_VERSION + 1 },
   });
   assert.throws(() => migrate(name, ID), { code: "schema_too_new" });
+});
+
+test("schema 1 is upgraded: what a deploy left half-way is not taken for synced", (t) => {
+  const name = migrated(t);
+  {
+    using db = openDatabase(name);
+    for (const [id, unfinished] of [
+      ["half", 1],
+      ["whole", 0],
+    ] as const)
+      db.run(
+        "INSERT INTO hash (namespace, key, current_hash, previous_hash, current_files, previous_files, current_version, unfinished) VALUES ('web_allocation', ?, 'h', 'h', '{}', '{}', '1', ?)",
+        ...[id, unfinished],
+      );
+  }
+  toSchema1(name);
+  assert.throws(() => openForReading(name), {
+    code: "schema_upgrade_required",
+    details: { schema_version: 1 },
+  });
+  assert.deepEqual(migrate(name, ID), { bucketId: ID, upgraded: true });
+  using db = openDatabase(name);
+  const promotionOf = promotionsOf(db, "web");
+  assert.deepEqual([promotionOf("half").synced, promotionOf("whole").synced], ["", "h"]);
+  setLastOutcome(db, "half", "run", { action: "sync", outcome: "unknown", reason: "" });
 });
 
 test("a transaction is stored as a whole or not at all", (t) => {

@@ -22,7 +22,7 @@ test("a new bucket has its folders, a database, a key and a source to begin with
   const dir = path.join(temporaryFolder(t), "new", "bucket");
   const done = await initBucket(dir, { source: true });
   assert.ok(isUuid(done.bucketId));
-  assert.deepEqual(done, { bucketId: done.bucketId, schemaVersion: 1, upgraded: true });
+  assert.deepEqual(done, { bucketId: done.bucketId, schemaVersion: 2, upgraded: true });
   const layout = layoutOf(dir);
   for (const folder of [
     "data",

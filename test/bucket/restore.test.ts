@@ -12,10 +12,12 @@ import {
   writeFileSync,
 } from "node:fs";
 import path from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { type TestContext, test } from "node:test";
 import { gunzipSync, gzipSync } from "node:zlib";
-import { openDatabase } from "../../lib/bucket/database.ts";
+import { Database, migrate, openDatabase, schemaVersion } from "../../lib/bucket/database.ts";
 import { initBucket } from "../../lib/bucket/init.ts";
+import { countFailed } from "../../lib/bucket/last-outcomes.ts";
 import { type Layout, layoutOf, SOURCE_PATHS } from "../../lib/bucket/layout.ts";
 import {
   commitRestore,
@@ -25,12 +27,14 @@ import {
   verifySnapshot,
 } from "../../lib/bucket/restore.ts";
 import { listRevisions, markBuilt } from "../../lib/bucket/revisions.ts";
+import { createSnapshot } from "../../lib/bucket/snapshots.ts";
 import { acceptSource, receiveSource, recoverSource } from "../../lib/bucket/source.ts";
 import { packSource } from "../../lib/bucket/source-pack.ts";
 import { STATE_PATHS } from "../../lib/bucket/swap.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { runUntilKilled } from "../helpers/killed.ts";
 import { seeded } from "../helpers/random.ts";
+import { toSchema1 } from "../helpers/schemas.ts";
 import {
   type Entry,
   entriesOf,
@@ -83,6 +87,19 @@ test("CP-107 a restore brings back the state and leaves the source alone; with t
   ] as const)
     assert.equal(statSync(path.join(layout.root, name)).mode & 0o777, mode, name);
   assertClean(layout);
+});
+
+test("a snapshot with an older schema is restored and upgraded", async (t) => {
+  const layout = await bucket(t);
+  toSchema1(layout.database);
+  const old = new Database(new DatabaseSync(layout.database));
+  const { name, schema_version } = await createSnapshot(layout, old, "", never);
+  old.close();
+  assert.equal(schema_version, 1);
+  migrate(layout.database, BUCKET);
+  await restore(layout, path.join(layout.snapshots, `${name}.tar.gz`), false);
+  using db = openDatabase(layout.database);
+  assert.deepEqual([schemaVersion(db), countFailed(db)], [2, 0]);
 });
 
 test("a restore goes past the write-ahead log of the database it replaces", async (t) => {
@@ -226,8 +243,8 @@ const HOSTILE: [
 ][] = [
   [
     "a newer schema",
-    (entries) => [entries, { schema_version: 2 }],
-    /was made by ops .* with schema 2, this program knows 1; use a newer ops$/,
+    (entries) => [entries, { schema_version: 3 }],
+    /was made by ops .* with schema 3, this program knows 2; use a newer ops$/,
   ],
   ["a newer format", (entries) => [entries, { format: 2 }], /use a newer ops$/],
   [
@@ -464,7 +481,7 @@ test("verify restores into a temporary bucket, opens every sealed value and leav
   const found = await verifySnapshot(file, never);
   assert.deepEqual(
     [found.bucket_id, found.note, found.schema_version, found.sealed_values],
-    [BUCKET, "nightly", 1, 1],
+    [BUCKET, "nightly", 2, 1],
   );
   const entries = await entriesOf(file);
   const { files } = JSON.parse(String(entries[0]?.content));

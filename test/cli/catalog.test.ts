@@ -3,6 +3,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { text } from "node:stream/consumers";
 import { type TestContext, test } from "node:test";
+import { setLastOutcome } from "../../lib/bucket/last-outcomes.ts";
 import { acquireLock } from "../../lib/bucket/lock.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { build } from "../../lib/operation/build.ts";
@@ -34,6 +35,22 @@ test("ops info and ops cat print tables, and with --json what the API answers", 
   assert.match((await run("cat", "jobs")).stdout, /^job +version .*\nweb +unknown /);
   const [job] = JSON.parse((await run("cat", "jobs", "--json")).stdout);
   assert.deepEqual([job.job, job.disabled, job.deployment_seq], ["web", false, 0]);
+});
+
+test("ops cat deployments tells the last action on each allocation, and shows only some outcomes", async (t) => {
+  const { run, db } = await built(t);
+  const [one] = JSON.parse((await run("cat", "deployments", "--json")).stdout);
+  const reason = `first line\n${"x".repeat(100)}`;
+  setLastOutcome(db, one.allocation_id, "0198f3a2", { action: "restart", outcome: "failed", reason });
+  const shown = await run("cat", "deployments", "--outcome", "failed,unreachable");
+  assert.match(shown.stdout, /restart +failed +0198f3a2 +first line…\n/);
+  const none = await run("cat", "deployments", "--outcome", "ok");
+  assert.deepEqual(
+    [none.code, none.stderr],
+    [1, "ops: there are no deployments to show with that outcome\n"],
+  );
+  const wrong = await run("cat", "deployments", "--outcome", "faild");
+  assert.match(wrong.stderr, /there is no outcome "faild"; did you mean "failed"\?/);
 });
 
 test("CP-111 ops cat prometheus lists, prints a file, and prints what is to be scraped", async (t) => {

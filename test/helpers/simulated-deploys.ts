@@ -108,6 +108,7 @@ const VERBS = ["start ", "restart ", "reload "];
  * - starts: a tree is started once, and once more at most for each kill, cancel, failure or force;
  * - restore: only a batch whose gate has failed is put back, to what was promoted before, where the manifest says so;
  *   what the result says about it is so, and what waited for a later batch has the promoted files again;
+ * - outcome: of each allocation its last action is noted with how it went, and `unknown` while it is at work;
  * - job control: after any of these deploys, it starts, restarts and reloads only what a deploy has finished with;
  * - plan: files and targets are those of the plan, all of them where nothing went wrong;
  * - convergence: a deploy that nothing disturbs succeeds, and the next one has nothing to do.
@@ -503,6 +504,9 @@ export class SimulatedDeploys {
   }
 
   #kill(): string {
+    for (const { what, job, worker } of this.#pending)
+      if (VERBS.some((verb) => what.startsWith(verb)))
+        assert.equal(this.#lastOf(`${job?.name}@${worker}`), "unknown", `outcome: ${what} is killed`);
     this.#dropPending();
     checkWithinPlan(this.#plan, this.#carriedOut(), (job) => job === SHOWS_SEQUENCE);
     return "killed";
@@ -887,6 +891,12 @@ export class SimulatedDeploys {
         assert.ok(this.#isTolerable(job, lost), `tolerance: ${name} is deployed without ${lost} workers`);
         if (lost > 0) this.tally.tolerated++;
       }
+      for (const one of allocations) {
+        if (one.action === null || ["skipped", "not_started"].includes(one.outcome)) continue;
+        const last = this.#lastOf(`${name}@${one.worker}`);
+        const isNoted = last === one.outcome || last === "restore";
+        assert.ok(isNoted, `outcome: ${name}@${one.worker} is ${one.outcome}, ${last} is noted`);
+      }
       if (outcome === "failed" && !isCancelled) this.#checkRestored(job, reason, allocations);
     }
   }
@@ -929,6 +939,13 @@ export class SimulatedDeploys {
     const isExpected = job.onFailure === "restore" && isOfBatch && isGate;
     const isTold = told !== null || reason.includes("nothing was promoted there before");
     assert.equal(isTold, isExpected, `restore: ${job.name}: ${reason}`);
+  }
+
+  #lastOf(key: string): string | undefined {
+    const { db } = this.#bucket;
+    const one = catalogAllocations(db).find(({ job, worker }) => `${job}@${worker}` === key);
+    const row = db.get("SELECT action, outcome FROM last_outcome WHERE alloc_id = ?", one?.id ?? "");
+    return row?.action === "restore" ? "restore" : (row?.outcome as string | undefined);
   }
 
   #promotionOf(key: string): Promotion {

@@ -7,6 +7,7 @@ import { test } from "node:test";
 import { layoutOf } from "../../lib/bucket/layout.ts";
 import { acquireLock } from "../../lib/bucket/lock.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
+import { toSchema1 } from "../helpers/schemas.ts";
 import { TestServer } from "../helpers/server.ts";
 
 test("CP-002 CP-074 CP-075 CP-078 CP-235 a bucket is created with its database, which carries its id", async (t) => {
@@ -18,7 +19,7 @@ test("CP-002 CP-074 CP-075 CP-078 CP-235 a bucket is created with its database, 
   assert.match(body.id, /^[0-9a-f]{8}-/);
   const { id, created_at, ...rest } = body;
   assert.deepEqual(rest, {
-    ...{ project: "shop", name: "live", initialized: true, schema_version: 1 },
+    ...{ project: "shop", name: "live", initialized: true, schema_version: 2, failed_allocations: 0 },
     ...{ active_run: null, last_run: null },
   });
   assert.ok(Math.abs(Date.parse(created_at) - Date.now()) < 60_000);
@@ -105,7 +106,7 @@ test("a bucket without a database is shown as not initialised, and no run can be
   const { path: bucket, folder } = await server.createBucket();
   rmSync(path.join(folder, "data"), { recursive: true });
   const { body } = await server.call("GET", bucket);
-  assert.deepEqual([body.initialized, body.schema_version], [false, null]);
+  assert.deepEqual([body.initialized, body.schema_version, body.failed_allocations], [false, null, null]);
   for (const start of ["build", "deploy", "push"]) {
     const reply = await server.call("POST", `${bucket}/${start}`);
     assert.deepEqual([reply.status, reply.body.error], [409, "bucket_not_initialized"]);
@@ -121,6 +122,22 @@ test("a bucket with a newer schema is shown, and its runs are refused with that 
   assert.equal((await server.call("GET", bucket)).body.initialized, true);
   const reply = await server.call("POST", `${bucket}/build`);
   assert.deepEqual([reply.status, reply.body.error], [409, "schema_too_new"]);
+});
+
+test("a bucket with an older schema is listed with it, says what to do, and init upgrades it", async (t) => {
+  const server = await TestServer.start(t);
+  const { path: bucket, folder } = await server.createBucket();
+  toSchema1(path.join(folder, "data", "ops.db"));
+  const shown = async () => (await server.call("GET", "/api/buckets")).body.items[0];
+  const stateOf = ({ initialized, schema_version, failed_allocations }: Record<string, unknown>) =>
+    [initialized, schema_version, failed_allocations] as const;
+  assert.deepEqual(stateOf(await shown()), [true, 1, null]);
+  const refused = await server.call("GET", `${bucket}/cat/deployments`);
+  assert.deepEqual([refused.status, refused.body.error], [409, "schema_upgrade_required"]);
+  const { body } = await server.call("POST", `${bucket}/init`);
+  assert.deepEqual(body, { schema_version: 2, upgraded: true });
+  assert.deepEqual(stateOf(await shown()), [true, 2, 0]);
+  assert.equal((await server.call("GET", `${bucket}/cat/deployments`)).status, 200);
 });
 
 test("a database that stays busy is 503 after the tries", async (t) => {
@@ -252,14 +269,14 @@ test("CP-103 CP-104 CP-078 init makes the database of a bucket, or leaves the pr
   const key = readFileSync(path.join(folder, "secrets", "kv.key"));
   const authority = readFileSync(path.join(folder, "secrets", "ca.key"));
   const first = await server.call("POST", `${bucket}/init`);
-  assert.deepEqual([first.status, first.body], [200, { schema_version: 1, upgraded: false }]);
+  assert.deepEqual([first.status, first.body], [200, { schema_version: 2, upgraded: false }]);
   rmSync(path.join(folder, "data"), { recursive: true });
   const second = await server.call("POST", `${bucket}/init`);
-  assert.deepEqual([second.status, second.body], [200, { schema_version: 1, upgraded: true }]);
+  assert.deepEqual([second.status, second.body], [200, { schema_version: 2, upgraded: true }]);
   assert.deepEqual(readFileSync(path.join(folder, "secrets", "kv.key")), key);
   assert.deepEqual(readFileSync(path.join(folder, "secrets", "ca.key")), authority);
   const shown = (await server.call("GET", bucket)).body;
-  assert.deepEqual([shown.initialized, shown.schema_version], [true, 1]);
+  assert.deepEqual([shown.initialized, shown.schema_version], [true, 2]);
   assert.equal((await server.call("GET", `${bucket}/info`)).body.bucket_id, id);
   const { body } = await server.call("POST", `${bucket}/build`);
   assert.equal((await server.ended(bucket, body.run_id)).status, "succeeded");

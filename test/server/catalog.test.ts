@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { openDatabase } from "../../lib/bucket/database.ts";
 import { KvStore } from "../../lib/bucket/kv.ts";
 import { loadKvKey } from "../../lib/bucket/kv-key.ts";
+import { setLastOutcome } from "../../lib/bucket/last-outcomes.ts";
 import { layoutOf } from "../../lib/bucket/layout.ts";
 import { VIEW_NAMES } from "../../lib/bucket/views.ts";
 import { TestServer } from "../helpers/server.ts";
@@ -30,7 +31,7 @@ test("CP-269 CP-078 info tells what the bucket is and how much it holds", async 
   assert.equal(status, 200);
   assert.deepEqual(
     [body.bucket_id, body.jobs, body.workers, body.allocations, body.update_seq, body.schema_version],
-    [path.basename(bucket.folder), 1, 2, 2, 0, 1],
+    [path.basename(bucket.folder), 1, 2, 2, 0, 2],
   );
   assert.match(body.built_at, /^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
 });
@@ -106,6 +107,37 @@ test("pages and filters of the catalog", async (t) => {
   assert.equal((await get("cat/allocations?jobs=wob")).status, 404);
   for (const query of ["cursor=x", "limit=0", "limit=5001", "jobs=a,,b", "active=1", "what=x"])
     assert.equal((await get(`cat/allocations?${query}`)).status, 400, query);
+});
+
+test("the last action on each allocation is shown and can be asked for; the list of buckets counts what failed", async (t) => {
+  const { server, bucket, get } = await built(t);
+  const of = async (query: string) => (await get(`cat/deployments${query}`)).body.items;
+  const [one, two] = await of("");
+  assert.deepEqual([one.last_action, one.last_outcome, one.last_run, one.last_reason], ["", "", "", ""]);
+  {
+    using db = openDatabase(layoutOf(bucket.folder).database);
+    const failed = { action: "restart", outcome: "failed", reason: "no disk" } as const;
+    setLastOutcome(db, one.allocation_id, "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70", failed);
+    setLastOutcome(db, two.allocation_id, "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70", {
+      ...failed,
+      outcome: "ok",
+    });
+  }
+  const [found, ...more] = await of("?outcome=failed,unreachable");
+  assert.deepEqual(
+    [found.worker_ip, found.last_action, found.last_reason],
+    ["10.0.0.1", "restart", "no disk"],
+  );
+  assert.deepEqual([more, (await of("?outcome=unknown")).length], [[], 0]);
+  for (const path of ["cat/deployments?outcome=faild", "cat/deployments?outcome=", "cat/jobs?outcome=failed"])
+    assert.equal((await get(path)).status, 400, path);
+  const counted = async () => (await server.call("GET", "/api/buckets")).body.items[0].failed_allocations;
+  assert.equal(await counted(), 1);
+  {
+    using db = openDatabase(layoutOf(bucket.folder).database);
+    db.run("UPDATE allocations SET removed = 1 WHERE alloc_id = ?", one.allocation_id);
+  }
+  assert.equal(await counted(), 0, "what is removed does not count");
 });
 
 test("a bucket without a database has no catalog", async (t) => {

@@ -1,3 +1,4 @@
+import { LAST_OUTCOMES } from "../../bucket/last-outcomes.ts";
 import { VIEW_NAMES, type ViewName } from "../../bucket/views.ts";
 import { BUCKET_DIR, bucketDir, type Command, type Flag, listOf, numberOf } from "../flags.ts";
 
@@ -5,13 +6,21 @@ const JSON_FLAG: Flag = { name: "json", help: "Print JSON instead of a table" };
 const JOBS: Flag = { name: "jobs", value: "A,B", help: "Only what belongs to these jobs" };
 const WORKERS: Flag = { name: "workers", value: "A,B", help: "Only what belongs to these workers" };
 const ACTIVE: Flag = { name: "active", help: "Leave out what is removed or disabled" };
+const OUTCOME: Flag = {
+  name: "outcome",
+  value: "A,B",
+  help: `Only where the last action went so: ${LAST_OUTCOMES.join(", ")}`,
+};
 const DELETED: Flag = { name: "deleted", help: "Show deleted keys too" };
 
 const VIEWS: Record<ViewName, { summary: string; flags: Flag[] }> = {
   workers: { summary: "Show the workers of the catalog", flags: [WORKERS, ACTIVE] },
   jobs: { summary: "Show the jobs of the catalog", flags: [JOBS, ACTIVE] },
   allocations: { summary: "Show which job is placed on which worker", flags: [JOBS, WORKERS, ACTIVE] },
-  deployments: { summary: "Show how far each allocation is deployed", flags: [JOBS, WORKERS, ACTIVE] },
+  deployments: {
+    summary: "Show how far each allocation is deployed, and how the last action on it went",
+    flags: [JOBS, WORKERS, ACTIVE, OUTCOME],
+  },
   hooks: { summary: "Show the hooks of the jobs and what they demand", flags: [JOBS] },
   ports: { summary: "Show the numbers of the jobs' ports", flags: [JOBS] },
   kv: {
@@ -41,6 +50,7 @@ export const CATALOG_COMMANDS: readonly Command[] = [
           jobs: listOf(input, "jobs"),
           workers: listOf(input, "workers"),
           active: input.switches.has("active"),
+          outcome: listOf(input, "outcome"),
           deleted: input.switches.has("deleted"),
         };
         return catCommand(bucketDir(input), name, query, input.switches.has("json"));

@@ -131,26 +131,33 @@ async function describe(bucket: RootBucket, { supervisor, readers, runList }: Se
   const { layout, id, project, name, created_at } = bucket;
   return {
     ...{ id, project, name },
-    ...(await schemaOf(layout, readers)),
+    ...(await stateOf(layout, readers)),
     created_at,
     active_run: supervisor.activeRun(id),
     last_run: await lastRun(layout, runList),
   };
 }
 
-async function schemaOf(
-  layout: Layout,
-  readers: Readers,
-): Promise<{ initialized: boolean; schema_version: number | null }> {
+interface State {
+  initialized: boolean;
+  schema_version: number | null;
+  failed_allocations: number | null;
+}
+
+/** What the database says; of one with another schema only which that is. */
+async function stateOf(layout: Layout, readers: Readers): Promise<State> {
+  const nothing = { initialized: false, schema_version: null, failed_allocations: null };
   try {
     const { schemaVersion } = await import("../../bucket/database.ts");
-    return { initialized: true, schema_version: await readers.readOnce(layout, "schema", schemaVersion) };
+    const { countFailed } = await import("../../bucket/last-outcomes.ts");
+    return await readers.readOnce(layout, "state", (db) => ({
+      ...{ initialized: true, schema_version: schemaVersion(db), failed_allocations: countFailed(db) },
+    }));
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
-    if (error.code === "bucket_not_initialized" || error.code === "database_damaged")
-      return { initialized: false, schema_version: null };
+    if (error.code === "bucket_not_initialized" || error.code === "database_damaged") return nothing;
     if (error.code !== "schema_upgrade_required" && error.code !== "schema_too_new") throw error;
-    return { initialized: true, ...(error.details as { schema_version: number }) };
+    return { ...nothing, initialized: true, ...(error.details as { schema_version: number }) };
   }
 }
 

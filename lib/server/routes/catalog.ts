@@ -1,5 +1,6 @@
 import { fingerprintsOf } from "../../bucket/fingerprint.ts";
 import { bucketInfo } from "../../bucket/info.ts";
+import { LAST_OUTCOMES } from "../../bucket/last-outcomes.ts";
 import { findBucket } from "../../bucket/root.ts";
 import { VIEW_NAMES, type ViewName, viewOf } from "../../bucket/views.ts";
 import { knownFacts } from "../../bucket/worker-facts.ts";
@@ -26,6 +27,12 @@ const FILTERS = {
   jobs: optional(described(NAMES, "Only what belongs to these jobs, with commas between them")),
   workers: optional(described(NAMES, "Only what belongs to these workers, with commas between them")),
   active: optional(described(boolean(), "Leave out what is removed or disabled")),
+  outcome: optional(
+    described(
+      NAMES,
+      `Only where the last action went so (deployments): ${LAST_OUTCOMES.join(", ")}, with commas`,
+    ),
+  ),
   deleted: optional(described(boolean(), "Show deleted keys too (kv)")),
   limit: withDefault(described(integer({ min: 1, max: 5_000 }), "How many items at most"), 5_000),
   cursor: optional(described(string({ min: 1, max: 20 }), "`next_cursor` of the answer before")),
@@ -80,9 +87,10 @@ function viewRoute(name: ViewName): ServerRoute {
     failures: [...READ_FAILURES, "not_found"],
     async handle({ params, query }, { root, readers }) {
       const { layout } = findBucket(root, params.bucket_id ?? "");
-      const { jobs, workers, active, deleted, limit, cursor } = query;
+      const { jobs, workers, active, outcome, deleted, limit, cursor } = query;
       const offset = offsetOf(cursor);
-      const wanted = { jobs: split(jobs), workers: split(workers), active, deleted };
+      const names = { jobs: split(jobs), workers: split(workers), outcome: split(outcome) };
+      const wanted = { ...names, active, deleted };
       const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
       const view = await readers.read(layout, (db) =>
         viewOf(db, name, wanted, { offset, limit }, fingerprintOf),

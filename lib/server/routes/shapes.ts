@@ -83,6 +83,10 @@ const BUCKET = object({
   name: string(),
   initialized: described(boolean(), "Its database exists, so that runs can be started"),
   schema_version: described(nullable(integer()), "null before the bucket is initialised"),
+  failed_allocations: described(
+    nullable(integer()),
+    "Allocations, removed ones aside, where the last action failed or found the worker unreachable; null where the database is not of this program's schema",
+  ),
   created_at: nullable(TIME),
   active_run: described(nullable(ID), "The run this server carries out there now"),
   last_run: described(nullable(LAST_RUN), "The newest run, active or not, of the server or the command line"),

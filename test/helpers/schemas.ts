@@ -1,0 +1,8 @@
+import { DatabaseSync } from "node:sqlite";
+
+/** Brings a database to schema 1, as the program that knew no other left it. */
+export function toSchema1(file: string): void {
+  const database = new DatabaseSync(file);
+  database.exec("DROP TABLE last_outcome; UPDATE schema_version SET version = 1");
+  database.close();
+}
