@@ -2,6 +2,7 @@ import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlit
 import { pathToFileURL } from "node:url";
 import { sleep } from "../core/async.ts";
 import { Failure, messageOf } from "../core/errors.ts";
+import { isLocked, sqliteCode } from "../core/system-errors.ts";
 
 /** A value that SQLite stores. */
 export type SqlValue = string | number | null | Uint8Array;
@@ -13,7 +14,7 @@ export const SCHEMA_VERSION = 2;
 
 const BUSY_TIMEOUT_MS = 5_000;
 /** Result codes of SQLite. */
-const [BUSY, LOCKED, IO_ERROR, DAMAGED, FULL, CANNOT_OPEN, NO_DATABASE] = [5, 6, 10, 11, 13, 14, 26] as const;
+const [IO_ERROR, DAMAGED, FULL, CANNOT_OPEN, NO_DATABASE] = [10, 11, 13, 14, 26] as const;
 
 /** Each entry takes the schema from its index to the next version, in one transaction. */
 const MIGRATIONS = [
@@ -188,14 +189,14 @@ export function openForReading(file: string): Database {
 /** What an error of SQLite about a bucket's database is for people; any other error is itself. */
 export function databaseFailure(error: unknown, file: string): unknown {
   if (error instanceof Failure) return error;
-  if (isBusy(error)) return new Failure("database_busy", "the bucket's database is busy; try again");
-  const code = codeOf(error);
+  if (isLocked(error)) return new Failure("database_busy", "the bucket's database is busy; try again");
+  const code = sqliteCode(error);
   if (code === CANNOT_OPEN)
     return new Failure("bucket_not_initialized", `Cannot open ${file}: the bucket is not initialised`);
-  if (code === IO_ERROR || code === FULL)
-    return new Failure("failed", `Cannot use ${file}: ${messageOf(error)}; is the disk full?`, {
-      cause: error,
-    });
+  if (code === IO_ERROR || code === FULL) {
+    const doubt = code === IO_ERROR ? "; is the disk full?" : "";
+    return new Failure("failed", `Cannot use ${file}: ${messageOf(error)}${doubt}`, { cause: error });
+  }
   if (code === DAMAGED || code === NO_DATABASE) return damaged(`Cannot read ${file}: it is damaged`, error);
   return error;
 }
@@ -215,16 +216,6 @@ export function isDamaged(file: string): boolean {
     const failure = databaseFailure(error, file);
     return failure instanceof Failure && failure.code === "database_damaged";
   }
-}
-
-function isBusy(error: unknown): boolean {
-  const code = codeOf(error);
-  return code === BUSY || code === LOCKED;
-}
-
-/** SQLite's primary result code; `errcode` may be an extended one. */
-function codeOf(error: unknown): number {
-  return ((error as { errcode?: number }).errcode ?? 0) & 0xff;
 }
 
 function checked(database: Database): Database {
@@ -337,7 +328,7 @@ function hasBegun(sqlite: DatabaseSync): boolean {
     sqlite.exec("BEGIN EXCLUSIVE");
     return true;
   } catch (error) {
-    if (isBusy(error)) return false;
+    if (isLocked(error)) return false;
     throw error;
   }
 }

@@ -1,3 +1,5 @@
+import { systemSentence } from "./system-errors.ts";
+
 /** What a program may test for. HTTP codes come from the table of docs/api.md, `Err…` names from docs/workspace.md. */
 export type FailureCode =
   | "usage"
@@ -64,13 +66,15 @@ export class Failure extends Error {
 
 /** The sentence of any thrown value, without a stack trace. */
 export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  return systemSentence(error) ?? (error instanceof Error ? error.message : String(error));
 }
 
 /** What people are told about any thrown value; what nobody threw on purpose, nor the system, is called a defect. */
 export function explain(error: unknown): string {
   const isExpected =
-    error instanceof Failure || (error as NodeJS.ErrnoException | null)?.syscall !== undefined;
+    error instanceof Failure ||
+    systemSentence(error) !== undefined ||
+    (error as NodeJS.ErrnoException | null)?.syscall !== undefined;
   return isExpected ? messageOf(error) : `internal error: ${messageOf(error)}`;
 }
 

@@ -1,6 +1,7 @@
 import type { Abortable } from "../core/async.ts";
-import { Failure, type FailureCode, hasErrno, messageOf, type Problem } from "../core/errors.ts";
+import { Failure, type FailureCode, messageOf, type Problem } from "../core/errors.ts";
 import { check, isObject, type Shape } from "../core/shape.ts";
+import { isLocked, systemSentence } from "../core/system-errors.ts";
 
 /**
  * A request as handlers see it. Header names are in lower case. It is itself aborted as its signal is: what waits by the
@@ -132,7 +133,9 @@ export function failureAnswer(error: unknown, requestId: string): Answer {
 }
 
 function asFailure(error: unknown, requestId: string): Failure {
-  if (hasErrno(error, "ENOSPC", "EDQUOT")) return new Failure("internal", "the disk of the server is full");
+  if (isLocked(error)) return new Failure("database_busy", "the bucket's database is busy; try again");
+  const sentence = systemSentence(error);
+  if (sentence !== undefined) return new Failure("internal", `on the server ${sentence}`);
   if (!(error instanceof Failure))
     return new Failure("internal", `internal error; the server's log tells more under request ${requestId}`);
   // Nothing but the client's leaving and the server's end aborts a request, and who has left reads no answer.

@@ -12,7 +12,7 @@ import { readRecord, runNotFound } from "./record.ts";
 
 /** What is searched for: lines with a text, or about a job or a worker. */
 export interface LogQuery extends LineFilter {
-  /** `next` of the answer before; undefined for the beginning. */
+  /** `next` of the answer before; undefined or `0` for the beginning. */
   after?: string | undefined;
   /** Only lines that end before this byte; undefined for all. */
   until?: number | undefined;
@@ -75,7 +75,7 @@ export async function searchLog(layout: Layout, runId: string, query: LogQuery):
 }
 
 function placeOf(after: string | undefined): { offset: number; line: number } {
-  if (after === undefined) return { offset: 0, line: 1 };
+  if (after === undefined || after === "0") return { offset: 0, line: 1 };
   const [, offset = "", line = ""] = /^(\d{1,15})\.([1-9]\d{0,14})$/.exec(after) ?? [];
   if (offset === "") throw wrongPlace();
   return { offset: Number(offset), line: Number(line) };

@@ -1,7 +1,16 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
-import { cancelledFailure, Failure, hasErrno, messageOf, throwIfCancelled } from "../../lib/core/errors.ts";
+import {
+  cancelledFailure,
+  explain,
+  Failure,
+  hasErrno,
+  messageOf,
+  throwIfCancelled,
+} from "../../lib/core/errors.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
 
 test("a failure carries its code, one sentence, facts and its cause", () => {
   const cause = new Error("below");
@@ -38,4 +47,39 @@ test("an aborted signal is the failure `cancelled`, another one or none is nothi
   throwIfCancelled(new AbortController().signal);
   throwIfCancelled(undefined);
   assert.notEqual(cancelledFailure(), cancelledFailure());
+});
+
+for (const [code, syscall, path, sentence] of [
+  ["EROFS", "open", "/srv/a", "the file system is read-only (/srv/a): mount it writable"],
+  ["ENOSPC", "write", undefined, "the disk is full (write): make room there"],
+  ["EDQUOT", "mkdir", "/srv/a", "the disk quota is used up (/srv/a): make room there"],
+  [
+    "EMFILE",
+    "open",
+    "/srv/a",
+    "this process has as many files open as it may (/srv/a): raise its limit (ulimit -n)",
+  ],
+  ["EPERM", "link", "/srv/a", "no hard link can be made there (/srv/a): use a file system that has them"],
+] as const)
+  test(`${code} of ${syscall} is a sentence with what to do`, () => {
+    const raw = new Error(`${code}: something, ${syscall} '${path}'`);
+    const error = Object.assign(raw, { code, syscall, ...(path && { path }) });
+    assert.deepEqual([messageOf(error), explain(error)], [sentence, sentence]);
+  });
+
+test("other errors of the system keep their text, and a defect is called one", () => {
+  const denied = Object.assign(new Error("EPERM: not permitted, kill"), { code: "EPERM", syscall: "kill" });
+  assert.equal(explain(denied), "EPERM: not permitted, kill");
+  assert.equal(explain(new TypeError("wrong")), "internal error: wrong");
+});
+
+test("a database that another process has locked is a sentence, not a defect", (t) => {
+  const file = `${temporaryFolder(t)}/a.db`;
+  using holder = new DatabaseSync(file);
+  using other = new DatabaseSync(file, { timeout: 0 });
+  holder.exec("CREATE TABLE a (b); BEGIN EXCLUSIVE");
+  assert.throws(
+    () => other.exec("INSERT INTO a VALUES (1)"),
+    (error) => explain(error) === "another process is at work in the database; try again",
+  );
 });

@@ -116,5 +116,5 @@ test("a defect tells the client nothing but the request's id; a failure without 
 test("a full disk is told as such", () => {
   const full = Object.assign(new Error("ENOSPC: no space left on device, write"), { code: "ENOSPC" });
   const { error, message } = JSON.parse(String(failureAnswer(full, "r1").body));
-  assert.deepEqual([error, message], ["internal", "the disk of the server is full"]);
+  assert.deepEqual([error, message], ["internal", "on the server the disk is full: make room there"]);
 });

@@ -132,6 +132,16 @@ test("what is of a job counts for the limit, and nothing else", async (t) => {
   );
 });
 
+test("`after` 0 is the beginning, as none is", async (t) => {
+  const { search, end } = await logOf(t, "one hit\nmiss\nhit two\n");
+  await end();
+  assert.deepEqual(await search("hit", { after: "0" }), await search("hit"));
+  assert.deepEqual(
+    (await search("hit", { after: "0" })).matches.map(({ line }) => line),
+    [1, 3],
+  );
+});
+
 test("the answer is filled up to its limit, and the next one goes on behind it", async (t) => {
   const { search, end } = await logOf(
     t,
@@ -205,7 +215,7 @@ test("what cannot be searched for, or from, is refused", async (t) => {
   const { search } = await logOf(t, "x\n");
   for (const text of ["", "a\nb", "a\rb", "ä".repeat(101)])
     await assert.rejects(search(text), { code: "invalid_request", message: /^q: / });
-  for (const after of ["x", "0", "3.1", "-1.1", "0.0", "1.x", "9".repeat(16)])
+  for (const after of ["x", "3.1", "-1.1", "0.0", "1.x", "9".repeat(16)])
     await assert.rejects(search("x", { after }), { code: "invalid_request", message: /^after: / });
   assert.equal((await search("ä".repeat(100))).matches.length, 0);
   await assert.rejects(search(undefined), { code: "invalid_request", message: /^q: .* a job or a worker/ });

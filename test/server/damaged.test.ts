@@ -120,3 +120,21 @@ test("CP-115 a half-written record is a failed run that says so: in the list, al
   assert.equal((await start("build")).status, "succeeded");
   assert.equal(existsSync(path.dirname(files.record)), false);
 });
+
+test("a database that another process keeps locked fails a run, and a start over HTTP, with a sentence", async (t) => {
+  const { server, bucket, first, layout } = await saved(t);
+  await server.stop();
+  using holder = new DatabaseSync(layout.database);
+  holder.exec("BEGIN IMMEDIATE");
+  const { code, stderr } = await ops(["build", "--bucket-dir", bucket.folder]);
+  holder.exec("ROLLBACK");
+  assert.equal(code, 1);
+  assert.match(
+    stderr,
+    /build failed after .*: (another process is at work in the database|the bucket's database is busy); try again/,
+  );
+  assert.doesNotMatch(stderr, /internal error|database is locked/);
+  await server.open();
+  const { body } = await server.call("GET", `${bucket.path}/runs`);
+  assert.match(body.items.find((run: { id: string }) => run.id !== first.id).error, /; try again$/);
+});

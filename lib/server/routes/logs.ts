@@ -73,7 +73,7 @@ export const LOG_ROUTES = [
       after: optional(
         described(
           string({ min: 1, max: 40 }),
-          "`next` of the answer before: `<offset>.<line>`, the byte at which a line begins and its number",
+          "`next` of the answer before: `<offset>.<line>`, the byte at which a line begins and its number; or `0`",
         ),
       ),
       until: optional(described(integer({ min: 0 }), "Byte offset: only lines that end before it")),

@@ -1,0 +1,36 @@
+/** What the errors of the system that people meet mean, and what to do; by errno, or by system call and errno. */
+const SENTENCES: Readonly<Record<string, [why: string, advice: string]>> = {
+  EROFS: ["the file system is read-only", "mount it writable"],
+  ENOSPC: ["the disk is full", "make room there"],
+  EDQUOT: ["the disk quota is used up", "make room there"],
+  EMFILE: ["this process has as many files open as it may", "raise its limit (ulimit -n)"],
+  ENFILE: ["this machine has as many files open as it can", "raise fs.file-max"],
+  "link EPERM": ["no hard link can be made there", "use a file system that has them"],
+};
+/** Result codes of SQLite that say the same. */
+const [BUSY, LOCKED, FULL] = [5, 6, 13];
+
+/**
+ * The sentence for an error of the system or of SQLite whose own text would help nobody: what is the matter, with which
+ * file as far as the system tells it, and what to do. Undefined for any other.
+ */
+export function systemSentence(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined;
+  if (isLocked(error)) return "another process is at work in the database; try again";
+  const { code = "", syscall = "", path } = error as NodeJS.ErrnoException;
+  const isFull = sqliteCode(error) === FULL;
+  const [why, advice] = SENTENCES[isFull ? "ENOSPC" : code] ?? SENTENCES[`${syscall} ${code}`] ?? [];
+  if (why === undefined) return undefined;
+  const where = path ?? syscall;
+  return `${why}${where === "" ? "" : ` (${where})`}: ${advice}`;
+}
+
+/** True for SQLite's `database is locked`. */
+export function isLocked(error: unknown): boolean {
+  return [BUSY, LOCKED].includes(sqliteCode(error));
+}
+
+/** SQLite's primary result code, 0 for what is no error of SQLite; `errcode` may be an extended one. */
+export function sqliteCode(error: unknown): number {
+  return ((error as { errcode?: number } | null)?.errcode ?? 0) & 0xff;
+}
