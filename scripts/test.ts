@@ -51,7 +51,7 @@ function linkPython(file: string): void {
 
 function run(mode: string, given: string[], folder: string): void {
   const isFile = (argument: string) => !argument.startsWith("--");
-  const limit = `--test-timeout=${Math.round(patience(FILE_LIMIT_MS))}`;
+  const limit = `--test-timeout=${patience(FILE_LIMIT_MS)}`;
   const flags = [`--test-concurrency=${AT_ONCE}`, limit, ...(mode === "coverage" ? COVERAGE : [])];
   const files = given.some(isFile) ? given.filter(isFile) : filesOf(mode);
   const env = environment(folder);

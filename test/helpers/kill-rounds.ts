@@ -47,8 +47,10 @@ export async function killRounds(
       const victim = random() < 0.5 ? "server" : "run";
       const afterMs = random() * LATEST_KILL_MS[action];
       try {
-        if (await interrupt(rig, action, victim, `1.0.${round}`, afterMs)) met[victim]++;
+        const isHit = await interrupt(rig, action, victim, `1.0.${round}`, afterMs);
         await checkRecovered(rig);
+        if (!isHit) continue;
+        met[victim]++;
         await checkCleanDeploy(rig, `2.0.${round}`);
       } catch (error) {
         const what = `seed ${seed}, round ${round}: ${victim} killed ${afterMs.toFixed(0)} ms into a ${action}`;
