@@ -117,7 +117,10 @@ test("a batch that fails keeps the next from starting, and nothing of it is forg
     ended.error?.message ?? "",
     /^restart failed: web@127\.0\.0\.2: `make restart` of job web on 127\.0\.0\.2 failed/,
   );
-  assert.match(ended.error?.message ?? "", /; web@127\.0\.0\.3: not started$/);
+  assert.match(
+    ended.error?.message ?? "",
+    /; web@127\.0\.0\.3: not started; web@127\.0\.0\.2: stopped, not started again, /,
+  );
   assert.deepEqual(since(C), []);
 });
 
