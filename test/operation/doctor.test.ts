@@ -165,7 +165,7 @@ const HARMS: [name: string, harm: Harm, expected: RegExp[]][] = [
   [
     "a newer schema",
     ({ db }) => db.run("UPDATE schema_version SET version = 9"),
-    [/^bucket: schema: problem: the database has schema 9, this program knows 1$/],
+    [/^bucket: schema: problem: the database has schema 9, this program knows 2$/],
   ],
   [
     "a run of the future",
