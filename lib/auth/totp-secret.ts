@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { base32Decode, base32Encode } from "../codec/base32.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
-import { createExclusive, readGuarded } from "../core/files.ts";
+import { createExclusive, readGuarded, realPlace } from "../core/files.ts";
 
 /** What a new secret has: as long as the hash, as RFC 4226 recommends. */
 const NEW_BYTES = 20;
@@ -32,7 +32,7 @@ export async function readTotpSecret(file: string): Promise<Buffer> {
 
 /** The secret in a file; where there is none, one is made, for its owner alone. What is there is never replaced. */
 export async function enrolTotpSecret(file: string): Promise<{ secret: Buffer; created: boolean }> {
-  const created = await createExclusive(file, `${base32Encode(randomBytes(NEW_BYTES))}\n`).catch(
+  const created = await createExclusive(realPlace(file), `${base32Encode(randomBytes(NEW_BYTES))}\n`).catch(
     (error: unknown) => {
       const why = hasErrno(error, "ENOENT") ? "its folder does not exist" : messageOf(error);
       throw refusal(file, `it cannot be written: ${why}`, error);

@@ -1,7 +1,10 @@
+import { lstatSync } from "node:fs";
+import path from "node:path";
 import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { sleep } from "../core/async.ts";
 import { Failure, messageOf } from "../core/errors.ts";
+import { realPlace } from "../core/files.ts";
 import { isLocked, sqliteCode } from "../core/system-errors.ts";
 
 /** A value that SQLite stores. */
@@ -162,9 +165,23 @@ export class Database {
   }
 }
 
+/**
+ * Throws `failed` where a database is a symbolic link, or lies behind one: SQLite would follow it. The path is looked at,
+ * because a process that opens and closes the file itself loses the locks that SQLite has on it.
+ */
+export function refuseLink(file: string): void {
+  const isLink = lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink();
+  if (!isLink && realPlace(path.dirname(file)) === path.dirname(file)) return;
+  throw new Failure(
+    "failed",
+    `Cannot use ${file}: a symbolic link is on the way to it; put the database there`,
+  );
+}
+
 /** Opens the database of a bucket for reading and writing; refuses one that is not at this program's schema. */
 export function openDatabase(file: string): Database {
   // mode=rw: a database that is not there must not spring into being.
+  refuseLink(file);
   const location = pathToFileURL(file);
   location.search = "mode=rw";
   try {
@@ -180,6 +197,7 @@ export function openDatabase(file: string): Database {
 /** Opens it for reading only and never waits: a locked database is the failure `database_busy`. */
 export function openForReading(file: string): Database {
   try {
+    refuseLink(file);
     return checked(new Database(new DatabaseSync(file, { readOnly: true, timeout: 0 })));
   } catch (error) {
     throw databaseFailure(error, file);
@@ -269,6 +287,7 @@ export function schemaVersion(database: Database): number {
  * `database_busy`.
  */
 export function migrate(file: string, bucketId: string): { bucketId: string; upgraded: boolean } {
+  refuseLink(file);
   const sqlite = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
   const database = new Database(sqlite);
   try {
@@ -311,6 +330,7 @@ export async function exclusively(
   limitMs: number,
   work: () => Promise<void>,
 ): Promise<boolean> {
+  refuseLink(file);
   const sqlite = new DatabaseSync(file, { timeout: 0 });
   try {
     // SQLite's own waiting would stop this whole process, and with it whoever is at work in it.

@@ -6,7 +6,7 @@ import { Failure } from "../core/errors.ts";
 import { createExclusive, exists, makePrivateFolder } from "../core/files.ts";
 import { ensureAuthority } from "./authority.ts";
 import { DEFAULT_BUCKET_CONF } from "./bucket-conf.ts";
-import { migrate, openDatabase, SCHEMA_VERSION } from "./database.ts";
+import { migrate, openDatabase, refuseLink, SCHEMA_VERSION } from "./database.ts";
 import { createKvKey } from "./kv-key.ts";
 import { type Layout, layoutOf } from "./layout.ts";
 import { DEFAULT_OPS_CONF } from "./settings.ts";
@@ -48,6 +48,7 @@ export async function initBucket(
     throw new Failure("invalid_bucket_id", `Cannot make a bucket: ${wanted} is not a UUID in small letters`);
   await makeFolders(layout);
   await createExclusive(layout.database, "");
+  refuseLink(layout.database);
   await chmod(layout.database, 0o600);
   const { bucketId, upgraded } = migrate(layout.database, wanted ?? randomUUID());
   if (wanted !== undefined && wanted !== bucketId)

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { lstat, mkdir, rename, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { Failure, messageOf } from "../core/errors.ts";
-import { flushFolder, namesIn, remove, unlessMissing } from "../core/files.ts";
+import { flushFolder, makePrivateFolder, namesIn, remove, unlessMissing } from "../core/files.ts";
 import { isObject, quote } from "../core/shape.ts";
 import { readFound, walk } from "../core/walk.ts";
 import { type Layout, SKIPPED_FOLDERS } from "./layout.ts";
@@ -43,6 +43,7 @@ export async function createJob(layout: Layout, { name, selectors, template }: N
   const folder = path.join(layout.jobs, name);
   const staging = path.join(layout.tmp, `job-${randomUUID()}`);
   try {
+    await makePrivateFolder(layout.tmp);
     await write(staging, chosen);
     await mkdir(layout.jobs, { recursive: true, mode: SHARED_FOLDER });
     await rename(staging, folder);

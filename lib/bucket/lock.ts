@@ -1,8 +1,9 @@
-import { readdir, readFile, rename, stat, writeFile } from "node:fs/promises";
+import { constants } from "node:fs";
+import { readdir, rename, stat, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import path from "node:path";
 import { Failure, hasErrno } from "../core/errors.ts";
-import { createExclusive, PRIVATE_FILE, remove } from "../core/files.ts";
+import { createExclusive, PRIVATE_FILE, readRegularSync, remove } from "../core/files.ts";
 import {
   bootId,
   endGroup,
@@ -41,6 +42,8 @@ export type LockContent = Infer<typeof LOCK>;
 const TAKEOVER_LIMIT_MS = 15_000;
 const RECOVERY_GRACE_MS = 2_000;
 const ATTEMPTS = 50;
+/** Follows no link. */
+const OVERWRITE = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
 
 /**
  * The lock of a bucket while this process owns it (control-plane.md, Runs 2). It was made with link(), so it is never
@@ -110,7 +113,7 @@ export class BucketLock {
     const { lock, data } = this.#layout;
     if (await this.#isOurs()) {
       const temporary = path.join(data, ".ops.lock.update");
-      await writeFile(temporary, text, { mode: PRIVATE_FILE });
+      await writeFile(temporary, text, { mode: PRIVATE_FILE, flag: OVERWRITE });
       await rename(temporary, lock);
     } else if (!(await createExclusive(lock, text)))
       throw new Failure("bucket_busy", `${lock} was removed, and another operation has taken it since`);
@@ -154,7 +157,7 @@ export async function acquireLock(layout: Layout, runId: string, command: string
 /** What the lock file says now; undefined without one, `unreadable` for what no ops wrote. */
 export async function readLock(layout: Layout): Promise<LockContent | "unreadable" | undefined> {
   try {
-    const checked = check(LOCK, JSON.parse(await readFile(layout.lock, "utf8")));
+    const checked = check(LOCK, JSON.parse(readRegularSync(layout.lock)));
     return checked.ok ? checked.value : "unreadable";
   } catch (error) {
     if (hasErrno(error, "ENOENT")) return undefined;

@@ -1,8 +1,7 @@
-import { createReadStream } from "node:fs";
 import path from "node:path";
 import { createInterface } from "node:readline";
 import { hasErrno } from "../core/errors.ts";
-import { namesIn } from "../core/files.ts";
+import { namesIn, openRegular } from "../core/files.ts";
 import { isObject } from "../core/shape.ts";
 
 /** One structured line, field by field, as it was written. */
@@ -100,7 +99,9 @@ async function* linesOf(folder: string, name: string, filter: LogFilter): AsyncG
 
 async function* linesOfFile(file: string): AsyncGenerator<string> {
   try {
-    yield* createInterface({ input: createReadStream(file), crlfDelay: Number.POSITIVE_INFINITY });
+    await using handle = await openRegular(file);
+    const input = handle.createReadStream({ autoClose: false });
+    yield* createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY });
   } catch (error) {
     if (!hasErrno(error, "ENOENT")) throw error;
   }

@@ -1,7 +1,7 @@
-import { appendFileSync, closeSync, fstatSync, mkdirSync, openSync, renameSync } from "node:fs";
+import { appendFileSync, closeSync, fstatSync, mkdirSync, renameSync } from "node:fs";
 import path from "node:path";
 import { Failure, messageOf } from "../core/errors.ts";
-import { PRIVATE_FILE, PRIVATE_FOLDER } from "../core/files.ts";
+import { APPEND, openRegularSync, PRIVATE_FOLDER } from "../core/files.ts";
 import type { Redactor } from "../core/redact.ts";
 import { type Layout, runLayout } from "./layout.ts";
 
@@ -141,7 +141,7 @@ export class RunLog {
 
   #openFile(file: string): { descriptor: number; size: number } {
     mkdirSync(path.dirname(file), { recursive: true, mode: PRIVATE_FOLDER });
-    const descriptor = openSync(file, "a", PRIVATE_FILE);
+    const descriptor = openRegularSync(file, APPEND);
     const open = { descriptor, size: fstatSync(descriptor).size };
     this.#open.set(file, open);
     return open;

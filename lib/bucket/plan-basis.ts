@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
 import { isUuid } from "../codec/uuid.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
+import { readRegularSync } from "../core/files.ts";
 import { catalogAllocations } from "./catalog.ts";
 import type { Database } from "./database.ts";
 import { type Layout, runLayout } from "./layout.ts";
@@ -62,7 +62,7 @@ export function validPlan(layout: Layout, db: Database, runId: string): { basis:
 
 function readPlan(layout: Layout, runId: string): { basis: PlanBasis } {
   try {
-    if (isUuid(runId)) return JSON.parse(readFileSync(runLayout(layout, runId).plan, "utf8"));
+    if (isUuid(runId)) return JSON.parse(readRegularSync(runLayout(layout, runId).plan));
   } catch (error) {
     if (!hasErrno(error, "ENOENT", "ENOTDIR")) throw error;
   }

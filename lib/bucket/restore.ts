@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { isUuid } from "../codec/uuid.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
-import { flushFolder, makePrivateFolder, namesIn, remove } from "../core/files.ts";
+import { flushFolder, makePrivateFolder, namesIn, realPlace, remove } from "../core/files.ts";
 import { openDatabase } from "./database.ts";
 import { initBucket } from "./init.ts";
 import { loadKvKey } from "./kv-key.ts";
@@ -138,7 +138,7 @@ interface SnapshotCheck {
  * is not looked at. Throws `failed`, `schema_too_new` or `cancelled`.
  */
 export async function verifySnapshot(file: string, signal: AbortSignal): Promise<SnapshotCheck> {
-  const folder = await mkdtemp(path.join(tmpdir(), "ops-verify-"));
+  const folder = await mkdtemp(path.join(realPlace(tmpdir()), "ops-verify-"));
   try {
     const { files, rows, bucket_id, created_at, note, schema_version } = await restoreInto(
       folder,

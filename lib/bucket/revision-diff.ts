@@ -1,6 +1,7 @@
-import { open, readFile, stat } from "node:fs/promises";
+import { lstat } from "node:fs/promises";
 import path from "node:path";
 import { textOf, unifiedDiff } from "../codec/diff.ts";
+import { openRegular, readBounded, unlessMissing } from "../core/files.ts";
 import type { Layout } from "./layout.ts";
 import { modeText, pathsBelow } from "./source-view.ts";
 
@@ -48,7 +49,7 @@ export async function diffRevisions(layout: Layout, before: string, after: strin
 
 async function filesOf(revision: string): Promise<ReadonlySet<string>> {
   const folders = await Promise.all(["workspace", "templates"].map((name) => pathsBelow(revision, name)));
-  const hasOpsConf = await stat(path.join(revision, "ops.conf")).catch(() => undefined);
+  const hasOpsConf = (await unlessMissing(lstat(path.join(revision, "ops.conf"))))?.isFile();
   return new Set([...(hasOpsConf ? ["ops.conf"] : []), ...folders.flat()]);
 }
 
@@ -58,26 +59,30 @@ async function compare(
   after: string,
   roomBytes: number,
 ): Promise<ChangedFile | undefined> {
-  const [old, now] = await Promise.all([stat(before), stat(after)]);
+  const [old, now] = await Promise.all([lstat(before), lstat(after)]);
   const modes = { before: modeText(old.mode), after: modeText(now.mode) };
   const mode = modes.before === modes.after ? null : modes;
   if (old.size === now.size && (await areEqual(before, after)))
     return mode ? { path: name, mode, diff: "", omitted: null } : undefined;
   const tooLarge = { path: name, mode, diff: null, omitted: "too_large" } as const;
   if (old.size > MOST_FILE_BYTES || now.size > MOST_FILE_BYTES) return tooLarge;
-  const [oldText, newText] = (await Promise.all([readFile(before), readFile(after)])).map(textOf);
+  const [oldText, newText] = (await Promise.all([read(before), read(after)])).map(textOf);
   if (oldText === undefined || newText === undefined)
     return { path: name, mode, diff: null, omitted: "binary" };
   const diff = unifiedDiff(oldText, newText, MOST_EDITS);
   return Buffer.byteLength(diff) > roomBytes ? tooLarge : { path: name, mode, diff, omitted: null };
 }
 
+async function read(file: string): Promise<Buffer> {
+  return (await readBounded(file, MOST_FILE_BYTES)) ?? Buffer.alloc(0);
+}
+
 const PIECE_BYTES = 256 * 1024;
 
 /** Whether two files of one size hold the same bytes. */
 async function areEqual(one: string, other: string): Promise<boolean> {
-  await using first = await open(one);
-  await using second = await open(other);
+  await using first = await openRegular(one);
+  await using second = await openRegular(other);
   const [a, b] = [Buffer.alloc(PIECE_BYTES), Buffer.alloc(PIECE_BYTES)];
   for (;;) {
     const [{ bytesRead }] = await Promise.all([first.read(a), second.read(b)]);

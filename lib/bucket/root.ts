@@ -1,12 +1,20 @@
 import { randomUUID } from "node:crypto";
-import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync, type Stats } from "node:fs";
+import { closeSync, constants, fstatSync, lstatSync, readFileSync, type Stats } from "node:fs";
 import { open, readdir, rename } from "node:fs/promises";
 import path from "node:path";
 import { isUuid } from "../codec/uuid.ts";
 import { turn } from "../core/async.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
 import { faultPoint } from "../core/fault.ts";
-import { exists, flushFolder, isUnchanged, makePrivateFolder, remove, writeAtomic } from "../core/files.ts";
+import {
+  exists,
+  flushFolder,
+  isUnchanged,
+  makePrivateFolder,
+  openRegularSync,
+  remove,
+  writeAtomic,
+} from "../core/files.ts";
 import { isObject, quote } from "../core/shape.ts";
 import { type Layout, layoutOf } from "./layout.ts";
 
@@ -127,10 +135,9 @@ function readLabels(layout: Layout): Pick<RootBucket, "project" | "name" | "crea
 
 function parsedLabels(file: string): unknown {
   try {
-    const descriptor = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    const descriptor = openRegularSync(file);
     try {
-      const found = fstatSync(descriptor);
-      if (!found.isFile() || found.size > BUCKET_JSON_BYTES) return undefined;
+      if (fstatSync(descriptor).size > BUCKET_JSON_BYTES) return undefined;
       return JSON.parse(readFileSync(descriptor, "utf8"));
     } finally {
       closeSync(descriptor);

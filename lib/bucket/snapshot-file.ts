@@ -3,7 +3,7 @@ import { chmod, mkdir, open } from "node:fs/promises";
 import path from "node:path";
 import { readTar, type TarEntry } from "../codec/tar-read.ts";
 import { Failure, hasErrno, messageOf, throwIfCancelled } from "../core/errors.ts";
-import { makePrivateFolder, openRegular, PRIVATE_FOLDER } from "../core/files.ts";
+import { makePrivateFolder, openRegular, PRIVATE_FILE, PRIVATE_FOLDER } from "../core/files.ts";
 import { check, type Infer, integer, list, object, oneOf, quote, record, string } from "../core/shape.ts";
 import { bucketIdOf, type Database, migrate, openDatabase, SCHEMA_VERSION } from "./database.ts";
 import { SOURCE_PATHS } from "./layout.ts";
@@ -182,14 +182,18 @@ async function unpackFile(
     hash.update(chunk);
     await handle.appendFile(chunk);
   }
-  await handle.chmod(Number.parseInt(mode, 8));
+  await handle.chmod(isPrivate(name) ? PRIVATE_FILE : Number.parseInt(mode, 8));
   if (hash.digest("hex") !== sha256)
     throw new Failure("failed", `${quote(name)} is not what was saved: its sum differs`);
 }
 
 async function parentOf(target: string, name: string): Promise<void> {
-  const isPrivate = PRIVATE_ROOTS.has(name.split("/")[0] as string);
-  await mkdir(path.dirname(target), { recursive: true, mode: isPrivate ? PRIVATE_FOLDER : 0o755 });
+  await mkdir(path.dirname(target), { recursive: true, mode: isPrivate(name) ? PRIVATE_FOLDER : 0o755 });
+}
+
+/** For its owner alone, whatever the snapshot says. */
+function isPrivate(name: string): boolean {
+  return PRIVATE_ROOTS.has(name.split("/")[0] as string);
 }
 
 async function privateFolder(folder: string): Promise<void> {

@@ -1,5 +1,5 @@
 import type { Stats } from "node:fs";
-import { type FileHandle, lstat, readdir, realpath, stat } from "node:fs/promises";
+import { type FileHandle, lstat, readdir, realpath } from "node:fs/promises";
 import path from "node:path";
 import { type TarInput, writeTar } from "../codec/tar-write.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
@@ -77,24 +77,18 @@ async function* entriesOf(root: string, found: readonly Found[]): AsyncGenerator
       continue;
     }
     const full = path.join(root, entry.path);
-    await using handle = await readable(full, () => openUnmoved(full));
+    await using handle = await readable(full, () => openFound(full));
     const { mode, size } = await handle.stat();
     const content = handle.createReadStream({ autoClose: false });
     yield { path: entry.path, mode: (mode & 0o100) === 0 ? 0o644 : 0o755, size, content };
   }
 }
 
-/** Opens a file and makes sure that no folder on its way was replaced by a symbolic link in between. */
-async function openUnmoved(file: string): Promise<FileHandle> {
-  const handle = await openRegular(file);
-  try {
-    const [opened, real, there] = [await handle.stat(), await realpath(file), await stat(file)];
-    if (real === file && there.ino === opened.ino && there.dev === opened.dev) return handle;
-    throw new Error("it changed while it was packed");
-  } catch (error) {
-    await handle.close();
-    throw error;
-  }
+/** Opens a file that was found before: what is no regular file now, or lies behind a link, was put there since. */
+async function openFound(file: string): Promise<FileHandle> {
+  return await openRegular(file).catch((cause: unknown) => {
+    throw cause instanceof Failure ? new Error("it changed while it was packed", { cause }) : cause;
+  });
 }
 
 async function readable<T>(file: string, work: () => Promise<T>): Promise<T> {

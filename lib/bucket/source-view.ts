@@ -2,8 +2,8 @@ import { createHash } from "node:crypto";
 import type { Dirent } from "node:fs";
 import { type FileHandle, readdir } from "node:fs/promises";
 import path from "node:path";
-import { Failure } from "../core/errors.ts";
-import { openContained, unlessMissing } from "../core/files.ts";
+import { Failure, hasErrno } from "../core/errors.ts";
+import { openContained, requireFolder } from "../core/files.ts";
 import { quote } from "../core/shape.ts";
 import { type Layout, SOURCE_PATHS } from "./layout.ts";
 
@@ -134,6 +134,13 @@ export async function pathsBelow(root: string, folder: string): Promise<string[]
   return found;
 }
 
+/** Nothing where there is no folder, or only one behind a link. */
 async function entriesOf(folder: string): Promise<Dirent[]> {
-  return (await unlessMissing(readdir(folder, { withFileTypes: true }), "ENOENT", "ENOTDIR")) ?? [];
+  try {
+    await requireFolder(folder);
+    return await readdir(folder, { withFileTypes: true });
+  } catch (error) {
+    if (error instanceof Failure || hasErrno(error, "ENOENT", "ENOTDIR")) return [];
+    throw error;
+  }
 }

@@ -5,7 +5,7 @@ import { readTar, type TarEntry } from "../codec/tar-read.ts";
 import { uuidV7 } from "../codec/uuid.ts";
 import { Failure, hasErrno, throwIfCancelled } from "../core/errors.ts";
 import { faultPoint } from "../core/fault.ts";
-import { exists, flushFolder, makePrivateFolder, remove } from "../core/files.ts";
+import { exists, flushFolder, makePrivateFolder, remove, setFolders } from "../core/files.ts";
 import type { Layout } from "./layout.ts";
 import { findRevision, listRevisions, type Revision, type StoredRevision } from "./revisions.ts";
 import { archiveOf } from "./source-body.ts";
@@ -20,7 +20,7 @@ interface ReceivedSource {
   sha256: string;
 }
 
-const READ_ONLY = { file: 0o444, program: 0o555 } as const;
+const READ_ONLY = { file: 0o444, program: 0o555, folder: 0o555 } as const;
 
 /**
  * Streams the archive of a push to `.ops/uploads/<uuid>/` and checks every rule for it (decisions: Push), each name
@@ -64,7 +64,9 @@ export async function acceptSource(
   const revision: StoredRevision = { id: uuidV7(), ...created, ...summary, build_status: "pending" };
   try {
     await makePrivateFolder(layout.revisions);
-    await rename(treeOf(folder), path.join(layout.revisions, revision.id));
+    const kept = path.join(layout.revisions, revision.id);
+    await rename(treeOf(folder), kept);
+    await setFolders(kept, READ_ONLY.folder);
     faultPoint("push: kept");
     await flushFolder(layout.revisions);
     await remove(folder);

@@ -2,7 +2,14 @@ import { lstat, rename, rm } from "node:fs/promises";
 import path from "node:path";
 import { fingerprintOf, KEY_TYPES, type PublicKey, parsePublicKey } from "../codec/ssh-key.ts";
 import { Failure } from "../core/errors.ts";
-import { createExclusive, flushFolder, makePrivateFolder, remove, unlessMissing } from "../core/files.ts";
+import {
+  createExclusive,
+  flushFolder,
+  makePrivateFolder,
+  remove,
+  requireFolder,
+  unlessMissing,
+} from "../core/files.ts";
 import type { CommandOutcome, Launcher } from "../core/spawn.ts";
 import type { Layout } from "./layout.ts";
 import type { OpsConf } from "./settings.ts";
@@ -63,6 +70,7 @@ export async function storeSshKey(file: string, privateKey: string, launcher: La
 
 /** Removes the key; no error where there is none. Only for the holder of the bucket's lock. */
 export async function removeSshKey(file: string): Promise<void> {
+  await unlessMissing(requireFolder(path.dirname(file)));
   // Not recursive: whatever ops.conf names, only a file goes.
   await rm(file, { force: true });
   await remove(candidateOf(file));

@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
-import { mkdir, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { renderTemplate } from "../codec/template/exec.ts";
 import { type TemplateFunction, type TemplateStruct, typed } from "../codec/template/funcs.ts";
 import { Failure, messageOf } from "../core/errors.ts";
-import { PRIVATE_FILE, PRIVATE_FOLDER, remove } from "../core/files.ts";
+import { makePrivateFolder, PRIVATE_FILE, PRIVATE_FOLDER, remove } from "../core/files.ts";
 import type { CatalogFile, CatalogJob } from "./catalog.ts";
 import type { KvStore } from "./kv.ts";
 import {
@@ -260,10 +260,10 @@ export function stagingFolder(layout: Layout, worker: string, job: string): stri
  */
 export async function writeStaging(folder: string, files: readonly StagedFile[]): Promise<void> {
   await remove(folder);
-  await mkdir(folder, { recursive: true, mode: PRIVATE_FOLDER });
+  await makePrivateFolder(folder);
   for (const file of files) {
     const target = path.join(folder, file.path);
-    await mkdir(path.dirname(target), { recursive: true, mode: PRIVATE_FOLDER });
+    await makePrivateFolder(path.dirname(target));
     await writeFile(target, file.content, { mode: file.mode & PRIVATE_FOLDER, flag: "wx" });
   }
 }

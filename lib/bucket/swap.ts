@@ -12,6 +12,7 @@ import {
   PRIVATE_FOLDER,
   readBounded,
   remove,
+  requireFolder,
   writeAtomic,
 } from "../core/files.ts";
 import { type Infer, list, object, oneOf, optional, string } from "../core/shape.ts";
@@ -105,6 +106,7 @@ export async function discardLeftovers(layout: Layout): Promise<void> {
 
 /** Flushes a folder and all below it, so that they outlast a power loss. */
 export async function flushTree(folder: string): Promise<void> {
+  await requireFolder(folder);
   const below = await readdir(folder, { recursive: true });
   const all = [...below.map((name) => path.join(folder, name)), folder];
   // What flushes a folder flushes a file as well.
@@ -133,6 +135,7 @@ async function stage(layout: Layout, { tree, paths }: Change): Promise<void> {
 async function copy(source: string, target: string, folderMode: number): Promise<void> {
   const found = await lstat(source);
   if (!found.isDirectory()) {
+    if (!found.isFile()) throw new Failure("failed", `Cannot take ${source}: it is no regular file`);
     await copyFile(source, target, constants.COPYFILE_FICLONE);
     await chmod(target, (found.mode & 0o777) | 0o200);
     return;
@@ -146,9 +149,10 @@ async function copy(source: string, target: string, folderMode: number): Promise
 async function exchange(layout: Layout, { paths, revision }: Change): Promise<void> {
   const hasSource = paths.includes("workspace");
   try {
+    const folders = [...new Set(paths.map((name) => path.dirname(path.join(layout.root, name))))];
+    await Promise.all(folders.map(requireFolder));
     for (const name of paths) await replace(layout, name);
-    for (const folder of new Set(paths.map((name) => path.dirname(name))))
-      await flushFolder(path.join(layout.root, folder));
+    for (const folder of folders) await flushFolder(folder);
     faultPoint("swap: replaced");
     if (hasSource) await recordCurrent(layout, revision);
     faultPoint("swap: recorded");

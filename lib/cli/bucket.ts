@@ -1,11 +1,10 @@
-import { openSync } from "node:fs";
 import { hostname, userInfo } from "node:os";
 import path from "node:path";
 import { type Layout, layoutOf, runLayout } from "../bucket/layout.ts";
 import type { BucketLock } from "../bucket/lock.ts";
 import { uuidV7 } from "../codec/uuid.ts";
 import { explain, Failure } from "../core/errors.ts";
-import { exists, PRIVATE_FILE } from "../core/files.ts";
+import { APPEND, exists, openRegularSync } from "../core/files.ts";
 import { Launcher } from "../core/spawn.ts";
 import { activityWriter } from "../run/activity-writer.ts";
 import { finishRun } from "../run/finish.ts";
@@ -105,7 +104,7 @@ async function performHere(
   const { perform } = await import("../operation/index.ts");
   const { activity, activityTimes } = runLayout(layoutOf(dir), record.id);
   // Open until the process ends, which is soon: a number that is free again would soon be that of another file.
-  const append = activityWriter(openSync(activity, "a", PRIVATE_FILE), activityTimes);
+  const append = activityWriter(openRegularSync(activity, APPEND), activityTimes);
   const launcher = new Launcher(
     withoutServerVariables(process.env),
     (change, group) => void lock.changeGroup(change, group).catch(() => {}),

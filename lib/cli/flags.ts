@@ -1,5 +1,5 @@
-import path from "node:path";
 import { Failure } from "../core/errors.ts";
+import { realPlace } from "../core/files.ts";
 import { nearest } from "../core/nearest.ts";
 import { quote } from "../core/shape.ts";
 
@@ -53,7 +53,7 @@ export const BUCKET_DIR: Flag = {
 
 /** The bucket that a command works in. */
 export function bucketDir(input: Parsed): string {
-  return path.resolve(input.values.get(BUCKET_DIR.name) ?? ".");
+  return realPlace(input.values.get(BUCKET_DIR.name) ?? ".");
 }
 
 /** The parts of a flag's list; undefined where it was not given. Throws `usage` for an empty part. */

@@ -1,5 +1,5 @@
-import path from "node:path";
 import { Failure } from "../core/errors.ts";
+import { realPlace } from "../core/files.ts";
 import type { Parsed } from "./flags.ts";
 import { push, rollback, type SourceChange } from "./push.ts";
 import { type StopRequest, stopRequest } from "./stop.ts";
@@ -8,7 +8,7 @@ import { toStderr, toStdout } from "./terminal.ts";
 /** `ops push <base_url> --bucket <id>` with the token in OPS_SERVE_TOKEN (control-plane.md, Source push). */
 export async function pushCommand(input: Parsed): Promise<number> {
   using stop = stopRequest();
-  return await push({ ...changeOf(input, stop), dir: path.resolve(input.values.get("dir") ?? ".") });
+  return await push({ ...changeOf(input, stop), dir: realPlace(input.values.get("dir") ?? ".") });
 }
 
 /** `ops push rollback <base_url> --bucket <id>`, likewise. */

@@ -1,9 +1,8 @@
-import path from "node:path";
 import { layoutOf } from "../bucket/layout.ts";
 import { restoreBucket, verifySnapshot } from "../bucket/restore.ts";
 import { deleteSnapshot, findSnapshot, listSnapshots } from "../bucket/snapshots.ts";
 import { uuidV7 } from "../codec/uuid.ts";
-import { exists } from "../core/files.ts";
+import { exists, realPlace } from "../core/files.ts";
 import { takeBucket } from "../run/recovery.ts";
 import { initialisedBucket } from "./bucket.ts";
 import { EXIT } from "./flags.ts";
@@ -42,7 +41,7 @@ export async function restoreCommand(dir: string, given: string): Promise<number
   using stop = stopRequest();
   const { bucket_id, created_at } = await restoreBucket(dir, await snapshotFile(dir, given), stop.signal);
   // The folder a shell stands in has been replaced by another one of the same name.
-  const hint = dir === path.resolve(".") ? `; enter it again: cd ${dir}` : "";
+  const hint = dir === realPlace(".") ? `; enter it again: cd ${dir}` : "";
   toStdout(`bucket ${bucket_id} is restored in ${dir} as it was at ${created_at}${hint}\n`);
   return EXIT.done;
 }
@@ -66,7 +65,7 @@ export async function snapshotFile(dir: string, given: string): Promise<string> 
   try {
     return await findSnapshot(layoutOf(dir), given);
   } catch (error) {
-    const file = path.resolve(given);
+    const file = realPlace(given);
     if (await exists(file)) return file;
     throw error;
   }

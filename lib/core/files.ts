@@ -1,13 +1,22 @@
 import { randomBytes } from "node:crypto";
-import { constants, type Stats } from "node:fs";
 import {
+  closeSync,
+  constants,
+  fstatSync,
+  openSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  type Stats,
+} from "node:fs";
+import {
+  chmod,
   type FileHandle,
   link,
   lstat,
   mkdir,
   open,
   readdir,
-  readlink,
   realpath,
   rename,
   rm,
@@ -19,6 +28,37 @@ import { Failure, hasErrno } from "./errors.ts";
 export const PRIVATE_FILE = 0o600;
 /** Rights of folders that only the owner may enter. */
 export const PRIVATE_FOLDER = 0o700;
+
+// What a bucket holds is opened where its path says, or not at all: a hook or a restored snapshot may have left a symbolic
+// link in the place of any file or folder. So each path here is absolute, and a real one as far as it is not the bucket's:
+// whoever takes it from a person calls `realPlace` once.
+
+/** The absolute path of something, without symbolic links as far as it exists. */
+export function realPlace(place: string): string {
+  const full = path.resolve(place);
+  const above = path.dirname(full);
+  try {
+    return realpathSync(full);
+  } catch {
+    return above === full ? full : path.join(realPlace(above), path.basename(full));
+  }
+}
+
+/** True where what was opened lies where `place` says: no part of that is a link. It may be removed by now. */
+function isInPlace(descriptor: number, place: string): boolean {
+  const found = readlinkSync(`/proc/self/fd/${descriptor}`);
+  return found === place || found === `${place} (deleted)`;
+}
+
+/** Throws `failed` where a folder, or one above it, is a symbolic link; ENOENT and ENOTDIR as they come. */
+export async function requireFolder(folder: string): Promise<void> {
+  await using handle = await open(folder, constants.O_RDONLY | constants.O_DIRECTORY);
+  if (isInPlace(handle.fd, folder)) return;
+  throw new Failure(
+    "failed",
+    `Cannot use ${folder}: a symbolic link is on the way to it; put a folder there`,
+  );
+}
 
 /** A name beside `file` that nothing else uses. */
 export function temporaryName(file: string): string {
@@ -68,6 +108,7 @@ export async function createExclusive(
 }
 
 async function writeFlushed(file: string, content: string | Uint8Array, mode: number): Promise<void> {
+  await requireFolder(path.dirname(file));
   await using handle = await open(file, "wx", mode);
   await handle.chmod(mode);
   await handle.writeFile(content);
@@ -84,7 +125,13 @@ export async function flushFolder(folder: string): Promise<void> {
 
 /** Makes a folder that only the owner may enter, with its parents. */
 export async function makePrivateFolder(folder: string): Promise<void> {
-  await mkdir(folder, { recursive: true, mode: PRIVATE_FOLDER });
+  if (!(await exists(folder))) {
+    const above = path.dirname(folder);
+    if (await exists(above)) await requireFolder(above);
+    else await makePrivateFolder(above);
+    await mkdir(folder, { recursive: true, mode: PRIVATE_FOLDER });
+  }
+  await requireFolder(folder);
 }
 
 /**
@@ -109,17 +156,52 @@ export async function readBounded(file: string, limit: number): Promise<Buffer |
 }
 
 /**
- * Opens a regular file for reading; a symlink, folder, FIFO, socket or device is refused (`file_not_found`) and never
- * waited for. Only the last part of the path is looked at; {@link openContained} looks at all.
+ * Opens a regular file for reading; a symlink anywhere on the way, a folder, FIFO, socket or device is refused
+ * (`file_not_found`) and never waited for. What was opened is asked where it lies: nothing is concluded from looking at
+ * the path before.
  */
 export async function openRegular(file: string): Promise<FileHandle> {
   const handle = await openWithoutFollowing(file);
   try {
-    if ((await handle.stat()).isFile()) return handle;
+    if ((await handle.stat()).isFile() && isInPlace(handle.fd, file)) return handle;
     throw notRegular(file);
   } catch (error) {
     await handle.close();
     throw error;
+  }
+}
+
+/**
+ * Like {@link openRegular}, at once, and for writing too; the caller closes the descriptor. A file that the flags make
+ * is a private one.
+ */
+export function openRegularSync(file: string, flags: number = constants.O_RDONLY): number {
+  if (flags & constants.O_CREAT && realPlace(path.dirname(file)) !== path.dirname(file))
+    throw notRegular(file);
+  const descriptor = openWithoutFollowingSync(file, flags);
+  if (fstatSync(descriptor).isFile() && isInPlace(descriptor, file)) return descriptor;
+  closeSync(descriptor);
+  throw notRegular(file);
+}
+
+/** For {@link openRegularSync}: what is written goes to the end of the file, which is made where it is missing. */
+export const APPEND = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT;
+
+/** The text of a regular file, read at once; refused like {@link openRegular}. */
+export function readRegularSync(file: string): string {
+  const descriptor = openRegularSync(file);
+  try {
+    return readFileSync(descriptor, "utf8");
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function openWithoutFollowingSync(file: string, flags: number): number {
+  try {
+    return openSync(file, flags | constants.O_NOFOLLOW | constants.O_NONBLOCK, PRIVATE_FILE);
+  } catch (error) {
+    throw hasErrno(error, "ELOOP", "ENXIO") ? notRegular(file) : error;
   }
 }
 
@@ -135,31 +217,40 @@ function notRegular(file: string): Failure {
   return new Failure("file_not_found", `Cannot read ${file}: it is not a regular file`);
 }
 
-/**
- * Opens the regular file `below` a folder for reading, on Linux. Where any part of the way is a symlink, also one that
- * comes there meanwhile, or there is no such file: `file_not_found`. What was opened is asked where it lies; nothing is
- * concluded from looking at the path before.
- */
+/** Opens the regular file `below` a folder for reading, as {@link openRegular} does; where there is none: `file_not_found`. */
 export async function openContained(root: string, below: string): Promise<FileHandle> {
   // Not normalised: what has dots or doubled slashes in it is no real path, and so refused.
   const wanted = `${await realpath(root)}/${below}`;
-  const handle = await openRegular(wanted).catch((error: unknown) => {
-    throw hasErrno(error, ...NO_SUCH_FILE) ? notRegular(below) : error;
+  return await openRegular(wanted).catch((error: unknown) => {
+    throw error instanceof Failure || hasErrno(error, ...NO_SUCH_FILE) ? notRegular(below) : error;
   });
-  try {
-    if ((await readlink(`/proc/self/fd/${handle.fd}`)) === wanted) return handle;
-    throw notRegular(below);
-  } catch (error) {
-    await handle.close();
-    throw error;
-  }
 }
 
 const NO_SUCH_FILE = ["ENOENT", "ENOTDIR", "ENAMETOOLONG"];
 
-/** Removes a file or a folder with all below it; no error where there is none. */
+/** Removes a file or a folder with all below it, read-only folders too; no error where there is none. */
 export async function remove(target: string): Promise<void> {
-  await rm(target, { recursive: true, force: true, maxRetries: 3 });
+  const above = await unlessMissing(
+    requireFolder(path.dirname(target)).then(() => true),
+    "ENOENT",
+    "ENOTDIR",
+  );
+  if (!above) return;
+  const work = () => rm(target, { recursive: true, force: true, maxRetries: 3 });
+  await work().catch(async (error: unknown) => {
+    if (!hasErrno(error, "EACCES", "EPERM")) throw error;
+    await setFolders(target, PRIVATE_FOLDER);
+    await work();
+  });
+}
+
+/** Gives a folder and all folders below it these rights. */
+export async function setFolders(folder: string, mode: number): Promise<void> {
+  if (!(await lstat(folder)).isDirectory()) return;
+  // Its owner has to be able to look into it meanwhile.
+  await chmod(folder, PRIVATE_FOLDER);
+  for (const name of await readdir(folder)) await setFolders(path.join(folder, name), mode);
+  await chmod(folder, mode);
 }
 
 /** Empties a folder, keeping the folder itself; makes it where there is none. */
@@ -168,9 +259,9 @@ export async function emptyFolder(folder: string): Promise<void> {
   for (const name of await readdir(folder)) await remove(path.join(folder, name));
 }
 
-/** The names in a folder, in no order; none where there is no folder. */
+/** The names in a folder, in no order; none where there is no folder. A symbolic link on the way is refused. */
 export async function namesIn(folder: string): Promise<string[]> {
-  return (await unlessMissing(readdir(folder))) ?? [];
+  return (await unlessMissing(requireFolder(folder).then(() => readdir(folder)))) ?? [];
 }
 
 /** True when something has this name, of whatever kind. */

@@ -1,7 +1,7 @@
-import { mkdir, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { hasErrno } from "../core/errors.ts";
-import { PRIVATE_FILE, PRIVATE_FOLDER, remove } from "../core/files.ts";
+import { makePrivateFolder, PRIVATE_FILE, remove } from "../core/files.ts";
 import { helperFiles } from "./helpers.ts";
 
 /** Where a job keeps its scripts. */
@@ -29,7 +29,7 @@ export async function stageScripts(folder: string, files: readonly ScriptFile[])
   });
   for (const file of [...helperFiles().map(own), ...files, own(MODULES)]) {
     const target = path.join(folder, file.path);
-    await mkdir(path.dirname(target), { recursive: true, mode: PRIVATE_FOLDER });
+    await makePrivateFolder(path.dirname(target));
     await writeFile(target, file.content, { mode: file.mode, flag: "wx" }).catch((error: unknown) => {
       if (!hasErrno(error, "EEXIST")) throw error;
     });

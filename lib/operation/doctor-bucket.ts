@@ -1,4 +1,4 @@
-import { lstat, readdir } from "node:fs/promises";
+import { lstat } from "node:fs/promises";
 import { hostname } from "node:os";
 import path from "node:path";
 import { loadAuthority } from "../bucket/authority.ts";
@@ -14,7 +14,7 @@ import { sealedValues } from "../bucket/sealed.ts";
 import { type OpsConf, readOpsConf } from "../bucket/settings.ts";
 import { describeSshKey, sshKeyFile } from "../bucket/ssh-key.ts";
 import { Failure } from "../core/errors.ts";
-import { exists } from "../core/files.ts";
+import { exists, namesIn } from "../core/files.ts";
 import { parseJump } from "../transport/jump.ts";
 import { KnownHosts, knownHostName } from "../transport/known-hosts.ts";
 import { type DoctorContext, type Finding, Findings } from "./findings.ts";
@@ -78,7 +78,7 @@ async function rights(found: Findings, layout: Layout): Promise<void> {
   const open: string[] = [];
   for (const folder of [layout.data, layout.secrets, layout.ssh, layout.tmp, layout.internal, layout.logs])
     if (await isOpen(folder)) open.push(`${path.relative(layout.root, folder)}/`);
-  const keys = (await exists(layout.secrets)) ? await readdir(layout.secrets) : [];
+  const keys = await namesIn(layout.secrets);
   for (const file of [layout.database, ...keys.map((name) => path.join(layout.secrets, name))])
     if (file !== layout.caCertificate && (await isOpen(file))) open.push(path.relative(layout.root, file));
   if (open.length === 0) found.ok("rights", "keys, database and private folders are the owner's alone");

@@ -1,5 +1,5 @@
-import { appendFileSync, fstatSync } from "node:fs";
-import { PRIVATE_FILE } from "../core/files.ts";
+import { appendFileSync, closeSync, fstatSync } from "node:fs";
+import { APPEND, openRegularSync } from "../core/files.ts";
 
 /** How long after an entry the next output gets one of its own. */
 const STEP_MS = 250;
@@ -33,7 +33,12 @@ export function activityWriter(
 function note(output: number, times: string, at: number): boolean {
   try {
     // The size, not a count of what was written: a warning of Node may stand between.
-    appendFileSync(times, `${fstatSync(output).size} ${at}\n`, { mode: PRIVATE_FILE });
+    const file = openRegularSync(times, APPEND);
+    try {
+      appendFileSync(file, `${fstatSync(output).size} ${at}\n`);
+    } finally {
+      closeSync(file);
+    }
     return true;
   } catch {
     return false;

@@ -1,7 +1,8 @@
-import { closeSync, type FSWatcher, openSync, readSync, statSync, watch } from "node:fs";
+import { closeSync, type FSWatcher, lstatSync, readSync, watch } from "node:fs";
 import { type Layout, runLayout } from "../bucket/layout.ts";
 import { type Abortable, turnEnd, woken } from "../core/async.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
+import { openRegularSync } from "../core/files.ts";
 import type { RunStatus } from "./protocol.ts";
 import { readRecord, runNotFound } from "./record.ts";
 
@@ -52,7 +53,9 @@ function readChunk(layout: Layout, runId: string, after: number): LogChunk {
   const record = readRecord(layout, runId);
   if (!record) throw runNotFound(runId);
   const { activity } = runLayout(layout, runId);
-  const size = statSync(activity, { throwIfNoEntry: false })?.size ?? 0;
+  const found = lstatSync(activity, { throwIfNoEntry: false });
+  // What is no regular file has said nothing.
+  const size = found?.isFile() ? found.size : 0;
   if (after > size)
     throw new Failure(
       "invalid_request",
@@ -78,7 +81,7 @@ const NOTHING = Buffer.alloc(0);
 function readBytes(file: string, after: number, length: number): Buffer {
   if (length === 0) return NOTHING;
   try {
-    const descriptor = openSync(file, "r");
+    const descriptor = openRegularSync(file);
     try {
       const bytes = Buffer.alloc(length);
       return bytes.subarray(0, readSync(descriptor, bytes, 0, length, after));

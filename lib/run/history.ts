@@ -1,18 +1,11 @@
-import { readdir } from "node:fs/promises";
 import { type Layout, runLayout } from "../bucket/layout.ts";
 import { isUuid } from "../codec/uuid.ts";
-import { hasErrno } from "../core/errors.ts";
-import { remove } from "../core/files.ts";
+import { namesIn, remove } from "../core/files.ts";
 import { readRecord, timeOfRun } from "./record.ts";
 
 /** The ids of all stored runs, oldest first (a run id is a UUIDv7, so this is their order in time). */
 export async function runIds(layout: Layout): Promise<string[]> {
-  try {
-    return (await readdir(layout.runs)).filter(isUuid).sort();
-  } catch (error) {
-    if (hasErrno(error, "ENOENT")) return [];
-    throw error;
-  }
+  return (await namesIn(layout.runs)).filter(isUuid).sort();
 }
 
 const DAY_MS = 86_400_000;

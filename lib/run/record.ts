@@ -1,10 +1,9 @@
-import { readFileSync } from "node:fs";
 import path from "node:path";
 import { loadKvKey } from "../bucket/kv-key.ts";
 import { type Layout, runLayout } from "../bucket/layout.ts";
 import { currentRevision } from "../bucket/revisions.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
-import { makePrivateFolder, remove, writeAtomic } from "../core/files.ts";
+import { makePrivateFolder, readRegularSync, remove, writeAtomic } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
 import { quote } from "../core/shape.ts";
 import { RUNS, type RunKind, type RunStatus } from "./protocol.ts";
@@ -193,11 +192,11 @@ export function readRecord(layout: Layout, id: string): RunRecord | undefined {
   let text = "";
   try {
     // Synchronous: a server that starts looks at every record, and a promise for each call costs ten times the call.
-    text = readFileSync(runLayout(layout, id).record, "utf8");
+    text = readRegularSync(runLayout(layout, id).record);
     const value = JSON.parse(text) as RunRecord;
     if (value?.id === id && Array.isArray(value.audit)) return value;
   } catch (error) {
-    if (hasErrno(error, "ENOENT", "ENOTDIR")) return undefined;
+    if (error instanceof Failure || hasErrno(error, "ENOENT", "ENOTDIR")) return undefined;
     if (!(error instanceof SyntaxError)) throw error;
   }
   return damagedRecord(layout, id, text);

@@ -1,10 +1,9 @@
-import { readFile } from "node:fs/promises";
 import { type Layout, runLayout } from "../bucket/layout.ts";
 import { acquireLock, type BucketLock, isOwned, readLock, takeOver } from "../bucket/lock.ts";
 import { recoverSource } from "../bucket/source.ts";
 import { isUuid, uuidV7 } from "../codec/uuid.ts";
-import { hasErrno } from "../core/errors.ts";
-import { remove } from "../core/files.ts";
+import { Failure, hasErrno } from "../core/errors.ts";
+import { readRegularSync, remove } from "../core/files.ts";
 import { finishRun, pruneHistory } from "./finish.ts";
 import { runIds } from "./history.ts";
 import { COMMAND_ENDED, type RunEnd, readRecord, SERVER_RESTARTED, saveRecord, settle } from "./record.ts";
@@ -60,7 +59,7 @@ async function settleRun(layout: Layout, id: string): Promise<string[]> {
   const record = isUuid(id) ? readRecord(layout, id) : undefined;
   if (record?.status !== "running") return [];
   const reason = record.origin === "server" ? SERVER_RESTARTED : COMMAND_ENDED;
-  const outcome = await readOutcome(layout, id);
+  const outcome = readOutcome(layout, id);
   settle(record, { exitCode: null, signal: null, outcome }, reason);
   await saveRecord(layout, record);
   await remove(runLayout(layout, id).outcome);
@@ -69,11 +68,12 @@ async function settleRun(layout: Layout, id: string): Promise<string[]> {
 }
 
 /** What the run's process left where it could not tell its server any more; an unreadable file counts as none. */
-async function readOutcome(layout: Layout, id: string): Promise<RunEnd["outcome"]> {
+function readOutcome(layout: Layout, id: string): RunEnd["outcome"] {
   try {
-    return JSON.parse(await readFile(runLayout(layout, id).outcome, "utf8")) as RunEnd["outcome"];
+    return JSON.parse(readRegularSync(runLayout(layout, id).outcome)) as RunEnd["outcome"];
   } catch (error) {
-    if (error instanceof SyntaxError || hasErrno(error, "ENOENT", "ENOTDIR")) return undefined;
+    if (error instanceof SyntaxError || error instanceof Failure) return undefined;
+    if (hasErrno(error, "ENOENT", "ENOTDIR")) return undefined;
     throw error;
   }
 }

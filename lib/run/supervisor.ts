@@ -1,4 +1,4 @@
-import { closeSync, openSync } from "node:fs";
+import { closeSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import type { InitResult } from "../bucket/init.ts";
 import { type Layout, runLayout } from "../bucket/layout.ts";
@@ -7,7 +7,7 @@ import { uuidV7 } from "../codec/uuid.ts";
 import { sleep, within } from "../core/async.ts";
 import { cancelledFailure, Failure, messageOf } from "../core/errors.ts";
 import { faultPoint } from "../core/fault.ts";
-import { exists, PRIVATE_FILE, PRIVATE_FOLDER } from "../core/files.ts";
+import { APPEND, exists, openRegularSync, PRIVATE_FOLDER } from "../core/files.ts";
 import { endGroup, type GroupIdentity, identify, isGroupAlive, signalProcess } from "../core/process.ts";
 import { selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
@@ -236,7 +236,7 @@ export class Supervisor {
 
   async #launch(run: ActiveRun, params: Record<string, unknown>): Promise<void> {
     const { layout, record, lock } = run;
-    const output = openSync(runLayout(layout, record.id).activity, "a", PRIVATE_FILE);
+    const output = openRegularSync(runLayout(layout, record.id).activity, APPEND);
     try {
       run.channel = await this.#launcher.channel(selfArguments("worker", "run"), output, (message) =>
         this.#receive(run, message as FromWorker),

@@ -2,6 +2,7 @@ import path from "node:path";
 import { readTotpSecret } from "../auth/totp-secret.ts";
 import { refuseUsedRoot } from "../bucket/root.ts";
 import { parseDurationMs } from "../codec/duration.ts";
+import { realPlace } from "../core/files.ts";
 import { quote } from "../core/shape.ts";
 import { DEFAULT_ADDRESS, listenAddress } from "./address.ts";
 import { NOT_FOR_OTHERS, readNamedFile, refusal } from "./refusal.ts";
@@ -56,7 +57,7 @@ export async function serverConfig(flags: ServerFlags, env: NodeJS.ProcessEnv): 
   const root = flags.root ?? variables.OPS_SERVE_ROOT ?? "";
   if (root === "") throw refusal("no root: give --root or set OPS_SERVE_ROOT to the folder of the buckets");
   await refuseUsedRoot(path.resolve(root));
-  const config = { root: path.resolve(root), host: address.host, port: address.port, token };
+  const config = { root: realPlace(root), host: address.host, port: address.port, token };
   return Object.freeze({ ...config, ...(tls && { tls }), ...(totp && { totp }) });
 }
 

@@ -1,5 +1,5 @@
 import { type Stats, statSync } from "node:fs";
-import { stat } from "node:fs/promises";
+import { lstat } from "node:fs/promises";
 import { type Layout, runLayout } from "../bucket/layout.ts";
 import { isUuid } from "../codec/uuid.ts";
 import { turn } from "../core/async.ts";
@@ -151,7 +151,7 @@ export async function shownRun(layout: Layout, record: RunRecord): Promise<Shown
 
 async function sizeOf(file: string): Promise<number> {
   try {
-    return (await stat(file)).size;
+    return (await lstat(file)).size;
   } catch (error) {
     if (hasErrno(error, "ENOENT")) return 0;
     throw error;

@@ -4,7 +4,7 @@ import path from "node:path";
 import type { PublicKey } from "../codec/ssh-key.ts";
 import { sleep } from "../core/async.ts";
 import { Failure, throwIfCancelled } from "../core/errors.ts";
-import { exists, PRIVATE_FILE, readBounded, remove } from "../core/files.ts";
+import { exists, PRIVATE_FILE, readBounded, realPlace, remove } from "../core/files.ts";
 import type { Argv, CommandOutcome, Launcher } from "../core/spawn.ts";
 import type { JumpHost } from "./jump.ts";
 import { knownHostLines, parseKnownHosts } from "./known-hosts.ts";
@@ -65,7 +65,7 @@ export async function scanBehind(endpoint: Endpoint, hop: Hop, tools: ScanTools)
   if (!(await exists(hop.identityFile)))
     throw new Failure("failed", `there is no ssh key to sign in at the jump host with: ${hop.identityFile}`);
   // Run inside it, ssh gets names without any folder: no character of a path can mean something to it.
-  const folder = await mkdtemp(path.join(tmpdir(), "ops-trust-"));
+  const folder = await mkdtemp(path.join(realPlace(tmpdir()), "ops-trust-"));
   try {
     await symlink(path.resolve(hop.identityFile), path.join(folder, "key"));
     await writeFile(path.join(folder, "known"), knownHostLines("hop", hop.keys).join(""));

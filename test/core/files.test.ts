@@ -1,27 +1,37 @@
 import assert from "node:assert/strict";
 import {
   chmodSync,
+  chownSync,
   existsSync,
   lstatSync,
   mkdirSync,
+  mkdtempSync,
   readdirSync,
   readFileSync,
+  rmSync,
   statSync,
   symlinkSync,
 } from "node:fs";
 import net from "node:net";
+import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import {
+  APPEND,
   createExclusive,
   emptyFolder,
   exists,
   flushFolder,
   makePrivateFolder,
+  namesIn,
   openContained,
   openRegular,
+  openRegularSync,
   readBounded,
+  readRegularSync,
+  realPlace,
   remove,
+  setFolders,
   temporaryName,
   writeAtomic,
 } from "../../lib/core/files.ts";
@@ -212,4 +222,84 @@ test("exists() is about the name, not about what it leads to", async () => {
   assert.equal(await exists(path.join(root, "missing")), false);
   assert.equal(await exists(path.join(root, "file", "below")), false);
   await assert.rejects(exists("a\0b"));
+});
+
+test("nothing is read, written, made, listed or removed behind a link in the place of a folder", async () => {
+  const root = folder({ "elsewhere/file": "its own", "elsewhere/sub/file": "x", logs: link("elsewhere") });
+  const elsewhere = path.join(root, "elsewhere");
+  const before = readdirSync(elsewhere, { recursive: true }).sort();
+  const [file, more] = [path.join(root, "logs/file"), path.join(root, "logs/more")];
+  const refused = { message: /(it is not a regular file|a symbolic link is on the way to it)/ };
+  for (const attempt of [
+    () => writeAtomic(file, "new"),
+    () => createExclusive(more, "new"),
+    () => readBounded(file, 100),
+    () => openRegular(file),
+    () => makePrivateFolder(path.join(root, "logs")),
+    () => makePrivateFolder(path.join(root, "logs/new/er")),
+    () => emptyFolder(path.join(root, "logs")),
+    () => emptyFolder(path.join(root, "logs/sub")),
+    () => namesIn(path.join(root, "logs")),
+    () => remove(file),
+    () => remove(path.join(root, "logs/sub")),
+  ])
+    await assert.rejects(attempt, refused, String(attempt));
+  for (const attempt of [
+    () => readRegularSync(file),
+    () => openRegularSync(file),
+    () => openRegularSync(file, APPEND),
+    () => openRegularSync(more, APPEND),
+  ])
+    assert.throws(attempt, refused, String(attempt));
+  assert.deepEqual(readdirSync(elsewhere, { recursive: true }).sort(), before);
+  assert.equal(readFileSync(path.join(elsewhere, "file"), "utf8"), "its own");
+  await remove(path.join(root, "logs"));
+  assert.deepEqual(readdirSync(elsewhere, { recursive: true }).sort(), before, "only the link went");
+});
+
+test("a link in the place of a file that is appended to is refused, and so is a FIFO", () => {
+  const root = folder({ target: "its own", log: link("target"), none: link("missing"), fifo });
+  for (const name of ["log", "none"])
+    assert.throws(() => openRegularSync(path.join(root, name), APPEND), { code: "file_not_found" });
+  assert.throws(() => openRegularSync(path.join(root, "fifo"), APPEND), { code: "file_not_found" });
+  assert.deepEqual(readdirSync(root).sort(), ["fifo", "log", "none", "target"]);
+});
+
+test("a file that is replaced while it is open was in its place all the same", async () => {
+  const file = path.join(folder({ file: "old" }), "file");
+  await using handle = await openRegular(file);
+  await writeAtomic(file, "new");
+  assert.equal((await handle.readFile()).toString(), "old");
+});
+
+test("the real place of something that is partly there yet", () => {
+  const root = folder({ "real/file": "x", way: link("real") });
+  const at = (name: string) => realPlace(path.join(root, name));
+  assert.deepEqual(
+    ["way", "way/file", "way/none/more", "real"].map(at),
+    ["real", "real/file", "real/none/more", "real"].map((name) => path.join(root, name)),
+  );
+});
+
+test("read-only folders are removed with what is in them, by a user who is not root too", async () => {
+  const root = mkdtempSync(path.join(tmpdir(), "ops-test-"));
+  const isRoot = process.getuid?.() === 0;
+  if (isRoot) {
+    chownSync(root, 65_534, 65_534);
+    process.seteuid?.(65_534);
+  }
+  try {
+    const tree = writeFiles(path.join(root, "tree"), { "a/b/file": "x", "c/file": "y" });
+    chmodSync(path.join(tree, "a/b/file"), 0o444);
+    await setFolders(tree, 0o555);
+    assert.deepEqual(
+      ["", "a", "a/b", "c", "a/b/file"].map((name) => mode(path.join(tree, name))),
+      [0o555, 0o555, 0o555, 0o555, 0o444],
+    );
+    await remove(tree);
+    assert.deepEqual(readdirSync(root), []);
+  } finally {
+    if (isRoot) process.seteuid?.(0);
+    rmSync(root, { recursive: true });
+  }
 });

@@ -1,5 +1,5 @@
-import path from "node:path";
 import { Failure } from "../../core/errors.ts";
+import { realPlace } from "../../core/files.ts";
 import { quote } from "../../core/shape.ts";
 import { BUCKET_DIR, bucketDir, type Command, listOf, numberOf } from "../flags.ts";
 
@@ -36,7 +36,7 @@ export const LOG_COMMANDS: readonly Command[] = [
       const folder = input.values.get("run-dir");
       return logsCommand(bucketDir(input), filter, {
         tail: numberOf(input, "tail"),
-        folder: folder === undefined ? undefined : path.resolve(folder),
+        folder: folder === undefined ? undefined : realPlace(folder),
         form: input.switches.has("json") ? "json" : format,
       });
     },
