@@ -1,10 +1,8 @@
-import { lstatSync } from "node:fs";
-import path from "node:path";
 import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { sleep } from "../core/async.ts";
 import { Failure, messageOf } from "../core/errors.ts";
-import { realPlace } from "../core/files.ts";
+import { refuseLink } from "../core/files.ts";
 import { isLocked, sqliteCode } from "../core/system-errors.ts";
 
 /** A value that SQLite stores. */
@@ -163,19 +161,6 @@ export class Database {
     }
     return statement;
   }
-}
-
-/**
- * Throws `failed` where a database is a symbolic link, or lies behind one: SQLite would follow it. The path is looked at,
- * because a process that opens and closes the file itself loses the locks that SQLite has on it.
- */
-export function refuseLink(file: string): void {
-  const isLink = lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink();
-  if (!isLink && realPlace(path.dirname(file)) === path.dirname(file)) return;
-  throw new Failure(
-    "failed",
-    `Cannot use ${file}: a symbolic link is on the way to it; put the database there`,
-  );
 }
 
 /** Opens the database of a bucket for reading and writing; refuses one that is not at this program's schema. */

@@ -3,6 +3,7 @@ import {
   closeSync,
   constants,
   fstatSync,
+  lstatSync,
   openSync,
   readFileSync,
   readlinkSync,
@@ -57,6 +58,19 @@ export async function requireFolder(folder: string): Promise<void> {
   throw new Failure(
     "failed",
     `Cannot use ${folder}: a symbolic link is on the way to it; put a folder there`,
+  );
+}
+
+/**
+ * Throws `failed` where a database is a symbolic link, or lies behind one: SQLite would follow it. The path is looked at,
+ * because a process that opens and closes the file itself loses the locks that SQLite has on it.
+ */
+export function refuseLink(file: string): void {
+  const isLink = lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink();
+  if (!isLink && realPlace(path.dirname(file)) === path.dirname(file)) return;
+  throw new Failure(
+    "failed",
+    `Cannot use ${file}: a symbolic link is on the way to it; put the database there`,
   );
 }
 
