@@ -17,6 +17,7 @@ import {
 } from "../core/files.ts";
 import { isObject, quote } from "../core/shape.ts";
 import { type Layout, layoutOf } from "./layout.ts";
+import { flushTree } from "./swap.ts";
 
 /** A bucket below a server root, as its folder name and bucket.json tell it. */
 export interface RootBucket {
@@ -170,6 +171,7 @@ export async function createBucket(
     faultPoint("create: folders");
     await initialise(hidden.root, id);
     faultPoint("create: database");
+    await flushTree(hidden.root);
     await rename(hidden.root, layout.root);
     faultPoint("create: renamed");
     await flushFolder(root);

@@ -3,7 +3,7 @@ import { loadKvKey } from "../bucket/kv-key.ts";
 import { type Layout, runLayout } from "../bucket/layout.ts";
 import { currentRevision } from "../bucket/revisions.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
-import { makePrivateFolder, readRegularSync, remove, writeAtomic } from "../core/files.ts";
+import { flushFolder, makePrivateFolder, readRegularSync, remove, writeAtomic } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
 import { quote } from "../core/shape.ts";
 import { RUNS, type RunKind, type RunStatus } from "./protocol.ts";
@@ -55,7 +55,7 @@ export const SERVER_RESTARTED = "server restarted before run completed";
 /** The error of a command-line run whose process is gone. */
 export const COMMAND_ENDED = "command ended before it completed";
 
-/** A run that begins now; its folder exists once this has resolved, and not where this fails. */
+/** A run that begins now; its folder is on the disk once this has resolved, and there is none where this fails. */
 export async function createRecord(
   layout: Layout,
   start: Pick<RunRecord, "id" | "bucket_id" | "origin" | "params"> & {
@@ -84,6 +84,7 @@ export async function createRecord(
   try {
     await makePrivateFolder(folder);
     await saveRecord(layout, record);
+    await flushFolder(layout.runs);
     return record;
   } catch (error) {
     await remove(folder);

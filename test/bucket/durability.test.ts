@@ -160,7 +160,7 @@ test("what is noted about revisions and runs is written atomically", async (t) =
   const created = await recorded(layout.root, () =>
     createRecord(layout, { ...start, actor, requestId: null }),
   );
-  assert.deepEqual(linesOf(created.steps), saved);
+  assert.deepEqual(linesOf(created.steps), [...saved, "flush logs/runs"]);
   const record = created.result;
   assert.deepEqual(linesOf(await diskSteps(layout.root, () => saveRecord(layout, record))), saved);
 });
@@ -214,6 +214,7 @@ test("a bucket that is created or removed is flushed with the root", async (t) =
   const root = temporaryFolder(t);
   const make = () => createBucket(root, { id: BUCKET, project: "p", name: "n" }, async () => {});
   const created = await recorded(root, make);
+  assertDurable(created.steps);
   assert.equal(linesOf(created.steps).at(-1), "flush .");
   const removed = await diskSteps(root, () => deleteBucket(root, created.result));
   const [renamed, flush] = linesOf(removed);

@@ -285,7 +285,7 @@ const HOSTILE: [
       [entries[0] as Entry, { path: "data/ops.db", content: Buffer.from("no database") }],
       { files: [DATABASE] },
     ],
-    /not a database/,
+    /it is damaged/,
   ],
   [
     "fewer rows than were counted",

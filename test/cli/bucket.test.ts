@@ -235,7 +235,7 @@ test("with --json stdout is the run's result and nothing else; what happens is o
   assert.equal(failed.code, 1);
   assert.deepEqual(JSON.parse(failed.stdout), (await newest()).result);
   const unknown = await ops(["deploy", "--json", "--jobs", "nosuch", "--bucket-dir", dir]);
-  assert.deepEqual([unknown.code, unknown.stdout], [1, "null\n"]);
+  assert.deepEqual([unknown.code, unknown.stdout], [1, ""], "there is no run, and so no result");
 });
 
 test("what a command's output would make a terminal do is written out on the terminal, and in activity.log as it was", async (t) => {

@@ -100,8 +100,8 @@ const HARMS: [name: string, harm: Harm, expected: RegExp[]][] = [
   ],
   [
     "an ops.conf with an unknown key",
-    ({ layout }) => writeFileSync(layout.opsConf, "ssh_prt = 22\n"),
-    [/^bucket: ops\.conf: warning: .*ssh_prt/],
+    ({ layout }) => writeFileSync(layout.opsConf, "favourite_colour = 22\n"),
+    [/^bucket: ops\.conf: warning: .*favourite_colour/],
   ],
   [
     "another kv.key",
