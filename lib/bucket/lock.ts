@@ -2,8 +2,8 @@ import { constants } from "node:fs";
 import { readdir, rename, stat, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import path from "node:path";
-import { Failure, hasErrno } from "../core/errors.ts";
-import { createExclusive, PRIVATE_FILE, readRegularSync, remove } from "../core/files.ts";
+import { Failure } from "../core/errors.ts";
+import { createExclusive, PRIVATE_FILE, readBounded, remove } from "../core/files.ts";
 import {
   bootId,
   endGroup,
@@ -42,6 +42,7 @@ export type LockContent = Infer<typeof LOCK>;
 const TAKEOVER_LIMIT_MS = 15_000;
 const RECOVERY_GRACE_MS = 2_000;
 const ATTEMPTS = 50;
+const LOCK_BYTES = 16 * 1024 * 1024;
 /** Follows no link. */
 const OVERWRITE = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
 
@@ -157,10 +158,11 @@ export async function acquireLock(layout: Layout, runId: string, command: string
 /** What the lock file says now; undefined without one, `unreadable` for what no ops wrote. */
 export async function readLock(layout: Layout): Promise<LockContent | "unreadable" | undefined> {
   try {
-    const checked = check(LOCK, JSON.parse(readRegularSync(layout.lock)));
+    const bytes = await readBounded(layout.lock, LOCK_BYTES);
+    if (!bytes) return undefined;
+    const checked = check(LOCK, JSON.parse(bytes.toString()));
     return checked.ok ? checked.value : "unreadable";
   } catch (error) {
-    if (hasErrno(error, "ENOENT")) return undefined;
     if (error instanceof SyntaxError) return "unreadable";
     throw error;
   }
