@@ -62,7 +62,7 @@ function headOf(page, run) {
     el("p.headline", status(state), took, el("code", aboutOf(run))),
     el(
       "p.hint",
-      `by ${rowOf(run).by} from ${run.audit[0]?.actor.address}, `,
+      run.audit[0] && `by ${rowOf(run).by} from ${run.audit[0].actor.address}, `,
       ago(created_at),
       revision && [", revision ", short(revision)],
     ),

@@ -11,7 +11,7 @@ import {
 } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { openDatabase } from "../../lib/bucket/database.ts";
+import { openDatabase, SCHEMA_VERSION } from "../../lib/bucket/database.ts";
 import { initBucket } from "../../lib/bucket/init.ts";
 import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
 import { createSnapshot, deleteSnapshot, findSnapshot, listSnapshots } from "../../lib/bucket/snapshots.ts";
@@ -71,7 +71,7 @@ test("CP-105 T-54 a snapshot is one private file of database, keys, labels and s
   const { bucket_id } = db.get<{ bucket_id: string }>("SELECT bucket_id FROM bucket") ?? { bucket_id: "" };
   assert.deepEqual(
     [told.bucket_id, told.schema_version, told.note, told.source_revision, told.rows.kv_version],
-    [bucket_id, 1, "before the upgrade", "", 2],
+    [bucket_id, SCHEMA_VERSION, "before the upgrade", "", 2],
   );
   assert.match(told.created_at, /^\d{4}-.*Z$/);
 });

@@ -5,15 +5,12 @@ import {
   existsSync,
   lstatSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
-  rmSync,
   statSync,
   symlinkSync,
 } from "node:fs";
 import net from "node:net";
-import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import {
@@ -281,8 +278,8 @@ test("the real place of something that is partly there yet", () => {
   );
 });
 
-test("read-only folders are removed with what is in them, by a user who is not root too", async () => {
-  const root = mkdtempSync(path.join(tmpdir(), "ops-test-"));
+test("read-only folders are removed with what is in them, by a user who is not root too", async (t) => {
+  const root = temporaryFolder(t);
   const isRoot = process.getuid?.() === 0;
   if (isRoot) {
     chownSync(root, 65_534, 65_534);
@@ -300,6 +297,5 @@ test("read-only folders are removed with what is in them, by a user who is not r
     assert.deepEqual(readdirSync(root), []);
   } finally {
     if (isRoot) process.seteuid?.(0);
-    rmSync(root, { recursive: true });
   }
 });
