@@ -396,7 +396,11 @@ test("HR-063 a probe of type ssh runs its command on the worker, and its time li
   const target = { type: "ssh", transport: one, timeoutMs: patience(10_000) } as const;
   assert.equal((await probe({ ...target, command: "test -d ." })).ok, true);
   const failed = await probe({ ...target, command: "echo broken; exit 1" });
-  assert.deepEqual([failed.ok, failed.evidence], [false, "command on 127.0.0.1: exit code 1: broken"]);
+  assert.deepEqual([failed.ok, failed.evidence], [false, "command on 127.0.0.1: exit code 1"]);
+  assert.deepEqual(
+    failed.said?.shown((text) => text),
+    ["broken"],
+  );
   const slow = await probe({ ...target, command: "sleep 300", timeoutMs: 300 });
   assert.match(slow.evidence, /no answer within 0\.3 s/);
 });
