@@ -145,7 +145,6 @@ export class Database {
 
   /** May be called again. */
   close(): void {
-    this.#statements.clear();
     if (this.#sqlite.isOpen) this.#sqlite.close();
   }
 
@@ -170,10 +169,9 @@ export function openDatabase(file: string): Database {
   const location = pathToFileURL(file);
   location.search = "mode=rw";
   try {
-    const sqlite = new DatabaseSync(location, { timeout: BUSY_TIMEOUT_MS });
+    const database = new Database(new DatabaseSync(location, { timeout: BUSY_TIMEOUT_MS }));
     // FULL: what a deploy noted about a worker must outlast a power cut, as what it did on the worker does.
-    sqlite.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
-    return checked(new Database(sqlite));
+    return checked(database, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
   } catch (error) {
     throw databaseFailure(error, file);
   }
@@ -221,8 +219,9 @@ export function isDamaged(file: string): boolean {
   }
 }
 
-function checked(database: Database): Database {
+function checked(database: Database, settings = ""): Database {
   try {
+    database.script(settings);
     requireSchema(database);
     return database;
   } catch (error) {

@@ -48,3 +48,16 @@ test("T-71 the table is bounded: the address whose window began first is forgott
   attempts.fail("d");
   assert.equal(attempts.blockedMs("a"), 0);
 });
+
+test("T-71 an address whose window is a new one is not forgotten before others, full table or not", () => {
+  const clock = { now: 0 };
+  const attempts = attemptsAt(clock, 3);
+  attempts.fail("a");
+  clock.now += 59_000;
+  fail(attempts, "b", 20);
+  clock.now += 1_000;
+  fail(attempts, "a", 20);
+  for (const peer of ["c", "d"]) attempts.fail(peer);
+  assert.ok(attempts.blockedMs("a") > 0);
+  assert.equal(attempts.blockedMs("b"), 0);
+});

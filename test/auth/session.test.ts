@@ -69,6 +69,18 @@ test("a session that was signed out is refused, others go on", () => {
   assert.ok(sessions.verify(pairOf(second.cookie)));
 });
 
+test("a session that was signed out is forgotten once its cookie is void by its time", () => {
+  const clock = { now: 1_000_000 };
+  const sessions = newSessions(clock);
+  const cookie = pairOf(sessions.issue().cookie);
+  sessions.end(cookie);
+  clock.now += SESSION_MS;
+  sessions.end(undefined);
+  // Nothing but a clock that was set back can tell.
+  clock.now = 1_000_000;
+  assert.ok(sessions.verify(cookie));
+});
+
 test("no cookie can stand in for one of another kind, made with the same key or not", () => {
   const key = randomBytes(32);
   const rule = { cookie: TOTP_COOKIE, lifetimeMs: 1000, secure: true } as const;

@@ -21,7 +21,7 @@ import { sleep } from "../../lib/core/async.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { STATUS } from "../../lib/http/message.ts";
 import { toSchema1 } from "../helpers/schemas.ts";
-import { temporaryFolder } from "../helpers/temporary.ts";
+import { openFiles, temporaryFolder } from "../helpers/temporary.ts";
 
 const ID = "0190a5e8-0000-7000-8000-000000000001";
 
@@ -35,8 +35,10 @@ function migrated(t: Parameters<typeof temporaryFolder>[0]): string {
   return name;
 }
 
+const SEQUENCE = "SELECT update_seq FROM bucket";
+
 function sequence(db: Database): number | undefined {
-  return db.get<{ update_seq: number }>("SELECT update_seq FROM bucket")?.update_seq;
+  return db.get<{ update_seq: number }>(SEQUENCE)?.update_seq;
 }
 
 test("a new database gets schema and id, which later migrations keep", (t) => {
@@ -62,6 +64,21 @@ test("what cannot be opened is refused with what to do, and nothing springs into
     });
   }
   assert.throws(() => statSync(missing), { code: "ENOENT" });
+  assert.deepEqual(
+    openFiles().filter((name) => [missing, empty, damaged].includes(name)),
+    [],
+  );
+});
+
+test("rows come as lists where they are asked for so, and as objects again afterwards; closed twice is closed", (t) => {
+  const db = openDatabase(migrated(t));
+  for (let round = 0; round < 2; round++) {
+    assert.deepEqual(db.tuples(SEQUENCE), [[0]]);
+    assert.equal(sequence(db), 0);
+  }
+  db.close();
+  db.close();
+  assert.throws(() => db.all(SEQUENCE));
 });
 
 test("another schema is refused: an older one names the upgrade, a newer one both versions", (t) => {

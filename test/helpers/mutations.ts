@@ -21,7 +21,7 @@ const CALLS: [Kind, RegExp][] = [
   ["check", /^(?:check|assert|require|ensure|verify|validate|refuse|reject|forbid|demand|expect|throw)/i],
   [
     "clean-up",
-    /^(?:close|remove|release|clear|rm|unlink|kill|end|destroy|dispose|delete|abort|stop|forget|discard|free|cancel|reset|drop|leave|off$)/i,
+    /^(?:close|remove|release|clear|rm|unlink|kill|end|destroy|dispose|delete|abort|stop|forget|discard|free|cancel|reset|drop|leave$|off$)/i,
   ],
 ];
 const SWAPS: Record<string, string> = {

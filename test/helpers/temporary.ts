@@ -1,13 +1,44 @@
 import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readlinkSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import type { TestContext } from "node:test";
 import { patience } from "../../scripts/patience.ts";
 
+const folders: string[] = [];
+
+// What forgets to close a file here forgets it in a server too, so that makes the whole test file fail.
+process.once("exit", () => {
+  const left = openFiles().filter((file) => folders.some((folder) => file.startsWith(`${folder}/`)));
+  if (left.length === 0) return;
+  process.stderr.write(`Files that were opened and not closed: ${left.join(", ")}\n`);
+  process.exitCode = 1;
+});
+
+/** The files that this process has open. */
+export function openFiles(): string[] {
+  return readdirSync("/proc/self/fd").flatMap((descriptor) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${descriptor}`);
+    } catch {
+      // The one with which the folder was read.
+      return [];
+    }
+  });
+}
+
 /** A folder for one test, removed after it; without one, for all tests of a file, removed when its process ends. */
 export function temporaryFolder(t?: Pick<TestContext, "after">): string {
   const folder = mkdtempSync(path.join(tmpdir(), "ops-test-"));
+  folders.push(folder);
   const remove = () => {
     // Nobody but root removes what lies in a read-only folder, such as a revision.
     if (process.getuid?.() !== 0) execFileSync("chmod", ["-R", "u+rwX", folder]);

@@ -85,6 +85,7 @@ export async function makeBucket(t: Pick<TestContext, "after">, spec?: Workspace
       activity: say,
       format: "kv" as const,
     });
+    t.after(() => log.close());
     const launcher = new Launcher(process.env, () => {});
     const run = { id, kind, bucketId };
     const progress = new ProgressBoard(() => {}, signal);

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { appendFileSync, rmSync } from "node:fs";
+import { appendFileSync, existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { test } from "node:test";
 import { type Layout, layoutOf, runLayout } from "../../lib/bucket/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
-import { sleep } from "../../lib/core/async.ts";
+import { sleep, turnEnd } from "../../lib/core/async.ts";
 import { readActivity } from "../../lib/run/activity.ts";
 import { createRecord, type RunRecord, saveRecord, settle } from "../../lib/run/record.ts";
 import { patience } from "../../scripts/patience.ts";
@@ -122,6 +122,24 @@ test("who reads right before a change is woken by it", { timeout: LONG_MS }, asy
   write("x");
   await first;
   assert.equal((await second).data, "y");
+});
+
+test("a run is watched while it is read, and anew by who reads it later", { timeout: LONG_MS }, async (t) => {
+  const { layout, record, write } = await newRun(t);
+  const watches = () =>
+    readdirSync("/proc/self/fdinfo")
+      .map((descriptor) => `/proc/self/fdinfo/${descriptor}`)
+      .filter((file) => existsSync(file))
+      .map((file) => readFileSync(file, "utf8"))
+      .reduce((sum, text) => sum + (text.match(/^inotify /gm)?.length ?? 0), 0);
+  for (const [after, text] of ["x", "y"].entries()) {
+    const answer = readActivity(layout, record.id, after, 3 * LONG_MS, never);
+    assert.equal(watches(), 1);
+    write(text);
+    assert.equal((await answer).data, text);
+    await turnEnd();
+    assert.equal(watches(), 0);
+  }
 });
 
 test("an offset past the end and an unknown run are refused", async (t) => {

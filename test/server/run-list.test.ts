@@ -114,6 +114,36 @@ test("a run that has ended is read once, one that goes on each time", async (t) 
   assert.deepEqual([before[0]?.log_size_bytes, after[0]?.log_size_bytes], [0, 4]);
 });
 
+test("no more than four pages of a bucket, and no more than a hundred buckets, are kept", async (t) => {
+  const { layout, list, add } = setUp(t);
+  await add("ok");
+  const hourAgo = new Date(Date.now() - 3_600_000);
+  utimesSync(layout.runs, hourAgo, hourAgo);
+  const isKept = async (limit: number, of = layout) => {
+    const answer = list.page(of, { limit });
+    await answer;
+    return !(answer instanceof Promise);
+  };
+  for (const expected of [false, true])
+    for (const limit of [1, 2, 3, 4]) assert.equal(await isKept(limit), expected);
+  assert.deepEqual([await isKept(5), await isKept(1), await isKept(5)], [false, false, true]);
+  for (let count = 1; count < 100; count++) await isKept(1, layoutOf(`${layout.root}/${count}`));
+  assert.equal(await isKept(1), true);
+  await isKept(1, layoutOf(`${layout.root}/100`));
+  assert.equal(await isKept(1), false);
+});
+
+test("what is kept of runs that have ended makes room for others beyond 4 MiB", async (t) => {
+  const { layout, add, page } = setUp(t);
+  const old = await add("ok");
+  assert.equal((await page()).runs.length, 1);
+  await saveRecord(layout, { ...old, error: "read again" });
+  assert.equal((await page()).runs[0]?.error, null);
+  const large = await add("ok");
+  await saveRecord(layout, { ...large, result: "x".repeat(5 * 1024 * 1024) });
+  assert.equal((await page()).runs[1]?.error, "read again");
+});
+
 test("more runs than are kept in memory are listed all the same", async (t) => {
   const { layout, page } = setUp(t);
   for (let count = 0; count < 6; count++) {
