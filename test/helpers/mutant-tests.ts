@@ -31,8 +31,8 @@ export type Verdict = "passed" | "failed" | "timed out";
 
 /** Longer than any test file takes. */
 const LONGEST_MS = 600_000;
-/** They look at texts rather than run the code, or are the machinery itself. */
-const NOT_TESTS = /^test\/(?:architecture|scripts\/mutants)\.test\.ts$/;
+/** They look at texts rather than run the code, are the machinery itself, or proofs that take minutes. */
+const NOT_TESTS = /^test\/(?:architecture|scripts\/mutants|slow\/.*)\.test\.ts$/;
 
 /** A copy of the project where tests run, with a folder for what they write. */
 export class Copy {
