@@ -109,9 +109,11 @@ test("output of commands that run at the same time does not mix", () => {
   line("a", { stream: "stdout", msg: "1" });
   line("b", { stream: "stdout", msg: "2" });
   line("a", { event: "command_end", exit: "0", duration_ms: "100" });
-  log.end();
-  assert.deepEqual(shown.slice(1), [
-    ...["  web@a $ one", "  web@a | 1", "  web@a ok, 0.1 s"],
-    ...["  web@b $ two", "  web@b | 2"],
-  ]);
+  const first = ["  web@a $ one", "  web@a | 1", "  web@a ok, 0.1 s"];
+  assert.deepEqual(shown.slice(1), first);
+  line("b", { run: SECOND, event: "command_begin", cmd: "three" });
+  const second = ["  web@b $ two", "  web@b | 2", "2026-01-01 00:00:00  deploy  run=0190a5e9"];
+  assert.deepEqual(shown.slice(1), [...first, ...second], "what has no end is shown before the next run");
+  for (let times = 0; times < 2; times++) log.end();
+  assert.deepEqual(shown.slice(1), [...first, ...second, "  web@b $ three"]);
 });

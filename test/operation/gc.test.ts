@@ -113,6 +113,20 @@ test("HR-207 gc purges deleted keys and their versions once they are retain_days
   await assert.rejects(gc(deploys, { retain_days: -1 }), { code: "invalid_request" });
 });
 
+test("the last allocation of a job goes with the job's keys or not at all, and none of it is written later", async (t) => {
+  const deploys = await withoutWeb(t);
+  await deploys.deploy();
+  const { db } = deploys.bucket;
+  const before = namespacesOf(deploys, "web");
+  const stop = "BEGIN SELECT RAISE(ABORT, 'stop'); END";
+  db.script(`CREATE TRIGGER stop BEFORE INSERT ON kv_version WHEN NEW.deleted = 1 ${stop}`);
+  const context = deploys.bucket.context("gc");
+  await assert.rejects(collectGarbage(context, {}), /stop/);
+  db.script("DROP TRIGGER stop");
+  context.kv.flush();
+  assert.deepEqual([namespacesOf(deploys, "web"), rows(deploys, "web")], [before, 1]);
+});
+
 test("what no deploy has stopped since it was removed is passed over, with all its keys", async (t) => {
   const deploys = await withoutWeb(t);
   const result = await gc(deploys);
