@@ -96,14 +96,15 @@ export class Fleet {
     return { workers, unconfirmed };
   }
 
-  /** Says of each service that the run leaves down where that is; a part of the run's result. */
+  /**
+   * Says of each service that the run leaves down where that is; a part of the run's result. Whether a restart that did
+   * not succeed had stopped its service by then, nobody can tell.
+   */
   leftDown(): { left_down?: string[] } {
-    const sentences = [...this.down]
-      .sort()
-      .map(
-        ([place, target]) =>
-          `${place}: stopped, not started again, as far as is known: \`make ${target}\` did not succeed`,
-      );
+    const sentences = [...this.down].sort().map(([place, target]) => {
+      const state = `${target === "start" ? "" : "may be "}stopped, not started again`;
+      return `${place}: ${state}: \`make ${target}\` did not succeed`;
+    });
     return sentences.length === 0 ? {} : { left_down: sentences };
   }
 

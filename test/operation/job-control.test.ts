@@ -119,7 +119,7 @@ test("a batch that fails keeps the next from starting, and nothing of it is forg
   );
   assert.match(
     ended.error?.message ?? "",
-    /; web@127\.0\.0\.3: not started; web@127\.0\.0\.2: stopped, not started again, /,
+    /; web@127\.0\.0\.3: not started; web@127\.0\.0\.2: may be stopped, not started again: /,
   );
   assert.deepEqual(since(C), []);
 });
