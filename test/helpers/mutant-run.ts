@@ -53,9 +53,10 @@ export async function tryAll(
 ): Promise<Outcome[]> {
   const outcomes: Outcome[] = [];
   const left = [...mutants];
+  const trials = new Trials(all, slackMs);
   const work = async (copy: Copy) => {
     for (let mutant = left.shift(); mutant; mutant = left.shift()) {
-      const outcome = await attempt(copy, mutant, all, slackMs);
+      const outcome = await trials.attempt(copy, mutant);
       outcomes.push(outcome);
       const { verdict, by = `${outcome.seen} test files see it` } = outcome;
       tell(`${outcomes.length}/${mutants.length} ${verdict} (${by}): ${textOf(mutant)}`);
@@ -65,31 +66,54 @@ export async function tryAll(
   return outcomes;
 }
 
-function textOf({ file, kind, before, after }: Mutant): string {
-  return `${kind} ${JSON.stringify({ file, before, after })}`;
-}
+class Trials {
+  readonly #all: readonly Reach[];
+  readonly #slackMs: number;
+  /** By test file: whether it passes without any change, asked where it first seemed to notice one. */
+  readonly #sound = new Map<string, Promise<boolean>>();
 
-async function attempt(copy: Copy, mutant: Mutant, all: readonly Reach[], slackMs: number): Promise<Outcome> {
-  const file = path.join(copy.tree, mutant.file);
-  const source = readFileSync(file, "utf8");
-  const tests = testsThatSee(mutant, all, copy.tree);
-  const seen = tests.length;
-  writeFileSync(file, mutated(mutant, source));
-  try {
+  constructor(all: readonly Reach[], slackMs: number) {
+    this.#all = all;
+    this.#slackMs = slackMs;
+  }
+
+  async attempt(copy: Copy, mutant: Mutant): Promise<Outcome> {
+    const file = path.join(copy.tree, mutant.file);
+    const source = readFileSync(file, "utf8");
+    const tests = testsThatSee(mutant, this.#all, copy.tree);
+    const seen = tests.length;
     let spent = 0;
-    for (const { file: by, ms } of tests) {
-      const verdict = await copy.run(by, slackMs + SLOWER * ms);
-      if (verdict === "timed out") return { mutant, verdict, by, seen };
-      // What fails only once may have failed for another reason.
-      if (verdict === "failed" && (await copy.run(by, slackMs + SLOWER * ms)) !== "passed")
-        return { mutant, verdict: "killed", by, seen };
-      spent += ms;
+    for (const test of tests) {
+      writeFileSync(file, mutated(mutant, source));
+      const verdict = await this.#verdict(copy, test);
+      writeFileSync(file, source);
+      if (verdict !== "survived" && (await this.#isSound(copy, test)))
+        return { mutant, verdict, by: test.file, seen };
+      spent += test.ms;
       if (mutant.kind === "other" && spent > MOST_MS) break;
     }
     return { mutant, verdict: "survived", seen };
-  } finally {
-    writeFileSync(file, source);
   }
+
+  /** What fails only once may have failed for another reason. */
+  async #verdict(copy: Copy, { file, ms }: Reach): Promise<Outcome["verdict"]> {
+    const limit = this.#slackMs + SLOWER * ms;
+    const first = await copy.run(file, limit);
+    if (first === "timed out") return first;
+    return first === "failed" && (await copy.run(file, limit)) !== "passed" ? "killed" : "survived";
+  }
+
+  #isSound(copy: Copy, { file, ms }: Reach): Promise<boolean> {
+    const known = this.#sound.get(file);
+    const sound =
+      known ?? copy.run(file, this.#slackMs + SLOWER * ms).then((verdict) => verdict === "passed");
+    this.#sound.set(file, sound);
+    return sound;
+  }
+}
+
+function textOf({ file, kind, before, after }: Mutant): string {
+  return `${kind} ${JSON.stringify({ file, before, after })}`;
 }
 
 function reportOf(seed: number, outcomes: readonly Outcome[], passedOver: Omit<Draw, "mutants">): string {
