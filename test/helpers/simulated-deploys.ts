@@ -53,11 +53,13 @@ interface Service {
   /** What the last target was told. */
   version: string | undefined;
   last: { hash: string | undefined; target: string } | undefined;
+  /** Job control has run a target since the one that a deploy noted. */
+  hasLostNote: boolean;
   /** Of the last probe or script for health_check since a target came through. */
   isHealthy: boolean | undefined;
   /** Targets that came through for the tree and version. */
   starts: number;
-  /** Why they may have been started once more: kills, cancels, failures, force. */
+  /** Why they may have been started once more: kills, cancels, failures, force, notes that were lost. */
   excuses: number;
 }
 
@@ -105,7 +107,9 @@ const VERBS = ["start ", "restart ", "reload "];
  * - waves: nothing of a wave begins while something of a lower one is at work, nor the other way round;
  * - promotion: what is promoted is synced, and started with exactly these files;
  * - skip: a job is skipped only when all its allocations run what is wanted and were last found healthy;
- * - starts: a tree is started once, and once more at most for each kill, cancel, failure or force;
+ * - starts: a tree is started once, and once more at most for each kill, cancel, failure or force, and where a deploy takes
+ *   up an unfinished change after job control ran a target: only a deploy's own note tells that its target has succeeded,
+ *   because a reload or start by hand need not do what a restart does;
  * - restore: only a batch whose gate has failed is put back, to what was promoted before, where the manifest says so;
  *   what the result says about it is so, and what waited for a later batch has the promoted files again;
  * - outcome: of each allocation its last action is noted with how it went, and `unknown` while it is at work;
@@ -251,6 +255,7 @@ export class SimulatedDeploys {
       this.#must(!isUnsettled({ ...promotion, version, hash, synced }), `${what} although it is unsettled`);
       this.#must(service.tree === (hash || synced), `${what} with files that no deploy has finished with`);
       this.#must(version === running, `${what} with version ${version}, not ${running}`);
+      if (service.last?.hash !== undefined) service.hasLostNote = true;
       service.last = undefined;
     };
     const ends = (place: Place, version: string) => {
@@ -530,7 +535,7 @@ export class SimulatedDeploys {
     if (known) return known;
     const service: Service = {
       ...{ tree: "", files: {}, running: undefined, version: undefined, last: undefined },
-      ...{ isHealthy: undefined, starts: 0, excuses: 0 },
+      ...{ hasLostNote: false, isHealthy: undefined, starts: 0, excuses: 0 },
     };
     this.#services.set(key, service);
     return service;
@@ -575,7 +580,8 @@ export class SimulatedDeploys {
           this.#must(target.hash === targetHash(hash, version), `${target.target} is noted with other files`);
           this.#checkTarget(target, target.target, hash, version);
         }
-        service.last = undefined;
+        if (service.hasLostNote && this.#before.get(keyOf(target))?.unfinished) service.excuses++;
+        Object.assign(service, { hasLostNote: false, last: undefined });
         return this.#begin({
           ...this.#at(target.target, target),
           ...(target.phase === "reconcile" && { job: undefined }),

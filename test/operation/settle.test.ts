@@ -171,6 +171,31 @@ test("files of which nobody knows whether they came are put back with content an
   assert.equal(statSync(path.join(folder, "Makefile")).mode & 0o777, 0o644);
 });
 
+test("a deploy whose targets had succeeded takes up behind them, but repeats one where job control ran a target since", async (t) => {
+  const { deploys, run } = await setUp(t);
+  assert.equal((await deploys.deploy()).error, undefined);
+  const { db } = deploys.bucket;
+  // As a deploy leaves it that loses its workers before the last sync.
+  beginChange(
+    db,
+    "web",
+    catalogAllocations(db).map(({ id }) => id),
+  );
+  assert.equal((await run("job_reload", { allocations: [A] })).error, undefined);
+  for (const how of ["takes up", "has nothing to do"]) {
+    assert.equal((await deploys.deploy()).error, undefined, how);
+    assert.deepEqual(
+      HOSTS.map((host) => deploys.history("web", host).slice(1)),
+      [
+        ["restart two 2.0.0", "reload two 2.0.0", "restart two 2.0.0"],
+        ["restart two 2.0.0"],
+        ["restart two 2.0.0"],
+      ],
+      `the next deploy ${how}`,
+    );
+  }
+});
+
 test("a deploy is killed in mid-rollout: restart runs the promoted version everywhere", async (t) => {
   const { deploys, note, release, last } = await setUp(t);
   note(B, "held");
