@@ -40,9 +40,10 @@ export function requireKnown(
 ): Set<string> {
   const wanted = names.map((name) => name.trim().toLowerCase());
   const unknown = [...wanted.entries()].filter(([, name]) => !known.has(name));
+  const hint = known.size === 0 ? `, nor any other ${kind}: has the bucket been built?` : "";
   const details = unknown.slice(0, MOST_TOLD).map(([index, name]) => ({
     path: `${path}/${index}`,
-    message: `${where} ${unknownName(kind, name, known)}`,
+    message: `${where} ${unknownName(kind, name, known)}${hint}`,
   }));
   const [first] = details;
   if (!first) return new Set(wanted);

@@ -129,3 +129,16 @@ test("of many unknown names the first ten are told, and how many there are", asy
     [10, 'in the catalog there is no job "x0" (and 499 more)'],
   );
 });
+
+test("before the first build a name is unknown like any other, and that is said", async (t) => {
+  const server = await TestServer.start(t);
+  const bucket = await server.createBucket();
+  const { status, body } = await server.call("POST", `${bucket.path}/workers/trust`, {
+    body: { workers: ["10.0.0.1"] },
+  });
+  assert.equal(status, 400);
+  assert.equal(
+    body.message,
+    'in the catalog there is no worker "10.0.0.1", nor any other worker: has the bucket been built?',
+  );
+});
