@@ -4,7 +4,7 @@ import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { type TestContext, test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { migrate } from "../../lib/bucket/database.ts";
+import { migrate, SCHEMA_VERSION } from "../../lib/bucket/database.ts";
 import { layoutOf } from "../../lib/bucket/layout.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { Readers } from "../../lib/server/reading.ts";
@@ -58,12 +58,12 @@ test("a schema that changes meanwhile is refused, and works again when it is rig
   assert.equal(await read(), "one");
   for (const [version, code] of [
     [99, "schema_too_new"],
-    [0, "bucket_not_initialized"],
+    [0, "database_damaged"],
   ] as const) {
     write(`UPDATE schema_version SET version = ${version}`);
     for (let times = 0; times < 2; times++) await assert.rejects(read(), { code });
   }
-  write("UPDATE schema_version SET version = 1");
+  write(`UPDATE schema_version SET version = ${SCHEMA_VERSION}`);
   assert.equal(await read(), "one");
 });
 
