@@ -2,6 +2,7 @@ import type { CatalogJob } from "../bucket/catalog.ts";
 import type { LastOutcome } from "../bucket/last-outcomes.ts";
 import type { EventVariables } from "../hook/environment.ts";
 import type { Action } from "../plan/changes.ts";
+import { runsTarget } from "../plan/job-plan.ts";
 import { scriptsIn } from "./hooks.ts";
 import { type Grade, type Trouble, troubleOf } from "./outcome.ts";
 import type { AllocationPlan } from "./plan-job.ts";
@@ -49,7 +50,7 @@ export function gradeScripts(batch: readonly AllocationState[], error: unknown):
   const ran = new Set(scriptsIn(error).map(({ worker }) => worker));
   for (const state of batch) {
     if (trouble.grade === "cancelled") state.trouble ??= trouble;
-    if (ran.has(state.plan.allocation.worker)) state.done = true;
+    if (ran.has(state.plan.allocation.worker) && runsTarget(state.plan.decision.action)) state.done = true;
   }
 }
 

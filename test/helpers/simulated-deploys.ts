@@ -511,7 +511,11 @@ export class SimulatedDeploys {
   #kill(): string {
     for (const { what, job, worker } of this.#pending)
       if (VERBS.some((verb) => what.startsWith(verb)))
-        assert.equal(this.#lastOf(`${job?.name}@${worker}`), "unknown", `outcome: ${what} is killed`);
+        assert.equal(
+          this.#lastOf(`${job?.name}@${worker}`)?.outcome,
+          "unknown",
+          `outcome: ${what} is killed`,
+        );
     this.#dropPending();
     checkWithinPlan(this.#plan, this.#carriedOut(), (job) => job === SHOWS_SEQUENCE);
     return "killed";
@@ -888,6 +892,8 @@ export class SimulatedDeploys {
   #checkResult(result: DeployResult, isCancelled: boolean): void {
     checkWithinPlan(this.#plan, this.#carriedOut(), (job) => job === SHOWS_SEQUENCE);
     this.#checkSkipped(result);
+    const unchanged = this.#bucket.db.get("SELECT * FROM last_outcome WHERE action = 'skip'");
+    assert.equal(unchanged, undefined, "outcome: an allocation that was left as it is is noted");
     for (const { job: name, outcome, reason, allocations } of result.jobs) {
       const job = this.#job(name);
       const graded = (grade: string) => allocations.filter((one) => one.outcome === grade).length;
@@ -900,8 +906,8 @@ export class SimulatedDeploys {
       for (const one of allocations) {
         if (one.action === null || ["skipped", "not_started"].includes(one.outcome)) continue;
         const last = this.#lastOf(`${name}@${one.worker}`);
-        const isNoted = last === one.outcome || last === "restore";
-        assert.ok(isNoted, `outcome: ${name}@${one.worker} is ${one.outcome}, ${last} is noted`);
+        const isNoted = last?.outcome === one.outcome || last?.action === "restore";
+        assert.ok(isNoted, `outcome: ${name}@${one.worker} is ${one.outcome}, ${last?.outcome} is noted`);
       }
       if (outcome === "failed" && !isCancelled) this.#checkRestored(job, reason, allocations);
     }
@@ -947,11 +953,10 @@ export class SimulatedDeploys {
     assert.equal(isTold, isExpected, `restore: ${job.name}: ${reason}`);
   }
 
-  #lastOf(key: string): string | undefined {
+  #lastOf(key: string): { action: string; outcome: string } | undefined {
     const { db } = this.#bucket;
     const one = catalogAllocations(db).find(({ job, worker }) => `${job}@${worker}` === key);
-    const row = db.get("SELECT action, outcome FROM last_outcome WHERE alloc_id = ?", one?.id ?? "");
-    return row?.action === "restore" ? "restore" : (row?.outcome as string | undefined);
+    return db.get("SELECT action, outcome FROM last_outcome WHERE alloc_id = ?", one?.id ?? "");
   }
 
   #promotionOf(key: string): Promotion {

@@ -4,7 +4,9 @@ import { once } from "node:events";
 import { existsSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { catalogAllocations } from "../../lib/bucket/catalog.ts";
 import { countFailed } from "../../lib/bucket/last-outcomes.ts";
+import { beginChange } from "../../lib/bucket/promotions.ts";
 import { type ViewQuery, viewOf } from "../../lib/bucket/views.ts";
 import { collectGarbage } from "../../lib/operation/gc.ts";
 import { control } from "../../lib/operation/job-control.ts";
@@ -12,6 +14,7 @@ import { noteOutcomes } from "../../lib/operation/last-outcomes.ts";
 import type { ControlKind } from "../../lib/run/protocol.ts";
 import { PROGRAM } from "../../scripts/local-server.ts";
 import { Deploys, HOSTS } from "../helpers/deploys.ts";
+import { hooksOf } from "../helpers/hooks.ts";
 import { carryOut } from "../helpers/operations.ts";
 import { until } from "../helpers/temporary.ts";
 
@@ -25,10 +28,17 @@ const MAKEFILE = `start restart reload stop:
 `;
 const CHECK = { checks: [{ type: "ssh", command: "! [ -f sick ]" }], wait: { attempts: 1 } };
 
-async function setUp(t: TestContext, manifest: Record<string, unknown> = {}) {
+async function setUp(
+  t: TestContext,
+  manifest: Record<string, unknown> = {},
+  files: Record<string, string> = {},
+) {
   const deploys = await Deploys.make(t);
   const build = (release: string, options: { hosts?: readonly string[]; disabled?: string[] } = {}) => {
-    const web = { manifest: { version: "1.0.0", ...manifest }, files: { Makefile: MAKEFILE, release } };
+    const web = {
+      manifest: { version: "1.0.0", ...manifest },
+      files: { Makefile: MAKEFILE, release, ...files },
+    };
     const { hosts = HOSTS, disabled = [] } = options;
     return deploys.build({ web }, { hosts, disabled: disabled.length > 0 ? { web: disabled } : {} });
   };
@@ -124,6 +134,30 @@ test("a failed gate is the outcome of the change; what was put back says so", as
   await other.deploys.deploy();
   assert.deepEqual(other.last(), ["restart changed", "restore changed", "restore changed"]);
   assert.match(String(other.rows()[1]?.last_reason), /after 1 attempt/);
+});
+
+test("where a script for job_control fails, unchanged allocations of its batch keep what is noted of them", async (t) => {
+  const script = `import json, os, pathlib, sys
+workers = json.load(open(os.environ["OPS_WORKERS_FILE"]))["workers"]
+if (pathlib.Path(workers[os.environ["ALLOCATION_IP"]]["folder"]) / "sick").exists(): sys.exit("no licence")
+`;
+  const manifest = { max_concurrent_upgrades: 3, ...hooksOf({ act: ["job_control"] }) };
+  const { deploys, last, note } = await setUp(t, manifest, { "_hooks/act.py": script });
+  assert.equal((await deploys.deploy()).error, undefined);
+  // As a deploy leaves one worker that was killed on its way there.
+  const { db } = deploys.bucket;
+  beginChange(db, "web", [catalogAllocations(db).find(({ worker }) => worker === A)?.id ?? ""]);
+  const mend = note(A, "sick");
+  const { error, jobs } = await deploys.deploy();
+  assert.match(error?.message ?? "", /no licence/);
+  assert.deepEqual(
+    jobs[0]?.allocations.map((one) => `${one.action} ${one.outcome}`),
+    ["restart failed", "skip skipped", "skip skipped"],
+  );
+  assert.deepEqual(last(), ["restart failed", "restart changed", "restart changed"]);
+  mend();
+  assert.equal((await deploys.deploy()).error, undefined);
+  assert.deepEqual(last(), ["restart changed", "restart changed", "restart changed"]);
 });
 
 test("what is disabled is stopped, what is removed goes", async (t) => {
