@@ -45,8 +45,12 @@ export function realPlace(place: string): string {
   }
 }
 
-/** True where what was opened lies where `place` says: no part of that is a link. It may be removed by now. */
+/**
+ * True where what was opened lies where `place` says: no part of that is a link. It may be removed by now. Only Linux tells
+ * where a descriptor lies; elsewhere (`ops build` and `ops push` on macOS) the path is looked at.
+ */
 function isInPlace(descriptor: number, place: string): boolean {
+  if (process.platform !== "linux") return realPlace(place) === place;
   const found = readlinkSync(`/proc/self/fd/${descriptor}`);
   return found === place || found === `${place} (deleted)`;
 }

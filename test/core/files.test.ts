@@ -269,6 +269,17 @@ test("a file that is replaced while it is open was in its place all the same", a
   assert.equal((await handle.readFile()).toString(), "old");
 });
 
+test("where no descriptor tells its place, as on macOS, a link on the way is refused all the same", async (t) => {
+  const root = folder({ "real/file": "x", way: link("real") });
+  Object.defineProperty(process, "platform", { value: "darwin" });
+  t.after(() => Object.defineProperty(process, "platform", { value: "linux" }));
+  await writeAtomic(path.join(root, "real/file"), "y");
+  assert.equal(String(await readBounded(path.join(root, "real/file"), 10)), "y");
+  await assert.rejects(readBounded(path.join(root, "way/file"), 10), { code: "file_not_found" });
+  await assert.rejects(writeAtomic(path.join(root, "way/file"), "z"), /a symbolic link is on the way/);
+  assert.equal(readFileSync(path.join(root, "real/file"), "utf8"), "y");
+});
+
 test("the real place of something that is partly there yet", () => {
   const root = folder({ "real/file": "x", way: link("real") });
   const at = (name: string) => realPlace(path.join(root, name));
