@@ -30,7 +30,7 @@ before(async () => {
   }
   for (const kind of ["workers/sysstat", "workers/uptime", "workers/facts"]) await server.run(bucket, kind);
   await server.run(bucket, "snapshots", { note: HOSTILE });
-  await server.run(bucket, "deploy", { jobs: ["no-such-job"] });
+  await server.run(bucket, "run_command", { command: "exit 3" });
 });
 after(async () => {
   await server?.stop();
