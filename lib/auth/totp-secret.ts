@@ -23,8 +23,9 @@ export async function readTotpSecret(file: string): Promise<Buffer> {
   });
   const line = text.replace(/\r?\n$/, "");
   if (line === "") throw refusal(file, "it is empty");
-  const secret = line.length <= 2 * MOST_BYTES ? base32Decode(line) : undefined;
-  if (!secret) throw refusal(file, `expected one line of base32 (A-Z, 2-7), at most ${MOST_BYTES} bytes`);
+  const secret = base32Decode(line);
+  if (!secret || secret.length > MOST_BYTES)
+    throw refusal(file, `expected one line of base32 (A-Z, 2-7), at most ${MOST_BYTES} bytes`);
   if (secret.length < LEAST_BYTES)
     throw refusal(file, `it has ${secret.length * 8} bits, at least ${LEAST_BYTES * 8} are needed`);
   return secret;

@@ -26,6 +26,18 @@ test("CP-063 T-63 a secret that is there is read, never replaced, whoever comes 
   assert.equal(new Set(all.map(({ secret }) => secret.toString("hex"))).size, 1);
 });
 
+test("a secret of 64 bytes is read, a longer one is refused", async (t) => {
+  const file = path.join(temporaryFolder(t), "secret");
+  const write = (bytes: number) =>
+    writeFileSync(file, execFileSync("base32", ["-w", "0"], { input: Buffer.alloc(bytes, "x") }), {
+      mode: 0o600,
+    });
+  write(64);
+  assert.deepEqual(await readTotpSecret(file), Buffer.alloc(64, "x"));
+  write(65);
+  await assert.rejects(readTotpSecret(file), /at most 64 bytes/);
+});
+
 const LONG = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
 for (const [what, content] of [
   ["without a newline", LONG],

@@ -66,6 +66,8 @@ test("selectors replace the job's name, or those of the template", async (t) => 
     JSON.parse(readFileSync(path.join(layout.jobs, name, "manifest.json"), "utf8"));
   await createJob(layout, { name: "one", selectors: ["edge", "ssd"] });
   assert.deepEqual(manifestOf("one").selectors, ["edge", "ssd"]);
+  const text = readFileSync(path.join(layout.jobs, "one", "manifest.json"), "utf8");
+  assert.equal(text, `${JSON.stringify(manifestOf("one"), null, 2)}\n`);
   await createJob(layout, { name: "two", template: "database", selectors: ["edge"] });
   assert.deepEqual(manifestOf("two"), { version: "2.0", selectors: ["edge"] });
 });

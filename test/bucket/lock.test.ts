@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { test } from "node:test";
 import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
@@ -211,4 +211,26 @@ test("a change that cannot be written is told, and keeps the lock from nothing e
   assert.equal(await readLock(layout), undefined);
   await lock.changeGroup("close", { pgid: 7, start_time: "1" });
   assert.equal(await readLock(layout), undefined);
+});
+
+test("what killed processes were writing is removed with a stale lock, once it is a minute old", async (t) => {
+  const layout = bucket(t);
+  const minutesAgo = (count: number) => new Date(Date.now() - count * 60_000);
+  for (const [name, age] of [
+    [".ops.lock.old.tmp", 2],
+    [".ops.lock.new.tmp", 0],
+    [".ops.lock.old", 2],
+    ["ops.old.tmp", 2],
+  ] as const) {
+    writeFileSync(`${layout.data}/${name}`, "");
+    utimesSync(`${layout.data}/${name}`, minutesAgo(age), minutesAgo(age));
+  }
+  writeFileSync(layout.lock, JSON.stringify(content({ holders: [gone] })));
+  await takeOver(layout, false);
+  assert.deepEqual(
+    readdirSync(layout.data)
+      .filter((name) => name.includes("old") || name.includes("new"))
+      .sort(),
+    [".ops.lock.new.tmp", ".ops.lock.old", "ops.old.tmp"],
+  );
 });

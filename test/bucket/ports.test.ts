@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { assignPorts, type PortNumbers } from "../../lib/bucket/ports.ts";
+import { assignPorts, isPortName, type PortNumbers } from "../../lib/bucket/ports.ts";
 import { Problems, sentenceOf } from "../../lib/bucket/problems.ts";
 
 type Jobs = Record<string, Record<string, number | null>>;
@@ -118,3 +118,9 @@ for (const { name, jobs, stored, error } of REFUSED)
   test(`refused: ${name}`, () => {
     assert.deepEqual(assign(jobs, stored).errors, [error]);
   });
+
+test("a port is named with small letters, digits and _, the first a letter, at most 100", () => {
+  for (const name of ["a", "http_2", "a".repeat(100)]) assert.equal(isPortName(name), true, name);
+  for (const name of ["", "A", "1a", "_a", "a-b", "a.b", "a b", "a\n", "é", "a".repeat(101)])
+    assert.equal(isPortName(name), false, name);
+});
