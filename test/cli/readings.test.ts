@@ -4,7 +4,7 @@ import { cpus, totalmem } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { generateWorkers } from "../../lib/cli/generate-workers.ts";
-import { factsTable } from "../../lib/cli/readings.ts";
+import { factsTable, sysstatTable } from "../../lib/cli/readings.ts";
 import { ops } from "../../scripts/local-server.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
@@ -161,4 +161,21 @@ test("a worker that tells what a terminal would obey, or no end of it, is harmle
   const text = factsTable({ workers: [{ worker: "a", outcome: "ok", error: null, facts }] });
   assert.match(text, /^[^\p{C}]*\n[^\p{C}]*\n$/u);
   for (const nothing of [null, {}, { problems: [] }]) assert.equal(factsTable(nothing), "");
+});
+
+test("sizes have one digit behind the point below ten of a unit, none of bytes", () => {
+  const [disk, net] = [
+    { busy_pct: 1, read_bytes_per_s: 9, write_bytes_per_s: 9.5 * 1024 },
+    { rx_bytes_per_s: 20 * 1024 },
+  ];
+  const memory = {
+    mem_used_bytes: 0,
+    mem_total_bytes: 0,
+    mem_swap_used_bytes: 1,
+    mem_swap_total_bytes: 2 ** 31,
+  };
+  const sysstat = { cpu_pct: 1, ...memory, disk: [disk], net: [{ ...net, tx_bytes_per_s: 1024 ** 2 - 1 }] };
+  const text = sysstatTable({ workers: [{ worker: "a", outcome: "ok", error: null, sysstat }] });
+  for (const size of ["9 B", "9.5 KiB", "20 KiB", "1024 KiB", "0 % of 2.0 GiB"])
+    assert.match(text, new RegExp(`  ${size.replace(".", "\\.")}( |$)`, "m"), text);
 });

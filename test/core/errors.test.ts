@@ -73,6 +73,15 @@ test("other errors of the system keep their text, and a defect is called one", (
   assert.equal(explain(new TypeError("wrong")), "internal error: wrong");
 });
 
+test("a database for which there is no room is a sentence, its extended codes too", () => {
+  for (const [errcode, sentence] of [
+    [13, "the disk is full: make room there"],
+    [13 | (1 << 8), "the disk is full: make room there"],
+    [12, "internal error: full"],
+  ] as const)
+    assert.equal(explain(Object.assign(new Error("full"), { errcode })), sentence);
+});
+
 test("a database that another process has locked is a sentence, not a defect", (t) => {
   const file = `${temporaryFolder(t)}/a.db`;
   using holder = new DatabaseSync(file);

@@ -10,6 +10,7 @@ import {
   statSync,
   symlinkSync,
 } from "node:fs";
+import { open } from "node:fs/promises";
 import net from "node:net";
 import path from "node:path";
 import { test } from "node:test";
@@ -122,6 +123,17 @@ test("temporary names are beside the file, hidden and never the same", () => {
 test("a folder can be flushed; one that is missing is an error", async () => {
   await flushFolder(folder());
   await assert.rejects(flushFolder(path.join(base, "missing")), { code: "ENOENT" });
+});
+
+test("a file system that cannot flush a folder is none the worse, any other trouble is told", async (t) => {
+  await using handle = await open(folder(), "r");
+  const fails = (code: string) => () => Promise.reject(Object.assign(new Error(code), { code }));
+  for (const code of ["EINVAL", "EPERM", "ENOTSUP", "EIO"]) {
+    const sync = t.mock.method(Object.getPrototypeOf(handle), "sync", fails(code));
+    if (code === "EIO") await assert.rejects(flushFolder(folder()), { code });
+    else await flushFolder(folder());
+    sync.mock.restore();
+  }
 });
 
 test("a file is read up to its limit, a missing one is undefined", async () => {

@@ -83,6 +83,8 @@ const inherited: [name: string, isKept: boolean][] = [
   ["NODE_CHANNEL_FD", false],
   ["PWD", false],
   ["OLDPWD", false],
+  ["PWD_OF_MINE", true],
+  ["MY_OPS_NAME", true],
 ];
 
 for (const [name, isKept] of inherited)
