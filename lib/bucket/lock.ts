@@ -182,7 +182,7 @@ export function isOwned(lock: LockContent): boolean {
 
 /**
  * Removes a lock that nobody owns any more: the kernel lets one process at a time do this, and the lock is read again
- * before it is judged. With `endHolders` a run process that outlived its owner is ended too (TERM, 2 s, KILL).
+ * before it is judged, and once more before it goes. With `endHolders` a run process that outlived its owner is ended too (TERM, 2 s, KILL).
  * Living groups are ended before the lock goes; what a finished leader left running is a daemon and stays.
  * Answers false when others were at it for 15 s.
  */
@@ -194,6 +194,10 @@ export async function takeOver(layout: Layout, endHolders: boolean): Promise<boo
     if (lock === undefined) return;
     if (lock !== "unreadable") {
       if (endHolders ? isOwned(lock) : !isStale(lock)) return;
+      // Read again, now that its owner is dead: an owner that has released the lock since the first look, and then ended,
+      // has left the name to somebody else.
+      const again = await readLock(layout);
+      if (again === undefined || again === "unreadable" || again.run_id !== lock.run_id) return;
       if (lock.boot_id === bootId()) {
         for (const holder of lock.holders) if (isAlive(holder)) await endGroup(holder.pid, RECOVERY_GRACE_MS);
         const alive = lock.groups.filter(isGroupAlive);

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { open } from "node:fs/promises";
 import { hostname } from "node:os";
 import { test } from "node:test";
 import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
@@ -101,6 +102,30 @@ test("T-78 a lock is taken over when it is stale and only then", async (t) => {
     else await assert.rejects(acquireLock(layout, "run-2", "build"), busy, name);
     assert.equal((await readLock(layout)) === undefined, free, name);
   }
+});
+
+test("T-78 an owner that releases the lock and ends while somebody reads it has left it to the next one", async (t) => {
+  const layout = bucket(t);
+  const owner = spawn("sleep", ["60"], { stdio: "ignore" });
+  t.after(() => owner.kill("SIGKILL"));
+  const before = content({ holders: [identify(owner.pid as number) as ProcessIdentity] });
+  writeFileSync(layout.lock, JSON.stringify(before));
+  await using some = await open(layout.lock);
+  const handles = Object.getPrototypeOf(some) as typeof some;
+  const { readFile } = handles;
+  let reads = 0;
+  t.mock.method(handles, "readFile", async function (this: typeof some) {
+    const bytes = await readFile.call(this, null);
+    if (++reads > 1) return bytes;
+    rmSync(layout.lock);
+    owner.kill("SIGKILL");
+    await once(owner, "exit");
+    writeFileSync(layout.lock, JSON.stringify(content({ run_id: "next" })));
+    return bytes;
+  });
+  assert.equal(await takeOver(layout, false), true);
+  assert.ok(reads > 0);
+  assert.equal(((await readLock(layout)) as LockContent | undefined)?.run_id, "next");
 });
 
 test("the sentence for another machine says which file to remove", async (t) => {
