@@ -62,7 +62,6 @@ export function folderOf(file: string): string {
  * copy of the project, where the types are checked.
  */
 export function draw(tree: string, seed: number, count: number, from = allMutants(tree)): Draw {
-  const random = seeded(seed);
   const known = equivalents();
   const drawn: Draw = { mutants: [], refusedByTypes: 0, equivalent: 0 };
   const folders = Map.groupBy(from, ({ file }) => folderOf(file));
@@ -70,7 +69,7 @@ export function draw(tree: string, seed: number, count: number, from = allMutant
   const decks = [...folders.values()].map((deck) => {
     const before = Math.round(share);
     share += (count / 2) * (1 / folders.size + deck.length / from.length);
-    return { deck: shuffled(deck, random), wants: Math.round(share) - before };
+    return { deck: shuffled(deck, seeded(seed)), wants: Math.round(share) - before };
   });
   while (decks.some(({ deck, wants }) => wants > 0 && deck.length > 0)) {
     const hands = decks.map((one) => ({ one, hand: one.deck.splice(0, 2 * one.wants) }));

@@ -80,6 +80,29 @@ test("all problems of a body are listed in the details", async () => {
   assert.deepEqual((failure.details as { path: string }[]).map(({ path }) => path).sort(), ["name", "other"]);
 });
 
+test("each failure has its status", () => {
+  const codes = Object.groupBy(Object.entries(STATUS), ([, status]) => String(status));
+  const told = Object.entries(codes).map(
+    ([status, all]) => `${status} ${all?.map(([code]) => code).join(" ")}`,
+  );
+  assert.deepEqual(told, [
+    "400 invalid_request invalid_bucket_id invalid_source unknown_name",
+    "401 unauthorized invalid_totp_code",
+    "403 totp_required csrf_failed",
+    "404 not_found bucket_not_found run_not_found file_not_found revision_not_found snapshot_not_found totp_disabled",
+    "405 method_not_allowed",
+    "409 bucket_busy bucket_exists run_not_active retry_impossible plan_stale bucket_not_initialized schema_upgrade_required schema_too_new database_damaged",
+    ...[
+      "413 payload_too_large",
+      "415 unsupported_media_type",
+      "416 range_not_satisfiable",
+      "429 rate_limited",
+    ],
+    "500 internal",
+    "503 shutting_down database_busy",
+  ]);
+});
+
 test("CP-326 every failure is answered in one form, with the status of its code", () => {
   for (const [code, status] of Object.entries(STATUS)) {
     const answer = failureAnswer(new Failure(code as Failure["code"], "a sentence"), "r1");
