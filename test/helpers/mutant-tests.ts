@@ -30,7 +30,7 @@ export interface Reach {
 export type Verdict = "passed" | "failed" | "timed out";
 
 /** Longer than any test file takes. */
-const LONGEST_MS = 600_000;
+const LONGEST_MS = 300_000;
 /** They look at texts rather than run the code, are the machinery itself, or proofs that take minutes. */
 const NOT_TESTS = /^test\/(?:architecture|scripts\/mutants|slow\/.*)\.test\.ts$/;
 
