@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import {
+  chmodSync,
   cpSync,
   globSync,
   mkdirSync,
@@ -45,6 +46,8 @@ export class Copy {
     this.tree = path.join(folder, "ops");
     this.#temporary = path.join(folder, "tmp");
     mkdirSync(this.tree, { recursive: true });
+    // Some tests do their work as a user who must get to it.
+    chmodSync(path.dirname(folder), 0o711);
     for (const name of readdirSync(root))
       if (name !== "node_modules" && name !== ".git")
         cpSync(path.join(root, name), path.join(this.tree, name), {
@@ -56,7 +59,7 @@ export class Copy {
 
   /** Runs a test file until it ends, fails or is out of time; then ends whatever it started. */
   async run(test: string, limitMs: number, env: Record<string, string> = {}): Promise<Verdict> {
-    mkdirSync(this.#temporary, { mode: 0o700 });
+    mkdirSync(this.#temporary, { mode: 0o711 });
     // Without its word that it runs in a test itself; the rest as scripts/test.ts has it.
     const { NODE_TEST_CONTEXT: _, XDG_CACHE_HOME: __, XDG_CONFIG_HOME: ___, ...ours } = process.env;
     const compiled = { NODE_COMPILE_CACHE: path.join(this.#folder, "compiled") };
