@@ -6,6 +6,7 @@ import {
   cpSync,
   globSync,
   mkdirSync,
+  mkdtempSync,
   readdirSync,
   readFileSync,
   readlinkSync,
@@ -13,6 +14,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
+import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { folderOf, type Mutant } from "./mutant-draw.ts";
@@ -39,12 +41,11 @@ const NOT_TESTS = /^test\/(?:architecture|scripts\/mutants|slow\/.*)\.test\.ts$/
 export class Copy {
   readonly tree: string;
   readonly #folder: string;
-  readonly #temporary: string;
+  #temporary = "";
 
   constructor(folder: string, root: string) {
     this.#folder = folder;
     this.tree = path.join(folder, "ops");
-    this.#temporary = path.join(folder, "tmp");
     mkdirSync(this.tree, { recursive: true });
     // Some tests do their work as a user who must get to it.
     chmodSync(path.dirname(folder), 0o711);
@@ -59,7 +60,9 @@ export class Copy {
 
   /** Runs a test file until it ends, fails or is out of time; then ends whatever it started. */
   async run(test: string, limitMs: number, env: Record<string, string> = {}): Promise<Verdict> {
-    mkdirSync(this.#temporary, { mode: 0o711 });
+    // Short, since the path of a socket must be.
+    this.#temporary = mkdtempSync(path.join(tmpdir(), "ops-m-"));
+    chmodSync(this.#temporary, 0o711);
     // Without its word that it runs in a test itself; the rest as scripts/test.ts has it.
     const { NODE_TEST_CONTEXT: _, XDG_CACHE_HOME: __, XDG_CONFIG_HOME: ___, ...ours } = process.env;
     const compiled = { NODE_COMPILE_CACHE: path.join(this.#folder, "compiled") };
@@ -85,6 +88,7 @@ export class Copy {
   }
 
   #processes(): number[] {
+    const places = [`${this.#folder}/`, this.#temporary];
     const facts = [
       (pid: string) => readlinkSync(`/proc/${pid}/cwd`),
       (pid: string) => readFileSync(`/proc/${pid}/cmdline`, "latin1"),
@@ -92,7 +96,7 @@ export class Copy {
     ];
     return readdirSync("/proc")
       .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
-      .filter((pid) => facts.some((fact) => attempt(() => fact(pid).includes(`${this.#folder}/`))))
+      .filter((pid) => facts.some((fact) => attempt(() => places.some((place) => fact(pid).includes(place)))))
       .map(Number);
   }
 }
