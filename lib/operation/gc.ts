@@ -165,7 +165,6 @@ async function discardJobs(
 ): Promise<Collected[]> {
   const outcomes: Collected[] = [];
   for (const one of due) {
-    throwIfCancelled(signal);
     try {
       await discardJob(await fleet.open(host), one.job, signal);
       outcomes.push(outcomeOf(one, "removed", null));
