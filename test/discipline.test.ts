@@ -46,6 +46,7 @@ const RULES: Rule[] = [
     except: {
       "test/helpers/temporary.ts": "makes all of them",
       "test/helpers/mutant-run.ts": "keeps what a long proof found between its runs",
+      "test/helpers/mutant-tests.ts": "makes the one of a test file that a long proof runs, and removes it",
       "scripts/test.ts": "makes the one that all the others are in, and removes it",
       "scripts/demo.ts": "is no test",
       "scripts/prove.ts": "is no test, and removes it",

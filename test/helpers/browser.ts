@@ -92,10 +92,11 @@ export class ConsolePage {
     await this.settled();
   }
 
-  /** axe finds nothing that keeps anybody from what is shown now. */
-  async checkBarriers(what: string): Promise<void> {
+  /** axe finds nothing that keeps anybody from what is shown now; by all of its rules, or by these. */
+  async checkBarriers(what: string, rules?: readonly string[]): Promise<void> {
     await this.page.evaluate(AXE);
-    const found = await this.page.evaluate<string[]>(`axe.run().then(({ violations }) =>
+    const options = rules ? JSON.stringify({ runOnly: rules }) : "{}";
+    const found = await this.page.evaluate<string[]>(`axe.run(${options}).then(({ violations }) =>
       violations.flatMap(({ id, nodes }) => nodes.map((node) => id + ": " + node.html.slice(0, 160) + " " + node.failureSummary)))`);
     assert.deepEqual(found, [], what);
   }
