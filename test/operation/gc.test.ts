@@ -247,6 +247,36 @@ test("a job of which a target still runs is not touched, and fails the run", asy
   assert.ok(existsSync(path.join(deploys.folder(B), "jobs/web/data/history")));
 });
 
+test("cancelled while it cleans, gc says so, counts nothing as failed or abandoned and forgets nothing", async (t) => {
+  const deploys = await Deploys.make(t);
+  await deploys.build(TWO);
+  await deploys.deploy();
+  await deploys.build(ONE, { hosts: [A, B] });
+  await deploys.deploy();
+  const cancel = new AbortController();
+  const context = deploys.bucket.context("gc", cancel.signal);
+  const { launcher } = context;
+  const run = launcher.run.bind(launcher);
+  launcher.run = (...call) => {
+    cancel.abort();
+    return run(...call);
+  };
+  const error = await collectGarbage(context, {}).catch((thrown: Failure) => thrown as Failure);
+  assert.ok(error instanceof Failure);
+  const { allocations, cancelled } = error.details as Result & { cancelled: object };
+  assert.deepEqual([error.code, allocations, cancelled !== undefined], ["cancelled", [], true]);
+  const noted = deploys.bucket.db.all("SELECT DISTINCT outcome FROM last_outcome WHERE action = 'gc'");
+  assert.deepEqual(
+    noted.map(({ outcome }) => outcome),
+    ["cancelled"],
+  );
+  const result = await gc(deploys);
+  assert.deepEqual(
+    outcomes(result),
+    [`keep@${C}`, ...HOSTS.map((host) => `web@${host}`)].map((one) => `${one} removed`),
+  );
+});
+
 test("killed at any moment, gc leaves work that the next one finishes", async (t) => {
   const deploys = await Deploys.make(t);
   const random = seeded();
