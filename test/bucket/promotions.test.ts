@@ -122,8 +122,7 @@ test("an allocation that starts anew loses its promoted tree, gate and stop mark
     promote(db, job, id, "3.0.0");
   }
   startAnew(db, [{ job: "web", id: "one" }]);
-  assert.deepEqual(of("one"), {
-    ...{ ...NOTHING, synced: "a", syncedFiles: { Makefile: "a" }, version: "1.0.0", updateSeq: 4 },
-  });
+  const left = { synced: "a", syncedFiles: { Makefile: "a" }, version: "1.0.0", updateSeq: 4 };
+  assert.deepEqual(of("one"), { ...NOTHING, ...left });
   assert.deepEqual([of("two").hash, of("one", "other").hash], ["b", "b"]);
 });

@@ -168,14 +168,11 @@ for (const [path, rest] of [
 test("a query has at most 100 values", async () => {
   const request = (count: number) =>
     requestOf("GET", `/api/things?${Array.from({ length: count }, (_, at) => `a${at}=`).join("&")}`);
-  const refusalOf = (count: number) =>
-    assert.rejects(
-      async () => callRoute(findRoute(ROUTES, request(count)), request(count), ""),
-      (error: Error) => {
-        assert.equal((error as { code?: string }).code, "invalid_request");
-        return count > 100 === /^the query has more than 100 values$/.test(error.message);
-      },
-    );
-  await refusalOf(100);
-  await refusalOf(101);
+  for (const [count, message] of [
+    [100, /^a0: is not a known field/],
+    [101, /^the query has more than 100 values$/],
+  ] as const)
+    await assert.rejects(async () => callRoute(findRoute(ROUTES, request(count)), request(count), ""), {
+      ...{ code: "invalid_request", message },
+    });
 });

@@ -227,16 +227,20 @@ test("with health_check each batch has to be well before the next; a stop looks 
 
 test("HR-057 a filter must match, jobs must be known, and nothing runs otherwise", async (t) => {
   const { run, since } = await setUp(t);
-  for (const [params, message] of [
-    [{ jobs: ["wep"] }, 'in the catalog there is no job "wep"; did you mean "web"?'],
+  for (const [params, code, message] of [
+    [{ jobs: ["wep"] }, "unknown_name", 'in the catalog there is no job "wep"; did you mean "web"?'],
     [
       { allocations: [A, "127.0.0.9"] },
+      "unknown_name",
       'of web there is no allocation on worker "127.0.0.9"; did you mean "127.0.0.1"?',
     ],
-    [{ allocations: [] }, "Cannot start job_stop: allocations expected at least 1 item, found 0"],
+    [
+      { allocations: [] },
+      "invalid_request",
+      "Cannot start job_stop: allocations expected at least 1 item, found 0",
+    ],
   ] as const) {
     const { error } = await run("job_stop", params);
-    const code = "jobs" in params || params.allocations.length > 0 ? "unknown_name" : "invalid_request";
     assert.deepEqual([error?.code, error?.message], [code, message]);
   }
   assert.deepEqual(HOSTS.map(since), [[], [], []]);
