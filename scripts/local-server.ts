@@ -45,23 +45,25 @@ export class LocalServer {
   }
 
   /**
-   * Starts a server on a root, on a free port unless `addr` says otherwise, and resolves once it listens. With `quiet`
-   * nobody reads its log.
+   * Starts a server on a root, on a free port unless `addr` says otherwise, and resolves once it listens. `node` is the
+   * command line that the program is added to. With `quiet` nobody reads its log.
    */
   static async start(
     root: string,
     options: {
       token?: string;
       addr?: string;
-      env?: Record<string, string>;
+      node?: readonly [string, ...string[]];
+      env?: NodeJS.ProcessEnv;
       flags?: string[];
       quiet?: boolean;
     } = {},
   ): Promise<LocalServer> {
     const token = options.token ?? randomBytes(24).toString("base64url");
     const flags = ["--root", root, "--addr", options.addr ?? "127.0.0.1:0", ...(options.flags ?? [])];
-    const child = spawn(process.execPath, [PROGRAM, "server", ...flags], {
-      env: { ...process.env, ...options.env, OPS_SERVE_TOKEN: token },
+    const [file, ...before] = options.node ?? [process.execPath];
+    const child = spawn(file, [...before, PROGRAM, "server", ...flags], {
+      env: { ...process.env, OPS_SERVE_TOKEN: token, ...options.env },
       stdio: ["ignore", "pipe", options.quiet ? "ignore" : "pipe"],
     });
     let log = "";

@@ -1,12 +1,9 @@
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { createInterface } from "node:readline";
-import { type TestContext, test } from "node:test";
-import { ops, PROGRAM } from "../../scripts/local-server.ts";
+import { test } from "node:test";
+import { LocalServer, ops } from "../../scripts/local-server.ts";
 import { OLD_NODE } from "../helpers/old-node.ts";
 import { writeTree } from "../helpers/sources.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
@@ -30,25 +27,7 @@ const SOURCE = (folder: string) => ({
   "workspace/jobs/web/_hooks/wait.py": HOOK(folder),
 });
 
-/** Starts a server and answers it with its address. */
-async function startServer(
-  t: TestContext,
-  node: readonly string[],
-  args: string[],
-  env: Record<string, string>,
-): Promise<{ child: ChildProcess; url: string }> {
-  const [file, ...options] = node as [string, ...string[]];
-  const child = spawn(file, [...options, PROGRAM, "server", "--addr", "127.0.0.1:0", ...args], {
-    env: { ...process.env, ...env },
-    stdio: ["ignore", "pipe", "ignore"],
-  });
-  t.after(() => child.kill("SIGTERM"));
-  const lines = createInterface({ input: child.stdout as NodeJS.ReadableStream });
-  const [line] = (await once(lines, "line")) as [string];
-  return { child, url: line.replace("listening on ", "") };
-}
-
-/** A process and all that it has started, and they. */
+/** A process, what it has started, and what these have started in turn. */
 function treeOf(pid: number): number[] {
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").split(" ").filter(Boolean);
   return [pid, ...children.flatMap((child) => treeOf(Number(child)))];
@@ -73,17 +52,18 @@ function holding(text: string): string[] {
     );
 }
 
-type Giving = (token: string, folder: string) => { args: string[]; env: Record<string, string> };
+/** What a server is started with so that it gets the token in a certain way. */
+type Giving = (token: string, folder: string) => { flags?: string[]; env: NodeJS.ProcessEnv };
 const WAYS: Record<string, Giving> = {
-  "in the environment": (token) => ({ args: [], env: { OPS_SERVE_TOKEN: token } }),
-  "as --token": (token) => ({ args: ["--token", token], env: {} }),
+  "in the environment": (token) => ({ env: { OPS_SERVE_TOKEN: token } }),
+  "as --token": (token) => ({ flags: ["--token", token], env: { OPS_SERVE_TOKEN: undefined } }),
   "as --token=, beside another one in the environment": (token) => ({
-    args: [`--token=${token}`],
+    flags: [`--token=${token}`],
     env: { OPS_SERVE_TOKEN: `${token}-not` },
   }),
   "in a file": (token, folder) => {
     writeFileSync(path.join(folder, "token"), token, { mode: 0o600 });
-    return { args: ["--token-file", path.join(folder, "token")], env: {} };
+    return { flags: ["--token-file", path.join(folder, "token")], env: { OPS_SERVE_TOKEN: undefined } };
   },
 };
 
@@ -95,31 +75,23 @@ for (const [way, give] of Object.entries(WAYS))
     test(`a token that came ${way} is in no process while hooks run, with ${which}`, async (t) => {
       const folder = temporaryFolder(t);
       const token = randomBytes(24).toString("base64url");
-      const { args, env } = give(token, folder);
-      const { child, url } = await startServer(t, node, ["--root", path.join(folder, "root"), ...args], env);
-      const pid = child.pid as number;
-      const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-      const post = async (route: string, body: unknown) => {
-        const answer = await fetch(`${url}/api/buckets${route}`, {
-          ...{ method: "POST", headers, body: JSON.stringify(body) },
-        });
-        assert.ok(answer.ok, `${route}: ${answer.status}`);
-        return (await answer.json()) as { id: string };
-      };
-      const { id } = await post("", { project: "demo", name: "demo" });
+      const server = await LocalServer.start(path.join(folder, "root"), {
+        ...{ token, node, ...give(token, folder) },
+      });
+      t.after(() => server.stop());
+      const id = await server.createBucket();
       writeTree(path.join(folder, "source"), SOURCE(folder));
-      const push = ["push", url, "--bucket", id, "--dir", path.join(folder, "source")];
+      const push = ["push", server.url, "--bucket", id, "--dir", path.join(folder, "source")];
       const pushed = await ops(push, { env: { OPS_SERVE_TOKEN: token } });
       assert.equal(pushed.code, 0, pushed.stderr);
-      await post(`/${id}/deploy`, {});
+      await server.startRun(id, "deploy");
       await until("the hook to begin", () => existsSync(path.join(folder, "begun")));
       // The server, the run, the shell of the hook, the hook, and what it has started.
-      assert.ok(treeOf(pid).length >= 5);
+      assert.ok(treeOf(server.process.pid as number).length >= 5);
       assert.deepEqual(holding(token), []);
       writeFileSync(path.join(folder, "go"), "");
-      const exited = once(child, "exit");
-      child.kill("SIGTERM");
-      assert.deepEqual(await exited, [0, null]);
+      await server.stop();
+      assert.deepEqual([server.process.exitCode, server.process.signalCode], [0, null]);
     });
 
 test("a local command hands the token to nothing that it starts", async (t) => {
@@ -131,7 +103,7 @@ test("a local command hands the token to nothing that it starts", async (t) => {
     const { code, stderr } = await ops([...args, "--bucket-dir", folder], { env });
     assert.equal(code, 0, stderr);
   };
-  assert.equal((await ops(["init", "--bucket-dir", folder], { env })).code, 0);
+  await done("init");
   await done("build");
   const deployed = done("deploy");
   await until("the hook to begin", () => existsSync(path.join(folder, "begun")));

@@ -1,12 +1,10 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
-import { createInterface } from "node:readline";
 import { type TestContext, test } from "node:test";
 import { Attempts, BEARER_ATTEMPTS } from "../../lib/auth/attempts.ts";
 import { networkOf } from "../../lib/http/peer.ts";
-import { PROGRAM } from "../../scripts/local-server.ts";
+import { LocalServer } from "../../scripts/local-server.ts";
 import { listenFor } from "../helpers/http.ts";
 import { TestServer, TOKEN } from "../helpers/server.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
@@ -34,7 +32,10 @@ interface Client {
   isCut: boolean;
 }
 
-/** Opens connections to a port one after the other; what is registered first is done first, so all end before the server. */
+/**
+ * Opens connections to a port one after the other. Call this before the server is started: what is registered first for
+ * the end of a test is done first, and so the connections end before the server.
+ */
 function opener(t: TestContext): (port: number, count: number, from?: string) => Promise<Client[]> {
   const sockets: Socket[] = [];
   t.after(() => {
@@ -75,7 +76,7 @@ async function isTaken(open: ReturnType<typeof opener>, port: number, from?: str
 }
 
 const cut = (all: readonly Client[]) => all.filter(({ isCut }) => isCut).length;
-const portOf = (server: TestServer) => Number(new URL(server.url).port);
+const portOf = (server: { url: string }) => Number(new URL(server.url).port);
 const CREDENTIAL = `Authorization: Bearer ${TOKEN}\r\n`;
 
 test("a peer of which nobody was admitted has 64 connections; others have theirs; the log says it once", async (t) => {
@@ -107,7 +108,7 @@ test("a wrong token admits nobody; once one is admitted the peer may have many, 
   await until("the peer to be a stranger", async () => !(await isTaken(open, portOf(server))));
 });
 
-test("a wait that goes on keeps its peer admitted, and a request of nothing that exists admits it too", async (t) => {
+test("a peer is admitted by a long-poll as long as that goes on, and by a request for what does not exist", async (t) => {
   const open = opener(t);
   const server = await TestServer.start(t);
   const { body } = await server.call("GET", "/api/events");
@@ -122,7 +123,7 @@ test("a wait that goes on keeps its peer admitted, and a request of nothing that
   }
 });
 
-test("there are so many connections in all and no more, and the log says it once", async (t) => {
+test("a connection beyond the cap of all of them is cut, and the log says so once", async (t) => {
   const open = opener(t);
   const told: string[] = [];
   const caps = { all: 3, ofStranger: 64, onMet: (sentence: string) => told.push(sentence) };
@@ -137,23 +138,14 @@ test("there are so many connections in all and no more, and the log says it once
   await until("room", () => isTaken(open, port));
 });
 
-test("where half of the descriptors are fewer than 5,000, so many connections there are", async (t) => {
+test("a server that may open 80 files takes half as many connections", async (t) => {
   const open = opener(t);
-  const root = temporaryFolder(t);
-  const flags = [PROGRAM, "server", "--root", root, "--addr", "127.0.0.1:0"];
-  const child = spawn("sh", ["-c", 'ulimit -n 80; exec "$0" "$@"', process.execPath, ...flags], {
-    env: { ...process.env, OPS_SERVE_TOKEN: TOKEN },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  t.after(() => child.kill("SIGKILL"));
-  let log = "";
-  child.stderr.on("data", (text) => {
-    log += text;
-  });
-  const [line] = await once(createInterface({ input: child.stdout }), "line");
-  const all = await open(Number(new URL(String(line).split(" ").at(-1) as string).port), 45);
+  const node = ["sh", "-c", 'ulimit -n 80; exec "$0" "$@"', process.execPath] as const;
+  const server = await LocalServer.start(temporaryFolder(t), { node });
+  t.after(() => server.stop("SIGKILL"));
+  const all = await open(portOf(server), 45);
   await until("the cut", () => cut(all) === 5);
-  await until("the line", () => /there are 40 connections, as many as may be: /.test(log));
+  await until("the line", () => /there are 40 connections, as many as may be: /.test(server.log));
 });
 
 test("CP-334 the limit of wrong tokens holds for all of a /64 together, and not for the next", () => {
