@@ -11,6 +11,7 @@ import {
   turnEnd,
   unlessAborted,
   within,
+  woken,
 } from "../../lib/core/async.ts";
 
 test("CP-133 a sleep ends at once when its signal is aborted, before or during it", async () => {
@@ -136,6 +137,29 @@ test("CP-133 a wait that a signal can end leaves the promise alone, and no liste
   stop.abort();
   await assert.rejects(waiting, { code: "cancelled" });
   assert.equal(getEventListeners(stop.signal, "abort").length, 0);
+});
+
+test("a waiter goes on when it is woken, when its time is over or when it is aborted, and leaves nothing behind", async () => {
+  const waiting = new Set<() => void>();
+  const stop = new AbortController();
+  const first = woken(waiting, 600_000, stop.signal);
+  const second = woken(waiting, 600_000, stop.signal);
+  assert.equal(waiting.size, 2);
+  const [wake] = waiting;
+  wake?.();
+  await first;
+  assert.deepEqual([waiting.size, getEventListeners(stop.signal, "abort").length], [1, 1]);
+  await woken(waiting, 1, stop.signal);
+  assert.deepEqual([waiting.size, getEventListeners(stop.signal, "abort").length], [1, 1]);
+  stop.abort();
+  await second;
+  await woken(waiting, 600_000, stop.signal);
+  assert.deepEqual([waiting.size, getEventListeners(stop.signal, "abort").length], [0, 0]);
+  assert.deepEqual(
+    process.getActiveResourcesInfo().filter((one) => one === "Timeout"),
+    [],
+    "no timer is left of what was woken",
+  );
 });
 
 test("reasons to stop come when they are due, and never once they are stopped themselves", async () => {

@@ -39,6 +39,10 @@ test("a secret of several lines is masked as a whole and line by line", () => {
   assert.equal(redact([key], "say MIIEvQIBADAN, short"), "say ***, short");
 });
 
+test("a line of a secret that has 8 bytes is masked, a shorter one is not", () => {
+  assert.equal(redact(["12345678\n1234567"], "12345678 1234567"), "*** 1234567");
+});
+
 test("the longest secret is masked first, so that no end of it stays", () => {
   assert.equal(redact(["password", "password-with-tail"], "password-with-tail password"), "*** ***");
   assert.equal(redact(["password-with-tail", "password"], "password-with-tail password"), "*** ***");
@@ -111,8 +115,19 @@ test("a sentence keeps names, text does not", () => {
   const text = "job frontend: conf/org.appender/log.conf says something else";
   assert.equal(redactor.sentence(text), "job frontend: conf/org.appender/log.conf says ***");
   assert.equal(redactor.apply(text), "job ***: conf/org.***/log.conf says ***");
+  redactor.keep(["something else"]);
+  assert.equal(redactor.sentence(text), text, "a name that is known later");
   redactor.add("log.conf says");
-  assert.equal(redactor.sentence(text), "job frontend: conf/org.appender/*** ***");
+  assert.equal(redactor.sentence(text), "job frontend: conf/org.appender/*** something else");
+});
+
+test("the longest form of all secrets tells how far ahead one has to look", () => {
+  const redactor = new Redactor();
+  assert.equal(redactor.longest, 0);
+  redactor.add("\u00e4\u00e4\u00e4\u00e4");
+  assert.equal(redactor.longest, 4 * "%C3%A4".length);
+  redactor.add("12345678");
+  assert.equal(redactor.longest, 4 * "%C3%A4".length);
 });
 
 test("bytes are cut before a secret that the cut would be in, and behind one that begins them", () => {

@@ -2,7 +2,16 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Failure } from "../../lib/core/errors.ts";
 import { integer, object, optional, string } from "../../lib/core/shape.ts";
-import { BODY_BYTES, failureAnswer, type HttpRequest, readJson, STATUS } from "../../lib/http/message.ts";
+import {
+  BODY_BYTES,
+  failureAnswer,
+  type HttpRequest,
+  ok,
+  raw,
+  readJson,
+  STATUS,
+  wireText,
+} from "../../lib/http/message.ts";
 import { requestWith } from "../helpers/http.ts";
 
 const SHAPE = object({ name: string(), size: optional(integer({ min: 1 })) });
@@ -40,6 +49,13 @@ const REFUSED: [string, (string | Uint8Array)[], HttpRequest["headers"], string,
     "another charset",
     ["{}"],
     { "content-type": "application/json; charset=latin1" },
+    "unsupported_media_type",
+    /./,
+  ],
+  [
+    "a parameter that only ends like a charset",
+    ["{}"],
+    { "content-type": "application/json; x-charset=utf-8" },
     "unsupported_media_type",
     /./,
   ],
@@ -125,6 +141,44 @@ test("a failure's details, the run in the way and the headers of its status are 
     failureAnswer(new Failure("unauthorized", "no"), "r1").headers?.["WWW-Authenticate"],
     "Bearer",
   );
+});
+
+test("no header of one failure is sent with another", () => {
+  const headers = (code: Failure["code"], details?: object) =>
+    Object.keys(failureAnswer(new Failure(code, "no", { details }), "r1").headers ?? {});
+  assert.deepEqual(headers("not_found", { size_bytes: 7, retry_after_s: 7, allow: "GET" }), ["Content-Type"]);
+  assert.deepEqual(headers("unauthorized"), ["Content-Type", "WWW-Authenticate"]);
+  const range = failureAnswer(
+    new Failure("range_not_satisfiable", "no", { details: { size_bytes: 7 } }),
+    "r1",
+  );
+  assert.equal(range.headers?.["Content-Range"], "bytes */7");
+});
+
+test("a value and bytes are answered with 200 and their type", () => {
+  const headers = { "Content-Type": "application/json; charset=utf-8" };
+  assert.deepEqual(ok({ a: 1 }), { status: 200, headers, body: '{"a":1}' });
+  const csv = raw("text/csv", "a", { Vary: "Accept" });
+  assert.deepEqual(csv, { status: 200, headers: { "Content-Type": "text/csv", Vary: "Accept" }, body: "a" });
+});
+
+test("what the parser refuses is answered whole: reason, common and own headers, length, and the end", () => {
+  for (const [status, reason] of [
+    [400, "Bad Request"],
+    [408, "Request Timeout"],
+    [431, "Request Header Fields Too Large"],
+  ] as const)
+    assert.equal(
+      wireText(status, { status, headers: { A: "1" }, body: "\u00e4" }, { B: "2" }),
+      `HTTP/1.1 ${status} ${reason}\r\nB: 2\r\nA: 1\r\nConnection: close\r\nContent-Length: 2\r\n\r\n\u00e4`,
+    );
+});
+
+test("a body of just as many bytes as it may have is read", async () => {
+  const text = `{"name":"${"x".repeat(BODY_BYTES - 11)}"}`;
+  const headers = { ...JSON_TYPE, "content-length": String(BODY_BYTES) };
+  const { name } = await readJson(requestOf([text.slice(0, 9), text.slice(9)], headers), SHAPE);
+  assert.equal(name.length, BODY_BYTES - 11);
 });
 
 test("a defect tells the client nothing but the request's id; a failure without a status keeps its sentence", () => {

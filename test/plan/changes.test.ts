@@ -51,6 +51,8 @@ test("HR-103 HR-104 HR-105 the first rule that applies decides what happens to a
     ["disabled, never started, forced", never, always, true, "skip", true],
     ["disabled, complete", same, always, false, "skip", true],
     ["disabled, changed", older, always, false, "promote", true],
+    ["disabled, only the version changed", { ...same, version: "1.0.0" }, always, false, "promote", true],
+    ["disabled, not finished before", { ...same, unfinished: true }, always, false, "promote", true],
     ["disabled, forced", same, always, true, "promote", true],
   ];
   for (const [name, promoted, policy, force, action, disabled = false] of cases)

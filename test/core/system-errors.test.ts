@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isLocked, sqliteCode, systemSentence } from "../../lib/core/system-errors.ts";
+
+function failed(fields: Record<string, unknown>): Error {
+  return Object.assign(new Error("as the system says it"), fields);
+}
+
+test("an error of the system that people meet says what is the matter, where, and what to do", () => {
+  const cases: [Record<string, unknown>, string | undefined][] = [
+    [{ code: "EROFS", syscall: "mkdir", path: "/b" }, "the file system is read-only (/b): mount it writable"],
+    [{ code: "ENOSPC", syscall: "write" }, "the disk is full (write): make room there"],
+    [{ code: "EDQUOT" }, "the disk quota is used up: make room there"],
+    [{ code: "EMFILE" }, "this process has as many files open as it may: raise its limit (ulimit -n)"],
+    [{ code: "ENFILE" }, "this machine has as many files open as it can: raise fs.file-max"],
+    [
+      { code: "EPERM", syscall: "link", path: "/b" },
+      "no hard link can be made there (/b): use a file system that has them",
+    ],
+    [{ code: "EPERM", syscall: "open", path: "/b" }, undefined],
+    [{ errcode: 13 }, "the disk is full: make room there"],
+    [{ errcode: 12 }, undefined],
+    [{}, undefined],
+  ];
+  for (const [fields, sentence] of cases) assert.equal(systemSentence(failed(fields)), sentence);
+  assert.equal(systemSentence("EROFS"), undefined);
+  assert.equal(systemSentence(undefined), undefined);
+});
+
+test("a locked database is told from any other, by extended codes too", () => {
+  const locked = [5, 6, 5 | (1 << 8), 6 | (1 << 8), 5 | (2 << 8)];
+  for (const errcode of locked) {
+    assert.equal(isLocked(failed({ errcode })), true, String(errcode));
+    assert.match(String(systemSentence(failed({ errcode }))), /^another process is at work in the database/);
+  }
+  for (const errcode of [0, 4, 7, 11, 13])
+    assert.equal(isLocked(failed({ errcode })), false, String(errcode));
+  assert.deepEqual(
+    [sqliteCode(failed({ errcode: 261 })), sqliteCode(failed({})), sqliteCode(null)],
+    [5, 0, 0],
+  );
+});
