@@ -161,7 +161,7 @@ export async function readGuarded(file: string, refused: number): Promise<string
   const { mode } = await handle.stat();
   if ((mode & refused) === 0) return await handle.readFile("utf8");
   const [rights, right] = [mode & 0o777, mode & 0o777 & ~refused].map((bits) => bits.toString(8));
-  throw new Failure("usage", `its mode ${rights} lets others at it: chmod ${right} ${file}`);
+  throw new Failure("usage", `its mode ${rights} lets others use it: chmod ${right} ${file}`);
 }
 
 /** The whole of a regular file of at most `limit` bytes, or undefined where there is none. Follows no symlink. */

@@ -3,8 +3,8 @@ const SENTENCES: Readonly<Record<string, [why: string, advice: string]>> = {
   EROFS: ["the file system is read-only", "mount it writable"],
   ENOSPC: ["the disk is full", "make room there"],
   EDQUOT: ["the disk quota is used up", "make room there"],
-  EMFILE: ["this process has as many files open as it may", "raise its limit (ulimit -n)"],
-  ENFILE: ["this machine has as many files open as it can", "raise fs.file-max"],
+  EMFILE: ["the process has reached its limit of open files", "raise the limit (ulimit -n)"],
+  ENFILE: ["the machine has reached its limit of open files", "raise fs.file-max"],
   "link EPERM": ["no hard link can be made there", "use a file system that has them"],
 };
 /** Result codes of SQLite that say the same. */

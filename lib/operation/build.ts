@@ -105,7 +105,7 @@ function warnOfNames({ db, kv, log }: OperationContext, problems: Problems): voi
   const known = new Set(names.flatMap((name) => [name, ...name.split("/")]));
   for (const { namespace, key, value } of kv.secrets()) {
     if (!known.has(value)) continue;
-    const sentence = `its value is also a name in this bucket, ${quote(value)}, and readable as such; give it another one`;
+    const sentence = `the secret's value equals the name ${quote(value)} in this bucket, and names are not masked; give the secret another value`;
     const warning = { file: `${namespace}/${key}`, path: "", message: sentence };
     problems.warnings.push(warning);
     log.warn(sentenceOf(warning));

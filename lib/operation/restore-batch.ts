@@ -89,7 +89,9 @@ async function settleWaiting(
 ): Promise<string[]> {
   const states = waiting.filter(({ plan }) => plan.promoted.hash !== "");
   if (states.length === 0) return [];
-  context.log.info(`${job.name}: puts the promoted files back on ${hostsOf(states)}, which had yet to come`);
+  context.log.info(
+    `${job.name}: puts the promoted files back on ${hostsOf(states)}, where the rollout had not begun`,
+  );
   noteStep(context, states, "restore");
   const work = async (state: AllocationState) => {
     const { allocation, promoted, tree } = state.plan;
@@ -108,8 +110,10 @@ async function settleWaiting(
   await mapAll(states, SYNC_AT_ONCE, work, context.signal);
   const [back, lost] = [states.filter(({ trouble }) => !trouble), states.filter(({ trouble }) => trouble)];
   return [
-    ...(back.length > 0 ? [`the promoted files are back on ${workers(back)} that had yet to come`] : []),
-    ...(lost.length > 0 ? [`they could not be brought back to ${hostsOf(lost)}`] : []),
+    ...(back.length > 0
+      ? [`the promoted files are back on ${workers(back)} where the rollout had not begun`]
+      : []),
+    ...(lost.length > 0 ? [`the promoted files could not be put back on ${hostsOf(lost)}`] : []),
   ];
 }
 

@@ -55,7 +55,7 @@ export const restoreSnapshot = async (context: RestoreContext, params: Record<st
     current_revision: current?.id ?? null,
   };
   log.info(
-    `restored the state of ${created_at}; what was there before is ${saved_as ?? "in ops.db.damaged"}`,
+    `restored the state of ${created_at}; the state before it is in ${saved_as ?? "data/ops.db.damaged"}`,
   );
   log.info(sentenceAboutSource(result));
   return result;

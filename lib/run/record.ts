@@ -166,7 +166,7 @@ export function runNotFound(id: string): Failure {
 
 /** The error of a run whose record cannot be read any more. */
 export const RECORD_DAMAGED =
-  "server-run.json of this run is damaged: what it did is in its activity.log; asked for and found is lost";
+  "server-run.json of this run is damaged: its parameters and result are lost; activity.log tells what the run did";
 
 /** What is known of a run whose record is half written or damaged: it failed, and when it began. */
 function damagedRecord(layout: Layout, id: string, text: string): RunRecord {

@@ -85,7 +85,7 @@ const KINDS: readonly Kind[] = [
     pattern: /timed out during banner exchange|the login timed out|Connection to \S+ port \d+ timed out/,
     retryMs: TRANSIENT_MS,
     describe: (_, { place, port }) =>
-      `Cannot sign in on ${place}: it takes the connection on port ${port}, but the login does not come to its end; does its sshd hang, or is the host out of memory or processes?`,
+      `Cannot sign in on ${place}: port ${port} accepts the connection, but the login hangs; does its sshd hang, or is the host out of memory or processes?`,
   },
   {
     pattern: /timed out/,

@@ -103,7 +103,7 @@ test("a start with a weak mode is refused in one line that says what to do, and 
   assert.deepEqual([code, stdout, existsSync(root)], [2, "", false]);
   assert.equal(
     stderr,
-    `ops: --token-file ${tokenFile} cannot be used: its mode 644 lets others at it: chmod 640 ${tokenFile}\n`,
+    `ops: --token-file ${tokenFile} cannot be used: its mode 644 lets others use it: chmod 640 ${tokenFile}\n`,
   );
   const server = await LocalServer.start(root, { token: "0123456789abcde" });
   t.after(() => server.stop("SIGKILL"));

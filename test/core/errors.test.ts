@@ -57,7 +57,7 @@ for (const [code, syscall, path, sentence] of [
     "EMFILE",
     "open",
     "/srv/a",
-    "this process has as many files open as it may (/srv/a): raise its limit (ulimit -n)",
+    "the process has reached its limit of open files (/srv/a): raise the limit (ulimit -n)",
   ],
   ["EPERM", "link", "/srv/a", "no hard link can be made there (/srv/a): use a file system that has them"],
 ] as const)

@@ -76,7 +76,7 @@ test("the build warns once of each secret whose value is a name, and names both"
   assert.equal(built.status, "succeeded", text);
   const { warnings } = resultOf(built);
   for (const [index, value] of [JOB, WORKER].entries()) {
-    const sentence = `secrets/job/${JOB}/key${index}: its value is also a name in this bucket, "${value}", and readable as such; give it another one`;
+    const sentence = `secrets/job/${JOB}/key${index}: the secret's value equals the name "${value}" in this bucket, and names are not masked; give the secret another value`;
     assert.deepEqual(
       warnings.filter((one: string) => one.includes(`key${index}:`)),
       [sentence],

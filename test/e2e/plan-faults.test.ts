@@ -144,7 +144,7 @@ test("over ssh: the gate of the second of four batches fails, with stop and with
   const restored = await fleet.run("deploy", "--jobs", "web");
   assert.match(
     restored.record.error ?? "",
-    /; what was promoted before was put back on 127\.0\.0\.3, 127\.0\.0\.4 and is healthy there; the promoted files are back on 4 workers that had yet to come$/,
+    /; what was promoted before was put back on 127\.0\.0\.3, 127\.0\.0\.4 and is healthy there; the promoted files are back on 4 workers where the rollout had not begun$/,
   );
   assert.deepEqual(grades(restored), each(["changed", 2], ["failed", 2], ["not_started", 4]));
   const { evidence } = jobIn(restored, "web")?.allocations[2] ?? {};

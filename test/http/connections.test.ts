@@ -87,7 +87,9 @@ test("a peer of which nobody was admitted has 64 connections; others have theirs
   assert.equal(cut(strangers.slice(0, 64)), 0);
   const [other] = (await open(portOf(server), 1, "127.0.0.2")) as [Client];
   assert.equal(await ask(other, CREDENTIAL), 200);
-  const told = server.lines.filter((line) => /a peer has 64 connections, none of them admitted/.test(line));
+  const told = server.lines.filter((line) =>
+    /a peer has 64 connections, none of them authenticated/.test(line),
+  );
   assert.equal(told.length, 1, server.lines.join("\n"));
   assert.match(told[0] ?? "", /: 1 more was refused, the last of 127\.0\.0\.1$/);
 });
@@ -132,7 +134,7 @@ test("a connection beyond the cap of all of them is cut, and the log says so onc
   await until("the cut", () => cut(all) === 2);
   assert.equal(cut(all.slice(0, 3)), 0);
   assert.deepEqual(told, [
-    "there are 3 connections, as many as may be: 1 more was refused, the last of 127.0.0.1",
+    "there are 3 connections, the cap of this server: 1 more was refused, the last of 127.0.0.1",
   ]);
   all[0]?.socket.destroy();
   await until("room", () => isTaken(open, port));
@@ -145,7 +147,7 @@ test("a server that may open 80 files takes half as many connections", async (t)
   t.after(() => server.stop("SIGKILL"));
   const all = await open(portOf(server), 45);
   await until("the cut", () => cut(all) === 5);
-  await until("the line", () => /there are 40 connections, as many as may be: /.test(server.log));
+  await until("the line", () => /there are 40 connections, the cap of this server: /.test(server.log));
 });
 
 test("CP-334 the limit of wrong tokens holds for all of a /64 together, and not for the next", () => {

@@ -31,7 +31,7 @@ test("a failed gate in the second of four batches: restore puts back what was th
   assert.deepEqual([...restoring], HOSTS.slice(1), "progress tells where something is put back");
   assert.match(
     run.error?.message ?? "",
-    /; what was promoted before was put back on 127\.0\.0\.2 and is healthy there; the promoted files are back on 2 workers that had yet to come$/,
+    /; what was promoted before was put back on 127\.0\.0\.2 and is healthy there; the promoted files are back on 2 workers where the rollout had not begun$/,
   );
   const [job] = run.jobs;
   assert.deepEqual(

@@ -305,7 +305,7 @@ test("a token file or TLS key that others may read or write refuses the start an
     const before = stateOf(folder);
     await refused(
       fromFile,
-      /^--token-file .*token cannot be used: its mode 6\d\d lets others at it: chmod 6[046]0 /,
+      /^--token-file .*token cannot be used: its mode 6\d\d lets others use it: chmod 6[046]0 /,
     );
     await refused(withTls, /^--tls-key .*key.pem cannot be used: its mode .*chmod 6[046]0 /);
     assert.deepEqual(stateOf(folder), before);
@@ -323,7 +323,7 @@ test("T-62 a TOTP secret file that anybody but its owner may read or write refus
     await chmod(file, mode);
     const before = stateOf(folder);
     const told = new RegExp(
-      `secret file .*secret: its mode ${mode.toString(8)} lets others at it: chmod 600 `,
+      `secret file .*secret: its mode ${mode.toString(8)} lets others use it: chmod 600 `,
     );
     await refused({ ...flags, totpSecretFile: file }, told);
     assert.deepEqual(stateOf(folder), before);

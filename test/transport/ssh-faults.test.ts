@@ -87,8 +87,7 @@ test("a login that hangs is told as one: the port answers, sshd does not", async
   fleet.freezeListener();
   await assert.rejects(one.script("true"), {
     code: "unreachable",
-    message:
-      /^Cannot sign in on worker 127\.0\.0\.1: it takes the connection on port \d+, but the login does not come to its end; /,
+    message: /^Cannot sign in on worker 127\.0\.0\.1: port \d+ accepts the connection, but the login hangs; /,
   });
 });
 

@@ -78,14 +78,14 @@ const cases: [string, WorkerAddress, string, string, boolean][] = [
     "a login that hangs",
     direct,
     "Connection timed out during banner exchange\nConnection to 10.0.0.7 port 2222 timed out",
-    "Cannot sign in on worker 10.0.0.7: it takes the connection on port 2222, but the login does not come to its end; does its sshd hang, or is the host out of memory or processes?",
+    "Cannot sign in on worker 10.0.0.7: port 2222 accepts the connection, but the login hangs; does its sshd hang, or is the host out of memory or processes?",
     true,
   ],
   [
     "a login that hangs after the keys are exchanged",
     direct,
     "the login timed out",
-    "Cannot sign in on worker 10.0.0.7: it takes the connection on port 2222, but the login does not come to its end; does its sshd hang, or is the host out of memory or processes?",
+    "Cannot sign in on worker 10.0.0.7: port 2222 accepts the connection, but the login hangs; does its sshd hang, or is the host out of memory or processes?",
     true,
   ],
   [

@@ -9,7 +9,7 @@ const ACTIVE: Flag = { name: "active", help: "Leave out what is removed or disab
 const OUTCOME: Flag = {
   name: "outcome",
   value: "A,B",
-  help: `Only where the last action went so: ${LAST_OUTCOMES.join(", ")}`,
+  help: `Only allocations whose last action had one of these outcomes: ${LAST_OUTCOMES.join(", ")}`,
 };
 const DELETED: Flag = { name: "deleted", help: "Show deleted keys too" };
 

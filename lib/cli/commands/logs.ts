@@ -22,7 +22,7 @@ export const LOG_COMMANDS: readonly Command[] = [
       {
         name: "format",
         value: "FORM",
-        help: "Either human (default), or raw: the lines as they were written, but for what a terminal would obey",
+        help: "Either human (default), or raw: the lines as they were written, with control characters escaped",
       },
       { name: "json", help: "Print one JSON object a line" },
     ],

@@ -28,7 +28,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
       {
         name: "token",
         value: "TOKEN",
-        help: "API token; others can read it in the process list for a moment, prefer the next two",
+        help: "API token; other users can read it in the process list for a moment: prefer --token-file",
       },
       { name: "token-file", value: "FILE", help: "File that holds the API token (or set OPS_SERVE_TOKEN)" },
       { name: "addr", value: "HOST:PORT", help: "Listen address (default 127.0.0.1:9090)" },

@@ -16,7 +16,7 @@ import { component } from "./shapes.ts";
 const CODE = object({
   code: described(
     withExample(string(), "492039"),
-    "What the authenticator app shows, 6 digits; good for one use. Any other text is a wrong code",
+    "The 6 digits that the authenticator app shows; good for one use. Any other text is a wrong code",
   ),
 });
 

@@ -30,7 +30,7 @@ const FILTERS = {
   outcome: optional(
     described(
       NAMES,
-      `Only where the last action went so (deployments): ${LAST_OUTCOMES.join(", ")}, with commas`,
+      `deployments: only allocations whose last action had one of these outcomes, separated by commas: ${LAST_OUTCOMES.join(", ")}`,
     ),
   ),
   deleted: optional(described(boolean(), "Show deleted keys too (kv)")),

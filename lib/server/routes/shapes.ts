@@ -85,7 +85,7 @@ const BUCKET = object({
   schema_version: described(nullable(integer()), "null before the bucket is initialised"),
   failed_allocations: described(
     nullable(integer()),
-    "Allocations, removed ones aside, where the last action failed or found the worker unreachable; null where the database is not of this program's schema",
+    "Allocations, without removed ones, whose last action failed or found the worker unreachable; null where the database cannot be read or has another schema",
   ),
   created_at: nullable(TIME),
   active_run: described(nullable(ID), "The run this server carries out there now"),
