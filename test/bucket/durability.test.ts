@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync } from "node:fs";
+import { mkdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
+import { link, open, rename, rm } from "node:fs/promises";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { ensureAuthority } from "../../lib/bucket/authority.ts";
@@ -27,6 +28,7 @@ import { temporaryFolder } from "../helpers/temporary.ts";
 const never = new AbortController().signal;
 const BUCKET = "0190a5e8-0000-7000-8000-00000000000a";
 const JOURNAL = ".ops/journal.json";
+const STAGED = ".ops/staging/new";
 
 async function bucket(t: TestContext): Promise<Layout> {
   const layout = layoutOf(temporaryFolder(t));
@@ -54,39 +56,35 @@ const PASSING =
  */
 function assertDurable(steps: readonly DiskStep[]): void {
   const text = linesOf(steps).join("\n");
-  const named = steps.flatMap((step, at) =>
-    step.to !== undefined && !PASSING.test(step.to) ? [{ ...step, at }] : [],
-  );
-  for (const { to, unflushed } of named)
-    assert.deepEqual(unflushed ?? [], [], `${to} was not flushed\n${text}`);
-  const isFlush = (folder: string) => (step: DiskStep, at: number, after: number) =>
-    at > after && step.op === "flush" && step.path === folder;
-  const journal = steps.findIndex((step) => step.to === JOURNAL);
-  const removal = steps.findIndex((step) => step.op === "remove" && step.path === JOURNAL);
-  for (const { to = "", at } of named) {
-    const flush = steps.findIndex((step, index) => isFlush(path.dirname(to))(step, index, at));
-    assert.ok(flush > at, `the folder of ${to} is not flushed\n${text}`);
-    if (removal > at)
-      assert.ok(flush < removal, `the folder of ${to} is flushed after the journal is removed\n${text}`);
-  }
   const first = (from: number, found: (step: DiskStep) => boolean) =>
     steps.findIndex((step, at) => at > from && found(step));
-  if (journal >= 0) {
-    const staged = steps.findLastIndex(
-      (step) => step.op === "flush" && step.path.startsWith(".ops/staging/new"),
+  const flushOf = (folder: string, from: number) =>
+    first(from, ({ op, path }) => op === "flush" && path === folder);
+  const inOrder = (what: string, ...positions: number[]) =>
+    assert.ok(
+      positions.every((at, index) => at >= 0 && at > (positions[index - 1] ?? -1)),
+      `${what}: ${positions}\n${text}`,
     );
-    assert.ok(staged < journal, `the journal comes before what it announces is flushed\n${text}`);
-    const touched = first(journal, (step) => step.op !== "flush");
-    const flushed = first(journal, (step) => isFlush(".ops")(step, 1, 0));
-    assert.ok(flushed > journal && flushed < touched, `the journal is not on the disk in time\n${text}`);
+  const named = steps.flatMap((step, at) =>
+    step.to !== undefined && !PASSING.test(step.to) ? [{ ...step, to: step.to, at }] : [],
+  );
+  const removal = first(-1, ({ op, path }) => op === "remove" && path === JOURNAL);
+  assert.ok(named.length > 0 || removal >= 0, `nothing has got its name\n${text}`);
+  for (const { to, at, unflushed = [] } of named) {
+    assert.deepEqual(unflushed, [], `${to} was not flushed\n${text}`);
+    const before = removal > at ? [removal] : [];
+    inOrder(`the folder of ${to} is flushed in time`, at, flushOf(path.dirname(to), at), ...before);
+  }
+  const journal = first(-1, ({ to }) => to === JOURNAL);
+  if (journal >= 0) {
+    const staged = steps.findLastIndex(({ op, path }) => op === "flush" && path.startsWith(STAGED));
+    inOrder("what the journal announces is flushed before", staged, journal);
+    const touched = first(journal, ({ op }) => op !== "flush");
+    inOrder("the journal is on the disk in time", journal, flushOf(".ops", journal), touched);
   }
   if (removal >= 0) {
-    const flushed = first(removal, (step) => isFlush(".ops")(step, 1, 0));
-    const gone = first(removal, (step) => step.op === "remove");
-    assert.ok(
-      flushed > removal && flushed < gone,
-      `the removal of the journal is not flushed in time\n${text}`,
-    );
+    const gone = first(removal, ({ op }) => op === "remove");
+    inOrder("the removal of the journal is flushed in time", removal, flushOf(".ops", removal), gone);
   }
 }
 
@@ -94,6 +92,28 @@ function assertDurable(steps: readonly DiskStep[]): void {
 function story(steps: readonly DiskStep[]): string[] {
   return linesOf(steps.filter(({ op, path, to = "" }) => op !== "flush" && !PASSING.test(to || path)));
 }
+
+test("the record tells what gets its name without a flush, or was changed since", async (t) => {
+  const root = temporaryFolder(t);
+  const at = (name: string) => path.join(root, name);
+  const steps = await diskSteps(root, async () => {
+    mkdirSync(at("new"));
+    writeFileSync(at("new/a"), "text");
+    await rename(at("new"), at("folder"));
+    await using file = await open(at("b"), "w");
+    await file.sync();
+    utimesSync(at("b"), 0, 0);
+    await link(at("b"), at("c"));
+    await rm(at("c"));
+    await rm(at("none"), { force: true });
+  });
+  assert.deepEqual(linesOf(steps), [
+    "rename new -> folder unflushed new unflushed new/a",
+    "flush b",
+    "link b -> c unflushed b",
+    "remove c",
+  ]);
+});
 
 test("an atomic write flushes the file, renames it and flushes the folder", async (t) => {
   const root = temporaryFolder(t);
