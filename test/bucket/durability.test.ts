@@ -2,17 +2,16 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { link, open, rename, rm } from "node:fs/promises";
 import path from "node:path";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import { ensureAuthority } from "../../lib/bucket/authority.ts";
 import { openDatabase } from "../../lib/bucket/database.ts";
-import { initBucket } from "../../lib/bucket/init.ts";
 import { createJob, type NewJob } from "../../lib/bucket/job-template.ts";
-import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
+import { layoutOf } from "../../lib/bucket/layout.ts";
 import { commitRestore, prepareRestore, restoreBucket } from "../../lib/bucket/restore.ts";
 import { markBuilt } from "../../lib/bucket/revisions.ts";
 import { createBucket, deleteBucket } from "../../lib/bucket/root.ts";
 import { createSnapshot, deleteSnapshot } from "../../lib/bucket/snapshots.ts";
-import { acceptSource, receiveSource, recoverSource, restoreRevision } from "../../lib/bucket/source.ts";
+import { recoverSource, restoreRevision } from "../../lib/bucket/source.ts";
 import { storeSshKey } from "../../lib/bucket/ssh-key.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { onFaultPoint } from "../../lib/core/fault.ts";
@@ -21,29 +20,13 @@ import { Launcher } from "../../lib/core/spawn.ts";
 import { type Actor, createRecord, saveRecord } from "../../lib/run/record.ts";
 import { makeKey } from "../../scripts/private-sshd.ts";
 import { type DiskStep, diskSteps, linesOf } from "../helpers/disk-record.ts";
-import { mark, snapshotFile } from "../helpers/snapshots.ts";
-import { archiveBytes, EXAMPLE } from "../helpers/sources.ts";
+import { BUCKET, markedBucket, snapshotFile } from "../helpers/snapshots.ts";
+import { EXAMPLE, push } from "../helpers/sources.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const never = new AbortController().signal;
-const BUCKET = "0190a5e8-0000-7000-8000-00000000000a";
 const JOURNAL = ".ops/journal.json";
 const STAGED = ".ops/staging/new";
-
-async function bucket(t: TestContext): Promise<Layout> {
-  const layout = layoutOf(temporaryFolder(t));
-  await initBucket(layout.root, { bucketId: BUCKET, source: true });
-  await mark(layout, "one");
-  return layout;
-}
-
-async function push(layout: Layout, source: Record<string, string>) {
-  const bytes = await archiveBytes(source);
-  const body = (async function* () {
-    yield bytes;
-  })();
-  return await acceptSource(layout, await receiveSource(layout, body, false, never), uuidV7());
-}
 
 /** What may be lost: it is on its way out, or nothing that counts refers to it. */
 const PASSING =
@@ -128,7 +111,7 @@ test("a file that must be new is flushed before it gets its name", async (t) => 
 });
 
 test("a push keeps the revision on the disk, then announces the swap, then does it, then forgets the announcement", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   const { steps, result } = await recorded(layout.root, () => push(layout, EXAMPLE));
   assertDurable(steps);
   assert.deepEqual(story(steps), [
@@ -143,7 +126,7 @@ test("a push keeps the revision on the disk, then announces the swap, then does 
 });
 
 test("a rollback and the recovery of an interrupted one are as durable as the push", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   const first = await push(layout, EXAMPLE);
   await push(layout, { "workspace/workers.json": "[]\n" });
   assertDurable(await diskSteps(layout.root, () => restoreRevision(layout, first.id)));
@@ -160,7 +143,7 @@ test("a rollback and the recovery of an interrupted one are as durable as the pu
 });
 
 test("what is noted about revisions and runs is written atomically", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   await push(layout, EXAMPLE);
   const marked = await diskSteps(layout.root, () => markBuilt(layout, "succeeded"));
   assert.deepEqual(linesOf(marked), [
@@ -186,7 +169,7 @@ test("what is noted about revisions and runs is written atomically", async (t) =
 });
 
 test("a snapshot is flushed before it gets its name, and its folder after it came or went", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   using db = openDatabase(layout.database);
   const { steps, result } = await recorded(layout.root, () => createSnapshot(layout, db, "", never));
   const { name } = result;
@@ -202,7 +185,7 @@ test("a snapshot is flushed before it gets its name, and its folder after it cam
 });
 
 test("CP-107 a restore unpacks to the disk, announces the swap, does it and forgets the announcement", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   const file = await snapshotFile(layout);
   const prepared = await recorded(layout.root, () => prepareRestore(layout, BUCKET, file, never));
   const flushed = prepared.steps.map((step) =>
@@ -223,7 +206,7 @@ test("CP-107 a restore unpacks to the disk, announces the swap, does it and forg
 });
 
 test("a bucket that is made of a snapshot is on the disk before it gets its name", async (t) => {
-  const file = await snapshotFile(await bucket(t));
+  const file = await snapshotFile(await markedBucket(t));
   const root = temporaryFolder(t);
   const steps = await diskSteps(root, () => restoreBucket(path.join(root, BUCKET), file, never));
   assertDurable(steps);

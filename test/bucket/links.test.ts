@@ -21,21 +21,19 @@ import { readLogs } from "../../lib/bucket/log-read.ts";
 import { RunLog } from "../../lib/bucket/logs.ts";
 import { commitRestore, prepareRestore } from "../../lib/bucket/restore.ts";
 import { diffRevisions } from "../../lib/bucket/revision-diff.ts";
-import { acceptSource, receiveSource, recoverSource, restoreRevision } from "../../lib/bucket/source.ts";
+import { recoverSource, restoreRevision } from "../../lib/bucket/source.ts";
 import { listSourceFiles, listTemplates } from "../../lib/bucket/source-view.ts";
 import { removeSshKey } from "../../lib/bucket/ssh-key.ts";
-import { writeTar } from "../../lib/codec/tar-write.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { Redactor } from "../../lib/core/redact.ts";
 import { readActivity } from "../../lib/run/activity.ts";
 import { pruneRuns, runIds } from "../../lib/run/history.ts";
 import { createRecord, readRecord } from "../../lib/run/record.ts";
-import { entriesOf, listed, snapshotFile, writeEntries } from "../helpers/snapshots.ts";
-import { EXAMPLE, entriesOf as sourceEntries } from "../helpers/sources.ts";
+import { BUCKET, entriesOf, listed, snapshotFile, writeEntries } from "../helpers/snapshots.ts";
+import { EXAMPLE, push } from "../helpers/sources.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 import { contentOf } from "../helpers/worker.ts";
 
-const BUCKET = "0190a5e8-0000-7000-8000-00000000000a";
 const never = new AbortController().signal;
 
 async function bucket(t: TestContext): Promise<Layout> {
@@ -63,11 +61,7 @@ function logOf(layout: Layout, runId: string): RunLog {
   return new RunLog({ ...options, format: "kv" });
 }
 
-async function push(layout: Layout, text: string) {
-  const archive = writeTar(sourceEntries({ ...EXAMPLE, "workspace/text": text }));
-  return acceptSource(layout, await receiveSource(layout, archive, false, never), uuidV7());
-}
-
+const sourceWith = (text: string) => ({ ...EXAMPLE, "workspace/text": text });
 const refused = /(a symbolic link is on the way to it|it is not a regular file)/;
 
 test("a database that is a link, or lies behind one, is not opened, and no lock is taken there", async (t) => {
@@ -152,11 +146,11 @@ test("source and templates behind a link are not listed, and no job is made thro
 test("a push, a rollback and a recovery change nothing behind a link", async (t) => {
   for (const name of [".ops", ".ops/revisions", ".ops/uploads"]) {
     const layout = await bucket(t);
-    const first = await push(layout, "one");
-    await push(layout, "two");
+    const first = await push(layout, sourceWith("one"));
+    await push(layout, sourceWith("two"));
     const elsewhere = moved(t, path.join(layout.root, name));
     const before = await contentOf(elsewhere);
-    await assert.rejects(push(layout, "three"), refused, name);
+    await assert.rejects(push(layout, sourceWith("three")), refused, name);
     if (name === ".ops") await assert.rejects(restoreRevision(layout, first.id), refused);
     await assert.rejects(recoverSource(layout), refused);
     assert.deepEqual(await contentOf(elsewhere), before);
@@ -165,8 +159,8 @@ test("a push, a rollback and a recovery change nothing behind a link", async (t)
 
 test("a link in a revision is not taken into the source, nor shown in a diff", async (t) => {
   const layout = await bucket(t);
-  const first = await push(layout, "one");
-  const second = await push(layout, "two");
+  const first = await push(layout, sourceWith("one"));
+  const second = await push(layout, sourceWith("two"));
   const file = path.join(layout.revisions, first.id, "ops.conf");
   rmSync(file);
   symlinkSync("/etc/hostname", file);
@@ -177,7 +171,7 @@ test("a link in a revision is not taken into the source, nor shown in a diff", a
 
 test("the folders of a revision are read-only, and a rollback makes the source writable", async (t) => {
   const layout = await bucket(t);
-  const { id } = await push(layout, "one");
+  const { id } = await push(layout, sourceWith("one"));
   for (const name of ["", "workspace", "workspace/jobs/web"])
     assert.equal(statSync(path.join(layout.revisions, id, name)).mode & 0o777, 0o555, name);
   await restoreRevision(layout, id);

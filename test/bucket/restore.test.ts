@@ -13,7 +13,7 @@ import {
 } from "node:fs";
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { Database, migrate, openDatabase, schemaVersion } from "../../lib/bucket/database.ts";
 import { initBucket } from "../../lib/bucket/init.ts";
@@ -36,10 +36,12 @@ import { runUntilKilled } from "../helpers/killed.ts";
 import { seeded } from "../helpers/random.ts";
 import { toSchema1 } from "../helpers/schemas.ts";
 import {
+  BUCKET,
   type Entry,
   entriesOf,
   listed,
   mark,
+  markedBucket,
   marks,
   marksOf,
   snapshotFile,
@@ -48,14 +50,6 @@ import {
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const never = new AbortController().signal;
-const BUCKET = "0190a5e8-0000-7000-8000-00000000000a";
-
-async function bucket(t: TestContext, bucketId = BUCKET): Promise<Layout> {
-  const layout = layoutOf(temporaryFolder(t));
-  await initBucket(layout.root, { bucketId, source: true });
-  await mark(layout, "one");
-  return layout;
-}
 
 async function restore(layout: Layout, file: string, withSource: boolean): Promise<void> {
   await commitRestore(layout, await prepareRestore(layout, BUCKET, file, never), withSource);
@@ -67,7 +61,7 @@ function assertClean(layout: Layout): void {
 }
 
 test("CP-107 a restore brings back the state and leaves the source alone; with the source, that too", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   const file = await snapshotFile(layout);
   await mark(layout, "two");
   // What came later goes too.
@@ -90,7 +84,7 @@ test("CP-107 a restore brings back the state and leaves the source alone; with t
 });
 
 test("a snapshot with an older schema is restored and upgraded", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   toSchema1(layout.database);
   const old = new Database(new DatabaseSync(layout.database));
   const { name, schema_version } = await createSnapshot(layout, old, "", never);
@@ -103,7 +97,7 @@ test("a snapshot with an older schema is restored and upgraded", async (t) => {
 });
 
 test("a restore goes past the write-ahead log of the database it replaces", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   const file = await snapshotFile(layout);
   // Who still has the old one open keeps its log on the disk.
   using reader = openDatabase(layout.database);
@@ -118,7 +112,7 @@ test("a restore goes past the write-ahead log of the database it replaces", asyn
 });
 
 test("a restored source is the revision of the snapshot where that is kept, else none", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   const push = async () => {
     const received = await receiveSource(layout, (await packSource(layout.root)).archive, false, never);
     const { id } = await acceptSource(layout, received, uuidV7());
@@ -145,7 +139,7 @@ test("a restored source is the revision of the snapshot where that is kept, else
 });
 
 test("a bucket.json that the snapshot does not have stays", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   rmSync(layout.bucketJson);
   const file = await snapshotFile(layout);
   await mark(layout, "two");
@@ -154,7 +148,7 @@ test("a bucket.json that the snapshot does not have stays", async (t) => {
 });
 
 test("a snapshot with a flipped bit is refused, or the bit says nothing about its content", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   const file = await snapshotFile(layout);
   const whole = readFileSync(file);
   const before = gunzipSync(whole);
@@ -181,7 +175,7 @@ test("a snapshot with a flipped bit is refused, or the bit says nothing about it
 });
 
 test("a sum that differs is found even where the archive itself is whole", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   const file = await snapshotFile(layout);
   const entries = await entriesOf(file);
   for (const [index, entry] of entries.entries()) {
@@ -196,7 +190,7 @@ test("a sum that differs is found even where the archive itself is whole", async
 });
 
 test("a snapshot that is cut off anywhere is refused", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   const file = await snapshotFile(layout);
   const whole = readFileSync(file);
   const archive = gunzipSync(whole);
@@ -321,7 +315,7 @@ const HOSTILE: [
 ];
 
 test("hostile snapshots are refused before anything is touched, with a sentence that names the file", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   const file = await snapshotFile(layout);
   const entries = await entriesOf(file);
   const { files } = JSON.parse(String(entries[0]?.content));
@@ -343,8 +337,8 @@ test("hostile snapshots are refused before anything is touched, with a sentence 
 });
 
 test("a snapshot of another bucket is refused in a bucket", async (t) => {
-  const layout = await bucket(t);
-  const other = await bucket(t, "0190a5e8-0000-7000-8000-00000000000b");
+  const layout = await markedBucket(t);
+  const other = await markedBucket(t, "0190a5e8-0000-7000-8000-00000000000b");
   await assert.rejects(prepareRestore(layout, BUCKET, await snapshotFile(other), never), {
     code: "failed",
     message:
@@ -353,7 +347,7 @@ test("a snapshot of another bucket is refused in a bucket", async (t) => {
 });
 
 test("recovery after a kill at each step of a restore leaves wholly the old or wholly the new state", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   const file = await snapshotFile(layout);
   const paths: readonly string[] = [...STATE_PATHS, ...SOURCE_PATHS];
   const staging = path.join(layout.internal, "staging");
@@ -408,7 +402,7 @@ test("recovery after a kill at each step of a restore leaves wholly the old or w
 });
 
 test("killed at any moment, a restore is after the recovery wholly the old or wholly the new state", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   const files = [await snapshotFile(layout)];
   await mark(layout, "two");
   files.push(await snapshotFile(layout));
@@ -431,7 +425,7 @@ test("killed at any moment, a restore is after the recovery wholly the old or wh
 });
 
 test("into an empty folder a snapshot makes a whole bucket that stands alone", async (t) => {
-  const file = await snapshotFile(await bucket(t));
+  const file = await snapshotFile(await markedBucket(t));
   const parent = temporaryFolder(t);
   for (const name of ["there", "not-there"]) {
     const dir = path.join(parent, name);
@@ -449,7 +443,7 @@ test("into an empty folder a snapshot makes a whole bucket that stands alone", a
 });
 
 test("below a server root the folder must be named by the snapshot's bucket id, and keeps bucket.json", async (t) => {
-  const file = await snapshotFile(await bucket(t));
+  const file = await snapshotFile(await markedBucket(t));
   const root = temporaryFolder(t);
   const wrong = path.join(root, "0190a5e8-0000-7000-8000-00000000000c");
   await assert.rejects(restoreBucket(wrong, file, never), {
@@ -461,7 +455,7 @@ test("below a server root the folder must be named by the snapshot's bucket id, 
 });
 
 test("a damaged snapshot makes no bucket", async (t) => {
-  const file = await snapshotFile(await bucket(t));
+  const file = await snapshotFile(await markedBucket(t));
   truncateSync(file, statSync(file).size - 20);
   const parent = temporaryFolder(t);
   await assert.rejects(restoreBucket(path.join(parent, "new"), file, never), { code: "failed" });
@@ -469,7 +463,7 @@ test("a damaged snapshot makes no bucket", async (t) => {
 });
 
 test("verify restores into a temporary bucket, opens every sealed value and leaves nothing", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   const file = await snapshotFile(layout, "nightly");
   const temporary = temporaryFolder(t);
   const { TMPDIR } = process.env;

@@ -10,28 +10,18 @@ import {
   writeFileSync,
 } from "node:fs";
 import path from "node:path";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import { openDatabase, SCHEMA_VERSION } from "../../lib/bucket/database.ts";
-import { initBucket } from "../../lib/bucket/init.ts";
-import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
 import { createSnapshot, deleteSnapshot, findSnapshot, listSnapshots } from "../../lib/bucket/snapshots.ts";
 import { recoverSource } from "../../lib/bucket/source.ts";
-import { entriesOf, listed, mark, snapshotFile } from "../helpers/snapshots.ts";
-import { temporaryFolder } from "../helpers/temporary.ts";
+import { entriesOf, listed, markedBucket, snapshotFile } from "../helpers/snapshots.ts";
 
 const never = new AbortController().signal;
-
-async function bucket(t: TestContext): Promise<Layout> {
-  const layout = layoutOf(temporaryFolder(t));
-  await initBucket(layout.root, { source: true });
-  await mark(layout, "one");
-  return layout;
-}
 
 const all = { limit: 100 };
 
 test("CP-105 T-54 a snapshot is one private file of database, keys, labels and source, each with its sum", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   writeFileSync(path.join(layout.workspace, "tool"), "#!/bin/sh\n");
   chmodSync(path.join(layout.workspace, "tool"), 0o755);
   const file = await snapshotFile(layout, "before the upgrade");
@@ -77,13 +67,13 @@ test("CP-105 T-54 a snapshot is one private file of database, keys, labels and s
 });
 
 test("no secret stands in a snapshot in clear besides the keys themselves", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   const entries = await entriesOf(await snapshotFile(layout));
   for (const { content } of entries) assert.ok(!content?.includes("secret of one"));
 });
 
 test("CP-106 the list is newest first, in pages, and says what cannot be used", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   assert.deepEqual(await listSnapshots(layout, all), { items: [], next_cursor: null });
   for (const note of ["a", "b", "c"]) await snapshotFile(layout, note);
   writeFileSync(path.join(layout.snapshots, "20200101T000000.000Z-00000000.tar.gz"), "no snapshot");
@@ -114,7 +104,7 @@ test("CP-106 the list is newest first, in pages, and says what cannot be used", 
 });
 
 test("a snapshot is found by its name, with or without its ending, and by nothing else", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   const file = await snapshotFile(layout);
   const name = path.basename(file, ".tar.gz");
   assert.equal(await findSnapshot(layout, name), file);
@@ -127,7 +117,7 @@ test("a snapshot is found by its name, with or without its ending, and by nothin
 });
 
 test("a symbolic link or a file that cannot be read fails the snapshot by name and leaves nothing", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   using db = openDatabase(layout.database);
   for (const [name, make] of [
     ["workspace/link", (file: string) => symlinkSync("/etc/hostname", file)],
@@ -145,7 +135,7 @@ test("a symbolic link or a file that cannot be read fails the snapshot by name a
 });
 
 test("folders that are never part of a source are left out", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   mkdirSync(path.join(layout.workspace, ".venv", "bin"), { recursive: true });
   symlinkSync("/usr/bin/python3", path.join(layout.workspace, ".venv", "bin", "python3"));
   const names = (await entriesOf(await snapshotFile(layout))).map((entry) => entry.path);
@@ -153,7 +143,7 @@ test("folders that are never part of a source are left out", async (t) => {
 });
 
 test("a cancelled snapshot leaves nothing, and a killed one only what the next operation removes", async (t) => {
-  const layout = await bucket(t);
+  const layout = await markedBucket(t);
   using db = openDatabase(layout.database);
   await assert.rejects(createSnapshot(layout, db, "", AbortSignal.abort()), { code: "cancelled" });
   assert.deepEqual(readdirSync(layout.snapshots), []);

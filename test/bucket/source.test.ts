@@ -14,7 +14,7 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { type Layout, layoutOf, SOURCE_PATHS } from "../../lib/bucket/layout.ts";
-import { listRevisions, type Revision } from "../../lib/bucket/revisions.ts";
+import { listRevisions } from "../../lib/bucket/revisions.ts";
 import { acceptSource, receiveSource, recoverSource } from "../../lib/bucket/source.ts";
 import { packSource } from "../../lib/bucket/source-pack.ts";
 import { checksumOf, FIELDS, fieldOf } from "../../lib/codec/tar-format.ts";
@@ -23,7 +23,7 @@ import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { runUntilKilled } from "../helpers/killed.ts";
 import { seeded } from "../helpers/random.ts";
-import { archiveBytes, bytesOf, EXAMPLE, entriesOf, readTree, writeTree } from "../helpers/sources.ts";
+import { archiveBytes, bytesOf, EXAMPLE, entriesOf, push, readTree, writeTree } from "../helpers/sources.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 type Source = Record<string, string>;
@@ -43,11 +43,6 @@ function bucket(t: Pick<TestContext, "after">): Layout {
 
 async function* streamOf(...chunks: Uint8Array[]): AsyncGenerator<Uint8Array> {
   yield* chunks;
-}
-
-async function push(layout: Layout, source: Source): Promise<Revision> {
-  const archive = streamOf(await archiveBytes(source));
-  return acceptSource(layout, await receiveSource(layout, archive, false, never), uuidV7());
 }
 
 /** What a source looks like once it lies on a disk. */

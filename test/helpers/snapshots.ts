@@ -2,16 +2,30 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
+import type { TestContext } from "node:test";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { openDatabase } from "../../lib/bucket/database.ts";
+import { initBucket } from "../../lib/bucket/init.ts";
 import { KvStore } from "../../lib/bucket/kv.ts";
 import { loadKvKey } from "../../lib/bucket/kv-key.ts";
-import type { Layout } from "../../lib/bucket/layout.ts";
+import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
 import { createSnapshot } from "../../lib/bucket/snapshots.ts";
 import { readTar } from "../../lib/codec/tar-read.ts";
 import { type TarInput, writeTar } from "../../lib/codec/tar-write.ts";
+import { temporaryFolder } from "./temporary.ts";
 
 const never = new AbortController().signal;
+
+/** The id of a bucket that a test makes. */
+export const BUCKET = "0190a5e8-0000-7000-8000-00000000000a";
+
+/** A bucket with a source, every part of which is marked `one`. */
+export async function markedBucket(t: Pick<TestContext, "after">, bucketId = BUCKET): Promise<Layout> {
+  const layout = layoutOf(temporaryFolder(t));
+  await initBucket(layout.root, { bucketId, source: true });
+  await mark(layout, "one");
+  return layout;
+}
 
 /** Marks every part of a bucket that a snapshot saves, so that a mix of two states is seen. */
 export async function mark(layout: Layout, mark: string): Promise<void> {

@@ -1,7 +1,12 @@
 import { lstatSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { SOURCE_PATHS } from "../../lib/bucket/layout.ts";
+import { type Layout, SOURCE_PATHS } from "../../lib/bucket/layout.ts";
+import type { Revision } from "../../lib/bucket/revisions.ts";
+import { acceptSource, receiveSource } from "../../lib/bucket/source.ts";
 import { type TarInput, writeTar } from "../../lib/codec/tar-write.ts";
+import { uuidV7 } from "../../lib/codec/uuid.ts";
+
+const never = new AbortController().signal;
 
 /** A small source with every kind of thing in it: path to content; a path with a slash at its end is a folder. */
 export const EXAMPLE: Readonly<Record<string, string>> = {
@@ -32,6 +37,12 @@ export function entriesOf(source: Readonly<Record<string, string>>): TarInput[] 
 /** The whole archive of these paths and contents. */
 export async function archiveBytes(source: Readonly<Record<string, string>>): Promise<Buffer> {
   return bytesOf(writeTar(entriesOf(source)));
+}
+
+/** Pushes these paths and contents to a bucket, as a client does. */
+export async function push(layout: Layout, source: Readonly<Record<string, string>>): Promise<Revision> {
+  const archive = writeTar(entriesOf(source));
+  return acceptSource(layout, await receiveSource(layout, archive, false, never), uuidV7());
 }
 
 /** All bytes of a stream. */
