@@ -129,9 +129,10 @@ function tagRows(worker: BuiltWorker): Row[] {
 
 function jobRow(job: BuiltJob): Row {
   const restartGlobs = JSON.stringify(job.restartGlobs);
+  const driftIgnore = JSON.stringify(job.driftIgnore);
   const healthCheck = JSON.stringify(job.healthCheck);
   return {
-    ...columnsOf(JOB_COLUMNS, { ...job, restartGlobs, healthCheck }),
+    ...columnsOf(JOB_COLUMNS, { ...job, restartGlobs, driftIgnore, healthCheck }),
     min_memory_mb: job.memory.min,
     max_memory_mb: job.memory.max,
     current_memory_mb: job.memory.current,

@@ -33,6 +33,8 @@ export interface CatalogJob {
   maxConcurrentStarts: number;
   restartPolicy: "always" | "reload" | "never";
   restartGlobs: string[];
+  /** Globs of the files that the job changes or removes itself on its workers. */
+  driftIgnore: string[];
   healthCheck: HealthCheck | null;
   /** Bounds each start, stop, restart and reload on a worker. */
   lifecycleTimeoutSeconds: number;
@@ -109,6 +111,7 @@ export const JOB_COLUMNS = {
   maxConcurrentUpgrades: "max_concurrent_upgrades",
   maxConcurrentStarts: "max_concurrent_starts",
   ...{ restartPolicy: "restart_policy", restartGlobs: "restart_globs", healthCheck: "health_check" },
+  driftIgnore: "drift_ignore",
   lifecycleTimeoutSeconds: "lifecycle_timeout_seconds",
   ...{ onFailure: "on_failure", secretMode: "secret_mode", tolerateUnreachable: "tolerate_unreachable" },
 } as const;
@@ -146,14 +149,16 @@ export function catalogJobs(db: Database): CatalogJob[] {
   return db.all<JobRow>(`SELECT ${asFields(JOB_COLUMNS)} FROM job ORDER BY name`).map((row) => ({
     ...row,
     restartGlobs: JSON.parse(row.restartGlobs) as string[],
+    driftIgnore: JSON.parse(row.driftIgnore) as string[],
     healthCheck: JSON.parse(row.healthCheck) as HealthCheck | null,
     ports: Object.fromEntries(ports.get(row.name) ?? []),
     hooks: hooksOf(hooks.get(row.name) ?? []),
   }));
 }
 
-type JobRow = Omit<CatalogJob, "restartGlobs" | "healthCheck" | "ports" | "hooks"> & {
+type JobRow = Omit<CatalogJob, "restartGlobs" | "driftIgnore" | "healthCheck" | "ports" | "hooks"> & {
   restartGlobs: string;
+  driftIgnore: string;
   healthCheck: string;
 };
 

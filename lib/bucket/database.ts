@@ -84,6 +84,7 @@ const MIGRATIONS = [
   CREATE TABLE last_outcome (
     alloc_id TEXT PRIMARY KEY, action TEXT NOT NULL, outcome TEXT NOT NULL, run_id TEXT NOT NULL, reason TEXT NOT NULL
   ) STRICT, WITHOUT ROWID;
+  ALTER TABLE job ADD COLUMN drift_ignore TEXT NOT NULL DEFAULT '[]';
   -- Schema 1 kept the tree that was synced last although the next sync may have begun.
   UPDATE hash SET current_hash = '' WHERE unfinished = 1;
   `,
@@ -164,8 +165,8 @@ export class Database {
 
 /** Opens the database of a bucket for reading and writing; refuses one that is not at this program's schema. */
 export function openDatabase(file: string): Database {
-  // mode=rw: a database that is not there must not spring into being.
   refuseLink(file);
+  // mode=rw: a database that is not there must not spring into being.
   const location = pathToFileURL(file);
   location.search = "mode=rw";
   try {
@@ -190,7 +191,7 @@ export function openForReading(file: string): Database {
 /** What an error of SQLite about a bucket's database is for people; any other error is itself. */
 export function databaseFailure(error: unknown, file: string): unknown {
   if (error instanceof Failure) return error;
-  if (isLocked(error)) return new Failure("database_busy", "the bucket's database is busy; try again");
+  if (isLocked(error)) return new Failure("database_busy", messageOf(error));
   const code = sqliteCode(error);
   if (code === CANNOT_OPEN)
     return new Failure("bucket_not_initialized", `Cannot open ${file}: the bucket is not initialised`);

@@ -41,15 +41,14 @@ const HOOKS = "_hooks/";
 const OLD_HOOKS = "_modules/";
 
 /**
- * Reads every folder of `workspace/jobs/` that has a manifest.json, by name; `parsed` are the digests of templates that
- * need no look. Errors: `ErrInvalidJob`, `ErrInvalidJobVars`, `ErrInvalidTemplate`, `ErrHookFileNotFound` and those of
- * {@link checkManifest}.
+ * Reads every folder of `workspace/jobs/` that has a manifest.json, by name. Errors: `ErrInvalidJob`,
+ * `ErrInvalidJobVars`, `ErrInvalidTemplate`, `ErrHookFileNotFound` and those of {@link checkManifest}.
  */
 export function readJobs(
   layout: Layout,
   tree: SourceTree,
   problems: Problems,
-  { signal, parsed }: { signal: AbortSignal; parsed: Set<string> },
+  signal: AbortSignal,
 ): JobSources {
   const found: JobSources = { jobs: [], broken: new Set() };
   for (const [entry, inFolder] of tree.jobs) {
@@ -60,7 +59,7 @@ export function readJobs(
     const where = relative(layout, folder);
     if (!NAME.test(name)) problems.error("ErrInvalidJob", where, "", `a job's name has ${NAME_RULE}`);
     const files = readFiles(folder, where, inFolder, problems);
-    checkTemplates(where, files, parsed, problems);
+    checkTemplates(where, files, problems);
     const job = readJob(name, folder, where, files, problems);
     if (job) found.jobs.push(job);
     else found.broken.add(name);

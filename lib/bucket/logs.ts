@@ -21,6 +21,9 @@ interface LogFields {
   msg?: string;
 }
 
+type Level = "info" | "warn" | "error";
+type StreamField = Required<Pick<LogFields, "stream">>;
+
 /** The fields that may quote what somebody wrote; the others are names, or words of this program. */
 const TEXTS = ["cmd", "reason", "msg"] as const;
 const CMD_LENGTH = 200;
@@ -81,25 +84,29 @@ export class RunLog {
     stream: "stdout" | "stderr",
     fields: LogFields = {},
   ): void {
-    this.found(job, worker, this.redactor.apply(line), { ...fields, stream });
+    this.#show(job, worker, this.redactor.apply(line), { ...fields, stream });
   }
 
-  /** A sentence about a job on a worker, told in the place of its output. */
-  found(
-    job: string | undefined,
-    worker: string,
-    sentence: string,
-    fields: LogFields & Required<Pick<LogFields, "stream">>,
-  ): void {
-    const place = job === undefined ? worker : `${job}@${worker}`;
-    this.#say(`${place} ${fields.stream === "stderr" ? "!" : "|"} ${sentence}`);
-    this.record({ ...fields, worker, ...(job !== undefined && { job }), msg: sentence });
+  /** A sentence of ops about a job on a worker, among the output of that job. */
+  remark(job: string, worker: string, sentence: string, fields: LogFields & StreamField): void {
+    this.#show(job, worker, this.redactor.sentence(sentence), fields);
   }
 
   /** A structured line only; for a worker when the fields name one, else for the bucket. */
-  record(fields: LogFields, level: "info" | "warn" | "error" = "info"): void {
+  record(fields: LogFields, level: Level = "info"): void {
+    this.#write(this.#masked(fields), level);
+  }
+
+  /** A text that is masked already, with the job and the worker that it is about. */
+  #show(job: string | undefined, worker: string, text: string, fields: LogFields & StreamField): void {
+    const place = job === undefined ? worker : `${job}@${worker}`;
+    this.#print(`${place} ${fields.stream === "stderr" ? "!" : "|"} ${text}`);
+    this.#write({ ...fields, worker, ...(job !== undefined && { job }), msg: text }, "info");
+  }
+
+  #write(fields: LogFields, level: Level): void {
     const file = fields.worker === undefined ? "ops.log" : `${fields.worker.replaceAll(":", "_")}.log`;
-    const line = Buffer.from(this.#line(this.#masked(fields), level));
+    const line = Buffer.from(this.#line(fields, level));
     this.#append(
       path.join(runLayout(this.#options.layout, this.#options.runId).folder, file),
       line,
@@ -148,8 +155,12 @@ export class RunLog {
   }
 
   #say(message: string): void {
+    this.#print(this.redactor.sentence(message));
+  }
+
+  #print(text: string): void {
     try {
-      this.#options.activity(`${this.redactor.sentence(message)}\n`);
+      this.#options.activity(`${text}\n`);
     } catch (cause) {
       throw new Failure("failed", `Cannot write the run's Activity: ${messageOf(cause)}`, { cause });
     }

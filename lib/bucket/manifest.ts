@@ -17,14 +17,12 @@ import {
   typeName,
   withDefault,
 } from "../core/shape.ts";
-import { type CatalogHook, type CatalogJob, catalogFile, type HealthCheck } from "./catalog.ts";
+import type { CatalogHook, CatalogJob, HealthCheck } from "./catalog.ts";
 import { type CertRequest, certRequests, certs } from "./cert-requests.ts";
-import type { Database } from "./database.ts";
 import { healthCheck, positive, undeclaredPorts } from "./health-check.ts";
 import { blank, fields, line, NAME, NAME_RULE, name, quantity } from "./names.ts";
 import { isPortName, ports } from "./ports.ts";
-import { Problems } from "./problems.ts";
-import { parseSourceJson } from "./source-file.ts";
+import type { Problems } from "./problems.ts";
 
 /** The events a hook may be run on (hook-runtime.md, Events). */
 export const HOOK_EVENTS = [
@@ -149,14 +147,6 @@ export function checkManifest(
 ): Manifest | undefined {
   const given = problems.take(codeOf, file, check(WHOLE, value));
   return given && manifestOf(job, given);
-}
-
-/** The globs of the files that a job changes itself, by the manifest that the last build took. */
-export function driftIgnored(db: Database, job: string): string[] {
-  const file = catalogFile(db, job, "manifest.json");
-  const problems = new Problems();
-  const value = file && parseSourceJson(file.content, file.path, INVALID, problems);
-  return checkManifest(job, value, "manifest.json", problems)?.driftIgnore ?? [];
 }
 
 /** The names of the hooks of a manifest that may have mistakes elsewhere. */

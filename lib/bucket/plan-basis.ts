@@ -33,13 +33,7 @@ export function planBasis(db: Database): PlanBasis {
   for (const [job, own] of Map.groupBy(catalogAllocations(db), (one) => one.job)) {
     const promotionOf = promotionsOf(db, job);
     for (const { id, worker } of own)
-      promoted[`${job}@${worker}`] = digestOf({
-        id,
-        ...promotionOf(id),
-        files: null,
-        syncedFiles: null,
-        before: null,
-      });
+      promoted[`${job}@${worker}`] = digestOf({ id, ...promotionOf(id), files: null, before: null });
   }
   return { build_seq: 0, update_seq: 0, ...bucket, kv: keys.digest("hex"), promoted };
 }

@@ -9,8 +9,6 @@ export interface Promotion {
   hash: string;
   /** The tree that was synced last; empty from the moment a sync may begin until it is noted that it has ended. */
   synced: string;
-  /** The files of the last sync that has ended. */
-  syncedFiles: Record<string, string>;
   /** The running version: `0.0.0` before the first promotion. */
   version: string;
   /** The promoted files, path to a digest of mode and content. */
@@ -32,7 +30,6 @@ export interface Promotion {
 interface HashRow {
   key: string;
   current_hash: string;
-  current_files: string;
   previous_hash: string;
   previous_files: string;
   before_hash: string;
@@ -54,7 +51,6 @@ const STOPPED = { no: 0, done: 1, begun: 2 };
 const NOTHING: Promotion = {
   hash: "",
   synced: "",
-  syncedFiles: {},
   version: NEVER_PROMOTED,
   files: {},
   before: { hash: "", version: NEVER_PROMOTED, files: {} },
@@ -72,11 +68,17 @@ export function promotionsOf(db: Database, job: string): (allocationId: string) 
   return (id) => known.get(id) ?? NOTHING;
 }
 
+/** The files of the last sync of an allocation that has come to its end. */
+export function syncedFiles(db: Database, job: string, allocationId: string): Record<string, string> {
+  const sql = "SELECT current_files FROM hash WHERE namespace = ? AND key = ?";
+  const row = db.get<{ current_files: string }>(sql, namespaceOf(job), allocationId);
+  return filesIn(row?.current_files ?? "");
+}
+
 function fromRow(row: HashRow): Promotion {
   return {
     hash: row.previous_hash,
     synced: row.current_hash,
-    syncedFiles: filesIn(row.current_files),
     version: row.current_version || NEVER_PROMOTED,
     files: filesIn(row.previous_files),
     before: {

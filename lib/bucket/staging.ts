@@ -260,10 +260,10 @@ export function stagingFolder(layout: Layout, worker: string, job: string): stri
  */
 export async function writeStaging(folder: string, files: readonly StagedFile[]): Promise<void> {
   await remove(folder);
-  await makePrivateFolder(folder);
-  for (const file of files) {
-    const target = path.join(folder, file.path);
-    await makePrivateFolder(path.dirname(target));
+  const placed = files.map((file) => ({ ...file, target: path.join(folder, file.path) }));
+  for (const one of new Set([folder, ...placed.map(({ target }) => path.dirname(target))]))
+    await makePrivateFolder(one);
+  for (const { target, ...file } of placed) {
     await writeFile(target, file.content, { mode: file.mode & PRIVATE_FOLDER, flag: "wx" });
   }
 }

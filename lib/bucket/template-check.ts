@@ -2,32 +2,14 @@ import { checkTemplate } from "../codec/template/check.ts";
 import { messageOf } from "../core/errors.ts";
 import { decodeUtf8 } from "../core/plain-text.ts";
 import type { CatalogFile } from "./catalog.ts";
-import type { Database } from "./database.ts";
 import type { Problems } from "./problems.ts";
 import { KV_FUNCTIONS } from "./staging.ts";
 
-/** The digests of the templates that the last build stored, each of which some build has parsed. */
-export function parsedTemplates(db: Database): Set<string> {
-  // The names are looked through in an index, without the contents of all files.
-  const names = "SELECT job, path FROM job_files WHERE path LIKE '%.tpl'";
-  const rows = db.tuples<[string, string]>(
-    `SELECT path, sha256 FROM job_files WHERE (job, path) IN (${names})`,
-  );
-  return new Set(rows.filter(([path]) => isTemplate(path)).map(([, sha256]) => sha256));
-}
-
-/** Parses the templates of a job whose digest is not among `parsed` yet: `ErrInvalidTemplate` with line and column. */
-export function checkTemplates(
-  where: string,
-  files: readonly CatalogFile[],
-  parsed: Set<string>,
-  problems: Problems,
-): void {
-  for (const { path, sha256, content } of files) {
-    if (!isTemplate(path) || parsed.has(sha256)) continue;
-    const [place, message] = problemOf(path, content) ?? [];
-    if (place === undefined || message === undefined) parsed.add(sha256);
-    else problems.error("ErrInvalidTemplate", `${where}/${path}`, place, message);
+/** Parses the templates of a job: `ErrInvalidTemplate` with line and column for each that is none. */
+export function checkTemplates(where: string, files: readonly CatalogFile[], problems: Problems): void {
+  for (const { path, content } of files.filter((file) => isTemplate(file.path))) {
+    const found = problemOf(path, content);
+    if (found) problems.error("ErrInvalidTemplate", `${where}/${path}`, ...found);
   }
 }
 

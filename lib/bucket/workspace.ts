@@ -37,15 +37,11 @@ export interface Workspace {
   files: string[];
 }
 
-/**
- * Reads the source of a bucket as it is on disk and collects all that is wrong with it; `parsed` are the digests of
- * templates that need no look.
- */
+/** Reads the source of a bucket as it is on disk and collects all that is wrong with it. */
 export async function readWorkspace(
   layout: Layout,
   problems: Problems,
   signal: AbortSignal,
-  parsed = new Set<string>(),
 ): Promise<Workspace> {
   const settings = await readOpsConf(layout, problems);
   if (!(await exists(layout.workspace)))
@@ -54,7 +50,7 @@ export async function readWorkspace(
   const bucketConf = await readBucketConf(layout, problems);
   const workers = await readWorkers(layout, settings, problems);
   const disabled = await readDisabled(layout, problems);
-  const { jobs, broken } = readJobs(layout, tree, problems, { signal, parsed });
+  const { jobs, broken } = readJobs(layout, tree, problems, signal);
   checkPrometheus(jobs, problems);
   const jobSettings = await readJobSettings(layout, settings.jobConfigSelector, problems);
   checkUnchanged(layout, tree, problems);

@@ -52,7 +52,7 @@ export function realPlace(place: string): string {
 function isInPlace(descriptor: number, place: string): boolean {
   if (process.platform !== "linux") return realPlace(place) === place;
   const found = readlinkSync(`/proc/self/fd/${descriptor}`);
-  return found === place || found === `${place} (deleted)`;
+  return found === place || (found === `${place} (deleted)` && fstatSync(descriptor).nlink === 0);
 }
 
 /** Throws `failed` where a folder, or one above it, is a symbolic link; ENOENT and ENOTDIR as they come. */
@@ -144,9 +144,7 @@ export async function flushFolder(folder: string): Promise<void> {
 /** Makes a folder that only the owner may enter, with its parents. */
 export async function makePrivateFolder(folder: string): Promise<void> {
   if (!(await exists(folder))) {
-    const above = path.dirname(folder);
-    if (await exists(above)) await requireFolder(above);
-    else await makePrivateFolder(above);
+    await makePrivateFolder(path.dirname(folder));
     await mkdir(folder, { recursive: true, mode: PRIVATE_FOLDER });
   }
   await requireFolder(folder);
@@ -197,9 +195,13 @@ export function openRegularSync(file: string, flags: number = constants.O_RDONLY
   if (flags & constants.O_CREAT && realPlace(path.dirname(file)) !== path.dirname(file))
     throw notRegular(file);
   const descriptor = openWithoutFollowingSync(file, flags);
-  if (fstatSync(descriptor).isFile() && isInPlace(descriptor, file)) return descriptor;
-  closeSync(descriptor);
-  throw notRegular(file);
+  try {
+    if (fstatSync(descriptor).isFile() && isInPlace(descriptor, file)) return descriptor;
+    throw notRegular(file);
+  } catch (error) {
+    closeSync(descriptor);
+    throw error;
+  }
 }
 
 /** For {@link openRegularSync}: what is written goes to the end of the file, which is made where it is missing. */

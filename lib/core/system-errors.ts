@@ -16,7 +16,7 @@ const [BUSY, LOCKED, FULL] = [5, 6, 13];
  */
 export function systemSentence(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
-  if (isLocked(error)) return "another process is at work in the database; try again";
+  if (isLocked(error)) return "the bucket's database is busy; try again";
   const { code = "", syscall = "", path } = error as NodeJS.ErrnoException;
   const isFull = sqliteCode(error) === FULL;
   const [why, advice] = SENTENCES[isFull ? "ENOSPC" : code] ?? SENTENCES[`${syscall} ${code}`] ?? [];

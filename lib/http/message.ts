@@ -133,7 +133,7 @@ export function failureAnswer(error: unknown, requestId: string): Answer {
 }
 
 function asFailure(error: unknown, requestId: string): Failure {
-  if (isLocked(error)) return new Failure("database_busy", "the bucket's database is busy; try again");
+  if (isLocked(error)) return new Failure("database_busy", messageOf(error));
   const sentence = systemSentence(error);
   if (sentence !== undefined) return new Failure("internal", `on the server ${sentence}`);
   if (!(error instanceof Failure))

@@ -184,7 +184,7 @@ function queryOf(fields: QueryFields, text: string): Readonly<Record<string, unk
   return values;
 }
 
-/** The most values that a query may have, those of a list with commas counted one by one. */
+/** The most values that a query may have, and the most names that a list with commas in one of them may have. */
 export const MOST_VALUES = 100;
 
 function parseQuery(fields: QueryFields, text: string): Record<string, unknown> {

@@ -3,7 +3,6 @@ import { catalogJobs, catalogPorts, catalogWorkers, unorderedAllocations } from 
 import { saveCatalog } from "../bucket/catalog-write.ts";
 import { Problems, sentenceOf } from "../bucket/problems.ts";
 import { markBuilt } from "../bucket/revisions.ts";
-import { parsedTemplates } from "../bucket/template-check.ts";
 import { readWorkspace, type Workspace } from "../bucket/workspace.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import { exists } from "../core/files.ts";
@@ -88,7 +87,7 @@ async function prepare(
       "failed",
       `Cannot build: ${layout.workspace} is missing, though the bucket has jobs; push it again`,
     );
-  const workspace = await readWorkspace(layout, problems, signal, parsedTemplates(db));
+  const workspace = await readWorkspace(layout, problems, signal);
   const { workers, jobs, broken, files } = workspace;
   log.redactor.keep([...files, ...workers.flatMap(({ host, labels }) => [host, ...labels])]);
   log.info(`read ${count(workers.length, "worker")} and ${count(jobs.length + broken.size, "job")}`);

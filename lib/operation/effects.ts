@@ -84,7 +84,7 @@ export function effectsOf(
       const { down } = fleet;
       const isRestart = target.target === "restart";
       const onCut = () => (isRestart ? down.set(nameOf(target), "restart") : undefined);
-      const work = makeTarget(context, transport, { ...target, onCut });
+      const work = (onBegin: () => void) => makeTarget(context, transport, { ...target, onBegin, onCut });
       await progress.during(`${nameOf(target)}: make ${target.target}`, target.limitSeconds * 1000, work);
       if (isRestart || target.target === "start") down.delete(nameOf(target));
     },
@@ -108,14 +108,15 @@ async function probeOnce(
   const checks = job.healthCheck?.checks ?? [];
   return await mapAll(checks, checks.length, async (check) => {
     const timeoutMs = check.timeoutSeconds * 1000;
-    const carryOut = async () => {
+    const carryOut = async (onBegin: () => void) => {
       if (check.type === "ssh")
-        return await probe({ ...check, transport: await fleet.reach(host), timeoutMs }, signal);
+        return await probe({ ...check, transport: await fleet.reach(host), timeoutMs, onBegin }, signal);
       const port = job.ports[check.port] as number;
       const ca = kv.get("ops/worker", "certs/ca.crt");
       const trust = check.type === "http" && ca !== undefined ? { ca } : {};
+      onBegin();
       return await probe({ ...check, ...trust, host, port, timeoutMs }, signal);
     };
-    return await progress.during(`${job.name}@${host}: ${check.type} probe`, timeoutMs, carryOut());
+    return await progress.during(`${job.name}@${host}: ${check.type} probe`, timeoutMs, carryOut);
   });
 }

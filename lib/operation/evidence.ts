@@ -51,7 +51,7 @@ export async function collectEvidence(
   ]);
   throwIfCancelled(context.signal);
   for (const line of linesOf(evidence))
-    context.log.found(job, host, line, { phase: "health_check", action: "evidence", stream: "stdout" });
+    context.log.remark(job, host, line, { phase: "health_check", action: "evidence", stream: "stdout" });
   return evidence;
 }
 

@@ -101,10 +101,13 @@ export class Fleet {
    * not succeed had stopped its service by then, nobody can tell.
    */
   leftDown(): { left_down?: string[] } {
-    const sentences = [...this.down].sort().map(([place, target]) => {
-      const state = `${target === "start" ? "" : "may be "}stopped, not started again`;
-      return `${place}: ${state}: \`make ${target}\` did not succeed`;
-    });
+    const sentences = [...this.down]
+      .sort()
+      .map(([place, target]) =>
+        target === "start"
+          ? `${place}: stopped, not started again`
+          : `${place}: may be stopped, not started again: \`make ${target}\` did not succeed`,
+      );
     return sentences.length === 0 ? {} : { left_down: sentences };
   }
 

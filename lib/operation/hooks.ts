@@ -175,7 +175,7 @@ export class HookSession {
       onSecret: (value) => log.redactor.add(value),
       waiting: (on, limitMs, work) => this.#context.progress.during(on, limitMs, work),
       warn({ job, worker, hook }, sentence) {
-        log.found(job, worker, `warning: ${sentence}`, { action: hook, stream: "stderr" });
+        log.remark(job, worker, `warning: ${sentence}`, { action: hook, stream: "stderr" });
       },
     });
     return { context: this.#context, fleet: this.#fleet, runtime, bucketRoot, sshConfig };

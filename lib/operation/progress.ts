@@ -38,16 +38,25 @@ export class ProgressBoard {
 
   /**
    * Waits for something, which until then is among what the run waits for: `on` names it in a few words
-   * (`10.0.0.7: connecting`), `limitMs` is what whoever does it allows it, null where nothing bounds it.
+   * (`10.0.0.7: connecting`), `limitMs` is what whoever does it allows it, null where nothing bounds it. The limit of work
+   * that is given as a function begins when that calls `begun`: until then it waits for its turn.
    */
-  async during<T>(on: string, limitMs: number | null, work: Promise<T>): Promise<T> {
+  async during<T>(
+    on: string,
+    limitMs: number | null,
+    work: Promise<T> | ((begun: () => void) => Promise<T>),
+  ): Promise<T> {
     const now = Date.now();
-    const until = limitMs === null ? null : new Date(now + limitMs).toISOString();
-    const wait = { on, since: new Date(now).toISOString(), until };
+    const wait: Progress["waiting"][number] = { on, since: new Date(now).toISOString(), until: null };
+    const begin = (at: number) => {
+      if (limitMs !== null) wait.until = new Date(at + limitMs).toISOString();
+      this.#changed();
+    };
     this.#waits.add(wait);
-    this.#changed();
+    if (typeof work === "function") this.#changed();
+    else begin(now);
     try {
-      return await work;
+      return await (typeof work === "function" ? work(() => begin(Date.now())) : work);
     } finally {
       this.#waits.delete(wait);
       this.#changed();

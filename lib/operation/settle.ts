@@ -1,5 +1,5 @@
 import type { CatalogJob } from "../bucket/catalog.ts";
-import { isUnsettled } from "../bucket/promotions.ts";
+import { isUnsettled, syncedFiles } from "../bucket/promotions.ts";
 import { mapAll } from "../core/async.ts";
 import { throwIfCancelled } from "../core/errors.ts";
 import type { FileDigests } from "../plan/changes.ts";
@@ -45,7 +45,7 @@ async function putBack(control: Control, state: ControlState): Promise<void> {
   const { allocation, promoted } = state;
   try {
     const back = { allocation, promoted, tree: promotedTree(context, promoted) };
-    await putFilesBack(context, effects, back, filesLeft(state));
+    await putFilesBack(context, effects, back, filesLeft(control, state));
     state.put_back = true;
     noteOutcomes(context, [{ id: allocation.id, action: "restore", outcome: "changed" }]);
   } catch (error) {
@@ -57,8 +57,10 @@ async function putBack(control: Control, state: ControlState): Promise<void> {
 }
 
 /** What may be there. Where no sync has come to its end since the change began, each file may have any rights. */
-function filesLeft({ promoted: { synced, syncedFiles, files } }: ControlState): FileDigests {
-  return synced === "" ? Object.fromEntries(Object.keys(files).map((path) => [path, ""])) : syncedFiles;
+function filesLeft({ context: { db } }: Control, { allocation, promoted }: ControlState): FileDigests {
+  const { job, id } = allocation;
+  if (promoted.synced !== "") return syncedFiles(db, job, id);
+  return Object.fromEntries(Object.keys(promoted.files).map((path) => [path, ""]));
 }
 
 function fail(

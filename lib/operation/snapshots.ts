@@ -1,4 +1,4 @@
-import { copyFile } from "node:fs/promises";
+import { link } from "node:fs/promises";
 import path from "node:path";
 import type { Database } from "../bucket/database.ts";
 import { commitRestore, type PreparedRestore, prepareRestore } from "../bucket/restore.ts";
@@ -6,7 +6,7 @@ import { listRevisions } from "../bucket/revisions.ts";
 import { createSnapshot, findSnapshot } from "../bucket/snapshots.ts";
 import { discardLeftovers } from "../bucket/swap.ts";
 import { throwIfCancelled } from "../core/errors.ts";
-import { exists } from "../core/files.ts";
+import { exists, remove } from "../core/files.ts";
 import { parametersOf } from "../run/protocol.ts";
 import type { Operation, OperationContext } from "./context.ts";
 
@@ -91,8 +91,10 @@ async function savePresent(
     log.info(`the present is saved as snapshot ${saved.name}`);
     return saved.name;
   }
+  // The restore gives the name to another file: this one only needs a second name.
   const kept = `${layout.database}.damaged`;
-  await copyFile(layout.database, kept);
+  await remove(kept);
+  await link(layout.database, kept);
   log.warn(`the database is damaged and cannot go into a snapshot: it is kept as ${kept}`);
   return null;
 }

@@ -24,6 +24,8 @@ export interface WantedTarget {
   /** {@link targetHash}, where it is known which files are there. */
   hash?: string;
   env?: Record<string, string>;
+  /** Called when it begins to run on the worker. */
+  onBegin?: () => void;
   /** Called where it was begun and did not succeed, or nobody knows. */
   onCut?: () => void;
   /** Exit codes that are as good as 0. */
@@ -47,7 +49,17 @@ export async function makeTarget(
   transport: Transport,
   wanted: WantedTarget,
 ): Promise<void> {
-  const { job, worker, target, phase, limitSeconds, accepted = [], onCut = () => {}, ...order } = wanted;
+  const {
+    job,
+    worker,
+    target,
+    phase,
+    limitSeconds,
+    accepted = [],
+    onBegin,
+    onCut = () => {},
+    ...order
+  } = wanted;
   const { log, run, signal } = context;
   const fields = { worker, job, phase, action: target };
   const overRunIds = await overRuns(context);
@@ -64,6 +76,7 @@ export async function makeTarget(
     ...{ job, target, ...order, timeoutMs: limitSeconds * 1000, runId: run.id, overRuns: overRunIds },
     onBegin() {
       isBegun = true;
+      onBegin?.();
     },
     onLine(line, stream) {
       said.add(line);

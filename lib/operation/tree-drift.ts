@@ -1,6 +1,5 @@
-import type { CatalogAllocation } from "../bucket/catalog.ts";
+import { type CatalogAllocation, catalogJobs } from "../bucket/catalog.ts";
 import { keptContent } from "../bucket/contents.ts";
-import { driftIgnored } from "../bucket/manifest.ts";
 import type { Promotion } from "../bucket/promotions.ts";
 import { textOf, unifiedDiff } from "../codec/diff.ts";
 import { matchGlob } from "../codec/glob.ts";
@@ -26,11 +25,12 @@ export interface DriftEffects {
 
 /** Looks over the one connection that a run has to each worker. What `drift_ignore` names is as promoted. */
 export function driftEffects({ db, signal }: OperationContext, fleet: Fleet): DriftEffects {
+  let ignored: Map<string, string[]> | undefined;
   return {
     async drift(worker, wanted) {
       const found = await compareTrees(await fleet.open(worker), wanted, signal);
-      for (const [job, tree] of found)
-        if (tree.files.length > 0) tree.files = withoutIgnored(tree.files, driftIgnored(db, job));
+      ignored ??= new Map(catalogJobs(db).map(({ name, driftIgnore }) => [name, driftIgnore]));
+      for (const [job, tree] of found) tree.files = withoutIgnored(tree.files, ignored.get(job) ?? []);
       return found;
     },
     async text({ job, worker }, path) {

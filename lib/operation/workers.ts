@@ -6,7 +6,7 @@ import { selectWorkers } from "../bucket/worker-choice.ts";
 import type { KeyFingerprint } from "../codec/ssh-key.ts";
 import { Failure } from "../core/errors.ts";
 import { parametersOf } from "../run/protocol.ts";
-import { type HostTrust, type TrustResult, trustWorkers } from "../transport/trust.ts";
+import { type HostTrust, NOT_TRUSTED, type TrustResult, trustWorkers } from "../transport/trust.ts";
 import type { Operation, OperationContext } from "./context.ts";
 
 /**
@@ -62,7 +62,7 @@ function report({ log }: OperationContext, name: string, found: HostTrust): void
     log.error(
       `${name}: ${error}: known is ${before}, it shows ${now}; if that is right, trust it with force`,
     );
-  else if (outcome === "unreachable") log.error(`${name}: not trusted: ${error}`);
+  else if (NOT_TRUSTED.has(outcome)) log.error(`${name}: not trusted: ${error}`);
   else log.info(`${name}: ${outcome}, ${now}`);
 }
 
@@ -72,7 +72,7 @@ function listOf(fingerprints: readonly KeyFingerprint[]): string {
 
 function conclude({ log }: OperationContext, result: TrustResult): TrustResult {
   const { workers } = result;
-  const bad = workers.filter(({ outcome }) => outcome === "changed" || outcome === "unreachable");
+  const bad = workers.filter(({ outcome }) => NOT_TRUSTED.has(outcome));
   if (workers.length === 0) log.info("no worker is reached over ssh: there is nothing to trust");
   else log.info(`${workers.length - bad.length} of ${workers.length} workers are trusted`);
   if (bad.length === 0) return result;

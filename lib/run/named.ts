@@ -26,16 +26,15 @@ export function requireNames(db: Database, kind: RunKind, params: Record<string,
   const { jobs, job, hook, workers, labels, allocations, force_only, build } = params as Named;
   if (build === true) return;
   if (hook !== undefined) jobOfHook(catalogJobs(db), hook, job);
-  // Of drift the workers are those of its jobs.
-  const hosts = kind === "drift" ? undefined : workers;
-  const places = { force_only, allocations, workers: kind === "drift" ? workers : undefined };
+  // Drift looks at the workers of its jobs, the commands on workers at any.
+  const places = kind === "drift" ? { workers } : { force_only, allocations };
   const [path, names] = Object.entries(places).find(([, given]) => given !== undefined) ?? [];
   if (jobs !== undefined || path !== undefined) {
     const meant = jobsNamed(catalogJobs(db), jobs);
     if (path !== undefined) allocationsNamed(catalogAllocations(db), meant, names, path);
   }
-  if (hosts !== undefined || labels !== undefined)
-    selectWorkers(catalogWorkers(db), { workers: hosts, labels });
+  if (kind !== "drift" && (workers ?? labels) !== undefined)
+    selectWorkers(catalogWorkers(db), { workers, labels });
 }
 
 /** Whether the parameters of a run can hold names that {@link requireNames} looks for. */

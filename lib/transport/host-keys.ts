@@ -92,7 +92,7 @@ async function patiently(look: () => Promise<Look>, signal: AbortSignal): Promis
     const found = await look();
     if ("keys" in found) return found.keys;
     const pause = PAUSES_MS[attempt];
-    if (!found.transient || pause === undefined) throw new Failure("failed", found.reason);
+    if (!found.transient || pause === undefined) throw new Failure("unreachable", found.reason);
     await sleep(pause * (1 + Math.random()), signal);
   }
 }

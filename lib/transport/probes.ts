@@ -31,6 +31,8 @@ interface CommandProbe {
   transport: Transport;
   command: string;
   timeoutMs: number;
+  /** Called when the command begins on the worker. */
+  onBegin?: () => void;
 }
 
 /** One check of a manifest's `health_check`, its port looked up. `host` may be a name or an address, without brackets. */
@@ -160,12 +162,14 @@ async function beginningOf(answer: IncomingMessage): Promise<string> {
 }
 
 async function probeCommand(
-  { transport, command, timeoutMs }: CommandProbe,
+  { transport, command, timeoutMs, onBegin }: CommandProbe,
   signal: AbortSignal | undefined,
 ): Promise<ProbeResult> {
   const said = new LastLines();
   const onLine = (line: string) => said.add(line);
-  const outcome = await transport.script(command, { signal, timeoutMs, onLine, keepBytes: EVIDENCE_BYTES });
+  const outcome = await transport.script(command, {
+    ...{ signal, timeoutMs, onLine, onBegin, keepBytes: EVIDENCE_BYTES },
+  });
   const { reason, exitCode, stdout, stderr, durationMs } = outcome;
   if (reason === "timeout") return { ok: false, evidence: noAnswer(timeoutMs), said, durationMs };
   const how = outcome.signal === null ? `exit code ${exitCode}` : `ended by ${outcome.signal}`;

@@ -8,9 +8,20 @@ import type { WorkerAddress } from "./transport.ts";
 
 /**
  * What became of the trust in a host: recorded for the first time, as before, refused because its key is another one,
- * replaced because that was asked for, without an answer, or `not_needed` for a worker that is this machine.
+ * replaced because that was asked for, `unreachable` without an answer, `failed` where it could not be asked or has no key
+ * of a kind in use, or `not_needed` for a worker that is this machine.
  */
-export type TrustOutcome = "trusted" | "unchanged" | "changed" | "replaced" | "unreachable" | "not_needed";
+export type TrustOutcome =
+  | "trusted"
+  | "unchanged"
+  | "changed"
+  | "replaced"
+  | "unreachable"
+  | "failed"
+  | "not_needed";
+
+/** The outcomes of a host that is not trusted afterwards. */
+export const NOT_TRUSTED: ReadonlySet<TrustOutcome> = new Set(["changed", "unreachable", "failed"]);
 
 /** What was found at a host. */
 export interface HostTrust {
@@ -116,7 +127,7 @@ class Trust {
     const hop = jumpHostOf(worker, this.#options);
     if (!hop) return this.#host(endpoint, () => scanHost(endpoint, this.#options));
     const name = nameOf(hop);
-    if (jumpHost === undefined || jumpHost.outcome === "changed" || jumpHost.outcome === "unreachable")
+    if (jumpHost === undefined || NOT_TRUSTED.has(jumpHost.outcome))
       return result(nameOf(endpoint), "unreachable", { error: `its jump host ${name} is not trusted` });
     const { identityFile, sshOptions } = this.#options;
     const through = { ...hop, keys: this.#known.keysOf(name), identityFile, sshOptions };
@@ -130,7 +141,8 @@ class Trust {
     } catch (error) {
       throwIfCancelled(this.#options.signal);
       if (!(error instanceof Failure)) throw error;
-      return result(nameOf(endpoint), "unreachable", { error: messageOf(error) });
+      const outcome = error.code === "unreachable" ? "unreachable" : "failed";
+      return result(nameOf(endpoint), outcome, { error: messageOf(error) });
     }
     return this.#judge(nameOf(endpoint), offered);
   }

@@ -44,6 +44,7 @@ function job(name: string, more: Partial<BuiltJob> = {}): BuiltJob {
     maxConcurrentStarts: 0,
     restartPolicy: "always",
     restartGlobs: [],
+    driftIgnore: [],
     healthCheck: null,
     lifecycleTimeoutSeconds: 900,
     onFailure: "stop",

@@ -15,10 +15,7 @@ const SIGNAL = new AbortController().signal;
 async function jobsIn(dir: string) {
   const problems = new Problems();
   const layout = layoutOf(dir);
-  const found = readJobs(layout, scanSource(layout, problems), problems, {
-    signal: SIGNAL,
-    parsed: new Set(),
-  });
+  const found = readJobs(layout, scanSource(layout, problems), problems, SIGNAL);
   return { ...found, errors: problems.errors.map(sentenceOf), warnings: problems.warnings.map(sentenceOf) };
 }
 

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Problems, sentenceOf } from "../../lib/bucket/problems.ts";
 import { KV_FUNCTIONS } from "../../lib/bucket/staging.ts";
-import { checkTemplates, parsedTemplates } from "../../lib/bucket/template-check.ts";
+import { checkTemplates } from "../../lib/bucket/template-check.ts";
 import type { Failure } from "../../lib/core/errors.ts";
 import { build } from "../../lib/operation/build.ts";
-import { makeBucket, makeWorkspace } from "../helpers/workspace.ts";
+import { makeBucket } from "../helpers/workspace.ts";
 
 const WEB = "workspace/jobs/web";
 const BROKEN = '{{ get "ops/bucket" "x" }}\nä {{ nosuch 1 }}\n';
@@ -38,7 +38,7 @@ test("a build names every template that can never be rendered, beside all else t
 test("text that is not UTF-8 is no template", () => {
   const problems = new Problems();
   const file = { path: "a.tpl", mode: 0o644, sha256: "1", content: Buffer.from([0xff]) };
-  checkTemplates("web", [file], new Set(), problems);
+  checkTemplates("web", [file], problems);
   assert.deepEqual(problems.errors.map(sentenceOf), ["ErrInvalidTemplate: web/a.tpl: is not UTF-8 text"]);
 });
 
@@ -47,22 +47,4 @@ test("every function that a template has when it is rendered is known to the bui
   const files = { [`${WEB}/a.tpl`]: all.map((name) => `{{ if false }}{{ ${name} }}{{ end }}`).join("") };
   const bucket = await makeBucket(t, { workers: ["a"], jobs: { web: {} }, files });
   await build(bucket.context(), {});
-});
-
-test("content that a build has parsed is not parsed again, what it only stored is", async (t) => {
-  const bucket = await makeBucket(t, {
-    workers: ["a"],
-    jobs: { web: {} },
-    files: { [`${WEB}/a.tpl`]: "{{ .Job }}", [`${WEB}/_prometheus/dashboards/page.tpl`]: BROKEN },
-  });
-  await build(bucket.context(), {});
-  const parsed = parsedTemplates(bucket.db);
-  assert.equal(parsed.size, 1);
-  const [sha256 = ""] = parsed;
-  const problems = new Problems();
-  const broken = { mode: 0o644, content: Buffer.from(BROKEN) };
-  checkTemplates("web", [{ path: "b.tpl", sha256, ...broken }], parsed, problems);
-  assert.deepEqual(problems.errors, []);
-  makeWorkspace(bucket.dir, { workers: ["a"], jobs: { web: {} }, files: { [`${WEB}/c.tpl`]: BROKEN } });
-  await assert.rejects(build(bucket.context(), {}), { code: "ErrInvalidTemplate" });
 });

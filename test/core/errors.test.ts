@@ -89,6 +89,6 @@ test("a database that another process has locked is a sentence, not a defect", (
   holder.exec("CREATE TABLE a (b); BEGIN EXCLUSIVE");
   assert.throws(
     () => other.exec("INSERT INTO a VALUES (1)"),
-    (error) => explain(error) === "another process is at work in the database; try again",
+    (error) => explain(error) === "the bucket's database is busy; try again",
   );
 });

@@ -281,6 +281,13 @@ test("a file that is replaced while it is open was in its place all the same", a
   assert.equal((await handle.readFile()).toString(), "old");
 });
 
+test("a link to a folder that is named as a removed one is shown is refused", async () => {
+  const root = folder({ "logs (deleted)/file": "its own", logs: link("logs (deleted)") });
+  await assert.rejects(namesIn(path.join(root, "logs")), /a symbolic link is on the way/);
+  await assert.rejects(writeAtomic(path.join(root, "logs/file"), "x"), /a symbolic link is on the way/);
+  assert.equal(readFileSync(path.join(root, "logs (deleted)/file"), "utf8"), "its own");
+});
+
 test("where no descriptor tells its place, as on macOS, a link on the way is refused all the same", async (t) => {
   const root = folder({ "real/file": "x", way: link("real") });
   Object.defineProperty(process, "platform", { value: "darwin" });

@@ -72,7 +72,7 @@ test("what an earlier deploy has stopped, and this one did not start, is left do
   await deploys.build(jobs("2"), TWO);
   const heal = deploys.fail("web", "start", B);
   const run = await deploys.deploy();
-  assert.deepEqual(leftBy(run), [DOWN.replace("may be ", "").replace("restart", "start")]);
+  assert.deepEqual(leftBy(run), [`web@${B}: stopped, not started again`]);
   heal();
 });
 

@@ -28,6 +28,24 @@ test("every wait has a name, a beginning and a limit as long as it lasts, and no
   await until("the end to be reported", () => sent.at(-1)?.waiting.length === 0);
 });
 
+test("the limit of what waits for its turn begins when it begins", async () => {
+  const { sent, board: one } = board();
+  const { promise, resolve } = Promise.withResolvers<void>();
+  let begin = () => {};
+  const work = one.during("web@10.0.0.7: make start", 5_000, (begun) => {
+    begin = begun;
+    return promise;
+  });
+  await until("the wait to be reported", () => sent.at(-1)?.waiting.length === 1);
+  assert.equal(sent.at(-1)?.waiting[0]?.until, null);
+  const before = Date.now();
+  begin();
+  await until("its limit", () => sent.at(-1)?.waiting[0]?.until !== null);
+  assert.ok(Date.parse(sent.at(-1)?.waiting[0]?.until ?? "") >= before + 5_000);
+  resolve();
+  await work;
+});
+
 test("changes that follow each other closely are reported together, and the last one always", async () => {
   const { sent, board: one } = board();
   for (let done = 0; done <= 1_000; done++) one.report({ phase: "deploy", done, total: 1_000 });

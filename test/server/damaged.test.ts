@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { layoutOf, runLayout } from "../../lib/bucket/layout.ts";
 import { ops } from "../../scripts/local-server.ts";
 import { TestServer } from "../helpers/server.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
 
 /** A server with a bucket that has a snapshot, made by its first run. */
 async function saved(t: Parameters<typeof TestServer.start>[0]) {
@@ -67,9 +68,13 @@ for (const [what, how] of DAMAGES)
     const { body: shown } = await server.call("GET", "/api/buckets");
     assert.deepEqual([shown.items[0].initialized, shown.items[0].schema_version], [false, null]);
     const bytes = readFileSync(layout.database);
+    const outside = path.join(temporaryFolder(t), "outside");
+    writeFileSync(outside, "its own");
+    symlinkSync(outside, `${layout.database}.damaged`);
     const run = await start(`snapshots/${snapshot}/restore`);
     assert.deepEqual([run.status, run.error, run.result.saved_as], ["succeeded", null, null]);
     assert.deepEqual(readFileSync(`${layout.database}.damaged`), bytes);
+    assert.equal(readFileSync(outside, "utf8"), "its own");
     assert.equal((await server.call("GET", `${bucket.path}/info`)).body.bucket_id, bucket.id);
     assert.equal((await start("build")).status, "succeeded");
   });
@@ -128,10 +133,7 @@ test("a database that another process keeps locked fails a run, and a start over
   const { code, stderr } = await ops(["build", "--bucket-dir", bucket.folder]);
   holder.exec("ROLLBACK");
   assert.equal(code, 1);
-  assert.match(
-    stderr,
-    /build failed after .*: (another process is at work in the database|the bucket's database is busy); try again/,
-  );
+  assert.match(stderr, /build failed after .*: the bucket's database is busy; try again/);
   assert.doesNotMatch(stderr, /internal error|database is locked/);
   await server.open();
   const { body } = await server.call("GET", `${bucket.path}/runs`);

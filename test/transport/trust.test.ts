@@ -201,6 +201,7 @@ test("behind a jump host that is not to be trusted, or lets nobody in, no worker
   assert.match(denied?.error ?? "", /Permission denied/);
   const [keyless] = (await give([worker], { identityFile: "/nowhere/worker.key" })).workers;
   assert.match(keyless?.error ?? "", /no ssh key to sign in at the jump host with: \/nowhere\/worker\.key/);
+  assert.deepEqual([denied?.outcome, keyless?.outcome], ["unreachable", "failed"]);
   writeFileSync(file, linesOf(`[127.0.0.1]:${hop.port}`, inner.hostKeys));
   const before = text();
   const { jump_hosts, workers } = await give([worker]);

@@ -93,7 +93,7 @@ export const OPERATION_ROUTES = [
     "drift",
     "drift",
     "Changes nothing. The run's result tells of each worker its `outcome` (`in_sync`, `drifted`, `unreachable`, `failed`, " +
-      "`cancelled` or `not_started`) and of each allocation the files that are `changed`, `missing` or `extra`, with a " +
+      "`cancelled` or `not_started`) and of each allocation the files that are `changed` or `missing` or lie behind a `link`, with a " +
       "unified diff of those that no secret was read for; the run fails unless all are in sync, after all were asked.",
   ),
   start(
