@@ -1,15 +1,15 @@
 // Runs tests: node scripts/test.ts [fast|coverage] [flag of node or file …]
-// Without files these are all, or the fast ones (test/fast.json). They get a home and a folder for temporary files of
-// their own, which are removed at the end, one compile cache, and one seed for all that they choose at random.
+// Without a file it runs all of them, or the fast ones (test/fast.json). The tests get a home and a folder for temporary
+// files of their own, both removed at the end, one compile cache, and one seed for all random choices.
 import { spawn, spawnSync } from "node:child_process";
-import { chmodSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { chmodSync, globSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { constants, tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { isFast } from "../test/helpers/fast.ts";
 import { patience } from "./patience.ts";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
-const FAST = JSON.parse(readFileSync(path.join(ROOT, "test/fast.json"), "utf8")) as string[];
 /** Tests wait more than they compute: one more of their files at once than there are cores of a small machine. */
 const AT_ONCE = 3;
 /** For a whole file; the longest takes a minute and a half on a quiet machine. */
@@ -22,11 +22,7 @@ const COVERAGE = [
 
 function filesOf(mode: string): string[] {
   const all = globSync("test/**/*.test.ts", { cwd: ROOT });
-  if (mode !== "fast") return all;
-  const isBelow = (file: string, name: string) => file === name || file.startsWith(`${name}/`);
-  return all.filter(
-    (file) => FAST.some((name) => isBelow(file, name)) && !FAST.some((name) => isBelow(`!${file}`, name)),
-  );
+  return mode === "fast" ? all.filter(isFast) : all;
 }
 
 function environment(folder: string): NodeJS.ProcessEnv {
@@ -42,7 +38,7 @@ function environment(folder: string): NodeJS.ProcessEnv {
   };
 }
 
-/** What is called python3 may be a script that looks for the interpreter: at each of a thousand starts. */
+/** The python3 on PATH may be a script that looks for the interpreter at each start; the tests start it a thousand times. */
 function linkPython(file: string): void {
   const program = "import sys; print(sys.executable)";
   const { stdout } = spawnSync("python3", ["-c", program], { encoding: "utf8" });
@@ -51,19 +47,14 @@ function linkPython(file: string): void {
 
 function run(mode: string, given: string[], folder: string): void {
   const isFile = (argument: string) => !argument.startsWith("--");
-  const limit = `--test-timeout=${patience(FILE_LIMIT_MS)}`;
-  const flags = [`--test-concurrency=${AT_ONCE}`, limit, ...(mode === "coverage" ? COVERAGE : [])];
-  const files = given.some(isFile) ? given.filter(isFile) : filesOf(mode);
-  const env = environment(folder);
-  const child = spawn(
-    process.execPath,
-    ["--test", ...flags, ...given.filter((one) => !isFile(one)), ...files],
-    {
-      cwd: ROOT,
-      env,
-      stdio: "inherit",
-    },
+  const { true: chosen = filesOf(mode), false: flags = [] } = Object.groupBy(
+    given,
+    (one) => `${isFile(one)}`,
   );
+  const limits = [`--test-concurrency=${AT_ONCE}`, `--test-timeout=${patience(FILE_LIMIT_MS)}`];
+  const argv = ["--test", ...limits, ...(mode === "coverage" ? COVERAGE : []), ...flags, ...chosen];
+  const env = environment(folder);
+  const child = spawn(process.execPath, argv, { cwd: ROOT, env, stdio: "inherit" });
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => child.kill(signal));
   child.on("exit", (code, signal) => {
     rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
@@ -75,9 +66,9 @@ function run(mode: string, given: string[], folder: string): void {
   });
 }
 
-const [mode = "all", ...rest] = process.argv.slice(2);
-const isMode = mode === "fast" || mode === "coverage" || mode === "all";
+const given = process.argv.slice(2);
+const [mode = "all"] = ["fast", "coverage"].includes(given[0] as string) ? given.splice(0, 1) : [];
 const folder = mkdtempSync(path.join(tmpdir(), "ops-tests-"));
-// Some tests go through it as another user.
+// Some tests work as another user, who must get through this folder.
 chmodSync(folder, 0o711);
-run(isMode ? mode : "all", isMode ? rest : [mode, ...rest], folder);
+run(mode, given, folder);

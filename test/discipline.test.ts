@@ -1,9 +1,10 @@
-// What the tests themselves must hold to: they touch nothing outside their own folders, choose at random from one seed
-// only, and wait longer where the machine is busy. This test reads them.
+// The rules for the tests themselves: nothing outside their own folders is touched, random choices come from one seed,
+// and waits are longer where the machine is busy. This test reads the text of all others.
 import assert from "node:assert/strict";
 import { globSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { FAST, isBelow, isFast } from "./helpers/fast.ts";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const THIS = "test/discipline.test.ts";
@@ -92,7 +93,7 @@ const RULES: Rule[] = [
   },
   {
     name: "fixed wait",
-    found: /AbortSignal\.timeout\(\s*[\d.]|setDefaultTimeout\(\s*[\d.]|\{ ?timeout: ?\d+_?\d* ?\}, async/,
+    found: /(?:AbortSignal\.timeout|setDefaultTimeout)\(\s*[\d.]|(?:^\s*|\{ ?)timeout: ?[1-9]/,
     advice: "use until() or patience()",
     except: {},
   },
@@ -127,54 +128,45 @@ test("the tests touch nothing outside their own folders, choose from the seed an
   assert.deepEqual(problems(RULES, SOURCES), []);
 });
 
-for (const [what, text] of [
-  ["a link to /tmp", 'symlinkSync("/tmp", path.join(dir, "folder"));'],
-  ["a file in /tmp", "writeFileSync(`/tmp/ops-$" + "{name}`, text);"],
-  ["a file in /var", "mkdirSync('/var/lib/x');"],
-  ["a folder beside the helper's", 'mkdtempSync(path.join(base, "x-"));'],
-  ["a home", 'path.join(homedir(), ".cache")'],
-  ["a link to the root", 'symlinkSync("/", file);'],
-  ["a browser without a home", "await chromium.launch();"],
-  ["a choice without a seed", "const port = Math.random() * 9;"],
-  ["a fixed wait", 'once(child, "exit", { signal: AbortSignal.timeout(10_000) })'],
+const UNBOUND = RULES.map((rule) => ({ ...rule, except: {} }));
+
+for (const [what, rule, text] of [
+  ["a link to /tmp", "shared place", 'symlinkSync("/tmp", path.join(dir, "folder"));'],
+  ["a file in /tmp", "shared place", "writeFileSync(`/tmp/ops-$" + "{name}`, text);"],
+  ["a file in /var", "shared place", "mkdirSync('/var/lib/x');"],
+  ["a folder beside the helper's", "folder for temporary files", 'mkdtempSync(path.join(base, "x-"));'],
+  ["a home", "home", 'path.join(homedir(), ".cache")'],
+  ["a link to the root", "link to the outside", 'symlinkSync("/", file);'],
+  ["a browser without a home", "browser", "await chromium.launch();"],
+  ["a choice without a seed", "random choice", "const port = Math.random() * 9;"],
+  ["a seed of its own", "seed", "const first = Number(process.env.OPS_TEST_SEED);"],
+  ["a fixed wait", "fixed wait", 'once(child, "exit", { signal: AbortSignal.timeout(10_000) })'],
+  ["a fixed limit of a test", "fixed wait", "  timeout: 10_000,"],
 ] as const)
   test(`the check finds ${what}`, () => {
-    const without = RULES.map((rule) => ({ ...rule, except: {} }));
-    const found = problems(without, [{ file: "test/a.test.ts", text: `\n${text}` }]);
-    assert.match(found.join("\n"), /^test\/a\.test\.ts:2: /);
+    const { advice } = RULES.find(({ name }) => name === rule) as Rule;
+    const found = problems(UNBOUND, [{ file: "test/a.test.ts", text: `\n${text}` }]);
+    assert.ok(found.includes(`test/a.test.ts:2: ${rule}: ${advice}`), found.join("\n"));
   });
 
 test("the check leaves comments, /etc/passwd as a target and names below a folder alone", () => {
   const text = '// "/tmp"\nsymlinkSync("/etc/passwd", file);\nread(`$' + '{dir}/tmp/x`);\nconst a = "tmp/x";';
-  assert.deepEqual(
-    problems(
-      RULES.map((rule) => ({ ...rule, except: {} })),
-      [{ file: "test/a.test.ts", text }],
-    ),
-    [],
-  );
+  assert.deepEqual(problems(UNBOUND, [{ file: "test/a.test.ts", text }]), []);
 });
 
 test("every name in test/fast.json is that of a test or of a folder with some, and the pure tests are in it", () => {
-  const names = JSON.parse(readFileSync(`${ROOT}test/fast.json`, "utf8")) as string[];
-  const files = SOURCES.map(({ file }) => file).filter((file) => file.endsWith(".test.ts"));
-  const isBelow = (file: string, name: string) => file === name || file.startsWith(`${name}/`);
-  for (const name of names)
+  const files = globSync("test/**/*.test.ts", { cwd: ROOT });
+  for (const name of FAST)
     assert.ok(
-      name === THIS || files.some((file) => isBelow(file, name.replace(/^!/, ""))),
+      files.some((file) => isBelow(file, name.replace(/^!/, ""))),
       `${name} is not there`,
     );
-  const isFast = (file: string) =>
-    names.some((name) => isBelow(file, name)) && !names.some((name) => isBelow(`!${file}`, name));
   for (const name of [
-    "auth/totp",
-    "codec/totp",
-    "bucket/ssh-key",
-    "transport/ssh-limits",
-    "transport/ssh-trouble",
-  ])
+    ...["auth/totp", "bucket/ssh-key", "codec/totp", "hook/environment", "hook/semaphores"],
+    ...["operation/outcome", "transport/ssh-limits", "transport/ssh-trouble"],
+  ]) {
+    assert.ok(files.includes(`test/${name}.test.ts`), `${name} is not there`);
     assert.ok(isFast(`test/${name}.test.ts`), name);
-  for (const name of ["hook/semaphores", "hook/environment", "operation/outcome"])
-    assert.ok(isFast(`test/${name}.test.ts`), name);
+  }
   assert.ok(!isFast("test/slow/kill.test.ts"));
 });
