@@ -14,7 +14,8 @@ const QUIET = [
   ...["--disable-sync", "--no-first-run"],
 ];
 const PATIENCE_MS = 20_000;
-/** Starts Chromium with a home of its own, which goes with it. */
+
+/** Starts Chromium with a home of its own, which is removed once the browser is closed. */
 export async function launchChromium(): Promise<Browser> {
   const executablePath = execFileSync("sh", ["-c", "command -v chromium"], { encoding: "utf8" }).trim();
   const ends: (() => unknown)[] = [];

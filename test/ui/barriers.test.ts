@@ -36,7 +36,7 @@ after(async () => {
   await server?.stop();
 });
 
-/** What else than its colours is the same in the dark. */
+/** The rules that are checked in each scheme: all of them, and in the dark those about colours, which alone differ. */
 const RULES = { light: undefined, dark: ["color-contrast", "link-in-text-block"] };
 
 for (const colorScheme of ["light", "dark"] as const)
