@@ -31,8 +31,8 @@ interface Window {
 }
 
 /**
- * Counts failures per address (of IPv6 per /64), in memory only. A window begins with an address's first failure, lasts its time and
- * is not prolonged by more of them (decisions: HTTP conventions).
+ * Counts failures per peer (an IPv4 address, or the /64 of an IPv6 address), in memory only. A window begins with the
+ * first failure of a peer, lasts its time and is not prolonged by further failures (decisions: HTTP conventions).
  */
 export class Attempts {
   readonly #rule: AttemptRule;

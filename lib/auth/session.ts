@@ -70,7 +70,7 @@ export class Sessions {
     return exp <= this.#now() || this.#revoked.has(sid) ? undefined : { sid, iat, exp };
   }
 
-  /** Whether a `Cookie` header has such a cookie at all. */
+  /** Whether a `Cookie` header has a session cookie, valid or not. */
   isIn(cookieHeader = ""): boolean {
     return cookieHeader.includes(`${this.#rule.cookie}=`);
   }

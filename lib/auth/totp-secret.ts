@@ -10,11 +10,12 @@ const LEAST_BYTES = 16;
 /** A longer key is hashed to a shorter one by HMAC-SHA-1. */
 const MOST_BYTES = 64;
 
-/** All but its owner's: who has the secret has the second factor, and who may write it has it too. */
+/** The mode bits of everybody but the owner: to read or to replace the secret is to have the second factor. */
 const NOT_ITS_OWNER = 0o077;
 
 /**
- * The secret in a file: one line of base32, for its owner alone. Throws `usage` with one sentence for anything else.
+ * Reads the secret from a file that has one line of base32 and is readable and writable by its owner alone. Throws
+ * `usage` with one sentence for any other file.
  */
 export async function readTotpSecret(file: string): Promise<Buffer> {
   const text = await readGuarded(file, NOT_ITS_OWNER).catch((error: unknown) => {

@@ -12,7 +12,7 @@ const NAMES = `
   UNION SELECT current_version FROM hash
   UNION SELECT namespace FROM kv_version UNION SELECT key FROM kv_version`;
 
-/** All that has a name in a bucket: its workers, labels, jobs, versions, ports, files, hooks, allocations and keys. */
+/** All names in a bucket: those of workers, labels, jobs, versions, ports, files, hooks, allocations and keys. */
 export function bucketNames(db: Database): string[] {
   return db.all<{ name: string | null }>(NAMES).flatMap(({ name }) => name || []);
 }

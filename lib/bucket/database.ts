@@ -209,7 +209,7 @@ function damaged(what: string, cause?: unknown): Failure {
   return new Failure("database_damaged", `${what}; ${advice}`, { cause });
 }
 
-/** Whether the database of a bucket is there and cannot be read. One that is busy is not damaged. */
+/** True where the database of a bucket exists and cannot be read. A busy database is not damaged. */
 export function isDamaged(file: string): boolean {
   try {
     using db = openForReading(file);
@@ -231,7 +231,10 @@ function checked(database: Database, settings = ""): Database {
   }
 }
 
-/** Throws `bucket_not_initialized`, `schema_upgrade_required` or `schema_too_new` for any other schema than this program's. */
+/**
+ * Throws `bucket_not_initialized`, `schema_upgrade_required` or `schema_too_new` for any other schema than this
+ * program's.
+ */
 export function requireSchema(database: Database): void {
   const version = schemaVersion(database);
   if (version === 0)
@@ -254,7 +257,7 @@ function tooNew(version: number): Failure {
   return new Failure("schema_too_new", message, { details: { schema_version: version } });
 }
 
-/** The schema version a database has; 0 before init. Throws `database_damaged` for one that nobody ever wrote. */
+/** The schema version of a database; 0 before init. Throws `database_damaged` for a version that no ops writes. */
 export function schemaVersion(database: Database): number {
   const table = database.get("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'");
   if (!table) return 0;

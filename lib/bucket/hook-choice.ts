@@ -4,7 +4,8 @@ import { unknownName } from "./problems.ts";
 
 /**
  * The job whose hook a command means: the given one, else the only one that has such a hook for `cli`. Names are in
- * small or capital letters. Throws `unknown_name`, and `invalid_request`, which lists the jobs, where there are several.
+ * small or capital letters. Throws `unknown_name` where there is none, and `invalid_request`, which lists the jobs,
+ * where several have the hook.
  */
 export function jobOfHook(jobs: readonly CatalogJob[], hook: string, job?: string): CatalogJob {
   const name = hook.toLowerCase();

@@ -19,7 +19,7 @@ export interface InitResult {
   upgraded: boolean;
 }
 
-/** What Git should not keep: what the bucket holds beside its source, keys and secrets above all. */
+/** Keeps everything but the source out of Git, above all keys and secrets. */
 const GITIGNORE = `# What ops keeps here is not source; secrets/ holds private keys.
 /secrets/
 /data/
@@ -33,10 +33,11 @@ const SHARED_FOLDER = 0o755;
 const SHARED_FILE = 0o644;
 
 /**
- * Makes a folder a bucket, or upgrades one: its folders, its key, its CA and its database, and with `source` (command
- * line only) an ops.conf, a workspace and a .gitignore to begin with. Never overwrites a file; doing it again is safe, also after a
- * crash. The id of a new bucket is `bucketId`, below a server root the folder's name, else a random UUID. Failures:
- * `invalid_bucket_id`, `schema_too_new`, `failed` for a key or a CA that went missing or cannot be used.
+ * Makes a folder a bucket, or upgrades one: its folders, its key, its CA and its database, and with `source` (only on
+ * the command line) an ops.conf, a workspace and a .gitignore to begin with. Never overwrites a file; doing it again is
+ * safe, also after a crash. The id of a new bucket is `bucketId`, below a server root the folder's name, else a random
+ * UUID. Failures: `invalid_bucket_id`, `schema_too_new`, `failed` for a key or a CA that went missing or cannot be
+ * used.
  */
 export async function initBucket(
   dir: string,

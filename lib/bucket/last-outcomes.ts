@@ -1,21 +1,22 @@
 import type { Database } from "./database.ts";
 
 /**
- * How the last thing that was done to an allocation went. `unknown`: it has begun, and its end is not noted: it is at work,
- * or its run was killed. `changed`: done, by a deploy; `ok`: done by job control, or found healthy.
+ * The outcome of the last action on an allocation. `unknown`: the action began and no end is recorded, because it goes
+ * on or its run was killed. `changed`: a deploy did it. `ok`: job control did it, or the gate found the allocation
+ * healthy.
  */
 export const LAST_OUTCOMES = ["unknown", "changed", "ok", "failed", "unreachable", "cancelled"] as const;
 
-/** The last thing that was done to an allocation. */
+/** The last action on an allocation, and its outcome. */
 export interface LastOutcome {
   /** `sync`, a target, `promote`, `gate`, `restore`, `remove` or `gc`. */
   action: string;
   outcome: (typeof LAST_OUTCOMES)[number];
-  /** Why it went so; empty where there is nothing to say. */
+  /** Why the outcome is what it is; may be empty. */
   reason: string;
 }
 
-/** Notes what a run has done to an allocation, in the place of what was noted before. */
+/** Records the action of a run on an allocation, and replaces the previous record. */
 export function setLastOutcome(
   db: Database,
   allocationId: string,
@@ -28,12 +29,12 @@ export function setLastOutcome(
   );
 }
 
-/** Forgets an allocation. */
+/** Removes the record of an allocation. */
 export function forgetLastOutcome(db: Database, allocationId: string): void {
   db.run("DELETE FROM last_outcome WHERE alloc_id = ?", allocationId);
 }
 
-/** How many allocations there are, removed ones aside, where the last thing that was done went wrong. */
+/** Counts the allocations, without removed ones, whose last action failed or found the worker unreachable. */
 export function countFailed(db: Database): number {
   const row = db.get<{ count: number }>(
     `SELECT COUNT(*) AS count FROM allocations JOIN last_outcome USING (alloc_id)

@@ -43,7 +43,7 @@ const TAKEOVER_LIMIT_MS = 15_000;
 const RECOVERY_GRACE_MS = 2_000;
 const ATTEMPTS = 50;
 const LOCK_BYTES = 16 * 1024 * 1024;
-/** Follows no link. */
+/** Flags for overwriting the lock; a symbolic link is not followed. */
 const OVERWRITE = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
 
 /**
@@ -182,9 +182,9 @@ export function isOwned(lock: LockContent): boolean {
 
 /**
  * Removes a lock that nobody owns any more: the kernel lets one process at a time do this, and the lock is read again
- * before it is judged, and once more before it goes. With `endHolders` a run process that outlived its owner is ended too (TERM, 2 s, KILL).
- * Living groups are ended before the lock goes; what a finished leader left running is a daemon and stays.
- * Answers false when others were at it for 15 s.
+ * before it is judged, and once more before it goes. With `endHolders` a run process that outlived its owner is ended
+ * too (TERM, 2 s, KILL). Living groups are ended before the lock goes; what a finished leader left running is a daemon
+ * and stays. Answers false when others were at it for 15 s.
  */
 export async function takeOver(layout: Layout, endHolders: boolean): Promise<boolean> {
   // Loaded when it is needed: a server that only takes free locks does without SQLite.
@@ -194,8 +194,8 @@ export async function takeOver(layout: Layout, endHolders: boolean): Promise<boo
     if (lock === undefined) return;
     if (lock !== "unreadable") {
       if (endHolders ? isOwned(lock) : !isStale(lock)) return;
-      // Read again, now that its owner is dead: an owner that has released the lock since the first look, and then ended,
-      // has left the name to somebody else.
+      // Read again, now that the owner is dead: an owner that released the lock after the first read, and then ended,
+      // left the name free for another process.
       const again = await readLock(layout);
       if (again === undefined || again === "unreadable" || again.run_id !== lock.run_id) return;
       if (lock.boot_id === bootId()) {

@@ -24,7 +24,7 @@ interface LogFields {
 type Level = "info" | "warn" | "error";
 type StreamField = Required<Pick<LogFields, "stream">>;
 
-/** The fields that may quote what somebody wrote; the others are names, or words of this program. */
+/** The fields that may quote people or programs; all others hold names, or words of ops. */
 const TEXTS = ["cmd", "reason", "msg"] as const;
 const CMD_LENGTH = 200;
 const ROTATE_BYTES = 32 * 1024 * 1024;
@@ -40,10 +40,10 @@ interface RunLogOptions {
 }
 
 /**
- * Where a run says what happens. Every text passes the redactor first; the fields that name something do not.
- * Activity gets lines for people; `logs/<worker>.log` or `logs/ops.log`, each with a copy in the run's folder,
- * get structured lines (hook-runtime.md, Execution model: Rules 1). Every method throws `failed` where a line cannot be
- * written, on a full disk say: a run that nobody could follow must not go on.
+ * Where a run says what happens. Every text passes the redactor first; fields that hold names do not. Activity gets
+ * lines for people; `logs/<worker>.log` or `logs/ops.log`, each with a copy in the run's folder, get structured lines
+ * (hook-runtime.md, Execution model: Rules 1). Every method throws `failed` where a line cannot be written, on a full
+ * disk say: a run that nobody could follow must not go on.
  */
 export class RunLog {
   /** For secrets that turn up while the run goes on. */

@@ -80,8 +80,8 @@ export function blank(shape: Shape<string>): Shape<string> {
 }
 
 /**
- * An object in a JSON file of the workspace: lenient about names and `null`; an unknown key is only warned about, unless
- * it is a known one misspelt.
+ * An object in a JSON file of the workspace: lenient about the case of keys and about `null`. An unknown key is a
+ * warning, or an error where it is a misspelt known key.
  */
 export function fields<F extends Record<string, Shape<unknown>>>(
   shapes: F,
@@ -90,7 +90,7 @@ export function fields<F extends Record<string, Shape<unknown>>>(
   return object(shapes, { lenient: true, unknown: "judge", ...(aliases && { aliases }) });
 }
 
-/** The rule of {@link altName}. */
+/** True for an IP address or a DNS name, also with a `*.` before it: the rule of {@link altName}. */
 export function isAltName(value: string): boolean {
   return value.startsWith("*.") ? HOST.test(value.slice(2)) && !isIPv4(value.slice(2)) : isHost(value);
 }

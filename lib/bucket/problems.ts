@@ -26,12 +26,12 @@ export function unknownName(kind: string, name: string, known: Iterable<string>)
   return `there is no ${kind} ${quote(name)}${close === undefined ? "" : `; did you mean ${quote(close)}?`}`;
 }
 
-/** How many unknown names a refusal tells: to find the nearest right one takes time. */
+/** How many unknown names a refusal lists: the search for the nearest known name takes time. */
 const MOST_TOLD = 10;
 
 /**
- * The names that a request gives, in small letters. Throws `unknown_name` where some are not known: `details` has the
- * first of them, each with its place in the request.
+ * The names in a request, in small letters. Throws `unknown_name` where some are not in `known`: `details` lists the
+ * first ten of them, each with its place in the request.
  */
 export function requireKnown(
   where: string,

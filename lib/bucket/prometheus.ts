@@ -96,8 +96,9 @@ export function prometheusRows(db: Database): PrometheusRow[] {
 
 /**
  * What Prometheus has to scrape: the lists of all jobs in one, `ops:port/…` and `ops:job` replaced by what they stand
- * for (docs/workspace.md, Prometheus). A job with such a target and no active allocation is left out. Throws `ErrInvalidJob` for a
- * template that renders to something else, `ErrKeyMissing` and `failed` where it cannot be rendered.
+ * for (docs/workspace.md, Prometheus). A job with such a target and no active allocation is left out. Throws
+ * `ErrInvalidJob` for a template that renders to something else, `ErrKeyMissing` and `failed` where it cannot be
+ * rendered.
  */
 export function scrapeConfigs(
   db: Database,
@@ -169,7 +170,7 @@ function portNamed(name: string, ports: readonly string[], job: string): string 
   if (name !== IMPLICIT) return ports.find((port) => port === name);
   const likely = ports.filter((port) => port.endsWith("_metrics_port"));
   return (
-    // Names of ports have no dashes.
+    // Port names have no dashes.
     [`${job.replaceAll("-", "_")}_metrics_port`, "metrics_port"].find((port) => ports.includes(port)) ??
     (likely.length === 1 ? likely[0] : undefined)
   );

@@ -7,7 +7,7 @@ import type { Database } from "./database.ts";
 export interface Promotion {
   /** The promoted tree; empty before the first promotion. */
   hash: string;
-  /** The tree that was synced last; empty from the moment a sync may begin until it is noted that it has ended. */
+  /** The hash of the tree that was synced last; empty from the moment a sync may begin until its end is recorded. */
   synced: string;
   /** The running version: `0.0.0` before the first promotion. */
   version: string;
@@ -102,14 +102,14 @@ function namespaceOf(job: string): string {
   return `${job}_allocation`;
 }
 
-/** True where the files on the worker may be others than those that a deploy has finished with. */
+/** True where the files on the worker may differ from those that the last finished deploy left there. */
 export function isUnsettled({ hash, synced, unfinished }: Promotion): boolean {
   return hash === "" ? unfinished || synced === "" : unfinished && synced !== hash;
 }
 
 /**
- * Notes that allocations of a job are about to change, before a file of theirs is touched: until a sync has come to its
- * end nobody knows which files are there, and until one is promoted nobody may take it for complete.
+ * Records that allocations of a job are about to change, before any of their files is touched. Until a sync has ended,
+ * the files on the worker are unknown; until an allocation is promoted, it does not count as complete.
  */
 export function beginChange(db: Database, job: string, allocationIds: readonly string[]): void {
   db.transaction(() => {

@@ -133,9 +133,9 @@ interface SnapshotCheck {
 }
 
 /**
- * Restores a snapshot into a temporary bucket (in the system's folder for such, 0700) and compares: sums, sizes, rows, schema, the database's own
- * check, the CA's pair, and that the snapshot's kv.key opens every sealed value. The bucket is removed again; the live one
- * is not looked at. Throws `failed`, `schema_too_new` or `cancelled`.
+ * Restores a snapshot into a temporary bucket (in the system's folder for such, 0700) and compares: sums, sizes, rows,
+ * schema, the database's own check, the CA's pair, and that the snapshot's kv.key opens every sealed value. The bucket
+ * is removed again; the live one is not looked at. Throws `failed`, `schema_too_new` or `cancelled`.
  */
 export async function verifySnapshot(file: string, signal: AbortSignal): Promise<SnapshotCheck> {
   const folder = await mkdtemp(path.join(realPlace(tmpdir()), "ops-verify-"));

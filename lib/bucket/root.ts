@@ -65,7 +65,10 @@ export async function prepareRoot(root: string): Promise<void> {
     if (entry.startsWith(CREATING) || entry.startsWith(DELETING)) await remove(path.join(root, entry));
 }
 
-/** The ids of all buckets, sorted. Entries that are no folder, are not named by a UUID or lack bucket.json are not buckets. */
+/**
+ * The ids of all buckets, sorted. Entries that are no folder, are not named by a UUID or lack bucket.json are not
+ * buckets.
+ */
 export async function bucketIds(root: string): Promise<string[]> {
   const entries = await readdir(root, { withFileTypes: true });
   const names = entries

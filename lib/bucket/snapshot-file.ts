@@ -191,7 +191,7 @@ async function parentOf(target: string, name: string): Promise<void> {
   await mkdir(path.dirname(target), { recursive: true, mode: isPrivate(name) ? PRIVATE_FOLDER : 0o755 });
 }
 
-/** For its owner alone, whatever the snapshot says. */
+/** True for a path that is restored for its owner alone, whatever mode the snapshot has. */
 function isPrivate(name: string): boolean {
   return PRIVATE_ROOTS.has(name.split("/")[0] as string);
 }

@@ -84,7 +84,10 @@ async function* entriesOf(root: string, found: readonly Found[]): AsyncGenerator
   }
 }
 
-/** Opens a file that was found before: what is no regular file now, or lies behind a link, was put there since. */
+/**
+ * Opens a file that was found before. Where it is no regular file any more, or lies behind a link, it was changed
+ * since.
+ */
 async function openFound(file: string): Promise<FileHandle> {
   return await openRegular(file).catch((cause: unknown) => {
     throw cause instanceof Failure ? new Error("it changed while it was packed", { cause }) : cause;

@@ -32,7 +32,7 @@ export class SourceRules {
 
   /**
    * The parts of an entry's path, each safe as the name of a file; none for `./` itself. A `./` before the name, as
-   * `tar -C <bucket> .` writes it, says nothing. Throws `invalid_source` naming the entry.
+   * `tar -C <bucket> .` writes it, is dropped. Throws `invalid_source` naming the entry.
    */
   admit(entry: TarEntry): string[] {
     const path = entry.path.replace(/^\.\//, "");

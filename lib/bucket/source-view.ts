@@ -134,7 +134,7 @@ export async function pathsBelow(root: string, folder: string): Promise<string[]
   return found;
 }
 
-/** Nothing where there is no folder, or only one behind a link. */
+/** The entries of a folder; empty where the folder is missing or lies behind a link. */
 async function entriesOf(folder: string): Promise<Dirent[]> {
   try {
     await requireFolder(folder);

@@ -191,7 +191,7 @@ function sha256(content: string | Uint8Array): string {
   return createHash("sha256").update(content).digest("hex");
 }
 
-/** The functions by which templates ask the KV store. */
+/** The template functions that read the KV store. */
 export const KV_FUNCTIONS = ["get", "getOptional", "getSecret", "keys"] as const;
 
 /** What templates can ask the KV store, and whether they asked for a secret. */

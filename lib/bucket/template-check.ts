@@ -13,7 +13,7 @@ export function checkTemplates(where: string, files: readonly CatalogFile[], pro
   }
 }
 
-/** True for a file that is rendered some time; what else is below `_prometheus/` never is. */
+/** True for a file that is rendered; below `_prometheus/` that is only the scrape template. */
 function isTemplate(path: string): boolean {
   return (
     path.endsWith(".tpl") && (!path.startsWith("_prometheus/") || path === "_prometheus/scrape.yaml.tpl")
@@ -31,7 +31,9 @@ function problemOf(path: string, content: Uint8Array): [place: string, message: 
   }
 }
 
-/** Go counts columns in bytes from 0, people count characters from 1. */
+/**
+ * Splits an error into its place and its message. Go counts columns in bytes from 0; people count characters from 1.
+ */
 function placed(found: string, text: string): [place: string, message: string] {
   const [, line = "1", bytes = "0", message = found] = /^(\d+):(\d+): (.*)$/s.exec(found) ?? [];
   const before = Buffer.from(text.split("\n")[Number(line) - 1] ?? "").subarray(0, Number(bytes));

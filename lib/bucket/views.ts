@@ -26,7 +26,7 @@ export interface ViewQuery {
   workers?: readonly string[] | undefined;
   /** Leaves out what is removed or disabled. */
   active?: boolean | undefined;
-  /** Only where the last thing that was done went so. */
+  /** Only allocations whose last action had one of these outcomes. */
   outcome?: readonly string[] | undefined;
   /** Shows deleted keys too. */
   deleted?: boolean | undefined;

@@ -3,8 +3,8 @@ import type { CatalogWorker } from "./catalog.ts";
 import { requireKnown } from "./problems.ts";
 
 /**
- * The workers that are named, or that carry one of the labels, in the order of the catalog; without either all that
- * are still in workers.json. Throws `usage` for both at once, `unknown_name` for a name that is unknown.
+ * The workers that `workers` names, or that carry one of `labels`, in the order of the catalog; without either, all
+ * workers that are still in workers.json. Throws `usage` where both are given, `unknown_name` for an unknown name.
  */
 export function selectWorkers(
   all: readonly CatalogWorker[],

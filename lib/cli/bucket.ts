@@ -24,7 +24,10 @@ const LEFT_GRACE_MS = 2_000;
 export interface RunView {
   /** The text for a result, which is null where a run has none. May throw: the command then fails. */
   show(result: unknown): string | Promise<string>;
-  /** What happens meanwhile goes to stdout (`before`) or to stderr (`aside`), or of it only warnings and errors do (`quiet`). */
+  /**
+   * What happens meanwhile goes to stdout (`before`) or to stderr (`aside`), or of it only warnings and errors do
+   * (`quiet`).
+   */
   meanwhile: "before" | "aside" | "quiet";
 }
 
@@ -55,7 +58,7 @@ export async function initialisedBucket(dir: string): Promise<Layout> {
 /**
  * Carries out a run in this very process, under the bucket's lock and with the same files as a run of a server. What
  * happens is shown on stdout, unless there is a view. Answers the exit code: 0 done, 1 failed, 130 cancelled. Throws
- * `bucket_busy` while another operation goes on, `unknown_name` for a name that the catalog does not have.
+ * `bucket_busy` while another operation goes on, `unknown_name` for a name that is not in the catalog.
  */
 export async function runInBucket(
   kind: RunKind,
@@ -160,8 +163,8 @@ export function withoutServerVariables(env: NodeJS.ProcessEnv): NodeJS.ProcessEn
 }
 
 /**
- * The id of the bucket that a run is to be in; where its database is damaged and is to be restored, a snapshot of its own
- * tells it. Throws what {@link requireNames} says of its parameters: no run remains.
+ * The id of the bucket that a run works on. Where the database is damaged and the run restores it, the bucket's own
+ * snapshot holds the id. Throws what {@link requireNames} throws, before there is a run.
  */
 async function bucketIdFor(layout: Layout, kind: RunKind, params: Record<string, unknown>): Promise<string> {
   const { bucketIdOf, isDamaged, openForReading } = await import("../bucket/database.ts");

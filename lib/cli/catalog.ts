@@ -20,7 +20,7 @@ import { jsonText, textTable } from "./table.ts";
 import { toStderr, toStdout } from "./terminal.ts";
 
 const ALL_ROWS = 10_000_000;
-/** Columns whose text may be long, and how much of it a table shows. */
+/** Columns with long text, and how many characters of it a table shows. */
 const LONG: readonly string[] = ["kv.namespace", "kv.key", "kv.value", "deployments.last_reason"];
 const VALUE_LENGTH = 50;
 const SECRET_BYTES = 1024 * 1024;
@@ -103,7 +103,10 @@ export async function prometheusCommand(
   return 0;
 }
 
-/** `ops cat prometheus get <job> <path>`: a file as it was built, byte for byte where it is not shown on a terminal. Throws `ErrNotFound`. */
+/**
+ * `ops cat prometheus get <job> <path>`: a file as it was built, byte for byte where it is not shown on a terminal.
+ * Throws `ErrNotFound`.
+ */
 export async function prometheusGetCommand(dir: string, job: string, file: string): Promise<number> {
   using db = await openBucket(layoutOf(dir));
   checkJobs(db, [job]);

@@ -21,7 +21,7 @@ export function jsonText(value: unknown): string {
   return `${escaped(JSON.stringify(value ?? null, null, 2))}\n`;
 }
 
-/** The same on one line, without its end. */
+/** A value as JSON on one line, without the newline. */
 export function jsonLine(value: unknown): string {
   return escaped(JSON.stringify(value));
 }

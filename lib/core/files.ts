@@ -30,11 +30,11 @@ export const PRIVATE_FILE = 0o600;
 /** Rights of folders that only the owner may enter. */
 export const PRIVATE_FOLDER = 0o700;
 
-// What a bucket holds is opened where its path says, or not at all: a hook or a restored snapshot may have left a symbolic
-// link in the place of any file or folder. So each path here is absolute, and a real one as far as it is not the bucket's:
-// whoever takes it from a person calls `realPlace` once.
+// Files of a bucket are opened without following links: a hook or a restored snapshot may have left a symbolic link in
+// the place of any file or folder. So each path here is absolute, and the part of it above the bucket is without links:
+// a caller that gets the path from a person calls `realPlace` once.
 
-/** The absolute path of something, without symbolic links as far as it exists. */
+/** The absolute path of a file or folder, without symbolic links as far as the path exists. */
 export function realPlace(place: string): string {
   const full = path.resolve(place);
   const above = path.dirname(full);
@@ -46,8 +46,9 @@ export function realPlace(place: string): string {
 }
 
 /**
- * True where what was opened lies where `place` says: no part of that is a link. It may be removed by now. Only Linux tells
- * where a descriptor lies; elsewhere (`ops build` and `ops push` on macOS) the path is looked at.
+ * True where the real path of an open descriptor is `place`, so that no part of `place` is a link; also where the file
+ * was removed since. Only Linux tells the path of a descriptor; elsewhere (`ops build` and `ops push` on macOS) the
+ * path itself is resolved.
  */
 function isInPlace(descriptor: number, place: string): boolean {
   if (process.platform !== "linux") return realPlace(place) === place;
@@ -55,7 +56,10 @@ function isInPlace(descriptor: number, place: string): boolean {
   return found === place || (found === `${place} (deleted)` && fstatSync(descriptor).nlink === 0);
 }
 
-/** Throws `failed` where a folder, or one above it, is a symbolic link; ENOENT and ENOTDIR as they come. */
+/**
+ * Throws `failed` where a folder, or a folder above it, is a symbolic link; errors such as ENOENT and ENOTDIR are
+ * thrown on.
+ */
 export async function requireFolder(folder: string): Promise<void> {
   await using handle = await open(folder, constants.O_RDONLY | constants.O_DIRECTORY);
   if (isInPlace(handle.fd, folder)) return;
@@ -66,8 +70,8 @@ export async function requireFolder(folder: string): Promise<void> {
 }
 
 /**
- * Throws `failed` where a database is a symbolic link, or lies behind one: SQLite would follow it. The path is looked at,
- * because a process that opens and closes the file itself loses the locks that SQLite has on it.
+ * Throws `failed` where a database is a symbolic link, or lies behind one: SQLite would follow the link. This looks at
+ * the path, because a process that opens and closes the file itself loses the locks that SQLite has on the file.
  */
 export function refuseLink(file: string): void {
   const isLink = lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink();
@@ -151,8 +155,8 @@ export async function makePrivateFolder(folder: string): Promise<void> {
 }
 
 /**
- * The text of a file that was named to this program, unless its mode has one of the bits `refused` (`usage`): of the very
- * descriptor that is read, so that no other file can stand in for the one that was judged.
+ * The text of a file that an operator named, for example with a flag. Throws `usage` where the file's mode has one of
+ * the bits `refused`. Mode and text come from one descriptor, so both are those of the same file.
  */
 export async function readGuarded(file: string, refused: number): Promise<string> {
   await using handle = await open(file, constants.O_RDONLY);
@@ -173,8 +177,7 @@ export async function readBounded(file: string, limit: number): Promise<Buffer |
 
 /**
  * Opens a regular file for reading; a symlink anywhere on the way, a folder, FIFO, socket or device is refused
- * (`file_not_found`) and never waited for. What was opened is asked where it lies: nothing is concluded from looking at
- * the path before.
+ * (`file_not_found`) and never waited for. The check is made on the open descriptor, not on the path before.
  */
 export async function openRegular(file: string): Promise<FileHandle> {
   const handle = await openWithoutFollowing(file);
@@ -188,8 +191,8 @@ export async function openRegular(file: string): Promise<FileHandle> {
 }
 
 /**
- * Like {@link openRegular}, at once, and for writing too; the caller closes the descriptor. A file that the flags make
- * is a private one.
+ * Like {@link openRegular}, but synchronous, and for writing too; the caller closes the descriptor. A file that the
+ * flags create is private (0600).
  */
 export function openRegularSync(file: string, flags: number = constants.O_RDONLY): number {
   if (flags & constants.O_CREAT && realPlace(path.dirname(file)) !== path.dirname(file))
@@ -204,10 +207,10 @@ export function openRegularSync(file: string, flags: number = constants.O_RDONLY
   }
 }
 
-/** For {@link openRegularSync}: what is written goes to the end of the file, which is made where it is missing. */
+/** Flags for {@link openRegularSync}: writes go to the end of the file, which is created where it is missing. */
 export const APPEND = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT;
 
-/** The text of a regular file, read at once; refused like {@link openRegular}. */
+/** The text of a regular file, read synchronously; refused like {@link openRegular}. */
 export function readRegularSync(file: string): string {
   const descriptor = openRegularSync(file);
   try {
@@ -237,7 +240,10 @@ function notRegular(file: string): Failure {
   return new Failure("file_not_found", `Cannot read ${file}: it is not a regular file`);
 }
 
-/** Opens the regular file `below` a folder for reading, as {@link openRegular} does; where there is none: `file_not_found`. */
+/**
+ * Opens the regular file `below` a folder for reading, as {@link openRegular} does. Throws `file_not_found` where there
+ * is none.
+ */
 export async function openContained(root: string, below: string): Promise<FileHandle> {
   // Not normalised: what has dots or doubled slashes in it is no real path, and so refused.
   const wanted = `${await realpath(root)}/${below}`;
@@ -264,10 +270,10 @@ export async function remove(target: string): Promise<void> {
   });
 }
 
-/** Gives a folder and all folders below it these rights. */
+/** Sets the mode of a folder and of all folders below it. */
 export async function setFolders(folder: string, mode: number): Promise<void> {
   if (!(await lstat(folder)).isDirectory()) return;
-  // Its owner has to be able to look into it meanwhile.
+  // The owner needs access until the folders below are done.
   await chmod(folder, PRIVATE_FOLDER);
   for (const name of await readdir(folder)) await setFolders(path.join(folder, name), mode);
   await chmod(folder, mode);
@@ -295,7 +301,10 @@ export function isUnchanged(before: Stats, now: Stats): boolean {
   return isSame && before.mtimeMs === now.mtimeMs && before.ctimeMs === now.ctimeMs;
 }
 
-/** What is read of a file or folder; undefined where that ends with one of these codes, which say that it is not there. */
+/**
+ * The result of reading a file or folder; undefined where the read fails with one of these codes (default ENOENT),
+ * which mean that it is missing.
+ */
 export async function unlessMissing<T>(reading: Promise<T>, ...codes: string[]): Promise<T | undefined> {
   try {
     return await reading;

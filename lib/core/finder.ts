@@ -2,31 +2,31 @@ const MOST_WIDTH = 8;
 const FACTOR = 31;
 const MOST_BITS = 20;
 
-/** A place in a text, its end not included. */
+/** A range of a text; `end` is not part of it. */
 interface Span {
   start: number;
   end: number;
 }
 
 /**
- * Finds many texts in another one. The time does not grow with their number: a rolling hash of the next letters tells
- * where one of them may begin, and only those that begin with these letters are compared.
+ * Finds many needles in a text. The time does not grow with the number of needles: a rolling hash of the next
+ * characters tells where a needle may begin, and only needles that begin with these characters are compared.
  */
 export class Finder {
   readonly #width: number;
-  /** What the letter that leaves the window has added to the hash. */
+  /** The factor with which the character that leaves the window is in the hash. */
   readonly #leaving: number;
   readonly #filter: Uint8Array;
   readonly #shift: number;
   readonly #byBeginning: Map<string, string[]>;
 
-  /** For texts that are not empty. */
+  /** The needles must not be empty. */
   constructor(texts: readonly string[]) {
     const sorted = [...new Set(texts)].sort((a, b) => b.length - a.length);
     this.#width = Math.min(MOST_WIDTH, sorted.at(-1)?.length ?? MOST_WIDTH);
     this.#byBeginning = Map.groupBy(sorted, (text) => text.slice(0, this.#width));
     this.#leaving = power(this.#width);
-    // About 16 slots for each beginning.
+    // About 16 slots for each distinct beginning of a needle.
     const bits = Math.min(MOST_BITS, 36 - Math.clz32(this.#byBeginning.size));
     this.#filter = new Uint8Array(1 << bits);
     this.#shift = 32 - bits;
@@ -34,7 +34,7 @@ export class Finder {
       this.#filter[slotOf(hashOf(beginning), this.#shift)] = 1;
   }
 
-  /** Every occurrence of every text, by where it begins; of those that begin at one place the longest first. */
+  /** Every occurrence of every needle, sorted by its start, the longest first where several begin at one place. */
   found(text: string): (Span & { text: string })[] {
     const found: (Span & { text: string })[] = [];
     const filter = this.#filter;
@@ -53,7 +53,7 @@ export class Finder {
     return found;
   }
 
-  /** The places that are covered, in order; those that overlap are one. */
+  /** The ranges that occurrences cover, in order; overlapping ranges are merged. */
   spans(text: string): Span[] {
     const spans: Span[] = [];
     for (const { start, end } of this.found(text)) {
@@ -77,7 +77,10 @@ function power(width: number): number {
   return power;
 }
 
-/** The upper bits of a product: hashes of texts that differ in their last letters lie close together. */
+/**
+ * Takes the upper bits of a product, because hashes of texts that differ only in their last characters lie close
+ * together.
+ */
 function slotOf(hash: number, shift: number): number {
   return Math.imul(hash, 0x9e3779b1) >>> shift;
 }

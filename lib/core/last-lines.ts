@@ -1,14 +1,17 @@
 import { plainLines } from "./plain-text.ts";
 
 const SHOWN = { lines: 20, length: 400 };
-/** More than is shown, so that a secret of several lines is whole, and found. */
+/** More lines are kept than shown, so that a secret of several lines is kept whole and can be masked. */
 const KEPT_LINES = 40;
-/** How make closes when a target has failed; that tells nothing about why it did. */
+/** The closing lines of make after a failed target; they do not say why the target failed. */
 const CLOSING = /^\S*make(?:\[\d+\])?: \*\*\* /;
-/** What Node puts behind the message of an error. */
+/** The lines that Node prints after the message of an error. */
 const TRACE = /^ +at |^Node\.js v/;
 
-/** The last lines of what a program says. Of make's closing lines the last is kept for where it says nothing else. */
+/**
+ * Collects the last lines of a program's output. The last closing line of make is kept too, for a program that prints
+ * nothing else.
+ */
 export class LastLines {
   readonly #lines: string[] = [];
   #closing = "";
@@ -21,7 +24,7 @@ export class LastLines {
     if (this.#lines.length > KEPT_LINES) this.#lines.shift();
   }
 
-  /** At most the last 20 of them, masked and harmless wherever they are shown. */
+  /** At most the last 20 lines, masked and without control characters. */
   shown(mask: (text: string) => string): string[] {
     const lines = this.#lines.length > 0 ? this.#lines : [this.#closing];
     return plainLines(mask(lines.join("\n")), SHOWN);
@@ -33,13 +36,15 @@ export function isClosing(line: string): boolean {
   return CLOSING.test(line);
 }
 
-/** What failed, and below it what the program said; one line where it said no more than that. */
+/**
+ * A sentence about what failed, with the lines of the program below it; one line where the program printed at most one.
+ */
 export function withLines(what: string, lines: readonly string[]): string {
   if (lines.length < 2) return [what, ...lines].join(": ");
   return [`${what}:`, ...lines].join("\n");
 }
 
-/** A text of {@link withLines} as one line: what failed, and the last thing that the program said. */
+/** A text of {@link withLines} as one line: what failed, and the last line of the program. */
 export function inOneLine(text: string): string {
   const [first = "", ...rest] = text.split("\n");
   if (rest.length === 0) return first;

@@ -3,7 +3,7 @@ export function nearest(word: string, names: Iterable<string>): string | undefin
   return closest(word, names, Math.max(1, Math.floor(word.length / 3)));
 }
 
-/** The known key that a key is with a slip: at most two letters differ, and fewer than half of those it has. */
+/** The known key that `key` misspells: at most two of its letters differ, and fewer than half of them. */
 export function misspelt(key: string, known: Iterable<string>): string | undefined {
   return closest(key, known, Math.min(2, Math.ceil(key.length / 2) - 1));
 }

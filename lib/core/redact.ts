@@ -5,11 +5,11 @@ const SHORTEST = 8;
 export const MASK = "***";
 
 /**
- * Replaces known secrets in text by `***`: as they are, in hex, in base64 wherever they stand in what was encoded, and
- * in URL, JSON and shell-quoted form. Values are masked, never names: see {@link Redactor.sentence}.
+ * Replaces known secrets in text by `***`: as they are, in hex, in base64 at any position of the encoded data, and in
+ * URL, JSON and shell-quoted form. Values are masked, never names: see {@link Redactor.sentence}.
  */
 export class Redactor {
-  /** By value, or line of one: how it may be written. */
+  /** The forms in which a secret, or a line of a secret, may appear; by value. */
   readonly #forms = new Map<string, readonly string[]>();
   readonly #names = new Set<string>();
   #longest = 0;
@@ -20,20 +20,20 @@ export class Redactor {
     if (Buffer.byteLength(secret) < SHORTEST || this.#forms.has(secret)) return;
     const lines = secret.split(/\r?\n/).filter((line) => Buffer.byteLength(line) >= SHORTEST);
     for (const value of [secret, ...lines]) this.#forms.set(value, formsOf(value));
-    // Those of a line are shorter.
+    // The forms of its lines are shorter.
     const lengths = this.#forms.get(secret)?.map((form) => Buffer.byteLength(form)) ?? [];
     this.#longest = Math.max(this.#longest, ...lengths);
     this.#finders = {};
   }
 
-  /** Adds names of the bucket, which stay readable in sentences even where the value of a secret is one. */
+  /** Adds names of the bucket, which stay readable in sentences even where a secret has the same value. */
   keep(names: Iterable<string>): void {
     const before = this.#names.size;
     for (const name of names) this.#names.add(name);
     if (this.#names.size > before) delete this.#finders.sentence;
   }
 
-  /** Text that people, or programs on workers, wrote, with every known secret masked. */
+  /** Masks every known secret in text that people or programs wrote. */
   apply(text: string): string {
     if (this.#forms.size === 0) return text;
     this.#finders.all ??= new Finder([...this.#forms.values()].flat());
@@ -41,8 +41,8 @@ export class Redactor {
   }
 
   /**
-   * A sentence of this program, which may quote such text: masked, but for values that stand in a name of the bucket,
-   * since what is found there is the name.
+   * Masks secrets in a sentence of ops, which may quote such text. Values that are, or stand in, a name of the bucket
+   * are not masked: the sentence is taken to mean the name.
    */
   sentence(text: string): string {
     if (this.#forms.size === 0) return text;
@@ -55,7 +55,10 @@ export class Redactor {
     return this.#longest;
   }
 
-  /** Where bytes may be cut, at most at `limit`, so that no secret is cut in two; behind one that begins at 0. */
+  /**
+   * Where to cut bytes so that no secret is cut in two: at `limit` or before it, or after it where a secret begins at 0
+   * and is longer.
+   */
   cut(bytes: Buffer, limit: number): number {
     if (this.#forms.size === 0) return limit;
     const latin1 = (form: string) => Buffer.from(form).toString("latin1");
@@ -103,8 +106,8 @@ function formsOf(value: string): string[] {
 }
 
 /**
- * The letters of base64 that the value alone decides where 0, 1 or 2 bytes of a group of three stand before it and
- * anything behind it: at least 10 for 8 bytes, too many to be met by chance.
+ * The base64 characters that the value alone decides, for 0, 1 and 2 bytes before it in its group of three and any
+ * bytes after it. For 8 bytes these are at least 10 characters, too many to appear by chance.
  */
 function cores(value: Buffer): string[] {
   return [0, 1, 2].map((before) => {

@@ -179,8 +179,8 @@ type ObjectOf<F extends Fields> = { [K in keyof F]: Infer<F[K]> };
 /** How an object treats what it does not know. */
 interface ObjectRule {
   /**
-   * `refuse` (default) makes an unknown key an error, `warn` a warning, `judge` an error where it is a known one
-   * misspelt, else a warning; all name the nearest known key.
+   * `refuse` (default) makes an unknown key an error, `warn` a warning, `judge` an error where it misspells a known
+   * key, else a warning; all name the nearest known key.
    */
   unknown?: "refuse" | "warn" | "judge";
   /** Keys compare without case and `null` means absent, as Go's JSON reads the files of a workspace. */

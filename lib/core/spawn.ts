@@ -42,7 +42,7 @@ export interface CommandOptions {
   onLine?: (line: string, stream: "stdout" | "stderr") => void;
   /** How much of each stream to keep in the outcome; default 1 MiB. */
   keepBytes?: number;
-  /** What no long line and no kept output is cut within. */
+  /** Texts within which no long line and no kept output is cut. */
   secrets?: Uncut;
   signal?: AbortSignal;
   timeoutMs?: number;

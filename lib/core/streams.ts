@@ -39,11 +39,11 @@ interface OutputOptions {
   secrets?: Uncut;
 }
 
-/** What is not to be cut in two: a part of a secret could not be told any more. See `Redactor`. */
+/** Texts that must not be cut in two, because a part of a secret would not be recognised any more. See `Redactor`. */
 export interface Uncut {
-  /** Longer is none, in bytes. */
+  /** The length in bytes of the longest of these texts. */
   longest: number;
-  /** Where bytes may be cut, at most at `limit`; only where one that begins at 0 is longer, behind that. */
+  /** Where to cut bytes: at `limit` or before it, or after it where such a text begins at 0 and is longer. */
   cut(bytes: Buffer, limit: number): number;
 }
 
@@ -66,7 +66,7 @@ export class Output {
     this.#trouble = trouble;
     this.#secrets = options.secrets ?? NOTHING;
     this.#keepBytes = options.keepBytes ?? KEEP_BYTES;
-    // So much more, to see what the cut is in.
+    // Enough more to see whether the cut falls within a secret.
     this.#room = this.#keepBytes === 0 ? 0 : this.#keepBytes + this.#secrets.longest;
   }
 
@@ -79,7 +79,7 @@ export class Output {
     this.#hand(this.#secrets.longest);
   }
 
-  /** Hands out what is left of the last line and answers what was kept. */
+  /** Hands out the rest of the last line and answers the kept output. */
   finish(): string {
     this.#hand(0);
     if (this.#rest.length > 0) this.#emit(this.#rest);
@@ -88,7 +88,7 @@ export class Output {
     return kept.subarray(0, isCut ? this.#secrets.cut(kept, this.#keepBytes) : kept.length).toString();
   }
 
-  /** Hands out the lines that have come; of one that goes on, what is too long, once so many bytes more are there. */
+  /** Hands out all complete lines; of an incomplete line that is too long a part, once `ahead` bytes more have come. */
   #hand(ahead: number): void {
     let rest = this.#rest;
     for (let end = this.#lineEnd(rest, ahead); end >= 0; end = this.#lineEnd(rest, ahead)) {
@@ -98,7 +98,10 @@ export class Output {
     this.#rest = rest;
   }
 
-  /** Where the first line ends: at its newline, or where it grows too long, between two characters; -1 where it goes on. */
+  /**
+   * Where the first line ends: at its newline, or between two characters where the line is too long; -1 where it is
+   * incomplete.
+   */
   #lineEnd(text: Buffer, ahead: number): number {
     const newline = text.subarray(0, LINE_LIMIT + ahead + 1).indexOf(NEWLINE);
     const goesOn = newline < 0 && text.length <= LINE_LIMIT + ahead;

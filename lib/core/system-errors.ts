@@ -1,4 +1,4 @@
-/** What the errors of the system that people meet mean, and what to do; by errno, or by system call and errno. */
+/** What common errors of the operating system mean and what to do; by errno, or by system call and errno. */
 const SENTENCES: Readonly<Record<string, [why: string, advice: string]>> = {
   EROFS: ["the file system is read-only", "mount it writable"],
   ENOSPC: ["the disk is full", "make room there"],
@@ -7,12 +7,12 @@ const SENTENCES: Readonly<Record<string, [why: string, advice: string]>> = {
   ENFILE: ["the machine has reached its limit of open files", "raise fs.file-max"],
   "link EPERM": ["no hard link can be made there", "use a file system that has them"],
 };
-/** Result codes of SQLite that say the same. */
+/** Result codes of SQLite with the same meaning. */
 const [BUSY, LOCKED, FULL] = [5, 6, 13];
 
 /**
- * The sentence for an error of the system or of SQLite whose own text would help nobody: what is the matter, with which
- * file as far as the system tells it, and what to do. Undefined for any other.
+ * The sentence for an error of the operating system or of SQLite: the cause, the file as far as the system tells it,
+ * and what to do. Undefined for an error that is not in this table.
  */
 export function systemSentence(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
@@ -30,7 +30,7 @@ export function isLocked(error: unknown): boolean {
   return [BUSY, LOCKED].includes(sqliteCode(error));
 }
 
-/** SQLite's primary result code, 0 for what is no error of SQLite; `errcode` may be an extended one. */
+/** SQLite's primary result code, 0 for any other error; `errcode` may be an extended code. */
 export function sqliteCode(error: unknown): number {
   return ((error as { errcode?: number } | null)?.errcode ?? 0) & 0xff;
 }

@@ -2,25 +2,28 @@ import { readFileSync } from "node:fs";
 import type { Server, Socket } from "node:net";
 import { networkOf } from "./peer.ts";
 
-/** How many connections a server takes. */
+/** How many connections a server takes, and who is told when it refuses one. */
 export interface ConnectionCaps {
-  /** In all; fewer where half of the descriptors that the process may have are fewer. */
+  /** In all; half of the process's descriptor limit where that is less. */
   all: number;
-  /** Of one peer, as long as none of them was admitted. */
+  /** Of one peer, while none of its connections is authenticated. */
   ofStranger: number;
-  /** Gets a sentence when a cap is met: at most one a minute for each. */
+  /** Gets a sentence when a cap is met, at most once a minute for each cap. */
   onMet: (sentence: string) => void;
 }
 
-/** The caps of the control plane. One who is admitted may have as many as there are: a proxy brings all its clients. */
+/**
+ * The caps of the control plane. A peer with an authenticated connection has only the cap in all: a proxy brings all
+ * its clients.
+ */
 export const CONNECTION_CAPS = { all: 5_000, ofStranger: 64 } as const;
 
 const PAUSE_MS = 60_000;
 
-/** Counts the connections of a server and cuts those that are too many. */
+/** Counts the connections of a server and closes those beyond a cap. */
 export class Connections {
   readonly #caps: ConnectionCaps;
-  /** By network: how many there are, and how many of them were admitted. */
+  /** By network: how many connections are open, and how many of them are authenticated. */
   readonly #peers = new Map<string, { open: number; admitted: number }>();
   readonly #admitted = new WeakSet<Socket>();
 
@@ -41,7 +44,7 @@ export class Connections {
     });
   }
 
-  /** Says that whoever sends over a connection has proven who that is. */
+  /** Notes that a request over this connection was authenticated. */
   admit(socket: Socket): void {
     const peer = this.#peers.get(networkOf(socket.remoteAddress ?? ""));
     if (!peer || socket.destroyed || this.#admitted.has(socket)) return;
@@ -66,7 +69,9 @@ export class Connections {
   }
 }
 
-/** Tells of what was refused, the first time at once and then at most once a minute with how many there were since. */
+/**
+ * Reports refused connections: the first at once, then at most once a minute with their number since the last report.
+ */
 function teller(tell: (sentence: string) => void, why: string): (peer: string | undefined) => void {
   let [refused, quietUntil] = [0, 0];
   return (peer = "unknown") => {
@@ -77,7 +82,7 @@ function teller(tell: (sentence: string) => void, why: string): (peer: string | 
   };
 }
 
-/** How many descriptors this process may have: Node has raised it to the most that it can be. */
+/** The descriptor limit of this process, which Node has raised to the hard limit at its start. */
 function descriptors(): number {
   const limits = readFileSync("/proc/self/limits", "utf8");
   return Number(/^Max open files +(\d+)/m.exec(limits)?.[1] ?? Number.POSITIVE_INFINITY);

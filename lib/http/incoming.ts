@@ -11,12 +11,13 @@ function hasNoBody(incoming: IncomingMessage): boolean {
   return encoding === undefined && Number(length ?? 0) === 0;
 }
 
-/** The most letters of path and query together; no header counts. */
+/** The most characters of path and query together; headers do not count. */
 const MOST_TARGET = 16 * 1024;
 
 /**
- * Throws `invalid_request` for what Node's parser lets pass, before anything is made of it: no Host or several, a request
- * line without a version, a body in another coding than chunks, a path and query that are too long.
+ * Throws `invalid_request` for requests that Node's parser lets pass, before path and query are looked at: without Host
+ * in HTTP/1.1 or with several, a request line without a version, a transfer coding other than chunked, a path and query
+ * that are too long.
  */
 export function requireSound({ rawHeaders, headers, httpVersion, url = "" }: IncomingMessage): void {
   const refused = (message: string) => new Failure("invalid_request", message);

@@ -50,7 +50,7 @@ export interface ListenOptions {
   /** With it, it serves HTTPS only. */
   tls?: TlsPair;
   limits?: Limits;
-  /** Without it there may be any number of connections. */
+  /** Without caps the server takes any number of connections. */
   caps?: ConnectionCaps;
   /** The connection is the same object for all requests that come over it. */
   handle: (request: HttpRequest, connection: Connection) => Answer | Promise<Answer>;

@@ -26,12 +26,15 @@ export interface HttpRequest extends Abortable {
   readonly noted: {
     route: string | undefined;
     authenticated: string | undefined;
-    /** Why it was not admitted: what it lacks, or what of it is wrong. */
+    /** Why the request was not authenticated: whether its credential is missing or wrong. */
     refused: `${"" | "totp_"}${"missing" | "wrong"}` | undefined;
   };
   /** The body as it arrives; to be read at most once. */
   readonly body: AsyncIterable<Uint8Array>;
-  /** Says, before it waits for anything, that its sender has proven who that is: the connection is no stranger's. */
+  /**
+   * Notes, before the handler waits for anything, that the request is authenticated, so that its connection counts as
+   * such.
+   */
   admitted(): void;
   /** Says that it waits for something that may take long: the time until it is answered does not count. */
   longPoll(): void;
@@ -97,7 +100,10 @@ export function json(status: number, value: unknown, headers: Answer["headers"] 
   return jsonText(status, JSON.stringify(value), headers);
 }
 
-/** A value as JSON, with status 200: for a long-poll, of which thousands wait, so that none waits in a function of its own. */
+/**
+ * A value as JSON, with status 200: for a long-poll, of which thousands wait, so that none waits in a function of its
+ * own.
+ */
 export function ok(value: unknown): Answer {
   return json(200, value);
 }

@@ -35,9 +35,8 @@ export interface TlsPair {
 }
 
 /**
- * Whatever Node's own default is, and whatever is said on its command line. The ciphers are those of TLS 1.2: each with a
- * key of its own for the connection, so that a stolen certificate key opens nothing that was recorded. Those of TLS 1.3
- * all have one.
+ * Fixed here, whatever Node's defaults and command line say. The list names the TLS 1.2 ciphers with an ephemeral key
+ * exchange, so that a stolen certificate key opens no recorded traffic. All ciphers of TLS 1.3 have one.
  */
 export const TLS_RULES = { minVersion: "TLSv1.2", ciphers: "ECDHE+AESGCM:ECDHE+CHACHA20" } as const;
 

@@ -6,7 +6,10 @@ export function peerOf(socket: Socket): string {
   return address.startsWith("::") ? plainAddress(address) : address;
 }
 
-/** What counts as one in limits: an IPv4 address, or the /64 of an IPv6 one, since whoever has one has all of those. */
+/**
+ * What limits count as one peer: an IPv4 address, or the /64 of an IPv6 address, because a host usually has a whole
+ * /64.
+ */
 export function networkOf(address: string): string {
   const plain = plainAddress(address);
   if (!isIPv6(plain)) return plain;

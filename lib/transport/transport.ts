@@ -17,7 +17,7 @@ export function describeReceipt(receipt: Receipt): string {
   return RECEIPTS[receipt];
 }
 
-/** What became of a command at its time limit. */
+/** What became of a command at its time limit, in words. */
 export function describeCut(receipt: Receipt | undefined, seconds: number): string {
   const limit = `at its time limit of ${seconds} s`;
   if (receipt === "killed") return `killed ${limit}`;
@@ -46,14 +46,14 @@ export interface ScriptOptions {
   /** The script's standard input; empty without it. */
   input?: string | Uint8Array | AsyncIterable<Uint8Array>;
   onLine?: (line: string, stream: "stdout" | "stderr") => void;
-  /** Called when it begins to run on the worker. */
+  /** Called when the command begins to run on the worker. */
   onBegin?: () => void;
   /** How much of each output stream the outcome keeps; default 1 MiB. */
   keepBytes?: number;
-  /** What no long line and no kept output is cut within. */
+  /** Texts within which no long line and no kept output is cut. */
   secrets?: Uncut;
   signal?: AbortSignal;
-  /** From its start on the worker: a wait for a place or for the connection is not part of it. */
+  /** Counts from the command's start on the worker, without the wait for a free place or for the connection. */
   timeoutMs?: number;
   /**
    * It answers in moments and leaves nothing running: where that saves a session, it may share a shell with others of
