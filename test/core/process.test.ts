@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { copyFileSync, readFileSync } from "node:fs";
+import fs, { copyFileSync, readFileSync } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import path from "node:path";
 import { test } from "node:test";
 import { sleep } from "../../lib/core/async.ts";
@@ -111,4 +112,20 @@ test("a process lives while any of its threads does, though its first one has en
   }
   await once(child, "exit");
   assert.equal(identify(pid), undefined);
+});
+
+test("a process that may not be looked at or signalled is not taken for one that is gone", (t) => {
+  const refused = (code: string) => () => {
+    throw Object.assign(new Error(code), { code });
+  };
+  t.mock.method(process, "kill", refused("EPERM"));
+  assert.throws(() => signalProcess(process.pid, "SIGTERM"), { code: "EPERM" });
+  const read = t.mock.method(fs, "readFileSync", refused("EMFILE"));
+  syncBuiltinESMExports();
+  t.after(() => {
+    read.mock.restore();
+    syncBuiltinESMExports();
+  });
+  assert.throws(() => identify(process.pid), { code: "EMFILE" });
+  assert.throws(() => bootId(), { code: "failed", message: /ops needs Linux with \/proc$/ });
 });

@@ -36,6 +36,8 @@ export type Verdict = "passed" | "failed" | "timed out";
 const LONGEST_MS = 300_000;
 /** They look at texts rather than run the code, are the machinery itself, or proofs that take minutes. */
 const NOT_TESTS = /^test\/(?:architecture|scripts\/mutants|slow\/.*)\.test\.ts$/;
+/** Scripts of hooks run a copy of this file of lib. */
+const STAGED = /^file:.*\/_hooks\/(?=ops\.ts$)/;
 
 /** A copy of the project where tests run, with a folder for what they write. */
 export class Copy {
@@ -190,7 +192,9 @@ function codeIn(folder: string, tree: string): Reach["code"] {
   for (const name of globSync("*.json", { cwd: folder })) {
     const text = readFileSync(path.join(folder, name), "utf8");
     const coverage: Coverage = text.endsWith("}") ? JSON.parse(text) : { result: [] };
-    for (const { url, functions } of coverage.result.filter(({ url }) => url.startsWith(lib))) {
+    for (const { url: run, functions } of coverage.result) {
+      const url = run.replace(STAGED, `${lib}hook/helpers/`);
+      if (!url.startsWith(lib)) continue;
       const ranges = functions.flatMap((one) => one.ranges);
       const size = Math.max(...ranges.map((range) => range.endOffset));
       // A range inside another one says more about the code that is in both.
