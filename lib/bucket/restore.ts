@@ -3,8 +3,8 @@ import { mkdtemp, rename } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { isUuid } from "../codec/uuid.ts";
-import { Failure, hasErrno } from "../core/errors.ts";
-import { flushFolder, makePrivateFolder, namesIn, realPlace, remove } from "../core/files.ts";
+import { Failure } from "../core/errors.ts";
+import { flushFolder, makePrivateFolder, namesIn, realPlace, remove, unlessMissing } from "../core/files.ts";
 import { openDatabase } from "./database.ts";
 import { initBucket } from "./init.ts";
 import { loadKvKey } from "./kv-key.ts";
@@ -74,11 +74,7 @@ async function revisionOf(layout: Layout, manifest: SnapshotManifest): Promise<R
 
 /** True for a folder that a whole snapshot can be restored into: it is empty, or there is none yet. */
 export async function isEmptyPlace(dir: string): Promise<boolean> {
-  const names = await namesIn(dir).catch((error: unknown) => {
-    if (hasErrno(error, "ENOTDIR")) return undefined;
-    throw error;
-  });
-  return names?.length === 0;
+  return (await unlessMissing(namesIn(dir), "ENOTDIR"))?.length === 0;
 }
 
 /**

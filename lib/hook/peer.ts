@@ -1,6 +1,6 @@
 import { createReadStream } from "node:fs";
 import { endianness } from "node:os";
-import { hasErrno } from "../core/errors.ts";
+import { unlessMissing } from "../core/files.ts";
 import type { Connection } from "../http/listen.ts";
 import type { HttpRequest } from "../http/message.ts";
 
@@ -83,13 +83,8 @@ class Table {
 
 /** A kernel without IPv6 has no table for it. */
 async function readTable(file: string): Promise<string> {
-  try {
-    const stream = createReadStream(file, { encoding: "latin1", end: TABLE_BYTES - 1 });
-    return (await stream.toArray()).join("");
-  } catch (error) {
-    if (hasErrno(error, "ENOENT")) return "";
-    throw error;
-  }
+  const stream = createReadStream(file, { encoding: "latin1", end: TABLE_BYTES - 1 });
+  return ((await unlessMissing(stream.toArray())) ?? []).join("");
 }
 
 /** The uid of the socket at the peer's end, or undefined when there is none that a process still has open. */

@@ -7,7 +7,8 @@ import type { Layout } from "../bucket/layout.ts";
 import { isOwned, readLock } from "../bucket/lock.ts";
 import { isUuid } from "../codec/uuid.ts";
 import { runAll } from "../core/async.ts";
-import { Failure, hasErrno, messageOf, throwIfCancelled } from "../core/errors.ts";
+import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
+import { unlessMissing } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
 import { examineWorker } from "../transport/examine.ts";
 import { examineBucket } from "./doctor-bucket.ts";
@@ -101,13 +102,9 @@ function isInstalled(tool: string, search: string): boolean {
 
 /** When the newest run began, as its id says; 0 without runs. */
 async function newestRun(layout: Layout): Promise<number> {
-  try {
-    const id = (await readdir(layout.runs)).filter(isUuid).sort().at(-1) ?? "0";
-    return Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16);
-  } catch (error) {
-    if (hasErrno(error, "ENOENT")) return 0;
-    throw error;
-  }
+  const names = (await unlessMissing(readdir(layout.runs))) ?? [];
+  const id = names.filter(isUuid).sort().at(-1) ?? "0";
+  return Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16);
 }
 
 async function examineWorkers(

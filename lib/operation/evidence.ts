@@ -37,7 +37,6 @@ export async function collectEvidence(
     try {
       await work(await fleet.open(host));
     } catch (error) {
-      throwIfCancelled(context.signal);
       evidence.errors.push(plainLine(context.log.redactor.sentence(messageOf(error)), SHOWN.length));
     }
   };

@@ -3,8 +3,8 @@ import { lstat } from "node:fs/promises";
 import { type Layout, runLayout } from "../bucket/layout.ts";
 import { isUuid } from "../codec/uuid.ts";
 import { turn } from "../core/async.ts";
-import { Failure, hasErrno } from "../core/errors.ts";
-import { isUnchanged } from "../core/files.ts";
+import { Failure } from "../core/errors.ts";
+import { isUnchanged, unlessMissing } from "../core/files.ts";
 import { runIds } from "../run/history.ts";
 import type { RunKind, RunStatus } from "../run/protocol.ts";
 import { type RunRecord, readRecord } from "../run/record.ts";
@@ -150,10 +150,5 @@ export async function shownRun(layout: Layout, record: RunRecord): Promise<Shown
 }
 
 async function sizeOf(file: string): Promise<number> {
-  try {
-    return (await lstat(file)).size;
-  } catch (error) {
-    if (hasErrno(error, "ENOENT")) return 0;
-    throw error;
-  }
+  return (await unlessMissing(lstat(file)))?.size ?? 0;
 }

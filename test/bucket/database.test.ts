@@ -217,3 +217,12 @@ for (const [name, errcode, code] of [
     assert.equal(error.code, code);
     if (code === "database_busy") assert.equal(STATUS[error.code], 503);
   });
+
+test("a file that is no database is told at once by whoever wants to work in it alone", async (t) => {
+  const file = path.join(temporaryFolder(t), "lock");
+  writeFileSync(file, "no database ".repeat(1_000));
+  await assert.rejects(
+    exclusively(file, 600_000, async () => {}),
+    /not a database/,
+  );
+});

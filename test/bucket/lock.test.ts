@@ -1,14 +1,23 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
-import { open } from "node:fs/promises";
+import {
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
+import promises, { open } from "node:fs/promises";
 import { hostname } from "node:os";
 import { test } from "node:test";
 import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
 import { acquireLock, type LockContent, readLock, takeOver } from "../../lib/bucket/lock.ts";
 import { bootId, identify, isAlive, type ProcessIdentity } from "../../lib/core/process.ts";
 import { patience } from "../../scripts/patience.ts";
+import { failing } from "../helpers/faults.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 function bucket(t: Parameters<typeof temporaryFolder>[0]): Layout {
@@ -258,4 +267,17 @@ test("what killed processes were writing is removed with a stale lock, once it i
       .sort(),
     [".ops.lock.new.tmp", ".ops.lock.old", "ops.old.tmp"],
   );
+});
+
+test("a link in the place of the lock is refused, and is no lock that could be taken over", async (t) => {
+  const layout = bucket(t);
+  writeFileSync(`${layout.data}/elsewhere`, JSON.stringify(content()));
+  symlinkSync("elsewhere", layout.lock);
+  await assert.rejects(readLock(layout), { code: "file_not_found" });
+  await assert.rejects(acquireLock(layout, "r", "build"), { code: "file_not_found" });
+});
+
+test("a lock that can neither be made nor be found is not tried for without an end", async (t) => {
+  failing(t, promises, "link", "EEXIST");
+  await assert.rejects(acquireLock(bucket(t), "r", "build"), { code: "bucket_busy" });
 });

@@ -141,3 +141,8 @@ test("a FIFO in the place of bucket.json is not waited for: the bucket has no la
   });
   assert.deepEqual([stdout, signal], ['""\n', null]);
 });
+
+test("trouble with a bucket's folder is told, and no reason to say that there is none", () => {
+  const root = `/${"x/".repeat(3_000)}`;
+  assert.throws(() => findBucket(root, ID), { code: "ENAMETOOLONG" });
+});

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import {
+import fs, {
   appendFileSync,
   chmodSync,
   mkdirSync,
@@ -9,6 +9,7 @@ import {
   truncateSync,
   writeFileSync,
 } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type FoundFile, readFound, walk } from "../../lib/core/walk.ts";
@@ -149,3 +150,17 @@ for (const [what, change] of CHANGES)
       message: "it was changed while it was read",
     });
   });
+
+test("what goes while the folder is walked is refused, not passed over", (t) => {
+  const root = folder(t, { a: "1", b: "2" });
+  const { lstatSync } = fs;
+  const look = t.mock.method(fs, "lstatSync", (...args: Parameters<typeof lstatSync>) =>
+    String(args[0]).endsWith("/b") ? undefined : lstatSync(...args),
+  );
+  syncBuiltinESMExports();
+  t.after(() => {
+    look.mock.restore();
+    syncBuiltinESMExports();
+  });
+  assert.throws(() => walk(root), { code: "invalid_source", message: /\/b: / });
+});

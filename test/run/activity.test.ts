@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { appendFileSync, existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import fs, { appendFileSync, existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { test } from "node:test";
 import { type Layout, layoutOf, runLayout } from "../../lib/bucket/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
@@ -7,6 +7,7 @@ import { sleep, turnEnd } from "../../lib/core/async.ts";
 import { readActivity } from "../../lib/run/activity.ts";
 import { createRecord, type RunRecord, saveRecord, settle } from "../../lib/run/record.ts";
 import { patience } from "../../scripts/patience.ts";
+import { failing } from "../helpers/faults.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const LONG_MS = patience(20_000);
@@ -162,4 +163,15 @@ test("CP-147 the log of a run that ended long ago is read like any other", async
   await end();
   const chunk = await readActivity(layoutOf(layout.root), record.id, 0, LONG_MS, never);
   assert.deepEqual([chunk.data, chunk.done], ["old\n", true]);
+});
+
+test("a log that goes while it is read has said nothing; any other trouble is told", async (t) => {
+  const { layout, record, write } = await newRun(t);
+  write("said\n");
+  const { activity } = runLayout(layout, record.id);
+  const mend = failing(t, fs, "openSync", "ENOENT", activity);
+  assert.equal((await readActivity(layout, record.id, 0, 0, never)).data, "");
+  mend();
+  failing(t, fs, "openSync", "EMFILE", activity);
+  await assert.rejects(readActivity(layout, record.id, 0, 0, never), { code: "EMFILE" });
 });

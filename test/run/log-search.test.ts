@@ -3,6 +3,7 @@ import { appendFileSync, writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { layoutOf, runLayout } from "../../lib/bucket/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
+import { openLog } from "../../lib/run/log-lines.ts";
 import { type LogQuery, searchLog } from "../../lib/run/log-search.ts";
 import { createRecord, saveRecord, settle } from "../../lib/run/record.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
@@ -226,4 +227,12 @@ test("a run that has said nothing yet has nothing to find", async (t) => {
   await assert.rejects(searchLog(layout, uuidV7(), { text: "x", matchCase: true, limit: 1 }), {
     code: "run_not_found",
   });
+});
+
+test("a log that is not there has said nothing; one that cannot be looked at is told", async (t) => {
+  const folder = temporaryFolder(t);
+  assert.equal(await openLog(`${folder}/none`), undefined);
+  assert.equal(await openLog(folder), undefined);
+  writeFileSync(`${folder}/file`, "");
+  await assert.rejects(openLog(`${folder}/file/none`), { code: "ENOTDIR" });
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import fs, { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
@@ -11,6 +11,7 @@ import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { bootId, identify, type ProcessIdentity } from "../../lib/core/process.ts";
 import { addAudit, createRecord, type RunRecord, readRecord, saveRecord } from "../../lib/run/record.ts";
 import { recoverBucket, takeBucket } from "../../lib/run/recovery.ts";
+import { failing } from "../helpers/faults.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const ACTOR = { address: "127.0.0.1", via: "bearer" as const };
@@ -144,4 +145,15 @@ test("a bucket whose source cannot be settled is not taken, and not kept", async
   await assert.rejects(takeBucket(layout, uuidV7(), "build"), { message: /journal\.json/ });
   const lock = await acquireLock(layout, uuidV7(), "build");
   await lock.release();
+});
+
+test("an outcome that cannot be read now settles nothing; one that is not there does", async (t) => {
+  const { layout, run, end } = setUp(t);
+  const { id } = await run();
+  const mend = failing(t, fs, "openSync", "EMFILE", runLayout(layout, id).outcome);
+  await assert.rejects(recoverBucket(layout), { code: "EMFILE" });
+  assert.deepEqual(await end(id), ["running", null]);
+  mend();
+  await recoverBucket(layout);
+  assert.equal((await end(id))[0], "failed");
 });

@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { setImmediate as nextRound } from "node:timers/promises";
 import { runLayout } from "../../lib/bucket/layout.ts";
 import { type LockContent, readLock } from "../../lib/bucket/lock.ts";
+import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { sleep } from "../../lib/core/async.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { identify } from "../../lib/core/process.ts";
@@ -236,4 +239,33 @@ test("a short change has the bucket to itself and frees it, also when it fails",
   });
   await assert.rejects(change, { message: "no" });
   await (await reserve()).release();
+});
+
+test("a run of a server that is still stored as running, but has no process here, is just ending", async (t) => {
+  const { supervisor, layout, bucketId, cancel } = await setUp(t);
+  const id = uuidV7();
+  const start = { id, bucket_id: bucketId, origin: "server", kind: "build", params: {} } as const;
+  await createRecord(layout, { ...start, actor: ACTOR, requestId: null });
+  assert.equal(supervisor.activeRun(bucketId), null);
+  await assert.rejects(cancel(id), { code: "run_not_active", message: `run ${id} is just ending` });
+});
+
+test("a process that does not end with the initialisation is ended after its time", async (t) => {
+  const child = spawn("sleep", ["600"], { detached: true, stdio: "ignore" });
+  t.after(() => child.kill("SIGKILL"));
+  const ended = once(child, "exit");
+  const channel = async () => ({ pid: child.pid, send() {}, ended });
+  const supervisor = new Supervisor({ launcher: { channel } as unknown as Launcher, log() {} });
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const initialised = supervisor.initBucket("/none", "b");
+  const refused = assert.rejects(initialised, {
+    code: "failed",
+    message: "Cannot initialise bucket b: its process failed",
+  });
+  await nextRound();
+  t.mock.timers.tick(30_000);
+  await nextRound();
+  t.mock.timers.reset();
+  assert.deepEqual((await ended)[1], "SIGTERM");
+  await refused;
 });
