@@ -49,7 +49,7 @@ test("T-71 the table is bounded: the address whose window began first is forgott
   assert.equal(attempts.blockedMs("a"), 0);
 });
 
-test("T-71 an address whose window is a new one is not forgotten before others, full table or not", () => {
+test("T-71 an address that begins a new window is not the next to be forgotten, in a full table too", () => {
   const clock = { now: 0 };
   const attempts = attemptsAt(clock, 3);
   attempts.fail("a");

@@ -69,7 +69,7 @@ test("a session that was signed out is refused, others go on", () => {
   assert.ok(sessions.verify(pairOf(second.cookie)));
 });
 
-test("a session that was signed out is forgotten once its cookie is void by its time", () => {
+test("a session that was signed out is forgotten once its cookie has expired", () => {
   const clock = { now: 1_000_000 };
   const sessions = newSessions(clock);
   const cookie = pairOf(sessions.issue().cookie);

@@ -70,7 +70,7 @@ test("what cannot be opened is refused with what to do, and nothing springs into
   );
 });
 
-test("rows come as lists where they are asked for so, and as objects again afterwards; closed twice is closed", (t) => {
+test("rows come as lists where a query asks for lists, as objects afterwards; a second close does nothing", (t) => {
   const db = openDatabase(migrated(t));
   for (let round = 0; round < 2; round++) {
     assert.deepEqual(db.tuples(SEQUENCE), [[0]]);
@@ -95,7 +95,7 @@ test("another schema is refused: an older one names the upgrade, a newer one bot
   assert.throws(() => migrate(name, ID), { code: "schema_too_new" });
 });
 
-test("schema 1 is upgraded: what a deploy left half-way is not taken for synced", (t) => {
+test("schema 1 is upgraded: an allocation that a deploy left half-way does not count as synced", (t) => {
   const name = migrated(t);
   {
     using db = openDatabase(name);

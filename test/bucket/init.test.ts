@@ -51,7 +51,7 @@ test("the ops.conf that init writes passes its own check and says what holds wit
   assert.deepEqual(written.warnings, []);
 });
 
-test("what init makes beside the source never gets into Git, and files of jobs always do", async (t) => {
+test("the .gitignore of init keeps state and secrets out of Git, and no file of a job", async (t) => {
   const dir = temporaryFolder(t);
   await initBucket(dir, { source: true });
   for (const folder of ["data", "logs", "tmp", "secrets"]) {

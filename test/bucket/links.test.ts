@@ -179,7 +179,7 @@ test("the folders of a revision are read-only, and a rollback makes the source w
     assert.ok(statSync(path.join(layout.root, name)).mode & 0o200, name);
 });
 
-test("what is restored of keys is for its owner alone, whatever the snapshot says", async (t) => {
+test("restored keys are for their owner alone, whatever modes the snapshot says", async (t) => {
   const layout = await bucket(t);
   const file = await snapshotFile(layout);
   const entries = await entriesOf(file);

@@ -113,7 +113,7 @@ test("T-78 a lock is taken over when it is stale and only then", async (t) => {
   }
 });
 
-test("T-78 an owner that releases the lock and ends while somebody reads it has left it to the next one", async (t) => {
+test("T-78 a lock whose owner releases it and ends while another process reads it is left to the next owner", async (t) => {
   const layout = bucket(t);
   const owner = spawn("sleep", ["60"], { stdio: "ignore" });
   t.after(() => owner.kill("SIGKILL"));
@@ -247,7 +247,7 @@ test("a change that cannot be written is told, and keeps the lock from nothing e
   assert.equal(await readLock(layout), undefined);
 });
 
-test("what killed processes were writing is removed with a stale lock, once it is a minute old", async (t) => {
+test("half-written lock files of killed processes are removed with a stale lock, once they are a minute old", async (t) => {
   const layout = bucket(t);
   const minutesAgo = (count: number) => new Date(Date.now() - count * 60_000);
   for (const [name, age] of [

@@ -51,7 +51,7 @@ test("CP-111 the scrape configurations name each active allocation with its port
   assert.deepEqual(scraped(bucket, { jobs: ["other"] }), []);
 });
 
-test("_implicit is the job's own metrics port first", async (t) => {
+test("_implicit means the job's own metrics port where the job has one", async (t) => {
   const ports = { metrics_port: 9100, web_tls_metrics_port: 9300, other_metrics_port: 9400 };
   const manifest = { selectors: ["worker"], resources: { ports } };
   const file = "workspace/jobs/web-tls/_prometheus/scrape.yaml";

@@ -53,7 +53,7 @@ test("any version of UUID is an id; upper case is stored in lower case and found
   }
 });
 
-test("a bucket is read once for all who ask, and no more than a thousand spellings are kept", async (t) => {
+test("a bucket is read once, and no more than a thousand spellings of its id are kept", async (t) => {
   const root = temporaryFolder(t);
   const id = "abcdefab-cdef-4abc-8def-abcdefabcdef";
   await createBucket(root, { id, ...LABELS }, nothing);

@@ -16,7 +16,7 @@ test("an admitted name is answered in parts", () => {
   assert.deepEqual(admit(rules, "templates", 0, "directory"), ["templates"]);
 });
 
-test("a ./ before a name and ./ itself say nothing, and hide no name that is there twice", () => {
+test("./ before a name and ./ alone are passed over, and a name that is there twice is refused all the same", () => {
   const rules = new SourceRules();
   assert.deepEqual(admit(rules, ".", 0, "directory"), []);
   assert.deepEqual(admit(rules, "./workspace", 0, "directory"), ["workspace"]);

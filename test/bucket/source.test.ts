@@ -107,7 +107,7 @@ test("a gzipped archive is the same as a plain one", async (t) => {
   assert.deepEqual({ ...packed, folder: "" }, { ...plain, folder: "" });
 });
 
-test("what tar makes of a whole bucket is the same source, though its names begin with ./", async (t) => {
+test("an archive that tar makes of a whole bucket, with names that begin with ./, is the same source", async (t) => {
   const layout = bucket(t);
   const source = temporaryFolder(t);
   writeTree(source, { ...EXAMPLE, "secrets/ca.key": "" });

@@ -299,7 +299,7 @@ test("where no descriptor tells its place, as on macOS, a link on the way is ref
   assert.equal(readFileSync(path.join(root, "real/file"), "utf8"), "y");
 });
 
-test("the real place of something that is partly there yet", () => {
+test("realPlace() resolves the links in the part of a path that exists", () => {
   const root = folder({ "real/file": "x", way: link("real") });
   const at = (name: string) => realPlace(path.join(root, name));
   assert.deepEqual(

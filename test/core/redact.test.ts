@@ -94,7 +94,7 @@ test("common text in base64 is left alone", () => {
   assert.equal(redact(["12345678", "lazy cats"], text), text);
 });
 
-test("of secrets that overlap nothing is left", () => {
+test("secrets that overlap are masked as one, and no part is left", () => {
   assert.equal(redact(["secret-one", "one-of-two"], "<secret-one-of-two>"), "<***>");
 });
 

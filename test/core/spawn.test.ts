@@ -431,7 +431,7 @@ test("neither a long line nor what is kept is cut within a secret", async () => 
   }
 });
 
-test("a line goes out at its end, and not only when as much has come as a secret is long", async () => {
+test("a line is handed out at its end, however long the secrets are", async () => {
   const secrets = new Redactor();
   secrets.add("v".repeat(LIMIT));
   const lines: number[] = [];

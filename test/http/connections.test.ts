@@ -79,7 +79,7 @@ const cut = (all: readonly Client[]) => all.filter(({ isCut }) => isCut).length;
 const portOf = (server: { url: string }) => Number(new URL(server.url).port);
 const CREDENTIAL = `Authorization: Bearer ${TOKEN}\r\n`;
 
-test("a peer of which nobody was admitted has 64 connections; others have theirs; the log says it once", async (t) => {
+test("a peer without an admitted connection gets at most 64, other peers get theirs, and the log says so once", async (t) => {
   const open = opener(t);
   const server = await TestServer.start(t);
   const strangers = await open(portOf(server), 70);
@@ -94,7 +94,7 @@ test("a peer of which nobody was admitted has 64 connections; others have theirs
   assert.match(told[0] ?? "", /: 1 more was refused, the last of 127\.0\.0\.1$/);
 });
 
-test("a wrong token admits nobody; once one is admitted the peer may have many, until the admitted ones are gone", async (t) => {
+test("a wrong token admits no connection; an admitted one lifts the peer's cap until the last of them is gone", async (t) => {
   const open = opener(t);
   const server = await TestServer.start(t);
   const strangers = await open(portOf(server), 64);

@@ -183,7 +183,7 @@ test("HR-318 what hooks write from the first batch on is stored though they fail
   ]);
 });
 
-test("hooks for job_control that fail count for what they are: who has run it is done, who has failed it failed, who waits has not begun", async (t) => {
+test("where a script for job_control fails, its allocation has failed, the others of its batch are changed, later ones have not begun", async (t) => {
   const web = job(["job_control"], FAILS, { max_concurrent_upgrades: 2 });
   const { deploys, fail } = await setUp(t, { web }, {});
   fail(B);
@@ -194,7 +194,7 @@ test("hooks for job_control that fail count for what they are: who has run it is
   );
 });
 
-test("a cancel among hooks for job_control cancels their batch, and nothing else has begun", async (t) => {
+test("a cancel while scripts for job_control run cancels their batch, and no later batch begins", async (t) => {
   const web = job(["job_control"], "import time\ntime.sleep(600)\n", { max_concurrent_upgrades: 2 });
   const { deploys, dir } = await setUp(t, { web }, {});
   const cancel = new AbortController();

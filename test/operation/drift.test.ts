@@ -94,7 +94,7 @@ test("drift tells per worker and job what was changed by hand, with diff, or is 
   back();
 });
 
-test("what a job adds beside its files, an execute bit too, is no drift, nor what drift_ignore names", async (t) => {
+test("files and execute bits that a job adds, and files that drift_ignore names, are no drift", async (t) => {
   const deploys = await Deploys.make(t);
   const files = { "conf/state": "1\n", "conf/fixed": "1\n", index: "1\n" };
   const manifest = { drift_ignore: ["conf/state", "ind*"] };

@@ -113,7 +113,7 @@ test("HR-207 gc purges deleted keys and their versions once they are retain_days
   await assert.rejects(gc(deploys, { retain_days: -1 }), { code: "invalid_request" });
 });
 
-test("the last allocation of a job goes with the job's keys or not at all, and none of it is written later", async (t) => {
+test("the last allocation of a job and the job's keys are removed together or not at all, and no removal is written later", async (t) => {
   const deploys = await withoutWeb(t);
   await deploys.deploy();
   const { db } = deploys.bucket;

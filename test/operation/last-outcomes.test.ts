@@ -160,7 +160,7 @@ if (pathlib.Path(workers[os.environ["ALLOCATION_IP"]]["folder"]) / "sick").exist
   assert.deepEqual(last(), ["restart changed", "restart changed", "restart changed"]);
 });
 
-test("what is disabled is stopped, what is removed goes", async (t) => {
+test("the last action on a disabled allocation is its stop, on a removed one its removal, which gc forgets", async (t) => {
   const { deploys, build, last, note, failed } = await setUp(t);
   assert.equal((await deploys.deploy()).error, undefined);
   const mend = note(A, "stop");

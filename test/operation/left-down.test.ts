@@ -31,7 +31,7 @@ async function running(t: Parameters<typeof Deploys.make>[0], manifest = {}): Pr
   return deploys;
 }
 
-test("a batch that failed says where a service was left down; once it is started nothing is", async (t) => {
+test("a batch that failed says where a service was left down, until that service is started", async (t) => {
   const deploys = await running(t);
   const heal = deploys.fail("web", "start", B);
   const run = await deploys.deploy();
@@ -56,7 +56,7 @@ test("a cancelled deploy says where a service was left down", async (t) => {
   assert.ok(leftBy(run)?.includes(DOWN), JSON.stringify(leftBy(run)));
 });
 
-test("what was put back and started again is not left down", async (t) => {
+test("a service that was put back and started again is not told as left down", async (t) => {
   const sick = { checks: [{ type: "ssh", command: "grep -q 1 jobs/web/a" }], wait: { attempts: 1 } };
   const deploys = await running(t, { health_check: sick, on_failure: "restore" });
   const run = await deploys.deploy();
@@ -64,7 +64,7 @@ test("what was put back and started again is not left down", async (t) => {
   assert.equal(leftBy(run), undefined);
 });
 
-test("what an earlier deploy has stopped, and this one did not start, is left down", async (t) => {
+test("a service that an earlier deploy stopped and this one could not start is told as left down", async (t) => {
   const deploys = await running(t);
   assert.equal((await deploys.deploy()).error, undefined);
   await deploys.build(jobs("2"), { ...TWO, disabled: { web: [B] } });
@@ -76,7 +76,7 @@ test("what an earlier deploy has stopped, and this one did not start, is left do
   heal();
 });
 
-test("job control says where a restart has left a service down, and not where it only could not begin", async (t) => {
+test("job control tells where its restart left a service down, and not where the restart could not begin", async (t) => {
   const deploys = await running(t);
   assert.equal((await deploys.deploy()).error, undefined);
   const restart = async () => {

@@ -7,7 +7,7 @@ import { hooksOf } from "../helpers/hooks.ts";
 const [A] = HOSTS;
 const asIs = (text: string) => text;
 
-test("of what a program says the last 20 lines count, masked as a whole, and make's closing lines only where nothing else was said", () => {
+test("the last 20 lines of a program's output are its reason, masked as a whole; make's closing lines only where nothing else was said", () => {
   const said = new LastLines();
   said.add("make: *** No rule to make target 'start'.  Stop.");
   assert.deepEqual(said.shown(asIs), ["make: *** No rule to make target 'start'.  Stop."]);

@@ -152,7 +152,7 @@ if release == "two": sys.exit("no such library")
   assert.deepEqual([seen(B), seen(C)], [seen(C), ["deploy one", "restart one"]]);
 });
 
-test("files of which nobody knows whether they came are put back with content and rights", async (t) => {
+test("files that a killed run may have sent are put back with content and modes", async (t) => {
   const { deploys, run, last } = await setUp(t);
   const { db } = deploys.bucket;
   // As a run leaves it that was killed while it synced.
@@ -171,7 +171,7 @@ test("files of which nobody knows whether they came are put back with content an
   assert.equal(statSync(path.join(folder, "Makefile")).mode & 0o777, 0o644);
 });
 
-test("a deploy whose targets had succeeded takes up behind them, but repeats one where job control ran a target since", async (t) => {
+test("a deploy that was lost behind its targets goes on there, and repeats a target only where job control ran one since", async (t) => {
   const { deploys, run } = await setUp(t);
   assert.equal((await deploys.deploy()).error, undefined);
   const { db } = deploys.bucket;

@@ -125,7 +125,9 @@ test("who reads right before a change is woken by it", { timeout: LONG_MS }, asy
   assert.equal((await second).data, "y");
 });
 
-test("a run is watched while it is read, and anew by who reads it later", { timeout: LONG_MS }, async (t) => {
+test("a run's files are watched while somebody reads, and again for a later reader", {
+  timeout: LONG_MS,
+}, async (t) => {
   const { layout, record, write } = await newRun(t);
   const watches = () =>
     readdirSync("/proc/self/fdinfo")

@@ -133,7 +133,7 @@ test("what is of a job counts for the limit, and nothing else", async (t) => {
   );
 });
 
-test("`after` 0 is the beginning, as none is", async (t) => {
+test("`after` 0 searches from the beginning, like no `after`", async (t) => {
   const { search, end } = await logOf(t, "one hit\nmiss\nhit two\n");
   await end();
   assert.deepEqual(await search("hit", { after: "0" }), await search("hit"));

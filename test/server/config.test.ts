@@ -332,7 +332,7 @@ test("T-62 a TOTP secret file that anybody but its owner may read or write refus
   assert.ok((await serverConfig({ ...flags, totpSecretFile: file }, {})).totp);
 });
 
-test("what is judged is the file behind a link, not the link", async (t) => {
+test("the mode that counts is that of the file behind a link", async (t) => {
   const { folder, flags } = valid(t);
   const [tokenFile, link] = [path.join(folder, "token"), path.join(folder, "link")];
   await writeFile(tokenFile, "from-file\n", { mode: 0o600 });

@@ -130,7 +130,7 @@ test("of many unknown names the first ten are told, and how many there are", asy
   );
 });
 
-test("before the first build a name is unknown like any other, and that is said", async (t) => {
+test("before the first build every name is unknown, and the answer asks whether the bucket has been built", async (t) => {
   const server = await TestServer.start(t);
   const bucket = await server.createBucket();
   const { status, body } = await server.call("POST", `${bucket.path}/workers/trust`, {
