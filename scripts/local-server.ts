@@ -46,7 +46,7 @@ export class LocalServer {
 
   /**
    * Starts a server on a root, on a free port unless `addr` says otherwise, and resolves once it listens. `node` is the
-   * command line that the program is added to. With `quiet` nobody reads its log.
+   * command line that the program is appended to. With `quiet` the server's log is dropped.
    */
   static async start(
     root: string,

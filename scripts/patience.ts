@@ -1,9 +1,9 @@
 import { availableParallelism, loadavg } from "node:os";
 
-/** A machine that is busier than this does not get anything done, however long somebody waits. */
+/** The longest wait, as a multiple: a machine that is busier than this gets nothing done. */
 const MOST = 20;
 
-/** How long to wait now for what takes at most `ms` on a quiet machine: longer by as much as the machine is overloaded. */
+/** The time to wait now for work that takes at most `ms` on a quiet machine: longer by the overload of this one. */
 export function patience(ms: number): number {
   const [load = 0] = loadavg();
   return Math.ceil(ms * Math.min(MOST, Math.max(1, load / availableParallelism())));

@@ -1,6 +1,6 @@
 // Runs tests: node scripts/test.ts [fast|coverage] [flag of node or file …]
-// Without a file it runs all of them, or the fast ones (test/fast.json). The tests get a home and a folder for temporary
-// files of their own, both removed at the end, one compile cache, and one seed for all random choices.
+// Without a file it runs all of them, or the fast ones (test/fast.json). The tests get a home and a folder for
+// temporary files of their own, both removed at the end, one compile cache, and one seed for all random choices.
 import { spawn, spawnSync } from "node:child_process";
 import { chmodSync, globSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { constants, tmpdir } from "node:os";
@@ -10,9 +10,9 @@ import { isFast } from "../test/helpers/fast.ts";
 import { patience } from "./patience.ts";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
-/** Tests wait more than they compute: one more of their files at once than there are cores of a small machine. */
+/** Files at once. Tests wait more than they compute, so this is one more than a small machine has cores. */
 const AT_ONCE = 3;
-/** For a whole file; the longest takes a minute and a half on a quiet machine. */
+/** The limit of a whole file; the longest takes a minute and a half on a quiet machine. */
 const FILE_LIMIT_MS = 600_000;
 const COVERAGE = [
   "--experimental-test-coverage",
@@ -38,7 +38,7 @@ function environment(folder: string): NodeJS.ProcessEnv {
   };
 }
 
-/** The python3 on PATH may be a script that looks for the interpreter at each start; the tests start it a thousand times. */
+/** The python3 on PATH may be a script that looks for the interpreter, at each of the tests' thousand starts. */
 function linkPython(file: string): void {
   const program = "import sys; print(sys.executable)";
   const { stdout } = spawnSync("python3", ["-c", program], { encoding: "utf8" });

@@ -22,7 +22,7 @@ interface Rule {
   except: Record<string, string>;
 }
 
-/** Where a quoted text begins that names a place which other programs use too. */
+/** The beginning of a quoted text that names a place which other programs use too. */
 const SHARED = String.raw`["'\x60](?:\/tmp|\/var|\/home|\/root|\/run|\/dev\/shm|~\/)(?=[\/"'\x60\s])`;
 const CONNECTIONS = "connections have their folders there, and what dead ones leave is removed";
 

@@ -76,7 +76,7 @@ test("a session that was signed out is forgotten once its cookie has expired", (
   sessions.end(cookie);
   clock.now += SESSION_MS;
   sessions.end(undefined);
-  // Nothing but a clock that was set back can tell.
+  // Only a clock that was set back shows whether the entry is gone.
   clock.now = 1_000_000;
   assert.ok(sessions.verify(cookie));
 });

@@ -201,7 +201,7 @@ test("what fails inside lets go as well", async (t) => {
   assert.equal(await exclusively(name, 1_000, async () => {}), true);
 });
 
-/** Each as SQLite tells it: the primary code in the low byte, what more is known above it. */
+/** Codes of SQLite: the primary one in the low byte, the extension above. */
 for (const [name, errcode, code] of [
   ["BUSY", 5, "database_busy"],
   ["BUSY_RECOVERY", 261, "database_busy"],

@@ -28,7 +28,7 @@ const never = new AbortController().signal;
 const JOURNAL = ".ops/journal.json";
 const STAGED = ".ops/staging/new";
 
-/** What may be lost: it is on its way out, or nothing that counts refers to it. */
+/** Names that a power loss may take: what is being removed, and what nothing live refers to. */
 const PASSING =
   /^(tmp|\.ops\/(staging|restores|uploads))(\/|$)|\.tmp$|^\.ops\/snapshots\/\.|^\.(creating|deleting)-/;
 

@@ -131,7 +131,7 @@ test("a FIFO in the place of bucket.json is not waited for: the bucket has no la
   const { layout } = await createBucket(root, { id: ID, ...LABELS }, nothing);
   rmSync(layout.bucketJson);
   fifo(layout.bucketJson);
-  // In a process of its own: one that waited could not be told to stop.
+  // In a process of its own: a read that waits for the FIFO cannot be stopped.
   const module = new URL("../../lib/bucket/root.ts", import.meta.url).href;
   const program = `import { findBucket } from "${module}"; console.log(JSON.stringify(findBucket(${JSON.stringify(root)}, "${ID}").project))`;
   const argv = ["--input-type=module", "-e", program];

@@ -11,7 +11,7 @@ const CLI = fileURLToPath(new URL("../../lib/cli/", import.meta.url));
 /** The files that write directly, and how often: text that only ops has made, or bytes to a pipe. */
 const RAW: Readonly<Record<string, number>> = {
   "terminal.ts": 2,
-  // The log of the server, each of whose fields is written so that it can be read, and its address.
+  // The server's address, and its log, whose fields are written out.
   "server.ts": 2,
   // The stack of a hook's own error, which is output of a hook.
   "hook-run.ts": 1,

@@ -45,7 +45,7 @@ function holding(text: string): string[] {
             ? [`${file}: ${readFileSync(`/proc/${pid}/cmdline`)}`]
             : [];
         } catch {
-          // It has gone, or is somebody else's.
+          // The process has gone, or belongs to another user.
           return [];
         }
       }),

@@ -79,7 +79,7 @@ for (const alphabet of ["base64", "base64url"] as const)
           const masked = redact([secret], `x ${encoded} y`);
           assert.match(masked, /^x [\w+/-]*\*\*\*[\w+/=-]* y$/, encoded);
           const [front = "", back = ""] = masked.slice(2, -2).split("***");
-          // Of the letters that it shares with its neighbours at most one is left on each side.
+          // At each end one letter encodes bits of the secret and of its neighbour: no more than that one is left.
           const own = Math.ceil((Buffer.byteLength(before) * 8) / 6);
           assert.ok(front.length <= own, masked);
           assert.ok(

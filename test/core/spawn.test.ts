@@ -408,7 +408,7 @@ test("a command gets the launcher's environment with what is added, or another o
     (await launcher.run(["env"], options)).stdout
       .split("\n")
       .map((line) => line.split("=")[0])
-      // The last one is Node's own, where coverage is measured.
+      // NODE_V8_COVERAGE is there while coverage is measured.
       .filter((name) => !["", "_", "NODE_V8_COVERAGE"].includes(name as string))
       .sort();
   assert.deepEqual(await names({ env: { ADDED: "1" } }), ["ADDED", "KEPT", "PATH"]);

@@ -11,7 +11,7 @@ import { temporaryFolder, until } from "../helpers/temporary.ts";
 /** The names of a job, of a worker and of a part of a path, each of which is the value of a secret as well. */
 const [JOB, WORKER, PART] = ["frontend", "localhost", "appender"] as const;
 const FILE = `conf/org.${PART}/log.conf`;
-/** Every line that is said on the worker names all three. */
+/** Every line of output on the worker names all three. */
 const SAID = `${JOB} ${WORKER} ${PART}`;
 const MASKED = "*** *** ***";
 

@@ -93,7 +93,7 @@ export class ConsolePage {
     await this.settled();
   }
 
-  /** axe finds nothing that keeps anybody from what is shown now; by all of its rules, or by these. */
+  /** axe finds no barrier in what is shown now, by all of its rules or by the given ones. */
   async checkBarriers(what: string, rules?: readonly string[]): Promise<void> {
     await this.page.evaluate(AXE);
     const options = rules ? JSON.stringify({ runOnly: rules }) : "{}";

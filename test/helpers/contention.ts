@@ -58,7 +58,7 @@ async function canTake(folder: string): Promise<boolean> {
   }
 }
 
-/** Contenders of this process so far: each draws its own numbers. */
+/** How many contenders this process has started: each draws numbers from a seed of its own. */
 let started = 0;
 
 function start(

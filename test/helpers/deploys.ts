@@ -152,7 +152,7 @@ export class Deploys {
     return () => rmSync(file);
   }
 
-  /** From now on a worker cannot be reached, until what this answers is called: nobody can sign in on its ssh port. */
+  /** Makes a worker unreachable: nobody can sign in on its ssh port. Answers what makes it reachable again. */
   async cutOff(host: string): Promise<() => void> {
     const { db, layout } = this.bucket;
     const { settings } = await loadOpsConf(layout);

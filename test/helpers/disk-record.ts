@@ -1,5 +1,5 @@
-// Records in which order this process flushes, renames, links and removes, and whether what gets its name then is on
-// the disk by then: what a power loss would leave is not to be tested in any other way.
+// Records the order in which this process flushes, renames, links and removes, and whether a file is on the disk when
+// it gets its name. A test cannot cut the power: this record shows what a power loss would leave.
 import fs, { lstatSync, readdirSync, readlinkSync } from "node:fs";
 import fsp, { type FileHandle } from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
@@ -12,11 +12,11 @@ export interface DiskStep {
   path: string;
   /** The new name. */
   to?: string;
-  /** What has a new name now, or lies below it, and was changed after it was flushed last, or never flushed. */
+  /** Of the files and folders that have a new name now, or lie below it: those changed since their last flush. */
   unflushed?: string[];
 }
 
-/** Does the work and answers all steps below `root`, in the order in which they were done. */
+/** Does the work and answers its steps below `root`, in their order. */
 export async function diskSteps(root: string, work: () => Promise<unknown>): Promise<DiskStep[]> {
   const record = new Record(root);
   const handles = await handlePrototype();
@@ -60,7 +60,7 @@ export async function diskSteps(root: string, work: () => Promise<unknown>): Pro
   return record.steps;
 }
 
-/** The steps as lines, for what is short enough to be compared whole. */
+/** The steps as lines of text. */
 export function linesOf(steps: readonly DiskStep[]): string[] {
   const plain = (name: string) => name.replace(/\.[0-9a-f]{12}\.tmp$/, ".tmp");
   return steps.map(({ op, path, to, unflushed = [] }) =>
@@ -76,7 +76,7 @@ export function linesOf(steps: readonly DiskStep[]): string[] {
 class Record {
   readonly steps: DiskStep[] = [];
   readonly #root: string;
-  /** By inode: when it was changed last, as it was flushed. */
+  /** By inode: the time of the last change when the file was flushed. */
   readonly #flushed = new Map<bigint, bigint>();
 
   constructor(root: string) {

@@ -145,7 +145,7 @@ export async function fuzz(folder: string, requests: number, seed: number): Prom
   }
 }
 
-/** The statuses that a request may get whatever it is for: one with too long a path or query is refused before that is seen. */
+/** The statuses that any request may get; 400 only where its path and query are too long to be looked at. */
 function anywhere(request: Buffer): string[] {
   return ["401", "404", "405", ...(request.indexOf("\r\n") > LONGEST_TARGET ? ["400"] : [])];
 }

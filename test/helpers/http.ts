@@ -74,7 +74,7 @@ export async function certificateFor(
   return selfSigned(t, ["ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
 }
 
-/** The same with a key of the kind that openssl's `-newkey` makes of these words. */
+/** A self-signed certificate like `certificateFor`, with a key that openssl's `-newkey` makes of these words. */
 export async function selfSigned(
   t: Pick<TestContext, "after">,
   newKey: readonly string[],

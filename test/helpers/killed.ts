@@ -3,7 +3,7 @@ import { sleep } from "../../lib/core/async.ts";
 import { signalProcess } from "../../lib/core/process.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
 
-/** Starts a program and kills it so long after its first line. */
+/** Starts a program and kills it `afterMs` after its first line. */
 export async function runUntilKilled(argv: [string, ...string[]], afterMs: number): Promise<void> {
   const launcher = new Launcher(process.env);
   const kill = async () => {

@@ -1,4 +1,4 @@
-// Which mutants are tried: drawn by a seed from every folder of lib, without those that the types refuse.
+// Chooses the mutants to try: drawn by a seed from every folder of lib, without those that the types refuse.
 import { spawnSync } from "node:child_process";
 import { globSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
@@ -58,8 +58,8 @@ export function folderOf(file: string): string {
 }
 
 /**
- * Draws `count` mutants: half of them as many from every folder, the others by how many places each has. `tree` is a
- * copy of the project, where the types are checked.
+ * Draws `count` mutants: half of them evenly over the folders, the others by the number of places in each folder. The
+ * types are checked in `tree`, a copy of the project.
  */
 export function draw(tree: string, seed: number, count: number, from = allMutants(tree)): Draw {
   const known = equivalents();
@@ -91,7 +91,7 @@ export function draw(tree: string, seed: number, count: number, from = allMutant
   return drawn;
 }
 
-/** Whether the list of equivalents speaks of this mutant: by its text, wherever in the file that is. */
+/** Whether two mutants have the same text in the same file, at whatever place in that file. */
 export function isSame(one: Omit<Equivalent, "why">, other: Omit<Equivalent, "why">): boolean {
   return one.file === other.file && one.before === other.before && one.after === other.after;
 }
@@ -103,7 +103,7 @@ function shuffled<T>(values: readonly T[], random: () => number): T[] {
     .map(({ value }) => value);
 }
 
-/** Those that tsc does not take. What is merely unused is no mistake here. Many files are looked at in one go. */
+/** The mutants that tsc refuses; what is merely unused counts as taken. One run of tsc tries a mutant of every file. */
 function refusedByTypes(tree: string, mutants: readonly Mutant[]): Set<Mutant> {
   const options = { noUnusedLocals: false, noUnusedParameters: false };
   const project = { extends: "./tsconfig.json", include: ["lib"], compilerOptions: options };

@@ -1,4 +1,4 @@
-// Changes lib in many small ways, one at a time, and wants the tests to notice.
+// Makes many small changes of lib, one at a time, and counts those that the tests notice.
 import { readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import path from "node:path";
@@ -15,13 +15,13 @@ export interface Outcome {
 
 /** How many of all the mutants must be noticed. Of the protected kinds, every one must be. */
 const LEAST_SHARE = 0.85;
-/** A mutant of no protected kind is tried on as many test files as usually take this long together. */
+/** A mutant of kind `other` is tried on test files that usually take this long together. */
 const MOST_MS = 90_000;
-/** How much longer than usual a test file may take before it counts as stuck: so many times, and this. */
+/** A test file counts as stuck after this many times its usual duration, and the slack. */
 const SLOWER = 4;
 const SLACK_MS = 20_000;
 
-/** Draws so many mutants, tries each and answers the report. Throws what is wrong with the tests, with the report. */
+/** Draws `count` mutants, tries each and answers the report. Throws the report where the tests notice too few. */
 export async function proveMutants(
   root: string,
   folder: string,
@@ -69,7 +69,7 @@ export async function tryAll(
 class Trials {
   readonly #all: readonly Reach[];
   readonly #slackMs: number;
-  /** By test file: whether it passes without any change, asked where it first seemed to notice one. */
+  /** By test file: whether it passes without a change. Found out when the file first seems to notice a mutant. */
   readonly #sound = new Map<string, Promise<boolean>>();
 
   constructor(all: readonly Reach[], slackMs: number) {
@@ -95,7 +95,7 @@ class Trials {
     return { mutant, verdict: "survived", seen };
   }
 
-  /** What fails only once may have failed for another reason. */
+  /** Runs a test file that fails once more: a single failure may have another reason than the mutant. */
   async #verdict(copy: Copy, { file, ms }: Reach): Promise<Outcome["verdict"]> {
     const limit = this.#slackMs + SLOWER * ms;
     const first = await copy.run(file, limit);

@@ -1,4 +1,4 @@
-// Which test files reach which code, and how long each takes: found by running each of them once with coverage.
+// Finds out which code each test file reaches, and how long the file takes: by one run of each with coverage.
 import { type ChildProcess, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import {
@@ -20,7 +20,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { folderOf, type Mutant } from "./mutant-draw.ts";
 import { SEED } from "./random.ts";
 
-/** What a test file does, unchanged: the code of each file of lib that it runs, as pairs of positions in that text. */
+/** A test file run without a mutant: the code of lib that it reaches, by file, as pairs of positions in the text. */
 export interface Reach {
   file: string;
   digest: string;
@@ -34,7 +34,7 @@ export type Verdict = "passed" | "failed" | "timed out";
 
 /** Longer than any test file takes. */
 const LONGEST_MS = 300_000;
-/** They look at texts rather than run the code, are the machinery itself, or proofs that take minutes. */
+/** Test files that read sources rather than run them, test this machinery, or take minutes. */
 const NOT_TESTS = /^test\/(?:architecture|scripts\/mutants|slow\/.*)\.test\.ts$/;
 /** Scripts of hooks run a copy of this file of lib. */
 const STAGED = /^file:.*\/_hooks\/(?=ops\.ts$)/;
@@ -49,7 +49,7 @@ export class Copy {
     this.#folder = folder;
     this.tree = path.join(folder, "ops");
     mkdirSync(this.tree, { recursive: true });
-    // Some tests do their work as a user who must get to it.
+    // Some tests work as another user, who must get through this folder.
     chmodSync(path.dirname(folder), 0o711);
     for (const name of readdirSync(root))
       if (name !== "node_modules" && name !== ".git")
@@ -62,10 +62,10 @@ export class Copy {
 
   /** Runs a test file until it ends, fails or is out of time; then ends whatever it started. */
   async run(test: string, limitMs: number, env: Record<string, string> = {}): Promise<Verdict> {
-    // Short, since the path of a socket must be.
+    // A short name: the path of a socket has a limit.
     this.#temporary = mkdtempSync(path.join(tmpdir(), "ops-m-"));
     chmodSync(this.#temporary, 0o711);
-    // Without its word that it runs in a test itself; the rest as scripts/test.ts has it.
+    // Without the variable that marks a process of the test runner; the others are those of scripts/test.ts.
     const { NODE_TEST_CONTEXT: _, XDG_CACHE_HOME: __, XDG_CONFIG_HOME: ___, ...ours } = process.env;
     const compiled = { NODE_COMPILE_CACHE: path.join(this.#folder, "compiled") };
     const own = { HOME: this.#temporary, TMPDIR: this.#temporary, OPS_TEST_SEED: String(SEED), ...compiled };
@@ -132,7 +132,7 @@ async function verdictOf(child: ChildProcess, limitMs: number): Promise<Verdict>
   });
 }
 
-/** Runs each test file that `cache` does not know as it is now, and tells what all of them reach. */
+/** Answers what every test file reaches; only those that changed since `cache` was written are run. */
 export async function reaches(copies: readonly Copy[], cache: string, tell = console.log): Promise<Reach[]> {
   mkdirSync(cache, { recursive: true });
   const tree = copies[0]?.tree ?? "";
@@ -185,7 +185,7 @@ interface Coverage {
   }[];
 }
 
-/** What all the processes have run that left their coverage in a folder. */
+/** The code that was run by the processes whose coverage lies in a folder. */
 function codeIn(folder: string, tree: string): Reach["code"] {
   const lib = `${pathToFileURL(path.join(tree, "lib")).href}/`;
   const marks = new Map<string, Uint8Array>();
@@ -197,7 +197,7 @@ function codeIn(folder: string, tree: string): Reach["code"] {
       if (!url.startsWith(lib)) continue;
       const ranges = functions.flatMap((one) => one.ranges);
       const size = Math.max(...ranges.map((range) => range.endOffset));
-      // A range inside another one says more about the code that is in both.
+      // Of two ranges around the same code the inner one counts.
       ranges.sort((a, b) => a.startOffset - b.startOffset || b.endOffset - a.endOffset);
       const own = new Uint8Array(size);
       for (const { startOffset, endOffset, count } of ranges)
@@ -227,8 +227,8 @@ function digestOf(file: string): string {
 }
 
 /**
- * The test files that run the code of a mutant, those first that are the likeliest to notice for their time: the file
- * of the same name, then those that run much of it. Where the source has changed since, they are all that ran some of it.
+ * The test files that run the code of a mutant, the likeliest to notice for their time first: the file of the same
+ * name, then those that run much of the source. Where the source has changed since, all files that ran some of it count.
  */
 export function testsThatSee(mutant: Mutant, all: readonly Reach[], tree: string): Reach[] {
   const digest = digestOf(path.join(tree, mutant.file));
@@ -247,7 +247,7 @@ export function testsThatSee(mutant: Mutant, all: readonly Reach[], tree: string
     .sort((a, b) => weight(a) - weight(b));
 }
 
-/** Whether the place where the mutant begins has run; an entry that is taken out begins where the one before ends. */
+/** Whether the code at the beginning of the mutant has run. */
 function covers(ranges: readonly number[], { start }: Mutant): boolean {
   return ranges.some((from, at) => at % 2 === 0 && from <= start && start < (ranges[at + 1] ?? 0));
 }

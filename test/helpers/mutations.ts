@@ -1,8 +1,8 @@
-// Where a source can be changed so that a test should notice: each place with what it becomes and what it is for.
+// Finds the places of a source where a small change should make a test fail, with the changed text and its kind.
 import { stripTypeScriptTypes } from "node:module";
 import { type AnyNode, parse } from "acorn";
 
-/** What a mutant takes away. All but `other` are protected: none of them may live unnoticed. */
+/** What a mutant takes away. All kinds but `other` are protected: tests must notice every mutant of these. */
 export type Kind = "guard" | "check" | "flush" | "clean-up" | "other";
 
 /** One change to one source. */
@@ -15,7 +15,7 @@ export interface Mutation {
 
 type Branch = Extract<AnyNode, { type: "IfStatement" }>;
 
-/** What the calls do whose removal is a protected one, by the last part of what is called. First match. */
+/** The protected kinds of calls, by the last part of the name that is called; the first match counts. */
 const CALLS: [Kind, RegExp][] = [
   ["flush", /^(?:sync$|f(?:data)?sync|flush|writeFlushed)/],
   ["check", /^(?:check|assert|require|ensure|verify|validate|refuse|reject|forbid|demand|expect|throw)/i],
@@ -36,7 +36,7 @@ const SWAPS: Record<string, string> = {
   "+": "-",
   "-": "+",
 };
-/** What is a time in milliseconds is made nought: one more or less is nothing that a test could see. */
+/** Before a time in milliseconds. It becomes nought: one more or less is nothing that a test could see. */
 const TIME = /(?:_MS|Ms)\s*[=:]\s*$/;
 const LEAVES = new Set(["ReturnStatement", "ThrowStatement", "ContinueStatement", "BreakStatement"]);
 
@@ -122,7 +122,7 @@ function without(entry: AnyNode, text: string): Mutation {
   return { start: entry.start, end: entry.end + (comma?.[0].length ?? 0), becomes: "", kind: "other" };
 }
 
-/** What is lost with a statement. An `if` that throws is a check and one that leaves is a guard. */
+/** The kind of a statement that is taken away. An `if` that throws is a check, one that leaves is a guard. */
 function kindOf(node: AnyNode): Kind {
   if (node.type === "IfStatement") return node.alternate ? "other" : kindOfBody(node);
   const name = nameOf(callOf(node));
@@ -136,7 +136,7 @@ function kindOfBody({ consequent }: Branch): Kind {
   return body.length === 1 && last ? kindOf(last) : "other";
 }
 
-/** The call that a statement is made of: `await` and `void` are looked through. */
+/** The call that a statement consists of, behind `await` and `void`. */
 function callOf(node: AnyNode): Extract<AnyNode, { type: "CallExpression" }> | undefined {
   if (node.type === "ExpressionStatement" || node.type === "ChainExpression") return callOf(node.expression);
   if (node.type === "AwaitExpression" || node.type === "UnaryExpression") return callOf(node.argument);

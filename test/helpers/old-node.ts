@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 
-/** A Node that is too old, as Debian has; where there is none, this one pretending to be old to the wrapper alone. */
+/** A Node that is too old, as Debian has; where there is none, this Node with an old version number for the wrapper. */
 export const OLD_NODE = oldNode();
 
 function oldNode(): [string, ...string[]] {

@@ -1,7 +1,7 @@
 // All random choices of the tests come from one seed, so that a failure can be repeated.
 import process from "node:process";
 
-/** The seed of this process: OPS_TEST_SEED, or any. */
+/** The seed of this process: OPS_TEST_SEED, or one from the clock. */
 export const SEED = Number(process.env.OPS_TEST_SEED ?? Date.now() % 1_000_000);
 
 process.on("exit", (code) => {
@@ -19,7 +19,7 @@ export function seeded(seed = SEED): () => number {
   };
 }
 
-/** So many bytes of them. */
+/** `length` bytes from such a series of numbers. */
 export function randomly(random: () => number, length: number): Buffer {
   return Buffer.from(Array.from({ length }, () => Math.floor(random() * 256)));
 }

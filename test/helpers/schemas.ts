@@ -1,6 +1,6 @@
 import { DatabaseSync } from "node:sqlite";
 
-/** Brings a database to schema 1, as the program that knew no other left it. */
+/** Brings a database back to schema 1, as the first version of the program left it. */
 export function toSchema1(file: string): void {
   const database = new DatabaseSync(file);
   database.exec(

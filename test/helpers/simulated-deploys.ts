@@ -53,7 +53,7 @@ interface Service {
   /** What the last target was told. */
   version: string | undefined;
   last: { hash: string | undefined; target: string } | undefined;
-  /** Job control has run a target since the one that a deploy noted. */
+  /** Job control has run a target since the last one of a deploy, whose note is lost with that. */
   hasLostNote: boolean;
   /** Of the last probe or script for health_check since a target came through. */
   isHealthy: boolean | undefined;
@@ -107,12 +107,12 @@ const VERBS = ["start ", "restart ", "reload "];
  * - waves: nothing of a wave begins while something of a lower one is at work, nor the other way round;
  * - promotion: what is promoted is synced, and started with exactly these files;
  * - skip: a job is skipped only when all its allocations run what is wanted and were last found healthy;
- * - starts: a tree is started once, and once more at most for each kill, cancel, failure or force, and where a deploy takes
- *   up an unfinished change after job control ran a target: only a deploy's own note tells that its target has succeeded,
- *   because a reload or start by hand need not do what a restart does;
+ * - starts: a tree is started once, and once more at most for each kill, cancel, failure or force, and where a deploy
+ *   goes on with an unfinished change after job control ran a target: only a deploy's own note tells that its target has
+ *   succeeded, because a reload or start by hand need not do what a restart does;
  * - restore: only a batch whose gate has failed is put back, to what was promoted before, where the manifest says so;
  *   what the result says about it is so, and what waited for a later batch has the promoted files again;
- * - outcome: of each allocation its last action is noted with how it went, and `unknown` while it is at work;
+ * - outcome: the last action on each allocation is noted with its outcome, which is `unknown` while the action goes on;
  * - job control: after any of these deploys, it starts, restarts and reloads only what a deploy has finished with;
  * - plan: files and targets are those of the plan, all of them where nothing went wrong;
  * - convergence: a deploy that nothing disturbs succeeds, and the next one has nothing to do.
@@ -521,7 +521,7 @@ export class SimulatedDeploys {
     return "killed";
   }
 
-  /** What was at work on a worker when the run was killed comes through there, or it does not. */
+  /** The run is killed: each action that is at work on a worker comes to its end there, or does not. */
   #dropPending(): void {
     this.tally.kills++;
     this.#excuseAll();

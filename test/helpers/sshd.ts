@@ -7,7 +7,7 @@ import { temporaryFolder } from "./temporary.ts";
 
 const HOSTS = Array.from({ length: 9 }, (_, index) => `127.0.0.${index + 1}`);
 
-/** The usual exchange of keys costs ten times as much, at each of a thousand logins. The demo goes through that one. */
+/** The default key exchange costs ten times as much, at each of a thousand logins; the demo uses the default. */
 const QUICK = "KexAlgorithms curve25519-sha256";
 
 /** A private sshd for one test, by default on 127.0.0.1 to 127.0.0.9; it logs every connection. */

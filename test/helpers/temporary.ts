@@ -15,7 +15,7 @@ import { patience } from "../../scripts/patience.ts";
 
 const folders: string[] = [];
 
-// What forgets to close a file here forgets it in a server too, so that makes the whole test file fail.
+// Code that leaves a file open here leaves it open in a server too: the whole test file fails.
 process.once("exit", () => {
   const left = openFiles().filter((file) => folders.some((folder) => file.startsWith(`${folder}/`)));
   if (left.length === 0) return;
@@ -29,7 +29,7 @@ export function openFiles(): string[] {
     try {
       return readlinkSync(`/proc/self/fd/${descriptor}`);
     } catch {
-      // The one with which the folder was read.
+      // The descriptor with which the folder was read.
       return [];
     }
   });
@@ -40,7 +40,7 @@ export function temporaryFolder(t?: Pick<TestContext, "after">): string {
   const folder = mkdtempSync(path.join(tmpdir(), "ops-test-"));
   folders.push(folder);
   const remove = () => {
-    // Nobody but root removes what lies in a read-only folder, such as a revision.
+    // Only root can remove files from a read-only folder, such as a revision.
     if (process.getuid?.() !== 0) execFileSync("chmod", ["-R", "u+rwX", folder]);
     rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
   };

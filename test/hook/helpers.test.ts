@@ -192,7 +192,7 @@ calls(
   [[200, [{ job: "b", hook: "join", demand_config: { min_version: "1" } }]]],
 );
 
-/** That of the catalog, then what the scripts put. */
+/** The order of the catalog, then those that the scripts put. */
 const ORDERS = ["10.0.0.1,10.0.0.2,10.0.0.3", "10.0.0.2,10.0.0.1,10.0.0.3", "10.0.0.3,10.0.0.1,10.0.0.2"];
 
 for (const [language, list, text, get] of [

@@ -26,7 +26,7 @@ for (const [address, network] of [
     assert.equal(networkOf(address), network);
   });
 
-/** A connection that was made; `isCut` once the server has ended it. */
+/** A connection to the server; `isCut` once the server has ended it. */
 interface Client {
   socket: Socket;
   isCut: boolean;

@@ -54,7 +54,7 @@ test("drift tells per worker and job what was changed by hand, with diff, or is 
   const web = path.join(deploys.folder(A), "jobs/web");
   writeFileSync(path.join(web, "conf/a"), "one\n2\nthree\n");
   chmodSync(path.join(web, "run"), 0o644);
-  // What a job adds is its own.
+  // What a job adds is no drift.
   chmodSync(path.join(web, "Makefile"), 0o755);
   writeFileSync(path.join(web, "conf/b"), "");
   rmSync(path.join(deploys.folder(B), "jobs/db/Makefile"));

@@ -176,7 +176,7 @@ test("evidence of a hostile job is harmless, bounded and without secrets", async
   assert.deepEqual(evidence.logs.map(({ file }: { file: string }) => file).sort(), ["-n", "huge"]);
   const linesOf = (name: string) => evidence.logs.find(({ file }: { file: string }) => file === name).lines;
   assert.deepEqual(linesOf("-n").slice(1), [">b"]);
-  // Its end, as it is read, begins within the secret.
+  // The part of the file that is read begins within the secret.
   assert.deepEqual(linesOf("huge"), [`${"*".repeat(400)}…`]);
   assert.ok(text.length < 10_000, String(text.length));
 });

@@ -21,7 +21,7 @@ import { until } from "../helpers/temporary.ts";
 const [A, B, C] = HOSTS;
 const SECRET = "hunter2-hunter2";
 
-/** A file beside jobs/ named like a target makes it fail, one named `held` makes it wait. */
+/** A target fails where a file of its name lies beside jobs/, and waits where a file `held` does. */
 const MAKEFILE = `start restart reload stop:
 	@if [ -f ../../held ]; then touch ../../begun; sleep 300; fi
 	@if [ -f ../../$@ ]; then echo "no licence for ${SECRET}" >&2; exit 3; fi
@@ -144,7 +144,7 @@ if (pathlib.Path(workers[os.environ["ALLOCATION_IP"]]["folder"]) / "sick").exist
   const manifest = { max_concurrent_upgrades: 3, ...hooksOf({ act: ["job_control"] }) };
   const { deploys, last, note } = await setUp(t, manifest, { "_hooks/act.py": script });
   assert.equal((await deploys.deploy()).error, undefined);
-  // As a deploy leaves one worker that was killed on its way there.
+  // As a deploy leaves a worker when it is killed during the change there.
   const { db } = deploys.bucket;
   beginChange(db, "web", [catalogAllocations(db).find(({ worker }) => worker === A)?.id ?? ""]);
   const mend = note(A, "sick");

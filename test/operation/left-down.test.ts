@@ -10,7 +10,7 @@ import { until } from "../helpers/temporary.ts";
 
 const [A, B] = HOSTS;
 const TWO = { hosts: [A, B] };
-/** A restart that stops, and then waits where it is told to, or fails where the start does. */
+/** A restart that stops the service, waits while there is a file `hold`, and then starts the service or fails to. */
 const MAKEFILE = `start stop reload:
 	@mkdir -p data; echo $@ >> data/history; [ ! -f ../../fail-web-$@ ]
 restart:

@@ -27,7 +27,7 @@ test("the last 20 lines of a program's output are its reason, masked as a whole;
   assert.deepEqual([withLines("a", []), withLines("a", ["b"])], ["a", "a: b"]);
 });
 
-/** Says 30 lines, the last one with a secret, and fails in a make below make. */
+/** Prints 30 lines, the last one with a secret, and fails in a make below make. */
 const FAILING = `start restart:
 	@$(MAKE) inner
 inner:

@@ -16,7 +16,7 @@ import { until } from "../helpers/temporary.ts";
 
 const [A, B, C] = HOSTS;
 
-/** Each target notes itself with the release that lies there. With a file `sick` beside jobs/ release two cannot start. */
+/** Each target notes its name and the release that it found. Where a file `sick` lies beside jobs/, release two fails. */
 const MAKEFILE = `start restart reload stop dump:
 	@mkdir -p data; echo "$@ $$(cat release) $$NEW_VERSION" >> data/history
 	@if [ -f ../../sick ] && grep -q two release; then echo "no such library" >&2; exit 3; fi
@@ -155,7 +155,7 @@ if release == "two": sys.exit("no such library")
 test("files that a killed run may have sent are put back with content and modes", async (t) => {
   const { deploys, run, last } = await setUp(t);
   const { db } = deploys.bucket;
-  // As a run leaves it that was killed while it synced.
+  // As a run leaves an allocation when it is killed during the sync.
   const allocation = catalogAllocations(db).find(({ worker }) => worker === A);
   beginChange(db, "web", [allocation?.id ?? ""]);
   const folder = path.join(deploys.folder(A), "jobs/web");
@@ -175,7 +175,7 @@ test("a deploy that was lost behind its targets goes on there, and repeats a tar
   const { deploys, run } = await setUp(t);
   assert.equal((await deploys.deploy()).error, undefined);
   const { db } = deploys.bucket;
-  // As a deploy leaves it that loses its workers before the last sync.
+  // As a deploy leaves the allocations when it loses their workers before the last sync.
   beginChange(
     db,
     "web",

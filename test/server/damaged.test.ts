@@ -43,7 +43,7 @@ const DAMAGES: [string, (file: string) => void][] = [
   ],
 ];
 
-/** Damages a database whose write-ahead log is gone: nothing could be read back from that. */
+/** Damages a database after its write-ahead log is folded in and removed, so that the log cannot mend it. */
 function damage(file: string, how: (file: string) => void): void {
   {
     using database = new DatabaseSync(file);

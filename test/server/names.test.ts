@@ -23,7 +23,7 @@ async function built(t: Parameters<typeof TestServer.start>[0]) {
   return { server, bucket, runs };
 }
 
-/** What is asked for, the command that asks for the same, and where and what is told. */
+/** A request with its parameters, the command for the same, and the place and the words of the refusal. */
 const ASKED = [
   [
     "deploy",
@@ -90,7 +90,7 @@ test("a name that the catalog does not have is 400 with its place, on the comman
     assert.deepEqual([typed.code, typed.stdout, typed.stderr], [1, "", `ops: ${body.message}\n`]);
   }
   assert.deepEqual(runs(), before);
-  // What was refused holds nothing.
+  // A refused request leaves no lock behind.
   assert.equal((await server.call("POST", `${bucket.path}/build`)).status, 202);
 });
 

@@ -202,7 +202,7 @@ test("the bucket's folder that is a link is refused, the worker's root may be on
   await assert.rejects(compare(worker), /it must be a folder of the user who runs ops/);
 });
 
-/** What a sync leaves that was cut off after its commit file was made. */
+/** Makes what a sync leaves behind when it is cut off after its commit file was made; answers the folder. */
 function writeCommit(folder: string): string {
   mkdirSync(path.join(folder, "new"));
   for (const [name, text] of Object.entries({
