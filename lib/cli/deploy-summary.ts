@@ -2,8 +2,8 @@ import type { DeployResult, JobResult } from "../operation/deploy-result.ts";
 import { textTable } from "./table.ts";
 
 /**
- * A deploy's jobs as a table, with what was done on how many workers and how long it took, and the services that it left
- * down; nothing for a dry run.
+ * The jobs of a deploy as a table of actions, worker counts and durations, and below it the services that the deploy
+ * left down; empty for a dry run.
  */
 export function deploySummary(result: unknown, width?: number): string {
   const { jobs, left_down = [] } = (result ?? {}) as Partial<DeployResult>;

@@ -30,7 +30,7 @@ export interface Call {
   longPoll(): void;
   /** Waits for something that shows in the run's progress meanwhile. */
   waiting<T>(on: string, limitMs: number, work: Promise<T>): Promise<T>;
-  /** The hooks that demand the one that `COMMAND` names. */
+  /** The hooks that demand the hook in `COMMAND`. */
   dependents(): unknown;
   onSecret(value: string): void;
   /** Writes a line for people to the log of the script. */
@@ -105,7 +105,10 @@ function getValue({ namespace, key }: Entry, call: Call): Answer {
     : json(200, { namespace: full, key, value });
 }
 
-/** The rollout order of a job with workers: what a hook has put where that counts, else that of the catalog. */
+/**
+ * The rollout order in force of a job with workers: the order that a hook has put, if it names every worker, or else
+ * that of the catalog.
+ */
 function orderInForce(namespace: string, key: string, { kv, workers }: Call): string | undefined {
   const [, job] = /^ops\/job\/([^/]+)$/.exec(namespace) ?? [];
   if (job === undefined || key !== "rollout_order") return undefined;
@@ -153,7 +156,7 @@ function listDemands(_: object, call: Call): Answer {
   return json(200, call.dependents());
 }
 
-/** A time of 0 counts as the default. */
+/** A timeout of 0 means the default. */
 async function acquire(
   { name, capacity, timeout_seconds }: { name: string; capacity: number; timeout_seconds: number },
   call: Call,

@@ -159,7 +159,10 @@ class Api {
     return route.handle(given, call);
   }
 
-  /** The script that asks: one that really runs for this allocation, and speaks for itself or another hook of the job. */
+  /**
+   * The script that sends the request: a script that is running for this allocation, and names its own hook or another
+   * hook of the job.
+   */
   #find({ id, job }: Allocation, { headers }: HttpRequest): Running {
     const refuse = (message: string) => new Failure("invalid_request", message);
     const { event = "", command = "" } = headers;

@@ -17,11 +17,11 @@ export interface AllocationState {
   /** The gate that an earlier deploy left open has been passed. */
   passedGate: boolean;
   trouble: Trouble | undefined;
-  /** The files that it is to have are there. */
+  /** The wanted files are on the worker. */
   isSynced?: boolean;
-  /** What was promoted before has been put back, and is healthy where it runs again. */
+  /** The promoted files are back on the worker; a service that was restarted with them is healthy. */
   isBack?: boolean;
-  /** What is noted of it in the database. */
+  /** The last action as the database has it. */
   last?: LastOutcome;
 }
 
@@ -32,7 +32,7 @@ export function allocationGrade({ plan, done, passedGate, trouble }: AllocationS
   return done ? "changed" : "not_started";
 }
 
-/** True where nothing but the files has come by now. */
+/** True where files were synced at most, and nothing else has begun. */
 export function isWaiting({ plan, done, trouble }: AllocationState): boolean {
   return plan.decision.action !== "skip" && !done && trouble === undefined;
 }

@@ -26,10 +26,11 @@ export interface BuildResult {
 
 /**
  * Reads the workspace and makes the catalog and the build's part of the KV store equal to it, in one transaction: a
- * build that fails or is cancelled before leaves both as they were. Then hooks for post_build run, and when one fails the
- * build does, while the catalog stays (hook-runtime.md, Deploy order 7). Everything that is wrong is reported by one run: the
- * failure has the code and sentence of the first problem and all of them in `details.problems`. At the very end the
- * current source revision is marked as built. Without a workspace, before the first push, it builds nothing.
+ * build that fails or is cancelled before leaves both as they were. Then hooks for post_build run, and when one fails
+ * the build does, while the catalog stays (hook-runtime.md, Deploy order 7). Everything that is wrong is reported by
+ * one run: the failure has the code and sentence of the first problem and all of them in `details.problems`. At the
+ * very end the current source revision is marked as built. Without a workspace, before the first push, it builds
+ * nothing.
  */
 export const build: Operation = async (context, params) => {
   const { purge_job_kv: purgeJobs } = parametersOf("build", params);
@@ -97,7 +98,7 @@ async function prepare(
   return { workspace, built, certificates };
 }
 
-/** Says which secrets are no secrets, since their values are names. */
+/** Warns of secrets whose value equals a name of the bucket, because names are not masked. */
 function warnOfNames({ db, kv, log }: OperationContext, problems: Problems): void {
   const names = bucketNames(db);
   log.redactor.keep(names);

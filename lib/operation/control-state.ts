@@ -22,7 +22,7 @@ export interface ControlState {
   /** Why it is neither ok nor still to come. */
   error: string | null;
   duration_ms: number;
-  /** The promoted files were put back there first. */
+  /** The promoted files were put back on the worker before the target ran. */
   put_back?: true;
   /** What its status is, where that was asked for. */
   status?: JobStatus;
@@ -49,7 +49,10 @@ export function hostsOf(states: readonly ControlState[]): string {
   return states.map(({ allocation }) => allocation.worker).join(", ");
 }
 
-/** Notes how the target has ended for allocations, where it was begun or could not be; a status is a question only. */
+/**
+ * Records the outcome of the target for allocations where it began or could not begin. A status is not recorded,
+ * because it changes nothing.
+ */
 export function noteControl({ context, target }: Control, states: readonly ControlState[]): void {
   if (target === "status") return;
   noteOutcomes(

@@ -41,7 +41,7 @@ export interface DeployResult {
   update_seq: number;
   /** Only of a deploy that carried out a plan: its options, and where the deploy's own hooks made it do otherwise. */
   plan?: { force: boolean; sync_only: boolean; differences: PlanDifference[] };
-  /** Only where there are any: services that were stopped and not started again, a sentence each. */
+  /** A sentence for each service that may be stopped and was not started again; absent where there is none. */
   left_down?: string[];
   /** Only of a deploy that was cancelled: what became of the commands that were running. */
   cancelled?: CancelReceipts;

@@ -20,7 +20,9 @@ export interface DeployScope {
   present: ReadonlyMap<string, CatalogAllocation[]>;
 }
 
-/** The catalog, and of its jobs those that were asked for. Throws `unknown_name` for a name that it does not know. */
+/**
+ * The catalog, and the jobs of it that the deploy is for. Throws `unknown_name` for a job that is not in the catalog.
+ */
 export function deployScope({ db }: OperationContext, wanted: string[] | undefined): DeployScope {
   const all = catalogJobs(db);
   const allocations = catalogAllocations(db);
@@ -31,7 +33,10 @@ export function deployScope({ db }: OperationContext, wanted: string[] | undefin
   return { all, jobs: jobsNamed(all, wanted), allocations, present };
 }
 
-/** What a deploy was told about its changes. Throws `unknown_name` for a name in `force_only` that no allocation has. */
+/**
+ * The options of a deploy that concern its changes. Throws `unknown_name` for a name in `force_only` that no allocation
+ * has.
+ */
 export function changeOptionsOf(
   { allocations, jobs }: DeployScope,
   asked: { force: boolean; force_only?: string[] | undefined; sync_only: boolean },

@@ -20,7 +20,7 @@ import {
 const WORKERS_AT_ONCE = 64;
 /** Of diffs, on all workers together. */
 const DIFF_BYTES = 1024 * 1024;
-/** So many workers that are not as promoted. */
+/** The most workers that the error of a drift run names. */
 const MOST_NAMED = 20;
 
 /** How a worker was found; without an answer there are no allocations. */
@@ -46,9 +46,9 @@ interface DriftResult {
 }
 
 /**
- * Compares the files on workers with what was promoted there, over one connection to each, and changes nothing: content,
- * whether the owner may still execute what was executable, and links in the place of folders. Throws `failed` at
- * the end where anything differs or a worker gave no answer, with the whole result in the details; `unknown_name`
+ * Compares the files on workers with what was promoted there, over one connection to each, and changes nothing:
+ * content, whether the owner may still execute what was executable, and links in the place of folders. Throws `failed`
+ * at the end where anything differs or a worker gave no answer, with the whole result in the details; `unknown_name`
  * for an unknown job or worker.
  */
 export const drift: Operation = async (context, params) => {

@@ -43,10 +43,10 @@ type DryRunEffects = Pick<Effects, "hooks"> & DriftEffects;
 
 /**
  * Plans a deploy as the deploy itself would, and carries out none of it: nothing is written on a worker, nothing is
- * stored, and no hook runs, except those for pre_deploy where that is asked for. Each worker is asked once how the files
- * of its jobs are there. The plan is told in Activity between two banners, left as `plan.json` in the run's folder and,
- * with the first 2,000 of its files, answered. Throws `failed` with the plan in the details where the deploy could not do a part of it; a worker that gives
- * no answer is told, and no reason.
+ * stored, and no hook runs, except those for pre_deploy where that is asked for. Each worker is asked once how the
+ * files of its jobs are there. The plan is told in Activity between two banners, left as `plan.json` in the run's
+ * folder and, with the first 2,000 of its files, answered. Throws `failed` with the plan in the details where the
+ * deploy could not do a part of it; a worker that gives no answer is told, and no reason.
  */
 export async function dryRun(
   context: OperationContext,

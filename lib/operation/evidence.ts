@@ -6,7 +6,9 @@ import type { OperationContext } from "./context.ts";
 import type { Fleet } from "./fleet.ts";
 
 const FILES = 3;
-/** Of the end of each log, and as much more as a secret is long: one that is not whole could not be found. */
+/**
+ * Bytes read of the end of each log. The length of the longest secret is added, because a secret is only found whole.
+ */
 const READ_BYTES = 16 * 1024;
 const SHOWN = { lines: 20, length: 400 };
 const LIMIT_MS = 10_000;

@@ -97,8 +97,8 @@ export class Fleet {
   }
 
   /**
-   * Says of each service that the run leaves down where that is; a part of the run's result. Whether a restart that did
-   * not succeed had stopped its service by then, nobody can tell.
+   * A sentence for each service that the run leaves down, for the run's result. Whether a restart that did not succeed
+   * had already stopped its service is unknown.
    */
   leftDown(): { left_down?: string[] } {
     const sentences = [...this.down]
@@ -166,8 +166,8 @@ export class Fleet {
   }
 
   /**
-   * Keeps the receipts of cancelled commands, whoever ran them. What a command says of its troubles is masked here, before
-   * an error quotes a part of it.
+   * Keeps the receipts of all cancelled commands, and masks the stderr of every command before an error quotes a part
+   * of it.
    */
   #noting(transport: Transport): Transport {
     const { host } = transport.worker;

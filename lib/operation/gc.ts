@@ -103,7 +103,7 @@ async function cleanWorker(
   return outcomes;
 }
 
-/** Notes that allocations are cleaned, and what has become of those that stay. */
+/** Cleans allocations with `clean`, and records the outcome of those that could not be removed. */
 async function noted(
   context: OperationContext,
   ready: readonly CatalogAllocation[],

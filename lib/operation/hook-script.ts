@@ -38,8 +38,9 @@ export interface Script {
 }
 
 /**
- * Stages a script and runs it, the runtime API knowing it for so long; its output goes to Activity and to the worker's
- * log. Answers what went wrong, with the last lines of what it said on standard error, or null. Throws only where no log can be written.
+ * Stages a script and runs it; the runtime API knows the script for as long as it runs. Its output goes to Activity and
+ * to the worker's log. Answers null, or what went wrong with the last lines of its stderr. Throws only where no log can
+ * be written.
  */
 export async function attemptScript(host: ScriptHost, script: Script): Promise<string | null> {
   const { id: allocationId, job, worker } = script.allocation;

@@ -85,7 +85,7 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
   }
 }
 
-/** Nothing for a restore where the database is damaged: it is what mends that. */
+/** The opened database, or nothing for a restore of a damaged database. */
 function openedFor(kind: RunKind, { database }: Layout): Database | undefined {
   return kind === "snapshot_restore" && isDamaged(database) ? undefined : openDatabase(database);
 }
@@ -125,7 +125,7 @@ function failed(
   return { type: "outcome", ok: false, error: { code, message: log.redactor.sentence(message) }, result };
 }
 
-/** What a request says are names, except a command. */
+/** All strings in a request are names, except a command. */
 function namesIn({ command: _, ...params }: Orders["params"]): string[] {
   return Object.values(params)
     .flat()

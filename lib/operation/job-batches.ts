@@ -18,9 +18,9 @@ import { failedWith, troubleOf } from "./outcome.ts";
 import { settle } from "./settle.ts";
 
 /**
- * Runs the target of a job-control command for one job: after {@link settle}, in rollout order and batches of `max_concurrent_upgrades`, by
- * the job's hooks for job_control where it has some, else by `make`. The next batch starts only after the one before
- * succeeded, and after the health check where that was asked for.
+ * Runs the target of a job control command for one job, after {@link settle}: in rollout order, in batches of
+ * `max_concurrent_upgrades`, by the job's `job_control` hooks where it has some, else by `make`. The next batch starts
+ * only after the one before succeeded, and after the health check where that was asked for.
  */
 export async function controlJob(
   control: Control,

@@ -29,16 +29,16 @@ const BUILT_IN: readonly string[] = ["start", "stop", "restart", "reload", "stat
 interface ControlResult {
   target: string;
   jobs: { job: string; outcome: Grade; allocations: object[] }[];
-  /** Only where there are any: services that were stopped and not started again, a sentence each. */
+  /** A sentence for each service that may be stopped and was not started again; absent where there is none. */
   left_down?: string[];
   cancelled?: CancelReceipts;
 }
 
 /**
- * Runs a target of jobs on their workers (hook-runtime.md, Events: job_control of a job-control command). Jobs are in no
- * order among each other. A worker that cannot be reached or is not in sync is left out, the others go on. Throws
- * `unknown_name` for a job, or a worker in `allocations`, that is unknown; `ErrRunCommand` at the end where not all
- * is ok, or `cancelled`, both with the whole result in the details.
+ * Runs a target of jobs on their workers (hook-runtime.md, Events: job_control of a job-control command). Jobs are in
+ * no order among each other. A worker that cannot be reached or is not in sync is left out, the others go on. Throws
+ * `unknown_name` for an unknown job or an unknown worker in `allocations`; `ErrRunCommand` at the end where not all is
+ * ok, or `cancelled`, both with the whole result in the details.
  */
 export function control(kind: ControlKind): Operation {
   return async (context, params) => {

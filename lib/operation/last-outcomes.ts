@@ -3,16 +3,16 @@ import type { AllocationState } from "./allocation-state.ts";
 import type { OperationContext } from "./context.ts";
 import { troubleOf } from "./outcome.ts";
 
-/** Of a reason, so much is kept. */
+/** The length at which a reason is cut. */
 const REASON_LENGTH = 2_048;
 
-/** What is noted of one allocation. */
+/** The record of the last action on one allocation. */
 export interface Noted extends Omit<LastOutcome, "reason"> {
   id: string;
   reason?: string | null;
 }
 
-/** Notes what is done to allocations, all or none of it; reasons are masked, and cut at 2,048 characters. */
+/** Records actions on allocations in one transaction; reasons are masked, and cut at 2,048 characters. */
 export function noteOutcomes({ db, log, run }: OperationContext, all: readonly Noted[]): void {
   if (all.length === 0) return;
   db.transaction(() => {
@@ -25,7 +25,7 @@ export function noteOutcomes({ db, log, run }: OperationContext, all: readonly N
   });
 }
 
-/** Notes that something begins on allocations: it must not look as if nothing had happened if the run is killed now. */
+/** Records that an action begins on allocations, so that it is known even if the run is killed before its end. */
 export function noteBegun(context: OperationContext, ids: readonly string[], action: string): void {
   noteOutcomes(
     context,
@@ -33,13 +33,15 @@ export function noteBegun(context: OperationContext, ids: readonly string[], act
   );
 }
 
-/** What is noted of something that has ended with an error. */
+/** The outcome and reason of an action that ended with an error. */
 export function outcomeOf(error: unknown): Pick<Noted, "outcome" | "reason"> {
   const { grade, message } = troubleOf(error);
   return { outcome: grade, reason: message };
 }
 
-/** The same as {@link noteBegun} for allocations of a rollout; without `action` each begins what was decided for it. */
+/**
+ * Like {@link noteBegun} for allocations of a rollout; without `action` each begins the action that the plan decided.
+ */
 export function noteStep(
   context: OperationContext,
   states: readonly AllocationState[],
@@ -50,7 +52,7 @@ export function noteStep(
   }));
 }
 
-/** Notes what has become of allocations of a rollout by now, where that is not noted yet. */
+/** Records the outcomes of allocations of a rollout that have changed since the last record. */
 export function noteEnds(context: OperationContext, states: readonly AllocationState[]): void {
   noteStates(context, states, (state) => {
     const last = endOf(state);

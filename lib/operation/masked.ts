@@ -1,11 +1,11 @@
 import type { Redactor } from "../core/redact.ts";
 
-/** The fields of a result that quote what a command, a file or a template says, and of what is told by their names. */
+/** The fields of a result whose text may quote a command, a file or a template. */
 const TEXT = /(?:^|_)(?:diff|errors?|evidence|lines|message|note|output|reasons?|warnings)$/;
 
 /**
- * A result, which goes into the record and over HTTP, as JSON has it: its texts are masked, its names never, since a
- * plan and a retry go on with them.
+ * A result as JSON, for the record and for HTTP: its texts are masked, its names are not, because a bound plan and a
+ * retry use them.
  */
 export function masked(result: unknown, redactor: Redactor): unknown {
   const mask = (value: unknown, isText: boolean): unknown => {

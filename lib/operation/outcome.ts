@@ -21,7 +21,7 @@ export type Grade = (typeof GRADES)[number];
 /** Why something on a worker did not end well. */
 export interface Trouble {
   grade: "failed" | "unreachable" | "cancelled";
-  /** Of a program that failed with the last lines that it said, which no other part of a result repeats. */
+  /** For a failed program this includes the last lines of its output, which no other part of a result repeats. */
   message: string;
   /** What was found there, where a health check failed. */
   evidence?: Evidence | null;
@@ -39,7 +39,10 @@ class ProgramFailure extends Failure {
   declare readonly details: { reason: string };
 }
 
-/** The failure of a program: a sentence with the last line of `reason`, all of which {@link troubleOf} answers. */
+/**
+ * The failure of a program: its message has the first and the last line of `reason`; {@link troubleOf} answers all of
+ * `reason`.
+ */
 export function failedWith(code: FailureCode, reason: string): Failure {
   return new ProgramFailure(code, inOneLine(reason), { details: { reason } });
 }

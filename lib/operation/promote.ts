@@ -4,7 +4,7 @@ import { type Promotion, promote, setStopped } from "../bucket/promotions.ts";
 import type { AllocationState } from "./allocation-state.ts";
 import type { OperationContext } from "./context.ts";
 
-/** Promotes what was synced to allocations of a job, all or none, together with what its hooks have stored by now. */
+/** Promotes the synced files of allocations of a job, in one transaction with the KV writes of the job's hooks. */
 export function promoteAll(
   { db, kv }: OperationContext,
   { name }: CatalogJob,

@@ -6,7 +6,7 @@ import type { FileDigests } from "../plan/changes.ts";
 import type { OperationContext } from "./context.ts";
 import type { Effects } from "./effects.ts";
 
-/** The files that are promoted of an allocation. Throws `failed` where a content of them is not kept any more. */
+/** The promoted files of an allocation. Throws `failed` where the content of one is not kept any more. */
 export function promotedTree({ db, kv }: OperationContext, { hash, files }: Promotion): StagedTree {
   const staged = Object.entries(files).map(([path, digest]): StagedFile => {
     const [mode = "", sha256 = ""] = digest.split(":");
@@ -15,7 +15,7 @@ export function promotedTree({ db, kv }: OperationContext, { hash, files }: Prom
   return { hash, files: staged, digests: files };
 }
 
-/** Brings promoted files back to their worker, where those of `before` may be, and notes that they are there. */
+/** Puts promoted files back on their worker, where the files of `before` may be, and records that they are there. */
 export async function putFilesBack(
   context: OperationContext,
   effects: Effects,

@@ -18,19 +18,19 @@ import { targetHash } from "./target.ts";
 
 const SYNC_AT_ONCE = 32;
 
-/** What a batch that was not healthy leaves to put back. */
+/** What is to be put back after the failed gate of a batch. */
 interface Failed {
   job: CatalogJob;
   batch: readonly AllocationState[];
-  /** The job's other allocations whose files were synced and where nothing was begun. */
+  /** The job's other allocations whose files were synced and whose batch had not begun. */
   waiting: readonly AllocationState[];
 }
 
 /**
  * Puts the tree and the version that were promoted before a batch back on its workers, all of them at once as the batch
  * was, and runs their gate (workspace.md, `on_failure`); then the promoted files on those that wait for a later batch,
- * where nothing runs. First starts have nothing before them and stay as they are, as do workers that are unreachable.
- * Answers the failure that the job ends with: that of the batch's own gate, and what has become of the workers. Throws
+ * where nothing runs. First starts have no promoted files to return to and stay as they are, as do unreachable workers.
+ * Answers the failure of the job: the failure of the batch's gate, and on which workers files were put back. Throws
  * only `cancelled`.
  */
 export async function restoreBatch(
@@ -45,7 +45,7 @@ export async function restoreBatch(
   return new Failure("ErrHealthCheckFailed", message, { cause: failure });
 }
 
-/** Puts a batch back, and answers what has become of it. */
+/** Puts a batch back, and answers the outcome as a sentence. */
 async function restore(
   context: OperationContext,
   effects: Effects,
@@ -80,7 +80,10 @@ async function restore(
   }
 }
 
-/** Puts the promoted files back where nothing was begun: what runs there runs with them. Answers what has become of it. */
+/**
+ * Puts the promoted files back on workers whose batch had not begun; the services there run with them already. Answers
+ * the outcome in sentences.
+ */
 async function settleWaiting(
   context: OperationContext,
   effects: Effects,
@@ -98,7 +101,7 @@ async function settleWaiting(
     try {
       const back = { allocation, promoted, tree: promotedTree(context, promoted) };
       await putFilesBack(context, effects, back, tree.digests);
-      // Where an earlier deploy was cut off, other files than the promoted ones may run.
+      // After an earlier deploy was cut off, the service may run with other files than the promoted ones.
       if (!promoted.unfinished) promote(context.db, job.name, allocation.id, promoted.version);
       state.isBack = true;
     } catch (error) {

@@ -6,8 +6,8 @@ import { withHooks } from "./hooks.ts";
 
 /**
  * Runs one hook of one job for the event `cli`. What its scripts wrote is stored when all of them succeeded, else
- * nothing of it is (decisions: Rulings). Throws `unknown_name`, `invalid_request` where the job is not clear, `ErrHookFailed` with the
- * scripts' results in the details, or `cancelled`.
+ * nothing of it is (decisions: Rulings). Throws `unknown_name`, `invalid_request` where several jobs have the hook,
+ * `ErrHookFailed` with the scripts' results in the details, or `cancelled`.
  */
 export const runHooks: Operation = async (context, params) => {
   const { kv, db, log } = context;

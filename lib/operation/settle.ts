@@ -9,13 +9,14 @@ import { troubleOf } from "./outcome.ts";
 import { promotedTree, putFilesBack } from "./promoted-tree.ts";
 
 const AT_ONCE = 32;
-/** The targets that bring a service to run with the files that are there. */
+/** The targets that make a service run with the files on the worker. */
 const TARGETS: readonly string[] = ["start", "restart", "reload"];
 
 /**
- * Before job control starts, restarts or reloads a job: puts the promoted files back where a deploy has begun a change and
- * not finished it, so that no command starts what no deploy has finished. Where nothing is promoted, or the files cannot be
- * put back, the allocation has failed. What a deploy has left half-way it still has to do. Throws only `cancelled`.
+ * Before job control starts, restarts or reloads a job: puts the promoted files back where a deploy began a change and
+ * did not finish it, so that no command starts a release that no deploy has finished. Where nothing is promoted, or the
+ * files cannot be put back, the allocation is `failed`. The unfinished change stays for the next deploy. Throws only
+ * `cancelled`.
  */
 export async function settle(
   control: Control,
@@ -56,7 +57,7 @@ async function putBack(control: Control, state: ControlState): Promise<void> {
   }
 }
 
-/** What may be there. Where no sync has come to its end since the change began, each file may have any rights. */
+/** The files that may be on the worker. Where no sync has ended since the change began, each file may have any mode. */
 function filesLeft({ context: { db } }: Control, { allocation, promoted }: ControlState): FileDigests {
   const { job, id } = allocation;
   if (promoted.synced !== "") return syncedFiles(db, job, id);

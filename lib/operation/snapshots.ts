@@ -18,14 +18,14 @@ export const takeSnapshot: Operation = async ({ layout, db, log, signal }, param
   return snapshot;
 };
 
-/** What a restore works with: no database where that is damaged. */
+/** The context of a restore; `db` is undefined where the database is damaged. */
 type RestoreContext = Omit<OperationContext, "db" | "kv"> & { db: Database | undefined };
 
 /** The result of a restore. */
 interface RestoreResult {
   snapshot: string;
   created_at: string;
-  /** The snapshot of what was there before; null where its database was damaged. */
+  /** The snapshot of the state before the restore; null where the database was damaged. */
   saved_as: string | null;
   /** The source paths were replaced too. */
   with_source: boolean;
@@ -36,9 +36,9 @@ interface RestoreResult {
 }
 
 /**
- * Restores a snapshot of this bucket (decisions: Snapshots). In order: the snapshot is unpacked and all of it checked, a
- * snapshot of the present is taken, and only then is anything replaced, wholly or not at all; from there on a cancel
- * comes too late. A damaged database cannot go into a snapshot: its file is kept beside it.
+ * Restores a snapshot of this bucket (decisions: Snapshots). In order: the snapshot is unpacked and all of it checked,
+ * a snapshot of the present is taken, and only then is anything replaced, wholly or not at all; from there on a cancel
+ * comes too late. A damaged database cannot go into a snapshot: its file is kept beside the new one.
  */
 export const restoreSnapshot = async (context: RestoreContext, params: Record<string, unknown>) => {
   const { layout, log, run, signal } = context;

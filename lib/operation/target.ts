@@ -24,9 +24,9 @@ export interface WantedTarget {
   /** {@link targetHash}, where it is known which files are there. */
   hash?: string;
   env?: Record<string, string>;
-  /** Called when it begins to run on the worker. */
+  /** Called when the target begins to run on the worker. */
   onBegin?: () => void;
-  /** Called where it was begun and did not succeed, or nobody knows. */
+  /** Called where the target began and did not succeed, or where its outcome is unknown. */
   onCut?: () => void;
   /** Exit codes that are as good as 0. */
   accepted?: readonly number[];
@@ -42,7 +42,7 @@ export function targetHash(treeHash: string, version: string): string {
 
 /**
  * Runs a target of a job on a worker, its output going to Activity and to the worker's log. Throws `timeout` or
- * `failed` naming target, job and worker, with the last lines of what it said, or `cancelled`.
+ * `failed` naming target, job and worker, with the last lines of its output, or `cancelled`.
  */
 export async function makeTarget(
   context: OperationContext,

@@ -23,7 +23,10 @@ export interface DriftEffects {
   text(place: { job: string; worker: string }, path: string): Promise<string | undefined>;
 }
 
-/** Looks over the one connection that a run has to each worker. What `drift_ignore` names is as promoted. */
+/**
+ * Looks at files over the one connection that a run has to each worker. Files that `drift_ignore` names count as
+ * promoted.
+ */
 export function driftEffects({ db, signal }: OperationContext, fleet: Fleet): DriftEffects {
   let ignored: Map<string, string[]> | undefined;
   return {
@@ -58,8 +61,8 @@ export interface DiffRoom {
 }
 
 /**
- * How allocations of one worker are there, in their order. Where there is no more room a diff is left out. Throws where the worker gives no whole answer: `unreachable`,
- * `cancelled`, or `failed`.
+ * How allocations of one worker are there, in their order. Where there is no more room a diff is left out. Throws where
+ * the worker gives no whole answer: `unreachable`, `cancelled`, or `failed`.
  */
 export async function driftOn(
   context: OperationContext,
@@ -87,9 +90,9 @@ async function allocationDrift(
 ): Promise<AllocationDrift> {
   const is_unfinished = promotion.unfinished || (found?.isUnsettled ?? false);
   const isNew = promotion.hash === "";
-  // Where a deploy was cut off, what lies there is its own.
+  // After a deploy was cut off, the files on the worker are its own.
   const isInTheWay = (path: string) => wanted?.[path] !== undefined && !promotion.unfinished;
-  // What a job adds beside its files is its own as well.
+  // Files that a job adds are its own as well.
   const isTold = ({ path, state }: FileDrift) => (!isNew && state !== "extra") || isInTheWay(path);
   const told = (found?.files ?? []).filter(isTold);
   if (isNew && told.length === 0) return { outcome: "not_promoted", is_unfinished, files: [] };
@@ -116,7 +119,7 @@ class Differ {
     this.#room = room;
   }
 
-  /** What was found there has names, too. */
+  /** Paths found on the worker are names too, and are not masked. */
   names(paths: readonly string[]): void {
     this.#context.log.redactor.keep(paths);
   }
@@ -142,7 +145,7 @@ class Differ {
   }
 }
 
-/** True where a deploy with `force` makes this file the promoted one; it leaves folders and data of a job where they are. */
+/** True where a deploy with `force` puts the promoted file back; it does not remove folders and data of a job. */
 export function isForceable({ state, path, sha256 }: DriftedFile): boolean {
   return state === "link" ? path !== "." && path !== ".." : state === "missing" || sha256 !== null;
 }

@@ -40,7 +40,10 @@ export const trust: Operation = async (context, params) => {
   return conclude(context, result);
 };
 
-/** What {@link selectWorkers} answers, at least one. Throws `failed` with what to do first where the catalog has none. */
+/**
+ * The workers that {@link selectWorkers} answers. Throws `failed`, with what to do first, where the catalog has no
+ * worker.
+ */
 export function chooseWorkers(
   { db }: OperationContext,
   wanted: Parameters<typeof selectWorkers>[1],

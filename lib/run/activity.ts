@@ -54,7 +54,7 @@ function readChunk(layout: Layout, runId: string, after: number): LogChunk {
   if (!record) throw runNotFound(runId);
   const { activity } = runLayout(layout, runId);
   const found = lstatSync(activity, { throwIfNoEntry: false });
-  // What is no regular file has said nothing.
+  // A file that is not regular counts as empty.
   const size = found?.isFile() ? found.size : 0;
   if (after > size)
     throw new Failure(

@@ -18,9 +18,9 @@ interface Named {
 }
 
 /**
- * Throws `unknown_name` for jobs, hooks, workers, labels and allocations that a run is to be about and that the catalog
- * does not have, and `invalid_request` for a hook that several jobs have: before there is a run. One that builds first
- * looks at the catalog that it has made then.
+ * Checks the parameters of a run before the run is made. Throws `unknown_name` for jobs, hooks, workers, labels and
+ * allocations that are not in the catalog, and `invalid_request` for a hook that several jobs have. A run that builds
+ * first is not checked here: it checks against its own catalog.
  */
 export function requireNames(db: Database, kind: RunKind, params: Record<string, unknown>): void {
   const { jobs, job, hook, workers, labels, allocations, force_only, build } = params as Named;

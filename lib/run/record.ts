@@ -55,7 +55,10 @@ export const SERVER_RESTARTED = "server restarted before run completed";
 /** The error of a command-line run whose process is gone. */
 export const COMMAND_ENDED = "command ended before it completed";
 
-/** A run that begins now; its folder is on the disk once this has resolved, and there is none where this fails. */
+/**
+ * Makes the record of a run that begins now. Its folder is flushed to the disk once this resolves, and removed where
+ * this fails.
+ */
 export async function createRecord(
   layout: Layout,
   start: Pick<RunRecord, "id" | "bucket_id" | "origin" | "params"> & {
@@ -164,11 +167,13 @@ export function runNotFound(id: string): Failure {
   return new Failure("run_not_found", `run ${quote(id)} does not exist`);
 }
 
-/** The error of a run whose record cannot be read any more. */
+/** The error of a run whose record cannot be read. */
 export const RECORD_DAMAGED =
   "server-run.json of this run is damaged: its parameters and result are lost; activity.log tells what the run did";
 
-/** What is known of a run whose record is half written or damaged: it failed, and when it began. */
+/**
+ * The record shown for a run whose own record is half written or damaged: `failed`, with the time when the run began.
+ */
 function damagedRecord(layout: Layout, id: string, text: string): RunRecord {
   const at = new Date(timeOfRun(id)).toISOString();
   const kind = /"kind": "(\w+)"/.exec(text)?.[1] ?? "";
@@ -180,13 +185,13 @@ function damagedRecord(layout: Layout, id: string, text: string): RunRecord {
   };
 }
 
-/** When a run began: its id tells it. */
+/** The time when a run began, in milliseconds, taken from its id. */
 export function timeOfRun(id: string): number {
   return Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16);
 }
 
 /**
- * The record of a run, or undefined where there is none; of one that cannot be read that the run has failed.
+ * The record of a run, or undefined where there is none. A record that cannot be read is shown as that of a failed run.
  * `id` must be a UUID.
  */
 export function readRecord(layout: Layout, id: string): RunRecord | undefined {

@@ -84,7 +84,7 @@ async function tokenOf(flags: ServerFlags, variable: string | undefined): Promis
   return token;
 }
 
-/** What people are told of a token that others could guess; undefined for one that is long enough. */
+/** The warning about a token that is short enough to guess; undefined for a longer one. */
 export function tokenWarning({ token }: ServerConfig): string | undefined {
   if (token.length >= LEAST_TOKEN) return undefined;
   return `warning: the API token has under ${LEAST_TOKEN} characters and can be guessed: make one with openssl rand -base64 32`;

@@ -6,7 +6,9 @@ export function refusal(message: string, cause?: unknown): Failure {
   return new Failure("usage", message, { cause });
 }
 
-/** The mode bits that a file with a secret must not have: its group may read it, others may do nothing with it. */
+/**
+ * The mode bits that a file with a secret must not have: all users but owner and group may neither read nor write it.
+ */
 export const NOT_FOR_OTHERS = 0o006;
 
 /** The text of a file that a flag names, unless its mode has one of the bits `refused`. Throws a {@link refusal}. */

@@ -16,7 +16,7 @@ export async function startRun(
   { supervisor, readers, identity }: Context,
   prepare: (runId: string) => Promise<Record<string, unknown>>,
 ): Promise<Answer> {
-  // Opening it is enough to know that runs can work with it. A restore is what a damaged one needs.
+  // To open the database is enough to know that runs can use it. A restore must start with a damaged database too.
   const isDamaged = (error: unknown) => error instanceof Failure && error.code === "database_damaged";
   await Promise.try(() => readers.read(layout, () => undefined)).catch((error: unknown) => {
     if (kind !== "snapshot_restore" || !isDamaged(error)) throw error;

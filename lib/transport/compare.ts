@@ -132,7 +132,10 @@ function driftOf(job: string, wanted: WantedFiles, found: Found, entries: readon
   return { files, isUnsettled: found.unsettled.has(job) };
 }
 
-/** How a promoted file is there; nothing where it is as promoted. An execute bit that a job has added is its own. */
+/**
+ * How a file on the worker differs from the promoted one; undefined where it does not. An execute bit that a job added
+ * is no difference.
+ */
 function fileDrift(folder: string, path: string, digest: string, found: Found): FileDrift[] {
   const there = `${folder}/${path}`;
   const [mode = "", sha256] = digest.split(":");

@@ -42,11 +42,11 @@ export type ProbeTarget = TcpProbe | HttpProbe | CommandProbe;
 export interface ProbeResult {
   ok: boolean;
   evidence: string;
-  /** What a command that failed said last. */
+  /** The last lines of a command that failed. */
   said?: LastLines;
-  /** Of the request or command alone. */
+  /** The time of the request or command alone, without waits before it. */
   durationMs: number;
-  /** The worker was not reached, so that nothing is known about the job. */
+  /** The worker was not reached, so the state of the job is unknown. */
   isUnreachable?: boolean;
 }
 
@@ -55,9 +55,9 @@ type Finding = Omit<ProbeResult, "durationMs">;
 const EVIDENCE_BYTES = 2 * 1024;
 
 /**
- * Carries out one check, once. Its time begins with its request or command: what comes before that (a place among the
- * commands at work, the connection over ssh) has limits of its own. A check that fails, for whatever reason, is an answer
- * and no error; throws only `cancelled`, at once.
+ * Carries out one check, once. Its time begins with its request or command: the waits before it (for a free place, for
+ * the connection over ssh) have limits of their own. A check that fails, for whatever reason, is an answer and no
+ * error; throws only `cancelled`, at once.
  */
 export async function probe(target: ProbeTarget, signal?: AbortSignal): Promise<ProbeResult> {
   throwIfCancelled(signal);
@@ -80,7 +80,7 @@ function carryOut(target: ProbeTarget, signal: AbortSignal | undefined): Promise
   }
 }
 
-/** Gives a request its time, from now on. */
+/** Runs a request with its time limit, which begins now. */
 async function timed(
   timeoutMs: number,
   signal: AbortSignal | undefined,

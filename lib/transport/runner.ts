@@ -94,7 +94,7 @@ export function runTarget(transport: Transport, order: TargetOrder): Promise<Com
   return transport.script(START, { args, env, onLine, onBegin, signal, timeoutMs });
 }
 
-/** True where a target may have run: not where bin/runner has refused, nor a target that succeeded. */
+/** True where a target may have run without success: not where it succeeded, nor where bin/runner refused to run it. */
 export function isCut({ exitCode }: Pick<CommandOutcome, "exitCode">): boolean {
   const refused: readonly number[] = Object.values(RUNNER_EXIT);
   return exitCode !== 0 && !refused.includes(exitCode ?? -1);

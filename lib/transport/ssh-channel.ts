@@ -76,7 +76,7 @@ export class Channel {
     return this.#session.ended;
   }
 
-  /** True once the worker's sshd has opened it. */
+  /** True once the worker's sshd has opened the channel. */
   get isOpen(): boolean {
     return this.#session.isOpen;
   }

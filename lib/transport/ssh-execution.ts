@@ -5,8 +5,8 @@ import { feed, Output } from "../core/streams.ts";
 import type { Receipt, ScriptOptions } from "./transport.ts";
 
 /**
- * So much is taken of what comes after a script was cut short: what it says as it unwinds. Lines without end would keep
- * this process from hearing that the script has ended.
+ * How many bytes of output are read after a script was cut off, for what it prints while it ends. Endless output would
+ * keep this process from noticing the script's end.
  */
 const CUT_BYTES = 64 * 1024;
 
@@ -38,7 +38,7 @@ export class Execution {
     });
   }
 
-  /** It runs on the worker: its time begins. */
+  /** Called when the script begins to run on the worker: its time limit begins. */
   begin(): void {
     this.#started = performance.now();
     this.#begun.resolve();

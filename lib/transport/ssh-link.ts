@@ -110,14 +110,14 @@ export class SshLink {
     await master?.close();
   }
 
-  /** The failure `failed` that names the worker: it answers, but cannot do what it is asked to. */
+  /** The failure `failed`, naming a worker that answers but cannot do its task. */
   failed(what: string, why: string): Failure {
     return new Failure("failed", `${what} worker ${this.#worker.host}: ${why}`);
   }
 
   /**
-   * The failure for a group that ended without a word: `unreachable` where the connection was lost, `failed` where the
-   * worker closed its session only. `rest` ends the sentence.
+   * The failure for a process group that ended without a result: `unreachable` where the connection was lost, `failed`
+   * where the worker closed only the session. `rest` ends the sentence.
    */
   async broken({ channel, master }: StartedChannel, rest: string): Promise<Failure> {
     const isClosed = typeof (await channel.closed) === "number";

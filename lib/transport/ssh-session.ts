@@ -93,7 +93,7 @@ export class Session {
     this.#socket.write(Buffer.concat([greeting(HELLO, VERSION), greeting(PROXY, 0)]));
   }
 
-  /** True once the worker's sshd has answered it. */
+  /** True once the worker's sshd has answered the request for the session. */
   get isOpen(): boolean {
     return this.#end !== "unconnected";
   }

@@ -179,8 +179,8 @@ export function putRolloutOrder(order: string | readonly string[]): Promise<ApiR
 }
 
 /**
- * The order in force, hosts with commas: the catalog's where nobody has put one. Rejects with {@link ApiError} where the
- * job has no workers.
+ * The rollout order in force, as hosts separated by commas: the order that a hook has put, or else that of the catalog.
+ * Rejects with {@link ApiError} where the job has no workers.
  */
 export async function getRolloutOrder(): Promise<string> {
   const response = await getStoreValue(own("ops"), "rollout_order");
@@ -194,9 +194,9 @@ export function listHookDemands(): Promise<ApiResponse<HookDemand[]>> {
 }
 
 /**
- * Waits for one of `capacity` (1 to 64) places of a semaphore, which the scripts of this job and event share, at most
- * `timeoutSeconds` (to 3600, 0 means 600); status 408 when that was not enough. Release it in a `finally` block: a place is held
- * until then or to the end of the session.
+ * Waits for one of `capacity` (1 to 64) places of a semaphore, which the scripts of this job and event share, for at
+ * most `timeoutSeconds` (0 to 3600; 0 means 600). Status 408 when the time is up. Release it in a `finally` block: a
+ * place is held until then or to the end of the session.
  */
 export function acquireSemaphore(
   name: string,

@@ -144,7 +144,7 @@ interface State {
   failed_allocations: number | null;
 }
 
-/** What the database says; of one with another schema only which that is. */
+/** The state of a bucket's database; of a database with another schema only the schema version. */
 async function stateOf(layout: Layout, readers: Readers): Promise<State> {
   const nothing = { initialized: false, schema_version: null, failed_allocations: null };
   try {

@@ -21,7 +21,7 @@ export const START_FAILURES: readonly FailureCode[] = [
   "database_busy",
 ];
 
-/** What the start of a run of a kind may fail with. */
+/** The errors of a request that starts a run of a kind. */
 export function startFailures(kind: RunKind): FailureCode[] {
   const ofNames: FailureCode[] = canName(kind) ? ["unknown_name"] : [];
   const ofRetry: FailureCode[] = isRepeatable(kind) ? ["run_not_found", "retry_impossible"] : [];
@@ -32,8 +32,8 @@ export function startFailures(kind: RunKind): FailureCode[] {
 export const STARTED = { status: 202, description: "The run has started", shape: component("RunStarted") };
 
 /**
- * A route that starts a run of a kind; its body are the parameters of the kind (`run/protocol.ts`). Names that the
- * catalog does not have are refused, and `verify` throws where something else tells already that the run cannot be meant.
+ * A route that starts a run of a kind; its body are the parameters of the kind (`run/protocol.ts`). Names that are not
+ * in the catalog are refused; `verify` throws where the request is impossible for another reason.
  */
 function start<K extends RunKind>(
   kind: K,
