@@ -10,6 +10,7 @@ import {
   setGate,
   setStopped,
   startAnew,
+  syncedFiles,
 } from "../../lib/bucket/promotions.ts";
 import { makeBucket } from "../helpers/workspace.ts";
 
@@ -37,7 +38,11 @@ async function setUp(t: TestContext) {
     recordSynced(db, "web", "one", tree(hash));
     promote(db, "web", "one", version, gate);
   };
-  return { db, deploy, of: (id: string, job = "web") => promotionsOf(db, job)(id) };
+  const of = (id: string, job = "web") => ({
+    ...promotionsOf(db, job)(id),
+    syncedFiles: syncedFiles(db, job, id),
+  });
+  return { db, deploy, of };
 }
 
 test("what was never deployed has version 0.0.0 and nothing else", async (t) => {

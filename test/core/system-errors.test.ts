@@ -11,8 +11,8 @@ test("an error of the system that people meet says what is the matter, where, an
     [{ code: "EROFS", syscall: "mkdir", path: "/b" }, "the file system is read-only (/b): mount it writable"],
     [{ code: "ENOSPC", syscall: "write" }, "the disk is full (write): make room there"],
     [{ code: "EDQUOT" }, "the disk quota is used up: make room there"],
-    [{ code: "EMFILE" }, "this process has as many files open as it may: raise its limit (ulimit -n)"],
-    [{ code: "ENFILE" }, "this machine has as many files open as it can: raise fs.file-max"],
+    [{ code: "EMFILE" }, "the process has reached its limit of open files: raise the limit (ulimit -n)"],
+    [{ code: "ENFILE" }, "the machine has reached its limit of open files: raise fs.file-max"],
     [
       { code: "EPERM", syscall: "link", path: "/b" },
       "no hard link can be made there (/b): use a file system that has them",
@@ -31,7 +31,7 @@ test("a locked database is told from any other, by extended codes too", () => {
   const locked = [5, 6, 5 | (1 << 8), 6 | (1 << 8), 5 | (2 << 8)];
   for (const errcode of locked) {
     assert.equal(isLocked(failed({ errcode })), true, String(errcode));
-    assert.match(String(systemSentence(failed({ errcode }))), /^another process is at work in the database/);
+    assert.match(String(systemSentence(failed({ errcode }))), /^the bucket's database is busy; try again/);
   }
   for (const errcode of [0, 4, 7, 11, 13])
     assert.equal(isLocked(failed({ errcode })), false, String(errcode));

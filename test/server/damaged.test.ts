@@ -108,7 +108,10 @@ test("CP-115 a half-written record is a failed run that says so: in the list, al
     await server.open();
     const { body: run } = await server.call("GET", `${bucket.path}/runs/${first.id}`);
     assert.deepEqual([run.status, run.kind, run.duration_ms], ["failed", kind, 0]);
-    assert.match(run.error, /^server-run\.json of this run is damaged: what it did is in its activity\.log/);
+    assert.match(
+      run.error,
+      /^server-run\.json of this run is damaged: its parameters and result are lost; activity\.log tells what the run did/,
+    );
     const { body: list } = await server.call("GET", `${bucket.path}/runs`);
     const { progress: _, ...shown } = run;
     assert.deepEqual(list.items, [shown]);
