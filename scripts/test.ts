@@ -11,7 +11,7 @@ import { patience } from "./patience.ts";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 /** Files at once. Tests wait more than they compute, so this is one more than a small machine has cores. */
-const AT_ONCE = 3;
+const AT_ONCE = 4;
 /** The limit of a whole file; the longest takes a minute and a half on a quiet machine. */
 const FILE_LIMIT_MS = 600_000;
 const COVERAGE = [

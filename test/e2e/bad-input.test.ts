@@ -98,7 +98,7 @@ test("CP-091 CP-115 CP-219 CP-220 a truncated or hostile archive is refused with
   const launcher = new Launcher(process.env);
   const pack = async (...args: string[]) => {
     const file = path.join(source, "..", "upload.tar");
-    const outcome = await launcher.run(["tar", "-C", source, "-cf", file, ...args]);
+    const outcome = await launcher.run(["tar", "--sort=name", "-C", source, "-cf", file, ...args]);
     assert.equal(outcome.exitCode, 0, outcome.stderr);
     return readFileSync(file);
   };

@@ -63,11 +63,14 @@ after(async () => {
 const button = (name: string) => page.getByRole("button", { name, exact: true });
 const codeField = () => page.getByLabel("Code of your authenticator app");
 
-/** A code that is later than every one used so far: of the step before, this one or the next; else it waits. */
+/**
+ * A code that is later than every one used so far: of the step before, this one or the next; else it waits. The step
+ * before counts only while this one has some seconds left, for its code ends with them.
+ */
 async function freshCode(): Promise<string> {
-  const step = () => Math.floor(Date.now() / 30_000);
+  const step = (aheadMs = 0) => Math.floor((Date.now() + aheadMs) / 30_000);
   await until("the next code", () => step() + 1 > used, 40_000);
-  used = Math.max(used + 1, step() - 1);
+  used = Math.max(used + 1, step(10_000) - 1);
   return oathtoolCode(SECRET_TEXT, used * 30_000);
 }
 
