@@ -5,6 +5,7 @@ import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { push } from "../lib/cli/push.ts";
 import { patience } from "./patience.ts";
 
 export const PROGRAM = fileURLToPath(new URL("../bin/ops.js", import.meta.url));
@@ -28,6 +29,13 @@ export interface Run {
   exit_code: number | null;
   result: unknown;
   audit: { action: string }[];
+}
+
+/** How a program ended, and what it printed. */
+export interface Ended {
+  code: number | null;
+  stdout: string;
+  stderr: string;
 }
 
 /** A running server and the calls to its API. */
@@ -108,6 +116,21 @@ export class LocalServer {
     return body.id;
   }
 
+  /** Pushes the source in a folder as `ops push` does, in this process, and answers what that would end with and print. */
+  async push(bucket: string, dir: string): Promise<Ended> {
+    const ended: Ended = { code: null, stdout: "", stderr: "" };
+    ended.code = await push({
+      ...{ baseUrl: this.url, token: this.token, bucket, dir, signal: new AbortController().signal },
+      progress: (text) => {
+        ended.stderr += `${text}\n`;
+      },
+      output: (text) => {
+        ended.stdout += text;
+      },
+    });
+    return ended;
+  }
+
   /** Starts a run and answers its id. */
   async startRun(bucket: string, kind: string, params: unknown = {}): Promise<string> {
     const { status, body } = await this.call<{ run_id: string }>(
@@ -157,13 +180,13 @@ export class LocalServer {
 export async function ops(
   args: string[],
   options: { cwd?: string; env?: Record<string, string>; onText?: (text: string) => void } = {},
-): Promise<{ code: number | null; stdout: string; stderr: string }> {
+): Promise<Ended> {
   const child = spawn(process.execPath, [PROGRAM, ...args], {
     cwd: options.cwd,
     env: { ...process.env, ...options.env },
     stdio: ["ignore", "pipe", "pipe"],
   });
-  const result = { code: null as number | null, stdout: "", stderr: "" };
+  const result: Ended = { code: null, stdout: "", stderr: "" };
   child.stdout.on("data", (chunk: Buffer) => {
     result.stdout += chunk;
     options.onText?.(chunk.toString());

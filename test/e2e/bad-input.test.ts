@@ -62,10 +62,7 @@ async function withBucket(t: TestContext) {
   const source = path.join(folder, "source");
   const workers = path.join(folder, "workers");
   writeServices(source, workers, { version: "1.0.0" });
-  const push = () =>
-    ops(["push", server.url, "--bucket", bucket, "--dir", source], {
-      env: { OPS_SERVE_TOKEN: server.token },
-    });
+  const push = () => server.push(bucket, source);
   assert.equal((await push()).code, 0);
   assert.equal((await server.run(bucket, "deploy")).status, "succeeded");
   const runs = async () =>

@@ -59,8 +59,7 @@ async function setUp(t: TestContext) {
         "workspace/jobs/web/password.tpl": '{{ getSecret "password" }}',
       },
     });
-    const env = { OPS_SERVE_TOKEN: server.token };
-    const pushed = await ops(["push", server.url, "--bucket", bucket, "--dir", source], { env });
+    const pushed = await server.push(bucket, source);
     assert.equal(pushed.code, 0, pushed.stdout + pushed.stderr);
     return bucket;
   };

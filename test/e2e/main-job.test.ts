@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { freePorts } from "../../scripts/example.ts";
-import { LocalServer, ops, type Run } from "../../scripts/local-server.ts";
+import { LocalServer, type Run } from "../../scripts/local-server.ts";
 import {
   runningConfiguration,
   type ServiceOptions,
@@ -29,9 +29,7 @@ async function setUp(t: TestContext) {
   const source = path.join(folder, "source");
   const push = async (options: ServiceOptions) => {
     writeServices(source, workers, options);
-    return await ops(["push", server.url, "--bucket", bucket, "--dir", source], {
-      env: { OPS_SERVE_TOKEN: server.token },
-    });
+    return await server.push(bucket, source);
   };
   const deploy = async (params: object = {}) => {
     let text = "";

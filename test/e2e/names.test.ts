@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { LocalServer, ops, PROGRAM, type Run } from "../../scripts/local-server.ts";
+import { LocalServer, PROGRAM, type Run } from "../../scripts/local-server.ts";
 import { writeTree } from "../helpers/sources.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 
@@ -35,8 +35,7 @@ function writeSource(version: number, makefile = `@echo "says ${SAID}"`): void {
 }
 
 async function push(): Promise<void> {
-  const args = ["push", server.url, "--bucket", bucket, "--dir", source];
-  const { code, stderr } = await ops(args, { env: { OPS_SERVE_TOKEN: server.token } });
+  const { code, stderr } = await server.push(bucket, source);
   assert.equal(code, 0, stderr);
 }
 

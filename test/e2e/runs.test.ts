@@ -24,8 +24,7 @@ async function setUp(t: TestContext, before = "") {
   const source = path.join(folder, "source");
   const push = async (commands: string) => {
     writeServices(source, rig.workers, { version: "1.0.0", before: commands });
-    const env = { OPS_SERVE_TOKEN: rig.server.token };
-    return await ops(["push", rig.server.url, "--bucket", bucket, "--dir", source], { env });
+    return await rig.server.push(bucket, source);
   };
   const pushed = await push(before);
   assert.equal(pushed.code, 0, pushed.stdout + pushed.stderr);

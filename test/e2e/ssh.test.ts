@@ -4,7 +4,7 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { isGroupAlive, signalProcess } from "../../lib/core/process.ts";
 import type { Progress } from "../../lib/run/protocol.ts";
-import { LocalServer, ops, type Run } from "../../scripts/local-server.ts";
+import { LocalServer, type Run } from "../../scripts/local-server.ts";
 import {
   runningConfiguration,
   type ServiceOptions,
@@ -37,8 +37,7 @@ async function setUp(t: TestContext, options: FleetOptions = {}) {
     const sudo = process.getuid?.() === 0;
     const options = "[ssh_options]\nServerAliveInterval = 1\nServerAliveCountMax = 3\n";
     writeFileSync(path.join(source, "ops.conf"), `ssh_key = "fleet.key"\nuse_sudo = ${sudo}\n${options}`);
-    const env = { OPS_SERVE_TOKEN: server.token };
-    const pushed = await ops(["push", server.url, "--bucket", bucket, "--dir", source], { env });
+    const pushed = await server.push(bucket, source);
     assert.equal(pushed.code, 0, pushed.stderr + pushed.stdout);
   };
   const deploy = async (params: object = {}) => {

@@ -6,7 +6,7 @@ import { type TestContext, test } from "node:test";
 import { identify, signalProcess } from "../../lib/core/process.ts";
 import { type CommandOutcome, Launcher } from "../../lib/core/spawn.ts";
 import { Example } from "../../scripts/example.ts";
-import { LocalServer, ops, type Run } from "../../scripts/local-server.ts";
+import { LocalServer, type Run } from "../../scripts/local-server.ts";
 import { patience } from "../../scripts/patience.ts";
 import { testRuntime } from "../helpers/hook-runtime.ts";
 import { environmentOf, HookScripts } from "../helpers/hook-scripts.ts";
@@ -64,9 +64,7 @@ class Redis {
   async push(version: string): Promise<void> {
     const manifest = readFileSync(this.#source("manifest.json"), "utf8");
     writeFileSync(this.#source("manifest.json"), manifest.replace(/("version": ").*?"/, `$1${version}"`));
-    const { url, token } = this.#server;
-    const args = ["push", url, "--bucket", this.#bucket, "--dir", this.#example.source];
-    const pushed = await ops(args, { env: { OPS_SERVE_TOKEN: token } });
+    const pushed = await this.#server.push(this.#bucket, this.#example.source);
     assert.equal(pushed.code, 0, pushed.stderr);
   }
 

@@ -5,7 +5,7 @@ import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
 import { readLock } from "../../lib/bucket/lock.ts";
 import { sleep } from "../../lib/core/async.ts";
 import { signalProcess } from "../../lib/core/process.ts";
-import { LocalServer, ops, type Run } from "../../scripts/local-server.ts";
+import { LocalServer, type Run } from "../../scripts/local-server.ts";
 import { seeded } from "./random.ts";
 import { runningConfiguration, WORKERS, writeServices } from "./service.ts";
 import { until } from "./temporary.ts";
@@ -79,8 +79,7 @@ function layoutIn(rig: Rig): Layout {
 async function pushVersion(rig: Rig, version: string) {
   const source = path.join(rig.folder, `source-${version}`);
   writeServices(source, rig.workers, { version });
-  const env = { OPS_SERVE_TOKEN: rig.server.token };
-  return await ops(["push", rig.server.url, "--bucket", rig.bucket, "--dir", source], { env });
+  return await rig.server.push(rig.bucket, source);
 }
 
 /** True when the victim was hit while the action was still going on. */

@@ -6,7 +6,7 @@ import { layoutOf } from "../../lib/bucket/layout.ts";
 import { readLock } from "../../lib/bucket/lock.ts";
 import { sleep } from "../../lib/core/async.ts";
 import { signalProcess } from "../../lib/core/process.ts";
-import { LocalServer, ops, type Run } from "../../scripts/local-server.ts";
+import { LocalServer, type Run } from "../../scripts/local-server.ts";
 import { seeded } from "./random.ts";
 import { runningConfiguration, serviceHistory, WORKERS, writeServices } from "./service.ts";
 import { SshFleet } from "./ssh-fleet.ts";
@@ -90,8 +90,7 @@ class Rig {
       path.join(source, "ops.conf"),
       `ssh_key = "fleet.key"\nuse_sudo = ${process.getuid?.() === 0}\n`,
     );
-    const env = { OPS_SERVE_TOKEN: this.#server.token };
-    const pushed = await ops(["push", this.#server.url, "--bucket", this.#bucket, "--dir", source], { env });
+    const pushed = await this.#server.push(this.#bucket, source);
     assert.equal(pushed.code, 0, `push: ${pushed.stdout}${pushed.stderr}`);
   }
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { LocalServer, ops } from "../../scripts/local-server.ts";
+import { LocalServer } from "../../scripts/local-server.ts";
 import { ConsolePage } from "../helpers/browser.ts";
 import { recordRun } from "../helpers/log-runs.ts";
 import { writeServices } from "../helpers/service.ts";
@@ -64,8 +64,7 @@ async function bucketWithSteps(): Promise<string> {
   ];
   const shell = parts.map(([name, command]) => `${wait(name as string)}\t@${command}\n`).join("");
   writeServices(source, path.join(base, "workers"), { version: "1.0.0", before: shell });
-  const env = { OPS_SERVE_TOKEN: server.token };
-  const pushed = await ops(["push", server.url, "--bucket", id, "--dir", source], { env });
+  const pushed = await server.push(id, source);
   assert.equal(pushed.code, 0, pushed.stderr);
   return id;
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { LocalServer, ops } from "../../scripts/local-server.ts";
+import { LocalServer } from "../../scripts/local-server.ts";
 import { ConsolePage, VIEWS } from "../helpers/browser.ts";
 import { writeServices } from "../helpers/service.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
@@ -22,10 +22,9 @@ before(async () => {
   const made = await server.call<{ id: string }>("POST", "/api/buckets", { project: HOSTILE, name: HOSTILE });
   bucket = made.body.id;
   const source = path.join(base, "source");
-  const env = { OPS_SERVE_TOKEN: server.token };
   for (const version of ["1.0.0", "1.1.0"]) {
     writeServices(source, path.join(base, "workers"), { version });
-    await ops(["push", server.url, "--bucket", bucket, "--dir", source], { env });
+    await server.push(bucket, source);
     run = (await server.run(bucket, "deploy")).id;
   }
   for (const kind of ["workers/sysstat", "workers/uptime", "workers/facts"]) await server.run(bucket, kind);
@@ -38,54 +37,50 @@ after(async () => {
 
 /** The rules that are checked in each scheme: all of them, and in the dark those about colours, which alone differ. */
 const RULES = { light: undefined, dark: ["color-contrast", "link-in-text-block"] };
+const WIDTHS = [360, 1440, 3840];
 
-for (const colorScheme of ["light", "dark"] as const)
-  test(`no view keeps anybody out, in ${colorScheme} colours, and names stay text`, async (t) => {
-    const ui = await ConsolePage.open(server.url, { colorScheme });
-    t.after(() => ui.close());
-    const check = (what: string) => ui.checkBarriers(what, RULES[colorScheme]);
-    await ui.goTo("");
-    await check("signed out");
-    await ui.signIn(server.token);
-    await ui.page.locator("tbody tr").first().waitFor();
-    await check("buckets");
-    for (const name of [
-      ...VIEWS,
-      "jobs/base",
-      "jobs/base/Makefile",
-      ...TABS.map((tab) => `runs/${run}/${tab}`),
-    ]) {
-      await ui.view(bucket, name);
-      await check(name);
-      assert.equal(await ui.page.locator("main script, main img").count(), 0);
+test("no view keeps anybody out, in light and dark colours, or is wider than its page, and names stay text", async (t) => {
+  const ui = await ConsolePage.open(server.url);
+  t.after(() => ui.close());
+  const check = async (what: string) => {
+    for (const colorScheme of ["light", "dark"] as const) {
+      await ui.page.emulateMedia({ colorScheme });
+      await ui.checkBarriers(`${what}, ${colorScheme}`, RULES[colorScheme]);
     }
-    await ui.view(bucket, "source/ssh_key");
-    await ui.button("Upload key …").click();
-    await ui.page.getByRole("dialog").waitFor();
-    await check("a question with fields");
-    await ui.page.keyboard.press("Escape");
-    await ui.view(bucket, "jobs/base");
-    await ui.button("Stop …").click();
-    await ui.page.getByRole("dialog").waitFor();
-    await check("a question that asks for a name");
-    await ui.page.keyboard.press("Escape");
-    await ui.page.keyboard.press("?");
-    await ui.page.getByRole("dialog").waitFor();
-    await check("keys");
-    ui.checkPeace();
-  });
-
-for (const width of [360, 1440, 3840])
-  test(`at ${width} pixels no view is wider than the page`, async (t) => {
-    const ui = await ConsolePage.open(server.url, { width });
-    t.after(() => ui.close());
-    await ui.goTo("");
-    await ui.signIn(server.token);
-    await ui.page.locator("tbody tr").first().waitFor();
-    for (const name of [...VIEWS, "jobs/base", ...TABS.map((tab) => `runs/${run}/${tab}`)]) {
-      await ui.view(bucket, name);
+  };
+  const checkWidths = async (what: string) => {
+    const { width: usual, height } = ui.page.viewportSize() as { width: number; height: number };
+    for (const width of WIDTHS) {
+      await ui.page.setViewportSize({ width, height });
       const overflow: unknown = await ui.page.evaluate("document.documentElement.scrollWidth");
-      assert.equal(overflow, width, name);
+      assert.equal(overflow, width, `${what} at ${width} pixels`);
     }
-    ui.checkPeace();
-  });
+    await ui.page.setViewportSize({ width: usual, height });
+  };
+  await ui.goTo("");
+  await check("signed out");
+  await ui.signIn(server.token);
+  await ui.page.locator("tbody tr").first().waitFor();
+  await check("buckets");
+  const ofRun = TABS.map((tab) => `runs/${run}/${tab}`);
+  for (const name of [...VIEWS, "jobs/base", "jobs/base/Makefile", ...ofRun]) {
+    await ui.view(bucket, name);
+    await check(name);
+    await checkWidths(name);
+    assert.equal(await ui.page.locator("main script, main img").count(), 0);
+  }
+  await ui.view(bucket, "source/ssh_key");
+  await ui.button("Upload key …").click();
+  await ui.page.getByRole("dialog").waitFor();
+  await check("a question with fields");
+  await ui.page.keyboard.press("Escape");
+  await ui.view(bucket, "jobs/base");
+  await ui.button("Stop …").click();
+  await ui.page.getByRole("dialog").waitFor();
+  await check("a question that asks for a name");
+  await ui.page.keyboard.press("Escape");
+  await ui.page.keyboard.press("?");
+  await ui.page.getByRole("dialog").waitFor();
+  await check("keys");
+  ui.checkPeace();
+});

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { LocalServer, ops } from "../../scripts/local-server.ts";
+import { LocalServer } from "../../scripts/local-server.ts";
 import { ConsolePage } from "../helpers/browser.ts";
 import { WORKERS, writeServices } from "../helpers/service.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
@@ -35,8 +35,7 @@ async function bucketWithServices(name: string): Promise<string> {
   const before = `\t@echo waiting for ${name}\n\t@${wait}\n`;
   const source = path.join(base, "sources", name);
   writeServices(source, path.join(base, "workers", name), { version: "1.0.0", before });
-  const env = { OPS_SERVE_TOKEN: server.token };
-  const pushed = await ops(["push", server.url, "--bucket", id, "--dir", source], { env });
+  const pushed = await server.push(id, source);
   assert.equal(pushed.code, 0, pushed.stderr);
   return id;
 }

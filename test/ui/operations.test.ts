@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { LocalServer, ops } from "../../scripts/local-server.ts";
+import { LocalServer } from "../../scripts/local-server.ts";
 import { makeKey } from "../../scripts/private-sshd.ts";
 import { ConsolePage } from "../helpers/browser.ts";
 import { serviceHistory, WORKERS, writeServices } from "../helpers/service.ts";
@@ -32,9 +32,7 @@ after(async () => {
 /** A version of the services whose start fails while the file `broken` is there. */
 async function push(version: string): Promise<void> {
   writeServices(source, workers, { version, before: `\t@test ! -e ${broken}\n` });
-  const { code, stderr } = await ops(["push", server.url, "--bucket", bucket, "--dir", source], {
-    env: { OPS_SERVE_TOKEN: server.token },
-  });
+  const { code, stderr } = await server.push(bucket, source);
   assert.equal(code, 0, stderr);
 }
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { LocalServer, ops, PROGRAM } from "../../scripts/local-server.ts";
+import { LocalServer, PROGRAM } from "../../scripts/local-server.ts";
 import { ConsolePage } from "../helpers/browser.ts";
 import { writeServices } from "../helpers/service.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
@@ -17,8 +17,7 @@ before(async () => {
   bucket = await server.createBucket("shop");
   const source = path.join(base, "source");
   writeServices(source, path.join(base, "workers"), { version: "1.0.0" });
-  const env = { OPS_SERVE_TOKEN: server.token };
-  await ops(["push", server.url, "--bucket", bucket, "--dir", source], { env });
+  await server.push(bucket, source);
   await server.run(bucket, "deploy");
   ui = await ConsolePage.open(server.url);
   await ui.goTo("");
