@@ -35,6 +35,7 @@ test("a job to begin with has a manifest, a Makefile and a hook", async (t) => {
     ["manifest.json", "Makefile", "_hooks/example.py"].map((name) => `workspace/jobs/web/${name}`),
   );
   const read = (file: string) => readFileSync(path.join(layout.root, file), "utf8");
+  assert.match(read(files[0] as string), /^\{\n {2}"version": .*\n\}\n$/s);
   assert.deepEqual(JSON.parse(read(files[0] as string)), {
     ...{ version: "1.0", selectors: ["web"] },
     hooks: { example: { executed_on: ["cli"] } },

@@ -15,6 +15,7 @@ import { openDatabase, SCHEMA_VERSION } from "../../lib/bucket/database.ts";
 import { createSnapshot, deleteSnapshot, findSnapshot, listSnapshots } from "../../lib/bucket/snapshots.ts";
 import { recoverSource } from "../../lib/bucket/source.ts";
 import { entriesOf, listed, markedBucket, snapshotFile } from "../helpers/snapshots.ts";
+import { EXAMPLE, push } from "../helpers/sources.ts";
 
 const never = new AbortController().signal;
 
@@ -96,6 +97,14 @@ test("CP-106 the list is newest first, in pages, and says what cannot be used", 
     String(items[3]?.error),
     /^Cannot use the snapshot .*00000000\.tar\.gz: the archive is not readable as gzip/,
   );
+  assert.deepEqual(
+    items.map(({ source_revision }) => source_revision),
+    [null, null, null, null],
+  );
+  const revision = await push(layout, EXAMPLE);
+  await snapshotFile(layout, "d");
+  assert.equal((await listSnapshots(layout, { limit: 1 })).items[0]?.source_revision, revision.id);
+  await deleteSnapshot(layout, (await listSnapshots(layout, { limit: 1 })).items[0]?.name ?? "");
   const first = await listSnapshots(layout, { limit: 3 });
   const second = await listSnapshots(layout, { limit: 3, cursor: first.next_cursor ?? "" });
   assert.deepEqual([...first.items, ...second.items], items);

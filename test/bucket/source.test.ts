@@ -405,6 +405,11 @@ test("CP-153 what a local bucket packs is what a push makes of it", async (t) =>
   const texts = Object.entries(EXAMPLE).filter(([name]) => !name.endsWith("/"));
   const bytes = texts.reduce((sum, [, text]) => sum + Buffer.byteLength(text), 0);
   assert.deepEqual([packed.files, packed.bytes], [texts.length, bytes]);
+  const first = await bytesOf((await packSource(local)).archive);
+  assert.deepEqual(
+    [first.toString("latin1", 0, 9), first.toString("latin1", 100, 108)],
+    ["ops.conf\0", "0000644\0"],
+  );
   const layout = bucket(t);
   const received = await receiveSource(layout, packed.archive, false, never);
   assert.deepEqual([received.file_count, received.size_bytes], [packed.files, packed.bytes]);

@@ -45,7 +45,10 @@ test("ops worker facts, uptime and sysstat print a table, and with --json the re
     /^worker +outcome +load1 +load5 +load15 +up\n127\.0\.0\.1 +ok +\d/,
   );
   const busy = await worker("sysstat", "--labels", "one");
-  assert.match(busy.stdout, /^worker +outcome +cpu +memory .*\n127\.0\.0\.1 +ok +[\d.]+ % +\d+ % of .*\n$/);
+  assert.match(
+    busy.stdout,
+    /^worker +outcome +cpu +memory +swap +disk_busy +read\/s +write\/s +received\/s +sent\/s\n127\.0\.0\.1 +ok +[\d.]+ % +\d+ % of .*\n$/,
+  );
   const { stdout, stderr } = await worker("uptime", "--json", "-w", "127.0.0.2", "-c", "1");
   const { workers } = JSON.parse(stdout);
   assert.deepEqual(Object.keys(workers[0]), ["worker", "outcome", "error", "uptime"]);

@@ -92,6 +92,11 @@ test("the same entries give the same bytes, without times and owners", async () 
   const header = bytes.subarray(0, 512);
   for (const field of ["mtime", "uid", "gid"] as const)
     assert.match(fieldOf(header, field).toString("latin1"), /^0+\0$/);
+  assert.equal(
+    header.toString("latin1", 329, 345),
+    "0000000\0".repeat(2),
+    "where ustar has the device numbers",
+  );
 });
 
 for (const program of ["tar", "bsdtar"])

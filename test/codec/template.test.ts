@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import test from "node:test";
+import { isTrue } from "../../lib/codec/template/builtins.ts";
 import { renderTemplate } from "../../lib/codec/template/exec.ts";
 import { type TemplateFunction, type TemplateValue, typed } from "../../lib/codec/template/funcs.ts";
 import { Failure } from "../../lib/core/errors.ts";
@@ -547,6 +548,10 @@ test("integers have 64 bits and wrap as Go's do", () => {
     "{{9007199254740993}} {{int `9007199254740993`}}": "9007199254740993 9007199254740993",
   };
   for (const [template, output] of Object.entries(cases)) assert.equal(render(template), output);
+});
+
+test("a number is true where it is not zero, as in Go: NaN is", () => {
+  assert.deepEqual([0, -0, 1, Number.NaN, 0n, 1n].map(isTrue), [false, false, true, true, false, true]);
 });
 
 test("output, strings, calls and nesting are bounded", () => {

@@ -51,6 +51,12 @@ for (const [what, text, value] of [
   ],
   ["brackets over lines", "a: [1, # one\n  2,\n]\nb: {}\n", { a: [1, 2], b: {} }],
   ["marks of a document, other line ends", "---\r\na: 1\r\n...\r\n", { a: 1 }],
+  ["lines of blanks and tabs", "a: 1\n\t\nb: 2\n \t \nc: 3\n\t", { a: 1, b: 2, c: 3 }],
+  [
+    "a document with 99 brackets in each other",
+    "[".repeat(99) + "]".repeat(99),
+    JSON.parse("[".repeat(99) + "]".repeat(99)),
+  ],
   ["keys of objects", "__proto__: 1\n", JSON.parse('{"__proto__": 1}')],
 ] as const)
   test(`YAML is read: ${what}`, () => assert.deepEqual(plain(text), value));

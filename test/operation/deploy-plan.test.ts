@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
+import { catalogAllocations } from "../../lib/bucket/catalog.ts";
+import { setGate } from "../../lib/bucket/promotions.ts";
 import { type Deployed, Deploys, HOSTS, outcomes } from "../helpers/deploys.ts";
 import { hooksOf } from "../helpers/hooks.ts";
 
@@ -67,6 +69,13 @@ test("a plan is stale once the bucket was built, a key written or something depl
     ],
   );
   assert.deepEqual(deploys.targets("web", A), []);
+  const fourth = await deploys.deploy({ dry_run: true });
+  const { db } = deploys.bucket;
+  const { id } = catalogAllocations(db).find(({ job, worker }) => job === "db" && worker === B) ?? { id: "" };
+  setGate(db, "db", [id], "failed");
+  assert.deepEqual(movedIn(await deploys.deploy({ plan: idOf(fourth) })), [
+    ...["plan_stale", [`what is promoted has changed on db@${B}`]],
+  ]);
 });
 
 test("files that were changed by hand since the plan stop their job before anything is touched, others go on", async (t) => {

@@ -59,6 +59,7 @@ test("a bucket in order has no finding but ok, and nothing is written to look at
     "tools",
     "disk",
     "clock",
+    "ops.conf",
     "lock",
     "journal",
     "rights",

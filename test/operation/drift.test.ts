@@ -51,6 +51,15 @@ test("drift tells per worker and job what was changed by hand, with diff, or is 
     ["in_sync", "in_sync", "in_sync"],
   );
 
+  const context = deploys.bucket.context("drift");
+  const told: unknown[] = [];
+  context.progress.report = ({ phase, done, total }) => told.push([phase, done, total]);
+  await drift(context, {});
+  assert.deepEqual(
+    told,
+    [1, 2, 3].map((done) => ["drift", done, 3]),
+  );
+
   const web = path.join(deploys.folder(A), "jobs/web");
   writeFileSync(path.join(web, "conf/a"), "one\n2\nthree\n");
   chmodSync(path.join(web, "run"), 0o644);

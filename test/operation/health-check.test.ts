@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { catalogJobs } from "../../lib/bucket/catalog.ts";
@@ -8,6 +8,7 @@ import { healthCheck } from "../../lib/operation/health-check.ts";
 import { Deploys, HOSTS, type JobsSpec } from "../helpers/deploys.ts";
 import { hooksOf, RECORD, traces } from "../helpers/hooks.ts";
 import { carryOut } from "../helpers/operations.ts";
+import { SshFleet } from "../helpers/ssh-fleet.ts";
 
 const [A, B, C] = HOSTS;
 
@@ -210,6 +211,21 @@ test("a worker that cannot be reached fails its own allocations only", async (t)
   );
 });
 
+test("a worker that answers but runs no script has failed, and is not unreachable", async (t) => {
+  const fleet = await SshFleet.start(t, { hosts: [A], login: "exit 3" });
+  const { user: ssh_user, port: ssh_port, clientKey } = fleet.sshd;
+  const deploys = await Deploys.make(t, () => ({ connection: "ssh", ssh_user, ssh_port }));
+  const { layout, dir } = deploys.bucket;
+  for (const folder of [layout.secrets, layout.ssh]) mkdirSync(folder, { recursive: true, mode: 0o700 });
+  copyFileSync(clientKey, path.join(dir, "secrets", "fleet.key"));
+  copyFileSync(fleet.knownHostsFile, layout.knownHosts);
+  await deploys.build({ web: probed() }, { hosts: [A], conf: 'ssh_key = "fleet.key"\nuse_sudo = false\n' });
+  const { error, result } = await carryOut(deploys.bucket, "health_check", healthCheck, {});
+  assert.equal(error?.code, "ErrHealthCheckFailed");
+  const [{ outcome, error: why }] = result.workers;
+  assert.deepEqual([outcome, why], ["failed", `Cannot run commands on worker ${A}: it closed the session`]);
+});
+
 test("HR-052 HR-299 HR-307 HR-319 T-35 hooks follow the probes, for disabled allocations too, and store nothing; a failed probe keeps them from running", async (t) => {
   const hook = `${RECORD}print(ops.put_job_variable("a", "b").text)\n`;
   const { deploys, check, sicken } = await setUp(
@@ -305,6 +321,7 @@ test("the gate of a deploy collects the same evidence before it goes on", async 
     /127\.0\.0\.1 after 1 attempt: command on 127\.0\.0\.1: exit code 7: bad disk/,
   );
   assert.match(text, /web@127\.0\.0\.1 \| make status: exit code 0\nweb@127\.0\.0\.1 \| {3}broken\n/);
+  assert.doesNotMatch(text, / \(\d+ ms\)$/m, "its probes are told one by one only where that was asked for");
   assert.ok(text.indexOf("make status") < text.indexOf("error: web:"));
   assert.ok(existsSync(path.join(deploys.folder(B), "jobs/web/Makefile")));
 });

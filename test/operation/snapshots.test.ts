@@ -7,6 +7,7 @@ import { listSnapshots } from "../../lib/bucket/snapshots.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { restoreSnapshot, takeSnapshot } from "../../lib/operation/snapshots.ts";
 import { mark, marks, marksOf } from "../helpers/snapshots.ts";
+import { EXAMPLE, push } from "../helpers/sources.ts";
 import { makeBucket } from "../helpers/workspace.ts";
 
 test("CP-107 a restore saves the present first, and the present can be restored again", async (t) => {
@@ -41,6 +42,32 @@ test("where the present cannot be saved or the run is cancelled, nothing is repl
   assert.deepEqual(await marksOf(layout), marks("two", "two"));
   assert.ok(!existsSync(layout.restores));
   assert.deepEqual(readdirSync(layout.snapshots), [`${name}.tar.gz`]);
+});
+
+test("a restore without the source says which revision the snapshot was made with", async (t) => {
+  const bucket = await makeBucket(t, {});
+  const told = async (snapshot: string) => {
+    const said = bucket.activity.length;
+    const context = bucket.context("snapshot_restore");
+    using db = openDatabase(bucket.layout.database);
+    await restoreSnapshot({ ...context, db }, { snapshot });
+    return bucket.activity.slice(said).join("");
+  };
+  const take = async () =>
+    ((await takeSnapshot(bucket.context("snapshot_create"), {})) as { name: string }).name;
+  const none = await take();
+  const first = await push(bucket.layout, EXAMPLE);
+  const one = await take();
+  assert.match(
+    await told(one),
+    new RegExp(`the source was not touched; revision ${first.id}, that of the snapshot, is current\n`),
+  );
+  const second = await push(bucket.layout, { ...EXAMPLE, "templates/job.tpl": "{{ other }}\n" });
+  assert.match(
+    await told(one),
+    new RegExp(`not touched; the snapshot was made with revision ${first.id}, current is ${second.id}: roll`),
+  );
+  assert.match(await told(none), /the source was not touched; the snapshot names no revision of it\n/);
 });
 
 test("what is no snapshot is refused by its name", async (t) => {
