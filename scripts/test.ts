@@ -20,7 +20,7 @@ import { patience } from "./patience.ts";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 /** Files at once. Tests wait as long as they compute, so this is more than a small machine has cores. */
-const AT_ONCE = 5;
+const AT_ONCE = 6;
 /** The limit of a whole file; the longest takes a minute and a half on a quiet machine. */
 const FILE_LIMIT_MS = 600_000;
 /** Thousands of small buckets are made, flushed and removed, which a disk takes its time for. */

@@ -182,7 +182,7 @@ export function openDatabase(file: string): Database {
 export function openForReading(file: string): Database {
   try {
     refuseLink(file);
-    return checked(new Database(new DatabaseSync(file, { readOnly: true, timeout: 0 })));
+    return checked(new Database(new DatabaseSync(file, { readOnly: true })));
   } catch (error) {
     throw databaseFailure(error, file);
   }

@@ -9,7 +9,6 @@ export function base32Encode(bytes: Uint8Array): string {
   for (const byte of bytes) {
     value = (value << 8) | byte;
     for (bits += 8; bits >= 5; bits -= 5) text += ALPHABET[(value >> (bits - 5)) & 31];
-    value &= (1 << bits) - 1;
   }
   return bits === 0 ? text : text + ALPHABET[(value << (5 - bits)) & 31];
 }

@@ -69,8 +69,8 @@ function dataWords(bytes: Buffer, version: number): number[] {
   put(bytes.length, countBits(version));
   for (const byte of bytes) put(byte, 8);
   const capacity = dataCapacity(version);
-  put(0, Math.min(4, capacity * 8 - bits.length));
-  put(0, (8 - (bits.length % 8)) % 8);
+  // The end: four bits, with which the words are whole again.
+  put(0, 4);
   for (let word = 0xec; bits.length < capacity * 8; word ^= 0xec ^ 0x11) put(word, 8);
   return Array.from({ length: capacity }, (_, at) =>
     Number.parseInt(bits.slice(at * 8, at * 8 + 8).join(""), 2),

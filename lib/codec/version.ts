@@ -18,11 +18,11 @@ export function parseVersion(text: string): Version {
   if (match?.[2] === "") throw invalid(text, "the prerelease suffix after the dash is empty");
   const parts = core.split(".");
   if (parts.length > 3) throw invalid(text, "it has more than three parts");
-  const [major = 0, minor = 0, patch = 0] = parts.map((part) => {
+  const [major, minor = 0, patch = 0] = parts.map((part) => {
     const value = /^\+?[0-9]+$/.test(part) ? Number(part) : Number.NaN;
     if (Number.isSafeInteger(value)) return value;
     throw invalid(text, `expected a whole number, found ${JSON.stringify(part)}`);
-  });
+  }) as [number, ...number[]];
   return { numbers: [major, minor, patch], prerelease: match?.[2] ?? "" };
 }
 

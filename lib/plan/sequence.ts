@@ -30,7 +30,7 @@ export function deploymentSequence(graph: DemandGraph): DeploymentSequence {
 
 function levelAbove(graph: DemandGraph, levels: ReadonlyMap<string, number>, job: string): number {
   let level = 0;
-  for (const upstream of graph.get(job) ?? []) level = Math.max(level, (levels.get(upstream) ?? 0) + 1);
+  for (const upstream of graph.get(job) ?? []) level = Math.max(level, (levels.get(upstream) as number) + 1);
   return level;
 }
 

@@ -11,7 +11,7 @@ import type { ServerConfig } from "../../lib/server/config.ts";
 import { component } from "../../lib/server/routes/shapes.ts";
 import { ROUTES } from "../../lib/server/routes/table.ts";
 import { send } from "./http.ts";
-import { temporaryFolder, until } from "./temporary.ts";
+import { temporaryFolder } from "./temporary.ts";
 
 export const TOKEN = "token-of-this-test";
 
@@ -146,12 +146,13 @@ export class TestServer {
 
   /** Waits until a run has ended; answers it. */
   async ended(bucketPath: string, runId: string): Promise<Body> {
-    let run: Body;
-    await until("the end of the run", async () => {
-      run = (await this.call("GET", `${bucketPath}/runs/${runId}`)).body;
-      return run.status !== "running";
-    });
-    return run;
+    const run = `${bucketPath}/runs/${runId}`;
+    for (let after = 0, done = false; !done; ) {
+      const { status, body } = await this.call("GET", `${run}/logs?after=${after}&timeout=30`);
+      assert.equal(status, 200, body.message);
+      ({ next: after, done } = body);
+    }
+    return (await this.call("GET", run)).body;
   }
 
   #environment(): NodeJS.ProcessEnv {
