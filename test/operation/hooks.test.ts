@@ -382,15 +382,16 @@ sys.stderr.write("no newline")
 test("HR-005 HR-006 HR-008 the API answers the first line of a script, and nobody once the session is closed", async (t) => {
   const set = await setUp(
     t,
-    web(
-      `import ops, os\nprint("id", ops.get_kv_value("ops/bucket", "bucket_id"), os.environ["HOOK_API_HOST"], os.environ["HOOK_API_PORT"])\n`,
-    ),
+    web(`import ops\nprint("id", ops.get_kv_value("ops/bucket", "bucket_id"), "")\n`),
     { hosts: [A] },
   );
+  const listening = () => process.getActiveResourcesInfo().filter((one) => one === "TCPServerWrap").length;
+  const before = listening();
   await set.run({ kind: "cli" });
-  const [, id, host, port] = /id (\S+) (\S+) (\S+)/.exec(activity(set)) ?? [];
+  const [, id] = /id (\S+) /.exec(activity(set)) ?? [];
   assert.equal(id, set.deploys.bucket.bucketId);
-  await assert.rejects(fetch(`http://${host}:${port}/kv/keys`));
+  // To ask at its address proves nothing: another test may listen there by now.
+  await until("nobody to listen", () => listening() === before);
 });
 
 test("the workers file tells how each worker is reached; without a key there is no ssh configuration, and that is said", async (t) => {
