@@ -6,7 +6,8 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGzip } from "node:zlib";
 import { type TarInput, writeTar } from "../codec/tar-write.ts";
-import { cancelledFailure, Failure, hasErrno, messageOf } from "../core/errors.ts";
+import { turnEnd } from "../core/async.ts";
+import { cancelledFailure, Failure, hasErrno, messageOf, throwIfCancelled } from "../core/errors.ts";
 import { exists, flushFolder, makePrivateFolder, namesIn, PRIVATE_FILE, remove } from "../core/files.ts";
 import { programVersion } from "../core/self.ts";
 import { quote } from "../core/shape.ts";
@@ -112,7 +113,7 @@ export async function createSnapshot(
     string,
   ];
   try {
-    const parts = [await databasePart(db, copy), ...(await partsOf(layout))];
+    const parts = [await databasePart(db, copy), ...(await partsOf(layout, signal))];
     const current = (await listRevisions(layout)).find((revision) => revision.current);
     const manifest = manifestOf({
       ...{ bucket_id: bucketIdOf(db), schema_version: schemaVersion(db), program_version: programVersion() },
@@ -155,13 +156,20 @@ async function databasePart(db: Database, copy: string): Promise<Part> {
 const ALONE = ["bucket.json", "ops.conf"];
 const FOLDERS = ["secrets", ".ssh", "workspace", "templates"];
 
-async function partsOf(layout: Layout): Promise<Part[]> {
+async function partsOf(layout: Layout, signal: AbortSignal): Promise<Part[]> {
   const others = (await readdir(layout.root)).filter((name) => !ALONE.includes(name));
   const found = walk(layout.root, new Set(others));
   for (const folder of FOLDERS)
     for (const file of walk(path.join(layout.root, folder), SKIPPED_FOLDERS))
       found.push({ ...file, path: `${folder}/${file.path}` });
-  return found.map((file) => partOf(layout, file));
+  const parts: Part[] = [];
+  for (const file of found) {
+    throwIfCancelled(signal);
+    parts.push(partOf(layout, file));
+    // So that a cancel is heard before the whole source has been read.
+    await turnEnd();
+  }
+  return parts;
 }
 
 function partOf(layout: Layout, file: FoundFile): Part {

@@ -69,7 +69,7 @@ function dataWords(bytes: Buffer, version: number): number[] {
   put(bytes.length, countBits(version));
   for (const byte of bytes) put(byte, 8);
   const capacity = dataCapacity(version);
-  // The end: four bits, with which the words are whole again.
+  // The end of the data. The mode took four bits, so these fill its word; `versionFor` has left room for them.
   put(0, 4);
   for (let word = 0xec; bits.length < capacity * 8; word ^= 0xec ^ 0x11) put(word, 8);
   return Array.from({ length: capacity }, (_, at) =>

@@ -66,6 +66,8 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
   try {
     const source = revision === null ? "no known revision" : `revision ${revision}`;
     log.info(`${what} of bucket ${bucketId}, ${source}, run ${runId} by ${by}`);
+    // A run that was killed left its staged files.
+    await emptyFolder(layout.tmp);
     using db = openedFor(kind, layout);
     const run = { id: runId, kind, bucketId };
     // Where the parameters come from is for the record.
@@ -79,7 +81,6 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
     return failed(error, log, (end) => `${what} ${end} after ${secondsSince(started)}`, input.signal);
   } finally {
     log.close();
-    // With what a run left that was killed.
     await emptyFolder(layout.tmp).catch(() => {});
   }
 }

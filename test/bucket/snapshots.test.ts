@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import {
+import fs, {
   chmodSync,
   mkdirSync,
   readdirSync,
@@ -9,6 +9,7 @@ import {
   unlinkSync,
   writeFileSync,
 } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import path from "node:path";
 import { test } from "node:test";
 import { openDatabase, SCHEMA_VERSION } from "../../lib/bucket/database.ts";
@@ -103,8 +104,9 @@ test("CP-106 the list is newest first, in pages, and says what cannot be used", 
   );
   const revision = await push(layout, EXAMPLE);
   await snapshotFile(layout, "d");
-  assert.equal((await listSnapshots(layout, { limit: 1 })).items[0]?.source_revision, revision.id);
-  await deleteSnapshot(layout, (await listSnapshots(layout, { limit: 1 })).items[0]?.name ?? "");
+  const [newest] = (await listSnapshots(layout, { limit: 1 })).items;
+  assert.equal(newest?.source_revision, revision.id);
+  await deleteSnapshot(layout, newest?.name ?? "");
   const first = await listSnapshots(layout, { limit: 3 });
   const second = await listSnapshots(layout, { limit: 3, cursor: first.next_cursor ?? "" });
   assert.deepEqual([...first.items, ...second.items], items);
@@ -149,6 +151,26 @@ test("folders that are never part of a source are left out", async (t) => {
   symlinkSync("/usr/bin/python3", path.join(layout.workspace, ".venv", "bin", "python3"));
   const names = (await entriesOf(await snapshotFile(layout))).map((entry) => entry.path);
   assert.ok(!names.some((name) => name.includes(".venv")));
+});
+
+test("a cancel is heard while the source is read: the next file is not opened any more", async (t) => {
+  const layout = await markedBucket(t);
+  using db = openDatabase(layout.database);
+  const stop = new AbortController();
+  const opened: string[] = [];
+  const { openSync } = fs;
+  t.mock.method(fs, "openSync", (...given: Parameters<typeof openSync>) => {
+    opened.push(path.relative(layout.root, String(given[0])));
+    setImmediate(() => stop.abort());
+    return openSync(...given);
+  });
+  syncBuiltinESMExports();
+  t.after(() => {
+    t.mock.restoreAll();
+    syncBuiltinESMExports();
+  });
+  await assert.rejects(createSnapshot(layout, db, "", stop.signal), { code: "cancelled" });
+  assert.deepEqual(opened, ["bucket.json"]);
 });
 
 test("a cancelled snapshot leaves nothing, and a killed one only what the next operation removes", async (t) => {
