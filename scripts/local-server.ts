@@ -116,7 +116,10 @@ export class LocalServer {
     return body.id;
   }
 
-  /** Pushes the source in a folder as `ops push` does, in this process, and answers what that would end with and print. */
+  /**
+   * Pushes the source in a folder from this process; answers the exit code and the output that `ops push` would have.
+   * Fails as the client does where a push has no outcome.
+   */
   async push(bucket: string, dir: string): Promise<Ended> {
     const ended: Ended = { code: null, stdout: "", stderr: "" };
     ended.code = await push({

@@ -19,12 +19,13 @@ import { isFast } from "../test/helpers/fast.ts";
 import { patience } from "./patience.ts";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
-/** Files at once. Tests wait as long as they compute, so this is more than a small machine has cores. */
+/** Files at once: three for each core of a small machine, since tests wait as long as they compute. */
 const AT_ONCE = 6;
-/** The limit of a whole file; the longest takes a minute and a half on a quiet machine. */
+/** The limit of a whole file; the longest takes two minutes on a quiet machine. */
 const FILE_LIMIT_MS = 600_000;
-/** Thousands of small buckets are made, flushed and removed, which a disk takes its time for. */
+/** A file system in memory. The tests make and flush thousands of small buckets, which is slow on a disk. */
 const IN_MEMORY = "/dev/shm";
+/** The bytes that have to be free there: several times what the tests use. */
 const ROOM = 2 * 1024 ** 3;
 const COVERAGE = [
   "--experimental-test-coverage",
@@ -57,10 +58,11 @@ function linkPython(file: string): void {
   if (stdout?.trim()) symlinkSync(stdout.trim(), file);
 }
 
-/** Where temporary files go: into memory, where the system has a place there with room and for programs; else to disk. */
+/** Where temporary files go: TMPDIR if it is set, else into memory if there is room and programs may run, else to disk. */
 function placeOfFiles(): string {
-  const isMounted = /^\S+ \/dev\/shm tmpfs (?!\S*noexec)/m.test(readFileSync("/proc/mounts", "utf8"));
-  if (process.env.TMPDIR !== undefined || !isMounted) return tmpdir();
+  if (process.env.TMPDIR !== undefined || process.platform !== "linux") return tmpdir();
+  const mounts = readFileSync("/proc/mounts", "utf8");
+  if (!/^\S+ \/dev\/shm tmpfs (?!\S*noexec)/m.test(mounts)) return tmpdir();
   const { bavail, bsize } = statfsSync(IN_MEMORY);
   return bavail * bsize < ROOM ? tmpdir() : IN_MEMORY;
 }

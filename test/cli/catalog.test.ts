@@ -45,14 +45,13 @@ test("ops cat deployments tells the last action on each allocation, and shows on
   const shown = await run("cat", "deployments", "--outcome", "failed,unreachable");
   assert.match(shown.stdout, /restart +failed +0198f3a2 +first line…\n/);
   for (const [length, end] of [
-    [50, "x"],
+    [50, ""],
     [51, "…"],
   ] as const) {
-    setLastOutcome(db, one.allocation_id, "0198f3a2", {
-      ...{ action: "restart", outcome: "failed", reason: "x".repeat(length) },
-    });
+    const last = { action: "restart", outcome: "failed", reason: "x".repeat(length) } as const;
+    setLastOutcome(db, one.allocation_id, "0198f3a2", last);
     const { stdout } = await run("cat", "deployments", "--outcome", "failed");
-    assert.match(stdout, new RegExp(` x{50}${end === "x" ? "" : end}\n`));
+    assert.match(stdout, new RegExp(` x{50}${end}\n`));
   }
   const none = await run("cat", "deployments", "--outcome", "ok");
   assert.deepEqual(

@@ -11,7 +11,7 @@ import type { ServerConfig } from "../../lib/server/config.ts";
 import { component } from "../../lib/server/routes/shapes.ts";
 import { ROUTES } from "../../lib/server/routes/table.ts";
 import { send } from "./http.ts";
-import { temporaryFolder } from "./temporary.ts";
+import { temporaryFolder, until } from "./temporary.ts";
 
 export const TOKEN = "token-of-this-test";
 
@@ -147,11 +147,13 @@ export class TestServer {
   /** Waits until a run has ended; answers it. */
   async ended(bucketPath: string, runId: string): Promise<Body> {
     const run = `${bucketPath}/runs/${runId}`;
-    for (let after = 0, done = false; !done; ) {
-      const { status, body } = await this.call("GET", `${run}/logs?after=${after}&timeout=30`);
+    let next = 0;
+    await until("the end of the run", async () => {
+      const { status, body } = await this.call("GET", `${run}/logs?after=${next}&timeout=5`);
       assert.equal(status, 200, body.message);
-      ({ next: after, done } = body);
-    }
+      next = body.next;
+      return body.done;
+    });
     return (await this.call("GET", run)).body;
   }
 

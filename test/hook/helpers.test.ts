@@ -396,7 +396,7 @@ for (const [language, text, expected] of [
 ] as const)
   test(`an API that is not there is an error (${language})`, async (t) => {
     const session = await Session.start(t);
-    // Nobody listens there; a port that was just closed, another test may take.
+    // Nobody listens on port 1. A port that was just closed may be taken by another test.
     const env = { ...session.begin(), HOOK_API_PORT: "1" };
     const { exitCode, stderr } = await session.scripts.run(language, text, env);
     assert.equal(exitCode, 1);

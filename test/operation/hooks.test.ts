@@ -380,17 +380,15 @@ sys.stderr.write("no newline")
 });
 
 test("HR-005 HR-006 HR-008 the API answers the first line of a script, and nobody once the session is closed", async (t) => {
-  const set = await setUp(
-    t,
-    web(`import ops\nprint("id", ops.get_kv_value("ops/bucket", "bucket_id"), "")\n`),
-    { hosts: [A] },
-  );
+  const set = await setUp(t, web(`import ops\nprint("id", ops.get_kv_value("ops/bucket", "bucket_id"))\n`), {
+    hosts: [A],
+  });
   const listening = () => process.getActiveResourcesInfo().filter((one) => one === "TCPServerWrap").length;
   const before = listening();
   await set.run({ kind: "cli" });
-  const [, id] = /id (\S+) /.exec(activity(set)) ?? [];
+  const [, id] = /id (\S+)/.exec(activity(set)) ?? [];
   assert.equal(id, set.deploys.bucket.bucketId);
-  // To ask at its address proves nothing: another test may listen there by now.
+  // A request to the API's address would prove nothing: another test may listen there by now.
   await until("nobody to listen", () => listening() === before);
 });
 

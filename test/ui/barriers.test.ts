@@ -37,6 +37,7 @@ after(async () => {
 
 /** The rules that are checked in each scheme: all of them, and in the dark those about colours, which alone differ. */
 const RULES = { light: undefined, dark: ["color-contrast", "link-in-text-block"] };
+/** No script of the console looks at the width, so a page that is resized is laid out as one that is opened so wide. */
 const WIDTHS = [360, 1440, 3840];
 
 test("no view keeps anybody out, in light and dark colours, or is wider than its page, and names stay text", async (t) => {
