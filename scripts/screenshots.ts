@@ -6,7 +6,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { ConsolePage, VIEWS } from "../test/helpers/browser.ts";
 import { Example } from "./example.ts";
-import { LocalServer, ops } from "./local-server.ts";
+import { LocalServer } from "./local-server.ts";
 
 const WIDTHS = [1440, 390] as const;
 
@@ -33,11 +33,10 @@ async function fill(): Promise<void> {
     ["payments", "ledger"],
   ])
     await server.call("POST", "/api/buckets", { project, name });
-  const push = ["push", server.url, "--bucket", bucket, "--dir", example.source];
-  await ops(push, { env: { OPS_SERVE_TOKEN: server.token } });
+  await server.push(bucket, example.source);
   await server.run(bucket, "deploy");
-  await ops(push, { env: { OPS_SERVE_TOKEN: server.token } });
-  await server.run(bucket, "deploy", { jobs: ["nowhere"] });
+  await server.push(bucket, example.source);
+  await server.run(bucket, "run_command", { command: "echo the disk is gone >&2; exit 3" });
   for (let reading = 0; reading < 8; reading++) await attempt("workers/sysstat");
   for (const kind of ["workers/facts", "workers/uptime", "drift", "snapshots"]) await attempt(kind);
   await attempt("run_command", { command: "uname -sr; echo $((RANDOM % 2))", concurrency: 3 });
