@@ -44,9 +44,9 @@ export function duration(ms) {
   return parts.join(" ");
 }
 
-/** A state with its sign. */
-export function status(word) {
-  return el("span", { class: `status ${word.replaceAll(/[^a-z_]/g, "")}` }, word.replaceAll("_", " "));
+/** A state with its sign, by default its own. */
+export function status(word, sign = word) {
+  return el("span", { class: `status ${sign.replaceAll(/[^a-z_]/g, "")}` }, word.replaceAll("_", " "));
 }
 
 /** The state of an allocation. */

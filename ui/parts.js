@@ -1,5 +1,5 @@
 import { address, keepQuery, link } from "./api.js";
-import { picker, short } from "./controls.js";
+import { picker, runLink, short } from "./controls.js";
 import { alertPlace, button, drawList, el, facts, scroller, tell } from "./dom.js";
 import { ago, count, duration, size, status, words } from "./format.js";
 
@@ -28,10 +28,12 @@ const FORMS = [
   [/_ms$/, duration],
   [/_(s|seconds)$/, (seconds) => duration(seconds * 1000)],
   [IDS, short],
+  [/^last_outcome$/, (word) => status(word, SIGNS[word])],
+  [/^last_run$/, (id) => runLink(address().bucketId, id, id.slice(0, 8))],
   [/_(at|date)$|^(at|not_after)$/, ago],
 ];
 const SIGNS = { changed: "ok", not_started: "pending" };
-const COUNTED = new RegExp(`${STATE.source}|^(job|worker|worker_ip|zone|executed_on)$`);
+const COUNTED = new RegExp(`${STATE.source}|^(job|worker|worker_ip|zone|executed_on|last_outcome)$`);
 
 function labelOf(name) {
   return name[0] === "@" ? name.slice(1) : (LABELS[name] ?? words(name));

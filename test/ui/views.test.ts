@@ -146,6 +146,16 @@ test("CP-178 the catalog is filtered and sorted, and its address keeps both", as
   assert.deepEqual(jobs, ["base", "app"]);
 });
 
+test("the catalog tells how the last action on an allocation went, and leads to its run", async () => {
+  await ui.view(bucket, "catalog/deployments");
+  const [row] = await ui.page.locator("tbody tr").all();
+  assert.equal(await row?.locator(".status.ok", { hasText: "changed" }).count(), 1);
+  const run = row?.locator("a[href*='/runs/']");
+  assert.match((await run?.textContent()) ?? "", /^[0-9a-f]{8}$/);
+  await run?.click();
+  await ui.heading("Deploy").waitFor();
+});
+
 test("of a secret the catalog shows a fingerprint and the age, not the value", async () => {
   const args = ["kv", "set-secret", "base", "password", "--bucket-dir", path.join(base, "root", bucket)];
   execFileSync(process.execPath, [PROGRAM, ...args], { input: "hunter2-hunter2", stdio: "pipe" });
