@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import {
   closeSync,
   constants,
+  existsSync,
   fstatSync,
   lstatSync,
   openSync,
@@ -47,13 +48,13 @@ export function realPlace(place: string): string {
 
 /**
  * True where the real path of an open descriptor is `place`, so that no part of `place` is a link; also where the file
- * was removed since. Only Linux tells the path of a descriptor; elsewhere (`ops build` and `ops push` on macOS) the
- * path itself is resolved.
+ * was removed since, under this name: other names, as of the temporary file that became a lock, may be left. Only Linux
+ * tells the path of a descriptor; elsewhere (`ops build` and `ops push` on macOS) the path itself is resolved.
  */
 function isInPlace(descriptor: number, place: string): boolean {
   if (process.platform !== "linux") return realPlace(place) === place;
   const found = readlinkSync(`/proc/self/fd/${descriptor}`);
-  return found === place || (found === `${place} (deleted)` && fstatSync(descriptor).nlink === 0);
+  return found === place || (found === `${place} (deleted)` && !existsSync(found));
 }
 
 /**

@@ -3,10 +3,13 @@ import {
   chmodSync,
   chownSync,
   existsSync,
+  fstatSync,
+  linkSync,
   lstatSync,
   mkdirSync,
   readdirSync,
   readFileSync,
+  rmSync,
   statSync,
   symlinkSync,
 } from "node:fs";
@@ -274,11 +277,21 @@ test("a link in the place of a file that is appended to is refused, and so is a 
   assert.deepEqual(readdirSync(root).sort(), ["fifo", "log", "none", "target"]);
 });
 
-test("a file that is replaced while it is open was in its place all the same", async () => {
-  const file = path.join(folder({ file: "old" }), "file");
-  await using handle = await openRegular(file);
-  await writeAtomic(file, "new");
-  assert.equal((await handle.readFile()).toString(), "old");
+test("a file that is removed while it is opened was in its place all the same, also where it has another name", async (t) => {
+  for (const others of [[], ["other"]]) {
+    const root = folder({ file: "old" });
+    const file = path.join(root, "file");
+    for (const name of others) linkSync(file, path.join(root, name));
+    await using before = await open(file);
+    const stat = t.mock.method(Object.getPrototypeOf(before), "stat", async () => {
+      rmSync(file);
+      return fstatSync(before.fd);
+    });
+    await using handle = await openRegular(file);
+    stat.mock.restore();
+    assert.equal((await handle.readFile()).toString(), "old");
+    assert.deepEqual(readdirSync(root), others);
+  }
 });
 
 test("a link to a folder that is named as a removed one is shown is refused", async () => {
