@@ -216,6 +216,7 @@ test("a run tells in tabs how it went on each worker, what was asked for and by 
   await ui.page.locator("main pre", { hasText: "echo one; echo two" }).waitFor();
   await ui.view(bucket, `runs/${command.id}/hosts?worker=127.0.0.1`);
   await ui.page.locator("#activity .stderr", { hasText: "127.0.0.1 ! two" }).waitFor();
+  await ui.page.locator("#activity .line").nth(2).waitFor({ state: "detached" });
   assert.deepEqual(await lines.allTextContents(), ["127.0.0.1 | one", "127.0.0.1 ! two"]);
 });
 
