@@ -103,11 +103,8 @@ export function clearQueue() {
 
 async function startAfter(bucketId, runId, what, start) {
   const says = el("span");
-  const item = el(
-    "li",
-    says,
-    button("Take back", () => item.remove()),
-  );
+  const takeBack = button("Take back", () => item.remove());
+  const item = el("li", says, takeBack);
   waiting.append(item);
   for (let after = runId; item.isConnected; ) {
     says.replaceChildren(`${what}: queued, starts after `, runLink(bucketId, after, "this run"));
@@ -137,7 +134,11 @@ function questionOf(page, name, given, submit) {
   const { action = name, title = `${action}?`, says, fields = [], danger } = given;
   const where = page.bucketId && `Bucket: ${page.nameOfBucket()}`;
   return {
-    ...{ title, says: [...says, where], action, submit, danger },
+    title,
+    says: [...says, where],
+    action,
+    submit,
+    danger,
     fields: [...fields, copyButton(page, given)],
     word: danger === true ? page.nameOfBucket() : danger,
   };
@@ -216,12 +217,8 @@ export function fieldsOf(table) {
 
 function inputOf({ options, rows, value, ...attributes }) {
   const plain = { autocomplete: "off", spellcheck: "false", ...attributes };
-  if (options)
-    return el(
-      "select",
-      attributes,
-      options.map((one) => el("option", one)),
-    );
+  const choices = options?.map((one) => el("option", one));
+  if (choices) return el("select", attributes, choices);
   return rows ? el("textarea.code", { rows, ...plain }, value) : el("input", { value, ...plain });
 }
 
@@ -282,10 +279,8 @@ export function workerSelection({ path }) {
   const values = () => ({ workers: names.values(), labels: labels.values() });
 
   function confirmed() {
-    const [some, { element, offer, values: kept }] = [
-      meant(),
-      picker(`On ${count(meant().length, "worker")}`),
-    ];
+    const some = meant();
+    const { element, offer, values: kept } = picker(`On ${count(some.length, "worker")}`);
     offer(some, undefined, some);
     const left = () => (kept()?.length === some.length ? values() : { workers: kept() ?? [] });
     return { element, values: left };

@@ -61,10 +61,8 @@ export function textBox(label, text) {
 /** Names and values. */
 export function facts(pairs) {
   const shown = pairs.filter(([, value]) => isThere(value) && value !== "");
-  return el(
-    "dl.facts",
-    shown.map(([name, value]) => el("div", el("dt", name), el("dd", value))),
-  );
+  const rows = shown.map(([name, value]) => el("div", el("dt", name), el("dd", value)));
+  return el("dl.facts", rows);
 }
 
 /** Asks, then does `submit`. */
@@ -99,12 +97,8 @@ export function ask({ title, says = [], fields, word, action, leave = "Cancel", 
     match();
   });
   match();
-  const dialog = el(
-    "dialog",
-    { "aria-labelledby": "dialog-title" },
-    el("h2", { id: "dialog-title" }, title),
-    form,
-  );
+  const heading = el("h2", { id: "dialog-title" }, title);
+  const dialog = el("dialog", { "aria-labelledby": "dialog-title" }, heading, form);
   dialog.addEventListener("close", () => {
     dialog.remove();
     resolve(false);

@@ -108,20 +108,17 @@ export function hooksView(page) {
     const rows = await all(page.path("/cat/hooks"));
     const own = rows.filter(({ executed_on }) => executed_on.split(",").includes("cli"));
     return [...Map.groupBy(own, ({ job, hook }) => `${job} ${hook}`).values()].map((same) => {
-      const demands = same
-        .filter((one) => one.demand_job)
-        .map((one) => `${one.demand_hook} of ${one.demand_job}`);
-      return { hook: same[0].hook, job: same[0].job, demands: [...new Set(demands)], actions: "" };
+      const [{ hook, job }] = same;
+      const demanding = same.filter((one) => one.demand_job);
+      const demands = new Set(demanding.map((one) => `${one.demand_hook} of ${one.demand_job}`));
+      return { hook, job, demands: [...demands], actions: "" };
     });
   };
   const list = listPart("Hooks to run", read, {
     cells: { actions: (row) => runHook(page, row) },
     none: "No job has a hook on the event cli.",
   });
-  return {
-    title: "Hooks",
-    parts: [list, lastRunPart(page, "Last hook", "hooks")],
-  };
+  return { title: "Hooks", parts: [list, lastRunPart(page, "Last hook", "hooks")] };
 }
 
 function runHook({ action }, { job, hook }) {
@@ -151,7 +148,8 @@ export function workersView(page) {
     none: "There is none in workspace/workers.json.",
   });
   const load = listPart("Load", () => readings(page), {
-    ...{ name: "load", none: "No reading yet: Sysstat takes one." },
+    name: "load",
+    none: "No reading yet: Sysstat takes one.",
     cells: { cpu: ({ cpu }) => chartOf(cpu), memory: ({ memory }) => chartOf(memory) },
   });
   const others = ["facts", "uptime", "trust"].map((name) =>
@@ -184,12 +182,10 @@ async function readWorkers({ bucketId, path }) {
       jobs: [own.length, behind && `${behind} behind`, disabled && `${disabled} disabled`].filter(Boolean),
       host_key:
         trusted === "changed" ? `changed! It was ${keysOf(previous)}, it shows ${now}` : now || trusted,
-      ...{
-        labels: labels?.split(","),
-        seen_at: of(uptime).uptime && of(uptime).at,
-        uptime_s: of(uptime).uptime?.uptime_s,
-        load: of(uptime).uptime?.load1,
-      },
+      labels: labels?.split(","),
+      seen_at: of(uptime).uptime && of(uptime).at,
+      uptime_s: of(uptime).uptime?.uptime_s,
+      load: of(uptime).uptime?.load1,
       ...one,
     };
   });

@@ -29,8 +29,10 @@ const FIXED = [
   ["Esc", "Close what is open"],
 ];
 const ARROWS = {
-  ...{ ArrowUp: ["#sections", -1], ArrowDown: ["#sections", 1] },
-  ...{ ArrowLeft: [".tabs", -1], ArrowRight: [".tabs", 1] },
+  ArrowUp: ["#sections", -1],
+  ArrowDown: ["#sections", 1],
+  ArrowLeft: [".tabs", -1],
+  ArrowRight: [".tabs", 1],
 };
 const SCHEMES = ["", "light", "dark"].map((one) => [one, one || "system"]);
 

@@ -307,23 +307,13 @@ function rowOf({ start, text, number, continued, more, time, isPointed, find }) 
     el("span", { class: piece.classes || null }, marked(piece.text, find)),
   );
   const origin = (name, kind) => name && el(`span.${kind}`, marked(visible(name), find));
+  const from = [origin(job, "job"), origin(job && "@", "job.worker"), origin(worker, "worker")];
   const title = `The address of ${number ? `line ${number}` : "this line"}`;
   return el(
     isPointed ? "div.line.pointed" : "div.line",
     el("a.number", { href: options.href(start), title, tabindex: -1 }, continued ? "↪" : (number ?? "·")),
     time && el("span.when", time),
-    el(
-      sign === "!" ? "span.text.stderr" : "span.text",
-      place &&
-        el(
-          "span.place",
-          origin(job, "job"),
-          origin(job && "@", "job.worker"),
-          origin(worker, "worker"),
-          ` ${sign} `,
-        ),
-      pieces,
-    ),
+    el(sign === "!" ? "span.text.stderr" : "span.text", place && el("span.place", from, ` ${sign} `), pieces),
     more > 0 && button(`▸ ${count(more, "more line")}`, () => unfold(start), { class: "sorter" }),
   );
 }

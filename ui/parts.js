@@ -85,8 +85,11 @@ function dataTable(sample, { caption, cells = {}, name = "", counted = COUNTED, 
   const inQuery = (key) => (name === "" ? key : `${name}.${key}`);
   const given = (key) => address().query.get(inQuery(key)) ?? "";
   const search = el("input", {
-    ...{ type: "search", placeholder: "Filter", "aria-label": `Filter ${caption}` },
-    ...{ value: given("q"), oninput: () => changed({ q: search.value }) },
+    type: "search",
+    placeholder: "Filter",
+    "aria-label": `Filter ${caption}`,
+    value: given("q"),
+    oninput: () => changed({ q: search.value }),
   });
   const facets = columns.filter((key) => counted.test(key)).map((key) => facetOf(key, given(key), changed));
   const heads = columns.map((key) => {
@@ -159,12 +162,8 @@ function facetOf(key, given, changed) {
 function matches(row, columns, typed, facets) {
   const text = columns.map((key) => textOf(row[key]).toLowerCase()).join(" ");
   const lets = ({ key, chosen }) => chosen.length === 0 || chosen.includes(textOf(row[key]));
-  return (
-    typed
-      .toLowerCase()
-      .split(/\s+/)
-      .every((word) => text.includes(word)) && facets.every(lets)
-  );
+  const wanted = typed.toLowerCase().split(/\s+/);
+  return wanted.every((word) => text.includes(word)) && facets.every(lets);
 }
 
 function mark(head, key, rows, descending) {
@@ -198,11 +197,8 @@ export function shown(name, value) {
 /** Any value for people. */
 export function dataOf(value, title = "Result") {
   if (Array.isArray(value)) {
-    if (value.some(isNested)) return tableOf(title, value);
-    return el(
-      "ul",
-      value.map((item) => el("li", String(item))),
-    );
+    const items = value.map((item) => el("li", String(item)));
+    return value.some(isNested) ? tableOf(title, value) : el("ul", items);
   }
   const entries = Object.entries(value);
   const plain = entries.filter(([, one]) => !isNested(one));

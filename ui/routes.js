@@ -31,28 +31,17 @@ const sections = document.getElementById("sections");
 /** Draws the view of an address. */
 export function viewAt(main, { bucketId, ...place }) {
   const page = {
-    ...{ bucketId, ...place },
+    bucketId,
+    ...place,
     path: (rest) => (bucketId ? bucketPath(bucketId, rest) : rest),
     link: (...rest) => link(bucketId, ...rest),
     action: (...about) => actionButton(page, ...about),
     tabs: (...about) => tabsOf(page, ...about),
   };
-  const {
-    title,
-    parts = [],
-    above = [],
-    readers = [],
-    heading = el("h1", title),
-  } = viewOf(place, bucketId)(page);
-  const elements = parts.map((one) =>
-    Array.isArray(one)
-      ? el(
-          "div.columns",
-          one.map(({ element }) => element),
-        )
-      : one.element,
-  );
-  main.replaceChildren(heading, ...above, ...elements);
+  const view = viewOf(place, bucketId)(page);
+  const { title, parts = [], above = [], readers = [], heading = el("h1", title) } = view;
+  const elementOf = (one) => one.element ?? el("div.columns", one.map(elementOf));
+  main.replaceChildren(heading, ...above, ...parts.map(elementOf));
   return { title, refresh: () => Promise.all([...parts.flat(), ...readers].map((one) => one.refresh())) };
 }
 
@@ -65,13 +54,10 @@ function viewOf({ known, view, rest }, bucketId) {
 }
 
 function tabsOf(page, view, names, chosen, before = []) {
-  const links = names.map((name) =>
-    el(
-      "a",
-      { href: page.link(view, [...before, name]), "aria-current": name === chosen && "page" },
-      TABS[name] ?? words(name),
-    ),
-  );
+  const links = names.map((name) => {
+    const href = page.link(view, [...before, name]);
+    return el("a", { href, "aria-current": name === chosen && "page" }, TABS[name] ?? words(name));
+  });
   return el("nav.tabs", { "aria-label": words(view) }, links);
 }
 
@@ -96,11 +82,8 @@ export function drawSubject({ bucketId, view, rest = [] }, bucket, buckets) {
 
 function nowOf({ bucketId, active, kind }) {
   const run = active && runLink(bucketId, active, status("running"), ` ${words(kind)}`);
-  return el(
-    "section.now",
-    { "aria-label": "Active run" },
-    run && [run, el("span", "Starts wait for its end."), queueing()],
-  );
+  const says = run && [run, el("span", "Starts wait for its end."), queueing()];
+  return el("section.now", { "aria-label": "Active run" }, says);
 }
 
 function placeOf({ bucketId, view, bucket }, buckets) {

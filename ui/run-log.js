@@ -101,7 +101,10 @@ export class RunLog {
     const answer = await call("GET", this.path(`/logs/search?${asked}`), { signal });
     const [offset, line] = answer.next.split(".").map(Number);
     const lines = answer.matches.map(({ offset: start, line: number, text }) => ({
-      ...{ start, end: start + 1, number, text },
+      start,
+      end: start + 1,
+      number,
+      text,
     }));
     if (offset - this.#places.at(-1).offset > FIRST_SPAN_BYTES) this.#places.push({ offset, line });
     return { lines, next: { offset, line }, isLast: offset === after.offset || offset >= this.size };

@@ -61,11 +61,9 @@ export function auditView({ bucketId, path }) {
 /** A part with a table of runs. */
 export function runsPart(page, title, read, options) {
   return listPart(title, async () => (await read()).map(rowOf), {
-    ...{
-      caption: "Runs, newest first",
-      columns: ["status", "run", "about", "by", "created_at", "took", "why"],
-    },
-    ...{ counted: /^$/ },
+    caption: "Runs, newest first",
+    columns: ["status", "run", "about", "by", "created_at", "took", "why"],
+    counted: /^$/,
     cells: {
       run: ({ id, run }) => runLink(page.bucketId, id, words(run)),
       took: ({ id, run, took }) => took || cancelButton(page, id, run),
@@ -103,15 +101,9 @@ export function lastRunPart({ bucketId, path }, title, kind, options = {}) {
     if (run?.status !== "running") return run ?? null;
     return { ...(await call("GET", path(`/runs/${run.id}`))), duration_ms: 0, log_size_bytes: 0 };
   };
+  const linkOf = (run) => runLink(bucketId, run.id, aboutOf(run) || words(kind));
   const draw = (run) => [
-    el(
-      "p",
-      status(run.status),
-      " ",
-      runLink(bucketId, run.id, aboutOf(run) || words(kind)),
-      ", ",
-      ago(run.created_at),
-    ),
+    el("p", status(run.status), " ", linkOf(run), ", ", ago(run.created_at)),
     run.error && el("p.error", run.error),
     progressOf(run.progress),
     controlsOf(run),

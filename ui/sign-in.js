@@ -93,16 +93,12 @@ async function verify() {
   code.value = "";
   tell(problem, "");
   try {
-    const { expires_at: end } = await request("POST", "/api/auth/totp/verify", {
-      token: waiting.token,
-      body,
-    });
+    const { token } = waiting;
+    const { expires_at: end } = await request("POST", "/api/auth/totp/verify", { token, body });
     const leftMs = Date.parse(end) - Date.now();
     clearTimeout(renewal);
-    renewal = setTimeout(
-      () => askForCode(undefined, end).catch(() => {}),
-      leftMs - Math.min(AHEAD_MS, leftMs / 4),
-    );
+    const again = () => askForCode(undefined, end).catch(() => {});
+    renewal = setTimeout(again, leftMs - Math.min(AHEAD_MS, leftMs / 4));
     waiting?.resolve();
     close();
   } catch (error) {

@@ -29,7 +29,8 @@ function revisionsParts(page) {
   const { bucketId, path, link, rest } = page;
   const read = async () =>
     (await all(path("/source/revisions?limit=500"))).map((one) => ({
-      ...{ ...one, actions: "" },
+      ...one,
+      actions: "",
       is: [one.current && "current", one.last_successful && "last good"].filter(Boolean),
     }));
   const push = el("code", `ops push ${location.origin} --bucket ${bucketId}`);
@@ -94,7 +95,8 @@ function filesParts({ path, link, rest: [chosen] }) {
 /** Files, and the chosen one. */
 export function fileParts(title, base, chosen, linkTo) {
   const list = listPart(title, () => all(`${base}?limit=500`), {
-    ...{ name: "files", columns: ["path", "size_bytes", "mode"] },
+    name: "files",
+    columns: ["path", "size_bytes", "mode"],
     cells: { path: ({ path }) => el("a", { href: linkTo(path) }, path) },
   });
   return chosen === undefined ? [list] : [filePart(chosen, `${base}/${encoded(chosen)}`), list];
@@ -116,15 +118,14 @@ function filePart(path, url) {
 function settingsParts({ path }) {
   const get = (rest) => call("GET", path(rest));
   const resources = async () => {
-    const found = (await all(path("/files?limit=500")))
-      .map((file) => RESOURCES.exec(file.path))
-      .filter(Boolean);
+    const files = await all(path("/files?limit=500"));
+    const found = files.map((file) => RESOURCES.exec(file.path)).filter(Boolean);
     return Promise.all(found.map(([, job = "default"]) => get(`/settings/job_resources/${encoded(job)}`)));
   };
-  const templates = async () =>
-    (await all(path("/templates?limit=500"))).flatMap(({ name, files }) =>
-      files.map((file) => ({ template: name, ...file })),
-    );
+  const templates = async () => {
+    const found = await all(path("/templates?limit=500"));
+    return found.flatMap(({ name, files }) => files.map((file) => ({ template: name, ...file })));
+  };
   return [
     part("Bucket on this server", () => get("/settings/maand"), drawSettings),
     part("Variables and ports", () => get("/settings/bucket"), drawSettings),

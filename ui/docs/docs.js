@@ -129,8 +129,10 @@ function membersOf(schema) {
   const items = Object.entries(properties ?? {}).map(([name, field]) => {
     const head = named(name, typeText(field), required.includes(name), field.description);
     if (!inner(field).properties) return el("li", head);
-    const members = unfolding(el("summary", head), () => [membersOf(field)]);
-    return el("li", members);
+    return el(
+      "li",
+      unfolding(el("summary", head), () => [membersOf(field)]),
+    );
   });
   return properties && el("ul", items);
 }
@@ -198,10 +200,10 @@ function bodyOf(content) {
 }
 
 function askedOf({ path, parameters = [], requestBody }, given) {
-  const within = (place) =>
-    parameters
-      .filter((one) => one.in === place && given[one.name])
-      .map(({ name }) => [name, given[name].trim()]);
+  const within = (place) => {
+    const filled = parameters.filter((one) => one.in === place && given[one.name]);
+    return filled.map(({ name }) => [name, given[name].trim()]);
+  };
   const query = new URLSearchParams(within("query"));
   const target = within("path").reduce((filled, [name, value]) => {
     const part = name === "path" ? encoded(value) : encodeURIComponent(value);
