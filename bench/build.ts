@@ -57,9 +57,7 @@ async function measure(folder: string, jobs: number, workers: number): Promise<n
     floor.push(bare);
     for (const [index, list] of Object.values(builds).entries()) list.push(costs[index] as BuildCost);
   }
-  console.log(
-    `\n${jobs} jobs x ${workers} workers: ${jobs * FILES} files, ${rows} KV rows; medians of ${ROUNDS}`,
-  );
+  console.log(`\n${jobs} jobs x ${workers} workers: ${jobs * FILES} files, ${rows} KV rows; medians of ${ROUNDS}`);
   printRow("", ["total", "x floor", "CPU", "x floor", ...PHASES, "max RSS"]);
   printRow("floor", againstFloor(floor, floor));
   for (const [name, costs] of Object.entries(builds)) {
@@ -79,10 +77,7 @@ function againstFloor(costs: readonly Cost[], floor: readonly Cost[]): string[] 
 }
 
 function makeWorkspace(folder: string, jobs: number, workers: number): void {
-  const hosts = Array.from(
-    { length: workers },
-    (_, index) => `10.0.${Math.floor(index / 250)}.${index % 250}`,
-  );
+  const hosts = Array.from({ length: workers }, (_, index) => `10.0.${Math.floor(index / 250)}.${index % 250}`);
   mkdirSync(path.join(folder, "workspace"), { recursive: true });
   const write = (name: string, text: string) => writeFileSync(path.join(folder, "workspace", name), text);
   write("workers.json", JSON.stringify(hosts.map((host) => ({ host, tags: { zone: "a" } }))));

@@ -60,11 +60,7 @@ export class Contenders {
     writeFileSync(this.#path("cold.conf"), configuration(reach, []));
     writeFileSync(
       this.#path("warm.conf"),
-      configuration(reach, [
-        "ControlMaster auto",
-        `ControlPath ${this.#path("control")}/%C`,
-        "ControlPersist 600",
-      ]),
+      configuration(reach, ["ControlMaster auto", `ControlPath ${this.#path("control")}/%C`, "ControlPersist 600"]),
     );
     writeFileSync(this.#path("inventory"), reach.hosts.map((host) => `${host}\n`).join(""));
   }
@@ -77,17 +73,7 @@ export class Contenders {
   /** `clush`, over connections that are open when `warmUp` came before. */
   clush(command: string): Promise<Cost> {
     const options = `-F ${this.#path("warm.conf")}`;
-    return this.#measured([
-      "clush",
-      "-S",
-      "-f",
-      "64",
-      "-o",
-      options,
-      "-w",
-      this.#reach.hosts.join(","),
-      command,
-    ]);
+    return this.#measured(["clush", "-S", "-f", "64", "-o", options, "-w", this.#reach.hosts.join(","), command]);
   }
 
   /** `rsync` to every worker, 32 at a time, over connections that are open when `warmUp` came before. */
@@ -177,11 +163,7 @@ function configuration(reach: Reach, lines: string[]): string {
 const TIMES = 'output=$1; shift; "$@" >"$output" 2>&1; code=$?; times; exit $code';
 
 /** Runs a command to its end; throws with what it said where its exit code is not 0. */
-export async function measured(
-  argv: string[],
-  output: string,
-  env: Record<string, string> = {},
-): Promise<Cost> {
+export async function measured(argv: string[], output: string, env: Record<string, string> = {}): Promise<Cost> {
   const started = performance.now();
   const child = spawn("sh", ["-c", TIMES, "sh", output, ...argv], {
     env: { ...process.env, ...env },
@@ -201,8 +183,5 @@ export async function measured(
 /** The second line of `times` is about the children: `0m1.230000s 0m0.450000s`. */
 function childrenCpuMs(times: string): number {
   const parts = [...(times.trim().split("\n")[1] ?? "").matchAll(/(\d+)m([\d.]+)s/g)];
-  return parts.reduce(
-    (sum, [, minutes, seconds]) => sum + (Number(minutes) * 60 + Number(seconds)) * 1000,
-    0,
-  );
+  return parts.reduce((sum, [, minutes, seconds]) => sum + (Number(minutes) * 60 + Number(seconds)) * 1000, 0);
 }

@@ -50,7 +50,8 @@ function measured(bucket: string): Measured {
 
 function ops(bucket: string, ...args: string[]): string {
   const done = spawnSync(process.execPath, [PROGRAM, ...args, "--bucket-dir", bucket], {
-    ...{ encoding: "utf8", maxBuffer: 1024 ** 3 },
+    encoding: "utf8",
+    maxBuffer: 1024 ** 3,
   });
   if (done.status !== 0) throw new Error(`ops ${args.join(" ")}: ${done.stderr.slice(-2000)}`);
   return done.stdout;
@@ -70,7 +71,9 @@ function writeWorkspace(bucket: string, folder: string): void {
     writeFileSync(target, text);
   };
   const workers = Array.from({ length: WORKERS }, (_, index) => ({
-    ...{ host: `10.0.0.${index + 1}`, connection: "local", root: path.join(folder, `w${index + 1}`) },
+    host: `10.0.0.${index + 1}`,
+    connection: "local",
+    root: path.join(folder, `w${index + 1}`),
   }));
   write("workers.json", JSON.stringify(workers));
   for (let number = 0; number < JOBS; number++) {

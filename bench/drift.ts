@@ -45,9 +45,7 @@ export async function drift(): Promise<void> {
     }
     const range = `${Math.min(...times).toFixed(0)} - ${Math.max(...times).toFixed(0)}`;
     console.log(`drift of ${JOBS.length} jobs with ${FILES} files each on ${HOSTS.length} workers, warm`);
-    console.log(
-      `  median of ${ROUNDS}: ${median(times).toFixed(0)} ms (${range}); wanted: less than 1,000 ms`,
-    );
+    console.log(`  median of ${ROUNDS}: ${median(times).toFixed(0)} ms (${range}); wanted: less than 1,000 ms`);
   } finally {
     await ssh.close();
     await sshd.stop();
@@ -59,7 +57,10 @@ function fileOf(name: string): SyncFile {
   const content = randomBytes(2048);
   const sha256 = createHash("sha256").update(content).digest("hex");
   return {
-    ...{ path: name, mode: 0o644, sha256, size: content.length },
+    path: name,
+    mode: 0o644,
+    sha256,
+    size: content.length,
     async *open() {
       yield content;
     },

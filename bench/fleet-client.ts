@@ -30,12 +30,19 @@ const CONCURRENCY = 32;
 const [planFile = "", mode, argument = ""] = process.argv.slice(2);
 const plan = JSON.parse(readFileSync(planFile, "utf8")) as FleetPlan;
 const workers: WorkerAddress[] = plan.hosts.map((host) => ({
-  ...{ host, connection: "ssh", root: path.join(plan.roots, host) },
+  host,
+  connection: "ssh",
+  root: path.join(plan.roots, host),
 }));
 const ssh = await SshConnections.open(
   {
-    ...{ user: plan.user, port: plan.port, keyFile: plan.keyFile, knownHostsFile: plan.knownHostsFile },
-    ...{ options: plan.options, concurrency: CONCURRENCY, useSudo: false },
+    user: plan.user,
+    port: plan.port,
+    keyFile: plan.keyFile,
+    knownHostsFile: plan.knownHostsFile,
+    options: plan.options,
+    concurrency: CONCURRENCY,
+    useSudo: false,
   },
   workers,
   new Launcher(process.env),
@@ -69,9 +76,7 @@ async function command(chosen: readonly Transport[], text: string, isShort: bool
 
 async function syncAll(chosen: readonly Transport[], source: string): Promise<void> {
   const files = readdirSync(source).map((name) => fileAt(source, name));
-  await Promise.all(
-    chosen.map((transport) => syncTree(transport, { name: "web", folder: "jobs/web", files })),
-  );
+  await Promise.all(chosen.map((transport) => syncTree(transport, { name: "web", folder: "jobs/web", files })));
 }
 
 function fileAt(folder: string, name: string): SyncFile {
@@ -88,7 +93,10 @@ async function send(file: string): Promise<void> {
   const digest = createHash("sha256");
   for await (const chunk of createReadStream(file)) digest.update(chunk);
   const sent: SyncFile = {
-    ...{ path: "large", mode: 0o644, sha256: digest.digest("hex"), size: statSync(file).size },
+    path: "large",
+    mode: 0o644,
+    sha256: digest.digest("hex"),
+    size: statSync(file).size,
     open: () => createReadStream(file) as AsyncIterable<Uint8Array>,
   };
   await syncTree(transports[0] as Transport, { name: "web", folder: "jobs/web", files: [sent] });

@@ -1,15 +1,7 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  truncateSync,
-  writeFileSync,
-} from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
 import path from "node:path";
 import { createInterface } from "node:readline";
@@ -46,9 +38,7 @@ export async function fleet(): Promise<void> {
   // MaxStartups: the others open 32 and 50 connections at a time and would be turned away.
   const sshd = await PrivateSshd.start(path.join(folder, "sshd"), HOSTS, ["MaxStartups 200"]);
   const measurement = new Measurement(folder, sshd, missing);
-  console.log(
-    `${cpus().length} cores, ${Math.round((await busyShare()) * 100)} % of them busy with other things`,
-  );
+  console.log(`${cpus().length} cores, ${Math.round((await busyShare()) * 100)} % of them busy with other things`);
   try {
     await measurement.cold();
     await measurement.warm();
@@ -66,10 +56,7 @@ async function busyShare(): Promise<number> {
   await sleep(1_000);
   const spent = cpus().map(({ times }, index) => {
     const { idle = 0 } = before[index] ?? {};
-    return {
-      idle: times.idle - idle,
-      all: sum(Object.values(times)) - sum(Object.values(before[index] ?? {})),
-    };
+    return { idle: times.idle - idle, all: sum(Object.values(times)) - sum(Object.values(before[index] ?? {})) };
   });
   return 1 - sum(spent.map(({ idle }) => idle)) / sum(spent.map(({ all }) => all));
 }
@@ -86,13 +73,7 @@ async function asUser(): Promise<void> {
     console.log(`made the user ${USER}; to remove it afterwards: userdel -r ${USER}`);
   }
   const who = ["--reuid", USER, "--regid", USER, "--clear-groups"];
-  const env = [
-    "env",
-    "-i",
-    `HOME=/home/${USER}`,
-    `PATH=${process.env.PATH}`,
-    `LANG=${process.env.LANG ?? "C"}`,
-  ];
+  const env = ["env", "-i", `HOME=/home/${USER}`, `PATH=${process.env.PATH}`, `LANG=${process.env.LANG ?? "C"}`];
   const self = [process.execPath, fileURLToPath(new URL("main.ts", import.meta.url)), "fleet"];
   const child = spawn("setpriv", [...who, ...env, ...self], { stdio: "inherit", cwd: "/" });
   const [code] = (await once(child, "exit")) as [number | null];
@@ -118,10 +99,7 @@ class Measurement {
     this.#plan = { hosts: HOSTS, port, user, keyFile, knownHostsFile, roots, options: {} };
     this.#planFile = this.#written("plan.json", this.#plan);
     this.#all = new Contenders(path.join(folder, "all"), this.#plan);
-    this.#some = new Contenders(path.join(folder, "some"), {
-      ...this.#plan,
-      hosts: HOSTS.slice(0, JOB_WORKERS),
-    });
+    this.#some = new Contenders(path.join(folder, "some"), { ...this.#plan, hosts: HOSTS.slice(0, JOB_WORKERS) });
   }
 
   async cold(): Promise<void> {
@@ -235,9 +213,7 @@ class Client {
 
   constructor(planFile: string) {
     this.#child = spawn(process.execPath, [CLIENT, planFile], { stdio: ["pipe", "pipe", "inherit"] });
-    this.#answers = createInterface({ input: this.#child.stdout as NodeJS.ReadableStream })[
-      Symbol.asyncIterator
-    ]();
+    this.#answers = createInterface({ input: this.#child.stdout as NodeJS.ReadableStream })[Symbol.asyncIterator]();
   }
 
   async carryOut(order: Order): Promise<Cost> {

@@ -23,8 +23,11 @@ import { percentile, sideBySide, timed } from "./measure.ts";
 const CLIENT = fileURLToPath(new URL("hooks-client.ts", import.meta.url));
 const ROUNDS = 1_000;
 const SCRIPT: RunningScript = {
-  ...{ allocationId: "00000000-0000-5000-8000-000000000001", job: "web", worker: "10.0.0.1" },
-  ...{ event: "pre_deploy", hook: "bench" },
+  allocationId: "00000000-0000-5000-8000-000000000001",
+  job: "web",
+  worker: "10.0.0.1",
+  event: "pre_deploy",
+  hook: "bench",
 };
 
 /** What hooks cost: requests of a script to the runtime API, and the start of a script. */
@@ -57,7 +60,9 @@ async function makeBucket(folder: string): Promise<void> {
   await initBucket(folder, { source: false });
   const hook = { executed_on: ["cli"] };
   const hosts = Array.from({ length: WORKERS }, (_, index) => ({
-    ...{ host: `127.0.1.${index + 1}`, connection: "local", root: path.join(folder, "worker") },
+    host: `127.0.1.${index + 1}`,
+    connection: "local",
+    root: path.join(folder, "worker"),
   }));
   const manifest = { selectors: ["worker"], hooks: { python: hook, typescript: hook } };
   mkdirSync(path.join(folder, "workspace/jobs/web/_hooks"), { recursive: true });
@@ -102,8 +107,14 @@ async function requests(): Promise<void> {
   using db = openDatabase(layout.database);
   const kv = new KvStore(db, await loadKvKey(layout));
   const runtime = await startHookRuntime({
-    ...{ kv, signal: new AbortController().signal, onSecret() {}, warn() {} },
-    ...{ upstreams: () => new Set<string>(), dependents: () => [], hasHook: () => false, workers: () => [] },
+    kv,
+    signal: new AbortController().signal,
+    onSecret() {},
+    warn() {},
+    upstreams: () => new Set<string>(),
+    dependents: () => [],
+    hasHook: () => false,
+    workers: () => [],
     waiting: (_on, _limitMs, work) => work,
     allocation: (id) => ({ ...SCRIPT, id }),
   });
@@ -137,12 +148,7 @@ async function ask(bare: AddressInfo, api: HookRuntime): Promise<Record<string, 
     { name: "GET /kv, new connection", ...toApi, ...get, isKept: false },
   ];
   const { allocationId, event, hook } = SCRIPT;
-  const headers = {
-    "X-ALLOCATION-ID": allocationId,
-    EVENT: event,
-    COMMAND: hook,
-    "Content-Type": "application/json",
-  };
+  const headers = { "X-ALLOCATION-ID": allocationId, EVENT: event, COMMAND: hook, "Content-Type": "application/json" };
   const orders: Questions = { rounds: ROUNDS, headers, questions };
   const { stdout } = await promisify(execFile)(process.execPath, [CLIENT, JSON.stringify(orders)], {
     maxBuffer: 64 * 1024 * 1024,
@@ -150,9 +156,5 @@ async function ask(bare: AddressInfo, api: HookRuntime): Promise<Record<string, 
   return JSON.parse(stdout);
 }
 
-const PUT = {
-  method: "PUT",
-  path: "/kv",
-  body: { namespace: "vars/job/web", key: "written", value: "value" },
-};
+const PUT = { method: "PUT", path: "/kv", body: { namespace: "vars/job/web", key: "written", value: "value" } };
 const ACQUIRE = { method: "POST", path: "/semaphore/acquire", body: { name: "lock" } };

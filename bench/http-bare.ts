@@ -16,7 +16,11 @@ const HEADERS = {
   "Content-Type": "application/json; charset=utf-8",
 };
 const ITEMS = Array.from({ length: 20 }, (_, number) => ({
-  ...{ id: randomUUID(), kind: "build", status: "succeeded", exit_code: 0, number },
+  id: randomUUID(),
+  kind: "build",
+  status: "succeeded",
+  exit_code: 0,
+  number,
 }));
 const LARGE = "x".repeat(28 * 1024);
 const expected = hash("sha256", "token", "buffer");

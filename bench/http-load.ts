@@ -48,9 +48,7 @@ export async function load(
 
 /** The text of a GET request that keeps its connection. */
 export function requestText(url: string, path: string, headers: Record<string, string>): string {
-  const lines = Object.entries({ Host: new URL(url).host, ...headers }).map(
-    ([name, value]) => `${name}: ${value}\r\n`,
-  );
+  const lines = Object.entries({ Host: new URL(url).host, ...headers }).map(([name, value]) => `${name}: ${value}\r\n`);
   return `GET ${path} HTTP/1.1\r\n${lines.join("")}\r\n`;
 }
 

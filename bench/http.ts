@@ -48,9 +48,7 @@ async function busyServer(root: string): Promise<void> {
   // Without the bound on its history the bucket keeps them.
   writeFileSync(layout.opsConf, "log_run_retention_count = 0\n");
   for (let count = 0; count < OLD_RUNS; count++) await oldRun(layout, bucket);
-  console.log(
-    `http: medians of ${ROUNDS} rounds, ${CONNECTIONS} connections, ${OLD_RUNS} old runs in the bucket`,
-  );
+  console.log(`http: medians of ${ROUNDS} rounds, ${CONNECTIONS} connections, ${OLD_RUNS} old runs in the bucket`);
   await serverStarts(root);
   // Its access log goes nowhere: to read it here would cost the clients the time they are to measure.
   const server = await LocalServer.start(root, { quiet: true });
@@ -169,9 +167,7 @@ async function delays(server: LocalServer, bucket: string, layout: Layout): Prom
   let after = 6;
   for (let count = 0; count < WRITES; count++) {
     const target = `/api/buckets/${bucket}/runs/${id}/logs?after=${after}&timeout=60`;
-    const answer = connection.ask(
-      requestText(server.url, target, { Authorization: `Bearer ${server.token}` }),
-    );
+    const answer = connection.ask(requestText(server.url, target, { Authorization: `Bearer ${server.token}` }));
     await sleep(10);
     const written = performance.now();
     appendFileSync(file, ".");

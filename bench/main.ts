@@ -8,24 +8,13 @@ import { http } from "./http.ts";
 import { start } from "./start.ts";
 import { ui } from "./ui.ts";
 
-const BENCHMARKS: Record<string, () => Promise<void>> = {
-  start,
-  build,
-  deploy,
-  drift,
-  fleet,
-  hooks,
-  http,
-  ui,
-};
+const BENCHMARKS: Record<string, () => Promise<void>> = { start, build, deploy, drift, fleet, hooks, http, ui };
 
 const names = process.argv.slice(2).filter((argument) => argument !== "--");
 for (const name of names.length > 0 ? names : Object.keys(BENCHMARKS)) {
   const benchmark = BENCHMARKS[name];
   if (!benchmark) {
-    console.error(
-      `there is no benchmark ${JSON.stringify(name)}; there are: ${Object.keys(BENCHMARKS).join(", ")}`,
-    );
+    console.error(`there is no benchmark ${JSON.stringify(name)}; there are: ${Object.keys(BENCHMARKS).join(", ")}`);
     process.exit(2);
   }
   await benchmark();

@@ -30,9 +30,7 @@ export async function ui(): Promise<void> {
     await console_.page.keyboard.press("Control+f");
     await report("… a text on its last line is found", () => found(console_, `line ${LINES} of`, false));
     await report("… the same with its case", () => found(console_, `line ${LINES} of`, true));
-    console.log(
-      `… memory of a new tab after scrolling about ${(await scrolledBytes(server, address)) >> 20} MiB`,
-    );
+    console.log(`… memory of a new tab after scrolling about ${(await scrolledBytes(server, address)) >> 20} MiB`);
   } finally {
     await console_.close();
     await server.stop();

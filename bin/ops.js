@@ -2,16 +2,7 @@
 // The one entrypoint. Plain JavaScript that any Node understands, because its first duty is to find a Node that is
 // new enough for the rest (decisions: Runtime 3).
 import { spawn } from "node:child_process";
-import {
-  closeSync,
-  existsSync,
-  lstatSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  readSync,
-  writeSync,
-} from "node:fs";
+import { closeSync, existsSync, lstatSync, mkdirSync, openSync, readFileSync, readSync, writeSync } from "node:fs";
 import module from "node:module";
 import os from "node:os";
 import path from "node:path";

@@ -54,10 +54,7 @@ async function demonstrate(): Promise<void> {
   example = await Example.copy("hello", folder, 2, sshd && sshWorker(sshd));
   step("ops push sends examples/hello; the server builds it:");
   const env = { OPS_SERVE_TOKEN: server.token };
-  const pushed = await ops(["push", server.url, "--bucket", bucket, "--dir", example.source], {
-    env,
-    onText: show,
-  });
+  const pushed = await ops(["push", server.url, "--bucket", bucket, "--dir", example.source], { env, onText: show });
   if (pushed.code !== 0) throw new Error(`ops push ended with exit code ${pushed.code}`);
   if (overSsh) {
     step("the host keys of the workers are recorded as trusted:");
@@ -89,9 +86,7 @@ async function startSshd(control: LocalServer): Promise<PrivateSshd> {
   const key = { private_key: readFileSync(started.clientKey, "utf8") };
   const { status, body } = await control.call("PUT", `/api/buckets/${bucket}/secrets/ssh_key`, key);
   if (status !== 200) throw new Error(`cannot store the ssh key: ${status} ${JSON.stringify(body)}`);
-  step(
-    `a private sshd listens on port ${started.port} of ${HOSTS.join(", ")}, the bucket has the key to it:`,
-  );
+  step(`a private sshd listens on port ${started.port} of ${HOSTS.join(", ")}, the bucket has the key to it:`);
   say(`   ${body.type} ${body.fingerprint}`);
   return started;
 }
@@ -126,8 +121,7 @@ function succeeded(run: Run): Run {
 function checkSkipped(run: Run): void {
   const { jobs } = run.result as { jobs: { job: string; outcome: string }[] };
   const changed = jobs.filter((job) => job.outcome !== "skipped").map((job) => job.job);
-  if (jobs.length === 0 || changed.length > 0)
-    throw new Error(`the second deploy did not skip ${changed.join(", ")}`);
+  if (jobs.length === 0 || changed.length > 0) throw new Error(`the second deploy did not skip ${changed.join(", ")}`);
 }
 
 /** Stops what was deployed, through the runner on each worker, then the server; then nothing is left. */

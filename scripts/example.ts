@@ -51,18 +51,14 @@ export class Example {
   /** Stops what was deployed of a bucket, through the runner on each worker; answers a sentence for each failure. */
   async stop(bucket: string): Promise<string[]> {
     const failures = await Promise.all(
-      this.workers.flatMap((worker) =>
-        jobsOn(worker, bucket).map((job) => this.#stopJob(worker, bucket, job)),
-      ),
+      this.workers.flatMap((worker) => jobsOn(worker, bucket).map((job) => this.#stopJob(worker, bucket, job))),
     );
     return failures.filter((failure) => failure !== undefined);
   }
 
   async #stopJob(worker: ExampleWorker, bucket: string, job: string): Promise<string | undefined> {
     const runner = path.join(worker.root, bucket, "bin", "runner");
-    const outcome = await this.#launcher.run(["sh", runner, job, "stop"], {
-      timeoutMs: patience(STOP_LIMIT_MS),
-    });
+    const outcome = await this.#launcher.run(["sh", runner, job, "stop"], { timeoutMs: patience(STOP_LIMIT_MS) });
     if (outcome.exitCode === 0) return undefined;
     const why = outcome.stderr.trim() || outcome.stdout.trim() || outcome.reason;
     return `cannot stop ${job} on ${worker.host}: ${why}`;

@@ -81,9 +81,9 @@ export class LocalServer {
     });
     let server: LocalServer | undefined;
     const lines = createInterface({ input: child.stdout as NodeJS.ReadableStream });
-    const listening = once(lines, "line", {
-      signal: AbortSignal.timeout(patience(START_LIMIT_MS)),
-    }) as Promise<[string]>;
+    const listening = once(lines, "line", { signal: AbortSignal.timeout(patience(START_LIMIT_MS)) }) as Promise<
+      [string]
+    >;
     const ended = once(child, "exit").then(() => Promise.reject(new Error(`the server ended: ${log}`)));
     const [line] = await Promise.race([listening, ended]);
     ended.catch(() => {});
@@ -108,10 +108,7 @@ export class LocalServer {
 
   /** Makes a bucket and answers its id. */
   async createBucket(name = "demo"): Promise<string> {
-    const { status, body } = await this.call<{ id: string }>("POST", "/api/buckets", {
-      project: "demo",
-      name,
-    });
+    const { status, body } = await this.call<{ id: string }>("POST", "/api/buckets", { project: "demo", name });
     if (status !== 201) throw new Error(`cannot make a bucket: ${status} ${JSON.stringify(body)}`);
     return body.id;
   }
@@ -123,7 +120,11 @@ export class LocalServer {
   async push(bucket: string, dir: string): Promise<Ended> {
     const ended: Ended = { code: null, stdout: "", stderr: "" };
     ended.code = await push({
-      ...{ baseUrl: this.url, token: this.token, bucket, dir, signal: new AbortController().signal },
+      baseUrl: this.url,
+      token: this.token,
+      bucket,
+      dir,
+      signal: new AbortController().signal,
       progress: (text) => {
         ended.stderr += `${text}\n`;
       },
@@ -136,11 +137,7 @@ export class LocalServer {
 
   /** Starts a run and answers its id. */
   async startRun(bucket: string, kind: string, params: unknown = {}): Promise<string> {
-    const { status, body } = await this.call<{ run_id: string }>(
-      "POST",
-      `/api/buckets/${bucket}/${kind}`,
-      params,
-    );
+    const { status, body } = await this.call<{ run_id: string }>("POST", `/api/buckets/${bucket}/${kind}`, params);
     if (status !== 202) throw new Error(`cannot start ${kind}: ${status} ${JSON.stringify(body)}`);
     return body.run_id;
   }
@@ -161,12 +158,7 @@ export class LocalServer {
   }
 
   /** Starts a run and waits for its end. */
-  async run(
-    bucket: string,
-    kind: string,
-    params: unknown = {},
-    onText?: (text: string) => void,
-  ): Promise<Run> {
+  async run(bucket: string, kind: string, params: unknown = {}, onText?: (text: string) => void): Promise<Run> {
     return await this.follow(bucket, await this.startRun(bucket, kind, params), onText);
   }
 

@@ -133,8 +133,7 @@ export class PrivateSshd {
     const start = performance.now();
     while (!(await accepts(host, this.port))) {
       const isOver =
-        this.#listeners.some((child) => !isAlive(child)) ||
-        performance.now() - start > patience(START_LIMIT_MS);
+        this.#listeners.some((child) => !isAlive(child)) || performance.now() - start > patience(START_LIMIT_MS);
       if (isOver) throw new Error(`${SSHD} does not start: ${this.#lastLog()}`);
       await new Promise((resolve) => setTimeout(resolve, 20));
     }

@@ -36,9 +36,7 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
   },
   async deploys() {
     const count = 3_000;
-    const tally = await cleanly(async (t) =>
-      SimulatedDeploys.runAll(await SimulatedDeploys.bucket(t), SEED, count),
-    );
+    const tally = await cleanly(async (t) => SimulatedDeploys.runAll(await SimulatedDeploys.bucket(t), SEED, count));
     return `seeds ${SEED} to ${SEED + count - 1}: ${JSON.stringify(tally)}, every property of a deploy held`;
   },
   async plans() {
@@ -53,11 +51,7 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
     return `seed ${SEED}: killed ${met.run} runs, ${met.server} servers and ${met.runner} processes on workers during deploys over ssh, each followed by one that converged`;
   },
   async hooks(folder) {
-    const { writes, killed, flushes } = await stressHooks(folder, {
-      allocations: 64,
-      rounds: 80,
-      kills: 300,
-    });
+    const { writes, killed, flushes } = await stressHooks(folder, { allocations: 64, rounds: 80, kills: 300 });
     return `64 scripts in parallel, ${killed} kills, ${writes} writes and as many hand-overs, ${flushes} flushes: nothing lost, nobody stuck`;
   },
   async mutants(folder) {
@@ -66,8 +60,7 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
   async fuzz(folder) {
     const { answers, memoryMb } = await fuzz(folder, 10_000, SEED);
     const [before, after] = memoryMb;
-    if (after - before > MOST_GROWTH_MB)
-      throw new Error(`seed ${SEED}: memory grew from ${before} to ${after} MB`);
+    if (after - before > MOST_GROWTH_MB) throw new Error(`seed ${SEED}: memory grew from ${before} to ${after} MB`);
     const told = Object.entries(answers).map(([status, count]) => `${count} x ${status}`);
     return `seed ${SEED}: 10,000 mutated requests: ${told.join(", ")}; memory ${before} MB after a tenth, ${after} MB at the end`;
   },
@@ -101,14 +94,7 @@ async function cleanly<T>(work: (t: { after(end: () => unknown): void }) => Prom
 function report(name: string, startedMs: number, found: string): void {
   const minutes = ((Date.now() - startedMs) / 60_000).toFixed(1);
   const machine = `Node ${process.versions.node}, ${cpus().length} cores`;
-  const cells = [
-    name,
-    new Date(startedMs).toISOString().slice(0, 10),
-    state(),
-    machine,
-    `${minutes} min`,
-    found,
-  ];
+  const cells = [name, new Date(startedMs).toISOString().slice(0, 10), state(), machine, `${minutes} min`, found];
   const [intro = "", rows = ""] = readFileSync(REPORT, "utf8").split(/(?<=^\|[ |-]+\|\n)/m);
   const kept = rows.split("\n").filter((row) => row !== "" && !row.startsWith(`| ${name} |`));
   writeFileSync(REPORT, `${intro}${[...kept, `| ${cells.join(" | ")} |`].sort().join("\n")}\n`);

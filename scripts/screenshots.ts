@@ -18,8 +18,7 @@ const example = await Example.copy("hello", folder, 2);
 const bucket = await server.createBucket("hello");
 try {
   await fill();
-  for (const width of WIDTHS)
-    for (const colorScheme of ["light", "dark"] as const) await shoot(width, colorScheme);
+  for (const width of WIDTHS) for (const colorScheme of ["light", "dark"] as const) await shoot(width, colorScheme);
 } finally {
   await example.stop(bucket);
   await server.stop();
@@ -46,11 +45,7 @@ async function fill(): Promise<void> {
 
 /** Some servers do not offer everything; what is missing is seen in the pictures. */
 async function attempt(kind: string, params: unknown = {}): Promise<void> {
-  const { status, body } = await server.call<{ run_id: string }>(
-    "POST",
-    `/api/buckets/${bucket}/${kind}`,
-    params,
-  );
+  const { status, body } = await server.call<{ run_id: string }>("POST", `/api/buckets/${bucket}/${kind}`, params);
   if (status === 202) await server.follow(bucket, body.run_id);
   else process.stderr.write(`${kind}: ${status} ${JSON.stringify(body)}\n`);
 }
@@ -90,9 +85,6 @@ async function shoot(width: number, colorScheme: "light" | "dark"): Promise<void
 }
 
 async function firstOf(list: string, field: string): Promise<string> {
-  const { body } = await server.call<{ items: Record<string, string>[] }>(
-    "GET",
-    `/api/buckets/${bucket}/${list}`,
-  );
+  const { body } = await server.call<{ items: Record<string, string>[] }>("GET", `/api/buckets/${bucket}/${list}`);
   return body.items[0]?.[field] ?? "";
 }

@@ -73,8 +73,7 @@ const INSTALL_LIMIT_MS = 15 * 60_000;
 function main(mode) {
   if (TOOLS[mode] === undefined) return fail(["usage: node scripts/setup.js demo|demo-ssh|test"], 2);
   const modules = MODULES[mode].filter((name) => !existsSync(path.join(ROOT, "node_modules", name)));
-  if (modules.length > 0)
-    return fail([`ops: node_modules/${modules[0]} is missing; run: npm ci --include=dev`], 1);
+  if (modules.length > 0) return fail([`ops: node_modules/${modules[0]} is missing; run: npm ci --include=dev`], 1);
   const missing = missingTools(mode);
   if (missing.length > 0 && mayInstall()) install(missing);
   const still = missing.length > 0 ? missingTools(mode) : [];

@@ -2,16 +2,7 @@
 // Without a file it runs all of them, or the fast ones (test/fast.json). The tests get a home and a folder for
 // temporary files of their own, both removed at the end, one compile cache, and one seed for all random choices.
 import { spawn, spawnSync } from "node:child_process";
-import {
-  chmodSync,
-  globSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  statfsSync,
-  symlinkSync,
-} from "node:fs";
+import { chmodSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statfsSync, symlinkSync } from "node:fs";
 import { constants, tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -46,7 +37,9 @@ function environment(folder: string): NodeJS.ProcessEnv {
   return {
     OPS_TEST_SEED: String(Date.now() % 1_000_000),
     ...ours,
-    ...{ HOME: home, TMPDIR: folder, NODE_COMPILE_CACHE: path.join(folder, "compiled") },
+    HOME: home,
+    TMPDIR: folder,
+    NODE_COMPILE_CACHE: path.join(folder, "compiled"),
     PATH: `${programs}${path.delimiter}${ours.PATH}`,
   };
 }
@@ -69,10 +62,7 @@ function placeOfFiles(): string {
 
 function run(mode: string, given: string[], folder: string): void {
   const isFile = (argument: string) => !argument.startsWith("--");
-  const { true: chosen = filesOf(mode), false: flags = [] } = Object.groupBy(
-    given,
-    (one) => `${isFile(one)}`,
-  );
+  const { true: chosen = filesOf(mode), false: flags = [] } = Object.groupBy(given, (one) => `${isFile(one)}`);
   const limits = [`--test-concurrency=${AT_ONCE}`, `--test-timeout=${patience(FILE_LIMIT_MS)}`];
   const argv = ["--test", ...limits, ...(mode === "coverage" ? COVERAGE : []), ...flags, ...chosen];
   const env = environment(folder);
@@ -82,9 +72,7 @@ function run(mode: string, given: string[], folder: string): void {
     rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
     process.exitCode = code ?? 128 + constants.signals[signal as NodeJS.Signals];
     if (process.exitCode !== 0)
-      console.error(
-        `The tests failed. Again with the same random choices: OPS_TEST_SEED=${env.OPS_TEST_SEED}`,
-      );
+      console.error(`The tests failed. Again with the same random choices: OPS_TEST_SEED=${env.OPS_TEST_SEED}`);
   });
 }
 

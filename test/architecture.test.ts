@@ -77,9 +77,7 @@ interface Import {
 function codeOf(text: string, keepStrings: boolean): string {
   const token =
     /\/\/[^\n]*|\/\*[\s\S]*?\*\/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\[\s\S]|[^`\\])*`|(?<=[=(,:[!&|?{};\n]\s*|\breturn )\/(?![*/])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\[\n])+\//g;
-  return text.replace(token, (found) =>
-    keepStrings && /^["'`]/.test(found) ? found : found.replace(/[^\n]/g, " "),
-  );
+  return text.replace(token, (found) => (keepStrings && /^["'`]/.test(found) ? found : found.replace(/[^\n]/g, " ")));
 }
 
 function lineAt(text: string, offset: number): number {
@@ -108,8 +106,7 @@ function importProblem(from: string, target: string | undefined, files: Readonly
   if (target === undefined) return "imports a computed name; write the name so that this test can read it";
   if (!target.startsWith(".")) return packageProblem(from, target);
   const to = path.posix.join(path.posix.dirname(from), target);
-  if (!/\.(?:ts|js)$/.test(target))
-    return `imports ${target} without its extension; write the file's full name`;
+  if (!/\.(?:ts|js)$/.test(target)) return `imports ${target} without its extension; write the file's full name`;
   if (!/^(?:bin|lib)\//.test(to)) return `imports ${to}; bin and lib import nothing from beside them`;
   if (!files.has(to)) return `imports ${to}, which does not exist`;
   const [own, other] = [folderOf(from), folderOf(to)];
@@ -121,10 +118,8 @@ function importProblem(from: string, target: string | undefined, files: Readonly
 
 function packageProblem(from: string, target: string): string | undefined {
   if (from === "bin/ops.js" && target === "tsx/esm/api") return undefined;
-  if (!target.startsWith("node:"))
-    return `imports the package ${target}; only Node's own modules (node:…) run here`;
-  if (target === "node:process" || target === "node:console")
-    return `imports ${target}; use the global instead`;
+  if (!target.startsWith("node:")) return `imports the package ${target}; only Node's own modules (node:…) run here`;
+  if (target === "node:process" || target === "node:console") return `imports ${target}; use the global instead`;
   const owners = MODULE_OWNERS[target];
   if (owners === undefined || owners.includes(from)) return undefined;
   return `imports ${target}, which belongs to ${owners.join(" and ")}; use what they export`;
@@ -167,9 +162,7 @@ function textProblems(sources: readonly Source[]): string[] {
   return sources.flatMap(({ file, text }) => {
     const code = codeOf(text, false);
     return TEXT_OWNERS.filter(({ forbidden }) => forbidden(file)).flatMap(({ pattern, advice }) =>
-      [...code.matchAll(pattern)].map(
-        (match) => `${file}:${lineAt(code, match.index)} uses ${match[0]}; ${advice}`,
-      ),
+      [...code.matchAll(pattern)].map((match) => `${file}:${lineAt(code, match.index)} uses ${match[0]}; ${advice}`),
     );
   });
 }
@@ -183,9 +176,7 @@ function exportProblems(sources: readonly Source[]): string[] {
       const code = codeOf(text, true).split("\n");
       return code.flatMap((line, index) => {
         if (/^export\s+(?:type\s+)?[{*]/.test(line))
-          return [
-            `${file}:${index + 1} exports by name list; export where it is declared, and from one file only`,
-          ];
+          return [`${file}:${index + 1} exports by name list; export where it is declared, and from one file only`];
         if (!/^export\s/.test(line) || lines[index - 1]?.trimEnd().endsWith("*/")) return [];
         return [`${file}:${index + 1} exports without a docstring; say what it promises on the line above`];
       });
@@ -197,9 +188,7 @@ function lengthProblems(sources: readonly Source[], long: Record<string, string>
   const tooLong = [...lengths].filter(([file, lines]) => lines > MOST_LINES && long[file] === undefined);
   const stale = Object.keys(long).filter((file) => (lengths.get(file) ?? 0) <= MOST_LINES);
   return [
-    ...tooLong.map(
-      ([file, lines]) => `${file} has ${lines} lines; split it at ${MOST_LINES} or list it with a reason`,
-    ),
+    ...tooLong.map(([file, lines]) => `${file} has ${lines} lines; split it at ${MOST_LINES} or list it with a reason`),
     ...stale.map((file) => `${file} is listed as long and is not (any more); take it off the list`),
   ];
 }
@@ -209,10 +198,7 @@ function readSources(): Source[] {
     readdirSync(path.join(ROOT, folder), { recursive: true, withFileTypes: true })
       .filter((entry) => entry.isFile() && /\.(?:ts|js|mjs|cjs)$/.test(entry.name))
       .map((entry) => path.join(entry.parentPath, entry.name))
-      .map((file) => ({
-        file: path.relative(ROOT, file).split(path.sep).join("/"),
-        text: readFileSync(file, "utf8"),
-      })),
+      .map((file) => ({ file: path.relative(ROOT, file).split(path.sep).join("/"), text: readFileSync(file, "utf8") })),
   );
 }
 
@@ -235,8 +221,7 @@ test("every export of lib says what it promises, and nothing is exported twice",
   assertNone(exportProblems(project));
 });
 
-test("no file is longer than an auditor reads at once", () =>
-  assertNone(lengthProblems(project, LONG_FILES)));
+test("no file is longer than an auditor reads at once", () => assertNone(lengthProblems(project, LONG_FILES)));
 
 test("the program needs no package to run", () => {
   const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8"));
@@ -245,12 +230,7 @@ test("the program needs no package to run", () => {
 });
 
 const refusedImports: [string, string, string, RegExp][] = [
-  [
-    "a static import of a folder above",
-    "lib/core/a.ts",
-    'import { b } from "../bucket/b.ts";',
-    /core may only/,
-  ],
+  ["a static import of a folder above", "lib/core/a.ts", 'import { b } from "../bucket/b.ts";', /core may only/],
   ["a type import", "lib/plan/a.ts", 'import type { B } from "../bucket/b.ts";', /plan may only import/],
   ["an import over several lines", "lib/plan/a.ts", 'import {\n  b,\n} from "../bucket/b.ts";', /a\.ts:1 /],
   ["an import for its effect", "lib/plan/a.ts", 'import "../bucket/b.ts";', /plan may only import/],
@@ -264,18 +244,8 @@ const refusedImports: [string, string, string, RegExp][] = [
   ["a file beside lib", "lib/server/a.ts", 'import "../../ui/page.js";', /nothing from beside/],
   ["a package", "lib/codec/a.ts", 'import yaml from "yaml";', /the package yaml/],
   ["a module of Node without its prefix", "lib/codec/a.ts", 'import fs from "fs";', /the package fs/],
-  [
-    "a process started elsewhere",
-    "lib/cli/a.ts",
-    'import { spawn } from "node:child_process";',
-    /belongs to/,
-  ],
-  [
-    "a database opened elsewhere",
-    "lib/run/a.ts",
-    'const m = process.getBuiltinModule("node:sqlite");',
-    /belongs/,
-  ],
+  ["a process started elsewhere", "lib/cli/a.ts", 'import { spawn } from "node:child_process";', /belongs to/],
+  ["a database opened elsewhere", "lib/run/a.ts", 'const m = process.getBuiltinModule("node:sqlite");', /belongs/],
   ["the environment by import", "lib/run/a.ts", 'import { env } from "node:process";', /use the global/],
   ["a folder nobody knows", "lib/misc/a.ts", 'import "../core/b.ts";', /does not know/],
   ["a file without a folder", "lib/a.ts", 'import "./core/b.ts";', /does not know/],
@@ -283,10 +253,7 @@ const refusedImports: [string, string, string, RegExp][] = [
 
 for (const [what, file, text, expected] of refusedImports)
   test(`the check of imports finds ${what}`, () => {
-    const others = ["lib/bucket/b.ts", "lib/core/b.ts", "lib/run/record.ts"].map((name) => ({
-      file: name,
-      text: "",
-    }));
+    const others = ["lib/bucket/b.ts", "lib/core/b.ts", "lib/run/record.ts"].map((name) => ({ file: name, text: "" }));
     const problems = importProblems([{ file, text }, ...others]);
     assert.equal(problems.length, 1, problems.join("\n"));
     assert.match(problems[0] as string, expected);

@@ -33,12 +33,7 @@ let shape = "";
 let newLines = 0;
 let drawing = false;
 
-view.startView(output, {
-  href,
-  timeOf,
-  onFollow: drawFollow,
-  onProblem: (why) => tell(problem, why),
-});
+view.startView(output, { href, timeOf, onFollow: drawFollow, onProblem: (why) => tell(problem, why) });
 
 /** Starts the log; `listener` hears of runs and states. */
 export function startActivity(listener) {

@@ -145,10 +145,7 @@ export function deploymentsView(page) {
     wanted: ({ params }) => params.dry_run === true,
     controlsOf: ({ id, status: state }) => state === "succeeded" && planButton(page, id),
   });
-  const now = lastRunPart(page, "", "deploy", {
-    wanted: ({ status: state }) => state === "running",
-    none: "",
-  });
+  const now = lastRunPart(page, "", "deploy", { wanted: ({ status: state }) => state === "running", none: "" });
   const last = lastRunPart(page, "Last deploy", "deploy", {
     wanted: ({ params, status: state }) => !params.dry_run && state !== "running",
     controlsOf: (run) => el("div.controls", againButtons(page, run)),

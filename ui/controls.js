@@ -189,11 +189,7 @@ export function runLink(bucketId, runId, ...text) {
 
 /** A box to tick, with its label. */
 export function tickBox(label, { hint, ...attributes } = {}) {
-  return el(
-    "label.tick",
-    el("input", { ...TICK, ...attributes }),
-    el("span", label, hint && el("small", hint)),
-  );
+  return el("label.tick", el("input", { ...TICK, ...attributes }), el("span", label, hint && el("small", hint)));
 }
 
 /** A choice of one. */

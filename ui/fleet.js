@@ -60,7 +60,8 @@ export function jobView(page) {
   };
   const parts = [
     listPart("Allocations", async () => offer(await cat("deployments")), {
-      ...{ name: "on", none: "No worker has all of its selectors." },
+      name: "on",
+      none: "No worker has all of its selectors.",
     }),
     part("Definition", about),
     ...fileParts("Files", path(`${below}/files`), chosen, (file) => link("jobs", [job, file])),
@@ -83,9 +84,7 @@ function controlsOf({ action }, job, below) {
   const buttons = Object.entries(CONTROLS).map(([target, does]) =>
     action(`${words(target)} …`, () => order(target, does)),
   );
-  const forget = action("Stop and forget …", () => order("stop", FORGET, { forget: true }), {
-    style: "danger",
-  });
+  const forget = action("Stop and forget …", () => order("stop", FORGET, { forget: true }), { style: "danger" });
   const status = action("Status", () => order("status"));
   const form = el("form.row");
   const { labels, values } = fieldsOf([["target", "Target of its Makefile", "", { required: true }]]);
@@ -144,17 +143,13 @@ export function workersView(page) {
   const probes = PROBES.map((name) => action(words(name), () => order(name)));
   const which = el("details", el("summary", "Which workers"), selection.element, width.labels);
   const controls = [probes, action("Trust by force …", force, { style: "danger" })];
-  const list = listPart("Definitions", () => readWorkers(page), {
-    none: "There is none in workspace/workers.json.",
-  });
+  const list = listPart("Definitions", () => readWorkers(page), { none: "There is none in workspace/workers.json." });
   const load = listPart("Load", () => readings(page), {
     name: "load",
     none: "No reading yet: Sysstat takes one.",
     cells: { cpu: ({ cpu }) => chartOf(cpu), memory: ({ memory }) => chartOf(memory) },
   });
-  const others = ["facts", "uptime", "trust"].map((name) =>
-    lastRunPart(page, `Last ${name}`, `worker_${name}`),
-  );
+  const others = ["facts", "uptime", "trust"].map((name) => lastRunPart(page, `Last ${name}`, `worker_${name}`));
   const above = [el("div.panel", el("div.controls", controls), which)];
   return { title: "Workers", above, parts: [list, load, ...others], readers: [selection] };
 }
@@ -180,8 +175,7 @@ async function readWorkers({ bucketId, path }) {
       state: removed ? "removed" : (of(uptime).outcome ?? "not_asked"),
       drift: of(drift).outcome ?? "",
       jobs: [own.length, behind && `${behind} behind`, disabled && `${disabled} disabled`].filter(Boolean),
-      host_key:
-        trusted === "changed" ? `changed! It was ${keysOf(previous)}, it shows ${now}` : now || trusted,
+      host_key: trusted === "changed" ? `changed! It was ${keysOf(previous)}, it shows ${now}` : now || trusted,
       labels: labels?.split(","),
       seen_at: of(uptime).uptime && of(uptime).at,
       uptime_s: of(uptime).uptime?.uptime_s,

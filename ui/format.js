@@ -38,9 +38,7 @@ function sinceText(iso) {
 export function duration(ms) {
   if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;
   const first = UNITS.findIndex(([, unit]) => ms >= unit);
-  const parts = UNITS.slice(first, first + 2).map(
-    ([name, unit, of]) => `${Math.floor((ms % of) / unit)} ${name}`,
-  );
+  const parts = UNITS.slice(first, first + 2).map(([name, unit, of]) => `${Math.floor((ms % of) / unit)} ${name}`);
   return parts.join(" ");
 }
 

@@ -54,8 +54,7 @@ export function startKeys() {
       ctrlKey || metaKey ? isFind && findInLog() : !isTyping && ((shiftKey && shifted(event)) || act(event));
     if (isTaken) event.preventDefault();
   });
-  for (const end of ["keyup", "blur"])
-    addEventListener(end, ({ key = "Shift" }) => key === "Shift" && number([]));
+  for (const end of ["keyup", "blur"]) addEventListener(end, ({ key = "Shift" }) => key === "Shift" && number([]));
 }
 
 function act({ key, target }) {

@@ -88,8 +88,7 @@ export async function go(offset, last = offset) {
   pointed = toEnd ? [] : [offset, last];
   opened.push(pointed);
   draw();
-  if (toEnd || wanted !== null || !rows.some((line) => isPointed(line) && !line.more))
-    want(toEnd ? log.size : offset);
+  if (toEnd || wanted !== null || !rows.some((line) => isPointed(line) && !line.more)) want(toEnd ? log.size : offset);
   await settle();
   if (!toEnd) bringIn();
   await settle();
@@ -243,12 +242,7 @@ export function draw(lines = rows) {
   const [seen, top] = [rows[first]?.start, list.children[first]?.offsetTop];
   rows = lines;
   numberRows();
-  const items = lines.map((line) => ({
-    ...line,
-    time: options.timeOf(line),
-    isPointed: isPointed(line),
-    find: marks,
-  }));
+  const items = lines.map((line) => ({ ...line, time: options.timeOf(line), isPointed: isPointed(line), find: marks }));
   drawList(list, items, rowOf);
   space(0, ends.first, lines[0]?.start ?? 0);
   space(1, ends.last, log ? log.size - nextAt : 0);

@@ -205,9 +205,7 @@ export function dataOf(value, title = "Result") {
   const nested = entries.filter(([, one]) => isNested(one));
   return el(
     "div.data",
-    facts(
-      plain.map(([name, one]) => [labelOf(name), IDS.test(name) && one ? el("code", one) : shown(name, one)]),
-    ),
+    facts(plain.map(([name, one]) => [labelOf(name), IDS.test(name) && one ? el("code", one) : shown(name, one)])),
     nested.map(([name, one]) => el("section", el("h3", labelOf(name)), dataOf(one, labelOf(name)))),
   );
 }

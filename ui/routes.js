@@ -73,10 +73,8 @@ export function drawSubject({ bucketId, view, rest = [] }, bucket, buckets) {
   );
   const { active_run: active, last_run: last } = bucket ?? {};
   const where = { bucketId, view, bucket, known: buckets.length };
-  drawList(
-    header,
-    [where, { bucketId, active, kind: active && last?.id === active ? last.kind : "run" }],
-    (item) => (item === where ? placeOf(where, buckets) : nowOf(item)),
+  drawList(header, [where, { bucketId, active, kind: active && last?.id === active ? last.kind : "run" }], (item) =>
+    item === where ? placeOf(where, buckets) : nowOf(item),
   );
 }
 
@@ -92,9 +90,7 @@ function placeOf({ bucketId, view, bucket }, buckets) {
 }
 
 function switcherOf(bucketId, view, bucket, buckets) {
-  const known = buckets.some(({ id }) => id === bucketId)
-    ? buckets
-    : [bucket ?? { id: bucketId, name: bucketId }];
+  const known = buckets.some(({ id }) => id === bucketId) ? buckets : [bucket ?? { id: bucketId, name: bucketId }];
   const options = known.map(({ id, project, name }) => {
     const label = bucket && project !== bucket.project ? `${project} / ${name}` : name;
     return el("option", { value: id, selected: id === bucketId }, label);

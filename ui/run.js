@@ -8,8 +8,7 @@ import { prefer, preference } from "./preferences.js";
 import { aboutOf, cancelButton, outcomesOf, resultOf, rowOf } from "./runs.js";
 
 const LOOKED_AT = 20;
-const GRADES =
-  "skipped ok in_sync changed drifted not_started cancelled unreachable failed restoring checking running";
+const GRADES = "skipped ok in_sync changed drifted not_started cancelled unreachable failed restoring checking running";
 const TABS = {
   summary: { of: (run) => run.result && run, draw: resultOf },
   hosts: { of: hostsOf, draw: drawHosts },
@@ -85,9 +84,7 @@ export function againButtons(page, { id, kind, status: state, params }) {
   const ofJob = kind.startsWith("job_");
   const { jobs: [job, ...more] = [] } = body;
   if (ELSEWHERE.test(kind) || (ofJob && more.length > 0)) return [];
-  const path = ofJob
-    ? `/jobs/${encodeURIComponent(job)}/${kind.slice(4)}`
-    : `/${kind.replace("worker_", "workers/")}`;
+  const path = ofJob ? `/jobs/${encodeURIComponent(job)}/${kind.slice(4)}` : `/${kind.replace("worker_", "workers/")}`;
   if (ofJob) delete body.jobs;
   const isHarmless = params.dry_run || (HARMLESS.test(kind) && !params.force);
   const danger = !isHarmless && (ofJob ? job : (params.job ?? true));
@@ -116,8 +113,7 @@ function hostsOf(run) {
 
 function drawHosts(rows, page) {
   const jobs = [...new Set(rows.map(({ job }) => job))].sort();
-  const cellsOf = (job) => (host) =>
-    host.own.filter((one) => one.job === job).map((one) => hostCell(page, one));
+  const cellsOf = (job) => (host) => host.own.filter((one) => one.job === job).map((one) => hostCell(page, one));
   const cells = Object.fromEntries(jobs.map((job) => [columnOf(job), cellsOf(job)]));
   const columns = [...new Set(["worker", "outcome", ...Object.keys(cells)])];
   const hosts = [...Map.groupBy(rows, ({ worker }) => worker)].map(hostOf);

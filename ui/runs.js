@@ -139,9 +139,7 @@ export function outcomesOf({ params, result }) {
   if (params.dry_run) return waves ? plannedRows(result) : [];
   if (Array.isArray(jobs)) return [...jobs.flatMap(jobRows), ...reconciled];
   if (Array.isArray(workers)) return workers.flatMap(workerRows);
-  return (
-    scripts?.map((one) => ({ ...one, job, outcome: one.error === null ? "ok" : "failed" })) ?? allocations
-  );
+  return scripts?.map((one) => ({ ...one, job, outcome: one.error === null ? "ok" : "failed" })) ?? allocations;
 }
 
 function plannedRows({ waves, reconcile, unreachable }) {
@@ -159,7 +157,12 @@ function plannedJob({ wave, job, outcome, reason, hooks, allocations }) {
     const more = more_files && count(more_files, "more file");
     const gate = one.is_gate_open && "an open health gate comes first";
     return {
-      ...{ wave, job, worker, outcome: action, hooks: scripts, files: [...files, ...byHand] },
+      wave,
+      job,
+      worker,
+      outcome: action,
+      hooks: scripts,
+      files: [...files, ...byHand],
       version: [...new Set([from.version, to.version])].filter(Boolean).join(" → "),
       why: [outcome === "failed" ? reason : one.reason, gate, more].filter(Boolean).join("; "),
     };

@@ -57,10 +57,7 @@ function rollBack({ action }, { id, created_at }) {
 
 function comparison({ path, link, query }, id) {
   const against = query.get("against") ?? "";
-  const reads = [
-    `/source/revisions/${encoded(id)}/diff?${queryOf({ against })}`,
-    "/source/revisions?limit=500",
-  ];
+  const reads = [`/source/revisions/${encoded(id)}/diff?${queryOf({ against })}`, "/source/revisions?limit=500"];
   const go = ({ target }) => {
     location.hash = link("source", ["revisions", id], { against: target.value });
   };
@@ -110,9 +107,7 @@ function filePart(path, url) {
   };
   const other = (bytes) => `${size(bytes)}: download the file.`;
   const draw = ({ bytes, text }) => (text === null ? el("p.notice", other(bytes)) : textBox(path, text));
-  return part(path, read, draw, {
-    tools: el("a", { href: url, download: path.split("/").at(-1) }, "Download"),
-  });
+  return part(path, read, draw, { tools: el("a", { href: url, download: path.split("/").at(-1) }, "Download") });
 }
 
 function settingsParts({ path }) {

@@ -14,16 +14,18 @@ interface AttemptRule {
 const MINUTE = { windowMs: 60_000, peers: 10_000 };
 /** control-plane.md, Limits: 20 bearer failures per direct peer and minute. */
 export const BEARER_ATTEMPTS: Readonly<AttemptRule> = {
-  ...{ what: "wrong API tokens from this address", perPeer: 20, ...MINUTE },
+  what: "wrong API tokens from this address",
+  perPeer: 20,
+  ...MINUTE,
 };
 /** control-plane.md, Limits: 20 TOTP failures per direct peer and minute. */
 export const TOTP_ATTEMPTS: Readonly<AttemptRule> = {
-  ...{ what: "wrong TOTP codes from this address", perPeer: 20, ...MINUTE },
+  what: "wrong TOTP codes from this address",
+  perPeer: 20,
+  ...MINUTE,
 };
 /** control-plane.md, Limits: 100 TOTP failures of all peers together per minute. */
-export const TOTP_ATTEMPTS_OF_ALL: Readonly<AttemptRule> = {
-  ...{ what: "wrong TOTP codes", perPeer: 100, ...MINUTE },
-};
+export const TOTP_ATTEMPTS_OF_ALL: Readonly<AttemptRule> = { what: "wrong TOTP codes", perPeer: 100, ...MINUTE };
 
 interface Window {
   began: number;

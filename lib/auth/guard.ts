@@ -146,9 +146,7 @@ export function totpRequired(): Failure {
 
 /** Scheme, host and port, the default port left out; undefined for anything more, less or else (such as `null`). */
 function originOf(text: string): string | undefined {
-  return /^https?:\/\/[A-Za-z0-9._:[\]-]+$/.test(text) && URL.canParse(text)
-    ? new URL(text).origin
-    : undefined;
+  return /^https?:\/\/[A-Za-z0-9._:[\]-]+$/.test(text) && URL.canParse(text) ? new URL(text).origin : undefined;
 }
 
 function unauthorized(message: string): Failure {

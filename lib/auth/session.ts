@@ -16,12 +16,7 @@ export interface Session {
   exp: number;
 }
 
-const PAYLOAD = object({
-  use: string(),
-  sid: string({ min: 1, max: 64 }),
-  iat: integer(),
-  exp: integer(),
-});
+const PAYLOAD = object({ use: string(), sid: string({ min: 1, max: 64 }), iat: integer(), exp: integer() });
 const KEY_BYTES = 32;
 
 /** One kind of session. */

@@ -61,10 +61,7 @@ async function finish(layout: Layout): Promise<void> {
 async function makePair(bucketId: string): Promise<{ certificate: string; key: string }> {
   const keys = await generate("ec", { namedCurve: "P-384" });
   const now = Date.now();
-  const validity = {
-    notBefore: new Date(now - CLOCK_SKEW_MS),
-    notAfter: new Date(now + VALID_DAYS * DAY_MS),
-  };
+  const validity = { notBefore: new Date(now - CLOCK_SKEW_MS), notAfter: new Date(now + VALID_DAYS * DAY_MS) };
   const certificate = await selfSigned(bucketId, keys, validity);
   return { certificate, key: keys.privateKey.export({ type: "pkcs8", format: "pem" }).toString() };
 }
@@ -72,10 +69,7 @@ async function makePair(bucketId: string): Promise<{ certificate: string; key: s
 async function readPair(layout: Layout): Promise<{ certificate?: string; key?: string }> {
   const certificate = await readBounded(layout.caCertificate, LIMIT_BYTES);
   const key = await readBounded(layout.caKey, LIMIT_BYTES);
-  return {
-    ...(certificate && { certificate: certificate.toString() }),
-    ...(key && { key: key.toString() }),
-  };
+  return { ...(certificate && { certificate: certificate.toString() }), ...(key && { key: key.toString() }) };
 }
 
 /**

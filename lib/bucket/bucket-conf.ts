@@ -61,11 +61,7 @@ export interface JobSettings {
 }
 
 /** Reads the settings of the jobs: only the selected file, no other instead of it (`ErrInvalidBucketConf`). */
-export async function readJobSettings(
-  layout: Layout,
-  selector: string,
-  problems: Problems,
-): Promise<JobSettings> {
+export async function readJobSettings(layout: Layout, selector: string, problems: Problems): Promise<JobSettings> {
   const file = relative(layout, jobResourcesFile(layout, selector));
   const table = await readSource(parseSourceToml, layout, jobResourcesFile(layout, selector), CODE, problems);
   if (!table && selector !== "") problems.warn("ops.conf", "job_config_selector", `there is no ${file}`);
@@ -84,11 +80,7 @@ export function checkJobSettings(table: TomlTable, file: string, problems: Probl
 }
 
 /** Says which tables belong to no job. */
-export function warnAboutStrangers(
-  settings: JobSettings,
-  jobs: ReadonlySet<string>,
-  problems: Problems,
-): void {
+export function warnAboutStrangers(settings: JobSettings, jobs: ReadonlySet<string>, problems: Problems): void {
   for (const name of settings.jobs.keys())
     if (!jobs.has(name)) problems.warn(settings.file, name, unknownName("job", name, jobs));
 }
@@ -116,12 +108,7 @@ function valuesOf(
     const text = textOf(value);
     if (text !== undefined) values.set(key, text);
     else
-      problems.error(
-        code,
-        file,
-        join(path, key),
-        `expected text, a number, true or false, found ${typeName(value)}`,
-      );
+      problems.error(code, file, join(path, key), `expected text, a number, true or false, found ${typeName(value)}`);
   }
   return values;
 }

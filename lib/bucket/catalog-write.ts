@@ -1,10 +1,4 @@
-import {
-  type CatalogAllocation,
-  type CatalogFile,
-  type CatalogJob,
-  JOB_COLUMNS,
-  WORKER_COLUMNS,
-} from "./catalog.ts";
+import { type CatalogAllocation, type CatalogFile, type CatalogJob, JOB_COLUMNS, WORKER_COLUMNS } from "./catalog.ts";
 import type { Database, Row, SqlValue } from "./database.ts";
 import { startAnew } from "./promotions.ts";
 import type { Worker } from "./workers.ts";
@@ -48,9 +42,7 @@ export interface BuiltCatalog {
  */
 export function saveCatalog(db: Database, built: BuiltCatalog, now: Date): void {
   const present = new Set(built.workers.map((worker) => worker.host));
-  const left = new Set<SqlValue>(
-    built.allocations.map(({ worker }) => worker).filter((host) => !present.has(host)),
-  );
+  const left = new Set<SqlValue>(built.allocations.map(({ worker }) => worker).filter((host) => !present.has(host)));
   for (const host of left) db.run("UPDATE worker SET removed = 1 WHERE worker_ip = ?", host);
   replaceRows(db, { name: "worker", key: ["worker_ip"] }, built.workers.map(workerRow), left);
   db.run("DELETE FROM worker_facts WHERE worker_ip NOT IN (SELECT worker_ip FROM worker)");
@@ -92,8 +84,7 @@ function replaceRows(db: Database, table: Table, rows: Row[], keep: ReadonlySet<
   upsert(db, table, differing);
   const where = key.map((column) => `${column} = ?`).join(" AND ");
   for (const values of stored.values())
-    if (!keep.has(values[0] ?? null))
-      db.run(`DELETE FROM ${name} WHERE ${where}`, ...values.slice(0, key.length));
+    if (!keep.has(values[0] ?? null)) db.run(`DELETE FROM ${name} WHERE ${where}`, ...values.slice(0, key.length));
 }
 
 /** Writes rows, all with the same columns, in the place of those with the same key. */

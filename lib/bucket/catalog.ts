@@ -68,14 +68,7 @@ export interface HealthCheck {
 /** One check of a worker; `port` is the name of a port of the job. */
 export type Probe =
   | { type: "tcp"; port: string; timeoutSeconds: number }
-  | {
-      type: "http";
-      port: string;
-      path: string;
-      expectStatus: number;
-      scheme: "http" | "https";
-      timeoutSeconds: number;
-    }
+  | { type: "http"; port: string; path: string; expectStatus: number; scheme: "http" | "https"; timeoutSeconds: number }
   | { type: "ssh"; command: string; timeoutSeconds: number };
 
 /** A job on a worker. Active = neither disabled nor removed; removed ones are kept until gc. */
@@ -101,19 +94,33 @@ export interface CatalogFile {
 
 /** The columns of table `worker` that hold a field as it is, by field. */
 export const WORKER_COLUMNS = {
-  ...{ host: "worker_ip", id: "worker_id", hostname: "hostname", connection: "connection", root: "root" },
-  ...{ sshUser: "ssh_user", sshPort: "ssh_port", sshJump: "ssh_jump", position: "position" },
+  host: "worker_ip",
+  id: "worker_id",
+  hostname: "hostname",
+  connection: "connection",
+  root: "root",
+  sshUser: "ssh_user",
+  sshPort: "ssh_port",
+  sshJump: "ssh_jump",
+  position: "position",
 } as const;
 
 /** The columns of table `job` that hold a field as it is, or lists and objects as JSON, by field. */
 export const JOB_COLUMNS = {
-  ...{ name: "name", id: "job_id", version: "version", deploymentSeq: "deployment_seq" },
+  name: "name",
+  id: "job_id",
+  version: "version",
+  deploymentSeq: "deployment_seq",
   maxConcurrentUpgrades: "max_concurrent_upgrades",
   maxConcurrentStarts: "max_concurrent_starts",
-  ...{ restartPolicy: "restart_policy", restartGlobs: "restart_globs", healthCheck: "health_check" },
+  restartPolicy: "restart_policy",
+  restartGlobs: "restart_globs",
+  healthCheck: "health_check",
   driftIgnore: "drift_ignore",
   lifecycleTimeoutSeconds: "lifecycle_timeout_seconds",
-  ...{ onFailure: "on_failure", secretMode: "secret_mode", tolerateUnreachable: "tolerate_unreachable" },
+  onFailure: "on_failure",
+  secretMode: "secret_mode",
+  tolerateUnreachable: "tolerate_unreachable",
 } as const;
 
 function asFields(columns: Record<string, string>): string {
@@ -127,14 +134,16 @@ export function catalogWorkers(db: Database): CatalogWorker[] {
   const labels = grouped(db, "SELECT worker_ip AS owner, label FROM worker_labels ORDER BY label");
   const sql = `SELECT ${asFields(WORKER_COLUMNS)}, removed, synced_seq AS syncedSeq FROM worker
     ORDER BY position, worker_ip`;
-  return db.all<WorkerRow>(sql).map(({ sshUser, sshPort, sshJump, ...row }) => ({
-    ...row,
-    ...(sshUser !== null && { sshUser }),
-    ...(sshPort !== null && { sshPort }),
-    ...(sshJump !== null && { sshJump }),
-    labels: (labels.get(row.host) ?? []).map((one) => String(one.label)),
-    removed: row.removed === 1,
-  }));
+  return db
+    .all<WorkerRow>(sql)
+    .map(({ sshUser, sshPort, sshJump, ...row }) => ({
+      ...row,
+      ...(sshUser !== null && { sshUser }),
+      ...(sshPort !== null && { sshPort }),
+      ...(sshJump !== null && { sshJump }),
+      labels: (labels.get(row.host) ?? []).map((one) => String(one.label)),
+      removed: row.removed === 1,
+    }));
 }
 
 type SshFields = "sshUser" | "sshPort" | "sshJump";
@@ -146,14 +155,16 @@ type WorkerRow = Omit<CatalogWorker, SshFields | "labels" | "removed"> & {
 export function catalogJobs(db: Database): CatalogJob[] {
   const ports = catalogPorts(db);
   const hooks = grouped(db, "SELECT job AS owner, * FROM hooks ORDER BY name, executed_on");
-  return db.all<JobRow>(`SELECT ${asFields(JOB_COLUMNS)} FROM job ORDER BY name`).map((row) => ({
-    ...row,
-    restartGlobs: JSON.parse(row.restartGlobs) as string[],
-    driftIgnore: JSON.parse(row.driftIgnore) as string[],
-    healthCheck: JSON.parse(row.healthCheck) as HealthCheck | null,
-    ports: Object.fromEntries(ports.get(row.name) ?? []),
-    hooks: hooksOf(hooks.get(row.name) ?? []),
-  }));
+  return db
+    .all<JobRow>(`SELECT ${asFields(JOB_COLUMNS)} FROM job ORDER BY name`)
+    .map((row) => ({
+      ...row,
+      restartGlobs: JSON.parse(row.restartGlobs) as string[],
+      driftIgnore: JSON.parse(row.driftIgnore) as string[],
+      healthCheck: JSON.parse(row.healthCheck) as HealthCheck | null,
+      ports: Object.fromEntries(ports.get(row.name) ?? []),
+      hooks: hooksOf(hooks.get(row.name) ?? []),
+    }));
 }
 
 type JobRow = Omit<CatalogJob, "restartGlobs" | "driftIgnore" | "healthCheck" | "ports" | "hooks"> & {
@@ -210,7 +221,13 @@ export function unorderedAllocations(db: Database, inOrder = ""): CatalogAllocat
   return db
     .tuples<AllocationRow>(`SELECT ${columns} FROM allocations a ${inOrder}`)
     .map(([id, worker, job, disabled, removed, deploymentSeq, newVersion]) => ({
-      ...{ id, worker, job, disabled: disabled === 1, removed: removed === 1, deploymentSeq, newVersion },
+      id,
+      worker,
+      job,
+      disabled: disabled === 1,
+      removed: removed === 1,
+      deploymentSeq,
+      newVersion,
     }));
 }
 

@@ -42,7 +42,10 @@ export function certs() {
 export function certRequests(job: string, given: Infer<ReturnType<typeof certs>>): CertRequest[] {
   return Object.entries(given)
     .map(([name, { pkcs8, one, key, subject }]) => ({
-      ...{ name, pkcs8, one, key },
+      name,
+      pkcs8,
+      one,
+      key,
       commonName: subject.common_name || job.slice(0, COMMON_NAME_MAX),
       altNames: subject.alt_names,
     }))

@@ -14,15 +14,8 @@ export const SEALED_CONTENTS = "contents";
 export function keepContents(db: Database, kv: KvStore, files: readonly StagedFile[]): void {
   for (const { sha256, content, isSecret, secrets = [] } of files) {
     if (db.get("SELECT 1 FROM contents WHERE sha256 = ?", sha256)) continue;
-    const stored = isSecret
-      ? Buffer.from(kv.seal(SEALED_CONTENTS, sha256, packed([content, ...secrets])))
-      : content;
-    db.run(
-      "INSERT INTO contents (sha256, sealed, content) VALUES (?, ?, ?)",
-      sha256,
-      isSecret ? 1 : 0,
-      stored,
-    );
+    const stored = isSecret ? Buffer.from(kv.seal(SEALED_CONTENTS, sha256, packed([content, ...secrets]))) : content;
+    db.run("INSERT INTO contents (sha256, sealed, content) VALUES (?, ?, ?)", sha256, isSecret ? 1 : 0, stored);
   }
 }
 
@@ -56,7 +49,5 @@ export function dropUnusedContents(db: Database): number {
   const used = (column: string) =>
     `SELECT substr(value, instr(value, ':') + 1) FROM hash,
      json_each(CASE ${column} WHEN '' THEN '{}' ELSE ${column} END)`;
-  return db.run(
-    `DELETE FROM contents WHERE sha256 NOT IN (${used("previous_files")} UNION ${used("before_files")})`,
-  );
+  return db.run(`DELETE FROM contents WHERE sha256 NOT IN (${used("previous_files")} UNION ${used("before_files")})`);
 }

@@ -238,10 +238,7 @@ function checked(database: Database, settings = ""): Database {
 export function requireSchema(database: Database): void {
   const version = schemaVersion(database);
   if (version === 0)
-    throw new Failure(
-      "bucket_not_initialized",
-      "the bucket is not initialised; run `ops init`, or POST …/init",
-    );
+    throw new Failure("bucket_not_initialized", "the bucket is not initialised; run `ops init`, or POST …/init");
   const details = { schema_version: version };
   if (version < SCHEMA_VERSION)
     throw new Failure(
@@ -261,9 +258,7 @@ function tooNew(version: number): Failure {
 export function schemaVersion(database: Database): number {
   const table = database.get("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'");
   if (!table) return 0;
-  const version = database.get<{ version: number }>(
-    "SELECT version FROM schema_version WHERE id = 1",
-  )?.version;
+  const version = database.get<{ version: number }>("SELECT version FROM schema_version WHERE id = 1")?.version;
   if (version === undefined || version < 1)
     throw damaged(`The bucket's database is damaged: its schema version is ${version ?? "missing"}`);
   return version;
@@ -289,10 +284,7 @@ export function migrate(file: string, bucketId: string): { bucketId: string; upg
       );
     for (const step of MIGRATIONS.slice(from)) sqlite.exec(step);
     database.run("UPDATE schema_version SET version = ?", SCHEMA_VERSION);
-    database.run(
-      "INSERT OR IGNORE INTO bucket (bucket_id) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM bucket)",
-      bucketId,
-    );
+    database.run("INSERT OR IGNORE INTO bucket (bucket_id) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM bucket)", bucketId);
     sqlite.exec("COMMIT");
     return { bucketId: bucketIdOf(database), upgraded: from < SCHEMA_VERSION };
   } catch (error) {
@@ -313,11 +305,7 @@ const RETRY_MS = 20;
  * Runs `work` while nobody else does so on the same file, in this process or another one: a SQLite transaction whose
  * lock the kernel drops with the process. Answers false, without having run it, when others kept it for `limitMs`.
  */
-export async function exclusively(
-  file: string,
-  limitMs: number,
-  work: () => Promise<void>,
-): Promise<boolean> {
+export async function exclusively(file: string, limitMs: number, work: () => Promise<void>): Promise<boolean> {
   refuseLink(file);
   const sqlite = new DatabaseSync(file, { timeout: 0 });
   try {

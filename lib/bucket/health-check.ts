@@ -36,10 +36,7 @@ const WAIT = fields({
 const BLOCK = fields({
   checks: withDefault(list(PROBE, { max: 100 }), []),
   timeout_seconds: positive(86_400, DEFAULT_TIMEOUT_SECONDS),
-  wait: withDefault(WAIT, {
-    attempts: DEFAULT_WAIT.attempts,
-    interval_seconds: DEFAULT_WAIT.intervalSeconds,
-  }),
+  wait: withDefault(WAIT, { attempts: DEFAULT_WAIT.attempts, interval_seconds: DEFAULT_WAIT.intervalSeconds }),
 });
 
 /**
@@ -112,11 +109,9 @@ function probeOf(given: Infer<typeof PROBE>, limit: number, path: string, report
   if (given.port === "") wrong("port", "is missing: it names a port of resources/ports");
   if (type === "tcp") return { type, port: given.port, timeoutSeconds };
   const scheme = String(given.scheme).trim().toLowerCase() || "http";
-  if (scheme !== "http" && scheme !== "https")
-    wrong("scheme", `expected http or https, found ${quote(scheme)}`);
+  if (scheme !== "http" && scheme !== "https") wrong("scheme", `expected http or https, found ${quote(scheme)}`);
   const target = given.path === "" ? "/" : given.path;
-  if (!/^\/[\x21-\x7e]*$/.test(target))
-    wrong("path", `must start with / and have no spaces, found ${quote(target)}`);
+  if (!/^\/[\x21-\x7e]*$/.test(target)) wrong("path", `must start with / and have no spaces, found ${quote(target)}`);
   if (given.expect_status < 100)
     wrong("expect_status", `expected an HTTP status from 100 to 999, found ${given.expect_status}`);
   return {

@@ -9,9 +9,7 @@ import { unknownName } from "./problems.ts";
  */
 export function jobOfHook(jobs: readonly CatalogJob[], hook: string, job?: string): CatalogJob {
   const name = hook.toLowerCase();
-  const having = jobs.filter((one) =>
-    one.hooks.some((own) => own.name === name && own.events.includes("cli")),
-  );
+  const having = jobs.filter((one) => one.hooks.some((own) => own.name === name && own.events.includes("cli")));
   const unknown = (path: string, why: string) => {
     const message = `Cannot run hook ${name}: ${why}`;
     return new Failure("unknown_name", message, { details: [{ path, message }] });

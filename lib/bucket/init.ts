@@ -39,10 +39,7 @@ const SHARED_FILE = 0o644;
  * UUID. Failures: `invalid_bucket_id`, `schema_too_new`, `failed` for a key or a CA that went missing or cannot be
  * used.
  */
-export async function initBucket(
-  dir: string,
-  options: { bucketId?: string; source: boolean },
-): Promise<InitResult> {
+export async function initBucket(dir: string, options: { bucketId?: string; source: boolean }): Promise<InitResult> {
   const layout = layoutOf(path.resolve(dir));
   const wanted = options.bucketId ?? (await idFromFolder(layout));
   if (wanted !== undefined && !isUuid(wanted))
@@ -90,9 +87,7 @@ async function ensureKey(layout: Layout): Promise<void> {
 /** True once a build has told jobs which CA to trust. */
 function wasBuilt(layout: Layout): boolean {
   using db = openDatabase(layout.database);
-  return (
-    db.get("SELECT 1 FROM key_value WHERE namespace = 'ops/worker' AND key = 'certs/ca.crt'") !== undefined
-  );
+  return db.get("SELECT 1 FROM key_value WHERE namespace = 'ops/worker' AND key = 'certs/ca.crt'") !== undefined;
 }
 
 async function writeSource(layout: Layout): Promise<void> {

@@ -35,8 +35,7 @@ const MANIFEST = "manifest.json";
  */
 export async function createJob(layout: Layout, { name, selectors, template }: NewJob): Promise<string[]> {
   for (const one of [name, ...(selectors ?? [])])
-    if (!NAME.test(one))
-      throw new Failure("usage", `Cannot use ${quote(one)} as a name: it needs ${NAME_RULE}`);
+    if (!NAME.test(one)) throw new Failure("usage", `Cannot use ${quote(one)} as a name: it needs ${NAME_RULE}`);
   await refuseExisting(layout, name);
   const files = template === undefined ? firstFiles(name) : await templateFiles(layout, template);
   const chosen = selectors ? files.map((file) => withSelectors(file, selectors)) : files;
@@ -74,10 +73,7 @@ async function templateFiles(layout: Layout, template: string): Promise<JobFile[
   await requireFolder(layout, layout.templates);
   const names = (await namesIn(layout.templates)).sort();
   if (!names.includes(template))
-    throw new Failure(
-      "usage",
-      `there is no template ${quote(template)}; templates/ has ${names.join(", ") || "none"}`,
-    );
+    throw new Failure("usage", `there is no template ${quote(template)}; templates/ has ${names.join(", ") || "none"}`);
   const folder = path.join(layout.templates, template);
   const files = walk(folder, SKIPPED_FOLDERS);
   if (!files.some((file) => file.path === MANIFEST))
@@ -92,9 +88,7 @@ function withSelectors(file: JobFile, selectors: readonly string[]): JobFile {
     if (!isObject(manifest)) throw new Error("it is not an object");
     return { ...file, content: `${JSON.stringify({ ...manifest, selectors }, null, 2)}\n` };
   } catch (cause) {
-    throw new Failure("usage", `Cannot set selectors in ${MANIFEST} of the template: ${messageOf(cause)}`, {
-      cause,
-    });
+    throw new Failure("usage", `Cannot set selectors in ${MANIFEST} of the template: ${messageOf(cause)}`, { cause });
   }
 }
 

@@ -44,12 +44,7 @@ const OLD_HOOKS = "_modules/";
  * Reads every folder of `workspace/jobs/` that has a manifest.json, by name. Errors: `ErrInvalidJob`,
  * `ErrInvalidJobVars`, `ErrInvalidTemplate`, `ErrHookFileNotFound` and those of {@link checkManifest}.
  */
-export function readJobs(
-  layout: Layout,
-  tree: SourceTree,
-  problems: Problems,
-  signal: AbortSignal,
-): JobSources {
+export function readJobs(layout: Layout, tree: SourceTree, problems: Problems, signal: AbortSignal): JobSources {
   const found: JobSources = { jobs: [], broken: new Set() };
   for (const [entry, inFolder] of tree.jobs) {
     throwIfCancelled(signal);
@@ -89,12 +84,7 @@ function readJob(
   return manifest && { name, file, manifest, files, vars };
 }
 
-function readFiles(
-  folder: string,
-  where: string,
-  found: readonly FoundFile[],
-  problems: Problems,
-): CatalogFile[] {
+function readFiles(folder: string, where: string, found: readonly FoundFile[], problems: Problems): CatalogFile[] {
   return found.flatMap((file) => {
     try {
       const content = readFound(folder, file);
@@ -152,10 +142,5 @@ function findScript(hook: string, files: readonly CatalogFile[], manifest: strin
   if (kinds.size === 0)
     problems.error("ErrHookFileNotFound", manifest, at, `there is no _hooks/${hook}.py, .ts or .js`);
   if (kinds.size > 1)
-    problems.error(
-      "ErrInvalidHookConfiguration",
-      manifest,
-      at,
-      `has several scripts: ${[...kinds].join(", ")}`,
-    );
+    problems.error("ErrInvalidHookConfiguration", manifest, at, `has several scripts: ${[...kinds].join(", ")}`);
 }

@@ -21,7 +21,6 @@ export function purgeVersions(db: Database, limit: number): number {
     limit,
     VERSIONS_KEPT,
   );
-  if (purged > 0)
-    db.run("DELETE FROM host_list WHERE id NOT IN (SELECT list FROM kv_version WHERE list IS NOT NULL)");
+  if (purged > 0) db.run("DELETE FROM host_list WHERE id NOT IN (SELECT list FROM kv_version WHERE list IS NOT NULL)");
   return purged;
 }

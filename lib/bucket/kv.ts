@@ -66,8 +66,7 @@ export class KvStore {
   /** The value of a key, or undefined when it is missing, deleted or expired. Throws when a secret cannot be opened. */
   get(namespace: string, key: string): string | undefined {
     const written = this.#pending.get(namespace)?.get(key);
-    if (written)
-      return written.value === undefined || this.#expired(written) ? undefined : textOf(written.value);
+    if (written) return written.value === undefined || this.#expired(written) ? undefined : textOf(written.value);
     const entry = this.#load(namespace).get(key);
     return entry && this.#alive(entry) ? this.#open(namespace, key, entry.value) : undefined;
   }
@@ -102,8 +101,7 @@ export class KvStore {
   /** Makes the namespace hold exactly these entries, without ttl; keys that are not among them are deleted. */
   sync(namespace: string, entries: ReadonlyMap<string, KvValue>): void {
     const written = this.#pending.get(namespace)?.keys() ?? [];
-    for (const key of [...this.#load(namespace).keys(), ...written])
-      if (!entries.has(key)) this.delete(namespace, key);
+    for (const key of [...this.#load(namespace).keys(), ...written]) if (!entries.has(key)) this.delete(namespace, key);
     for (const [key, value] of entries) this.put(namespace, key, value);
   }
 
@@ -255,8 +253,7 @@ export class KvStore {
   #hostsOf(list: number): string {
     const known = this.#lists.get(list);
     if (known !== undefined) return known;
-    const hosts =
-      this.#db.get<{ hosts: string }>("SELECT hosts FROM host_list WHERE id = ?", list)?.hosts ?? "";
+    const hosts = this.#db.get<{ hosts: string }>("SELECT hosts FROM host_list WHERE id = ?", list)?.hosts ?? "";
     this.#lists.set(list, hosts);
     return hosts;
   }
@@ -305,8 +302,7 @@ export class KvStore {
   *#livingKeys(namespace: string): Generator<string> {
     const pending = this.#pending.get(namespace);
     for (const [key, entry] of this.#load(namespace)) if (!pending?.has(key) && this.#alive(entry)) yield key;
-    for (const [key, entry] of pending ?? [])
-      if (entry.value !== undefined && !this.#expired(entry)) yield key;
+    for (const [key, entry] of pending ?? []) if (entry.value !== undefined && !this.#expired(entry)) yield key;
   }
 
   #alive(entry: StoredEntry): boolean {
@@ -318,8 +314,7 @@ export class KvStore {
   }
 
   #open(namespace: string, key: string, value: KvValue): string {
-    if (typeof value === "string" && isSealed(namespace, key))
-      return unseal(this.#key, namespace, key, value);
+    if (typeof value === "string" && isSealed(namespace, key)) return unseal(this.#key, namespace, key, value);
     return textOf(value);
   }
 

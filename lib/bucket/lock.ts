@@ -142,8 +142,7 @@ export async function acquireLock(layout: Layout, runId: string, command: string
   };
   let abandoned: string | undefined;
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-    if (await createExclusive(layout.lock, JSON.stringify(content)))
-      return new BucketLock(layout, content, abandoned);
+    if (await createExclusive(layout.lock, JSON.stringify(content))) return new BucketLock(layout, content, abandoned);
     const found = await readLock(layout);
     if (found === undefined) continue;
     if (found !== "unreadable") {

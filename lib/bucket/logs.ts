@@ -176,8 +176,14 @@ export class RunLog {
       ops: this.#options.command,
       seq: this.updateSeq,
       worker: worker ?? "-",
-      ...{ job: rest.job, phase: rest.phase, action: rest.action, cmd: rest.cmd?.slice(0, CMD_LENGTH) },
-      ...{ stream: rest.stream, exit: rest.exit, duration_ms: rest.duration_ms, reason: rest.reason },
+      job: rest.job,
+      phase: rest.phase,
+      action: rest.action,
+      cmd: rest.cmd?.slice(0, CMD_LENGTH),
+      stream: rest.stream,
+      exit: rest.exit,
+      duration_ms: rest.duration_ms,
+      reason: rest.reason,
       msg,
     };
     const present = Object.entries(all).filter(([, value]) => value !== undefined && value !== "");

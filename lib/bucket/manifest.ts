@@ -75,11 +75,7 @@ export interface Manifest {
 const INVALID = "ErrInvalidManifest";
 const CONFIG_DEPTH = 32;
 const NONE = "0%";
-const UNBOUNDED = {
-  memory: { min: 0, max: 0 },
-  cpu: { min: 0, max: 0 },
-  ports: new Map<string, number | null>(),
-};
+const UNBOUNDED = { memory: { min: 0, max: 0 }, cpu: { min: 0, max: 0 }, ports: new Map<string, number | null>() };
 
 const DEMANDS = fields(
   { job: optional(blank(name)), hook: optional(blank(name)), config: withDefault(config(), {}) },
@@ -128,8 +124,7 @@ const WHOLE: typeof MANIFEST = {
     const { restart_policy: policy, restart_globs: globs, health_check: health } = given;
     if (globs.length > 0 && (policy === "always" || policy === "never"))
       report("restart_globs", `needs "restart_policy": "reload"`);
-    for (const { path: where, message } of undeclaredPorts(health, given.resources.ports))
-      report(where, message);
+    for (const { path: where, message } of undeclaredPorts(health, given.resources.ports)) report(where, message);
     return given;
   },
 };
@@ -139,12 +134,7 @@ const WHOLE: typeof MANIFEST = {
  * jobs are known. Failures: `ErrInvalidManifest`, `ErrInvalidHookConfiguration`, `ErrPortKeyFormat`,
  * `ErrInvalidManifestPort`.
  */
-export function checkManifest(
-  job: string,
-  value: unknown,
-  file: string,
-  problems: Problems,
-): Manifest | undefined {
+export function checkManifest(job: string, value: unknown, file: string, problems: Problems): Manifest | undefined {
   const given = problems.take(codeOf, file, check(WHOLE, value));
   return given && manifestOf(job, given);
 }

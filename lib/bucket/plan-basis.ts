@@ -23,9 +23,7 @@ export interface PlanBasis {
 
 /** What a plan made now would be made from. */
 export function planBasis(db: Database): PlanBasis {
-  const bucket = db.get<Pick<PlanBasis, "build_seq" | "update_seq">>(
-    "SELECT build_seq, update_seq FROM bucket",
-  );
+  const bucket = db.get<Pick<PlanBasis, "build_seq" | "update_seq">>("SELECT build_seq, update_seq FROM bucket");
   const keys = createHash("sha256");
   for (const row of db.all("SELECT namespace, key, MAX(version) FROM kv_version GROUP BY namespace, key"))
     keys.update(`${JSON.stringify(Object.values(row))}\n`);

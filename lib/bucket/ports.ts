@@ -1,14 +1,4 @@
-import {
-  anything,
-  check,
-  integer,
-  isObject,
-  join,
-  record,
-  refined,
-  type Shape,
-  show,
-} from "../core/shape.ts";
+import { anything, check, integer, isObject, join, record, refined, type Shape, show } from "../core/shape.ts";
 import type { PortPool } from "./bucket-conf.ts";
 import type { Problems } from "./problems.ts";
 
@@ -71,8 +61,7 @@ export function assignPorts(
       [...ports].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, fixed]) => ({ job, file, name, fixed })),
     );
   const numbers = new Numbers(pool, problems);
-  for (const port of wanted)
-    if (port.fixed === null) numbers.keep(port, stored.get(port.job)?.get(port.name));
+  for (const port of wanted) if (port.fixed === null) numbers.keep(port, stored.get(port.job)?.get(port.name));
   for (const port of wanted) if (port.fixed !== null) numbers.fix(port, port.fixed);
   for (const port of wanted) if (port.fixed === null) numbers.provide(port);
   const result: PortNumbers = new Map(requests.map(({ job }) => [job, new Map()]));
@@ -151,12 +140,7 @@ function checkNames(requests: readonly PortRequest[], problems: Problems): void 
       const owner = owners.get(name);
       const taken = TAKEN_NAMES.has(name) ? "the bucket itself" : owner && `job ${owner}`;
       if (taken)
-        problems.error(
-          "ErrPortNameCollision",
-          file,
-          `resources/ports/${name}`,
-          `the name is used by ${taken} already`,
-        );
+        problems.error("ErrPortNameCollision", file, `resources/ports/${name}`, `the name is used by ${taken} already`);
       else owners.set(name, job);
     }
 }

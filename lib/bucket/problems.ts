@@ -41,10 +41,12 @@ export function requireKnown(
   const wanted = names.map((name) => name.trim().toLowerCase());
   const unknown = [...wanted.entries()].filter(([, name]) => !known.has(name));
   const hint = known.size === 0 ? `, nor any other ${kind}: has the bucket been built?` : "";
-  const details = unknown.slice(0, MOST_TOLD).map(([index, name]) => ({
-    path: `${path}/${index}`,
-    message: `${where} ${unknownName(kind, name, known)}${hint}`,
-  }));
+  const details = unknown
+    .slice(0, MOST_TOLD)
+    .map(([index, name]) => ({
+      path: `${path}/${index}`,
+      message: `${where} ${unknownName(kind, name, known)}${hint}`,
+    }));
   const [first] = details;
   if (!first) return new Set(wanted);
   const more = unknown.length > 1 ? ` (and ${unknown.length - 1} more)` : "";
@@ -65,11 +67,7 @@ export class Problems {
   }
 
   /** Takes over what checking a file's content found; answers the value when nothing is wrong with it. */
-  take<T>(
-    code: FailureCode | ((path: string) => FailureCode),
-    file: string,
-    checked: Checked<T>,
-  ): T | undefined {
+  take<T>(code: FailureCode | ((path: string) => FailureCode), file: string, checked: Checked<T>): T | undefined {
     for (const { path, message } of checked.warnings) this.warn(file, path, message);
     if (checked.ok) return checked.value;
     for (const { path, message } of checked.problems)

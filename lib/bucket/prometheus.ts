@@ -3,13 +3,7 @@ import { matchGlob } from "../codec/glob.ts";
 import { parseYaml, type YamlValue } from "../codec/yaml-read.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { anything, check, type Infer, isObject, list, object, optional, string } from "../core/shape.ts";
-import {
-  type CatalogFile,
-  type CatalogJob,
-  catalogAllocations,
-  catalogFiles,
-  catalogJobs,
-} from "./catalog.ts";
+import { type CatalogFile, type CatalogJob, catalogAllocations, catalogFiles, catalogJobs } from "./catalog.ts";
 import type { Database } from "./database.ts";
 import type { JobSource } from "./jobs.ts";
 import type { KvStore } from "./kv.ts";
@@ -42,12 +36,7 @@ const CONFIG = object({ job_name: string({ min: 1 }), static_configs: optional(l
 const SCRAPES = list(CONFIG, { min: 1 });
 const ANNOTATIONS = object({ runbook: optional(string()) }, more);
 const RULE = object(
-  {
-    alert: optional(string()),
-    record: optional(string()),
-    expr: anything(),
-    annotations: optional(ANNOTATIONS),
-  },
+  { alert: optional(string()), record: optional(string()), expr: anything(), annotations: optional(ANNOTATIONS) },
   { ...more, exclusive: [["alert", "record"]] },
 );
 const GROUP = object({ name: string({ min: 1 }), rules: list(RULE) }, more);
@@ -178,17 +167,14 @@ function portNamed(name: string, ports: readonly string[], job: string): string 
 
 function expanded(config: ScrapeConfig, job: CatalogJob, hosts: readonly string[]): ScrapeConfig[] {
   const groups = (config.static_configs ?? []) as { targets: string[]; labels?: YamlValue }[];
-  if (hosts.length === 0 && groups.some(({ targets }) => targets.some((target) => PORT.test(target))))
-    return [];
+  if (hosts.length === 0 && groups.some(({ targets }) => targets.some((target) => PORT.test(target)))) return [];
   const job_name = withJob(String(config.job_name), job.name);
   if (config.static_configs === undefined) return [{ ...config, job_name }];
   const static_configs = groups.map(({ targets, labels, ...rest }) => ({
     ...rest,
     targets: targets.flatMap((target) => addresses(target, job, hosts)),
     ...(isObject(labels) && {
-      labels: Object.fromEntries(
-        Object.entries(labels).map(([key, text]) => [key, withJob(String(text), job.name)]),
-      ),
+      labels: Object.fromEntries(Object.entries(labels).map(([key, text]) => [key, withJob(String(text), job.name)])),
     }),
   }));
   return [{ ...config, job_name, static_configs }];
@@ -226,8 +212,7 @@ function checkRule(
   report: Report,
 ): void {
   if (alert === undefined && record === undefined) report(file, "a rule has neither alert nor record");
-  if (alert !== undefined && alerts.has(alert))
-    report(file, `alert ${alert} is one of job ${alerts.get(alert)} too`);
+  if (alert !== undefined && alerts.has(alert)) report(file, `alert ${alert} is one of job ${alerts.get(alert)} too`);
   if (alert !== undefined) alerts.set(alert, job);
   if (annotations?.runbook === undefined) return;
   const runbook = `runbooks/${annotations.runbook.replace(/\.md$/, "")}.md`;
@@ -257,18 +242,12 @@ function textOf(file: CatalogFile, at: string, report: Report): string | undefin
   }
 }
 
-function parsed<T>(
-  text: string,
-  file: string,
-  shape: Parameters<typeof check<T>>[0],
-  report: Report,
-): T | undefined {
+function parsed<T>(text: string, file: string, shape: Parameters<typeof check<T>>[0], report: Report): T | undefined {
   try {
     const value = parseYaml(text);
     const checked = check(shape, value);
     if (checked.ok) return value as T;
-    for (const { path: at, message } of checked.problems)
-      report(file, at === "" ? message : `${at}: ${message}`);
+    for (const { path: at, message } of checked.problems) report(file, at === "" ? message : `${at}: ${message}`);
   } catch (error) {
     if (error instanceof Failure && error.code === "ErrInvalidJob") throw error;
     report(file, messageOf(error));

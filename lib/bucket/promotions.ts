@@ -81,11 +81,7 @@ function fromRow(row: HashRow): Promotion {
     synced: row.current_hash,
     version: row.current_version || NEVER_PROMOTED,
     files: filesIn(row.previous_files),
-    before: {
-      hash: row.before_hash,
-      version: row.before_version || NEVER_PROMOTED,
-      files: filesIn(row.before_files),
-    },
+    before: { hash: row.before_hash, version: row.before_version || NEVER_PROMOTED, files: filesIn(row.before_files) },
     gate: row.gate,
     unfinished: row.unfinished !== 0,
     stopped: row.stopped !== 0,
@@ -152,8 +148,7 @@ export function promote(
   gate?: Promotion["gate"],
 ): void {
   const isOther = "(previous_hash <> current_hash OR current_version <> ?1)";
-  const kept = (before: string, now: string) =>
-    `${before} = CASE WHEN ${isOther} THEN ${now} ELSE ${before} END`;
+  const kept = (before: string, now: string) => `${before} = CASE WHEN ${isOther} THEN ${now} ELSE ${before} END`;
   db.run(
     `UPDATE hash SET ${kept("before_hash", "previous_hash")}, ${kept("before_files", "previous_files")},
      ${kept("before_version", "current_version")}, previous_hash = current_hash, previous_files = current_files,
@@ -166,12 +161,7 @@ export function promote(
 }
 
 /** Stores the outcome of a gate for allocations of a job, all or none. */
-export function setGate(
-  db: Database,
-  job: string,
-  allocationIds: readonly string[],
-  gate: Promotion["gate"],
-): void {
+export function setGate(db: Database, job: string, allocationIds: readonly string[], gate: Promotion["gate"]): void {
   db.transaction(() => {
     for (const id of allocationIds)
       db.run("UPDATE hash SET gate = ? WHERE namespace = ? AND key = ?", gate, namespaceOf(job), id);
@@ -179,12 +169,7 @@ export function setGate(
 }
 
 /** Notes how far the stop of an allocation is that was disabled or removed. */
-export function setStopped(
-  db: Database,
-  job: string,
-  allocationId: string,
-  stopped: keyof typeof STOPPED,
-): void {
+export function setStopped(db: Database, job: string, allocationId: string, stopped: keyof typeof STOPPED): void {
   db.run(
     "UPDATE hash SET stopped = ? WHERE namespace = ? AND key = ?",
     STOPPED[stopped],

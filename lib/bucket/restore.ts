@@ -82,11 +82,7 @@ export async function isEmptyPlace(dir: string): Promise<boolean> {
  * at all. A folder with a UUID for its name, as below a server root, must be named by the snapshot's bucket id; any other
  * is a bucket that stands alone, without bucket.json. Throws `failed`, `schema_too_new` or `cancelled`.
  */
-export async function restoreBucket(
-  dir: string,
-  file: string,
-  signal: AbortSignal,
-): Promise<SnapshotManifest> {
+export async function restoreBucket(dir: string, file: string, signal: AbortSignal): Promise<SnapshotManifest> {
   // Of this name a server removes what was interrupted.
   const hidden = path.join(path.dirname(dir), `.creating-${randomUUID()}`);
   try {
@@ -136,11 +132,7 @@ interface SnapshotCheck {
 export async function verifySnapshot(file: string, signal: AbortSignal): Promise<SnapshotCheck> {
   const folder = await mkdtemp(path.join(realPlace(tmpdir()), "ops-verify-"));
   try {
-    const { files, rows, bucket_id, created_at, note, schema_version } = await restoreInto(
-      folder,
-      file,
-      signal,
-    );
+    const { files, rows, bucket_id, created_at, note, schema_version } = await restoreInto(folder, file, signal);
     const layout = layoutOf(folder);
     using db = openDatabase(layout.database);
     const { sealed, unreadable } = sealedValues(db, await loadKvKey(layout));
@@ -151,7 +143,12 @@ export async function verifySnapshot(file: string, signal: AbortSignal): Promise
         `Cannot use the snapshot ${file}: its kv.key does not open ${unreadable.length} of ${sealed} sealed values, the first is ${first}`,
       );
     return {
-      ...{ bucket_id, created_at, note, schema_version, files: files.length, sealed_values: sealed },
+      bucket_id,
+      created_at,
+      note,
+      schema_version,
+      files: files.length,
+      sealed_values: sealed,
       size_bytes: files.reduce((sum, one) => sum + one.size_bytes, 0),
       rows: Object.values(rows).reduce((sum, one) => sum + one, 0),
     };

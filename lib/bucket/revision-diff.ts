@@ -67,8 +67,7 @@ async function compare(
   const tooLarge = { path: name, mode, diff: null, omitted: "too_large" } as const;
   if (old.size > MOST_FILE_BYTES || now.size > MOST_FILE_BYTES) return tooLarge;
   const [oldText, newText] = (await Promise.all([read(before), read(after)])).map(textOf);
-  if (oldText === undefined || newText === undefined)
-    return { path: name, mode, diff: null, omitted: "binary" };
+  if (oldText === undefined || newText === undefined) return { path: name, mode, diff: null, omitted: "binary" };
   const diff = unifiedDiff(oldText, newText, MOST_EDITS);
   return Buffer.byteLength(diff) > roomBytes ? tooLarge : { path: name, mode, diff, omitted: null };
 }

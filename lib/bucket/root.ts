@@ -42,10 +42,7 @@ const BUCKET_JSON_BYTES = 64 * 1024;
 export async function refuseUsedRoot(root: string): Promise<void> {
   for (const sign of ["ops.conf", path.join("data", "ops.db"), "bucket.json"])
     if (await exists(path.join(root, sign)))
-      throw new Failure(
-        "usage",
-        `the root ${root} is itself a bucket: it contains ${sign}; give its parent folder`,
-      );
+      throw new Failure("usage", `the root ${root} is itself a bucket: it contains ${sign}; give its parent folder`);
   try {
     await using handle = await open(root, constants.O_RDONLY | constants.O_NONBLOCK);
     const found = await handle.stat();
@@ -71,9 +68,7 @@ export async function prepareRoot(root: string): Promise<void> {
  */
 export async function bucketIds(root: string): Promise<string[]> {
   const entries = await readdir(root, { withFileTypes: true });
-  const names = entries
-    .filter((entry) => entry.isDirectory() && isUuid(entry.name))
-    .map((entry) => entry.name);
+  const names = entries.filter((entry) => entry.isDirectory() && isUuid(entry.name)).map((entry) => entry.name);
   const found = await Promise.all(names.map((name) => exists(path.join(root, name, "bucket.json"))));
   return names.filter((_, index) => found[index]).sort();
 }
@@ -130,11 +125,7 @@ function readLabels(layout: Layout): Pick<RootBucket, "project" | "name" | "crea
   const value = parsedLabels(layout.bucketJson);
   const labels = isObject(value) ? value : {};
   const label = (key: string) => (typeof labels[key] === "string" ? labels[key] : undefined);
-  return {
-    project: label("project") ?? "",
-    name: label("name") ?? "",
-    created_at: label("created_at") ?? null,
-  };
+  return { project: label("project") ?? "", name: label("name") ?? "", created_at: label("created_at") ?? null };
 }
 
 function parsedLabels(file: string): unknown {

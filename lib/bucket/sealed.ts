@@ -21,9 +21,7 @@ export function sealedValues(db: Database, key: Buffer): { sealed: number; unrea
     .tuples<[sha256: string, content: Uint8Array]>("SELECT sha256, content FROM contents WHERE sealed = 1")
     .map(([sha256, content]): Sealed => [SEALED_CONTENTS, sha256, Buffer.from(content).toString()]);
   const all = [...values, ...contents];
-  const unreadable = all
-    .filter((one) => !opens(key, ...one))
-    .map(([namespace, name]) => `${namespace} ${name}`);
+  const unreadable = all.filter((one) => !opens(key, ...one)).map(([namespace, name]) => `${namespace} ${name}`);
   return { sealed: all.length, unreadable };
 }
 

@@ -66,11 +66,7 @@ export function readManifest(file: string): Promise<SnapshotManifest> {
  * belongs to the bucket it names and has as many rows as were counted. An older schema is upgraded. All files are flushed
  * by the caller. Throws `failed`, `schema_too_new` or `cancelled`; the folder is then the caller's to remove.
  */
-export async function unpackSnapshot(
-  file: string,
-  folder: string,
-  signal: AbortSignal,
-): Promise<SnapshotManifest> {
+export async function unpackSnapshot(file: string, folder: string, signal: AbortSignal): Promise<SnapshotManifest> {
   const manifest = await reading(file, async (entries) => {
     const found = await manifestIn(await entries.next());
     for (const expected of found.files) {
@@ -95,8 +91,7 @@ export function rowsOf(db: Database): Record<string, number> {
   const tables = db.all<{ name: string }>(
     "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name",
   );
-  const count = (name: string) =>
-    db.get<{ rows: number }>(`SELECT COUNT(*) AS rows FROM "${name}"`)?.rows ?? 0;
+  const count = (name: string) => db.get<{ rows: number }>(`SELECT COUNT(*) AS rows FROM "${name}"`)?.rows ?? 0;
   return Object.fromEntries(tables.map(({ name }) => [name, count(name)]));
 }
 
@@ -130,8 +125,7 @@ async function manifestIn({ done, value: entry }: IteratorResult<TarEntry, void>
   const value = JSON.parse(Buffer.concat(chunks).toString()) as unknown;
   const checked = check(MANIFEST_SHAPE, value);
   const [problem] = checked.ok ? [] : checked.problems;
-  if (!checked.ok)
-    throw new Failure("failed", `its manifest is not right: ${problem?.path} ${problem?.message}`);
+  if (!checked.ok) throw new Failure("failed", `its manifest is not right: ${problem?.path} ${problem?.message}`);
   requireKnown(checked.value);
   return checked.value;
 }
@@ -158,8 +152,7 @@ function nameProblem(name: string): string | undefined {
   const [root = "", ...rest] = name.split("/");
   if (!ROOTS.has(root)) return "that is no part of a bucket that a snapshot holds";
   const isSingle = root === "ops.conf" || root === "bucket.json";
-  if (isSingle !== (rest.length === 0) || (root === "data" && name !== DATABASE))
-    return "no such file can be there";
+  if (isSingle !== (rest.length === 0) || (root === "data" && name !== DATABASE)) return "no such file can be there";
   return pathProblem(name);
 }
 
@@ -170,10 +163,7 @@ async function unpackFile(
 ): Promise<void> {
   const { path: name, mode, size_bytes, sha256 } = expected;
   if (done || !entry || entry.path !== name || entry.type !== "file" || entry.size !== size_bytes)
-    throw new Failure(
-      "failed",
-      `where ${quote(name)} of ${size_bytes} bytes should be there is something else`,
-    );
+    throw new Failure("failed", `where ${quote(name)} of ${size_bytes} bytes should be there is something else`);
   const target = path.join(folder, name);
   await parentOf(target, name);
   const hash = createHash("sha256");
@@ -204,18 +194,11 @@ async function privateFolder(folder: string): Promise<void> {
 function checkDatabase(file: string, { bucket_id, rows }: SnapshotManifest): void {
   using db = openDatabase(file);
   const [check] = db.all<{ quick_check: string }>("PRAGMA quick_check(1)");
-  if (check?.quick_check !== "ok")
-    throw new Failure("failed", `its database is damaged: ${check?.quick_check}`);
+  if (check?.quick_check !== "ok") throw new Failure("failed", `its database is damaged: ${check?.quick_check}`);
   if (bucketIdOf(db) !== bucket_id)
-    throw new Failure(
-      "failed",
-      `its database belongs to bucket ${bucketIdOf(db)}, its manifest names ${bucket_id}`,
-    );
+    throw new Failure("failed", `its database belongs to bucket ${bucketIdOf(db)}, its manifest names ${bucket_id}`);
   const found = rowsOf(db);
   for (const [table, count] of Object.entries(rows))
     if (found[table] !== count)
-      throw new Failure(
-        "failed",
-        `table ${table} of its database has ${found[table] ?? 0} rows instead of ${count}`,
-      );
+      throw new Failure("failed", `table ${table} of its database has ${found[table] ?? 0} rows instead of ${count}`);
 }

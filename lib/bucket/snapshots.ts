@@ -116,8 +116,13 @@ export async function createSnapshot(
     const parts = [await databasePart(db, copy), ...(await partsOf(layout, signal))];
     const current = (await listRevisions(layout)).find((revision) => revision.current);
     const manifest = manifestOf({
-      ...{ bucket_id: bucketIdOf(db), schema_version: schemaVersion(db), program_version: programVersion() },
-      ...{ created_at: now.toISOString(), note, source_revision: current?.id ?? "", rows: rowsOf(db) },
+      bucket_id: bucketIdOf(db),
+      schema_version: schemaVersion(db),
+      program_version: programVersion(),
+      created_at: now.toISOString(),
+      note,
+      source_revision: current?.id ?? "",
+      rows: rowsOf(db),
       files: parts.map(({ content: _, ...file }) => file),
     });
     await pack(unfinished, entriesOf(JSON.stringify(manifest), parts), signal);

@@ -28,10 +28,7 @@ export async function* archiveOf(
   }
 }
 
-async function* untilAborted(
-  body: AsyncIterable<Uint8Array>,
-  signal: AbortSignal,
-): AsyncGenerator<Uint8Array> {
+async function* untilAborted(body: AsyncIterable<Uint8Array>, signal: AbortSignal): AsyncGenerator<Uint8Array> {
   const { promise: aborted, reject } = Promise.withResolvers<never>();
   aborted.catch(() => {});
   const onAbort = () => reject(cancelledFailure());

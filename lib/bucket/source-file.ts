@@ -40,10 +40,7 @@ export const parseSourceJson = parserOf<unknown>(
 /** The TOML in a file that was read already; `file` is only named. */
 export const parseSourceToml = parserOf(parseToml, messageOf);
 
-function parserOf<T>(
-  parse: (text: string) => T,
-  problemOf: (error: unknown, text: string) => string,
-): Parse<T> {
+function parserOf<T>(parse: (text: string) => T, problemOf: (error: unknown, text: string) => string): Parse<T> {
   return (bytes, file, code, problems) => {
     const wrong = (message: string) => void problems.error(code, file, "", message);
     if (bytes.length > LIMIT_BYTES) return wrong(`has more than ${LIMIT_BYTES} bytes`);

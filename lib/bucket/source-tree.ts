@@ -20,11 +20,7 @@ const MOST_PROBLEMS = 100;
  * lengths, names that differ only in case, too many or too large files) are problems: `ErrInvalidJob` in a job,
  * elsewhere `invalid_source`, at most 100. The files in `readOnTheirOwn` are left to those who read them.
  */
-export function scanSource(
-  layout: Layout,
-  problems: Problems,
-  readOnTheirOwn: readonly string[] = [],
-): SourceTree {
+export function scanSource(layout: Layout, problems: Problems, readOnTheirOwn: readonly string[] = []): SourceTree {
   let count = 0;
   const refuse = (below: string, why: string) => {
     const { file, rest } = placeOf(below);

@@ -80,10 +80,7 @@ export async function listTemplates(
   const names = (await entriesOf(layout.templates)).filter((entry) => entry.isDirectory());
   const left = names.map(({ name }) => name).filter((name) => name > after);
   const items = left.sort().slice(0, limit);
-  return {
-    items: await Promise.all(items.map((name) => templateOf(layout, name))),
-    more: left.length > limit,
-  };
+  return { items: await Promise.all(items.map((name) => templateOf(layout, name))), more: left.length > limit };
 }
 
 async function templateOf(layout: Layout, name: string): Promise<Template> {

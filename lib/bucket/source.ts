@@ -54,11 +54,7 @@ export async function receiveSource(
  * Keeps a received source as a new revision of the run and makes it the bucket's source, as described at
  * {@link install}; tmp/ is emptied. To be called under the bucket's lock; may be killed at any moment.
  */
-export async function acceptSource(
-  layout: Layout,
-  received: ReceivedSource,
-  runId: string,
-): Promise<Revision> {
+export async function acceptSource(layout: Layout, received: ReceivedSource, runId: string): Promise<Revision> {
   const { folder, ...summary } = received;
   const created = { created_at: new Date().toISOString(), run_id: runId };
   const revision: StoredRevision = { id: uuidV7(), ...created, ...summary, build_status: "pending" };
@@ -96,8 +92,7 @@ export async function restoreRevision(layout: Layout, revisionId?: string): Prom
 async function wantedRevision(layout: Layout, id: string | undefined): Promise<Revision> {
   if (id !== undefined) return findRevision(layout, id);
   const last = (await listRevisions(layout)).find((one) => one.last_successful);
-  if (!last)
-    throw new Failure("revision_not_found", "no revision of this bucket was ever built successfully");
+  if (!last) throw new Failure("revision_not_found", "no revision of this bucket was ever built successfully");
   return last;
 }
 
@@ -151,8 +146,7 @@ async function writeEntry(entry: TarEntry, target: string): Promise<Omit<Written
 function summaryOf(files: readonly WrittenFile[]): Omit<ReceivedSource, "folder"> {
   const sorted = files.toSorted((a, b) => (a.path < b.path ? -1 : 1));
   const hash = createHash("sha256");
-  for (const file of sorted)
-    hash.update(`${file.sha256} ${file.executable ? "0755" : "0644"} ${file.path}\n`);
+  for (const file of sorted) hash.update(`${file.sha256} ${file.executable ? "0755" : "0644"} ${file.path}\n`);
   const size_bytes = files.reduce((sum, file) => sum + file.sizeBytes, 0);
   return { size_bytes, file_count: files.length, sha256: hash.digest("hex") };
 }

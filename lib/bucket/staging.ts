@@ -135,9 +135,7 @@ function stageFiles(
 
 function treeOf(files: StagedFile[]): StagedTree {
   files.sort((a, b) => (a.path < b.path ? -1 : 1));
-  const digests = Object.fromEntries(
-    files.map((file) => [file.path, `${file.mode.toString(8)}:${file.sha256}`]),
-  );
+  const digests = Object.fromEntries(files.map((file) => [file.path, `${file.mode.toString(8)}:${file.sha256}`]));
   return { hash: sha256(JSON.stringify(Object.entries(digests))), files, digests };
 }
 

@@ -17,13 +17,7 @@ import {
 } from "../core/files.ts";
 import { type Infer, list, object, oneOf, optional, string } from "../core/shape.ts";
 import { type Layout, SOURCE_PATHS } from "./layout.ts";
-import {
-  parseRecord,
-  recordCurrent,
-  removeUnlisted,
-  STORED_REVISION,
-  type StoredRevision,
-} from "./revisions.ts";
+import { parseRecord, recordCurrent, removeUnlisted, STORED_REVISION, type StoredRevision } from "./revisions.ts";
 
 /**
  * What a restore replaces besides the source. The files beside the database go before it does: a database never stands
@@ -142,8 +136,7 @@ async function copy(source: string, target: string, folderMode: number): Promise
   }
   await mkdir(target);
   await chmod(target, folderMode);
-  for (const name of await readdir(source))
-    await copy(path.join(source, name), path.join(target, name), folderMode);
+  for (const name of await readdir(source)) await copy(path.join(source, name), path.join(target, name), folderMode);
 }
 
 async function exchange(layout: Layout, { paths, revision }: Change): Promise<void> {

@@ -15,9 +15,7 @@ export function checkTemplates(where: string, files: readonly CatalogFile[], pro
 
 /** True for a file that is rendered; below `_prometheus/` that is only the scrape template. */
 function isTemplate(path: string): boolean {
-  return (
-    path.endsWith(".tpl") && (!path.startsWith("_prometheus/") || path === "_prometheus/scrape.yaml.tpl")
-  );
+  return path.endsWith(".tpl") && (!path.startsWith("_prometheus/") || path === "_prometheus/scrape.yaml.tpl");
 }
 
 function problemOf(path: string, content: Uint8Array): [place: string, message: string] | undefined {

@@ -7,16 +7,7 @@ import { LAST_OUTCOMES } from "./last-outcomes.ts";
 import { unknownName } from "./problems.ts";
 
 /** What people may look at: the catalog, resource by resource (control-plane.md, Resources). */
-export const VIEW_NAMES = [
-  "workers",
-  "jobs",
-  "allocations",
-  "deployments",
-  "hooks",
-  "ports",
-  "kv",
-  "certs",
-] as const;
+export const VIEW_NAMES = ["workers", "jobs", "allocations", "deployments", "hooks", "ports", "kv", "certs"] as const;
 /** One of {@link VIEW_NAMES}. */
 export type ViewName = (typeof VIEW_NAMES)[number];
 
@@ -69,8 +60,7 @@ const DEFINITIONS: Record<ViewName, Definition> = {
     filters: { workers: IN_WORKERS, active: "removed = 0" },
   },
   jobs: {
-    columns:
-      "job, version, disabled, deployment_seq, cpu_mhz, cpu_source, memory_mb, memory_source, selectors",
+    columns: "job, version, disabled, deployment_seq, cpu_mhz, cpu_source, memory_mb, memory_source, selectors",
     flags: ["disabled"],
     sql: `SELECT name AS job, version, NOT ${HAS_ACTIVE} AS disabled, deployment_seq,
       current_cpu_mhz AS cpu_mhz, current_cpu_source AS cpu_source,
@@ -110,7 +100,9 @@ const DEFINITIONS: Record<ViewName, Definition> = {
       LEFT JOIN last_outcome o ON o.alloc_id = a.alloc_id`,
     order: "job, position, worker_ip",
     filters: {
-      ...{ jobs: IN_JOBS, workers: IN_WORKERS, active: IS_ACTIVE },
+      jobs: IN_JOBS,
+      workers: IN_WORKERS,
+      active: IS_ACTIVE,
       outcome: "last_outcome IN (SELECT value FROM json_each(?))",
     },
   },
@@ -135,11 +127,7 @@ const DEFINITIONS: Record<ViewName, Definition> = {
       strftime('%Y-%m-%dT%H:%M:%SZ', created_date, 'unixepoch') AS created_date, deleted,
       iif(namespace LIKE 'secrets/%' AND NOT deleted, value, '') AS fingerprint FROM key_value GROUP BY namespace, key`,
     order: "namespace, key",
-    filters: {
-      jobs: "namespace IN (SELECT value FROM json_each(?))",
-      active: "deleted = 0",
-      deleted: "",
-    },
+    filters: { jobs: "namespace IN (SELECT value FROM json_each(?))", active: "deleted = 0", deleted: "" },
   },
   certs: {
     columns: "scope, job, worker, cert, common_name, not_after, days_left, status",
@@ -193,11 +181,9 @@ export function viewOf(
     const given = query[filter];
     if (given === undefined || given === false) continue;
     const condition = filters[filter];
-    if (condition === undefined)
-      throw new Failure("invalid_request", `${filter}: cat ${name} has no such filter`);
+    if (condition === undefined) throw new Failure("invalid_request", `${filter}: cat ${name} has no such filter`);
     if (condition !== "") conditions.push(condition);
-    if (typeof given !== "boolean")
-      values.push(JSON.stringify(name === "kv" ? namespacesOf(db, given) : lower(given)));
+    if (typeof given !== "boolean") values.push(JSON.stringify(name === "kv" ? namespacesOf(db, given) : lower(given)));
   }
   const where = conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`;
   const rows = db.all(
@@ -216,8 +202,7 @@ export function viewOf(
 function shown(row: Row, flags: readonly string[], fingerprintOf: Fingerprint): View["items"][number] {
   const { namespace, key } = row;
   const cellOf = (column: string, value: SqlValue) => {
-    if (column === "fingerprint" && value !== "")
-      return fingerprintOf(String(namespace), String(key), String(value));
+    if (column === "fingerprint" && value !== "") return fingerprintOf(String(namespace), String(key), String(value));
     return flags.includes(column) ? value === 1 : (value as string | number | null);
   };
   return Object.fromEntries(Object.entries(row).map(([column, value]) => [column, cellOf(column, value)]));
@@ -231,11 +216,7 @@ function namespacesOf(db: Database, jobs: readonly string[]): string[] {
   );
   const placed = catalogAllocations(db).filter(({ job }) => names.includes(job));
   const readable = placed.map(({ job, worker }) =>
-    readableNamespaces({
-      job,
-      worker,
-      upstream: (upstream.get(job) ?? []).map((row) => String(row.demand_job)),
-    }),
+    readableNamespaces({ job, worker, upstream: (upstream.get(job) ?? []).map((row) => String(row.demand_job)) }),
   );
   return [...new Set(readable.flatMap((namespaces) => [...namespaces]))];
 }

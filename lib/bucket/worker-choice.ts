@@ -15,8 +15,7 @@ export function selectWorkers(
   const present = all.filter((worker) => !worker.removed);
   const hostsOf = ({ host }: CatalogWorker) => [host.toLowerCase()];
   if (workers) return chosen(all, { kind: "worker", path: "workers", names: workers }, hostsOf);
-  if (labels)
-    return chosen(present, { kind: "label", path: "labels", names: labels }, (worker) => worker.labels);
+  if (labels) return chosen(present, { kind: "label", path: "labels", names: labels }, (worker) => worker.labels);
   return present;
 }
 

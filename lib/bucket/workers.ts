@@ -115,8 +115,7 @@ function workerOf(given: Infer<typeof WORKER>, index: number, settings: OpsConf)
 function labels(): Shape<string[]> {
   return refined(list(name), (labels, path, report) => {
     for (const [index, label] of labels.entries())
-      if (labels.indexOf(label) < index)
-        report(join(path, index), `the label ${quote(label)} is there twice`);
+      if (labels.indexOf(label) < index) report(join(path, index), `the label ${quote(label)} is there twice`);
     return labels;
   });
 }

@@ -13,13 +13,7 @@ import type { Problems } from "./problems.ts";
 import { checkPrometheus } from "./prometheus.ts";
 import { type OpsConf, readOpsConf } from "./settings.ts";
 import { checkUnchanged, type SourceTree, scanSource } from "./source-tree.ts";
-import {
-  type Disabled,
-  readDisabled,
-  readWorkers,
-  type Worker,
-  warnAboutDisabledStrangers,
-} from "./workers.ts";
+import { type Disabled, readDisabled, readWorkers, type Worker, warnAboutDisabledStrangers } from "./workers.ts";
 
 /** Everything that a build reads: ops.conf and the folder `workspace/`. */
 export interface Workspace {
@@ -38,14 +32,9 @@ export interface Workspace {
 }
 
 /** Reads the source of a bucket as it is on disk and collects all that is wrong with it. */
-export async function readWorkspace(
-  layout: Layout,
-  problems: Problems,
-  signal: AbortSignal,
-): Promise<Workspace> {
+export async function readWorkspace(layout: Layout, problems: Problems, signal: AbortSignal): Promise<Workspace> {
   const settings = await readOpsConf(layout, problems);
-  if (!(await exists(layout.workspace)))
-    problems.warn("workspace", "", "is not there: nothing has been pushed yet");
+  if (!(await exists(layout.workspace))) problems.warn("workspace", "", "is not there: nothing has been pushed yet");
   const tree = scanSource(layout, problems, ownFiles(layout, settings));
   const bucketConf = await readBucketConf(layout, problems);
   const workers = await readWorkers(layout, settings, problems);
@@ -81,16 +70,9 @@ function warnAboutUnread(tree: SourceTree, layout: Layout, settings: OpsConf, pr
   const files = [...tree.states.keys()];
   const others = files.filter((file) => /^bucket\.jobs(\..+)?\.conf$/.test(file) && file !== selected);
   if (others.length > 0)
-    problems.warn(
-      "workspace",
-      others.join(", "),
-      `not read: job_config_selector in ops.conf selects ${selected}`,
-    );
+    problems.warn("workspace", others.join(", "), `not read: job_config_selector in ops.conf selects ${selected}`);
   for (const file of files)
-    if (
-      /^(jobs\/[^/]+\/)?vars\.toml$/.test(file) &&
-      !tree.states.has(file.replace(/vars\.toml$/, "manifest.json"))
-    )
+    if (/^(jobs\/[^/]+\/)?vars\.toml$/.test(file) && !tree.states.has(file.replace(/vars\.toml$/, "manifest.json")))
       problems.warn("workspace", file, "not read: there is no manifest.json beside it");
 }
 

@@ -49,10 +49,7 @@ export async function initCommand(dir: string): Promise<number> {
 export async function initialisedBucket(dir: string): Promise<Layout> {
   const layout = layoutOf(dir);
   if (await exists(layout.database)) return layout;
-  throw new Failure(
-    "bucket_not_initialized",
-    `${dir} is not an initialised bucket: run \`ops init\` there first`,
-  );
+  throw new Failure("bucket_not_initialized", `${dir} is not an initialised bucket: run \`ops init\` there first`);
 }
 
 /**
@@ -71,10 +68,7 @@ export async function runInBucket(
   const runId = uuidV7();
   const lock = await takeBucket(layout, runId, kind);
   try {
-    const actor = {
-      address: `${userInfo().username}@${hostname()} (process ${process.pid})`,
-      via: "cli" as const,
-    };
+    const actor = { address: `${userInfo().username}@${hostname()} (process ${process.pid})`, via: "cli" as const };
     const bucket_id = await bucketIdFor(layout, kind, params);
     const start = { id: runId, bucket_id, origin: "cli" as const, kind, params };
     const record = await createRecord(layout, { ...start, actor, requestId: null });

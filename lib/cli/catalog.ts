@@ -36,12 +36,7 @@ export async function infoCommand(dir: string, asJson: boolean): Promise<number>
 }
 
 /** `ops cat <resource>`. Throws `ErrNotFound` when there is nothing to show. */
-export async function catCommand(
-  dir: string,
-  name: ViewName,
-  query: ViewQuery,
-  asJson: boolean,
-): Promise<number> {
+export async function catCommand(dir: string, name: ViewName, query: ViewQuery, asJson: boolean): Promise<number> {
   const layout = layoutOf(dir);
   using db = await openBucket(layout);
   const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
@@ -52,9 +47,7 @@ export async function catCommand(
       "ErrNotFound",
       `there are no ${name} to show${query.outcome ? " with that outcome" : ": has the bucket been built?"}`,
     );
-  const rows = items.map((item) =>
-    columns.map((column) => inTable(`${name}.${column}`, item[column] ?? null)),
-  );
+  const rows = items.map((item) => columns.map((column) => inTable(`${name}.${column}`, item[column] ?? null)));
   toStdout(textTable(columns, rows, process.stdout.columns));
   return 0;
 }
@@ -74,8 +67,7 @@ export async function kvGetCommand(
   using db = await openBucket(layout);
   const kv = new KvStore(db, await loadKvKey(layout));
   const entry = kv.entry(namespace, key);
-  if (!entry)
-    throw new Failure("ErrNotFound", `there is no key ${quote(key)} in namespace ${quote(namespace)}`);
+  if (!entry) throw new Failure("ErrNotFound", `there is no key ${quote(key)} in namespace ${quote(namespace)}`);
   const hidden = isPrivateKey(namespace, key) || (isSealed(namespace, key) && !reveal);
   const value = hidden ? "[encrypted]" : (kv.get(namespace, key) ?? "");
   const { version, ttl, createdMs } = entry;
@@ -173,8 +165,7 @@ async function readSecret(): Promise<string> {
   if (text === undefined)
     throw new Failure("usage", "the value on stdin is not UTF-8 text: encode it, for example with base64");
   if (text === "") throw new Failure("usage", "the value on stdin is empty");
-  if (text.endsWith("\n"))
-    toStderr("note: the value ends with a newline, which is kept; printf leaves it out\n");
+  if (text.endsWith("\n")) toStderr("note: the value ends with a newline, which is kept; printf leaves it out\n");
   return text;
 }
 

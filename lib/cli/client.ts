@@ -63,10 +63,7 @@ export class ApiClient {
   /** Trusts the certificates in `caFile` (PEM) besides the system's. Throws `usage` for what cannot be used. */
   static async open(base: URL, token: string, caFile: string | undefined): Promise<ApiClient> {
     if (!/^[\x21-\x7e]+$/.test(token))
-      throw new Failure(
-        "usage",
-        "Cannot use the token: it is empty or has characters that a token cannot have",
-      );
+      throw new Failure("usage", "Cannot use the token: it is empty or has characters that a token cannot have");
     if (caFile === undefined) return new ApiClient(base, token, undefined);
     return new ApiClient(base, token, [...getCACertificates("default"), await readCertificates(caFile)]);
   }
@@ -98,8 +95,7 @@ export class ApiClient {
     const body = parseObject(text);
     if (status >= 200 && status < 300 && body) return { body, cookies };
     // The server tells how to send a code over HTTP; here it is a flag.
-    if (body?.error === "totp_required")
-      throw new Failure("failed", this.#cookie ? TOTP_ENDED : TOTP_MISSING);
+    if (body?.error === "totp_required") throw new Failure("failed", this.#cookie ? TOTP_ENDED : TOTP_MISSING);
     throw refusal(this.#base, status, body);
   }
 

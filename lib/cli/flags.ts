@@ -45,11 +45,7 @@ export interface Parsed {
 }
 
 /** Every command that works in a bucket has it. */
-export const BUCKET_DIR: Flag = {
-  name: "bucket-dir",
-  value: "DIR",
-  help: "The bucket (default: the current folder)",
-};
+export const BUCKET_DIR: Flag = { name: "bucket-dir", value: "DIR", help: "The bucket (default: the current folder)" };
 
 /** The bucket that a command works in. */
 export function bucketDir(input: Parsed): string {
@@ -73,8 +69,7 @@ export function namesIn(text: string, what: string): string[] {
 export function numberOf(input: Parsed, name: string): number | undefined {
   const text = input.values.get(name);
   if (text === undefined) return undefined;
-  if (!/^\d{1,9}$/.test(text))
-    throw new Failure("usage", `--${name}: expected a whole number, found ${quote(text)}`);
+  if (!/^\d{1,9}$/.test(text)) throw new Failure("usage", `--${name}: expected a whole number, found ${quote(text)}`);
   return Number(text);
 }
 
@@ -131,9 +126,7 @@ export function parseFlags(command: Command, args: readonly string[]): Parsed {
 
 function splitFlag(arg: string): [string, string | undefined] {
   const equals = arg.indexOf("=");
-  return arg.startsWith("--") && equals > 0
-    ? [arg.slice(0, equals), arg.slice(equals + 1)]
-    : [arg, undefined];
+  return arg.startsWith("--") && equals > 0 ? [arg.slice(0, equals), arg.slice(equals + 1)] : [arg, undefined];
 }
 
 function checkOperands(command: Command, operands: string[]): void {

@@ -21,9 +21,7 @@ export function foldWorkers(results: readonly CommandResult[]): Fold[] {
     const how = first.outcome.replace("_", " ") + (why === null ? "" : `: ${why}`);
     return { workers: same.map(({ worker }) => worker), how, output: first.output };
   });
-  return folds.sort(
-    (a, b) => a.workers.length - b.workers.length || Number(a.how === "ok") - Number(b.how === "ok"),
-  );
+  return folds.sort((a, b) => a.workers.length - b.workers.length || Number(a.how === "ok") - Number(b.how === "ok"));
 }
 
 /** A reason that names its worker is no other one than that of its neighbour. */
@@ -50,7 +48,9 @@ const NUMBER = /\d{1,15}/g;
 export function shortNames(names: readonly string[]): string {
   const parts = names.map((name) =>
     [...name.matchAll(NUMBER)].map(({ 0: number, index }) => ({
-      ...{ prefix: name.slice(0, index), number, suffix: name.slice(index + number.length) },
+      prefix: name.slice(0, index),
+      number,
+      suffix: name.slice(index + number.length),
     })),
   );
   const frequency = new Map<string, number>();
@@ -78,9 +78,7 @@ function keyOf({ prefix, suffix }: Part): string {
 function groupText(group: readonly Part[]): string {
   const [{ prefix, number, suffix }] = group as [Part];
   if (group.length === 1) return prefix + number + suffix;
-  const numbers = group
-    .map((part) => part.number)
-    .sort((a, b) => Number(a) - Number(b) || a.length - b.length);
+  const numbers = group.map((part) => part.number).sort((a, b) => Number(a) - Number(b) || a.length - b.length);
   return `${prefix}[${rangesOf(numbers).join(",")}]${suffix}`;
 }
 

@@ -60,8 +60,7 @@ export class HumanLog {
     this.#header(entry);
     const place = [entry.job, entry.worker].filter((one) => one !== undefined && one !== "-").join("@");
     const key = `${place} ${entry.phase ?? ""}`;
-    if (entry.event === "command_begin")
-      this.#open.set(key, [`${place} $ ${entry.cmd ?? entry.action ?? ""}`]);
+    if (entry.event === "command_begin") this.#open.set(key, [`${place} $ ${entry.cmd ?? entry.action ?? ""}`]);
     else if (entry.event === "command_end") this.#close(key, `${place} ${outcomeOf(entry)}`);
     else if (entry.stream !== undefined)
       this.#hold(key, `${place} ${entry.stream === "stderr" ? "!" : "|"} ${entry.msg ?? ""}`);
@@ -102,15 +101,12 @@ export class HumanLog {
 
 function outcomeOf({ exit, duration_ms: duration, reason }: LogEntry): string {
   const seconds = duration === undefined ? [] : [`${(Number(duration) / 1000).toFixed(1)} s`];
-  const failed =
-    exit === "0" ? [] : [...(exit === undefined ? [] : [`exit ${exit}`]), ...(reason ? [reason] : [])];
+  const failed = exit === "0" ? [] : [...(exit === undefined ? [] : [`exit ${exit}`]), ...(reason ? [reason] : [])];
   return [exit === "0" ? "ok" : "FAIL", ...failed, ...seconds].join(", ");
 }
 
 function textOf(entry: LogEntry, place: string): string {
   const level = entry.level === "info" ? "" : `${entry.level}: `;
-  const what = [entry.event, entry.action, entry.reason, entry.msg]
-    .filter((one) => one !== undefined)
-    .join(" ");
+  const what = [entry.event, entry.action, entry.reason, entry.msg].filter((one) => one !== undefined).join(" ");
   return `${place === "" ? "" : `${place} `}${level}${what}`;
 }

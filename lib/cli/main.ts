@@ -9,8 +9,7 @@ export async function runProgram(args: readonly string[]): Promise<number> {
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
   try {
     const first = args[0];
-    if (first === undefined || first === "help" || first === "--help" || first === "-h")
-      return showHelp(args.slice(1));
+    if (first === undefined || first === "help" || first === "--help" || first === "-h") return showHelp(args.slice(1));
     const words = first === "--version" || first === "-v" ? ["version"] : args;
     const { command, rest } = findCommand(COMMANDS, words);
     const parsed = parseFlags(command, rest);

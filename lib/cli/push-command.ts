@@ -19,8 +19,7 @@ export async function rollbackCommand(input: Parsed): Promise<number> {
 
 function changeOf(input: Parsed, { signal }: StopRequest): SourceChange {
   const bucket = input.values.get("bucket");
-  if (bucket === undefined)
-    throw new Failure("usage", "--bucket is missing: the UUID of the bucket on the server");
+  if (bucket === undefined) throw new Failure("usage", "--bucket is missing: the UUID of the bucket on the server");
   const token = process.env.OPS_SERVE_TOKEN;
   if (!token) throw new Failure("usage", "no token: set OPS_SERVE_TOKEN to the server's API token");
   return {

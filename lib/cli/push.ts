@@ -2,17 +2,7 @@ import { type PackedSource, packSource } from "../bucket/source-pack.ts";
 import { isUuid } from "../codec/uuid.ts";
 import { sleep } from "../core/async.ts";
 import { Failure, messageOf } from "../core/errors.ts";
-import {
-  boolean,
-  check,
-  integer,
-  object,
-  oneOf,
-  optional,
-  quote,
-  type Shape,
-  string,
-} from "../core/shape.ts";
+import { boolean, check, integer, object, oneOf, optional, quote, type Shape, string } from "../core/shape.ts";
 import { ApiClient, isUnreachable, jsonOf, parseBaseUrl } from "./client.ts";
 
 /** Where the source of a bucket is to change, and who follows what comes of it. */
@@ -72,8 +62,7 @@ async function change(
   start: (client: ApiClient, bucket: string) => Promise<string>,
 ): Promise<number> {
   const id = options.bucket.toLowerCase();
-  if (!isUuid(id))
-    throw new Failure("usage", `Cannot push to ${quote(options.bucket)}: a bucket is named by its UUID`);
+  if (!isUuid(id)) throw new Failure("usage", `Cannot push to ${quote(options.bucket)}: a bucket is named by its UUID`);
   const client = await ApiClient.open(parseBaseUrl(options.baseUrl), options.token, options.caFile);
   const bucket = `/api/buckets/${id}`;
   let run: string | undefined;
@@ -92,15 +81,9 @@ async function change(
 }
 
 /** Sends the source and answers the id of the run that builds it. */
-async function upload(
-  client: ApiClient,
-  bucket: string,
-  options: SourceChange & { dir: string },
-): Promise<string> {
+async function upload(client: ApiClient, bucket: string, options: SourceChange & { dir: string }): Promise<string> {
   const packed = await packSource(options.dir);
-  options.progress(
-    `sending ${packed.files} ${packed.files === 1 ? "file" : "files"}, ${shown(packed.bytes)}`,
-  );
+  options.progress(`sending ${packed.files} ${packed.files === 1 ? "file" : "files"}, ${shown(packed.bytes)}`);
   const body = reported(packed, options.progress);
   const type = "application/x-tar";
   const started = await client.call("POST", `${bucket}/push`, { body, type, signal: options.signal });
@@ -108,10 +91,7 @@ async function upload(
 }
 
 /** The archive, with a word about it every 8 MiB. */
-async function* reported(
-  packed: PackedSource,
-  progress: SourceChange["progress"],
-): AsyncGenerator<Uint8Array> {
+async function* reported(packed: PackedSource, progress: SourceChange["progress"]): AsyncGenerator<Uint8Array> {
   let sent = 0;
   for await (const chunk of packed.archive) {
     yield chunk;

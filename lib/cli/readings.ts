@@ -80,11 +80,7 @@ function lasting(seconds: number): string {
     number,
     number,
   ];
-  return days > 0
-    ? `${days} d ${hours % 24} h`
-    : hours > 0
-      ? `${hours} h ${minutes % 60} min`
-      : `${minutes} min`;
+  return days > 0 ? `${days} d ${hours % 24} h` : hours > 0 ? `${hours} h ${minutes % 60} min` : `${minutes} min`;
 }
 
 function sum(values: readonly number[]): number {

@@ -35,10 +35,7 @@ interface RunCommand {
   conclude?: RunView["show"];
 }
 
-const JSON_FLAG: Flag = {
-  name: "json",
-  help: "Print the result of the run as JSON; what happens goes to stderr",
-};
+const JSON_FLAG: Flag = { name: "json", help: "Print the result of the run as JSON; what happens goes to stderr" };
 
 const RETRY_FLAG: Flag = {
   name: "retry",

@@ -55,8 +55,7 @@ export async function serverCommand(input: Parsed): Promise<number> {
 
 function logIn(name: string): Log {
   const format = LOG_FORMATS.find((one) => one === name);
-  if (!format)
-    throw new Failure("usage", `--log-format: expected ${LOG_FORMATS.join(" or ")}, found ${quote(name)}`);
+  if (!format) throw new Failure("usage", `--log-format: expected ${LOG_FORMATS.join(" or ")}, found ${quote(name)}`);
   // Lines of one moment are written together: a write for each would cost as much as the requests they tell of. But
   // not too many of them: requests wait meanwhile.
   let lines = "";

@@ -43,9 +43,7 @@ export function textTable(
   rows: readonly (readonly (string | number | boolean | null)[])[],
   width?: number,
 ): string {
-  const cells = [columns, ...rows].map((row) =>
-    row.map((cell) => visible(cell === null ? "-" : String(cell))),
-  );
+  const cells = [columns, ...rows].map((row) => row.map((cell) => visible(cell === null ? "-" : String(cell))));
   const natural = columns.map((_, column) => Math.max(...cells.map((row) => row[column]?.length ?? 0)));
   const widths = width === undefined ? natural : fitting(natural, width);
   const isNumber = columns.map(
@@ -54,9 +52,7 @@ export function textTable(
       rows.every((row) => typeof row[column] === "number" || row[column] === null),
   );
   const line = (row: string[]) =>
-    row
-      .map((cell, column) => aligned(cell, widths[column] as number, isNumber[column] === true))
-      .join(" ".repeat(GAP));
+    row.map((cell, column) => aligned(cell, widths[column] as number, isNumber[column] === true)).join(" ".repeat(GAP));
   return cells.map((row) => `${line(row).trimEnd()}\n`).join("");
 }
 

@@ -5,13 +5,7 @@ import { explain, Failure } from "../core/errors.ts";
 import { writeAtomic } from "../core/files.ts";
 import { Launcher } from "../core/spawn.ts";
 import { activityWriter } from "../run/activity-writer.ts";
-import {
-  CANCEL_WAIT_MS,
-  type FromWorker,
-  type Orders,
-  type OutcomeMessage,
-  type ToWorker,
-} from "../run/protocol.ts";
+import { CANCEL_WAIT_MS, type FromWorker, type Orders, type OutcomeMessage, type ToWorker } from "../run/protocol.ts";
 
 /** What a run's process is to do. */
 type Order = Exclude<ToWorker, { type: "cancel" }>;

@@ -61,11 +61,7 @@ function changesBetween(a: readonly string[], b: readonly string[], mostEdits: n
  * Myers' greedy search: after `d` edits, `furthest[k]` is how far in `a` the diagonal `k` (place in `a` minus place in
  * `b`) was reached. Answers the state before each round, or undefined when the bound was met.
  */
-function shortestWay(
-  a: readonly string[],
-  b: readonly string[],
-  mostEdits: number,
-): Map<number, number>[] | undefined {
+function shortestWay(a: readonly string[], b: readonly string[], mostEdits: number): Map<number, number>[] | undefined {
   const trace: Map<number, number>[] = [];
   const furthest = new Map([[1, 0]]);
   for (let d = 0; d <= Math.min(a.length + b.length, mostEdits); d++) {
@@ -94,11 +90,7 @@ function stepDown(furthest: ReadonlyMap<number, number>, k: number, d: number): 
   return k === -d || (k !== d && (furthest.get(k - 1) ?? -1) < (furthest.get(k + 1) ?? -1));
 }
 
-function walkBack(
-  trace: readonly Map<number, number>[],
-  a: readonly string[],
-  b: readonly string[],
-): Change[] {
+function walkBack(trace: readonly Map<number, number>[], a: readonly string[], b: readonly string[]): Change[] {
   const changes: Change[] = [];
   let [x, y] = [a.length, b.length];
   for (let d = trace.length - 1; d > 0; d--) {

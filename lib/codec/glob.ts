@@ -23,8 +23,7 @@ export function matchGlob(pattern: string, path: string): boolean {
 export function validateGlob(pattern: string): string | undefined {
   if (pattern === "") return "the glob is empty";
   const at = pattern.indexOf("**");
-  if (at >= 0 && pattern.includes("**", at + 1))
-    return `the glob ${JSON.stringify(pattern)} has ** more than once`;
+  if (at >= 0 && pattern.includes("**", at + 1)) return `the glob ${JSON.stringify(pattern)} has ** more than once`;
   for (const part of pattern.split("/"))
     if (!compile(part)) return `the glob ${JSON.stringify(pattern)} has a [ or a \\ that is not complete`;
   return undefined;
@@ -41,10 +40,7 @@ function isWithin(folder: string, path: string): boolean {
 function fits(pattern: string, path: string): boolean {
   const patterns = pattern.split("/");
   const parts = path.split("/");
-  return (
-    patterns.length === parts.length &&
-    patterns.every((one, at) => partFits(compile(one) ?? [], parts[at] ?? ""))
-  );
+  return patterns.length === parts.length && patterns.every((one, at) => partFits(compile(one) ?? [], parts[at] ?? ""));
 }
 
 /** `*`, or what one character must be. */
@@ -86,9 +82,7 @@ function compile(part: string): Step[] | undefined {
 }
 
 function oneOf(text: string, negated: boolean): Step {
-  const ranges = [...text.matchAll(/\\?(.)(?:-\\?(.))?/gsu)].map(
-    ([, low = "", high = low]) => [low, high] as const,
-  );
+  const ranges = [...text.matchAll(/\\?(.)(?:-\\?(.))?/gsu)].map(([, low = "", high = low]) => [low, high] as const);
   return (character) => {
     const code = character.codePointAt(0) ?? 0;
     const inside = ranges.some(

@@ -1,9 +1,7 @@
 /** The integer that a literal stands for: decimal, `0x`, `0o`, `0b`, or octal by a leading `0`, with `_` between digits. */
 export function parseInteger(text: string): bigint | undefined {
   const match =
-    /^([+-]?)(?:(0[xX](?:_?[0-9a-fA-F])+)|(0[bB](?:_?[01])+)|0[oO]?((?:_?[0-7])+)|([1-9](?:_?[0-9])*|0))$/.exec(
-      text,
-    );
+    /^([+-]?)(?:(0[xX](?:_?[0-9a-fA-F])+)|(0[bB](?:_?[01])+)|0[oO]?((?:_?[0-7])+)|([1-9](?:_?[0-9])*|0))$/.exec(text);
   if (!match) return undefined;
   const [, sign, hex, binary, octal, decimal] = match;
   const digits = hex ?? binary ?? (octal === undefined ? decimal : `0o${octal}`);
@@ -58,8 +56,7 @@ export function formatFloat(value: number, format: "e" | "f" | "g" | "x" | "b", 
   const shortest = precision < 0;
   const decimal = shortest ? shortestDecimal(magnitude) : exactDecimal(magnitude);
   if (format === "g") return sign + general(decimal, precision);
-  if (format === "e")
-    return sign + exponential(decimal, shortest ? Math.max(decimal.digits.length - 1, 0) : precision);
+  if (format === "e") return sign + exponential(decimal, shortest ? Math.max(decimal.digits.length - 1, 0) : precision);
   return sign + plain(decimal, shortest ? Math.max(decimal.digits.length - decimal.point, 0) : precision);
 }
 
@@ -84,10 +81,7 @@ function exponential(decimal: Decimal, precision: number): string {
 function plain(decimal: Decimal, precision: number): string {
   const { digits, point } = round(decimal, decimal.point + precision);
   const whole = point > 0 ? digits.slice(0, point).padEnd(point, "0") : "0";
-  const fraction = ("0".repeat(Math.max(-point, 0)) + digits.slice(Math.max(point, 0))).padEnd(
-    precision,
-    "0",
-  );
+  const fraction = ("0".repeat(Math.max(-point, 0)) + digits.slice(Math.max(point, 0))).padEnd(precision, "0");
   return precision > 0 ? `${whole}.${fraction.slice(0, precision)}` : whole;
 }
 

@@ -72,9 +72,7 @@ function dataWords(bytes: Buffer, version: number): number[] {
   // The end of the data. The mode took four bits, so these fill its word; `versionFor` has left room for them.
   put(0, 4);
   for (let word = 0xec; bits.length < capacity * 8; word ^= 0xec ^ 0x11) put(word, 8);
-  return Array.from({ length: capacity }, (_, at) =>
-    Number.parseInt(bits.slice(at * 8, at * 8 + 8).join(""), 2),
-  );
+  return Array.from({ length: capacity }, (_, at) => Number.parseInt(bits.slice(at * 8, at * 8 + 8).join(""), 2));
 }
 
 /** The words in the order in which they are drawn: the blocks' first words, their second ones, …, their corrections. */
@@ -170,9 +168,5 @@ function penalty(code: QrCode): number {
 
 function isBlock(code: QrCode, row: number, column: number): boolean {
   const dark = code[row]?.[column];
-  return (
-    dark === code[row - 1]?.[column] &&
-    dark === code[row]?.[column - 1] &&
-    dark === code[row - 1]?.[column - 1]
-  );
+  return dark === code[row - 1]?.[column] && dark === code[row]?.[column - 1] && dark === code[row - 1]?.[column - 1];
 }

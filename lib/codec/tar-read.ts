@@ -107,12 +107,7 @@ function applied(block: Buffer, extended: Extended, index: number): Header {
   return { index, path: type === "directory" ? path.replace(/\/$/, "") : path, type, mode, size };
 }
 
-async function readExtension(
-  reader: ByteReader,
-  block: Buffer,
-  type: string,
-  index: number,
-): Promise<Extended> {
+async function readExtension(reader: ByteReader, block: Buffer, type: string, index: number): Promise<Extended> {
   const size = numberOf(block, "size");
   const fail = (message: string) => archiveFailure(index, undefined, message);
   if (size === undefined || size > EXTENSION_BYTES)

@@ -1,14 +1,5 @@
 import { Failure } from "../core/errors.ts";
-import {
-  BLOCK_BYTES,
-  checksumOf,
-  EXTENSION,
-  FIELDS,
-  type Field,
-  fieldOf,
-  paddingOf,
-  USTAR,
-} from "./tar-format.ts";
+import { BLOCK_BYTES, checksumOf, EXTENSION, FIELDS, type Field, fieldOf, paddingOf, USTAR } from "./tar-format.ts";
 
 /** What goes into an archive: a file of exactly `size` bytes or, without `content`, a directory (size 0). */
 export interface TarInput {
@@ -25,9 +16,7 @@ const SLASH = 0x2f;
  * A ustar archive of the entries in their order. The same entries give the same bytes: no times, no owners. Names that
  * are long or not ASCII also get a pax header. Throws `failed` when a content does not have the size it was given.
  */
-export async function* writeTar(
-  entries: AsyncIterable<TarInput> | Iterable<TarInput>,
-): AsyncGenerator<Uint8Array> {
+export async function* writeTar(entries: AsyncIterable<TarInput> | Iterable<TarInput>): AsyncGenerator<Uint8Array> {
   for await (const entry of entries) {
     yield headersOf(entry);
     if (entry.content) yield* contentOf(entry, entry.content);
@@ -61,13 +50,7 @@ function split(path: Buffer): { name: Buffer; prefix: Buffer } | undefined {
 
 function paxOf(path: string): Buffer {
   const body = paxRecord("path", path);
-  const header = headerOf({
-    name: "PaxHeader",
-    prefix: "",
-    type: EXTENSION.pax,
-    mode: 0o644,
-    size: body.length,
-  });
+  const header = headerOf({ name: "PaxHeader", prefix: "", type: EXTENSION.pax, mode: 0o644, size: body.length });
   return Buffer.concat([header, body, Buffer.alloc(paddingOf(body.length))]);
 }
 
@@ -91,8 +74,7 @@ interface HeaderValues {
 function headerOf(values: HeaderValues): Buffer {
   const header = Buffer.alloc(BLOCK_BYTES);
   const put = (field: Field, value: string | Buffer) => Buffer.from(value).copy(fieldOf(header, field));
-  for (const field of ["uid", "gid", "mtime", "deviceMajor", "deviceMinor"] as const)
-    put(field, octal(field, 0));
+  for (const field of ["uid", "gid", "mtime", "deviceMajor", "deviceMinor"] as const) put(field, octal(field, 0));
   put("mode", octal("mode", values.mode & 0o7777));
   put("size", octal("size", values.size));
   put("name", values.name);
@@ -106,15 +88,11 @@ function headerOf(values: HeaderValues): Buffer {
 function octal(field: Field, value: number): string {
   const digits = FIELDS[field][1] - 1;
   const text = value.toString(8).padStart(digits, "0");
-  if (text.length > digits)
-    throw new Failure("failed", `Cannot pack a file of ${value} bytes: it is too large`);
+  if (text.length > digits) throw new Failure("failed", `Cannot pack a file of ${value} bytes: it is too large`);
   return text;
 }
 
-async function* contentOf(
-  entry: TarInput,
-  content: NonNullable<TarInput["content"]>,
-): AsyncGenerator<Uint8Array> {
+async function* contentOf(entry: TarInput, content: NonNullable<TarInput["content"]>): AsyncGenerator<Uint8Array> {
   let written = 0;
   for await (const chunk of content) {
     written += chunk.length;

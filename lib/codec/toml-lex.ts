@@ -125,11 +125,7 @@ export class TomlCursor {
     const match = this.match(/\\(?:([btnfr"\\])|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))/y);
     const code = Number.parseInt(match?.[2] ?? match?.[3] ?? "0", 16);
     if (!match || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
-      throw this.failure(
-        'one of the escapes \\b \\t \\n \\f \\r \\" \\\\ \\uXXXX \\UXXXXXXXX',
-        undefined,
-        at,
-      );
+      throw this.failure('one of the escapes \\b \\t \\n \\f \\r \\" \\\\ \\uXXXX \\UXXXXXXXX', undefined, at);
     return match[1] === undefined ? String.fromCodePoint(code) : (ESCAPES[match[1]] as string);
   }
 
@@ -146,28 +142,17 @@ export class TomlCursor {
   }
 }
 
-const ESCAPES: Readonly<Record<string, string>> = {
-  b: "\b",
-  t: "\t",
-  n: "\n",
-  f: "\f",
-  r: "\r",
-  '"': '"',
-  "\\": "\\",
-};
+const ESCAPES: Readonly<Record<string, string>> = { b: "\b", t: "\t", n: "\n", f: "\f", r: "\r", '"': '"', "\\": "\\" };
 
 function describe(rest: string): string {
   if (rest === "") return "the end of the text";
   if (/^\r?\n/.test(rest)) return "the end of the line";
   const [word = ""] = /^[0-9A-Za-z_+:.-]{1,40}|^\\?./su.exec(rest) ?? [];
   const code = word.codePointAt(0) ?? 0;
-  return code < 0x20 || code === 0x7f
-    ? `U+${code.toString(16).toUpperCase().padStart(4, "0")}`
-    : JSON.stringify(word);
+  return code < 0x20 || code === 0x7f ? `U+${code.toString(16).toUpperCase().padStart(4, "0")}` : JSON.stringify(word);
 }
 
-const INTEGER =
-  /^(?:[+-]?(?:0|[1-9](?:_?\d)*)|0x[0-9a-fA-F](?:_?[0-9a-fA-F])*|0o[0-7](?:_?[0-7])*|0b[01](?:_?[01])*)$/;
+const INTEGER = /^(?:[+-]?(?:0|[1-9](?:_?\d)*)|0x[0-9a-fA-F](?:_?[0-9a-fA-F])*|0o[0-7](?:_?[0-7])*|0b[01](?:_?[01])*)$/;
 const FLOAT = /^[+-]?(?:(?:0|[1-9](?:_?\d)*)(?:\.\d(?:_?\d)*)?(?:[eE][+-]?\d(?:_?\d)*)?|inf|nan)$/;
 
 /** An integer as a number where that is exact, else as a bigint of any size; or a float. */
@@ -191,9 +176,7 @@ function date(word: string): TomlDate | undefined {
   if (time !== undefined && !/^(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)/.test(time)) return undefined;
   if (offset !== undefined && !/^(?:[Zz]|.(?:[01]\d|2[0-3]):[0-5]\d)$/.test(offset)) return undefined;
   if (both) return new TomlDate(offset === undefined ? "local date-time" : "offset date-time", word);
-  return day === undefined && time === undefined
-    ? undefined
-    : new TomlDate(day ? "local date" : "local time", word);
+  return day === undefined && time === undefined ? undefined : new TomlDate(day ? "local date" : "local time", word);
 }
 
 function isDay(text: string): boolean {

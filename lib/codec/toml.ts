@@ -175,11 +175,7 @@ class Reader {
   }
 
   #taken(key: string[], start: number): Failure {
-    return this.#cursor.failure(
-      "a new key",
-      `${JSON.stringify(key.join("."))}, which is defined already`,
-      start,
-    );
+    return this.#cursor.failure("a new key", `${JSON.stringify(key.join("."))}, which is defined already`, start);
   }
 
   #tooDeep(): Failure {

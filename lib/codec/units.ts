@@ -21,15 +21,11 @@ function parseAmount(what: string, text: string, units: Readonly<Record<string, 
   const trimmed = text.trim();
   if (trimmed === "") return 0;
   const [, number, unit] = /^([0-9._]+)\s*([a-zA-Z]+)$/.exec(trimmed) ?? [];
-  const factor =
-    unit === undefined ? 1 : Object.hasOwn(units, unit.toLowerCase()) && units[unit.toLowerCase()];
+  const factor = unit === undefined ? 1 : Object.hasOwn(units, unit.toLowerCase()) && units[unit.toLowerCase()];
   const value = parseFloatText(number ?? trimmed);
   if (factor && value !== undefined && !Number.isNaN(value)) return value * factor;
   const known = Object.keys(units).join(", ");
-  throw new Failure(
-    "failed",
-    `Cannot read the ${what} ${JSON.stringify(text)}: expected a number and one of ${known}`,
-  );
+  throw new Failure("failed", `Cannot read the ${what} ${JSON.stringify(text)}: expected a number and one of ${known}`);
 }
 
 /** A number in plain decimals, as few as read back to the same number and never with an exponent: `2097152`, `0.5`. */

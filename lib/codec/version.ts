@@ -39,7 +39,6 @@ export function compareVersions(a: Version, b: Version): number {
     const other = b.numbers[index] as number;
     if (number !== other) return number < other ? -1 : 1;
   }
-  if (a.prerelease === "" || b.prerelease === "")
-    return Number(a.prerelease === "") - Number(b.prerelease === "");
+  if (a.prerelease === "" || b.prerelease === "") return Number(a.prerelease === "") - Number(b.prerelease === "");
   return Buffer.compare(Buffer.from(a.prerelease), Buffer.from(b.prerelease));
 }

@@ -109,11 +109,7 @@ export function issuerOf(certificate: X509Certificate, key: KeyObject): Issuer {
     .map((one) => elements(one.content))
     .find(([type]) => type?.whole.equals(wanted))
     ?.at(-1);
-  return {
-    name,
-    keyId: id ? (elements(id.content)[0]?.content ?? EMPTY) : keyIdOf(certificate.publicKey),
-    key,
-  };
+  return { name, keyId: id ? (elements(id.content)[0]?.content ?? EMPTY) : keyIdOf(certificate.publicKey), key };
 }
 
 const EMPTY = Buffer.alloc(0);

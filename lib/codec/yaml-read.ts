@@ -31,8 +31,23 @@ const END_OF_LINE = /[ \t]*(?:(?<=\s)#[^\n]*)?(?=\n|$)/y;
 const INTEGER = /^[-+]?(?:0|[1-9][0-9]*)$/;
 const FLOAT = /^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$/;
 const ESCAPES: Record<string, string> = {
-  ...{ "0": "\0", a: "\x07", b: "\b", t: "\t", n: "\n", v: "\v", f: "\f", r: "\r", e: "\x1b" },
-  ...{ '"': '"', "/": "/", "\\": "\\", " ": " ", N: "\x85", _: "\xa0", L: "\u2028", P: "\u2029" },
+  "0": "\0",
+  a: "\x07",
+  b: "\b",
+  t: "\t",
+  n: "\n",
+  v: "\v",
+  f: "\f",
+  r: "\r",
+  e: "\x1b",
+  '"': '"',
+  "/": "/",
+  "\\": "\\",
+  " ": " ",
+  N: "\x85",
+  _: "\xa0",
+  L: "\u2028",
+  P: "\u2029",
 };
 
 /**
@@ -76,8 +91,7 @@ class Reader {
     this.#skip();
     const column = this.#column();
     const isList = this.#looksAt(/-(?=\s|$)/y);
-    if (this.#at >= this.#text.length || column < parent || (column === parent && !(isList && isBelowKey)))
-      return null;
+    if (this.#at >= this.#text.length || column < parent || (column === parent && !(isList && isBelowKey))) return null;
     return this.#nested(() => {
       if (isList) return this.#list(column);
       if (this.#isKey()) return this.#mapping(column);
@@ -236,8 +250,7 @@ class Reader {
   }
 
   #word(pattern: RegExp): string {
-    const why =
-      "expected a value: text that begins with one of & * ! | > % @ ` ? or - needs quotes around it";
+    const why = "expected a value: text that begins with one of & * ! | > % @ ` ? or - needs quotes around it";
     return this.#take(pattern, why)[0].trimEnd();
   }
 

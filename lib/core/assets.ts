@@ -27,9 +27,7 @@ const TYPES: Readonly<Record<string, string>> = {
  * `index.html` is also the path of its folder, with and without the slash. What is not in the list does not exist,
  * whatever a path looks like.
  */
-export async function loadAssets(
-  folder: string = path.join(PROGRAM_ROOT, "ui"),
-): Promise<ReadonlyMap<string, Asset>> {
+export async function loadAssets(folder: string = path.join(PROGRAM_ROOT, "ui")): Promise<ReadonlyMap<string, Asset>> {
   const assets = new Map<string, Asset>();
   for (const { path: name } of walk(folder)) {
     const type = TYPES[path.extname(name)];

@@ -97,10 +97,7 @@ export function expired(timeoutMs: number | undefined, stop: AbortSignal): Promi
 export async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   const stop = new AbortController();
   try {
-    return await Promise.race([
-      promise,
-      aborted(signal, stop.signal).then(() => Promise.reject(cancelledFailure())),
-    ]);
+    return await Promise.race([promise, aborted(signal, stop.signal).then(() => Promise.reject(cancelledFailure()))]);
   } finally {
     stop.abort(OVER);
   }

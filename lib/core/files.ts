@@ -11,18 +11,7 @@ import {
   realpathSync,
   type Stats,
 } from "node:fs";
-import {
-  chmod,
-  type FileHandle,
-  link,
-  lstat,
-  mkdir,
-  open,
-  readdir,
-  realpath,
-  rename,
-  rm,
-} from "node:fs/promises";
+import { chmod, type FileHandle, link, lstat, mkdir, open, readdir, realpath, rename, rm } from "node:fs/promises";
 import path from "node:path";
 import { Failure, hasErrno } from "./errors.ts";
 
@@ -64,10 +53,7 @@ function isInPlace(descriptor: number, place: string): boolean {
 export async function requireFolder(folder: string): Promise<void> {
   await using handle = await open(folder, constants.O_RDONLY | constants.O_DIRECTORY);
   if (isInPlace(handle.fd, folder)) return;
-  throw new Failure(
-    "failed",
-    `Cannot use ${folder}: a symbolic link is on the way to it; put a folder there`,
-  );
+  throw new Failure("failed", `Cannot use ${folder}: a symbolic link is on the way to it; put a folder there`);
 }
 
 /**
@@ -77,10 +63,7 @@ export async function requireFolder(folder: string): Promise<void> {
 export function refuseLink(file: string): void {
   const isLink = lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink();
   if (!isLink && realPlace(path.dirname(file)) === path.dirname(file)) return;
-  throw new Failure(
-    "failed",
-    `Cannot use ${file}: a symbolic link is on the way to it; put the database there`,
-  );
+  throw new Failure("failed", `Cannot use ${file}: a symbolic link is on the way to it; put the database there`);
 }
 
 /** A name beside `file` that nothing else uses. */
@@ -196,8 +179,7 @@ export async function openRegular(file: string): Promise<FileHandle> {
  * flags create is private (0600).
  */
 export function openRegularSync(file: string, flags: number = constants.O_RDONLY): number {
-  if (flags & constants.O_CREAT && realPlace(path.dirname(file)) !== path.dirname(file))
-    throw notRegular(file);
+  if (flags & constants.O_CREAT && realPlace(path.dirname(file)) !== path.dirname(file)) throw notRegular(file);
   const descriptor = openWithoutFollowingSync(file, flags);
   try {
     if (fstatSync(descriptor).isFile() && isInPlace(descriptor, file)) return descriptor;

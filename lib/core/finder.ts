@@ -30,8 +30,7 @@ export class Finder {
     const bits = Math.min(MOST_BITS, 36 - Math.clz32(this.#byBeginning.size));
     this.#filter = new Uint8Array(1 << bits);
     this.#shift = 32 - bits;
-    for (const beginning of this.#byBeginning.keys())
-      this.#filter[slotOf(hashOf(beginning), this.#shift)] = 1;
+    for (const beginning of this.#byBeginning.keys()) this.#filter[slotOf(hashOf(beginning), this.#shift)] = 1;
   }
 
   /** Every occurrence of every needle, sorted by its start, the longest first where several begin at one place. */

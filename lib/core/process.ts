@@ -85,8 +85,7 @@ export function signalProcess(target: number, signal: NodeJS.Signals): boolean {
 
 /** Refuses what the kernel would read as our own group (0) or as every process there is (1, once it is negated). */
 function checkGroup(pgid: number): void {
-  if (!Number.isSafeInteger(pgid) || pgid <= 1)
-    throw new Failure("internal", `no process group has id ${pgid}`);
+  if (!Number.isSafeInteger(pgid) || pgid <= 1) throw new Failure("internal", `no process group has id ${pgid}`);
 }
 
 /** True while any process of the group runs, the leader or not. */

@@ -55,9 +55,7 @@ export function join(path: string, key: string | number): string {
 }
 
 /** A string; `pattern` must match as a whole and is explained by `means`. Lengths count UTF-16 units. */
-export function string(
-  rule: { pattern?: RegExp; means?: string; max?: number; min?: number } = {},
-): Shape<string> {
+export function string(rule: { pattern?: RegExp; means?: string; max?: number; min?: number } = {}): Shape<string> {
   return {
     schema: {
       type: "string",
@@ -83,8 +81,7 @@ export function oneOf<const T extends string>(...names: T[]): Shape<T> {
   return {
     schema: { type: "string", enum: names },
     check(value, path, report) {
-      if (!names.includes(value as T))
-        report(path, `expected one of ${names.join(", ")}, found ${show(value)}`);
+      if (!names.includes(value as T)) report(path, `expected one of ${names.join(", ")}, found ${show(value)}`);
       return value as T;
     },
   };
@@ -141,20 +138,14 @@ export function list<T>(item: Shape<T>, rule: { max?: number; min?: number } = {
       if (rule.max !== undefined && value.length > rule.max)
         report(path, `expected at most ${rule.max} items, found ${value.length}`);
       if (rule.min !== undefined && value.length < rule.min)
-        report(
-          path,
-          `expected at least ${rule.min} ${rule.min === 1 ? "item" : "items"}, found ${value.length}`,
-        );
+        report(path, `expected at least ${rule.min} ${rule.min === 1 ? "item" : "items"}, found ${value.length}`);
       return value.map((entry, index) => item.check(entry, join(path, index), report));
     },
   };
 }
 
 /** An object whose keys are free (but match `key`) and whose values are of one kind. */
-export function record<T>(
-  value: Shape<T>,
-  rule: { key?: RegExp; means?: string } = {},
-): Shape<Record<string, T>> {
+export function record<T>(value: Shape<T>, rule: { key?: RegExp; means?: string } = {}): Shape<Record<string, T>> {
   return {
     schema: { type: "object", additionalProperties: value.schema },
     check(input, path, report) {
@@ -164,8 +155,7 @@ export function record<T>(
       }
       const result: Record<string, T> = Object.create(null);
       for (const [key, entry] of Object.entries(input)) {
-        if (rule.key && !rule.key.test(key))
-          report(join(path, key), `expected ${rule.means ?? rule.key} as name`);
+        if (rule.key && !rule.key.test(key)) report(join(path, key), `expected ${rule.means ?? rule.key} as name`);
         result[key] = value.check(entry, join(path, key), report);
       }
       return result;
@@ -216,8 +206,7 @@ export function object<F extends Fields>(fields: F, rule: ObjectRule = {}): Shap
       }
       const given = recognise(value, fields, rule, path, report);
       for (const [one, other] of rule.exclusive ?? [])
-        if (given.has(one) && given.has(other))
-          report(join(path, other), `excludes ${one}: give one of the two`);
+        if (given.has(one) && given.has(other)) report(join(path, other), `excludes ${one}: give one of the two`);
       const result: Record<string, unknown> = {};
       for (const [name, shape] of Object.entries(fields)) {
         const found = given.get(name);
@@ -230,8 +219,7 @@ export function object<F extends Fields>(fields: F, rule: ObjectRule = {}): Shap
           if (name !== rule.alone && entry !== fields[name]?.absent?.())
             report(join(path, name), `excludes ${rule.alone}: give one of the two`);
       for (const [one, other] of rule.needs ?? [])
-        if (result[one] === true && result[other] !== true)
-          report(join(path, one), `goes only with ${other}`);
+        if (result[one] === true && result[other] !== true) report(join(path, one), `goes only with ${other}`);
       return result as ObjectOf<F>;
     },
   };
@@ -286,14 +274,8 @@ export function withDefault<T>(shape: Shape<T>, value: T): Shape<T> {
 }
 
 /** The same shape, whose value `take` judges further and turns into what it stands for. */
-export function refined<T, U>(
-  shape: Shape<T>,
-  take: (value: T, path: string, report: Report) => U,
-): Shape<U> {
-  return {
-    schema: shape.schema,
-    check: (value, path, report) => take(shape.check(value, path, report), path, report),
-  };
+export function refined<T, U>(shape: Shape<T>, take: (value: T, path: string, report: Report) => U): Shape<U> {
+  return { schema: shape.schema, check: (value, path, report) => take(shape.check(value, path, report), path, report) };
 }
 
 /** A shape with a description for openapi.yaml. */
@@ -330,9 +312,5 @@ function escaped(character: string): string {
 
 /** A value as it is named in a message: text and numbers themselves, of anything else its type. */
 export function show(value: unknown): string {
-  return typeof value === "string"
-    ? quote(value)
-    : typeof value === "number"
-      ? String(value)
-      : typeName(value);
+  return typeof value === "string" ? quote(value) : typeof value === "number" ? String(value) : typeName(value);
 }

@@ -129,9 +129,7 @@ export class Launcher {
         aborted(trouble.signal, stop.signal),
         expired(options.timeoutMs, stop.signal),
       ]);
-      const ended = reason !== "exit" && {
-        receipt: await endGroup(group.pgid, options.graceMs ?? GRACE_MS),
-      };
+      const ended = reason !== "exit" && { receipt: await endGroup(group.pgid, options.graceMs ?? GRACE_MS) };
       // Only a process that the kernel does not let go of has no exit by now.
       const exit = (await within(exited, COLLECT_MS)) ?? { exitCode: null, signal: "SIGKILL" };
       await drained(Promise.all([...read, fed]));
@@ -175,11 +173,7 @@ export class Launcher {
    * Starts a child with an IPC channel, its output (both streams, one descriptor) going to `output`.
    * It is not listed in `groups`: who starts it decides when it must end.
    */
-  async channel(
-    argv: Argv,
-    output: number | "ignore",
-    onMessage: (message: unknown) => void,
-  ): Promise<Channel> {
+  async channel(argv: Argv, output: number | "ignore", onMessage: (message: unknown) => void): Promise<Channel> {
     const child = await launch(argv, {
       env: this.#environment,
       stdio: ["ignore", output, output, "ipc"],
@@ -202,11 +196,7 @@ export class Launcher {
   }
 
   /** Starts a child in a group of its own and reports that. */
-  async #launch(
-    argv: Argv,
-    stdin: "ignore" | "pipe",
-    options: Pick<CommandOptions, "cwd" | "env" | "environment">,
-  ) {
+  async #launch(argv: Argv, stdin: "ignore" | "pipe", options: Pick<CommandOptions, "cwd" | "env" | "environment">) {
     const child = await launch(argv, {
       cwd: options.cwd,
       env: options.environment ?? { ...this.#environment, ...options.env },
@@ -235,9 +225,7 @@ async function launch(argv: Argv, options: SpawnOptions): Promise<ChildProcess> 
     child.on("error", () => {});
     return child;
   } catch (error) {
-    const why = hasErrno(error, "ENOENT")
-      ? "it is not installed or the folder to run in is missing"
-      : messageOf(error);
+    const why = hasErrno(error, "ENOENT") ? "it is not installed or the folder to run in is missing" : messageOf(error);
     throw new Failure("failed", `Cannot start ${argv[0]}: ${why}`, { cause: error });
   }
 }

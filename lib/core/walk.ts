@@ -1,13 +1,4 @@
-import {
-  closeSync,
-  constants,
-  fstatSync,
-  lstatSync,
-  openSync,
-  readdirSync,
-  readSync,
-  type Stats,
-} from "node:fs";
+import { closeSync, constants, fstatSync, lstatSync, openSync, readdirSync, readSync, type Stats } from "node:fs";
 import path from "node:path";
 import { Failure, hasErrno, messageOf } from "./errors.ts";
 
@@ -50,13 +41,7 @@ function refusalOf(root: string): Refuse {
   };
 }
 
-function walkInto(
-  root: string,
-  below: string,
-  skip: ReadonlySet<string>,
-  refuse: Refuse,
-  found: FoundFile[],
-): void {
+function walkInto(root: string, below: string, skip: ReadonlySet<string>, refuse: Refuse, found: FoundFile[]): void {
   for (const entry of namesIn(root, below, refuse)) {
     if (skip.has(entry)) continue;
     const name = below === "" ? entry : `${below}/${entry}`;
@@ -68,8 +53,7 @@ function walkInto(
     const status = lstatSync(`${root}/${name}`, { throwIfNoEntry: false });
     if (status?.isFile()) found.push(describe(name, status));
     else if (status?.isDirectory()) walkInto(root, name, skip, refuse, found);
-    else if (status)
-      refuse(name, `a ${status.isSymbolicLink() ? "symbolic link" : "special file"} is not allowed`);
+    else if (status) refuse(name, `a ${status.isSymbolicLink() ? "symbolic link" : "special file"} is not allowed`);
     else refuse(name, CHANGED);
   }
 }
@@ -86,12 +70,7 @@ function namesIn(root: string, below: string, refuse: Refuse): string[] {
 const CHANGED = "it was changed while it was read";
 
 function describe(name: string, status: Stats): FoundFile {
-  return {
-    path: name,
-    sizeBytes: status.size,
-    executable: (status.mode & 0o100) !== 0,
-    state: status,
-  };
+  return { path: name, sizeBytes: status.size, executable: (status.mode & 0o100) !== 0, state: status };
 }
 
 /** False when a file was replaced or changed in between. */

@@ -44,13 +44,9 @@ const EVENT_VARIABLES = ["NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS", "TARGET", "DR
  */
 export function scriptEnvironment(ours: NodeJS.ProcessEnv, facts: ScriptFacts): Record<string, string> {
   const told = { ...allocationVariables(facts), ...batchVariables(facts), ...sessionVariables(facts) };
-  const kept = Object.entries(ours).filter(
-    ([name]) => !WITHHELD.test(name) && !EVENT_VARIABLES.includes(name),
-  );
+  const kept = Object.entries(ours).filter(([name]) => !WITHHELD.test(name) && !EVENT_VARIABLES.includes(name));
   const all = { ...Object.fromEntries(kept), ...told, ...facts.variables };
-  return Object.fromEntries(
-    Object.entries(all).filter((entry): entry is [string, string] => entry[1] !== undefined),
-  );
+  return Object.fromEntries(Object.entries(all).filter((entry): entry is [string, string] => entry[1] !== undefined));
 }
 
 function allocationVariables({ allocation, ...facts }: ScriptFacts) {

@@ -24,8 +24,7 @@ export async function readFields(
   const checked = check(object(fields, { lenient: true, unknown: "warn" }), input);
   if (checked.ok) return { given: checked.value, warnings: checked.warnings };
   const isUnnamed = checked.problems.some(({ path }) => path === "namespace" || path === "key");
-  if (isUnnamed && "key" in fields)
-    throw new Failure("invalid_request", "Both namespace and key are required");
+  if (isUnnamed && "key" in fields) throw new Failure("invalid_request", "Both namespace and key are required");
   throw invalidRequest(checked.problems);
 }
 

@@ -1,11 +1,5 @@
 import type { KvStore } from "../bucket/kv.ts";
-import {
-  fullNamespace,
-  isPrivateKey,
-  isSecretNamespace,
-  mayWrite,
-  readableNamespaces,
-} from "../bucket/kv-access.ts";
+import { fullNamespace, isPrivateKey, isSecretNamespace, mayWrite, readableNamespaces } from "../bucket/kv-access.ts";
 import type { HookEvent } from "../bucket/manifest.ts";
 import { type Infer, integer, optional, type Shape, string, withDefault } from "../core/shape.ts";
 import { type Answer, json } from "../http/message.ts";
@@ -100,9 +94,7 @@ function getValue({ namespace, key }: Entry, call: Call): Answer {
   const full = readable(namespace, call);
   if (full === undefined || isPrivateKey(full, key)) return FORBIDDEN;
   const value = orderInForce(full, key, call) ?? call.kv.get(full, key);
-  return value === undefined
-    ? refusal(404, "KV get operation failed")
-    : json(200, { namespace: full, key, value });
+  return value === undefined ? refusal(404, "KV get operation failed") : json(200, { namespace: full, key, value });
 }
 
 /**

@@ -36,12 +36,7 @@ export function runScript(launcher: Launcher, script: ScriptRun): Promise<Comman
  * The command that runs a hook whose files are staged: Python with the virtual environment of the job where it has one,
  * else the one on PATH, its output unbuffered; TypeScript and JavaScript with the Node that runs this program.
  */
-export async function scriptCommand(
-  layout: Layout,
-  folder: string,
-  job: string,
-  hook: string,
-): Promise<Argv> {
+export async function scriptCommand(layout: Layout, folder: string, job: string, hook: string): Promise<Argv> {
   for (const kind of KINDS) {
     const file = path.join(folder, HOOKS_FOLDER, `${hook}.${kind}`);
     if (!(await exists(file))) continue;

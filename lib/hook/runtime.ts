@@ -81,15 +81,14 @@ export async function startHookRuntime(options: HookRuntimeOptions): Promise<Hoo
   const api = new Api(options);
   const { host, listener } = await listenSomewhere((request, connection) => api.handle(request, connection));
   return {
-    ...{ host, port: listener.port },
+    host,
+    port: listener.port,
     begin: (script) => api.begin(script),
     close: () => listener.close(CLOSE_WAIT_MS),
   };
 }
 
-async function listenSomewhere(
-  handle: ListenOptions["handle"],
-): Promise<{ host: string; listener: Listener }> {
+async function listenSomewhere(handle: ListenOptions["handle"]): Promise<{ host: string; listener: Listener }> {
   for (const host of ADDRESSES) {
     try {
       return { host, listener: await listen({ handle, limits: HOOK_LIMITS, host, port: PORT }) };
@@ -140,8 +139,7 @@ class Api {
 
   /** The order of decisions: allocation, content type, JSON, required fields, event, and in the handler namespace. */
   async #answer(request: HttpRequest, connection: Connection): Promise<Answer> {
-    if (!isOwnHost(request, connection))
-      return refusal(403, "The Host header must be the address of this API");
+    if (!isOwnHost(request, connection)) return refusal(403, "The Host header must be the address of this API");
     if (!(await this.#peers.admits(connection)))
       return refusal(403, "Only processes of the user who runs ops and of root may use this API");
     const { route } = findRoute(ROUTES, request);
@@ -180,8 +178,13 @@ class Api {
   #call({ script, ended }: Running, { id, job, worker }: Allocation, request: HttpRequest): Call {
     const options = this.#options;
     return {
-      ...{ allocationId: id, job, worker, event: script.event },
-      ...{ kv: options.kv, upstream: options.upstreams(job), semaphores: this.#semaphores },
+      allocationId: id,
+      job,
+      worker,
+      event: script.event,
+      kv: options.kv,
+      upstream: options.upstreams(job),
+      semaphores: this.#semaphores,
       signal: AbortSignal.any([request.signal, ended.signal, options.signal]),
       workers: (name) => options.workers(name),
       longPoll: () => request.longPoll(),

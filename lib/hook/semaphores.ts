@@ -109,12 +109,7 @@ function unused(scope: Scope, capacity: number): Semaphore {
   return { scope, capacity, holders: new Set(), waiters: new Set() };
 }
 
-function wait(
-  semaphore: Semaphore,
-  holder: string,
-  timeoutMs: number,
-  signal: AbortSignal,
-): Promise<Acquired> {
+function wait(semaphore: Semaphore, holder: string, timeoutMs: number, signal: AbortSignal): Promise<Acquired> {
   return new Promise((resolve) => {
     const settle = (outcome: Acquired) => {
       clearTimeout(timer);

@@ -25,7 +25,9 @@ const MODULES = { name: "package.json", content: Buffer.from('{"type": "module"}
 export async function stageScripts(folder: string, files: readonly ScriptFile[]): Promise<void> {
   await remove(path.join(folder, HOOKS_FOLDER));
   const own = ({ name, content }: { name: string; content: Buffer }) => ({
-    ...{ path: `${HOOKS_FOLDER}/${name}`, mode: PRIVATE_FILE, content },
+    path: `${HOOKS_FOLDER}/${name}`,
+    mode: PRIVATE_FILE,
+    content,
   });
   for (const file of [...helperFiles().map(own), ...files, own(MODULES)]) {
     const target = path.join(folder, file.path);

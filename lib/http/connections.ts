@@ -30,14 +30,8 @@ export class Connections {
   constructor(server: Server, caps: ConnectionCaps) {
     this.#caps = caps;
     server.maxConnections = Math.min(caps.all, Math.floor(descriptors() / 2));
-    const allTaken = teller(
-      caps.onMet,
-      `there are ${server.maxConnections} connections, the cap of this server`,
-    );
-    const peerTaken = teller(
-      caps.onMet,
-      `a peer has ${caps.ofStranger} connections, none of them authenticated`,
-    );
+    const allTaken = teller(caps.onMet, `there are ${server.maxConnections} connections, the cap of this server`);
+    const peerTaken = teller(caps.onMet, `a peer has ${caps.ofStranger} connections, none of them authenticated`);
     server.on("drop", (dropped) => allTaken(dropped?.remoteAddress));
     server.on("connection", (socket: Socket) => {
       if (!this.#take(socket)) peerTaken(socket.remoteAddress);

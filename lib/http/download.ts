@@ -21,7 +21,9 @@ const PIECE_BYTES = 64 * 1024;
 export async function fileDownload(type: string, handle: FileHandle): Promise<Download> {
   const status = await handle.stat({ bigint: true });
   return {
-    ...{ type, sizeBytes: Number(status.size), version: versionOf(status) },
+    type,
+    sizeBytes: Number(status.size),
+    version: versionOf(status),
     read: (start, end) => piecesOf(handle, start, end),
     close: () => handle.close(),
   };
@@ -30,7 +32,9 @@ export async function fileDownload(type: string, handle: FileHandle): Promise<Do
 /** Bytes in memory. */
 export function bytesDownload(type: string, bytes: Uint8Array, version: string): Download {
   return {
-    ...{ type, sizeBytes: bytes.length, version },
+    type,
+    sizeBytes: bytes.length,
+    version,
     async *read(start, end) {
       yield bytes.subarray(start, end);
     },

@@ -21,8 +21,7 @@ const MOST_TARGET = 16 * 1024;
  */
 export function requireSound({ rawHeaders, headers, httpVersion, url = "" }: IncomingMessage): void {
   const refused = (message: string) => new Failure("invalid_request", message);
-  if (url.length > MOST_TARGET)
-    throw refused(`path and query have more than ${MOST_TARGET} characters together`);
+  if (url.length > MOST_TARGET) throw refused(`path and query have more than ${MOST_TARGET} characters together`);
   if (!["1.0", "1.1"].includes(httpVersion)) throw refused("the request line must end with HTTP/1.1");
   const hosts = rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === "host").length;
   if (hosts > 1) throw refused("the request has two Host headers");

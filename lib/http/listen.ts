@@ -7,14 +7,7 @@ import { turnEnd, within } from "../core/async.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
 import { type ConnectionCaps, Connections } from "./connections.ts";
 import { OpenRequest, requestId, requireSound } from "./incoming.ts";
-import {
-  type Answer,
-  failureAnswer,
-  type HttpRequest,
-  json,
-  type StreamedBody,
-  wireText,
-} from "./message.ts";
+import { type Answer, failureAnswer, type HttpRequest, json, type StreamedBody, wireText } from "./message.ts";
 import { LIMITS, type Limits, nodeServer, TLS_RULES, type TlsPair } from "./node-server.ts";
 import { peerOf } from "./peer.ts";
 
@@ -120,10 +113,7 @@ class WebServer {
     // A client that asks first is told to go on only when somebody wants its body.
     this.#server.on("checkContinue", (incoming, response) => void this.#exchange(incoming, response, true));
     // Any other expectation is not ours to meet, and Node's own refusal would lack the security headers.
-    this.#server.on(
-      "checkExpectation",
-      (incoming, response) => void this.#exchange(incoming, response, false),
-    );
+    this.#server.on("checkExpectation", (incoming, response) => void this.#exchange(incoming, response, false));
     this.#server.on("clientError", (error, socket) => this.#refuse(error, socket as Socket));
   }
 
@@ -178,8 +168,7 @@ class WebServer {
     await turnEnd();
     request.answered();
     this.#send(response, request, answer);
-    if (!incoming.complete && !request.isUnasked)
-      incoming.once("end", this.#linger(incoming.socket)).resume();
+    if (!incoming.complete && !request.isUnasked) incoming.once("end", this.#linger(incoming.socket)).resume();
   }
 
   #handle(request: OpenRequest, socket: Socket): Answer | Promise<Answer> {
@@ -221,11 +210,7 @@ class WebServer {
     if (response.destroyed) return void (isStreamed(body) && this.#closeBody(request.id, body));
     const length = lengthOf(body);
     if (request.method !== "HEAD" && !isStreamed(body)) request.sentBytes = length ?? 0;
-    const headers: OutgoingHttpHeaders = {
-      ...this.#commonHeaders,
-      ...answer.headers,
-      "X-Request-Id": request.id,
-    };
+    const headers: OutgoingHttpHeaders = { ...this.#commonHeaders, ...answer.headers, "X-Request-Id": request.id };
     if (status !== 204 && status !== 304 && length !== undefined) headers["Content-Length"] = length;
     // Nobody can tell whether a body that was not asked for will still follow.
     if (request.isUnasked || this.#stopping) headers.Connection = "close";

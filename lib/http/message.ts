@@ -165,12 +165,7 @@ const REASONS: Record<number, string> = {
 /** An answer of the parser as it goes over the wire: a request that it refuses never becomes one that could be answered. */
 export function wireText(status: number, answer: Answer, common: Record<string, string>): string {
   const body = answer.body as string;
-  const headers = {
-    ...common,
-    ...answer.headers,
-    Connection: "close",
-    "Content-Length": Buffer.byteLength(body),
-  };
+  const headers = { ...common, ...answer.headers, Connection: "close", "Content-Length": Buffer.byteLength(body) };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   return `HTTP/1.1 ${status} ${REASONS[status]}\r\n${lines.join("")}\r\n${body}`;
 }
@@ -225,18 +220,13 @@ export function requireMediaType(request: HttpRequest, ...types: string[]): stri
   const readable = parameters.every((one) => /^charset="?utf-8"?$/.test(one));
   const encoded = request.headers["content-encoding"] ?? "identity";
   if (types.includes(type) && readable && encoded === "identity") return type;
-  throw new Failure(
-    "unsupported_media_type",
-    `the body must be sent with Content-Type: ${types.join(" or ")}`,
-  );
+  throw new Failure("unsupported_media_type", `the body must be sent with Content-Type: ${types.join(" or ")}`);
 }
 
 function parseJson(bytes: Buffer): unknown {
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
   } catch (error) {
-    throw new Failure("invalid_request", `the body is not JSON in UTF-8: ${messageOf(error)}`, {
-      cause: error,
-    });
+    throw new Failure("invalid_request", `the body is not JSON in UTF-8: ${messageOf(error)}`, { cause: error });
   }
 }

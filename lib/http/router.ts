@@ -144,9 +144,7 @@ function match<R>({ parts, rest }: Known<R>, given: readonly string[]): Record<s
 /** The failure for a known path with another method. */
 export function methodNotAllowed(request: HttpRequest, allowed: string[]): Failure {
   const allow = allowed.join(", ");
-  return new Failure("method_not_allowed", `this path takes ${allow}, not ${request.method}`, {
-    details: { allow },
-  });
+  return new Failure("method_not_allowed", `this path takes ${allow}, not ${request.method}`, { details: { allow } });
 }
 
 const NO_NAME = /^\.{0,2}$|[/\\\x00-\x1f\x7f]/;
@@ -191,8 +189,7 @@ function parseQuery(fields: QueryFields, text: string): Record<string, unknown> 
   const problems: Problem[] = [];
   const values = new Map<string, unknown>();
   const given = new URLSearchParams(text);
-  if (given.size > MOST_VALUES)
-    throw new Failure("invalid_request", `the query has more than ${MOST_VALUES} values`);
+  if (given.size > MOST_VALUES) throw new Failure("invalid_request", `the query has more than ${MOST_VALUES} values`);
   for (const [name, value] of given) {
     if (values.has(name)) problems.push({ path: name, message: "is given twice" });
     values.set(name, typed(Object.hasOwn(fields, name) ? fields[name] : undefined, value));

@@ -129,8 +129,7 @@ export function checkCounts(
         "min_allocations_count",
         `needs ${minAllocationsCount} workers ${rule}, but there are ${count}`,
       );
-    else if (count === 0)
-      problems.warn(file, "selectors", `the job runs nowhere: there is no worker ${rule}`);
+    else if (count === 0) problems.warn(file, "selectors", `the job runs nowhere: there is no worker ${rule}`);
   }
 }
 

@@ -50,8 +50,7 @@ export class BoundPlan {
   /** What the hooks of this deploy have made other than the plan says is told, and no reason to stop. */
   compare({ job, allocations }: JobPlan): void {
     const found = planDifferences(this.#plan, job.name, allocations.map(plannedFrom));
-    for (const { worker, files } of found)
-      this.#log.warn(`${job.name}@${worker}: not as planned: ${files.join(", ")}`);
+    for (const { worker, files } of found) this.#log.warn(`${job.name}@${worker}: not as planned: ${files.join(", ")}`);
     this.#differences.push(...found);
   }
 

@@ -30,19 +30,11 @@ export interface Built extends BuiltCatalog {
  * Computes the catalog of a workspace. Throws when anything is wrong with it, after all that can be said: of jobs that
  * have no problems their places too, where workers and reservations are known.
  */
-export function buildCatalog(
-  bucketId: string,
-  workspace: Workspace,
-  last: LastBuild,
-  problems: Problems,
-): Built {
+export function buildCatalog(bucketId: string, workspace: Workspace, last: LastBuild, problems: Problems): Built {
   const jobs = buildJobs(bucketId, workspace, last.ports, problems);
   const before = new Set(problems.errors.map(({ code }) => code));
   const ids = new Map(last.workers.map((worker) => [worker.host, worker.id]));
-  const workers = workspace.workers.map((worker) => ({
-    ...worker,
-    id: ids.get(worker.host) ?? randomUUID(),
-  }));
+  const workers = workspace.workers.map((worker) => ({ ...worker, id: ids.get(worker.host) ?? randomUUID() }));
   const { disabled } = workspace;
   const allocations = allocate({ bucketId, workers, jobs, disabled, previous: last.allocations });
   if (!before.has("ErrInvalidWorkerJSON")) {
@@ -80,11 +72,7 @@ function jobsPlacedAnew(
 
 function buildJobs(bucketId: string, workspace: Workspace, stored: PortNumbers, problems: Problems): KvJob[] {
   const levels = checkOrder(workspace, problems);
-  const requests = workspace.jobs.map(({ name, file, manifest }) => ({
-    job: name,
-    file,
-    ports: manifest.ports,
-  }));
+  const requests = workspace.jobs.map(({ name, file, manifest }) => ({ job: name, file, ports: manifest.ports }));
   const ports = assignPorts(requests, stored, workspace.bucketConf.ports, problems);
   return workspace.jobs.map((job) => {
     const { name, manifest, files, vars } = job;
@@ -118,23 +106,14 @@ function buildJobs(bucketId: string, workspace: Workspace, stored: PortNumbers, 
 /** Judges versions and demands of all jobs and answers each job's place in the order of deployment. */
 function checkOrder({ jobs, broken }: Workspace, problems: Problems): ReadonlyMap<string, number> {
   const known = new Map(jobs.map((job) => [job.name, job]));
-  const demands = jobs.map(({ name, manifest }) => ({
-    name,
-    version: manifest.version,
-    hooks: manifest.hooks,
-  }));
+  const demands = jobs.map(({ name, manifest }) => ({ name, version: manifest.version, hooks: manifest.hooks }));
   for (const { code, job, path, message } of checkDemands(demands, broken))
     problems.error(code, fileOf(known, job), path, message);
   const { levels, cycle } = deploymentSequence(demandGraph(demands));
   if (cycle === undefined) return levels;
   const [first = ""] = cycle;
   const circle = [...cycle, first].join(" -> ");
-  problems.error(
-    "ErrCircularHookDependency",
-    fileOf(known, first),
-    "hooks",
-    `jobs demand each other: ${circle}`,
-  );
+  problems.error("ErrCircularHookDependency", fileOf(known, first), "hooks", `jobs demand each other: ${circle}`);
   return new Map();
 }
 

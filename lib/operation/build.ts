@@ -42,8 +42,7 @@ export const build: Operation = async (context, params) => {
     return result;
   } catch (error) {
     context.kv.discard();
-    const unmarked = (failure: unknown) =>
-      context.log.warn(`Cannot mark the revision: ${messageOf(failure)}`);
+    const unmarked = (failure: unknown) => context.log.warn(`Cannot mark the revision: ${messageOf(failure)}`);
     await markBuilt(context.layout, "failed").catch(unmarked);
     throw error;
   }
@@ -78,11 +77,7 @@ async function prepare(
   const { db, kv, layout, log, run, signal } = context;
   begin("read", context);
   kv.loadAll();
-  const last = {
-    workers: catalogWorkers(db),
-    allocations: unorderedAllocations(db),
-    ports: catalogPorts(db),
-  };
+  const last = { workers: catalogWorkers(db), allocations: unorderedAllocations(db), ports: catalogPorts(db) };
   if (!(await exists(layout.workspace)) && catalogJobs(db).length > 0)
     throw new Failure(
       "failed",

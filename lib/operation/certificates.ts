@@ -136,8 +136,12 @@ function wantedPairs(
         .update(JSON.stringify([by.ca.request, request, request.one ? hosts.toSorted() : []]))
         .digest("hex");
       const certs = hosts.map((worker) => ({
-        ...{ job, worker, name: request.name, request: fingerprint },
-        ...{ commonName: request.commonName, ...by.times },
+        job,
+        worker,
+        name: request.name,
+        request: fingerprint,
+        commonName: request.commonName,
+        ...by.times,
       }));
       if (!request.one) return certs.map((cert) => ({ file, request, certs: [cert] }));
       return certs.length === 0 ? [] : [{ file, request, certs }];
@@ -145,12 +149,7 @@ function wantedPairs(
   );
 }
 
-function isDue(
-  cert: IssuedCert,
-  last: ReadonlyMap<string, IssuedCert>,
-  kv: KvStore,
-  renewalFrom: number,
-): boolean {
+function isDue(cert: IssuedCert, last: ReadonlyMap<string, IssuedCert>, kv: KvStore, renewalFrom: number): boolean {
   const before = last.get(certKey(cert));
   if (before?.request !== cert.request) return true;
   if (kv.get(allocationNamespace(cert.job, cert.worker), `certs/${cert.name}.crt`) === undefined) return true;
@@ -188,21 +187,14 @@ function ended(ca: IssuedCert): Failure {
   );
 }
 
-async function issue(
-  { request, certs }: WantedPair,
-  { issuer }: Authority,
-  now: number,
-): Promise<IssuedPair> {
+async function issue({ request, certs }: WantedPair, { issuer }: Authority, now: number): Promise<IssuedPair> {
   const { publicKey, privateKey } =
     request.key === "rsa"
       ? await generate("rsa", { modulusLength: RSA_BITS })
       : await generate("ec", { namedCurve: "P-256" });
   const own = [...certs.map((cert) => cert.worker), request.commonName].filter(isAltName);
   const altNames = [...new Set(["127.0.0.1", "localhost", ...own, ...request.altNames])];
-  const validity = {
-    notBefore: new Date(now - CLOCK_SKEW_MS),
-    notAfter: new Date(certs[0]?.notAfter ?? now),
-  };
+  const validity = { notBefore: new Date(now - CLOCK_SKEW_MS), notAfter: new Date(certs[0]?.notAfter ?? now) };
   const certificate = await leaf({ commonName: request.commonName, altNames, publicKey, validity }, issuer);
   const old = request.key === "rsa" ? "pkcs1" : "sec1";
   const key = privateKey.export({ type: request.pkcs8 ? "pkcs8" : old, format: "pem" }).toString();

@@ -58,9 +58,7 @@ export function noteControl({ context, target }: Control, states: readonly Contr
   noteOutcomes(
     context,
     states.flatMap(({ allocation: { id }, outcome, error }): Noted[] =>
-      outcome === "not_started" || outcome === "skipped"
-        ? []
-        : [{ id, action: target, outcome, reason: error }],
+      outcome === "not_started" || outcome === "skipped" ? [] : [{ id, action: target, outcome, reason: error }],
     ),
   );
 }

@@ -50,10 +50,15 @@ export interface DeployResult {
 /** A job for which nothing is to be done. */
 export function skippedJob({ job, allocations }: JobPlan): JobResult {
   return {
-    ...{ job: job.name, outcome: "skipped", duration_ms: 0 },
+    job: job.name,
+    outcome: "skipped",
+    duration_ms: 0,
     reason: allocations.length === 0 ? "no_allocations" : "already_promoted",
     allocations: allocations.map(({ allocation }) => ({
-      ...{ worker: allocation.worker, action: "skip", outcome: "skipped", error: null },
+      worker: allocation.worker,
+      action: "skip",
+      outcome: "skipped",
+      error: null,
     })),
   };
 }
@@ -67,7 +72,10 @@ export function leftOutJob(
   errors: ReadonlyMap<string, string> = new Map(),
 ): JobResult {
   return {
-    ...{ job: job.name, outcome, reason, duration_ms: 0 },
+    job: job.name,
+    outcome,
+    reason,
+    duration_ms: 0,
     allocations: allocations.map(({ worker }) => {
       const error = errors.get(worker) ?? null;
       return { worker, action: null, outcome: error === null ? "not_started" : "failed", error };
@@ -80,7 +88,10 @@ export function allocationResult(state: AllocationState): AllocationResult {
   const { allocation, decision } = state.plan;
   const { message: error = null, evidence } = state.trouble ?? {};
   return {
-    ...{ worker: allocation.worker, action: decision.action, outcome: allocationGrade(state), error },
+    worker: allocation.worker,
+    action: decision.action,
+    outcome: allocationGrade(state),
+    error,
     ...(evidence && { evidence }),
   };
 }
@@ -95,7 +106,8 @@ export function deployResult(
   const all = [...jobs.flatMap((job) => job.allocations), ...reconciled];
   const byWorker = Map.groupBy(all, ({ worker }) => worker);
   const workers = [...byWorker].map(([worker, own]) => ({
-    ...{ worker, outcome: worstOf(own.map(({ outcome }) => outcome)) },
+    worker,
+    outcome: worstOf(own.map(({ outcome }) => outcome)),
   }));
   const summary = {
     allocations: countGrades(all.map(({ outcome }) => outcome)),
@@ -125,7 +137,5 @@ export function deployFailure(result: DeployResult): Failure | undefined {
     ),
   ];
   if (wrong.length === 0) return undefined;
-  return new Failure("failed", `the deploy is not complete: ${[...wrong, ...left].join("; ")}`, {
-    details: result,
-  });
+  return new Failure("failed", `the deploy is not complete: ${[...wrong, ...left].join("; ")}`, { details: result });
 }

@@ -1,9 +1,4 @@
-import {
-  type CatalogAllocation,
-  type CatalogJob,
-  catalogAllocations,
-  catalogJobs,
-} from "../bucket/catalog.ts";
+import { type CatalogAllocation, type CatalogJob, catalogAllocations, catalogJobs } from "../bucket/catalog.ts";
 import { allocationsNamed, jobsNamed } from "../bucket/job-choice.ts";
 import type { ChangeOptions } from "../plan/changes.ts";
 import type { OperationContext } from "./context.ts";

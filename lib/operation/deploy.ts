@@ -50,7 +50,9 @@ export const deploy: Operation = async (context, params) => {
     const effects = effectsOf(context, fleet, hooks, scope.allocations);
     if (given.dry_run)
       return await dryRun(context, fleet, effects, scope, {
-        ...{ ...options, forceOnly: given.force_only, withHooks: given.with_hooks },
+        ...options,
+        forceOnly: given.force_only,
+        withHooks: given.with_hooks,
       });
     return await carryOutDeploy(context, fleet, effects, scope, options, plan);
   } catch (error) {
@@ -146,7 +148,11 @@ class Deploy {
     const { due, neverDeployed } = dueForReconcile(this.#context.db, allocations, isGone);
     for (const { worker, job } of neverDeployed)
       this.#context.log.record({
-        ...{ event: "reconcile_skip_stop", worker, job, phase: "reconcile", reason: "not_deployed" },
+        event: "reconcile_skip_stop",
+        worker,
+        job,
+        phase: "reconcile",
+        reason: "not_deployed",
       });
     this.#reconciled = await reconcile(this.#context, this.#effects, all, due);
     // Wherever something was stopped, jobs.json must say so too.
@@ -270,7 +276,9 @@ class Deploy {
     let error: string | undefined;
     try {
       await rollOut(this.#context, this.#effects, plan, states, {
-        ...{ force: this.#options.force, board, ...(this.#bound && { bound: this.#bound }) },
+        force: this.#options.force,
+        board,
+        ...(this.#bound && { bound: this.#bound }),
       });
     } catch (cause) {
       error = messageOf(cause);
@@ -336,7 +344,9 @@ class Deploy {
 
   #report(): void {
     this.#context.progress.report({
-      ...{ phase: this.#phase, done: this.#results.size, total: this.#scope.jobs.length },
+      phase: this.#phase,
+      done: this.#results.size,
+      total: this.#scope.jobs.length,
       rollouts: () => [...this.#rollouts.values()].map((board) => board.progress()),
     });
   }

@@ -6,12 +6,7 @@ const MOST_NAMED = 20;
 /** So many lines of diffs are shown; plan.json has more. */
 const MOST_DIFF_LINES = 2_000;
 const MARKS = { added: "+", changed: "~", removed: "-" };
-const OUTCOMES = {
-  roll_out: "deploy required",
-  skip: "skip",
-  failed: "would fail",
-  not_started: "would not start",
-};
+const OUTCOMES = { roll_out: "deploy required", skip: "skip", failed: "would fail", not_started: "would not start" };
 
 /**
  * A plan in lines for people: what would be done, to which allocation and why, what was changed by hand there, and the
@@ -39,8 +34,7 @@ function describeJob(job: PlannedJob): string[] {
   const hooks = job.hooks.map(({ event, names }) => `  ${job.job}: hooks for ${event}: ${names.join(", ")}`);
   const batches = job.phases.flatMap(({ action, batches }) =>
     batches.map(
-      (workers, index) =>
-        `  ${job.job}: ${action}, batch ${index + 1} of ${batches.length}: ${workers.join(", ")}`,
+      (workers, index) => `  ${job.job}: ${action}, batch ${index + 1} of ${batches.length}: ${workers.join(", ")}`,
     ),
   );
   return [
@@ -55,8 +49,7 @@ function describeAllocation(one: PlannedAllocation): string[] {
   const gate = is_gate_open ? ", its health check comes first" : "";
   const names = files.map(({ path, change }) => `${MARKS[change]}${path}`);
   const list = files.length === 0 ? "" : `: ${named(names, " ")}`;
-  const changes =
-    action === "skip" && !is_gate_open ? [] : [`    ${worker}: ${action}, ${reason}${gate}${list}`];
+  const changes = action === "skip" && !is_gate_open ? [] : [`    ${worker}: ${action}, ${reason}${gate}${list}`];
   const isLeft = action === "skip" && drift?.outcome === "drifted";
   const force = drift?.files.every(isForceable) ? ": only --force puts it back" : "";
   const kept = isLeft ? `, and stays so${force}` : "";

@@ -32,10 +32,8 @@ export async function examineBucket(
   const found = new Findings("bucket");
   const problems = new Problems();
   const settings = await readOpsConf(layout, problems);
-  for (const one of problems.errors)
-    found.problem("ops.conf", sentenceOf(one), "correct it, then push or build");
-  for (const one of problems.warnings)
-    found.warn("ops.conf", sentenceOf(one), "correct it, then push or build");
+  for (const one of problems.errors) found.problem("ops.conf", sentenceOf(one), "correct it, then push or build");
+  for (const one of problems.warnings) found.warn("ops.conf", sentenceOf(one), "correct it, then push or build");
   if (problems.errors.length + problems.warnings.length === 0) found.ok("ops.conf", "right");
   await found.look("lock", "check the rights of data/", () => lock(found, layout));
   await found.look("journal", "check the rights of .ops/", () => journal(found, layout));
@@ -59,12 +57,7 @@ async function lock(found: Findings, layout: Layout): Promise<void> {
   const who = `${held.command} (run ${held.run_id}) on ${held.host} since ${held.since}`;
   if (isStale(held)) found.warn("lock", `left by ${who}, which is gone`, "the next operation clears it");
   else if (held.host === hostname()) found.ok("lock", `held by ${who}`);
-  else
-    found.warn(
-      "lock",
-      `held by ${who}, another host`,
-      `once that host is known to be gone, remove ${layout.lock}`,
-    );
+  else found.warn("lock", `held by ${who}, another host`, `once that host is known to be gone, remove ${layout.lock}`);
 }
 
 async function journal(found: Findings, layout: Layout): Promise<void> {
@@ -110,12 +103,7 @@ async function ssh(
     );
     const unknown = [...names].filter((name) => known.keysOf(name).length === 0);
     if (unknown.length === 0) found.ok("host keys", `${names.size} known`);
-    else
-      found.problem(
-        "host keys",
-        `not known: ${listed(unknown)}`,
-        "check and record them: `ops worker trust`",
-      );
+    else found.problem("host keys", `not known: ${listed(unknown)}`, "check and record them: `ops worker trust`");
   });
 }
 
@@ -147,13 +135,10 @@ async function catalog(found: Findings, layout: Layout, db: Database): Promise<v
 function certificates(found: Findings, db: Database): void {
   const now = Date.now();
   const certs = issuedCerts(db);
-  const nameOf = (cert: (typeof certs)[number]) =>
-    cert.job === "" ? "the CA's" : certKey(cert).replaceAll("|", " ");
+  const nameOf = (cert: (typeof certs)[number]) => (cert.job === "" ? "the CA's" : certKey(cert).replaceAll("|", " "));
   const near = certs.filter(({ expiringFrom }) => expiringFrom <= now);
   const over = near.filter(({ notAfter }) => notAfter <= now);
-  const told = listed(
-    (over.length > 0 ? over : near).map((cert) => `${nameOf(cert)} (${utc(cert.notAfter)})`),
-  );
+  const told = listed((over.length > 0 ? over : near).map((cert) => `${nameOf(cert)} (${utc(cert.notAfter)})`));
   const advice = "build, then deploy; a CA is replaced as docs/workspace.md says (Certificates)";
   if (over.length > 0) found.problem("certificates", `expired: ${told}`, advice);
   else if (near.length > 0) found.warn("certificates", `near their end: ${told}`, advice);

@@ -60,17 +60,11 @@ async function examineHost(
 ): Promise<Finding[]> {
   const found = new Findings("host");
   const usesSsh = workers.some(({ connection }) => connection === "ssh");
-  const usesPython =
-    db?.get("SELECT 1 FROM job_files WHERE path LIKE '\\_hooks/%.py' ESCAPE '\\'") !== undefined;
+  const usesPython = db?.get("SELECT 1 FROM job_files WHERE path LIKE '\\_hooks/%.py' ESCAPE '\\'") !== undefined;
   const wanted = ["bash", ...(usesSsh ? SSH_TOOLS : []), ...(usesPython ? ["python3"] : [])];
   const missing = wanted.filter((tool) => !isInstalled(tool, launcher.environment.PATH ?? ""));
   if (missing.length === 0) found.ok("tools", `${wanted.join(", ")}: installed`);
-  else
-    found.problem(
-      "tools",
-      `${missing.join(", ")}: not installed`,
-      "install what is missing, or set PATH right",
-    );
+  else found.problem("tools", `${missing.join(", ")}: not installed`, "install what is missing, or set PATH right");
   found.ok("node", `Node ${process.versions.node}`);
   await found.look("disk", "check that the bucket's folder can be read", async () => {
     const { bavail, blocks, bsize } = await statfs(layout.root);
@@ -79,12 +73,7 @@ async function examineHost(
   await found.look("clock", "check the rights of logs/runs/", async () => {
     const ahead = Math.ceil(((await newestRun(layout)) - Date.now()) / 1000);
     if (ahead <= CLOCK_WARNING_SECONDS) found.ok("clock", new Date().toISOString());
-    else
-      found.problem(
-        "clock",
-        `it is ${ahead} s before the newest run began`,
-        "set the clock of this host right",
-      );
+    else found.problem("clock", `it is ${ahead} s before the newest run began`, "set the clock of this host right");
   });
   return found.all;
 }
@@ -137,24 +126,16 @@ async function examineWorkers(
 
 async function examineOne({ signal }: DoctorContext, fleet: Fleet, host: string): Promise<Finding[]> {
   const found = new Findings(`worker ${host}`);
-  const advice =
-    "see that it runs, that its address and user in workers.json are right, and that the key is accepted";
+  const advice = "see that it runs, that its address and user in workers.json are right, and that the key is accepted";
   await found.look("reach", advice, async () => {
     const transport = await fleet.open(host);
     const seen = await examineWorker(transport, [...TOOLS, ...MORE_TOOLS], signal);
-    found.ok(
-      "reach",
-      transport.worker.connection === "local" ? "this machine" : "over ssh, with the rights it needs",
-    );
+    found.ok("reach", transport.worker.connection === "local" ? "this machine" : "over ssh, with the rights it needs");
     const missing = seen.missing.join(", ");
     if (missing === "") found.ok("tools", "installed");
     else found.problem("tools", `${missing}: not installed`, "install what is missing on the worker");
     if (seen.blocked !== undefined)
-      found.problem(
-        "folder",
-        `${seen.blocked} is no folder`,
-        `move it away: ${transport.folder} is to be there`,
-      );
+      found.problem("folder", `${seen.blocked} is no folder`, `move it away: ${transport.folder} is to be there`);
     clock(found, seen.aheadSeconds);
     found.disk("disk", seen.freeBytes, seen.diskBytes);
     locks(found, seen.held, seen.left);
@@ -179,10 +160,6 @@ function locks(found: Findings, held: readonly string[], left: readonly string[]
       "wait until what a killed run left running has ended, or let the next deploy end it",
     );
   if (left.length > 0)
-    found.warn(
-      "locks",
-      `${left.join(", ")}: left by what was cut off`,
-      "deploy: the next contact finishes it",
-    );
+    found.warn("locks", `${left.join(", ")}: left by what was cut off`, "deploy: the next contact finishes it");
   if (held.length + left.length === 0) found.ok("locks", "none is left");
 }

@@ -8,14 +8,7 @@ import { parametersOf } from "../run/protocol.ts";
 import type { Operation, OperationContext } from "./context.ts";
 import { type CancelReceipts, Fleet } from "./fleet.ts";
 import { gradeOf } from "./grades.ts";
-import {
-  type DiffRoom,
-  type DriftEffects,
-  describeDrift,
-  driftEffects,
-  driftOn,
-  type Promoted,
-} from "./tree-drift.ts";
+import { type DiffRoom, type DriftEffects, describeDrift, driftEffects, driftOn, type Promoted } from "./tree-drift.ts";
 
 const WORKERS_AT_ONCE = 64;
 /** Of diffs, on all workers together. */
@@ -33,10 +26,7 @@ interface WorkerDrift {
 }
 
 /** How an allocation on it was found. */
-type WorkerAllocation = Omit<AllocationDrift, "files"> & {
-  job: string;
-  files: Omit<DriftedFile, "sha256">[];
-};
+type WorkerAllocation = Omit<AllocationDrift, "files"> & { job: string; files: Omit<DriftedFile, "sha256">[] };
 
 /** The result of a drift run. */
 interface DriftResult {
@@ -59,9 +49,7 @@ export const drift: Operation = async (context, params) => {
   const promotions = new Map(jobs.map(({ name }) => [name, promotionsOf(db, name)]));
   const byWorker = Map.groupBy(allocations, ({ worker }) => worker);
   const results = [...byWorker.keys()].map(
-    (worker): WorkerDrift => ({
-      ...{ worker, outcome: "not_started", error: null, duration_ms: null, allocations: [] },
-    }),
+    (worker): WorkerDrift => ({ worker, outcome: "not_started", error: null, duration_ms: null, allocations: [] }),
   );
   const fleet = new Fleet(context, catalogWorkers(db));
   const effects = driftEffects(context, fleet);
@@ -110,9 +98,7 @@ function conclude({ log, signal }: OperationContext, fleet: Fleet, result: Drift
   for (const worker of workers) for (const line of linesOf(worker)) log.info(line);
   const bad = workers.filter(({ outcome }) => outcome !== "in_sync");
   if (bad.length > 0 && signal.aborted)
-    throw new Failure("cancelled", "cancelled", {
-      details: { ...result, cancelled: fleet.cancelReceipts() },
-    });
+    throw new Failure("cancelled", "cancelled", { details: { ...result, cancelled: fleet.cancelReceipts() } });
   log.info(`${workers.length - bad.length} of ${workers.length} workers are as promoted`);
   if (bad.length === 0) return result;
   const names = bad.slice(0, MOST_NAMED).map(({ worker, outcome }) => `${worker} (${outcome})`);

@@ -141,13 +141,14 @@ class DryRun {
     const promoted = [...Map.groupBy(all, ({ job }) => job)].flatMap((own) => this.#promoted(...own));
     const unreachable = await addDrift(this.#context, this.#effects, planned, promoted);
     return {
-      ...{ basis: this.#basis, build_seq: this.#basis.build_seq, update_seq: this.#basis.update_seq },
-      options: {
-        ...{ force, ...(forceOnly && { force_only: forceOnly }) },
-        ...{ sync_only: syncOnly, with_hooks: withHooks },
-      },
+      basis: this.#basis,
+      build_seq: this.#basis.build_seq,
+      update_seq: this.#basis.update_seq,
+      options: { force, ...(forceOnly && { force_only: forceOnly }), sync_only: syncOnly, with_hooks: withHooks },
       reconcile: due.map(({ allocation: { job, worker }, action }) => ({
-        ...{ job, worker, action },
+        job,
+        worker,
+        action,
         hooks: this.#scope.all
           .filter(({ name }) => name === job)
           .flatMap((one) => hooksOn(one, "after_allocation_stopped")),
@@ -209,9 +210,7 @@ class DryRun {
   #job(job: CatalogJob, updateSeq: number): PlannedJob {
     this.#plans.delete(job.name);
     try {
-      return this.#planned(
-        planJob(this.#context, this.#fleet, job, this.#own(job), updateSeq, this.#options),
-      );
+      return this.#planned(planJob(this.#context, this.#fleet, job, this.#own(job), updateSeq, this.#options));
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       if (error.code !== "ErrKeyMissing") return this.#unplanned(job, "failed", error.message);
@@ -226,7 +225,9 @@ class DryRun {
     if (refused !== undefined) this.#failed.add(job.name);
     const done = allocations.length === 0 ? "no allocations" : "already promoted";
     return {
-      ...{ job: job.name, version: job.version, hooks: hooksOfPlan(plan) },
+      job: job.name,
+      version: job.version,
+      hooks: hooksOfPlan(plan),
       outcome: refused !== undefined ? "failed" : needsWork ? "roll_out" : "skip",
       reason: refused ?? (needsWork ? "needs work" : done),
       phases: plannedPhases(phases),
@@ -242,8 +243,14 @@ class DryRun {
       const to = { hash: null, version: newVersion };
       const why = outcome === "roll_out" ? "unknown until pre_deploy" : "not planned";
       return {
-        ...{ worker, action: "unknown", reason: why, is_gate_open: false },
-        ...{ from: { hash, version }, to, files: [], drift: null },
+        worker,
+        action: "unknown",
+        reason: why,
+        is_gate_open: false,
+        from: { hash, version },
+        to,
+        files: [],
+        drift: null,
       };
     });
     const hooks = outcome === "not_started" ? [] : hooksFor(job, ["pre_deploy"]);
@@ -253,9 +260,7 @@ class DryRun {
   /** Nobody but a hook writes keys in a deploy. */
   #warning(job: CatalogJob): string {
     const names = new Set([job.name, ...allUpstreamOf(job, this.#scope.all)]);
-    const writers = this.#scope.all.filter(
-      (one) => names.has(one.name) && hooksOn(one, "pre_deploy").length > 0,
-    );
+    const writers = this.#scope.all.filter((one) => names.has(one.name) && hooksOn(one, "pre_deploy").length > 0);
     return writers.length > 0 ? "" : "; neither it nor what it demands has a hook that could write the key";
   }
 

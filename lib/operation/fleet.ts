@@ -64,8 +64,7 @@ export class Fleet {
   /** What the catalog says about a worker. */
   worker(host: string): CatalogWorker {
     const worker = this.#workers.get(host);
-    if (!worker)
-      throw new Failure("failed", `Cannot find worker ${host} in the catalog: build the bucket again`);
+    if (!worker) throw new Failure("failed", `Cannot find worker ${host} in the catalog: build the bucket again`);
     return worker;
   }
 
@@ -80,9 +79,7 @@ export class Fleet {
    */
   reach(host: string): Promise<Transport> {
     const { progress } = this.#context;
-    return kept(this.#reached, host, () =>
-      progress.during(`${host}: connecting`, REACH_LIMIT_MS, this.#reach(host)),
-    );
+    return kept(this.#reached, host, () => progress.during(`${host}: connecting`, REACH_LIMIT_MS, this.#reach(host)));
   }
 
   /** Once the run was cancelled and its commands have ended: says of each worker what became of them there. */
@@ -120,22 +117,20 @@ export class Fleet {
 
   async #open(host: string): Promise<Transport> {
     const { run, launcher } = this.#context;
-    return this.#noting(
-      await openTransport(this.worker(host), run.bucketId, launcher, () => this.#openSsh()),
-    );
+    return this.#noting(await openTransport(this.worker(host), run.bucketId, launcher, () => this.#openSsh()));
   }
 
   async #reach(host: string): Promise<Transport> {
     const transport = await this.open(host);
     const outcome = await transport.script(CHECK_TOOLS, {
-      ...{ args: TOOLS, signal: this.#context.signal, timeoutMs: CHECK_LIMIT_MS, isShort: true },
+      args: TOOLS,
+      signal: this.#context.signal,
+      timeoutMs: CHECK_LIMIT_MS,
+      isShort: true,
     });
     const missing = outcome.stdout.trim();
     if (outcome.exitCode !== 0)
-      throw new Failure(
-        "failed",
-        `Cannot run a script on worker ${host}: ${outcome.stderr.trim() || outcome.reason}`,
-      );
+      throw new Failure("failed", `Cannot run a script on worker ${host}: ${outcome.stderr.trim() || outcome.reason}`);
     if (missing !== "")
       throw new Failure("ErrWorkerPrerequisites", `worker ${host} lacks ${missing}: install it there`);
     return transport;

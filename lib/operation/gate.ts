@@ -151,8 +151,7 @@ async function probeWorker(
         return { ...health, outcome: "unreachable", error, evidence: null };
       return { ...health, outcome: "failed", error, evidence: await effects.evidence(job, worker) };
     }
-    if (attempt === 1)
-      log.info(`${job.name}@${worker}: waiting to become healthy: ${bad.map(inOneLine).join(", ")}`);
+    if (attempt === 1) log.info(`${job.name}@${worker}: waiting to become healthy: ${bad.map(inOneLine).join(", ")}`);
     const pauseMs = intervalSeconds * 1000;
     const what = `${job.name}@${worker}: to become healthy (attempt ${attempt} of ${attempts} failed)`;
     await progress.during(what, pauseMs, sleep(pauseMs, signal));
@@ -190,9 +189,7 @@ function reasonOf({ log }: OperationContext, { evidence, said }: ProbeResult): s
 function told(what: string, reasons: readonly string[]): string {
   const [only = "", ...others] = reasons;
   if (others.length === 0) return `${what}: ${only}`;
-  return reasons.some((one) => one.includes("\n"))
-    ? withLines(what, reasons)
-    : `${what}: ${reasons.join(", ")}`;
+  return reasons.some((one) => one.includes("\n")) ? withLines(what, reasons) : `${what}: ${reasons.join(", ")}`;
 }
 
 /** Runs the hooks for health_check; answers how the workers were found that a script has run for. */

@@ -88,8 +88,7 @@ async function cleanWorker(
   const ready = hasLeft && running.size > 0 ? [] : due.filter((one) => !running.has(one));
   const waiting = due.filter((one) => !ready.includes(one));
   const clean = hasLeft ? vacateWorker : discardJobs;
-  const cleaned =
-    ready.length === 0 ? [] : await noted(context, ready, () => clean(context, fleet, host, ready));
+  const cleaned = ready.length === 0 ? [] : await noted(context, ready, () => clean(context, fleet, host, ready));
   const outcomes = [
     ...waiting.map((one) => outcomeOf(one, "not_stopped", `${why(running.has(one))}: deploy first`)),
     ...cleaned,
@@ -115,9 +114,7 @@ async function noted(
     const cleaned = await clean();
     const idOf = (job: string) => ready.find((one) => one.job === job)?.id ?? "";
     const left = cleaned.flatMap(({ job, outcome, error: reason }): Noted[] =>
-      outcome === "failed" || outcome === "unreachable"
-        ? [{ id: idOf(job), action: "gc", outcome, reason }]
-        : [],
+      outcome === "failed" || outcome === "unreachable" ? [{ id: idOf(job), action: "gc", outcome, reason }] : [],
     );
     noteOutcomes(context, left);
     return cleaned;
@@ -180,11 +177,7 @@ function troubleOf(error: unknown): "unreachable" | "failed" {
   return error instanceof Failure && error.code === "unreachable" ? "unreachable" : "failed";
 }
 
-function outcomeOf(
-  { job, worker }: CatalogAllocation,
-  outcome: Collected["outcome"],
-  error: string | null,
-): Collected {
+function outcomeOf({ job, worker }: CatalogAllocation, outcome: Collected["outcome"], error: string | null): Collected {
   return { job, worker, outcome, error };
 }
 
@@ -202,8 +195,7 @@ function forget({ db, kv }: OperationContext, host: string, gone: readonly Catal
         forgetLastOutcome(db, id);
         clear(allocationNamespace(job, host));
         if (!hasRows("job", job))
-          for (const kind of ["ops/job", "vars/bucket/job", "vars/job", "secrets/job"])
-            clear(`${kind}/${job}`);
+          for (const kind of ["ops/job", "vars/bucket/job", "vars/job", "secrets/job"]) clear(`${kind}/${job}`);
       }
       const [isPresent] = db.all("SELECT 1 FROM worker WHERE worker_ip = ? AND removed = 0", host);
       if (!isPresent && !hasRows("worker_ip", host)) forgetWorker(db, clear, host);

@@ -34,9 +34,7 @@ export function concludeWorkers<R extends { workers: readonly Graded[] }>(
   const bad = workers.filter(({ outcome }) => outcome !== "ok");
   const isFine = bad.length + reasons.length === 0;
   if (!isFine && signal.aborted)
-    throw new Failure("cancelled", "cancelled", {
-      details: { ...result, cancelled: fleet.cancelReceipts() },
-    });
+    throw new Failure("cancelled", "cancelled", { details: { ...result, cancelled: fleet.cancelReceipts() } });
   for (const { worker, error } of bad) if (error !== null) log.error(`${worker}: ${error}`);
   log.info(`${workers.length - bad.length} of ${workers.length} workers are ok`);
   if (isFine || isTolerant) return result;
@@ -46,9 +44,7 @@ export function concludeWorkers<R extends { workers: readonly Graded[] }>(
 }
 
 function namesOf(bad: readonly Graded[]): string {
-  const names = bad
-    .slice(0, MOST_NAMES)
-    .map(({ worker, outcome }) => `${worker} (${outcome.replace("_", " ")})`);
+  const names = bad.slice(0, MOST_NAMES).map(({ worker, outcome }) => `${worker} (${outcome.replace("_", " ")})`);
   const more = bad.length - names.length;
   return names.join(", ") + (more > 0 ? ` and ${more} more` : "");
 }

@@ -1,9 +1,4 @@
-import {
-  type CatalogAllocation,
-  type CatalogJob,
-  catalogAllocations,
-  catalogJobs,
-} from "../bucket/catalog.ts";
+import { type CatalogAllocation, type CatalogJob, catalogAllocations, catalogJobs } from "../bucket/catalog.ts";
 import { jobsNamed } from "../bucket/job-choice.ts";
 import { mapAll, sleep } from "../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
@@ -135,9 +130,7 @@ async function roundTrip(
 ): Promise<Pick<WorkerHealth, "outcome" | "error">> {
   try {
     const transport = await fleet.open(worker);
-    const { exitCode, reason } = await transport.script(":", {
-      ...{ isShort: true, timeoutMs: REACH_LIMIT_MS, signal },
-    });
+    const { exitCode, reason } = await transport.script(":", { isShort: true, timeoutMs: REACH_LIMIT_MS, signal });
     throwIfCancelled(signal);
     if (exitCode === 0) return { outcome: "ok", error: null };
     const why = reason === "exit" ? `exit code ${exitCode}` : `no answer within ${REACH_LIMIT_MS / 1000} s`;
@@ -156,10 +149,7 @@ async function checkJob(check: Check, job: CatalogJob): Promise<JobHealth> {
   if (active.length === 0) return skipped(context, job, "it has no active allocation");
   if (!hasGate(job)) return skipped(context, job, "it has neither probes nor hooks for health_check");
   const isThere = (worker: string) => !lost.has(worker);
-  const workers = {
-    probed: active.filter(isThere),
-    hooked: own.map(({ worker }) => worker).filter(isThere),
-  };
+  const workers = { probed: active.filter(isThere), hooked: own.map(({ worker }) => worker).filter(isThere) };
   const options = { wait, verbose, isThorough: true };
   const found = workers.probed.length === 0 ? [] : await checkHealth(context, effects, job, workers, options);
   const unreached = active.flatMap((worker): AllocationHealth[] => {
@@ -175,11 +165,7 @@ function skipped({ log }: OperationContext, { name: job }: CatalogJob, reason: s
   return { job, outcome: "skipped", reason, allocations: [] };
 }
 
-function told(
-  { log }: OperationContext,
-  { name: job }: CatalogJob,
-  allocations: AllocationHealth[],
-): JobHealth {
+function told({ log }: OperationContext, { name: job }: CatalogJob, allocations: AllocationHealth[]): JobHealth {
   const bad = allocations.filter(({ outcome }) => outcome !== "ok");
   const well = allocations.filter(({ outcome }) => outcome === "ok").map(({ worker }) => worker);
   if (well.length > 0) log.info(`${job}: healthy on ${well.join(", ")}`);
@@ -191,8 +177,7 @@ function told(
 }
 
 function conclude({ log }: OperationContext, result: HealthResult): HealthResult {
-  const count = (outcome: JobHealth["outcome"]) =>
-    result.jobs.filter((job) => job.outcome === outcome).length;
+  const count = (outcome: JobHealth["outcome"]) => result.jobs.filter((job) => job.outcome === outcome).length;
   log.info(
     `jobs: ${count("ok")} healthy, ${count("failed")} failed, ${count("unreachable")} unreachable, ${count("skipped")} skipped`,
   );
@@ -204,7 +189,5 @@ function conclude({ log }: OperationContext, result: HealthResult): HealthResult
     ...workers.map(({ worker, error }) => `worker ${worker}: ${error}`),
   ];
   if (errors.length === 0) return result;
-  throw new Failure("ErrHealthCheckFailed", `not everything is well: ${errors.join("; ")}`, {
-    details: result,
-  });
+  throw new Failure("ErrHealthCheckFailed", `not everything is well: ${errors.join("; ")}`, { details: result });
 }

@@ -99,7 +99,11 @@ function environmentOf(host: ScriptHost, script: Script): Record<string, string>
   const { allocation, hook, batch, variables } = script;
   const { launcher, layout } = host.context;
   return scriptEnvironment(launcher.environment, {
-    ...{ allocation, hook, batch, variables, ...PASSES[script.kind] },
+    allocation,
+    hook,
+    batch,
+    variables,
+    ...PASSES[script.kind],
     allocationIndex: allocationIndex(script.peers, allocation.worker),
     currentVersion: script.promoted.version,
     api: host.runtime,

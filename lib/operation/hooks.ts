@@ -139,16 +139,10 @@ export class HookSession {
     const started = performance.now();
     for (let attempt = 1; ; attempt++) {
       // A script has no limit of its own (decisions: Hook runtime API).
-      const error = await progress.during(
-        `${job}@${worker}: hook ${hook}`,
-        null,
-        attemptScript(host, script),
-      );
+      const error = await progress.during(`${job}@${worker}: hook ${hook}`, null, attemptScript(host, script));
       const duration_ms = Math.round(performance.now() - started);
       if (pass.verbose)
-        log.info(
-          `${job}@${worker}: hook ${hook} ${error === null ? "succeeded" : "failed"} after ${duration_ms} ms`,
-        );
+        log.info(`${job}@${worker}: hook ${hook} ${error === null ? "succeeded" : "failed"} after ${duration_ms} ms`);
       if (error === null || attempt >= attempts) return { hook, worker, error, duration_ms };
       const pauseMs = intervalSeconds * 1000;
       const what = `${job}@${worker}: to try hook ${hook} again (attempt ${attempt} of ${attempts} failed)`;
@@ -204,10 +198,7 @@ export class HookSession {
     const workers = this.#fleet.workers.map(({ host, connection, root, sshUser }) => {
       const folder = `${root}/${run.bucketId}`;
       if (connection === "local") return [host, { connection, root, folder, use_sudo: false }];
-      return [
-        host,
-        { connection, root, folder, use_sudo: settings.useSudo, ssh_user: sshUser ?? settings.sshUser },
-      ];
+      return [host, { connection, root, folder, use_sudo: settings.useSudo, ssh_user: sshUser ?? settings.sshUser }];
     });
     const file = { bucket_id: run.bucketId, workers: Object.fromEntries(workers), runner: RUNNER_PATH };
     await makePrivateFolder(layout.tmp);
@@ -229,9 +220,7 @@ export function scriptsIn(error: unknown): ScriptResult[] {
 /** The errors of scripts by worker, where they are what an error is about. */
 export function scriptErrors(error: unknown): Map<string, string> {
   return new Map(
-    scriptsIn(error).flatMap(({ hook, worker, error }) =>
-      error === null ? [] : [[worker, `hook ${hook}: ${error}`]],
-    ),
+    scriptsIn(error).flatMap(({ hook, worker, error }) => (error === null ? [] : [[worker, `hook ${hook}: ${error}`]])),
   );
 }
 
@@ -258,17 +247,10 @@ function dependentsOf(jobs: readonly CatalogJob[], job: string, hook: string) {
   );
 }
 
-function hookFailure(
-  pass: HookPass,
-  hook: string,
-  batch: readonly ScriptResult[],
-  scripts: ScriptResult[],
-): Failure {
+function hookFailure(pass: HookPass, hook: string, batch: readonly ScriptResult[], scripts: ScriptResult[]): Failure {
   const failed = batch.filter(({ error }) => error !== null);
   const errors = failed.map(({ worker, error }) => `${worker}: ${inOneLine(error ?? "")}`);
   const where = `hook ${hook} (${PASSES[pass.kind].event}) of job ${pass.job.name}`;
   const count = `${failed.length} worker${failed.length > 1 ? "s" : ""}`;
-  return new Failure("ErrHookFailed", `${where} failed on ${count}: ${errors.join("; ")}`, {
-    details: { scripts },
-  });
+  return new Failure("ErrHookFailed", `${where} failed on ${count}: ${errors.join("; ")}`, { details: { scripts } });
 }

@@ -107,12 +107,7 @@ function secondsSince(started: number): string {
   return `${((performance.now() - started) / 1000).toFixed(1)} s`;
 }
 
-function failed(
-  error: unknown,
-  log: RunLog,
-  told: (end: string) => string,
-  signal: AbortSignal,
-): OutcomeMessage {
+function failed(error: unknown, log: RunLog, told: (end: string) => string, signal: AbortSignal): OutcomeMessage {
   const code = error instanceof Failure ? error.code : "internal";
   const message = explain(error);
   try {

@@ -3,14 +3,7 @@ import { mapAll } from "../core/async.ts";
 import { type Failure, messageOf, throwIfCancelled } from "../core/errors.ts";
 import { inOneLine } from "../core/last-lines.ts";
 import { type Batch, rolloutBatches } from "../plan/rollout.ts";
-import {
-  type Control,
-  type ControlState,
-  hostsOf,
-  noteControl,
-  noteTarget,
-  versionsOf,
-} from "./control-state.ts";
+import { type Control, type ControlState, hostsOf, noteControl, noteTarget, versionsOf } from "./control-state.ts";
 import { gateTroubles, hasGate, passGate } from "./gate.ts";
 import { hooksOn, scriptErrors } from "./hooks.ts";
 import { noteBegun } from "./last-outcomes.ts";
@@ -22,17 +15,11 @@ import { settle } from "./settle.ts";
  * `max_concurrent_upgrades`, by the job's `job_control` hooks where it has some, else by `make`. The next batch starts
  * only after the one before succeeded, and after the health check where that was asked for.
  */
-export async function controlJob(
-  control: Control,
-  job: CatalogJob,
-  states: readonly ControlState[],
-): Promise<void> {
+export async function controlJob(control: Control, job: CatalogJob, states: readonly ControlState[]): Promise<void> {
   const { context, target } = control;
   await settle(control, job, states);
   const ready = new Map(
-    states
-      .filter(({ outcome }) => outcome === "not_started")
-      .map((state) => [state.allocation.worker, state]),
+    states.filter(({ outcome }) => outcome === "not_started").map((state) => [state.allocation.worker, state]),
   );
   const order = context.kv.get(`ops/job/${job.name}`, "rollout_order");
   for (const batch of rolloutBatches(order, [...ready.keys()], job.maxConcurrentUpgrades)) {
@@ -68,8 +55,7 @@ async function runBatch(
     const trouble = error === undefined ? undefined : troubleOf(error);
     Object.assign(state, { outcome: trouble?.grade ?? "ok", error: trouble?.message ?? null });
     state.duration_ms = Math.round(performance.now() - started);
-    if (trouble)
-      control.context.log.error(`${job.name}@${state.allocation.worker}: ${inOneLine(trouble.message)}`);
+    if (trouble) control.context.log.error(`${job.name}@${state.allocation.worker}: ${inOneLine(trouble.message)}`);
     else noteTarget(control, state.allocation);
   };
   if (hooksOn(job, "job_control").length > 0) {
@@ -87,7 +73,10 @@ async function runBatch(
 
 async function runTarget(control: Control, job: CatalogJob, state: ControlState): Promise<void> {
   await control.effects.run({
-    ...{ job: job.name, worker: workerOf(state), target: control.target, phase: "job_control" },
+    job: job.name,
+    worker: workerOf(state),
+    target: control.target,
+    phase: "job_control",
     limitSeconds: job.lifecycleTimeoutSeconds,
     env: versionsOf(state),
   });

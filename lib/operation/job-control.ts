@@ -1,9 +1,4 @@
-import {
-  type CatalogAllocation,
-  type CatalogJob,
-  catalogAllocations,
-  catalogJobs,
-} from "../bucket/catalog.ts";
+import { type CatalogAllocation, type CatalogJob, catalogAllocations, catalogJobs } from "../bucket/catalog.ts";
 import { allocationsNamed, jobsNamed } from "../bucket/job-choice.ts";
 import { promotionsOf } from "../bucket/promotions.ts";
 import { mapAll } from "../core/async.ts";
@@ -86,7 +81,8 @@ function statesOf(
     const promotionOf = promotionsOf(db, name);
     const own = allocations.filter(({ job }) => job === name);
     return own.map((allocation) => ({
-      ...{ allocation, promoted: promotionOf(allocation.id) },
+      allocation,
+      promoted: promotionOf(allocation.id),
       ...(allocation.disabled
         ? { outcome: "skipped" as const, error: "disabled" }
         : { outcome: "not_started" as const, error: null }),
@@ -114,11 +110,7 @@ async function leaveOut(control: Control, states: readonly ControlState[]): Prom
   noteControl(control, states);
 }
 
-async function carryOut(
-  all: Control,
-  jobs: readonly CatalogJob[],
-  states: readonly ControlState[],
-): Promise<void> {
+async function carryOut(all: Control, jobs: readonly CatalogJob[], states: readonly ControlState[]): Promise<void> {
   const { context, target } = all;
   let done = 0;
   const work = async (job: CatalogJob) => {
@@ -137,28 +129,22 @@ async function carryOut(
   await mapAll(jobs, JOBS_AT_ONCE, work, context.signal);
 }
 
-function resultOf(
-  target: string,
-  jobs: readonly CatalogJob[],
-  states: readonly ControlState[],
-): ControlResult {
+function resultOf(target: string, jobs: readonly CatalogJob[], states: readonly ControlState[]): ControlResult {
   return {
     target,
     jobs: jobs.map(({ name }) => {
       const own = states.filter(({ allocation }) => allocation.job === name);
       const allocations = own.map(({ allocation, promoted, ...state }) => ({
-        ...{ worker: allocation.worker, version: promoted.version, ...state },
+        worker: allocation.worker,
+        version: promoted.version,
+        ...state,
       }));
       return { job: name, outcome: worstOf(own.map(({ outcome }) => outcome)), allocations };
     }),
   };
 }
 
-function conclude(
-  { log }: OperationContext,
-  result: ControlResult,
-  states: readonly ControlState[],
-): ControlResult {
+function conclude({ log }: OperationContext, result: ControlResult, states: readonly ControlState[]): ControlResult {
   log.info(`${result.target}: ${describeGrades(countGrades(states.map(({ outcome }) => outcome)))}`);
   const bad = states.filter(({ outcome }) => outcome !== "ok" && outcome !== "skipped");
   if (bad.length === 0) return result;

@@ -43,8 +43,7 @@ async function askOne(control: Control, job: string, state: ControlState): Promi
   const { worker } = state.allocation;
   const outcome = await makeStatus(await fleet.reach(worker), job, {
     env: versionsOf(state),
-    onLine: (line, stream) =>
-      context.log.output(job, worker, line, stream, { phase: "job_control", action: "status" }),
+    onLine: (line, stream) => context.log.output(job, worker, line, stream, { phase: "job_control", action: "status" }),
     keepBytes: KEEP_BYTES,
     timeoutMs: LIMIT_SECONDS * 1000,
     signal: context.signal,

@@ -27,8 +27,7 @@ export class KeptOutput {
     }
     this.#tail.push(text);
     this.#tailBytes += size;
-    while (this.#tailBytes > this.#limit && this.#tail.length > 1)
-      this.#leaveOut(this.#tail.shift() as string);
+    while (this.#tailBytes > this.#limit && this.#tail.length > 1) this.#leaveOut(this.#tail.shift() as string);
   }
 
   /** All that is kept, with a line that tells how much was left out between the two. */

@@ -18,8 +18,7 @@ export function noteOutcomes({ db, log, run }: OperationContext, all: readonly N
   db.transaction(() => {
     for (const { id, action, outcome, reason } of all) {
       const masked = log.redactor.sentence(reason ?? "");
-      const cut =
-        masked.length > REASON_LENGTH ? `${masked.slice(0, REASON_LENGTH)}…`.toWellFormed() : masked;
+      const cut = masked.length > REASON_LENGTH ? `${masked.slice(0, REASON_LENGTH)}…`.toWellFormed() : masked;
       setLastOutcome(db, id, run.id, { action, outcome, reason: cut });
     }
   });
@@ -42,13 +41,11 @@ export function outcomeOf(error: unknown): Pick<Noted, "outcome" | "reason"> {
 /**
  * Like {@link noteBegun} for allocations of a rollout; without `action` each begins the action that the plan decided.
  */
-export function noteStep(
-  context: OperationContext,
-  states: readonly AllocationState[],
-  action?: string,
-): void {
+export function noteStep(context: OperationContext, states: readonly AllocationState[], action?: string): void {
   noteStates(context, states, ({ plan }) => ({
-    ...{ action: action ?? plan.decision.action, outcome: "unknown", reason: "" },
+    action: action ?? plan.decision.action,
+    outcome: "unknown",
+    reason: "",
   }));
 }
 

@@ -6,15 +6,7 @@ import type { Evidence } from "./evidence.ts";
  * How it went for one allocation or worker. `changed`: what was to be done there has been done; `ok`: it was only to be
  * found healthy, and was; `skipped`: nothing was to be done; `not_started`: something else failed before.
  */
-export const GRADES = [
-  "failed",
-  "unreachable",
-  "cancelled",
-  "not_started",
-  "changed",
-  "ok",
-  "skipped",
-] as const;
+export const GRADES = ["failed", "unreachable", "cancelled", "not_started", "changed", "ok", "skipped"] as const;
 /** One of {@link GRADES}, which go from the worst to the best. */
 export type Grade = (typeof GRADES)[number];
 

@@ -73,9 +73,7 @@ function rolloutOf(
   plans: readonly AllocationPlan[],
   { syncOnly }: ChangeOptions,
 ): Pick<JobPlan, "phases" | "refused"> {
-  const actions = plans.map(({ allocation, decision }) => ({
-    ...{ worker: allocation.worker, action: decision.action },
-  }));
+  const actions = plans.map(({ allocation, decision }) => ({ worker: allocation.worker, action: decision.action }));
   const starts = actions.filter(({ action }) => action === "start").map(({ worker }) => worker);
   const order = kv.get(`ops/job/${job.name}`, "rollout_order");
   const hasOwnControl = hooksOn(job, "job_control").length > 0;

@@ -81,18 +81,12 @@ export async function reconcile(
   return due.map((one) => conclude(context, one, troubles.get(one)));
 }
 
-function conclude(
-  context: OperationContext,
-  { allocation, action, isGone }: Due,
-  trouble?: Trouble,
-): Reconciled {
+function conclude(context: OperationContext, { allocation, action, isGone }: Due, trouble?: Trouble): Reconciled {
   const { id, job, worker } = allocation;
   if (trouble) context.log.warn(`reconcile of ${job} on ${worker}: ${inOneLine(trouble.message)}`);
   // What became of it is not known: if the worker ever comes back, it is to be started there.
   if (trouble && isGone) setStopped(context.db, job, id, "done");
-  noteOutcomes(context, [
-    { id, action, outcome: trouble?.grade ?? "changed", reason: trouble?.message ?? "" },
-  ]);
+  noteOutcomes(context, [{ id, action, outcome: trouble?.grade ?? "changed", reason: trouble?.message ?? "" }]);
   const error = isGone ? null : (trouble?.message ?? null);
   return { job, worker, action, outcome: trouble?.grade ?? "changed", error };
 }
@@ -123,7 +117,10 @@ async function stop(
   setStopped(context.db, job, id, "begun");
   noteBegun(context, [id], action);
   const target: WantedTarget = {
-    ...{ job, worker, target: "stop", phase: "reconcile" },
+    job,
+    worker,
+    target: "stop",
+    phase: "reconcile",
     limitSeconds: known?.lifecycleTimeoutSeconds ?? LIFECYCLE_LIMIT_SECONDS,
     // Where there is no such folder nothing was ever put, or somebody has cleaned up.
     accepted: [RUNNER_EXIT.missingFolder],

@@ -52,9 +52,7 @@ async function restore(
   job: CatalogJob,
   batch: readonly AllocationState[],
 ): Promise<string> {
-  const states = batch.filter(
-    ({ plan, trouble }) => plan.promoted.hash !== "" && trouble?.grade !== "unreachable",
-  );
+  const states = batch.filter(({ plan, trouble }) => plan.promoted.hash !== "" && trouble?.grade !== "unreachable");
   if (states.length === 0) return "nothing was promoted there before that could be put back";
   const hosts = hostsOf(states);
   let isBack = false;
@@ -70,13 +68,10 @@ async function restore(
   } catch (error) {
     throwIfCancelled(context.signal);
     setGate(context.db, job.name, idsOf(states), "failed");
-    const end = isBack
-      ? `was put back on ${hosts}, but is not healthy there`
-      : `could not be put back on ${hosts}`;
+    const end = isBack ? `was put back on ${hosts}, but is not healthy there` : `could not be put back on ${hosts}`;
     return `what was promoted before ${end}: ${messageOf(error)}`;
   } finally {
-    for (const state of states)
-      state.trouble ??= { grade: "failed", message: "put back: its batch was not healthy" };
+    for (const state of states) state.trouble ??= { grade: "failed", message: "put back: its batch was not healthy" };
   }
 }
 
@@ -92,9 +87,7 @@ async function settleWaiting(
 ): Promise<string[]> {
   const states = waiting.filter(({ plan }) => plan.promoted.hash !== "");
   if (states.length === 0) return [];
-  context.log.info(
-    `${job.name}: puts the promoted files back on ${hostsOf(states)}, where the rollout had not begun`,
-  );
+  context.log.info(`${job.name}: puts the promoted files back on ${hostsOf(states)}, where the rollout had not begun`);
   noteStep(context, states, "restore");
   const work = async (state: AllocationState) => {
     const { allocation, promoted, tree } = state.plan;
@@ -113,9 +106,7 @@ async function settleWaiting(
   await mapAll(states, SYNC_AT_ONCE, work, context.signal);
   const [back, lost] = [states.filter(({ trouble }) => !trouble), states.filter(({ trouble }) => trouble)];
   return [
-    ...(back.length > 0
-      ? [`the promoted files are back on ${workers(back)} where the rollout had not begun`]
-      : []),
+    ...(back.length > 0 ? [`the promoted files are back on ${workers(back)} where the rollout had not begun`] : []),
     ...(lost.length > 0 ? [`the promoted files could not be put back on ${hostsOf(lost)}`] : []),
   ];
 }
@@ -165,7 +156,10 @@ async function runAgain(
 ): Promise<void> {
   const hash = targetHash(tree.hash, promoted.version);
   await effects.run({
-    ...{ job: job.name, worker: allocation.worker, phase: "rollout", hash },
+    job: job.name,
+    worker: allocation.worker,
+    phase: "rollout",
+    hash,
     target: decision.action === "reload" ? "reload" : "restart",
     limitSeconds: job.lifecycleTimeoutSeconds,
     env: { CURRENT_VERSION: allocation.newVersion, NEW_VERSION: promoted.version },

@@ -32,11 +32,7 @@ export class RolloutBoard {
   }
 
   /** As long as the work lasts, it is what goes on at these allocations. */
-  async during<T>(
-    now: AllocationState["now"],
-    states: readonly AllocationState[],
-    work: () => Promise<T>,
-  ): Promise<T> {
+  async during<T>(now: AllocationState["now"], states: readonly AllocationState[], work: () => Promise<T>): Promise<T> {
     for (const state of states) state.now = now;
     this.#onChange();
     try {
@@ -52,7 +48,9 @@ export class RolloutBoard {
     const changing = this.#states.filter(({ plan }) => plan.decision.action !== "skip");
     const count = (test: (state: AllocationState) => boolean) => changing.filter(test).length;
     return {
-      ...{ job: this.#job, ...this.#step, workers: changing.length },
+      job: this.#job,
+      ...this.#step,
+      workers: changing.length,
       done: count(({ now, done, trouble }) => now === undefined && done && trouble === undefined),
       running: count(({ now }) => now !== undefined),
       failed: count(({ trouble }) => trouble !== undefined),
@@ -61,10 +59,7 @@ export class RolloutBoard {
   }
 
   #hosts(): HostProgress[] {
-    const hosts = this.#places.map(({ of, ...place }) => ({
-      ...place,
-      state: of.now ?? allocationGrade(of),
-    }));
+    const hosts = this.#places.map(({ of, ...place }) => ({ ...place, state: of.now ?? allocationGrade(of) }));
     if (hosts.length <= MOST_HOSTS) return hosts;
     return hosts.filter(({ state }) => !SETTLED.includes(state)).slice(0, MOST_HOSTS);
   }

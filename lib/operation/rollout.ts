@@ -105,9 +105,7 @@ class Rollout {
 
   /** A gate that an earlier deploy left open comes first, and nothing is restarted for it (decisions: Rulings). */
   async passOpenGates(): Promise<void> {
-    const open = this.#states.filter(
-      (state) => hasOpenGate(state.plan) && state.plan.decision.action === "skip",
-    );
+    const open = this.#states.filter((state) => hasOpenGate(state.plan) && state.plan.decision.action === "skip");
     if (open.length === 0) return;
     this.#say(`a gate is still open on ${hostsOf(open)}: it comes first`);
     await this.#gate(open);
@@ -289,8 +287,12 @@ class Rollout {
         return this.#say(`${last.target} on ${allocation.worker} had already succeeded: resumed behind it`);
     }
     await this.#effects.run({
-      ...{ job: allocation.job, worker: allocation.worker, target: decision.action },
-      ...{ phase: "rollout", hash, limitSeconds: this.#plan.job.lifecycleTimeoutSeconds },
+      job: allocation.job,
+      worker: allocation.worker,
+      target: decision.action,
+      phase: "rollout",
+      hash,
+      limitSeconds: this.#plan.job.lifecycleTimeoutSeconds,
       env: { CURRENT_VERSION: promoted.version, NEW_VERSION: allocation.newVersion },
     });
   }

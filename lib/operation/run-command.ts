@@ -86,8 +86,13 @@ class WorkersCommand {
     this.#hooks = hooks;
     this.#given = given;
     this.#results = hosts.map((worker) => ({
-      ...{ worker, outcome: "not_started", error: null, exit_code: null },
-      ...{ output: "", output_sha256: null, duration_ms: null },
+      worker,
+      outcome: "not_started",
+      error: null,
+      exit_code: null,
+      output: "",
+      output_sha256: null,
+      duration_ms: null,
     }));
   }
 
@@ -101,8 +106,7 @@ class WorkersCommand {
       if (isChecked) await this.#checkHealth(index + 1, batch);
       if (signal.aborted) return;
       if (isIgnored || this.#isFine()) continue;
-      if (index + 1 < all.length)
-        log.error(`batch ${index + 1} of ${all.length} failed: no other one is started`);
+      if (index + 1 < all.length) log.error(`batch ${index + 1} of ${all.length} failed: no other one is started`);
       return;
     }
   }
@@ -141,10 +145,7 @@ class WorkersCommand {
     result.output = kept.text;
     result.output_sha256 = kept.sha256;
     const { outcome, exit_code: exit, duration_ms } = result;
-    log.record({
-      ...{ ...fields, event: "command_end", duration_ms },
-      ...(exit === null ? { reason: outcome } : { exit }),
-    });
+    log.record({ ...fields, event: "command_end", duration_ms, ...(exit === null ? { reason: outcome } : { exit }) });
     this.#progress();
   }
 

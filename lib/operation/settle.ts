@@ -18,16 +18,10 @@ const TARGETS: readonly string[] = ["start", "restart", "reload"];
  * files cannot be put back, the allocation is `failed`. The unfinished change stays for the next deploy. Throws only
  * `cancelled`.
  */
-export async function settle(
-  control: Control,
-  job: CatalogJob,
-  states: readonly ControlState[],
-): Promise<void> {
+export async function settle(control: Control, job: CatalogJob, states: readonly ControlState[]): Promise<void> {
   if (!TARGETS.includes(control.target)) return;
   const { log, signal } = control.context;
-  const unsettled = states.filter(
-    ({ outcome, promoted }) => outcome === "not_started" && isUnsettled(promoted),
-  );
+  const unsettled = states.filter(({ outcome, promoted }) => outcome === "not_started" && isUnsettled(promoted));
   const [older, never] = [
     unsettled.filter(({ promoted }) => promoted.hash !== ""),
     unsettled.filter(({ promoted }) => promoted.hash === ""),

@@ -50,13 +50,14 @@ export const restoreSnapshot = async (context: RestoreContext, params: Record<st
   const { created_at, source_revision } = prepared.manifest;
   const current = (await listRevisions(layout)).find((revision) => revision.current);
   const result: RestoreResult = {
-    ...{ snapshot: path.basename(file), created_at, saved_as, with_source },
+    snapshot: path.basename(file),
+    created_at,
+    saved_as,
+    with_source,
     source_revision: source_revision || null,
     current_revision: current?.id ?? null,
   };
-  log.info(
-    `restored the state of ${created_at}; the state before it is in ${saved_as ?? "data/ops.db.damaged"}`,
-  );
+  log.info(`restored the state of ${created_at}; the state before it is in ${saved_as ?? "data/ops.db.damaged"}`);
   log.info(sentenceAboutSource(result));
   return result;
 };
@@ -82,10 +83,7 @@ async function replaceBy(
   }
 }
 
-async function savePresent(
-  { layout, db, log, signal }: RestoreContext,
-  note: string,
-): Promise<string | null> {
+async function savePresent({ layout, db, log, signal }: RestoreContext, note: string): Promise<string | null> {
   if (db) {
     const saved = await createSnapshot(layout, db, note, signal);
     log.info(`the present is saved as snapshot ${saved.name}`);

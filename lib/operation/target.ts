@@ -44,22 +44,8 @@ export function targetHash(treeHash: string, version: string): string {
  * Runs a target of a job on a worker, its output going to Activity and to the worker's log. Throws `timeout` or
  * `failed` naming target, job and worker, with the last lines of its output, or `cancelled`.
  */
-export async function makeTarget(
-  context: OperationContext,
-  transport: Transport,
-  wanted: WantedTarget,
-): Promise<void> {
-  const {
-    job,
-    worker,
-    target,
-    phase,
-    limitSeconds,
-    accepted = [],
-    onBegin,
-    onCut = () => {},
-    ...order
-  } = wanted;
+export async function makeTarget(context: OperationContext, transport: Transport, wanted: WantedTarget): Promise<void> {
+  const { job, worker, target, phase, limitSeconds, accepted = [], onBegin, onCut = () => {}, ...order } = wanted;
   const { log, run, signal } = context;
   const fields = { worker, job, phase, action: target };
   const overRunIds = await overRuns(context);
@@ -67,13 +53,21 @@ export async function makeTarget(
   const started = performance.now();
   const end = (how: { exit?: number; reason?: string }) =>
     log.record({
-      ...{ event: "command_end", ...fields, cmd: `make ${target}`, ...how },
+      event: "command_end",
+      ...fields,
+      cmd: `make ${target}`,
+      ...how,
       duration_ms: Math.round(performance.now() - started),
     });
   const said = new LastLines();
   let isBegun = false;
   const outcome = await runTarget(transport, {
-    ...{ job, target, ...order, timeoutMs: limitSeconds * 1000, runId: run.id, overRuns: overRunIds },
+    job,
+    target,
+    ...order,
+    timeoutMs: limitSeconds * 1000,
+    runId: run.id,
+    overRuns: overRunIds,
     onBegin() {
       isBegun = true;
       onBegin?.();
@@ -100,8 +94,7 @@ export async function makeTarget(
         said.shown((text) => log.redactor.apply(text)),
       ),
     );
-  if (outcome.reason === "timeout")
-    throw failed("timeout", `was ${describeCut(outcome.receipt, limitSeconds)}`);
+  if (outcome.reason === "timeout") throw failed("timeout", `was ${describeCut(outcome.receipt, limitSeconds)}`);
   if (outcome.exitCode !== 0 && !accepted.includes(outcome.exitCode ?? -1))
     throw failed("failed", `failed: ${describe(outcome)}`);
 }

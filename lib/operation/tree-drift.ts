@@ -125,11 +125,7 @@ class Differ {
   }
 
   /** Secrets are masked before the texts are compared: no line of one can be told from the diff. */
-  async diffOf(
-    place: CatalogAllocation,
-    file: FileDrift,
-    digest: string | undefined,
-  ): Promise<string | null> {
+  async diffOf(place: CatalogAllocation, file: FileDrift, digest: string | undefined): Promise<string | null> {
     const { db, kv, log } = this.#context;
     const isFull = this.#left === 0 || this.#room.bytes <= 0;
     if (!file.hasOtherContent || digest === undefined || isFull) return null;

@@ -18,8 +18,7 @@ export async function checkWorker(context: OperationContext, fleet: Fleet, host:
   const worker = fleet.worker(host);
   if (worker.syncedSeq === 0) throw refused(host, "nothing was deployed to it yet", "run `ops deploy`");
   const text = await readWorkerJson(await fleet.reach(host), context.signal);
-  const wrong =
-    text === "" ? "worker.json is missing there" : differenceOf(text, worker, context.run.bucketId);
+  const wrong = text === "" ? "worker.json is missing there" : differenceOf(text, worker, context.run.bucketId);
   if (wrong !== undefined)
     throw refused(host, wrong, "its files may be others than the bucket knows: run `ops deploy --force`");
 }

@@ -26,7 +26,10 @@ export const trust: Operation = async (context, params) => {
   const progress = () => context.progress.report({ phase: "trust", done, total });
   progress();
   const result = await trustWorkers(workers, {
-    ...{ launcher: context.launcher, signal: context.signal, force, sshOptions: settings.sshOptions },
+    launcher: context.launcher,
+    signal: context.signal,
+    force,
+    sshOptions: settings.sshOptions,
     knownHostsFile: context.layout.knownHosts,
     identityFile: sshKeyFile(context.layout, settings),
     jumpUser: settings.sshUser,
@@ -44,10 +47,7 @@ export const trust: Operation = async (context, params) => {
  * The workers that {@link selectWorkers} answers. Throws `failed`, with what to do first, where the catalog has no
  * worker.
  */
-export function chooseWorkers(
-  { db }: OperationContext,
-  wanted: Parameters<typeof selectWorkers>[1],
-): CatalogWorker[] {
+export function chooseWorkers({ db }: OperationContext, wanted: Parameters<typeof selectWorkers>[1]): CatalogWorker[] {
   if (bucketInfo(db).built_at === null)
     throw new Failure("failed", "the bucket has not been built yet: build it, then its workers are known");
   const selected = selectWorkers(catalogWorkers(db), wanted);
@@ -62,9 +62,7 @@ function report({ log }: OperationContext, name: string, found: HostTrust): void
   if (outcome === "not_needed") log.info(`${name}: is this machine and needs no trust`);
   else if (outcome === "replaced") log.warn(`${name}: replaced ${before} by ${now}`);
   else if (outcome === "changed")
-    log.error(
-      `${name}: ${error}: known is ${before}, it shows ${now}; if that is right, trust it with force`,
-    );
+    log.error(`${name}: ${error}: known is ${before}, it shows ${now}; if that is right, trust it with force`);
   else if (NOT_TRUSTED.has(outcome)) log.error(`${name}: not trusted: ${error}`);
   else log.info(`${name}: ${outcome}, ${now}`);
 }

@@ -52,11 +52,7 @@ export interface Decision {
   reason: string;
 }
 
-const CHANGE: Record<ChangePolicy["restartPolicy"], Action> = {
-  always: "restart",
-  reload: "reload",
-  never: "sync",
-};
+const CHANGE: Record<ChangePolicy["restartPolicy"], Action> = { always: "restart", reload: "reload", never: "sync" };
 
 /**
  * Decides what happens to an allocation; the first rule that applies. With `syncOnly` a first start stays one: it is for
@@ -82,8 +78,7 @@ function decideChange(
   if (promoted.hash === "") return { action: "start", reason: "new" };
   if (promoted.stopped) return { action: "start", reason: "it was stopped" };
   const change = CHANGE[policy.restartPolicy];
-  if (promoted.hash !== target.hash)
-    return { action: onChange(promoted, target, policy), reason: "files changed" };
+  if (promoted.hash !== target.hash) return { action: onChange(promoted, target, policy), reason: "files changed" };
   if (promoted.unfinished) return { action: change, reason: "an earlier deploy did not finish" };
   if (force) return { action: change, reason: "forced" };
   if (promoted.version !== target.version) return { action: change, reason: "version changed" };
@@ -110,9 +105,7 @@ function onChange(promoted: Promoted, target: Target, policy: ChangePolicy): Act
   if (policy.restartPolicy !== "reload") return CHANGE[policy.restartPolicy];
   const known = Object.keys(promoted.files).length > 0;
   const paths = known ? changedPaths(promoted.files, target.files) : [];
-  return paths.some((path) => policy.restartGlobs.some((glob) => matchGlob(glob, path)))
-    ? "restart"
-    : "reload";
+  return paths.some((path) => policy.restartGlobs.some((glob) => matchGlob(glob, path))) ? "restart" : "reload";
 }
 
 /** The paths that were added, altered or removed, sorted. */

@@ -34,15 +34,11 @@ export type DemandGraph = ReadonlyMap<string, ReadonlySet<string>>;
  * sorts after its own (hook-runtime.md, Command demands). Demands on the jobs in `unreadable` are not judged: their
  * own problems are reported elsewhere. Cycles are found by {@link deploymentSequence}.
  */
-export function checkDemands(
-  jobs: readonly DemandJob[],
-  unreadable: ReadonlySet<string> = new Set(),
-): DemandProblem[] {
+export function checkDemands(jobs: readonly DemandJob[], unreadable: ReadonlySet<string> = new Set()): DemandProblem[] {
   const known = new Map(jobs.map((job) => [job.name, job]));
   const problems: DemandProblem[] = [];
   for (const job of jobs)
-    for (const hook of job.hooks)
-      if (!unreadable.has(hook.demandJob)) problems.push(...checkHook(job, hook, known));
+    for (const hook of job.hooks) if (!unreadable.has(hook.demandJob)) problems.push(...checkHook(job, hook, known));
   return [...checkVersions(jobs), ...problems];
 }
 
@@ -52,9 +48,7 @@ export function demandGraph(jobs: readonly DemandJob[]): DemandGraph {
   return new Map(
     jobs.map(({ name, hooks }) => [
       name,
-      new Set(
-        hooks.map((hook) => hook.demandJob).filter((upstream) => upstream !== name && names.has(upstream)),
-      ),
+      new Set(hooks.map((hook) => hook.demandJob).filter((upstream) => upstream !== name && names.has(upstream))),
     ]),
   );
 }
@@ -72,9 +66,7 @@ function checkVersions(jobs: readonly DemandJob[]): DemandProblem[] {
         : taking.has(name)
           ? "is missing: a job that demands another or is demanded needs a version"
           : undefined;
-    return message === undefined
-      ? []
-      : [{ code: "ErrInvalidJobVersion", job: name, path: "version", message }];
+    return message === undefined ? [] : [{ code: "ErrInvalidJobVersion", job: name, path: "version", message }];
   });
 }
 
@@ -85,10 +77,8 @@ function checkHook(job: DemandJob, hook: DemandHook, known: ReadonlyMap<string, 
   ];
   const { demandJob, demandHook } = hook;
   if (demandJob === "" && demandHook === "") return [];
-  if (demandJob === "")
-    return problem("ErrInvalidHookDemand", "job", "is missing: job and hook belong together");
-  if (demandHook === "")
-    return problem("ErrInvalidHookDemand", "hook", "is missing: job and hook belong together");
+  if (demandJob === "") return problem("ErrInvalidHookDemand", "job", "is missing: job and hook belong together");
+  if (demandHook === "") return problem("ErrInvalidHookDemand", "hook", "is missing: job and hook belong together");
   if (demandJob === job.name) return problem("ErrInvalidHookDemand", "job", "a job cannot demand itself");
   const upstream = known.get(demandJob);
   if (!upstream) return problem("ErrInvalidHookDemand", "job", `there is no job ${quote(demandJob)}`);
@@ -117,10 +107,7 @@ function outside(upstream: DemandJob, config: DemandHook["demandConfig"]): strin
   return undefined;
 }
 
-function bound(
-  config: DemandHook["demandConfig"],
-  key: string,
-): { text: string; version: Version } | undefined {
+function bound(config: DemandHook["demandConfig"], key: string): { text: string; version: Version } | undefined {
   const value = config[key];
   if (value === undefined || value === null) return undefined;
   if (typeof value !== "string" && !Number.isSafeInteger(value))

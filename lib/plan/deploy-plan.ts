@@ -106,11 +106,7 @@ export interface PlanDifference {
 }
 
 /** How what is to be done to a job differs from what was planned. */
-export function planDifferences(
-  plan: DeployPlan,
-  job: string,
-  now: readonly PlannedAllocation[],
-): PlanDifference[] {
+export function planDifferences(plan: DeployPlan, job: string, now: readonly PlannedAllocation[]): PlanDifference[] {
   const planned = plan.waves.flatMap(({ jobs }) => jobs).find((one) => one.job === job)?.allocations ?? [];
   return now.flatMap(({ worker, action, files }) => {
     const before = planned.find((one) => one.worker === worker);
@@ -141,7 +137,9 @@ export function plannedAllocation(
   isGateOpen: boolean,
 ): PlannedAllocation {
   return {
-    ...{ worker, ...decision, is_gate_open: isGateOpen },
+    worker,
+    ...decision,
+    is_gate_open: isGateOpen,
     from: { hash: promoted.hash, version: promoted.version },
     to: { hash: target.hash, version: target.version },
     files: plannedFiles(promoted.files, target.files),
@@ -152,6 +150,8 @@ export function plannedAllocation(
 /** The phases of a rollout by the names of their workers. */
 export function plannedPhases(phases: readonly Phase[]): PlannedJob["phases"] {
   return phases.map(({ phase, action, batches }) => ({
-    ...{ phase, action, batches: batches.map(({ workers }) => workers) },
+    phase,
+    action,
+    batches: batches.map(({ workers }) => workers),
   }));
 }

@@ -38,9 +38,7 @@ export function rolloutPhases(
   const phase = (name: Phase["phase"], action: Phase["action"], width: number): Phase[] => {
     const taking = allocations.filter((one) => action === "job_control" || one.action === action);
     const workers = taking.map(({ worker }) => worker);
-    return workers.length === 0
-      ? []
-      : [{ phase: name, action, batches: rolloutBatches(order, workers, width) }];
+    return workers.length === 0 ? [] : [{ phase: name, action, batches: rolloutBatches(order, workers, width) }];
   };
   if (job.hasOwnControl) return phase("job_control", "job_control", job.maxConcurrentUpgrades);
   return [

@@ -66,17 +66,12 @@ export function rolloutOrder(kvValue: string | undefined, workers: readonly stri
   const named = [...new Set((kvValue ?? "").split(",").map((host) => host.trim()))];
   const wanted = new Set(workers);
   const filtered = named.filter((host) => wanted.has(host));
-  if (workers.length === 0 || filtered.length < wanted.size)
-    return { workers: [...workers], source: "default" };
+  if (workers.length === 0 || filtered.length < wanted.size) return { workers: [...workers], source: "default" };
   return { workers: filtered, source: "kv" };
 }
 
 /** Splits workers, given in catalog order, into batches of `width` in rollout order; width 0 means one batch. */
-export function rolloutBatches(
-  kvValue: string | undefined,
-  workers: readonly string[],
-  width: number,
-): Batch[] {
+export function rolloutBatches(kvValue: string | undefined, workers: readonly string[], width: number): Batch[] {
   const order = rolloutOrder(kvValue, workers);
   const parts = batches(order.workers, width);
   return parts.map((part, index) => ({ workers: part, index, count: parts.length, order }));
@@ -85,8 +80,7 @@ export function rolloutBatches(
 /** The workers of a pass in catalog order; `chosen` narrows the set to some of them. */
 export function passWorkers(kind: PassKind, peers: readonly Peer[], chosen?: readonly string[]): string[] {
   const { set } = PASSES[kind];
-  const belongs = ({ disabled, removed }: Peer) =>
-    set === "any" || (!removed && (set === "present" || !disabled));
+  const belongs = ({ disabled, removed }: Peer) => set === "any" || (!removed && (set === "present" || !disabled));
   return peers
     .filter((peer) => belongs(peer) && (chosen === undefined || chosen.includes(peer.worker)))
     .map((peer) => peer.worker);

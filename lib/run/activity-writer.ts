@@ -10,11 +10,7 @@ const STEP_MS = 250;
  * written at that time or later. Throws what keeps the text from being written. Where an entry cannot be written the
  * times just end: only the log itself decides whether a run may go on. `now` is the clock, in milliseconds.
  */
-export function activityWriter(
-  output: number,
-  times: string,
-  now: () => number = Date.now,
-): (text: string) => void {
+export function activityWriter(output: number, times: string, now: () => number = Date.now): (text: string) => void {
   let notedAt = Number.NEGATIVE_INFINITY;
   let isNoting = true;
   return (text) => {

@@ -65,14 +65,7 @@ function readChunk(layout: Layout, runId: string, after: number): LogChunk {
   const ended = record.status !== "running";
   const whole = ended && after + bytes.length === size ? bytes : bytes.subarray(0, characterEnd(bytes));
   const next = after + whole.length;
-  return {
-    run_id: runId,
-    status: record.status,
-    after,
-    next,
-    data: whole.toString(),
-    done: ended && next === size,
-  };
+  return { run_id: runId, status: record.status, after, next, data: whole.toString(), done: ended && next === size };
 }
 
 const NOTHING = Buffer.alloc(0);
@@ -139,10 +132,7 @@ class WatchedFolder {
       for (const wake of [...this.#waiting]) wake();
     };
     try {
-      this.#watcher = watch(runLayout(layout, runId).folder, { persistent: false }, notice).on(
-        "error",
-        notice,
-      );
+      this.#watcher = watch(runLayout(layout, runId).folder, { persistent: false }, notice).on("error", notice);
     } catch (error) {
       if (hasErrno(error, "ENOENT")) throw runNotFound(runId);
     }

@@ -36,12 +36,5 @@ export async function pruneHistory(layout: Layout): Promise<void> {
 /** The structured log of a run for whoever is not its process; says nothing in Activity. */
 function logFor(layout: Layout, record: RunRecord, format: "kv" | "json"): RunLog {
   const activity = () => {};
-  return new RunLog({
-    layout,
-    runId: record.id,
-    command: record.kind,
-    redactor: new Redactor(),
-    activity,
-    format,
-  });
+  return new RunLog({ layout, runId: record.id, command: record.kind, redactor: new Redactor(), activity, format });
 }

@@ -14,12 +14,7 @@ const DAY_MS = 86_400_000;
  * Removes completed runs beyond the newest `count` or older than `days` (0 = unlimited); never one that runs, nor the
  * newest (control-plane.md, Runs 6). Folders of runs whose record cannot be read count like completed ones.
  */
-export async function pruneRuns(
-  layout: Layout,
-  count: number,
-  days: number,
-  now = Date.now(),
-): Promise<void> {
+export async function pruneRuns(layout: Layout, count: number, days: number, now = Date.now()): Promise<void> {
   const ids = (await runIds(layout)).reverse();
   for (const [index, id] of ids.entries()) {
     const tooMany = count > 0 && index >= count;

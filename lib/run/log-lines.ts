@@ -49,10 +49,7 @@ export class WantedLines {
   readonly #worker: string | undefined;
 
   constructor({ text, matchCase, job, worker }: LineFilter) {
-    if (
-      text !== undefined &&
-      (text === "" || Buffer.byteLength(text) > MOST_TEXT_BYTES || /[\r\n]/.test(text))
-    )
+    if (text !== undefined && (text === "" || Buffer.byteLength(text) > MOST_TEXT_BYTES || /[\r\n]/.test(text)))
       throw new Failure("invalid_request", `q: expected 1 to ${MOST_TEXT_BYTES} bytes on one line`);
     const place = [job, worker].filter((name) => name !== undefined).join("@");
     this.#pattern = patternOf(text ?? place, matchCase || text === undefined);
@@ -70,8 +67,7 @@ export class WantedLines {
       const newline = text.indexOf("\n", at);
       const end = newline < 0 ? text.length : newline;
       from = end + 1;
-      if (this.#isOfPlace(text.slice(start, Math.min(end, start + BEGINNING_BYTES))))
-        yield { start, end, at };
+      if (this.#isOfPlace(text.slice(start, Math.min(end, start + BEGINNING_BYTES)))) yield { start, end, at };
     }
   }
 

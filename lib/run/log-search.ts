@@ -1,13 +1,6 @@
 import { type Layout, runLayout } from "../bucket/layout.ts";
 import { Failure } from "../core/errors.ts";
-import {
-  bytesAsText,
-  type LineFilter,
-  MOST_LINE_BYTES,
-  openLog,
-  WantedLines,
-  wholeLines,
-} from "./log-lines.ts";
+import { bytesAsText, type LineFilter, MOST_LINE_BYTES, openLog, WantedLines, wholeLines } from "./log-lines.ts";
 import { readRecord, runNotFound } from "./record.ts";
 
 /** What is searched for: lines with a text, or about a job or a worker. */

@@ -46,8 +46,7 @@ async function* textOf(
     const text = bytesAsText(piece);
     let found = "";
     for (const { start, end } of wanted.in(text)) {
-      for (; !next.done && next.value.offset <= offset + start; next = await entries.next())
-        ({ time } = next.value);
+      for (; !next.done && next.value.offset <= offset + start; next = await entries.next()) ({ time } = next.value);
       found += time + text.slice(start, end + 1);
     }
     offset += piece.length;

@@ -33,8 +33,7 @@ export function requireNames(db: Database, kind: RunKind, params: Record<string,
     const meant = jobsNamed(catalogJobs(db), jobs);
     if (path !== undefined) allocationsNamed(catalogAllocations(db), meant, names, path);
   }
-  if (kind !== "drift" && (workers ?? labels) !== undefined)
-    selectWorkers(catalogWorkers(db), { workers, labels });
+  if (kind !== "drift" && (workers ?? labels) !== undefined) selectWorkers(catalogWorkers(db), { workers, labels });
 }
 
 /** Whether the parameters of a run can hold names that {@link requireNames} looks for. */

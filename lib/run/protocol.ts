@@ -36,9 +36,7 @@ const READING = object(
 /** Jobs that a command of job control is about: at least one. */
 const CONTROLLED = described(NAMES, "The job, or several with commas between them");
 const CONTROL = {
-  allocations: optional(
-    described(ALLOCATIONS, "Only the allocations on these workers; JOB@WORKER is one of them"),
-  ),
+  allocations: optional(described(ALLOCATIONS, "Only the allocations on these workers; JOB@WORKER is one of them")),
   health_check: flag("Check the job's health after each batch, and go on only if it is well"),
 };
 const TARGET = described(
@@ -49,10 +47,7 @@ const TARGET = described(
 /** What the requests of job control say beside the job. */
 export const JOB_CONTROL = {
   job_start: CONTROL,
-  job_stop: {
-    ...CONTROL,
-    forget: flag("Let the next deploy start what was stopped as if it were new"),
-  },
+  job_stop: { ...CONTROL, forget: flag("Let the next deploy start what was stopped as if it were new") },
   job_restart: CONTROL,
   job_reload: CONTROL,
   job_status: CONTROL,
@@ -84,10 +79,7 @@ export const RUNS = {
         with_hooks: flag("In a dry run, run pre_deploy with DRY_RUN=1 and drop what it stores"),
         force: flag("Also roll out jobs whose deploy is complete"),
         force_only: optional(
-          described(
-            ALLOCATIONS,
-            "Like force, only for what is on these workers; JOB@WORKER is one allocation",
-          ),
+          described(ALLOCATIONS, "Like force, only for what is on these workers; JOB@WORKER is one allocation"),
         ),
         sync_only: flag("Bring the files and promote them, but start, reload and restart nothing"),
         plan: optional(
@@ -101,9 +93,7 @@ export const RUNS = {
     summary: "Run a hook of a job here, once for each of its allocations",
     parameters: object({
       hook: described(string({ min: 1, max: 100 }), "The hook"),
-      job: optional(
-        described(string({ min: 1, max: 100 }), "Its job (default: the only one that has the hook)"),
-      ),
+      job: optional(described(string({ min: 1, max: 100 }), "Its job (default: the only one that has the hook)")),
       verbose: flag("Tell how each script has ended"),
     }),
   },
@@ -157,9 +147,7 @@ export const RUNS = {
   },
   snapshot_create: {
     summary: "Save the bucket's database, keys and source in one file",
-    parameters: object({
-      note: optional(described(string({ max: 500 }), "Why it is made; shown in lists")),
-    }),
+    parameters: object({ note: optional(described(string({ max: 500 }), "Why it is made; shown in lists")) }),
   },
   snapshot_restore: {
     summary: "Bring back what a snapshot holds",
@@ -173,29 +161,18 @@ export const RUNS = {
     parameters: object(
       {
         command: described(
-          string({
-            min: 1,
-            max: 256 * 1024,
-            pattern: /^\s*\S[^\0]*$/,
-            means: "a command without NUL characters",
-          }),
+          string({ min: 1, max: 256 * 1024, pattern: /^\s*\S[^\0]*$/, means: "a command without NUL characters" }),
           "The script, for sh, or for bash where its first line says so",
         ),
         ...WORKERS,
         concurrency: withDefault(
-          described(
-            integer({ min: 1, max: 1_024 }),
-            "How many workers at a time; one after the other by default",
-          ),
+          described(integer({ min: 1, max: 1_024 }), "How many workers at a time; one after the other by default"),
           1,
         ),
         health_check: flag("After each batch also wait until the jobs on its workers are healthy"),
         ignore_failure: flag("Go on, and succeed, although workers fail"),
         timeout_seconds: withDefault(
-          described(
-            integer({ min: 1, max: 86_400 }),
-            "How long the script may take on a worker (default 300)",
-          ),
+          described(integer({ min: 1, max: 86_400 }), "How long the script may take on a worker (default 300)"),
           300,
         ),
       },

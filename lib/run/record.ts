@@ -178,10 +178,21 @@ function damagedRecord(layout: Layout, id: string, text: string): RunRecord {
   const at = new Date(timeOfRun(id)).toISOString();
   const kind = /"kind": "(\w+)"/.exec(text)?.[1] ?? "";
   return {
-    ...{ id, bucket_id: path.basename(layout.root), origin: "server", params: {}, revision: null },
+    id,
+    bucket_id: path.basename(layout.root),
+    origin: "server",
+    params: {},
+    revision: null,
     kind: Object.hasOwn(RUNS, kind) ? (kind as RunKind) : "unknown",
-    ...{ status: "failed", created_at: at, started_at: at, finished_at: at },
-    ...{ exit_code: null, signal: null, error: RECORD_DAMAGED, result: null, audit: [] },
+    status: "failed",
+    created_at: at,
+    started_at: at,
+    finished_at: at,
+    exit_code: null,
+    signal: null,
+    error: RECORD_DAMAGED,
+    result: null,
+    audit: [],
   };
 }
 

@@ -32,8 +32,7 @@ export async function takeBucket(layout: Layout, runId: string, command: string)
  */
 export async function recoverBucket(layout: Layout): Promise<string[]> {
   const found = await readLock(layout);
-  if (found !== undefined && found !== "unreadable" && isOwned(found))
-    return settleRuns(layout, found.run_id);
+  if (found !== undefined && found !== "unreadable" && isOwned(found)) return settleRuns(layout, found.run_id);
   if (found !== undefined) await takeOver(layout, true);
   const lock = await acquireLock(layout, uuidV7(), "recovery");
   try {

@@ -51,10 +51,7 @@ export function isRepeatable(kind: RunKind): boolean {
 }
 
 /** What a start of this kind is asked: its parameters, or `retry_of` alone where it can repeat a run. */
-export function startShape(
-  kind: RunKind,
-  parameters = RUNS[kind].parameters as Shape<Parameters>,
-): Shape<Parameters> {
+export function startShape(kind: RunKind, parameters = RUNS[kind].parameters as Shape<Parameters>): Shape<Parameters> {
   if (!isRepeatable(kind)) return parameters;
   const { required, properties, allOf = [], ...schema } = parameters.schema as ObjectSchema;
   const alone = Object.keys(properties).map((name) => ({ not: { required: [name, "retry_of"] } }));
@@ -81,8 +78,7 @@ export function startShape(
 export async function repeated(layout: Layout, kind: RunKind, id: string, job?: string): Promise<Parameters> {
   const record = isUuid(id) ? readRecord(layout, id) : undefined;
   if (!record) throw new Failure("run_not_found", `Cannot repeat run ${id}: this bucket has no such run`);
-  const impossible = (why: string) =>
-    new Failure("retry_impossible", `Cannot repeat run ${id} as ${kind}: ${why}`);
+  const impossible = (why: string) => new Failure("retry_impossible", `Cannot repeat run ${id} as ${kind}: ${why}`);
   if (record.error === RECORD_DAMAGED) throw impossible(RECORD_DAMAGED);
   if (record.kind !== kind) throw impossible(`it is a run of the kind ${record.kind}`);
   if (record.status === "running") throw impossible("it has not ended");

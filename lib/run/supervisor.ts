@@ -13,13 +13,7 @@ import { selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
 import { EventLog } from "./events.ts";
 import { finishRun } from "./finish.ts";
-import {
-  CANCEL_WAIT_MS,
-  type FromWorker,
-  type OutcomeMessage,
-  type Progress,
-  type RunKind,
-} from "./protocol.ts";
+import { CANCEL_WAIT_MS, type FromWorker, type OutcomeMessage, type Progress, type RunKind } from "./protocol.ts";
 import {
   type Actor,
   addAudit,
@@ -218,9 +212,18 @@ export class Supervisor {
     const record = await createRecord(layout, start);
     const { promise: ended, resolve: hasEnded } = Promise.withResolvers<void>();
     const run: ActiveRun = {
-      ...{ layout, record, lock, groups: new Map(), channel: undefined, outcome: undefined, progress: null },
-      ...{ exited: false, stopped: this.#stopping ? SERVER_RESTARTED : undefined },
-      ...{ saved: Promise.resolve(), ended, hasEnded },
+      layout,
+      record,
+      lock,
+      groups: new Map(),
+      channel: undefined,
+      outcome: undefined,
+      progress: null,
+      exited: false,
+      stopped: this.#stopping ? SERVER_RESTARTED : undefined,
+      saved: Promise.resolve(),
+      ended,
+      hasEnded,
     };
     this.#active.set(record.id, run);
     faultPoint("run: recorded");
@@ -297,8 +300,7 @@ export class Supervisor {
     faultPoint("run: unlocked");
     this.#active.delete(record.id);
     // On a full disk it would stay `running` for good: tried again until there is room or the server stops.
-    while (!(await this.#attempt(run, () => saveRecord(layout, record))) && !this.#stopping)
-      await sleep(SAVE_AGAIN_MS);
+    while (!(await this.#attempt(run, () => saveRecord(layout, record))) && !this.#stopping) await sleep(SAVE_AGAIN_MS);
     this.events.add("ended", record);
     run.hasEnded();
   }

@@ -42,10 +42,7 @@ export function logExchange(log: Log, { request, status, bytes, durationMs }: Ex
   const shape = route === path ? "" : ` route=${route}`;
   log(
     `${method} ${path} ${status} bytes=${bytes} ms=${duration_ms} auth=${authenticated}${shape} peer=${peer} request=${id}`,
-    () => ({
-      ...{ request_id: id, peer, method, route, path, status },
-      ...{ size_bytes: bytes, duration_ms, authenticated },
-    }),
+    () => ({ request_id: id, peer, method, route, path, status, size_bytes: bytes, duration_ms, authenticated }),
   );
 }
 

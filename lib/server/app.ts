@@ -70,7 +70,8 @@ export async function startServer(
     openApi: () => openApiDocument(ROUTE_GROUPS),
   };
   const listener = await listen({
-    ...{ host, port },
+    host,
+    port,
     ...(tls && { tls }),
     caps: { ...CONNECTION_CAPS, onMet: log },
     handle: (request) => answer(request, { assets, guard, services }),

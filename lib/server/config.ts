@@ -74,8 +74,7 @@ async function tokenOf(flags: ServerFlags, variable: string | undefined): Promis
   const file = flags.token === undefined ? flags.tokenFile : undefined;
   const text = file === undefined ? undefined : await readNamedFile("--token-file", file, NOT_FOR_OTHERS);
   const token = flags.token ?? text?.replace(/\r?\n$/, "") ?? variable;
-  if (token === undefined)
-    throw refusal("no API token: set OPS_SERVE_TOKEN, or give --token-file or --token");
+  if (token === undefined) throw refusal("no API token: set OPS_SERVE_TOKEN, or give --token-file or --token");
   const source = flags.token !== undefined ? "--token" : (file ?? "OPS_SERVE_TOKEN");
   if (token === "") throw refusal(`the API token of ${source} is empty`);
   // Anything else could never arrive in an Authorization header.
@@ -121,8 +120,6 @@ async function totpOf(
 function totpSessionMs(text: string): number {
   const ms = parseDurationMs(text);
   if (ms === undefined || ms % 1000 !== 0 || ms < 1000 || ms > LONGEST_TOTP_SESSION_MS)
-    throw refusal(
-      `--totp-session-ttl ${quote(text)}: expected whole seconds up to 168h, such as 30m, 1h30m or 90s`,
-    );
+    throw refusal(`--totp-session-ttl ${quote(text)}: expected whole seconds up to 168h, such as 30m, 1h30m or 90s`);
   return ms;
 }

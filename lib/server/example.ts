@@ -18,9 +18,7 @@ export function exampleOf(schema: Schema): unknown {
 
 function exampleObject({ properties = {}, allOf = [] }: Schema): unknown {
   // Of two fields that exclude each other the first is shown.
-  const left = new Set(
-    (allOf as { not: { required: [string, string] } }[]).map(({ not }) => not.required[1]),
-  );
+  const left = new Set((allOf as { not: { required: [string, string] } }[]).map(({ not }) => not.required[1]));
   const shown = Object.entries(properties as Record<string, Schema>).filter(([name]) => !left.has(name));
   return Object.fromEntries(shown.map(([name, schema]) => [name, exampleOf(schema)]));
 }

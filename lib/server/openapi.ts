@@ -37,8 +37,7 @@ export function openApiDocument(groups: Readonly<Record<string, readonly ServerR
     info: {
       title: "ops control plane",
       version: "1",
-      description:
-        "Every answer carries X-Request-Id. Times are RFC 3339 UTC, sizes bytes, durations milliseconds.",
+      description: "Every answer carries X-Request-Id. Times are RFC 3339 UTC, sizes bytes, durations milliseconds.",
     },
     security: SECURITY,
     paths,
@@ -49,17 +48,19 @@ export function openApiDocument(groups: Readonly<Record<string, readonly ServerR
           type: "apiKey",
           in: "cookie",
           name: SESSION_COOKIE,
-          description:
-            "Set by POST /api/auth/session. Changes also need the Origin of this server and X-Ops-CSRF: 1.",
+          description: "Set by POST /api/auth/session. Changes also need the Origin of this server and X-Ops-CSRF: 1.",
         },
         totp_session: {
-          ...{ type: "apiKey", in: "cookie", name: TOTP_COOKIE },
+          type: "apiKey",
+          in: "cookie",
+          name: TOTP_COOKIE,
           description: `Set by POST ${VERIFY_PATH}. Needed on a server with TOTP, or else the next.`,
         },
         totp_code: {
-          ...{ type: "apiKey", in: "header", name: "X-Ops-TOTP" },
-          description:
-            "A fresh code of 6 digits, good for one request. It decides where there is the cookie too.",
+          type: "apiKey",
+          in: "header",
+          name: "X-Ops-TOTP",
+          description: "A fresh code of 6 digits, good for one request. It decides where there is the cookie too.",
         },
       },
       schemas: Object.fromEntries(Object.entries(COMPONENTS).map(([name, shape]) => [name, shape.schema])),
@@ -126,7 +127,8 @@ function success({ answer: { description, shape, type, example, ranges } }: Serv
   const shown = shape ? exampleOf(schema) : example;
   const content = { schema, ...(shown !== undefined && { example: shown }) };
   return {
-    ...{ description, ...(ranges && { headers: DOWNLOAD_HEADERS }) },
+    description,
+    ...(ranges && { headers: DOWNLOAD_HEADERS }),
     ...(media !== undefined && { content: { [media]: content } }),
   };
 }
@@ -163,9 +165,7 @@ function failures(route: ServerRoute): Schema {
     byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
   }
   const described = [...byStatus].map(([status, codes]) => {
-    const examples = Object.fromEntries(
-      codes.map((code) => [code, { $ref: `#/components/examples/${code}` }]),
-    );
+    const examples = Object.fromEntries(codes.map((code) => [code, { $ref: `#/components/examples/${code}` }]));
     const content = { "application/json": { schema: component("Error").schema, examples } };
     return [status, { description: codes.join(", "), content }];
   });

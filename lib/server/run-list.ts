@@ -115,14 +115,7 @@ export class RunList {
     const kept = new Set(ids);
     const ended = new Map([...(known?.ended ?? [])].filter(([id]) => kept.has(id)));
     const textBytes = [...ended.values()].reduce((sum, { text }) => sum + text.length, 0);
-    const bucket = {
-      folder: isSettled ? found : undefined,
-      ids,
-      ended,
-      textBytes,
-      pages: new Map(),
-      turn: turn(),
-    };
+    const bucket = { folder: isSettled ? found : undefined, ids, ended, textBytes, pages: new Map(), turn: turn() };
     if (this.#buckets.size >= MOST_BUCKETS) this.#buckets.clear();
     this.#buckets.set(layout.runs, bucket);
     return bucket;

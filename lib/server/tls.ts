@@ -16,13 +16,8 @@ export interface TlsFiles {
 export async function readTlsPair({ certFile, keyFile }: TlsFiles): Promise<TlsPair> {
   const cert = await readNamedFile("--tls-cert", certFile);
   const key = await readNamedFile("--tls-key", keyFile, NOT_FOR_OTHERS);
-  const certificate = parsed(
-    `--tls-cert ${certFile} is not a PEM certificate`,
-    () => new X509Certificate(cert),
-  );
-  const privateKey = parsed(`--tls-key ${keyFile} is not an unencrypted PEM key`, () =>
-    createPrivateKey(key),
-  );
+  const certificate = parsed(`--tls-cert ${certFile} is not a PEM certificate`, () => new X509Certificate(cert));
+  const privateKey = parsed(`--tls-key ${keyFile} is not an unencrypted PEM key`, () => createPrivateKey(key));
   if (!certificate.checkPrivateKey(privateKey))
     throw refusal(`--tls-key ${keyFile} does not belong to the certificate ${certFile}`);
   // The first certificate may be followed by others, which nothing has read until here.

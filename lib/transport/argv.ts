@@ -39,9 +39,7 @@ export function sshConfig(folder: string, settings: SshSettings, workers: readon
   verify("folder", folder, FOLDER.test(folder));
   const options = Object.entries(settings.options).map(([name, value]) => `${name} ${value}`);
   for (const option of options) verify("ssh option", option, OPTION.test(option));
-  const jumps = new Map(
-    workers.flatMap((worker) => jumpOf(worker, settings) ?? []).map((one) => [nameOf(one), one]),
-  );
+  const jumps = new Map(workers.flatMap((worker) => jumpOf(worker, settings) ?? []).map((one) => [nameOf(one), one]));
   return [
     ...section("Host *", options),
     ...workers.flatMap((worker, index) => {

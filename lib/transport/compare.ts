@@ -60,8 +60,13 @@ export async function compareTrees(
   signal: AbortSignal,
 ): Promise<Map<string, TreeDrift>> {
   const found: Found = {
-    ...{ unsettled: new Set(), files: new Map(), sha256: new Map() },
-    ...{ others: new Set(), links: new Set(), entries: [], isWhole: false },
+    unsettled: new Set(),
+    files: new Map(),
+    sha256: new Map(),
+    others: new Set(),
+    links: new Set(),
+    entries: [],
+    isWhole: false,
   };
   const isFolderOptional = [...wanted.values()].every((files) => Object.keys(files).length === 0);
   // Without the folder a script runs in the user's home.
@@ -71,7 +76,10 @@ export async function compareTrees(
     args: [...wanted.keys()],
     input: [...wanted].flatMap(([job, files]) => questions(job, Object.keys(files))).join(""),
     onLine: (line, stream) => stream === "stdout" && note(found, line),
-    ...{ keepBytes: ANSWER_BYTES, isShort: true, timeoutMs: LIMIT_MS, signal },
+    keepBytes: ANSWER_BYTES,
+    isShort: true,
+    timeoutMs: LIMIT_MS,
+    signal,
   });
   if (outcome.reason === "cancelled") throw cancelledFailure();
   if (outcome.exitCode !== 0 || !found.isWhole) {
@@ -80,9 +88,7 @@ export async function compareTrees(
     throw new Failure("failed", `Cannot compare the files on ${transport.worker.host}: ${why}`);
   }
   const entries = Map.groupBy(found.entries, (path) => path.split("/")[1] as string);
-  return new Map(
-    [...wanted].map(([job, files]) => [job, driftOf(job, files, found, entries.get(job) ?? [])]),
-  );
+  return new Map([...wanted].map(([job, files]) => [job, driftOf(job, files, found, entries.get(job) ?? [])]));
 }
 
 /** The files of a job and the folders that are its own, as the worker is asked about them. */
@@ -167,11 +173,12 @@ export async function readText(
   const outcome = await transport.script(READ, {
     args: [`jobs/${job}/${path}`, String(bytes + 1)],
     // What is no text grows where it is decoded.
-    ...{ keepBytes: 3 * (bytes + 1), timeoutMs: READ_LIMIT_MS, signal },
+    keepBytes: 3 * (bytes + 1),
+    timeoutMs: READ_LIMIT_MS,
+    signal,
   });
   if (outcome.reason === "cancelled") throw cancelledFailure();
-  if (outcome.exitCode !== 0)
-    throw new Failure("failed", `Cannot read ${job}/${path} on ${transport.worker.host}`);
+  if (outcome.exitCode !== 0) throw new Failure("failed", `Cannot read ${job}/${path} on ${transport.worker.host}`);
   const text = outcome.stdout;
   return Buffer.byteLength(text) > bytes || /[\0\ufffd]/.test(text) ? undefined : text;
 }

@@ -33,8 +33,11 @@ export async function examineWorker(
 ): Promise<Examination> {
   const started = Date.now();
   const outcome = await transport.script(shortText("doctor"), {
-    ...{ args: [transport.folder, ...tools], signal, timeoutMs: LIMIT_MS },
-    ...{ isShort: true, isFolderOptional: true },
+    args: [transport.folder, ...tools],
+    signal,
+    timeoutMs: LIMIT_MS,
+    isShort: true,
+    isFolderOptional: true,
   });
   if (outcome.reason === "cancelled") throw cancelledFailure();
   if (outcome.reason === "timeout")

@@ -23,20 +23,7 @@ export interface Facts {
 
 /** The programs that are looked for. */
 export const TOOLS: readonly string[] = [
-  ...[
-    "bash",
-    "busybox",
-    "curl",
-    "docker",
-    "find",
-    "java",
-    "make",
-    "node",
-    "openssl",
-    "podman",
-    "python3",
-    "rsync",
-  ],
+  ...["bash", "busybox", "curl", "docker", "find", "java", "make", "node", "openssl", "podman", "python3", "rsync"],
   ...["setsid", "sha256sum", "sudo", "systemctl", "tar"],
 ];
 
@@ -68,9 +55,7 @@ function mhzOf(answer: ScriptAnswer): number | null {
 }
 
 function addressesOf(answer: ScriptAnswer): string[] {
-  const four = answer
-    .all("address")
-    .filter((one) => /^\d{1,3}(\.\d{1,3}){3}$/.test(one) && !/^127\./.test(one));
+  const four = answer.all("address").filter((one) => /^\d{1,3}(\.\d{1,3}){3}$/.test(one) && !/^127\./.test(one));
   const six = answer.all("address6").filter((one) => /^[0-9a-f]{32}$/.test(one) && !/^0{31}1$/.test(one));
   const parts = six.map((one) => (one.match(/.{4}/g) as string[]).join(":"));
   return [...four, ...parts.map((one) => new URL(`http://[${one}]`).hostname.slice(1, -1))];

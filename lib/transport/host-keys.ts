@@ -120,8 +120,7 @@ async function sshScan(folder: string, kind: Kind, tools: ScanTools): Promise<Lo
   const keys = [...parseKnownHosts(found?.toString() ?? "", "what ssh recorded").values()].flat();
   const lines = linesOf(outcome.stderr);
   // Among them may be what the host greets everybody with.
-  const trouble =
-    lines.find((line) => SSH_TROUBLE.test(line)) ?? lines[0] ?? `no answer within ${ANSWER_LIMIT_S} s`;
+  const trouble = lines.find((line) => SSH_TROUBLE.test(line)) ?? lines[0] ?? `no answer within ${ANSWER_LIMIT_S} s`;
   if (keys.length > 0 || trouble.includes("no matching host key type")) return { keys };
   return lookedInVain(trouble.replace(/^channel \d+: open failed: /, "from the jump host: "));
 }
@@ -133,7 +132,10 @@ function lookedInVain(reason: string): Look {
 async function run(argv: Argv, { launcher, signal }: ScanTools, cwd?: string): Promise<CommandOutcome> {
   const outcome = await launcher.run(argv, {
     ...(cwd !== undefined && { cwd }),
-    ...{ signal, timeoutMs: SCAN_LIMIT_MS, graceMs: GRACE_MS, keepBytes: KEEP_BYTES },
+    signal,
+    timeoutMs: SCAN_LIMIT_MS,
+    graceMs: GRACE_MS,
+    keepBytes: KEEP_BYTES,
   });
   throwIfCancelled(signal);
   return outcome;

@@ -103,9 +103,7 @@ const WORKER_FILE_LIMIT_MS = 60_000;
  * {@link Transport.script} does.
  */
 export async function readWorkerJson(transport: Transport, signal: AbortSignal): Promise<string> {
-  const outcome = await transport.script(WORKER_FILE, {
-    ...{ isShort: true, timeoutMs: WORKER_FILE_LIMIT_MS, signal },
-  });
+  const outcome = await transport.script(WORKER_FILE, { isShort: true, timeoutMs: WORKER_FILE_LIMIT_MS, signal });
   if (outcome.reason === "cancelled") throw cancelledFailure();
   if (outcome.exitCode !== 0)
     throw new Failure(

@@ -34,9 +34,7 @@ async function prepare(worker: WorkerAddress, folder: string): Promise<void> {
     const found = await lstat(folder);
     if (found.isDirectory() && found.uid === process.getuid?.() && !(found.mode & OTHERS_MAY_WRITE)) return;
   } catch (cause) {
-    throw new Failure("failed", `Cannot make the folder of worker ${worker.host}: ${String(cause)}`, {
-      cause,
-    });
+    throw new Failure("failed", `Cannot make the folder of worker ${worker.host}: ${String(cause)}`, { cause });
   }
   throw new Failure(
     "failed",

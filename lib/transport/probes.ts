@@ -62,7 +62,9 @@ const EVIDENCE_BYTES = 2 * 1024;
 export async function probe(target: ProbeTarget, signal?: AbortSignal): Promise<ProbeResult> {
   throwIfCancelled(signal);
   const found = await carryOut(target, signal).catch((error: unknown) => ({
-    ...{ ok: false, evidence: sentenceOf(error), durationMs: 0 },
+    ok: false,
+    evidence: sentenceOf(error),
+    durationMs: 0,
     ...(error instanceof Failure && error.code === "unreachable" && { isUnreachable: true }),
   }));
   if (signal?.aborted) throw cancelledFailure();
@@ -167,9 +169,7 @@ async function probeCommand(
 ): Promise<ProbeResult> {
   const said = new LastLines();
   const onLine = (line: string) => said.add(line);
-  const outcome = await transport.script(command, {
-    ...{ signal, timeoutMs, onLine, onBegin, keepBytes: EVIDENCE_BYTES },
-  });
+  const outcome = await transport.script(command, { signal, timeoutMs, onLine, onBegin, keepBytes: EVIDENCE_BYTES });
   const { reason, exitCode, stdout, stderr, durationMs } = outcome;
   if (reason === "timeout") return { ok: false, evidence: noAnswer(timeoutMs), said, durationMs };
   const how = outcome.signal === null ? `exit code ${exitCode}` : `ended by ${outcome.signal}`;

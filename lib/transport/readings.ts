@@ -30,8 +30,11 @@ export async function takeReading<K extends keyof Readings>(
   signal: AbortSignal,
 ): Promise<Readings[K]> {
   const outcome = await transport.script(shortText(what), {
-    ...{ args: TOOLS, signal, timeoutMs: LIMIT_MS },
-    ...{ isShort: true, isFolderOptional: true },
+    args: TOOLS,
+    signal,
+    timeoutMs: LIMIT_MS,
+    isShort: true,
+    isFolderOptional: true,
   });
   if (outcome.reason === "cancelled") throw cancelledFailure();
   if (outcome.reason === "timeout")

@@ -119,12 +119,7 @@ export async function lastTarget(
   job: string,
   options: { signal?: AbortSignal } = {},
 ): Promise<LastTarget | undefined> {
-  const outcome = await transport.script(LAST, {
-    args: [job],
-    timeoutMs: LAST_LIMIT_MS,
-    isShort: true,
-    ...options,
-  });
+  const outcome = await transport.script(LAST, { args: [job], timeoutMs: LAST_LIMIT_MS, isShort: true, ...options });
   if (outcome.reason === "cancelled") throw cancelledFailure();
   const found = /^(\S+) (\S+) (\S+)\n(\S+)\n$/.exec(outcome.stdout);
   if (outcome.exitCode !== 0 || (!found && outcome.stdout !== ""))
@@ -133,7 +128,5 @@ export async function lastTarget(
       `Cannot read what ran last for ${job} on ${transport.worker.host}: ${outcome.stderr.trim() || outcome.reason}`,
     );
   const [, hash, target, boot, present] = found ?? [];
-  return target === undefined || boot !== present
-    ? undefined
-    : { hash: hash === "-" ? undefined : hash, target };
+  return target === undefined || boot !== present ? undefined : { hash: hash === "-" ? undefined : hash, target };
 }

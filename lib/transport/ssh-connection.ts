@@ -104,11 +104,7 @@ export class SshConnection {
     }
   }
 
-  async #ask(
-    script: ShellScript,
-    input: string | Uint8Array,
-    options: ScriptOptions,
-  ): Promise<CommandOutcome> {
+  async #ask(script: ShellScript, input: string | Uint8Array, options: ScriptOptions): Promise<CommandOutcome> {
     const leave = await enterAll([this.#questions.turn, this.#sessions], options.signal);
     const execution = new Execution(options);
     try {
@@ -134,10 +130,7 @@ export class SshConnection {
     const receipt = started ? await this.#end(started) : "gone";
     if (signal?.aborted) return execution.outcome("cancelled", null, receipt);
     if (code !== "lost") return execution.outcome(code, null, receipt);
-    throw await this.#link.broken(
-      started as StartedChannel,
-      `; what ran there is ${describeReceipt(receipt)}`,
-    );
+    throw await this.#link.broken(started as StartedChannel, `; what ran there is ${describeReceipt(receipt)}`);
   }
 
   async #end({ group }: StartedChannel): Promise<Receipt> {

@@ -21,11 +21,7 @@ export async function endRemoteGroup(shell: KeptShell, group: RemoteGroup): Prom
   const send = (name: "TERM" | "KILL" | "0") => sendSignal(shell, group, name, signal);
   const emptied = async (limitMs: number) => {
     const until = performance.now() + limitMs;
-    for (
-      let pause = FIRST_PAUSE_MS;
-      performance.now() < until;
-      pause = Math.min(pause * 2, LONGEST_PAUSE_MS)
-    ) {
+    for (let pause = FIRST_PAUSE_MS; performance.now() < until; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
       await sleep(pause, signal);
       if ((await send("0")) === "gone") return true;
     }

@@ -87,8 +87,7 @@ export class SshLink {
       const channel = new Channel(socket, REMOTE_COMMAND, mark, reader);
       channel.stdin.write(`${settings.useSudo ? SUDO_LINE : ""}${groupLine(mark)}${line(mark)}`);
       const group = await this.#groupOf(channel, signal);
-      if (group !== undefined)
-        return { channel, mark, group: group === "cancelled" ? undefined : group, master };
+      if (group !== undefined) return { channel, mark, group: group === "cancelled" ? undefined : group, master };
       const end = await channel.closed;
       if (end === "refused") {
         const pause = pauses.shift();
@@ -122,8 +121,7 @@ export class SshLink {
   async broken({ channel, master }: StartedChannel, rest: string): Promise<Failure> {
     const isClosed = typeof (await channel.closed) === "number";
     const said = await within(master.ended, SHORT_WAIT_MS);
-    if (isClosed && said === undefined)
-      return this.failed("Cannot run commands on", `it closed the session${rest}`);
+    if (isClosed && said === undefined) return this.failed("Cannot run commands on", `it closed the session${rest}`);
     return this.#unreachable("The connection was lost to", `${lastLine(said ?? "") || NO_WORD}${rest}`);
   }
 
@@ -158,8 +156,7 @@ export class SshLink {
     const said = lastLine(channel.messages);
     if ((await channel.ended) === NOT_FOUND)
       return this.failed("Cannot run commands on", "setsid is not installed there");
-    if (typeof (await channel.closed) === "number" && said !== "")
-      return this.failed("Cannot run commands on", said);
+    if (typeof (await channel.closed) === "number" && said !== "") return this.failed("Cannot run commands on", said);
     return await this.broken(started, "");
   }
 

@@ -60,14 +60,12 @@ const KINDS: readonly Kind[] = [
   {
     pattern: /Unable to negotiate .*?: (no matching .+? found)|(Bad (?:SSH2 )?\S+ '.+?')/,
     retryMs: 0,
-    describe: ([, none, bad], { place }) =>
-      `Cannot connect to ${place}: ${none ?? bad}; see ssh_options in ops.conf`,
+    describe: ([, none, bad], { place }) => `Cannot connect to ${place}: ${none ?? bad}; see ssh_options in ops.conf`,
   },
   {
     pattern: /Could not resolve hostname (\S+): (.+)/,
     retryMs: 0,
-    describe: ([, host, why], { place }) =>
-      `Cannot connect to ${place}: the name ${host} has no address: ${why}`,
+    describe: ([, host, why], { place }) => `Cannot connect to ${place}: the name ${host} has no address: ${why}`,
   },
   {
     pattern: /open failed: (?:connect failed: )?(.+)/,

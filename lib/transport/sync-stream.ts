@@ -127,10 +127,7 @@ async function* entriesOf(
   }
   for (const path of change.changed) {
     const { mode, size, open } = change.wanted.get(path) as FileContent;
-    yield {
-      path: `${tree}/${names.get(path)}`,
-      ...{ mode, size, content: contentOf(path, size, open, fail) },
-    };
+    yield { path: `${tree}/${names.get(path)}`, mode, size, content: contentOf(path, size, open, fail) };
   }
 }
 

@@ -2,14 +2,7 @@ import { cancelledFailure, Failure } from "../core/errors.ts";
 import { quote } from "../core/shape.ts";
 import type { CommandOutcome } from "../core/spawn.ts";
 import { type ScriptName, shortText } from "./sync-scripts.ts";
-import {
-  changeStream,
-  type FileContent,
-  foldersAbove,
-  inParts,
-  listHead,
-  type TreeChange,
-} from "./sync-stream.ts";
+import { changeStream, type FileContent, foldersAbove, inParts, listHead, type TreeChange } from "./sync-stream.ts";
 import type { ScriptOptions, Transport } from "./transport.ts";
 
 /** A file as it is to be on the worker. */
@@ -67,21 +60,13 @@ export async function syncTree(
   const wanted = wantedFiles(tree);
   const head = listHead(wanted.keys());
   const found = await settled(transport, tree, [...wanted.keys()], head, options);
-  const changed = [...wanted]
-    .filter(([path, file]) => isDifferent(file, found.files.get(path)))
-    .map(([path]) => path);
+  const changed = [...wanted].filter(([path, file]) => isDifferent(file, found.files.get(path))).map(([path]) => path);
   const isListed = found.first.startsWith(head);
   const removed = [...found.listed].filter((path) => !wanted.has(path) && isOf(tree, path));
   const sentBytes =
     isListed && changed.length === 0
       ? 0
-      : await send(
-          transport,
-          tree,
-          { wanted, isListed, made: found.folders, changed, removed },
-          found.first,
-          options,
-        );
+      : await send(transport, tree, { wanted, isListed, made: found.folders, changed, removed }, found.first, options);
   const below = (path: string) => (tree.folder === "." ? path : path.slice(tree.folder.length + 1));
   return {
     changed: changed.map(below),
@@ -94,10 +79,7 @@ export async function syncTree(
 /** The files by their path below the bucket's folder, sorted. */
 function wantedFiles(tree: SyncTree): Map<string, SyncFile> {
   if (tree.folder !== (tree.name === WORKER_TREE ? "." : `jobs/${tree.name}`) || !isName(tree.name))
-    throw new Failure(
-      "failed",
-      `Cannot sync ${quote(tree.name)} into ${quote(tree.folder)}: no job is there`,
-    );
+    throw new Failure("failed", `Cannot sync ${quote(tree.name)} into ${quote(tree.folder)}: no job is there`);
   const wanted = new Map<string, SyncFile>();
   for (const file of tree.files) {
     const path = tree.folder === "." ? file.path : `${tree.folder}/${file.path}`;
@@ -199,10 +181,7 @@ function note(found: Found, line: string): void {
   if (fact?.path !== undefined) {
     (fact.listed === "folder" ? found.folders : found.listed).add(fact.path);
   } else if (fact?.name !== undefined) {
-    found.files.set(fact.name, {
-      isExecutable: isExecutable(Number.parseInt(fact.mode as string, 16)),
-      sha256: "",
-    });
+    found.files.set(fact.name, { isExecutable: isExecutable(Number.parseInt(fact.mode as string, 16)), sha256: "" });
   } else if (fact?.of !== undefined) {
     // sha256sum of GNU doubles backslashes in names and says so by a backslash in front.
     const file = found.files.get(fact.escaped ? fact.of.replaceAll("\\\\", "\\") : fact.of);
@@ -218,9 +197,7 @@ async function send(
   first: string,
   options: ScriptOptions,
 ): Promise<number> {
-  const { digest, stream } = changeStream(tree.name, change, (why, cause) =>
-    failed(transport, tree, why, cause),
-  );
+  const { digest, stream } = changeStream(tree.name, change, (why, cause) => failed(transport, tree, why, cause));
   let sentBytes = 0;
   let broken: unknown;
   async function* counted() {
@@ -249,18 +226,9 @@ function sizeOf({ changed, wanted }: TreeChange): number {
   return changed.reduce((sum, path) => sum + (wanted.get(path)?.size ?? 0), 0);
 }
 
-async function run(
-  transport: Transport,
-  tree: SyncTree,
-  script: ScriptName,
-  options: ScriptOptions,
-): Promise<void> {
+async function run(transport: Transport, tree: SyncTree, script: ScriptName, options: ScriptOptions): Promise<void> {
   const timeoutMs = options.timeoutMs ?? LIMIT_MS;
-  const outcome = await transport.script(shortText(script), {
-    ...options,
-    timeoutMs,
-    keepBytes: ERROR_BYTES,
-  });
+  const outcome = await transport.script(shortText(script), { ...options, timeoutMs, keepBytes: ERROR_BYTES });
   if (outcome.reason === "cancelled") throw cancelledFailure();
   if (outcome.reason === "timeout")
     throw new Failure("timeout", `${what(transport, tree)}: it had not ended after ${timeoutMs / 1000} s`);

@@ -39,12 +39,7 @@ export function parseSysstat(answer: ScriptAnswer): Sysstat {
   const [before = 0] = answer.numbers("before_uptime", 1);
   const [after = 0] = answer.numbers("after_uptime", 1);
   const seconds = Math.max(0.01, after - before);
-  return {
-    cpu_pct: cpuOf(answer),
-    ...memoryOf(answer),
-    disk: disksOf(answer, seconds),
-    net: netOf(answer, seconds),
-  };
+  return { cpu_pct: cpuOf(answer), ...memoryOf(answer), disk: disksOf(answer, seconds), net: netOf(answer, seconds) };
 }
 
 /** user, nice, system, idle, iowait, irq, softirq, steal: what follows is part of the first ones. */
@@ -73,8 +68,7 @@ function memoryOf(answer: ScriptAnswer) {
 function disksOf(answer: ScriptAnswer, seconds: number): Sysstat["disk"] {
   const devices = new Set(answer.all("block"));
   // Two numbers of the device come before its name.
-  const counters = (when: string) =>
-    countersOf(answer.all(`${when}_disk`), /^\d+ +\d+ +(\S{1,253}) +(.*)$/, 10);
+  const counters = (when: string) => countersOf(answer.all(`${when}_disk`), /^\d+ +\d+ +(\S{1,253}) +(.*)$/, 10);
   return changes(counters("before"), counters("after"))
     .filter(({ name }) => devices.has(name))
     .map(({ name, rises }) => ({
@@ -110,10 +104,9 @@ function countersOf(lines: readonly string[], pattern: RegExp, count: number): M
 /** What rose between two readings, of those that are in both and not all zero. */
 function changes(before: ReadonlyMap<string, number[]>, after: ReadonlyMap<string, number[]>) {
   const used = [...after].filter(([name, numbers]) => before.has(name) && numbers.some((one) => one > 0));
-  return used.slice(0, MOST).map(([name, numbers]) => ({
-    name,
-    rises: numbers.map((now, index) => rise(before.get(name)?.[index], now)),
-  }));
+  return used
+    .slice(0, MOST)
+    .map(([name, numbers]) => ({ name, rises: numbers.map((now, index) => rise(before.get(name)?.[index], now)) }));
 }
 
 /** A counter that begins anew, or is lost, has not risen. */

@@ -11,14 +11,7 @@ import type { WorkerAddress } from "./transport.ts";
  * replaced because that was asked for, `unreachable` without an answer, `failed` where it could not be asked or has no key
  * of a kind in use, or `not_needed` for a worker that is this machine.
  */
-export type TrustOutcome =
-  | "trusted"
-  | "unchanged"
-  | "changed"
-  | "replaced"
-  | "unreachable"
-  | "failed"
-  | "not_needed";
+export type TrustOutcome = "trusted" | "unchanged" | "changed" | "replaced" | "unreachable" | "failed" | "not_needed";
 
 /** The outcomes of a host that is not trusted afterwards. */
 export const NOT_TRUSTED: ReadonlySet<TrustOutcome> = new Set(["changed", "unreachable", "failed"]);
@@ -70,10 +63,7 @@ const BEHIND_ONE_HOP = 8;
  * that is known is never replaced without `force`. All hosts are asked; what goes wrong with one is its result. Throws
  * only `cancelled` and where known_hosts cannot be read or written; what was reported by then stays recorded.
  */
-export async function trustWorkers(
-  workers: readonly WorkerAddress[],
-  options: TrustOptions,
-): Promise<TrustResult> {
+export async function trustWorkers(workers: readonly WorkerAddress[], options: TrustOptions): Promise<TrustResult> {
   const trust = new Trust(await KnownHosts.open(options.knownHostsFile), options);
   const jumpHosts = new Map(
     workers.flatMap((worker) => jumpHostOf(worker, options) ?? []).map((hop) => [nameOf(hop), hop]),
@@ -156,8 +146,7 @@ class Trust {
     const known = this.#known.keysOf(name);
     const fingerprints = offered.map(fingerprintOf);
     const previous = known.map(fingerprintOf);
-    if (force ? isSameSet(known, offered) : agree(known, offered))
-      return result(name, "unchanged", { fingerprints });
+    if (force ? isSameSet(known, offered) : agree(known, offered)) return result(name, "unchanged", { fingerprints });
     if (known.length > 0 && !force)
       return result(name, "changed", { fingerprints, previous, error: "its host key is not the known one" });
     await this.#known.record(name, offered);
@@ -183,10 +172,7 @@ function endpointOf(worker: WorkerAddress): Endpoint {
   return { host: worker.host, port: worker.sshPort ?? 22 };
 }
 
-function jumpHostOf(
-  { connection, sshJump }: WorkerAddress,
-  { jumpUser }: TrustOptions,
-): JumpHost | undefined {
+function jumpHostOf({ connection, sshJump }: WorkerAddress, { jumpUser }: TrustOptions): JumpHost | undefined {
   return connection === "ssh" && sshJump !== undefined ? parseJump(sshJump, jumpUser) : undefined;
 }
 

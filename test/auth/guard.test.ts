@@ -30,7 +30,10 @@ test("CP-286 the right bearer token is admitted", () => {
   const { guard } = setUp();
   for (const scheme of ["Bearer", "bearer", "BEARER"])
     assert.deepEqual(guard.admit(requestOf({ authorization: `${scheme} ${TOKEN}` })), {
-      ...{ address: "10.0.0.1", via: "bearer", session: undefined, totp: false },
+      address: "10.0.0.1",
+      via: "bearer",
+      session: undefined,
+      totp: false,
     });
 });
 
@@ -49,13 +52,7 @@ for (const length of [1, 63, 64, 65, 1_000])
     const guard = new Guard({ token, sessions: setUp().sessions });
     const admit = (given: string) => guard.admit(requestOf({ authorization: `Bearer ${given}` }));
     assert.equal(admit(token).via, "bearer");
-    for (const given of [
-      `${token}a`,
-      `${token}\0`,
-      `${token}${"b".repeat(300)}`,
-      token.slice(1),
-      `b${token.slice(1)}`,
-    ])
+    for (const given of [`${token}a`, `${token}\0`, `${token}${"b".repeat(300)}`, token.slice(1), `b${token.slice(1)}`])
       assert.throws(() => admit(given), { code: "unauthorized" }, JSON.stringify(given.slice(-3)));
     assert.equal(admit(token).via, "bearer", "what was given before is forgotten");
   });
@@ -97,24 +94,19 @@ test("requests without a bearer token are not counted", () => {
   for (let count = 0; count < 50; count++) {
     assert.throws(() => guard.admit(requestOf({})), { code: "unauthorized" });
     assert.throws(() => guard.admit(requestOf({ authorization: "Basic eA==" })), { code: "unauthorized" });
-    assert.throws(() => guard.admit(requestOf({ cookie: "ops_server_session=x.y" })), {
-      code: "unauthorized",
-    });
+    assert.throws(() => guard.admit(requestOf({ cookie: "ops_server_session=x.y" })), { code: "unauthorized" });
   }
   assert.equal(guard.admit(right).via, "bearer");
 });
 
 test("CP-287 CP-294 a session is enough for reading, without further headers", () => {
   const { guard, cookie } = setUp();
-  for (const method of ["GET", "HEAD"])
-    assert.equal(guard.admit(requestOf({ cookie }, { method })).via, "session");
+  for (const method of ["GET", "HEAD"]) assert.equal(guard.admit(requestOf({ cookie }, { method })).via, "session");
 });
 
 test("T-65 an Authorization header decides alone: a wrong one is not helped by a valid session", () => {
   const { guard, cookie } = setUp();
-  assert.throws(() => guard.admit(requestOf({ cookie, authorization: "Bearer wrong" })), {
-    code: "unauthorized",
-  });
+  assert.throws(() => guard.admit(requestOf({ cookie, authorization: "Bearer wrong" })), { code: "unauthorized" });
   const both = guard.admit(requestOf({ cookie, authorization: `Bearer ${TOKEN}` }, { method: "POST" }));
   assert.deepEqual([both.via, both.session], ["bearer", undefined]);
 });
@@ -168,8 +160,7 @@ test("CP-293 every method but GET and HEAD counts as a change", () => {
 test("CP-295 a bearer token needs no Origin and may come with a foreign one", () => {
   const { guard } = setUp();
   const foreign = { ...right, headers: { ...right.headers, origin: "https://evil.example" } };
-  for (const request of [right, foreign])
-    assert.equal(guard.admit({ ...request, method: "POST" }).via, "bearer");
+  for (const request of [right, foreign]) assert.equal(guard.admit({ ...request, method: "POST" }).via, "bearer");
 });
 
 test("a session that has ended or was signed out is unauthorized", () => {
@@ -188,11 +179,7 @@ function setUpTotp() {
   const now = () => clock.now;
   const browser = { cookie: SESSION_COOKIE, lifetimeMs: SESSION_MS, secure: true } as const;
   const sessions = new Sessions(browser, undefined, now);
-  const totpSessions = new Sessions(
-    { cookie: TOTP_COOKIE, lifetimeMs: 60_000, secure: true },
-    undefined,
-    now,
-  );
+  const totpSessions = new Sessions({ cookie: TOTP_COOKIE, lifetimeMs: 60_000, secure: true }, undefined, now);
   const totp = { codes: new TotpCodes(SECRET, now), sessions: totpSessions };
   const pair = (issuer: Sessions) => issuer.issue().cookie.split(";")[0] as string;
   return {
@@ -225,17 +212,12 @@ test("CP-305 T-69 the TOTP cookie counts beside a token and beside a session, un
     assert.deepEqual([guard.admit(bySession).via, guard.admit(bySession).totp], ["session", true]);
   }
   clock.now += 60_000;
-  for (let count = 0; count < 50; count++)
-    assert.throws(() => guard.admit(byToken), { code: "totp_required" });
+  for (let count = 0; count < 50; count++) assert.throws(() => guard.admit(byToken), { code: "totp_required" });
 });
 
 test("CP-303 T-66 neither a TOTP cookie nor a code helps who has no token, and costs nobody an attempt", () => {
   const { guard, bearer, verified, code } = setUpTotp();
-  const attempts: Record<string, string>[] = [
-    { cookie: verified },
-    { "x-ops-totp": code() },
-    { "x-ops-totp": "no" },
-  ];
+  const attempts: Record<string, string>[] = [{ cookie: verified }, { "x-ops-totp": code() }, { "x-ops-totp": "no" }];
   for (const [index, headers] of attempts.entries())
     for (let count = 0; count < 40; count++)
       assert.throws(() => guard.admit(requestOf(headers, { peer: `10.0.${index}.${count}` })), {
@@ -243,9 +225,7 @@ test("CP-303 T-66 neither a TOTP cookie nor a code helps who has no token, and c
       });
   const wrongToken = { authorization: "Bearer x", "x-ops-totp": "no" };
   for (let count = 0; count < 120; count++)
-    assert.throws(() => guard.admit(requestOf(wrongToken, { peer: `10.1.0.${count}` })), {
-      code: "unauthorized",
-    });
+    assert.throws(() => guard.admit(requestOf(wrongToken, { peer: `10.1.0.${count}` })), { code: "unauthorized" });
   assert.equal(guard.admit(requestOf({ ...bearer, "x-ops-totp": code() })).totp, true);
 });
 
@@ -253,8 +233,7 @@ test("CP-306 CP-307 CP-310 a code in the header counts for one request", () => {
   const { guard, bearer, code } = setUpTotp();
   const request = requestOf({ ...bearer, "x-ops-totp": code() });
   assert.equal(guard.admit(request).totp, true);
-  for (let count = 0; count < 2; count++)
-    assert.throws(() => guard.admit(request), { code: "totp_required" });
+  for (let count = 0; count < 2; count++) assert.throws(() => guard.admit(request), { code: "totp_required" });
   assert.equal(guard.admit(requestOf({ ...bearer, "x-ops-totp": code(1) })).totp, true);
 });
 

@@ -26,10 +26,7 @@ test("CP-194 CP-196 T-64 a session lasts 12 hours, which the server checks by it
 
 test("CP-197 CP-198 T-64 the cookie is HttpOnly and SameSite=Strict; Secure only under TLS", () => {
   const { cookie } = newSessions().issue();
-  assert.match(
-    cookie,
-    /^ops_server_session=[\w-]+\.[\w-]+; Path=\/; Max-Age=43200; HttpOnly; SameSite=Strict$/,
-  );
+  assert.match(cookie, /^ops_server_session=[\w-]+\.[\w-]+; Path=\/; Max-Age=43200; HttpOnly; SameSite=Strict$/);
   const secure = new Sessions({ ...BROWSER, secure: true });
   assert.match(secure.issue().cookie, /; Secure$/);
   assert.match(secure.end(undefined), /^ops_server_session=; Path=\/; Max-Age=0; .*Secure$/);

@@ -29,9 +29,7 @@ test("CP-063 T-63 a secret that is there is read, never replaced, whoever comes 
 test("a secret of 64 bytes is read, a longer one is refused", async (t) => {
   const file = path.join(temporaryFolder(t), "secret");
   const write = (bytes: number) =>
-    writeFileSync(file, execFileSync("base32", ["-w", "0"], { input: Buffer.alloc(bytes, "x") }), {
-      mode: 0o600,
-    });
+    writeFileSync(file, execFileSync("base32", ["-w", "0"], { input: Buffer.alloc(bytes, "x") }), { mode: 0o600 });
   write(64);
   assert.deepEqual(await readTotpSecret(file), Buffer.alloc(64, "x"));
   write(65);
@@ -70,8 +68,7 @@ for (const [what, content, message] of [
   test(`T-62 ${what} instead of a secret is refused, and enrolling does not replace it`, async (t) => {
     const file = path.join(temporaryFolder(t), "secret");
     writeFileSync(file, content, { mode: 0o600 });
-    for (const use of [readTotpSecret, enrolTotpSecret])
-      await assert.rejects(use(file), { code: "usage", message });
+    for (const use of [readTotpSecret, enrolTotpSecret]) await assert.rejects(use(file), { code: "usage", message });
     assert.equal(readFileSync(file, "utf8"), content);
   });
 
@@ -81,7 +78,5 @@ test("T-62 what is missing or no file is refused by name", async (t) => {
     message: /secret file .*no: it cannot be read: ENOENT/,
   });
   await assert.rejects(readTotpSecret(folder), { message: /cannot be read: EISDIR/ });
-  await assert.rejects(enrolTotpSecret(path.join(folder, "a", "b")), {
-    message: /its folder does not exist$/,
-  });
+  await assert.rejects(enrolTotpSecret(path.join(folder, "a", "b")), { message: /its folder does not exist$/ });
 });

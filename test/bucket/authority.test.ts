@@ -16,8 +16,7 @@ async function newBucket(t: TestContext): Promise<{ layout: Layout; bucketId: st
 }
 
 const modeOf = (file: string) => (statSync(file).mode & 0o777).toString(8);
-const pairOf = ({ caCertificate, caKey }: Layout) =>
-  [caCertificate, caKey].map((file) => readFileSync(file, "utf8"));
+const pairOf = ({ caCertificate, caKey }: Layout) => [caCertificate, caKey].map((file) => readFileSync(file, "utf8"));
 
 test("init makes the CA of a bucket: P-384, named after it, for ten years, its key for the owner only", async (t) => {
   const { layout, bucketId } = await newBucket(t);
@@ -129,8 +128,7 @@ test("a CA that is gone is not replaced once certificates were issued; before th
   await assert.rejects(loadAuthority(layout), { code: "bucket_not_initialized", message: /run `ops init`$/ });
   await assert.rejects(ensureAuthority(layout, bucketId, true), {
     code: "failed",
-    message:
-      /^Cannot make a CA: the bucket was built with the one in .*ca\.crt and ca\.key, which are missing/,
+    message: /^Cannot make a CA: the bucket was built with the one in .*ca\.crt and ca\.key, which are missing/,
   });
   await ensureAuthority(layout, bucketId, false);
   await loadAuthority(layout);

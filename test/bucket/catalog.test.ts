@@ -8,12 +8,7 @@ import {
   catalogPorts,
   catalogWorkers,
 } from "../../lib/bucket/catalog.ts";
-import {
-  type BuiltCatalog,
-  type BuiltJob,
-  type BuiltWorker,
-  saveCatalog,
-} from "../../lib/bucket/catalog-write.ts";
+import { type BuiltCatalog, type BuiltJob, type BuiltWorker, saveCatalog } from "../../lib/bucket/catalog-write.ts";
 import { beginChange, promote, promotionsOf, recordSynced } from "../../lib/bucket/promotions.ts";
 import { makeBucket, type TestBucket } from "../helpers/workspace.ts";
 
@@ -75,19 +70,11 @@ function allocation(name: string, host: string, more: Partial<CatalogAllocation>
 }
 
 function save({ db }: TestBucket, built: Partial<BuiltCatalog>): void {
-  const all = {
-    ...{ workers: [], jobs: [], allocations: [], startAnew: [], changed: built.allocations ?? [] },
-    ...built,
-  };
+  const all = { workers: [], jobs: [], allocations: [], startAnew: [], changed: built.allocations ?? [], ...built };
   db.transaction(() => saveCatalog(db, all, new Date(0)));
 }
 
-const file = (path: string, text: string) => ({
-  path,
-  mode: 0o644,
-  sha256: text,
-  content: Buffer.from(text),
-});
+const file = (path: string, text: string) => ({ path, mode: 0o644, sha256: text, content: Buffer.from(text) });
 
 test("what was saved is read back: workers by position, jobs by name, allocations by job and position", async (t) => {
   const bucket = await makeBucket(t);
@@ -100,13 +87,7 @@ test("what was saved is read back: workers by position, jobs by name, allocation
     labels: ["a", "worker"],
   } as const;
   const hooks = [
-    {
-      name: "a",
-      events: ["cli", "pre_deploy"],
-      demandJob: "db",
-      demandHook: "up",
-      demandConfig: { min_version: "1" },
-    },
+    { name: "a", events: ["cli", "pre_deploy"], demandJob: "db", demandHook: "up", demandConfig: { min_version: "1" } },
     { name: "b", events: ["cli"], demandJob: "", demandHook: "", demandConfig: {} },
   ];
   const healthCheck = {
@@ -172,9 +153,7 @@ test("what was saved is read back: workers by position, jobs by name, allocation
 test("files are read back with mode and bytes, by path", async (t) => {
   const bucket = await makeBucket(t);
   const binary = { path: "bin.dat", mode: 0o755, sha256: "s", content: Buffer.from([0, 255, 10]) };
-  save(bucket, {
-    jobs: [job("web", { files: [file("z", "1"), binary] }), job("db", { files: [file("other", "2")] })],
-  });
+  save(bucket, { jobs: [job("web", { files: [file("z", "1"), binary] }), job("db", { files: [file("other", "2")] })] });
   assert.deepEqual(catalogFiles(bucket.db, "web"), [binary, file("z", "1")]);
   assert.deepEqual(catalogFiles(bucket.db, "nope"), []);
 });
@@ -189,15 +168,7 @@ test("a save replaces what is gone and writes only rows that differ", async (t) 
   };
   save(bucket, built);
   db.script("CREATE TABLE writes (what TEXT)");
-  for (const table of [
-    "worker",
-    "worker_labels",
-    "worker_tags",
-    "job",
-    "job_ports",
-    "job_files",
-    "allocations",
-  ])
+  for (const table of ["worker", "worker_labels", "worker_tags", "job", "job_ports", "job_files", "allocations"])
     for (const event of ["INSERT", "UPDATE", "DELETE"])
       db.script(
         `CREATE TRIGGER ${table}_${event} AFTER ${event} ON ${table} BEGIN INSERT INTO writes VALUES ('${table} ${event}'); END`,
@@ -229,17 +200,11 @@ test("a save replaces what is gone and writes only rows that differ", async (t) 
 test("a worker that left keeps its row, marked as removed, until no allocation is left on it", async (t) => {
   const bucket = await makeBucket(t);
   const { db } = bucket;
-  save(bucket, {
-    workers: [worker("w1", 0, { labels: ["x", "worker"] })],
-    allocations: [allocation("web", "w1")],
-  });
+  save(bucket, { workers: [worker("w1", 0, { labels: ["x", "worker"] })], allocations: [allocation("web", "w1")] });
   db.run("UPDATE worker SET synced_seq = 7");
   save(bucket, { allocations: [allocation("web", "w1", { removed: true })] });
   const [left] = catalogWorkers(db);
-  assert.deepEqual(
-    [left?.host, left?.removed, left?.syncedSeq, left?.labels],
-    ["w1", true, 7, ["worker", "x"]],
-  );
+  assert.deepEqual([left?.host, left?.removed, left?.syncedSeq, left?.labels], ["w1", true, 7, ["worker", "x"]]);
   save(bucket, { workers: [worker("w1", 3)], allocations: [allocation("web", "w1")] });
   const [back] = catalogWorkers(db);
   assert.deepEqual([back?.removed, back?.position, back?.syncedSeq, back?.labels], [false, 3, 7, ["worker"]]);

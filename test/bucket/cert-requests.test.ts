@@ -25,18 +25,19 @@ test("a certificate without fields has the defaults, and the job's name as its o
 
 test("every field is taken, keys without regard to case, `null` means absent", () => {
   const subject = { Common_Name: " My web ", ALT_NAMES: ["*.web.example", "10.0.0.9", "fd00::9", "web"] };
-  assert.deepEqual(
-    read("web", { server: { PKCS8: true, one: true, key: "rsa", subject, extra: 1, x: null } }),
-    {
-      requests: [
-        {
-          ...{ name: "server", pkcs8: true, one: true, key: "rsa", commonName: "My web" },
-          altNames: ["*.web.example", "10.0.0.9", "fd00::9", "web"],
-        },
-      ],
-      warnings: [{ path: "server/extra", message: "is not a known field" }],
-    },
-  );
+  assert.deepEqual(read("web", { server: { PKCS8: true, one: true, key: "rsa", subject, extra: 1, x: null } }), {
+    requests: [
+      {
+        name: "server",
+        pkcs8: true,
+        one: true,
+        key: "rsa",
+        commonName: "My web",
+        altNames: ["*.web.example", "10.0.0.9", "fd00::9", "web"],
+      },
+    ],
+    warnings: [{ path: "server/extra", message: "is not a known field" }],
+  });
 });
 
 test("what cannot be issued is refused with its place", () => {
@@ -48,15 +49,9 @@ test("what cannot be issued is refused with its place", () => {
     [{ a: [] }, /^a: expected an object, found a list$/],
     [{ a: { one: "yes" } }, /^a\/one: expected true or false/],
     [{ a: { key: "dsa" } }, /^a\/key: expected one of ec, rsa, found "dsa"$/],
-    [
-      { a: { subject: { common_name: "x".repeat(65) } } },
-      /^a\/subject\/common_name: expected one line of at most 64/,
-    ],
+    [{ a: { subject: { common_name: "x".repeat(65) } } }, /^a\/subject\/common_name: expected one line of at most 64/],
     [{ a: { subject: { common_name: "x\ny" } } }, /^a\/subject\/common_name: expected one line/],
-    [
-      { a: { subject: { alt_names: ["a b"] } } },
-      /^a\/subject\/alt_names\/0: expected an IP address or a DNS name/,
-    ],
+    [{ a: { subject: { alt_names: ["a b"] } } }, /^a\/subject\/alt_names\/0: expected an IP address or a DNS name/],
     [{ a: { subject: { alt_names: ["*.10.0.0.1"] } } }, /^a\/subject\/alt_names\/0/],
     [{ a: { subject: { alt_names: ["*"] } } }, /^a\/subject\/alt_names\/0/],
     [{ a: { subject: { alt_names: ["fe80::1%eth0"] } } }, /^a\/subject\/alt_names\/0/],
@@ -81,13 +76,6 @@ test("files of the workspace may lie beside the certificates, never where they h
     "certs/server.crt/x",
   ])
     assert.equal(isCertFile(server, file), true, file);
-  for (const file of [
-    "certs/other.crt",
-    "certs/ca.key",
-    "certs/server.crt2",
-    "certs2",
-    "conf/certs",
-    "certs.d/ca.crt",
-  ])
+  for (const file of ["certs/other.crt", "certs/ca.key", "certs/server.crt2", "certs2", "conf/certs", "certs.d/ca.crt"])
     assert.equal(isCertFile(server, file), false, file);
 });

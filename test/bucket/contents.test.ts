@@ -2,13 +2,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { dropUnusedContents, keepContents, keptContent } from "../../lib/bucket/contents.ts";
-import {
-  beginChange,
-  forgetPromotion,
-  promote,
-  promotionsOf,
-  recordSynced,
-} from "../../lib/bucket/promotions.ts";
+import { beginChange, forgetPromotion, promote, promotionsOf, recordSynced } from "../../lib/bucket/promotions.ts";
 import { makeBucket } from "../helpers/workspace.ts";
 
 const file = (text: string, isSecret = false) => {
@@ -43,9 +37,7 @@ test("of each allocation the contents of the last two trees are kept, once each,
     secrets: ["s 1", "very secret"],
   });
   assert.deepEqual(keptContent(db, kv, third), { content: Buffer.from("3"), isSecret: false });
-  assert.ok(
-    !JSON.stringify(db.all("SELECT CAST(content AS TEXT) AS text FROM contents")).includes("very secret"),
-  );
+  assert.ok(!JSON.stringify(db.all("SELECT CAST(content AS TEXT) AS text FROM contents")).includes("very secret"));
   const { before } = promotionsOf(db, "web")("one");
   assert.deepEqual(before, { hash: "very secret", version: "very secret", files: { f: `644:${second}` } });
   assert.equal(dropUnusedContents(db), 1);

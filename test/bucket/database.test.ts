@@ -88,10 +88,7 @@ test("another schema is refused: an older one names the upgrade, a newer one bot
     db.run("UPDATE schema_version SET version = ?", version);
   };
   setVersion(SCHEMA_VERSION + 1);
-  assert.throws(() => openDatabase(name), {
-    code: "schema_too_new",
-    details: { schema_version: SCHEMA_VERSION + 1 },
-  });
+  assert.throws(() => openDatabase(name), { code: "schema_too_new", details: { schema_version: SCHEMA_VERSION + 1 } });
   assert.throws(() => migrate(name, ID), { code: "schema_too_new" });
 });
 
@@ -109,10 +106,7 @@ test("schema 1 is upgraded: an allocation that a deploy left half-way does not c
       );
   }
   toSchema1(name);
-  assert.throws(() => openForReading(name), {
-    code: "schema_upgrade_required",
-    details: { schema_version: 1 },
-  });
+  assert.throws(() => openForReading(name), { code: "schema_upgrade_required", details: { schema_version: 1 } });
   assert.deepEqual(migrate(name, ID), { bucketId: ID, upgraded: true });
   using db = openDatabase(name);
   const promotionOf = promotionsOf(db, "web");

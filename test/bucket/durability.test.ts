@@ -29,8 +29,7 @@ const JOURNAL = ".ops/journal.json";
 const STAGED = ".ops/staging/new";
 
 /** Names that a power loss may take: what is being removed, and what nothing live refers to. */
-const PASSING =
-  /^(tmp|\.ops\/(staging|restores|uploads))(\/|$)|\.tmp$|^\.ops\/snapshots\/\.|^\.(creating|deleting)-/;
+const PASSING = /^(tmp|\.ops\/(staging|restores|uploads))(\/|$)|\.tmp$|^\.ops\/snapshots\/\.|^\.(creating|deleting)-/;
 
 /**
  * Whatever gets a name is on the disk by then, and its folder afterwards: before the journal is removed where there is
@@ -41,8 +40,7 @@ function assertDurable(steps: readonly DiskStep[]): void {
   const text = linesOf(steps).join("\n");
   const first = (from: number, found: (step: DiskStep) => boolean) =>
     steps.findIndex((step, at) => at > from && found(step));
-  const flushOf = (folder: string, from: number) =>
-    first(from, ({ op, path }) => op === "flush" && path === folder);
+  const flushOf = (folder: string, from: number) => first(from, ({ op, path }) => op === "flush" && path === folder);
   const inOrder = (what: string, ...positions: number[]) =>
     assert.ok(
       positions.every((at, index) => at >= 0 && at > (positions[index - 1] ?? -1)),
@@ -160,9 +158,7 @@ test("what is noted about revisions and runs is written atomically", async (t) =
   ];
   const start = { id, bucket_id: BUCKET, origin: "server", kind: "build", params: {} } as const;
   const actor = { name: "test" } as unknown as Actor;
-  const created = await recorded(layout.root, () =>
-    createRecord(layout, { ...start, actor, requestId: null }),
-  );
+  const created = await recorded(layout.root, () => createRecord(layout, { ...start, actor, requestId: null }));
   assert.deepEqual(linesOf(created.steps), [...saved, "flush logs/runs"]);
   const record = created.result;
   assert.deepEqual(linesOf(await diskSteps(layout.root, () => saveRecord(layout, record))), saved);
@@ -188,9 +184,7 @@ test("CP-107 a restore unpacks to the disk, announces the swap, does it and forg
   const layout = await markedBucket(t);
   const file = await snapshotFile(layout);
   const prepared = await recorded(layout.root, () => prepareRestore(layout, BUCKET, file, never));
-  const flushed = prepared.steps.map((step) =>
-    path.relative(`.ops/restores/${prepared.result.id}`, step.path),
-  );
+  const flushed = prepared.steps.map((step) => path.relative(`.ops/restores/${prepared.result.id}`, step.path));
   const files = ["data/ops.db", "secrets/kv.key", ".ssh/known_hosts", "bucket.json", "ops.conf"];
   for (const name of ["", "data", "secrets", ...files])
     assert.ok(flushed.includes(name), `${name || "the folder"} is not flushed`);

@@ -4,10 +4,7 @@ import type { CatalogJob } from "../../lib/bucket/catalog.ts";
 import { jobOfHook } from "../../lib/bucket/hook-choice.ts";
 
 const job = (name: string, hooks: Record<string, string[]>) =>
-  ({
-    name,
-    hooks: Object.entries(hooks).map(([hook, events]) => ({ name: hook, events })),
-  }) as unknown as CatalogJob;
+  ({ name, hooks: Object.entries(hooks).map(([hook, events]) => ({ name: hook, events })) }) as unknown as CatalogJob;
 
 const JOBS = [
   job("api", { status: ["cli"], only: ["cli"], prepare: ["pre_deploy"] }),
@@ -22,12 +19,7 @@ const CHOSEN: [hook: string, job: string | undefined, expected: string][] = [
 ];
 
 const REFUSED: [hook: string, job: string | undefined, message: RegExp, code?: string][] = [
-  [
-    "status",
-    undefined,
-    /^Cannot run hook status: name one of the jobs that have it: api, redis$/,
-    "invalid_request",
-  ],
+  ["status", undefined, /^Cannot run hook status: name one of the jobs that have it: api, redis$/, "invalid_request"],
   ["status", "web", /^Cannot run hook status: job web has no such hook for cli$/],
   ["status", "redys", /^Cannot run hook status: there is no job "redys"; did you mean "redis"\?$/],
   ["prepare", undefined, /^Cannot run hook prepare: no job has such a hook for cli$/],

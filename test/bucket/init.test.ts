@@ -133,10 +133,7 @@ test("a lost key is not replaced while the database holds secrets sealed with it
     kv.flush();
   }
   rmSync(layout.kvKey);
-  await assert.rejects(
-    initBucket(dir, { source: false }),
-    /holds secrets sealed with .*kv\.key, which is missing/,
-  );
+  await assert.rejects(initBucket(dir, { source: false }), /holds secrets sealed with .*kv\.key, which is missing/);
 });
 
 test("a database of a newer version is refused and left alone", async (t) => {

@@ -37,7 +37,8 @@ test("a job to begin with has a manifest, a Makefile and a hook", async (t) => {
   const read = (file: string) => readFileSync(path.join(layout.root, file), "utf8");
   assert.match(read(files[0] as string), /^\{\n {2}"version": .*\n\}\n$/s);
   assert.deepEqual(JSON.parse(read(files[0] as string)), {
-    ...{ version: "1.0", selectors: ["web"] },
+    version: "1.0",
+    selectors: ["web"],
     hooks: { example: { executed_on: ["cli"] } },
   });
   for (const target of ["start", "stop", "restart", "reload", "status"])
@@ -63,8 +64,7 @@ test("the targets of the first Makefile succeed, and the example of a hook runs"
 test("selectors replace the job's name, or those of the template", async (t) => {
   const layout = await bucket(t);
   writeTemplate(layout);
-  const manifestOf = (name: string) =>
-    JSON.parse(readFileSync(path.join(layout.jobs, name, "manifest.json"), "utf8"));
+  const manifestOf = (name: string) => JSON.parse(readFileSync(path.join(layout.jobs, name, "manifest.json"), "utf8"));
   await createJob(layout, { name: "one", selectors: ["edge", "ssd"] });
   assert.deepEqual(manifestOf("one").selectors, ["edge", "ssd"]);
   const text = readFileSync(path.join(layout.jobs, "one", "manifest.json"), "utf8");

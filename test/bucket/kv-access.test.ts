@@ -15,14 +15,7 @@ test("HR-196 HR-198 HR-200 T-94 a job reads its own namespaces, the bucket's and
 });
 
 test("HR-187 HR-189 HR-192 HR-201 HR-202 what a script may write, on every event, is three namespaces of its job", () => {
-  const namespaces = [
-    ...readableNamespaces(READER),
-    "vars/job/webs",
-    "vars/job/web/",
-    "vars/job/web/x",
-    "tags",
-    "",
-  ];
+  const namespaces = [...readableNamespaces(READER), "vars/job/webs", "vars/job/web/", "vars/job/web/x", "tags", ""];
   for (const event of HOOK_EVENTS)
     for (const route of ROUTES)
       for (const namespace of namespaces) {

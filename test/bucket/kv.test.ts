@@ -27,10 +27,7 @@ async function bucket(t: TestContext) {
         "SELECT key, version, value, ttl, deleted FROM key_value WHERE namespace = ? ORDER BY key, version",
         namespace,
       )
-      .map(
-        (row) =>
-          `${row.key} ${row.version} ${row.deleted ? "deleted" : row.value}${row.ttl ? ` ${row.ttl}s` : ""}`,
-      );
+      .map((row) => `${row.key} ${row.version} ${row.deleted ? "deleted" : row.value}${row.ttl ? ` ${row.ttl}s` : ""}`);
   return { layout, db, key, clock, store, rows };
 }
 
@@ -62,17 +59,13 @@ test("flush and discard of one job leave what belongs to others pending", async 
   const kv = store();
   const write = () => {
     for (const job of ["a", "ab", "b"])
-      for (const namespace of [`vars/job/${job}`, `secrets/job/${job}`, `ops/job/${job}`])
-        kv.put(namespace, "k", job);
+      for (const namespace of [`vars/job/${job}`, `secrets/job/${job}`, `ops/job/${job}`]) kv.put(namespace, "k", job);
     kv.put("ops/job/a/worker/10.0.0.1", "k", "w");
     kv.put("ops/bucket", "k", "bucket");
   };
   write();
   kv.flush("a");
-  assert.deepEqual(
-    [store().get("vars/job/a", "k"), store().get("ops/job/a/worker/10.0.0.1", "k")],
-    ["a", "w"],
-  );
+  assert.deepEqual([store().get("vars/job/a", "k"), store().get("ops/job/a/worker/10.0.0.1", "k")], ["a", "w"]);
   assert.deepEqual([rows("vars/job/ab"), rows("secrets/job/b"), rows("ops/bucket")], [[], [], []]);
   kv.put("vars/job/a", "k", "changed");
   kv.discard("b");
@@ -83,10 +76,7 @@ test("flush and discard of one job leave what belongs to others pending", async 
   kv.discard("a");
   assert.equal(kv.get("vars/job/a", "k"), "a");
   kv.flush();
-  assert.deepEqual(
-    [rows("vars/job/a"), rows("vars/job/ab"), rows("vars/job/b")],
-    [["k 1 a"], ["k 1 ab"], []],
-  );
+  assert.deepEqual([rows("vars/job/a"), rows("vars/job/ab"), rows("vars/job/b")], [["k 1 a"], ["k 1 ab"], []]);
   assert.deepEqual(rows("ops/bucket"), ["k 1 bucket"]);
 });
 
@@ -137,9 +127,7 @@ test("flush takes part in an open transaction: rolled back, nothing is stored", 
 test("a flush that fails stores nothing and keeps what was written", async (t) => {
   const { store, db, rows } = await bucket(t);
   const kv = store();
-  db.script(
-    "CREATE TRIGGER no BEFORE INSERT ON kv_version WHEN NEW.key = 'b' BEGIN SELECT RAISE(FAIL, 'full'); END",
-  );
+  db.script("CREATE TRIGGER no BEFORE INSERT ON kv_version WHEN NEW.key = 'b' BEGIN SELECT RAISE(FAIL, 'full'); END");
   kv.put("n", "a", "1");
   kv.put("n", "b", "2");
   assert.throws(() => kv.flush(), /full/);

@@ -74,10 +74,7 @@ test("a database that is a link, or lies behind one, is not opened, and no lock 
     assert.throws(() => migrate(layout.database, BUCKET), refused);
     if (name === "data") await assert.rejects(acquireLock(layout, uuidV7(), "build"), refused);
     await assert.rejects(initBucket(layout.root, { source: false }), refused);
-    assert.deepEqual(
-      name === "data" ? await contentOf(elsewhere) : readFileSync(elsewhere, "latin1"),
-      before,
-    );
+    assert.deepEqual(name === "data" ? await contentOf(elsewhere) : readFileSync(elsewhere, "latin1"), before);
   }
 });
 

@@ -1,15 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import {
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  utimesSync,
-  writeFileSync,
-} from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import promises, { open } from "node:fs/promises";
 import { hostname } from "node:os";
 import { test } from "node:test";
@@ -57,14 +49,11 @@ test("CP-076 CP-118 the lock is data/ops.lock and names run, command, machine an
 test("CP-122 a second taker is told the contract's sentence and who holds the lock", async (t) => {
   const layout = bucket(t);
   const lock = await acquireLock(layout, "run-1", "build");
-  await assert.rejects(
-    acquireLock(layout, "run-2", "deploy"),
-    (error: Error & { details: { holder: string } }) => {
-      assert.equal(error.message, busy.message);
-      assert.match(error.details.holder, /held by build \(run run-1\) on .*, process \d+, since \d{4}-/);
-      return true;
-    },
-  );
+  await assert.rejects(acquireLock(layout, "run-2", "deploy"), (error: Error & { details: { holder: string } }) => {
+    assert.equal(error.message, busy.message);
+    assert.match(error.details.holder, /held by build \(run run-1\) on .*, process \d+, since \d{4}-/);
+    return true;
+  });
   await lock.release();
 });
 
@@ -98,11 +87,7 @@ test("T-78 a lock is taken over when it is stale and only then", async (t) => {
     ["its owner lives", JSON.stringify(content()), false],
     ["its owner lives and is of a later version", JSON.stringify({ ...content(), more: 1 }), false],
     ["its second holder lives", JSON.stringify(content({ holders: [gone, ...content().holders] })), false],
-    [
-      "it is of another machine",
-      JSON.stringify(content({ boot_id: "x", host: "elsewhere", holders: [gone] })),
-      false,
-    ],
+    ["it is of another machine", JSON.stringify(content({ boot_id: "x", host: "elsewhere", holders: [gone] })), false],
   ];
   for (const [name, text, free] of cases) {
     const layout = bucket(t);
@@ -140,14 +125,11 @@ test("T-78 a lock whose owner releases it and ends while another process reads i
 test("the sentence for another machine says which file to remove", async (t) => {
   const layout = bucket(t);
   writeFileSync(layout.lock, JSON.stringify(content({ boot_id: "x", host: "elsewhere" })));
-  await assert.rejects(
-    acquireLock(layout, "run-2", "build"),
-    (error: Error & { details: { holder: string } }) => {
-      assert.ok(error.details.holder.includes("elsewhere"));
-      assert.ok(error.details.holder.includes(`remove ${layout.lock}`));
-      return true;
-    },
-  );
+  await assert.rejects(acquireLock(layout, "run-2", "build"), (error: Error & { details: { holder: string } }) => {
+    assert.ok(error.details.holder.includes("elsewhere"));
+    assert.ok(error.details.holder.includes(`remove ${layout.lock}`));
+    return true;
+  });
 });
 
 test("CP-120 the groups that a dead holder left are ended before the lock is free, a daemon is not", async (t) => {
@@ -159,10 +141,7 @@ test("CP-120 the groups that a dead holder left are ended before the lock is fre
   await once(leader.stdout, "data");
   const daemon = spawn("sleep", ["60"], { detached: true, stdio: "ignore" });
   t.after(() => daemon.kill("SIGKILL"));
-  const group = {
-    pgid: leader.pid as number,
-    start_time: identify(leader.pid as number)?.start_time as string,
-  };
+  const group = { pgid: leader.pid as number, start_time: identify(leader.pid as number)?.start_time as string };
   const finished = { pgid: daemon.pid as number, start_time: "1" };
   writeFileSync(layout.lock, JSON.stringify(content({ holders: [gone], groups: [group, finished] })));
   const exited = once(leader, "exit");
@@ -176,10 +155,7 @@ test("at a server's start a run process that outlived its server is ended, a liv
   const orphan = spawn("sleep", ["60"], { detached: true, stdio: "ignore" });
   const exited = once(orphan, "exit");
   const identity = identify(orphan.pid as number) as ProcessIdentity;
-  writeFileSync(
-    layout.lock,
-    JSON.stringify(content({ holders: [content().holders[0] as ProcessIdentity, identity] })),
-  );
+  writeFileSync(layout.lock, JSON.stringify(content({ holders: [content().holders[0] as ProcessIdentity, identity] })));
   await takeOver(layout, true);
   assert.ok(isAlive(identity), "the owner lives: nothing happens");
   writeFileSync(layout.lock, JSON.stringify(content({ holders: [gone, identity] })));
@@ -197,10 +173,7 @@ test("two who find the same dead holder in one process do not wait for each othe
     stdio: ["ignore", "pipe", "ignore"],
   });
   await once(leader.stdout, "data");
-  const group = {
-    pgid: leader.pid as number,
-    start_time: identify(leader.pid as number)?.start_time as string,
-  };
+  const group = { pgid: leader.pid as number, start_time: identify(leader.pid as number)?.start_time as string };
   writeFileSync(layout.lock, JSON.stringify(content({ holders: [gone], groups: [group] })));
   const taken = await Promise.allSettled([
     acquireLock(layout, "run-2", "build"),

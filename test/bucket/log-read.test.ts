@@ -10,16 +10,28 @@ import { temporaryFolder } from "../helpers/temporary.ts";
 
 const RUN = "0190a5e8-0000-7000-8000-000000000001";
 const FIELDS = {
-  ...{ event: "command_end", worker: "10.0.0.1", job: "web", phase: "rollout", action: "start" },
-  ...{ cmd: 'make "x"=1', exit: 2, duration_ms: 12, reason: "a b", msg: 'tab\there "and" = \\ there' },
+  event: "command_end",
+  worker: "10.0.0.1",
+  job: "web",
+  phase: "rollout",
+  action: "start",
+  cmd: 'make "x"=1',
+  exit: 2,
+  duration_ms: 12,
+  reason: "a b",
+  msg: 'tab\there "and" = \\ there',
 };
 
 for (const format of ["kv", "json"] as const)
   test(`what a run writes as ${format} is read back field by field`, async (t) => {
     const layout = layoutOf(temporaryFolder(t));
     const log = new RunLog({
-      ...{ layout, runId: RUN, command: "deploy", format },
-      ...{ redactor: new Redactor(), activity: () => {} },
+      layout,
+      runId: RUN,
+      command: "deploy",
+      format,
+      redactor: new Redactor(),
+      activity: () => {},
     });
     log.updateSeq = 7;
     log.record(FIELDS);
@@ -29,16 +41,25 @@ for (const format of ["kv", "json"] as const)
     const { ts, ...entry } = lines[0]?.entry ?? {};
     assert.match(ts ?? "", /^\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}Z$/);
     assert.deepEqual(entry, {
-      ...{ level: "info", run: RUN, ops: "deploy", seq: "7", ...FIELDS },
-      ...{ exit: "2", duration_ms: "12" },
+      level: "info",
+      run: RUN,
+      ops: "deploy",
+      seq: "7",
+      ...FIELDS,
+      exit: "2",
+      duration_ms: "12",
     });
   });
 
 test("a command is written with at most 200 characters", async (t) => {
   const layout = layoutOf(temporaryFolder(t));
   const log = new RunLog({
-    ...{ layout, runId: RUN, command: "run_command", format: "kv" as const },
-    ...{ redactor: new Redactor(), activity: () => {} },
+    layout,
+    runId: RUN,
+    command: "run_command",
+    format: "kv" as const,
+    redactor: new Redactor(),
+    activity: () => {},
   });
   log.record({ cmd: "x".repeat(500) });
   log.close();

@@ -46,20 +46,21 @@ test("log_format json gives the same keys as JSON, numbers as numbers", (t) => {
   const { ts, ...rest } = JSON.parse(read("10.0.0.1.log"));
   assert.match(ts, /Z$/);
   assert.deepEqual(rest, {
-    ...{ level: "info", event: "command_end", run: RUN, ops: "deploy", seq: 3 },
-    ...{ worker: "10.0.0.1", exit: 2, duration_ms: 15 },
+    level: "info",
+    event: "command_end",
+    run: RUN,
+    ops: "deploy",
+    seq: 3,
+    worker: "10.0.0.1",
+    exit: 2,
+    duration_ms: 15,
   });
 });
 
 test("a known secret is masked in Activity and in the files, also one that turns up during the run", (t) => {
   const { log, redactor, said, read } = openLog(t);
   redactor.add("correct horse");
-  log.output(
-    "web",
-    "10.0.0.1",
-    `it is correct horse, ${Buffer.from("correct horse").toString("base64")}`,
-    "stdout",
-  );
+  log.output("web", "10.0.0.1", `it is correct horse, ${Buffer.from("correct horse").toString("base64")}`, "stdout");
   assert.equal(said[0], "web@10.0.0.1 | it is ***, ***\n");
   assert.match(read("10.0.0.1.log"), /msg="it is \*\*\*, \*\*\*"/);
 });

@@ -26,11 +26,7 @@ async function jobs(t: TestContext, spec: WorkspaceSpec) {
 }
 
 /** The one job `web` with this manifest; its text where it is no object. */
-async function web(
-  t: TestContext,
-  manifest: Record<string, unknown> | string,
-  files: Record<string, string> = {},
-) {
+async function web(t: TestContext, manifest: Record<string, unknown> | string, files: Record<string, string> = {}) {
   const text = typeof manifest === "string" ? manifest : JSON.stringify(manifest);
   const found = await jobs(t, {
     jobs: { web: typeof manifest === "string" ? {} : manifest },
@@ -76,16 +72,9 @@ test("HR-159 HR-160 HR-161 every field is taken", async (t) => {
     restart_policy: "reload",
     restart_globs: ["conf/**"],
     drift_ignore: ["state.json", "conf/*"],
-    resources: {
-      memory: { min: "1 gb", max: "2 gb" },
-      cpu: { min: "500" },
-      ports: { http: {}, admin: 8080 },
-    },
+    resources: { memory: { min: "1 gb", max: "2 gb" }, cpu: { min: "500" }, ports: { http: {}, admin: 8080 } },
     hooks: {
-      Zeta: {
-        executed_on: ["cli", "pre_deploy", "cli"],
-        demands: { job: "DB", hook: "Check", config: { a: [1] } },
-      },
+      Zeta: { executed_on: ["cli", "pre_deploy", "cli"], demands: { job: "DB", hook: "Check", config: { a: [1] } } },
       alpha: { executed_on: ["health_check"] },
     },
     lifecycle_timeout_seconds: 60,
@@ -116,13 +105,7 @@ test("HR-159 HR-160 HR-161 every field is taken", async (t) => {
     ]),
     hooks: [
       { name: "alpha", events: ["health_check"], ...free },
-      {
-        name: "zeta",
-        events: ["pre_deploy", "cli"],
-        demandJob: "db",
-        demandHook: "check",
-        demandConfig: { a: [1] },
-      },
+      { name: "zeta", events: ["pre_deploy", "cli"], demandJob: "db", demandHook: "check", demandConfig: { a: [1] } },
     ],
     certs: [],
     healthCheck: null,
@@ -140,14 +123,7 @@ test("HR-163 probes of the three types are taken, each with its defaults", async
       checks: [
         { type: " TCP ", port: "http" },
         { type: "http", port: "http", timeout_seconds: 2 },
-        {
-          type: "http",
-          port: "http",
-          path: "/ok?x=1",
-          expect_status: 204,
-          scheme: "HTTPS",
-          timeout_seconds: 0,
-        },
+        { type: "http", port: "http", path: "/ok?x=1", expect_status: 204, scheme: "HTTPS", timeout_seconds: 0 },
         { type: "ssh", command: "true" },
       ],
       timeout_seconds: 9,
@@ -177,11 +153,7 @@ test("waiting values without checks are kept: they count for hooks too", async (
 });
 
 test("HR-047 widths of 0 and less count as absent", async (t) => {
-  const { job } = await web(t, {
-    max_concurrent_upgrades: 0,
-    max_concurrent_starts: -2,
-    lifecycle_timeout_seconds: 0,
-  });
+  const { job } = await web(t, { max_concurrent_upgrades: 0, max_concurrent_starts: -2, lifecycle_timeout_seconds: 0 });
   assert.equal(job.manifest.maxConcurrentUpgrades, 1);
   assert.equal(job.manifest.maxConcurrentStarts, 0);
   assert.equal(job.manifest.lifecycleTimeoutSeconds, 900);
@@ -229,7 +201,11 @@ test("keys are read without case, the last of two wins, null is absent, unknown 
 
 test("a misspelt key is an error that names the right one, at every depth; others are warnings", async (t) => {
   const manifest = {
-    ...{ Helth_Check: {}, selector: [], comands: {}, x_policy: 1, note: 1 },
+    Helth_Check: {},
+    selector: [],
+    comands: {},
+    x_policy: 1,
+    note: 1,
     resources: { prots: {}, memory: { mim: "1 gb", top: 1 } },
     certs: { server: { keys: "rsa", subject: { alt_name: [] } } },
     hooks: { go: { executed_on: ["cli"], demands: { jbo: "a", hok: "b", config: { joob: 1 } } } },
@@ -239,9 +215,7 @@ test("a misspelt key is an error that names the right one, at every depth; other
   const said = (path: string, meant?: string) =>
     `workspace/jobs/web/manifest.json: ${path}: is not a known field${meant === undefined ? "" : `; did you mean "${meant}"?`}`;
   assert.deepEqual(
-    errors
-      .filter((sentence) => sentence.includes("not a known"))
-      .map((sentence) => sentence.replace(/^Err\w+: /, "")),
+    errors.filter((sentence) => sentence.includes("not a known")).map((sentence) => sentence.replace(/^Err\w+: /, "")),
     [
       said("Helth_Check", "health_check"),
       said("selector", "selectors"),
@@ -291,26 +265,11 @@ const REFUSED: [name: string, manifest: Record<string, unknown> | string, code: 
   ["a broken glob", { restart_policy: "reload", restart_globs: ["[a"] }, M, "restart_globs/0"],
   ["an unknown unit", { resources: { memory: { min: "1 kb" } } }, M, "resources/memory/min"],
   ["min above max", { resources: { cpu: { min: "2", max: "1" } } }, M, "resources/cpu"],
-  [
-    "a port name in capitals",
-    { resources: { ports: { HTTP: {} } } },
-    "ErrPortKeyFormat",
-    "resources/ports/HTTP",
-  ],
+  ["a port name in capitals", { resources: { ports: { HTTP: {} } } }, "ErrPortKeyFormat", "resources/ports/HTTP"],
   ["a port 0", { resources: { ports: { a: 0 } } }, "ErrInvalidManifestPort", "resources/ports/a"],
-  [
-    "a port above 65535",
-    { resources: { ports: { a: 65_536 } } },
-    "ErrInvalidManifestPort",
-    "resources/ports/a",
-  ],
+  ["a port above 65535", { resources: { ports: { a: 65_536 } } }, "ErrInvalidManifestPort", "resources/ports/a"],
   ["a port as text", { resources: { ports: { a: "80" } } }, "ErrInvalidManifestPort", "resources/ports/a"],
-  [
-    "a port with fields",
-    { resources: { ports: { a: { x: 1 } } } },
-    "ErrInvalidManifestPort",
-    "resources/ports/a",
-  ],
+  ["a port with fields", { resources: { ports: { a: { x: 1 } } } }, "ErrInvalidManifestPort", "resources/ports/a"],
   ["a hook without events", { hooks: { x: { executed_on: [] } } }, H, "hooks/x/executed_on"],
   ["a hook on an unknown event", { hooks: { x: { executed_on: ["deploy"] } } }, H, "hooks/x/executed_on/0"],
   ["a hook that says nothing", { hooks: { x: {} } }, H, "hooks/x/executed_on"],
@@ -350,15 +309,10 @@ const PROBES: [name: string, probe: Record<string, unknown>, place: string][] = 
 
 for (const [name, probe, place] of PROBES)
   test(`ErrInvalidManifest: a probe ${name}`, async (t) => {
-    const { errors } = await web(t, {
-      resources: { ports: { http: {} } },
-      health_check: { checks: [probe] },
-    });
+    const { errors } = await web(t, { resources: { ports: { http: {} } }, health_check: { checks: [probe] } });
     assert.equal(errors.length, 1, errors.join("\n"));
     assert.ok(
-      errors[0]?.startsWith(
-        `ErrInvalidManifest: workspace/jobs/web/manifest.json: health_check/checks/0/${place}: `,
-      ),
+      errors[0]?.startsWith(`ErrInvalidManifest: workspace/jobs/web/manifest.json: health_check/checks/0/${place}: `),
       errors[0],
     );
   });
@@ -371,13 +325,9 @@ test("HR-161 HR-313 all eight events are known, and a ninth is not", async (t) =
 
 test("a demand config that is nested too deep is refused, a hostile one too", async (t) => {
   const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
-  const { errors } = await web(
-    t,
-    `{"hooks": {"x": {"executed_on": ["cli"], "demands": {"config": {"a": ${deep}}}}}}`,
-    {
-      "workspace/jobs/web/_hooks/x.py": "",
-    },
-  );
+  const { errors } = await web(t, `{"hooks": {"x": {"executed_on": ["cli"], "demands": {"config": {"a": ${deep}}}}}}`, {
+    "workspace/jobs/web/_hooks/x.py": "",
+  });
   assert.match(
     errors.join(),
     /^ErrInvalidHookConfiguration: .*hooks\/x\/demands\/config: is nested more than 32 levels$/,
@@ -402,13 +352,9 @@ test("a hook needs exactly one script, which may be a template", async (t) => {
 });
 
 test("two hooks with one name in other capitals are refused", async (t) => {
-  const { errors } = await web(
-    t,
-    '{"hooks": {"a": {"executed_on": ["cli"]}, "A": {"executed_on": ["cli"]}}}',
-    {
-      "workspace/jobs/web/_hooks/a.py": "",
-    },
-  );
+  const { errors } = await web(t, '{"hooks": {"a": {"executed_on": ["cli"]}, "A": {"executed_on": ["cli"]}}}', {
+    "workspace/jobs/web/_hooks/a.py": "",
+  });
   assert.deepEqual(errors, [
     "ErrInvalidHookConfiguration: workspace/jobs/web/manifest.json: hooks/A: is there twice, in other capitals",
   ]);
@@ -469,9 +415,7 @@ test("symbolic links are refused: a file, a folder, a job and the folder of jobs
   const dir = temporaryFolder(t);
   mkdirSync(path.join(dir, "workspace"));
   symlinkSync(temporaryFolder(t), path.join(dir, "workspace/jobs"));
-  assert.deepEqual((await jobsIn(dir)).errors, [
-    "ErrInvalidJob: workspace/jobs: a symbolic link is not allowed",
-  ]);
+  assert.deepEqual((await jobsIn(dir)).errors, ["ErrInvalidJob: workspace/jobs: a symbolic link is not allowed"]);
 });
 
 test("HR-038 files keep their content and execute bit; the four skipped folders are skipped at any depth", async (t) => {
@@ -485,9 +429,7 @@ test("HR-038 files keep their content and execute bit; the four skipped folders 
       [`${below}/.hidden`]: "x",
       [`${below}/deep/er/a.txt`]: "ä\n",
       ...Object.fromEntries(
-        skipped
-          .flatMap((name) => [`${below}/${name}/x`, `${below}/deep/${name}/y`])
-          .map((file) => [file, ""]),
+        skipped.flatMap((name) => [`${below}/${name}/x`, `${below}/deep/${name}/y`]).map((file) => [file, ""]),
       ),
     },
   });

@@ -5,11 +5,7 @@ import { Problems, sentenceOf } from "../../lib/bucket/problems.ts";
 
 type Jobs = Record<string, Record<string, number | null>>;
 
-function assign(
-  jobs: Jobs,
-  stored: Record<string, Record<string, number>> = {},
-  pool = { min: 30_000, max: 30_003 },
-) {
+function assign(jobs: Jobs, stored: Record<string, Record<string, number>> = {}, pool = { min: 30_000, max: 30_003 }) {
   const problems = new Problems();
   const requests = Object.entries(jobs).map(([job, ports]) => ({
     job,
@@ -24,12 +20,7 @@ function assign(
   return { numbers, errors: problems.errors.map(sentenceOf) };
 }
 
-const CASES: {
-  name: string;
-  jobs: Jobs;
-  stored?: Record<string, Record<string, number>>;
-  numbers: object;
-}[] = [
+const CASES: { name: string; jobs: Jobs; stored?: Record<string, Record<string, number>>; numbers: object }[] = [
   {
     name: "ports get the lowest free numbers, jobs and names in order",
     jobs: { b: { b1: null }, a: { z: null, y: null } },
@@ -79,12 +70,7 @@ for (const { name, jobs, stored, numbers } of CASES)
     assert.deepEqual(done.numbers, numbers);
   });
 
-const REFUSED: {
-  name: string;
-  jobs: Jobs;
-  stored?: Record<string, Record<string, number>>;
-  error: string;
-}[] = [
+const REFUSED: { name: string; jobs: Jobs; stored?: Record<string, Record<string, number>>; error: string }[] = [
   {
     name: "two fixed ports with one number, even of one job",
     jobs: { a: { x: 80, y: 80 } },
@@ -104,8 +90,7 @@ const REFUSED: {
   {
     name: "a name that ops/bucket uses itself",
     jobs: { a: { bucket_id: 1 } },
-    error:
-      "ErrPortNameCollision: a: resources/ports/bucket_id: the name is used by the bucket itself already",
+    error: "ErrPortNameCollision: a: resources/ports/bucket_id: the name is used by the bucket itself already",
   },
   {
     name: "more ports than the pool has",

@@ -5,11 +5,7 @@ import type { Failure } from "../../lib/core/errors.ts";
 import { build } from "../../lib/operation/build.ts";
 import { makeBucket, makeWorkspace, type TestBucket, type WorkspaceSpec } from "../helpers/workspace.ts";
 
-const WEB = {
-  version: "1.2.0",
-  selectors: ["worker"],
-  resources: { ports: { metrics_port: 9100, web_admin: 9200 } },
-};
+const WEB = { version: "1.2.0", selectors: ["worker"], resources: { ports: { metrics_port: 9100, web_admin: 9200 } } };
 const OF = "workspace/jobs/web/_prometheus";
 const SPEC = { workers: ["10.0.0.1", "fd00::2", "10.0.0.3"], jobs: { web: WEB } };
 const SCRAPE = `- job_name: ops:job
@@ -41,10 +37,7 @@ test("CP-111 the scrape configurations name each active allocation with its port
       job_name: "web",
       scrape_interval: "30s",
       static_configs: [
-        {
-          targets: ["10.0.0.1:9100", "[fd00::2]:9100", "elsewhere:80"],
-          labels: { job: "web", tier: "front" },
-        },
+        { targets: ["10.0.0.1:9100", "[fd00::2]:9100", "elsewhere:80"], labels: { job: "web", tier: "front" } },
       ],
     },
   ]);
@@ -66,10 +59,7 @@ test("a target may name the port and the worker; without an active allocation th
   const files = { [`${OF}/scrape.yaml`]: scrape };
   const bucket = await built(t, { ...SPEC, files });
   assert.deepEqual(scraped(bucket), [{ job_name: "a", static_configs: [{ targets: ["10.0.0.3:9200"] }] }]);
-  makeWorkspace(bucket.dir, {
-    ...SPEC,
-    files: { ...files, "workspace/disabled.json": '{"jobs": {"web": {}}}' },
-  });
+  makeWorkspace(bucket.dir, { ...SPEC, files: { ...files, "workspace/disabled.json": '{"jobs": {"web": {}}}' } });
   await build(bucket.context(), {});
   assert.deepEqual(scraped(bucket), []);
 });
@@ -86,9 +76,7 @@ test("a template is rendered for the job; its secrets show only when they are to
   const kv = bucket.kv();
   kv.put("secrets/job/web", "password", "sesame-sesame");
   kv.flush();
-  const shown = (password: string) => [
-    { job_name: "web-1.2.0-3", basic_auth: { username: "ops", password } },
-  ];
+  const shown = (password: string) => [{ job_name: "web-1.2.0-3", basic_auth: { username: "ops", password } }];
   assert.deepEqual(scraped(bucket), shown("<secret>"));
   assert.deepEqual(scraped(bucket, { reveal: true }), shown("sesame-sesame"));
 });
@@ -125,9 +113,7 @@ test("the list counts what each job has", async (t) => {
       [`${OF}/dashboards/.dashboardignore`]: "*.js\nlib/\n",
     },
   });
-  assert.deepEqual(prometheusRows(bucket.db), [
-    { job: "web", scrape: "yes", alerts: 1, runbooks: 1, dashboards: 1 },
-  ]);
+  assert.deepEqual(prometheusRows(bucket.db), [{ job: "web", scrape: "yes", alerts: 1, runbooks: 1, dashboards: 1 }]);
 });
 
 test("an alert may name its runbook with and without .md", async (t) => {
@@ -145,17 +131,9 @@ for (const [what, files, message] of [
   ],
   ["broken YAML", { "scrape.yaml": "- a: [1\n" }, /scrape\.yaml: line 2: expected , or \]/],
   ["an empty list", { "scrape.yaml": "[]\n" }, /scrape\.yaml: expected at least 1 item/],
-  [
-    "a configuration without a name",
-    { "scrape.yaml": "- scheme: http\n" },
-    /scrape\.yaml: 0\/job_name: is missing/,
-  ],
+  ["a configuration without a name", { "scrape.yaml": "- scheme: http\n" }, /scrape\.yaml: 0\/job_name: is missing/],
   ["a name twice", { "scrape.yaml": "- job_name: a\n- job_name: a\n" }, /job_name a is that of job web too/],
-  [
-    "discovery",
-    { "scrape.yaml": "- job_name: a\n  dns_sd_configs: []\n" },
-    /dns_sd_configs: targets are known here/,
-  ],
+  ["discovery", { "scrape.yaml": "- job_name: a\n  dns_sd_configs: []\n" }, /dns_sd_configs: targets are known here/],
   [
     "an unknown port",
     { "scrape.yaml": "- job_name: a\n  static_configs: [{targets: ['ops:port/none']}]\n" },
@@ -186,17 +164,11 @@ for (const [what, files, message] of [
     { "alerts/a.yaml": ALERTS.replace("record: web:up", "alert: WebDown"), "runbooks/down.md": "" },
     /alert WebDown is one of job web too/,
   ],
-  [
-    "a runbook that is not there",
-    { "alerts/a.yaml": ALERTS },
-    /alert WebDown: there is no runbooks\/down\.md/,
-  ],
+  ["a runbook that is not there", { "alerts/a.yaml": ALERTS }, /alert WebDown: there is no runbooks\/down\.md/],
 ] as [string, Record<string, string>, RegExp][])
   test(`a build refuses ${what} below _prometheus/`, async (t) => {
     const own = Object.entries(files).map(([name, text]) => [`${OF}/${name}`, text]);
-    const failure = await built(t, { ...SPEC, files: Object.fromEntries(own) }).catch(
-      (thrown) => thrown as Failure,
-    );
+    const failure = await built(t, { ...SPEC, files: Object.fromEntries(own) }).catch((thrown) => thrown as Failure);
     assert.ok("code" in failure, "it was built");
     assert.equal(failure.code, "ErrInvalidJob");
     assert.match(failure.message, message);

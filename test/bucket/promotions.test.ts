@@ -15,17 +15,15 @@ import {
 import { makeBucket } from "../helpers/workspace.ts";
 
 const NOTHING = {
-  ...{
-    hash: "",
-    synced: "",
-    syncedFiles: {},
-    version: NEVER_PROMOTED,
-    files: {},
-    gate: "",
-    unfinished: false,
-    stopped: false,
-    stopping: false,
-  },
+  hash: "",
+  synced: "",
+  syncedFiles: {},
+  version: NEVER_PROMOTED,
+  files: {},
+  gate: "",
+  unfinished: false,
+  stopped: false,
+  stopping: false,
   updateSeq: 0,
   before: { hash: "", version: NEVER_PROMOTED, files: {} },
 };
@@ -38,10 +36,7 @@ async function setUp(t: TestContext) {
     recordSynced(db, "web", "one", tree(hash));
     promote(db, "web", "one", version, gate);
   };
-  const of = (id: string, job = "web") => ({
-    ...promotionsOf(db, job)(id),
-    syncedFiles: syncedFiles(db, job, id),
-  });
+  const of = (id: string, job = "web") => ({ ...promotionsOf(db, job)(id), syncedFiles: syncedFiles(db, job, id) });
   return { db, deploy, of };
 }
 
@@ -67,25 +62,13 @@ test("HR-109 HR-115 T-39 a change counts from its promotion on, and until then e
   const first = { ...synced, hash: "a", version: "1.0.0", files: { Makefile: "a" }, gate: "pending" };
   assert.deepEqual(of("one"), first);
   beginChange(db, "web", ["one"]);
-  assert.deepEqual(
-    of("one"),
-    { ...first, synced: "", unfinished: true },
-    "which files are there is not known",
-  );
+  assert.deepEqual(of("one"), { ...first, synced: "", unfinished: true }, "which files are there is not known");
   recordSynced(db, "web", "one", tree("b"));
   const isB = { synced: "b", syncedFiles: { Makefile: "b" } };
   assert.deepEqual(of("one"), { ...first, ...isB, unfinished: true }, "the promoted tree stays known");
   promote(db, "web", "one", "2.0.0", "");
   const before = { hash: "a", version: "1.0.0", files: { Makefile: "a" } };
-  const second = {
-    ...first,
-    hash: "b",
-    ...isB,
-    version: "2.0.0",
-    files: { Makefile: "b" },
-    gate: "",
-    before,
-  };
+  const second = { ...first, hash: "b", ...isB, version: "2.0.0", files: { Makefile: "b" }, gate: "", before };
   assert.deepEqual(of("one"), second);
   promote(db, "web", "one", "2.0.0", "");
   assert.deepEqual(of("one"), second, "the same once more takes the place of nothing");

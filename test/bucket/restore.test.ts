@@ -194,36 +194,14 @@ test("a snapshot that is cut off anywhere is refused", async (t) => {
   const file = await snapshotFile(layout);
   const whole = readFileSync(file);
   const archive = gunzipSync(whole);
-  for (const length of [
-    0,
-    1,
-    9,
-    10,
-    20,
-    whole.length >> 1,
-    whole.length - 9,
-    whole.length - 8,
-    whole.length - 1,
-  ]) {
+  for (const length of [0, 1, 9, 10, 20, whole.length >> 1, whole.length - 9, whole.length - 8, whole.length - 1]) {
     writeFileSync(file, whole);
     truncateSync(file, length);
     await assert.rejects(prepareRestore(layout, BUCKET, file, never), { code: "failed" }, `${length} bytes`);
   }
-  for (const length of [
-    0,
-    511,
-    512,
-    1024,
-    archive.length >> 1,
-    archive.length - 1024,
-    archive.length - 512,
-  ]) {
+  for (const length of [0, 511, 512, 1024, archive.length >> 1, archive.length - 1024, archive.length - 512]) {
     writeFileSync(file, gzipSync(archive.subarray(0, length)));
-    await assert.rejects(
-      prepareRestore(layout, BUCKET, file, never),
-      { code: "failed" },
-      `archive of ${length} bytes`,
-    );
+    await assert.rejects(prepareRestore(layout, BUCKET, file, never), { code: "failed" }, `archive of ${length} bytes`);
   }
   assert.ok(!existsSync(layout.restores));
 });
@@ -341,8 +319,7 @@ test("a snapshot of another bucket is refused in a bucket", async (t) => {
   const other = await markedBucket(t, "0190a5e8-0000-7000-8000-00000000000b");
   await assert.rejects(prepareRestore(layout, BUCKET, await snapshotFile(other), never), {
     code: "failed",
-    message:
-      /^Cannot restore .*: it is of bucket 0190a5e8.*b, not of .*a; restore it into a folder of its own$/,
+    message: /^Cannot restore .*: it is of bucket 0190a5e8.*b, not of .*a; restore it into a folder of its own$/,
   });
 });
 
@@ -370,11 +347,7 @@ test("recovery after a kill at each step of a restore leaves wholly the old or w
   const steps: [what: string, winner: "old" | "new", act: (tree: string) => void][] = [
     ["unpacked", "old", () => {}],
     ["staged", "old", stage],
-    [
-      "the journal half written",
-      "old",
-      () => writeFileSync(path.join(layout.internal, ".journal.json.0af1.tmp"), "{"),
-    ],
+    ["the journal half written", "old", () => writeFileSync(path.join(layout.internal, ".journal.json.0af1.tmp"), "{")],
     ["the journal written", "new", begin],
     ...paths.flatMap((name, index): typeof steps => {
       const after = (act: (name: string) => void) => (tree: string) => {
@@ -473,10 +446,7 @@ test("verify restores into a temporary bucket, opens every sealed value and leav
     else process.env.TMPDIR = TMPDIR;
   });
   const found = await verifySnapshot(file, never);
-  assert.deepEqual(
-    [found.bucket_id, found.note, found.schema_version, found.sealed_values],
-    [BUCKET, "nightly", 2, 1],
-  );
+  assert.deepEqual([found.bucket_id, found.note, found.schema_version, found.sealed_values], [BUCKET, "nightly", 2, 1]);
   const entries = await entriesOf(file);
   const { files } = JSON.parse(String(entries[0]?.content));
   const key = Buffer.alloc(32, 1);

@@ -142,10 +142,7 @@ test("a damaged revisions.json is an error that names the file, and recovery rem
   const { id } = await push(layout, "one");
   for (const text of ["[", "{}", '{"revisions": [{"id": 1}]}']) {
     writeFileSync(layout.revisionsFile, text);
-    await assert.rejects(listRevisions(layout), {
-      code: "failed",
-      message: /Cannot read .*revisions\.json: /,
-    });
+    await assert.rejects(listRevisions(layout), { code: "failed", message: /Cannot read .*revisions\.json: / });
     await assert.rejects(recoverSource(layout), { code: "failed" });
     assert.deepEqual(readdirSync(layout.revisions), [id]);
   }

@@ -26,30 +26,17 @@ test("CP-005 CP-071 CP-072 CP-073 CP-077 a bucket is a folder named by its id, w
 test("CP-074 a new bucket has the server's folders for its owner only, and no source path", async (t) => {
   const root = temporaryFolder(t);
   const { layout } = await createBucket(root, LABELS, nothing);
-  assert.deepEqual(readdirSync(layout.root).sort(), [
-    ".ops",
-    ".ssh",
-    "bucket.json",
-    "data",
-    "logs",
-    "secrets",
-    "tmp",
-  ]);
+  assert.deepEqual(readdirSync(layout.root).sort(), [".ops", ".ssh", "bucket.json", "data", "logs", "secrets", "tmp"]);
   for (const name of readdirSync(layout.root).filter((one) => one !== "bucket.json"))
     assert.equal(statSync(path.join(layout.root, name)).mode & 0o777, 0o700, name);
 });
 
 test("any version of UUID is an id; upper case is stored in lower case and found in both", async (t) => {
   const root = temporaryFolder(t);
-  for (const id of [
-    ID.toUpperCase(),
-    "018f0000-0000-7000-8000-000000000000",
-    "00000000-0000-0000-0000-000000000000",
-  ]) {
+  for (const id of [ID.toUpperCase(), "018f0000-0000-7000-8000-000000000000", "00000000-0000-0000-0000-000000000000"]) {
     const bucket = await createBucket(root, { id, ...LABELS }, nothing);
     assert.equal(bucket.id, id.toLowerCase());
-    for (const spelled of [id.toLowerCase(), id.toUpperCase()])
-      assert.equal(findBucket(root, spelled).id, bucket.id);
+    for (const spelled of [id.toLowerCase(), id.toUpperCase()]) assert.equal(findBucket(root, spelled).id, bucket.id);
   }
 });
 
@@ -135,10 +122,7 @@ test("a FIFO in the place of bucket.json is not waited for: the bucket has no la
   const module = new URL("../../lib/bucket/root.ts", import.meta.url).href;
   const program = `import { findBucket } from "${module}"; console.log(JSON.stringify(findBucket(${JSON.stringify(root)}, "${ID}").project))`;
   const argv = ["--input-type=module", "-e", program];
-  const { stdout, signal } = spawnSync(process.execPath, argv, {
-    encoding: "utf8",
-    timeout: patience(20_000),
-  });
+  const { stdout, signal } = spawnSync(process.execPath, argv, { encoding: "utf8", timeout: patience(20_000) });
   assert.deepEqual([stdout, signal], ['""\n', null]);
 });
 

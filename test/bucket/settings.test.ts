@@ -95,11 +95,7 @@ const REFUSED: [name: string, text: string, sentence: RegExp][] = [
   ["a jump host with options", 'ssh_jump = "a -o b"', /ssh_jump: expected a host/],
   ["a jump host with port 0", 'ssh_jump = "a:0"', /ssh_jump: /],
   ["an ssh option that is not allowed", '[ssh_options]\nProxyCommand = "x"', /ssh_options\/ProxyCommand: /],
-  [
-    "an ssh option with a line end",
-    '[ssh_options]\nCiphers = "a\\nProxyCommand x"',
-    /ssh_options\/Ciphers: /,
-  ],
+  ["an ssh option with a line end", '[ssh_options]\nCiphers = "a\\nProxyCommand x"', /ssh_options\/Ciphers: /],
   ["a selector that leaves the workspace", 'job_config_selector = "../x"', /job_config_selector: /],
   ["broken TOML, with its line", 'ssh_user = "x"\nssh_port 22\n', /ops\.conf: line 2/],
 ];
@@ -121,10 +117,7 @@ test("jump hosts may be names and addresses of both kinds, with user and port", 
 test("an ops.conf that is a symbolic link is refused", async (t) => {
   const layout = bucketWith(t, { other: "" });
   symlinkSync(path.join(layout.root, "other"), layout.opsConf);
-  await assert.rejects(
-    loadOpsConf(layout),
-    /ErrInvalidOpsConf: ops\.conf: is not a regular file; symbolic links/,
-  );
+  await assert.rejects(loadOpsConf(layout), /ErrInvalidOpsConf: ops\.conf: is not a regular file; symbolic links/);
 });
 
 test("an ops.conf that is not UTF-8 is refused", async (t) => {
@@ -138,11 +131,7 @@ test("several problems are one failure that lists all of them", async (t) => {
     opsConf(t, 'ssh_port = "x"\nuse_sudo = 3\ncerts_ttl = -1\n'),
     (error: Error & { details: { problems: BuildProblem[] } }) => {
       assert.match(error.message, /\(and 2 more problems\)$/);
-      assert.deepEqual(error.details.problems.map((one) => one.path).sort(), [
-        "certs_ttl",
-        "ssh_port",
-        "use_sudo",
-      ]);
+      assert.deepEqual(error.details.problems.map((one) => one.path).sort(), ["certs_ttl", "ssh_port", "use_sudo"]);
       return true;
     },
   );

@@ -35,21 +35,8 @@ test("CP-105 T-54 a snapshot is one private file of database, keys, labels and s
     sums.map(({ path: name }: { path: string }) => name),
     [
       "data/ops.db",
-      ...[
-        "bucket.json",
-        "ops.conf",
-        "secrets/ca.crt",
-        "secrets/ca.key",
-        "secrets/kv.key",
-        "secrets/worker.key",
-      ],
-      ...[
-        ".ssh/known_hosts",
-        "workspace/bucket.conf",
-        "workspace/mark",
-        "workspace/tool",
-        "workspace/workers.json",
-      ],
+      ...["bucket.json", "ops.conf", "secrets/ca.crt", "secrets/ca.key", "secrets/kv.key", "secrets/worker.key"],
+      ...[".ssh/known_hosts", "workspace/bucket.conf", "workspace/mark", "workspace/tool", "workspace/workers.json"],
       "templates/a/mark",
     ],
   );

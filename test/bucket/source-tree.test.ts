@@ -1,14 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import {
-  appendFileSync,
-  mkdirSync,
-  renameSync,
-  rmSync,
-  symlinkSync,
-  truncateSync,
-  writeFileSync,
-} from "node:fs";
+import { appendFileSync, mkdirSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
@@ -94,9 +86,7 @@ for (const [what, change, file] of CHANGES)
 
 test("a workspace that changes while it is read is refused, or read as one of its states", async (t) => {
   const { dir, layout } = workspace(t);
-  const files = Array.from({ length: 40 }, (_, index) =>
-    path.join(dir, "workspace/jobs/web", `file${index}`),
-  );
+  const files = Array.from({ length: 40 }, (_, index) => path.join(dir, "workspace/jobs/web", `file${index}`));
   const writeAll = (text: string, from = 0) => {
     for (const file of files.slice(from)) writeFileSync(file, text);
   };
@@ -185,24 +175,14 @@ test("hostile sizes and depths end in one clear error each", async (t) => {
   assert.deepEqual(await of(deep(100_000)), [
     "ErrInvalidManifest: workspace/jobs/web/manifest.json: expected an object, found a list",
   ]);
-  assert.match(
-    (await of("[".repeat(100_000))).join(),
-    /manifest\.json: not valid JSON: .*\(line 1 column 100001\)$/,
-  );
+  assert.match((await of("[".repeat(100_000))).join(), /manifest\.json: not valid JSON: .*\(line 1 column 100001\)$/);
   assert.match(
     (await of(`{"resources": {"ports": {"a": ${deep(50_000)}}}}`)).join(),
     /ports\/a: expected \{\} .*, found a list$/,
   );
-  assert.match(
-    (await of(`a = ${deep(50_000)}`, "workspace/bucket.conf")).join(),
-    /at most 100 levels of nesting/,
-  );
+  assert.match((await of(`a = ${deep(50_000)}`, "workspace/bucket.conf")).join(), /at most 100 levels of nesting/);
   const many = Object.fromEntries(Array.from({ length: 5_000 }, (_, index) => [`P${index}`, {}]));
-  assert.equal(
-    (await of(JSON.stringify({ resources: { ports: many } }))).length,
-    100,
-    "at most 100 problems a file",
-  );
+  assert.equal((await of(JSON.stringify({ resources: { ports: many } }))).length, 100, "at most 100 problems a file");
 });
 
 test("names that are too long, and paths, are refused", async (t) => {
@@ -247,9 +227,7 @@ test("a file that is larger than a push may be is one error, and is not read", a
     writeFileSync(file, "");
     truncateSync(file, 64 * 1024 ** 3);
   });
-  assert.deepEqual(errors, [
-    "ErrInvalidJob: workspace/jobs/web: image: all files together may have at most 256 MiB",
-  ]);
+  assert.deepEqual(errors, ["ErrInvalidJob: workspace/jobs/web: image: all files together may have at most 256 MiB"]);
 });
 
 test("more files than a push may hold are one error", (t) => {

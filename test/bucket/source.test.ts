@@ -147,16 +147,8 @@ const refusedNames: [string, Source, RegExp][] = [
   ["a file below ops.conf", { "ops.conf/x": "" }, /ops\.conf must be a file/],
   ["a file for templates/", { templates: "" }, /templates must be a directory/],
   ["names that differ in case", { "workspace/X": "" }, /differs from workspace\/x only in case/],
-  [
-    "folders that differ in case",
-    { "workspace/a/b": "", "workspace/A/c": "" },
-    /differs from workspace\/a only/,
-  ],
-  [
-    "names that differ in case folding",
-    { "workspace/ß": "", "workspace/SS": "" },
-    /differs from workspace\/ß/,
-  ],
+  ["folders that differ in case", { "workspace/a/b": "", "workspace/A/c": "" }, /differs from workspace\/a only/],
+  ["names that differ in case folding", { "workspace/ß": "", "workspace/SS": "" }, /differs from workspace\/ß/],
   ["names that differ in composing", { "workspace/\u00e9": "", "workspace/e\u0301": "" }, /composed/],
   ["a file where a folder is needed", { "workspace/x/y": "" }, /workspace\/x is both a file and a directory/],
   ["a file where a folder is", { "workspace/d/y": "", "workspace/d": "" }, /d is both a file and/],
@@ -308,11 +300,7 @@ const moments: [string, "old" | "new", (paths: Moment) => void][] = [
   ["with ops.conf moved away", "new", (paths) => paths.journal(["ops.conf"], [])],
   ["with workspace/ moved away", "new", (paths) => paths.journal(["ops.conf", "workspace"], [])],
   ["with workspace/ replaced", "new", (paths) => paths.journal(["ops.conf", "workspace"], ["workspace"])],
-  [
-    "with all replaced",
-    "new",
-    (paths) => paths.journal(["ops.conf", "workspace", "templates"], ["workspace"]),
-  ],
+  ["with all replaced", "new", (paths) => paths.journal(["ops.conf", "workspace", "templates"], ["workspace"])],
 ];
 
 interface Moment {
@@ -334,10 +322,7 @@ for (const [what, winner, act] of moments)
     const journal = (out: string[] = [], into: string[] = []) => {
       const marks = { created_at: old.created_at, run_id: uuidV7(), build_status: "pending" };
       const revision = { id, ...summary, ...marks };
-      writeFileSync(
-        layout.journal,
-        JSON.stringify({ tree: `revisions/${id}`, paths: SOURCE_PATHS, revision }),
-      );
+      writeFileSync(layout.journal, JSON.stringify({ tree: `revisions/${id}`, paths: SOURCE_PATHS, revision }));
       writeTree(path.join(staging, "new"), OTHER);
       mkdirSync(path.join(staging, "old"));
       for (const name of out) renameSync(path.join(layout.root, name), path.join(staging, "old", name));
@@ -395,21 +380,13 @@ test("a damaged journal stops the recovery with a sentence that names it", async
 
 test("CP-153 what a local bucket packs is what a push makes of it", async (t) => {
   const local = temporaryFolder(t);
-  writeTree(local, {
-    ...EXAMPLE,
-    "data/ops.db": "not sent",
-    "secrets/kv.key": "not sent",
-    "tmp/x": "not sent",
-  });
+  writeTree(local, { ...EXAMPLE, "data/ops.db": "not sent", "secrets/kv.key": "not sent", "tmp/x": "not sent" });
   const packed = await packSource(local);
   const texts = Object.entries(EXAMPLE).filter(([name]) => !name.endsWith("/"));
   const bytes = texts.reduce((sum, [, text]) => sum + Buffer.byteLength(text), 0);
   assert.deepEqual([packed.files, packed.bytes], [texts.length, bytes]);
   const first = await bytesOf((await packSource(local)).archive);
-  assert.deepEqual(
-    [first.toString("latin1", 0, 9), first.toString("latin1", 100, 108)],
-    ["ops.conf\0", "0000644\0"],
-  );
+  assert.deepEqual([first.toString("latin1", 0, 9), first.toString("latin1", 100, 108)], ["ops.conf\0", "0000644\0"]);
   const layout = bucket(t);
   const received = await receiveSource(layout, packed.archive, false, never);
   assert.deepEqual([received.file_count, received.size_bytes], [packed.files, packed.bytes]);
@@ -428,27 +405,12 @@ test("T-52 packing skips virtualenvs and the like with the symlinks in them", as
   await receiveSource(layout, (await packSource(local)).archive, false, never);
   const [upload] = readdirSync(layout.uploads);
   const tree = readTree(path.join(layout.uploads, upload as string, "tree"));
-  assert.deepEqual(Object.keys(tree), [
-    "workspace/",
-    "workspace/jobs/",
-    "workspace/jobs/web/",
-    "workspace/x",
-  ]);
+  assert.deepEqual(Object.keys(tree), ["workspace/", "workspace/jobs/", "workspace/jobs/web/", "workspace/x"]);
 });
 
 const unpackable: [string, Source, (local: string) => void, RegExp][] = [
-  [
-    "a symlink",
-    X,
-    (local) => symlinkSync("x", path.join(local, "workspace/s")),
-    /workspace\/s: a symbolic link is/,
-  ],
-  [
-    "a symlink for a root",
-    X,
-    (local) => symlinkSync("x", path.join(local, "templates")),
-    /templates: a symbolic/,
-  ],
+  ["a symlink", X, (local) => symlinkSync("x", path.join(local, "workspace/s")), /workspace\/s: a symbolic link is/],
+  ["a symlink for a root", X, (local) => symlinkSync("x", path.join(local, "templates")), /templates: a symbolic/],
   ["no workspace", { "ops.conf": "" }, () => {}, /it has no workspace\//],
   ["a file for workspace", { workspace: "" }, () => {}, /it has no workspace\//],
 ];
@@ -468,10 +430,7 @@ test("a folder that is not there is not packed", async (t) => {
 
 test("T-83 a file that goes, or whose folder becomes a symlink while it is packed ends the packing", async (t) => {
   const changes: [(local: string) => void, RegExp][] = [
-    [
-      (local) => renameSync(path.join(local, "workspace/d"), path.join(local, "moved")),
-      /Cannot push .*d\/f: ENOENT/,
-    ],
+    [(local) => renameSync(path.join(local, "workspace/d"), path.join(local, "moved")), /Cannot push .*d\/f: ENOENT/],
     [
       (local) => {
         renameSync(path.join(local, "workspace/d"), path.join(local, "moved"));
@@ -496,10 +455,7 @@ test("a push that cannot be finished says so, and the next recovery finishes it"
   writeTree(layout.root, { "in the way": "" });
   renameSync(layout.tmp, path.join(layout.root, "moved"));
   renameSync(path.join(layout.root, "in the way"), layout.tmp);
-  await assert.rejects(push(layout, OTHER), {
-    code: "failed",
-    message: /^Cannot finish replacing what is in /,
-  });
+  await assert.rejects(push(layout, OTHER), { code: "failed", message: /^Cannot finish replacing what is in / });
   renameSync(layout.tmp, path.join(layout.root, "in the way"));
   await recoverSource(layout);
   assert.deepEqual(readTree(layout.root), onDisk(t, OTHER));

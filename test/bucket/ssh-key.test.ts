@@ -19,7 +19,9 @@ function place(t: TestContext) {
   const file = path.join(secrets, "worker.key");
   const launcher = new Launcher(process.env);
   return {
-    ...{ folder, secrets, file },
+    folder,
+    secrets,
+    file,
     store: (text: string) => storeSshKey(file, text, launcher),
     describe: () => describeSshKey(file, launcher),
   };
@@ -40,8 +42,10 @@ for (const [what, options] of [
     assert.deepEqual(readdirSync(secrets), ["worker.key"]);
     const { updated_at, ...told } = await describe();
     assert.deepEqual(told, {
-      ...{ present: true, type: publicPart(given).split(" ")[0] },
-      ...{ fingerprint: fingerprintBy(given), public_key: publicPart(given) },
+      present: true,
+      type: publicPart(given).split(" ")[0],
+      fingerprint: fingerprintBy(given),
+      public_key: publicPart(given),
     });
     assert.equal(updated_at, statSync(file).mtime.toISOString());
   });
@@ -63,11 +67,7 @@ const encrypted = (...options: string[]) => {
 };
 for (const [what, make, message] of [
   ["protected by a passphrase", encrypted("-t", "ed25519"), /is protected by a passphrase/],
-  [
-    "in PEM form with a passphrase",
-    encrypted("-t", "rsa", "-b", "2048", "-m", "PEM"),
-    /protected by a passphrase/,
-  ],
+  ["in PEM form with a passphrase", encrypted("-t", "rsa", "-b", "2048", "-m", "PEM"), /protected by a passphrase/],
   [
     "that is a public one",
     (folder: string) => publicPart(makeKey(folder, "given", "-t", "ed25519")),
@@ -138,8 +138,5 @@ test("ssh_key of ops.conf names the file, and never the key that seals the secre
   const { settings } = await loadOpsConf(layout);
   assert.equal(sshKeyFile(layout, settings), path.join(layout.secrets, "worker.key"));
   writeFileSync(layout.opsConf, 'ssh_key = "kv.key"\n');
-  await assert.rejects(loadOpsConf(layout), {
-    code: "ErrInvalidOpsConf",
-    message: /ssh_key: must be another name/,
-  });
+  await assert.rejects(loadOpsConf(layout), { code: "ErrInvalidOpsConf", message: /ssh_key: must be another name/ });
 });

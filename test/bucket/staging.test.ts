@@ -10,15 +10,17 @@ import { temporaryFolder } from "../helpers/temporary.ts";
 import { makeBucket } from "../helpers/workspace.ts";
 
 const FIELDS = {
-  ...{
-    AllocationID: "id",
-    Job: "web",
-    CurrentVersion: "0.0.0",
-    NewVersion: "1.0.0",
-    BucketID: "b",
-    WorkerID: "w",
-  },
-  ...{ WorkerIP: "10.0.0.1", Labels: ["worker"], UpdateSeq: 3, BucketPath: "/r/b", JobPath: "/r/b/jobs/web" },
+  AllocationID: "id",
+  Job: "web",
+  CurrentVersion: "0.0.0",
+  NewVersion: "1.0.0",
+  BucketID: "b",
+  WorkerID: "w",
+  WorkerIP: "10.0.0.1",
+  Labels: ["worker"],
+  UpdateSeq: 3,
+  BucketPath: "/r/b",
+  JobPath: "/r/b/jobs/web",
 };
 
 const sha256 = (content: string | Buffer) => createHash("sha256").update(content).digest("hex");
@@ -93,10 +95,7 @@ test("a job reads its own namespaces and those of jobs it demands, no others", a
     kv.put(`vars/job/${job}`, "key", job);
     kv.put(`secrets/job/${job}`, "key", `secret of ${job}`);
   }
-  assert.equal(
-    render('{{ get "vars/job/db" "key" }}, {{ get "secrets/job/db" "key" }}', ["db"]),
-    "db, secret of db",
-  );
+  assert.equal(render('{{ get "vars/job/db" "key" }}, {{ get "secrets/job/db" "key" }}', ["db"]), "db, secret of db");
   for (const namespace of [
     "vars/job/db",
     "secrets/job/other",
@@ -114,9 +113,7 @@ test("a file is its owner's alone when its template read a secret, by whatever f
   const { kv, stage } = await setUp(t);
   kv.put("secrets/job/web", "password", "very secret");
   const modes = (text: string, secretMode?: number) =>
-    stage([file("a.tpl", text), file("b.tpl", text, 0o755)], [], secretMode).files.map((one) =>
-      one.mode.toString(8),
-    );
+    stage([file("a.tpl", text), file("b.tpl", text, 0o755)], [], secretMode).files.map((one) => one.mode.toString(8));
   assert.deepEqual(modes('{{ getSecret "password" }}'), ["600", "700"]);
   assert.deepEqual(modes('{{ if get "secrets/job/web" "password" }}set{{ end }}'), ["600", "700"]);
   assert.deepEqual(modes('{{ getOptional "secrets/job/web" "none" }}'), ["600", "700"]);
@@ -131,10 +128,7 @@ test("a template that is not UTF-8 is refused, not changed", async (t) => {
     code: "failed",
     message: /job web on 10\.0\.0\.1/,
   });
-  assert.deepEqual(
-    stage([file("a", Buffer.from([0x61, 0xff]))]).files[0]?.content,
-    Buffer.from([0x61, 0xff]),
-  );
+  assert.deepEqual(stage([file("a", Buffer.from([0x61, 0xff]))]).files[0]?.content, Buffer.from([0x61, 0xff]));
 });
 
 test("HR-102 T-103 T-100 writing the staging replaces that allocation's folder, for its owner alone, and touches no other", async (t) => {
@@ -146,9 +140,7 @@ test("HR-102 T-103 T-100 writing the staging replaces that allocation's folder, 
     mkdirSync(path.dirname(old), { recursive: true });
     writeFileSync(old, "");
   }
-  const staged = [file("a/b", "1", 0o644), file("run", "2", 0o755)].map((one) => ({
-    ...{ ...one, isSecret: false },
-  }));
+  const staged = [file("a/b", "1", 0o644), file("run", "2", 0o755)].map((one) => ({ ...one, isSecret: false }));
   await writeStaging(folder, staged);
   assert.deepEqual(
     staged.map(({ path: name }) => [

@@ -24,10 +24,7 @@ const JOBS = {
     selectors: ["web"],
     resources: { memory: { min: "64 mb", max: "128 mb" } },
     hooks: {
-      wait: {
-        executed_on: ["pre_deploy"],
-        demands: { job: "store", hook: "ready", config: { min_version: "1" } },
-      },
+      wait: { executed_on: ["pre_deploy"], demands: { job: "store", hook: "ready", config: { min_version: "1" } } },
     },
   },
 };
@@ -49,15 +46,7 @@ test("each view shows what was built, in a fixed order", async (t) => {
     ["10.0.0.1", null, "a", 0, 1024, "db,web,worker"],
   ]);
   assert.deepEqual(
-    cells("jobs", [
-      "job",
-      "version",
-      "disabled",
-      "deployment_seq",
-      "memory_mb",
-      "memory_source",
-      "selectors",
-    ]),
+    cells("jobs", ["job", "version", "disabled", "deployment_seq", "memory_mb", "memory_source", "selectors"]),
     [
       ["site", "2.0.0", false, 1, 128, "manifest", "web"],
       ["store", "1.2.0", false, 0, 0, "manifest", "db"],
@@ -68,14 +57,11 @@ test("each view shows what was built, in a fixed order", async (t) => {
     ["site", "10.0.0.1", "a", false, false],
     ["store", "10.0.0.1", "a", false, false],
   ]);
-  assert.deepEqual(
-    cells("hooks", ["job", "hook", "executed_on", "demand_job", "demand_hook", "demand_config"]),
-    [
-      ["site", "wait", "pre_deploy", "store", "ready", '{"min_version":"1"}'],
-      ["store", "ready", "cli", "", "", "{}"],
-      ["store", "ready", "post_deploy", "", "", "{}"],
-    ],
-  );
+  assert.deepEqual(cells("hooks", ["job", "hook", "executed_on", "demand_job", "demand_hook", "demand_config"]), [
+    ["site", "wait", "pre_deploy", "store", "ready", '{"min_version":"1"}'],
+    ["store", "ready", "cli", "", "", "{}"],
+    ["store", "ready", "post_deploy", "", "", "{}"],
+  ]);
   assert.deepEqual(view("ports").items, [{ job: "store", name: "store_tcp", port: 5432 }]);
   for (const name of VIEW_NAMES)
     for (const item of view(name).items) assert.deepEqual(Object.keys(item), [...view(name).columns]);
@@ -83,11 +69,8 @@ test("each view shows what was built, in a fixed order", async (t) => {
 
 test("HR-144 HR-145 HR-233 deployments tell how far each allocation is", async (t) => {
   const { db, cells, context, dir } = await built(t);
-  const rollouts = () =>
-    Object.fromEntries(cells("deployments", ["worker_ip", "rollout"], { jobs: ["site"] }));
-  const ids = new Map(
-    cells("allocations", ["worker_ip", "allocation_id"], { jobs: ["site"] }) as [string, string][],
-  );
+  const rollouts = () => Object.fromEntries(cells("deployments", ["worker_ip", "rollout"], { jobs: ["site"] }));
+  const ids = new Map(cells("allocations", ["worker_ip", "allocation_id"], { jobs: ["site"] }) as [string, string][]);
   const one = ids.get("10.0.0.1") as string;
   assert.deepEqual(rollouts(), { "10.0.0.1": "new", "10.0.0.2": "new" });
   beginChange(db, "site", [one]);
@@ -143,10 +126,7 @@ test("a filter whose names are all unknown, or that the view does not have, is r
 test("pages keep their order and tell whether more follows", async (t) => {
   const { db } = await built(t);
   const page = (offset: number) => viewOf(db, "allocations", {}, { offset, limit: 2 });
-  assert.deepEqual(
-    [page(0).items.length, page(0).more, page(2).items.length, page(2).more],
-    [2, true, 1, false],
-  );
+  assert.deepEqual([page(0).items.length, page(0).more, page(2).items.length, page(2).more], [2, true, 1, false]);
   assert.deepEqual([...page(0).items, ...page(2).items], viewOf(db, "allocations", {}, ALL).items);
 });
 

@@ -105,11 +105,7 @@ test("keys are read without case, null is absent, an unknown key is a warning", 
 });
 
 const REFUSED: [name: string, text: string, sentence: RegExp][] = [
-  [
-    "a misspelt key",
-    '[{"host": "a", "lables": []}]',
-    /0\/lables: is not a known field; did you mean "labels"\?/,
-  ],
+  ["a misspelt key", '[{"host": "a", "lables": []}]', /0\/lables: is not a known field; did you mean "labels"\?/],
   ["no list", "{}", /expected a list, found an object/],
   ["no host", '[{"labels": []}]', /0\/host: is missing/],
   ["an empty host", '[{"host": " "}]', /0\/host: expected an IP address or a host name/],
@@ -124,11 +120,7 @@ const REFUSED: [name: string, text: string, sentence: RegExp][] = [
   ],
   ["a label twice", '[{"host": "a", "labels": ["x", "X"]}]', /0\/labels\/1: the label "x" is there twice/],
   ["a label with a blank", '[{"host": "a", "labels": ["x y"]}]', /0\/labels\/0: expected a name/],
-  [
-    "an unknown connection",
-    '[{"host": "a", "connection": "telnet"}]',
-    /0\/connection: expected one of ssh, local/,
-  ],
+  ["an unknown connection", '[{"host": "a", "connection": "telnet"}]', /0\/connection: expected one of ssh, local/],
   ["a root that is not absolute", '[{"host": "a", "root": "x"}]', /0\/root: expected an absolute path/],
   ["port 0", '[{"host": "a", "ssh_port": 0}]', /0\/ssh_port: expected a number from 1 to 65535/],
   ["a port as text", '[{"host": "a", "ssh_port": "22"}]', /0\/ssh_port: expected an integer/],
@@ -136,17 +128,9 @@ const REFUSED: [name: string, text: string, sentence: RegExp][] = [
   ["endless memory", '[{"host": "a", "memory": "inf"}]', /0\/memory: must be at least 0 and below/],
   ["an unknown unit", '[{"host": "a", "cpu": "1 kg"}]', /0\/cpu: Cannot read the cpu frequency "1 kg"/],
   ["memory as a number", '[{"host": "a", "memory": 512}]', /0\/memory: expected a string, found an integer/],
-  [
-    "a tag twice, in other capitals",
-    '[{"host": "a", "tags": {"z": "1", "Z": "2"}}]',
-    /0\/tags\/Z: is there twice/,
-  ],
+  ["a tag twice, in other capitals", '[{"host": "a", "tags": {"z": "1", "Z": "2"}}]', /0\/tags\/Z: is there twice/],
   ["a tag that is no text", '[{"host": "a", "tags": {"z": 1}}]', /0\/tags\/z: expected a string/],
-  [
-    "broken JSON, with its place",
-    '[\n  {"host": x}\n]',
-    /not valid JSON: Unexpected token 'x' \(line 2 column 12\)$/,
-  ],
+  ["broken JSON, with its place", '[\n  {"host": x}\n]', /not valid JSON: Unexpected token 'x' \(line 2 column 12\)$/],
   ["JSON that ends too early", '[{"host": "a"', /not valid JSON: Expected .* \(line 1 column 14\)$/],
   ["an empty file", "", /not valid JSON: Unexpected end of JSON input \(line 1 column 1\)$/],
 ];
@@ -225,14 +209,6 @@ test("unknown workers and jobs in disabled.json are warnings that name the neare
 });
 
 test("without disabled.json nothing is disabled; a broken one is an error", async (t) => {
-  assert.deepEqual(await disabled(t, null), {
-    workers: new Set(),
-    jobs: new Map(),
-    errors: [],
-    warnings: [],
-  });
-  assert.match(
-    (await disabled(t, '{"workers": "all"}')).errors.join(),
-    /^ErrInvalidDisabledJSON: .*expected a list/,
-  );
+  assert.deepEqual(await disabled(t, null), { workers: new Set(), jobs: new Map(), errors: [], warnings: [] });
+  assert.match((await disabled(t, '{"workers": "all"}')).errors.join(), /^ErrInvalidDisabledJSON: .*expected a list/);
 });

@@ -213,10 +213,7 @@ test("what is no bucket is refused and stays untouched", async (t) => {
   const folder = temporaryFolder(t);
   writeFileSync(path.join(folder, "mine"), "");
   const { code, stderr } = await ops(["deploy", "--bucket-dir", folder]);
-  assert.deepEqual(
-    [code, stderr],
-    [1, `ops: ${folder} is not an initialised bucket: run \`ops init\` there first\n`],
-  );
+  assert.deepEqual([code, stderr], [1, `ops: ${folder} is not an initialised bucket: run \`ops init\` there first\n`]);
   assert.deepEqual(readdirSync(folder), ["mine"]);
 });
 

@@ -20,11 +20,7 @@ async function built(t: TestContext) {
 async function withInput(dir: string, input: string | Buffer, ...words: string[]) {
   const child = spawn(process.execPath, [PROGRAM, ...words, "--bucket-dir", dir], { stdio: "pipe" });
   child.stdin.end(input);
-  const [stdout, stderr, [code]] = await Promise.all([
-    text(child.stdout),
-    text(child.stderr),
-    once(child, "close"),
-  ]);
+  const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, "close")]);
   return { stdout, stderr, code };
 }
 
@@ -54,10 +50,7 @@ test("ops cat deployments tells the last action on each allocation, and shows on
     assert.match(stdout, new RegExp(` x{50}${end}\n`));
   }
   const none = await run("cat", "deployments", "--outcome", "ok");
-  assert.deepEqual(
-    [none.code, none.stderr],
-    [1, "ops: there are no deployments to show with that outcome\n"],
-  );
+  assert.deepEqual([none.code, none.stderr], [1, "ops: there are no deployments to show with that outcome\n"]);
   const wrong = await run("cat", "deployments", "--outcome", "faild");
   assert.match(wrong.stderr, /there is no outcome "faild"; did you mean "failed"\?/);
 });
@@ -90,16 +83,10 @@ test("CP-111 ops cat prometheus lists, prints a file, and prints what is to be s
 test("nothing to show and unknown names are failures that say what to do", async (t) => {
   const { run } = await built(t);
   const none = await run("cat", "hooks");
-  assert.deepEqual(
-    [none.code, none.stderr],
-    [1, "ops: there are no hooks to show: has the bucket been built?\n"],
-  );
+  assert.deepEqual([none.code, none.stderr], [1, "ops: there are no hooks to show: has the bucket been built?\n"]);
   assert.equal((await run("cat", "hooks", "--json")).stdout, "[]\n");
   const typo = await run("cat", "allocations", "--jobs", "wep");
-  assert.deepEqual(
-    [typo.code, typo.stderr],
-    [1, 'ops: in the catalog there is no job "wep"; did you mean "web"?\n'],
-  );
+  assert.deepEqual([typo.code, typo.stderr], [1, 'ops: in the catalog there is no job "wep"; did you mean "web"?\n']);
   const word = await run("cat", "job");
   assert.deepEqual([word.code, /did you mean cat jobs\?/.test(word.stderr)], [2, true], word.stderr);
 });

@@ -2,26 +2,18 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deploySummary } from "../../lib/cli/deploy-summary.ts";
 
-const allocation = (action: string | null, outcome: string) => ({
-  worker: "a",
-  action,
-  outcome,
-  error: null,
-});
+const allocation = (action: string | null, outcome: string) => ({ worker: "a", action, outcome, error: null });
 
 test("the summary of a deploy counts actions and outcomes of each job; a dry run has none", () => {
   const jobs = [
     {
-      ...{ job: "web", outcome: "failed", reason: "", duration_ms: 1234 },
+      job: "web",
+      outcome: "failed",
+      reason: "",
+      duration_ms: 1234,
       allocations: [allocation("start", "changed"), allocation("start", "unreachable")],
     },
-    {
-      job: "db",
-      outcome: "not_started",
-      reason: "",
-      duration_ms: 0,
-      allocations: [allocation(null, "not_started")],
-    },
+    { job: "db", outcome: "not_started", reason: "", duration_ms: 0, allocations: [allocation(null, "not_started")] },
     { job: "idle", outcome: "skipped", reason: "", duration_ms: 0, allocations: [] },
   ];
   assert.deepEqual(deploySummary({ jobs }).trim().split("\n"), [

@@ -23,10 +23,7 @@ test("a dry run has colours on a terminal only, and never with NO_COLOR", async 
   const args = [PROGRAM, "deploy", "--dry-run", "--bucket-dir", dir];
   const shown = (env: Record<string, string>) => {
     const command = ["-c", inTerminal, process.execPath, ...args];
-    const { stdout, status } = spawnSync("python3", command, {
-      env: { ...process.env, ...env },
-      encoding: "utf8",
-    });
+    const { stdout, status } = spawnSync("python3", command, { env: { ...process.env, ...env }, encoding: "utf8" });
     assert.equal(status, 0, stdout);
     return stdout;
   };

@@ -32,10 +32,7 @@ test("the longest name wins; dashes and underscores are the same in command name
 
 test("what is mistyped is refused with the nearest right word and where to read on", () => {
   const cases: [work: () => unknown, message: RegExp][] = [
-    [
-      () => findCommand(commands, ["deplyo"]),
-      /^"deplyo" is not a command; did you mean deploy\? \(see `ops help`\)$/,
-    ],
+    [() => findCommand(commands, ["deplyo"]), /^"deplyo" is not a command; did you mean deploy\? \(see `ops help`\)$/],
     [() => findCommand(commands, ["zzz"]), /^"zzz" is not a command \(see `ops help`\)$/],
     [() => parseFlags(deploy, ["--forse"]), /ops deploy has no flag "--forse"; did you mean --force\?/],
     [() => parseFlags(deploy, ["--force=yes"]), /^--force takes no value/],

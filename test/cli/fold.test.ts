@@ -4,15 +4,13 @@ import { foldedText, foldWorkers, shortNames } from "../../lib/cli/fold.ts";
 import type { CommandResult } from "../../lib/operation/run-command.ts";
 
 const result = (worker: string, more: Partial<CommandResult> = {}): CommandResult => ({
-  ...{
-    worker,
-    outcome: "ok",
-    error: null,
-    exit_code: 0,
-    output: "same\n",
-    output_sha256: "1",
-    duration_ms: 1,
-  },
+  worker,
+  outcome: "ok",
+  error: null,
+  exit_code: 0,
+  output: "same\n",
+  output_sha256: "1",
+  duration_ms: 1,
   ...more,
 });
 
@@ -49,9 +47,7 @@ test("workers that cannot be reached are one group although each reason names it
 });
 
 test("the text names the workers in short and holds nothing that a terminal would obey", () => {
-  const text = foldedText({
-    workers: [result("a", { output: "\x1b]0;x\x07\n" }), result("w1"), result("w2")],
-  });
+  const text = foldedText({ workers: [result("a", { output: "\x1b]0;x\x07\n" }), result("w1"), result("w2")] });
   assert.equal(text, "--- a: ok\n\\x1b]0;x\\x07\n--- w[1-2] (2 workers): ok\nsame\n");
   for (const nothing of [null, {}, { problems: [] }]) assert.equal(foldedText(nothing), "");
 });

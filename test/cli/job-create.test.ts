@@ -27,9 +27,7 @@ test("what job create makes builds, and the only warning is that no worker has i
     [made.code, made.stderr, made.stdout],
     [
       ...[0, ""],
-      ["manifest.json", "Makefile", "_hooks/example.py"]
-        .map((name) => `workspace/jobs/web/${name}\n`)
-        .join(""),
+      ["manifest.json", "Makefile", "_hooks/example.py"].map((name) => `workspace/jobs/web/${name}\n`).join(""),
     ],
   );
   assert.equal((await run("job", "create", "db", "--template", "plain", "-s", "worker")).code, 0);

@@ -14,11 +14,21 @@ const wait = (on: string, since: number, limit: number | null) => ({
 });
 
 const PROGRESS: Progress = {
-  ...{ phase: "wave 1: roll out", done: 2, total: 5 },
+  phase: "wave 1: roll out",
+  done: 2,
+  total: 5,
   rollouts: [
     {
-      ...{ job: "web", action: "restart", batch: 3, batches: 5, gate: "", workers: 10 },
-      ...{ done: 6, running: 2, failed: 1, hosts: [] },
+      job: "web",
+      action: "restart",
+      batch: 3,
+      batches: 5,
+      gate: "",
+      workers: 10,
+      done: 6,
+      running: 2,
+      failed: 1,
+      hosts: [],
     },
   ],
   cancel: null,

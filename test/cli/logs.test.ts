@@ -16,11 +16,7 @@ async function withLogs(t: TestContext): Promise<(...flags: string[]) => ReturnT
   };
   const one = (second: number, run: string, rest: string) =>
     `ts=2026-01-01T00:00:0${second}.000Z level=info run=${run} ops=deploy ${rest}`;
-  write(
-    path.join(layout.logs, "ops.log"),
-    one(1, FIRST, "worker=- msg=begin"),
-    one(5, SECOND, "worker=- msg=again"),
-  );
+  write(path.join(layout.logs, "ops.log"), one(1, FIRST, "worker=- msg=begin"), one(5, SECOND, "worker=- msg=again"));
   write(
     path.join(layout.logs, "10.0.0.1.log"),
     one(2, FIRST, 'event=command_begin worker=10.0.0.1 job=web phase=rollout cmd="make start"'),
@@ -75,10 +71,7 @@ test("ops logs filters, takes the last lines and prints JSON", async (t) => {
     "the run's own folder",
   );
   assert.deepEqual(await json("--job", "other"), []);
-  assert.match(
-    (await logs("--format", "raw", "--tail", "1")).stdout,
-    /^ts=2026-01-01T00:00:05.000Z .* msg=again\n$/,
-  );
+  assert.match((await logs("--format", "raw", "--tail", "1")).stdout, /^ts=2026-01-01T00:00:05.000Z .* msg=again\n$/);
 });
 
 test("wrong flags of ops logs are wrong usage", async (t) => {
@@ -95,15 +88,7 @@ test("output of commands that run at the same time does not mix", () => {
   const shown: string[] = [];
   const log = new HumanLog((text) => shown.push(text));
   const line = (worker: string, rest: Record<string, string>) =>
-    log.line({
-      ts: "2026-01-01T00:00:00.000Z",
-      level: "info",
-      run: FIRST,
-      ops: "deploy",
-      worker,
-      job: "web",
-      ...rest,
-    });
+    log.line({ ts: "2026-01-01T00:00:00.000Z", level: "info", run: FIRST, ops: "deploy", worker, job: "web", ...rest });
   line("a", { event: "command_begin", cmd: "one" });
   line("b", { event: "command_begin", cmd: "two" });
   line("a", { stream: "stdout", msg: "1" });

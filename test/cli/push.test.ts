@@ -53,15 +53,10 @@ function routesOf(replaced: Routes): Routes {
       answer(202, { run_id: RUN })(request, response);
     },
     [`GET ${base}/runs/${RUN}/logs?after=0&timeout=30`]: chunk("first\n", 0, false),
-    [`GET ${base}/runs/${RUN}/logs?after=6&timeout=30`]: inTurn(
-      chunk("", 6, false),
-      chunk("second\n", 6, false),
-    ),
+    [`GET ${base}/runs/${RUN}/logs?after=6&timeout=30`]: inTurn(chunk("", 6, false), chunk("second\n", 6, false)),
     [`GET ${base}/runs/${RUN}/logs?after=13&timeout=30`]: chunk("", 13, true),
     [`GET ${base}/runs/${RUN}`]: answer(200, { id: RUN, status: "succeeded", error: null, result: {} }),
-    ...Object.fromEntries(
-      Object.entries(replaced).map(([key, handler]) => [key.replace(" ", ` ${base}`), handler]),
-    ),
+    ...Object.fromEntries(Object.entries(replaced).map(([key, handler]) => [key.replace(" ", ` ${base}`), handler])),
   };
 }
 
@@ -75,11 +70,7 @@ interface Played {
   requests: string[];
 }
 
-async function play(
-  t: TestContext,
-  replaced: Routes = {},
-  tls?: { cert: string; key: string },
-): Promise<Played> {
+async function play(t: TestContext, replaced: Routes = {}, tls?: { cert: string; key: string }): Promise<Played> {
   const routes = routesOf(replaced);
   const requests: string[] = [];
   const listener = (request: IncomingMessage, response: ServerResponse) => {
@@ -107,11 +98,7 @@ interface Attempt {
   progress: string[];
 }
 
-async function attempt(
-  t: TestContext,
-  url: string,
-  given: Partial<Parameters<typeof push>[0]> = {},
-): Promise<Attempt> {
+async function attempt(t: TestContext, url: string, given: Partial<Parameters<typeof push>[0]> = {}): Promise<Attempt> {
   const dir = temporaryFolder(t);
   writeTree(dir, EXAMPLE);
   const found: Attempt = { exit: -1, output: "", progress: [] };
@@ -142,10 +129,7 @@ test("a push sends the source with the token, follows the build and answers 0", 
   });
   const dir = temporaryFolder(t);
   writeTree(dir, EXAMPLE);
-  const { exit, output, progress } = await attempt(t, `${server.url}/`, {
-    dir,
-    bucket: BUCKET.toUpperCase(),
-  });
+  const { exit, output, progress } = await attempt(t, `${server.url}/`, { dir, bucket: BUCKET.toUpperCase() });
   assert.deepEqual([exit, output], [0, "first\nsecond\n"]);
   assert.deepEqual(server.requests, [PUSH, LOGS(0), LOGS(6), LOGS(6), LOGS(13), DETAIL]);
   assert.equal(headers[0]?.["content-type"], "application/x-tar");
@@ -158,12 +142,7 @@ test("a push sends the source with the token, follows the build and answers 0", 
 });
 
 for (const [status, error, exit, sentence] of [
-  [
-    "failed",
-    "workspace/workers.json: expected a list",
-    1,
-    "the build failed: workspace/workers.json: expected a list",
-  ],
+  ["failed", "workspace/workers.json: expected a list", 1, "the build failed: workspace/workers.json: expected a list"],
   ["cancelled", null, 130, "the build cancelled"],
 ] as const)
   test(`a build that ended ${status} is answered as ${exit}`, async (t) => {
@@ -216,13 +195,7 @@ const ENTRY = { path: "workspace/x", message: "a symbolic link is not allowed" }
 const refusals: [string, number, object, string, string][] = [
   ["a busy bucket", 409, { error: "bucket_busy", message: BUSY, details: HOLDER }, "bucket_busy", BUSY],
   ["another conflict", 409, { error: "bucket_not_initialized", message: "run init" }, "failed", "run init"],
-  [
-    "an unknown bucket",
-    404,
-    { error: "bucket_not_found", message: "no such bucket" },
-    "failed",
-    "no such bucket",
-  ],
+  ["an unknown bucket", 404, { error: "bucket_not_found", message: "no such bucket" }, "failed", "no such bucket"],
   ["a large body", 413, { error: "payload_too_large", message: "too large" }, "failed", "too large"],
   [
     "problems",
@@ -249,11 +222,7 @@ for (const [what, status, body, code, message] of refusals)
     const server = await play(t, { [PUSH]: refuse });
     for (const dir of [undefined, largeBucket(t)]) {
       const details = (body as { details?: unknown }).details;
-      await assert.rejects(attempt(t, server.url, dir === undefined ? {} : { dir }), {
-        code,
-        message,
-        details,
-      });
+      await assert.rejects(attempt(t, server.url, dir === undefined ? {} : { dir }), { code, message, details });
     }
     assert.deepEqual(server.requests, [PUSH, PUSH]);
   });
@@ -275,44 +244,21 @@ test("a refusal in the middle of the upload is shown and ends the upload", async
 
 test("T-21 a wrong token is shown with the server's sentence", async (t) => {
   const server = await play(t);
-  await assert.rejects(attempt(t, server.url, { token: "wrong" }), {
-    code: "failed",
-    message: "the token is wrong",
-  });
+  await assert.rejects(attempt(t, server.url, { token: "wrong" }), { code: "failed", message: "the token is wrong" });
 });
 
 const broken: [string, Handler, RegExp][] = [
-  [
-    "resets the connection",
-    (request) => request.socket.resetAndDestroy(),
-    /the connection was closed without an/,
-  ],
-  [
-    "closes the connection",
-    (request) => request.socket.destroy(),
-    /the connection was closed without an answer/,
-  ],
-  [
-    "answers a page",
-    (_, response) => response.writeHead(502).end("<html>"),
-    /answered 502 and no reason; is it an/,
-  ],
-  [
-    "redirects",
-    (_, response) => response.writeHead(301, { Location: "/x" }).end(),
-    /answered 301 and no reason/,
-  ],
+  ["resets the connection", (request) => request.socket.resetAndDestroy(), /the connection was closed without an/],
+  ["closes the connection", (request) => request.socket.destroy(), /the connection was closed without an answer/],
+  ["answers a page", (_, response) => response.writeHead(502).end("<html>"), /answered 502 and no reason; is it an/],
+  ["redirects", (_, response) => response.writeHead(301, { Location: "/x" }).end(), /answered 301 and no reason/],
   ["answers no JSON", (_, response) => response.writeHead(202).end("ok"), /answered 202 and no reason/],
   [
     "answers another JSON",
     answer(202, { run_id: "../../x" }),
     /Cannot understand the server's answer: run_id expected/,
   ],
-  [
-    "answers without end",
-    (_, response) => void response.write(Buffer.alloc(5 << 20)),
-    /more than 4194304 bytes/,
-  ],
+  ["answers without end", (_, response) => void response.write(Buffer.alloc(5 << 20)), /more than 4194304 bytes/],
   ["cuts its answer", (_, response) => cut(response), /Cannot reach http:\/\/127/],
 ];
 
@@ -460,11 +406,7 @@ const unusable: [string, Partial<Parameters<typeof push>[0]>, RegExp][] = [
   ["an empty token", { token: "" }, /Cannot use the token/],
   ["a token with a newline", { token: "a\nb" }, /Cannot use the token/],
   ["a CA file that is not there", { caFile: "/nowhere" }, /Cannot use the certificates in \/nowhere: ENOENT/],
-  [
-    "a CA file without certificates",
-    { caFile: import.meta.filename.replace(/push.*/, "x.pem") },
-    /ENOENT|no PEM/,
-  ],
+  ["a CA file without certificates", { caFile: import.meta.filename.replace(/push.*/, "x.pem") }, /ENOENT|no PEM/],
 ];
 
 for (const [what, given, message] of unusable)

@@ -15,14 +15,7 @@ async function bucket(t: TestContext, more: Record<string, unknown>[] = []) {
   const root = temporaryFolder(t);
   makeWorkspace(dir, {
     workers: [
-      {
-        tags: { b: "x", a: "y" },
-        CPU: "1 ghz",
-        host: "127.0.0.1",
-        connection: "local",
-        root,
-        labels: ["one"],
-      },
+      { tags: { b: "x", a: "y" }, CPU: "1 ghz", host: "127.0.0.1", connection: "local", root, labels: ["one"] },
       { host: "127.0.0.2", connection: "local", root: `${root}/2` },
       ...more,
     ],
@@ -40,10 +33,7 @@ test("ops worker facts, uptime and sysstat print a table, and with --json the re
     table.stdout,
     /^worker +outcome +hostname +os +arch +cpus +mhz +memory +disk_used +addresses\n127\.0\.0\.1 +ok /,
   );
-  assert.match(
-    (await worker("uptime")).stdout,
-    /^worker +outcome +load1 +load5 +load15 +up\n127\.0\.0\.1 +ok +\d/,
-  );
+  assert.match((await worker("uptime")).stdout, /^worker +outcome +load1 +load5 +load15 +up\n127\.0\.0\.1 +ok +\d/);
   const busy = await worker("sysstat", "--labels", "one");
   assert.match(
     busy.stdout,
@@ -96,10 +86,7 @@ test("when one worker did not answer, --generate-workers writes nothing and says
   const before = readFileSync(file, "utf8");
   const { code, stdout, stderr } = await worker("facts", "--generate-workers");
   assert.deepEqual([code, stdout], [1, ""]);
-  assert.match(
-    stderr,
-    /\nerror: workspace\/workers\.json stays as it is: not all workers have told what they are\n$/,
-  );
+  assert.match(stderr, /\nerror: workspace\/workers\.json stays as it is: not all workers have told what they are\n$/);
   assert.equal(readFileSync(file, "utf8"), before);
 });
 
@@ -118,12 +105,7 @@ for (const [args, message] of [
 const FACTS = { cpu_count: 2, cpu_mhz: 1000, memory_mb: 512 };
 
 for (const [what, text, worker, message] of [
-  [
-    "a worker that is not in the file",
-    '[{"host":"a"}]',
-    { worker: "b", facts: FACTS },
-    /worker "b" is not in it/,
-  ],
+  ["a worker that is not in the file", '[{"host":"a"}]', { worker: "b", facts: FACTS }, /worker "b" is not in it/],
   [
     "a worker without a clock",
     '[{"host":"b"}]',
@@ -171,12 +153,7 @@ test("sizes have one digit behind the point below ten of a unit, none of bytes",
     { busy_pct: 1, read_bytes_per_s: 9, write_bytes_per_s: 9.5 * 1024 },
     { rx_bytes_per_s: 20 * 1024 },
   ];
-  const memory = {
-    mem_used_bytes: 0,
-    mem_total_bytes: 0,
-    mem_swap_used_bytes: 1,
-    mem_swap_total_bytes: 2 ** 31,
-  };
+  const memory = { mem_used_bytes: 0, mem_total_bytes: 0, mem_swap_used_bytes: 1, mem_swap_total_bytes: 2 ** 31 };
   const sysstat = { cpu_pct: 1, ...memory, disk: [disk], net: [{ ...net, tx_bytes_per_s: 1024 ** 2 - 1 }] };
   const text = sysstatTable({ workers: [{ worker: "a", outcome: "ok", error: null, sysstat }] });
   for (const size of ["9 B", "9.5 KiB", "20 KiB", "1024 KiB", "0 % of 2.0 GiB"])

@@ -26,10 +26,7 @@ test("CP-223 ops push rollback brings an earlier source back, follows its build 
   assert.deepEqual([back.code, live()], [0, "one"], back.stderr);
   assert.match(back.stderr, /the source was rolled back; run [0-9a-f-]+ builds it\nthe build succeeded\n$/);
   assert.match(back.stdout, /rollback succeeded/);
-  const { body } = await server.call<{ items: { id: string }[] }>(
-    "GET",
-    `/api/buckets/${bucket}/source/revisions`,
-  );
+  const { body } = await server.call<{ items: { id: string }[] }>("GET", `/api/buckets/${bucket}/source/revisions`);
   const newest = await run("rollback", "--revision", body.items[0]?.id ?? "");
   assert.deepEqual([newest.code, live()], [1, "two"]);
   for (const [words, code, sentence] of [

@@ -72,7 +72,11 @@ test("--json prints the result only; the run is in the history", async (t) => {
   const result = JSON.parse(stdout);
   const { duration_ms: _, output_sha256: __, ...first } = result.workers[0];
   assert.deepEqual(first, {
-    ...{ worker: "127.0.0.1", outcome: "failed", error: "exit code 2", exit_code: 2, output: "a\n" },
+    worker: "127.0.0.1",
+    outcome: "failed",
+    error: "exit code 2",
+    exit_code: 2,
+    output: "a\n",
   });
   const [newest] = await storedRuns(layoutOf(dir));
   assert.deepEqual([newest?.kind, newest?.status, newest?.result], ["run_command", "failed", result]);
@@ -111,11 +115,7 @@ test("a secret of the bucket in a command is stored nowhere, and the worker gets
   const args = [PROGRAM, "kv", "set-secret", "web", "password"];
   const set = spawnSync(process.execPath, args, { cwd: dir, input: secret });
   assert.equal(set.status, 0, String(set.stderr));
-  const { code, stdout } = await run(
-    `[ '${secret}' = 's3cret-of'-the-job ] && echo same ${secret}`,
-    "-w",
-    "127.0.0.1",
-  );
+  const { code, stdout } = await run(`[ '${secret}' = 's3cret-of'-the-job ] && echo same ${secret}`, "-w", "127.0.0.1");
   assert.equal(code, 0);
   assert.match(stdout, /^127\.0\.0\.1 \| same \*\*\*$/m);
   const [newest] = await storedRuns(layoutOf(dir));

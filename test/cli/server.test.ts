@@ -28,7 +28,11 @@ test("T-79 a server that is told to stop while it still recovers stops as soon a
   writeFileSync(
     layout.lock,
     JSON.stringify({
-      ...{ run_id: "x", command: "deploy", since: "", boot_id: bootId(), host: hostname() },
+      run_id: "x",
+      command: "deploy",
+      since: "",
+      boot_id: bootId(),
+      host: hostname(),
       holders: [{ pid: process.pid, start_time: "1" }],
       groups: [{ pgid, start_time: identify(pgid)?.start_time }],
     }),
@@ -50,11 +54,7 @@ test("CP-124 a server takes no lock: it starts while a command works in a bucket
   const first = await LocalServer.start(root);
   const bucket = await first.createBucket();
   await first.stop();
-  const lock = await acquireLock(
-    layoutOf(path.join(root, bucket)),
-    "019a0000-0000-7000-8000-000000000000",
-    "deploy",
-  );
+  const lock = await acquireLock(layoutOf(path.join(root, bucket)), "019a0000-0000-7000-8000-000000000000", "deploy");
   const server = await LocalServer.start(root);
   t.after(() => server.stop("SIGKILL"));
   assert.equal((await server.call("GET", `/api/buckets/${bucket}`)).status, 200);
@@ -104,8 +104,5 @@ test("a push that is being sent when the server is told to stop is refused, and 
   assert.equal(response.statusCode, 503);
   request.on("error", () => {}).destroy();
   assert.deepEqual(await exited, [0, null]);
-  assert.deepEqual(
-    [existsSync(layout.lock), readdirSync(layout.uploads), readdirSync(layout.runs)],
-    [false, [], []],
-  );
+  assert.deepEqual([existsSync(layout.lock), readdirSync(layout.uploads), readdirSync(layout.runs)], [false, [], []]);
 });

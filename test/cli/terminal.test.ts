@@ -25,9 +25,7 @@ test("commands write through one place, which leaves nothing in that a terminal 
   const found = readdirSync(CLI, { recursive: true, encoding: "utf8" })
     .filter((name) => name.endsWith(".ts"))
     .flatMap((name) => {
-      const count = readFileSync(path.join(CLI, name), "utf8").match(
-        /process\.std(out|err)\.write\(/g,
-      )?.length;
+      const count = readFileSync(path.join(CLI, name), "utf8").match(/process\.std(out|err)\.write\(/g)?.length;
       return count === undefined ? [] : [[name, count]];
     });
   assert.deepEqual(Object.fromEntries(found), RAW);

@@ -21,7 +21,9 @@ const SOURCE = (folder: string) => ({
     { host: "127.0.0.1", connection: "local", root: path.join(folder, "worker") },
   ]),
   "workspace/jobs/web/manifest.json": JSON.stringify({
-    ...{ version: "1", selectors: ["worker"], hooks: { wait: { executed_on: ["pre_deploy"] } } },
+    version: "1",
+    selectors: ["worker"],
+    hooks: { wait: { executed_on: ["pre_deploy"] } },
   }),
   "workspace/jobs/web/Makefile": "start stop restart reload status:\n\t@true\n",
   "workspace/jobs/web/_hooks/wait.py": HOOK(folder),
@@ -41,9 +43,7 @@ function holding(text: string): string[] {
       ["environ", "cmdline"].flatMap((part) => {
         try {
           const file = `/proc/${pid}/${part}`;
-          return readFileSync(file).includes(text)
-            ? [`${file}: ${readFileSync(`/proc/${pid}/cmdline`)}`]
-            : [];
+          return readFileSync(file).includes(text) ? [`${file}: ${readFileSync(`/proc/${pid}/cmdline`)}`] : [];
         } catch {
           // The process has gone, or belongs to another user.
           return [];
@@ -75,9 +75,7 @@ for (const [way, give] of Object.entries(WAYS))
     test(`a token that came ${way} is in no process while hooks run, with ${which}`, async (t) => {
       const folder = temporaryFolder(t);
       const token = randomBytes(24).toString("base64url");
-      const server = await LocalServer.start(path.join(folder, "root"), {
-        ...{ token, node, ...give(token, folder) },
-      });
+      const server = await LocalServer.start(path.join(folder, "root"), { token, node, ...give(token, folder) });
       t.after(() => server.stop());
       const id = await server.createBucket();
       writeTree(path.join(folder, "source"), SOURCE(folder));

@@ -40,9 +40,7 @@ test("CP-055 CP-057 CP-062 CP-063 T-63 labels have defaults; a second time shows
     spawnSync(
       "sh",
       ["-c", 'umask 0; exec "$@"', "sh", process.execPath, PROGRAM, ...ENROLL, "--totp-secret-file", file],
-      {
-        encoding: "utf8",
-      },
+      { encoding: "utf8" },
     );
   const first = enroll();
   assert.equal(statSync(file).mode & 0o777, 0o600);
@@ -77,10 +75,7 @@ test("a secret file that is something else is refused and kept", async (t) => {
   writeFileSync(path.join(cwd, "server-totp.secret"), "hello\n", { mode: 0o600 });
   const { code, stdout, stderr } = await ops(ENROLL, { cwd });
   assert.deepEqual([code, stdout], [2, ""]);
-  assert.match(
-    stderr,
-    /^ops: Cannot use the TOTP secret file .\/server-totp\.secret: expected one line of base32/,
-  );
+  assert.match(stderr, /^ops: Cannot use the TOTP secret file .\/server-totp\.secret: expected one line of base32/);
   assert.equal(readFileSync(path.join(cwd, "server-totp.secret"), "utf8"), "hello\n");
 });
 
@@ -89,8 +84,7 @@ test("CP-058 --totp-account belongs to enrolling alone; no flag sets a timeout",
   const { stdout: enroll } = await ops([...ENROLL, "--help"]);
   assert.deepEqual([/--totp-account/.test(server), /--totp-account/.test(enroll)], [false, true]);
   assert.doesNotMatch(server, /timeout/i);
-  for (const flag of ["--totp-account", "--read-timeout"])
-    assert.equal((await ops(["server", flag, "1"])).code, 2);
+  for (const flag of ["--totp-account", "--read-timeout"]) assert.equal((await ops(["server", flag, "1"])).code, 2);
 });
 
 test("a start with a weak mode is refused in one line that says what to do, and makes no root; a short token is a warning", async (t) => {
@@ -125,9 +119,7 @@ test("CP-051 T-61 T-62 a start that is refused says why in one line, and makes n
     [["--addr", ":0"], {}],
     [["--log-format", "xml"], {}],
   ] as const) {
-    const { code, stdout, stderr } = await ops(["server", "--root", root, ...flags], {
-      env: { ...env, ...more },
-    });
+    const { code, stdout, stderr } = await ops(["server", "--root", root, ...flags], { env: { ...env, ...more } });
     assert.deepEqual([code, stdout], [2, ""]);
     assert.match(stderr, /^ops: [^\n]+\n$/);
   }
@@ -155,11 +147,15 @@ async function secured(t: TestContext, flags: string[] = []): Promise<Secured> {
   t.after(() => server.stop("SIGKILL"));
   const ca = readFileSync(certFile);
   return {
-    ...{ server, certFile, ca },
+    server,
+    certFile,
+    ca,
     code: (at) => oathtoolCode(readFileSync(file, "utf8").trim(), at),
     call: (method, target, headers, body) =>
       send(server.url + target, {
-        ...{ method, ca, body: body === undefined ? undefined : JSON.stringify(body) },
+        method,
+        ca,
+        body: body === undefined ? undefined : JSON.stringify(body),
         headers: {
           authorization: `Bearer ${server.token}`,
           ...(body !== undefined && { "content-type": "application/json" }),
@@ -245,17 +241,20 @@ test("with --log-format json every line of the log is an object, those of reques
   assert.match(time, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
   assert.equal(typeof duration_ms, "number");
   assert.deepEqual(facts, {
-    ...{ request_id: reply.headers.get("x-request-id"), peer: "127.0.0.1", method: "GET" },
-    ...{ route: "/api/buckets", path: "/api/buckets", status: 400, authenticated: "bearer+totp" },
+    request_id: reply.headers.get("x-request-id"),
+    peer: "127.0.0.1",
+    method: "GET",
+    route: "/api/buckets",
+    path: "/api/buckets",
+    status: 400,
+    authenticated: "bearer+totp",
     size_bytes: Number(reply.headers.get("content-length")),
   });
   assert.match(lines.at(-1).message, /^stopping: /);
 });
 
 test("in text every line of the log begins with its time", async (t) => {
-  const server = await LocalServer.start(path.join(temporaryFolder(t), "root"), {
-    flags: ["--log-format", "text"],
-  });
+  const server = await LocalServer.start(path.join(temporaryFolder(t), "root"), { flags: ["--log-format", "text"] });
   t.after(() => server.stop("SIGKILL"));
   await server.call("GET", "/api/buckets");
   await until("the line of the request", () => server.log.includes("\n"));

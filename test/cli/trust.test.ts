@@ -11,11 +11,7 @@ import { makeWorkspace } from "../helpers/workspace.ts";
 
 async function bucketWith(t: TestContext, port: number, ...hosts: string[]) {
   const dir = temporaryFolder(t);
-  const workers = hosts.map((host) => ({
-    host,
-    ssh_port: port,
-    labels: [host === hosts[0] ? "first" : "other"],
-  }));
+  const workers = hosts.map((host) => ({ host, ssh_port: port, labels: [host === hosts[0] ? "first" : "other"] }));
   assert.equal((await ops(["init", "--bucket-dir", dir])).code, 0);
   makeWorkspace(dir, { workers });
   assert.equal((await ops(["build", "--bucket-dir", dir])).code, 0);

@@ -9,9 +9,7 @@ import { PROGRAM } from "../../scripts/local-server.ts";
 import { makeBucket } from "../helpers/workspace.ts";
 
 function startWorker(t: TestContext, output: "ignore" | number = "ignore"): ChildProcess {
-  const child = spawn(process.execPath, [PROGRAM, "worker", "run"], {
-    stdio: ["ignore", output, output, "ipc"],
-  });
+  const child = spawn(process.execPath, [PROGRAM, "worker", "run"], { stdio: ["ignore", output, output, "ipc"] });
   t.after(() => child.kill("SIGKILL"));
   return child;
 }

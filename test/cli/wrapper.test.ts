@@ -113,10 +113,7 @@ test("Ctrl-C in a terminal reaches wrapper and program at once and counts once: 
   assert.match(text, /deploy cancelled/);
   assert.equal(identify(target), undefined);
   const run = await newest();
-  assert.deepEqual(
-    [run?.status, run?.audit.map((entry) => entry.action)],
-    ["cancelled", ["start", "cancel"]],
-  );
+  assert.deepEqual([run?.status, run?.audit.map((entry) => entry.action)], ["cancelled", ["start", "cancel"]]);
   assert.equal(await readLock(layout), undefined);
 });
 

@@ -14,12 +14,7 @@ for (const [what, before, after, expected] of [
   ["equal texts", "a\n", "a\n", ""],
   ["a new file", undefined, "a\nb\n", "@@ -0,0 +1,2 @@\n+a\n+b\n"],
   ["a removed file", "a\n", undefined, "@@ -1 +0,0 @@\n-a\n"],
-  [
-    "a changed line",
-    upTo(9),
-    upTo(9).replace("5\n", "five\n"),
-    "@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n",
-  ],
+  ["a changed line", upTo(9), upTo(9).replace("5\n", "five\n"), "@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n"],
   ["a lost newline at the end", "a\n", "a", "@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file\n"],
   ["two empty texts", undefined, "", ""],
 ] as const)

@@ -5,11 +5,8 @@ import test from "node:test";
 import { matchGlob, validateGlob } from "../../lib/codec/glob.ts";
 
 const FIXTURE = path.join(import.meta.dirname, "../fixtures/go-semantics.json");
-const vectors: {
-  glob_paths: string[];
-  glob_patterns: string[];
-  globs_matching: { Pattern: string; Path: string }[];
-} = JSON.parse(readFileSync(FIXTURE, "utf8"));
+const vectors: { glob_paths: string[]; glob_patterns: string[]; globs_matching: { Pattern: string; Path: string }[] } =
+  JSON.parse(readFileSync(FIXTURE, "utf8"));
 
 test("every pair of the vectors matches or does not", () => {
   const matching = new Set(vectors.globs_matching.map(({ Pattern, Path }) => `${Pattern} ${Path}`));

@@ -32,22 +32,7 @@ test("floating point texts, decimal and hexadecimal", () => {
     ["NaN", Number.NaN],
   ];
   for (const [text, value] of texts) assert.equal(parseFloatText(text), value, text);
-  for (const text of [
-    "",
-    ".",
-    "1e",
-    "e1",
-    "1_",
-    "1._5",
-    "0x1",
-    "0xp1",
-    "1e999",
-    "in",
-    "nano",
-    "-nan",
-    "1 ",
-    "٣",
-  ])
+  for (const text of ["", ".", "1e", "e1", "1_", "1._5", "0x1", "0xp1", "1e999", "in", "nano", "-nan", "1 ", "٣"])
     assert.equal(parseFloatText(text), undefined, text);
 });
 

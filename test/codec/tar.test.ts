@@ -92,11 +92,7 @@ test("the same entries give the same bytes, without times and owners", async () 
   const header = bytes.subarray(0, 512);
   for (const field of ["mtime", "uid", "gid"] as const)
     assert.match(fieldOf(header, field).toString("latin1"), /^0+\0$/);
-  assert.equal(
-    header.toString("latin1", 329, 345),
-    "0000000\0".repeat(2),
-    "where ustar has the device numbers",
-  );
+  assert.equal(header.toString("latin1", 329, 345), "0000000\0".repeat(2), "where ustar has the device numbers");
 });
 
 for (const program of ["tar", "bsdtar"])
@@ -126,11 +122,7 @@ for (const [program, format] of [
       writeFileSync(path.join(source, name), contentOf(name));
     }
     const file = path.join(folder, `${program}.${format}.tar`);
-    await tar(
-      ["-c", "-f", file, `--format=${format}`, "-C", source, ...readdirSync(source)],
-      undefined,
-      program,
-    );
+    await tar(["-c", "-f", file, `--format=${format}`, "-C", source, ...readdirSync(source)], undefined, program);
     const found = (await read(readFileSync(file))).filter(({ type }) => type === "file");
     const wanted = names.map((name) => [name, contentOf(name)]).sort();
     assert.deepEqual(found.map(({ path, text }) => [path, text]).sort(), wanted);
@@ -145,10 +137,7 @@ test("links, FIFOs and devices are named as what they are", async () => {
   const source = mkdtempSync(path.join(folder, "kinds-"));
   const make = "echo x > file && ln file hard && ln -s file soft && mkfifo pipe";
   assert.equal((await launcher.run(["sh", "-c", make], { cwd: source })).exitCode, 0);
-  const bytes = Buffer.from(
-    await tar(["-c", "-C", source, "--sort=name", "file", "hard", "soft", "pipe"]),
-    "utf8",
-  );
+  const bytes = Buffer.from(await tar(["-c", "-C", source, "--sort=name", "file", "hard", "soft", "pipe"]), "utf8");
   const types = (await read(bytes)).map(({ path, type }) => `${path}: ${type}`);
   assert.deepEqual(types, ["file: file", "hard: hard link", "soft: symbolic link", "pipe: FIFO"]);
 });
@@ -180,10 +169,7 @@ test("who stops reading closes the source", async () => {
 });
 
 /** One entry with fields overwritten, its checksum right again, and the end blocks. */
-function crafted(
-  changes: Partial<Record<keyof typeof FIELDS, string | Buffer>>,
-  body = Buffer.alloc(0),
-): Buffer {
+function crafted(changes: Partial<Record<keyof typeof FIELDS, string | Buffer>>, body = Buffer.alloc(0)): Buffer {
   const header = Buffer.alloc(512);
   const fields = { name: "a", mode: "0000644", size: size(body.length), type: "0", magic: "ustar\x0000" };
   for (const [field, value] of Object.entries({ ...fields, ...changes }))
@@ -198,8 +184,7 @@ function size(bytes: number): string {
 }
 
 const END = Buffer.alloc(1024);
-const pax = (text: string | Buffer, type = "x") =>
-  crafted({ name: "pax", type }, Buffer.from(text as string));
+const pax = (text: string | Buffer, type = "x") => crafted({ name: "pax", type }, Buffer.from(text as string));
 const gnuName = (name: string) => crafted({ name: "././@LongLink", type: "L" }, Buffer.from(name));
 const base256 = (hex: string) => Buffer.from(hex.padStart(24, "0").replace(/^0/, "8"), "hex");
 
@@ -233,43 +218,23 @@ const refused: [string, Buffer[], RegExp][] = [
   ["data after the end", [crafted({}), END, Buffer.from("x")], /data after the archive's end/],
   ["endless padding", [END, Buffer.alloc(1 << 20)], /data after the archive's end/],
   ["a cut header", [crafted({}).subarray(0, 300)], /cut off/],
-  [
-    "cut content",
-    [crafted({ size: size(9) }), Buffer.from("x")],
-    /^archive entry 1 \(a\): .*content of 9 bytes$/,
-  ],
+  ["cut content", [crafted({ size: size(9) }), Buffer.from("x")], /^archive entry 1 \(a\): .*content of 9 bytes$/],
   ["cut padding", [crafted({}, Buffer.from("abc")).subarray(0, 600)], /cut off in its content/],
   ["a wrong checksum", [crafted({ checksum: "0000001\0" }), END], /header is damaged/],
   ["text", [Buffer.from("This is not an archive at all.\n".repeat(40))], /header is damaged or not one/],
   ["an archive without magic", [crafted({ magic: Buffer.alloc(8) }), END], /header is damaged/],
-  [
-    "a size with a letter",
-    [crafted({ size: "0000000000x" }), END],
-    /\(a\): its mode or size is not a number/,
-  ],
+  ["a size with a letter", [crafted({ size: "0000000000x" }), END], /\(a\): its mode or size is not a number/],
   ["a size with a sign", [crafted({ size: "-0000000001" }), END], /not a number/],
   ["an empty size", [crafted({ size: Buffer.alloc(12) }), END], /not a number/],
   ["a size with a digit that is not octal", [crafted({ size: "00000000009" }), END], /not a number/],
   ["a size above 2^53", [crafted({ size: base256("20000000000000") }), END], /not a number/],
   ["a negative size", [crafted({ size: Buffer.alloc(12, 0xff) }), END], /not a number/],
-  [
-    "a huge size that is not there",
-    [crafted({ size: base256("1ffffffffffff") }), END],
-    /cut off in its content/,
-  ],
+  ["a huge size that is not there", [crafted({ size: base256("1ffffffffffff") }), END], /cut off in its content/],
   ["a name that is not UTF-8", [crafted({ name: Buffer.from([0x61, 0xff]) }), END], /its name is not UTF-8/],
-  [
-    "a pax name that is not UTF-8",
-    [pax(Buffer.from("10 path=\xff\n", "latin1")), END],
-    /its name is not UTF-8/,
-  ],
+  ["a pax name that is not UTF-8", [pax(Buffer.from("10 path=\xff\n", "latin1")), END], /its name is not UTF-8/],
   ["a sparse file", [pax("22 GNU.sparse.major=1\n"), crafted({}), END], /sparse files are not supported/],
   ["an old sparse file", [crafted({ type: "S" }), END], /its type "S" is not known/],
-  [
-    "a symbolic link with content",
-    [crafted({ type: "2" }, Buffer.from("x")), END],
-    /link cannot have content/,
-  ],
+  ["a symbolic link with content", [crafted({ type: "2" }, Buffer.from("x")), END], /link cannot have content/],
   ["a pax length past its end", [pax("99 path=b\n"), crafted({}), END], /extended header is damaged/],
   ["a pax length of nothing", [pax("0 path=b\n"), crafted({}), END], /extended header is damaged/],
   ["a pax record without =", [pax("7 path\n"), crafted({}), END], /extended header is damaged/],

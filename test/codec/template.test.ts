@@ -87,9 +87,7 @@ test("every template case of the Go implementation gives the same output or erro
     assert.throws(
       () => renderTemplate("template", Template, ALLOCATION, FUNCTIONS),
       ({ message }: Failure) =>
-        phase === "exec"
-          ? message === reason
-          : /^template: template:1:\d+: /.test(message) && message.includes(reason),
+        phase === "exec" ? message === reason : /^template: template:1:\d+: /.test(message) && message.includes(reason),
       `${Template} should fail: ${wanted}`,
     );
   }
@@ -108,10 +106,7 @@ const OUTPUTS: Record<string, [template: string, output: string][]> = {
       "101 10 0o10 ff FF 0b101 010 0xff 0XFF 0o010",
     ],
     [`{{printf "%x %X %d %b" -255 -255 -9223372036854775808 -2}}`, "-ff -FF -9223372036854775808 -10"],
-    [
-      `{{printf "%c|%q|%U|%#U|%c|%q" 233 233 128512 128512 1114112 10}}`,
-      String.raw`é|'é'|U+1F600|U+1F600 '😀'|�|'\n'`,
-    ],
+    [`{{printf "%c|%q|%U|%#U|%c|%q" 233 233 128512 128512 1114112 10}}`, String.raw`é|'é'|U+1F600|U+1F600 '😀'|�|'\n'`],
     [`{{printf "%5c|%-5c|%08U|%.6U" 65 65 65 65}}`, "    A|A    |  U+0041|U+000041"],
     [
       `{{printf "%s|%10s|%-10s|%.2s|%5.1s|%05s" "héllo" "héllo" "héllo" "héllo" "héllo" "ab"}}`,
@@ -139,10 +134,7 @@ const OUTPUTS: Record<string, [template: string, output: string][]> = {
       "100000 1e+06 1e+21 1e-07 1E-07 1.23e+06 0.1",
     ],
     [`{{printf "%v %v %v %v %v" 1.0 1e6 123456789.0 1e-5 0.0001}}`, "1 1e+06 1.23456789e+08 1e-05 0.0001"],
-    [
-      `{{printf "%#g %#v %#.3g %#f %#.0f %#e" 1.0 1.0 2.0 2.0 2.0 3.0}}`,
-      "1.00000 1 2.00 2.000000 2. 3.000000e+00",
-    ],
+    [`{{printf "%#g %#v %#.3g %#f %#.0f %#e" 1.0 1.0 2.0 2.0 2.0 3.0}}`, "1.00000 1 2.00 2.000000 2. 3.000000e+00"],
     [
       `{{printf "%x %X %.2x %b %x" 1.5 1.5 3.14159 1.0 0.0}}`,
       "0x1.8p+00 0X1.8P+00 0x1.92p+01 4503599627370496p-52 0x0p+00",
@@ -185,10 +177,7 @@ const OUTPUTS: Record<string, [template: string, output: string][]> = {
     ],
     [`{{printf "%%|%5%|%-5%" 1}}`, "%|%|%%!(EXTRA int=1)"],
     [`{{printf "%+s %+d % d %+v" "a" -1 -1 1.5}}`, "a -1 -1 1.5"],
-    [
-      `{{printf "%6v|%-6v|%06v" .L .Labels 7}}`,
-      "[     1    two <nil>    2.5   true [     p]]|[api    worker]|000007",
-    ],
+    [`{{printf "%6v|%-6v|%06v" .L .Labels 7}}`, "[     1    two <nil>    2.5   true [     p]]|[api    worker]|000007"],
   ],
   "print and values": [
     [
@@ -261,14 +250,8 @@ const OUTPUTS: Record<string, [template: string, output: string][]> = {
     ],
   ],
   "later than Go 1.19": [
-    [
-      "{{with 0}}a{{else with 5}}{{.}}{{else}}c{{end}} {{with 0}}{{else with 0}}{{else}}{{.Job}}{{end}}",
-      "5 j",
-    ],
-    [
-      "{{$i := 9}}{{$v := 8}}{{range $i, $v = .Labels}}{{$i}}{{$v}};{{end}}{{$i}}{{$v}}",
-      "0api;1worker;1worker",
-    ],
+    ["{{with 0}}a{{else with 5}}{{.}}{{else}}c{{end}} {{with 0}}{{else with 0}}{{else}}{{.Job}}{{end}}", "5 j"],
+    ["{{$i := 9}}{{$v := 8}}{{range $i, $v = .Labels}}{{$i}}{{$v}};{{end}}{{$i}}{{$v}}", "0api;1worker;1worker"],
   ],
   control: [
     [
@@ -285,10 +268,7 @@ const OUTPUTS: Record<string, [template: string, output: string][]> = {
       "{{with $x := 5}}{{$x}}{{.}}{{end}} {{with .M.m}}{{.x}}{{end}} {{with not nil}}{{.}}{{end}}{{with .Z}}a{{else}}{{.Job}}{{end}}",
       "55 1 truej",
     ],
-    [
-      `{{if 0}}a{{else if ""}}b{{else if $x := 3}}{{$x}}{{else}}c{{end}} {{if $x := 0}}{{else}}{{$x}}{{end}}`,
-      "3 0",
-    ],
+    [`{{if 0}}a{{else if ""}}b{{else if $x := 3}}{{$x}}{{else}}c{{end}} {{if $x := 0}}{{else}}{{$x}}{{end}}`, "3 0"],
     [
       "{{$x := 1}}{{range .Labels}}{{$x := add $x 1}}{{$x}}{{end}}{{$x}} {{$y := 1}}{{with 5}}{{$y = .}}{{end}}{{$y}} {{$x}}",
       "221 5 1",
@@ -342,10 +322,7 @@ const EXECUTION_FAILURES: [template: string, failure: string][] = [
   ["{{index .M 1}}", "1:2: at <index .M 1>: error calling index: value has type int; should be string"],
   [`{{slice "abc" 2 1}}`, `1:2: at <slice "abc" 2 1>: error calling slice: invalid slice index: 2 > 1`],
   [`{{slice "abc" 4}}`, `1:2: at <slice "abc" 4>: error calling slice: index out of range: 4`],
-  [
-    `{{slice "abc" 0 1 2}}`,
-    `1:2: at <slice "abc" 0 1 2>: error calling slice: cannot 3-index slice a string`,
-  ],
+  [`{{slice "abc" 0 1 2}}`, `1:2: at <slice "abc" 0 1 2>: error calling slice: cannot 3-index slice a string`],
   ["{{slice 1}}", "1:2: at <slice 1>: error calling slice: can't slice item of type int"],
   ["{{slice .L 0 1 2 3}}", "1:2: at <slice .L 0 1 2 3>: error calling slice: too many slice indexes: 4"],
   ["{{eq 1}}", "1:2: at <eq 1>: error calling eq: missing argument for comparison"],
@@ -515,10 +492,7 @@ test("a function without signature is counted by its parameters, and its own err
     trim: () => "ours",
   };
   assert.equal(render("{{pair 1 `x`}} {{trim}}", null, functions), "[1 x] ours");
-  assert.equal(
-    failureOf("{{pair 1}}", null, functions),
-    "1:2: at <pair>: wrong number of args for pair: want 2 got 1",
-  );
+  assert.equal(failureOf("{{pair 1}}", null, functions), "1:2: at <pair>: wrong number of args for pair: want 2 got 1");
   assert.throws(
     () => render("{{fail}}", null, functions),
     (error: Failure) => error.cause === cause && error.message.endsWith("error calling fail: boom"),
@@ -557,18 +531,9 @@ test("a number is true where it is not zero, as in Go: NaN is", () => {
 test("output, strings, calls and nesting are bounded", () => {
   const many = "`".concat("a".repeat(40), "`");
   const bounded: [template: string, reason: RegExp][] = [
-    [
-      `{{$x := printf "%1000000d" 1}}{{range split ${many} ""}}{{$x}}{{end}}`,
-      /output has more than 16777216 bytes/,
-    ],
-    [
-      `{{$x := "0123456789"}}{{range split ${many} ""}}{{$x = print $x $x}}{{end}}`,
-      /result has more than 16777216/,
-    ],
-    [
-      `{{$x := split (printf "%9999d" 1) ""}}{{join $x (printf "%9999d" 1)}}`,
-      /result has more than 16777216/,
-    ],
+    [`{{$x := printf "%1000000d" 1}}{{range split ${many} ""}}{{$x}}{{end}}`, /output has more than 16777216 bytes/],
+    [`{{$x := "0123456789"}}{{range split ${many} ""}}{{$x = print $x $x}}{{end}}`, /result has more than 16777216/],
+    [`{{$x := split (printf "%9999d" 1) ""}}{{join $x (printf "%9999d" 1)}}`, /result has more than 16777216/],
     ["{{define `a`}}{{template `a`}}{{end}}{{template `a`}}", /exceeded maximum template depth \(100\)/],
     [
       `{{define "a"}}${"{{if 1}}".repeat(50)}{{template "a"}}${"{{end}}".repeat(50)}{{end}}{{template "a"}}`,
@@ -591,9 +556,6 @@ test("output, strings, calls and nesting are bounded", () => {
   ];
   for (const [template, reason] of bounded) assert.match(failureOf(template), reason);
   const large: TemplateValue = { L: Array(40).fill("x".repeat(1 << 20)) };
-  assert.match(
-    failureOf("{{.L}}", large),
-    /^1:2: at <\.L>: error calling print: the result has more than 16777216/,
-  );
+  assert.match(failureOf("{{.L}}", large), /^1:2: at <\.L>: error calling print: the result has more than 16777216/);
   assert.equal(render(`{{if 0}}${"{{else if 0}}".repeat(5000)}{{else}}z{{end}}`), "z");
 });

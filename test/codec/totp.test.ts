@@ -46,7 +46,10 @@ test("CP-067 the URI has the secret and both labels, whatever is in them", () =>
   assert.equal(uri.href.slice(0, 15), "otpauth://totp/");
   assert.deepEqual(uri.pathname.slice(1).split(":").map(decodeURIComponent), ["a&b = c:d", "me@häuser?#/x"]);
   assert.deepEqual(Object.fromEntries(uri.searchParams), {
-    ...{ secret: "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ", issuer: "a&b = c:d" },
-    ...{ algorithm: "SHA1", digits: "6", period: "30" },
+    secret: "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ",
+    issuer: "a&b = c:d",
+    algorithm: "SHA1",
+    digits: "6",
+    period: "30",
   });
 });

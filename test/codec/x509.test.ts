@@ -147,10 +147,7 @@ test("authorities that others made issue certificates that pass strict checks, w
   }
   const { privateKey } = generateKeyPairSync("ed25519");
   const { certificate } = await makeAuthority();
-  assert.throws(
-    () => issuerOf(new X509Certificate(certificate), privateKey),
-    /its key is ed25519; it must be/,
-  );
+  assert.throws(() => issuerOf(new X509Certificate(certificate), privateKey), /its key is ed25519; it must be/);
 });
 
 /** Serves one handshake and answers how it went for the client. */
@@ -203,17 +200,8 @@ test("with mutual TLS a certificate serves as the client's, and a client without
   const [one, two] = [await makeLeaf(authority), await makeLeaf(authority, { commonName: "client" })];
   const [key, clientKey] = [one, two].map((pair) => pair.privateKey.export({ type: "sec1", format: "pem" }));
   const ca = authority.certificate;
-  const server = {
-    cert: one.certificate,
-    key: key as string,
-    ca,
-    requestCert: true,
-    rejectUnauthorized: true,
-  };
+  const server = { cert: one.certificate, key: key as string, ca, requestCert: true, rejectUnauthorized: true };
   const client = { host: "127.0.0.1", ca };
-  assert.equal(
-    await handshake(t, server, { ...client, cert: two.certificate, key: clientKey as string }),
-    "hello",
-  );
+  assert.equal(await handshake(t, server, { ...client, cert: two.certificate, key: clientKey as string }), "hello");
   assert.notEqual(await handshake(t, server, client), "hello");
 });

@@ -14,12 +14,7 @@ for (const [what, text, value] of [
   [
     "mappings in lists",
     "- name: x\n  rules:\n  - alert: A\n    expr: up == 0\n    labels: {severity: page, to: [a, 'b'], none: }\n",
-    [
-      {
-        name: "x",
-        rules: [{ alert: "A", expr: "up == 0", labels: { severity: "page", to: ["a", "b"], none: null } }],
-      },
-    ],
+    [{ name: "x", rules: [{ alert: "A", expr: "up == 0", labels: { severity: "page", to: ["a", "b"], none: null } }] }],
   ],
   ["comments", "a: # c\n  b: 1 # d\n\n# x\n  c: x#y\n", { a: { b: 1, c: "x#y" } }],
   ["text that goes on", "a: b c\n  d e\n\n  f\ng: 1\n", { a: "b c d e\nf", g: 1 }],
@@ -74,11 +69,7 @@ for (const [what, text, message] of [
   ["an unknown escape", 'a: "\\q"\n', /^line 1: \\q is no escape that YAML has/],
   ["an open bracket", "a: [1, 2\nb: 1\n", /^line 2: expected , or \]/],
   ["something behind quotes", 'a: "b" c\n', /^line 1: nothing may follow the value/],
-  [
-    "a line that is deeper than those before",
-    "a: 1\n  b: 2\n",
-    /^line 2: ": " in text|^line 1: ": " in text/,
-  ],
+  ["a line that is deeper than those before", "a: 1\n  b: 2\n", /^line 2: ": " in text|^line 1: ": " in text/],
   ["a line that is less deep", "  a: 1\n b: 2\n", /^line 2: this belongs to nothing/],
   ["more than anybody writes", "x".repeat(1_048_577), /^it has 1048577 characters, at most 1048576 are read/],
   ["too many levels", "[".repeat(101), /^line 1: nested over 100 levels/],

@@ -38,10 +38,7 @@ test("a sleep leaves no listener on its signal", async () => {
 
 test("a sleep longer than a timer of Node can wait does not end at once", async () => {
   const stop = new AbortController();
-  const first = await Promise.race([
-    sleep(2 ** 32, stop.signal).then(() => "long"),
-    sleep(30).then(() => "short"),
-  ]);
+  const first = await Promise.race([sleep(2 ** 32, stop.signal).then(() => "long"), sleep(30).then(() => "short")]);
   assert.equal(first, "short");
   stop.abort();
 });

@@ -2,14 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
-import {
-  cancelledFailure,
-  explain,
-  Failure,
-  hasErrno,
-  messageOf,
-  throwIfCancelled,
-} from "../../lib/core/errors.ts";
+import { cancelledFailure, explain, Failure, hasErrno, messageOf, throwIfCancelled } from "../../lib/core/errors.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 test("a failure carries its code, one sentence, facts and its cause", () => {
@@ -53,12 +46,7 @@ for (const [code, syscall, path, sentence] of [
   ["EROFS", "open", "/srv/a", "the file system is read-only (/srv/a): mount it writable"],
   ["ENOSPC", "write", undefined, "the disk is full (write): make room there"],
   ["EDQUOT", "mkdir", "/srv/a", "the disk quota is used up (/srv/a): make room there"],
-  [
-    "EMFILE",
-    "open",
-    "/srv/a",
-    "the process has reached its limit of open files (/srv/a): raise the limit (ulimit -n)",
-  ],
+  ["EMFILE", "open", "/srv/a", "the process has reached its limit of open files (/srv/a): raise the limit (ulimit -n)"],
   ["EPERM", "link", "/srv/a", "no hard link can be made there (/srv/a): use a file system that has them"],
 ] as const)
   test(`${code} of ${syscall} is a sentence with what to do`, () => {

@@ -108,9 +108,7 @@ test("a write that fails leaves the old content and no temporary file", async ()
 
 test("only one of many creates a file, and its content is whole", async () => {
   const file = path.join(folder(), "lock");
-  const created = await Promise.all(
-    Array.from({ length: 20 }, (_, index) => createExclusive(file, `${index}`)),
-  );
+  const created = await Promise.all(Array.from({ length: 20 }, (_, index) => createExclusive(file, `${index}`)));
   assert.equal(created.filter(Boolean).length, 1);
   assert.equal(readFileSync(file, "utf8"), String(created.indexOf(true)));
   assert.deepEqual(readdirSync(path.dirname(file)), ["lock"]);
@@ -144,10 +142,7 @@ test("a file is read up to its limit, a missing one is undefined", async () => {
   assert.equal((await readBounded(path.join(root, "four"), 4))?.toString(), "1234");
   assert.equal((await readBounded(path.join(root, "empty"), 0))?.length, 0);
   assert.equal(await readBounded(path.join(root, "missing"), 4), undefined);
-  await assert.rejects(readBounded(path.join(root, "four"), 3), {
-    code: "failed",
-    message: /more than 3 bytes/,
-  });
+  await assert.rejects(readBounded(path.join(root, "four"), 3), { code: "failed", message: /more than 3 bytes/ });
 });
 
 const notRegular: [string, (file: string) => void][] = [

@@ -82,10 +82,7 @@ for (const alphabet of ["base64", "base64url"] as const)
           // At each end one letter encodes bits of the secret and of its neighbour: no more than that one is left.
           const own = Math.ceil((Buffer.byteLength(before) * 8) / 6);
           assert.ok(front.length <= own, masked);
-          assert.ok(
-            back.replace(/=+$/, "").length <= Math.ceil((Buffer.byteLength(behind) * 8) / 6) + 1,
-            masked,
-          );
+          assert.ok(back.replace(/=+$/, "").length <= Math.ceil((Buffer.byteLength(behind) * 8) / 6) + 1, masked);
         }
     });
 

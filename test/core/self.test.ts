@@ -5,8 +5,7 @@ import { test } from "node:test";
 import { PROGRAM_ROOT, selfArguments } from "../../lib/core/self.ts";
 
 test("the program's folder is where its parts are", () => {
-  for (const part of ["lib", "ui", "package.json"])
-    assert.ok(existsSync(path.join(PROGRAM_ROOT, part)), part);
+  for (const part of ["lib", "ui", "package.json"]) assert.ok(existsSync(path.join(PROGRAM_ROOT, part)), part);
 });
 
 test("the program starts itself on the very Node it runs on, with its arguments as they are", () => {

@@ -29,11 +29,7 @@ function outcome(shape: Shape<unknown>, value: unknown): unknown {
 
 const name = string({ pattern: /^[a-z]+$/, means: "a lower-case word", min: 1, max: 8 });
 const port = object({ port: integer({ min: 1, max: 65535 }), on: optional(boolean()) });
-const service = object({
-  name,
-  ports: list(port, { max: 2, min: 1 }),
-  mode: withDefault(oneOf("tcp", "http"), "tcp"),
-});
+const service = object({ name, ports: list(port, { max: 2, min: 1 }), mode: withDefault(oneOf("tcp", "http"), "tcp") });
 
 const valid: [string, Shape<unknown>, unknown, unknown][] = [
   ["text", string(), "", ""],
@@ -91,12 +87,7 @@ const invalid: [string, Shape<unknown>, unknown, string[]][] = [
   ["a list as an object", object({}), [], [": expected an object, found a list"]],
   ["null as an object", object({}), null, [": expected an object, found null"]],
   ["a list as a record", record(string()), [], [": expected an object, found a list"]],
-  [
-    "null for an optional field",
-    object({ a: optional(string()) }),
-    { a: null },
-    ["a: expected a string, found null"],
-  ],
+  ["null for an optional field", object({ a: optional(string()) }), { a: null }, ["a: expected a string, found null"]],
   [
     "a bad key of a record",
     record(integer(), { key: /^[a-z]+$/, means: "a word" }),
@@ -118,12 +109,7 @@ const invalid: [string, Shape<unknown>, unknown, string[]][] = [
     ],
   ],
   ["too few items", list(string(), { min: 1 }), [], [": expected at least 1 item, found 0"]],
-  [
-    "a field far from all others",
-    object({ a: optional(string()) }),
-    { zzz: 1 },
-    ["zzz: is not a known field"],
-  ],
+  ["a field far from all others", object({ a: optional(string()) }), { zzz: 1 }, ["zzz: is not a known field"]],
 ];
 
 for (const [what, shape, value, problems] of invalid)
@@ -161,17 +147,13 @@ const lenient: [string, string, unknown][] = [
   [
     "an unknown key, with a warning",
     '{"version": "1", "max_widht": 3}',
-    [
-      { version: "1", max_width: undefined },
-      'warning max_widht: is not a known field; did you mean "max_width"?',
-    ],
+    [{ version: "1", max_width: undefined }, 'warning max_widht: is not a known field; did you mean "max_width"?'],
   ],
   ["a missing field that is null as missing", '{"version": null}', ["version: is missing"]],
 ];
 
 for (const [what, text, expected] of lenient)
-  test(`a lenient object takes ${what}`, () =>
-    assert.deepEqual(outcome(manifest, JSON.parse(text)), expected));
+  test(`a lenient object takes ${what}`, () => assert.deepEqual(outcome(manifest, JSON.parse(text)), expected));
 
 test("a default is a new value each time", () => {
   const shape = object({ items: withDefault(list(string()), []) });
@@ -198,10 +180,7 @@ function outcomePaths(value: Record<string, unknown>): Record<string, true> {
 
 test("text in messages is short and has no character that moves or hides others", () => {
   assert.equal(quote('a"b\\'), '"a\\"b\\\\"');
-  assert.equal(
-    quote("a\u0000\u007f\u009b\u2028\u202e\ufeffb"),
-    '"a\\u0000\\u007f\\u009b\\u2028\\u202e\\ufeffb"',
-  );
+  assert.equal(quote("a\u0000\u007f\u009b\u2028\u202e\ufeffb"), '"a\\u0000\\u007f\\u009b\\u2028\\u202e\\ufeffb"');
   assert.equal(quote("\u{e0041}"), '"\\udb40\\udc41"');
   assert.equal(quote("x".repeat(101)), `"${"x".repeat(100)}…"`);
   assert.equal(quote("ä€😀"), '"ä€😀"');

@@ -159,12 +159,7 @@ test("the caller's signal has no listeners left, however the command ended", asy
 const notStarted: [string, string[], object, RegExp][] = [
   ["is not installed", ["/does/not/exist"], {}, /^Cannot start \/does\/not\/exist: it is not installed/],
   ["may not be executed", [folder], {}, /^Cannot start .*EACCES/],
-  [
-    "gets a missing folder",
-    ["true"],
-    { cwd: "/does/not/exist" },
-    /^Cannot start true: .*folder .* is missing/,
-  ],
+  ["gets a missing folder", ["true"], { cwd: "/does/not/exist" }, /^Cannot start true: .*folder .* is missing/],
   ["has too long an argument", ["true", "x".repeat(3_000_000)], {}, /^Cannot start true: .*E2BIG/],
   ["has a zero byte in an argument", ["true", "a\0b"], {}, /^Cannot start true: .*null bytes/],
 ];
@@ -219,8 +214,7 @@ test("what is in the pipe within the time of draining is read, however busy this
 
 test("two hundred commands leave no zombie and no open descriptor behind", async () => {
   const before = openDescriptors();
-  for (let round = 0; round < 10; round++)
-    await Promise.all(Array.from({ length: 20 }, () => launcher.run(["true"])));
+  for (let round = 0; round < 10; round++) await Promise.all(Array.from({ length: 20 }, () => launcher.run(["true"])));
   const children = readFileSync(`/proc/self/task/${process.pid}/children`, "latin1").trim().split(" ");
   assert.deepEqual(
     children.filter((pid) => pid !== "" && identify(Number(pid)) === undefined),
@@ -238,11 +232,7 @@ function openDescriptors(): number {
 const LIMIT = 64 * 1024;
 const lineCases: [string, string, string[]][] = [
   ["lines and a last one without its newline", "printf 'a\\n\\nb'", ["a", "", "b"]],
-  [
-    "a line of exactly 64 KiB",
-    `head -c ${LIMIT} /dev/zero | tr '\\0' x; echo; echo y`,
-    ["x".repeat(LIMIT), "y"],
-  ],
+  ["a line of exactly 64 KiB", `head -c ${LIMIT} /dev/zero | tr '\\0' x; echo; echo y`, ["x".repeat(LIMIT), "y"]],
   [
     "a line of more than 64 KiB in parts, whatever the chunks",
     `head -c ${LIMIT} /dev/zero | tr '\\0' x; sleep 0.05; head -c ${LIMIT + 5} /dev/zero | tr '\\0' x; echo; echo y`,
@@ -265,9 +255,7 @@ const lineCases: [string, string, string[]][] = [
 for (const [what, script, expected] of lineCases)
   test(`lines: ${what}`, async () => {
     const lines: string[] = [];
-    await sh(script, {
-      onLine: (line, stream) => lines.push(stream === "stdout" ? line : `${stream}: ${line}`),
-    });
+    await sh(script, { onLine: (line, stream) => lines.push(stream === "stdout" ? line : `${stream}: ${line}`) });
     assert.deepEqual(lines, expected);
   });
 
@@ -346,10 +334,7 @@ test("both outputs of a channel's child go to one descriptor, in their order", a
 test("a channel to a program that is not there is a failure in words", async () => {
   await assert.rejects(
     launcher.channel(["/does/not/exist"], "ignore", () => {}),
-    {
-      code: "failed",
-      message: /^Cannot start \/does\/not\/exist/,
-    },
+    { code: "failed", message: /^Cannot start \/does\/not\/exist/ },
   );
 });
 
@@ -396,10 +381,7 @@ for (const [what, script, signal] of [
   });
 
 test("a companion that cannot be started is a failure", async () => {
-  await assert.rejects(launcher.start(["no-such-program"]), {
-    code: "failed",
-    message: /^Cannot start no-such/,
-  });
+  await assert.rejects(launcher.start(["no-such-program"]), { code: "failed", message: /^Cannot start no-such/ });
 });
 
 test("a command gets the launcher's environment with what is added, or another one as a whole", async () => {

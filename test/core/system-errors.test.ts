@@ -33,10 +33,6 @@ test("a locked database is told from any other, by extended codes too", () => {
     assert.equal(isLocked(failed({ errcode })), true, String(errcode));
     assert.match(String(systemSentence(failed({ errcode }))), /^the bucket's database is busy; try again/);
   }
-  for (const errcode of [0, 4, 7, 11, 13])
-    assert.equal(isLocked(failed({ errcode })), false, String(errcode));
-  assert.deepEqual(
-    [sqliteCode(failed({ errcode: 261 })), sqliteCode(failed({})), sqliteCode(null)],
-    [5, 0, 0],
-  );
+  for (const errcode of [0, 4, 7, 11, 13]) assert.equal(isLocked(failed({ errcode })), false, String(errcode));
+  assert.deepEqual([sqliteCode(failed({ errcode: 261 })), sqliteCode(failed({})), sqliteCode(null)], [5, 0, 0]);
 });

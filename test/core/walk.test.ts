@@ -88,10 +88,7 @@ test("every refusal is told to whoever asks, and the rest is found", (t) => {
     found.map((file) => file.path),
     ["c/ok"],
   );
-  assert.deepEqual(refused.sort(), [
-    "a/l: a symbolic link is not allowed",
-    "b: a special file is not allowed",
-  ]);
+  assert.deepEqual(refused.sort(), ["a/l: a symbolic link is not allowed", "b: a special file is not allowed"]);
 });
 
 test("what may not be read is refused by its name", (t) => {
@@ -145,10 +142,7 @@ for (const [what, change] of CHANGES)
     // The clock of the file system ticks every few milliseconds.
     await new Promise((resolve) => setTimeout(resolve, 20));
     change(path.join(root, "in/file"));
-    assert.throws(() => readFound(root, file), {
-      code: "failed",
-      message: "it was changed while it was read",
-    });
+    assert.throws(() => readFound(root, file), { code: "failed", message: "it was changed while it was read" });
   });
 
 test("what goes while the folder is walked is refused, not passed over", (t) => {

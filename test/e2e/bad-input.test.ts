@@ -23,18 +23,8 @@ test("CP-039 CP-081 CP-082 CP-083 a command line that cannot be carried out is o
       /^ops: --addr 0\.0\.0\.0:0 can be reached from other hosts: give --tls-cert and --tls-key/,
     ],
     [["worker", "run"], {}, 2, /^ops: ops worker run is started by the server/],
-    [
-      ["build", "--bucket-dir", folder],
-      {},
-      1,
-      /^ops: .* is not an initialised bucket: run `ops init` there first/,
-    ],
-    [
-      ["push", "http://127.0.0.1:1", "--dir", folder],
-      { OPS_SERVE_TOKEN: "t" },
-      2,
-      /^ops: --bucket is missing/,
-    ],
+    [["build", "--bucket-dir", folder], {}, 1, /^ops: .* is not an initialised bucket: run `ops init` there first/],
+    [["push", "http://127.0.0.1:1", "--dir", folder], { OPS_SERVE_TOKEN: "t" }, 2, /^ops: --bucket is missing/],
   ];
   for (const [args, env, code, sentence] of cases) {
     const result = await ops(args, { env });
@@ -65,8 +55,7 @@ async function withBucket(t: TestContext) {
   const push = () => server.push(bucket, source);
   assert.equal((await push()).code, 0);
   assert.equal((await server.run(bucket, "deploy")).status, "succeeded");
-  const runs = async () =>
-    (await server.call<{ items: Run[] }>("GET", `/api/buckets/${bucket}/runs`)).body.items;
+  const runs = async () => (await server.call<{ items: Run[] }>("GET", `/api/buckets/${bucket}/runs`)).body.items;
   const stillWorks = async () => {
     const run = await server.run(bucket, "deploy");
     assert.equal(run.status, "succeeded", run.error ?? "");
@@ -137,10 +126,7 @@ test("CP-091 CP-115 CP-219 CP-220 a truncated or hostile archive is refused with
 test("CP-152 CP-221 CP-222 a broken manifest fails the build with file and place; what ran and what was built stay", async (t) => {
   const { server, bucket, source, push, stillWorks } = await withBucket(t);
   const manifest = path.join(source, "workspace", "jobs", "base", "manifest.json");
-  writeFileSync(
-    manifest,
-    JSON.stringify({ version: "2.0.0", selectors: ["all"], restart_policy: "sometimes" }),
-  );
+  writeFileSync(manifest, JSON.stringify({ version: "2.0.0", selectors: ["all"], restart_policy: "sometimes" }));
   const pushed = await push();
   assert.equal(pushed.code, 1);
   assert.match(
@@ -178,10 +164,7 @@ test("CP-015 CP-322 CP-323 CP-325 without the token nothing is told, with it the
   const unknown = "/api/buckets/019a0000-0000-7000-8000-000000000000";
   assert.deepEqual(await call({}, "/api/buckets"), { status: 401, error: "unauthorized" });
   assert.deepEqual(await call({}, "/api/nothing"), { status: 401, error: "unauthorized" });
-  assert.deepEqual(await call({ authorization: "Bearer wrong" }, unknown), {
-    status: 401,
-    error: "unauthorized",
-  });
+  assert.deepEqual(await call({ authorization: "Bearer wrong" }, unknown), { status: 401, error: "unauthorized" });
   assert.deepEqual(await call(right, unknown), { status: 404, error: "bucket_not_found" });
   assert.deepEqual(await call(right, "/api/nothing"), { status: 404, error: "not_found" });
 });

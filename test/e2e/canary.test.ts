@@ -41,7 +41,8 @@ const SOURCE = (worker: string): Record<string, string> => ({
   "ops.conf": "",
   "workspace/workers.json": JSON.stringify([{ host: "127.0.0.1", connection: "local", root: worker }]),
   "workspace/jobs/web/manifest.json": JSON.stringify({
-    ...{ version: "1.0.0", selectors: ["worker"] },
+    version: "1.0.0",
+    selectors: ["worker"],
     hooks: { tell: { executed_on: ["cli", "pre_deploy"] } },
   }),
   "workspace/jobs/web/Makefile": "start stop restart reload status:\n\t@python3 bin_printer.py secret.conf\n",
@@ -68,15 +69,12 @@ function watchProcesses(t: TestContext) {
   const found = new Set<string>();
   const looked = { processes: 0 };
   const look = () => {
-    for (const pid of readdirSync("/proc").filter(
-      (name) => /^\d+$/.test(name) && name !== String(process.pid),
-    ))
+    for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name) && name !== String(process.pid)))
       for (const part of ["cmdline", "environ"])
         try {
           const forms = formsIn(readFileSync(`/proc/${pid}/${part}`));
           looked.processes++;
-          if (forms.length > 0)
-            found.add(`${part} of ${readFileSync(`/proc/${pid}/cmdline`, "utf8")}: ${forms}`);
+          if (forms.length > 0) found.add(`${part} of ${readFileSync(`/proc/${pid}/cmdline`, "utf8")}: ${forms}`);
         } catch {
           // It has gone, or is somebody else's.
         }
@@ -87,15 +85,7 @@ function watchProcesses(t: TestContext) {
 }
 
 async function setSecret(bucketFolder: string): Promise<void> {
-  const child = spawn(process.execPath, [
-    PROGRAM,
-    "kv",
-    "set-secret",
-    "web",
-    "password",
-    "--bucket-dir",
-    bucketFolder,
-  ]);
+  const child = spawn(process.execPath, [PROGRAM, "kv", "set-secret", "web", "password", "--bucket-dir", bucketFolder]);
   child.stdin.end(SECRET);
   const [code] = await once(child, "exit");
   assert.equal(code, 0);
@@ -149,11 +139,7 @@ test("T-100 CP-128 CP-129 a secret that a template, a hook and a Makefile read i
 });
 
 /** What every GET of the route table answers about this bucket and these runs. */
-async function everyAnswer(
-  server: LocalServer,
-  bucket: string,
-  runs: readonly string[],
-): Promise<[string, string][]> {
+async function everyAnswer(server: LocalServer, bucket: string, runs: readonly string[]): Promise<[string, string][]> {
   const targets = ROUTES.filter(({ method }) => method === "GET").flatMap(({ path: where }) =>
     (where.includes("{run_id}") ? runs : [""]).map((run) =>
       where
@@ -161,20 +147,14 @@ async function everyAnswer(
         .replace("{run_id}", run)
         .replace("{job}", "web")
         .replace("{selector}", "default")
-        .replace(
-          "{path*}",
-          where.includes("/jobs/") ? "secret.conf.tpl" : "workspace/jobs/web/secret.conf.tpl",
-        ),
+        .replace("{path*}", where.includes("/jobs/") ? "secret.conf.tpl" : "workspace/jobs/web/secret.conf.tpl"),
     ),
   );
   const headers = { authorization: `Bearer ${server.token}` };
   return Promise.all(
     targets.map(async (target) => {
       const query = target.endsWith("/search") ? "?q=say" : /logs$|events$/.test(target) ? "?timeout=0" : "";
-      return [target, await (await fetch(server.url + target + query, { headers })).text()] as [
-        string,
-        string,
-      ];
+      return [target, await (await fetch(server.url + target + query, { headers })).text()] as [string, string];
     }),
   );
 }

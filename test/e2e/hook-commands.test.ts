@@ -33,7 +33,9 @@ async function deployed(t: TestContext) {
     ],
     jobs: {
       web: {
-        ...{ version: "1.0.0", selectors: ["worker"], max_concurrent_upgrades: 2 },
+        version: "1.0.0",
+        selectors: ["worker"],
+        max_concurrent_upgrades: 2,
         hooks: { act: { executed_on: ["cli"] }, hang: { executed_on: ["cli"] } },
       },
     },

@@ -40,7 +40,9 @@ async function setUp(t: TestContext) {
       workers: HOSTS.map((host) => ({ host, connection: "local", root: path.join(folder, "workers", host) })),
       jobs: {
         web: {
-          ...{ version: "1.0.0", selectors: ["worker"], max_concurrent_upgrades: 2 },
+          version: "1.0.0",
+          selectors: ["worker"],
+          max_concurrent_upgrades: 2,
           hooks: {
             secret: { executed_on: ["post_build", "cli"] },
             meet: { executed_on: ["cli"] },
@@ -83,9 +85,7 @@ test("CP-127 CP-262 HR-018 HR-139 HR-316 T-46 hooks over HTTP: 400 for what cann
   );
   const unknown = await server.call("POST", `/api/buckets/${one}/hooks`, { hook: "nope", job: "web" });
   assert.equal(unknown.status, 400);
-  const both = await Promise.all(
-    [one, two].map((bucket) => run(bucket, "hooks", { hook: "meet", job: "web" })),
-  );
+  const both = await Promise.all([one, two].map((bucket) => run(bucket, "hooks", { hook: "meet", job: "web" })));
   const hosts = both.map(({ status, text, result }, index) => {
     assert.equal(status, "succeeded", text);
     const said = [...text.matchAll(/\| bucket (\S+) (\S+)/g)];
@@ -94,10 +94,7 @@ test("CP-127 CP-262 HR-018 HR-139 HR-316 T-46 hooks over HTTP: 400 for what cann
       [index, index].map((at) => [one, two][at]),
     );
     assert.deepEqual(
-      (result as { scripts: { worker: string; error: null }[] }).scripts.map(({ worker, error }) => [
-        worker,
-        error,
-      ]),
+      (result as { scripts: { worker: string; error: null }[] }).scripts.map(({ worker, error }) => [worker, error]),
       HOSTS.map((host) => [host, null]),
     );
     return said[0]?.[2];

@@ -56,10 +56,7 @@ test("CP-151 CP-163 CP-164 HR-087 HR-099 HR-104 HR-105 HR-119 push, build, deplo
     WORKERS.map((host) => `app 1.0.0 on ${host}\n`),
   );
   assert.ok(first.text.indexOf("wave 0: base") < first.text.indexOf("base: deployed"));
-  assert.ok(
-    first.text.indexOf("base: deployed") < first.text.indexOf("wave 1: app"),
-    "the higher wave waits",
-  );
+  assert.ok(first.text.indexOf("base: deployed") < first.text.indexOf("wave 1: app"), "the higher wave waits");
 
   const second = await deploy();
   assert.deepEqual(
@@ -107,10 +104,7 @@ test("CP-151 CP-163 CP-164 HR-087 HR-099 HR-104 HR-105 HR-119 push, build, deplo
 
 test("HR-116 a target that fails stops its job and what demands it, tells where, and the next deploy goes on", async (t) => {
   const { push, deploy, running, history } = await setUp(t);
-  await push({
-    version: "1.0.0",
-    before: "\t@test -f ../../repaired || { echo 'disk is not there' >&2; exit 3; }\n",
-  });
+  await push({ version: "1.0.0", before: "\t@test -f ../../repaired || { echo 'disk is not there' >&2; exit 3; }\n" });
   const { run, jobs, text } = await deploy();
   assert.equal(run.status, "failed");
   assert.match(
@@ -138,11 +132,7 @@ test("T-39 going back to what was promoted repairs what a failed upgrade left, i
   await deploy();
   await push({ version: "2.0.0", before: "\t@rm -f data/running; exit 1\n" });
   assert.equal((await deploy()).run.status, "failed");
-  assert.deepEqual(
-    running("base"),
-    [undefined, "base 1.0.0 on 127.0.0.2\n"],
-    "the first batch broke its worker",
-  );
+  assert.deepEqual(running("base"), [undefined, "base 1.0.0 on 127.0.0.2\n"], "the first batch broke its worker");
   await push({ version: "1.0.0" });
   const { run, jobs } = await deploy();
   assert.equal(run.status, "succeeded");
@@ -169,10 +159,7 @@ test("a target that hangs is stopped after lifecycle_timeout_seconds, what ran g
   });
   const { run } = await deploy();
   assert.equal(run.status, "failed");
-  assert.match(
-    run.error ?? "",
-    /`make restart` of job base on 127\.0\.0\.1 was stopped at its time limit of 2 s/,
-  );
+  assert.match(run.error ?? "", /`make restart` of job base on 127\.0\.0\.1 was stopped at its time limit of 2 s/);
   assert.deepEqual(
     running("base"),
     WORKERS.map((host) => `base 1.0.0 on ${host}\n`),
@@ -206,10 +193,7 @@ test("a gate that fails keeps later batches from starting; it is passed first wh
   await push({ version: "1.0.0", healthPort: port, manifest: { max_concurrent_starts: 1 } });
   const failed = await deploy();
   assert.equal(failed.run.status, "failed");
-  assert.match(
-    failed.run.error ?? "",
-    /the health check of job base failed: 127\.0\.0\.1 after 2 attempts: /,
-  );
+  assert.match(failed.run.error ?? "", /the health check of job base failed: 127\.0\.0\.1 after 2 attempts: /);
   assert.deepEqual(history("base"), [["start 1.0.0"], []], "the second batch did not start");
 
   const again = await deploy();
@@ -250,10 +234,7 @@ test("HR-095 HR-096 HR-098 what was disabled or removed is stopped once, the res
     "enabled again",
   );
   const job = path.join(workers, "127.0.0.1", bucket, "jobs", "base");
-  assert.deepEqual(
-    [existsSync(path.join(job, "Makefile")), existsSync(path.join(job, "data/history"))],
-    [false, true],
-  );
+  assert.deepEqual([existsSync(path.join(job, "Makefile")), existsSync(path.join(job, "data/history"))], [false, true]);
   assert.ok((await server.call("GET", `/api/buckets/${bucket}`)).status === 200);
 });
 
@@ -281,11 +262,7 @@ test("CP-130 CP-131 CP-136 CP-212 CP-213 CP-268 a cancelled deploy ends its comm
   assert.deepEqual(history("app"), [[], []]);
 
   await push({ version: "1.0.0" });
-  assert.equal(
-    (await deploy()).run.status,
-    "succeeded",
-    "a start right after the end state was seen succeeds",
-  );
+  assert.equal((await deploy()).run.status, "succeeded", "a start right after the end state was seen succeeds");
 });
 
 function readable(file: string): boolean {

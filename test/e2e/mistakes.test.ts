@@ -7,10 +7,7 @@ import { ops } from "../../scripts/local-server.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
 
-const hook = (demands?: object, events: string[] = ["cli"]) => ({
-  executed_on: events,
-  ...(demands && { demands }),
-});
+const hook = (demands?: object, events: string[] = ["cli"]) => ({ executed_on: events, ...(demands && { demands }) });
 
 const JOBS: Record<string, Record<string, unknown>> = {
   alpha: {
@@ -24,10 +21,7 @@ const JOBS: Record<string, Record<string, unknown>> = {
       cpu: { max: "fast" },
       ports: { HTTP: {}, admin: 70_000, metrics: "9100", web_port: {} },
     },
-    hooks: {
-      seed: hook({ job: "beta", hook: "up", config: [] }, ["predeploy"]),
-      "9lives": { executed_on: [] },
-    },
+    hooks: { seed: hook({ job: "beta", hook: "up", config: [] }, ["predeploy"]), "9lives": { executed_on: [] } },
     certs: { Server: {}, client: { key: "dsa" } },
     health_check: {
       checks: [
@@ -58,10 +52,7 @@ const JOBS: Record<string, Record<string, unknown>> = {
     hooks: { up: hook({ job: "gamma", hook: "up", config: { min_version: "1.1.0" } }) },
     resources: { ports: { shared: {}, two: 8080, jobs: {} } },
   },
-  epsilon: {
-    selectors: ["worker"],
-    hooks: { up: hook({ job: "nobody", hook: "up" }), down: hook({ hook: "x" }) },
-  },
+  epsilon: { selectors: ["worker"], hooks: { up: hook({ job: "nobody", hook: "up" }), down: hook({ hook: "x" }) } },
   zeta: { selectors: ["worker"], resources: { memory: { min: "1 gb", max: "2 gb" } } },
 };
 

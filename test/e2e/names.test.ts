@@ -91,14 +91,8 @@ test("names stay in Activity, in the fields of the log and in the API; what a pr
   const [job] = resultOf(deployed).jobs;
   assert.deepEqual([job.job, job.allocations[0].worker], [JOB, WORKER]);
   const log = readFileSync(path.join(root, bucket, "logs", `${WORKER}.log`), "utf8");
-  assert.match(
-    log,
-    new RegExp(`worker=${WORKER} job=${JOB} .*stream=stdout msg="says ${RegExp.escape(MASKED)}"`),
-  );
-  const { body } = await server.call<{ allocations?: unknown }>(
-    "GET",
-    `/api/buckets/${bucket}/cat/deployments`,
-  );
+  assert.match(log, new RegExp(`worker=${WORKER} job=${JOB} .*stream=stdout msg="says ${RegExp.escape(MASKED)}"`));
+  const { body } = await server.call<{ allocations?: unknown }>("GET", `/api/buckets/${bucket}/cat/deployments`);
   assert.ok(JSON.stringify(body).includes(JOB) && JSON.stringify(body).includes(WORKER));
 });
 
@@ -127,9 +121,7 @@ test("a plan names jobs, workers and paths, its diffs are masked, and it is carr
   await push();
   const { run: planned, text } = await run("deploy", { dry_run: true });
   assert.equal(planned.status, "succeeded", text);
-  const kept = JSON.parse(
-    readFileSync(path.join(root, bucket, "logs", "runs", planned.id, "plan.json"), "utf8"),
-  );
+  const kept = JSON.parse(readFileSync(path.join(root, bucket, "logs", "runs", planned.id, "plan.json"), "utf8"));
   for (const plan of [resultOf(planned), kept]) {
     const [job] = plan.waves[0].jobs;
     assert.deepEqual([job.job, job.allocations[0].worker], [JOB, WORKER]);
@@ -183,10 +175,8 @@ test("a command that somebody typed is masked as a whole, and not repeated", asy
   assert.deepEqual(ended.params.workers, [WORKER]);
   const [result] = resultOf(ended).workers;
   assert.deepEqual([result.worker, result.output], [WORKER, `${MASKED}\n`]);
-  const { status, body } = await server.call<{ error: string }>(
-    "POST",
-    `/api/buckets/${bucket}/run_command`,
-    { retry_of: ended.id },
-  );
+  const { status, body } = await server.call<{ error: string }>("POST", `/api/buckets/${bucket}/run_command`, {
+    retry_of: ended.id,
+  });
   assert.deepEqual([status, body.error], [409, "retry_impossible"]);
 });

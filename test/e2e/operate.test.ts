@@ -34,7 +34,9 @@ async function deployed(t: TestContext) {
     ],
     jobs: {
       web: {
-        ...{ version: "1.0.0", selectors: ["worker"], max_concurrent_upgrades: 2 },
+        version: "1.0.0",
+        selectors: ["worker"],
+        max_concurrent_upgrades: 2,
         health_check: { checks, wait: { attempts: 2, interval_seconds: 1 } },
       },
     },
@@ -72,18 +74,12 @@ test("jobs are stopped, asked, checked and started over ssh and right here", asy
   assert.equal(asked.code, 1);
   assert.match(asked.stdout, /^web@127\.0\.0\.1 \| \\x1b\[32mup/m);
   assert.match(asked.stdout, /^web@127\.0\.0\.2 \| down$/m);
-  assert.match(
-    asked.stderr,
-    /^error: job_status failed after [\d.]+ s: status failed: web@127\.0\.0\.2: exit code 2/m,
-  );
+  assert.match(asked.stderr, /^error: job_status failed after [\d.]+ s: status failed: web@127\.0\.0\.2: exit code 2/m);
 
   const sick = await run("health_check", "--wait", "--json");
   assert.equal(sick.code, 1);
   const [, remote] = JSON.parse(sick.stdout).jobs[0].allocations;
-  assert.deepEqual(
-    [remote.outcome, remote.attempts, remote.evidence.logs[0].lines],
-    ["failed", 2, ["began"]],
-  );
+  assert.deepEqual([remote.outcome, remote.attempts, remote.evidence.logs[0].lines], ["failed", 2, ["began"]]);
   assert.equal(remote.evidence.status.lines[0], "down");
 
   const started = await run("job", "start", "web", "--health-check", "--json");
@@ -109,11 +105,7 @@ test("wrong usage of job commands is told before anything starts", async (t) => 
     [["job", "run", "web", "--target", "x; reboot"], 2, /--target: expected the name of a target/],
     [["job", "start", "web", "--forget"], 2, /has no flag "--forget"/],
     [["job", "start", "web,nobody"], 1, /there is no job "nobody"/],
-    [
-      ["job", "stop", "web", "--allocations", "10.0.0.1"],
-      1,
-      /there is no allocation on worker "10\.0\.0\.1"/,
-    ],
+    [["job", "stop", "web", "--allocations", "10.0.0.1"], 1, /there is no allocation on worker "10\.0\.0\.1"/],
     [["health_check", "--jobs", "wep"], 1, /there is no job "wep"; did you mean "web"\?/],
   ] as const) {
     const ended = await run(...args);
@@ -124,9 +116,7 @@ test("wrong usage of job commands is told before anything starts", async (t) => 
 
 test("of two operators at once the second is told that the bucket is busy", async (t) => {
   const { dir, run, folder } = await deployed(t);
-  const first = spawn(process.execPath, [PROGRAM, "job", "reload", "web", "--bucket-dir", dir], {
-    stdio: "ignore",
-  });
+  const first = spawn(process.execPath, [PROGRAM, "job", "reload", "web", "--bucket-dir", dir], { stdio: "ignore" });
   const ended = once(first, "exit");
   t.after(() => first.kill("SIGKILL"));
   await until("the target to run", () => existsSync(path.join(folder(REMOTE), "busy")));

@@ -83,19 +83,12 @@ test("CP-118 CP-121 CP-122 T-80 server and command line exclude each other", asy
   await server.follow(bucket, run);
 
   const held = await acquireLock(layout, "019a0000-0000-7000-8000-000000000000", "build");
-  const refused = await server.call<{ error: string; details: { command: string } }>(
-    "POST",
-    `${base}/deploy`,
-  );
-  assert.deepEqual(
-    [refused.status, refused.body.error, refused.body.details.command],
-    [409, "bucket_busy", "build"],
-  );
+  const refused = await server.call<{ error: string; details: { command: string } }>("POST", `${base}/deploy`);
+  assert.deepEqual([refused.status, refused.body.error, refused.body.details.command], [409, "bucket_busy", "build"]);
   await held.release();
   const built = await ops(["build", "--bucket-dir", layout.root]);
   assert.equal(built.code, 0, built.stderr);
-  const [newest] = (await server.call<{ items: (Run & { origin: string })[] }>("GET", `${base}/runs`)).body
-    .items;
+  const [newest] = (await server.call<{ items: (Run & { origin: string })[] }>("GET", `${base}/runs`)).body.items;
   assert.deepEqual([newest?.kind, newest?.origin, newest?.status], ["build", "cli", "succeeded"]);
 });
 
@@ -167,11 +160,7 @@ for (const [signal, how] of [
     await server.stop(signal);
     if (signal === "SIGTERM") assert.equal(server.process.exitCode, 0);
     rig.server = await LocalServer.start(root);
-    assert.deepEqual(
-      [identify(worker), identify(target)],
-      [undefined, undefined],
-      "nothing of the run is left",
-    );
+    assert.deepEqual([identify(worker), identify(target)], [undefined, undefined], "nothing of the run is left");
     const { body } = await rig.server.call<Run>("GET", `/api/buckets/${bucket}/runs/${run}`);
     assert.deepEqual([body.status, body.error], ["failed", "server restarted before run completed"]);
     const started = await rig.server.run(bucket, "build");
@@ -219,11 +208,7 @@ test("CP-128 CP-129 CP-145 CP-166 CP-167 HR-022 HR-025 output is in Activity, in
     text += part;
   });
   assert.equal(text, readFileSync(runLayout(layout, run.id).activity, "utf8"));
-  for (const line of [
-    "base@127.0.0.1 | to stdout",
-    "base@127.0.0.1 | to stderr",
-    "base@127.0.0.1 | token=\n",
-  ])
+  for (const line of ["base@127.0.0.1 | to stdout", "base@127.0.0.1 | to stderr", "base@127.0.0.1 | token=\n"])
     assert.ok(text.includes(line), `${line} in ${text}`);
   const whole = readFileSync(path.join(layout.logs, "127.0.0.1.log"), "utf8");
   const own = readFileSync(path.join(runLayout(layout, run.id).folder, "127.0.0.1.log"), "utf8");
@@ -248,9 +233,7 @@ test("an interrupted command is a cancelled run and exit code 130, and leaves th
   const folder = temporaryFolder(t);
   const { layout, push, server, base } = await setUp(t);
   await push(sleeper(folder));
-  const child = spawn(process.execPath, [PROGRAM, "deploy", "--bucket-dir", layout.root], {
-    stdio: "ignore",
-  });
+  const child = spawn(process.execPath, [PROGRAM, "deploy", "--bucket-dir", layout.root], { stdio: "ignore" });
   const target = await begun(folder);
   child.kill("SIGINT");
   assert.deepEqual(await once(child, "exit"), [130, null]);
@@ -264,9 +247,7 @@ test("a command that is killed leaves a run that the next start of a server sett
   const folder = temporaryFolder(t);
   const { rig, layout, push, server, base, root } = await setUp(t);
   await push(sleeper(folder));
-  const child = spawn(process.execPath, [PROGRAM, "deploy", "--bucket-dir", layout.root], {
-    stdio: "ignore",
-  });
+  const child = spawn(process.execPath, [PROGRAM, "deploy", "--bucket-dir", layout.root], { stdio: "ignore" });
   const target = await begun(folder);
   child.kill("SIGKILL");
   await once(child, "exit");

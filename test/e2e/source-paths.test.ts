@@ -43,9 +43,7 @@ test("CP-092 T-87 of all requests of the API only push and rollback touch the so
     }
     const snapshots = (await server.call("GET", `${bucket.path}/snapshots`)).body.items;
     names.name = snapshots.at(-1)?.name;
-    const below = pattern
-      .slice(BUCKET.length)
-      .replace(/\{(\w+)\}/g, (_, name: string) => names[name] ?? name);
+    const below = pattern.slice(BUCKET.length).replace(/\{(\w+)\}/g, (_, name: string) => names[name] ?? name);
     const { status, text, body } = await server.call(method, bucket.path + below, { body: bodies[route] });
     server.release();
     assert.ok(status < 300, `${route}: ${text}`);

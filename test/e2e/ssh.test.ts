@@ -109,9 +109,7 @@ test("CP-134 CP-135 a cancelled deploy says of each worker what became of its co
   const progress = async () =>
     (await server.call<{ progress: Progress | null }>("GET", `${base}/runs/${id}`)).body.progress;
   const waitsForTargets = ({ waiting }: Progress) =>
-    WORKERS.every((host) =>
-      waiting.some(({ on, until }) => on === `base@${host}: make start` && until !== null),
-    );
+    WORKERS.every((host) => waiting.some(({ on, until }) => on === `base@${host}: make start` && until !== null));
   await until("the run to tell what it waits for", async () => {
     const told = await progress();
     return told !== null && waitsForTargets(told) && told.rollouts[0]?.running === 2;
@@ -204,9 +202,7 @@ test("a worker that hangs when a deploy is cancelled is counted as unconfirmed",
   const { fleet, server, bucket, base, roots, push } = await setUp(t);
   await push({ version: "1.0.0", before: "\t@touch ../../begun; sleep 300\n" });
   const id = await server.startRun(bucket, "deploy");
-  await until("both targets run", () =>
-    WORKERS.every((host) => existsSync(path.join(roots, host, bucket, "begun"))),
-  );
+  await until("both targets run", () => WORKERS.every((host) => existsSync(path.join(roots, host, bucket, "begun"))));
   fleet.freeze();
   fleet.freezeListener();
   assert.equal((await server.call<Run>("POST", `${base}/runs/${id}/cancel`)).status, 202);
@@ -233,10 +229,7 @@ test("a target that never ends fails its job in time, and says what became of it
   await push({ version: "1.0.0", before: "\t@sleep 300\n", manifest });
   const { run } = await deploy();
   assert.equal(run.status, "failed");
-  assert.match(
-    run.error ?? "",
-    /`make start` of job base on 127\.0\.0\.1 was stopped at its time limit of 1 s/,
-  );
+  assert.match(run.error ?? "", /`make start` of job base on 127\.0\.0\.1 was stopped at its time limit of 1 s/);
   assert.deepEqual(fleet.processes, []);
 });
 
@@ -264,9 +257,7 @@ test("a run whose process is killed leaves no connection behind", async (t) => {
   const { fleet, folder, server, bucket, roots, push, deploy } = await setUp(t);
   await push({ version: "1.0.0", before: "\t@test -f ../../go || { touch ../../begun; sleep 300; }\n" });
   const id = await server.startRun(bucket, "deploy");
-  await until("both targets run", () =>
-    WORKERS.every((host) => existsSync(path.join(roots, host, bucket, "begun"))),
-  );
+  await until("both targets run", () => WORKERS.every((host) => existsSync(path.join(roots, host, bucket, "begun"))));
   const lock = JSON.parse(readFileSync(path.join(folder, "root", bucket, "data", "ops.lock"), "utf8"));
   process.kill(lock.holders[1].pid, "SIGKILL");
   assert.equal((await server.follow(bucket, id)).status, "failed");

@@ -15,10 +15,7 @@ import { temporaryFolder } from "../helpers/temporary.ts";
 
 const JOBS = path.join(PROGRAM_ROOT, "examples", "hello", "workspace", "jobs");
 const base = temporaryFolder();
-const launcher = new Launcher({
-  ...process.env,
-  PATH: `${path.dirname(process.execPath)}:${process.env.PATH}`,
-});
+const launcher = new Launcher({ ...process.env, PATH: `${path.dirname(process.execPath)}:${process.env.PATH}` });
 const folders: string[] = [];
 after(async () => {
   for (const folder of folders) await service(folder, "stop");
@@ -39,15 +36,12 @@ function service(folder: string, command: string): Promise<CommandOutcome> {
   return launcher.run(["sh", path.join(folder, "service"), command], { timeoutMs: patience(30_000) });
 }
 
-async function hello(
-  changes: Record<string, unknown> = {},
-): Promise<{ folder: string; config: Config; url: string }> {
+async function hello(changes: Record<string, unknown> = {}): Promise<{ folder: string; config: Config; url: string }> {
   const config = { job: "hello", version: "1.0.0", worker: "127.0.0.1", port: await freePort(), ...changes };
   return { folder: deployed("hello", config), config, url: `http://127.0.0.1:${config.port}` };
 }
 
-const pidOf = (folder: string) =>
-  Number(readFileSync(path.join(folder, "data", "pid"), "latin1").split(" ")[0]);
+const pidOf = (folder: string) => Number(readFileSync(path.join(folder, "data", "pid"), "latin1").split(" ")[0]);
 
 test("start returns when the service answers, and a second start changes nothing", async () => {
   const { folder, url } = await hello({ greeting: "Hi", peers: ["x"] });
@@ -55,10 +49,7 @@ test("start returns when the service answers, and a second start changes nothing
   const answer = (await (await fetch(url)).json()) as Record<string, unknown>;
   assert.deepEqual(
     { ...answer, uptime_s: 0 },
-    {
-      ...{ greeting: "Hi", job: "hello", version: "1.0.0", worker: "127.0.0.1", peers: ["x"] },
-      uptime_s: 0,
-    },
+    { greeting: "Hi", job: "hello", version: "1.0.0", worker: "127.0.0.1", peers: ["x"], uptime_s: 0 },
   );
   const pid = pidOf(folder);
   assert.equal((await service(folder, "start")).exitCode, 0);
@@ -115,10 +106,7 @@ test("a start that fails says why, with the end of the log, and leaves nothing r
   server.closeAllConnections();
   server.close();
   assert.equal(outcome.exitCode, 1);
-  assert.match(
-    outcome.stderr,
-    /^the server does not answer; the end of .*\/logs\/server\.log:\ncannot listen on /,
-  );
+  assert.match(outcome.stderr, /^the server does not answer; the end of .*\/logs\/server\.log:\ncannot listen on /);
   assert.equal(existsSync(path.join(folder, "data", "pid")), false);
 });
 
@@ -126,13 +114,7 @@ test("the gateway answers with the answers of all its peers, and with 502 when o
   const { folder, url } = await hello();
   await service(folder, "start");
   const port = await freePort();
-  const gateway = deployed("gateway", {
-    job: "gateway",
-    version: "1.0.0",
-    worker: "127.0.0.1",
-    port,
-    peers: [url],
-  });
+  const gateway = deployed("gateway", { job: "gateway", version: "1.0.0", worker: "127.0.0.1", port, peers: [url] });
   assert.equal((await service(gateway, "start")).exitCode, 0);
   const whole = await fetch(`http://127.0.0.1:${port}/`);
   const { peers } = (await whole.json()) as { peers: { peer: string; answer: { job: string } }[] };

@@ -118,9 +118,7 @@ class Redis {
   }
 
   get port(): number {
-    return Number(
-      /^port (\d+)$/m.exec(readFileSync(path.join(this.folder("127.0.0.1"), "redis.conf"), "utf8"))?.[1],
-    );
+    return Number(/^port (\d+)$/m.exec(readFileSync(path.join(this.folder("127.0.0.1"), "redis.conf"), "utf8"))?.[1]);
   }
 
   /** `INFO replication` of a worker. */
@@ -131,9 +129,7 @@ class Redis {
 
   /** Runs the service script on a worker by hand. */
   service(host: string, command: string): Promise<CommandOutcome> {
-    return launcher.run(["sh", path.join(this.folder(host), "service"), command], {
-      timeoutMs: patience(60_000),
-    });
+    return launcher.run(["sh", path.join(this.folder(host), "service"), command], { timeoutMs: patience(60_000) });
   }
 
   pid(host: string): number {
@@ -166,9 +162,7 @@ async function assertReplicates(redis: Redis): Promise<void> {
   const info = await redis.replication(primary);
   assert.deepEqual([info.role, info.connected_slaves], ["master", "2"]);
   assert.deepEqual(
-    [info.slave0, info.slave1]
-      .map((slave) => /^ip=([^,]+),port=(\d+),state=online,/.exec(slave ?? "")?.[1])
-      .sort(),
+    [info.slave0, info.slave1].map((slave) => /^ip=([^,]+),port=(\d+),state=online,/.exec(slave ?? "")?.[1]).sort(),
     replicas,
   );
   for (const replica of replicas) {
@@ -214,19 +208,16 @@ test("HR-043 HR-046 examples/redis: a primary and two replicas, deployed, upgrad
     assert.match(await redis.ask(second, "set", "greeting", "bye"), /^READONLY/);
   });
 
-  await t.test(
-    "the password is needed, is on no command line, and only the service's user may read it",
-    () => {
-      for (const host of redis.hosts) {
-        const text = readFileSync(`/proc/${redis.pid(host)}/cmdline`, "latin1");
-        assert.ok(text.startsWith("redis-server") && !text.includes(redis.password), text);
-        for (const name of ["redis.conf", "password"])
-          assert.equal(statSync(path.join(redis.folder(host), name)).mode & 0o777, 0o600, name);
-        for (const name of ["data", "logs"])
-          assert.equal(statSync(path.join(redis.folder(host), name)).mode & 0o777, 0o700, name);
-      }
-    },
-  );
+  await t.test("the password is needed, is on no command line, and only the service's user may read it", () => {
+    for (const host of redis.hosts) {
+      const text = readFileSync(`/proc/${redis.pid(host)}/cmdline`, "latin1");
+      assert.ok(text.startsWith("redis-server") && !text.includes(redis.password), text);
+      for (const name of ["redis.conf", "password"])
+        assert.equal(statSync(path.join(redis.folder(host), name)).mode & 0o777, 0o600, name);
+      for (const name of ["data", "logs"])
+        assert.equal(statSync(path.join(redis.folder(host), name)).mode & 0o777, 0o700, name);
+    }
+  });
 
   await t.test("T-100 the server keeps the password in its database only, sealed, and in no log", () => {
     assert.equal(redis.password.length, 43);
@@ -268,20 +259,17 @@ test("HR-043 HR-046 examples/redis: a primary and two replicas, deployed, upgrad
     );
   });
 
-  await t.test(
-    "a primary that was killed comes back with its data; start changes nothing where it runs",
-    async () => {
-      assert.equal(await redis.ask(primary, "set", "last", "word"), "OK");
-      process.kill(redis.pid(primary), "SIGKILL");
-      assert.equal((await redis.service(primary, "status")).exitCode, 1);
-      assert.equal((await redis.service(primary, "start")).exitCode, 0);
-      const pid = redis.pid(primary);
-      assert.equal((await redis.service(primary, "start")).exitCode, 0);
-      assert.equal(redis.pid(primary), pid);
-      await assertReplicates(redis);
-      await assertHas(redis, "last", "word");
-    },
-  );
+  await t.test("a primary that was killed comes back with its data; start changes nothing where it runs", async () => {
+    assert.equal(await redis.ask(primary, "set", "last", "word"), "OK");
+    process.kill(redis.pid(primary), "SIGKILL");
+    assert.equal((await redis.service(primary, "status")).exitCode, 1);
+    assert.equal((await redis.service(primary, "start")).exitCode, 0);
+    const pid = redis.pid(primary);
+    assert.equal((await redis.service(primary, "start")).exitCode, 0);
+    assert.equal(redis.pid(primary), pid);
+    await assertReplicates(redis);
+    await assertHas(redis, "last", "word");
+  });
 
   await t.test("status tells the role and its links", async () => {
     const one = await redis.service(primary, "status");
@@ -309,9 +297,7 @@ test("HR-043 HR-046 examples/redis: a primary and two replicas, deployed, upgrad
       const again = await redis.hook("failover");
       assert.match(Object.values(again).join(""), order);
       const restarts = async (params: object) =>
-        steps((await redis.deploy(params)).text).flatMap(
-          (step) => /\(update\): restart on (.*)/.exec(step)?.[1] ?? [],
-        );
+        steps((await redis.deploy(params)).text).flatMap((step) => /\(update\): restart on (.*)/.exec(step)?.[1] ?? []);
       assert.equal((await restarts({ force: true })).at(-1), primary);
       await assertReplicates(redis);
       await redis.push("1.2.0");
@@ -320,38 +306,32 @@ test("HR-043 HR-046 examples/redis: a primary and two replicas, deployed, upgrad
     },
   );
 
-  await t.test(
-    "the health check fails for a replica that follows nobody, and for one that is gone",
-    async (t) => {
-      assert.deepEqual(await healthOf(t, redis, second), [0, ""]);
-      assert.equal(await redis.ask(second, "replicaof", "no", "one"), "OK");
-      assert.deepEqual(await healthOf(t, redis, second), [1, "redis is a master, not a slave\n"]);
-      assert.equal((await redis.service(second, "restart")).exitCode, 0);
-      assert.equal((await redis.service(third, "stop")).exitCode, 0);
-      const [code, said] = await healthOf(t, redis, third);
-      assert.deepEqual([code, said.split(":")[0]], [1, "redis does not answer"]);
-      assert.equal((await redis.service(third, "start")).exitCode, 0);
-      assert.deepEqual(await healthOf(t, redis, third), [0, ""]);
-    },
-  );
+  await t.test("the health check fails for a replica that follows nobody, and for one that is gone", async (t) => {
+    assert.deepEqual(await healthOf(t, redis, second), [0, ""]);
+    assert.equal(await redis.ask(second, "replicaof", "no", "one"), "OK");
+    assert.deepEqual(await healthOf(t, redis, second), [1, "redis is a master, not a slave\n"]);
+    assert.equal((await redis.service(second, "restart")).exitCode, 0);
+    assert.equal((await redis.service(third, "stop")).exitCode, 0);
+    const [code, said] = await healthOf(t, redis, third);
+    assert.deepEqual([code, said.split(":")[0]], [1, "redis does not answer"]);
+    assert.equal((await redis.service(third, "start")).exitCode, 0);
+    assert.deepEqual(await healthOf(t, redis, third), [0, ""]);
+  });
 
-  await t.test(
-    "a start that fails says why, with the end of the log, and leaves nothing running",
-    async () => {
-      assert.equal((await redis.service(third, "stop")).exitCode, 0);
-      assert.equal((await redis.service(third, "stop")).exitCode, 0, "a second stop is no error");
-      const file = path.join(redis.folder(third), "redis.conf");
-      const whole = readFileSync(file, "utf8");
-      writeFileSync(file, `${whole}no-such-setting 1\n`);
-      const { exitCode, stderr } = await redis.service(third, "start");
-      assert.equal(exitCode, 1);
-      assert.match(stderr, /^redis is not ready: .*\/logs\/redis\.log:\n[\s\S]*no-such-setting/);
-      assert.ok(!readdirSync(path.join(redis.folder(third), "data")).includes("pid"));
-      writeFileSync(file, whole);
-      assert.equal((await redis.service(third, "restart")).exitCode, 0);
-      await assertReplicates(redis);
-    },
-  );
+  await t.test("a start that fails says why, with the end of the log, and leaves nothing running", async () => {
+    assert.equal((await redis.service(third, "stop")).exitCode, 0);
+    assert.equal((await redis.service(third, "stop")).exitCode, 0, "a second stop is no error");
+    const file = path.join(redis.folder(third), "redis.conf");
+    const whole = readFileSync(file, "utf8");
+    writeFileSync(file, `${whole}no-such-setting 1\n`);
+    const { exitCode, stderr } = await redis.service(third, "start");
+    assert.equal(exitCode, 1);
+    assert.match(stderr, /^redis is not ready: .*\/logs\/redis\.log:\n[\s\S]*no-such-setting/);
+    assert.ok(!readdirSync(path.join(redis.folder(third), "data")).includes("pid"));
+    writeFileSync(file, whole);
+    assert.equal((await redis.service(third, "restart")).exitCode, 0);
+    await assertReplicates(redis);
+  });
 
   await t.test("everything stops, also a replica that has just started and rewrites its files", async () => {
     const pids = redis.hosts.map((host) => redis.pid(host));

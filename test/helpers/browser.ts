@@ -52,8 +52,7 @@ export class ConsolePage {
     page.on("request", (request) => {
       this.requests.push(request);
       const to = new URL(request.url());
-      if (to.origin !== origin && to.protocol !== "blob:")
-        this.complaints.push(`request to ${request.url()}`);
+      if (to.origin !== origin && to.protocol !== "blob:") this.complaints.push(`request to ${request.url()}`);
     });
     page.on("pageerror", (error) => this.complaints.push(error.stack ?? error.message));
     page.on("console", (message) => {

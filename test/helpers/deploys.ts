@@ -82,9 +82,7 @@ export class Deploys {
     const files: Record<string, string> = {
       ...(conf !== undefined && { "ops.conf": conf }),
       "workspace/disabled.json": JSON.stringify({
-        jobs: Object.fromEntries(
-          Object.entries(disabled).map(([job, allocations]) => [job, { allocations }]),
-        ),
+        jobs: Object.fromEntries(Object.entries(disabled).map(([job, allocations]) => [job, { allocations }])),
       }),
     };
     const manifests: Record<string, Record<string, unknown>> = {};
@@ -93,8 +91,7 @@ export class Deploys {
       const hooks = { check: { executed_on: ["cli"], ...demands } };
       manifests[job] = { version: "1.0.0", selectors: ["worker"], hooks, ...spec.manifest };
       files[`workspace/jobs/${job}/Makefile`] = MAKEFILE;
-      for (const [name, text] of Object.entries(spec.files ?? {}))
-        files[`workspace/jobs/${job}/${name}`] = text;
+      for (const [name, text] of Object.entries(spec.files ?? {})) files[`workspace/jobs/${job}/${name}`] = text;
     }
     makeWorkspace(this.bucket.dir, {
       jobs: manifests,
@@ -104,10 +101,7 @@ export class Deploys {
     await build(this.bucket.context("build"), {});
   }
 
-  async deploy(
-    params: Record<string, unknown> = {},
-    signal = new AbortController().signal,
-  ): Promise<Deployed> {
+  async deploy(params: Record<string, unknown> = {}, signal = new AbortController().signal): Promise<Deployed> {
     const said = this.bucket.activity.length;
     const context = this.bucket.context("deploy", signal);
     context.progress.report = ({ rollouts = () => [] }) => this.onRollouts(rollouts());

@@ -64,12 +64,7 @@ export async function diskSteps(root: string, work: () => Promise<unknown>): Pro
 export function linesOf(steps: readonly DiskStep[]): string[] {
   const plain = (name: string) => name.replace(/\.[0-9a-f]{12}\.tmp$/, ".tmp");
   return steps.map(({ op, path, to, unflushed = [] }) =>
-    [
-      op,
-      plain(path),
-      ...(to ? [`-> ${plain(to)}`] : []),
-      ...unflushed.map((name) => `unflushed ${name}`),
-    ].join(" "),
+    [op, plain(path), ...(to ? [`-> ${plain(to)}`] : []), ...unflushed.map((name) => `unflushed ${name}`)].join(" "),
   );
 }
 

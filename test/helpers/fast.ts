@@ -1,9 +1,7 @@
 import { readFileSync } from "node:fs";
 
 /** What test/fast.json lists: test files and folders of them, those with a `!` left out again. */
-export const FAST = JSON.parse(
-  readFileSync(new URL("../fast.json", import.meta.url), "utf8"),
-) as readonly string[];
+export const FAST = JSON.parse(readFileSync(new URL("../fast.json", import.meta.url), "utf8")) as readonly string[];
 
 /** Whether a test file is that name, or lies in the folder of that name. */
 export function isBelow(file: string, name: string): boolean {

@@ -27,25 +27,9 @@ const LANES = 4;
 const LONGEST_TARGET = 16 * 1024;
 /** Long-polls are left after that. */
 const PATIENCE_MS = 1_000;
-const SOURCE = {
-  "ops.conf": "",
-  "workspace/workers.json": "[]",
-  "workspace/jobs/web/x": "x",
-  "templates/t/x": "x",
-};
+const SOURCE = { "ops.conf": "", "workspace/workers.json": "[]", "workspace/jobs/web/x": "x", "templates/t/x": "x" };
 /** All that may lie in a bucket. */
-const PLACES = [
-  "bucket.json",
-  "ops.conf",
-  "workspace",
-  "templates",
-  "data",
-  "logs",
-  "secrets",
-  ".ssh",
-  "tmp",
-  ".ops",
-];
+const PLACES = ["bucket.json", "ops.conf", "workspace", "templates", "data", "logs", "secrets", ".ssh", "tmp", ".ops"];
 
 const STRANGE: readonly unknown[] = [
   ...[
@@ -75,22 +59,7 @@ const STRANGE: readonly unknown[] = [
     "NaN",
     "true",
   ],
-  ...[
-    0,
-    -1,
-    1.5,
-    1e308,
-    2 ** 53,
-    true,
-    false,
-    null,
-    [],
-    [[[[]]]],
-    {},
-    { __proto__: 1 },
-    ["a", 1, null],
-    [""],
-  ],
+  ...[0, -1, 1.5, 1e308, 2 ** 53, true, false, null, [], [[[[]]]], {}, { __proto__: 1 }, ["a", 1, null], [""]],
   JSON.parse('{"__proto__": {"polluted": true}, "constructor": {"prototype": {}}}'),
 ];
 const HEADERS: readonly [string, string][] = [
@@ -165,10 +134,7 @@ class Fuzzer {
   }
 
   static async open(server: LocalServer, random: () => number): Promise<Fuzzer> {
-    const { body } = await server.call<{ paths: Record<string, Record<string, Described>> }>(
-      "GET",
-      "/openapi.json",
-    );
+    const { body } = await server.call<{ paths: Record<string, Record<string, Described>> }>("GET", "/openapi.json");
     const operations = Object.entries(body.paths).flatMap(([where, methods]) =>
       Object.entries(methods).map(([method, described]) => operationOf(method, where, described)),
     );
@@ -193,9 +159,7 @@ class Fuzzer {
 
   async step(): Promise<void> {
     const operation = this.#pick(this.#operations);
-    const method = this.#chance(0.97)
-      ? operation.method
-      : this.#pick(["HEAD", "PUT", "DELETE", "PATCH", "OPTIONS"]);
+    const method = this.#chance(0.97) ? operation.method : this.#pick(["HEAD", "PUT", "DELETE", "PATCH", "OPTIONS"]);
     const text = this.#request(operation, method);
     const isRaw = this.#chance(0.1);
     const bytes = isRaw ? this.#damaged(text) : text;
@@ -277,8 +241,7 @@ class Fuzzer {
   #damaged(text: Buffer): Buffer {
     const bytes = Buffer.from(text);
     for (let times = 0; times < 3; times++)
-      if (bytes.length > 0)
-        bytes[Math.floor(this.#random() * bytes.length)] = Math.floor(this.#random() * 256);
+      if (bytes.length > 0) bytes[Math.floor(this.#random() * bytes.length)] = Math.floor(this.#random() * 256);
     const at = Math.floor(this.#random() * bytes.length);
     if (this.#chance(0.3)) return bytes.subarray(0, at);
     return this.#chance(0.3) ? Buffer.concat([bytes, bytes.subarray(at)]) : bytes;
@@ -299,14 +262,13 @@ interface Described {
   responses: Record<string, unknown>;
 }
 
-function operationOf(
-  method: string,
-  where: string,
-  { parameters = [], requestBody, responses }: Described,
-): Operation {
+function operationOf(method: string, where: string, { parameters = [], requestBody, responses }: Described): Operation {
   const [media] = Object.entries(requestBody?.content ?? {});
   return {
-    ...{ method: method.toUpperCase(), path: where, parameters, statuses: new Set(Object.keys(responses)) },
+    method: method.toUpperCase(),
+    path: where,
+    parameters,
+    statuses: new Set(Object.keys(responses)),
     ...(media && { body: { type: media[0], example: media[1].example } }),
   };
 }
@@ -340,13 +302,11 @@ function assertPlaces(folder: string, root: string): void {
   for (const bucket of readdirSync(root)) {
     if (bucket.startsWith(".creating-") || bucket.startsWith(".deleting-")) continue;
     assert.ok(isUuid(bucket), bucket);
-    for (const name of readdirSync(path.join(root, bucket)))
-      assert.ok(PLACES.includes(name), `${bucket}/${name}`);
+    for (const name of readdirSync(path.join(root, bucket))) assert.ok(PLACES.includes(name), `${bucket}/${name}`);
   }
 }
 
 function memoryOf(server: LocalServer): number {
-  const [, kilobytes] =
-    /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${server.process.pid}/status`, "utf8")) ?? [];
+  const [, kilobytes] = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${server.process.pid}/status`, "utf8")) ?? [];
   return Math.round(Number(kilobytes) / 1024);
 }

@@ -57,10 +57,7 @@ export function allocationId(job: string, worker: string): string {
 }
 
 /** A runtime for one test. */
-export async function testRuntime(
-  t: TestContext,
-  changes: Partial<HookRuntimeOptions> = {},
-): Promise<TestRuntime> {
+export async function testRuntime(t: TestContext, changes: Partial<HookRuntimeOptions> = {}): Promise<TestRuntime> {
   const layout = layoutOf(temporaryFolder(t));
   await initBucket(layout.root, { source: false });
   const db = openDatabase(layout.database);
@@ -76,16 +73,16 @@ export async function testRuntime(
     [1, 2, 3].map((index) => ({ job, worker: `10.0.0.${index}`, id: allocationId(job, `${index}`) })),
   );
   const runtime = await startHookRuntime({
-    ...{ kv, signal: cancel.signal, onSecret: (value) => secrets.push(value) },
+    kv,
+    signal: cancel.signal,
+    onSecret: (value) => secrets.push(value),
     allocation: (id) => known.find((one) => one.id === id),
     upstreams: (job) => new Set(job === "b" ? ["a"] : []),
     hasHook: (job, hook) => job === "a" && ["setup", "stop"].includes(hook),
     workers: (job) => known.filter((one) => one.job === job).map(({ worker }) => worker),
     waiting: (_on, _limitMs, work) => work,
     dependents: (job, hook) =>
-      job === "a" && hook === "setup"
-        ? [{ job: "b", hook: "join", demand_config: { min_version: "1" } }]
-        : [],
+      job === "a" && hook === "setup" ? [{ job: "b", hook: "join", demand_config: { min_version: "1" } }] : [],
     warn: ({ job, worker, hook }, sentence) => warnings.push(`${job}@${worker} ${hook}: ${sentence}`),
     ...changes,
   });
@@ -96,9 +93,9 @@ export async function testRuntime(
     const { end } = runtime.begin({ job, worker, event, hook, allocationId: id });
     const own = { "X-ALLOCATION-ID": id, EVENT: event, COMMAND: hook };
     return {
-      ...{ id, end },
-      ask: (method, path, sent = {}) =>
-        ask(runtime, method, path, { ...sent, headers: { ...own, ...sent.headers } }),
+      id,
+      end,
+      ask: (method, path, sent = {}) => ask(runtime, method, path, { ...sent, headers: { ...own, ...sent.headers } }),
     };
   };
   return { runtime, kv, clock, cancel, warnings, secrets, committed, script };

@@ -21,9 +21,17 @@ export function environmentOf(
   { allocationId, job, worker, event, hook }: RunningScript,
 ): Record<string, string> {
   return {
-    ...{ ALLOCATION_ID: allocationId, ALLOCATION_IP: worker, ALLOCATION_INDEX: "0", JOB: job, DISABLED: "0" },
-    ...{ EVENT: event, COMMAND: hook, HOOK: hook, BATCH_INDEX: "0" },
-    ...{ HOOK_API_HOST: host, HOOK_API_PORT: String(port) },
+    ALLOCATION_ID: allocationId,
+    ALLOCATION_IP: worker,
+    ALLOCATION_INDEX: "0",
+    JOB: job,
+    DISABLED: "0",
+    EVENT: event,
+    COMMAND: hook,
+    HOOK: hook,
+    BATCH_INDEX: "0",
+    HOOK_API_HOST: host,
+    HOOK_API_PORT: String(port),
   };
 }
 
@@ -64,8 +72,7 @@ export class HookScripts {
   /** Runs a script that succeeds. */
   async succeed(language: Language, text: string, env: Record<string, string>): Promise<CommandOutcome> {
     const outcome = await this.run(language, text, env);
-    if (outcome.exitCode !== 0)
-      throw new Error(`the script ended with ${outcome.exitCode}: ${outcome.stderr}`);
+    if (outcome.exitCode !== 0) throw new Error(`the script ended with ${outcome.exitCode}: ${outcome.stderr}`);
     return outcome;
   }
 }

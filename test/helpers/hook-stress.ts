@@ -44,9 +44,14 @@ export async function stressHooks(
   const jobs = [...new Set(scripts.map(({ job }) => job))];
   for (const job of jobs) kv.put(`vars/job/${job}`, "shared", "0");
   const runtime = await startHookRuntime({
-    ...{ kv, signal: new AbortController().signal, onSecret() {}, warn() {} },
+    kv,
+    signal: new AbortController().signal,
+    onSecret() {},
+    warn() {},
     allocation: (id) => scripts.map((one) => ({ ...one, id })).find((one) => one.allocationId === id),
-    ...{ upstreams: () => new Set<string>(), hasHook: () => false, workers: () => [] },
+    upstreams: () => new Set<string>(),
+    hasHook: () => false,
+    workers: () => [],
     dependents: () => [],
     waiting: (_on, _limitMs, work) => work,
   });
@@ -64,8 +69,7 @@ export async function stressHooks(
     flushes++;
     const stored = new KvStore(db, key);
     for (const { id, own } of before)
-      if (Number(stored.get(`vars/job/${job}`, `own-${id}`) ?? 0) < own)
-        throw new Error(`a write of ${id} is lost`);
+      if (Number(stored.get(`vars/job/${job}`, `own-${id}`) ?? 0) < own) throw new Error(`a write of ${id} is lost`);
   };
   try {
     const all = Promise.all(clients.map((client) => runToEnd(client, runtime, folder, rounds)));
@@ -99,8 +103,11 @@ function isAlive(child: ChildProcess | undefined): boolean {
 function scriptOf(index: number): RunningScript {
   const id = `00000000-0000-5000-8000-${String(index).padStart(12, "0")}`;
   return {
-    ...{ allocationId: id, job: `job${Math.floor(index / WORKERS)}`, worker: `10.0.0.${index % WORKERS}` },
-    ...{ event: "pre_deploy", hook: "stress" },
+    allocationId: id,
+    job: `job${Math.floor(index / WORKERS)}`,
+    worker: `10.0.0.${index % WORKERS}`,
+    event: "pre_deploy",
+    hook: "stress",
   };
 }
 
@@ -108,8 +115,13 @@ function scriptOf(index: number): RunningScript {
 async function runToEnd(client: Client, runtime: HookRuntime, folder: string, rounds: number): Promise<void> {
   const { allocationId, job, event, hook } = client.script;
   const env = {
-    ...{ HOOK_API_HOST: runtime.host, HOOK_API_PORT: String(runtime.port), PATH: process.env.PATH },
-    ...{ ALLOCATION_ID: allocationId, JOB: job, EVENT: event, COMMAND: hook },
+    HOOK_API_HOST: runtime.host,
+    HOOK_API_PORT: String(runtime.port),
+    PATH: process.env.PATH,
+    ALLOCATION_ID: allocationId,
+    JOB: job,
+    EVENT: event,
+    COMMAND: hook,
   };
   for (;;) {
     const child = spawn(process.execPath, [CLIENT, folder, String(rounds)], {
@@ -120,8 +132,7 @@ async function runToEnd(client: Client, runtime: HookRuntime, folder: string, ro
     const said = child.stderr.toArray();
     const [code, signal] = await once(child, "exit");
     if (code === 0) return;
-    if (signal !== "SIGKILL")
-      throw new Error(`${allocationId} ended with ${code ?? signal}: ${(await said).join("")}`);
+    if (signal !== "SIGKILL") throw new Error(`${allocationId} ended with ${code ?? signal}: ${(await said).join("")}`);
   }
 }
 
@@ -162,6 +173,5 @@ function checkEnd(
     if (extra < 0) throw new Error(`${-extra} of ${acknowledged} counted writes of ${job} are lost`);
     unknown += extra;
   }
-  if (unknown > killed)
-    throw new Error(`${unknown} writes without an answer, but only ${killed} scripts were killed`);
+  if (unknown > killed) throw new Error(`${unknown} writes without an answer, but only ${killed} scripts were killed`);
 }

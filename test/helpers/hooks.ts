@@ -20,10 +20,6 @@ export function traces(dir: string): Trace[] {
 }
 
 /** A field of hooks in a manifest: by name, the events. */
-export function hooksOf(hooks: Record<string, string[]>): {
-  hooks: Record<string, { executed_on: string[] }>;
-} {
-  return {
-    hooks: Object.fromEntries(Object.entries(hooks).map(([name, events]) => [name, { executed_on: events }])),
-  };
+export function hooksOf(hooks: Record<string, string[]>): { hooks: Record<string, { executed_on: string[] }> } {
+  return { hooks: Object.fromEntries(Object.entries(hooks).map(([name, events]) => [name, { executed_on: events }])) };
 }

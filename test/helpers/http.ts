@@ -31,11 +31,7 @@ export function dial(t: Pick<TestContext, "after">, port: number): Socket {
 }
 
 /** Sends text as it is and answers all that comes back until the server closes. */
-export async function exchangeText(
-  t: Pick<TestContext, "after">,
-  port: number,
-  text: string,
-): Promise<string> {
+export async function exchangeText(t: Pick<TestContext, "after">, port: number, text: string): Promise<string> {
   const socket = dial(t, port);
   const received: Buffer[] = [];
   socket.on("data", (chunk: Buffer) => received.push(chunk));
@@ -68,9 +64,7 @@ export async function send(
 }
 
 /** A self-signed certificate for localhost and 127.0.0.1, made by openssl. */
-export async function certificateFor(
-  t: Pick<TestContext, "after">,
-): Promise<{ certFile: string; keyFile: string }> {
+export async function certificateFor(t: Pick<TestContext, "after">): Promise<{ certFile: string; keyFile: string }> {
   return selfSigned(t, ["ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
 }
 
@@ -96,8 +90,17 @@ export function requestWith(chunks: (string | Uint8Array)[], more: Partial<HttpR
     for (const chunk of chunks) yield Buffer.from(chunk);
   }
   return {
-    ...{ id: "r1", method: "GET", path: "/", query: "", headers: {}, peer: "127.0.0.1", scheme: "http" },
-    ...{ signal: new AbortController().signal, body: body(), longPoll() {}, admitted() {} },
+    id: "r1",
+    method: "GET",
+    path: "/",
+    query: "",
+    headers: {},
+    peer: "127.0.0.1",
+    scheme: "http",
+    signal: new AbortController().signal,
+    body: body(),
+    longPoll() {},
+    admitted() {},
     aborted: false,
     addEventListener() {},
     removeEventListener() {},

@@ -39,10 +39,7 @@ export async function killRounds(
     rig.bucket = await rig.server.createBucket();
     await pushVersion(rig, "0.0.1");
     for (let round = 1; met.server + met.run < hits; round++) {
-      assert.ok(
-        round <= hits * MISSES_PER_HIT,
-        `seed ${seed}: only ${met.server + met.run} hits in ${round} rounds`,
-      );
+      assert.ok(round <= hits * MISSES_PER_HIT, `seed ${seed}: only ${met.server + met.run} hits in ${round} rounds`);
       const action = ACTIONS[Math.floor(random() * ACTIONS.length)] as (typeof ACTIONS)[number];
       const victim = random() < 0.5 ? "server" : "run";
       const afterMs = random() * LATEST_KILL_MS[action];
@@ -90,8 +87,7 @@ async function interrupt(
   version: string,
   afterMs: number,
 ): Promise<boolean> {
-  const before = (await rig.server.call<{ items: Run[] }>("GET", `/api/buckets/${rig.bucket}/runs`)).body
-    .items.length;
+  const before = (await rig.server.call<{ items: Run[] }>("GET", `/api/buckets/${rig.bucket}/runs`)).body.items.length;
   const done =
     action === "push"
       ? pushVersion(rig, version)
@@ -118,9 +114,7 @@ async function interrupt(
 /** What must hold right after a recovery. */
 async function checkRecovered(rig: Rig): Promise<void> {
   const layout = layoutIn(rig);
-  const { items } = (
-    await rig.server.call<{ items: Run[] }>("GET", `/api/buckets/${rig.bucket}/runs?limit=500`)
-  ).body;
+  const { items } = (await rig.server.call<{ items: Run[] }>("GET", `/api/buckets/${rig.bucket}/runs?limit=500`)).body;
   assert.deepEqual(
     items.filter((run) => run.status === "running"),
     [],
@@ -150,10 +144,7 @@ async function checkCleanDeploy(rig: Rig, version: string): Promise<void> {
   assert.equal(deployed.status, "succeeded", `deploy: ${deployed.error}`);
   for (const host of WORKERS)
     for (const job of ["base", "app"])
-      assert.equal(
-        runningConfiguration(rig.workers, host, rig.bucket, job),
-        `${job} ${version} on ${host}\n`,
-      );
+      assert.equal(runningConfiguration(rig.workers, host, rig.bucket, job), `${job} ${version} on ${host}\n`);
   const again = await rig.server.run(rig.bucket, "deploy");
   assert.deepEqual(
     (again.result as DeployResult).jobs.map((job) => job.outcome),
@@ -163,9 +154,7 @@ async function checkCleanDeploy(rig: Rig, version: string): Promise<void> {
 }
 
 function treeOf(folder: string): Record<string, string> {
-  const names = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) =>
-    entry.isFile(),
-  );
+  const names = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
   return Object.fromEntries(
     names
       .map((entry) => path.join(entry.parentPath, entry.name))

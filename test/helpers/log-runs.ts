@@ -20,16 +20,19 @@ export function recordRun(
   const written = times.map(([offset, ms]) => `${offset} ${Date.parse(at) + ms}\n`);
   writeFileSync(path.join(folder, "activity.times"), written.join(""), { mode: 0o600 });
   const record = {
-    ...{ id, bucket_id: bucket, origin: "server", kind: "build", params: {}, status: "succeeded" },
-    ...{
-      created_at: at,
-      started_at: at,
-      finished_at: at,
-      exit_code: 0,
-      signal: null,
-      error: null,
-      result: null,
-    },
+    id,
+    bucket_id: bucket,
+    origin: "server",
+    kind: "build",
+    params: {},
+    status: "succeeded",
+    created_at: at,
+    started_at: at,
+    finished_at: at,
+    exit_code: 0,
+    signal: null,
+    error: null,
+    result: null,
     audit: [{ at, action: "start", actor: { address: "127.0.0.1", via: "bearer" }, request_id: null }],
   };
   writeFileSync(path.join(folder, "server-run.json"), JSON.stringify(record), { mode: 0o600 });

@@ -135,9 +135,7 @@ function filesWithMistakes(tree: string): Set<string> {
     maxBuffer: 1 << 28,
   });
   if (status === null) throw new Error(`${tsc} could not check the types: ${error?.message}`);
-  const files = new Set(
-    [...stdout.matchAll(/^(lib\/[^(\n]+)\(\d+,\d+\): error/gm)].map(([, file = ""]) => file),
-  );
+  const files = new Set([...stdout.matchAll(/^(lib\/[^(\n]+)\(\d+,\d+\): error/gm)].map(([, file = ""]) => file));
   if (status !== 0 && files.size === 0) throw new Error(`${tsc} found nothing to check: ${stdout}`);
   return files;
 }

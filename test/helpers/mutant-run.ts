@@ -22,12 +22,7 @@ const SLOWER = 4;
 const SLACK_MS = 20_000;
 
 /** Draws `count` mutants, tries each and answers the report. Throws the report where the tests notice too few. */
-export async function proveMutants(
-  root: string,
-  folder: string,
-  seed: number,
-  count: number,
-): Promise<string> {
+export async function proveMutants(root: string, folder: string, seed: number, count: number): Promise<string> {
   const copies = Array.from({ length: availableParallelism() + 1 }, (_, index) => {
     return new Copy(path.join(folder, String(index)), root);
   });
@@ -38,9 +33,7 @@ export async function proveMutants(
   const bad = outcomes.filter(({ verdict, mutant }) => verdict === "survived" && mutant.kind !== "other");
   const share = outcomes.filter(({ verdict }) => verdict !== "survived").length / outcomes.length;
   if (bad.length > 0 || share < LEAST_SHARE)
-    throw new Error(
-      `${report}; protected ones that live:\n${bad.map(({ mutant }) => textOf(mutant)).join("\n")}`,
-    );
+    throw new Error(`${report}; protected ones that live:\n${bad.map(({ mutant }) => textOf(mutant)).join("\n")}`);
   return report;
 }
 
@@ -87,8 +80,7 @@ class Trials {
       writeFileSync(file, mutated(mutant, source));
       const verdict = await this.#verdict(copy, test);
       writeFileSync(file, source);
-      if (verdict !== "survived" && (await this.#isSound(copy, test)))
-        return { mutant, verdict, by: test.file, seen };
+      if (verdict !== "survived" && (await this.#isSound(copy, test))) return { mutant, verdict, by: test.file, seen };
       spent += test.ms;
       if (mutant.kind === "other" && spent > MOST_MS) break;
     }
@@ -105,8 +97,7 @@ class Trials {
 
   #isSound(copy: Copy, { file, ms }: Reach): Promise<boolean> {
     const known = this.#sound.get(file);
-    const sound =
-      known ?? copy.run(file, this.#slackMs + SLOWER * ms).then((verdict) => verdict === "passed");
+    const sound = known ?? copy.run(file, this.#slackMs + SLOWER * ms).then((verdict) => verdict === "passed");
     this.#sound.set(file, sound);
     return sound;
   }

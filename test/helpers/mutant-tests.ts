@@ -53,10 +53,7 @@ export class Copy {
     chmodSync(path.dirname(folder), 0o711);
     for (const name of readdirSync(root))
       if (name !== "node_modules" && name !== ".git")
-        cpSync(path.join(root, name), path.join(this.tree, name), {
-          recursive: true,
-          verbatimSymlinks: true,
-        });
+        cpSync(path.join(root, name), path.join(this.tree, name), { recursive: true, verbatimSymlinks: true });
     symlinkSync(path.join(root, "node_modules"), path.join(this.tree, "node_modules"));
   }
 
@@ -84,8 +81,7 @@ export class Copy {
 
   /** Ends the processes that work in this copy or were started there, and removes what they wrote. */
   #clear(): void {
-    for (let pids = this.#processes(); pids.length > 0; pids = this.#processes())
-      for (const pid of pids) kill(pid);
+    for (let pids = this.#processes(); pids.length > 0; pids = this.#processes()) for (const pid of pids) kill(pid);
     rmSync(this.#temporary, { recursive: true, force: true, maxRetries: 5 });
   }
 
@@ -146,9 +142,7 @@ export async function reaches(copies: readonly Copy[], cache: string, tell = con
       const known = read(kept);
       const reach = known?.passed && known.digest === digest ? known : await reachOf(copy, file, digest);
       if (reach !== known)
-        tell(
-          `${file}: ${reach.passed ? "" : "fails as it is, "}${Math.round(reach.ms)} ms, ${left.length} left`,
-        );
+        tell(`${file}: ${reach.passed ? "" : "fails as it is, "}${Math.round(reach.ms)} ms, ${left.length} left`);
       writeFileSync(kept, JSON.stringify(reach));
       found.push(reach);
     }
@@ -168,10 +162,7 @@ function read(file: string): Reach | undefined {
 async function reachOf(copy: Copy, file: string, digest: string): Promise<Reach> {
   const folder = path.join(copy.tree, "coverage");
   const started = performance.now();
-  const verdict = await copy.run(file, LONGEST_MS, {
-    NODE_V8_COVERAGE: folder,
-    NODE_DISABLE_COMPILE_CACHE: "1",
-  });
+  const verdict = await copy.run(file, LONGEST_MS, { NODE_V8_COVERAGE: folder, NODE_DISABLE_COMPILE_CACHE: "1" });
   const ms = performance.now() - started;
   const code = codeIn(folder, copy.tree);
   rmSync(folder, { recursive: true, force: true });
@@ -179,10 +170,7 @@ async function reachOf(copy: Copy, file: string, digest: string): Promise<Reach>
 }
 
 interface Coverage {
-  result: {
-    url: string;
-    functions: { ranges: { startOffset: number; endOffset: number; count: number }[] }[];
-  }[];
+  result: { url: string; functions: { ranges: { startOffset: number; endOffset: number; count: number }[] }[] }[];
 }
 
 /** The code that was run by the processes whose coverage lies in a folder. */
@@ -200,8 +188,7 @@ function codeIn(folder: string, tree: string): Reach["code"] {
       // Of two ranges around the same code the inner one counts.
       ranges.sort((a, b) => a.startOffset - b.startOffset || b.endOffset - a.endOffset);
       const own = new Uint8Array(size);
-      for (const { startOffset, endOffset, count } of ranges)
-        own.fill(count > 0 ? 1 : 0, startOffset, endOffset);
+      for (const { startOffset, endOffset, count } of ranges) own.fill(count > 0 ? 1 : 0, startOffset, endOffset);
       const all = marks.get(url) ?? own;
       own.forEach((mark, at) => {
         all[at] ||= mark;

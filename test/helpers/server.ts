@@ -116,30 +116,18 @@ export class TestServer {
         ...(body !== undefined && { "content-type": "application/json" }),
         ...options.headers,
       },
-      body:
-        body === undefined || body instanceof Uint8Array
-          ? (body as Uint8Array<ArrayBuffer>)
-          : JSON.stringify(body),
+      body: body === undefined || body instanceof Uint8Array ? (body as Uint8Array<ArrayBuffer>) : JSON.stringify(body),
     });
     const text = await response.text();
     const isJson = response.headers.get("content-type")?.startsWith("application/json") === true;
-    const reply = {
-      status: response.status,
-      headers: response.headers,
-      text,
-      body: isJson ? JSON.parse(text) : null,
-    };
+    const reply = { status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : null };
     assertPromised(method, target, reply);
     return reply;
   }
 
   /** Makes a bucket and answers its path in the API. */
-  async createBucket(
-    fields: Record<string, unknown> = {},
-  ): Promise<{ id: string; path: string; folder: string }> {
-    const { status, body } = await this.call("POST", "/api/buckets", {
-      body: { project: "p", name: "n", ...fields },
-    });
+  async createBucket(fields: Record<string, unknown> = {}): Promise<{ id: string; path: string; folder: string }> {
+    const { status, body } = await this.call("POST", "/api/buckets", { body: { project: "p", name: "n", ...fields } });
     assert.equal(status, 201);
     return { id: body.id, path: `/api/buckets/${body.id}`, folder: path.join(this.root, body.id) };
   }
@@ -165,12 +153,7 @@ export class TestServer {
 
 /** Every answer is what the route table says of it: a failure in the one form, or the route's own shape. */
 function assertPromised(method: string, target: string, reply: Reply): void {
-  for (const name of [
-    "content-security-policy",
-    "x-frame-options",
-    "x-content-type-options",
-    "referrer-policy",
-  ])
+  for (const name of ["content-security-policy", "x-frame-options", "x-content-type-options", "referrer-policy"])
     assert.ok(reply.headers.has(name), `${method} ${target} lacks ${name}`);
   if (reply.status >= 400) assertShape(component("Error"), reply, `${method} ${target}`);
   const [targetPath = ""] = target.split("?");

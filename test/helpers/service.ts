@@ -42,12 +42,10 @@ export function writeServices(folder: string, workersRoot: string, options: Serv
     const demands = job === "app" ? { demands: { job: "base", hook: "check" } } : {};
     const health = options.healthPort === undefined || job === "app" ? {} : healthCheck(options.healthPort);
     write(`jobs/${job}/manifest.json`, {
-      ...{
-        version: options.version,
-        selectors: ["all"],
-        hooks: { check: { ...hook, ...demands } },
-        ...health,
-      },
+      version: options.version,
+      selectors: ["all"],
+      hooks: { check: { ...hook, ...demands } },
+      ...health,
       ...(job === "base" && options.manifest),
     });
     write(`jobs/${job}/Makefile`, makefile(job === "base" ? (options.before ?? "") : ""));

@@ -11,13 +11,7 @@ const CHECK = {
 const demands = (job: string) => ({ executed_on: ["cli"], demands: { job, hook: "up" } });
 const up = { executed_on: ["cli"] };
 const tolerate = (share: string) => ({ tolerate: { unreachable: share } });
-const EVENTS = [
-  "pre_deploy",
-  "after_allocation_started",
-  "health_check",
-  "post_deploy",
-  "after_allocation_stopped",
-];
+const EVENTS = ["pre_deploy", "after_allocation_started", "health_check", "post_deploy", "after_allocation_stopped"];
 
 /** Jobs of every kind: with and without gate, hooks, demands and tolerance, wide and narrow, restored or left. */
 const JOBS: Record<string, Record<string, unknown>> = {
@@ -25,15 +19,25 @@ const JOBS: Record<string, Record<string, unknown>> = {
   plain: { ...tolerate("40%"), max_concurrent_starts: 0, max_concurrent_upgrades: 3 },
   quiet: { restart_policy: "never" },
   store: {
-    ...{ ...CHECK, on_failure: "restore", restart_policy: "reload", restart_globs: ["extra"] },
-    ...{ max_concurrent_starts: 1, max_concurrent_upgrades: 2, hooks: { need: demands("base"), up } },
+    ...CHECK,
+    on_failure: "restore",
+    restart_policy: "reload",
+    restart_globs: ["extra"],
+    max_concurrent_starts: 1,
+    max_concurrent_upgrades: 2,
+    hooks: { need: demands("base"), up },
   },
   hooked: {
-    ...{ on_failure: "restore", max_concurrent_starts: 3, max_concurrent_upgrades: 2 },
+    on_failure: "restore",
+    max_concurrent_starts: 3,
+    max_concurrent_upgrades: 2,
     hooks: { need: demands("base"), go: { executed_on: EVENTS } },
   },
   controlled: {
-    ...{ ...CHECK, ...tolerate("40%"), on_failure: "restore", max_concurrent_upgrades: 2 },
+    ...CHECK,
+    ...tolerate("40%"),
+    on_failure: "restore",
+    max_concurrent_upgrades: 2,
     hooks: { act: { executed_on: ["job_control"] } },
   },
   last: { restart_policy: "reload", max_concurrent_starts: 2, hooks: { need: demands("store") } },
@@ -47,9 +51,7 @@ export async function simulatedBucket(t: Parameters<typeof makeBucket>[0]): Prom
   const bucket = await makeBucket(t);
   const names = Object.keys(JOBS);
   makeWorkspace(bucket.dir, {
-    jobs: Object.fromEntries(
-      names.map((name) => [name, { version: "1.0.0", selectors: ["worker"], ...JOBS[name] }]),
-    ),
+    jobs: Object.fromEntries(names.map((name) => [name, { version: "1.0.0", selectors: ["worker"], ...JOBS[name] }])),
     workers: SIMULATED.map((host) => ({ host, connection: "local" })),
     files: {
       ...Object.fromEntries(names.map((name) => [`workspace/jobs/${name}/conf`, "0"])),
@@ -78,8 +80,7 @@ export function changeBucket({ db }: TestBucket, random: () => number, text: str
   const chance = (share: number) => random() < share;
   const insert = "INSERT OR REPLACE INTO job_files (job, path, mode, sha256, content) VALUES (?, ?, ?, ?, ?)";
   for (const job of Object.keys(JOBS)) {
-    const write = (path: string) =>
-      db.run(insert, job, path, chance(0.3) ? 0o755 : 0o644, text, Buffer.from(text));
+    const write = (path: string) => db.run(insert, job, path, chance(0.3) ? 0o755 : 0o644, text, Buffer.from(text));
     if (chance(0.4)) write("conf");
     if (chance(0.2)) db.run("DELETE FROM job_files WHERE job = ? AND path = 'extra'", job);
     if (chance(0.2)) write("extra");

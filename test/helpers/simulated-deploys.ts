@@ -23,13 +23,7 @@ import { PASSES } from "../../lib/plan/rollout.ts";
 import type { TreeDrift } from "../../lib/transport/compare.ts";
 import { seeded } from "./random.ts";
 import { changeBucket, SHOWS_SEQUENCE, SIMULATED, simulatedBucket, startOver } from "./simulated-bucket.ts";
-import {
-  type Act,
-  type CarriedOut,
-  checkAsPlanned,
-  checkWithinPlan,
-  plannedPlaces,
-} from "./simulated-plans.ts";
+import { type Act, type CarriedOut, checkAsPlanned, checkWithinPlan, plannedPlaces } from "./simulated-plans.ts";
 import type { TestBucket } from "./workspace.ts";
 
 /** One effect that has begun and not ended. */
@@ -350,8 +344,12 @@ export class SimulatedDeploys {
     const down = Array.from({ length: count }, () => this.#pick(SIMULATED));
     const downAt = this.#pick([0, Math.floor(this.#random() * 80)]);
     return {
-      ...{ force, syncOnly: false, killAt: end === "kill" ? at : -1, cancelAt: end === "cancel" ? at : -1 },
-      ...{ downAt, down },
+      force,
+      syncOnly: false,
+      killAt: end === "kill" ? at : -1,
+      cancelAt: end === "cancel" ? at : -1,
+      downAt,
+      down,
     };
   }
 
@@ -368,11 +366,7 @@ export class SimulatedDeploys {
       else if (!disabled) {
         assert.deepEqual([unfinished, stopped, version], [false, false, newVersion], `${what} is promoted`);
         assert.ok(gate === "" || gate === "passed", `${what} has no open gate`);
-        assert.equal(
-          service.running,
-          this.#runs(job) ? hash : service.running,
-          `${what} runs what is promoted`,
-        );
+        assert.equal(service.running, this.#runs(job) ? hash : service.running, `${what} runs what is promoted`);
       }
     }
     this.#effects = 0;
@@ -442,8 +436,7 @@ export class SimulatedDeploys {
 
   async #begins({ force, syncOnly, jobs }: Course): Promise<void> {
     for (const one of [this.#pending, this.#steps, this.#targets, this.#restored, this.#resumed]) one.clear();
-    for (const one of [this.#passes, this.#lostBefore, this.#unhealthy, this.#lost, this.#unready])
-      one.clear();
+    for (const one of [this.#passes, this.#lostBefore, this.#unhealthy, this.#lost, this.#unready]) one.clear();
     this.#acts = [];
     this.#wave = -1;
     this.#phase = "";
@@ -458,8 +451,7 @@ export class SimulatedDeploys {
     const options = { force, syncOnly, withHooks: false };
     const effects = {
       hooks: async () => [],
-      drift: async (worker: string, wanted: ReadonlyMap<string, FileDigests>) =>
-        this.#driftOn(worker, wanted),
+      drift: async (worker: string, wanted: ReadonlyMap<string, FileDigests>) => this.#driftOn(worker, wanted),
       text: async () => undefined,
     };
     this.#plan = await dryRun(context, fleet, effects, scope, options).catch((error: Failure) => {
@@ -476,7 +468,10 @@ export class SimulatedDeploys {
   #carriedOut(): CarriedOut {
     const controlled = this.#jobs.filter((job) => hooksOn(job, "job_control").length > 0);
     return {
-      ...{ before: this.#before, acts: this.#acts, restored: this.#restored, resumed: this.#resumed },
+      before: this.#before,
+      acts: this.#acts,
+      restored: this.#restored,
+      resumed: this.#resumed,
       files: new Map([...this.#services].map(([place, { files }]) => [place, files])),
       controlled: new Set(controlled.map(({ name }) => name)),
       passes: this.#passes,
@@ -511,11 +506,7 @@ export class SimulatedDeploys {
   #kill(): string {
     for (const { what, job, worker } of this.#pending)
       if (VERBS.some((verb) => what.startsWith(verb)))
-        assert.equal(
-          this.#lastOf(`${job?.name}@${worker}`)?.outcome,
-          "unknown",
-          `outcome: ${what} is killed`,
-        );
+        assert.equal(this.#lastOf(`${job?.name}@${worker}`)?.outcome, "unknown", `outcome: ${what} is killed`);
     this.#dropPending();
     checkWithinPlan(this.#plan, this.#carriedOut(), (job) => job === SHOWS_SEQUENCE);
     return "killed";
@@ -538,8 +529,15 @@ export class SimulatedDeploys {
     const known = this.#services.get(key);
     if (known) return known;
     const service: Service = {
-      ...{ tree: "", files: {}, running: undefined, version: undefined, last: undefined },
-      ...{ hasLostNote: false, isHealthy: undefined, starts: 0, excuses: 0 },
+      tree: "",
+      files: {},
+      running: undefined,
+      version: undefined,
+      last: undefined,
+      hasLostNote: false,
+      isHealthy: undefined,
+      starts: 0,
+      excuses: 0,
     };
     this.#services.set(key, service);
     return service;
@@ -547,15 +545,11 @@ export class SimulatedDeploys {
 
   #effectsOf(): Effects {
     return {
-      syncWorker: (worker) =>
-        this.#begin({ what: `worker files of ${worker}`, worker, result: () => undefined }),
+      syncWorker: (worker) => this.#begin({ what: `worker files of ${worker}`, worker, result: () => undefined }),
       stage: async () => {},
       drift: (worker, wanted) => {
         const [job = ""] = wanted.keys();
-        return this.#begin({
-          ...this.#at("drift of", { job, worker }),
-          result: () => this.#driftOn(worker, wanted),
-        });
+        return this.#begin({ ...this.#at("drift of", { job, worker }), result: () => this.#driftOn(worker, wanted) });
       },
       text: async () => undefined,
       evidence: async () => ({ logs: [], status: null, errors: [] }),
@@ -613,7 +607,9 @@ export class SimulatedDeploys {
     const states = { added: "extra", changed: "changed", removed: "missing" } as const;
     const drift = ([job, files]: [string, FileDigests]): [string, TreeDrift] => {
       const found = plannedFiles(files, this.#service({ job, worker }).files).map(({ path, change, to }) => ({
-        ...{ path, state: states[change], hasOtherContent: false },
+        path,
+        state: states[change],
+        hasOtherContent: false,
         sha256: change === "changed" ? (to?.split(":")[1] ?? null) : null,
       }));
       return [job, { files: found, isUnsettled: false }];
@@ -649,8 +645,7 @@ export class SimulatedDeploys {
       const scripts = workers.map((worker) => script(worker, bad.includes(worker) ? "made to fail" : null));
       return new Failure("ErrHookFailed", `hook of ${name} was made to fail`, { details: { scripts } });
     };
-    if (event === "job_control")
-      return await this.#control(pass, workers, () => failure([this.#pick(workers)]));
+    if (event === "job_control") return await this.#control(pass, workers, () => failure([this.#pick(workers)]));
     return await this.#begin({
       what: `hook ${event} of ${name}`,
       job: pass.kind === "stopped" ? undefined : pass.job,
@@ -733,8 +728,7 @@ export class SimulatedDeploys {
     // Killed between the target's end and the note about it.
     const isNoted = !this.#chance(0.05) || this.#failureRate === 0;
     if (!isNoted) service.excuses++;
-    service.last =
-      isNoted && target !== "job_control" ? { hash: targetHash(hash, version), target } : undefined;
+    service.last = isNoted && target !== "job_control" ? { hash: targetHash(hash, version), target } : undefined;
     service.isHealthy = undefined;
     service.running = target === "stop" ? undefined : hash;
     if (target !== "stop") service.starts++;
@@ -780,7 +774,10 @@ export class SimulatedDeploys {
         }
       };
       const one: Pending = {
-        ...{ what, job, worker, cancel: () => reject(new Failure("cancelled", "cancelled")) },
+        what,
+        job,
+        worker,
+        cancel: () => reject(new Failure("cancelled", "cancelled")),
         apply: () => (wasDown ? undefined : apply()),
         end: (fails) => (fails || this.#isDown(one) ? fail(this.#isDown(one)) : succeed()),
       };
@@ -801,9 +798,7 @@ export class SimulatedDeploys {
   }
 
   #isTolerable(job: CatalogJob, lost: number): boolean {
-    const present = this.#plan.waves
-      .flatMap(({ jobs }) => jobs)
-      .find((one) => one.job === job.name)?.allocations;
+    const present = this.#plan.waves.flatMap(({ jobs }) => jobs).find((one) => one.job === job.name)?.allocations;
     return (100 * lost) / (present?.length ?? 1) <= job.tolerateUnreachable;
   }
 
@@ -827,9 +822,7 @@ export class SimulatedDeploys {
     const step = this.#steps.get(job.name) as string;
     const key = keyOf(place);
     const planned = this.#planned.get(key);
-    const isFirst = ![...this.#targets].some(
-      ([other, one]) => other.split("@")[0] === job.name && one.step === step,
-    );
+    const isFirst = ![...this.#targets].some(([other, one]) => other.split("@")[0] === job.name && one.step === step);
     if (isFirst) this.#checkEarlier(job, step);
     const isOther = hash !== planned?.to.hash || version !== planned.to.version;
     if (isOther && job.name !== SHOWS_SEQUENCE) this.#checkRestore(place, hash, version);
@@ -839,12 +832,8 @@ export class SimulatedDeploys {
     const [action, batch] = step.split(" ") as [string, string];
     const phases = this.#plan.waves.flatMap(({ jobs }) => jobs).find((one) => one.job === job.name)?.phases;
     const own = phases?.find((phase) => phase.action === action)?.batches[Number(batch) - 1];
-    this.#must(
-      own?.includes(place.worker) === true,
-      `plan: ${key} is changed in ${step}, where it is not planned`,
-    );
-    const width =
-      action === "start" ? job.maxConcurrentStarts || SIMULATED.length : job.maxConcurrentUpgrades;
+    this.#must(own?.includes(place.worker) === true, `plan: ${key} is changed in ${step}, where it is not planned`);
+    const width = action === "start" ? job.maxConcurrentStarts || SIMULATED.length : job.maxConcurrentUpgrades;
     const atWork = [...this.#pending].filter(
       (one) => one.job?.name === job.name && VERBS.some((verb) => one.what.startsWith(verb)),
     );
@@ -914,14 +903,8 @@ export class SimulatedDeploys {
   }
 
   /** What a failed job says about the batch that was put back. */
-  #checkRestored(
-    job: CatalogJob,
-    reason: string,
-    allocations: DeployResult["jobs"][number]["allocations"],
-  ): void {
-    const told = / put back on ([^;:]*?)( and is healthy there|, but is not healthy there: |: |$)/.exec(
-      reason,
-    );
+  #checkRestored(job: CatalogJob, reason: string, allocations: DeployResult["jobs"][number]["allocations"]): void {
+    const told = / put back on ([^;:]*?)( and is healthy there|, but is not healthy there: |: |$)/.exec(reason);
     const isBack = told?.[2] === " and is healthy there";
     for (const worker of told?.[1]?.split(", ") ?? []) {
       const key = `${job.name}@${worker}`;
@@ -969,9 +952,7 @@ export class SimulatedDeploys {
     const { db } = this.#bucket;
     for (const { job: name } of jobs.filter(({ outcome }) => outcome === "skipped")) {
       const job = this.#job(name);
-      const active = catalogAllocations(db).filter(
-        (one) => one.job === name && !one.disabled && !one.removed,
-      );
+      const active = catalogAllocations(db).filter((one) => one.job === name && !one.disabled && !one.removed);
       for (const { id, worker } of active) {
         const service = this.#service({ job: name, worker });
         const { hash } = promotionsOf(db, name)(id);

@@ -2,12 +2,7 @@ import assert from "node:assert/strict";
 import type { Promotion } from "../../lib/bucket/promotions.ts";
 import type { DeployResult } from "../../lib/operation/deploy-result.ts";
 import type { FileDigests } from "../../lib/plan/changes.ts";
-import {
-  type DeployPlan,
-  type PlannedAllocation,
-  type PlannedFile,
-  plannedFiles,
-} from "../../lib/plan/deploy-plan.ts";
+import { type DeployPlan, type PlannedAllocation, type PlannedFile, plannedFiles } from "../../lib/plan/deploy-plan.ts";
 import { runsTarget } from "../../lib/plan/job-plan.ts";
 
 /** Something that was done to a job on a worker: files brought there, or a target (`job_control`: by its own hooks). */
@@ -51,7 +46,9 @@ export function plannedPlaces(plan: DeployPlan): Map<string, PlannedAllocation> 
  */
 export function checkAsPlanned(plan: DeployPlan, done: CarriedOut): number {
   const wanted: Act[] = plan.reconcile.map(({ job, worker }) => ({
-    ...{ place: `${job}@${worker}`, what: "stop", hash: "" },
+    place: `${job}@${worker}`,
+    what: "stop",
+    hash: "",
   }));
   for (const { job, worker, action } of plan.reconcile)
     if (action === "remove")
@@ -67,37 +64,23 @@ export function checkAsPlanned(plan: DeployPlan, done: CarriedOut): number {
     const hash = planned.to.hash ?? "";
     if (target !== undefined && !done.resumed.has(place)) wanted.push({ place, what: target, hash });
     if (planned.action === "skip") continue;
-    assert.deepEqual(
-      sorted(done.files.get(place)),
-      sorted(after),
-      `the files of ${place} are the planned ones`,
-    );
+    assert.deepEqual(sorted(done.files.get(place)), sorted(after), `the files of ${place} are the planned ones`);
     if (isSettled(done, place))
       assert.deepEqual(
-        done.acts
-          .filter((act) => act.place === place && act.what === "sync")
-          .flatMap((act) => act.files ?? []),
+        done.acts.filter((act) => act.place === place && act.what === "sync").flatMap((act) => act.files ?? []),
         planned.files.map(({ path, change, from, to }) => ({ path, change, from, to })),
         `the files that were changed on ${place} are the planned ones`,
       );
   }
   const targets = done.acts.filter(({ what }) => what !== "sync");
   assert.deepEqual(lines(targets), lines(wanted), "what was done is what was planned");
-  assert.equal(
-    done.result?.update_seq,
-    plan.waves.at(-1)?.update_seq,
-    "the update sequence is the planned one",
-  );
+  assert.equal(done.result?.update_seq, plan.waves.at(-1)?.update_seq, "the update sequence is the planned one");
   const hooks = plan.waves.flatMap(({ jobs }) =>
     jobs.flatMap(({ job, hooks }) => hooks.map(({ event }) => `${event} ${job}`)),
   );
   for (const { job, hooks: after } of plan.reconcile)
     if (after.length > 0) hooks.push(`after_allocation_stopped ${job}`);
-  assert.deepEqual(
-    [...done.passes].sort(),
-    [...new Set(hooks)].sort(),
-    "the hooks that ran are the planned ones",
-  );
+  assert.deepEqual([...done.passes].sort(), [...new Set(hooks)].sort(), "the hooks that ran are the planned ones");
   const outcomes = { roll_out: "deployed", skip: "skipped", failed: "failed", not_started: "not_started" };
   for (const { job, outcome } of plan.waves.flatMap(({ jobs }) => jobs))
     assert.equal(done.result?.jobs.find((one) => one.job === job)?.outcome, outcomes[outcome], job);
@@ -108,11 +91,7 @@ export function checkAsPlanned(plan: DeployPlan, done: CarriedOut): number {
  * Throws where a deploy that went wrong somewhere, or was cut off, has done anything that its plan does not say, but to
  * put a batch back; or where it says of a place that it changed and it has not what was planned.
  */
-export function checkWithinPlan(
-  plan: DeployPlan,
-  done: CarriedOut,
-  isSequenceShown: (job: string) => boolean,
-): void {
+export function checkWithinPlan(plan: DeployPlan, done: CarriedOut, isSequenceShown: (job: string) => boolean): void {
   const planned = plannedPlaces(plan);
   const stops = new Set(plan.reconcile.map(({ job, worker }) => `${job}@${worker}`));
   for (const { place, what, hash } of done.acts) {
@@ -132,9 +111,7 @@ export function checkWithinPlan(
       const one = planned.get(place) as PlannedAllocation;
       if (outcome === "changed" && !isSequenceShown(job))
         assert.deepEqual(
-          plannedFiles(done.files.get(place) ?? {}, done.before.get(place)?.files ?? {}).map(
-            ({ path }) => path,
-          ),
+          plannedFiles(done.files.get(place) ?? {}, done.before.get(place)?.files ?? {}).map(({ path }) => path),
           one.files.map(({ path }) => path),
           `${place} counts as changed and has the planned files`,
         );
@@ -147,11 +124,7 @@ export function checkWithinPlan(
     }
 }
 
-function targetOf(
-  place: string,
-  { action }: PlannedAllocation,
-  { controlled }: CarriedOut,
-): string | undefined {
+function targetOf(place: string, { action }: PlannedAllocation, { controlled }: CarriedOut): string | undefined {
   if (action === "unknown" || !runsTarget(action)) return undefined;
   return controlled.has(place.split("@")[0] as string) ? "job_control" : action;
 }

@@ -21,7 +21,9 @@ export async function slowClients(
     unread = resolve;
   });
   const listener = await listen({
-    ...{ host: "127.0.0.1", port: 0, limits },
+    host: "127.0.0.1",
+    port: 0,
+    limits,
     async handle(request) {
       if (request.path === "/unread") return raw("application/octet-stream", UNREAD);
       if (request.path === "/poll") {
@@ -39,11 +41,7 @@ export async function slowClients(
     stuck.write(`${get("/unread")}\r\n`);
     const [headers, body, idle, polled, { durationMs }] = await Promise.all([
       closedAfter(listener.port, get("/")),
-      closedAfter(
-        listener.port,
-        `POST /body HTTP/1.1\r\nHost: h\r\nContent-Length: ${DRIPS}\r\n\r\n`,
-        limits,
-      ),
+      closedAfter(listener.port, `POST /body HTTP/1.1\r\nHost: h\r\nContent-Length: ${DRIPS}\r\n\r\n`, limits),
       closedAfter(listener.port, `${get("/")}\r\n`),
       fetch(`${listener.url}/poll`),
       cut,
@@ -62,8 +60,7 @@ async function closedAfter(port: number, text: string, drip?: Limits): Promise<n
     .resume();
   const began = performance.now();
   socket.write(text);
-  const drips =
-    drip && setInterval(() => socket.writable && socket.write("x"), (drip.requestMs / DRIPS) * 1.5);
+  const drips = drip && setInterval(() => socket.writable && socket.write("x"), (drip.requestMs / DRIPS) * 1.5);
   if (!socket.closed) await once(socket, "close");
   clearInterval(drips);
   return performance.now() - began;

@@ -29,13 +29,7 @@ export async function markedBucket(t: Pick<TestContext, "after">, bucketId = BUC
 
 /** Marks every part of a bucket that a snapshot saves, so that a mix of two states is seen. */
 export async function mark(layout: Layout, mark: string): Promise<void> {
-  for (const file of [
-    "secrets/worker.key",
-    ".ssh/known_hosts",
-    "workspace/mark",
-    "templates/a/mark",
-    "ops.conf",
-  ]) {
+  for (const file of ["secrets/worker.key", ".ssh/known_hosts", "workspace/mark", "templates/a/mark", "ops.conf"]) {
     mkdirSync(path.dirname(path.join(layout.root, file)), { recursive: true });
     writeFileSync(path.join(layout.root, file), `# ${mark}\n`);
   }
@@ -69,8 +63,14 @@ export async function marksOf(layout: Layout): Promise<Record<string, string>> {
 /** The marks that a bucket has whose state and source were marked like this. */
 export function marks(state: string, source: string): Record<string, string> {
   return {
-    ...{ database: state, sealed: state, secrets: state, ssh: state, labels: state },
-    ...{ workspace: source, templates: source, conf: source },
+    database: state,
+    sealed: state,
+    secrets: state,
+    ssh: state,
+    labels: state,
+    workspace: source,
+    templates: source,
+    conf: source,
   };
 }
 

@@ -58,9 +58,7 @@ export class SshFleet {
     const login = path.join(folder, "login");
     writeFileSync(login, `#!/bin/sh\n${options.login ?? ""}\n`, { mode: 0o755 });
     // With a HOME of its own, no login file of whoever runs the test slows it down or says something.
-    const env = Object.entries({ HOME: folder, ...options.env }).map(
-      ([name, value]) => ` "${name}=${value}"`,
-    );
+    const env = Object.entries({ HOME: folder, ...options.env }).map(([name, value]) => ` "${name}=${value}"`);
     const lines = [
       `SetEnv${env.join("")}`,
       ...(options.sshd ?? []),
@@ -82,21 +80,19 @@ export class SshFleet {
   /** One worker; `more` replaces what is right. */
   worker(host: string, more: Partial<WorkerAddress> = {}): WorkerAddress {
     const { user: sshUser, port: sshPort } = this.sshd;
-    return {
-      host,
-      connection: "ssh",
-      root: path.join(this.folder, "roots", host),
-      sshUser,
-      sshPort,
-      ...more,
-    };
+    return { host, connection: "ssh", root: path.join(this.folder, "roots", host), sshUser, sshPort, ...more };
   }
 
   /** What ops.conf would say; `more` replaces what is right. */
   settings(more: Partial<SshSettings> = {}): SshSettings {
     return {
-      ...{ user: this.sshd.user, port: this.sshd.port, options: {}, concurrency: 32, useSudo: false },
-      ...{ keyFile: this.sshd.clientKey, knownHostsFile: this.knownHostsFile },
+      user: this.sshd.user,
+      port: this.sshd.port,
+      options: {},
+      concurrency: 32,
+      useSudo: false,
+      keyFile: this.sshd.clientKey,
+      knownHostsFile: this.knownHostsFile,
       ...more,
     };
   }
@@ -120,10 +116,7 @@ export class SshFleet {
   /** Writes known_hosts: every worker has the host key in this file. */
   trust(keyFile: string): void {
     const key = publicPart(keyFile);
-    writeFileSync(
-      this.knownHostsFile,
-      this.hosts.map((host) => `[${host}]:${this.sshd.port} ${key}\n`).join(""),
-    );
+    writeFileSync(this.knownHostsFile, this.hosts.map((host) => `[${host}]:${this.sshd.port} ${key}\n`).join(""));
   }
 
   /** Adds the workers of another fleet to known_hosts. */

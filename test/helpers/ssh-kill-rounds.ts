@@ -83,13 +83,12 @@ class Rig {
     const source = path.join(this.#folder, "source");
     const { user: ssh_user, port: ssh_port } = this.#fleet.sshd;
     writeServices(source, this.#roots, {
-      ...{ version, before: "\t@sleep 0.1\n", manifest: { max_concurrent_upgrades: 1 } },
+      version,
+      before: "\t@sleep 0.1\n",
+      manifest: { max_concurrent_upgrades: 1 },
       worker: { connection: "ssh", ssh_user, ssh_port },
     });
-    writeFileSync(
-      path.join(source, "ops.conf"),
-      `ssh_key = "fleet.key"\nuse_sudo = ${process.getuid?.() === 0}\n`,
-    );
+    writeFileSync(path.join(source, "ops.conf"), `ssh_key = "fleet.key"\nuse_sudo = ${process.getuid?.() === 0}\n`);
     const pushed = await this.#server.push(this.#bucket, source);
     assert.equal(pushed.code, 0, `push: ${pushed.stdout}${pushed.stderr}`);
   }
@@ -119,11 +118,7 @@ class Rig {
     }
     const there = this.#fleet.processes;
     const pid =
-      victim === "runner"
-        ? there[Math.floor(random() * there.length)]
-        : isAtWork
-          ? lock.holders[1]?.pid
-          : undefined;
+      victim === "runner" ? there[Math.floor(random() * there.length)] : isAtWork ? lock.holders[1]?.pid : undefined;
     return pid !== undefined && signalProcess(pid, "SIGKILL");
   }
 
@@ -141,11 +136,7 @@ class Rig {
         const what = `${job} on ${host}`;
         assert.equal(runningConfiguration(...place, job), `${job} ${version} on ${host}\n`, what);
         const folder = path.join(...place, "jobs", job);
-        assert.equal(
-          readFileSync(path.join(folder, "static/page.txt"), "utf8"),
-          `page of ${version}\n`,
-          what,
-        );
+        assert.equal(readFileSync(path.join(folder, "static/page.txt"), "utf8"), `page of ${version}\n`, what);
         assert.ok(!existsSync(path.join(...place, ".sync", job)), `nothing of a sync is left of ${what}`);
         const starts = serviceHistory(...place, job).filter((line) => line.endsWith(` ${version}`)).length;
         assert.ok(starts >= 1 && starts <= 1 + kills, `${what} was started ${starts} times`);

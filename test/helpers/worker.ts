@@ -108,10 +108,7 @@ export async function installJob(worker: TestWorker, job: string, makefile: stri
 }
 
 /** All files below a folder with their content, and empty folders as `name/`; `skip` names what is left out at the top. */
-export async function contentOf(
-  folder: string,
-  skip: readonly string[] = [],
-): Promise<Record<string, string>> {
+export async function contentOf(folder: string, skip: readonly string[] = []): Promise<Record<string, string>> {
   const content: Record<string, string> = {};
   for (const entry of await readdir(folder, { withFileTypes: true, recursive: true })) {
     const file = path.join(entry.parentPath, entry.name);

@@ -30,9 +30,7 @@ const MAKEFILE = "start stop restart reload status:\n\t@true\n";
 /** Writes a workspace below a bucket's folder, replacing the jobs and workers that were there. */
 export function makeWorkspace(dir: string, { jobs = {}, workers = [], files = {} }: WorkspaceSpec): void {
   const all: Record<string, string | null> = {
-    "workspace/workers.json": JSON.stringify(
-      workers.map((one) => (typeof one === "string" ? { host: one } : one)),
-    ),
+    "workspace/workers.json": JSON.stringify(workers.map((one) => (typeof one === "string" ? { host: one } : one))),
   };
   for (const [name, manifest] of Object.entries(jobs)) {
     const folder = `workspace/jobs/${name}`;

@@ -27,24 +27,14 @@ class Place {
     this.scripts = new HookScripts(t);
   }
 
-  static async make(
-    t: TestContext,
-    way: (typeof WAYS)[number],
-    options: FleetOptions & { sudo?: boolean } = {},
-  ) {
+  static async make(t: TestContext, way: (typeof WAYS)[number], options: FleetOptions & { sudo?: boolean } = {}) {
     const fleet = await SshFleet.start(t, options);
     const { connections, transports } = await fleet.connect(t);
     if (way === "ssh" && !options.sudo) await transports[1]?.script("true");
     const root = fleet.worker(HOST).root;
     const folder = path.join(root, BUCKET_ID);
     mkdirSync(folder, { recursive: true });
-    const worker = {
-      connection: way,
-      root,
-      folder,
-      use_sudo: options.sudo ?? false,
-      ssh_user: fleet.sshd.user,
-    };
+    const worker = { connection: way, root, folder, use_sudo: options.sudo ?? false, ssh_user: fleet.sshd.user };
     const file = path.join(fleet.folder, "workers.json");
     const facts = { bucket_id: BUCKET_ID, workers: { [HOST]: worker }, runner: RUNNER_PATH };
     writeFileSync(file, JSON.stringify(facts));
@@ -329,11 +319,7 @@ print(json.dumps([*says, error(lambda: ops.run_ssh("${HOST}", "true"))]))`;
 });
 
 const CONFS: [string, string | undefined, unknown][] = [
-  [
-    "what it says",
-    "ssh_user = \"deploy\" # note\nssh_key='my.key'\nuse_sudo = true\n",
-    ["deploy", "my.key", true],
-  ],
+  ["what it says", "ssh_user = \"deploy\" # note\nssh_key='my.key'\nuse_sudo = true\n", ["deploy", "my.key", true]],
   ["its defaults", "certs_ttl = 30\n", ["agent", "worker.key", false]],
   ["no file", undefined, ["agent", "worker.key", true]],
   ["no table's keys", '[ssh_options]\nssh_user = "x"\n', ["agent", "worker.key", false]],

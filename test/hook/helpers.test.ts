@@ -74,12 +74,7 @@ for (const language of LANGUAGES)
     const env = { ALLOCATION_ID: "id", ALLOCATION_IP: "10.0.0.9", ALLOCATION_INDEX: "2", JOB: "web" };
     const scripts = new HookScripts(t);
     assert.deepEqual(
-      await scripts.answer(language, GETTERS[language], {
-        ...env,
-        EVENT: "cli",
-        HOOK: "go",
-        COMMAND: "other",
-      }),
+      await scripts.answer(language, GETTERS[language], { ...env, EVENT: "cli", HOOK: "go", COMMAND: "other" }),
       ["id", "10.0.0.9", "2", "web", "cli", "go"],
     );
     assert.deepEqual(await scripts.answer(language, GETTERS[language], {}), Array(6).fill(null));
@@ -95,7 +90,9 @@ for (const language of LANGUAGES)
     const scripts = new HookScripts(t);
     const told = async (disabled: string, batch: string, index: string) =>
       await scripts.answer(language, FLAGS[language], {
-        ...{ DISABLED: disabled, BATCH_INDEX: batch, ALLOCATION_INDEX: index },
+        DISABLED: disabled,
+        BATCH_INDEX: batch,
+        ALLOCATION_INDEX: index,
       });
     assert.deepEqual(await told("1", "0", "0"), [true, true]);
     assert.deepEqual(await told("0", "0", "1"), [false, false]);
@@ -302,10 +299,7 @@ calls(
   },
   [
     { name: "join", allocation_id: "00000000-0000-5000-8000-000000006131", capacity: 1, acquired: true },
-    {
-      ...{ name: "join", capacity: 1, holders: ["00000000-0000-5000-8000-000000006131"] },
-      ...{ waiting: 0, available: 0 },
-    },
+    { name: "join", capacity: 1, holders: ["00000000-0000-5000-8000-000000006131"], waiting: 0, available: 0 },
     { name: "join", allocation_id: "00000000-0000-5000-8000-000000006131", released: true },
     [409, { error: "Semaphore acquire or release failed" }],
   ],
@@ -341,9 +335,7 @@ try {
 test("HR-039 scripts of both languages pass a critical section one after the other", async (t) => {
   const session = await Session.start(t);
   const about = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map((worker) => session.begin({ worker }));
-  const said = await Promise.all(
-    about.map((env, index) => session.answer(index === 1 ? "ts" : "py", SECTION, env)),
-  );
+  const said = await Promise.all(about.map((env, index) => session.answer(index === 1 ? "ts" : "py", SECTION, env)));
   assert.deepEqual(
     said,
     about.map((env) => [env.ALLOCATION_ID]),
@@ -355,8 +347,7 @@ for (const language of LANGUAGES)
     const session = await Session.start(t);
     const holder = session.api.script({ worker: "10.0.0.2" });
     await holder.ask("POST", "/semaphore/acquire", { body: { name: "section" } });
-    const waiting = async () =>
-      (await holder.ask("GET", "/semaphore/status?name=section")).body.waiting as number;
+    const waiting = async () => (await holder.ask("GET", "/semaphore/status?name=section")).body.waiting as number;
     const stop = new AbortController();
     const ended = session.scripts.run(language, SECTION[language], session.begin(), { signal: stop.signal });
     await until("it waits", async () => (await waiting()) === 1);

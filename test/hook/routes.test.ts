@@ -25,10 +25,7 @@ for (const [rows, namespace] of [
     const { kv, script } = await testRuntime(t);
     kv.put(namespace, "k", "before");
     const { ask } = script({ job: "b" });
-    assert.deepEqual(await ask("GET", get(namespace)), {
-      status: 200,
-      body: { namespace, key: "k", value: "before" },
-    });
+    assert.deepEqual(await ask("GET", get(namespace)), { status: 200, body: { namespace, key: "k", value: "before" } });
     for (const path of ["/kv", "/kv/secret"]) {
       const body = { namespace, key: "k", value: "after" };
       assert.deepEqual(await ask("PUT", path, { body }), FORBIDDEN);
@@ -65,10 +62,7 @@ test("HR-187 HR-188 HR-189 HR-190 HR-250 T-101 a variable is written, read by al
   const { ask } = script();
   const body = { namespace: "vars/job/a", key: "k", value: " as given\n" };
   assert.deepEqual(await ask("PUT", "/kv/secret", { body }), FORBIDDEN);
-  assert.deepEqual(await ask("PUT", "/kv", { body }), {
-    status: 200,
-    body: { namespace: "vars/job/a", key: "k" },
-  });
+  assert.deepEqual(await ask("PUT", "/kv", { body }), { status: 200, body: { namespace: "vars/job/a", key: "k" } });
   const other = script({ worker: "10.0.0.2" });
   assert.equal((await other.ask("GET", get("vars/job/a"))).body.value, " as given\n");
   assert.equal(committed().get("vars/job/a", "k"), undefined);
@@ -116,19 +110,14 @@ for (const event of [
     assert.deepEqual(put, isOpen ? { status: 200, body: entry } : FORBIDDEN);
     const { value } = (await ask("GET", get("ops/job/a", "rollout_order"))).body;
     assert.equal(value, isOpen ? after : before);
-    assert.deepEqual(
-      await ask("DELETE", "/kv", { body: entry }),
-      isOpen ? { status: 200, body: entry } : FORBIDDEN,
-    );
+    assert.deepEqual(await ask("DELETE", "/kv", { body: entry }), isOpen ? { status: 200, body: entry } : FORBIDDEN);
     assert.equal(kv.get("ops/job/a", "rollout_order"), isOpen ? undefined : before);
   });
 
 test("rollout_order is the order in force: the catalog's until a list names every worker, of upstream jobs too", async (t) => {
   const { kv, script } = await testRuntime(t);
   const catalog = "10.0.0.1,10.0.0.2,10.0.0.3";
-  const answer = (value: string) => ({
-    ...{ status: 200, body: { namespace: "ops/job/a", key: "rollout_order", value } },
-  });
+  const answer = (value: string) => ({ status: 200, body: { namespace: "ops/job/a", key: "rollout_order", value } });
   for (const { ask } of [script(), script({ job: "b" })]) {
     const read = () => ask("GET", get("ops/job/a", "rollout_order"));
     kv.delete("ops/job/a", "rollout_order");
@@ -180,32 +169,12 @@ for (const [what, method, body, answer] of [
   ["a key of two lines", "PUT", { namespace: "vars/job/a", key: "k\nl", value: "v" }, UNNAMED],
   ["PUT without a body", "PUT", undefined, UNNAMED],
   ["HR-246 PUT without value", "PUT", { namespace: "vars/job/a", key: "k" }, /^value: is missing$/],
-  [
-    "HR-246 an empty value",
-    "PUT",
-    { namespace: "vars/job/a", key: "k", value: "" },
-    /^value: must not be empty$/,
-  ],
-  [
-    "a value that is a number",
-    "PUT",
-    { namespace: "vars/job/a", key: "k", value: 1 },
-    /^value: expected a string/,
-  ],
-  [
-    "a lone surrogate",
-    "PUT",
-    { namespace: "vars/job/a", key: "k", value: "\ud800" },
-    /^value: expected well-formed/,
-  ],
+  ["HR-246 an empty value", "PUT", { namespace: "vars/job/a", key: "k", value: "" }, /^value: must not be empty$/],
+  ["a value that is a number", "PUT", { namespace: "vars/job/a", key: "k", value: 1 }, /^value: expected a string/],
+  ["a lone surrogate", "PUT", { namespace: "vars/job/a", key: "k", value: "\ud800" }, /^value: expected well-formed/],
   ...["x", 1.5, -1, true].map(
     (ttl) =>
-      [
-        `HR-247 ttl ${ttl}`,
-        "PUT",
-        { namespace: "vars/job/a", key: "k", value: "v", ttl },
-        /^ttl: expected/,
-      ] as const,
+      [`HR-247 ttl ${ttl}`, "PUT", { namespace: "vars/job/a", key: "k", value: "v", ttl }, /^ttl: expected/] as const,
   ),
   ["HR-334 half a body", "PUT", "{", { status: 400, body: { error: "Invalid JSON format" } }],
   ["a body that is no object", "PUT", "[]", { status: 400, body: { error: "Invalid JSON format" } }],
@@ -242,12 +211,9 @@ test("T-24 GET takes its arguments from the query or from a JSON body, and needs
   const { ask } = script();
   const expected = { namespace: "vars/job/a", key: "ä b&c", value: "v" };
   assert.deepEqual((await ask("GET", get("vars/job/a", "ä b&c"))).body, expected);
-  assert.deepEqual(
-    (await ask("GET", "/kv", { body: { namespace: "vars/job/a", key: "ä b&c" } })).body,
-    expected,
-  );
+  assert.deepEqual((await ask("GET", "/kv", { body: { namespace: "vars/job/a", key: "ä b&c" } })).body, expected);
   assert.deepEqual((await ask("GET", "/kv/keys", { body: { namespace: "vars/job/a" } })).body, {
-    ...{ namespaces: { "vars/job/a": ["ä b&c"] } },
+    namespaces: { "vars/job/a": ["ä b&c"] },
   });
   assert.equal((await ask("GET", "/semaphore/status", { body: { name: "n" } })).body.name, "n");
 });
@@ -265,7 +231,9 @@ test("HR-170 tags stands for the own worker's tags, ops for ops/bucket with a wa
   kv.put("ops/worker/10.0.0.1/tags", "k", "tag");
   kv.put("ops/bucket", "k", "bucket");
   assert.deepEqual((await ask("GET", get("tags"))).body, {
-    ...{ namespace: "ops/worker/10.0.0.1/tags", key: "k", value: "tag" },
+    namespace: "ops/worker/10.0.0.1/tags",
+    key: "k",
+    value: "tag",
   });
   assert.deepEqual(warnings, []);
   assert.equal((await ask("GET", get("ops"))).body.value, "bucket");
@@ -318,17 +286,19 @@ test("HR-254 HR-255 HR-256 T-100 the listing has key names only, of both own nam
   kv.put("secrets/job/a", "password", "correct horse");
   const { ask } = script();
   assert.deepEqual(await ask("GET", "/kv/keys"), {
-    ...{ status: 200, body: { namespaces: { "vars/job/a": ["variable"], "secrets/job/a": ["password"] } } },
+    status: 200,
+    body: { namespaces: { "vars/job/a": ["variable"], "secrets/job/a": ["password"] } },
   });
   assert.deepEqual((await ask("GET", "/kv/keys?namespace=secrets/job/a")).body, {
-    ...{ namespaces: { "secrets/job/a": ["password"] } },
+    namespaces: { "secrets/job/a": ["password"] },
   });
 });
 
 test("HR-070 HR-162 HR-257 HR-258 HR-259 HR-260 HR-261 /demands answers who demands this job's hook", async (t) => {
   const { script } = await testRuntime(t);
   assert.deepEqual(await script().ask("GET", "/demands"), {
-    ...{ status: 200, body: [{ job: "b", hook: "join", demand_config: { min_version: "1" } }] },
+    status: 200,
+    body: [{ job: "b", hook: "join", demand_config: { min_version: "1" } }],
   });
   const headers = { COMMAND: "stop" };
   assert.deepEqual(await script().ask("GET", "/demands", { headers }), { status: 200, body: [] });
@@ -341,21 +311,15 @@ test("HR-216 HR-221 HR-222 HR-223 HR-224 HR-225 HR-226 HR-262 HR-263 HR-264 HR-2
   assert.deepEqual(await status(), { name: "lock", capacity: 1, holders: [], waiting: 0, available: 1 });
   const body = { name: "lock" };
   assert.deepEqual(await one.ask("POST", "/semaphore/acquire", { body }), {
-    ...{ status: 200, body: { name: "lock", allocation_id: one.id, capacity: 1, acquired: true } },
+    status: 200,
+    body: { name: "lock", allocation_id: one.id, capacity: 1, acquired: true },
   });
-  const wait = two.ask("POST", "/semaphore/acquire", {
-    body: { name: "lock", capacity: 1, timeout_seconds: 3600 },
-  });
+  const wait = two.ask("POST", "/semaphore/acquire", { body: { name: "lock", capacity: 1, timeout_seconds: 3600 } });
   await until("a waiter", async () => (await status()).waiting === 1);
-  assert.deepEqual(await status(), {
-    name: "lock",
-    capacity: 1,
-    holders: [one.id],
-    waiting: 1,
-    available: 0,
-  });
+  assert.deepEqual(await status(), { name: "lock", capacity: 1, holders: [one.id], waiting: 1, available: 0 });
   assert.deepEqual(await one.ask("POST", "/semaphore/release", { body }), {
-    ...{ status: 200, body: { name: "lock", allocation_id: one.id, released: true } },
+    status: 200,
+    body: { name: "lock", allocation_id: one.id, released: true },
   });
   assert.equal((await wait).body.acquired, true);
   assert.deepEqual((await status()).holders, [two.id]);
@@ -376,7 +340,8 @@ test("HR-229 HR-329 a wait whose time is up is 408; HR-231 HR-330 HR-331 conflic
   const acquire = (who: typeof one, body: object) => who.ask("POST", "/semaphore/acquire", { body });
   await acquire(one, { name: "lock" });
   assert.deepEqual(await acquire(two, { name: "lock", timeout_seconds: 1 }), {
-    ...{ status: 408, body: { error: "Timed out waiting for semaphore" } },
+    status: 408,
+    body: { error: "Timed out waiting for semaphore" },
   });
   assert.deepEqual(await two.ask("POST", "/semaphore/release", { body: { name: "lock" } }), conflict);
   assert.deepEqual(await acquire(two, { name: "lock", capacity: 2 }), conflict);

@@ -27,7 +27,8 @@ test("HR-007 HR-008 HR-294 T-23 T-46 two buckets at once listen on addresses of 
   assert.equal((await theirs.ask("GET", "/kv?namespace=vars/job/a&key=k")).status, 404);
   const headers = { "X-ALLOCATION-ID": own.id, EVENT: "pre_deploy", COMMAND: "setup" };
   assert.deepEqual(await ask(other.runtime, "GET", KEYS, { headers }), {
-    ...{ status: 404, body: { error: "Invalid allocation ID" } },
+    status: 404,
+    body: { error: "Invalid allocation ID" },
   });
 });
 
@@ -154,8 +155,7 @@ test("headers and bodies are bounded", async (t) => {
   const body = { ...WRITE, value: "x".repeat(1024 * 1024) };
   assert.equal((await ask("PUT", "/kv", { body })).status, 413);
   const large = `GET ${KEYS} HTTP/1.1\r\nHost: x\r\nX: ${"x".repeat(20_000)}\r\n\r\n`;
-  if (runtime.host === "127.0.0.1")
-    assert.match(await exchangeText(t, runtime.port, large), /^HTTP\/1.1 431 /);
+  if (runtime.host === "127.0.0.1") assert.match(await exchangeText(t, runtime.port, large), /^HTTP\/1.1 431 /);
   assert.equal((await ask("GET", KEYS)).status, 200);
 });
 
@@ -168,12 +168,7 @@ function bash(runtime: { host: string; port: number }, request: string, waits: b
 function requestText(runtime: { host: string; port: number }, id: string, body = ""): string {
   const head = [
     `${body === "" ? `GET ${KEYS}` : "PUT /kv"} HTTP/1.1`,
-    ...[
-      `Host: ${runtime.host}:${runtime.port}`,
-      `X-ALLOCATION-ID: ${id}`,
-      "EVENT: pre_deploy",
-      "COMMAND: setup",
-    ],
+    ...[`Host: ${runtime.host}:${runtime.port}`, `X-ALLOCATION-ID: ${id}`, "EVENT: pre_deploy", "COMMAND: setup"],
     ...["Content-Type: application/json", `Content-Length: ${body.length}`, "Connection: close"],
   ];
   return `${head.join("\r\n")}\r\n\r\n${body}`;
@@ -190,10 +185,7 @@ test("HR-295 a process of the same user is answered without a password, one of a
   assert.match(await answerFor({}), /^HTTP\/1.1 200 /);
   // Only root can be somebody else; others show the same by claiming to be somebody else themselves.
   if (isRoot)
-    assert.match(
-      await answerFor({ uid: 65_534, gid: 65_534 }),
-      /^HTTP\/1.1 403 [\s\S]*root may use this API/,
-    );
+    assert.match(await answerFor({ uid: 65_534, gid: 65_534 }), /^HTTP\/1.1 403 [\s\S]*root may use this API/);
   const socket = connect(runtime.port, runtime.host);
   t.after(() => socket.destroy());
   await once(socket, "connect");
@@ -257,10 +249,7 @@ test("close ends waits and connections", async (t) => {
   const [holder, waiter] = [script(), script({ worker: "10.0.0.2" })];
   await holder.ask("POST", "/semaphore/acquire", { body });
   const wait = waiter.ask("POST", "/semaphore/acquire", { body });
-  await until(
-    "a waiter",
-    async () => (await holder.ask("GET", "/semaphore/status?name=lock")).body.waiting === 1,
-  );
+  await until("a waiter", async () => (await holder.ask("GET", "/semaphore/status?name=lock")).body.waiting === 1);
   const idle = connect(runtime.port, runtime.host);
   await once(idle, "connect");
   const closed = once(idle.resume(), "close");

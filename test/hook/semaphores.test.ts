@@ -43,7 +43,11 @@ test("as many as the capacity hold it at a time", async (t) => {
   for (const holder of ["1", "2", "3", "4", "5"]) void ask(holder, { capacity: 3 });
   await settled();
   assert.deepEqual(semaphores.status(SCOPE), {
-    ...{ name: "lock", capacity: 3, holders: ["1", "2", "3"], waiting: 2, available: 0 },
+    name: "lock",
+    capacity: 3,
+    holders: ["1", "2", "3"],
+    waiting: 2,
+    available: 0,
   });
   semaphores.release(SCOPE, "2");
   await settled();
@@ -138,9 +142,7 @@ test("HR-231 a release by who holds nothing changes nothing", async (t) => {
 
 test("the status of a name that nobody has used is one free slot, and asking does not make it live", async (t) => {
   const { semaphores, ask } = setUp(t);
-  assert.deepEqual(semaphores.status(SCOPE), {
-    ...{ name: "lock", capacity: 1, holders: [], waiting: 0, available: 1 },
-  });
+  assert.deepEqual(semaphores.status(SCOPE), { name: "lock", capacity: 1, holders: [], waiting: 0, available: 1 });
   assert.equal(await ask("1", { capacity: 64 }), "acquired");
 });
 

@@ -87,9 +87,7 @@ test("a peer without an admitted connection gets at most 64, other peers get the
   assert.equal(cut(strangers.slice(0, 64)), 0);
   const [other] = (await open(portOf(server), 1, "127.0.0.2")) as [Client];
   assert.equal(await ask(other, CREDENTIAL), 200);
-  const told = server.lines.filter((line) =>
-    /a peer has 64 connections, none of them authenticated/.test(line),
-  );
+  const told = server.lines.filter((line) => /a peer has 64 connections, none of them authenticated/.test(line));
   assert.equal(told.length, 1, server.lines.join("\n"));
   assert.match(told[0] ?? "", /: 1 more was refused, the last of 127\.0\.0\.1$/);
 });

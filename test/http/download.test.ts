@@ -182,8 +182,5 @@ test("bytes in memory are downloaded like a file", async (t) => {
     handle: (request) => downloadAnswer(request, bytesDownload("text/plain", Buffer.from(TEXT), "v1")),
   });
   const response = await fetch(url, { headers: { range: "bytes=3-4" } });
-  assert.deepEqual(
-    [response.status, response.headers.get("etag"), await response.text()],
-    [206, '"v1"', "34"],
-  );
+  assert.deepEqual([response.status, response.headers.get("etag"), await response.text()], [206, '"v1"', "34"]);
 });

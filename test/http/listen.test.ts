@@ -62,11 +62,7 @@ for (const [what, text, status] of [
   ["what is not HTTP", "hello\r\n\r\n", 400],
   ["a request without Host", "GET / HTTP/1.1\r\nConnection: close\r\n\r\n", 400],
   ["two lengths", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400],
-  [
-    "length and chunks",
-    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-    400,
-  ],
+  ["length and chunks", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400],
   ["headers of 1.2 MiB", `GET / HTTP/1.1\r\nHost: h\r\nX-A: ${"a".repeat(1_258_291)}\r\n\r\n`, 431],
 ] as const)
   test(`CP-331 ${what} is refused with ${status} and the security headers`, async (t) => {
@@ -215,17 +211,11 @@ test("a client that asks before it sends is told to go on only when its body is 
   const ask = (path: string) =>
     `POST ${path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n`;
   assert.match(await exchangeText(t, port, ask("/refuse")), /^HTTP\/1.1 409 /);
-  assert.match(
-    await exchangeText(t, port, `${ask("/read")}{}`),
-    /^HTTP\/1.1 100 Continue[\s\S]*HTTP\/1.1 200 /,
-  );
+  assert.match(await exchangeText(t, port, `${ask("/read")}{}`), /^HTTP\/1.1 100 Continue[\s\S]*HTTP\/1.1 200 /);
 });
 
 test("an answer given before the body was read reaches the client, and the connection does not stay", async (t) => {
-  const { port } = await listenFor(t, {
-    handle: async () => json(413, {}),
-    limits: { lingerMs: 100 },
-  });
+  const { port } = await listenFor(t, { handle: async () => json(413, {}), limits: { lingerMs: 100 } });
   const answer = await exchangeText(
     t,
     port,
@@ -245,10 +235,7 @@ test("a request tells its parts: path and query as sent, peer, scheme, an id of 
   await exchangeText(t, port, GET.replace("/", "/%61//b?x=1?y"));
   await exchangeText(t, port, GET);
   const [first, second] = seen;
-  assert.deepEqual(
-    [first?.path, first?.query, first?.peer, first?.scheme],
-    ["/%61//b", "x=1?y", "127.0.0.1", "http"],
-  );
+  assert.deepEqual([first?.path, first?.query, first?.peer, first?.scheme], ["/%61//b", "x=1?y", "127.0.0.1", "http"]);
   assert.notEqual(first?.id, second?.id);
 });
 
@@ -334,10 +321,7 @@ test("closing waits no longer than told for a client that goes on", async (t) =>
 for (const scheme of ["http", "https"])
   test(`closing ends connections of every kind: silent, in the middle of their headers, refused, idle (${scheme})`, async (t) => {
     const files = scheme === "https" ? await certificateFor(t) : undefined;
-    const tls = files && {
-      cert: readFileSync(files.certFile, "utf8"),
-      key: readFileSync(files.keyFile, "utf8"),
-    };
+    const tls = files && { cert: readFileSync(files.certFile, "utf8"), key: readFileSync(files.keyFile, "utf8") };
     // No limit of its own ends a connection while the test goes on.
     const limits = { headersMs: 600_000, idleMs: 600_000, lingerMs: 600_000 };
     const listener = await listenFor(t, { ...(tls && { tls }), limits });
@@ -423,7 +407,11 @@ test("nothing older than TLS 1.2 is spoken, not even after the certificate was r
   const listener = await listenFor(t, { tls: pairs[0] });
   const protocolOf = async (version: SecureVersion, ca: string) => {
     const socket = connectTls({
-      ...{ host: "127.0.0.1", port: listener.port, ca, minVersion: version, maxVersion: version },
+      host: "127.0.0.1",
+      port: listener.port,
+      ca,
+      minVersion: version,
+      maxVersion: version,
       // Without this OpenSSL would not even offer the old ones.
       ciphers: "DEFAULT:@SECLEVEL=0",
     });
@@ -432,8 +420,7 @@ test("nothing older than TLS 1.2 is spoken, not even after the certificate was r
     return socket.getProtocol();
   };
   for (const { cert } of pairs) {
-    for (const version of ["TLSv1.2", "TLSv1.3"] as const)
-      assert.equal(await protocolOf(version, cert), version);
+    for (const version of ["TLSv1.2", "TLSv1.3"] as const) assert.equal(await protocolOf(version, cert), version);
     for (const version of ["TLSv1", "TLSv1.1"] as const) {
       await assert.rejects(protocolOf(version, cert), { code: /^(ERR_SSL_|ECONNRESET)/ });
     }

@@ -13,21 +13,29 @@ const QUERY = {
 };
 const ROUTES: Route<string>[] = [
   {
-    ...{ method: "GET", path: "/api/things", summary: "", answer, query: QUERY },
+    method: "GET",
+    path: "/api/things",
+    summary: "",
+    answer,
+    query: QUERY,
     handle: async ({ query }) => json(200, query),
   },
   {
-    ...{ method: "POST", path: "/api/things", summary: "", answer, body: object({ a: optional(integer()) }) },
+    method: "POST",
+    path: "/api/things",
+    summary: "",
+    answer,
+    body: object({ a: optional(integer()) }),
     handle: async ({ body }) => json(200, body),
   },
   {
-    ...{ method: "GET", path: "/api/things/{thing}/parts/{part}", summary: "", answer },
+    method: "GET",
+    path: "/api/things/{thing}/parts/{part}",
+    summary: "",
+    answer,
     handle: async ({ params }, context) => json(200, { ...params, context }),
   },
-  {
-    ...{ method: "DELETE", path: "/api/things/{thing}", summary: "", answer },
-    handle: async () => json(200, {}),
-  },
+  { method: "DELETE", path: "/api/things/{thing}", summary: "", answer, handle: async () => json(200, {}) },
 ];
 
 function requestOf(method: string, target: string, body = ""): HttpRequest {
@@ -43,7 +51,9 @@ async function call(method: string, target: string, body?: string): Promise<unkn
 
 test("a path matches part by part, and its parameters are decoded", async () => {
   assert.deepEqual(await call("GET", "/api/things/a%20b/parts/%C3%A9"), {
-    ...{ thing: "a b", part: "é", context: "context" },
+    thing: "a b",
+    part: "é",
+    context: "context",
   });
   assert.deepEqual(await call("HEAD", "/api/things"), { limit: 5 });
 });
@@ -51,10 +61,7 @@ test("a path matches part by part, and its parameters are decoded", async () => 
 test("a path that was found once is found for each method anew, with parameters that stay as they are", () => {
   const routes = [
     ...ROUTES,
-    {
-      ...{ method: "PUT" as const, path: "/api/things/{thing}", summary: "", answer },
-      handle: async () => json(200, 1),
-    },
+    { method: "PUT" as const, path: "/api/things/{thing}", summary: "", answer, handle: async () => json(200, 1) },
   ];
   for (let round = 0; round < 3; round++) {
     for (const method of ["DELETE", "PUT"]) {
@@ -62,37 +69,20 @@ test("a path that was found once is found for each method anew, with parameters 
       assert.deepEqual([route.method, params], [method, { thing: "one" }]);
       assert.throws(() => Object.assign(params, { thing: "two" }), TypeError);
     }
-    assert.throws(() => findRoute(routes, requestOf("GET", "/api/things/one")), {
-      details: { allow: "DELETE, PUT" },
-    });
+    assert.throws(() => findRoute(routes, requestOf("GET", "/api/things/one")), { details: { allow: "DELETE, PUT" } });
   }
 });
 
 test("however many paths are asked for, each is found", () => {
   for (let round = 0; round < 2; round++)
     for (let count = 0; count < 2_500; count++)
-      assert.equal(
-        findRoute(ROUTES, requestOf("DELETE", `/api/things/${count}`)).params.thing,
-        String(count),
-      );
+      assert.equal(findRoute(ROUTES, requestOf("DELETE", `/api/things/${count}`)).params.thing, String(count));
 });
 
 for (const path of [
   ...["/", "", "*", "/api", "/api/things/", "/api/things/x", "//api/things", "/api//things", "/./api/things"],
-  ...[
-    "/API/things",
-    "/%61pi/things",
-    "/api/%74hings",
-    "/x/../api/things",
-    "/api/things;a",
-    "http://h/api/things",
-  ],
-  ...[
-    "/api/things/../parts/x",
-    "/api/things/%2e%2e/parts/x",
-    "/api/things/./parts/x",
-    "/api/things//parts/x",
-  ],
+  ...["/API/things", "/%61pi/things", "/api/%74hings", "/x/../api/things", "/api/things;a", "http://h/api/things"],
+  ...["/api/things/../parts/x", "/api/things/%2e%2e/parts/x", "/api/things/./parts/x", "/api/things//parts/x"],
   ...["/api/things/a%2fb/parts/x", "/api/things/a%5cb/parts/x", "/api/things/a%00b/parts/x"],
   ...["/api/things/%/parts/x", "/api/things/%ff/parts/x"],
 ])
@@ -103,18 +93,15 @@ for (const path of [
 
 test("a known path with another method names the methods it takes", async () => {
   await assert.rejects(call("PUT", "/api/things"), {
-    ...{ code: "method_not_allowed", details: { allow: "GET, HEAD, POST" } },
+    code: "method_not_allowed",
+    details: { allow: "GET, HEAD, POST" },
   });
   await assert.rejects(call("OPTIONS", "/api/things/x"), { details: { allow: "DELETE" } });
 });
 
 test("query parameters are typed by their shapes and defaults apply", async () => {
   assert.deepEqual(await call("GET", "/api/things"), { limit: 5 });
-  assert.deepEqual(await call("GET", "/api/things?limit=9&all=false&name=7"), {
-    limit: 9,
-    all: false,
-    name: "7",
-  });
+  assert.deepEqual(await call("GET", "/api/things?limit=9&all=false&name=7"), { limit: 9, all: false, name: "7" });
 });
 
 for (const [query, message] of [
@@ -173,6 +160,7 @@ test("a query has at most 100 values", async () => {
     [101, /^the query has more than 100 values$/],
   ] as const)
     await assert.rejects(async () => callRoute(findRoute(ROUTES, request(count)), request(count), ""), {
-      ...{ code: "invalid_request", message },
+      code: "invalid_request",
+      message,
     });
 });

@@ -15,20 +15,12 @@ const LONG = `/a?${"b".repeat(16 * 1024 - 3)}`;
 
 for (const [what, text, message] of [
   ["two Host headers", `GET / HTTP/1.1\r\nHost: h\r\nHost: h\r\n${CLOSE}`, /two Host headers/],
-  [
-    "two Host headers in HTTP/1.0",
-    `GET / HTTP/1.0\r\nHost: h\r\nhOST: other\r\n${CLOSE}`,
-    /two Host headers/,
-  ],
+  ["two Host headers in HTTP/1.0", `GET / HTTP/1.0\r\nHost: h\r\nhOST: other\r\n${CLOSE}`, /two Host headers/],
   ["a request line without a version", "GET /\r\n\r\n", NO_VERSION],
   ["a request line without a version, with headers", `GET /\r\nHost: h\r\n${CLOSE}`, NO_VERSION],
   ["HTTP/2.0", `GET / HTTP/2.0\r\nHost: h\r\n${CLOSE}`, NO_VERSION],
   ["Transfer-Encoding: gzip", `POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n${CLOSE}`, NOT_HTTP],
-  [
-    "Transfer-Encoding: identity",
-    `POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: identity\r\n${CLOSE}`,
-    NOT_HTTP,
-  ],
+  ["Transfer-Encoding: identity", `POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: identity\r\n${CLOSE}`, NOT_HTTP],
   [
     "gzip below chunks",
     `POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n${CLOSE}0\r\n\r\n`,
@@ -39,11 +31,7 @@ for (const [what, text, message] of [
     `POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n${CLOSE}0\r\n\r\n`,
     NOT_HTTP,
   ],
-  [
-    "path and query of 16 KiB and one",
-    `GET ${LONG}b HTTP/1.1\r\nHost: h\r\n${CLOSE}`,
-    /more than 16384 characters/,
-  ],
+  ["path and query of 16 KiB and one", `GET ${LONG}b HTTP/1.1\r\nHost: h\r\n${CLOSE}`, /more than 16384 characters/],
   ["a path of 900 KiB", `GET /${"a/".repeat(450 * 1024)} HTTP/1.1\r\nHost: h\r\n${CLOSE}`, /more than 16384/],
 ] as const)
   test(`${what}: 400 with the security headers, and no handler hears of it`, async (t) => {

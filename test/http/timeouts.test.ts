@@ -13,9 +13,7 @@ test("CP-327 CP-328 CP-330 CP-331 CP-338 T-73 the limits of the specification st
     const { headersTimeout, requestTimeout, keepAliveTimeout, timeout } = server;
     assert.deepEqual(
       { headersTimeout, requestTimeout, keepAliveTimeout, timeout },
-      {
-        ...{ headersTimeout: 10_000, requestTimeout: 600_000, keepAliveTimeout: 120_000, timeout: 0 },
-      },
+      { headersTimeout: 10_000, requestTimeout: 600_000, keepAliveTimeout: 120_000, timeout: 0 },
     );
     assert.equal(Reflect.get(server, "maxHeaderSize"), 1024 * 1024);
     assert.equal(Reflect.get(server, "connectionsCheckingInterval"), 1000);

@@ -23,8 +23,11 @@ for (const series of [1, 2, 3])
     const bucket = await makeBucket(t);
     const workers = HOSTS.map((host) => ({ host, position: 0, labels: [...JOBS] }));
     const model: Model = {
-      ...{ workers, jobs: new Set(JOBS), withCerts: new Set(["web"]) },
-      ...{ disabled: new Set(), deployed: new Set() },
+      workers,
+      jobs: new Set(JOBS),
+      withCerts: new Set(["web"]),
+      disabled: new Set(),
+      deployed: new Set(),
     };
     for (let round = 0; round < ROUNDS; round++) {
       for (let changes = Math.floor(random() * 3); changes > 0; changes--) change(model, random);
@@ -58,10 +61,7 @@ function change(model: Model, random: () => number): void {
 }
 
 function writeWorkspace({ dir }: TestBucket, { workers, jobs, withCerts, disabled }: Model): void {
-  const manifest = (job: string) => ({
-    selectors: [job],
-    ...(withCerts.has(job) && { certs: { server: {} } }),
-  });
+  const manifest = (job: string) => ({ selectors: [job], ...(withCerts.has(job) && { certs: { server: {} } }) });
   makeWorkspace(dir, {
     workers,
     jobs: Object.fromEntries([...jobs].map((job) => [job, manifest(job)])),
@@ -72,10 +72,7 @@ function writeWorkspace({ dir }: TestBucket, { workers, jobs, withCerts, disable
 /** The jobs with their hosts in the order of deployment. */
 function placed({ workers, jobs }: Model): [job: string, hosts: string[]][] {
   const inOrder = workers.toSorted((a, b) => a.position - b.position || (a.host < b.host ? -1 : 1));
-  return [...jobs].map((job) => [
-    job,
-    inOrder.filter(({ labels }) => labels.includes(job)).map(({ host }) => host),
-  ]);
+  return [...jobs].map((job) => [job, inOrder.filter(({ labels }) => labels.includes(job)).map(({ host }) => host)]);
 }
 
 function noteDeploy({ kv }: TestBucket, model: Model, random: () => number): void {

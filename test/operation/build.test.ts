@@ -20,10 +20,7 @@ async function run(
 }
 
 /** The codes of the problems that a build with this workspace fails with, and the sentence of the failure. */
-async function problems(
-  bucket: TestBucket,
-  spec: WorkspaceSpec,
-): Promise<{ codes: string[]; message: string }> {
+async function problems(bucket: TestBucket, spec: WorkspaceSpec): Promise<{ codes: string[]; message: string }> {
   const error = await run(bucket, spec).then(
     () => assert.fail("the build succeeded"),
     (failure: unknown) => failure,
@@ -144,10 +141,7 @@ test("T-106 a failed build reports every problem and leaves catalog and KV store
     "ErrInvalidHookDemand",
     "ErrPortCollision",
   ]);
-  assert.match(
-    message,
-    /^ErrInvalidOpsConf: ops\.conf: ssh_port: expected an integer, .* \(and 6 more problems\)$/,
-  );
+  assert.match(message, /^ErrInvalidOpsConf: ops\.conf: ssh_port: expected an integer, .* \(and 6 more problems\)$/);
   for (const code of codes)
     assert.ok(
       bucket.activity.some((line) => line.startsWith(`error: ${code}: `)),
@@ -219,9 +213,7 @@ test("HR-082 a circle of demands fails the build and is shown", async (t) => {
 });
 
 test("a demand on a job that has problems of its own is not reported as unknown", async (t) => {
-  const { codes } = await problems(await makeBucket(t), {
-    jobs: { db: { ...DB, restart_policy: "x" }, web: WEB },
-  });
+  const { codes } = await problems(await makeBucket(t), { jobs: { db: { ...DB, restart_policy: "x" }, web: WEB } });
   assert.deepEqual(codes, ["ErrInvalidManifest"]);
 });
 
@@ -262,16 +254,10 @@ test("bucket.jobs.conf sets what a job gets, within the manifest's bounds", asyn
   const workers = [{ host: "a", memory: "1 tb", cpu: "2 thz" }];
   const web = { selectors: ["worker"], resources: { memory: { min: "1 gb", max: "4 gb" } } };
   const conf = (text: string) => ({ "workspace/bucket.jobs.conf": text });
-  await run(bucket, {
-    workers,
-    jobs: { web },
-    files: conf('[web]\nmemory = "2 gb"\ncpu = 1500000\nextra = ""\n'),
-  });
+  await run(bucket, { workers, jobs: { web }, files: conf('[web]\nmemory = "2 gb"\ncpu = 1500000\nextra = ""\n') });
   const kv = bucket.kv();
   assert.deepEqual(
-    ["memory", "min_memory_mb", "max_memory_mb", "cpu", "min_cpu_mhz"].map((key) =>
-      kv.get("ops/job/web", key),
-    ),
+    ["memory", "min_memory_mb", "max_memory_mb", "cpu", "min_cpu_mhz"].map((key) => kv.get("ops/job/web", key)),
     ["2048", "1024", "4096", "1500000", "1500000"],
   );
   assert.deepEqual(
@@ -376,33 +362,19 @@ test("ports keep their numbers over builds, and those of a removed job are free 
   await run(bucket, { workers: ["a"], jobs: { api: job("api"), web: job("web") }, files });
   assert.deepEqual(ports(), [{ api: 40_000 }, { web: 40_001 }]);
   const jobs = { api: job("api"), web: job("web"), zoo: job("zoo") };
-  assert.deepEqual((await problems(bucket, { workers: ["a"], jobs, files })).codes, [
-    "ErrPortRangeExhausted",
-  ]);
+  assert.deepEqual((await problems(bucket, { workers: ["a"], jobs, files })).codes, ["ErrPortRangeExhausted"]);
 });
 
 test("HR-143 T-104 the KV store tells templates and scripts about bucket, workers, jobs and allocations", async (t) => {
   const bucket = await makeBucket(t);
   await run(bucket, {
     workers: [
-      {
-        host: "w2",
-        position: 9,
-        labels: ["db"],
-        tags: { Zone: "X" },
-        hostname: "two",
-        memory: "2 tb",
-        cpu: "1.5 ghz",
-      },
+      { host: "w2", position: 9, labels: ["db"], tags: { Zone: "X" }, hostname: "two", memory: "2 tb", cpu: "1.5 ghz" },
       { host: "w1", position: 1, labels: ["db"] },
       { host: "w0", position: 5 },
     ],
     jobs: {
-      db: {
-        version: "v1.2",
-        selectors: ["db", "worker"],
-        resources: { ports: { db_port: {}, fixed: 9042 } },
-      },
+      db: { version: "v1.2", selectors: ["db", "worker"], resources: { ports: { db_port: {}, fixed: 9042 } } },
       idle: { selectors: ["none"], resources: { ports: { idle_port: {} } } },
     },
     files: {
@@ -456,7 +428,12 @@ test("HR-143 T-104 the KV store tells templates and scripts about bucket, worker
     name: "db",
     version: "v1.2",
     selectors: "db,worker",
-    ...{ min_memory_mb: "0", max_memory_mb: "0", memory: "0", min_cpu_mhz: "0", max_cpu_mhz: "0", cpu: "0" },
+    min_memory_mb: "0",
+    max_memory_mb: "0",
+    memory: "0",
+    min_cpu_mhz: "0",
+    max_cpu_mhz: "0",
+    cpu: "0",
     workers: "w2",
     workers_length: "1",
     worker_0: "w2",
@@ -551,15 +528,8 @@ test("the ports of a job are there as long as it has an allocation, disabled or 
 
 test("a job whose allocations are all disabled keeps its namespaces, even with purge_job_kv", async (t) => {
   const bucket = await makeBucket(t);
-  const files = {
-    "workspace/disabled.json": '{"jobs": {"web": {}}}',
-    "workspace/jobs/web/vars.toml": "a = 1\n",
-  };
-  await run(
-    bucket,
-    { workers: ["a"], jobs: { web: { selectors: ["worker"] } }, files },
-    { purge_job_kv: true },
-  );
+  const files = { "workspace/disabled.json": '{"jobs": {"web": {}}}', "workspace/jobs/web/vars.toml": "a = 1\n" };
+  await run(bucket, { workers: ["a"], jobs: { web: { selectors: ["worker"] } }, files }, { purge_job_kv: true });
   assert.equal(bucket.kv().get("vars/job/web", "a"), "1");
   assert.equal(bucket.kv().get("ops/job/web", "workers"), "");
   assert.equal(bucket.kv().get("ops/bucket", "activejobs"), "");
@@ -705,7 +675,9 @@ test("T-32 T-86 the current revision is marked as built, and the last successful
       id: `00000000-0000-7000-8000-00000000000${id}`,
       created_at: "2026-01-01T00:00:00.000Z",
       run_id: "run",
-      ...{ size_bytes: 0, file_count: 0, sha256: "" },
+      size_bytes: 0,
+      file_count: 0,
+      sha256: "",
       build_status: "pending",
     });
   const states = async () =>

@@ -25,12 +25,7 @@ type Certs = Record<string, Record<string, unknown>>;
 async function run(
   bucket: TestBucket,
   certs: Certs,
-  options: {
-    workers?: readonly string[];
-    manifest?: object;
-    conf?: string;
-    files?: Record<string, string>;
-  } = {},
+  options: { workers?: readonly string[]; manifest?: object; conf?: string; files?: Record<string, string> } = {},
 ): Promise<BuildResult> {
   const { workers = WORKERS, manifest = {}, conf = "", files = {} } = options;
   makeWorkspace(bucket.dir, {
@@ -66,10 +61,7 @@ function travel(t: TestContext, days: number): void {
 /** Puts another CA in the place of the bucket's, which ends in so many days. */
 async function replaceAuthority({ layout }: TestBucket, days: number): Promise<void> {
   const keys = generateKeyPairSync("ec", { namedCurve: "P-384" });
-  const validity = {
-    notBefore: new Date(Date.now() - 2 * DAY_MS),
-    notAfter: new Date(Date.now() + days * DAY_MS),
-  };
+  const validity = { notBefore: new Date(Date.now() - 2 * DAY_MS), notAfter: new Date(Date.now() + days * DAY_MS) };
   writeFileSync(layout.caCertificate, await selfSigned("another", keys, validity));
   writeFileSync(layout.caKey, keys.privateKey.export({ type: "pkcs8", format: "pem" }));
 }
@@ -143,10 +135,7 @@ test("keys are written in the form that the manifest asks for, and openssl reads
     ["d", "PRIVATE KEY", "Private-Key: (3072 bit"],
   ] as const) {
     const key = stored(bucket, "10.0.0.1", `${name}.key`) ?? "";
-    assert.ok(
-      key.startsWith(`-----BEGIN ${header}-----\n`) && key.endsWith(`-----END ${header}-----\n`),
-      name,
-    );
+    assert.ok(key.startsWith(`-----BEGIN ${header}-----\n`) && key.endsWith(`-----END ${header}-----\n`), name);
     assert.ok(openssl(["pkey", "-noout", "-text"], key).includes(algorithm), name);
     const pem = certificate(bucket, "10.0.0.1", name);
     assert.equal(openssl(["x509", "-noout", "-pubkey"], pem), openssl(["pkey", "-pubout"], key));
@@ -166,8 +155,7 @@ test("T-57 private keys are sealed in the database; certificates and the CA's ar
   assert.match(values.get("certs/server.key") ?? "", /^enc:v2:/);
   assert.match(values.get("certs/server.crt") ?? "", /^-----BEGIN CERTIFICATE/);
   assert.equal(values.get("certs/ca.crt"), caOf(bucket));
-  const file =
-    readFileSync(bucket.layout.database, "latin1") + readFileSync(`${bucket.layout.database}-wal`, "latin1");
+  const file = readFileSync(bucket.layout.database, "latin1") + readFileSync(`${bucket.layout.database}-wal`, "latin1");
   assert.equal(file.includes("PRIVATE KEY"), false);
 });
 
@@ -175,8 +163,7 @@ test("a build that has nothing to issue leaves certificates, keys and their vers
   const bucket = await makeBucket(t);
   const certs = { server: {}, client: { one: true } };
   await run(bucket, certs);
-  const rows = () =>
-    bucket.db.all("SELECT * FROM key_value WHERE key LIKE 'certs/%' ORDER BY namespace, key, version");
+  const rows = () => bucket.db.all("SELECT * FROM key_value WHERE key LIKE 'certs/%' ORDER BY namespace, key, version");
   const before = rows();
   const said = bucket.activity.length;
   travel(t, 44);
@@ -214,12 +201,7 @@ test("whoever comes or goes, the certificates of the others stay; one for all is
 });
 
 test("what a certificate is made from decides whether it is made anew", async (t) => {
-  const first = {
-    pkcs8: false,
-    one: false,
-    key: "ec",
-    subject: { common_name: "a", alt_names: ["x.example"] },
-  };
+  const first = { pkcs8: false, one: false, key: "ec", subject: { common_name: "a", alt_names: ["x.example"] } };
   for (const [change, options, isNew] of [
     [{}, {}, false],
     [{}, { manifest: { version: "2.0.0" } }, false],
@@ -403,37 +385,32 @@ test("without a usable CA nothing is built", async (t) => {
   rmSync(bucket.layout.caKey);
   await assert.rejects(run(bucket, { server: {} }), /ca\.crt is there, but not ca\.key/);
   rmSync(bucket.layout.caCertificate);
-  await assert.rejects(
-    initBucket(bucket.dir, { source: false }),
-    /Cannot make a CA: the bucket was built with/,
-  );
+  await assert.rejects(initBucket(bucket.dir, { source: false }), /Cannot make a CA: the bucket was built with/);
 });
 
 test("a file of the workspace in the place of a certificate fails the build", async (t) => {
   const bucket = await makeBucket(t);
-  await assert.rejects(
-    run(bucket, { server: {} }, { files: { "workspace/jobs/web/certs/server.key.tpl": "" } }),
-    {
-      code: "ErrInvalidJob",
-      message: /certs\/server\.key\.tpl: a certificate is put there: use another name/,
-    },
-  );
+  await assert.rejects(run(bucket, { server: {} }, { files: { "workspace/jobs/web/certs/server.key.tpl": "" } }), {
+    code: "ErrInvalidJob",
+    message: /certs\/server\.key\.tpl: a certificate is put there: use another name/,
+  });
 });
 
 test("CP-277 the catalog lists the CA and every certificate with its end and how it stands, and no key", async (t) => {
   const bucket = await makeBucket(t);
-  await run(
-    bucket,
-    { server: {}, client: { one: true, subject: { common_name: "c" } } },
-    { conf: "certs_ttl = 40\n" },
-  );
+  await run(bucket, { server: {}, client: { one: true, subject: { common_name: "c" } } }, { conf: "certs_ttl = 40\n" });
   const list = (query: ViewQuery = {}) => viewOf(bucket.db, "certs", query, { offset: 0, limit: 100 }).items;
   const [ca, ...jobs] = list();
   const end = (pem: string) => new X509Certificate(pem).validToDate.toISOString().replace(".000", "");
   const { days_left, ...shown } = ca ?? {};
   assert.deepEqual(shown, {
-    ...{ scope: "ca", job: "", worker: "", cert: "", common_name: bucket.bucketId },
-    ...{ not_after: end(caOf(bucket)), status: "ok" },
+    scope: "ca",
+    job: "",
+    worker: "",
+    cert: "",
+    common_name: bucket.bucketId,
+    not_after: end(caOf(bucket)),
+    status: "ok",
   });
   assert.ok(days_left === 3_649 || days_left === 3_650, String(days_left));
   assert.deepEqual(
@@ -461,16 +438,10 @@ test("CP-277 the catalog lists the CA and every certificate with its end and how
   ] as const) {
     // As if the certificates had been issued earlier.
     const shift = Math.floor((Date.parse(String(jobs[0]?.not_after)) - Date.now() - left) / 1000);
-    bucket.db.run(
-      "UPDATE job_certs SET not_after = not_after - ?1, expiring_from = expiring_from - ?1",
-      shift,
-    );
+    bucket.db.run("UPDATE job_certs SET not_after = not_after - ?1, expiring_from = expiring_from - ?1", shift);
     const [, first] = list();
     assert.deepEqual([first?.status, first?.days_left], [status, days], String(left));
-    bucket.db.run(
-      "UPDATE job_certs SET not_after = not_after + ?1, expiring_from = expiring_from + ?1",
-      shift,
-    );
+    bucket.db.run("UPDATE job_certs SET not_after = not_after + ?1, expiring_from = expiring_from + ?1", shift);
   }
   const damaged = bucket.kv();
   damaged.delete("ops/job/web/worker/10.0.0.1", "certs/server.crt");
@@ -528,9 +499,7 @@ test("HR-016 a deploy brings the certificates to the workers as part of the job,
 
 test("templates read certificates and the CA's, never a private key", async (t) => {
   const deploys = await Deploys.make(t);
-  const job = (text: string) => ({
-    web: { manifest: { certs: { server: {} } }, files: { "out.tpl": text } },
-  });
+  const job = (text: string) => ({ web: { manifest: { certs: { server: {} } }, files: { "out.tpl": text } } });
   const own = (key: string) => `{{ get (printf "ops/job/web/worker/%s" .WorkerIP) "certs/server.${key}" }}`;
   await deploys.build(job(`{{ get "ops/worker" "certs/ca.crt" }}${own("crt")}`));
   assert.equal((await deploys.deploy()).error, undefined);

@@ -12,18 +12,10 @@ const [A, B] = HOSTS;
 const TWO = { hosts: [A, B] };
 
 /** A job whose one hook runs on these events; each script notes its environment first. */
-function job(
-  events: string[],
-  script = "",
-  manifest: Record<string, unknown> = {},
-  files = {},
-): JobsSpec[string] {
+function job(events: string[], script = "", manifest: Record<string, unknown> = {}, files = {}): JobsSpec[string] {
   return {
     manifest: { ...hooksOf({ go: events }), ...manifest },
-    files: {
-      "_hooks/go.py": `${RECORD}event = ops.hook_event()\nhost = ops.allocation_ip()\n${script}`,
-      ...files,
-    },
+    files: { "_hooks/go.py": `${RECORD}event = ops.hook_event()\nhost = ops.allocation_ip()\n${script}`, ...files },
   };
 }
 
@@ -39,8 +31,7 @@ async function setUp(t: TestContext, jobs: JobsSpec, options: Parameters<Deploys
   const { dir } = deploys.bucket;
   const fail = (...hosts: string[]) => writeFileSync(path.join(dir, "fail"), hosts.join(" "));
   const repair = () => rmSync(path.join(dir, "fail"));
-  const told = (...names: string[]) =>
-    traces(dir).map((trace) => names.map((name) => trace[name] ?? "-").join(" "));
+  const told = (...names: string[]) => traces(dir).map((trace) => names.map((name) => trace[name] ?? "-").join(" "));
   return { deploys, dir, fail, repair, told };
 }
 
@@ -114,11 +105,7 @@ test("HR-317 HR-320 a secret that pre_deploy writes is in the files of the same 
   const first = await deploys.deploy();
   stop();
   assert.deepEqual(outcomes(first), { web: "failed" });
-  assert.equal(
-    deploys.bucket.kv().get("secrets/job/web", "password"),
-    "sesame-sesame",
-    "it is stored by then",
-  );
+  assert.equal(deploys.bucket.kv().get("secrets/job/web", "password"), "sesame-sesame", "it is stored by then");
   const second = await deploys.deploy();
   assert.equal(second.error, undefined);
   assert.equal(readFileSync(path.join(deploys.folder(B), "jobs/web/conf"), "utf8"), "sesame-sesame");
@@ -150,9 +137,7 @@ test("HR-020 HR-116 T-40 a failing pre_deploy stores nothing and leaves out its 
 
 test("HR-318 what hooks write from the first batch on is stored though they fail; the next deploy starts nothing twice", async (t) => {
   const script = `ops.put_job_variable("joined-" + host, "yes").raise_for_status()\n${FAILS}`;
-  const jobs = {
-    web: job(["after_allocation_started", "post_deploy"], script, { max_concurrent_starts: 1 }),
-  };
+  const jobs = { web: job(["after_allocation_started", "post_deploy"], script, { max_concurrent_starts: 1 }) };
   const { deploys, fail, repair, told } = await setUp(t, jobs);
   fail(A);
   const { error, jobs: results } = await deploys.deploy();
@@ -215,18 +200,12 @@ test("HR-056 HR-155 HR-156 HR-310 hooks for job_control replace start and restar
   const jobs = { web: job(["job_control", "after_allocation_started", "health_check"], FAILS, {}) };
   const { deploys, told, fail, repair } = await setUp(t, jobs, { hosts: [A], ...{} });
   assert.equal((await deploys.deploy()).error, undefined);
-  assert.deepEqual(told("EVENT", "NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS"), [
-    `job_control ${A} `,
-    "health_check - -",
-  ]);
+  assert.deepEqual(told("EVENT", "NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS"), [`job_control ${A} `, "health_check - -"]);
   const changed = { web: { ...jobs.web, files: { ...jobs.web.files, more: "1" } } };
   await deploys.build(changed, {});
   fail(B);
   const failed = await deploys.deploy();
-  assert.match(
-    failed.error?.message ?? "",
-    /hook go \(job_control\) of job web failed on 1 worker: 127\.0\.0\.2/,
-  );
+  assert.match(failed.error?.message ?? "", /hook go \(job_control\) of job web failed on 1 worker: 127\.0\.0\.2/);
   assert.deepEqual(
     told("EVENT", "ALLOCATION_IP", "BATCH_INDEX", "BATCH_COUNT", "NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS"),
     [
@@ -238,9 +217,7 @@ test("HR-056 HR-155 HR-156 HR-310 hooks for job_control replace start and restar
   repair();
   assert.equal((await deploys.deploy()).error, undefined);
   assert.deepEqual(
-    told("EVENT", "ALLOCATION_IP", "NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS").filter((one) =>
-      one.startsWith("job"),
-    ),
+    told("EVENT", "ALLOCATION_IP", "NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS").filter((one) => one.startsWith("job")),
     HOSTS.map((host) => `job_control ${host} ${HOSTS.slice(1)} `),
   );
   assert.deepEqual(
@@ -273,10 +250,7 @@ test("HR-054 HR-055 HR-097 HR-309 HR-312 hooks follow what was stopped, batched 
     first.reconciled.filter(({ job: name }) => name === "other").map(({ error }) => error),
     [null, null],
   );
-  assert.match(
-    first.reconciled.find((one) => one.job === "web" && one.worker === A)?.error ?? "",
-    /told to fail/,
-  );
+  assert.match(first.reconciled.find((one) => one.job === "web" && one.worker === A)?.error ?? "", /told to fail/);
   assert.ok(existsSync(path.join(deploys.folder(B), "jobs/web/Makefile")), "the files wait for the hooks");
   repair();
   const second = await deploys.deploy();
@@ -288,17 +262,10 @@ test("HR-054 HR-055 HR-097 HR-309 HR-312 hooks follow what was stopped, batched 
 
 test("HR-303 a job with hooks for health_check has a gate, which stays open until they succeed", async (t) => {
   const wait = { health_check: { wait: { attempts: 2, interval_seconds: 1 } } };
-  const { deploys, fail, repair, told } = await setUp(
-    t,
-    { web: job(["health_check"], FAILS, wait) },
-    { hosts: [A] },
-  );
+  const { deploys, fail, repair, told } = await setUp(t, { web: job(["health_check"], FAILS, wait) }, { hosts: [A] });
   fail(A);
   const { error } = await deploys.deploy();
-  assert.match(
-    error?.message ?? "",
-    /the health check of job web failed: 127\.0\.0\.1: hook go: exit code 1/,
-  );
+  assert.match(error?.message ?? "", /the health check of job web failed: 127\.0\.0\.1: hook go: exit code 1/);
   assert.equal(deploys.promotion("web", A).gate, "failed");
   assert.equal(told("EVENT").length, 2, "it was tried as often as the manifest says");
   repair();
@@ -311,10 +278,7 @@ test("HR-040 HR-041 HR-042 pre_deploy and cli order the rollout, and the next bu
   const order = `if ops.is_one_shot(): ops.put_rollout_order(["${B}", "${A}"]).raise_for_status()\n`;
   const jobs = { web: job(["pre_deploy"], order, { max_concurrent_starts: 1 }) };
   const cli = {
-    web: job(
-      ["cli", "post_deploy"],
-      `if event == "cli" and ops.is_one_shot(): ops.put_rollout_order("${B},${A}")\n`,
-    ),
+    web: job(["cli", "post_deploy"], `if event == "cli" and ops.is_one_shot(): ops.put_rollout_order("${B},${A}")\n`),
   };
   const { deploys, told } = await setUp(t, jobs);
   const { text } = await deploys.deploy();

@@ -23,18 +23,10 @@ test("a plan is carried out as it is, with the options it was made with", async 
   assert.deepEqual(outcomes(run), { web: "deployed" }, "only what was planned");
   assert.deepEqual(deploys.targets("web", A), ["start"], "nothing is restarted, as it was planned");
   assert.equal(readFileSync(path.join(deploys.folder(A), "jobs/web/conf/a"), "utf8"), "2");
-  assert.deepEqual((run.result as { plan: unknown }).plan, {
-    force: false,
-    sync_only: true,
-    differences: [],
-  });
+  assert.deepEqual((run.result as { plan: unknown }).plan, { force: false, sync_only: true, differences: [] });
   const again = await deploys.deploy({ plan: idOf(plan) });
   assert.equal(again.error?.code, "plan_stale", "a plan is carried out once");
-  for (const id of [
-    idOf(run),
-    "../../../../../../../../etc/hostname",
-    "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70",
-  ])
+  for (const id of [idOf(run), "../../../../../../../../etc/hostname", "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"])
     assert.equal((await deploys.deploy({ plan: id })).error?.code, "run_not_found");
   const other = await deploys.deploy({ plan: idOf(plan), force: true }).catch((error) => ({ error }));
   assert.equal(other.error?.code, "invalid_request");
@@ -52,21 +44,14 @@ test("a plan is stale once the bucket was built, a key written or something depl
   const kv = deploys.bucket.kv();
   kv.put("vars/job/web", "key", "value");
   kv.flush();
-  assert.deepEqual(movedIn(await deploys.deploy({ plan: idOf(second) })), [
-    "plan_stale",
-    ["keys were written"],
-  ]);
+  assert.deepEqual(movedIn(await deploys.deploy({ plan: idOf(second) })), ["plan_stale", ["keys were written"]]);
   const third = await deploys.deploy({ dry_run: true });
   assert.deepEqual(deploys.targets("db", A), []);
   await deploys.deploy({ jobs: ["db"] });
   const [code, moved] = movedIn(await deploys.deploy({ plan: idOf(third) }));
   assert.deepEqual(
     [code, moved?.[0], moved?.at(-1)],
-    [
-      "plan_stale",
-      "another deploy had work to do",
-      `what is promoted has changed on db@${A}, db@${B}, db@${C}`,
-    ],
+    ["plan_stale", "another deploy had work to do", `what is promoted has changed on db@${A}, db@${B}, db@${C}`],
   );
   assert.deepEqual(deploys.targets("web", A), []);
   const fourth = await deploys.deploy({ dry_run: true });
@@ -80,10 +65,7 @@ test("a plan is stale once the bucket was built, a key written or something depl
 
 test("files that were changed by hand since the plan stop their job before anything is touched, others go on", async (t) => {
   const deploys = await Deploys.make(t);
-  const jobs = (text: string) => ({
-    web: { files: { "conf/a": text, "conf/b": "b" } },
-    db: { files: { a: text } },
-  });
+  const jobs = (text: string) => ({ web: { files: { "conf/a": text, "conf/b": "b" } }, db: { files: { a: text } } });
   await deploys.build(jobs("1"));
   await deploys.deploy();
   await deploys.build(jobs("2"));

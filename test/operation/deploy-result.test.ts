@@ -12,9 +12,7 @@ import { processesIn } from "../helpers/worker.ts";
 
 const [A, B] = HOSTS;
 const TWO = { hosts: [A, B] };
-const GATE = {
-  health_check: { checks: [{ type: "ssh", command: "test ! -f sick" }], wait: { attempts: 1 } },
-};
+const GATE = { health_check: { checks: [{ type: "ssh", command: "test ! -f sick" }], wait: { attempts: 1 } } };
 
 test("CP-131 CP-133 a cancelled deploy tells what was cancelled, what was done and what never started, and leaves nothing at work", async (t) => {
   const deploys = await Deploys.make(t);
@@ -113,7 +111,5 @@ test("HR-115 what is promoted is kept with the tree before it, secrets sealed", 
     [kept(before.files.page), kept(files.page)].map(({ content }) => content.toString()),
     ["1", "2"],
   );
-  assert.deepEqual(kept(files.conf), {
-    ...{ content: Buffer.from("very secret"), isSecret: true, secrets: ["very secret"] },
-  });
+  assert.deepEqual(kept(files.conf), { content: Buffer.from("very secret"), isSecret: true, secrets: ["very secret"] });
 });

@@ -34,9 +34,7 @@ test("HR-085 HR-086 HR-087 HR-090 HR-091 HR-099 HR-106 HR-107 HR-119 waves go fr
     ],
   );
   assert.ok(
-    catalogAllocations(db).every(
-      (one) => one.deploymentSeq === { web: 2, api: 1 }[one.job] || one.deploymentSeq === 0,
-    ),
+    catalogAllocations(db).every((one) => one.deploymentSeq === { web: 2, api: 1 }[one.job] || one.deploymentSeq === 0),
   );
   const first = await deploys.deploy();
   assert.equal(first.error, undefined);
@@ -45,9 +43,7 @@ test("HR-085 HR-086 HR-087 HR-090 HR-091 HR-099 HR-106 HR-107 HR-119 waves go fr
     "wave 1: api (update sequence 2)",
     "wave 2: web (update sequence 3)",
   ]);
-  const ends = ["store: deployed", "wave 1", "api: deployed", "wave 2"].map((text) =>
-    first.text.indexOf(text),
-  );
+  const ends = ["store: deployed", "wave 1", "api: deployed", "wave 2"].map((text) => first.text.indexOf(text));
   assert.deepEqual(
     ends,
     ends.toSorted((a, b) => a - b),
@@ -70,14 +66,8 @@ test("HR-104 HR-107 jobs that show the update sequence settle at once, however m
     Object.keys(jobs).map((job) => readFileSync(path.join(deploys.folder(A), "jobs", job, "seq"), "utf8"));
   assert.deepEqual(shown(), ["1", "2", "3"]);
   const second = await deploys.deploy();
-  assert.deepEqual(
-    [second.updateSeq, outcomes(second)],
-    [3, { base: "skipped", store: "skipped", web: "skipped" }],
-  );
-  await deploys.build(
-    { ...jobs, store: { files: { ...files, page: "1" }, demands: "base" } },
-    { hosts: [A] },
-  );
+  assert.deepEqual([second.updateSeq, outcomes(second)], [3, { base: "skipped", store: "skipped", web: "skipped" }]);
+  await deploys.build({ ...jobs, store: { files: { ...files, page: "1" }, demands: "base" } }, { hosts: [A] });
   const third = await deploys.deploy();
   assert.deepEqual(
     [third.updateSeq, outcomes(third), shown()],
@@ -96,10 +86,7 @@ test("a rendered file that reads a secret has the job's secret_mode on the worke
       {
         web: {
           manifest: { secret_mode },
-          files: {
-            "conf.tpl": '{{ getSecret "password" }}',
-            "run.sh.tpl": '#!/bin/sh\n# {{ getSecret "password" }}',
-          },
+          files: { "conf.tpl": '{{ getSecret "password" }}', "run.sh.tpl": '#!/bin/sh\n# {{ getSecret "password" }}' },
         },
       },
       { hosts: [A] },
@@ -123,21 +110,14 @@ test("HR-104 HR-105 HR-116 a job that fails keeps what demands it from starting,
   const repair = deploys.fail("store", "start", B);
   const failed = await deploys.deploy();
   assert.equal(failed.error?.code, "failed");
-  assert.deepEqual(outcomes(failed), {
-    api: "not_started",
-    other: "deployed",
-    store: "failed",
-    web: "not_started",
-  });
+  assert.deepEqual(outcomes(failed), { api: "not_started", other: "deployed", store: "failed", web: "not_started" });
   const web = failed.jobs.find((job) => job.job === "web");
   assert.equal(
     web?.reason,
     "not started: job store, which it demands directly or through others, failed in this deploy",
   );
   assert.deepEqual(
-    failed.jobs
-      .find((job) => job.job === "store")
-      ?.allocations.map((one) => [one.worker, one.action, one.outcome]),
+    failed.jobs.find((job) => job.job === "store")?.allocations.map((one) => [one.worker, one.action, one.outcome]),
     [
       [A, "start", "changed"],
       [B, "start", "failed"],
@@ -145,12 +125,7 @@ test("HR-104 HR-105 HR-116 a job that fails keeps what demands it from starting,
   );
   repair();
   const again = await deploys.deploy();
-  assert.deepEqual(outcomes(again), {
-    api: "deployed",
-    other: "skipped",
-    store: "deployed",
-    web: "deployed",
-  });
+  assert.deepEqual(outcomes(again), { api: "deployed", other: "skipped", store: "deployed", web: "deployed" });
   assert.deepEqual(deploys.targets("store", A), ["start"], "what had succeeded is not repeated");
   assert.deepEqual(deploys.targets("store", B), ["start", "start"]);
   const forced = await deploys.deploy({ force: true, jobs: ["STORE"] });
@@ -174,11 +149,7 @@ test("HR-100 T-107 only the named jobs are touched; a failed upstream counts thr
   assert.deepEqual(outcomes(some), { store: "failed", web: "not_started" });
   assert.deepEqual([deploys.targets("api", A), deploys.targets("web", A)], [["start"], ["start"]]);
   const web = await deploys.deploy({ jobs: ["web"] });
-  assert.deepEqual(
-    outcomes(web),
-    { web: "deployed" },
-    "nothing failed in this deploy, and nothing is started for it",
-  );
+  assert.deepEqual(outcomes(web), { web: "deployed" }, "nothing failed in this deploy, and nothing is started for it");
   assert.deepEqual(deploys.targets("api", A), ["start"]);
 });
 
@@ -215,10 +186,7 @@ test("a worker whose own files cannot be brought up to date runs nothing, and sa
     error?.message ?? "",
     /127\.0\.0\.2: Cannot sync the worker's files to 127\.0\.0\.2: .*worker\.json is a folder/,
   );
-  assert.deepEqual(
-    [deploys.targets("store", A), deploys.targets("store", B)],
-    [["start", "restart"], ["start"]],
-  );
+  assert.deepEqual([deploys.targets("store", A), deploys.targets("store", B)], [["start", "restart"], ["start"]]);
   rmSync(file, { recursive: true });
   assert.equal((await deploys.deploy()).error, undefined);
   assert.deepEqual(deploys.targets("store", A), ["start", "restart"]);
@@ -244,10 +212,7 @@ test("a template that fails only with the new update sequence fails its job, unt
   const { deploys, jobs } = await chain(t);
   await deploys.deploy();
   const template = '{{ if gt .UpdateSeq 3 }}{{ get "vars/bucket" "missing" }}{{ end }}';
-  await deploys.build(
-    { ...jobs, store: { files: { "x.tpl": template } }, other: { files: { new: "1" } } },
-    TWO,
-  );
+  await deploys.build({ ...jobs, store: { files: { "x.tpl": template } }, other: { files: { new: "1" } } }, TWO);
   const { error, jobs: results } = await deploys.deploy();
   assert.match(
     error?.message ?? "",
@@ -275,10 +240,7 @@ test("T-56 a cancel lets nothing new begin; what was promoted stays and the next
   assert.equal(error?.code, "cancelled");
   assert.deepEqual([deploys.targets("store", A), deploys.targets("api", A)], [["start"], []]);
   const again = await deploys.deploy();
-  assert.deepEqual(
-    [again.error, outcomes(again).store, outcomes(again).web],
-    [undefined, "skipped", "deployed"],
-  );
+  assert.deepEqual([again.error, outcomes(again).store, outcomes(again).web], [undefined, "skipped", "deployed"]);
 });
 
 test("a job that is disabled everywhere deploys, though its template reads its own port, certificate and tags", async (t) => {

@@ -223,10 +223,7 @@ test("while an operation is at work, its workers are left alone and its lock is 
   t.after(() => lock.release());
   const findings = await look(made);
   assert.match(findings.find(({ check }) => check === "lock")?.message ?? "", /^held by deploy \(run /);
-  assert.match(
-    bad(findings).join("\n"),
-    /^bucket: workers: warning: not examined: deploy \(run \S+\) is at work$/,
-  );
+  assert.match(bad(findings).join("\n"), /^bucket: workers: warning: not examined: deploy \(run \S+\) is at work$/);
   assert.ok(!findings.some(({ where }) => where.startsWith("worker")));
 });
 
@@ -242,9 +239,7 @@ test("over ssh each worker is examined, whatever is wrong with the others", asyn
       ...fleet.hosts.map((host) => ({ host, root: path.join(fleet.folder, "roots", host) })),
       { host: "127.0.0.9", root: "/opt/worker" },
     ],
-    files: {
-      "ops.conf": `ssh_port = ${fleet.sshd.port}\nssh_user = "${fleet.sshd.user}"\nuse_sudo = false\n`,
-    },
+    files: { "ops.conf": `ssh_port = ${fleet.sshd.port}\nssh_user = "${fleet.sshd.user}"\nuse_sudo = false\n` },
   });
   await build(made.context("build"), {});
   const unready = bad(await look(made));

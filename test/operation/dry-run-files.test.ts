@@ -26,46 +26,34 @@ test("a plan shows the files that change as unified diffs against what was promo
   const long = "x\n".repeat(40_000);
   await deploys.build(jobs("two", { old: "gone\n", bytes: "\0 1", long, same: "same" }), { hosts: [A, B] });
   const first = planOf(await deploys.deploy({ dry_run: true }));
-  assert.match(
-    shown(on(jobIn(first, "web"), A))["conf/a"] ?? "",
-    /^@@ -0,0 \+1,3 @@\n\+one\n\+two\n\+three\n$/,
-  );
+  assert.match(shown(on(jobIn(first, "web"), A))["conf/a"] ?? "", /^@@ -0,0 \+1,3 @@\n\+one\n\+two\n\+three\n$/);
   await deploys.deploy();
-  await deploys.build(jobs("2", { new: "", bytes: "\0 2", long: `${long}y`, same: "same" }), {
-    hosts: [A, B],
-  });
+  await deploys.build(jobs("2", { new: "", bytes: "\0 2", long: `${long}y`, same: "same" }), { hosts: [A, B] });
   const run = await deploys.deploy({ dry_run: true });
   assert.equal(run.error, undefined);
   for (const host of [A, B])
     assert.deepEqual(shown(on(jobIn(planOf(run), "web"), host)), {
       "conf/a": "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n",
-      ...{ bytes: "(binary)", long: "(longer than 64 KiB)", new: "(empty)", old: "@@ -1 +0,0 @@\n-gone\n" },
+      bytes: "(binary)",
+      long: "(longer than 64 KiB)",
+      new: "(empty)",
+      old: "@@ -1 +0,0 @@\n-gone\n",
     });
   assert.deepEqual(JSON.parse(readFileSync(path.join(run.folder, "plan.json"), "utf8")), planOf(run));
   const both = `    web/conf/a on ${A}, ${B}:\n--- jobs/web/conf/a\tpromoted\n+++ jobs/web/conf/a\tplanned\n@@ -1,3 +1,3 @@\n`;
-  assert.ok(
-    run.text.includes(`${both} one\n-two\n+2\n three\n`),
-    "once for both workers, as diff -u shows it",
-  );
+  assert.ok(run.text.includes(`${both} one\n-two\n+2\n three\n`), "once for both workers, as diff -u shows it");
   assert.ok(run.text.includes("--- jobs/web/old\tpromoted\n+++ /dev/null\n@@ -1 +0,0 @@\n-gone\n"));
   assert.ok(run.text.includes(`    web/bytes on ${A}, ${B}: binary\n`));
 
   writeFileSync(path.join(deploys.folder(A), "jobs/web/conf/a"), "by hand\n");
   const again = on(jobIn(planOf(await deploys.deploy({ dry_run: true })), "web"), A);
-  assert.equal(
-    shown(again)["conf/a"],
-    "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n",
-    "not against what is there",
-  );
+  assert.equal(shown(again)["conf/a"], "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n", "not against what is there");
 });
 
 test("the diffs of a plan are bounded: what other workers have already goes first, then the rest", async (t) => {
   const deploys = await Deploys.make(t);
   const files = Object.fromEntries(
-    Array.from({ length: 6 }, (_, index) => [
-      `f${String(index).padStart(2, "0")}`,
-      `${index}\n`.repeat(20_000),
-    ]),
+    Array.from({ length: 6 }, (_, index) => [`f${String(index).padStart(2, "0")}`, `${index}\n`.repeat(20_000)]),
   );
   await deploys.build({ web: { files } }, { hosts: [A, B] });
   const run = await deploys.deploy({ dry_run: true });
@@ -110,7 +98,9 @@ test("secrets are masked in a plan, replaced ones too; where that cannot be done
   const cannot = "(a secret was read for it that cannot be masked)";
   assert.deepEqual(shown(on(jobIn(run.result as DeployPlan, "web"), A)), {
     "app.conf": "@@ -1,2 +1,2 @@\n-port=1\n+port=2\n password=***\n",
-    ...{ "cut.conf": cannot, "pin.conf": cannot, "only.conf": "(only secrets in it change)" },
+    "cut.conf": cannot,
+    "pin.conf": cannot,
+    "only.conf": "(only secrets in it change)",
   });
   const said = run.text + JSON.stringify(run.result);
   for (const secret of [old, now, old.slice(0, 6), now.slice(0, 6), "pin=4711"])
@@ -148,15 +138,9 @@ test("a dry run asks each worker once for files changed by hand, missing, or in 
     [on(jobIn(plan, "db"), A).drift?.outcome, on(jobIn(plan, "app"), A).drift?.outcome],
     [...["in_sync", "not_promoted"]],
   );
-  assert.deepEqual(
-    [on(jobIn(plan, "web"), C).drift, plan.unreachable.map(({ worker }) => worker)],
-    [null, [C]],
-  );
+  assert.deepEqual([on(jobIn(plan, "web"), C).drift, plan.unreachable.map(({ worker }) => worker)], [null, [C]]);
   assert.match(run.text, /127\.0\.0\.1: changed by hand\n\s+changed conf\/a\n\s+@@/);
-  assert.match(
-    run.text,
-    /127\.0\.0\.2: changed by hand, and stays so: only --force puts it back\n\s+missing a\n/,
-  );
+  assert.match(run.text, /127\.0\.0\.2: changed by hand, and stays so: only --force puts it back\n\s+missing a\n/);
   assert.match(run.text, /warning: 127\.0\.0\.3: unreachable now, nothing could be done there: /);
   back();
 
@@ -196,13 +180,7 @@ test("a worker where something is only to be stopped is asked, too, whether it i
 
 test("a plan names the hooks that would run, by event, and none for a job that is skipped but those for pre_deploy", async (t) => {
   const deploys = await Deploys.make(t);
-  const events = [
-    "pre_deploy",
-    "after_allocation_started",
-    "after_allocation_stopped",
-    "post_deploy",
-    "health_check",
-  ];
+  const events = ["pre_deploy", "after_allocation_started", "after_allocation_stopped", "post_deploy", "health_check"];
   const files = { "_hooks/go.py": RECORD, "_hooks/own.py": RECORD };
   const hooked = (text: string): JobsSpec => ({
     web: { manifest: hooksOf({ go: events }), files: { a: text, ...files } },

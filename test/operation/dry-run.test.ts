@@ -43,11 +43,7 @@ test("a dry run tells actions per allocation, why, files and batches, leaves pla
       [1, 2],
     ],
   );
-  assert.deepEqual(
-    readdirSync(deploys.workers),
-    [],
-    "nothing is made on a worker, not even the bucket's folder",
-  );
+  assert.deepEqual(readdirSync(deploys.workers), [], "nothing is made on a worker, not even the bucket's folder");
   await deploys.deploy();
   await deploys.build(
     { ...jobs, base: { ...jobs.base, files: { "conf/a": "2", new: "1" } } },
@@ -61,12 +57,7 @@ test("a dry run tells actions per allocation, why, files and batches, leaves pla
   const base = jobIn(plan, "base");
   assert.deepEqual(base.phases, [{ phase: "update", action: "restart", batches: [[A], [B]] }]);
   assert.deepEqual(
-    base.allocations.map((one) => [
-      one.worker,
-      one.action,
-      one.reason,
-      one.files.map((f) => `${f.change} ${f.path}`),
-    ]),
+    base.allocations.map((one) => [one.worker, one.action, one.reason, one.files.map((f) => `${f.change} ${f.path}`)]),
     [A, B].map((host) => [host, "restart", "files changed", ["changed conf/a", "added new", "removed old"]]),
   );
   assert.equal(base.allocations[0]?.from.hash, deploys.promotion("base", A).hash);
@@ -86,11 +77,7 @@ test("a dry run tells actions per allocation, why, files and batches, leaves pla
   for (const [index, host] of [A, B].entries())
     assert.ok(run.text.includes(` base: restart, batch ${index + 1} of 2: ${host}\n`), run.text);
   await deploys.deploy();
-  assert.equal(
-    deploys.promotion("base", A).hash,
-    base.allocations[0]?.to.hash,
-    "the deploy does what was planned",
-  );
+  assert.equal(deploys.promotion("base", A).hash, base.allocations[0]?.to.hash, "the deploy does what was planned");
 });
 
 test("a key that is not there yet is unknown until pre_deploy; what no hook can write is said to be so", async (t) => {
@@ -99,10 +86,7 @@ test("a key that is not there yet is unknown until pre_deploy; what no hook can 
   const writes = `${RECORD}ops.put_job_variable("port", "8")\n`;
   await deploys.build(
     {
-      web: {
-        manifest: { ...hooksOf({ go: ["pre_deploy"] }) },
-        files: { ...template, "_hooks/go.py": writes },
-      },
+      web: { manifest: { ...hooksOf({ go: ["pre_deploy"] }) }, files: { ...template, "_hooks/go.py": writes } },
       bad: { files: { "conf.tpl": '{{ get "vars/job/bad" "port" }}' } },
     },
     { hosts: [A] },
@@ -144,18 +128,12 @@ test("with_hooks runs pre_deploy with DRY_RUN=1 and drops what it stored; a hook
   await deploys.build(
     {
       ...jobs,
-      web: {
-        ...jobs.web,
-        files: { ...jobs.web?.files, "_hooks/go.py": `${RECORD}raise SystemExit("no")\n` },
-      },
+      web: { ...jobs.web, files: { ...jobs.web?.files, "_hooks/go.py": `${RECORD}raise SystemExit("no")\n` } },
     },
     { hosts: [A] },
   );
   const failed = await deploys.deploy({ dry_run: true, with_hooks: true });
-  assert.match(
-    failed.error?.message ?? "",
-    /^the deploy would not be complete: web: hook go \(pre_deploy\) .*no/,
-  );
+  assert.match(failed.error?.message ?? "", /^the deploy would not be complete: web: hook go \(pre_deploy\) .*no/);
   assert.equal(jobIn(planOf(failed), "web").outcome, "failed");
   assert.equal(
     (await deploys.deploy({ with_hooks: true })).error?.message,

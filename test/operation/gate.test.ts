@@ -27,10 +27,7 @@ async function setUp(t: TestContext, checks: Probe[], options: { attempts?: numb
     const fleet = new Fleet(context, catalogWorkers(deploys.bucket.db));
     const hooks = new HookSession(context, fleet);
     try {
-      await passGate(context, effectsOf(context, fleet, hooks, []), job, {
-        probed: workers,
-        hooked: workers,
-      });
+      await passGate(context, effectsOf(context, fleet, hooks, []), job, { probed: workers, hooked: workers });
     } finally {
       await hooks.close();
       await fleet.close();

@@ -21,10 +21,7 @@ interface Result {
 }
 
 /** Runs gc and answers its result, also where it failed. */
-async function gc(
-  deploys: Deploys,
-  params: Record<string, unknown> = {},
-): Promise<Result & { failed: boolean }> {
+async function gc(deploys: Deploys, params: Record<string, unknown> = {}): Promise<Result & { failed: boolean }> {
   try {
     const result = (await collectGarbage(deploys.bucket.context("gc"), params)) as Result;
     return { ...result, failed: false };
@@ -103,9 +100,7 @@ test("HR-207 gc purges deleted keys and their versions once they are retain_days
   const deploys = await withoutWeb(t);
   await deploys.deploy();
   const tombstones = () =>
-    Number(
-      deploys.bucket.db.all("SELECT COUNT(*) AS n FROM kv_version WHERE namespace = 'secrets/job/web'")[0]?.n,
-    );
+    Number(deploys.bucket.db.all("SELECT COUNT(*) AS n FROM kv_version WHERE namespace = 'secrets/job/web'")[0]?.n);
   assert.equal((await gc(deploys, { retain_days: 30 })).purged_kv_rows, 0);
   assert.equal(tombstones(), 2);
   assert.ok((await gc(deploys)).purged_kv_rows > 0);
@@ -130,11 +125,7 @@ test("the last allocation of a job and the job's keys are removed together or no
 test("what no deploy has stopped since it was removed is passed over, with all its keys", async (t) => {
   const deploys = await withoutWeb(t);
   const result = await gc(deploys);
-  assert.deepEqual(outcomes(result), [
-    `web@${A} not_stopped`,
-    `web@${B} not_stopped`,
-    `web@${C} not_stopped`,
-  ]);
+  assert.deepEqual(outcomes(result), [`web@${A} not_stopped`, `web@${B} not_stopped`, `web@${C} not_stopped`]);
   assert.match(String(result.allocations[0]?.error), /deploy first$/);
   assert.equal(result.failed, false);
   assert.equal(deploys.targets("web", A).at(-1), "start");
@@ -308,9 +299,7 @@ test("killed at any moment, gc leaves work that the next one finishes", async (t
     assert.deepEqual(namespacesOf(deploys, "web"), []);
     for (const host of HOSTS) {
       assert.deepEqual(readdirSync(path.join(deploys.folder(host), "jobs")), ["keep"]);
-      assert.ok(
-        !readdirSync(path.join(deploys.folder(host), ".sync")).some((name) => name.startsWith("web")),
-      );
+      assert.ok(!readdirSync(path.join(deploys.folder(host), ".sync")).some((name) => name.startsWith("web")));
     }
   }
   assert.deepEqual(

@@ -27,8 +27,7 @@ async function setUp(t: TestContext, jobs: JobsSpec, disabled: Record<string, st
     params: Record<string, unknown> = {},
     options: { signal?: AbortSignal; secrets?: readonly string[] } = {},
   ) => carryOut(deploys.bucket, "health_check", healthCheck, params, options);
-  const sicken = (host: string, text = "sick\n") =>
-    writeFileSync(path.join(deploys.folder(host), "sick"), text);
+  const sicken = (host: string, text = "sick\n") => writeFileSync(path.join(deploys.folder(host), "sick"), text);
   return { deploys, check, sicken };
 }
 
@@ -44,11 +43,7 @@ test("CP-259 HR-058 HR-063 a health check tells of every job how each active all
   const { error, result, text } = await check({ verbose: true });
   assert.equal(error, undefined);
   assert.deepEqual(
-    result.workers.map(({ worker, outcome, attempts }: Record<string, unknown>) => [
-      worker,
-      outcome,
-      attempts,
-    ]),
+    result.workers.map(({ worker, outcome, attempts }: Record<string, unknown>) => [worker, outcome, attempts]),
     HOSTS.map((host) => [host, "ok", 1]),
   );
   assert.deepEqual(
@@ -65,7 +60,11 @@ test("CP-259 HR-058 HR-063 a health check tells of every job how each active all
   assert.deepEqual(
     { ...first, checks: first.checks.map(({ ok, evidence }: Record<string, unknown>) => [ok, evidence]) },
     {
-      ...{ worker: A, outcome: "ok", error: null, attempts: 1, evidence: null },
+      worker: A,
+      outcome: "ok",
+      error: null,
+      attempts: 1,
+      evidence: null,
       checks: [[true, `command on ${A}: exit code 0: fine`]],
     },
   );
@@ -96,7 +95,8 @@ test("HR-066 in a batch all probes of all workers run at the same time", async (
   const all = path.join(deploys.workers, "all");
   /** Ends when as many as there are have begun. */
   const meet = (name: string) => ({
-    ...{ type: "ssh", timeout_seconds: 30 },
+    type: "ssh",
+    timeout_seconds: 30,
     command: `touch ${all}.$(basename $(dirname $PWD)).${name}; until [ "$(ls ${all}.* | wc -l)" = 6 ]; do sleep 0.02; done`,
   });
   const health_check = { checks: [meet("one"), meet("two")] };
@@ -107,9 +107,7 @@ test("HR-066 in a batch all probes of all workers run at the same time", async (
 test("HR-125 the jobs of a health check do not wait for each other", async (t) => {
   const deploys = await Deploys.make(t);
   const mark = path.join(deploys.workers, "second");
-  const health = (command: string) => ({
-    health_check: { checks: [{ type: "ssh", command, timeout_seconds: 30 }] },
-  });
+  const health = (command: string) => ({ health_check: { checks: [{ type: "ssh", command, timeout_seconds: 30 }] } });
   const jobs = (first: string, second: string): JobsSpec => ({
     first: { manifest: health(first) },
     second: { manifest: health(second), demands: "first" },
@@ -137,11 +135,7 @@ test("HR-020 what is not healthy fails the run, with the probe's answer, the log
   const { evidence } = web.allocations[1];
   assert.deepEqual(evidence.errors, []);
   assert.deepEqual(
-    evidence.logs.map((log: { file: string; lines: string[] }) => [
-      log.file,
-      log.lines.length,
-      log.lines.at(-1),
-    ]),
+    evidence.logs.map((log: { file: string; lines: string[] }) => [log.file, log.lines.length, log.lines.at(-1)]),
     [["app.log", 20, "line 49"]],
   );
   assert.equal(evidence.status.exit_code, 2);
@@ -160,10 +154,7 @@ test("evidence of a hostile job is harmless, bounded and without secrets", async
   mkdirSync(logs, { recursive: true });
   writeFileSync(path.join(logs, "huge"), Buffer.alloc(10_000_000, secret));
   writeFileSync(path.join(logs, "odd\n>name"), `\u202Ebidi\n${secret}\n`);
-  writeFileSync(
-    path.join(logs, "-n"),
-    Buffer.from([0x1b, 0x5b, 0x41, 0xff, 0xfe, 0x00, 0x0d, 0x61, 0x0a, 0x3e, 0x62]),
-  );
+  writeFileSync(path.join(logs, "-n"), Buffer.from([0x1b, 0x5b, 0x41, 0xff, 0xfe, 0x00, 0x0d, 0x61, 0x0a, 0x3e, 0x62]));
   writeFileSync(path.join(deploys.folder(A), "elsewhere"), "not a log\n");
   symlinkSync(path.join(deploys.folder(A), "elsewhere"), path.join(logs, "link"));
   execFileSync("mkfifo", [path.join(logs, "pipe")]);
@@ -242,8 +233,7 @@ test("HR-052 HR-299 HR-307 HR-319 T-35 hooks follow the probes, for disabled all
   const { error, text } = await check();
   assert.equal(error, undefined);
   const seen = traces(deploys.bucket.dir).map(
-    ({ ALLOCATION_IP, EVENT, DEPLOY_PHASE, DISABLED }) =>
-      `${ALLOCATION_IP} ${EVENT} ${DEPLOY_PHASE} ${DISABLED}`,
+    ({ ALLOCATION_IP, EVENT, DEPLOY_PHASE, DISABLED }) => `${ALLOCATION_IP} ${EVENT} ${DEPLOY_PHASE} ${DISABLED}`,
   );
   assert.deepEqual(
     seen,
@@ -316,10 +306,7 @@ test("the gate of a deploy collects the same evidence before it goes on", async 
   const makefile = "start restart:\n\t@true\nstatus:\n\t@echo broken\n";
   await deploys.build({ web: { ...probed({ version: "2.0.0" }, wait), files: { Makefile: makefile } } });
   const { error, text } = await deploys.deploy();
-  assert.match(
-    error?.message ?? "",
-    /127\.0\.0\.1 after 1 attempt: command on 127\.0\.0\.1: exit code 7: bad disk/,
-  );
+  assert.match(error?.message ?? "", /127\.0\.0\.1 after 1 attempt: command on 127\.0\.0\.1: exit code 7: bad disk/);
   assert.match(text, /web@127\.0\.0\.1 \| make status: exit code 0\nweb@127\.0\.0\.1 \| {3}broken\n/);
   assert.doesNotMatch(text, / \(\d+ ms\)$/m, "its probes are told one by one only where that was asked for");
   assert.ok(text.indexOf("make status") < text.indexOf("error: web:"));

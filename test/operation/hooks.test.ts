@@ -11,12 +11,7 @@ import {
 } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import {
-  type CatalogJob,
-  catalogAllocations,
-  catalogJobs,
-  catalogWorkers,
-} from "../../lib/bucket/catalog.ts";
+import { type CatalogJob, catalogAllocations, catalogJobs, catalogWorkers } from "../../lib/bucket/catalog.ts";
 import type { Failure } from "../../lib/core/errors.ts";
 import { Fleet } from "../../lib/operation/fleet.ts";
 import { type HookPass, HookSession, type ScriptResult } from "../../lib/operation/hooks.ts";
@@ -35,17 +30,15 @@ interface Setup {
   run(pass: Omit<HookPass, "job"> & { job?: string }, signal?: AbortSignal): Promise<ScriptResult[]>;
 }
 
-async function setUp(
-  t: TestContext,
-  jobs: JobsSpec,
-  options: Parameters<Deploys["build"]>[1] = {},
-): Promise<Setup> {
+async function setUp(t: TestContext, jobs: JobsSpec, options: Parameters<Deploys["build"]>[1] = {}): Promise<Setup> {
   const deploys = await Deploys.make(t);
   await deploys.build(jobs, options);
   const { bucket } = deploys;
   const job = (name = "web") => catalogJobs(bucket.db).find((one) => one.name === name) as CatalogJob;
   return {
-    ...{ deploys, dir: bucket.dir, job },
+    deploys,
+    dir: bucket.dir,
+    job,
     async run({ job: name, ...pass }, signal) {
       const context = bucket.context("hooks", signal);
       const fleet = new Fleet(context, catalogWorkers(bucket.db));
@@ -64,9 +57,7 @@ async function setUp(
 
 /** A job with one hook for cli. */
 function web(script: string, manifest: Record<string, unknown> = {}): JobsSpec {
-  return {
-    web: { manifest: { ...hooksOf({ go: ["cli"] }), ...manifest }, files: { "_hooks/go.py": script } },
-  };
+  return { web: { manifest: { ...hooksOf({ go: ["cli"] }), ...manifest }, files: { "_hooks/go.py": script } } };
 }
 
 const activity = ({ deploys }: Setup) => deploys.bucket.activity.join("");
@@ -74,11 +65,7 @@ const activity = ({ deploys }: Setup) => deploys.bucket.activity.join("");
 test("HR-001 HR-014 HR-015 HR-017 HR-021 HR-026 HR-027 HR-129 HR-130 HR-140 HR-141 HR-142 a script runs here, once for each allocation, in the bucket's folder", async (t) => {
   const where = `${RECORD}print(open(f"/proc/{os.getppid()}/comm").read().strip(), os.getcwd(), os.path.isfile(f"tmp/workers/{ops.allocation_ip()}/jobs/web/conf/a"))\n`;
   const jobs = web(where);
-  const set = await setUp(
-    t,
-    { web: { ...jobs.web, files: { ...jobs.web?.files, "conf/a": "1" } } },
-    { hosts: [A, B] },
-  );
+  const set = await setUp(t, { web: { ...jobs.web, files: { ...jobs.web?.files, "conf/a": "1" } } }, { hosts: [A, B] });
   const results = await set.run({ kind: "cli" });
   assert.deepEqual(
     results.map(({ hook, worker, error }) => ({ hook, worker, error })),
@@ -113,10 +100,7 @@ console.log(process.execPath, process.argv.length, getCompileCacheDir());
   const set = await setUp(
     t,
     {
-      web: {
-        manifest: hooksOf({ go: ["cli"] }),
-        files: { "_hooks/go.py": null as never, "_hooks/go.ts": typescript },
-      },
+      web: { manifest: hooksOf({ go: ["cli"] }), files: { "_hooks/go.py": null as never, "_hooks/go.ts": typescript } },
     },
     { hosts: [A] },
   );
@@ -131,11 +115,7 @@ for (const [what, script, error] of [
   ["a code that it sets", "process.exitCode = 3;", "exit code 3"],
   ["an exit", "process.exit(4);", "exit code 4"],
   ["an error", 'throw new Error("bad");', /^exit code 1:\nError: bad\n +at /],
-  [
-    "an error later",
-    'setTimeout(() => { throw new Error("bad"); }, 10);',
-    /^exit code 1:\n.*\nError: bad\n +at /s,
-  ],
+  ["an error later", 'setTimeout(() => { throw new Error("bad"); }, 10);', /^exit code 1:\n.*\nError: bad\n +at /s],
 ] as const)
   test(`a script in JavaScript fails by ${what}`, async (t) => {
     const files = { "_hooks/go.py": null as never, "_hooks/go.js": `import "node:fs";\n${script}` };
@@ -259,24 +239,15 @@ print(lib.NAME, open(os.path.dirname(here) + "/known").read(), oct(os.stat(here 
   await set.run({ kind: "cli" });
   const said = activity(set);
   const certs = "['ca.crt', 'internal.crt', 'internal.key']";
-  assert.match(
-    said,
-    new RegExp(escaped(`| ['Makefile', '_hooks', 'certs', 'known', 'manifest.json'] ${certs}`)),
-  );
-  assert.match(
-    said,
-    new RegExp(escaped("| ['certs', 'go.py', 'lib.py', 'ops.py', 'ops.ts', 'package.json']")),
-  );
+  assert.match(said, new RegExp(escaped(`| ['Makefile', '_hooks', 'certs', 'known', 'manifest.json'] ${certs}`)));
+  assert.match(said, new RegExp(escaped("| ['certs', 'go.py', 'lib.py', 'ops.py', 'ops.ts', 'package.json']")));
   assert.match(said, new RegExp(escaped(`| a module ${A} 600`)));
 });
 
 const escaped = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 
 test("a script may be a template; where it cannot be rendered that is the error", async (t) => {
-  const files = {
-    "_hooks/go.py": null as never,
-    "_hooks/go.py.tpl": 'print("{{ getSecret "name" }}"[:3])\n',
-  };
+  const files = { "_hooks/go.py": null as never, "_hooks/go.py.tpl": 'print("{{ getSecret "name" }}"[:3])\n' };
   const set = await setUp(t, { web: { manifest: hooksOf({ go: ["cli"] }), files } }, { hosts: [A] });
   await assert.rejects(set.run({ kind: "cli" }), {
     message:
@@ -413,9 +384,7 @@ test("a health check's script is tried again until it succeeds or has had its at
 import sys
 sys.exit(0 if len(open("tries-" + ops.allocation_ip()).read()) >= 3 else 1)
 `;
-  const jobs = {
-    web: { manifest: hooksOf({ go: ["health_check"] }), files: { "_hooks/go.py": RECORD + third } },
-  };
+  const jobs = { web: { manifest: hooksOf({ go: ["health_check"] }), files: { "_hooks/go.py": RECORD + third } } };
   const set = await setUp(t, jobs, { hosts: [A] });
   await assert.rejects(set.run({ kind: "health_check", wait: { attempts: 2, intervalSeconds: 0 } }), {
     code: "ErrHookFailed",

@@ -14,17 +14,7 @@ test("staged files that a killed run has left are gone before the next run begin
   writeFileSync(left, "secret");
   const seen: [text: string, isLeft: boolean][] = [];
   const outcome = await perform(
-    {
-      ...{
-        runId: uuidV7(),
-        kind: "build",
-        bucketId,
-        bucketDir: dir,
-        revision: null,
-        by: "a test",
-        params: {},
-      },
-    },
+    { runId: uuidV7(), kind: "build", bucketId, bucketDir: dir, revision: null, by: "a test", params: {} },
     {
       launcher: new Launcher(process.env),
       signal: new AbortController().signal,

@@ -69,10 +69,7 @@ for (const [kind, id, target, params] of [
     assert.equal(ended.error, undefined);
     assert.deepEqual(outcomesOf(ended), { [A]: "ok", [B]: "ok", [C]: "skipped" });
     assert.equal(ended.result.target, target);
-    assert.deepEqual(
-      [since(A), since(B), since(C)],
-      [[`${target} 1.0.0 1.0.0`], [`${target} 1.0.0 1.0.0`], []],
-    );
+    assert.deepEqual([since(A), since(B), since(C)], [[`${target} 1.0.0 1.0.0`], [`${target} 1.0.0 1.0.0`], []]);
     assert.match(ended.text, /web: skipped where disabled, on 127\.0\.0\.3/);
     assert.match(ended.text, /batch 1 of 2: .* on 127\.0\.0\.1\n(.*\n)*.*batch 2 of 2/);
   });
@@ -129,10 +126,7 @@ test("a worker that cannot be reached, or is not in sync, is left out; the other
   const file = path.join(deploys.folder(B), "worker.json");
   const facts = JSON.parse(readFileSync(file, "utf8"));
   for (const [text, why] of [
-    [
-      JSON.stringify({ ...facts, update_seq: 0 }),
-      "worker.json there has update sequence 0, 1 was synced last",
-    ],
+    [JSON.stringify({ ...facts, update_seq: 0 }), "worker.json there has update sequence 0, 1 was synced last"],
     [
       JSON.stringify({ ...facts, update_seq: "\x1b[31m" }),
       "worker.json there has update sequence no, 1 was synced last",
@@ -215,10 +209,7 @@ test("with health_check each batch has to be well before the next; a stop looks 
   assert.deepEqual(HOSTS.map(isRunning), [false, false, false]);
   const reloaded = await run("job_reload", { health_check: true });
   assert.deepEqual(outcomesOf(reloaded), { [A]: "failed", [B]: "not_started", [C]: "not_started" });
-  assert.match(
-    reloaded.result.jobs[0].allocations[0].error,
-    /after 1 attempt: command on 127\.0\.0\.1: exit code 1/,
-  );
+  assert.match(reloaded.result.jobs[0].allocations[0].error, /after 1 attempt: command on 127\.0\.0\.1: exit code 1/);
   assert.equal(reloaded.result.jobs[0].allocations[0].evidence.status.lines[0], "down");
   const started = await run("job_start", { health_check: true });
   assert.deepEqual([started.error, outcomesOf(started)], [undefined, all("ok")]);
@@ -234,11 +225,7 @@ test("HR-057 a filter must match, jobs must be known, and nothing runs otherwise
       "unknown_name",
       'of web there is no allocation on worker "127.0.0.9"; did you mean "127.0.0.1"?',
     ],
-    [
-      { allocations: [] },
-      "invalid_request",
-      "Cannot start job_stop: allocations expected at least 1 item, found 0",
-    ],
+    [{ allocations: [] }, "invalid_request", "Cannot start job_stop: allocations expected at least 1 item, found 0"],
   ] as const) {
     const { error } = await run("job_stop", params);
     assert.deepEqual([error?.code, error?.message], [code, message]);

@@ -28,17 +28,10 @@ const MAKEFILE = `start restart reload stop:
 `;
 const CHECK = { checks: [{ type: "ssh", command: "! [ -f sick ]" }], wait: { attempts: 1 } };
 
-async function setUp(
-  t: TestContext,
-  manifest: Record<string, unknown> = {},
-  files: Record<string, string> = {},
-) {
+async function setUp(t: TestContext, manifest: Record<string, unknown> = {}, files: Record<string, string> = {}) {
   const deploys = await Deploys.make(t);
   const build = (release: string, options: { hosts?: readonly string[]; disabled?: string[] } = {}) => {
-    const web = {
-      manifest: { version: "1.0.0", ...manifest },
-      files: { Makefile: MAKEFILE, release, ...files },
-    };
+    const web = { manifest: { version: "1.0.0", ...manifest }, files: { Makefile: MAKEFILE, release, ...files } };
     const { hosts = HOSTS, disabled = [] } = options;
     return deploys.build({ web }, { hosts, disabled: disabled.length > 0 ? { web: disabled } : {} });
   };
@@ -59,10 +52,7 @@ async function setUp(
       kind,
       control(kind),
       { jobs: ["web"], ...params },
-      {
-        ...(signal && { signal }),
-        secrets: [SECRET],
-      },
+      { ...(signal && { signal }), secrets: [SECRET] },
     );
   return { deploys, build, rows, last, note, run, failed: () => countFailed(db) };
 }
@@ -186,9 +176,7 @@ test("an action that a cancel ended is cancelled, one whose run was killed unkno
   await running;
   assert.deepEqual(last(), ["restart changed", "restart cancelled", "sync changed"]);
   rmSync(begun);
-  const child = spawn(process.execPath, [PROGRAM, "deploy", "--bucket-dir", deploys.bucket.dir], {
-    stdio: "ignore",
-  });
+  const child = spawn(process.execPath, [PROGRAM, "deploy", "--bucket-dir", deploys.bucket.dir], { stdio: "ignore" });
   const exit = once(child, "exit");
   t.after(() => child.kill("SIGKILL"));
   await until("the second batch to begin", () => existsSync(begun));

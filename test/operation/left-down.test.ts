@@ -90,8 +90,7 @@ test("job control tells where its restart left a service down, and not where the
     }
     return undefined;
   };
-  const left = (failure: Failure | undefined) =>
-    (failure?.details as { left_down?: string[] } | undefined)?.left_down;
+  const left = (failure: Failure | undefined) => (failure?.details as { left_down?: string[] } | undefined)?.left_down;
   const heal = deploys.fail("web", "start", B);
   const failure = await restart();
   assert.deepEqual(left(failure), [DOWN]);

@@ -4,12 +4,7 @@ import { Failure } from "../../lib/core/errors.ts";
 import { countGrades, describeGrades, troubleOf, worstOf } from "../../lib/operation/outcome.ts";
 
 test("an error is unreachable, cancelled or failed", () => {
-  const grades = [
-    new Failure("unreachable", "a"),
-    new Failure("cancelled", "b"),
-    new Failure("timeout", "c"),
-    "d",
-  ];
+  const grades = [new Failure("unreachable", "a"), new Failure("cancelled", "b"), new Failure("timeout", "c"), "d"];
   assert.deepEqual(
     grades.map((error) => troubleOf(error)),
     [

@@ -19,18 +19,13 @@ async function setUp(t: TestContext, jobs: JobsSpec, disabled: Record<string, st
     const job = catalogJobs(db).find((one) => one.name === name);
     assert.ok(job);
     const own = catalogAllocations(db).filter((one) => one.job === name && !one.removed);
-    return planJob(context, new Fleet(context, catalogWorkers(db)), job, own, updateSeq, {
-      force,
-      syncOnly,
-    });
+    return planJob(context, new Fleet(context, catalogWorkers(db)), job, own, updateSeq, { force, syncOnly });
   };
   /** What a deploy that ended well would have noted. */
   const promoteAll = (planned: JobPlan, gate: "" | "pending" = "") => {
     for (const { allocation, tree, updateSeq } of planned.allocations) {
       beginChange(db, allocation.job, [allocation.id]);
-      recordSynced(db, allocation.job, allocation.id, {
-        ...{ hash: tree.hash, files: tree.digests, updateSeq },
-      });
+      recordSynced(db, allocation.job, allocation.id, { hash: tree.hash, files: tree.digests, updateSeq });
       promote(db, allocation.job, allocation.id, allocation.newVersion, gate);
     }
   };
@@ -45,10 +40,7 @@ test("HR-103 HR-104 a plan compares what would be there with what was promoted; 
   assert.deepEqual([actions(first), first.needsWork], [["start", "start"], true]);
   promoteAll(first);
   assert.deepEqual([actions(plan()), plan().needsWork], [["skip", "skip"], false]);
-  assert.deepEqual(
-    [actions(plan({ force: true })), plan({ force: true }).needsWork],
-    [["restart", "restart"], true],
-  );
+  assert.deepEqual([actions(plan({ force: true })), plan({ force: true }).needsWork], [["restart", "restart"], true]);
   await deploys.build({ web: { files: { page: "2" } } }, { hosts: [A, B] });
   assert.deepEqual(actions(plan()), ["restart", "restart"]);
 });
@@ -62,15 +54,10 @@ test("T-39 planning notes nothing: only what was promoted counts", async (t) => 
 
 test("HR-146 HR-147 T-45 the dot of a template is the allocation's, in full", async (t) => {
   const dot = [
-    ..."AllocationID Job CurrentVersion NewVersion BucketID WorkerID WorkerIP UpdateSeq BucketPath JobPath".split(
-      " ",
-    ),
+    ..."AllocationID Job CurrentVersion NewVersion BucketID WorkerID WorkerIP UpdateSeq BucketPath JobPath".split(" "),
   ].map((field) => `{{ .${field} }}`);
   const { deploys, db, plan, promoteAll } = await setUp(t, {
-    web: {
-      manifest: { version: "2.1.0" },
-      files: { "all.tpl": `${dot.join("\n")}\n{{ join .Labels "," }}` },
-    },
+    web: { manifest: { version: "2.1.0" }, files: { "all.tpl": `${dot.join("\n")}\n{{ join .Labels "," }}` } },
   });
   const textOf = (planned: JobPlan) =>
     planned.allocations[0]?.tree.files
@@ -169,9 +156,7 @@ test("HR-089 T-31 the upstream of a job reaches through others, by every way", a
 });
 
 test("a template that cannot be rendered is a failure that names job, worker, file and place", async (t) => {
-  const { plan } = await setUp(t, {
-    web: { files: { "conf/app.tpl": 'a\n{{ get "vars/bucket" "nope" }}' } },
-  });
+  const { plan } = await setUp(t, { web: { files: { "conf/app.tpl": 'a\n{{ get "vars/bucket" "nope" }}' } } });
   assert.throws(plan, {
     code: "ErrKeyMissing",
     message:

@@ -25,14 +25,9 @@ test("HR-050 HR-120 HR-121 HR-315 post_build follows the stored catalog, by depl
 print("jobs", [row[0] for row in sqlite3.connect("data/ops.db").execute("SELECT name FROM job ORDER BY name")])
 print("stored", sqlite3.connect("data/ops.db").execute("SELECT COUNT(*) FROM key_value WHERE key = 'built'").fetchone())
 `;
-  await deploys.build(
-    { a: job(WRITE, "c"), b: job(WRITE), c: job(WRITE + look) },
-    { ...TWO, disabled: { b: [B] } },
-  );
+  await deploys.build({ a: job(WRITE, "c"), b: job(WRITE), c: job(WRITE + look) }, { ...TWO, disabled: { b: [B] } });
   assert.deepEqual(
-    traces(bucket.dir).map((trace) =>
-      [trace.JOB, trace.ALLOCATION_IP, trace.DISABLED, trace.DEPLOY_PHASE].join(" "),
-    ),
+    traces(bucket.dir).map((trace) => [trace.JOB, trace.ALLOCATION_IP, trace.DISABLED, trace.DEPLOY_PHASE].join(" ")),
     [
       ...[`b ${A} 0 post_build`, `b ${B} 1 post_build`, `c ${A} 0 post_build`, `c ${B} 0 post_build`],
       ...[`a ${A} 0 post_build`, `a ${B} 0 post_build`],

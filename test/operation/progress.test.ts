@@ -51,14 +51,7 @@ test("changes that follow each other closely are reported together, and the last
   for (let done = 0; done <= 1_000; done++) one.report({ phase: "deploy", done, total: 1_000 });
   await until("the last one", () => sent.at(-1)?.done === 1_000);
   assert.ok(sent.length < 100, `${sent.length} reports of 1001 changes`);
-  assert.deepEqual(sent[0], {
-    phase: "deploy",
-    done: 0,
-    total: 1_000,
-    waiting: [],
-    rollouts: [],
-    cancel: null,
-  });
+  assert.deepEqual(sent[0], { phase: "deploy", done: 0, total: 1_000, waiting: [], rollouts: [], cancel: null });
 });
 
 test("once the run is cancelled it tells how much has ended of what it waited for then", async () => {

@@ -15,12 +15,7 @@ import { makeBucket, makeWorkspace } from "../helpers/workspace.ts";
 type Read = { workers: (Graded & Partial<Readings>)[] };
 
 const local = (root: string, ...hosts: string[]) =>
-  hosts.map((host) => ({
-    host,
-    connection: "local",
-    root: path.join(root, host),
-    labels: [`on-${host.at(-1)}`],
-  }));
+  hosts.map((host) => ({ host, connection: "local", root: path.join(root, host), labels: [`on-${host.at(-1)}`] }));
 
 async function bucketWith(t: TestContext, workers: Record<string, unknown>[], opsConf = "") {
   const bucket = await makeBucket(t, { workers, files: { "ops.conf": opsConf } });
@@ -31,14 +26,15 @@ async function bucketWith(t: TestContext, workers: Record<string, unknown>[], op
 /** A bucket with the workers of a fleet, on one of which nothing listens. */
 async function sshBucket(t: TestContext, fleet: SshFleet, away = "") {
   const workers = fleet.workers.map(({ host, root, sshUser, sshPort }) => ({
-    ...{ host, root, ssh_user: sshUser, ssh_port: host === away ? 1 : sshPort },
+    host,
+    root,
+    ssh_user: sshUser,
+    ssh_port: host === away ? 1 : sshPort,
   }));
   const bucket = await bucketWith(t, workers);
   mkdirSync(path.dirname(bucket.layout.knownHosts), { recursive: true });
   writeFileSync(bucket.layout.knownHosts, readFileSync(fleet.knownHostsFile));
-  writeFileSync(path.join(bucket.layout.secrets, "worker.key"), readFileSync(fleet.sshd.clientKey), {
-    mode: 0o600,
-  });
+  writeFileSync(path.join(bucket.layout.secrets, "worker.key"), readFileSync(fleet.sshd.clientKey), { mode: 0o600 });
   return bucket;
 }
 
@@ -98,20 +94,12 @@ test("CP-254 CP-255 uptime and sysstat are asked for over ssh; an unreachable wo
 
 test("labels and names choose who is asked; unknown ones and both together are errors before anybody is", async (t) => {
   const bucket = await bucketWith(t, local(temporaryFolder(t), "127.0.0.1", "127.0.0.2"));
-  const ask = (params: Record<string, unknown>) =>
-    uptime(bucket.context("worker_uptime"), params) as Promise<Read>;
+  const ask = (params: Record<string, unknown>) => uptime(bucket.context("worker_uptime"), params) as Promise<Read>;
   assert.deepEqual(grades(await ask({ labels: ["on-2"] })), ["127.0.0.2 ok"]);
   assert.deepEqual(grades(await ask({ workers: ["127.0.0.1"] })), ["127.0.0.1 ok"]);
-  assert.match(
-    (await failureOf(ask({ labels: ["on-3"] }))).message,
-    /there is no label "on-3"; did you mean/,
-  );
+  assert.match((await failureOf(ask({ labels: ["on-3"] }))).message, /there is no label "on-3"; did you mean/);
   assert.match((await failureOf(ask({ workers: ["$(id)"] }))).message, /there is no worker "\$\(id\)"/);
-  for (const params of [
-    { workers: ["127.0.0.1"], labels: ["on-1"] },
-    { generate_workers: true },
-    { concurrency: 0 },
-  ])
+  for (const params of [{ workers: ["127.0.0.1"], labels: ["on-1"] }, { generate_workers: true }, { concurrency: 0 }])
     assert.equal((await failureOf(ask(params))).code, "invalid_request");
 });
 
@@ -134,10 +122,7 @@ test("a worker whose programs say what they like is told apart from the others b
   const bin = temporaryFolder(t);
   const program = (name: string, text: string) =>
     writeFileSync(path.join(bin, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
-  const fleet = await SshFleet.start(t, {
-    hosts: ["127.0.0.1"],
-    env: { PATH: `${bin}:${process.env.PATH}` },
-  });
+  const fleet = await SshFleet.start(t, { hosts: ["127.0.0.1"], env: { PATH: `${bin}:${process.env.PATH}` } });
   const bucket = await sshBucket(t, fleet);
   const ask = () => facts(bucket.context("worker_facts"), {});
   program("uname", "printf '\\033[31mred\\033]0;t\\007 \\377\\000\\n'");

@@ -12,11 +12,7 @@ test("the last 20 lines of a program's output are its reason, masked as a whole;
   said.add("make: *** No rule to make target 'start'.  Stop.");
   assert.deepEqual(said.shown(asIs), ["make: *** No rule to make target 'start'.  Stop."]);
   for (let at = 1; at <= 100; at++) said.add(`line ${at}`);
-  for (const line of [
-    "",
-    "make[1]: *** [Makefile:3: inner] Error 7",
-    "make: *** [Makefile:2: start] Error 2",
-  ])
+  for (const line of ["", "make[1]: *** [Makefile:3: inner] Error 7", "make: *** [Makefile:2: start] Error 2"])
     said.add(line);
   const lines = said.shown(asIs);
   assert.deepEqual([lines.length, lines[0], lines.at(-1)], [20, "line 81", "line 100"]);
@@ -63,10 +59,7 @@ test("the reason of a failed hook is the end of its traceback", async (t) => {
   const web = { manifest: hooksOf({ act: ["job_control"] }), files: { "_hooks/act.py": script } };
   await deploys.build({ web }, { hosts: [A] });
   const { error, jobs } = await deploys.deploy();
-  assert.match(
-    error?.message ?? "",
-    /hook act \(job_control\) of job web failed on 1 worker: .+: KeyError: 'key'$/,
-  );
+  assert.match(error?.message ?? "", /hook act \(job_control\) of job web failed on 1 worker: .+: KeyError: 'key'$/);
   const lines = (jobs[0]?.allocations[0]?.error ?? "").split("\n");
   assert.deepEqual(
     [lines[0], lines[1], lines.at(-1)],

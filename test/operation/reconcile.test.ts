@@ -88,10 +88,7 @@ test("a stop that fails fails the deploy after all else was done, and is tried a
   const repair = deploys.fail("web", "stop", B);
   await deploys.build({ ...JOBS, other: { files: { new: "1" } } }, { ...TWO, disabled: { web: [B] } });
   const failed = await deploys.deploy();
-  assert.match(
-    failed.error?.message ?? "",
-    /web@127\.0\.0\.2: `make stop` of job web on 127\.0\.0\.2 failed: .*stop/,
-  );
+  assert.match(failed.error?.message ?? "", /web@127\.0\.0\.2: `make stop` of job web on 127\.0\.0\.2 failed: .*stop/);
   assert.deepEqual(outcomes(failed), { other: "deployed", web: "skipped" });
   repair();
   assert.equal((await deploys.deploy()).error, undefined);
@@ -134,18 +131,12 @@ test("a worker that left the bucket and cannot be reached is only told about; wh
 
 test("a stop has as long as the job's own limit says, whichever jobs the deploy is about", async (t) => {
   const slow = {
-    web: {
-      files: { Makefile: "start:\n\t@true\nstop:\n\t@sleep 60\n" },
-      manifest: { lifecycle_timeout_seconds: 1 },
-    },
+    web: { files: { Makefile: "start:\n\t@true\nstop:\n\t@sleep 60\n" }, manifest: { lifecycle_timeout_seconds: 1 } },
   };
   const { deploys } = await setUp(t, { ...JOBS, ...slow });
   await deploys.build({ ...JOBS, ...slow }, { ...TWO, disabled: { web: [B] } });
   const { error } = await deploys.deploy({ jobs: ["other"] });
-  assert.match(
-    error?.message ?? "",
-    /`make stop` of job web on 127\.0\.0\.2 was stopped at its time limit of 1 s/,
-  );
+  assert.match(error?.message ?? "", /`make stop` of job web on 127\.0\.0\.2 was stopped at its time limit of 1 s/);
 });
 
 test("a removed allocation whose stop did not end well is started when it comes back, one that was never asked to stop is not", async (t) => {

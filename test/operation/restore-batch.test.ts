@@ -9,7 +9,9 @@ const HOSTS = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"];
 /** The second version is sick where a file `sick` lies beside jobs/. */
 const CHECK = { type: "ssh", command: "! { [ -f sick ] && grep -q two jobs/web/a; }" };
 const manifest = (onFailure: string, version: string) => ({
-  ...{ version, on_failure: onFailure, max_concurrent_upgrades: 1 },
+  version,
+  on_failure: onFailure,
+  max_concurrent_upgrades: 1,
   health_check: { checks: [CHECK], wait: { attempts: 1, interval_seconds: 1 } },
 });
 
@@ -81,10 +83,7 @@ test("what is put back and is not healthy either says so; its gate stays failed,
   assert.deepEqual([version, gate], ["1.0.0", "failed"]);
   rmSync(sick);
   assert.equal((await deploys.deploy()).error, undefined);
-  assert.deepEqual(deploys.history("web", host), [
-    "start 1.0.0",
-    ...["2", "1", "2"].map((v) => `restart ${v}.0.0`),
-  ]);
+  assert.deepEqual(deploys.history("web", host), ["start 1.0.0", ...["2", "1", "2"].map((v) => `restart ${v}.0.0`)]);
 });
 
 test("a cancel while a batch is checked puts nothing back", async (t) => {
@@ -117,10 +116,7 @@ test("first starts have nothing before them, and stay; with stop nothing is put 
   ] as const) {
     const deploys = await Deploys.make(t);
     const [host] = HOSTS as [string];
-    await deploys.build(
-      { web: { manifest: manifest(onFailure, "1.0.0"), files: { a: "two" } } },
-      { hosts: [host] },
-    );
+    await deploys.build({ web: { manifest: manifest(onFailure, "1.0.0"), files: { a: "two" } } }, { hosts: [host] });
     deploys.fail("web", "none", host);
     writeFileSync(path.join(deploys.folder(host), "sick"), "");
     const run = await deploys.deploy();
@@ -133,15 +129,8 @@ test("first starts have nothing before them, and stay; with stop nothing is put 
 test("restore of a job whose hooks do what targets do: they are run again, for the batch at once and with the version that comes back", async (t) => {
   const deploys = await Deploys.make(t);
   const build = (version: string, a: string) => {
-    const hooks = {
-      ...manifest("restore", version),
-      max_concurrent_upgrades: 2,
-      ...hooksOf({ act: ["job_control"] }),
-    };
-    return deploys.build(
-      { web: { manifest: hooks, files: { a, "_hooks/act.py": RECORD } } },
-      { hosts: HOSTS },
-    );
+    const hooks = { ...manifest("restore", version), max_concurrent_upgrades: 2, ...hooksOf({ act: ["job_control"] }) };
+    return deploys.build({ web: { manifest: hooks, files: { a, "_hooks/act.py": RECORD } } }, { hosts: HOSTS });
   };
   await build("1.0.0", "one");
   assert.equal((await deploys.deploy()).error, undefined);

@@ -9,8 +9,11 @@ import { rolloutPhases } from "../../lib/plan/job-plan.ts";
 function boardOf(count: number) {
   const workers = Array.from({ length: count }, (_, index) => `w${index}`);
   const states = workers.map((worker) => ({
-    ...{ plan: { allocation: { worker }, decision: { action: "restart", reason: "" } }, now: undefined },
-    ...{ done: false, passedGate: false, trouble: undefined },
+    plan: { allocation: { worker }, decision: { action: "restart", reason: "" } },
+    now: undefined,
+    done: false,
+    passedGate: false,
+    trouble: undefined,
   })) as unknown as AllocationState[];
   const widths = { maxConcurrentStarts: 0, maxConcurrentUpgrades: 10, hasOwnControl: false };
   const actions = workers.map((worker) => ({ worker, action: "restart" as const }));
@@ -21,9 +24,7 @@ function boardOf(count: number) {
 test("of a job on more than 1,000 workers progress names those at work or in trouble", async () => {
   const small = boardOf(1_000).board.progress();
   assert.equal(small.hosts.length, 1_000);
-  assert.deepEqual(small.hosts[999], {
-    ...{ worker: "w999", action: "restart", batch: 100, state: "not_started" },
-  });
+  assert.deepEqual(small.hosts[999], { worker: "w999", action: "restart", batch: 100, state: "not_started" });
   const { board, states } = boardOf(5_000);
   assert.deepEqual([board.progress().workers, board.progress().hosts], [5_000, []]);
   const [first, second] = states as [AllocationState, AllocationState];

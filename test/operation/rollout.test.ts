@@ -9,11 +9,7 @@ import { Deploys, HOSTS, type JobsSpec, outcomes } from "../helpers/deploys.ts";
 
 const [A, B, C] = HOSTS;
 
-async function setUp(
-  t: TestContext,
-  manifest: Record<string, unknown> = {},
-  files: Record<string, string> = {},
-) {
+async function setUp(t: TestContext, manifest: Record<string, unknown> = {}, files: Record<string, string> = {}) {
   const deploys = await Deploys.make(t);
   const web = (changed: Record<string, string> = {}, more: Record<string, unknown> = {}): JobsSpec => ({
     web: { manifest: { ...manifest, ...more }, files: { ...files, ...changed } },
@@ -53,16 +49,9 @@ test("HR-109 HR-117 HR-118 first starts go in batches of max_concurrent_starts, 
   const { deploys, web } = await setUp(t, { max_concurrent_starts: 2, max_concurrent_upgrades: 1 });
   const first = await deploys.deploy();
   assert.deepEqual(batchesIn(first.text), [`start on ${A}, ${B}`, `start on ${C}`]);
-  assert.ok(
-    first.text.indexOf(`synced to ${C}`) < first.text.indexOf("batch 1 of 2"),
-    "synced before any batch",
-  );
+  assert.ok(first.text.indexOf(`synced to ${C}`) < first.text.indexOf("batch 1 of 2"), "synced before any batch");
   await deploys.build(web({ new: "1" }));
-  assert.deepEqual(batchesIn((await deploys.deploy()).text), [
-    `restart on ${A}`,
-    `restart on ${B}`,
-    `restart on ${C}`,
-  ]);
+  assert.deepEqual(batchesIn((await deploys.deploy()).text), [`restart on ${A}`, `restart on ${B}`, `restart on ${C}`]);
   await deploys.build(web({ new: "2" }, { max_concurrent_starts: 0, max_concurrent_upgrades: 5 }));
   assert.deepEqual(batchesIn((await deploys.deploy()).text), [`restart on ${A}, ${B}, ${C}`]);
 });
@@ -176,11 +165,7 @@ test("T-39 what was cut off is repeated where nobody knows that it had succeeded
   assert.equal((await deploys.deploy({ force: true })).error?.code, "failed");
   repair();
   assert.equal((await deploys.deploy()).error, undefined);
-  assert.deepEqual(
-    deploys.targets("web", A),
-    ["start", "restart", "restart"],
-    "a restart that failed is repeated",
-  );
+  assert.deepEqual(deploys.targets("web", A), ["start", "restart", "restart"], "a restart that failed is repeated");
   interrupted();
   await deploys.deploy({ force: true });
   assert.deepEqual(deploys.targets("web", A).length, 4, "force repeats in any case");
@@ -217,8 +202,7 @@ test("restart_policy decides what a change does: reload unless a glob asks for m
 });
 
 test("HR-112 HR-114 what needs no lifecycle is promoted in the end, and what make changed in files of ops is put back", async (t) => {
-  const makefile =
-    "start restart:\n\t@mkdir -p data; echo $@ >> data/history; echo changed > page; echo mine > own\n";
+  const makefile = "start restart:\n\t@mkdir -p data; echo $@ >> data/history; echo changed > page; echo mine > own\n";
   const { deploys, web } = await setUp(t, {}, { Makefile: makefile, page: "1" });
   const first = await deploys.deploy();
   assert.match(first.text, /web: put back on 127\.0\.0\.1: page\n/);
@@ -262,11 +246,7 @@ test("HR-110 a gate fails: the batch stays promoted, the next one does not start
   await close();
   const forced = await deploys.deploy({ force: true });
   assert.equal(forced.error?.code, "failed");
-  assert.deepEqual(
-    gates(),
-    ["failed", "passed", "passed"],
-    "force takes the usual order, one batch after the other",
-  );
+  assert.deepEqual(gates(), ["failed", "passed", "passed"], "force takes the usual order, one batch after the other");
 });
 
 test("a gate that was pending when a deploy was cut off comes first as well; disabled allocations have none", async (t) => {
@@ -300,11 +280,7 @@ test("a sync without lifecycle has no gate of its own: the next deploy has nothi
 });
 
 test("HR-102 T-103 what is synced was staged below tmp/workers, each allocation in its own folder, and is as its template says", async (t) => {
-  const { deploys } = await setUp(
-    t,
-    {},
-    { "app.conf.tpl": "{{ .WorkerIP }} {{ .JobPath }} {{ .NewVersion }}" },
-  );
+  const { deploys } = await setUp(t, {}, { "app.conf.tpl": "{{ .WorkerIP }} {{ .JobPath }} {{ .NewVersion }}" });
   const { layout } = deploys.bucket;
   mkdirSync(path.join(layout.stagedWorkers, A, "jobs", "web"), { recursive: true });
   writeFileSync(path.join(layout.stagedWorkers, A, "jobs", "web", "left over"), "x");
@@ -351,14 +327,8 @@ test("HR-110 a worker of an earlier batch that is not healthy any more keeps the
   const makeSick = `start:\n\t@${script}\nstop:\n\t@true\n`;
   const { deploys } = await setUp(t, manifest, { Makefile: makeSick });
   const failed = await deploys.deploy();
-  assert.match(
-    failed.error?.message ?? "",
-    /the health check of job web failed: 127\.0\.0\.1 after 1 attempt/,
-  );
-  assert.deepEqual(
-    [deploys.promotion("web", A).gate, deploys.promotion("web", B).gate],
-    ["failed", "failed"],
-  );
+  assert.match(failed.error?.message ?? "", /the health check of job web failed: 127\.0\.0\.1 after 1 attempt/);
+  assert.deepEqual([deploys.promotion("web", A).gate, deploys.promotion("web", B).gate], ["failed", "failed"]);
   await deploys.build({ web: { manifest, files: { Makefile: makeSick } } }, { disabled: { web: [B, C] } });
   const again = await deploys.deploy();
   assert.equal(again.error?.code, "failed", "the worker that is left is still sick");

@@ -43,12 +43,10 @@ async function bucketOf(t: TestContext, workers: Record<string, unknown>[], spec
 async function localBucket(t: TestContext, spec: WorkspaceSpec = {}) {
   const root = temporaryFolder(t);
   const workers = HOSTS.map((host) => ({
-    ...{
-      host,
-      connection: "local",
-      root: path.join(root, host),
-      labels: host.endsWith("3") ? ["last"] : ["first"],
-    },
+    host,
+    connection: "local",
+    root: path.join(root, host),
+    labels: host.endsWith("3") ? ["last"] : ["first"],
   }));
   const bucket = await bucketOf(t, workers, spec);
   const folder = (host: string) => path.join(root, host, bucket.bucketId);
@@ -60,14 +58,15 @@ async function localBucket(t: TestContext, spec: WorkspaceSpec = {}) {
 
 async function sshBucket(t: TestContext, fleet: SshFleet) {
   const workers = fleet.workers.map(({ host, root, sshUser, sshPort }) => ({
-    ...{ host, root, ssh_user: sshUser, ssh_port: sshPort },
+    host,
+    root,
+    ssh_user: sshUser,
+    ssh_port: sshPort,
   }));
   const bucket = await bucketOf(t, workers);
   mkdirSync(path.dirname(bucket.layout.knownHosts), { recursive: true });
   writeFileSync(bucket.layout.knownHosts, readFileSync(fleet.knownHostsFile));
-  writeFileSync(path.join(bucket.layout.secrets, "worker.key"), readFileSync(fleet.sshd.clientKey), {
-    mode: 0o600,
-  });
+  writeFileSync(path.join(bucket.layout.secrets, "worker.key"), readFileSync(fleet.sshd.clientKey), { mode: 0o600 });
   return bucket;
 }
 
@@ -99,10 +98,7 @@ test("after a batch that failed nothing further starts, and the run fails", asyn
   const command = 'touch ran; [ "$WORKER_IP" != 127.0.0.2 ] || { echo why >&2; exit 3; }';
   const ended = await run({ command });
   assert.deepEqual(grades(ended), ["ok 0", "failed 3", "not_started"]);
-  assert.equal(
-    ended.error?.message,
-    "2 of 3 workers are not ok: 127.0.0.2 (failed), 127.0.0.3 (not started)",
-  );
+  assert.equal(ended.error?.message, "2 of 3 workers are not ok: 127.0.0.2 (failed), 127.0.0.3 (not started)");
   assert.equal(ended.workers[1]?.error, "exit code 3");
   assert.equal(existsSync(path.join(folder("127.0.0.3"), "ran")), false);
   assert.match(said(), /^127\.0\.0\.2 ! why$/m);
@@ -191,10 +187,7 @@ test("secrets of the bucket are masked in the result, in Activity and in the log
   const log = readFileSync(path.join(folder, "127.0.0.1.log"), "utf8");
   assert.equal(log.includes(secret), false);
   const events = log.trim().split("\n");
-  assert.match(
-    events[0] ?? "",
-    /event=command_begin .* worker=127\.0\.0\.1 phase=run_command cmd="echo \*\*\*"$/,
-  );
+  assert.match(events[0] ?? "", /event=command_begin .* worker=127\.0\.0\.1 phase=run_command cmd="echo \*\*\*"$/);
   assert.match(events.at(-1) ?? "", /event=command_end .* exit=0 duration_ms=\d+$/);
 });
 

@@ -15,18 +15,13 @@ test("HR-051 HR-306 HR-124 HR-316 the hooks command runs one hook of one job, an
   const web = { manifest: hooksOf({ go: ["cli"], other: ["cli"], fails: ["cli"] }) };
   await deploys.build(
     {
-      web: {
-        ...web,
-        files: { "_hooks/go.py": WRITE, "_hooks/other.py": RECORD, "_hooks/fails.py": WRITE + fails },
-      },
+      web: { ...web, files: { "_hooks/go.py": WRITE, "_hooks/other.py": RECORD, "_hooks/fails.py": WRITE + fails } },
       idle: { manifest: { ...hooksOf({ rest: ["cli"] }), selectors: ["nobody"] } },
     },
     { hosts: [A, B] },
   );
   const wrote = () => bucket.kv().get("vars/job/web", "wrote");
-  const failure = await Promise.resolve(runHooks(bucket.context("hooks"), { hook: "fails" })).catch(
-    (thrown) => thrown,
-  );
+  const failure = await Promise.resolve(runHooks(bucket.context("hooks"), { hook: "fails" })).catch((thrown) => thrown);
   assert.equal((failure as Failure).code, "ErrHookFailed");
   const { scripts } = (failure as Failure).details as { scripts: { worker: string; error: string | null }[] };
   assert.deepEqual(
@@ -39,19 +34,14 @@ test("HR-051 HR-306 HR-124 HR-316 the hooks command runs one hook of one job, an
   assert.equal(wrote(), undefined);
   assert.equal(traces(bucket.dir).length, 2);
 
-  const result = (await runHooks(bucket.context("hooks"), { hook: "Go", job: "Web" })) as Record<
-    string,
-    unknown
-  >;
+  const result = (await runHooks(bucket.context("hooks"), { hook: "Go", job: "Web" })) as Record<string, unknown>;
   assert.deepEqual([result.job, result.hook], ["web", "go"]);
   assert.deepEqual(
     traces(bucket.dir).map((trace) => `${trace.HOOK} ${trace.EVENT}`),
     ["go cli", "go cli"],
   );
   assert.equal(wrote(), "yes");
-  await assert.rejects(runHooks(bucket.context("hooks"), { hook: "go", job: "idle" }), {
-    code: "unknown_name",
-  });
+  await assert.rejects(runHooks(bucket.context("hooks"), { hook: "go", job: "idle" }), { code: "unknown_name" });
   assert.deepEqual(await runHooks(bucket.context("hooks"), { hook: "rest" }), {
     job: "idle",
     hook: "rest",

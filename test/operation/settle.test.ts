@@ -75,11 +75,7 @@ for (const [kind, target] of [
       HOSTS.map(() => `${target} one 1.0.0`),
     );
     const again = await run(kind);
-    assert.deepEqual(
-      [again.error, outcomesOf(again)[0]],
-      [undefined, ["ok", false]],
-      "nothing is left to do",
-    );
+    assert.deepEqual([again.error, outcomesOf(again)[0]], [undefined, ["ok", false]], "nothing is left to do");
     rmSync(sick);
     assert.equal((await deploys.deploy()).error, undefined);
     assert.deepEqual(
@@ -186,11 +182,7 @@ test("a deploy that was lost behind its targets goes on there, and repeats a tar
     assert.equal((await deploys.deploy()).error, undefined, how);
     assert.deepEqual(
       HOSTS.map((host) => deploys.history("web", host).slice(1)),
-      [
-        ["restart two 2.0.0", "reload two 2.0.0", "restart two 2.0.0"],
-        ["restart two 2.0.0"],
-        ["restart two 2.0.0"],
-      ],
+      [["restart two 2.0.0", "reload two 2.0.0", "restart two 2.0.0"], ["restart two 2.0.0"], ["restart two 2.0.0"]],
       `the next deploy ${how}`,
     );
   }

@@ -53,8 +53,7 @@ test("a restore without the source says which revision the snapshot was made wit
     await restoreSnapshot({ ...context, db }, { snapshot });
     return bucket.activity.slice(said).join("");
   };
-  const take = async () =>
-    ((await takeSnapshot(bucket.context("snapshot_create"), {})) as { name: string }).name;
+  const take = async () => ((await takeSnapshot(bucket.context("snapshot_create"), {})) as { name: string }).name;
   const none = await take();
   const first = await push(bucket.layout, EXAMPLE);
   const one = await take();

@@ -14,8 +14,5 @@ test("make that prints without end is stopped at its time limit, and its worker 
   const { jobs } = record.result as { jobs: { allocations: { outcome: string; error: string }[] }[] };
   const { outcome, error } = jobs[0]?.allocations[0] ?? {};
   assert.equal(outcome, "failed");
-  assert.match(
-    error ?? "",
-    /^`make start` of job web on 127\.0\.0\.1 was (stopped|killed) at its time limit of 2 s/,
-  );
+  assert.match(error ?? "", /^`make start` of job web on 127\.0\.0\.1 was (stopped|killed) at its time limit of 2 s/);
 });

@@ -6,9 +6,7 @@ import { Deploys, HOSTS, outcomes } from "../helpers/deploys.ts";
 import { hooksOf, RECORD, traces } from "../helpers/hooks.ts";
 
 const [A, B, C] = HOSTS;
-const CHECK = {
-  ...{ checks: [{ type: "ssh", command: "true" }], wait: { attempts: 1, interval_seconds: 1 } },
-};
+const CHECK = { checks: [{ type: "ssh", command: "true" }], wait: { attempts: 1, interval_seconds: 1 } };
 
 for (const [what, manifest] of [
   ["with a gate", { health_check: CHECK }],
@@ -82,22 +80,14 @@ test("where hooks do what targets do, they and those after the deploy leave out 
   const hooks = hooksOf({ act: ["job_control"], after: ["post_deploy"] });
   const jobs = (text: string) => ({
     web: {
-      manifest: {
-        ...hooks,
-        health_check: CHECK,
-        tolerate: { unreachable: "34%" },
-        max_concurrent_upgrades: 2,
-      },
+      manifest: { ...hooks, health_check: CHECK, tolerate: { unreachable: "34%" }, max_concurrent_upgrades: 2 },
       files: { a: text, "_hooks/act.py": RECORD, "_hooks/after.py": RECORD },
     },
   });
   const { dir } = deploys.bucket;
   const told = () =>
     traces(dir)
-      .map(
-        (one) =>
-          `${one.EVENT} ${one.ALLOCATION_IP} ${one.BATCH_ALLOCATIONS} ${one.UPDATED_ALLOCATIONS ?? "-"}`,
-      )
+      .map((one) => `${one.EVENT} ${one.ALLOCATION_IP} ${one.BATCH_ALLOCATIONS} ${one.UPDATED_ALLOCATIONS ?? "-"}`)
       .sort();
   await deploys.build(jobs("1"));
   assert.equal((await deploys.deploy()).error, undefined);

@@ -26,8 +26,7 @@ async function bucketWith(t: TestContext, sshd: PrivateSshd, workers: object[], 
     bucket.activity.length = 0;
     return trust(bucket.context("worker_trust"), params) as Promise<TrustResult>;
   };
-  const known = () =>
-    existsSync(bucket.layout.knownHosts) ? readFileSync(bucket.layout.knownHosts, "utf8") : "";
+  const known = () => (existsSync(bucket.layout.knownHosts) ? readFileSync(bucket.layout.knownHosts, "utf8") : "");
   return { ...bucket, give, known };
 }
 
@@ -74,19 +73,14 @@ test("CP-256 a run fails after all were asked, tells both fingerprints, and forc
     (error: unknown) => error,
   );
   assert.ok(failure instanceof Failure);
-  assert.equal(
-    failure.message,
-    "2 of 3 workers are not trusted: 127.0.0.2 (changed), 127.0.0.3 (unreachable)",
-  );
+  assert.equal(failure.message, "2 of 3 workers are not trusted: 127.0.0.2 (changed), 127.0.0.3 (unreachable)");
   const result = failure.details as TrustResult;
   assert.deepEqual(outcomes(result), ["127.0.0.2 changed", "127.0.0.3 unreachable", "127.0.0.4 trusted"]);
   const said = bucket.activity.join("");
   const both = `known is ssh-ed25519 ${fingerprintBy(stranger)}, it shows ssh-ed25519 ${fingerprintBy(shown)}`;
   assert.ok(said.includes(`error: worker 127.0.0.2: its host key is not the known one: ${both}; `), said);
   assert.match(said, /^error: worker 127\.0\.0\.3: not trusted: connection refused$/m);
-  assert.deepEqual(outcomes(await bucket.give({ workers: ["127.0.0.2"], force: true })), [
-    "127.0.0.2 replaced",
-  ]);
+  assert.deepEqual(outcomes(await bucket.give({ workers: ["127.0.0.2"], force: true })), ["127.0.0.2 replaced"]);
   assert.ok(bucket.known().includes(`[127.0.0.2]:${sshd.port} ${publicPart(shown)}\n`));
 });
 
@@ -107,8 +101,16 @@ test("the jump host of ops.conf is trusted first, signed in to with the bucket's
 });
 
 const worker = (host: string, more: Partial<CatalogWorker> = {}): CatalogWorker => ({
-  ...{ host, id: host, hostname: null, connection: "ssh", root: "/opt/worker", labels: ["worker"] },
-  ...{ position: 0, removed: false, syncedSeq: 0, ...more },
+  host,
+  id: host,
+  hostname: null,
+  connection: "ssh",
+  root: "/opt/worker",
+  labels: ["worker"],
+  position: 0,
+  removed: false,
+  syncedSeq: 0,
+  ...more,
 });
 const CATALOG = [
   worker("db1.example", { labels: ["db", "worker"] }),
@@ -119,11 +121,7 @@ const CATALOG = [
 
 for (const [what, wanted, hosts] of [
   ["nothing said", {}, ["db1.example", "10.0.0.1", "10.0.0.2"]],
-  [
-    "workers, in any order and in capitals",
-    { workers: ["10.0.0.2", " DB1.example"] },
-    ["db1.example", "10.0.0.2"],
-  ],
+  ["workers, in any order and in capitals", { workers: ["10.0.0.2", " DB1.example"] }, ["db1.example", "10.0.0.2"]],
   ["a worker that is on its way out", { workers: ["10.0.0.3"] }, ["10.0.0.3"]],
   ["labels", { labels: ["DB", "web"] }, ["db1.example", "10.0.0.1"]],
   ["the label of all", { labels: ["worker"] }, ["db1.example", "10.0.0.1", "10.0.0.2"]],
@@ -163,10 +161,7 @@ for (const [what, operation, kind] of [
     await assert.rejects(async () => give({ workers: ["10.0.0.1"] }), unbuilt);
     makeWorkspace(bucket.dir, { workers: [] });
     await build(bucket.context("build"), {});
-    const none = {
-      code: "failed",
-      message: /^the catalog has no workers: list them in workspace\/workers\.json/,
-    };
+    const none = { code: "failed", message: /^the catalog has no workers: list them in workspace\/workers\.json/ };
     await assert.rejects(async () => give({}), none);
   });
 

@@ -56,11 +56,7 @@ test("HR-103 HR-104 HR-105 the first rule that applies decides what happens to a
     ["disabled, forced", same, always, true, "promote", true],
   ];
   for (const [name, promoted, policy, force, action, disabled = false] of cases)
-    assert.equal(
-      decide({ disabled, promoted, target }, policy, { force, syncOnly: false }).action,
-      action,
-      name,
-    );
+    assert.equal(decide({ disabled, promoted, target }, policy, { force, syncOnly: false }).action, action, name);
 });
 
 test("a gate is open while it is pending or failed", () => {

@@ -3,11 +3,7 @@ import { test } from "node:test";
 import { checkDemands, type DemandJob, demandGraph } from "../../lib/plan/demands.ts";
 
 /** A job whose hooks are given as `name`, `name -> job.hook`, or `name -> job.hook` with a config. */
-function job(
-  name: string,
-  version: string,
-  hooks: Record<string, string | [string, object]> = {},
-): DemandJob {
+function job(name: string, version: string, hooks: Record<string, string | [string, object]> = {}): DemandJob {
   return {
     name,
     version,
@@ -20,9 +16,7 @@ function job(
 }
 
 function codes(jobs: DemandJob[], unreadable: string[] = []): string[] {
-  return checkDemands(jobs, new Set(unreadable)).map(
-    ({ code, job: name, path }) => `${code} ${name} ${path}`,
-  );
+  return checkDemands(jobs, new Set(unreadable)).map(({ code, job: name, path }) => `${code} ${name} ${path}`);
 }
 
 const up = (version: string) => job("up", version, { check: "" });
@@ -30,11 +24,7 @@ const bounds = (config: object) => job("down", "1", { wait: ["up.check", config]
 
 const CASES: { name: string; jobs: DemandJob[]; wrong: string[] }[] = [
   { name: "HR-083 a hook without a demand is fine", jobs: [job("a", "1", { x: "" })], wrong: [] },
-  {
-    name: "HR-078 a job that takes part in no demand needs no version",
-    jobs: [job("a", "", { x: "" })],
-    wrong: [],
-  },
+  { name: "HR-078 a job that takes part in no demand needs no version", jobs: [job("a", "", { x: "" })], wrong: [] },
   {
     name: "HR-071 T-106 a demand may name a job that sorts later",
     jobs: [job("b", "1", { x: "z.y" }), job("z", "1", { y: "" })],
@@ -78,11 +68,7 @@ const CASES: { name: string; jobs: DemandJob[]; wrong: string[] }[] = [
   {
     name: "a version that is none is ErrInvalidJobVersion, demand or not",
     jobs: [job("a", "1.2.3.4"), job("b", "unknown"), job("c", "1.0+build")],
-    wrong: [
-      "ErrInvalidJobVersion a version",
-      "ErrInvalidJobVersion b version",
-      "ErrInvalidJobVersion c version",
-    ],
+    wrong: ["ErrInvalidJobVersion a version", "ErrInvalidJobVersion b version", "ErrInvalidJobVersion c version"],
   },
   {
     name: "HR-079 a version below min_version is ErrHookDemandVersionMismatch",

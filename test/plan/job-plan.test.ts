@@ -8,8 +8,7 @@ const WIDTHS = { maxConcurrentStarts: 2, maxConcurrentUpgrades: 1 };
 function phases(actions: Record<string, Action>, hasOwnControl = false, order?: string): string[] {
   const allocations = Object.entries(actions).map(([worker, action]) => ({ worker, action }));
   return rolloutPhases({ ...WIDTHS, hasOwnControl }, allocations, order).map(
-    ({ phase, action, batches }) =>
-      `${phase} ${action}: ${batches.map(({ workers }) => workers.join("+")).join(" ")}`,
+    ({ phase, action, batches }) => `${phase} ${action}: ${batches.map(({ workers }) => workers.join("+")).join(" ")}`,
   );
 }
 

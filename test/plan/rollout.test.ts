@@ -70,11 +70,7 @@ test("HR-048 HR-049 HR-050 HR-051 HR-052 HR-053 HR-054 HR-056 HR-057 which worke
     stopped: ["a,b,c,d", "b,c,d"],
   };
   for (const [kind, expected] of Object.entries(cases) as [PassKind, string[]][])
-    assert.deepEqual(
-      [passWorkers(kind, PEERS), passWorkers(kind, PEERS, ["d", "c", "b"])].map(String),
-      expected,
-      kind,
-    );
+    assert.deepEqual([passWorkers(kind, PEERS), passWorkers(kind, PEERS, ["d", "c", "b"])].map(String), expected, kind);
 });
 
 test("HR-044 HR-046 HR-154 the label and the width of each pass", () => {

@@ -5,9 +5,7 @@ import { deploymentSequence } from "../../lib/plan/sequence.ts";
 import { SEED, seeded } from "../helpers/random.ts";
 
 function graph(edges: Record<string, string>): DemandGraph {
-  return new Map(
-    Object.entries(edges).map(([job, upstreams]) => [job, new Set(upstreams.split(" ").filter(Boolean))]),
-  );
+  return new Map(Object.entries(edges).map(([job, upstreams]) => [job, new Set(upstreams.split(" ").filter(Boolean))]));
 }
 
 const LEVELS: { name: string; edges: Record<string, string>; levels: Record<string, number> }[] = [
@@ -28,16 +26,8 @@ for (const { name, edges, levels } of LEVELS)
   });
 
 const CYCLES: { name: string; edges: Record<string, string>; cycle: string[] }[] = [
-  {
-    name: "HR-082 T-30 two jobs that demand each other are a cycle",
-    edges: { a: "b", b: "a" },
-    cycle: ["a", "b"],
-  },
-  {
-    name: "HR-082 three jobs in a circle are a cycle",
-    edges: { a: "c", b: "a", c: "b" },
-    cycle: ["a", "c", "b"],
-  },
+  { name: "HR-082 T-30 two jobs that demand each other are a cycle", edges: { a: "b", b: "a" }, cycle: ["a", "b"] },
+  { name: "HR-082 three jobs in a circle are a cycle", edges: { a: "c", b: "a", c: "b" }, cycle: ["a", "c", "b"] },
   {
     name: "only the jobs of the circle are shown, not those that depend on it or that it needs",
     edges: { a: "m", m: "n root", n: "m", root: "", z: "a" },
@@ -51,10 +41,7 @@ for (const { name, edges, cycle } of CYCLES)
   });
 
 test("a chain of 20,000 jobs is no problem", () => {
-  const jobs = Array.from({ length: 20_000 }, (_, index) => [
-    `j${index}`,
-    index === 0 ? "" : `j${index - 1}`,
-  ]);
+  const jobs = Array.from({ length: 20_000 }, (_, index) => [`j${index}`, index === 0 ? "" : `j${index - 1}`]);
   assert.equal(deploymentSequence(graph(Object.fromEntries(jobs))).levels?.get("j19999"), 19_999);
 });
 
@@ -68,8 +55,7 @@ test("HR-092 on 300 random graphs every level is the longest path that a naive s
       names.filter((_, other) => other < at && random() < 0.4).join(" "),
     ]);
     const made = graph(Object.fromEntries(edges.sort(() => random() - 0.5)));
-    const longest = (job: string): number =>
-      Math.max(0, ...[...(made.get(job) ?? [])].map((one) => longest(one) + 1));
+    const longest = (job: string): number => Math.max(0, ...[...(made.get(job) ?? [])].map((one) => longest(one) + 1));
     const { levels } = deploymentSequence(made);
     for (const name of names) assert.equal(levels?.get(name), longest(name), `seed ${seed}, job ${name}`);
   }

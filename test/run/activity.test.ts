@@ -16,13 +16,7 @@ const never = new AbortController().signal;
 async function newRun(t: Parameters<typeof temporaryFolder>[0]) {
   const layout = layoutOf(temporaryFolder(t));
   const actor = { address: "127.0.0.1", via: "bearer" as const };
-  const start = {
-    id: uuidV7(),
-    bucket_id: "b",
-    origin: "server" as const,
-    kind: "build" as const,
-    params: {},
-  };
+  const start = { id: uuidV7(), bucket_id: "b", origin: "server" as const, kind: "build" as const, params: {} };
   const record = await createRecord(layout, { ...start, actor, requestId: null });
   const write = (text: string | Buffer) => appendFileSync(runLayout(layout, record.id).activity, text);
   return { layout, record, write, end: () => finish(layout, record) };
@@ -54,7 +48,12 @@ test("CP-026 CP-267 a reader that waits is answered as soon as there is output",
   const answer = readActivity(layout, record.id, 0, LONG_MS, never);
   setTimeout(() => write("first line\n"), 50);
   assert.deepEqual(await answer, {
-    ...{ run_id: record.id, status: "running", after: 0, next: 11, data: "first line\n", done: false },
+    run_id: record.id,
+    status: "running",
+    after: 0,
+    next: 11,
+    data: "first line\n",
+    done: false,
   });
 });
 

@@ -64,8 +64,5 @@ test("a log that cannot be written is told to the caller", async (t) => {
   const { layout, run } = setUp(t);
   const record = await run();
   mkdirSync(runLayout(layout, record.id).opsLog);
-  await assert.rejects(finishRun(layout, record), {
-    code: "failed",
-    message: /^Cannot write .*ops\.log: EISDIR/,
-  });
+  await assert.rejects(finishRun(layout, record), { code: "failed", message: /^Cannot write .*ops\.log: EISDIR/ });
 });

@@ -4,14 +4,7 @@ import { test } from "node:test";
 import { type Layout, layoutOf, runLayout } from "../../lib/bucket/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { pruneRuns } from "../../lib/run/history.ts";
-import {
-  addAudit,
-  createRecord,
-  type RunRecord,
-  readRecord,
-  saveRecord,
-  settle,
-} from "../../lib/run/record.ts";
+import { addAudit, createRecord, type RunRecord, readRecord, saveRecord, settle } from "../../lib/run/record.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const actor = { address: "127.0.0.1", via: "bearer" as const };
@@ -30,11 +23,7 @@ async function addRun(layout: Layout, ageDays: number, end?: "ok" | "failed"): P
   };
   const record = await createRecord(layout, start);
   if (end === undefined) return record;
-  settle(record, {
-    exitCode: 0,
-    signal: null,
-    outcome: { ok: end === "ok", error: { message: "no" }, result: 1 },
-  });
+  settle(record, { exitCode: 0, signal: null, outcome: { ok: end === "ok", error: { message: "no" }, result: 1 } });
   await saveRecord(layout, record);
   return record;
 }
@@ -65,15 +54,7 @@ test("CP-143 CP-208 CP-210 CP-211 CP-214 the end of a run follows from cancel, o
     [true, undefined, null, "SIGKILL", undefined, "cancelled", null],
     [true, ok, 0, null, "server restarted before run completed", "cancelled", null],
     [false, bad, 1, null, undefined, "failed", "port taken"],
-    [
-      false,
-      ok,
-      1,
-      null,
-      undefined,
-      "failed",
-      "the run's process ended with exit code 1 before it reported a result",
-    ],
+    [false, ok, 1, null, undefined, "failed", "the run's process ended with exit code 1 before it reported a result"],
     [
       false,
       undefined,
@@ -83,15 +64,7 @@ test("CP-143 CP-208 CP-210 CP-211 CP-214 the end of a run follows from cancel, o
       "failed",
       "the run's process ended by signal SIGKILL before it reported a result",
     ],
-    [
-      false,
-      ok,
-      0,
-      null,
-      "server restarted before run completed",
-      "failed",
-      "server restarted before run completed",
-    ],
+    [false, ok, 0, null, "server restarted before run completed", "failed", "server restarted before run completed"],
   ];
   for (const [cancelled, outcome, exitCode, signal, stopped, status, error] of cases) {
     const record = { audit: [], status: "running" } as unknown as RunRecord;

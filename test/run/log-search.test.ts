@@ -12,15 +12,7 @@ async function logOf(t: TestContext, content: string | Buffer) {
   const layout = layoutOf(temporaryFolder(t));
   const id = uuidV7();
   const actor = { address: "here", via: "cli" } as const;
-  const start = {
-    id,
-    bucket_id: id,
-    origin: "server",
-    kind: "build",
-    params: {},
-    actor,
-    requestId: null,
-  } as const;
+  const start = { id, bucket_id: id, origin: "server", kind: "build", params: {}, actor, requestId: null } as const;
   const record = await createRecord(layout, start);
   const file = runLayout(layout, id).activity;
   writeFileSync(file, content);
@@ -43,7 +35,9 @@ test("lines with the text are told by number, place and content", async (t) => {
       { line: 1, offset: 0, text: "first error" },
       { line: 3, offset: 19, text: "third Error, and error again" },
     ],
-    ...{ next: "48.4", scanned_to: 48, done: true },
+    next: "48.4",
+    scanned_to: 48,
+    done: true,
   });
   assert.deepEqual(
     (await search("Error", { matchCase: true })).matches.map(({ line }) => line),
@@ -78,10 +72,7 @@ test("letters that merely share bytes are not the same", async (t) => {
 });
 
 test("bytes that are no text do not shift what follows", async (t) => {
-  const { search } = await logOf(
-    t,
-    Buffer.concat([Buffer.from([0xff, 0xc3, 0x0a, 0x80]), Buffer.from("x\nneedle\n")]),
-  );
+  const { search } = await logOf(t, Buffer.concat([Buffer.from([0xff, 0xc3, 0x0a, 0x80]), Buffer.from("x\nneedle\n")]));
   assert.deepEqual((await search("needle")).matches, [{ line: 3, offset: 6, text: "needle" }]);
 });
 
@@ -144,10 +135,7 @@ test("`after` 0 searches from the beginning, like no `after`", async (t) => {
 });
 
 test("the answer is filled up to its limit, and the next one goes on behind it", async (t) => {
-  const { search, end } = await logOf(
-    t,
-    Array.from({ length: 7 }, (_, index) => `hit ${index}\nmiss\n`).join(""),
-  );
+  const { search, end } = await logOf(t, Array.from({ length: 7 }, (_, index) => `hit ${index}\nmiss\n`).join(""));
   await end();
   const lines: number[] = [];
   let after: string | undefined;
@@ -164,7 +152,9 @@ test("only lines that end before a place are searched, so that any place has its
   await end();
   assert.deepEqual(await search("t", { until: 8 }), {
     matches: [{ line: 2, offset: 4, text: "two" }],
-    ...{ next: "8.3", scanned_to: 8, done: false },
+    next: "8.3",
+    scanned_to: 8,
+    done: false,
   });
   assert.equal((await search("none", { until: 7 })).next, "4.2");
   assert.equal((await search("none", { until: 2, after: "4.2" })).next, "4.2");
@@ -207,8 +197,7 @@ test("a line that is longer than a call may look at does not stop the search", a
   const { search, end } = await logOf(t, `short\n${"x".repeat(40 * 1024 * 1024)}needle\n`);
   await end();
   let found = await search("needle");
-  for (let calls = 0; !found.done && calls < 5; calls++)
-    found = await search("needle", { after: found.next });
+  for (let calls = 0; !found.done && calls < 5; calls++) found = await search("needle", { after: found.next });
   assert.deepEqual([found.matches.length, found.done], [1, true]);
 });
 

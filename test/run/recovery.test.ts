@@ -32,22 +32,9 @@ function setUp(t: TestContext) {
   return { layout, run, end };
 }
 
-function lockBy(
-  layout: Layout,
-  runId: string,
-  holders: ProcessIdentity[],
-  groups: LockContent["groups"] = [],
-): void {
+function lockBy(layout: Layout, runId: string, holders: ProcessIdentity[], groups: LockContent["groups"] = []): void {
   const since = "2026-01-02T03:04:05.000Z";
-  const content = {
-    run_id: runId,
-    command: "build",
-    since,
-    boot_id: bootId(),
-    host: hostname(),
-    holders,
-    groups,
-  };
+  const content = { run_id: runId, command: "build", since, boot_id: bootId(), host: hostname(), holders, groups };
   writeFileSync(layout.lock, JSON.stringify(content));
 }
 

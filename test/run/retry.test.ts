@@ -13,18 +13,22 @@ async function stored(layout: Layout, kind: RunKind, more: Partial<RunRecord>): 
   const id = uuidV7();
   await makePrivateFolder(runLayout(layout, id).folder);
   await saveRecord(layout, {
-    ...{
-      id,
-      bucket_id: uuidV7(),
-      origin: "cli",
-      kind,
-      params: {},
-      revision: null,
-      status: "failed",
-      created_at: "",
-    },
-    ...{ started_at: null, finished_at: null, exit_code: 1, signal: null, error: null, result: null },
-    ...{ audit: [], ...more },
+    id,
+    bucket_id: uuidV7(),
+    origin: "cli",
+    kind,
+    params: {},
+    revision: null,
+    status: "failed",
+    created_at: "",
+    started_at: null,
+    finished_at: null,
+    exit_code: 1,
+    signal: null,
+    error: null,
+    result: null,
+    audit: [],
+    ...more,
   });
   return id;
 }
@@ -40,21 +44,20 @@ test("a retry asks only the workers that failed, were unreachable, were cut off 
   const params = { command: "x", labels: ["l"], concurrency: 3, ignore_failure: true, timeout_seconds: 9 };
   const id = await stored(layout, "run_command", { params, result: workers(GRADES), status: "cancelled" });
   assert.deepEqual(await repeated(layout, "run_command", id), {
-    ...{ retry_of: id, command: "x", concurrency: 3, ignore_failure: true, timeout_seconds: 9 },
-    ...{ health_check: false, workers: ["b", "c", "d", "e"], labels: undefined },
+    retry_of: id,
+    command: "x",
+    concurrency: 3,
+    ignore_failure: true,
+    timeout_seconds: 9,
+    health_check: false,
+    workers: ["b", "c", "d", "e"],
+    labels: undefined,
   });
   for (const kind of ["worker_facts", "worker_uptime", "worker_sysstat"] as const) {
     const run = await stored(layout, kind, { result: workers(GRADES) });
     assert.deepEqual((await repeated(layout, kind, run)).workers, ["b", "c", "d", "e"]);
   }
-  const trust = {
-    a: "trusted",
-    b: "changed",
-    c: "unreachable",
-    d: "not_needed",
-    e: "unchanged",
-    f: "replaced",
-  };
+  const trust = { a: "trusted", b: "changed", c: "unreachable", d: "not_needed", e: "unchanged", f: "replaced" };
   const run = await stored(layout, "worker_trust", { params: { force: true }, result: workers(trust) });
   const { workers: left, force } = await repeated(layout, "worker_trust", run);
   assert.deepEqual([left, force], [["b", "c"], true]);
@@ -63,18 +66,14 @@ test("a retry asks only the workers that failed, were unreachable, were cut off 
 test("a retry of a deploy or a health check is about the jobs that were not all well", async (t) => {
   const layout = bucket(t);
   const job = (name: string, outcome: string, ...allocations: string[]) => ({
-    ...{ job: name, outcome },
+    job: name,
+    outcome,
     allocations: allocations.map((one, index) => ({ worker: `w${index}`, outcome: one })),
   });
   const jobs = [
     job("a", "deployed", "changed", "ok", "skipped"),
     job("b", "deployed", "changed", "unreachable"),
-    ...[
-      job("c", "failed", "changed", "ok"),
-      job("d", "not_started"),
-      job("e", "skipped"),
-      job("f", "cancelled"),
-    ],
+    ...[job("c", "failed", "changed", "ok"), job("d", "not_started"), job("e", "skipped"), job("f", "cancelled")],
   ];
   const params = { force: true, build: true };
   const id = await stored(layout, "deploy", { params, result: { jobs, reconciled: [] } });
@@ -116,10 +115,7 @@ test("a retry of job control is about the allocations that were not ok; over HTT
     const result = { jobs: [web, job("db", { a: "ok" })] };
     const id = await stored(layout, kind, { params: asked, result });
     const again = await repeated(layout, kind, id);
-    assert.deepEqual(
-      [again.jobs, again.allocations, again.health_check],
-      [...[["web"], ["b", "c", "d", "e"], true]],
-    );
+    assert.deepEqual([again.jobs, again.allocations, again.health_check], [...[["web"], ["b", "c", "d", "e"], true]]);
   }
   const both = { jobs: [web, job("db", { a: "unreachable", b: "ok" })] };
   const id = await stored(layout, "job_run", { params, result: both, status: "cancelled" });
@@ -131,9 +127,7 @@ test("a retry of job control is about the allocations that were not ok; over HTT
   const one = await repeated(layout, "job_run", id, "db");
   assert.deepEqual([one.jobs, one.allocations], [["db"], ["a"]]);
   await assert.rejects(repeated(layout, "job_run", id, "other"), { code: "retry_impossible" });
-  const killed = await stored(layout, "job_run", {
-    params: { ...params, allocations: ["web@b", "db@a", "c"] },
-  });
+  const killed = await stored(layout, "job_run", { params: { ...params, allocations: ["web@b", "db@a", "c"] } });
   const whole = await repeated(layout, "job_run", killed, "db");
   assert.deepEqual([whole.jobs, whole.allocations], [["db"], ["db@a", "c"]]);
   await assert.rejects(repeated(layout, "job_run", killed, "other"), { code: "retry_impossible" });
@@ -150,10 +144,7 @@ test("a run that left no result is repeated as a whole, also one that was a retr
 test("what cannot be repeated is refused with the reason", async (t) => {
   const layout = bucket(t);
   const refused = async (kind: RunKind, more: Partial<RunRecord>, message: RegExp, as: RunKind = kind) =>
-    assert.rejects(repeated(layout, as, await stored(layout, kind, more)), {
-      code: "retry_impossible",
-      message,
-    });
+    assert.rejects(repeated(layout, as, await stored(layout, kind, more)), { code: "retry_impossible", message });
   await refused("run_command", { params: { command: "echo ***" } }, /stored without the secrets/);
   await refused("deploy", {}, /a run of the kind deploy/, "run_command");
   await refused("deploy", { status: "running" }, /has not ended/);

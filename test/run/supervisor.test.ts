@@ -140,10 +140,7 @@ test("CP-215 a run is signalled and ends, and its bucket is free, though the can
   writeFileSync(hold, "");
   const id = await begin();
   const unblock = block(runLayout(layout, id).record);
-  await assert.rejects(cancel(id), {
-    code: "failed",
-    message: /is being stopped, but this could not be recorded: /,
-  });
+  await assert.rejects(cancel(id), { code: "failed", message: /is being stopped, but this could not be recorded: / });
   await until("the lock to be free", async () => (await readLock(layout)) === undefined);
   unblock();
   const { status, signal } = await ended(id);
@@ -201,13 +198,7 @@ test("the run of a command that was killed gets its end state from whoever takes
   const { reserve, record, layout, bucketId, begin, ended } = await setUp(t);
   const old = await reserve();
   const { runId } = old;
-  const start = {
-    id: runId,
-    bucket_id: bucketId,
-    origin: "cli" as const,
-    kind: "build" as const,
-    params: {},
-  };
+  const start = { id: runId, bucket_id: bucketId, origin: "cli" as const, kind: "build" as const, params: {} };
   await createRecord(layout, { ...start, actor: { address: "here", via: "cli" }, requestId: null });
   const lock = (await readLock(layout)) as LockContent;
   const gone = { ...lock, holders: [{ pid: process.pid, start_time: "1" }] };

@@ -91,13 +91,9 @@ test("a service that comes with a tool stays off", { skip: !mayInstall }, () => 
   assert.deepEqual(calls.slice(-2), ["offline 1", "update-rc.d redis-server disable"]);
 });
 
-test("an installation that fails is tried once more with new lists, then named", {
-  skip: !mayInstall,
-}, () => {
+test("an installation that fails is tried once more with new lists, then named", { skip: !mayInstall }, () => {
   const { make, ...rest } = all;
-  const { code, err, calls } = machine({ ...rest, "apt-get": `${APT}; echo 'E: no network' >&2; exit 100` })(
-    "demo",
-  );
+  const { code, err, calls } = machine({ ...rest, "apt-get": `${APT}; echo 'E: no network' >&2; exit 100` })("demo");
   assert.equal(code, 1);
   assert.match(err, /E: no network/);
   assert.match(err, / {2}make {2}apt-get install -y make\n/);

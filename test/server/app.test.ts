@@ -22,9 +22,7 @@ test("CP-035 CP-036 the root is made with its parents, for its owner only", asyn
 
 test("CP-001 CP-050 CP-315 the API answers JSON under /api by token alone", async (t) => {
   const server = await TestServer.start(t);
-  const { status, headers, body } = await server.call("GET", "/api/buckets", {
-    headers: { "X-Ops-TOTP": "123456" },
-  });
+  const { status, headers, body } = await server.call("GET", "/api/buckets", { headers: { "X-Ops-TOTP": "123456" } });
   assert.equal(status, 200);
   assert.equal(headers.get("cache-control"), "no-store");
   assert.deepEqual(body, { items: [], next_cursor: null });
@@ -45,36 +43,14 @@ test("CP-003 CP-010 CP-011 CP-012 CP-013 CP-014 the files of the sign-in page ne
 test("CP-015 CP-016 CP-017 CP-018 CP-322 everything else needs it, known or not, whatever its name looks like", async (t) => {
   const server = await TestServer.start(t);
   const port = Number(new URL(server.url).port);
-  const known = ROUTES.map(
-    ({ method, path: pattern }) => [method, pattern.replace(/\{\w+\}/g, "x")] as const,
-  );
+  const known = ROUTES.map(({ method, path: pattern }) => [method, pattern.replace(/\{\w+\}/g, "x")] as const);
   const others = [
-    ...[
-      "/api",
-      "/api/",
-      "/api/nothing",
-      "/docs",
-      "/docs/",
-      "/docs/x.js",
-      "/docs/x.css",
-      "/openapi.yaml?x=.css",
-    ],
-    ...[
-      "//api/buckets",
-      "/%61pi/buckets",
-      "/docs/../api/buckets",
-      "/API/buckets",
-      "/../index.html",
-      "/app.js/../api",
-    ],
+    ...["/api", "/api/", "/api/nothing", "/docs", "/docs/", "/docs/x.js", "/docs/x.css", "/openapi.yaml?x=.css"],
+    ...["//api/buckets", "/%61pi/buckets", "/docs/../api/buckets", "/API/buckets", "/../index.html", "/app.js/../api"],
     ...["/index.html/", "//", "/./index.html", "/INDEX.HTML", "/%69ndex.html", "*", "http://x/index.html"],
   ].map((target) => ["GET", target] as const);
   for (const [method, target] of [...known, ...others]) {
-    const text = await exchangeText(
-      t,
-      port,
-      `${method} ${target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`,
-    );
+    const text = await exchangeText(t, port, `${method} ${target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`);
     assert.match(text, /^HTTP\/1.1 401 /, `${method} ${target}`);
     assert.match(text, /WWW-Authenticate: Bearer\r\n/);
     assert.match(text, /"error":"unauthorized"/);
@@ -98,10 +74,7 @@ test("CP-027 unknown paths, other methods and bad bodies are told apart once the
   }
   const { headers } = await server.call("PATCH", "/api/buckets");
   assert.equal(headers.get("allow"), "GET, HEAD, POST");
-  const typed = await server.call("POST", "/api/buckets", {
-    body: {},
-    headers: { "content-type": "text/plain" },
-  });
+  const typed = await server.call("POST", "/api/buckets", { body: {}, headers: { "content-type": "text/plain" } });
   assert.deepEqual([typed.status, typed.body.error], [415, "unsupported_media_type"]);
 });
 
@@ -137,8 +110,7 @@ test("CP-316 CP-333 CP-340 the 21st wrong token gets 429 and nothing is written"
 
 test("CP-341 a restart begins with no failures counted", async (t) => {
   const server = await TestServer.start(t);
-  for (let count = 0; count < 21; count++)
-    await server.call("GET", "/api/buckets", { authorization: "Bearer wrong" });
+  for (let count = 0; count < 21; count++) await server.call("GET", "/api/buckets", { authorization: "Bearer wrong" });
   await server.stop();
   await server.open();
   assert.equal((await server.call("GET", "/api/buckets")).status, 200);
@@ -154,16 +126,20 @@ test("each request has its line in the access log, which has neither queries nor
   const length = Buffer.byteLength(text);
   assert.match(
     known,
-    new RegExp(
-      `^GET /api/buckets 400 bytes=${length} ms=\\d+ auth=bearer peer=127\\.0\\.0\\.1 request=${id}$`,
-    ),
+    new RegExp(`^GET /api/buckets 400 bytes=${length} ms=\\d+ auth=bearer peer=127\\.0\\.0\\.1 request=${id}$`),
   );
   assert.match(unknown, /^GET - 401 bytes=\d+ ms=\d+ auth=wrong peer=127\.0\.0\.1 request=[0-9a-f]{32}$/);
   const [{ duration_ms, ...facts } = {}] = server.accesses;
   assert.equal(typeof duration_ms, "number");
   assert.deepEqual(facts, {
-    ...{ request_id: id, peer: "127.0.0.1", method: "GET", route: "/api/buckets", path: "/api/buckets" },
-    ...{ status: 400, size_bytes: length, authenticated: "bearer" },
+    request_id: id,
+    peer: "127.0.0.1",
+    method: "GET",
+    route: "/api/buckets",
+    path: "/api/buckets",
+    status: 400,
+    size_bytes: length,
+    authenticated: "bearer",
   });
   assert.doesNotMatch(server.lines.join("\n"), new RegExp(TOKEN));
 });
@@ -195,8 +171,7 @@ test("the access log tells a missing credential from a wrong one, and neither fr
   await until("the lines", () => server.accesses.length === asked.length + 1);
   const told = server.accesses.map(({ authenticated }) => authenticated);
   assert.deepEqual(told, [...asked.map(([, how]) => how), "no"]);
-  for (const [index, how] of told.entries())
-    assert.match(server.lines[index] ?? "", new RegExp(` auth=${how} `));
+  for (const [index, how] of told.entries()) assert.match(server.lines[index] ?? "", new RegExp(` auth=${how} `));
 });
 
 test("the access log has a line for what the parser refuses", async (t) => {
@@ -227,7 +202,9 @@ test("CP-008 CP-009 CP-031 with a certificate it serves HTTPS, HSTS and Secure c
   const tls = await certificateFor(t);
   const server = await TestServer.start(t, { tls });
   const options = {
-    ...{ method: "POST", ca: readFileSync(tls.certFile), agent: false },
+    method: "POST",
+    ca: readFileSync(tls.certFile),
+    agent: false,
     headers: { authorization: `Bearer ${TOKEN}` },
   };
   const [response] = await once(httpsRequest(`${server.url}/api/auth/session`, options).end(), "response");
@@ -239,12 +216,7 @@ test("CP-008 CP-009 CP-031 with a certificate it serves HTTPS, HSTS and Secure c
 
 test("an address that is taken refuses the start with one sentence", async (t) => {
   const server = await TestServer.start(t);
-  const config = {
-    root: temporaryFolder(t),
-    host: "127.0.0.1",
-    port: Number(new URL(server.url).port),
-    token: "x",
-  };
+  const config = { root: temporaryFolder(t), host: "127.0.0.1", port: Number(new URL(server.url).port), token: "x" };
   await assert.rejects(
     startServer(config, new Launcher({}), () => {}),
     { message: /another process listens there/ },

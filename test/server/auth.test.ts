@@ -20,10 +20,7 @@ test("CP-194 CP-226 the API token is exchanged for a session cookie of 12 hours"
   assert.equal(status, 200);
   assert.deepEqual(body.totp, { enabled: false, verified: false });
   assert.ok(Date.parse(body.expires_at) - before >= 12 * 3600 * 1000);
-  assert.match(
-    headers.getSetCookie()[0] ?? "",
-    /^ops_server_session=.*; Max-Age=43200; HttpOnly; SameSite=Strict$/,
-  );
+  assert.match(headers.getSetCookie()[0] ?? "", /^ops_server_session=.*; Max-Age=43200; HttpOnly; SameSite=Strict$/);
 });
 
 test("CP-227 a wrong token, or none, sets no cookie", async (t) => {
@@ -46,23 +43,12 @@ test("CP-287 CP-288 CP-292 CP-293 CP-324 a session reads everywhere and changes 
   const server = await TestServer.start(t);
   const cookie = await signIn(server);
   for (const target of ["/api/buckets", "/openapi.yaml", SESSION])
-    assert.equal(
-      (await server.call("GET", target, { authorization: null, headers: { cookie } })).status,
-      200,
-    );
+    assert.equal((await server.call("GET", target, { authorization: null, headers: { cookie } })).status, 200);
   const body = { project: "p", name: "n" };
-  const foreign = await server.call("POST", "/api/buckets", {
-    authorization: null,
-    headers: { cookie },
-    body,
-  });
+  const foreign = await server.call("POST", "/api/buckets", { authorization: null, headers: { cookie }, body });
   assert.deepEqual([foreign.status, foreign.body.error], [403, "csrf_failed"]);
   assert.equal((await server.call("GET", "/api/buckets")).body.items.length, 0);
-  const own = await server.call("POST", "/api/buckets", {
-    authorization: null,
-    headers: asPage(server, cookie),
-    body,
-  });
+  const own = await server.call("POST", "/api/buckets", { authorization: null, headers: asPage(server, cookie), body });
   assert.equal(own.status, 201);
   const unsafe = await server.call("DELETE", SESSION, { authorization: null, headers: { cookie } });
   assert.equal(unsafe.status, 403);

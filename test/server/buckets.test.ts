@@ -12,24 +12,25 @@ import { TestServer } from "../helpers/server.ts";
 
 test("CP-002 CP-074 CP-075 CP-078 CP-235 a bucket is created with its database, which carries its id", async (t) => {
   const server = await TestServer.start(t);
-  const { status, body } = await server.call("POST", "/api/buckets", {
-    body: { project: "shop", name: "live" },
-  });
+  const { status, body } = await server.call("POST", "/api/buckets", { body: { project: "shop", name: "live" } });
   assert.equal(status, 201);
   assert.match(body.id, /^[0-9a-f]{8}-/);
   const { id, created_at, ...rest } = body;
   assert.deepEqual(rest, {
-    ...{ project: "shop", name: "live", initialized: true, schema_version: 2, failed_allocations: 0 },
-    ...{ active_run: null, last_run: null },
+    project: "shop",
+    name: "live",
+    initialized: true,
+    schema_version: 2,
+    failed_allocations: 0,
+    active_run: null,
+    last_run: null,
   });
   assert.ok(Math.abs(Date.parse(created_at) - Date.now()) < 60_000);
   const database = new DatabaseSync(path.join(server.root, id, "data", "ops.db"), { readOnly: true });
   assert.equal(database.prepare("SELECT bucket_id FROM bucket").get()?.bucket_id, id);
   database.close();
   assert.deepEqual(
-    readdirSync(path.join(server.root, id)).filter((name) =>
-      ["ops.conf", "workspace", "templates"].includes(name),
-    ),
+    readdirSync(path.join(server.root, id)).filter((name) => ["ops.conf", "workspace", "templates"].includes(name)),
     [],
   );
 });
@@ -168,10 +169,7 @@ test("CP-072 CP-073 CP-236 T-14 a bucket gets another project or name, and nothi
   await server.call("POST", `${bucket}/build`);
   const running = others();
   const renamed = await server.call("PUT", bucket, { body: { name: "test" } });
-  assert.deepEqual(
-    [renamed.body.project, renamed.body.name, renamed.body.created_at],
-    ["shop", "test", created_at],
-  );
+  assert.deepEqual([renamed.body.project, renamed.body.name, renamed.body.created_at], ["shop", "test", created_at]);
   assert.deepEqual(file(), { project: "shop", name: "test", created_at });
   await server.call("PUT", bucket, { body: { project: "other" } });
   assert.deepEqual(file(), { project: "other", name: "test", created_at });

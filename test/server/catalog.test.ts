@@ -37,17 +37,16 @@ test("CP-269 CP-078 info tells what the bucket is and how much it holds", async 
 });
 
 const IDS: Record<string, string> = {
-  ...{ workers: "CP-270", jobs: "CP-271", allocations: "CP-272", deployments: "CP-273" },
-  ...{ hooks: "CP-274", ports: "CP-275", kv: "CP-276", certs: "CP-277" },
+  workers: "CP-270",
+  jobs: "CP-271",
+  allocations: "CP-272",
+  deployments: "CP-273",
+  hooks: "CP-274",
+  ports: "CP-275",
+  kv: "CP-276",
+  certs: "CP-277",
 };
-const ROWS: Record<string, number> = {
-  workers: 2,
-  jobs: 1,
-  allocations: 2,
-  deployments: 2,
-  hooks: 0,
-  ports: 1,
-};
+const ROWS: Record<string, number> = { workers: 2, jobs: 1, allocations: 2, deployments: 2, hooks: 0, ports: 1 };
 
 for (const name of VIEW_NAMES)
   test(`${IDS[name]} cat/${name} is read-only and shows what was built`, async (t) => {
@@ -118,16 +117,10 @@ test("the last action on each allocation is shown and can be asked for; the list
     using db = openDatabase(layoutOf(bucket.folder).database);
     const failed = { action: "restart", outcome: "failed", reason: "no disk" } as const;
     setLastOutcome(db, one.allocation_id, "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70", failed);
-    setLastOutcome(db, two.allocation_id, "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70", {
-      ...failed,
-      outcome: "ok",
-    });
+    setLastOutcome(db, two.allocation_id, "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70", { ...failed, outcome: "ok" });
   }
   const [found, ...more] = await of("?outcome=failed,unreachable");
-  assert.deepEqual(
-    [found.worker_ip, found.last_action, found.last_reason],
-    ["10.0.0.1", "restart", "no disk"],
-  );
+  assert.deepEqual([found.worker_ip, found.last_action, found.last_reason], ["10.0.0.1", "restart", "no disk"]);
   assert.deepEqual([more, (await of("?outcome=unknown")).length], [[], 0]);
   for (const path of ["cat/deployments?outcome=faild", "cat/deployments?outcome=", "cat/jobs?outcome=failed"])
     assert.equal((await get(path)).status, 400, path);
@@ -152,8 +145,5 @@ test("a filter takes at most 100 names", async (t) => {
   const names = (count: number) => Array.from({ length: count }, () => "web").join(",");
   assert.equal((await get(`cat/jobs?jobs=${names(100)}`)).status, 200);
   const { status, body } = await get(`cat/jobs?jobs=${names(101)}`);
-  assert.deepEqual(
-    [status, body.error, body.message],
-    [400, "invalid_request", "expected at most 100 names"],
-  );
+  assert.deepEqual([status, body.error, body.message], [400, "invalid_request", "expected at most 100 names"]);
 });

@@ -45,8 +45,7 @@ test("a flag beats a file, which beats a variable", async (t) => {
   const tokenFile = path.join(folder, "token");
   await writeFile(tokenFile, "from-file\n", { mode: 0o600 });
   const tokenWith = async (more: ServerFlags) =>
-    (await serverConfig({ ...flags, ...more }, { OPS_SERVE_TOKEN: "from-env", OPS_SERVE_ROOT: "/nowhere" }))
-      .token;
+    (await serverConfig({ ...flags, ...more }, { OPS_SERVE_TOKEN: "from-env", OPS_SERVE_ROOT: "/nowhere" })).token;
   assert.equal(await tokenWith({ token: "from-flag", tokenFile }), "from-flag");
   assert.equal(await tokenWith({ token: undefined, tokenFile }), "from-file");
   assert.equal(await tokenWith({ token: undefined }), "from-env");
@@ -68,13 +67,8 @@ test("CP-039 a start without a token, or with one that no client could send, is 
   await refused(bare, /no API token: set OPS_SERVE_TOKEN/);
   await refused({ ...flags, token: "" }, /of --token is empty/, { OPS_SERVE_TOKEN: "right" });
   await refused(bare, /of OPS_SERVE_TOKEN is empty/, { OPS_SERVE_TOKEN: "" });
-  await refused({ ...bare, tokenFile: await file("empty", "\n") }, /empty is empty/, {
-    OPS_SERVE_TOKEN: "right",
-  });
-  await refused(
-    { ...bare, tokenFile: path.join(folder, "missing") },
-    /--token-file .*missing cannot be read/,
-  );
+  await refused({ ...bare, tokenFile: await file("empty", "\n") }, /empty is empty/, { OPS_SERVE_TOKEN: "right" });
+  await refused({ ...bare, tokenFile: path.join(folder, "missing") }, /--token-file .*missing cannot be read/);
   await refused({ ...bare, tokenFile: await file("two", "a\nb\n") }, /blanks or characters/);
   await refused({ ...flags, token: "pässword" }, /not ASCII/);
 });
@@ -114,20 +108,11 @@ for (const addr of [
   ...["0:9090", "0.0:9090", "00000:9090", "0x0:9090", "0x00000000:9090", "000.000.000.000:9090"],
   ...["192.0.2.1:9090", "3221225985:9090", "0xc0000201:9090", "030000001001:9090", "192.513:9090"],
   ...["126.255.255.255:9090", "128.0.0.0:9090", "2147483648:9090"],
-  ...[
-    "[2001:db8::1]:9090",
-    "[fe80::1%lo]:9090",
-    "[::2]:9090",
-    "[::127.0.0.1]:9090",
-    "[::ffff:c000:201]:9090",
-  ],
+  ...["[2001:db8::1]:9090", "[fe80::1%lo]:9090", "[::2]:9090", "[::127.0.0.1]:9090", "[::ffff:c000:201]:9090"],
   ...["[64:ff9b::127.0.0.1]:9090", ...LAN],
 ])
   test(`T-61 CP-040 CP-041 CP-042 --addr ${addr} without TLS is refused`, async (t) => {
-    await refused(
-      { ...valid(t).flags, addr },
-      /can be reached from other hosts: give --tls-cert and --tls-key/,
-    );
+    await refused({ ...valid(t).flags, addr }, /can be reached from other hosts: give --tls-cert and --tls-key/);
   });
 
 for (const [addr, host] of [
@@ -149,10 +134,7 @@ for (const [addr, host] of [
 ] as const)
   test(`T-61 CP-006 CP-043 --addr ${addr} is loopback and needs no TLS`, async (t) => {
     const config = await serverConfig({ ...valid(t).flags, addr }, {});
-    assert.deepEqual(
-      [config.host, config.port, config.tls],
-      [host, Number(addr.split(":").at(-1)), undefined],
-    );
+    assert.deepEqual([config.host, config.port, config.tls], [host, Number(addr.split(":").at(-1)), undefined]);
   });
 
 for (const addr of [
@@ -221,8 +203,7 @@ test("CP-048 CP-049 CP-053 a secret file, by flag or variable, enables TOTP; its
   const env = { OPS_SERVE_TOTP_SECRET_FILE: "/nowhere" };
   const byFlag = await serverConfig({ ...flags, totpSecretFile: file }, env);
   const byVariable = await serverConfig(flags, { OPS_SERVE_TOTP_SECRET_FILE: file });
-  for (const { totp } of [byFlag, byVariable])
-    assert.deepEqual(totp, { secret: SECRET, sessionMs: 1_800_000 });
+  for (const { totp } of [byFlag, byVariable]) assert.deepEqual(totp, { secret: SECRET, sessionMs: 1_800_000 });
   assert.deepEqual(env, {});
   assert.ok(Object.isFrozen(byFlag.totp));
 });
@@ -303,10 +284,7 @@ test("a token file or TLS key that others may read or write refuses the start an
   for (const mode of [0o604, 0o644, 0o666, 0o602]) {
     for (const file of [tokenFile, keyFile]) await chmod(file, mode);
     const before = stateOf(folder);
-    await refused(
-      fromFile,
-      /^--token-file .*token cannot be used: its mode 6\d\d lets others use it: chmod 6[046]0 /,
-    );
+    await refused(fromFile, /^--token-file .*token cannot be used: its mode 6\d\d lets others use it: chmod 6[046]0 /);
     await refused(withTls, /^--tls-key .*key.pem cannot be used: its mode .*chmod 6[046]0 /);
     assert.deepEqual(stateOf(folder), before);
   }
@@ -322,9 +300,7 @@ test("T-62 a TOTP secret file that anybody but its owner may read or write refus
   for (const mode of [0o640, 0o604, 0o620, 0o644]) {
     await chmod(file, mode);
     const before = stateOf(folder);
-    const told = new RegExp(
-      `secret file .*secret: its mode ${mode.toString(8)} lets others use it: chmod 600 `,
-    );
+    const told = new RegExp(`secret file .*secret: its mode ${mode.toString(8)} lets others use it: chmod 600 `);
     await refused({ ...flags, totpSecretFile: file }, told);
     assert.deepEqual(stateOf(folder), before);
   }

@@ -41,10 +41,7 @@ test("CP-241 CP-242 CP-243 T-13 each file of the source is read as it is, with a
     const { status, text, headers } = await get(`files/${encoded(name)}`);
     assert.deepEqual([status, text], [200, readFileSync(path.join(bucket.folder, name), "utf8")], name);
     assert.equal(headers.get("content-type"), "application/octet-stream");
-    assert.equal(
-      (await get(`files/${encoded(name)}`, { "if-none-match": headers.get("etag") ?? "" })).status,
-      304,
-    );
+    assert.equal((await get(`files/${encoded(name)}`, { "if-none-match": headers.get("etag") ?? "" })).status, 304);
   }
   const part = await get("files/ops.conf", { range: "bytes=4-7" });
   assert.deepEqual([part.status, part.text], [206, SOURCE["ops.conf"]?.slice(4, 8)]);
@@ -90,14 +87,8 @@ test("a bucket that was never pushed to has no files, templates and workers", as
 for (const [id, names] of [
   ["CP-093", ["workspace", "workspace/jobs", "templates", "workspace/"]],
   ["CP-097", ["data/ops.db", "workspace/../data/ops.db", "workspace/%2e%2e/data/ops.db", "/data/ops.db"]],
-  [
-    "CP-098",
-    ["logs/ops.log", "workspace/../logs/ops.log", "workspace/%2E%2E/logs/ops.log", "//logs/ops.log"],
-  ],
-  [
-    "CP-099",
-    ["secrets/kv.key", "workspace/../secrets/kv.key", "workspace%2f..%2fsecrets/kv.key", "./secrets/kv.key"],
-  ],
+  ["CP-098", ["logs/ops.log", "workspace/../logs/ops.log", "workspace/%2E%2E/logs/ops.log", "//logs/ops.log"]],
+  ["CP-099", ["secrets/kv.key", "workspace/../secrets/kv.key", "workspace%2f..%2fsecrets/kv.key", "./secrets/kv.key"]],
   ["CP-100", [".ssh/known_hosts", "templates/../.ssh/known_hosts", "templates/.%2e/.ssh/known_hosts"]],
   ["CP-101", ["tmp/x", "workspace/../tmp/x", "workspace/%2e./tmp/x"]],
   [
@@ -259,10 +250,7 @@ test("CP-244 each folder of templates/ is a template with its files", async (t) 
 test("CP-245 disabled.json is answered byte for byte, and is a file_not_found where there is none", async (t) => {
   const { get, bucket } = await setUp(t);
   const { text, headers } = await get("workspace/disabled.json");
-  assert.deepEqual(
-    [text, headers.get("content-type")],
-    [SOURCE["workspace/disabled.json"], "application/json"],
-  );
+  assert.deepEqual([text, headers.get("content-type")], [SOURCE["workspace/disabled.json"], "application/json"]);
   assert.ok(headers.has("etag"));
   rmSync(path.join(bucket.folder, "workspace", "disabled.json"));
   const none = await get("workspace/disabled.json");
@@ -290,15 +278,7 @@ test("CP-279 the files of a job are those that were built, whatever the workspac
   const { text, headers } = await get("jobs/web/files/conf/a.txt");
   assert.deepEqual([text, headers.get("etag")], ["as built\n", `"${sha256}"`]);
   assert.equal((await get("jobs/web/files/conf/a.txt", { range: "bytes=3-" })).text, "built\n");
-  for (const wrong of [
-    "conf",
-    "none",
-    "../web/b.txt",
-    "%2e%2e/b.txt",
-    "conf%2fa.txt",
-    "conf//a.txt",
-    "b.txt%00",
-  ])
+  for (const wrong of ["conf", "none", "../web/b.txt", "%2e%2e/b.txt", "conf%2fa.txt", "conf//a.txt", "b.txt%00"])
     assert.equal((await get(`jobs/web/files/${wrong}`)).status, 404, wrong);
   assert.equal((await get("jobs/none/files")).body.error, "not_found");
   assert.equal((await get("jobs/none/files/b.txt")).body.error, "file_not_found");

@@ -45,10 +45,7 @@ test("CP-023 CP-280 CP-281 CP-282 CP-283 CP-284 CP-285 T-19 T-50 job control ove
     const ended = await run(rest, body);
     assert.deepEqual([ended.kind, ended.params], [kind, { jobs: ["web"], ...params }], rest);
     assert.equal(ended.status, "failed");
-    assert.match(
-      ended.error,
-      /worker 127\.0\.0\.1 is not in sync: nothing was deployed to it yet; run `ops deploy`/,
-    );
+    assert.match(ended.error, /worker 127\.0\.0\.1 is not in sync: nothing was deployed to it yet; run `ops deploy`/);
     assert.equal(ended.result.jobs[0].allocations[0].outcome, "failed");
   }
 });
@@ -58,17 +55,18 @@ test("retry_of repeats a run of job control on the allocations that were not ok"
   const first = await run("jobs/web/run", { target: "dump", health_check: true });
   const again = await run("jobs/web/run", { retry_of: first.id });
   assert.deepEqual(again.params, {
-    ...{ retry_of: first.id, jobs: ["web"], allocations: ["127.0.0.1"], target: "dump", health_check: true },
+    retry_of: first.id,
+    jobs: ["web"],
+    allocations: ["127.0.0.1"],
+    target: "dump",
+    health_check: true,
   });
   const refused = async (rest: string, body: object) => {
     const { status, body: reply } = await server.call("POST", `${bucket.path}/${rest}`, { body });
     return [status, reply.error];
   };
   assert.deepEqual(await refused("jobs/web/start", { retry_of: first.id }), [409, "retry_impossible"]);
-  assert.deepEqual(await refused("jobs/web/run", { retry_of: first.id, target: "x" }), [
-    400,
-    "invalid_request",
-  ]);
+  assert.deepEqual(await refused("jobs/web/run", { retry_of: first.id, target: "x" }), [400, "invalid_request"]);
   assert.deepEqual(await refused("jobs/web/run", {}), [400, "invalid_request"]);
   const unknown = "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70";
   assert.deepEqual(await refused("jobs/web/run", { retry_of: unknown }), [404, "run_not_found"]);
@@ -111,10 +109,7 @@ test("of two operators at once the second is told who is at work", async (t) => 
   const lock = await acquireLock(layoutOf(bucket.folder), uuidV7(), "job_stop");
   for (const rest of ["jobs/web/start", "health_check"]) {
     const reply = await server.call("POST", `${bucket.path}/${rest}`);
-    assert.deepEqual(
-      [reply.status, reply.body.error, reply.body.details.command],
-      [409, "bucket_busy", "job_stop"],
-    );
+    assert.deepEqual([reply.status, reply.body.error, reply.body.details.command], [409, "bucket_busy", "job_stop"]);
   }
   await lock.release();
 });

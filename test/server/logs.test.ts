@@ -22,10 +22,7 @@ test("CP-145 the raw log is activity.log byte for byte, in parts too", async (t)
   await server.ended(bucket.path, id);
   const bytes = readFileSync(file(id));
   const { status, text, headers } = await get(`${id}/activity.log`);
-  assert.deepEqual(
-    [status, text, headers.get("content-length")],
-    [200, bytes.toString(), String(bytes.length)],
-  );
+  assert.deepEqual([status, text, headers.get("content-length")], [200, bytes.toString(), String(bytes.length)]);
   assert.equal(headers.get("content-type"), "text/plain; charset=utf-8");
   const half = Math.floor(bytes.length / 2);
   const etag = headers.get("etag") ?? "";
@@ -43,10 +40,7 @@ test("a log that is not there, or was replaced by a link, is empty", async (t) =
   const id = await start();
   await server.ended(bucket.path, id);
   rmSync(file(id));
-  assert.deepEqual(
-    [(await get(`${id}/activity.log`)).status, (await get(`${id}/activity.log`)).text],
-    [200, ""],
-  );
+  assert.deepEqual([(await get(`${id}/activity.log`)).status, (await get(`${id}/activity.log`)).text], [200, ""]);
   symlinkSync("/etc/passwd", file(id));
   assert.equal((await get(`${id}/activity.log`)).text, "");
 });
@@ -62,10 +56,7 @@ test("when the Activity was written is told in the same way, and nothing where n
   assert.match(text, /^0 \d{13}\n(\d+ \d{13}\n)*$/);
   for (const [offset = -1, at = 0] of entries.map((line) => line.split(" ").map(Number)))
     assert.ok(offset <= readFileSync(file(id)).length && at >= before && at <= Date.now(), text);
-  const part = await get(`${id}/activity.times`, {
-    range: "bytes=2-",
-    "if-range": headers.get("etag") ?? "",
-  });
+  const part = await get(`${id}/activity.times`, { range: "bytes=2-", "if-range": headers.get("etag") ?? "" });
   assert.deepEqual([part.status, part.text], [206, text.slice(2)]);
   rmSync(path.join(path.dirname(file(id)), "activity.times"));
   const without = await get(`${id}/activity.times`);
@@ -199,9 +190,7 @@ test("an end that was told can be seen by then", async (t) => {
   let place = next;
   for (let ended = false; !ended; ) {
     const { body } = await server.call("GET", `/api/events?after=${place}`);
-    ended = body.items.some(
-      (one: { run_id: string; change: string }) => one.run_id === id && one.change === "ended",
-    );
+    ended = body.items.some((one: { run_id: string; change: string }) => one.run_id === id && one.change === "ended");
     place = body.next;
   }
   assert.equal((await server.call("GET", `${bucket.path}/runs/${id}`)).body.status, "succeeded");

@@ -11,10 +11,7 @@ async function built(t: Parameters<typeof TestServer.start>[0]) {
   const bucket = await server.createBucket();
   makeWorkspace(bucket.folder, {
     workers: ["10.0.0.1", "10.0.0.2"],
-    jobs: {
-      web: { version: "1.0.0", selectors: ["worker"] },
-      db: { version: "1.0.0", selectors: ["worker"] },
-    },
+    jobs: { web: { version: "1.0.0", selectors: ["worker"] }, db: { version: "1.0.0", selectors: ["worker"] } },
     files: { "ops.conf": "\n" },
   });
   const { body } = await server.call("POST", `${bucket.path}/build`);
@@ -25,13 +22,7 @@ async function built(t: Parameters<typeof TestServer.start>[0]) {
 
 /** A request with its parameters, the command for the same, and the place and the words of the refusal. */
 const ASKED = [
-  [
-    "deploy",
-    { jobs: ["web", "wep"] },
-    ["deploy", "--jobs", "web,wep"],
-    "jobs/1",
-    'no job "wep"; did you mean "web"?',
-  ],
+  ["deploy", { jobs: ["web", "wep"] }, ["deploy", "--jobs", "web,wep"], "jobs/1", 'no job "wep"; did you mean "web"?'],
   [
     "deploy",
     { force_only: ["db@10.0.0.9"] },
@@ -100,10 +91,7 @@ test("a job of the path that the catalog does not have is 404; there is no run",
   const { status, body } = await server.call("POST", `${bucket.path}/jobs/wep/start`);
   assert.deepEqual([status, body.error], [404, "not_found"]);
   const typed = await ops(["job", "start", "wep", "--bucket-dir", bucket.folder]);
-  assert.deepEqual(
-    [typed.code, typed.stderr],
-    [1, 'ops: in the catalog there is no job "wep"; did you mean "web"?\n'],
-  );
+  assert.deepEqual([typed.code, typed.stderr], [1, 'ops: in the catalog there is no job "wep"; did you mean "web"?\n']);
   assert.deepEqual(runs(), before);
 });
 
@@ -114,20 +102,14 @@ test("with build the names are looked for in what was built: the run fails", asy
   });
   assert.equal(status, 202);
   const run = await server.ended(bucket.path, body.run_id);
-  assert.deepEqual(
-    [run.status, run.error],
-    ["failed", 'in the catalog there is no job "wep"; did you mean "web"?'],
-  );
+  assert.deepEqual([run.status, run.error], ["failed", 'in the catalog there is no job "wep"; did you mean "web"?']);
 });
 
 test("of many unknown names the first ten are told, and how many there are", async (t) => {
   const { server, bucket } = await built(t);
   const jobs = Array.from({ length: 500 }, (_, index) => `x${index}`);
   const { body } = await server.call("POST", `${bucket.path}/deploy`, { body: { jobs } });
-  assert.deepEqual(
-    [body.details.length, body.message],
-    [10, 'in the catalog there is no job "x0" (and 499 more)'],
-  );
+  assert.deepEqual([body.details.length, body.message], [10, 'in the catalog there is no job "x0" (and 499 more)']);
 });
 
 test("before the first build every name is unknown, and the answer asks whether the bucket has been built", async (t) => {

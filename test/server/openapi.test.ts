@@ -32,10 +32,7 @@ test("every route and every failure code is described, and nothing that is not t
     components: { schemas: { Error: { properties: { error: { enum: string[] } } } } };
   };
   const operations = Object.entries(paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => ({
-      name: `${method.toUpperCase()} ${path}`,
-      ...operation,
-    })),
+    Object.entries(methods).map(([method, operation]) => ({ name: `${method.toUpperCase()} ${path}`, ...operation })),
   );
   assert.deepEqual(
     operations.map(({ name }) => name).sort(),

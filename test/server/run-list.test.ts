@@ -16,14 +16,7 @@ function setUp(t: TestContext) {
   const add = async (end?: "ok" | "failed"): Promise<RunRecord> => {
     clock += 1_000;
     const actor = { address: "127.0.0.1", via: "bearer" } as const;
-    const start = {
-      bucket_id: "b",
-      origin: "server",
-      kind: "build",
-      params: {},
-      actor,
-      requestId: "r",
-    } as const;
+    const start = { bucket_id: "b", origin: "server", kind: "build", params: {}, actor, requestId: "r" } as const;
     const record = await createRecord(layout, { ...start, id: uuidV7(clock) });
     if (end !== undefined) await finish(record, end);
     return record;
@@ -35,10 +28,7 @@ function setUp(t: TestContext) {
   };
   const page = async (query: Partial<RunQuery> = {}) => {
     const text = await list.page(layout, { limit: 50, ...query });
-    const { items, next_cursor } = JSON.parse(text.toString()) as {
-      items: Shown[];
-      next_cursor: string | null;
-    };
+    const { items, next_cursor } = JSON.parse(text.toString()) as { items: Shown[]; next_cursor: string | null };
     return { runs: items, next_cursor };
   };
   const ids = async (query: Partial<RunQuery> = {}) => (await page(query)).runs.map(({ id }) => id);
@@ -125,8 +115,7 @@ test("no more than four pages of a bucket, and no more than a hundred buckets, a
     await answer;
     return !(answer instanceof Promise);
   };
-  for (const expected of [false, true])
-    for (const limit of [1, 2, 3, 4]) assert.equal(await isKept(limit), expected);
+  for (const expected of [false, true]) for (const limit of [1, 2, 3, 4]) assert.equal(await isKept(limit), expected);
   assert.deepEqual([await isKept(5), await isKept(1), await isKept(5)], [false, false, true]);
   for (let count = 1; count < 100; count++) await isKept(1, layoutOf(`${layout.root}/${count}`));
   assert.equal(await isKept(1), true);
@@ -151,10 +140,7 @@ test("more runs than are kept in memory are listed all the same", async (t) => {
     const id = uuidV7(Date.now() - count * 1_000);
     mkdirSync(runLayout(layout, id).folder, { recursive: true });
     const record = { id, audit: [], status: "succeeded", created_at: new Date(0), finished_at: new Date(0) };
-    writeFileSync(
-      runLayout(layout, id).record,
-      JSON.stringify({ ...record, result: "x".repeat(1024 * 1024) }),
-    );
+    writeFileSync(runLayout(layout, id).record, JSON.stringify({ ...record, result: "x".repeat(1024 * 1024) }));
   }
   for (let round = 0; round < 3; round++) assert.equal((await page()).runs.length, 6);
 });

@@ -93,10 +93,7 @@ test("a start while a command holds the lock is 409 and tells who, and works onc
   const { server, bucket, start } = await setUp(t);
   const lock = await acquireLock(layoutOf(bucket.folder), uuidV7(), "build");
   const reply = await server.call("POST", `${bucket.path}/build`);
-  assert.deepEqual(
-    [reply.status, reply.body.error, reply.body.details.command],
-    [409, "bucket_busy", "build"],
-  );
+  assert.deepEqual([reply.status, reply.body.error, reply.body.details.command], [409, "bucket_busy", "build"]);
   await lock.release();
   await start();
 });
@@ -150,8 +147,7 @@ test("CP-026 CP-145 CP-147 CP-265 the log pieces add up to activity.log, also af
   const tail = (await logs(`after=${whole.length - 5}`)).body;
   assert.deepEqual([tail.after, tail.data], [whole.length - 5, "🙂\n"]);
   assert.equal((await logs(`after=${whole.length + 1}`)).status, 400);
-  for (const query of ["after=-1", "after=x", "timeout=soon"])
-    assert.equal((await logs(query)).status, 400, query);
+  for (const query of ["after=-1", "after=x", "timeout=soon"]) assert.equal((await logs(query)).status, 400, query);
 });
 
 test("CP-266 CP-267 CP-332 a log poll waits for text no longer than told, and answers as soon as there is some", async (t) => {

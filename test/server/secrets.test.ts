@@ -16,8 +16,7 @@ async function setUp(t: TestContext) {
   const key = makeKey(temporaryFolder(t), "key", "-t", "ed25519");
   const text = readFileSync(key, "utf8");
   const target = `${bucket.path}/secrets/ssh_key`;
-  const call = (method: string, body?: unknown) =>
-    server.call(method, target, body === undefined ? {} : { body });
+  const call = (method: string, body?: unknown) => server.call(method, target, body === undefined ? {} : { body });
   return { server, bucket, key, text, call };
 }
 
@@ -39,7 +38,10 @@ test("CP-207 CP-248 CP-249 CP-250 T-11 an ssh key is uploaded, described without
   assert.equal(put.status, 200, put.text);
   const { updated_at, ...told } = put.body;
   assert.deepEqual(told, {
-    ...{ present: true, type: "ssh-ed25519", fingerprint: fingerprintBy(key), public_key: publicPart(key) },
+    present: true,
+    type: "ssh-ed25519",
+    fingerprint: fingerprintBy(key),
+    public_key: publicPart(key),
   });
   const get = await call("GET");
   assert.deepEqual(get.body, put.body);
@@ -115,8 +117,7 @@ test("a run keeps the key it began with: while one is active, or a command works
   server.release();
   await server.ended(bucket.path, run);
   const lock = await acquireLock(layoutOf(bucket.folder), uuidV7(), "deploy");
-  for (const reply of await attempts())
-    assert.deepEqual([reply.status, reply.body.error], [409, "bucket_busy"]);
+  for (const reply of await attempts()) assert.deepEqual([reply.status, reply.body.error], [409, "bucket_busy"]);
   await lock.release();
   assert.equal((await call("DELETE")).status, 204);
   assert.equal(existsSync(layoutOf(bucket.folder).lock), false);

@@ -48,28 +48,18 @@ for (const [file, rest, content, problem] of [
   ["ops.conf", "maand", 'ssh_port = "x"\n', /^ops\.conf: ssh_port: expected an integer/],
   ["workspace/bucket.conf", "bucket", "port_min = 9\nport_max = 1\n", /^workspace\/bucket\.conf: port_min/],
   ["workspace/bucket.conf", "bucket", "a = [1]\n", /^workspace\/bucket\.conf: a: expected text/],
-  [
-    "workspace/bucket.jobs.conf",
-    "job_resources/default",
-    "web = 1\n",
-    /^workspace\/bucket\.jobs\.conf: web: /,
-  ],
+  ["workspace/bucket.jobs.conf", "job_resources/default", "web = 1\n", /^workspace\/bucket\.jobs\.conf: web: /],
   ["workspace/bucket.conf", "bucket", `a = "${"x".repeat(1024 * 1024)}"`, /more than 1048576 bytes/],
 ] as const)
   test(`a settings file with a mistake is shown with what is wrong (${problem})`, async (t) => {
     const get = await setUp(t, { [file]: content });
     const { body } = await get(`settings/${rest}`);
-    assert.deepEqual(
-      [body.path, body.values, content.startsWith(body.content.slice(0, 1000))],
-      [file, null, true],
-    );
+    assert.deepEqual([body.path, body.values, content.startsWith(body.content.slice(0, 1000))], [file, null, true]);
     assert.match(body.problem, problem);
   });
 
 test("values that JSON has no form for are text", async (t) => {
-  const get = await setUp(t, {
-    "workspace/bucket.jobs.conf": "[web]\na = inf\nb = 9223372036854775807\nc = -0.0\n",
-  });
+  const get = await setUp(t, { "workspace/bucket.jobs.conf": "[web]\na = inf\nb = 9223372036854775807\nc = -0.0\n" });
   const { values } = (await get("settings/job_resources/default")).body;
   assert.deepEqual([values.web.a, values.web.b], ["inf", "9223372036854775807"]);
 });
@@ -94,10 +84,7 @@ test("CP-251 the workers are those of workers.json with the defaults of ops.conf
     ["10.0.0.1", "local", "one", null],
   );
   const page = (await get("workers?limit=1")).body;
-  assert.deepEqual(
-    [page.items, (await get(`workers?cursor=${page.next_cursor}`)).body.items],
-    [[first], [second]],
-  );
+  assert.deepEqual([page.items, (await get(`workers?cursor=${page.next_cursor}`)).body.items], [[first], [second]]);
   assert.equal((await get("workers?cursor=x")).status, 400);
 });
 

@@ -28,8 +28,12 @@ test("CP-023 CP-105 CP-106 CP-107 a snapshot is made, listed, restored and remov
   assert.deepEqual(
     { ...restored.result, saved_as: undefined, created_at: undefined },
     {
-      ...{ snapshot: `${name}.tar.gz`, saved_as: undefined, created_at: undefined, with_source: false },
-      ...{ source_revision: null, current_revision: null },
+      snapshot: `${name}.tar.gz`,
+      saved_as: undefined,
+      created_at: undefined,
+      with_source: false,
+      source_revision: null,
+      current_revision: null,
     },
   );
   assert.ok(!existsSync(path.join(folder, "secrets", "later")));
@@ -40,8 +44,7 @@ test("CP-023 CP-105 CP-106 CP-107 a snapshot is made, listed, restored and remov
     [both.length, both[0].name, both[0].note],
     [2, restored.result.saved_as, `before the restore of ${name}.tar.gz`],
   );
-  for (const one of both)
-    assert.equal((await server.call("DELETE", `${bucket}/snapshots/${one.name}`)).status, 204);
+  for (const one of both) assert.equal((await server.call("DELETE", `${bucket}/snapshots/${one.name}`)).status, 204);
   assert.deepEqual(readdirSync(path.join(folder, ".ops", "snapshots")), []);
   assert.equal((await run("gc", { retain_days: 3 })).status, "succeeded");
 });

@@ -25,11 +25,7 @@ async function setUp(t: Parameters<typeof TestServer.start>[0]) {
 }
 
 /** Nothing of a push is left: no lock, no upload, no run. */
-async function assertUntouched({
-  server,
-  bucket,
-  revisions,
-}: Awaited<ReturnType<typeof setUp>>): Promise<void> {
+async function assertUntouched({ server, bucket, revisions }: Awaited<ReturnType<typeof setUp>>): Promise<void> {
   const layout = layoutOf(bucket.folder);
   assert.equal(await readLock(layout), undefined);
   assert.deepEqual(readdirSync(layout.uploads), []);
@@ -43,11 +39,7 @@ test("CP-163 CP-165 CP-218 CP-246 CP-247 a push keeps a revision, replaces the s
   assert.deepEqual([status, Object.keys(body)], [202, ["run_id"]]);
   const run = await server.ended(bucket.path, body.run_id);
   const [revision] = await revisions();
-  assert.deepEqual(
-    [run.kind, run.status, run.params],
-    ["push", "succeeded", { revision: revision.id }],
-    run.error,
-  );
+  assert.deepEqual([run.kind, run.status, run.params], ["push", "succeeded", { revision: revision.id }], run.error);
   assert.deepEqual(
     [revision.run_id, revision.current, revision.last_successful, revision.build_status, revision.file_count],
     [run.id, true, true, "succeeded", 2],
@@ -159,11 +151,7 @@ test("CP-223 CP-224 CP-205 CP-206 a rollback restores the last successful revisi
   const { status, body } = await server.call("POST", `${bucket.path}/source/rollback`);
   assert.deepEqual([status, Object.keys(body)], [202, ["run_id"]]);
   const run = await server.ended(bucket.path, body.run_id);
-  assert.deepEqual(
-    [run.kind, run.status, run.params],
-    ["rollback", "succeeded", { revision: good }],
-    run.error,
-  );
+  assert.deepEqual([run.kind, run.status, run.params], ["rollback", "succeeded", { revision: good }], run.error);
   assert.equal(readFileSync(path.join(bucket.folder, "templates", "x"), "utf8"), "good");
   const marks = (await revisions()).map((one: { id: string; current: boolean; last_successful: boolean }) => [
     one.id,
@@ -221,9 +209,7 @@ test("a revision is compared with the current one or with a given one", async (t
     server.call("GET", `${bucket.path}/source/revisions/${id}/diff${query}`);
   const { body } = await diff(first);
   assert.deepEqual([body.revision_id, body.against, body.added, body.removed], [first, third, [], []]);
-  assert.deepEqual(body.changed, [
-    { path: "templates/x", mode: null, diff: "@@ -1 +1 @@\n-3\n+1\n", omitted: null },
-  ]);
+  assert.deepEqual(body.changed, [{ path: "templates/x", mode: null, diff: "@@ -1 +1 @@\n-3\n+1\n", omitted: null }]);
   const other = (await diff(second, `?against=${first}`)).body;
   assert.deepEqual([other.against, other.added, other.changed.length], [first, ["templates/y"], 1]);
   assert.deepEqual((await diff(third)).body.changed, []);
@@ -240,9 +226,7 @@ test("CP-165 the revision that a build is about cannot be changed through a roll
   const context = await setUp(t);
   const { server, bucket } = context;
   const [first] = await pushed(context, { "templates/x": "first" }, {});
-  const { body } = await server.call("POST", `${bucket.path}/source/rollback`, {
-    body: { revision_id: first },
-  });
+  const { body } = await server.call("POST", `${bucket.path}/source/rollback`, { body: { revision_id: first } });
   await server.ended(bucket.path, body.run_id);
   writeFileSync(path.join(bucket.folder, "templates", "x"), "changed by hand");
   const kept = path.join(layoutOf(bucket.folder).revisions, String(first), "templates", "x");

@@ -69,8 +69,7 @@ const REQUIRED = [403, "totp_required"];
 test("CP-296 CP-297 CP-298 CP-299 CP-300 CP-317 with TOTP on, the token alone opens no route but verify", async (t) => {
   const { server } = await TotpServer.start(t);
   const targets = ROUTES.map(({ method, path }) => [method, path.replace(/\{\w+\}/g, "x")] as const);
-  for (const target of ["/docs", "/docs/", "/docs/x.js", "/api", "/api/nothing"])
-    targets.push(["GET", target]);
+  for (const target of ["/docs", "/docs/", "/docs/x.js", "/api", "/api/nothing"]) targets.push(["GET", target]);
   for (const [method, target] of targets) {
     if (target === VERIFY) continue;
     const { status, body } = await server.call(method, target);
@@ -248,10 +247,7 @@ test("T-01 signing in needs TOTP first; the session then tells so", async (t) =>
   const cookie = `${browser}; ${verified}`;
   const { body } = await totp.server.call("GET", SESSION, { authorization: null, headers: { cookie } });
   assert.deepEqual(body.totp, { enabled: true, verified: true });
-  assert.deepEqual(
-    await totp.status("GET", SESSION, { authorization: null, headers: { cookie: browser } }),
-    REQUIRED,
-  );
+  assert.deepEqual(await totp.status("GET", SESSION, { authorization: null, headers: { cookie: browser } }), REQUIRED);
 });
 
 test("CP-311 CP-312 CP-313 T-02 TOTP is renewed by the session, and neither prolongs the other", async (t) => {
@@ -282,8 +278,7 @@ test("CP-228 signing out ends both sessions", async (t) => {
   const reply = await totp.server.call("DELETE", SESSION, totp.page(`${browser}; ${verified}`));
   assert.equal(reply.status, 204);
   assert.deepEqual(cookiesOf(reply), ["ops_server_session=", "ops_totp_session="]);
-  for (const one of reply.headers.getSetCookie())
-    assert.match(one, /; Max-Age=0; HttpOnly; SameSite=Strict; Secure$/);
+  for (const one of reply.headers.getSetCookie()) assert.match(one, /; Max-Age=0; HttpOnly; SameSite=Strict; Secure$/);
   assert.deepEqual(await totp.status("GET", "/api/buckets", withCookie(verified)), REQUIRED);
   assert.equal((await totp.verify(totp.freshCode(), totp.page(browser))).status, 401);
 });

@@ -11,11 +11,7 @@ async function setUp(t: TestContext) {
   const bucket = await server.createBucket();
   const root = temporaryFolder(t);
   makeWorkspace(bucket.folder, {
-    workers: ["127.0.0.1", "127.0.0.2"].map((host) => ({
-      host,
-      connection: "local",
-      root: path.join(root, host),
-    })),
+    workers: ["127.0.0.1", "127.0.0.2"].map((host) => ({ host, connection: "local", root: path.join(root, host) })),
   });
   const start = async (what: string, body: unknown = {}) => {
     const reply = await server.call("POST", `${bucket.path}/${what}`, { body });
@@ -83,9 +79,7 @@ test("CP-261 run_command is a run; its result has code and output of each worker
       ["failed", 1, "127.0.0.2\n"],
     ],
   );
-  assert.deepEqual(run.params, {
-    ...{ ...body, health_check: false, ignore_failure: false, timeout_seconds: 300 },
-  });
+  assert.deepEqual(run.params, { ...body, health_check: false, ignore_failure: false, timeout_seconds: 300 });
 });
 
 for (const [what, body, message] of [

@@ -30,21 +30,16 @@ function writeRound(dir: string, round: number): void {
   makeWorkspace(dir, {
     workers: WORKERS.slice(round % 2),
     jobs: Object.fromEntries(names.map((name) => [name, job(name)])),
-    files: Object.fromEntries(
-      names.map((name) => [`workspace/jobs/${name}/big.conf`, `${round}\n`.repeat(20_000)]),
-    ),
+    files: Object.fromEntries(names.map((name) => [`workspace/jobs/${name}/big.conf`, `${round}\n`.repeat(20_000)])),
   });
 }
 
 /** All rows of all tables, without what only counts builds. */
 function contents(dir: string): string {
   using db = openForReading(layoutOf(dir).database);
-  const tables = db.all<{ name: string }>(
-    "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",
-  );
+  const tables = db.all<{ name: string }>("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name");
   const rows = tables.map(({ name }) => {
-    const columns =
-      name === "bucket" ? "bucket_id, update_seq" : name === "job_files" ? "job, path, sha256" : "*";
+    const columns = name === "bucket" ? "bucket_id, update_seq" : name === "job_files" ? "job, path, sha256" : "*";
     const all = db.all(`SELECT ${columns} FROM ${name}`);
     return [name, ...all.map((row) => JSON.stringify(Object.values(row))).sort()].join("\n");
   });
@@ -77,10 +72,7 @@ test("HR-314 a build that is killed at any moment has stored all or nothing, and
   const duration = await finishBuild(dir);
   let hits = 0;
   for (let round = 2; hits < HITS; round++) {
-    assert.ok(
-      round < HITS * MISSES_PER_HIT,
-      `only ${hits} kills met a build that stored, in ${round} rounds`,
-    );
+    assert.ok(round < HITS * MISSES_PER_HIT, `only ${hits} kills met a build that stored, in ${round} rounds`);
     const before = contents(dir);
     writeRound(dir, round);
     const child = startBuild(dir);
@@ -96,8 +88,7 @@ test("HR-314 a build that is killed at any moment has stored all or nothing, and
     const wasStoring = hasWritten(dir);
     const after = contents(dir);
     await finishBuild(dir);
-    if (after !== before)
-      assert.equal(contents(dir), after, `round ${round}: the killed build had stored a part`);
+    if (after !== before) assert.equal(contents(dir), after, `round ${round}: the killed build had stored a part`);
     else if (wasStoring) hits++;
   }
 });

@@ -84,20 +84,11 @@ function liveTree(layout: Layout): Record<string, string> {
 
 const SWAP = [
   ...["swap: ops.conf out", "swap: ops.conf in", "swap: workspace out", "swap: workspace in"],
-  ...[
-    "swap: templates out",
-    "swap: templates in",
-    "swap: recorded",
-    "swap: tmp emptied",
-    "swap: journal removed",
-  ],
+  ...["swap: templates out", "swap: templates in", "swap: recorded", "swap: tmp emptied", "swap: journal removed"],
 ];
 const RUN = ["run: recorded", "run: launched", "run: ordered", "run: exited", "run: unlocked"];
 const POINTS = {
-  push: {
-    untouched: ["push: received", "push: kept", "swap: staged"],
-    changed: ["swap: journal", ...SWAP, ...RUN],
-  },
+  push: { untouched: ["push: received", "push: kept", "swap: staged"], changed: ["swap: journal", ...SWAP, ...RUN] },
   rollback: { untouched: ["swap: staged"], changed: ["swap: journal", ...SWAP, ...RUN] },
 };
 
@@ -111,12 +102,7 @@ test("CP-168 CP-169 CP-170 CP-216 CP-217 a server that is killed at any step of 
         const request: Request =
           what === "push"
             ? ["POST", `${at}/push`, archive, "application/x-tar"]
-            : [
-                "POST",
-                `${at}/source/rollback`,
-                JSON.stringify({ revision_id: revisions[1] }),
-                "application/json",
-              ];
+            : ["POST", `${at}/source/rollback`, JSON.stringify({ revision_id: revisions[1] }), "application/json"];
         await dieAt(point, root, request);
         const server = await TestServer.start(t, { root });
         assert.deepEqual(liveTree(layout), untouched.includes(point) ? OLD : NEW);
@@ -124,10 +110,7 @@ test("CP-168 CP-169 CP-170 CP-216 CP-217 a server that is killed at any step of 
         const listed = (await server.call("GET", `${at}/source/revisions`)).body.items;
         const wanted = what === "push" && changed.includes(point) ? 3 : 2;
         assert.equal(listed.length, wanted);
-        assert.deepEqual(
-          readdirSync(layout.revisions).sort(),
-          listed.map((one: { id: string }) => one.id).sort(),
-        );
+        assert.deepEqual(readdirSync(layout.revisions).sort(), listed.map((one: { id: string }) => one.id).sort());
         const runs = (await server.call("GET", `${at}/runs`)).body.items;
         const fresh = runs.filter((run: { id: string }) => !runsBefore.includes(run.id));
         assert.deepEqual(
@@ -144,13 +127,7 @@ test("CP-168 CP-169 CP-170 CP-216 CP-217 a server that is killed at any step of 
 test("CP-107 CP-216 CP-217 a server that is killed at any step of a restore leaves the old state or the new one, the source as it was, and a failed run", async (parent) => {
   const kept = STATE_PATHS.filter((name) => name !== "data/ops.db-shm");
   const places = kept.flatMap((name) => [`swap: ${name} out`, `swap: ${name} in`]);
-  for (const point of [
-    "swap: staged",
-    "swap: journal",
-    ...places,
-    "swap: tmp emptied",
-    "swap: journal removed",
-  ])
+  for (const point of ["swap: staged", "swap: journal", ...places, "swap: tmp emptied", "swap: journal removed"])
     await parent.test(point, async (t) => {
       const { root, layout, at } = copied(t);
       await mark(layout, "saved");

@@ -42,8 +42,7 @@ test("the demo reaches its workers over ssh with --ssh, and leaves nothing behin
 test("the demo that is interrupted before its checks have passed leaves nothing behind and ends with 130", async (t) => {
   const folder = temporaryFolder(t);
   const { child, output } = startDemo(folder, "--once");
-  const isThere = (name: string) =>
-    readdirSync(folder, { recursive: true }).some((one) => String(one).endsWith(name));
+  const isThere = (name: string) => readdirSync(folder, { recursive: true }).some((one) => String(one).endsWith(name));
   // The server has begun and does not listen yet.
   await until("the server to make its root", () => isThere("/root"));
   child.kill("SIGTERM");

@@ -4,13 +4,13 @@ import { masterArgv, type SshSettings, sshConfig } from "../../lib/transport/arg
 import type { WorkerAddress } from "../../lib/transport/transport.ts";
 
 const settings: SshSettings = {
-  ...{
-    user: "agent",
-    port: 22,
-    keyFile: "/srv/b/secrets/worker.key",
-    knownHostsFile: "/srv/b/.ssh/known_hosts",
-  },
-  ...{ options: {}, concurrency: 32, useSudo: false },
+  user: "agent",
+  port: 22,
+  keyFile: "/srv/b/secrets/worker.key",
+  knownHostsFile: "/srv/b/.ssh/known_hosts",
+  options: {},
+  concurrency: 32,
+  useSudo: false,
 };
 
 function at(host: string, more: Partial<WorkerAddress> = {}): WorkerAddress {
@@ -95,19 +95,7 @@ test("the host stands behind `--`", () => {
 });
 
 const HOSTILE = [
-  ...[
-    "-oProxyCommand=id",
-    "a b",
-    "a\nProxyCommand id",
-    "$(id)",
-    "`id`",
-    "a;id",
-    "a'b",
-    'a"b',
-    "a*",
-    "!a",
-    "",
-  ],
+  ...["-oProxyCommand=id", "a b", "a\nProxyCommand id", "$(id)", "`id`", "a;id", "a'b", 'a"b', "a*", "!a", ""],
   ...["../a", "a|b", "a#b", "%h", `\${HOME}`, "fe80::1%eth0", "a_b", "a\0b", "ä", "a".repeat(254)],
 ];
 
@@ -117,9 +105,7 @@ for (const value of HOSTILE)
       code: "failed",
       message: /^Cannot use the host /,
     });
-    assert.throws(() => sshConfig("/srv/x", settings, [at("a", { sshJump: `b@${value}` })]), {
-      code: "failed",
-    });
+    assert.throws(() => sshConfig("/srv/x", settings, [at("a", { sshJump: `b@${value}` })]), { code: "failed" });
   });
 
 const refused: [string, Partial<SshSettings>, Partial<WorkerAddress>, RegExp][] = [
@@ -129,21 +115,11 @@ const refused: [string, Partial<SshSettings>, Partial<WorkerAddress>, RegExp][] 
   ["the user of a jump host", {}, { sshJump: "$(id)@b" }, /the user "\$\(id\)"/],
   ["a port out of range", { port: 65_536 }, {}, /the port "65536"/],
   ["a port that is no number", {}, { sshPort: Number.NaN }, /the port "NaN"/],
-  [
-    "an option that is not allowed",
-    { options: { ProxyCommand: "id" } },
-    {},
-    /the ssh option "ProxyCommand id"/,
-  ],
+  ["an option that is not allowed", { options: { ProxyCommand: "id" } }, {}, /the ssh option "ProxyCommand id"/],
   ["an option in other letters", { options: { proxycommand: "id" } }, {}, /the ssh option/],
   ["an option with two values", { options: { Ciphers: "a b" } }, {}, /the ssh option "Ciphers a b"/],
   ["an option with a line of its own", { options: { Ciphers: "a\nProxyCommand id" } }, {}, /the ssh option/],
-  [
-    "an option named as the start of another",
-    { options: { "Ciphers a\nProxyCommand": "id" } },
-    {},
-    /the ssh option/,
-  ],
+  ["an option named as the start of another", { options: { "Ciphers a\nProxyCommand": "id" } }, {}, /the ssh option/],
 ];
 
 for (const [what, more, worker, message] of refused)

@@ -16,13 +16,14 @@ describe("compareTrees", { concurrency: 2 }, () => {
     test(`tells changed, missing and extra files of several jobs with the ${userland} programs, and writes nothing`, async (t) => {
       const { transport, folder } = await temporaryWorker(t, userland);
       const job = path.join(folder, "jobs/web");
-      for (const name of ["conf", "data", "own", "conf/sub"])
-        await mkdir(path.join(job, name), { recursive: true });
+      for (const name of ["conf", "data", "own", "conf/sub"]) await mkdir(path.join(job, name), { recursive: true });
       const same = { a: "1", "conf/b c": "2", "conf/back\\slash": "3", run: "#!" };
       for (const [name, text] of Object.entries(same)) await writeFile(path.join(job, name), text);
       await chmod(path.join(job, "run"), 0o755);
       const web = {
-        ...{ a: digest("644", "1"), "conf/b c": digest("644", "2"), "conf/back\\slash": digest("644", "3") },
+        a: digest("644", "1"),
+        "conf/b c": digest("644", "2"),
+        "conf/back\\slash": digest("644", "3"),
         run: digest("755", "#!"),
       };
       const trees = new Map<string, WantedFiles>([
@@ -30,24 +31,14 @@ describe("compareTrees", { concurrency: 2 }, () => {
         ["idle", {}],
       ]);
       const none = { files: [], isUnsettled: false };
-      assert.deepEqual(Object.fromEntries(await compareTrees(transport, trees, signal)), {
-        ...{ web: none, idle: none },
-      });
+      assert.deepEqual(Object.fromEntries(await compareTrees(transport, trees, signal)), { web: none, idle: none });
 
       await writeFile(path.join(job, "a"), "other");
       await chmod(path.join(job, "run"), 0o644);
       await rm(path.join(job, "conf/b c"));
       await rm(path.join(job, "conf/back\\slash"));
       await symlink("../a", path.join(job, "conf/back\\slash"));
-      for (const name of [
-        "more",
-        ".hidden",
-        "conf/more\n",
-        "conf/extra",
-        "data/its",
-        "own/its",
-        "conf/sub/its",
-      ])
+      for (const name of ["more", ".hidden", "conf/more\n", "conf/extra", "data/its", "own/its", "conf/sub/its"])
         await writeFile(path.join(job, name), "");
       await mkdir(path.join(folder, ".sync/idle"), { recursive: true });
       const before = await contentOf(folder);

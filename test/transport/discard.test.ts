@@ -24,12 +24,7 @@ const WAYS: Record<string, (t: TestContext) => Promise<Transport>> = {
 async function prepare(transport: Transport): Promise<void> {
   await syncTree(transport, numberedTree(1), {});
   const { folder } = transport;
-  for (const file of [
-    "jobs/web/data/db",
-    "jobs/web/logs/web.log",
-    "jobs/other/data/db",
-    ".runner/web.last",
-  ]) {
+  for (const file of ["jobs/web/data/db", "jobs/web/logs/web.log", "jobs/other/data/db", ".runner/web.last"]) {
     mkdirSync(path.dirname(path.join(folder, file)), { recursive: true });
     writeFileSync(path.join(folder, file), "x");
   }
@@ -63,8 +58,7 @@ for (const [way, make] of Object.entries(WAYS)) {
     mkdirSync(path.join(folder, ".sync/web/new"), { recursive: true });
     for (const name of ["commit", "moves", "new/1"])
       writeFileSync(path.join(folder, ".sync/web", name), "jobs/web/back\n");
-    for (const lock of [".sync/web.lock", ".runner/web.lock"])
-      symlinkSync(holder(1, "1"), path.join(folder, lock));
+    for (const lock of [".sync/web.lock", ".runner/web.lock"]) symlinkSync(holder(1, "1"), path.join(folder, lock));
     await discardJob(transport, "web", never);
     assert.deepEqual(
       [readdirSync(path.join(folder, "jobs")), readdirSync(path.join(folder, ".sync"))],
@@ -79,10 +73,7 @@ for (const [way, make] of Object.entries(WAYS)) {
     const other = { bucketId: "b", workerId: "w", workerIp: "127.0.0.77", labels: [], updateSeq: 1 };
     writeFileSync(path.join(folder, "worker.json"), workerJson(other));
     assert.equal(await vacate(transport, never), false);
-    writeFileSync(
-      path.join(folder, "worker.json"),
-      workerJson({ ...other, workerIp: transport.worker.host }),
-    );
+    writeFileSync(path.join(folder, "worker.json"), workerJson({ ...other, workerIp: transport.worker.host }));
     const lock = path.join(folder, ".runner/web.lock");
     symlinkSync(holder(process.pid, identify(process.pid)?.start_time ?? ""), lock);
     await assert.rejects(vacate(transport, never), {

@@ -12,11 +12,7 @@ const BUCKET = "0190a5e8-0000-7000-8000-000000000002";
 
 function setUp(t: TestContext) {
   const root = temporaryFolder(t);
-  const transport = localTransport(
-    { host: "127.0.0.1", connection: "local", root },
-    BUCKET,
-    new Launcher(process.env),
-  );
+  const transport = localTransport({ host: "127.0.0.1", connection: "local", root }, BUCKET, new Launcher(process.env));
   const write = (file: string, text: string, age = 0) => {
     const target = path.join(transport.folder, file);
     mkdirSync(path.dirname(target), { recursive: true, mode: 0o755 });

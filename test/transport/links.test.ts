@@ -1,15 +1,6 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import {
-  existsSync,
-  lstatSync,
-  mkdirSync,
-  readdirSync,
-  renameSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import { existsSync, lstatSync, mkdirSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { compareTrees, readText } from "../../lib/transport/compare.ts";
@@ -32,17 +23,14 @@ import {
 const { signal } = new AbortController();
 const LONG_MS = patience(60_000);
 const FILES = [syncFile("a", "1"), syncFile("conf/b", "2"), syncFile("conf/sub/c", "3")];
-const PROMOTED = Object.fromEntries(
-  FILES.map(({ path, sha256 }): [string, string] => [path, `644:${sha256}`]),
-);
+const PROMOTED = Object.fromEntries(FILES.map(({ path, sha256 }): [string, string] => [path, `644:${sha256}`]));
 
 function sync({ transport }: TestWorker, files: readonly SyncFile[] = FILES) {
   return syncTree(transport, { name: "web", folder: "jobs/web", files }, { signal });
 }
 
 async function compare({ transport }: TestWorker): Promise<string[]> {
-  const { files = [] } =
-    (await compareTrees(transport, new Map([["web", PROMOTED]]), signal)).get("web") ?? {};
+  const { files = [] } = (await compareTrees(transport, new Map([["web", PROMOTED]]), signal)).get("web") ?? {};
   return files.map(({ state, path }) => `${state} ${path}`);
 }
 
@@ -68,9 +56,7 @@ async function synced(t: TestContext, userland: Userland): Promise<TestWorker> {
 }
 
 for (const userland of USERLANDS)
-  describe(`a folder that is a link to equal files, with the ${userland} programs`, {
-    concurrency: 4,
-  }, () => {
+  describe(`a folder that is a link to equal files, with the ${userland} programs`, { concurrency: 4 }, () => {
     for (const [name, told, changed] of [
       ["jobs", "link ..", ["a", "conf/b", "conf/sub/c"]],
       ["jobs/web", "link .", ["a", "conf/b", "conf/sub/c"]],
@@ -103,9 +89,7 @@ for (const userland of USERLANDS)
         const worker = await synced(t, userland);
         mkdirSync(path.join(worker.folder, "jobs/web/data"));
         const elsewhere = moved(t, worker, name);
-        const sentence = new RegExp(
-          `${name} is a symbolic link on the worker, and a job keeps files behind it`,
-        );
+        const sentence = new RegExp(`${name} is a symbolic link on the worker, and a job keeps files behind it`);
         await assert.rejects(sync(worker), sentence);
         assert.ok(lstatSync(path.join(worker.folder, name)).isSymbolicLink());
         assert.ok(readdirSync(elsewhere).length > 0);

@@ -33,10 +33,7 @@ test("the outcome tells the exit code, the signal and both outputs, and lines ar
   const failed = await transport.script("echo out; echo err >&2; exit 3", {
     onLine: (line, stream) => lines.push(`${stream}: ${line}`),
   });
-  assert.deepEqual(
-    [failed.reason, failed.exitCode, failed.stdout, failed.stderr],
-    ["exit", 3, "out\n", "err\n"],
-  );
+  assert.deepEqual([failed.reason, failed.exitCode, failed.stdout, failed.stderr], ["exit", 3, "out\n", "err\n"]);
   assert.deepEqual(lines.sort(), ["stderr: err", "stdout: out"]);
   assert.equal((await transport.script("kill -9 $$")).signal, "SIGKILL");
 });
@@ -61,10 +58,7 @@ test("a script that is out of time is ended", async (t) => {
 test("a bucket folder that others may write to, or that is a link, is refused", async (t) => {
   const { transport, folder } = await temporaryWorker(t);
   await chmod(folder, 0o777);
-  const refused = {
-    code: "failed",
-    message: /^Cannot use .+ on worker 127\.0\.0\.1: it must be a folder of/,
-  };
+  const refused = { code: "failed", message: /^Cannot use .+ on worker 127\.0\.0\.1: it must be a folder of/ };
   await assert.rejects(transport.script("true"), refused);
   await rm(folder, { recursive: true });
   await mkdir(`${folder}-elsewhere`);

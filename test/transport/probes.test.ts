@@ -29,13 +29,7 @@ function tcp(port: number, rest: Partial<ProbeTarget> = {}): ProbeTarget {
 }
 
 function http(port: number, rest: Record<string, unknown> = {}): ProbeTarget {
-  const usual = {
-    scheme: "http",
-    host: "127.0.0.1",
-    path: "/",
-    expectStatus: 200,
-    timeoutMs: patience(5_000),
-  };
+  const usual = { scheme: "http", host: "127.0.0.1", path: "/", expectStatus: 200, timeoutMs: patience(5_000) };
   return { type: "http", port, ...usual, ...rest } as ProbeTarget;
 }
 
@@ -68,10 +62,7 @@ test("HR-062 an http probe passes by the expected status alone", async (t) => {
     response.writeHead(request.url === "/teapot" ? 418 : 200).end("hello\n\x1b[31m there");
   });
   const passed = await probe(http(port));
-  assert.deepEqual(
-    [passed.ok, passed.evidence],
-    [true, `GET http://127.0.0.1:${port}/: status 200: hello  there`],
-  );
+  assert.deepEqual([passed.ok, passed.evidence], [true, `GET http://127.0.0.1:${port}/: status 200: hello  there`]);
   assert.equal((await probe(http(port, { path: "/teapot", expectStatus: 418 }))).ok, true);
   const failed = await probe(http(port, { path: "/teapot?x=1", expectStatus: 204 }));
   assert.equal(failed.ok, false);
@@ -121,10 +112,7 @@ for (const [what, answer] of [
   ["no HTTP", "SSH-2.0-OpenSSH_9.9\r\n\r\n"],
   ["nothing", ""],
   ["headers without end", `HTTP/1.1 200 OK\r\nX: ${"x".repeat(100_000)}`],
-  [
-    "a switch to another protocol",
-    "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
-  ],
+  ["a switch to another protocol", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"],
 ] as const)
   test(`an http probe of a peer that answers ${what} fails`, async (t) => {
     const server = createServer((socket) => {
@@ -149,19 +137,11 @@ for (const [type, make] of [
 test("a peer that accepts and says nothing costs no more than the probe's time", async (t) => {
   const port = await listening(t, createServer());
   const found = await probe(http(port, { timeoutMs: 30 }));
-  assert.deepEqual(
-    [found.ok, found.evidence],
-    [false, `GET http://127.0.0.1:${port}/: no answer within 0.03 s`],
-  );
+  assert.deepEqual([found.ok, found.evidence], [false, `GET http://127.0.0.1:${port}/: no answer within 0.03 s`]);
 });
 
 test("what cannot be asked for is a failed probe, not an error", async () => {
-  for (const target of [
-    http(1, { path: "/a b" }),
-    http(99_999),
-    tcp(99_999),
-    tcp(80, { host: "no.such.invalid" }),
-  ])
+  for (const target of [http(1, { path: "/a b" }), http(99_999), tcp(99_999), tcp(80, { host: "no.such.invalid" })])
     assert.equal((await probe(target)).ok, false);
 });
 
@@ -172,9 +152,7 @@ test("an https probe trusts the CA it is given and no stranger", async (t) => {
   const kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"];
   execFileSync("openssl", ["req", ...kind, ...subject, "-keyout", key, "-out", cert], { stdio: "ignore" });
   const ca = await readFile(cert, "utf8");
-  const server = createHttpsServer({ key: await readFile(key), cert: ca }, (_request, response) =>
-    response.end("ok"),
-  );
+  const server = createHttpsServer({ key: await readFile(key), cert: ca }, (_request, response) => response.end("ok"));
   const port = await listening(t, server);
   assert.equal((await probe(http(port, { scheme: "https", ca }))).ok, true);
   const stranger = await probe(http(port, { scheme: "https" }));
@@ -184,8 +162,7 @@ test("an https probe trusts the CA it is given and no stranger", async (t) => {
 
 test("HR-063 a command probe passes by exit code 0 of its command line on the worker", async (t) => {
   const { transport, folder } = await temporaryWorker(t);
-  const run = (command: string, timeoutMs = patience(5_000)) =>
-    probe({ type: "ssh", transport, command, timeoutMs });
+  const run = (command: string, timeoutMs = patience(5_000)) => probe({ type: "ssh", transport, command, timeoutMs });
   const passed = await run('test "$(pwd -P)" = "$PWD" && echo fine | tr a-z A-Z');
   assert.deepEqual([passed.ok, passed.evidence], [true, "command on 127.0.0.1: exit code 0: FINE"]);
   const failed = await run("echo no >&2; exit 7");
@@ -210,10 +187,7 @@ test("a worker that cannot be reached is a failed probe", async (t) => {
   const { transport } = await temporaryWorker(t);
   const broken = { ...transport, script: () => Promise.reject(new Error("Cannot reach worker 127.0.0.1")) };
   const found = await probe({ type: "ssh", transport: broken, command: "true", timeoutMs: patience(5_000) });
-  assert.deepEqual(
-    [found.ok, found.evidence],
-    [false, "command on 127.0.0.1: Cannot reach worker 127.0.0.1"],
-  );
+  assert.deepEqual([found.ok, found.evidence], [false, "command on 127.0.0.1: Cannot reach worker 127.0.0.1"]);
 });
 
 test("a cancel ends every kind of probe and is no verdict", async (t) => {

@@ -62,27 +62,25 @@ end
 
 test("facts: memory is rounded up to MB, clocks are the highest of now, each device and address is there once", () => {
   assert.deepEqual(parseFacts(new ScriptAnswer(FACTS)), {
-    ...{ hostname: "web1", os: "Debian GNU/Linux 12 (bookworm)", kernel: "6.1.0", arch: "x86_64" },
-    ...{ cpu_count: 4, cpu_mhz: 2400, memory_mb: 7962, boot_time: "2023-11-14T22:13:20.000Z" },
+    hostname: "web1",
+    os: "Debian GNU/Linux 12 (bookworm)",
+    kernel: "6.1.0",
+    arch: "x86_64",
+    cpu_count: 4,
+    cpu_mhz: 2400,
+    memory_mb: 7962,
+    boot_time: "2023-11-14T22:13:20.000Z",
     addresses: ["10.0.0.7", "2001:db8::7"],
     disks: [
       { mount: "/", device: "/dev/sda1", size_bytes: 1024000, used_bytes: 614400, available_bytes: 307200 },
-      {
-        mount: "/srv/a b",
-        device: "overlay",
-        size_bytes: 2048000,
-        used_bytes: 1024,
-        available_bytes: 2046976,
-      },
+      { mount: "/srv/a b", device: "overlay", size_bytes: 2048000, used_bytes: 1024, available_bytes: 2046976 },
     ],
     tools: ["make"],
   });
 });
 
 test("facts that a worker does not tell are null; the clock falls back on the highest possible", () => {
-  const facts = parseFacts(
-    new ScriptAnswer("cpu_count 1\nmemory_kb 1\nboot_time 1\ncpu_max_khz 3600000\nend\n"),
-  );
+  const facts = parseFacts(new ScriptAnswer("cpu_count 1\nmemory_kb 1\nboot_time 1\ncpu_max_khz 3600000\nend\n"));
   assert.deepEqual([facts.hostname, facts.os, facts.cpu_mhz, facts.disks], [null, null, 3600, []]);
   const none = parseFacts(new ScriptAnswer("cpu_count 1\nmemory_kb 1\nboot_time 1\nend\n"));
   assert.equal(none.cpu_mhz, null);
@@ -115,8 +113,11 @@ end
 test("sysstat: what rose between two readings, by the time between them; a counter that began anew has not risen", () => {
   assert.deepEqual(parseSysstat(new ScriptAnswer(SYSSTAT)), {
     cpu_pct: 40,
-    ...{ mem_total_bytes: 1024000, mem_used_bytes: 614400, mem_available_bytes: 409600 },
-    ...{ mem_swap_total_bytes: 102400, mem_swap_used_bytes: 10240 },
+    mem_total_bytes: 1024000,
+    mem_used_bytes: 614400,
+    mem_available_bytes: 409600,
+    mem_swap_total_bytes: 102400,
+    mem_swap_used_bytes: 10240,
     disk: [{ device: "sda", read_bytes_per_s: 102400, write_bytes_per_s: 51200, busy_pct: 25 }],
     net: [{ interface: "eth0", rx_bytes_per_s: 1000, tx_bytes_per_s: 0 }],
   });
@@ -127,11 +128,7 @@ for (const [what, text, message] of [
   ["an answer that breaks off", FACTS.slice(0, 40), /it is not complete/],
   ["10 MB without a newline", "x".repeat(10_000_000), /it is not complete/],
   ["no number", FACTS.replace("memory_kb 8152313", "memory_kb lots"), /"lots" is not what memory_kb can be/],
-  [
-    "more processors than there can be",
-    FACTS.replace("cpu_count 4", "cpu_count 70000"),
-    /70000 is not what cpu_count/,
-  ],
+  ["more processors than there can be", FACTS.replace("cpu_count 4", "cpu_count 70000"), /70000 is not what cpu_count/],
   ["half a processor", FACTS.replace("cpu_count 4", "cpu_count 0.5"), /0\.5 is not what cpu_count can be/],
   ["a number with a sign", FACTS.replace("cpu_count 4", "cpu_count -4"), /"-4" is not what cpu_count can be/],
   ["an escape sequence", FACTS.replace("boot_time ", "boot_time \x1b[2J"), /"" is not what boot_time can be/],
@@ -165,7 +162,10 @@ test("a worker that tells more than it should costs no more than a bounded answe
 
 test("uptime without its numbers is no answer", () => {
   assert.deepEqual(parseUptime(new ScriptAnswer("load 0.10 0.2 3 1/2 3\nuptime 12.9 1\nend\n")), {
-    ...{ load1: 0.1, load5: 0.2, load15: 3, uptime_s: 12 },
+    load1: 0.1,
+    load5: 0.2,
+    load15: 3,
+    uptime_s: 12,
   });
   assert.throws(() => parseUptime(new ScriptAnswer("load 0.1\nuptime 1\nend\n")), { code: "failed" });
 });

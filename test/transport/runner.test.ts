@@ -54,22 +54,13 @@ many:
 	@i=0; while [ $$i -lt 20000 ]; do echo "line $$i"; i=$$((i + 1)); done
 `;
 
-async function workerWithJob(
-  t: TestContext,
-  userland: Userland = "system",
-): Promise<TestWorker & { job: string }> {
+async function workerWithJob(t: TestContext, userland: Userland = "system"): Promise<TestWorker & { job: string }> {
   const worker = await temporaryWorker(t, userland);
   return { ...worker, job: await installJob(worker, "web", MAKEFILE) };
 }
 
 function run(worker: TestWorker, target: string, rest: Partial<TargetOrder> = {}) {
-  return runTarget(worker.transport, {
-    job: "web",
-    target,
-    runId: RUN_ID,
-    timeoutMs: patience(60_000),
-    ...rest,
-  });
+  return runTarget(worker.transport, { job: "web", target, runId: RUN_ID, timeoutMs: patience(60_000), ...rest });
 }
 
 function lockOf(worker: TestWorker): string {
@@ -96,10 +87,7 @@ describe("bin/runner", { concurrency: 4 }, () => {
     test(`a target runs in the job's folder with the environment it is given (${userland})`, async (t) => {
       const worker = await workerWithJob(t, userland);
       const lines: string[] = [];
-      const done = await run(worker, "env", {
-        env: { SETTING: "a 'b' $c" },
-        onLine: (line) => lines.push(line),
-      });
+      const done = await run(worker, "env", { env: { SETTING: "a 'b' $c" }, onLine: (line) => lines.push(line) });
       assert.deepEqual([done.reason, done.exitCode], ["exit", 0]);
       assert.deepEqual(lines, ["a 'b' $c", worker.job, "to stderr"]);
       assert.equal(await isHeld(worker), false);
@@ -115,10 +103,7 @@ describe("bin/runner", { concurrency: 4 }, () => {
       assert.equal(await isHeld(worker), false);
       assert.deepEqual(worker.launcher.groups, []);
       const then = await beats();
-      await until(
-        "the daemon goes on, though it writes where nobody reads",
-        async () => (await beats()) > then + 10,
-      );
+      await until("the daemon goes on, though it writes where nobody reads", async () => (await beats()) > then + 10);
       assert.equal((await run(worker, "stop")).exitCode, 0);
       await until("nothing is left of the daemon", () => processesIn(worker.folder).length === 0);
     });
@@ -132,20 +117,14 @@ describe("bin/runner", { concurrency: 4 }, () => {
       assert.equal((await hanging).signal, "SIGKILL");
       assert.equal(await isHeld(worker), true);
       const all = await Promise.all(Array.from({ length: 5 }, () => run(worker, "work")));
-      assert.deepEqual(
-        new Set(all.map((one) => `${one.exitCode}${one.stdout}${one.stderr}`)),
-        new Set(["0"]),
-      );
+      assert.deepEqual(new Set(all.map((one) => `${one.exitCode}${one.stdout}${one.stderr}`)), new Set(["0"]));
       assert.deepEqual(await readdir(path.join(worker.folder, ".runner")), ["web.last"]);
     });
   }
 
   test("a daemon does not hold the channel open for a caller that reads it to its end", async (t) => {
     const worker = await workerWithJob(t);
-    const child = spawn("sh", [RUNNER_PATH, "web", "start"], {
-      cwd: worker.folder,
-      stdio: ["ignore", "pipe", "pipe"],
-    });
+    const child = spawn("sh", [RUNNER_PATH, "web", "start"], { cwd: worker.folder, stdio: ["ignore", "pipe", "pipe"] });
     child.stdout.resume();
     await once(child, "close", { signal: AbortSignal.timeout(patience(10_000)) });
     assert.equal(child.exitCode, 0);
@@ -154,10 +133,7 @@ describe("bin/runner", { concurrency: 4 }, () => {
 
   test("a target whose caller is gone runs to its end and is recorded", async (t) => {
     const worker = await workerWithJob(t);
-    const child = spawn("sh", [RUNNER_PATH, "web", "many"], {
-      cwd: worker.folder,
-      stdio: ["ignore", "pipe", "pipe"],
-    });
+    const child = spawn("sh", [RUNNER_PATH, "web", "many"], { cwd: worker.folder, stdio: ["ignore", "pipe", "pipe"] });
     await once(child.stdout, "readable");
     child.stdout.destroy();
     child.stderr.destroy();
@@ -211,58 +187,26 @@ describe("bin/runner", { concurrency: 4 }, () => {
       lastTarget(worker.transport, "web"),
       /^Failure: Cannot read what ran last for web on 127\.0\.0\.1/,
     );
-    await assert.rejects(lastTarget(worker.transport, "web", { signal: AbortSignal.abort() }), {
-      code: "cancelled",
-    });
+    await assert.rejects(lastTarget(worker.transport, "web", { signal: AbortSignal.abort() }), { code: "cancelled" });
   });
 
   for (const [what, args, code, sentence] of [
     ["no target", ["web"], RUNNER_EXIT.arguments, /^runner: usage: /],
-    [
-      "too many arguments",
-      ["web", "start", "r", "h", "1", "x", "y"],
-      RUNNER_EXIT.arguments,
-      /^runner: usage: /,
-    ],
-    [
-      "a job that leads elsewhere",
-      ["../web", "start"],
-      RUNNER_EXIT.arguments,
-      /"\.\.\/web" is not the name of a job/,
-    ],
+    ["too many arguments", ["web", "start", "r", "h", "1", "x", "y"], RUNNER_EXIT.arguments, /^runner: usage: /],
+    ["a job that leads elsewhere", ["../web", "start"], RUNNER_EXIT.arguments, /"\.\.\/web" is not the name of a job/],
     ["a target that is an option", ["web", "-f/etc/x"], RUNNER_EXIT.arguments, /is not the name of a target/],
-    [
-      "a target that sets a variable",
-      ["web", "SHELL=x"],
-      RUNNER_EXIT.arguments,
-      /is not the name of a target/,
-    ],
+    ["a target that sets a variable", ["web", "SHELL=x"], RUNNER_EXIT.arguments, /is not the name of a target/],
     ["a run id with a slash", ["web", "start", "a/b"], RUNNER_EXIT.arguments, /is not a run id/],
     ["a hash with a blank", ["web", "start", "r", "a b"], RUNNER_EXIT.arguments, /is not a hash/],
-    [
-      "a wait that is no number",
-      ["web", "start", "r", "h", "x"],
-      RUNNER_EXIT.arguments,
-      /is not a number of seconds/,
-    ],
+    ["a wait that is no number", ["web", "start", "r", "h", "x"], RUNNER_EXIT.arguments, /is not a number of seconds/],
     [
       "a list of runs with a blank",
       ["web", "start", "r", "h", "1", "a b"],
       RUNNER_EXIT.arguments,
       /is not a list of run ids/,
     ],
-    [
-      "a job that is not listed",
-      ["we", "start"],
-      RUNNER_EXIT.unknownJob,
-      /the job we is not allocated to this worker/,
-    ],
-    [
-      "a missing folder",
-      ["gone", "start"],
-      RUNNER_EXIT.missingFolder,
-      /jobs\/gone is missing on this worker/,
-    ],
+    ["a job that is not listed", ["we", "start"], RUNNER_EXIT.unknownJob, /the job we is not allocated to this worker/],
+    ["a missing folder", ["gone", "start"], RUNNER_EXIT.missingFolder, /jobs\/gone is missing on this worker/],
   ] as const)
     test(`${what} is refused by one line and exit code ${code}`, async (t) => {
       const worker = await workerWithJob(t);
@@ -381,10 +325,7 @@ describe("bin/runner", { concurrency: 4 }, () => {
   for (const [what, text] of [
     ["whose process has ended", `${2 ** 22 - 1}.1.${bootId()}.${RUN_ID}`],
     ["whose process number somebody else has now", `${process.pid}.1.${bootId()}.${RUN_ID}`],
-    [
-      "from before the machine's last start",
-      `${process.pid}.${identify(process.pid)?.start_time}.other.${RUN_ID}`,
-    ],
+    ["from before the machine's last start", `${process.pid}.${identify(process.pid)?.start_time}.other.${RUN_ID}`],
     ["that says nothing", "?"],
   ] as const)
     test(`a lock ${what} is taken over`, async (t) => {
@@ -451,13 +392,7 @@ describe("bin/runner", { concurrency: 4 }, () => {
   });
 
   test("worker.json and jobs.json have their fields, sorted", () => {
-    const facts = {
-      bucketId: "b",
-      workerId: "w",
-      workerIp: "10.0.0.1",
-      labels: ["worker", "db"],
-      updateSeq: 3,
-    };
+    const facts = { bucketId: "b", workerId: "w", workerIp: "10.0.0.1", labels: ["worker", "db"], updateSeq: 3 };
     assert.equal(
       workerJson(facts),
       `${JSON.stringify({ bucket_id: "b", worker_id: "w", worker_ip: "10.0.0.1", labels: ["db", "worker"], update_seq: 3 }, null, 3)}\n`,

@@ -140,11 +140,7 @@ test("CP-133 a cancel does not wait for a shell that does not open", async (t) =
   });
   const one = await fleet.one(t);
   const stuck = await one.script("sleep 300", { timeoutMs: 50, isShort: true });
-  assert.deepEqual(
-    [stuck.reason, stuck.receipt],
-    ["timeout", "stopped"],
-    "from now on there is no kept shell",
-  );
+  assert.deepEqual([stuck.reason, stuck.receipt], ["timeout", "stopped"], "from now on there is no kept shell");
   writeFileSync(flag, "");
   const stop = new AbortController();
   const began = performance.now();
@@ -165,10 +161,7 @@ test("a target that never ends is out of time with a receipt, and its lock is fr
   assert.deepEqual([outcome.reason, outcome.receipt], ["timeout", "stopped"]);
   assert.match(outcome.stdout, /^begun\n/);
   assert.deepEqual(fleet.processes, []);
-  assert.equal(
-    (await runTarget(one, { ...order, target: "status", timeoutMs: patience(20_000) })).stdout,
-    "fine\n",
-  );
+  assert.equal((await runTarget(one, { ...order, target: "status", timeoutMs: patience(20_000) })).stdout, "fine\n");
 });
 
 test("a target that never ends, whose client was killed, is ended by the next run that knows that one to be over", async (t) => {
@@ -179,9 +172,7 @@ test("a target that never ends, whose client was killed, is ended by the next ru
   const order = { job: "db", target: "start", runId: "killed", timeoutMs: 600_000 };
   const workers = fleet.workers.slice(0, 1);
   const what: TargetRun = { settings: fleet.settings(), workers, bucketId: BUCKET_ID, order };
-  const client = spawn(process.execPath, [CLIENT, JSON.stringify(what)], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
+  const client = spawn(process.execPath, [CLIENT, JSON.stringify(what)], { stdio: ["ignore", "pipe", "inherit"] });
   await once(client.stdout, "data");
   const masters = descendants(client.pid as number);
   client.kill("SIGKILL");

@@ -74,8 +74,7 @@ test("a refused connection is tried again for a moment, then it is one sentence;
   await fleet.sshd.stop();
   await assert.rejects(one.script("true"), {
     code: "unreachable",
-    message:
-      /^Cannot connect to worker 127\.0\.0\.1: nothing listens on port \d+ there; .+ \(tried \d+ times\)$/,
+    message: /^Cannot connect to worker 127\.0\.0\.1: nothing listens on port \d+ there; .+ \(tried \d+ times\)$/,
   });
   await fleet.sshd.run();
   assert.equal((await one.script("echo back")).stdout, "back\n");
@@ -135,7 +134,8 @@ function haltingTree(): { tree: SyncTree; halted: Promise<void>; goOn: () => voi
 }
 
 const OLD: SyncTree = {
-  ...{ name: "web", folder: "jobs/web" },
+  name: "web",
+  folder: "jobs/web",
   files: [syncFile("Makefile", "stop:\n"), syncFile("a/b", "old\n")],
 };
 
@@ -193,10 +193,7 @@ test("a full disk on the worker is told with the tool's own words, the tree stay
     message:
       /^Cannot sync web to 127\.0\.0\.1: tar: web\/new\/1\/large: (Wrote only|Cannot write).*; the files did not arrive whole$/,
   });
-  assert.deepEqual(await contentOf(path.join(full.folder, "jobs", "web")), {
-    Makefile: "stop:\n",
-    "a/b": "old\n",
-  });
+  assert.deepEqual(await contentOf(path.join(full.folder, "jobs", "web")), { Makefile: "stop:\n", "a/b": "old\n" });
   rmSync(flag);
   assert.deepEqual((await syncTree(await fleet.one(t), large)).changed, ["large"]);
 });

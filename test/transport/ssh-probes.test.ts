@@ -32,8 +32,5 @@ test("a probe over a connection that is lost says that its worker is unreachable
   fleet.cut();
   const found = await probe({ type: "ssh", command: "true", timeoutMs: 5_000, transport });
   assert.deepEqual([found.ok, found.isUnreachable], [false, true]);
-  assert.match(
-    found.evidence,
-    /^command on 127\.0\.0\.1: (Cannot connect|The connection was lost) to worker/,
-  );
+  assert.match(found.evidence, /^command on 127\.0\.0\.1: (Cannot connect|The connection was lost) to worker/);
 });

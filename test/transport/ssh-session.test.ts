@@ -21,8 +21,7 @@ const message = (type: number, ...parts: Buffer[]) => framed(Buffer.of(0, type),
 
 const GREETING = Buffer.concat([framed(uint32(1), uint32(4)), framed(uint32(0x8000_000f), uint32(0))]);
 const OPEN = message(90, text("session"), uint32(0), uint32(2 * 1024 * 1024), uint32(32 * 1024));
-const opened = (room: number, longest: number) =>
-  message(91, uint32(0), uint32(7), uint32(room), uint32(longest));
+const opened = (room: number, longest: number) => message(91, uint32(0), uint32(7), uint32(room), uint32(longest));
 const OPENED = opened(1_000_000, 32_768);
 const EXEC = message(98, uint32(7), text("exec"), Buffer.of(0), text("do it"));
 const status = (code: number) => message(98, uint32(0), text("exit-status"), Buffer.of(0), uint32(code));

@@ -5,13 +5,13 @@ import { explain } from "../../lib/transport/ssh-trouble.ts";
 import type { WorkerAddress } from "../../lib/transport/transport.ts";
 
 const settings: SshSettings = {
-  ...{
-    user: "agent",
-    port: 22,
-    keyFile: "/srv/b/secrets/worker.key",
-    knownHostsFile: "/srv/b/.ssh/known_hosts",
-  },
-  ...{ options: {}, concurrency: 32, useSudo: false },
+  user: "agent",
+  port: 22,
+  keyFile: "/srv/b/secrets/worker.key",
+  knownHostsFile: "/srv/b/.ssh/known_hosts",
+  options: {},
+  concurrency: 32,
+  useSudo: false,
 };
 const direct: WorkerAddress = { host: "10.0.0.7", connection: "ssh", root: "/opt/worker", sshPort: 2222 };
 const behind: WorkerAddress = { ...direct, sshJump: "admin@10.9.9.9" };
@@ -109,13 +109,7 @@ const cases: [string, WorkerAddress, string, string, boolean][] = [
     "Cannot connect to worker 10.0.0.7: No route to host",
     false,
   ],
-  [
-    "anything else",
-    direct,
-    "one\nsomething new.\n",
-    "Cannot connect to worker 10.0.0.7: something new",
-    false,
-  ],
+  ["anything else", direct, "one\nsomething new.\n", "Cannot connect to worker 10.0.0.7: something new", false],
   ["nothing at all", direct, "", "Cannot connect to worker 10.0.0.7: ssh ended without a word", false],
   [
     "an unknown jump host",

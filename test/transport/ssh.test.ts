@@ -16,20 +16,7 @@ import { BUCKET_ID, SshFleet } from "../helpers/ssh-fleet.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 import { busyboxFolder, contentOf, installJob, numberedTree, syncFile } from "../helpers/worker.ts";
 
-const HOSTILE = [
-  "a b",
-  "$(touch x)",
-  `'"; exit 9 #`,
-  "-e",
-  "\\n",
-  "ü\n",
-  "",
-  "*",
-  "!!",
-  "%h",
-  "~",
-  "a\n\n'b\n",
-];
+const HOSTILE = ["a b", "$(touch x)", `'"; exit 9 #`, "-e", "\\n", "ü\n", "", "*", "!!", "%h", "~", "a\n\n'b\n"];
 
 /** A script over a channel of its own, and one over the kept shell. */
 const WAYS: [string, ScriptOptions][] = [
@@ -42,7 +29,9 @@ for (const [way, more] of WAYS)
     const one = await (await SshFleet.start(t)).one(t);
     for (const input of ["in", "", "two\nlines", "x".repeat(40_000)]) {
       const outcome = await one.script('printf "%s|" "$@" "$VALUE"; cat', {
-        ...{ args: HOSTILE, env: { VALUE: "`id`\n$x" }, input },
+        args: HOSTILE,
+        env: { VALUE: "`id`\n$x" },
+        input,
         ...more,
       });
       assert.deepEqual(
@@ -97,8 +86,7 @@ test("the folder is made with its parents; one that others may write to is refus
   assert.equal((await stat(one.folder)).mode & 0o777, 0o755);
   await mkdir(two.folder, { recursive: true });
   await chmod(two.folder, 0o777);
-  const rule =
-    /^Cannot use the folder on worker 127\.0\.0\.2: .+ must be a folder of the user who runs commands/;
+  const rule = /^Cannot use the folder on worker 127\.0\.0\.2: .+ must be a folder of the user who runs commands/;
   await assert.rejects(two.script("true"), { code: "failed", message: rule });
   await chmod(two.folder, 0o755);
   assert.equal((await two.script("true")).exitCode, 0);
@@ -115,12 +103,8 @@ test("there is one connection per worker and run, whatever runs over it, and non
   const [one] = transports as [Transport];
   assert.equal((await stat(path.dirname(connections.configFile))).mode & 0o777, 0o700);
   assert.equal((await stat(connections.configFile)).mode & 0o777, 0o600);
-  const work = Array.from({ length: 12 }, (_, index) =>
-    one.script("sleep 0.2; echo $1", { args: [`${index}`] }),
-  );
-  const short = Array.from({ length: 30 }, (_, index) =>
-    one.script("echo $1", { args: [`${index}`], isShort: true }),
-  );
+  const work = Array.from({ length: 12 }, (_, index) => one.script("sleep 0.2; echo $1", { args: [`${index}`] }));
+  const short = Array.from({ length: 30 }, (_, index) => one.script("echo $1", { args: [`${index}`], isShort: true }));
   const said = (await Promise.all([...work, ...short])).map((outcome) => outcome.stdout);
   assert.deepEqual(
     said,
@@ -206,9 +190,7 @@ test("a daemon neither holds the channel nor dies with it", async (t) => {
   const fleet = await SshFleet.start(t);
   const { connections, transports } = await fleet.connect(t);
   const [one] = transports as [Transport];
-  const outcome = await one.script(
-    "setsid sh -c 'while :; do echo noise; sleep 0.05; done' & echo $!; exit 0",
-  );
+  const outcome = await one.script("setsid sh -c 'while :; do echo noise; sleep 0.05; done' & echo $!; exit 0");
   assert.equal(outcome.reason, "exit");
   const later = await one.script("setsid sleep 300 </dev/null >/dev/null 2>&1 & echo $!");
   await connections.close();
@@ -236,9 +218,7 @@ test("a connection or a control socket that is gone is noticed and replaced", as
 test("an sshd that allows two sessions in a connection gets no more", async (t) => {
   const fleet = await SshFleet.start(t, { sshd: ["MaxSessions 2"] });
   const one = await fleet.one(t);
-  const all = await Promise.all(
-    Array.from({ length: 6 }, (_, index) => one.script(`sleep 0.05; echo ${index}`)),
-  );
+  const all = await Promise.all(Array.from({ length: 6 }, (_, index) => one.script(`sleep 0.05; echo ${index}`)));
   assert.deepEqual(
     all.map((outcome) => outcome.stdout),
     ["0\n", "1\n", "2\n", "3\n", "4\n", "5\n"],
@@ -253,8 +233,7 @@ test("an sshd that allows one session only is named", async (t) => {
   const one = await (await SshFleet.start(t, { sshd: ["MaxSessions 1"] })).one(t);
   await assert.rejects(one.script("true"), {
     code: "failed",
-    message:
-      /^Cannot run commands on worker 127\.0\.0\.1: its sshd allows only one session .+ set MaxSessions/,
+    message: /^Cannot run commands on worker 127\.0\.0\.1: its sshd allows only one session .+ set MaxSessions/,
   });
 });
 
@@ -274,10 +253,7 @@ test("with use_sudo everything runs through `sudo -n`, kills too, and nothing of
   const PATH = await fakeSudo(folder, rest);
   const one = await (await SshFleet.start(t, { env: { PATH } })).one(t, { useSudo: true });
   for (const [, more] of WAYS)
-    assert.equal(
-      (await one.script('echo "$IS_ROOT $SECRET"', { env: { SECRET: "s3" }, ...more })).stdout,
-      "1 s3\n",
-    );
+    assert.equal((await one.script('echo "$IS_ROOT $SECRET"', { env: { SECRET: "s3" }, ...more })).stdout, "1 s3\n");
   const cut = await one.script("sleep 300", { timeoutMs: 50 });
   assert.equal(cut.receipt, "stopped");
   const calls = (await readFile(log, "utf8")).trim().split("\n");
@@ -318,13 +294,9 @@ test("behind a jump host the workers are reached through it, each by one connect
   assert.deepEqual([bastion.logins, fleet.logins], [3, 3]);
   await bastion.sshd.stop();
   for (const one of transports) await one.close();
-  await assert.rejects(
-    (await fleet.connect(t, {}, workers)).transports[0]?.script("true") as Promise<unknown>,
-    {
-      message:
-        /^Cannot connect to the jump host 127\.0\.0\.9 of worker 127\.0\.0\.1: nothing listens on port \d+ there/,
-    },
-  );
+  await assert.rejects((await fleet.connect(t, {}, workers)).transports[0]?.script("true") as Promise<unknown>, {
+    message: /^Cannot connect to the jump host 127\.0\.0\.9 of worker 127\.0\.0\.1: nothing listens on port \d+ there/,
+  });
 });
 
 for (const userland of ["system", "busybox"] as const)
@@ -340,11 +312,7 @@ for (const userland of ["system", "busybox"] as const)
       assert.equal((await syncTree(one, numberedTree(number))).sentBytes, 0);
     }
     assert.equal((await stat(path.join(one.folder, "jobs/web/run/even"))).mode & 0o777, 0o755);
-    await installJob(
-      { transport: one, launcher: fleet.launcher, folder: one.folder },
-      "db",
-      "start:\n\t@echo $$WHO\n",
-    );
+    await installJob({ transport: one, launcher: fleet.launcher, folder: one.folder }, "db", "start:\n\t@echo $$WHO\n");
     const lines: string[] = [];
     const order = {
       job: "db",
@@ -431,8 +399,7 @@ test("a run without a private key, or for a worker nobody knows, is refused befo
   const fleet = await SshFleet.start(t);
   await assert.rejects(fleet.connect(t, { keyFile: path.join(fleet.folder, "worker.key") }), {
     code: "failed",
-    message:
-      "Cannot reach workers over ssh: there is no private key secrets/worker.key; upload one (see docs/ssh.md)",
+    message: "Cannot reach workers over ssh: there is no private key secrets/worker.key; upload one (see docs/ssh.md)",
   });
   const { connections } = await fleet.connect(t);
   assert.throws(() => connections.transport(fleet.worker("127.0.0.8"), BUCKET_ID), { code: "internal" });
@@ -443,10 +410,7 @@ test("where the folder is optional, none is made: the script runs at home; where
   const fleet = await SshFleet.start(t);
   const one = await fleet.one(t);
   for (const isShort of [true, false])
-    assert.equal(
-      (await one.script("pwd", { isFolderOptional: true, isShort })).stdout,
-      `${userInfo().homedir}\n`,
-    );
+    assert.equal((await one.script("pwd", { isFolderOptional: true, isShort })).stdout, `${userInfo().homedir}\n`);
   const look = () => compareTrees(one, new Map([["web", {}]]), new AbortController().signal);
   const nothing = new Map([["web", { files: [], isUnsettled: false }]]);
   assert.deepEqual(await look(), nothing, "where nothing is expected the home is not taken for the folder");

@@ -160,13 +160,9 @@ exec ${real} ${program} "$@"
         else await wholeTree(worker, `step ${step}`, names);
         const byRunner = await numberByRunner(worker);
         assert.equal(await wholeTree(worker, `step ${step}`, names), byRunner);
-        assert.ok(
-          isCommitted || isThrough ? byRunner === current + 1 : byRunner - current <= 1,
-          `step ${step}`,
-        );
+        assert.ok(isCommitted || isThrough ? byRunner === current + 1 : byRunner - current <= 1, `step ${step}`);
         current = byRunner;
-        if (isThrough)
-          assert.equal((await syncTree(worker.transport, numberedTree(current, names))).sentBytes, 0);
+        if (isThrough) assert.equal((await syncTree(worker.transport, numberedTree(current, names))).sentBytes, 0);
         assert.ok(step < 60);
       }
       assert.ok(commits > 1, "some were killed while they moved the files");
@@ -177,10 +173,7 @@ exec ${real} ${program} "$@"
     const upToTheCommit: Transport = {
       ...worker.transport,
       script: (text, options) =>
-        worker.transport.script(
-          text.replace(/ && finish "\$name" "\$from\.lock" \|\| exit 1\n/, "\n"),
-          options,
-        ),
+        worker.transport.script(text.replace(/ && finish "\$name" "\$from\.lock" \|\| exit 1\n/, "\n"), options),
     };
     await syncTree(upToTheCommit, numberedTree(1));
     assert.ok(existsSync(path.join(worker.folder, ".sync/web/commit")));

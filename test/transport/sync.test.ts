@@ -56,17 +56,11 @@ describe("syncTree", { concurrency: 4 }, () => {
         "make compares times",
       );
 
-      const changed = await syncJob(transport, [
-        syncFile("Makefile", "stop:\n"),
-        syncFile("run.sh", "#!", 0o755),
-      ]);
+      const changed = await syncJob(transport, [syncFile("Makefile", "stop:\n"), syncFile("run.sh", "#!", 0o755)]);
       assert.deepEqual(changed.changed, ["Makefile"]);
       assert.deepEqual(changed.removed.sort(), ["certs/key", "conf/deep/er.conf", "empty"]);
       assert.equal(changed.unchanged, 1);
-      assert.deepEqual(await contentOf(folder, OWN), {
-        "jobs/web/Makefile": "stop:\n",
-        "jobs/web/run.sh": "#!",
-      });
+      assert.deepEqual(await contentOf(folder, OWN), { "jobs/web/Makefile": "stop:\n", "jobs/web/run.sh": "#!" });
 
       await syncJob(transport, []);
       assert.deepEqual(await contentOf(folder, OWN), {});
@@ -142,11 +136,7 @@ describe("syncTree", { concurrency: 4 }, () => {
       const { transport, folder } = await temporaryWorker(t, userland);
       const job = path.join(folder, "jobs/web");
       const foreign = ["data/db", "logs/a.log", "bin/tool", "own", "conf/own", "made/own"];
-      await syncJob(transport, [
-        syncFile("conf/a", "1"),
-        syncFile("own-too", "1"),
-        syncFile("made/a/b", "1"),
-      ]);
+      await syncJob(transport, [syncFile("conf/a", "1"), syncFile("own-too", "1"), syncFile("made/a/b", "1")]);
       for (const name of foreign) {
         await mkdir(path.dirname(path.join(job, name)), { recursive: true });
         await writeFile(path.join(job, name), "mine");
@@ -196,12 +186,7 @@ describe("syncTree", { concurrency: 4 }, () => {
     };
     const before = await changeTimes();
     const watch = counted(transport);
-    assert.deepEqual(await syncJob(watch.transport, files), {
-      changed: [],
-      removed: [],
-      unchanged: 2,
-      sentBytes: 0,
-    });
+    assert.deepEqual(await syncJob(watch.transport, files), { changed: [], removed: [], unchanged: 2, sentBytes: 0 });
     assert.equal(watch.scripts, 1);
     assert.deepEqual(await changeTimes(), before);
   });
@@ -261,10 +246,7 @@ describe("syncTree", { concurrency: 4 }, () => {
     const jobs = ["a", "b", "c", "d", "e", "f"];
     const trees = jobs.map((name) => ({ name, folder: `jobs/${name}`, files: [syncFile("x", name)] }));
     await Promise.all(trees.map((tree) => syncTree(transport, tree)));
-    assert.deepEqual(
-      await contentOf(folder, OWN),
-      Object.fromEntries(jobs.map((name) => [`jobs/${name}/x`, name])),
-    );
+    assert.deepEqual(await contentOf(folder, OWN), Object.fromEntries(jobs.map((name) => [`jobs/${name}/x`, name])));
   });
 
   test("a list that names other folders makes sync remove nothing there", async (t) => {
@@ -285,34 +267,15 @@ describe("syncTree", { concurrency: 4 }, () => {
   test("paths that lead out of the tree, or into what is the job's, are refused", async (t) => {
     const { transport } = await temporaryWorker(t);
     const watch = counted(transport);
-    const bad = [
-      "",
-      "/a",
-      "../a",
-      "a/../b",
-      "a//b",
-      "./a",
-      "a/",
-      "a\nb",
-      "a\0b",
-      "data/x",
-      "logs",
-      "bin/tool",
-    ];
+    const bad = ["", "/a", "../a", "a/../b", "a//b", "./a", "a/", "a\nb", "a\0b", "data/x", "logs", "bin/tool"];
     for (const name of bad)
-      await assert.rejects(
-        syncJob(watch.transport, [syncFile(name, "")]),
-        /^Failure: Cannot sync web: it cannot have/,
-      );
+      await assert.rejects(syncJob(watch.transport, [syncFile(name, "")]), /^Failure: Cannot sync web: it cannot have/);
     for (const name of ["jobs/web/a", ".sync/web.list", ".runner/x"])
       await assert.rejects(
         syncTree(watch.transport, { name: WORKER_TREE, folder: ".", files: [syncFile(name, "")] }),
         /it cannot have a file/,
       );
-    await assert.rejects(
-      syncJob(watch.transport, [syncFile("a", ""), syncFile("a", "")]),
-      /cannot have a file "a"/,
-    );
+    await assert.rejects(syncJob(watch.transport, [syncFile("a", ""), syncFile("a", "")]), /cannot have a file "a"/);
     await assert.rejects(
       syncJob(watch.transport, [syncFile("a", ""), syncFile("a/b", "")]),
       /both a file and a folder/,
@@ -376,10 +339,7 @@ describe("syncTree", { concurrency: 4 }, () => {
         return outcome;
       },
     };
-    await assert.rejects(
-      syncJob(overtaken, [syncFile("a", "mine")]),
-      /another sync has changed the files meanwhile/,
-    );
+    await assert.rejects(syncJob(overtaken, [syncFile("a", "mine")]), /another sync has changed the files meanwhile/);
     assert.equal(await readFile(path.join(folder, "jobs/web/a"), "utf8"), "of the other");
   });
 
@@ -421,10 +381,7 @@ describe("syncTree", { concurrency: 4 }, () => {
     });
     await assert.rejects(
       syncTree(broken("sleep 600"), { name: "web", folder: "jobs/web", files: [] }, { timeoutMs: 30 }),
-      {
-        code: "timeout",
-        message: "Cannot sync web to 127.0.0.1: it had not ended after 0.03 s",
-      },
+      { code: "timeout", message: "Cannot sync web to 127.0.0.1: it had not ended after 0.03 s" },
     );
   });
 });
@@ -441,9 +398,7 @@ test("a large file streams: never is more of it in memory than a few chunks", as
   const before = process.memoryUsage().arrayBuffers;
   let most = 0;
   const timer = setInterval(() => (most = Math.max(most, process.memoryUsage().arrayBuffers - before)), 1);
-  const result = await syncJob(transport, [
-    { path: "big", mode: 0o644, sha256: hash.digest("hex"), size, open },
-  ]);
+  const result = await syncJob(transport, [{ path: "big", mode: 0o644, sha256: hash.digest("hex"), size, open }]);
   clearInterval(timer);
   assert.ok(result.sentBytes > size && result.sentBytes < size + 20_000);
   assert.equal((await stat(path.join(folder, "jobs/web/big"))).size, size);

@@ -20,8 +20,14 @@ function place(t: TestContext, sshd?: PrivateSshd) {
   const said: string[] = [];
   const give = (workers: WorkerAddress[], more: Partial<TrustOptions> = {}) =>
     trustWorkers(workers, {
-      ...{ launcher, signal: new AbortController().signal, knownHostsFile: file, sshOptions: {} },
-      ...{ identityFile: sshd?.clientKey ?? "/none", jumpUser: "agent", concurrency: 8, force: false },
+      launcher,
+      signal: new AbortController().signal,
+      knownHostsFile: file,
+      sshOptions: {},
+      identityFile: sshd?.clientKey ?? "/none",
+      jumpUser: "agent",
+      concurrency: 8,
+      force: false,
       onResult: (name, { outcome }) => said.push(`${name} ${outcome}`),
       ...more,
     });
@@ -57,8 +63,12 @@ test("CP-252 a new host is recorded with all its keys, then it is unchanged, and
   const { workers } = await give([at("127.0.0.2", sshd.port)]);
   assert.deepEqual(workers, [
     {
-      ...{ worker: "127.0.0.2", host: name, outcome: "trusted" },
-      ...{ fingerprints: shown(sshd.hostKeys), previous: [], error: null },
+      worker: "127.0.0.2",
+      host: name,
+      outcome: "trusted",
+      fingerprints: shown(sshd.hostKeys),
+      previous: [],
+      error: null,
     },
   ]);
   assert.equal(text(), linesOf(name, sshd.hostKeys));
@@ -88,8 +98,12 @@ test("CP-256 a changed key is refused with both fingerprints, and replaced only 
   const refused = await give([at("127.0.0.1", sshd.port)]);
   assert.deepEqual(refused.workers, [
     {
-      ...{ worker: "127.0.0.1", host: `[127.0.0.1]:${sshd.port}`, outcome: "changed" },
-      ...{ fingerprints: offered, previous: known, error: "its host key is not the known one" },
+      worker: "127.0.0.1",
+      host: `[127.0.0.1]:${sshd.port}`,
+      outcome: "changed",
+      fingerprints: offered,
+      previous: known,
+      error: "its host key is not the known one",
     },
   ]);
   assert.equal(text(), before);
@@ -173,13 +187,8 @@ test("a worker behind a jump host is asked through it, once the jump host is tru
   const workers = [at("127.0.0.2", inner.port, { sshJump }), at("127.0.0.3", closed, { sshJump })];
   const result = await give(workers, { sshOptions: { Compression: "yes" } });
   assert.deepEqual(
-    [result.jump_hosts, result.workers].map((hosts) =>
-      hosts.map(({ host, outcome }) => `${host} ${outcome}`),
-    ),
-    [
-      [`[127.0.0.1]:${hop.port} trusted`],
-      [`[127.0.0.2]:${inner.port} trusted`, `[127.0.0.3]:${closed} unreachable`],
-    ],
+    [result.jump_hosts, result.workers].map((hosts) => hosts.map(({ host, outcome }) => `${host} ${outcome}`)),
+    [[`[127.0.0.1]:${hop.port} trusted`], [`[127.0.0.2]:${inner.port} trusted`, `[127.0.0.3]:${closed} unreachable`]],
   );
   assert.equal(result.workers[1]?.error, "from the jump host: connect failed: Connection refused");
   assert.equal(said[0], `jump host [127.0.0.1]:${hop.port} trusted`);

@@ -74,15 +74,13 @@ const output = () => console.page.locator("#activity .output");
 const line = (text: string) => output().locator(".line", { hasText: text });
 const numberOf = (text: string) => line(text).first().locator(".number");
 const find = () => console.page.getByLabel("Find in the log");
-const count = (text: string | RegExp) =>
-  console.page.locator("#activity .count", { hasText: text }).waitFor();
+const count = (text: string | RegExp) => console.page.locator("#activity .count", { hasText: text }).waitFor();
 const scroll = (share: number) =>
   console.page.evaluate(
     `(() => { const log = document.querySelector("#activity .output"); log.scrollTop = ${share} * log.scrollHeight; })()`,
   );
 /** Waits until a script of the page answers true. */
-const holds = (what: string, script: string) =>
-  until(what, () => console.page.evaluate<boolean>(script), 20_000);
+const holds = (what: string, script: string) => until(what, () => console.page.evaluate<boolean>(script), 20_000);
 /** Waits until the log has stayed where it is for two frames: a key scrolls it only later. */
 const rested = () =>
   console.page.evaluate(
@@ -211,10 +209,7 @@ test("a range of lines has an address and is copied; lines that are filtered are
   await find().fill("needle");
   await console.page.getByLabel("Only these lines").check();
   await holds("only these", `document.querySelectorAll("#activity .line").length === ${LINES / 1000}`);
-  const [download] = await Promise.all([
-    console.page.waitForEvent("download"),
-    console.link("Download").click(),
-  ]);
+  const [download] = await Promise.all([console.page.waitForEvent("download"), console.link("Download").click()]);
   const lines = readFileSync(await download.path(), "utf8").split("\n");
   assert.deepEqual([lines.length, lines[0]], [LINES / 1000 + 1, lineOf(1000)]);
   await console.page.keyboard.press("Escape");
@@ -266,9 +261,7 @@ test("axe finds no barrier in the panel, whatever colours a log asks for", async
 test("CP-184 what is added is followed until somebody scrolls up; a pill counts and leads back", async () => {
   const run = await server.startRun(bucket, "deploy");
   const hide = (isHidden: boolean) =>
-    console.page.evaluate(
-      `Object.defineProperty(document, "hidden", { value: ${isHidden}, configurable: true })`,
-    );
+    console.page.evaluate(`Object.defineProperty(document, "hidden", { value: ${isHidden}, configurable: true })`);
   await hide(true);
   await show(run);
   await console.page.locator("#activity .status.running").waitFor();
@@ -292,15 +285,11 @@ test("CP-184 what is added is followed until somebody scrolls up; a pill counts 
     .waitFor();
   assert.deepEqual(await output().boundingBox(), empty, "the log moved while it grew");
   await output().hover();
-  const middle =
-    "const { left, top, height } = document.querySelector('#activity .output').getBoundingClientRect();";
+  const middle = "const { left, top, height } = document.querySelector('#activity .output').getBoundingClientRect();";
   const shown = `${middle} return document.elementFromPoint(left + 10, top + height / 2).getAttribute("href");`;
   const bottom = await console.page.evaluate<string>(`(() => { ${shown} })()`);
   await console.page.mouse.wheel(0, -1500);
-  await until(
-    "that it is scrolled up",
-    async () => (await console.page.evaluate(`(() => { ${shown} })()`)) !== bottom,
-  );
+  await until("that it is scrolled up", async () => (await console.page.evaluate(`(() => { ${shown} })()`)) !== bottom);
   await console.page.keyboard.press("Control+f");
   await find().fill("second 1");
   await console.page.keyboard.press("Enter");

@@ -17,11 +17,7 @@ const CASES: [string, string, string[]][] = [
   ["an empty SGR ends all", "\x1b[1;32mb\x1b[mc", ["bold fg2:b", "c"]],
   ["bright colours are like the others", "\x1b[91ma\x1b[102mb", ["fg1:a", "fg1 bg2:b"]],
   ["the default colour", "\x1b[31;44ma\x1b[39mb\x1b[49mc", ["fg1 bg4:a", "bg4:b", "c"]],
-  [
-    "styles begin and end",
-    "\x1b[1;3;4;7;9ma\x1b[22;23;24;27;29mb",
-    ["bold italic underline inverse strike:a", "b"],
-  ],
+  ["styles begin and end", "\x1b[1;3;4;7;9ma\x1b[22;23;24;27;29mb", ["bold italic underline inverse strike:a", "b"]],
   ["one of 256 colours", "\x1b[38;5;9ma\x1b[38;5;196mb", ["fg1:a", "fg1:b"]],
   ["a colour of its own becomes the nearest", "\x1b[38;2;0;200;0ma", ["fg2:a"]],
   ["numbers with colons", "\x1b[38:5:2ma", ["fg2:a"]],

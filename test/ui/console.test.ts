@@ -241,8 +241,7 @@ test("everything can be reached and started by keyboard", async () => {
     await ui.page.keyboard.press("Tab");
     reached.push(await ui.page.evaluate("document.activeElement.textContent.slice(0, 6)"));
   }
-  for (const name of ["Build", "Deploy"])
-    assert.ok(reached.includes(name), `${name} was not reached: ${reached}`);
+  for (const name of ["Build", "Deploy"]) assert.ok(reached.includes(name), `${name} was not reached: ${reached}`);
 });
 
 test("keys lead to the views, and ? tells which; Escape closes that again", async () => {

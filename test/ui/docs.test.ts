@@ -51,14 +51,10 @@ test("an operation is found by what it does, and has an address", async () => {
   await console.page.keyboard.type("FOLLOW activity timeout");
   await console.page.getByText(/^1 of \d+ operations$/).waitFor();
   await console.page.locator("summary:visible", { hasText: "Follow the Activity" }).click();
-  await operation("get_buckets_bucket_id_runs_run_id_logs")
-    .getByRole("heading", { name: "Parameters" })
-    .waitFor();
+  await operation("get_buckets_bucket_id_runs_run_id_logs").getByRole("heading", { name: "Parameters" }).waitFor();
   assert.ok(console.page.url().endsWith("#get_buckets_bucket_id_runs_run_id_logs"));
   await console.page.reload();
-  await operation("get_buckets_bucket_id_runs_run_id_logs")
-    .getByRole("heading", { name: "Try it" })
-    .waitFor();
+  await operation("get_buckets_bucket_id_runs_run_id_logs").getByRole("heading", { name: "Try it" }).waitFor();
 });
 
 test("what an operation takes and answers is told, with examples", async () => {
@@ -67,11 +63,7 @@ test("what an operation takes and answers is told, with examples", async () => {
   await create.getByText("project string, maxLength 200, minLength 1").first().waitFor();
   await create.locator(".answer", { hasText: "201" }).getByText("initialized").first().waitFor();
   await create.locator(".answer", { hasText: "409" }).locator("summary").first().click();
-  await create
-    .locator(".answer", { hasText: "409" })
-    .getByText("bucket_exists", { exact: true })
-    .first()
-    .click();
+  await create.locator(".answer", { hasText: "409" }).getByText("bucket_exists", { exact: true }).first().click();
   await create.getByRole("group", { name: "Example: bucket_exists" }).waitFor();
 });
 

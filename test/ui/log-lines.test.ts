@@ -54,9 +54,7 @@ const LOGS: Record<string, string | Buffer> = {
   "empty lines": "\n".repeat(9_000),
   "one line of 1 MB": `${"x".repeat(1_000_000)}\n`,
   "long lines between short ones": `a\n${"é€".repeat(9_000)}\nb\n${"👩".repeat(30_000)}\nc\n`,
-  "lines around the size of a piece": [4095, 4096, 4097, 8191, 8192, 8193]
-    .map((n) => `${"y".repeat(n)}\n`)
-    .join(""),
+  "lines around the size of a piece": [4095, 4096, 4097, 8191, 8192, 8193].map((n) => `${"y".repeat(n)}\n`).join(""),
   "no newline at the end": `first\n${"z".repeat(10_000)}\nlast`,
   "bytes that are not UTF-8": Buffer.alloc(50_000, Buffer.from([0x80, 0xff, 0xc3])),
 };
@@ -110,10 +108,9 @@ test("what arrives is read from memory, and a log that was read goes on", async 
 
 const GROUPS = [1, 5_000, 3, 40, 1, 2_500, 700]
   .map((lines, group) =>
-    Array.from(
-      { length: lines },
-      (_, index) => `web@10.0.0.${group} ${index % 3 ? "|" : "!"} line ${index}\n`,
-    ).join(""),
+    Array.from({ length: lines }, (_, index) => `web@10.0.0.${group} ${index % 3 ? "|" : "!"} line ${index}\n`).join(
+      "",
+    ),
   )
   .join("web: batch 2 of 7\n");
 

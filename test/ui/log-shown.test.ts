@@ -158,19 +158,13 @@ test("what is shown is downloaded: whole lines of a job, each with its time", as
   await console.page.getByRole("searchbox", { name: "Job" }).fill("web");
   await console.page.locator("#activity .download[href*='job=web']").waitFor();
   const download = async () => {
-    const [file] = await Promise.all([
-      console.page.waitForEvent("download"),
-      console.link("Download").click(),
-    ]);
+    const [file] = await Promise.all([console.page.waitForEvent("download"), console.link("Download").click()]);
     return readFileSync(await file.path(), "utf8");
   };
   const own = LINES.filter((text) => text.startsWith("web"));
   const timed = (await download()).split("\n");
   const [ofFirst, ofThird] = [0, 75_250].map((ms) => new Date(began + ms).toISOString());
-  assert.deepEqual(timed, [
-    ...own.map((text) => `${/first|batch/.test(text) ? ofFirst : ofThird} ${text}`),
-    "",
-  ]);
+  assert.deepEqual(timed, [...own.map((text) => `${/first|batch/.test(text) ? ofFirst : ofThird} ${text}`), ""]);
   await open();
   await times().selectOption("off");
   assert.equal(await download(), own.map((text) => `${text}\n`).join(""));

@@ -77,12 +77,7 @@ async function dare(label: string, says: RegExp, word: string, action: string): 
 test("a plan is deployed as it is shown; where something has moved since, the question says so and stays", async () => {
   const plan = await server.run(bucket, "deploy", { dry_run: true });
   await ui.view(bucket, "deployments");
-  const { status, body } = await dare(
-    "Deploy this plan …",
-    /Does what this plan shows/,
-    "shop",
-    "Deploy this plan",
-  );
+  const { status, body } = await dare("Deploy this plan …", /Does what this plan shows/, "shop", "Deploy this plan");
   assert.deepEqual([status, body], ["succeeded", { plan: plan.id }]);
   await part("Last deploy").locator("tr", { hasText: "base" }).getByText("changed").first().waitFor();
   assert.equal(last(), "start 1.0.0");
@@ -105,9 +100,7 @@ test("a job is stopped, started and restarted on the workers that are chosen, by
   assert.deepEqual(one.body, { allocations: ["127.0.0.2"], health_check: true });
   assert.deepEqual([last(), last("127.0.0.2")], ["start 1.0.0", "restart 1.0.0"]);
   await ui.page.getByLabel("Health check afterwards").uncheck();
-  assert.deepEqual((await dare("Reload …", /^Makes it read/, "base", "Reload")).body, {
-    allocations: ["127.0.0.2"],
-  });
+  assert.deepEqual((await dare("Reload …", /^Makes it read/, "base", "Reload")).body, { allocations: ["127.0.0.2"] });
   const forgot = await dare("Stop and forget …", /as if it was new/, "base", "Stop and forget");
   assert.deepEqual(forgot.body, { forget: true, allocations: ["127.0.0.2"] });
   await ui.page.getByLabel(/^Target of its Makefile/).fill("status");
@@ -194,21 +187,11 @@ test("a key is stored, replaced and removed only by the name of the bucket, and 
 test("a snapshot is deleted, and the database initialised or upgraded, by the name of the bucket", async () => {
   await server.run(bucket, "snapshots", { note: "to be deleted" });
   await ui.view(bucket, "source/snapshots");
-  const deleted = await dare(
-    "Delete …",
-    /Removes the snapshot .* cannot be undone/,
-    "shop",
-    "Delete snapshot",
-  );
+  const deleted = await dare("Delete …", /Removes the snapshot .* cannot be undone/, "shop", "Delete snapshot");
   assert.equal(deleted.code, 204);
   await ui.page.getByText("There is none yet.").waitFor();
   await ui.view(bucket, "source/schema");
-  const upgraded = await dare(
-    "Initialise or upgrade …",
-    /Makes or upgrades/,
-    "shop",
-    "Initialise or upgrade",
-  );
+  const upgraded = await dare("Initialise or upgrade …", /Makes or upgrades/, "shop", "Initialise or upgrade");
   assert.equal(upgraded.code, 200);
   ui.checkPeace();
 });

@@ -34,10 +34,7 @@ test("CP-002 everything that pages, styles and scripts refer to is a file of the
       assert.ok(known.has(target as string), `${page} refers to ${target}`);
   for (const script of scripts)
     for (const [, target] of read(script).matchAll(/\bfrom "([^"]+)"|\bimport\("([^"]+)"\)/g))
-      assert.ok(
-        known.has(path.posix.join("/", path.dirname(script), target ?? "")),
-        `${script} imports ${target}`,
-      );
+      assert.ok(known.has(path.posix.join("/", path.dirname(script), target ?? "")), `${script} imports ${target}`);
   for (const style of files.filter((file) => file.endsWith(".css")))
     assert.doesNotMatch(read(style), /url\(|@import/, style);
 });

@@ -46,10 +46,7 @@ before(async () => {
   flags = ["--tls-cert", certFile, "--tls-key", keyFile, "--totp-secret-file", secretFile, ...lifetime];
   await startServer();
   browser = await launchChromium();
-  page = await browser.newPage({
-    ignoreHTTPSErrors: true,
-    permissions: ["clipboard-read", "clipboard-write"],
-  });
+  page = await browser.newPage({ ignoreHTTPSErrors: true, permissions: ["clipboard-read", "clipboard-write"] });
   page.on("request", (request) => requests.push(`${request.method()} ${new URL(request.url()).pathname}`));
   page.on("pageerror", (error) => complaints.push(error.message));
 });
@@ -104,9 +101,7 @@ test("CP-192 shortly before its TOTP session ends the page asks for the next cod
   );
   await page.getByText(/^The session ends (in|just)/).waitFor();
   await codeField().focus();
-  await page.evaluate(
-    "navigator.clipboard.writeText(code)".replace("code", JSON.stringify(await freshCode())),
-  );
+  await page.evaluate("navigator.clipboard.writeText(code)".replace("code", JSON.stringify(await freshCode())));
   await page.keyboard.press("Control+V");
   await codeField().waitFor({ state: "hidden" });
 });

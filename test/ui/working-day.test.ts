@@ -60,17 +60,12 @@ function write(version: string, before = ""): void {
   const { port } = service.address() as { port: number };
   const manifest = { resources: { ports: { base_tcp: port } } };
   writeServices(source, workers, { version, before, healthPort: port, manifest });
-  writeFileSync(
-    path.join(source, "workspace", "bucket.conf"),
-    `port_min = "${port}"\nport_max = "${port}"\n`,
-  );
+  writeFileSync(path.join(source, "workspace", "bucket.conf"), `port_min = "${port}"\nport_max = "${port}"\n`);
 }
 
 async function push(): Promise<void> {
   const flags = ["--bucket", bucket, "--dir", source, "--ca-file", certificate, "--totp", await freshCode()];
-  const { code, stderr } = await ops(["push", server.url, ...flags], {
-    env: { OPS_SERVE_TOKEN: server.token },
-  });
+  const { code, stderr } = await ops(["push", server.url, ...flags], { env: { OPS_SERVE_TOKEN: server.token } });
   assert.equal(code, 0, stderr);
 }
 
@@ -106,10 +101,7 @@ test("a morning: sign in with a code, create a bucket, give it a key, watch a pu
   await ui.confirm("Upload key");
   await ui.page.getByText("SHA256:").waitFor();
   write("1.0.0");
-  await Promise.all([
-    push(),
-    activity().locator(".subject", { hasText: "push in shop / production" }).waitFor(),
-  ]);
+  await Promise.all([push(), activity().locator(".subject", { hasText: "push in shop / production" }).waitFor()]);
   await ended("push", "succeeded");
 });
 
@@ -177,10 +169,7 @@ test("in the evening: a command, the catalog, a snapshot and its restore, and si
   await ui.page.getByRole("dialog").getByLabel(/^Note/).fill("before the night");
   await ui.confirm("Create snapshot");
   await ended("snapshot_create", "succeeded");
-  await ui.page
-    .locator("tr", { hasText: "before the night" })
-    .getByRole("button", { name: "Restore …" })
-    .click();
+  await ui.page.locator("tr", { hasText: "before the night" }).getByRole("button", { name: "Restore …" }).click();
   await ui.confirm("Restore", "production");
   await ended("snapshot_restore", "succeeded");
   await ui.button("Sign out").click();

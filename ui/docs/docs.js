@@ -150,8 +150,7 @@ function tryForm(operation) {
   const { method, parameters = [], requestBody } = operation;
   const table = parameters.map(fieldOf);
   if (requestBody) table.push(bodyOf(requestBody.content));
-  if (method !== "GET")
-    table.push(["sure", "Really do this on this server", "", { ...TICK, required: true }]);
+  if (method !== "GET") table.push(["sure", "Really do this on this server", "", { ...TICK, required: true }]);
   const { labels, values } = fieldsOf(table);
   const problem = alertPlace();
   const result = el("div.result", { "aria-live": "polite" });

@@ -23,10 +23,7 @@ const VIEWS: Record<ViewName, { summary: string; flags: Flag[] }> = {
   },
   hooks: { summary: "Show the hooks of the jobs and what they demand", flags: [JOBS] },
   ports: { summary: "Show the numbers of the jobs' ports", flags: [JOBS] },
-  kv: {
-    summary: "Show the keys of the key-value store; of secrets a fingerprint",
-    flags: [JOBS, ACTIVE, DELETED],
-  },
+  kv: { summary: "Show the keys of the key-value store; of secrets a fingerprint", flags: [JOBS, ACTIVE, DELETED] },
   certs: { summary: "Show the certificates and when they end", flags: [JOBS, WORKERS] },
 };
 
@@ -36,8 +33,7 @@ export const CATALOG_COMMANDS: readonly Command[] = [
     name: "info",
     summary: "Show what a bucket is: its id, its update sequence, how much it holds",
     flags: [BUCKET_DIR, JSON_FLAG],
-    run: async (input) =>
-      (await import("../catalog.ts")).infoCommand(bucketDir(input), input.switches.has("json")),
+    run: async (input) => (await import("../catalog.ts")).infoCommand(bucketDir(input), input.switches.has("json")),
   },
   ...VIEW_NAMES.map(
     (name): Command => ({
@@ -122,10 +118,7 @@ export const CATALOG_COMMANDS: readonly Command[] = [
       { name: "job", help: "The job that may read it" },
       { name: "key", help: "The key, as templates and hooks ask for it" },
     ],
-    flags: [
-      BUCKET_DIR,
-      { name: "ttl", value: "SECONDS", help: "Forget it after that time (default: never)" },
-    ],
+    flags: [BUCKET_DIR, { name: "ttl", value: "SECONDS", help: "Forget it after that time (default: never)" }],
     async run(input) {
       const { setSecretCommand } = await import("../catalog.ts");
       const [job = "", key = ""] = input.operands;

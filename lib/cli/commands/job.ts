@@ -18,12 +18,7 @@ export const JOB_COMMANDS: readonly Command[] = [
     operands: [{ name: "job", help: "Its name" }],
     flags: [
       BUCKET_DIR,
-      {
-        name: "selectors",
-        short: "s",
-        value: "A,B",
-        help: "Labels that its workers carry (default: its name)",
-      },
+      { name: "selectors", short: "s", value: "A,B", help: "Labels that its workers carry (default: its name)" },
       { name: "template", value: "NAME", help: "The folder of templates/ to copy" },
     ],
     async run(input) {

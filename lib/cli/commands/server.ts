@@ -1,11 +1,7 @@
 import type { Command, Flag } from "../flags.ts";
 
 const SECRET_FILE = { name: "totp-secret-file", value: "FILE" };
-const ISSUER: Flag = {
-  name: "totp-issuer",
-  value: "NAME",
-  help: "The issuer in the authenticator app (default ops)",
-};
+const ISSUER: Flag = { name: "totp-issuer", value: "NAME", help: "The issuer in the authenticator app (default ops)" };
 
 const BASE_URL = { name: "base_url", help: "The server, for example https://ops.example:9090" };
 const BUCKET: Flag = { name: "bucket", value: "UUID", help: "The bucket on the server" };
@@ -20,11 +16,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
     name: "server",
     summary: "Serve the HTTP API and the console for all buckets below a root",
     flags: [
-      {
-        name: "root",
-        value: "DIR",
-        help: "Folder of the buckets (or OPS_SERVE_ROOT); made if it is missing",
-      },
+      { name: "root", value: "DIR", help: "Folder of the buckets (or OPS_SERVE_ROOT); made if it is missing" },
       {
         name: "token",
         value: "TOKEN",
@@ -32,11 +24,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
       },
       { name: "token-file", value: "FILE", help: "File that holds the API token (or set OPS_SERVE_TOKEN)" },
       { name: "addr", value: "HOST:PORT", help: "Listen address (default 127.0.0.1:9090)" },
-      {
-        name: "tls-cert",
-        value: "FILE",
-        help: "PEM certificate; needed unless the address is a loopback one",
-      },
+      { name: "tls-cert", value: "FILE", help: "PEM certificate; needed unless the address is a loopback one" },
       { name: "tls-key", value: "FILE", help: "PEM key of the certificate" },
       {
         ...SECRET_FILE,
@@ -56,10 +44,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
     name: "server totp-enroll",
     summary: "Make the TOTP secret of a server, or show the one there is, for an authenticator app",
     flags: [
-      {
-        ...SECRET_FILE,
-        help: "Where it is, or is written, for its owner alone (default ./server-totp.secret)",
-      },
+      { ...SECRET_FILE, help: "Where it is, or is written, for its owner alone (default ./server-totp.secret)" },
       ISSUER,
       { name: "totp-account", value: "NAME", help: "The account in the app (default ops-server@<hostname>)" },
       { name: "json", help: "Print JSON instead of text and QR code" },

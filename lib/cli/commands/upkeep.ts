@@ -35,8 +35,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     name: "doctor",
     summary: "Examine this host, the bucket and its workers, and say what to do about each finding",
     flags: [BUCKET_DIR, JSON_FLAG],
-    run: async (input) =>
-      (await import("../doctor.ts")).doctorCommand(bucketDir(input), input.switches.has("json")),
+    run: async (input) => (await import("../doctor.ts")).doctorCommand(bucketDir(input), input.switches.has("json")),
   },
   runCommand("drift", { name: "drift" }),
   runCommand("gc", { name: "gc" }),
@@ -45,8 +44,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     name: "snapshot list",
     summary: "Show the snapshots of the bucket, newest first",
     flags: [BUCKET_DIR, JSON_FLAG],
-    run: async (input) =>
-      (await import("../snapshots.ts")).listCommand(bucketDir(input), input.switches.has("json")),
+    run: async (input) => (await import("../snapshots.ts")).listCommand(bucketDir(input), input.switches.has("json")),
   },
   {
     name: "snapshot verify",
@@ -66,7 +64,6 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     summary: "Remove a snapshot of the bucket",
     operands: [{ name: "snapshot", help: "Its name as `ops snapshot list` shows it" }],
     flags: [BUCKET_DIR],
-    run: async (input) =>
-      (await import("../snapshots.ts")).deleteCommand(bucketDir(input), input.operands[0] ?? ""),
+    run: async (input) => (await import("../snapshots.ts")).deleteCommand(bucketDir(input), input.operands[0] ?? ""),
   },
 ];

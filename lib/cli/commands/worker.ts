@@ -27,12 +27,7 @@ async function factsView(input: Parsed) {
 /** Commands about the workers of a bucket. */
 export const WORKER_COMMANDS: readonly Command[] = [
   runCommand("worker_trust", { name: "worker trust", short: SHORT }),
-  runCommand("worker_facts", {
-    name: "worker facts",
-    short: SHORT,
-    flags: GENERATE,
-    view: factsView,
-  }),
+  runCommand("worker_facts", { name: "worker facts", short: SHORT, flags: GENERATE, view: factsView }),
   runCommand("worker_uptime", {
     name: "worker uptime",
     short: SHORT,

@@ -36,12 +36,7 @@ export interface Pipeline {
 export type Statement =
   | { kind: "text"; at: number; text: string }
   | { kind: "action"; at: number; pipeline: Pipeline }
-  | {
-      kind: "if" | "with";
-      at: number;
-      branches: { pipeline: Pipeline; body: Statement[] }[];
-      otherwise?: Statement[];
-    }
+  | { kind: "if" | "with"; at: number; branches: { pipeline: Pipeline; body: Statement[] }[]; otherwise?: Statement[] }
   | { kind: "range"; at: number; pipeline: Pipeline; body: Statement[]; otherwise?: Statement[] }
   | { kind: "template"; at: number; name: string; pipeline?: Pipeline }
   | { kind: "break" | "continue"; at: number };

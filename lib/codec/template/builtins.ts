@@ -77,12 +77,10 @@ function equals(a: TemplateValue, b: TemplateValue): boolean {
 }
 
 function isLess(a: TemplateValue, b: TemplateValue): boolean {
-  if (typeof a === "string" && typeof b === "string")
-    return Buffer.compare(Buffer.from(a), Buffer.from(b)) < 0;
+  if (typeof a === "string" && typeof b === "string") return Buffer.compare(Buffer.from(a), Buffer.from(b)) < 0;
   if (typeof a === "bigint" && typeof b === "bigint") return a < b;
   if (typeof a === "number" && typeof b === "number") return a < b;
-  const isBasic = (value: TemplateValue) =>
-    value !== null && typeof value !== "object" && typeof value !== "function";
+  const isBasic = (value: TemplateValue) => value !== null && typeof value !== "object" && typeof value !== "function";
   const differ = isBasic(a) && isBasic(b) && typeof a !== typeof b;
   throw new Error(`${differ ? "incompatible types" : "invalid type"} for comparison`);
 }

@@ -136,8 +136,7 @@ class Execution {
   #action(dot: Value, action: Extract<Statement, { kind: "action" }>): undefined {
     const value = this.#pipeline(dot, action.pipeline);
     if (action.pipeline.variables.length > 0) return;
-    if (typeof value === "function")
-      throw this.#failure(action, `can't print ${describe(action)} of type func`);
+    if (typeof value === "function") throw this.#failure(action, `can't print ${describe(action)} of type func`);
     const text = this.#invoke(action.pipeline, "print", () => sprint([value ?? "<no value>"]));
     this.#write(action, String(text));
   }
@@ -161,8 +160,7 @@ class Execution {
     for (const [key, value] of entries) {
       this.#step(range);
       const values = variables.length === 2 ? [key, value] : [value];
-      for (const [index, { name }] of variables.entries())
-        this.#find(name, range.pipeline).value = values[index];
+      for (const [index, { name }] of variables.entries()) this.#find(name, range.pipeline).value = values[index];
       const jump = this.#body(value, range.body);
       this.#variables.length = mark;
       if (jump === "break") break;
@@ -182,8 +180,7 @@ class Execution {
   #call(dot: Value, call: Extract<Statement, { kind: "template" }>): undefined {
     const body = this.#templates.get(call.name);
     if (!body) throw this.#failure(call, `template ${quote(call.name)} not defined`);
-    if (this.#calls >= CALL_LIMIT)
-      throw this.#failure(call, `exceeded maximum template depth (${CALL_LIMIT})`);
+    if (this.#calls >= CALL_LIMIT) throw this.#failure(call, `exceeded maximum template depth (${CALL_LIMIT})`);
     const value = call.pipeline && this.#pipeline(dot, call.pipeline);
     const [current, variables] = [this.#current, this.#variables];
     this.#calls++;
@@ -287,8 +284,7 @@ class Execution {
     const { name } = word;
     const body = this.#functions.get(name);
     const given = words.length + Number(final !== NONE);
-    if (!body && given === 0)
-      throw this.#failure(word, `wrong number of args for ${name}: want at least 1 got 0`);
+    if (!body && given === 0) throw this.#failure(word, `wrong number of args for ${name}: want at least 1 got 0`);
     if (!body && name !== "call") return this.#shortCircuit(dot, name === "or", words, final);
     const wrong = body && miscount(body, given);
     if (wrong) throw this.#failure(word, `wrong number of args for ${name}: ${wrong}`);

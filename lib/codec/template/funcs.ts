@@ -62,17 +62,13 @@ export function variadic<const P extends readonly Parameter[]>(
   parameters: P,
   body: (...args: [...Arguments<P>, ...TemplateValue[]]) => TemplateValue,
 ): TemplateFunction {
-  const call = (...args: TemplateValue[]) =>
-    body(...(args as unknown as [...Arguments<P>, ...TemplateValue[]]));
+  const call = (...args: TemplateValue[]) => body(...(args as unknown as [...Arguments<P>, ...TemplateValue[]]));
   return Object.assign(call, { signature: { parameters, rest: true } });
 }
 
 /** What is wrong with the number of arguments, or undefined. */
 export function miscount(body: TemplateFunction, given: number): string | undefined {
-  const { parameters, rest } = body.signature ?? {
-    parameters: { length: body.length },
-    rest: body.length === 0,
-  };
+  const { parameters, rest } = body.signature ?? { parameters: { length: body.length }, rest: body.length === 0 };
   if (rest ? given >= parameters.length : given === parameters.length) return undefined;
   return `want ${rest ? "at least " : ""}${parameters.length} got ${given}`;
 }
@@ -105,9 +101,7 @@ export function sizeOf(value: TemplateValue): number {
 
 /** The functions of every template besides Go's own (docs/workspace.md, Templates): texts, and 64-bit integers. */
 export const WORKSPACE_FUNCTIONS: Readonly<Record<string, TemplateFunction>> = {
-  split: typed(["string", "string"], (text, separator) =>
-    separator === "" ? [...text] : text.split(separator),
-  ),
+  split: typed(["string", "string"], (text, separator) => (separator === "" ? [...text] : text.split(separator))),
   join: typed(["[]string", "string"], join),
   trim: typed(["string"], trimSpace),
   upper: typed(["string"], (text) => mapCharacters(text, (character) => character.toUpperCase())),

@@ -159,8 +159,7 @@ class Lexer {
     if (next === "`") return this.#stop("error", "unterminated raw quoted string", start);
     if (next === "'") return this.#stop("error", "unterminated character constant", start);
     if (next === ":") return this.#stop("error", "expected :=", start);
-    if (!/[!-~]/.test(next))
-      return this.#stop("error", `unrecognized character in action: ${codePoint(next)}`, start);
+    if (!/[!-~]/.test(next)) return this.#stop("error", `unrecognized character in action: ${codePoint(next)}`, start);
     this.#at++;
     return this.#push("other", next);
   }

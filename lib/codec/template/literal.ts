@@ -22,8 +22,7 @@ export function readNumber(source: string): NumberValue {
   const float = whole === undefined ? parseFloatText(source) : Number(whole);
   if (float === undefined) throw new Error(`illegal number syntax: ${quote(source)}`);
   const isFloat = whole === undefined && /[.eEpP]/.test(source);
-  if (!isFloat && (whole === undefined || !has64Bits(whole)))
-    throw new Error(`integer overflow: ${quote(source)}`);
+  if (!isFloat && (whole === undefined || !has64Bits(whole))) throw new Error(`integer overflow: ${quote(source)}`);
   const value = whole ?? (Number.isInteger(float) ? BigInt(float) : undefined);
   const isInteger = value !== undefined && BigInt.asIntN(64, value) === value;
   return { source, float, isFloat, ...(isInteger && { integer: value }) };
@@ -42,8 +41,7 @@ export function unquote(source: string): string {
   const inner = source.slice(1, -1);
   if (quote === "`") return inner.replaceAll("\r", "");
   const bytes: Buffer[] = [];
-  const piece =
-    /[^\\]+|\\(?:([abfnrtv\\])|(['"])|x([0-9a-fA-F]{2})|([0-7]{3})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))/y;
+  const piece = /[^\\]+|\\(?:([abfnrtv\\])|(['"])|x([0-9a-fA-F]{2})|([0-7]{3})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))/y;
   while (piece.lastIndex < inner.length) {
     const match = piece.exec(inner);
     const value = match && bytesOf(match, quote);

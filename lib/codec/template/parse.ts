@@ -1,12 +1,5 @@
 import { messageOf } from "../../core/errors.ts";
-import {
-  type Command,
-  describe,
-  type Expression,
-  type Pipeline,
-  type Statement,
-  type Templates,
-} from "./ast.ts";
+import { type Command, describe, type Expression, type Pipeline, type Statement, type Templates } from "./ast.ts";
 import type { Token } from "./lex.ts";
 import { readNumber, unquote } from "./literal.ts";
 import { quote } from "./quote.ts";
@@ -49,8 +42,7 @@ class Parser {
       if (this.#tokens.startsWith("define")) this.#define();
       else {
         const statement = this.#statement();
-        if ("word" in statement)
-          throw this.#tokens.failure(`unexpected {{${statement.word}}}`, statement.token);
+        if ("word" in statement) throw this.#tokens.failure(`unexpected {{${statement.word}}}`, statement.token);
         body.push(statement);
       }
     }
@@ -82,14 +74,12 @@ class Parser {
   #add(name: string, body: Statement[], token: Token): void {
     const known = this.#templates.get(name);
     if (!known || isBlank(known)) this.#templates.set(name, body);
-    else if (!isBlank(body))
-      throw this.#tokens.failure(`multiple definition of template ${quote(name)}`, token);
+    else if (!isBlank(body)) throw this.#tokens.failure(`multiple definition of template ${quote(name)}`, token);
   }
 
   #body(word: Token): { body: Statement[]; ending: Ending } {
     this.#open.push(word);
-    if (this.#open.length > NESTING_LIMIT)
-      throw this.#tokens.failure(`more than ${NESTING_LIMIT} nested blocks`, word);
+    if (this.#open.length > NESTING_LIMIT) throw this.#tokens.failure(`more than ${NESTING_LIMIT} nested blocks`, word);
     const body: Statement[] = [];
     while (this.#tokens.peek().kind !== "end") {
       const statement = this.#statement();
@@ -276,11 +266,7 @@ class Parser {
     if (!of || names.length === 0) return of;
     if (of.kind === "field" || of.kind === "variable") return { ...of, at, names: [...of.names, ...names] };
     if (of.kind === "function" || of.kind === "pipeline") return { kind: "chain", at, of, names };
-    throw this.#tokens.failure(`unexpected . after term ${quote(describe(of))}`, {
-      kind: "field",
-      text: ".",
-      at,
-    });
+    throw this.#tokens.failure(`unexpected . after term ${quote(describe(of))}`, { kind: "field", text: ".", at });
   }
 
   #term(): Expression | undefined {
@@ -290,8 +276,7 @@ class Parser {
     const { at, text } = token;
     switch (token.kind) {
       case "identifier":
-        if (!this.#hasFunction(text))
-          throw this.#tokens.failure(`function ${quote(text)} not defined`, token);
+        if (!this.#hasFunction(text)) throw this.#tokens.failure(`function ${quote(text)} not defined`, token);
         return { kind: "function", at, name: text };
       case "variable":
         if (this.#variables.includes(text)) return { kind: "variable", at, names: [text] };
@@ -332,9 +317,7 @@ class Parser {
 
 function startsOperand(token: Token): boolean {
   if (token.kind === "keyword") return token.text === "." || token.text === "nil";
-  return ["identifier", "variable", "field", "bool", "number", "character", "string", "("].includes(
-    token.kind,
-  );
+  return ["identifier", "variable", "field", "bool", "number", "character", "string", "("].includes(token.kind);
 }
 
 function isBlank(body: Statement[]): boolean {

@@ -156,8 +156,7 @@ export class Printer {
     const plain = (value < 0n ? -value : value).toString(base).padStart(least, "0");
     const digits = verb === "X" ? plain.toUpperCase() : plain;
     const octal = base === 8 && !digits.startsWith("0") ? "0" : "";
-    const mark =
-      verb === "O" ? `0o${sharp ? octal : ""}` : sharp ? (base === 8 ? octal : (MARKS[verb] ?? "")) : "";
+    const mark = verb === "O" ? `0o${sharp ? octal : ""}` : sharp ? (base === 8 ? octal : (MARKS[verb] ?? "")) : "";
     this.#pad(precision === 0 && value === 0n ? "" : sign + mark + digits, true);
   }
 

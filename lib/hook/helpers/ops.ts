@@ -163,9 +163,7 @@ export function deleteJobSecret(key: string): Promise<ApiResponse<StoreKey>> {
 }
 
 /** The keys of a namespace; without one, those of the vars and the secrets of this job. */
-export function listJobKeys(
-  namespace?: string,
-): Promise<ApiResponse<{ namespaces: Record<string, string[]> }>> {
+export function listJobKeys(namespace?: string): Promise<ApiResponse<{ namespaces: Record<string, string[]> }>> {
   return send("GET", "/kv/keys", { query: namespace === undefined ? {} : { namespace } });
 }
 
@@ -204,10 +202,7 @@ export function acquireSemaphore(
   timeoutSeconds = 600,
 ): Promise<ApiResponse<{ name: string; allocation_id: string; capacity: number; acquired: boolean }>> {
   const body = { name, capacity, timeout_seconds: timeoutSeconds };
-  return send("POST", "/semaphore/acquire", {
-    body,
-    timeoutMs: ((Math.max(timeoutSeconds, 0) || 600) + 30) * 1000,
-  });
+  return send("POST", "/semaphore/acquire", { body, timeoutMs: ((Math.max(timeoutSeconds, 0) || 600) + 30) * 1000 });
 }
 
 /** Status 409 where this allocation holds no place. */
@@ -246,8 +241,12 @@ async function send<Body>(method: string, path: string, parts: Parts = {}): Prom
     ...(content && { "Content-Type": "application/json", "Content-Length": content.length }),
   };
   const outgoing = request({
-    ...{ method, path: target, headers, agent: false },
-    ...{ host: HOOK_API_HOST ?? "127.0.0.1", port: HOOK_API_PORT ?? "8080" },
+    method,
+    path: target,
+    headers,
+    agent: false,
+    host: HOOK_API_HOST ?? "127.0.0.1",
+    port: HOOK_API_PORT ?? "8080",
     signal: AbortSignal.timeout(parts.timeoutMs ?? REQUEST_MS),
   });
   outgoing.end(content);

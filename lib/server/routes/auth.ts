@@ -1,11 +1,4 @@
-import {
-  cookieOf,
-  type Identity,
-  isOwnRequest,
-  SESSION_PATH,
-  totpRequired,
-  VERIFY_PATH,
-} from "../../auth/guard.ts";
+import { cookieOf, type Identity, isOwnRequest, SESSION_PATH, totpRequired, VERIFY_PATH } from "../../auth/guard.ts";
 import type { Session } from "../../auth/session.ts";
 import { Failure } from "../../core/errors.ts";
 import { described, object, string, withExample } from "../../core/shape.ts";

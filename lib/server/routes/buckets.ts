@@ -1,12 +1,5 @@
 import type { Layout } from "../../bucket/layout.ts";
-import {
-  bucketIds,
-  createBucket,
-  deleteBucket,
-  findBucket,
-  type RootBucket,
-  renameBucket,
-} from "../../bucket/root.ts";
+import { bucketIds, createBucket, deleteBucket, findBucket, type RootBucket, renameBucket } from "../../bucket/root.ts";
 import { Failure } from "../../core/errors.ts";
 import { boolean, described, integer, object, optional, string, withExample } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
@@ -103,10 +96,7 @@ export const BUCKET_ROUTES = [
     answer: {
       status: 200,
       description: "It has this program's schema",
-      shape: object({
-        schema_version: integer(),
-        upgraded: described(boolean(), "It did not have it before"),
-      }),
+      shape: object({ schema_version: integer(), upgraded: described(boolean(), "It did not have it before") }),
     },
     failures: ["bucket_not_found", "bucket_busy", "schema_too_new", "database_damaged", "database_busy"],
     async handle({ params }, { root, supervisor }) {
@@ -130,7 +120,9 @@ function unlessGone(root: string, id: string): RootBucket | undefined {
 async function describe(bucket: RootBucket, { supervisor, readers, runList }: Services) {
   const { layout, id, project, name, created_at } = bucket;
   return {
-    ...{ id, project, name },
+    id,
+    project,
+    name,
     ...(await stateOf(layout, readers)),
     created_at,
     active_run: supervisor.activeRun(id),
@@ -151,7 +143,9 @@ async function stateOf(layout: Layout, readers: Readers): Promise<State> {
     const { schemaVersion } = await import("../../bucket/database.ts");
     const { countFailed } = await import("../../bucket/last-outcomes.ts");
     return await readers.readOnce(layout, "state", (db) => ({
-      ...{ initialized: true, schema_version: schemaVersion(db), failed_allocations: countFailed(db) },
+      initialized: true,
+      schema_version: schemaVersion(db),
+      failed_allocations: countFailed(db),
     }));
   } catch (error) {
     if (!(error instanceof Failure)) throw error;

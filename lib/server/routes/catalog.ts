@@ -79,11 +79,7 @@ function viewRoute(name: ViewName): ServerRoute {
     path: `/api/buckets/{bucket_id}/cat/${name}`,
     summary: `Show the catalog: ${name}`,
     query: FILTERS,
-    answer: {
-      status: 200,
-      description: "A page of rows, keyed by the columns",
-      shape: component("CatalogPage"),
-    },
+    answer: { status: 200, description: "A page of rows, keyed by the columns", shape: component("CatalogPage") },
     failures: [...READ_FAILURES, "not_found"],
     async handle({ params, query }, { root, readers }) {
       const { layout } = findBucket(root, params.bucket_id ?? "");
@@ -92,9 +88,7 @@ function viewRoute(name: ViewName): ServerRoute {
       const names = { jobs: split(jobs), workers: split(workers), outcome: split(outcome) };
       const wanted = { ...names, active, deleted };
       const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
-      const view = await readers.read(layout, (db) =>
-        viewOf(db, name, wanted, { offset, limit }, fingerprintOf),
-      );
+      const view = await readers.read(layout, (db) => viewOf(db, name, wanted, { offset, limit }, fingerprintOf));
       const { columns, items, more } = view;
       return json(200, { items, columns, next_cursor: more ? String(offset + limit) : null });
     },

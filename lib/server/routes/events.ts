@@ -12,10 +12,7 @@ export const EVENT_ROUTES = [
     description:
       "Answers as soon as a run of this server starts, is being cancelled or has ended; otherwise it waits. Without " +
       "`after` the answer comes at once and says where to begin. The latest 1,000 changes are kept, in memory.",
-    query: {
-      after: optional(described(string({ min: 1, max: 40 }), "`next` of the answer before")),
-      timeout: TIMEOUT,
-    },
+    query: { after: optional(described(string({ min: 1, max: 40 }), "`next` of the answer before")), timeout: TIMEOUT },
     answer: { status: 200, description: "The changes", shape: component("Events") },
     handle({ query, request }, { supervisor }) {
       request.longPoll();

@@ -25,10 +25,7 @@ export const FILE_ROUTES = [
     failures: ["bucket_not_found"],
     async handle({ params, query }, { root }) {
       const { layout } = findBucket(root, params.bucket_id ?? "");
-      const { items, more } = await listSourceFiles(layout, {
-        after: query.cursor ?? "",
-        limit: query.limit,
-      });
+      const { items, more } = await listSourceFiles(layout, { after: query.cursor ?? "", limit: query.limit });
       return json(200, { items, next_cursor: more ? items.at(-1)?.path : null });
     },
   }),

@@ -50,8 +50,7 @@ function controlRoute(kind: ControlKind): ServerRoute {
 /** The job of the path. Throws `not_found` where the catalog has none. */
 function jobOf(db: Database, name: string): string {
   const job = name.toLowerCase();
-  if (!hasCatalogJob(db, job))
-    throw new Failure("not_found", `there is no job ${quote(name)} in the catalog`);
+  if (!hasCatalogJob(db, job)) throw new Failure("not_found", `there is no job ${quote(name)} in the catalog`);
   return job;
 }
 

@@ -28,9 +28,7 @@ const PLACE = { pattern: /\S+/, means: "a name", max: 253 };
 const LINES = {
   q: optional(described(string({ min: 1, max: 200 }), "The text: at most 200 bytes, on one line")),
   case: withDefault(described(boolean(), "Letters of the text must have the same case"), false),
-  job: optional(
-    withExample(described(string(PLACE), "Only lines that begin with `job@worker` or `job:`"), "web"),
-  ),
+  job: optional(withExample(described(string(PLACE), "Only lines that begin with `job@worker` or `job:`"), "web")),
   worker: optional(
     withExample(
       described(string(PLACE), "Only lines that begin with `worker |`, `worker !` or `job@worker`"),
@@ -105,7 +103,9 @@ export const LOG_ROUTES = [
       ),
     },
     answer: {
-      ...{ status: 200, description: "The lines, as an attachment", type: TEXT },
+      status: 200,
+      description: "The lines, as an attachment",
+      type: TEXT,
       example: "2026-05-04T12:00:00.250Z web@10.0.0.7 | started\n- web@10.0.0.7 ! without a time\n",
     },
     failures: ["bucket_not_found", "run_not_found"],
@@ -140,7 +140,10 @@ export const LOG_ROUTES = [
       "later. There is one before output that comes 250 ms or more after the one before. Empty for a run without times; " +
       "a last line without a newline does not count. Has an ETag and takes ranges, and grows like the log.",
     answer: {
-      ...{ status: 200, description: "Its bytes", type: TEXT, ranges: true },
+      status: 200,
+      description: "Its bytes",
+      type: TEXT,
+      ranges: true,
       example: "0 1790000000000\n4711 1790000000250\n",
     },
     failures: ["bucket_not_found", "run_not_found"],

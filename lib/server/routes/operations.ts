@@ -117,11 +117,7 @@ export const OPERATION_ROUTES = [
     "Without `workers` and `labels`: all workers of the catalog that are reached over ssh. A known key is never " +
       "replaced without `force`; the run fails where one has changed or a worker gives no answer, after all were asked.",
   ),
-  start(
-    "worker_facts",
-    "workers/facts",
-    `${READ} \`GET …/workers/facts\` shows the facts that were read last.`,
-  ),
+  start("worker_facts", "workers/facts", `${READ} \`GET …/workers/facts\` shows the facts that were read last.`),
   start("worker_uptime", "workers/uptime", READ),
   start("worker_sysstat", "workers/sysstat", READ),
 ];

@@ -41,8 +41,7 @@ export const RUN_ROUTES = [
     method: "POST",
     path: `${RUNS}/{run_id}/cancel`,
     summary: "Cancel a run",
-    description:
-      "The run stays `running` until its process is gone, then it is `cancelled`, whatever it had done.",
+    description: "The run stays `running` until its process is gone, then it is `cancelled`, whatever it had done.",
     body: object({}),
     answer: { status: 202, description: "The cancel is accepted", shape: component("Run") },
     failures: ["bucket_not_found", "run_not_found", "run_not_active"],

@@ -31,8 +31,7 @@ export const SECRET_ROUTES = [
     method: "PUT",
     path: SSH_KEY,
     summary: "Store the private ssh key for the workers",
-    description:
-      "It is kept in secrets/ under the name that `ssh_key` in ops.conf gives. Not while a run is active.",
+    description: "It is kept in secrets/ under the name that `ssh_key` in ops.conf gives. Not while a run is active.",
     body: object({
       private_key: described(
         string({ min: 1, max: KEY_CHARACTERS }),

@@ -69,13 +69,7 @@ function nullable<T>(shape: Shape<T>): Shape<T | null> {
 const RUN_KIND = described(oneOf(...RUN_KINDS, "unknown"), "`unknown` where the record is damaged");
 const RUN_STATUS = oneOf(...RUN_STATUSES);
 
-const LAST_RUN = object({
-  id: ID,
-  kind: RUN_KIND,
-  status: RUN_STATUS,
-  created_at: TIME,
-  finished_at: nullable(TIME),
-});
+const LAST_RUN = object({ id: ID, kind: RUN_KIND, status: RUN_STATUS, created_at: TIME, finished_at: nullable(TIME) });
 
 const BUCKET = object({
   id: ID,
@@ -139,14 +133,20 @@ const PROGRESS = object({
   rollouts: described(
     list(
       object({
-        ...{ job: string(), action: string(), batch: integer({ min: 0 }), batches: integer({ min: 0 }) },
+        job: string(),
+        action: string(),
+        batch: integer({ min: 0 }),
+        batches: integer({ min: 0 }),
         gate: described(oneOf("", "pending", "passed", "failed"), "Of the batch; empty before it begins"),
-        ...{ workers: integer({ min: 0 }), done: integer({ min: 0 }) },
-        ...{ running: integer({ min: 0 }), failed: integer({ min: 0 }) },
+        workers: integer({ min: 0 }),
+        done: integer({ min: 0 }),
+        running: integer({ min: 0 }),
+        failed: integer({ min: 0 }),
         hosts: described(
           list(
             object({
-              ...{ worker: string(), action: string() },
+              worker: string(),
+              action: string(),
               batch: described(integer({ min: 0 }), "0 where no batch takes it"),
               state: described(string(), "running, checking, restoring, or an outcome as in the result"),
             }),
@@ -324,16 +324,8 @@ export function component(name: keyof typeof SCHEMAS): Shape<unknown> {
 
 /** A page of a list. */
 export function page(name: keyof typeof SCHEMAS): Shape<unknown> {
-  return object({
-    items: list(component(name)),
-    next_cursor: NEXT_CURSOR,
-  });
+  return object({ items: list(component(name)), next_cursor: NEXT_CURSOR });
 }
 
 /** What people call things: one line of text. */
-export const LABEL = string({
-  min: 1,
-  max: 200,
-  pattern: /^[^\u0000-\u001f\u007f]+$/,
-  means: "one line of text",
-});
+export const LABEL = string({ min: 1, max: 200, pattern: /^[^\u0000-\u001f\u007f]+$/, means: "one line of text" });

@@ -55,9 +55,7 @@ export const SNAPSHOT_ROUTES = [
     async handle({ params }, { root, supervisor }) {
       const { layout } = findBucket(root, params.bucket_id ?? "");
       const { deleteSnapshot } = await snapshots();
-      await supervisor.exclusively(layout, "snapshot_delete", () =>
-        deleteSnapshot(layout, params.name ?? ""),
-      );
+      await supervisor.exclusively(layout, "snapshot_delete", () => deleteSnapshot(layout, params.name ?? ""));
       return { status: 204 };
     },
   }),
