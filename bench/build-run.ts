@@ -1,7 +1,7 @@
 // One build for `npm run bench -- build`, in a process of its own: node bench/build-run.ts <bucket folder>
 // Prints what it took as JSON.
-import { bucketIdOf, openForReading } from "../lib/bucket/database.ts";
-import { layoutOf } from "../lib/bucket/layout.ts";
+import { bucketIdOf, openForReading } from "../lib/bucket/base/database.ts";
+import { layoutOf } from "../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../lib/codec/uuid.ts";
 import { Launcher } from "../lib/core/spawn.ts";
 import { perform } from "../lib/operation/index.ts";

@@ -2,8 +2,8 @@ import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
 import path from "node:path";
-import { initBucket } from "../lib/bucket/init.ts";
-import type { DeployResult } from "../lib/operation/deploy-result.ts";
+import { initBucket } from "../lib/bucket/workspace/init.ts";
+import type { DeployResult } from "../lib/operation/deploy/deploy-result.ts";
 import { PROGRAM } from "../scripts/local-server.ts";
 import { median } from "./measure.ts";
 

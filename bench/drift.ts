@@ -3,9 +3,9 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { Launcher } from "../lib/core/spawn.ts";
-import { compareTrees } from "../lib/transport/compare.ts";
-import { SshConnections } from "../lib/transport/ssh.ts";
-import { type SyncFile, syncTree } from "../lib/transport/sync.ts";
+import { compareTrees } from "../lib/transport/files/compare.ts";
+import { type SyncFile, syncTree } from "../lib/transport/files/sync.ts";
+import { SshConnections } from "../lib/transport/ssh/ssh.ts";
 import { PrivateSshd } from "../scripts/private-sshd.ts";
 import { median, timed } from "./measure.ts";
 

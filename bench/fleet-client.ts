@@ -8,9 +8,9 @@ import { createReadStream, readdirSync, readFileSync, statSync } from "node:fs";
 import path from "node:path";
 import { createInterface } from "node:readline";
 import { Launcher } from "../lib/core/spawn.ts";
-import { SshConnections } from "../lib/transport/ssh.ts";
-import { type SyncFile, syncTree } from "../lib/transport/sync.ts";
-import type { Transport, WorkerAddress } from "../lib/transport/transport.ts";
+import type { Transport, WorkerAddress } from "../lib/transport/base/transport.ts";
+import { type SyncFile, syncTree } from "../lib/transport/files/sync.ts";
+import { SshConnections } from "../lib/transport/ssh/ssh.ts";
 import type { Cost, Reach } from "./contenders.ts";
 
 /** The workers, and a folder in which each has its root. */

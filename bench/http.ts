@@ -6,7 +6,7 @@ import path from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { type Layout, layoutOf, runLayout } from "../lib/bucket/layout.ts";
+import { type Layout, layoutOf, runLayout } from "../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../lib/codec/uuid.ts";
 import { createRecord, saveRecord, settle } from "../lib/run/record.ts";
 import { LocalServer } from "../scripts/local-server.ts";

@@ -1,4 +1,4 @@
-import { type Command, type Flag, operandLabel } from "../lib/cli/flags.ts";
+import { type Command, type Flag, operandLabel } from "../lib/cli/base/flags.ts";
 
 const INTRODUCTION = `# The command line
 

@@ -5,7 +5,7 @@ import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { push } from "../lib/cli/push.ts";
+import { push } from "../lib/cli/push/push.ts";
 import { patience } from "./patience.ts";
 
 export const PROGRAM = fileURLToPath(new URL("../bin/ops.js", import.meta.url));

@@ -23,10 +23,25 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   cli: ["core", "codec", "auth", "bucket", "run", "operation", "server"],
 };
 
+/**
+ * The rooms of the larger folders, from the lowest to the highest: a file imports from its own room and from lower ones.
+ * A name stands for a folder or for a file.
+ */
+const ROOMS: Record<string, readonly string[]> = {
+  bucket: ["base", "kv", "source", "workspace", "catalog", "snapshots"],
+  cli: ["base", "push", "server", "bucket", "commands", "main"],
+  codec: ["uuid", "version", "glob", "diff", "config", "archive", "crypto", "qr", "template"],
+  operation: ["base", "hooks", "reach", "build", "health", "plan", "tend", "control", "deploy", "index"],
+  transport: ["base", "ssh", "files", "ask", "trust", "open"],
+};
+
+/** Files that an auditor keeps apart in the mind. */
+const MOST_FILES = 15;
+
 /** Modules of Node that one file owns, so that an auditor finds every use of them in one place. */
 const MODULE_OWNERS: Record<string, readonly string[]> = {
   "node:child_process": ["lib/core/spawn.ts", "bin/ops.js"],
-  "node:sqlite": ["lib/bucket/database.ts"],
+  "node:sqlite": ["lib/bucket/base/database.ts"],
 };
 
 const outside = (...places: string[]) => {
@@ -54,7 +69,7 @@ const TEXT_OWNERS: { pattern: RegExp; forbidden: (file: string) => boolean; advi
 ];
 
 /** The one file that imports what it is told: the script of a hook, in a process of its own. */
-const RUNS_SCRIPTS = "lib/cli/hook-run.ts";
+const RUNS_SCRIPTS = "lib/cli/server/hook-run.ts";
 
 const MOST_LINES = 350;
 
@@ -100,6 +115,28 @@ function folderOf(file: string): string {
   return parts[0] === "lib" ? (parts.length > 2 ? (parts[1] as string) : "") : (parts[0] as string);
 }
 
+/** The room of a file within its folder of lib. */
+function roomOf(file: string): string {
+  return (file.split("/")[2] as string).replace(/\.ts$/, "");
+}
+
+/** What is wrong with an import within a folder of lib. */
+function roomProblem(folder: string, from: string, to: string): string | undefined {
+  const rooms = ROOMS[folder];
+  const [own, other] = [roomOf(from), roomOf(to)];
+  if (rooms === undefined || own === other) return undefined;
+  const unknown = [own, other].find((room) => !rooms.includes(room));
+  if (unknown) return `: the table of rooms does not know ${unknown}`;
+  if (rooms.indexOf(other) < rooms.indexOf(own)) return undefined;
+  return `imports ${to}; ${own} lies below ${other}: move the code or pass the value in`;
+}
+
+/** Folders of lib with too many files. */
+function crowdProblems(files: readonly string[]): string[] {
+  const crowded = [...Map.groupBy(files, path.posix.dirname)].filter(([, own]) => own.length > MOST_FILES);
+  return crowded.map(([folder, own]) => `${folder} has ${own.length} files: merge some, or make a room`);
+}
+
 /** What is wrong with one import, or undefined. */
 function importProblem(from: string, target: string | undefined, files: ReadonlySet<string>) {
   if (target === undefined && from === RUNS_SCRIPTS) return undefined;
@@ -112,7 +149,8 @@ function importProblem(from: string, target: string | undefined, files: Readonly
   const [own, other] = [folderOf(from), folderOf(to)];
   const allowed = MAY_IMPORT[own];
   if (allowed === undefined) return `is in a folder that the table of this test does not know`;
-  if (own === other || allowed.includes(other) || allowed.includes(to.replace("lib/", ""))) return undefined;
+  if (own === other) return roomProblem(own, from, to);
+  if (allowed.includes(other) || allowed.includes(to.replace("lib/", ""))) return undefined;
   return `imports ${to}; ${own} may only import ${[...allowed, "itself"].join(", ")}: move the code or pass the value in`;
 }
 
@@ -213,6 +251,10 @@ test("every file of bin and lib imports only what its folder may reach, by full 
   assertNone(importProblems(project));
 });
 
+test("no folder of lib has more files than one keeps apart", () => {
+  assertNone(crowdProblems(project.map(({ file }) => file)));
+});
+
 test("no file imports itself through others", () => assertNone(cycles(project)));
 
 test("Node's sensitive parts each have their one owner", () => assertNone(textProblems(project)));
@@ -231,6 +273,8 @@ test("the program needs no package to run", () => {
 
 const refusedImports: [string, string, string, RegExp][] = [
   ["a static import of a folder above", "lib/core/a.ts", 'import { b } from "../bucket/b.ts";', /core may only/],
+  ["a room above", "lib/bucket/kv/a.ts", 'import { b } from "../source/b.ts";', /kv lies below source/],
+  ["a room that nobody knows", "lib/bucket/attic/a.ts", 'import { b } from "../source/b.ts";', /not know attic/],
   ["a type import", "lib/plan/a.ts", 'import type { B } from "../bucket/b.ts";', /plan may only import/],
   ["an import over several lines", "lib/plan/a.ts", 'import {\n  b,\n} from "../bucket/b.ts";', /a\.ts:1 /],
   ["an import for its effect", "lib/plan/a.ts", 'import "../bucket/b.ts";', /plan may only import/],
@@ -253,7 +297,10 @@ const refusedImports: [string, string, string, RegExp][] = [
 
 for (const [what, file, text, expected] of refusedImports)
   test(`the check of imports finds ${what}`, () => {
-    const others = ["lib/bucket/b.ts", "lib/core/b.ts", "lib/run/record.ts"].map((name) => ({ file: name, text: "" }));
+    const others = ["lib/bucket/b.ts", "lib/bucket/source/b.ts", "lib/core/b.ts", "lib/run/record.ts"].map((name) => ({
+      file: name,
+      text: "",
+    }));
     const problems = importProblems([{ file, text }, ...others]);
     assert.equal(problems.length, 1, problems.join("\n"));
     assert.match(problems[0] as string, expected);

@@ -36,8 +36,8 @@ const RULES: Rule[] = [
       "scripts/private-sshd.ts": "sshd does not start as root without /run/sshd",
       "scripts/setup.js": "looks whether there are lists of packages",
       "test/e2e/ssh.test.ts": CONNECTIONS,
-      "test/transport/ssh.test.ts": CONNECTIONS,
-      "test/transport/ssh-cancel.test.ts": CONNECTIONS,
+      "test/transport/ssh/ssh.test.ts": CONNECTIONS,
+      "test/transport/ssh/ssh-cancel.test.ts": CONNECTIONS,
       "test/slow/demo.test.ts": "asks for the end of a name",
     },
   },
@@ -61,10 +61,10 @@ const RULES: Rule[] = [
     advice: "tests have no use for the home of whoever runs them",
     except: {
       "test/architecture.test.ts": "is a text that is checked",
-      "test/operation/run-command.test.ts": "compares where a command begins",
-      "test/transport/local.test.ts": "compares where a command begins",
-      "test/transport/ssh.test.ts": "compares where a command begins",
-      "test/transport/compare.test.ts": "has a home of its own",
+      "test/operation/control/run-command.test.ts": "compares where a command begins",
+      "test/transport/base/local.test.ts": "compares where a command begins",
+      "test/transport/ssh/ssh.test.ts": "compares where a command begins",
+      "test/transport/files/compare.test.ts": "has a home of its own",
     },
   },
   {
@@ -163,8 +163,8 @@ test("every name in test/fast.json is that of a test or of a folder with some, a
       `${name} is not there`,
     );
   for (const name of [
-    ...["auth/totp", "bucket/ssh-key", "codec/totp", "hook/environment", "hook/semaphores"],
-    ...["operation/outcome", "transport/ssh-limits", "transport/ssh-trouble"],
+    ...["auth/totp", "bucket/workspace/ssh-key", "codec/crypto/totp", "hook/environment", "hook/semaphores"],
+    ...["operation/base/outcome", "transport/ssh/ssh-limits", "transport/ssh/ssh-trouble"],
   ]) {
     assert.ok(files.includes(`test/${name}.test.ts`), `${name} is not there`);
     assert.ok(isFast(`test/${name}.test.ts`), name);

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { base32Decode, base32Encode } from "../codec/base32.ts";
+import { base32Decode, base32Encode } from "../codec/crypto/base32.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
 import { createExclusive, readGuarded, realPlace } from "../core/files.ts";
 

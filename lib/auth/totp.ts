@@ -1,4 +1,4 @@
-import { TOTP_STEP_MS, totpCode } from "../codec/totp.ts";
+import { TOTP_STEP_MS, totpCode } from "../codec/crypto/totp.ts";
 import { Attempts, TOTP_ATTEMPTS, TOTP_ATTEMPTS_OF_ALL } from "./attempts.ts";
 import { equalText } from "./constant-time.ts";
 

@@ -1,4 +1,6 @@
 import { programVersion } from "../core/self.ts";
+import type { Command } from "./base/flags.ts";
+import { toStdout } from "./base/terminal.ts";
 import { BUCKET_COMMANDS } from "./commands/bucket.ts";
 import { CATALOG_COMMANDS } from "./commands/catalog.ts";
 import { HOOK_COMMANDS } from "./commands/hooks.ts";
@@ -8,8 +10,6 @@ import { RUN_COMMANDS } from "./commands/run.ts";
 import { SERVER_COMMANDS } from "./commands/server.ts";
 import { UPKEEP_COMMANDS } from "./commands/upkeep.ts";
 import { WORKER_COMMANDS } from "./commands/worker.ts";
-import type { Command } from "./flags.ts";
-import { toStdout } from "./terminal.ts";
 
 const VERSION: Command = {
   name: "version",

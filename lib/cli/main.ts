@@ -1,7 +1,7 @@
 import { explain, Failure } from "../core/errors.ts";
+import { commandHelp, EXIT, findCommand, parseFlags, programHelp } from "./base/flags.ts";
+import { toStderr, toStdout } from "./base/terminal.ts";
 import { COMMANDS } from "./commands.ts";
-import { commandHelp, EXIT, findCommand, parseFlags, programHelp } from "./flags.ts";
-import { toStderr, toStdout } from "./terminal.ts";
 
 /** Carries out one command line and answers the exit code; prints an error once, as a sentence. */
 export async function runProgram(args: readonly string[]): Promise<number> {

@@ -1,6 +1,12 @@
-import type { KvStore } from "../bucket/kv.ts";
-import { fullNamespace, isPrivateKey, isSecretNamespace, mayWrite, readableNamespaces } from "../bucket/kv-access.ts";
-import type { HookEvent } from "../bucket/manifest.ts";
+import type { HookEvent } from "../bucket/base/model.ts";
+import type { KvStore } from "../bucket/kv/kv.ts";
+import {
+  fullNamespace,
+  isPrivateKey,
+  isSecretNamespace,
+  mayWrite,
+  readableNamespaces,
+} from "../bucket/kv/kv-access.ts";
 import { type Infer, integer, optional, type Shape, string, withDefault } from "../core/shape.ts";
 import { type Answer, json } from "../http/message.ts";
 import { rolloutOrder } from "../plan/rollout.ts";

@@ -1,5 +1,5 @@
 import path from "node:path";
-import type { Layout } from "../bucket/layout.ts";
+import type { Layout } from "../bucket/base/layout.ts";
 import { Failure } from "../core/errors.ts";
 import { exists, namesIn } from "../core/files.ts";
 import { selfArguments } from "../core/self.ts";

@@ -1,5 +1,5 @@
-import type { KvStore } from "../bucket/kv.ts";
-import type { HookEvent } from "../bucket/manifest.ts";
+import type { HookEvent } from "../bucket/base/model.ts";
+import type { KvStore } from "../bucket/kv/kv.ts";
 import { explain, Failure } from "../core/errors.ts";
 import { quote } from "../core/shape.ts";
 import { type Connection, type Listener, type ListenOptions, listen } from "../http/listen.ts";

@@ -1,43 +1,43 @@
-import { bucketNames } from "../bucket/bucket-names.ts";
-import { type Database, isDamaged, openDatabase } from "../bucket/database.ts";
-import { KvStore } from "../bucket/kv.ts";
-import { loadKvKey } from "../bucket/kv-key.ts";
-import { type Layout, layoutOf } from "../bucket/layout.ts";
-import { RunLog } from "../bucket/logs.ts";
-import { Problems } from "../bucket/problems.ts";
-import { readOpsConf } from "../bucket/settings.ts";
+import { bucketNames } from "../bucket/base/bucket-names.ts";
+import { type Database, isDamaged, openDatabase } from "../bucket/base/database.ts";
+import { loadKvKey } from "../bucket/base/kv-key.ts";
+import { type Layout, layoutOf } from "../bucket/base/layout.ts";
+import { RunLog } from "../bucket/base/logs.ts";
+import { Problems } from "../bucket/base/problems.ts";
+import { KvStore } from "../bucket/kv/kv.ts";
+import { readOpsConf } from "../bucket/workspace/settings.ts";
 import { explain, Failure } from "../core/errors.ts";
 import { emptyFolder } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
 import type { Launcher } from "../core/spawn.ts";
 import type { Orders, OutcomeMessage, Progress, RunKind } from "../run/protocol.ts";
-import type { Operation, OperationContext } from "./context.ts";
-import { masked } from "./masked.ts";
-import { ProgressBoard } from "./progress.ts";
+import type { Operation, OperationContext } from "./base/context.ts";
+import { masked } from "./base/masked.ts";
+import { ProgressBoard } from "./base/progress.ts";
 
 /** What carries out each kind of run. Loaded when asked for: a run's start costs only what it needs. */
 const OPERATIONS: Record<RunKind, () => Promise<Operation>> = {
-  push: async () => (await import("./push.ts")).push,
-  rollback: async () => (await import("./push.ts")).push,
-  build: async () => (await import("./build.ts")).build,
-  deploy: async () => (await import("./deploy.ts")).deploy,
-  hooks: async () => (await import("./run-hooks.ts")).runHooks,
-  health_check: async () => (await import("./health-check.ts")).healthCheck,
-  drift: async () => (await import("./drift.ts")).drift,
-  job_start: async () => (await import("./job-control.ts")).control("job_start"),
-  job_stop: async () => (await import("./job-control.ts")).control("job_stop"),
-  job_restart: async () => (await import("./job-control.ts")).control("job_restart"),
-  job_reload: async () => (await import("./job-control.ts")).control("job_reload"),
-  job_status: async () => (await import("./job-control.ts")).control("job_status"),
-  job_run: async () => (await import("./job-control.ts")).control("job_run"),
-  gc: async () => (await import("./gc.ts")).collectGarbage,
-  snapshot_create: async () => (await import("./snapshots.ts")).takeSnapshot,
-  snapshot_restore: async () => (await import("./snapshots.ts")).restoreSnapshot,
-  run_command: async () => (await import("./run-command.ts")).runCommand,
-  worker_trust: async () => (await import("./workers.ts")).trust,
-  worker_facts: async () => (await import("./readings.ts")).facts,
-  worker_uptime: async () => (await import("./readings.ts")).uptime,
-  worker_sysstat: async () => (await import("./readings.ts")).sysstat,
+  push: async () => (await import("./build/push.ts")).push,
+  rollback: async () => (await import("./build/push.ts")).push,
+  build: async () => (await import("./build/build.ts")).build,
+  deploy: async () => (await import("./deploy/deploy.ts")).deploy,
+  hooks: async () => (await import("./hooks/run-hooks.ts")).runHooks,
+  health_check: async () => (await import("./health/health-check.ts")).healthCheck,
+  drift: async () => (await import("./plan/drift.ts")).drift,
+  job_start: async () => (await import("./control/job-control.ts")).control("job_start"),
+  job_stop: async () => (await import("./control/job-control.ts")).control("job_stop"),
+  job_restart: async () => (await import("./control/job-control.ts")).control("job_restart"),
+  job_reload: async () => (await import("./control/job-control.ts")).control("job_reload"),
+  job_status: async () => (await import("./control/job-control.ts")).control("job_status"),
+  job_run: async () => (await import("./control/job-control.ts")).control("job_run"),
+  gc: async () => (await import("./tend/gc.ts")).collectGarbage,
+  snapshot_create: async () => (await import("./tend/snapshots.ts")).takeSnapshot,
+  snapshot_restore: async () => (await import("./tend/snapshots.ts")).restoreSnapshot,
+  run_command: async () => (await import("./control/run-command.ts")).runCommand,
+  worker_trust: async () => (await import("./base/workers.ts")).trust,
+  worker_facts: async () => (await import("./tend/readings.ts")).facts,
+  worker_uptime: async () => (await import("./tend/readings.ts")).uptime,
+  worker_sysstat: async () => (await import("./tend/readings.ts")).sysstat,
 };
 
 /** What a run's process gives an operation to work with. */
@@ -95,7 +95,7 @@ async function carriedOut(
   context: Omit<OperationContext, "db" | "kv">,
   params: Record<string, unknown>,
 ): Promise<unknown> {
-  if (!db) return (await import("./snapshots.ts")).restoreSnapshot({ ...context, db }, params);
+  if (!db) return (await import("./tend/snapshots.ts")).restoreSnapshot({ ...context, db }, params);
   const operation = await OPERATIONS[context.run.kind]();
   const kv = new KvStore(db, await loadKvKey(context.layout));
   for (const { value } of kv.secrets()) context.log.redactor.add(value);

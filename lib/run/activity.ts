@@ -1,5 +1,5 @@
 import { closeSync, type FSWatcher, lstatSync, readSync, watch } from "node:fs";
-import { type Layout, runLayout } from "../bucket/layout.ts";
+import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { type Abortable, turnEnd, woken } from "../core/async.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
 import { openRegularSync } from "../core/files.ts";

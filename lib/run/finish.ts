@@ -1,7 +1,7 @@
-import type { Layout } from "../bucket/layout.ts";
-import { RunLog } from "../bucket/logs.ts";
-import { Problems } from "../bucket/problems.ts";
-import { readOpsConf } from "../bucket/settings.ts";
+import type { Layout } from "../bucket/base/layout.ts";
+import { RunLog } from "../bucket/base/logs.ts";
+import { Problems } from "../bucket/base/problems.ts";
+import { readOpsConf } from "../bucket/workspace/settings.ts";
 import { Redactor } from "../core/redact.ts";
 import { pruneRuns } from "./history.ts";
 import type { RunRecord } from "./record.ts";

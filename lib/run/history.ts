@@ -1,4 +1,4 @@
-import { type Layout, runLayout } from "../bucket/layout.ts";
+import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { isUuid } from "../codec/uuid.ts";
 import { namesIn, remove } from "../core/files.ts";
 import { readRecord, timeOfRun } from "./record.ts";

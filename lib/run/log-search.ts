@@ -1,4 +1,4 @@
-import { type Layout, runLayout } from "../bucket/layout.ts";
+import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { Failure } from "../core/errors.ts";
 import { bytesAsText, type LineFilter, MOST_LINE_BYTES, openLog, WantedLines, wholeLines } from "./log-lines.ts";
 import { readRecord, runNotFound } from "./record.ts";

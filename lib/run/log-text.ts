@@ -1,5 +1,5 @@
 import type { FileHandle } from "node:fs/promises";
-import { type Layout, runLayout } from "../bucket/layout.ts";
+import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { bytesAsText, type LineFilter, openLog, WantedLines, wholeLines } from "./log-lines.ts";
 import type { RunRecord } from "./record.ts";
 

@@ -1,8 +1,8 @@
-import { catalogAllocations, catalogJobs, catalogWorkers } from "../bucket/catalog.ts";
-import type { Database } from "../bucket/database.ts";
-import { jobOfHook } from "../bucket/hook-choice.ts";
-import { allocationsNamed, jobsNamed } from "../bucket/job-choice.ts";
-import { selectWorkers } from "../bucket/worker-choice.ts";
+import type { Database } from "../bucket/base/database.ts";
+import { catalogAllocations, catalogJobs, catalogWorkers } from "../bucket/catalog/catalog.ts";
+import { jobOfHook } from "../bucket/catalog/hook-choice.ts";
+import { allocationsNamed, jobsNamed } from "../bucket/catalog/job-choice.ts";
+import { selectWorkers } from "../bucket/catalog/worker-choice.ts";
 import { RUNS, type RunKind } from "./protocol.ts";
 
 /** The parameters of runs that hold names. */

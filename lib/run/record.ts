@@ -1,7 +1,7 @@
 import path from "node:path";
-import { loadKvKey } from "../bucket/kv-key.ts";
-import { type Layout, runLayout } from "../bucket/layout.ts";
-import { currentRevision } from "../bucket/revisions.ts";
+import { loadKvKey } from "../bucket/base/kv-key.ts";
+import { type Layout, runLayout } from "../bucket/base/layout.ts";
+import { currentRevision } from "../bucket/source/revisions.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
 import { flushFolder, makePrivateFolder, readRegularSync, remove, writeAtomic } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
@@ -107,8 +107,8 @@ async function withoutSecrets(
   params: Record<string, unknown>,
 ): Promise<Record<string, unknown>> {
   if (kind !== "run_command") return params;
-  const { openForReading } = await import("../bucket/database.ts");
-  const { KvStore } = await import("../bucket/kv.ts");
+  const { openForReading } = await import("../bucket/base/database.ts");
+  const { KvStore } = await import("../bucket/kv/kv.ts");
   using db = openForReading(layout.database);
   const redactor = new Redactor();
   for (const { value } of new KvStore(db, await loadKvKey(layout)).secrets()) redactor.add(value);

@@ -1,6 +1,6 @@
-import { type Layout, runLayout } from "../bucket/layout.ts";
-import { acquireLock, type BucketLock, isOwned, readLock, takeOver } from "../bucket/lock.ts";
-import { recoverSource } from "../bucket/source.ts";
+import { type Layout, runLayout } from "../bucket/base/layout.ts";
+import { acquireLock, type BucketLock, isOwned, readLock, takeOver } from "../bucket/base/lock.ts";
+import { recoverSource } from "../bucket/source/source.ts";
 import { isUuid, uuidV7 } from "../codec/uuid.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
 import { readRegularSync, remove } from "../core/files.ts";

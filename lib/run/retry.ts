@@ -1,4 +1,4 @@
-import type { Layout } from "../bucket/layout.ts";
+import type { Layout } from "../bucket/base/layout.ts";
 import { isUuid } from "../codec/uuid.ts";
 import { Failure } from "../core/errors.ts";
 import { MASK } from "../core/redact.ts";

@@ -1,8 +1,8 @@
 import { closeSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
-import type { InitResult } from "../bucket/init.ts";
-import { type Layout, runLayout } from "../bucket/layout.ts";
-import { acquireLock, type BucketLock } from "../bucket/lock.ts";
+import { type Layout, runLayout } from "../bucket/base/layout.ts";
+import { acquireLock, type BucketLock } from "../bucket/base/lock.ts";
+import type { InitResult } from "../bucket/workspace/init.ts";
 import { uuidV7 } from "../codec/uuid.ts";
 import { sleep, within } from "../core/async.ts";
 import { cancelledFailure, Failure, messageOf } from "../core/errors.ts";

@@ -1,6 +1,6 @@
 import { type Stats, statSync } from "node:fs";
-import type { Database } from "../bucket/database.ts";
-import type { Layout } from "../bucket/layout.ts";
+import type { Database } from "../bucket/base/database.ts";
+import type { Layout } from "../bucket/base/layout.ts";
 import { sleep, turn } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";
 
@@ -15,7 +15,7 @@ const IDLE_MS = 5_000;
  * `openForReading`. The caller closes it.
  */
 export async function openBucket(layout: Layout): Promise<Database> {
-  const { openForReading } = await import("../bucket/database.ts");
+  const { openForReading } = await import("../bucket/base/database.ts");
   return untilFree(() => openForReading(layout.database));
 }
 
@@ -50,7 +50,7 @@ interface Kept {
 export class Readers {
   readonly #kept = new Map<string, Kept>();
   #cleaning: NodeJS.Timeout | undefined;
-  #sqlite: typeof import("../bucket/database.ts") | undefined;
+  #sqlite: typeof import("../bucket/base/database.ts") | undefined;
 
   /** What `work` reads, synchronously and in one go; a promise only where it has to wait. Fails like {@link openBucket}. */
   read<T>(layout: Layout, work: (db: Database) => T): T | Promise<T> {
@@ -86,10 +86,10 @@ export class Readers {
   }
 
   async #load(): Promise<void> {
-    this.#sqlite = await import("../bucket/database.ts");
+    this.#sqlite = await import("../bucket/base/database.ts");
   }
 
-  #open(file: string, { openForReading, requireSchema }: typeof import("../bucket/database.ts")): Kept {
+  #open(file: string, { openForReading, requireSchema }: typeof import("../bucket/base/database.ts")): Kept {
     const kept = this.#kept.get(file);
     if (kept?.turn === turn()) return kept;
     const found = statSync(file, { throwIfNoEntry: false });

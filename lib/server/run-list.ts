@@ -1,6 +1,6 @@
 import { type Stats, statSync } from "node:fs";
 import { lstat } from "node:fs/promises";
-import { type Layout, runLayout } from "../bucket/layout.ts";
+import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { isUuid } from "../codec/uuid.ts";
 import { turn } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";

@@ -1,4 +1,4 @@
-import type { RootBucket } from "../bucket/root.ts";
+import type { RootBucket } from "../bucket/source/root.ts";
 import { Failure } from "../core/errors.ts";
 import { type Answer, type HttpRequest, json } from "../http/message.ts";
 import type { RunKind } from "../run/protocol.ts";

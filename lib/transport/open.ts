@@ -1,7 +1,7 @@
 import type { Launcher } from "../core/spawn.ts";
-import { localTransport } from "./local.ts";
-import type { SshConnections } from "./ssh.ts";
-import type { Transport, WorkerAddress } from "./transport.ts";
+import { localTransport } from "./base/local.ts";
+import type { Transport, WorkerAddress } from "./base/transport.ts";
+import type { SshConnections } from "./ssh/ssh.ts";
 
 /** The way to a worker that its `connection` names; `ssh` is asked for only where it is needed. */
 export async function openTransport(

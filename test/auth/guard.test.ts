@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { Guard } from "../../lib/auth/guard.ts";
 import { SESSION_COOKIE, SESSION_MS, Sessions, TOTP_COOKIE } from "../../lib/auth/session.ts";
 import { TotpCodes } from "../../lib/auth/totp.ts";
-import { totpCode } from "../../lib/codec/totp.ts";
+import { totpCode } from "../../lib/codec/crypto/totp.ts";
 import type { HttpRequest } from "../../lib/http/message.ts";
 import { requestWith } from "../helpers/http.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { TotpCodes } from "../../lib/auth/totp.ts";
-import { totpCode } from "../../lib/codec/totp.ts";
+import { totpCode } from "../../lib/codec/crypto/totp.ts";
 
 const SECRET = Buffer.from("12345678901234567890");
 const BEGIN = 59_000;

@@ -5,7 +5,7 @@ import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from
 import { hostname } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { type LockContent, readLock } from "../../lib/bucket/lock.ts";
+import { type LockContent, readLock } from "../../lib/bucket/base/lock.ts";
 import { bootId, endGroup, identify } from "../../lib/core/process.ts";
 import { ops, PROGRAM } from "../../scripts/local-server.ts";
 import { OLD_NODE } from "../helpers/old-node.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import type { DeployResult } from "../../lib/operation/deploy-result.ts";
+import type { DeployResult } from "../../lib/operation/deploy/deploy-result.ts";
 import type { JobsSpec } from "../helpers/deploys.ts";
 import { type CommandRun, SshDeploys } from "../helpers/ssh-deploys.ts";
 

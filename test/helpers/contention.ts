@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { mkdirSync } from "node:fs";
-import { layoutOf } from "../../lib/bucket/layout.ts";
-import { acquireLock, readLock } from "../../lib/bucket/lock.ts";
+import { layoutOf } from "../../lib/bucket/base/layout.ts";
+import { acquireLock, readLock } from "../../lib/bucket/base/lock.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { SEED } from "./random.ts";

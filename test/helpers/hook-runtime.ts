@@ -1,11 +1,11 @@
 import { once } from "node:events";
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import type { TestContext } from "node:test";
-import { openDatabase } from "../../lib/bucket/database.ts";
-import { initBucket } from "../../lib/bucket/init.ts";
-import { KvStore } from "../../lib/bucket/kv.ts";
-import { loadKvKey } from "../../lib/bucket/kv-key.ts";
-import { layoutOf } from "../../lib/bucket/layout.ts";
+import { openDatabase } from "../../lib/bucket/base/database.ts";
+import { loadKvKey } from "../../lib/bucket/base/kv-key.ts";
+import { layoutOf } from "../../lib/bucket/base/layout.ts";
+import { KvStore } from "../../lib/bucket/kv/kv.ts";
+import { initBucket } from "../../lib/bucket/workspace/init.ts";
 import {
   type HookRuntime,
   type HookRuntimeOptions,

@@ -2,11 +2,11 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
-import { openDatabase } from "../../lib/bucket/database.ts";
-import { initBucket } from "../../lib/bucket/init.ts";
-import { KvStore } from "../../lib/bucket/kv.ts";
-import { loadKvKey } from "../../lib/bucket/kv-key.ts";
-import { layoutOf } from "../../lib/bucket/layout.ts";
+import { openDatabase } from "../../lib/bucket/base/database.ts";
+import { loadKvKey } from "../../lib/bucket/base/kv-key.ts";
+import { layoutOf } from "../../lib/bucket/base/layout.ts";
+import { KvStore } from "../../lib/bucket/kv/kv.ts";
+import { initBucket } from "../../lib/bucket/workspace/init.ts";
 import { type HookRuntime, type RunningScript, startHookRuntime } from "../../lib/hook/runtime.ts";
 import { seeded } from "./random.ts";
 

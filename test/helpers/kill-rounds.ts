@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
-import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
-import { readLock } from "../../lib/bucket/lock.ts";
+import { type Layout, layoutOf } from "../../lib/bucket/base/layout.ts";
+import { readLock } from "../../lib/bucket/base/lock.ts";
 import { sleep } from "../../lib/core/async.ts";
 import { signalProcess } from "../../lib/core/process.ts";
 import { LocalServer, type Run } from "../../scripts/local-server.ts";

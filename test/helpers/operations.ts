@@ -1,5 +1,5 @@
 import { Failure } from "../../lib/core/errors.ts";
-import type { Operation } from "../../lib/operation/context.ts";
+import type { Operation } from "../../lib/operation/base/context.ts";
 import type { RunKind } from "../../lib/run/protocol.ts";
 import type { TestBucket } from "./workspace.ts";
 

@@ -1,4 +1,4 @@
-import type { Layout } from "../../lib/bucket/layout.ts";
+import type { Layout } from "../../lib/bucket/base/layout.ts";
 import { runIds } from "../../lib/run/history.ts";
 import { type RunRecord, readRecord } from "../../lib/run/record.ts";
 

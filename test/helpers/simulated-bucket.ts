@@ -1,6 +1,6 @@
-import { catalogAllocations } from "../../lib/bucket/catalog.ts";
-import { startAnew } from "../../lib/bucket/promotions.ts";
-import { build } from "../../lib/operation/build.ts";
+import { catalogAllocations } from "../../lib/bucket/catalog/catalog.ts";
+import { startAnew } from "../../lib/bucket/catalog/promotions.ts";
+import { build } from "../../lib/operation/build/build.ts";
 import { makeBucket, makeWorkspace, type TestBucket } from "./workspace.ts";
 
 /** The workers of {@link simulatedBucket}, none of which exists. */

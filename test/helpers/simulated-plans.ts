@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import type { Promotion } from "../../lib/bucket/promotions.ts";
-import type { DeployResult } from "../../lib/operation/deploy-result.ts";
+import type { Promotion } from "../../lib/bucket/catalog/promotions.ts";
+import type { DeployResult } from "../../lib/operation/deploy/deploy-result.ts";
 import type { FileDigests } from "../../lib/plan/changes.ts";
 import { type DeployPlan, type PlannedAllocation, type PlannedFile, plannedFiles } from "../../lib/plan/deploy-plan.ts";
 import { runsTarget } from "../../lib/plan/job-plan.ts";

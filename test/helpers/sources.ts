@@ -1,9 +1,9 @@
 import { lstatSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { type Layout, SOURCE_PATHS } from "../../lib/bucket/layout.ts";
-import type { Revision } from "../../lib/bucket/revisions.ts";
-import { acceptSource, receiveSource } from "../../lib/bucket/source.ts";
-import { type TarInput, writeTar } from "../../lib/codec/tar-write.ts";
+import { type Layout, SOURCE_PATHS } from "../../lib/bucket/base/layout.ts";
+import type { Revision } from "../../lib/bucket/source/revisions.ts";
+import { acceptSource, receiveSource } from "../../lib/bucket/source/source.ts";
+import { type TarInput, writeTar } from "../../lib/codec/archive/tar-write.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 
 const never = new AbortController().signal;

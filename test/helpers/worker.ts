@@ -5,10 +5,10 @@ import path from "node:path";
 import type { TestContext } from "node:test";
 import { signalProcess } from "../../lib/core/process.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
-import { localTransport } from "../../lib/transport/local.ts";
-import { jobsJson, RUNNER_PATH, runnerText } from "../../lib/transport/runner.ts";
-import type { SyncFile, SyncTree } from "../../lib/transport/sync.ts";
-import type { Transport } from "../../lib/transport/transport.ts";
+import { jobsJson, RUNNER_PATH, runnerText } from "../../lib/transport/ask/runner.ts";
+import { localTransport } from "../../lib/transport/base/local.ts";
+import type { Transport } from "../../lib/transport/base/transport.ts";
+import type { SyncFile, SyncTree } from "../../lib/transport/files/sync.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 /** Where the programs that run on a worker come from. */

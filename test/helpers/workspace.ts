@@ -1,17 +1,17 @@
 import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import type { TestContext } from "node:test";
-import { type Database, openDatabase } from "../../lib/bucket/database.ts";
-import { initBucket } from "../../lib/bucket/init.ts";
-import { KvStore } from "../../lib/bucket/kv.ts";
-import { loadKvKey } from "../../lib/bucket/kv-key.ts";
-import { type Layout, layoutOf } from "../../lib/bucket/layout.ts";
-import { RunLog } from "../../lib/bucket/logs.ts";
+import { type Database, openDatabase } from "../../lib/bucket/base/database.ts";
+import { loadKvKey } from "../../lib/bucket/base/kv-key.ts";
+import { type Layout, layoutOf } from "../../lib/bucket/base/layout.ts";
+import { RunLog } from "../../lib/bucket/base/logs.ts";
+import { KvStore } from "../../lib/bucket/kv/kv.ts";
+import { initBucket } from "../../lib/bucket/workspace/init.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { Redactor } from "../../lib/core/redact.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
-import type { OperationContext } from "../../lib/operation/context.ts";
-import { ProgressBoard } from "../../lib/operation/progress.ts";
+import type { OperationContext } from "../../lib/operation/base/context.ts";
+import { ProgressBoard } from "../../lib/operation/base/progress.ts";
 import type { RunKind } from "../../lib/run/protocol.ts";
 import { temporaryFolder } from "./temporary.ts";
 

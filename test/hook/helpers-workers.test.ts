@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
-import { jobsJson, RUNNER_PATH, runnerText } from "../../lib/transport/runner.ts";
+import { jobsJson, RUNNER_PATH, runnerText } from "../../lib/transport/ask/runner.ts";
 import { HookScripts } from "../helpers/hook-scripts.ts";
 import { BUCKET_ID, type FleetOptions, SshFleet } from "../helpers/ssh-fleet.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import fs, { appendFileSync, existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { test } from "node:test";
-import { type Layout, layoutOf, runLayout } from "../../lib/bucket/layout.ts";
+import { type Layout, layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { sleep, turnEnd } from "../../lib/core/async.ts";
 import { readActivity } from "../../lib/run/activity.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { layoutOf, runLayout } from "../../lib/bucket/layout.ts";
+import { layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { finishRun, pruneHistory } from "../../lib/run/finish.ts";
 import { createRecord, saveRecord, settle } from "../../lib/run/record.ts";

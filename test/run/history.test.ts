@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readdirSync, rmSync } from "node:fs";
 import { test } from "node:test";
-import { type Layout, layoutOf, runLayout } from "../../lib/bucket/layout.ts";
+import { type Layout, layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { pruneRuns } from "../../lib/run/history.ts";
 import { addAudit, createRecord, type RunRecord, readRecord, saveRecord, settle } from "../../lib/run/record.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { appendFileSync, writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
-import { layoutOf, runLayout } from "../../lib/bucket/layout.ts";
+import { layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { openLog } from "../../lib/run/log-lines.ts";
 import { type LogQuery, searchLog } from "../../lib/run/log-search.ts";

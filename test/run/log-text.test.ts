@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
-import { layoutOf, runLayout } from "../../lib/bucket/layout.ts";
+import { layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import type { LineFilter } from "../../lib/run/log-lines.ts";
 import { openLogText } from "../../lib/run/log-text.ts";
 import { type RunRecord, readRecord } from "../../lib/run/record.ts";

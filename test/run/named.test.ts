@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { build } from "../../lib/operation/build.ts";
+import { build } from "../../lib/operation/build/build.ts";
 import { requireNames } from "../../lib/run/named.ts";
 import type { RunKind } from "../../lib/run/protocol.ts";
 import { makeBucket } from "../helpers/workspace.ts";

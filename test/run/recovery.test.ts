@@ -5,8 +5,8 @@ import fs, { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } f
 import { hostname } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { type Layout, layoutOf, runLayout } from "../../lib/bucket/layout.ts";
-import { acquireLock, type LockContent, readLock } from "../../lib/bucket/lock.ts";
+import { type Layout, layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
+import { acquireLock, type LockContent, readLock } from "../../lib/bucket/base/lock.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { bootId, identify, type ProcessIdentity } from "../../lib/core/process.ts";
 import { addAudit, createRecord, type RunRecord, readRecord, saveRecord } from "../../lib/run/record.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { type Layout, layoutOf, runLayout } from "../../lib/bucket/layout.ts";
+import { type Layout, layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { makePrivateFolder } from "../../lib/core/files.ts";
 import { check } from "../../lib/core/shape.ts";

@@ -3,7 +3,7 @@ import { existsSync, readFileSync, rmSync, symlinkSync, truncateSync, writeFileS
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
-import { layoutOf, runLayout } from "../../lib/bucket/layout.ts";
+import { layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { ops } from "../../scripts/local-server.ts";
 import { TestServer } from "../helpers/server.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { layoutOf } from "../../lib/bucket/layout.ts";
-import { acquireLock } from "../../lib/bucket/lock.ts";
+import { layoutOf } from "../../lib/bucket/base/layout.ts";
+import { acquireLock } from "../../lib/bucket/base/lock.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { TestServer } from "../helpers/server.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";

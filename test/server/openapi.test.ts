@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Validator } from "@seriousme/openapi-schema-validator";
-import { toYaml } from "../../lib/codec/yaml.ts";
+import { toYaml } from "../../lib/codec/config/yaml.ts";
 import { check } from "../../lib/core/shape.ts";
 import { STATUS } from "../../lib/http/message.ts";
 import { openApiDocument } from "../../lib/server/openapi.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { mkdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
-import { layoutOf, runLayout } from "../../lib/bucket/layout.ts";
+import { layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { createRecord, RECORD_DAMAGED, type RunRecord, saveRecord, settle } from "../../lib/run/record.ts";
 import { RunList, type RunQuery } from "../../lib/server/run-list.ts";

@@ -1,6 +1,6 @@
-import { LAST_OUTCOMES } from "../../bucket/last-outcomes.ts";
-import { VIEW_NAMES, type ViewName } from "../../bucket/views.ts";
-import { BUCKET_DIR, bucketDir, type Command, type Flag, listOf, numberOf } from "../flags.ts";
+import { LAST_OUTCOMES } from "../../bucket/catalog/last-outcomes.ts";
+import { VIEW_NAMES, type ViewName } from "../../bucket/catalog/views.ts";
+import { BUCKET_DIR, bucketDir, type Command, type Flag, listOf, numberOf } from "../base/flags.ts";
 
 const JSON_FLAG: Flag = { name: "json", help: "Print JSON instead of a table" };
 const JOBS: Flag = { name: "jobs", value: "A,B", help: "Only what belongs to these jobs" };
@@ -33,7 +33,8 @@ export const CATALOG_COMMANDS: readonly Command[] = [
     name: "info",
     summary: "Show what a bucket is: its id, its update sequence, how much it holds",
     flags: [BUCKET_DIR, JSON_FLAG],
-    run: async (input) => (await import("../catalog.ts")).infoCommand(bucketDir(input), input.switches.has("json")),
+    run: async (input) =>
+      (await import("../bucket/catalog.ts")).infoCommand(bucketDir(input), input.switches.has("json")),
   },
   ...VIEW_NAMES.map(
     (name): Command => ({
@@ -41,7 +42,7 @@ export const CATALOG_COMMANDS: readonly Command[] = [
       summary: VIEWS[name].summary,
       flags: [BUCKET_DIR, ...VIEWS[name].flags, JSON_FLAG],
       async run(input) {
-        const { catCommand } = await import("../catalog.ts");
+        const { catCommand } = await import("../bucket/catalog.ts");
         const query = {
           jobs: listOf(input, "jobs"),
           workers: listOf(input, "workers"),
@@ -62,7 +63,7 @@ export const CATALOG_COMMANDS: readonly Command[] = [
     ],
     flags: [BUCKET_DIR, { name: "reveal", help: "Show the value of a secret" }, JSON_FLAG],
     async run(input) {
-      const { kvGetCommand } = await import("../catalog.ts");
+      const { kvGetCommand } = await import("../bucket/catalog.ts");
       const [namespace = "", key = ""] = input.operands;
       const { switches } = input;
       return kvGetCommand(bucketDir(input), namespace, key, switches.has("reveal"), switches.has("json"));
@@ -73,7 +74,7 @@ export const CATALOG_COMMANDS: readonly Command[] = [
     summary: "Show which jobs have scrape configurations, alerts, runbooks and dashboards for Prometheus",
     flags: [BUCKET_DIR, JOBS, JSON_FLAG],
     async run(input) {
-      const { prometheusCommand } = await import("../catalog.ts");
+      const { prometheusCommand } = await import("../bucket/catalog.ts");
       return prometheusCommand(bucketDir(input), listOf(input, "jobs"), input.switches.has("json"));
     },
   },
@@ -86,7 +87,7 @@ export const CATALOG_COMMANDS: readonly Command[] = [
     ],
     flags: [BUCKET_DIR],
     async run(input) {
-      const { prometheusGetCommand } = await import("../catalog.ts");
+      const { prometheusGetCommand } = await import("../bucket/catalog.ts");
       const [job = "", path = ""] = input.operands;
       return prometheusGetCommand(bucketDir(input), job, path);
     },
@@ -101,7 +102,7 @@ export const CATALOG_COMMANDS: readonly Command[] = [
       { name: "json", help: "Print JSON instead of YAML" },
     ],
     async run(input) {
-      const { prometheusScrapeCommand } = await import("../catalog.ts");
+      const { prometheusScrapeCommand } = await import("../bucket/catalog.ts");
       const { switches } = input;
       return prometheusScrapeCommand(
         bucketDir(input),
@@ -120,7 +121,7 @@ export const CATALOG_COMMANDS: readonly Command[] = [
     ],
     flags: [BUCKET_DIR, { name: "ttl", value: "SECONDS", help: "Forget it after that time (default: never)" }],
     async run(input) {
-      const { setSecretCommand } = await import("../catalog.ts");
+      const { setSecretCommand } = await import("../bucket/catalog.ts");
       const [job = "", key = ""] = input.operands;
       return setSecretCommand(bucketDir(input), job, key, numberOf(input, "ttl"));
     },

@@ -1,5 +1,5 @@
-import type { Command } from "../flags.ts";
-import { runCommand } from "../run-command.ts";
+import type { Command } from "../base/flags.ts";
+import { runCommand } from "../bucket/run-command.ts";
 
 /** Commands about the hooks of jobs. */
 export const HOOK_COMMANDS: readonly Command[] = [
@@ -16,6 +16,6 @@ export const HOOK_COMMANDS: readonly Command[] = [
     hidden: true,
     operands: [{ name: "file", help: "The script" }],
     flags: [],
-    run: async ({ operands }) => (await import("../hook-run.ts")).runHookFile(operands[0] ?? ""),
+    run: async ({ operands }) => (await import("../server/hook-run.ts")).runHookFile(operands[0] ?? ""),
   },
 ];

@@ -1,6 +1,6 @@
 import { type ControlKind, JOB_CONTROL } from "../../run/protocol.ts";
-import { BUCKET_DIR, bucketDir, type Command, listOf } from "../flags.ts";
-import { runCommand } from "../run-command.ts";
+import { BUCKET_DIR, bucketDir, type Command, listOf } from "../base/flags.ts";
+import { runCommand } from "../bucket/run-command.ts";
 
 /** Commands about jobs. */
 export const JOB_COMMANDS: readonly Command[] = [
@@ -22,7 +22,7 @@ export const JOB_COMMANDS: readonly Command[] = [
       { name: "template", value: "NAME", help: "The folder of templates/ to copy" },
     ],
     async run(input) {
-      const { createJobCommand } = await import("../job-create.ts");
+      const { createJobCommand } = await import("../bucket/job-create.ts");
       const [name = ""] = input.operands;
       return createJobCommand(bucketDir(input), {
         name,

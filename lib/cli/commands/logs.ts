@@ -1,7 +1,7 @@
 import { Failure } from "../../core/errors.ts";
 import { realPlace } from "../../core/files.ts";
 import { quote } from "../../core/shape.ts";
-import { BUCKET_DIR, bucketDir, type Command, listOf, numberOf } from "../flags.ts";
+import { BUCKET_DIR, bucketDir, type Command, listOf, numberOf } from "../base/flags.ts";
 
 const FIELDS = ["worker", "run", "job", "phase", "event"] as const;
 
@@ -27,7 +27,7 @@ export const LOG_COMMANDS: readonly Command[] = [
       { name: "json", help: "Print one JSON object a line" },
     ],
     async run(input) {
-      const { logsCommand } = await import("../logs.ts");
+      const { logsCommand } = await import("../bucket/logs.ts");
       const format = input.values.get("format") ?? "human";
       if (format !== "human" && format !== "raw")
         throw new Failure("usage", `--format: expected human or raw, found ${quote(format)}`);

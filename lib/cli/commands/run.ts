@@ -1,5 +1,5 @@
-import { bucketDir, type Command } from "../flags.ts";
-import { runCommand } from "../run-command.ts";
+import { bucketDir, type Command } from "../base/flags.ts";
+import { runCommand } from "../bucket/run-command.ts";
 
 /** The command for commands on workers. */
 export const RUN_COMMANDS: readonly Command[] = [
@@ -16,11 +16,11 @@ export const RUN_COMMANDS: readonly Command[] = [
     flags: [{ name: "fold", help: "Show at the end which workers had the same output, instead of all as it comes" }],
     async complete(params, input) {
       if (params.command !== undefined) return;
-      const { readCommandFile } = await import("../command-file.ts");
+      const { readCommandFile } = await import("../bucket/command-file.ts");
       params.command = await readCommandFile(bucketDir(input));
     },
     async view({ switches }) {
-      return switches.has("fold") ? (await import("../fold.ts")).foldedText : undefined;
+      return switches.has("fold") ? (await import("../bucket/fold.ts")).foldedText : undefined;
     },
   }),
 ];

@@ -1,4 +1,4 @@
-import type { Command, Flag } from "../flags.ts";
+import type { Command, Flag } from "../base/flags.ts";
 
 const SECRET_FILE = { name: "totp-secret-file", value: "FILE" };
 const ISSUER: Flag = { name: "totp-issuer", value: "NAME", help: "The issuer in the authenticator app (default ops)" };
@@ -38,7 +38,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
       ISSUER,
       { name: "log-format", value: "FORMAT", help: "Form of the log: text (default) or json" },
     ],
-    run: async (input) => (await import("../server.ts")).serverCommand(input),
+    run: async (input) => (await import("../server/server.ts")).serverCommand(input),
   },
   {
     name: "server totp-enroll",
@@ -49,7 +49,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
       { name: "totp-account", value: "NAME", help: "The account in the app (default ops-server@<hostname>)" },
       { name: "json", help: "Print JSON instead of text and QR code" },
     ],
-    run: async (input) => (await import("../totp-enroll.ts")).totpEnrollCommand(input),
+    run: async (input) => (await import("../server/totp-enroll.ts")).totpEnrollCommand(input),
   },
   {
     name: "push",
@@ -60,7 +60,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
       { name: "dir", value: "DIR", help: "The local bucket (default: the current folder)" },
       ...CONNECTION,
     ],
-    run: async (input) => (await import("../push-command.ts")).pushCommand(input),
+    run: async (input) => (await import("../push/push-command.ts")).pushCommand(input),
   },
   {
     name: "push rollback",
@@ -71,13 +71,13 @@ export const SERVER_COMMANDS: readonly Command[] = [
       { name: "revision", value: "UUID", help: "The revision (default: the last successful one)" },
       ...CONNECTION,
     ],
-    run: async (input) => (await import("../push-command.ts")).rollbackCommand(input),
+    run: async (input) => (await import("../push/push-command.ts")).rollbackCommand(input),
   },
   {
     name: "worker run",
     summary: "Carry out one run for a server",
     hidden: true,
     flags: [],
-    run: async () => (await import("../worker.ts")).runWorker(),
+    run: async () => (await import("../server/worker.ts")).runWorker(),
   },
 ];

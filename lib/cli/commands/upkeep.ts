@@ -1,5 +1,5 @@
-import { BUCKET_DIR, bucketDir, type Command, type Flag, type Operand } from "../flags.ts";
-import { runCommand } from "../run-command.ts";
+import { BUCKET_DIR, bucketDir, type Command, type Flag, type Operand } from "../base/flags.ts";
+import { runCommand } from "../bucket/run-command.ts";
 
 const JSON_FLAG: Flag = { name: "json", help: "Print JSON" };
 const SNAPSHOT: Operand = {
@@ -12,7 +12,7 @@ const RESTORE_RUN = runCommand("snapshot_restore", {
   summary: "Bring back what a snapshot holds: into an empty folder all of it, else all but the source",
   operands: [SNAPSHOT],
   async complete(params, input) {
-    const { snapshotFile } = await import("../snapshots.ts");
+    const { snapshotFile } = await import("../bucket/snapshots.ts");
     params.snapshot = await snapshotFile(bucketDir(input), String(params.snapshot));
   },
 });
@@ -21,8 +21,8 @@ const RESTORE_RUN = runCommand("snapshot_restore", {
 const RESTORE: Command = {
   ...RESTORE_RUN,
   async run(input) {
-    const { isEmptyPlace } = await import("../../bucket/restore.ts");
-    const { restoreCommand } = await import("../snapshots.ts");
+    const { isEmptyPlace } = await import("../../bucket/snapshots/restore.ts");
+    const { restoreCommand } = await import("../bucket/snapshots.ts");
     const dir = bucketDir(input);
     const [snapshot = ""] = input.operands;
     return (await isEmptyPlace(dir)) ? restoreCommand(dir, snapshot) : RESTORE_RUN.run(input);
@@ -35,7 +35,8 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     name: "doctor",
     summary: "Examine this host, the bucket and its workers, and say what to do about each finding",
     flags: [BUCKET_DIR, JSON_FLAG],
-    run: async (input) => (await import("../doctor.ts")).doctorCommand(bucketDir(input), input.switches.has("json")),
+    run: async (input) =>
+      (await import("../bucket/doctor.ts")).doctorCommand(bucketDir(input), input.switches.has("json")),
   },
   runCommand("drift", { name: "drift" }),
   runCommand("gc", { name: "gc" }),
@@ -44,7 +45,8 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     name: "snapshot list",
     summary: "Show the snapshots of the bucket, newest first",
     flags: [BUCKET_DIR, JSON_FLAG],
-    run: async (input) => (await import("../snapshots.ts")).listCommand(bucketDir(input), input.switches.has("json")),
+    run: async (input) =>
+      (await import("../bucket/snapshots.ts")).listCommand(bucketDir(input), input.switches.has("json")),
   },
   {
     name: "snapshot verify",
@@ -52,7 +54,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     operands: [SNAPSHOT],
     flags: [BUCKET_DIR, JSON_FLAG],
     run: async (input) =>
-      (await import("../snapshots.ts")).verifyCommand(
+      (await import("../bucket/snapshots.ts")).verifyCommand(
         bucketDir(input),
         input.operands[0] ?? "",
         input.switches.has("json"),
@@ -64,6 +66,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     summary: "Remove a snapshot of the bucket",
     operands: [{ name: "snapshot", help: "Its name as `ops snapshot list` shows it" }],
     flags: [BUCKET_DIR],
-    run: async (input) => (await import("../snapshots.ts")).deleteCommand(bucketDir(input), input.operands[0] ?? ""),
+    run: async (input) =>
+      (await import("../bucket/snapshots.ts")).deleteCommand(bucketDir(input), input.operands[0] ?? ""),
   },
 ];

@@ -1,6 +1,6 @@
 import { Failure } from "../../core/errors.ts";
-import { bucketDir, type Command, type Flag, type Parsed } from "../flags.ts";
-import { runCommand } from "../run-command.ts";
+import { bucketDir, type Command, type Flag, type Parsed } from "../base/flags.ts";
+import { runCommand } from "../bucket/run-command.ts";
 
 const SHORT = { workers: "w", labels: "l", concurrency: "c" };
 
@@ -17,11 +17,11 @@ async function factsView(input: Parsed) {
   const dryRun = switches.has("dry-run");
   if (switches.has("generate-workers")) {
     if (switches.has("json")) throw new Failure("usage", "give --generate-workers or --json, not both");
-    const { generateWorkers } = await import("../generate-workers.ts");
+    const { generateWorkers } = await import("../bucket/generate-workers.ts");
     return (result: unknown) => generateWorkers(bucketDir(input), result, dryRun);
   }
   if (dryRun) throw new Failure("usage", "--dry-run goes with --generate-workers");
-  return (await import("../readings.ts")).factsTable;
+  return (await import("../bucket/readings.ts")).factsTable;
 }
 
 /** Commands about the workers of a bucket. */
@@ -31,11 +31,11 @@ export const WORKER_COMMANDS: readonly Command[] = [
   runCommand("worker_uptime", {
     name: "worker uptime",
     short: SHORT,
-    view: async () => (await import("../readings.ts")).uptimeTable,
+    view: async () => (await import("../bucket/readings.ts")).uptimeTable,
   }),
   runCommand("worker_sysstat", {
     name: "worker sysstat",
     short: SHORT,
-    view: async () => (await import("../readings.ts")).sysstatTable,
+    view: async () => (await import("../bucket/readings.ts")).sysstatTable,
   }),
 ];

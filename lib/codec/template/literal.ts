@@ -1,5 +1,5 @@
 import { decodeUtf8 } from "../../core/plain-text.ts";
-import { parseFloatText, parseInteger } from "../number.ts";
+import { parseFloatText, parseInteger } from "../config/number.ts";
 import { quote } from "./quote.ts";
 
 /** `integer` when the value is whole and has 64 bits; `isFloat` when it is written as a float. */

@@ -1,4 +1,4 @@
-import { formatFloat } from "../number.ts";
+import { formatFloat } from "../config/number.ts";
 import { type TemplateStruct, type TemplateValue, typeName } from "./funcs.ts";
 import { TEXT_LIMIT } from "./limits.ts";
 import { isPrintable, quote } from "./quote.ts";

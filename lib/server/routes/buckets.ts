@@ -1,5 +1,12 @@
-import type { Layout } from "../../bucket/layout.ts";
-import { bucketIds, createBucket, deleteBucket, findBucket, type RootBucket, renameBucket } from "../../bucket/root.ts";
+import type { Layout } from "../../bucket/base/layout.ts";
+import {
+  bucketIds,
+  createBucket,
+  deleteBucket,
+  findBucket,
+  type RootBucket,
+  renameBucket,
+} from "../../bucket/source/root.ts";
 import { Failure } from "../../core/errors.ts";
 import { boolean, described, integer, object, optional, string, withExample } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
@@ -140,8 +147,8 @@ interface State {
 async function stateOf(layout: Layout, readers: Readers): Promise<State> {
   const nothing = { initialized: false, schema_version: null, failed_allocations: null };
   try {
-    const { schemaVersion } = await import("../../bucket/database.ts");
-    const { countFailed } = await import("../../bucket/last-outcomes.ts");
+    const { schemaVersion } = await import("../../bucket/base/database.ts");
+    const { countFailed } = await import("../../bucket/catalog/last-outcomes.ts");
     return await readers.readOnce(layout, "state", (db) => ({
       initialized: true,
       schema_version: schemaVersion(db),

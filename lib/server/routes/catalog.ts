@@ -1,9 +1,9 @@
-import { fingerprintsOf } from "../../bucket/fingerprint.ts";
-import { bucketInfo } from "../../bucket/info.ts";
-import { LAST_OUTCOMES } from "../../bucket/last-outcomes.ts";
-import { findBucket } from "../../bucket/root.ts";
-import { VIEW_NAMES, type ViewName, viewOf } from "../../bucket/views.ts";
-import { knownFacts } from "../../bucket/worker-facts.ts";
+import { bucketInfo } from "../../bucket/catalog/info.ts";
+import { LAST_OUTCOMES } from "../../bucket/catalog/last-outcomes.ts";
+import { VIEW_NAMES, type ViewName, viewOf } from "../../bucket/catalog/views.ts";
+import { knownFacts } from "../../bucket/catalog/worker-facts.ts";
+import { fingerprintsOf } from "../../bucket/kv/fingerprint.ts";
+import { findBucket } from "../../bucket/source/root.ts";
 import { Failure, type FailureCode } from "../../core/errors.ts";
 import { boolean, described, integer, optional, string, withDefault } from "../../core/shape.ts";
 import { json, jsonText } from "../../http/message.ts";

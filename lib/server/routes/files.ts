@@ -1,6 +1,6 @@
-import { catalogFile, hasCatalogJob, listCatalogFiles } from "../../bucket/catalog.ts";
-import { findBucket } from "../../bucket/root.ts";
-import { listSourceFiles, listTemplates, modeText, openSourceFile } from "../../bucket/source-view.ts";
+import { catalogFile, hasCatalogJob, listCatalogFiles } from "../../bucket/catalog/catalog.ts";
+import { findBucket } from "../../bucket/source/root.ts";
+import { listSourceFiles, listTemplates, modeText, openSourceFile } from "../../bucket/source/source-view.ts";
 import { Failure } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
 import { bytesDownload, downloadAnswer, fileDownload } from "../../http/download.ts";

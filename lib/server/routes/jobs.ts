@@ -1,6 +1,6 @@
-import { hasCatalogJob } from "../../bucket/catalog.ts";
-import type { Database } from "../../bucket/database.ts";
-import { findBucket } from "../../bucket/root.ts";
+import type { Database } from "../../bucket/base/database.ts";
+import { hasCatalogJob } from "../../bucket/catalog/catalog.ts";
+import { findBucket } from "../../bucket/source/root.ts";
 import { Failure } from "../../core/errors.ts";
 import { boolean, object, optional, quote, type Shape } from "../../core/shape.ts";
 import { requireNames } from "../../run/named.ts";

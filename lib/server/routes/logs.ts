@@ -1,4 +1,4 @@
-import { runLayout } from "../../bucket/layout.ts";
+import { runLayout } from "../../bucket/base/layout.ts";
 import {
   boolean,
   described,

@@ -1,7 +1,7 @@
-import type { Database } from "../../bucket/database.ts";
-import type { Layout } from "../../bucket/layout.ts";
-import { validPlan } from "../../bucket/plan-basis.ts";
-import { findBucket } from "../../bucket/root.ts";
+import type { Database } from "../../bucket/base/database.ts";
+import type { Layout } from "../../bucket/base/layout.ts";
+import { validPlan } from "../../bucket/catalog/plan-basis.ts";
+import { findBucket } from "../../bucket/source/root.ts";
 import type { FailureCode } from "../../core/errors.ts";
 import { canName, requireNames } from "../../run/named.ts";
 import { RUNS, type RunKind, type RunParameters } from "../../run/protocol.ts";

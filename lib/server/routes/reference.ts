@@ -1,4 +1,4 @@
-import { toYaml } from "../../codec/yaml.ts";
+import { toYaml } from "../../codec/config/yaml.ts";
 import { json, raw } from "../../http/message.ts";
 import { route } from "../context.ts";
 

@@ -1,18 +1,32 @@
-import type { Layout } from "../../bucket/layout.ts";
-import { findBucket } from "../../bucket/root.ts";
+import type { Layout } from "../../bucket/base/layout.ts";
+import { findBucket } from "../../bucket/source/root.ts";
 import { isUuid } from "../../codec/uuid.ts";
-import { object, oneOf, optional } from "../../core/shape.ts";
-import { json, jsonText } from "../../http/message.ts";
+import { described, object, oneOf, optional, string } from "../../core/shape.ts";
+import { json, jsonText, ok } from "../../http/message.ts";
 import { RUN_KINDS } from "../../run/protocol.ts";
 import { type RunRecord, readRecord, runNotFound } from "../../run/record.ts";
 import { route } from "../context.ts";
 import { shownRun } from "../run-list.ts";
-import { component, PAGE, page, RUN_STATUSES } from "./shapes.ts";
+import { component, PAGE, page, pollMs, RUN_STATUSES, TIMEOUT } from "./shapes.ts";
 
 /** Below it are all routes about runs. */
 export const RUNS = "/api/buckets/{bucket_id}/runs";
 /** What happened and happens in a bucket (control-plane.md, Runs). */
 export const RUN_ROUTES = [
+  route({
+    method: "GET",
+    path: "/api/events",
+    summary: "Follow the state changes of the runs of all buckets",
+    description:
+      "Answers as soon as a run of this server starts, is being cancelled or has ended; otherwise it waits. Without " +
+      "`after` the answer comes at once and says where to begin. The latest 1,000 changes are kept, in memory.",
+    query: { after: optional(described(string({ min: 1, max: 40 }), "`next` of the answer before")), timeout: TIMEOUT },
+    answer: { status: 200, description: "The changes", shape: component("Events") },
+    handle({ query, request }, { supervisor }) {
+      request.longPoll();
+      return supervisor.events.after(query.after, pollMs(query.timeout), request).then(ok);
+    },
+  }),
   route({
     method: "GET",
     path: RUNS,

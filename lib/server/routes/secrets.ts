@@ -1,6 +1,6 @@
-import { findBucket, type RootBucket } from "../../bucket/root.ts";
-import { loadOpsConf } from "../../bucket/settings.ts";
-import { describeSshKey, removeSshKey, sshKeyFile, storeSshKey } from "../../bucket/ssh-key.ts";
+import { findBucket, type RootBucket } from "../../bucket/source/root.ts";
+import { loadOpsConf } from "../../bucket/workspace/settings.ts";
+import { describeSshKey, removeSshKey, sshKeyFile, storeSshKey } from "../../bucket/workspace/ssh-key.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { described, object, string } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";

@@ -1,8 +1,8 @@
-import { Problems } from "../../bucket/problems.ts";
-import { findBucket } from "../../bucket/root.ts";
-import { readOpsConf } from "../../bucket/settings.ts";
-import { bucketConfView, jobResourcesView, opsConfView } from "../../bucket/settings-view.ts";
-import { readWorkers, type Worker } from "../../bucket/workers.ts";
+import { Problems } from "../../bucket/base/problems.ts";
+import { findBucket } from "../../bucket/source/root.ts";
+import { readOpsConf } from "../../bucket/workspace/settings.ts";
+import { bucketConfView, jobResourcesView, opsConfView } from "../../bucket/workspace/settings-view.ts";
+import { readWorkers, type Worker } from "../../bucket/workspace/workers.ts";
 import { json } from "../../http/message.ts";
 import { route } from "../context.ts";
 import { component, offsetOf, PAGE } from "./shapes.ts";

@@ -1,4 +1,4 @@
-import { findBucket } from "../../bucket/root.ts";
+import { findBucket } from "../../bucket/source/root.ts";
 import { object } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
 import { route } from "../context.ts";
@@ -9,7 +9,7 @@ import { PAGE, page } from "./shapes.ts";
 const SNAPSHOTS = "/api/buckets/{bucket_id}/snapshots";
 
 /** Snapshots of a bucket (decisions: Snapshots); what lists and finds them is loaded when it is asked for. */
-const snapshots = () => import("../../bucket/snapshots.ts");
+const snapshots = () => import("../../bucket/snapshots/snapshots.ts");
 
 /** What was saved of a bucket. Snapshots are made by a run: see the routes that start one. */
 export const SNAPSHOT_ROUTES = [

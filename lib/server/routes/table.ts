@@ -2,7 +2,6 @@ import type { ServerRoute } from "../context.ts";
 import { AUTH_ROUTES } from "./auth.ts";
 import { BUCKET_ROUTES } from "./buckets.ts";
 import { CATALOG_ROUTES } from "./catalog.ts";
-import { EVENT_ROUTES } from "./events.ts";
 import { FILE_ROUTES } from "./files.ts";
 import { JOB_ROUTES } from "./jobs.ts";
 import { LOG_ROUTES } from "./logs.ts";
@@ -23,7 +22,7 @@ export const ROUTE_GROUPS: Readonly<Record<string, readonly ServerRoute[]>> = {
   Operations: OPERATION_ROUTES,
   Jobs: JOB_ROUTES,
   Snapshots: SNAPSHOT_ROUTES,
-  Runs: [...RUN_ROUTES, ...LOG_ROUTES, ...EVENT_ROUTES],
+  Runs: [...RUN_ROUTES, ...LOG_ROUTES],
   Catalog: CATALOG_ROUTES,
   "This description": REFERENCE_ROUTES,
 };

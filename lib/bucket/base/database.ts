@@ -1,0 +1,330 @@
+import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
+import { pathToFileURL } from "node:url";
+import { sleep } from "../../core/async.ts";
+import { Failure, messageOf } from "../../core/errors.ts";
+import { refuseLink } from "../../core/files.ts";
+import { isLocked, sqliteCode } from "../../core/system-errors.ts";
+
+/** A value that SQLite stores. */
+export type SqlValue = string | number | null | Uint8Array;
+/** One row, keyed by column name. */
+export type Row = Record<string, SqlValue>;
+
+/** The schema this program writes. */
+export const SCHEMA_VERSION = 2;
+
+const BUSY_TIMEOUT_MS = 5_000;
+/** Result codes of SQLite. */
+const [IO_ERROR, DAMAGED, FULL, CANNOT_OPEN, NO_DATABASE] = [10, 11, 13, 14, 26] as const;
+
+/** Each entry takes the schema from its index to the next version, in one transaction. */
+const MIGRATIONS = [
+  `
+  CREATE TABLE bucket (
+    bucket_id TEXT PRIMARY KEY, update_seq INTEGER NOT NULL DEFAULT 0, build_seq INTEGER NOT NULL DEFAULT 0, built_at TEXT
+  ) STRICT;
+  CREATE TABLE worker (
+    worker_ip TEXT PRIMARY KEY, worker_id TEXT NOT NULL UNIQUE, hostname TEXT, position INTEGER NOT NULL,
+    connection TEXT NOT NULL, root TEXT NOT NULL, ssh_user TEXT, ssh_port INTEGER, ssh_jump TEXT,
+    available_memory_mb REAL NOT NULL, available_cpu_mhz REAL NOT NULL,
+    synced_seq INTEGER NOT NULL DEFAULT 0, removed INTEGER NOT NULL DEFAULT 0
+  ) STRICT;
+  CREATE TABLE worker_labels (worker_ip TEXT NOT NULL, label TEXT NOT NULL, PRIMARY KEY (worker_ip, label)) STRICT;
+  CREATE TABLE worker_tags (worker_ip TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (worker_ip, key)) STRICT;
+  CREATE TABLE worker_facts (worker_ip TEXT PRIMARY KEY, taken_at TEXT NOT NULL, facts TEXT NOT NULL) STRICT;
+  CREATE TABLE job (
+    name TEXT PRIMARY KEY, job_id TEXT NOT NULL, version TEXT NOT NULL, deployment_seq INTEGER NOT NULL,
+    max_concurrent_upgrades INTEGER NOT NULL, max_concurrent_starts INTEGER NOT NULL,
+    min_memory_mb REAL NOT NULL, max_memory_mb REAL NOT NULL, current_memory_mb REAL NOT NULL, current_memory_source TEXT NOT NULL,
+    min_cpu_mhz REAL NOT NULL, max_cpu_mhz REAL NOT NULL, current_cpu_mhz REAL NOT NULL, current_cpu_source TEXT NOT NULL,
+    restart_policy TEXT NOT NULL, restart_globs TEXT NOT NULL, health_check TEXT NOT NULL,
+    lifecycle_timeout_seconds INTEGER NOT NULL, on_failure TEXT NOT NULL, secret_mode INTEGER NOT NULL,
+    tolerate_unreachable REAL NOT NULL
+  ) STRICT;
+  CREATE TABLE job_selectors (job TEXT NOT NULL, selector TEXT NOT NULL, PRIMARY KEY (job, selector)) STRICT;
+  CREATE TABLE job_ports (job TEXT NOT NULL, name TEXT NOT NULL, port INTEGER NOT NULL, PRIMARY KEY (job, name)) STRICT;
+  CREATE TABLE job_certs (
+    job TEXT NOT NULL, worker_ip TEXT NOT NULL, name TEXT NOT NULL, request TEXT NOT NULL, common_name TEXT NOT NULL,
+    expiring_from INTEGER NOT NULL, not_after INTEGER NOT NULL, PRIMARY KEY (job, worker_ip, name)
+  ) STRICT;
+  CREATE TABLE job_files (
+    job TEXT NOT NULL, path TEXT NOT NULL, mode INTEGER NOT NULL, sha256 TEXT NOT NULL, content BLOB NOT NULL,
+    PRIMARY KEY (job, path)
+  ) STRICT;
+  CREATE TABLE hooks (
+    job TEXT NOT NULL, name TEXT NOT NULL, executed_on TEXT NOT NULL,
+    demand_job TEXT NOT NULL, demand_hook TEXT NOT NULL, demand_config TEXT NOT NULL,
+    PRIMARY KEY (job, name, executed_on)
+  ) STRICT;
+  CREATE TABLE allocations (
+    alloc_id TEXT NOT NULL UNIQUE, worker_ip TEXT NOT NULL, job TEXT NOT NULL,
+    disabled INTEGER NOT NULL, removed INTEGER NOT NULL, deployment_seq INTEGER NOT NULL, new_version TEXT NOT NULL,
+    PRIMARY KEY (worker_ip, job)
+  ) STRICT, WITHOUT ROWID;
+  CREATE TABLE hash (
+    namespace TEXT NOT NULL, key TEXT NOT NULL, current_hash TEXT NOT NULL, previous_hash TEXT NOT NULL,
+    current_files TEXT NOT NULL, previous_files TEXT NOT NULL, current_version TEXT NOT NULL,
+    gate TEXT NOT NULL DEFAULT '', unfinished INTEGER NOT NULL DEFAULT 0, stopped INTEGER NOT NULL DEFAULT 0,
+    update_seq INTEGER NOT NULL DEFAULT 0, before_hash TEXT NOT NULL DEFAULT '',
+    before_files TEXT NOT NULL DEFAULT '', before_version TEXT NOT NULL DEFAULT '', PRIMARY KEY (namespace, key)
+  ) STRICT;
+  CREATE TABLE contents (sha256 TEXT PRIMARY KEY, sealed INTEGER NOT NULL, content BLOB NOT NULL) STRICT, WITHOUT ROWID;
+  CREATE TABLE host_list (id INTEGER PRIMARY KEY, hosts TEXT NOT NULL UNIQUE) STRICT;
+  CREATE TABLE kv_version (
+    namespace TEXT NOT NULL, key TEXT NOT NULL, version INTEGER NOT NULL, value TEXT NOT NULL, list INTEGER,
+    ttl INTEGER NOT NULL DEFAULT 0, created_date INTEGER NOT NULL, deleted INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (namespace, key, version)
+  ) STRICT, WITHOUT ROWID;
+  -- Where a version names a list of hosts, its value is the host that is not read.
+  CREATE VIEW key_value AS SELECT namespace, key, version,
+    CASE WHEN list IS NULL THEN value ELSE trim(replace(',' || hosts || ',', ',' || value || ',', ','), ',') END AS value,
+    ttl, created_date, deleted FROM kv_version LEFT JOIN host_list ON host_list.id = list;
+  `,
+  `
+  CREATE TABLE last_outcome (
+    alloc_id TEXT PRIMARY KEY, action TEXT NOT NULL, outcome TEXT NOT NULL, run_id TEXT NOT NULL, reason TEXT NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  ALTER TABLE job ADD COLUMN drift_ignore TEXT NOT NULL DEFAULT '[]';
+  -- Schema 1 kept the tree that was synced last although the next sync may have begun.
+  UPDATE hash SET current_hash = '' WHERE unfinished = 1;
+  `,
+];
+
+/** One open bucket database. Calls are synchronous: a server only reads, and only through `openForReading`. */
+export class Database {
+  readonly #sqlite: DatabaseSync;
+  readonly #statements = new Map<string, StatementSync>();
+
+  constructor(sqlite: DatabaseSync) {
+    this.#sqlite = sqlite;
+  }
+
+  /** All rows of a query. */
+  all<T = Row>(sql: string, ...values: SqlValue[]): T[] {
+    return this.#prepare(sql).all(...(values as SQLInputValue[])) as T[];
+  }
+
+  /** All rows of a query as lists of their columns: half the work of {@link all}, for tens of thousands of rows. */
+  tuples<T extends SqlValue[]>(sql: string, ...values: SqlValue[]): T[] {
+    const statement = this.#prepare(sql);
+    statement.setReturnArrays(true);
+    try {
+      return statement.all(...(values as SQLInputValue[])) as unknown as T[];
+    } finally {
+      statement.setReturnArrays(false);
+    }
+  }
+
+  /** The first row of a query. */
+  get<T = Row>(sql: string, ...values: SqlValue[]): T | undefined {
+    return this.#prepare(sql).get(...(values as SQLInputValue[])) as T | undefined;
+  }
+
+  /** Runs a statement and answers how many rows it changed. */
+  run(sql: string, ...values: SqlValue[]): number {
+    return Number(this.#prepare(sql).run(...(values as SQLInputValue[])).changes);
+  }
+
+  /** Runs several statements without values. */
+  script(sql: string): void {
+    this.#sqlite.exec(sql);
+  }
+
+  /** Everything `work` writes is stored as one, or nothing of it when it throws. Not to be nested. */
+  transaction<T>(work: () => T): T {
+    this.#sqlite.exec("BEGIN IMMEDIATE");
+    try {
+      const result = work();
+      this.#sqlite.exec("COMMIT");
+      return result;
+    } catch (error) {
+      // SQLite has already undone it after some errors, such as a full disk.
+      if (this.#sqlite.isTransaction) this.#sqlite.exec("ROLLBACK");
+      throw error;
+    }
+  }
+
+  /** May be called again. */
+  close(): void {
+    if (this.#sqlite.isOpen) this.#sqlite.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  #prepare(sql: string): StatementSync {
+    let statement = this.#statements.get(sql);
+    if (!statement) {
+      statement = this.#sqlite.prepare(sql);
+      this.#statements.set(sql, statement);
+    }
+    return statement;
+  }
+}
+
+/** Opens the database of a bucket for reading and writing; refuses one that is not at this program's schema. */
+export function openDatabase(file: string): Database {
+  refuseLink(file);
+  // mode=rw: a database that is not there must not spring into being.
+  const location = pathToFileURL(file);
+  location.search = "mode=rw";
+  try {
+    const database = new Database(new DatabaseSync(location, { timeout: BUSY_TIMEOUT_MS }));
+    // FULL: what a deploy noted about a worker must outlast a power cut, as what it did on the worker does.
+    return checked(database, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
+  } catch (error) {
+    throw databaseFailure(error, file);
+  }
+}
+
+/** Opens it for reading only and never waits: a locked database is the failure `database_busy`. */
+export function openForReading(file: string): Database {
+  try {
+    refuseLink(file);
+    return checked(new Database(new DatabaseSync(file, { readOnly: true })));
+  } catch (error) {
+    throw databaseFailure(error, file);
+  }
+}
+
+/** What an error of SQLite about a bucket's database is for people; any other error is itself. */
+export function databaseFailure(error: unknown, file: string): unknown {
+  if (error instanceof Failure) return error;
+  if (isLocked(error)) return new Failure("database_busy", messageOf(error));
+  const code = sqliteCode(error);
+  if (code === CANNOT_OPEN)
+    return new Failure("bucket_not_initialized", `Cannot open ${file}: the bucket is not initialised`);
+  if (code === IO_ERROR || code === FULL) {
+    const doubt = code === IO_ERROR ? "; is the disk full?" : "";
+    return new Failure("failed", `Cannot use ${file}: ${messageOf(error)}${doubt}`, { cause: error });
+  }
+  if (code === DAMAGED || code === NO_DATABASE) return damaged(`Cannot read ${file}: it is damaged`, error);
+  return error;
+}
+
+function damaged(what: string, cause?: unknown): Failure {
+  const advice =
+    "restore a snapshot (`ops snapshot restore`, or POST …/snapshots/{name}/restore), or bring it back from a backup";
+  return new Failure("database_damaged", `${what}; ${advice}`, { cause });
+}
+
+/** True where the database of a bucket exists and cannot be read. A busy database is not damaged. */
+export function isDamaged(file: string): boolean {
+  try {
+    using db = openForReading(file);
+    return db.get<{ quick_check: string }>("PRAGMA quick_check(1)")?.quick_check !== "ok";
+  } catch (error) {
+    const failure = databaseFailure(error, file);
+    return failure instanceof Failure && failure.code === "database_damaged";
+  }
+}
+
+function checked(database: Database, settings = ""): Database {
+  try {
+    database.script(settings);
+    requireSchema(database);
+    return database;
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+/**
+ * Throws `bucket_not_initialized`, `schema_upgrade_required` or `schema_too_new` for any other schema than this
+ * program's.
+ */
+export function requireSchema(database: Database): void {
+  const version = schemaVersion(database);
+  if (version === 0)
+    throw new Failure("bucket_not_initialized", "the bucket is not initialised; run `ops init`, or POST …/init");
+  const details = { schema_version: version };
+  if (version < SCHEMA_VERSION)
+    throw new Failure(
+      "schema_upgrade_required",
+      `the database has schema ${version}; run \`ops init\`, or POST …/init, to upgrade it`,
+      { details },
+    );
+  if (version > SCHEMA_VERSION) throw tooNew(version);
+}
+
+function tooNew(version: number): Failure {
+  const message = `the database has schema ${version}, this program knows ${SCHEMA_VERSION}`;
+  return new Failure("schema_too_new", message, { details: { schema_version: version } });
+}
+
+/** The schema version of a database; 0 before init. Throws `database_damaged` for a version that no ops writes. */
+export function schemaVersion(database: Database): number {
+  const table = database.get("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'");
+  if (!table) return 0;
+  const version = database.get<{ version: number }>("SELECT version FROM schema_version WHERE id = 1")?.version;
+  if (version === undefined || version < 1)
+    throw damaged(`The bucket's database is damaged: its schema version is ${version ?? "missing"}`);
+  return version;
+}
+
+/**
+ * Creates the database or brings it to this program's schema, in one exclusive transaction (two at once are fine).
+ * Answers the bucket id it has, which is `bucketId` when it was new. Throws `schema_too_new`, `database_damaged` or
+ * `database_busy`.
+ */
+export function migrate(file: string, bucketId: string): { bucketId: string; upgraded: boolean } {
+  refuseLink(file);
+  const sqlite = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
+  const database = new Database(sqlite);
+  try {
+    sqlite.exec("PRAGMA journal_mode = WAL; BEGIN EXCLUSIVE");
+    const from = schemaVersion(database);
+    if (from > SCHEMA_VERSION) throw tooNew(from);
+    if (from === 0)
+      sqlite.exec(
+        "CREATE TABLE schema_version (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL) STRICT;" +
+          "INSERT INTO schema_version VALUES (1, 0)",
+      );
+    for (const step of MIGRATIONS.slice(from)) sqlite.exec(step);
+    database.run("UPDATE schema_version SET version = ?", SCHEMA_VERSION);
+    database.run("INSERT OR IGNORE INTO bucket (bucket_id) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM bucket)", bucketId);
+    sqlite.exec("COMMIT");
+    return { bucketId: bucketIdOf(database), upgraded: from < SCHEMA_VERSION };
+  } catch (error) {
+    throw databaseFailure(error, file);
+  } finally {
+    database.close();
+  }
+}
+
+/** The id of the bucket that a database belongs to. */
+export function bucketIdOf(database: Database): string {
+  return database.get<{ bucket_id: string }>("SELECT bucket_id FROM bucket")?.bucket_id ?? "";
+}
+
+const RETRY_MS = 20;
+
+/**
+ * Runs `work` while nobody else does so on the same file, in this process or another one: a SQLite transaction whose
+ * lock the kernel drops with the process. Answers false, without having run it, when others kept it for `limitMs`.
+ */
+export async function exclusively(file: string, limitMs: number, work: () => Promise<void>): Promise<boolean> {
+  refuseLink(file);
+  const sqlite = new DatabaseSync(file, { timeout: 0 });
+  try {
+    // SQLite's own waiting would stop this whole process, and with it whoever is at work in it.
+    for (const until = performance.now() + limitMs; !hasBegun(sqlite); await sleep(RETRY_MS))
+      if (performance.now() >= until) return false;
+    await work();
+    return true;
+  } finally {
+    sqlite.close();
+  }
+}
+
+function hasBegun(sqlite: DatabaseSync): boolean {
+  try {
+    sqlite.exec("BEGIN EXCLUSIVE");
+    return true;
+  } catch (error) {
+    if (isLocked(error)) return false;
+    throw error;
+  }
+}

@@ -1,0 +1,235 @@
+import { constants } from "node:fs";
+import { readdir, rename, stat, writeFile } from "node:fs/promises";
+import { hostname } from "node:os";
+import path from "node:path";
+import { Failure } from "../../core/errors.ts";
+import { createExclusive, PRIVATE_FILE, readBounded, remove } from "../../core/files.ts";
+import {
+  bootId,
+  endGroup,
+  type GroupIdentity,
+  identify,
+  isAlive,
+  isGroupAlive,
+  type ProcessIdentity,
+} from "../../core/process.ts";
+import { check, type Infer, integer, list, object, string } from "../../core/shape.ts";
+import type { Layout } from "./layout.ts";
+
+/** control-plane.md, Errors: the sentence of a busy bucket, verbatim. */
+const BUSY_SENTENCE = "bucket busy: another ops operation is in progress";
+
+const PROCESS = { start_time: string() };
+// A later version may say more; its lock is a lock all the same.
+const LATER = { unknown: "warn" } as const;
+const LOCK = object(
+  {
+    run_id: string(),
+    command: string(),
+    since: string(),
+    boot_id: string(),
+    host: string(),
+    /** The first is the owner, the only one that writes and removes the lock; then the run process. */
+    holders: list(object({ pid: integer({ min: 1 }), ...PROCESS }, LATER)),
+    groups: list(object({ pgid: integer({ min: 1 }), ...PROCESS }, LATER)),
+  },
+  LATER,
+);
+
+/** What `data/ops.lock` says: who works in the bucket, and which process groups belong to that work. */
+export type LockContent = Infer<typeof LOCK>;
+
+const TAKEOVER_LIMIT_MS = 15_000;
+const RECOVERY_GRACE_MS = 2_000;
+const ATTEMPTS = 50;
+const LOCK_BYTES = 16 * 1024 * 1024;
+/** Flags for overwriting the lock; a symbolic link is not followed. */
+const OVERWRITE = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
+
+/**
+ * The lock of a bucket while this process owns it (control-plane.md, Runs 2). It was made with link(), so it is never
+ * half-written; changes replace it by rename and are not flushed to the disk, since a power loss changes the boot id.
+ * A file that somebody removed is made again with the next change; one that another operation made instead is left alone.
+ */
+export class BucketLock {
+  /** The run whose lock was taken over, because nobody carries it out any more. */
+  readonly abandoned: string | undefined;
+  readonly #layout: Layout;
+  readonly #content: LockContent;
+  #writing: Promise<void> | undefined;
+  #again = false;
+  #released = false;
+
+  constructor(layout: Layout, content: LockContent, abandoned?: string) {
+    this.#layout = layout;
+    this.#content = content;
+    this.abandoned = abandoned;
+  }
+
+  /** Adds the run process; resolves once the file says so. */
+  addHolder(holder: ProcessIdentity): Promise<void> {
+    this.#content.holders.push(holder);
+    return this.#write();
+  }
+
+  /** Adds or drops a process group of the run; resolves once the file says so. */
+  changeGroup(change: "open" | "close", group: GroupIdentity): Promise<void> {
+    const others = this.#content.groups.filter((one) => one.pgid !== group.pgid);
+    this.#content.groups = change === "open" ? [...others, group] : others;
+    return this.#write();
+  }
+
+  /** Frees the bucket; changes after it do nothing. Nothing of the run may be alive any more. */
+  async release(): Promise<void> {
+    this.#released = true;
+    // A change that could not be written, on a full disk say, must not keep the bucket busy.
+    await this.#writing?.catch(() => {});
+    if (await this.#isOurs()) await remove(this.#layout.lock);
+  }
+
+  /** Changes that come while one is being written share the next write. */
+  #write(): Promise<void> {
+    if (this.#released) return Promise.resolve();
+    if (this.#writing) {
+      this.#again = true;
+      return this.#writing;
+    }
+    this.#writing = this.#writeLoop();
+    return this.#writing;
+  }
+
+  async #writeLoop(): Promise<void> {
+    try {
+      do {
+        this.#again = false;
+        await this.#replace(JSON.stringify(this.#content));
+      } while (this.#again);
+    } finally {
+      // In the same step as the last look at #again, so that no change can fall between.
+      this.#writing = undefined;
+    }
+  }
+
+  async #replace(text: string): Promise<void> {
+    const { lock, data } = this.#layout;
+    if (await this.#isOurs()) {
+      const temporary = path.join(data, ".ops.lock.update");
+      await writeFile(temporary, text, { mode: PRIVATE_FILE, flag: OVERWRITE });
+      await rename(temporary, lock);
+    } else if (!(await createExclusive(lock, text)))
+      throw new Failure("bucket_busy", `${lock} was removed, and another operation has taken it since`);
+  }
+
+  async #isOurs(): Promise<boolean> {
+    const found = await readLock(this.#layout);
+    return found !== undefined && found !== "unreadable" && found.run_id === this.#content.run_id;
+  }
+}
+
+/**
+ * Takes the lock of a bucket for a run. Throws `bucket_busy` while another operation holds it, with who, since when
+ * and what in the details; a lock whose holders are all gone is taken over, its living groups ended first.
+ */
+export async function acquireLock(layout: Layout, runId: string, command: string): Promise<BucketLock> {
+  const content: LockContent = {
+    run_id: runId,
+    command,
+    since: new Date().toISOString(),
+    boot_id: bootId(),
+    host: hostname(),
+    holders: [identify(process.pid) as ProcessIdentity],
+    groups: [],
+  };
+  let abandoned: string | undefined;
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    if (await createExclusive(layout.lock, JSON.stringify(content))) return new BucketLock(layout, content, abandoned);
+    const found = await readLock(layout);
+    if (found === undefined) continue;
+    if (found !== "unreadable") {
+      if (!isStale(found)) throw busyFailure(layout, found);
+      abandoned = found.run_id;
+    }
+    if (!(await takeOver(layout, false))) break;
+  }
+  throw new Failure("bucket_busy", BUSY_SENTENCE);
+}
+
+/** What the lock file says now; undefined without one, `unreadable` for what no ops wrote. */
+export async function readLock(layout: Layout): Promise<LockContent | "unreadable" | undefined> {
+  try {
+    const bytes = await readBounded(layout.lock, LOCK_BYTES);
+    if (!bytes) return undefined;
+    const checked = check(LOCK, JSON.parse(bytes.toString()));
+    return checked.ok ? checked.value : "unreadable";
+  } catch (error) {
+    if (error instanceof SyntaxError) return "unreadable";
+    throw error;
+  }
+}
+
+/** True when none of the lock's holders can be alive: another start of this machine, or all of them gone. */
+export function isStale(lock: LockContent): boolean {
+  if (lock.boot_id !== bootId()) return lock.host === hostname();
+  return !lock.holders.some(isAlive);
+}
+
+/** True while the process that took the lock lives (or may live, on another machine). */
+export function isOwned(lock: LockContent): boolean {
+  if (lock.boot_id !== bootId()) return lock.host !== hostname();
+  return lock.holders[0] !== undefined && isAlive(lock.holders[0]);
+}
+
+/**
+ * Removes a lock that nobody owns any more: the kernel lets one process at a time do this, and the lock is read again
+ * before it is judged, and once more before it goes. With `endHolders` a run process that outlived its owner is ended
+ * too (TERM, 2 s, KILL). Living groups are ended before the lock goes; what a finished leader left running is a daemon
+ * and stays. Answers false when others were at it for 15 s.
+ */
+export async function takeOver(layout: Layout, endHolders: boolean): Promise<boolean> {
+  // Loaded when it is needed: a server that only takes free locks does without SQLite.
+  const { exclusively } = await import("./database.ts");
+  return await exclusively(layout.takeover, TAKEOVER_LIMIT_MS, async () => {
+    const lock = await readLock(layout);
+    if (lock === undefined) return;
+    if (lock !== "unreadable") {
+      if (endHolders ? isOwned(lock) : !isStale(lock)) return;
+      // Read again, now that the owner is dead: an owner that released the lock after the first read, and then ended,
+      // left the name free for another process.
+      const again = await readLock(layout);
+      if (again === undefined || again === "unreadable" || again.run_id !== lock.run_id) return;
+      if (lock.boot_id === bootId()) {
+        for (const holder of lock.holders) if (isAlive(holder)) await endGroup(holder.pid, RECOVERY_GRACE_MS);
+        const alive = lock.groups.filter(isGroupAlive);
+        await Promise.all(alive.map((group) => endGroup(group.pgid, RECOVERY_GRACE_MS)));
+      }
+    }
+    await remove(layout.lock);
+    await removeLeftovers(layout);
+  });
+}
+
+const LEFTOVER_AGE_MS = 60_000;
+
+/** What was being written when a process was killed; a younger file may still be in use by somebody. */
+async function removeLeftovers(layout: Layout): Promise<void> {
+  for (const name of await readdir(layout.data)) {
+    if (!name.startsWith(".ops.lock.") || !name.endsWith(".tmp")) continue;
+    const file = path.join(layout.data, name);
+    const age = Date.now() - ((await stat(file).catch(() => undefined))?.mtimeMs ?? Date.now());
+    if (age > LEFTOVER_AGE_MS) await remove(file);
+  }
+}
+
+function busyFailure(layout: Layout, lock: LockContent): Failure {
+  const holder = {
+    run_id: lock.run_id,
+    command: lock.command,
+    since: lock.since,
+    host: lock.host,
+    pid: lock.holders[0]?.pid,
+  };
+  const foreign = lock.boot_id !== bootId();
+  const hint = `held by ${lock.command} (run ${lock.run_id}) on ${lock.host}, process ${holder.pid}, since ${lock.since}`;
+  const advice = foreign ? `; once that host is known to be gone, remove ${layout.lock}` : "";
+  return new Failure("bucket_busy", BUSY_SENTENCE, { details: { ...holder, holder: hint + advice } });
+}

@@ -1,0 +1,129 @@
+import { isIPv4, isIPv6 } from "node:net";
+import { messageOf } from "../../core/errors.ts";
+import { type Infer, object, quote, type Shape, string, typeName } from "../../core/shape.ts";
+
+/** Names of jobs, labels, selectors and hooks, which compare without case and are stored in small letters. */
+export const NAME = /^[a-z][a-z0-9_-]{0,99}$/;
+/** The rule of {@link NAME} in words. */
+export const NAME_RULE = "small letters, digits, _ and -, the first a letter, at most 100";
+
+const HOST = /^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$/;
+const USER = /^[a-z_][a-z0-9_-]*$/;
+const PATH = /^(\/[A-Za-z0-9._-]+)+$/;
+
+/** A name that may be written in capitals; the value is in small letters. */
+export const name = text(
+  `a name of ${NAME_RULE}`,
+  (value) => NAME.test(value.toLowerCase()),
+  (value) => value.toLowerCase(),
+);
+
+/** An IPv4 or IPv6 address or a host name: it becomes an argument of ssh and part of paths. */
+export const host = text("an IP address or a host name", isHost);
+
+/** What a certificate may be for: an address or a name, whose first part may be `*`. */
+export const altName = text("an IP address or a DNS name", isAltName);
+
+/** A user name on a worker. */
+export const user = text("a user name of small letters, digits, _ and -", (value) => USER.test(value));
+
+/** An absolute folder on a worker, never `/` itself. */
+export const folder = text(
+  "an absolute path of letters, digits, dots, _ and -, without . or .. as a part",
+  (value) => PATH.test(value) && !value.split("/").some((part) => part === "." || part === ".."),
+);
+
+/** A host to go through: `[user@]host[:port]`, an IPv6 address with a port in brackets. */
+export const jump = text("a host as [user@]host[:port]", isJump);
+
+/** One part of a path. */
+export const fileName = text(
+  "the name of a file, without folders",
+  (value) => /^[A-Za-z0-9_.-]+$/.test(value) && !/^\.+$/.test(value),
+);
+
+/** Text without control characters, of at most `max` characters; white space around it is dropped. */
+export function line(max = 1_000): Shape<string> {
+  return text(
+    `one line of at most ${max} characters`,
+    (value) => value.length <= max && !/[\x00-\x1f\x7f]/.test(value),
+  );
+}
+
+/** An amount of memory or cpu with a unit, at least 0; blank means 0. */
+export function quantity(parse: (text: string) => number): Shape<number> {
+  const given = string();
+  return {
+    schema: given.schema,
+    check(value, path, report) {
+      given.check(value, path, report);
+      if (typeof value !== "string" || value.trim() === "") return 0;
+      try {
+        const amount = parse(value);
+        if (!(amount >= 0 && amount < 1e12)) report(path, "must be at least 0 and below 1e12");
+        return amount;
+      } catch (error) {
+        report(path, messageOf(error));
+        return 0;
+      }
+    },
+  };
+}
+
+/** The same shape, but blank text is allowed and means nothing. */
+export function blank(shape: Shape<string>): Shape<string> {
+  return {
+    ...shape,
+    check: (value, path, report) =>
+      typeof value === "string" && value.trim() === "" ? "" : shape.check(value, path, report),
+  };
+}
+
+/**
+ * An object in a JSON file of the workspace: lenient about the case of keys and about `null`. An unknown key is a
+ * warning, or an error where it is a misspelt known key.
+ */
+export function fields<F extends Record<string, Shape<unknown>>>(
+  shapes: F,
+  aliases?: Record<string, string>,
+): Shape<{ [K in keyof F]: Infer<F[K]> }> {
+  return object(shapes, { lenient: true, unknown: "judge", ...(aliases && { aliases }) });
+}
+
+/** True for an IP address or a DNS name, also with a `*.` before it: the rule of {@link altName}. */
+export function isAltName(value: string): boolean {
+  return value.startsWith("*.") ? HOST.test(value.slice(2)) && !isIPv4(value.slice(2)) : isHost(value);
+}
+
+function isHost(value: string): boolean {
+  return isIPv4(value) || (isIPv6(value) && !value.includes("%")) || HOST.test(value);
+}
+
+function isJump(value: string): boolean {
+  const at = value.indexOf("@");
+  if (at >= 0 && !USER.test(value.slice(0, at))) return false;
+  const target = value.slice(at + 1);
+  if (isHost(target)) return true;
+  const [, address = "", port = ""] = /^(\[[^\]]+\]|[^:]+):(\d{1,5})$/.exec(target) ?? [];
+  return isHost(address.replace(/^\[(.*)\]$/, "$1")) && Number(port) >= 1 && Number(port) <= 65_535;
+}
+
+/** A string that is trimmed, must pass the test and is then taken as `take` gives it. */
+function text(
+  means: string,
+  test: (value: string) => boolean,
+  take: (value: string) => string = (value) => value,
+): Shape<string> {
+  return {
+    schema: { type: "string", description: means },
+    check(value, path, report) {
+      if (typeof value !== "string") {
+        report(path, `expected a string, found ${typeName(value)}`);
+        return "";
+      }
+      const trimmed = value.trim();
+      if (!test(trimmed)) report(path, `expected ${means}, found ${quote(trimmed)}`);
+      return take(trimmed);
+    },
+  };
+}

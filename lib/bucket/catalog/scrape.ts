@@ -1,0 +1,123 @@
+import type { YamlValue } from "../../codec/config/yaml-read.ts";
+import { matchGlob } from "../../codec/glob.ts";
+import { Failure } from "../../core/errors.ts";
+import { isObject } from "../../core/shape.ts";
+import type { Database } from "../base/database.ts";
+import type { CatalogFile, CatalogJob } from "../base/model.ts";
+import type { KvStore } from "../kv/kv.ts";
+import {
+  FOLDER,
+  ownFiles,
+  PORT,
+  portNamed,
+  type Report,
+  readScrape,
+  rulesOf,
+  SCRAPE,
+  SCRAPE_TEMPLATE,
+  type ScrapeConfig,
+  textOf,
+  withJob,
+} from "../workspace/prometheus.ts";
+import { catalogAllocations, catalogFiles, catalogJobs } from "./catalog.ts";
+import { renderForJob } from "./staging.ts";
+
+const IGNORE = "dashboards/.dashboardignore";
+
+/** What a job has for Prometheus; `alerts` counts alerting rules, the other two files. */
+interface PrometheusRow extends Record<string, string | number | null> {
+  job: string;
+  scrape: "yes" | null;
+  alerts: number;
+  runbooks: number;
+  dashboards: number;
+}
+
+/** What each job of the catalog has for Prometheus, by name; jobs that have nothing are left out. */
+export function prometheusRows(db: Database): PrometheusRow[] {
+  return catalogJobs(db).flatMap(({ name: job }): PrometheusRow[] => {
+    const files = ownFiles(catalogFiles(db, job));
+    if (files.size === 0) return [];
+    const scrape = files.has(SCRAPE) || files.has(SCRAPE_TEMPLATE) ? "yes" : null;
+    const alerts = rulesOf(files, () => {}).filter(([, rule]) => rule.alert !== undefined).length;
+    const runbooks = [...files.keys()].filter((file) => file.startsWith("runbooks/")).length;
+    return [{ job, scrape, alerts, runbooks, dashboards: dashboardsOf(files).length }];
+  });
+}
+
+/**
+ * What Prometheus has to scrape: the lists of all jobs in one, `ops:port/…` and `ops:job` replaced by what they stand
+ * for (docs/workspace.md, Prometheus). A job with such a target and no active allocation is left out. Throws
+ * `ErrInvalidJob` for a template that renders to something else, `ErrKeyMissing` and `failed` where it cannot be
+ * rendered.
+ */
+export function scrapeConfigs(
+  db: Database,
+  kv: KvStore,
+  options: { jobs?: readonly string[] | undefined; reveal: boolean },
+): ScrapeConfig[] {
+  const active = Map.groupBy(
+    catalogAllocations(db).filter(({ disabled, removed }) => !disabled && !removed),
+    ({ job }) => job,
+  );
+  const names = new Map<string, string>();
+  const wanted = options.jobs?.map((name) => name.toLowerCase());
+  return catalogJobs(db)
+    .filter(({ name }) => wanted?.includes(name) ?? true)
+    .flatMap((job) => {
+      const hosts = (active.get(job.name) ?? []).map(({ worker }) => worker);
+      return configsOf(db, kv, job, options.reveal, names).flatMap((config) => expanded(config, job, hosts));
+    });
+}
+
+function configsOf(
+  db: Database,
+  kv: KvStore,
+  job: CatalogJob,
+  reveal: boolean,
+  names: Map<string, string>,
+): ScrapeConfig[] {
+  const files = ownFiles(catalogFiles(db, job.name));
+  const template = files.get(SCRAPE_TEMPLATE);
+  const file = template ? SCRAPE_TEMPLATE : SCRAPE;
+  const report: Report = (at, message) => {
+    throw new Failure("ErrInvalidJob", `job ${job.name}: ${FOLDER}${at}: ${message}`);
+  };
+  const plain = files.get(SCRAPE);
+  const text = template ? renderForJob(template, job, kv, reveal) : plain && textOf(plain, SCRAPE, report);
+  if (text === undefined) return [];
+  return readScrape(job.name, text, Object.keys(job.ports), file, names, report);
+}
+
+function expanded(config: ScrapeConfig, job: CatalogJob, hosts: readonly string[]): ScrapeConfig[] {
+  const groups = (config.static_configs ?? []) as { targets: string[]; labels?: YamlValue }[];
+  if (hosts.length === 0 && groups.some(({ targets }) => targets.some((target) => PORT.test(target)))) return [];
+  const job_name = withJob(String(config.job_name), job.name);
+  if (config.static_configs === undefined) return [{ ...config, job_name }];
+  const static_configs = groups.map(({ targets, labels, ...rest }) => ({
+    ...rest,
+    targets: targets.flatMap((target) => addresses(target, job, hosts)),
+    ...(isObject(labels) && {
+      labels: Object.fromEntries(Object.entries(labels).map(([key, text]) => [key, withJob(String(text), job.name)])),
+    }),
+  }));
+  return [{ ...config, job_name, static_configs }];
+}
+
+function addresses(target: string, job: CatalogJob, hosts: readonly string[]): string[] {
+  const [, name, only] = PORT.exec(target) ?? [];
+  if (name === undefined) return [target];
+  const port = job.ports[portNamed(name, Object.keys(job.ports), job.name) ?? ""];
+  return hosts
+    .filter((host) => only === undefined || host === only)
+    .map((host) => `${host.includes(":") ? `[${host}]` : host}:${port}`);
+}
+
+function dashboardsOf(files: ReadonlyMap<string, CatalogFile>): string[] {
+  const ignored = (files.get(IGNORE)?.content.toString() ?? "").split("\n").map((line) => line.trim());
+  return [...files.keys()]
+    .filter((file) => file.startsWith("dashboards/"))
+    .map((file) => file.slice("dashboards/".length))
+    .filter((file) => !file.split("/").some((part) => part.startsWith(".")))
+    .filter((file) => !ignored.some((glob) => glob !== "" && matchGlob(glob, file)));
+}

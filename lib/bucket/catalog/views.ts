@@ -1,0 +1,235 @@
+import { Failure } from "../../core/errors.ts";
+import type { Database, Row, SqlValue } from "../base/database.ts";
+import { unknownName } from "../base/problems.ts";
+import { type Fingerprint, noFingerprint } from "../kv/fingerprint.ts";
+import { readableNamespaces } from "../kv/kv-access.ts";
+import { catalogAllocations } from "./catalog.ts";
+import { LAST_OUTCOMES } from "./last-outcomes.ts";
+
+/** What people may look at: the catalog, resource by resource (control-plane.md, Resources). */
+export const VIEW_NAMES = ["workers", "jobs", "allocations", "deployments", "hooks", "ports", "kv", "certs"] as const;
+/** One of {@link VIEW_NAMES}. */
+export type ViewName = (typeof VIEW_NAMES)[number];
+
+/** Which rows of a view are wanted. */
+export interface ViewQuery {
+  jobs?: readonly string[] | undefined;
+  workers?: readonly string[] | undefined;
+  /** Leaves out what is removed or disabled. */
+  active?: boolean | undefined;
+  /** Only allocations whose last action had one of these outcomes. */
+  outcome?: readonly string[] | undefined;
+  /** Shows deleted keys too. */
+  deleted?: boolean | undefined;
+}
+
+/** A page of rows; cells are texts, numbers, null, true or false. */
+interface View {
+  columns: readonly string[];
+  items: Record<string, string | number | boolean | null>[];
+  /** More rows follow. */
+  more: boolean;
+}
+
+interface Definition {
+  /** With commas between them. */
+  columns: string;
+  /** Columns that hold 0 or 1. */
+  flags?: readonly string[];
+  /** Answers the columns, and what `where` and `order` need beside them. */
+  sql: string;
+  order: string;
+  /** Conditions that the filters stand for; a filter that is missing does not apply to this view. */
+  filters: Partial<Record<keyof ViewQuery, string>>;
+}
+
+const IN_JOBS = "job IN (SELECT value FROM json_each(?))";
+const IN_WORKERS = "lower(worker_ip) IN (SELECT value FROM json_each(?))";
+const IS_ACTIVE = "disabled = 0 AND removed = 0";
+const ZONE = "(SELECT value FROM worker_tags t WHERE t.worker_ip = w.worker_ip AND t.key = 'zone')";
+const HAS_ACTIVE = `EXISTS (SELECT 1 FROM allocations a WHERE a.job = j.name AND ${IS_ACTIVE})`;
+
+const DEFINITIONS: Record<ViewName, Definition> = {
+  workers: {
+    columns: "worker_ip, hostname, zone, cpu_mhz, memory_mb, position, labels, connection, removed",
+    flags: ["removed"],
+    sql: `SELECT worker_ip, hostname, ${ZONE} AS zone, available_cpu_mhz AS cpu_mhz, available_memory_mb AS memory_mb,
+      position, (SELECT group_concat(label, ',' ORDER BY label) FROM worker_labels l WHERE l.worker_ip = w.worker_ip) AS labels,
+      connection, removed FROM worker w`,
+    order: "position, worker_ip",
+    filters: { workers: IN_WORKERS, active: "removed = 0" },
+  },
+  jobs: {
+    columns: "job, version, disabled, deployment_seq, cpu_mhz, cpu_source, memory_mb, memory_source, selectors",
+    flags: ["disabled"],
+    sql: `SELECT name AS job, version, NOT ${HAS_ACTIVE} AS disabled, deployment_seq,
+      current_cpu_mhz AS cpu_mhz, current_cpu_source AS cpu_source,
+      current_memory_mb AS memory_mb, current_memory_source AS memory_source,
+      (SELECT group_concat(selector, ',' ORDER BY selector) FROM job_selectors s WHERE s.job = j.name) AS selectors FROM job j`,
+    order: "job",
+    filters: { jobs: IN_JOBS, active: "disabled = 0" },
+  },
+  allocations: {
+    columns: "allocation_id, worker_ip, zone, job, disabled, removed",
+    flags: ["disabled", "removed"],
+    sql: `SELECT alloc_id AS allocation_id, a.worker_ip, ${ZONE} AS zone, job, disabled, a.removed, w.position
+      FROM allocations a LEFT JOIN worker w ON w.worker_ip = a.worker_ip`,
+    order: "job, position, worker_ip",
+    filters: { jobs: IN_JOBS, workers: IN_WORKERS, active: IS_ACTIVE },
+  },
+  deployments: {
+    columns:
+      "job, worker_ip, allocation_id, rollout, gate, current_hash, previous_hash, current_version, new_version, disabled, removed, last_action, last_outcome, last_run, last_reason",
+    flags: ["disabled", "removed"],
+    // The words are those of hook-runtime.md, States; `stop` is what the next deploy does first. Health is in the gate.
+    sql: `SELECT a.job, a.worker_ip, a.alloc_id AS allocation_id,
+      CASE
+        WHEN (a.removed OR disabled) AND stopped <> 1 AND (unfinished OR previous_hash <> '') THEN 'stop'
+        WHEN a.removed THEN 'removed'
+        WHEN disabled THEN 'disabled'
+        WHEN COALESCE(previous_hash, '') = '' THEN 'new'
+        WHEN unfinished OR current_hash <> previous_hash OR current_version <> new_version THEN 'update'
+        ELSE 'promoted'
+      END AS rollout, COALESCE(gate, '') AS gate, COALESCE(current_hash, '') AS current_hash,
+      COALESCE(previous_hash, '') AS previous_hash,
+      CASE WHEN COALESCE(current_version, '') = '' THEN '0.0.0' ELSE current_version END AS current_version,
+      new_version, disabled, a.removed, w.position, COALESCE(o.action, '') AS last_action,
+      COALESCE(o.outcome, '') AS last_outcome, COALESCE(o.run_id, '') AS last_run, COALESCE(o.reason, '') AS last_reason
+      FROM allocations a LEFT JOIN worker w ON w.worker_ip = a.worker_ip
+      LEFT JOIN hash h ON h.namespace = a.job || '_allocation' AND h.key = a.alloc_id
+      LEFT JOIN last_outcome o ON o.alloc_id = a.alloc_id`,
+    order: "job, position, worker_ip",
+    filters: {
+      jobs: IN_JOBS,
+      workers: IN_WORKERS,
+      active: IS_ACTIVE,
+      outcome: "last_outcome IN (SELECT value FROM json_each(?))",
+    },
+  },
+  hooks: {
+    columns: "job, hook, executed_on, demand_job, demand_hook, demand_config",
+    sql: "SELECT job, name AS hook, executed_on, demand_job, demand_hook, demand_config FROM hooks",
+    order: "job, hook, executed_on",
+    filters: { jobs: IN_JOBS },
+  },
+  ports: {
+    columns: "job, name, port",
+    sql: "SELECT job, name, port FROM job_ports",
+    order: "job, name",
+    filters: { jobs: IN_JOBS },
+  },
+  kv: {
+    columns: "namespace, key, value, version, ttl, created_date, deleted, fingerprint",
+    flags: ["deleted"],
+    // SQLite takes the other columns from the row with the greatest version. What is sealed stays so: that of a secret
+    // is where its fingerprint will be.
+    sql: `SELECT namespace, key, CASE WHEN value LIKE 'enc:v2:%' THEN '[encrypted]' ELSE value END AS value, MAX(version) AS version, ttl,
+      strftime('%Y-%m-%dT%H:%M:%SZ', created_date, 'unixepoch') AS created_date, deleted,
+      iif(namespace LIKE 'secrets/%' AND NOT deleted, value, '') AS fingerprint FROM key_value GROUP BY namespace, key`,
+    order: "namespace, key",
+    filters: { jobs: "namespace IN (SELECT value FROM json_each(?))", active: "deleted = 0", deleted: "" },
+  },
+  certs: {
+    columns: "scope, job, worker, cert, common_name, not_after, days_left, status",
+    // What a deploy would deliver is in the KV store; without it a certificate is invalid. Days are rounded down.
+    sql: `SELECT scope, job, worker, worker_ip, cert, common_name, position,
+      strftime('%Y-%m-%dT%H:%M:%SZ', not_after, 'unixepoch') AS not_after,
+      (seconds - CASE WHEN seconds < 0 THEN 86399 ELSE 0 END) / 86400 AS days_left,
+      CASE
+        WHEN (SELECT deleted FROM kv_version k WHERE k.namespace = c.namespace AND k.key = c.key
+          ORDER BY version DESC LIMIT 1) IS NOT 0 THEN 'invalid'
+        WHEN seconds <= 0 THEN 'expired'
+        WHEN expiring_from <= unixepoch() THEN 'expiring'
+        ELSE 'ok'
+      END AS status
+      FROM (SELECT j.*, j.worker_ip AS worker, j.name AS cert, position, not_after - unixepoch() AS seconds,
+        iif(job = '', 'ca', 'job') AS scope,
+        iif(job = '', 'ops/worker', 'ops/job/' || job || '/worker/' || j.worker_ip) AS namespace,
+        'certs/' || iif(job = '', 'ca', name) || '.crt' AS key
+        FROM job_certs j LEFT JOIN worker w ON w.worker_ip = j.worker_ip) c`,
+    order: "scope, job, position, worker_ip, cert",
+    filters: { jobs: IN_JOBS, workers: IN_WORKERS },
+  },
+};
+
+/**
+ * A page of a view, from `offset` on; rows keep their order between pages. Values of secrets and private keys are never
+ * in it. Throws `invalid_request` for a filter that the view does not have and `not_found` when none of the given jobs
+ * or workers is known. `fingerprintOf` gives secrets their fingerprints; without it they have none.
+ */
+export function viewOf(
+  db: Database,
+  name: ViewName,
+  query: ViewQuery,
+  { offset, limit }: { offset: number; limit: number },
+  fingerprintOf = noFingerprint,
+): View {
+  checkNames(db, "job", query.jobs, "SELECT name AS name FROM job UNION SELECT job FROM allocations");
+  checkNames(
+    db,
+    "worker",
+    query.workers,
+    "SELECT worker_ip AS name FROM worker UNION SELECT worker_ip FROM allocations",
+  );
+  for (const one of lower(query.outcome ?? []))
+    if (!(LAST_OUTCOMES as readonly string[]).includes(one))
+      throw new Failure("invalid_request", unknownName("outcome", one, LAST_OUTCOMES));
+  const { columns, flags = [], sql, order, filters } = DEFINITIONS[name];
+  const conditions = name === "kv" && !query.deleted ? ["deleted = 0"] : [];
+  const values: SqlValue[] = [];
+  for (const filter of ["jobs", "workers", "active", "outcome", "deleted"] as const) {
+    const given = query[filter];
+    if (given === undefined || given === false) continue;
+    const condition = filters[filter];
+    if (condition === undefined) throw new Failure("invalid_request", `${filter}: cat ${name} has no such filter`);
+    if (condition !== "") conditions.push(condition);
+    if (typeof given !== "boolean") values.push(JSON.stringify(name === "kv" ? namespacesOf(db, given) : lower(given)));
+  }
+  const where = conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`;
+  const rows = db.all(
+    `SELECT ${columns} FROM (${sql}) ${where} ORDER BY ${order} LIMIT ? OFFSET ?`,
+    ...values,
+    limit + 1,
+    offset,
+  );
+  return {
+    columns: columns.split(", "),
+    items: rows.slice(0, limit).map((row) => shown(row, flags, fingerprintOf)),
+    more: rows.length > limit,
+  };
+}
+
+function shown(row: Row, flags: readonly string[], fingerprintOf: Fingerprint): View["items"][number] {
+  const { namespace, key } = row;
+  const cellOf = (column: string, value: SqlValue) => {
+    if (column === "fingerprint" && value !== "") return fingerprintOf(String(namespace), String(key), String(value));
+    return flags.includes(column) ? value === 1 : (value as string | number | null);
+  };
+  return Object.fromEntries(Object.entries(row).map(([column, value]) => [column, cellOf(column, value)]));
+}
+
+/** The namespaces that the allocations of jobs may read. */
+function namespacesOf(db: Database, jobs: readonly string[]): string[] {
+  const names = lower(jobs);
+  const upstream = Map.groupBy(db.all("SELECT job, demand_job FROM hooks WHERE demand_job <> ''"), (row) =>
+    String(row.job),
+  );
+  const placed = catalogAllocations(db).filter(({ job }) => names.includes(job));
+  const readable = placed.map(({ job, worker }) =>
+    readableNamespaces({ job, worker, upstream: (upstream.get(job) ?? []).map((row) => String(row.demand_job)) }),
+  );
+  return [...new Set(readable.flatMap((namespaces) => [...namespaces]))];
+}
+
+function lower(names: readonly string[]): string[] {
+  return names.map((name) => name.toLowerCase());
+}
+
+/** A typing mistake must not look like an empty answer; what some of the names mean is shown. */
+function checkNames(db: Database, kind: string, names: readonly string[] | undefined, sql: string): void {
+  if (names === undefined) return;
+  const known = new Set(lower(db.all<{ name: string }>(sql).map((row) => row.name)));
+  const [first = ""] = names;
+  if (!lower(names).some((name) => known.has(name)))
+    throw new Failure("not_found", `in the catalog ${unknownName(kind, first, known)}`);
+}

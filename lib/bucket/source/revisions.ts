@@ -1,0 +1,137 @@
+import path from "node:path";
+import { Failure } from "../../core/errors.ts";
+import { namesIn, readBounded, remove, writeAtomic } from "../../core/files.ts";
+import {
+  check,
+  type Infer,
+  integer,
+  list,
+  object,
+  oneOf,
+  optional,
+  quote,
+  type Shape,
+  string,
+} from "../../core/shape.ts";
+import type { Layout } from "../base/layout.ts";
+
+/** One accepted push: `.ops/revisions/<id>/` holds its files, which never change. */
+export interface Revision extends StoredRevision {
+  /** It is what ops.conf, workspace/ and templates/ hold now. */
+  current: boolean;
+  /** The latest one whose build succeeded. */
+  last_successful: boolean;
+}
+
+/** The shape of {@link StoredRevision}, in revisions.json and in the journal. */
+export const STORED_REVISION = object({
+  /** A UUID whose order is the order of the pushes. */
+  id: string({ pattern: /^[0-9a-f-]{36}$/, means: "a revision id" }),
+  created_at: string(),
+  run_id: string(),
+  size_bytes: integer({ min: 0 }),
+  file_count: integer({ min: 0 }),
+  /** Of the lines `<sha256> <mode> <path>` of all files, sorted by path. */
+  sha256: string(),
+  build_status: oneOf("pending", "succeeded", "failed"),
+});
+/** The record of a revision without the two marks, which only one revision each can have. */
+export type StoredRevision = Infer<typeof STORED_REVISION>;
+
+const STATE = object({
+  current: optional(string()),
+  last_successful: optional(string()),
+  /** Newest first. */
+  revisions: list(STORED_REVISION),
+});
+
+type State = Infer<typeof STATE>;
+
+const NEWEST_KEPT = 20;
+const FILE_BYTES = 1024 * 1024;
+
+/** All revisions that are kept, newest first; none where nothing was ever pushed. */
+export async function listRevisions(layout: Layout): Promise<Revision[]> {
+  const { revisions, current, last_successful } = await readState(layout);
+  return revisions.map((revision) => ({
+    ...revision,
+    current: revision.id === current,
+    last_successful: revision.id === last_successful,
+  }));
+}
+
+/** The id of the revision that is the source; null where nothing was ever pushed, or the list cannot be read. */
+export async function currentRevision(layout: Layout): Promise<string | null> {
+  try {
+    return (await readState(layout)).current ?? null;
+  } catch {
+    return null;
+  }
+}
+
+/** One of {@link listRevisions}, its id in whatever case. Throws `revision_not_found`. */
+export async function findRevision(layout: Layout, id: string): Promise<Revision> {
+  const found = (await listRevisions(layout)).find((revision) => revision.id === id.toLowerCase());
+  if (!found) throw new Failure("revision_not_found", `revision ${quote(id)} does not exist`);
+  return found;
+}
+
+/** Notes how the build of the current revision ended; a success makes it the last successful one. */
+export async function markBuilt(layout: Layout, status: "succeeded" | "failed"): Promise<void> {
+  const state = await readState(layout);
+  const current = state.revisions.find((revision) => revision.id === state.current);
+  if (!current) return;
+  current.build_status = status;
+  if (status === "succeeded") state.last_successful = current.id;
+  await writeState(layout, state);
+}
+
+/**
+ * Makes a revision the current one, adding it if it is new, or, without one, none; and forgets those that are not kept:
+ * all but the newest 20, the current and the last successful one. Doing it twice is the same as once.
+ */
+export async function recordCurrent(layout: Layout, revision: StoredRevision | undefined): Promise<void> {
+  const { revisions, last_successful } = await readState(layout);
+  const current = revision?.id;
+  const others = revisions.filter(({ id }) => id !== current);
+  const all = [...(revision ? [revision] : []), ...others].sort(newestFirst);
+  const kept = all.filter(({ id }, index) => index < NEWEST_KEPT || id === current || id === last_successful);
+  await writeState(layout, { current, last_successful, revisions: kept });
+}
+
+/** Removes the files of revisions that revisions.json does not list: forgotten ones and pushes that came to nothing. */
+export async function removeUnlisted(layout: Layout): Promise<void> {
+  const names = await namesIn(layout.revisions);
+  if (names.length === 0) return;
+  const { revisions } = await readState(layout);
+  const listed = new Set(revisions.map((revision) => revision.id));
+  for (const name of names) if (!listed.has(name)) await remove(path.join(layout.revisions, name));
+}
+
+function newestFirst(a: StoredRevision, b: StoredRevision): number {
+  return a.id < b.id ? 1 : -1;
+}
+
+async function readState(layout: Layout): Promise<State> {
+  const bytes = await readBounded(layout.revisionsFile, FILE_BYTES);
+  if (!bytes) return { current: undefined, last_successful: undefined, revisions: [] };
+  return parseRecord(STATE, bytes, layout.revisionsFile);
+}
+
+/** Reads a JSON file of `.ops/`, which only this program writes. Throws `failed` naming the file. */
+export function parseRecord<T>(shape: Shape<T>, bytes: Buffer, file: string): T {
+  let value: unknown;
+  try {
+    value = JSON.parse(bytes.toString());
+  } catch (cause) {
+    throw new Failure("failed", `Cannot read ${file}: it is not JSON`, { cause });
+  }
+  const checked = check(shape, value);
+  if (checked.ok) return checked.value;
+  const [problem] = checked.problems;
+  throw new Failure("failed", `Cannot read ${file}: ${problem?.path} ${problem?.message}`);
+}
+
+async function writeState(layout: Layout, state: State): Promise<void> {
+  await writeAtomic(layout.revisionsFile, `${JSON.stringify(state, undefined, 2)}\n`);
+}

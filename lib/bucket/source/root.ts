@@ -1,0 +1,211 @@
+import { randomUUID } from "node:crypto";
+import { closeSync, constants, fstatSync, lstatSync, readFileSync, type Stats } from "node:fs";
+import { open, readdir, rename } from "node:fs/promises";
+import path from "node:path";
+import { isUuid } from "../../codec/uuid.ts";
+import { turn } from "../../core/async.ts";
+import { Failure, hasErrno, messageOf } from "../../core/errors.ts";
+import { faultPoint } from "../../core/fault.ts";
+import {
+  exists,
+  flushFolder,
+  isUnchanged,
+  makePrivateFolder,
+  openRegularSync,
+  remove,
+  writeAtomic,
+} from "../../core/files.ts";
+import { isObject, quote } from "../../core/shape.ts";
+import { type Layout, layoutOf } from "../base/layout.ts";
+import { flushTree } from "./swap.ts";
+
+/** A bucket below a server root, as its folder name and bucket.json tell it. */
+export interface RootBucket {
+  id: string;
+  project: string;
+  name: string;
+  /** RFC 3339, or null for a bucket that was not created by a server. */
+  created_at: string | null;
+  layout: Layout;
+}
+
+/** What is being made or removed lies beside the buckets under such a name. */
+const CREATING = ".creating-";
+const DELETING = ".deleting-";
+const OTHERS_WRITE = 0o002;
+const BUCKET_JSON_BYTES = 64 * 1024;
+
+/**
+ * Refuses (`usage`) a root that is no folder, that others may write, or that is itself a bucket (control-plane.md, Server
+ * root layout 2).
+ */
+export async function refuseUsedRoot(root: string): Promise<void> {
+  for (const sign of ["ops.conf", path.join("data", "ops.db"), "bucket.json"])
+    if (await exists(path.join(root, sign)))
+      throw new Failure("usage", `the root ${root} is itself a bucket: it contains ${sign}; give its parent folder`);
+  try {
+    await using handle = await open(root, constants.O_RDONLY | constants.O_NONBLOCK);
+    const found = await handle.stat();
+    if (!found.isDirectory()) throw new Failure("usage", `the root ${root} is not a folder`);
+    if ((found.mode & OTHERS_WRITE) !== 0)
+      throw new Failure("usage", `others may write the root ${root}: chmod o-w ${root}`);
+  } catch (error) {
+    if (error instanceof Failure) throw error;
+    if (!hasErrno(error, "ENOENT")) throw new Failure("usage", `Cannot use the root: ${messageOf(error)}`);
+  }
+}
+
+/** Makes the root with its parents where it is missing, and removes what interrupted changes of buckets left in it. */
+export async function prepareRoot(root: string): Promise<void> {
+  await makePrivateFolder(root);
+  for (const entry of await readdir(root))
+    if (entry.startsWith(CREATING) || entry.startsWith(DELETING)) await remove(path.join(root, entry));
+}
+
+/**
+ * The ids of all buckets, sorted. Entries that are no folder, are not named by a UUID or lack bucket.json are not
+ * buckets.
+ */
+export async function bucketIds(root: string): Promise<string[]> {
+  const entries = await readdir(root, { withFileTypes: true });
+  const names = entries.filter((entry) => entry.isDirectory() && isUuid(entry.name)).map((entry) => entry.name);
+  const found = await Promise.all(names.map((name) => exists(path.join(root, name, "bucket.json"))));
+  return names.filter((_, index) => found[index]).sort();
+}
+
+/** A bucket that was asked for, which bucket.json that was, and when it was looked at: every request asks for one. */
+interface KnownBucket {
+  labels: Stats;
+  bucket: RootBucket;
+  turn: number;
+}
+
+/** By root, then by id as it was given. */
+const KNOWN = new Map<string, Map<string, KnownBucket>>();
+const MOST_KNOWN = 1_000;
+
+/** The bucket with this id, in whatever case; throws `bucket_not_found`. */
+export function findBucket(root: string, id: string): RootBucket {
+  const buckets = KNOWN.get(root) ?? new Map<string, KnownBucket>();
+  const known = buckets.get(id);
+  if (known?.turn === turn()) return known.bucket;
+  const name = id.toLowerCase();
+  const folder = `${root}/${name}`;
+  const labels = isUuid(name) ? lookAt(`${folder}/bucket.json`) : undefined;
+  if (known && labels && isUnchanged(known.labels, labels)) {
+    known.turn = turn();
+    return known.bucket;
+  }
+  if (!labels || !lookAt(folder)?.isDirectory()) throw bucketNotFound(id);
+  const layout = layoutOf(path.join(root, name));
+  const bucket = { id: name, ...readLabels(layout), layout };
+  if (buckets.size >= MOST_KNOWN) buckets.clear();
+  buckets.set(id, { labels, bucket, turn: turn() });
+  KNOWN.set(root, buckets);
+  return bucket;
+}
+
+/** Synchronous, because a promise for each call costs ten times the call. */
+function lookAt(file: string): Stats | undefined {
+  try {
+    return lstatSync(file, { throwIfNoEntry: false });
+  } catch (error) {
+    if (hasErrno(error, "ENOTDIR")) return undefined;
+    throw error;
+  }
+}
+
+/** The failure for a bucket that is not there, or not any more. */
+export function bucketNotFound(id: string): Failure {
+  return new Failure("bucket_not_found", `bucket ${quote(id)} does not exist`);
+}
+
+/** Project and name are labels: a bucket whose bucket.json is damaged goes on working without them. */
+function readLabels(layout: Layout): Pick<RootBucket, "project" | "name" | "created_at"> {
+  const value = parsedLabels(layout.bucketJson);
+  const labels = isObject(value) ? value : {};
+  const label = (key: string) => (typeof labels[key] === "string" ? labels[key] : undefined);
+  return { project: label("project") ?? "", name: label("name") ?? "", created_at: label("created_at") ?? null };
+}
+
+function parsedLabels(file: string): unknown {
+  try {
+    const descriptor = openRegularSync(file);
+    try {
+      if (fstatSync(descriptor).size > BUCKET_JSON_BYTES) return undefined;
+      return JSON.parse(readFileSync(descriptor, "utf8"));
+    } finally {
+      closeSync(descriptor);
+    }
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Creates a bucket: everything is made in a hidden folder, `initialise` included, which then gets its name, so that a
+ * bucket exists as a whole or not at all. `id` is a UUID of any version, by default a new one. Writes no source path.
+ * Throws `invalid_bucket_id` and `bucket_exists`.
+ */
+export async function createBucket(
+  root: string,
+  wanted: { id?: string | undefined; project: string; name: string },
+  initialise: (dir: string, id: string) => Promise<void>,
+): Promise<RootBucket> {
+  const id = (wanted.id ?? randomUUID()).toLowerCase();
+  if (!isUuid(id)) throw new Failure("invalid_bucket_id", "id: expected a UUID");
+  const layout = layoutOf(path.join(root, id));
+  if (await exists(layout.root)) throw bucketExists(id);
+  const hidden = layoutOf(path.join(root, CREATING + randomUUID()));
+  const labels = { project: wanted.project, name: wanted.name, created_at: new Date().toISOString() };
+  try {
+    for (const folder of [hidden.data, hidden.logs, hidden.secrets, hidden.ssh, hidden.tmp, hidden.internal])
+      await makePrivateFolder(folder);
+    await writeLabels(hidden, labels);
+    faultPoint("create: folders");
+    await initialise(hidden.root, id);
+    faultPoint("create: database");
+    await flushTree(hidden.root);
+    await rename(hidden.root, layout.root);
+    faultPoint("create: renamed");
+    await flushFolder(root);
+  } catch (error) {
+    await remove(hidden.root);
+    throw hasErrno(error, "ENOTEMPTY", "EEXIST") ? bucketExists(id) : error;
+  }
+  return { id, ...labels, layout };
+}
+
+function bucketExists(id: string): Failure {
+  return new Failure("bucket_exists", `bucket ${id} exists already`);
+}
+
+async function writeLabels({ bucketJson }: Layout, labels: Record<string, unknown>): Promise<void> {
+  await writeAtomic(bucketJson, `${JSON.stringify(labels, null, 2)}\n`);
+}
+
+/** Gives a bucket another project or name, at any time; answers it. Throws `bucket_not_found` when it has gone. */
+export async function renameBucket(
+  bucket: RootBucket,
+  given: { project?: string | undefined; name?: string | undefined },
+): Promise<RootBucket> {
+  const { project = bucket.project, name = bucket.name } = given;
+  const { created_at } = bucket;
+  try {
+    await writeLabels(bucket.layout, { project, name, ...(created_at !== null && { created_at }) });
+  } catch (error) {
+    throw hasErrno(error, "ENOENT") ? bucketNotFound(bucket.id) : error;
+  }
+  return { ...bucket, project, name };
+}
+
+/** Removes a bucket: once it has lost its name it is gone, whatever happens then. Only for the holder of its lock. */
+export async function deleteBucket(root: string, { layout }: RootBucket): Promise<void> {
+  const hidden = path.join(root, DELETING + randomUUID());
+  faultPoint("delete: locked");
+  await rename(layout.root, hidden);
+  faultPoint("delete: renamed");
+  await flushFolder(root);
+  await remove(hidden);
+  faultPoint("delete: removed");
+}

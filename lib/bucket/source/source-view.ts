@@ -1,0 +1,143 @@
+import { createHash } from "node:crypto";
+import type { Dirent } from "node:fs";
+import { type FileHandle, readdir } from "node:fs/promises";
+import path from "node:path";
+import { Failure, hasErrno } from "../../core/errors.ts";
+import { openContained, requireFolder } from "../../core/files.ts";
+import { quote } from "../../core/shape.ts";
+import { type Layout, SOURCE_PATHS } from "../base/layout.ts";
+
+/** A file of the source, as people are shown it. */
+interface SourceFile {
+  /** Below the bucket, with `/`. */
+  path: string;
+  size_bytes: number;
+  /** `0755` where its owner may execute it, else `0644`. */
+  mode: string;
+  sha256: string;
+}
+
+/** A folder of `templates/`; the paths of its files are relative to it. */
+interface Template {
+  name: string;
+  files: Pick<SourceFile, "path" | "size_bytes" | "mode">[];
+}
+
+/** Where a page of a list begins (behind this name) and how long it is at most. */
+interface Page {
+  after: string;
+  limit: number;
+}
+
+/**
+ * Opens a file of the source for reading. Only ops.conf and what lies below workspace/ and templates/ is part of it;
+ * anything else, a symlink anywhere on the way and whatever is no regular file is `file_not_found`.
+ */
+export async function openSourceFile(layout: Layout, below: string): Promise<FileHandle> {
+  const [first, ...rest] = below.split("/");
+  const isSource = first === "ops.conf" ? rest.length === 0 : rest.length > 0 && isSourceFolder(first);
+  if (!isSource) throw noSuchFile(below);
+  try {
+    return await openContained(layout.root, below);
+  } catch (error) {
+    throw isMissing(error) ? noSuchFile(below) : error;
+  }
+}
+
+function isSourceFolder(name: string | undefined): boolean {
+  return (SOURCE_PATHS as readonly (string | undefined)[]).includes(name);
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Failure && error.code === "file_not_found";
+}
+
+function noSuchFile(below: string): Failure {
+  return new Failure("file_not_found", `${quote(below)} is no file of the source`);
+}
+
+/** A page of the regular files of the source, by path. What cannot be opened like {@link openSourceFile} is left out. */
+export async function listSourceFiles(
+  layout: Layout,
+  { after, limit }: Page,
+): Promise<{ items: SourceFile[]; more: boolean }> {
+  const below = await Promise.all(["workspace", "templates"].map((name) => pathsBelow(layout.root, name)));
+  const paths = ["ops.conf", ...below.flat()].filter((one) => one > after).sort();
+  const items: SourceFile[] = [];
+  for (const one of paths) {
+    const item = await described(layout, one);
+    if (item && items.length === limit) return { items, more: true };
+    if (item) items.push(item);
+  }
+  return { items, more: false };
+}
+
+/** A page of the folders of `templates/`, by name, each with its files. */
+export async function listTemplates(
+  layout: Layout,
+  { after, limit }: Page,
+): Promise<{ items: Template[]; more: boolean }> {
+  const names = (await entriesOf(layout.templates)).filter((entry) => entry.isDirectory());
+  const left = names.map(({ name }) => name).filter((name) => name > after);
+  const items = left.sort().slice(0, limit);
+  return { items: await Promise.all(items.map((name) => templateOf(layout, name))), more: left.length > limit };
+}
+
+async function templateOf(layout: Layout, name: string): Promise<Template> {
+  const folder = `templates/${name}`;
+  const files: Template["files"] = [];
+  for (const one of (await pathsBelow(layout.root, folder)).sort()) {
+    await using handle = await opened(layout, one);
+    if (handle) files.push({ path: one.slice(folder.length + 1), ...(await statusOf(handle)) });
+  }
+  return { name, files };
+}
+
+async function described(layout: Layout, below: string): Promise<SourceFile | undefined> {
+  await using handle = await opened(layout, below);
+  if (!handle) return undefined;
+  const hash = createHash("sha256");
+  for await (const piece of handle.createReadStream({ autoClose: false })) hash.update(piece);
+  return { path: below, ...(await statusOf(handle)), sha256: hash.digest("hex") };
+}
+
+async function opened(layout: Layout, below: string): Promise<FileHandle | undefined> {
+  try {
+    return await openSourceFile(layout, below);
+  } catch (error) {
+    if (isMissing(error)) return undefined;
+    throw error;
+  }
+}
+
+async function statusOf(handle: FileHandle): Promise<Pick<SourceFile, "size_bytes" | "mode">> {
+  const { size, mode } = await handle.stat();
+  return { size_bytes: size, mode: modeText(mode) };
+}
+
+/** `0755` or `0644`: all that a source keeps of a mode. */
+export function modeText(mode: number): string {
+  return (mode & 0o100) === 0 ? "0644" : "0755";
+}
+
+/** The paths of the regular files below a folder of `root`, the folder's name included, in no order. */
+export async function pathsBelow(root: string, folder: string): Promise<string[]> {
+  const found: string[] = [];
+  for (const entry of await entriesOf(path.join(root, folder))) {
+    const below = `${folder}/${entry.name}`;
+    if (entry.isDirectory()) found.push(...(await pathsBelow(root, below)));
+    else if (entry.isFile()) found.push(below);
+  }
+  return found;
+}
+
+/** The entries of a folder; empty where the folder is missing or lies behind a link. */
+async function entriesOf(folder: string): Promise<Dirent[]> {
+  try {
+    await requireFolder(folder);
+    return await readdir(folder, { withFileTypes: true });
+  } catch (error) {
+    if (error instanceof Failure || hasErrno(error, "ENOENT", "ENOTDIR")) return [];
+    throw error;
+  }
+}

@@ -1,0 +1,152 @@
+import { createHash, randomUUID } from "node:crypto";
+import { mkdir, open, rename } from "node:fs/promises";
+import path from "node:path";
+import { readTar, type TarEntry } from "../../codec/archive/tar-read.ts";
+import { uuidV7 } from "../../codec/uuid.ts";
+import { Failure, hasErrno, throwIfCancelled } from "../../core/errors.ts";
+import { faultPoint } from "../../core/fault.ts";
+import { exists, flushFolder, makePrivateFolder, remove, setFolders } from "../../core/files.ts";
+import type { Layout } from "../base/layout.ts";
+import { findRevision, listRevisions, type Revision, type StoredRevision } from "./revisions.ts";
+import { archiveOf } from "./source-body.ts";
+import { SourceRules } from "./source-rules.ts";
+import { discardLeftovers, finishInterrupted, flushTree, install } from "./swap.ts";
+
+/** A verified upload: `<folder>/tree/` holds it and nothing else, its files read-only. */
+interface ReceivedSource {
+  folder: string;
+  size_bytes: number;
+  file_count: number;
+  sha256: string;
+}
+
+const READ_ONLY = { file: 0o444, program: 0o555, folder: 0o555 } as const;
+
+/**
+ * Streams the archive of a push to `.ops/uploads/<uuid>/` and checks every rule for it (decisions: Push), each name
+ * before anything is written for it. To be called under the bucket's lock. On every failure the body is closed and
+ * nothing is left behind: `invalid_source` with the entry in the details, `cancelled`, or the error of the body.
+ */
+export async function receiveSource(
+  layout: Layout,
+  body: AsyncIterable<Uint8Array>,
+  gzip: boolean,
+  signal: AbortSignal,
+): Promise<ReceivedSource> {
+  const folder = path.join(layout.uploads, randomUUID());
+  try {
+    const tree = treeOf(folder);
+    await makePrivateFolder(tree);
+    const files = await unpack(archiveOf(body, gzip, signal), tree);
+    await flushTree(tree);
+    faultPoint("push: received");
+    throwIfCancelled(signal);
+    return { folder, ...summaryOf(files) };
+  } catch (error) {
+    await remove(folder);
+    if (hasErrno(error, "ENOSPC", "EDQUOT"))
+      throw new Failure("failed", `Cannot keep the upload in ${layout.uploads}: the disk is full`);
+    throw error;
+  }
+}
+
+/**
+ * Keeps a received source as a new revision of the run and makes it the bucket's source, as described at
+ * {@link install}; tmp/ is emptied. To be called under the bucket's lock; may be killed at any moment.
+ */
+export async function acceptSource(layout: Layout, received: ReceivedSource, runId: string): Promise<Revision> {
+  const { folder, ...summary } = received;
+  const created = { created_at: new Date().toISOString(), run_id: runId };
+  const revision: StoredRevision = { id: uuidV7(), ...created, ...summary, build_status: "pending" };
+  try {
+    await makePrivateFolder(layout.revisions);
+    const kept = path.join(layout.revisions, revision.id);
+    await rename(treeOf(folder), kept);
+    await setFolders(kept, READ_ONLY.folder);
+    faultPoint("push: kept");
+    await flushFolder(layout.revisions);
+    await remove(folder);
+    await install(layout, revision);
+  } catch (error) {
+    if (!(await exists(layout.journal))) await discardLeftovers(layout);
+    throw error;
+  }
+  return findRevision(layout, revision.id);
+}
+
+/**
+ * Makes an older revision, by default the last successful one, the bucket's source again, in the same way; no new
+ * revision arises. To be called under the bucket's lock. Throws `revision_not_found`.
+ */
+export async function restoreRevision(layout: Layout, revisionId?: string): Promise<Revision> {
+  const { current: _, last_successful: __, ...stored } = await wantedRevision(layout, revisionId);
+  try {
+    await install(layout, { ...stored, build_status: "pending" });
+  } catch (error) {
+    if (!(await exists(layout.journal))) await discardLeftovers(layout);
+    throw error;
+  }
+  return findRevision(layout, stored.id);
+}
+
+async function wantedRevision(layout: Layout, id: string | undefined): Promise<Revision> {
+  if (id !== undefined) return findRevision(layout, id);
+  const last = (await listRevisions(layout)).find((one) => one.last_successful);
+  if (!last) throw new Failure("revision_not_found", "no revision of this bucket was ever built successfully");
+  return last;
+}
+
+/**
+ * Settles what a killed process left: a begun change of the source is finished, all else of it removed. To be called
+ * under the bucket's lock, at any time; does nothing where there is nothing to do.
+ */
+export async function recoverSource(layout: Layout): Promise<void> {
+  await finishInterrupted(layout);
+  await discardLeftovers(layout);
+}
+
+function treeOf(folder: string): string {
+  return path.join(folder, "tree");
+}
+
+interface WrittenFile {
+  path: string;
+  executable: boolean;
+  sizeBytes: number;
+  sha256: string;
+}
+
+async function unpack(archive: AsyncIterable<Uint8Array>, tree: string): Promise<WrittenFile[]> {
+  const rules = new SourceRules();
+  const files: WrittenFile[] = [];
+  for await (const entry of readTar(archive)) {
+    const parts = rules.admit(entry);
+    const target = path.join(tree, ...parts);
+    await mkdir(entry.type === "directory" ? target : path.dirname(target), { recursive: true });
+    if (entry.type === "file") files.push({ path: parts.join("/"), ...(await writeEntry(entry, target)) });
+  }
+  if (rules.hasWorkspace) return files;
+  throw new Failure("invalid_source", "the archive has no workspace/", {
+    details: [{ path: "workspace", message: "is missing" }],
+  });
+}
+
+async function writeEntry(entry: TarEntry, target: string): Promise<Omit<WrittenFile, "path">> {
+  const hash = createHash("sha256");
+  const executable = (entry.mode & 0o100) !== 0;
+  await using handle = await open(target, "wx");
+  for await (const chunk of entry.content) {
+    hash.update(chunk);
+    await handle.appendFile(chunk);
+  }
+  await handle.chmod(executable ? READ_ONLY.program : READ_ONLY.file);
+  return { executable, sizeBytes: entry.size, sha256: hash.digest("hex") };
+}
+
+function summaryOf(files: readonly WrittenFile[]): Omit<ReceivedSource, "folder"> {
+  const sorted = files.toSorted((a, b) => (a.path < b.path ? -1 : 1));
+  const hash = createHash("sha256");
+  for (const file of sorted) hash.update(`${file.sha256} ${file.executable ? "0755" : "0644"} ${file.path}\n`);
+  const size_bytes = files.reduce((sum, file) => sum + file.sizeBytes, 0);
+  return { size_bytes, file_count: files.length, sha256: hash.digest("hex") };
+}

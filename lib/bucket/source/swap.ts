@@ -1,0 +1,184 @@
+import { chmod, constants, copyFile, lstat, mkdir, readdir, rename } from "node:fs/promises";
+import path from "node:path";
+import { runAll } from "../../core/async.ts";
+import { Failure, messageOf } from "../../core/errors.ts";
+import { faultPoint } from "../../core/fault.ts";
+import {
+  emptyFolder,
+  exists,
+  flushFolder,
+  makePrivateFolder,
+  namesIn,
+  PRIVATE_FOLDER,
+  readBounded,
+  remove,
+  requireFolder,
+  writeAtomic,
+} from "../../core/files.ts";
+import { type Infer, list, object, oneOf, optional, string } from "../../core/shape.ts";
+import { type Layout, SOURCE_PATHS } from "../base/layout.ts";
+import { parseRecord, recordCurrent, removeUnlisted, STORED_REVISION, type StoredRevision } from "./revisions.ts";
+
+/**
+ * What a restore replaces besides the source. The files beside the database go before it does: a database never stands
+ * beside the write-ahead log of another one.
+ */
+export const STATE_PATHS = [
+  "data/ops.db-wal",
+  "data/ops.db-shm",
+  "data/ops.db",
+  "secrets",
+  ".ssh",
+  "bucket.json",
+] as const;
+const PRIVATE: ReadonlySet<string> = new Set(["secrets", ".ssh"]);
+
+const CHANGE = object({
+  /** The tree that wins, below `.ops/`; it never changes. */
+  tree: string({ pattern: /^(revisions|restores)\/[0-9a-f-]{36}$/, means: "a tree in .ops/" }),
+  /** What it replaces, in this order; what it does not have is removed. */
+  paths: list(oneOf(...SOURCE_PATHS, ...STATE_PATHS)),
+  /** The revision that a replaced source then is. */
+  revision: optional(STORED_REVISION),
+});
+/** What takes the place of what in a bucket: the content of its journal. */
+type Change = Infer<typeof CHANGE>;
+
+const JOURNAL_BYTES = 64 * 1024;
+const FLUSHES_AT_ONCE = 16;
+
+/** Makes a revision the source of the bucket, as described at {@link swap}. */
+export function install(layout: Layout, revision: StoredRevision): Promise<void> {
+  return swap(layout, { tree: `revisions/${revision.id}`, paths: [...SOURCE_PATHS], revision });
+}
+
+/**
+ * Puts a tree in `.ops/`, whose files are on the disk, in the place of parts of the bucket. In order:
+ *
+ * 1. it is copied to `.ops/staging/new/` and the copy flushed
+ * 2. `.ops/journal.json` is written: the moment from which the new state wins
+ * 3. each of the paths: the live one is renamed to `.ops/staging/old/` and the new one, if the tree has it, to its
+ *    place; a file is replaced in one step
+ * 4. where the source was replaced, revisions.json names the current revision, and those that are not kept are removed
+ * 5. tmp/ is emptied
+ * 6. the journal is removed, then the staging and what was unpacked for a restore
+ *
+ * Killed before 2 is done: nothing live has changed, and recovery removes what revisions.json does not list. Killed
+ * later: recovery takes the change from the journal and repeats 1 and 3 to 6 from the tree. Each of these steps gives
+ * the same result however often, and however far, it was done before. So after recovery the bucket is wholly as before
+ * or wholly as wanted.
+ */
+export async function swap(layout: Layout, change: Change): Promise<void> {
+  await stage(layout, change);
+  faultPoint("swap: staged");
+  await writeAtomic(layout.journal, `${JSON.stringify(change)}\n`);
+  faultPoint("swap: journal");
+  await exchange(layout, change);
+}
+
+/** Finishes what {@link swap} began, if there is a journal. */
+export async function finishInterrupted(layout: Layout): Promise<void> {
+  const bytes = await readBounded(layout.journal, JOURNAL_BYTES);
+  if (!bytes) return;
+  const change = parseRecord(CHANGE, bytes, layout.journal);
+  await stage(layout, change);
+  await exchange(layout, change);
+}
+
+/** Removes all that no journal speaks of: uploads, restores, staging, unlisted revisions, files that were being written. */
+export async function discardLeftovers(layout: Layout): Promise<void> {
+  const unfinished = /^\.(journal|revisions)\.json\.[0-9a-f]+\.tmp$/;
+  for (const name of await namesIn(layout.internal))
+    if (unfinished.test(name)) await remove(path.join(layout.internal, name));
+  for (const name of await namesIn(layout.uploads)) await remove(path.join(layout.uploads, name));
+  for (const name of await namesIn(layout.snapshots))
+    if (name.startsWith(".")) await remove(path.join(layout.snapshots, name));
+  await remove(layout.restores);
+  await remove(stagingOf(layout));
+  await removeUnlisted(layout);
+}
+
+/** Flushes a folder and all below it, so that they outlast a power loss. */
+export async function flushTree(folder: string): Promise<void> {
+  await requireFolder(folder);
+  const below = await readdir(folder, { recursive: true });
+  const all = [...below.map((name) => path.join(folder, name)), folder];
+  // What flushes a folder flushes a file as well.
+  const outcomes = await runAll(all, FLUSHES_AT_ONCE, flushFolder);
+  for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
+}
+
+function stagingOf(layout: Layout): string {
+  return path.join(layout.internal, "staging");
+}
+
+async function stage(layout: Layout, { tree, paths }: Change): Promise<void> {
+  const staging = stagingOf(layout);
+  await remove(staging);
+  await makePrivateFolder(path.join(staging, "old"));
+  for (const name of paths) {
+    const source = path.join(layout.internal, tree, name);
+    const target = path.join(staging, "new", name);
+    await makePrivateFolder(path.dirname(target));
+    if (await exists(source)) await copy(source, target, PRIVATE.has(name) ? PRIVATE_FOLDER : 0o755);
+  }
+  await flushTree(staging);
+}
+
+/** Copies a file, or a folder with all below it; the copies can be written by their owner. */
+async function copy(source: string, target: string, folderMode: number): Promise<void> {
+  const found = await lstat(source);
+  if (!found.isDirectory()) {
+    if (!found.isFile()) throw new Failure("failed", `Cannot take ${source}: it is no regular file`);
+    await copyFile(source, target, constants.COPYFILE_FICLONE);
+    await chmod(target, (found.mode & 0o777) | 0o200);
+    return;
+  }
+  await mkdir(target);
+  await chmod(target, folderMode);
+  for (const name of await readdir(source)) await copy(path.join(source, name), path.join(target, name), folderMode);
+}
+
+async function exchange(layout: Layout, { paths, revision }: Change): Promise<void> {
+  const hasSource = paths.includes("workspace");
+  try {
+    const folders = [...new Set(paths.map((name) => path.dirname(path.join(layout.root, name))))];
+    await Promise.all(folders.map(requireFolder));
+    for (const name of paths) await replace(layout, name);
+    for (const folder of folders) await flushFolder(folder);
+    faultPoint("swap: replaced");
+    if (hasSource) await recordCurrent(layout, revision);
+    faultPoint("swap: recorded");
+    if (hasSource) await removeUnlisted(layout);
+    await emptyFolder(layout.tmp);
+    faultPoint("swap: tmp emptied");
+    await remove(layout.journal);
+    faultPoint("swap: journal removed");
+    await flushFolder(layout.internal);
+    await remove(stagingOf(layout));
+    await remove(layout.restores);
+  } catch (cause) {
+    throw new Failure(
+      "failed",
+      `Cannot finish replacing what is in ${layout.root}: ${messageOf(cause)}; the next operation on the bucket tries again`,
+      { cause },
+    );
+  }
+}
+
+async function replace(layout: Layout, name: string): Promise<void> {
+  const live = path.join(layout.root, name);
+  const next = path.join(stagingOf(layout), "new", name);
+  const old = path.join(stagingOf(layout), "old", name.replace("/", "."));
+  const isNew = await exists(next);
+  // The database is never missing, not for a moment: who finds none takes the folder for no bucket.
+  const inOneStep = isNew && (await isFile(next)) && (await isFile(live));
+  if (!inOneStep && (await exists(live))) await rename(live, old);
+  faultPoint(`swap: ${name} out`);
+  if (isNew) await rename(next, live);
+  faultPoint(`swap: ${name} in`);
+}
+
+async function isFile(name: string): Promise<boolean> {
+  return (await exists(name)) && (await lstat(name)).isFile();
+}

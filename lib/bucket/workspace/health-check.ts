@@ -1,0 +1,125 @@
+import {
+  type Infer,
+  integer,
+  isObject,
+  list,
+  optional,
+  quote,
+  type Report,
+  type Shape,
+  string,
+  withDefault,
+} from "../../core/shape.ts";
+import type { HealthCheck, Probe } from "../base/model.ts";
+import { fields } from "../base/names.ts";
+
+const DEFAULT_TIMEOUT_SECONDS = 5;
+/** How long a job is waited for where its manifest does not say. */
+export const DEFAULT_WAIT = { attempts: 30, intervalSeconds: 1 };
+const DEFAULT_STATUS = 200;
+
+const PROBE = fields({
+  type: string({ max: 100 }),
+  port: withDefault(string({ max: 100 }), ""),
+  path: withDefault(string({ max: 2_000 }), ""),
+  expect_status: positive(999, DEFAULT_STATUS),
+  scheme: withDefault(string({ max: 100 }), ""),
+  command: withDefault(string({ max: 100_000 }), ""),
+  timeout_seconds: optional(integer({ max: 86_400 })),
+});
+
+const WAIT = fields({
+  attempts: positive(100_000, DEFAULT_WAIT.attempts),
+  interval_seconds: positive(86_400, DEFAULT_WAIT.intervalSeconds),
+});
+
+const BLOCK = fields({
+  checks: withDefault(list(PROBE, { max: 100 }), []),
+  timeout_seconds: positive(86_400, DEFAULT_TIMEOUT_SECONDS),
+  wait: withDefault(WAIT, { attempts: DEFAULT_WAIT.attempts, interval_seconds: DEFAULT_WAIT.intervalSeconds }),
+});
+
+/**
+ * The `health_check` block of a manifest. A probe without a limit of its own gets the block's `timeout_seconds`.
+ * Whether the ports exist is checked by {@link undeclaredPorts}.
+ */
+export function healthCheck(): Shape<HealthCheck> {
+  return {
+    schema: BLOCK.schema,
+    check(value, path, report) {
+      const block = BLOCK.check(value, path, report);
+      if (!isObject(value)) return block as never;
+      const at = path === "" ? "" : `${path}/`;
+      return {
+        checks: block.checks.map((probe, index) =>
+          probeOf(probe, block.timeout_seconds, `${at}checks/${index}`, report),
+        ),
+        timeoutSeconds: block.timeout_seconds,
+        wait: { attempts: block.wait?.attempts, intervalSeconds: block.wait?.interval_seconds },
+      };
+    },
+  };
+}
+
+/** The probes that name a port the job does not declare: their places and what is wrong. */
+export function undeclaredPorts(
+  check: HealthCheck | undefined,
+  ports: ReadonlyMap<string, unknown>,
+): { path: string; message: string }[] {
+  return (check?.checks ?? []).flatMap((probe, index) =>
+    probe.type === "ssh" || typeof probe.port !== "string" || probe.port === "" || ports.has(probe.port)
+      ? []
+      : [
+          {
+            path: `health_check/checks/${index}/port`,
+            message: `${quote(probe.port)} is not a port of this job: declare it in resources/ports`,
+          },
+        ],
+  );
+}
+
+/** A whole number; 0 and less mean the default, as an absent one does. */
+export function positive(max: number, otherwise: number): Shape<number> {
+  const number = integer({ max });
+  return {
+    schema: { ...number.schema, default: otherwise },
+    check(value, path, report) {
+      const given = number.check(value, path, report);
+      return given > 0 ? given : otherwise;
+    },
+    absent: () => otherwise,
+  };
+}
+
+function probeOf(given: Infer<typeof PROBE>, limit: number, path: string, report: Report): Probe {
+  const wrong = (field: string, message: string) => report(`${path}/${field}`, message);
+  const timeoutSeconds =
+    given.timeout_seconds !== undefined && given.timeout_seconds > 0 ? given.timeout_seconds : limit;
+  const command: Probe = { type: "ssh", command: given.command, timeoutSeconds };
+  if (typeof given.type !== "string") return command;
+  const type = given.type.trim().toLowerCase();
+  if (type === "ssh") {
+    if (String(given.command).trim() === "") wrong("command", "is missing");
+    return command;
+  }
+  if (type !== "tcp" && type !== "http") {
+    wrong("type", `expected one of tcp, http, ssh, found ${quote(given.type)}`);
+    return command;
+  }
+  if (given.port === "") wrong("port", "is missing: it names a port of resources/ports");
+  if (type === "tcp") return { type, port: given.port, timeoutSeconds };
+  const scheme = String(given.scheme).trim().toLowerCase() || "http";
+  if (scheme !== "http" && scheme !== "https") wrong("scheme", `expected http or https, found ${quote(scheme)}`);
+  const target = given.path === "" ? "/" : given.path;
+  if (!/^\/[\x21-\x7e]*$/.test(target)) wrong("path", `must start with / and have no spaces, found ${quote(target)}`);
+  if (given.expect_status < 100)
+    wrong("expect_status", `expected an HTTP status from 100 to 999, found ${given.expect_status}`);
+  return {
+    type,
+    port: given.port,
+    path: target,
+    expectStatus: given.expect_status,
+    scheme: scheme === "https" ? "https" : "http",
+    timeoutSeconds,
+  };
+}

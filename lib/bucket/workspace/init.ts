@@ -1,0 +1,99 @@
+import { randomUUID } from "node:crypto";
+import { chmod, mkdir } from "node:fs/promises";
+import path from "node:path";
+import { isUuid } from "../../codec/uuid.ts";
+import { Failure } from "../../core/errors.ts";
+import { createExclusive, exists, makePrivateFolder, refuseLink } from "../../core/files.ts";
+import { ensureAuthority } from "../base/authority.ts";
+import { migrate, openDatabase, SCHEMA_VERSION } from "../base/database.ts";
+import { createKvKey } from "../base/kv-key.ts";
+import { type Layout, layoutOf } from "../base/layout.ts";
+import { DEFAULT_BUCKET_CONF } from "./bucket-conf.ts";
+import { DEFAULT_OPS_CONF } from "./settings.ts";
+
+/** What init did. */
+export interface InitResult {
+  bucketId: string;
+  schemaVersion: number;
+  /** False when everything was up to date. */
+  upgraded: boolean;
+}
+
+/** Keeps everything but the source out of Git, above all keys and secrets. */
+const GITIGNORE = `# What ops keeps here is not source; secrets/ holds private keys.
+/secrets/
+/data/
+/logs/
+/tmp/
+/.ops/
+/.ssh/
+`;
+/** For what operators edit. */
+const SHARED_FOLDER = 0o755;
+const SHARED_FILE = 0o644;
+
+/**
+ * Makes a folder a bucket, or upgrades one: its folders, its key, its CA and its database, and with `source` (only on
+ * the command line) an ops.conf, a workspace and a .gitignore to begin with. Never overwrites a file; doing it again is
+ * safe, also after a crash. The id of a new bucket is `bucketId`, below a server root the folder's name, else a random
+ * UUID. Failures: `invalid_bucket_id`, `schema_too_new`, `failed` for a key or a CA that went missing or cannot be
+ * used.
+ */
+export async function initBucket(dir: string, options: { bucketId?: string; source: boolean }): Promise<InitResult> {
+  const layout = layoutOf(path.resolve(dir));
+  const wanted = options.bucketId ?? (await idFromFolder(layout));
+  if (wanted !== undefined && !isUuid(wanted))
+    throw new Failure("invalid_bucket_id", `Cannot make a bucket: ${wanted} is not a UUID in small letters`);
+  await makeFolders(layout);
+  await createExclusive(layout.database, "");
+  refuseLink(layout.database);
+  await chmod(layout.database, 0o600);
+  const { bucketId, upgraded } = migrate(layout.database, wanted ?? randomUUID());
+  if (wanted !== undefined && wanted !== bucketId)
+    throw new Failure(
+      "invalid_bucket_id",
+      `The database in ${layout.root} belongs to bucket ${bucketId}, not ${wanted}`,
+    );
+  await ensureKey(layout);
+  await ensureAuthority(layout, bucketId, wasBuilt(layout));
+  if (options.source) await writeSource(layout);
+  return { bucketId, schemaVersion: SCHEMA_VERSION, upgraded };
+}
+
+async function idFromFolder(layout: Layout): Promise<string | undefined> {
+  return (await exists(layout.bucketJson)) ? path.basename(layout.root) : undefined;
+}
+
+async function makeFolders(layout: Layout): Promise<void> {
+  const { data, logs, runs, secrets, ssh, tmp, internal, uploads, revisions } = layout;
+  for (const folder of [data, logs, runs, secrets, ssh, tmp, internal, uploads, revisions]) {
+    await makePrivateFolder(folder);
+    await chmod(folder, 0o700);
+  }
+}
+
+/** A new key would make what was sealed with a lost one unreadable for good. */
+async function ensureKey(layout: Layout): Promise<void> {
+  if (await exists(layout.kvKey)) return;
+  using db = openDatabase(layout.database);
+  if (db.get("SELECT 1 FROM key_value WHERE namespace LIKE 'secrets/%' AND deleted = 0") !== undefined)
+    throw new Failure(
+      "failed",
+      `Cannot make a key: the database holds secrets sealed with ${layout.kvKey}, which is missing; bring it back from a backup`,
+    );
+  await createKvKey(layout);
+}
+
+/** True once a build has told jobs which CA to trust. */
+function wasBuilt(layout: Layout): boolean {
+  using db = openDatabase(layout.database);
+  return db.get("SELECT 1 FROM key_value WHERE namespace = 'ops/worker' AND key = 'certs/ca.crt'") !== undefined;
+}
+
+async function writeSource(layout: Layout): Promise<void> {
+  await mkdir(layout.jobs, { recursive: true, mode: SHARED_FOLDER });
+  await createExclusive(layout.opsConf, DEFAULT_OPS_CONF, SHARED_FILE);
+  await createExclusive(layout.workersJson, "[]\n", SHARED_FILE);
+  await createExclusive(layout.bucketConf, DEFAULT_BUCKET_CONF, SHARED_FILE);
+  await createExclusive(path.join(layout.root, ".gitignore"), GITIGNORE, SHARED_FILE);
+}

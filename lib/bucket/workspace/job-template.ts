@@ -1,0 +1,158 @@
+import { randomUUID } from "node:crypto";
+import { lstat, mkdir, rename, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { Failure, messageOf } from "../../core/errors.ts";
+import { flushFolder, makePrivateFolder, namesIn, remove, unlessMissing } from "../../core/files.ts";
+import { isObject, quote } from "../../core/shape.ts";
+import { readFound, walk } from "../../core/walk.ts";
+import { type Layout, SKIPPED_FOLDERS } from "../base/layout.ts";
+import { NAME, NAME_RULE } from "../base/names.ts";
+import { relative } from "../source/source-file.ts";
+import { flushTree } from "../source/swap.ts";
+
+/** The job that is to be made. */
+export interface NewJob {
+  name: string;
+  /** Labels that a worker must carry; without them those of the template, or the job's name. */
+  selectors?: readonly string[];
+  /** A folder of templates/; without it a job to begin with is written. */
+  template?: string;
+}
+
+interface JobFile {
+  path: string;
+  executable: boolean;
+  content: string | Uint8Array;
+}
+
+const SHARED_FOLDER = 0o755;
+const MANIFEST = "manifest.json";
+
+/**
+ * Makes the folder of a new job in the workspace, whole or not at all, and answers its files, relative to the bucket.
+ * Only for the holder of the bucket's lock. Throws `usage` for a name that cannot be used, a job that exists and a
+ * template that does not; `invalid_source` for what a source may not hold, symbolic links above all.
+ */
+export async function createJob(layout: Layout, { name, selectors, template }: NewJob): Promise<string[]> {
+  for (const one of [name, ...(selectors ?? [])])
+    if (!NAME.test(one)) throw new Failure("usage", `Cannot use ${quote(one)} as a name: it needs ${NAME_RULE}`);
+  await refuseExisting(layout, name);
+  const files = template === undefined ? firstFiles(name) : await templateFiles(layout, template);
+  const chosen = selectors ? files.map((file) => withSelectors(file, selectors)) : files;
+  const folder = path.join(layout.jobs, name);
+  const staging = path.join(layout.tmp, `job-${randomUUID()}`);
+  try {
+    await makePrivateFolder(layout.tmp);
+    await write(staging, chosen);
+    await mkdir(layout.jobs, { recursive: true, mode: SHARED_FOLDER });
+    await rename(staging, folder);
+    await flushFolder(layout.jobs);
+  } finally {
+    await remove(staging);
+  }
+  return chosen.map((file) => relative(layout, path.join(folder, file.path)));
+}
+
+/** Names of jobs compare without case. */
+async function refuseExisting(layout: Layout, name: string): Promise<void> {
+  for (const folder of [layout.workspace, layout.jobs]) await requireFolder(layout, folder);
+  const taken = (await namesIn(layout.jobs)).find((one) => one.toLowerCase() === name);
+  if (taken === undefined) return;
+  const where = relative(layout, path.join(layout.jobs, taken));
+  throw new Failure("usage", `Cannot make job ${name}: there is ${where} already`);
+}
+
+/** What is made through a link would lie elsewhere. */
+async function requireFolder(layout: Layout, folder: string): Promise<void> {
+  const found = await unlessMissing(lstat(folder));
+  if (found && !found.isDirectory())
+    throw new Failure("invalid_source", `Cannot use ${relative(layout, folder)}: it is not a folder`);
+}
+
+async function templateFiles(layout: Layout, template: string): Promise<JobFile[]> {
+  await requireFolder(layout, layout.templates);
+  const names = (await namesIn(layout.templates)).sort();
+  if (!names.includes(template))
+    throw new Failure("usage", `there is no template ${quote(template)}; templates/ has ${names.join(", ") || "none"}`);
+  const folder = path.join(layout.templates, template);
+  const files = walk(folder, SKIPPED_FOLDERS);
+  if (!files.some((file) => file.path === MANIFEST))
+    throw new Failure("usage", `Cannot use templates/${template}: it has no ${MANIFEST}`);
+  return files.map((file) => ({ ...file, content: readFound(folder, file) }));
+}
+
+function withSelectors(file: JobFile, selectors: readonly string[]): JobFile {
+  if (file.path !== MANIFEST) return file;
+  try {
+    const manifest: unknown = JSON.parse(String(file.content));
+    if (!isObject(manifest)) throw new Error("it is not an object");
+    return { ...file, content: `${JSON.stringify({ ...manifest, selectors }, null, 2)}\n` };
+  } catch (cause) {
+    throw new Failure("usage", `Cannot set selectors in ${MANIFEST} of the template: ${messageOf(cause)}`, { cause });
+  }
+}
+
+async function write(folder: string, files: readonly JobFile[]): Promise<void> {
+  await mkdir(folder, { recursive: true, mode: SHARED_FOLDER });
+  for (const file of files) {
+    const target = path.join(folder, file.path);
+    await mkdir(path.dirname(target), { recursive: true, mode: SHARED_FOLDER });
+    await writeFile(target, file.content, { mode: file.executable ? 0o755 : 0o644, flag: "wx" });
+  }
+  await flushTree(folder);
+}
+
+function firstFiles(name: string): JobFile[] {
+  const manifest = { version: "1.0", selectors: [name], hooks: { example: { executed_on: ["cli"] } } };
+  return [
+    { path: MANIFEST, executable: false, content: `${JSON.stringify(manifest, null, 2)}\n` },
+    { path: "Makefile", executable: false, content: MAKEFILE },
+    { path: "_hooks/example.py", executable: false, content: EXAMPLE },
+  ];
+}
+
+const MAKEFILE = `# What ops runs on each worker that has this job, in the job's folder there. A target ends when its work is done: start
+# when the service answers, stop when it is gone. A deploy leaves the folders data and logs as they are.
+# manifest.json may say more: "resources": {"ports": {"web_http": {}}}, "health_check", "lifecycle_timeout_seconds".
+
+.PHONY: start stop restart reload status
+
+# For example, with a unit that a file of this job describes:
+#	systemctl --quiet enable --now "$(CURDIR)/web.service"
+start:
+	@echo "nothing to start yet: see the Makefile"
+
+# Stopping what does not run is no error.
+stop:
+	@echo "nothing to stop yet: see the Makefile"
+
+restart:
+	@$(MAKE) -s stop
+	@$(MAKE) -s start
+
+# Only used where manifest.json has "restart_policy": "reload".
+reload: restart
+
+status:
+	@echo "nothing to look at yet: see the Makefile"
+`;
+
+const EXAMPLE = `"""An example of a hook: \`ops hooks example\` runs it on the control host, once for each allocation of this job.
+
+"hooks" in manifest.json names each hook and the events on which its script runs: cli (as here), post_build, pre_deploy,
+post_deploy, health_check, after_allocation_started, after_allocation_stopped, job_control. Delete what you do not need.
+"""
+
+import ops
+
+print(f"{ops.job_name()} on {ops.allocation_ip()}, allocation {ops.allocation_index()}")
+
+# A command on the worker:
+# print(ops.run_ssh(ops.allocation_ip(), "uptime").stdout, end="")
+
+# A password that is made once, on pre_deploy; a template has it by getSecret "password":
+# import secrets
+#
+# if ops.get_store_value(f"secrets/job/{ops.job_name()}", "password").status_code == 404:
+#     ops.put_job_secret("password", secrets.token_urlsafe(24)).raise_for_status()
+`;

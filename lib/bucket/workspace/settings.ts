@@ -1,0 +1,175 @@
+import { parseToml, type TomlTable } from "../../codec/config/toml.ts";
+import type { Problem } from "../../core/errors.ts";
+import {
+  boolean,
+  check,
+  type Infer,
+  integer,
+  object,
+  optional,
+  record,
+  refined,
+  type Shape,
+  withDefault,
+} from "../../core/shape.ts";
+import type { Layout } from "../base/layout.ts";
+import { blank, fileName, folder, jump, line, user } from "../base/names.ts";
+import { Problems } from "../base/problems.ts";
+import { parseSourceToml, readSource } from "../source/source-file.ts";
+
+/** What ops.conf says, with the defaults in place. */
+export interface OpsConf {
+  sshUser: string;
+  /** Name of the private key's file in `secrets/`. */
+  sshKey: string;
+  sshPort: number;
+  sshJump: string | undefined;
+  sshOptions: Record<string, string>;
+  /** How many ssh sessions are open at most at a time. */
+  sshConcurrency: number;
+  useSudo: boolean;
+  /** Where `<root>/<bucket_id>/` lives on workers that name no root of their own. */
+  workerRoot: string;
+  /** How long certificates are valid, and how long before their end they are renewed, in days. */
+  certsTtl: number;
+  certsRenewalBuffer: number;
+  /** Which `bucket.jobs.<selector>.conf` is read; empty for `bucket.jobs.conf`. */
+  jobConfigSelector: string;
+  logFormat: "kv" | "json";
+  /** How many runs are kept, and for how many days; 0 = unlimited. */
+  logRunRetentionCount: number;
+  logRunRetentionDays: number;
+}
+
+/** The ops.conf that init writes; where there is none, these are the settings. */
+export const DEFAULT_OPS_CONF = `# How ops reaches the workers, and what it keeps. After a change: build.
+
+# The user on the workers, the private key's file in secrets/, and whether commands there need sudo.
+ssh_user = "agent"
+ssh_key = "worker.key"
+ssh_port = 22
+use_sudo = true
+
+# Where <worker_root>/<bucket id>/ lives on the workers.
+worker_root = "/opt/worker"
+
+# A host to go through, as [user@]host[:port], and how many ssh sessions may be open at a time.
+# ssh_jump = "admin@bastion.example:22"
+ssh_concurrency = 32
+
+# Certificates: how long they are valid and how long before their end they are renewed, in days.
+certs_ttl = 60
+certs_renewal_buffer = 0
+
+# Job settings come from workspace/bucket.jobs.<selector>.conf, without a selector from bucket.jobs.conf.
+# job_config_selector = "production"
+
+# Runs to keep: at most this many, at most this many days; 0 = unlimited.
+log_run_retention_count = 200
+log_run_retention_days = 30
+`;
+
+/** What init puts into `secrets/`. */
+const OWN_SECRETS = /^(kv\.key|ca\.(key|crt|new))$/;
+const DAYS = integer({ min: 0, max: 36_500 });
+const SSH_OPTIONS =
+  /^(KexAlgorithms|Ciphers|MACs|HostKeyAlgorithms|Compression|ConnectTimeout|ServerAliveInterval|ServerAliveCountMax)$/;
+
+const OPS_CONF = object(
+  {
+    ssh_user: withDefault(user, "agent"),
+    ssh_key: withDefault(keyName(), "worker.key"),
+    ssh_port: withDefault(integer({ min: 0, max: 65_535 }), 22),
+    ssh_jump: optional(jump),
+    ssh_options: withDefault(record(sshOption(), { key: SSH_OPTIONS, means: "an allowed ssh option" }), {}),
+    ssh_concurrency: withDefault(integer({ min: 1, max: 1_024 }), 32),
+    use_sudo: withDefault(boolean(), false),
+    worker_root: withDefault(folder, "/opt/worker"),
+    certs_ttl: withDefault(DAYS, 60),
+    certs_renewal_buffer: withDefault(DAYS, 0),
+    /** The part of a file name between `bucket.jobs.` and `.conf`, or nothing. */
+    job_config_selector: withDefault(blank(fileName), ""),
+    log_format: withDefault(line(), "kv"),
+    log_run_retention_count: withDefault(integer({ min: 0 }), 200),
+    log_run_retention_days: withDefault(integer({ min: 0 }), 30),
+  },
+  { unknown: "judge" },
+);
+
+const OPS_CONF_CODE = "ErrInvalidOpsConf";
+
+/** Reads ops.conf; throws `ErrInvalidOpsConf` with every problem of the file in its details. */
+export async function loadOpsConf(layout: Layout): Promise<{ settings: OpsConf; warnings: Problem[] }> {
+  const problems = new Problems();
+  const settings = await readOpsConf(layout, problems);
+  problems.throwIfAny();
+  return { settings, warnings: problems.warnings };
+}
+
+/** Like {@link loadOpsConf}, but collects the problems; the settings are then the defaults. */
+export async function readOpsConf(layout: Layout, problems: Problems): Promise<OpsConf> {
+  const table = await readSource(parseSourceToml, layout, layout.opsConf, OPS_CONF_CODE, problems);
+  return table ? checkOpsConf(table, problems) : defaults();
+}
+
+/** The settings that ops.conf, read already, stands for; with problems the defaults. */
+export function checkOpsConf(table: TomlTable, problems: Problems): OpsConf {
+  const code = OPS_CONF_CODE;
+  const given = problems.take(code, "ops.conf", check(OPS_CONF, table));
+  if (!given) return defaults();
+  const settings = settingsOf(given);
+  if (settings.certsRenewalBuffer >= settings.certsTtl)
+    problems.error(
+      code,
+      "ops.conf",
+      "certs_renewal_buffer",
+      `must be less than certs_ttl (${settings.certsTtl}), or every build would renew every certificate`,
+    );
+  return settings;
+}
+
+function defaults(): OpsConf {
+  const checked = check(OPS_CONF, parseToml(DEFAULT_OPS_CONF));
+  if (!checked.ok) throw new Error("the default ops.conf does not pass its own check");
+  return settingsOf(checked.value);
+}
+
+function settingsOf(given: Infer<typeof OPS_CONF>): OpsConf {
+  return {
+    sshUser: given.ssh_user,
+    sshKey: given.ssh_key,
+    sshPort: given.ssh_port || 22,
+    sshJump: given.ssh_jump,
+    sshOptions: { ...given.ssh_options },
+    sshConcurrency: given.ssh_concurrency,
+    useSudo: given.use_sudo,
+    workerRoot: given.worker_root,
+    certsTtl: given.certs_ttl || 60,
+    certsRenewalBuffer: given.certs_renewal_buffer,
+    jobConfigSelector: given.job_config_selector,
+    logFormat: /^jsonl?$/i.test(given.log_format) ? "json" : "kv",
+    logRunRetentionCount: given.log_run_retention_count,
+    logRunRetentionDays: given.log_run_retention_days,
+  };
+}
+
+/** A file in `secrets/`, but none of the bucket's own: the ssh key can be replaced and deleted. */
+function keyName(): Shape<string> {
+  return refined(fileName, (name, path, report) => {
+    if (OWN_SECRETS.test(name)) report(path, `must be another name: ${name} belongs to the bucket itself`);
+    return name;
+  });
+}
+
+/** The value of an ssh option: it becomes a line of ssh's configuration. */
+function sshOption(): Shape<string> {
+  return {
+    schema: { type: ["string", "integer"] },
+    check(value, path, report) {
+      const text = typeof value === "number" ? String(value) : value;
+      if (typeof text !== "string" || !/^[A-Za-z0-9@.,+:*^_-]{1,500}$/.test(text))
+        report(path, "expected letters, digits and @ . , + : * ^ _ - only, at most 500");
+      return String(text);
+    },
+  };
+}

@@ -1,0 +1,111 @@
+import { lstat, rename, rm } from "node:fs/promises";
+import path from "node:path";
+import { fingerprintOf, KEY_TYPES, type PublicKey, parsePublicKey } from "../../codec/crypto/ssh-key.ts";
+import { Failure } from "../../core/errors.ts";
+import {
+  createExclusive,
+  flushFolder,
+  makePrivateFolder,
+  remove,
+  requireFolder,
+  unlessMissing,
+} from "../../core/files.ts";
+import type { CommandOutcome, Launcher } from "../../core/spawn.ts";
+import type { Layout } from "../base/layout.ts";
+import type { OpsConf } from "./settings.ts";
+
+/** What may be told about the key with which workers are reached. The private part is never told. */
+interface SshKeyInfo {
+  present: boolean;
+  /** null where there is no key, or one that ssh cannot use. */
+  type: string | null;
+  /** `SHA256:…`, as ssh-keygen shows it. */
+  fingerprint: string | null;
+  /** One line for `authorized_keys` on the workers. */
+  public_key: string | null;
+  updated_at: string | null;
+}
+
+const CHECK_LIMIT_MS = 10_000;
+
+/** Where the private key for the workers is: `ssh_key` of ops.conf names its file in `secrets/`. */
+export function sshKeyFile(layout: Layout, settings: OpsConf): string {
+  return path.join(layout.secrets, settings.sshKey);
+}
+
+/** Describes the key in a file; a link or a folder of that name is no key. */
+export async function describeSshKey(file: string, launcher: Launcher): Promise<SshKeyInfo> {
+  const updated = await modifiedAt(file);
+  if (updated === undefined)
+    return { present: false, type: null, fingerprint: null, public_key: null, updated_at: null };
+  const key = publicKeyOf(await derivePublicKey(file, launcher));
+  return {
+    present: true,
+    type: key?.type ?? null,
+    fingerprint: key ? fingerprintOf(key).fingerprint : null,
+    public_key: key ? `${key.type} ${key.base64}` : null,
+    updated_at: updated.toISOString(),
+  };
+}
+
+/**
+ * Puts a private key (OpenSSH or PEM, without a passphrase) in the place of the one before: written as 0600, checked
+ * by ssh-keygen, then renamed, so that what was checked is what is stored. Throws `invalid_request` for a key that ssh
+ * could not use, and then nothing has changed. Only for the holder of the bucket's lock.
+ */
+export async function storeSshKey(file: string, privateKey: string, launcher: Launcher): Promise<void> {
+  await makePrivateFolder(path.dirname(file));
+  const candidate = candidateOf(file);
+  await remove(candidate);
+  try {
+    // ssh wants lines that end with a newline, the last one too, which a copied key often lacks.
+    await createExclusive(candidate, `${privateKey.replaceAll("\r\n", "\n").trim()}\n`);
+    requireUsable(await derivePublicKey(candidate, launcher));
+    await rename(candidate, file);
+    await flushFolder(path.dirname(file));
+  } finally {
+    await remove(candidate);
+  }
+}
+
+/** Removes the key; no error where there is none. Only for the holder of the bucket's lock. */
+export async function removeSshKey(file: string): Promise<void> {
+  await unlessMissing(requireFolder(path.dirname(file)));
+  // Not recursive: whatever ops.conf names, only a file goes.
+  await rm(file, { force: true });
+  await remove(candidateOf(file));
+}
+
+/** One name for what is being checked: what a crash left there goes with the next change. */
+function candidateOf(file: string): string {
+  return path.join(path.dirname(file), ".ssh_key.candidate");
+}
+
+/** The empty passphrase makes ssh-keygen refuse a protected key instead of asking. */
+function derivePublicKey(file: string, launcher: Launcher): Promise<CommandOutcome> {
+  return launcher.run(["ssh-keygen", "-y", "-P", "", "-f", file], { timeoutMs: CHECK_LIMIT_MS });
+}
+
+function publicKeyOf({ exitCode, stdout }: CommandOutcome): PublicKey | undefined {
+  const [type = "", base64 = ""] = exitCode === 0 ? stdout.trim().split(" ") : [];
+  return parsePublicKey(type, base64);
+}
+
+function requireUsable(outcome: CommandOutcome): void {
+  if (publicKeyOf(outcome)) return;
+  const message =
+    outcome.reason === "timeout"
+      ? `ssh-keygen could not read it within ${CHECK_LIMIT_MS / 1000} s`
+      : outcome.exitCode === 0
+        ? `its type is none of ${KEY_TYPES.join(", ")}`
+        : /passphrase/.test(outcome.stderr)
+          ? "it is protected by a passphrase, which nobody could enter in a run; give a key without one"
+          : "it is not a private key in OpenSSH or PEM form";
+  const problem = { path: "private_key", message };
+  throw new Failure("invalid_request", `private_key: ${message}`, { details: [problem] });
+}
+
+async function modifiedAt(file: string): Promise<Date | undefined> {
+  const found = await unlessMissing(lstat(file));
+  return found?.isFile() ? found.mtime : undefined;
+}

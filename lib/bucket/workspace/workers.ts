@@ -1,0 +1,169 @@
+import { isIPv6 } from "node:net";
+import { parseCpuMhz, parseMemoryMb } from "../../codec/config/units.ts";
+import {
+  check,
+  type Infer,
+  integer,
+  join,
+  list,
+  oneOf,
+  optional,
+  quote,
+  record,
+  refined,
+  type Shape,
+  withDefault,
+} from "../../core/shape.ts";
+import type { Layout } from "../base/layout.ts";
+import { fields, folder, host, jump, line, name, quantity, user } from "../base/names.ts";
+import { type Problems, unknownName } from "../base/problems.ts";
+import { parseSourceJson, readSource, relative } from "../source/source-file.ts";
+import type { OpsConf } from "./settings.ts";
+
+/** A worker as `workspace/workers.json` and the defaults of ops.conf describe it. */
+export interface Worker {
+  host: string;
+  hostname: string | null;
+  connection: "ssh" | "local";
+  root: string;
+  /** Only for workers that are reached over ssh. */
+  sshUser?: string;
+  sshPort?: number;
+  sshJump?: string;
+  /** In small letters, sorted; every worker has `worker`. */
+  labels: string[];
+  /** 0 where nothing is said. */
+  memoryMb: number;
+  cpuMhz: number;
+  tags: Map<string, string>;
+  position: number;
+}
+
+/** What `workspace/disabled.json` takes out of service. */
+export interface Disabled {
+  workers: Set<string>;
+  /** By job: the hosts, or all of them. */
+  jobs: Map<string, ReadonlySet<string> | "all">;
+}
+
+const WORKER = fields({
+  host,
+  hostname: optional(line(253)),
+  connection: withDefault(oneOf("ssh", "local"), "ssh"),
+  root: optional(folder),
+  ssh_user: optional(user),
+  ssh_port: optional(integer({ min: 1, max: 65_535 })),
+  ssh_jump: optional(jump),
+  labels: withDefault(labels(), []),
+  tags: withDefault(tags(), new Map()),
+  memory: withDefault(quantity(parseMemoryMb), 0),
+  cpu: withDefault(quantity(parseCpuMhz), 0),
+  position: optional(integer()),
+});
+
+const DISABLED = fields({
+  workers: withDefault(list(line()), []),
+  jobs: withDefault(record(fields({ allocations: withDefault(list(line()), []) })), {}),
+});
+
+/** Reads `workspace/workers.json`, in the order of the file; no workers where there is none (`ErrInvalidWorkerJSON`). */
+export async function readWorkers(layout: Layout, settings: OpsConf, problems: Problems): Promise<Worker[]> {
+  const code = "ErrInvalidWorkerJSON";
+  const file = relative(layout, layout.workersJson);
+  const value = await readSource(parseSourceJson, layout, layout.workersJson, code, problems);
+  const given = problems.take(code, file, check(WORKERS, value ?? [])) ?? [];
+  return given.map((one, index) => workerOf(one, index, settings));
+}
+
+/** The list of workers, in which no host may be twice. */
+const WORKERS = refined(list(WORKER), (workers, _, report) => {
+  const hosts = new Set<string>();
+  for (const [index, { host }] of workers.entries()) {
+    const same = typeof host === "string" ? canonical(host) : "";
+    if (same !== "" && hosts.has(same)) report(`${index}/host`, `${host} is there twice`);
+    hosts.add(same);
+  }
+  return workers;
+});
+
+/** Equal for hosts that are the same however they are written. */
+function canonical(host: string): string {
+  return isIPv6(host) && !host.includes("%") ? new URL(`http://[${host}]`).hostname : host.toLowerCase();
+}
+
+function workerOf(given: Infer<typeof WORKER>, index: number, settings: OpsConf): Worker {
+  const sshJump = given.ssh_jump ?? settings.sshJump;
+  return {
+    host: given.host,
+    hostname: given.hostname || null,
+    connection: given.connection,
+    root: given.root ?? settings.workerRoot,
+    ...(given.connection === "ssh" && {
+      sshUser: given.ssh_user ?? settings.sshUser,
+      sshPort: given.ssh_port ?? settings.sshPort,
+      ...(sshJump !== undefined && { sshJump }),
+    }),
+    labels: [...new Set([...given.labels, "worker"])].sort(),
+    memoryMb: given.memory,
+    cpuMhz: given.cpu,
+    tags: given.tags,
+    position: given.position ?? index,
+  };
+}
+
+/** Labels, each once; `worker` may be among them, but need not be. */
+function labels(): Shape<string[]> {
+  return refined(list(name), (labels, path, report) => {
+    for (const [index, label] of labels.entries())
+      if (labels.indexOf(label) < index) report(join(path, index), `the label ${quote(label)} is there twice`);
+    return labels;
+  });
+}
+
+/** Tags; keys and values are taken in small letters. */
+function tags(): Shape<Map<string, string>> {
+  return refined(record(line()), (given, path, report) => {
+    const tags = new Map<string, string>();
+    for (const [key, text] of Object.entries(given)) {
+      const name = key.trim().toLowerCase();
+      if (name === "" || /\p{Cc}/u.test(name)) report(join(path, key), "expected text on one line as name");
+      if (tags.has(name)) report(join(path, key), "is there twice, in other capitals");
+      tags.set(name, String(text).toLowerCase());
+    }
+    return tags;
+  });
+}
+
+/** Reads `workspace/disabled.json`; nothing is disabled where there is none (`ErrInvalidDisabledJSON`). */
+export async function readDisabled(layout: Layout, problems: Problems): Promise<Disabled> {
+  const code = "ErrInvalidDisabledJSON";
+  const value = await readSource(parseSourceJson, layout, layout.disabledJson, code, problems);
+  const file = relative(layout, layout.disabledJson);
+  const given = problems.take(code, file, check(DISABLED, value ?? {}));
+  const jobs: Disabled["jobs"] = new Map();
+  for (const [written, { allocations }] of Object.entries(given?.jobs ?? {})) {
+    const job = written.trim().toLowerCase();
+    if (jobs.has(job)) problems.error(code, file, join("jobs", written), "is there twice, in other capitals");
+    jobs.set(job, allocations.length === 0 ? "all" : new Set(allocations));
+  }
+  return { workers: new Set(given?.workers), jobs };
+}
+
+/** Warns about the jobs and hosts in disabled.json that do not exist. */
+export function warnAboutDisabledStrangers(
+  layout: Layout,
+  disabled: Disabled,
+  known: { jobs: ReadonlySet<string>; hosts: ReadonlySet<string> },
+  problems: Problems,
+): void {
+  const file = relative(layout, layout.disabledJson);
+  const checkHosts = (path: string, given: Iterable<string>) => {
+    for (const one of given)
+      if (!known.hosts.has(one)) problems.warn(file, path, unknownName("worker", one, known.hosts));
+  };
+  checkHosts("workers", disabled.workers);
+  for (const [job, allocations] of disabled.jobs) {
+    if (!known.jobs.has(job)) problems.warn(file, "jobs", unknownName("job", job, known.jobs));
+    else if (allocations !== "all") checkHosts(`jobs/${job}/allocations`, allocations);
+  }
+}

@@ -1,0 +1,81 @@
+import path from "node:path";
+import { exists } from "../../core/files.ts";
+import { jobResourcesFile, type Layout } from "../base/layout.ts";
+import type { Problems } from "../base/problems.ts";
+import { checkUnchanged, type SourceTree, scanSource } from "../source/source-tree.ts";
+import {
+  type BucketConf,
+  type JobSettings,
+  readBucketConf,
+  readJobSettings,
+  warnAboutStrangers,
+} from "./bucket-conf.ts";
+import { type JobSource, readJobs } from "./jobs.ts";
+import { checkPrometheus } from "./prometheus.ts";
+import { type OpsConf, readOpsConf } from "./settings.ts";
+import { type Disabled, readDisabled, readWorkers, type Worker, warnAboutDisabledStrangers } from "./workers.ts";
+
+/** Everything that a build reads: ops.conf and the folder `workspace/`. */
+export interface Workspace {
+  settings: OpsConf;
+  bucketConf: BucketConf;
+  jobSettings: JobSettings;
+  /** By position, then host: the order of deployment. */
+  workers: Worker[];
+  disabled: Disabled;
+  /** By name; those whose manifest can be used, though there may be other problems with them. */
+  jobs: JobSource[];
+  /** The names of the others. */
+  broken: ReadonlySet<string>;
+  /** The paths of all files below `workspace/`. */
+  files: string[];
+}
+
+/** Reads the source of a bucket as it is on disk and collects all that is wrong with it. */
+export async function readWorkspace(layout: Layout, problems: Problems, signal: AbortSignal): Promise<Workspace> {
+  const settings = await readOpsConf(layout, problems);
+  if (!(await exists(layout.workspace))) problems.warn("workspace", "", "is not there: nothing has been pushed yet");
+  const tree = scanSource(layout, problems, ownFiles(layout, settings));
+  const bucketConf = await readBucketConf(layout, problems);
+  const workers = await readWorkers(layout, settings, problems);
+  const disabled = await readDisabled(layout, problems);
+  const { jobs, broken } = readJobs(layout, tree, problems, signal);
+  checkPrometheus(jobs, problems);
+  const jobSettings = await readJobSettings(layout, settings.jobConfigSelector, problems);
+  checkUnchanged(layout, tree, problems);
+  warnAboutUnread(tree, layout, settings, problems);
+  const names = new Set([...jobs.map((job) => job.name), ...broken]);
+  warnAboutStrangers(jobSettings, names, problems);
+  warnAboutDisabledStrangers(
+    layout,
+    disabled,
+    { jobs: names, hosts: new Set(workers.map((one) => one.host)) },
+    problems,
+  );
+  const files = [...tree.states.keys()];
+  return { settings, bucketConf, jobSettings, workers: workers.sort(inOrder), disabled, jobs, broken, files };
+}
+
+/** The files of `workspace/` that are read by name, and whose problems have codes of their own. */
+function ownFiles(layout: Layout, settings: OpsConf): string[] {
+  const jobSettings = jobResourcesFile(layout, settings.jobConfigSelector);
+  return [layout.workersJson, layout.disabledJson, layout.bucketConf, jobSettings].map((file) =>
+    path.relative(layout.workspace, file),
+  );
+}
+
+/** Says which files look like settings but are none: of another selector, or of no job. */
+function warnAboutUnread(tree: SourceTree, layout: Layout, settings: OpsConf, problems: Problems): void {
+  const selected = path.basename(jobResourcesFile(layout, settings.jobConfigSelector));
+  const files = [...tree.states.keys()];
+  const others = files.filter((file) => /^bucket\.jobs(\..+)?\.conf$/.test(file) && file !== selected);
+  if (others.length > 0)
+    problems.warn("workspace", others.join(", "), `not read: job_config_selector in ops.conf selects ${selected}`);
+  for (const file of files)
+    if (/^(jobs\/[^/]+\/)?vars\.toml$/.test(file) && !tree.states.has(file.replace(/vars\.toml$/, "manifest.json")))
+      problems.warn("workspace", file, "not read: there is no manifest.json beside it");
+}
+
+function inOrder(a: Worker, b: Worker): number {
+  return a.position - b.position || (a.host < b.host ? -1 : 1);
+}

@@ -1,0 +1,185 @@
+import { Failure } from "../../core/errors.ts";
+import { realPlace } from "../../core/files.ts";
+import { nearest } from "../../core/nearest.ts";
+import { quote } from "../../core/shape.ts";
+
+/** Exit codes (decisions: Command line). */
+export const EXIT = { done: 0, failed: 1, usage: 2, busy: 75, cancelled: 130 } as const;
+
+/** One flag of a command. Without `value` it is a switch. */
+export interface Flag {
+  name: string;
+  /** What the value is, in capitals for the help. */
+  value?: string;
+  /** A one-letter form. */
+  short?: string;
+  help: string;
+}
+
+/** A word that is given by its place. Those that may be left out come last. */
+export interface Operand {
+  name: string;
+  help: string;
+  optional?: boolean;
+}
+
+/** A command of the program; the help, the reference in docs/cli.md and the parser all come from this. */
+export interface Command {
+  /** As typed, words separated by one blank. Dashes and underscores are the same. */
+  name: string;
+  summary: string;
+  operands?: Operand[];
+  flags: Flag[];
+  /** Not in the help: started by the program itself. */
+  hidden?: boolean;
+  run(input: Parsed): Promise<number>;
+}
+
+/** What was typed after a command's name. */
+export interface Parsed {
+  operands: string[];
+  /** The values of flags that were given, by name. */
+  values: Map<string, string>;
+  /** The switches that were given. */
+  switches: Set<string>;
+}
+
+/** Every command that works in a bucket has it. */
+export const BUCKET_DIR: Flag = { name: "bucket-dir", value: "DIR", help: "The bucket (default: the current folder)" };
+
+/** The bucket that a command works in. */
+export function bucketDir(input: Parsed): string {
+  return realPlace(input.values.get(BUCKET_DIR.name) ?? ".");
+}
+
+/** The parts of a flag's list; undefined where it was not given. Throws `usage` for an empty part. */
+export function listOf(input: Parsed, name: string): string[] | undefined {
+  const text = input.values.get(name);
+  return text === undefined ? undefined : namesIn(text, `--${name}`);
+}
+
+/** The parts of a list with commas. Throws `usage` for an empty part, naming what the list is. */
+export function namesIn(text: string, what: string): string[] {
+  const parts = text.split(",").map((part) => part.trim());
+  if (parts.includes("")) throw new Failure("usage", `${what}: expected names with commas between them`);
+  return parts;
+}
+
+/** A flag's whole number; undefined where it was not given. Throws `usage` for anything else. */
+export function numberOf(input: Parsed, name: string): number | undefined {
+  const text = input.values.get(name);
+  if (text === undefined) return undefined;
+  if (!/^\d{1,9}$/.test(text)) throw new Failure("usage", `--${name}: expected a whole number, found ${quote(text)}`);
+  return Number(text);
+}
+
+const HELP: Flag = { name: "help", short: "h", help: "Show this help" };
+
+/** Finds the command that the first words name; throws `usage` with the nearest one otherwise. */
+export function findCommand(
+  commands: readonly Command[],
+  args: readonly string[],
+): { command: Command; rest: string[] } {
+  const words = args.map((arg) => arg.replaceAll("-", "_"));
+  const matches = commands.filter((command) => {
+    const name = command.name.replaceAll("-", "_").split(" ");
+    return name.every((word, index) => words[index] === word);
+  });
+  const command = matches.sort((a, b) => b.name.length - a.name.length)[0];
+  if (command) return { command, rest: args.slice(command.name.split(" ").length) };
+  const typed = args.slice(0, 2).join(" ");
+  const names = commands.filter((one) => !one.hidden).map((one) => one.name);
+  const close = nearest(typed, names) ?? nearest(args[0] ?? "", names);
+  throw usage(`${quote(args[0] ?? "")} is not a command`, close, "ops help");
+}
+
+/** Reads the words after a command's name; throws `usage` for anything the command does not know. */
+export function parseFlags(command: Command, args: readonly string[]): Parsed {
+  const parsed: Parsed = { operands: [], values: new Map(), switches: new Set() };
+  const flags = [...command.flags, HELP];
+  for (let at = 0; at < args.length; at++) {
+    const arg = args[at] as string;
+    if (arg === "--") {
+      parsed.operands.push(...args.slice(at + 1));
+      break;
+    }
+    if (!/^-./.test(arg)) {
+      parsed.operands.push(arg);
+      continue;
+    }
+    const [typed, attached] = splitFlag(arg);
+    const flag = flags.find((one) => `--${one.name}` === typed || (one.short && `-${one.short}` === typed));
+    if (!flag) throw unknownFlag(command, typed, flags);
+    if (flag.value === undefined) {
+      if (attached !== undefined) throw usage(`${typed} takes no value`, undefined, helpOf(command));
+      parsed.switches.add(flag.name);
+      continue;
+    }
+    const value = attached ?? args[++at];
+    if (value === undefined) throw usage(`${typed} needs a value: ${flag.value}`, undefined, helpOf(command));
+    if (parsed.values.has(flag.name)) throw usage(`${typed} is given twice`, undefined, helpOf(command));
+    parsed.values.set(flag.name, value);
+  }
+  if (!parsed.switches.has("help")) checkOperands(command, parsed.operands);
+  return parsed;
+}
+
+function splitFlag(arg: string): [string, string | undefined] {
+  const equals = arg.indexOf("=");
+  return arg.startsWith("--") && equals > 0 ? [arg.slice(0, equals), arg.slice(equals + 1)] : [arg, undefined];
+}
+
+function checkOperands(command: Command, operands: string[]): void {
+  const wanted = command.operands ?? [];
+  const missing = wanted[operands.length];
+  if (missing && !missing.optional) throw usage(`${missing.name} is missing`, undefined, helpOf(command));
+  const extra = operands[wanted.length];
+  if (extra !== undefined) throw usage(`${quote(extra)} is not expected here`, undefined, helpOf(command));
+}
+
+function unknownFlag(command: Command, typed: string, flags: Flag[]): Failure {
+  const close = nearest(
+    typed,
+    flags.map((flag) => `--${flag.name}`),
+  );
+  return usage(`ops ${command.name} has no flag ${quote(typed)}`, close, helpOf(command));
+}
+
+function helpOf(command: Command): string {
+  return `ops ${command.name} --help`;
+}
+
+function usage(what: string, close: string | undefined, help: string): Failure {
+  const advice = close === undefined ? "" : `; did you mean ${close}?`;
+  return new Failure("usage", `${what}${advice} (see \`${help}\`)`);
+}
+
+/** The help of one command. */
+export function commandHelp(command: Command): string {
+  const operands = (command.operands ?? []).map((one) => ` ${operandLabel(one)}`).join("");
+  const rows = [
+    ...(command.operands ?? []).map((one) => [operandLabel(one), one.help] as const),
+    ...[...command.flags, HELP].map((flag) => [flagLabel(flag), flag.help] as const),
+  ];
+  return `${command.summary}\n\nUsage: ops ${command.name}${operands} [flags]\n\n${table(rows)}`;
+}
+
+/** The help of the whole program. */
+export function programHelp(commands: readonly Command[]): string {
+  const rows = commands.filter((one) => !one.hidden).map((one) => [one.name, one.summary] as const);
+  return `ops: deploys and operates stateful services on Linux hosts you own\n\nUsage: ops <command> [flags]\n\n${table(rows)}\nops <command> --help tells more about one of them.\n`;
+}
+
+/** How an operand is shown: `<job>`, or `[job]` where it may be left out. */
+export function operandLabel({ name, optional }: Operand): string {
+  return optional ? `[${name}]` : `<${name}>`;
+}
+
+function flagLabel(flag: Flag): string {
+  return `${flag.short ? `-${flag.short}, ` : ""}--${flag.name}${flag.value ? ` ${flag.value}` : ""}`;
+}
+
+function table(rows: (readonly [string, string])[]): string {
+  const width = Math.max(...rows.map(([left]) => left.length));
+  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}\n`).join("");
+}

@@ -1,0 +1,188 @@
+import { buffer } from "node:stream/consumers";
+import type { Database } from "../../bucket/base/database.ts";
+import { loadKvKey } from "../../bucket/base/kv-key.ts";
+import { layoutOf } from "../../bucket/base/layout.ts";
+import { catalogFile } from "../../bucket/catalog/catalog.ts";
+import { bucketInfo } from "../../bucket/catalog/info.ts";
+import { prometheusRows, scrapeConfigs } from "../../bucket/catalog/scrape.ts";
+import { type ViewName, type ViewQuery, viewOf } from "../../bucket/catalog/views.ts";
+import { fingerprintsOf } from "../../bucket/kv/fingerprint.ts";
+import { KvStore } from "../../bucket/kv/kv.ts";
+import { isPrivateKey, isSealed } from "../../bucket/kv/kv-access.ts";
+import { toYaml } from "../../codec/config/yaml.ts";
+import { uuidV7 } from "../../codec/uuid.ts";
+import { Failure } from "../../core/errors.ts";
+import { decodeUtf8 } from "../../core/plain-text.ts";
+import { quote } from "../../core/shape.ts";
+import { takeBucket } from "../../run/recovery.ts";
+import { openBucket } from "../../server/reading.ts";
+import { jsonText, textTable } from "../base/table.ts";
+import { toStderr, toStdout } from "../base/terminal.ts";
+
+const ALL_ROWS = 10_000_000;
+/** Columns with long text, and how many characters of it a table shows. */
+const LONG: readonly string[] = ["kv.namespace", "kv.key", "kv.value", "deployments.last_reason"];
+const VALUE_LENGTH = 50;
+const SECRET_BYTES = 1024 * 1024;
+
+/** `ops info`. */
+export async function infoCommand(dir: string, asJson: boolean): Promise<number> {
+  using db = await openBucket(layoutOf(dir));
+  const info = bucketInfo(db);
+  if (asJson) return printJson(info);
+  const rows = Object.entries(info).map(([name, value]) => [name.replaceAll("_", " "), value] as const);
+  toStdout(textTable(["bucket", "value"], rows, process.stdout.columns));
+  return 0;
+}
+
+/** `ops cat <resource>`. Throws `ErrNotFound` when there is nothing to show. */
+export async function catCommand(dir: string, name: ViewName, query: ViewQuery, asJson: boolean): Promise<number> {
+  const layout = layoutOf(dir);
+  using db = await openBucket(layout);
+  const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
+  const { columns, items } = viewOf(db, name, query, { offset: 0, limit: ALL_ROWS }, fingerprintOf);
+  if (asJson) return printJson(items);
+  if (items.length === 0)
+    throw new Failure(
+      "ErrNotFound",
+      `there are no ${name} to show${query.outcome ? " with that outcome" : ": has the bucket been built?"}`,
+    );
+  const rows = items.map((item) => columns.map((column) => inTable(`${name}.${column}`, item[column] ?? null)));
+  toStdout(textTable(columns, rows, process.stdout.columns));
+  return 0;
+}
+
+/**
+ * `ops cat kv get <namespace> <key>`; the value of a secret only with `reveal`, that of a private key never. Throws
+ * `ErrNotFound`.
+ */
+export async function kvGetCommand(
+  dir: string,
+  namespace: string,
+  key: string,
+  reveal: boolean,
+  asJson: boolean,
+): Promise<number> {
+  const layout = layoutOf(dir);
+  using db = await openBucket(layout);
+  const kv = new KvStore(db, await loadKvKey(layout));
+  const entry = kv.entry(namespace, key);
+  if (!entry) throw new Failure("ErrNotFound", `there is no key ${quote(key)} in namespace ${quote(namespace)}`);
+  const hidden = isPrivateKey(namespace, key) || (isSealed(namespace, key) && !reveal);
+  const value = hidden ? "[encrypted]" : (kv.get(namespace, key) ?? "");
+  const { version, ttl, createdMs } = entry;
+  const shown = { namespace, key, value, version, ttl, created_date: new Date(createdMs).toISOString() };
+  if (asJson) return printJson(shown);
+  for (const [name, text] of Object.entries(shown)) toStdout(`${name.replaceAll("_", " ")}: ${text}\n`);
+  return 0;
+}
+
+/** `ops cat prometheus`: what each job has below `_prometheus/`. Throws `ErrNotFound` when no job has anything. */
+export async function prometheusCommand(
+  dir: string,
+  jobs: readonly string[] | undefined,
+  asJson: boolean,
+): Promise<number> {
+  using db = await openBucket(layoutOf(dir));
+  checkJobs(db, jobs);
+  const wanted = jobs?.map((name) => name.toLowerCase());
+  const rows = prometheusRows(db).filter(({ job }) => wanted?.includes(job) ?? true);
+  if (asJson) return printJson(rows);
+  if (rows.length === 0) throw new Failure("ErrNotFound", "no job has anything below _prometheus/");
+  const columns = Object.keys(rows[0] as object);
+  const cells = rows.map((row) => columns.map((column) => row[column] ?? null));
+  toStdout(textTable(columns, cells, process.stdout.columns));
+  return 0;
+}
+
+/**
+ * `ops cat prometheus get <job> <path>`: a file as it was built, byte for byte where it is not shown on a terminal.
+ * Throws `ErrNotFound`.
+ */
+export async function prometheusGetCommand(dir: string, job: string, file: string): Promise<number> {
+  using db = await openBucket(layoutOf(dir));
+  checkJobs(db, [job]);
+  const found = catalogFile(db, job.toLowerCase(), `_prometheus/${file}`);
+  if (!found) throw new Failure("ErrNotFound", `job ${job} has no file ${quote(file)} below _prometheus/`);
+  printText(found.content);
+  return 0;
+}
+
+/** `ops cat prometheus scrape`: the scrape configurations of the jobs in one YAML list. */
+export async function prometheusScrapeCommand(
+  dir: string,
+  jobs: readonly string[] | undefined,
+  reveal: boolean,
+  asJson: boolean,
+): Promise<number> {
+  const layout = layoutOf(dir);
+  using db = await openBucket(layout);
+  checkJobs(db, jobs);
+  const configs = scrapeConfigs(db, new KvStore(db, await loadKvKey(layout)), { jobs, reveal });
+  if (asJson) return printJson(configs);
+  printText(toYaml(configs));
+  return 0;
+}
+
+/** Job names are checked as those of a filter are. */
+function checkJobs(db: Database, jobs: readonly string[] | undefined): void {
+  viewOf(db, "jobs", { jobs }, { offset: 0, limit: 1 });
+}
+
+/** `ops kv set-secret <job> <key>`: stores what stdin holds, sealed, under the bucket's lock. */
+export async function setSecretCommand(
+  dir: string,
+  job: string,
+  key: string,
+  ttlSeconds: number | undefined,
+): Promise<number> {
+  const name = job.toLowerCase();
+  if (!/^[^\p{C}]{1,253}$/u.test(key))
+    throw new Failure("usage", `key: expected one line of text, found ${quote(key)}`);
+  const layout = layoutOf(dir);
+  (await openBucket(layout)).close();
+  const value = await readSecret();
+  const lock = await takeBucket(layout, uuidV7(), "kv set-secret");
+  try {
+    const { openDatabase } = await import("../../bucket/base/database.ts");
+    using db = openDatabase(layout.database);
+    checkJobs(db, [name]);
+    const kv = new KvStore(db, await loadKvKey(layout));
+    kv.put(`secrets/job/${name}`, key, value, ttlSeconds);
+    kv.flush();
+  } finally {
+    await lock.release();
+  }
+  toStderr(`secret ${key} of job ${name} is stored\n`);
+  return 0;
+}
+
+async function readSecret(): Promise<string> {
+  if (process.stdin.isTTY) toStderr("Type the value, then end it with Ctrl-D:\n");
+  const bytes = await buffer(process.stdin);
+  if (bytes.length > SECRET_BYTES) throw new Failure("usage", "the value on stdin is larger than 1 MiB");
+  const text = decodeUtf8(bytes);
+  if (text === undefined)
+    throw new Failure("usage", "the value on stdin is not UTF-8 text: encode it, for example with base64");
+  if (text === "") throw new Failure("usage", "the value on stdin is empty");
+  if (text.endsWith("\n")) toStderr("note: the value ends with a newline, which is kept; printf leaves it out\n");
+  return text;
+}
+
+function inTable(column: string, value: string | number | boolean | null): string | number | boolean | null {
+  if (!LONG.includes(column) || typeof value !== "string") return value;
+  const [line = ""] = value.split("\n");
+  const cut = line.length > VALUE_LENGTH ? line.slice(0, VALUE_LENGTH) : line;
+  return cut === value ? value : `${cut}…`;
+}
+
+/** In a pipe the very bytes; on a terminal without what it would obey. */
+function printText(text: string | Buffer): void {
+  if (process.stdout.isTTY) toStdout(String(text));
+  else process.stdout.write(text);
+}
+
+function printJson(value: unknown): number {
+  toStdout(jsonText(value));
+  return 0;
+}

@@ -1,0 +1,73 @@
+import { stat } from "node:fs/promises";
+import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
+import { Problems } from "../../bucket/base/problems.ts";
+import { parseSourceJson, readSource, relative } from "../../bucket/source/source-file.ts";
+import { unifiedDiff } from "../../codec/diff.ts";
+import { Failure } from "../../core/errors.ts";
+import { readBounded, writeAtomic } from "../../core/files.ts";
+import { isObject, quote } from "../../core/shape.ts";
+import type { WorkerReading } from "../../operation/tend/readings.ts";
+import { visibleLines } from "../base/table.ts";
+
+const LIMIT_BYTES = 1024 * 1024;
+
+/**
+ * `ops worker facts --generate-workers`: writes what the workers told of memory and processors into
+ * workspace/workers.json; other fields, and the order of all, stay. Answers the differences; with `dryRun` that is all.
+ * Throws `failed`, and writes nothing, unless every worker that was asked has told both and stands in the file.
+ */
+export async function generateWorkers(dir: string, result: unknown, dryRun: boolean): Promise<string> {
+  const layout = layoutOf(dir);
+  const name = relative(layout, layout.workersJson);
+  const told = resourcesOf(result, name);
+  const list = await readList(layout);
+  const before = (await readBounded(layout.workersJson, LIMIT_BYTES))?.toString() ?? "";
+  for (const [host, resources] of told) {
+    const entry = list.find((one) => textAt(one, "host")?.toLowerCase() === host.toLowerCase());
+    if (!entry) throw unchanged(name, `worker ${quote(host)} is not in it: build the bucket again`);
+    for (const [field, value] of Object.entries(resources)) entry[keyOf(entry, field) ?? field] = value;
+  }
+  const after = `${JSON.stringify(list, null, 2)}\n`;
+  if (after === before) return `${name} is up to date\n`;
+  if (!dryRun) await writeAtomic(layout.workersJson, after, (await stat(layout.workersJson)).mode & 0o777);
+  const what = dryRun ? `${name} would be written` : `${name} was written`;
+  return visibleLines(`${unifiedDiff(before, after)}${what}\n`);
+}
+
+/** What to write, by worker. */
+function resourcesOf(result: unknown, name: string): Map<string, { memory: string; cpu: string }> {
+  const given = isObject(result) && Array.isArray(result.workers) ? result.workers : [];
+  const workers = given as WorkerReading<"facts">[];
+  if (workers.length === 0) throw unchanged(name, "no worker was asked");
+  return new Map(
+    workers.map(({ worker, facts }) => {
+      if (!facts) throw unchanged(name, "not all workers have told what they are");
+      const { memory_mb: memory, cpu_count: count, cpu_mhz: mhz } = facts;
+      if (mhz === null) throw unchanged(name, `worker ${worker} does not tell the clock of its processors`);
+      return [worker, { memory: `${memory} mb`, cpu: `${count * mhz} mhz` }];
+    }),
+  );
+}
+
+async function readList(layout: Layout): Promise<Record<string, unknown>[]> {
+  const problems = new Problems();
+  const value = await readSource(parseSourceJson, layout, layout.workersJson, "ErrInvalidWorkerJSON", problems);
+  problems.throwIfAny();
+  const list = Array.isArray(value) ? value : [];
+  if (!list.every(isObject)) throw unchanged(relative(layout, layout.workersJson), "it is no list of workers");
+  return list;
+}
+
+/** The names of fields compare without case, as everywhere in the file. */
+function keyOf(entry: Record<string, unknown>, field: string): string | undefined {
+  return Object.keys(entry).find((key) => key.toLowerCase() === field);
+}
+
+function textAt(entry: Record<string, unknown>, field: string): string | undefined {
+  const value = entry[keyOf(entry, field) ?? field];
+  return typeof value === "string" ? value : undefined;
+}
+
+function unchanged(name: string, why: string): Failure {
+  return new Failure("failed", `${name} stays as it is: ${why}`);
+}

@@ -1,0 +1,148 @@
+import { Failure, type Problem } from "../../core/errors.ts";
+import type { Schema } from "../../core/shape.ts";
+import { parametersOf, RUNS, type RunKind } from "../../run/protocol.ts";
+import { isRepeatable, repeated } from "../../run/retry.ts";
+import {
+  BUCKET_DIR,
+  bucketDir,
+  type Command,
+  type Flag,
+  listOf,
+  namesIn,
+  numberOf,
+  type Operand,
+  type Parsed,
+} from "../base/flags.ts";
+import type { RunView } from "./bucket.ts";
+
+/** What the command of a run has beyond the parameters of its kind. */
+interface RunCommand {
+  /** As typed. */
+  name: string;
+  /** Instead of the summary of the kind. */
+  summary?: string;
+  /** Parameters that are given by place; the others are flags. Named as the parameters are. */
+  operands?: Operand[];
+  /** One-letter forms of flags, by parameter. */
+  short?: Record<string, string>;
+  /** Flags that are no parameters of the run. */
+  flags?: Flag[];
+  /** Adds what the parameters have from elsewhere. */
+  complete?(params: Record<string, unknown>, input: Parsed): Promise<void>;
+  /** How the result is shown instead of what happens, where it is; `--json` goes before it. */
+  view?(input: Parsed): Promise<RunView["show"] | undefined>;
+  /** What a terminal shows of the result after what happened. */
+  conclude?: RunView["show"];
+}
+
+const JSON_FLAG: Flag = { name: "json", help: "Print the result of the run as JSON; what happens goes to stderr" };
+
+const RETRY_FLAG: Flag = {
+  name: "retry",
+  value: "RUN",
+  help: "Repeat this run on what failed, was unreachable or never started; goes alone",
+};
+
+/**
+ * The command that carries out runs of a kind: its flags are the parameters of the kind (`run/protocol.ts`), with
+ * dashes for underscores; a list is given with commas, a truth value as a switch. With `--json` it prints the run's
+ * result.
+ */
+export function runCommand(kind: RunKind, command: RunCommand): Command {
+  const { name, summary, operands = [], short = {}, flags = [], complete } = command;
+  const { properties } = RUNS[kind].parameters.schema as { properties: Record<string, Schema> };
+  const placed = new Set(operands.map((operand) => operand.name));
+  const nameOf = (parameter: string) => (placed.has(parameter) ? parameter : `--${dashed(parameter)}`);
+  const named = Object.entries(properties).filter(([parameter]) => !placed.has(parameter));
+  return {
+    name,
+    summary: summary ?? RUNS[kind].summary,
+    operands,
+    flags: [
+      ...[BUCKET_DIR, ...named.map(([parameter, schema]) => flagOf(parameter, schema, short[parameter]))],
+      ...[...(isRepeatable(kind) ? [RETRY_FLAG] : []), ...flags, JSON_FLAG],
+    ],
+    async run(input) {
+      const params: Record<string, unknown> = {};
+      for (const [index, { name: parameter }] of operands.entries()) {
+        const text = input.operands[index];
+        if (text === undefined) continue;
+        params[parameter] = properties[parameter]?.type === "array" ? namesIn(text, parameter) : text;
+      }
+      for (const [parameter, schema] of named) {
+        const value = parameterOf(input, dashed(parameter), schema);
+        if (value !== undefined) params[parameter] = value;
+      }
+      const retryOf = input.values.get(RETRY_FLAG.name);
+      if (retryOf === undefined) await complete?.(params, input);
+      const checked =
+        retryOf === undefined
+          ? checkedParameters(kind, params, nameOf, `ops ${name} --help`)
+          : await repeatedParameters(kind, params, bucketDir(input), retryOf);
+      const { runInBucket } = await import("./bucket.ts");
+      return runInBucket(kind, checked, bucketDir(input), await viewOf(input, command));
+    },
+  };
+}
+
+async function repeatedParameters(
+  kind: RunKind,
+  given: Record<string, unknown>,
+  dir: string,
+  id: string,
+): Promise<Record<string, unknown>> {
+  if (Object.keys(given).length > 0)
+    throw new Failure("usage", "--retry goes alone: the run that it names says all else");
+  const { initialisedBucket } = await import("./bucket.ts");
+  return await repeated(await initialisedBucket(dir), kind, id);
+}
+
+async function viewOf(input: Parsed, { view, conclude }: RunCommand): Promise<RunView | undefined> {
+  // First: it also refuses flags that do not go together.
+  const show = await view?.(input);
+  if (input.switches.has(JSON_FLAG.name)) {
+    const { jsonText } = await import("../base/table.ts");
+    return { show: jsonText, meanwhile: "aside" };
+  }
+  if (show) return { show, meanwhile: "quiet" };
+  return conclude && process.stdout.isTTY ? { show: conclude, meanwhile: "before" } : undefined;
+}
+
+/** A wrong parameter is wrong usage here, told before anything starts. */
+function checkedParameters(
+  kind: RunKind,
+  params: Record<string, unknown>,
+  nameOf: (parameter: string) => string,
+  help: string,
+): Record<string, unknown> {
+  try {
+    return parametersOf(kind, params);
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    const problems = error.details as Problem[];
+    const sentences = problems.map(({ path, message }) => `${nameOf(path.split("/")[0] ?? "")}: ${message}`);
+    throw new Failure("usage", `${sentences.join("; ")} (see \`${help}\`)`);
+  }
+}
+
+const VALUE_NAMES: Record<string, string> = { array: "A,B", integer: "N", number: "N", string: "TEXT" };
+
+function flagOf(parameter: string, schema: Schema, short: string | undefined): Flag {
+  const value = VALUE_NAMES[schema.type as string];
+  return {
+    name: dashed(parameter),
+    ...(value !== undefined && { value }),
+    ...(short !== undefined && { short }),
+    help: String(schema.description),
+  };
+}
+
+function dashed(parameter: string): string {
+  return parameter.replaceAll("_", "-");
+}
+
+function parameterOf(input: Parsed, name: string, schema: Schema): unknown {
+  if (schema.type === "boolean") return input.switches.has(name) ? true : undefined;
+  if (schema.type === "array") return listOf(input, name);
+  return schema.type === "integer" ? numberOf(input, name) : input.values.get(name);
+}

@@ -1,0 +1,161 @@
+import { type PackedSource, packSource } from "../../bucket/source/source-pack.ts";
+import { isUuid } from "../../codec/uuid.ts";
+import { sleep } from "../../core/async.ts";
+import { Failure, messageOf } from "../../core/errors.ts";
+import { boolean, check, integer, object, oneOf, optional, quote, type Shape, string } from "../../core/shape.ts";
+import { ApiClient, isUnreachable, jsonOf, parseBaseUrl } from "./client.ts";
+
+/** Where the source of a bucket is to change, and who follows what comes of it. */
+export interface SourceChange {
+  baseUrl: string;
+  /** The bucket's UUID on the server. */
+  bucket: string;
+  token: string;
+  caFile?: string | undefined;
+  /** A TOTP code, verified once before anything else. */
+  totp?: string | undefined;
+  /** Ends the upload or, once there is a run, asks the server to cancel it. */
+  signal: AbortSignal;
+  /** Gets sentences about how it goes, without newline. */
+  progress: (text: string) => void;
+  /** Gets the run's Activity as it comes. */
+  output: (text: string) => void;
+}
+
+const PROGRESS_BYTES = 8 * 1024 * 1024;
+const POLL_SECONDS = 30;
+const IDLE_MS = 200;
+const RETRY_AFTER_MS = [200, 1_000, 3_000];
+const CANCEL_SILENCE_MS = 10_000;
+
+const UUID = string({ pattern: /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, means: "a UUID" });
+const STATUS = oneOf("running", "succeeded", "failed", "cancelled");
+const STARTED = answer({ run_id: UUID });
+const CHUNK = answer({ next: integer({ min: 0 }), data: string(), done: boolean() });
+const RUN = answer({ status: STATUS, error: optional(string()) });
+
+/**
+ * Sends the source of the local bucket in `dir` to a server and follows the build that this starts (control-plane.md,
+ * Source push). Answers the exit code: 0 the build succeeded, 1 it failed, 130 it or this was cancelled. Throws a Failure
+ * when there is no outcome: `usage`, `bucket_busy`, `invalid_source` for what cannot be packed, else `failed`.
+ */
+export function push(options: SourceChange & { dir: string }): Promise<number> {
+  return change(options, "accepted", (client, bucket) => upload(client, bucket, options));
+}
+
+/** Rolls the source on the server back to a revision, by default the last successful one; otherwise like {@link push}. */
+export function rollback(options: SourceChange & { revision?: string | undefined }): Promise<number> {
+  const { revision, signal } = options;
+  if (revision !== undefined && !isUuid(revision.toLowerCase()))
+    throw new Failure("usage", `Cannot roll back to ${quote(revision)}: a revision is named by its UUID`);
+  return change(options, "rolled back", async (client, bucket) => {
+    const sent = jsonOf({ revision_id: revision?.toLowerCase() });
+    const path = `${bucket}/source/rollback`;
+    return expect(STARTED, await client.call("POST", path, { ...sent, signal })).run_id;
+  });
+}
+
+/** Starts the run that changes the source and follows it to its end. */
+async function change(
+  options: SourceChange,
+  done: string,
+  start: (client: ApiClient, bucket: string) => Promise<string>,
+): Promise<number> {
+  const id = options.bucket.toLowerCase();
+  if (!isUuid(id)) throw new Failure("usage", `Cannot push to ${quote(options.bucket)}: a bucket is named by its UUID`);
+  const client = await ApiClient.open(parseBaseUrl(options.baseUrl), options.token, options.caFile);
+  const bucket = `/api/buckets/${id}`;
+  let run: string | undefined;
+  try {
+    if (options.totp !== undefined) await client.verifyTotp(options.totp, options.signal);
+    const runId = await start(client, bucket);
+    run = `${bucket}/runs/${runId}`;
+    options.progress(`the source was ${done}; run ${runId} builds it`);
+    await follow(client, run, options);
+    return await outcome(client, run, options);
+  } catch (error) {
+    if (!options.signal.aborted) throw error;
+    if (run !== undefined) await cancel(client, run, options);
+    return 130;
+  }
+}
+
+/** Sends the source and answers the id of the run that builds it. */
+async function upload(client: ApiClient, bucket: string, options: SourceChange & { dir: string }): Promise<string> {
+  const packed = await packSource(options.dir);
+  options.progress(`sending ${packed.files} ${packed.files === 1 ? "file" : "files"}, ${shown(packed.bytes)}`);
+  const body = reported(packed, options.progress);
+  const type = "application/x-tar";
+  const started = await client.call("POST", `${bucket}/push`, { body, type, signal: options.signal });
+  return expect(STARTED, started).run_id;
+}
+
+/** The archive, with a word about it every 8 MiB. */
+async function* reported(packed: PackedSource, progress: SourceChange["progress"]): AsyncGenerator<Uint8Array> {
+  let sent = 0;
+  for await (const chunk of packed.archive) {
+    yield chunk;
+    const before = sent;
+    sent += chunk.length;
+    if (Math.floor(sent / PROGRESS_BYTES) > Math.floor(before / PROGRESS_BYTES))
+      progress(`sent ${shown(sent)} of ${shown(packed.bytes)}`);
+  }
+}
+
+function shown(bytes: number): string {
+  const mebibytes = bytes / 1024 / 1024;
+  return mebibytes < 1 ? `${Math.ceil(bytes / 1024)} KiB` : `${mebibytes.toFixed(1)} MiB`;
+}
+
+/** Hands out the Activity of a run until it has ended. */
+async function follow(client: ApiClient, run: string, { signal, output }: SourceChange): Promise<void> {
+  for (let after = 0; ; ) {
+    const path = `${run}/logs?after=${after}&timeout=${POLL_SECONDS}`;
+    const chunk = expect(CHUNK, await get(client, path, signal));
+    if (chunk.data !== "") output(chunk.data);
+    else if (!chunk.done) await sleep(IDLE_MS, signal);
+    if (chunk.done) return;
+    after = chunk.next;
+  }
+}
+
+async function outcome(client: ApiClient, run: string, { signal, progress }: SourceChange): Promise<number> {
+  const { status, error } = expect(RUN, await get(client, run, signal));
+  progress(`the build ${status}${error === undefined ? "" : `: ${error}`}`);
+  if (status === "succeeded") return 0;
+  return status === "cancelled" ? 130 : 1;
+}
+
+/** A run goes on when the connection to it is lost: asks again a few times before it gives up. */
+async function get(client: ApiClient, path: string, signal: AbortSignal): Promise<Record<string, unknown>> {
+  for (const pause of RETRY_AFTER_MS) {
+    try {
+      return await client.call("GET", path, { signal });
+    } catch (error) {
+      if (!isUnreachable(error)) throw error;
+      await sleep(pause, signal);
+    }
+  }
+  return client.call("GET", path, { signal });
+}
+
+async function cancel(client: ApiClient, run: string, options: SourceChange): Promise<void> {
+  try {
+    await client.call("POST", `${run}/cancel`, { silenceMs: CANCEL_SILENCE_MS });
+    options.progress("asked the server to cancel the run");
+  } catch (error) {
+    options.progress(`Cannot cancel the run: ${messageOf(error)}`);
+  }
+}
+
+/** An answer may have more fields than are needed here; `null` counts as absent. */
+function answer<F extends Record<string, Shape<unknown>>>(fields: F) {
+  return object(fields, { unknown: "warn", lenient: true });
+}
+
+function expect<T>(shape: Shape<T>, body: Record<string, unknown>): T {
+  const checked = check(shape, body);
+  if (checked.ok) return checked.value;
+  const [problem] = checked.problems;
+  throw new Failure("failed", `Cannot understand the server's answer: ${problem?.path} ${problem?.message}`);
+}

@@ -1,0 +1,96 @@
+import { once } from "node:events";
+import { layoutOf, runLayout } from "../../bucket/base/layout.ts";
+import { sleep } from "../../core/async.ts";
+import { explain, Failure } from "../../core/errors.ts";
+import { writeAtomic } from "../../core/files.ts";
+import { Launcher } from "../../core/spawn.ts";
+import { activityWriter } from "../../run/activity-writer.ts";
+import {
+  CANCEL_WAIT_MS,
+  type FromWorker,
+  type Orders,
+  type OutcomeMessage,
+  type ToWorker,
+} from "../../run/protocol.ts";
+
+/** What a run's process is to do. */
+type Order = Exclude<ToWorker, { type: "cancel" }>;
+
+/** The descriptor of activity.log. */
+const ACTIVITY = 1;
+
+/**
+ * The process of one run (decisions: Runs). It gets its orders over the IPC channel, reports every process group it
+ * opens and closes, and stops when it is told to or when the channel is gone, because then the server is gone too.
+ * Its stdout and stderr are the run's activity.log.
+ */
+export async function runWorker(): Promise<number> {
+  if (process.send === undefined)
+    throw new Failure("usage", "ops worker run is started by the server, with a channel to it");
+  const order = await firstOrder();
+  const stop = new AbortController();
+  const launcher = new Launcher(process.env, (change, group) =>
+    report({ type: change === "open" ? "group_open" : "group_close", group }),
+  );
+  process.on("SIGTERM", () => stop.abort());
+  process.on("message", (message: ToWorker) => {
+    if (message.type === "cancel") stop.abort();
+  });
+  process.on("disconnect", () => void serverIsGone(stop, launcher));
+  const outcome = await carryOut(order, launcher, stop);
+  const isTold = await new Promise<boolean>((resolve) => {
+    if (process.connected) process.send?.(outcome, (error: Error | null) => resolve(error === null));
+    else resolve(false);
+  });
+  // Whoever settles the run then knows what was done and what was not.
+  if (!isTold && order.type === "orders") {
+    const { outcome: file } = runLayout(layoutOf(order.bucketDir), order.runId);
+    await writeAtomic(file, `${JSON.stringify(outcome)}\n`).catch(() => {});
+  }
+  // What is left open must not keep the bucket busy: the outcome is delivered, so this process may go.
+  process.exit(outcome.ok ? 0 : 1);
+}
+
+/** Until there are orders nothing has begun: TERM, a cancel and the end of the channel just end this process. */
+async function firstOrder(): Promise<Order> {
+  const leave = () => process.exit(1);
+  process.once("disconnect", leave);
+  const [message] = (await once(process, "message")) as [ToWorker];
+  if (message.type === "cancel") return leave();
+  process.off("disconnect", leave);
+  return message;
+}
+
+async function carryOut(order: Order, launcher: Launcher, stop: AbortController): Promise<OutcomeMessage> {
+  try {
+    if (order.type === "init") return await initialise(order);
+    const { perform } = await import("../../operation/index.ts");
+    const { activityTimes } = runLayout(layoutOf(order.bucketDir), order.runId);
+    return await perform(order satisfies Orders, {
+      launcher,
+      signal: stop.signal,
+      activity: activityWriter(ACTIVITY, activityTimes),
+      progress: (progress) => report({ type: "progress", progress }),
+    });
+  } catch (error) {
+    const code = error instanceof Failure ? error.code : "internal";
+    return { type: "outcome", ok: false, error: { code, message: explain(error) }, result: null };
+  }
+}
+
+async function initialise(order: { bucketDir: string; bucketId: string }): Promise<OutcomeMessage> {
+  const { initBucket } = await import("../../bucket/workspace/init.ts");
+  const result = await initBucket(order.bucketDir, { bucketId: order.bucketId, source: false });
+  return { type: "outcome", ok: true, error: null, result };
+}
+
+function report(message: FromWorker): void {
+  if (process.connected) process.send?.(message);
+}
+
+async function serverIsGone(stop: AbortController, launcher: Launcher): Promise<void> {
+  stop.abort();
+  await sleep(CANCEL_WAIT_MS);
+  await launcher.endAll(0);
+  process.exit(1);
+}

@@ -1,0 +1,272 @@
+import { Failure } from "../../core/errors.ts";
+import { decodeUtf8 } from "../../core/plain-text.ts";
+import { quote } from "../../core/shape.ts";
+import {
+  BLOCK_BYTES,
+  checksumOf,
+  EXTENSION,
+  type Field,
+  fieldOf,
+  GNU,
+  paddingOf,
+  TYPE_NAMES,
+  USTAR,
+} from "./tar-format.ts";
+
+/** One entry of an archive. Its path is not checked in any way: it may be absolute, hold `..` or control characters. */
+export interface TarEntry {
+  /** Counted from 1, extended headers left out. */
+  index: number;
+  /** Without the slash at the end of a directory. */
+  path: string;
+  /** `file`, `directory`, or the name of another type, such as `symbolic link`. */
+  type: string;
+  mode: number;
+  /** Bytes of content, as the archive claims; 0 for everything but a file. */
+  size: number;
+  /** To be read before the next entry is asked for; what is left of it then is skipped. */
+  content: AsyncIterable<Uint8Array>;
+}
+
+/** More zeros behind the end of an archive are not padding: GNU tar fills up to 10 KiB. */
+const END_PADDING_BYTES = 1024 * 1024;
+const EXTENSION_BYTES = 64 * 1024;
+
+/** The failure `invalid_source` for an entry of an archive; the details name the entry. */
+export function archiveFailure(index: number, path: string | undefined, message: string): Failure {
+  const where = `entry ${index}`;
+  const shown = path === undefined ? "" : ` (${quote(path).slice(1, -1)})`;
+  return new Failure("invalid_source", `archive ${where}${shown}: ${message}`, {
+    details: [{ path: path ?? where, message }],
+  });
+}
+
+/**
+ * The entries of a tar stream, in order: ustar, with the pax and GNU headers for long names and sizes. Holds at most
+ * one chunk and one extended header (64 KiB) in memory. Throws `invalid_source` for whatever is not exactly an archive:
+ * checksums, numbers, names that are not UTF-8, a cut end, anything but zeros after the end.
+ */
+export async function* readTar(source: AsyncIterable<Uint8Array>): AsyncGenerator<TarEntry> {
+  const reader = new ByteReader(source);
+  try {
+    for (let index = 1; ; index++) {
+      const header = await readHeader(reader, index);
+      if (!header) return await readEnd(reader, index);
+      const content = new Content(reader, header);
+      yield { ...header, content };
+      await content.finish();
+    }
+  } finally {
+    await reader.close();
+  }
+}
+
+type Header = Omit<TarEntry, "content">;
+
+/** What extended headers say about the next entry. */
+interface Extended {
+  path?: string;
+  size?: number;
+}
+
+/** The next entry's header with its extended headers applied; undefined at the first end block. */
+async function readHeader(reader: ByteReader, index: number): Promise<Header | undefined> {
+  const extended: Extended = {};
+  const seen = new Set<string>();
+  for (;;) {
+    const block = await reader.exactly(BLOCK_BYTES);
+    if (block.length < BLOCK_BYTES)
+      throw archiveFailure(index, undefined, "the archive is cut off before its end blocks");
+    if (isZero(block) && seen.size === 0) return undefined;
+    checkHeader(block, index);
+    const type = textOf(block, "type");
+    if (!Object.values<string>(EXTENSION).includes(type)) return applied(block, extended, index);
+    if (seen.has(type)) throw archiveFailure(index, undefined, "it has two extended headers of one kind");
+    seen.add(type);
+    Object.assign(extended, await readExtension(reader, block, type, index));
+  }
+}
+
+function checkHeader(block: Buffer, index: number): void {
+  const magic = textOf(block, "magic");
+  const isTar = magic === USTAR || magic === GNU;
+  if (!isTar || numberOf(block, "checksum") !== checksumOf(block))
+    throw archiveFailure(index, undefined, "its header is damaged or not one of a ustar archive");
+}
+
+function applied(block: Buffer, extended: Extended, index: number): Header {
+  const path = extended.path ?? pathOf(block, index);
+  const fail = (message: string) => archiveFailure(index, path, message);
+  const letter = textOf(block, "type");
+  const type = TYPE_NAMES.get(letter);
+  const mode = numberOf(block, "mode");
+  const size = extended.size ?? numberOf(block, "size");
+  if (type === undefined) throw fail(`its type ${quote(letter)} is not known`);
+  if (mode === undefined || size === undefined) throw fail("its mode or size is not a number");
+  if (type !== "file" && size > 0) throw fail(`a ${type} cannot have content`);
+  return { index, path: type === "directory" ? path.replace(/\/$/, "") : path, type, mode, size };
+}
+
+async function readExtension(reader: ByteReader, block: Buffer, type: string, index: number): Promise<Extended> {
+  const size = numberOf(block, "size");
+  const fail = (message: string) => archiveFailure(index, undefined, message);
+  if (size === undefined || size > EXTENSION_BYTES)
+    throw fail(`an extended header may have at most ${EXTENSION_BYTES} bytes`);
+  const body = await reader.exactly(size + paddingOf(size));
+  if (body.length < size + paddingOf(size)) throw fail("the archive is cut off in an extended header");
+  const content = body.subarray(0, size);
+  if (type === EXTENSION.longName) return { path: decode(untilZero(content), index) };
+  if (type === EXTENSION.longLink) return {};
+  const records = paxRecords(content, index);
+  const isGlobal = type === EXTENSION.globalPax;
+  if (isGlobal && (records.path !== undefined || records.size !== undefined))
+    throw fail("a global extended header cannot name or size entries");
+  return records;
+}
+
+/** Records of the form `<length> <key>=<value>\n`; all but path and size say nothing about the content. */
+function paxRecords(body: Buffer, index: number): Extended {
+  const found: Extended = {};
+  const fail = (message: string) => archiveFailure(index, undefined, message);
+  for (let at = 0; at < body.length; ) {
+    const [prefix, digits] = /^([1-9]\d{0,5}) /.exec(body.toString("latin1", at, at + 7)) ?? [];
+    const end = at + Number(digits);
+    const record = prefix === undefined ? undefined : body.subarray(at + prefix.length, end);
+    const equals = record?.indexOf("=") ?? -1;
+    if (!record || end > body.length || body[end - 1] !== 0x0a || equals < 1)
+      throw fail("its extended header is damaged");
+    const key = record.toString("latin1", 0, equals);
+    const value = record.subarray(equals + 1, -1);
+    if (key === "path") found.path = decode(value, index);
+    if (key === "size") found.size = decimal(value.toString("latin1"));
+    if (key === "size" && found.size === undefined) throw fail("its size is not a number");
+    if (key.startsWith("GNU.sparse.")) throw fail("sparse files are not supported; pack without --sparse");
+    at = end;
+  }
+  return found;
+}
+
+function decimal(text: string): number | undefined {
+  const value = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
+  return Number.isSafeInteger(value) ? value : undefined;
+}
+
+/** The number in a field, octal or (first bit set) in base 256; undefined where it is neither or too large. */
+function numberOf(block: Buffer, field: Field): number | undefined {
+  const bytes = fieldOf(block, field);
+  if (bytes[0] === 0x80) {
+    const value = BigInt(`0x${bytes.toString("hex", 1)}`);
+    return value <= Number.MAX_SAFE_INTEGER ? Number(value) : undefined;
+  }
+  const digits = /^ *([0-7]+)[ \0]*$/.exec(bytes.toString("latin1"))?.[1];
+  return digits === undefined ? undefined : Number.parseInt(digits, 8);
+}
+
+function pathOf(block: Buffer, index: number): string {
+  const name = decode(untilZero(fieldOf(block, "name")), index);
+  const isPosix = textOf(block, "magic") === USTAR;
+  const prefix = isPosix ? decode(untilZero(fieldOf(block, "prefix")), index) : "";
+  return prefix === "" ? name : `${prefix}/${name}`;
+}
+
+function textOf(block: Buffer, field: Field): string {
+  return fieldOf(block, field).toString("latin1");
+}
+
+function untilZero(bytes: Buffer): Buffer {
+  const end = bytes.indexOf(0);
+  return end < 0 ? bytes : bytes.subarray(0, end);
+}
+
+function decode(bytes: Buffer, index: number): string {
+  const text = decodeUtf8(bytes);
+  if (text !== undefined) return text;
+  throw archiveFailure(index, bytes.toString("latin1"), "its name is not UTF-8");
+}
+
+function isZero(block: Uint8Array): boolean {
+  return block.every((byte) => byte === 0);
+}
+
+/** Reads what comes after the first end block: a second one and padding, all of it zeros. */
+async function readEnd(reader: ByteReader, index: number): Promise<void> {
+  const fail = (message: string) => archiveFailure(index, undefined, message);
+  const second = await reader.exactly(BLOCK_BYTES);
+  if (second.length < BLOCK_BYTES) throw fail("the archive is cut off before its second end block");
+  let padding = 0;
+  for (let chunk: Uint8Array | undefined = second; chunk; chunk = await reader.some(BLOCK_BYTES)) {
+    padding += chunk.length;
+    if (!isZero(chunk) || padding > END_PADDING_BYTES) throw fail("there is data after the archive's end");
+  }
+}
+
+/** The content of one entry: hands it out once and, at the end, steps over what nobody read. */
+class Content {
+  readonly #reader: ByteReader;
+  readonly #header: Header;
+  #left: number;
+
+  constructor(reader: ByteReader, header: Header) {
+    this.#reader = reader;
+    this.#header = header;
+    this.#left = header.size;
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array> {
+    while (this.#left > 0) {
+      const chunk = await this.#reader.some(this.#left);
+      if (!chunk) throw this.#cutOff();
+      this.#left -= chunk.length;
+      yield chunk;
+    }
+  }
+
+  async finish(): Promise<void> {
+    for await (const _ of this);
+    const padding = paddingOf(this.#header.size);
+    if ((await this.#reader.exactly(padding)).length < padding) throw this.#cutOff();
+  }
+
+  #cutOff(): Failure {
+    const { index, path, size } = this.#header;
+    return archiveFailure(index, path, `the archive is cut off in its content of ${size} bytes`);
+  }
+}
+
+/** Cuts a stream of chunks of any size into the pieces that are asked for. */
+class ByteReader {
+  readonly #source: AsyncIterator<Uint8Array>;
+  #chunk: Uint8Array = Buffer.alloc(0);
+
+  constructor(source: AsyncIterable<Uint8Array>) {
+    this.#source = source[Symbol.asyncIterator]();
+  }
+
+  /** At least one and at most `limit` bytes; undefined at the end of the stream. */
+  async some(limit: number): Promise<Uint8Array | undefined> {
+    while (this.#chunk.length === 0) {
+      const next = await this.#source.next();
+      if (next.done) return undefined;
+      this.#chunk = next.value;
+    }
+    const piece = this.#chunk.subarray(0, limit);
+    this.#chunk = this.#chunk.subarray(piece.length);
+    return piece;
+  }
+
+  /** Exactly `count` bytes, fewer only at the end of the stream. */
+  async exactly(count: number): Promise<Buffer> {
+    const pieces: Uint8Array[] = [];
+    for (let left = count; left > 0; ) {
+      const piece = await this.some(left);
+      if (!piece) break;
+      pieces.push(piece);
+      left -= piece.length;
+    }
+    return Buffer.concat(pieces);
+  }
+
+  async close(): Promise<void> {
+    await this.#source.return?.();
+  }
+}

@@ -1,0 +1,111 @@
+import { Failure } from "../../core/errors.ts";
+import { BLOCK_BYTES, checksumOf, EXTENSION, FIELDS, type Field, fieldOf, paddingOf, USTAR } from "./tar-format.ts";
+
+/** What goes into an archive: a file of exactly `size` bytes or, without `content`, a directory (size 0). */
+export interface TarInput {
+  /** Relative, with `/`; a directory without a slash at its end. */
+  path: string;
+  mode: number;
+  size: number;
+  content?: AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
+}
+
+const SLASH = 0x2f;
+
+/**
+ * A ustar archive of the entries in their order. The same entries give the same bytes: no times, no owners. Names that
+ * are long or not ASCII also get a pax header. Throws `failed` when a content does not have the size it was given.
+ */
+export async function* writeTar(entries: AsyncIterable<TarInput> | Iterable<TarInput>): AsyncGenerator<Uint8Array> {
+  for await (const entry of entries) {
+    yield headersOf(entry);
+    if (entry.content) yield* contentOf(entry, entry.content);
+  }
+  yield Buffer.alloc(2 * BLOCK_BYTES);
+}
+
+function headersOf(entry: TarInput): Buffer {
+  const path = entry.content ? entry.path : `${entry.path}/`;
+  const bytes = Buffer.from(path);
+  const place = split(bytes);
+  const header = headerOf({
+    name: place?.name ?? bytes.subarray(0, FIELDS.name[1]),
+    prefix: place?.prefix ?? "",
+    type: entry.content ? "0" : "5",
+    mode: entry.mode,
+    size: entry.size,
+  });
+  const isAscii = bytes.length === path.length;
+  return place && isAscii ? header : Buffer.concat([paxOf(path), header]);
+}
+
+/** Name and prefix of a path that fits into both, or undefined. */
+function split(path: Buffer): { name: Buffer; prefix: Buffer } | undefined {
+  const [longestName, longestPrefix] = [FIELDS.name[1], FIELDS.prefix[1]];
+  if (path.length <= longestName) return { name: path, prefix: Buffer.alloc(0) };
+  const at = path.indexOf(SLASH, path.length - longestName - 1);
+  if (at < 1 || at > longestPrefix || at === path.length - 1) return undefined;
+  return { name: path.subarray(at + 1), prefix: path.subarray(0, at) };
+}
+
+function paxOf(path: string): Buffer {
+  const body = paxRecord("path", path);
+  const header = headerOf({ name: "PaxHeader", prefix: "", type: EXTENSION.pax, mode: 0o644, size: body.length });
+  return Buffer.concat([header, body, Buffer.alloc(paddingOf(body.length))]);
+}
+
+/** `<length> <key>=<value>\n`, where the length counts its own digits. */
+function paxRecord(key: string, value: string): Buffer {
+  const rest = ` ${key}=${value}\n`;
+  const others = Buffer.byteLength(rest);
+  let length = others;
+  while (length !== others + String(length).length) length = others + String(length).length;
+  return Buffer.from(`${length}${rest}`);
+}
+
+interface HeaderValues {
+  name: string | Buffer;
+  prefix: string | Buffer;
+  type: string;
+  mode: number;
+  size: number;
+}
+
+function headerOf(values: HeaderValues): Buffer {
+  const header = Buffer.alloc(BLOCK_BYTES);
+  const put = (field: Field, value: string | Buffer) => Buffer.from(value).copy(fieldOf(header, field));
+  for (const field of ["uid", "gid", "mtime", "deviceMajor", "deviceMinor"] as const) put(field, octal(field, 0));
+  put("mode", octal("mode", values.mode & 0o7777));
+  put("size", octal("size", values.size));
+  put("name", values.name);
+  put("prefix", values.prefix);
+  put("type", values.type);
+  put("magic", USTAR);
+  put("checksum", `${checksumOf(header).toString(8).padStart(6, "0")}\0 `);
+  return header;
+}
+
+function octal(field: Field, value: number): string {
+  const digits = FIELDS[field][1] - 1;
+  const text = value.toString(8).padStart(digits, "0");
+  if (text.length > digits) throw new Failure("failed", `Cannot pack a file of ${value} bytes: it is too large`);
+  return text;
+}
+
+async function* contentOf(entry: TarInput, content: NonNullable<TarInput["content"]>): AsyncGenerator<Uint8Array> {
+  let written = 0;
+  for await (const chunk of content) {
+    written += chunk.length;
+    if (written > entry.size) throw changed(entry, "more");
+    yield chunk;
+  }
+  if (written < entry.size) throw changed(entry, "fewer");
+  yield Buffer.alloc(paddingOf(entry.size));
+}
+
+function changed(entry: TarInput, how: "more" | "fewer"): Failure {
+  return new Failure(
+    "failed",
+    `Cannot pack ${entry.path}: it changed while it was read and now has ${how} than ${entry.size} bytes`,
+  );
+}

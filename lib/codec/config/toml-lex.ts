@@ -1,0 +1,187 @@
+import { Failure } from "../../core/errors.ts";
+
+/** A date or time as it was written; its fields are in their ranges (second 60 included). */
+export class TomlDate {
+  readonly kind: "offset date-time" | "local date-time" | "local date" | "local time";
+  readonly text: string;
+
+  constructor(kind: TomlDate["kind"], text: string) {
+    this.kind = kind;
+    this.text = text;
+  }
+
+  toString(): string {
+    return this.text;
+  }
+}
+
+/** A float: its value and how it was written, the `_` between digits left out (`1.10`, `5e+22`, `inf`). */
+export class TomlFloat {
+  readonly value: number;
+  readonly text: string;
+
+  constructor(value: number, text: string) {
+    this.value = value;
+    this.text = text;
+  }
+
+  toString(): string {
+    return this.text;
+  }
+}
+
+/** A place in a TOML text, and the reading of everything that is not a table: blanks, comments, strings, scalars. */
+export class TomlCursor {
+  readonly text: string;
+  at = 0;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+
+  /** The failure for what stands here (or at `at`), with its line and column in characters, both from 1. */
+  failure(expected: string, found?: string, at: number = this.at): Failure {
+    const before = this.text.slice(0, at);
+    const line = before.split("\n").length;
+    const column = [...before.slice(before.lastIndexOf("\n") + 1)].length + 1;
+    const what = found ?? describe(this.text.slice(at));
+    return new Failure("failed", `line ${line}, column ${column}: expected ${expected}, found ${what}`);
+  }
+
+  /** Takes what the sticky expression matches here. */
+  match(expression: RegExp): RegExpExecArray | undefined {
+    expression.lastIndex = this.at;
+    const match = expression.exec(this.text);
+    if (match) this.at = expression.lastIndex;
+    return match ?? undefined;
+  }
+
+  /** Takes a text if it stands here. */
+  take(text: string): boolean {
+    if (!this.text.startsWith(text, this.at)) return false;
+    this.at += text.length;
+    return true;
+  }
+
+  blanks(): void {
+    this.match(/[ \t]*/y);
+  }
+
+  /** Takes blanks, line ends and comments. */
+  gap(): void {
+    do this.#rest();
+    while (this.match(/\r?\n/y));
+  }
+
+  /** Takes what may end a line: blanks, a comment, the line end. */
+  lineEnd(): void {
+    this.#rest();
+    if (this.at < this.text.length && !this.match(/\r?\n/y)) throw this.failure("the end of the line");
+  }
+
+  #rest(): void {
+    this.match(/[ \t]*(?:#[^\x00-\x08\n-\x1f\x7f]*)?/y);
+  }
+
+  /** A string in one of the four forms, or undefined where no quote stands. */
+  string(): string | undefined {
+    if (this.take('"""')) return this.#multiline('"');
+    if (this.take("'''")) return this.#multiline("'");
+    return this.line();
+  }
+
+  /** A string on one line, or undefined where no quote stands. */
+  line(): string | undefined {
+    if (this.take("'")) return this.#quoted(/[^\x00-\x08\n-\x1f\x7f']*/y, "'");
+    if (this.take('"')) return this.#quoted(/[^\x00-\x08\n-\x1f\x7f"\\]*/y, '"');
+    return undefined;
+  }
+
+  #quoted(plain: RegExp, quote: string): string {
+    for (let value = ""; ; value += this.#escape()) {
+      value += this.match(plain)?.[0] ?? "";
+      if (this.take(quote)) return value;
+      if (this.text[this.at] !== "\\") throw this.failure(`text or the closing ${quote}`);
+    }
+  }
+
+  #multiline(quote: '"' | "'"): string {
+    this.match(/\r?\n/y);
+    const plain = quote === '"' ? /[^\x00-\x08\x0b-\x1f\x7f"\\]+|\r\n/y : /[^\x00-\x08\x0b-\x1f\x7f']+|\r\n/y;
+    const quotes = quote === '"' ? /"{1,5}/y : /'{1,5}/y;
+    for (let value = ""; ; ) {
+      const text = this.match(plain)?.[0];
+      const run = text ?? this.match(quotes)?.[0];
+      if (text === undefined && run !== undefined && run.length >= 3) return value + run.slice(3);
+      if (run !== undefined) value += run;
+      else if (quote === "'" || this.text[this.at] !== "\\")
+        throw this.failure(`text or the closing ${quote.repeat(3)}`);
+      else if (!this.match(/\\[ \t]*\r?\n(?:[ \t]|\r?\n)*/y)) value += this.#escape();
+    }
+  }
+
+  #escape(): string {
+    const at = this.at;
+    const match = this.match(/\\(?:([btnfr"\\])|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))/y);
+    const code = Number.parseInt(match?.[2] ?? match?.[3] ?? "0", 16);
+    if (!match || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
+      throw this.failure('one of the escapes \\b \\t \\n \\f \\r \\" \\\\ \\uXXXX \\UXXXXXXXX', undefined, at);
+    return match[1] === undefined ? String.fromCodePoint(code) : (ESCAPES[match[1]] as string);
+  }
+
+  /** A boolean, number, date or time. */
+  scalar(): boolean | number | bigint | TomlFloat | TomlDate {
+    const start = this.at;
+    let word = this.match(/[0-9A-Za-z_+:.-]+/y)?.[0] ?? "";
+    if (/^\d{4}-\d\d-\d\d$/.test(word)) word += this.match(/ \d[0-9A-Za-z_+:.-]*/y)?.[0] ?? "";
+    const value = word === "true" || word === "false" ? word === "true" : (number(word) ?? date(word));
+    if (value === undefined)
+      throw this.failure("a value (text in quotes, a number, true, false, a date, [ or {)", undefined, start);
+    if (typeof value !== "bigint" || BigInt.asIntN(64, value) === value) return value;
+    throw this.failure("an integer of 64 bits", undefined, start);
+  }
+}
+
+const ESCAPES: Readonly<Record<string, string>> = { b: "\b", t: "\t", n: "\n", f: "\f", r: "\r", '"': '"', "\\": "\\" };
+
+function describe(rest: string): string {
+  if (rest === "") return "the end of the text";
+  if (/^\r?\n/.test(rest)) return "the end of the line";
+  const [word = ""] = /^[0-9A-Za-z_+:.-]{1,40}|^\\?./su.exec(rest) ?? [];
+  const code = word.codePointAt(0) ?? 0;
+  return code < 0x20 || code === 0x7f ? `U+${code.toString(16).toUpperCase().padStart(4, "0")}` : JSON.stringify(word);
+}
+
+const INTEGER = /^(?:[+-]?(?:0|[1-9](?:_?\d)*)|0x[0-9a-fA-F](?:_?[0-9a-fA-F])*|0o[0-7](?:_?[0-7])*|0b[01](?:_?[01])*)$/;
+const FLOAT = /^[+-]?(?:(?:0|[1-9](?:_?\d)*)(?:\.\d(?:_?\d)*)?(?:[eE][+-]?\d(?:_?\d)*)?|inf|nan)$/;
+
+/** An integer as a number where that is exact, else as a bigint of any size; or a float. */
+function number(word: string): number | bigint | TomlFloat | undefined {
+  const digits = word.replaceAll("_", "");
+  if (INTEGER.test(word)) {
+    const value = digits.startsWith("-") ? -BigInt(digits.slice(1)) : BigInt(digits.replace("+", ""));
+    return Number.isSafeInteger(Number(value)) ? Number(value) : value;
+  }
+  if (!FLOAT.test(word)) return undefined;
+  return new TomlFloat(Number(digits.replace("inf", "Infinity").replace("nan", "NaN")), digits);
+}
+
+const TIMES = /^(\d{4}-\d\d-\d\d)?([Tt ]?)(\d\d:\d\d:\d\d(?:\.\d+)?)?([Zz]|[+-]\d\d:\d\d)?$/;
+
+function date(word: string): TomlDate | undefined {
+  const [, day, separator, time, offset] = TIMES.exec(word) ?? [];
+  const both = day !== undefined && time !== undefined;
+  if ((separator !== "") !== both || (offset !== undefined && !both)) return undefined;
+  if (day !== undefined && !isDay(day)) return undefined;
+  if (time !== undefined && !/^(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)/.test(time)) return undefined;
+  if (offset !== undefined && !/^(?:[Zz]|.(?:[01]\d|2[0-3]):[0-5]\d)$/.test(offset)) return undefined;
+  if (both) return new TomlDate(offset === undefined ? "local date-time" : "offset date-time", word);
+  return day === undefined && time === undefined ? undefined : new TomlDate(day ? "local date" : "local time", word);
+}
+
+function isDay(text: string): boolean {
+  const [year = 0, month = 0, day = 0] = text.split("-").map(Number);
+  const leap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
+  const days = [31, leap ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+  return day >= 1 && day <= (days[month - 1] ?? 0);
+}

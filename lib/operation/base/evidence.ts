@@ -1,0 +1,97 @@
+import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { plainLine, plainLines } from "../../core/plain-text.ts";
+import { lastLogs, makeStatus } from "../../transport/ask/inspect.ts";
+import type { Transport } from "../../transport/base/transport.ts";
+import type { OperationContext } from "./context.ts";
+import type { Fleet } from "./fleet.ts";
+
+const FILES = 3;
+/**
+ * Bytes read of the end of each log. The length of the longest secret is added, because a secret is only found whole.
+ */
+const READ_BYTES = 16 * 1024;
+const SHOWN = { lines: 20, length: 400 };
+const LIMIT_MS = 10_000;
+
+/** What was found on a worker about a job whose health check failed there, before anything else was touched. */
+export interface Evidence {
+  /** The last lines of the logs that were written to last, newest first. */
+  logs: { file: string; lines: string[] }[];
+  /** What `make status` said last; null where it gave no answer. */
+  status: { exit_code: number | null; lines: string[] } | null;
+  /** What could not be found out, and why. */
+  errors: string[];
+}
+
+/**
+ * Looks at a job on a worker and tells in Activity what it finds: the ends of its logs and `make status`, each for at
+ * most 10 s. Secrets are masked and what a terminal would obey is left out. What cannot be found out is part of the
+ * answer; throws only `cancelled`.
+ */
+export async function collectEvidence(
+  context: OperationContext,
+  fleet: Fleet,
+  job: string,
+  host: string,
+): Promise<Evidence> {
+  const evidence: Evidence = { logs: [], status: null, errors: [] };
+  const attempt = async (work: (transport: Transport) => Promise<void>) => {
+    try {
+      await work(await fleet.open(host));
+    } catch (error) {
+      evidence.errors.push(plainLine(context.log.redactor.sentence(messageOf(error)), SHOWN.length));
+    }
+  };
+  await Promise.all([
+    attempt(async (transport) => {
+      evidence.logs = await readLogs(context, transport, job);
+    }),
+    attempt(async (transport) => {
+      evidence.status = await askStatus(context, transport, job);
+    }),
+  ]);
+  throwIfCancelled(context.signal);
+  for (const line of linesOf(evidence))
+    context.log.remark(job, host, line, { phase: "health_check", action: "evidence", stream: "stdout" });
+  return evidence;
+}
+
+async function readLogs({ log, signal }: OperationContext, transport: Transport, job: string) {
+  const { redactor } = log;
+  const bytes = READ_BYTES + redactor.longest;
+  const limits = { files: FILES, bytes, timeoutMs: LIMIT_MS, signal };
+  const logs = await lastLogs(transport, job, limits);
+  redactor.keep(logs.map(({ file }) => file));
+  return logs.map(({ file, text }) => ({
+    file: plainLine(file, SHOWN.length),
+    lines: plainLines(redactor.apply(wholeOf(text)), SHOWN),
+  }));
+
+  /** Without the beginning of what was cut, which may be within a secret. */
+  function wholeOf(text: string): string {
+    const all = Buffer.from(text);
+    return all.length < bytes ? text : all.subarray(redactor.cut(all, redactor.longest)).toString();
+  }
+}
+
+async function askStatus({ log, signal }: OperationContext, transport: Transport, job: string) {
+  const order = { timeoutMs: LIMIT_MS, keepBytes: READ_BYTES, signal };
+  const { reason, exitCode, stdout } = await makeStatus(transport, job, order);
+  const lines = plainLines(log.redactor.apply(stdout), SHOWN);
+  if (reason === "timeout")
+    throw new Failure(
+      "timeout",
+      `make status did not end within ${LIMIT_MS / 1000} s: ${lines.at(-1) ?? "it said nothing"}`,
+    );
+  return { exit_code: exitCode, lines };
+}
+
+function linesOf({ logs, status, errors }: Evidence): string[] {
+  const answer = status === null ? [] : [`make status: exit code ${status.exit_code}`, ...indented(status)];
+  const files = logs.flatMap((log) => [`end of logs/${log.file}:`, ...indented(log)]);
+  return [...(files.length > 0 ? files : ["no logs there"]), ...answer, ...errors];
+}
+
+function indented({ lines }: { lines: readonly string[] }): string[] {
+  return lines.map((line) => `  ${line}`);
+}

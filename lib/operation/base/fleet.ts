@@ -1,0 +1,197 @@
+import type { CatalogWorker } from "../../bucket/base/model.ts";
+import { loadOpsConf } from "../../bucket/workspace/settings.ts";
+import { sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
+import { Failure } from "../../core/errors.ts";
+import { describeReceipt, type Receipt, type Transport } from "../../transport/base/transport.ts";
+import { openTransport } from "../../transport/open.ts";
+import { SshConnections } from "../../transport/ssh/ssh.ts";
+import type { OperationContext } from "./context.ts";
+
+/** What a worker needs for deploys. */
+export const TOOLS = ["make", "tar", "find", "sha256sum"];
+const CHECK_LIMIT_MS = 60_000;
+/** Logging in, with what is tried again, and the check: once it is the worker's turn it takes no longer. */
+const REACH_LIMIT_MS = 120_000;
+const CHECK_TOOLS = `for tool in "$@"; do command -v "$tool" >/dev/null 2>&1 || printf '%s ' "$tool"; done`;
+
+/** From the best to the worst: what a worker's commands ended with is the last of these that one of them has. */
+const RECEIPTS: readonly Receipt[] = ["gone", "stopped", "killed", "remaining", "unreachable"];
+const CONFIRMED: ReadonlySet<Receipt> = new Set(["gone", "stopped", "killed"]);
+
+/** What became of the commands that were running on the workers when a run was cancelled. */
+export interface CancelReceipts {
+  workers: { worker: string; receipt: Receipt }[];
+  /** On how many workers something may still run. */
+  unconfirmed: number;
+}
+
+/** What a fleet needs of the context of an operation. */
+type FleetContext = Pick<OperationContext, "layout" | "launcher" | "signal" | "progress"> & {
+  log: Pick<OperationContext["log"], "info" | "redactor">;
+  run: Pick<OperationContext["run"], "bucketId">;
+};
+
+/** The workers of a run, each reached once and kept open until the run ends. */
+export class Fleet {
+  /** By `<job>@<worker>`: the target that was to start a service again, or may have stopped it, and did not succeed. */
+  readonly down = new Map<string, string>();
+  readonly #context: FleetContext;
+  readonly #workers: Map<string, CatalogWorker>;
+  readonly #opened = new Map<string, Promise<Transport>>();
+  readonly #reached = new Map<string, Promise<Transport>>();
+  readonly #receipts = new Map<string, Receipt>();
+  #ssh: Promise<SshConnections> | undefined;
+
+  constructor(context: FleetContext, workers: readonly CatalogWorker[]) {
+    this.#context = context;
+    this.#workers = new Map(workers.map((worker) => [worker.host, worker]));
+  }
+
+  /** All workers of the catalog. */
+  get workers(): CatalogWorker[] {
+    return [...this.#workers.values()];
+  }
+
+  /**
+   * The ssh configuration of the run, made now where nothing was reached over ssh yet; undefined where no worker is.
+   * Throws `failed` where there is no private key.
+   */
+  async sshConfigFile(): Promise<string | undefined> {
+    if (!this.workers.some(({ connection }) => connection === "ssh")) return undefined;
+    return (await this.#openSsh()).configFile;
+  }
+
+  /** What the catalog says about a worker. */
+  worker(host: string): CatalogWorker {
+    const worker = this.#workers.get(host);
+    if (!worker) throw new Failure("failed", `Cannot find worker ${host} in the catalog: build the bucket again`);
+    return worker;
+  }
+
+  /** The way to a worker. Throws `failed` where no private key is there for it. */
+  open(host: string): Promise<Transport> {
+    return kept(this.#opened, host, () => this.#open(host));
+  }
+
+  /**
+   * The way to a worker; the first call checks that it has the tools that deploys need there.
+   * Throws `failed`, `unreachable` or `ErrWorkerPrerequisites`, naming the worker and what to do.
+   */
+  reach(host: string): Promise<Transport> {
+    const { progress } = this.#context;
+    return kept(this.#reached, host, () => progress.during(`${host}: connecting`, REACH_LIMIT_MS, this.#reach(host)));
+  }
+
+  /** Once the run was cancelled and its commands have ended: says of each worker what became of them there. */
+  cancelReceipts(): CancelReceipts {
+    const workers = [...this.#receipts].map(([worker, receipt]) => ({ worker, receipt }));
+    for (const { worker, receipt } of workers)
+      this.#context.log.info(`${worker}: what was running there is ${describeReceipt(receipt)}`);
+    const unconfirmed = workers.filter(({ receipt }) => !CONFIRMED.has(receipt)).length;
+    if (workers.length > 0)
+      this.#context.log.info(`cancelled on ${workers.length} workers, ${unconfirmed} of them unconfirmed`);
+    return { workers, unconfirmed };
+  }
+
+  /**
+   * A sentence for each service that the run leaves down, for the run's result. Whether a restart that did not succeed
+   * had already stopped its service is unknown.
+   */
+  leftDown(): { left_down?: string[] } {
+    const sentences = [...this.down]
+      .sort()
+      .map(([place, target]) =>
+        target === "start"
+          ? `${place}: stopped, not started again`
+          : `${place}: may be stopped, not started again: \`make ${target}\` did not succeed`,
+      );
+    return sentences.length === 0 ? {} : { left_down: sentences };
+  }
+
+  /** Closes every connection. */
+  async close(): Promise<void> {
+    const opened = [...this.#opened.values()];
+    await Promise.all(opened.map((one) => one.then((transport) => transport.close()).catch(() => {})));
+    await this.#ssh?.then((ssh) => ssh.close()).catch(() => {});
+  }
+
+  async #open(host: string): Promise<Transport> {
+    const { run, launcher } = this.#context;
+    return this.#noting(await openTransport(this.worker(host), run.bucketId, launcher, () => this.#openSsh()));
+  }
+
+  async #reach(host: string): Promise<Transport> {
+    const transport = await this.open(host);
+    const outcome = await transport.script(CHECK_TOOLS, {
+      args: TOOLS,
+      signal: this.#context.signal,
+      timeoutMs: CHECK_LIMIT_MS,
+      isShort: true,
+    });
+    const missing = outcome.stdout.trim();
+    if (outcome.exitCode !== 0)
+      throw new Failure("failed", `Cannot run a script on worker ${host}: ${outcome.stderr.trim() || outcome.reason}`);
+    if (missing !== "")
+      throw new Failure("ErrWorkerPrerequisites", `worker ${host} lacks ${missing}: install it there`);
+    return transport;
+  }
+
+  #openSsh(): Promise<SshConnections> {
+    this.#ssh ??= this.#prepareSsh();
+    return this.#ssh;
+  }
+
+  async #prepareSsh(): Promise<SshConnections> {
+    const { layout, launcher } = this.#context;
+    const { settings } = await loadOpsConf(layout);
+    const workers = this.workers.filter(({ connection }) => connection === "ssh");
+    return await SshConnections.open(
+      {
+        user: settings.sshUser,
+        port: settings.sshPort,
+        keyFile: sshKeyFile(layout, settings),
+        knownHostsFile: layout.knownHosts,
+        options: settings.sshOptions,
+        concurrency: settings.sshConcurrency,
+        useSudo: settings.useSudo,
+      },
+      workers,
+      launcher,
+    );
+  }
+
+  /**
+   * Keeps the receipts of all cancelled commands, and masks the stderr of every command before an error quotes a part
+   * of it.
+   */
+  #noting(transport: Transport): Transport {
+    const { host } = transport.worker;
+    const { redactor } = this.#context.log;
+    return {
+      ...transport,
+      script: async (text, options) => {
+        const outcome = await transport.script(text, { secrets: redactor, ...options });
+        if (outcome.reason === "cancelled" && outcome.receipt && this.#context.signal.aborted)
+          this.#note(host, outcome.receipt);
+        return { ...outcome, stderr: redactor.sentence(outcome.stderr) };
+      },
+    };
+  }
+
+  #note(host: string, receipt: Receipt): void {
+    if (!CONFIRMED.has(receipt)) this.#context.progress.unconfirmed();
+    const before = this.#receipts.get(host) ?? receipt;
+    const worst = Math.max(RECEIPTS.indexOf(before), RECEIPTS.indexOf(receipt));
+    this.#receipts.set(host, RECEIPTS[worst] as Receipt);
+  }
+}
+
+function kept<T>(known: Map<string, Promise<T>>, key: string, make: () => Promise<T>): Promise<T> {
+  let made = known.get(key);
+  if (!made) {
+    made = make();
+    made.catch(() => {});
+    known.set(key, made);
+  }
+  return made;
+}

@@ -1,0 +1,85 @@
+import type { CatalogWorker } from "../../bucket/base/model.ts";
+import { catalogWorkers } from "../../bucket/catalog/catalog.ts";
+import { bucketInfo } from "../../bucket/catalog/info.ts";
+import { selectWorkers } from "../../bucket/catalog/worker-choice.ts";
+import { loadOpsConf } from "../../bucket/workspace/settings.ts";
+import { sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
+import type { KeyFingerprint } from "../../codec/crypto/ssh-key.ts";
+import { Failure } from "../../core/errors.ts";
+import { parametersOf } from "../../run/protocol.ts";
+import { type HostTrust, NOT_TRUSTED, type TrustResult, trustWorkers } from "../../transport/trust/trust.ts";
+import type { Operation, OperationContext } from "./context.ts";
+
+/**
+ * Records the host keys of workers and of the jump hosts before them in `.ssh/known_hosts`; without `workers` and
+ * `labels` of all that the catalog reaches over ssh. All are asked; then, where one has another key than the known one
+ * (and no `force`) or gives no answer, it throws `failed` with the whole result in the details; without any worker in the
+ * catalog `failed` at once.
+ */
+export const trust: Operation = async (context, params) => {
+  const { concurrency, force, ...selection } = parametersOf("worker_trust", params);
+  const selected = chooseWorkers(context, selection);
+  const isAnySaid = selection.workers !== undefined || selection.labels !== undefined;
+  const workers = isAnySaid ? selected : selected.filter(({ connection }) => connection === "ssh");
+  const { settings } = await loadOpsConf(context.layout);
+  const total = workers.length;
+  let done = 0;
+  const progress = () => context.progress.report({ phase: "trust", done, total });
+  progress();
+  const result = await trustWorkers(workers, {
+    launcher: context.launcher,
+    signal: context.signal,
+    force,
+    sshOptions: settings.sshOptions,
+    knownHostsFile: context.layout.knownHosts,
+    identityFile: sshKeyFile(context.layout, settings),
+    jumpUser: settings.sshUser,
+    concurrency: concurrency ?? settings.sshConcurrency,
+    onResult(name, found) {
+      report(context, name, found);
+      if (name.startsWith("worker")) done++;
+      progress();
+    },
+  });
+  return conclude(context, result);
+};
+
+/**
+ * The workers that {@link selectWorkers} answers. Throws `failed`, with what to do first, where the catalog has no
+ * worker.
+ */
+export function chooseWorkers({ db }: OperationContext, wanted: Parameters<typeof selectWorkers>[1]): CatalogWorker[] {
+  if (bucketInfo(db).built_at === null)
+    throw new Failure("failed", "the bucket has not been built yet: build it, then its workers are known");
+  const selected = selectWorkers(catalogWorkers(db), wanted);
+  if (selected.length > 0) return selected;
+  throw new Failure("failed", "the catalog has no workers: list them in workspace/workers.json and build");
+}
+
+function report({ log }: OperationContext, name: string, found: HostTrust): void {
+  const { outcome, error } = found;
+  const now = listOf(found.fingerprints);
+  const before = listOf(found.previous);
+  if (outcome === "not_needed") log.info(`${name}: is this machine and needs no trust`);
+  else if (outcome === "replaced") log.warn(`${name}: replaced ${before} by ${now}`);
+  else if (outcome === "changed")
+    log.error(`${name}: ${error}: known is ${before}, it shows ${now}; if that is right, trust it with force`);
+  else if (NOT_TRUSTED.has(outcome)) log.error(`${name}: not trusted: ${error}`);
+  else log.info(`${name}: ${outcome}, ${now}`);
+}
+
+function listOf(fingerprints: readonly KeyFingerprint[]): string {
+  return fingerprints.map(({ type, fingerprint }) => `${type} ${fingerprint}`).join(", ");
+}
+
+function conclude({ log }: OperationContext, result: TrustResult): TrustResult {
+  const { workers } = result;
+  const bad = workers.filter(({ outcome }) => NOT_TRUSTED.has(outcome));
+  if (workers.length === 0) log.info("no worker is reached over ssh: there is nothing to trust");
+  else log.info(`${workers.length - bad.length} of ${workers.length} workers are trusted`);
+  if (bad.length === 0) return result;
+  const names = bad.map(({ worker, outcome }) => `${worker} (${outcome})`).join(", ");
+  throw new Failure("failed", `${bad.length} of ${workers.length} workers are not trusted: ${names}`, {
+    details: result,
+  });
+}

@@ -1,0 +1,146 @@
+import { randomUUID } from "node:crypto";
+import type { CatalogAllocation, CatalogWorker } from "../../bucket/base/model.ts";
+import type { Problems } from "../../bucket/base/problems.ts";
+import type { BuiltCatalog, BuiltWorker } from "../../bucket/catalog/catalog-write.ts";
+import type { JobSource } from "../../bucket/workspace/jobs.ts";
+import { assignPorts, type PortNumbers } from "../../bucket/workspace/ports.ts";
+import type { Workspace } from "../../bucket/workspace/workspace.ts";
+import { uuidV5 } from "../../codec/uuid.ts";
+import { checkDemands, demandGraph } from "../../plan/demands.ts";
+import { deploymentSequence } from "../../plan/sequence.ts";
+import { allocate, checkCapacity, checkCounts, enabledAgain } from "./allocate.ts";
+import type { KvJob } from "./build-kv.ts";
+import { reserve } from "./reserve.ts";
+
+/** What the last build left, as far as the next one keeps it. */
+export interface LastBuild {
+  workers: readonly CatalogWorker[];
+  allocations: readonly CatalogAllocation[];
+  ports: PortNumbers;
+}
+
+/** A catalog with what the KV store needs beside it. */
+export interface Built extends BuiltCatalog {
+  jobs: KvJob[];
+  /** See {@link jobsPlacedAnew}. */
+  placedAnew: Set<string>;
+}
+
+/**
+ * Computes the catalog of a workspace. Throws when anything is wrong with it, after all that can be said: of jobs that
+ * have no problems their places too, where workers and reservations are known.
+ */
+export function buildCatalog(bucketId: string, workspace: Workspace, last: LastBuild, problems: Problems): Built {
+  const jobs = buildJobs(bucketId, workspace, last.ports, problems);
+  const before = new Set(problems.errors.map(({ code }) => code));
+  const ids = new Map(last.workers.map((worker) => [worker.host, worker.id]));
+  const workers = workspace.workers.map((worker) => ({ ...worker, id: ids.get(worker.host) ?? randomUUID() }));
+  const { disabled } = workspace;
+  const allocations = allocate({ bucketId, workers, jobs, disabled, previous: last.allocations });
+  if (!before.has("ErrInvalidWorkerJSON")) {
+    checkCounts(workspace.jobs, allocations, problems);
+    const isKnown = !before.has("ErrInvalidBucketConf") && !before.has("ErrInvalidDisabledJSON");
+    if (isKnown) checkCapacity(workers, jobs, allocations, problems);
+  }
+  problems.throwIfAny();
+  const startAnew = [
+    ...enabledAgain(last.allocations, allocations),
+    ...movedAllocations(workers, last.workers, allocations, problems),
+  ];
+  const known = new Set(last.allocations);
+  const changed = allocations.filter((allocation) => !known.has(allocation));
+  const placedAnew = jobsPlacedAnew(last.workers, workers, allocations, changed);
+  return { workers, jobs, allocations, changed, startAnew, placedAnew };
+}
+
+/**
+ * The jobs whose allocations may have other indexes or peers than after the last build. These follow from which
+ * allocations the job has and from the order of the workers: where the order is as it was, only jobs with a new or
+ * changed allocation count, else all. What the last build found is stored in one transaction with the keys it wrote,
+ * and nobody else writes these keys; so those of all other jobs are as a build would write them.
+ */
+function jobsPlacedAnew(
+  before: readonly CatalogWorker[],
+  workers: readonly BuiltWorker[],
+  allocations: readonly CatalogAllocation[],
+  changed: readonly CatalogAllocation[],
+): Set<string> {
+  const orderOf = (list: readonly { host: string }[]) => list.map(({ host }) => host).join(",");
+  const isAsBefore = orderOf(before.filter(({ removed }) => !removed)) === orderOf(workers);
+  return new Set((isAsBefore ? changed : allocations).map(({ job }) => job));
+}
+
+function buildJobs(bucketId: string, workspace: Workspace, stored: PortNumbers, problems: Problems): KvJob[] {
+  const levels = checkOrder(workspace, problems);
+  const requests = workspace.jobs.map(({ name, file, manifest }) => ({ job: name, file, ports: manifest.ports }));
+  const ports = assignPorts(requests, stored, workspace.bucketConf.ports, problems);
+  return workspace.jobs.map((job) => {
+    const { name, manifest, files, vars } = job;
+    return {
+      name,
+      id: uuidV5(bucketId, name),
+      version: manifest.version || "unknown",
+      newVersion: manifest.version || "0.0.0",
+      deploymentSeq: levels.get(name) ?? 0,
+      maxConcurrentUpgrades: manifest.maxConcurrentUpgrades,
+      maxConcurrentStarts: manifest.maxConcurrentStarts,
+      restartPolicy: manifest.restartPolicy,
+      restartGlobs: manifest.restartGlobs,
+      driftIgnore: manifest.driftIgnore,
+      healthCheck: manifest.healthCheck,
+      lifecycleTimeoutSeconds: manifest.lifecycleTimeoutSeconds,
+      onFailure: manifest.onFailure,
+      secretMode: manifest.secretMode,
+      tolerateUnreachable: manifest.tolerateUnreachable,
+      ports: Object.fromEntries(ports.get(name) ?? []),
+      hooks: manifest.hooks,
+      selectors: manifest.selectors,
+      files,
+      vars,
+      settings: workspace.jobSettings.jobs.get(name) ?? new Map(),
+      ...reserve(job, workspace.jobSettings, problems),
+    };
+  });
+}
+
+/** Judges versions and demands of all jobs and answers each job's place in the order of deployment. */
+function checkOrder({ jobs, broken }: Workspace, problems: Problems): ReadonlyMap<string, number> {
+  const known = new Map(jobs.map((job) => [job.name, job]));
+  const demands = jobs.map(({ name, manifest }) => ({ name, version: manifest.version, hooks: manifest.hooks }));
+  for (const { code, job, path, message } of checkDemands(demands, broken))
+    problems.error(code, fileOf(known, job), path, message);
+  const { levels, cycle } = deploymentSequence(demandGraph(demands));
+  if (cycle === undefined) return levels;
+  const [first = ""] = cycle;
+  const circle = [...cycle, first].join(" -> ");
+  problems.error("ErrCircularHookDependency", fileOf(known, first), "hooks", `jobs demand each other: ${circle}`);
+  return new Map();
+}
+
+function fileOf(jobs: ReadonlyMap<string, JobSource>, name: string): string {
+  return jobs.get(name)?.file ?? "";
+}
+
+/**
+ * Allocations whose worker is now reached another way or keeps its files elsewhere: what was promoted there says
+ * nothing about the new place.
+ */
+function movedAllocations(
+  workers: readonly BuiltWorker[],
+  before: readonly CatalogWorker[],
+  allocations: readonly CatalogAllocation[],
+  problems: Problems,
+): CatalogAllocation[] {
+  const places = new Map(before.map((worker) => [worker.host, `${worker.connection} ${worker.root}`]));
+  const moved = workers.filter(
+    ({ host, connection, root }) => (places.get(host) ?? `${connection} ${root}`) !== `${connection} ${root}`,
+  );
+  for (const { host, root } of moved)
+    problems.warn(
+      "workspace/workers.json",
+      host,
+      `now keeps its jobs below ${root}; they are started there as new, and what runs at the old place is left alone`,
+    );
+  const hosts = new Set(moved.map((worker) => worker.host));
+  return allocations.filter((allocation) => hosts.has(allocation.worker));
+}

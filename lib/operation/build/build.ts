@@ -1,0 +1,136 @@
+import { bucketNames } from "../../bucket/base/bucket-names.ts";
+import { Problems, sentenceOf } from "../../bucket/base/problems.ts";
+import { catalogJobs, catalogPorts, catalogWorkers, unorderedAllocations } from "../../bucket/catalog/catalog.ts";
+import { saveCatalog } from "../../bucket/catalog/catalog-write.ts";
+import { markBuilt } from "../../bucket/source/revisions.ts";
+import { readWorkspace, type Workspace } from "../../bucket/workspace/workspace.ts";
+import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { exists } from "../../core/files.ts";
+import { quote } from "../../core/shape.ts";
+import { parametersOf } from "../../run/protocol.ts";
+import type { Operation, OperationContext } from "../base/context.ts";
+import { type Built, buildCatalog } from "./build-catalog.ts";
+import { writeKv } from "./build-kv.ts";
+import { type Certificates, issueCertificates, writeCertificates } from "./certificates.ts";
+
+const PHASES = ["read", "check", "store", "post_build"] as const;
+
+/** What a build answers; `allocations` counts those that are not removed. */
+export interface BuildResult {
+  jobs: number;
+  workers: number;
+  allocations: number;
+  removed_allocations: number;
+  warnings: string[];
+}
+
+/**
+ * Reads the workspace and makes the catalog and the build's part of the KV store equal to it, in one transaction: a
+ * build that fails or is cancelled before leaves both as they were. Then hooks for post_build run, and when one fails
+ * the build does, while the catalog stays (hook-runtime.md, Deploy order 7). Everything that is wrong is reported by
+ * one run: the failure has the code and sentence of the first problem and all of them in `details.problems`. At the
+ * very end the current source revision is marked as built. Without a workspace, before the first push, it builds
+ * nothing.
+ */
+export const build: Operation = async (context, params) => {
+  const { purge_job_kv: purgeJobs } = parametersOf("build", params);
+  const started = Date.now();
+  try {
+    const result = await carryOut(context, purgeJobs);
+    await markBuilt(context.layout, "succeeded");
+    context.log.info(`${summaryOf(result)}, ${((Date.now() - started) / 1000).toFixed(1)} s`);
+    return result;
+  } catch (error) {
+    context.kv.discard();
+    const unmarked = (failure: unknown) => context.log.warn(`Cannot mark the revision: ${messageOf(failure)}`);
+    await markBuilt(context.layout, "failed").catch(unmarked);
+    throw error;
+  }
+};
+
+async function carryOut(context: OperationContext, purgeJobs: boolean): Promise<BuildResult> {
+  const { db, kv, log, run } = context;
+  const problems = new Problems();
+  const { workspace, built, certificates } = await prepare(context, problems).finally(() => {
+    for (const warning of problems.warnings) log.warn(sentenceOf(warning));
+    for (const problem of problems.errors) log.error(sentenceOf(problem));
+  });
+  begin("store", context);
+  db.transaction(() => {
+    saveCatalog(db, built, new Date());
+    const bucketValues = workspace.bucketConf.values;
+    writeCertificates(db, kv, certificates);
+    writeKv(kv, { ...built, ca: certificates.pem, bucketId: run.bucketId, bucketValues, purgeJobs });
+  });
+  warnOfNames(context, problems);
+  begin("post_build", context);
+  if (built.jobs.some(({ hooks }) => hooks.some(({ events }) => events.includes("post_build"))))
+    await (await import("./post-build.ts")).runPostBuild(context);
+  return resultOf(built, problems);
+}
+
+/** Reads and checks everything and issues certificates; throws when anything is wrong. */
+async function prepare(
+  context: OperationContext,
+  problems: Problems,
+): Promise<{ workspace: Workspace; built: Built; certificates: Certificates }> {
+  const { db, kv, layout, log, run, signal } = context;
+  begin("read", context);
+  kv.loadAll();
+  const last = { workers: catalogWorkers(db), allocations: unorderedAllocations(db), ports: catalogPorts(db) };
+  if (!(await exists(layout.workspace)) && catalogJobs(db).length > 0)
+    throw new Failure(
+      "failed",
+      `Cannot build: ${layout.workspace} is missing, though the bucket has jobs; push it again`,
+    );
+  const workspace = await readWorkspace(layout, problems, signal);
+  const { workers, jobs, broken, files } = workspace;
+  log.redactor.keep([...files, ...workers.flatMap(({ host, labels }) => [host, ...labels])]);
+  log.info(`read ${count(workers.length, "worker")} and ${count(jobs.length + broken.size, "job")}`);
+  begin("check", context);
+  const built = buildCatalog(run.bucketId, workspace, last, problems);
+  const certificates = await issueCertificates(context, workspace, built.allocations, problems);
+  return { workspace, built, certificates };
+}
+
+/** Warns of secrets whose value equals a name of the bucket, because names are not masked. */
+function warnOfNames({ db, kv, log }: OperationContext, problems: Problems): void {
+  const names = bucketNames(db);
+  log.redactor.keep(names);
+  const known = new Set(names.flatMap((name) => [name, ...name.split("/")]));
+  for (const { namespace, key, value } of kv.secrets()) {
+    if (!known.has(value)) continue;
+    const sentence = `the secret's value equals the name ${quote(value)} in this bucket, and names are not masked; give the secret another value`;
+    const warning = { file: `${namespace}/${key}`, path: "", message: sentence };
+    problems.warnings.push(warning);
+    log.warn(sentenceOf(warning));
+  }
+}
+
+/** Reports the next phase, unless the run was cancelled. */
+function begin(phase: (typeof PHASES)[number], { progress, signal }: OperationContext): void {
+  throwIfCancelled(signal);
+  progress.report({ phase, done: PHASES.indexOf(phase), total: PHASES.length });
+}
+
+function resultOf(built: Built, problems: Problems): BuildResult {
+  const removed = built.allocations.filter((allocation) => allocation.removed).length;
+  return {
+    jobs: built.jobs.length,
+    workers: built.workers.length,
+    allocations: built.allocations.length - removed,
+    removed_allocations: removed,
+    warnings: problems.warnings.map(sentenceOf),
+  };
+}
+
+function summaryOf(result: BuildResult): string {
+  const placed = `${count(result.jobs, "job")} on ${count(result.workers, "worker")}`;
+  const removed = result.removed_allocations === 0 ? "" : `, ${result.removed_allocations} removed`;
+  const warnings = result.warnings.length === 0 ? "" : `, ${count(result.warnings.length, "warning")}`;
+  return `built ${placed}: ${count(result.allocations, "allocation")}${removed}${warnings}`;
+}
+
+function count(number: number, thing: string): string {
+  return `${number} ${thing}${number === 1 ? "" : "s"}`;
+}

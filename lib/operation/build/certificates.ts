@@ -1,0 +1,207 @@
+import { createHmac, generateKeyPair } from "node:crypto";
+import { promisify } from "node:util";
+import { type Authority, CLOCK_SKEW_MS, loadAuthority } from "../../bucket/base/authority.ts";
+import type { Database } from "../../bucket/base/database.ts";
+import { loadKvKey } from "../../bucket/base/kv-key.ts";
+import type { CatalogAllocation } from "../../bucket/base/model.ts";
+import { isAltName } from "../../bucket/base/names.ts";
+import type { Problems } from "../../bucket/base/problems.ts";
+import {
+  authorityCert,
+  certKey,
+  deleteCert,
+  expiringFrom,
+  type IssuedCert,
+  issuedCerts,
+  saveCert,
+  utc,
+} from "../../bucket/catalog/certificates.ts";
+import type { KvStore } from "../../bucket/kv/kv.ts";
+import { allocationNamespace } from "../../bucket/kv/kv-access.ts";
+import type { CertRequest } from "../../bucket/workspace/cert-requests.ts";
+import type { JobSource } from "../../bucket/workspace/jobs.ts";
+import type { OpsConf } from "../../bucket/workspace/settings.ts";
+import { leaf } from "../../codec/crypto/x509.ts";
+import { runAll } from "../../core/async.ts";
+import { Failure, throwIfCancelled } from "../../core/errors.ts";
+import type { OperationContext } from "../base/context.ts";
+
+/** What a build does about certificates; {@link writeCertificates} stores it. */
+export interface Certificates {
+  /** The text of the CA's certificate. */
+  pem: string;
+  ca: IssuedCert;
+  issued: IssuedPair[];
+  /** No longer wanted. */
+  dropped: IssuedCert[];
+}
+
+/** A certificate and its key, in PEM, and for which allocations they are. */
+interface IssuedPair {
+  certificate: string;
+  key: string;
+  certs: IssuedCert[];
+}
+
+/** A pair that the workspace wants: for one allocation of a job, or the same for all of them. */
+interface WantedPair {
+  /** The manifest. */
+  file: string;
+  request: CertRequest;
+  /** What to note if it is issued now. */
+  certs: IssuedCert[];
+}
+
+const DAY_MS = 86_400_000;
+const AT_ONCE = 8;
+const RSA_BITS = 3072;
+
+const generate = promisify(generateKeyPair);
+
+/**
+ * Issues the certificates of all allocations that are not removed: those that are missing, end within
+ * `certs_renewal_buffer` days or were made from something else than workspace and CA say now. All others stay as they
+ * are; those near their end are warned about. Keys and signatures are made off the main thread, a few at a time.
+ * Stores nothing. Throws `failed` for a CA that cannot be used or has ended, and `cancelled`.
+ */
+export async function issueCertificates(
+  { db, kv, layout, log, signal }: OperationContext,
+  { jobs, settings }: { jobs: readonly JobSource[]; settings: OpsConf },
+  allocations: readonly CatalogAllocation[],
+  problems: Problems,
+): Promise<Certificates> {
+  const authority = await loadAuthority(layout);
+  const ca = authorityCert(authority);
+  const now = Date.now();
+  const wanted = wantedPairs(jobs, allocations, {
+    ca,
+    sealingKey: await loadKvKey(layout),
+    times: timesOf(ca, settings, now),
+  });
+  // One query for a job, not one for each of its allocations.
+  for (const { name, manifest } of jobs) if (manifest.certs.length > 0) kv.loadAllocations(name);
+  const last = new Map(issuedCerts(db).map((cert) => [certKey(cert), cert]));
+  const renewalFrom = now + settings.certsRenewalBuffer * DAY_MS;
+  const isDuePair = ({ certs }: WantedPair) => certs.some((cert) => isDue(cert, last, kv, renewalFrom));
+  const { due = [], kept = [] } = Object.groupBy(wanted, (pair) => (isDuePair(pair) ? "due" : "kept"));
+  warnAboutEnds(ca, kept, last, now, problems);
+  if (due.length > 0) log.info(`issuing ${due.length} certificate${due.length === 1 ? "" : "s"}`);
+  if (due.length > 0 && ca.notAfter <= now) throw ended(ca);
+  const issued = await runAll(due, AT_ONCE, (pair) => issue(pair, authority, now), signal);
+  throwIfCancelled(signal);
+  // What is left then is no longer wanted.
+  for (const cert of [ca, ...wanted.flatMap((pair) => pair.certs)]) last.delete(certKey(cert));
+  return { pem: authority.pem, ca, issued: issued.map(settled), dropped: [...last.values()] };
+}
+
+/** Stores what {@link issueCertificates} found to do, the KV store's part at its next flush; for the build's transaction. */
+export function writeCertificates(db: Database, kv: KvStore, { ca, issued, dropped }: Certificates): void {
+  saveCert(db, ca);
+  for (const { certificate, key, certs } of issued)
+    for (const cert of certs) {
+      const namespace = allocationNamespace(cert.job, cert.worker);
+      kv.put(namespace, `certs/${cert.name}.crt`, certificate);
+      kv.put(namespace, `certs/${cert.name}.key`, key);
+      saveCert(db, cert);
+    }
+  for (const cert of dropped) {
+    const namespace = allocationNamespace(cert.job, cert.worker);
+    kv.delete(namespace, `certs/${cert.name}.crt`);
+    kv.delete(namespace, `certs/${cert.name}.key`);
+    deleteCert(db, cert);
+  }
+}
+
+/** When a certificate ends that is issued now: not after the CA. */
+function timesOf(ca: IssuedCert, settings: OpsConf, now: number): { expiringFrom: number; notAfter: number } {
+  const end = Math.min(now + settings.certsTtl * DAY_MS, ca.notAfter);
+  const notAfter = Math.floor(end / 1000) * 1000;
+  return { expiringFrom: expiringFrom(now, notAfter), notAfter };
+}
+
+function wantedPairs(
+  jobs: readonly JobSource[],
+  allocations: readonly CatalogAllocation[],
+  by: { ca: IssuedCert; sealingKey: Buffer; times: { expiringFrom: number; notAfter: number } },
+): WantedPair[] {
+  const present = Map.groupBy(
+    allocations.filter((one) => !one.removed),
+    (one) => one.job,
+  );
+  return jobs.flatMap(({ name: job, file, manifest }) =>
+    manifest.certs.flatMap((request) => {
+      const hosts = (present.get(job) ?? []).map((one) => one.worker);
+      // With another key for sealing the private key in the database could not be opened.
+      const fingerprint = createHmac("sha256", by.sealingKey)
+        .update(JSON.stringify([by.ca.request, request, request.one ? hosts.toSorted() : []]))
+        .digest("hex");
+      const certs = hosts.map((worker) => ({
+        job,
+        worker,
+        name: request.name,
+        request: fingerprint,
+        commonName: request.commonName,
+        ...by.times,
+      }));
+      if (!request.one) return certs.map((cert) => ({ file, request, certs: [cert] }));
+      return certs.length === 0 ? [] : [{ file, request, certs }];
+    }),
+  );
+}
+
+function isDue(cert: IssuedCert, last: ReadonlyMap<string, IssuedCert>, kv: KvStore, renewalFrom: number): boolean {
+  const before = last.get(certKey(cert));
+  if (before?.request !== cert.request) return true;
+  if (kv.get(allocationNamespace(cert.job, cert.worker), `certs/${cert.name}.crt`) === undefined) return true;
+  // When the CA ends soon, a new certificate may end no later than the one before.
+  return before.notAfter <= renewalFrom && before.notAfter < cert.notAfter;
+}
+
+/** One warning for each certificate of a manifest, however many workers have it. */
+function warnAboutEnds(
+  ca: IssuedCert,
+  kept: readonly WantedPair[],
+  last: ReadonlyMap<string, IssuedCert>,
+  now: number,
+  problems: Problems,
+): void {
+  if (ca.expiringFrom <= now) {
+    const advice = "put a new pair there and in ca.key, then build and deploy";
+    problems.warn("secrets/ca.crt", "", `the CA ends on ${utc(ca.notAfter)}: ${advice}`);
+  }
+  for (const [{ name }, pairs] of Map.groupBy(kept, (pair) => pair.request)) {
+    const certs = pairs.flatMap((pair) => pair.certs.flatMap((cert) => last.get(certKey(cert)) ?? []));
+    const ends = certs.filter((cert) => cert.expiringFrom <= now).map((cert) => cert.notAfter);
+    if (ends.length === 0) continue;
+    const which = ends.length > 1 ? `the first of ${ends.length} ends` : "ends";
+    const rule = "certs_renewal_buffer in ops.conf says how long before its end it is renewed";
+    problems.warn(pairs[0]?.file ?? "", `certs/${name}`, `${which} on ${utc(Math.min(...ends))}; ${rule}`);
+  }
+}
+
+function ended(ca: IssuedCert): Failure {
+  const end = utc(ca.notAfter);
+  return new Failure(
+    "failed",
+    `Cannot issue certificates: the CA in secrets/ca.crt ended on ${end}; put a new pair there and in ca.key`,
+  );
+}
+
+async function issue({ request, certs }: WantedPair, { issuer }: Authority, now: number): Promise<IssuedPair> {
+  const { publicKey, privateKey } =
+    request.key === "rsa"
+      ? await generate("rsa", { modulusLength: RSA_BITS })
+      : await generate("ec", { namedCurve: "P-256" });
+  const own = [...certs.map((cert) => cert.worker), request.commonName].filter(isAltName);
+  const altNames = [...new Set(["127.0.0.1", "localhost", ...own, ...request.altNames])];
+  const validity = { notBefore: new Date(now - CLOCK_SKEW_MS), notAfter: new Date(certs[0]?.notAfter ?? now) };
+  const certificate = await leaf({ commonName: request.commonName, altNames, publicKey, validity }, issuer);
+  const old = request.key === "rsa" ? "pkcs1" : "sec1";
+  const key = privateKey.export({ type: request.pkcs8 ? "pkcs8" : old, format: "pem" }).toString();
+  return { certificate, key, certs };
+}
+
+function settled<T>(result: PromiseSettledResult<T>): T {
+  if (result.status === "rejected") throw result.reason;
+  return result.value;
+}

@@ -1,0 +1,158 @@
+import type { CatalogAllocation, CatalogJob } from "../../bucket/base/model.ts";
+import { catalogAllocations, catalogJobs } from "../../bucket/catalog/catalog.ts";
+import { allocationsNamed, jobsNamed } from "../../bucket/catalog/job-choice.ts";
+import { promotionsOf } from "../../bucket/catalog/promotions.ts";
+import { mapAll } from "../../core/async.ts";
+import { Failure, throwIfCancelled } from "../../core/errors.ts";
+import { inOneLine } from "../../core/plain-text.ts";
+import { type ControlKind, parametersOf } from "../../run/protocol.ts";
+import type { Operation, OperationContext } from "../base/context.ts";
+import type { CancelReceipts, Fleet } from "../base/fleet.ts";
+import { countGrades, describeGrades, type Grade, troubleOf, worstOf } from "../base/outcome.ts";
+import { withHooks } from "../hooks/hooks.ts";
+import { effectsOf } from "../reach/effects.ts";
+import { type Control, type ControlState, hostsOf, noteControl } from "./control-state.ts";
+import { checkAfter, controlJob } from "./job-batches.ts";
+import { askStatus } from "./job-status.ts";
+import { checkWorker } from "./worker-check.ts";
+
+const JOBS_AT_ONCE = 16;
+const WORKERS_AT_ONCE = 32;
+
+/** The targets that every job has by contract; any other is one of its own Makefile. */
+const BUILT_IN: readonly string[] = ["start", "stop", "restart", "reload", "status"];
+
+interface ControlResult {
+  target: string;
+  jobs: { job: string; outcome: Grade; allocations: object[] }[];
+  /** A sentence for each service that may be stopped and was not started again; absent where there is none. */
+  left_down?: string[];
+  cancelled?: CancelReceipts;
+}
+
+/**
+ * Runs a target of jobs on their workers (hook-runtime.md, Events: job_control of a job-control command). Jobs are in
+ * no order among each other. A worker that cannot be reached or is not in sync is left out, the others go on. Throws
+ * `unknown_name` for an unknown job or an unknown worker in `allocations`; `ErrRunCommand` at the end where not all is
+ * ok, or `cancelled`, both with the whole result in the details.
+ */
+export function control(kind: ControlKind): Operation {
+  return async (context, params) => {
+    const given = { forget: false, target: kind.slice("job_".length), ...parametersOf(kind, params) };
+    const jobs = jobsNamed(catalogJobs(context.db), given.jobs);
+    const present = catalogAllocations(context.db).filter(({ removed }) => !removed);
+    const states = statesOf(context, jobs, allocationsNamed(present, jobs, given.allocations, "allocations"));
+    return await withHooks(context, async (hooks, fleet) => {
+      const effects = effectsOf(context, fleet, hooks, present);
+      const target = builtIn(given.target);
+      const { health_check: healthCheck, forget } = given;
+      const all = { context, fleet, effects, present, target, healthCheck, forget };
+      try {
+        await leaveOut(all, states);
+        await carryOut(all, jobs, states);
+      } catch (error) {
+        if (!context.signal.aborted) throw error;
+        const left = leftDown(context, fleet);
+        const details = { ...resultOf(target, jobs, states), ...left, cancelled: fleet.cancelReceipts() };
+        throw new Failure("cancelled", "cancelled", { details, cause: error });
+      }
+      const result = { ...resultOf(target, jobs, states), ...leftDown(context, fleet) };
+      return conclude(context, result, states);
+    });
+  };
+}
+
+function leftDown({ log }: OperationContext, fleet: Fleet): Pick<ControlResult, "left_down"> {
+  const left = fleet.leftDown();
+  for (const line of left.left_down ?? []) log.warn(line);
+  return left;
+}
+
+function builtIn(target: string): string {
+  const lower = target.toLowerCase();
+  return BUILT_IN.includes(lower) ? lower : target;
+}
+
+function statesOf(
+  { db }: OperationContext,
+  jobs: readonly CatalogJob[],
+  allocations: readonly CatalogAllocation[],
+): ControlState[] {
+  return jobs.flatMap(({ name }) => {
+    const promotionOf = promotionsOf(db, name);
+    const own = allocations.filter(({ job }) => job === name);
+    return own.map((allocation) => ({
+      allocation,
+      promoted: promotionOf(allocation.id),
+      ...(allocation.disabled
+        ? { outcome: "skipped" as const, error: "disabled" }
+        : { outcome: "not_started" as const, error: null }),
+      duration_ms: 0,
+    }));
+  });
+}
+
+/** Those whose worker cannot be used, each worker being asked once and before anything is started. */
+async function leaveOut(control: Control, states: readonly ControlState[]): Promise<void> {
+  const { context, fleet } = control;
+  const wanted = states.filter(({ outcome }) => outcome === "not_started");
+  const byWorker = Map.groupBy(wanted, ({ allocation }) => allocation.worker);
+  const ask = async ([worker, own]: [string, ControlState[]]) => {
+    try {
+      await checkWorker(context, fleet, worker);
+    } catch (error) {
+      throwIfCancelled(context.signal);
+      const { grade, message } = troubleOf(error);
+      context.log.error(message);
+      for (const state of own) Object.assign(state, { outcome: grade, error: message });
+    }
+  };
+  await mapAll([...byWorker], WORKERS_AT_ONCE, ask, context.signal);
+  noteControl(control, states);
+}
+
+async function carryOut(all: Control, jobs: readonly CatalogJob[], states: readonly ControlState[]): Promise<void> {
+  const { context, target } = all;
+  let done = 0;
+  const work = async (job: CatalogJob) => {
+    const own = states.filter(({ allocation }) => allocation.job === job.name);
+    const disabled = own.filter(({ allocation }) => allocation.disabled);
+    if (own.length === 0) context.log.info(`${job.name}: skipped, it has no allocation`);
+    if (disabled.length > 0) context.log.info(`${job.name}: skipped where disabled, on ${hostsOf(disabled)}`);
+    if (target !== "status") await controlJob(all, job, own);
+    else {
+      await askStatus(all, job, own);
+      const well = own.filter(({ outcome }) => outcome === "ok");
+      if (all.healthCheck && well.length > 0) await checkAfter(all, job, own, well);
+    }
+    context.progress.report({ phase: context.run.kind, done: ++done, total: jobs.length });
+  };
+  await mapAll(jobs, JOBS_AT_ONCE, work, context.signal);
+}
+
+function resultOf(target: string, jobs: readonly CatalogJob[], states: readonly ControlState[]): ControlResult {
+  return {
+    target,
+    jobs: jobs.map(({ name }) => {
+      const own = states.filter(({ allocation }) => allocation.job === name);
+      const allocations = own.map(({ allocation, promoted, ...state }) => ({
+        worker: allocation.worker,
+        version: promoted.version,
+        ...state,
+      }));
+      return { job: name, outcome: worstOf(own.map(({ outcome }) => outcome)), allocations };
+    }),
+  };
+}
+
+function conclude({ log }: OperationContext, result: ControlResult, states: readonly ControlState[]): ControlResult {
+  log.info(`${result.target}: ${describeGrades(countGrades(states.map(({ outcome }) => outcome)))}`);
+  const bad = states.filter(({ outcome }) => outcome !== "ok" && outcome !== "skipped");
+  if (bad.length === 0) return result;
+  const errors = bad.map(
+    ({ allocation: { job, worker }, outcome, error }) =>
+      `${job}@${worker}: ${error === null ? outcome.replaceAll("_", " ") : inOneLine(error)}`,
+  );
+  const sentences = [...errors, ...(result.left_down ?? [])];
+  throw new Failure("ErrRunCommand", `${result.target} failed: ${sentences.join("; ")}`, { details: result });
+}

@@ -1,0 +1,141 @@
+import type { CatalogAllocation, CatalogJob } from "../../bucket/base/model.ts";
+import { Failure } from "../../core/errors.ts";
+import { inOneLine } from "../../core/plain-text.ts";
+import type { PlanDifference } from "../../plan/deploy-plan.ts";
+import type { Evidence } from "../base/evidence.ts";
+import type { CancelReceipts } from "../base/fleet.ts";
+import { countGrades, describeGrades, type Grade, worstOf } from "../base/outcome.ts";
+import { type AllocationState, allocationGrade } from "../plan/allocation-state.ts";
+import type { JobPlan } from "../plan/plan-job.ts";
+import type { Reconciled } from "./reconcile.ts";
+
+/** How a deploy went for one allocation; `action` is null where it was not planned. */
+export interface AllocationResult {
+  worker: string;
+  action: string | null;
+  outcome: Grade;
+  error: string | null;
+  /** What was found there, where its health check failed. */
+  evidence?: Evidence;
+}
+
+/** How a deploy went for one job. */
+export interface JobResult {
+  job: string;
+  outcome: "deployed" | "skipped" | "failed" | "cancelled" | "not_started";
+  reason: string;
+  duration_ms: number;
+  allocations: AllocationResult[];
+}
+
+/** The result of a deploy run. */
+export interface DeployResult {
+  jobs: JobResult[];
+  reconciled: Reconciled[];
+  /** The worst outcome of each worker that the deploy was about. */
+  workers: { worker: string; outcome: Grade }[];
+  /** How many allocations, and how many workers, ended how. */
+  summary: { allocations: Record<Grade, number>; workers: Record<Grade, number> };
+  /** How long each step took, in the order of their ends. */
+  steps: { step: string; duration_ms: number }[];
+  update_seq: number;
+  /** Only of a deploy that carried out a plan: its options, and where the deploy's own hooks made it do otherwise. */
+  plan?: { force: boolean; sync_only: boolean; differences: PlanDifference[] };
+  /** A sentence for each service that may be stopped and was not started again; absent where there is none. */
+  left_down?: string[];
+  /** Only of a deploy that was cancelled: what became of the commands that were running. */
+  cancelled?: CancelReceipts;
+}
+
+/** A job for which nothing is to be done. */
+export function skippedJob({ job, allocations }: JobPlan): JobResult {
+  return {
+    job: job.name,
+    outcome: "skipped",
+    duration_ms: 0,
+    reason: allocations.length === 0 ? "no_allocations" : "already_promoted",
+    allocations: allocations.map(({ allocation }) => ({
+      worker: allocation.worker,
+      action: "skip",
+      outcome: "skipped",
+      error: null,
+    })),
+  };
+}
+
+/** A job that was not rolled out. `errors` says on which workers something went wrong. */
+export function leftOutJob(
+  job: CatalogJob,
+  outcome: "failed" | "not_started",
+  reason: string,
+  allocations: readonly CatalogAllocation[],
+  errors: ReadonlyMap<string, string> = new Map(),
+): JobResult {
+  return {
+    job: job.name,
+    outcome,
+    reason,
+    duration_ms: 0,
+    allocations: allocations.map(({ worker }) => {
+      const error = errors.get(worker) ?? null;
+      return { worker, action: null, outcome: error === null ? "not_started" : "failed", error };
+    }),
+  };
+}
+
+/** How far an allocation came. */
+export function allocationResult(state: AllocationState): AllocationResult {
+  const { allocation, decision } = state.plan;
+  const { message: error = null, evidence } = state.trouble ?? {};
+  return {
+    worker: allocation.worker,
+    action: decision.action,
+    outcome: allocationGrade(state),
+    error,
+    ...(evidence && { evidence }),
+  };
+}
+
+/** Puts the parts of a deploy's result together. */
+export function deployResult(
+  jobs: JobResult[],
+  reconciled: Reconciled[],
+  steps: DeployResult["steps"],
+  updateSeq: number,
+): DeployResult {
+  const all = [...jobs.flatMap((job) => job.allocations), ...reconciled];
+  const byWorker = Map.groupBy(all, ({ worker }) => worker);
+  const workers = [...byWorker].map(([worker, own]) => ({
+    worker,
+    outcome: worstOf(own.map(({ outcome }) => outcome)),
+  }));
+  const summary = {
+    allocations: countGrades(all.map(({ outcome }) => outcome)),
+    workers: countGrades(workers.map(({ outcome }) => outcome)),
+  };
+  return { jobs, reconciled, workers, summary, steps, update_seq: updateSeq };
+}
+
+/** What a deploy says at its end. */
+export function describeResult({ jobs, summary }: DeployResult): string[] {
+  const count = (outcome: JobResult["outcome"]) => jobs.filter((job) => job.outcome === outcome).length;
+  const outcomes = ["deployed", "skipped", "failed", "not_started"] as const;
+  return [
+    `jobs: ${outcomes.map((one) => `${count(one)} ${one.replace("_", " ")}`).join(", ")}`,
+    `workers: ${describeGrades(summary.workers)}; allocations: ${describeGrades(summary.allocations)}`,
+  ];
+}
+
+/** The failure that a deploy ends with where something did not go well. */
+export function deployFailure(result: DeployResult): Failure | undefined {
+  const failed = result.jobs.filter((job) => job.outcome === "failed");
+  const left = result.left_down ?? [];
+  const wrong = [
+    ...failed.map((job) => `${job.job}: ${job.reason}`),
+    ...result.reconciled.flatMap(({ job, worker, error }) =>
+      error === null ? [] : [`${job}@${worker}: ${inOneLine(error)}`],
+    ),
+  ];
+  if (wrong.length === 0) return undefined;
+  return new Failure("failed", `the deploy is not complete: ${[...wrong, ...left].join("; ")}`, { details: result });
+}

@@ -1,0 +1,171 @@
+import type { CatalogJob } from "../../bucket/base/model.ts";
+import { beginChange, promote, setGate } from "../../bucket/catalog/promotions.ts";
+import type { StagedTree } from "../../bucket/catalog/staging.ts";
+import { mapAll } from "../../core/async.ts";
+import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { inOneLine } from "../../core/plain-text.ts";
+import { rolloutBatches } from "../../plan/rollout.ts";
+import type { OperationContext } from "../base/context.ts";
+import { troubleOf } from "../base/outcome.ts";
+import { passGate } from "../health/gate.ts";
+import { hooksOn } from "../hooks/hooks.ts";
+import { type AllocationState, hostsOf, idsOf, workersOf } from "../plan/allocation-state.ts";
+import { noteStep } from "../plan/last-outcomes.ts";
+import type { AllocationPlan } from "../plan/plan-job.ts";
+import type { Effects } from "../reach/effects.ts";
+import { promotedTree, putFilesBack } from "../reach/promoted-tree.ts";
+import { targetHash } from "../reach/target.ts";
+
+const SYNC_AT_ONCE = 32;
+
+/** What is to be put back after the failed gate of a batch. */
+interface Failed {
+  job: CatalogJob;
+  batch: readonly AllocationState[];
+  /** The job's other allocations whose files were synced and whose batch had not begun. */
+  waiting: readonly AllocationState[];
+}
+
+/**
+ * Puts the tree and the version that were promoted before a batch back on its workers, all of them at once as the batch
+ * was, and runs their gate (workspace.md, `on_failure`); then the promoted files on those that wait for a later batch,
+ * where nothing runs. First starts have no promoted files to return to and stay as they are, as do unreachable workers.
+ * Answers the failure of the job: the failure of the batch's gate, and on which workers files were put back. Throws
+ * only `cancelled`.
+ */
+export async function restoreBatch(
+  context: OperationContext,
+  effects: Effects,
+  { job, batch, waiting }: Failed,
+  failure: unknown,
+): Promise<Failure> {
+  const ofBatch = await restore(context, effects, job, batch);
+  const ofWaiting = await settleWaiting(context, effects, job, waiting);
+  const message = [messageOf(failure), ofBatch, ...ofWaiting].join("; ");
+  return new Failure("ErrHealthCheckFailed", message, { cause: failure });
+}
+
+/** Puts a batch back, and answers the outcome as a sentence. */
+async function restore(
+  context: OperationContext,
+  effects: Effects,
+  job: CatalogJob,
+  batch: readonly AllocationState[],
+): Promise<string> {
+  const states = batch.filter(({ plan, trouble }) => plan.promoted.hash !== "" && trouble?.grade !== "unreachable");
+  if (states.length === 0) return "nothing was promoted there before that could be put back";
+  const hosts = hostsOf(states);
+  let isBack = false;
+  noteStep(context, states, "restore");
+  try {
+    context.log.info(`${job.name}: puts back on ${hosts} what was promoted before`);
+    await putBack(context, effects, job, states);
+    isBack = true;
+    await passGate(context, effects, job, { probed: activeOf(states), hooked: workersOf(states) });
+    setGate(context.db, job.name, idsOf(states), "passed");
+    for (const state of states) state.isBack = true;
+    return `what was promoted before was put back on ${hosts} and is healthy there`;
+  } catch (error) {
+    throwIfCancelled(context.signal);
+    setGate(context.db, job.name, idsOf(states), "failed");
+    const end = isBack ? `was put back on ${hosts}, but is not healthy there` : `could not be put back on ${hosts}`;
+    return `what was promoted before ${end}: ${messageOf(error)}`;
+  } finally {
+    for (const state of states) state.trouble ??= { grade: "failed", message: "put back: its batch was not healthy" };
+  }
+}
+
+/**
+ * Puts the promoted files back on workers whose batch had not begun; the services there run with them already. Answers
+ * the outcome in sentences.
+ */
+async function settleWaiting(
+  context: OperationContext,
+  effects: Effects,
+  job: CatalogJob,
+  waiting: readonly AllocationState[],
+): Promise<string[]> {
+  const states = waiting.filter(({ plan }) => plan.promoted.hash !== "");
+  if (states.length === 0) return [];
+  context.log.info(`${job.name}: puts the promoted files back on ${hostsOf(states)}, where the rollout had not begun`);
+  noteStep(context, states, "restore");
+  const work = async (state: AllocationState) => {
+    const { allocation, promoted, tree } = state.plan;
+    try {
+      const back = { allocation, promoted, tree: promotedTree(context, promoted) };
+      await putFilesBack(context, effects, back, tree.digests);
+      // After an earlier deploy was cut off, the service may run with other files than the promoted ones.
+      if (!promoted.unfinished) promote(context.db, job.name, allocation.id, promoted.version);
+      state.isBack = true;
+    } catch (error) {
+      throwIfCancelled(context.signal);
+      state.trouble = troubleOf(error);
+      context.log.error(`${job.name}@${allocation.worker}: ${inOneLine(state.trouble.message)}`);
+    }
+  };
+  await mapAll(states, SYNC_AT_ONCE, work, context.signal);
+  const [back, lost] = [states.filter(({ trouble }) => !trouble), states.filter(({ trouble }) => trouble)];
+  return [
+    ...(back.length > 0 ? [`the promoted files are back on ${workers(back)} where the rollout had not begun`] : []),
+    ...(lost.length > 0 ? [`the promoted files could not be put back on ${hostsOf(lost)}`] : []),
+  ];
+}
+
+function workers({ length }: readonly unknown[]): string {
+  return `${length} worker${length > 1 ? "s" : ""}`;
+}
+
+async function putBack(
+  context: OperationContext,
+  effects: Effects,
+  job: CatalogJob,
+  states: readonly AllocationState[],
+): Promise<void> {
+  const { db, kv, signal } = context;
+  const trees = new Map(states.map(({ plan }) => [plan, promotedTree(context, plan.promoted)]));
+  beginChange(db, job.name, idsOf(states));
+  const hasOwnControl = hooksOn(job, "job_control").length > 0;
+  const work = async ([plan, tree]: [AllocationPlan, StagedTree]) => {
+    await putFilesBack(context, effects, { ...plan, tree }, plan.tree.digests);
+    if (!hasOwnControl) await runAgain(effects, job, plan, tree);
+  };
+  await mapAll([...trees], states.length, work, signal);
+  if (hasOwnControl) {
+    const workers = workersOf(states);
+    const variables = { NEW_ALLOCATIONS: "", UPDATED_ALLOCATIONS: workers.join(",") };
+    const versions = new Map(states.map(({ plan }) => [plan.allocation.worker, plan.promoted.version]));
+    const order = kv.get(`ops/job/${job.name}`, "rollout_order");
+    for (const batch of rolloutBatches(order, workers, workers.length))
+      await effects.hooks({ kind: "deploy_control", job, batch, variables, versions });
+  }
+  db.transaction(() => {
+    for (const { plan } of states) {
+      const { version } = plan.promoted;
+      promote(db, job.name, plan.allocation.id, version, "pending");
+      kv.put(`ops/job/${job.name}/worker/${plan.allocation.worker}`, "version", version);
+    }
+    kv.flush(job.name);
+  });
+}
+
+async function runAgain(
+  effects: Effects,
+  job: CatalogJob,
+  { allocation, decision, promoted }: AllocationPlan,
+  tree: StagedTree,
+): Promise<void> {
+  const hash = targetHash(tree.hash, promoted.version);
+  await effects.run({
+    job: job.name,
+    worker: allocation.worker,
+    phase: "rollout",
+    hash,
+    target: decision.action === "reload" ? "reload" : "restart",
+    limitSeconds: job.lifecycleTimeoutSeconds,
+    env: { CURRENT_VERSION: allocation.newVersion, NEW_VERSION: promoted.version },
+  });
+}
+
+function activeOf(states: readonly AllocationState[]): string[] {
+  return workersOf(states.filter(({ plan }) => !plan.allocation.disabled));
+}

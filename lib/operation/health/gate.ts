@@ -1,0 +1,216 @@
+import type { CatalogJob } from "../../bucket/base/model.ts";
+import { DEFAULT_WAIT } from "../../bucket/workspace/health-check.ts";
+import { mapAll, sleep } from "../../core/async.ts";
+import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { inOneLine, plainLine, withLines } from "../../core/plain-text.ts";
+import { rolloutBatches } from "../../plan/rollout.ts";
+import type { ProbeResult } from "../../transport/ask/probes.ts";
+import type { OperationContext } from "../base/context.ts";
+import type { Evidence } from "../base/evidence.ts";
+import { type Trouble, troubleOf } from "../base/outcome.ts";
+import { hooksOn, scriptErrors } from "../hooks/hooks.ts";
+import type { Effects } from "../reach/effects.ts";
+
+/** Of what a probe found, so much is shown. */
+const SHOWN_LENGTH = 1_200;
+const ONCE = { attempts: 1, intervalSeconds: 0 };
+
+/** Which workers a gate is about; those of `hooked` that are disabled are not probed. */
+export interface Gated {
+  probed: readonly string[];
+  hooked: readonly string[];
+}
+
+/** How an allocation was found. */
+export interface AllocationHealth {
+  worker: string;
+  outcome: "ok" | "failed" | "unreachable";
+  error: string | null;
+  /** How often it was probed. */
+  attempts: number;
+  /** The last attempt: what was asked, what came, and how long that took. */
+  checks: { ok: boolean; evidence: string; duration_ms: number }[];
+  /** What was found there after it failed. */
+  evidence: Evidence | null;
+}
+
+/** How the health of a job is looked at. */
+export interface HealthOptions {
+  /** Gives each worker and hook as many attempts as the manifest's `wait` says, instead of one. */
+  wait: boolean;
+  /** Goes on with the next batch of probes after one that failed. */
+  isThorough: boolean;
+  /** Tells in Activity what each probe found, and how each script has ended. */
+  verbose: boolean;
+}
+
+/** What a gate needs of the world. */
+export type GateEffects = Pick<Effects, "probe" | "hooks" | "evidence">;
+
+/** True for a job whose rollout has a gate: probes, or hooks for health_check. */
+export function hasGate(job: CatalogJob): boolean {
+  return job.healthCheck !== null || hooksOn(job, "health_check").length > 0;
+}
+
+/**
+ * Probes a job in rollout order and batches of `max_concurrent_upgrades`, and then runs its hooks for health_check
+ * (hook-runtime.md, Batching rules), unless a probe failed. Answers what was found on each worker that was looked at,
+ * with evidence of each failure, which is collected before anything else happens. Throws only `cancelled` and defects.
+ */
+export async function checkHealth(
+  context: OperationContext,
+  effects: GateEffects,
+  job: CatalogJob,
+  workers: Gated,
+  options: HealthOptions,
+): Promise<AllocationHealth[]> {
+  const probed = await probeAll(context, effects, job, workers.probed, options);
+  const lost = new Set(probed.filter(({ outcome }) => outcome !== "ok").map(({ worker }) => worker));
+  const isFailed = probed.some(({ outcome }) => outcome === "failed");
+  if (isFailed || (lost.size > 0 && !options.isThorough)) return probed;
+  const hooked = workers.hooked.filter((host) => !lost.has(host));
+  const found = await runHealthHooks(context, effects, job, hooked, options);
+  const before = new Map(probed.map((one) => [one.worker, one]));
+  for (const one of found) {
+    const { checks, attempts } = before.get(one.worker) ?? one;
+    before.set(one.worker, { ...one, checks, attempts });
+  }
+  return [...before.values()];
+}
+
+/**
+ * The gate of a rollout: {@link checkHealth} with all attempts, up to the first batch that fails. Throws
+ * `ErrHealthCheckFailed` with what was seen last on every worker that failed; {@link gateTroubles} tells them apart.
+ */
+export async function passGate(
+  context: OperationContext,
+  effects: GateEffects,
+  job: CatalogJob,
+  workers: Gated,
+): Promise<void> {
+  const options = { wait: true, isThorough: false, verbose: false };
+  const allocations = await checkHealth(context, effects, job, workers, options);
+  const errors = allocations.flatMap(({ error }) => (error === null ? [] : inOneLine(error)));
+  if (errors.length === 0) return;
+  const message = `the health check of job ${job.name} failed: ${errors.join("; ")}`;
+  throw new Failure("ErrHealthCheckFailed", message, { details: { allocations } });
+}
+
+/** What was wrong on which worker, where an error is that of a gate. */
+export function gateTroubles(error: unknown): ReadonlyMap<string, Trouble> {
+  if (!(error instanceof Failure && error.code === "ErrHealthCheckFailed")) return new Map();
+  const { allocations } = error.details as { allocations: AllocationHealth[] };
+  return new Map(
+    allocations.flatMap(({ worker, outcome, error, evidence }): [string, Trouble][] =>
+      outcome === "ok" ? [] : [[worker, { grade: outcome, message: error ?? "", evidence }]],
+    ),
+  );
+}
+
+async function probeAll(
+  context: OperationContext,
+  effects: GateEffects,
+  job: CatalogJob,
+  workers: readonly string[],
+  options: HealthOptions,
+): Promise<AllocationHealth[]> {
+  if (!job.healthCheck) return [];
+  const found: AllocationHealth[] = [];
+  const order = context.kv.get(`ops/job/${job.name}`, "rollout_order");
+  const work = (host: string) => probeWorker(context, effects, job, host, options);
+  for (const batch of rolloutBatches(order, workers, job.maxConcurrentUpgrades)) {
+    found.push(...(await mapAll(batch.workers, batch.workers.length, work, context.signal)));
+    if (!options.isThorough && found.some(({ outcome }) => outcome !== "ok")) break;
+  }
+  return found;
+}
+
+async function probeWorker(
+  context: OperationContext,
+  effects: GateEffects,
+  job: CatalogJob,
+  worker: string,
+  { wait, verbose }: HealthOptions,
+): Promise<AllocationHealth> {
+  const { log, progress, signal } = context;
+  const { attempts, intervalSeconds } = (wait ? job.healthCheck?.wait : undefined) ?? ONCE;
+  for (let attempt = 1; ; attempt++) {
+    const found = await probeOnce(context, effects, job, worker);
+    if (!Array.isArray(found)) return { ...found, attempts: attempt };
+    const checks = found.map((one) => described(context, one));
+    if (verbose)
+      for (const { evidence, duration_ms } of checks)
+        log.info(`${job.name}@${worker}: ${evidence} (${duration_ms} ms)`);
+    const bad = found.filter(({ ok }) => !ok).map((one) => reasonOf(context, one));
+    const health = { worker, attempts: attempt, checks };
+    if (bad.length === 0) return { ...health, outcome: "ok", error: null, evidence: null };
+    if (attempt >= attempts) {
+      const error = told(`${worker} after ${attempt} attempt${attempt > 1 ? "s" : ""}`, bad);
+      if (found.some(({ isUnreachable }) => isUnreachable))
+        return { ...health, outcome: "unreachable", error, evidence: null };
+      return { ...health, outcome: "failed", error, evidence: await effects.evidence(job, worker) };
+    }
+    if (attempt === 1) log.info(`${job.name}@${worker}: waiting to become healthy: ${bad.map(inOneLine).join(", ")}`);
+    const pauseMs = intervalSeconds * 1000;
+    const what = `${job.name}@${worker}: to become healthy (attempt ${attempt} of ${attempts} failed)`;
+    await progress.during(what, pauseMs, sleep(pauseMs, signal));
+  }
+}
+
+/** What the probes of a worker found, or what kept them from being carried out; that is thrown on where nobody meant it. */
+async function probeOnce(
+  context: OperationContext,
+  effects: GateEffects,
+  job: CatalogJob,
+  worker: string,
+): Promise<ProbeResult[] | AllocationHealth> {
+  try {
+    return await effects.probe(job, worker);
+  } catch (error) {
+    throwIfCancelled(context.signal);
+    if (!(error instanceof Failure)) throw error;
+    const outcome = troubleOf(error).grade === "unreachable" ? "unreachable" : "failed";
+    return { worker, outcome, error: messageOf(error), attempts: 1, checks: [], evidence: null };
+  }
+}
+
+function described(context: OperationContext, found: ProbeResult) {
+  const { ok, durationMs } = found;
+  return { ok, evidence: inOneLine(reasonOf(context, found)), duration_ms: Math.round(durationMs) };
+}
+
+/** Masked before it is cut: of a secret, not even the beginning is shown. */
+function reasonOf({ log }: OperationContext, { evidence, said }: ProbeResult): string {
+  const lines = said?.shown((text) => log.redactor.apply(text)) ?? [];
+  return withLines(plainLine(log.redactor.sentence(evidence), SHOWN_LENGTH), lines);
+}
+
+function told(what: string, reasons: readonly string[]): string {
+  const [only = "", ...others] = reasons;
+  if (others.length === 0) return `${what}: ${only}`;
+  return reasons.some((one) => one.includes("\n")) ? withLines(what, reasons) : `${what}: ${reasons.join(", ")}`;
+}
+
+/** Runs the hooks for health_check; answers how the workers were found that a script has run for. */
+async function runHealthHooks(
+  context: OperationContext,
+  effects: GateEffects,
+  job: CatalogJob,
+  workers: readonly string[],
+  { wait, verbose }: HealthOptions,
+): Promise<AllocationHealth[]> {
+  const attempts = wait ? (job.healthCheck?.wait ?? DEFAULT_WAIT) : ONCE;
+  const none = { attempts: 0, checks: [] };
+  try {
+    const scripts = await effects.hooks({ kind: "health_check", job, workers, wait: attempts, verbose });
+    const hosts = [...new Set(scripts.map(({ worker }) => worker))];
+    return hosts.map((worker) => ({ ...none, worker, outcome: "ok", error: null, evidence: null }));
+  } catch (thrown) {
+    const errors = scriptErrors(thrown);
+    if (errors.size === 0) throw thrown;
+    return await mapAll([...errors], errors.size, async ([worker, said]): Promise<AllocationHealth> => {
+      const error = `${worker}: ${context.log.redactor.sentence(said)}`;
+      return { ...none, worker, outcome: "failed", error, evidence: await effects.evidence(job, worker) };
+    });
+  }
+}

@@ -1,0 +1,194 @@
+import type { CatalogAllocation, CatalogJob } from "../../bucket/base/model.ts";
+import { catalogAllocations, catalogJobs } from "../../bucket/catalog/catalog.ts";
+import { jobsNamed } from "../../bucket/catalog/job-choice.ts";
+import { mapAll, sleep } from "../../core/async.ts";
+import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { parametersOf } from "../../run/protocol.ts";
+import type { Operation, OperationContext } from "../base/context.ts";
+import type { Fleet } from "../base/fleet.ts";
+import { withHooks } from "../hooks/hooks.ts";
+import { effectsOf } from "../reach/effects.ts";
+import { type AllocationHealth, checkHealth, type GateEffects, hasGate } from "./gate.ts";
+
+const JOBS_AT_ONCE = 16;
+const WORKERS_AT_ONCE = 32;
+const REACH_LIMIT_MS = 60_000;
+/** How often a worker is tried with `wait`, and how long after each time. */
+const REACH_ATTEMPTS = 30;
+const REACH_PAUSE_MS = 1_000;
+
+/** Whether a worker answered. */
+interface WorkerHealth {
+  worker: string;
+  outcome: "ok" | "failed" | "unreachable";
+  error: string | null;
+  attempts: number;
+  /** The last attempt. */
+  duration_ms: number;
+}
+
+/** How a job was found; where it was skipped, `reason` says why. */
+interface JobHealth {
+  job: string;
+  outcome: "ok" | "failed" | "unreachable" | "skipped";
+  reason: string | null;
+  allocations: AllocationHealth[];
+}
+
+/** The result of a health check. */
+interface HealthResult {
+  workers: WorkerHealth[];
+  jobs: JobHealth[];
+}
+
+interface Check {
+  context: OperationContext;
+  effects: GateEffects;
+  allocations: readonly CatalogAllocation[];
+  /** The errors of the workers that did not answer. */
+  lost: ReadonlyMap<string, WorkerHealth>;
+  wait: boolean;
+  verbose: boolean;
+}
+
+/**
+ * Looks whether workers and jobs are well, and changes nothing: an ssh round trip to each worker, then of every job the
+ * probes and the hooks for health_check. A worker that gives no answer fails its own allocations only. Throws
+ * `ErrHealthCheckFailed` at the end, where anything is not well, with the whole result in the details;
+ * `unknown_name` for an unknown job.
+ */
+export const healthCheck: Operation = async (context, params) => {
+  const { jobs: wanted, wait, verbose } = parametersOf("health_check", params);
+  const jobs = jobsNamed(catalogJobs(context.db), wanted);
+  const allocations = catalogAllocations(context.db).filter(({ removed }) => !removed);
+  return await withHooks(context, async (hooks, fleet) => {
+    const workers = await reachWorkers(context, fleet, concerned(fleet, allocations, wanted && jobs), wait);
+    const lost = new Map(workers.filter(({ outcome }) => outcome !== "ok").map((one) => [one.worker, one]));
+    const effects = effectsOf(context, fleet, hooks, allocations);
+    const check = { context, effects, allocations, lost, wait, verbose };
+    let done = 0;
+    const checked = await mapAll(
+      jobs,
+      JOBS_AT_ONCE,
+      async (job) => {
+        const health = await checkJob(check, job);
+        context.progress.report({ phase: "health_check", done: ++done, total: jobs.length });
+        return health;
+      },
+      context.signal,
+    );
+    return conclude(context, { workers, jobs: checked });
+  });
+};
+
+/** All workers, or those of some jobs. */
+function concerned(
+  fleet: Fleet,
+  allocations: readonly CatalogAllocation[],
+  jobs: readonly CatalogJob[] | undefined,
+): string[] {
+  const present = fleet.workers.filter(({ removed }) => !removed).map(({ host }) => host);
+  if (jobs === undefined) return present;
+  const names = new Set(jobs.map(({ name }) => name));
+  const own = new Set(allocations.filter(({ job }) => names.has(job)).map(({ worker }) => worker));
+  return present.filter((host) => own.has(host));
+}
+
+async function reachWorkers(
+  context: OperationContext,
+  fleet: Fleet,
+  hosts: readonly string[],
+  wait: boolean,
+): Promise<WorkerHealth[]> {
+  const work = (host: string) => reachWorker(context, fleet, host, wait ? REACH_ATTEMPTS : 1);
+  return await mapAll(hosts, WORKERS_AT_ONCE, work, context.signal);
+}
+
+async function reachWorker(
+  context: OperationContext,
+  fleet: Fleet,
+  worker: string,
+  attempts: number,
+): Promise<WorkerHealth> {
+  const { log, signal } = context;
+  for (let attempt = 1; ; attempt++) {
+    const started = performance.now();
+    const health = await roundTrip(fleet, worker, signal);
+    const duration_ms = Math.round(performance.now() - started);
+    if (health.outcome !== "unreachable" || attempt >= attempts) {
+      if (health.error !== null) log.error(`worker ${worker}: ${health.error}`);
+      return { worker, ...health, attempts: attempt, duration_ms };
+    }
+    if (attempt === 1) log.info(`worker ${worker}: waiting for an answer: ${health.error}`);
+    await sleep(REACH_PAUSE_MS, signal);
+  }
+}
+
+async function roundTrip(
+  fleet: Fleet,
+  worker: string,
+  signal: AbortSignal,
+): Promise<Pick<WorkerHealth, "outcome" | "error">> {
+  try {
+    const transport = await fleet.open(worker);
+    const { exitCode, reason } = await transport.script(":", { isShort: true, timeoutMs: REACH_LIMIT_MS, signal });
+    throwIfCancelled(signal);
+    if (exitCode === 0) return { outcome: "ok", error: null };
+    const why = reason === "exit" ? `exit code ${exitCode}` : `no answer within ${REACH_LIMIT_MS / 1000} s`;
+    return { outcome: "failed", error: `Cannot run a script on worker ${worker}: ${why}` };
+  } catch (error) {
+    throwIfCancelled(signal);
+    if (!(error instanceof Failure)) throw error;
+    return { outcome: error.code === "unreachable" ? "unreachable" : "failed", error: messageOf(error) };
+  }
+}
+
+async function checkJob(check: Check, job: CatalogJob): Promise<JobHealth> {
+  const { context, effects, lost, wait, verbose } = check;
+  const own = check.allocations.filter((one) => one.job === job.name);
+  const active = own.filter(({ disabled }) => !disabled).map(({ worker }) => worker);
+  if (active.length === 0) return skipped(context, job, "it has no active allocation");
+  if (!hasGate(job)) return skipped(context, job, "it has neither probes nor hooks for health_check");
+  const isThere = (worker: string) => !lost.has(worker);
+  const workers = { probed: active.filter(isThere), hooked: own.map(({ worker }) => worker).filter(isThere) };
+  const options = { wait, verbose, isThorough: true };
+  const found = workers.probed.length === 0 ? [] : await checkHealth(context, effects, job, workers, options);
+  const unreached = active.flatMap((worker): AllocationHealth[] => {
+    const { outcome, error } = lost.get(worker) ?? {};
+    if (outcome === undefined || error === undefined) return [];
+    return [{ worker, outcome, error, attempts: 0, checks: [], evidence: null }];
+  });
+  return told(context, job, [...found, ...unreached]);
+}
+
+function skipped({ log }: OperationContext, { name: job }: CatalogJob, reason: string): JobHealth {
+  log.info(`${job}: skipped, ${reason}`);
+  return { job, outcome: "skipped", reason, allocations: [] };
+}
+
+function told({ log }: OperationContext, { name: job }: CatalogJob, allocations: AllocationHealth[]): JobHealth {
+  const bad = allocations.filter(({ outcome }) => outcome !== "ok");
+  const well = allocations.filter(({ outcome }) => outcome === "ok").map(({ worker }) => worker);
+  if (well.length > 0) log.info(`${job}: healthy on ${well.join(", ")}`);
+  if (bad.length === 0) return { job, outcome: "ok", reason: null, allocations };
+  const reason = bad.map(({ error }) => error).join("; ");
+  log.error(`${job}: ${reason}`);
+  const outcome = bad.some((one) => one.outcome === "failed") ? "failed" : "unreachable";
+  return { job, outcome, reason, allocations };
+}
+
+function conclude({ log }: OperationContext, result: HealthResult): HealthResult {
+  const count = (outcome: JobHealth["outcome"]) => result.jobs.filter((job) => job.outcome === outcome).length;
+  log.info(
+    `jobs: ${count("ok")} healthy, ${count("failed")} failed, ${count("unreachable")} unreachable, ${count("skipped")} skipped`,
+  );
+  const jobs = result.jobs.filter(({ outcome }) => outcome === "failed" || outcome === "unreachable");
+  const told = new Set(jobs.flatMap(({ allocations }) => allocations.map(({ worker }) => worker)));
+  const workers = result.workers.filter(({ worker, outcome }) => outcome !== "ok" && !told.has(worker));
+  const errors = [
+    ...jobs.map(({ job, reason }) => `${job}: ${reason}`),
+    ...workers.map(({ worker, error }) => `worker ${worker}: ${error}`),
+  ];
+  if (errors.length === 0) return result;
+  throw new Failure("ErrHealthCheckFailed", `not everything is well: ${errors.join("; ")}`, { details: result });
+}

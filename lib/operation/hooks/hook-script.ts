@@ -1,0 +1,114 @@
+import type { CatalogAllocation, CatalogFile, CatalogJob } from "../../bucket/base/model.ts";
+import type { Promotion } from "../../bucket/catalog/promotions.ts";
+import { stageForScript, stagingFolder } from "../../bucket/catalog/staging.ts";
+import { messageOf } from "../../core/errors.ts";
+import { inOneLine, LastLines, withLines } from "../../core/plain-text.ts";
+import { type EventVariables, scriptEnvironment } from "../../hook/environment.ts";
+import { runScript, scriptCommand } from "../../hook/runner.ts";
+import type { HookRuntime } from "../../hook/runtime.ts";
+import { type ScriptFile, stageScripts } from "../../hook/staging.ts";
+import { allocationIndex, type Batch, PASSES, type PassKind } from "../../plan/rollout.ts";
+import type { OperationContext } from "../base/context.ts";
+import type { Fleet } from "../base/fleet.ts";
+import { templateFields, upstreamOf } from "./job-facts.ts";
+
+/** What all scripts of a session share. */
+export interface ScriptHost {
+  context: OperationContext;
+  fleet: Fleet;
+  runtime: HookRuntime;
+  /** Without symbolic links. */
+  bucketRoot: string;
+  sshConfig: string | undefined;
+}
+
+/** One script of a pass. */
+export interface Script {
+  kind: PassKind;
+  job: CatalogJob;
+  hook: string;
+  batch: Batch;
+  variables: EventVariables;
+  /** The allocations of the job in catalog order, removed ones too. */
+  peers: readonly CatalogAllocation[];
+  /** All files of the job. */
+  files: readonly CatalogFile[];
+  allocation: CatalogAllocation;
+  promoted: Promotion;
+}
+
+/**
+ * Stages a script and runs it; the runtime API knows the script for as long as it runs. Its output goes to Activity and
+ * to the worker's log. Answers null, or what went wrong with the last lines of its stderr. Throws only where no log can
+ * be written.
+ */
+export async function attemptScript(host: ScriptHost, script: Script): Promise<string | null> {
+  const { id: allocationId, job, worker } = script.allocation;
+  const { hook } = script;
+  const { event, phase } = PASSES[script.kind];
+  const { log } = host.context;
+  const fields = { worker, job, phase, action: hook, cmd: `hook ${hook}` };
+  log.record({ event: "command_begin", ...fields });
+  const started = performance.now();
+  const running = host.runtime.begin({ allocationId, job, worker, event, hook });
+  let error: string | null;
+  try {
+    error = await runProcess(host, script);
+  } catch (thrown) {
+    error = messageOf(thrown);
+  } finally {
+    running.end();
+  }
+  const duration_ms = Math.round(performance.now() - started);
+  const how = error === null ? { exit: 0 } : { reason: inOneLine(error) };
+  log.record({ event: "command_end", ...fields, ...how, duration_ms });
+  return error;
+}
+
+async function runProcess(host: ScriptHost, script: Script): Promise<string | null> {
+  const { job, worker } = script.allocation;
+  const { launcher, layout, log, signal } = host.context;
+  const folder = stagingFolder(layout, worker, job);
+  await stageScripts(folder, filesFor(host, script));
+  const last = { stdout: new LastLines(), stderr: new LastLines() };
+  const outcome = await runScript(launcher, {
+    argv: await scriptCommand(layout, folder, job, script.hook),
+    bucketRoot: host.bucketRoot,
+    environment: environmentOf(host, script),
+    onLine(line, stream) {
+      last[stream].add(line);
+      log.output(job, worker, line, stream, { phase: PASSES[script.kind].phase, action: script.hook });
+    },
+    secrets: log.redactor,
+    signal,
+  });
+  if (outcome.exitCode === 0) return null;
+  const [said = [], other = []] = [last.stderr, last.stdout].map((one) =>
+    one.shown((text) => log.redactor.apply(text)),
+  );
+  return withLines(`exit code ${outcome.exitCode}`, said.length > 0 ? said : other);
+}
+
+function filesFor({ context, fleet }: ScriptHost, script: Script): ScriptFile[] {
+  const { allocation, job, hook, files, promoted } = script;
+  const fields = templateFields(context, fleet, allocation, promoted, context.log.updateSeq ?? 0);
+  return stageForScript(files, fields, upstreamOf(job), context.kv, hook);
+}
+
+function environmentOf(host: ScriptHost, script: Script): Record<string, string> {
+  const { allocation, hook, batch, variables } = script;
+  const { launcher, layout } = host.context;
+  return scriptEnvironment(launcher.environment, {
+    allocation,
+    hook,
+    batch,
+    variables,
+    ...PASSES[script.kind],
+    allocationIndex: allocationIndex(script.peers, allocation.worker),
+    currentVersion: script.promoted.version,
+    api: host.runtime,
+    bucketRoot: host.bucketRoot,
+    sshConfig: host.sshConfig,
+    workersFile: layout.hookWorkers,
+  });
+}

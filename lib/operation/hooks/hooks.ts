@@ -1,0 +1,249 @@
+import { realpath } from "node:fs/promises";
+import type { CatalogAllocation, CatalogJob, HookEvent } from "../../bucket/base/model.ts";
+import { catalogAllocations, catalogFiles, catalogJobs, catalogWorkers } from "../../bucket/catalog/catalog.ts";
+import { promotionsOf } from "../../bucket/catalog/promotions.ts";
+import { loadOpsConf } from "../../bucket/workspace/settings.ts";
+import { runAll, sleep } from "../../core/async.ts";
+import { Failure, throwIfCancelled } from "../../core/errors.ts";
+import { makePrivateFolder, writeAtomic } from "../../core/files.ts";
+import { inOneLine } from "../../core/plain-text.ts";
+import type { EventVariables } from "../../hook/environment.ts";
+import { type Batch, PASSES, type PassKind, passBatches, passWorkers } from "../../plan/rollout.ts";
+import { RUNNER_PATH } from "../../transport/ask/runner.ts";
+import type { OperationContext } from "../base/context.ts";
+import { Fleet } from "../base/fleet.ts";
+import { attemptScript, type Script, type ScriptHost } from "./hook-script.ts";
+import { upstreamOf } from "./job-facts.ts";
+
+/** A request to run the hooks that a job has for an event. */
+export interface HookPass {
+  kind: PassKind;
+  job: CatalogJob;
+  /** Only this one of its hooks. */
+  hook?: string;
+  /** Only these workers of the pass. */
+  workers?: readonly string[];
+  /** The batch of a rollout that the hooks are for; without it the pass makes its own batches. */
+  batch?: Batch;
+  variables?: EventVariables;
+  /** By worker: the version to bring there (`NEW_VERSION`), where it is not that of the catalog. */
+  versions?: ReadonlyMap<string, string>;
+  /** A script that fails is tried again, as a probe is. */
+  wait?: { attempts: number; intervalSeconds: number };
+  /** Tells in Activity how each script has ended. */
+  verbose?: boolean;
+}
+
+/** How one script ended. */
+export interface ScriptResult {
+  hook: string;
+  worker: string;
+  error: string | null;
+  duration_ms: number;
+}
+
+/**
+ * Runs the hooks of a run (hook-runtime.md, Execution model). The runtime API starts with the first script and answers
+ * until the session is closed. What scripts write is pending in the run's KV store: who asks for a pass has to store or
+ * to drop it.
+ */
+export class HookSession {
+  readonly #context: OperationContext;
+  readonly #fleet: Fleet;
+  readonly #jobs: readonly CatalogJob[];
+  readonly #allocations: readonly CatalogAllocation[];
+  readonly #peers: ReadonlyMap<string, CatalogAllocation[]>;
+  /** The ids of all that a script has run for. */
+  readonly #visited = new Set<string>();
+  #host: Promise<ScriptHost> | undefined;
+
+  /** For the workers of the fleet and the catalog as it is now. */
+  constructor(context: OperationContext, fleet: Fleet) {
+    this.#context = context;
+    this.#fleet = fleet;
+    this.#jobs = catalogJobs(context.db);
+    this.#allocations = catalogAllocations(context.db);
+    this.#peers = Map.groupBy(this.#allocations, ({ job }) => job);
+  }
+
+  /**
+   * Runs every hook that the job has for the pass, by name; of each, batch after batch, and in a batch all scripts at
+   * once and to their end. Answers how the scripts ended. When one failed, nothing further is started and it throws
+   * `ErrHookFailed`, which names every worker with its error; its details are the results so far.
+   */
+  async run(pass: HookPass): Promise<ScriptResult[]> {
+    const results: ScriptResult[] = [];
+    const hooks = hooksOn(pass.job, PASSES[pass.kind].event);
+    for (const hook of hooks.filter((name) => name === (pass.hook ?? name)))
+      for (const batch of this.#batchesOf(pass)) {
+        const ended = await this.#runBatch(pass, hook, batch);
+        results.push(...ended);
+        if (ended.some(({ error }) => error !== null)) throw hookFailure(pass, hook, ended, results);
+      }
+    return results;
+  }
+
+  /** Ends the runtime API. */
+  async close(): Promise<void> {
+    const host = await this.#host?.catch(() => undefined);
+    await host?.runtime.close();
+  }
+
+  #batchesOf({ kind, job, workers, batch }: HookPass): Batch[] {
+    if (batch) return [batch];
+    const order = this.#context.kv.get(`ops/job/${job.name}`, "rollout_order");
+    return passBatches(kind, job, this.#peersOf(job), order, workers);
+  }
+
+  #peersOf(job: CatalogJob): CatalogAllocation[] {
+    return this.#peers.get(job.name) ?? [];
+  }
+
+  async #runBatch(pass: HookPass, hook: string, batch: Batch): Promise<ScriptResult[]> {
+    const { db, log, signal } = this.#context;
+    throwIfCancelled(signal);
+    const { kind, job, variables = {}, versions } = pass;
+    const place = `${PASSES[kind].event}, batch ${batch.index + 1} of ${batch.count}`;
+    log.info(`${job.name}: hook ${hook} (${place}) for ${batch.workers.join(", ")}`);
+    this.#host ??= this.#open();
+    const host = await this.#host;
+    const peers = this.#peersOf(job);
+    const allocations = peers.filter(({ worker }) => batch.workers.includes(worker));
+    const shared = { kind, job, hook, batch, variables, peers, files: catalogFiles(db, job.name) };
+    const promotionOf = promotionsOf(db, job.name);
+    for (const { id } of allocations) this.#visited.add(id);
+    const ended = await runAll(allocations, allocations.length, (one) => {
+      const allocation = { ...one, newVersion: versions?.get(one.worker) ?? one.newVersion };
+      return this.#runScript(host, { ...shared, allocation, promoted: promotionOf(one.id) }, pass);
+    });
+    throwIfCancelled(signal);
+    return ended.map((one) => {
+      if (one.status === "rejected") throw one.reason;
+      return one.value;
+    });
+  }
+
+  /** Runs a script until it succeeds or has had all its attempts. */
+  async #runScript(host: ScriptHost, script: Script, pass: HookPass): Promise<ScriptResult> {
+    const { log, progress, signal } = this.#context;
+    const { attempts, intervalSeconds } = pass.wait ?? { attempts: 1, intervalSeconds: 0 };
+    const { hook } = script;
+    const { job, worker } = script.allocation;
+    const started = performance.now();
+    for (let attempt = 1; ; attempt++) {
+      // A script has no limit of its own (decisions: Hook runtime API).
+      const error = await progress.during(`${job}@${worker}: hook ${hook}`, null, attemptScript(host, script));
+      const duration_ms = Math.round(performance.now() - started);
+      if (pass.verbose)
+        log.info(`${job}@${worker}: hook ${hook} ${error === null ? "succeeded" : "failed"} after ${duration_ms} ms`);
+      if (error === null || attempt >= attempts) return { hook, worker, error, duration_ms };
+      const pauseMs = intervalSeconds * 1000;
+      const what = `${job}@${worker}: to try hook ${hook} again (attempt ${attempt} of ${attempts} failed)`;
+      await progress.during(what, pauseMs, sleep(pauseMs, signal));
+    }
+  }
+
+  async #open(): Promise<ScriptHost> {
+    const { kv, layout, log, signal } = this.#context;
+    await this.#writeWorkersFile();
+    const sshConfig = await this.#sshConfig();
+    const bucketRoot = await realpath(layout.root);
+    const { startHookRuntime } = await import("../../hook/runtime.ts");
+    const jobs = new Map(this.#jobs.map((job) => [job.name, job]));
+    const allocations = new Map(this.#allocations.map((allocation) => [allocation.id, allocation]));
+    const runtime = await startHookRuntime({
+      kv,
+      allocation: (id) => this.#known(allocations.get(id)),
+      upstreams: (name) => new Set(upstreamOf(jobs.get(name) as CatalogJob)),
+      hasHook: (name, hook) => jobs.get(name)?.hooks.some((one) => one.name === hook) ?? false,
+      workers: (name) => passWorkers("pre_deploy", this.#peers.get(name) ?? []),
+      dependents: (job, hook) => dependentsOf(this.#jobs, job, hook),
+      signal,
+      onSecret: (value) => log.redactor.add(value),
+      waiting: (on, limitMs, work) => this.#context.progress.during(on, limitMs, work),
+      warn({ job, worker, hook }, sentence) {
+        log.remark(job, worker, `warning: ${sentence}`, { action: hook, stream: "stderr" });
+      },
+    });
+    return { context: this.#context, fleet: this.#fleet, runtime, bucketRoot, sshConfig };
+  }
+
+  /** A removed allocation is known once the scripts that follow its stop run for it. */
+  #known(allocation: CatalogAllocation | undefined): CatalogAllocation | undefined {
+    return allocation?.removed && !this.#visited.has(allocation.id) ? undefined : allocation;
+  }
+
+  /** Scripts that never use ssh run without a key, too. */
+  async #sshConfig(): Promise<string | undefined> {
+    try {
+      return await this.#fleet.sshConfigFile();
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      this.#context.log.warn(`hooks cannot use ssh: ${error.message}`);
+      return undefined;
+    }
+  }
+
+  /** Tells the helpers how each worker is reached (`OPS_WORKERS_FILE`). */
+  async #writeWorkersFile(): Promise<void> {
+    const { layout, run } = this.#context;
+    const { settings } = await loadOpsConf(layout);
+    const workers = this.#fleet.workers.map(({ host, connection, root, sshUser }) => {
+      const folder = `${root}/${run.bucketId}`;
+      if (connection === "local") return [host, { connection, root, folder, use_sudo: false }];
+      return [host, { connection, root, folder, use_sudo: settings.useSudo, ssh_user: sshUser ?? settings.sshUser }];
+    });
+    const file = { bucket_id: run.bucketId, workers: Object.fromEntries(workers), runner: RUNNER_PATH };
+    await makePrivateFolder(layout.tmp);
+    await writeAtomic(layout.hookWorkers, `${JSON.stringify(file)}\n`);
+  }
+}
+
+/** The names of the hooks that a job has for an event, sorted. */
+export function hooksOn(job: CatalogJob, event: HookEvent): string[] {
+  return job.hooks.filter((hook) => hook.events.includes(event)).map((hook) => hook.name);
+}
+
+/** The scripts that ran in a pass, where an error is that one of them failed. */
+export function scriptsIn(error: unknown): ScriptResult[] {
+  const isOurs = error instanceof Failure && error.code === "ErrHookFailed";
+  return isOurs ? (error.details as { scripts: ScriptResult[] }).scripts : [];
+}
+
+/** The errors of scripts by worker, where they are what an error is about. */
+export function scriptErrors(error: unknown): Map<string, string> {
+  return new Map(
+    scriptsIn(error).flatMap(({ hook, worker, error }) => (error === null ? [] : [[worker, `hook ${hook}: ${error}`]])),
+  );
+}
+
+/** Gives work a session and the workers of the catalog. */
+export async function withHooks<T>(
+  context: OperationContext,
+  work: (hooks: HookSession, fleet: Fleet) => Promise<T>,
+): Promise<T> {
+  const fleet = new Fleet(context, catalogWorkers(context.db));
+  const hooks = new HookSession(context, fleet);
+  try {
+    return await work(hooks, fleet);
+  } finally {
+    await hooks.close();
+    await fleet.close();
+  }
+}
+
+function dependentsOf(jobs: readonly CatalogJob[], job: string, hook: string) {
+  return jobs.flatMap((one) =>
+    one.hooks
+      .filter(({ demandJob, demandHook }) => demandJob === job && demandHook === hook)
+      .map(({ name, demandConfig }) => ({ job: one.name, hook: name, demand_config: demandConfig })),
+  );
+}
+
+function hookFailure(pass: HookPass, hook: string, batch: readonly ScriptResult[], scripts: ScriptResult[]): Failure {
+  const failed = batch.filter(({ error }) => error !== null);
+  const errors = failed.map(({ worker, error }) => `${worker}: ${inOneLine(error ?? "")}`);
+  const where = `hook ${hook} (${PASSES[pass.kind].event}) of job ${pass.job.name}`;
+  const count = `${failed.length} worker${failed.length > 1 ? "s" : ""}`;
+  return new Failure("ErrHookFailed", `${where} failed on ${count}: ${errors.join("; ")}`, { details: { scripts } });
+}

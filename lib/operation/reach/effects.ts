@@ -1,0 +1,122 @@
+import type { CatalogAllocation, CatalogJob } from "../../bucket/base/model.ts";
+import { type StagedTree, stagingFolder, writeStaging } from "../../bucket/catalog/staging.ts";
+import { mapAll } from "../../core/async.ts";
+import type { FileDigests } from "../../plan/changes.ts";
+import { type ProbeResult, probe } from "../../transport/ask/probes.ts";
+import { type LastTarget, lastTarget } from "../../transport/ask/runner.ts";
+import { type SyncFile, type SyncResult, syncTree, WORKER_TREE } from "../../transport/files/sync.ts";
+import type { OperationContext } from "../base/context.ts";
+import { collectEvidence, type Evidence } from "../base/evidence.ts";
+import type { Fleet } from "../base/fleet.ts";
+import type { HookPass, HookSession, ScriptResult } from "../hooks/hooks.ts";
+import { makeTarget, type WantedTarget } from "./target.ts";
+import { type DriftEffects, driftEffects } from "./tree-drift.ts";
+import { syncFile, workerFiles } from "./worker-files.ts";
+
+/** For each of the two steps of a sync: asking what is there, and sending what differs. */
+const SYNC_LIMIT_MS = 900_000;
+
+/** A job on a worker. */
+export interface Place {
+  job: string;
+  worker: string;
+}
+
+/**
+ * All that a deploy does outside the bucket's database. Each throws when it did not succeed: `unreachable` where the
+ * worker cannot be reached, `cancelled` once the run is; what it had begun has ended then.
+ */
+export interface Effects extends DriftEffects {
+  /** Brings `worker.json`, `jobs.json` and `bin/` of a worker up to date (hook-runtime.md, Deploy order 3). */
+  syncWorker(host: string, updateSeq: number): Promise<void>;
+  /** Writes the files of an allocation to its staging folder, which then holds nothing else. */
+  stage(place: Place, tree: StagedTree): Promise<void>;
+  /**
+   * Makes the files that ops has of a job on a worker these. What differs from `before` is sent although its content is
+   * there: its rights may be others now.
+   */
+  sync(place: Place, tree: StagedTree | undefined, before: FileDigests): Promise<SyncResult>;
+  /** The last target of the job that succeeded there since the worker's start. */
+  lastTarget(place: Place): Promise<LastTarget | undefined>;
+  /** Runs a target to its end; throws when it fails. */
+  run(target: WantedTarget): Promise<void>;
+  /** Carries out the checks of a job's health check on a worker, once. */
+  probe(job: CatalogJob, worker: string): Promise<ProbeResult[]>;
+  /** Looks at a job on a worker after its health check failed; see {@link collectEvidence}. */
+  evidence(job: CatalogJob, worker: string): Promise<Evidence>;
+  /** Runs scripts here; throws `ErrHookFailed` when one fails. */
+  hooks(pass: HookPass): Promise<ScriptResult[]>;
+}
+
+/** The effects of a real deploy; every wait of theirs shows in the run's progress. */
+export function effectsOf(
+  context: OperationContext,
+  fleet: Fleet,
+  hooks: HookSession,
+  allocations: readonly CatalogAllocation[],
+): Effects {
+  const { layout, progress, signal, run } = context;
+  const syncing = async (place: Place, name: string, folder: string, files: readonly SyncFile[]) => {
+    const transport = await fleet.reach(place.worker);
+    const work = syncTree(transport, { name, folder, files }, { signal, timeoutMs: SYNC_LIMIT_MS });
+    return await progress.during(`${nameOf(place)}: sync`, SYNC_LIMIT_MS, work);
+  };
+  return {
+    async syncWorker(host, updateSeq) {
+      const files = workerFiles(run.bucketId, fleet.worker(host), allocations, updateSeq);
+      await syncing({ job: "", worker: host }, WORKER_TREE, ".", files);
+    },
+    stage: (place, tree) => writeStaging(stagingFolder(layout, place.worker, place.job), tree.files),
+    sync(place, tree, before) {
+      const files = tree?.files ?? [];
+      const wanted = files.map((file) => ({
+        ...syncFile(file.path, file.mode, file.content, file.sha256),
+        isRewritten: before[file.path] !== undefined && before[file.path] !== tree?.digests[file.path],
+      }));
+      return syncing(place, place.job, `jobs/${place.job}`, wanted);
+    },
+    ...driftEffects(context, fleet),
+    async lastTarget({ job, worker }) {
+      return await lastTarget(await fleet.reach(worker), job, { signal });
+    },
+    async run(target) {
+      const transport = await fleet.reach(target.worker);
+      const { down } = fleet;
+      const isRestart = target.target === "restart";
+      const onCut = () => (isRestart ? down.set(nameOf(target), "restart") : undefined);
+      const work = (onBegin: () => void) => makeTarget(context, transport, { ...target, onBegin, onCut });
+      await progress.during(`${nameOf(target)}: make ${target.target}`, target.limitSeconds * 1000, work);
+      if (isRestart || target.target === "start") down.delete(nameOf(target));
+    },
+    probe: (job, worker) => probeOnce(context, fleet, job, worker),
+    evidence: (job, worker) => collectEvidence(context, fleet, job.name, worker),
+    hooks: (pass) => hooks.run(pass),
+  };
+}
+
+/** A job on a worker as people read it. */
+function nameOf({ job, worker }: Place): string {
+  return job === "" ? worker : `${job}@${worker}`;
+}
+
+async function probeOnce(
+  { kv, signal, progress }: OperationContext,
+  fleet: Fleet,
+  job: CatalogJob,
+  host: string,
+): Promise<ProbeResult[]> {
+  const checks = job.healthCheck?.checks ?? [];
+  return await mapAll(checks, checks.length, async (check) => {
+    const timeoutMs = check.timeoutSeconds * 1000;
+    const carryOut = async (onBegin: () => void) => {
+      if (check.type === "ssh")
+        return await probe({ ...check, transport: await fleet.reach(host), timeoutMs, onBegin }, signal);
+      const port = job.ports[check.port] as number;
+      const ca = kv.get("ops/worker", "certs/ca.crt");
+      const trust = check.type === "http" && ca !== undefined ? { ca } : {};
+      onBegin();
+      return await probe({ ...check, ...trust, host, port, timeoutMs }, signal);
+    };
+    return await progress.during(`${job.name}@${host}: ${check.type} probe`, timeoutMs, carryOut);
+  });
+}

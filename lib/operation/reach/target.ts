@@ -1,0 +1,114 @@
+import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
+import { readdir } from "node:fs/promises";
+import { isUuid } from "../../codec/uuid.ts";
+import { messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { LastLines, withLines } from "../../core/plain-text.ts";
+import type { CommandOutcome } from "../../core/spawn.ts";
+import { isCut, runTarget } from "../../transport/ask/runner.ts";
+import { describeCut, type Transport } from "../../transport/base/transport.ts";
+import type { OperationContext } from "../base/context.ts";
+import { failedWith } from "../base/outcome.ts";
+
+/** How far back a run can be whose target is still running. */
+const NEWEST = 20;
+
+/** A target of a job that is to succeed on a worker. */
+export interface WantedTarget {
+  job: string;
+  worker: string;
+  target: string;
+  /** The phase of the run, for the worker's log. */
+  phase: string;
+  limitSeconds: number;
+  /** {@link targetHash}, where it is known which files are there. */
+  hash?: string;
+  env?: Record<string, string>;
+  /** Called when the target begins to run on the worker. */
+  onBegin?: () => void;
+  /** Called where the target began and did not succeed, or where its outcome is unknown. */
+  onCut?: () => void;
+  /** Exit codes that are as good as 0. */
+  accepted?: readonly number[];
+}
+
+/**
+ * What a worker notes with a target that succeeded: which files it ran with, and for which version. The same files may
+ * run another version, which their Makefile only knows from `NEW_VERSION`.
+ */
+export function targetHash(treeHash: string, version: string): string {
+  return createHash("sha256").update(`${treeHash} ${version}`).digest("hex");
+}
+
+/**
+ * Runs a target of a job on a worker, its output going to Activity and to the worker's log. Throws `timeout` or
+ * `failed` naming target, job and worker, with the last lines of its output, or `cancelled`.
+ */
+export async function makeTarget(context: OperationContext, transport: Transport, wanted: WantedTarget): Promise<void> {
+  const { job, worker, target, phase, limitSeconds, accepted = [], onBegin, onCut = () => {}, ...order } = wanted;
+  const { log, run, signal } = context;
+  const fields = { worker, job, phase, action: target };
+  const overRunIds = await overRuns(context);
+  log.record({ event: "command_begin", ...fields, cmd: `make ${target}` });
+  const started = performance.now();
+  const end = (how: { exit?: number; reason?: string }) =>
+    log.record({
+      event: "command_end",
+      ...fields,
+      cmd: `make ${target}`,
+      ...how,
+      duration_ms: Math.round(performance.now() - started),
+    });
+  const said = new LastLines();
+  let isBegun = false;
+  const outcome = await runTarget(transport, {
+    job,
+    target,
+    ...order,
+    timeoutMs: limitSeconds * 1000,
+    runId: run.id,
+    overRuns: overRunIds,
+    onBegin() {
+      isBegun = true;
+      onBegin?.();
+    },
+    onLine(line, stream) {
+      said.add(line);
+      log.output(job, worker, line, stream, { phase, action: target });
+    },
+    signal,
+  }).catch((error: unknown) => {
+    end({ reason: messageOf(error) });
+    if (isBegun) onCut();
+    throw error;
+  });
+  if (isBegun && isCut(outcome)) onCut();
+  end(outcome.exitCode === null ? { reason: outcome.reason } : { exit: outcome.exitCode });
+  throwIfCancelled(signal);
+  const what = `\`make ${target}\` of job ${job} on ${worker}`;
+  const failed = (code: "timeout" | "failed", how: string) =>
+    failedWith(
+      code,
+      withLines(
+        `${what} ${how}`,
+        said.shown((text) => log.redactor.apply(text)),
+      ),
+    );
+  if (outcome.reason === "timeout") throw failed("timeout", `was ${describeCut(outcome.receipt, limitSeconds)}`);
+  if (outcome.exitCode !== 0 && !accepted.includes(outcome.exitCode ?? -1))
+    throw failed("failed", `failed: ${describe(outcome)}`);
+}
+
+/**
+ * The newest runs in the bucket's history beside this one. They are over, however they ended: this one has the bucket's
+ * lock.
+ */
+async function overRuns({ layout, run }: OperationContext): Promise<string[]> {
+  const ids = existsSync(layout.runs) ? await readdir(layout.runs) : [];
+  const others = ids.filter((id) => isUuid(id) && id !== run.id);
+  return others.sort().slice(-NEWEST);
+}
+
+function describe({ exitCode, signal }: CommandOutcome): string {
+  return signal === null ? `exit code ${exitCode}` : `signal ${signal}`;
+}

@@ -1,0 +1,159 @@
+import type { CatalogAllocation } from "../../bucket/base/model.ts";
+import { catalogJobs } from "../../bucket/catalog/catalog.ts";
+import { keptContent } from "../../bucket/catalog/contents.ts";
+import type { Promotion } from "../../bucket/catalog/promotions.ts";
+import { textOf, unifiedDiff } from "../../codec/diff.ts";
+import { matchGlob } from "../../codec/glob.ts";
+import type { FileDigests } from "../../plan/changes.ts";
+import type { AllocationDrift, DriftedFile } from "../../plan/deploy-plan.ts";
+import { compareTrees, type FileDrift, readText, type TreeDrift } from "../../transport/files/compare.ts";
+import type { OperationContext } from "../base/context.ts";
+import type { Fleet } from "../base/fleet.ts";
+
+/** Of longer files no diff is shown, nor of more files than that on a worker. */
+const DIFF_BYTES = 64 * 1024;
+const DIFFS = 20;
+/** So much may differ in one file; see {@link unifiedDiff}. */
+export const MOST_EDITS = 400;
+
+/** How files on workers are looked at; nothing is written there. */
+export interface DriftEffects {
+  /** Compares the files of jobs on a worker with these, in one question; see {@link compareTrees}. */
+  drift(worker: string, wanted: ReadonlyMap<string, FileDigests>): Promise<Map<string, TreeDrift>>;
+  /** The text of a file of a job there, of at most 64 KiB; undefined where it is none. */
+  text(place: { job: string; worker: string }, path: string): Promise<string | undefined>;
+}
+
+/**
+ * Looks at files over the one connection that a run has to each worker. Files that `drift_ignore` names count as
+ * promoted.
+ */
+export function driftEffects({ db, signal }: OperationContext, fleet: Fleet): DriftEffects {
+  let ignored: Map<string, string[]> | undefined;
+  return {
+    async drift(worker, wanted) {
+      const found = await compareTrees(await fleet.open(worker), wanted, signal);
+      ignored ??= new Map(catalogJobs(db).map(({ name, driftIgnore }) => [name, driftIgnore]));
+      for (const [job, tree] of found) tree.files = withoutIgnored(tree.files, ignored.get(job) ?? []);
+      return found;
+    },
+    async text({ job, worker }, path) {
+      return await readText(await fleet.open(worker), job, path, DIFF_BYTES, signal);
+    },
+  };
+}
+
+function withoutIgnored(files: FileDrift[], globs: readonly string[]): FileDrift[] {
+  const isOwn = (path: string) => globs.some((glob) => matchGlob(glob, path));
+  return files.filter(({ path, state }) => (state !== "changed" && state !== "missing") || !isOwn(path));
+}
+
+/** An allocation with what was promoted of it. */
+export interface Promoted {
+  allocation: CatalogAllocation;
+  promotion: Promotion;
+  /** What a deploy is about to put there: of what was never promoted, files in the way of these are told. */
+  wanted?: FileDigests;
+}
+
+/** How many bytes of diffs may still be shown, on all workers together. */
+export interface DiffRoom {
+  bytes: number;
+}
+
+/**
+ * How allocations of one worker are there, in their order. Where there is no more room a diff is left out. Throws where
+ * the worker gives no whole answer: `unreachable`, `cancelled`, or `failed`.
+ */
+export async function driftOn(
+  context: OperationContext,
+  effects: DriftEffects,
+  worker: string,
+  own: readonly Promoted[],
+  room: DiffRoom,
+): Promise<(AllocationDrift & { job: string })[]> {
+  const asked = own.filter(({ promotion, wanted }) => promotion.hash !== "" || wanted !== undefined);
+  const trees = new Map(asked.map(({ allocation, promotion }) => [allocation.job, promotion.files]));
+  const found = await effects.drift(worker, trees);
+  const differ = new Differ(context, effects, room);
+  const drifts: (AllocationDrift & { job: string })[] = [];
+  for (const one of own) {
+    const { job } = one.allocation;
+    drifts.push({ job, ...(await allocationDrift(differ, one, found.get(job))) });
+  }
+  return drifts;
+}
+
+async function allocationDrift(
+  differ: Differ,
+  { allocation, promotion, wanted }: Promoted,
+  found: TreeDrift | undefined,
+): Promise<AllocationDrift> {
+  const is_unfinished = promotion.unfinished || (found?.isUnsettled ?? false);
+  const isNew = promotion.hash === "";
+  // After a deploy was cut off, the files on the worker are its own.
+  const isInTheWay = (path: string) => wanted?.[path] !== undefined && !promotion.unfinished;
+  // Files that a job adds are its own as well.
+  const isTold = ({ path, state }: FileDrift) => (!isNew && state !== "extra") || isInTheWay(path);
+  const told = (found?.files ?? []).filter(isTold);
+  if (isNew && told.length === 0) return { outcome: "not_promoted", is_unfinished, files: [] };
+  differ.names(told.map(({ path }) => path));
+  const files: AllocationDrift["files"] = [];
+  for (const file of told) {
+    const { path, state, sha256 } = file;
+    files.push({ path, state, sha256, diff: await differ.diffOf(allocation, file, promotion.files[path]) });
+  }
+  const isSame = files.length === 0 && !found?.isUnsettled;
+  return { outcome: isSame ? "in_sync" : "drifted", is_unfinished, files };
+}
+
+/** Shows how files on one worker differ, as far as they may be shown. */
+class Differ {
+  readonly #context: OperationContext;
+  readonly #effects: DriftEffects;
+  readonly #room: DiffRoom;
+  #left = DIFFS;
+
+  constructor(context: OperationContext, effects: DriftEffects, room: DiffRoom) {
+    this.#context = context;
+    this.#effects = effects;
+    this.#room = room;
+  }
+
+  /** Paths found on the worker are names too, and are not masked. */
+  names(paths: readonly string[]): void {
+    this.#context.log.redactor.keep(paths);
+  }
+
+  /** Secrets are masked before the texts are compared: no line of one can be told from the diff. */
+  async diffOf(place: CatalogAllocation, file: FileDrift, digest: string | undefined): Promise<string | null> {
+    const { db, kv, log } = this.#context;
+    const isFull = this.#left === 0 || this.#room.bytes <= 0;
+    if (!file.hasOtherContent || digest === undefined || isFull) return null;
+    const kept = keptContent(db, kv, digest.slice(digest.indexOf(":") + 1));
+    const before = kept.isSecret ? undefined : textOf(kept.content);
+    if (before === undefined || kept.content.length > DIFF_BYTES) return null;
+    this.#left--;
+    const after = await this.#effects.text(place, file.path);
+    if (after === undefined) return null;
+    const diff = unifiedDiff(log.redactor.apply(before), log.redactor.apply(after), MOST_EDITS);
+    this.#room.bytes -= Buffer.byteLength(diff);
+    return this.#room.bytes < 0 ? null : diff;
+  }
+}
+
+/** True where a deploy with `force` puts the promoted file back; it does not remove folders and data of a job. */
+export function isForceable({ state, path, sha256 }: DriftedFile): boolean {
+  return state === "link" ? path !== "." && path !== ".." : state === "missing" || sha256 !== null;
+}
+
+/** What was found of an allocation, in lines for people. */
+export function describeDrift({ files }: { files: readonly Omit<DriftedFile, "sha256">[] }): string[] {
+  return files.flatMap(({ path, state, diff }) => [
+    `  ${state} ${path}`,
+    ...(diff ?? "")
+      .split("\n")
+      .filter((line) => line !== "")
+      .map((line) => `    ${line}`),
+  ]);
+}

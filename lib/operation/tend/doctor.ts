@@ -1,0 +1,166 @@
+import { accessSync, constants } from "node:fs";
+import { readdir, statfs } from "node:fs/promises";
+import path from "node:path";
+import { bucketIdOf, type Database, openForReading } from "../../bucket/base/database.ts";
+import type { Layout } from "../../bucket/base/layout.ts";
+import { isOwned, readLock } from "../../bucket/base/lock.ts";
+import type { CatalogWorker } from "../../bucket/base/model.ts";
+import { catalogWorkers } from "../../bucket/catalog/catalog.ts";
+import { isUuid } from "../../codec/uuid.ts";
+import { runAll } from "../../core/async.ts";
+import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { unlessMissing } from "../../core/files.ts";
+import { Redactor } from "../../core/redact.ts";
+import { examineWorker } from "../../transport/ask/examine.ts";
+import { Fleet, TOOLS } from "../base/fleet.ts";
+import { ProgressBoard } from "../base/progress.ts";
+import { examineBucket } from "./doctor-bucket.ts";
+import { type DoctorContext, type Finding, Findings } from "./findings.ts";
+
+const SSH_TOOLS = ["ssh", "ssh-keygen", "ssh-keyscan"];
+/** What bin/runner and the scripts of a sync need besides {@link TOOLS}. */
+const MORE_TOOLS = ["setsid", "mkfifo", "readlink", "kill"];
+const AT_ONCE = 32;
+/** A difference of clocks that logs show, and one at which a new certificate is not valid yet on a worker. */
+const CLOCK_WARNING_SECONDS = 10;
+const CLOCK_PROBLEM_SECONDS = 300;
+
+/**
+ * Looks at this host, the bucket and its workers, and says what to do about each finding (docs/operate.md, Doctor). Reads
+ * only and takes no lock; while another operation holds the bucket its workers are left alone, since only one command at
+ * a time reaches them (control-plane.md, Runs 2). Throws only `cancelled`.
+ */
+export async function examine(context: DoctorContext): Promise<Finding[]> {
+  const { layout } = context;
+  const opened = openCatalog(layout);
+  try {
+    const db = opened instanceof Failure ? undefined : opened;
+    const workers = db ? catalogWorkers(db).filter((worker) => !worker.removed) : [];
+    return [
+      ...(await examineHost(context, workers, db)),
+      ...(await examineBucket(context, workers, opened)),
+      ...(db ? await examineWorkers(context, workers, bucketIdOf(db)) : []),
+    ];
+  } finally {
+    if (!(opened instanceof Failure)) opened.close();
+  }
+}
+
+function openCatalog(layout: Layout): Database | Failure {
+  try {
+    return openForReading(layout.database);
+  } catch (error) {
+    return error instanceof Failure ? error : new Failure("failed", messageOf(error), { cause: error });
+  }
+}
+
+async function examineHost(
+  { layout, launcher }: DoctorContext,
+  workers: readonly CatalogWorker[],
+  db: Database | undefined,
+): Promise<Finding[]> {
+  const found = new Findings("host");
+  const usesSsh = workers.some(({ connection }) => connection === "ssh");
+  const usesPython = db?.get("SELECT 1 FROM job_files WHERE path LIKE '\\_hooks/%.py' ESCAPE '\\'") !== undefined;
+  const wanted = ["bash", ...(usesSsh ? SSH_TOOLS : []), ...(usesPython ? ["python3"] : [])];
+  const missing = wanted.filter((tool) => !isInstalled(tool, launcher.environment.PATH ?? ""));
+  if (missing.length === 0) found.ok("tools", `${wanted.join(", ")}: installed`);
+  else found.problem("tools", `${missing.join(", ")}: not installed`, "install what is missing, or set PATH right");
+  found.ok("node", `Node ${process.versions.node}`);
+  await found.look("disk", "check that the bucket's folder can be read", async () => {
+    const { bavail, blocks, bsize } = await statfs(layout.root);
+    found.disk("disk", bavail * bsize, blocks * bsize);
+  });
+  await found.look("clock", "check the rights of logs/runs/", async () => {
+    const ahead = Math.ceil(((await newestRun(layout)) - Date.now()) / 1000);
+    if (ahead <= CLOCK_WARNING_SECONDS) found.ok("clock", new Date().toISOString());
+    else found.problem("clock", `it is ${ahead} s before the newest run began`, "set the clock of this host right");
+  });
+  return found.all;
+}
+
+function isInstalled(tool: string, search: string): boolean {
+  return search.split(path.delimiter).some((folder) => {
+    try {
+      accessSync(path.join(folder, tool), constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** When the newest run began, as its id says; 0 without runs. */
+async function newestRun(layout: Layout): Promise<number> {
+  const names = (await unlessMissing(readdir(layout.runs))) ?? [];
+  const id = names.filter(isUuid).sort().at(-1) ?? "0";
+  return Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16);
+}
+
+async function examineWorkers(
+  context: DoctorContext,
+  workers: readonly CatalogWorker[],
+  bucketId: string,
+): Promise<Finding[]> {
+  const lock = await readLock(context.layout);
+  if (lock !== undefined && lock !== "unreadable" && isOwned(lock)) {
+    const found = new Findings("bucket");
+    found.warn(
+      "workers",
+      `not examined: ${lock.command} (run ${lock.run_id}) is at work`,
+      "ask again when it has ended",
+    );
+    return found.all;
+  }
+  const log = { info: () => {}, redactor: new Redactor() };
+  const progress = new ProgressBoard(() => {}, context.signal);
+  const fleet = new Fleet({ ...context, log, progress, run: { bucketId } }, workers);
+  try {
+    const one = ({ host }: CatalogWorker) => examineOne(context, fleet, host);
+    const ended = await runAll(workers, AT_ONCE, one, context.signal);
+    throwIfCancelled(context.signal);
+    return ended.flatMap((result) => (result.status === "fulfilled" ? result.value : []));
+  } finally {
+    await fleet.close();
+  }
+}
+
+async function examineOne({ signal }: DoctorContext, fleet: Fleet, host: string): Promise<Finding[]> {
+  const found = new Findings(`worker ${host}`);
+  const advice = "see that it runs, that its address and user in workers.json are right, and that the key is accepted";
+  await found.look("reach", advice, async () => {
+    const transport = await fleet.open(host);
+    const seen = await examineWorker(transport, [...TOOLS, ...MORE_TOOLS], signal);
+    found.ok("reach", transport.worker.connection === "local" ? "this machine" : "over ssh, with the rights it needs");
+    const missing = seen.missing.join(", ");
+    if (missing === "") found.ok("tools", "installed");
+    else found.problem("tools", `${missing}: not installed`, "install what is missing on the worker");
+    if (seen.blocked !== undefined)
+      found.problem("folder", `${seen.blocked} is no folder`, `move it away: ${transport.folder} is to be there`);
+    clock(found, seen.aheadSeconds);
+    found.disk("disk", seen.freeBytes, seen.diskBytes);
+    locks(found, seen.held, seen.left);
+  });
+  return found.all;
+}
+
+function clock(found: Findings, ahead: number): void {
+  const apart = Math.abs(ahead);
+  const message = `${apart} s ${ahead < 0 ? "behind" : "ahead of"} this host`;
+  const advice = "synchronise the clocks, for example with chrony";
+  if (apart >= CLOCK_PROBLEM_SECONDS) found.problem("clock", message, advice);
+  else if (apart >= CLOCK_WARNING_SECONDS) found.warn("clock", message, advice);
+  else found.ok("clock", apart === 0 ? "as on this host" : message);
+}
+
+function locks(found: Findings, held: readonly string[], left: readonly string[]): void {
+  if (held.length > 0)
+    found.warn(
+      "locks",
+      `${held.join(", ")}: held by a process there, though no operation is at work`,
+      "wait until what a killed run left running has ended, or let the next deploy end it",
+    );
+  if (left.length > 0)
+    found.warn("locks", `${left.join(", ")}: left by what was cut off`, "deploy: the next contact finishes it");
+  if (held.length + left.length === 0) found.ok("locks", "none is left");
+}

@@ -1,0 +1,227 @@
+import type { CatalogAllocation } from "../../bucket/base/model.ts";
+import { catalogAllocations, catalogWorkers } from "../../bucket/catalog/catalog.ts";
+import { dropUnusedContents } from "../../bucket/catalog/contents.ts";
+import { forgetLastOutcome } from "../../bucket/catalog/last-outcomes.ts";
+import { forgetPromotion, promotionsOf } from "../../bucket/catalog/promotions.ts";
+import { allocationNamespace } from "../../bucket/kv/kv-access.ts";
+import { runAll } from "../../core/async.ts";
+import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { parametersOf } from "../../run/protocol.ts";
+import { discardJob, vacate } from "../../transport/files/discard.ts";
+import type { Operation, OperationContext } from "../base/context.ts";
+import { type CancelReceipts, Fleet } from "../base/fleet.ts";
+import { type Noted, noteBegun, noteOutcomes, outcomeOf as outcomeOfError } from "../plan/last-outcomes.ts";
+
+const AT_ONCE = 32;
+
+/**
+ * What became of a removed allocation: `removed` from its worker and forgotten; `abandoned`: forgotten, though its worker,
+ * which has left the bucket, could not be cleaned; still known, for the next gc: `not_stopped` (deploy first),
+ * `unreachable`, `failed`.
+ */
+interface Collected {
+  job: string;
+  worker: string;
+  outcome: "removed" | "abandoned" | "not_stopped" | "unreachable" | "failed";
+  error: string | null;
+}
+
+/** The result of a gc run. */
+interface GcResult {
+  allocations: Collected[];
+  /** Rows of deleted keys and old versions that went. */
+  purged_kv_rows: number;
+  /** How many files went that no promoted tree has any more. */
+  dropped_contents: number;
+  /** Only of a run that was cancelled. */
+  cancelled?: CancelReceipts;
+}
+
+/**
+ * Cleans up (docs/operate.md, Clean-up): removed allocations that a deploy has stopped lose what they have on their workers
+ * and are forgotten; variables and secrets of a job go with its last allocation, what is known of a worker that left the
+ * bucket with the last one there; then deleted keys and old versions are purged. Worker by worker: first the files go,
+ * then, in one transaction, the rows that say they are there, so that whoever is killed here leaves work that can be
+ * repeated. Throws `failed` at the end where a worker answered but could not be cleaned, `cancelled` when it was
+ * cancelled, both with the result in the details.
+ */
+export const collectGarbage: Operation = async (context, params) => {
+  const { retain_days } = parametersOf("gc", params);
+  const { db, kv, log, signal } = context;
+  const fleet = new Fleet(context, catalogWorkers(db));
+  const result: GcResult = { allocations: [], purged_kv_rows: 0, dropped_contents: 0 };
+  try {
+    const removed = catalogAllocations(db).filter((one) => one.removed);
+    const workers = [...Map.groupBy(removed, (one) => one.worker)];
+    const clean = async ([host, due]: [string, CatalogAllocation[]]) => {
+      result.allocations.push(...(await cleanWorker(context, fleet, host, due)));
+      const done = result.allocations.length;
+      context.progress.report({ phase: "gc", done, total: removed.length });
+    };
+    const ended = await runAll(workers, AT_ONCE, clean, signal);
+    throwIfCancelled(signal);
+    for (const one of ended) if (one.status === "rejected") throw one.reason;
+    db.transaction(() => {
+      result.purged_kv_rows = kv.purge(retain_days);
+      result.dropped_contents = dropUnusedContents(db);
+    });
+    log.info(summaryOf(result));
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    const details = { ...result, cancelled: fleet.cancelReceipts() };
+    throw new Failure("cancelled", "cancelled", { details, cause: error });
+  } finally {
+    await fleet.close();
+  }
+  return conclude(result);
+};
+
+/** Cleans one worker of the removed allocations on it, and forgets those that are done. */
+async function cleanWorker(
+  context: OperationContext,
+  fleet: Fleet,
+  host: string,
+  due: readonly CatalogAllocation[],
+): Promise<Collected[]> {
+  const hasLeft = fleet.worker(host).removed;
+  const running = new Set(due.filter((one) => runs(context, one)));
+  // What left is cleaned as a whole, and only once nothing runs there any more.
+  const ready = hasLeft && running.size > 0 ? [] : due.filter((one) => !running.has(one));
+  const waiting = due.filter((one) => !ready.includes(one));
+  const clean = hasLeft ? vacateWorker : discardJobs;
+  const cleaned = ready.length === 0 ? [] : await noted(context, ready, () => clean(context, fleet, host, ready));
+  const outcomes = [
+    ...waiting.map((one) => outcomeOf(one, "not_stopped", `${why(running.has(one))}: deploy first`)),
+    ...cleaned,
+  ];
+  const isDone = (one: CatalogAllocation) =>
+    cleaned.some(({ job, outcome }) => job === one.job && (outcome === "removed" || outcome === "abandoned"));
+  forget(context, host, ready.filter(isDone));
+  for (const { job, worker, outcome, error } of outcomes)
+    if (error === null) context.log.info(`${job} on ${worker}: ${outcome}`);
+    else context.log.warn(`${job} on ${worker}: ${outcome.replace("_", " ")}: ${error}`);
+  return outcomes;
+}
+
+/** Cleans allocations with `clean`, and records the outcome of those that could not be removed. */
+async function noted(
+  context: OperationContext,
+  ready: readonly CatalogAllocation[],
+  clean: () => Promise<Collected[]>,
+): Promise<Collected[]> {
+  const ids = ready.map(({ id }) => id);
+  noteBegun(context, ids, "gc");
+  try {
+    const cleaned = await clean();
+    const idOf = (job: string) => ready.find((one) => one.job === job)?.id ?? "";
+    const left = cleaned.flatMap(({ job, outcome, error: reason }): Noted[] =>
+      outcome === "failed" || outcome === "unreachable" ? [{ id: idOf(job), action: "gc", outcome, reason }] : [],
+    );
+    noteOutcomes(context, left);
+    return cleaned;
+  } catch (error) {
+    noteOutcomes(
+      context,
+      ids.map((id) => ({ id, action: "gc", ...outcomeOfError(error) })),
+    );
+    throw error;
+  }
+}
+
+function why(isRunning: boolean): string {
+  if (isRunning) return "no deploy has stopped it since it was removed";
+  return "the worker has left the bucket, and no deploy has stopped all that ran there";
+}
+
+/** True for what may still run on its worker: only a deploy stops it, with its hooks. */
+function runs({ db }: OperationContext, { job, id }: CatalogAllocation): boolean {
+  const { hash, unfinished, stopped, stopping } = promotionsOf(db, job)(id);
+  return (hash !== "" || unfinished) && (!stopped || stopping);
+}
+
+async function vacateWorker(
+  { log, signal }: OperationContext,
+  fleet: Fleet,
+  host: string,
+  due: readonly CatalogAllocation[],
+): Promise<Collected[]> {
+  try {
+    if (!(await vacate(await fleet.open(host), signal)))
+      log.warn(`${host}: its folder stays, since another worker of the bucket uses it now`);
+    return due.map((one) => outcomeOf(one, "removed", null));
+  } catch (error) {
+    throwIfCancelled(signal);
+    return due.map((one) => outcomeOf(one, "abandoned", messageOf(error)));
+  }
+}
+
+async function discardJobs(
+  { signal }: OperationContext,
+  fleet: Fleet,
+  host: string,
+  due: readonly CatalogAllocation[],
+): Promise<Collected[]> {
+  const outcomes: Collected[] = [];
+  for (const one of due) {
+    try {
+      await discardJob(await fleet.open(host), one.job, signal);
+      outcomes.push(outcomeOf(one, "removed", null));
+    } catch (error) {
+      throwIfCancelled(signal);
+      outcomes.push(outcomeOf(one, troubleOf(error), messageOf(error)));
+    }
+  }
+  return outcomes;
+}
+
+function troubleOf(error: unknown): "unreachable" | "failed" {
+  return error instanceof Failure && error.code === "unreachable" ? "unreachable" : "failed";
+}
+
+function outcomeOf({ job, worker }: CatalogAllocation, outcome: Collected["outcome"], error: string | null): Collected {
+  return { job, worker, outcome, error };
+}
+
+/** Drops what is known of allocations, and of jobs and workers of which they were the last. All or nothing of it. */
+function forget({ db, kv }: OperationContext, host: string, gone: readonly CatalogAllocation[]): void {
+  if (gone.length === 0) return;
+  const clear = (namespace: string) => kv.sync(namespace, new Map());
+  const hasRows = (column: "job" | "worker_ip", value: string) =>
+    db.get(`SELECT 1 FROM allocations WHERE ${column} = ?`, value) !== undefined;
+  try {
+    db.transaction(() => {
+      for (const { id, job } of gone) {
+        db.run("DELETE FROM allocations WHERE alloc_id = ?", id);
+        forgetPromotion(db, job, id);
+        forgetLastOutcome(db, id);
+        clear(allocationNamespace(job, host));
+        if (!hasRows("job", job))
+          for (const kind of ["ops/job", "vars/bucket/job", "vars/job", "secrets/job"]) clear(`${kind}/${job}`);
+      }
+      const [isPresent] = db.all("SELECT 1 FROM worker WHERE worker_ip = ? AND removed = 0", host);
+      if (!isPresent && !hasRows("worker_ip", host)) forgetWorker(db, clear, host);
+      kv.flush();
+    });
+  } catch (error) {
+    kv.discard();
+    throw error;
+  }
+}
+
+function forgetWorker(db: OperationContext["db"], clear: (namespace: string) => void, host: string): void {
+  for (const namespace of [`ops/worker/${host}`, `ops/worker/${host}/tags`]) clear(namespace);
+  for (const table of ["worker_labels", "worker_tags", "worker_facts", "worker"])
+    db.run(`DELETE FROM ${table} WHERE worker_ip = ?`, host);
+}
+
+function summaryOf({ allocations, purged_kv_rows, dropped_contents }: GcResult): string {
+  const done = allocations.filter(({ outcome }) => outcome === "removed" || outcome === "abandoned").length;
+  return `${done} of ${allocations.length} removed allocations are gone, ${purged_kv_rows} rows of the KV store and ${dropped_contents} files of earlier deploys purged`;
+}
+
+function conclude(result: GcResult): GcResult {
+  const failed = result.allocations.filter(({ outcome }) => outcome === "failed");
+  if (failed.length === 0) return result;
+  const errors = failed.map(({ job, worker, error }) => `${job}@${worker}: ${error}`);
+  throw new Failure("failed", `the clean-up is not complete: ${errors.join("; ")}`, { details: result });
+}

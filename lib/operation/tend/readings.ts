@@ -1,0 +1,75 @@
+import { catalogWorkers } from "../../bucket/catalog/catalog.ts";
+import { storeFacts } from "../../bucket/catalog/worker-facts.ts";
+import { loadOpsConf } from "../../bucket/workspace/settings.ts";
+import { runAll } from "../../core/async.ts";
+import { parametersOf } from "../../run/protocol.ts";
+import { type Readings, takeReading } from "../../transport/ask/readings.ts";
+import type { Operation, OperationContext } from "../base/context.ts";
+import { Fleet } from "../base/fleet.ts";
+import { concludeWorkers, type Graded, gradeOf } from "../base/grades.ts";
+import { chooseWorkers } from "../base/workers.ts";
+
+/** What can be read. */
+export type ReadingKind = keyof Readings;
+/** What was read of one worker. */
+export type Reading<K extends ReadingKind> = Readings[K];
+/** What a run has found of a worker: its grade and, where that is `ok`, what was read. */
+export type WorkerReading<K extends ReadingKind> = Graded & Record<K, Reading<K> | null>;
+
+/**
+ * Asks workers what they are (CPU, memory, disks, …) and stores it in the database, never in the workspace. Throws
+ * `failed` after all were asked, where one did not answer, or `cancelled`, with the whole result in the details.
+ */
+export const facts: Operation = (context, params) =>
+  read(context, "facts", params, (worker, found) => storeFacts(context.db, worker, found));
+
+/** Asks workers for load and uptime. Throws like {@link facts}. */
+export const uptime: Operation = (context, params) => read(context, "uptime", params);
+
+/** Asks workers how busy they are. Throws like {@link facts}. */
+export const sysstat: Operation = (context, params) => read(context, "sysstat", params);
+
+async function read<K extends ReadingKind>(
+  context: OperationContext,
+  what: K,
+  params: Record<string, unknown>,
+  onReading: (worker: string, reading: Reading<K>) => void = () => {},
+): Promise<{ workers: Graded[] }> {
+  const { concurrency, ...selection } = parametersOf(`worker_${what}`, params);
+  const catalog = catalogWorkers(context.db);
+  const workers = chooseWorkers(context, selection).map(({ host }) => new Asked<K>(host));
+  const { settings } = await loadOpsConf(context.layout);
+  const fleet = new Fleet(context, catalog);
+  let done = 0;
+  const progress = () => context.progress.report({ phase: what, done, total: workers.length });
+  const ask = async (one: Asked<K>) => {
+    try {
+      const reading = await takeReading(await fleet.open(one.grade.worker), what, context.signal);
+      onReading(one.grade.worker, reading);
+      one.reading = reading;
+      one.grade.outcome = "ok";
+    } catch (error) {
+      Object.assign(one.grade, gradeOf(error));
+    }
+    done++;
+    progress();
+  };
+  try {
+    progress();
+    await runAll(workers, concurrency ?? settings.sshConcurrency, ask, context.signal);
+    return concludeWorkers(context, fleet, {
+      workers: workers.map(({ grade, reading }) => ({ ...grade, [what]: reading })),
+    });
+  } finally {
+    await fleet.close();
+  }
+}
+
+class Asked<K extends ReadingKind> {
+  readonly grade: Graded;
+  reading: Reading<K> | null = null;
+
+  constructor(worker: string) {
+    this.grade = { worker, outcome: "not_started", error: null };
+  }
+}

@@ -1,0 +1,106 @@
+import { link } from "node:fs/promises";
+import path from "node:path";
+import type { Database } from "../../bucket/base/database.ts";
+import { commitRestore, type PreparedRestore, prepareRestore } from "../../bucket/snapshots/restore.ts";
+import { createSnapshot, findSnapshot } from "../../bucket/snapshots/snapshots.ts";
+import { listRevisions } from "../../bucket/source/revisions.ts";
+import { discardLeftovers } from "../../bucket/source/swap.ts";
+import { throwIfCancelled } from "../../core/errors.ts";
+import { exists, remove } from "../../core/files.ts";
+import { parametersOf } from "../../run/protocol.ts";
+import type { Operation, OperationContext } from "../base/context.ts";
+
+/** Makes a snapshot of the bucket; answers it as lists show it. */
+export const takeSnapshot: Operation = async ({ layout, db, log, signal }, params) => {
+  const { note = "" } = parametersOf("snapshot_create", params);
+  const snapshot = await createSnapshot(layout, db, note, signal);
+  log.info(`snapshot ${snapshot.name}: ${snapshot.size_bytes} bytes`);
+  return snapshot;
+};
+
+/** The context of a restore; `db` is undefined where the database is damaged. */
+type RestoreContext = Omit<OperationContext, "db" | "kv"> & { db: Database | undefined };
+
+/** The result of a restore. */
+interface RestoreResult {
+  snapshot: string;
+  created_at: string;
+  /** The snapshot of the state before the restore; null where the database was damaged. */
+  saved_as: string | null;
+  /** The source paths were replaced too. */
+  with_source: boolean;
+  /** The revision that was the source when the snapshot was made; null where none was. */
+  source_revision: string | null;
+  /** The revision that is the source now. */
+  current_revision: string | null;
+}
+
+/**
+ * Restores a snapshot of this bucket (decisions: Snapshots). In order: the snapshot is unpacked and all of it checked,
+ * a snapshot of the present is taken, and only then is anything replaced, wholly or not at all; from there on a cancel
+ * comes too late. A damaged database cannot go into a snapshot: its file is kept beside the new one.
+ */
+export const restoreSnapshot = async (context: RestoreContext, params: Record<string, unknown>) => {
+  const { layout, log, run, signal } = context;
+  const { snapshot, with_source } = parametersOf("snapshot_restore", params);
+  const file = path.isAbsolute(snapshot) ? snapshot : await findSnapshot(layout, snapshot);
+  const prepared = await prepareRestore(layout, run.bucketId, file, signal);
+  log.info(`${path.basename(file)} is whole: ${prepared.manifest.files.length} files`);
+  const saved_as = await replaceBy(context, prepared, path.basename(file), with_source);
+  const { created_at, source_revision } = prepared.manifest;
+  const current = (await listRevisions(layout)).find((revision) => revision.current);
+  const result: RestoreResult = {
+    snapshot: path.basename(file),
+    created_at,
+    saved_as,
+    with_source,
+    source_revision: source_revision || null,
+    current_revision: current?.id ?? null,
+  };
+  log.info(`restored the state of ${created_at}; the state before it is in ${saved_as ?? "data/ops.db.damaged"}`);
+  log.info(sentenceAboutSource(result));
+  return result;
+};
+
+/** Saves the present and replaces it; answers the name of the snapshot with the present. */
+async function replaceBy(
+  context: RestoreContext,
+  prepared: PreparedRestore,
+  name: string,
+  withSource: boolean,
+): Promise<string | null> {
+  const { layout, db, signal } = context;
+  try {
+    const saved = await savePresent(context, `before the restore of ${name}`);
+    throwIfCancelled(signal);
+    // Nothing may have the database open while another one takes its place.
+    db?.close();
+    await commitRestore(layout, prepared, withSource);
+    return saved;
+  } catch (error) {
+    if (!(await exists(layout.journal))) await discardLeftovers(layout);
+    throw error;
+  }
+}
+
+async function savePresent({ layout, db, log, signal }: RestoreContext, note: string): Promise<string | null> {
+  if (db) {
+    const saved = await createSnapshot(layout, db, note, signal);
+    log.info(`the present is saved as snapshot ${saved.name}`);
+    return saved.name;
+  }
+  // The restore gives the name to another file: this one only needs a second name.
+  const kept = `${layout.database}.damaged`;
+  await remove(kept);
+  await link(layout.database, kept);
+  log.warn(`the database is damaged and cannot go into a snapshot: it is kept as ${kept}`);
+  return null;
+}
+
+function sentenceAboutSource({ with_source, source_revision, current_revision }: RestoreResult): string {
+  if (with_source) return "the source is that of the snapshot: build, then deploy";
+  if (source_revision === null) return "the source was not touched; the snapshot names no revision of it";
+  if (source_revision === current_revision)
+    return `the source was not touched; revision ${source_revision}, that of the snapshot, is current`;
+  return `the source was not touched; the snapshot was made with revision ${source_revision}, current is ${current_revision ?? "none"}: roll back to it or push, then build`;
+}

@@ -1,0 +1,132 @@
+import { cancelledFailure, Failure } from "../../core/errors.ts";
+import type { CommandOutcome } from "../../core/spawn.ts";
+import { scriptText, shortText } from "../base/sync-scripts.ts";
+import type { ScriptOptions, Transport } from "../base/transport.ts";
+
+/** The path of the runner below the bucket's folder on a worker; it has mode 0755. */
+export const RUNNER_PATH = "bin/runner";
+
+/** The exit codes by which bin/runner refuses; any other is that of make. Its source describes each. */
+export const RUNNER_EXIT = {
+  arguments: 64,
+  unknownJob: 65,
+  missingFolder: 66,
+  busy: 67,
+  unfinishedSync: 68,
+  missingProgram: 69,
+  unwritable: 70,
+  link: 71,
+} as const;
+
+/** The content of bin/runner. */
+export function runnerText(): string {
+  return `#!/bin/sh\n${scriptText("runner")}`;
+}
+
+/** What worker.json tells scripts and hooks on a worker about it. */
+export interface WorkerFacts {
+  bucketId: string;
+  workerId: string;
+  workerIp: string;
+  labels: readonly string[];
+  updateSeq: number;
+}
+
+/** The content of worker.json. */
+export function workerJson(facts: WorkerFacts): string {
+  return json({
+    bucket_id: facts.bucketId,
+    worker_id: facts.workerId,
+    worker_ip: facts.workerIp,
+    labels: [...facts.labels].sort(),
+    update_seq: facts.updateSeq,
+  });
+}
+
+/** The content of jobs.json: the jobs of a worker whose allocations are not removed. bin/runner looks for its lines. */
+export function jobsJson(jobs: readonly { job: string; disabled: boolean }[]): string {
+  const sorted = [...jobs].sort((a, b) => (a.job < b.job ? -1 : 1));
+  return json(sorted.map(({ job, disabled }) => ({ job, disabled: disabled ? 1 : 0 })));
+}
+
+function json(value: unknown): string {
+  return `${JSON.stringify(value, null, 3)}\n`;
+}
+
+/** One target of a job on a worker. */
+export interface TargetOrder {
+  job: string;
+  target: string;
+  runId: string;
+  /** Runs that are over: a target of the job that one of them left running is ended, instead of waited for. */
+  overRuns?: readonly string[];
+  /** Stands for what the target runs with; recorded with it when it has succeeded. */
+  hash?: string;
+  /** For the target and for waiting until another target of the job has ended, together. */
+  timeoutMs: number;
+  /** CURRENT_VERSION, NEW_VERSION and whatever else the target needs. */
+  env?: Record<string, string>;
+  onLine?: ScriptOptions["onLine"];
+  onBegin?: ScriptOptions["onBegin"];
+  signal?: AbortSignal;
+}
+
+const START = `
+${shortText("way")}
+real bin bin/runner || exit ${RUNNER_EXIT.link}
+if [ ! -f bin/runner ]; then
+  echo "bin/runner is missing on this worker: deploy to it first" >&2
+  exit ${RUNNER_EXIT.missingFolder}
+fi
+exec sh bin/runner "$@"`;
+
+/**
+ * Runs a target of a job on a worker through bin/runner. The outcome tells how it ended: exit codes are not errors,
+ * {@link RUNNER_EXIT} lists those by which the runner itself refuses, with one line on standard error.
+ * Everything that make prints comes as `stdout`. What the target left running is not waited for.
+ */
+export function runTarget(transport: Transport, order: TargetOrder): Promise<CommandOutcome> {
+  // One second less, so that the runner can still say what it waited for.
+  const patience = Math.max(0, Math.floor(order.timeoutMs / 1000) - 1);
+  const { env, onLine, onBegin, signal, timeoutMs } = order;
+  const { job, target, runId, hash = "-", overRuns = [] } = order;
+  const args = [job, target, runId, hash, String(patience), overRuns.join(",")];
+  return transport.script(START, { args, env, onLine, onBegin, signal, timeoutMs });
+}
+
+/** True where a target may have run without success: not where it succeeded, nor where bin/runner refused to run it. */
+export function isCut({ exitCode }: Pick<CommandOutcome, "exitCode">): boolean {
+  const refused: readonly number[] = Object.values(RUNNER_EXIT);
+  return exitCode !== 0 && !refused.includes(exitCode ?? -1);
+}
+
+/** A target that has succeeded; `hash` is undefined where the command that ran it did not know it. */
+export interface LastTarget {
+  hash: string | undefined;
+  target: string;
+}
+
+const LAST = `${shortText("way")}
+file=".runner/$1.last"; real "$file" || exit 1; if [ -f "$file" ]; then cat "$file" /proc/sys/kernel/random/boot_id; fi`;
+const LAST_LIMIT_MS = 60_000;
+
+/**
+ * The last target of a job that succeeded on a worker since that started, whichever command ran it; undefined where none
+ * has: what ran before a restart of the worker runs no more.
+ */
+export async function lastTarget(
+  transport: Transport,
+  job: string,
+  options: { signal?: AbortSignal } = {},
+): Promise<LastTarget | undefined> {
+  const outcome = await transport.script(LAST, { args: [job], timeoutMs: LAST_LIMIT_MS, isShort: true, ...options });
+  if (outcome.reason === "cancelled") throw cancelledFailure();
+  const found = /^(\S+) (\S+) (\S+)\n(\S+)\n$/.exec(outcome.stdout);
+  if (outcome.exitCode !== 0 || (!found && outcome.stdout !== ""))
+    throw new Failure(
+      "failed",
+      `Cannot read what ran last for ${job} on ${transport.worker.host}: ${outcome.stderr.trim() || outcome.reason}`,
+    );
+  const [, hash, target, boot, present] = found ?? [];
+  return target === undefined || boot !== present ? undefined : { hash: hash === "-" ? undefined : hash, target };
+}

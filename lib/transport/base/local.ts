@@ -1,0 +1,43 @@
+import { lstat, mkdir } from "node:fs/promises";
+import { homedir } from "node:os";
+import path from "node:path";
+import { Failure } from "../../core/errors.ts";
+import { exists } from "../../core/files.ts";
+import type { Launcher } from "../../core/spawn.ts";
+import type { Transport, WorkerAddress } from "./transport.ts";
+
+const OTHERS_MAY_WRITE = 0o022;
+
+/**
+ * The worker that is this very machine: scripts run as the user of this program, never through sudo.
+ * Refuses a bucket folder that somebody else owns or may write to: what runs there would be theirs.
+ */
+export function localTransport(worker: WorkerAddress, bucketId: string, launcher: Launcher): Transport {
+  const folder = path.join(worker.root, bucketId);
+  return {
+    worker,
+    folder,
+    async script(text, { args = [], isFolderOptional = false, onBegin, ...options } = {}) {
+      const isThere = !isFolderOptional || (await exists(folder));
+      if (isThere) await prepare(worker, folder);
+      const cwd = isThere ? folder : homedir();
+      if (!options.signal?.aborted) onBegin?.();
+      return launcher.run(["sh", "-c", text, "sh", ...args], { cwd, ...options });
+    },
+    async close() {},
+  };
+}
+
+async function prepare(worker: WorkerAddress, folder: string): Promise<void> {
+  try {
+    await mkdir(folder, { recursive: true, mode: 0o755 });
+    const found = await lstat(folder);
+    if (found.isDirectory() && found.uid === process.getuid?.() && !(found.mode & OTHERS_MAY_WRITE)) return;
+  } catch (cause) {
+    throw new Failure("failed", `Cannot make the folder of worker ${worker.host}: ${String(cause)}`, { cause });
+  }
+  throw new Failure(
+    "failed",
+    `Cannot use ${folder} on worker ${worker.host}: it must be a folder of the user who runs ops, with mode 0755 or less`,
+  );
+}

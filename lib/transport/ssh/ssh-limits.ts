@@ -1,0 +1,108 @@
+import { isIPv4 } from "node:net";
+import { availableParallelism } from "node:os";
+import { cancelledFailure, throwIfCancelled } from "../../core/errors.ts";
+
+/** At most so many at a time; the others wait, first come, first served. */
+export class Limit {
+  #width: number;
+  #taken = 0;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(width: number) {
+    this.#width = width;
+  }
+
+  /** Waits for a place; the answer gives it back. Throws `cancelled` when the signal is aborted first. */
+  async enter(signal?: AbortSignal): Promise<() => void> {
+    throwIfCancelled(signal);
+    if (this.#taken < this.#width) this.#taken++;
+    else await this.#turn(signal);
+    let isIn = true;
+    return () => {
+      if (isIn) this.#leave();
+      isIn = false;
+    };
+  }
+
+  /** From now on only as many places as others than the caller have; false when that is none. */
+  narrow(): boolean {
+    this.#width = Math.min(this.#width, Math.max(1, this.#taken - 1));
+    return this.#taken > 1;
+  }
+
+  #turn(signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const onAbort = () => {
+        this.#waiting.splice(this.#waiting.indexOf(enter), 1);
+        reject(cancelledFailure());
+      };
+      const enter = () => {
+        signal?.removeEventListener("abort", onAbort);
+        resolve();
+      };
+      this.#waiting.push(enter);
+      signal?.addEventListener("abort", onAbort, { once: true });
+    });
+  }
+
+  #leave(): void {
+    this.#taken--;
+    if (this.#taken >= this.#width) return;
+    const next = this.#waiting.shift();
+    if (!next) return;
+    this.#taken++;
+    next();
+  }
+}
+
+/** Waits for a place in each, one after the other; the answer gives all back. */
+export async function enterAll(limits: readonly Limit[], signal?: AbortSignal): Promise<() => void> {
+  const entered: (() => void)[] = [];
+  const leave = () => {
+    for (const one of entered) one();
+  };
+  try {
+    for (const limit of limits) entered.push(await limit.enter(signal));
+  } catch (error) {
+    leave();
+    throw error;
+  }
+  return leave;
+}
+
+const HANDSHAKES_PER_CORE = 10;
+/** An sshd in its default settings (MaxStartups 10:30:100) drops none of so many at a time. */
+const HANDSHAKES_PER_SERVER = 8;
+
+/** Bounds the connections that are being opened: of all together, and of those that one sshd has to answer. */
+export class Handshakes {
+  readonly #all: Limit;
+  readonly #servers = new Map<string, Limit>();
+
+  constructor(concurrency: number) {
+    this.#all = new Limit(Math.min(concurrency, HANDSHAKES_PER_CORE * availableParallelism()));
+  }
+
+  /** Waits for a place at the server that the TCP connection goes to; the answer gives it back. */
+  enter(server: { host: string; port: number }, signal?: AbortSignal): Promise<() => void> {
+    return enterAll([this.#at(server), this.#all], signal);
+  }
+
+  #at({ host, port }: { host: string; port: number }): Limit {
+    // All loopback addresses are one machine, and behind one port of it is one sshd.
+    const machine = isIPv4(host) && host.startsWith("127.") ? "loopback" : host.toLowerCase();
+    const name = `${machine} ${port}`;
+    const limit = this.#servers.get(name) ?? new Limit(HANDSHAKES_PER_SERVER);
+    this.#servers.set(name, limit);
+    return limit;
+  }
+}
+
+const FIRST_PAUSE_MS = 300;
+const LONGEST_PAUSE_MS = 5_000;
+
+/** How long to wait after the attempt of this number (from 1) failed: twice as long each time, half of it by chance. */
+export function pauseAfter(attempt: number): number {
+  const longest = Math.min(FIRST_PAUSE_MS * 2 ** (attempt - 1), LONGEST_PAUSE_MS);
+  return longest * (0.5 + Math.random() / 2);
+}

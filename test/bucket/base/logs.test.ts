@@ -1,0 +1,97 @@
+import assert from "node:assert/strict";
+import { readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { layoutOf } from "../../../lib/bucket/base/layout.ts";
+import { RunLog } from "../../../lib/bucket/base/logs.ts";
+import { Redactor } from "../../../lib/core/redact.ts";
+import { temporaryFolder } from "../../helpers/temporary.ts";
+
+const RUN = "019a0000-0000-7000-8000-000000000000";
+
+function openLog(t: TestContext, format: "kv" | "json" = "kv") {
+  const layout = layoutOf(temporaryFolder(t));
+  const redactor = new Redactor();
+  const said: string[] = [];
+  const log = new RunLog({
+    layout,
+    runId: RUN,
+    command: "deploy",
+    redactor,
+    activity: (text) => said.push(text),
+    format,
+  });
+  t.after(() => log.close());
+  const read = (file: string) => readFileSync(path.join(layout.logs, file), "utf8");
+  return { layout, redactor, log, said, read };
+}
+
+test("HR-023 HR-024 HR-025 a structured line has time, run, phase and payload, in the bucket's log and in the run's copy", (t) => {
+  const { log, said, read } = openLog(t);
+  log.updateSeq = 7;
+  log.output("web", "10.0.0.1", 'said "a=b"', "stderr", { phase: "rollout", action: "start" });
+  log.warn("slow disk");
+  assert.deepEqual(said, ['web@10.0.0.1 ! said "a=b"\n', "warning: slow disk\n"]);
+  const line = `level=info run=${RUN} ops=deploy seq=7 worker=10.0.0.1 job=web phase=rollout action=start stream=stderr msg="said \\"a=b\\""\n`;
+  assert.match(read("10.0.0.1.log"), /^ts=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z /);
+  assert.ok(read("10.0.0.1.log").endsWith(line));
+  assert.equal(read(`runs/${RUN}/10.0.0.1.log`), read("10.0.0.1.log"));
+  assert.match(read("ops.log"), /^ts=\S+ level=warn .*worker=- msg="slow disk"\n$/);
+});
+
+test("log_format json gives the same keys as JSON, numbers as numbers", (t) => {
+  const { log, read } = openLog(t, "json");
+  log.updateSeq = 3;
+  log.record({ event: "command_end", worker: "10.0.0.1", exit: 2, duration_ms: 15 });
+  const { ts, ...rest } = JSON.parse(read("10.0.0.1.log"));
+  assert.match(ts, /Z$/);
+  assert.deepEqual(rest, {
+    level: "info",
+    event: "command_end",
+    run: RUN,
+    ops: "deploy",
+    seq: 3,
+    worker: "10.0.0.1",
+    exit: 2,
+    duration_ms: 15,
+  });
+});
+
+test("a known secret is masked in Activity and in the files, also one that turns up during the run", (t) => {
+  const { log, redactor, said, read } = openLog(t);
+  redactor.add("correct horse");
+  log.output("web", "10.0.0.1", `it is correct horse, ${Buffer.from("correct horse").toString("base64")}`, "stdout");
+  assert.equal(said[0], "web@10.0.0.1 | it is ***, ***\n");
+  assert.match(read("10.0.0.1.log"), /msg="it is \*\*\*, \*\*\*"/);
+});
+
+test("files are the owner's alone; an IPv6 worker's colons do not reach the file name", (t) => {
+  const { layout, log } = openLog(t);
+  log.record({ worker: "fd00::1", msg: "x" });
+  assert.equal(statSync(path.join(layout.logs, "fd00__1.log")).mode & 0o777, 0o600);
+  assert.equal(statSync(layout.runs).mode & 0o777, 0o700);
+});
+
+test("the bucket's log moves aside at 32 MiB, one old file is kept, the run's copy stays whole", (t) => {
+  const { layout, log, read } = openLog(t);
+  log.info("first");
+  log.close();
+  truncateSync(path.join(layout.logs, "ops.log"), 32 * 1024 * 1024);
+  writeFileSync(path.join(layout.logs, "ops.log.1"), "older");
+  log.info("second");
+  assert.equal(read("ops.log").match(/msg=/g)?.length, 1);
+  assert.ok(statSync(path.join(layout.logs, "ops.log.1")).size >= 32 * 1024 * 1024);
+  assert.equal(read(`runs/${RUN}/ops.log`).match(/msg=/g)?.length, 2);
+});
+
+test("T-100 a secret that a command prints in quotes is masked before the line is quoted itself", (t) => {
+  const { log, read } = openLog(t);
+  const secret = 'with "quotes" and \\ in it';
+  log.redactor.add(secret);
+  log.output("web", "10.0.0.1", `{"password":${JSON.stringify(secret)}}`, "stdout");
+  log.error(`cannot use ${JSON.stringify(secret)}`);
+  for (const file of ["10.0.0.1.log", "ops.log"]) {
+    assert.doesNotMatch(read(file), /quotes|in it/);
+    assert.match(read(file), /\*\*\*/);
+  }
+});

@@ -1,0 +1,157 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { layoutOf } from "../../../lib/bucket/base/layout.ts";
+import type { CatalogFile } from "../../../lib/bucket/base/model.ts";
+import { stageAllocation, stagingFolder, writeStaging } from "../../../lib/bucket/catalog/staging.ts";
+import { temporaryFolder } from "../../helpers/temporary.ts";
+import { makeBucket } from "../../helpers/workspace.ts";
+
+const FIELDS = {
+  AllocationID: "id",
+  Job: "web",
+  CurrentVersion: "0.0.0",
+  NewVersion: "1.0.0",
+  BucketID: "b",
+  WorkerID: "w",
+  WorkerIP: "10.0.0.1",
+  Labels: ["worker"],
+  UpdateSeq: 3,
+  BucketPath: "/r/b",
+  JobPath: "/r/b/jobs/web",
+};
+
+const sha256 = (content: string | Buffer) => createHash("sha256").update(content).digest("hex");
+
+function file(name: string, text: string | Buffer, mode = 0o644): CatalogFile {
+  const content = Buffer.from(text as string);
+  return { path: name, mode, sha256: sha256(content), content };
+}
+
+async function setUp(t: TestContext) {
+  const kv = (await makeBucket(t)).kv();
+  const stage = (files: CatalogFile[], upstream: string[] = [], secretMode = 0o600) =>
+    stageAllocation(files, FIELDS, upstream, kv, secretMode);
+  const render = (text: string, upstream?: string[]) =>
+    stage([file("out.tpl", text)], upstream).files[0]?.content.toString();
+  return { kv, stage, render };
+}
+
+test("templates are rendered under their name without .tpl; hooks and scrape files are not sent", async (t) => {
+  const { stage } = await setUp(t);
+  const { files } = stage([
+    file("z/run", "#!/bin/sh\n", 0o755),
+    file("app.conf.tpl", "{{ .Job }} {{ .UpdateSeq }}", 0o755),
+    ...[file("_hooks/check.py", ""), file("_prometheus/rules.yaml", ""), file("hooks.md", "")],
+  ]);
+  assert.deepEqual(
+    files.map(({ path: name, mode, content }) => [name, mode.toString(8), content.toString()]),
+    [
+      ["app.conf", "755", "web 3"],
+      ["hooks.md", "644", ""],
+      ["z/run", "755", "#!/bin/sh\n"],
+    ],
+  );
+  for (const one of files) assert.equal(one.sha256, sha256(one.content));
+});
+
+test("the hash depends on path, mode and content of what is sent, and on nothing else", async (t) => {
+  const { stage } = await setUp(t);
+  const hash = (...files: CatalogFile[]) => stage(files).hash;
+  const base = hash(file("a", "1"), file("b", "2"));
+  assert.equal(hash(file("b", "2"), file("a", "1"), file("_hooks/x.py", "3")), base, "order and hooks");
+  assert.equal(hash(file("a.tpl", "1"), file("b", "2")), base, "how it came to be");
+  for (const other of [
+    [file("a", "2"), file("b", "2")],
+    [file("a", "1", 0o755), file("b", "2")],
+    [file("c", "1"), file("b", "2")],
+    [file("a", "1")],
+  ])
+    assert.notEqual(hash(...other), base);
+  assert.deepEqual(stage([file("a", "1")]).digests, { a: `644:${sha256("1")}` });
+});
+
+test("templates read what the KV store has: missing keys are errors, unless they are optional", async (t) => {
+  const { kv, render } = await setUp(t);
+  kv.put("vars/job/web", "name", "shop");
+  kv.put("ops/worker/10.0.0.1/tags", "rack", "r1");
+  kv.put("ops/bucket", "jobs", "web,db");
+  assert.equal(render('{{ get "vars/job/web" "name" }}'), "shop");
+  assert.equal(render('{{ get "tags" "rack" }} {{ get "ops" "jobs" }}'), "r1 web,db");
+  assert.equal(render('[{{ getOptional "vars/job/web" "none" }}]'), "[]");
+  assert.equal(render('{{ range keys "vars/job/web" }}{{ . }};{{ end }}'), "name;");
+  assert.throws(() => render('{{ get "vars/job/web" "none" }}'), {
+    code: "ErrKeyMissing",
+    message:
+      /^Cannot render a template of job web on 10\.0\.0\.1: template: out\.tpl:1:.*"none" is missing in namespace vars\/job\/web/,
+  });
+});
+
+test("a job reads its own namespaces and those of jobs it demands, no others", async (t) => {
+  const { kv, render } = await setUp(t);
+  for (const job of ["web", "db", "other"]) {
+    kv.put(`vars/job/${job}`, "key", job);
+    kv.put(`secrets/job/${job}`, "key", `secret of ${job}`);
+  }
+  assert.equal(render('{{ get "vars/job/db" "key" }}, {{ get "secrets/job/db" "key" }}', ["db"]), "db, secret of db");
+  for (const namespace of [
+    "vars/job/db",
+    "secrets/job/other",
+    "ops/worker/10.0.0.2",
+    "ops/job/web/worker/10.0.0.2",
+    "../vars",
+  ])
+    for (const call of ["get", "getOptional"])
+      assert.throws(() => render(`{{ ${call} "${namespace}" "key" }}`), {
+        message: new RegExp(`namespace "${namespace.replaceAll(".", "\\.")}" may not be read by this job`),
+      });
+});
+
+test("a file is its owner's alone when its template read a secret, by whatever function", async (t) => {
+  const { kv, stage } = await setUp(t);
+  kv.put("secrets/job/web", "password", "very secret");
+  const modes = (text: string, secretMode?: number) =>
+    stage([file("a.tpl", text), file("b.tpl", text, 0o755)], [], secretMode).files.map((one) => one.mode.toString(8));
+  assert.deepEqual(modes('{{ getSecret "password" }}'), ["600", "700"]);
+  assert.deepEqual(modes('{{ if get "secrets/job/web" "password" }}set{{ end }}'), ["600", "700"]);
+  assert.deepEqual(modes('{{ getOptional "secrets/job/web" "none" }}'), ["600", "700"]);
+  assert.deepEqual(modes("plain"), ["644", "755"]);
+  assert.deepEqual(modes('{{ getSecret "password" }}', 0o640), ["640", "750"], "secret_mode relaxes it");
+  assert.deepEqual(modes('{{ getSecret "password" }}', 0o644), ["644", "755"]);
+});
+
+test("a template that is not UTF-8 is refused, not changed", async (t) => {
+  const { stage } = await setUp(t);
+  assert.throws(() => stage([file("a.tpl", Buffer.from([0x61, 0xff]))]), {
+    code: "failed",
+    message: /job web on 10\.0\.0\.1/,
+  });
+  assert.deepEqual(stage([file("a", Buffer.from([0x61, 0xff]))]).files[0]?.content, Buffer.from([0x61, 0xff]));
+});
+
+test("HR-102 T-103 T-100 writing the staging replaces that allocation's folder, for its owner alone, and touches no other", async (t) => {
+  const layout = layoutOf(temporaryFolder(t));
+  const folder = stagingFolder(layout, "fd00::1", "web");
+  assert.equal(folder, path.join(layout.tmp, "workers", "fd00__1", "jobs", "web"));
+  const neighbour = path.join(path.dirname(folder), "db", "kept");
+  for (const old of [path.join(folder, "gone"), neighbour]) {
+    mkdirSync(path.dirname(old), { recursive: true });
+    writeFileSync(old, "");
+  }
+  const staged = [file("a/b", "1", 0o644), file("run", "2", 0o755)].map((one) => ({ ...one, isSecret: false }));
+  await writeStaging(folder, staged);
+  assert.deepEqual(
+    staged.map(({ path: name }) => [
+      readFileSync(path.join(folder, name), "utf8"),
+      statSync(path.join(folder, name)).mode & 0o777,
+    ]),
+    [
+      ["1", 0o600],
+      ["2", 0o700],
+    ],
+  );
+  assert.deepEqual([existsSync(path.join(folder, "gone")), existsSync(neighbour)], [false, true]);
+  assert.equal(statSync(folder).mode & 0o777, 0o700);
+});

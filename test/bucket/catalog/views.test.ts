@@ -1,0 +1,191 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { copyFileSync, rmSync } from "node:fs";
+import { test } from "node:test";
+import { beginChange, promote, recordSynced, setStopped } from "../../../lib/bucket/catalog/promotions.ts";
+import { VIEW_NAMES, type ViewName, type ViewQuery, viewOf } from "../../../lib/bucket/catalog/views.ts";
+import { fingerprintsOf } from "../../../lib/bucket/kv/fingerprint.ts";
+import { build } from "../../../lib/operation/build/build.ts";
+import { makeBucket, makeWorkspace } from "../../helpers/workspace.ts";
+
+const WORKERS = [
+  { host: "10.0.0.2", labels: ["web"], tags: { zone: "b" }, memory: "2 gb", cpu: "4 ghz", hostname: "two" },
+  { host: "10.0.0.1", labels: ["web", "db"], tags: { zone: "a" }, memory: "1 gb" },
+];
+const JOBS = {
+  store: {
+    version: "1.2.0",
+    selectors: ["db"],
+    resources: { ports: { store_tcp: 5432 } },
+    hooks: { ready: { executed_on: ["cli", "post_deploy"] } },
+  },
+  site: {
+    version: "2.0.0",
+    selectors: ["web"],
+    resources: { memory: { min: "64 mb", max: "128 mb" } },
+    hooks: {
+      wait: { executed_on: ["pre_deploy"], demands: { job: "store", hook: "ready", config: { min_version: "1" } } },
+    },
+  },
+};
+const ALL = { offset: 0, limit: 1000 };
+
+async function built(t: Parameters<typeof makeBucket>[0]) {
+  const bucket = await makeBucket(t, { workers: WORKERS, jobs: JOBS });
+  await build(bucket.context(), {});
+  const view = (name: ViewName, query: ViewQuery = {}) => viewOf(bucket.db, name, query, ALL);
+  const cells = (name: ViewName, columns: string[], query: ViewQuery = {}) =>
+    view(name, query).items.map((item) => columns.map((column) => item[column]));
+  return { ...bucket, view, cells };
+}
+
+test("each view shows what was built, in a fixed order", async (t) => {
+  const { cells, view } = await built(t);
+  assert.deepEqual(cells("workers", ["worker_ip", "hostname", "zone", "cpu_mhz", "memory_mb", "labels"]), [
+    ["10.0.0.2", "two", "b", 4000, 2048, "web,worker"],
+    ["10.0.0.1", null, "a", 0, 1024, "db,web,worker"],
+  ]);
+  assert.deepEqual(
+    cells("jobs", ["job", "version", "disabled", "deployment_seq", "memory_mb", "memory_source", "selectors"]),
+    [
+      ["site", "2.0.0", false, 1, 128, "manifest", "web"],
+      ["store", "1.2.0", false, 0, 0, "manifest", "db"],
+    ],
+  );
+  assert.deepEqual(cells("allocations", ["job", "worker_ip", "zone", "disabled", "removed"]), [
+    ["site", "10.0.0.2", "b", false, false],
+    ["site", "10.0.0.1", "a", false, false],
+    ["store", "10.0.0.1", "a", false, false],
+  ]);
+  assert.deepEqual(cells("hooks", ["job", "hook", "executed_on", "demand_job", "demand_hook", "demand_config"]), [
+    ["site", "wait", "pre_deploy", "store", "ready", '{"min_version":"1"}'],
+    ["store", "ready", "cli", "", "", "{}"],
+    ["store", "ready", "post_deploy", "", "", "{}"],
+  ]);
+  assert.deepEqual(view("ports").items, [{ job: "store", name: "store_tcp", port: 5432 }]);
+  for (const name of VIEW_NAMES)
+    for (const item of view(name).items) assert.deepEqual(Object.keys(item), [...view(name).columns]);
+});
+
+test("HR-144 HR-145 HR-233 deployments tell how far each allocation is", async (t) => {
+  const { db, cells, context, dir } = await built(t);
+  const rollouts = () => Object.fromEntries(cells("deployments", ["worker_ip", "rollout"], { jobs: ["site"] }));
+  const ids = new Map(cells("allocations", ["worker_ip", "allocation_id"], { jobs: ["site"] }) as [string, string][]);
+  const one = ids.get("10.0.0.1") as string;
+  assert.deepEqual(rollouts(), { "10.0.0.1": "new", "10.0.0.2": "new" });
+  beginChange(db, "site", [one]);
+  recordSynced(db, "site", one, { hash: "h1", files: {}, updateSeq: 1 });
+  promote(db, "site", one, "2.0.0", "pending");
+  const columns = ["rollout", "gate", "current_version", "new_version"];
+  assert.deepEqual(cells("deployments", columns, { jobs: ["site"] }), [
+    ["new", "", "0.0.0", "2.0.0"],
+    ["promoted", "pending", "2.0.0", "2.0.0"],
+  ]);
+  beginChange(db, "site", [one]);
+  assert.equal(rollouts()["10.0.0.1"], "update");
+  recordSynced(db, "site", one, { hash: "h1", files: {}, updateSeq: 1 });
+  promote(db, "site", one, "2.0.0");
+  makeWorkspace(dir, {
+    workers: WORKERS.filter(({ host }) => host === "10.0.0.1"),
+    jobs: { site: { ...JOBS.site, version: "2.1.0", hooks: {} } },
+    files: { "workspace/disabled.json": JSON.stringify({ jobs: { site: {} } }) },
+  });
+  await build(context(), {});
+  assert.deepEqual(rollouts(), { "10.0.0.1": "stop", "10.0.0.2": "removed" });
+  setStopped(db, "site", one, "done");
+  assert.deepEqual(rollouts(), { "10.0.0.1": "disabled", "10.0.0.2": "removed" });
+  assert.deepEqual(cells("deployments", ["worker_ip"], { jobs: ["site"], active: true }), []);
+});
+
+for (const [what, name, query, expected] of [
+  ["jobs", "allocations", { jobs: ["store"] }, ["store@10.0.0.1"]],
+  ["jobs in capitals", "allocations", { jobs: ["STORE"] }, ["store@10.0.0.1"]],
+  ["workers", "allocations", { workers: ["10.0.0.2"] }, ["site@10.0.0.2"]],
+  ["both", "allocations", { jobs: ["site"], workers: ["10.0.0.1"] }, ["site@10.0.0.1"]],
+  ["jobs of which one is unknown", "allocations", { jobs: ["store", "nowhere"] }, ["store@10.0.0.1"]],
+] as [string, ViewName, ViewQuery, string[]][])
+  test(`a view filters by ${what}`, async (t) => {
+    const { view } = await built(t);
+    assert.deepEqual(
+      view(name, query).items.map((item) => `${item.job}@${item.worker_ip}`),
+      expected,
+    );
+  });
+
+test("a filter whose names are all unknown, or that the view does not have, is refused", async (t) => {
+  const { view } = await built(t);
+  assert.throws(() => view("jobs", { jobs: ["stor"] }), {
+    code: "not_found",
+    message: 'in the catalog there is no job "stor"; did you mean "store"?',
+  });
+  assert.throws(() => view("allocations", { workers: ["10.0.0.9"] }), { code: "not_found" });
+  assert.throws(() => view("ports", { workers: ["10.0.0.1"] }), { code: "invalid_request" });
+  assert.throws(() => view("jobs", { deleted: true }), { code: "invalid_request" });
+});
+
+test("pages keep their order and tell whether more follows", async (t) => {
+  const { db } = await built(t);
+  const page = (offset: number) => viewOf(db, "allocations", {}, { offset, limit: 2 });
+  assert.deepEqual([page(0).items.length, page(0).more, page(2).items.length, page(2).more], [2, true, 1, false]);
+  assert.deepEqual([...page(0).items, ...page(2).items], viewOf(db, "allocations", {}, ALL).items);
+});
+
+test("the view of keys never shows a secret, and deleted keys only when asked", async (t) => {
+  const { kv, cells, view } = await built(t);
+  const store = kv();
+  store.put("secrets/job/site", "password", "hunter2-hunter2");
+  store.put("vars/job/site", "gone", "x");
+  store.flush();
+  store.delete("vars/job/site", "gone");
+  store.flush();
+  assert.ok(!JSON.stringify(view("kv", { deleted: true })).includes("hunter2"));
+  const mine = (query: ViewQuery) =>
+    cells("kv", ["namespace", "key", "value", "version", "deleted"], query).filter(([namespace]) =>
+      ["secrets/job/site", "vars/job/site"].includes(String(namespace)),
+    );
+  assert.deepEqual(mine({}), [["secrets/job/site", "password", "[encrypted]", 1, false]]);
+  assert.deepEqual(mine({ deleted: true }), [
+    ["secrets/job/site", "password", "[encrypted]", 1, false],
+    ["vars/job/site", "gone", "", 2, true],
+  ]);
+});
+
+test("equal secrets of a bucket have the same fingerprint, and nobody without its key can make one", async (t) => {
+  const buckets = [await built(t), await built(t)] as const;
+  for (const { kv } of buckets) {
+    const store = kv();
+    for (const [key, value] of Object.entries({ pin: "1234", same: "1234", other: "1235", gone: "1234" }))
+      store.put("secrets/job/site", key, value);
+    store.put("secrets/job/store", "pin", "1234");
+    store.put("vars/job/site", "pin", "1234");
+    store.flush();
+    store.delete("secrets/job/site", "gone");
+    store.flush();
+  }
+  const shown = async ({ db, layout }: (typeof buckets)[0]) => {
+    const { items } = viewOf(db, "kv", { deleted: true }, ALL, await fingerprintsOf(layout));
+    assert.doesNotMatch(JSON.stringify(items), /enc:v2/);
+    return new Map(items.map((item) => [`${item.namespace} ${item.key}`, item.fingerprint]));
+  };
+  const [own, foreign] = [await shown(buckets[0]), await shown(buckets[1])];
+  const pin = String(own.get("secrets/job/site pin"));
+  assert.match(pin, /^[0-9a-f]{12}$/);
+  assert.deepEqual([own.get("secrets/job/site same"), own.get("secrets/job/store pin")], [pin, pin]);
+  assert.notEqual(own.get("secrets/job/site other"), pin);
+  assert.notEqual(foreign.get("secrets/job/site pin"), pin, "another bucket has another key");
+  assert.deepEqual([own.get("secrets/job/site gone"), own.get("vars/job/site pin")], ["", ""]);
+  assert.ok(!pin.startsWith(createHash("sha256").update("1234").digest("hex").slice(0, 12)));
+  const without = new Set(buckets[0].view("kv").items.map(({ fingerprint }) => fingerprint));
+  assert.deepEqual([...without], [""], "without the key there is none");
+  copyFileSync(buckets[1].layout.kvKey, buckets[0].layout.kvKey);
+  assert.equal((await shown(buckets[0])).get("secrets/job/site pin"), "", "nor with that of another bucket");
+  rmSync(buckets[0].layout.kvKey);
+  assert.equal((await shown(buckets[0])).get("secrets/job/site pin"), "");
+});
+
+test("the keys of a job are those that its allocations may read, upstream jobs included", async (t) => {
+  const { cells } = await built(t);
+  const namespaces = (jobs: string[]) => new Set(cells("kv", ["namespace"], { jobs }).flat());
+  assert.ok(namespaces(["site"]).has("ops/job/store") && namespaces(["site"]).has("ops/bucket"));
+  assert.ok(!namespaces(["store"]).has("ops/job/site"));
+});

@@ -1,0 +1,149 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { readdirSync, statSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
+import { listRevisions, markBuilt, type Revision, recordCurrent } from "../../../lib/bucket/source/revisions.ts";
+import { acceptSource, receiveSource, recoverSource, restoreRevision } from "../../../lib/bucket/source/source.ts";
+import { writeTar } from "../../../lib/codec/archive/tar-write.ts";
+import { isUuid, uuidV7 } from "../../../lib/codec/uuid.ts";
+import { EXAMPLE, entriesOf, readTree } from "../../helpers/sources.ts";
+import { temporaryFolder } from "../../helpers/temporary.ts";
+
+function bucket(t: TestContext): Layout {
+  return layoutOf(temporaryFolder(t));
+}
+
+async function push(layout: Layout, text: string, runId = uuidV7()): Promise<Revision> {
+  const archive = writeTar(entriesOf({ ...EXAMPLE, "workspace/text": text }));
+  const received = await receiveSource(layout, archive, false, new AbortController().signal);
+  return acceptSource(layout, received, runId);
+}
+
+function treeOf(layout: Layout, id: string): Record<string, string> {
+  return readTree(path.join(layout.revisions, id));
+}
+
+test("a bucket that was never pushed to has no revisions, and marking a build does nothing", async (t) => {
+  const layout = bucket(t);
+  await markBuilt(layout, "succeeded");
+  assert.deepEqual(await listRevisions(layout), []);
+  assert.deepEqual(readdirSync(layout.root), []);
+});
+
+test("CP-165 CP-204 each accepted push keeps one revision that the next one does not change", async (t) => {
+  const layout = bucket(t);
+  const first = await push(layout, "one");
+  const before = treeOf(layout, first.id);
+  assert.equal(before["workspace/text"], "one");
+  const second = await push(layout, "two");
+  assert.deepEqual(treeOf(layout, first.id), before);
+  assert.deepEqual(treeOf(layout, second.id), readTree(layout.root));
+  assert.deepEqual(readdirSync(layout.revisions).sort(), [first.id, second.id].sort());
+});
+
+test("CP-165 the files of a revision are read-only, and nobody shares them with the live source", async (t) => {
+  const layout = bucket(t);
+  const { id } = await push(layout, "one");
+  const modes = ["workspace/text", "workspace/jobs/web/bin/start"].map((name) => {
+    const status = statSync(path.join(layout.revisions, id, name));
+    assert.equal(status.nlink, 1);
+    return status.mode & 0o777;
+  });
+  assert.deepEqual(modes, [0o444, 0o555]);
+  writeFileSync(path.join(layout.workspace, "text"), "changed by a build");
+  assert.equal(treeOf(layout, id)["workspace/text"], "one");
+});
+
+test("a revision's record says what was pushed by which run", async (t) => {
+  const layout = bucket(t);
+  const runId = uuidV7();
+  const { id, created_at, ...rest } = await push(layout, "one", runId);
+  assert.ok(isUuid(id));
+  assert.ok(Math.abs(Date.now() - Date.parse(created_at)) < 60_000);
+  const files = { ...EXAMPLE, "workspace/text": "one" };
+  const texts = Object.entries(files).filter(([name]) => !name.endsWith("/"));
+  const lines = texts.map(([name, text]) => {
+    const sha256 = createHash("sha256").update(text).digest("hex");
+    return { name, line: `${sha256} ${name.includes("bin/") ? "0755" : "0644"} ${name}\n` };
+  });
+  const sorted = lines.sort((a, b) => (a.name < b.name ? -1 : 1)).map(({ line }) => line);
+  assert.deepEqual(rest, {
+    run_id: runId,
+    size_bytes: texts.reduce((sum, [, text]) => sum + Buffer.byteLength(text), 0),
+    file_count: texts.length,
+    sha256: createHash("sha256").update(sorted.join("")).digest("hex"),
+    build_status: "pending",
+    current: true,
+    last_successful: false,
+  });
+});
+
+test("CP-205 CP-206 CP-221 CP-222 a failed build leaves the new source current and the earlier success marked", async (t) => {
+  const layout = bucket(t);
+  const good = await push(layout, "good");
+  await markBuilt(layout, "succeeded");
+  const bad = await push(layout, "bad");
+  await markBuilt(layout, "failed");
+  const marks = async () =>
+    (await listRevisions(layout)).map((one) => [one.id, one.build_status, one.current, one.last_successful]);
+  assert.deepEqual(await marks(), [
+    [bad.id, "failed", true, false],
+    [good.id, "succeeded", false, true],
+  ]);
+  assert.equal(readTree(layout.root)["workspace/text"], "bad");
+  await markBuilt(layout, "succeeded");
+  assert.deepEqual((await marks())[0], [bad.id, "succeeded", true, true]);
+});
+
+test("the newest 20 revisions are kept, and besides them the last successful and the current one", async (t) => {
+  const layout = bucket(t);
+  const ids: string[] = [];
+  for (let count = 0; count < 23; count++) {
+    ids.push((await push(layout, `push ${count}`)).id);
+    if (count === 1) await markBuilt(layout, "succeeded");
+  }
+  const kept = async () => (await listRevisions(layout)).map(({ id }) => id);
+  const newest = ids.slice(3).reverse();
+  assert.deepEqual(await kept(), [...newest, ids[1]]);
+  assert.deepEqual(readdirSync(layout.revisions).sort(), (await kept()).sort());
+  await restoreRevision(layout, ids[1] as string);
+  await markBuilt(layout, "failed");
+  assert.deepEqual(await kept(), [...newest, ids[1]]);
+});
+
+test("CP-169 an older revision can be restored: it is current again and no revision is added", async (t) => {
+  const layout = bucket(t);
+  const first = await push(layout, "one");
+  const second = await push(layout, "two");
+  await markBuilt(layout, "failed");
+  const restored = await restoreRevision(layout, first.id);
+  assert.deepEqual(restored, { ...first, build_status: "pending", current: true });
+  assert.deepEqual(readTree(layout.root), treeOf(layout, first.id));
+  const marks = (await listRevisions(layout)).map(({ id, current }) => [id, current]);
+  assert.deepEqual(marks, [
+    [second.id, false],
+    [first.id, true],
+  ]);
+  await assert.rejects(restoreRevision(layout, uuidV7()), { code: "revision_not_found" });
+});
+
+test("recording the current revision twice is the same as once", async (t) => {
+  const layout = bucket(t);
+  const { current: _, last_successful: __, ...stored } = await push(layout, "one");
+  const before = await listRevisions(layout);
+  await recordCurrent(layout, stored);
+  assert.deepEqual(await listRevisions(layout), before);
+});
+
+test("a damaged revisions.json is an error that names the file, and recovery removes nothing then", async (t) => {
+  const layout = bucket(t);
+  const { id } = await push(layout, "one");
+  for (const text of ["[", "{}", '{"revisions": [{"id": 1}]}']) {
+    writeFileSync(layout.revisionsFile, text);
+    await assert.rejects(listRevisions(layout), { code: "failed", message: /Cannot read .*revisions\.json: / });
+    await assert.rejects(recoverSource(layout), { code: "failed" });
+    assert.deepEqual(readdirSync(layout.revisions), [id]);
+  }
+});

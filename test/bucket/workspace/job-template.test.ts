@@ -1,0 +1,166 @@
+import assert from "node:assert/strict";
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
+import { initBucket } from "../../../lib/bucket/workspace/init.ts";
+import { createJob } from "../../../lib/bucket/workspace/job-template.ts";
+import { Launcher } from "../../../lib/core/spawn.ts";
+import { HookScripts } from "../../helpers/hook-scripts.ts";
+import { temporaryFolder } from "../../helpers/temporary.ts";
+
+async function bucket(t: TestContext): Promise<Layout> {
+  const layout = layoutOf(temporaryFolder(t));
+  await initBucket(layout.root, { source: true });
+  return layout;
+}
+
+/** A template with a program, a hook, and a folder that is never part of a source. */
+function writeTemplate(layout: Layout, manifest = '{"version": "2.0", "selectors": ["db"]}'): string {
+  const folder = path.join(layout.templates, "database");
+  mkdirSync(path.join(folder, "_hooks", ".venv"), { recursive: true });
+  writeFileSync(path.join(folder, "manifest.json"), manifest);
+  writeFileSync(path.join(folder, "Makefile"), "start stop restart:\n\t@./run $@\n");
+  writeFileSync(path.join(folder, "run"), "#!/bin/sh\n", { mode: 0o755 });
+  writeFileSync(path.join(folder, "_hooks", "check.py"), "print(1)\n");
+  writeFileSync(path.join(folder, "_hooks", ".venv", "python3"), "");
+  return folder;
+}
+
+test("a job to begin with has a manifest, a Makefile and a hook", async (t) => {
+  const layout = await bucket(t);
+  const files = await createJob(layout, { name: "web" });
+  assert.deepEqual(
+    files,
+    ["manifest.json", "Makefile", "_hooks/example.py"].map((name) => `workspace/jobs/web/${name}`),
+  );
+  const read = (file: string) => readFileSync(path.join(layout.root, file), "utf8");
+  assert.match(read(files[0] as string), /^\{\n {2}"version": .*\n\}\n$/s);
+  assert.deepEqual(JSON.parse(read(files[0] as string)), {
+    version: "1.0",
+    selectors: ["web"],
+    hooks: { example: { executed_on: ["cli"] } },
+  });
+  for (const target of ["start", "stop", "restart", "reload", "status"])
+    assert.match(read(files[1] as string), new RegExp(`^${target}:`, "m"));
+  assert.match(read(files[2] as string), /^import ops$/m);
+  assert.deepEqual(readdirSync(layout.tmp), []);
+});
+
+test("the targets of the first Makefile succeed, and the example of a hook runs", async (t) => {
+  const layout = await bucket(t);
+  await createJob(layout, { name: "web" });
+  const folder = path.join(layout.jobs, "web");
+  for (const target of ["start", "stop", "restart", "reload", "status"]) {
+    const made = await new Launcher(process.env).run(["make", "-s", "-C", folder, target]);
+    assert.deepEqual([made.exitCode, made.stderr], [0, ""], target);
+  }
+  const scripts = new HookScripts(t, path.join(folder, "_hooks"));
+  const env = { JOB: "web", ALLOCATION_IP: "127.0.0.1", ALLOCATION_INDEX: "0" };
+  const { stdout, stderr } = await scripts.runFile("example.py", env);
+  assert.deepEqual([stdout, stderr], ["web on 127.0.0.1, allocation 0\n", ""]);
+});
+
+test("selectors replace the job's name, or those of the template", async (t) => {
+  const layout = await bucket(t);
+  writeTemplate(layout);
+  const manifestOf = (name: string) => JSON.parse(readFileSync(path.join(layout.jobs, name, "manifest.json"), "utf8"));
+  await createJob(layout, { name: "one", selectors: ["edge", "ssd"] });
+  assert.deepEqual(manifestOf("one").selectors, ["edge", "ssd"]);
+  const text = readFileSync(path.join(layout.jobs, "one", "manifest.json"), "utf8");
+  assert.equal(text, `${JSON.stringify(manifestOf("one"), null, 2)}\n`);
+  await createJob(layout, { name: "two", template: "database", selectors: ["edge"] });
+  assert.deepEqual(manifestOf("two"), { version: "2.0", selectors: ["edge"] });
+});
+
+test("CP-922 a template is copied as it is, with the modes of its files and without folders that are no source", async (t) => {
+  const layout = await bucket(t);
+  const folder = writeTemplate(layout);
+  const files = await createJob(layout, { name: "db_1", template: "database" });
+  assert.deepEqual(
+    files,
+    ["Makefile", "_hooks/check.py", "manifest.json", "run"].map((name) => `workspace/jobs/db_1/${name}`),
+  );
+  for (const file of files) {
+    const [made, template] = [path.join(layout.root, file), path.join(folder, file.slice(20))];
+    assert.deepEqual(readFileSync(made), readFileSync(template), file);
+    assert.equal(statSync(made).mode & 0o111, statSync(template).mode & 0o111, file);
+  }
+  assert.deepEqual(readdirSync(path.join(layout.jobs, "db_1", "_hooks")), ["check.py"]);
+});
+
+const REFUSED: [string, Parameters<typeof createJob>[1], string, (layout: Layout) => void][] = [
+  ["a name in capitals", { name: "Web" }, 'Cannot use "Web" as a name', () => {}],
+  ["a path as a name", { name: "../web" }, 'Cannot use "../web" as a name', () => {}],
+  ["a selector with a blank", { name: "web", selectors: ["a b"] }, 'Cannot use "a b" as a name', () => {}],
+  [
+    "a job that exists, in other letters too",
+    { name: "web" },
+    "Cannot make job web: there is workspace/jobs/WEB already",
+    ({ jobs }) => mkdirSync(path.join(jobs, "WEB")),
+  ],
+  [
+    "a link in the job's place",
+    { name: "web" },
+    "Cannot make job web: there is workspace/jobs/web already",
+    ({ jobs }) => symlinkSync("/nowhere", path.join(jobs, "web")),
+  ],
+  [
+    "a link instead of the folder of jobs",
+    { name: "web" },
+    "Cannot use workspace/jobs: it is not a folder",
+    ({ jobs, tmp }) => {
+      rmSync(jobs, { recursive: true });
+      symlinkSync(tmp, jobs);
+    },
+  ],
+  [
+    "a template that is not there",
+    { name: "web", template: "none" },
+    'there is no template "none"; templates/ has database',
+    (layout) => writeTemplate(layout),
+  ],
+  [
+    "a template outside of templates/",
+    { name: "web", template: "../workspace" },
+    'there is no template "../workspace"; templates/ has none',
+    () => {},
+  ],
+  [
+    "a template that is a link",
+    { name: "web", template: "database" },
+    "it is not a folder",
+    (layout) => {
+      mkdirSync(layout.templates);
+      symlinkSync(layout.tmp, path.join(layout.templates, "database"));
+    },
+  ],
+  [
+    "a template with a link in it",
+    { name: "web", template: "database" },
+    "a symbolic link is not allowed",
+    (layout) => symlinkSync("/etc/passwd", path.join(writeTemplate(layout), "users")),
+  ],
+  [
+    "a template without a manifest",
+    { name: "web", template: "database" },
+    "Cannot use templates/database: it has no manifest.json",
+    (layout) => rmSync(path.join(writeTemplate(layout), "manifest.json")),
+  ],
+  [
+    "selectors for a template whose manifest is no JSON",
+    { name: "web", template: "database", selectors: ["edge"] },
+    "Cannot set selectors in manifest.json of the template: ",
+    (layout) => writeTemplate(layout, "{"),
+  ],
+];
+
+for (const [what, job, message, prepare] of REFUSED)
+  test(`${what} is refused, and nothing is made`, async (t) => {
+    const layout = await bucket(t);
+    prepare(layout);
+    const before = readdirSync(layout.workspace, { recursive: true });
+    await assert.rejects(createJob(layout, job), (error: Error) => error.message.includes(message));
+    assert.deepEqual(readdirSync(layout.workspace, { recursive: true }), before);
+    assert.deepEqual(readdirSync(layout.tmp), []);
+  });

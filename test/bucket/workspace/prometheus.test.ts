@@ -1,0 +1,177 @@
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { prometheusRows, scrapeConfigs } from "../../../lib/bucket/catalog/scrape.ts";
+import type { ScrapeConfig } from "../../../lib/bucket/workspace/prometheus.ts";
+import type { Failure } from "../../../lib/core/errors.ts";
+import { build } from "../../../lib/operation/build/build.ts";
+import { makeBucket, makeWorkspace, type TestBucket, type WorkspaceSpec } from "../../helpers/workspace.ts";
+
+const WEB = { version: "1.2.0", selectors: ["worker"], resources: { ports: { metrics_port: 9100, web_admin: 9200 } } };
+const OF = "workspace/jobs/web/_prometheus";
+const SPEC = { workers: ["10.0.0.1", "fd00::2", "10.0.0.3"], jobs: { web: WEB } };
+const SCRAPE = `- job_name: ops:job
+  scrape_interval: 30s
+  static_configs:
+    - targets: ["ops:port/_implicit", "elsewhere:80"]
+      labels: {job: ops:job, tier: front}
+`;
+
+async function built(t: TestContext, spec: WorkspaceSpec): Promise<TestBucket> {
+  const bucket = await makeBucket(t, spec);
+  await build(bucket.context(), {});
+  return bucket;
+}
+
+const scraped = ({ db, kv }: TestBucket, options: { jobs?: string[]; reveal?: boolean } = {}) =>
+  JSON.parse(JSON.stringify(scrapeConfigs(db, kv(), { reveal: false, ...options }))) as ScrapeConfig[];
+
+test("CP-111 the scrape configurations name each active allocation with its port", async (t) => {
+  const bucket = await built(t, {
+    ...SPEC,
+    files: {
+      [`${OF}/scrape.yaml`]: SCRAPE,
+      "workspace/disabled.json": '{"jobs": {"web": {"allocations": ["10.0.0.3"]}}}',
+    },
+  });
+  assert.deepEqual(scraped(bucket), [
+    {
+      job_name: "web",
+      scrape_interval: "30s",
+      static_configs: [
+        { targets: ["10.0.0.1:9100", "[fd00::2]:9100", "elsewhere:80"], labels: { job: "web", tier: "front" } },
+      ],
+    },
+  ]);
+  assert.deepEqual(scraped(bucket, { jobs: ["other"] }), []);
+});
+
+test("_implicit means the job's own metrics port where the job has one", async (t) => {
+  const ports = { metrics_port: 9100, web_tls_metrics_port: 9300, other_metrics_port: 9400 };
+  const manifest = { selectors: ["worker"], resources: { ports } };
+  const file = "workspace/jobs/web-tls/_prometheus/scrape.yaml";
+  const spec = { workers: ["10.0.0.1"], jobs: { "web-tls": manifest }, files: { [file]: SCRAPE } };
+  const [config] = scraped(await built(t, spec));
+  assert.match(JSON.stringify(config), /"10\.0\.0\.1:9300"/);
+});
+
+test("a target may name the port and the worker; without an active allocation the job is left out", async (t) => {
+  const scrape =
+    "- job_name: a\n  static_configs: [{targets: ['ops:port/web_admin/10.0.0.3', 'ops:port/web_admin/10.0.0.9']}]\n";
+  const files = { [`${OF}/scrape.yaml`]: scrape };
+  const bucket = await built(t, { ...SPEC, files });
+  assert.deepEqual(scraped(bucket), [{ job_name: "a", static_configs: [{ targets: ["10.0.0.3:9200"] }] }]);
+  makeWorkspace(bucket.dir, { ...SPEC, files: { ...files, "workspace/disabled.json": '{"jobs": {"web": {}}}' } });
+  await build(bucket.context(), {});
+  assert.deepEqual(scraped(bucket), []);
+});
+
+test("a template is rendered for the job; its secrets show only when they are to", async (t) => {
+  const template = `- job_name: {{ .Job }}-{{ .NewVersion }}-{{ get "ops/job/web" "workers_length" }}
+  basic_auth: {username: ops, password: {{ getSecret "password" }}}
+`;
+  const bucket = await built(t, { ...SPEC, files: { [`${OF}/scrape.yaml.tpl`]: template } });
+  assert.throws(() => scraped(bucket), {
+    code: "ErrKeyMissing",
+    message: /^Cannot render a template of job web: .*scrape\.yaml\.tpl.*key "password" is missing/,
+  });
+  const kv = bucket.kv();
+  kv.put("secrets/job/web", "password", "sesame-sesame");
+  kv.flush();
+  const shown = (password: string) => [{ job_name: "web-1.2.0-3", basic_auth: { username: "ops", password } }];
+  assert.deepEqual(scraped(bucket), shown("<secret>"));
+  assert.deepEqual(scraped(bucket, { reveal: true }), shown("sesame-sesame"));
+});
+
+test("a template that renders to something else is refused by its name", async (t) => {
+  const bucket = await built(t, { ...SPEC, files: { [`${OF}/scrape.yaml.tpl`]: "a: {{ .Job }}\n" } });
+  assert.throws(() => scraped(bucket), {
+    code: "ErrInvalidJob",
+    message: "job web: _prometheus/scrape.yaml.tpl: expected a list, found an object",
+  });
+});
+
+const ALERTS = `groups:
+  - name: web
+    rules:
+      - alert: WebDown
+        expr: up == 0
+        annotations: {summary: "{{ $labels.instance }} is down", runbook: down.md}
+      - record: web:up
+        expr: sum(up)
+`;
+
+test("the list counts what each job has", async (t) => {
+  const bucket = await built(t, {
+    ...SPEC,
+    jobs: { web: WEB, db: { selectors: ["worker"] } },
+    files: {
+      [`${OF}/scrape.yaml`]: SCRAPE,
+      [`${OF}/alerts/web.yaml`]: ALERTS,
+      [`${OF}/runbooks/down.md`]: "# Down\n",
+      [`${OF}/dashboards/a.html`]: "",
+      [`${OF}/dashboards/lib/b.html`]: "",
+      [`${OF}/dashboards/c.js`]: "",
+      [`${OF}/dashboards/.dashboardignore`]: "*.js\nlib/\n",
+    },
+  });
+  assert.deepEqual(prometheusRows(bucket.db), [{ job: "web", scrape: "yes", alerts: 1, runbooks: 1, dashboards: 1 }]);
+});
+
+test("an alert may name its runbook with and without .md", async (t) => {
+  const twice = ALERTS.replace("record: web:up", "alert: WebSlow\n        annotations: {runbook: down}");
+  const files = { [`${OF}/alerts/a.yaml`]: twice, [`${OF}/runbooks/down.md`]: "# Down\n" };
+  const bucket = await built(t, { ...SPEC, files });
+  assert.equal(prometheusRows(bucket.db)[0]?.alerts, 2);
+});
+
+for (const [what, files, message] of [
+  [
+    "both scrape files",
+    { "scrape.yaml": SCRAPE, "scrape.yaml.tpl": "" },
+    /scrape\.yaml: there is scrape\.yaml\.tpl too/,
+  ],
+  ["broken YAML", { "scrape.yaml": "- a: [1\n" }, /scrape\.yaml: line 2: expected , or \]/],
+  ["an empty list", { "scrape.yaml": "[]\n" }, /scrape\.yaml: expected at least 1 item/],
+  ["a configuration without a name", { "scrape.yaml": "- scheme: http\n" }, /scrape\.yaml: 0\/job_name: is missing/],
+  ["a name twice", { "scrape.yaml": "- job_name: a\n- job_name: a\n" }, /job_name a is that of job web too/],
+  ["discovery", { "scrape.yaml": "- job_name: a\n  dns_sd_configs: []\n" }, /dns_sd_configs: targets are known here/],
+  [
+    "an unknown port",
+    { "scrape.yaml": "- job_name: a\n  static_configs: [{targets: ['ops:port/none']}]\n" },
+    /ops:port\/none: the manifest declares no such port/,
+  ],
+  [
+    "a group without a name",
+    { "alerts/a.yaml": "groups: [{rules: []}]\n" },
+    /alerts\/a\.yaml: groups\/0\/name: is missing/,
+  ],
+  [
+    "a rule that is neither",
+    { "alerts/a.yaml": "groups: [{name: a, rules: [{expr: up}]}]\n" },
+    /a rule has neither alert nor record/,
+  ],
+  [
+    "a rule that is both",
+    { "alerts/a.yaml": "groups: [{name: a, rules: [{expr: up, alert: a, record: b}]}]\n" },
+    /excludes alert/,
+  ],
+  [
+    "a rule without an expression",
+    { "alerts/a.yaml": "groups: [{name: a, rules: [{alert: a}]}]\n" },
+    /expr: is missing/,
+  ],
+  [
+    "an alert twice",
+    { "alerts/a.yaml": ALERTS.replace("record: web:up", "alert: WebDown"), "runbooks/down.md": "" },
+    /alert WebDown is one of job web too/,
+  ],
+  ["a runbook that is not there", { "alerts/a.yaml": ALERTS }, /alert WebDown: there is no runbooks\/down\.md/],
+] as [string, Record<string, string>, RegExp][])
+  test(`a build refuses ${what} below _prometheus/`, async (t) => {
+    const own = Object.entries(files).map(([name, text]) => [`${OF}/${name}`, text]);
+    const failure = await built(t, { ...SPEC, files: Object.fromEntries(own) }).catch((thrown) => thrown as Failure);
+    assert.ok("code" in failure, "it was built");
+    assert.equal(failure.code, "ErrInvalidJob");
+    assert.match(failure.message, message);
+    assert.match(failure.message, /^ErrInvalidJob: workspace\/jobs\/web: _prometheus\//);
+  });

@@ -1,0 +1,238 @@
+import assert from "node:assert/strict";
+import { symlinkSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { layoutOf } from "../../../lib/bucket/base/layout.ts";
+import { type BuildProblem, Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
+import { readBucketConf, readJobSettings, valuesIn } from "../../../lib/bucket/workspace/bucket-conf.ts";
+import { loadOpsConf } from "../../../lib/bucket/workspace/settings.ts";
+import { temporaryFolder } from "../../helpers/temporary.ts";
+import { makeWorkspace } from "../../helpers/workspace.ts";
+
+function bucketWith(t: TestContext, files: Record<string, string>) {
+  const dir = temporaryFolder(t);
+  makeWorkspace(dir, { files });
+  return layoutOf(dir);
+}
+
+function opsConf(t: TestContext, text: string) {
+  return loadOpsConf(bucketWith(t, { "ops.conf": text }));
+}
+
+test("CP-348 without an ops.conf the settings are those of the file that init writes", async (t) => {
+  const { settings, warnings } = await loadOpsConf(layoutOf(temporaryFolder(t)));
+  assert.deepEqual(settings, {
+    sshUser: "agent",
+    sshKey: "worker.key",
+    sshPort: 22,
+    sshJump: undefined,
+    sshOptions: {},
+    sshConcurrency: 32,
+    useSudo: true,
+    workerRoot: "/opt/worker",
+    certsTtl: 60,
+    certsRenewalBuffer: 0,
+    jobConfigSelector: "",
+    logFormat: "kv",
+    logRunRetentionCount: 200,
+    logRunRetentionDays: 30,
+  });
+  assert.deepEqual(warnings, []);
+});
+
+test("an ops.conf below a file instead of a folder is as good as none", async (t) => {
+  const layout = bucketWith(t, { "ops.conf": "" });
+  const { settings } = await loadOpsConf({ ...layout, opsConf: path.join(layout.opsConf, "none") });
+  assert.equal(settings.useSudo, true);
+});
+
+test("every setting can be given, and what is not given has its default", async (t) => {
+  const { settings } = await opsConf(
+    t,
+    `ssh_user = "deploy"\nssh_key = "id_ed25519"\nssh_port = 0\nssh_jump = "ops@bastion:2222"\nssh_concurrency = 4
+worker_root = "/srv/ops"\ncerts_ttl = 0\njob_config_selector = " prod "\nlog_format = "JSONL"
+log_run_retention_count = 0\nlog_run_retention_days = 0\n[ssh_options]\nCompression = "yes"\nConnectTimeout = 5\n`,
+  );
+  assert.deepEqual(settings, {
+    sshUser: "deploy",
+    sshKey: "id_ed25519",
+    sshPort: 22,
+    sshJump: "ops@bastion:2222",
+    sshOptions: { Compression: "yes", ConnectTimeout: "5" },
+    sshConcurrency: 4,
+    useSudo: false,
+    workerRoot: "/srv/ops",
+    certsTtl: 60,
+    certsRenewalBuffer: 0,
+    jobConfigSelector: "prod",
+    logFormat: "json",
+    logRunRetentionCount: 0,
+    logRunRetentionDays: 0,
+  });
+});
+
+test("an unknown key is a warning that names the nearest one", async (t) => {
+  const { warnings } = await opsConf(t, 'the_ssh_user = "x"\nca = 1\n');
+  assert.deepEqual(warnings, [
+    { file: "ops.conf", path: "the_ssh_user", message: 'is not a known field; did you mean "ssh_user"?' },
+    { file: "ops.conf", path: "ca", message: "is not a known field" },
+  ]);
+});
+
+const REFUSED: [name: string, text: string, sentence: RegExp][] = [
+  ["a misspelt key", 'ssh_usr = "x"', /ops\.conf: ssh_usr: is not a known field; did you mean "ssh_user"\?$/],
+  ["a wrong type", "use_sudo = 1", /ops\.conf: use_sudo: expected true or false/],
+  ["a user that is an option", 'ssh_user = "-oProxyCommand=x"', /ssh_user: expected a user name/],
+  ["a key outside secrets/", 'ssh_key = "../id"', /ssh_key: expected the name of a file/],
+  ["a key that is a folder", 'ssh_key = ".."', /ssh_key: /],
+  ["a port above 65535", "ssh_port = 65536", /ssh_port: expected a number from 0 to 65535/],
+  ["a float", "ssh_port = 22.0", /ssh_port: expected an integer, found 22\.0$/],
+  ["a date", "ssh_options = 1979-05-27", /ssh_options: expected an object, found 1979-05-27$/],
+  ["a relative root", 'worker_root = "opt"', /worker_root: expected an absolute path/],
+  ["the root folder", 'worker_root = "/"', /worker_root: /],
+  ["a root with ..", 'worker_root = "/opt/../etc"', /worker_root: /],
+  ["a root with a blank", 'worker_root = "/opt/a b"', /worker_root: /],
+  ["a jump host with options", 'ssh_jump = "a -o b"', /ssh_jump: expected a host/],
+  ["a jump host with port 0", 'ssh_jump = "a:0"', /ssh_jump: /],
+  ["an ssh option that is not allowed", '[ssh_options]\nProxyCommand = "x"', /ssh_options\/ProxyCommand: /],
+  ["an ssh option with a line end", '[ssh_options]\nCiphers = "a\\nProxyCommand x"', /ssh_options\/Ciphers: /],
+  ["a selector that leaves the workspace", 'job_config_selector = "../x"', /job_config_selector: /],
+  ["broken TOML, with its line", 'ssh_user = "x"\nssh_port 22\n', /ops\.conf: line 2/],
+];
+
+for (const [name, text, sentence] of REFUSED)
+  test(`ErrInvalidOpsConf: ${name}`, async (t) => {
+    await assert.rejects(opsConf(t, text), (error: Error & { code: string }) => {
+      assert.equal(error.code, "ErrInvalidOpsConf");
+      assert.match(error.message, sentence);
+      return true;
+    });
+  });
+
+test("jump hosts may be names and addresses of both kinds, with user and port", async (t) => {
+  for (const jump of ["bastion", "10.0.0.1", "::1", "[::1]:22", "u@[fe80::1]:2222", "u@h.example:22"])
+    assert.equal((await opsConf(t, `ssh_jump = "${jump}"`)).settings.sshJump, jump);
+});
+
+test("an ops.conf that is a symbolic link is refused", async (t) => {
+  const layout = bucketWith(t, { other: "" });
+  symlinkSync(path.join(layout.root, "other"), layout.opsConf);
+  await assert.rejects(loadOpsConf(layout), /ErrInvalidOpsConf: ops\.conf: is not a regular file; symbolic links/);
+});
+
+test("an ops.conf that is not UTF-8 is refused", async (t) => {
+  const layout = bucketWith(t, {});
+  writeFileSync(layout.opsConf, Buffer.from([0x61, 0xff]));
+  await assert.rejects(loadOpsConf(layout), /ErrInvalidOpsConf: ops\.conf: is not UTF-8 text/);
+});
+
+test("several problems are one failure that lists all of them", async (t) => {
+  await assert.rejects(
+    opsConf(t, 'ssh_port = "x"\nuse_sudo = 3\ncerts_ttl = -1\n'),
+    (error: Error & { details: { problems: BuildProblem[] } }) => {
+      assert.match(error.message, /\(and 2 more problems\)$/);
+      assert.deepEqual(error.details.problems.map((one) => one.path).sort(), ["certs_ttl", "ssh_port", "use_sudo"]);
+      return true;
+    },
+  );
+});
+
+async function bucketConf(t: TestContext, text: string) {
+  const problems = new Problems();
+  const conf = await readBucketConf(bucketWith(t, { "workspace/bucket.conf": text }), problems);
+  return { ...conf, errors: problems.errors.map(sentenceOf) };
+}
+
+test("bucket.conf takes texts, numbers and booleans: integers as plain decimals, floats as they are written", async (t) => {
+  const { values, ports, errors } = await bucketConf(
+    t,
+    'name = " blank "\nempty = ""\ncount = 1_048_576\nhuge = 9223372036854775807\nhexadecimal = 0x1F\nsigned = +7\nversion = 1.10\nbig = 1e21\nlong = 1_000.50\nnone = inf\non = true\nport_min = 31000\nport_max = " 32000 "\n',
+  );
+  assert.deepEqual(errors, []);
+  assert.deepEqual(Object.fromEntries(values), {
+    name: " blank ",
+    empty: "",
+    count: "1048576",
+    huge: "9223372036854775807",
+    hexadecimal: "31",
+    signed: "7",
+    version: "1.10",
+    big: "1e21",
+    long: "1000.50",
+    none: "inf",
+    on: "true",
+    port_min: "31000",
+    port_max: " 32000 ",
+  });
+  assert.deepEqual(ports, { min: 31_000, max: 32_000 });
+});
+
+test("without a bucket.conf the ports are 30000 to 39999", async (t) => {
+  const problems = new Problems();
+  const { values, ports } = await readBucketConf(layoutOf(temporaryFolder(t)), problems);
+  assert.deepEqual([values.size, ports, problems.errors], [0, { min: 30_000, max: 39_999 }, []]);
+});
+
+const BAD_BUCKET_CONF: [text: string, sentence: RegExp][] = [
+  ["a = [1]", /^ErrInvalidBucketConf: workspace\/bucket\.conf: a: expected text, a number/],
+  ["[a]\nb = 1", /^ErrInvalidBucketConf: workspace\/bucket\.conf: a: /],
+  ["a = 1979-05-27", /^ErrInvalidBucketConf: .*: expected text, .*, found 1979-05-27$/],
+  ["a = 1\na = 2", /^ErrInvalidBucketConf: workspace\/bucket\.conf: line 2/],
+  ["port_min = 0", /^ErrInvalidPortRange: /],
+  ["port_max = 65536", /^ErrInvalidPortRange: /],
+  ["port_min = 5\nport_max = 4", /^ErrInvalidPortRange: /],
+  ['port_min = "many"', /^ErrInvalidPortRange: /],
+  ["port_min = 1.5", /^ErrInvalidPortRange: /],
+];
+
+for (const [text, sentence] of BAD_BUCKET_CONF)
+  test(`a bucket.conf with ${JSON.stringify(text)} is refused`, async (t) => {
+    const { errors } = await bucketConf(t, text);
+    assert.equal(errors.length, 1);
+    assert.match(errors[0] as string, sentence);
+  });
+
+test("the settings of jobs come from the selected file only, names without case, empty values kept", async (t) => {
+  const layout = bucketWith(t, {
+    "workspace/bucket.jobs.conf": "[web]\nmemory = 1\n",
+    "workspace/bucket.jobs.prod.conf": '[Web]\nmemory = "2 gb"\nextra = ""\n',
+  });
+  const read = async (selector: string) => {
+    const problems = new Problems();
+    const { file, jobs } = await readJobSettings(layout, selector, problems);
+    return [file, [...(jobs.get("web") ?? [])], problems.errors.length, problems.warnings.map(sentenceOf)];
+  };
+  assert.deepEqual(await read(""), ["workspace/bucket.jobs.conf", [["memory", "1"]], 0, []]);
+  assert.deepEqual(await read("prod"), [
+    "workspace/bucket.jobs.prod.conf",
+    [
+      ["memory", "2 gb"],
+      ["extra", ""],
+    ],
+    0,
+    [],
+  ]);
+  assert.deepEqual(await read("test"), [
+    "workspace/bucket.jobs.test.conf",
+    [],
+    0,
+    ["ops.conf: job_config_selector: there is no workspace/bucket.jobs.test.conf"],
+  ]);
+});
+
+test("settings outside a table are refused", async (t) => {
+  const problems = new Problems();
+  await readJobSettings(bucketWith(t, { "workspace/bucket.jobs.conf": "memory = 1\n" }), "", problems);
+  assert.deepEqual(problems.errors.map(sentenceOf), [
+    "ErrInvalidBucketConf: workspace/bucket.jobs.conf: memory: expected a table with the settings of a job",
+  ]);
+});
+
+test("a vars.toml with a list is ErrInvalidJobVars", () => {
+  const problems = new Problems();
+  const bytes = Buffer.from("ok = 1\nbad = [1]\n");
+  assert.deepEqual([...valuesIn(bytes, "web/vars.toml", "ErrInvalidJobVars", problems)], [["ok", "1"]]);
+  assert.deepEqual(problems.errors.map(sentenceOf), [
+    "ErrInvalidJobVars: web/vars.toml: bad: expected text, a number, true or false, found a list",
+  ]);
+});

@@ -1,0 +1,214 @@
+import assert from "node:assert/strict";
+import { symlinkSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { layoutOf } from "../../../lib/bucket/base/layout.ts";
+import { Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
+import { loadOpsConf } from "../../../lib/bucket/workspace/settings.ts";
+import { readDisabled, readWorkers, warnAboutDisabledStrangers } from "../../../lib/bucket/workspace/workers.ts";
+import { temporaryFolder } from "../../helpers/temporary.ts";
+import { makeWorkspace } from "../../helpers/workspace.ts";
+
+async function workers(t: TestContext, text: string | null, opsConf: string | null = null) {
+  const dir = temporaryFolder(t);
+  makeWorkspace(dir, { files: { "workspace/workers.json": text, "ops.conf": opsConf } });
+  const problems = new Problems();
+  const { settings } = await loadOpsConf(layoutOf(dir));
+  const found = await readWorkers(layoutOf(dir), settings, problems);
+  return { found, errors: problems.errors.map(sentenceOf), warnings: problems.warnings.map(sentenceOf) };
+}
+
+test("a worker that says nothing is reached over ssh with the settings of ops.conf", async (t) => {
+  const opsConf = 'ssh_user = "deploy"\nssh_port = 2222\nssh_jump = "gate"\nworker_root = "/srv/w"\n';
+  const { found, errors, warnings } = await workers(t, '[{"host": " 10.0.0.1 "}]', opsConf);
+  assert.deepEqual([errors, warnings], [[], []]);
+  assert.deepEqual(found, [
+    {
+      host: "10.0.0.1",
+      hostname: null,
+      connection: "ssh",
+      root: "/srv/w",
+      sshUser: "deploy",
+      sshPort: 2222,
+      sshJump: "gate",
+      labels: ["worker"],
+      memoryMb: 0,
+      cpuMhz: 0,
+      tags: new Map(),
+      position: 0,
+    },
+  ]);
+});
+
+test("every field is taken: names in small letters, units in MB and MHz, its own ways to reach it", async (t) => {
+  const entry = {
+    host: "fe80::1",
+    hostname: " db1 ",
+    root: "/data/w",
+    ssh_user: "root",
+    ssh_port: 2200,
+    ssh_jump: "a@b:1",
+    labels: [" DB ", "worker"],
+    memory: "1.5 gb",
+    cpu: "2 GHz",
+    tags: { " Zone ": " EU-West " },
+    position: -3,
+  };
+  const { found, errors } = await workers(t, JSON.stringify([entry]));
+  assert.deepEqual(errors, []);
+  assert.deepEqual(found, [
+    {
+      host: "fe80::1",
+      hostname: "db1",
+      connection: "ssh",
+      root: "/data/w",
+      sshUser: "root",
+      sshPort: 2200,
+      sshJump: "a@b:1",
+      labels: ["db", "worker"],
+      memoryMb: 1536,
+      cpuMhz: 2000,
+      tags: new Map([["zone", "eu-west"]]),
+      position: -3,
+    },
+  ]);
+});
+
+test("a local worker has no way to be reached over ssh", async (t) => {
+  const { found } = await workers(
+    t,
+    '[{"host": "a"}, {"host": "127.0.0.1", "connection": "local", "root": "/srv/w1"}]',
+  );
+  assert.deepEqual(found[1], {
+    host: "127.0.0.1",
+    hostname: null,
+    connection: "local",
+    root: "/srv/w1",
+    labels: ["worker"],
+    memoryMb: 0,
+    cpuMhz: 0,
+    tags: new Map(),
+    position: 1,
+  });
+});
+
+test("without workers.json, or with null in it, there are no workers", async (t) => {
+  assert.deepEqual(await workers(t, null), { found: [], errors: [], warnings: [] });
+  assert.deepEqual(await workers(t, "null"), { found: [], errors: [], warnings: [] });
+});
+
+test("keys are read without case, null is absent, an unknown key is a warning", async (t) => {
+  const { found, errors, warnings } = await workers(t, '[{"HOST": "a", "Labels": null, "zone": "x"}]');
+  assert.deepEqual(found[0]?.labels, ["worker"]);
+  assert.deepEqual(errors, []);
+  assert.deepEqual(warnings, ["workspace/workers.json: 0/zone: is not a known field"]);
+});
+
+const REFUSED: [name: string, text: string, sentence: RegExp][] = [
+  ["a misspelt key", '[{"host": "a", "lables": []}]', /0\/lables: is not a known field; did you mean "labels"\?/],
+  ["no list", "{}", /expected a list, found an object/],
+  ["no host", '[{"labels": []}]', /0\/host: is missing/],
+  ["an empty host", '[{"host": " "}]', /0\/host: expected an IP address or a host name/],
+  ["a host that is an option", '[{"host": "-oProxyCommand=x"}]', /0\/host: /],
+  ["a host with a shell character", '[{"host": "a;b"}]', /0\/host: /],
+  ["an address with a zone", '[{"host": "fe80::1%eth0"}]', /0\/host: /],
+  ["a host twice, in other capitals", '[{"host": "web"}, {"host": "WEB"}]', /1\/host: WEB is there twice/],
+  [
+    "an IPv6 address twice, written in two ways",
+    '[{"host": "::1"}, {"host": "0:0::1"}]',
+    /1\/host: 0:0::1 is there twice/,
+  ],
+  ["a label twice", '[{"host": "a", "labels": ["x", "X"]}]', /0\/labels\/1: the label "x" is there twice/],
+  ["a label with a blank", '[{"host": "a", "labels": ["x y"]}]', /0\/labels\/0: expected a name/],
+  ["an unknown connection", '[{"host": "a", "connection": "telnet"}]', /0\/connection: expected one of ssh, local/],
+  ["a root that is not absolute", '[{"host": "a", "root": "x"}]', /0\/root: expected an absolute path/],
+  ["port 0", '[{"host": "a", "ssh_port": 0}]', /0\/ssh_port: expected a number from 1 to 65535/],
+  ["a port as text", '[{"host": "a", "ssh_port": "22"}]', /0\/ssh_port: expected an integer/],
+  ["negative memory", '[{"host": "a", "memory": "-1"}]', /0\/memory: must be at least 0/],
+  ["endless memory", '[{"host": "a", "memory": "inf"}]', /0\/memory: must be at least 0 and below/],
+  ["an unknown unit", '[{"host": "a", "cpu": "1 kg"}]', /0\/cpu: Cannot read the cpu frequency "1 kg"/],
+  ["memory as a number", '[{"host": "a", "memory": 512}]', /0\/memory: expected a string, found an integer/],
+  ["a tag twice, in other capitals", '[{"host": "a", "tags": {"z": "1", "Z": "2"}}]', /0\/tags\/Z: is there twice/],
+  ["a tag that is no text", '[{"host": "a", "tags": {"z": 1}}]', /0\/tags\/z: expected a string/],
+  ["broken JSON, with its place", '[\n  {"host": x}\n]', /not valid JSON: Unexpected token 'x' \(line 2 column 12\)$/],
+  ["JSON that ends too early", '[{"host": "a"', /not valid JSON: Expected .* \(line 1 column 14\)$/],
+  ["an empty file", "", /not valid JSON: Unexpected end of JSON input \(line 1 column 1\)$/],
+];
+
+for (const [name, text, sentence] of REFUSED)
+  test(`ErrInvalidWorkerJSON: ${name}`, async (t) => {
+    const { errors } = await workers(t, text);
+    assert.equal(errors.length, 1, errors.join("\n"));
+    assert.match(errors[0] as string, /^ErrInvalidWorkerJSON: workspace\/workers\.json: /);
+    assert.match(errors[0] as string, sentence);
+  });
+
+test("all mistakes of workers.json are found at once", async (t) => {
+  const { errors } = await workers(
+    t,
+    '[{"host": "a", "memory": "1 kb", "tags": {"z": "1", "Z": "2"}}, {"host": "A", "labels": ["x", "x"], "root": "/"}, 3]',
+  );
+  assert.deepEqual(
+    errors.map((line) => line.split(": ")[2]),
+    ["0/tags/Z", "0/memory", "1/root", "1/labels/1", "2", "1/host"],
+  );
+});
+
+test("a workers.json that is a symbolic link is refused", async (t) => {
+  const dir = temporaryFolder(t);
+  makeWorkspace(dir, { files: { real: "[]", "workspace/workers.json": null } });
+  symlinkSync(path.join(dir, "real"), path.join(dir, "workspace/workers.json"));
+  const problems = new Problems();
+  const { settings } = await loadOpsConf(layoutOf(dir));
+  await readWorkers(layoutOf(dir), settings, problems);
+  assert.match(problems.errors.map(sentenceOf).join(), /workers\.json: is not a regular file; symbolic/);
+});
+
+async function disabled(t: TestContext, text: string | null) {
+  const dir = temporaryFolder(t);
+  makeWorkspace(dir, { files: { "workspace/disabled.json": text } });
+  const problems = new Problems();
+  const found = await readDisabled(layoutOf(dir), problems);
+  const known = { jobs: new Set(["web"]), hosts: new Set(["10.0.0.1"]) };
+  warnAboutDisabledStrangers(layoutOf(dir), found, known, problems);
+  return { ...found, errors: problems.errors.map(sentenceOf), warnings: problems.warnings.map(sentenceOf) };
+}
+
+test("disabled.json names workers, whole jobs, and jobs on some workers", async (t) => {
+  const text =
+    '{"workers": ["10.0.0.1"], "jobs": {"Web": {}, "db": {"allocations": []}, "kv": {"allocations": ["h"]}}}';
+  const { workers: hosts, jobs, errors } = await disabled(t, text);
+  assert.deepEqual(errors, []);
+  assert.deepEqual(hosts, new Set(["10.0.0.1"]));
+  assert.deepEqual(
+    jobs,
+    new Map<string, unknown>([
+      ["web", "all"],
+      ["db", "all"],
+      ["kv", new Set(["h"])],
+    ]),
+  );
+});
+
+test("a job twice in disabled.json, in other capitals, is an error", async (t) => {
+  const { errors } = await disabled(t, '{"jobs": {"web": {"allocations": ["10.0.0.1"]}, "Web": {}}}');
+  assert.deepEqual(errors, [
+    "ErrInvalidDisabledJSON: workspace/disabled.json: jobs/Web: is there twice, in other capitals",
+  ]);
+});
+
+test("unknown workers and jobs in disabled.json are warnings that name the nearest", async (t) => {
+  const text = '{"workers": ["10.0.0.2"], "jobs": {"wbe": {}, "web": {"allocations": ["x"]}}}';
+  const { warnings, errors } = await disabled(t, text);
+  assert.deepEqual(errors, []);
+  assert.deepEqual(warnings, [
+    'workspace/disabled.json: workers: there is no worker "10.0.0.2"; did you mean "10.0.0.1"?',
+    'workspace/disabled.json: jobs: there is no job "wbe"; did you mean "web"?',
+    'workspace/disabled.json: jobs/web/allocations: there is no worker "x"',
+  ]);
+});
+
+test("without disabled.json nothing is disabled; a broken one is an error", async (t) => {
+  assert.deepEqual(await disabled(t, null), { workers: new Set(), jobs: new Map(), errors: [], warnings: [] });
+  assert.match((await disabled(t, '{"workers": "all"}')).errors.join(), /^ErrInvalidDisabledJSON: .*expected a list/);
+});

@@ -1,0 +1,58 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Command, commandHelp, findCommand, parseFlags, programHelp } from "../../../lib/cli/base/flags.ts";
+import { JOB_COMMANDS } from "../../../lib/cli/commands/job.ts";
+
+const deploy: Command = {
+  name: "deploy",
+  summary: "Deploys",
+  flags: [
+    { name: "jobs", value: "A,B", help: "Only these" },
+    { name: "force", short: "f", help: "Again" },
+  ],
+  run: async () => 0,
+};
+const healthCheck: Command = { ...deploy, name: "health_check" };
+const push: Command = { ...deploy, name: "push", operands: [{ name: "base_url", help: "Where" }] };
+const rollback: Command = { ...push, name: "push rollback" };
+const commands = [deploy, healthCheck, push, rollback];
+
+test("values, switches, short forms, operands and -- are read", () => {
+  const { operands, values, switches } = parseFlags(push, ["--jobs=a=b", "-f", "--", "--jobs"]);
+  assert.deepEqual([operands, [...values], [...switches]], [["--jobs"], [["jobs", "a=b"]], ["force"]]);
+  assert.equal(parseFlags(push, ["http://x", "--jobs", "-"]).values.get("jobs"), "-");
+});
+
+test("the longest name wins; dashes and underscores are the same in command names", () => {
+  assert.equal(findCommand(commands, ["push", "rollback", "x"]).command, rollback);
+  assert.deepEqual(findCommand(commands, ["push", "rollback", "x"]).rest, ["x"]);
+  assert.equal(findCommand(commands, ["push", "x"]).command, push);
+  assert.equal(findCommand(commands, ["health-check"]).command, healthCheck);
+});
+
+test("what is mistyped is refused with the nearest right word and where to read on", () => {
+  const cases: [work: () => unknown, message: RegExp][] = [
+    [() => findCommand(commands, ["deplyo"]), /^"deplyo" is not a command; did you mean deploy\? \(see `ops help`\)$/],
+    [() => findCommand(commands, ["zzz"]), /^"zzz" is not a command \(see `ops help`\)$/],
+    [() => parseFlags(deploy, ["--forse"]), /ops deploy has no flag "--forse"; did you mean --force\?/],
+    [() => parseFlags(deploy, ["--force=yes"]), /^--force takes no value/],
+    [() => parseFlags(deploy, ["--jobs"]), /^--jobs needs a value: A,B/],
+    [() => parseFlags(deploy, ["--jobs", "a", "--jobs", "b"]), /^--jobs is given twice/],
+    [() => parseFlags(deploy, ["now"]), /^"now" is not expected here/],
+    [() => parseFlags(push, []), /^base_url is missing/],
+  ];
+  for (const [work, message] of cases) assert.throws(work, { code: "usage", message });
+});
+
+test("help names every flag, and the program's help every command that is not hidden", () => {
+  assert.match(commandHelp(push), /Usage: ops push <base_url> \[flags\]\n\n {2}<base_url> {2,}Where\n/);
+  assert.match(commandHelp(deploy), /-f, --force +Again/);
+  assert.deepEqual([...parseFlags(push, ["-h"]).switches], ["help"]);
+  assert.doesNotMatch(programHelp([deploy, { ...push, hidden: true }]), /push/);
+});
+
+test("a retry of job control needs no job: the run that it names says it", () => {
+  const control = JOB_COMMANDS.filter(({ flags }) => flags.some(({ name }) => name === "retry"));
+  assert.equal(control.length, 7);
+  for (const command of control) assert.equal(parseFlags(command, ["--retry", "x"]).values.get("retry"), "x");
+});

@@ -1,0 +1,104 @@
+import assert from "node:assert/strict";
+import { mkdirSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { HumanLog } from "../../../lib/cli/bucket/logs.ts";
+import { ops } from "../../../scripts/local-server.ts";
+import { makeBucket } from "../../helpers/workspace.ts";
+
+const [FIRST, SECOND] = ["0190a5e8-0000-7000-8000-000000000001", "0190a5e9-0000-7000-8000-000000000002"];
+
+async function withLogs(t: TestContext): Promise<(...flags: string[]) => ReturnType<typeof ops>> {
+  const { dir, layout } = await makeBucket(t);
+  const write = (file: string, ...lines: string[]) => {
+    mkdirSync(path.dirname(file), { recursive: true });
+    writeFileSync(file, lines.map((line) => `${line}\n`).join(""));
+  };
+  const one = (second: number, run: string, rest: string) =>
+    `ts=2026-01-01T00:00:0${second}.000Z level=info run=${run} ops=deploy ${rest}`;
+  write(path.join(layout.logs, "ops.log"), one(1, FIRST, "worker=- msg=begin"), one(5, SECOND, "worker=- msg=again"));
+  write(
+    path.join(layout.logs, "10.0.0.1.log"),
+    one(2, FIRST, 'event=command_begin worker=10.0.0.1 job=web phase=rollout cmd="make start"'),
+    one(3, FIRST, 'worker=10.0.0.1 job=web phase=rollout stream=stderr msg="oh \\u001b[31mno"'),
+    one(4, FIRST, "event=command_end worker=10.0.0.1 job=web phase=rollout exit=2 duration_ms=1500"),
+  );
+  write(path.join(layout.runs, FIRST, "ops.log"), one(1, FIRST, "worker=- msg=mine"));
+  return (...flags) => ops(["logs", "--bucket-dir", dir, ...flags]);
+}
+
+test("ops logs shows what runs said, command by command", async (t) => {
+  const logs = await withLogs(t);
+  const { stdout, code } = await logs();
+  assert.equal(code, 0);
+  assert.equal(
+    stdout,
+    [
+      "2026-01-01 00:00:01  deploy  run=0190a5e8",
+      "  begin",
+      "  web@10.0.0.1 $ make start",
+      "  web@10.0.0.1 ! oh \\x1b[31mno",
+      "  web@10.0.0.1 FAIL, exit 2, 1.5 s",
+      "2026-01-01 00:00:05  deploy  run=0190a5e9",
+      "  again",
+      "",
+    ].join("\n"),
+  );
+});
+
+test("ops logs filters, takes the last lines and prints JSON", async (t) => {
+  const logs = await withLogs(t);
+  const json = async (...flags: string[]) =>
+    (await logs("--json", ...flags)).stdout
+      .split("\n")
+      .filter(Boolean)
+      .map((line) => JSON.parse(line));
+  assert.deepEqual(
+    (await json("--event", "command_end")).map((one) => one.exit),
+    ["2"],
+  );
+  assert.deepEqual(
+    (await json("--worker", "-", "--tail", "1")).map((one) => one.msg),
+    ["again"],
+  );
+  assert.deepEqual(
+    (await json("--run", "0190a5e9")).map((one) => one.msg),
+    ["again"],
+  );
+  assert.deepEqual(
+    (await json("--run", FIRST)).map((one) => one.msg),
+    ["mine"],
+    "the run's own folder",
+  );
+  assert.deepEqual(await json("--job", "other"), []);
+  assert.match((await logs("--format", "raw", "--tail", "1")).stdout, /^ts=2026-01-01T00:00:05.000Z .* msg=again\n$/);
+});
+
+test("wrong flags of ops logs are wrong usage", async (t) => {
+  const logs = await withLogs(t);
+  for (const flags of [
+    ["--format", "xml"],
+    ["--tail", "-1"],
+    ["--worker", "a,,b"],
+  ])
+    assert.equal((await logs(...flags)).code, 2, flags.join(" "));
+});
+
+test("output of commands that run at the same time does not mix", () => {
+  const shown: string[] = [];
+  const log = new HumanLog((text) => shown.push(text));
+  const line = (worker: string, rest: Record<string, string>) =>
+    log.line({ ts: "2026-01-01T00:00:00.000Z", level: "info", run: FIRST, ops: "deploy", worker, job: "web", ...rest });
+  line("a", { event: "command_begin", cmd: "one" });
+  line("b", { event: "command_begin", cmd: "two" });
+  line("a", { stream: "stdout", msg: "1" });
+  line("b", { stream: "stdout", msg: "2" });
+  line("a", { event: "command_end", exit: "0", duration_ms: "100" });
+  const first = ["  web@a $ one", "  web@a | 1", "  web@a ok, 0.1 s"];
+  assert.deepEqual(shown.slice(1), first);
+  line("b", { run: SECOND, event: "command_begin", cmd: "three" });
+  const second = ["  web@b $ two", "  web@b | 2", "2026-01-01 00:00:00  deploy  run=0190a5e9"];
+  assert.deepEqual(shown.slice(1), [...first, ...second], "what has no end is shown before the next run");
+  for (let times = 0; times < 2; times++) log.end();
+  assert.deepEqual(shown.slice(1), [...first, ...second, "  web@b $ three"]);
+});

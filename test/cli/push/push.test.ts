@@ -1,0 +1,441 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
+import { receiveSource } from "../../../lib/bucket/source/source.ts";
+import { parseBaseUrl } from "../../../lib/cli/push/client.ts";
+import { push } from "../../../lib/cli/push/push.ts";
+import { uuidV7 } from "../../../lib/codec/uuid.ts";
+import { Launcher } from "../../../lib/core/spawn.ts";
+import { ops } from "../../../scripts/local-server.ts";
+import { HOSTILE, OBEYED } from "../../helpers/hostile.ts";
+import { EXAMPLE, writeTree } from "../../helpers/sources.ts";
+import { temporaryFolder } from "../../helpers/temporary.ts";
+
+const BUCKET = "0198f3a2-0000-7000-8000-00000000000a";
+const RUN = uuidV7();
+const TOKEN = "a-token";
+
+type Handler = (request: IncomingMessage, response: ServerResponse) => unknown;
+type Routes = Record<string, Handler>;
+
+function answer(status: number, body: unknown): Handler {
+  return (_, response) => {
+    response.writeHead(status, { "Content-Type": "application/json" }).end(JSON.stringify(body));
+  };
+}
+
+/** Each call of the route gets the next handler; the last one stays. */
+function inTurn(...handlers: Handler[]): Handler {
+  return (request, response) => (handlers.length > 1 ? handlers.shift() : handlers[0])?.(request, response);
+}
+
+/** A server that plays the API as docs/api.md has it, with some of its routes replaced. */
+function routesOf(replaced: Routes): Routes {
+  const base = `/api/buckets/${BUCKET}`;
+  const chunk = (data: string, after: number, done: boolean) =>
+    answer(200, { run_id: RUN, status: "running", after, next: after + data.length, data, done });
+  return {
+    "POST /api/auth/totp/verify": async (request, response) => {
+      const chunks: Buffer[] = [];
+      for await (const chunk of request) chunks.push(chunk);
+      const isRight = Buffer.concat(chunks).toString() === '{"code":"123456"}';
+      response.setHeader("Set-Cookie", isRight ? "ops_totp_session=a.b; Path=/; Secure" : []);
+      const refusal = { error: "invalid_totp_code", message: "wrong" };
+      answer(isRight ? 200 : 401, isRight ? { expires_at: "" } : refusal)(request, response);
+    },
+    [`POST ${base}/push`]: async (request, response) => {
+      for await (const _ of request);
+      answer(202, { run_id: RUN })(request, response);
+    },
+    [`GET ${base}/runs/${RUN}/logs?after=0&timeout=30`]: chunk("first\n", 0, false),
+    [`GET ${base}/runs/${RUN}/logs?after=6&timeout=30`]: inTurn(chunk("", 6, false), chunk("second\n", 6, false)),
+    [`GET ${base}/runs/${RUN}/logs?after=13&timeout=30`]: chunk("", 13, true),
+    [`GET ${base}/runs/${RUN}`]: answer(200, { id: RUN, status: "succeeded", error: null, result: {} }),
+    ...Object.fromEntries(Object.entries(replaced).map(([key, handler]) => [key.replace(" ", ` ${base}`), handler])),
+  };
+}
+
+const PUSH = "POST /push";
+const DETAIL = `GET /runs/${RUN}`;
+const CANCEL = `POST /runs/${RUN}/cancel`;
+const LOGS = (after: number) => `GET /runs/${RUN}/logs?after=${after}&timeout=30`;
+
+interface Played {
+  url: string;
+  requests: string[];
+}
+
+async function play(t: TestContext, replaced: Routes = {}, tls?: { cert: string; key: string }): Promise<Played> {
+  const routes = routesOf(replaced);
+  const requests: string[] = [];
+  const listener = (request: IncomingMessage, response: ServerResponse) => {
+    const name = `${request.method} ${request.url}`;
+    requests.push(name.replace(`/api/buckets/${BUCKET}`, ""));
+    if (request.headers.authorization === `Bearer ${TOKEN}`)
+      return (routes[name] ?? answer(404, { error: "not_found", message: `no ${name}` }))(request, response);
+    request.resume();
+    return answer(401, { error: "unauthorized", message: "the token is wrong" })(request, response);
+  };
+  const server: Server = tls ? createTlsServer(tls, listener) : createServer(listener);
+  server.listen(0, "127.0.0.1");
+  await new Promise((resolve) => server.once("listening", resolve));
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const { port } = server.address() as AddressInfo;
+  return { url: `${tls ? "https" : "http"}://127.0.0.1:${port}`, requests };
+}
+
+interface Attempt {
+  exit: number;
+  output: string;
+  progress: string[];
+}
+
+async function attempt(t: TestContext, url: string, given: Partial<Parameters<typeof push>[0]> = {}): Promise<Attempt> {
+  const dir = temporaryFolder(t);
+  writeTree(dir, EXAMPLE);
+  const found: Attempt = { exit: -1, output: "", progress: [] };
+  found.exit = await push({
+    baseUrl: url,
+    bucket: BUCKET,
+    dir,
+    token: TOKEN,
+    signal: new AbortController().signal,
+    progress: (text) => found.progress.push(text),
+    output: (text) => {
+      found.output += text;
+    },
+    ...given,
+  });
+  return found;
+}
+
+test("a push sends the source with the token, follows the build and answers 0", async (t) => {
+  const layout: Layout = layoutOf(temporaryFolder(t));
+  const headers: IncomingMessage["headers"][] = [];
+  const server = await play(t, {
+    [PUSH]: async (request, response) => {
+      headers.push(request.headers);
+      await receiveSource(layout, request, false, new AbortController().signal);
+      answer(202, { run_id: RUN })(request, response);
+    },
+  });
+  const dir = temporaryFolder(t);
+  writeTree(dir, EXAMPLE);
+  const { exit, output, progress } = await attempt(t, `${server.url}/`, { dir, bucket: BUCKET.toUpperCase() });
+  assert.deepEqual([exit, output], [0, "first\nsecond\n"]);
+  assert.deepEqual(server.requests, [PUSH, LOGS(0), LOGS(6), LOGS(6), LOGS(13), DETAIL]);
+  assert.equal(headers[0]?.["content-type"], "application/x-tar");
+  assert.equal(headers[0]?.["transfer-encoding"], "chunked");
+  assert.deepEqual(progress, [
+    "sending 6 files, 1 KiB",
+    `the source was accepted; run ${RUN} builds it`,
+    "the build succeeded",
+  ]);
+});
+
+for (const [status, error, exit, sentence] of [
+  ["failed", "workspace/workers.json: expected a list", 1, "the build failed: workspace/workers.json: expected a list"],
+  ["cancelled", null, 130, "the build cancelled"],
+] as const)
+  test(`a build that ended ${status} is answered as ${exit}`, async (t) => {
+    const server = await play(t, { [DETAIL]: answer(200, { status, error }) });
+    const result = await attempt(t, server.url);
+    assert.equal(result.exit, exit);
+    assert.equal(result.progress.at(-1), sentence);
+  });
+
+test("nothing that a server says is obeyed by a terminal: a run's Activity, its error, and a refusal", async (t) => {
+  const dir = temporaryFolder(t);
+  writeTree(dir, EXAMPLE);
+  const servers: Routes[] = [
+    {
+      [LOGS(0)]: answer(200, { next: 6, data: `said ${HOSTILE}\n`, done: true }),
+      [DETAIL]: answer(200, { status: "failed", error: `reason ${HOSTILE}` }),
+    },
+    {
+      [PUSH]: answer(400, {
+        error: "invalid_source",
+        message: `refused ${HOSTILE}`,
+        details: [{ path: `path ${HOSTILE}`, message: `problem ${HOSTILE}` }],
+      }),
+    },
+  ];
+  const said: string[] = [];
+  for (const routes of servers) {
+    const { url } = await play(t, routes);
+    const args = ["push", url, "--bucket", BUCKET, "--dir", dir];
+    const { code, stdout, stderr } = await ops(args, { env: { OPS_SERVE_TOKEN: TOKEN } });
+    assert.equal(code, 1);
+    said.push(stdout, stderr);
+  }
+  for (const word of ["said", "reason", "refused", "path", "problem"])
+    assert.ok(said.join("").includes(`${word} \\x1b]52;c;aGk=`), word);
+  assert.doesNotMatch(said.join(""), OBEYED);
+});
+
+/** A bucket whose source takes a while to send. */
+function largeBucket(t: TestContext): string {
+  const dir = temporaryFolder(t);
+  writeTree(dir, { "workspace/large": "x".repeat(24 * 1024 * 1024) });
+  return dir;
+}
+
+const BUSY = "bucket busy: another ops operation is in progress";
+const HOLDER = { holder: "process 7 on host since 12:00, doing build" };
+const ENTRY = { path: "workspace/x", message: "a symbolic link is not allowed" };
+
+const refusals: [string, number, object, string, string][] = [
+  ["a busy bucket", 409, { error: "bucket_busy", message: BUSY, details: HOLDER }, "bucket_busy", BUSY],
+  ["another conflict", 409, { error: "bucket_not_initialized", message: "run init" }, "failed", "run init"],
+  ["an unknown bucket", 404, { error: "bucket_not_found", message: "no such bucket" }, "failed", "no such bucket"],
+  ["a large body", 413, { error: "payload_too_large", message: "too large" }, "failed", "too large"],
+  [
+    "problems",
+    400,
+    { error: "invalid_source", message: "the archive breaks a rule", details: [ENTRY] },
+    "failed",
+    "the archive breaks a rule\n  workspace/x: a symbolic link is not allowed",
+  ],
+  [
+    "a problem that the sentence tells",
+    400,
+    { error: "invalid_source", message: `archive entry 3 (workspace/x): ${ENTRY.message}`, details: [ENTRY] },
+    "failed",
+    `archive entry 3 (workspace/x): ${ENTRY.message}`,
+  ],
+];
+
+for (const [what, status, body, code, message] of refusals)
+  test(`a server that refuses with ${what} before the upload is shown with its own sentence`, async (t) => {
+    const refuse: Handler = (request, response) => {
+      request.resume();
+      answer(status, body)(request, response);
+    };
+    const server = await play(t, { [PUSH]: refuse });
+    for (const dir of [undefined, largeBucket(t)]) {
+      const details = (body as { details?: unknown }).details;
+      await assert.rejects(attempt(t, server.url, dir === undefined ? {} : { dir }), { code, message, details });
+    }
+    assert.deepEqual(server.requests, [PUSH, PUSH]);
+  });
+
+test("a refusal in the middle of the upload is shown and ends the upload", async (t) => {
+  let received = 0;
+  const refuse: Handler = async (request, response) => {
+    for await (const chunk of request.iterator({ destroyOnReturn: false })) {
+      received += chunk.length;
+      if (received > 1024 * 1024) break;
+    }
+    answer(400, { error: "invalid_source", message: "archive entry 1: no" })(request, response);
+  };
+  const server = await play(t, { [PUSH]: refuse });
+  const pushing = attempt(t, server.url, { dir: largeBucket(t) });
+  await assert.rejects(pushing, { code: "failed", message: "archive entry 1: no" });
+  assert.ok(received < 24 * 1024 * 1024);
+});
+
+test("T-21 a wrong token is shown with the server's sentence", async (t) => {
+  const server = await play(t);
+  await assert.rejects(attempt(t, server.url, { token: "wrong" }), { code: "failed", message: "the token is wrong" });
+});
+
+const broken: [string, Handler, RegExp][] = [
+  ["resets the connection", (request) => request.socket.resetAndDestroy(), /the connection was closed without an/],
+  ["closes the connection", (request) => request.socket.destroy(), /the connection was closed without an answer/],
+  ["answers a page", (_, response) => response.writeHead(502).end("<html>"), /answered 502 and no reason; is it an/],
+  ["redirects", (_, response) => response.writeHead(301, { Location: "/x" }).end(), /answered 301 and no reason/],
+  ["answers no JSON", (_, response) => response.writeHead(202).end("ok"), /answered 202 and no reason/],
+  [
+    "answers another JSON",
+    answer(202, { run_id: "../../x" }),
+    /Cannot understand the server's answer: run_id expected/,
+  ],
+  ["answers without end", (_, response) => void response.write(Buffer.alloc(5 << 20)), /more than 4194304 bytes/],
+  ["cuts its answer", (_, response) => cut(response), /Cannot reach http:\/\/127/],
+];
+
+function cut(response: ServerResponse): void {
+  response.writeHead(202, { "Content-Length": "100" }).write("{", () => response.destroy());
+}
+
+for (const [what, handler, message] of broken)
+  test(`a server that ${what} is one clear sentence`, async (t) => {
+    const server = await play(t, { [PUSH]: handler });
+    await assert.rejects(attempt(t, server.url), { code: "failed", message });
+    assert.deepEqual(server.requests, [PUSH]);
+  });
+
+test("a lost connection while following is tried again, and the text goes on where it was", async (t) => {
+  const reset: Handler = (request) => request.socket.resetAndDestroy();
+  const data = { next: 13, data: "second\n", done: false };
+  const server = await play(t, { [LOGS(6)]: inTurn(reset, answer(200, data)) });
+  const { exit, output } = await attempt(t, server.url);
+  assert.deepEqual([exit, output], [0, "first\nsecond\n"]);
+});
+
+test("a TOTP code is verified once, before the source is sent; its cookie goes with every request after that", async (t) => {
+  const cookies: (string | undefined)[] = [];
+  const noted: Handler = async (request, response) => {
+    cookies.push(request.headers.cookie);
+    for await (const _ of request);
+    answer(202, { run_id: RUN, status: "succeeded" })(request, response);
+  };
+  const server = await play(t, { [PUSH]: noted, [DETAIL]: noted });
+  assert.equal((await attempt(t, server.url, { totp: "123456" })).exit, 0);
+  assert.deepEqual(cookies, ["ops_totp_session=a.b", "ops_totp_session=a.b"]);
+  assert.deepEqual(server.requests.slice(0, 2), ["POST /api/auth/totp/verify", PUSH]);
+  await assert.rejects(attempt(t, server.url, { totp: "654321" }), { code: "failed", message: "wrong" });
+  assert.equal(server.requests.at(-1), "POST /api/auth/totp/verify");
+});
+
+test("a TOTP session that ends while following is told, and that the run goes on", async (t) => {
+  const required = answer(403, { error: "totp_required", message: "a TOTP code is needed" });
+  const server = await play(t, { [LOGS(6)]: required });
+  const ended = "the TOTP session of this command has ended; what it started on the server goes on";
+  await assert.rejects(attempt(t, server.url, { totp: "123456" }), { code: "failed", message: ended });
+  const missing = "the server asks for a TOTP code: give a fresh one with --totp";
+  await assert.rejects(attempt(t, server.url), { code: "failed", message: missing });
+});
+
+test("a refusal while following is not tried again", async (t) => {
+  const server = await play(t, { [LOGS(6)]: answer(404, { error: "run_not_found", message: "no run" }) });
+  await assert.rejects(attempt(t, server.url), { code: "failed", message: "no run" });
+  assert.deepEqual(server.requests, [PUSH, LOGS(0), LOGS(6)]);
+});
+
+test("an abort while following asks the server to cancel the run and answers 130", async (t) => {
+  const stop = new AbortController();
+  const server = await play(t, {
+    [LOGS(6)]: () => stop.abort(),
+    [CANCEL]: answer(202, { id: RUN, status: "running" }),
+  });
+  const { exit, progress } = await attempt(t, server.url, { signal: stop.signal });
+  assert.equal(exit, 130);
+  assert.equal(progress.at(-1), "asked the server to cancel the run");
+  assert.deepEqual(server.requests, [PUSH, LOGS(0), LOGS(6), CANCEL]);
+});
+
+test("a cancel that the server refuses is told", async (t) => {
+  const stop = new AbortController();
+  const over = answer(409, { error: "run_not_active", message: "the run has ended" });
+  const server = await play(t, { [LOGS(6)]: () => stop.abort(), [CANCEL]: over });
+  const { exit, progress } = await attempt(t, server.url, { signal: stop.signal });
+  assert.deepEqual([exit, progress.at(-1)], [130, "Cannot cancel the run: the run has ended"]);
+});
+
+test("an abort during the upload ends it and answers 130 without a cancel", async (t) => {
+  const stop = new AbortController();
+  const server = await play(t, { [PUSH]: (request) => request.once("data", () => stop.abort()) });
+  const { exit } = await attempt(t, server.url, { signal: stop.signal, dir: largeBucket(t) });
+  assert.equal(exit, 130);
+  assert.deepEqual(server.requests, [PUSH]);
+});
+
+test("T-52 what cannot be packed is refused before anything is sent", async (t) => {
+  const server = await play(t);
+  const dir = temporaryFolder(t);
+  await assert.rejects(attempt(t, server.url, { dir }), { code: "invalid_source", message: /no workspace/ });
+  assert.deepEqual(server.requests, []);
+});
+
+test("a large upload says how far it is", async (t) => {
+  const server = await play(t);
+  const { progress } = await attempt(t, server.url, { dir: largeBucket(t) });
+  assert.ok(progress.includes("sending 1 file, 24.0 MiB"), progress.join("\n"));
+  assert.equal(progress.filter((text) => /^sent \d+\.\d MiB of 24\.0 MiB$/.test(text)).length, 3);
+});
+
+test("a host that nobody serves or knows is one clear sentence", async (t) => {
+  const { port } = await new Promise<AddressInfo>((resolve) => {
+    const server = createServer().listen(0, "127.0.0.1", () => {
+      const address = server.address() as AddressInfo;
+      server.close(() => resolve(address));
+    });
+  });
+  const refused = attempt(t, `http://127.0.0.1:${port}`);
+  await assert.rejects(refused, { code: "failed", message: /Cannot reach .*: the connection was refused/ });
+  const unknown = attempt(t, "https://no-such-host.invalid");
+  await assert.rejects(unknown, { code: "failed", message: /Cannot reach .*: the host name is not known/ });
+});
+
+async function certificate(t: TestContext): Promise<{ cert: string; key: string; file: string }> {
+  const folder = temporaryFolder(t);
+  const [key, file] = [path.join(folder, "key.pem"), path.join(folder, "cert.pem")];
+  const subject = ["-subj", "/CN=ops test", "-addext", "subjectAltName=IP:127.0.0.1"];
+  const newKey = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key];
+  const outcome = await new Launcher(process.env).run([
+    "openssl",
+    "req",
+    "-x509",
+    ...newKey,
+    "-out",
+    file,
+    "-days",
+    "2",
+    ...subject,
+  ]);
+  assert.equal(outcome.exitCode, 0, outcome.stderr);
+  return { cert: readFileSync(file, "utf8"), key: readFileSync(key, "utf8"), file };
+}
+
+test("over TLS only a trusted certificate is talked to, and --ca-file adds one", async (t) => {
+  const { file, ...tls } = await certificate(t);
+  const server = await play(t, {}, tls);
+  const untrusted = /its certificate is not trusted \(.*\); name the CA it is from with --ca-file/;
+  await assert.rejects(attempt(t, server.url), { code: "failed", message: untrusted });
+  assert.deepEqual(server.requests, []);
+  assert.equal((await attempt(t, server.url, { caFile: file })).exit, 0);
+});
+
+test("a server that speaks no TLS is one clear sentence", async (t) => {
+  const server = await play(t);
+  const pushing = attempt(t, server.url.replace("http:", "https:"));
+  await assert.rejects(pushing, { code: "failed", message: /does not speak this protocol/ });
+});
+
+const unusable: [string, Partial<Parameters<typeof push>[0]>, RegExp][] = [
+  ["a bucket that is no UUID", { bucket: "../x" }, /Cannot push to "\.\.\/x": a bucket is named by its UUID/],
+  ["an empty token", { token: "" }, /Cannot use the token/],
+  ["a token with a newline", { token: "a\nb" }, /Cannot use the token/],
+  ["a CA file that is not there", { caFile: "/nowhere" }, /Cannot use the certificates in \/nowhere: ENOENT/],
+  ["a CA file without certificates", { caFile: import.meta.filename.replace(/push.*/, "x.pem") }, /ENOENT|no PEM/],
+];
+
+for (const [what, given, message] of unusable)
+  test(`${what} is wrong usage and sends nothing`, async (t) => {
+    const server = await play(t);
+    await assert.rejects(attempt(t, server.url, given), { code: "usage", message });
+    assert.deepEqual(server.requests, []);
+  });
+
+const addresses: [string, RegExp | undefined][] = [
+  ["https://ops.example", undefined],
+  ["https://ops.example:9090/below/", undefined],
+  ["http://localhost:9090", undefined],
+  ["http://127.8.9.1:9090", undefined],
+  ["http://[::1]:9090", undefined],
+  ["http://ops.example", /without TLS the token would travel in the clear/],
+  ["http://192.168.0.1", /in the clear/],
+  ["http://127.0.0.1.example", /in the clear/],
+  ["http://localhost.example", /in the clear/],
+  ["ops.example:9090", /expected a URL such as/],
+  ["127.0.0.1:9090", /expected a URL/],
+  ["ftp://ops.example", /expected a URL/],
+  ["", /expected a URL/],
+  ["https://user:secret@ops.example", /no user, password, query or fragment/],
+  ["https://ops.example/?a=b", /no user, password, query or fragment/],
+];
+
+test("addresses of servers are taken only where the token is safe", () => {
+  for (const [text, message] of addresses)
+    if (message) assert.throws(() => parseBaseUrl(text), { code: "usage", message }, text);
+    else assert.ok(parseBaseUrl(text), text);
+});

@@ -1,0 +1,60 @@
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, openSync } from "node:fs";
+import { type TestContext, test } from "node:test";
+import { uuidV7 } from "../../../lib/codec/uuid.ts";
+import type { FromWorker, OutcomeMessage } from "../../../lib/run/protocol.ts";
+import { PROGRAM } from "../../../scripts/local-server.ts";
+import { makeBucket } from "../../helpers/workspace.ts";
+
+function startWorker(t: TestContext, output: "ignore" | number = "ignore"): ChildProcess {
+  const child = spawn(process.execPath, [PROGRAM, "worker", "run"], { stdio: ["ignore", output, output, "ipc"] });
+  t.after(() => child.kill("SIGKILL"));
+  return child;
+}
+
+async function orders(t: TestContext) {
+  const { dir, bucketId } = await makeBucket(t);
+  return { type: "orders", runId: uuidV7(), bucketDir: dir, bucketId, kind: "build", params: {}, by: "test" };
+}
+
+async function outcomeOf(child: ChildProcess): Promise<OutcomeMessage> {
+  for (;;) {
+    const [message] = (await once(child, "message")) as [FromWorker];
+    if (message.type === "outcome") return message;
+  }
+}
+
+test("it carries out its orders, tells the outcome and goes", async (t) => {
+  const child = startWorker(t);
+  child.send(await orders(t));
+  const { ok, error } = await outcomeOf(child);
+  assert.deepEqual([ok, error], [true, null]);
+  assert.deepEqual(await once(child, "exit"), [0, null]);
+});
+
+test("a disk that is full fails the run with that sentence", async (t) => {
+  const full = openSync("/dev/full", "w");
+  const child = startWorker(t, full);
+  closeSync(full);
+  child.send(await orders(t));
+  const { ok, error } = await outcomeOf(child);
+  assert.deepEqual(
+    [ok, error?.message],
+    [false, "Cannot write the run's Activity: the disk is full (write): make room there"],
+  );
+  assert.deepEqual(await once(child, "exit"), [1, null]);
+});
+
+for (const [what, end, expected] of [
+  ["a cancel", (child) => child.send({ type: "cancel" }), [1, null]],
+  ["TERM", (child) => child.kill("SIGTERM"), [null, "SIGTERM"]],
+  ["the end of its server", (child) => child.disconnect(), [1, null]],
+] as [string, (child: ChildProcess) => unknown, [number | null, string | null]][])
+  test(`T-79 ${what} ends it at once while it has no orders`, async (t) => {
+    const child = startWorker(t);
+    const exited = once(child, "exit");
+    end(child);
+    assert.deepEqual(await exited, expected);
+  });

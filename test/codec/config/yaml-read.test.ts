@@ -1,0 +1,82 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { toYaml } from "../../../lib/codec/config/yaml.ts";
+import { parseYaml } from "../../../lib/codec/config/yaml-read.ts";
+
+/** Without the missing prototypes. */
+const plain = (text: string) => JSON.parse(JSON.stringify(parseYaml(text)));
+
+// Each was compared with what PyYAML reads.
+for (const [what, text, value] of [
+  ["nothing", "# only a comment\n", null],
+  ["a list below its key, as deep as that", "a:\n- b\n- c\nd: e\n", { a: ["b", "c"], d: "e" }],
+  ["lists in lists", "- - 1\n  - 2\n-\n  - 3\n", [[1, 2], [3]]],
+  [
+    "mappings in lists",
+    "- name: x\n  rules:\n  - alert: A\n    expr: up == 0\n    labels: {severity: page, to: [a, 'b'], none: }\n",
+    [{ name: "x", rules: [{ alert: "A", expr: "up == 0", labels: { severity: "page", to: ["a", "b"], none: null } }] }],
+  ],
+  ["comments", "a: # c\n  b: 1 # d\n\n# x\n  c: x#y\n", { a: { b: 1, c: "x#y" } }],
+  ["text that goes on", "a: b c\n  d e\n\n  f\ng: 1\n", { a: "b c d e\nf", g: 1 }],
+  [
+    "literal text",
+    "a: |\n  x\n   y\n\n  {{ $z }} # no comment\nb: |-\n  t\nc: |+\n  u\n\nd: |2\n    v\n",
+    { a: "x\n y\n\n{{ $z }} # no comment\n", b: "t", c: "u\n\n", d: "  v\n" },
+  ],
+  ["folded text", "a: >\n  x\n  y\n\n  z\n   deep\n  w\nb: >-\n  s\n", { a: "x y\nz\n deep\nw\n", b: "s" }],
+  [
+    "quotes",
+    `a: "\\u00fc\\x41\\n\\"" # c\nb: 'it''s: #1'\n"q k": 1\n's': ''\n`,
+    { a: 'üA\n"', b: "it's: #1", "q k": 1, s: "" },
+  ],
+  [
+    "quotes over lines",
+    "a: \"x\n  y\n\n  z\\\n   w  \n   v\"\nb: 'p\n  q\n\n\n  r'\n",
+    { a: "x y\nzw v", b: "p q\n\nr" },
+  ],
+  [
+    "what plain words mean",
+    "[~, null, true, False, 0, -12, 1.5, 1e3, 30s, 1.2.3, 0x1f, yes, 12345678901234567890]",
+    [null, null, true, false, 0, -12, 1.5, 1000, "30s", "1.2.3", "0x1f", "yes", "12345678901234567890"],
+  ],
+  [
+    "signs within words",
+    `a: http://x:90/\${1}?q={b}\nb: -x\nc: ?y\nd: a,b [c]\n`,
+    { a: `http://x:90/\${1}?q={b}`, b: "-x", c: "?y", d: "a,b [c]" },
+  ],
+  ["brackets over lines", "a: [1, # one\n  2,\n]\nb: {}\n", { a: [1, 2], b: {} }],
+  ["marks of a document, other line ends", "---\r\na: 1\r\n...\r\n", { a: 1 }],
+  ["lines of blanks and tabs", "a: 1\n\t\nb: 2\n \t \nc: 3\n\t", { a: 1, b: 2, c: 3 }],
+  [
+    "a document with 99 brackets in each other",
+    "[".repeat(99) + "]".repeat(99),
+    JSON.parse("[".repeat(99) + "]".repeat(99)),
+  ],
+  ["keys of objects", "__proto__: 1\n", JSON.parse('{"__proto__": 1}')],
+] as const)
+  test(`YAML is read: ${what}`, () => assert.deepEqual(plain(text), value));
+
+for (const [what, text, message] of [
+  ["an anchor", "a: &x 1\n", /^line 1: expected a value: text that begins with one of/],
+  ["an alias", "a: 1\nb: *x\n", /^line 2: expected a value/],
+  ["a tag", "- !!str 1\n", /^line 1: expected a value/],
+  ["a directive", "%YAML 1.2\n---\na: 1\n", /^line 1: expected a value/],
+  ["a second document", "a: 1\n---\nb: 1\n", /^line 2: expected a key with a colon/],
+  ["a tab as indentation", "a:\n\tb: 1\n", /^line 2: a tab is no indentation/],
+  ["a key twice", "a: 1\nb: 2\na: 3\n", /^line 3: the key "a" is there twice/],
+  ["a colon in text", "a: b: c\n", /^line 1: ": " in text needs quotes/],
+  ["open quotes", 'a: "b\n', /^line 1: the quotes are not closed/],
+  ["an unknown escape", 'a: "\\q"\n', /^line 1: \\q is no escape that YAML has/],
+  ["an open bracket", "a: [1, 2\nb: 1\n", /^line 2: expected , or \]/],
+  ["something behind quotes", 'a: "b" c\n', /^line 1: nothing may follow the value/],
+  ["a line that is deeper than those before", "a: 1\n  b: 2\n", /^line 2: ": " in text|^line 1: ": " in text/],
+  ["a line that is less deep", "  a: 1\n b: 2\n", /^line 2: this belongs to nothing/],
+  ["more than anybody writes", "x".repeat(1_048_577), /^it has 1048577 characters, at most 1048576 are read/],
+  ["too many levels", "[".repeat(101), /^line 1: nested over 100 levels/],
+] as const)
+  test(`YAML is refused: ${what}`, () => assert.throws(() => parseYaml(text), { code: "failed", message }));
+
+test("what toYaml writes is read as it was", () => {
+  const value = [{ a: "x: y", b: ["", " ", "- a", "l1\nl2", null, true, 1.5], c: { "200": {}, d: [] } }];
+  assert.deepEqual(plain(toYaml(value)), value);
+});

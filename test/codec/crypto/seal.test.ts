@@ -1,0 +1,57 @@
+import assert from "node:assert/strict";
+import { createDecipheriv, randomBytes } from "node:crypto";
+import test from "node:test";
+import { seal, unseal } from "../../../lib/codec/crypto/seal.ts";
+import { Failure } from "../../../lib/core/errors.ts";
+
+const KEY = randomBytes(32);
+const NAMESPACE = "secrets/job/db";
+
+test("a sealed text opens again, whatever it holds", () => {
+  for (const text of ["", "p\u00e4ss", "-----BEGIN KEY-----\nabc\n", "\0\n\ud83d\ude00", "x".repeat(100_000)])
+    assert.equal(unseal(KEY, NAMESPACE, "password", seal(KEY, NAMESPACE, "password", text)), text);
+});
+
+test("the form is enc:v2: and base64 of nonce, ciphertext and tag, bound to namespace and name", () => {
+  const sealed = seal(KEY, NAMESPACE, "password", "hunter22");
+  assert.match(sealed, /^enc:v2:[A-Za-z0-9+/]+=*$/);
+  const bytes = Buffer.from(sealed.slice("enc:v2:".length), "base64");
+  assert.equal(bytes.length, 12 + 8 + 16);
+  const decipher = createDecipheriv("aes-256-gcm", KEY, bytes.subarray(0, 12));
+  decipher.setAAD(Buffer.from(`${NAMESPACE}\0password`)).setAuthTag(bytes.subarray(-16));
+  const text = Buffer.concat([decipher.update(bytes.subarray(12, -16)), decipher.final()]);
+  assert.equal(text.toString(), "hunter22");
+});
+
+test("sealing the same text twice gives different values", () => {
+  const sealed = new Set(Array.from({ length: 100 }, () => seal(KEY, NAMESPACE, "password", "same")));
+  assert.equal(sealed.size, 100);
+});
+
+test("another key, another place or any flipped bit is refused with one sentence", () => {
+  const sealed = seal(KEY, NAMESPACE, "password", "hunter22");
+  const refuse = (work: () => string) =>
+    assert.throws(work, (error) => error instanceof Failure && error.code === "failed");
+  refuse(() => unseal(randomBytes(32), NAMESPACE, "password", sealed));
+  refuse(() => unseal(KEY, "secrets/job/web", "password", sealed));
+  refuse(() => unseal(KEY, NAMESPACE, "passwor", sealed));
+  refuse(() => unseal(KEY, `${NAMESPACE}\0password`, "", sealed));
+  const bytes = Buffer.from(sealed.slice("enc:v2:".length), "base64");
+  for (let bit = 0; bit < bytes.length * 8; bit++) {
+    const flipped = Buffer.from(bytes);
+    flipped.writeUInt8(flipped.readUInt8(bit >> 3) ^ (1 << (bit & 7)), bit >> 3);
+    refuse(() => unseal(KEY, NAMESPACE, "password", `enc:v2:${flipped.toString("base64")}`));
+  }
+  assert.throws(() => unseal(KEY, NAMESPACE, "other", sealed), {
+    message:
+      "Cannot open the sealed value other of secrets/job/db: it was altered, moved from another place or sealed with another key",
+  });
+});
+
+test("any other spelling of a sealed value is refused", () => {
+  const sealed = seal(KEY, NAMESPACE, "password", "hunter2");
+  for (const text of ["", "hunter2", "enc:v2:", "enc:v2:AAAA", sealed.replace("v2", "v1"), ` ${sealed}`, `${sealed}\n`])
+    assert.throws(() => unseal(KEY, NAMESPACE, "password", text), /it is not of the form enc:v2:…/, text);
+  const loose = [sealed.replace(/=+$/, ""), sealed.replace("enc:v2:", "enc:v2:-"), `${sealed}====`];
+  for (const text of loose) assert.throws(() => unseal(KEY, NAMESPACE, "password", text), Failure, text);
+});

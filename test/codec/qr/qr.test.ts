@@ -1,0 +1,78 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { qrCode } from "../../../lib/codec/qr/qr.ts";
+import { asciiQr, terminalQr } from "../../../lib/codec/qr/qr-text.ts";
+import { readQr, rowsOfAscii } from "../../helpers/qr.ts";
+
+/** The most bytes of each size (ISO/IEC 18004, level L, bytes). */
+const CAPACITIES = [
+  ...[17, 32, 53, 78, 106, 134, 154, 192, 230, 271],
+  ...[321, 367, 425, 458, 520, 586, 644, 718, 792, 858],
+];
+
+function textOf(length: number): string {
+  return Array.from({ length }, (_, at) => String.fromCharCode(33 + ((at * 7 + length) % 90))).join("");
+}
+
+for (const [index, capacity] of CAPACITIES.entries())
+  test(`zbarimg reads ${capacity} bytes, which just fit into version ${index + 1}`, (t) => {
+    const text = textOf(capacity);
+    const code = qrCode(text);
+    assert.equal(code.length, 21 + 4 * index);
+    assert.equal(readQr(t, rowsOfAscii(asciiQr(code))), text);
+  });
+
+test("one byte more takes the next version, and zbarimg reads that too", (t) => {
+  for (const [index, capacity] of CAPACITIES.slice(0, -1).entries()) {
+    const code = qrCode(textOf(capacity + 1));
+    assert.equal(code.length, 21 + 4 * (index + 1));
+    assert.equal(readQr(t, rowsOfAscii(asciiQr(code))), textOf(capacity + 1));
+  }
+});
+
+test("what does not fit is refused with the number of bytes", () => {
+  const message = "Cannot make a QR code of 859 bytes: it holds at most 858";
+  assert.throws(() => qrCode(textOf(859)), { code: "failed", message });
+});
+
+test("the ASCII form is square, two characters a module, with four light modules around", () => {
+  const lines = asciiQr(qrCode("x")).split("\n");
+  assert.equal(lines.pop(), "");
+  assert.equal(lines.length, 29);
+  for (const line of lines) assert.match(line, /^ {8}(?:##| {2}){21} {8}$/);
+  for (const line of [...lines.slice(0, 4), ...lines.slice(-4)]) assert.equal(line.trim(), "");
+});
+
+const HALVES: Record<string, [boolean, boolean]> = {
+  "█": [true, true],
+  "▀": [true, false],
+  "▄": [false, true],
+  " ": [false, false],
+};
+
+/** What a terminal draws: two rows of pixels a line, `true` where there is ink. */
+function inkOf(lines: string[]): boolean[][] {
+  return lines.flatMap((line) => {
+    const halves = [...line].map((character) => HALVES[character] as [boolean, boolean]);
+    return [halves.map(([upper]) => upper), halves.map(([, lower]) => lower)];
+  });
+}
+
+test("CP-068 the half blocks of a terminal are read in colour, black on white", (t) => {
+  const lines = terminalQr(qrCode("otpauth://totp/x"), true).trimEnd().split("\n");
+  const bare = lines.map((line) => /^\u001b\[38;5;16;48;5;231m([█▀▄ ]+)\u001b\[0m$/.exec(line)?.[1] ?? "?");
+  assert.equal(readQr(t, inkOf(bare)), "otpauth://totp/x");
+});
+
+test("CP-068 the half blocks without colour draw what is light, for light text on a dark ground", (t) => {
+  const text = terminalQr(qrCode("otpauth://totp/x"), false);
+  assert.doesNotMatch(text, /\u001b/);
+  const ink = inkOf(text.replace(/\n$/, "").split("\n"));
+  assert.equal(
+    readQr(
+      t,
+      ink.map((row) => row.map((drawn) => !drawn)),
+    ),
+    "otpauth://totp/x",
+  );
+});

@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ProgressBoard } from "../../../lib/operation/base/progress.ts";
+import type { Progress } from "../../../lib/run/protocol.ts";
+import { until } from "../../helpers/temporary.ts";
+
+function board() {
+  const sent: Progress[] = [];
+  const stop = new AbortController();
+  return { sent, stop, board: new ProgressBoard((progress) => sent.push(progress), stop.signal) };
+}
+
+test("every wait has a name, a beginning and a limit as long as it lasts, and none longer, however it ends", async () => {
+  const { sent, board: one } = board();
+  const { promise, resolve } = Promise.withResolvers<number>();
+  const before = Date.now();
+  const waits = [
+    one.during("10.0.0.7: connecting", 5_000, promise),
+    one.during("web@10.0.0.8: hook up", null, Promise.reject(new Error("no"))).catch(() => -1),
+  ];
+  await until("both to be reported", () => sent.at(-1)?.waiting.length === 1);
+  const [wait] = sent.at(-1)?.waiting ?? [];
+  assert.equal(wait?.on, "10.0.0.7: connecting");
+  assert.ok(Date.parse(wait?.since ?? "") >= before);
+  assert.equal(Date.parse(wait?.until ?? "") - Date.parse(wait?.since ?? ""), 5_000);
+  resolve(7);
+  assert.deepEqual(await Promise.all(waits), [7, -1]);
+  await until("the end to be reported", () => sent.at(-1)?.waiting.length === 0);
+});
+
+test("the limit of what waits for its turn begins when it begins", async () => {
+  const { sent, board: one } = board();
+  const { promise, resolve } = Promise.withResolvers<void>();
+  let begin = () => {};
+  const work = one.during("web@10.0.0.7: make start", 5_000, (begun) => {
+    begin = begun;
+    return promise;
+  });
+  await until("the wait to be reported", () => sent.at(-1)?.waiting.length === 1);
+  assert.equal(sent.at(-1)?.waiting[0]?.until, null);
+  const before = Date.now();
+  begin();
+  await until("its limit", () => sent.at(-1)?.waiting[0]?.until !== null);
+  assert.ok(Date.parse(sent.at(-1)?.waiting[0]?.until ?? "") >= before + 5_000);
+  resolve();
+  await work;
+});
+
+test("changes that follow each other closely are reported together, and the last one always", async () => {
+  const { sent, board: one } = board();
+  for (let done = 0; done <= 1_000; done++) one.report({ phase: "deploy", done, total: 1_000 });
+  await until("the last one", () => sent.at(-1)?.done === 1_000);
+  assert.ok(sent.length < 100, `${sent.length} reports of 1001 changes`);
+  assert.deepEqual(sent[0], { phase: "deploy", done: 0, total: 1_000, waiting: [], rollouts: [], cancel: null });
+});
+
+test("once the run is cancelled it tells how much has ended of what it waited for then", async () => {
+  const { sent, stop, board: one } = board();
+  const ends = [0, 1, 2].map(() => Promise.withResolvers<void>());
+  const [first, second, third] = ends.map(({ promise }, index) => one.during(`w${index}: x`, null, promise));
+  assert.equal(sent.at(-1)?.cancel, null);
+  ends[0]?.resolve();
+  await first;
+  stop.abort();
+  assert.deepEqual(sent.at(-1)?.cancel, { confirmed: 0, total: 2 }, "at once");
+  const cleaning = Promise.withResolvers<void>();
+  void one.during("what begins later", null, cleaning.promise);
+  ends[1]?.resolve();
+  await second;
+  await until("the count to go up", () => sent.at(-1)?.cancel?.confirmed === 1);
+  ends[2]?.resolve();
+  await third;
+  await until("all to be confirmed", () => sent.at(-1)?.cancel?.confirmed === 2);
+  assert.deepEqual([sent.at(-1)?.cancel?.total, sent.at(-1)?.waiting.length], [2, 1]);
+  one.unconfirmed();
+  one.report({ phase: "next", done: 0, total: 0 });
+  assert.deepEqual(sent.at(-1)?.cancel, { confirmed: 1, total: 2 }, "what nobody knows of is not confirmed");
+  cleaning.resolve();
+});

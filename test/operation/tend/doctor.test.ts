@@ -1,0 +1,280 @@
+import assert from "node:assert/strict";
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { hostname } from "node:os";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { layoutOf } from "../../../lib/bucket/base/layout.ts";
+import { acquireLock } from "../../../lib/bucket/base/lock.ts";
+import { uuidV7 } from "../../../lib/codec/uuid.ts";
+import { bootId, identify } from "../../../lib/core/process.ts";
+import { Launcher } from "../../../lib/core/spawn.ts";
+import { build } from "../../../lib/operation/build/build.ts";
+import { examine } from "../../../lib/operation/tend/doctor.ts";
+import type { Finding } from "../../../lib/operation/tend/findings.ts";
+import { ops } from "../../../scripts/local-server.ts";
+import { SshFleet } from "../../helpers/ssh-fleet.ts";
+import { temporaryFolder } from "../../helpers/temporary.ts";
+import { makeBucket, type TestBucket } from "../../helpers/workspace.ts";
+
+const never = new AbortController().signal;
+
+/** A built bucket with one local worker. */
+async function bucket(t: TestContext): Promise<{ bucket: TestBucket; worker: string }> {
+  const root = temporaryFolder(t);
+  const made = await makeBucket(t, {
+    workers: [{ host: "127.0.0.1", connection: "local", root }],
+    jobs: { web: { version: "1.0.0", selectors: ["worker"], certs: { web: {} } } },
+  });
+  await build(made.context("build"), {});
+  return { bucket: made, worker: path.join(root, made.bucketId) };
+}
+
+function look(bucket: Pick<TestBucket, "layout">, environment = process.env): Promise<Finding[]> {
+  return examine({ layout: bucket.layout, launcher: new Launcher(environment), signal: never });
+}
+
+/** What is not ok, as `<where>: <check>: <grade>: <message>`. */
+function bad(findings: readonly Finding[]): string[] {
+  return findings
+    .filter(({ grade }) => grade !== "ok")
+    .map(({ where, check, grade, message }) => `${where}: ${check}: ${grade}: ${message}`);
+}
+
+test("a bucket in order has no finding but ok, and nothing is written to look at it", async (t) => {
+  const { bucket: made, worker } = await bucket(t);
+  const before = readdirSync(made.dir, { recursive: true }).sort();
+  const findings = await look(made);
+  assert.deepEqual(bad(findings), []);
+  assert.deepEqual([...new Set(findings.map(({ where }) => where))], ["host", "bucket", "worker 127.0.0.1"]);
+  for (const check of [
+    "tools",
+    "disk",
+    "clock",
+    "ops.conf",
+    "lock",
+    "journal",
+    "rights",
+    "CA",
+    "schema",
+    "kv.key",
+    "certificates",
+    "build",
+    "deploy",
+    "reach",
+    "locks",
+  ])
+    assert.ok(
+      findings.some((one) => one.check === check),
+      check,
+    );
+  assert.deepEqual(readdirSync(made.dir, { recursive: true }).sort(), before);
+  assert.ok(!existsSync(worker), "the folder on the worker is not made");
+});
+
+type Harm = (made: TestBucket, worker: string) => unknown;
+
+/** What is done to a bucket, and what is found then. */
+const HARMS: [name: string, harm: Harm, expected: RegExp[]][] = [
+  [
+    "a key that others may read",
+    ({ layout }) => chmodSync(layout.kvKey, 0o644),
+    [/^bucket: rights: problem: secrets\/kv\.key: others may read it$/],
+  ],
+  [
+    "a folder that others may enter",
+    ({ layout }) => chmodSync(layout.secrets, 0o755),
+    [/^bucket: rights: problem: secrets\/: others may read it$/],
+  ],
+  [
+    "an ops.conf with a mistake",
+    ({ layout }) => writeFileSync(layout.opsConf, "ssh_port = true\n"),
+    [/^bucket: ops\.conf: problem: ErrInvalidOpsConf: ops\.conf: ssh_port: /],
+  ],
+  [
+    "an ops.conf with an unknown key",
+    ({ layout }) => writeFileSync(layout.opsConf, "favourite_colour = 22\n"),
+    [/^bucket: ops\.conf: warning: .*favourite_colour/],
+  ],
+  [
+    "another kv.key",
+    ({ layout }) => writeFileSync(layout.kvKey, Buffer.alloc(32)),
+    [
+      /^bucket: kv\.key: problem: it does not open 1 of 1 sealed values: ops\/job\/web\/worker\/127\.0\.0\.1 certs\/web\.key$/,
+    ],
+  ],
+  [
+    "no kv.key",
+    ({ layout }) => rmSync(layout.kvKey),
+    [/^bucket: kv\.key: problem: Cannot read secrets\/kv\.key: there is none/],
+  ],
+  ["half a CA", ({ layout }) => rmSync(layout.caKey), [/^bucket: CA: problem: Cannot use the CA in /]],
+  ["a journal", ({ layout }) => writeFileSync(layout.journal, "{}"), [/^bucket: journal: warning: /]],
+  [
+    "a lock of nobody",
+    ({ layout }) =>
+      writeFileSync(
+        layout.lock,
+        JSON.stringify({
+          run_id: "r",
+          command: "deploy",
+          since: "s",
+          boot_id: "other",
+          host: hostname(),
+          holders: [],
+          groups: [],
+        }),
+      ),
+    [/^bucket: lock: warning: left by deploy \(run r\) on .*, which is gone$/],
+  ],
+  [
+    "a lock that no ops wrote",
+    ({ layout }) => writeFileSync(layout.lock, "x"),
+    [/^bucket: lock: warning: .* is not one that ops wrote$/],
+  ],
+  [
+    "a certificate that has ended",
+    ({ db }) => db.run("UPDATE job_certs SET not_after = 1000, expiring_from = 500 WHERE job = 'web'"),
+    [/^bucket: certificates: problem: expired: web 127\.0\.0\.1 web \(1970-01-01T00:16:40Z\)$/],
+  ],
+  [
+    "a certificate near its end",
+    ({ db }) => db.run("UPDATE job_certs SET expiring_from = 500 WHERE job = 'web'"),
+    [/^bucket: certificates: warning: near their end: web 127\.0\.0\.1 web /],
+  ],
+  [
+    "a change half-way",
+    ({ db }) =>
+      db.run(
+        "INSERT INTO hash (namespace, key, current_hash, previous_hash, current_files, previous_files, current_version, unfinished, gate) VALUES ('web_allocation', 'x', '', '', '', '', '', 1, 'failed')",
+      ),
+    [/^bucket: deploy: warning: 1 allocations were changed half-way, 1 have not passed their health check$/],
+  ],
+  [
+    "a bucket that was never built",
+    ({ db }) => db.run("UPDATE bucket SET built_at = NULL"),
+    [/^bucket: build: warning: the bucket was never built$/],
+  ],
+  [
+    "a newer schema",
+    ({ db }) => db.run("UPDATE schema_version SET version = 9"),
+    [/^bucket: schema: problem: the database has schema 9, this program knows 2$/],
+  ],
+  [
+    "a run of the future",
+    ({ layout }) => mkdirSync(path.join(layout.runs, "ffffffff-0000-7000-8000-000000000000")),
+    [/^host: clock: problem: it is \d+ s before the newest run began$/],
+  ],
+  [
+    "a worker with a file where the folder is to be",
+    (_, worker) => writeFileSync(path.dirname(worker), "no folder"),
+    [/^worker 127\.0\.0\.1: folder: problem: .* is no folder$/],
+  ],
+  [
+    "locks and syncs that were left on a worker",
+    (_, worker) => leaveLocks(worker),
+    [
+      /^worker 127\.0\.0\.1: locks: warning: \.runner\/busy\.lock: held by a process there, though no operation is at work$/,
+      /^worker 127\.0\.0\.1: locks: warning: \.runner\/web\.lock, \.sync\/web\/: left by what was cut off$/,
+    ],
+  ],
+];
+
+function leaveLocks(worker: string): void {
+  for (const folder of [".runner", ".sync/web"]) mkdirSync(path.join(worker, folder), { recursive: true });
+  const self = identify(process.pid);
+  symlinkSync(`${process.pid}.${self?.start_time}.${bootId()}.r`, path.join(worker, ".runner/busy.lock"));
+  symlinkSync(`1.1.${bootId()}.r`, path.join(worker, ".runner/web.lock"));
+}
+
+for (const [name, harm, expected] of HARMS)
+  test(`the doctor finds ${name}, and says what to do`, async (t) => {
+    const { bucket: made, worker } = await bucket(t);
+    if (name.startsWith("a worker with")) rmSync(path.dirname(worker), { recursive: true });
+    await harm(made, worker);
+    const findings = await look(made);
+    const told = bad(findings);
+    assert.equal(told.length, expected.length, told.join("\n"));
+    for (const [index, pattern] of expected.entries()) assert.match(told[index] ?? "", pattern);
+    for (const { grade, advice } of findings) assert.equal(advice === null, grade === "ok");
+  });
+
+test("tools that are missing here are named", async (t) => {
+  const { bucket: made } = await bucket(t);
+  const [first, ...others] = bad(await look(made, { PATH: temporaryFolder(t) }));
+  assert.equal(first, "host: tools: problem: bash: not installed");
+  assert.deepEqual(
+    others.map((line) => line.split(":")[0]),
+    ["worker 127.0.0.1"],
+  );
+});
+
+test("while an operation is at work, its workers are left alone and its lock is named", async (t) => {
+  const { bucket: made } = await bucket(t);
+  const lock = await acquireLock(made.layout, uuidV7(), "deploy");
+  t.after(() => lock.release());
+  const findings = await look(made);
+  assert.match(findings.find(({ check }) => check === "lock")?.message ?? "", /^held by deploy \(run /);
+  assert.match(bad(findings).join("\n"), /^bucket: workers: warning: not examined: deploy \(run \S+\) is at work$/);
+  assert.ok(!findings.some(({ where }) => where.startsWith("worker")));
+});
+
+test("a folder that is no bucket is a problem, not a crash", async (t) => {
+  const told = bad(await look({ layout: layoutOf(temporaryFolder(t)) }));
+  assert.match(told.join("\n"), /^bucket: schema: problem: Cannot open .*: the bucket is not initialised$/m);
+});
+
+test("over ssh each worker is examined, whatever is wrong with the others", async (t) => {
+  const fleet = await SshFleet.start(t);
+  const made = await makeBucket(t, {
+    workers: [
+      ...fleet.hosts.map((host) => ({ host, root: path.join(fleet.folder, "roots", host) })),
+      { host: "127.0.0.9", root: "/opt/worker" },
+    ],
+    files: { "ops.conf": `ssh_port = ${fleet.sshd.port}\nssh_user = "${fleet.sshd.user}"\nuse_sudo = false\n` },
+  });
+  await build(made.context("build"), {});
+  const unready = bad(await look(made));
+  assert.match(unready.join("\n"), /^bucket: ssh key: problem: .*worker\.key is missing$/m);
+  assert.match(unready.join("\n"), /^bucket: host keys: problem: not known: \[127\.0\.0\.1\]:\d+, /m);
+  copyFileSync(fleet.sshd.clientKey, path.join(made.layout.secrets, "worker.key"));
+  chmodSync(path.join(made.layout.secrets, "worker.key"), 0o600);
+  copyFileSync(fleet.knownHostsFile, made.layout.knownHosts);
+  chmodSync(made.layout.knownHosts, 0o600);
+  const findings = await look(made);
+  assert.deepEqual(
+    bad(findings).map((line) => line.replace(/(problem: ).*/, "$1…")),
+    ["bucket: host keys: problem: …", "worker 127.0.0.9: reach: problem: …"],
+  );
+  for (const host of fleet.hosts) {
+    const checks = findings.filter(({ where }) => where === `worker ${host}`).map(({ check }) => check);
+    assert.deepEqual(checks, ["reach", "tools", "clock", "disk", "locks"]);
+    assert.ok(!existsSync(path.join(fleet.folder, "roots", host)), "the folder on the worker is not made");
+  }
+});
+
+test("ops doctor ends with 0, or with 1 where there is a problem; --json has the same findings", async (t) => {
+  const { bucket: made } = await bucket(t);
+  const fine = await ops(["doctor"], { cwd: made.dir });
+  assert.equal(fine.code, 0, fine.stdout + fine.stderr);
+  assert.match(fine.stdout, /^host\n {2}ok {7}tools /);
+  assert.match(fine.stdout, /\n0 problems, 0 warnings, \d+ ok\n$/);
+  chmodSync(made.layout.kvKey, 0o644);
+  const sick = await ops(["doctor"], { cwd: made.dir });
+  assert.equal(sick.code, 1);
+  assert.match(
+    sick.stdout,
+    / {2}problem {2}rights +secrets\/kv\.key: others may read it\n +chmod go= secrets\/kv\.key\n/,
+  );
+  const { grade, findings } = JSON.parse((await ops(["doctor", "--json", "--bucket-dir", made.dir])).stdout);
+  assert.equal(grade, "problem");
+  assert.deepEqual(Object.keys(findings[0]), ["where", "check", "grade", "message", "advice"]);
+});

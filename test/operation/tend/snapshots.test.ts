@@ -1,0 +1,80 @@
+import assert from "node:assert/strict";
+import { existsSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { openDatabase } from "../../../lib/bucket/base/database.ts";
+import { listSnapshots } from "../../../lib/bucket/snapshots/snapshots.ts";
+import { Failure } from "../../../lib/core/errors.ts";
+import { restoreSnapshot, takeSnapshot } from "../../../lib/operation/tend/snapshots.ts";
+import { mark, marks, marksOf } from "../../helpers/snapshots.ts";
+import { EXAMPLE, push } from "../../helpers/sources.ts";
+import { makeBucket } from "../../helpers/workspace.ts";
+
+test("CP-107 a restore saves the present first, and the present can be restored again", async (t) => {
+  const bucket = await makeBucket(t, {});
+  await mark(bucket.layout, "one");
+  const made = (await takeSnapshot(bucket.context("snapshot_create"), { note: "n" })) as { name: string };
+  await mark(bucket.layout, "two");
+  const restore = (snapshot: string) =>
+    restoreSnapshot(bucket.context("snapshot_restore"), { snapshot, with_source: true });
+  const { saved_as } = (await restore(made.name)) as { saved_as: string };
+  assert.deepEqual(await marksOf(bucket.layout), marks("one", "one"));
+  const context = bucket.context("snapshot_restore");
+  using db = openDatabase(bucket.layout.database);
+  await restoreSnapshot({ ...context, db }, { snapshot: saved_as, with_source: true });
+  assert.deepEqual(await marksOf(bucket.layout), marks("two", "two"));
+});
+
+test("where the present cannot be saved or the run is cancelled, nothing is replaced and nothing left", async (t) => {
+  const bucket = await makeBucket(t, {});
+  const { layout } = bucket;
+  await mark(layout, "one");
+  const { name } = (await takeSnapshot(bucket.context("snapshot_create"), {})) as { name: string };
+  await mark(layout, "two");
+  const link = path.join(layout.workspace, "link");
+  symlinkSync("/etc/hostname", link);
+  await assert.rejects(restoreSnapshot(bucket.context("snapshot_restore"), { snapshot: name }), {
+    code: "invalid_source",
+    message: `Cannot take ${link}: a symbolic link is not allowed`,
+  });
+  const cancelled = bucket.context("snapshot_restore", AbortSignal.abort());
+  await assert.rejects(restoreSnapshot(cancelled, { snapshot: name }), { code: "cancelled" });
+  assert.deepEqual(await marksOf(layout), marks("two", "two"));
+  assert.ok(!existsSync(layout.restores));
+  assert.deepEqual(readdirSync(layout.snapshots), [`${name}.tar.gz`]);
+});
+
+test("a restore without the source says which revision the snapshot was made with", async (t) => {
+  const bucket = await makeBucket(t, {});
+  const told = async (snapshot: string) => {
+    const said = bucket.activity.length;
+    const context = bucket.context("snapshot_restore");
+    using db = openDatabase(bucket.layout.database);
+    await restoreSnapshot({ ...context, db }, { snapshot });
+    return bucket.activity.slice(said).join("");
+  };
+  const take = async () => ((await takeSnapshot(bucket.context("snapshot_create"), {})) as { name: string }).name;
+  const none = await take();
+  const first = await push(bucket.layout, EXAMPLE);
+  const one = await take();
+  assert.match(
+    await told(one),
+    new RegExp(`the source was not touched; revision ${first.id}, that of the snapshot, is current\n`),
+  );
+  const second = await push(bucket.layout, { ...EXAMPLE, "templates/job.tpl": "{{ other }}\n" });
+  assert.match(
+    await told(one),
+    new RegExp(`not touched; the snapshot was made with revision ${first.id}, current is ${second.id}: roll`),
+  );
+  assert.match(await told(none), /the source was not touched; the snapshot names no revision of it\n/);
+});
+
+test("what is no snapshot is refused by its name", async (t) => {
+  const bucket = await makeBucket(t, {});
+  const restore = (snapshot: string) => restoreSnapshot(bucket.context("snapshot_restore"), { snapshot });
+  await assert.rejects(restore("nope"), { code: "snapshot_not_found" });
+  const file = path.join(bucket.dir, "file");
+  writeFileSync(file, "x");
+  await assert.rejects(restore(file), (error) => error instanceof Failure && error.message.includes(file));
+  assert.deepEqual((await listSnapshots(bucket.layout, { limit: 1 })).items, []);
+});

@@ -1,0 +1,171 @@
+import assert from "node:assert/strict";
+import { rm } from "node:fs/promises";
+import { cpus, hostname, networkInterfaces, release, totalmem } from "node:os";
+import { test } from "node:test";
+import { ScriptAnswer } from "../../../lib/transport/ask/answer.ts";
+import { parseFacts } from "../../../lib/transport/ask/facts.ts";
+import { takeReading } from "../../../lib/transport/ask/readings.ts";
+import { parseSysstat, parseUptime } from "../../../lib/transport/ask/sysstat.ts";
+import { temporaryWorker } from "../../helpers/worker.ts";
+
+const signal = new AbortController().signal;
+
+for (const userland of ["system", "busybox"] as const) {
+  test(`with the ${userland} userland a worker tells what it is, and needs no folder of the bucket for it`, async (t) => {
+    const { transport, folder } = await temporaryWorker(t, userland);
+    await rm(folder, { recursive: true });
+    const facts = await takeReading(transport, "facts", signal);
+    assert.equal(facts.hostname, hostname());
+    assert.equal(facts.kernel, release());
+    assert.equal(facts.cpu_count, cpus().length);
+    assert.equal(facts.memory_mb, Math.ceil(totalmem() / 1024 / 1024));
+    const addresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+    for (const { address, internal } of addresses)
+      if (!internal) assert.ok(facts.addresses.includes(address.split("%")[0] ?? ""), address);
+    assert.ok(facts.disks.some(({ mount, size_bytes: size }) => mount === "/" && size > 0));
+    assert.equal(facts.tools.includes("make"), true);
+    assert.equal(facts.tools.includes("python3"), userland === "system");
+  });
+
+  test(`with the ${userland} userland a worker tells its load and how busy it is`, async (t) => {
+    const { transport } = await temporaryWorker(t, userland);
+    const uptime = await takeReading(transport, "uptime", signal);
+    assert.ok(uptime.uptime_s > 0 && uptime.load1 >= 0);
+    const sysstat = await takeReading(transport, "sysstat", signal);
+    assert.equal(sysstat.mem_total_bytes, totalmem());
+    assert.ok(sysstat.cpu_pct >= 0 && sysstat.cpu_pct <= 100);
+  });
+}
+
+const FACTS = `hostname web1
+os "Debian GNU/Linux 12 (bookworm)"
+kernel 6.1.0
+arch x86_64
+cpu_count 4
+cpu_mhz 800.000
+cpu_mhz 2399.600
+cpu_max_khz 3600000
+memory_kb 8152313
+boot_time 1700000000
+address 127.0.0.1
+address 10.0.0.7
+address 10.0.0.7
+address6 00000000000000000000000000000001
+address6 20010db8000000000000000000000007
+disk /dev/sda1 1000 600 300 67% /
+disk /dev/sda1 1000 600 300 67% /again
+disk overlay 2000 1 1999 1% /srv/a b
+tool make
+tool unheard-of
+end
+`;
+
+test("facts: memory is rounded up to MB, clocks are the highest of now, each device and address is there once", () => {
+  assert.deepEqual(parseFacts(new ScriptAnswer(FACTS)), {
+    hostname: "web1",
+    os: "Debian GNU/Linux 12 (bookworm)",
+    kernel: "6.1.0",
+    arch: "x86_64",
+    cpu_count: 4,
+    cpu_mhz: 2400,
+    memory_mb: 7962,
+    boot_time: "2023-11-14T22:13:20.000Z",
+    addresses: ["10.0.0.7", "2001:db8::7"],
+    disks: [
+      { mount: "/", device: "/dev/sda1", size_bytes: 1024000, used_bytes: 614400, available_bytes: 307200 },
+      { mount: "/srv/a b", device: "overlay", size_bytes: 2048000, used_bytes: 1024, available_bytes: 2046976 },
+    ],
+    tools: ["make"],
+  });
+});
+
+test("facts that a worker does not tell are null; the clock falls back on the highest possible", () => {
+  const facts = parseFacts(new ScriptAnswer("cpu_count 1\nmemory_kb 1\nboot_time 1\ncpu_max_khz 3600000\nend\n"));
+  assert.deepEqual([facts.hostname, facts.os, facts.cpu_mhz, facts.disks], [null, null, 3600, []]);
+  const none = parseFacts(new ScriptAnswer("cpu_count 1\nmemory_kb 1\nboot_time 1\nend\n"));
+  assert.equal(none.cpu_mhz, null);
+});
+
+const SYSSTAT = `memory MemTotal 1000
+memory MemAvailable 400
+memory SwapTotal 100
+memory SwapFree 90
+block sda
+block sdb
+before_uptime 100.00 1
+before_cpu 100 0 100 700 100 0 0 0 50 0
+before_disk 8 0 sda 1 2 1000 4 5 6 2000 8 9 100 11
+before_disk 8 1 sda1 1 2 1000 4 5 6 2000 8 9 100 11
+before_disk 8 16 sdb 0 0 0 0 0 0 0 0 0 0 0
+before_net lo 5 0 0 0 0 0 0 0 5 0 0 0 0 0 0 0
+before_net eth0 1000 0 0 0 0 0 0 0 5000 0 0 0 0 0 0 0
+after_uptime 102.00 1
+after_cpu 130 0 110 750 110 0 0 0 50 0
+after_disk 8 0 sda 1 2 1400 4 5 6 2200 8 9 600 11
+after_disk 8 1 sda1 1 2 1400 4 5 6 2200 8 9 600 11
+after_disk 8 16 sdb 0 0 0 0 0 0 0 0 0 0 0
+after_net lo 9 0 0 0 0 0 0 0 9 0 0 0 0 0 0 0
+after_net eth0 3000 0 0 0 0 0 0 0 4000 0 0 0 0 0 0 0
+after_net new0 3000 0 0 0 0 0 0 0 4000 0 0 0 0 0 0 0
+end
+`;
+
+test("sysstat: what rose between two readings, by the time between them; a counter that began anew has not risen", () => {
+  assert.deepEqual(parseSysstat(new ScriptAnswer(SYSSTAT)), {
+    cpu_pct: 40,
+    mem_total_bytes: 1024000,
+    mem_used_bytes: 614400,
+    mem_available_bytes: 409600,
+    mem_swap_total_bytes: 102400,
+    mem_swap_used_bytes: 10240,
+    disk: [{ device: "sda", read_bytes_per_s: 102400, write_bytes_per_s: 51200, busy_pct: 25 }],
+    net: [{ interface: "eth0", rx_bytes_per_s: 1000, tx_bytes_per_s: 0 }],
+  });
+});
+
+for (const [what, text, message] of [
+  ["nothing", "", /it is not complete/],
+  ["an answer that breaks off", FACTS.slice(0, 40), /it is not complete/],
+  ["10 MB without a newline", "x".repeat(10_000_000), /it is not complete/],
+  ["no number", FACTS.replace("memory_kb 8152313", "memory_kb lots"), /"lots" is not what memory_kb can be/],
+  ["more processors than there can be", FACTS.replace("cpu_count 4", "cpu_count 70000"), /70000 is not what cpu_count/],
+  ["half a processor", FACTS.replace("cpu_count 4", "cpu_count 0.5"), /0\.5 is not what cpu_count can be/],
+  ["a number with a sign", FACTS.replace("cpu_count 4", "cpu_count -4"), /"-4" is not what cpu_count can be/],
+  ["an escape sequence", FACTS.replace("boot_time ", "boot_time \x1b[2J"), /"" is not what boot_time can be/],
+] as const)
+  test(`${what} is no answer, told by one sentence`, () => {
+    assert.throws(() => parseFacts(new ScriptAnswer(text)), { code: "failed", message });
+  });
+
+for (const [what, hostile] of [
+  ["ANSI", "\x1b[31mred"],
+  ["OSC", "\x1b]0;title\x07"],
+  ["NUL", "a\0b"],
+  ["C1", "\u009b2J"],
+  ["a change of direction", "\u202eabc"],
+] as const)
+  test(`a name with ${what} in it is passed over`, () => {
+    const facts = parseFacts(new ScriptAnswer(FACTS.replace("hostname web1", `hostname ${hostile}`)));
+    assert.equal(facts.hostname, null);
+  });
+
+test("a worker that tells more than it should costs no more than a bounded answer", () => {
+  const many = Array.from(
+    { length: 2_000 },
+    (_, at) => `disk /dev/d${at} 1 1 1 1% /d${at}\naddress 10.0.${at >> 8}.${at & 255}\n`,
+  );
+  const facts = parseFacts(new ScriptAnswer(FACTS.replace("end\n", `${many.join("")}end\n`)));
+  assert.deepEqual([facts.disks.length, facts.addresses.length], [256, 256]);
+  const long = parseFacts(new ScriptAnswer(FACTS.replace("web1", "w".repeat(10_000))));
+  assert.equal(long.hostname?.length, 253);
+});
+
+test("uptime without its numbers is no answer", () => {
+  assert.deepEqual(parseUptime(new ScriptAnswer("load 0.10 0.2 3 1/2 3\nuptime 12.9 1\nend\n")), {
+    load1: 0.1,
+    load5: 0.2,
+    load15: 3,
+    uptime_s: 12,
+  });
+  assert.throws(() => parseUptime(new ScriptAnswer("load 0.1\nuptime 1\nend\n")), { code: "failed" });
+});

@@ -1,0 +1,134 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { WorkerAddress } from "../../../lib/transport/base/transport.ts";
+import { masterArgv, type SshSettings, sshConfig } from "../../../lib/transport/ssh/argv.ts";
+
+const settings: SshSettings = {
+  user: "agent",
+  port: 22,
+  keyFile: "/srv/b/secrets/worker.key",
+  knownHostsFile: "/srv/b/.ssh/known_hosts",
+  options: {},
+  concurrency: 32,
+  useSudo: false,
+};
+
+function at(host: string, more: Partial<WorkerAddress> = {}): WorkerAddress {
+  return { host, connection: "ssh", root: "/opt/worker", ...more };
+}
+
+const COMMON = `Host *
+  BatchMode yes
+  StrictHostKeyChecking yes
+  UserKnownHostsFile /srv/x/known_hosts
+  GlobalKnownHostsFile none
+  UpdateHostKeys no
+  VerifyHostKeyDNS no
+  IdentityFile /srv/x/key
+  IdentitiesOnly yes
+  IdentityAgent none
+  PreferredAuthentications publickey
+  ConnectTimeout 10
+  ConnectionAttempts 1
+  ServerAliveInterval 15
+  ServerAliveCountMax 3
+  ClearAllForwardings yes
+  ForwardAgent no
+  ForwardX11 no
+  EscapeChar none
+  LogLevel INFO
+`;
+
+test("the configuration has an entry per worker and one per jump host, and the operator's options come first", () => {
+  const workers = [
+    at("10.0.0.7"),
+    at("2001:db8::7", { sshUser: "ops", sshPort: 2222, sshJump: "admin@bastion.example:2200" }),
+    at("web-3.example", { sshJump: "admin@bastion.example:2200" }),
+    // Its jump host has the user of ops.conf all the same.
+    at("10.0.0.9", { sshUser: "ops", sshJump: "[2001:db8::1]:22" }),
+  ];
+  const options = { Ciphers: "aes128-gcm@openssh.com,aes256-ctr", ServerAliveInterval: "5" };
+  assert.equal(
+    sshConfig("/srv/x", { ...settings, options }, workers),
+    `Host *
+  Ciphers aes128-gcm@openssh.com,aes256-ctr
+  ServerAliveInterval 5
+Host 10.0.0.7
+  HostName 10.0.0.7
+  User agent
+  Port 22
+  ControlPath /srv/x/s0
+Host 2001:db8::7
+  HostName 2001:db8::7
+  User ops
+  Port 2222
+  ControlPath /srv/x/s1
+  ProxyJump jump_0
+Host web-3.example
+  HostName web-3.example
+  User agent
+  Port 22
+  ControlPath /srv/x/s2
+  ProxyJump jump_0
+Host 10.0.0.9
+  HostName 10.0.0.9
+  User ops
+  Port 22
+  ControlPath /srv/x/s3
+  ProxyJump jump_1
+Host jump_0
+  HostName bastion.example
+  User admin
+  Port 2200
+Host jump_1
+  HostName 2001:db8::1
+  User agent
+  Port 22
+${COMMON}`,
+  );
+});
+
+test("the host stands behind `--`", () => {
+  assert.deepEqual(masterArgv("/srv/x", "10.0.0.7"), [
+    ...["ssh", "-F", "/srv/x/config", "-M", "-N", "-T", "--", "10.0.0.7"],
+  ]);
+});
+
+const HOSTILE = [
+  ...["-oProxyCommand=id", "a b", "a\nProxyCommand id", "$(id)", "`id`", "a;id", "a'b", 'a"b', "a*", "!a", ""],
+  ...["../a", "a|b", "a#b", "%h", `\${HOME}`, "fe80::1%eth0", "a_b", "a\0b", "ä", "a".repeat(254)],
+];
+
+for (const value of HOSTILE)
+  test(`a host ${JSON.stringify(value.slice(0, 30))} does not get into the configuration`, () => {
+    assert.throws(() => sshConfig("/srv/x", settings, [at(value)]), {
+      code: "failed",
+      message: /^Cannot use the host /,
+    });
+    assert.throws(() => sshConfig("/srv/x", settings, [at("a", { sshJump: `b@${value}` })]), { code: "failed" });
+  });
+
+const refused: [string, Partial<SshSettings>, Partial<WorkerAddress>, RegExp][] = [
+  ["a user with a dash in front", {}, { sshUser: "-l" }, /the user "-l"/],
+  ["a user with a space", { user: "a b" }, {}, /the user "a b"/],
+  ["a user with a line of its own", { user: "a\nProxyCommand id" }, {}, /the user "a\\nProxyCommand id"/],
+  ["the user of a jump host", {}, { sshJump: "$(id)@b" }, /the user "\$\(id\)"/],
+  ["a port out of range", { port: 65_536 }, {}, /the port "65536"/],
+  ["a port that is no number", {}, { sshPort: Number.NaN }, /the port "NaN"/],
+  ["an option that is not allowed", { options: { ProxyCommand: "id" } }, {}, /the ssh option "ProxyCommand id"/],
+  ["an option in other letters", { options: { proxycommand: "id" } }, {}, /the ssh option/],
+  ["an option with two values", { options: { Ciphers: "a b" } }, {}, /the ssh option "Ciphers a b"/],
+  ["an option with a line of its own", { options: { Ciphers: "a\nProxyCommand id" } }, {}, /the ssh option/],
+  ["an option named as the start of another", { options: { "Ciphers a\nProxyCommand": "id" } }, {}, /the ssh option/],
+];
+
+for (const [what, more, worker, message] of refused)
+  test(`${what} does not get into the configuration`, () => {
+    const given = { ...settings, ...more };
+    assert.throws(() => sshConfig("/srv/x", given, [at("10.0.0.7", worker)]), { code: "failed", message });
+  });
+
+test("a folder whose name could mean something to ssh is refused", () => {
+  for (const folder of ["/srv/%h", "/srv/a b", `/srv/\${HOME}`, "tmp", '/srv/"'])
+    assert.throws(() => sshConfig(folder, settings, []), { code: "failed", message: /the folder/ });
+});

@@ -1,0 +1,105 @@
+import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
+import { test } from "node:test";
+import { setImmediate as nextRound } from "node:timers/promises";
+import { enterAll, Handshakes, Limit, pauseAfter } from "../../../lib/transport/ssh/ssh-limits.ts";
+
+/** Asks for places and notes who got one, in which order. */
+function asking(limit: { enter(signal?: AbortSignal): Promise<() => void> }) {
+  const inside: string[] = [];
+  const leave = new Map<string, () => void>();
+  const ask = async (name: string, signal?: AbortSignal) => {
+    leave.set(name, await limit.enter(signal));
+    inside.push(name);
+  };
+  return { inside, leave, ask };
+}
+
+test("no more than its width are in a limit, and who came first gets the next place", async () => {
+  const { inside, leave, ask } = asking(new Limit(2));
+  for (const name of ["a", "b", "c", "d"]) void ask(name);
+  await nextRound();
+  assert.deepEqual(inside, ["a", "b"]);
+  leave.get("b")?.();
+  leave.get("b")?.();
+  await nextRound();
+  assert.deepEqual(inside, ["a", "b", "c"], "who leaves twice gives back one place");
+  leave.get("a")?.();
+  await nextRound();
+  assert.deepEqual(inside, ["a", "b", "c", "d"]);
+});
+
+test("CP-133 who stops waiting for a place does not get one, and leaves no listener", async () => {
+  const { inside, leave, ask } = asking(new Limit(1));
+  const stop = new AbortController();
+  await ask("a");
+  const given = ask("b", stop.signal);
+  void ask("c");
+  stop.abort();
+  await assert.rejects(given, { code: "cancelled" });
+  leave.get("a")?.();
+  await nextRound();
+  assert.deepEqual(inside, ["a", "c"]);
+  assert.equal(getEventListeners(stop.signal, "abort").length, 0);
+  await assert.rejects(ask("d", stop.signal), { code: "cancelled" });
+});
+
+test("a limit that turns out too wide keeps what is in use; the last place cannot be lost", async () => {
+  const limit = new Limit(8);
+  const { inside, leave, ask } = asking(limit);
+  for (const name of ["a", "b", "c"]) await ask(name);
+  assert.equal(limit.narrow(), true);
+  leave.get("c")?.();
+  void ask("d");
+  await nextRound();
+  assert.deepEqual(inside, ["a", "b", "c"], "only two have a place now");
+  leave.get("b")?.();
+  await nextRound();
+  assert.deepEqual(inside, ["a", "b", "c", "d"]);
+  leave.get("d")?.();
+  assert.equal(limit.narrow(), false);
+  leave.get("a")?.();
+  await ask("e");
+});
+
+test("several limits are entered together or not at all", async () => {
+  const [first, second] = [new Limit(1), new Limit(1)];
+  const leaveSecond = await second.enter();
+  const stop = new AbortController();
+  const waiting = enterAll([first, second], stop.signal);
+  stop.abort();
+  await assert.rejects(waiting, { code: "cancelled" });
+  leaveSecond();
+  const leave = await enterAll([first, second]);
+  leave();
+  await enterAll([first, second]);
+});
+
+test("one server gets 8 handshakes at a time, all of them together as many as sessions are allowed", async () => {
+  const count = async (concurrency: number, hostOf: (index: number) => string) => {
+    const handshakes = new Handshakes(concurrency);
+    let entered = 0;
+    for (let index = 0; index < 40; index++)
+      void handshakes.enter({ host: hostOf(index), port: 22 }).then(() => entered++);
+    await nextRound();
+    return entered;
+  };
+  assert.equal(await count(100, () => "bastion.example"), 8);
+  assert.equal(await count(100, (index) => `127.0.0.${index + 1}`), 8, "loopback addresses are one machine");
+  assert.equal(await count(3, (index) => `10.0.0.${index + 1}`), 3);
+  assert.ok((await count(100, (index) => `10.0.0.${index + 1}`)) >= 10);
+});
+
+test("pauses grow to at most 5 s and are never the same for all", () => {
+  for (const [attempt, longest] of [
+    [1, 300],
+    [2, 600],
+    [5, 4_800],
+    [6, 5_000],
+    [60, 5_000],
+  ] as const) {
+    const pauses = new Set(Array.from({ length: 20 }, () => pauseAfter(attempt)));
+    assert.ok([...pauses].every((pause) => pause >= longest / 2 && pause <= longest));
+    assert.ok(pauses.size > 1);
+  }
+});

@@ -1,0 +1,149 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { WorkerAddress } from "../../../lib/transport/base/transport.ts";
+import type { SshSettings } from "../../../lib/transport/ssh/argv.ts";
+import { explain } from "../../../lib/transport/ssh/ssh-trouble.ts";
+
+const settings: SshSettings = {
+  user: "agent",
+  port: 22,
+  keyFile: "/srv/b/secrets/worker.key",
+  knownHostsFile: "/srv/b/.ssh/known_hosts",
+  options: {},
+  concurrency: 32,
+  useSudo: false,
+};
+const direct: WorkerAddress = { host: "10.0.0.7", connection: "ssh", root: "/opt/worker", sshPort: 2222 };
+const behind: WorkerAddress = { ...direct, sshJump: "admin@10.9.9.9" };
+
+/** Whose words, what ssh said, what is told, and whether it is tried again. */
+const cases: [string, WorkerAddress, string, string, boolean][] = [
+  [
+    "an unknown host key",
+    direct,
+    "No ED25519 host key is known for [10.0.0.7]:2222 and you have requested strict checking.\nHost key verification failed.",
+    "Cannot connect to worker 10.0.0.7: its host key is not known; check and record it: `ops worker trust`",
+    false,
+  ],
+  [
+    "a changed host key",
+    direct,
+    "@@@\n@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\n@@@\nHost key for [10.0.0.7]:2222 has changed.\nHost key verification failed.",
+    "Refused to connect to worker 10.0.0.7: it shows another host key than the one that is trusted; if that is right, trust the new one: `ops worker trust --force`",
+    false,
+  ],
+  [
+    "a key that is not accepted",
+    direct,
+    "Welcome to our host\nagent@10.0.0.7: Permission denied (publickey).",
+    "Cannot sign in on worker 10.0.0.7 as agent: it does not accept the key secrets/worker.key; put its public part into that user's authorized_keys, or upload the right key",
+    false,
+  ],
+  [
+    "a key that ssh cannot read",
+    direct,
+    'Load key "/srv/ssh-x/key": error in libcrypto\nagent@10.0.0.7: Permission denied (publickey).',
+    "Cannot sign in on worker 10.0.0.7: ssh cannot use the private key secrets/worker.key: error in libcrypto",
+    false,
+  ],
+  [
+    "no common algorithm",
+    direct,
+    "Unable to negotiate with 10.0.0.7 port 2222: no matching key exchange method found. Their offer: a,b",
+    "Cannot connect to worker 10.0.0.7: no matching key exchange method found; see ssh_options in ops.conf",
+    false,
+  ],
+  [
+    "an option that ssh does not know",
+    direct,
+    "Unsupported KEX algorithm \"foo\"\n/srv/ssh-x/config line 2: Bad SSH2 KexAlgorithms 'foo'.",
+    "Cannot connect to worker 10.0.0.7: Bad SSH2 KexAlgorithms 'foo'; see ssh_options in ops.conf",
+    false,
+  ],
+  [
+    "a name without an address",
+    direct,
+    "ssh: Could not resolve hostname web: Name or service not known",
+    "Cannot connect to worker 10.0.0.7: the name web has no address: Name or service not known",
+    false,
+  ],
+  [
+    "a refused connection",
+    direct,
+    "ssh: connect to host 10.0.0.7 port 2222: Connection refused",
+    "Cannot connect to worker 10.0.0.7: nothing listens on port 2222 there; is sshd running, and is ssh_port right?",
+    true,
+  ],
+  [
+    "a login that hangs",
+    direct,
+    "Connection timed out during banner exchange\nConnection to 10.0.0.7 port 2222 timed out",
+    "Cannot sign in on worker 10.0.0.7: port 2222 accepts the connection, but the login hangs; does its sshd hang, or is the host out of memory or processes?",
+    true,
+  ],
+  [
+    "a login that hangs after the keys are exchanged",
+    direct,
+    "the login timed out",
+    "Cannot sign in on worker 10.0.0.7: port 2222 accepts the connection, but the login hangs; does its sshd hang, or is the host out of memory or processes?",
+    true,
+  ],
+  [
+    "no answer",
+    direct,
+    "ssh: connect to host 10.0.0.7 port 2222: Connection timed out",
+    "Cannot connect to worker 10.0.0.7: no answer on port 2222 in time; is it up, and does the network let ssh through?",
+    true,
+  ],
+  [
+    "a dropped connection",
+    direct,
+    "kex_exchange_identification: read: Connection reset by peer\nConnection reset by 10.0.0.7 port 2222",
+    "Cannot connect to worker 10.0.0.7: it drops the connection before the login is done; its sshd may have too many logins at a time (MaxStartups) or has blocked this machine",
+    true,
+  ],
+  [
+    "no route",
+    direct,
+    "ssh: connect to host 10.0.0.7 port 2222: No route to host",
+    "Cannot connect to worker 10.0.0.7: No route to host",
+    false,
+  ],
+  ["anything else", direct, "one\nsomething new.\n", "Cannot connect to worker 10.0.0.7: something new", false],
+  ["nothing at all", direct, "", "Cannot connect to worker 10.0.0.7: ssh ended without a word", false],
+  [
+    "an unknown jump host",
+    behind,
+    "No ED25519 host key is known for 10.9.9.9 and you have requested strict checking.\nHost key verification failed.\nConnection closed by UNKNOWN port 65535",
+    "Cannot connect to the jump host 10.9.9.9 of worker 10.0.0.7: its host key is not known; check and record it: `ops worker trust`",
+    false,
+  ],
+  [
+    "a jump host that does not let in",
+    behind,
+    "admin@10.9.9.9: Permission denied (publickey).\nkex_exchange_identification: Connection closed by remote host\nConnection closed by UNKNOWN port 65535",
+    "Cannot sign in on the jump host 10.9.9.9 of worker 10.0.0.7 as admin: it does not accept the key secrets/worker.key; put its public part into that user's authorized_keys, or upload the right key",
+    false,
+  ],
+  [
+    "a worker that its jump host does not reach",
+    behind,
+    "channel 0: open failed: connect failed: Connection refused\nstdio forwarding failed\nConnection closed by UNKNOWN port 65535",
+    "Cannot connect to worker 10.0.0.7: its jump host does not get to port 2222 there: Connection refused",
+    false,
+  ],
+  [
+    "a worker behind a jump host that is not known",
+    behind,
+    "No ED25519 host key is known for [10.0.0.7]:2222 and you have requested strict checking.\nHost key verification failed.",
+    "Cannot connect to worker 10.0.0.7: its host key is not known; check and record it: `ops worker trust`",
+    false,
+  ],
+];
+
+for (const [what, worker, said, sentence, isTransient] of cases)
+  test(`${what} is told in one sentence and ${isTransient ? "tried again for some time" : "never tried again"}`, () => {
+    const trouble = explain(said, worker, settings);
+    assert.equal(trouble.sentence, sentence);
+    assert.equal(trouble.retryMs > 0, isTransient);
+  });
