@@ -17,11 +17,11 @@ import { ProgressBoard } from "./base/progress.ts";
 
 /** What carries out each kind of run. Loaded when asked for: a run's start costs only what it needs. */
 const OPERATIONS: Record<RunKind, () => Promise<Operation>> = {
-  push: async () => (await import("./build/push.ts")).push,
-  rollback: async () => (await import("./build/push.ts")).push,
+  push: async () => (await import("./build/build.ts")).push,
+  rollback: async () => (await import("./build/build.ts")).push,
   build: async () => (await import("./build/build.ts")).build,
   deploy: async () => (await import("./deploy/deploy.ts")).deploy,
-  hooks: async () => (await import("./hooks/run-hooks.ts")).runHooks,
+  hooks: async () => (await import("./hooks/hooks.ts")).runHooks,
   health_check: async () => (await import("./health/health-check.ts")).healthCheck,
   drift: async () => (await import("./plan/drift.ts")).drift,
   job_start: async () => (await import("./control/job-control.ts")).control("job_start"),

@@ -7,8 +7,7 @@ import { catalogAllocations, catalogWorkers } from "../../lib/bucket/catalog/cat
 import { isUnsettled, type Promotion, promotionsOf } from "../../lib/bucket/catalog/promotions.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { Fleet } from "../../lib/operation/base/fleet.ts";
-import type { ControlState } from "../../lib/operation/control/control-state.ts";
-import { controlJob } from "../../lib/operation/control/job-batches.ts";
+import { type ControlState, controlJob } from "../../lib/operation/control/job-batches.ts";
 import { BoundPlan } from "../../lib/operation/deploy/bound-plan.ts";
 import { carryOutDeploy } from "../../lib/operation/deploy/deploy.ts";
 import type { DeployResult } from "../../lib/operation/deploy/deploy-result.ts";

@@ -1,7 +1,7 @@
 import { layoutOf } from "../../bucket/base/layout.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { examine } from "../../operation/tend/doctor.ts";
-import { type Finding, GRADES } from "../../operation/tend/findings.ts";
+import { type Finding, GRADES } from "../../operation/tend/doctor-bucket.ts";
 import { EXIT } from "../base/flags.ts";
 import { stopRequest } from "../base/stop.ts";
 import { jsonText, visible } from "../base/table.ts";

@@ -1,14 +1,19 @@
-import type { CatalogJob } from "../../bucket/base/model.ts";
+import type { CatalogAllocation, CatalogJob } from "../../bucket/base/model.ts";
+import { isUnsettled, type Promotion, setStopped, startAnew, syncedFiles } from "../../bucket/catalog/promotions.ts";
 import { mapAll } from "../../core/async.ts";
 import { type Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { inOneLine } from "../../core/plain-text.ts";
+import type { FileDigests } from "../../plan/changes.ts";
 import { type Batch, rolloutBatches } from "../../plan/rollout.ts";
-import { failedWith, troubleOf } from "../base/outcome.ts";
+import type { OperationContext } from "../base/context.ts";
+import type { Evidence } from "../base/evidence.ts";
+import type { Fleet } from "../base/fleet.ts";
+import { failedWith, type Grade, troubleOf } from "../base/outcome.ts";
 import { gateTroubles, hasGate, passGate } from "../health/gate.ts";
 import { hooksOn, scriptErrors } from "../hooks/hooks.ts";
-import { noteBegun } from "../plan/last-outcomes.ts";
-import { type Control, type ControlState, hostsOf, noteControl, noteTarget, versionsOf } from "./control-state.ts";
-import { settle } from "./settle.ts";
+import { type Noted, noteBegun, noteOutcomes, outcomeOf } from "../plan/last-outcomes.ts";
+import type { Effects } from "../reach/effects.ts";
+import { promotedTree, putFilesBack } from "../reach/promoted-tree.ts";
 
 /**
  * Runs the target of a job control command for one job, after {@link settle}: in rollout order, in batches of
@@ -140,4 +145,133 @@ function isToBeHealthy(target: string, { allocation, outcome }: ControlState): b
 
 function workerOf({ allocation }: ControlState): string {
   return allocation.worker;
+}
+
+/** What a job says about itself on a worker. */
+interface JobStatus {
+  exit_code: number | null;
+  /** The last lines of what it says. */
+  lines: string[];
+}
+
+/** How it went for one allocation; filled in as the run goes on. */
+export interface ControlState {
+  readonly allocation: CatalogAllocation;
+  readonly promoted: Promotion;
+  outcome: Grade;
+  /** Why it is neither ok nor still to come. */
+  error: string | null;
+  duration_ms: number;
+  /** The promoted files were put back on the worker before the target ran. */
+  put_back?: true;
+  /** What its status is, where that was asked for. */
+  status?: JobStatus;
+  /** What was found there, where the health check after its batch failed. */
+  evidence?: Evidence | null;
+}
+
+/** What a run of job control is about. */
+export interface Control {
+  readonly context: OperationContext;
+  readonly fleet: Fleet;
+  readonly effects: Effects;
+  /** All that are not removed. */
+  readonly present: readonly CatalogAllocation[];
+  readonly target: string;
+  /** After each batch. */
+  readonly healthCheck: boolean;
+  /** A stopped allocation is started as a new one by the next deploy. */
+  readonly forget: boolean;
+}
+
+/** The workers of some allocations, for people. */
+export function hostsOf(states: readonly ControlState[]): string {
+  return states.map(({ allocation }) => allocation.worker).join(", ");
+}
+
+/**
+ * Records the outcome of the target for allocations where it began or could not begin. A status is not recorded,
+ * because it changes nothing.
+ */
+export function noteControl({ context, target }: Control, states: readonly ControlState[]): void {
+  if (target === "status") return;
+  noteOutcomes(
+    context,
+    states.flatMap(({ allocation: { id }, outcome, error }): Noted[] =>
+      outcome === "not_started" || outcome === "skipped" ? [] : [{ id, action: target, outcome, reason: error }],
+    ),
+  );
+}
+
+/** Notes what a target that has succeeded means for the next deploy. */
+function noteTarget({ context, target, forget }: Control, { id, job }: CatalogAllocation): void {
+  const { db } = context;
+  if (target === "stop" && forget) startAnew(db, [{ job, id }]);
+  if (target === "start" || target === "restart") setStopped(db, job, id, "no");
+}
+
+/** For a target it is the version that runs, and no other: what was built since is not there yet. */
+export function versionsOf({ promoted: { version } }: ControlState): Record<string, string> {
+  return { CURRENT_VERSION: version, NEW_VERSION: version };
+}
+
+const AT_ONCE = 32;
+/** The targets that make a service run with the files on the worker. */
+const TARGETS: readonly string[] = ["start", "restart", "reload"];
+
+/**
+ * Before job control starts, restarts or reloads a job: puts the promoted files back where a deploy began a change and
+ * did not finish it, so that no command starts a release that no deploy has finished. Where nothing is promoted, or the
+ * files cannot be put back, the allocation is `failed`. The unfinished change stays for the next deploy. Throws only
+ * `cancelled`.
+ */
+async function settle(control: Control, job: CatalogJob, states: readonly ControlState[]): Promise<void> {
+  if (!TARGETS.includes(control.target)) return;
+  const { log, signal } = control.context;
+  const unsettled = states.filter(({ outcome, promoted }) => outcome === "not_started" && isUnsettled(promoted));
+  const [older, never] = [
+    unsettled.filter(({ promoted }) => promoted.hash !== ""),
+    unsettled.filter(({ promoted }) => promoted.hash === ""),
+  ];
+  for (const state of never) fail(control, state, "nothing is promoted there: run `ops deploy` first");
+  noteControl(control, never);
+  if (older.length === 0) return;
+  log.info(`${job.name}: a deploy did not finish on ${hostsOf(older)}: the promoted files are put back`);
+  const ids = older.map(({ allocation }) => allocation.id);
+  noteBegun(control.context, ids, "restore");
+  await mapAll(older, AT_ONCE, (state) => putBack(control, state), signal);
+}
+
+async function putBack(control: Control, state: ControlState): Promise<void> {
+  const { context, effects } = control;
+  const { allocation, promoted } = state;
+  try {
+    const back = { allocation, promoted, tree: promotedTree(context, promoted) };
+    await putFilesBack(context, effects, back, filesLeft(control, state));
+    state.put_back = true;
+    noteOutcomes(context, [{ id: allocation.id, action: "restore", outcome: "changed" }]);
+  } catch (error) {
+    noteOutcomes(context, [{ id: allocation.id, action: "restore", ...outcomeOf(error) }]);
+    throwIfCancelled(context.signal);
+    const { grade, message } = troubleOf(error);
+    fail(control, state, `the promoted files could not be put back: ${message}`, grade);
+  }
+}
+
+/** The files that may be on the worker. Where no sync has ended since the change began, each file may have any mode. */
+function filesLeft({ context: { db } }: Control, { allocation, promoted }: ControlState): FileDigests {
+  const { job, id } = allocation;
+  if (promoted.synced !== "") return syncedFiles(db, job, id);
+  return Object.fromEntries(Object.keys(promoted.files).map((path) => [path, ""]));
+}
+
+function fail(
+  { context }: Control,
+  state: ControlState,
+  error: string,
+  outcome: ControlState["outcome"] = "failed",
+): void {
+  const { job, worker } = state.allocation;
+  context.log.error(`${job}@${worker}: ${error}`);
+  Object.assign(state, { outcome, error });
 }

@@ -1,20 +1,27 @@
-import type { CatalogAllocation, CatalogJob } from "../../bucket/base/model.ts";
+import type { CatalogAllocation, CatalogJob, CatalogWorker } from "../../bucket/base/model.ts";
 import { catalogAllocations, catalogJobs } from "../../bucket/catalog/catalog.ts";
 import { allocationsNamed, jobsNamed } from "../../bucket/catalog/job-choice.ts";
 import { promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { mapAll } from "../../core/async.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
-import { inOneLine } from "../../core/plain-text.ts";
+import { inOneLine, isClosing, plainLines } from "../../core/plain-text.ts";
+import { anything, check, object } from "../../core/shape.ts";
 import { type ControlKind, parametersOf } from "../../run/protocol.ts";
+import { makeStatus, readWorkerJson } from "../../transport/ask/inspect.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 import type { CancelReceipts, Fleet } from "../base/fleet.ts";
 import { countGrades, describeGrades, type Grade, troubleOf, worstOf } from "../base/outcome.ts";
 import { withHooks } from "../hooks/hooks.ts";
 import { effectsOf } from "../reach/effects.ts";
-import { type Control, type ControlState, hostsOf, noteControl } from "./control-state.ts";
-import { checkAfter, controlJob } from "./job-batches.ts";
-import { askStatus } from "./job-status.ts";
-import { checkWorker } from "./worker-check.ts";
+import {
+  type Control,
+  type ControlState,
+  checkAfter,
+  controlJob,
+  hostsOf,
+  noteControl,
+  versionsOf,
+} from "./job-batches.ts";
 
 const JOBS_AT_ONCE = 16;
 const WORKERS_AT_ONCE = 32;
@@ -155,4 +162,96 @@ function conclude({ log }: OperationContext, result: ControlResult, states: read
   );
   const sentences = [...errors, ...(result.left_down ?? [])];
   throw new Failure("ErrRunCommand", `${result.target} failed: ${sentences.join("; ")}`, { details: result });
+}
+
+const AT_ONCE = 32;
+const LIMIT_SECONDS = 60;
+const KEEP_BYTES = 64 * 1024;
+const SHOWN = { lines: 100, length: 400 };
+
+/**
+ * Asks a job for its status wherever that can be asked, all at once: a question needs no batches, waits for no other
+ * target, and hooks for job_control, which may do anything, have no part in it.
+ */
+export async function askStatus(
+  control: Control,
+  { name }: CatalogJob,
+  states: readonly ControlState[],
+): Promise<void> {
+  const { signal } = control.context;
+  const asked = states.filter(({ outcome }) => outcome === "not_started");
+  const ask = async (state: ControlState) => {
+    const started = performance.now();
+    try {
+      await askOne(control, name, state);
+      state.outcome = "ok";
+    } catch (error) {
+      throwIfCancelled(signal);
+      const { grade, message } = troubleOf(error);
+      Object.assign(state, { outcome: grade, error: message });
+    }
+    state.duration_ms = Math.round(performance.now() - started);
+  };
+  await mapAll(asked, AT_ONCE, ask, signal);
+}
+
+async function askOne(control: Control, job: string, state: ControlState): Promise<void> {
+  const { context, fleet } = control;
+  const { worker } = state.allocation;
+  const outcome = await makeStatus(await fleet.reach(worker), job, {
+    env: versionsOf(state),
+    onLine: (line, stream) => context.log.output(job, worker, line, stream, { phase: "job_control", action: "status" }),
+    keepBytes: KEEP_BYTES,
+    timeoutMs: LIMIT_SECONDS * 1000,
+    signal: context.signal,
+  });
+  throwIfCancelled(context.signal);
+  const lines = plainLines(context.log.redactor.apply(outcome.stdout), SHOWN);
+  state.status = { exit_code: outcome.exitCode, lines };
+  if (outcome.reason === "timeout")
+    throw new Failure("timeout", `\`make status\` did not end within ${LIMIT_SECONDS} s`);
+  const last = lines.findLast((line) => !isClosing(line)) ?? lines.at(-1);
+  if (outcome.exitCode !== 0)
+    throw new Failure("failed", `exit code ${outcome.exitCode}: ${last ?? "it says nothing"}`);
+}
+
+const WORKER_JSON = object(
+  { bucket_id: anything(), worker_id: anything(), update_seq: anything() },
+  { unknown: "warn" },
+);
+
+/**
+ * The worker sync check of job control: what worker.json on a worker says must be what the database remembers of the
+ * last sync there. Throws `failed` with the reason and what to do, `unreachable` or `cancelled`.
+ */
+export async function checkWorker(context: OperationContext, fleet: Fleet, host: string): Promise<void> {
+  const worker = fleet.worker(host);
+  if (worker.syncedSeq === 0) throw refused(host, "nothing was deployed to it yet", "run `ops deploy`");
+  const text = await readWorkerJson(await fleet.reach(host), context.signal);
+  const wrong = text === "" ? "worker.json is missing there" : differenceOf(text, worker, context.run.bucketId);
+  if (wrong !== undefined)
+    throw refused(host, wrong, "its files may be others than the bucket knows: run `ops deploy --force`");
+}
+
+function differenceOf(text: string, { id, syncedSeq }: CatalogWorker, bucketId: string): string | undefined {
+  const found = check(WORKER_JSON, parse(text));
+  if (!found.ok) return "worker.json there cannot be read";
+  const { bucket_id, worker_id, update_seq } = found.value;
+  if (bucket_id !== bucketId) return "worker.json there is that of another bucket";
+  if (worker_id !== id) return "worker.json there is that of another worker";
+  if (update_seq === syncedSeq) return undefined;
+  const seq = Number.isSafeInteger(update_seq) ? String(update_seq) : "no";
+  return `worker.json there has update sequence ${seq}, ${syncedSeq} was synced last`;
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function refused(host: string, why: string, advice: string): Failure {
+  return new Failure("failed", `worker ${host} is not in sync: ${why}; ${advice}`);
 }

@@ -1,6 +1,7 @@
 import { realpath } from "node:fs/promises";
 import type { CatalogAllocation, CatalogJob, HookEvent } from "../../bucket/base/model.ts";
 import { catalogAllocations, catalogFiles, catalogJobs, catalogWorkers } from "../../bucket/catalog/catalog.ts";
+import { jobOfHook } from "../../bucket/catalog/hook-choice.ts";
 import { promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
 import { runAll, sleep } from "../../core/async.ts";
@@ -9,8 +10,9 @@ import { makePrivateFolder, writeAtomic } from "../../core/files.ts";
 import { inOneLine } from "../../core/plain-text.ts";
 import type { EventVariables } from "../../hook/environment.ts";
 import { type Batch, PASSES, type PassKind, passBatches, passWorkers } from "../../plan/rollout.ts";
+import { parametersOf } from "../../run/protocol.ts";
 import { RUNNER_PATH } from "../../transport/ask/runner.ts";
-import type { OperationContext } from "../base/context.ts";
+import type { Operation, OperationContext } from "../base/context.ts";
 import { Fleet } from "../base/fleet.ts";
 import { attemptScript, type Script, type ScriptHost } from "./hook-script.ts";
 import { upstreamOf } from "./job-facts.ts";
@@ -247,3 +249,19 @@ function hookFailure(pass: HookPass, hook: string, batch: readonly ScriptResult[
   const count = `${failed.length} worker${failed.length > 1 ? "s" : ""}`;
   return new Failure("ErrHookFailed", `${where} failed on ${count}: ${errors.join("; ")}`, { details: { scripts } });
 }
+
+/**
+ * Runs one hook of one job for the event `cli`. What its scripts wrote is stored when all of them succeeded, else
+ * nothing of it is (decisions: Rulings). Throws `unknown_name`, `invalid_request` where several jobs have the hook,
+ * `ErrHookFailed` with the scripts' results in the details, or `cancelled`.
+ */
+export const runHooks: Operation = async (context, params) => {
+  const { kv, db, log } = context;
+  const { hook: given, job: wanted, verbose } = parametersOf("hooks", params);
+  const job = jobOfHook(catalogJobs(db), given, wanted);
+  const hook = given.toLowerCase();
+  const scripts = await withHooks(context, (hooks) => hooks.run({ kind: "cli", job, hook, verbose }));
+  kv.flush();
+  if (scripts.length === 0) log.info(`${job.name} has no allocation to run the hook for`);
+  return { job: job.name, hook, scripts };
+};

@@ -14,8 +14,7 @@ import { Redactor } from "../../core/redact.ts";
 import { examineWorker } from "../../transport/ask/examine.ts";
 import { Fleet, TOOLS } from "../base/fleet.ts";
 import { ProgressBoard } from "../base/progress.ts";
-import { examineBucket } from "./doctor-bucket.ts";
-import { type DoctorContext, type Finding, Findings } from "./findings.ts";
+import { type DoctorContext, examineBucket, type Finding, Findings } from "./doctor-bucket.ts";
 
 const SSH_TOOLS = ["ssh", "ssh-keygen", "ssh-keyscan"];
 /** What bin/runner and the scripts of a sync need besides {@link TOOLS}. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
-import { KeptOutput } from "../../../lib/operation/control/kept-output.ts";
+import { KeptOutput } from "../../../lib/operation/control/run-command.ts";
 
 function keep(limit: number, lines: readonly string[]): KeptOutput {
   const kept = new KeptOutput(limit);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { runHooks } from "../../../lib/operation/hooks/run-hooks.ts";
+import { runHooks } from "../../../lib/operation/hooks/hooks.ts";
 import { Deploys, HOSTS, type JobsSpec, outcomes } from "../../helpers/deploys.ts";
 import { hooksOf, RECORD, traces } from "../../helpers/hooks.ts";
 import { until } from "../../helpers/temporary.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Failure } from "../../../lib/core/errors.ts";
-import { runHooks } from "../../../lib/operation/hooks/run-hooks.ts";
+import { runHooks } from "../../../lib/operation/hooks/hooks.ts";
 import { Deploys, HOSTS } from "../../helpers/deploys.ts";
 import { hooksOf, RECORD, traces } from "../../helpers/hooks.ts";
 

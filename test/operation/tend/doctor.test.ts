@@ -19,7 +19,7 @@ import { bootId, identify } from "../../../lib/core/process.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
 import { build } from "../../../lib/operation/build/build.ts";
 import { examine } from "../../../lib/operation/tend/doctor.ts";
-import type { Finding } from "../../../lib/operation/tend/findings.ts";
+import type { Finding } from "../../../lib/operation/tend/doctor-bucket.ts";
 import { ops } from "../../../scripts/local-server.ts";
 import { SshFleet } from "../../helpers/ssh-fleet.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
