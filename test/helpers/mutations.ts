@@ -1,6 +1,6 @@
 // Finds the places of a source where a small change should make a test fail, with the changed text and its kind.
-import { stripTypeScriptTypes } from "node:module";
-import { type AnyNode, parse } from "acorn";
+import type { AnyNode } from "acorn";
+import { childrenOf, syntaxOf } from "./syntax.ts";
 
 /** What a mutant takes away. All kinds but `other` are protected: tests must notice every mutant of these. */
 export type Kind = "guard" | "check" | "flush" | "clean-up" | "other";
@@ -42,22 +42,14 @@ const LEAVES = new Set(["ReturnStatement", "ThrowStatement", "ContinueStatement"
 
 /** Every mutation of a TypeScript source, in the order of its text. */
 export function mutationsOf(source: string): Mutation[] {
-  // Types become blanks, so that all positions stay.
-  const text = stripTypeScriptTypes(source);
+  const { text, program } = syntaxOf(source);
   const found: Mutation[] = [];
   const visit = (node: AnyNode, parent: AnyNode) => {
     found.push(...changes(node, parent, text));
     for (const child of childrenOf(node)) visit(child, node);
   };
-  const program = parse(text, { ecmaVersion: "latest", sourceType: "module" });
   visit(program, program);
   return found.sort((a, b) => a.start - b.start || a.end - b.end);
-}
-
-function childrenOf(node: AnyNode): AnyNode[] {
-  return Object.values(node)
-    .flat()
-    .filter((value): value is AnyNode => typeof value?.type === "string");
 }
 
 function changes(node: AnyNode, parent: AnyNode, text: string): Mutation[] {

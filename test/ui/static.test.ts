@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { gzipSync } from "node:zlib";
 
 import { PROGRAM_ROOT } from "../../lib/core/self.ts";
 import { ROUTES } from "../../lib/server/routes/table.ts";
@@ -58,12 +57,4 @@ test("the state of a run has a colour of its own for every word there is", () =>
   const css = read("views.css");
   for (const word of ["running", "succeeded", "failed", "cancelled"])
     assert.match(css, new RegExp(`&(?::is\\([^)]*)?\\.${word}\\b`));
-});
-
-test("all of the console is small: less than 180 KB, and gzipped less than 50 KB", () => {
-  const served = files.filter((file) => /\.\w+$/.test(file)).sort();
-  const archive = Buffer.concat(served.map((file) => readFileSync(path.join(UI, file))));
-  assert.ok(archive.length < 180 * 1024, `${archive.length} bytes`);
-  const gzipped = gzipSync(archive, { level: 9 }).length;
-  assert.ok(gzipped < 50 * 1024, `${gzipped} bytes gzipped`);
 });
