@@ -22,8 +22,8 @@ import type { CertRequest } from "../../bucket/workspace/cert-requests.ts";
 import type { JobSource } from "../../bucket/workspace/jobs.ts";
 import type { OpsConf } from "../../bucket/workspace/settings.ts";
 import { leaf } from "../../codec/crypto/x509.ts";
-import { runAll } from "../../core/async.ts";
-import { Failure, throwIfCancelled } from "../../core/errors.ts";
+import { mapAll } from "../../core/async.ts";
+import { Failure } from "../../core/errors.ts";
 import type { OperationContext } from "../base/context.ts";
 
 /** What a build does about certificates; {@link writeCertificates} stores it. */
@@ -87,11 +87,10 @@ export async function issueCertificates(
   warnAboutEnds(ca, kept, last, now, problems);
   if (due.length > 0) log.info(`issuing ${due.length} certificate${due.length === 1 ? "" : "s"}`);
   if (due.length > 0 && ca.notAfter <= now) throw ended(ca);
-  const issued = await runAll(due, AT_ONCE, (pair) => issue(pair, authority, now), signal);
-  throwIfCancelled(signal);
+  const issued = await mapAll(due, AT_ONCE, (pair) => issue(pair, authority, now), signal);
   // What is left then is no longer wanted.
   for (const cert of [ca, ...wanted.flatMap((pair) => pair.certs)]) last.delete(certKey(cert));
-  return { pem: authority.pem, ca, issued: issued.map(settled), dropped: [...last.values()] };
+  return { pem: authority.pem, ca, issued, dropped: [...last.values()] };
 }
 
 /** Stores what {@link issueCertificates} found to do, the KV store's part at its next flush; for the build's transaction. */
@@ -199,9 +198,4 @@ async function issue({ request, certs }: WantedPair, { issuer }: Authority, now:
   const old = request.key === "rsa" ? "pkcs1" : "sec1";
   const key = privateKey.export({ type: request.pkcs8 ? "pkcs8" : old, format: "pem" }).toString();
   return { certificate, key, certs };
-}
-
-function settled<T>(result: PromiseSettledResult<T>): T {
-  if (result.status === "rejected") throw result.reason;
-  return result.value;
 }

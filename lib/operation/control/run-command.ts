@@ -1,18 +1,18 @@
 import { createHash } from "node:crypto";
 import { constants } from "node:os";
 import type { CatalogAllocation, CatalogJob } from "../../bucket/base/model.ts";
-import { catalogAllocations, catalogJobs, catalogWorkers } from "../../bucket/catalog/catalog.ts";
+import { catalogAllocations, catalogJobs } from "../../bucket/catalog/catalog.ts";
 import { batches, runAll } from "../../core/async.ts";
 import { cancelledFailure, messageOf } from "../../core/errors.ts";
 import type { CommandOutcome } from "../../core/spawn.ts";
 import { parametersOf, type RunParameters } from "../../run/protocol.ts";
 import { describeCut } from "../../transport/base/transport.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
-import { Fleet } from "../base/fleet.ts";
+import type { Fleet } from "../base/fleet.ts";
 import { concludeWorkers, type Graded, gradeOf } from "../base/grades.ts";
 import { chooseWorkers } from "../base/workers.ts";
 import { hasGate, passGate } from "../health/gate.ts";
-import { HookSession } from "../hooks/hooks.ts";
+import { type HookSession, withHooks } from "../hooks/hooks.ts";
 import { effectsOf } from "../reach/effects.ts";
 
 const PHASE = "run_command";
@@ -47,160 +47,126 @@ interface HealthResult {
  */
 export const runCommand: Operation = async (context, params) => {
   const given = parametersOf("run_command", params);
-  const catalog = catalogWorkers(context.db);
   const hosts = chooseWorkers(context, given).map(({ host }) => host);
-  const fleet = new Fleet(context, catalog);
-  const hooks = new HookSession(context, fleet);
-  const work = new WorkersCommand(context, fleet, hooks, given, hosts);
-  try {
-    await work.carryOut();
-    return work.conclude();
-  } finally {
-    await hooks.close();
-    await fleet.close();
-  }
+  return await withHooks(context, async (hooks, fleet) => {
+    const nothing = { exit_code: null, output: "", output_sha256: null, duration_ms: null };
+    const results = hosts.map((worker): CommandResult => {
+      return { worker, outcome: "not_started", error: null, ...nothing };
+    });
+    const command: WorkersCommand = { context, fleet, hooks, given, results, health: [] };
+    await runInBatches(command);
+    const { health } = command;
+    const result = { workers: results, ...(given.health_check && { health_checks: health }) };
+    const reasons = [...new Set(health.flatMap(({ error }) => error ?? []))];
+    return concludeWorkers(context, fleet, result, { reasons, isTolerant: given.ignore_failure });
+  });
 };
 
-class WorkersCommand {
-  readonly #context: OperationContext;
-  readonly #fleet: Fleet;
-  readonly #hooks: HookSession;
-  readonly #given: RunParameters<"run_command">;
-  readonly #results: CommandResult[];
-  readonly #health: HealthResult[] = [];
+/** A command on workers while it is carried out; the results are filled in as the workers end. */
+interface WorkersCommand {
+  readonly context: OperationContext;
+  readonly fleet: Fleet;
+  readonly hooks: HookSession;
+  readonly given: RunParameters<"run_command">;
+  readonly results: readonly CommandResult[];
+  readonly health: HealthResult[];
+}
 
-  constructor(
-    context: OperationContext,
-    fleet: Fleet,
-    hooks: HookSession,
-    given: RunParameters<"run_command">,
-    hosts: readonly string[],
-  ) {
-    this.#context = context;
-    this.#fleet = fleet;
-    this.#hooks = hooks;
-    this.#given = given;
-    this.#results = hosts.map((worker) => ({
-      worker,
-      outcome: "not_started",
-      error: null,
-      exit_code: null,
-      output: "",
-      output_sha256: null,
-      duration_ms: null,
-    }));
+async function runInBatches(command: WorkersCommand): Promise<void> {
+  const { context, given, results, health } = command;
+  const { log, signal } = context;
+  const all = batches(results, given.concurrency);
+  const isBad = ({ outcome }: Graded) => outcome !== "ok" && outcome !== "not_started";
+  reportCommand(command);
+  for (const [index, batch] of all.entries()) {
+    await runAll(batch, batch.length, (result) => runOnWorker(command, result), signal);
+    if (given.health_check) await checkBatch(command, index + 1, batch);
+    if (signal.aborted) return;
+    if (given.ignore_failure) continue;
+    if (!results.some(isBad) && health.every(({ error }) => error === null)) continue;
+    if (index + 1 < all.length) log.error(`batch ${index + 1} of ${all.length} failed: no other one is started`);
+    return;
   }
+}
 
-  async carryOut(): Promise<void> {
-    const { log, signal } = this.#context;
-    const { concurrency, health_check: isChecked, ignore_failure: isIgnored } = this.#given;
-    const all = batches(this.#results, concurrency);
-    this.#progress();
-    for (const [index, batch] of all.entries()) {
-      await runAll(batch, batch.length, (result) => this.#run(result), signal);
-      if (isChecked) await this.#checkHealth(index + 1, batch);
-      if (signal.aborted) return;
-      if (isIgnored || this.#isFine()) continue;
-      if (index + 1 < all.length) log.error(`batch ${index + 1} of ${all.length} failed: no other one is started`);
-      return;
-    }
+async function runOnWorker(command: WorkersCommand, result: CommandResult): Promise<void> {
+  const { log } = command.context;
+  const { command: text, timeout_seconds: seconds } = command.given;
+  const kept = new KeptOutput(outputLimit(command.results.length));
+  const fields = { worker: result.worker, phase: PHASE };
+  log.record({ ...fields, event: "command_begin", cmd: log.redactor.apply(text) });
+  const started = performance.now();
+  try {
+    const ended = await runShell(command, result.worker, kept);
+    result.exit_code = exitCodeOf(ended);
+    result.outcome = result.exit_code === 0 ? "ok" : "failed";
+    result.error = errorOf(ended, result.exit_code, seconds);
+  } catch (error) {
+    Object.assign(result, gradeOf(error));
   }
+  result.duration_ms = Math.round(performance.now() - started);
+  result.output = kept.text;
+  result.output_sha256 = kept.sha256;
+  const { outcome, exit_code: exit, duration_ms } = result;
+  log.record({ ...fields, event: "command_end", duration_ms, ...(exit === null ? { reason: outcome } : { exit }) });
+  reportCommand(command);
+}
 
-  /** The result. Throws as {@link runCommand} does. */
-  conclude() {
-    const checks = this.#given.health_check ? { health_checks: this.#health } : {};
-    const result = { workers: this.#results, ...checks };
-    return concludeWorkers(this.#context, this.#fleet, result, {
-      reasons: [...new Set(this.#health.flatMap(({ error }) => error ?? []))],
-      isTolerant: this.#given.ignore_failure,
-    });
-  }
+async function runShell({ context, fleet, given }: WorkersCommand, host: string, kept: KeptOutput) {
+  const { log, progress, run, signal } = context;
+  const timeoutMs = given.timeout_seconds * 1000;
+  const transport = await fleet.open(host);
+  const running = transport.script(`exec ${shellOf(given.command)} -s`, {
+    input: inputOf(given.command),
+    env: { BUCKET_ID: run.bucketId, WORKER_IP: host },
+    onLine: (line, stream) => {
+      kept.add(log.redactor.apply(line));
+      log.output(undefined, host, line, stream, { phase: PHASE });
+    },
+    keepBytes: 0,
+    isFolderOptional: true,
+    timeoutMs,
+    signal,
+  });
+  return await progress.during(`${host}: the command`, timeoutMs, running);
+}
 
-  #isFine(): boolean {
-    const isBad = ({ outcome }: Graded) => outcome !== "ok" && outcome !== "not_started";
-    return !this.#results.some(isBad) && this.#health.every(({ error }) => error === null);
-  }
+/** Throws `cancelled` for a script that was cancelled. */
+function errorOf({ reason, receipt, signal }: CommandOutcome, exitCode: number | null, seconds: number): string | null {
+  if (reason === "cancelled") throw cancelledFailure();
+  if (reason === "timeout") return describeCut(receipt, seconds);
+  if (exitCode === 0) return null;
+  return signal === null ? `exit code ${exitCode}` : `ended by ${signal}`;
+}
 
-  async #run(result: CommandResult): Promise<void> {
-    const { log } = this.#context;
-    const { worker } = result;
-    const kept = new KeptOutput(outputLimit(this.#results.length));
-    const fields = { worker, phase: PHASE };
-    log.record({ ...fields, event: "command_begin", cmd: log.redactor.apply(this.#given.command) });
-    const started = performance.now();
-    try {
-      const outcome = await this.#script(worker, kept);
-      result.exit_code = exitCodeOf(outcome);
-      result.outcome = result.exit_code === 0 ? "ok" : "failed";
-      result.error = this.#errorOf(outcome, result.exit_code);
-    } catch (error) {
-      Object.assign(result, gradeOf(error));
-    }
-    result.duration_ms = Math.round(performance.now() - started);
-    result.output = kept.text;
-    result.output_sha256 = kept.sha256;
-    const { outcome, exit_code: exit, duration_ms } = result;
-    log.record({ ...fields, event: "command_end", duration_ms, ...(exit === null ? { reason: outcome } : { exit }) });
-    this.#progress();
+/** Checks every job with an active allocation on the batch's workers, on all its active ones; stores nothing. */
+async function checkBatch(command: WorkersCommand, number: number, batch: readonly CommandResult[]): Promise<void> {
+  const { context, fleet, hooks, health } = command;
+  const { db, log, signal } = context;
+  const hosts = new Set(batch.map(({ worker }) => worker));
+  const present = catalogAllocations(db).filter(({ removed }) => !removed);
+  const allocations = Map.groupBy(present, ({ job }) => job);
+  const effects = effectsOf(context, fleet, hooks, present);
+  const isTouched = (own: readonly CatalogAllocation[]) =>
+    own.some(({ disabled, worker }) => !disabled && hosts.has(worker));
+  const jobs = catalogJobs(db).filter((job) => hasGate(job) && isTouched(allocations.get(job.name) ?? []));
+  const check = async (job: CatalogJob) => {
+    const own = allocations.get(job.name) ?? [];
+    const probed = own.filter(({ disabled }) => !disabled).map(({ worker }) => worker);
+    await passGate(context, effects, job, { probed, hooked: own.map(({ worker }) => worker) });
+    log.info(`${job.name}: health check passed`);
+  };
+  const ended = await runAll(jobs, CHECKS_AT_ONCE, check, signal);
+  for (const [index, one] of ended.entries()) {
+    const error = one.status === "rejected" ? messageOf(one.reason) : null;
+    if (error !== null && !signal.aborted) log.error(error);
+    health.push({ batch: number, job: (jobs[index] as CatalogJob).name, error });
   }
+}
 
-  async #script(host: string, kept: KeptOutput): Promise<CommandOutcome> {
-    const { log, progress, run, signal } = this.#context;
-    const { command, timeout_seconds: seconds } = this.#given;
-    const transport = await this.#fleet.open(host);
-    const running = transport.script(`exec ${shellOf(command)} -s`, {
-      input: inputOf(command),
-      env: { BUCKET_ID: run.bucketId, WORKER_IP: host },
-      onLine: (line, stream) => {
-        kept.add(log.redactor.apply(line));
-        log.output(undefined, host, line, stream, { phase: PHASE });
-      },
-      keepBytes: 0,
-      isFolderOptional: true,
-      timeoutMs: seconds * 1000,
-      signal,
-    });
-    return await progress.during(`${host}: the command`, seconds * 1000, running);
-  }
-
-  /** Throws `cancelled` for a script that was cancelled. */
-  #errorOf({ reason, receipt, signal }: CommandOutcome, exitCode: number | null): string | null {
-    if (reason === "cancelled") throw cancelledFailure();
-    if (reason === "timeout") return describeCut(receipt, this.#given.timeout_seconds);
-    if (exitCode === 0) return null;
-    return signal === null ? `exit code ${exitCode}` : `ended by ${signal}`;
-  }
-
-  /** Checks every job with an active allocation on the batch's workers, on all its active ones; stores nothing. */
-  async #checkHealth(number: number, batch: readonly CommandResult[]): Promise<void> {
-    const { db, log, signal } = this.#context;
-    const hosts = new Set(batch.map(({ worker }) => worker));
-    const present = catalogAllocations(db).filter(({ removed }) => !removed);
-    const allocations = Map.groupBy(present, ({ job }) => job);
-    const effects = effectsOf(this.#context, this.#fleet, this.#hooks, present);
-    const isTouched = (own: readonly CatalogAllocation[]) =>
-      own.some(({ disabled, worker }) => !disabled && hosts.has(worker));
-    const jobs = catalogJobs(db).filter((job) => hasGate(job) && isTouched(allocations.get(job.name) ?? []));
-    const check = async (job: CatalogJob) => {
-      const own = allocations.get(job.name) ?? [];
-      const probed = own.filter(({ disabled }) => !disabled).map(({ worker }) => worker);
-      const hooked = own.map(({ worker }) => worker);
-      await passGate(this.#context, effects, job, { probed, hooked });
-      log.info(`${job.name}: health check passed`);
-    };
-    const ended = await runAll(jobs, CHECKS_AT_ONCE, check, signal);
-    for (const [index, one] of ended.entries()) {
-      const error = one.status === "rejected" ? messageOf(one.reason) : null;
-      if (error !== null && !signal.aborted) log.error(error);
-      this.#health.push({ batch: number, job: (jobs[index] as CatalogJob).name, error });
-    }
-  }
-
-  #progress(): void {
-    const total = this.#results.length;
-    const done = this.#results.filter(({ outcome }) => outcome !== "not_started").length;
-    this.#context.progress.report({ phase: PHASE, done, total });
-  }
+function reportCommand({ context, results }: WorkersCommand): void {
+  const done = results.filter(({ outcome }) => outcome !== "not_started").length;
+  context.progress.report({ phase: PHASE, done, total: results.length });
 }
 
 function outputLimit(workers: number): number {

@@ -11,7 +11,7 @@ import { type Trouble, troubleOf } from "../base/outcome.ts";
 import { hooksOn, scriptErrors } from "../hooks/hooks.ts";
 import type { Effects } from "../reach/effects.ts";
 
-/** Of what a probe found, so much is shown. */
+/** The characters of a probe's evidence that are shown. */
 const SHOWN_LENGTH = 1_200;
 const ONCE = { attempts: 1, intervalSeconds: 0 };
 
@@ -34,8 +34,15 @@ export interface AllocationHealth {
   evidence: Evidence | null;
 }
 
-/** How the health of a job is looked at. */
-export interface HealthOptions {
+/** What a gate needs of the world. */
+export type GateEffects = Pick<Effects, "probe" | "hooks" | "evidence">;
+
+/** What a health check of a job is about. */
+interface HealthQuestion {
+  context: OperationContext;
+  effects: GateEffects;
+  job: CatalogJob;
+  workers: Gated;
   /** Gives each worker and hook as many attempts as the manifest's `wait` says, instead of one. */
   wait: boolean;
   /** Goes on with the next batch of probes after one that failed. */
@@ -43,9 +50,6 @@ export interface HealthOptions {
   /** Tells in Activity what each probe found, and how each script has ended. */
   verbose: boolean;
 }
-
-/** What a gate needs of the world. */
-export type GateEffects = Pick<Effects, "probe" | "hooks" | "evidence">;
 
 /** True for a job whose rollout has a gate: probes, or hooks for health_check. */
 export function hasGate(job: CatalogJob): boolean {
@@ -57,19 +61,13 @@ export function hasGate(job: CatalogJob): boolean {
  * (hook-runtime.md, Batching rules), unless a probe failed. Answers what was found on each worker that was looked at,
  * with evidence of each failure, which is collected before anything else happens. Throws only `cancelled` and defects.
  */
-export async function checkHealth(
-  context: OperationContext,
-  effects: GateEffects,
-  job: CatalogJob,
-  workers: Gated,
-  options: HealthOptions,
-): Promise<AllocationHealth[]> {
-  const probed = await probeAll(context, effects, job, workers.probed, options);
+export async function checkHealth(question: HealthQuestion): Promise<AllocationHealth[]> {
+  const probed = await probeAll(question);
   const lost = new Set(probed.filter(({ outcome }) => outcome !== "ok").map(({ worker }) => worker));
   const isFailed = probed.some(({ outcome }) => outcome === "failed");
-  if (isFailed || (lost.size > 0 && !options.isThorough)) return probed;
-  const hooked = workers.hooked.filter((host) => !lost.has(host));
-  const found = await runHealthHooks(context, effects, job, hooked, options);
+  if (isFailed || (lost.size > 0 && !question.isThorough)) return probed;
+  const hooked = question.workers.hooked.filter((host) => !lost.has(host));
+  const found = await runHealthHooks(question, hooked);
   const before = new Map(probed.map((one) => [one.worker, one]));
   for (const one of found) {
     const { checks, attempts } = before.get(one.worker) ?? one;
@@ -88,8 +86,8 @@ export async function passGate(
   job: CatalogJob,
   workers: Gated,
 ): Promise<void> {
-  const options = { wait: true, isThorough: false, verbose: false };
-  const allocations = await checkHealth(context, effects, job, workers, options);
+  const how = { wait: true, isThorough: false, verbose: false };
+  const allocations = await checkHealth({ context, effects, job, workers, ...how });
   const errors = allocations.flatMap(({ error }) => (error === null ? [] : inOneLine(error)));
   if (errors.length === 0) return;
   const message = `the health check of job ${job.name} failed: ${errors.join("; ")}`;
@@ -107,45 +105,35 @@ export function gateTroubles(error: unknown): ReadonlyMap<string, Trouble> {
   );
 }
 
-async function probeAll(
-  context: OperationContext,
-  effects: GateEffects,
-  job: CatalogJob,
-  workers: readonly string[],
-  options: HealthOptions,
-): Promise<AllocationHealth[]> {
+async function probeAll(question: HealthQuestion): Promise<AllocationHealth[]> {
+  const { context, job, workers, isThorough } = question;
   if (!job.healthCheck) return [];
   const found: AllocationHealth[] = [];
   const order = context.kv.get(`ops/job/${job.name}`, "rollout_order");
-  const work = (host: string) => probeWorker(context, effects, job, host, options);
-  for (const batch of rolloutBatches(order, workers, job.maxConcurrentUpgrades)) {
+  const work = (host: string) => probeWorker(question, host);
+  for (const batch of rolloutBatches(order, workers.probed, job.maxConcurrentUpgrades)) {
     found.push(...(await mapAll(batch.workers, batch.workers.length, work, context.signal)));
-    if (!options.isThorough && found.some(({ outcome }) => outcome !== "ok")) break;
+    if (!isThorough && found.some(({ outcome }) => outcome !== "ok")) break;
   }
   return found;
 }
 
-async function probeWorker(
-  context: OperationContext,
-  effects: GateEffects,
-  job: CatalogJob,
-  worker: string,
-  { wait, verbose }: HealthOptions,
-): Promise<AllocationHealth> {
+async function probeWorker(question: HealthQuestion, worker: string): Promise<AllocationHealth> {
+  const { context, effects, job, wait, verbose } = question;
   const { log, progress, signal } = context;
   const { attempts, intervalSeconds } = (wait ? job.healthCheck?.wait : undefined) ?? ONCE;
   for (let attempt = 1; ; attempt++) {
-    const found = await probeOnce(context, effects, job, worker);
+    const found = await probeOnce(question, worker);
     if (!Array.isArray(found)) return { ...found, attempts: attempt };
-    const checks = found.map((one) => described(context, one));
+    const checks = found.map((one) => shownProbe(context, one));
     if (verbose)
       for (const { evidence, duration_ms } of checks)
         log.info(`${job.name}@${worker}: ${evidence} (${duration_ms} ms)`);
-    const bad = found.filter(({ ok }) => !ok).map((one) => reasonOf(context, one));
+    const bad = found.filter(({ ok }) => !ok).map((one) => probeReason(context, one));
     const health = { worker, attempts: attempt, checks };
     if (bad.length === 0) return { ...health, outcome: "ok", error: null, evidence: null };
     if (attempt >= attempts) {
-      const error = told(`${worker} after ${attempt} attempt${attempt > 1 ? "s" : ""}`, bad);
+      const error = attemptsFailed(`${worker} after ${attempt} attempt${attempt > 1 ? "s" : ""}`, bad);
       if (found.some(({ isUnreachable }) => isUnreachable))
         return { ...health, outcome: "unreachable", error, evidence: null };
       return { ...health, outcome: "failed", error, evidence: await effects.evidence(job, worker) };
@@ -157,11 +145,9 @@ async function probeWorker(
   }
 }
 
-/** What the probes of a worker found, or what kept them from being carried out; that is thrown on where nobody meant it. */
+/** What the probes of a worker found, or the failure that kept them from being carried out. Throws any other error on. */
 async function probeOnce(
-  context: OperationContext,
-  effects: GateEffects,
-  job: CatalogJob,
+  { context, effects, job }: HealthQuestion,
   worker: string,
 ): Promise<ProbeResult[] | AllocationHealth> {
   try {
@@ -174,31 +160,26 @@ async function probeOnce(
   }
 }
 
-function described(context: OperationContext, found: ProbeResult) {
+function shownProbe(context: OperationContext, found: ProbeResult) {
   const { ok, durationMs } = found;
-  return { ok, evidence: inOneLine(reasonOf(context, found)), duration_ms: Math.round(durationMs) };
+  return { ok, evidence: inOneLine(probeReason(context, found)), duration_ms: Math.round(durationMs) };
 }
 
 /** Masked before it is cut: of a secret, not even the beginning is shown. */
-function reasonOf({ log }: OperationContext, { evidence, said }: ProbeResult): string {
+function probeReason({ log }: OperationContext, { evidence, said }: ProbeResult): string {
   const lines = said?.shown((text) => log.redactor.apply(text)) ?? [];
   return withLines(plainLine(log.redactor.sentence(evidence), SHOWN_LENGTH), lines);
 }
 
-function told(what: string, reasons: readonly string[]): string {
+function attemptsFailed(what: string, reasons: readonly string[]): string {
   const [only = "", ...others] = reasons;
   if (others.length === 0) return `${what}: ${only}`;
   return reasons.some((one) => one.includes("\n")) ? withLines(what, reasons) : `${what}: ${reasons.join(", ")}`;
 }
 
-/** Runs the hooks for health_check; answers how the workers were found that a script has run for. */
-async function runHealthHooks(
-  context: OperationContext,
-  effects: GateEffects,
-  job: CatalogJob,
-  workers: readonly string[],
-  { wait, verbose }: HealthOptions,
-): Promise<AllocationHealth[]> {
+/** Runs the hooks for health_check. Answers the health of each worker for which a script has run. */
+async function runHealthHooks(question: HealthQuestion, workers: readonly string[]): Promise<AllocationHealth[]> {
+  const { context, effects, job, wait, verbose } = question;
   const attempts = wait ? (job.healthCheck?.wait ?? DEFAULT_WAIT) : ONCE;
   const none = { attempts: 0, checks: [] };
   try {

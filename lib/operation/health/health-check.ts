@@ -62,22 +62,20 @@ export const healthCheck: Operation = async (context, params) => {
   const jobs = jobsNamed(catalogJobs(context.db), wanted);
   const allocations = catalogAllocations(context.db).filter(({ removed }) => !removed);
   return await withHooks(context, async (hooks, fleet) => {
-    const workers = await reachWorkers(context, fleet, concerned(fleet, allocations, wanted && jobs), wait);
+    const hosts = concerned(fleet, allocations, wanted && jobs);
+    const reach = (host: string) => reachWorker(context, fleet, host, wait ? REACH_ATTEMPTS : 1);
+    const workers = await mapAll(hosts, WORKERS_AT_ONCE, reach, context.signal);
     const lost = new Map(workers.filter(({ outcome }) => outcome !== "ok").map((one) => [one.worker, one]));
     const effects = effectsOf(context, fleet, hooks, allocations);
     const check = { context, effects, allocations, lost, wait, verbose };
     let done = 0;
-    const checked = await mapAll(
-      jobs,
-      JOBS_AT_ONCE,
-      async (job) => {
-        const health = await checkJob(check, job);
-        context.progress.report({ phase: "health_check", done: ++done, total: jobs.length });
-        return health;
-      },
-      context.signal,
-    );
-    return conclude(context, { workers, jobs: checked });
+    const look = async (job: CatalogJob) => {
+      const health = await checkJob(check, job);
+      context.progress.report({ phase: "health_check", done: ++done, total: jobs.length });
+      return health;
+    };
+    const checked = await mapAll(jobs, JOBS_AT_ONCE, look, context.signal);
+    return concludeHealth(context, { workers, jobs: checked });
   });
 };
 
@@ -92,16 +90,6 @@ function concerned(
   const names = new Set(jobs.map(({ name }) => name));
   const own = new Set(allocations.filter(({ job }) => names.has(job)).map(({ worker }) => worker));
   return present.filter((host) => own.has(host));
-}
-
-async function reachWorkers(
-  context: OperationContext,
-  fleet: Fleet,
-  hosts: readonly string[],
-  wait: boolean,
-): Promise<WorkerHealth[]> {
-  const work = (host: string) => reachWorker(context, fleet, host, wait ? REACH_ATTEMPTS : 1);
-  return await mapAll(hosts, WORKERS_AT_ONCE, work, context.signal);
 }
 
 async function reachWorker(
@@ -147,26 +135,26 @@ async function checkJob(check: Check, job: CatalogJob): Promise<JobHealth> {
   const { context, effects, lost, wait, verbose } = check;
   const own = check.allocations.filter((one) => one.job === job.name);
   const active = own.filter(({ disabled }) => !disabled).map(({ worker }) => worker);
-  if (active.length === 0) return skipped(context, job, "it has no active allocation");
-  if (!hasGate(job)) return skipped(context, job, "it has neither probes nor hooks for health_check");
+  if (active.length === 0) return skippedHealth(context, job, "it has no active allocation");
+  if (!hasGate(job)) return skippedHealth(context, job, "it has neither probes nor hooks for health_check");
   const isThere = (worker: string) => !lost.has(worker);
   const workers = { probed: active.filter(isThere), hooked: own.map(({ worker }) => worker).filter(isThere) };
-  const options = { wait, verbose, isThorough: true };
-  const found = workers.probed.length === 0 ? [] : await checkHealth(context, effects, job, workers, options);
+  const question = { context, effects, job, workers, wait, verbose, isThorough: true };
+  const found = workers.probed.length === 0 ? [] : await checkHealth(question);
   const unreached = active.flatMap((worker): AllocationHealth[] => {
     const { outcome, error } = lost.get(worker) ?? {};
     if (outcome === undefined || error === undefined) return [];
     return [{ worker, outcome, error, attempts: 0, checks: [], evidence: null }];
   });
-  return told(context, job, [...found, ...unreached]);
+  return jobHealth(context, job, [...found, ...unreached]);
 }
 
-function skipped({ log }: OperationContext, { name: job }: CatalogJob, reason: string): JobHealth {
+function skippedHealth({ log }: OperationContext, { name: job }: CatalogJob, reason: string): JobHealth {
   log.info(`${job}: skipped, ${reason}`);
   return { job, outcome: "skipped", reason, allocations: [] };
 }
 
-function told({ log }: OperationContext, { name: job }: CatalogJob, allocations: AllocationHealth[]): JobHealth {
+function jobHealth({ log }: OperationContext, { name: job }: CatalogJob, allocations: AllocationHealth[]): JobHealth {
   const bad = allocations.filter(({ outcome }) => outcome !== "ok");
   const well = allocations.filter(({ outcome }) => outcome === "ok").map(({ worker }) => worker);
   if (well.length > 0) log.info(`${job}: healthy on ${well.join(", ")}`);
@@ -177,7 +165,7 @@ function told({ log }: OperationContext, { name: job }: CatalogJob, allocations:
   return { job, outcome, reason, allocations };
 }
 
-function conclude({ log }: OperationContext, result: HealthResult): HealthResult {
+function concludeHealth({ log }: OperationContext, result: HealthResult): HealthResult {
   const count = (outcome: JobHealth["outcome"]) => result.jobs.filter((job) => job.outcome === outcome).length;
   log.info(
     `jobs: ${count("ok")} healthy, ${count("failed")} failed, ${count("unreachable")} unreachable, ${count("skipped")} skipped`,

@@ -4,7 +4,7 @@ import { catalogAllocations, catalogFiles, catalogJobs, catalogWorkers } from ".
 import { jobOfHook } from "../../bucket/catalog/hook-choice.ts";
 import { promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
-import { runAll, sleep } from "../../core/async.ts";
+import { mapAll, sleep } from "../../core/async.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import { makePrivateFolder, writeAtomic } from "../../core/files.ts";
 import { inOneLine } from "../../core/plain-text.ts";
@@ -114,15 +114,11 @@ export class HookSession {
     const shared = { kind, job, hook, batch, variables, peers, files: catalogFiles(db, job.name) };
     const promotionOf = promotionsOf(db, job.name);
     for (const { id } of allocations) this.#visited.add(id);
-    const ended = await runAll(allocations, allocations.length, (one) => {
+    const work = (one: CatalogAllocation) => {
       const allocation = { ...one, newVersion: versions?.get(one.worker) ?? one.newVersion };
       return this.#runScript(host, { ...shared, allocation, promoted: promotionOf(one.id) }, pass);
-    });
-    throwIfCancelled(signal);
-    return ended.map((one) => {
-      if (one.status === "rejected") throw one.reason;
-      return one.value;
-    });
+    };
+    return await mapAll(allocations, allocations.length, work, signal);
   }
 
   /** Runs a script until it succeeds or has had all its attempts. */

@@ -36,20 +36,22 @@ async function read<K extends ReadingKind>(
   onReading: (worker: string, reading: Reading<K>) => void = () => {},
 ): Promise<{ workers: Graded[] }> {
   const { concurrency, ...selection } = parametersOf(`worker_${what}`, params);
-  const catalog = catalogWorkers(context.db);
-  const workers = chooseWorkers(context, selection).map(({ host }) => new Asked<K>(host));
+  const workers = chooseWorkers(context, selection).map(
+    ({ host }): Graded => ({ worker: host, outcome: "not_started", error: null }),
+  );
+  const found = new Map<string, Reading<K>>();
   const { settings } = await loadOpsConf(context.layout);
-  const fleet = new Fleet(context, catalog);
+  const fleet = new Fleet(context, catalogWorkers(context.db));
   let done = 0;
   const progress = () => context.progress.report({ phase: what, done, total: workers.length });
-  const ask = async (one: Asked<K>) => {
+  const ask = async (one: Graded) => {
     try {
-      const reading = await takeReading(await fleet.open(one.grade.worker), what, context.signal);
-      onReading(one.grade.worker, reading);
-      one.reading = reading;
-      one.grade.outcome = "ok";
+      const reading = await takeReading(await fleet.open(one.worker), what, context.signal);
+      onReading(one.worker, reading);
+      found.set(one.worker, reading);
+      one.outcome = "ok";
     } catch (error) {
-      Object.assign(one.grade, gradeOf(error));
+      Object.assign(one, gradeOf(error));
     }
     done++;
     progress();
@@ -57,19 +59,9 @@ async function read<K extends ReadingKind>(
   try {
     progress();
     await runAll(workers, concurrency ?? settings.sshConcurrency, ask, context.signal);
-    return concludeWorkers(context, fleet, {
-      workers: workers.map(({ grade, reading }) => ({ ...grade, [what]: reading })),
-    });
+    const read = workers.map((one) => ({ ...one, [what]: found.get(one.worker) ?? null }));
+    return concludeWorkers(context, fleet, { workers: read });
   } finally {
     await fleet.close();
-  }
-}
-
-class Asked<K extends ReadingKind> {
-  readonly grade: Graded;
-  reading: Reading<K> | null = null;
-
-  constructor(worker: string) {
-    this.grade = { worker, outcome: "not_started", error: null };
   }
 }
