@@ -1,5 +1,5 @@
 // The long proofs: `npm run prove`, about two hours. The same code runs in the tests with smaller numbers. What each of
-// them found last stands in docs/proofs.md.
+// them found last stands in docs/internals/proofs.md.
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
@@ -23,7 +23,7 @@ const TIMEOUT_SLACK_MS = 5_000;
 const MOST_GROWTH_MB = 64;
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
-const REPORT = path.join(ROOT, "docs/proofs.md");
+const REPORT = path.join(ROOT, "docs/internals/proofs.md");
 
 const PROOFS: Record<string, (folder: string) => Promise<string>> = {
   async lock(folder) {
@@ -103,7 +103,7 @@ function report(name: string, startedMs: number, found: string): void {
 /** The commit that is proved, and whether there is more than it holds. */
 function state(): string {
   const git = (...args: string[]) => spawnSync("git", ["-C", ROOT, ...args], { encoding: "utf8" });
-  const isWhole = git("diff", "--quiet", "HEAD", "--", ".", ":!docs/proofs.md").status === 0;
+  const isWhole = git("diff", "--quiet", "HEAD", "--", ".", ":!docs/internals/proofs.md").status === 0;
   return `${git("rev-parse", "--short", "HEAD").stdout.trim()}${isWhole ? "" : " and changes"}`;
 }
 
