@@ -1,5 +1,5 @@
 import { Failure } from "../core/errors.ts";
-import { networkOf } from "../http/peer.ts";
+import { networkOf } from "../http/connections.ts";
 
 /** How many failures are allowed in which time, and how many addresses are remembered. */
 interface AttemptRule {

@@ -1,7 +1,7 @@
-import { timingSafeEqual } from "node:crypto";
 import { Failure } from "../core/errors.ts";
 import type { HttpRequest } from "../http/message.ts";
 import { Attempts, BEARER_ATTEMPTS } from "./attempts.ts";
+import { equalText } from "./constant-time.ts";
 import type { Session, Sessions } from "./session.ts";
 import type { TotpCodes } from "./totp.ts";
 
@@ -26,16 +26,12 @@ export const SESSION_PATH = "/api/auth/session";
 /** Where a TOTP code becomes a TOTP session. */
 export const VERIFY_PATH = "/api/auth/totp/verify";
 
-/** The bytes that are compared at least; to hash both texts would cost five times as much. */
-const TOKEN_ROOM = 64;
 const BEARER = /^bearer(?: +(\S+))?$/i;
 const SAFE_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD"]);
 
 /** Decides who may call. The steps are in the order of decisions: HTTP conventions; whatever is missing means no. */
 export class Guard {
-  readonly #token: Buffer;
-  readonly #length: number;
-  readonly #given: Buffer;
+  readonly #token: string;
   readonly #sessions: Sessions;
   readonly #totp: SecondFactor | undefined;
   readonly #attempts: Attempts;
@@ -47,10 +43,7 @@ export class Guard {
     totp?: SecondFactor | undefined;
     now?: () => number;
   }) {
-    this.#length = options.token.length;
-    this.#token = Buffer.alloc(Math.max(TOKEN_ROOM, this.#length));
-    this.#token.write(options.token, "latin1");
-    this.#given = Buffer.alloc(this.#token.length);
+    this.#token = options.token;
     this.#sessions = options.sessions;
     this.#totp = options.totp;
     this.#attempts = new Attempts(BEARER_ATTEMPTS, options.now);
@@ -77,16 +70,10 @@ export class Guard {
     }
     // Before the token is looked at: who may not try gets no answer about it, the right one included.
     this.#attempts.admit(peer);
-    if (this.#isToken(found[1] ?? "")) return;
+    if (equalText(found[1] ?? "", this.#token)) return;
     this.#attempts.fail(peer);
     noted.refused = "wrong";
     throw unauthorized("the API token is wrong");
-  }
-
-  /** Both with zeros behind them: neither text nor length shows in the time until they are equal as far as there is room. */
-  #isToken(given: string): boolean {
-    this.#given.fill(0).write(given, "latin1");
-    return timingSafeEqual(this.#given, this.#token) && given.length === this.#length;
   }
 
   #requireSession(request: HttpRequest): Session {

@@ -37,18 +37,11 @@ export function turnEnd(): Promise<void> {
   return ending;
 }
 
-/** What a wait needs of an AbortSignal. */
-export interface Abortable {
-  readonly aborted: boolean;
-  addEventListener(type: "abort", listener: () => void): void;
-  removeEventListener(type: "abort", listener: () => void): void;
-}
-
 /**
  * Waits until what it puts into `waiting` is called, at most `ms` milliseconds, and not longer than until the signal is
  * aborted; never throws. Thousands may wait at a time: a waiter costs a timer and little more.
  */
-export function woken(waiting: Set<() => void>, ms: number, signal: Abortable): Promise<void> {
+export function woken(waiting: Set<() => void>, ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const finish = () => {
       clearTimeout(timeout);

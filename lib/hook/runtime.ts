@@ -3,7 +3,7 @@ import type { KvStore } from "../bucket/kv/kv.ts";
 import { explain, Failure } from "../core/errors.ts";
 import { quote } from "../core/shape.ts";
 import { type Connection, type Listener, type ListenOptions, listen } from "../http/listen.ts";
-import { type Answer, type HttpRequest, STATUS } from "../http/message.ts";
+import { type Answer, HTTP_STATUS, type HttpRequest } from "../http/message.ts";
 import { LIMITS } from "../http/node-server.ts";
 import { findRoute } from "../http/router.ts";
 import { readFields } from "./fields.ts";
@@ -132,7 +132,7 @@ class Api {
     try {
       return await this.#answer(request, connection);
     } catch (error) {
-      const status = error instanceof Failure ? STATUS[error.code] : undefined;
+      const status = error instanceof Failure ? HTTP_STATUS[error.code] : undefined;
       return refusal(status ?? 500, explain(error));
     }
   }

@@ -1,15 +1,9 @@
-import { randomFillSync } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { Failure } from "../core/errors.ts";
+import { peerOf } from "./connections.ts";
 import type { HttpRequest } from "./message.ts";
-import { peerOf } from "./peer.ts";
-
-/** True when the headers say that no body follows. */
-function hasNoBody(incoming: IncomingMessage): boolean {
-  const { "content-length": length, "transfer-encoding": encoding } = incoming.headers;
-  return encoding === undefined && Number(length ?? 0) === 0;
-}
 
 /** The most characters of path and query together; headers do not count. */
 const MOST_TARGET = 16 * 1024;
@@ -30,22 +24,20 @@ export function requireSound({ rawHeaders, headers, httpVersion, url = "" }: Inc
   if (coding.toLowerCase() !== "chunked") throw refused("Transfer-Encoding can only be chunked");
 }
 
-/** Random bytes for the next ids: to ask for each alone would cost ten times as much. */
-const RANDOM = Buffer.alloc(4 * 1024);
-const ID_BYTES = 16;
-let usedBytes = RANDOM.length;
-
-/** 128 random bits as 32 digits, in one piece: a UUID is put together from 14, which stay as long as the request. */
+/** The id of a request: 128 random bits as 32 digits. */
 export function requestId(): string {
-  if (usedBytes === RANDOM.length) {
-    randomFillSync(RANDOM);
-    usedBytes = 0;
-  }
-  usedBytes += ID_BYTES;
-  return RANDOM.toString("hex", usedBytes - ID_BYTES, usedBytes);
+  return randomBytes(16).toString("hex");
 }
 
-const NONE: readonly never[] = [];
+/** What an open request is told at its start. */
+interface RequestOptions {
+  /** The time for the answer once the body has come. */
+  writeMs: number;
+  /** The client sends its body only when the server asks for the body (`Expect: 100-continue`). */
+  isUnasked: boolean;
+  /** Called when the request is known to be authenticated. */
+  onAdmitted: () => void;
+}
 
 /** A request that is not over yet. */
 export class OpenRequest implements HttpRequest {
@@ -57,27 +49,20 @@ export class OpenRequest implements HttpRequest {
   readonly peer: string;
   readonly scheme: "http" | "https";
   readonly noted: HttpRequest["noted"] = { route: undefined, authenticated: undefined, refused: undefined };
-  isAdmitted = false;
-  /** Where it stands among those that are open. */
-  place = 0;
-  /** What was given to be sent of the answer's body. */
+  readonly admitted: () => void;
+  /** When the request began, as `performance.now` tells the time. */
+  readonly startedAt = performance.now();
+  /** The bytes of the answer's body that were given to be sent. */
   sentBytes = 0;
   readonly #incoming: IncomingMessage;
   readonly #response: ServerResponse;
-  /** When it began, as `performance.now` tells it. */
-  readonly startedAt = performance.now();
   readonly #writeMs: number;
-  /** When the time for the answer is used up; never while a body or something else is waited for. */
-  #lateAt = Number.POSITIVE_INFINITY;
-  /** The client sends its body only when it is told to. */
-  #asks: boolean;
-  aborted = false;
-  #end: AbortController | undefined;
-  /** Made anew at each change: of almost all requests there is one or none, and a Set would cost more than all the rest. */
-  #onAbort: readonly (() => void)[] = NONE;
+  readonly #end = new AbortController();
+  /** Runs while nothing but the answer is waited for, and cuts the connection. */
+  #cut: NodeJS.Timeout | undefined;
+  #isUnasked: boolean;
 
-  /** `writeMs` is the time for the answer once the body has come; `asks`: whether the client asks before it sends one. */
-  constructor(incoming: IncomingMessage, response: ServerResponse, writeMs: number, asks: boolean) {
+  constructor(incoming: IncomingMessage, response: ServerResponse, options: RequestOptions) {
     const target = incoming.url ?? "";
     const at = target.indexOf("?");
     this.method = incoming.method ?? "";
@@ -86,50 +71,39 @@ export class OpenRequest implements HttpRequest {
     this.headers = incoming.headers;
     this.peer = peerOf(incoming.socket);
     this.scheme = "encrypted" in incoming.socket ? "https" : "http";
+    this.admitted = options.onAdmitted;
     this.#incoming = incoming;
     this.#response = response;
-    this.#writeMs = writeMs;
-    this.#asks = asks;
-    if (hasNoBody(incoming)) this.#hurry(this.startedAt);
-    else incoming.once("end", () => this.#hurry(performance.now()));
+    this.#writeMs = options.writeMs;
+    this.#isUnasked = options.isUnasked;
+    if (hasNoBody(incoming)) this.#hurry();
+    else incoming.once("end", () => this.#hurry());
   }
 
-  /** Made when it is asked for: a signal costs more than all the rest, and most requests are over before they wait. */
   get signal(): AbortSignal {
-    this.#end ??= new AbortController();
-    if (this.aborted) this.#end.abort();
     return this.#end.signal;
   }
 
-  addEventListener(_type: "abort", listener: () => void): void {
-    this.#onAbort = this.#onAbort.concat(listener);
-  }
-
-  removeEventListener(_type: "abort", listener: () => void): void {
-    this.#onAbort = this.#onAbort.filter((one) => one !== listener);
-  }
-
   get body(): AsyncIterable<Uint8Array> {
-    if (this.#asks) this.#response.writeContinue();
-    this.#asks = false;
+    if (this.#isUnasked) this.#response.writeContinue();
+    this.#isUnasked = false;
     return bodyOf(this.#incoming, this.signal);
   }
 
-  admitted(): void {
-    this.isAdmitted = true;
-  }
-
   longPoll(): void {
-    this.#lateAt = Number.POSITIVE_INFINITY;
+    clearTimeout(this.#cut);
+    this.#cut = undefined;
   }
 
   /** From now on nothing but the sending of the answer takes time. */
   answered(): void {
-    if (this.#lateAt === Number.POSITIVE_INFINITY) this.#hurry(performance.now());
+    if (!this.#cut) this.#hurry();
   }
 
-  #hurry(now: number): void {
-    this.#lateAt = now + this.#writeMs;
+  #hurry(): void {
+    clearTimeout(this.#cut);
+    if (this.#response.destroyed) return;
+    this.#cut = setTimeout(() => this.#incoming.socket.destroy(), this.#writeMs);
   }
 
   /** Counts what is sent of a body that is read meanwhile. */
@@ -140,28 +114,32 @@ export class OpenRequest implements HttpRequest {
     }
   }
 
-  /** Whether a part of its answer is on its way over this connection. */
+  /** Whether a part of the answer is on its way over this connection. */
   isBeingAnswered(socket: Socket): boolean {
     return this.#incoming.socket === socket && this.#response.headersSent && !this.#response.writableFinished;
   }
 
-  /** Cuts the connection when the time for the answer is used up. */
-  cutIfLate(): void {
-    if (performance.now() >= this.#lateAt) this.#incoming.socket.destroy();
-  }
-
   /** Whether the client still waits to be asked for its body. */
   get isUnasked(): boolean {
-    return this.#asks;
+    return this.#isUnasked;
   }
 
-  /** Ends its waits. */
+  /** Ends the waits of the handler. */
   abort(): void {
-    if (this.aborted) return;
-    this.aborted = true;
-    this.#end?.abort();
-    for (const listener of this.#onAbort) listener();
+    this.#end.abort();
   }
+
+  /** The answer was sent, or the client has left. */
+  over(): void {
+    this.longPoll();
+    if (!this.#response.writableFinished) this.abort();
+  }
+}
+
+/** True when the headers say that no body follows. */
+function hasNoBody(incoming: IncomingMessage): boolean {
+  const { "content-length": length, "transfer-encoding": encoding } = incoming.headers;
+  return encoding === undefined && Number(length ?? 0) === 0;
 }
 
 /** A body that ends early, because its sender left or the server stops, ends with a failure and never as if whole. */

@@ -3,13 +3,12 @@ import type { Server as HttpsServer } from "node:https";
 import { type AddressInfo, isIPv6, type Socket } from "node:net";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { turnEnd, within } from "../core/async.ts";
+import { within } from "../core/async.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
-import { type ConnectionCaps, Connections } from "./connections.ts";
+import { type ConnectionCaps, Connections, peerOf } from "./connections.ts";
 import { OpenRequest, requestId, requireSound } from "./incoming.ts";
 import { type Answer, failureAnswer, type HttpRequest, json, type StreamedBody, wireText } from "./message.ts";
 import { LIMITS, type Limits, nodeServer, TLS_RULES, type TlsPair } from "./node-server.ts";
-import { peerOf } from "./peer.ts";
 
 /** On every answer, the parser's own errors included (decisions: HTTP conventions). */
 const SECURITY_HEADERS = {
@@ -89,12 +88,7 @@ class WebServer {
   /** The connections below TLS: Node's server cannot end one whose handshake goes on. */
   readonly #belowTls = new Set<Socket>();
   readonly #refused = new WeakSet<object>();
-  /**
-   * No Set: one that is added to and deleted from all the time is made anew every few requests, and the collector of
-   * young garbage takes each of these, with the requests in it, for a reason to keep the next.
-   */
-  readonly #open: OpenRequest[] = [];
-  #checks: NodeJS.Timeout | undefined;
+  readonly #open = new Set<OpenRequest>();
   readonly #commonHeaders: Readonly<Record<string, string>>;
   #stopping = false;
 
@@ -128,10 +122,6 @@ class WebServer {
       const why = hasErrno(error, "EADDRINUSE") ? "another process listens there" : messageOf(error);
       throw new Failure("failed", `Cannot listen on ${host}:${port}: ${why}`, { cause: error });
     }
-    // One timer for all of them: one for each request would cost more than to look at those that are open.
-    this.#checks = setInterval(() => {
-      for (const request of this.#open) request.cutIfLate();
-    }, this.#limits.checkMs).unref();
     return this.#server.address() as AddressInfo;
   }
 
@@ -147,35 +137,29 @@ class WebServer {
     this.#server.closeAllConnections();
     for (const socket of this.#belowTls) socket.destroy();
     await closed;
-    clearInterval(this.#checks);
   }
 
-  async #exchange(incoming: IncomingMessage, response: ServerResponse, asks: boolean): Promise<void> {
-    const request = new OpenRequest(incoming, response, this.#limits.writeMs, asks);
-    request.place = this.#open.push(request) - 1;
+  async #exchange(incoming: IncomingMessage, response: ServerResponse, isUnasked: boolean): Promise<void> {
+    const onAdmitted = () => this.#connections?.admit(incoming.socket);
+    const request = new OpenRequest(incoming, response, { writeMs: this.#limits.writeMs, isUnasked, onAdmitted });
+    this.#open.add(request);
     response.on("close", () => this.#end(response, request));
-    let answer: Answer;
-    try {
-      if (this.#stopping) throw new Failure("shutting_down", "the server is shutting down");
-      requireSound(incoming);
-      answer = await this.#handle(request, incoming.socket);
-    } catch (thrown) {
-      const error = await this.#reasonOf(thrown, request);
-      answer = failureAnswer(error, request.id);
-      if (answer.status === 500) this.#options.onDefect?.(request.id, error);
-    }
-    // The answers of one turn go out together: each alone would wake its reader, which costs more than to answer.
-    await turnEnd();
+    const answer = await this.#answerTo(request, incoming);
     request.answered();
     this.#send(response, request, answer);
     if (!incoming.complete && !request.isUnasked) incoming.once("end", this.#linger(incoming.socket)).resume();
   }
 
-  #handle(request: OpenRequest, socket: Socket): Answer | Promise<Answer> {
+  async #answerTo(request: OpenRequest, incoming: IncomingMessage): Promise<Answer> {
     try {
-      return this.#options.handle(request, socket);
-    } finally {
-      if (request.isAdmitted) this.#connections?.admit(socket);
+      if (this.#stopping) throw new Failure("shutting_down", "the server is shutting down");
+      requireSound(incoming);
+      return await this.#options.handle(request, incoming.socket);
+    } catch (thrown) {
+      const error = await this.#reasonOf(thrown, request);
+      const answer = failureAnswer(error, request.id);
+      if (answer.status === 500) this.#options.onDefect?.(request.id, error);
+      return answer;
     }
   }
 
@@ -188,21 +172,12 @@ class WebServer {
   }
 
   #end(response: ServerResponse, request: OpenRequest): void {
-    // Whoever has got the whole answer has not left; and to make the reason for an end costs as much as an answer.
-    if (!response.writableFinished) request.abort();
-    this.#forget(request);
+    request.over();
+    this.#open.delete(request);
     const status = response.headersSent ? response.statusCode : 499;
     const bytes = response.writableFinished ? request.sentBytes : 0;
     const durationMs = performance.now() - request.startedAt;
     this.#options.onExchange?.({ request, status, bytes, durationMs });
-  }
-
-  /** The last one takes its place. */
-  #forget(request: OpenRequest): void {
-    const last = this.#open.pop() as OpenRequest;
-    if (last === request) return;
-    this.#open[request.place] = last;
-    last.place = request.place;
   }
 
   #send(response: ServerResponse, request: OpenRequest, answer: Answer): void {
@@ -216,8 +191,7 @@ class WebServer {
     if (request.isUnasked || this.#stopping) headers.Connection = "close";
     response.writeHead(status, headers);
     if (isStreamed(body)) void this.#stream(response, request, body);
-    // As many bytes as letters: all of them are ASCII, and in Latin-1 they need no conversion.
-    else response.end(body, typeof body === "string" && body.length === length ? "latin1" : "utf8");
+    else response.end(body);
   }
 
   /** What ends early ends the connection: no client may take a part for the whole. */
@@ -251,7 +225,7 @@ class WebServer {
   #refuse(error: Error, socket: Socket): void {
     if (this.#refused.has(socket)) return;
     // Not into an answer that is being sent.
-    const isAnswering = this.#open.some((request) => request.isBeingAnswered(socket));
+    const isAnswering = this.#open.values().some((request) => request.isBeingAnswered(socket));
     if (!socket.writable || isAnswering) return void socket.destroy();
     this.#refused.add(socket);
     const [status, message] = refusalOf(error);

@@ -1,13 +1,9 @@
-import type { Abortable } from "../core/async.ts";
 import { Failure, type FailureCode, messageOf, type Problem } from "../core/errors.ts";
 import { check, isObject, type Shape } from "../core/shape.ts";
 import { isLocked, systemSentence } from "../core/system-errors.ts";
 
-/**
- * A request as handlers see it. Header names are in lower case. It is itself aborted as its signal is: what waits by the
- * thousand needs no signal for it.
- */
-export interface HttpRequest extends Abortable {
+/** A request as handlers see it. Header names are in lower case. */
+export interface HttpRequest {
   /** Names the request in its answer (`X-Request-Id`), the log and the audit of a run. */
   readonly id: string;
   readonly method: string;
@@ -22,7 +18,7 @@ export interface HttpRequest extends Abortable {
   readonly scheme: "http" | "https";
   /** Aborted when the client leaves and when the server stops. */
   readonly signal: AbortSignal;
-  /** What the access log is to say of it, written down by whoever finds it out. */
+  /** What the access log says of the request; each field is set by the step that finds it out. */
   readonly noted: {
     route: string | undefined;
     authenticated: string | undefined;
@@ -31,12 +27,9 @@ export interface HttpRequest extends Abortable {
   };
   /** The body as it arrives; to be read at most once. */
   readonly body: AsyncIterable<Uint8Array>;
-  /**
-   * Notes, before the handler waits for anything, that the request is authenticated, so that its connection counts as
-   * such.
-   */
+  /** Notes that the request is authenticated, so that its connection counts as such. */
   admitted(): void;
-  /** Says that it waits for something that may take long: the time until it is answered does not count. */
+  /** Says that the request waits for something that may take long: the time until the answer does not count. */
   longPoll(): void;
 }
 
@@ -59,41 +52,43 @@ export interface StreamedBody {
 /** The most bytes of a JSON body. */
 export const BODY_BYTES = 1024 * 1024;
 
-/** The one table from what went wrong to the status of the answer. What is not in it is a 500. */
-export const STATUS: Readonly<Partial<Record<FailureCode, number>>> = {
-  invalid_request: 400,
-  invalid_bucket_id: 400,
-  invalid_source: 400,
-  unknown_name: 400,
-  unauthorized: 401,
-  invalid_totp_code: 401,
-  totp_required: 403,
-  csrf_failed: 403,
-  not_found: 404,
-  bucket_not_found: 404,
-  run_not_found: 404,
-  file_not_found: 404,
-  revision_not_found: 404,
-  snapshot_not_found: 404,
-  totp_disabled: 404,
-  method_not_allowed: 405,
-  bucket_busy: 409,
-  bucket_exists: 409,
-  run_not_active: 409,
-  retry_impossible: 409,
-  plan_stale: 409,
-  bucket_not_initialized: 409,
-  schema_upgrade_required: 409,
-  schema_too_new: 409,
-  database_damaged: 409,
-  payload_too_large: 413,
-  unsupported_media_type: 415,
-  range_not_satisfiable: 416,
-  rate_limited: 429,
-  internal: 500,
-  shutting_down: 503,
-  database_busy: 503,
+const CODES_BY_STATUS: Readonly<Record<number, readonly FailureCode[]>> = {
+  400: ["invalid_request", "invalid_bucket_id", "invalid_source", "unknown_name"],
+  401: ["unauthorized", "invalid_totp_code"],
+  403: ["totp_required", "csrf_failed"],
+  404: [
+    "not_found",
+    "bucket_not_found",
+    "run_not_found",
+    "file_not_found",
+    "revision_not_found",
+    "snapshot_not_found",
+    "totp_disabled",
+  ],
+  405: ["method_not_allowed"],
+  409: [
+    "bucket_busy",
+    "bucket_exists",
+    "run_not_active",
+    "retry_impossible",
+    "plan_stale",
+    "bucket_not_initialized",
+    "schema_upgrade_required",
+    "schema_too_new",
+    "database_damaged",
+  ],
+  413: ["payload_too_large"],
+  415: ["unsupported_media_type"],
+  416: ["range_not_satisfiable"],
+  429: ["rate_limited"],
+  500: ["internal"],
+  503: ["shutting_down", "database_busy"],
 };
+
+/** The one table from what went wrong to the status of the answer. A code that is not in it is a 500. */
+export const HTTP_STATUS: Readonly<Partial<Record<FailureCode, number>>> = Object.fromEntries(
+  Object.entries(CODES_BY_STATUS).flatMap(([status, codes]) => codes.map((code) => [code, Number(status)])),
+);
 
 /** A value as JSON. */
 export function json(status: number, value: unknown, headers: Answer["headers"] = {}): Answer {
@@ -124,12 +119,12 @@ export function raw(type: string, body: string | Uint8Array, headers: Answer["he
  */
 export function failureAnswer(error: unknown, requestId: string): Answer {
   const failure = asFailure(error, requestId);
-  const status = STATUS[failure.code] ?? 500;
+  const status = HTTP_STATUS[failure.code] ?? 500;
   const details = isObject(failure.details) ? failure.details : {};
   return json(
     status,
     {
-      error: STATUS[failure.code] === undefined ? "internal" : failure.code,
+      error: HTTP_STATUS[failure.code] === undefined ? "internal" : failure.code,
       message: failure.message,
       ...(failure.details !== undefined && { details: failure.details }),
       ...(typeof details.run_id === "string" && { run_id: details.run_id }),

@@ -47,98 +47,46 @@ export interface Route<C, Q extends QueryFields = QueryFields, B = unknown> {
 
 type Entry = Pick<Route<never>, "method" | "path">;
 
-/** A route with its path in parts: literal text, or the name that a part is given. */
-interface Known<R> {
-  route: R;
-  parts: { literal?: string; name: string }[];
-  /** The name that all further parts together are given. */
-  rest: string | undefined;
-}
-
 /** The route of a request, with the `{…}` parts of its path. */
-export interface Found<R> {
+export interface FoundRoute<R> {
   readonly route: R;
   readonly params: Readonly<Record<string, string>>;
 }
 
-/** A list of routes, made ready to be searched. */
-interface Table<R> {
-  /** By how many parts a path has: the routes that it can be. The last is for all that have more. */
-  byParts: Known<R>[][];
-  /** What was found of late, by path: who follows something asks the same again and again. */
-  found: Map<string, Found<R>>;
-}
-
-const TABLES = new WeakMap<readonly Entry[], Table<Entry>>();
-const MOST_FOUND = 1_000;
-/** What is kept has at most so many letters, its query included: a part of a text keeps the whole text. */
-const KEPT_LENGTH = 200;
-
 /** Finds the route of a request: first match of a list. Throws `not_found`, or `method_not_allowed` with what is. */
-export function findRoute<R extends Entry>(routes: readonly R[], request: HttpRequest): Found<R> {
+export function findRoute<R extends Entry>(routes: readonly R[], request: HttpRequest): FoundRoute<R> {
   const method = request.method === "HEAD" ? "GET" : request.method;
-  const table = tableOf(routes);
-  const known = table.found.get(request.path);
-  if (known?.route.method === method) return known;
-  const found = search(table, request, method);
-  if (table.found.size >= MOST_FOUND) table.found.clear();
-  if (request.path.length + request.query.length <= KEPT_LENGTH) table.found.set(request.path, found);
-  return found;
-}
-
-function search<R extends Entry>({ byParts }: Table<R>, request: HttpRequest, method: string): Found<R> {
   const given = request.path.split("/");
   const allowed: string[] = [];
-  for (const known of byParts[Math.min(given.length, byParts.length - 1)] ?? []) {
-    const params = match(known, given);
+  for (const route of routes) {
+    const params = paramsOf(route.path, given);
     if (!params) continue;
-    if (known.route.method === method) return { route: known.route, params: Object.freeze(params) };
-    allowed.push(...(known.route.method === "GET" ? ["GET", "HEAD"] : [known.route.method]));
+    if (route.method === method) return { route, params };
+    allowed.push(...(route.method === "GET" ? ["GET", "HEAD"] : [route.method]));
   }
   if (allowed.length > 0) throw methodNotAllowed(request, allowed);
   throw new Failure("not_found", "there is nothing at this path");
 }
 
-function tableOf<R extends Entry>(routes: readonly R[]): Table<R> {
-  const known = TABLES.get(routes) as Table<R> | undefined;
-  if (known) return known;
-  const all = routes.map(takeApart);
-  const longest = Math.max(...all.map(({ parts }) => parts.length));
-  const byParts = Array.from({ length: longest + 2 }, (_, count) =>
-    all.filter(({ parts, rest }) => (rest === undefined ? parts.length === count : parts.length < count)),
-  );
-  const table: Table<R> = { byParts, found: new Map() };
-  TABLES.set(routes, table);
-  return table;
-}
-
-function takeApart<R extends Entry>(route: R): Known<R> {
-  const words = route.path.split("/");
-  const rest = /^\{(\w+)\*\}$/.exec(words.at(-1) ?? "")?.[1];
-  const parts = (rest === undefined ? words : words.slice(0, -1)).map((word) => {
-    const name = /^\{(\w+)\}$/.exec(word)?.[1];
-    return name === undefined ? { literal: word, name: "" } : { name };
-  });
-  return { route, parts, rest };
-}
-
-/** Nothing is normalised: an encoded letter, a doubled slash or another case is another path. */
-function match<R>({ parts, rest }: Known<R>, given: readonly string[]): Record<string, string> | undefined {
-  for (let at = 0; at < parts.length; at++) {
-    const { literal } = parts[at] as Known<R>["parts"][number];
-    if (literal !== undefined && literal !== given[at]) return undefined;
-  }
+/**
+ * The `{…}` parts of a path that fits a route's, else undefined. Nothing is normalised: an encoded letter, a doubled
+ * slash or another case is another path.
+ */
+function paramsOf(pattern: string, given: readonly string[]): Record<string, string> | undefined {
+  const words = pattern.split("/");
+  const hasRest = pattern.endsWith("*}");
+  if (hasRest ? given.length < words.length : given.length !== words.length) return undefined;
   const params: Record<string, string> = {};
-  for (let at = 0; at < parts.length; at++) {
-    const { literal, name } = parts[at] as Known<R>["parts"][number];
-    if (literal !== undefined) continue;
-    const value = decodePart(given[at] as string, NO_NAME);
-    if (value === undefined) return undefined;
-    params[name] = value;
+  for (const [at, word] of words.entries()) {
+    const isLast = hasRest && at === words.length - 1;
+    const parts = given.slice(at, isLast ? undefined : at + 1);
+    if (!word.startsWith("{") && word !== parts[0]) return undefined;
+    if (!word.startsWith("{")) continue;
+    const values = parts.map((part) => decodePart(part, isLast ? NO_NAME_IN_PATH : NO_NAME));
+    if (values.includes(undefined)) return undefined;
+    params[word.replace(/[{*}]/g, "")] = values.join("/");
   }
-  if (rest === undefined) return params;
-  const values = given.slice(parts.length).map((part) => decodePart(part, NO_NAME_IN_PATH));
-  return values.includes(undefined) ? undefined : { ...params, [rest]: values.join("/") };
+  return params;
 }
 
 /** The failure for a known path with another method. */
@@ -161,31 +109,18 @@ function decodePart(part: string, refused: RegExp): string | undefined {
   }
 }
 
-const NO_QUERY: QueryFields = {};
-
 /** Checks query and body against the route and carries it out. Throws `invalid_request` and what the body rules say. */
-export function callRoute<C>(found: Found<Route<C>>, request: HttpRequest, context: C): Promise<Answer> {
+export async function callRoute<C>(found: FoundRoute<Route<C>>, request: HttpRequest, context: C): Promise<Answer> {
   const { route, params } = found;
-  const query = queryOf(route.query ?? NO_QUERY, request.query);
-  const handle = (body?: unknown) => route.handle({ request, params, query, body }, context);
-  return route.body ? readJson(request, route.body).then(handle) : handle();
-}
-
-/** The query that was given last for these fields: who follows something asks the same again and again. */
-const LAST = new WeakMap<QueryFields, { text: string; values: Readonly<Record<string, unknown>> }>();
-
-function queryOf(fields: QueryFields, text: string): Readonly<Record<string, unknown>> {
-  const last = LAST.get(fields);
-  if (last?.text === text) return last.values;
-  const values = Object.freeze(parseQuery(fields, text));
-  LAST.set(fields, { text, values });
-  return values;
+  const query = readQuery(route.query ?? {}, request.query);
+  const body = route.body && (await readJson(request, route.body));
+  return await route.handle({ request, params, query, body }, context);
 }
 
 /** The most values that a query may have, and the most names that a list with commas in one of them may have. */
 export const MOST_VALUES = 100;
 
-function parseQuery(fields: QueryFields, text: string): Record<string, unknown> {
+function readQuery(fields: QueryFields, text: string): Record<string, unknown> {
   const problems: Problem[] = [];
   const values = new Map<string, unknown>();
   const given = new URLSearchParams(text);
@@ -194,19 +129,10 @@ function parseQuery(fields: QueryFields, text: string): Record<string, unknown> 
     if (values.has(name)) problems.push({ path: name, message: "is given twice" });
     values.set(name, typed(Object.hasOwn(fields, name) ? fields[name] : undefined, value));
   }
-  const checked = check(shapeOf(fields), Object.fromEntries(values));
+  const checked = check(object(fields), Object.fromEntries(values));
   if (!checked.ok) problems.push(...checked.problems);
   if (!checked.ok || problems.length > 0) throw invalidRequest(problems);
   return checked.value;
-}
-
-const QUERIES = new WeakMap<QueryFields, Shape<Record<string, unknown>>>();
-
-/** Made once: a query is checked for every request. */
-function shapeOf(fields: QueryFields): Shape<Record<string, unknown>> {
-  const shape = QUERIES.get(fields) ?? object(fields);
-  QUERIES.set(fields, shape);
-  return shape;
 }
 
 /** What does not look like the wanted type stays text, which the shape then refuses with its own sentence. */

@@ -1,6 +1,6 @@
 import { closeSync, type FSWatcher, lstatSync, readSync, watch } from "node:fs";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
-import { type Abortable, turnEnd, woken } from "../core/async.ts";
+import { turnEnd, woken } from "../core/async.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
 import { openRegularSync } from "../core/files.ts";
 import type { RunStatus } from "./protocol.ts";
@@ -30,7 +30,7 @@ export async function readActivity(
   runId: string,
   after: number,
   timeoutMs: number,
-  signal: Abortable,
+  signal: AbortSignal,
 ): Promise<LogChunk> {
   const until = performance.now() + timeoutMs;
   const folder = WatchedFolder.open(layout, runId);
@@ -150,7 +150,7 @@ class WatchedFolder {
   }
 
   /** Waits until there were more changes than so many; where the system cannot watch, half a second. */
-  changed(seen: number, limitMs: number, signal: Abortable): Promise<void> | undefined {
+  changed(seen: number, limitMs: number, signal: AbortSignal): Promise<void> | undefined {
     const limit = this.#watcher ? limitMs : Math.min(limitMs, FALLBACK_POLL_MS);
     return this.changes === seen ? woken(this.#waiting, limit, signal) : undefined;
   }

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { type Abortable, woken } from "../core/async.ts";
+import { woken } from "../core/async.ts";
 import type { RunStatus } from "./protocol.ts";
 import type { RunRecord } from "./record.ts";
 
@@ -49,7 +49,7 @@ export class EventLog {
    * The changes after a place; waits up to `timeoutMs` while there is none. Without a place, and for one that is not
    * known, the answer comes at once and has the present one.
    */
-  async after(place: string | undefined, timeoutMs: number, signal: Abortable): Promise<RunEvents> {
+  async after(place: string | undefined, timeoutMs: number, signal: AbortSignal): Promise<RunEvents> {
     const seen = this.#seen(place);
     if (seen === undefined) return { items: [], next: this.#place(), reset: place !== undefined };
     if (seen === this.#count && timeoutMs > 0) await woken(this.#waiting, timeoutMs, signal);

@@ -11,7 +11,7 @@ import { exists } from "../core/files.ts";
 import type { Launcher } from "../core/spawn.ts";
 import { CONNECTION_CAPS } from "../http/connections.ts";
 import { listen } from "../http/listen.ts";
-import { type Answer, type HttpRequest, raw, STATUS } from "../http/message.ts";
+import { type Answer, HTTP_STATUS, type HttpRequest, raw } from "../http/message.ts";
 import { callRoute, findRoute, methodNotAllowed } from "../http/router.ts";
 import { Supervisor } from "../run/supervisor.ts";
 import { type Log, logExchange } from "./access.ts";
@@ -131,7 +131,7 @@ function answer(
 async function explain(error: unknown, request: HttpRequest, root: string): Promise<unknown> {
   const isAdmitted = request.noted.authenticated !== undefined;
   const id = isAdmitted ? routeOf(request)?.params.bucket_id : undefined;
-  if (id === undefined || (error instanceof Failure && STATUS[error.code] !== undefined)) return error;
+  if (id === undefined || (error instanceof Failure && HTTP_STATUS[error.code] !== undefined)) return error;
   return (await exists(path.join(root, id.toLowerCase()))) ? error : bucketNotFound(id);
 }
 

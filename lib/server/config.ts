@@ -1,5 +1,5 @@
 import path from "node:path";
-import { readTotpSecret } from "../auth/totp-secret.ts";
+import { readTotpSecret } from "../auth/totp.ts";
 import { refuseUsedRoot } from "../bucket/source/root.ts";
 import { parseDurationMs } from "../codec/config/duration.ts";
 import { realPlace } from "../core/files.ts";

@@ -2,7 +2,7 @@ import { VERIFY_PATH } from "../auth/guard.ts";
 import { SESSION_COOKIE, TOTP_COOKIE } from "../auth/session.ts";
 import type { FailureCode } from "../core/errors.ts";
 import type { Schema } from "../core/shape.ts";
-import { STATUS } from "../http/message.ts";
+import { HTTP_STATUS } from "../http/message.ts";
 import type { ServerRoute } from "./context.ts";
 import { exampleOf } from "./example.ts";
 import { COMPONENTS, component } from "./routes/shapes.ts";
@@ -64,7 +64,7 @@ export function openApiDocument(groups: Readonly<Record<string, readonly ServerR
         },
       },
       schemas: Object.fromEntries(Object.entries(COMPONENTS).map(([name, shape]) => [name, shape.schema])),
-      examples: Object.fromEntries(Object.keys(STATUS).map((code) => [code, failureExample(code)])),
+      examples: Object.fromEntries(Object.keys(HTTP_STATUS).map((code) => [code, failureExample(code)])),
     },
   };
 }
@@ -161,7 +161,7 @@ function partial({ answer: { type = "", ranges } }: ServerRoute): Schema {
 function failures(route: ServerRoute): Schema {
   const byStatus = new Map<number, FailureCode[]>();
   for (const code of new Set([...commonFailures(route), ...(route.failures ?? [])])) {
-    const status = STATUS[code] ?? 500;
+    const status = HTTP_STATUS[code] ?? 500;
     byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
   }
   const described = [...byStatus].map(([status, codes]) => {

@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { enrolTotpSecret, readTotpSecret } from "../../lib/auth/totp-secret.ts";
+import { enrolTotpSecret, readTotpSecret } from "../../lib/auth/totp.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 test("CP-061 CP-062 a new secret is one line of base32 of 160 bits, for its owner alone under any umask", async (t) => {

@@ -101,9 +101,6 @@ export function requestWith(chunks: (string | Uint8Array)[], more: Partial<HttpR
     body: body(),
     longPoll() {},
     admitted() {},
-    aborted: false,
-    addEventListener() {},
-    removeEventListener() {},
     noted: { route: undefined, authenticated: undefined, refused: undefined },
     ...more,
   };

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
 import { Attempts, BEARER_ATTEMPTS } from "../../lib/auth/attempts.ts";
-import { networkOf } from "../../lib/http/peer.ts";
+import { networkOf } from "../../lib/http/connections.ts";
 import { LocalServer } from "../../scripts/local-server.ts";
 import { listenFor } from "../helpers/http.ts";
 import { TestServer, TOKEN } from "../helpers/server.ts";

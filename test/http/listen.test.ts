@@ -273,8 +273,8 @@ test("a wait ends when its client leaves", async (t) => {
   const { port } = await listenFor(t, {
     async handle(request) {
       request.longPoll();
-      await woken(waiting, 600_000, request);
-      ended.resolve(request.aborted);
+      await woken(waiting, 600_000, request.signal);
+      ended.resolve(request.signal.aborted);
       return json(200, {});
     },
   });

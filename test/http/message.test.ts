@@ -5,11 +5,11 @@ import { integer, object, optional, string } from "../../lib/core/shape.ts";
 import {
   BODY_BYTES,
   failureAnswer,
+  HTTP_STATUS,
   type HttpRequest,
   ok,
   raw,
   readJson,
-  STATUS,
   wireText,
 } from "../../lib/http/message.ts";
 import { requestWith } from "../helpers/http.ts";
@@ -69,7 +69,7 @@ test("all problems of a body are listed in the details", async () => {
 });
 
 test("each failure has its status", () => {
-  const codes = Object.groupBy(Object.entries(STATUS), ([, status]) => String(status));
+  const codes = Object.groupBy(Object.entries(HTTP_STATUS), ([, status]) => String(status));
   const told = Object.entries(codes).map(([status, all]) => `${status} ${all?.map(([code]) => code).join(" ")}`);
   assert.deepEqual(told, [
     "400 invalid_request invalid_bucket_id invalid_source unknown_name",
@@ -85,7 +85,7 @@ test("each failure has its status", () => {
 });
 
 test("CP-326 every failure is answered in one form, with the status of its code", () => {
-  for (const [code, status] of Object.entries(STATUS)) {
+  for (const [code, status] of Object.entries(HTTP_STATUS)) {
     const answer = failureAnswer(new Failure(code as Failure["code"], "a sentence"), "r1");
     assert.equal(answer.status, status);
     assert.deepEqual(JSON.parse(String(answer.body)), { error: code, message: "a sentence" });

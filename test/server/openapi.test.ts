@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { toYaml } from "../../lib/codec/config/yaml.ts";
 import { check } from "../../lib/core/shape.ts";
-import { STATUS } from "../../lib/http/message.ts";
+import { HTTP_STATUS } from "../../lib/http/message.ts";
 import { openApiDocument } from "../../lib/server/openapi.ts";
 import { ROUTE_GROUPS, ROUTES } from "../../lib/server/routes/table.ts";
 import { TestServer } from "../helpers/server.ts";
@@ -39,7 +39,7 @@ test("every route and every failure code is described, and nothing that is not t
     ROUTES.map(({ method, path }) => `${method} ${path.replace("*}", "}")}`).sort(),
   );
   assert.equal(new Set(operations.map(({ operationId }) => operationId)).size, operations.length);
-  assert.deepEqual(components.schemas.Error.properties.error.enum, Object.keys(STATUS));
+  assert.deepEqual(components.schemas.Error.properties.error.enum, Object.keys(HTTP_STATUS));
   const described = new Set(
     operations.flatMap(({ responses }) =>
       Object.entries(responses)
@@ -48,7 +48,7 @@ test("every route and every failure code is described, and nothing that is not t
     ),
   );
   const routeless = ["method_not_allowed"];
-  const known = Object.entries(STATUS).filter(([code]) => !routeless.includes(code));
+  const known = Object.entries(HTTP_STATUS).filter(([code]) => !routeless.includes(code));
   assert.deepEqual([...described].sort(), known.map(([code, status]) => `${status} ${code}`).sort());
 });
 

@@ -1,5 +1,5 @@
 import { hostname } from "node:os";
-import { enrolTotpSecret } from "../../auth/totp-secret.ts";
+import { enrolTotpSecret } from "../../auth/totp.ts";
 import { base32Encode } from "../../codec/crypto/base32.ts";
 import { otpauthUri } from "../../codec/crypto/totp.ts";
 import { qrCode } from "../../codec/qr/qr.ts";

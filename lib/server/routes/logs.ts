@@ -55,7 +55,7 @@ export const LOG_ROUTES = [
     handle({ params, query, request }, { root }) {
       const { layout, id } = runIn(root, params);
       request.longPoll();
-      return readActivity(layout, id, query.after, pollMs(query.timeout), request).then(ok);
+      return readActivity(layout, id, query.after, pollMs(query.timeout), request.signal).then(ok);
     },
   }),
   route({

@@ -24,7 +24,7 @@ export const RUN_ROUTES = [
     answer: { status: 200, description: "The changes", shape: component("Events") },
     handle({ query, request }, { supervisor }) {
       request.longPoll();
-      return supervisor.events.after(query.after, pollMs(query.timeout), request).then(ok);
+      return supervisor.events.after(query.after, pollMs(query.timeout), request.signal).then(ok);
     },
   }),
   route({

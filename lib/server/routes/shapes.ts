@@ -13,7 +13,7 @@ import {
   withDefault,
   withExample,
 } from "../../core/shape.ts";
-import { STATUS } from "../../http/message.ts";
+import { HTTP_STATUS } from "../../http/message.ts";
 import { RUN_CHANGES } from "../../run/events.ts";
 import { RUN_KINDS } from "../../run/protocol.ts";
 
@@ -190,7 +190,7 @@ const NEXT_CURSOR = described(nullable(string()), "null at the end of the list")
 /** What answers are made of: the named schemas of openapi.yaml. */
 const SCHEMAS = {
   Error: object({
-    error: described(oneOf(...(Object.keys(STATUS) as [string])), "Stable, for programs"),
+    error: described(oneOf(...(Object.keys(HTTP_STATUS) as [string])), "Stable, for programs"),
     message: described(string(), "One sentence, for people"),
     details: optional(anything()),
     run_id: optional(described(ID, "The active run, where there is one in the way")),

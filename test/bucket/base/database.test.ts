@@ -19,7 +19,7 @@ import { setLastOutcome } from "../../../lib/bucket/catalog/last-outcomes.ts";
 import { promotionsOf } from "../../../lib/bucket/catalog/promotions.ts";
 import { sleep } from "../../../lib/core/async.ts";
 import { Failure } from "../../../lib/core/errors.ts";
-import { STATUS } from "../../../lib/http/message.ts";
+import { HTTP_STATUS } from "../../../lib/http/message.ts";
 import { toSchema1 } from "../../helpers/schemas.ts";
 import { openFiles, temporaryFolder } from "../../helpers/temporary.ts";
 
@@ -209,7 +209,7 @@ for (const [name, errcode, code] of [
     const error = databaseFailure(Object.assign(new Error(name), { errcode }), "ops.db") as Failure;
     assert.ok(error instanceof Failure);
     assert.equal(error.code, code);
-    if (code === "database_busy") assert.equal(STATUS[error.code], 503);
+    if (code === "database_busy") assert.equal(HTTP_STATUS[error.code], 503);
   });
 
 test("a file that is no database is told at once by whoever wants to work in it alone", async (t) => {
