@@ -39,8 +39,9 @@ const WITHHELD = /^(OPS_.*|NODE_COMPILE_CACHE|NODE_CHANNEL_.*|NODE_UNIQUE_ID|PWD
 const EVENT_VARIABLES = ["NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS", "TARGET", "DRY_RUN"];
 
 /**
- * The whole environment of one script (hook-runtime.md, Per-allocation and Per-batch environment variables): `ours`
- * without what is withheld, and what the script is told. A variable of ours never stands in for one of those.
+ * The whole environment of one script (hook-runtime.md, Per-allocation environment variables; hook-runtime.md,
+ * Per-batch environment variables): `ours` without what is withheld, and what the script is told. A variable of ours
+ * never stands in for one of those.
  */
 export function scriptEnvironment(ours: NodeJS.ProcessEnv, facts: ScriptFacts): Record<string, string> {
   const told = { ...allocationVariables(facts), ...batchVariables(facts), ...sessionVariables(facts) };

@@ -42,8 +42,8 @@ interface RunLogOptions {
 /**
  * Where a run says what happens. Every text passes the redactor first; fields that hold names do not. Activity gets
  * lines for people; `logs/<worker>.log` or `logs/ops.log`, each with a copy in the run's folder, get structured lines
- * (hook-runtime.md, Execution model: Rules 1). Every method throws `failed` where a line cannot be written, on a full
- * disk say: a run that nobody could follow must not go on.
+ * (hook-runtime.md, Script rules 1). Every method throws `failed` where a line cannot be written, on a full disk say: a
+ * run that nobody could follow must not go on.
  */
 export class RunLog {
   /** For secrets that turn up while the run goes on. */

@@ -294,7 +294,7 @@ test("HR-052 HR-054 HR-056 HR-057 HR-136 HR-157 what the passes are for, and the
   ]);
 });
 
-test("A.19 T-109 a removed allocation is known to the API while its hooks run, and not before", async (t) => {
+test("T-109 a removed allocation is known to the API while its hooks run, and not before", async (t) => {
   const events = ["cli", "after_allocation_stopped"];
   const jobs = {
     web: {
