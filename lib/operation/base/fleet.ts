@@ -7,6 +7,10 @@ import { openTransport } from "../../transport/open.ts";
 import { SshConnections } from "../../transport/ssh/ssh.ts";
 import type { OperationContext } from "./context.ts";
 
+/** How many jobs of a run are worked on at a time. */
+export const JOBS_AT_ONCE = 16;
+/** How many workers are asked at a time where no setting says how many. */
+export const WORKERS_AT_ONCE = 32;
 /** What a worker needs for deploys. */
 export const TOOLS = ["make", "tar", "find", "sha256sum"];
 const CHECK_LIMIT_MS = 60_000;

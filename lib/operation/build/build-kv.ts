@@ -48,11 +48,9 @@ export function writeKv(kv: KvStore, input: KvInput): void {
   const labels = hostsByLabel(input.workers);
   kv.sync("ops/worker", labelEntries(input, labels));
   writeWorkers(kv, input, labels);
-  const present = Map.groupBy(
-    input.allocations.filter((one) => !one.removed),
-    (one) => one.job,
-  );
-  const left = new Set(input.allocations.filter((one) => one.removed).map((one) => one.job));
+  const { removed = [], kept = [] } = Object.groupBy(input.allocations, (one) => (one.removed ? "removed" : "kept"));
+  const present = Map.groupBy(kept, (one) => one.job);
+  const left = new Set(removed.map((one) => one.job));
   // A job that has allocations, but only removed ones, is gone; one that never had any is not.
   const jobs = input.jobs.filter(({ name }) => present.has(name) || !left.has(name));
   for (const job of jobs) writeJob(kv, job, present.get(job.name) ?? []);
@@ -90,14 +88,9 @@ function labelEntries({ bucketId, ca }: KvInput, labels: HostsByLabel): Map<stri
 }
 
 function hostsByLabel(workers: readonly BuiltWorker[]): HostsByLabel {
-  const hosts = new Map<string, string[]>();
-  for (const { host, labels } of workers)
-    for (const label of labels) {
-      const list = hosts.get(label);
-      if (list) list.push(host);
-      else hosts.set(label, [host]);
-    }
-  return hosts;
+  const pairs = workers.flatMap(({ host, labels }) => labels.map((label) => ({ label, host })));
+  const groups = Map.groupBy(pairs, ({ label }) => label);
+  return new Map([...groups].map(([label, own]) => [label, own.map(({ host }) => host)]));
 }
 
 function writeWorkers(kv: KvStore, { workers, allocations }: KvInput, labels: HostsByLabel): void {
@@ -128,13 +121,8 @@ function writeWorkers(kv: KvStore, { workers, allocations }: KvInput, labels: Ho
 }
 
 function writeJob(kv: KvStore, job: KvJob, allocations: readonly CatalogAllocation[]): void {
-  kv.sync(
-    `ops/job/${job.name}`,
-    jobEntries(
-      job,
-      allocations.filter(isActive).map((one) => one.worker),
-    ),
-  );
+  const hosts = allocations.filter(isActive).map((one) => one.worker);
+  kv.sync(`ops/job/${job.name}`, jobEntries(job, hosts));
   kv.sync(`vars/bucket/job/${job.name}`, job.settings);
   for (const [key, value] of job.vars) kv.put(`vars/job/${job.name}`, key, value);
 }

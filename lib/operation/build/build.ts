@@ -36,9 +36,9 @@ export const build: Operation = async (context, params) => {
   const { purge_job_kv: purgeJobs } = parametersOf("build", params);
   const started = Date.now();
   try {
-    const result = await carryOut(context, purgeJobs);
+    const result = await buildBucket(context, purgeJobs);
     await markBuilt(context.layout, "succeeded");
-    context.log.info(`${summaryOf(result)}, ${((Date.now() - started) / 1000).toFixed(1)} s`);
+    context.log.info(`${buildSummary(result)}, ${((Date.now() - started) / 1000).toFixed(1)} s`);
     return result;
   } catch (error) {
     context.kv.discard();
@@ -48,14 +48,14 @@ export const build: Operation = async (context, params) => {
   }
 };
 
-async function carryOut(context: OperationContext, purgeJobs: boolean): Promise<BuildResult> {
+async function buildBucket(context: OperationContext, purgeJobs: boolean): Promise<BuildResult> {
   const { db, kv, log, run } = context;
   const problems = new Problems();
-  const { workspace, built, certificates } = await prepare(context, problems).finally(() => {
+  const { workspace, built, certificates } = await prepareBuild(context, problems).finally(() => {
     for (const warning of problems.warnings) log.warn(sentenceOf(warning));
     for (const problem of problems.errors) log.error(sentenceOf(problem));
   });
-  begin("store", context);
+  beginPhase("store", context);
   db.transaction(() => {
     saveCatalog(db, built, new Date());
     const bucketValues = workspace.bucketConf.values;
@@ -63,19 +63,19 @@ async function carryOut(context: OperationContext, purgeJobs: boolean): Promise<
     writeKv(kv, { ...built, ca: certificates.pem, bucketId: run.bucketId, bucketValues, purgeJobs });
   });
   warnOfNames(context, problems);
-  begin("post_build", context);
+  beginPhase("post_build", context);
   if (built.jobs.some(({ hooks }) => hooks.some(({ events }) => events.includes("post_build"))))
     await (await import("./post-build.ts")).runPostBuild(context);
-  return resultOf(built, problems);
+  return buildResult(built, problems);
 }
 
 /** Reads and checks everything and issues certificates; throws when anything is wrong. */
-async function prepare(
+async function prepareBuild(
   context: OperationContext,
   problems: Problems,
 ): Promise<{ workspace: Workspace; built: Built; certificates: Certificates }> {
   const { db, kv, layout, log, run, signal } = context;
-  begin("read", context);
+  beginPhase("read", context);
   kv.loadAll();
   const last = { workers: catalogWorkers(db), allocations: unorderedAllocations(db), ports: catalogPorts(db) };
   if (!(await exists(layout.workspace)) && catalogJobs(db).length > 0)
@@ -86,8 +86,8 @@ async function prepare(
   const workspace = await readWorkspace(layout, problems, signal);
   const { workers, jobs, broken, files } = workspace;
   log.redactor.keep([...files, ...workers.flatMap(({ host, labels }) => [host, ...labels])]);
-  log.info(`read ${count(workers.length, "worker")} and ${count(jobs.length + broken.size, "job")}`);
-  begin("check", context);
+  log.info(`read ${counted(workers.length, "worker")} and ${counted(jobs.length + broken.size, "job")}`);
+  beginPhase("check", context);
   const built = buildCatalog(run.bucketId, workspace, last, problems);
   const certificates = await issueCertificates(context, workspace, built.allocations, problems);
   return { workspace, built, certificates };
@@ -108,12 +108,12 @@ function warnOfNames({ db, kv, log }: OperationContext, problems: Problems): voi
 }
 
 /** Reports the next phase, unless the run was cancelled. */
-function begin(phase: (typeof PHASES)[number], { progress, signal }: OperationContext): void {
+function beginPhase(phase: (typeof PHASES)[number], { progress, signal }: OperationContext): void {
   throwIfCancelled(signal);
   progress.report({ phase, done: PHASES.indexOf(phase), total: PHASES.length });
 }
 
-function resultOf(built: Built, problems: Problems): BuildResult {
+function buildResult(built: Built, problems: Problems): BuildResult {
   const removed = built.allocations.filter((allocation) => allocation.removed).length;
   return {
     jobs: built.jobs.length,
@@ -124,14 +124,14 @@ function resultOf(built: Built, problems: Problems): BuildResult {
   };
 }
 
-function summaryOf(result: BuildResult): string {
-  const placed = `${count(result.jobs, "job")} on ${count(result.workers, "worker")}`;
+function buildSummary(result: BuildResult): string {
+  const placed = `${counted(result.jobs, "job")} on ${counted(result.workers, "worker")}`;
   const removed = result.removed_allocations === 0 ? "" : `, ${result.removed_allocations} removed`;
-  const warnings = result.warnings.length === 0 ? "" : `, ${count(result.warnings.length, "warning")}`;
-  return `built ${placed}: ${count(result.allocations, "allocation")}${removed}${warnings}`;
+  const warnings = result.warnings.length === 0 ? "" : `, ${counted(result.warnings.length, "warning")}`;
+  return `built ${placed}: ${counted(result.allocations, "allocation")}${removed}${warnings}`;
 }
 
-function count(number: number, thing: string): string {
+function counted(number: number, thing: string): string {
   return `${number} ${thing}${number === 1 ? "" : "s"}`;
 }
 

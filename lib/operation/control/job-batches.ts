@@ -7,7 +7,7 @@ import type { FileDigests } from "../../plan/changes.ts";
 import { type Batch, rolloutBatches } from "../../plan/rollout.ts";
 import type { OperationContext } from "../base/context.ts";
 import type { Evidence } from "../base/evidence.ts";
-import type { Fleet } from "../base/fleet.ts";
+import { type Fleet, WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { failedWith, type Grade, troubleOf } from "../base/outcome.ts";
 import { gateTroubles, hasGate, passGate } from "../health/gate.ts";
 import { hooksOn, scriptErrors } from "../hooks/hooks.ts";
@@ -215,7 +215,6 @@ export function versionsOf({ promoted: { version } }: ControlState): Record<stri
   return { CURRENT_VERSION: version, NEW_VERSION: version };
 }
 
-const AT_ONCE = 32;
 /** The targets that make a service run with the files on the worker. */
 const TARGETS: readonly string[] = ["start", "restart", "reload"];
 
@@ -239,7 +238,7 @@ async function settle(control: Control, job: CatalogJob, states: readonly Contro
   log.info(`${job.name}: a deploy did not finish on ${hostsOf(older)}: the promoted files are put back`);
   const ids = older.map(({ allocation }) => allocation.id);
   noteBegun(control.context, ids, "restore");
-  await mapAll(older, AT_ONCE, (state) => putBack(control, state), signal);
+  await mapAll(older, WORKERS_AT_ONCE, (state) => putBack(control, state), signal);
 }
 
 async function putBack(control: Control, state: ControlState): Promise<void> {

@@ -9,7 +9,7 @@ import { anything, check, object } from "../../core/shape.ts";
 import { type ControlKind, parametersOf } from "../../run/protocol.ts";
 import { makeStatus, readWorkerJson } from "../../transport/ask/inspect.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
-import type { CancelReceipts, Fleet } from "../base/fleet.ts";
+import { type CancelReceipts, type Fleet, JOBS_AT_ONCE, WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { countGrades, describeGrades, type Grade, troubleOf, worstOf } from "../base/outcome.ts";
 import { withHooks } from "../hooks/hooks.ts";
 import { effectsOf } from "../reach/effects.ts";
@@ -22,9 +22,6 @@ import {
   noteControl,
   versionsOf,
 } from "./job-batches.ts";
-
-const JOBS_AT_ONCE = 16;
-const WORKERS_AT_ONCE = 32;
 
 /** The targets that every job has by contract; any other is one of its own Makefile. */
 const BUILT_IN: readonly string[] = ["start", "stop", "restart", "reload", "status"];
@@ -48,23 +45,23 @@ export function control(kind: ControlKind): Operation {
     const given = { forget: false, target: kind.slice("job_".length), ...parametersOf(kind, params) };
     const jobs = jobsNamed(catalogJobs(context.db), given.jobs);
     const present = catalogAllocations(context.db).filter(({ removed }) => !removed);
-    const states = statesOf(context, jobs, allocationsNamed(present, jobs, given.allocations, "allocations"));
+    const states = controlStates(context, jobs, allocationsNamed(present, jobs, given.allocations, "allocations"));
     return await withHooks(context, async (hooks, fleet) => {
       const effects = effectsOf(context, fleet, hooks, present);
       const target = builtIn(given.target);
       const { health_check: healthCheck, forget } = given;
       const all = { context, fleet, effects, present, target, healthCheck, forget };
       try {
-        await leaveOut(all, states);
-        await carryOut(all, jobs, states);
+        await leaveOutWorkers(all, states);
+        await controlJobs(all, jobs, states);
       } catch (error) {
         if (!context.signal.aborted) throw error;
         const left = leftDown(context, fleet);
-        const details = { ...resultOf(target, jobs, states), ...left, cancelled: fleet.cancelReceipts() };
+        const details = { ...controlResult(target, jobs, states), ...left, cancelled: fleet.cancelReceipts() };
         throw new Failure("cancelled", "cancelled", { details, cause: error });
       }
-      const result = { ...resultOf(target, jobs, states), ...leftDown(context, fleet) };
-      return conclude(context, result, states);
+      const result = { ...controlResult(target, jobs, states), ...leftDown(context, fleet) };
+      return concludeControl(context, result, states);
     });
   };
 }
@@ -80,7 +77,7 @@ function builtIn(target: string): string {
   return BUILT_IN.includes(lower) ? lower : target;
 }
 
-function statesOf(
+function controlStates(
   { db }: OperationContext,
   jobs: readonly CatalogJob[],
   allocations: readonly CatalogAllocation[],
@@ -100,7 +97,7 @@ function statesOf(
 }
 
 /** Those whose worker cannot be used, each worker being asked once and before anything is started. */
-async function leaveOut(control: Control, states: readonly ControlState[]): Promise<void> {
+async function leaveOutWorkers(control: Control, states: readonly ControlState[]): Promise<void> {
   const { context, fleet } = control;
   const wanted = states.filter(({ outcome }) => outcome === "not_started");
   const byWorker = Map.groupBy(wanted, ({ allocation }) => allocation.worker);
@@ -118,7 +115,7 @@ async function leaveOut(control: Control, states: readonly ControlState[]): Prom
   noteControl(control, states);
 }
 
-async function carryOut(all: Control, jobs: readonly CatalogJob[], states: readonly ControlState[]): Promise<void> {
+async function controlJobs(all: Control, jobs: readonly CatalogJob[], states: readonly ControlState[]): Promise<void> {
   const { context, target } = all;
   let done = 0;
   const work = async (job: CatalogJob) => {
@@ -137,7 +134,7 @@ async function carryOut(all: Control, jobs: readonly CatalogJob[], states: reado
   await mapAll(jobs, JOBS_AT_ONCE, work, context.signal);
 }
 
-function resultOf(target: string, jobs: readonly CatalogJob[], states: readonly ControlState[]): ControlResult {
+function controlResult(target: string, jobs: readonly CatalogJob[], states: readonly ControlState[]): ControlResult {
   return {
     target,
     jobs: jobs.map(({ name }) => {
@@ -152,7 +149,11 @@ function resultOf(target: string, jobs: readonly CatalogJob[], states: readonly 
   };
 }
 
-function conclude({ log }: OperationContext, result: ControlResult, states: readonly ControlState[]): ControlResult {
+function concludeControl(
+  { log }: OperationContext,
+  result: ControlResult,
+  states: readonly ControlState[],
+): ControlResult {
   log.info(`${result.target}: ${describeGrades(countGrades(states.map(({ outcome }) => outcome)))}`);
   const bad = states.filter(({ outcome }) => outcome !== "ok" && outcome !== "skipped");
   if (bad.length === 0) return result;
@@ -164,10 +165,9 @@ function conclude({ log }: OperationContext, result: ControlResult, states: read
   throw new Failure("ErrRunCommand", `${result.target} failed: ${sentences.join("; ")}`, { details: result });
 }
 
-const AT_ONCE = 32;
-const LIMIT_SECONDS = 60;
-const KEEP_BYTES = 64 * 1024;
-const SHOWN = { lines: 100, length: 400 };
+const STATUS_LIMIT_SECONDS = 60;
+const STATUS_BYTES = 64 * 1024;
+const STATUS_SHOWN = { lines: 100, length: 400 };
 
 /**
  * Asks a job for its status wherever that can be asked, all at once: a question needs no batches, waits for no other
@@ -192,7 +192,7 @@ export async function askStatus(
     }
     state.duration_ms = Math.round(performance.now() - started);
   };
-  await mapAll(asked, AT_ONCE, ask, signal);
+  await mapAll(asked, WORKERS_AT_ONCE, ask, signal);
 }
 
 async function askOne(control: Control, job: string, state: ControlState): Promise<void> {
@@ -201,15 +201,15 @@ async function askOne(control: Control, job: string, state: ControlState): Promi
   const outcome = await makeStatus(await fleet.reach(worker), job, {
     env: versionsOf(state),
     onLine: (line, stream) => context.log.output(job, worker, line, stream, { phase: "job_control", action: "status" }),
-    keepBytes: KEEP_BYTES,
-    timeoutMs: LIMIT_SECONDS * 1000,
+    keepBytes: STATUS_BYTES,
+    timeoutMs: STATUS_LIMIT_SECONDS * 1000,
     signal: context.signal,
   });
   throwIfCancelled(context.signal);
-  const lines = plainLines(context.log.redactor.apply(outcome.stdout), SHOWN);
+  const lines = plainLines(context.log.redactor.apply(outcome.stdout), STATUS_SHOWN);
   state.status = { exit_code: outcome.exitCode, lines };
   if (outcome.reason === "timeout")
-    throw new Failure("timeout", `\`make status\` did not end within ${LIMIT_SECONDS} s`);
+    throw new Failure("timeout", `\`make status\` did not end within ${STATUS_LIMIT_SECONDS} s`);
   const last = lines.findLast((line) => !isClosing(line)) ?? lines.at(-1);
   if (outcome.exitCode !== 0)
     throw new Failure("failed", `exit code ${outcome.exitCode}: ${last ?? "it says nothing"}`);
@@ -226,15 +226,15 @@ const WORKER_JSON = object(
  */
 export async function checkWorker(context: OperationContext, fleet: Fleet, host: string): Promise<void> {
   const worker = fleet.worker(host);
-  if (worker.syncedSeq === 0) throw refused(host, "nothing was deployed to it yet", "run `ops deploy`");
+  if (worker.syncedSeq === 0) throw notInSync(host, "nothing was deployed to it yet", "run `ops deploy`");
   const text = await readWorkerJson(await fleet.reach(host), context.signal);
   const wrong = text === "" ? "worker.json is missing there" : differenceOf(text, worker, context.run.bucketId);
   if (wrong !== undefined)
-    throw refused(host, wrong, "its files may be others than the bucket knows: run `ops deploy --force`");
+    throw notInSync(host, wrong, "its files may be others than the bucket knows: run `ops deploy --force`");
 }
 
 function differenceOf(text: string, { id, syncedSeq }: CatalogWorker, bucketId: string): string | undefined {
-  const found = check(WORKER_JSON, parse(text));
+  const found = check(WORKER_JSON, parsedOrNothing(text));
   if (!found.ok) return "worker.json there cannot be read";
   const { bucket_id, worker_id, update_seq } = found.value;
   if (bucket_id !== bucketId) return "worker.json there is that of another bucket";
@@ -244,7 +244,7 @@ function differenceOf(text: string, { id, syncedSeq }: CatalogWorker, bucketId: 
   return `worker.json there has update sequence ${seq}, ${syncedSeq} was synced last`;
 }
 
-function parse(text: string): unknown {
+function parsedOrNothing(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
@@ -252,6 +252,6 @@ function parse(text: string): unknown {
   }
 }
 
-function refused(host: string, why: string, advice: string): Failure {
+function notInSync(host: string, why: string, advice: string): Failure {
   return new Failure("failed", `worker ${host} is not in sync: ${why}; ${advice}`);
 }

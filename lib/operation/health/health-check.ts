@@ -5,13 +5,11 @@ import { mapAll, sleep } from "../../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
-import type { Fleet } from "../base/fleet.ts";
+import { type Fleet, JOBS_AT_ONCE, WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { withHooks } from "../hooks/hooks.ts";
 import { effectsOf } from "../reach/effects.ts";
 import { type AllocationHealth, checkHealth, type GateEffects, hasGate } from "./gate.ts";
 
-const JOBS_AT_ONCE = 16;
-const WORKERS_AT_ONCE = 32;
 const REACH_LIMIT_MS = 60_000;
 /** How often a worker is tried with `wait`, and how long after each time. */
 const REACH_ATTEMPTS = 30;

@@ -12,14 +12,13 @@ import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { unlessMissing } from "../../core/files.ts";
 import { Redactor } from "../../core/redact.ts";
 import { examineWorker } from "../../transport/ask/examine.ts";
-import { Fleet, TOOLS } from "../base/fleet.ts";
+import { Fleet, TOOLS, WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { ProgressBoard } from "../base/progress.ts";
 import { type DoctorContext, examineBucket, type Finding, Findings } from "./doctor-bucket.ts";
 
 const SSH_TOOLS = ["ssh", "ssh-keygen", "ssh-keyscan"];
 /** What bin/runner and the scripts of a sync need besides {@link TOOLS}. */
 const MORE_TOOLS = ["setsid", "mkfifo", "readlink", "kill"];
-const AT_ONCE = 32;
 /** A difference of clocks that logs show, and one at which a new certificate is not valid yet on a worker. */
 const CLOCK_WARNING_SECONDS = 10;
 const CLOCK_PROBLEM_SECONDS = 300;
@@ -116,7 +115,7 @@ async function examineWorkers(
   const fleet = new Fleet({ ...context, log, progress, run: { bucketId } }, workers);
   try {
     const one = ({ host }: CatalogWorker) => examineOne(context, fleet, host);
-    const ended = await runAll(workers, AT_ONCE, one, context.signal);
+    const ended = await runAll(workers, WORKERS_AT_ONCE, one, context.signal);
     throwIfCancelled(context.signal);
     return ended.flatMap((result) => (result.status === "fulfilled" ? result.value : []));
   } finally {

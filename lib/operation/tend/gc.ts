@@ -4,15 +4,13 @@ import { dropUnusedContents } from "../../bucket/catalog/contents.ts";
 import { forgetLastOutcome } from "../../bucket/catalog/last-outcomes.ts";
 import { forgetPromotion, promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { allocationNamespace } from "../../bucket/kv/kv-access.ts";
-import { runAll } from "../../core/async.ts";
+import { mapAll } from "../../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import { discardJob, vacate } from "../../transport/files/discard.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
-import { type CancelReceipts, Fleet } from "../base/fleet.ts";
+import { type CancelReceipts, Fleet, WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { type Noted, noteBegun, noteOutcomes, outcomeOf as outcomeOfError } from "../plan/last-outcomes.ts";
-
-const AT_ONCE = 32;
 
 /**
  * What became of a removed allocation: `removed` from its worker and forgotten; `abandoned`: forgotten, though its worker,
@@ -58,14 +56,12 @@ export const collectGarbage: Operation = async (context, params) => {
       const done = result.allocations.length;
       context.progress.report({ phase: "gc", done, total: removed.length });
     };
-    const ended = await runAll(workers, AT_ONCE, clean, signal);
-    throwIfCancelled(signal);
-    for (const one of ended) if (one.status === "rejected") throw one.reason;
+    await mapAll(workers, WORKERS_AT_ONCE, clean, signal);
     db.transaction(() => {
       result.purged_kv_rows = kv.purge(retain_days);
       result.dropped_contents = dropUnusedContents(db);
     });
-    log.info(summaryOf(result));
+    log.info(gcSummary(result));
   } catch (error) {
     if (!signal.aborted) throw error;
     const details = { ...result, cancelled: fleet.cancelReceipts() };
@@ -73,7 +69,7 @@ export const collectGarbage: Operation = async (context, params) => {
   } finally {
     await fleet.close();
   }
-  return conclude(result);
+  return concludeGc(result);
 };
 
 /** Cleans one worker of the removed allocations on it, and forgets those that are done. */
@@ -84,19 +80,20 @@ async function cleanWorker(
   due: readonly CatalogAllocation[],
 ): Promise<Collected[]> {
   const hasLeft = fleet.worker(host).removed;
-  const running = new Set(due.filter((one) => runs(context, one)));
+  const running = new Set(due.filter((one) => mayStillRun(context, one)));
   // What left is cleaned as a whole, and only once nothing runs there any more.
   const ready = hasLeft && running.size > 0 ? [] : due.filter((one) => !running.has(one));
   const waiting = due.filter((one) => !ready.includes(one));
   const clean = hasLeft ? vacateWorker : discardJobs;
-  const cleaned = ready.length === 0 ? [] : await noted(context, ready, () => clean(context, fleet, host, ready));
+  const cleaned =
+    ready.length === 0 ? [] : await cleanAndNote(context, ready, () => clean(context, fleet, host, ready));
   const outcomes = [
-    ...waiting.map((one) => outcomeOf(one, "not_stopped", `${why(running.has(one))}: deploy first`)),
+    ...waiting.map((one) => collected(one, "not_stopped", `${whyNotStopped(running.has(one))}: deploy first`)),
     ...cleaned,
   ];
   const isDone = (one: CatalogAllocation) =>
     cleaned.some(({ job, outcome }) => job === one.job && (outcome === "removed" || outcome === "abandoned"));
-  forget(context, host, ready.filter(isDone));
+  forgetAllocations(context, host, ready.filter(isDone));
   for (const { job, worker, outcome, error } of outcomes)
     if (error === null) context.log.info(`${job} on ${worker}: ${outcome}`);
     else context.log.warn(`${job} on ${worker}: ${outcome.replace("_", " ")}: ${error}`);
@@ -104,7 +101,7 @@ async function cleanWorker(
 }
 
 /** Cleans allocations with `clean`, and records the outcome of those that could not be removed. */
-async function noted(
+async function cleanAndNote(
   context: OperationContext,
   ready: readonly CatalogAllocation[],
   clean: () => Promise<Collected[]>,
@@ -120,21 +117,22 @@ async function noted(
     noteOutcomes(context, left);
     return cleaned;
   } catch (error) {
+    const outcome = { action: "gc", ...outcomeOfError(error) };
     noteOutcomes(
       context,
-      ids.map((id) => ({ id, action: "gc", ...outcomeOfError(error) })),
+      ids.map((id) => ({ id, ...outcome })),
     );
     throw error;
   }
 }
 
-function why(isRunning: boolean): string {
+function whyNotStopped(isRunning: boolean): string {
   if (isRunning) return "no deploy has stopped it since it was removed";
   return "the worker has left the bucket, and no deploy has stopped all that ran there";
 }
 
 /** True for what may still run on its worker: only a deploy stops it, with its hooks. */
-function runs({ db }: OperationContext, { job, id }: CatalogAllocation): boolean {
+function mayStillRun({ db }: OperationContext, { job, id }: CatalogAllocation): boolean {
   const { hash, unfinished, stopped, stopping } = promotionsOf(db, job)(id);
   return (hash !== "" || unfinished) && (!stopped || stopping);
 }
@@ -148,10 +146,10 @@ async function vacateWorker(
   try {
     if (!(await vacate(await fleet.open(host), signal)))
       log.warn(`${host}: its folder stays, since another worker of the bucket uses it now`);
-    return due.map((one) => outcomeOf(one, "removed", null));
+    return due.map((one) => collected(one, "removed", null));
   } catch (error) {
     throwIfCancelled(signal);
-    return due.map((one) => outcomeOf(one, "abandoned", messageOf(error)));
+    return due.map((one) => collected(one, "abandoned", messageOf(error)));
   }
 }
 
@@ -165,25 +163,25 @@ async function discardJobs(
   for (const one of due) {
     try {
       await discardJob(await fleet.open(host), one.job, signal);
-      outcomes.push(outcomeOf(one, "removed", null));
+      outcomes.push(collected(one, "removed", null));
     } catch (error) {
       throwIfCancelled(signal);
-      outcomes.push(outcomeOf(one, troubleOf(error), messageOf(error)));
+      outcomes.push(collected(one, gcGrade(error), messageOf(error)));
     }
   }
   return outcomes;
 }
 
-function troubleOf(error: unknown): "unreachable" | "failed" {
+function gcGrade(error: unknown): "unreachable" | "failed" {
   return error instanceof Failure && error.code === "unreachable" ? "unreachable" : "failed";
 }
 
-function outcomeOf({ job, worker }: CatalogAllocation, outcome: Collected["outcome"], error: string | null): Collected {
+function collected({ job, worker }: CatalogAllocation, outcome: Collected["outcome"], error: string | null): Collected {
   return { job, worker, outcome, error };
 }
 
 /** Drops what is known of allocations, and of jobs and workers of which they were the last. All or nothing of it. */
-function forget({ db, kv }: OperationContext, host: string, gone: readonly CatalogAllocation[]): void {
+function forgetAllocations({ db, kv }: OperationContext, host: string, gone: readonly CatalogAllocation[]): void {
   if (gone.length === 0) return;
   const clear = (namespace: string) => kv.sync(namespace, new Map());
   const hasRows = (column: "job" | "worker_ip", value: string) =>
@@ -214,12 +212,12 @@ function forgetWorker(db: OperationContext["db"], clear: (namespace: string) => 
     db.run(`DELETE FROM ${table} WHERE worker_ip = ?`, host);
 }
 
-function summaryOf({ allocations, purged_kv_rows, dropped_contents }: GcResult): string {
+function gcSummary({ allocations, purged_kv_rows, dropped_contents }: GcResult): string {
   const done = allocations.filter(({ outcome }) => outcome === "removed" || outcome === "abandoned").length;
   return `${done} of ${allocations.length} removed allocations are gone, ${purged_kv_rows} rows of the KV store and ${dropped_contents} files of earlier deploys purged`;
 }
 
-function conclude(result: GcResult): GcResult {
+function concludeGc(result: GcResult): GcResult {
   const failed = result.allocations.filter(({ outcome }) => outcome === "failed");
   if (failed.length === 0) return result;
   const errors = failed.map(({ job, worker, error }) => `${job}@${worker}: ${error}`);
