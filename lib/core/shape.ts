@@ -261,6 +261,14 @@ function reportUnknown(
   report(join(path, key), `is not a known field${hint}`, isError ? "error" : "warning");
 }
 
+/** A value of this shape, or null. */
+export function nullable<T>(shape: Shape<T>): Shape<T | null> {
+  return {
+    schema: { anyOf: [shape.schema, { type: "null" }] },
+    check: (value, path, report) => (value === null ? null : shape.check(value, path, report)),
+  };
+}
+
 /** The field may be missing; then it is `undefined`. */
 export function optional<T>(shape: Shape<T>): Shape<T | undefined> {
   return { ...shape, absent: () => undefined };

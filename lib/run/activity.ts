@@ -1,21 +1,23 @@
-import { closeSync, type FSWatcher, lstatSync, readSync, watch } from "node:fs";
+import { appendFileSync, closeSync, type FSWatcher, fstatSync, lstatSync, readSync, watch } from "node:fs";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
-import { turnEnd, woken } from "../core/async.ts";
+import { woken } from "../core/async.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
-import { openRegularSync } from "../core/files.ts";
-import type { RunStatus } from "./protocol.ts";
-import { readRecord, runNotFound } from "./record.ts";
+import { APPEND, openRegularSync } from "../core/files.ts";
+import { boolean, described, type Infer, integer, object, string } from "../core/shape.ts";
+import { RUN_STATUS } from "./protocol.ts";
+import { ID, readRecord, runNotFound } from "./record.ts";
 
 /** A piece of a run's Activity: the text between two byte offsets of activity.log. */
-export interface LogChunk {
-  run_id: string;
-  status: RunStatus;
-  after: number;
-  next: number;
-  data: string;
-  /** The run has ended and `next` is the end. */
-  done: boolean;
-}
+export const LOG_CHUNK = object({
+  run_id: ID,
+  status: RUN_STATUS,
+  after: described(integer({ min: 0 }), "The byte offset that was asked for"),
+  next: described(integer({ min: 0 }), "The byte offset to ask for next"),
+  data: described(string(), "The text between the two, at most 256 KiB"),
+  done: described(boolean(), "The run has ended and `next` is the end"),
+});
+/** The value of {@link LOG_CHUNK}. */
+export type LogChunk = Infer<typeof LOG_CHUNK>;
 
 const CHUNK_BYTES = 256 * 1024;
 const FALLBACK_POLL_MS = 500;
@@ -100,7 +102,7 @@ function characterEnd(bytes: Buffer): number {
   return bytes.length;
 }
 
-/** The folder of a run that is being read. All who read it share what watches it and, at one moment, what was read. */
+/** The folder of a run that is being followed. All its readers share one watcher and what was read last. */
 class WatchedFolder {
   static readonly #all = new Map<string, WatchedFolder>();
   readonly #key: string;
@@ -108,8 +110,8 @@ class WatchedFolder {
   readonly #runId: string;
   readonly #watcher: FSWatcher | undefined;
   readonly #waiting = new Set<() => void>();
-  /** What was read in this turn of the event loop, by the offset it was read from. */
-  readonly #read = new Map<number, LogChunk>();
+  /** What was read since the last change. */
+  #latest: LogChunk | undefined;
   #users = 0;
   /** How often something in it has changed. */
   changes = 0;
@@ -128,7 +130,7 @@ class WatchedFolder {
     this.#runId = runId;
     const notice = () => {
       this.changes++;
-      this.#read.clear();
+      this.#latest = undefined;
       for (const wake of [...this.#waiting]) wake();
     };
     try {
@@ -139,13 +141,11 @@ class WatchedFolder {
     WatchedFolder.#all.set(key, this);
   }
 
-  /** What there is from this offset on, read once for all who ask for it now. */
+  /** What there is from this offset on. Thousands may follow one log, and ask the same after each change. */
   read(after: number): LogChunk {
-    const known = this.#read.get(after);
-    if (known) return known;
-    if (this.#read.size === 0) void turnEnd().then(() => this.#read.clear());
+    if (this.#latest?.after === after) return this.#latest;
     const chunk = readChunk(this.#layout, this.#runId, after);
-    this.#read.set(after, chunk);
+    if (this.#watcher) this.#latest = chunk;
     return chunk;
   }
 
@@ -160,5 +160,45 @@ class WatchedFolder {
     if (this.#users > 0) return;
     this.#watcher?.close();
     WatchedFolder.#all.delete(this.#key);
+  }
+}
+
+/** How long after an entry the next output gets one of its own. */
+const STEP_MS = 250;
+
+/**
+ * What appends text to a run's activity.log, whose descriptor is `output`. Before output that comes 250 ms or more after
+ * the last entry, the file `times` gets one: `<byte offset> <unix ms>\n`. What begins at that offset or behind it was
+ * written at that time or later. Throws what keeps the text from being written. Where an entry cannot be written the
+ * times just end: only the log itself decides whether a run may go on. `now` is the clock, in milliseconds.
+ */
+export function activityWriter(output: number, times: string, now: () => number = Date.now): (text: string) => void {
+  let notedAt = Number.NEGATIVE_INFINITY;
+  let isNoting = true;
+  return (text) => {
+    const at = now();
+    // A clock that was set back goes on from there.
+    if (isNoting && Math.abs(at - notedAt) >= STEP_MS) {
+      notedAt = at;
+      isNoting = note(output, times, at);
+    }
+    // Not through a stream: where the disk is full, the run is to learn it.
+    appendFileSync(output, text);
+  };
+}
+
+/** Answers false where no entry may follow, since this one might be there in part. */
+function note(output: number, times: string, at: number): boolean {
+  try {
+    // The size, not a count of what was written: a warning of Node may stand between.
+    const file = openRegularSync(times, APPEND);
+    try {
+      appendFileSync(file, `${fstatSync(output).size} ${at}\n`);
+    } finally {
+      closeSync(file);
+    }
+    return true;
+  } catch {
+    return false;
   }
 }

@@ -1,28 +1,31 @@
 import { randomBytes } from "node:crypto";
 import { woken } from "../core/async.ts";
-import type { RunStatus } from "./protocol.ts";
-import type { RunRecord } from "./record.ts";
+import { boolean, described, type Infer, list, object, oneOf, string } from "../core/shape.ts";
+import { RUN_STATUS, TIME } from "./protocol.ts";
+import { ID, RUN_KIND, type RunRecord } from "./record.ts";
 
 /** What can happen to a run: it begins, a cancel is accepted, it has ended. */
-export const RUN_CHANGES = ["started", "cancelling", "ended"] as const;
+const RUN_CHANGES = ["started", "cancelling", "ended"] as const;
 
-/** A change of a run that can be seen by now. */
-export interface RunEvent {
-  at: string;
-  change: (typeof RUN_CHANGES)[number];
-  bucket_id: string;
-  run_id: string;
-  kind: RunRecord["kind"];
-  status: RunStatus;
-}
+const RUN_EVENT = object({
+  at: TIME,
+  change: oneOf(...RUN_CHANGES),
+  bucket_id: ID,
+  run_id: ID,
+  kind: RUN_KIND,
+  status: RUN_STATUS,
+});
+/** A change of a run, which readers of the run's record can see by now. */
+export type RunEvent = Infer<typeof RUN_EVENT>;
 
 /** The changes after a place, and the place behind them. */
-export interface RunEvents {
-  items: RunEvent[];
-  next: string;
-  /** The place is not known, or too long ago: changes may have been missed. */
-  reset: boolean;
-}
+export const RUN_EVENTS = object({
+  items: list(RUN_EVENT),
+  next: described(string(), "What to send as `after`"),
+  reset: described(boolean(), "Changes were missed: look at everything anew, then go on with `next`"),
+});
+/** The value of {@link RUN_EVENTS}. */
+export type RunEvents = Infer<typeof RUN_EVENTS>;
 
 const MOST_EVENTS = 1_000;
 

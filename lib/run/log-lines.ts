@@ -1,6 +1,8 @@
 import type { FileHandle } from "node:fs/promises";
+import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { Failure } from "../core/errors.ts";
 import { openRegular, unlessMissing } from "../core/files.ts";
+import type { RunRecord } from "./record.ts";
 
 /** Which lines of a run's Activity are wanted: those that everything given holds for. */
 export interface LineFilter {
@@ -40,45 +42,33 @@ export function bytesAsText(bytes: Buffer): string {
 }
 
 /**
- * Finds the lines that are wanted, all where nothing is asked for. Bytes are compared: what is not UTF-8 does no harm.
- * Throws `invalid_request` for a text that cannot be looked for.
+ * What finds the wanted lines among whole lines, which are given by {@link bytesAsText}: all lines where nothing is asked
+ * for. Bytes are compared: what is not UTF-8 does no harm. Throws `invalid_request` for a text that cannot be looked for.
  */
-export class WantedLines {
-  readonly #pattern: RegExp;
-  readonly #job: string | undefined;
-  readonly #worker: string | undefined;
-
-  constructor({ text, matchCase, job, worker }: LineFilter) {
-    if (text !== undefined && (text === "" || Buffer.byteLength(text) > MOST_TEXT_BYTES || /[\r\n]/.test(text)))
-      throw new Failure("invalid_request", `q: expected 1 to ${MOST_TEXT_BYTES} bytes on one line`);
-    const place = [job, worker].filter((name) => name !== undefined).join("@");
-    this.#pattern = patternOf(text ?? place, matchCase || text === undefined);
-    this.#job = job;
-    this.#worker = worker;
-  }
-
-  /** Those among whole lines, given by {@link bytesAsText}. */
-  *in(text: string): Generator<FoundLine> {
-    for (let from = 0; from < text.length; ) {
-      this.#pattern.lastIndex = from;
-      const at = this.#pattern.exec(text)?.index;
-      if (at === undefined) return;
-      const start = at === from ? from : text.lastIndexOf("\n", at - 1) + 1;
-      const newline = text.indexOf("\n", at);
-      const end = newline < 0 ? text.length : newline;
-      from = end + 1;
-      if (this.#isOfPlace(text.slice(start, Math.min(end, start + BEGINNING_BYTES)))) yield { start, end, at };
-    }
-  }
-
-  /** What a line is about is told by its beginning alone, in time that grows with its length. */
-  #isOfPlace(beginning: string): boolean {
-    const [job, worker] = [this.#job, this.#worker];
-    if (job === undefined && worker === undefined) return true;
+export function wantedLines({ text, matchCase, job, worker }: LineFilter): (lines: string) => Generator<FoundLine> {
+  if (text !== undefined && (text === "" || Buffer.byteLength(text) > MOST_TEXT_BYTES || /[\r\n]/.test(text)))
+    throw new Failure("invalid_request", `q: expected 1 to ${MOST_TEXT_BYTES} bytes on one line`);
+  const place = [job, worker].filter((name) => name !== undefined).join("@");
+  const pattern = patternOf(text ?? place, matchCase || text === undefined);
+  // The beginning of a line alone tells what the line is about, in time that grows with the length of the beginning.
+  const isOfPlace = (beginning: string) => {
+    if (place === "") return true;
     const [, ofJob, name] = PLACE.exec(beginning.replace(MARKS, "")) ?? [];
     const isOfJob = job === (ofJob ?? (worker === undefined ? name : undefined));
     return (job === undefined || isOfJob) && (worker === undefined || worker === name);
-  }
+  };
+  return function* (lines) {
+    for (let from = 0; from < lines.length; ) {
+      pattern.lastIndex = from;
+      const at = pattern.exec(lines)?.index;
+      if (at === undefined) return;
+      const start = at === from ? from : lines.lastIndexOf("\n", at - 1) + 1;
+      const newline = lines.indexOf("\n", at);
+      const end = newline < 0 ? lines.length : newline;
+      from = end + 1;
+      if (isOfPlace(lines.slice(start, Math.min(end, start + BEGINNING_BYTES)))) yield { start, end, at };
+    }
+  };
 }
 
 /** Of each letter whose case does not matter all forms are looked for. */
@@ -123,4 +113,65 @@ export async function* wholeLines(
     else buffer = Buffer.allocUnsafe(Math.min(2 * buffer.length, MOST_LINE_BYTES));
     at += length;
   }
+}
+
+/** What stands before a line of which nobody knows when it was written. */
+const UNKNOWN = "- ";
+
+/**
+ * The lines of a run's Activity that are wanted, each as it is and whole, to be read once; `close` must follow. While the
+ * run goes on these are the lines that are complete by now. With times each begins with the time at which it was written
+ * or, by some 250 ms, after which: `2026-11-22T12:00:00.250Z ` or, where that is not known, `- `. Nothing but a piece
+ * of the log, of 1 MiB or one line, is in memory. Throws `invalid_request` for a text that cannot be looked for.
+ */
+export async function openLogText(
+  layout: Layout,
+  { id, status }: RunRecord,
+  filter: LineFilter,
+  withTimes: boolean,
+): Promise<{ read(): AsyncIterable<Uint8Array>; close(): Promise<void> }> {
+  const find = wantedLines(filter);
+  const { activity, activityTimes } = runLayout(layout, id);
+  await using opening = new AsyncDisposableStack();
+  const log = opening.use(await openLog(activity));
+  const size = (await log?.stat())?.size ?? 0;
+  // After the size: what the log has by now, has its times, too.
+  const times = withTimes ? opening.use(await openLog(activityTimes)) : undefined;
+  const files = opening.move();
+  return {
+    async *read() {
+      if (log) yield* timedLines(wholeLines(log, 0, size, status !== "running"), find, times, withTimes);
+    },
+    close: () => files.disposeAsync(),
+  };
+}
+
+async function* timedLines(
+  pieces: AsyncIterable<Buffer>,
+  find: ReturnType<typeof wantedLines>,
+  times: FileHandle | undefined,
+  withTimes: boolean,
+): AsyncGenerator<Uint8Array> {
+  const entries = timeEntries(times);
+  let [time, next, offset] = [withTimes ? UNKNOWN : "", await entries.next(), 0];
+  for await (const piece of pieces) {
+    const text = bytesAsText(piece);
+    let found = "";
+    for (const { start, end } of find(text)) {
+      for (; !next.done && next.value.offset <= offset + start; next = await entries.next()) ({ time } = next.value);
+      found += time + text.slice(start, end + 1);
+    }
+    offset += piece.length;
+    // Also where it is empty: only between two pieces is noticed that the reader has left.
+    yield Buffer.from(found, "latin1");
+  }
+}
+
+/** The entries of activity.times; one that was cut when its run was killed is none. */
+async function* timeEntries(times: FileHandle | undefined): AsyncGenerator<{ offset: number; time: string }> {
+  if (!times) return;
+  const { size } = await times.stat();
+  for await (const piece of wholeLines(times, 0, size, false))
+    for (const [, offset, ms] of bytesAsText(piece).matchAll(/^(\d{1,15}) (\d{1,15})$/gm))
+      yield { offset: Number(offset), time: `${new Date(Number(ms)).toISOString()} ` };
 }

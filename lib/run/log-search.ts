@@ -1,6 +1,7 @@
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { Failure } from "../core/errors.ts";
-import { bytesAsText, type LineFilter, MOST_LINE_BYTES, openLog, WantedLines, wholeLines } from "./log-lines.ts";
+import { boolean, described, type Infer, integer, list, object, string } from "../core/shape.ts";
+import { bytesAsText, type LineFilter, MOST_LINE_BYTES, openLog, wantedLines, wholeLines } from "./log-lines.ts";
 import { readRecord, runNotFound } from "./record.ts";
 
 /** What is searched for: lines with a text, or about a job or a worker. */
@@ -12,26 +13,20 @@ export interface LogQuery extends LineFilter {
   limit: number;
 }
 
-/** A line of activity.log that is searched for. */
-export interface LogMatch {
-  /** Counted from 1. */
-  line: number;
-  /** The byte at which the line begins. */
-  offset: number;
-  /** The line; of a long one the part around the text. */
-  text: string;
-}
-
 /** What a part of a log holds of them. */
-export interface LogMatches {
-  matches: LogMatch[];
-  /** Where to go on, to be sent as `after`. */
-  next: string;
-  /** The byte up to which the log was searched. */
-  scanned_to: number;
-  /** The run has ended and all of its log was searched. */
-  done: boolean;
-}
+export const LOG_MATCHES = object({
+  matches: list(
+    object({
+      line: described(integer({ min: 1 }), "Counted from 1"),
+      offset: described(integer({ min: 0 }), "The byte at which the line begins"),
+      text: described(string(), "The line; of one over 2,000 bytes the part around the text"),
+    }),
+  ),
+  next: described(string(), "Where to go on"),
+  scanned_to: described(integer({ min: 0 }), "The byte up to which the log was searched"),
+  done: described(boolean(), "The run has ended and all of its log was searched"),
+});
+type LogMatches = Infer<typeof LOG_MATCHES>;
 
 const SHOWN_BYTES = 2_000;
 const NEWLINE = 0x0a;
@@ -45,7 +40,7 @@ export async function searchLog(layout: Layout, runId: string, query: LogQuery):
   const { text, job, worker } = query;
   if (text === undefined && job === undefined && worker === undefined)
     throw new Failure("invalid_request", "q: expected a text to search for, or else a job or a worker");
-  const wanted = new WantedLines(query);
+  const find = wantedLines(query);
   // The status first: once a run has ended its log grows no more.
   const record = readRecord(layout, runId);
   if (!record) throw runNotFound(runId);
@@ -54,20 +49,23 @@ export async function searchLog(layout: Layout, runId: string, query: LogQuery):
   try {
     const { size } = (await handle?.stat()) ?? { size: 0 };
     if (place.offset > size) throw wrongPlace();
-    const search = new Search(wanted, query.limit, place);
     // One call looks at no more than the longest line.
     const end = Math.min(size, place.offset + MOST_LINE_BYTES, Math.max(place.offset, query.until ?? size));
-    if (handle)
-      for await (const piece of wholeLines(handle, place.offset, end, ended && end === size))
-        if (search.take(piece)) break;
-    const { matches, line, offset } = search;
+    const pieces = handle ? wholeLines(handle, place.offset, end, ended && end === size) : [];
+    const { matches, line, offset } = await searchPieces(pieces, find, place, query.limit);
     return { matches, next: `${offset}.${line}`, scanned_to: offset, done: ended && offset === size };
   } finally {
     await handle?.close();
   }
 }
 
-function placeOf(after: string | undefined): { offset: number; line: number } {
+/** Where a line begins: the byte, and its number. */
+interface LinePlace {
+  offset: number;
+  line: number;
+}
+
+function placeOf(after: string | undefined): LinePlace {
   if (after === undefined || after === "0") return { offset: 0, line: 1 };
   const [, offset = "", line = ""] = /^(\d{1,15})\.([1-9]\d{0,14})$/.exec(after) ?? [];
   if (offset === "") throw wrongPlace();
@@ -78,41 +76,32 @@ function wrongPlace(): Failure {
   return new Failure("invalid_request", "after: expected `next` of an earlier answer about this log");
 }
 
-/** Goes through a log line by line, counting them. */
-class Search {
-  readonly matches: LogMatch[] = [];
-  readonly #wanted: WantedLines;
-  readonly #limit: number;
-  /** What was taken so far ends before this byte and this line. */
-  offset: number;
-  line: number;
-
-  constructor(wanted: WantedLines, limit: number, place: { offset: number; line: number }) {
-    this.#wanted = wanted;
-    this.#limit = limit;
-    this.offset = place.offset;
-    this.line = place.line;
-  }
-
-  /** Takes whole lines, up to the one that fills the answer; answers whether it is full. */
-  take(piece: Buffer): boolean {
-    let taken = 0;
-    const takeTo = (place: number) => {
-      this.line += newlinesIn(piece, taken, place);
-      taken = place;
+/** Goes through whole lines, counting them, up to the one that is the last of `limit` matches; answers where it stopped. */
+async function searchPieces(
+  pieces: AsyncIterable<Buffer> | Iterable<Buffer>,
+  find: ReturnType<typeof wantedLines>,
+  place: LinePlace,
+  limit: number,
+) {
+  const matches: LogMatches["matches"] = [];
+  let { offset, line } = place;
+  for await (const piece of pieces) {
+    let passed = 0;
+    const passTo = (to: number) => {
+      line += newlinesIn(piece, passed, to);
+      passed = to;
     };
-    for (const { start, end, at } of this.#wanted.in(bytesAsText(piece))) {
-      takeTo(start);
+    for (const { start, end, at } of find(bytesAsText(piece))) {
+      passTo(start);
       const text = shownPart(piece.subarray(start, end), at - start);
-      this.matches.push({ line: this.line, offset: this.offset + start, text });
-      takeTo(Math.min(end + 1, piece.length));
-      if (this.matches.length === this.#limit) break;
+      matches.push({ line, offset: offset + start, text });
+      passTo(Math.min(end + 1, piece.length));
+      if (matches.length === limit) return { matches, line, offset: offset + passed };
     }
-    const isFull = this.matches.length === this.#limit;
-    if (!isFull) takeTo(piece.length);
-    this.offset += taken;
-    return isFull;
+    passTo(piece.length);
+    offset += piece.length;
   }
+  return { matches, line, offset };
 }
 
 function newlinesIn(bytes: Buffer, from: number, to: number): number {

@@ -7,11 +7,14 @@ import {
   type Infer,
   integer,
   list,
+  nullable,
   object,
+  oneOf,
   optional,
   type Shape,
   string,
   withDefault,
+  withExample,
 } from "../core/shape.ts";
 
 const NAMES = list(string({ min: 1, max: 253 }), { min: 1, max: 1_000 });
@@ -33,8 +36,6 @@ const READING = object(
   WORKERS_OR_LABELS,
 );
 
-/** Jobs that a command of job control is about: at least one. */
-const CONTROLLED = described(NAMES, "The job, or several with commas between them");
 const CONTROL = {
   allocations: optional(described(ALLOCATIONS, "Only the allocations on these workers; JOB@WORKER is one of them")),
   health_check: flag("Check the job's health after each batch, and go on only if it is well"),
@@ -55,6 +56,12 @@ export const JOB_CONTROL = {
 };
 /** One of {@link JOB_CONTROL}. */
 export type ControlKind = keyof typeof JOB_CONTROL;
+
+/** A run of job control: it is about at least one job. */
+function control<F extends typeof CONTROL>(summary: string, fields: F = CONTROL as F) {
+  const jobs = described(NAMES, "The job, or several with commas between them");
+  return { summary, parameters: object({ jobs, ...fields }) };
+}
 
 /**
  * What a run can be asked to do, and with which parameters: the one source of the routes that start runs, of the
@@ -109,30 +116,12 @@ export const RUNS = {
     summary: "Compare the files on the workers with what was promoted there",
     parameters: object({ jobs: JOBS, workers: WORKERS.workers }),
   },
-  job_start: {
-    summary: "Start jobs on their workers",
-    parameters: object({ jobs: CONTROLLED, ...JOB_CONTROL.job_start }),
-  },
-  job_stop: {
-    summary: "Stop jobs on their workers",
-    parameters: object({ jobs: CONTROLLED, ...JOB_CONTROL.job_stop }),
-  },
-  job_restart: {
-    summary: "Restart jobs on their workers",
-    parameters: object({ jobs: CONTROLLED, ...JOB_CONTROL.job_restart }),
-  },
-  job_reload: {
-    summary: "Let jobs on their workers read their configuration again",
-    parameters: object({ jobs: CONTROLLED, ...JOB_CONTROL.job_reload }),
-  },
-  job_status: {
-    summary: "Ask jobs on their workers how they are",
-    parameters: object({ jobs: CONTROLLED, ...JOB_CONTROL.job_status }),
-  },
-  job_run: {
-    summary: "Run a target of the Makefile of jobs on their workers",
-    parameters: object({ jobs: CONTROLLED, ...JOB_CONTROL.job_run }),
-  },
+  job_start: control("Start jobs on their workers"),
+  job_stop: control("Stop jobs on their workers", JOB_CONTROL.job_stop),
+  job_restart: control("Restart jobs on their workers"),
+  job_reload: control("Let jobs on their workers read their configuration again"),
+  job_status: control("Ask jobs on their workers how they are"),
+  job_run: control("Run a target of the Makefile of jobs on their workers", JOB_CONTROL.job_run),
   gc: {
     summary: "Clean up: what removed allocations left on their workers, and deleted keys",
     parameters: object({
@@ -217,49 +206,65 @@ export function parametersOf<K extends RunKind>(kind: K, given: Record<string, u
 }
 
 /** control-plane.md, Resources: the four values of a run's status. */
-export type RunStatus = "running" | "succeeded" | "failed" | "cancelled";
+export const RUN_STATUS = oneOf("running", "succeeded", "failed", "cancelled");
+/** One of {@link RUN_STATUS}. */
+export type RunStatus = Infer<typeof RUN_STATUS>;
 
-/** How it goes for one worker in a rollout. */
-export interface HostProgress {
-  worker: string;
-  /** What is done there, and in which batch of that, from 1 on; 0 where no batch takes it. */
-  action: string;
-  batch: number;
-  /** `running`, `checking` (the gate of its batch), `restoring`, or how it went by now, as in the result. */
-  state: string;
-}
+/** A time in a record or an answer. */
+export const TIME = withExample(described(string(), "RFC 3339, UTC, with milliseconds"), "2026-05-04T12:00:00.000Z");
 
+const COUNT = integer({ min: 0 });
+
+const HOST_PROGRESS = object({
+  worker: string(),
+  action: string(),
+  batch: described(COUNT, "0 where no batch takes it"),
+  state: described(string(), "running, checking, restoring, or an outcome as in the result"),
+});
+/** How far one worker is in a rollout. */
+export type HostProgress = Infer<typeof HOST_PROGRESS>;
+
+const ROLLOUT_PROGRESS = object({
+  job: string(),
+  // What its batch does (`start`, `restart`, …); before the first batch `sync`.
+  action: string(),
+  // From 1 on; 0 before the first.
+  batch: COUNT,
+  batches: COUNT,
+  gate: described(oneOf("", "pending", "passed", "failed"), "Of the batch; empty before it begins"),
+  // Workers of the job that this deploy changes, and how many of them are at which point.
+  workers: COUNT,
+  done: COUNT,
+  running: COUNT,
+  failed: COUNT,
+  hosts: described(
+    list(HOST_PROGRESS),
+    "In the order in which they are taken; of over 1,000 those at work or in trouble",
+  ),
+});
 /** How far the rollout of one job is. */
-export interface RolloutProgress {
-  job: string;
-  /** What its batch does (`start`, `restart`, …); before the first batch `sync`. */
-  action: string;
-  /** From 1 on; 0 before the first. */
-  batch: number;
-  batches: number;
-  /** How the gate of the batch stands; empty where it has not begun, or there is none. */
-  gate: "" | "pending" | "passed" | "failed";
-  /** Workers of the job that this deploy changes, and how many of them are at which point. */
-  workers: number;
-  done: number;
-  running: number;
-  failed: number;
-  /** In the order in which they are taken; where these are over 1,000, those at work or in trouble. */
-  hosts: HostProgress[];
-}
+export type RolloutProgress = Infer<typeof ROLLOUT_PROGRESS>;
 
 /** How far a run is: shown in `GET …/runs/{id}`. */
-export interface Progress {
-  phase: string;
-  done: number;
-  total: number;
-  /** What the run waits for at this moment. */
-  waiting: { on: string; since: string; until: string | null }[];
-  /** The jobs that a deploy is rolling out. */
-  rollouts: RolloutProgress[];
-  /** Since a cancel: how much of what it waited for then is known to have ended, and how much that was. */
-  cancel: { confirmed: number; total: number } | null;
-}
+export const PROGRESS = object({
+  phase: string(),
+  done: COUNT,
+  total: COUNT,
+  waiting: described(
+    list(object({ on: string(), since: TIME, until: nullable(TIME) })),
+    "What the run waits for, since when, and until when at most",
+  ),
+  rollouts: described(
+    list(ROLLOUT_PROGRESS),
+    "The jobs that a deploy is rolling out: the batch, and how many workers are at which point",
+  ),
+  cancel: described(
+    nullable(object({ confirmed: COUNT, total: COUNT })),
+    "Since a cancel: how much of what the run waited for then is known to have ended",
+  ),
+});
+/** The value of {@link PROGRESS}. */
+export type Progress = Infer<typeof PROGRESS>;
 
 /** The orders a run process gets, over IPC and never in its arguments. */
 export interface Orders {

@@ -2,47 +2,67 @@ import path from "node:path";
 import { loadKvKey } from "../bucket/base/kv-key.ts";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { currentRevision } from "../bucket/source/revisions.ts";
+import { isUuid } from "../codec/uuid.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
-import { flushFolder, makePrivateFolder, readRegularSync, remove, writeAtomic } from "../core/files.ts";
+import { flushFolder, makePrivateFolder, namesIn, readRegularSync, remove, writeAtomic } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
-import { quote } from "../core/shape.ts";
-import { RUNS, type RunKind, type RunStatus } from "./protocol.ts";
+import {
+  anything,
+  described,
+  type Infer,
+  integer,
+  list,
+  nullable,
+  object,
+  oneOf,
+  quote,
+  type Shape,
+  string,
+} from "../core/shape.ts";
+import { RUN_KINDS, RUN_STATUS, RUNS, type RunKind, TIME } from "./protocol.ts";
 
+/** The id of a bucket, a run or a revision. */
+export const ID: Shape<string> = {
+  ...string(),
+  schema: { type: "string", format: "uuid", examples: ["0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"] },
+};
+
+const ACTOR = object({ address: string(), via: oneOf("bearer", "session", "cli") });
 /** Who asked for something. */
-export interface Actor {
-  address: string;
-  via: "bearer" | "session" | "cli";
-}
+export type Actor = Infer<typeof ACTOR>;
 
 /** What was done to a run, when and by whom. */
-export interface AuditEntry {
-  at: string;
-  action: "start" | "cancel" | "force_kill";
-  actor: Actor;
-  request_id: string | null;
-}
+const AUDIT_ENTRY = object({
+  at: TIME,
+  action: oneOf("start", "cancel", "force_kill"),
+  actor: ACTOR,
+  request_id: nullable(string()),
+});
 
-/** `server-run.json` (control-plane.md, Runs 5): the durable truth about a run. Times are RFC 3339 UTC. */
-export interface RunRecord {
-  id: string;
-  bucket_id: string;
-  origin: "server" | "cli";
-  /** `unknown` only where the record is damaged. */
-  kind: RunKind | "unknown";
-  /** What was asked for; never holds a secret. */
-  params: Record<string, unknown>;
-  /** The source that it works with; null where that is not known. */
-  revision: string | null;
-  status: RunStatus;
-  created_at: string;
-  started_at: string | null;
-  finished_at: string | null;
-  exit_code: number | null;
-  signal: string | null;
-  error: string | null;
-  result: unknown;
-  audit: AuditEntry[];
-}
+/** What a run is; `unknown` only where its record is damaged. */
+export const RUN_KIND = described(oneOf(...RUN_KINDS, "unknown"), "`unknown` where the record is damaged");
+
+/** The fields of `server-run.json` (control-plane.md, Runs 5), the durable truth about a run. */
+export const RUN_FIELDS = {
+  id: ID,
+  bucket_id: ID,
+  origin: oneOf("server", "cli"),
+  kind: RUN_KIND,
+  // Never holds a secret.
+  params: described(anything({ type: "object" }) as Shape<Record<string, unknown>>, "What was asked for"),
+  revision: described(nullable(ID), "The source that it works with; null where none is known"),
+  status: RUN_STATUS,
+  created_at: TIME,
+  started_at: nullable(TIME),
+  finished_at: nullable(TIME),
+  exit_code: nullable(integer()),
+  signal: nullable(string()),
+  error: described(nullable(string()), "Why it failed, one sentence"),
+  result: described(anything(), "The outcome a person asks for; its form depends on the kind"),
+  audit: list(AUDIT_ENTRY),
+};
+/** `server-run.json`. */
+export type RunRecord = { [K in keyof typeof RUN_FIELDS]: Infer<(typeof RUN_FIELDS)[K]> };
 
 /** Who asked for a run, in words: `bearer from 192.0.2.7`. */
 export function askedBy({ audit }: RunRecord): string {
@@ -73,14 +93,7 @@ export async function createRecord(
     ...given,
     params: await withoutSecrets(layout, given.kind, given.params),
     revision: await revisionOf(layout, given.params),
-    status: "running",
-    created_at: now,
-    started_at: now,
-    finished_at: null,
-    exit_code: null,
-    signal: null,
-    error: null,
-    result: null,
+    ...begun(now),
     audit: [{ at: now, action: "start", actor, request_id: requestId }],
   };
   const { folder } = runLayout(layout, record.id);
@@ -95,7 +108,12 @@ export async function createRecord(
   }
 }
 
-/** A push and a rollback name the one that they put in place. */
+function begun(at: string) {
+  const open = { finished_at: null, exit_code: null, signal: null, error: null, result: null };
+  return { status: "running", created_at: at, started_at: at, ...open } as const;
+}
+
+/** The revision that a run works with: a push and a rollback name the one that they put in place. */
 async function revisionOf(layout: Layout, { revision }: Record<string, unknown>): Promise<string | null> {
   return typeof revision === "string" ? revision : await currentRevision(layout);
 }
@@ -118,7 +136,7 @@ async function withoutSecrets(
 /** Notes an action in the record; the caller saves it. */
 export function addAudit(
   record: RunRecord,
-  action: AuditEntry["action"],
+  action: RunRecord["audit"][number]["action"],
   actor: Actor,
   requestId: string | null,
 ): void {
@@ -157,6 +175,11 @@ function errorOf(end: RunEnd): string {
   return `the run's process ended ${how} before it reported a result`;
 }
 
+/** The ids of all stored runs, oldest first (a run id is a UUIDv7, so this is their order in time). */
+export async function runIds(layout: Layout): Promise<string[]> {
+  return (await namesIn(layout.runs)).filter(isUuid).sort();
+}
+
 /** Writes the record so that a reader sees the old or the new one, also after a power loss. */
 export async function saveRecord(layout: Layout, record: RunRecord): Promise<void> {
   await writeAtomic(runLayout(layout, record.id).record, `${JSON.stringify(record, null, 2)}\n`);
@@ -184,14 +207,10 @@ function damagedRecord(layout: Layout, id: string, text: string): RunRecord {
     params: {},
     revision: null,
     kind: Object.hasOwn(RUNS, kind) ? (kind as RunKind) : "unknown",
+    ...begun(at),
     status: "failed",
-    created_at: at,
-    started_at: at,
     finished_at: at,
-    exit_code: null,
-    signal: null,
     error: RECORD_DAMAGED,
-    result: null,
     audit: [],
   };
 }

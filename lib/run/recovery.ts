@@ -1,16 +1,30 @@
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { acquireLock, type BucketLock, isOwned, readLock, takeOver } from "../bucket/base/lock.ts";
+import { RunLog } from "../bucket/base/logs.ts";
+import { Problems } from "../bucket/base/problems.ts";
 import { recoverSource } from "../bucket/source/source.ts";
+import { readOpsConf } from "../bucket/workspace/settings.ts";
 import { isUuid, uuidV7 } from "../codec/uuid.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
 import { readRegularSync, remove } from "../core/files.ts";
-import { finishRun, pruneHistory } from "./finish.ts";
-import { runIds } from "./history.ts";
-import { COMMAND_ENDED, type RunEnd, readRecord, SERVER_RESTARTED, saveRecord, settle } from "./record.ts";
+import { Redactor } from "../core/redact.ts";
+import {
+  COMMAND_ENDED,
+  type RunEnd,
+  type RunRecord,
+  readRecord,
+  runIds,
+  SERVER_RESTARTED,
+  saveRecord,
+  settle,
+  timeOfRun,
+} from "./record.ts";
+
+const DAY_MS = 86_400_000;
 
 /**
- * Takes the lock of a bucket for a run and settles what a killed process left there: an interrupted change of the
- * source is finished or undone, and the run whose lock was taken over gets its end state. Throws `bucket_busy`.
+ * Takes the lock of a bucket for a run and settles what a killed process left there: the run whose lock was taken over
+ * gets its end state, and an interrupted change of the source is finished or undone. Throws `bucket_busy`.
  */
 export async function takeBucket(layout: Layout, runId: string, command: string): Promise<BucketLock> {
   const lock = await acquireLock(layout, runId, command);
@@ -25,24 +39,20 @@ export async function takeBucket(layout: Layout, runId: string, command: string)
 }
 
 /**
- * Settles a bucket at the start of a server (decisions: Runs, Startup): run processes that outlived their server are
- * ended, then their groups, then the lock goes, every run that was `running` without anybody carrying it out gets its
- * end state, and an interrupted change of the source is finished or undone. What a living command holds is left
- * alone. Answers a sentence for each run it settled.
+ * Settles a bucket at the start of a server (decisions: Runs, Startup). Processes of runs that outlived their server are
+ * ended, then their groups, then the lock is removed. Every run that is `running` although no process carries it out
+ * gets its end state, and an interrupted change of the source is finished or undone. A bucket that a living command holds
+ * is left alone, but for its earlier runs. Answers a sentence for each run that was settled.
  */
 export async function recoverBucket(layout: Layout): Promise<string[]> {
   const found = await readLock(layout);
   if (found !== undefined && found !== "unreadable" && isOwned(found)) return settleRuns(layout, found.run_id);
   if (found !== undefined) await takeOver(layout, true);
-  const lock = await acquireLock(layout, uuidV7(), "recovery");
-  try {
-    const settled = await settleRuns(layout);
-    await recoverSource(layout);
-    await pruneHistory(layout);
-    return settled;
-  } finally {
-    await lock.release();
-  }
+  await using _ = await acquireLock(layout, uuidV7(), "recovery");
+  const settled = await settleRuns(layout);
+  await recoverSource(layout);
+  await pruneHistory(layout);
+  return settled;
 }
 
 /** Gives every `running` run but the one that is `alive` its end state. */
@@ -52,7 +62,7 @@ async function settleRuns(layout: Layout, alive?: string): Promise<string[]> {
   return settled;
 }
 
-/** Gives a run that is still `running`, though its process is gone, its end state; answers the sentence about it. */
+/** Gives a run its end state where it is still `running` although its process is gone; answers the sentence about it. */
 async function settleRun(layout: Layout, id: string): Promise<string[]> {
   // The id may come from a lock file, which could hold anything.
   const record = isUuid(id) ? readRecord(layout, id) : undefined;
@@ -66,7 +76,7 @@ async function settleRun(layout: Layout, id: string): Promise<string[]> {
   return [`run ${id} (${record.kind}) of bucket ${record.bucket_id} is settled: ${record.status}`];
 }
 
-/** What the run's process left where it could not tell its server any more; an unreadable file counts as none. */
+/** The outcome that a run's process left in a file because its server was gone; an unreadable file counts as none. */
 function readOutcome(layout: Layout, id: string): RunEnd["outcome"] {
   try {
     return JSON.parse(readRegularSync(runLayout(layout, id).outcome)) as RunEnd["outcome"];
@@ -74,5 +84,54 @@ function readOutcome(layout: Layout, id: string): RunEnd["outcome"] {
     if (error instanceof SyntaxError || error instanceof Failure) return undefined;
     if (hasErrno(error, "ENOENT", "ENOTDIR")) return undefined;
     throw error;
+  }
+}
+
+/**
+ * What the end of every run brings: the outcome is noted in the run's ops.log (control-plane.md, Source push 4), and old
+ * history is pruned (Runs 6). The caller holds the bucket's lock, all processes of the run are gone, and the record has
+ * its end state. The caller saves the record. Throws where the log cannot be written.
+ */
+export async function finishRun(layout: Layout, record: RunRecord): Promise<void> {
+  const settings = await readOpsConf(layout, new Problems());
+  const log = new RunLog({
+    layout,
+    runId: record.id,
+    command: record.kind,
+    redactor: new Redactor(),
+    // This is not the run's own process: in Activity it says nothing.
+    activity: () => {},
+    format: settings.logFormat,
+  });
+  try {
+    log.record({
+      event: "run_end",
+      action: record.status,
+      ...(record.error !== null && { reason: record.error }),
+      duration_ms: Date.parse(record.finished_at as string) - Date.parse(record.created_at),
+    });
+  } finally {
+    log.close();
+  }
+  await pruneRuns(layout, settings.logRunRetentionCount, settings.logRunRetentionDays);
+}
+
+/** Applies the bucket's retention settings; an ops.conf that cannot be read means their defaults. */
+export async function pruneHistory(layout: Layout): Promise<void> {
+  const settings = await readOpsConf(layout, new Problems());
+  await pruneRuns(layout, settings.logRunRetentionCount, settings.logRunRetentionDays);
+}
+
+/**
+ * Removes completed runs beyond the newest `count` or older than `days` (0 = unlimited); never one that runs, nor the
+ * newest (control-plane.md, Runs 6). Folders of runs whose record cannot be read count like completed ones.
+ */
+export async function pruneRuns(layout: Layout, count: number, days: number): Promise<void> {
+  const ids = (await runIds(layout)).reverse();
+  for (const [index, id] of ids.entries()) {
+    const tooMany = count > 0 && index >= count;
+    const tooOld = days > 0 && timeOfRun(id) < Date.now() - days * DAY_MS;
+    if (index === 0 || !(tooMany || tooOld)) continue;
+    if (readRecord(layout, id)?.status !== "running") await remove(runLayout(layout, id).folder);
   }
 }

@@ -12,7 +12,6 @@ import { endGroup, type GroupIdentity, identify, isGroupAlive, signalProcess } f
 import { selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
 import { EventLog } from "./events.ts";
-import { finishRun } from "./finish.ts";
 import { CANCEL_WAIT_MS, type FromWorker, type OutcomeMessage, type Progress, type RunKind } from "./protocol.ts";
 import {
   type Actor,
@@ -27,14 +26,14 @@ import {
   saveRecord,
   settle,
 } from "./record.ts";
-import { recoverBucket, takeBucket } from "./recovery.ts";
+import { finishRun, recoverBucket, takeBucket } from "./recovery.ts";
 
 const CRASH_GRACE_MS = 2_000;
 const INIT_LIMIT_MS = 30_000;
 const INIT_FAILURES = ["schema_too_new", "database_damaged", "database_busy"] as const;
 const SAVE_AGAIN_MS = 1_000;
 
-/** A bucket that is taken for a run which has not begun yet. Either `start` or `release` must follow. */
+/** A bucket that is taken for a run which has not begun yet. Either `start` or `release` must be called. */
 export interface Reservation {
   readonly runId: string;
   /** Starts the run's process; from then on the run ends by itself. */
@@ -51,20 +50,20 @@ interface ActiveRun {
   channel: Channel | undefined;
   outcome: OutcomeMessage | undefined;
   progress: Progress | null;
-  /** Set once the process is gone: from then on a cancel is no longer accepted. */
+  /** True once the process is gone: from then on no cancel is accepted. */
   exited: boolean;
-  /** Why it was ended from outside, without a cancel. */
+  /** Why the run was ended from outside, where that was no cancel. The first reason wins. */
   stopped: string | undefined;
   /** Saves of the record, one after the other. */
   saved: Promise<void>;
-  /** Resolves when its end state is stored. */
+  /** Resolves when the end state is stored. */
   ended: Promise<void>;
   hasEnded: () => void;
 }
 
 /**
- * Runs from the server's side: at most one per bucket, each in a child process of its own, and the only one who
- * decides how a run ended (control-plane.md, Runs).
+ * Runs from the server's side: at most one in a bucket, each in a child process of its own (control-plane.md, Runs). The
+ * supervisor alone decides how a run ended, once, after the process of the run has exited.
  */
 export class Supervisor {
   readonly #launcher: Launcher;
@@ -91,45 +90,27 @@ export class Supervisor {
   }
 
   /** Takes a bucket. Throws `bucket_busy` while a run is active there or a command holds its lock. */
-  async reserve(layout: Layout, bucketId: string, command: RunKind): Promise<Reservation> {
-    const runId = uuidV7();
-    const lock = await this.#take(layout, runId, command);
+  async reserve(layout: Layout, bucketId: string, kind: RunKind): Promise<Reservation> {
+    const id = uuidV7();
+    const lock = await this.#take(layout, id, kind);
     return {
-      runId,
-      start: async (params, actor, requestId) => {
-        const start = {
-          id: runId,
-          bucket_id: bucketId,
-          origin: "server" as const,
-          kind: command,
-          params,
-          actor,
-          requestId,
-        };
-        await this.#start(layout, lock, start);
-      },
+      runId: id,
+      start: (params, actor, requestId) =>
+        this.#start(layout, lock, { id, bucket_id: bucketId, origin: "server", kind, params, actor, requestId }),
       release: () => lock.release(),
     };
   }
 
   /** Makes a short change in a bucket under its lock, without a run. Throws `bucket_busy` like {@link reserve}. */
-  exclusively<T>(layout: Layout, command: string, work: () => Promise<T>): Promise<T> {
-    return this.#under(this.#take(layout, uuidV7(), command), work);
+  async exclusively<T>(layout: Layout, command: string, work: () => Promise<T>): Promise<T> {
+    await using _ = await this.#take(layout, uuidV7(), command);
+    return await work();
   }
 
   /** The same for the end of a bucket: what a killed process left there needs no settling any more. */
-  discard(layout: Layout, work: () => Promise<void>): Promise<void> {
-    const taken = this.#lock(layout, () => acquireLock(layout, uuidV7(), "delete"));
-    return this.#under(taken, work);
-  }
-
-  async #under<T>(taken: Promise<BucketLock>, work: () => Promise<T>): Promise<T> {
-    const lock = await taken;
-    try {
-      return await work();
-    } finally {
-      await lock.release();
-    }
+  async discard(layout: Layout, work: () => Promise<void>): Promise<void> {
+    await using _ = await this.#take(layout, uuidV7(), "delete", acquireLock);
+    await work();
   }
 
   /** The id of the run that is active in a bucket, or null. */
@@ -144,9 +125,9 @@ export class Supervisor {
   }
 
   /**
-   * Asks a run to stop (control-plane.md, Runs 4). Once this has resolved the run can only end `cancelled`: that the
-   * cancel was accepted is on the disk before it is answered. Twice is the same as once. When the disk cannot take it
-   * (`failed`), the run is stopped all the same.
+   * Asks a run to stop (control-plane.md, Runs 4). Once this has resolved the run can only end `cancelled`: the accepted
+   * cancel is on the disk before it is answered. A second cancel changes nothing. Where the disk cannot take the cancel,
+   * the run is stopped all the same and this throws `failed`. Throws `run_not_found` and `run_not_active`.
    */
   async cancel(layout: Layout, runId: string, actor: Actor, requestId: string): Promise<RunRecord> {
     const run = this.#active.get(runId);
@@ -184,7 +165,7 @@ export class Supervisor {
     throw new Failure(code, `Cannot initialise bucket ${bucketId}: ${why}`);
   }
 
-  /** Ends every run: they are asked, waited for, and after the bounded wait killed. New starts are refused. */
+  /** Ends every run: each is asked to stop, waited for and, after the bounded wait, killed. New starts are refused. */
   async stop(): Promise<void> {
     this.#stopping = true;
     const runs = [...this.#active.values()];
@@ -197,15 +178,11 @@ export class Supervisor {
     );
   }
 
-  #take(layout: Layout, runId: string, command: string): Promise<BucketLock> {
-    return this.#lock(layout, () => takeBucket(layout, runId, command));
-  }
-
-  async #lock(layout: Layout, take: () => Promise<BucketLock>): Promise<BucketLock> {
+  async #take(layout: Layout, runId: string, command: string, take = takeBucket): Promise<BucketLock> {
     if (this.#stopping) throw new Failure("shutting_down", "the server is shutting down");
     // A bucket that was never initialised may lack the folder of the lock.
     if (!(await exists(layout.data))) await mkdir(layout.data, PRIVATE_FOLDER);
-    return take();
+    return take(layout, runId, command);
   }
 
   async #start(layout: Layout, lock: BucketLock, start: Parameters<typeof createRecord>[1]): Promise<void> {
@@ -250,9 +227,9 @@ export class Supervisor {
     void run.channel.ended.then((exit) => this.#finish(run, exit));
     faultPoint("run: launched");
     const identity = identify(run.channel.pid);
-    // The orders follow only once the lock names the process, so that a recovery finds whoever acts in the bucket.
+    // The orders are sent only once the lock names the process, so that a recovery finds every process in the bucket.
     if (identity) await lock.addHolder(identity);
-    // Whoever asked for its end before it had a process could not tell it.
+    // A request to stop that came before there was a process could not reach it.
     if (isCancelled(record) || run.stopped !== undefined) throw cancelledFailure();
     const { id: runId, bucket_id: bucketId, kind, revision } = record;
     const orders = { runId, bucketDir: layout.root, bucketId, kind, params, revision, by: askedBy(record) };
@@ -284,8 +261,8 @@ export class Supervisor {
   }
 
   /**
-   * First every process is gone, then the lock is free, then the end state is visible (decisions: Runs). What fails
-   * here must not keep the rest from being done.
+   * The order of a run's end (decisions: Runs): first every process is gone, then the lock is free, then the end state is
+   * visible. A step that fails is logged, and the next one is done.
    */
   async #finish(run: ActiveRun, exit: { exitCode: number | null; signal: string | null }): Promise<void> {
     run.exited = true;
@@ -299,13 +276,13 @@ export class Supervisor {
     await this.#attempt(run, () => lock.release());
     faultPoint("run: unlocked");
     this.#active.delete(record.id);
-    // On a full disk it would stay `running` for good: tried again until there is room or the server stops.
+    // On a full disk the record would stay `running` for good: it is saved again until there is room or the server stops.
     while (!(await this.#attempt(run, () => saveRecord(layout, record))) && !this.#stopping) await sleep(SAVE_AGAIN_MS);
     this.events.add("ended", record);
     run.hasEnded();
   }
 
-  /** Answers whether it went well. */
+  /** Does a step; a failure is logged. Answers whether the step went well. */
   async #attempt({ record }: ActiveRun, work: () => Promise<unknown>): Promise<boolean> {
     try {
       await work();

@@ -5,9 +5,8 @@ import { isUuid } from "../codec/uuid.ts";
 import { turn } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";
 import { isUnchanged, unlessMissing } from "../core/files.ts";
-import { runIds } from "../run/history.ts";
 import type { RunKind, RunStatus } from "../run/protocol.ts";
-import { type RunRecord, readRecord } from "../run/record.ts";
+import { type RunRecord, readRecord, runIds } from "../run/record.ts";
 
 /** Which runs of a bucket are wanted; the cursor is the id of the last run of the page before. */
 export interface RunQuery {

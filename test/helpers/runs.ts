@@ -1,6 +1,5 @@
 import type { Layout } from "../../lib/bucket/base/layout.ts";
-import { runIds } from "../../lib/run/history.ts";
-import { type RunRecord, readRecord } from "../../lib/run/record.ts";
+import { type RunRecord, readRecord, runIds } from "../../lib/run/record.ts";
 
 /** The records of all stored runs of a bucket, newest first. */
 export async function storedRuns(layout: Layout): Promise<RunRecord[]> {

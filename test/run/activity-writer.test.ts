@@ -5,7 +5,7 @@ import { closeSync, existsSync, mkdirSync, openSync, readFileSync, statSync, wri
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { PROGRAM_ROOT } from "../../lib/core/self.ts";
-import { activityWriter } from "../../lib/run/activity-writer.ts";
+import { activityWriter } from "../../lib/run/activity.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 
 const STARTED = 1_700_000_000_000;
@@ -48,7 +48,7 @@ test("whenever a run's process is killed, each whole line of the times holds", a
   const { log, times } = setUp(t);
   const program = `
     import { openSync } from "node:fs";
-    import { activityWriter } from ${JSON.stringify(path.join(PROGRAM_ROOT, "lib/run/activity-writer.ts"))};
+    import { activityWriter } from ${JSON.stringify(path.join(PROGRAM_ROOT, "lib/run/activity.ts"))};
     let now = 0;
     const append = activityWriter(openSync(${JSON.stringify(log)}, "a"), ${JSON.stringify(times)}, () => (now += 125));
     for (;;) append("a line of output\\n");`;

@@ -87,6 +87,10 @@ export class BucketLock {
     if (await this.#isOurs()) await remove(this.#layout.lock);
   }
 
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.release();
+  }
+
   /** Changes that come while one is being written share the next write. */
   #write(): Promise<void> {
     if (this.#released) return Promise.resolve();

@@ -6,11 +6,10 @@ import { uuidV7 } from "../../codec/uuid.ts";
 import { explain, Failure } from "../../core/errors.ts";
 import { APPEND, exists, openRegularSync } from "../../core/files.ts";
 import { Launcher } from "../../core/spawn.ts";
-import { activityWriter } from "../../run/activity-writer.ts";
-import { finishRun } from "../../run/finish.ts";
+import { activityWriter } from "../../run/activity.ts";
 import type { OutcomeMessage, RunKind } from "../../run/protocol.ts";
 import { addAudit, askedBy, createRecord, isCancelled, saveRecord, settle } from "../../run/record.ts";
-import { takeBucket } from "../../run/recovery.ts";
+import { finishRun, takeBucket } from "../../run/recovery.ts";
 import { diffColours } from "../base/diff-colours.ts";
 import { EXIT } from "../base/flags.ts";
 import { type StopRequest, stopRequest } from "../base/stop.ts";
@@ -162,7 +161,7 @@ export function withoutServerVariables(env: NodeJS.ProcessEnv): NodeJS.ProcessEn
  */
 async function bucketIdFor(layout: Layout, kind: RunKind, params: Record<string, unknown>): Promise<string> {
   const { bucketIdOf, isDamaged, openForReading } = await import("../../bucket/base/database.ts");
-  const { requireNames } = await import("../../run/named.ts");
+  const { requireNames } = await import("../../run/request.ts");
   const snapshot = String(params.snapshot);
   const isOwn = kind === "snapshot_restore" && path.dirname(snapshot) === layout.snapshots;
   if (isOwn && isDamaged(layout.database))

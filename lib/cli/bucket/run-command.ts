@@ -1,7 +1,7 @@
 import { Failure, type Problem } from "../../core/errors.ts";
 import type { Schema } from "../../core/shape.ts";
 import { parametersOf, RUNS, type RunKind } from "../../run/protocol.ts";
-import { isRepeatable, repeated } from "../../run/retry.ts";
+import { isRepeatable, repeated } from "../../run/request.ts";
 import {
   BUCKET_DIR,
   bucketDir,

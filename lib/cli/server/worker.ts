@@ -4,7 +4,7 @@ import { sleep } from "../../core/async.ts";
 import { explain, Failure } from "../../core/errors.ts";
 import { writeAtomic } from "../../core/files.ts";
 import { Launcher } from "../../core/spawn.ts";
-import { activityWriter } from "../../run/activity-writer.ts";
+import { activityWriter } from "../../run/activity.ts";
 import {
   CANCEL_WAIT_MS,
   type FromWorker,

@@ -12,9 +12,8 @@ import {
 import { bytesDownload, type Download, downloadAnswer, fileDownload } from "../../http/download.ts";
 import { json, ok } from "../../http/message.ts";
 import { readActivity } from "../../run/activity.ts";
-import { type LineFilter, openLog } from "../../run/log-lines.ts";
+import { type LineFilter, openLog, openLogText } from "../../run/log-lines.ts";
 import { searchLog } from "../../run/log-search.ts";
-import { openLogText } from "../../run/log-text.ts";
 import { route } from "../context.ts";
 import { findRun, RUNS, runIn } from "./runs.ts";
 import { component, pollMs, TIMEOUT } from "./shapes.ts";

@@ -3,11 +3,11 @@ import { findBucket } from "../../bucket/source/root.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { described, object, oneOf, optional, string } from "../../core/shape.ts";
 import { json, jsonText, ok } from "../../http/message.ts";
-import { RUN_KINDS } from "../../run/protocol.ts";
+import { RUN_KINDS, RUN_STATUS } from "../../run/protocol.ts";
 import { type RunRecord, readRecord, runNotFound } from "../../run/record.ts";
 import { route } from "../context.ts";
 import { shownRun } from "../run-list.ts";
-import { component, PAGE, page, pollMs, RUN_STATUSES, TIMEOUT } from "./shapes.ts";
+import { component, PAGE, page, pollMs, TIMEOUT } from "./shapes.ts";
 
 /** Below it are all routes about runs. */
 export const RUNS = "/api/buckets/{bucket_id}/runs";
@@ -31,7 +31,7 @@ export const RUN_ROUTES = [
     method: "GET",
     path: RUNS,
     summary: "List the runs of a bucket, newest first",
-    query: { ...PAGE, status: optional(oneOf(...RUN_STATUSES)), kind: optional(oneOf(...RUN_KINDS)) },
+    query: { ...PAGE, status: optional(RUN_STATUS), kind: optional(oneOf(...RUN_KINDS)) },
     answer: { status: 200, description: "A page of runs", shape: page("Run") },
     failures: ["bucket_not_found"],
     async handle({ params, query }, { root, runList }) {

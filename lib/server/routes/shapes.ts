@@ -5,6 +5,7 @@ import {
   described,
   integer,
   list,
+  nullable,
   object,
   oneOf,
   optional,
@@ -14,11 +15,11 @@ import {
   withExample,
 } from "../../core/shape.ts";
 import { HTTP_STATUS } from "../../http/message.ts";
-import { RUN_CHANGES } from "../../run/events.ts";
-import { RUN_KINDS } from "../../run/protocol.ts";
-
-/** control-plane.md, Resources. */
-export const RUN_STATUSES = ["running", "succeeded", "failed", "cancelled"] as const;
+import { LOG_CHUNK } from "../../run/activity.ts";
+import { RUN_EVENTS } from "../../run/events.ts";
+import { LOG_MATCHES } from "../../run/log-search.ts";
+import { PROGRESS, RUN_STATUS, TIME } from "../../run/protocol.ts";
+import { ID, RUN_FIELDS, RUN_KIND } from "../../run/record.ts";
 
 const CURSOR = "`next_cursor` of the answer before";
 
@@ -52,23 +53,8 @@ export function offsetOf(cursor: string | undefined): number {
   return Number(cursor);
 }
 
-const TIME = withExample(described(string(), "RFC 3339, UTC, with milliseconds"), "2026-05-04T12:00:00.000Z");
 const SHA256 = withExample(string(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 const MODE = described(oneOf("0644", "0755"), "0755 where its owner may execute it");
-const UUID = { type: "string", format: "uuid", examples: ["0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"] };
-/** The id of whatever has one. */
-export const ID: Shape<string> = { ...string(), schema: UUID };
-
-function nullable<T>(shape: Shape<T>): Shape<T | null> {
-  return {
-    schema: { anyOf: [shape.schema, { type: "null" }] },
-    check: (value, path, report) => (value === null ? null : shape.check(value, path, report)),
-  };
-}
-
-const RUN_KIND = described(oneOf(...RUN_KINDS, "unknown"), "`unknown` where the record is damaged");
-const RUN_STATUS = oneOf(...RUN_STATUSES);
-
 const LAST_RUN = object({ id: ID, kind: RUN_KIND, status: RUN_STATUS, created_at: TIME, finished_at: nullable(TIME) });
 
 const BUCKET = object({
@@ -86,82 +72,11 @@ const BUCKET = object({
   last_run: described(nullable(LAST_RUN), "The newest run, active or not, of the server or the command line"),
 });
 
-const AUDIT = object({
-  at: TIME,
-  action: oneOf("start", "cancel", "force_kill"),
-  actor: object({ address: string(), via: oneOf("bearer", "session", "cli") }),
-  request_id: nullable(string()),
-});
-
-const RUN_FIELDS = {
-  id: ID,
-  bucket_id: ID,
-  origin: oneOf("server", "cli"),
-  kind: RUN_KIND,
-  params: described(anything({ type: "object" }), "What was asked for"),
-  revision: described(nullable(ID), "The source that it works with; null where none is known"),
-  status: RUN_STATUS,
-  created_at: TIME,
-  started_at: nullable(TIME),
-  finished_at: nullable(TIME),
-  exit_code: nullable(integer()),
-  signal: nullable(string()),
-  error: described(nullable(string()), "Why it failed, one sentence"),
-  result: described(anything(), "The outcome a person asks for; its form depends on the kind"),
-  audit: list(AUDIT),
+const SHOWN_RUN = {
+  ...RUN_FIELDS,
   duration_ms: described(integer({ min: 0 }), "Until now while it runs"),
   log_size_bytes: described(integer({ min: 0 }), "Of the Activity log"),
 };
-
-const EVENT = object({
-  at: TIME,
-  change: oneOf(...RUN_CHANGES),
-  bucket_id: ID,
-  run_id: ID,
-  kind: RUN_KIND,
-  status: RUN_STATUS,
-});
-
-const PROGRESS = object({
-  phase: string(),
-  done: integer({ min: 0 }),
-  total: integer({ min: 0 }),
-  waiting: described(
-    list(object({ on: string(), since: TIME, until: nullable(TIME) })),
-    "What the run waits for, since when, and until when at most",
-  ),
-  rollouts: described(
-    list(
-      object({
-        job: string(),
-        action: string(),
-        batch: integer({ min: 0 }),
-        batches: integer({ min: 0 }),
-        gate: described(oneOf("", "pending", "passed", "failed"), "Of the batch; empty before it begins"),
-        workers: integer({ min: 0 }),
-        done: integer({ min: 0 }),
-        running: integer({ min: 0 }),
-        failed: integer({ min: 0 }),
-        hosts: described(
-          list(
-            object({
-              worker: string(),
-              action: string(),
-              batch: described(integer({ min: 0 }), "0 where no batch takes it"),
-              state: described(string(), "running, checking, restoring, or an outcome as in the result"),
-            }),
-          ),
-          "In the order in which they are taken; of over 1,000 those at work or in trouble",
-        ),
-      }),
-    ),
-    "The jobs that a deploy is rolling out: the batch, and how many workers are at which point",
-  ),
-  cancel: described(
-    nullable(object({ confirmed: integer({ min: 0 }), total: integer({ min: 0 }) })),
-    "Since a cancel: how much of what the run waited for then is known to have ended",
-  ),
-});
 
 const WORKER = object({
   host: string(),
@@ -196,34 +111,12 @@ const SCHEMAS = {
     run_id: optional(described(ID, "The active run, where there is one in the way")),
   }),
   Bucket: BUCKET,
-  Run: object(RUN_FIELDS),
-  RunDetail: object({ ...RUN_FIELDS, progress: nullable(PROGRESS) }),
+  Run: object(SHOWN_RUN),
+  RunDetail: object({ ...SHOWN_RUN, progress: nullable(PROGRESS) }),
   RunStarted: object({ run_id: ID }),
-  LogChunk: object({
-    run_id: ID,
-    status: RUN_STATUS,
-    after: described(integer({ min: 0 }), "The byte offset that was asked for"),
-    next: described(integer({ min: 0 }), "The byte offset to ask for next"),
-    data: described(string(), "The text between the two, at most 256 KiB"),
-    done: described(boolean(), "The run has ended and `next` is the end"),
-  }),
-  LogMatches: object({
-    matches: list(
-      object({
-        line: described(integer({ min: 1 }), "Counted from 1"),
-        offset: described(integer({ min: 0 }), "The byte at which the line begins"),
-        text: described(string(), "The line; of one over 2,000 bytes the part around the text"),
-      }),
-    ),
-    next: described(string(), "Where to go on"),
-    scanned_to: described(integer({ min: 0 }), "The byte up to which the log was searched"),
-    done: described(boolean(), "The run has ended and all of its log was searched"),
-  }),
-  Events: object({
-    items: list(EVENT),
-    next: described(string(), "What to send as `after`"),
-    reset: described(boolean(), "Changes were missed: look at everything anew, then go on with `next`"),
-  }),
+  LogChunk: LOG_CHUNK,
+  LogMatches: LOG_MATCHES,
+  Events: RUN_EVENTS,
   Revision: object({
     id: ID,
     created_at: TIME,

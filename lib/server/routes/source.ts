@@ -6,10 +6,11 @@ import { isUuid } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
 import { described, object, optional } from "../../core/shape.ts";
 import { json, requireMediaType } from "../../http/message.ts";
+import { ID } from "../../run/record.ts";
 import { route } from "../context.ts";
 import { startRun } from "../start.ts";
 import { START_FAILURES, STARTED } from "./operations.ts";
-import { component, ID, PAGE, page } from "./shapes.ts";
+import { component, PAGE, page } from "./shapes.ts";
 
 const TAR = "application/x-tar";
 const GZIP = "application/gzip";

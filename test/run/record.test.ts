@@ -1,9 +1,7 @@
 import assert from "node:assert/strict";
-import { readdirSync, rmSync } from "node:fs";
 import { test } from "node:test";
-import { type Layout, layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
+import { type Layout, layoutOf } from "../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
-import { pruneRuns } from "../../lib/run/history.ts";
 import { addAudit, createRecord, type RunRecord, readRecord, saveRecord, settle } from "../../lib/run/record.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
@@ -72,29 +70,4 @@ test("CP-143 CP-208 CP-210 CP-211 CP-214 the end of a run follows from cancel, o
     settle(record, { exitCode, signal, outcome }, stopped);
     assert.deepEqual([record.status, record.error], [status, error]);
   }
-});
-
-test("CP-148 CP-149 CP-150 T-48 pruning keeps the newest, what runs, and what the settings allow", async (t) => {
-  const remaining = async (
-    count: number,
-    days: number,
-    ages: number[],
-    running: number[] = [],
-    withoutRecord: number[] = [],
-  ) => {
-    const layout = layoutOf(temporaryFolder(t));
-    for (const age of ages) await addRun(layout, age, running.includes(age) ? undefined : "ok");
-    for (const age of withoutRecord) rmSync(runLayout(layout, (await addRun(layout, age, "ok")).id).record);
-    await pruneRuns(layout, count, days);
-    const ids = readdirSync(layout.runs).sort();
-    return ids.map((id) =>
-      Math.round((Date.now() - Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16)) / DAY_MS),
-    );
-  };
-  assert.deepEqual(await remaining(2, 0, [40, 30, 20, 10]), [20, 10]);
-  assert.deepEqual(await remaining(0, 25, [40, 30, 20, 10]), [20, 10]);
-  assert.deepEqual(await remaining(0, 0, [400, 30]), [400, 30]);
-  assert.deepEqual(await remaining(1, 5, [40, 30]), [30]);
-  assert.deepEqual(await remaining(1, 0, [40, 30, 20], [40]), [40, 20]);
-  assert.deepEqual(await remaining(2, 0, [40, 10], [], [30, 20]), [20, 10]);
 });

@@ -6,7 +6,7 @@ import { makePrivateFolder } from "../../lib/core/files.ts";
 import { check } from "../../lib/core/shape.ts";
 import type { RunKind } from "../../lib/run/protocol.ts";
 import { type RunRecord, saveRecord } from "../../lib/run/record.ts";
-import { repeated, startShape } from "../../lib/run/retry.ts";
+import { repeated, startShape } from "../../lib/run/request.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 async function stored(layout: Layout, kind: RunKind, more: Partial<RunRecord>): Promise<string> {

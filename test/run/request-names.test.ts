@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { build } from "../../lib/operation/build/build.ts";
-import { requireNames } from "../../lib/run/named.ts";
 import type { RunKind } from "../../lib/run/protocol.ts";
+import { requireNames } from "../../lib/run/request.ts";
 import { makeBucket } from "../helpers/workspace.ts";
 
 test("a run of names that are not in the catalog is refused before it is made, each list by itself", async (t) => {

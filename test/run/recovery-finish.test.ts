@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
-import { finishRun, pruneHistory } from "../../lib/run/finish.ts";
 import { createRecord, saveRecord, settle } from "../../lib/run/record.ts";
+import { finishRun, pruneHistory, pruneRuns } from "../../lib/run/recovery.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const DAY_MS = 86_400_000;
@@ -65,4 +65,32 @@ test("a log that cannot be written is told to the caller", async (t) => {
   const record = await run();
   mkdirSync(runLayout(layout, record.id).opsLog);
   await assert.rejects(finishRun(layout, record), { code: "failed", message: /^Cannot write .*ops\.log: EISDIR/ });
+});
+
+test("CP-148 CP-149 CP-150 T-48 pruning keeps the newest, what runs, and what the settings allow", async (t) => {
+  const remaining = async (
+    count: number,
+    days: number,
+    ages: number[],
+    running: number[] = [],
+    withoutRecord: number[] = [],
+  ) => {
+    const { layout, run } = setUp(t);
+    for (const age of ages) {
+      const record = await run(age);
+      if (!running.includes(age)) await saveRecord(layout, record);
+    }
+    for (const age of withoutRecord) rmSync(runLayout(layout, (await run(age)).id).record);
+    await pruneRuns(layout, count, days);
+    const ids = readdirSync(layout.runs).sort();
+    return ids.map((id) =>
+      Math.round((Date.now() - Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16)) / DAY_MS),
+    );
+  };
+  assert.deepEqual(await remaining(2, 0, [40, 30, 20, 10]), [20, 10]);
+  assert.deepEqual(await remaining(0, 25, [40, 30, 20, 10]), [20, 10]);
+  assert.deepEqual(await remaining(0, 0, [400, 30]), [400, 30]);
+  assert.deepEqual(await remaining(1, 5, [40, 30]), [30]);
+  assert.deepEqual(await remaining(1, 0, [40, 30, 20], [40]), [40, 20]);
+  assert.deepEqual(await remaining(2, 0, [40, 10], [], [30, 20]), [20, 10]);
 });
