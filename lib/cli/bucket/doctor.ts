@@ -1,7 +1,7 @@
 import { layoutOf } from "../../bucket/base/layout.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { examine } from "../../operation/tend/doctor.ts";
-import { type Finding, GRADES } from "../../operation/tend/doctor-bucket.ts";
+import { FINDING_GRADES, type Finding } from "../../operation/tend/doctor-bucket.ts";
 import { EXIT } from "../base/flags.ts";
 import { stopRequest } from "../base/stop.ts";
 import { jsonText, visible } from "../base/table.ts";
@@ -14,9 +14,9 @@ export async function doctorCommand(dir: string, asJson: boolean): Promise<numbe
   const launcher = new Launcher(withoutServerVariables(process.env));
   void stop.insisted.then(() => launcher.endAll(0));
   const findings = await examine({ layout: layoutOf(dir), launcher, signal: stop.signal });
-  const worst = Math.max(...findings.map(({ grade }) => GRADES.indexOf(grade)));
-  toStdout(asJson ? jsonText({ grade: GRADES[worst], findings }) : report(findings));
-  return GRADES[worst] === "problem" ? EXIT.failed : EXIT.done;
+  const worst = Math.max(...findings.map(({ grade }) => FINDING_GRADES.indexOf(grade)));
+  toStdout(asJson ? jsonText({ grade: FINDING_GRADES[worst], findings }) : report(findings));
+  return FINDING_GRADES[worst] === "problem" ? EXIT.failed : EXIT.done;
 }
 
 function report(findings: readonly Finding[]): string {

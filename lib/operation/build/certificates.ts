@@ -84,7 +84,9 @@ export async function issueCertificates(
   const renewalFrom = now + settings.certsRenewalBuffer * DAY_MS;
   const isDuePair = ({ certs }: WantedPair) => certs.some((cert) => isDue(cert, last, kv, renewalFrom));
   const { due = [], kept = [] } = Object.groupBy(wanted, (pair) => (isDuePair(pair) ? "due" : "kept"));
-  warnAboutEnds(ca, kept, last, now, problems);
+  const lastCerts = (pair: WantedPair) => pair.certs.flatMap((cert) => last.get(certKey(cert)) ?? []);
+  const keptCerts = kept.map((pair) => ({ pair, certs: lastCerts(pair) }));
+  warnAboutEnds(ca, keptCerts, now, problems);
   if (due.length > 0) log.info(`issuing ${due.length} certificate${due.length === 1 ? "" : "s"}`);
   if (due.length > 0 && ca.notAfter <= now) throw ended(ca);
   const issued = await mapAll(due, AT_ONCE, (pair) => issue(pair, authority, now), signal);
@@ -159,8 +161,7 @@ function isDue(cert: IssuedCert, last: ReadonlyMap<string, IssuedCert>, kv: KvSt
 /** One warning for each certificate of a manifest, however many workers have it. */
 function warnAboutEnds(
   ca: IssuedCert,
-  kept: readonly WantedPair[],
-  last: ReadonlyMap<string, IssuedCert>,
+  kept: readonly { pair: WantedPair; certs: IssuedCert[] }[],
   now: number,
   problems: Problems,
 ): void {
@@ -168,13 +169,13 @@ function warnAboutEnds(
     const advice = "put a new pair there and in ca.key, then build and deploy";
     problems.warn("secrets/ca.crt", "", `the CA ends on ${utc(ca.notAfter)}: ${advice}`);
   }
-  for (const [{ name }, pairs] of Map.groupBy(kept, (pair) => pair.request)) {
-    const certs = pairs.flatMap((pair) => pair.certs.flatMap((cert) => last.get(certKey(cert)) ?? []));
+  for (const [{ name }, pairs] of Map.groupBy(kept, ({ pair }) => pair.request)) {
+    const certs = pairs.flatMap((one) => one.certs);
     const ends = certs.filter((cert) => cert.expiringFrom <= now).map((cert) => cert.notAfter);
     if (ends.length === 0) continue;
     const which = ends.length > 1 ? `the first of ${ends.length} ends` : "ends";
     const rule = "certs_renewal_buffer in ops.conf says how long before its end it is renewed";
-    problems.warn(pairs[0]?.file ?? "", `certs/${name}`, `${which} on ${utc(Math.min(...ends))}; ${rule}`);
+    problems.warn(pairs[0]?.pair.file ?? "", `certs/${name}`, `${which} on ${utc(Math.min(...ends))}; ${rule}`);
   }
 }
 

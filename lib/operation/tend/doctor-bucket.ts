@@ -27,7 +27,7 @@ export interface DoctorContext {
 }
 
 /** From the best to the worst. */
-export const GRADES = ["ok", "warning", "problem"] as const;
+export const FINDING_GRADES = ["ok", "warning", "problem"] as const;
 
 /** One thing that was looked at. */
 export interface Finding {
@@ -35,7 +35,7 @@ export interface Finding {
   where: string;
   /** What was looked at, in one or two words. */
   check: string;
-  grade: (typeof GRADES)[number];
+  grade: (typeof FINDING_GRADES)[number];
   message: string;
   /** What to do about it; null where there is nothing to do. */
   advice: string | null;
