@@ -1,10 +1,10 @@
-import { bucketNames } from "../bucket/base/bucket-names.ts";
 import { type Database, isDamaged, openDatabase } from "../bucket/base/database.ts";
-import { loadKvKey } from "../bucket/base/kv-key.ts";
 import { type Layout, layoutOf } from "../bucket/base/layout.ts";
 import { RunLog } from "../bucket/base/logs.ts";
 import { Problems } from "../bucket/base/problems.ts";
+import { bucketNames } from "../bucket/catalog/info.ts";
 import { KvStore } from "../bucket/kv/kv.ts";
+import { loadKvKey } from "../bucket/kv/kv-seal.ts";
 import { readOpsConf } from "../bucket/workspace/settings.ts";
 import { explain, Failure } from "../core/errors.ts";
 import { emptyFolder } from "../core/files.ts";

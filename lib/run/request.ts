@@ -1,9 +1,7 @@
 import type { Database } from "../bucket/base/database.ts";
 import type { Layout } from "../bucket/base/layout.ts";
 import { catalogAllocations, catalogJobs, catalogWorkers } from "../bucket/catalog/catalog.ts";
-import { jobOfHook } from "../bucket/catalog/hook-choice.ts";
-import { allocationsNamed, jobsNamed } from "../bucket/catalog/job-choice.ts";
-import { selectWorkers } from "../bucket/catalog/worker-choice.ts";
+import { allocationsNamed, jobOfHook, jobsNamed, selectWorkers } from "../bucket/catalog/choices.ts";
 import { isUuid } from "../codec/uuid.ts";
 import { Failure } from "../core/errors.ts";
 import { MASK } from "../core/redact.ts";

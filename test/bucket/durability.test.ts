@@ -3,7 +3,7 @@ import { mkdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { link, open, rename, rm } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { ensureAuthority } from "../../lib/bucket/base/authority.ts";
+import { ensureAuthority } from "../../lib/bucket/base/certificates.ts";
 import { openDatabase } from "../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { commitRestore, prepareRestore, restoreBucket } from "../../lib/bucket/snapshots/restore.ts";

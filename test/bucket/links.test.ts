@@ -12,15 +12,13 @@ import {
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { migrate, openDatabase, openForReading } from "../../lib/bucket/base/database.ts";
-import { loadKvKey } from "../../lib/bucket/base/kv-key.ts";
 import { type Layout, layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { acquireLock } from "../../lib/bucket/base/lock.ts";
-import { readLogs } from "../../lib/bucket/base/log-read.ts";
-import { RunLog } from "../../lib/bucket/base/logs.ts";
+import { RunLog, readLogs } from "../../lib/bucket/base/logs.ts";
+import { loadKvKey } from "../../lib/bucket/kv/kv-seal.ts";
 import { commitRestore, prepareRestore } from "../../lib/bucket/snapshots/restore.ts";
-import { diffRevisions } from "../../lib/bucket/source/revision-diff.ts";
 import { recoverSource, restoreRevision } from "../../lib/bucket/source/source.ts";
-import { listSourceFiles, listTemplates } from "../../lib/bucket/source/source-view.ts";
+import { diffRevisions, listSourceFiles, listTemplates } from "../../lib/bucket/source/source-view.ts";
 import { initBucket } from "../../lib/bucket/workspace/init.ts";
 import { createJob } from "../../lib/bucket/workspace/job-template.ts";
 import { removeSshKey } from "../../lib/bucket/workspace/ssh-key.ts";

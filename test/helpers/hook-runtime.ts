@@ -2,9 +2,9 @@ import { once } from "node:events";
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import type { TestContext } from "node:test";
 import { openDatabase } from "../../lib/bucket/base/database.ts";
-import { loadKvKey } from "../../lib/bucket/base/kv-key.ts";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { KvStore } from "../../lib/bucket/kv/kv.ts";
+import { loadKvKey } from "../../lib/bucket/kv/kv-seal.ts";
 import { initBucket } from "../../lib/bucket/workspace/init.ts";
 import {
   type HookRuntime,

@@ -3,11 +3,11 @@ import { rmSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { openDatabase } from "../../lib/bucket/base/database.ts";
-import { loadKvKey } from "../../lib/bucket/base/kv-key.ts";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
-import { setLastOutcome } from "../../lib/bucket/catalog/last-outcomes.ts";
+import { setLastOutcome } from "../../lib/bucket/catalog/info.ts";
 import { VIEW_NAMES } from "../../lib/bucket/catalog/views.ts";
 import { KvStore } from "../../lib/bucket/kv/kv.ts";
+import { loadKvKey } from "../../lib/bucket/kv/kv-seal.ts";
 import { TestServer } from "../helpers/server.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
 

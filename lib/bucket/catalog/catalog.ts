@@ -1,159 +1,73 @@
-import type { Database, Row } from "../base/database.ts";
-import type {
-  CatalogAllocation,
-  CatalogFile,
-  CatalogHook,
-  CatalogJob,
-  CatalogWorker,
-  HealthCheck,
+import type { Database, SqlValue } from "../base/database.ts";
+import {
+  ALLOCATION,
+  BUILT_WORKER,
+  type CatalogAllocation,
+  type CatalogFile,
+  type CatalogJob,
+  type CatalogWorker,
+  HOOK,
+  JOB,
+  JOB_FILE,
+  WORKER,
 } from "../base/model.ts";
+import { readRecords, replaceRows, rowOf, writeRows } from "../base/table.ts";
+import type { Worker } from "../workspace/workers.ts";
+import { startAnew } from "./promotions.ts";
 
-/** The columns of table `worker` that hold a field as it is, by field. */
-export const WORKER_COLUMNS = {
-  host: "worker_ip",
-  id: "worker_id",
-  hostname: "hostname",
-  connection: "connection",
-  root: "root",
-  sshUser: "ssh_user",
-  sshPort: "ssh_port",
-  sshJump: "ssh_jump",
-  position: "position",
-} as const;
-
-/** The columns of table `job` that hold a field as it is, or lists and objects as JSON, by field. */
-export const JOB_COLUMNS = {
-  name: "name",
-  id: "job_id",
-  version: "version",
-  deploymentSeq: "deployment_seq",
-  maxConcurrentUpgrades: "max_concurrent_upgrades",
-  maxConcurrentStarts: "max_concurrent_starts",
-  restartPolicy: "restart_policy",
-  restartGlobs: "restart_globs",
-  healthCheck: "health_check",
-  driftIgnore: "drift_ignore",
-  lifecycleTimeoutSeconds: "lifecycle_timeout_seconds",
-  onFailure: "on_failure",
-  secretMode: "secret_mode",
-  tolerateUnreachable: "tolerate_unreachable",
-} as const;
-
-function asFields(columns: Record<string, string>): string {
-  return Object.entries(columns)
-    .map(([field, column]) => `${column} AS ${field}`)
-    .join(", ");
-}
-
-/** The workers, by position and host; removed ones that still have allocations are included. */
+/** The workers, by position and host; removed workers that still have allocations are included. */
 export function catalogWorkers(db: Database): CatalogWorker[] {
-  const labels = grouped(db, "SELECT worker_ip AS owner, label FROM worker_labels ORDER BY label");
-  const sql = `SELECT ${asFields(WORKER_COLUMNS)}, removed, synced_seq AS syncedSeq FROM worker
-    ORDER BY position, worker_ip`;
-  return db
-    .all<WorkerRow>(sql)
-    .map(({ sshUser, sshPort, sshJump, ...row }) => ({
-      ...row,
-      ...(sshUser !== null && { sshUser }),
-      ...(sshPort !== null && { sshPort }),
-      ...(sshJump !== null && { sshJump }),
-      labels: (labels.get(row.host) ?? []).map((one) => String(one.label)),
-      removed: row.removed === 1,
-    }));
+  const rows = db.all<{ worker_ip: string; label: string }>(
+    "SELECT worker_ip, label FROM worker_labels ORDER BY label",
+  );
+  const labels = Map.groupBy(rows, (row) => row.worker_ip);
+  return readRecords(db, WORKER, "ORDER BY position, worker_ip").map((worker) => {
+    return { ...worker, labels: (labels.get(worker.host) ?? []).map(({ label }) => label) };
+  });
 }
-
-type SshFields = "sshUser" | "sshPort" | "sshJump";
-type WorkerRow = Omit<CatalogWorker, SshFields | "labels" | "removed"> & {
-  [K in SshFields]: NonNullable<CatalogWorker[K]> | null;
-} & { removed: number };
 
 /** The jobs, by name. */
 export function catalogJobs(db: Database): CatalogJob[] {
   const ports = catalogPorts(db);
-  const hooks = grouped(db, "SELECT job AS owner, * FROM hooks ORDER BY name, executed_on");
-  return db
-    .all<JobRow>(`SELECT ${asFields(JOB_COLUMNS)} FROM job ORDER BY name`)
-    .map((row) => ({
-      ...row,
-      restartGlobs: JSON.parse(row.restartGlobs) as string[],
-      driftIgnore: JSON.parse(row.driftIgnore) as string[],
-      healthCheck: JSON.parse(row.healthCheck) as HealthCheck | null,
-      ports: Object.fromEntries(ports.get(row.name) ?? []),
-      hooks: hooksOf(hooks.get(row.name) ?? []),
-    }));
-}
-
-type JobRow = Omit<CatalogJob, "restartGlobs" | "driftIgnore" | "healthCheck" | "ports" | "hooks"> & {
-  restartGlobs: string;
-  driftIgnore: string;
-  healthCheck: string;
-};
-
-function hooksOf(rows: Row[]): CatalogHook[] {
-  const hooks = new Map<string, CatalogHook>();
-  for (const row of rows) {
-    const name = String(row.name);
-    const known = hooks.get(name);
-    if (known) known.events.push(String(row.executed_on));
-    else
-      hooks.set(name, {
-        name,
-        events: [String(row.executed_on)],
-        demandJob: String(row.demand_job),
-        demandHook: String(row.demand_hook),
-        demandConfig: JSON.parse(String(row.demand_config)) as Record<string, unknown>,
-      });
-  }
-  return [...hooks.values()];
+  const hooks = Map.groupBy(readRecords(db, HOOK, "ORDER BY job, name, executed_on"), ({ job }) => job);
+  return readRecords(db, JOB, "ORDER BY name").map((job) => ({
+    ...job,
+    ports: Object.fromEntries(ports.get(job.name) ?? []),
+    hooks: [...Map.groupBy(hooks.get(job.name) ?? [], ({ name }) => name).values()].map((rows) => {
+      const [{ job: _, event: __, ...hook }] = rows as [(typeof rows)[0]];
+      return { ...hook, events: rows.map(({ event }) => event) };
+    }),
+  }));
 }
 
 /** The numbers of all ports by job and name, names in order. */
 export function catalogPorts(db: Database): Map<string, Map<string, number>> {
-  const ports = grouped(db, "SELECT job AS owner, name, port FROM job_ports ORDER BY name");
-  return new Map(
-    [...ports].map(([job, rows]) => [job, new Map(rows.map((row) => [String(row.name), Number(row.port)]))]),
+  const ports = new Map<string, Map<string, number>>();
+  const rows = db.all<{ job: string; name: string; port: number }>(
+    "SELECT job, name, port FROM job_ports ORDER BY name",
   );
+  for (const { job, name, port } of rows) ports.set(job, (ports.get(job) ?? new Map()).set(name, port));
+  return ports;
 }
-
-type AllocationRow = [
-  id: string,
-  worker: string,
-  job: string,
-  disabled: number,
-  removed: number,
-  deploymentSeq: number,
-  newVersion: string,
-];
 
 /** The allocations: by job, then the worker's position, then host. */
 export function catalogAllocations(db: Database): CatalogAllocation[] {
-  const order = "LEFT JOIN worker w ON w.worker_ip = a.worker_ip ORDER BY job, w.position, a.worker_ip";
-  return unorderedAllocations(db, order);
+  return readRecords(db, ALLOCATION, "LEFT JOIN worker USING (worker_ip) ORDER BY job, position, worker_ip");
 }
 
-/** The allocations in no order, which of 10,000 takes a third of the time; or as the rest of the query has it. */
-export function unorderedAllocations(db: Database, inOrder = ""): CatalogAllocation[] {
-  const columns = "alloc_id, a.worker_ip, job, disabled, a.removed, deployment_seq, new_version";
-  return db
-    .tuples<AllocationRow>(`SELECT ${columns} FROM allocations a ${inOrder}`)
-    .map(([id, worker, job, disabled, removed, deploymentSeq, newVersion]) => ({
-      id,
-      worker,
-      job,
-      disabled: disabled === 1,
-      removed: removed === 1,
-      deploymentSeq,
-      newVersion,
-    }));
+/** The allocations in no order, which of 10,000 takes a third of the time. */
+export function unorderedAllocations(db: Database): CatalogAllocation[] {
+  return readRecords(db, ALLOCATION);
 }
 
 /** The files of a job, by path. */
 export function catalogFiles(db: Database, job: string): CatalogFile[] {
-  const rows = db.all<CatalogFile & { content: Uint8Array }>(
-    "SELECT path, mode, sha256, content FROM job_files WHERE job = ? ORDER BY path",
-    job,
-  );
-  return rows.map((row) => ({ ...row, content: Buffer.from(row.content) }));
+  return readRecords(db, JOB_FILE, "WHERE job = ? ORDER BY path", job);
+}
+
+/** One file of a job; undefined where there is none. */
+export function catalogFile(db: Database, job: string, path: string): CatalogFile | undefined {
+  return readRecords(db, JOB_FILE, "WHERE job = ? AND path = ?", job, path)[0];
 }
 
 /** The files of a job from the path after `after` on, at most `limit`, without their content. */
@@ -169,19 +83,103 @@ export function listCatalogFiles(
   );
 }
 
-/** One file of a job; undefined where there is none. */
-export function catalogFile(db: Database, job: string, path: string): CatalogFile | undefined {
-  const sql = "SELECT path, mode, sha256, content FROM job_files WHERE job = ? AND path = ?";
-  const row = db.get<CatalogFile & { content: Uint8Array }>(sql, job, path);
-  return row && { ...row, content: Buffer.from(row.content) };
-}
-
 /** True when the catalog has a job of this name. */
 export function hasCatalogJob(db: Database, job: string): boolean {
   return db.get("SELECT 1 FROM job WHERE name = ?", job) !== undefined;
 }
 
-/** Rows by their column `owner`, in the order of the query. */
-function grouped(db: Database, sql: string): Map<string, Row[]> {
-  return Map.groupBy(db.all(sql), (row) => String(row.owner));
+/** A worker of a build with the id that the catalog knows it by. */
+export interface BuiltWorker extends Worker {
+  id: string;
+}
+
+/** What a job gets of a resource, in MB or MHz, and which file says so. */
+export interface Reservation {
+  min: number;
+  max: number;
+  current: number;
+  source: string;
+}
+
+/** A job of a build. */
+export interface BuiltJob extends CatalogJob {
+  selectors: string[];
+  memory: Reservation;
+  cpu: Reservation;
+  files: CatalogFile[];
+}
+
+/** The result of a build. */
+export interface BuiltCatalog {
+  workers: BuiltWorker[];
+  jobs: BuiltJob[];
+  /** Removed allocations included. */
+  allocations: CatalogAllocation[];
+  /** The allocations that differ from the last build. A later build has them all, until gc removes their rows. */
+  changed: CatalogAllocation[];
+  /** The allocations whose promoted state does not count any more: the next deploy starts them as new. */
+  startAnew: CatalogAllocation[];
+}
+
+/**
+ * Replaces the catalog by what was built; only rows that differ are written. To be called in a transaction. A worker
+ * that is not in workers.json any more keeps its row, marked as removed, while an allocation is left on the worker.
+ */
+export function saveCatalog(db: Database, { workers, jobs, ...built }: BuiltCatalog, now: Date): void {
+  const present = new Set(workers.map((worker) => worker.host));
+  const left = new Set<SqlValue>(built.allocations.map(({ worker }) => worker).filter((host) => !present.has(host)));
+  for (const host of left) db.run("UPDATE worker SET removed = 1 WHERE worker_ip = ?", host);
+  replaceRows(
+    db,
+    "worker",
+    workers.map((worker) => rowOf(BUILT_WORKER, { ...worker, removed: false })),
+    left,
+  );
+  db.run("DELETE FROM worker_facts WHERE worker_ip NOT IN (SELECT worker_ip FROM worker)");
+  const labels = workers.flatMap(({ host, labels }) => labels.map((label) => ({ worker_ip: host, label })));
+  replaceRows(db, "worker_labels", labels, left);
+  const tags = workers.flatMap(({ host, tags }) => [...tags].map(([key, value]) => ({ worker_ip: host, key, value })));
+  replaceRows(db, "worker_tags", tags, left);
+  replaceRows(db, "job", jobs.map(jobRow));
+  replaceRows(
+    db,
+    "job_selectors",
+    jobs.flatMap(({ name: job, selectors }) => selectors.map((selector) => ({ job, selector }))),
+  );
+  replaceRows(
+    db,
+    "job_ports",
+    jobs.flatMap(({ name: job, ports }) => Object.entries(ports).map(([name, port]) => ({ job, name, port }))),
+  );
+  replaceRows(db, "hooks", jobs.flatMap(hookRows));
+  replaceRows(
+    db,
+    "job_files",
+    jobs.flatMap(({ name: job, files }) => files.map((file) => ({ job, ...rowOf(JOB_FILE, file) }))),
+  );
+  writeRows(
+    db,
+    "allocations",
+    built.changed.map((allocation) => rowOf(ALLOCATION, allocation)),
+  );
+  startAnew(db, built.startAnew);
+  db.run("UPDATE bucket SET build_seq = build_seq + 1, built_at = ?", now.toISOString());
+}
+
+function jobRow({ memory, cpu, ...job }: BuiltJob) {
+  return {
+    ...rowOf(JOB, job),
+    min_memory_mb: memory.min,
+    max_memory_mb: memory.max,
+    current_memory_mb: memory.current,
+    current_memory_source: memory.source,
+    min_cpu_mhz: cpu.min,
+    max_cpu_mhz: cpu.max,
+    current_cpu_mhz: cpu.current,
+    current_cpu_source: cpu.source,
+  };
+}
+
+function hookRows({ name: job, hooks }: BuiltJob) {
+  return hooks.flatMap((hook) => hook.events.map((event) => rowOf(HOOK, { ...hook, job, event })));
 }

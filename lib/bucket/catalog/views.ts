@@ -1,10 +1,10 @@
 import { Failure } from "../../core/errors.ts";
 import type { Database, Row, SqlValue } from "../base/database.ts";
 import { unknownName } from "../base/problems.ts";
-import { type Fingerprint, noFingerprint } from "../kv/fingerprint.ts";
 import { readableNamespaces } from "../kv/kv-access.ts";
+import { type Fingerprint, noFingerprint } from "../kv/kv-seal.ts";
 import { catalogAllocations } from "./catalog.ts";
-import { LAST_OUTCOMES } from "./last-outcomes.ts";
+import { LAST_OUTCOMES } from "./info.ts";
 
 /** What people may look at: the catalog, resource by resource (control-plane.md, Resources). */
 export const VIEW_NAMES = ["workers", "jobs", "allocations", "deployments", "hooks", "ports", "kv", "certs"] as const;

@@ -6,12 +6,11 @@ import { isUuid } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
 import { flushFolder, makePrivateFolder, namesIn, realPlace, remove, unlessMissing } from "../../core/files.ts";
 import { openDatabase } from "../base/database.ts";
-import { loadKvKey } from "../base/kv-key.ts";
 import { type Layout, layoutOf, SOURCE_PATHS } from "../base/layout.ts";
+import { loadKvKey, sealedValues } from "../kv/kv-seal.ts";
 import { listRevisions, type Revision } from "../source/revisions.ts";
 import { flushTree, STATE_PATHS, swap } from "../source/swap.ts";
 import { initBucket } from "../workspace/init.ts";
-import { sealedValues } from "./sealed.ts";
 import { type SnapshotManifest, unpackSnapshot } from "./snapshot-file.ts";
 
 /** A snapshot that was unpacked and checked, and waits in `.ops/restores/<id>/`. */

@@ -7,7 +7,7 @@ import { makePrivateFolder, openRegular, PRIVATE_FILE, PRIVATE_FOLDER } from "..
 import { check, type Infer, integer, list, object, oneOf, quote, record, string } from "../../core/shape.ts";
 import { bucketIdOf, type Database, migrate, openDatabase, SCHEMA_VERSION } from "../base/database.ts";
 import { SOURCE_PATHS } from "../base/layout.ts";
-import { unzipped } from "../source/source-body.ts";
+import { unzipped } from "../source/source.ts";
 import { pathProblem } from "../source/source-rules.ts";
 
 /** The name of the first entry of a snapshot. */

@@ -1,15 +1,17 @@
 import { createHash, randomUUID } from "node:crypto";
 import { mkdir, open, rename } from "node:fs/promises";
 import path from "node:path";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { createGunzip } from "node:zlib";
 import { readTar, type TarEntry } from "../../codec/archive/tar-read.ts";
 import { uuidV7 } from "../../codec/uuid.ts";
-import { Failure, hasErrno, throwIfCancelled } from "../../core/errors.ts";
+import { cancelledFailure, Failure, hasErrno, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { faultPoint } from "../../core/fault.ts";
 import { exists, flushFolder, makePrivateFolder, remove, setFolders } from "../../core/files.ts";
 import type { Layout } from "../base/layout.ts";
 import { findRevision, listRevisions, type Revision, type StoredRevision } from "./revisions.ts";
-import { archiveOf } from "./source-body.ts";
-import { SourceRules } from "./source-rules.ts";
+import { SOURCE_LIMITS, SourceRules } from "./source-rules.ts";
 import { discardLeftovers, finishInterrupted, flushTree, install } from "./swap.ts";
 
 /** A verified upload: `<folder>/tree/` holds it and nothing else, its files read-only. */
@@ -149,4 +151,61 @@ function summaryOf(files: readonly WrittenFile[]): Omit<ReceivedSource, "folder"
   for (const file of sorted) hash.update(`${file.sha256} ${file.executable ? "0755" : "0644"} ${file.path}\n`);
   const size_bytes = files.reduce((sum, file) => sum + file.sizeBytes, 0);
   return { size_bytes, file_count: files.length, sha256: hash.digest("hex") };
+}
+
+/** Headers, padding and extended headers need at most about this much per entry. */
+const OVERHEAD_BYTES = 4 * 1024;
+const ARCHIVE_BYTES = SOURCE_LIMITS.bytes + SOURCE_LIMITS.entries * OVERHEAD_BYTES;
+
+/**
+ * The archive in the body of a push, unpacked if it is gzipped. Ends with `invalid_source` when the gzip is damaged or
+ * holds more than any allowed source, with `cancelled` when the signal is aborted, even while the sender is silent.
+ * Then the body's iterator is closed, which is not waited for; its owner may still have to answer on the connection.
+ */
+export async function* archiveOf(
+  body: AsyncIterable<Uint8Array>,
+  gzip: boolean,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array> {
+  const sent = untilAborted(body, signal);
+  let total = 0;
+  for await (const chunk of gzip ? unzipped(sent) : sent) {
+    total += chunk.length;
+    if (total > ARCHIVE_BYTES)
+      throw new Failure("invalid_source", `the archive unpacks to more than ${ARCHIVE_BYTES} bytes`);
+    yield chunk;
+  }
+}
+
+async function* untilAborted(body: AsyncIterable<Uint8Array>, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  aborted.catch(() => {});
+  const onAbort = () => reject(cancelledFailure());
+  signal.addEventListener("abort", onAbort);
+  if (signal.aborted) onAbort();
+  const iterator = body[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      const next = await Promise.race([iterator.next(), aborted]);
+      if (next.done) return;
+      yield next.value;
+    }
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+    // Of a sender that is silent this resolves only when it speaks again or has gone.
+    iterator.return?.().catch(() => {});
+  }
+}
+
+/** What a gzip stream holds. Throws `invalid_source` for one that is damaged or cut off. */
+export async function* unzipped(packed: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  const gunzip = createGunzip();
+  // An error of either stream reaches the reader of the last one.
+  pipeline(Readable.from(packed), gunzip).catch(() => {});
+  try {
+    yield* gunzip;
+  } catch (error) {
+    if (!(error as { code?: string }).code?.startsWith("Z_")) throw error;
+    throw new Failure("invalid_source", `the archive is not readable as gzip: ${messageOf(error)}`);
+  }
 }

@@ -4,10 +4,10 @@ import path from "node:path";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
 import { createExclusive, exists, makePrivateFolder, refuseLink } from "../../core/files.ts";
-import { ensureAuthority } from "../base/authority.ts";
+import { ensureAuthority } from "../base/certificates.ts";
 import { migrate, openDatabase, SCHEMA_VERSION } from "../base/database.ts";
-import { createKvKey } from "../base/kv-key.ts";
 import { type Layout, layoutOf } from "../base/layout.ts";
+import { createKvKey } from "../kv/kv-seal.ts";
 import { DEFAULT_BUCKET_CONF } from "./bucket-conf.ts";
 import { DEFAULT_OPS_CONF } from "./settings.ts";
 

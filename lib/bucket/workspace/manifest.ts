@@ -20,8 +20,7 @@ import {
 import { type CatalogHook, type CatalogJob, type HealthCheck, HOOK_EVENTS } from "../base/model.ts";
 import { blank, fields, line, NAME, NAME_RULE, name, quantity } from "../base/names.ts";
 import type { Problems } from "../base/problems.ts";
-import { type CertRequest, certRequests, certs } from "./cert-requests.ts";
-import { healthCheck, positive, undeclaredPorts } from "./health-check.ts";
+import { type CertRequest, certRequests, certs, healthCheck, positive, undeclaredPorts } from "./manifest-blocks.ts";
 import { isPortName, ports } from "./ports.ts";
 
 /** What a job may be given of a resource, in MB or MHz; 0 where nothing is said. */

@@ -1,14 +1,13 @@
 import { buffer } from "node:stream/consumers";
 import type { Database } from "../../bucket/base/database.ts";
-import { loadKvKey } from "../../bucket/base/kv-key.ts";
 import { layoutOf } from "../../bucket/base/layout.ts";
 import { catalogFile } from "../../bucket/catalog/catalog.ts";
 import { bucketInfo } from "../../bucket/catalog/info.ts";
 import { prometheusRows, scrapeConfigs } from "../../bucket/catalog/scrape.ts";
 import { type ViewName, type ViewQuery, viewOf } from "../../bucket/catalog/views.ts";
-import { fingerprintsOf } from "../../bucket/kv/fingerprint.ts";
 import { KvStore } from "../../bucket/kv/kv.ts";
 import { isPrivateKey, isSealed } from "../../bucket/kv/kv-access.ts";
+import { fingerprintsOf, loadKvKey } from "../../bucket/kv/kv-seal.ts";
 import { toYaml } from "../../codec/config/yaml.ts";
 import { uuidV7 } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";

@@ -1,5 +1,5 @@
 import { layoutOf, runLayout } from "../../bucket/base/layout.ts";
-import { type LogEntry, type LogFilter, type LogLine, readLogs } from "../../bucket/base/log-read.ts";
+import { type LogEntry, type LogFilter, type LogLine, readLogs } from "../../bucket/base/logs.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { exists } from "../../core/files.ts";
 import { jsonLine, visible } from "../base/table.ts";

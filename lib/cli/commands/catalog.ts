@@ -1,4 +1,4 @@
-import { LAST_OUTCOMES } from "../../bucket/catalog/last-outcomes.ts";
+import { LAST_OUTCOMES } from "../../bucket/catalog/info.ts";
 import { VIEW_NAMES, type ViewName } from "../../bucket/catalog/views.ts";
 import { BUCKET_DIR, bucketDir, type Command, type Flag, listOf, numberOf } from "../base/flags.ts";
 

@@ -1,7 +1,7 @@
 import type { CatalogWorker } from "../../bucket/base/model.ts";
 import { catalogWorkers } from "../../bucket/catalog/catalog.ts";
+import { selectWorkers } from "../../bucket/catalog/choices.ts";
 import { bucketInfo } from "../../bucket/catalog/info.ts";
-import { selectWorkers } from "../../bucket/catalog/worker-choice.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
 import { sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
 import type { KeyFingerprint } from "../../codec/crypto/ssh-key.ts";

@@ -1,6 +1,6 @@
 import type { CatalogAllocation } from "../../bucket/base/model.ts";
 import type { Problems } from "../../bucket/base/problems.ts";
-import type { BuiltJob, BuiltWorker, Reservation } from "../../bucket/catalog/catalog-write.ts";
+import type { BuiltJob, BuiltWorker, Reservation } from "../../bucket/catalog/catalog.ts";
 import type { JobSource } from "../../bucket/workspace/jobs.ts";
 import type { Disabled } from "../../bucket/workspace/workers.ts";
 import { plainDecimal } from "../../codec/config/units.ts";

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { CatalogAllocation, CatalogWorker } from "../../bucket/base/model.ts";
 import type { Problems } from "../../bucket/base/problems.ts";
-import type { BuiltCatalog, BuiltWorker, Reservation } from "../../bucket/catalog/catalog-write.ts";
+import type { BuiltCatalog, BuiltWorker, Reservation } from "../../bucket/catalog/catalog.ts";
 import type { JobSettings } from "../../bucket/workspace/bucket-conf.ts";
 import type { JobSource } from "../../bucket/workspace/jobs.ts";
 import { assignPorts, type PortNumbers } from "../../bucket/workspace/ports.ts";

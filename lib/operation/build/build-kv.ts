@@ -1,5 +1,5 @@
 import type { CatalogAllocation } from "../../bucket/base/model.ts";
-import type { BuiltJob, BuiltWorker } from "../../bucket/catalog/catalog-write.ts";
+import type { BuiltJob, BuiltWorker } from "../../bucket/catalog/catalog.ts";
 import type { KvStore } from "../../bucket/kv/kv.ts";
 import { allocationNamespace } from "../../bucket/kv/kv-access.ts";
 import type { KvValue } from "../../bucket/kv/kv-value.ts";

@@ -1,7 +1,12 @@
-import { bucketNames } from "../../bucket/base/bucket-names.ts";
 import { Problems, sentenceOf } from "../../bucket/base/problems.ts";
-import { catalogJobs, catalogPorts, catalogWorkers, unorderedAllocations } from "../../bucket/catalog/catalog.ts";
-import { saveCatalog } from "../../bucket/catalog/catalog-write.ts";
+import {
+  catalogJobs,
+  catalogPorts,
+  catalogWorkers,
+  saveCatalog,
+  unorderedAllocations,
+} from "../../bucket/catalog/catalog.ts";
+import { bucketNames } from "../../bucket/catalog/info.ts";
 import { markBuilt } from "../../bucket/source/revisions.ts";
 import { readWorkspace, type Workspace } from "../../bucket/workspace/workspace.ts";
 import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";

@@ -1,25 +1,27 @@
 import { createHmac, generateKeyPair } from "node:crypto";
 import { promisify } from "node:util";
-import { type Authority, CLOCK_SKEW_MS, loadAuthority } from "../../bucket/base/authority.ts";
-import type { Database } from "../../bucket/base/database.ts";
-import { loadKvKey } from "../../bucket/base/kv-key.ts";
-import type { CatalogAllocation } from "../../bucket/base/model.ts";
-import { isAltName } from "../../bucket/base/names.ts";
-import type { Problems } from "../../bucket/base/problems.ts";
 import {
+  type Authority,
   authorityCert,
+  CLOCK_SKEW_MS,
   certKey,
   deleteCert,
   expiringFrom,
   type IssuedCert,
   issuedCerts,
+  loadAuthority,
   saveCert,
   utc,
-} from "../../bucket/catalog/certificates.ts";
+} from "../../bucket/base/certificates.ts";
+import type { Database } from "../../bucket/base/database.ts";
+import type { CatalogAllocation } from "../../bucket/base/model.ts";
+import { isAltName } from "../../bucket/base/names.ts";
+import type { Problems } from "../../bucket/base/problems.ts";
 import type { KvStore } from "../../bucket/kv/kv.ts";
 import { allocationNamespace } from "../../bucket/kv/kv-access.ts";
-import type { CertRequest } from "../../bucket/workspace/cert-requests.ts";
+import { loadKvKey } from "../../bucket/kv/kv-seal.ts";
 import type { JobSource } from "../../bucket/workspace/jobs.ts";
+import type { CertRequest } from "../../bucket/workspace/manifest-blocks.ts";
 import type { OpsConf } from "../../bucket/workspace/settings.ts";
 import { leaf } from "../../codec/crypto/x509.ts";
 import { mapAll } from "../../core/async.ts";

@@ -1,6 +1,6 @@
 import type { CatalogAllocation, CatalogJob, CatalogWorker } from "../../bucket/base/model.ts";
 import { catalogAllocations, catalogJobs } from "../../bucket/catalog/catalog.ts";
-import { allocationsNamed, jobsNamed } from "../../bucket/catalog/job-choice.ts";
+import { allocationsNamed, jobsNamed } from "../../bucket/catalog/choices.ts";
 import { promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { mapAll } from "../../core/async.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";

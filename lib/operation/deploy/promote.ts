@@ -1,6 +1,5 @@
 import type { CatalogJob } from "../../bucket/base/model.ts";
-import { keepContents } from "../../bucket/catalog/contents.ts";
-import { type Promotion, promote, setStopped } from "../../bucket/catalog/promotions.ts";
+import { keepContents, type Promotion, promote, setStopped } from "../../bucket/catalog/promotions.ts";
 import type { OperationContext } from "../base/context.ts";
 import type { AllocationState } from "../plan/allocation-state.ts";
 

@@ -1,5 +1,5 @@
 import type { CatalogJob } from "../../bucket/base/model.ts";
-import { DEFAULT_WAIT } from "../../bucket/workspace/health-check.ts";
+import { DEFAULT_WAIT } from "../../bucket/workspace/manifest-blocks.ts";
 import { mapAll, sleep } from "../../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { inOneLine, plainLine, withLines } from "../../core/plain-text.ts";

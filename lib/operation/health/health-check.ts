@@ -1,6 +1,6 @@
 import type { CatalogAllocation, CatalogJob } from "../../bucket/base/model.ts";
 import { catalogAllocations, catalogJobs } from "../../bucket/catalog/catalog.ts";
-import { jobsNamed } from "../../bucket/catalog/job-choice.ts";
+import { jobsNamed } from "../../bucket/catalog/choices.ts";
 import { mapAll, sleep } from "../../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { parametersOf } from "../../run/protocol.ts";

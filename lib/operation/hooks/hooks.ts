@@ -1,7 +1,7 @@
 import { realpath } from "node:fs/promises";
 import type { CatalogAllocation, CatalogJob, HookEvent } from "../../bucket/base/model.ts";
 import { catalogAllocations, catalogFiles, catalogJobs, catalogWorkers } from "../../bucket/catalog/catalog.ts";
-import { jobOfHook } from "../../bucket/catalog/hook-choice.ts";
+import { jobOfHook } from "../../bucket/catalog/choices.ts";
 import { promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
 import { mapAll, sleep } from "../../core/async.ts";

@@ -1,5 +1,5 @@
 import type { CatalogJob } from "../../bucket/base/model.ts";
-import type { LastOutcome } from "../../bucket/catalog/last-outcomes.ts";
+import type { LastOutcome } from "../../bucket/catalog/info.ts";
 import type { EventVariables } from "../../hook/environment.ts";
 import type { Action } from "../../plan/changes.ts";
 import { runsTarget } from "../../plan/job-plan.ts";

@@ -1,6 +1,6 @@
 import type { CatalogAllocation, CatalogJob } from "../../bucket/base/model.ts";
 import { catalogAllocations, catalogJobs } from "../../bucket/catalog/catalog.ts";
-import { allocationsNamed, jobsNamed } from "../../bucket/catalog/job-choice.ts";
+import { allocationsNamed, jobsNamed } from "../../bucket/catalog/choices.ts";
 import type { ChangeOptions } from "../../plan/changes.ts";
 import type { OperationContext } from "../base/context.ts";
 

@@ -1,5 +1,5 @@
 import { catalogAllocations, catalogJobs, catalogWorkers } from "../../bucket/catalog/catalog.ts";
-import { allocationsNamed, jobsNamed } from "../../bucket/catalog/job-choice.ts";
+import { allocationsNamed, jobsNamed } from "../../bucket/catalog/choices.ts";
 import { type Promotion, promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { runAll } from "../../core/async.ts";
 import { Failure } from "../../core/errors.ts";

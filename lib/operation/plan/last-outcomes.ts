@@ -1,4 +1,4 @@
-import { type LastOutcome, setLastOutcome } from "../../bucket/catalog/last-outcomes.ts";
+import { type LastOutcome, setLastOutcome } from "../../bucket/catalog/info.ts";
 import type { OperationContext } from "../base/context.ts";
 import { troubleOf } from "../base/outcome.ts";
 import type { AllocationState } from "./allocation-state.ts";

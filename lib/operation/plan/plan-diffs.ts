@@ -1,4 +1,4 @@
-import { keptContent } from "../../bucket/catalog/contents.ts";
+import { keptContent } from "../../bucket/catalog/promotions.ts";
 import type { StagedFile } from "../../bucket/catalog/staging.ts";
 import { textOf, unifiedDiff } from "../../codec/diff.ts";
 import { Failure } from "../../core/errors.ts";

@@ -1,6 +1,5 @@
 import type { CatalogAllocation } from "../../bucket/base/model.ts";
-import { keptContent } from "../../bucket/catalog/contents.ts";
-import { type Promotion, recordSynced } from "../../bucket/catalog/promotions.ts";
+import { keptContent, type Promotion, recordSynced } from "../../bucket/catalog/promotions.ts";
 import type { StagedFile, StagedTree } from "../../bucket/catalog/staging.ts";
 import type { FileDigests } from "../../plan/changes.ts";
 import type { OperationContext } from "../base/context.ts";

@@ -1,7 +1,6 @@
 import type { CatalogAllocation } from "../../bucket/base/model.ts";
 import { catalogJobs } from "../../bucket/catalog/catalog.ts";
-import { keptContent } from "../../bucket/catalog/contents.ts";
-import type { Promotion } from "../../bucket/catalog/promotions.ts";
+import { keptContent, type Promotion } from "../../bucket/catalog/promotions.ts";
 import { textOf, unifiedDiff } from "../../codec/diff.ts";
 import { matchGlob } from "../../codec/glob.ts";
 import type { FileDigests } from "../../plan/changes.ts";

@@ -1,15 +1,13 @@
 import { lstat } from "node:fs/promises";
 import { hostname } from "node:os";
 import path from "node:path";
-import { loadAuthority } from "../../bucket/base/authority.ts";
+import { certKey, issuedCerts, loadAuthority, utc } from "../../bucket/base/certificates.ts";
 import { type Database, schemaVersion } from "../../bucket/base/database.ts";
-import { loadKvKey } from "../../bucket/base/kv-key.ts";
 import type { Layout } from "../../bucket/base/layout.ts";
 import { isStale, readLock } from "../../bucket/base/lock.ts";
 import type { CatalogWorker } from "../../bucket/base/model.ts";
 import { Problems, sentenceOf } from "../../bucket/base/problems.ts";
-import { certKey, issuedCerts, utc } from "../../bucket/catalog/certificates.ts";
-import { sealedValues } from "../../bucket/snapshots/sealed.ts";
+import { loadKvKey, sealedValues } from "../../bucket/kv/kv-seal.ts";
 import { listRevisions } from "../../bucket/source/revisions.ts";
 import { type OpsConf, readOpsConf } from "../../bucket/workspace/settings.ts";
 import { describeSshKey, sshKeyFile } from "../../bucket/workspace/ssh-key.ts";

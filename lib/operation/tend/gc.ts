@@ -1,8 +1,7 @@
 import type { CatalogAllocation } from "../../bucket/base/model.ts";
 import { catalogAllocations, catalogWorkers } from "../../bucket/catalog/catalog.ts";
-import { dropUnusedContents } from "../../bucket/catalog/contents.ts";
-import { forgetLastOutcome } from "../../bucket/catalog/last-outcomes.ts";
-import { forgetPromotion, promotionsOf } from "../../bucket/catalog/promotions.ts";
+import { forgetLastOutcome } from "../../bucket/catalog/info.ts";
+import { dropUnusedContents, forgetPromotion, promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { allocationNamespace } from "../../bucket/kv/kv-access.ts";
 import { mapAll } from "../../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";

@@ -1,5 +1,5 @@
 import { catalogWorkers } from "../../bucket/catalog/catalog.ts";
-import { storeFacts } from "../../bucket/catalog/worker-facts.ts";
+import { storeFacts } from "../../bucket/catalog/info.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
 import { runAll } from "../../core/async.ts";
 import { parametersOf } from "../../run/protocol.ts";

@@ -148,7 +148,7 @@ async function stateOf(layout: Layout, readers: Readers): Promise<State> {
   const nothing = { initialized: false, schema_version: null, failed_allocations: null };
   try {
     const { schemaVersion } = await import("../../bucket/base/database.ts");
-    const { countFailed } = await import("../../bucket/catalog/last-outcomes.ts");
+    const { countFailed } = await import("../../bucket/catalog/info.ts");
     return await readers.readOnce(layout, "state", (db) => ({
       initialized: true,
       schema_version: schemaVersion(db),

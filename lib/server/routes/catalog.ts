@@ -1,8 +1,6 @@
-import { bucketInfo } from "../../bucket/catalog/info.ts";
-import { LAST_OUTCOMES } from "../../bucket/catalog/last-outcomes.ts";
+import { bucketInfo, knownFacts, LAST_OUTCOMES } from "../../bucket/catalog/info.ts";
 import { VIEW_NAMES, type ViewName, viewOf } from "../../bucket/catalog/views.ts";
-import { knownFacts } from "../../bucket/catalog/worker-facts.ts";
-import { fingerprintsOf } from "../../bucket/kv/fingerprint.ts";
+import { fingerprintsOf } from "../../bucket/kv/kv-seal.ts";
 import { findBucket } from "../../bucket/source/root.ts";
 import { Failure, type FailureCode } from "../../core/errors.ts";
 import { boolean, described, integer, optional, string, withDefault } from "../../core/shape.ts";

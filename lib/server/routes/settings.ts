@@ -1,7 +1,7 @@
 import { Problems } from "../../bucket/base/problems.ts";
 import { findBucket } from "../../bucket/source/root.ts";
+import { bucketConfView, jobResourcesView, opsConfView } from "../../bucket/workspace/bucket-conf.ts";
 import { readOpsConf } from "../../bucket/workspace/settings.ts";
-import { bucketConfView, jobResourcesView, opsConfView } from "../../bucket/workspace/settings-view.ts";
 import { readWorkers, type Worker } from "../../bucket/workspace/workers.ts";
 import { json } from "../../http/message.ts";
 import { route } from "../context.ts";

@@ -1,7 +1,7 @@
-import { diffRevisions } from "../../bucket/source/revision-diff.ts";
 import { findRevision, listRevisions } from "../../bucket/source/revisions.ts";
 import { findBucket } from "../../bucket/source/root.ts";
 import { acceptSource, receiveSource, restoreRevision } from "../../bucket/source/source.ts";
+import { diffRevisions } from "../../bucket/source/source-view.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
 import { described, object, optional } from "../../core/shape.ts";

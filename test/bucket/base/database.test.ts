@@ -15,7 +15,7 @@ import {
   SCHEMA_VERSION,
   schemaVersion,
 } from "../../../lib/bucket/base/database.ts";
-import { setLastOutcome } from "../../../lib/bucket/catalog/last-outcomes.ts";
+import { setLastOutcome } from "../../../lib/bucket/catalog/info.ts";
 import { promotionsOf } from "../../../lib/bucket/catalog/promotions.ts";
 import { sleep } from "../../../lib/core/async.ts";
 import { Failure } from "../../../lib/core/errors.ts";

@@ -3,8 +3,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
-import { matchesLog, parseLogLine, readLogs } from "../../../lib/bucket/base/log-read.ts";
-import { RunLog } from "../../../lib/bucket/base/logs.ts";
+import { matchesLog, parseLogLine, RunLog, readLogs } from "../../../lib/bucket/base/logs.ts";
 import { Redactor } from "../../../lib/core/redact.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 

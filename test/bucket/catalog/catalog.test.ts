@@ -2,18 +2,16 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { CatalogAllocation } from "../../../lib/bucket/base/model.ts";
 import {
+  type BuiltCatalog,
+  type BuiltJob,
+  type BuiltWorker,
   catalogAllocations,
   catalogFiles,
   catalogJobs,
   catalogPorts,
   catalogWorkers,
-} from "../../../lib/bucket/catalog/catalog.ts";
-import {
-  type BuiltCatalog,
-  type BuiltJob,
-  type BuiltWorker,
   saveCatalog,
-} from "../../../lib/bucket/catalog/catalog-write.ts";
+} from "../../../lib/bucket/catalog/catalog.ts";
 import { beginChange, promote, promotionsOf, recordSynced } from "../../../lib/bucket/catalog/promotions.ts";
 import { makeBucket, type TestBucket } from "../../helpers/workspace.ts";
 

@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
-import { dropUnusedContents, keepContents, keptContent } from "../../../lib/bucket/catalog/contents.ts";
 import {
   beginChange,
+  dropUnusedContents,
   forgetPromotion,
+  keepContents,
+  keptContent,
   promote,
   promotionsOf,
   recordSynced,

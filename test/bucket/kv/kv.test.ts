@@ -3,9 +3,9 @@ import { chmodSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync }
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { openDatabase } from "../../../lib/bucket/base/database.ts";
-import { createKvKey, loadKvKey } from "../../../lib/bucket/base/kv-key.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { KvStore } from "../../../lib/bucket/kv/kv.ts";
+import { createKvKey, loadKvKey } from "../../../lib/bucket/kv/kv-seal.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
 import { unseal } from "../../../lib/codec/crypto/seal.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";

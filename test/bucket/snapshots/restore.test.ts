@@ -17,7 +17,7 @@ import { test } from "node:test";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { Database, migrate, openDatabase, schemaVersion } from "../../../lib/bucket/base/database.ts";
 import { type Layout, layoutOf, SOURCE_PATHS } from "../../../lib/bucket/base/layout.ts";
-import { countFailed } from "../../../lib/bucket/catalog/last-outcomes.ts";
+import { countFailed } from "../../../lib/bucket/catalog/info.ts";
 import {
   commitRestore,
   isEmptyPlace,

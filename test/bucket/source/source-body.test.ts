@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { archiveOf } from "../../../lib/bucket/source/source-body.ts";
+import { archiveOf } from "../../../lib/bucket/source/source.ts";
 import { bytesOf } from "../../helpers/sources.ts";
 
 const never = new AbortController().signal;

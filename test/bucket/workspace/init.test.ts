@@ -4,9 +4,9 @@ import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, wri
 import path from "node:path";
 import { test } from "node:test";
 import { bucketIdOf, openDatabase } from "../../../lib/bucket/base/database.ts";
-import { loadKvKey } from "../../../lib/bucket/base/kv-key.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { KvStore } from "../../../lib/bucket/kv/kv.ts";
+import { loadKvKey } from "../../../lib/bucket/kv/kv-seal.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
 import { loadOpsConf } from "../../../lib/bucket/workspace/settings.ts";
 import { isUuid } from "../../../lib/codec/uuid.ts";

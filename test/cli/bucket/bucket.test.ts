@@ -5,10 +5,10 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { openDatabase } from "../../../lib/bucket/base/database.ts";
-import { loadKvKey } from "../../../lib/bucket/base/kv-key.ts";
 import { runLayout } from "../../../lib/bucket/base/layout.ts";
 import { acquireLock, type LockContent, readLock } from "../../../lib/bucket/base/lock.ts";
 import { KvStore } from "../../../lib/bucket/kv/kv.ts";
+import { loadKvKey } from "../../../lib/bucket/kv/kv-seal.ts";
 import { identify, signalProcess } from "../../../lib/core/process.ts";
 import { type RunRecord, readRecord } from "../../../lib/run/record.ts";
 import { ops, PROGRAM } from "../../../scripts/local-server.ts";

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { text } from "node:stream/consumers";
 import { type TestContext, test } from "node:test";
 import { acquireLock } from "../../../lib/bucket/base/lock.ts";
-import { setLastOutcome } from "../../../lib/bucket/catalog/last-outcomes.ts";
+import { setLastOutcome } from "../../../lib/bucket/catalog/info.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { build } from "../../../lib/operation/build/build.ts";
 import { ops, PROGRAM } from "../../../scripts/local-server.ts";

@@ -3,7 +3,7 @@ import { copyFileSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import type { CatalogWorker } from "../../../lib/bucket/base/model.ts";
-import { selectWorkers } from "../../../lib/bucket/catalog/worker-choice.ts";
+import { selectWorkers } from "../../../lib/bucket/catalog/choices.ts";
 import { Failure } from "../../../lib/core/errors.ts";
 import { trust } from "../../../lib/operation/base/workers.ts";
 import { build } from "../../../lib/operation/build/build.ts";

@@ -5,7 +5,7 @@ import { existsSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { catalogAllocations } from "../../../lib/bucket/catalog/catalog.ts";
-import { countFailed } from "../../../lib/bucket/catalog/last-outcomes.ts";
+import { countFailed } from "../../../lib/bucket/catalog/info.ts";
 import { beginChange } from "../../../lib/bucket/catalog/promotions.ts";
 import { type ViewQuery, viewOf } from "../../../lib/bucket/catalog/views.ts";
 import { control } from "../../../lib/operation/control/job-control.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { knownFacts } from "../../../lib/bucket/catalog/worker-facts.ts";
+import { knownFacts } from "../../../lib/bucket/catalog/info.ts";
 import { Failure } from "../../../lib/core/errors.ts";
 import type { Graded } from "../../../lib/operation/base/grades.ts";
 import { build } from "../../../lib/operation/build/build.ts";

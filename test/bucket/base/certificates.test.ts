@@ -3,7 +3,7 @@ import { X509Certificate } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { ensureAuthority, loadAuthority } from "../../../lib/bucket/base/authority.ts";
+import { ensureAuthority, loadAuthority } from "../../../lib/bucket/base/certificates.ts";
 import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
 import { openssl, textOf, verify } from "../../helpers/openssl.ts";

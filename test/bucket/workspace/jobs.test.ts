@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
 import { KV_FUNCTIONS } from "../../../lib/bucket/kv/kv-access.ts";
-import { checkTemplates } from "../../../lib/bucket/workspace/template-check.ts";
+import { checkTemplates } from "../../../lib/bucket/workspace/jobs.ts";
 import type { Failure } from "../../../lib/core/errors.ts";
 import { build } from "../../../lib/operation/build/build.ts";
 import { makeBucket } from "../../helpers/workspace.ts";

@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
-import { diffRevisions } from "../../../lib/bucket/source/revision-diff.ts";
+import { diffRevisions } from "../../../lib/bucket/source/source-view.ts";
 import { writeTree } from "../../helpers/sources.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { CatalogJob } from "../../../lib/bucket/base/model.ts";
-import { jobOfHook } from "../../../lib/bucket/catalog/hook-choice.ts";
+import { jobOfHook } from "../../../lib/bucket/catalog/choices.ts";
 
 const job = (name: string, hooks: Record<string, string[]>) =>
   ({ name, hooks: Object.entries(hooks).map(([hook, events]) => ({ name: hook, events })) }) as unknown as CatalogJob;

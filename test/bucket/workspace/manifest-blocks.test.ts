@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { certRequests, certs, isCertFile } from "../../../lib/bucket/workspace/cert-requests.ts";
+import { certRequests, certs, isCertFile } from "../../../lib/bucket/workspace/manifest-blocks.ts";
 import { check } from "../../../lib/core/shape.ts";
 
 function read(job: string, value: unknown) {

@@ -1,0 +1,88 @@
+import { Failure } from "../../core/errors.ts";
+import type { CatalogAllocation, CatalogJob, CatalogWorker } from "../base/model.ts";
+import { requireKnown, unknownName } from "../base/problems.ts";
+
+/**
+ * The jobs that a command names, in small or capital letters, in the order of the catalog; all where it names none.
+ * Throws `unknown_name` for those that are unknown.
+ */
+export function jobsNamed(jobs: readonly CatalogJob[], names: readonly string[] | undefined): CatalogJob[] {
+  if (names === undefined) return [...jobs];
+  const known = new Set(jobs.map(({ name }) => name));
+  const wanted = requireKnown("in the catalog", { kind: "job", path: "jobs", names }, known);
+  return jobs.filter(({ name }) => wanted.has(name));
+}
+
+/**
+ * The allocations of some jobs that are not removed, or those of them on the given workers; `<job>@<worker>` is one of
+ * them. Throws `unknown_name` for workers that none of these jobs is allocated to; `path` is where they are named.
+ */
+export function allocationsNamed(
+  all: readonly CatalogAllocation[],
+  jobs: readonly CatalogJob[],
+  workers: readonly string[] | undefined,
+  path: string,
+): CatalogAllocation[] {
+  const names = new Set(jobs.map(({ name }) => name));
+  const own = all.filter(({ job, removed }) => names.has(job) && !removed);
+  if (workers === undefined) return own;
+  const namesOf = ({ job, worker }: CatalogAllocation) =>
+    [worker, `${job}@${worker}`].map((name) => name.toLowerCase());
+  const asked = { kind: "allocation on worker", path, names: workers };
+  const wanted = requireKnown(`of ${[...names].join(", ")}`, asked, new Set(own.flatMap(namesOf)));
+  return own.filter((one) => namesOf(one).some((name) => wanted.has(name)));
+}
+
+/**
+ * The workers that `workers` names, or that carry one of `labels`, in the order of the catalog; without either, all
+ * workers that are still in workers.json. Throws `usage` where both are given, `unknown_name` for an unknown name.
+ */
+export function selectWorkers(
+  all: readonly CatalogWorker[],
+  wanted: { workers?: readonly string[] | undefined; labels?: readonly string[] | undefined },
+): CatalogWorker[] {
+  const { workers, labels } = wanted;
+  if (workers && labels) throw new Failure("usage", "give workers or labels, not both");
+  const present = all.filter((worker) => !worker.removed);
+  const hostsOf = ({ host }: CatalogWorker) => [host.toLowerCase()];
+  if (workers) return chosen(all, { kind: "worker", path: "workers", names: workers }, hostsOf);
+  if (labels) return chosen(present, { kind: "label", path: "labels", names: labels }, (worker) => worker.labels);
+  return present;
+}
+
+function chosen(
+  all: readonly CatalogWorker[],
+  wanted: { kind: string; path: string; names: readonly string[] },
+  namesOf: (worker: CatalogWorker) => string[],
+): CatalogWorker[] {
+  const names = requireKnown("in the catalog", wanted, new Set(all.flatMap(namesOf)));
+  return all.filter((worker) => namesOf(worker).some((name) => names.has(name)));
+}
+
+/**
+ * The job whose hook a command means: the given one, else the only one that has such a hook for `cli`. Names are in
+ * small or capital letters. Throws `unknown_name` where there is none, and `invalid_request`, which lists the jobs,
+ * where several have the hook.
+ */
+export function jobOfHook(jobs: readonly CatalogJob[], hook: string, job?: string): CatalogJob {
+  const name = hook.toLowerCase();
+  const having = jobs.filter((one) => one.hooks.some((own) => own.name === name && own.events.includes("cli")));
+  const unknown = (path: string, why: string) => {
+    const message = `Cannot run hook ${name}: ${why}`;
+    return new Failure("unknown_name", message, { details: [{ path, message }] });
+  };
+  if (job !== undefined) {
+    const wanted = jobs.find((one) => one.name === job.toLowerCase());
+    if (!wanted) throw unknown("job", unknownName("job", job, new Set(jobs.map((one) => one.name))));
+    if (!having.includes(wanted)) throw unknown("hook", `job ${wanted.name} has no such hook for cli`);
+    return wanted;
+  }
+  const [only, ...others] = having;
+  if (!only) throw unknown("hook", "no job has such a hook for cli");
+  if (others.length > 0)
+    throw new Failure(
+      "invalid_request",
+      `Cannot run hook ${name}: name one of the jobs that have it: ${having.map((one) => one.name).join(", ")}`,
+    );
+  return only;
+}
