@@ -3,7 +3,6 @@ import { Failure } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
 import type { Argv } from "../../core/spawn.ts";
 import type { WorkerAddress } from "../base/transport.ts";
-import { type JumpHost, parseJump } from "./jump.ts";
 
 /** What ops.conf says about ssh. */
 export interface SshSettings {
@@ -20,6 +19,22 @@ export interface SshSettings {
   concurrency: number;
   /** Whether commands run through `sudo -n` where the user is not root. */
   useSudo: boolean;
+}
+
+/** A host to go through, as `ssh_jump` names it. */
+export interface JumpHost {
+  user: string;
+  host: string;
+  port: number;
+}
+
+/** The parts of `[user@]host[:port]`, an IPv6 address with a port in brackets; which it is was checked when it was read. */
+export function parseJump(jump: string, defaultUser: string): JumpHost {
+  const at = jump.indexOf("@");
+  const user = at < 0 ? defaultUser : jump.slice(0, at);
+  const target = jump.slice(at + 1);
+  const [, bracketed, plain, port] = /^(?:\[([^\]]+)\]|([^:]+)):(\d+)$/.exec(target) ?? [];
+  return { user, host: bracketed ?? plain ?? target, port: Number(port ?? 22) };
 }
 
 /** The files of a run's ssh, by name in its folder; the key and the known hosts are links, so their paths mean nothing to ssh. */

@@ -6,7 +6,7 @@ import { sleep } from "../../core/async.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import { exists, PRIVATE_FILE, readBounded, realPlace, remove } from "../../core/files.ts";
 import type { Argv, CommandOutcome, Launcher } from "../../core/spawn.ts";
-import type { JumpHost } from "../ssh/jump.ts";
+import type { JumpHost } from "../ssh/argv.ts";
 import { knownHostLines, parseKnownHosts } from "./known-hosts.ts";
 
 /** Where an ssh server listens. */
@@ -15,140 +15,129 @@ export interface Endpoint {
   port: number;
 }
 
-/** A host to go through, whose keys are trusted already. */
-export interface Hop extends JumpHost {
-  keys: readonly PublicKey[];
-  /** The private key to sign in with there. */
+/** How a scan reaches hosts. */
+export interface ScanTools {
+  launcher: Launcher;
+  signal: AbortSignal;
+  /** The private key to sign in with at jump hosts. */
   identityFile: string;
   /** `ssh_options` of ops.conf. */
   sshOptions: Readonly<Record<string, string>>;
 }
 
-/** With what hosts are asked. */
-export interface ScanTools {
-  launcher: Launcher;
-  signal: AbortSignal;
-}
-
 /** The kinds of host keys by their name for ssh-keyscan, each with the algorithms that make ssh ask for that kind. */
-const KINDS = {
+const KEY_KINDS = {
   ed25519: "ssh-ed25519",
   ecdsa: "ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-nistp521",
   rsa: "rsa-sha2-512,rsa-sha2-256",
 } as const;
-type Kind = keyof typeof KINDS;
+type KeyKind = keyof typeof KEY_KINDS;
 
 const ANSWER_LIMIT_S = 10;
-/** Beyond the programs' own limits, for a host that goes silent in the middle. */
+/** Longer than the programs' own limits: for a host that falls silent in the middle. */
 const SCAN_LIMIT_MS = 25_000;
-const GRACE_MS = 1_000;
-/** Between the attempts, each up to twice as long: a server that is asked by many at once drops some (MaxStartups). */
+const SCAN_GRACE_MS = 1_000;
+const SCAN_KEEP_BYTES = 64 * 1024;
+/** Between two attempts, each up to twice as long: a server drops connections when many come at once (MaxStartups). */
 const PAUSES_MS = [200, 500, 1_000, 2_000];
 const SSH_TROUBLE =
   /Permission denied|Host key verification|no matching|open failed|timed out|Could not resolve|Connection (?:closed|reset|refused)/;
-const KEEP_BYTES = 64 * 1024;
 
 /**
- * All keys that a host offers, one kind after the other, so that it sees one connection at a time. A connection that
- * is dropped is tried again. Each connection has 25 s at most. Throws `failed` with why there is no
- * answer.
+ * All keys that a host offers. The kinds are asked for one after the other, so that the host sees one connection at a
+ * time. A dropped connection is tried again; each attempt has 25 s. Throws `unreachable` or `failed` with the reason.
  */
-export async function scanHost(endpoint: Endpoint, tools: ScanTools): Promise<PublicKey[]> {
-  return scanKinds((kind) => keyscan(endpoint, kind, tools), tools);
+export function scanHost(endpoint: Endpoint, tools: ScanTools): Promise<PublicKey[]> {
+  return scanKinds((kind) => keyscan(endpoint, kind, tools), tools.signal);
 }
 
 /**
- * Like {@link scanHost} for a host behind another one, with ssh: it records the key it is shown in an empty file and
- * is then turned away, since nothing is offered to a host that is not known yet.
+ * Like {@link scanHost}, for a host behind a jump host whose `trusted` keys are known. ssh records the key that the host
+ * shows in an empty file; then the host turns ssh away, since ssh offers no key to a host that is not known yet.
  */
-export async function scanBehind(endpoint: Endpoint, hop: Hop, tools: ScanTools): Promise<PublicKey[]> {
-  if (!(await exists(hop.identityFile)))
-    throw new Failure("failed", `there is no ssh key to sign in at the jump host with: ${hop.identityFile}`);
-  // Run inside it, ssh gets names without any folder: no character of a path can mean something to it.
+export async function scanBehind(
+  endpoint: Endpoint,
+  hop: JumpHost,
+  trusted: readonly PublicKey[],
+  tools: ScanTools,
+): Promise<PublicKey[]> {
+  const { identityFile } = tools;
+  if (!(await exists(identityFile)))
+    throw new Failure("failed", `there is no ssh key to sign in at the jump host with: ${identityFile}`);
+  // ssh runs inside the folder and gets bare file names: no character of a path can mean something to ssh.
   const folder = await mkdtemp(path.join(realPlace(tmpdir()), "ops-trust-"));
   try {
-    await symlink(path.resolve(hop.identityFile), path.join(folder, "key"));
-    await writeFile(path.join(folder, "known"), knownHostLines("hop", hop.keys).join(""));
-    await writeFile(path.join(folder, "config"), hopConfig(endpoint, hop), { mode: PRIVATE_FILE });
-    return await scanKinds((kind) => sshScan(folder, kind, tools), tools);
+    await symlink(path.resolve(identityFile), path.join(folder, "key"));
+    await writeFile(path.join(folder, "known"), knownHostLines("hop", trusted).join(""));
+    await writeFile(path.join(folder, "config"), scanConfig(endpoint, hop, tools), { mode: PRIVATE_FILE });
+    return await scanKinds((kind) => sshScan(folder, kind, tools), tools.signal);
   } finally {
     await remove(folder);
   }
 }
 
-/** What one look at a host brought: its keys of that kind, possibly none, or why it gave no answer. */
-type Look = { keys: PublicKey[] } | { reason: string; transient: boolean };
-
-async function scanKinds(look: (kind: Kind) => Promise<Look>, { signal }: ScanTools): Promise<PublicKey[]> {
+/** Looks for each kind of key; `look` answers the keys of a kind, or why the host gave no answer. */
+async function scanKinds(
+  look: (kind: KeyKind) => Promise<PublicKey[] | string>,
+  signal: AbortSignal,
+): Promise<PublicKey[]> {
   const keys: PublicKey[] = [];
-  for (const kind of Object.keys(KINDS) as Kind[]) keys.push(...(await patiently(() => look(kind), signal)));
-  if (keys.length === 0)
-    throw new Failure("failed", `it offers no host key of a kind in use: ${Object.keys(KINDS).join(", ")}`);
-  return keys;
+  for (const kind of Object.keys(KEY_KINDS) as KeyKind[]) keys.push(...(await patiently(() => look(kind), signal)));
+  if (keys.length > 0) return keys;
+  throw new Failure("failed", `it offers no host key of a kind in use: ${Object.keys(KEY_KINDS).join(", ")}`);
 }
 
-async function patiently(look: () => Promise<Look>, signal: AbortSignal): Promise<PublicKey[]> {
+async function patiently(look: () => Promise<PublicKey[] | string>, signal: AbortSignal): Promise<PublicKey[]> {
   for (let attempt = 0; ; attempt++) {
     const found = await look();
-    if ("keys" in found) return found.keys;
-    const pause = PAUSES_MS[attempt];
-    if (!found.transient || pause === undefined) throw new Failure("unreachable", found.reason);
+    if (typeof found !== "string") return found;
+    const pause = /\bConnection (closed|reset)\b/.test(found) ? PAUSES_MS[attempt] : undefined;
+    if (pause === undefined) throw new Failure("unreachable", found);
     await sleep(pause * (1 + Math.random()), signal);
   }
 }
 
-async function keyscan({ host, port }: Endpoint, kind: Kind, tools: ScanTools): Promise<Look> {
-  const outcome = await run(
-    ["ssh-keyscan", "-T", String(ANSWER_LIMIT_S), "-p", String(port), "-t", kind, "--", host],
-    tools,
-  );
+async function keyscan({ host, port }: Endpoint, kind: KeyKind, tools: ScanTools): Promise<PublicKey[] | string> {
+  const options = ["-T", String(ANSWER_LIMIT_S), "-p", String(port), "-t", kind] as const;
+  const outcome = await runScan(["ssh-keyscan", ...options, "--", host], tools);
+  if (outcome.reason === "timeout") return "what listens there does not answer as ssh does";
   const keys = [...parseKnownHosts(outcome.stdout, "the answer of ssh-keyscan").values()].flat();
-  // The server's greeting comes as a comment: it answered and has no key of this kind.
+  // The server's greeting is printed as a comment: the server answered and has no key of this kind.
   const answered = /^# /m.test(outcome.stdout + outcome.stderr);
-  const [trouble] = linesOf(outcome.stderr).filter((line) => !line.startsWith("#"));
+  const trouble = messageLines(outcome).find((line) => !line.startsWith("#"));
   const silent = outcome.durationMs >= ANSWER_LIMIT_S * 900;
-  if (outcome.reason === "timeout") return lookedInVain("what listens there does not answer as ssh does");
-  if (keys.length > 0 || (answered && !silent && trouble === undefined)) return { keys };
-  return lookedInVain(trouble ?? (silent ? `no answer within ${ANSWER_LIMIT_S} s` : "connection refused"));
+  if (keys.length > 0 || (answered && !silent && trouble === undefined)) return keys;
+  return trouble ?? (silent ? `no answer within ${ANSWER_LIMIT_S} s` : "connection refused");
 }
 
-async function sshScan(folder: string, kind: Kind, tools: ScanTools): Promise<Look> {
-  await remove(path.join(folder, "found"));
-  const options = ["-F", "config", "-o", `HostKeyAlgorithms=${KINDS[kind]}`] as const;
-  const outcome = await run(["ssh", ...options, "--", "target", "true"], tools, folder);
-  const found = await readBounded(path.join(folder, "found"), KEEP_BYTES);
+async function sshScan(folder: string, kind: KeyKind, tools: ScanTools): Promise<PublicKey[] | string> {
+  const file = path.join(folder, "found");
+  await remove(file);
+  const options = ["-F", "config", "-o", `HostKeyAlgorithms=${KEY_KINDS[kind]}`] as const;
+  const outcome = await runScan(["ssh", ...options, "--", "target", "true"], tools, folder);
+  const found = await readBounded(file, SCAN_KEEP_BYTES);
   const keys = [...parseKnownHosts(found?.toString() ?? "", "what ssh recorded").values()].flat();
-  const lines = linesOf(outcome.stderr);
-  // Among them may be what the host greets everybody with.
+  const lines = messageLines(outcome);
+  // A banner of the server may be among the lines.
   const trouble = lines.find((line) => SSH_TROUBLE.test(line)) ?? lines[0] ?? `no answer within ${ANSWER_LIMIT_S} s`;
-  if (keys.length > 0 || trouble.includes("no matching host key type")) return { keys };
-  return lookedInVain(trouble.replace(/^channel \d+: open failed: /, "from the jump host: "));
+  if (keys.length > 0 || trouble.includes("no matching host key type")) return keys;
+  return trouble.replace(/^channel \d+: open failed: /, "from the jump host: ");
 }
 
-function lookedInVain(reason: string): Look {
-  return { reason, transient: /\bConnection (closed|reset)\b/.test(reason) };
-}
-
-async function run(argv: Argv, { launcher, signal }: ScanTools, cwd?: string): Promise<CommandOutcome> {
-  const outcome = await launcher.run(argv, {
-    ...(cwd !== undefined && { cwd }),
-    signal,
-    timeoutMs: SCAN_LIMIT_MS,
-    graceMs: GRACE_MS,
-    keepBytes: KEEP_BYTES,
-  });
+async function runScan(argv: Argv, { launcher, signal }: ScanTools, cwd?: string): Promise<CommandOutcome> {
+  const limits = { timeoutMs: SCAN_LIMIT_MS, graceMs: SCAN_GRACE_MS, keepBytes: SCAN_KEEP_BYTES };
+  const outcome = await launcher.run(argv, { cwd, signal, ...limits });
   throwIfCancelled(signal);
   return outcome;
 }
 
-function linesOf(text: string): string[] {
-  return text
-    .split(/\r?\n/)
-    .map((line) => line.trim())
-    .filter((line) => line !== "");
+/** What a program wrote on standard error, without blank lines. */
+function messageLines({ stderr }: CommandOutcome): string[] {
+  const lines = stderr.split("\n").map((line) => line.trim());
+  return lines.filter((line) => line !== "");
 }
 
-function hopConfig(target: Endpoint, hop: Hop): string {
+function scanConfig(target: Endpoint, hop: JumpHost, { sshOptions }: ScanTools): string {
   return `Host target
   HostName ${target.host}
   Port ${target.port}
@@ -167,8 +156,8 @@ Host hop
   IdentityFile key
   IdentitiesOnly yes
 Host *
-${Object.entries(hop.sshOptions)
-  .map(([name, value]) => `  ${name} ${value}\n`)
+${Object.entries(sshOptions)
+  .map((pair) => `  ${pair.join(" ")}\n`)
   .join("")}  ConnectTimeout ${ANSWER_LIMIT_S}
   GlobalKnownHostsFile none
   UpdateHostKeys no
