@@ -24,33 +24,31 @@ export interface ScriptFacts {
   variables: EventVariables;
 }
 
-/** The variables that not every script has (hook-runtime.md, Events). */
-export interface EventVariables {
-  /** Workers, separated by commas. */
-  NEW_ALLOCATIONS?: string;
-  UPDATED_ALLOCATIONS?: string;
-  TARGET?: string;
-  /** `1` in a dry run: what the script stores is dropped. */
-  DRY_RUN?: string;
-}
+/**
+ * The variables that not every script has (hook-runtime.md, Events): workers separated by commas, a target of make, and
+ * `1` in a dry run, where what the script stores is dropped.
+ */
+const EVENT_VARIABLES = ["NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS", "TARGET", "DRY_RUN"] as const;
+
+/** The variables of one event. */
+export type EventVariables = { [name in (typeof EVENT_VARIABLES)[number]]?: string };
 
 /** What no script may see of our own environment: the server's secrets, and what belongs to our own process. */
 const WITHHELD = /^(OPS_.*|NODE_COMPILE_CACHE|NODE_CHANNEL_.*|NODE_UNIQUE_ID|PWD|OLDPWD)$/;
-const EVENT_VARIABLES = ["NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS", "TARGET", "DRY_RUN"];
 
 /**
  * The whole environment of one script (hook-runtime.md, Per-allocation environment variables; hook-runtime.md,
- * Per-batch environment variables): `ours` without what is withheld, and what the script is told. A variable of ours
- * never stands in for one of those.
+ * Per-batch environment variables): `ours` without the withheld variables, and the facts of the script. A variable of
+ * ours never stands in for a fact.
  */
 export function scriptEnvironment(ours: NodeJS.ProcessEnv, facts: ScriptFacts): Record<string, string> {
-  const told = { ...allocationVariables(facts), ...batchVariables(facts), ...sessionVariables(facts) };
-  const kept = Object.entries(ours).filter(([name]) => !WITHHELD.test(name) && !EVENT_VARIABLES.includes(name));
-  const all = { ...Object.fromEntries(kept), ...told, ...facts.variables };
+  const kept = Object.entries(ours).filter(([name]) => !WITHHELD.test(name));
+  const unset = Object.fromEntries(EVENT_VARIABLES.map((name) => [name, undefined]));
+  const all = { ...Object.fromEntries(kept), ...unset, ...factVariables(facts), ...facts.variables };
   return Object.fromEntries(Object.entries(all).filter((entry): entry is [string, string] => entry[1] !== undefined));
 }
 
-function allocationVariables({ allocation, ...facts }: ScriptFacts) {
+function factVariables({ allocation, batch, api, ...facts }: ScriptFacts) {
   return {
     ALLOCATION_ID: allocation.id,
     ALLOCATION_IP: allocation.worker,
@@ -62,26 +60,16 @@ function allocationVariables({ allocation, ...facts }: ScriptFacts) {
     DISABLED: allocation.disabled ? "1" : "0",
     CURRENT_VERSION: facts.currentVersion,
     NEW_VERSION: allocation.newVersion,
-  };
-}
-
-function batchVariables({ batch, phase }: ScriptFacts) {
-  return {
     BATCH_ALLOCATIONS: batch.workers.join(","),
     BATCH_INDEX: String(batch.index),
     BATCH_COUNT: String(batch.count),
-    DEPLOY_PHASE: phase,
+    DEPLOY_PHASE: facts.phase,
     ROLLOUT_ORDER: batch.order.workers.join(","),
     ROLLOUT_ORDER_SOURCE: batch.order.source,
-  };
-}
-
-function sessionVariables({ api, bucketRoot, sshConfig, workersFile }: ScriptFacts) {
-  return {
     HOOK_API_HOST: api.host,
     HOOK_API_PORT: String(api.port),
-    BUCKET_ROOT: bucketRoot,
-    OPS_SSH_CONFIG: sshConfig,
-    OPS_WORKERS_FILE: workersFile,
+    BUCKET_ROOT: facts.bucketRoot,
+    OPS_SSH_CONFIG: facts.sshConfig,
+    OPS_WORKERS_FILE: facts.workersFile,
   };
 }

@@ -6,7 +6,7 @@ import type { HttpRequest } from "../http/message.ts";
 
 /** The kernel's tables of TCP sockets; a program may reach an IPv4 address by a socket of either kind. */
 const TABLES = ["/proc/net/tcp", "/proc/net/tcp6"];
-/** About 100,000 sockets; who is not found in that much is refused. */
+/** About 100,000 sockets; a peer beyond them is refused. */
 const TABLE_BYTES = 16 * 1024 * 1024;
 const ROOT = 0;
 
@@ -22,12 +22,12 @@ export function isOwnHost(request: HttpRequest, { localAddress, localPort }: Con
 /**
  * Tells whether the other end of a connection belongs to our user or to root, so that no other user of this host can
  * use an API that has no password (decisions: Hook runtime API). Node cannot ask the kernel for the owner of a TCP
- * peer; the kernel's table of sockets tells it. On systems without that table every peer passes.
+ * peer; the kernel's table of sockets tells the owner. On systems without that table every peer passes.
  */
 export class PeerCheck {
   readonly #own: number | undefined;
   readonly #known = new WeakMap<Connection, Promise<boolean>>();
-  readonly #tables = TABLES.map((file) => new Table(file));
+  readonly #tables = TABLES.map(sharedReader);
 
   /** `own` is the user whose processes may call. */
   constructor(own = process.geteuid?.()) {
@@ -37,11 +37,9 @@ export class PeerCheck {
   /** Looked up once per connection. A peer that has closed its socket is refused: nobody knows whose it was. */
   admits(connection: Connection): Promise<boolean> {
     if (process.platform !== "linux") return Promise.resolve(true);
-    const known = this.#known.get(connection);
-    if (known) return known;
-    const answer = this.#look(connection);
-    this.#known.set(connection, answer);
-    return answer;
+    const known = this.#known.get(connection) ?? this.#look(connection);
+    this.#known.set(connection, known);
+    return known;
   }
 
   async #look(connection: Connection): Promise<boolean> {
@@ -52,33 +50,27 @@ export class PeerCheck {
   }
 
   async #owner(connection: Connection): Promise<number | undefined> {
-    for (const table of this.#tables) {
-      const owner = ownerOf(connection, await table.read());
+    for (const read of this.#tables) {
+      const owner = ownerOf(connection, await read());
       if (owner !== undefined) return owner;
     }
     return undefined;
   }
 }
 
-/** Reading takes milliseconds on some kernels: what is read from now on serves all who wait for it. */
-class Table {
-  readonly #file: string;
-  #current: Promise<unknown> = Promise.resolve();
-  #next: Promise<string> | undefined;
-
-  constructor(file: string) {
-    this.#file = file;
-  }
-
-  read(): Promise<string> {
-    this.#next ??= this.#current.then(() => {
-      this.#next = undefined;
-      const text = readTable(this.#file);
-      this.#current = text.catch(() => {});
+/** Reads a table. A read takes milliseconds on some kernels: all who ask before a read begins get its text. */
+function sharedReader(file: string): () => Promise<string> {
+  let current: Promise<unknown> = Promise.resolve();
+  let next: Promise<string> | undefined;
+  return () => {
+    next ??= current.then(() => {
+      next = undefined;
+      const text = readTable(file);
+      current = text.catch(() => {});
       return text;
     });
-    return this.#next;
-  }
+    return next;
+  };
 }
 
 /** A kernel without IPv6 has no table for it. */
@@ -90,14 +82,14 @@ async function readTable(file: string): Promise<string> {
 /** The uid of the socket at the peer's end, or undefined when there is none that a process still has open. */
 function ownerOf(connection: Connection, table: string): number | undefined {
   const { localAddress, localPort, remoteAddress, remotePort } = connection;
-  const ends = ` ${endOf(remoteAddress, remotePort)} ${endOf(localAddress, localPort)} `;
+  const ends = ` ${socketEnd(remoteAddress, remotePort)} ${socketEnd(localAddress, localPort)} `;
   const line = new RegExp(`${ends}.*`).exec(table)?.[0].trim().split(/\s+/) ?? [];
   const [uid, inode] = [line[6], line[8]];
   return uid === undefined || inode === undefined || inode === "0" ? undefined : Number(uid);
 }
 
 /** An IPv4 address and port as the tables have them, also where they stand for one in an IPv6 socket. */
-function endOf(address = "", port = 0): string {
+function socketEnd(address = "", port = 0): string {
   const bytes = Buffer.from(address.split(".").map(Number));
   const word = (endianness() === "LE" ? bytes.reverse() : bytes).toString("hex").toUpperCase();
   const mapped = endianness() === "LE" ? "0000000000000000FFFF0000" : "00000000000000000000FFFF";

@@ -12,29 +12,48 @@ import { type Answer, json } from "../http/message.ts";
 import { rolloutOrder } from "../plan/rollout.ts";
 import type { Scope, Semaphores } from "./semaphores.ts";
 
-/** What a handler works with: the script that calls, and what its session lends it. */
-export interface Call {
+/** A hook script that runs for an allocation. */
+export interface RunningScript {
   allocationId: string;
-  /** Of the allocation: what a script says of itself decides nothing. */
   job: string;
   worker: string;
   event: HookEvent;
-  /** The jobs that its job demands. */
-  upstream: ReadonlySet<string>;
+  hook: string;
+}
+
+/** What a session of hooks gives its API to work with. */
+export interface HookRuntimeOptions {
+  /** Writes stay pending until the session flushes them. */
   kv: KvStore;
+  /** The allocations that the API knows: those not removed and, while a reconcile runs, the removed ones too. */
+  allocation(id: string): object | undefined;
+  /** The jobs that a job demands. */
+  upstreams(job: string): ReadonlySet<string>;
+  hasHook(job: string, hook: string): boolean;
+  /** The workers where a job has an allocation that is not removed, in the order of the catalog. */
+  workers(job: string): readonly string[];
+  /** The hooks that demand this hook of this job, each once. */
+  dependents(job: string, hook: string): readonly { job: string; hook: string; demand_config: unknown }[];
+  /** Ends all waits. */
+  signal: AbortSignal;
+  /** Gets every secret that a hook writes, before the write is answered, so that no log shows the secret. */
+  onSecret(value: string): void;
+  /** Waits for something, and shows in the run's progress what is waited for and when the wait is given up. */
+  waiting<T>(on: string, limitMs: number, work: Promise<T>): Promise<T>;
+  /** Gets what people should read in the log of a script. */
+  warn(script: RunningScript, sentence: string): void;
+}
+
+/** A request of a script, as handlers get it. Job and worker are the script's: no header decides them. */
+export interface Call {
+  script: RunningScript;
+  /** The hook in `COMMAND`: of the script's job. */
+  command: string;
+  options: HookRuntimeOptions;
   semaphores: Semaphores;
   /** Aborted when the caller has left, its script has ended or the session ends. */
   signal: AbortSignal;
-  /** The workers of a job, in the order of the catalog. */
-  workers(job: string): readonly string[];
   longPoll(): void;
-  /** Waits for something that shows in the run's progress meanwhile. */
-  waiting<T>(on: string, limitMs: number, work: Promise<T>): Promise<T>;
-  /** The hooks that demand the hook in `COMMAND`. */
-  dependents(): unknown;
-  onSecret(value: string): void;
-  /** Writes a line for people to the log of the script. */
-  warn(sentence: string): void;
 }
 
 type Fields = Record<string, Shape<unknown>>;
@@ -52,30 +71,34 @@ interface HookRoute<F extends Fields = Fields> {
 const LONGEST_TTL_S = 100 * 366 * 86_400;
 const DEFAULT_WAIT_S = 600;
 
-const NAME = string({ min: 1, max: 1_000, pattern: /[^\p{Cc}\p{Cs}]*/u, means: "text of one line" });
+const NAME_FIELD = string({ min: 1, max: 1_000, pattern: /[^\p{Cc}\p{Cs}]*/u, means: "text of one line" });
 /** SQLite keeps text as UTF-8, which has no lone surrogates: what is read back must be what was written. */
-const VALUE = string({ min: 1, pattern: /\P{Cs}*/u, means: "well-formed text" });
-const ENTRY = { namespace: NAME, key: NAME };
-const WRITE = { ...ENTRY, value: VALUE, ttl: withDefault(integer({ min: 0, max: LONGEST_TTL_S }), 0) };
+const VALUE_FIELD = string({ min: 1, pattern: /\P{Cs}*/u, means: "well-formed text" });
+const ENTRY_FIELDS = { namespace: NAME_FIELD, key: NAME_FIELD };
+const WRITE_FIELDS = {
+  ...ENTRY_FIELDS,
+  value: VALUE_FIELD,
+  ttl: withDefault(integer({ min: 0, max: LONGEST_TTL_S }), 0),
+};
 
-const ACQUIRE = {
-  name: NAME,
+const ACQUIRE_FIELDS = {
+  name: NAME_FIELD,
   capacity: withDefault(integer({ min: 1, max: 64 }), 1),
   timeout_seconds: withDefault(integer({ min: 0, max: 3600 }), DEFAULT_WAIT_S),
 };
 
 /** The whole API (hook-runtime.md, Endpoints). */
 export const ROUTES: readonly HookRoute[] = [
-  route({ method: "GET", path: "/kv", fields: ENTRY, handle: getValue }),
-  route({ method: "PUT", path: "/kv", fields: WRITE, writes: true, handle: put("/kv") }),
-  route({ method: "DELETE", path: "/kv", fields: ENTRY, writes: true, handle: remove("/kv") }),
-  route({ method: "PUT", path: "/kv/secret", fields: WRITE, writes: true, handle: put("/kv/secret") }),
-  route({ method: "DELETE", path: "/kv/secret", fields: ENTRY, writes: true, handle: remove("/kv/secret") }),
-  route({ method: "GET", path: "/kv/keys", fields: { namespace: optional(NAME) }, handle: listKeys }),
+  route({ method: "GET", path: "/kv", fields: ENTRY_FIELDS, handle: getValue }),
+  route({ method: "PUT", path: "/kv", fields: WRITE_FIELDS, writes: true, handle: put("/kv") }),
+  route({ method: "DELETE", path: "/kv", fields: ENTRY_FIELDS, writes: true, handle: remove("/kv") }),
+  route({ method: "PUT", path: "/kv/secret", fields: WRITE_FIELDS, writes: true, handle: put("/kv/secret") }),
+  route({ method: "DELETE", path: "/kv/secret", fields: ENTRY_FIELDS, writes: true, handle: remove("/kv/secret") }),
+  route({ method: "GET", path: "/kv/keys", fields: { namespace: optional(NAME_FIELD) }, handle: listKeys }),
   route({ method: "GET", path: "/demands", fields: {}, handle: listDemands }),
-  route({ method: "POST", path: "/semaphore/acquire", fields: ACQUIRE, handle: acquire }),
-  route({ method: "POST", path: "/semaphore/release", fields: { name: NAME }, handle: release }),
-  route({ method: "GET", path: "/semaphore/status", fields: { name: NAME }, handle: status }),
+  route({ method: "POST", path: "/semaphore/acquire", fields: ACQUIRE_FIELDS, handle: acquire }),
+  route({ method: "POST", path: "/semaphore/release", fields: { name: NAME_FIELD }, handle: release }),
+  route({ method: "GET", path: "/semaphore/status", fields: { name: NAME_FIELD }, handle: status }),
 ];
 
 /** An entry of the table, its handler typed by its fields. */
@@ -84,12 +107,12 @@ function route<F extends Fields>(definition: HookRoute<F>): HookRoute {
 }
 
 /** The body of every error is its sentence (decisions: Hook runtime API). */
-export function refusal(status: number, error: string): Answer {
+export function errorAnswer(status: number, error: string): Answer {
   return json(status, { error });
 }
 
-const FORBIDDEN = refusal(400, "Invalid or unauthorized namespace");
-const CONFLICT = refusal(409, "Semaphore acquire or release failed");
+const FORBIDDEN = errorAnswer(400, "Invalid or unauthorized namespace");
+const CONFLICT = errorAnswer(409, "Semaphore acquire or release failed");
 
 interface Entry {
   namespace: string;
@@ -99,87 +122,89 @@ interface Entry {
 function getValue({ namespace, key }: Entry, call: Call): Answer {
   const full = readable(namespace, call);
   if (full === undefined || isPrivateKey(full, key)) return FORBIDDEN;
-  const value = orderInForce(full, key, call) ?? call.kv.get(full, key);
-  return value === undefined ? refusal(404, "KV get operation failed") : json(200, { namespace: full, key, value });
+  const value = orderInForce(full, key, call) ?? call.options.kv.get(full, key);
+  return value === undefined ? errorAnswer(404, "KV get operation failed") : json(200, { namespace: full, key, value });
 }
 
 /**
  * The rollout order in force of a job with workers: the order that a hook has put, if it names every worker, or else
  * that of the catalog.
  */
-function orderInForce(namespace: string, key: string, { kv, workers }: Call): string | undefined {
+function orderInForce(namespace: string, key: string, { options }: Call): string | undefined {
   const [, job] = /^ops\/job\/([^/]+)$/.exec(namespace) ?? [];
   if (job === undefined || key !== "rollout_order") return undefined;
-  return rolloutOrder(kv.get(namespace, key), workers(job)).workers.join(",") || undefined;
+  return rolloutOrder(options.kv.get(namespace, key), options.workers(job)).workers.join(",") || undefined;
 }
 
 function put(route: "/kv" | "/kv/secret") {
   return ({ namespace, key, value, ttl }: Entry & { value: string; ttl: number }, call: Call): Answer => {
-    if (!mayWrite(call.job, call.event, route, namespace, key)) return FORBIDDEN;
-    if (isSecretNamespace(namespace)) call.onSecret(value);
-    call.kv.put(namespace, key, value, ttl);
+    if (!mayWrite(call.script.job, call.script.event, route, namespace, key)) return FORBIDDEN;
+    if (isSecretNamespace(namespace)) call.options.onSecret(value);
+    call.options.kv.put(namespace, key, value, ttl);
     return json(200, { namespace, key });
   };
 }
 
 function remove(route: "/kv" | "/kv/secret") {
   return ({ namespace, key }: Entry, call: Call): Answer => {
-    if (!mayWrite(call.job, call.event, route, namespace, key)) return FORBIDDEN;
-    if (!call.kv.keys(namespace).includes(key)) return refusal(404, "KV delete operation failed");
-    call.kv.delete(namespace, key);
+    if (!mayWrite(call.script.job, call.script.event, route, namespace, key)) return FORBIDDEN;
+    if (!call.options.kv.keys(namespace).includes(key)) return errorAnswer(404, "KV delete operation failed");
+    call.options.kv.delete(namespace, key);
     return json(200, { namespace, key });
   };
 }
 
 function listKeys({ namespace }: { namespace: string | undefined }, call: Call): Answer {
-  const asked = namespace === undefined ? [`vars/job/${call.job}`, `secrets/job/${call.job}`] : [namespace];
+  const asked =
+    namespace === undefined ? [`vars/job/${call.script.job}`, `secrets/job/${call.script.job}`] : [namespace];
   const namespaces: Record<string, string[]> = {};
   for (const one of asked) {
     const full = readable(one, call);
     if (full === undefined) return FORBIDDEN;
-    namespaces[full] = call.kv.keys(full);
+    namespaces[full] = call.options.kv.keys(full);
   }
   return json(200, { namespaces });
 }
 
 /** The full name of a namespace that the caller may read. */
-function readable(namespace: string, call: Call): string | undefined {
-  const full = fullNamespace(namespace, call.worker);
-  if (!readableNamespaces(call).has(full)) return undefined;
-  if (namespace === "ops") call.warn("the namespace ops is an older name of ops/bucket");
+function readable(namespace: string, { script, options }: Call): string | undefined {
+  const { job, worker } = script;
+  const full = fullNamespace(namespace, worker);
+  if (!readableNamespaces({ job, worker, upstream: options.upstreams(job) }).has(full)) return undefined;
+  if (namespace === "ops") options.warn(script, "the namespace ops is an older name of ops/bucket");
   return full;
 }
 
-function listDemands(_: object, call: Call): Answer {
-  return json(200, call.dependents());
+function listDemands(_: object, { script, command, options }: Call): Answer {
+  return json(200, options.dependents(script.job, command));
 }
 
 /** A timeout of 0 means the default. */
 async function acquire(
   { name, capacity, timeout_seconds }: { name: string; capacity: number; timeout_seconds: number },
-  call: Call,
+  { script, options, semaphores, signal, longPoll }: Call,
 ): Promise<Answer> {
-  const { allocationId, semaphores, signal } = call;
-  const limitMs = (timeout_seconds || DEFAULT_WAIT_S) * 1000;
-  call.longPoll();
-  const acquired = semaphores.acquire(scope(name, call), allocationId, capacity, limitMs, signal);
-  const outcome = await call.waiting(`semaphore ${name}`, limitMs, acquired);
+  const { allocationId, job, worker } = script;
+  const timeoutMs = (timeout_seconds || DEFAULT_WAIT_S) * 1000;
+  longPoll();
+  const acquired = semaphores.acquire(scopeOf(script, name), allocationId, { capacity, timeoutMs, signal });
+  const outcome = await options.waiting(`${job}@${worker}: semaphore ${name}`, timeoutMs, acquired);
   if (outcome === "conflict") return CONFLICT;
-  if (outcome === "timeout") return refusal(408, "Timed out waiting for semaphore");
-  if (outcome === "cancelled") return refusal(503, "The session ends");
+  if (outcome === "timeout") return errorAnswer(408, "Timed out waiting for semaphore");
+  if (outcome === "cancelled") return errorAnswer(503, "The session ends");
   return json(200, { name, allocation_id: allocationId, capacity, acquired: true });
 }
 
-function release({ name }: { name: string }, call: Call): Answer {
-  const { allocationId } = call;
-  if (!call.semaphores.release(scope(name, call), allocationId)) return CONFLICT;
+function release({ name }: { name: string }, { script, semaphores }: Call): Answer {
+  const { allocationId } = script;
+  if (!semaphores.release(scopeOf(script, name), allocationId)) return CONFLICT;
   return json(200, { name, allocation_id: allocationId, released: true });
 }
 
-function status({ name }: { name: string }, call: Call): Answer {
-  return json(200, call.semaphores.status(scope(name, call)));
+function status({ name }: { name: string }, { script, semaphores }: Call): Answer {
+  return json(200, semaphores.status(scopeOf(script, name)));
 }
 
-function scope(name: string, { job, event }: Call): Scope {
+function scopeOf({ job, event }: RunningScript, name: string): Scope {
   return { job, event, name };
 }

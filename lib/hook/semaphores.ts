@@ -1,4 +1,4 @@
-/** What a semaphore belongs to: the same name under another job or event is another one. */
+/** What a semaphore belongs to: the same name under another job or event is another semaphore. */
 export interface Scope {
   job: string;
   event: string;
@@ -18,6 +18,12 @@ interface SemaphoreStatus {
 /** How an attempt ended: `conflict` for another capacity or a second wait, `cancelled` when the signal was aborted. */
 type Acquired = "acquired" | "timeout" | "conflict" | "cancelled";
 
+interface SlotRequest {
+  capacity: number;
+  timeoutMs: number;
+  signal: AbortSignal;
+}
+
 interface Waiter {
   holder: string;
   /** On the clock of `performance.now()`. */
@@ -35,36 +41,31 @@ interface Semaphore {
 
 /**
  * The semaphores of one session, in memory only (hook-runtime.md, Semaphore; decisions: Hook runtime API). First come,
- * first served; an allocation holds at most one slot of a semaphore and keeps it until it releases it or the session
- * ends. The capacity is that of the first who asks while nobody holds or waits.
+ * first served. An allocation holds at most one slot of a semaphore, until it releases the slot or the session ends. The
+ * capacity is that of the first request while nobody holds or waits.
  */
 export class Semaphores {
   readonly #semaphores = new Map<string, Semaphore>();
 
   /**
-   * Takes a slot for `holder`, waiting at most `timeoutMs`. Who holds one already has it at once. When the signal is
-   * aborted the waiter leaves the queue, and who comes with an aborted signal gets nothing.
+   * Takes a slot for `holder`, waiting at most `timeoutMs`; at once where `holder` has one already. An aborted signal
+   * ends the wait, and gets no slot.
    */
-  async acquire(
-    scope: Scope,
-    holder: string,
-    capacity: number,
-    timeoutMs: number,
-    signal: AbortSignal,
-  ): Promise<Acquired> {
+  async acquire(scope: Scope, holder: string, request: SlotRequest): Promise<Acquired> {
+    const { capacity, signal } = request;
     if (signal.aborted) return "cancelled";
     const semaphore = this.#open(scope, capacity);
     if (semaphore.capacity !== capacity) return "conflict";
     if (semaphore.holders.has(holder)) return "acquired";
     for (const waiter of semaphore.waiters) if (waiter.holder === holder) return "conflict";
-    if (semaphore.holders.size >= capacity) return wait(semaphore, holder, timeoutMs, signal);
+    if (semaphore.holders.size >= capacity) return wait(semaphore, holder, request);
     semaphore.holders.add(holder);
     return "acquired";
   }
 
-  /** Gives the slot to the next; false when `holder` has none. */
+  /** Gives the slot of `holder` to the next waiter; false when `holder` has none. */
   release(scope: Scope, holder: string): boolean {
-    const semaphore = this.#semaphores.get(keyOf(scope));
+    const semaphore = this.#semaphores.get(scopeKey(scope));
     if (!semaphore?.holders.delete(holder)) return false;
     grant(semaphore);
     return true;
@@ -72,7 +73,7 @@ export class Semaphores {
 
   /** A name that nobody has used has one free slot. */
   status(scope: Scope): SemaphoreStatus {
-    const { capacity, holders, waiters } = this.#semaphores.get(keyOf(scope)) ?? unused(scope, 1);
+    const { capacity, holders, waiters } = this.#semaphores.get(scopeKey(scope)) ?? unused(scope, 1);
     return {
       name: scope.name,
       capacity,
@@ -85,14 +86,12 @@ export class Semaphores {
   /** The names of the semaphores under a job and event that `holder` has a slot of. */
   heldBy(job: string, event: string, holder: string): string[] {
     const held = [...this.#semaphores.values()].filter(({ holders }) => holders.has(holder));
-    return held
-      .map(({ scope }) => scope)
-      .filter((scope) => scope.job === job && scope.event === event)
-      .map((scope) => scope.name);
+    const scopes = held.map(({ scope }) => scope).filter((scope) => scope.job === job && scope.event === event);
+    return scopes.map(({ name }) => name);
   }
 
   #open(scope: Scope, capacity: number): Semaphore {
-    const key = keyOf(scope);
+    const key = scopeKey(scope);
     const known = this.#semaphores.get(key);
     if (known && known.holders.size + known.waiters.size > 0) return known;
     const semaphore = unused(scope, capacity);
@@ -101,7 +100,7 @@ export class Semaphores {
   }
 }
 
-function keyOf({ job, event, name }: Scope): string {
+function scopeKey({ job, event, name }: Scope): string {
   return JSON.stringify([job, event, name]);
 }
 
@@ -109,7 +108,7 @@ function unused(scope: Scope, capacity: number): Semaphore {
   return { scope, capacity, holders: new Set(), waiters: new Set() };
 }
 
-function wait(semaphore: Semaphore, holder: string, timeoutMs: number, signal: AbortSignal): Promise<Acquired> {
+function wait(semaphore: Semaphore, holder: string, { timeoutMs, signal }: SlotRequest): Promise<Acquired> {
   return new Promise((resolve) => {
     const settle = (outcome: Acquired) => {
       clearTimeout(timer);
@@ -125,7 +124,7 @@ function wait(semaphore: Semaphore, holder: string, timeoutMs: number, signal: A
   });
 }
 
-/** A waiter whose time is up, although its timer has not fired yet, must not get the slot that it no longer wants. */
+/** Gives free slots to waiters; none to a waiter whose time is up although its timer has not fired yet. */
 function grant(semaphore: Semaphore): void {
   for (const waiter of semaphore.waiters) {
     if (semaphore.holders.size >= semaphore.capacity) return;

@@ -6,12 +6,8 @@ import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { KvStore } from "../../lib/bucket/kv/kv.ts";
 import { loadKvKey } from "../../lib/bucket/kv/kv-seal.ts";
 import { initBucket } from "../../lib/bucket/workspace/init.ts";
-import {
-  type HookRuntime,
-  type HookRuntimeOptions,
-  type RunningScript,
-  startHookRuntime,
-} from "../../lib/hook/runtime.ts";
+import type { HookRuntimeOptions, RunningScript } from "../../lib/hook/routes.ts";
+import { type HookRuntime, startHookRuntime } from "../../lib/hook/runtime.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 /** What the API answered. */

@@ -3,8 +3,9 @@ import path from "node:path";
 import type { TestContext } from "node:test";
 import { selfArguments } from "../../lib/core/self.ts";
 import { type CommandOptions, type CommandOutcome, Launcher } from "../../lib/core/spawn.ts";
-import { helperFiles } from "../../lib/hook/helpers.ts";
-import type { HookRuntime, RunningScript } from "../../lib/hook/runtime.ts";
+import type { RunningScript } from "../../lib/hook/routes.ts";
+import type { HookRuntime } from "../../lib/hook/runtime.ts";
+import { helperFiles } from "../../lib/hook/scripts.ts";
 import { patience } from "../../scripts/patience.ts";
 import { temporaryFolder } from "./temporary.ts";
 
@@ -46,7 +47,8 @@ export class HookScripts {
     this.folder = path.join(temporaryFolder(t), "_hooks");
     if (hooks === undefined) mkdirSync(this.folder);
     else cpSync(hooks, this.folder, { recursive: true });
-    for (const { name, content } of helperFiles()) writeFileSync(path.join(this.folder, name), content);
+    for (const { path: file, content } of helperFiles())
+      writeFileSync(path.join(this.folder, path.basename(file)), content);
     t.after(() => this.#launcher.endAll(0));
   }
 

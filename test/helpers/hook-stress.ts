@@ -7,7 +7,8 @@ import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { KvStore } from "../../lib/bucket/kv/kv.ts";
 import { loadKvKey } from "../../lib/bucket/kv/kv-seal.ts";
 import { initBucket } from "../../lib/bucket/workspace/init.ts";
-import { type HookRuntime, type RunningScript, startHookRuntime } from "../../lib/hook/runtime.ts";
+import type { RunningScript } from "../../lib/hook/routes.ts";
+import { type HookRuntime, startHookRuntime } from "../../lib/hook/runtime.ts";
 import { seeded } from "./random.ts";
 
 const CLIENT = new URL("../fixtures/hook-client.ts", import.meta.url).pathname;

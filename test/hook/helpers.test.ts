@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import type { HookRuntimeOptions, RunningScript } from "../../lib/hook/runtime.ts";
+import type { HookRuntimeOptions, RunningScript } from "../../lib/hook/routes.ts";
 import { type TestRuntime, testRuntime } from "../helpers/hook-runtime.ts";
 import { environmentOf, HookScripts, type Language } from "../helpers/hook-scripts.ts";
 import { until } from "../helpers/temporary.ts";

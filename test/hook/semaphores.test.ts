@@ -18,7 +18,7 @@ function setUp(t: TestContext) {
     holder: string,
     { capacity = 1, timeoutMs = LONG_MS, signal = testEnds.signal, scope = SCOPE } = {},
   ) => {
-    const outcome = await semaphores.acquire(scope, holder, capacity, timeoutMs, signal);
+    const outcome = await semaphores.acquire(scope, holder, { capacity, timeoutMs, signal });
     ended.push(`${holder} ${outcome}`);
     return outcome;
   };

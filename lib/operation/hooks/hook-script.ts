@@ -4,9 +4,8 @@ import { stageForScript, stagingFolder } from "../../bucket/catalog/staging.ts";
 import { messageOf } from "../../core/errors.ts";
 import { inOneLine, LastLines, withLines } from "../../core/plain-text.ts";
 import { type EventVariables, scriptEnvironment } from "../../hook/environment.ts";
-import { runScript, scriptCommand } from "../../hook/runner.ts";
 import type { HookRuntime } from "../../hook/runtime.ts";
-import { type ScriptFile, stageScripts } from "../../hook/staging.ts";
+import { runScript, type ScriptFile, scriptCommand, stageScripts } from "../../hook/scripts.ts";
 import { allocationIndex, type Batch, PASSES, type PassKind } from "../../plan/rollout.ts";
 import type { OperationContext } from "../base/context.ts";
 import type { Fleet } from "../base/fleet.ts";
@@ -71,9 +70,8 @@ async function runProcess(host: ScriptHost, script: Script): Promise<string | nu
   const folder = stagingFolder(layout, worker, job);
   await stageScripts(folder, filesFor(host, script));
   const last = { stdout: new LastLines(), stderr: new LastLines() };
-  const outcome = await runScript(launcher, {
-    argv: await scriptCommand(layout, folder, job, script.hook),
-    bucketRoot: host.bucketRoot,
+  const outcome = await runScript(launcher, await scriptCommand(layout, folder, job, script.hook), {
+    cwd: host.bucketRoot,
     environment: environmentOf(host, script),
     onLine(line, stream) {
       last[stream].add(line);
