@@ -272,7 +272,7 @@ test("HR-277 get_kv_value returns the plain value, of a secret too", async (t) =
   assert.equal(await session.scripts.answer("py", text, session.begin()), "s3cret\n");
 });
 
-test("HR-205 a ttl reaches the store from both languages", async (t) => {
+test("HR-247 HR-252 a ttl reaches the store from both languages", async (t) => {
   const session = await Session.start(t);
   const env = session.begin();
   await session.scripts.succeed("py", 'ops.put_job_variable("py", "x", ttl=60).raise_for_status()', env);
