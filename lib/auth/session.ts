@@ -2,11 +2,11 @@ import { createHmac, hkdfSync, randomBytes } from "node:crypto";
 import { check, integer, object, string } from "../core/shape.ts";
 import { equalText } from "./constant-time.ts";
 
-/** control-plane.md, Resources: the browser's session cookie. */
+/** control-plane.md, Resources and their fields: the browser's session cookie. */
 export const SESSION_COOKIE = "ops_server_session";
 /** control-plane.md, Limits: a browser session lasts 12 hours, in milliseconds. */
 export const SESSION_MS = 12 * 60 * 60 * 1000;
-/** control-plane.md, Resources: the cookie that says that a TOTP code was verified. */
+/** control-plane.md, Resources and their fields: the cookie that says that a TOTP code was verified. */
 export const TOTP_COOKIE = "ops_totp_session";
 
 /** What a cookie says; times in milliseconds since 1970. */

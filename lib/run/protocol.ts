@@ -205,7 +205,7 @@ export function parametersOf<K extends RunKind>(kind: K, given: Record<string, u
   throw new Failure("invalid_request", `Cannot start ${kind}: ${sentence}`, { details: checked.problems });
 }
 
-/** control-plane.md, Resources: the four values of a run's status. */
+/** control-plane.md, States and transitions: the four values of a run's status. */
 export const RUN_STATUS = oneOf("running", "succeeded", "failed", "cancelled");
 /** One of {@link RUN_STATUS}. */
 export type RunStatus = Infer<typeof RUN_STATUS>;

@@ -70,7 +70,7 @@ export function askedBy({ audit }: RunRecord): string {
   return via === "cli" ? `${address} on the command line` : `${via} from ${address}`;
 }
 
-/** control-plane.md, States: the error of a run that was active when its server stopped, verbatim. */
+/** control-plane.md, States and transitions: the error of a run that was active when its server stopped, verbatim. */
 export const SERVER_RESTARTED = "server restarted before run completed";
 /** The error of a command-line run whose process is gone. */
 export const COMMAND_ENDED = "command ended before it completed";
@@ -157,7 +157,7 @@ export interface RunEnd {
 
 /**
  * The only place where a run gets its end state; the caller saves it. A cancel that was accepted decides, whatever
- * the process said (control-plane.md, States); then `stopped`, the reason why it was ended from outside.
+ * the process said (control-plane.md, States and transitions); then `stopped`, the reason why it was ended from outside.
  */
 export function settle(record: RunRecord, end: RunEnd, stopped?: string): void {
   const succeeded = end.outcome?.ok === true && end.exitCode === 0 && stopped === undefined;

@@ -89,8 +89,8 @@ function readOutcome(layout: Layout, id: string): RunEnd["outcome"] {
 
 /**
  * What the end of every run brings: the outcome is noted in the run's ops.log (control-plane.md, Source push 4), and old
- * history is pruned (Runs 6). The caller holds the bucket's lock, all processes of the run are gone, and the record has
- * its end state. The caller saves the record. Throws where the log cannot be written.
+ * history is pruned (control-plane.md, Runs 6). The caller holds the bucket's lock, all processes of the run are gone,
+ * and the record has its end state. The caller saves the record. Throws where the log cannot be written.
  */
 export async function finishRun(layout: Layout, record: RunRecord): Promise<void> {
   const settings = await readOpsConf(layout, new Problems());

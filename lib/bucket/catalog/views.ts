@@ -6,7 +6,7 @@ import { type Fingerprint, noFingerprint } from "../kv/kv-seal.ts";
 import { catalogAllocations } from "./catalog.ts";
 import { LAST_OUTCOMES } from "./info.ts";
 
-/** What people may look at: the catalog, resource by resource (control-plane.md, Resources). */
+/** What people may look at: the catalog, resource by resource (control-plane.md, Resources and their fields). */
 export const VIEW_NAMES = ["workers", "jobs", "allocations", "deployments", "hooks", "ports", "kv", "certs"] as const;
 /** One of {@link VIEW_NAMES}. */
 export type ViewName = (typeof VIEW_NAMES)[number];

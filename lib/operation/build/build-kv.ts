@@ -37,9 +37,9 @@ export interface KvJob extends BuiltJob {
 const PURGE_DAYS = 7;
 
 /**
- * Writes the build's part of the KV store (docs/workspace.md, KV): what it owns is made equal to the build, so a
- * `rollout_order` that a script put is gone afterwards; a job's variables are only added to and its secrets left alone.
- * What a deploy wrote about a present allocation stays. Call it in the build's transaction; it flushes.
+ * Writes the build's part of the KV store (docs/workspace.md, What a build makes): what it owns is made equal to the
+ * build, so a `rollout_order` that a script put is gone afterwards; a job's variables are only added to and its secrets
+ * left alone. What a deploy wrote about a present allocation stays. Call it in the build's transaction; it flushes.
  */
 export function writeKv(kv: KvStore, input: KvInput): void {
   kv.deleteExpired();

@@ -28,10 +28,10 @@ interface Failed {
 
 /**
  * Puts the tree and the version that were promoted before a batch back on its workers, all of them at once as the batch
- * was, and runs their gate (workspace.md, `on_failure`); then the promoted files on those that wait for a later batch,
- * where nothing runs. First starts have no promoted files to return to and stay as they are, as do unreachable workers.
- * Answers the failure of the job: the failure of the batch's gate, and on which workers files were put back. Throws
- * only `cancelled`.
+ * was, and runs their gate (docs/deploy.md, After a failed gate); then the promoted files on those that wait for a
+ * later batch, where nothing runs. First starts have no promoted files to return to and stay as they are, as do
+ * unreachable workers. Answers the failure of the job: the failure of the batch's gate, and on which workers files were
+ * put back. Throws only `cancelled`.
  */
 export async function restoreBatch(
   context: OperationContext,

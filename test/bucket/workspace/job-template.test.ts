@@ -73,7 +73,7 @@ test("selectors replace the job's name, or those of the template", async (t) => 
   assert.deepEqual(manifestOf("two"), { version: "2.0", selectors: ["edge"] });
 });
 
-test("CP-922 a template is copied as it is, with the modes of its files and without folders that are no source", async (t) => {
+test("a template is copied as it is, with the modes of its files and without folders that are no source", async (t) => {
   const layout = await bucket(t);
   const folder = writeTemplate(layout);
   const files = await createJob(layout, { name: "db_1", template: "database" });

@@ -59,8 +59,8 @@ for (const [kind, id, target, params] of [
   ["job_stop", "CP-281", "stop", {}],
   ["job_restart", "CP-282", "restart", {}],
   ["job_reload", "HR-123", "reload", {}],
-  ["job_run", "CP-106", "dump.all", { target: "dump.all" }],
-  ["job_run", "CP-106", "restart", { target: "Restart" }],
+  ["job_run", "CP-283", "dump.all", { target: "dump.all" }],
+  ["job_run", "CP-283", "restart", { target: "Restart" }],
 ] as const)
   test(`${id} ${kind} ${JSON.stringify(params)} runs make ${target}, with the version that runs there`, async (t) => {
     const { build, run, since } = await setUp(t, { disabled: [C] });
