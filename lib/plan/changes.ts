@@ -16,13 +16,13 @@ export interface Promoted {
   version: string;
   files: FileDigests;
   gate: Gate;
-  /** A change of this allocation began and has not been promoted: what lies on the worker may be newer. */
+  /** A change of this allocation began and was not promoted: files on the worker may be newer. */
   unfinished: boolean;
-  /** Its service was stopped, or may have been. */
+  /** The service was stopped, or may have been. */
   stopped: boolean;
 }
 
-/** What is to be there. */
+/** What a deploy is to bring. */
 export interface Target {
   hash: string;
   version: string;
@@ -35,28 +35,32 @@ export interface ChangePolicy {
   restartGlobs: readonly string[];
 }
 
-/** What a deploy was told beyond the jobs. */
+/** The options of a deploy, beside its jobs. */
 export interface ChangeOptions {
   /** Repeats the change of an allocation that is complete. */
   force: boolean;
-  /** The ids of the only allocations that `force` is about; all without it. */
+  /** The ids of the allocations that `force` is limited to; without them `force` is about all. */
   forced?: ReadonlySet<string>;
-  /** Brings files and promotes them, but runs no target and no hook that stands for one. */
+  /** Brings files and promotes them, but runs no target, and no hook in place of a target. */
   syncOnly: boolean;
 }
 
-/** One allocation's part of a plan. */
+/** What a deploy does to one allocation, and why. */
 export interface Decision {
   action: Action;
-  /** Why, in a few words for people. */
+  /** In a few words, for people. */
   reason: string;
 }
 
-const CHANGE: Record<ChangePolicy["restartPolicy"], Action> = { always: "restart", reload: "reload", never: "sync" };
+const POLICY_ACTION: Record<ChangePolicy["restartPolicy"], Action> = {
+  always: "restart",
+  reload: "reload",
+  never: "sync",
+};
 
 /**
- * Decides what happens to an allocation; the first rule that applies. With `syncOnly` a first start stays one: it is for
- * the deploy to refuse it.
+ * Decides what happens to an allocation: the first rule that applies. With `syncOnly` a first start stays a start: the
+ * deploy refuses it.
  */
 export function decide(
   allocation: { disabled: boolean; promoted: Promoted; target: Target },
@@ -77,7 +81,7 @@ function decideChange(
   if (disabled) return decideDisabled(promoted, complete, force);
   if (promoted.hash === "") return { action: "start", reason: "new" };
   if (promoted.stopped) return { action: "start", reason: "it was stopped" };
-  const change = CHANGE[policy.restartPolicy];
+  const change = POLICY_ACTION[policy.restartPolicy];
   if (promoted.hash !== target.hash) return { action: onChange(promoted, target, policy), reason: "files changed" };
   if (promoted.unfinished) return { action: change, reason: "an earlier deploy did not finish" };
   if (force) return { action: change, reason: "forced" };
@@ -91,7 +95,7 @@ function decideDisabled(promoted: Promoted, complete: boolean, force: boolean): 
   return { action: "promote", reason: "disabled" };
 }
 
-/** True when an allocation is just as it should be, its gate aside. */
+/** True when the target is promoted on the allocation, whatever its gate. */
 export function isComplete(promoted: Promoted, target: Target): boolean {
   return promoted.hash === target.hash && promoted.version === target.version && !promoted.unfinished;
 }
@@ -102,7 +106,7 @@ export function isGateOpen(promoted: Promoted): boolean {
 }
 
 function onChange(promoted: Promoted, target: Target, policy: ChangePolicy): Action {
-  if (policy.restartPolicy !== "reload") return CHANGE[policy.restartPolicy];
+  if (policy.restartPolicy !== "reload") return POLICY_ACTION[policy.restartPolicy];
   const known = Object.keys(promoted.files).length > 0;
   const paths = known ? changedPaths(promoted.files, target.files) : [];
   return paths.some((path) => policy.restartGlobs.some((glob) => matchGlob(glob, path))) ? "restart" : "reload";

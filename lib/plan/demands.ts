@@ -2,15 +2,15 @@ import { compareVersions, parseVersion, type Version } from "../codec/version.ts
 import { type FailureCode, messageOf } from "../core/errors.ts";
 import { join, quote } from "../core/shape.ts";
 
-/** What of a job takes part in demands. */
+/** The parts of a job that demands are about. */
 export interface DemandJob {
   name: string;
-  /** As the manifest has it; empty where it has none. */
+  /** As in the manifest; empty where the manifest has none. */
   version: string;
   hooks: readonly DemandHook[];
 }
 
-/** A hook and the upstream hook it demands; both names are empty where it demands nothing. */
+/** A hook and the upstream hook that it demands; both names are empty where it demands nothing. */
 export interface DemandHook {
   name: string;
   demandJob: string;
@@ -26,8 +26,10 @@ export interface DemandProblem {
   message: string;
 }
 
-/** Jobs by name, each with the names of the jobs it demands. */
+/** Jobs by name, each with the names of the jobs that it demands. */
 export type DemandGraph = ReadonlyMap<string, ReadonlySet<string>>;
+
+const MISSING_VERSION = "is missing: a job that demands another or is demanded needs a version";
 
 /**
  * Checks every version and every demand of a bucket, after all jobs are read, so that a job may demand one whose name
@@ -55,17 +57,11 @@ export function demandGraph(jobs: readonly DemandJob[]): DemandGraph {
 
 function checkVersions(jobs: readonly DemandJob[]): DemandProblem[] {
   const taking = new Set(
-    jobs.flatMap((job) =>
-      job.hooks.filter((hook) => hook.demandJob !== "").flatMap((hook) => [job.name, hook.demandJob]),
-    ),
+    jobs.flatMap(({ name, hooks }) => hooks.flatMap(({ demandJob }) => (demandJob === "" ? [] : [name, demandJob]))),
   );
   return jobs.flatMap(({ name, version }) => {
-    const message =
-      version !== ""
-        ? wrongVersion(version)
-        : taking.has(name)
-          ? "is missing: a job that demands another or is demanded needs a version"
-          : undefined;
+    const missing = taking.has(name) ? MISSING_VERSION : undefined;
+    const message = version === "" ? missing : wrongVersion(version);
     return message === undefined ? [] : [{ code: "ErrInvalidJobVersion", job: name, path: "version", message }];
   });
 }
@@ -85,7 +81,7 @@ function checkHook(job: DemandJob, hook: DemandHook, known: ReadonlyMap<string, 
   if (!upstream.hooks.some((one) => one.name === demandHook))
     return problem("ErrInvalidHookDemand", "hook", `job ${demandJob} has no hook ${quote(demandHook)}`);
   try {
-    const mismatch = outside(upstream, hook.demandConfig);
+    const mismatch = versionMismatch(upstream, hook.demandConfig);
     return mismatch === undefined ? [] : problem("ErrHookDemandVersionMismatch", "config", mismatch);
   } catch (error) {
     return problem("ErrInvalidHookConfiguration", "config", messageOf(error));
@@ -93,9 +89,9 @@ function checkHook(job: DemandJob, hook: DemandHook, known: ReadonlyMap<string, 
 }
 
 /** What is wrong with the upstream's version; throws when the bounds themselves are. Bounds are inclusive. */
-function outside(upstream: DemandJob, config: DemandHook["demandConfig"]): string | undefined {
-  const min = bound(config, "min_version");
-  const max = bound(config, "max_version");
+function versionMismatch(upstream: DemandJob, config: DemandHook["demandConfig"]): string | undefined {
+  const min = versionBound(config, "min_version");
+  const max = versionBound(config, "max_version");
   if (min && max && compareVersions(min.version, max.version) > 0)
     throw new Error(`min_version ${min.text} is above max_version ${max.text}`);
   if (upstream.version === "" || wrongVersion(upstream.version) !== undefined) return undefined;
@@ -107,7 +103,7 @@ function outside(upstream: DemandJob, config: DemandHook["demandConfig"]): strin
   return undefined;
 }
 
-function bound(config: DemandHook["demandConfig"], key: string): { text: string; version: Version } | undefined {
+function versionBound(config: DemandHook["demandConfig"], key: string): { text: string; version: Version } | undefined {
   const value = config[key];
   if (value === undefined || value === null) return undefined;
   if (typeof value !== "string" && !Number.isSafeInteger(value))
@@ -125,4 +121,52 @@ function wrongVersion(text: string): string | undefined {
   } catch (error) {
     return messageOf(error);
   }
+}
+
+/** The order of deployment: a level for every job, or the jobs of one cycle, in order, when there is one. */
+export type DeploymentSequence =
+  | { levels: ReadonlyMap<string, number>; cycle: undefined }
+  | { levels: undefined; cycle: readonly string[] };
+
+/**
+ * Gives every job its `deployment_seq`: the length of the longest path of demands below it, so 0 for a job that
+ * demands nothing (hook-runtime.md, deployment_seq). Takes time in proportion to jobs and demands, and no recursion.
+ */
+export function deploymentSequence(graph: DemandGraph): DeploymentSequence {
+  const levels = new Map<string, number>();
+  const open = new Map([...graph].map(([job, upstreams]) => [job, upstreams.size]));
+  const edges = [...graph].flatMap(([job, upstreams]) => [...upstreams].map((upstream) => ({ upstream, job })));
+  const dependents = Map.groupBy(edges, ({ upstream }) => upstream);
+  const ready = [...open].filter(([, count]) => count === 0).map(([job]) => job);
+  // A job becomes ready when its last upstream has a level, so that every path below it has been seen.
+  for (let job = ready.pop(); job !== undefined; job = ready.pop()) {
+    levels.set(job, levelAbove(graph, levels, job));
+    for (const { job: dependent } of dependents.get(job) ?? []) {
+      const left = (open.get(dependent) ?? 0) - 1;
+      open.set(dependent, left);
+      if (left === 0) ready.push(dependent);
+    }
+  }
+  return levels.size === graph.size
+    ? { levels, cycle: undefined }
+    : { levels: undefined, cycle: findCycle(graph, levels) };
+}
+
+function levelAbove(graph: DemandGraph, levels: ReadonlyMap<string, number>, job: string): number {
+  let level = 0;
+  for (const upstream of graph.get(job) ?? []) level = Math.max(level, (levels.get(upstream) as number) + 1);
+  return level;
+}
+
+/** Follows demands among the jobs without a level: each of them has such an upstream, so a job must come up again. */
+function findCycle(graph: DemandGraph, levels: ReadonlyMap<string, number>): string[] {
+  const next = (jobs: Iterable<string>) => [...jobs].filter((job) => !levels.has(job)).sort()[0] as string;
+  const seen = new Set<string>();
+  let job = next(graph.keys());
+  while (!seen.has(job)) {
+    seen.add(job);
+    job = next(graph.get(job) ?? []);
+  }
+  const path = [...seen];
+  return path.slice(path.indexOf(job));
 }

@@ -1,8 +1,7 @@
-import type { Action, FileDigests, Promoted, Target } from "./changes.ts";
-import { changedPaths } from "./changes.ts";
-import type { Phase } from "./job-plan.ts";
+import { type Action, changedPaths, type Decision, type FileDigests, type Promoted, type Target } from "./changes.ts";
+import type { Phase } from "./rollout.ts";
 
-/** A file that is to be another than the promoted one; each side is `<mode>:<SHA-256>`, null where there is none. */
+/** A file that would differ from the promoted file; each side is `<mode>:<SHA-256>`, null where there is no file. */
 export interface PlannedFile {
   path: string;
   change: "added" | "changed" | "removed";
@@ -14,20 +13,20 @@ export interface PlannedFile {
   note?: string;
 }
 
-/** A file that is not as it was promoted. */
+/** A file on a worker that differs from the promoted file. */
 export interface DriftedFile {
   path: string;
   state: "changed" | "missing" | "extra" | "link";
-  /** Of what is there in place of a promoted file; null where that is no regular file, or nothing. */
+  /** Of the content on the worker; null where there is no regular file. */
   sha256: string | null;
-  /** From what was promoted to what is there; null where the file is no text, long, or a secret was read for it. */
+  /** From the promoted content to that on the worker; null where the file is no text, long, or renders a secret. */
   diff: string | null;
 }
 
 /** How the files of an allocation were found on its worker. */
 export interface AllocationDrift {
   outcome: "in_sync" | "drifted" | "not_promoted";
-  /** A deploy of it has not come to its end: what is there may be newer than what was promoted. */
+  /** A deploy of the allocation has not come to its end: files on the worker may be newer than the promoted ones. */
   is_unfinished: boolean;
   files: DriftedFile[];
 }
@@ -35,18 +34,18 @@ export interface AllocationDrift {
 /** What a deploy would do to one allocation. */
 export interface PlannedAllocation {
   worker: string;
-  /** `unknown` where a file asks for a key that is not there yet. */
+  /** `unknown` where a template reads a key that does not exist yet. */
   action: Action | "unknown";
   reason: string;
   /** A gate of an earlier deploy has to be passed first. */
   is_gate_open: boolean;
   from: { hash: string; version: string };
-  /** Without a hash where it is not known. */
+  /** The hash is null where it is not known. */
   to: { hash: string | null; version: string };
   files: PlannedFile[];
-  /** How many more there are, where the plan was abridged. */
+  /** How many further files there are, in an abridged plan. */
   more_files?: number;
-  /** How its files were found now; null where its worker gave no answer. */
+  /** How the files were found on the worker now; null where the worker gave no answer. */
   drift: AllocationDrift | null;
 }
 
@@ -56,7 +55,7 @@ export interface PlannedJob {
   version: string;
   outcome: "roll_out" | "skip" | "failed" | "not_started";
   reason: string;
-  /** The hooks that would run, by their events in the order of these. */
+  /** The hooks that would run, by event, in the order of the events. */
   hooks: { event: string; names: string[] }[];
   phases: { phase: Phase["phase"]; action: Phase["action"]; batches: string[][] }[];
   allocations: PlannedAllocation[];
@@ -64,22 +63,22 @@ export interface PlannedJob {
 
 /** All that a deploy would do, wave by wave. */
 export interface DeployPlan {
-  /** What it was made from; see `bucket/plan-basis.ts`. */
+  /** What the plan was made from; see `bucket/catalog/plan-basis.ts`. */
   basis: { build_seq: number; update_seq: number; kv: string; promoted: Record<string, string> };
   /** The number of the build that made the catalog. */
   build_seq: number;
   /** The update sequence before. */
   update_seq: number;
   options: { force: boolean; force_only?: string[]; sync_only: boolean; with_hooks: boolean };
-  /** With the hooks for after_allocation_stopped that would run. */
+  /** `hooks` are those for after_allocation_stopped that would run. */
   reconcile: { job: string; worker: string; action: "stop" | "remove"; hooks: string[] }[];
-  /** `update_seq` is what the wave would raise it to, or the one before where it has no work. */
+  /** `update_seq` is the sequence that the wave would write, or the one before for a wave without work. */
   waves: { seq: number; update_seq: number; jobs: PlannedJob[] }[];
-  /** The workers that gave no answer when they were asked for their files: nothing could be done on them now. */
+  /** The workers that gave no answer when they were asked for their files: a deploy could do nothing on them now. */
   unreachable: { worker: string; outcome: string; error: string | null }[];
 }
 
-/** The plan with its first files, so many in all: what is kept of every run must not grow with the fleet. */
+/** The plan with at most so many files in all: what is kept of every run must not grow with the fleet. */
 export function abridged(plan: DeployPlan, mostFiles: number): DeployPlan {
   let left = mostFiles;
   const shortened = (one: PlannedAllocation): PlannedAllocation => {
@@ -95,17 +94,17 @@ export function abridged(plan: DeployPlan, mostFiles: number): DeployPlan {
   return { ...plan, waves };
 }
 
-/** Where a deploy did something else to an allocation than its plan said, because of what its own hooks wrote. */
+/** Where a deploy differs from its plan for an allocation, because of values that its own hooks wrote. */
 export interface PlanDifference {
   job: string;
   worker: string;
   planned_action: PlannedAllocation["action"];
   action: PlannedAllocation["action"];
-  /** Those that are rendered otherwise; all that change where the plan could not know them. */
+  /** The files that are rendered otherwise; all changed files where the plan could not know them. */
   files: string[];
 }
 
-/** How what is to be done to a job differs from what was planned. */
+/** How the work on a job now differs from the plan. */
 export function planDifferences(plan: DeployPlan, job: string, now: readonly PlannedAllocation[]): PlanDifference[] {
   const planned = plan.waves.flatMap(({ jobs }) => jobs).find((one) => one.job === job)?.allocations ?? [];
   return now.flatMap(({ worker, action, files }) => {
@@ -120,7 +119,7 @@ function wantedIn(files: readonly PlannedFile[]): FileDigests {
   return Object.fromEntries(files.map(({ path, to }) => [path, to ?? "removed"]));
 }
 
-/** What differs between two trees, by path. */
+/** The files that differ between two trees, by path. */
 export function plannedFiles(before: FileDigests, after: FileDigests): PlannedFile[] {
   return changedPaths(before, after).map((path) => {
     const [from = null, to = null] = [before[path], after[path]];
@@ -131,7 +130,7 @@ export function plannedFiles(before: FileDigests, after: FileDigests): PlannedFi
 /** An allocation whose files are known. */
 export function plannedAllocation(
   worker: string,
-  decision: { action: Action; reason: string },
+  decision: Decision,
   promoted: Promoted,
   target: Target,
   isGateOpen: boolean,

@@ -3,7 +3,7 @@ import type { Promotion } from "../../lib/bucket/catalog/promotions.ts";
 import type { DeployResult } from "../../lib/operation/deploy/deploy-result.ts";
 import type { FileDigests } from "../../lib/plan/changes.ts";
 import { type DeployPlan, type PlannedAllocation, type PlannedFile, plannedFiles } from "../../lib/plan/deploy-plan.ts";
-import { runsTarget } from "../../lib/plan/job-plan.ts";
+import { runsTarget } from "../../lib/plan/rollout.ts";
 
 /** Something that was done to a job on a worker: files brought there, or a target (`job_control`: by its own hooks). */
 export interface Act {

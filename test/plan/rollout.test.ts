@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { Action } from "../../lib/plan/changes.ts";
 import {
   allocationIndex,
   PASSES,
@@ -9,6 +10,7 @@ import {
   passWorkers,
   rolloutBatches,
   rolloutOrder,
+  rolloutPhases,
 } from "../../lib/plan/rollout.ts";
 
 test("HR-009 HR-010 T-37 the KV order counts when it names every worker of the set, else catalog order does", () => {
@@ -98,4 +100,37 @@ test("HR-131 the index of an allocation counts the peers that are not removed; r
     ["a", "b", "d", "c"].map((worker) => allocationIndex(PEERS, worker)),
     [0, 1, 2, 3],
   );
+});
+
+const WIDTHS = { maxConcurrentStarts: 2, maxConcurrentUpgrades: 1 };
+
+function phases(actions: Record<string, Action>, hasOwnControl = false, order?: string): string[] {
+  const allocations = Object.entries(actions).map(([worker, action]) => ({ worker, action }));
+  return rolloutPhases({ ...WIDTHS, hasOwnControl }, allocations, order).map(
+    ({ phase, action, batches }) => `${phase} ${action}: ${batches.map(({ workers }) => workers.join("+")).join(" ")}`,
+  );
+}
+
+test("HR-117 HR-118 starts, then reloads, then restarts, each in batches of its width; what runs nothing has no phase", () => {
+  const mixed: Record<string, Action> = {
+    a: "restart",
+    b: "start",
+    c: "skip",
+    d: "start",
+    e: "start",
+    f: "reload",
+    g: "restart",
+  };
+  assert.deepEqual(phases(mixed), ["new start: b+d e", "update reload: f", "update restart: a g"]);
+  assert.deepEqual(phases(mixed, false, "g,f,e,d,b,a"), [
+    "new start: e+d b",
+    "update reload: f",
+    "update restart: g a",
+  ]);
+  assert.deepEqual(phases({ a: "skip", b: "sync", c: "promote" }), []);
+});
+
+test("hooks for job_control have one phase over all workers, where one of them would run a target", () => {
+  assert.deepEqual(phases({ a: "skip", b: "start", c: "sync" }, true), ["job_control job_control: a b c"]);
+  assert.deepEqual(phases({ a: "skip", b: "sync" }, true), []);
 });

@@ -9,8 +9,7 @@ import type { Workspace } from "../../bucket/workspace/workspace.ts";
 import { parseCpuMhz, parseMemoryMb } from "../../codec/config/units.ts";
 import { uuidV5 } from "../../codec/uuid.ts";
 import { messageOf } from "../../core/errors.ts";
-import { checkDemands, demandGraph } from "../../plan/demands.ts";
-import { deploymentSequence } from "../../plan/sequence.ts";
+import { checkDemands, demandGraph, deploymentSequence } from "../../plan/demands.ts";
 import { allocate, checkCapacity, checkCounts, enabledAgain } from "./allocate.ts";
 import type { KvJob } from "./build-kv.ts";
 

@@ -2,7 +2,7 @@ import type { CatalogJob } from "../../bucket/base/model.ts";
 import type { LastOutcome } from "../../bucket/catalog/info.ts";
 import type { EventVariables } from "../../hook/environment.ts";
 import type { Action } from "../../plan/changes.ts";
-import { runsTarget } from "../../plan/job-plan.ts";
+import { runsTarget } from "../../plan/rollout.ts";
 import { type Grade, type Trouble, troubleOf } from "../base/outcome.ts";
 import { scriptsIn } from "../hooks/hooks.ts";
 import type { AllocationPlan } from "./plan-job.ts";

@@ -4,7 +4,7 @@ import { type Promotion, promotionsOf } from "../../bucket/catalog/promotions.ts
 import { type StagedTree, stageAllocation } from "../../bucket/catalog/staging.ts";
 import { type ChangeOptions, type Decision, decide, isComplete, isGateOpen } from "../../plan/changes.ts";
 import { type PlannedAllocation, plannedAllocation } from "../../plan/deploy-plan.ts";
-import { type Phase, rolloutPhases } from "../../plan/job-plan.ts";
+import { type Phase, rolloutPhases } from "../../plan/rollout.ts";
 import type { OperationContext } from "../base/context.ts";
 import type { Fleet } from "../base/fleet.ts";
 import { hooksOn } from "../hooks/hooks.ts";

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { AllocationState } from "../../../lib/operation/plan/allocation-state.ts";
 import type { JobPlan } from "../../../lib/operation/plan/plan-job.ts";
 import { RolloutBoard } from "../../../lib/operation/plan/rollout-board.ts";
-import { rolloutPhases } from "../../../lib/plan/job-plan.ts";
+import { rolloutPhases } from "../../../lib/plan/rollout.ts";
 
 /** A job that is to be restarted on so many workers, 10 at a time. */
 function boardOf(count: number) {
