@@ -1,0 +1,67 @@
+// The pages of the project name only what is there.
+import assert from "node:assert/strict";
+import { existsSync, globSync, readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { rooms } from "../../scripts/measure.ts";
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", ...globSync("docs/**/*.md", { cwd: ROOT })];
+
+const read = (page: string) => readFileSync(path.join(ROOT, page), "utf8");
+const exists = (name: string) => existsSync(path.join(ROOT, name));
+
+/** The anchors of a page's headings, as GitHub makes them. */
+function anchorsOf(page: string): string[] {
+  const headings = [...read(page).matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) => heading);
+  return headings.map((heading) =>
+    heading
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N} _-]/gu, "")
+      .replaceAll(" ", "-"),
+  );
+}
+
+test("every link of a page leads to a file, and to a heading where it names one", () => {
+  for (const page of PAGES)
+    for (const [, target = ""] of read(page)
+      .replace(/`[^`\n]*`/g, "")
+      .matchAll(/\]\(([^)\s]+)\)/g)) {
+      if (target.includes(":")) continue;
+      const [name = "", anchor] = target.split("#");
+      const file = name === "" ? page : path.posix.join(path.posix.dirname(page), name);
+      assert.ok(exists(file), `${page} links to ${target}`);
+      if (anchor !== undefined) assert.ok(anchorsOf(file).includes(anchor), `${page} links to ${target}`);
+    }
+});
+
+test("every file of the project that a page names is there", () => {
+  const named = /(?<![\w/.-])(?:lib|test|scripts|docs|bench|ui|examples)\/[\w./-]*\w/g;
+  // Pages about the code leave out `lib/` where that is clear.
+  const folders = readdirSync(path.join(ROOT, "lib")).join("|");
+  const short = new RegExp(`(?<![\\w/.-])(?:${folders})/[\\w/-]*\\w\\.(?:ts|sh)\\b`, "g");
+  for (const page of PAGES) {
+    for (const [name] of read(page).matchAll(named)) assert.ok(exists(name), `${page} names ${name}`);
+    for (const [name] of read(page).matchAll(short)) assert.ok(exists(`lib/${name}`), `${page} names ${name}`);
+  }
+});
+
+test("every page that the code names is there", () => {
+  const sources = globSync(["lib/**/*.{ts,py}", "scripts/*.ts", "bin/*.js", "ui/*.js"], { cwd: ROOT });
+  for (const source of sources)
+    for (const [name] of read(source).matchAll(/\bdocs\/[\w/-]+\.md/g))
+      assert.ok(exists(name), `${source} names ${name}`);
+});
+
+test("every command of npm that a page names is there", () => {
+  const { scripts } = JSON.parse(read("package.json"));
+  for (const page of PAGES)
+    for (const [, name = ""] of read(page).matchAll(/\bnpm run ([\w:-]+)/g))
+      assert.ok(scripts[name] !== undefined, `${page} names npm run ${name}`);
+});
+
+test("the table of rooms names every room of lib", () => {
+  const text = read("docs/internals/modules.md");
+  for (const { folder } of rooms("lib")) assert.ok(text.includes(`\`${folder}\``), `${folder} is missing`);
+});
