@@ -8,7 +8,7 @@ import { isUnsettled, type Promotion, promotionsOf } from "../../lib/bucket/cata
 import { Failure } from "../../lib/core/errors.ts";
 import { Fleet } from "../../lib/operation/base/fleet.ts";
 import { type ControlState, controlJob } from "../../lib/operation/control/job-batches.ts";
-import { BoundPlan } from "../../lib/operation/deploy/bound-plan.ts";
+import { boundPlan } from "../../lib/operation/deploy/bound-plan.ts";
 import { carryOutDeploy } from "../../lib/operation/deploy/deploy.ts";
 import type { DeployResult } from "../../lib/operation/deploy/deploy-result.ts";
 import { dryRun } from "../../lib/operation/deploy/dry-run.ts";
@@ -394,8 +394,8 @@ export class SimulatedDeploys {
     const fleet = new Fleet(context, catalogWorkers(context.db));
     let ended: { outcome: string; result: DeployResult } | undefined;
     const options = { force: course.force, syncOnly: course.syncOnly };
-    const plan = isBound ? new BoundPlan(context.log, this.#plan) : undefined;
-    void carryOutDeploy(context, fleet, this.#effectsOf(), scope, options, plan).then(
+    const plan = isBound ? boundPlan(context.log, this.#plan) : undefined;
+    void carryOutDeploy({ context, fleet, effects: this.#effectsOf() }, scope, options, plan).then(
       (result) => {
         ended = { outcome: "succeeded", result };
       },
@@ -454,7 +454,7 @@ export class SimulatedDeploys {
       drift: async (worker: string, wanted: ReadonlyMap<string, FileDigests>) => this.#driftOn(worker, wanted),
       text: async () => undefined,
     };
-    this.#plan = await dryRun(context, fleet, effects, scope, options).catch((error: Failure) => {
+    this.#plan = await dryRun({ context, fleet, effects }, scope, options).catch((error: Failure) => {
       if (error.code !== "failed") throw error;
       return error.details as DeployPlan;
     });

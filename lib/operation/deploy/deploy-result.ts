@@ -5,8 +5,8 @@ import type { PlanDifference } from "../../plan/deploy-plan.ts";
 import type { Evidence } from "../base/evidence.ts";
 import type { CancelReceipts } from "../base/fleet.ts";
 import { countGrades, describeGrades, type Grade, worstOf } from "../base/outcome.ts";
-import { type AllocationState, allocationGrade } from "../plan/allocation-state.ts";
 import type { JobPlan } from "../plan/plan-job.ts";
+import { type AllocationState, allocationGrade } from "../plan/rollout-state.ts";
 import type { Reconciled } from "./reconcile.ts";
 
 /** How a deploy went for one allocation; `action` is null where it was not planned. */

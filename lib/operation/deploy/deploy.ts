@@ -1,22 +1,20 @@
-import type { CatalogAllocation, CatalogJob } from "../../bucket/base/model.ts";
+import type { CatalogJob } from "../../bucket/base/model.ts";
 import { catalogWorkers } from "../../bucket/catalog/catalog.ts";
 import { NEVER_PROMOTED } from "../../bucket/catalog/promotions.ts";
-import { runAll } from "../../core/async.ts";
-import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { mapAll } from "../../core/async.ts";
+import { Failure, messageOf } from "../../core/errors.ts";
 import type { ChangeOptions } from "../../plan/changes.ts";
 import { parametersOf } from "../../run/protocol.ts";
-import type { Operation, OperationContext } from "../base/context.ts";
-import { Fleet } from "../base/fleet.ts";
+import type { Operation } from "../base/context.ts";
+import { Fleet, WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { type Trouble, troubleOf } from "../base/outcome.ts";
 import { build } from "../build/build.ts";
 import { HookSession, scriptErrors } from "../hooks/hooks.ts";
-import { allUpstreamOf } from "../hooks/job-facts.ts";
-import type { AllocationState } from "../plan/allocation-state.ts";
 import { changeOptionsOf, type DeployScope, deployScope, wavesOf } from "../plan/deploy-scope.ts";
-import { type JobPlan, planJob } from "../plan/plan-job.ts";
-import { RolloutBoard } from "../plan/rollout-board.ts";
-import { type Effects, effectsOf } from "../reach/effects.ts";
-import { BoundPlan } from "./bound-plan.ts";
+import { type Rollout, rolloutProgress } from "../plan/rollout-state.ts";
+import { effectsOf } from "../reach/effects.ts";
+import { type BoundPlan, boundPlanOf } from "./bound-plan.ts";
+import { rolloutDriver, type Work, type World } from "./carry-out.ts";
 import {
   allocationResult,
   type DeployResult,
@@ -28,11 +26,11 @@ import {
   skippedJob,
 } from "./deploy-result.ts";
 import { dryRun } from "./dry-run.ts";
-import { dueForReconcile, type Reconciled, reconcile } from "./reconcile.ts";
-import { rollOut } from "./rollout.ts";
+import { deploySteps, updateSeqOf } from "./engine.ts";
+import { type Reconciled, reconcile } from "./reconcile.ts";
+import { type About, type Driver, drive } from "./steps.ts";
 
-const JOBS_AT_ONCE = 8;
-const WORKERS_AT_ONCE = 32;
+const ROLLOUTS_AT_ONCE = 8;
 
 /**
  * Brings the workers to the state of the catalog (hook-runtime.md, Deploy order). A job that fails does not stop
@@ -42,20 +40,15 @@ const WORKERS_AT_ONCE = 32;
 export const deploy: Operation = async (context, params) => {
   const given = parametersOf("deploy", params);
   if (given.build) await build(context, {});
-  const plan = given.plan === undefined ? undefined : BoundPlan.of(context, given.plan);
-  const scope = deployScope(context, plan ? plan.jobs : given.jobs);
-  const options = changeOptionsOf(scope, plan?.options ?? given);
+  const bound = given.plan === undefined ? undefined : boundPlanOf(context, given.plan);
+  const scope = deployScope(context, bound ? bound.jobs : given.jobs);
+  const options = changeOptionsOf(scope, bound?.options ?? given);
   const fleet = new Fleet(context, catalogWorkers(context.db));
   const hooks = new HookSession(context, fleet);
   try {
-    const effects = effectsOf(context, fleet, hooks, scope.allocations);
-    if (given.dry_run)
-      return await dryRun(context, fleet, effects, scope, {
-        ...options,
-        forceOnly: given.force_only,
-        withHooks: given.with_hooks,
-      });
-    return await carryOutDeploy(context, fleet, effects, scope, options, plan);
+    const world = { context, fleet, effects: effectsOf(context, fleet, hooks, scope.allocations) };
+    if (!given.dry_run) return await carryOutDeploy(world, scope, options, bound);
+    return await dryRun(world, scope, { ...options, forceOnly: given.force_only, withHooks: given.with_hooks });
   } catch (error) {
     if (!context.signal.aborted || !(error instanceof Failure) || error.details === undefined) throw error;
     const details = { ...(error.details as DeployResult), cancelled: fleet.cancelReceipts() };
@@ -66,283 +59,207 @@ export const deploy: Operation = async (context, params) => {
   }
 };
 
-/** Carries out a deploy with these effects, as the plan says where there is one; ends as {@link deploy} does. */
+/** Carries out a deploy, as the plan says where there is one; ends as {@link deploy} does. */
 export async function carryOutDeploy(
-  context: OperationContext,
-  fleet: Fleet,
-  effects: Effects,
+  world: World,
   scope: DeployScope,
   options: ChangeOptions,
-  plan?: BoundPlan,
+  bound?: BoundPlan,
 ): Promise<DeployResult> {
-  const work = new Deploy(context, fleet, effects, scope, options, plan);
+  const { context, fleet } = world;
+  const { log, signal } = context;
+  const ongoing = begun(world, scope, options, bound);
   try {
-    await work.carryOut();
+    await drive(deploySteps({ context, fleet, scope, options }), deployDriver(ongoing));
   } catch (error) {
-    if (!context.signal.aborted) throw error;
-    const details = work.result();
-    for (const line of details.left_down ?? []) context.log.warn(line);
+    if (!signal.aborted) throw error;
+    const details = resultOf(ongoing);
+    for (const line of details.left_down ?? []) log.warn(line);
     throw new Failure("cancelled", "cancelled", { details, cause: error });
   }
-  const result = work.result();
-  for (const line of result.left_down ?? []) context.log.warn(line);
-  for (const line of describeResult(result)) context.log.info(line);
+  const result = resultOf(ongoing);
+  for (const line of result.left_down ?? []) log.warn(line);
+  for (const line of describeResult(result)) log.info(line);
   const failure = deployFailure(result);
   if (failure) throw failure;
   return result;
 }
 
-class Deploy {
-  readonly #context: OperationContext;
-  readonly #fleet: Fleet;
-  readonly #effects: Effects;
-  readonly #scope: DeployScope;
-  readonly #options: ChangeOptions;
-  readonly #bound: BoundPlan | undefined;
-  readonly #results = new Map<string, JobResult>();
-  readonly #steps: DeployResult["steps"] = [];
-  readonly #rollouts = new Map<string, RolloutBoard>();
-  #reconciled: Reconciled[] = [];
-  #phase = "";
+/** A deploy that is carried out, and how far it came. */
+interface Ongoing extends Work {
+  scope: DeployScope;
+  phase: { step: string; startedMs: number } | undefined;
+  /** Of the parts that have ended. */
+  steps: DeployResult["steps"];
+  reconciled: Reconciled[];
+  /** The rollouts that go on, and when they began. */
+  rollouts: Map<Rollout, number>;
+  results: Map<string, JobResult>;
+}
 
-  constructor(
-    context: OperationContext,
-    fleet: Fleet,
-    effects: Effects,
-    scope: DeployScope,
-    options: ChangeOptions,
-    bound: BoundPlan | undefined,
-  ) {
-    this.#bound = bound;
-    this.#context = context;
-    this.#fleet = fleet;
-    this.#effects = effects;
-    this.#scope = scope;
-    this.#options = options;
-  }
+function begun(world: World, scope: DeployScope, options: ChangeOptions, bound: BoundPlan | undefined): Ongoing {
+  const ongoing: Ongoing = {
+    ...world,
+    options,
+    bound,
+    scope,
+    phase: undefined,
+    steps: [],
+    reconciled: [],
+    rollouts: new Map(),
+    results: new Map(),
+    report: () =>
+      world.context.progress.report({
+        phase: ongoing.phase?.step ?? "",
+        done: ongoing.results.size,
+        total: scope.jobs.length,
+        rollouts: () => [...ongoing.rollouts.keys()].map(rolloutProgress),
+      }),
+  };
+  return ongoing;
+}
 
-  async carryOut(): Promise<void> {
-    const { signal } = this.#context;
-    throwIfCancelled(signal);
-    await this.#step("reconcile", () => this.#reconcile());
-    for (const [seq, jobs] of wavesOf(this.#scope.jobs)) {
-      throwIfCancelled(signal);
-      await this.#wave(seq, jobs);
-    }
-  }
-
-  /** How far it came; jobs that it did not come to have not been started. */
-  result(): DeployResult {
-    const inOrder = wavesOf(this.#scope.jobs).flatMap(([, jobs]) => jobs);
-    const jobs = inOrder.map(
-      (job) =>
-        this.#results.get(job.name) ??
-        leftOutJob(job, "not_started", "not started: the deploy ended before", this.#own(job)),
-    );
-    const result = deployResult(jobs, this.#reconciled, this.#steps, this.#updateSeq());
-    return { ...result, ...(this.#bound && { plan: this.#bound.result }), ...this.#fleet.leftDown() };
-  }
-
-  async #reconcile(): Promise<void> {
-    const { all, allocations } = this.#scope;
-    const isGone = (host: string) => this.#fleet.worker(host).removed;
-    const { due, neverDeployed } = dueForReconcile(this.#context.db, allocations, isGone);
-    const { log } = this.#context;
-    for (const { worker, job } of neverDeployed)
-      log.record({ event: "reconcile_skip_stop", worker, job, phase: "reconcile", reason: "not_deployed" });
-    this.#reconciled = await reconcile(this.#context, this.#effects, all, due);
-    // Wherever something was stopped, jobs.json must say so too.
-    const hosts = this.#reconciled.filter((one) => one.outcome === "changed").map((one) => one.worker);
-    const troubles = await this.#syncWorkers(hosts, this.#updateSeq());
-    for (const [host, { message }] of troubles) log.warn(`jobs.json on ${host} is out of date: ${message}`);
-  }
-
-  /** Answers what went wrong, by worker: nothing may be run there, since the runner goes by these files. */
-  async #syncWorkers(hosts: string[], updateSeq: number): Promise<Map<string, Trouble>> {
-    const { db, signal } = this.#context;
-    const different = [...new Set(hosts)];
-    const sync = async (host: string) => {
-      await this.#effects.syncWorker(host, updateSeq);
-      db.run("UPDATE worker SET synced_seq = ? WHERE worker_ip = ?", updateSeq, host);
-    };
-    const results = await runAll(different, WORKERS_AT_ONCE, sync, signal);
-    throwIfCancelled(signal);
-    return new Map(
-      results.flatMap((result, index): [string, Trouble][] =>
-        result.status === "rejected" ? [[different[index] as string, troubleOf(result.reason)]] : [],
-      ),
-    );
-  }
-
-  /** One wave: hooks for pre_deploy, then plan every job, and only if one of them needs work raise the update sequence and roll out. */
-  async #wave(seq: number, jobs: CatalogJob[]): Promise<void> {
-    const wave = `wave ${seq}`;
-    const mayRun = jobs.filter((job) => this.#mayRun(job));
-    const runnable = await this.#step(`${wave}: pre_deploy`, () => this.#preDeploy(mayRun));
-    const planned = await this.#step(`${wave}: plan`, async () =>
-      runnable.flatMap((job) => this.#plan(job, this.#updateSeq()) ?? []),
-    );
-    for (const plan of planned) if (!plan.needsWork) this.#skip(plan);
-    const working = planned.filter((plan) => plan.needsWork);
-    if (working.length === 0) return;
-    const updateSeq = this.#raiseUpdateSeq();
-    const names = working.map((plan) => plan.job.name).join(", ");
-    this.#context.log.info(`${wave}: ${names} (update sequence ${updateSeq})`);
-    const hosts = working.flatMap((plan) => plan.allocations.map((one) => one.allocation.worker));
-    const unready = await this.#step(`${wave}: worker files`, () => this.#syncWorkers(hosts, updateSeq));
-    await this.#step(`${wave}: roll out`, () => this.#rollOutAll(working, updateSeq, unready));
-  }
-
-  async #rollOutAll(
-    working: readonly JobPlan[],
-    updateSeq: number,
-    unready: ReadonlyMap<string, Trouble>,
-  ): Promise<void> {
-    const { signal } = this.#context;
-    // Planned again, because templates may use the update sequence that has just changed.
-    const plans = working.flatMap((plan) => this.#plan(plan.job, updateSeq) ?? []);
-    for (const plan of plans) this.#bound?.compare(plan);
-    const ended = await runAll(plans, JOBS_AT_ONCE, (plan) => this.#rollOut(plan, unready), signal);
-    throwIfCancelled(signal);
-    for (const one of ended) if (one.status === "rejected") throw one.reason;
-  }
-
-  #own(job: CatalogJob): CatalogAllocation[] {
-    return this.#scope.present.get(job.name) ?? [];
-  }
-
-  #mayRun(job: CatalogJob): boolean {
-    // Through jobs that this deploy is not about, too.
-    const upstream = allUpstreamOf(job, this.#scope.all);
-    const failed = upstream.find((name) => this.#results.get(name)?.outcome === "failed");
-    if (failed !== undefined)
-      this.#leaveOut(
-        job,
-        "not_started",
-        `not started: job ${failed}, which it demands directly or through others, failed in this deploy`,
-      );
-    return failed === undefined;
-  }
-
-  /** Answers the jobs whose hooks succeeded, what those wrote being stored; of the others nothing is (decisions: Rulings). */
-  async #preDeploy(jobs: CatalogJob[]): Promise<CatalogJob[]> {
-    const { kv, signal } = this.#context;
-    const run = async (job: CatalogJob) => {
+/** Does each step of a deploy, on the workers and in the database. */
+function deployDriver(ongoing: Ongoing): Driver {
+  const { bound, context, effects, results } = ongoing;
+  const { db, kv, log, signal } = context;
+  const driver: Driver = {
+    ...rolloutDriver(ongoing),
+    say: (line) => log.info(line),
+    phase: (step) => enterPhase(ongoing, step),
+    reconcile: (found) => reconcileAll(ongoing, found),
+    async sideBySide(branches) {
+      await mapAll(branches, ROLLOUTS_AT_ONCE, (steps) => drive(steps, driver), signal);
+    },
+    async preDeploy(job) {
       try {
-        await this.#effects.hooks({ kind: "pre_deploy", job });
+        await effects.hooks({ kind: "pre_deploy", job });
         kv.flush(job.name);
-        return [job];
       } catch (error) {
         kv.discard(job.name);
-        throwIfCancelled(signal);
-        this.#leaveOut(job, "failed", messageOf(error), scriptErrors(error));
-        return [];
+        throw error;
       }
-    };
-    const ended = await runAll(jobs, JOBS_AT_ONCE, run, signal);
-    throwIfCancelled(signal);
-    return ended.flatMap((one) => {
-      if (one.status === "rejected") throw one.reason;
-      return one.value;
-    });
-  }
+    },
+    notStarted({ job, upstream }) {
+      const how = "which it demands directly or through others, failed in this deploy";
+      leaveOut(ongoing, job, "not_started", `not started: job ${upstream}, ${how}`);
+    },
+    leftOut({ job, error }) {
+      leaveOut(ongoing, job, "failed", messageOf(error), scriptErrors(error));
+      return false;
+    },
+    decided(plan) {
+      bound?.compare(plan);
+      if (plan.needsWork) return;
+      const result = skippedJob(plan);
+      log.record({ event: "deploy_skip", job: result.job, reason: result.reason });
+      log.info(`${result.job}: skipped, ${result.reason.replaceAll("_", " ")}`);
+      results.set(result.job, result);
+    },
+    raiseSequence({ seq, jobs }) {
+      db.run("UPDATE bucket SET update_seq = update_seq + 1");
+      const updateSeq = updateSeqOf(context);
+      log.updateSeq = updateSeq;
+      log.info(`wave ${seq}: ${jobs.join(", ")} (update sequence ${updateSeq})`);
+      return updateSeq;
+    },
+    workerFiles: ({ hosts, updateSeq }) => syncWorkers(ongoing, hosts, updateSeq),
+    begin(rollout) {
+      ongoing.rollouts.set(rollout, performance.now());
+    },
+    end: ({ rollout, error }) => endRollout(ongoing, rollout, error),
+    waveOver() {},
+  };
+  return driver;
+}
 
-  #plan(job: CatalogJob, updateSeq: number): JobPlan | undefined {
+function enterPhase(ongoing: Ongoing, step: string): void {
+  endPhase(ongoing);
+  ongoing.phase = { step, startedMs: performance.now() };
+  ongoing.report();
+}
+
+function endPhase({ phase, steps }: Ongoing): void {
+  if (phase) steps.push({ step: phase.step, duration_ms: Math.round(performance.now() - phase.startedMs) });
+}
+
+async function reconcileAll(ongoing: Ongoing, { due, neverDeployed }: About<"reconcile">): Promise<void> {
+  const { context, effects, scope } = ongoing;
+  const { log } = context;
+  for (const { worker, job } of neverDeployed)
+    log.record({ event: "reconcile_skip_stop", worker, job, phase: "reconcile", reason: "not_deployed" });
+  ongoing.reconciled = await reconcile(context, effects, scope.all, due);
+  // Wherever something was stopped, jobs.json must say so too.
+  const hosts = ongoing.reconciled.filter((one) => one.outcome === "changed").map((one) => one.worker);
+  const troubles = await syncWorkers(ongoing, hosts, updateSeqOf(context));
+  for (const [host, { message }] of troubles) log.warn(`jobs.json on ${host} is out of date: ${message}`);
+}
+
+/** Answers what went wrong, by worker: nothing may be run there, since the runner goes by these files. */
+async function syncWorkers(
+  { context, effects }: Ongoing,
+  hosts: readonly string[],
+  updateSeq: number,
+): Promise<Map<string, Trouble>> {
+  const { db, signal } = context;
+  const sync = async (host: string): Promise<[string, Trouble][]> => {
     try {
-      return planJob(this.#context, this.#fleet, job, this.#own(job), updateSeq, this.#options);
+      await effects.syncWorker(host, updateSeq);
+      db.run("UPDATE worker SET synced_seq = ? WHERE worker_ip = ?", updateSeq, host);
+      return [];
     } catch (error) {
-      if (!(error instanceof Failure)) throw error;
-      this.#leaveOut(job, "failed", error.message);
-      return undefined;
+      return [[host, troubleOf(error)]];
     }
-  }
+  };
+  const troubles = await mapAll([...new Set(hosts)], WORKERS_AT_ONCE, sync, signal);
+  return new Map(troubles.flat());
+}
 
-  async #rollOut(plan: JobPlan, unready: ReadonlyMap<string, Trouble>): Promise<void> {
-    const { log, signal } = this.#context;
-    const name = plan.job.name;
-    const states = plan.allocations.map((one): AllocationState => {
-      const changes = one.decision.action !== "skip";
-      const trouble = changes ? unready.get(one.allocation.worker) : undefined;
-      return { plan: one, now: undefined, done: false, passedGate: false, trouble };
+function endRollout(ongoing: Ongoing, rollout: Rollout, error: unknown): void {
+  const { context, fleet, results, rollouts } = ongoing;
+  const { log, signal } = context;
+  const { plan, states } = rollout;
+  const { name } = plan.job;
+  const duration_ms = Math.round(performance.now() - (rollouts.get(rollout) as number));
+  rollouts.delete(rollout);
+  for (const { plan: of, done } of states)
+    if (of.decision.action === "start" && of.promoted.version !== NEVER_PROMOTED && !done)
+      fleet.down.set(`${name}@${of.allocation.worker}`, "start");
+  const allocations = states.map(allocationResult);
+  const outcome = error === undefined ? "deployed" : signal.aborted ? "cancelled" : "failed";
+  const reason = error === undefined ? "deployed" : messageOf(error);
+  if (outcome === "deployed") log.info(`${name}: deployed in ${(duration_ms / 1000).toFixed(1)} s`);
+  else if (outcome === "failed") log.error(`${name}: ${reason}`);
+  results.set(name, { job: name, outcome, reason, duration_ms, allocations });
+  ongoing.report();
+}
+
+function leaveOut(
+  { context, results, scope }: Ongoing,
+  job: CatalogJob,
+  outcome: "failed" | "not_started",
+  reason: string,
+  errors?: ReadonlyMap<string, string>,
+): void {
+  context.log.error(`${job.name}: ${reason}`);
+  results.set(job.name, leftOutJob(job, outcome, reason, scope.present.get(job.name) ?? [], errors));
+}
+
+/** How far the deploy came; jobs that it did not come to have not been started. */
+function resultOf(ongoing: Ongoing): DeployResult {
+  const { bound, context, fleet, reconciled, results, scope, steps } = ongoing;
+  endPhase(ongoing);
+  const jobs = wavesOf(scope.jobs)
+    .flatMap(([, jobs]) => jobs)
+    .map((job) => {
+      const own = scope.present.get(job.name) ?? [];
+      return results.get(job.name) ?? leftOutJob(job, "not_started", "not started: the deploy ended before", own);
     });
-    const started = performance.now();
-    const board = new RolloutBoard(plan, states, () => this.#report());
-    this.#rollouts.set(name, board);
-    let error: string | undefined;
-    try {
-      await rollOut(this.#context, this.#effects, plan, states, {
-        force: this.#options.force,
-        board,
-        ...(this.#bound && { bound: this.#bound }),
-      });
-    } catch (cause) {
-      error = messageOf(cause);
-    }
-    this.#rollouts.delete(name);
-    for (const { plan: of, done } of states)
-      if (of.decision.action === "start" && of.promoted.version !== NEVER_PROMOTED && !done)
-        this.#fleet.down.set(`${name}@${of.allocation.worker}`, "start");
-    const duration_ms = Math.round(performance.now() - started);
-    const wasCancelled = error !== undefined && signal.aborted;
-    if (error === undefined) log.info(`${name}: deployed in ${(duration_ms / 1000).toFixed(1)} s`);
-    else if (!wasCancelled) log.error(`${name}: ${error}`);
-    this.#results.set(name, {
-      job: name,
-      outcome: error === undefined ? "deployed" : wasCancelled ? "cancelled" : "failed",
-      reason: error ?? "deployed",
-      duration_ms,
-      allocations: states.map(allocationResult),
-    });
-    this.#report();
-  }
-
-  #skip(plan: JobPlan): void {
-    this.#bound?.compare(plan);
-    const result = skippedJob(plan);
-    this.#context.log.record({ event: "deploy_skip", job: result.job, reason: result.reason });
-    this.#context.log.info(`${result.job}: skipped, ${result.reason.replaceAll("_", " ")}`);
-    this.#results.set(result.job, result);
-  }
-
-  #leaveOut(
-    job: CatalogJob,
-    outcome: "failed" | "not_started",
-    reason: string,
-    errors?: ReadonlyMap<string, string>,
-  ): void {
-    this.#context.log.error(`${job.name}: ${reason}`);
-    this.#results.set(job.name, leftOutJob(job, outcome, reason, this.#own(job), errors));
-  }
-
-  #updateSeq(): number {
-    return this.#context.db.get<{ update_seq: number }>("SELECT update_seq FROM bucket")?.update_seq ?? 0;
-  }
-
-  #raiseUpdateSeq(): number {
-    this.#context.db.run("UPDATE bucket SET update_seq = update_seq + 1");
-    const updateSeq = this.#updateSeq();
-    this.#context.log.updateSeq = updateSeq;
-    return updateSeq;
-  }
-
-  /** A part of the deploy that progress shows and whose time is noted. */
-  async #step<T>(step: string, work: () => Promise<T>): Promise<T> {
-    this.#phase = step;
-    this.#report();
-    const started = performance.now();
-    try {
-      return await work();
-    } finally {
-      this.#steps.push({ step, duration_ms: Math.round(performance.now() - started) });
-    }
-  }
-
-  #report(): void {
-    this.#context.progress.report({
-      phase: this.#phase,
-      done: this.#results.size,
-      total: this.#scope.jobs.length,
-      rollouts: () => [...this.#rollouts.values()].map((board) => board.progress()),
-    });
-  }
+  const plan = bound && {
+    force: bound.options.force,
+    sync_only: bound.options.sync_only,
+    differences: bound.differences,
+  };
+  const result = deployResult(jobs, reconciled, steps, updateSeqOf(context));
+  return { ...result, ...(plan && { plan }), ...fleet.leftDown() };
 }

@@ -1,8 +1,8 @@
 import { runLayout } from "../../bucket/base/layout.ts";
-import type { CatalogAllocation, CatalogJob, HookEvent } from "../../bucket/base/model.ts";
-import { type PlanBasis, planBasis } from "../../bucket/catalog/plan-basis.ts";
+import type { CatalogJob, HookEvent } from "../../bucket/base/model.ts";
+import { planBasis } from "../../bucket/catalog/plan-basis.ts";
 import { promotionsOf } from "../../bucket/catalog/promotions.ts";
-import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { Failure, messageOf } from "../../core/errors.ts";
 import { writeAtomic } from "../../core/files.ts";
 import type { ChangeOptions, FileDigests } from "../../plan/changes.ts";
 import {
@@ -12,19 +12,21 @@ import {
   type PlannedJob,
   plannedPhases,
 } from "../../plan/deploy-plan.ts";
+import { PASSES } from "../../plan/rollout.ts";
 import type { OperationContext } from "../base/context.ts";
 import type { Fleet } from "../base/fleet.ts";
 import { masked } from "../base/masked.ts";
 import { hooksOn } from "../hooks/hooks.ts";
 import { allUpstreamOf } from "../hooks/job-facts.ts";
-import { type DeployScope, wavesOf } from "../plan/deploy-scope.ts";
+import type { DeployScope, Due } from "../plan/deploy-scope.ts";
 import { describePlan } from "../plan/describe-plan.ts";
 import { PlanDiffs } from "../plan/plan-diffs.ts";
 import { addDrift } from "../plan/plan-drift.ts";
-import { hasOpenGate, type JobPlan, planJob, plannedFrom } from "../plan/plan-job.ts";
+import { type JobPlan, plannedFrom } from "../plan/plan-job.ts";
 import type { Effects } from "../reach/effects.ts";
 import type { DriftEffects, Promoted } from "../reach/tree-drift.ts";
-import { dueForReconcile } from "./reconcile.ts";
+import { deploySteps } from "./engine.ts";
+import { type Driver, drive } from "./steps.ts";
 
 /** What a dry run is told. */
 export interface DryRunOptions extends ChangeOptions {
@@ -37,8 +39,20 @@ export interface DryRunOptions extends ChangeOptions {
 /** The result of the run names so many files; plan.json names all. */
 const MOST_FILES = 2_000;
 
-/** What a dry run does outside the bucket's database. */
-type DryRunEffects = Pick<Effects, "hooks"> & DriftEffects;
+/** The events whose hooks a plan names, in this order. */
+const EVENTS = ["pre_deploy", "job_control", "after_allocation_started", "health_check", "post_deploy"] as const;
+
+/** With what a dry run is made. Of the effects, it looks at files, and runs pre_deploy where that is asked for. */
+interface DryRunWorld {
+  context: OperationContext;
+  fleet: Fleet;
+  effects: Pick<Effects, "hooks"> & DriftEffects;
+}
+
+interface Planner extends DryRunWorld {
+  scope: DeployScope;
+  options: DryRunOptions;
+}
 
 /**
  * Plans a deploy as the deploy itself would, and carries out none of it: nothing is written on a worker, nothing is
@@ -47,17 +61,11 @@ type DryRunEffects = Pick<Effects, "hooks"> & DriftEffects;
  * folder and, with the first 2,000 of its files, answered. Throws `failed` with the plan in the details where the
  * deploy could not do a part of it; a worker that gives no answer is told, and no reason.
  */
-export async function dryRun(
-  context: OperationContext,
-  fleet: Fleet,
-  effects: DryRunEffects,
-  scope: DeployScope,
-  options: DryRunOptions,
-): Promise<DeployPlan> {
-  const { log, layout, run, kv } = context;
+export async function dryRun(world: DryRunWorld, scope: DeployScope, options: DryRunOptions): Promise<DeployPlan> {
+  const { log, layout, run, kv } = world.context;
   log.info("PLAN: a dry run, no worker is changed");
   try {
-    const plan = await new DryRun(context, fleet, effects, scope, options).plan();
+    const plan = await record({ ...world, scope, options });
     const text = `${JSON.stringify(masked(plan, log.redactor), null, 2)}\n`;
     await writeAtomic(runLayout(layout, run.id).plan, text);
     for (const line of describePlan(plan)) log.info(line);
@@ -77,193 +85,183 @@ function concluded(plan: DeployPlan): DeployPlan {
   throw new Failure("failed", `the deploy would not be complete: ${reasons.join("; ")}`, { details: plan });
 }
 
-/** The hooks of a job that run when this is carried out. */
-function hooksOfPlan({ job, allocations, needsWork, phases, refused }: JobPlan): PlannedJob["hooks"] {
-  const events: HookEvent[] = ["pre_deploy"];
-  if (!needsWork || refused !== undefined) return hooksFor(job, events);
-  const isControlled = phases.some(({ phase }) => phase === "job_control");
-  if (phases.length > 0) events.push(isControlled ? "job_control" : "after_allocation_started");
-  if (phases.length > 0 || allocations.some(hasOpenGate)) events.push("health_check");
-  return hooksFor(job, [...events, "post_deploy"]);
-}
-
-function hooksFor(job: CatalogJob, events: readonly HookEvent[]): PlannedJob["hooks"] {
-  const hooks = events.map((event) => ({ event, names: hooksOn(job, event) }));
-  return hooks.filter(({ names }) => names.length > 0);
-}
-
-class DryRun {
-  readonly #context: OperationContext;
-  readonly #fleet: Fleet;
-  readonly #effects: DryRunEffects;
-  readonly #scope: DeployScope;
-  readonly #options: DryRunOptions;
-  readonly #failed = new Set<string>();
-  readonly #basis: PlanBasis;
-  readonly #diffs: PlanDiffs;
-  /** Of the wave that is being planned: what could be planned, by job. */
-  readonly #plans = new Map<string, JobPlan>();
+/** A plan that is being made. */
+interface Recording extends Planner {
+  due: Due[];
+  waves: DeployPlan["waves"];
+  updateSeq: number;
+  diffs: PlanDiffs;
+  /** By job, what it was asked to run hooks for. */
+  events: Map<string, Set<HookEvent>>;
+  /** What is planned for the jobs of this wave. */
+  planned: Map<string, PlannedJob>;
+  /** The same as the engine decided it; what was rendered is kept no longer than the wave. */
+  decided: Map<string, JobPlan>;
   /** What is to be put on workers, by allocation. */
-  readonly #wanted = new Map<string, FileDigests>();
-  #updateSeq: number;
+  wanted: Map<string, FileDigests>;
+}
 
-  constructor(
-    context: OperationContext,
-    fleet: Fleet,
-    effects: DryRunEffects,
-    scope: DeployScope,
-    options: DryRunOptions,
-  ) {
-    this.#context = context;
-    this.#fleet = fleet;
-    this.#effects = effects;
-    this.#scope = scope;
-    this.#options = options;
-    this.#basis = planBasis(context.db);
-    this.#diffs = new PlanDiffs(context);
-    this.#updateSeq = this.#basis.update_seq;
-  }
+async function record(planner: Planner): Promise<DeployPlan> {
+  const { context, effects, options, scope } = planner;
+  const basis = planBasis(context.db);
+  const { build_seq, update_seq } = basis;
+  const maps = { events: new Map(), planned: new Map(), decided: new Map(), wanted: new Map() };
+  const recording: Recording = {
+    ...planner,
+    ...maps,
+    due: [],
+    waves: [],
+    updateSeq: update_seq,
+    diffs: new PlanDiffs(context),
+  };
+  await drive(deploySteps(planner), recordingDriver(recording));
+  const { due, waves } = recording;
+  const jobs = waves.flatMap((wave) => wave.jobs);
+  const unreachable = await addDrift(context, effects, jobs, promotedOf(recording, jobs));
+  const { force, forceOnly, syncOnly, withHooks } = options;
+  return {
+    basis,
+    build_seq,
+    update_seq,
+    options: { force, ...(forceOnly && { force_only: forceOnly }), sync_only: syncOnly, with_hooks: withHooks },
+    reconcile: due.map(({ allocation: { job, worker }, action }) => {
+      const own = scope.all.filter(({ name }) => name === job);
+      return { job, worker, action, hooks: own.flatMap((one) => hooksOn(one, "after_allocation_stopped")) };
+    }),
+    waves,
+    unreachable,
+  };
+}
 
-  async plan(): Promise<DeployPlan> {
-    const { force, forceOnly, syncOnly, withHooks } = this.#options;
-    const due = dueForReconcile(this.#context.db, this.#scope.allocations, () => false).due;
-    const waves: DeployPlan["waves"] = [];
-    for (const [seq, jobs] of wavesOf(this.#scope.jobs)) {
-      throwIfCancelled(this.#context.signal);
-      const planned = await this.#wave(jobs);
-      waves.push({ seq, update_seq: this.#updateSeq, jobs: planned });
+/** Does no step, answers each as if it had succeeded, and records what was asked for. */
+function recordingDriver(recording: Recording): Driver {
+  const { context, effects, options, planned } = recording;
+  const asked = (job: CatalogJob, event: HookEvent) => {
+    const events = recording.events.get(job.name) ?? new Set();
+    recording.events.set(job.name, events.add(event));
+  };
+  const nothing = () => {};
+  const driver: Driver = {
+    reconcile({ due }) {
+      recording.due = due;
+    },
+    async sideBySide(branches) {
+      for (const steps of branches) await drive(steps, driver);
+    },
+    async preDeploy(job) {
+      asked(job, "pre_deploy");
+      if (!options.withHooks) return;
+      // What the hooks write is seen by the plan, and dropped with it.
+      await effects.hooks({ kind: "pre_deploy", job, variables: { DRY_RUN: "1" } }).catch((error: unknown) => {
+        context.kv.discard(job.name);
+        throw error;
+      });
+    },
+    notStarted({ job, upstream }) {
+      planned.set(job.name, unplanned(recording, job, "not_started", `job ${upstream}, which it demands, would fail`));
+    },
+    leftOut({ job, error }) {
+      const isUnknown = error instanceof Failure && error.code === "ErrKeyMissing";
+      const reason = isUnknown
+        ? `unknown until pre_deploy: ${error.message}${warning(recording, job)}`
+        : messageOf(error);
+      planned.set(job.name, unplanned(recording, job, isUnknown ? "roll_out" : "failed", reason));
+      return isUnknown;
+    },
+    decided(plan) {
+      recording.decided.set(plan.job.name, plan);
+      planned.set(plan.job.name, plannedJob(plan));
+    },
+    raiseSequence: () => ++recording.updateSeq,
+    workerFiles: () => new Map(),
+    hooks: ({ pass }) => asked(pass.job, PASSES[pass.kind].event),
+    gate: ({ rollout }) => asked(rollout.plan.job, "health_check"),
+    restore: ({ failure }) => failure as Failure,
+    end({ rollout, error }) {
+      if (error === undefined) return;
+      const refused = { outcome: "failed", reason: messageOf(error) };
+      Object.assign(planned.get(rollout.plan.job.name) as PlannedJob, refused);
+    },
+    waveOver: ({ seq, jobs }) => endWave(recording, seq, jobs),
+    phase: nothing,
+    say: nothing,
+    begin: nothing,
+    batch: nothing,
+    lifecycle: nothing,
+    note: nothing,
+    checkDrift: nothing,
+    sync: nothing,
+    promote: nothing,
+    status: nothing,
+    syncAgain: nothing,
+  };
+  return driver;
+}
+
+/** Adds the wave to the plan, with hooks and diffs. */
+function endWave(recording: Recording, seq: number, jobs: readonly CatalogJob[]): void {
+  const { decided, diffs, events, planned, updateSeq, wanted } = recording;
+  const wave = jobs.map((job) => {
+    const one = planned.get(job.name) as PlannedJob;
+    for (const [index, plan] of decided.get(job.name)?.allocations.entries() ?? []) {
+      diffs.show(plan, one.allocations[index]?.files ?? []);
+      wanted.set(plan.allocation.id, plan.tree.digests);
     }
-    const planned = waves.flatMap(({ jobs }) => jobs);
-    const about = planned.flatMap(({ job }) => this.#scope.present.get(job) ?? []);
-    // Where something is only to be stopped the worker has to be there, too.
-    const all = new Set([...about, ...due.map(({ allocation }) => allocation)]);
-    const promoted = [...Map.groupBy(all, ({ job }) => job)].flatMap((own) => this.#promoted(...own));
-    const unreachable = await addDrift(this.#context, this.#effects, planned, promoted);
-    return {
-      basis: this.#basis,
-      build_seq: this.#basis.build_seq,
-      update_seq: this.#basis.update_seq,
-      options: { force, ...(forceOnly && { force_only: forceOnly }), sync_only: syncOnly, with_hooks: withHooks },
-      reconcile: due.map(({ allocation: { job, worker }, action }) => ({
-        job,
-        worker,
-        action,
-        hooks: this.#scope.all
-          .filter(({ name }) => name === job)
-          .flatMap((one) => hooksOn(one, "after_allocation_stopped")),
-      })),
-      waves,
-      unreachable,
-    };
-  }
+    const asked = EVENTS.filter((event) => events.get(job.name)?.has(event));
+    const hooks = asked.map((event) => ({ event, names: hooksOn(job, event) }));
+    return { ...one, hooks: hooks.filter(({ names }) => names.length > 0) };
+  });
+  recording.waves.push({ seq, update_seq: updateSeq, jobs: wave });
+  planned.clear();
+  decided.clear();
+}
 
-  async #wave(jobs: readonly CatalogJob[]): Promise<PlannedJob[]> {
-    const planned: PlannedJob[] = [];
-    const before = this.#updateSeq;
-    for (const job of jobs) planned.push((await this.#stopped(job)) ?? this.#job(job, before));
-    if (!planned.some(({ outcome }) => outcome === "roll_out")) return this.#shown(planned);
-    // As the deploy does it: what changes is rendered with the sequence of its wave.
-    this.#updateSeq++;
-    return this.#shown(
-      planned.map((one, index) =>
-        one.outcome === "roll_out" ? this.#job(jobs[index] as CatalogJob, this.#updateSeq) : one,
-      ),
-    );
-  }
+function plannedJob({ job, needsWork, phases, allocations }: JobPlan): PlannedJob {
+  const done = allocations.length === 0 ? "no allocations" : "already promoted";
+  return {
+    job: job.name,
+    version: job.version,
+    hooks: [],
+    outcome: needsWork ? "roll_out" : "skip",
+    reason: needsWork ? "needs work" : done,
+    phases: plannedPhases(phases),
+    allocations: allocations.map(plannedFrom),
+  };
+}
 
-  /** With the diffs; what was rendered is not kept any longer than that. */
-  #shown(wave: PlannedJob[]): PlannedJob[] {
-    for (const { job, allocations } of wave)
-      for (const [index, plan] of this.#plans.get(job)?.allocations.entries() ?? []) {
-        this.#diffs.show(plan, allocations[index]?.files ?? []);
-        this.#wanted.set(plan.allocation.id, plan.tree.digests);
-      }
-    this.#plans.clear();
-    return wave;
-  }
+/** A job that is not planned: because of what it demands, its own hooks, or a key that is not there yet. */
+function unplanned(
+  { context, scope }: Recording,
+  { name, version }: CatalogJob,
+  outcome: PlannedJob["outcome"],
+  reason: string,
+): PlannedJob {
+  const promotionOf = promotionsOf(context.db, name);
+  const why = outcome === "roll_out" ? "unknown until pre_deploy" : "not planned";
+  const allocations = (scope.present.get(name) ?? []).map(({ id, worker, newVersion }): PlannedAllocation => {
+    const { hash, version } = promotionOf(id);
+    const sides = { from: { hash, version }, to: { hash: null, version: newVersion } };
+    return { worker, action: "unknown", reason: why, is_gate_open: false, ...sides, files: [], drift: null };
+  });
+  return { job: name, version, hooks: [], outcome, reason, phases: [], allocations };
+}
 
-  #promoted(job: string, own: readonly CatalogAllocation[]): Promoted[] {
-    const promotionOf = promotionsOf(this.#context.db, job);
+/** In a deploy only hooks write keys. */
+function warning({ scope }: Recording, job: CatalogJob): string {
+  const names = new Set([job.name, ...allUpstreamOf(job, scope.all)]);
+  const writers = scope.all.filter((one) => names.has(one.name) && hooksOn(one, "pre_deploy").length > 0);
+  return writers.length > 0 ? "" : "; neither it nor what it demands has a hook that could write the key";
+}
+
+/** What is promoted of all that the plan is about; where something is only to be stopped the worker counts, too. */
+function promotedOf({ context, due, scope, wanted }: Recording, jobs: readonly PlannedJob[]): Promoted[] {
+  const about = jobs.flatMap(({ job }) => scope.present.get(job) ?? []);
+  const all = new Set([...about, ...due.map(({ allocation }) => allocation)]);
+  return [...Map.groupBy(all, ({ job }) => job)].flatMap(([job, own]) => {
+    const promotionOf = promotionsOf(context.db, job);
     return own.map((allocation) => {
-      const wanted = this.#wanted.get(allocation.id);
-      return { allocation, promotion: promotionOf(allocation.id), ...(wanted && { wanted }) };
+      const files = wanted.get(allocation.id);
+      return { allocation, promotion: promotionOf(allocation.id), ...(files && { wanted: files }) };
     });
-  }
-
-  /** A job that is not planned: because of what it demands, or because of its own hooks. */
-  async #stopped(job: CatalogJob): Promise<PlannedJob | undefined> {
-    const upstream = allUpstreamOf(job, this.#scope.all).find((name) => this.#failed.has(name));
-    if (upstream !== undefined)
-      return this.#unplanned(job, "not_started", `job ${upstream}, which it demands, would fail`);
-    if (!this.#options.withHooks) return undefined;
-    try {
-      await this.#effects.hooks({ kind: "pre_deploy", job, variables: { DRY_RUN: "1" } });
-      return undefined;
-    } catch (error) {
-      throwIfCancelled(this.#context.signal);
-      this.#context.kv.discard(job.name);
-      return this.#unplanned(job, "failed", messageOf(error));
-    }
-  }
-
-  #job(job: CatalogJob, updateSeq: number): PlannedJob {
-    this.#plans.delete(job.name);
-    try {
-      return this.#planned(planJob(this.#context, this.#fleet, job, this.#own(job), updateSeq, this.#options));
-    } catch (error) {
-      if (!(error instanceof Failure)) throw error;
-      if (error.code !== "ErrKeyMissing") return this.#unplanned(job, "failed", error.message);
-      const reason = `unknown until pre_deploy: ${error.message}${this.#warning(job)}`;
-      return this.#unplanned(job, "roll_out", reason);
-    }
-  }
-
-  #planned(plan: JobPlan): PlannedJob {
-    const { job, needsWork, refused, phases, allocations } = plan;
-    this.#plans.set(job.name, plan);
-    if (refused !== undefined) this.#failed.add(job.name);
-    const done = allocations.length === 0 ? "no allocations" : "already promoted";
-    return {
-      job: job.name,
-      version: job.version,
-      hooks: hooksOfPlan(plan),
-      outcome: refused !== undefined ? "failed" : needsWork ? "roll_out" : "skip",
-      reason: refused ?? (needsWork ? "needs work" : done),
-      phases: plannedPhases(phases),
-      allocations: allocations.map(plannedFrom),
-    };
-  }
-
-  #unplanned(job: CatalogJob, outcome: PlannedJob["outcome"], reason: string): PlannedJob {
-    if (outcome !== "roll_out") this.#failed.add(job.name);
-    const promotionOf = promotionsOf(this.#context.db, job.name);
-    const allocations = this.#own(job).map(({ id, worker, newVersion }): PlannedAllocation => {
-      const { hash, version } = promotionOf(id);
-      const to = { hash: null, version: newVersion };
-      const why = outcome === "roll_out" ? "unknown until pre_deploy" : "not planned";
-      return {
-        worker,
-        action: "unknown",
-        reason: why,
-        is_gate_open: false,
-        from: { hash, version },
-        to,
-        files: [],
-        drift: null,
-      };
-    });
-    const hooks = outcome === "not_started" ? [] : hooksFor(job, ["pre_deploy"]);
-    return { job: job.name, version: job.version, hooks, outcome, reason, phases: [], allocations };
-  }
-
-  /** Nobody but a hook writes keys in a deploy. */
-  #warning(job: CatalogJob): string {
-    const names = new Set([job.name, ...allUpstreamOf(job, this.#scope.all)]);
-    const writers = this.#scope.all.filter((one) => names.has(one.name) && hooksOn(one, "pre_deploy").length > 0);
-    return writers.length > 0 ? "" : "; neither it nor what it demands has a hook that could write the key";
-  }
-
-  #own(job: CatalogJob): CatalogAllocation[] {
-    return this.#scope.present.get(job.name) ?? [];
-  }
+  });
 }

@@ -1,6 +1,5 @@
-import type { Database } from "../../bucket/base/database.ts";
 import type { CatalogAllocation, CatalogJob } from "../../bucket/base/model.ts";
-import { beginChange, forgetPromotion, promotionsOf, setStopped } from "../../bucket/catalog/promotions.ts";
+import { beginChange, forgetPromotion, setStopped } from "../../bucket/catalog/promotions.ts";
 import { runAll } from "../../core/async.ts";
 import { throwIfCancelled } from "../../core/errors.ts";
 import { inOneLine } from "../../core/plain-text.ts";
@@ -8,6 +7,7 @@ import { RUNNER_EXIT } from "../../transport/ask/runner.ts";
 import type { OperationContext } from "../base/context.ts";
 import { type Trouble, troubleOf } from "../base/outcome.ts";
 import { hooksOn, scriptErrors } from "../hooks/hooks.ts";
+import type { Due } from "../plan/deploy-scope.ts";
 import { noteBegun, noteOutcomes, outcomeOf } from "../plan/last-outcomes.ts";
 import type { Effects } from "../reach/effects.ts";
 import type { WantedTarget } from "../reach/target.ts";
@@ -22,39 +22,6 @@ export interface Reconciled {
   action: "stop" | "remove";
   outcome: "changed" | Trouble["grade"];
   error: string | null;
-}
-
-/** What reconcile has to look after. */
-export interface Due {
-  allocation: CatalogAllocation;
-  action: Reconciled["action"];
-  /** Its worker is in workers.json no more. */
-  isGone: boolean;
-}
-
-/**
- * The allocations that were removed or disabled since they were promoted: a disabled one until it was stopped, a removed
- * one until its files are gone; and those where there is nothing to stop, since they were never deployed.
- */
-export function dueForReconcile(
-  db: Database,
-  allocations: readonly CatalogAllocation[],
-  isGone: (host: string) => boolean,
-): { due: Due[]; neverDeployed: CatalogAllocation[] } {
-  const due: Due[] = [];
-  const neverDeployed: CatalogAllocation[] = [];
-  for (const [job, own] of Map.groupBy(allocations, (one) => one.job)) {
-    const promotionOf = promotionsOf(db, job);
-    for (const allocation of own.filter((one) => one.removed || one.disabled)) {
-      const { id, worker, removed } = allocation;
-      const { synced, unfinished, stopped, stopping } = promotionOf(id);
-      // Not what is promoted counts: of one that is to be started anew nothing is, and yet its files are there.
-      if (synced === "" && !unfinished) neverDeployed.push(allocation);
-      else if (removed || !stopped || stopping)
-        due.push({ allocation, action: removed ? "remove" : "stop", isGone: removed && isGone(worker) });
-    }
-  }
-  return { due, neverDeployed };
 }
 
 /**

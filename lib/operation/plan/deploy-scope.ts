@@ -1,6 +1,8 @@
+import type { Database } from "../../bucket/base/database.ts";
 import type { CatalogAllocation, CatalogJob } from "../../bucket/base/model.ts";
 import { catalogAllocations, catalogJobs } from "../../bucket/catalog/catalog.ts";
 import { allocationsNamed, jobsNamed } from "../../bucket/catalog/choices.ts";
+import { promotionsOf } from "../../bucket/catalog/promotions.ts";
 import type { ChangeOptions } from "../../plan/changes.ts";
 import type { OperationContext } from "../base/context.ts";
 
@@ -47,4 +49,37 @@ export function changeOptionsOf(
 export function wavesOf(jobs: readonly CatalogJob[]): [seq: number, jobs: CatalogJob[]][] {
   const waves = Map.groupBy(jobs, (job) => job.deploymentSeq);
   return [...waves].sort(([a], [b]) => a - b);
+}
+
+/** An allocation that reconcile has to look after. */
+export interface Due {
+  allocation: CatalogAllocation;
+  action: "stop" | "remove";
+  /** Its worker is no longer in workers.json. */
+  isGone: boolean;
+}
+
+/**
+ * The allocations that were removed or disabled since they were promoted: a disabled allocation until it was stopped, a
+ * removed one until its files are gone. `neverDeployed` are those where there is nothing to stop.
+ */
+export function dueForReconcile(
+  db: Database,
+  allocations: readonly CatalogAllocation[],
+  isGone: (host: string) => boolean,
+): { due: Due[]; neverDeployed: CatalogAllocation[] } {
+  const due: Due[] = [];
+  const neverDeployed: CatalogAllocation[] = [];
+  for (const [job, own] of Map.groupBy(allocations, (one) => one.job)) {
+    const promotionOf = promotionsOf(db, job);
+    for (const allocation of own.filter((one) => one.removed || one.disabled)) {
+      const { id, worker, removed } = allocation;
+      const { synced, unfinished, stopped, stopping } = promotionOf(id);
+      // An allocation that is to be started anew has nothing promoted, but its files are on the worker.
+      if (synced === "" && !unfinished) neverDeployed.push(allocation);
+      else if (removed || !stopped || stopping)
+        due.push({ allocation, action: removed ? "remove" : "stop", isGone: removed && isGone(worker) });
+    }
+  }
+  return { due, neverDeployed };
 }

@@ -1,7 +1,7 @@
 import { type LastOutcome, setLastOutcome } from "../../bucket/catalog/info.ts";
 import type { OperationContext } from "../base/context.ts";
 import { troubleOf } from "../base/outcome.ts";
-import type { AllocationState } from "./allocation-state.ts";
+import type { AllocationState } from "./rollout-state.ts";
 
 /** The length at which a reason is cut. */
 const REASON_LENGTH = 2_048;

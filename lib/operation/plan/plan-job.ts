@@ -35,15 +35,14 @@ export interface JobPlan {
 /**
  * Plans a job from the catalog and what was promoted: renders every non-removed allocation and decides what happens to
  * it. An allocation is rendered with the update sequence of its last sync, and with `updateSeq` only if it then has to
- * change: else what shows the sequence would differ for ever. Nothing is read from `tmp/`, nothing is written. Throws `failed` for a template that cannot be rendered.
+ * change; else what shows the sequence would differ for ever. Nothing is read from `tmp/`, and nothing is written.
+ * Throws `failed` for a template that cannot be rendered.
  */
 export function planJob(
-  context: OperationContext,
-  fleet: Fleet,
+  { context, fleet, options }: { context: OperationContext; fleet: Fleet; options: ChangeOptions },
   job: CatalogJob,
   allocations: readonly CatalogAllocation[],
   updateSeq: number,
-  options: ChangeOptions,
 ): JobPlan {
   const files = catalogFiles(context.db, job.name);
   const promotionOf = promotionsOf(context.db, job.name);
@@ -64,11 +63,11 @@ export function planJob(
     return changes ? planWith(allocation, promoted, updateSeq) : plan;
   });
   const needsWork = plans.some((plan) => plan.decision.action !== "skip" || hasOpenGate(plan));
-  return { job, allocations: plans, needsWork, ...rolloutOf(context, job, plans, options) };
+  return { job, allocations: plans, needsWork, ...phasesOf(context, job, plans, options) };
 }
 
 /** What is to run for the decisions about a job's allocations. */
-function rolloutOf(
+function phasesOf(
   { kv }: OperationContext,
   job: CatalogJob,
   plans: readonly AllocationPlan[],

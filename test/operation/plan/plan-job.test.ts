@@ -19,7 +19,8 @@ async function setUp(t: TestContext, jobs: JobsSpec, disabled: Record<string, st
     const job = catalogJobs(db).find((one) => one.name === name);
     assert.ok(job);
     const own = catalogAllocations(db).filter((one) => one.job === name && !one.removed);
-    return planJob(context, new Fleet(context, catalogWorkers(db)), job, own, updateSeq, { force, syncOnly });
+    const fleet = new Fleet(context, catalogWorkers(db));
+    return planJob({ context, fleet, options: { force, syncOnly } }, job, own, updateSeq);
   };
   /** What a deploy that ended well would have noted. */
   const promoteAll = (planned: JobPlan, gate: "" | "pending" = "") => {

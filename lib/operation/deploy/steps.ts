@@ -1,0 +1,101 @@
+import type { CatalogAllocation, CatalogJob } from "../../bucket/base/model.ts";
+import type { Promotion } from "../../bucket/catalog/promotions.ts";
+import type { Batch, Phase } from "../../plan/rollout.ts";
+import type { Trouble } from "../base/outcome.ts";
+import type { Gated } from "../health/gate.ts";
+import type { HookPass } from "../hooks/hooks.ts";
+import type { Due } from "../plan/deploy-scope.ts";
+import type { JobPlan } from "../plan/plan-job.ts";
+import type { AllocationState, Rollout } from "../plan/rollout-state.ts";
+
+/** Some allocations of a rollout. What goes wrong at one of them becomes its trouble, and the others go on. */
+export interface Part {
+  rollout: Rollout;
+  states: readonly AllocationState[];
+}
+
+/** What answers the steps of a deploy (see engine.ts): each step by its name, with what it is about. */
+export interface Driver {
+  /** The named part of the deploy begins; the part before has ended. */
+  phase(name: string): Awaitable<void>;
+  /** Stops what was removed or disabled; what goes wrong stays with its allocation (Deploy order 1). */
+  reconcile(of: { due: Due[]; neverDeployed: CatalogAllocation[] }): Awaitable<void>;
+  /** Drives each of these to its end, several at a time. */
+  sideBySide(branches: Steps[]): Awaitable<void>;
+  /** Runs the hooks for pre_deploy and stores what they wrote. Throws where one fails; then nothing is stored. */
+  preDeploy(job: CatalogJob): Awaitable<void>;
+  /** A job does not start, because one that it demands failed. */
+  notStarted(of: { job: CatalogJob; upstream: string }): Awaitable<void>;
+  /** pre_deploy or the planning of a job failed. Answers true where its rollout is to be assumed all the same. */
+  leftOut(of: { job: CatalogJob; error: unknown }): Awaitable<boolean>;
+  /** What is to be done to a job; it is not planned again. */
+  decided(plan: JobPlan): Awaitable<void>;
+  /** Raises the update sequence for the jobs of a wave that need work; answers the new one (Deploy order 3). */
+  raiseSequence(of: { seq: number; jobs: string[] }): Awaitable<number>;
+  /** Brings the workers' own files up to date. Answers what went wrong, by worker: nothing may run there. */
+  workerFiles(of: { hosts: string[]; updateSeq: number }): Awaitable<ReadonlyMap<string, Trouble>>;
+  /** The rollout of a job begins. */
+  begin(rollout: Rollout): Awaitable<void>;
+  /** The rollout of a job has ended: well where there is no error. */
+  end(of: { rollout: Rollout; error: unknown }): Awaitable<void>;
+  /** All jobs of a wave have ended. */
+  waveOver(of: { seq: number; jobs: CatalogJob[] }): Awaitable<void>;
+
+  /** Throws where a bound plan is carried out and files were changed by hand since it was made. */
+  checkDrift(part: Part): Awaitable<void>;
+  /** Stages and syncs the files. */
+  sync(part: Part): Awaitable<void>;
+  /** Tells something in Activity. */
+  say(line: string): Awaitable<void>;
+  /** A batch begins. */
+  batch(part: Part & { phase: Phase; batch: Batch }): Awaitable<void>;
+  /** Runs start, restart or reload on each of them. */
+  lifecycle(part: Part): Awaitable<void>;
+  /** Runs hooks, which progress shows at these allocations; what they wrote is stored, however they end. */
+  hooks(part: Part & { pass: HookPass }): Awaitable<void>;
+  /** Makes the synced files the promoted ones, together with what hooks wrote; `gate`: see {@link Promotion}. */
+  promote(part: Part & { gate?: Promotion["gate"] }): Awaitable<void>;
+  /** Checks the health of workers and stores the outcome for the allocations. Throws where it is bad. */
+  gate(part: Part & { gated: Gated }): Awaitable<void>;
+  /** Puts back what was promoted before a batch that failed its gate. Answers the failure of the job. */
+  restore(part: Part & { waiting: readonly AllocationState[]; failure: unknown }): Awaitable<Error>;
+  /** Notes the outcomes so far (`last_outcome`). */
+  note(rollout: Rollout): Awaitable<void>;
+  /** Tells in the log how it went for the allocations (post_deploy_status). */
+  status(rollout: Rollout): Awaitable<void>;
+  /** The final sync: puts back what the lifecycle changed in files that sync owns. */
+  syncAgain(part: Part): Awaitable<void>;
+}
+
+/** The name of a step. */
+type Kind = keyof Driver;
+/** What a step is about. */
+export type About<K extends Kind> = Parameters<Driver[K]>[0];
+type Awaitable<T> = T | Promise<T>;
+type Answered<K extends Kind> = Awaited<ReturnType<Driver[K]>>;
+/** A step that the engine asks for. */
+type Step = { [K in Kind]: { kind: K; of: About<K> } }[Kind];
+/** Steps, one after the other, that end with a value. */
+export type Steps<R = void> = Generator<Step, R, unknown>;
+
+/** One step, and the driver's answer to it. */
+export function* ask<K extends Kind>(kind: K, of: About<K>): Steps<Answered<K>> {
+  return (yield { kind, of } as Step) as Answered<K>;
+}
+
+/** Has a driver answer steps up to their end, and answers what they end with. Throws what the steps throw. */
+export async function drive<R>(steps: Steps<R>, driver: Driver): Promise<R> {
+  let next = steps.next();
+  while (!next.done) {
+    const { kind, of } = next.value;
+    let answer: unknown;
+    try {
+      answer = await (driver[kind] as (of: unknown) => unknown)(of);
+    } catch (error) {
+      next = steps.throw(error);
+      continue;
+    }
+    next = steps.next(answer);
+  }
+  return next.value;
+}
