@@ -1,6 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { base32Decode, base32Encode } from "../codec/crypto/base32.ts";
-import { TOTP_STEP_MS, totpCode } from "../codec/crypto/totp.ts";
+import { base32Decode, base32Encode, TOTP_STEP_MS, totpCode } from "../codec/crypto/totp.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
 import { createExclusive, readGuarded, realPlace } from "../core/files.ts";
 import { Attempts, TOTP_ATTEMPTS, TOTP_ATTEMPTS_OF_ALL } from "./attempts.ts";

@@ -1,9 +1,7 @@
 import { hostname } from "node:os";
 import { enrolTotpSecret } from "../../auth/totp.ts";
-import { base32Encode } from "../../codec/crypto/base32.ts";
-import { otpauthUri } from "../../codec/crypto/totp.ts";
-import { qrCode } from "../../codec/qr/qr.ts";
-import { asciiQr, terminalQr } from "../../codec/qr/qr-text.ts";
+import { base32Encode, otpauthUri } from "../../codec/crypto/totp.ts";
+import { asciiQr, qrCode, terminalQr } from "../../codec/qr.ts";
 import { Failure } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
 import { EXIT, type Parsed } from "../base/flags.ts";

@@ -1,5 +1,56 @@
 import { Failure } from "../../core/errors.ts";
-import { BLOCK_BYTES, checksumOf, EXTENSION, FIELDS, type Field, fieldOf, paddingOf, USTAR } from "./tar-format.ts";
+
+/** Headers and contents are stored in whole blocks of this size. */
+export const BLOCK_BYTES = 512;
+
+/** The fields of a ustar header: where each begins and how many bytes it has. Numbers are octal text. */
+export const FIELDS = {
+  name: [0, 100],
+  mode: [100, 8],
+  uid: [108, 8],
+  gid: [116, 8],
+  size: [124, 12],
+  mtime: [136, 12],
+  checksum: [148, 8],
+  type: [156, 1],
+  linkName: [157, 100],
+  /** Magic and version, see {@link USTAR}. */
+  magic: [257, 8],
+  userName: [265, 32],
+  groupName: [297, 32],
+  deviceMajor: [329, 8],
+  deviceMinor: [337, 8],
+  /** What comes before `name` and a slash; only where the magic is {@link USTAR}. */
+  prefix: [345, 155],
+} as const;
+
+/** The name of a header field. */
+export type Field = keyof typeof FIELDS;
+
+/** Magic and version of POSIX. */
+export const USTAR = "ustar\x0000";
+/** The types of entries that describe the next one (or, the global one, all that follow). */
+export const EXTENSION = { pax: "x", globalPax: "g", longName: "L", longLink: "K" } as const;
+
+/** The bytes of one field of a header. */
+export function fieldOf(header: Buffer, field: Field): Buffer {
+  const [offset, length] = FIELDS[field];
+  return header.subarray(offset, offset + length);
+}
+
+/** The sum of all bytes of a header, those of its checksum field counted as blanks. */
+export function checksumOf(header: Buffer): number {
+  let sum = 0;
+  for (let at = 0; at < header.length; at++) sum += header[at] as number;
+  const field = fieldOf(header, "checksum");
+  for (const byte of field) sum -= byte;
+  return sum + field.length * 0x20;
+}
+
+/** How many bytes follow `size` bytes up to the end of their last block. */
+export function paddingOf(size: number): number {
+  return (BLOCK_BYTES - (size % BLOCK_BYTES)) % BLOCK_BYTES;
+}
 
 /** What goes into an archive: a file of exactly `size` bytes or, without `content`, a directory (size 0). */
 export interface TarInput {
@@ -19,7 +70,7 @@ const SLASH = 0x2f;
 export async function* writeTar(entries: AsyncIterable<TarInput> | Iterable<TarInput>): AsyncGenerator<Uint8Array> {
   for await (const entry of entries) {
     yield headersOf(entry);
-    if (entry.content) yield* contentOf(entry, entry.content);
+    if (entry.content) yield* paddedContent(entry, entry.content);
   }
   yield Buffer.alloc(2 * BLOCK_BYTES);
 }
@@ -92,7 +143,7 @@ function octal(field: Field, value: number): string {
   return text;
 }
 
-async function* contentOf(entry: TarInput, content: NonNullable<TarInput["content"]>): AsyncGenerator<Uint8Array> {
+async function* paddedContent(entry: TarInput, content: NonNullable<TarInput["content"]>): AsyncGenerator<Uint8Array> {
   let written = 0;
   for await (const chunk of content) {
     written += chunk.length;

@@ -1,20 +1,7 @@
 import { createHash, type KeyObject, randomBytes, sign, type X509Certificate } from "node:crypto";
 import { isIP, isIPv4 } from "node:net";
 import { promisify } from "node:util";
-import {
-  bitString,
-  element,
-  elements,
-  integer,
-  nothing,
-  octetString,
-  oid,
-  sequence,
-  set,
-  time,
-  utf8,
-  yes,
-} from "./der.ts";
+import * as der from "./der.ts";
 
 /** From when to when a certificate holds; whole seconds count. */
 interface Validity {
@@ -55,9 +42,9 @@ const OIDS = {
   sha256WithRsa: "1.2.840.113549.1.1.11",
 } as const;
 
-const SIGNS_CERTIFICATES_AND_CRLS = bitString(Buffer.from([0x06]), 1);
-const SIGNS = bitString(Buffer.from([0x80]), 7);
-const SIGNS_AND_DECRYPTS = bitString(Buffer.from([0xa0]), 5);
+const SIGNS_CERTIFICATES_AND_CRLS = der.bitString(Buffer.from([0x06]), 1);
+const SIGNS = der.bitString(Buffer.from([0x80]), 7);
+const SIGNS_AND_DECRYPTS = der.bitString(Buffer.from([0xa0]), 5);
 
 const SERIAL_BYTES = 16;
 /** As RFC 7093, method 1, has it: the first 160 bits of SHA-256. */
@@ -70,12 +57,12 @@ export async function selfSigned(
   validity: Validity,
 ): Promise<string> {
   const { publicKey, privateKey } = keys;
-  const subject = nameOf(commonName);
+  const subject = commonNameOf(commonName);
   const keyId = keyIdOf(publicKey);
   const extensions = [
-    extension("basicConstraints", sequence(yes(), integer(Buffer.from([0]))), "critical"),
+    extension("basicConstraints", der.sequence(der.yes(), der.integer(Buffer.from([0]))), "critical"),
     extension("keyUsage", SIGNS_CERTIFICATES_AND_CRLS, "critical"),
-    extension("subjectKeyIdentifier", octetString(keyId)),
+    extension("subjectKeyIdentifier", der.octetString(keyId)),
   ];
   const issuer = { name: subject, keyId, key: privateKey };
   return await issue({ subject, publicKey, validity, extensions }, issuer);
@@ -85,31 +72,32 @@ export async function selfSigned(
 export async function leaf(request: LeafRequest, issuer: Issuer): Promise<string> {
   const { commonName, altNames, publicKey, validity } = request;
   const usage = publicKey.asymmetricKeyType === "rsa" ? SIGNS_AND_DECRYPTS : SIGNS;
-  const purposes = sequence(oid(OIDS.serverAuth), oid(OIDS.clientAuth));
+  const purposes = der.sequence(der.oid(OIDS.serverAuth), der.oid(OIDS.clientAuth));
   const extensions = [
-    extension("basicConstraints", sequence(), "critical"),
+    extension("basicConstraints", der.sequence(), "critical"),
     extension("keyUsage", usage, "critical"),
     extension("extendedKeyUsage", purposes),
-    extension("subjectAltName", sequence(...altNames.map(generalName))),
-    extension("subjectKeyIdentifier", octetString(keyIdOf(publicKey))),
-    extension("authorityKeyIdentifier", sequence(element(0x80, issuer.keyId))),
+    extension("subjectAltName", der.sequence(...altNames.map(generalName))),
+    extension("subjectKeyIdentifier", der.octetString(keyIdOf(publicKey))),
+    extension("authorityKeyIdentifier", der.sequence(der.element(0x80, issuer.keyId))),
   ];
-  return await issue({ subject: nameOf(commonName), publicKey, validity, extensions }, issuer);
+  return await issue({ subject: commonNameOf(commonName), publicKey, validity, extensions }, issuer);
 }
 
 /** Makes an issuer of a certificate and its key. Throws `RangeError` for a key that this program cannot sign with. */
 export function issuerOf(certificate: X509Certificate, key: KeyObject): Issuer {
   algorithmOf(key);
-  const fields = elements(elements(elements(certificate.raw)[0]?.content ?? EMPTY)[0]?.content ?? EMPTY);
+  const fields = der.elements(der.elements(der.elements(certificate.raw)[0]?.content ?? EMPTY)[0]?.content ?? EMPTY);
   // Version, serial, algorithm, issuer, validity, subject, key; the extensions are the field with the tag 3.
   const name = fields[5]?.whole ?? EMPTY;
-  const list = elements(fields.find((field) => field.tag === 0xa3)?.content ?? EMPTY)[0]?.content ?? EMPTY;
-  const wanted = oid(OIDS.subjectKeyIdentifier);
-  const id = elements(list)
-    .map((one) => elements(one.content))
+  const list = der.elements(fields.find((field) => field.tag === 0xa3)?.content ?? EMPTY)[0]?.content ?? EMPTY;
+  const wanted = der.oid(OIDS.subjectKeyIdentifier);
+  const id = der
+    .elements(list)
+    .map((one) => der.elements(one.content))
     .find(([type]) => type?.whole.equals(wanted))
     ?.at(-1);
-  return { name, keyId: id ? (elements(id.content)[0]?.content ?? EMPTY) : keyIdOf(certificate.publicKey), key };
+  return { name, keyId: id ? (der.elements(id.content)[0]?.content ?? EMPTY) : keyIdOf(certificate.publicKey), key };
 }
 
 const EMPTY = Buffer.alloc(0);
@@ -125,19 +113,19 @@ interface Certificate {
 async function issue(certificate: Certificate, issuer: Issuer): Promise<string> {
   const { subject, publicKey, validity, extensions } = certificate;
   const { hash, algorithm } = algorithmOf(issuer.key);
-  const content = sequence(
-    element(0xa0, integer(Buffer.from([2]))),
-    integer(serial()),
+  const content = der.sequence(
+    der.element(0xa0, der.integer(Buffer.from([2]))),
+    der.integer(serial()),
     algorithm,
     issuer.name,
-    sequence(time(validity.notBefore), time(validity.notAfter)),
+    der.sequence(der.time(validity.notBefore), der.time(validity.notAfter)),
     subject,
     spkiOf(publicKey),
-    element(0xa3, sequence(...extensions)),
+    der.element(0xa3, der.sequence(...extensions)),
   );
   // With a callback the signing is done off the main thread.
   const signature = await signed(hash, content, issuer.key);
-  return pem(sequence(content, algorithm, bitString(signature)));
+  return pem(der.sequence(content, algorithm, der.bitString(signature)));
 }
 
 /** A random number of 128 bits that is positive and has no leading zeros. */
@@ -149,14 +137,14 @@ function serial(): Buffer {
 
 function algorithmOf(key: KeyObject): { hash: string; algorithm: Buffer } {
   const kind = key.asymmetricKeyDetails?.namedCurve ?? key.asymmetricKeyType;
-  if (kind === "prime256v1") return { hash: "sha256", algorithm: sequence(oid(OIDS.ecdsaWithSha256)) };
-  if (kind === "secp384r1") return { hash: "sha384", algorithm: sequence(oid(OIDS.ecdsaWithSha384)) };
-  if (kind === "rsa") return { hash: "sha256", algorithm: sequence(oid(OIDS.sha256WithRsa), nothing()) };
+  if (kind === "prime256v1") return { hash: "sha256", algorithm: der.sequence(der.oid(OIDS.ecdsaWithSha256)) };
+  if (kind === "secp384r1") return { hash: "sha384", algorithm: der.sequence(der.oid(OIDS.ecdsaWithSha384)) };
+  if (kind === "rsa") return { hash: "sha256", algorithm: der.sequence(der.oid(OIDS.sha256WithRsa), der.nothing()) };
   throw new RangeError(`its key is ${kind}; it must be EC (P-256 or P-384) or RSA`);
 }
 
-function nameOf(commonName: string): Buffer {
-  return sequence(set(sequence(oid(OIDS.commonName), utf8(commonName))));
+function commonNameOf(commonName: string): Buffer {
+  return der.sequence(der.set(der.sequence(der.oid(OIDS.commonName), der.utf8(commonName))));
 }
 
 function spkiOf(key: KeyObject): Buffer {
@@ -164,16 +152,16 @@ function spkiOf(key: KeyObject): Buffer {
 }
 
 function keyIdOf(key: KeyObject): Buffer {
-  const bits = elements(elements(spkiOf(key))[0]?.content ?? EMPTY)[1]?.content ?? EMPTY;
+  const bits = der.elements(der.elements(spkiOf(key))[0]?.content ?? EMPTY)[1]?.content ?? EMPTY;
   return createHash("sha256").update(bits.subarray(1)).digest().subarray(0, KEY_ID_BYTES);
 }
 
 function extension(name: keyof typeof OIDS, value: Buffer, critical?: "critical"): Buffer {
-  return sequence(oid(OIDS[name]), ...(critical ? [yes()] : []), octetString(value));
+  return der.sequence(der.oid(OIDS[name]), ...(critical ? [der.yes()] : []), der.octetString(value));
 }
 
 function generalName(name: string): Buffer {
-  return isIP(name) === 0 ? element(0x82, Buffer.from(name, "latin1")) : element(0x87, addressBytes(name));
+  return isIP(name) === 0 ? der.element(0x82, Buffer.from(name, "latin1")) : der.element(0x87, addressBytes(name));
 }
 
 /** The 4 or 16 bytes of an IP address. */

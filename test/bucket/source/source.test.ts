@@ -17,8 +17,7 @@ import { type Layout, layoutOf, SOURCE_PATHS } from "../../../lib/bucket/base/la
 import { listRevisions } from "../../../lib/bucket/source/revisions.ts";
 import { acceptSource, receiveSource, recoverSource } from "../../../lib/bucket/source/source.ts";
 import { packSource } from "../../../lib/bucket/source/source-pack.ts";
-import { checksumOf, FIELDS, fieldOf } from "../../../lib/codec/archive/tar-format.ts";
-import { writeTar } from "../../../lib/codec/archive/tar-write.ts";
+import { checksumOf, FIELDS, fieldOf, writeTar } from "../../../lib/codec/archive/tar-write.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { Failure } from "../../../lib/core/errors.ts";
 import { runUntilKilled } from "../../helpers/killed.ts";

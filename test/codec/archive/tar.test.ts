@@ -2,9 +2,15 @@ import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { checksumOf, type FIELDS, fieldOf, paddingOf } from "../../../lib/codec/archive/tar-format.ts";
 import { readTar } from "../../../lib/codec/archive/tar-read.ts";
-import { type TarInput, writeTar } from "../../../lib/codec/archive/tar-write.ts";
+import {
+  checksumOf,
+  type FIELDS,
+  fieldOf,
+  paddingOf,
+  type TarInput,
+  writeTar,
+} from "../../../lib/codec/archive/tar-write.ts";
 import { Failure } from "../../../lib/core/errors.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
 import { bytesOf } from "../../helpers/sources.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { base32Decode, base32Encode } from "../../../lib/codec/crypto/base32.ts";
+import { base32Decode, base32Encode } from "../../../lib/codec/crypto/totp.ts";
 import { randomly, seeded } from "../../helpers/random.ts";
 
 /** RFC 4648, 10. */

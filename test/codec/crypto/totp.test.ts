@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { base32Encode } from "../../../lib/codec/crypto/base32.ts";
-import { otpauthUri, TOTP_STEP_MS, totpCode } from "../../../lib/codec/crypto/totp.ts";
+import { base32Encode, otpauthUri, TOTP_STEP_MS, totpCode } from "../../../lib/codec/crypto/totp.ts";
 import { randomly, seeded } from "../../helpers/random.ts";
 
 const SECRET = Buffer.from("12345678901234567890");
