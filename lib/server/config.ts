@@ -1,7 +1,7 @@
 import path from "node:path";
 import { readTotpSecret } from "../auth/totp.ts";
 import { refuseUsedRoot } from "../bucket/source/root.ts";
-import { parseDurationMs } from "../codec/config/duration.ts";
+import { parseDurationMs } from "../codec/config/number.ts";
 import { realPlace } from "../core/files.ts";
 import { quote } from "../core/shape.ts";
 import { DEFAULT_ADDRESS, listenAddress } from "./address.ts";

@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { lstatSync } from "node:fs";
 import path from "node:path";
-import { checkTemplate } from "../../codec/template/check.ts";
+import { parseTemplate } from "../../codec/template/parse.ts";
 import { messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { decodeUtf8 } from "../../core/plain-text.ts";
 import { type FoundFile, readFound } from "../../core/walk.ts";
@@ -163,7 +163,7 @@ function problemOf(path: string, content: Uint8Array): [place: string, message: 
   const text = decodeUtf8(content);
   if (text === undefined) return ["", "is not UTF-8 text"];
   try {
-    checkTemplate(path, text, KV_FUNCTIONS);
+    parseTemplate(path, text, KV_FUNCTIONS);
     return undefined;
   } catch (error) {
     return placed(messageOf(error).slice(`template: ${path}:`.length), text);

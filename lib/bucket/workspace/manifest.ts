@@ -1,4 +1,4 @@
-import { parseCpuMhz, parseMemoryMb, plainDecimal } from "../../codec/config/units.ts";
+import { parseCpuMhz, parseMemoryMb, plainDecimal } from "../../codec/config/number.ts";
 import { validateGlob } from "../../codec/glob.ts";
 import type { FailureCode } from "../../core/errors.ts";
 import {

@@ -1,5 +1,5 @@
 import { isIPv6 } from "node:net";
-import { parseCpuMhz, parseMemoryMb } from "../../codec/config/units.ts";
+import { parseCpuMhz, parseMemoryMb } from "../../codec/config/number.ts";
 import {
   check,
   type Infer,

@@ -1,3 +1,49 @@
+import { Failure } from "../../core/errors.ts";
+
+const MEMORY: Readonly<Record<string, number>> = { mb: 1, gb: 1024, tb: 1024 * 1024 };
+const CPU: Readonly<Record<string, number>> = { mhz: 1, ghz: 1000, thz: 1_000_000 };
+
+/**
+ * An amount of memory in MB: `512`, `512 mb`, `1.5 GB`, `2 tb` (any case, blank optional, 1 GB = 1024 MB). A bare number
+ * counts MB and may have a sign and any form of floating point; an empty text is 0. Throws `failed` for anything else.
+ */
+export function parseMemoryMb(text: string): number {
+  return parseAmount("memory size", text, MEMORY);
+}
+
+/** A CPU frequency in MHz: `2400`, `2400 mhz`, `2.4 GHz`, `1 thz`; otherwise the rules of {@link parseMemoryMb}. */
+export function parseCpuMhz(text: string): number {
+  return parseAmount("cpu frequency", text, CPU);
+}
+
+function parseAmount(what: string, text: string, units: Readonly<Record<string, number>>): number {
+  const trimmed = text.trim();
+  if (trimmed === "") return 0;
+  const [, number, unit] = /^([0-9._]+)\s*([a-zA-Z]+)$/.exec(trimmed) ?? [];
+  const factor = unit === undefined ? 1 : Object.hasOwn(units, unit.toLowerCase()) && units[unit.toLowerCase()];
+  const value = parseFloatText(number ?? trimmed);
+  if (factor && value !== undefined && !Number.isNaN(value)) return value * factor;
+  const known = Object.keys(units).join(", ");
+  throw new Failure("failed", `Cannot read the ${what} ${JSON.stringify(text)}: expected a number and one of ${known}`);
+}
+
+/** A number in plain decimals, as few as read back to the same number and never with an exponent: `2097152`, `0.5`. */
+export function plainDecimal(value: number): string {
+  return formatFloat(value || 0, "f", -1);
+}
+
+const DURATION_MS: Readonly<Record<string, number>> = { h: 3_600_000, m: 60_000, s: 1000, ms: 1 };
+
+/**
+ * A duration as Go writes it (`30m`, `1h30m`, `90s`, `1.5h`, `250ms`), in milliseconds; undefined for anything else,
+ * such as a number without unit or a sign.
+ */
+export function parseDurationMs(text: string): number | undefined {
+  if (!/^(?:\d{1,9}(?:\.\d{1,9})?(?:h|ms|m|s)){1,4}$/.test(text)) return undefined;
+  const parts = [...text.matchAll(/([\d.]+)([a-z]+)/g)];
+  return parts.reduce((sum, [, number, unit = ""]) => sum + Number(number) * (DURATION_MS[unit] as number), 0);
+}
+
 /** The integer that a literal stands for: decimal, `0x`, `0o`, `0b`, or octal by a leading `0`, with `_` between digits. */
 export function parseInteger(text: string): bigint | undefined {
   const match =
@@ -10,28 +56,17 @@ export function parseInteger(text: string): bigint | undefined {
 }
 
 const DECIMAL = /^[+-]?(?:\d(?:_?\d)*(?:\.(?:\d(?:_?\d)*)?)?|\.\d(?:_?\d)*)(?:[eE][+-]?\d(?:_?\d)*)?$/;
-const HEXADECIMAL =
-  /^([+-]?)0[xX](?=[._]?[0-9a-fA-F])((?:_?[0-9a-fA-F])*)\.?([0-9a-fA-F](?:_?[0-9a-fA-F])*)?[pP]([+-]?\d+)$/;
 
 /**
- * The double that a text stands for: decimal or hexadecimal (with `p` exponent) floating point, with `_` between
- * digits, `inf`, `infinity` and `nan` in any case. Undefined for anything else and for what is too large for a double.
+ * The double that a text stands for: decimal floating point, with `_` between digits, `inf`, `infinity` and `nan` in any
+ * case. Undefined for anything else and for what is too large for a double.
  */
 export function parseFloatText(text: string): number | undefined {
   const special = /^([+-]?)inf(?:inity)?$/i.exec(text);
   if (special) return special[1] === "-" ? -Infinity : Infinity;
   if (/^nan$/i.test(text)) return Number.NaN;
-  const value = DECIMAL.test(text) ? Number(text.replaceAll("_", "")) : parseHexadecimal(text);
-  return value !== undefined && Number.isFinite(value) ? value : undefined;
-}
-
-function parseHexadecimal(text: string): number | undefined {
-  const match = HEXADECIMAL.exec(text);
-  if (!match) return undefined;
-  const [, sign, whole = "", fraction = "", exponent] = match;
-  const digits = fraction.replaceAll("_", "");
-  const mantissa = Number(BigInt(`0x0${whole.replaceAll("_", "")}${digits}`));
-  return (sign === "-" ? -1 : 1) * mantissa * 2 ** (Number(exponent) - 4 * digits.length);
+  const value = DECIMAL.test(text) ? Number(text.replaceAll("_", "")) : Number.NaN;
+  return Number.isFinite(value) ? value : undefined;
 }
 
 /** A decimal fraction 0.`digits` × 10^`point`, without zeros at the end; zero has no digits. */
@@ -41,20 +76,15 @@ interface Decimal {
 }
 
 /**
- * A finite double as text. `e`: d.ddde±dd, `f`: plain decimals, `g`: whichever of them suits the exponent, `x`: hexadecimal
- * mantissa and binary exponent, `b`: decimal mantissa and binary exponent. `precision` counts digits after the point
- * (`g`: significant ones) and rounds half to even on the exact value; -1 stands for the fewest digits that read back.
+ * A double as text. `e`: d.ddde±dd, `f`: plain decimals, `g`: whichever of them suits the exponent. `precision` counts
+ * digits after the point (`g`: significant ones) and rounds half to even on the exact value; -1 stands for the fewest
+ * digits that read back.
  */
-export function formatFloat(value: number, format: "e" | "f" | "g" | "x" | "b", precision: number): string {
+export function formatFloat(value: number, format: "e" | "f" | "g", precision: number): string {
+  if (!Number.isFinite(value)) return String(value);
   const sign = value < 0 || Object.is(value, -0) ? "-" : "";
-  const magnitude = Math.abs(value);
-  if (format === "x") return sign + toHexadecimal(magnitude, precision);
-  if (format === "b") {
-    const { mantissa, exponent } = parts(magnitude);
-    return `${sign}${mantissa}p${exponent < 0 ? "" : "+"}${exponent}`;
-  }
   const shortest = precision < 0;
-  const decimal = shortest ? shortestDecimal(magnitude) : exactDecimal(magnitude);
+  const decimal = shortest ? shortestDecimal(Math.abs(value)) : exactDecimal(Math.abs(value));
   if (format === "g") return sign + general(decimal, precision);
   if (format === "e") return sign + exponential(decimal, shortest ? Math.max(decimal.digits.length - 1, 0) : precision);
   return sign + plain(decimal, shortest ? Math.max(decimal.digits.length - decimal.point, 0) : precision);
@@ -106,40 +136,10 @@ function shortestDecimal(value: number): Decimal {
   return trimmed(digits.replace(".", ""), Number(exponent) + 1);
 }
 
-/** Every double is m × 2^e; with a negative e that is (m × 5^-e) / 10^-e, so its decimals end. */
+/** Every double is a whole number, halved n times: that is (the number × 5^n) / 10^n, so its decimals end. */
 function exactDecimal(value: number): Decimal {
-  const { mantissa, exponent } = parts(value);
-  if (mantissa === 0n) return { digits: "", point: 0 };
-  const digits = String(exponent < 0 ? mantissa * 5n ** BigInt(-exponent) : mantissa << BigInt(exponent));
-  return trimmed(digits, digits.length + Math.min(exponent, 0));
-}
-
-function parts(value: number): { mantissa: bigint; exponent: number } {
-  const bits = new BigUint64Array(new Float64Array([value]).buffer)[0] as bigint;
-  const exponent = Number(bits >> 52n) & 0x7ff;
-  const fraction = bits & 0xfffffffffffffn;
-  return exponent === 0
-    ? { mantissa: fraction, exponent: -1074 }
-    : { mantissa: fraction | (1n << 52n), exponent: exponent - 1075 };
-}
-
-function toHexadecimal(value: number, precision: number): string {
-  let { mantissa, exponent } = parts(value);
-  exponent = mantissa === 0n ? 0 : exponent + 52;
-  for (; mantissa !== 0n && mantissa < 1n << 52n; mantissa <<= 1n) exponent--;
-  if (precision >= 0 && precision < 13) {
-    const dropped = BigInt(52 - 4 * precision);
-    const rest = mantissa & ((1n << dropped) - 1n);
-    mantissa >>= dropped;
-    const half = 1n << (dropped - 1n);
-    if (rest > half || (rest === half && (mantissa & 1n) === 1n)) mantissa++;
-    mantissa <<= dropped;
-    if (mantissa >> 53n) exponent++;
-    if (mantissa >> 53n) mantissa >>= 1n;
-  }
-  const hex = mantissa.toString(16).padStart(14, "0");
-  const digits =
-    precision < 0 ? hex.slice(1).replace(/0+$/, "") : hex.slice(1).padEnd(precision, "0").slice(0, precision);
-  const power = String(Math.abs(exponent)).padStart(2, "0");
-  return `0x${hex[0]}${digits && `.${digits}`}p${exponent < 0 ? "-" : "+"}${power}`;
+  let [whole, halvings] = [value, 0];
+  for (; !Number.isInteger(whole); halvings++) whole *= 2;
+  const digits = String(BigInt(whole) * 5n ** BigInt(halvings));
+  return trimmed(digits, digits.length - halvings);
 }

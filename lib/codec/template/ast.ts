@@ -1,5 +1,5 @@
 import type { NumberValue } from "./literal.ts";
-import { quote } from "./quote.ts";
+import { quote } from "./literal.ts";
 
 /** An operand. `at` is its offset in the text, in UTF-16 units. */
 export type Expression =

@@ -8,9 +8,8 @@ import {
   typeName,
   variadic,
 } from "./funcs.ts";
-import { sortedEntries, sprint, sprintln } from "./print.ts";
-import { sprintf } from "./printf.ts";
-import { isPrintable } from "./quote.ts";
+import { isPrintable } from "./literal.ts";
+import { sortedEntries, sprint, sprintf, sprintln } from "./print.ts";
 
 /** Go's notion of truth: not the zero of its type, not nil, not empty; a struct or function always. */
 export function isTrue(value: TemplateValue | undefined): boolean {
@@ -26,7 +25,7 @@ export function isStruct(value: TemplateValue): value is TemplateStruct {
 }
 
 /** What range goes through: a list with its indexes, a map in the order of its keys, nothing for nil; else undefined. */
-export function entriesOf(value: TemplateValue | undefined): [TemplateValue, TemplateValue][] | undefined {
+export function rangeEntries(value: TemplateValue | undefined): [TemplateValue, TemplateValue][] | undefined {
   if (value === null || value === undefined) return [];
   if (Array.isArray(value)) return value.map((item: TemplateValue, index) => [BigInt(index), item]);
   return value instanceof Map ? sortedEntries(value) : undefined;
@@ -53,18 +52,20 @@ export const BUILTINS: Readonly<Record<string, TemplateFunction>> = {
   print: variadic([], (...values) => sprint(values)),
   printf: variadic(["string"], (format, ...values) => sprintf(format, values)),
   println: variadic([], (...values) => sprintln(values)),
-  html: variadic([], (...values) => escapeHtml(textOf(values))),
-  js: variadic([], (...values) => escapeJs(textOf(values))),
-  urlquery: variadic([], (...values) => escapeQuery(textOf(values))),
+  html: variadic([], (...values) => escapeHtml(shownOperands(values))),
+  js: variadic([], (...values) => escapeJs(shownOperands(values))),
+  urlquery: variadic([], (...values) => escapeQuery(shownOperands(values))),
 };
 
-/** Go's `call`: calls a value, which `name` stands for in errors. */
-export function callValue(name: string, [body = null, ...values]: TemplateValue[]): TemplateValue {
-  if (body === null) throw new Error("call of nil");
-  if (typeof body !== "function") throw new Error(`non-function ${name} of type ${typeName(body)}`);
-  const wrong = miscount(body, values.length);
-  if (wrong !== undefined) throw new Error(`wrong number of args: ${wrong}`);
-  return body(...values);
+/** Go's `call`: calls its first argument with the others; `name` stands for the first one in errors. */
+export function callNamed(name: string): TemplateFunction {
+  return (body = null, ...values) => {
+    if (body === null) throw new Error("call of nil");
+    if (typeof body !== "function") throw new Error(`non-function ${name} of type ${typeName(body)}`);
+    const wrong = miscount(body, values.length);
+    if (wrong !== undefined) throw new Error(`wrong number of args: ${wrong}`);
+    return body(...values);
+  };
 }
 
 function equals(a: TemplateValue, b: TemplateValue): boolean {
@@ -134,21 +135,14 @@ function slice(value: TemplateValue, ...indexes: TemplateValue[]): TemplateValue
 }
 
 /** The operands as text; only a nil reads otherwise than in print. */
-function textOf(values: TemplateValue[]): string {
+function shownOperands(values: TemplateValue[]): string {
   return sprint(values.map((value) => value ?? "<no value>"));
 }
 
-const HTML: Readonly<Record<string, string>> = {
-  "\0": "\ufffd",
-  '"': "&#34;",
-  "'": "&#39;",
-  "&": "&amp;",
-  "<": "&lt;",
-  ">": "&gt;",
-};
+const HTML: Readonly<Record<string, string>> = { '"': "&#34;", "'": "&#39;", "&": "&amp;", "<": "&lt;", ">": "&gt;" };
 
 function escapeHtml(text: string): string {
-  return text.replace(/[\0"'&<>]/g, (character) => HTML[character] as string);
+  return text.replace(/[\0"'&<>]/g, (character) => HTML[character] ?? "\ufffd");
 }
 
 function escapeJs(text: string): string {

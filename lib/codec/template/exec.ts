@@ -8,33 +8,56 @@ import {
   type Statement,
   type Templates,
 } from "./ast.ts";
-import { BUILTINS, callValue, entriesOf, isStruct, isTrue, SPECIAL_FORMS } from "./builtins.ts";
+import { BUILTINS, callNamed, isStruct, isTrue, rangeEntries } from "./builtins.ts";
 import {
   argumentFor,
   miscount,
   type Parameter,
-  sizeOf,
+  stepsToMake,
+  stepsToTake,
+  TEXT_LIMIT,
   type TemplateFunction,
   type TemplateValue,
   typeName,
   WORKSPACE_FUNCTIONS,
 } from "./funcs.ts";
-import { CALL_LIMIT, DEPTH_LIMIT, GIVEN_PER_STEP, MADE_PER_STEP, STEP_LIMIT, TEXT_LIMIT } from "./limits.ts";
+import { quote } from "./literal.ts";
 import { parseTemplate } from "./parse.ts";
 import { sprint } from "./print.ts";
-import { quote } from "./quote.ts";
+
+/** Templates may call each other this deep. */
+const CALL_LIMIT = 100;
+/** Blocks, calls and parentheses of one execution may be nested this deep in all. */
+const DEPTH_LIMIT = 1000;
+/**
+ * One execution takes at most this many steps: nested loops and branching calls would go on for years. A statement is
+ * one; a function takes more for long texts and lists.
+ */
+const STEP_LIMIT = 5_000_000;
 
 /** What an operand yields; undefined is Go's "no value", which a missing key of a map gives. */
 type Value = TemplateValue | undefined;
-
-/** Stands for the argument that a pipeline's first command does not get. */
-const NONE = Symbol("none");
-type Final = Value | typeof NONE;
-
 type Node = Expression | Command | Statement;
-type Access = Extract<Expression, { kind: "field" | "variable" | "chain" }>;
-type Functions = ReadonlyMap<string, TemplateFunction>;
 type Jump = "break" | "continue" | undefined;
+
+type Access = Extract<Expression, { kind: "field" | "variable" | "chain" }>;
+
+/** A function's name with its arguments: the words behind the name and, in a pipeline, the value of the command before. */
+interface Call {
+  name: Extract<Expression, { kind: "function" }>;
+  /** What errors name. */
+  node: Command | Expression;
+  words: readonly Expression[];
+  piped: readonly Value[];
+}
+
+/** What an execution works on: the template, parsed, and the functions that it may call. */
+interface Program {
+  name: string;
+  text: string;
+  templates: Templates;
+  functions: ReadonlyMap<string, TemplateFunction>;
+}
 
 /**
  * Renders a template in the language of Go's text/template, with the functions of docs/workspace.md and those given here.
@@ -49,15 +72,12 @@ export function renderTemplate(
   functions: Record<string, TemplateFunction>,
 ): string {
   const known = new Map(Object.entries({ ...BUILTINS, ...WORKSPACE_FUNCTIONS, ...functions }));
-  const templates = parseTemplate(name, text, (word) => known.has(word) || SPECIAL_FORMS.has(word));
-  return new Execution(name, text, templates, known).run(dot);
+  const templates = parseTemplate(name, text, Object.keys(functions));
+  return new Execution({ name, text, templates, functions: known }).run(dot);
 }
 
 class Execution {
-  readonly #name: string;
-  readonly #text: string;
-  readonly #templates: Templates;
-  readonly #functions: Functions;
+  readonly #own: Program;
   readonly #output: string[] = [];
   #size = 0;
   #depth = 0;
@@ -67,26 +87,22 @@ class Execution {
   #calls = 0;
   #variables: { name: string; value: Value }[] = [];
 
-  constructor(name: string, text: string, templates: Templates, functions: Functions) {
-    this.#name = name;
-    this.#text = text;
-    this.#templates = templates;
-    this.#functions = functions;
-    this.#current = name;
+  constructor(own: Program) {
+    this.#own = own;
+    this.#current = own.name;
   }
 
   run(dot: TemplateValue): string {
     this.#variables = [{ name: "$", value: dot ?? undefined }];
-    this.#body(dot ?? undefined, this.#templates.get(this.#name) ?? []);
+    this.#body(dot ?? undefined, this.#own.templates.get(this.#own.name) ?? []);
     return this.#output.join("");
   }
 
   #failure(node: Node, message: string, cause?: unknown): Failure {
-    const where = position(this.#name, this.#text, node.at);
+    const where = `${position(this.#own.name, this.#own.text, node.at)}: executing ${quote(this.#current)}`;
     const source = describe(node);
     const shown = source.length > 200 ? `${source.slice(0, 200)}…` : source;
-    const text = `template: ${where}: executing ${quote(this.#current)} at <${shown}>: ${message}`;
-    return new Failure("failed", text, { cause });
+    return new Failure("failed", `template: ${where} at <${shown}>: ${message}`, { cause });
   }
 
   #write(node: Node, text: string): undefined {
@@ -169,7 +185,7 @@ class Execution {
   }
 
   #entries(pipeline: Pipeline, value: Value): [TemplateValue, TemplateValue][] {
-    const entries = entriesOf(value);
+    const entries = rangeEntries(value);
     if (entries) return entries;
     const last = pipeline.commands.at(-1) ?? pipeline;
     const isLiteral = last.kind === "command" && "source" in (last.words[0] ?? {});
@@ -178,7 +194,7 @@ class Execution {
   }
 
   #call(dot: Value, call: Extract<Statement, { kind: "template" }>): undefined {
-    const body = this.#templates.get(call.name);
+    const body = this.#own.templates.get(call.name);
     if (!body) throw this.#failure(call, `template ${quote(call.name)} not defined`);
     if (this.#calls >= CALL_LIMIT) throw this.#failure(call, `exceeded maximum template depth (${CALL_LIMIT})`);
     const value = call.pipeline && this.#pipeline(dot, call.pipeline);
@@ -194,14 +210,14 @@ class Execution {
   // Expressions
 
   #pipeline(dot: Value, pipeline: Pipeline): Value {
-    let value: Final = NONE;
-    for (const command of pipeline.commands) value = this.#command(dot, command, value) ?? undefined;
-    const result = value === NONE ? undefined : value;
+    // The value of each command is the last argument of the next one; the first command gets none.
+    let piped: Value[] = [];
+    for (const command of pipeline.commands) piped = [this.#command(dot, command, piped) ?? undefined];
     for (const { name } of pipeline.variables) {
-      if (pipeline.assigns) this.#find(name, pipeline).value = result;
-      else this.#variables.push({ name, value: result });
+      if (pipeline.assigns) this.#find(name, pipeline).value = piped[0];
+      else this.#variables.push({ name, value: piped[0] });
     }
-    return result;
+    return piped[0];
   }
 
   #find(name: string, node: Node): { value: Value } {
@@ -210,12 +226,12 @@ class Execution {
     throw this.#failure(node, `undefined variable: ${name}`);
   }
 
-  #command(dot: Value, command: Command, final: Final): Value {
+  #command(dot: Value, command: Command, piped: readonly Value[]): Value {
     const [word, ...rest] = command.words as [Expression, ...Expression[]];
-    const hasArguments = rest.length > 0 || final !== NONE;
-    if (word.kind === "function") return this.#function(dot, word, command, rest, final);
-    if (word.kind === "field" || word.kind === "chain") return this.#access(dot, word, hasArguments);
-    if (word.kind === "variable" && word.names.length > 1) return this.#access(dot, word, hasArguments);
+    const hasArguments = rest.length + piped.length > 0;
+    if (word.kind === "function") return this.#function(dot, { name: word, node: command, words: rest, piped });
+    if (word.kind === "field" || word.kind === "chain" || (word.kind === "variable" && word.names.length > 1))
+      return this.#access(dot, word, hasArguments);
     if (hasArguments) throw this.#failure(word, `can't give argument to non-function ${describe(word)}`);
     if (word.kind === "nil") throw this.#failure(word, "nil is not a command");
     return this.#value(dot, word);
@@ -236,7 +252,7 @@ class Execution {
         if (node.integer !== undefined) return node.integer;
         throw this.#failure(node, `${node.source} overflows int`);
       case "function":
-        return this.#function(dot, node, node, [], NONE);
+        return this.#function(dot, { name: node, node, words: [], piped: [] });
       case "pipeline":
         return this.#pipeline(dot, node);
       default:
@@ -246,16 +262,12 @@ class Execution {
 
   /** Follows names: `.a.b` from the dot, `$x.a` from a variable, `(…).a` from a value. */
   #access(dot: Value, node: Access, hasArguments: boolean): Value {
-    let value = dot;
-    let names = node.names;
-    if (node.kind === "variable") {
-      value = this.#find(names[0] as string, node).value;
-      names = names.slice(1);
-    } else if (node.kind === "chain") {
-      value = this.#value(dot, node.of);
-    }
-    for (const [at, name] of names.entries())
-      value = this.#field(node, value, name, hasArguments && at === names.length - 1);
+    const { names } = node;
+    let [value, first] = [dot, 0];
+    if (node.kind === "chain") value = this.#value(dot, node.of);
+    if (node.kind === "variable") [value, first] = [this.#find(names[0] as string, node).value, 1];
+    for (let at = first; at < names.length; at++)
+      value = this.#field(node, value, names[at] as string, hasArguments && at === names.length - 1);
     return value;
   }
 
@@ -274,36 +286,30 @@ class Execution {
 
   // Calls
 
-  #function(
-    dot: Value,
-    word: Extract<Expression, { kind: "function" }>,
-    node: Command | Expression,
-    words: readonly Expression[],
-    final: Final,
-  ): Value {
-    const { name } = word;
-    const body = this.#functions.get(name);
-    const given = words.length + Number(final !== NONE);
-    if (!body && given === 0) throw this.#failure(word, `wrong number of args for ${name}: want at least 1 got 0`);
-    if (!body && name !== "call") return this.#shortCircuit(dot, name === "or", words, final);
+  #function(dot: Value, call: Call): Value {
+    const { node, words, piped } = call;
+    const { name } = call.name;
+    const body = this.#own.functions.get(name);
+    const given = words.length + piped.length;
+    if (!body && given === 0) throw this.#failure(call.name, `wrong number of args for ${name}: want at least 1 got 0`);
+    if (!body && name !== "call") return this.#shortCircuit(dot, name === "or", call);
     const wrong = body && miscount(body, given);
-    if (wrong) throw this.#failure(word, `wrong number of args for ${name}: ${wrong}`);
+    if (wrong) throw this.#failure(call.name, `wrong number of args for ${name}: ${wrong}`);
     const parameter = (at: number) => body?.signature?.parameters[at] ?? "any";
     const values = words.map((argument, at) => this.#argument(dot, argument, parameter(at)));
-    if (final !== NONE) values.push(this.#checked(final, parameter(words.length), node));
-    for (const value of values) this.#step(node, sizeOf(value) / GIVEN_PER_STEP);
-    if (body) return this.#invoke(node, name, () => body(...values));
-    return this.#invoke(node, name, () => callValue(describe(words[0] ?? node), values));
+    for (const value of piped) values.push(this.#checked(value, parameter(words.length), node));
+    for (const value of values) this.#step(node, stepsToTake(value));
+    return this.#invoke(node, name, () => (body ?? callNamed(describe(words[0] ?? node)))(...values));
   }
 
   /** `and` and `or` answer the first operand that decides, and evaluate none after it. */
-  #shortCircuit(dot: Value, decisive: boolean, words: readonly Expression[], final: Final): Value {
+  #shortCircuit(dot: Value, decisive: boolean, { words, piped }: Call): Value {
     let value: Value;
     for (const word of words) {
       value = this.#argument(dot, word, "any");
       if (isTrue(value) === decisive) return value;
     }
-    return final === NONE ? value : final;
+    return piped.length > 0 ? piped[0] : value;
   }
 
   #invoke(node: Command | Expression, name: string, work: () => TemplateValue): Value {
@@ -313,7 +319,7 @@ class Execution {
     } catch (error) {
       throw this.#failure(node, `error calling ${name}: ${messageOf(error)}`, error);
     }
-    this.#step(node, sizeOf(value) / MADE_PER_STEP);
+    this.#step(node, stepsToMake(value));
     if (typeof value !== "string" || value.length <= TEXT_LIMIT) return value;
     throw this.#failure(node, `error calling ${name}: the result has more than ${TEXT_LIMIT} bytes`);
   }
@@ -325,13 +331,14 @@ class Execution {
     }
     if (parameter === "int" && node.kind === "number" && node.integer !== undefined) return node.integer;
     const isLiteral = node.kind === "bool" || node.kind === "string" || node.kind === "number";
-    if (isLiteral && parameter !== "any" && parameter !== node.kind) {
-      if (parameter === "[]string")
-        throw this.#failure(node, `can't handle ${describe(node)} for arg of type []string`);
-      const wanted = parameter === "int" ? "integer" : parameter;
-      throw this.#failure(node, `expected ${wanted}; found ${describe(node)}`);
-    }
-    return this.#checked(this.#value(dot, node), parameter, node);
+    if (!isLiteral || parameter === "any" || parameter === node.kind)
+      return this.#checked(this.#value(dot, node), parameter, node);
+    const [source, wanted] = [describe(node), parameter === "int" ? "integer" : parameter];
+    const isList = parameter === "[]string";
+    throw this.#failure(
+      node,
+      isList ? `can't handle ${source} for arg of type []string` : `expected ${wanted}; found ${source}`,
+    );
   }
 
   #checked(value: Value, parameter: Parameter, node: Command | Expression): TemplateValue {

@@ -1,5 +1,7 @@
-import { TEXT_LIMIT } from "./limits.ts";
-import { quote } from "./quote.ts";
+import { quote } from "./literal.ts";
+
+/** The most bytes that a template may put out, and that one string in it may have. */
+export const TEXT_LIMIT = 16 * 1024 * 1024;
 
 /**
  * What a template works on. Integers are bigint (64 bits, two's complement, exact), floats are number, null is nil, an
@@ -94,8 +96,17 @@ export function typeName(value: TemplateValue | undefined): string {
   return value.every((item) => typeof item === "string") ? "[]string" : "[]interface {}";
 }
 
-/** The characters of a text or the items of a list. */
-export function sizeOf(value: TemplateValue): number {
+/** The steps that making this value counts: one for 32 characters or items. */
+export function stepsToMake(value: TemplateValue): number {
+  return sizeOfValue(value) / 32;
+}
+
+/** The steps that a function takes to read this argument: one for 1,024 characters or items. */
+export function stepsToTake(value: TemplateValue): number {
+  return sizeOfValue(value) / 1024;
+}
+
+function sizeOfValue(value: TemplateValue): number {
   return typeof value === "string" || Array.isArray(value) ? value.length : 0;
 }
 

@@ -1,27 +1,11 @@
-import { isPrintable, quote } from "./quote.ts";
+import { Failure } from "../../core/errors.ts";
+import { position } from "./ast.ts";
+import { isPrintable, quote } from "./literal.ts";
 
+type Mark = "{{" | "}}" | "(" | ")" | "|" | "=" | ":=";
+type Word = "identifier" | "keyword" | "field" | "variable" | "bool" | "number" | "character" | "string";
 /** What a token is. `keyword` covers the control words, `nil` and the lone dot; `error` ends the list early. */
-export type TokenKind =
-  | "text"
-  | "{{"
-  | "}}"
-  | "space"
-  | "identifier"
-  | "keyword"
-  | "field"
-  | "variable"
-  | "bool"
-  | "number"
-  | "character"
-  | "string"
-  | "("
-  | ")"
-  | "|"
-  | "="
-  | ":="
-  | "other"
-  | "error"
-  | "end";
+type TokenKind = Mark | Word | "text" | "space" | "other" | "error" | "end";
 
 /** A piece of a template: its text (for `error` the message) and its offset in UTF-16 units. */
 export interface Token {
@@ -32,14 +16,76 @@ export interface Token {
 
 const KEYWORDS = new Set("block break continue define else end if nil range template with".split(" "));
 
+/** The tokens of a template as its parser reads them, and the failures that name their place. */
+export class Tokens {
+  readonly #name: string;
+  readonly #text: string;
+  readonly #tokens: Token[];
+  /** The index of the next token; setting it back unreads. */
+  next = 0;
+
+  constructor(name: string, text: string) {
+    this.#name = name;
+    this.#text = text;
+    this.#tokens = new Lexer(text).run();
+  }
+
+  /** The next token; the last one, `end` or `error`, again and again. */
+  peek(): Token {
+    return this.#tokens[Math.min(this.next, this.#tokens.length - 1)] as Token;
+  }
+
+  take(): Token {
+    const token = this.peek();
+    this.next++;
+    return token;
+  }
+
+  /** Passes over blanks; the token behind them stays next. */
+  skipSpace(): Token {
+    while (this.peek().kind === "space") this.next++;
+    return this.peek();
+  }
+
+  /** Passes over blanks and takes the token behind them. */
+  takeNonSpace(): Token {
+    this.skipSpace();
+    return this.take();
+  }
+
+  expect(kind: TokenKind, context: string): Token {
+    const token = this.takeNonSpace();
+    if (token.kind !== kind) throw this.unexpected(token, context);
+    return token;
+  }
+
+  /** True where an action of this control word starts. */
+  startsWith(word: string): boolean {
+    const [open, ...rest] = this.#tokens.slice(this.next, this.next + 3);
+    const first = rest[0]?.kind === "space" ? rest[1] : rest[0];
+    return open?.kind === "{{" && first?.kind === "keyword" && first.text === word;
+  }
+
+  line(token: Token): number {
+    return this.#text.slice(0, token.at).split("\n").length;
+  }
+
+  failure(message: string, token: Pick<Token, "at">): Failure {
+    return new Failure("failed", `template: ${position(this.#name, this.#text, token.at)}: ${message}`);
+  }
+
+  unexpected(token: Token, context: string): Failure {
+    if (token.kind === "error") return this.failure(token.text, token);
+    const text = token.text.length > 10 ? `${quote(token.text.slice(0, 10))}...` : quote(token.text);
+    const shown = token.kind === "end" ? "EOF" : token.kind === "keyword" ? `<${token.text}>` : text;
+    return this.failure(`unexpected ${shown} in ${context}`, token);
+  }
+}
+
 /**
  * Cuts a template into tokens, ending with `end` or, at what no rule allows, `error`. White space beside `{{- ` and ` -}}`
  * and comments are gone; blanks inside actions stay, because they separate operands.
  */
-export function tokenize(text: string): Token[] {
-  return new Lexer(text).run();
-}
-
 class Lexer {
   readonly #text: string;
   readonly #tokens: Token[] = [];
@@ -80,8 +126,7 @@ class Lexer {
 
   /** Takes closing braces and the white space that they trim. */
   #closing(): boolean {
-    const match = this.#match(/[ \t\r\n]-\}\}[ \t\r\n]*|\}\}/y);
-    return match !== undefined;
+    return this.#match(/[ \t\r\n]-\}\}[ \t\r\n]*|\}\}/y) !== undefined;
   }
 
   #match(expression: RegExp): string | undefined {
@@ -136,7 +181,7 @@ class Lexer {
   #number(): boolean {
     const start = this.#at;
     const number = this.#match(
-      /[+-]?(?:0[xX][0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?(?:[pP][+-]?[0-9_]*)?|0[oO][0-7_]*(?:\.[0-7_]*)?|0[bB][01_]*(?:\.[01_]*)?|[0-9_]*(?:\.[0-9_]*)?(?:[eE][+-]?[0-9_]*)?)/y,
+      /[+-]?(?:0[xX][0-9a-fA-F_]*|0[oO][0-7_]*|0[bB][01_]*|[0-9_]*(?:\.[0-9_]*)?(?:[eE][+-]?[0-9_]*)?)/y,
     );
     const next = this.#match(/[\p{L}\p{Nd}_+-]/uy);
     if (next === undefined) return this.#push("number", number as string);
@@ -155,15 +200,20 @@ class Lexer {
   #unknown(): boolean {
     const start = this.#at;
     const next = String.fromCodePoint(this.#text.codePointAt(start) ?? 0);
-    if (next === '"') return this.#stop("error", "unterminated quoted string", start);
-    if (next === "`") return this.#stop("error", "unterminated raw quoted string", start);
-    if (next === "'") return this.#stop("error", "unterminated character constant", start);
-    if (next === ":") return this.#stop("error", "expected :=", start);
+    if (UNFINISHED[next] !== undefined) return this.#stop("error", UNFINISHED[next], start);
     if (!/[!-~]/.test(next)) return this.#stop("error", `unrecognized character in action: ${codePoint(next)}`, start);
     this.#at++;
     return this.#push("other", next);
   }
 }
+
+/** What is wrong where one of these characters begins no token. */
+const UNFINISHED: Readonly<Record<string, string>> = {
+  '"': "unterminated quoted string",
+  "`": "unterminated raw quoted string",
+  "'": "unterminated character constant",
+  ":": "expected :=",
+};
 
 /** Not a regular expression: its tries at every blank would take n² steps. */
 function trimEnd(text: string): string {

@@ -1,19 +1,20 @@
 import { messageOf } from "../../core/errors.ts";
 import { type Command, describe, type Expression, type Pipeline, type Statement, type Templates } from "./ast.ts";
-import type { Token } from "./lex.ts";
-import { readNumber, unquote } from "./literal.ts";
-import { quote } from "./quote.ts";
-import { Tokens } from "./tokens.ts";
+import { BUILTINS, SPECIAL_FORMS } from "./builtins.ts";
+import { WORKSPACE_FUNCTIONS } from "./funcs.ts";
+import { type Token, Tokens } from "./lex.ts";
+import { quote, readNumber, unquote } from "./literal.ts";
 
 /** Blocks and parentheses may be nested this deep. */
 const NESTING_LIMIT = 100;
 
 /**
- * Parses a template and those that it defines. `hasFunction` tells which names are functions. Throws `failed`:
- * `template: name:line:column: …`, lines from 1 and columns in bytes from 0, as Go counts them.
+ * Parses a template and those that it defines, which may call Go's functions, those of every template and `functions`.
+ * Throws `failed`: `template: name:line:column: …`, lines from 1 and columns in bytes from 0, as Go counts them.
  */
-export function parseTemplate(name: string, text: string, hasFunction: (name: string) => boolean): Templates {
-  return new Parser(name, text, hasFunction).parse();
+export function parseTemplate(name: string, text: string, functions: readonly string[]): Templates {
+  const known = [BUILTINS, WORKSPACE_FUNCTIONS].flatMap(Object.keys);
+  return new Parser(name, text, new Set([...known, ...SPECIAL_FORMS, ...functions])).parse();
 }
 
 /** What ended a list of statements. */
@@ -21,7 +22,7 @@ type Ending = { token: Token; word: "end" | "else" };
 
 class Parser {
   readonly #name: string;
-  readonly #hasFunction: (name: string) => boolean;
+  readonly #functions: ReadonlySet<string>;
   readonly #tokens: Tokens;
   readonly #templates: Templates = new Map();
   /** The blocks around the current place, by their first word. */
@@ -30,9 +31,9 @@ class Parser {
   #loops = 0;
   #parentheses = 0;
 
-  constructor(name: string, text: string, hasFunction: (name: string) => boolean) {
+  constructor(name: string, text: string, functions: ReadonlySet<string>) {
     this.#name = name;
-    this.#hasFunction = hasFunction;
+    this.#functions = functions;
     this.#tokens = new Tokens(name, text);
   }
 
@@ -210,10 +211,7 @@ class Parser {
     for (const [index, command] of pipeline.commands.entries()) {
       const kind = command.words[0]?.kind ?? "nil";
       if (index > 0 && ["bool", "dot", "nil", "number", "string"].includes(kind))
-        throw this.#tokens.failure(`non executable command in pipeline stage ${index + 1}`, {
-          ...closing,
-          at: command.at,
-        });
+        throw this.#tokens.failure(`non executable command in pipeline stage ${index + 1}`, command);
     }
     return pipeline;
   }
@@ -266,7 +264,7 @@ class Parser {
     if (!of || names.length === 0) return of;
     if (of.kind === "field" || of.kind === "variable") return { ...of, at, names: [...of.names, ...names] };
     if (of.kind === "function" || of.kind === "pipeline") return { kind: "chain", at, of, names };
-    throw this.#tokens.failure(`unexpected . after term ${quote(describe(of))}`, { kind: "field", text: ".", at });
+    throw this.#tokens.failure(`unexpected . after term ${quote(describe(of))}`, { at });
   }
 
   #term(): Expression | undefined {
@@ -276,7 +274,7 @@ class Parser {
     const { at, text } = token;
     switch (token.kind) {
       case "identifier":
-        if (!this.#hasFunction(text)) throw this.#tokens.failure(`function ${quote(text)} not defined`, token);
+        if (!this.#functions.has(text)) throw this.#tokens.failure(`function ${quote(text)} not defined`, token);
         return { kind: "function", at, name: text };
       case "variable":
         if (this.#variables.includes(text)) return { kind: "variable", at, names: [text] };

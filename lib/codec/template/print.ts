@@ -1,7 +1,12 @@
 import { formatFloat } from "../config/number.ts";
-import { type TemplateStruct, type TemplateValue, typeName } from "./funcs.ts";
-import { TEXT_LIMIT } from "./limits.ts";
-import { isPrintable, quote } from "./quote.ts";
+import { TEXT_LIMIT, type TemplateStruct, type TemplateValue, typeName } from "./funcs.ts";
+import { quote } from "./literal.ts";
+
+/** Widths and precisions go up to here. */
+const MOST_WIDTH = 1_000_000;
+const BASES: Readonly<Record<string, number>> = { v: 10, d: 10, b: 2, o: 8, x: 16, X: 16 };
+/** What the flag `#` puts before an integer. */
+const BASE_MARKS: Readonly<Record<string, string>> = { b: "0b", o: "0", x: "0x", X: "0X" };
 
 /** The operands in Go's default form (`%v`), with blanks between two that are not strings. */
 export function sprint(values: readonly TemplateValue[]): string {
@@ -24,22 +29,67 @@ export function sprintln(values: readonly TemplateValue[]): string {
   return printer.text();
 }
 
-/** What stands between `%` and the verb. `plusV` and `sharpV` are `+` and `#` before the verb v. */
-export interface Flags {
-  minus?: boolean;
-  plus?: boolean;
-  sharp?: boolean;
-  space?: boolean;
-  zero?: boolean;
-  plusV?: boolean;
-  sharpV?: boolean;
-  width?: number | undefined;
-  precision?: number | undefined;
+/** The parts of `%[flags][width][.precision][[index]]verb`; each may be missing, a lone `.` is the precision 0. */
+const DIRECTIVE = /%([-+# 0]*)(\*|\d+)?(?:\.(\*|\d*))?(?:\[([^\]]*)\])?(.)?/gsu;
+
+/**
+ * Go's Sprintf: the verbs `v T t b c d o q x X e E f F g G s %`, the flags `+ - 0`, blank, and `#` with `b o x X q`; width,
+ * precision, `*`, and an argument index before the verb (`%[1]s`). A wrong verb or argument shows in the result:
+ * `%!d(string=a)`, `%!s(MISSING)`, `%!(EXTRA int=2)`. Throws an Error for `#` with other verbs, for a width or precision
+ * over 1,000,000 and for a result over {@link TEXT_LIMIT}.
+ */
+export function sprintf(format: string, values: readonly TemplateValue[]): string {
+  const printer = new Printer();
+  let [done, next, isReordered] = [0, 0, false];
+  /** A width or precision as it is written or, for `*`, the next argument. */
+  const amountOf = (text: string | undefined, complaint: string) => {
+    const value = text === "*" ? values[next++] : BigInt(text ?? 0);
+    if (typeof value !== "bigint") printer.write(complaint);
+    else if (value > MOST_WIDTH || value < -MOST_WIDTH)
+      throw new Error(`the width or precision ${value} is more than ${MOST_WIDTH}`);
+    else return text === undefined ? undefined : Number(value);
+    return undefined;
+  };
+  for (const match of format.matchAll(DIRECTIVE)) {
+    const [directive, marks = "", width, precision, index, verb] = match;
+    printer.write(format.slice(done, match.index));
+    done = match.index + directive.length;
+    printer.flags = { marks, width: amountOf(width, "%!(BADWIDTH)"), precision: undefined };
+    const digits = amountOf(precision === "" ? "0" : precision, "%!(BADPREC)");
+    if (digits !== undefined && digits >= 0) printer.flags.precision = digits;
+    isReordered ||= index !== undefined;
+    const isKnown =
+      index === undefined || (/^\d+$/.test(index) && Number(index) >= 1 && Number(index) <= values.length);
+    if (index !== undefined && isKnown) next = Number(index) - 1;
+    if (marks.includes("#") && !"boxXq%".includes(verb ?? ""))
+      throw new Error("the flag # goes with b, o, x, X and q only");
+    const value = values[next];
+    if (verb === undefined) printer.write("%!(NOVERB)");
+    else if (verb === "%") printer.write("%");
+    else if (!isKnown) printer.write(`%!${verb}(BADINDEX)`);
+    else if (value === undefined) printer.write(`%!${verb}(MISSING)`);
+    else {
+      next++;
+      printer.value(value, verb, true);
+    }
+  }
+  printer.write(format.slice(done));
+  if (!isReordered && next < values.length) printer.extra(values.slice(next));
+  return printer.text();
 }
 
+/** What stands between `%` and the verb. `marks` are the flags as they are written. */
+interface Flags {
+  marks: string;
+  width: number | undefined;
+  precision: number | undefined;
+}
+
+const NO_FLAGS: Readonly<Flags> = { marks: "", width: undefined, precision: undefined };
+
 /** Collects output of at most {@link TEXT_LIMIT} bytes, formatting values by the current flags. */
-export class Printer {
-  flags: Flags = {};
+class Printer {
+  flags: Flags = { ...NO_FLAGS };
   readonly #parts: string[] = [];
   #size = 0;
 
@@ -53,159 +103,144 @@ export class Printer {
     this.#parts.push(text);
   }
 
+  /** `top` is true for an operand, false for what is in a list, map or struct. */
   value(value: TemplateValue, verb: string, top = false): void {
-    if (verb === "T" && top && value !== null) this.#string(typeName(value), "s");
-    else if (value === null) this.#nil(verb, top);
+    if (value === null) this.#nil(verb, top);
+    else if (verb === "T" && top) this.#pad(typeName(value));
     else if (typeof value === "boolean") this.#boolean(value, verb);
     else if (typeof value === "bigint") this.#integer(value, verb);
     else if (typeof value === "number") this.#float(value, verb);
     else if (typeof value === "string") this.#string(value, verb);
-    else if (typeof value === "function") this.#bad(value, verb, "func");
+    else if (typeof value === "function") this.write(`%!${verb}(func=func)`);
     else if (Array.isArray(value)) this.#list(value, verb);
-    else this.#record(value as TemplateStruct, verb);
+    else this.#fields(value as TemplateStruct, verb);
   }
 
-  #nil(verb: string, top: boolean): void {
-    if (top && verb !== "v" && verb !== "T") this.write(`%!${verb}(<nil>)`);
-    else if (top) this.#pad("<nil>");
-    else this.write(this.flags.sharpV ? "interface {}(nil)" : "<nil>");
-  }
-
-  #bad(value: TemplateValue, verb: string, shown?: string): void {
-    this.write(`%!${verb}(${typeName(value)}=`);
-    if (shown === undefined) this.value(value, "v");
-    else this.write(shown);
+  /** The arguments that no verb has taken. */
+  extra(values: readonly TemplateValue[]): void {
+    this.flags = { ...NO_FLAGS };
+    this.write("%!(EXTRA ");
+    for (const [at, value] of values.entries()) {
+      if (at > 0) this.write(", ");
+      if (value !== null) this.write(`${typeName(value)}=`);
+      this.value(value, "v");
+    }
     this.write(")");
   }
 
-  #list(items: readonly TemplateValue[], verb: string): void {
-    const { sharpV } = this.flags;
-    this.write(sharpV ? `${typeName(items)}{` : "[");
-    for (const [at, item] of items.entries()) {
-      if (at > 0) this.write(sharpV ? ", " : " ");
-      this.value(item, verb);
-    }
-    this.write(sharpV ? "}" : "]");
+  #has(mark: string): boolean {
+    return this.flags.marks.includes(mark);
   }
 
-  #record(value: ReadonlyMap<string, TemplateValue> | TemplateStruct, verb: string): void {
-    const isMap = value instanceof Map;
-    const { sharpV, plusV } = this.flags;
-    const entries: [string, TemplateValue][] = isMap ? sortedEntries(value) : Object.entries(value);
-    this.write(sharpV ? `${typeName(value)}{` : isMap ? "map[" : "{");
-    for (const [at, [key, item]] of entries.entries()) {
-      if (at > 0) this.write(sharpV ? ", " : " ");
-      if (isMap) this.value(key, verb);
-      else if (plusV || sharpV) this.write(key);
-      if (isMap || plusV || sharpV) this.write(":");
-      this.value(item, verb);
-    }
-    this.write(sharpV || !isMap ? "}" : "]");
+  /** Whether numbers are filled with zeros. */
+  get #isZeroed(): boolean {
+    return this.#has("0") && !this.#has("-") && (this.flags.width ?? 0) >= 0;
+  }
+
+  #nil(verb: string, top: boolean): void {
+    if (!top) this.write("<nil>");
+    else if (verb === "v" || verb === "T") this.#pad("<nil>");
+    else this.write(`%!${verb}(<nil>)`);
+  }
+
+  #wrongVerb(value: TemplateValue, verb: string): void {
+    this.write(`%!${verb}(${typeName(value)}=`);
+    this.value(value, "v");
+    this.write(")");
   }
 
   #boolean(value: boolean, verb: string): void {
     if (verb === "t" || verb === "v") this.#pad(String(value));
-    else this.#bad(value, verb);
+    else this.#wrongVerb(value, verb);
+  }
+
+  #list(items: readonly TemplateValue[], verb: string): void {
+    this.write("[");
+    for (const [at, item] of items.entries()) {
+      if (at > 0) this.write(" ");
+      this.value(item, verb);
+    }
+    this.write("]");
+  }
+
+  /** A map with its keys, or a struct: `%+v` shows the names of its fields. */
+  #fields(value: ReadonlyMap<string, TemplateValue> | TemplateStruct, verb: string): void {
+    const isMap = value instanceof Map;
+    const entries: [string, TemplateValue][] = isMap ? sortedEntries(value) : Object.entries(value);
+    const hasNames = isMap || (verb === "v" && this.#has("+"));
+    this.write(isMap ? "map[" : "{");
+    for (const [at, [key, item]] of entries.entries()) {
+      if (at > 0) this.write(" ");
+      if (isMap) this.value(key, verb);
+      else if (hasNames) this.write(key);
+      if (hasNames) this.write(":");
+      this.value(item, verb);
+    }
+    this.write(isMap ? "]" : "}");
   }
 
   #string(value: string, verb: string): void {
-    const { precision, sharp, sharpV, plus } = this.flags;
+    const { precision } = this.flags;
     const text = precision === undefined ? value : [...value].slice(0, precision).join("");
-    if (verb === "x" || verb === "X") this.#pad(this.#bytes(value, verb));
-    else if (verb === "s" || (verb === "v" && !sharpV)) this.#pad(text);
-    else if (verb === "q" || verb === "v") {
-      const raw = sharp && !/[\x00-\x08\n-\x1f\x7f`\ufeff]/.test(text);
-      this.#pad(raw ? `\`${text}\`` : quote(text, plus));
-    } else this.#bad(value, verb);
-  }
-
-  #bytes(value: string, verb: "x" | "X"): string {
-    const { precision, sharp, space } = this.flags;
-    const bytes = Buffer.from(value).subarray(0, precision);
-    const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0"));
-    const pairs = verb === "X" ? hex.map((pair) => pair.toUpperCase()) : hex;
-    const mark = sharp && bytes.length > 0 ? `0${verb}` : "";
-    return space ? pairs.map((pair) => mark + pair).join(" ") : mark + pairs.join("");
+    if (/[xX]/.test(verb) && /[# ]/.test(this.flags.marks))
+      throw new Error(`with %${verb} the flags # and blank need an integer`);
+    const hex = () => Buffer.from(value).subarray(0, precision).toString("hex");
+    if (verb === "s" || verb === "v") this.#pad(text);
+    else if (verb === "x") this.#pad(hex());
+    else if (verb === "X") this.#pad(hex().toUpperCase());
+    else if (verb !== "q") this.#wrongVerb(value, verb);
+    else if (this.#has("#") && !/[\x00-\x08\n-\x1f\x7f`\ufeff]/.test(text)) this.#pad(`\`${text}\``);
+    else this.#pad(quote(text, this.#has("+")));
   }
 
   #integer(value: bigint, verb: string): void {
-    const unsigned = BigInt.asUintN(64, value);
-    const valid = unsigned <= 0x10ffffn && !(unsigned >= 0xd800n && unsigned <= 0xdfffn);
-    const character = valid ? String.fromCodePoint(Number(unsigned)) : "\ufffd";
+    const isCharacter = value >= 0n && value <= 0x10ffffn && !(value >= 0xd800n && value <= 0xdfffn);
+    const character = isCharacter ? String.fromCodePoint(Number(value)) : "\ufffd";
     const base = BASES[verb];
     if (base !== undefined) this.#digits(value, base, verb);
     else if (verb === "c") this.#pad(character);
-    else if (verb === "q") this.#pad(quote(character, this.flags.plus, "'"));
-    else if (verb === "U") this.#unicode(unsigned, valid ? character : "");
-    else this.#bad(value, verb);
-  }
-
-  #unicode(unsigned: bigint, character: string): void {
-    const digits = unsigned
-      .toString(16)
-      .toUpperCase()
-      .padStart(Math.max(this.flags.precision ?? 4, 4), "0");
-    const shown = this.flags.sharp && character !== "" && isPrintable(character) ? ` '${character}'` : "";
-    this.#pad(`U+${digits}${shown}`, true);
+    else if (verb === "q") this.#pad(quote(character, this.#has("+"), "'"));
+    else this.#wrongVerb(value, verb);
   }
 
   #digits(value: bigint, base: number, verb: string): void {
-    const { precision, width, zero, plus, space, sharp } = this.flags;
-    const sign = value < 0n ? "-" : plus ? "+" : space ? " " : "";
-    const least = precision ?? (zero && width !== undefined ? width - sign.length : 0);
+    const { precision, width = 0 } = this.flags;
+    const sign = this.#sign(value < 0n, verb);
+    const least = precision ?? (this.#isZeroed ? width - sign.length : 0);
     const plain = (value < 0n ? -value : value).toString(base).padStart(least, "0");
     const digits = verb === "X" ? plain.toUpperCase() : plain;
-    const octal = base === 8 && !digits.startsWith("0") ? "0" : "";
-    const mark = verb === "O" ? `0o${sharp ? octal : ""}` : sharp ? (base === 8 ? octal : (MARKS[verb] ?? "")) : "";
-    this.#pad(precision === 0 && value === 0n ? "" : sign + mark + digits, true);
+    const mark = this.#has("#") && !(verb === "o" && digits.startsWith("0")) ? BASE_MARKS[verb] : "";
+    this.#pad(precision === 0 && value === 0n ? "" : sign + mark + digits, " ");
   }
 
   #float(value: number, verb: string): void {
-    if (!/^[vbgGxXfFeE]$/.test(verb)) this.#bad(value, verb);
-    else if (!Number.isFinite(value)) this.#signed(String(value).replace("Infinity", "Inf"));
-    else this.#finite(value, verb);
+    if (!"veEfFgG".includes(verb)) {
+      this.#wrongVerb(value, verb);
+      return;
+    }
+    const { precision, width = 0 } = this.flags;
+    const format = verb === "v" ? "g" : (verb.toLowerCase() as "e" | "f" | "g");
+    const text = formatFloat(value, format, precision ?? (format === "g" ? -1 : 6));
+    const digits = (verb === "E" || verb === "G" ? text.toUpperCase() : text).replace(/^-/, "");
+    const sign = this.#sign(text.startsWith("-"), verb);
+    this.#pad(sign + digits.padStart(this.#isZeroed ? width - sign.length : 0, "0"), " ");
   }
 
-  #finite(value: number, verb: string): void {
-    const kind = (verb === "v" ? "g" : verb.toLowerCase()) as "b" | "e" | "f" | "g" | "x";
-    const precision = this.flags.precision ?? (kind === "f" || kind === "e" ? 6 : -1);
-    const text = formatFloat(value, kind, precision);
-    const number = /[GEX]/.test(verb) ? text.toUpperCase() : text;
-    this.#signed(this.flags.sharp && verb !== "b" ? withPoint(number, verb, precision) : number);
+  #sign(isNegative: boolean, verb: string): string {
+    if (isNegative) return "-";
+    // With the verb v, `+` asks for the names of fields.
+    return this.#has("+") && verb !== "v" ? "+" : this.#has(" ") ? " " : "";
   }
 
-  #signed(text: string): void {
-    const { plus, space, zero, width = 0 } = this.flags;
-    const digits = text.replace(/^-/, "");
-    const sign = text !== digits ? "-" : space && !plus ? " " : plus || text === "Inf" ? "+" : "";
-    if (/^[IN]/.test(digits)) this.#pad(sign + digits, true);
-    else this.#pad(zero && sign !== "" ? sign + digits.padStart(width - 1, "0") : sign + digits);
-  }
-
-  /** Fills up to the width: with zeros where the flag says so, unless `blanks`. */
-  #pad(text: string, blanks = false): void {
-    const { width = 0, minus, zero } = this.flags;
-    const missing = width === 0 ? 0 : width - [...text].length;
-    const filling = missing > 0 ? (zero && !blanks ? "0" : " ").repeat(missing) : "";
-    this.write(minus ? text + filling : filling + text);
+  /** Fills up to the width, at the end where the flag `-` or a negative width says so. */
+  #pad(text: string, filling = this.#isZeroed ? "0" : " "): void {
+    const { width = 0 } = this.flags;
+    const missing = filling.repeat(Math.max(0, Math.abs(width) - (width === 0 ? 0 : [...text].length)));
+    this.write(this.#has("-") || width < 0 ? text + missing : missing + text);
   }
 }
-
-const BASES: Readonly<Record<string, number>> = { v: 10, d: 10, b: 2, o: 8, O: 8, x: 16, X: 16 };
-const MARKS: Readonly<Record<string, string>> = { b: "0b", x: "0x", X: "0X" };
 
 /** The entries of a map in the order of its keys' bytes. */
 export function sortedEntries(map: ReadonlyMap<string, TemplateValue>): [string, TemplateValue][] {
   return [...map].sort(([a], [b]) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
-}
-
-/** What the flag `#` adds to a float: the decimal point always, and for `g` and `x` the zeros at the end. */
-function withPoint(text: string, verb: string, precision: number): string {
-  let digits = /[vgGx]/.test(verb) ? (precision < 0 ? 6 : precision) : 0;
-  const end = text.search(/[xX]/.test(verb) ? /[pP]/ : /[eE]/);
-  const [head, tail] = end < 0 ? [text, ""] : [text.slice(0, end), text.slice(end)];
-  digits -= head.replace("-", "").replace(".", "").replace(/^0+/, "").length;
-  if (head.includes(".")) return head + "0".repeat(Math.max(digits, 0)) + tail;
-  if (/^-?0$/.test(head)) digits--;
-  return `${head}.${"0".repeat(Math.max(digits, 0))}${tail}`;
 }

@@ -3,7 +3,7 @@ import type { Problems } from "../../bucket/base/problems.ts";
 import type { BuiltJob, BuiltWorker, Reservation } from "../../bucket/catalog/catalog.ts";
 import type { JobSource } from "../../bucket/workspace/jobs.ts";
 import type { Disabled } from "../../bucket/workspace/workers.ts";
-import { plainDecimal } from "../../codec/config/units.ts";
+import { plainDecimal } from "../../codec/config/number.ts";
 import { uuidV5 } from "../../codec/uuid.ts";
 
 /** What of a job decides where it goes. */

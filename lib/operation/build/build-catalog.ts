@@ -6,7 +6,7 @@ import type { JobSettings } from "../../bucket/workspace/bucket-conf.ts";
 import type { JobSource } from "../../bucket/workspace/jobs.ts";
 import { assignPorts, type PortNumbers } from "../../bucket/workspace/ports.ts";
 import type { Workspace } from "../../bucket/workspace/workspace.ts";
-import { parseCpuMhz, parseMemoryMb } from "../../codec/config/units.ts";
+import { parseCpuMhz, parseMemoryMb } from "../../codec/config/number.ts";
 import { uuidV5 } from "../../codec/uuid.ts";
 import { messageOf } from "../../core/errors.ts";
 import { checkDemands, demandGraph, deploymentSequence } from "../../plan/demands.ts";

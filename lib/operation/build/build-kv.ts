@@ -3,7 +3,7 @@ import type { BuiltJob, BuiltWorker } from "../../bucket/catalog/catalog.ts";
 import type { KvStore } from "../../bucket/kv/kv.ts";
 import { allocationNamespace } from "../../bucket/kv/kv-access.ts";
 import type { KvValue } from "../../bucket/kv/kv-value.ts";
-import { plainDecimal } from "../../codec/config/units.ts";
+import { plainDecimal } from "../../codec/config/number.ts";
 import { uuidV5 } from "../../codec/uuid.ts";
 import { isActive } from "./allocate.ts";
 

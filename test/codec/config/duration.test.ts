@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { parseDurationMs } from "../../../lib/codec/config/duration.ts";
+import { parseDurationMs } from "../../../lib/codec/config/number.ts";
 
 for (const [text, ms] of [
   ...([

@@ -18,26 +18,23 @@ test("integer literals in four bases, with underscores between digits", () => {
     assert.equal(parseInteger(text), undefined, text);
 });
 
-test("floating point texts, decimal and hexadecimal", () => {
+test("decimal floating point texts", () => {
   const texts: [text: string, value: number][] = [
     ["1", 1],
     ["-.5", -0.5],
     ["1.", 1],
     ["1_0.2_5e+1_0", 1025e8],
-    ["0x1p4", 16],
-    ["-0x.8P1", -1],
-    ["0x1.8p-1", 0.75],
     ["Infinity", Infinity],
     ["-INF", -Infinity],
     ["NaN", Number.NaN],
   ];
   for (const [text, value] of texts) assert.equal(parseFloatText(text), value, text);
-  for (const text of ["", ".", "1e", "e1", "1_", "1._5", "0x1", "0xp1", "1e999", "in", "nano", "-nan", "1 ", "٣"])
+  for (const text of ["", ".", "1e", "e1", "1_", "1._5", "0x1", "0x1p4", "1e999", "in", "nano", "-nan", "1 ", "٣"])
     assert.equal(parseFloatText(text), undefined, text);
 });
 
 /** Each line was checked against Go's strconv.FormatFloat. */
-const FORMATS: [value: number, format: "e" | "f" | "g" | "x" | "b", precision: number, text: string][] = [
+const FORMATS: [value: number, format: "e" | "f" | "g", precision: number, text: string][] = [
   [0, "e", -1, "0e+00"],
   [-0, "g", -1, "-0"],
   [123456789, "g", -1, "1.23456789e+08"],
@@ -57,10 +54,6 @@ const FORMATS: [value: number, format: "e" | "f" | "g" | "x" | "b", precision: n
   [15, "e", 0, "2e+01"],
   [1 / 3, "e", 20, "3.33333333333333314830e-01"],
   [5e-324, "e", 3, "4.941e-324"],
-  [1.5, "x", -1, "0x1.8p+00"],
-  [5e-324, "x", -1, "0x1p-1074"],
-  [1.9999, "x", 1, "0x1.0p+01"],
-  [1, "b", -1, "4503599627370496p-52"],
 ];
 
 test("floats are rounded half to even on their exact value", () => {
