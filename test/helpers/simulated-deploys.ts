@@ -218,7 +218,7 @@ export class SimulatedDeploys {
     const [killAt, cancelAt] = [this.#pick([-1, -1, 1, 2, 5]), this.#pick([-1, -1, -1, 3])];
     this.#wave = -1;
     let hasEnded = false;
-    void controlJob(control, job, states).then(
+    void controlJob({ ...control, job, states }).then(
       () => {
         hasEnded = true;
       },

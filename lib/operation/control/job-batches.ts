@@ -15,14 +15,51 @@ import { type Noted, noteBegun, noteOutcomes, outcomeOf } from "../plan/last-out
 import type { Effects } from "../reach/effects.ts";
 import { promotedTree, putFilesBack } from "../reach/promoted-tree.ts";
 
+/** The outcome for one allocation; filled in as the run goes on. */
+export interface ControlState {
+  readonly allocation: CatalogAllocation;
+  readonly promoted: Promotion;
+  outcome: Grade;
+  /** The reason of an outcome that is neither `ok` nor `not_started`. */
+  error: string | null;
+  duration_ms: number;
+  /** The promoted files were put back on the worker before the target ran. */
+  put_back?: true;
+  /** The answer of `make status` with its last lines, where the status was asked for. */
+  status?: { exit_code: number | null; lines: string[] };
+  /** What was found on the worker, where the health check after the batch failed. */
+  evidence?: Evidence | null;
+}
+
+/** What a run of job control is about. */
+export interface Control {
+  readonly context: OperationContext;
+  readonly fleet: Fleet;
+  readonly effects: Effects;
+  /** The allocations of all jobs that are not removed. */
+  readonly present: readonly CatalogAllocation[];
+  readonly target: string;
+  /** A health check follows each batch. */
+  readonly healthCheck: boolean;
+  /** A stopped allocation is started as a new one by the next deploy. */
+  readonly forget: boolean;
+}
+
+/** The part of a run of job control that is about one job. */
+export interface JobWork extends Control {
+  readonly job: CatalogJob;
+  /** The allocations of the job that the run is about. */
+  readonly states: readonly ControlState[];
+}
+
 /**
  * Runs the target of a job control command for one job, after {@link settle}: in rollout order, in batches of
  * `max_concurrent_upgrades`, by the job's `job_control` hooks where it has some, else by `make`. The next batch starts
  * only after the one before succeeded, and after the health check where that was asked for.
  */
-export async function controlJob(control: Control, job: CatalogJob, states: readonly ControlState[]): Promise<void> {
-  const { context, target } = control;
-  await settle(control, job, states);
+export async function controlJob(work: JobWork): Promise<void> {
+  const { context, job, states, target } = work;
+  await settle(work);
   const ready = new Map(
     states.filter(({ outcome }) => outcome === "not_started").map((state) => [state.allocation.worker, state]),
   );
@@ -34,65 +71,57 @@ export async function controlJob(control: Control, job: CatalogJob, states: read
     const ids = own.map(({ allocation }) => allocation.id);
     noteBegun(context, ids, target);
     try {
-      await runBatch(control, job, batch, own);
-      if (own.every(({ outcome }) => outcome === "ok") && control.healthCheck)
-        await checkAfter(control, job, states, own);
+      await runBatch(work, batch, own);
+      if (own.every(({ outcome }) => outcome === "ok") && work.healthCheck) await checkAfter(work, own);
     } catch (error) {
       for (const state of own)
         if (context.signal.aborted && state.outcome === "not_started")
           Object.assign(state, { outcome: "cancelled", error: "cancelled" });
       throw error;
     } finally {
-      noteControl(control, own);
+      noteControl(work, own);
     }
     if (own.some(({ outcome }) => outcome !== "ok")) return;
   }
 }
 
-async function runBatch(
-  control: Control,
-  job: CatalogJob,
-  batch: Batch,
-  states: readonly ControlState[],
-): Promise<void> {
+async function runBatch(work: JobWork, batch: Batch, states: readonly ControlState[]): Promise<void> {
+  const { context, job } = work;
   const started = performance.now();
-  const settle = (state: ControlState, error?: unknown) => {
+  const finish = (state: ControlState, error?: unknown) => {
     const trouble = error === undefined ? undefined : troubleOf(error);
     Object.assign(state, { outcome: trouble?.grade ?? "ok", error: trouble?.message ?? null });
     state.duration_ms = Math.round(performance.now() - started);
-    if (trouble) control.context.log.error(`${job.name}@${state.allocation.worker}: ${inOneLine(trouble.message)}`);
-    else noteTarget(control, state.allocation);
+    if (trouble) context.log.error(`${job.name}@${state.allocation.worker}: ${inOneLine(trouble.message)}`);
+    else noteTarget(work, state.allocation);
   };
   if (hooksOn(job, "job_control").length > 0) {
-    const errors = await runHooks(control, job, batch);
-    for (const state of states) settle(state, errors.get(state.allocation.worker));
+    const errors = await runControlHooks(work, batch);
+    for (const state of states) finish(state, errors.get(state.allocation.worker));
     return;
   }
   const run = (state: ControlState) =>
-    runTarget(control, job, state).then(
-      () => settle(state),
-      (error: unknown) => settle(state, error),
+    runControlTarget(work, state).then(
+      () => finish(state),
+      (error: unknown) => finish(state, error),
     );
-  await mapAll(states, states.length, run, control.context.signal);
+  await mapAll(states, states.length, run, context.signal);
 }
 
-async function runTarget(control: Control, job: CatalogJob, state: ControlState): Promise<void> {
-  await control.effects.run({
+async function runControlTarget({ effects, job, target }: JobWork, state: ControlState): Promise<void> {
+  await effects.run({
     job: job.name,
     worker: workerOf(state),
-    target: control.target,
+    target,
     phase: "job_control",
     limitSeconds: job.lifecycleTimeoutSeconds,
     env: versionsOf(state),
   });
 }
 
-/** Answers the errors by worker. What the scripts wrote is stored, however they ended. */
-async function runHooks(
-  { context, effects, target }: Control,
-  job: CatalogJob,
-  batch: Batch,
-): Promise<ReadonlyMap<string, Failure>> {
+/** Runs the job's hooks for the batch. Answers the errors by worker. What the scripts wrote is stored in any case. */
+async function runControlHooks(work: JobWork, batch: Batch): Promise<ReadonlyMap<string, Failure>> {
+  const { context, effects, job, target } = work;
   try {
     await effects.hooks({ kind: "command_control", job, batch, variables: { TARGET: target } });
     return new Map();
@@ -106,13 +135,9 @@ async function runHooks(
   }
 }
 
-/** The health check after a batch; where it fails, the batch has not succeeded. */
-export async function checkAfter(
-  { context, effects, present, target }: Control,
-  job: CatalogJob,
-  states: readonly ControlState[],
-  batch: readonly ControlState[],
-): Promise<void> {
+/** The health check after a batch. Where it fails, the batch has failed. */
+export async function checkAfter(work: JobWork, batch: readonly ControlState[]): Promise<void> {
+  const { context, effects, job, present, states, target } = work;
   const left = new Set(states.filter((state) => !isToBeHealthy(target, state)).map(workerOf));
   const own = present.filter((one) => one.job === job.name && !left.has(one.worker));
   const probed = own.filter(({ disabled }) => !disabled).map(({ worker }) => worker);
@@ -134,8 +159,8 @@ export async function checkAfter(
 }
 
 /**
- * All active allocations are probed, whatever the run is about, but those it could not use; what a stop has stopped; and
- * what a start has not started yet.
+ * Whether a health check after a batch is to find this allocation healthy. Allocations that the run could not use are
+ * left out; so are those that a stop has stopped, and those that a start has not started yet.
  */
 function isToBeHealthy(target: string, { allocation, outcome }: ControlState): boolean {
   if (allocation.disabled) return true;
@@ -145,43 +170,6 @@ function isToBeHealthy(target: string, { allocation, outcome }: ControlState): b
 
 function workerOf({ allocation }: ControlState): string {
   return allocation.worker;
-}
-
-/** What a job says about itself on a worker. */
-interface JobStatus {
-  exit_code: number | null;
-  /** The last lines of what it says. */
-  lines: string[];
-}
-
-/** How it went for one allocation; filled in as the run goes on. */
-export interface ControlState {
-  readonly allocation: CatalogAllocation;
-  readonly promoted: Promotion;
-  outcome: Grade;
-  /** Why it is neither ok nor still to come. */
-  error: string | null;
-  duration_ms: number;
-  /** The promoted files were put back on the worker before the target ran. */
-  put_back?: true;
-  /** What its status is, where that was asked for. */
-  status?: JobStatus;
-  /** What was found there, where the health check after its batch failed. */
-  evidence?: Evidence | null;
-}
-
-/** What a run of job control is about. */
-export interface Control {
-  readonly context: OperationContext;
-  readonly fleet: Fleet;
-  readonly effects: Effects;
-  /** All that are not removed. */
-  readonly present: readonly CatalogAllocation[];
-  readonly target: string;
-  /** After each batch. */
-  readonly healthCheck: boolean;
-  /** A stopped allocation is started as a new one by the next deploy. */
-  readonly forget: boolean;
 }
 
 /** The workers of some allocations, for people. */
@@ -224,21 +212,19 @@ const TARGETS: readonly string[] = ["start", "restart", "reload"];
  * files cannot be put back, the allocation is `failed`. The unfinished change stays for the next deploy. Throws only
  * `cancelled`.
  */
-async function settle(control: Control, job: CatalogJob, states: readonly ControlState[]): Promise<void> {
-  if (!TARGETS.includes(control.target)) return;
-  const { log, signal } = control.context;
+async function settle(work: JobWork): Promise<void> {
+  const { context, job, states, target } = work;
+  if (!TARGETS.includes(target)) return;
   const unsettled = states.filter(({ outcome, promoted }) => outcome === "not_started" && isUnsettled(promoted));
-  const [older, never] = [
-    unsettled.filter(({ promoted }) => promoted.hash !== ""),
-    unsettled.filter(({ promoted }) => promoted.hash === ""),
-  ];
-  for (const state of never) fail(control, state, "nothing is promoted there: run `ops deploy` first");
-  noteControl(control, never);
+  const { older = [], never = [] } = Object.groupBy(unsettled, ({ promoted: { hash } }) => (hash ? "older" : "never"));
+  for (const state of never)
+    failSettling(context, state, { message: "nothing is promoted there: run `ops deploy` first" });
+  noteControl(work, never);
   if (older.length === 0) return;
-  log.info(`${job.name}: a deploy did not finish on ${hostsOf(older)}: the promoted files are put back`);
+  context.log.info(`${job.name}: a deploy did not finish on ${hostsOf(older)}: the promoted files are put back`);
   const ids = older.map(({ allocation }) => allocation.id);
-  noteBegun(control.context, ids, "restore");
-  await mapAll(older, WORKERS_AT_ONCE, (state) => putBack(control, state), signal);
+  noteBegun(context, ids, "restore");
+  await mapAll(older, WORKERS_AT_ONCE, (state) => putBack(work, state), context.signal);
 }
 
 async function putBack(control: Control, state: ControlState): Promise<void> {
@@ -253,7 +239,7 @@ async function putBack(control: Control, state: ControlState): Promise<void> {
     noteOutcomes(context, [{ id: allocation.id, action: "restore", ...outcomeOf(error) }]);
     throwIfCancelled(context.signal);
     const { grade, message } = troubleOf(error);
-    fail(control, state, `the promoted files could not be put back: ${message}`, grade);
+    failSettling(context, state, { grade, message: `the promoted files could not be put back: ${message}` });
   }
 }
 
@@ -264,13 +250,11 @@ function filesLeft({ context: { db } }: Control, { allocation, promoted }: Contr
   return Object.fromEntries(Object.keys(promoted.files).map((path) => [path, ""]));
 }
 
-function fail(
-  { context }: Control,
+function failSettling(
+  { log }: OperationContext,
   state: ControlState,
-  error: string,
-  outcome: ControlState["outcome"] = "failed",
+  { grade = "failed", message }: { grade?: Grade; message: string },
 ): void {
-  const { job, worker } = state.allocation;
-  context.log.error(`${job}@${worker}: ${error}`);
-  Object.assign(state, { outcome, error });
+  log.error(`${state.allocation.job}@${state.allocation.worker}: ${message}`);
+  Object.assign(state, { outcome: grade, error: message });
 }

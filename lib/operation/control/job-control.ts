@@ -19,6 +19,7 @@ import {
   checkAfter,
   controlJob,
   hostsOf,
+  type JobWork,
   noteControl,
   versionsOf,
 } from "./job-batches.ts";
@@ -123,11 +124,12 @@ async function controlJobs(all: Control, jobs: readonly CatalogJob[], states: re
     const disabled = own.filter(({ allocation }) => allocation.disabled);
     if (own.length === 0) context.log.info(`${job.name}: skipped, it has no allocation`);
     if (disabled.length > 0) context.log.info(`${job.name}: skipped where disabled, on ${hostsOf(disabled)}`);
-    if (target !== "status") await controlJob(all, job, own);
+    const jobWork = { ...all, job, states: own };
+    if (target !== "status") await controlJob(jobWork);
     else {
-      await askStatus(all, job, own);
+      await askStatus(jobWork);
       const well = own.filter(({ outcome }) => outcome === "ok");
-      if (all.healthCheck && well.length > 0) await checkAfter(all, job, own, well);
+      if (all.healthCheck && well.length > 0) await checkAfter(jobWork, well);
     }
     context.progress.report({ phase: context.run.kind, done: ++done, total: jobs.length });
   };
@@ -173,17 +175,13 @@ const STATUS_SHOWN = { lines: 100, length: 400 };
  * Asks a job for its status wherever that can be asked, all at once: a question needs no batches, waits for no other
  * target, and hooks for job_control, which may do anything, have no part in it.
  */
-export async function askStatus(
-  control: Control,
-  { name }: CatalogJob,
-  states: readonly ControlState[],
-): Promise<void> {
-  const { signal } = control.context;
+async function askStatus({ context, fleet, states }: JobWork): Promise<void> {
+  const { signal } = context;
   const asked = states.filter(({ outcome }) => outcome === "not_started");
   const ask = async (state: ControlState) => {
     const started = performance.now();
     try {
-      await askOne(control, name, state);
+      await askOne(context, fleet, state);
       state.outcome = "ok";
     } catch (error) {
       throwIfCancelled(signal);
@@ -195,9 +193,8 @@ export async function askStatus(
   await mapAll(asked, WORKERS_AT_ONCE, ask, signal);
 }
 
-async function askOne(control: Control, job: string, state: ControlState): Promise<void> {
-  const { context, fleet } = control;
-  const { worker } = state.allocation;
+async function askOne(context: OperationContext, fleet: Fleet, state: ControlState): Promise<void> {
+  const { job, worker } = state.allocation;
   const outcome = await makeStatus(await fleet.reach(worker), job, {
     env: versionsOf(state),
     onLine: (line, stream) => context.log.output(job, worker, line, stream, { phase: "job_control", action: "status" }),

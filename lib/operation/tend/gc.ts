@@ -51,7 +51,7 @@ export const collectGarbage: Operation = async (context, params) => {
     const removed = catalogAllocations(db).filter((one) => one.removed);
     const workers = [...Map.groupBy(removed, (one) => one.worker)];
     const clean = async ([host, due]: [string, CatalogAllocation[]]) => {
-      result.allocations.push(...(await cleanWorker(context, fleet, host, due)));
+      result.allocations.push(...(await cleanWorker({ context, fleet }, host, due)));
       const done = result.allocations.length;
       context.progress.report({ phase: "gc", done, total: removed.length });
     };
@@ -71,21 +71,22 @@ export const collectGarbage: Operation = async (context, params) => {
   return concludeGc(result);
 };
 
+/** What a gc works with. */
+interface Gc {
+  context: OperationContext;
+  fleet: Fleet;
+}
+
 /** Cleans one worker of the removed allocations on it, and forgets those that are done. */
-async function cleanWorker(
-  context: OperationContext,
-  fleet: Fleet,
-  host: string,
-  due: readonly CatalogAllocation[],
-): Promise<Collected[]> {
+async function cleanWorker(gc: Gc, host: string, due: readonly CatalogAllocation[]): Promise<Collected[]> {
+  const { context, fleet } = gc;
   const hasLeft = fleet.worker(host).removed;
   const running = new Set(due.filter((one) => mayStillRun(context, one)));
   // What left is cleaned as a whole, and only once nothing runs there any more.
   const ready = hasLeft && running.size > 0 ? [] : due.filter((one) => !running.has(one));
   const waiting = due.filter((one) => !ready.includes(one));
   const clean = hasLeft ? vacateWorker : discardJobs;
-  const cleaned =
-    ready.length === 0 ? [] : await cleanAndNote(context, ready, () => clean(context, fleet, host, ready));
+  const cleaned = ready.length === 0 ? [] : await cleanAndNote(context, ready, () => clean(gc, host, ready));
   const outcomes = [
     ...waiting.map((one) => collected(one, "not_stopped", `${whyNotStopped(running.has(one))}: deploy first`)),
     ...cleaned,
@@ -136,14 +137,10 @@ function mayStillRun({ db }: OperationContext, { job, id }: CatalogAllocation): 
   return (hash !== "" || unfinished) && (!stopped || stopping);
 }
 
-async function vacateWorker(
-  { log, signal }: OperationContext,
-  fleet: Fleet,
-  host: string,
-  due: readonly CatalogAllocation[],
-): Promise<Collected[]> {
+async function vacateWorker(gc: Gc, host: string, due: readonly CatalogAllocation[]): Promise<Collected[]> {
+  const { log, signal } = gc.context;
   try {
-    if (!(await vacate(await fleet.open(host), signal)))
+    if (!(await vacate(await gc.fleet.open(host), signal)))
       log.warn(`${host}: its folder stays, since another worker of the bucket uses it now`);
     return due.map((one) => collected(one, "removed", null));
   } catch (error) {
@@ -152,16 +149,12 @@ async function vacateWorker(
   }
 }
 
-async function discardJobs(
-  { signal }: OperationContext,
-  fleet: Fleet,
-  host: string,
-  due: readonly CatalogAllocation[],
-): Promise<Collected[]> {
+async function discardJobs(gc: Gc, host: string, due: readonly CatalogAllocation[]): Promise<Collected[]> {
+  const { signal } = gc.context;
   const outcomes: Collected[] = [];
   for (const one of due) {
     try {
-      await discardJob(await fleet.open(host), one.job, signal);
+      await discardJob(await gc.fleet.open(host), one.job, signal);
       outcomes.push(collected(one, "removed", null));
     } catch (error) {
       throwIfCancelled(signal);
