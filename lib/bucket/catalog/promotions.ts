@@ -1,50 +1,9 @@
 import { Failure } from "../../core/errors.ts";
-import type { Database } from "../base/database.ts";
+import type { Database, SqlValue } from "../base/database.ts";
+import { type Column, column, type RecordOf, readRecords } from "../base/table.ts";
 import type { KvStore } from "../kv/kv.ts";
 import { SEALED_CONTENTS } from "../kv/kv-seal.ts";
 import type { StagedFile } from "./staging.ts";
-
-/**
- * What is known about an allocation on its worker (table `hash`, namespace `<job>_allocation`, key = allocation id).
- * Its `previous_hash` is the tree that was promoted last, `current_hash` the tree that was synced last.
- */
-export interface Promotion {
-  /** The promoted tree; empty before the first promotion. */
-  hash: string;
-  /** The hash of the tree that was synced last; empty from the moment a sync may begin until its end is recorded. */
-  synced: string;
-  /** The running version: `0.0.0` before the first promotion. */
-  version: string;
-  /** The promoted files, path to a digest of mode and content. */
-  files: Record<string, string>;
-  /** The tree and version that were promoted before these; their contents are kept, too. */
-  before: { hash: string; version: string; files: Record<string, string> };
-  /** The outcome of the last gate. */
-  gate: "" | "pending" | "passed" | "failed";
-  /** A change began and has not been promoted. */
-  unfinished: boolean;
-  /** Its service was stopped, because the allocation was disabled or removed, or a stop of it has begun. */
-  stopped: boolean;
-  /** The stop, with all that belongs to it, has not come to its end. */
-  stopping: boolean;
-  /** The update sequence its files were rendered with when they were synced last; 0 before. */
-  updateSeq: number;
-}
-
-interface HashRow {
-  key: string;
-  current_hash: string;
-  previous_hash: string;
-  previous_files: string;
-  before_hash: string;
-  before_files: string;
-  before_version: string;
-  current_version: string;
-  gate: Promotion["gate"];
-  unfinished: number;
-  stopped: number;
-  update_seq: number;
-}
 
 /** The version of an allocation that was never promoted (hook-runtime.md, Versioning 1). */
 export const NEVER_PROMOTED = "0.0.0";
@@ -52,54 +11,94 @@ export const NEVER_PROMOTED = "0.0.0";
 /** The values of the column `stopped`. */
 const STOPPED = { no: 0, done: 1, begun: 2 };
 
-const NOTHING: Promotion = {
-  hash: "",
-  synced: "",
-  version: NEVER_PROMOTED,
-  files: {},
-  before: { hash: "", version: NEVER_PROMOTED, files: {} },
-  gate: "",
-  unfinished: false,
-  stopped: false,
-  stopping: false,
-  updateSeq: 0,
+/** Path to a digest of mode and content. */
+type Digests = Record<string, string>;
+
+/**
+ * Table `hash`, namespace `<job>_allocation`, key = allocation id. The columns `previous_…` are the tree that was
+ * promoted last, `before_…` the tree before that one, and `current_hash` the tree that was synced last.
+ */
+const HASH = {
+  name: "hash",
+  columns: {
+    id: column.plain<string>("key"),
+    /** The promoted tree; empty before the first promotion. */
+    hash: column.plain<string>("previous_hash"),
+    /** The tree that was synced last; empty from the moment a sync may begin until its end is recorded. */
+    synced: column.plain<string>("current_hash"),
+    /** The running version: `0.0.0` before the first promotion. */
+    version: versionColumn("current_version"),
+    /** The promoted files. */
+    files: filesColumn("previous_files"),
+    beforeHash: column.plain<string>("before_hash"),
+    beforeVersion: versionColumn("before_version"),
+    beforeFiles: filesColumn("before_files"),
+    /** The outcome of the last gate. */
+    gate: column.plain<"" | "pending" | "passed" | "failed">("gate"),
+    /** A change began and has not been promoted. */
+    unfinished: column.flag("unfinished"),
+    stop: column.plain<number>("stopped"),
+    /** The update sequence that the files of the last sync were rendered with; 0 before. */
+    updateSeq: column.plain<number>("update_seq"),
+  },
 };
 
-/** What is promoted of a job, by allocation id. */
-export function promotionsOf(db: Database, job: string): (allocationId: string) => Promotion {
-  const rows = db.all<HashRow>("SELECT * FROM hash WHERE namespace = ?", namespaceOf(job));
-  const known = new Map(rows.map((row) => [row.key, fromRow(row)]));
-  return (id) => known.get(id) ?? NOTHING;
+type HashRecord = RecordOf<typeof HASH>;
+
+/** What is known about an allocation on its worker. */
+export interface Promotion extends Omit<HashRecord, "id" | "stop" | `before${string}`> {
+  /** The tree and version that were promoted before these. Their contents are kept too. */
+  before: Pick<HashRecord, "hash" | "version" | "files">;
+  /** The service was stopped, or a stop of the service has begun, because the allocation was disabled or removed. */
+  stopped: boolean;
+  /** The stop has not come to its end. */
+  stopping: boolean;
 }
 
-/** The files of the last sync of an allocation that has come to its end. */
-export function syncedFiles(db: Database, job: string, allocationId: string): Record<string, string> {
-  const sql = "SELECT current_files FROM hash WHERE namespace = ? AND key = ?";
-  const row = db.get<{ current_files: string }>(sql, namespaceOf(job), allocationId);
-  return filesIn(row?.current_files ?? "");
+const EMPTY = { hash: "", version: NEVER_PROMOTED, files: {} };
+const NOT_KNOWN = {
+  ...EMPTY,
+  id: "",
+  synced: "",
+  gate: "",
+  unfinished: false,
+  stop: STOPPED.no,
+  updateSeq: 0,
+} as const;
+const NO_PROMOTION = promotionOf({ ...NOT_KNOWN, beforeHash: "", beforeVersion: NEVER_PROMOTED, beforeFiles: {} });
+
+function versionColumn(name: string): Column<string> {
+  return { ...column.plain(name), read: (stored) => String(stored) || NEVER_PROMOTED };
 }
 
-function fromRow(row: HashRow): Promotion {
-  return {
-    hash: row.previous_hash,
-    synced: row.current_hash,
-    version: row.current_version || NEVER_PROMOTED,
-    files: filesIn(row.previous_files),
-    before: { hash: row.before_hash, version: row.before_version || NEVER_PROMOTED, files: filesIn(row.before_files) },
-    gate: row.gate,
-    unfinished: row.unfinished !== 0,
-    stopped: row.stopped !== 0,
-    stopping: row.stopped === STOPPED.begun,
-    updateSeq: row.update_seq,
-  };
+function filesColumn(name: string): Column<Digests> {
+  return { ...column.json(name), read: filesIn };
 }
 
-function filesIn(column: string): Record<string, string> {
-  return column === "" ? {} : (JSON.parse(column) as Record<string, string>);
+function filesIn(stored: SqlValue | undefined): Digests {
+  return stored ? JSON.parse(String(stored)) : {};
+}
+
+function promotionOf({ id: _, stop, beforeHash, beforeVersion, beforeFiles, ...known }: HashRecord): Promotion {
+  const before = { hash: beforeHash, version: beforeVersion, files: beforeFiles };
+  return { ...known, before, stopped: stop !== STOPPED.no, stopping: stop === STOPPED.begun };
 }
 
 function namespaceOf(job: string): string {
   return `${job}_allocation`;
+}
+
+/** What is promoted of a job, by allocation id. */
+export function promotionsOf(db: Database, job: string): (allocationId: string) => Promotion {
+  const records = readRecords(db, HASH, "WHERE namespace = ?", namespaceOf(job));
+  const known = new Map(records.map((record) => [record.id, promotionOf(record)]));
+  return (id) => known.get(id) ?? NO_PROMOTION;
+}
+
+/** The files of the last sync of an allocation that has come to its end. */
+export function syncedFiles(db: Database, job: string, allocationId: string): Digests {
+  const sql = "SELECT current_files FROM hash WHERE namespace = ? AND key = ?";
+  return filesIn(db.get(sql, namespaceOf(job), allocationId)?.current_files);
 }
 
 /** True where the files on the worker may differ from those that the last finished deploy left there. */
@@ -117,82 +116,63 @@ export function beginChange(db: Database, job: string, allocationIds: readonly s
       db.run(
         `INSERT INTO hash (namespace, key, current_hash, previous_hash, current_files, previous_files, current_version, unfinished)
          VALUES (?, ?, '', '', '', '', '', 1) ON CONFLICT DO UPDATE SET unfinished = 1, current_hash = ''`,
-        namespaceOf(job),
-        id,
+        ...[namespaceOf(job), id],
       );
   });
 }
 
-/** Notes what a sync put on the worker (hook-runtime.md, Deploy order 4). */
+/** Changes what is known of an allocation; values are ?3 and up. */
+function change(db: Database, { job, id }: { job: string; id: string }, set: string, ...values: SqlValue[]): void {
+  db.run(`UPDATE hash SET ${set} WHERE namespace = ?1 AND key = ?2`, namespaceOf(job), id, ...values);
+}
+
+/** Records what a sync put on the worker (hook-runtime.md, Deploy order 4). */
 export function recordSynced(
   db: Database,
   job: string,
-  allocationId: string,
-  tree: { hash: string; files: Record<string, string>; updateSeq: number },
+  id: string,
+  { hash, files, updateSeq }: { hash: string; files: Digests; updateSeq: number },
 ): void {
-  db.run(
-    "UPDATE hash SET current_hash = ?, current_files = ?, update_seq = ? WHERE namespace = ? AND key = ?",
-    tree.hash,
-    JSON.stringify(tree.files),
-    tree.updateSeq,
-    namespaceOf(job),
-    allocationId,
-  );
+  const set = "current_hash = ?3, current_files = ?4, update_seq = ?5";
+  change(db, { job, id }, set, hash, JSON.stringify(files), updateSeq);
 }
 
 /**
- * Makes the synced tree and the given version the promoted ones; what was promoted before stays known where it was
- * another. `pending` means that a gate has to follow; without a gate the outcome of the last one stays.
+ * Makes the synced tree and the given version the promoted ones. Where they differ from what was promoted before, that
+ * stays known. `pending` means that a gate has to follow; without a gate the outcome of the last one stays.
  */
-export function promote(
-  db: Database,
-  job: string,
-  allocationId: string,
-  version: string,
-  gate?: Promotion["gate"],
-): void {
-  const isOther = "(previous_hash <> current_hash OR current_version <> ?1)";
+export function promote(db: Database, job: string, id: string, version: string, gate?: Promotion["gate"]): void {
+  const isOther = "(previous_hash <> current_hash OR current_version <> ?3)";
   const kept = (before: string, now: string) => `${before} = CASE WHEN ${isOther} THEN ${now} ELSE ${before} END`;
-  db.run(
-    `UPDATE hash SET ${kept("before_hash", "previous_hash")}, ${kept("before_files", "previous_files")},
+  change(
+    db,
+    { job, id },
+    `${kept("before_hash", "previous_hash")}, ${kept("before_files", "previous_files")},
      ${kept("before_version", "current_version")}, previous_hash = current_hash, previous_files = current_files,
-     current_version = ?1, gate = COALESCE(?2, gate), unfinished = 0 WHERE namespace = ?3 AND key = ?4`,
-    version,
-    gate ?? null,
-    namespaceOf(job),
-    allocationId,
+     current_version = ?3, gate = COALESCE(?4, gate), unfinished = 0`,
+    ...[version, gate ?? null],
   );
 }
 
 /** Stores the outcome of a gate for allocations of a job, all or none. */
 export function setGate(db: Database, job: string, allocationIds: readonly string[], gate: Promotion["gate"]): void {
   db.transaction(() => {
-    for (const id of allocationIds)
-      db.run("UPDATE hash SET gate = ? WHERE namespace = ? AND key = ?", gate, namespaceOf(job), id);
+    for (const id of allocationIds) change(db, { job, id }, "gate = ?3", gate);
   });
 }
 
-/** Notes how far the stop of an allocation is that was disabled or removed. */
-export function setStopped(db: Database, job: string, allocationId: string, stopped: keyof typeof STOPPED): void {
-  db.run(
-    "UPDATE hash SET stopped = ? WHERE namespace = ? AND key = ?",
-    STOPPED[stopped],
-    namespaceOf(job),
-    allocationId,
-  );
+/** Records how far the stop of an allocation is that was disabled or removed. */
+export function setStopped(db: Database, job: string, id: string, stopped: keyof typeof STOPPED): void {
+  change(db, { job, id }, "stopped = ?3", STOPPED[stopped]);
 }
 
 /**
- * Makes the next deploy start allocations as new ones: what was promoted of them does not count any more. The version
- * that ran there stays known.
+ * Makes the next deploy start allocations as new ones: their promoted trees do not count any more. The version that ran
+ * there stays known.
  */
 export function startAnew(db: Database, allocations: readonly { job: string; id: string }[]): void {
-  for (const { job, id } of allocations)
-    db.run(
-      "UPDATE hash SET previous_hash = '', previous_files = '', gate = '', stopped = 0 WHERE namespace = ? AND key = ?",
-      namespaceOf(job),
-      id,
-    );
+  const set = "previous_hash = '', previous_files = '', gate = '', stopped = 0";
+  for (const allocation of allocations) change(db, allocation, set);
 }
 
 /** Forgets a removed allocation. */
@@ -201,9 +181,9 @@ export function forgetPromotion(db: Database, job: string, allocationId: string)
 }
 
 /**
- * Keeps the contents of promoted files, each once whatever it is called and wherever it is (decisions: Rulings, what is
- * promoted is kept). What was rendered with a secret is sealed with the bucket's key, and the secrets with it: without
- * them nobody could tell later what must not be shown of it.
+ * Keeps the contents of promoted files, equal contents once (decisions: Rulings, what is promoted is kept). A content
+ * that was rendered with secrets is sealed with the bucket's key, together with these secrets: they tell later what
+ * must not be shown of the content.
  */
 export function keepContents(db: Database, kv: KvStore, files: readonly StagedFile[]): void {
   for (const { sha256, content, isSecret, secrets = [] } of files) {
@@ -213,16 +193,13 @@ export function keepContents(db: Database, kv: KvStore, files: readonly StagedFi
   }
 }
 
-/** The content of a file that was promoted: of the last two trees of each allocation. Throws `failed` where it is gone. */
-export function keptContent(
-  db: Database,
-  kv: KvStore,
-  sha256: string,
-): Pick<StagedFile, "content" | "isSecret" | "secrets"> {
-  const row = db.get<{ sealed: number; content: Uint8Array }>(
-    "SELECT sealed, content FROM contents WHERE sha256 = ?",
-    sha256,
-  );
+/** A kept content. */
+type KeptContent = Pick<StagedFile, "content" | "isSecret" | "secrets">;
+
+/** The content of a promoted file, from the last two trees of each allocation. Throws `failed` where it is gone. */
+export function keptContent(db: Database, kv: KvStore, sha256: string): KeptContent {
+  const sql = "SELECT sealed, content FROM contents WHERE sha256 = ?";
+  const row = db.get<{ sealed: number; content: Uint8Array }>(sql, sha256);
   if (!row) throw new Failure("failed", `the content ${sha256} of a promoted file is not kept any more`);
   const stored = Buffer.from(row.content);
   if (row.sealed !== 1) return { content: stored, isSecret: false };
