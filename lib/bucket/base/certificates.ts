@@ -5,6 +5,7 @@ import { Failure, messageOf } from "../../core/errors.ts";
 import { createExclusive, flushFolder, PRIVATE_FILE, readBounded, remove } from "../../core/files.ts";
 import type { Database } from "./database.ts";
 import type { Layout } from "./layout.ts";
+import { type Column, column, type RecordOf, readRecords, rowOf, writeRows } from "./table.ts";
 
 /** The certificate authority of a bucket: `secrets/ca.crt` and `secrets/ca.key`. */
 export interface Authority {
@@ -22,44 +23,44 @@ export const CLOCK_SKEW_MS = 5 * 60_000;
 
 const VALID_DAYS = 3_650;
 const DAY_MS = 86_400_000;
-const LIMIT_BYTES = 64 * 1024;
+const AUTHORITY_BYTES = 64 * 1024;
 const CERTIFICATE_MODE = 0o644;
 
 const generate = promisify(generateKeyPair);
 
 /**
- * Makes the authority of a bucket where it has none: an EC key (P-384) and a certificate for ten years whose common
- * name is the bucket id. Never replaces a file; where it was interrupted, or runs twice at once, the next call or the
- * other one finishes the same pair. Throws `failed` for a pair that cannot be used, and where both files are missing
- * although `isInUse`.
+ * Makes the authority of a bucket that has none: an EC key (P-384) and a certificate for ten years whose common name is
+ * the bucket id. Never replaces a file. A call that was interrupted is finished by the next one, and two calls at once
+ * make one pair. Throws `failed` for a pair that cannot be used, and where both files are missing although `isInUse`.
  */
 export async function ensureAuthority(layout: Layout, bucketId: string, isInUse: boolean): Promise<void> {
-  await finish(layout);
+  await finishAuthority(layout);
   const { certificate, key } = await readPair(layout);
   if (certificate === undefined && key === undefined) {
-    if (isInUse)
-      throw new Failure(
-        "failed",
-        `Cannot make a CA: the bucket was built with the one in ${layout.caCertificate} and ca.key, which are missing; bring them back from a backup or put another pair there`,
-      );
+    const missing = `the bucket was built with the one in ${layout.caCertificate} and ca.key, which are missing`;
+    const advice = "bring them back from a backup or put another pair there";
+    if (isInUse) throw new Failure("failed", `Cannot make a CA: ${missing}; ${advice}`);
     await createExclusive(layout.caPending, JSON.stringify(await makePair(bucketId)));
   }
-  await finish(layout);
+  await finishAuthority(layout);
   await loadAuthority(layout);
 }
 
-/** Both files of a pair spring from one that holds both, so that a crash between them loses nothing. */
-async function finish(layout: Layout): Promise<void> {
-  const pending = await readBounded(layout.caPending, LIMIT_BYTES);
+/** The texts of ca.crt and ca.key. */
+type AuthorityFiles = Record<"certificate" | "key", string>;
+
+/** Writes ca.crt and ca.key from the one file that holds both, so that a crash between the two loses nothing. */
+async function finishAuthority(layout: Layout): Promise<void> {
+  const pending = await readBounded(layout.caPending, AUTHORITY_BYTES);
   if (!pending) return;
-  const pair = JSON.parse(pending.toString()) as { certificate: string; key: string };
+  const pair = JSON.parse(pending.toString()) as AuthorityFiles;
   await createExclusive(layout.caKey, pair.key, PRIVATE_FILE);
   await createExclusive(layout.caCertificate, pair.certificate, CERTIFICATE_MODE);
   await flushFolder(layout.secrets);
   await remove(layout.caPending);
 }
 
-async function makePair(bucketId: string): Promise<{ certificate: string; key: string }> {
+async function makePair(bucketId: string): Promise<AuthorityFiles> {
   const keys = await generate("ec", { namedCurve: "P-384" });
   const now = Date.now();
   const validity = { notBefore: new Date(now - CLOCK_SKEW_MS), notAfter: new Date(now + VALID_DAYS * DAY_MS) };
@@ -67,29 +68,27 @@ async function makePair(bucketId: string): Promise<{ certificate: string; key: s
   return { certificate, key: keys.privateKey.export({ type: "pkcs8", format: "pem" }).toString() };
 }
 
-async function readPair(layout: Layout): Promise<{ certificate?: string; key?: string }> {
-  const certificate = await readBounded(layout.caCertificate, LIMIT_BYTES);
-  const key = await readBounded(layout.caKey, LIMIT_BYTES);
-  return { ...(certificate && { certificate: certificate.toString() }), ...(key && { key: key.toString() }) };
+/** The two files of an authority; undefined for one that is missing. */
+async function readPair(layout: Layout) {
+  const texts = [layout.caCertificate, layout.caKey].map(async (file) =>
+    (await readBounded(file, AUTHORITY_BYTES))?.toString(),
+  );
+  const [certificate, key] = await Promise.all(texts);
+  return { certificate, key };
 }
 
 /**
- * Reads the authority. Failures: `bucket_not_initialized` where there is none, `failed` where one of the files is
- * missing, unreadable or not the other's, or where the certificate is none of an authority.
+ * Reads the authority. Throws `bucket_not_initialized` where there is none, `failed` where one of the two files is
+ * missing or unreadable, where key and certificate are no pair, or where the certificate is not that of an authority.
  */
 export async function loadAuthority(layout: Layout): Promise<Authority> {
   const { certificate: pem, key } = await readPair(layout);
-  if (pem === undefined && key === undefined)
-    throw new Failure(
-      "bucket_not_initialized",
-      `Cannot read ${layout.caCertificate}: the bucket has no CA; run \`ops init\``,
-    );
+  const none = `Cannot read ${layout.caCertificate}: the bucket has no CA; run \`ops init\``;
+  if (pem === undefined && key === undefined) throw new Failure("bucket_not_initialized", none);
   if (pem === undefined || key === undefined) {
     const [here, missing] = pem === undefined ? ["ca.key", "ca.crt"] : ["ca.crt", "ca.key"];
-    throw unusable(
-      layout,
-      `${here} is there, but not ${missing}; bring it back from a backup, or run \`ops init\` if that was interrupted`,
-    );
+    const advice = "bring it back from a backup, or run `ops init` if that was interrupted";
+    throw unusable(layout, `${here} is there, but not ${missing}; ${advice}`);
   }
   const certificate = parse(layout, "ca.crt", () => new X509Certificate(pem));
   const privateKey = parse(layout, "ca.key", () => createPrivateKey(key));
@@ -113,18 +112,28 @@ function unusable(layout: Layout, why: string, cause?: unknown): Failure {
   return new Failure("failed", `Cannot use the CA in ${layout.secrets}: ${why}`, { cause });
 }
 
-/** What is known of a certificate without opening it; certificate and key themselves are in the KV store. */
-export interface IssuedCert {
-  /** Empty for the CA's own, as worker and name are. */
-  job: string;
-  worker: string;
-  name: string;
-  /** Stands for all that it was made from: it is issued anew when that differs. */
-  request: string;
-  commonName: string;
-  /** From when on operators should know that it ends. Times are milliseconds since 1970, whole seconds. */
-  expiringFrom: number;
-  notAfter: number;
+/** Table `job_certs`: what is known of a certificate without opening it. Certificate and key are in the KV store. */
+const CERTIFICATE = {
+  name: "job_certs",
+  columns: {
+    /** Empty for the CA's own certificate, as `worker` and `name`. */
+    job: column.plain<string>("job"),
+    worker: column.plain<string>("worker_ip"),
+    name: column.plain<string>("name"),
+    /** Stands for everything that the certificate was made from. Where that differs, a new certificate is issued. */
+    request: column.plain<string>("request"),
+    commonName: column.plain<string>("common_name"),
+    /** From when on operators should know of the end. Times are milliseconds since 1970, whole seconds. */
+    expiringFrom: secondsColumn("expiring_from"),
+    notAfter: secondsColumn("not_after"),
+  },
+};
+
+/** A certificate of the last build. */
+export type IssuedCert = RecordOf<typeof CERTIFICATE>;
+
+function secondsColumn(name: string): Column<number> {
+  return { name, read: (stored) => Number(stored) * 1000, store: (time) => time / 1000 };
 }
 
 const CA_NEAR_END_DAYS = 180;
@@ -150,18 +159,12 @@ export function expiringFrom(issuedAt: number, notAfter: number): number {
 
 /** The certificates of all jobs, and the CA's, as the last build left them. */
 export function issuedCerts(db: Database): IssuedCert[] {
-  const times = "expiring_from * 1000 AS expiringFrom, not_after * 1000 AS notAfter";
-  const columns = `job, worker_ip AS worker, name, request, common_name AS commonName, ${times}`;
-  return db.all<IssuedCert>(`SELECT ${columns} FROM job_certs`).map((row) => ({ ...row }));
+  return readRecords(db, CERTIFICATE);
 }
 
-/** Notes a certificate that takes the place of the one before. To be called in a transaction. */
+/** Stores a certificate in the place of the one before. To be called in a transaction. */
 export function saveCert(db: Database, cert: IssuedCert): void {
-  db.run(
-    "INSERT OR REPLACE INTO job_certs (job, worker_ip, name, request, common_name, expiring_from, not_after) VALUES (?, ?, ?, ?, ?, ?, ?)",
-    ...[cert.job, cert.worker, cert.name, cert.request, cert.commonName],
-    ...[cert.expiringFrom / 1000, cert.notAfter / 1000],
-  );
+  writeRows(db, CERTIFICATE.name, [rowOf(CERTIFICATE, cert)]);
 }
 
 /** Forgets a certificate. To be called in a transaction. */

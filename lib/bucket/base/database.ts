@@ -120,6 +120,13 @@ export class Database {
     return this.#prepare(sql).get(...(values as SQLInputValue[])) as T | undefined;
   }
 
+  /** The names of the columns of a query. */
+  columns(sql: string): string[] {
+    return this.#prepare(sql)
+      .columns()
+      .map(({ name }) => name);
+  }
+
   /** Runs a statement and answers how many rows it changed. */
   run(sql: string, ...values: SqlValue[]): number {
     return Number(this.#prepare(sql).run(...(values as SQLInputValue[])).changes);

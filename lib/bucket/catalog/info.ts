@@ -1,6 +1,6 @@
 import { type Database, SCHEMA_VERSION } from "../base/database.ts";
 
-/** What a bucket is and how much it holds. */
+/** What a bucket is and how much is in it. */
 interface BucketInfo {
   bucket_id: string;
   schema_version: number;
@@ -10,21 +10,22 @@ interface BucketInfo {
   built_at: string | null;
   workers: number;
   jobs: number;
-  /** Those that are not removed. */
+  /** Without removed allocations. */
   allocations: number;
 }
 
-/** Reads it from the catalog. */
+/** Reads the numbers of a bucket. */
 export function bucketInfo(db: Database): BucketInfo {
-  const info = db.get<Omit<BucketInfo, "schema_version">>(
+  const info = db.get<BucketInfo>(
     `SELECT bucket_id, update_seq, built_at,
       (SELECT COUNT(*) FROM worker WHERE removed = 0) AS workers, (SELECT COUNT(*) FROM job) AS jobs,
-      (SELECT COUNT(*) FROM allocations WHERE removed = 0) AS allocations FROM bucket`,
-  ) as Omit<BucketInfo, "schema_version">;
-  return { ...info, schema_version: SCHEMA_VERSION };
+      (SELECT COUNT(*) FROM allocations WHERE removed = 0) AS allocations, ${SCHEMA_VERSION} AS schema_version
+      FROM bucket`,
+  );
+  return { ...(info as BucketInfo) };
 }
 
-const NAMES = `
+const ALL_NAMES = `
   SELECT bucket_id AS name FROM bucket
   UNION SELECT worker_ip FROM worker UNION SELECT worker_id FROM worker UNION SELECT hostname FROM worker
   UNION SELECT root FROM worker UNION SELECT ssh_user FROM worker UNION SELECT ssh_jump FROM worker
@@ -38,10 +39,10 @@ const NAMES = `
 
 /** All names in a bucket: those of workers, labels, jobs, versions, ports, files, hooks, allocations and keys. */
 export function bucketNames(db: Database): string[] {
-  return db.all<{ name: string | null }>(NAMES).flatMap(({ name }) => name || []);
+  return db.all<{ name: string | null }>(ALL_NAMES).flatMap(({ name }) => name || []);
 }
 
-/** What a worker told of itself when it was last asked. */
+/** The facts of a worker. */
 interface KnownFacts {
   worker: string;
   /** RFC 3339. */
@@ -49,7 +50,7 @@ interface KnownFacts {
   facts: unknown;
 }
 
-/** Stores what a worker told, in place of what it told before. */
+/** Stores the facts of a worker, in the place of older ones. */
 export function storeFacts(db: Database, worker: string, facts: unknown): void {
   db.run(
     "INSERT OR REPLACE INTO worker_facts (worker_ip, taken_at, facts) VALUES (?, ?, ?)",
@@ -57,7 +58,7 @@ export function storeFacts(db: Database, worker: string, facts: unknown): void {
   );
 }
 
-/** What the workers of the catalog told, in its order; those that were never asked are left out. */
+/** The facts of the workers, in the order of the catalog. Workers without facts are left out. */
 export function knownFacts(db: Database): KnownFacts[] {
   const rows = db.all<{ worker: string; taken_at: string; facts: string }>(
     `SELECT worker_ip AS worker, taken_at, facts FROM worker_facts JOIN worker USING (worker_ip)

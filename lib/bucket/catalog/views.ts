@@ -2,7 +2,7 @@ import { Failure } from "../../core/errors.ts";
 import type { Database, Row, SqlValue } from "../base/database.ts";
 import { unknownName } from "../base/problems.ts";
 import { readableNamespaces } from "../kv/kv-access.ts";
-import { type Fingerprint, noFingerprint } from "../kv/kv-seal.ts";
+import { noFingerprint } from "../kv/kv-seal.ts";
 import { catalogAllocations } from "./catalog.ts";
 import { LAST_OUTCOMES } from "./info.ts";
 
@@ -32,14 +32,14 @@ interface View {
 }
 
 interface Definition {
-  /** With commas between them. */
-  columns: string;
   /** Columns that hold 0 or 1. */
   flags?: readonly string[];
-  /** Answers the columns, and what `where` and `order` need beside them. */
+  /** Columns that only filters and order need. */
+  hidden?: readonly string[];
+  /** Answers the columns in the order in which they are shown. */
   sql: string;
   order: string;
-  /** Conditions that the filters stand for; a filter that is missing does not apply to this view. */
+  /** The condition of each filter. A filter that is missing does not apply to this view. */
   filters: Partial<Record<keyof ViewQuery, string>>;
 }
 
@@ -51,7 +51,6 @@ const HAS_ACTIVE = `EXISTS (SELECT 1 FROM allocations a WHERE a.job = j.name AND
 
 const DEFINITIONS: Record<ViewName, Definition> = {
   workers: {
-    columns: "worker_ip, hostname, zone, cpu_mhz, memory_mb, position, labels, connection, removed",
     flags: ["removed"],
     sql: `SELECT worker_ip, hostname, ${ZONE} AS zone, available_cpu_mhz AS cpu_mhz, available_memory_mb AS memory_mb,
       position, (SELECT group_concat(label, ',' ORDER BY label) FROM worker_labels l WHERE l.worker_ip = w.worker_ip) AS labels,
@@ -60,7 +59,6 @@ const DEFINITIONS: Record<ViewName, Definition> = {
     filters: { workers: IN_WORKERS, active: "removed = 0" },
   },
   jobs: {
-    columns: "job, version, disabled, deployment_seq, cpu_mhz, cpu_source, memory_mb, memory_source, selectors",
     flags: ["disabled"],
     sql: `SELECT name AS job, version, NOT ${HAS_ACTIVE} AS disabled, deployment_seq,
       current_cpu_mhz AS cpu_mhz, current_cpu_source AS cpu_source,
@@ -70,18 +68,17 @@ const DEFINITIONS: Record<ViewName, Definition> = {
     filters: { jobs: IN_JOBS, active: "disabled = 0" },
   },
   allocations: {
-    columns: "allocation_id, worker_ip, zone, job, disabled, removed",
     flags: ["disabled", "removed"],
+    hidden: ["position"],
     sql: `SELECT alloc_id AS allocation_id, a.worker_ip, ${ZONE} AS zone, job, disabled, a.removed, w.position
       FROM allocations a LEFT JOIN worker w ON w.worker_ip = a.worker_ip`,
     order: "job, position, worker_ip",
     filters: { jobs: IN_JOBS, workers: IN_WORKERS, active: IS_ACTIVE },
   },
   deployments: {
-    columns:
-      "job, worker_ip, allocation_id, rollout, gate, current_hash, previous_hash, current_version, new_version, disabled, removed, last_action, last_outcome, last_run, last_reason",
     flags: ["disabled", "removed"],
-    // The words are those of hook-runtime.md, States; `stop` is what the next deploy does first. Health is in the gate.
+    hidden: ["position"],
+    // The words are those of hook-runtime.md, States. `stop` is what the next deploy does first. Health is in the gate.
     sql: `SELECT a.job, a.worker_ip, a.alloc_id AS allocation_id,
       CASE
         WHEN (a.removed OR disabled) AND stopped <> 1 AND (unfinished OR previous_hash <> '') THEN 'stop'
@@ -92,9 +89,9 @@ const DEFINITIONS: Record<ViewName, Definition> = {
         ELSE 'promoted'
       END AS rollout, COALESCE(gate, '') AS gate, COALESCE(current_hash, '') AS current_hash,
       COALESCE(previous_hash, '') AS previous_hash,
-      CASE WHEN COALESCE(current_version, '') = '' THEN '0.0.0' ELSE current_version END AS current_version,
-      new_version, disabled, a.removed, w.position, COALESCE(o.action, '') AS last_action,
-      COALESCE(o.outcome, '') AS last_outcome, COALESCE(o.run_id, '') AS last_run, COALESCE(o.reason, '') AS last_reason
+      COALESCE(NULLIF(current_version, ''), '0.0.0') AS current_version, new_version, disabled, a.removed,
+      COALESCE(o.action, '') AS last_action, COALESCE(o.outcome, '') AS last_outcome,
+      COALESCE(o.run_id, '') AS last_run, COALESCE(o.reason, '') AS last_reason, w.position
       FROM allocations a LEFT JOIN worker w ON w.worker_ip = a.worker_ip
       LEFT JOIN hash h ON h.namespace = a.job || '_allocation' AND h.key = a.alloc_id
       LEFT JOIN last_outcome o ON o.alloc_id = a.alloc_id`,
@@ -107,22 +104,15 @@ const DEFINITIONS: Record<ViewName, Definition> = {
     },
   },
   hooks: {
-    columns: "job, hook, executed_on, demand_job, demand_hook, demand_config",
     sql: "SELECT job, name AS hook, executed_on, demand_job, demand_hook, demand_config FROM hooks",
     order: "job, hook, executed_on",
     filters: { jobs: IN_JOBS },
   },
-  ports: {
-    columns: "job, name, port",
-    sql: "SELECT job, name, port FROM job_ports",
-    order: "job, name",
-    filters: { jobs: IN_JOBS },
-  },
+  ports: { sql: "SELECT job, name, port FROM job_ports", order: "job, name", filters: { jobs: IN_JOBS } },
   kv: {
-    columns: "namespace, key, value, version, ttl, created_date, deleted, fingerprint",
     flags: ["deleted"],
-    // SQLite takes the other columns from the row with the greatest version. What is sealed stays so: that of a secret
-    // is where its fingerprint will be.
+    // SQLite takes the other columns from the row with the greatest version. A sealed value is never shown: the one of a
+    // secret stands where its fingerprint will be.
     sql: `SELECT namespace, key, CASE WHEN value LIKE 'enc:v2:%' THEN '[encrypted]' ELSE value END AS value, MAX(version) AS version, ttl,
       strftime('%Y-%m-%dT%H:%M:%SZ', created_date, 'unixepoch') AS created_date, deleted,
       iif(namespace LIKE 'secrets/%' AND NOT deleted, value, '') AS fingerprint FROM key_value GROUP BY namespace, key`,
@@ -130,9 +120,9 @@ const DEFINITIONS: Record<ViewName, Definition> = {
     filters: { jobs: "namespace IN (SELECT value FROM json_each(?))", active: "deleted = 0", deleted: "" },
   },
   certs: {
-    columns: "scope, job, worker, cert, common_name, not_after, days_left, status",
-    // What a deploy would deliver is in the KV store; without it a certificate is invalid. Days are rounded down.
-    sql: `SELECT scope, job, worker, worker_ip, cert, common_name, position,
+    hidden: ["worker_ip", "position"],
+    // A deploy delivers the certificate in the KV store; without that one it is invalid. Days are rounded down.
+    sql: `SELECT scope, job, worker, cert, common_name,
       strftime('%Y-%m-%dT%H:%M:%SZ', not_after, 'unixepoch') AS not_after,
       (seconds - CASE WHEN seconds < 0 THEN 86399 ELSE 0 END) / 86400 AS days_left,
       CASE
@@ -141,7 +131,7 @@ const DEFINITIONS: Record<ViewName, Definition> = {
         WHEN seconds <= 0 THEN 'expired'
         WHEN expiring_from <= unixepoch() THEN 'expiring'
         ELSE 'ok'
-      END AS status
+      END AS status, worker_ip, position
       FROM (SELECT j.*, j.worker_ip AS worker, j.name AS cert, position, not_after - unixepoch() AS seconds,
         iif(job = '', 'ca', 'job') AS scope,
         iif(job = '', 'ops/worker', 'ops/job/' || job || '/worker/' || j.worker_ip) AS namespace,
@@ -157,7 +147,7 @@ const DEFINITIONS: Record<ViewName, Definition> = {
  * in it. Throws `invalid_request` for a filter that the view does not have and `not_found` when none of the given jobs
  * or workers is known. `fingerprintOf` gives secrets their fingerprints; without it they have none.
  */
-export function viewOf(
+export function catalogView(
   db: Database,
   name: ViewName,
   query: ViewQuery,
@@ -165,16 +155,12 @@ export function viewOf(
   fingerprintOf = noFingerprint,
 ): View {
   checkNames(db, "job", query.jobs, "SELECT name AS name FROM job UNION SELECT job FROM allocations");
-  checkNames(
-    db,
-    "worker",
-    query.workers,
-    "SELECT worker_ip AS name FROM worker UNION SELECT worker_ip FROM allocations",
-  );
+  const hosts = "SELECT worker_ip AS name FROM worker UNION SELECT worker_ip FROM allocations";
+  checkNames(db, "worker", query.workers, hosts);
   for (const one of lower(query.outcome ?? []))
     if (!(LAST_OUTCOMES as readonly string[]).includes(one))
       throw new Failure("invalid_request", unknownName("outcome", one, LAST_OUTCOMES));
-  const { columns, flags = [], sql, order, filters } = DEFINITIONS[name];
+  const { flags = [], hidden = [], sql, order, filters } = DEFINITIONS[name];
   const conditions = name === "kv" && !query.deleted ? ["deleted = 0"] : [];
   const values: SqlValue[] = [];
   for (const filter of ["jobs", "workers", "active", "outcome", "deleted"] as const) {
@@ -183,42 +169,35 @@ export function viewOf(
     const condition = filters[filter];
     if (condition === undefined) throw new Failure("invalid_request", `${filter}: cat ${name} has no such filter`);
     if (condition !== "") conditions.push(condition);
-    if (typeof given !== "boolean") values.push(JSON.stringify(name === "kv" ? namespacesOf(db, given) : lower(given)));
+    if (typeof given !== "boolean")
+      values.push(JSON.stringify(name === "kv" ? namespacesReadBy(db, given) : lower(given)));
   }
   const where = conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`;
-  const rows = db.all(
-    `SELECT ${columns} FROM (${sql}) ${where} ORDER BY ${order} LIMIT ? OFFSET ?`,
-    ...values,
-    limit + 1,
-    offset,
-  );
-  return {
-    columns: columns.split(", "),
-    items: rows.slice(0, limit).map((row) => shown(row, flags, fingerprintOf)),
-    more: rows.length > limit,
+  const statement = `SELECT * FROM (${sql}) ${where} ORDER BY ${order} LIMIT ? OFFSET ?`;
+  const rows = db.all(statement, ...values, limit + 1, offset);
+  const columns = db.columns(sql).filter((column) => !hidden.includes(column));
+  const cellOf = (row: Row, column: string) => {
+    const value = row[column] as string | number | null;
+    if (column === "fingerprint" && value) return fingerprintOf(String(row.namespace), String(row.key), String(value));
+    return flags.includes(column) ? value === 1 : value;
   };
-}
-
-function shown(row: Row, flags: readonly string[], fingerprintOf: Fingerprint): View["items"][number] {
-  const { namespace, key } = row;
-  const cellOf = (column: string, value: SqlValue) => {
-    if (column === "fingerprint" && value !== "") return fingerprintOf(String(namespace), String(key), String(value));
-    return flags.includes(column) ? value === 1 : (value as string | number | null);
-  };
-  return Object.fromEntries(Object.entries(row).map(([column, value]) => [column, cellOf(column, value)]));
+  const items = rows.slice(0, limit).map((row) => Object.fromEntries(columns.map((name) => [name, cellOf(row, name)])));
+  return { columns, items, more: rows.length > limit };
 }
 
 /** The namespaces that the allocations of jobs may read. */
-function namespacesOf(db: Database, jobs: readonly string[]): string[] {
+function namespacesReadBy(db: Database, jobs: readonly string[]): string[] {
   const names = lower(jobs);
-  const upstream = Map.groupBy(db.all("SELECT job, demand_job FROM hooks WHERE demand_job <> ''"), (row) =>
-    String(row.job),
+  const demands = db.all<{ job: string; demand_job: string }>(
+    "SELECT job, demand_job FROM hooks WHERE demand_job <> ''",
   );
-  const placed = catalogAllocations(db).filter(({ job }) => names.includes(job));
-  const readable = placed.map(({ job, worker }) =>
-    readableNamespaces({ job, worker, upstream: (upstream.get(job) ?? []).map((row) => String(row.demand_job)) }),
-  );
-  return [...new Set(readable.flatMap((namespaces) => [...namespaces]))];
+  const readable = catalogAllocations(db)
+    .filter(({ job }) => names.includes(job))
+    .flatMap(({ job, worker }) => {
+      const upstream = demands.filter((demand) => demand.job === job).map((demand) => demand.demand_job);
+      return [...readableNamespaces({ job, worker, upstream })];
+    });
+  return [...new Set(readable)];
 }
 
 function lower(names: readonly string[]): string[] {

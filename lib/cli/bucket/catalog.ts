@@ -4,7 +4,7 @@ import { layoutOf } from "../../bucket/base/layout.ts";
 import { catalogFile } from "../../bucket/catalog/catalog.ts";
 import { bucketInfo } from "../../bucket/catalog/info.ts";
 import { prometheusRows, scrapeConfigs } from "../../bucket/catalog/scrape.ts";
-import { type ViewName, type ViewQuery, viewOf } from "../../bucket/catalog/views.ts";
+import { type ViewName, type ViewQuery, catalogView } from "../../bucket/catalog/views.ts";
 import { KvStore } from "../../bucket/kv/kv.ts";
 import { isPrivateKey, isSealed } from "../../bucket/kv/kv-access.ts";
 import { fingerprintsOf, loadKvKey } from "../../bucket/kv/kv-seal.ts";
@@ -39,7 +39,7 @@ export async function catCommand(dir: string, name: ViewName, query: ViewQuery, 
   const layout = layoutOf(dir);
   using db = await openBucket(layout);
   const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
-  const { columns, items } = viewOf(db, name, query, { offset: 0, limit: ALL_ROWS }, fingerprintOf);
+  const { columns, items } = catalogView(db, name, query, { offset: 0, limit: ALL_ROWS }, fingerprintOf);
   if (asJson) return printJson(items);
   if (items.length === 0)
     throw new Failure(
@@ -125,7 +125,7 @@ export async function prometheusScrapeCommand(
 
 /** Job names are checked as those of a filter are. */
 function checkJobs(db: Database, jobs: readonly string[] | undefined): void {
-  viewOf(db, "jobs", { jobs }, { offset: 0, limit: 1 });
+  catalogView(db, "jobs", { jobs }, { offset: 0, limit: 1 });
 }
 
 /** `ops kv set-secret <job> <key>`: stores what stdin holds, sealed, under the bucket's lock. */

@@ -1,5 +1,5 @@
 import { bucketInfo, knownFacts, LAST_OUTCOMES } from "../../bucket/catalog/info.ts";
-import { VIEW_NAMES, type ViewName, viewOf } from "../../bucket/catalog/views.ts";
+import { VIEW_NAMES, type ViewName, catalogView } from "../../bucket/catalog/views.ts";
 import { fingerprintsOf } from "../../bucket/kv/kv-seal.ts";
 import { findBucket } from "../../bucket/source/root.ts";
 import { Failure, type FailureCode } from "../../core/errors.ts";
@@ -86,7 +86,7 @@ function viewRoute(name: ViewName): ServerRoute {
       const names = { jobs: split(jobs), workers: split(workers), outcome: split(outcome) };
       const wanted = { ...names, active, deleted };
       const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
-      const view = await readers.read(layout, (db) => viewOf(db, name, wanted, { offset, limit }, fingerprintOf));
+      const view = await readers.read(layout, (db) => catalogView(db, name, wanted, { offset, limit }, fingerprintOf));
       const { columns, items, more } = view;
       return json(200, { items, columns, next_cursor: more ? String(offset + limit) : null });
     },

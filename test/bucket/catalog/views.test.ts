@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { copyFileSync, rmSync } from "node:fs";
 import { test } from "node:test";
 import { beginChange, promote, recordSynced, setStopped } from "../../../lib/bucket/catalog/promotions.ts";
-import { VIEW_NAMES, type ViewName, type ViewQuery, viewOf } from "../../../lib/bucket/catalog/views.ts";
+import { VIEW_NAMES, type ViewName, type ViewQuery, catalogView } from "../../../lib/bucket/catalog/views.ts";
 import { fingerprintsOf } from "../../../lib/bucket/kv/kv-seal.ts";
 import { build } from "../../../lib/operation/build/build.ts";
 import { makeBucket, makeWorkspace } from "../../helpers/workspace.ts";
@@ -33,7 +33,7 @@ const ALL = { offset: 0, limit: 1000 };
 async function built(t: Parameters<typeof makeBucket>[0]) {
   const bucket = await makeBucket(t, { workers: WORKERS, jobs: JOBS });
   await build(bucket.context(), {});
-  const view = (name: ViewName, query: ViewQuery = {}) => viewOf(bucket.db, name, query, ALL);
+  const view = (name: ViewName, query: ViewQuery = {}) => catalogView(bucket.db, name, query, ALL);
   const cells = (name: ViewName, columns: string[], query: ViewQuery = {}) =>
     view(name, query).items.map((item) => columns.map((column) => item[column]));
   return { ...bucket, view, cells };
@@ -125,9 +125,9 @@ test("a filter whose names are all unknown, or that the view does not have, is r
 
 test("pages keep their order and tell whether more follows", async (t) => {
   const { db } = await built(t);
-  const page = (offset: number) => viewOf(db, "allocations", {}, { offset, limit: 2 });
+  const page = (offset: number) => catalogView(db, "allocations", {}, { offset, limit: 2 });
   assert.deepEqual([page(0).items.length, page(0).more, page(2).items.length, page(2).more], [2, true, 1, false]);
-  assert.deepEqual([...page(0).items, ...page(2).items], viewOf(db, "allocations", {}, ALL).items);
+  assert.deepEqual([...page(0).items, ...page(2).items], catalogView(db, "allocations", {}, ALL).items);
 });
 
 test("the view of keys never shows a secret, and deleted keys only when asked", async (t) => {
@@ -163,7 +163,7 @@ test("equal secrets of a bucket have the same fingerprint, and nobody without it
     store.flush();
   }
   const shown = async ({ db, layout }: (typeof buckets)[0]) => {
-    const { items } = viewOf(db, "kv", { deleted: true }, ALL, await fingerprintsOf(layout));
+    const { items } = catalogView(db, "kv", { deleted: true }, ALL, await fingerprintsOf(layout));
     assert.doesNotMatch(JSON.stringify(items), /enc:v2/);
     return new Map(items.map((item) => [`${item.namespace} ${item.key}`, item.fingerprint]));
   };

@@ -7,7 +7,7 @@ import { type TestContext, test } from "node:test";
 import { catalogAllocations } from "../../../lib/bucket/catalog/catalog.ts";
 import { countFailed } from "../../../lib/bucket/catalog/info.ts";
 import { beginChange } from "../../../lib/bucket/catalog/promotions.ts";
-import { type ViewQuery, viewOf } from "../../../lib/bucket/catalog/views.ts";
+import { type ViewQuery, catalogView } from "../../../lib/bucket/catalog/views.ts";
 import { control } from "../../../lib/operation/control/job-control.ts";
 import { noteOutcomes } from "../../../lib/operation/plan/last-outcomes.ts";
 import { collectGarbage } from "../../../lib/operation/tend/gc.ts";
@@ -39,7 +39,7 @@ async function setUp(t: TestContext, manifest: Record<string, unknown> = {}, fil
   assert.equal((await deploys.deploy()).error, undefined);
   await build("two");
   const { db } = deploys.bucket;
-  const rows = (query: ViewQuery = {}) => viewOf(db, "deployments", query, { offset: 0, limit: 10 }).items;
+  const rows = (query: ViewQuery = {}) => catalogView(db, "deployments", query, { offset: 0, limit: 10 }).items;
   const last = (query: ViewQuery = {}) => rows(query).map((one) => `${one.last_action} ${one.last_outcome}`);
   const note = (host: string, name: string) => {
     const file = path.join(deploys.folder(host), name);
