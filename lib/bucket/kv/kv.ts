@@ -1,41 +1,17 @@
 import { seal, unseal } from "../../codec/crypto/seal.ts";
 import type { Database } from "../base/database.ts";
 import { allocationsRange, isOfJob, isSealed, isSecretNamespace, jobOfAllocation } from "./kv-access.ts";
-import { purgeVersions } from "./kv-purge.ts";
-import { isSame, type KvValue, textOf } from "./kv-value.ts";
+import { isSameList, KvRows, type KvValue, purgeVersions, type StoredEntry, textOfValue } from "./kv-rows.ts";
+import { tryUnseal } from "./kv-seal.ts";
 
 const DAY_SECONDS = 86_400;
 
-/** The newest stored version of a key; the value of a secret is sealed. */
-interface StoredEntry {
-  version: number;
-  value: KvValue;
-  ttl: number;
-  /** Milliseconds since 1970; exact for what this store wrote itself, whole seconds for what it read. */
-  createdMs: number;
-  deleted: boolean;
-}
-
-/** A write that is not stored yet; without a value it is a delete. */
+/** A write that is not stored yet; without a value a delete. */
 interface PendingEntry {
   value: KvValue | undefined;
   ttl: number;
   createdMs: number;
 }
-
-type NewestRow = [
-  namespace: string,
-  key: string,
-  version: number,
-  value: string,
-  list: number | null,
-  ttl: number,
-  createdDate: number,
-  deleted: number,
-];
-
-// SQLite takes the other columns from the row with the greatest version.
-const NEWEST = "SELECT namespace, key, MAX(version), value, list, ttl, created_date, deleted FROM kv_version";
 
 /**
  * The key-value store of a bucket (hook-runtime.md, KV namespaces). Writes are visible to reads of the same store at
@@ -46,19 +22,19 @@ const NEWEST = "SELECT namespace, key, MAX(version), value, list, ttl, created_d
  */
 export class KvStore {
   readonly #db: Database;
+  readonly #rows: KvRows;
   readonly #key: Buffer;
   readonly #now: () => number;
   /** What was read and what is not stored yet, by namespace and key. */
   readonly #stored = new Map<string, Map<string, StoredEntry>>();
   readonly #pending = new Map<string, Map<string, PendingEntry>>();
-  /** The lists of hosts that were read, by id. */
-  readonly #lists = new Map<number, string>();
   /** Of these jobs all namespaces of allocations were read; "" stands for all other namespaces. */
   readonly #complete = new Set<string>();
 
   /** `now` answers milliseconds since 1970. */
   constructor(db: Database, key: Buffer, now: () => number = Date.now) {
     this.#db = db;
+    this.#rows = new KvRows(db);
     this.#key = key;
     this.#now = now;
   }
@@ -66,7 +42,7 @@ export class KvStore {
   /** The value of a key, or undefined when it is missing, deleted or expired. Throws when a secret cannot be opened. */
   get(namespace: string, key: string): string | undefined {
     const written = this.#pending.get(namespace)?.get(key);
-    if (written) return written.value === undefined || this.#expired(written) ? undefined : textOf(written.value);
+    if (written) return written.value === undefined || this.#expired(written) ? undefined : textOfValue(written.value);
     const entry = this.#load(namespace).get(key);
     return entry && this.#alive(entry) ? this.#open(namespace, key, entry.value) : undefined;
   }
@@ -77,12 +53,13 @@ export class KvStore {
     return entry && this.#alive(entry) ? entry : undefined;
   }
 
+  /** Writes a value. A ttl (seconds) starts anew, even with the same value. */
   put(namespace: string, key: string, value: KvValue, ttlSeconds = 0): void {
-    // A ttl starts anew, even with the same value.
     if (ttlSeconds === 0 && this.#holds(namespace, key, value)) this.#pending.get(namespace)?.delete(key);
     else this.#write(namespace, key, { value, ttl: ttlSeconds, createdMs: this.#now() });
   }
 
+  /** Deletes a key; deleting what is not there changes nothing. */
   delete(namespace: string, key: string): void {
     if (this.#load(namespace).get(key)?.deleted ?? true) this.#pending.get(namespace)?.delete(key);
     else this.#write(namespace, key, { value: undefined, ttl: 0, createdMs: this.#now() });
@@ -105,7 +82,7 @@ export class KvStore {
     for (const [key, value] of entries) this.put(namespace, key, value);
   }
 
-  /** The namespaces that hold a key, stored or pending, sorted; without those of allocations, which are many. */
+  /** The namespaces with a key, stored or pending, sorted. Those of allocations, which are many, are left out. */
   namespaces(): string[] {
     this.loadAll();
     const names = new Set([...this.#stored.keys(), ...this.#pending.keys()]);
@@ -113,7 +90,7 @@ export class KvStore {
     return [...names].filter((name) => isShown(name) && !this.#livingKeys(name).next().done).sort();
   }
 
-  /** Reads all namespaces but those of allocations in one query, for who is about to look at most of them. */
+  /** Reads all namespaces but those of allocations in one query, for a caller that needs most of them. */
   loadAll(): void {
     if (!this.#complete.has("")) this.#read("", "namespace NOT GLOB 'ops/job/*/worker/*'");
   }
@@ -128,12 +105,10 @@ export class KvStore {
     this.#complete.add(complete);
     const names = new Set<string>();
     let stored: Map<string, StoredEntry> | undefined;
-    const query = `${NEWEST} WHERE ${where} GROUP BY namespace, key`;
-    for (const row of this.#db.tuples<NewestRow>(query, ...values)) {
-      const [name, key] = row;
+    for (const [name, key, entry] of this.#rows.newest(where, ...values)) {
       if (!names.has(name)) stored = this.#stored.has(name) ? undefined : this.#load(name);
       names.add(name);
-      stored?.set(key, this.#fromRow(row));
+      stored?.set(key, entry);
     }
     return names;
   }
@@ -151,7 +126,8 @@ export class KvStore {
       for (const [name, entries] of namespaces) {
         const before = this.#load(name);
         for (const [key, written] of entries) {
-          const entry = this.#insert(name, key, written, (before.get(key)?.version ?? 0) + 1, lists);
+          const entry = this.#entryOf(name, key, written, (before.get(key)?.version ?? 0) + 1);
+          this.#rows.insert(name, key, entry, lists);
           stored.push(() => before.set(key, entry));
         }
       }
@@ -171,47 +147,40 @@ export class KvStore {
   discard(job?: string): void {
     for (const map of [this.#pending, this.#stored])
       for (const name of map.keys()) if (job === undefined || isOfJob(name, job)) map.delete(name);
-    this.#lists.clear();
+    this.#rows.forget();
     this.#complete.clear();
   }
 
   /**
-   * All stored and pending secrets with their values in clear, expired ones included, for the redactor. What cannot be
-   * opened (a wrong kv.key) is left out: nothing can print it either.
+   * All stored and pending secrets with their values in clear, expired secrets included, for the redactor. A secret that
+   * cannot be opened (a wrong kv.key) is left out: nothing can print its value either.
    */
   secrets(): { namespace: string; key: string; value: string }[] {
-    const names = this.#db
-      .all<{ namespace: string }>(
-        "SELECT DISTINCT namespace FROM kv_version WHERE namespace >= 'secrets/' AND namespace < 'secrets0'",
-      )
-      .map((row) => row.namespace);
+    const names = this.#rows.namespaces("namespace >= 'secrets/' AND namespace < 'secrets0'");
     const all = new Set([...names, ...[...this.#pending.keys()].filter(isSecretNamespace)]);
     return [...all].flatMap((namespace) => {
-      const kept = [...this.#load(namespace)].filter(([, entry]) => !entry.deleted);
-      const pending = this.#pending.get(namespace) ?? new Map<string, PendingEntry>();
-      const values = [
-        ...kept.map(([key, entry]) => ({ key, value: this.#tryOpen(namespace, key, entry.value) })),
-        ...[...pending].map(([key, { value }]) => ({ key, value: value && textOf(value) })),
-      ];
-      return values.flatMap(({ key, value }) => (value === undefined ? [] : [{ namespace, key, value }]));
+      const found = [...this.#load(namespace)]
+        .filter(([, entry]) => !entry.deleted)
+        .map(([key, entry]) => ({ namespace, key, value: this.#tryOpen(namespace, key, entry.value) }));
+      for (const [key, { value }] of this.#pending.get(namespace) ?? [])
+        found.push({ namespace, key, value: value && textOfValue(value) });
+      return found.flatMap(({ value, ...place }) => (value === undefined ? [] : { ...place, value }));
     });
   }
 
-  /** Seals a text that is kept elsewhere, with the key of the secrets; it opens only under the same place and name. */
+  /** Seals a text that is kept elsewhere with the key of the secrets. The text opens only under the same place and name. */
   seal(place: string, name: string, text: string): string {
     return seal(this.#key, place, name, text);
   }
 
-  /** The text that was sealed so. Throws `failed` where it cannot be opened. */
+  /** The text that {@link seal} sealed. Throws `failed` where it cannot be opened. */
   unseal(place: string, name: string, sealed: string): string {
     return unseal(this.#key, place, name, sealed);
   }
 
   /** Marks every key whose ttl has passed for deletion. */
   deleteExpired(): void {
-    for (const { namespace } of this.#db.all<{ namespace: string }>(
-      "SELECT DISTINCT namespace FROM kv_version WHERE ttl > 0",
-    ))
+    for (const namespace of this.#rows.namespaces("ttl > 0"))
       for (const [key, entry] of this.#load(namespace))
         if (!entry.deleted && this.#expired(entry) && !this.#pending.get(namespace)?.has(key))
           this.delete(namespace, key);
@@ -222,7 +191,7 @@ export class KvStore {
     const purged = purgeVersions(this.#db, Math.floor(this.#now() / 1000) - days * DAY_SECONDS);
     if (purged === 0) return 0;
     this.#stored.clear();
-    this.#lists.clear();
+    this.#rows.forget();
     this.#complete.clear();
     return purged;
   }
@@ -230,11 +199,10 @@ export class KvStore {
   #load(name: string): Map<string, StoredEntry> {
     const known = this.#stored.get(name);
     if (known) return known;
-    const stored = new Map<string, StoredEntry>();
+    const isComplete = this.#complete.has(jobOfAllocation(name) ?? "");
+    const rows = isComplete ? [] : this.#rows.newest("namespace = ?", name);
+    const stored = new Map(rows.map(([, key, entry]) => [key, entry]));
     this.#stored.set(name, stored);
-    if (!this.#complete.has(jobOfAllocation(name) ?? ""))
-      for (const row of this.#db.tuples<NewestRow>(`${NEWEST} WHERE namespace = ? GROUP BY key`, name))
-        stored.set(row[1], this.#fromRow(row));
     return stored;
   }
 
@@ -244,59 +212,11 @@ export class KvStore {
     else this.#pending.set(namespace, new Map([[key, entry]]));
   }
 
-  #fromRow([, , version, value, list, ttl, createdDate, deleted]: NewestRow): StoredEntry {
-    const read = list === null ? value : { hosts: this.#hostsOf(list), without: value };
-    return { version, value: read, ttl, createdMs: createdDate * 1000, deleted: deleted === 1 };
-  }
-
-  /** All values with the same list share one text of it. */
-  #hostsOf(list: number): string {
-    const known = this.#lists.get(list);
-    if (known !== undefined) return known;
-    const hosts = this.#db.get<{ hosts: string }>("SELECT hosts FROM host_list WHERE id = ?", list)?.hosts ?? "";
-    this.#lists.set(list, hosts);
-    return hosts;
-  }
-
-  /** The id of a list, which is stored where it is new; `lists` remembers those asked for in one flush. */
-  #idOf(hosts: string, lists: Map<string, number>): number {
-    const known = lists.get(hosts);
-    if (known !== undefined) return known;
-    this.#db.run("INSERT OR IGNORE INTO host_list (hosts) VALUES (?)", hosts);
-    const id = this.#db.get<{ id: number }>("SELECT id FROM host_list WHERE hosts = ?", hosts)?.id ?? 0;
-    lists.set(hosts, id);
-    return id;
-  }
-
-  #insert(
-    namespace: string,
-    key: string,
-    written: PendingEntry,
-    version: number,
-    lists: Map<string, number>,
-  ): StoredEntry {
-    const { value = "", ttl, createdMs } = written;
-    const kept = typeof value === "string" ? this.#close(namespace, key, value) : value;
-    const deleted = written.value === undefined;
-    this.#db.run(
-      "INSERT INTO kv_version (namespace, key, version, value, list, ttl, created_date, deleted) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-      namespace,
-      key,
-      version,
-      typeof kept === "string" ? kept : kept.without,
-      typeof kept === "string" ? null : this.#idOf(kept.hosts, lists),
-      ttl,
-      Math.floor(createdMs / 1000),
-      deleted ? 1 : 0,
-    );
-    return { version, value: kept, ttl, createdMs, deleted };
-  }
-
   /** True when a key is stored with this value and without ttl. A secret that cannot be opened is none. */
   #holds(namespace: string, key: string, value: KvValue): boolean {
     const entry = this.#load(namespace).get(key);
     if (!entry || entry.deleted || entry.ttl !== 0) return false;
-    return isSame(entry.value, value) || this.#tryOpen(namespace, key, entry.value) === textOf(value);
+    return isSameList(entry.value, value) || this.#tryOpen(namespace, key, entry.value) === textOfValue(value);
   }
 
   *#livingKeys(namespace: string): Generator<string> {
@@ -313,20 +233,20 @@ export class KvStore {
     return entry.ttl > 0 && this.#now() >= entry.createdMs + entry.ttl * 1000;
   }
 
+  #entryOf(namespace: string, key: string, { value, ttl, createdMs }: PendingEntry, version: number): StoredEntry {
+    const isSecret = typeof value === "string" && isSealed(namespace, key);
+    const kept = isSecret ? this.seal(namespace, key, value) : (value ?? "");
+    return { version, value: kept, ttl, createdMs, deleted: value === undefined };
+  }
+
   #open(namespace: string, key: string, value: KvValue): string {
     if (typeof value === "string" && isSealed(namespace, key)) return unseal(this.#key, namespace, key, value);
-    return textOf(value);
+    return textOfValue(value);
   }
 
+  /** The text of a stored value; undefined for a secret that cannot be opened. */
   #tryOpen(namespace: string, key: string, value: KvValue): string | undefined {
-    try {
-      return this.#open(namespace, key, value);
-    } catch {
-      return undefined;
-    }
-  }
-
-  #close(namespace: string, key: string, value: string): string {
-    return isSealed(namespace, key) ? seal(this.#key, namespace, key, value) : value;
+    const isSecret = typeof value === "string" && isSealed(namespace, key);
+    return isSecret ? tryUnseal(this.#key, namespace, key, value) : textOfValue(value);
   }
 }

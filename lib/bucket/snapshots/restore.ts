@@ -11,7 +11,7 @@ import { loadKvKey, sealedValues } from "../kv/kv-seal.ts";
 import { listRevisions, type Revision } from "../source/revisions.ts";
 import { flushTree, STATE_PATHS, swap } from "../source/swap.ts";
 import { initBucket } from "../workspace/init.ts";
-import { type SnapshotManifest, unpackSnapshot } from "./snapshot-file.ts";
+import { type SnapshotManifest, unpackSnapshot } from "./snapshots.ts";
 
 /** A snapshot that was unpacked and checked, and waits in `.ops/restores/<id>/`. */
 export interface PreparedRestore {

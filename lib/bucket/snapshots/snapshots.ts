@@ -15,7 +15,7 @@ import { type FoundFile, readFound, walk } from "../../core/walk.ts";
 import { bucketIdOf, type Database, schemaVersion } from "../base/database.ts";
 import { type Layout, SKIPPED_FOLDERS, SOURCE_PATHS } from "../base/layout.ts";
 import { listRevisions } from "../source/revisions.ts";
-import { DATABASE, MANIFEST, manifestOf, readManifest, rowsOf, type SnapshotFile } from "./snapshot-file.ts";
+import { DATABASE, MANIFEST, manifestOf, readManifest, rowsOf, type SnapshotFile } from "./snapshots.ts";
 
 /** A snapshot of a bucket, as lists show it. */
 export interface Snapshot {

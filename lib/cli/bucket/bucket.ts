@@ -165,7 +165,7 @@ async function bucketIdFor(layout: Layout, kind: RunKind, params: Record<string,
   const snapshot = String(params.snapshot);
   const isOwn = kind === "snapshot_restore" && path.dirname(snapshot) === layout.snapshots;
   if (isOwn && isDamaged(layout.database))
-    return (await (await import("../../bucket/snapshots/snapshot-file.ts")).readManifest(snapshot)).bucket_id;
+    return (await (await import("../../bucket/snapshots/snapshots.ts")).readManifest(snapshot)).bucket_id;
   using db = openForReading(layout.database);
   if (params.retry_of === undefined) requireNames(db, kind, params);
   return bucketIdOf(db);

@@ -4,7 +4,7 @@ import { layoutOf } from "../../bucket/base/layout.ts";
 import { catalogFile } from "../../bucket/catalog/catalog.ts";
 import { bucketInfo } from "../../bucket/catalog/info.ts";
 import { prometheusRows, scrapeConfigs } from "../../bucket/catalog/scrape.ts";
-import { type ViewName, type ViewQuery, catalogView } from "../../bucket/catalog/views.ts";
+import { catalogView, type ViewName, type ViewQuery } from "../../bucket/catalog/views.ts";
 import { KvStore } from "../../bucket/kv/kv.ts";
 import { isPrivateKey, isSealed } from "../../bucket/kv/kv-access.ts";
 import { fingerprintsOf, loadKvKey } from "../../bucket/kv/kv-seal.ts";

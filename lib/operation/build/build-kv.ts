@@ -2,7 +2,7 @@ import type { CatalogAllocation } from "../../bucket/base/model.ts";
 import type { BuiltJob, BuiltWorker } from "../../bucket/catalog/catalog.ts";
 import type { KvStore } from "../../bucket/kv/kv.ts";
 import { allocationNamespace } from "../../bucket/kv/kv-access.ts";
-import type { KvValue } from "../../bucket/kv/kv-value.ts";
+import type { KvValue } from "../../bucket/kv/kv-rows.ts";
 import { plainDecimal } from "../../codec/config/number.ts";
 import { uuidV5 } from "../../codec/uuid.ts";
 import { isActive } from "./allocate.ts";

@@ -1,5 +1,5 @@
 import { bucketInfo, knownFacts, LAST_OUTCOMES } from "../../bucket/catalog/info.ts";
-import { VIEW_NAMES, type ViewName, catalogView } from "../../bucket/catalog/views.ts";
+import { catalogView, VIEW_NAMES, type ViewName } from "../../bucket/catalog/views.ts";
 import { fingerprintsOf } from "../../bucket/kv/kv-seal.ts";
 import { findBucket } from "../../bucket/source/root.ts";
 import { Failure, type FailureCode } from "../../core/errors.ts";

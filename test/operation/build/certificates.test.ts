@@ -6,7 +6,7 @@ import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { type ViewQuery, catalogView } from "../../../lib/bucket/catalog/views.ts";
+import { catalogView, type ViewQuery } from "../../../lib/bucket/catalog/views.ts";
 import { KvStore } from "../../../lib/bucket/kv/kv.ts";
 import { loadKvKey } from "../../../lib/bucket/kv/kv-seal.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";

@@ -7,7 +7,7 @@ import { type TestContext, test } from "node:test";
 import { catalogAllocations } from "../../../lib/bucket/catalog/catalog.ts";
 import { countFailed } from "../../../lib/bucket/catalog/info.ts";
 import { beginChange } from "../../../lib/bucket/catalog/promotions.ts";
-import { type ViewQuery, catalogView } from "../../../lib/bucket/catalog/views.ts";
+import { catalogView, type ViewQuery } from "../../../lib/bucket/catalog/views.ts";
 import { control } from "../../../lib/operation/control/job-control.ts";
 import { noteOutcomes } from "../../../lib/operation/plan/last-outcomes.ts";
 import { collectGarbage } from "../../../lib/operation/tend/gc.ts";
