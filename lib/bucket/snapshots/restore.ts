@@ -1,17 +1,90 @@
 import { randomUUID } from "node:crypto";
-import { mkdtemp, rename } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, rename } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import type { TarEntry } from "../../codec/archive/tar-read.ts";
 import { isUuid } from "../../codec/uuid.ts";
-import { Failure } from "../../core/errors.ts";
-import { flushFolder, makePrivateFolder, namesIn, realPlace, remove, unlessMissing } from "../../core/files.ts";
-import { openDatabase } from "../base/database.ts";
+import { Failure, throwIfCancelled } from "../../core/errors.ts";
+import {
+  flushFolder,
+  makePrivateFolder,
+  namesIn,
+  PRIVATE_FILE,
+  PRIVATE_FOLDER,
+  realPlace,
+  remove,
+  unlessMissing,
+} from "../../core/files.ts";
+import { quote } from "../../core/shape.ts";
+import { bucketIdOf, migrate, openDatabase } from "../base/database.ts";
 import { type Layout, layoutOf, SOURCE_PATHS } from "../base/layout.ts";
 import { loadKvKey, sealedValues } from "../kv/kv-seal.ts";
-import { listRevisions, type Revision } from "../source/revisions.ts";
+import { listRevisions } from "../source/revisions.ts";
+import { writeEntry } from "../source/source.ts";
 import { flushTree, STATE_PATHS, swap } from "../source/swap.ts";
 import { initBucket } from "../workspace/init.ts";
-import { type SnapshotManifest, unpackSnapshot } from "./snapshots.ts";
+import {
+  DATABASE,
+  isPrivatePath,
+  ofSnapshot,
+  readSnapshot,
+  rowsOf,
+  type SnapshotFile,
+  type SnapshotManifest,
+} from "./snapshots.ts";
+
+/**
+ * Unpacks a snapshot into an empty folder and checks everything about it: that its files are exactly those of the
+ * manifest, with their sizes and sums; that its schema is not newer than this program's; that its database opens, is
+ * whole, belongs to the bucket it names and has as many rows as were counted. An older schema is upgraded. The caller
+ * flushes the files, and removes the folder after `failed`, `schema_too_new` or `cancelled`.
+ */
+async function unpackSnapshot(file: string, folder: string, signal: AbortSignal): Promise<SnapshotManifest> {
+  const manifest = await readSnapshot(file, async (found, entries) => {
+    for (const expected of found.files) {
+      throwIfCancelled(signal);
+      await unpackFile(await entries.next(), expected, folder);
+    }
+    const extra = await entries.next();
+    if (!extra.done)
+      throw new Failure("failed", `it holds ${quote(extra.value.path)}, which its manifest does not list`);
+    return found;
+  });
+  for (const name of ["data", "secrets", ".ssh"]) {
+    await makePrivateFolder(path.join(folder, name));
+    await chmod(path.join(folder, name), PRIVATE_FOLDER);
+  }
+  await ofSnapshot(file, () => {
+    migrate(path.join(folder, DATABASE), manifest.bucket_id);
+    checkDatabase(path.join(folder, DATABASE), manifest);
+  });
+  return manifest;
+}
+
+async function unpackFile(
+  { done, value: entry }: IteratorResult<TarEntry, void>,
+  { path: name, mode, size_bytes, sha256 }: SnapshotFile,
+  folder: string,
+): Promise<void> {
+  if (done || !entry || entry.path !== name || entry.type !== "file" || entry.size !== size_bytes)
+    throw new Failure("failed", `where ${quote(name)} of ${size_bytes} bytes should be there is something else`);
+  const target = path.join(folder, name);
+  await mkdir(path.dirname(target), { recursive: true, mode: isPrivatePath(name) ? PRIVATE_FOLDER : 0o755 });
+  const sum = await writeEntry(entry, target, isPrivatePath(name) ? PRIVATE_FILE : Number.parseInt(mode, 8));
+  if (sum !== sha256) throw new Failure("failed", `${quote(name)} is not what was saved: its sum differs`);
+}
+
+function checkDatabase(file: string, { bucket_id, rows }: SnapshotManifest): void {
+  using db = openDatabase(file);
+  const [check] = db.all<{ quick_check: string }>("PRAGMA quick_check(1)");
+  if (check?.quick_check !== "ok") throw new Failure("failed", `its database is damaged: ${check?.quick_check}`);
+  if (bucketIdOf(db) !== bucket_id)
+    throw new Failure("failed", `its database belongs to bucket ${bucketIdOf(db)}, its manifest names ${bucket_id}`);
+  const found = rowsOf(db);
+  for (const [table, count] of Object.entries(rows))
+    if (found[table] !== count)
+      throw new Failure("failed", `table ${table} of its database has ${found[table] ?? 0} rows instead of ${count}`);
+}
 
 /** A snapshot that was unpacked and checked, and waits in `.ops/restores/<id>/`. */
 export interface PreparedRestore {
@@ -34,11 +107,8 @@ export async function prepareRestore(
   try {
     await makePrivateFolder(folder);
     const manifest = await unpackSnapshot(file, folder, signal);
-    if (manifest.bucket_id !== bucketId)
-      throw new Failure(
-        "failed",
-        `Cannot restore ${file}: it is of bucket ${manifest.bucket_id}, not of ${bucketId}; restore it into a folder of its own`,
-      );
+    const why = `it is of bucket ${manifest.bucket_id}, not of ${bucketId}; restore it into a folder of its own`;
+    if (manifest.bucket_id !== bucketId) throw new Failure("failed", `Cannot restore ${file}: ${why}`);
     await flushTree(folder);
     return { id, manifest };
   } catch (error) {
@@ -60,15 +130,13 @@ export async function commitRestore(
   const hasLabels = manifest.files.some((file) => file.path === "bucket.json");
   const state = STATE_PATHS.filter((name) => name !== "bucket.json" || hasLabels);
   const paths = [...state, ...(withSource ? SOURCE_PATHS : [])];
-  const source = withSource && (await revisionOf(layout, manifest));
-  if (!source) return swap(layout, { tree: `restores/${id}`, paths, revision: undefined });
-  const { current: _, last_successful: __, ...revision } = source;
-  await swap(layout, { tree: `restores/${id}`, paths, revision });
-}
-
-/** The kept revision that was the source of a snapshot. */
-async function revisionOf(layout: Layout, manifest: SnapshotManifest): Promise<Revision | undefined> {
-  return (await listRevisions(layout)).find(({ id }) => id === manifest.source_revision);
+  const revisions = withSource ? await listRevisions(layout) : [];
+  const {
+    current: _,
+    last_successful: __,
+    ...kept
+  } = revisions.find(({ id }) => id === manifest.source_revision) ?? {};
+  await swap(layout, { tree: `restores/${id}`, paths, revision: "id" in kept ? kept : undefined });
 }
 
 /** True for a folder that a whole snapshot can be restored into: it is empty, or there is none yet. */
@@ -87,11 +155,9 @@ export async function restoreBucket(dir: string, file: string, signal: AbortSign
   try {
     const manifest = await restoreInto(hidden, file, signal);
     const name = path.basename(dir).toLowerCase();
+    const rule = `below a server root the folder must be named ${manifest.bucket_id}`;
     if (isUuid(name) && name !== manifest.bucket_id)
-      throw new Failure(
-        "failed",
-        `Cannot restore ${file} into ${dir}: below a server root the folder must be named ${manifest.bucket_id}`,
-      );
+      throw new Failure("failed", `Cannot restore ${file} into ${dir}: ${rule}`);
     if (!isUuid(name)) await remove(layoutOf(hidden).bucketJson);
     await flushTree(hidden);
     await rename(hidden, dir);
@@ -110,43 +176,27 @@ async function restoreInto(dir: string, file: string, signal: AbortSignal): Prom
   return manifest;
 }
 
-/** What a restore into a temporary bucket has shown. */
-interface SnapshotCheck {
-  bucket_id: string;
-  created_at: string;
-  note: string;
-  schema_version: number;
-  files: number;
-  size_bytes: number;
-  rows: number;
-  /** Values that are sealed with the snapshot's own kv.key; every one of them could be opened. */
-  sealed_values: number;
-}
-
 /**
  * Restores a snapshot into a temporary bucket (in the system's folder for such, 0700) and compares: sums, sizes, rows,
  * schema, the database's own check, the CA's pair, and that the snapshot's kv.key opens every sealed value. The bucket
  * is removed again; the live one is not looked at. Throws `failed`, `schema_too_new` or `cancelled`.
  */
-export async function verifySnapshot(file: string, signal: AbortSignal): Promise<SnapshotCheck> {
+export async function verifySnapshot(file: string, signal: AbortSignal) {
   const folder = await mkdtemp(path.join(realPlace(tmpdir()), "ops-verify-"));
   try {
     const { files, rows, bucket_id, created_at, note, schema_version } = await restoreInto(folder, file, signal);
     const layout = layoutOf(folder);
     using db = openDatabase(layout.database);
     const { sealed, unreadable } = sealedValues(db, await loadKvKey(layout));
-    const [first] = unreadable;
-    if (first)
-      throw new Failure(
-        "failed",
-        `Cannot use the snapshot ${file}: its kv.key does not open ${unreadable.length} of ${sealed} sealed values, the first is ${first}`,
-      );
+    const why = `its kv.key does not open ${unreadable.length} of ${sealed} sealed values, the first is ${unreadable[0]}`;
+    if (unreadable.length > 0) throw new Failure("failed", `Cannot use the snapshot ${file}: ${why}`);
     return {
       bucket_id,
       created_at,
       note,
       schema_version,
       files: files.length,
+      /** Values that are sealed with the snapshot's own kv.key; every one of them could be opened. */
       sealed_values: sealed,
       size_bytes: files.reduce((sum, one) => sum + one.size_bytes, 0),
       rows: Object.values(rows).reduce((sum, one) => sum + one, 0),

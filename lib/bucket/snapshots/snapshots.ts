@@ -5,25 +5,154 @@ import path from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGzip } from "node:zlib";
+import { readTar, type TarEntry } from "../../codec/archive/tar-read.ts";
 import { type TarInput, writeTar } from "../../codec/archive/tar-write.ts";
 import { turnEnd } from "../../core/async.ts";
 import { cancelledFailure, Failure, hasErrno, messageOf, throwIfCancelled } from "../../core/errors.ts";
-import { exists, flushFolder, makePrivateFolder, namesIn, PRIVATE_FILE, remove } from "../../core/files.ts";
+import {
+  exists,
+  flushFolder,
+  makePrivateFolder,
+  namesIn,
+  openRegular,
+  PRIVATE_FILE,
+  remove,
+} from "../../core/files.ts";
 import { programVersion } from "../../core/self.ts";
-import { quote } from "../../core/shape.ts";
+import { check, type Infer, integer, list, object, oneOf, quote, record, string } from "../../core/shape.ts";
 import { type FoundFile, readFound, walk } from "../../core/walk.ts";
-import { bucketIdOf, type Database, schemaVersion } from "../base/database.ts";
-import { type Layout, SKIPPED_FOLDERS, SOURCE_PATHS } from "../base/layout.ts";
+import { bucketIdOf, type Database, SCHEMA_VERSION, schemaVersion } from "../base/database.ts";
+import { type Layout, SKIPPED_FOLDERS } from "../base/layout.ts";
 import { listRevisions } from "../source/revisions.ts";
-import { DATABASE, MANIFEST, manifestOf, readManifest, rowsOf, type SnapshotFile } from "./snapshots.ts";
+import { unzipped } from "../source/source.ts";
+import { pathProblem } from "../source/source-rules.ts";
+
+/** The copy of the database in a snapshot. */
+export const DATABASE = "data/ops.db";
+/** The first entry of a snapshot. */
+const MANIFEST = "manifest.json";
+const FORMAT = 1;
+
+/** What a snapshot may hold. */
+const LIMITS = { manifestBytes: 32 * 1024 * 1024, files: 200_000, bytes: 256 * 1024 ** 3 } as const;
+/** Parts of a bucket of which a snapshot has files for their owner alone. */
+const PRIVATE_ROOTS: readonly string[] = ["data", "secrets", ".ssh", "bucket.json"];
+/** The parts that are one file. */
+const SINGLE_FILES: readonly string[] = ["bucket.json", "ops.conf"];
+/** The other parts, besides the database. */
+const FOLDERS = ["secrets", ".ssh", "workspace", "templates"];
+
+const FILE = object({
+  path: string({ max: 1_024 }),
+  mode: oneOf("0600", "0644", "0755"),
+  size_bytes: integer({ min: 0, max: LIMITS.bytes }),
+  sha256: string({ pattern: /^[0-9a-f]{64}$/, means: "a SHA-256 in hexadecimal" }),
+});
+// A later format may have more fields; its number tells that this program does not know it.
+const MANIFEST_SHAPE = object(
+  {
+    format: integer({ min: 1 }),
+    bucket_id: string({ pattern: /^[0-9a-f-]{36}$/, means: "a bucket id" }),
+    schema_version: integer({ min: 1 }),
+    program_version: string(),
+    created_at: string(),
+    note: string(),
+    /** The revision that was the source, empty where none was ever pushed. */
+    source_revision: string(),
+    /** How many rows each table has. */
+    rows: record(integer({ min: 0 })),
+    files: list(FILE, { max: LIMITS.files }),
+  },
+  { unknown: "warn" },
+);
+/** What the first entry of a snapshot says about it. */
+export type SnapshotManifest = Infer<typeof MANIFEST_SHAPE>;
+/** One file of a snapshot. */
+export type SnapshotFile = Infer<typeof FILE>;
+
+/** True for a file that is restored for its owner alone, whatever mode the snapshot has. */
+export function isPrivatePath(name: string): boolean {
+  return PRIVATE_ROOTS.includes(name.split("/")[0] as string);
+}
+
+/** Reads the manifest of a snapshot alone. Throws `failed` for a file that is no snapshot. */
+export function readManifest(file: string): Promise<SnapshotManifest> {
+  return readSnapshot(file, async (manifest) => manifest);
+}
+
+/** Opens a snapshot for `work`: its checked manifest, and the entries that follow. Throws like {@link ofSnapshot}. */
+export function readSnapshot<T>(
+  file: string,
+  work: (manifest: SnapshotManifest, entries: AsyncIterator<TarEntry, void>) => Promise<T>,
+): Promise<T> {
+  return ofSnapshot(file, async () => {
+    await using handle = await openRegular(file);
+    await using entries = readTar(unzipped(handle.createReadStream({ autoClose: false })));
+    return await work(await manifestIn(await entries.next()), entries);
+  });
+}
+
+/** Names the snapshot in whatever `work` throws: `cancelled`, `schema_too_new`, else `failed`. */
+export async function ofSnapshot<T>(file: string, work: () => Promise<T> | T): Promise<T> {
+  try {
+    return await work();
+  } catch (cause) {
+    if (cause instanceof Failure && cause.code === "cancelled") throw cause;
+    const code = cause instanceof Failure && cause.code === "schema_too_new" ? cause.code : "failed";
+    const why = hasErrno(cause, "ENOSPC", "EDQUOT") ? "the disk is full" : messageOf(cause);
+    throw new Failure(code, `Cannot use the snapshot ${file}: ${why}`, { cause });
+  }
+}
+
+async function manifestIn({ done, value: entry }: IteratorResult<TarEntry, void>): Promise<SnapshotManifest> {
+  if (done || !entry || entry.path !== MANIFEST || entry.type !== "file" || entry.size > LIMITS.manifestBytes)
+    throw new Failure("failed", `it does not begin with ${MANIFEST}, so it is no snapshot`);
+  const text = Buffer.concat(await Array.fromAsync(entry.content)).toString();
+  const checked = check(MANIFEST_SHAPE, JSON.parse(text));
+  const [problem] = checked.ok ? [] : checked.problems;
+  if (!checked.ok) throw new Failure("failed", `its manifest is not right: ${problem?.path} ${problem?.message}`);
+  const { format, schema_version, program_version, files } = checked.value;
+  const made = `it was made by ops ${program_version} with schema ${schema_version}`;
+  if (format > FORMAT || schema_version > SCHEMA_VERSION)
+    throw new Failure("schema_too_new", `${made}, this program knows ${SCHEMA_VERSION}; use a newer ops`);
+  requirePlaces(files);
+  return checked.value;
+}
+
+function requirePlaces(files: readonly SnapshotFile[]): void {
+  const names = new Set<string>();
+  for (const { path: name } of files) {
+    const problem = placeProblem(name) ?? (names.has(name) ? "it is listed twice" : undefined);
+    if (problem !== undefined) throw new Failure("failed", `its manifest lists ${quote(name)}: ${problem}`);
+    names.add(name);
+  }
+  if (files.reduce((sum, one) => sum + one.size_bytes, 0) > LIMITS.bytes)
+    throw new Failure("failed", "its manifest lists more than a snapshot can hold");
+  if (!names.has(DATABASE)) throw new Failure("failed", "it holds no database");
+}
+
+function placeProblem(name: string): string | undefined {
+  const [root = "", ...rest] = name.split("/");
+  if (name === DATABASE) return undefined;
+  if (root === "data") return "no such file can be there";
+  if (![...SINGLE_FILES, ...FOLDERS].includes(root)) return "that is no part of a bucket that a snapshot holds";
+  return SINGLE_FILES.includes(root) === (rest.length === 0) ? pathProblem(name) : "no such file can be there";
+}
+
+/** How many rows each table of a database has. */
+export function rowsOf(db: Database): Record<string, number> {
+  const tables = db.all<{ name: string }>(
+    "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name",
+  );
+  const count = (name: string) => db.get<{ rows: number }>(`SELECT COUNT(*) AS rows FROM "${name}"`)?.rows ?? 0;
+  return Object.fromEntries(tables.map(({ name }) => [name, count(name)]));
+}
 
 /** A snapshot of a bucket, as lists show it. */
-export interface Snapshot {
+interface Snapshot extends Pick<SnapshotManifest, "created_at" | "note"> {
   /** `<UTC time>-<short id>`; its file is `.ops/snapshots/<name>.tar.gz`. */
   name: string;
-  created_at: string;
   size_bytes: number;
-  note: string;
   schema_version: number | null;
   program_version: string | null;
   /** The revision that was the source; null where none was. */
@@ -32,19 +161,19 @@ export interface Snapshot {
   error: string | null;
 }
 
-const NAME = /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(\.\d{3}Z)-[0-9a-f]{8}$/;
+const SNAPSHOT_NAME = /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(\.\d{3}Z)-[0-9a-f]{8}$/;
 const SUFFIX = ".tar.gz";
 
 /** The file of a snapshot of this name. */
-function fileOf(layout: Layout, name: string): string {
+function snapshotFile(layout: Layout, name: string): string {
   return path.join(layout.snapshots, name + SUFFIX);
 }
 
 /** The file of a snapshot, named with or without `.tar.gz`. Throws `snapshot_not_found`. */
 export async function findSnapshot(layout: Layout, given: string): Promise<string> {
   const name = given.endsWith(SUFFIX) ? given.slice(0, -SUFFIX.length) : given;
-  const file = fileOf(layout, name);
-  if (NAME.test(name) && (await exists(file))) return file;
+  const file = snapshotFile(layout, name);
+  if (SNAPSHOT_NAME.test(name) && (await exists(file))) return file;
   throw new Failure("snapshot_not_found", `snapshot ${quote(given)} does not exist`);
 }
 
@@ -53,24 +182,24 @@ export async function listSnapshots(
   layout: Layout,
   { limit, cursor }: { limit: number; cursor?: string | undefined },
 ): Promise<{ items: Snapshot[]; next_cursor: string | null }> {
-  if (cursor !== undefined && !NAME.test(cursor))
+  if (cursor !== undefined && !SNAPSHOT_NAME.test(cursor))
     throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
-  const names = (await namesOf(layout)).filter((name) => cursor === undefined || name < cursor);
+  const names = (await snapshotNames(layout)).filter((name) => cursor === undefined || name < cursor);
   const shown = names.sort().reverse().slice(0, limit);
   const items: Snapshot[] = [];
-  for (const name of shown) items.push(await describeSnapshot(fileOf(layout, name)));
+  for (const name of shown) items.push(await describeSnapshot(snapshotFile(layout, name)));
   return { items, next_cursor: names.length > limit ? (shown.at(-1) ?? null) : null };
 }
 
-async function namesOf(layout: Layout): Promise<string[]> {
+async function snapshotNames(layout: Layout): Promise<string[]> {
   const files = (await namesIn(layout.snapshots)).filter((file) => file.endsWith(SUFFIX));
-  return files.map((file) => file.slice(0, -SUFFIX.length)).filter((name) => NAME.test(name));
+  return files.map((file) => file.slice(0, -SUFFIX.length)).filter((name) => SNAPSHOT_NAME.test(name));
 }
 
 async function describeSnapshot(file: string): Promise<Snapshot> {
   const name = path.basename(file, SUFFIX);
   const size_bytes = (await stat(file)).size;
-  const created_at = name.replace(NAME, "$1-$2-$3T$4:$5:$6$7");
+  const created_at = name.replace(SNAPSHOT_NAME, "$1-$2-$3T$4:$5:$6$7");
   try {
     const { note, schema_version, program_version, source_revision } = await readManifest(file);
     const told = { note, schema_version, program_version, source_revision: source_revision || null };
@@ -108,14 +237,13 @@ export async function createSnapshot(
   const now = new Date();
   const name = `${now.toISOString().replace(/[-:]/g, "")}-${randomBytes(4).toString("hex")}`;
   await makePrivateFolder(layout.snapshots);
-  const [copy, unfinished] = [".db", SUFFIX].map((end) => path.join(layout.snapshots, `.${name}${end}`)) as [
-    string,
-    string,
-  ];
+  const copy = path.join(layout.snapshots, `.${name}.db`);
+  const unfinished = path.join(layout.snapshots, `.${name}${SUFFIX}`);
   try {
     const parts = [await databasePart(db, copy), ...(await partsOf(layout, signal))];
     const current = (await listRevisions(layout)).find((revision) => revision.current);
-    const manifest = manifestOf({
+    const manifest: SnapshotManifest = {
+      format: FORMAT,
       bucket_id: bucketIdOf(db),
       schema_version: schemaVersion(db),
       program_version: programVersion(),
@@ -124,11 +252,11 @@ export async function createSnapshot(
       source_revision: current?.id ?? "",
       rows: rowsOf(db),
       files: parts.map(({ content: _, ...file }) => file),
-    });
-    await pack(unfinished, entriesOf(JSON.stringify(manifest), parts), signal);
-    await rename(unfinished, fileOf(layout, name));
+    };
+    await pack(unfinished, snapshotEntries(JSON.stringify(manifest), parts), signal);
+    await rename(unfinished, snapshotFile(layout, name));
     await flushFolder(layout.snapshots);
-    return await describeSnapshot(fileOf(layout, name));
+    return await describeSnapshot(snapshotFile(layout, name));
   } catch (cause) {
     if (signal.aborted) throw cancelledFailure();
     if (!hasErrno(cause, "ENOSPC", "EDQUOT")) throw cause;
@@ -149,20 +277,12 @@ async function databasePart(db: Database, copy: string): Promise<Part> {
   const hash = createHash("sha256");
   for await (const chunk of createReadStream(copy)) hash.update(chunk);
   const { size: size_bytes } = await stat(copy);
-  return {
-    path: DATABASE,
-    mode: "0600",
-    size_bytes,
-    sha256: hash.digest("hex"),
-    content: () => createReadStream(copy),
-  };
+  const content = () => createReadStream(copy);
+  return { path: DATABASE, mode: "0600", size_bytes, sha256: hash.digest("hex"), content };
 }
 
-const ALONE = ["bucket.json", "ops.conf"];
-const FOLDERS = ["secrets", ".ssh", "workspace", "templates"];
-
 async function partsOf(layout: Layout, signal: AbortSignal): Promise<Part[]> {
-  const others = (await readdir(layout.root)).filter((name) => !ALONE.includes(name));
+  const others = (await readdir(layout.root)).filter((name) => !SINGLE_FILES.includes(name));
   const found = walk(layout.root, new Set(others));
   for (const folder of FOLDERS)
     for (const file of walk(path.join(layout.root, folder), SKIPPED_FOLDERS))
@@ -178,24 +298,20 @@ async function partsOf(layout: Layout, signal: AbortSignal): Promise<Part[]> {
 }
 
 function partOf(layout: Layout, file: FoundFile): Part {
-  const [root = ""] = file.path.split("/");
-  const isSource = (SOURCE_PATHS as readonly string[]).includes(root);
-  const mode = !isSource ? "0600" : file.executable ? "0755" : "0644";
-  const content = () => [contentOf(layout, file)];
-  const sha256 = createHash("sha256").update(contentOf(layout, file)).digest("hex");
-  return { path: file.path, mode, size_bytes: file.sizeBytes, sha256, content };
+  const read = () => {
+    try {
+      return readFound(layout.root, file);
+    } catch (cause) {
+      const message = `Cannot take ${path.join(layout.root, file.path)}: ${messageOf(cause)}`;
+      throw new Failure("failed", message, { cause });
+    }
+  };
+  const mode = isPrivatePath(file.path) ? "0600" : file.executable ? "0755" : "0644";
+  const sha256 = createHash("sha256").update(read()).digest("hex");
+  return { path: file.path, mode, size_bytes: file.sizeBytes, sha256, content: () => [read()] };
 }
 
-function contentOf(layout: Layout, file: FoundFile): Buffer {
-  try {
-    return readFound(layout.root, file);
-  } catch (cause) {
-    const message = `Cannot take ${path.join(layout.root, file.path)}: ${messageOf(cause)}`;
-    throw new Failure("failed", message, { cause });
-  }
-}
-
-function* entriesOf(manifest: string, parts: readonly Part[]): Generator<TarInput> {
+function* snapshotEntries(manifest: string, parts: readonly Part[]): Generator<TarInput> {
   const content = Buffer.from(manifest);
   yield { path: MANIFEST, mode: 0o600, size: content.length, content: [content] };
   for (const { path: name, mode, size_bytes: size, content } of parts)

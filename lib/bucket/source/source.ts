@@ -8,7 +8,7 @@ import { readTar, type TarEntry } from "../../codec/archive/tar-read.ts";
 import { uuidV7 } from "../../codec/uuid.ts";
 import { cancelledFailure, Failure, hasErrno, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { faultPoint } from "../../core/fault.ts";
-import { exists, flushFolder, makePrivateFolder, remove, setFolders } from "../../core/files.ts";
+import { exists, flushFolder, makePrivateFolder, PRIVATE_FILE, remove, setFolders } from "../../core/files.ts";
 import type { Layout } from "../base/layout.ts";
 import { findRevision, listRevisions, type Revision, type StoredRevision } from "./revisions.ts";
 import { SOURCE_LIMITS, SourceRules } from "./source-rules.ts";
@@ -125,7 +125,10 @@ async function unpack(archive: AsyncIterable<Uint8Array>, tree: string): Promise
     const parts = rules.admit(entry);
     const target = path.join(tree, ...parts);
     await mkdir(entry.type === "directory" ? target : path.dirname(target), { recursive: true });
-    if (entry.type === "file") files.push({ path: parts.join("/"), ...(await writeEntry(entry, target)) });
+    if (entry.type !== "file") continue;
+    const executable = (entry.mode & 0o100) !== 0;
+    const sha256 = await writeEntry(entry, target, executable ? READ_ONLY.program : READ_ONLY.file);
+    files.push({ path: parts.join("/"), executable, sizeBytes: entry.size, sha256 });
   }
   if (rules.hasWorkspace) return files;
   throw new Failure("invalid_source", "the archive has no workspace/", {
@@ -133,16 +136,16 @@ async function unpack(archive: AsyncIterable<Uint8Array>, tree: string): Promise
   });
 }
 
-async function writeEntry(entry: TarEntry, target: string): Promise<Omit<WrittenFile, "path">> {
+/** Writes a file of an archive, which must not exist yet; answers its SHA-256 in hexadecimal. */
+export async function writeEntry(entry: TarEntry, target: string, mode: number): Promise<string> {
   const hash = createHash("sha256");
-  const executable = (entry.mode & 0o100) !== 0;
-  await using handle = await open(target, "wx");
+  await using handle = await open(target, "wx", PRIVATE_FILE);
   for await (const chunk of entry.content) {
     hash.update(chunk);
     await handle.appendFile(chunk);
   }
-  await handle.chmod(executable ? READ_ONLY.program : READ_ONLY.file);
-  return { executable, sizeBytes: entry.size, sha256: hash.digest("hex") };
+  await handle.chmod(mode);
+  return hash.digest("hex");
 }
 
 function summaryOf(files: readonly WrittenFile[]): Omit<ReceivedSource, "folder"> {
