@@ -1,6 +1,11 @@
 import { Failure, type FailureCode, messageOf } from "../../core/errors.ts";
 import { inOneLine } from "../../core/plain-text.ts";
+import type { Redactor } from "../../core/redact.ts";
+import type { OperationContext } from "./context.ts";
 import type { Evidence } from "./evidence.ts";
+import type { Fleet } from "./fleet.ts";
+
+const MOST_NAMES = 20;
 
 /**
  * How it went for one allocation or worker. `changed`: what was to be done there has been done; `ok`: it was only to be
@@ -55,4 +60,71 @@ export function countGrades(grades: readonly Grade[]): Record<Grade, number> {
 export function describeGrades(count: Record<Grade, number>): string {
   const parts = GRADES.toReversed().filter((grade) => count[grade] > 0);
   return parts.map((grade) => `${count[grade]} ${grade.replaceAll("_", " ")}`).join(", ") || "none";
+}
+
+/** How it went on a worker. One that nothing reached has not failed at what it was asked to do. */
+export interface Graded {
+  worker: string;
+  outcome: Exclude<Grade, "changed" | "skipped">;
+  /** One sentence, where it is neither ok nor was stopped. */
+  error: string | null;
+}
+
+/** The grade of a worker whose part in a run ended with an error. */
+export function gradeOf(error: unknown): Pick<Graded, "outcome" | "error"> {
+  const { grade, message } = troubleOf(error);
+  return { outcome: grade, error: grade === "cancelled" ? null : message };
+}
+
+/** How a run over workers is concluded. */
+interface Conclusion {
+  /** The outcome of a worker that is as it should be, and the words for that. */
+  wanted?: { outcome: string; words: string };
+  /** What else went wrong. */
+  reasons?: readonly string[];
+  /** The run succeeds whatever went wrong. */
+  isTolerant?: boolean;
+  /** What went wrong on each worker has been told. */
+  isTold?: boolean;
+}
+
+/**
+ * Says how it went on all workers and answers the result. Where one is not as it should be, or there are other reasons,
+ * it throws `cancelled`, with what became of the commands, when the run was cancelled, else `failed`, unless that is
+ * tolerated; both with the whole result in the details. The error names the first 20 of these workers.
+ */
+export function concludeWorkers<
+  R extends { workers: readonly { worker: string; outcome: string; error: string | null }[] },
+>({ log, signal }: OperationContext, fleet: Fleet, result: R, conclusion: Conclusion = {}): R {
+  const { wanted = { outcome: "ok", words: "ok" }, reasons = [], isTolerant = false, isTold = false } = conclusion;
+  const { workers } = result;
+  const bad = workers.filter(({ outcome }) => outcome !== wanted.outcome);
+  const isFine = bad.length + reasons.length === 0;
+  if (!isFine && signal.aborted)
+    throw new Failure("cancelled", "cancelled", { details: { ...result, cancelled: fleet.cancelReceipts() } });
+  if (!isTold) for (const { worker, error } of bad) if (error !== null) log.error(`${worker}: ${error}`);
+  log.info(`${workers.length - bad.length} of ${workers.length} workers are ${wanted.words}`);
+  if (isFine || isTolerant) return result;
+  const names = bad.slice(0, MOST_NAMES).map(({ worker, outcome }) => `${worker} (${outcome.replace("_", " ")})`);
+  const more = bad.length > names.length ? ` and ${bad.length - names.length} more` : "";
+  const count = `${bad.length} of ${workers.length} workers are not ${wanted.words}: ${names.join(", ")}${more}`;
+  const sentences = bad.length === 0 ? reasons : [count, ...reasons];
+  throw new Failure("failed", sentences.join("; "), { details: result });
+}
+
+/** The fields of a result whose text may quote a command, a file or a template. */
+const TEXT = /(?:^|_)(?:diff|errors?|evidence|lines|message|note|output|reasons?|warnings)$/;
+
+/**
+ * A result as JSON, for the record and for HTTP: its texts are masked, its names are not, because a bound plan and a
+ * retry use them.
+ */
+export function masked(result: unknown, redactor: Redactor): unknown {
+  const mask = (value: unknown, isText: boolean): unknown => {
+    if (typeof value === "string") return isText ? redactor.sentence(value) : value;
+    if (Array.isArray(value)) return value.map((one) => mask(one, isText));
+    if (typeof value !== "object" || value === null) return value;
+    return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, mask(one, TEXT.test(name))]));
+  };
+  return mask(JSON.parse(JSON.stringify(result ?? null)), false);
 }

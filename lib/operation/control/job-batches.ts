@@ -12,8 +12,7 @@ import { failedWith, type Grade, troubleOf } from "../base/outcome.ts";
 import { gateTroubles, hasGate, passGate } from "../health/gate.ts";
 import { hooksOn, scriptErrors } from "../hooks/hooks.ts";
 import { type Noted, noteBegun, noteOutcomes, outcomeOf } from "../plan/last-outcomes.ts";
-import type { Effects } from "../reach/effects.ts";
-import { promotedTree, putFilesBack } from "../reach/promoted-tree.ts";
+import { type Effects, promotedTree, putFilesBack } from "../reach/effects.ts";
 
 /** The outcome for one allocation; filled in as the run goes on. */
 export interface ControlState {

@@ -9,7 +9,7 @@ import { parametersOf, type RunParameters } from "../../run/protocol.ts";
 import { describeCut } from "../../transport/base/transport.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 import type { Fleet } from "../base/fleet.ts";
-import { concludeWorkers, type Graded, gradeOf } from "../base/grades.ts";
+import { concludeWorkers, type Graded, gradeOf } from "../base/outcome.ts";
 import { chooseWorkers } from "../base/workers.ts";
 import { hasGate, passGate } from "../health/gate.ts";
 import { type HookSession, withHooks } from "../hooks/hooks.ts";

@@ -19,7 +19,7 @@ import { noteEnds, noteStep } from "../plan/last-outcomes.ts";
 import { type AllocationState, allocationGrade, blame, hostsOf, idsOf, type Rollout } from "../plan/rollout-state.ts";
 import type { Effects } from "../reach/effects.ts";
 import { targetHash } from "../reach/target.ts";
-import { type BoundPlan, staleFiles } from "./bound-plan.ts";
+import { type BoundPlan, staleFiles } from "./dry-run.ts";
 import { restoreBatch } from "./restore-batch.ts";
 import type { About, Driver, Part } from "./steps.ts";
 

@@ -10,10 +10,9 @@ import { Fleet, WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { type Trouble, troubleOf } from "../base/outcome.ts";
 import { build } from "../build/build.ts";
 import { HookSession, scriptErrors } from "../hooks/hooks.ts";
-import { changeOptionsOf, type DeployScope, deployScope, wavesOf } from "../plan/deploy-scope.ts";
+import { changeOptionsOf, type DeployScope, deployScope, wavesOf } from "../plan/plan-job.ts";
 import { type Rollout, rolloutProgress } from "../plan/rollout-state.ts";
 import { effectsOf } from "../reach/effects.ts";
-import { type BoundPlan, boundPlanOf } from "./bound-plan.ts";
 import { rolloutDriver, type Work, type World } from "./carry-out.ts";
 import {
   allocationResult,
@@ -25,7 +24,7 @@ import {
   leftOutJob,
   skippedJob,
 } from "./deploy-result.ts";
-import { dryRun } from "./dry-run.ts";
+import { type BoundPlan, boundPlanOf, dryRun } from "./dry-run.ts";
 import { deploySteps, updateSeqOf } from "./engine.ts";
 import { type Reconciled, reconcile } from "./reconcile.ts";
 import { type About, type Driver, drive } from "./steps.ts";

@@ -1,6 +1,6 @@
 import { runLayout } from "../../bucket/base/layout.ts";
-import type { CatalogJob, HookEvent } from "../../bucket/base/model.ts";
-import { planBasis } from "../../bucket/catalog/plan-basis.ts";
+import type { CatalogAllocation, CatalogJob, HookEvent } from "../../bucket/base/model.ts";
+import { planBasis, validPlan } from "../../bucket/catalog/plan-basis.ts";
 import { promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { writeAtomic } from "../../core/files.ts";
@@ -8,21 +8,22 @@ import type { ChangeOptions, FileDigests } from "../../plan/changes.ts";
 import {
   abridged,
   type DeployPlan,
+  type PlanDifference,
   type PlannedAllocation,
   type PlannedJob,
+  planDifferences,
   plannedPhases,
 } from "../../plan/deploy-plan.ts";
 import { PASSES } from "../../plan/rollout.ts";
+import type { FileDrift } from "../../transport/files/compare.ts";
 import type { OperationContext } from "../base/context.ts";
 import type { Fleet } from "../base/fleet.ts";
-import { masked } from "../base/masked.ts";
+import { masked } from "../base/outcome.ts";
 import { hooksOn } from "../hooks/hooks.ts";
 import { allUpstreamOf } from "../hooks/job-facts.ts";
-import type { DeployScope, Due } from "../plan/deploy-scope.ts";
-import { describePlan } from "../plan/describe-plan.ts";
-import { PlanDiffs } from "../plan/plan-diffs.ts";
-import { addDrift } from "../plan/plan-drift.ts";
-import { type JobPlan, plannedFrom } from "../plan/plan-job.ts";
+import { addDrift } from "../plan/drift.ts";
+import { type AllocationPlan, type DeployScope, type Due, type JobPlan, plannedFrom } from "../plan/plan-job.ts";
+import { describePlan, planDiffs } from "../plan/plan-text.ts";
 import type { Effects } from "../reach/effects.ts";
 import type { DriftEffects, Promoted } from "../reach/tree-drift.ts";
 import { deploySteps } from "./engine.ts";
@@ -38,7 +39,8 @@ export interface DryRunOptions extends ChangeOptions {
 
 /** The result of the run names so many files; plan.json names all. */
 const MOST_FILES = 2_000;
-
+/** The most files of an allocation that an error names. */
+const MOST_NAMED = 20;
 /** The events whose hooks a plan names, in this order. */
 const EVENTS = ["pre_deploy", "job_control", "after_allocation_started", "health_check", "post_deploy"] as const;
 
@@ -71,18 +73,15 @@ export async function dryRun(world: DryRunWorld, scope: DeployScope, options: Dr
     for (const line of describePlan(plan)) log.info(line);
     for (const { worker, outcome, error } of plan.unreachable)
       log.warn(`${worker}: ${outcome} now, nothing could be done there: ${error}`);
-    return concluded(abridged(plan, MOST_FILES));
+    const failed = plan.waves.flatMap(({ jobs }) => jobs).filter(({ outcome }) => outcome === "failed");
+    const details = abridged(plan, MOST_FILES);
+    if (failed.length === 0) return details;
+    const reasons = failed.map(({ job, reason }) => `${job}: ${reason}`);
+    throw new Failure("failed", `the deploy would not be complete: ${reasons.join("; ")}`, { details });
   } finally {
     kv.discard();
     log.info("PLAN: the end of a dry run, no worker was changed");
   }
-}
-
-function concluded(plan: DeployPlan): DeployPlan {
-  const failed = plan.waves.flatMap(({ jobs }) => jobs).filter(({ outcome }) => outcome === "failed");
-  if (failed.length === 0) return plan;
-  const reasons = failed.map(({ job, reason }) => `${job}: ${reason}`);
-  throw new Failure("failed", `the deploy would not be complete: ${reasons.join("; ")}`, { details: plan });
 }
 
 /** A plan that is being made. */
@@ -90,7 +89,7 @@ interface Recording extends Planner {
   due: Due[];
   waves: DeployPlan["waves"];
   updateSeq: number;
-  diffs: PlanDiffs;
+  addDiffs: ReturnType<typeof planDiffs>;
   /** By job, what it was asked to run hooks for. */
   events: Map<string, Set<HookEvent>>;
   /** What is planned for the jobs of this wave. */
@@ -112,7 +111,7 @@ async function record(planner: Planner): Promise<DeployPlan> {
     due: [],
     waves: [],
     updateSeq: update_seq,
-    diffs: new PlanDiffs(context),
+    addDiffs: planDiffs(context),
   };
   await drive(deploySteps(planner), recordingDriver(recording));
   const { due, waves } = recording;
@@ -158,19 +157,20 @@ function recordingDriver(recording: Recording): Driver {
       });
     },
     notStarted({ job, upstream }) {
-      planned.set(job.name, unplanned(recording, job, "not_started", `job ${upstream}, which it demands, would fail`));
+      add(recording, job, { outcome: "not_started", reason: `job ${upstream}, which it demands, would fail` });
     },
     leftOut({ job, error }) {
       const isUnknown = error instanceof Failure && error.code === "ErrKeyMissing";
-      const reason = isUnknown
-        ? `unknown until pre_deploy: ${error.message}${warning(recording, job)}`
-        : messageOf(error);
-      planned.set(job.name, unplanned(recording, job, isUnknown ? "roll_out" : "failed", reason));
+      const unknown = `unknown until pre_deploy: ${messageOf(error)}${warning(recording, job)}`;
+      if (isUnknown) add(recording, job, { outcome: "roll_out", reason: unknown });
+      else add(recording, job, { outcome: "failed", reason: messageOf(error) });
       return isUnknown;
     },
     decided(plan) {
+      const done = plan.allocations.length === 0 ? "no allocations" : "already promoted";
       recording.decided.set(plan.job.name, plan);
-      planned.set(plan.job.name, plannedJob(plan));
+      if (plan.needsWork) add(recording, plan.job, { outcome: "roll_out", reason: "needs work" }, plan);
+      else add(recording, plan.job, { outcome: "skip", reason: done }, plan);
     },
     raiseSequence: () => ++recording.updateSeq,
     workerFiles: () => new Map(),
@@ -200,11 +200,11 @@ function recordingDriver(recording: Recording): Driver {
 
 /** Adds the wave to the plan, with hooks and diffs. */
 function endWave(recording: Recording, seq: number, jobs: readonly CatalogJob[]): void {
-  const { decided, diffs, events, planned, updateSeq, wanted } = recording;
+  const { addDiffs, decided, events, planned, updateSeq, wanted } = recording;
   const wave = jobs.map((job) => {
     const one = planned.get(job.name) as PlannedJob;
     for (const [index, plan] of decided.get(job.name)?.allocations.entries() ?? []) {
-      diffs.show(plan, one.allocations[index]?.files ?? []);
+      addDiffs(plan, one.allocations[index]?.files ?? []);
       wanted.set(plan.allocation.id, plan.tree.digests);
     }
     const asked = EVENTS.filter((event) => events.get(job.name)?.has(event));
@@ -216,34 +216,23 @@ function endWave(recording: Recording, seq: number, jobs: readonly CatalogJob[])
   decided.clear();
 }
 
-function plannedJob({ job, needsWork, phases, allocations }: JobPlan): PlannedJob {
-  const done = allocations.length === 0 ? "no allocations" : "already promoted";
-  return {
-    job: job.name,
-    version: job.version,
-    hooks: [],
-    outcome: needsWork ? "roll_out" : "skip",
-    reason: needsWork ? "needs work" : done,
-    phases: plannedPhases(phases),
-    allocations: allocations.map(plannedFrom),
-  };
-}
-
-/** A job that is not planned: because of what it demands, its own hooks, or a key that is not there yet. */
-function unplanned(
-  { context, scope }: Recording,
+/** Adds a job to the wave. Without a plan, what is to be done to its allocations is unknown. */
+function add(
+  { context, planned, scope }: Recording,
   { name, version }: CatalogJob,
-  outcome: PlannedJob["outcome"],
-  reason: string,
-): PlannedJob {
+  { outcome, reason }: Pick<PlannedJob, "outcome" | "reason">,
+  plan?: JobPlan,
+): void {
   const promotionOf = promotionsOf(context.db, name);
   const why = outcome === "roll_out" ? "unknown until pre_deploy" : "not planned";
-  const allocations = (scope.present.get(name) ?? []).map(({ id, worker, newVersion }): PlannedAllocation => {
+  const unknown = ({ id, worker, newVersion }: CatalogAllocation): PlannedAllocation => {
     const { hash, version } = promotionOf(id);
     const sides = { from: { hash, version }, to: { hash: null, version: newVersion } };
     return { worker, action: "unknown", reason: why, is_gate_open: false, ...sides, files: [], drift: null };
-  });
-  return { job: name, version, hooks: [], outcome, reason, phases: [], allocations };
+  };
+  const allocations = plan?.allocations.map(plannedFrom) ?? (scope.present.get(name) ?? []).map(unknown);
+  const phases = plannedPhases(plan?.phases ?? []);
+  planned.set(name, { job: name, version, hooks: [], outcome, reason, phases, allocations });
 }
 
 /** In a deploy only hooks write keys. */
@@ -264,4 +253,59 @@ function promotedOf({ context, due, scope, wanted }: Recording, jobs: readonly P
       return { allocation, promotion: promotionOf(allocation.id), ...(files && { wanted: files }) };
     });
   });
+}
+
+/** The plan of a dry run that a deploy carries out. */
+export interface BoundPlan {
+  readonly jobs: string[];
+  readonly options: DeployPlan["options"];
+  /** Where this deploy does otherwise than planned, as far as that is known by now. */
+  readonly differences: PlanDifference[];
+  /**
+   * Says which files of an allocation were changed by hand since the plan was made: promoted files, and files in the way
+   * of new ones. A worker that gave no answer to the dry run is compared with what was promoted.
+   */
+  movedOn(effects: DriftEffects, plan: AllocationPlan): Promise<string | undefined>;
+  /** Tells where a job is not as planned. That is due to the hooks of this deploy, and no reason to stop. */
+  compare(plan: JobPlan): void;
+}
+
+/** The plan of a run. Throws `run_not_found`, or `plan_stale` where anything it was made from has moved. */
+export function boundPlanOf({ layout, db, log }: OperationContext, runId: string): BoundPlan {
+  return boundPlan(log, validPlan(layout, db, runId) as DeployPlan);
+}
+
+/** This plan, to be carried out. */
+export function boundPlan(log: Pick<OperationContext["log"], "warn">, plan: DeployPlan): BoundPlan {
+  const jobs = plan.waves.flatMap((wave) => wave.jobs);
+  const differences: PlanDifference[] = [];
+  return {
+    jobs: jobs.map(({ job }) => job),
+    options: plan.options,
+    differences,
+    async movedOn(effects, { allocation, promoted, tree }) {
+      const { job, worker } = allocation;
+      const found = await effects.drift(worker, new Map([[job, promoted.files]]));
+      const known = jobs.find((one) => one.job === job)?.allocations.find((one) => one.worker === worker);
+      const told = known?.drift?.files ?? [];
+      const isOurs = ({ state, path }: FileDrift) => state !== "extra" || tree.digests[path] !== undefined;
+      const isNew = ({ path, state, sha256 }: FileDrift) =>
+        !told.some((one) => one.path === path && one.state === state && one.sha256 === sha256);
+      const moved = (found.get(job)?.files ?? []).filter((file) => isOurs(file) && isNew(file));
+      if (moved.length === 0) return undefined;
+      const paths = moved.slice(0, MOST_NAMED).map(({ path }) => path);
+      return `changed by hand: ${paths.join(", ")}`;
+    },
+    compare({ job, allocations }) {
+      const found = planDifferences(plan, job.name, allocations.map(plannedFrom));
+      for (const { worker, files } of found) log.warn(`${job.name}@${worker}: not as planned: ${files.join(", ")}`);
+      differences.push(...found);
+    },
+  };
+}
+
+/** What ends a job whose files were changed by hand since the plan was made; each file is named with its worker. */
+export function staleFiles(drifted: readonly string[]): Failure {
+  const message = `the plan does not hold any more, nothing was done: ${drifted.join("; ")}`;
+  return new Failure("plan_stale", message);
 }

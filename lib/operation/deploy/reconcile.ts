@@ -7,8 +7,8 @@ import { RUNNER_EXIT } from "../../transport/ask/runner.ts";
 import type { OperationContext } from "../base/context.ts";
 import { type Trouble, troubleOf } from "../base/outcome.ts";
 import { hooksOn, scriptErrors } from "../hooks/hooks.ts";
-import type { Due } from "../plan/deploy-scope.ts";
 import { noteBegun, noteOutcomes, outcomeOf } from "../plan/last-outcomes.ts";
+import type { Due } from "../plan/plan-job.ts";
 import type { Effects } from "../reach/effects.ts";
 import type { WantedTarget } from "../reach/target.ts";
 

@@ -12,8 +12,7 @@ import { hooksOn } from "../hooks/hooks.ts";
 import { noteStep } from "../plan/last-outcomes.ts";
 import type { AllocationPlan } from "../plan/plan-job.ts";
 import { type AllocationState, hostsOf, idsOf, workersOf } from "../plan/rollout-state.ts";
-import type { Effects } from "../reach/effects.ts";
-import { promotedTree, putFilesBack } from "../reach/promoted-tree.ts";
+import { type Effects, promotedTree, putFilesBack } from "../reach/effects.ts";
 import { targetHash } from "../reach/target.ts";
 
 const SYNC_AT_ONCE = 32;

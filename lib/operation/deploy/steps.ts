@@ -4,8 +4,7 @@ import type { Batch, Phase } from "../../plan/rollout.ts";
 import type { Trouble } from "../base/outcome.ts";
 import type { Gated } from "../health/gate.ts";
 import type { HookPass } from "../hooks/hooks.ts";
-import type { Due } from "../plan/deploy-scope.ts";
-import type { JobPlan } from "../plan/plan-job.ts";
+import type { Due, JobPlan } from "../plan/plan-job.ts";
 import type { AllocationState, Rollout } from "../plan/rollout-state.ts";
 
 /** Some allocations of a rollout. What goes wrong at one of them becomes its trouble, and the others go on. */

@@ -1,13 +1,13 @@
 import { catalogAllocations, catalogJobs, catalogWorkers } from "../../bucket/catalog/catalog.ts";
 import { allocationsNamed, jobsNamed } from "../../bucket/catalog/choices.ts";
 import { type Promotion, promotionsOf } from "../../bucket/catalog/promotions.ts";
-import { runAll } from "../../core/async.ts";
-import { Failure } from "../../core/errors.ts";
-import type { AllocationDrift, DriftedFile } from "../../plan/deploy-plan.ts";
+import { mapAll, runAll } from "../../core/async.ts";
+import { throwIfCancelled } from "../../core/errors.ts";
+import type { AllocationDrift, DeployPlan, DriftedFile, PlannedJob } from "../../plan/deploy-plan.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
-import { type CancelReceipts, Fleet } from "../base/fleet.ts";
-import { gradeOf } from "../base/grades.ts";
+import { Fleet } from "../base/fleet.ts";
+import { concludeWorkers, gradeOf } from "../base/outcome.ts";
 import {
   type DiffRoom,
   type DriftEffects,
@@ -17,11 +17,10 @@ import {
   type Promoted,
 } from "../reach/tree-drift.ts";
 
-const WORKERS_AT_ONCE = 64;
-/** Of diffs, on all workers together. */
-const DIFF_BYTES = 1024 * 1024;
-/** The most workers that the error of a drift run names. */
-const MOST_NAMED = 20;
+const LOOKS_AT_ONCE = 64;
+/** Of diffs, on all workers together, in a drift run and in a plan. */
+const RUN_DIFF_BYTES = 1024 * 1024;
+const PLAN_DIFF_BYTES = 128 * 1024;
 
 /** How a worker was found; without an answer there are no allocations. */
 interface WorkerDrift {
@@ -34,13 +33,6 @@ interface WorkerDrift {
 
 /** How an allocation on it was found. */
 type WorkerAllocation = Omit<AllocationDrift, "files"> & { job: string; files: Omit<DriftedFile, "sha256">[] };
-
-/** The result of a drift run. */
-interface DriftResult {
-  workers: WorkerDrift[];
-  /** Only where it was cancelled. */
-  cancelled?: CancelReceipts;
-}
 
 /**
  * Compares the files on workers with what was promoted there, over one connection to each, and changes nothing:
@@ -60,7 +52,7 @@ export const drift: Operation = async (context, params) => {
   );
   const fleet = new Fleet(context, catalogWorkers(db));
   const effects = driftEffects(context, fleet);
-  const room = { bytes: DIFF_BYTES };
+  const room = { bytes: RUN_DIFF_BYTES };
   let done = 0;
   const look = async (result: WorkerDrift) => {
     const own = (byWorker.get(result.worker) ?? []).map((allocation) => ({
@@ -71,8 +63,10 @@ export const drift: Operation = async (context, params) => {
     context.progress.report({ phase: "drift", done: ++done, total: results.length });
   };
   try {
-    await runAll(results, WORKERS_AT_ONCE, look, signal);
-    return conclude(context, fleet, { workers: results });
+    await runAll(results, LOOKS_AT_ONCE, look, signal);
+    for (const line of results.flatMap(driftLines)) context.log.info(line);
+    const wanted = { outcome: "in_sync", words: "as promoted" };
+    return concludeWorkers(context, fleet, { workers: results }, { wanted, isTold: true });
   } finally {
     await fleet.close();
   }
@@ -100,24 +94,41 @@ async function lookAt(
   result.duration_ms = Math.round(performance.now() - started);
 }
 
-function conclude({ log, signal }: OperationContext, fleet: Fleet, result: DriftResult): DriftResult {
-  const { workers } = result;
-  for (const worker of workers) for (const line of linesOf(worker)) log.info(line);
-  const bad = workers.filter(({ outcome }) => outcome !== "in_sync");
-  if (bad.length > 0 && signal.aborted)
-    throw new Failure("cancelled", "cancelled", { details: { ...result, cancelled: fleet.cancelReceipts() } });
-  log.info(`${workers.length - bad.length} of ${workers.length} workers are as promoted`);
-  if (bad.length === 0) return result;
-  const names = bad.slice(0, MOST_NAMED).map(({ worker, outcome }) => `${worker} (${outcome})`);
-  const more = bad.length > names.length ? ` and ${bad.length - names.length} more` : "";
-  const sentence = `${bad.length} of ${workers.length} workers are not as promoted`;
-  throw new Failure("failed", `${sentence}: ${names.join(", ")}${more}`, { details: result });
-}
-
-function linesOf({ worker, outcome, error, allocations }: WorkerDrift): string[] {
+function driftLines({ worker, outcome, error, allocations }: WorkerDrift): string[] {
   if (error !== null) return [`${worker}: ${outcome}: ${error}`];
   return allocations.flatMap(({ job, ...drift }) => [
     `${job}@${worker}: ${drift.outcome.replace("_", " ")}${drift.is_unfinished ? ", a change of it has not ended" : ""}`,
     ...describeDrift(drift),
   ]);
+}
+
+/**
+ * Adds to a plan how the files of its allocations are on their workers, each worker being asked once. Answers the
+ * workers that gave no answer; throws `cancelled`.
+ */
+export async function addDrift(
+  context: OperationContext,
+  effects: DriftEffects,
+  jobs: readonly PlannedJob[],
+  promoted: readonly Promoted[],
+): Promise<DeployPlan["unreachable"]> {
+  const planned = new Map(
+    jobs.flatMap(({ job, allocations }) => allocations.map((one) => [`${job}@${one.worker}`, one])),
+  );
+  const byWorker = [...Map.groupBy(promoted, ({ allocation }) => allocation.worker)];
+  const room = { bytes: PLAN_DIFF_BYTES };
+  let done = 0;
+  const look = async ([worker, own]: [string, Promoted[]]): Promise<DeployPlan["unreachable"]> => {
+    try {
+      for (const { job, ...drift } of await driftOn(context, effects, worker, own, room))
+        Object.assign(planned.get(`${job}@${worker}`) ?? {}, { drift });
+      return [];
+    } catch (error) {
+      throwIfCancelled(context.signal);
+      return [{ worker, ...gradeOf(error) }];
+    } finally {
+      context.progress.report({ phase: "look at files", done: ++done, total: byWorker.length });
+    }
+  };
+  return (await mapAll(byWorker, LOOKS_AT_ONCE, look, context.signal)).flat();
 }

@@ -1,26 +1,28 @@
-import type { CatalogAllocation, CatalogJob } from "../../bucket/base/model.ts";
-import { type StagedTree, stagingFolder, writeStaging } from "../../bucket/catalog/staging.ts";
+import { createHash } from "node:crypto";
+import type { CatalogAllocation, CatalogJob, CatalogWorker } from "../../bucket/base/model.ts";
+import { keptContent, type Promotion, recordSynced } from "../../bucket/catalog/promotions.ts";
+import { type StagedFile, type StagedTree, stagingFolder, writeStaging } from "../../bucket/catalog/staging.ts";
 import { mapAll } from "../../core/async.ts";
 import type { FileDigests } from "../../plan/changes.ts";
 import { type ProbeResult, probe } from "../../transport/ask/probes.ts";
-import { type LastTarget, lastTarget } from "../../transport/ask/runner.ts";
+import {
+  jobsJson,
+  type LastTarget,
+  lastTarget,
+  RUNNER_PATH,
+  runnerText,
+  workerJson,
+} from "../../transport/ask/runner.ts";
 import { type SyncFile, type SyncResult, syncTree, WORKER_TREE } from "../../transport/files/sync.ts";
 import type { OperationContext } from "../base/context.ts";
 import { collectEvidence, type Evidence } from "../base/evidence.ts";
 import type { Fleet } from "../base/fleet.ts";
 import type { HookPass, HookSession, ScriptResult } from "../hooks/hooks.ts";
 import { makeTarget, type WantedTarget } from "./target.ts";
-import { type DriftEffects, driftEffects } from "./tree-drift.ts";
-import { syncFile, workerFiles } from "./worker-files.ts";
+import { type DriftEffects, driftEffects, type Place } from "./tree-drift.ts";
 
 /** For each of the two steps of a sync: asking what is there, and sending what differs. */
 const SYNC_LIMIT_MS = 900_000;
-
-/** A job on a worker. */
-export interface Place {
-  job: string;
-  worker: string;
-}
 
 /**
  * All that a deploy does outside the bucket's database. Each throws when it did not succeed: `unreachable` where the
@@ -119,4 +121,58 @@ async function probeOnce(
     };
     return await progress.during(`${job.name}@${host}: ${check.type} probe`, timeoutMs, carryOut);
   });
+}
+
+/** The promoted files of an allocation. Throws `failed` where the content of one is not kept any more. */
+export function promotedTree({ db, kv }: OperationContext, { hash, files }: Promotion): StagedTree {
+  const staged = Object.entries(files).map(([path, digest]): StagedFile => {
+    const [mode = "", sha256 = ""] = digest.split(":");
+    return { path, mode: Number.parseInt(mode, 8), sha256, ...keptContent(db, kv, sha256) };
+  });
+  return { hash, files: staged, digests: files };
+}
+
+/** Puts promoted files back on their worker, where the files of `before` may be, and records that they are there. */
+export async function putFilesBack(
+  context: OperationContext,
+  effects: Effects,
+  { allocation, promoted, tree }: { allocation: CatalogAllocation; promoted: Promotion; tree: StagedTree },
+  before: FileDigests,
+): Promise<void> {
+  await effects.stage(allocation, tree);
+  await effects.sync(allocation, tree, before);
+  const { hash, digests: files } = tree;
+  const { job, id } = allocation;
+  recordSynced(context.db, job, id, { hash, files, updateSeq: promoted.updateSeq });
+}
+
+/** `worker.json`, `jobs.json` and `bin/` of a worker; the runner goes by them (hook-runtime.md, Deploy order 3). */
+export function workerFiles(
+  bucketId: string,
+  worker: CatalogWorker,
+  allocations: readonly CatalogAllocation[],
+  updateSeq: number,
+): SyncFile[] {
+  const jobs = allocations
+    .filter((allocation) => allocation.worker === worker.host && !allocation.removed)
+    .map(({ job, disabled }) => ({ job, disabled }));
+  const { id, host, labels } = worker;
+  return [
+    file(RUNNER_PATH, 0o755, runnerText()),
+    file("jobs.json", 0o644, jobsJson(jobs)),
+    file("worker.json", 0o644, workerJson({ bucketId, workerId: id, workerIp: host, labels, updateSeq })),
+  ];
+}
+
+function file(path: string, mode: number, text: string): SyncFile {
+  const content = Buffer.from(text);
+  return syncFile(path, mode, content, createHash("sha256").update(content).digest("hex"));
+}
+
+/** A file whose content is in memory. */
+export function syncFile(path: string, mode: number, content: Buffer, sha256: string): SyncFile {
+  async function* open() {
+    yield content;
+  }
+  return { path, mode, sha256, size: content.length, open };
 }

@@ -15,12 +15,18 @@ const DIFFS = 20;
 /** So much may differ in one file; see {@link unifiedDiff}. */
 export const MOST_EDITS = 400;
 
+/** A job on a worker. */
+export interface Place {
+  job: string;
+  worker: string;
+}
+
 /** How files on workers are looked at; nothing is written there. */
 export interface DriftEffects {
   /** Compares the files of jobs on a worker with these, in one question; see {@link compareTrees}. */
   drift(worker: string, wanted: ReadonlyMap<string, FileDigests>): Promise<Map<string, TreeDrift>>;
   /** The text of a file of a job there, of at most 64 KiB; undefined where it is none. */
-  text(place: { job: string; worker: string }, path: string): Promise<string | undefined>;
+  text(place: Place, path: string): Promise<string | undefined>;
 }
 
 /**
@@ -74,17 +80,18 @@ export async function driftOn(
   const asked = own.filter(({ promotion, wanted }) => promotion.hash !== "" || wanted !== undefined);
   const trees = new Map(asked.map(({ allocation, promotion }) => [allocation.job, promotion.files]));
   const found = await effects.drift(worker, trees);
-  const differ = new Differ(context, effects, room);
+  const diffOf = differ(context, effects, room);
   const drifts: (AllocationDrift & { job: string })[] = [];
   for (const one of own) {
     const { job } = one.allocation;
-    drifts.push({ job, ...(await allocationDrift(differ, one, found.get(job))) });
+    drifts.push({ job, ...(await allocationDrift(context, diffOf, one, found.get(job))) });
   }
   return drifts;
 }
 
 async function allocationDrift(
-  differ: Differ,
+  { log }: OperationContext,
+  diffOf: DiffOf,
   { allocation, promotion, wanted }: Promoted,
   found: TreeDrift | undefined,
 ): Promise<AllocationDrift> {
@@ -96,49 +103,37 @@ async function allocationDrift(
   const isTold = ({ path, state }: FileDrift) => (!isNew && state !== "extra") || isInTheWay(path);
   const told = (found?.files ?? []).filter(isTold);
   if (isNew && told.length === 0) return { outcome: "not_promoted", is_unfinished, files: [] };
-  differ.names(told.map(({ path }) => path));
+  // Paths found on the worker are names, too, and are not masked.
+  log.redactor.keep(told.map(({ path }) => path));
   const files: AllocationDrift["files"] = [];
   for (const file of told) {
     const { path, state, sha256 } = file;
-    files.push({ path, state, sha256, diff: await differ.diffOf(allocation, file, promotion.files[path]) });
+    files.push({ path, state, sha256, diff: await diffOf(allocation, file, promotion.files[path]) });
   }
   const isSame = files.length === 0 && !found?.isUnsettled;
   return { outcome: isSame ? "in_sync" : "drifted", is_unfinished, files };
 }
 
-/** Shows how files on one worker differ, as far as they may be shown. */
-class Differ {
-  readonly #context: OperationContext;
-  readonly #effects: DriftEffects;
-  readonly #room: DiffRoom;
-  #left = DIFFS;
+/** Answers how a file on a worker differs from the promoted one; null where that is not to be shown. */
+type DiffOf = (place: Place, file: FileDrift, digest: string | undefined) => Promise<string | null>;
 
-  constructor(context: OperationContext, effects: DriftEffects, room: DiffRoom) {
-    this.#context = context;
-    this.#effects = effects;
-    this.#room = room;
-  }
-
-  /** Paths found on the worker are names too, and are not masked. */
-  names(paths: readonly string[]): void {
-    this.#context.log.redactor.keep(paths);
-  }
-
-  /** Secrets are masked before the texts are compared: no line of one can be told from the diff. */
-  async diffOf(place: CatalogAllocation, file: FileDrift, digest: string | undefined): Promise<string | null> {
-    const { db, kv, log } = this.#context;
-    const isFull = this.#left === 0 || this.#room.bytes <= 0;
+/** Shows how files on one worker differ, as far as there is room. */
+function differ({ db, kv, log }: OperationContext, effects: DriftEffects, room: DiffRoom): DiffOf {
+  let left = DIFFS;
+  return async (place, file, digest) => {
+    const isFull = left === 0 || room.bytes <= 0;
     if (!file.hasOtherContent || digest === undefined || isFull) return null;
     const kept = keptContent(db, kv, digest.slice(digest.indexOf(":") + 1));
     const before = kept.isSecret ? undefined : textOf(kept.content);
     if (before === undefined || kept.content.length > DIFF_BYTES) return null;
-    this.#left--;
-    const after = await this.#effects.text(place, file.path);
+    left--;
+    const after = await effects.text(place, file.path);
     if (after === undefined) return null;
+    // Secrets are masked before the texts are compared, so that no line of a secret can be told from the diff.
     const diff = unifiedDiff(log.redactor.apply(before), log.redactor.apply(after), MOST_EDITS);
-    this.#room.bytes -= Buffer.byteLength(diff);
-    return this.#room.bytes < 0 ? null : diff;
-  }
+    room.bytes -= Buffer.byteLength(diff);
+    return room.bytes < 0 ? null : diff;
+  };
 }
 
 /** True where a deploy with `force` puts the promoted file back; it does not remove folders and data of a job. */

@@ -6,7 +6,7 @@ import { parametersOf } from "../../run/protocol.ts";
 import { type Readings, takeReading } from "../../transport/ask/readings.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 import { Fleet } from "../base/fleet.ts";
-import { concludeWorkers, type Graded, gradeOf } from "../base/grades.ts";
+import { concludeWorkers, type Graded, gradeOf } from "../base/outcome.ts";
 import { chooseWorkers } from "../base/workers.ts";
 
 /** What can be read. */

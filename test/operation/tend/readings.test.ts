@@ -4,7 +4,7 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { knownFacts } from "../../../lib/bucket/catalog/info.ts";
 import { Failure } from "../../../lib/core/errors.ts";
-import type { Graded } from "../../../lib/operation/base/grades.ts";
+import type { Graded } from "../../../lib/operation/base/outcome.ts";
 import { build } from "../../../lib/operation/build/build.ts";
 import { facts, sysstat, uptime } from "../../../lib/operation/tend/readings.ts";
 import type { Readings } from "../../../lib/transport/ask/readings.ts";

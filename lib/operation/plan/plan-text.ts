@@ -1,0 +1,172 @@
+import { keptContent } from "../../bucket/catalog/promotions.ts";
+import type { StagedFile } from "../../bucket/catalog/staging.ts";
+import { textOf, unifiedDiff } from "../../codec/diff.ts";
+import { Failure } from "../../core/errors.ts";
+import { Redactor } from "../../core/redact.ts";
+import type { DeployPlan, PlannedAllocation, PlannedFile, PlannedJob } from "../../plan/deploy-plan.ts";
+import type { OperationContext } from "../base/context.ts";
+import { describeDrift, isForceable, MOST_EDITS } from "../reach/tree-drift.ts";
+import type { AllocationPlan } from "./plan-job.ts";
+
+/** The most files of an allocation that are named, and the most workers of a file. */
+const MOST_NAMED = 20;
+/** The most lines of diffs in Activity; plan.json has more. */
+const MOST_DIFF_LINES = 2_000;
+/** Of longer files no diff is shown. */
+const FILE_BYTES = 64 * 1024;
+/** The bytes of diffs in a plan; half of them are for diffs that no other worker of the plan has. */
+const ALL_BYTES = 256 * 1024;
+const MARKS = { added: "+", changed: "~", removed: "-" };
+const OUTCOMES = { roll_out: "deploy required", skip: "skip", failed: "would fail", not_started: "would not start" };
+
+/**
+ * A plan in lines for people: what would be done, to which allocation and why, what was changed by hand there, and the
+ * files that would change as `diff -u` shows them.
+ */
+export function describePlan({ reconcile, waves }: DeployPlan): string[] {
+  const jobs = waves.flatMap((wave) => wave.jobs);
+  const working = jobs.filter(({ outcome }) => outcome === "roll_out").length;
+  const room = { lines: MOST_DIFF_LINES };
+  return [
+    ...reconcile.map(
+      ({ job, worker, action, hooks }) =>
+        `reconcile: ${action} ${job} on ${worker}${hooks.length > 0 ? `, then ${hooks.join(", ")}` : ""}`,
+    ),
+    ...waves.flatMap((wave) => [
+      `wave ${wave.seq}`,
+      ...wave.jobs.flatMap((job) => [...describeJob(job), ...describeFiles(job, room)]),
+    ]),
+    ...(room.lines > 0 ? [] : ["more diffs are in plan.json"]),
+    `${working} of ${jobs.length} jobs need work`,
+  ];
+}
+
+function describeJob(job: PlannedJob): string[] {
+  const hooks = job.hooks.map(({ event, names }) => `  ${job.job}: hooks for ${event}: ${names.join(", ")}`);
+  const batches = job.phases.flatMap(({ action, batches }) =>
+    batches.map(
+      (workers, index) => `  ${job.job}: ${action}, batch ${index + 1} of ${batches.length}: ${workers.join(", ")}`,
+    ),
+  );
+  return [
+    `  ${job.job} ${job.version}: ${OUTCOMES[job.outcome]}, ${job.reason}`,
+    ...(job.outcome === "roll_out" ? [...hooks, ...batches] : []),
+    ...job.allocations.flatMap(describeAllocation),
+  ];
+}
+
+function describeAllocation(one: PlannedAllocation): string[] {
+  const { worker, action, reason, is_gate_open, files, drift } = one;
+  const gate = is_gate_open ? ", its health check comes first" : "";
+  const names = files.map(({ path, change }) => `${MARKS[change]}${path}`);
+  const list = files.length === 0 ? "" : `: ${named(names, " ")}`;
+  const changes = action === "skip" && !is_gate_open ? [] : [`    ${worker}: ${action}, ${reason}${gate}${list}`];
+  const isLeft = action === "skip" && drift?.outcome === "drifted";
+  const force = drift?.files.every(isForceable) ? ": only --force puts it back" : "";
+  const kept = isLeft ? `, and stays so${force}` : "";
+  const found = drift?.files.length ? [`    ${worker}: changed by hand${kept}`, ...describeDrift(drift)] : [];
+  return [...changes, ...found.map((line, index) => (index === 0 ? line : `    ${line}`))];
+}
+
+/** Each change of a file once, with all workers that it is for. */
+function describeFiles({ job, allocations }: PlannedJob, room: { lines: number }): string[] {
+  const changes = allocations.flatMap(({ worker, files }) => files.map((file) => ({ worker, file })));
+  const same = Map.groupBy(changes, ({ file: { path, from, to } }) => JSON.stringify([path, from, to]));
+  return [...same.values()].flatMap((all) => {
+    const { file } = all[0] as { file: PlannedFile };
+    const workers = all.map(({ worker }) => worker);
+    const lines = fileLines(job, file, named(workers, ", "));
+    if (room.lines <= 0) return [];
+    room.lines -= lines.length;
+    return lines;
+  });
+}
+
+function fileLines(job: string, { path, from, to, diff, note }: PlannedFile, workers: string): string[] {
+  const about = `    ${job}/${path} on ${workers}`;
+  if (diff === undefined) return note === undefined ? [] : [`${about}: ${note}`];
+  const side = (digest: string | null, which: string) =>
+    digest === null ? "/dev/null" : `jobs/${job}/${path}\t${which}`;
+  return [
+    ...[`${about}:`, `--- ${side(from, "promoted")}`, `+++ ${side(to, "planned")}`],
+    ...diff.replace(/\n$/, "").split("\n"),
+  ];
+}
+
+function named(names: readonly string[], separator: string): string {
+  const more = names.length > MOST_NAMED ? [`and ${names.length - MOST_NAMED} more`] : [];
+  return [...names.slice(0, MOST_NAMED), ...more].join(separator);
+}
+
+type Content = Pick<StagedFile, "content" | "isSecret" | "secrets">;
+/** A diff, or why there is none. */
+type Shown = Pick<PlannedFile, "diff" | "note">;
+type DiffContext = Pick<OperationContext, "db" | "kv" | "log">;
+
+/**
+ * Adds the diffs of a plan, from what was promoted to what is wanted: what this answers gives each file of an allocation
+ * its diff, or a note that says why there is none. Secrets are masked as they are in the log. A file that a secret was
+ * read for is not shown where masking is impossible: the secret is too short, or has another form in the file.
+ */
+export function planDiffs(context: DiffContext): (plan: AllocationPlan, files: readonly PlannedFile[]) => void {
+  /** By job, path and both sides: the first worker that has the diff. */
+  const known = new Map<string, { worker: string; shown: Shown }>();
+  let left = ALL_BYTES;
+  const fitting = (shown: Shown, sameAs: string | undefined): Shown => {
+    const bytes = Buffer.byteLength(shown.diff ?? "");
+    const room = sameAs === undefined ? left : left - ALL_BYTES / 2;
+    if (bytes > room) return { note: sameAs === undefined ? "the plan is too long" : `as on ${sameAs}` };
+    left -= bytes;
+    return shown;
+  };
+  return ({ allocation: { job, worker }, tree }, files) => {
+    const wanted = new Map(tree.files.map((file) => [file.path, file]));
+    for (const file of files) {
+      const key = JSON.stringify([job, file.path, file.from, file.to]);
+      const before = known.get(key);
+      const shown = before?.shown ?? planDiff(context, file, wanted.get(file.path));
+      if (!before) known.set(key, { worker, shown });
+      Object.assign(file, fitting(shown, before?.worker));
+    }
+  };
+}
+
+function planDiff({ db, kv, log }: DiffContext, { from, to }: PlannedFile, after: Content | undefined): Shown {
+  const [mode, sha256] = from?.split(":") ?? [];
+  const [newMode, newSha256] = to?.split(":") ?? [];
+  if (sha256 === newSha256) return { note: `its mode changes from ${mode} to ${newMode}` };
+  try {
+    return diffOf(log.redactor, sha256 === undefined ? undefined : keptContent(db, kv, sha256), after);
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    return { note: error.message };
+  }
+}
+
+function diffOf(redactor: Redactor, before: Content | undefined, after: Content | undefined): Shown {
+  const sides = [before, after];
+  if (sides.some((side) => (side?.content.length ?? 0) > FILE_BYTES))
+    return { note: `longer than ${FILE_BYTES / 1024} KiB` };
+  const texts = sides.map((side) => side && textOf(side.content));
+  if (sides.some((side, index) => side && texts[index] === undefined)) return { note: "binary" };
+  if (!sides.every((side, index) => isMaskable(side, texts[index] ?? "")))
+    return { note: "a secret was read for it that cannot be masked" };
+  // The value of a secret that was replaced since is still masked.
+  for (const secret of sides.flatMap((side) => side?.secrets ?? [])) redactor.add(secret);
+  const [old, now] = texts.map((text) => text && redactor.apply(text));
+  const diff = unifiedDiff(old, now, MOST_EDITS);
+  if (diff !== "") return { diff };
+  return { note: before && after ? "only secrets in it change" : "empty" };
+}
+
+/** True where every secret that a text was rendered with stands in the text in a form that the log would mask. */
+function isMaskable(side: Content | undefined, text: string): boolean {
+  if (!side?.isSecret) return true;
+  const { secrets = [] } = side;
+  const isMasked = (secret: string) => {
+    const redactor = new Redactor();
+    redactor.add(secret);
+    return redactor.apply(text) !== text;
+  };
+  return secrets.length > 0 && secrets.every(isMasked);
+}
