@@ -33,7 +33,7 @@ const ROOMS: Record<string, readonly string[]> = {
   cli: ["base", "push", "server", "bucket", "commands", "main"],
   codec: ["uuid", "version", "glob", "diff", "config", "archive", "crypto", "qr", "template"],
   operation: ["base", "hooks", "reach", "build", "health", "plan", "tend", "control", "deploy", "index"],
-  transport: ["base", "ssh", "files", "ask", "trust", "open"],
+  transport: ["base", "ssh", "files", "ask", "trust"],
 };
 
 /** Files that an auditor keeps apart in the mind. */

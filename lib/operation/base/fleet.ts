@@ -2,8 +2,8 @@ import type { CatalogWorker } from "../../bucket/base/model.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
 import { sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
 import { Failure } from "../../core/errors.ts";
+import { localTransport } from "../../transport/base/local.ts";
 import { describeReceipt, type Receipt, type Transport } from "../../transport/base/transport.ts";
-import { openTransport } from "../../transport/open.ts";
 import { SshConnections } from "../../transport/ssh/ssh.ts";
 import type { OperationContext } from "./context.ts";
 
@@ -121,7 +121,9 @@ export class Fleet {
 
   async #open(host: string): Promise<Transport> {
     const { run, launcher } = this.#context;
-    return this.#noting(await openTransport(this.worker(host), run.bucketId, launcher, () => this.#openSsh()));
+    const worker = this.worker(host);
+    if (worker.connection === "local") return this.#noting(localTransport(worker, run.bucketId, launcher));
+    return this.#noting((await this.#openSsh()).transport(worker, run.bucketId));
   }
 
   async #reach(host: string): Promise<Transport> {

@@ -43,7 +43,7 @@ export function driftEffects({ db, signal }: OperationContext, fleet: Fleet): Dr
       return found;
     },
     async text({ job, worker }, path) {
-      return await readText(await fleet.open(worker), job, path, DIFF_BYTES, signal);
+      return await readText(await fleet.open(worker), { job, path, bytes: DIFF_BYTES }, signal);
     },
   };
 }

@@ -11,7 +11,7 @@ import { runAll } from "../../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { unlessMissing } from "../../core/files.ts";
 import { Redactor } from "../../core/redact.ts";
-import { examineWorker } from "../../transport/ask/examine.ts";
+import { examineWorker } from "../../transport/ask/inspect.ts";
 import { Fleet, TOOLS, WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { ProgressBoard } from "../base/progress.ts";
 import { type DoctorContext, examineBucket, type Finding, Findings } from "./doctor-bucket.ts";
@@ -133,7 +133,7 @@ async function examineOne({ signal }: DoctorContext, fleet: Fleet, host: string)
     const missing = seen.missing.join(", ");
     if (missing === "") found.ok("tools", "installed");
     else found.problem("tools", `${missing}: not installed`, "install what is missing on the worker");
-    if (seen.blocked !== undefined)
+    if (seen.blocked !== null)
       found.problem("folder", `${seen.blocked} is no folder`, `move it away: ${transport.folder} is to be there`);
     clock(found, seen.aheadSeconds);
     found.disk("disk", seen.freeBytes, seen.diskBytes);

@@ -6,7 +6,7 @@ import { allocationNamespace } from "../../bucket/kv/kv-access.ts";
 import { mapAll } from "../../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { parametersOf } from "../../run/protocol.ts";
-import { discardJob, vacate } from "../../transport/files/discard.ts";
+import { discardJob, vacate } from "../../transport/files/sync.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 import { type CancelReceipts, Fleet, WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { type Noted, noteBegun, noteOutcomes, outcomeOf as outcomeOfError } from "../plan/last-outcomes.ts";

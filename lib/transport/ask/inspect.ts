@@ -1,8 +1,6 @@
-import { cancelledFailure, Failure } from "../../core/errors.ts";
 import type { CommandOutcome } from "../../core/spawn.ts";
-import { shortText } from "../base/sync-scripts.ts";
+import { runScriptOn, ScriptAnswer, scriptText } from "../base/scripts.ts";
 import type { ScriptOptions, Transport } from "../base/transport.ts";
-import { RUNNER_EXIT } from "./runner.ts";
 
 /** The end of a log of a job. */
 export interface JobLog {
@@ -21,28 +19,16 @@ export interface LogLimits {
   signal?: AbortSignal;
 }
 
-/** Names are given on a line of their own, lines of a file begin with `|`. Links are not followed. */
-const LOGS = `
-${shortText("way")}
-real "jobs/$1" 2>/dev/null || exit 0
-cd "jobs/$1/logs" 2>/dev/null || exit 0
-left=$2
-ls -t 2>/dev/null | while [ "$left" -gt 0 ] && IFS= read -r name; do
-  [ -f "./$name" ] && [ ! -L "./$name" ] && [ -s "./$name" ] || continue
-  case $name in *.gz | *.bz2 | *.xz | *.zst) continue ;; esac
-  left=$((left - 1))
-  printf '>%s\\n' "$name"
-  tail -c "$3" "./$name" | sed 's/^/|/'
-  echo
-done`;
-
 /**
- * The ends of the logs of a job that were written to last, newest first; compressed ones are left out.
+ * The ends of the logs of a job that were written to last, newest first; compressed logs are left out.
  * Throws `timeout`, `unreachable`, `cancelled`, or `failed` with what the worker said.
  */
-export async function lastLogs(transport: Transport, job: string, limits: LogLimits): Promise<JobLog[]> {
-  const { files, bytes, timeoutMs, signal } = limits;
-  const outcome = await transport.script(LOGS, {
+export async function lastLogs(
+  transport: Transport,
+  job: string,
+  { files, bytes, timeoutMs, signal }: LogLimits,
+): Promise<JobLog[]> {
+  const { stdout } = await runScriptOn(transport, "logs", "Cannot read the logs", {
     args: [job, String(files), String(bytes)],
     // The bytes of a log need not be text.
     env: { LC_ALL: "C" },
@@ -51,20 +37,8 @@ export async function lastLogs(transport: Transport, job: string, limits: LogLim
     timeoutMs,
     signal,
   });
-  if (outcome.reason === "cancelled") throw cancelledFailure();
-  if (outcome.reason === "timeout")
-    throw new Failure("timeout", `the logs could not be read within ${timeoutMs / 1000} s`);
-  if (outcome.exitCode !== 0)
-    throw new Failure(
-      "failed",
-      `the logs could not be read: ${outcome.stderr.trim() || `exit code ${outcome.exitCode}`}`,
-    );
-  return parseLogs(outcome.stdout);
-}
-
-function parseLogs(answer: string): JobLog[] {
   const logs: JobLog[] = [];
-  for (const line of answer.split("\n")) {
+  for (const line of stdout.split("\n")) {
     const rest = line.slice(1);
     if (line.startsWith(">")) logs.push({ file: rest, text: "" });
     const last = logs.at(-1);
@@ -73,18 +47,9 @@ function parseLogs(answer: string): JobLog[] {
   return logs;
 }
 
-const STATUS = `
-${shortText("way")}
-real "jobs/$1" || exit ${RUNNER_EXIT.link}
-if [ ! -d "jobs/$1" ]; then
-  echo "jobs/$1 is missing on this worker: deploy to it first"
-  exit ${RUNNER_EXIT.missingFolder}
-fi
-exec make -s -C "jobs/$1" status 2>&1`;
-
 /**
- * Asks a job on a worker for its status: `make status`, all it says coming as `stdout`. Not through bin/runner: a
- * question waits for no other target, and does not count as what ran there last. Exit codes are not errors.
+ * Asks a job on a worker for its status: `make status`, with all its output as `stdout`. Not through bin/runner: a
+ * question waits for no other target, and does not count as the last target there. Exit codes are not errors.
  * Throws as {@link Transport.script} does.
  */
 export function makeStatus(
@@ -92,23 +57,71 @@ export function makeStatus(
   job: string,
   options: Pick<ScriptOptions, "env" | "onLine" | "keepBytes" | "timeoutMs" | "signal">,
 ): Promise<CommandOutcome> {
-  return transport.script(STATUS, { args: [job], ...options });
+  return transport.script(scriptText("status"), { args: [job], ...options });
 }
 
-const WORKER_FILE = `if [ -f worker.json ] && [ ! -L worker.json ]; then head -c 65536 worker.json; fi`;
+const WORKER_FILE_BYTES = 64 * 1024;
 const WORKER_FILE_LIMIT_MS = 60_000;
 
 /**
- * The content of worker.json on a worker; empty where there is none. Throws `failed` where it cannot be read, and as
- * {@link Transport.script} does.
+ * The content of worker.json on a worker, at most 64 KiB; empty where there is none. Throws `failed` where the file cannot
+ * be read, and as {@link Transport.script} does.
  */
 export async function readWorkerJson(transport: Transport, signal: AbortSignal): Promise<string> {
-  const outcome = await transport.script(WORKER_FILE, { isShort: true, timeoutMs: WORKER_FILE_LIMIT_MS, signal });
-  if (outcome.reason === "cancelled") throw cancelledFailure();
-  if (outcome.exitCode !== 0)
-    throw new Failure(
-      "failed",
-      `Cannot read worker.json on ${transport.worker.host}: ${outcome.stderr.trim() || outcome.reason}`,
-    );
-  return outcome.stdout;
+  const args = ["worker.json", String(WORKER_FILE_BYTES)];
+  const options = { args, isShort: true, timeoutMs: WORKER_FILE_LIMIT_MS, signal };
+  const doing = `Cannot read worker.json on ${transport.worker.host}`;
+  return (await runScriptOn(transport, "read", doing, options)).stdout;
+}
+
+/** What was found on a worker. */
+export interface Examination {
+  /** Tools that are not installed there. */
+  missing: string[];
+  /** What stands where the bucket's folder, or a folder above, is to be and is no folder. */
+  blocked: string | null;
+  /** How far the worker's clock is ahead of ours, in whole seconds. */
+  aheadSeconds: number;
+  freeBytes: number;
+  diskBytes: number;
+  /** Locks, below the bucket's folder, whose holder lives there. */
+  held: string[];
+  /** What commands that were cut off have left: locks, and syncs that were not finished. */
+  left: string[];
+}
+
+const EXAMINE_LIMIT_MS = 20_000;
+const KIB = 1024;
+
+/**
+ * Looks at a worker; writes nothing and needs no folder of the bucket there. Throws `unreachable`, `cancelled`, `timeout`
+ * after 20 s, or `failed` where the answer cannot be understood.
+ */
+export async function examineWorker(
+  transport: Transport,
+  tools: readonly string[],
+  signal: AbortSignal,
+): Promise<Examination> {
+  const started = Date.now();
+  const limits = { timeoutMs: EXAMINE_LIMIT_MS, signal, isShort: true, isFolderOptional: true };
+  const args = [transport.folder, ...tools];
+  const { stdout } = await runScriptOn(transport, "doctor", "Cannot examine the worker", { args, ...limits });
+  const answer = new ScriptAnswer(stdout);
+  const [clock = 0] = answer.numbers("clock", 1);
+  const [free = 0, all = 0] = answer.numbers("disk", 2);
+  return {
+    missing: answer.all("missing"),
+    blocked: answer.text("blocked"),
+    aheadSeconds: clockLead(clock, started / 1000, Date.now() / 1000),
+    freeBytes: free * KIB,
+    diskBytes: all * KIB,
+    held: answer.all("held"),
+    left: [...answer.all("left"), ...answer.all("cut")],
+  };
+}
+
+/** By how much a clock that shows whole seconds is ahead, at least, when it was read between two moments of ours. */
+function clockLead(clock: number, from: number, to: number): number {
+  if (clock > to) return Math.floor(clock - to);
+  return clock + 1 < from ? Math.ceil(clock + 1 - from) : 0;
 }

@@ -1,11 +1,204 @@
-import { cancelledFailure, Failure } from "../../core/errors.ts";
-import { shortText } from "../base/sync-scripts.ts";
+import { leadingNumbers, runScriptOn, ScriptAnswer } from "../base/scripts.ts";
 import type { Transport } from "../base/transport.ts";
-import { ScriptAnswer } from "./answer.ts";
-import { type Facts, parseFacts, TOOLS } from "./facts.ts";
-import { parseSysstat, parseUptime, type Sysstat, type Uptime } from "./sysstat.ts";
 
-/** What a worker can be asked for, and the form of what it tells. */
+/** What a worker is. Fields are null where the worker does not tell. */
+export interface Facts {
+  hostname: string | null;
+  os: string | null;
+  kernel: string | null;
+  arch: string | null;
+  cpu_count: number;
+  /** Of one CPU: the highest clock of now, else the highest possible. */
+  cpu_mhz: number | null;
+  /** Rounded up. */
+  memory_mb: number;
+  /** RFC 3339. */
+  boot_time: string;
+  /** Without the loopback ones; IPv4 first. */
+  addresses: string[];
+  /** The root and what is mounted from devices. */
+  disks: { mount: string; device: string; size_bytes: number; used_bytes: number; available_bytes: number }[];
+  /** Which of {@link TOOLS} it has. */
+  tools: string[];
+}
+
+/** The programs that are looked for. */
+export const TOOLS: readonly string[] = [
+  ...["bash", "busybox", "curl", "docker", "find", "java", "make", "node", "openssl", "podman", "python3", "rsync"],
+  ...["setsid", "sha256sum", "sudo", "systemctl", "tar"],
+];
+
+/** More disks, interfaces and addresses are not told. */
+const MOST_TOLD = 256;
+const HIGHEST_MHZ = 1_000_000;
+
+/** Reads what `facts.sh` told. Throws `failed` where that is no such answer. */
+export function parseFacts(answer: ScriptAnswer): Facts {
+  return {
+    hostname: answer.text("hostname"),
+    os: answer.text("os")?.replace(/^(["'])(.*)\1$/, "$2") ?? null,
+    kernel: answer.text("kernel"),
+    arch: answer.text("arch"),
+    cpu_count: answer.whole("cpu_count", 65_536),
+    cpu_mhz: cpuClock(answer),
+    memory_mb: Math.ceil(answer.whole("memory_kb", 2 ** 40) / 1024),
+    boot_time: new Date(answer.whole("boot_time", 2 ** 40) * 1000).toISOString(),
+    addresses: [...new Set(factAddresses(answer))].slice(0, MOST_TOLD),
+    disks: factDisks(answer).slice(0, MOST_TOLD),
+    tools: TOOLS.filter((tool) => answer.all("tool").includes(tool)),
+  };
+}
+
+function cpuClock(answer: ScriptAnswer): number | null {
+  const now = answer.all("cpu_mhz").flatMap(leadingNumbers);
+  const possible = answer.all("cpu_max_khz").flatMap(leadingNumbers);
+  const mhz = now.length > 0 ? Math.max(...now) : Math.max(0, ...possible) / 1000;
+  return mhz >= 1 && mhz <= HIGHEST_MHZ ? Math.round(mhz) : null;
+}
+
+function factAddresses(answer: ScriptAnswer): string[] {
+  const four = answer.all("address").filter((one) => /^\d{1,3}(\.\d{1,3}){3}$/.test(one) && !/^127\./.test(one));
+  const six = answer.all("address6").filter((one) => /^[0-9a-f]{32}$/.test(one) && !/^0{31}1$/.test(one));
+  const parts = six.map((one) => (one.match(/.{4}/g) as string[]).join(":"));
+  return [...four, ...parts.map((one) => new URL(`http://[${one}]`).hostname.slice(1, -1))];
+}
+
+function factDisks(answer: ScriptAnswer): Facts["disks"] {
+  const disks = new Map<string, Facts["disks"][number]>();
+  for (const line of answer.all("disk")) {
+    const [, device = "", blocks, used, available, mount = ""] =
+      /^(\S{1,253}) +(\d{1,15}) +(\d{1,15}) +(\d{1,15}) +\S+ +(.{1,1024})$/.exec(line) ?? [];
+    if (mount === "" || disks.has(device)) continue;
+    const bytes = (kilobytes: string | undefined) => Number(kilobytes) * 1024;
+    const sizes = { size_bytes: bytes(blocks), used_bytes: bytes(used), available_bytes: bytes(available) };
+    disks.set(device, { mount, device, ...sizes });
+  }
+  return [...disks.values()];
+}
+
+/** The load of a worker and since when it runs, as /proc tells them. */
+export interface Uptime {
+  load1: number;
+  load5: number;
+  load15: number;
+  uptime_s: number;
+}
+
+/** How busy a worker was for a second. */
+export interface Sysstat {
+  /** The share of all CPUs together. */
+  cpu_pct: number;
+  mem_total_bytes: number;
+  mem_used_bytes: number;
+  mem_available_bytes: number;
+  mem_swap_total_bytes: number;
+  mem_swap_used_bytes: number;
+  /** Whole devices that were ever used. */
+  disk: { device: string; read_bytes_per_s: number; write_bytes_per_s: number; busy_pct: number }[];
+  /** Interfaces that were ever used, without loopback. */
+  net: { interface: string; rx_bytes_per_s: number; tx_bytes_per_s: number }[];
+}
+
+/** /proc/diskstats counts sectors of this size, whatever the device has. */
+const SECTOR_BYTES = 512;
+
+/** Reads what `uptime.sh` told. Throws `failed` where that is no such answer. */
+export function parseUptime(answer: ScriptAnswer): Uptime {
+  const [load1 = 0, load5 = 0, load15 = 0] = answer.numbers("load", 3);
+  const [uptime = 0] = answer.numbers("uptime", 1);
+  return { load1, load5, load15, uptime_s: Math.floor(uptime) };
+}
+
+/** Reads what `sysstat.sh` told. Throws `failed` where that is no such answer. */
+export function parseSysstat(answer: ScriptAnswer): Sysstat {
+  const [before = 0] = answer.numbers("before_uptime", 1);
+  const [after = 0] = answer.numbers("after_uptime", 1);
+  const seconds = Math.max(0.01, after - before);
+  return {
+    cpu_pct: cpuShare(answer),
+    ...memoryUse(answer),
+    disk: diskRates(answer, seconds),
+    net: netRates(answer, seconds),
+  };
+}
+
+/** user, nice, system, idle, iowait, irq, softirq, steal: what follows is part of the first ones. */
+function cpuShare(answer: ScriptAnswer): number {
+  const before = answer.numbers("before_cpu", 8);
+  const spent = answer.numbers("after_cpu", 8).map((now, index) => rise(before[index], now));
+  const total = spent.reduce((sum, one) => sum + one, 0);
+  const idle = (spent[3] as number) + (spent[4] as number);
+  return total === 0 ? 0 : tenths((100 * (total - idle)) / total);
+}
+
+function memoryUse(answer: ScriptAnswer) {
+  const sizes = new Map(answer.all("memory").map((line) => line.split(" ") as [string, string]));
+  const bytes = (name: string) => (leadingNumbers(sizes.get(name) ?? "0")[0] ?? 0) * 1024;
+  const total = bytes("MemTotal");
+  const available = sizes.has("MemAvailable") ? bytes("MemAvailable") : bytes("MemFree");
+  return {
+    mem_total_bytes: total,
+    mem_used_bytes: Math.max(0, total - available),
+    mem_available_bytes: available,
+    mem_swap_total_bytes: bytes("SwapTotal"),
+    mem_swap_used_bytes: Math.max(0, bytes("SwapTotal") - bytes("SwapFree")),
+  };
+}
+
+function diskRates(answer: ScriptAnswer, seconds: number): Sysstat["disk"] {
+  const devices = new Set(answer.all("block"));
+  // Two numbers of the device come before its name.
+  const counters = (when: string) => countersByName(answer.all(`${when}_disk`), /^\d+ +\d+ +(\S{1,253}) +(.*)$/, 10);
+  return risesOf(counters("before"), counters("after"))
+    .filter(({ name }) => devices.has(name))
+    .map(({ name, rises }) => ({
+      device: name,
+      read_bytes_per_s: Math.round(((rises[2] as number) * SECTOR_BYTES) / seconds),
+      write_bytes_per_s: Math.round(((rises[6] as number) * SECTOR_BYTES) / seconds),
+      busy_pct: Math.min(100, tenths((rises[9] as number) / seconds / 10)),
+    }));
+}
+
+function netRates(answer: ScriptAnswer, seconds: number): Sysstat["net"] {
+  const counters = (when: string) => countersByName(answer.all(`${when}_net`), /^(\S{1,253}) +(.*)$/, 9);
+  return risesOf(counters("before"), counters("after"))
+    .filter(({ name }) => name !== "lo")
+    .map(({ name, rises }) => ({
+      interface: name,
+      rx_bytes_per_s: Math.round((rises[0] as number) / seconds),
+      tx_bytes_per_s: Math.round((rises[8] as number) / seconds),
+    }));
+}
+
+/** The counters by name; lines with fewer numbers are passed over. */
+function countersByName(lines: readonly string[], pattern: RegExp, count: number): Map<string, number[]> {
+  const found = new Map<string, number[]>();
+  for (const line of lines) {
+    const [, name = "", rest = ""] = pattern.exec(line) ?? [];
+    const numbers = leadingNumbers(rest);
+    if (numbers.length >= count) found.set(name, numbers);
+  }
+  return found;
+}
+
+/** What rose between two readings, of those that are in both and not all zero. */
+function risesOf(before: ReadonlyMap<string, number[]>, after: ReadonlyMap<string, number[]>) {
+  const used = [...after].filter(([name, numbers]) => before.has(name) && numbers.some((one) => one > 0));
+  return used
+    .slice(0, MOST_TOLD)
+    .map(([name, numbers]) => ({ name, rises: numbers.map((now, index) => rise(before.get(name)?.[index], now)) }));
+}
+
+/** A counter that begins anew, or is lost, has not risen. */
+function rise(before: number | undefined, now: number): number {
+  return Math.max(0, now - (before ?? now));
+}
+
+function tenths(value: number): number {
+  return Math.round(value * 10) / 10;
+}
+
+/** What a worker can be asked for, and the form of the answer. */
 export interface Readings {
   facts: Facts;
   uptime: Uptime;
@@ -18,26 +211,18 @@ const PARSERS: { [K in keyof Readings]: (answer: ScriptAnswer) => Readings[K] } 
   sysstat: parseSysstat,
 };
 
-const LIMIT_MS = 30_000;
+const READING_LIMIT_MS = 30_000;
 
 /**
- * Asks a worker, in one script, which needs no folder of the bucket there. Throws `unreachable`, `cancelled`, `timeout`
- * after 30 s, or `failed` where what it tells is no answer.
+ * Takes a reading of a worker with one script, which needs no folder of the bucket there. Throws `unreachable`,
+ * `cancelled`, `timeout` after 30 s, or `failed` where the answer cannot be understood.
  */
 export async function takeReading<K extends keyof Readings>(
   transport: Transport,
   what: K,
   signal: AbortSignal,
 ): Promise<Readings[K]> {
-  const outcome = await transport.script(shortText(what), {
-    args: TOOLS,
-    signal,
-    timeoutMs: LIMIT_MS,
-    isShort: true,
-    isFolderOptional: true,
-  });
-  if (outcome.reason === "cancelled") throw cancelledFailure();
-  if (outcome.reason === "timeout")
-    throw new Failure("timeout", `the worker did not answer within ${LIMIT_MS / 1000} s`);
-  return PARSERS[what](new ScriptAnswer(outcome.stdout));
+  const limits = { timeoutMs: READING_LIMIT_MS, signal, isShort: true, isFolderOptional: true };
+  const { stdout } = await runScriptOn(transport, what, "Cannot ask the worker", { args: TOOLS, ...limits });
+  return PARSERS[what](new ScriptAnswer(stdout));
 }

@@ -1,6 +1,6 @@
-import { cancelledFailure, Failure } from "../../core/errors.ts";
+import { Failure } from "../../core/errors.ts";
 import type { CommandOutcome } from "../../core/spawn.ts";
-import { scriptText, shortText } from "../base/sync-scripts.ts";
+import { commentedText, runScriptOn, scriptText } from "../base/scripts.ts";
 import type { ScriptOptions, Transport } from "../base/transport.ts";
 
 /** The path of the runner below the bucket's folder on a worker; it has mode 0755. */
@@ -20,7 +20,7 @@ export const RUNNER_EXIT = {
 
 /** The content of bin/runner. */
 export function runnerText(): string {
-  return `#!/bin/sh\n${scriptText("runner")}`;
+  return `#!/bin/sh\n${commentedText("runner")}`;
 }
 
 /** What worker.json tells scripts and hooks on a worker about it. */
@@ -34,7 +34,7 @@ export interface WorkerFacts {
 
 /** The content of worker.json. */
 export function workerJson(facts: WorkerFacts): string {
-  return json({
+  return spacedJson({
     bucket_id: facts.bucketId,
     worker_id: facts.workerId,
     worker_ip: facts.workerIp,
@@ -46,10 +46,10 @@ export function workerJson(facts: WorkerFacts): string {
 /** The content of jobs.json: the jobs of a worker whose allocations are not removed. bin/runner looks for its lines. */
 export function jobsJson(jobs: readonly { job: string; disabled: boolean }[]): string {
   const sorted = [...jobs].sort((a, b) => (a.job < b.job ? -1 : 1));
-  return json(sorted.map(({ job, disabled }) => ({ job, disabled: disabled ? 1 : 0 })));
+  return spacedJson(sorted.map(({ job, disabled }) => ({ job, disabled: disabled ? 1 : 0 })));
 }
 
-function json(value: unknown): string {
+function spacedJson(value: unknown): string {
   return `${JSON.stringify(value, null, 3)}\n`;
 }
 
@@ -71,15 +71,6 @@ export interface TargetOrder {
   signal?: AbortSignal;
 }
 
-const START = `
-${shortText("way")}
-real bin bin/runner || exit ${RUNNER_EXIT.link}
-if [ ! -f bin/runner ]; then
-  echo "bin/runner is missing on this worker: deploy to it first" >&2
-  exit ${RUNNER_EXIT.missingFolder}
-fi
-exec sh bin/runner "$@"`;
-
 /**
  * Runs a target of a job on a worker through bin/runner. The outcome tells how it ended: exit codes are not errors,
  * {@link RUNNER_EXIT} lists those by which the runner itself refuses, with one line on standard error.
@@ -91,10 +82,10 @@ export function runTarget(transport: Transport, order: TargetOrder): Promise<Com
   const { env, onLine, onBegin, signal, timeoutMs } = order;
   const { job, target, runId, hash = "-", overRuns = [] } = order;
   const args = [job, target, runId, hash, String(patience), overRuns.join(",")];
-  return transport.script(START, { args, env, onLine, onBegin, signal, timeoutMs });
+  return transport.script(scriptText("target"), { args, env, onLine, onBegin, signal, timeoutMs });
 }
 
-/** True where a target may have run without success: not where it succeeded, nor where bin/runner refused to run it. */
+/** True where a target may have run without success; false where the target succeeded, or bin/runner refused to run it. */
 export function isCut({ exitCode }: Pick<CommandOutcome, "exitCode">): boolean {
   const refused: readonly number[] = Object.values(RUNNER_EXIT);
   return exitCode !== 0 && !refused.includes(exitCode ?? -1);
@@ -106,27 +97,22 @@ export interface LastTarget {
   target: string;
 }
 
-const LAST = `${shortText("way")}
-file=".runner/$1.last"; real "$file" || exit 1; if [ -f "$file" ]; then cat "$file" /proc/sys/kernel/random/boot_id; fi`;
 const LAST_LIMIT_MS = 60_000;
 
 /**
- * The last target of a job that succeeded on a worker since that started, whichever command ran it; undefined where none
- * has: what ran before a restart of the worker runs no more.
+ * The last target of a job that succeeded on a worker since the worker started, whichever command ran it; undefined where
+ * there is none: what ran before a restart of the worker runs no more.
  */
 export async function lastTarget(
   transport: Transport,
   job: string,
   options: { signal?: AbortSignal } = {},
 ): Promise<LastTarget | undefined> {
-  const outcome = await transport.script(LAST, { args: [job], timeoutMs: LAST_LIMIT_MS, isShort: true, ...options });
-  if (outcome.reason === "cancelled") throw cancelledFailure();
-  const found = /^(\S+) (\S+) (\S+)\n(\S+)\n$/.exec(outcome.stdout);
-  if (outcome.exitCode !== 0 || (!found && outcome.stdout !== ""))
-    throw new Failure(
-      "failed",
-      `Cannot read what ran last for ${job} on ${transport.worker.host}: ${outcome.stderr.trim() || outcome.reason}`,
-    );
+  const doing = `Cannot read what ran last for ${job} on ${transport.worker.host}`;
+  const limits = { timeoutMs: LAST_LIMIT_MS, isShort: true, ...options };
+  const { stdout } = await runScriptOn(transport, "last", doing, { args: [job], ...limits });
+  const found = /^(\S+) (\S+) (\S+)\n(\S+)\n$/.exec(stdout);
+  if (!found && stdout !== "") throw new Failure("failed", `${doing}: the record cannot be understood`);
   const [, hash, target, boot, present] = found ?? [];
   return target === undefined || boot !== present ? undefined : { hash: hash === "-" ? undefined : hash, target };
 }

@@ -1,11 +1,12 @@
 import { createHash, randomBytes } from "node:crypto";
 import { type TarInput, writeTar } from "../../codec/archive/tar-write.ts";
-import { type Failure, messageOf } from "../../core/errors.ts";
+import { Failure, messageOf } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
+import { foldersAbove } from "./look.ts";
 
 /** What is sent of a file. */
 export interface FileContent {
-  /** Set when the file is written; of a file that is there already only the owner's execute bit is compared. */
+  /** Set when the file is written; of a file on the worker only the owner's execute bit is compared. */
   mode: number;
   /** Of the content, in lower-case hexadecimal. */
   sha256: string;
@@ -14,51 +15,52 @@ export interface FileContent {
   open(): AsyncIterable<Uint8Array>;
 }
 
-/** What is to be done to a tree; all paths are below the bucket's folder. */
+/** A change of a tree; all paths are below the bucket's folder. */
 export interface TreeChange {
+  /** The tree's name: its part of `.sync`. */
+  tree: string;
   /** All files of the tree as they are to be, sorted by path. */
   wanted: ReadonlyMap<string, FileContent>;
-  /** True when these files are the ones that its list names: the list gets another first line only. */
+  /** True when the tree's list names the wanted files already: only the first line of the list changes. */
   isListed: boolean;
-  /** The folders of it that sync has made; nothing where `isListed`. */
+  /** The folders of the tree that sync has made; none where `isListed`. */
   made: ReadonlySet<string>;
   changed: readonly string[];
   removed: readonly string[];
+  /** The beginning of the sentence where a file cannot be sent. */
+  doing: string;
 }
 
 /** How many files go into one folder of the stream: their names are the arguments of one command. */
 const PARCEL = 100;
-/** Names that mean themselves to every tar and shell, and fit into a tar header; any other file goes by its number. */
+/** Names that mean themselves to every tar and shell, and fit into a tar header; other files are sent by number. */
 const PLAIN_NAME = /^\w[\w.+=@%,-]{0,90}$/;
-/** Files are small, and each part that is sent costs both sides a little. */
-const PART_BYTES = 64 * 1024;
 
 /**
- * The archive that scripts/receive.sh takes for a tree, and the digest of its first file. The stream throws what `fail` makes of a
- * file that cannot be read or has changed.
+ * The archive that scripts/receive.sh takes for a tree, and the digest of the first file in it. The stream throws
+ * `failed` for a file that cannot be read or has changed.
  */
-export function changeStream(
-  tree: string,
-  change: TreeChange,
-  fail: (why: string, cause?: unknown) => Failure,
-): { digest: string; stream: AsyncIterable<Uint8Array> } {
-  const parcels = parcelsOf(change.changed);
-  const orders = ordersOf(tree, change, parcels);
-  const stream = writeTar(entriesOf(tree, change, orders, parcels.names, fail));
-  return { digest: sha256(orders.get("digests") as string), stream };
+export function changeStream(change: TreeChange): { digest: string; stream: AsyncIterable<Uint8Array> } {
+  const { tree, wanted, changed, doing } = change;
+  const parcels = parcelsOf(changed);
+  const orders = ordersOf(change, parcels);
+  async function* entries(): AsyncGenerator<TarInput> {
+    for (const [name, text] of orders) {
+      const content = Buffer.from(text);
+      yield { path: `${tree}/${name}`, mode: 0o600, size: content.length, content: [content] };
+    }
+    for (const path of changed) {
+      const file = wanted.get(path) as FileContent;
+      const { mode, size } = file;
+      yield { path: `${tree}/${parcels.names.get(path)}`, mode, size, content: checkedContent(path, file, doing) };
+    }
+  }
+  return { digest: sha256(orders.get("digests") as string), stream: writeTar(entries()) };
 }
 
-/** How the list of a tree of these files begins, sorted as they are. */
+/** The beginning of the list of a tree of these files, sorted as they are. */
 export function listHead(paths: Iterable<string>): string {
   return `sync ${sha256(lines(paths))} `;
-}
-
-/** All folders above these paths, each before those in it. */
-export function foldersAbove(paths: Iterable<string>): Set<string> {
-  const folders = new Set<string>();
-  for (const path of paths)
-    for (let at = path.indexOf("/"); at > 0; at = path.indexOf("/", at + 1)) folders.add(path.slice(0, at));
-  return folders;
 }
 
 /** How files are put into the stream. */
@@ -88,11 +90,8 @@ function parcelsOf(paths: readonly string[]): Parcels {
 }
 
 /** The small files in front of the content, as scripts/receive.sh describes them. */
-function ordersOf(
-  tree: string,
-  { wanted, isListed, made, changed, removed }: TreeChange,
-  { places, names }: Parcels,
-): Map<string, string> {
+function ordersOf(change: TreeChange, { places, names }: Parcels): Map<string, string> {
+  const { tree, wanted, made, changed, removed } = change;
   const needed = foldersAbove(wanted.keys());
   const emptied = [...foldersAbove(removed)].filter((folder) => !needed.has(folder) && made.has(folder));
   const first = `${listHead(wanted.keys())}${randomBytes(8).toString("hex")}`;
@@ -103,10 +102,10 @@ function ordersOf(
   const orders = new Map([
     ["moves", lines(places)],
     ["parents", lines(foldersAbove([...changed, ...removed]))],
-    isListed ? ["first", lines([first])] : ["list", lines([first, ...owned])],
-    ...(removed.length > 0 ? [["removals", lines(removed)] as const] : []),
-    ...(emptied.length > 0 ? [["emptied", lines(emptied.reverse())] as const] : []),
+    change.isListed ? ["first", lines([first])] : ["list", lines([first, ...owned])],
   ]);
+  if (removed.length > 0) orders.set("removals", lines(removed));
+  if (emptied.length > 0) orders.set("emptied", lines(emptied.reverse()));
   const digests = [
     ...[...orders].map(([name, text]) => `${sha256(text)}  .sync/${tree}/${name}`),
     ...changed.map((path) => `${wanted.get(path)?.sha256}  .sync/${tree}/${names.get(path)}`),
@@ -114,29 +113,7 @@ function ordersOf(
   return new Map([["digests", lines(digests)], ...orders]);
 }
 
-async function* entriesOf(
-  tree: string,
-  change: TreeChange,
-  orders: ReadonlyMap<string, string>,
-  names: ReadonlyMap<string, string>,
-  fail: (why: string, cause?: unknown) => Failure,
-): AsyncGenerator<TarInput> {
-  for (const [path, text] of orders) {
-    const content = Buffer.from(text);
-    yield { path: `${tree}/${path}`, mode: 0o600, size: content.length, content: [content] };
-  }
-  for (const path of change.changed) {
-    const { mode, size, open } = change.wanted.get(path) as FileContent;
-    yield { path: `${tree}/${names.get(path)}`, mode, size, content: contentOf(path, size, open, fail) };
-  }
-}
-
-async function* contentOf(
-  path: string,
-  size: number,
-  open: () => AsyncIterable<Uint8Array>,
-  fail: (why: string, cause?: unknown) => Failure,
-): AsyncGenerator<Uint8Array> {
+async function* checkedContent(path: string, { size, open }: FileContent, doing: string): AsyncGenerator<Uint8Array> {
   let read = 0;
   try {
     for await (const chunk of open()) {
@@ -144,28 +121,9 @@ async function* contentOf(
       yield chunk;
     }
   } catch (cause) {
-    throw fail(`cannot read ${quote(path)}: ${messageOf(cause)}`, cause);
+    throw new Failure("failed", `${doing}: cannot read ${quote(path)}: ${messageOf(cause)}`, { cause });
   }
-  if (read !== size) throw fail(`${quote(path)} has changed while it was read`);
-}
-
-/** Passes on small chunks together. */
-export async function* inParts(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-  let held: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of chunks) {
-    if (size + chunk.length > PART_BYTES) {
-      yield* joined(held);
-      [held, size] = [[], 0];
-    }
-    held.push(chunk);
-    size += chunk.length;
-  }
-  yield* joined(held);
-}
-
-function joined(chunks: Uint8Array[]): Uint8Array[] {
-  return chunks.length > 1 ? [Buffer.concat(chunks)] : chunks;
+  if (read !== size) throw new Failure("failed", `${doing}: ${quote(path)} has changed while it was read`);
 }
 
 function lines(items: Iterable<string>): string {

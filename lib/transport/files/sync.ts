@@ -1,15 +1,16 @@
-import { cancelledFailure, Failure } from "../../core/errors.ts";
+import path from "node:path";
+import { Failure } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
-import type { CommandOutcome } from "../../core/spawn.ts";
-import { type ScriptName, shortText } from "../base/sync-scripts.ts";
-import type { ScriptOptions, Transport } from "../base/transport.ts";
-import { changeStream, type FileContent, foldersAbove, inParts, listHead, type TreeChange } from "./sync-stream.ts";
+import { runScriptOn } from "../base/scripts.ts";
+import type { Transport } from "../base/transport.ts";
+import { type FoundFile, type FoundFiles, foldersAbove, isExecutable, isForSync, lookAtFiles } from "./look.ts";
+import { changeStream, type FileContent, listHead, type TreeChange } from "./sync-stream.ts";
 
 /** A file as it is to be on the worker. */
 export interface SyncFile extends FileContent {
   /** Below the tree's folder, with `/`. */
   path: string;
-  /** Written even where the worker has it already. */
+  /** Written even where the worker has the same content already. */
   isRewritten?: boolean;
 }
 
@@ -33,217 +34,138 @@ export interface SyncResult {
   sentBytes: number;
 }
 
-const LIMIT_MS = 900_000;
+/** A limit for each script. */
+interface SyncOptions {
+  signal?: AbortSignal;
+  timeoutMs: number;
+}
+
+const SYNC_LIMIT_MS = 900_000;
 const ERROR_BYTES = 64 * 1024;
-/** How often a sync waits for others of the same tree. */
+/** How often a sync waits for other syncs of the same tree. */
 const SETTLES = 5;
 /** Up to this much goes to the worker in one piece. */
-const SHORT_BYTES = 256 * 1024;
+const ONE_PIECE_BYTES = 256 * 1024;
 const CONTROL = /[\0-\x1f\x7f]/;
-/** What a job keeps in its folder is its own. */
-const OF_THE_JOB = new Set(["data", "logs", "bin"]);
 const JOB_NAME = /^[a-z][a-z0-9_-]*$/;
 const NOT_OF_THE_WORKER = new Set(["jobs", ".sync", ".runner"]);
 
 /**
- * Makes a tree on a worker the wanted one (decisions: Sync). Asks what is there; if nothing differs, that is all and
- * nothing is written. Else one stream brings what differs into `.sync/<name>/`, where it is verified; then a commit
- * file is written and the files are moved. Whenever this is interrupted, the tree is wholly old or, after the next
- * contact, wholly new. Only what an earlier sync put there is ever removed.
- * Throws `cancelled`, `timeout` (each of the two steps has `timeoutMs`, default 15 minutes) or `failed`.
+ * Makes a tree on a worker the wanted one (decisions: Sync). First the worker tells what it has; if nothing differs,
+ * nothing is written. Else one stream brings the differing files into `.sync/<name>/`, where they are verified; then a
+ * commit file is written and the files are moved. Whenever a sync is interrupted, the tree is wholly old or, after the
+ * next contact, wholly new. Only files of an earlier sync are ever removed.
+ * Throws `unreachable`, `cancelled`, `timeout` (each script has `timeoutMs`, default 15 minutes) or `failed`.
  */
 export async function syncTree(
   transport: Transport,
   tree: SyncTree,
-  options: { signal?: AbortSignal; timeoutMs?: number } = {},
+  { timeoutMs = SYNC_LIMIT_MS, signal }: Partial<SyncOptions> = {},
 ): Promise<SyncResult> {
+  const what = tree.name === WORKER_TREE ? "the worker's files" : tree.name;
+  const doing = `Cannot sync ${what} to ${transport.worker.host}`;
+  const options = { timeoutMs, signal };
   const wanted = wantedFiles(tree);
   const head = listHead(wanted.keys());
-  const found = await settled(transport, tree, [...wanted.keys()], head, options);
+  const found = await lookWhenSettled(transport, doing, { tree: tree.name, head, paths: [...wanted.keys()] }, options);
+  const { file: listed, folder: made } = found.listed;
   const changed = [...wanted].filter(([path, file]) => isDifferent(file, found.files.get(path))).map(([path]) => path);
-  const isListed = found.first.startsWith(head);
-  const removed = [...found.listed].filter((path) => !wanted.has(path) && isOf(tree, path));
-  const sentBytes =
-    isListed && changed.length === 0
-      ? 0
-      : await send(transport, tree, { wanted, isListed, made: found.folders, changed, removed }, found.first, options);
-  const below = (path: string) => (tree.folder === "." ? path : path.slice(tree.folder.length + 1));
-  return {
-    changed: changed.map(below),
-    removed: removed.map(below),
-    unchanged: wanted.size - changed.length,
-    sentBytes,
-  };
+  const removed = [...listed].filter((path) => !wanted.has(path) && isOfTree(tree, path));
+  const isListed = found.listHead.startsWith(head);
+  const change = { tree: tree.name, wanted, isListed, made, changed, removed, doing };
+  const sentBytes = isListed && changed.length === 0 ? 0 : await send(transport, change, found.listHead, options);
+  const below = (file: string) => path.posix.relative(tree.folder, file);
+  const unchanged = wanted.size - changed.length;
+  return { changed: changed.map(below), removed: removed.map(below), unchanged, sentBytes };
 }
 
 /** The files by their path below the bucket's folder, sorted. */
-function wantedFiles(tree: SyncTree): Map<string, SyncFile> {
-  if (tree.folder !== (tree.name === WORKER_TREE ? "." : `jobs/${tree.name}`) || !isName(tree.name))
-    throw new Failure("failed", `Cannot sync ${quote(tree.name)} into ${quote(tree.folder)}: no job is there`);
+function wantedFiles({ name, folder, files }: SyncTree): Map<string, SyncFile> {
+  const isKnown = name === WORKER_TREE ? folder === "." : JOB_NAME.test(name) && folder === `jobs/${name}`;
+  if (!isKnown) throw new Failure("failed", `Cannot sync ${quote(name)} into ${quote(folder)}: no job is there`);
   const wanted = new Map<string, SyncFile>();
-  for (const file of tree.files) {
-    const path = tree.folder === "." ? file.path : `${tree.folder}/${file.path}`;
-    if (!isOf(tree, path) || wanted.has(path))
-      throw new Failure("failed", `Cannot sync ${tree.name}: it cannot have a file ${quote(file.path)}`);
-    wanted.set(path, file);
+  for (const file of files) {
+    const place = folder === "." ? file.path : `${folder}/${file.path}`;
+    if (!isOfTree({ folder }, place) || wanted.has(place))
+      throw new Failure("failed", `Cannot sync ${name}: it cannot have a file ${quote(file.path)}`);
+    wanted.set(place, file);
   }
-  for (const folder of foldersAbove(wanted.keys()))
-    if (wanted.has(folder))
-      throw new Failure("failed", `Cannot sync ${tree.name}: ${quote(folder)} is both a file and a folder`);
+  for (const above of foldersAbove(wanted.keys()))
+    if (wanted.has(above))
+      throw new Failure("failed", `Cannot sync ${name}: ${quote(above)} is both a file and a folder`);
   return new Map([...wanted].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-function isName(name: string): boolean {
-  return name === WORKER_TREE || JOB_NAME.test(name);
-}
-
-/** True when a path of the bucket's folder is one that this tree may own. */
-function isOf(tree: SyncTree, path: string): boolean {
-  const prefix = tree.folder === "." ? "" : `${tree.folder}/`;
-  const parts = path.slice(prefix.length).split("/");
-  const reserved = tree.folder === "." ? NOT_OF_THE_WORKER : OF_THE_JOB;
+/** True when a path of the bucket's folder is one that the tree of this folder may own. */
+function isOfTree({ folder }: Pick<SyncTree, "folder">, place: string): boolean {
+  const prefix = folder === "." ? "" : `${folder}/`;
+  const file = place.slice(prefix.length);
+  const parts = file.split("/");
   return (
-    path.startsWith(prefix) &&
-    !CONTROL.test(path) &&
+    place.startsWith(prefix) &&
+    !CONTROL.test(place) &&
     !parts.some((part) => part === "" || part === "." || part === "..") &&
-    !reserved.has(parts[0] as string)
+    (folder === "." ? !NOT_OF_THE_WORKER.has(parts[0] as string) : isForSync(file))
   );
 }
 
-interface FoundFile {
-  isExecutable: boolean;
-  sha256: string;
-}
-
-/** What a worker has of a tree. */
-interface Found {
-  files: Map<string, FoundFile>;
-  /** The files that sync owns; not told where they are the wanted ones. */
-  listed: Set<string>;
-  /** The folders that sync has made; not told either. */
-  folders: Set<string>;
-  /** The first line of the list, another one after every sync; empty where there is no list. */
-  first: string;
-}
-
-function isDifferent(wanted: SyncFile, found: FoundFile | undefined): boolean {
-  const { sha256, mode, isRewritten = false } = wanted;
+function isDifferent({ sha256, mode, isRewritten = false }: SyncFile, found: FoundFile | undefined): boolean {
   return isRewritten || found?.sha256 !== sha256 || found.isExecutable !== isExecutable(mode);
 }
 
-function isExecutable(mode: number): boolean {
-  return (mode & 0o100) !== 0;
-}
-
-const FACT =
-  /^(?:list (?<listed>file|folder) {2}(?<path>.+)|mode (?<mode>[0-9a-f]+) \.\/(?<name>.+)|(?<escaped>\\?)(?<sha256>[0-9a-f]{64}) [ *]\.\/(?<of>.+))$/;
-
-/** Asks until no other sync of the tree is at work, after one that was cut off was brought to its end. */
-async function settled(
+/** Looks at a tree until no other sync of the tree is at work, after one that was cut off was brought to its end. */
+async function lookWhenSettled(
   transport: Transport,
-  tree: SyncTree,
-  paths: string[],
-  head: string,
-  options: ScriptOptions,
-): Promise<Found> {
+  doing: string,
+  { tree, head, paths }: { tree: string; head: string; paths: readonly string[] },
+  options: SyncOptions,
+): Promise<FoundFiles> {
+  const question = { trees: [tree], head, lines: paths.map((path) => `file ${path}`) };
   for (let attempt = 0; attempt < SETTLES; attempt++) {
-    const found = await ask(transport, tree, paths, head, options);
-    if (found) return found;
-    await run(transport, tree, "settle", { ...options, args: [tree.name] });
+    const found = await lookAtFiles(transport, question, doing, options);
+    if (found.unsettled.size === 0) return found;
+    await runScriptOn(transport, "settle", doing, { ...options, args: [tree], keepBytes: ERROR_BYTES });
   }
-  throw failed(transport, tree, "others are at it all the time: run it again");
-}
-
-async function ask(
-  transport: Transport,
-  tree: SyncTree,
-  paths: string[],
-  head: string,
-  options: ScriptOptions,
-): Promise<Found | undefined> {
-  const found: Found = { files: new Map(), listed: new Set(), folders: new Set(), first: "" };
-  let last = "";
-  const onLine = (line: string, stream: "stdout" | "stderr") => {
-    if (stream === "stderr") return;
-    last = line;
-    note(found, line);
-  };
-  const input = paths.map((path) => `${path}\n`).join("");
-  await run(transport, tree, "ask", { ...options, args: [tree.name, head], input, onLine, isShort: true });
-  if (last === "unsettled") return undefined;
-  if (last !== "end") throw failed(transport, tree, "its answer was cut off");
-  return found;
-}
-
-function note(found: Found, line: string): void {
-  if (found.first === "" && line.startsWith("list ")) found.first = line.slice(5);
-  const fact = FACT.exec(line)?.groups;
-  if (fact?.path !== undefined) {
-    (fact.listed === "folder" ? found.folders : found.listed).add(fact.path);
-  } else if (fact?.name !== undefined) {
-    found.files.set(fact.name, { isExecutable: isExecutable(Number.parseInt(fact.mode as string, 16)), sha256: "" });
-  } else if (fact?.of !== undefined) {
-    // sha256sum of GNU doubles backslashes in names and says so by a backslash in front.
-    const file = found.files.get(fact.escaped ? fact.of.replaceAll("\\\\", "\\") : fact.of);
-    if (file) file.sha256 = fact.sha256 as string;
-  }
+  throw new Failure("failed", `${doing}: others are at it all the time: run it again`);
 }
 
 /** Sends what differs and answers how many bytes that took. */
-async function send(
-  transport: Transport,
-  tree: SyncTree,
-  change: TreeChange,
-  first: string,
-  options: ScriptOptions,
-): Promise<number> {
-  const { digest, stream } = changeStream(tree.name, change, (why, cause) => failed(transport, tree, why, cause));
+async function send(transport: Transport, change: TreeChange, first: string, options: SyncOptions): Promise<number> {
+  const { digest, stream } = changeStream(change);
   let sentBytes = 0;
-  let broken: unknown;
   async function* counted() {
-    try {
-      for await (const chunk of stream) {
-        sentBytes += chunk.length;
-        yield chunk;
-      }
-    } catch (error) {
-      broken = error;
-      throw error;
+    for await (const chunk of stream) {
+      sentBytes += chunk.length;
+      yield chunk;
     }
   }
-  const args = [tree.name, digest, first];
-  try {
-    const isShort = sizeOf(change) <= SHORT_BYTES;
-    const input = isShort ? Buffer.concat(await Array.fromAsync(counted())) : inParts(counted());
-    await run(transport, tree, "receive", { ...options, args, input, isShort });
-  } catch (error) {
-    throw broken ?? error;
-  }
+  const size = change.changed.reduce((sum, file) => sum + (change.wanted.get(file)?.size ?? 0), 0);
+  const isShort = size <= ONE_PIECE_BYTES;
+  const input = isShort ? Buffer.concat(await Array.fromAsync(counted())) : counted();
+  const args = [change.tree, digest, first];
+  await runScriptOn(transport, "receive", change.doing, { ...options, args, input, isShort, keepBytes: ERROR_BYTES });
   return sentBytes;
 }
 
-function sizeOf({ changed, wanted }: TreeChange): number {
-  return changed.reduce((sum, path) => sum + (wanted.get(path)?.size ?? 0), 0);
+/**
+ * Removes all that a job has on a worker: its folder with data and logs, and what sync and the runner keep about the job.
+ * May be interrupted and repeated. Throws as {@link syncTree} does; `failed` where a target of the job still runs there.
+ */
+export async function discardJob(transport: Transport, job: string, signal: AbortSignal): Promise<void> {
+  await runScriptOn(transport, "discard", cleanUpOn(transport), { args: [job], timeoutMs: SYNC_LIMIT_MS, signal });
 }
 
-async function run(transport: Transport, tree: SyncTree, script: ScriptName, options: ScriptOptions): Promise<void> {
-  const timeoutMs = options.timeoutMs ?? LIMIT_MS;
-  const outcome = await transport.script(shortText(script), { ...options, timeoutMs, keepBytes: ERROR_BYTES });
-  if (outcome.reason === "cancelled") throw cancelledFailure();
-  if (outcome.reason === "timeout")
-    throw new Failure("timeout", `${what(transport, tree)}: it had not ended after ${timeoutMs / 1000} s`);
-  if (outcome.exitCode !== 0) throw failed(transport, tree, reasonOf(outcome));
+/**
+ * Removes the bucket's whole folder from a worker that has left the bucket; nothing may be run there afterwards. Answers
+ * false, having removed nothing, where the folder belongs to another worker by now: the same machine under another name.
+ */
+export async function vacate(transport: Transport, signal: AbortSignal): Promise<boolean> {
+  const args = [path.posix.basename(transport.folder), transport.worker.host];
+  const options = { args, timeoutMs: SYNC_LIMIT_MS, signal };
+  const { stdout } = await runScriptOn(transport, "vacate", cleanUpOn(transport), options);
+  return stdout.trim() !== "used";
 }
 
-function reasonOf({ stderr, exitCode, signal }: CommandOutcome): string {
-  const said = stderr.trim().replaceAll("\n", "; ").slice(0, 1000);
-  return said || (signal === null ? `exit code ${exitCode}` : `ended by ${signal}`);
-}
-
-function failed(transport: Transport, tree: SyncTree, why: string, cause?: unknown): Failure {
-  return new Failure("failed", `${what(transport, tree)}: ${why}`, { cause });
-}
-
-function what(transport: Transport, tree: SyncTree): string {
-  return `Cannot sync ${tree.name === WORKER_TREE ? "the worker's files" : tree.name} to ${transport.worker.host}`;
+function cleanUpOn({ worker }: Transport): string {
+  return `Cannot clean up on ${worker.host}`;
 }

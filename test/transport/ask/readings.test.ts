@@ -2,10 +2,8 @@ import assert from "node:assert/strict";
 import { rm } from "node:fs/promises";
 import { cpus, hostname, networkInterfaces, release, totalmem } from "node:os";
 import { test } from "node:test";
-import { ScriptAnswer } from "../../../lib/transport/ask/answer.ts";
-import { parseFacts } from "../../../lib/transport/ask/facts.ts";
-import { takeReading } from "../../../lib/transport/ask/readings.ts";
-import { parseSysstat, parseUptime } from "../../../lib/transport/ask/sysstat.ts";
+import { parseFacts, parseSysstat, parseUptime, takeReading } from "../../../lib/transport/ask/readings.ts";
+import { ScriptAnswer } from "../../../lib/transport/base/scripts.ts";
 import { temporaryWorker } from "../../helpers/worker.ts";
 
 const signal = new AbortController().signal;

@@ -5,7 +5,6 @@ import { homedir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { sleep } from "../../../lib/core/async.ts";
-import { openTransport } from "../../../lib/transport/open.ts";
 import { processesIn, temporaryWorker } from "../../helpers/worker.ts";
 
 test("a script runs in the bucket's folder, which is made with its parents", async (t) => {
@@ -71,15 +70,6 @@ test("a folder that cannot be made is a failure that names the worker", async (t
   await rm(folder, { recursive: true });
   await symlink("/dev/null", folder);
   await assert.rejects(transport.script("true"), { code: "failed", message: /worker 127\.0\.0\.1/ });
-});
-
-test("a worker whose connection is local is opened", async (t) => {
-  const { transport, launcher } = await temporaryWorker(t);
-  const opened = await openTransport(transport.worker, path.basename(transport.folder), launcher, () =>
-    assert.fail("no ssh is needed"),
-  );
-  assert.equal(opened.folder, transport.folder);
-  await opened.close();
 });
 
 test("where the folder is optional, none is made: the script runs at home; where there is one, in it", async (t) => {

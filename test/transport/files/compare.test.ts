@@ -66,7 +66,7 @@ describe("compareTrees", { concurrency: 2 }, () => {
     const trees = new Map([["web", { a: digest("644", "1") }]]);
     const { files } = (await compareTrees(transport, trees, signal)).get("web") ?? {};
     assert.deepEqual(files, [{ path: "a", state: "missing", sha256: null, hasOtherContent: false }]);
-    assert.equal(await readText(transport, "web", "a", 10, signal), "");
+    assert.equal(await readText(transport, { job: "web", path: "a", bytes: 10 }, signal), "");
   });
 
   test("where nothing is expected the folder is not made, and the home is not taken for it", async (t) => {
@@ -97,7 +97,7 @@ test("the text of a file comes whole or not at all", async (t) => {
   await mkdir(path.join(folder, "jobs/web"), { recursive: true });
   const read = async (content: string | Buffer) => {
     await writeFile(path.join(folder, "jobs/web/a"), content);
-    return await readText(transport, "web", "a", 10, signal);
+    return await readText(transport, { job: "web", path: "a", bytes: 10 }, signal);
   };
   assert.equal(await read("ü\n34567890".slice(0, 9)), "ü\n3456789".slice(0, 9));
   assert.equal(await read("12345678901"), undefined);

@@ -3,11 +3,10 @@ import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync 
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { bootId, identify } from "../../../lib/core/process.ts";
-import { examineWorker } from "../../../lib/transport/ask/examine.ts";
+import { examineWorker } from "../../../lib/transport/ask/inspect.ts";
 import { workerJson } from "../../../lib/transport/ask/runner.ts";
 import type { Transport } from "../../../lib/transport/base/transport.ts";
-import { discardJob, vacate } from "../../../lib/transport/files/discard.ts";
-import { syncTree } from "../../../lib/transport/files/sync.ts";
+import { discardJob, syncTree, vacate } from "../../../lib/transport/files/sync.ts";
 import { SshFleet } from "../../helpers/ssh-fleet.ts";
 import { contentOf, numberedTree, temporaryWorker } from "../../helpers/worker.ts";
 
@@ -94,7 +93,7 @@ for (const [way, make] of Object.entries(WAYS)) {
     assert.deepEqual(found.missing, ["no-such-tool"]);
     assert.ok(Math.abs(found.aheadSeconds) <= 1);
     assert.ok(found.diskBytes > found.freeBytes && found.freeBytes > 0);
-    assert.deepEqual([found.held, found.left, found.blocked], [[], [], undefined]);
+    assert.deepEqual([found.held, found.left, found.blocked], [[], [], null]);
     assert.ok(!existsSync(transport.folder));
   });
 }

@@ -6,8 +6,7 @@ import { describe, type TestContext, test } from "node:test";
 import { lastLogs, makeStatus } from "../../../lib/transport/ask/inspect.ts";
 import { lastTarget, RUNNER_EXIT, runTarget } from "../../../lib/transport/ask/runner.ts";
 import { compareTrees, readText } from "../../../lib/transport/files/compare.ts";
-import { discardJob } from "../../../lib/transport/files/discard.ts";
-import { type SyncFile, syncTree, WORKER_TREE } from "../../../lib/transport/files/sync.ts";
+import { discardJob, type SyncFile, syncTree, WORKER_TREE } from "../../../lib/transport/files/sync.ts";
 import { patience } from "../../../scripts/patience.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import {
@@ -152,7 +151,7 @@ for (const userland of USERLANDS)
         if (!name.startsWith("jobs")) continue;
         const status = await makeStatus(worker.transport, "web", { timeoutMs: LONG_MS });
         assert.equal(status.exitCode, RUNNER_EXIT.link);
-        assert.equal(await readText(worker.transport, "web", "Makefile", 100, signal), "");
+        assert.equal(await readText(worker.transport, { job: "web", path: "Makefile", bytes: 100 }, signal), "");
         const limits = { files: 1, bytes: 100, timeoutMs: LONG_MS };
         assert.deepEqual(await lastLogs(worker.transport, "web", limits), []);
         if (name === "jobs")

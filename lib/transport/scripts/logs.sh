@@ -1,0 +1,13 @@
+# logs <job> <files> <bytes>: the ends of the logs of a job, the last <bytes> of each, newest first, without compressed
+# ones. `><name>` comes before each file, and each line of a file begins with `|`. Links are not followed.
+real "jobs/$1" 2>/dev/null || exit 0
+cd "jobs/$1/logs" 2>/dev/null || exit 0
+left=$2
+ls -t 2>/dev/null | while [ "$left" -gt 0 ] && IFS= read -r name; do
+  [ -f "./$name" ] && [ ! -L "./$name" ] && [ -s "./$name" ] || continue
+  case $name in *.gz | *.bz2 | *.xz | *.zst) continue ;; esac
+  left=$((left - 1))
+  printf '>%s\n' "$name"
+  tail -c "$3" "./$name" | sed 's/^/|/'
+  echo
+done
