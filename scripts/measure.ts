@@ -3,11 +3,11 @@ import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import type { AnyNode } from "acorn";
-import { cyclesOf, importsOf, readSources, type Source } from "../test/helpers/imports.ts";
+import { cyclesOf, importsOf, lineAt, readSources, type Source } from "../test/helpers/imports.ts";
 import { childrenOf, syntaxOf } from "../test/helpers/syntax.ts";
 
-/** A folder is a room. A room with more files than this is crowded. */
-export const MOST_FILES = 15;
+/** The house's measure: a room (a folder) has no more files, a function no more lines and parameters. */
+export const MOST = { files: 15, functionLines: 50, parameters: 4 };
 
 /** The median, the value that nine of ten do not exceed, and the largest. */
 interface Spread {
@@ -23,7 +23,7 @@ export interface Measures {
   codeLines: number;
   /** All lines of a file. */
   fileLines: Spread;
-  /** All lines of a function, those of the functions in it included. Arrows without a block do not count. */
+  /** The lines of a function with a block, without those of such functions in it: they count by themselves. */
   functionLines: Spread;
   parameters: Spread;
   imports: Spread;
@@ -31,7 +31,10 @@ export interface Measures {
   sharedNames: { name: string; files: number }[];
   /** Each import cycle as its files. */
   cycles: string[][];
+  /** Rooms, and functions as `<file>:<line>`, that are beyond {@link MOST}. */
   crowded: string[];
+  longFunctions: string[];
+  wideFunctions: string[];
 }
 
 /** A folder with code of any language. */
@@ -65,8 +68,10 @@ export function measure(sources: readonly Source[]): Measures {
     sharedNames: sharedNamesOf(sources),
     cycles: cyclesOf(sources),
     crowded: roomsOf(sources)
-      .filter(({ files }) => files > MOST_FILES)
+      .filter(({ files }) => files > MOST.files)
       .map(({ folder }) => folder),
+    longFunctions: functions.filter(({ lines }) => lines > MOST.functionLines).map(({ place }) => place),
+    wideFunctions: functions.filter(({ parameters }) => parameters > MOST.parameters).map(({ place }) => place),
   };
 }
 
@@ -87,14 +92,23 @@ function codeLinesOf({ file, text }: Source): number {
   return text.split("\n").filter((line) => !noCode.test(line)).length;
 }
 
-/** The functions and methods with a block, each with its number of lines and of parameters. */
-function functionsOf({ text: source }: Source): { lines: number; parameters: number }[] {
+/** A function or method with a block. */
+interface FunctionSize {
+  place: string;
+  lines: number;
+  parameters: number;
+}
+
+function functionsOf({ file, text: source }: Source): FunctionSize[] {
   const { text, program } = syntaxOf(source);
-  const found: { lines: number; parameters: number }[] = [];
-  const visit = (node: AnyNode) => {
-    if ("params" in node && node.body.type === "BlockStatement")
-      found.push({ lines: text.slice(node.start, node.end).split("\n").length, parameters: node.params.length });
-    for (const child of childrenOf(node)) visit(child);
+  const found: FunctionSize[] = [];
+  /** Answers how many lines the functions at and below a node have. */
+  const visit = (node: AnyNode): number => {
+    const inner = sum(childrenOf(node).map(visit));
+    if (!("params" in node) || node.body.type !== "BlockStatement") return inner;
+    const lines = text.slice(node.start, node.end).split("\n").length;
+    found.push({ place: `${file}:${lineAt(text, node.start)}`, lines: lines - inner, parameters: node.params.length });
+    return lines;
   };
   visit(program);
   return found;
@@ -137,7 +151,7 @@ function report(folders: readonly string[]): string {
     row("imports of a file", ({ imports }) => spread(imports)),
     row("names that more than two files define", ({ sharedNames }) => sharedNames.length),
     row("import cycles", ({ cycles }) => cycles.length),
-    row(`rooms with more than ${MOST_FILES} files`, ({ crowded }) => crowded.length),
+    row(`rooms with more than ${MOST.files} files`, ({ crowded }) => crowded.length),
     ...measures.map((one, index) => details(folders[index] as string, one)),
     tableRow("room", "files", "code lines"),
     tableRow("---", "---:", "---:"),
@@ -145,15 +159,17 @@ function report(folders: readonly string[]): string {
   ].join("\n");
 }
 
-/** What the numbers of a folder stand for: names, cycles and crowded rooms, a line each. */
-function details(folder: string, { sharedNames, cycles, crowded }: Measures): string {
-  const names = sharedNames.map(({ name, files }) => `${name} (${files})`).join(", ");
-  return [
-    ...(names ? [`\n${folder}: names in more than two files: ${names}`] : []),
-    ...cycles.map((files) => `\n${folder}: cycle: ${files.join(" -> ")}`),
-    ...(crowded.length > 0 ? [`\n${folder}: crowded: ${crowded.join(", ")}`] : []),
-    "",
-  ].join("\n");
+/** What some numbers of a folder stand for, a line each. */
+function details(folder: string, one: Measures): string {
+  const lists = {
+    "names in more than two files": one.sharedNames.map(({ name, files }) => `${name} (${files})`),
+    "import cycles": one.cycles.map((files) => files.join(" -> ")),
+    "crowded rooms": one.crowded,
+    [`functions of more than ${MOST.functionLines} lines`]: one.longFunctions,
+    [`functions with more than ${MOST.parameters} parameters`]: one.wideFunctions,
+  };
+  const told = Object.entries(lists).filter(([, list]) => list.length > 0);
+  return told.map(([label, list]) => `\n${folder}: ${label}: ${list.join(", ")}\n`).join("");
 }
 
 function tableRow(...cells: (string | number)[]): string {
