@@ -1,4 +1,4 @@
-import type { YamlValue } from "../../codec/config/yaml-read.ts";
+import type { YamlValue } from "../../codec/config/yaml.ts";
 import { matchGlob } from "../../codec/glob.ts";
 import { Failure } from "../../core/errors.ts";
 import { isObject } from "../../core/shape.ts";

@@ -1,5 +1,5 @@
 import path from "node:path";
-import { parseYaml, type YamlValue } from "../../codec/config/yaml-read.ts";
+import { parseYaml, type YamlValue } from "../../codec/config/yaml.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { anything, check, type Infer, list, object, optional, string } from "../../core/shape.ts";
 import type { CatalogFile } from "../base/model.ts";

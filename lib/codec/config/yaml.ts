@@ -1,5 +1,311 @@
+import { Failure } from "../../core/errors.ts";
+import { quote } from "../../core/shape.ts";
+
+/** A value of a YAML document; a mapping has no prototype: every key is the text's own. */
+export type YamlValue = string | number | boolean | null | YamlValue[] | { [key: string]: YamlValue };
+
+/** Lists and mappings may be nested this deep. */
+const MOST_NESTED = 100;
+/** More than that, in characters, is no file that people write. */
+const MOST_CHARACTERS = 1024 * 1024;
+
+/** What plain text must not begin with; `-`, `?` and `:` may where no blank follows. */
+const PLAIN_START = String.raw`(?:[^\s\-?:,\[\]{}#&*!|>'"%@\`]|[-?:](?=[^\s,\[\]{}]))`;
+const BLOCK_PLAIN = new RegExp(String.raw`${PLAIN_START}(?:[^\n:#]|:(?=\S)|(?<=\S)#)*`, "y");
+/** The same between brackets, where commas and brackets end it. */
+const FLOW_PLAIN = new RegExp(String.raw`${PLAIN_START}(?:[^\n:#,\[\]{}]|:(?=[^\s,\[\]{}])|(?<=\S)#)*`, "y");
+const KEY = new RegExp(String.raw`${PLAIN_START}(?:[^\n:#]|:(?=\S)|(?<=\S)#)*?(?=[ \t]*:(?:\s|$))`, "y");
+const CONTINUED = /(?:[^\n:#]|:(?=\S)|(?<=\S)#)*/y;
+const AFTER_KEY = /[ \t]*:(?=\s|$)/y;
+const DOUBLE = /"[^"\\]*(?:\\[\s\S][^"\\]*)*"/y;
+const SINGLE = /'[^']*(?:''[^']*)*'/y;
+/** A line end within quotes, with the blanks around it and the empty lines behind it. */
+const FOLD = /[ \t]*\n(?:[ \t]*\n)*[ \t]*/;
+const IN_SINGLE = new RegExp(`${FOLD.source}|''`, "g");
+const IN_DOUBLE = new RegExp(
+  String.raw`\\(?:\n[ \t]*|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))|${FOLD.source}`,
+  "gu",
+);
+const BLOCK_HEADER = /[|>]([+-])?[ \t]*(?:(?<=[ \t])#[^\n]*)?(?:\n|$)/y;
+const END_OF_LINE = /[ \t]*(?:(?<=\s)#[^\n]*)?(?=\n|$)/y;
+const INTEGER = /^[-+]?(?:0|[1-9][0-9]*)$/;
+const FLOAT = /^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$/;
+/** What a letter behind a backslash means, besides `x`, `u` and `U`. */
+const ESCAPES: Readonly<Record<string, string>> = {
+  b: "\b",
+  f: "\f",
+  n: "\n",
+  r: "\r",
+  t: "\t",
+  '"': '"',
+  "/": "/",
+  "\\": "\\",
+  " ": " ",
+  "0": "\0",
+};
+
+/**
+ * Reads one YAML document, as people write settings of Prometheus: block and flow lists and mappings, plain, quoted,
+ * literal (`|`) and folded (`>`) text, comments. Plain words mean what YAML 1.2's core schema says; an integer that a
+ * double does not hold stays text. Throws `failed` with the line of whatever else is there: anchors, aliases, tags,
+ * directives, a second document, a key twice, plain text over several lines in brackets, a number behind `|` or `>`,
+ * deeper lines in folded text, tabs as indentation, nesting over 100 levels, more than a million characters.
+ */
+export function parseYaml(text: string): YamlValue {
+  if (text.length > MOST_CHARACTERS)
+    throw new Failure("failed", `it has ${text.length} characters, at most ${MOST_CHARACTERS} are read`);
+  return new YamlReader(text.replaceAll("\r\n", "\n").replace(/^\ufeff/, "")).read();
+}
+
+class YamlReader {
+  readonly #text: string;
+  #at = 0;
+  #depth = 0;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  read(): YamlValue {
+    this.#skip();
+    if (/---(?=\s|$)/y.test(this.#text)) this.#at = 3;
+    const value = this.#block(-1, false);
+    this.#skip();
+    if (this.#at < this.#text.length) this.#fail("this belongs to nothing: look at the indentation above it");
+    return value;
+  }
+
+  /** The value that stands deeper than `parent`; a list below a key may stand as deep as the key. */
+  #block(parent: number, isBelowKey: boolean): YamlValue {
+    this.#skip();
+    const column = this.#column();
+    const isList = this.#looksAt(/-(?=\s|$)/y);
+    if (this.#at >= this.#text.length || column < parent || (column === parent && !(isList && isBelowKey))) return null;
+    return this.#nested(() => {
+      if (isList) return this.#list(column);
+      if (this.#isKey()) return this.#mapping(column);
+      return this.#inline(parent);
+    });
+  }
+
+  #list(column: number): YamlValue[] {
+    const items: YamlValue[] = [];
+    do {
+      this.#at++;
+      items.push(this.#block(column, false));
+    } while (this.#isNext(column) && this.#looksAt(/-(?=\s|$)/y));
+    return items;
+  }
+
+  #mapping(column: number): YamlValue {
+    const entries = new Map<string, YamlValue>();
+    do {
+      if (!this.#isKey()) this.#fail("expected a key with a colon and a blank behind it");
+      const key = this.#newKey(KEY, entries);
+      this.#take(AFTER_KEY);
+      entries.set(key, this.#looksAt(END_OF_LINE) ? this.#block(column, true) : this.#inline(column));
+    } while (this.#isNext(column));
+    return mappingOf(entries);
+  }
+
+  /** True where the next thing stands in this column; deeper it would belong to nothing. */
+  #isNext(column: number): boolean {
+    this.#skip();
+    if (this.#at >= this.#text.length || this.#column() < column) return false;
+    if (this.#column() > column) this.#fail("this belongs to nothing: look at the indentation above it");
+    return true;
+  }
+
+  /** A value that begins in the line of its key or dash. */
+  #inline(parent: number): YamlValue {
+    this.#take(/[ \t]*/y);
+    const first = this.#text[this.#at] ?? "";
+    if (first === "|" || first === ">") return this.#blockText(parent);
+    if (!`"'[{`.includes(first)) return this.#plain(parent);
+    const value = this.#flow();
+    if (!this.#looksAt(END_OF_LINE)) this.#fail("nothing may follow the value in its line");
+    return value;
+  }
+
+  /** Plain text, with the deeper lines that go on with it. */
+  #plain(parent: number): YamlValue {
+    let text = this.#word(BLOCK_PLAIN);
+    let isOneLine = true;
+    for (;;) {
+      if (!this.#looksAt(END_OF_LINE)) this.#fail('": " in text needs quotes around it');
+      const [, blank = "", indent = ""] = this.#peek(/\n((?:[ \t]*\n)*)( *)(?![ \t\n#])/y) ?? [];
+      const from = this.#at + 1 + blank.length + indent.length;
+      if (from >= this.#text.length || this.#text[this.#at] !== "\n" || indent.length <= parent) break;
+      if (this.#text[from] === undefined || this.#text[from] === "#") break;
+      this.#at = from;
+      const breaks = blank.split("\n").length - 1;
+      text += (breaks === 0 ? " " : "\n".repeat(breaks)) + this.#word(CONTINUED);
+      isOneLine = false;
+    }
+    return isOneLine ? meaningOf(text) : text;
+  }
+
+  /** Literal (`|`) or folded (`>`) text: the lines that stand deeper than `parent`, as deep as the first of them. */
+  #blockText(parent: number): string {
+    const isFolded = this.#text[this.#at] === ">";
+    const [, chomping] = this.#take(BLOCK_HEADER, "expected the end of the line after | or >, which take + or - only");
+    const lines: string[] = [];
+    let indent: number | undefined;
+    while (this.#at < this.#text.length) {
+      const [line] = this.#peek(/[^\n]*/y) as RegExpExecArray;
+      const blanks = /^ */.exec(line)?.[0].length ?? 0;
+      if (blanks < line.length) {
+        indent ??= blanks;
+        if (blanks < indent || blanks <= parent) break;
+        if (isFolded && blanks > indent) this.#fail("a line of text behind > stands deeper than the first: use |");
+      }
+      lines.push(line.slice(indent ?? blanks));
+      this.#at = Math.min(this.#at + line.length + 1, this.#text.length);
+    }
+    const body = lines.join("\n").replace(/\n*$/, "");
+    const said = isFolded ? body.replace(/(?<=[^\n])\n(\n*)/g, (_, more: string) => more || " ") : body;
+    if (chomping === "-") return said;
+    const ends = lines.length - body.split("\n").length + 1;
+    return said + "\n".repeat(chomping === "+" ? ends : Math.min(body.length, 1));
+  }
+
+  /** Quoted text, or a list or mapping in brackets. */
+  #flow(): YamlValue {
+    const first = this.#text[this.#at] ?? "";
+    if (first === '"' || first === "'") return this.#quoted();
+    if (first === "[") return this.#nested(() => this.#flowList());
+    if (first === "{") return this.#nested(() => this.#flowMapping());
+    return meaningOf(this.#word(FLOW_PLAIN));
+  }
+
+  #flowList(): YamlValue[] {
+    const items: YamlValue[] = [];
+    this.#between("]", () => items.push(this.#flow()));
+    return items;
+  }
+
+  #flowMapping(): YamlValue {
+    const entries = new Map<string, YamlValue>();
+    this.#between("}", () => {
+      const key = this.#newKey(FLOW_PLAIN, entries);
+      this.#skip();
+      this.#take(/:/y, "expected a colon");
+      this.#skip();
+      entries.set(key, this.#looksAt(/[,}]/y) ? null : this.#flow());
+    });
+    return mappingOf(entries);
+  }
+
+  /** Entries with commas up to the closing bracket; a comma may follow the last one. */
+  #between(end: string, entry: () => void): void {
+    do {
+      this.#at++;
+      this.#skip();
+      if (this.#text[this.#at] === end) break;
+      entry();
+      this.#skip();
+    } while (this.#text[this.#at] === ",");
+    if (this.#text[this.#at] !== end) this.#fail(`expected , or ${end}`);
+    this.#at++;
+  }
+
+  #isKey(): boolean {
+    const before = this.#at;
+    const [key] = this.#read(KEY) ?? this.#read(DOUBLE) ?? this.#read(SINGLE) ?? [];
+    const isKey = key !== undefined && !key.includes("\n") && this.#looksAt(AFTER_KEY);
+    this.#at = before;
+    return isKey;
+  }
+
+  #newKey(plain: RegExp, entries: ReadonlyMap<string, YamlValue>): string {
+    const key = /["']/.test(this.#text[this.#at] ?? "") ? this.#quoted() : this.#word(plain);
+    if (entries.has(key)) this.#fail(`the key ${quote(key)} is there twice`);
+    return key;
+  }
+
+  #quoted(): string {
+    const pattern = this.#text[this.#at] === "'" ? SINGLE : DOUBLE;
+    const [quoted] = this.#take(pattern, "the quotes are not closed");
+    const text = quoted.slice(1, -1);
+    if (pattern === SINGLE) return text.replace(IN_SINGLE, (found) => (found === "''" ? "'" : fold(found)));
+    return text.replace(IN_DOUBLE, (found, x, u, U, one) => {
+      if (!found.startsWith("\\")) return fold(found);
+      if (found.startsWith("\\\n")) return "";
+      const code = Number.parseInt(x ?? u ?? U ?? "0", 16);
+      const said = one === undefined && code <= 0x10ffff ? String.fromCodePoint(code) : ESCAPES[one];
+      return said ?? this.#fail(`${found} is no escape that YAML has`);
+    });
+  }
+
+  #word(pattern: RegExp): string {
+    const why = "expected a value: text that begins with one of & * ! | > % @ ` ? or - needs quotes around it";
+    return this.#take(pattern, why)[0].trimEnd();
+  }
+
+  /** Passes over blanks, comments and line ends. */
+  #skip(): void {
+    while (this.#read(/ +|[ \t]+(?=\n|$)|\n|(?<![^\s])#[^\n]*/y));
+    if (this.#text[this.#at] === "\t") this.#fail("a tab is no indentation");
+  }
+
+  #column(): number {
+    return this.#at - this.#text.lastIndexOf("\n", this.#at - 1) - 1;
+  }
+
+  #nested<T>(work: () => T): T {
+    if (++this.#depth > MOST_NESTED) this.#fail(`nested over ${MOST_NESTED} levels`);
+    const value = work();
+    this.#depth--;
+    return value;
+  }
+
+  #peek(pattern: RegExp): RegExpExecArray | null {
+    pattern.lastIndex = this.#at;
+    return pattern.exec(this.#text);
+  }
+
+  #looksAt(pattern: RegExp): boolean {
+    return this.#peek(pattern) !== null;
+  }
+
+  #read(pattern: RegExp): RegExpExecArray | undefined {
+    const found = this.#peek(pattern);
+    if (!found) return undefined;
+    this.#at += found[0].length;
+    return found;
+  }
+
+  #take(pattern: RegExp, why = ""): RegExpExecArray {
+    return this.#read(pattern) ?? this.#fail(why);
+  }
+
+  #fail(why: string): never {
+    const line = this.#text.slice(0, this.#at).split("\n").length;
+    throw new Failure("failed", `line ${line}: ${why}`);
+  }
+}
+
+function mappingOf(entries: ReadonlyMap<string, YamlValue>): YamlValue {
+  return Object.assign(Object.create(null) as object, Object.fromEntries(entries));
+}
+
+/** One line end in quotes is a blank, of several all but the first are kept. */
+function fold(found: string): string {
+  return "\n".repeat(found.split("\n").length - 2) || " ";
+}
+
+/** What a plain word stands for. */
+function meaningOf(word: string): YamlValue {
+  if (/^(?:~|null|Null|NULL|)$/.test(word)) return null;
+  if (/^(?:true|True|TRUE)$/.test(word)) return true;
+  if (/^(?:false|False|FALSE)$/.test(word)) return false;
+  const number = Number(word);
+  if (INTEGER.test(word)) return Number.isSafeInteger(number) ? number : word;
+  return FLOAT.test(word) && Number.isFinite(number) ? number : word;
+}
+
 /** Text that every YAML reader takes for the same string without quotes. */
-const PLAIN = /^[A-Za-z/$][A-Za-z0-9_$./{}()-]*(?:,? [A-Za-z0-9_$./{}()-]+)*$/;
+const SAFE_PLAIN = /^[A-Za-z/$][A-Za-z0-9_$./{}()-]*(?:,? [A-Za-z0-9_$./{}()-]+)*$/;
 /** What some reader takes for something else than text. */
 const RESERVED = /^(?:true|false|null|yes|no|on|off|y|n)$/i;
 
@@ -8,24 +314,21 @@ const RESERVED = /^(?:true|false|null|yes|no|on|off|y|n)$/i;
  * double quotes, as JSON writes it, elsewhere. Fields that are `undefined` are left out.
  */
 export function toYaml(value: unknown): string {
-  return `${lines(value).join("\n")}\n`;
+  return `${yamlLines(value).join("\n")}\n`;
 }
 
-function lines(value: unknown): string[] {
-  if (Array.isArray(value) && value.length > 0) return value.flatMap((item) => indent(lines(item), "- "));
+function yamlLines(value: unknown): string[] {
+  if (Array.isArray(value) && value.length > 0) return value.flatMap((item) => indentedBelow(yamlLines(item), "- "));
   const fields = isFilled(value) ? Object.entries(value).filter(([, entry]) => entry !== undefined) : [];
-  if (fields.length > 0) return fields.flatMap(([key, entry]) => field(scalar(key), entry));
-  return [scalar(value)];
+  if (fields.length > 0) return fields.flatMap(([key, entry]) => yamlField(yamlScalar(key), entry));
+  return [yamlScalar(value)];
 }
 
-function field(key: string, value: unknown): string[] {
-  const below = lines(value);
-  if (!isFilled(value) || isEmpty(below)) return [`${key}: ${below[0]}`];
-  return [`${key}:`, ...indent(below, "  ")];
-}
-
-function isEmpty(below: string[]): boolean {
-  return below.length === 1 && (below[0] === "{}" || below[0] === "[]");
+function yamlField(key: string, value: unknown): string[] {
+  const below = yamlLines(value);
+  const isEmpty = ["{}", "[]"].includes(below[0] ?? "");
+  if (!isFilled(value) || isEmpty) return [`${key}: ${below[0]}`];
+  return [`${key}:`, ...indentedBelow(below, "  ")];
 }
 
 /** An object or a list: what is written on lines of its own. */
@@ -33,13 +336,13 @@ function isFilled(value: unknown): value is object {
   return typeof value === "object" && value !== null;
 }
 
-function indent(below: string[], first: string): string[] {
+function indentedBelow(below: string[], first: string): string[] {
   return below.map((line, index) => (index === 0 ? first : "  ") + line);
 }
 
-function scalar(value: unknown): string {
+function yamlScalar(value: unknown): string {
   if (Array.isArray(value)) return "[]";
   if (isFilled(value)) return "{}";
   if (typeof value !== "string") return JSON.stringify(value ?? null);
-  return PLAIN.test(value) && !RESERVED.test(value) ? value : JSON.stringify(value);
+  return SAFE_PLAIN.test(value) && !RESERVED.test(value) ? value : JSON.stringify(value);
 }

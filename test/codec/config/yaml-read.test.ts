@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { toYaml } from "../../../lib/codec/config/yaml.ts";
-import { parseYaml } from "../../../lib/codec/config/yaml-read.ts";
+import { parseYaml, toYaml } from "../../../lib/codec/config/yaml.ts";
 
 /** Without the missing prototypes. */
 const plain = (text: string) => JSON.parse(JSON.stringify(parseYaml(text)));
@@ -20,10 +19,10 @@ for (const [what, text, value] of [
   ["text that goes on", "a: b c\n  d e\n\n  f\ng: 1\n", { a: "b c d e\nf", g: 1 }],
   [
     "literal text",
-    "a: |\n  x\n   y\n\n  {{ $z }} # no comment\nb: |-\n  t\nc: |+\n  u\n\nd: |2\n    v\n",
-    { a: "x\n y\n\n{{ $z }} # no comment\n", b: "t", c: "u\n\n", d: "  v\n" },
+    "a: |\n  x\n   y\n\n  {{ $z }} # no comment\nb: |-\n  t\nc: |+\n  u\n\n",
+    { a: "x\n y\n\n{{ $z }} # no comment\n", b: "t", c: "u\n\n" },
   ],
-  ["folded text", "a: >\n  x\n  y\n\n  z\n   deep\n  w\nb: >-\n  s\n", { a: "x y\nz\n deep\nw\n", b: "s" }],
+  ["folded text", "a: >\n  x\n  y\n\n  z\nb: >-\n  s\n", { a: "x y\nz\n", b: "s" }],
   [
     "quotes",
     `a: "\\u00fc\\x41\\n\\"" # c\nb: 'it''s: #1'\n"q k": 1\n's': ''\n`,
@@ -45,7 +44,7 @@ for (const [what, text, value] of [
     { a: `http://x:90/\${1}?q={b}`, b: "-x", c: "?y", d: "a,b [c]" },
   ],
   ["brackets over lines", "a: [1, # one\n  2,\n]\nb: {}\n", { a: [1, 2], b: {} }],
-  ["marks of a document, other line ends", "---\r\na: 1\r\n...\r\n", { a: 1 }],
+  ["the mark of a document, other line ends", "---\r\na: 1\r\n", { a: 1 }],
   ["lines of blanks and tabs", "a: 1\n\t\nb: 2\n \t \nc: 3\n\t", { a: 1, b: 2, c: 3 }],
   [
     "a document with 99 brackets in each other",
@@ -62,6 +61,9 @@ for (const [what, text, message] of [
   ["a tag", "- !!str 1\n", /^line 1: expected a value/],
   ["a directive", "%YAML 1.2\n---\na: 1\n", /^line 1: expected a value/],
   ["a second document", "a: 1\n---\nb: 1\n", /^line 2: expected a key with a colon/],
+  ["the end mark of a document", "a: 1\n...\n", /^line 2: expected a key with a colon/],
+  ["a depth of text", "a: |2\n    v\n", /^line 1: expected the end of the line after \| or >/],
+  ["deeper lines in folded text", "a: >\n  x\n   y\n", /^line 3: a line of text behind > stands deeper than the first/],
   ["a tab as indentation", "a:\n\tb: 1\n", /^line 2: a tab is no indentation/],
   ["a key twice", "a: 1\nb: 2\na: 3\n", /^line 3: the key "a" is there twice/],
   ["a colon in text", "a: b: c\n", /^line 1: ": " in text needs quotes/],
