@@ -53,8 +53,8 @@ const outside = (...places: string[]) => {
 const TEXT_OWNERS: { pattern: RegExp; forbidden: (file: string) => boolean; advice: string }[] = [
   {
     pattern: /\bimport\.meta\b/g,
-    forbidden: outside("lib/core/self.ts", "lib/core/assets.ts", "bin"),
-    advice: "where the program is belongs to lib/core/self.ts and lib/core/assets.ts",
+    forbidden: outside("lib/core/self.ts", "bin"),
+    advice: "where the program is belongs to lib/core/self.ts",
   },
   {
     pattern: /\bcreate(?:Secure)?Server\b|\bnew (?:https?\.)?Server\(/g,

@@ -1,44 +1,25 @@
-import { systemSentence } from "./system-errors.ts";
-
-/** What a program may test for. HTTP codes come from the table of docs/api.md, `Err…` names from docs/workspace.md. */
-export type FailureCode =
-  | "usage"
-  | "invalid_request"
-  | "invalid_bucket_id"
-  | "invalid_source"
-  | "unknown_name"
+type InputCode = "usage" | "invalid_request" | "invalid_bucket_id" | "invalid_source" | "unknown_name";
+type BodyCode = "payload_too_large" | "unsupported_media_type" | "range_not_satisfiable" | "method_not_allowed";
+type AccessCode =
   | "unauthorized"
   | "invalid_totp_code"
   | "totp_required"
-  | "csrf_failed"
-  | "not_found"
-  | "bucket_not_found"
-  | "run_not_found"
-  | "file_not_found"
-  | "revision_not_found"
-  | "snapshot_not_found"
   | "totp_disabled"
-  | "method_not_allowed"
-  | "bucket_busy"
-  | "bucket_exists"
-  | "run_not_active"
-  | "retry_impossible"
-  | "plan_stale"
+  | "csrf_failed"
+  | "rate_limited";
+type Missing = "not_found" | `${"bucket" | "run" | "file" | "revision" | "snapshot"}_not_found`;
+type StateCode = "bucket_busy" | "bucket_exists" | "run_not_active" | "retry_impossible" | "plan_stale";
+type DatabaseCode =
   | "bucket_not_initialized"
   | "schema_upgrade_required"
   | "schema_too_new"
-  | "database_damaged"
-  | "payload_too_large"
-  | "unsupported_media_type"
-  | "range_not_satisfiable"
-  | "rate_limited"
-  | "internal"
-  | "shutting_down"
-  | "database_busy"
-  | "cancelled"
-  | "timeout"
-  | "unreachable"
-  | "failed"
+  | `database_${"damaged" | "busy"}`;
+type WorkCode = "internal" | "shutting_down" | "cancelled" | "timeout" | "unreachable" | "failed";
+
+/** What a program may test for. HTTP codes come from the table of docs/api.md, `Err…` names from docs/workspace.md. */
+export type FailureCode =
+  | (InputCode | BodyCode | AccessCode | Missing)
+  | (StateCode | DatabaseCode | WorkCode)
   | `Err${string}`;
 
 /** One finding about an input: where it is (a path such as `hooks/check/executed_on/0`) and what is wrong there. */
@@ -91,4 +72,41 @@ export function cancelledFailure(): Failure {
 /** Throws the failure `cancelled` when the signal has been aborted; called before each batch, phase and retry. */
 export function throwIfCancelled(signal: AbortSignal | undefined): void {
   if (signal?.aborted) throw cancelledFailure();
+}
+
+/** What common errors of the operating system mean and what to do; by errno, or by system call and errno. */
+const SYSTEM_SENTENCES: Readonly<Record<string, [why: string, advice: string]>> = {
+  EROFS: ["the file system is read-only", "mount it writable"],
+  ENOSPC: ["the disk is full", "make room there"],
+  EDQUOT: ["the disk quota is used up", "make room there"],
+  EMFILE: ["the process has reached its limit of open files", "raise the limit (ulimit -n)"],
+  ENFILE: ["the machine has reached its limit of open files", "raise fs.file-max"],
+  "link EPERM": ["no hard link can be made there", "use a file system that has them"],
+};
+/** Result codes of SQLite with the same meaning. */
+const [BUSY, LOCKED, FULL] = [5, 6, 13];
+
+/**
+ * The sentence for an error of the operating system or of SQLite: the cause, the file as far as the system tells it,
+ * and what to do. Undefined for an error that is not in this table.
+ */
+export function systemSentence(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined;
+  if (isLocked(error)) return "the bucket's database is busy; try again";
+  const { code = "", syscall = "", path } = error as NodeJS.ErrnoException;
+  const isFull = sqliteCode(error) === FULL;
+  const [why, advice] = SYSTEM_SENTENCES[isFull ? "ENOSPC" : code] ?? SYSTEM_SENTENCES[`${syscall} ${code}`] ?? [];
+  if (why === undefined) return undefined;
+  const where = path ?? syscall;
+  return `${why}${where === "" ? "" : ` (${where})`}: ${advice}`;
+}
+
+/** True for SQLite's `database is locked`. */
+export function isLocked(error: unknown): boolean {
+  return [BUSY, LOCKED].includes(sqliteCode(error));
+}
+
+/** SQLite's primary result code, 0 for any other error; `errcode` may be an extended code. */
+export function sqliteCode(error: unknown): number {
+  return ((error as { errcode?: number } | null)?.errcode ?? 0) & 0xff;
 }

@@ -1,5 +1,9 @@
 import { readFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { Failure } from "./errors.ts";
+import { walk } from "./walk.ts";
 
 /** The folder of the program: where bin/, lib/, ui/ and openapi.yaml are. */
 export const PROGRAM_ROOT = fileURLToPath(new URL("../../", import.meta.url));
@@ -12,4 +16,58 @@ export function selfArguments(...args: string[]): [string, ...string[]] {
 /** The version of the program, as in package.json. */
 export function programVersion(): string {
   return (JSON.parse(readFileSync(`${PROGRAM_ROOT}package.json`, "utf8")) as { version: string }).version;
+}
+
+/** A file of the user interface. */
+export interface Asset {
+  /** Its media type. */
+  type: string;
+  content: Buffer;
+}
+
+const MEDIA_TYPES: Readonly<Record<string, string>> = {
+  ".css": "text/css; charset=utf-8",
+  ".html": "text/html; charset=utf-8",
+  ".ico": "image/x-icon",
+  ".js": "text/javascript; charset=utf-8",
+  ".png": "image/png",
+  ".svg": "image/svg+xml",
+  ".txt": "text/plain; charset=utf-8",
+  ".woff2": "font/woff2",
+};
+
+/**
+ * Reads all files below a folder (ui/ by default) into a fixed list, keyed by the path they are served at; an
+ * `index.html` is also the path of its folder, with and without the slash. What is not in the list does not exist,
+ * whatever a path looks like.
+ */
+export async function loadAssets(folder: string = path.join(PROGRAM_ROOT, "ui")): Promise<ReadonlyMap<string, Asset>> {
+  const assets = new Map<string, Asset>();
+  for (const { path: name } of walk(folder)) {
+    const type = MEDIA_TYPES[path.extname(name)];
+    if (type === undefined)
+      throw new Failure("failed", `Cannot serve ${path.join(folder, name)}: unknown kind of file`);
+    const asset = { type, content: await readFile(path.join(folder, name)) };
+    assets.set(`/${name}`, asset);
+    if (path.basename(name) !== "index.html") continue;
+    const parent = `/${name.slice(0, -"index.html".length)}`;
+    assets.set(parent, asset);
+    if (parent !== "/") assets.set(parent.slice(0, -1), asset);
+  }
+  return assets;
+}
+
+let reached: (point: string) => void = () => {};
+
+/**
+ * Marks a moment at which a crash would leave something half done. It does nothing; tests that prove the recovery kill
+ * the process there, each by its name.
+ */
+export function faultPoint(name: string): void {
+  reached(name);
+}
+
+/** For tests: who is told of every point that is reached in this process. */
+export function onFaultPoint(listener: (point: string) => void): void {
+  reached = listener;
 }

@@ -1,6 +1,5 @@
-import { Failure, type FailureCode, messageOf, type Problem } from "../core/errors.ts";
+import { Failure, type FailureCode, isLocked, messageOf, type Problem, systemSentence } from "../core/errors.ts";
 import { check, isObject, type Shape } from "../core/shape.ts";
-import { isLocked, systemSentence } from "../core/system-errors.ts";
 
 /** A request as handlers see it. Header names are in lower case. */
 export interface HttpRequest {

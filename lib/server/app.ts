@@ -5,9 +5,9 @@ import { SESSION_COOKIE, SESSION_MS, Sessions, TOTP_COOKIE } from "../auth/sessi
 import { TotpCodes } from "../auth/totp.ts";
 import { layoutOf } from "../bucket/base/layout.ts";
 import { bucketIds, bucketNotFound, prepareRoot } from "../bucket/source/root.ts";
-import { type Asset, loadAssets } from "../core/assets.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { exists } from "../core/files.ts";
+import { type Asset, loadAssets } from "../core/self.ts";
 import type { Launcher } from "../core/spawn.ts";
 import { CONNECTION_CAPS } from "../http/connections.ts";
 import { listen } from "../http/listen.ts";

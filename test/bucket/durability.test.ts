@@ -14,8 +14,8 @@ import { recoverSource, restoreRevision } from "../../lib/bucket/source/source.t
 import { createJob, type NewJob } from "../../lib/bucket/workspace/job-template.ts";
 import { storeSshKey } from "../../lib/bucket/workspace/ssh-key.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
-import { onFaultPoint } from "../../lib/core/fault.ts";
 import { createExclusive, writeAtomic } from "../../lib/core/files.ts";
+import { onFaultPoint } from "../../lib/core/self.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
 import { type Actor, createRecord, saveRecord } from "../../lib/run/record.ts";
 import { makeKey } from "../../scripts/private-sshd.ts";

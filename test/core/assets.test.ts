@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { loadAssets } from "../../lib/core/assets.ts";
+import { loadAssets } from "../../lib/core/self.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 test("all files are listed by the path they are served at, with their media types", async (t) => {

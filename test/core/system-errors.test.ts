@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isLocked, sqliteCode, systemSentence } from "../../lib/core/system-errors.ts";
+import { isLocked, sqliteCode, systemSentence } from "../../lib/core/errors.ts";
 
 function failed(fields: Record<string, unknown>): Error {
   return Object.assign(new Error("as the system says it"), fields);

@@ -6,7 +6,7 @@ import { request as httpsRequest } from "node:https";
 import { connect } from "node:net";
 import path from "node:path";
 import { test } from "node:test";
-import { loadAssets } from "../../lib/core/assets.ts";
+import { loadAssets } from "../../lib/core/self.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
 import { startServer } from "../../lib/server/app.ts";
 import { ROUTES } from "../../lib/server/routes/table.ts";

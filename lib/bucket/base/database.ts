@@ -1,9 +1,8 @@
 import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { sleep } from "../../core/async.ts";
-import { Failure, messageOf } from "../../core/errors.ts";
+import { Failure, isLocked, messageOf, sqliteCode } from "../../core/errors.ts";
 import { refuseLink } from "../../core/files.ts";
-import { isLocked, sqliteCode } from "../../core/system-errors.ts";
 
 /** A value that SQLite stores. */
 export type SqlValue = string | number | null | Uint8Array;

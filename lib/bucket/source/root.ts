@@ -5,7 +5,6 @@ import path from "node:path";
 import { isUuid } from "../../codec/uuid.ts";
 import { turn } from "../../core/async.ts";
 import { Failure, hasErrno, messageOf } from "../../core/errors.ts";
-import { faultPoint } from "../../core/fault.ts";
 import {
   exists,
   flushFolder,
@@ -15,6 +14,7 @@ import {
   remove,
   writeAtomic,
 } from "../../core/files.ts";
+import { faultPoint } from "../../core/self.ts";
 import { isObject, quote } from "../../core/shape.ts";
 import { type Layout, layoutOf } from "../base/layout.ts";
 import { flushTree } from "./swap.ts";

@@ -2,7 +2,6 @@ import { chmod, constants, copyFile, lstat, mkdir, readdir, rename } from "node:
 import path from "node:path";
 import { runAll } from "../../core/async.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
-import { faultPoint } from "../../core/fault.ts";
 import {
   emptyFolder,
   exists,
@@ -15,6 +14,7 @@ import {
   requireFolder,
   writeAtomic,
 } from "../../core/files.ts";
+import { faultPoint } from "../../core/self.ts";
 import { type Infer, list, object, oneOf, optional, string } from "../../core/shape.ts";
 import { type Layout, SOURCE_PATHS } from "../base/layout.ts";
 import { parseRecord, recordCurrent, removeUnlisted, STORED_REVISION, type StoredRevision } from "./revisions.ts";

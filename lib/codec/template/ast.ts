@@ -1,5 +1,4 @@
-import type { NumberValue } from "./literal.ts";
-import { quote } from "./literal.ts";
+import { type NumberValue, quote } from "./literal.ts";
 
 /** An operand. `at` is its offset in the text, in UTF-16 units. */
 export type Expression =
