@@ -91,20 +91,8 @@ export const HTTP_STATUS: Readonly<Partial<Record<FailureCode, number>>> = Objec
 
 /** A value as JSON. */
 export function json(status: number, value: unknown, headers: Answer["headers"] = {}): Answer {
-  return jsonText(status, JSON.stringify(value), headers);
-}
-
-/**
- * A value as JSON, with status 200: for a long-poll, of which thousands wait, so that none waits in a function of its
- * own.
- */
-export function ok(value: unknown): Answer {
-  return json(200, value);
-}
-
-/** What is JSON already. */
-export function jsonText(status: number, body: string | Uint8Array, headers: Answer["headers"] = {}): Answer {
-  return { status, headers: { "Content-Type": "application/json; charset=utf-8", ...headers }, body };
+  const type = { "Content-Type": "application/json; charset=utf-8" };
+  return { status, headers: { ...type, ...headers }, body: JSON.stringify(value) };
 }
 
 /** Bytes of a given media type. */

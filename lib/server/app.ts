@@ -15,13 +15,11 @@ import { type Answer, HTTP_STATUS, type HttpRequest, raw } from "../http/message
 import { callRoute, findRoute, methodNotAllowed } from "../http/router.ts";
 import { Supervisor } from "../run/supervisor.ts";
 import { type Log, logExchange } from "./access.ts";
-import type { ServerConfig } from "./config.ts";
+import { readTlsPair, type ServerConfig } from "./config.ts";
 import type { Services } from "./context.ts";
-import { openApiDocument } from "./openapi.ts";
 import { Readers } from "./reading.ts";
-import { ROUTE_GROUPS, ROUTES } from "./routes/table.ts";
+import { ROUTES } from "./routes/table.ts";
 import { RunList } from "./run-list.ts";
-import { readTlsPair } from "./tls.ts";
 
 /** What open requests get to finish when the server stops; a bucket's creation is the longest of them. */
 const CLOSE_WAIT_MS = 15_000;
@@ -60,15 +58,7 @@ export async function startServer(
   await supervisor.recover((await bucketIds(root)).map((id) => layoutOf(path.join(root, id))));
   const { guard, ...signIn } = signInOf(config, now);
   const [readers, runList] = [new Readers(), new RunList()];
-  const services = {
-    root,
-    supervisor,
-    launcher,
-    readers,
-    runList,
-    ...signIn,
-    openApi: () => openApiDocument(ROUTE_GROUPS),
-  };
+  const services = { root, supervisor, launcher, readers, runList, ...signIn };
   const listener = await listen({
     host,
     port,

@@ -1,14 +1,18 @@
+import { createPrivateKey, X509Certificate } from "node:crypto";
+import type { LookupAddress } from "node:dns";
+import { lookup } from "node:dns/promises";
+import { BlockList, isIP } from "node:net";
 import path from "node:path";
+import { createSecureContext } from "node:tls";
 import { readTotpSecret } from "../auth/totp.ts";
 import { refuseUsedRoot } from "../bucket/source/root.ts";
 import { parseDurationMs } from "../codec/config/number.ts";
-import { realPlace } from "../core/files.ts";
+import { Failure, messageOf } from "../core/errors.ts";
+import { readGuarded, realPlace } from "../core/files.ts";
 import { quote } from "../core/shape.ts";
-import { DEFAULT_ADDRESS, listenAddress } from "./address.ts";
-import { NOT_FOR_OTHERS, readNamedFile, refusal } from "./refusal.ts";
-import { readTlsPair, type TlsFiles } from "./tls.ts";
+import type { TlsPair } from "../http/node-server.ts";
 
-/** All that a server is told at its start; nothing of it changes afterwards. */
+/** The configuration of a server; nothing of it changes after the start. */
 export interface ServerConfig {
   /** Absolute. */
   readonly root: string;
@@ -17,32 +21,37 @@ export interface ServerConfig {
   readonly port: number;
   readonly token: string;
   readonly tls?: TlsFiles;
-  /** With it, a TOTP code is needed besides the token. */
+  /** Where it is set, requests need a TOTP code besides the token. */
   readonly totp?: { readonly secret: Uint8Array; readonly sessionMs: number };
 }
 
-/** The flags of `ops server`, as typed; undefined where one was not given. */
-export interface ServerFlags {
-  root?: string | undefined;
-  token?: string | undefined;
-  tokenFile?: string | undefined;
-  addr?: string | undefined;
-  tlsCert?: string | undefined;
-  tlsKey?: string | undefined;
-  totpSecretFile?: string | undefined;
-  totpSessionTtl?: string | undefined;
-  totpIssuer?: string | undefined;
-}
+/** The flags of `ops server`, as typed; those that were not given are missing. */
+export type ServerFlags = Partial<
+  Record<
+    | "root"
+    | "token"
+    | "token-file"
+    | "addr"
+    | "tls-cert"
+    | "tls-key"
+    | "totp-secret-file"
+    | "totp-session-ttl"
+    | "totp-issuer",
+    string | undefined
+  >
+>;
 
 const OWN_VARIABLES = ["OPS_SERVE_ROOT", "OPS_SERVE_TOKEN", "OPS_SERVE_TOTP_SECRET_FILE"] as const;
+/** control-plane.md, Limits. */
+const DEFAULT_ADDRESS = "127.0.0.1:9090";
 const LEAST_TOKEN = 16;
 const DEFAULT_TOTP_SESSION = "30m";
 const LONGEST_TOTP_SESSION_MS = 7 * 24 * 3_600_000;
 
 /**
  * Turns flags and environment into the configuration, or refuses the start with one sentence (`usage`) before anything
- * is created. A flag beats a file, which beats a variable. The server's own variables are taken out of `env`, so that
- * no child process inherits them.
+ * is created. A flag beats a file, and a file beats a variable. The server's own variables are removed from `env`: no
+ * child process inherits them.
  */
 export async function serverConfig(flags: ServerFlags, env: NodeJS.ProcessEnv): Promise<ServerConfig> {
   const variables = takeVariables(env);
@@ -50,12 +59,12 @@ export async function serverConfig(flags: ServerFlags, env: NodeJS.ProcessEnv): 
   const address = await listenAddress(flags.addr ?? DEFAULT_ADDRESS);
   const tls = await tlsOf(flags);
   if (!tls && !address.loopback)
-    throw refusal(
+    throw refusedStart(
       `--addr ${flags.addr} can be reached from other hosts: give --tls-cert and --tls-key, or a loopback address`,
     );
   const totp = await totpOf(flags, variables.OPS_SERVE_TOTP_SECRET_FILE, tls);
   const root = flags.root ?? variables.OPS_SERVE_ROOT ?? "";
-  if (root === "") throw refusal("no root: give --root or set OPS_SERVE_ROOT to the folder of the buckets");
+  if (root === "") throw refusedStart("no root: give --root or set OPS_SERVE_ROOT to the folder of the buckets");
   await refuseUsedRoot(path.resolve(root));
   const config = { root: realPlace(root), host: address.host, port: address.port, token };
   return Object.freeze({ ...config, ...(tls && { tls }), ...(totp && { totp }) });
@@ -71,15 +80,15 @@ function takeVariables(env: NodeJS.ProcessEnv): Partial<Record<(typeof OWN_VARIA
 }
 
 async function tokenOf(flags: ServerFlags, variable: string | undefined): Promise<string> {
-  const file = flags.token === undefined ? flags.tokenFile : undefined;
+  const file = flags.token === undefined ? flags["token-file"] : undefined;
   const text = file === undefined ? undefined : await readNamedFile("--token-file", file, NOT_FOR_OTHERS);
   const token = flags.token ?? text?.replace(/\r?\n$/, "") ?? variable;
-  if (token === undefined) throw refusal("no API token: set OPS_SERVE_TOKEN, or give --token-file or --token");
+  if (token === undefined) throw refusedStart("no API token: set OPS_SERVE_TOKEN, or give --token-file or --token");
   const source = flags.token !== undefined ? "--token" : (file ?? "OPS_SERVE_TOKEN");
-  if (token === "") throw refusal(`the API token of ${source} is empty`);
+  if (token === "") throw refusedStart(`the API token of ${source} is empty`);
   // Anything else could never arrive in an Authorization header.
   if (!/^[\x21-\x7e]+$/.test(token))
-    throw refusal(`the API token of ${source} has blanks or characters that are not ASCII`);
+    throw refusedStart(`the API token of ${source} has blanks or characters that are not ASCII`);
   return token;
 }
 
@@ -89,11 +98,11 @@ export function tokenWarning({ token }: ServerConfig): string | undefined {
   return `warning: the API token has under ${LEAST_TOKEN} characters and can be guessed: make one with openssl rand -base64 32`;
 }
 
-async function tlsOf({ tlsCert, tlsKey }: ServerFlags): Promise<TlsFiles | undefined> {
-  if (tlsCert === undefined && tlsKey === undefined) return undefined;
-  if (tlsKey === undefined) throw refusal("--tls-cert is given without --tls-key");
-  if (tlsCert === undefined) throw refusal("--tls-key is given without --tls-cert");
-  const files = Object.freeze({ certFile: path.resolve(tlsCert), keyFile: path.resolve(tlsKey) });
+async function tlsOf({ "tls-cert": cert, "tls-key": key }: ServerFlags): Promise<TlsFiles | undefined> {
+  if (cert === undefined && key === undefined) return undefined;
+  if (key === undefined) throw refusedStart("--tls-cert is given without --tls-key");
+  if (cert === undefined) throw refusedStart("--tls-key is given without --tls-cert");
+  const files = Object.freeze({ certFile: path.resolve(cert), keyFile: path.resolve(key) });
   await readTlsPair(files);
   return files;
 }
@@ -104,15 +113,15 @@ async function totpOf(
   variable: string | undefined,
   tls: TlsFiles | undefined,
 ): Promise<ServerConfig["totp"]> {
-  const source = flags.totpSecretFile === undefined ? "OPS_SERVE_TOTP_SECRET_FILE" : "--totp-secret-file";
-  const file = flags.totpSecretFile ?? variable;
-  const idle = flags.totpSessionTtl !== undefined ? "--totp-session-ttl" : "--totp-issuer";
-  if (file === undefined && (flags.totpSessionTtl ?? flags.totpIssuer) !== undefined)
-    throw refusal(`${idle} is given, but TOTP is off: give --totp-secret-file too`);
+  const source = flags["totp-secret-file"] === undefined ? "OPS_SERVE_TOTP_SECRET_FILE" : "--totp-secret-file";
+  const file = flags["totp-secret-file"] ?? variable;
+  const idle = flags["totp-session-ttl"] !== undefined ? "--totp-session-ttl" : "--totp-issuer";
+  if (file === undefined && (flags["totp-session-ttl"] ?? flags["totp-issuer"]) !== undefined)
+    throw refusedStart(`${idle} is given, but TOTP is off: give --totp-secret-file too`);
   if (file === undefined) return undefined;
-  if (file === "") throw refusal(`${source} is empty: name the file that server totp-enroll wrote`);
-  if (!tls) throw refusal(`${source} needs TLS, on loopback too: give --tls-cert and --tls-key`);
-  const sessionMs = totpSessionMs(flags.totpSessionTtl ?? DEFAULT_TOTP_SESSION);
+  if (file === "") throw refusedStart(`${source} is empty: name the file that server totp-enroll wrote`);
+  if (!tls) throw refusedStart(`${source} needs TLS, on loopback too: give --tls-cert and --tls-key`);
+  const sessionMs = totpSessionMs(flags["totp-session-ttl"] ?? DEFAULT_TOTP_SESSION);
   return Object.freeze({ secret: await readTotpSecret(path.resolve(file)), sessionMs });
 }
 
@@ -120,6 +129,100 @@ async function totpOf(
 function totpSessionMs(text: string): number {
   const ms = parseDurationMs(text);
   if (ms === undefined || ms % 1000 !== 0 || ms < 1000 || ms > LONGEST_TOTP_SESSION_MS)
-    throw refusal(`--totp-session-ttl ${quote(text)}: expected whole seconds up to 168h, such as 30m, 1h30m or 90s`);
+    throw refusedStart(
+      `--totp-session-ttl ${quote(text)}: expected whole seconds up to 168h, such as 30m, 1h30m or 90s`,
+    );
   return ms;
+}
+
+type Resolve = (host: string, options: { all: true }) => Promise<LookupAddress[]>;
+
+/** Where a server listens. */
+export interface ListenAddress {
+  /** The address to bind, resolved; empty for all of this host. */
+  host: string;
+  port: number;
+  /** Whether only this host can reach it. */
+  loopback: boolean;
+}
+
+/**
+ * Reads `HOST:PORT`. A name, or another spelling of an address, is resolved once, and the server binds the very address
+ * that was judged here. A name counts as loopback only when all its addresses do. Throws `usage` for text that cannot be
+ * read or resolved.
+ */
+export async function listenAddress(text: string, resolve: Resolve = lookup): Promise<ListenAddress> {
+  const [, bracketed, plain, digits] = /^(?:\[([^\]]*)\]|([^:[\]]*)):(\d{1,5})$/.exec(text) ?? [];
+  const port = Number(digits ?? Number.NaN);
+  if (!(port <= 65_535) || (bracketed !== undefined && isIP(bracketed) !== 6))
+    throw refusedStart(`--addr ${quote(text)}: expected HOST:PORT, such as ${DEFAULT_ADDRESS} or [::1]:9090`);
+  return { ...(await resolvedHost(bracketed ?? plain ?? "", resolve)), port };
+}
+
+async function resolvedHost(host: string, resolve: Resolve): Promise<Omit<ListenAddress, "port">> {
+  if (host === "") return { host: "", loopback: false };
+  try {
+    const found = await resolve(host, { all: true });
+    const first = found.find((one) => one.family === 4) ?? found[0];
+    return { host: first?.address ?? host, loopback: found.every((one) => isLoopback(one.address)) };
+  } catch (error) {
+    throw refusedStart(`--addr: the host name ${quote(host)} cannot be resolved`, error);
+  }
+}
+
+const LOOPBACK = new BlockList();
+LOOPBACK.addSubnet("127.0.0.0", 8, "ipv4");
+LOOPBACK.addAddress("::1", "ipv6");
+
+function isLoopback(address: string): boolean {
+  const [plain = ""] = address.split("%");
+  return LOOPBACK.check(plain, isIP(plain) === 6 ? "ipv6" : "ipv4");
+}
+
+/** Where a certificate and its key are. */
+export interface TlsFiles {
+  readonly certFile: string;
+  readonly keyFile: string;
+}
+
+/**
+ * A certificate and its key that belong together and can be served. Throws `usage` otherwise, also for a key that others
+ * may read.
+ */
+export async function readTlsPair({ certFile, keyFile }: TlsFiles): Promise<TlsPair> {
+  const cert = await readNamedFile("--tls-cert", certFile);
+  const key = await readNamedFile("--tls-key", keyFile, NOT_FOR_OTHERS);
+  const certificate = parsed(`--tls-cert ${certFile} is not a PEM certificate`, () => new X509Certificate(cert));
+  const privateKey = parsed(`--tls-key ${keyFile} is not an unencrypted PEM key`, () => createPrivateKey(key));
+  if (!certificate.checkPrivateKey(privateKey))
+    throw refusedStart(`--tls-key ${keyFile} does not belong to the certificate ${certFile}`);
+  // The first certificate may be followed by others; nothing has read those until here.
+  parsed(`--tls-cert ${certFile} cannot be served`, () => createSecureContext({ cert, key }));
+  return { cert, key };
+}
+
+function parsed<T>(sentence: string, parse: () => T): T {
+  try {
+    return parse();
+  } catch (error) {
+    throw refusedStart(sentence, error);
+  }
+}
+
+/** The failure of a start that is refused: one sentence that names the flag and what to do. */
+function refusedStart(message: string, cause?: unknown): Failure {
+  return new Failure("usage", message, { cause });
+}
+
+/** The mode bits that a file with a secret must not have: only its owner and group may read or write the file. */
+const NOT_FOR_OTHERS = 0o006;
+
+/** The text of a file that a flag names, unless its mode has one of the bits `refused`. Throws a {@link refusedStart}. */
+async function readNamedFile(flag: string, file: string, refused = 0): Promise<string> {
+  try {
+    return await readGuarded(file, refused);
+  } catch (error) {
+    if (error instanceof Failure) throw refusedStart(`${flag} ${file} cannot be used: ${error.message}`, error);
+    throw refusedStart(`${flag} ${file} cannot be read: ${messageOf(error)}`, error);
+  }
 }

@@ -1,135 +1,89 @@
 import { type Stats, statSync } from "node:fs";
 import type { Database } from "../bucket/base/database.ts";
 import type { Layout } from "../bucket/base/layout.ts";
-import { sleep, turn } from "../core/async.ts";
+import { sleep } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";
 
 const TRIES = 3;
 const PAUSE_MS = 50;
-const MOST_KEPT = 32;
+const MOST_OPEN = 32;
 const IDLE_MS = 5_000;
 
 /**
- * Opens a bucket's database for reading. The server never waits inside SQLite, whose calls are synchronous, but tries
- * up to three times; then, or for a bucket that is not initialised or has another schema, the failure of
- * `openForReading`. The caller closes it.
+ * Opens a bucket's database for reading. SQLite's calls are synchronous, so the server never waits inside them: a locked
+ * database is tried up to three times. Throws what `openForReading` throws: the database is busy, or the bucket is not
+ * initialised or has another schema. The caller closes the database.
  */
 export async function openBucket(layout: Layout): Promise<Database> {
   const { openForReading } = await import("../bucket/base/database.ts");
   return untilFree(() => openForReading(layout.database));
 }
 
-/** A promise only where it has to wait. */
-function untilFree<T>(work: () => T, tries = TRIES): T | Promise<T> {
-  try {
-    return work();
-  } catch (error) {
-    const isBusy = error instanceof Failure && error.code === "database_busy";
-    if (!isBusy || tries === 1) throw error;
-    return sleep(PAUSE_MS).then(() => untilFree(work, tries - 1));
+async function untilFree<T>(work: () => T): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return work();
+    } catch (error) {
+      const isBusy = error instanceof Failure && error.code === "database_busy";
+      if (!isBusy || tries === TRIES) throw error;
+    }
+    await sleep(PAUSE_MS);
   }
 }
 
-interface Kept {
+interface OpenDatabase {
   db: Database;
-  /** Which file it is: another one may take its place. */
+  /** The file that was opened: another file may take its place. */
   file: Stats | undefined;
-  /** Another one after each commit of somebody else. */
-  version: number;
-  /** What was read since. */
-  known: Map<string, unknown>;
-  /** When file and version were looked at, as `turn` counts. */
-  turn: number;
-  usedAt: number;
+  /** Closes the database. */
+  idle: NodeJS.Timeout;
 }
 
 /**
- * The databases of the buckets that requests are about, kept open while there are requests, because to open one costs
- * more than what is read from it: at most 32 of them, each for five seconds after its last use.
+ * The databases that requests have read last, kept open because to open one costs more than most reads: at most 32, each
+ * for five seconds after its last use.
  */
 export class Readers {
-  readonly #kept = new Map<string, Kept>();
-  #cleaning: NodeJS.Timeout | undefined;
-  #sqlite: typeof import("../bucket/base/database.ts") | undefined;
+  readonly #open = new Map<string, OpenDatabase>();
 
-  /** What `work` reads, synchronously and in one go; a promise only where it has to wait. Fails like {@link openBucket}. */
-  read<T>(layout: Layout, work: (db: Database) => T): T | Promise<T> {
-    return this.#using(layout.database, ({ db }) => work(db));
-  }
-
-  /** The same for what is asked for often: `work` is done again only after a commit. The answer is shared. */
-  readOnce<T>(layout: Layout, name: string, work: (db: Database) => T): T | Promise<T> {
-    return this.#using(layout.database, ({ db, known }) => {
-      if (!known.has(name)) known.set(name, work(db));
-      return known.get(name) as T;
-    });
-  }
-
-  /** Closes all of them. */
-  close(): void {
-    clearTimeout(this.#cleaning);
-    this.#cleaning = undefined;
-    for (const file of [...this.#kept.keys()]) this.#drop(file);
-  }
-
-  #using<T>(file: string, work: (kept: Kept) => T): T | Promise<T> {
-    const sqlite = this.#sqlite;
-    if (!sqlite) return this.#load().then(() => this.#using(file, work));
+  /** Answers what `work` reads, synchronously and in one go. Fails like {@link openBucket}. */
+  async read<T>(layout: Layout, work: (db: Database) => T): Promise<T> {
+    const sqlite = await import("../bucket/base/database.ts");
     return untilFree(() => {
       try {
-        return work(this.#open(file, sqlite));
+        return work(this.#database(layout.database, sqlite));
       } catch (error) {
-        if (!(error instanceof Failure)) this.#drop(file);
-        throw sqlite.databaseFailure(error, file);
+        if (!(error instanceof Failure)) this.#close(layout.database);
+        throw sqlite.databaseFailure(error, layout.database);
       }
     });
   }
 
-  async #load(): Promise<void> {
-    this.#sqlite = await import("../bucket/base/database.ts");
+  /** Closes all databases. */
+  close(): void {
+    for (const file of [...this.#open.keys()]) this.#close(file);
   }
 
-  #open(file: string, { openForReading, requireSchema }: typeof import("../bucket/base/database.ts")): Kept {
-    const kept = this.#kept.get(file);
-    if (kept?.turn === turn()) return kept;
+  #database(file: string, sqlite: typeof import("../bucket/base/database.ts")): Database {
+    const known = this.#open.get(file);
     const found = statSync(file, { throwIfNoEntry: false });
-    if (!kept || !found || kept.file?.ino !== found.ino || kept.file.dev !== found.dev) {
-      this.#drop(file);
-      const db = openForReading(file);
-      const version = versionOf(db);
-      const opened = { db, file: found, version, known: new Map(), turn: turn(), usedAt: Date.now() };
-      this.#kept.set(file, opened);
-      this.#clean();
-      return opened;
+    if (known && found && known.file?.ino === found.ino && known.file.dev === found.dev) {
+      known.idle.refresh();
+      sqlite.requireSchema(known.db);
+      return known.db;
     }
-    const version = versionOf(kept.db);
-    if (version !== kept.version) {
-      requireSchema(kept.db);
-      kept.version = version;
-      kept.known.clear();
-    }
-    kept.turn = turn();
-    kept.usedAt = Date.now();
-    return kept;
+    this.#close(file);
+    const db = sqlite.openForReading(file);
+    const [oldest] = this.#open.keys();
+    if (oldest !== undefined && this.#open.size === MOST_OPEN) this.#close(oldest);
+    this.#open.set(file, { db, file: found, idle: setTimeout(() => this.#close(file), IDLE_MS).unref() });
+    return db;
   }
 
-  #drop(file: string): void {
-    this.#kept.get(file)?.db.close();
-    this.#kept.delete(file);
+  #close(file: string): void {
+    const known = this.#open.get(file);
+    clearTimeout(known?.idle);
+    known?.db.close();
+    this.#open.delete(file);
   }
-
-  #clean(): void {
-    const [oldest] = this.#kept.keys();
-    if (this.#kept.size > MOST_KEPT) this.#drop(oldest as string);
-    this.#cleaning ??= setTimeout(() => {
-      this.#cleaning = undefined;
-      const limit = Date.now() - IDLE_MS;
-      for (const [file, { usedAt }] of [...this.#kept]) if (usedAt < limit) this.#drop(file);
-      if (this.#kept.size > 0) this.#clean();
-    }, IDLE_MS).unref();
-  }
-}
-
-function versionOf(db: Database): number {
-  return db.get<{ data_version: number }>("PRAGMA data_version")?.data_version ?? 0;
 }

@@ -75,9 +75,9 @@ export class TestServer {
   /** Starts it, again after `stop`. */
   async open(): Promise<void> {
     const config = { root: this.root, host: "127.0.0.1", port: 0, token: TOKEN, ...this.#config };
-    const log = (line: string, facts?: () => Record<string, unknown>) => {
+    const log = (line: string, facts?: Record<string, unknown>) => {
       this.lines.push(line);
-      if (facts) this.accesses.push(facts());
+      if (facts) this.accesses.push(facts);
     };
     const now = () => Date.now() + this.aheadMs;
     const { url, stop, reloadTls } = await startServer(config, new Launcher(this.#environment()), log, now);

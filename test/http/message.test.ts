@@ -7,7 +7,7 @@ import {
   failureAnswer,
   HTTP_STATUS,
   type HttpRequest,
-  ok,
+  json,
   raw,
   readJson,
   wireText,
@@ -118,7 +118,7 @@ test("no header of one failure is sent with another", () => {
 
 test("a value and bytes are answered with 200 and their type", () => {
   const headers = { "Content-Type": "application/json; charset=utf-8" };
-  assert.deepEqual(ok({ a: 1 }), { status: 200, headers, body: '{"a":1}' });
+  assert.deepEqual(json(200, { a: 1 }), { status: 200, headers, body: '{"a":1}' });
   const csv = raw("text/csv", "a", { Vary: "Accept" });
   assert.deepEqual(csv, { status: 200, headers: { "Content-Type": "text/csv", Vary: "Accept" }, body: "a" });
 });

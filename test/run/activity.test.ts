@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import fs, { appendFileSync, existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Layout, layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
-import { sleep, turnEnd } from "../../lib/core/async.ts";
+import { sleep } from "../../lib/core/async.ts";
 import { readActivity } from "../../lib/run/activity.ts";
 import { createRecord, type RunRecord, saveRecord, settle } from "../../lib/run/record.ts";
 import { patience } from "../../scripts/patience.ts";
@@ -139,7 +140,7 @@ test("a run's files are watched while somebody reads, and again for a later read
     assert.equal(watches(), 1);
     write(text);
     assert.equal((await answer).data, text);
-    await turnEnd();
+    await nextTurn();
     assert.equal(watches(), 0);
   }
 });

@@ -46,8 +46,8 @@ test("a flag beats a file, which beats a variable", async (t) => {
   await writeFile(tokenFile, "from-file\n", { mode: 0o600 });
   const tokenWith = async (more: ServerFlags) =>
     (await serverConfig({ ...flags, ...more }, { OPS_SERVE_TOKEN: "from-env", OPS_SERVE_ROOT: "/nowhere" })).token;
-  assert.equal(await tokenWith({ token: "from-flag", tokenFile }), "from-flag");
-  assert.equal(await tokenWith({ token: undefined, tokenFile }), "from-file");
+  assert.equal(await tokenWith({ token: "from-flag", "token-file": tokenFile }), "from-flag");
+  assert.equal(await tokenWith({ token: undefined, "token-file": tokenFile }), "from-file");
   assert.equal(await tokenWith({ token: undefined }), "from-env");
 });
 
@@ -67,9 +67,9 @@ test("CP-039 a start without a token, or with one that no client could send, is 
   await refused(bare, /no API token: set OPS_SERVE_TOKEN/);
   await refused({ ...flags, token: "" }, /of --token is empty/, { OPS_SERVE_TOKEN: "right" });
   await refused(bare, /of OPS_SERVE_TOKEN is empty/, { OPS_SERVE_TOKEN: "" });
-  await refused({ ...bare, tokenFile: await file("empty", "\n") }, /empty is empty/, { OPS_SERVE_TOKEN: "right" });
-  await refused({ ...bare, tokenFile: path.join(folder, "missing") }, /--token-file .*missing cannot be read/);
-  await refused({ ...bare, tokenFile: await file("two", "a\nb\n") }, /blanks or characters/);
+  await refused({ ...bare, "token-file": await file("empty", "\n") }, /empty is empty/, { OPS_SERVE_TOKEN: "right" });
+  await refused({ ...bare, "token-file": path.join(folder, "missing") }, /--token-file .*missing cannot be read/);
+  await refused({ ...bare, "token-file": await file("two", "a\nb\n") }, /blanks or characters/);
   await refused({ ...flags, token: "pässword" }, /not ASCII/);
 });
 
@@ -162,7 +162,7 @@ test("CP-044 with a TLS pair any address may be bound", async (t) => {
     ["0.0.0.0:9443", "0.0.0.0"],
     [":9443", ""],
   ] as const) {
-    const flags = { ...valid(t).flags, addr, tlsCert: files.certFile, tlsKey: files.keyFile };
+    const flags = { ...valid(t).flags, addr, "tls-cert": files.certFile, "tls-key": files.keyFile };
     const config = await serverConfig(flags, {});
     assert.deepEqual([config.host, config.port, config.tls], [host, 9443, files]);
   }
@@ -170,15 +170,15 @@ test("CP-044 with a TLS pair any address may be bound", async (t) => {
 
 test("CP-046 CP-047 a certificate without its key, or a key without its certificate, is refused", async (t) => {
   const { certFile, keyFile } = await certificateFor(t);
-  await refused({ ...valid(t).flags, tlsCert: certFile }, /--tls-cert is given without --tls-key/);
-  await refused({ ...valid(t).flags, tlsKey: keyFile }, /--tls-key is given without --tls-cert/);
+  await refused({ ...valid(t).flags, "tls-cert": certFile }, /--tls-cert is given without --tls-key/);
+  await refused({ ...valid(t).flags, "tls-key": keyFile }, /--tls-key is given without --tls-cert/);
 });
 
 test("files that are no PEM pair are refused by name", async (t) => {
   const [one, other] = [await certificateFor(t), await certificateFor(t)];
   const { folder, flags } = valid(t);
   const missing = path.join(folder, "missing.pem");
-  const withPair = (tlsCert: string, tlsKey: string) => ({ ...flags, tlsCert, tlsKey });
+  const withPair = (cert: string, key: string) => ({ ...flags, "tls-cert": cert, "tls-key": key });
   await refused(withPair(missing, one.keyFile), /--tls-cert .*missing.pem cannot be read/);
   await refused(withPair(one.certFile, folder), /--tls-key .* cannot be read/);
   await refused(withPair(one.keyFile, one.keyFile), /--tls-cert .* is not a PEM certificate/);
@@ -195,13 +195,13 @@ async function validTotp(t: TestContext): Promise<{ folder: string; flags: Serve
   const { folder, flags } = valid(t);
   const file = path.join(folder, "secret");
   await writeFile(file, `${SECRET_TEXT}\n`, { mode: 0o600 });
-  return { folder, flags: { ...flags, tlsCert: certFile, tlsKey: keyFile }, file };
+  return { folder, flags: { ...flags, "tls-cert": certFile, "tls-key": keyFile }, file };
 }
 
 test("CP-048 CP-049 CP-053 a secret file, by flag or variable, enables TOTP; its sessions last 30 minutes", async (t) => {
   const { flags, file } = await validTotp(t);
   const env = { OPS_SERVE_TOTP_SECRET_FILE: "/nowhere" };
-  const byFlag = await serverConfig({ ...flags, totpSecretFile: file }, env);
+  const byFlag = await serverConfig({ ...flags, "totp-secret-file": file }, env);
   const byVariable = await serverConfig(flags, { OPS_SERVE_TOTP_SECRET_FILE: file });
   for (const { totp } of [byFlag, byVariable]) assert.deepEqual(totp, { secret: SECRET, sessionMs: 1_800_000 });
   assert.deepEqual(env, {});
@@ -225,21 +225,21 @@ for (const [text, sessionMs] of [
 ] as const)
   test(`CP-052 --totp-session-ttl ${text} is understood`, async (t) => {
     const { flags, file } = await validTotp(t);
-    const config = await serverConfig({ ...flags, totpSecretFile: file, totpSessionTtl: text }, {});
+    const config = await serverConfig({ ...flags, "totp-secret-file": file, "totp-session-ttl": text }, {});
     assert.equal(config.totp?.sessionMs, sessionMs);
   });
 
 for (const text of ["", "0s", "-5m", "30", "500ms", "1.5s", "168h1s", "soon"])
   test(`--totp-session-ttl ${JSON.stringify(text)} is refused`, async (t) => {
     const { flags, file } = await validTotp(t);
-    const totp = { ...flags, totpSecretFile: file, totpSessionTtl: text };
+    const totp = { ...flags, "totp-secret-file": file, "totp-session-ttl": text };
     await refused(totp, /^--totp-session-ttl .*expected whole seconds up to 168h, such as 30m/);
   });
 
 test("CP-051 TOTP without TLS is refused, on loopback too, by flag and by variable", async (t) => {
   const { flags } = valid(t);
   const { file } = await validTotp(t);
-  await refused({ ...flags, totpSecretFile: file }, /^--totp-secret-file needs TLS, on loopback too/);
+  await refused({ ...flags, "totp-secret-file": file }, /^--totp-secret-file needs TLS, on loopback too/);
   const variable = { OPS_SERVE_TOTP_SECRET_FILE: file };
   await refused(flags, /^OPS_SERVE_TOTP_SECRET_FILE needs TLS/, variable);
 });
@@ -247,8 +247,8 @@ test("CP-051 TOTP without TLS is refused, on loopback too, by flag and by variab
 test("T-62 a secret file that cannot be used refuses the start; TOTP is never silently off", async (t) => {
   const { folder, flags, file } = await validTotp(t);
   const missing = path.join(folder, "missing");
-  await refused({ ...flags, totpSecretFile: missing }, /secret file .*missing: it cannot be read/);
-  await refused({ ...flags, totpSecretFile: "" }, /^--totp-secret-file is empty/);
+  await refused({ ...flags, "totp-secret-file": missing }, /secret file .*missing: it cannot be read/);
+  await refused({ ...flags, "totp-secret-file": "" }, /^--totp-secret-file is empty/);
   await refused(flags, /^OPS_SERVE_TOTP_SECRET_FILE is empty/, { OPS_SERVE_TOTP_SECRET_FILE: "" });
   for (const [content, message] of [
     ["", /it is empty/],
@@ -256,14 +256,14 @@ test("T-62 a secret file that cannot be used refuses the start; TOTP is never si
     ["GEZDGNBV", /it has 40 bits/],
   ] as const) {
     await writeFile(file, content);
-    await refused({ ...flags, totpSecretFile: file }, message);
+    await refused({ ...flags, "totp-secret-file": file }, message);
   }
 });
 
 test("a flag of TOTP without the secret file is refused: it would be off", async (t) => {
   const { flags } = await validTotp(t);
-  await refused({ ...flags, totpSessionTtl: "30m" }, /^--totp-session-ttl is given, but TOTP is off/);
-  await refused({ ...flags, totpIssuer: "x" }, /^--totp-issuer is given, but TOTP is off/);
+  await refused({ ...flags, "totp-session-ttl": "30m" }, /^--totp-session-ttl is given, but TOTP is off/);
+  await refused({ ...flags, "totp-issuer": "x" }, /^--totp-issuer is given, but TOTP is off/);
 });
 
 /** What is below a folder, with modes and times. */
@@ -279,8 +279,8 @@ test("a token file or TLS key that others may read or write refuses the start an
   const { folder, flags } = valid(t);
   const tokenFile = path.join(folder, "token");
   await writeFile(tokenFile, "from-file\n");
-  const fromFile = { ...flags, token: undefined, tokenFile };
-  const withTls = { ...flags, tlsCert: certFile, tlsKey: keyFile };
+  const fromFile = { ...flags, token: undefined, "token-file": tokenFile };
+  const withTls = { ...flags, "tls-cert": certFile, "tls-key": keyFile };
   for (const mode of [0o604, 0o644, 0o666, 0o602]) {
     for (const file of [tokenFile, keyFile]) await chmod(file, mode);
     const before = stateOf(folder);
@@ -301,11 +301,11 @@ test("T-62 a TOTP secret file that anybody but its owner may read or write refus
     await chmod(file, mode);
     const before = stateOf(folder);
     const told = new RegExp(`secret file .*secret: its mode ${mode.toString(8)} lets others use it: chmod 600 `);
-    await refused({ ...flags, totpSecretFile: file }, told);
+    await refused({ ...flags, "totp-secret-file": file }, told);
     assert.deepEqual(stateOf(folder), before);
   }
   await chmod(file, 0o400);
-  assert.ok((await serverConfig({ ...flags, totpSecretFile: file }, {})).totp);
+  assert.ok((await serverConfig({ ...flags, "totp-secret-file": file }, {})).totp);
 });
 
 test("the mode that counts is that of the file behind a link", async (t) => {
@@ -313,7 +313,7 @@ test("the mode that counts is that of the file behind a link", async (t) => {
   const [tokenFile, link] = [path.join(folder, "token"), path.join(folder, "link")];
   await writeFile(tokenFile, "from-file\n", { mode: 0o600 });
   await symlink(tokenFile, link);
-  const fromFile = { ...flags, token: undefined, tokenFile: link };
+  const fromFile = { ...flags, token: undefined, "token-file": link };
   assert.equal((await serverConfig(fromFile, {})).token, "from-file");
   await chmod(tokenFile, 0o644);
   await refused(fromFile, /--token-file .*link cannot be used/);

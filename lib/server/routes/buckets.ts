@@ -10,7 +10,7 @@ import {
 import { Failure } from "../../core/errors.ts";
 import { boolean, described, integer, object, optional, string, withExample } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
-import { route, type Services } from "../context.ts";
+import { bucketRoute, route, type Services } from "../context.ts";
 import type { Readers } from "../reading.ts";
 import type { RunList } from "../run-list.ts";
 import { component, LABEL, PAGE, page } from "./shapes.ts";
@@ -32,7 +32,7 @@ export const BUCKET_ROUTES = [
       const items = await Promise.all(
         shown.map(async (id) => {
           const bucket = unlessGone(services.root, id);
-          return bucket ? [await describe(bucket, services)] : [];
+          return bucket ? [await shownBucket(bucket, services)] : [];
         }),
       );
       return json(200, { items: items.flat(), next_cursor: ids.length > shown.length ? shown.at(-1) : null });
@@ -55,48 +55,46 @@ export const BUCKET_ROUTES = [
       const bucket = await createBucket(root, body, async (dir, id) => {
         await supervisor.initBucket(dir, id);
       });
-      return json(201, await describe(bucket, services));
+      return json(201, await shownBucket(bucket, services));
     },
   }),
-  route({
+  bucketRoute({
     method: "GET",
-    path: "/api/buckets/{bucket_id}",
+    path: "",
     summary: "Show a bucket",
     answer: { status: 200, description: "The bucket", shape: component("Bucket") },
-    failures: ["bucket_not_found", "database_busy"],
-    async handle({ params }, services) {
-      return json(200, await describe(findBucket(services.root, params.bucket_id ?? ""), services));
+    failures: ["database_busy"],
+    async handle({ bucket }, services) {
+      return json(200, await shownBucket(bucket, services));
     },
   }),
-  route({
+  bucketRoute({
     method: "PUT",
-    path: "/api/buckets/{bucket_id}",
+    path: "",
     summary: "Give a bucket another project or name",
     description: "Changes bucket.json alone; also while a run is active.",
     body: object({ project: optional(LABEL), name: optional(LABEL) }),
     answer: { status: 200, description: "The bucket", shape: component("Bucket") },
-    failures: ["bucket_not_found", "database_busy"],
-    async handle({ params, body }, services) {
-      const bucket = findBucket(services.root, params.bucket_id ?? "");
-      return json(200, await describe(await renameBucket(bucket, body), services));
+    failures: ["database_busy"],
+    async handle({ body, bucket }, services) {
+      return json(200, await shownBucket(await renameBucket(bucket, body), services));
     },
   }),
-  route({
+  bucketRoute({
     method: "DELETE",
-    path: "/api/buckets/{bucket_id}",
+    path: "",
     summary: "Delete a bucket with all it holds: source, revisions, database, secrets, logs",
     description: "Not while a run is active. Nothing is done on the workers.",
     answer: { status: 204, description: "There is no such bucket any more" },
-    failures: ["bucket_not_found", "bucket_busy"],
-    async handle({ params }, { root, supervisor }) {
-      const bucket = findBucket(root, params.bucket_id ?? "");
+    failures: ["bucket_busy"],
+    async handle({ bucket }, { root, supervisor }) {
       await supervisor.discard(bucket.layout, () => deleteBucket(root, bucket));
       return { status: 204 };
     },
   }),
-  route({
+  bucketRoute({
     method: "POST",
-    path: "/api/buckets/{bucket_id}/init",
+    path: "/init",
     summary: "Create or upgrade the database of a bucket",
     description: "Keeps its id, its CA and its keys. Not while a run is active.",
     body: object({}),
@@ -105,9 +103,8 @@ export const BUCKET_ROUTES = [
       description: "It has this program's schema",
       shape: object({ schema_version: integer(), upgraded: described(boolean(), "It did not have it before") }),
     },
-    failures: ["bucket_not_found", "bucket_busy", "schema_too_new", "database_damaged", "database_busy"],
-    async handle({ params }, { root, supervisor }) {
-      const { id, layout } = findBucket(root, params.bucket_id ?? "");
+    failures: ["bucket_busy", "schema_too_new", "database_damaged", "database_busy"],
+    async handle({ bucket: { id, layout } }, { supervisor }) {
       const initialise = () => supervisor.initBucket(layout.root, id);
       const { schemaVersion, upgraded } = await supervisor.exclusively(layout, "init", initialise);
       return json(200, { schema_version: schemaVersion, upgraded });
@@ -124,32 +121,32 @@ function unlessGone(root: string, id: string): RootBucket | undefined {
   }
 }
 
-async function describe(bucket: RootBucket, { supervisor, readers, runList }: Services) {
+async function shownBucket(bucket: RootBucket, { supervisor, readers, runList }: Services) {
   const { layout, id, project, name, created_at } = bucket;
   return {
     id,
     project,
     name,
-    ...(await stateOf(layout, readers)),
+    ...(await databaseState(layout, readers)),
     created_at,
     active_run: supervisor.activeRun(id),
-    last_run: await lastRun(layout, runList),
+    last_run: await lastRunOf(layout, runList),
   };
 }
 
-interface State {
+interface DatabaseState {
   initialized: boolean;
   schema_version: number | null;
   failed_allocations: number | null;
 }
 
 /** The state of a bucket's database; of a database with another schema only the schema version. */
-async function stateOf(layout: Layout, readers: Readers): Promise<State> {
+async function databaseState(layout: Layout, readers: Readers): Promise<DatabaseState> {
   const nothing = { initialized: false, schema_version: null, failed_allocations: null };
   try {
     const { schemaVersion } = await import("../../bucket/base/database.ts");
     const { countFailed } = await import("../../bucket/catalog/info.ts");
-    return await readers.readOnce(layout, "state", (db) => ({
+    return await readers.read(layout, (db) => ({
       initialized: true,
       schema_version: schemaVersion(db),
       failed_allocations: countFailed(db),
@@ -162,7 +159,7 @@ async function stateOf(layout: Layout, readers: Readers): Promise<State> {
   }
 }
 
-async function lastRun(layout: Layout, runList: RunList) {
+async function lastRunOf(layout: Layout, runList: RunList) {
   const newest = await runList.newest(layout);
   if (!newest) return null;
   const { id, kind, status, created_at, finished_at } = newest;

@@ -1,78 +1,79 @@
+import type { Layout } from "../../bucket/base/layout.ts";
+import { Problems } from "../../bucket/base/problems.ts";
 import { catalogFile, hasCatalogJob, listCatalogFiles } from "../../bucket/catalog/catalog.ts";
-import { findBucket } from "../../bucket/source/root.ts";
 import { listSourceFiles, listTemplates, modeText, openSourceFile } from "../../bucket/source/source-view.ts";
+import { bucketConfView, jobResourcesView, opsConfView } from "../../bucket/workspace/bucket-conf.ts";
+import { readOpsConf } from "../../bucket/workspace/settings.ts";
+import { readWorkers, type Worker } from "../../bucket/workspace/workers.ts";
 import { Failure } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
 import { bytesDownload, downloadAnswer, fileDownload } from "../../http/download.ts";
 import { type Answer, type HttpRequest, json } from "../../http/message.ts";
-import { route } from "../context.ts";
+import { bucketRoute } from "../context.ts";
 import { READ_FAILURES } from "./catalog.ts";
-import { PATH_PAGE, page } from "./shapes.ts";
+import { component, PAGE, PATH_PAGE, page, pageOf } from "./shapes.ts";
 
-const BUCKET = "/api/buckets/{bucket_id}";
-/** What a file holds is for no browser to guess. */
+/** No browser shall guess what a file holds. */
 const BYTES = "application/octet-stream";
 const RAW = "Has an ETag and takes ranges.";
 
-/** Files for reading: the source as it is, and the jobs as they were built (control-plane.md, Ownership boundary 2). */
+/**
+ * For reading: the files of the source, the jobs as they were built, and what the source says about the bucket, its jobs
+ * and its workers (control-plane.md, Ownership boundary 2). Only a push changes them.
+ */
 export const FILE_ROUTES = [
-  route({
+  bucketRoute({
     method: "GET",
-    path: `${BUCKET}/files`,
+    path: "/files",
     summary: "List the files of the source: ops.conf and those below workspace/ and templates/",
     query: PATH_PAGE,
     answer: { status: 200, description: "A page of files, by path", shape: page("SourceFile") },
-    failures: ["bucket_not_found"],
-    async handle({ params, query }, { root }) {
-      const { layout } = findBucket(root, params.bucket_id ?? "");
+    async handle({ query, bucket: { layout } }) {
       const { items, more } = await listSourceFiles(layout, { after: query.cursor ?? "", limit: query.limit });
       return json(200, { items, next_cursor: more ? items.at(-1)?.path : null });
     },
   }),
-  route({
+  bucketRoute({
     method: "GET",
-    path: `${BUCKET}/files/{path*}`,
+    path: "/files/{path*}",
     summary: "Read a file of the source",
     description: `${RAW} Symbolic links are refused wherever they stand on the way.`,
     answer: { status: 200, description: "Its bytes", type: BYTES, ranges: true },
-    failures: ["bucket_not_found", "file_not_found"],
-    async handle({ params, request }, { root }) {
-      return sourceFile(request, root, params.bucket_id, params.path ?? "", BYTES);
+    failures: ["file_not_found"],
+    async handle({ params, request, bucket: { layout } }) {
+      return sourceFile(layout, params.path ?? "", request, BYTES);
     },
   }),
-  route({
+  bucketRoute({
     method: "GET",
-    path: `${BUCKET}/templates`,
+    path: "/templates",
     summary: "List the templates for jobs: the folders of templates/ with their files",
     query: PATH_PAGE,
     answer: { status: 200, description: "A page of templates, by name", shape: page("Template") },
-    failures: ["bucket_not_found"],
-    async handle({ params, query }, { root }) {
-      const { layout } = findBucket(root, params.bucket_id ?? "");
+    async handle({ query, bucket: { layout } }) {
       const { items, more } = await listTemplates(layout, { after: query.cursor ?? "", limit: query.limit });
       return json(200, { items, next_cursor: more ? items.at(-1)?.name : null });
     },
   }),
-  route({
+  bucketRoute({
     method: "GET",
-    path: `${BUCKET}/workspace/disabled.json`,
+    path: "/workspace/disabled.json",
     summary: "Read workspace/disabled.json",
     description: RAW,
     answer: { status: 200, description: "Its bytes", type: "application/json", ranges: true },
-    failures: ["bucket_not_found", "file_not_found"],
-    async handle({ params, request }, { root }) {
-      return sourceFile(request, root, params.bucket_id, "workspace/disabled.json", "application/json");
+    failures: ["file_not_found"],
+    async handle({ request, bucket: { layout } }) {
+      return sourceFile(layout, "workspace/disabled.json", request, "application/json");
     },
   }),
-  route({
+  bucketRoute({
     method: "GET",
-    path: `${BUCKET}/jobs/{job}/files`,
+    path: "/jobs/{job}/files",
     summary: "List the files of a job as it was built",
     query: PATH_PAGE,
     answer: { status: 200, description: "A page of files, by path", shape: page("SourceFile") },
     failures: [...READ_FAILURES, "not_found"],
-    async handle({ params, query }, { root, readers }) {
-      const { layout } = findBucket(root, params.bucket_id ?? "");
+    async handle({ params, query, bucket: { layout } }, { readers }) {
       const { job = "" } = params;
       const wanted = { after: query.cursor ?? "", limit: query.limit + 1 };
       const found = await readers.read(layout, (db) =>
@@ -83,30 +84,85 @@ export const FILE_ROUTES = [
       return json(200, { items, next_cursor: found.length > query.limit ? items.at(-1)?.path : null });
     },
   }),
-  route({
+  bucketRoute({
     method: "GET",
-    path: `${BUCKET}/jobs/{job}/files/{path*}`,
+    path: "/jobs/{job}/files/{path*}",
     summary: "Read a file of a job as it was built",
     description: RAW,
     answer: { status: 200, description: "Its bytes", type: BYTES, ranges: true },
     failures: [...READ_FAILURES, "file_not_found"],
-    async handle({ params, request }, { root, readers }) {
-      const { layout } = findBucket(root, params.bucket_id ?? "");
+    async handle({ params, request, bucket: { layout } }, { readers }) {
       const { job = "", path = "" } = params;
       const file = await readers.read(layout, (db) => catalogFile(db, job, path));
       if (!file) throw new Failure("file_not_found", `job ${quote(job)} has no file ${quote(path)}`);
       return downloadAnswer(request, bytesDownload(BYTES, file.content, file.sha256));
     },
   }),
+  bucketRoute({
+    method: "GET",
+    path: "/settings/maand",
+    summary: "Show ops.conf",
+    answer: { status: 200, description: "The file", shape: component("Settings") },
+    async handle({ bucket: { layout } }) {
+      return json(200, await opsConfView(layout));
+    },
+  }),
+  bucketRoute({
+    method: "GET",
+    path: "/settings/bucket",
+    summary: "Show workspace/bucket.conf",
+    answer: { status: 200, description: "The file", shape: component("Settings") },
+    async handle({ bucket: { layout } }) {
+      return json(200, await bucketConfView(layout));
+    },
+  }),
+  bucketRoute({
+    method: "GET",
+    path: "/settings/job_resources/{selector}",
+    summary: "Show the settings of the jobs: workspace/bucket.jobs.<selector>.conf",
+    description: "`default` is workspace/bucket.jobs.conf.",
+    answer: { status: 200, description: "The file", shape: component("Settings") },
+    failures: ["file_not_found"],
+    async handle({ params, bucket: { layout } }) {
+      return json(200, await jobResourcesView(layout, params.selector ?? ""));
+    },
+  }),
+  bucketRoute({
+    method: "GET",
+    path: "/workers",
+    summary: "Show the workers as workspace/workers.json defines them",
+    description: "In the order of the file, with the defaults of ops.conf. With problems, the list is empty.",
+    query: PAGE,
+    answer: {
+      status: 200,
+      description: "A page of workers, and what is wrong with the file or ops.conf",
+      shape: component("WorkerDefinitions"),
+    },
+    async handle({ query, bucket: { layout } }) {
+      const problems = new Problems();
+      const workers = await readWorkers(layout, await readOpsConf(layout, problems), problems);
+      return json(200, { ...pageOf(workers.map(workerDefinition), query), problems: problems.errors });
+    },
+  }),
 ];
 
-async function sourceFile(
-  request: HttpRequest,
-  root: string,
-  bucketId: string | undefined,
-  path: string,
-  type: string,
-): Promise<Answer> {
-  const { layout } = findBucket(root, bucketId ?? "");
+async function sourceFile(layout: Layout, path: string, request: HttpRequest, type: string): Promise<Answer> {
   return downloadAnswer(request, await fileDownload(type, await openSourceFile(layout, path)));
+}
+
+function workerDefinition(worker: Worker) {
+  return {
+    host: worker.host,
+    hostname: worker.hostname,
+    connection: worker.connection,
+    root: worker.root,
+    ssh_user: worker.sshUser ?? null,
+    ssh_port: worker.sshPort ?? null,
+    ssh_jump: worker.sshJump ?? null,
+    labels: worker.labels,
+    memory_mb: worker.memoryMb,
+    cpu_mhz: worker.cpuMhz,
+    tags: Object.fromEntries(worker.tags),
+    position: worker.position,
+  };
 }

@@ -10,12 +10,12 @@ import {
   withExample,
 } from "../../core/shape.ts";
 import { bytesDownload, type Download, downloadAnswer, fileDownload } from "../../http/download.ts";
-import { json, ok } from "../../http/message.ts";
+import { json } from "../../http/message.ts";
 import { readActivity } from "../../run/activity.ts";
 import { type LineFilter, openLog, openLogText } from "../../run/log-lines.ts";
 import { searchLog } from "../../run/log-search.ts";
-import { route } from "../context.ts";
-import { findRun, RUNS, runIn } from "./runs.ts";
+import { bucketRoute } from "../context.ts";
+import { findRun, runIdOf } from "./runs.ts";
 import { component, pollMs, TIMEOUT } from "./shapes.ts";
 
 const TEXT = "text/plain; charset=utf-8";
@@ -23,7 +23,7 @@ const TEXT = "text/plain; charset=utf-8";
 /** Names of jobs and workers have no spaces. */
 const PLACE = { pattern: /\S+/, means: "a name", max: 253 };
 
-/** Which lines are meant. What a line is about is told by its beginning. */
+/** Which lines are meant. The beginning of a line tells what the line is about. */
 const LINES = {
   q: optional(described(string({ min: 1, max: 200 }), "The text: at most 200 bytes, on one line")),
   case: withDefault(described(boolean(), "Letters of the text must have the same case"), false),
@@ -36,11 +36,11 @@ const LINES = {
   ),
 };
 
-/** What runs say while they run and afterwards. */
+/** The logs of runs, while they run and afterwards. */
 export const LOG_ROUTES = [
-  route({
+  bucketRoute({
     method: "GET",
-    path: `${RUNS}/{run_id}/logs`,
+    path: "/runs/{run_id}/logs",
     summary: "Follow the Activity of a run",
     description:
       "Answers as soon as there is text after `after` or the run has ended; otherwise it waits. " +
@@ -50,16 +50,16 @@ export const LOG_ROUTES = [
       timeout: TIMEOUT,
     },
     answer: { status: 200, description: "The next text", shape: component("LogChunk") },
-    failures: ["bucket_not_found", "run_not_found"],
-    handle({ params, query, request }, { root }) {
-      const { layout, id } = runIn(root, params);
+    failures: ["run_not_found"],
+    async handle({ params, query, request, bucket: { layout } }) {
+      const id = runIdOf(params);
       request.longPoll();
-      return readActivity(layout, id, query.after, pollMs(query.timeout), request.signal).then(ok);
+      return json(200, await readActivity(layout, id, query.after, pollMs(query.timeout), request.signal));
     },
   }),
-  route({
+  bucketRoute({
     method: "GET",
-    path: `${RUNS}/{run_id}/logs/search`,
+    path: "/runs/{run_id}/logs/search",
     summary: "Search the Activity of a run",
     description:
       "For lines with a literal text, or about a job or a worker, or all that is given; also while the run goes on. One " +
@@ -77,16 +77,16 @@ export const LOG_ROUTES = [
       limit: withDefault(described(integer({ min: 1, max: 500 }), "How many lines at most"), 50),
     },
     answer: { status: 200, description: "Such lines", shape: component("LogMatches") },
-    failures: ["bucket_not_found", "run_not_found"],
-    async handle({ params, query }, { root }) {
-      const { layout, record } = findRun(root, params);
+    failures: ["run_not_found"],
+    async handle({ params, query, bucket: { layout } }) {
+      const record = findRun(layout, params);
       const { after, until, limit } = query;
-      return json(200, await searchLog(layout, record.id, { ...filterOf(query), after, until, limit }));
+      return json(200, await searchLog(layout, record.id, { ...lineFilter(query), after, until, limit }));
     },
   }),
-  route({
+  bucketRoute({
     method: "GET",
-    path: `${RUNS}/{run_id}/logs/text`,
+    path: "/runs/{run_id}/logs/text",
     summary: "Download lines of the Activity of a run",
     description:
       "All lines, or those that `logs/search` would find; each as it is and whole. While the run goes on these are the " +
@@ -107,32 +107,32 @@ export const LOG_ROUTES = [
       type: TEXT,
       example: "2026-05-04T12:00:00.250Z web@10.0.0.7 | started\n- web@10.0.0.7 ! without a time\n",
     },
-    failures: ["bucket_not_found", "run_not_found"],
-    async handle({ params, query }, { root }) {
-      const { layout, record } = findRun(root, params);
+    failures: ["run_not_found"],
+    async handle({ params, query, bucket: { layout } }) {
+      const record = findRun(layout, params);
       const name = `${record.kind}-${record.id}.log`;
       return {
         status: 200,
         headers: { "Content-Type": TEXT, "Content-Disposition": `attachment; filename="${name}"` },
-        body: await openLogText(layout, record, filterOf(query), query.times),
+        body: await openLogText(layout, record, lineFilter(query), query.times),
       };
     },
   }),
-  route({
+  bucketRoute({
     method: "GET",
-    path: `${RUNS}/{run_id}/activity.log`,
+    path: "/runs/{run_id}/activity.log",
     summary: "Read the Activity of a run as it is",
     description: "Has an ETag and takes ranges. While the run goes on it grows, and its version changes.",
     answer: { status: 200, description: "Its bytes", type: TEXT, ranges: true },
-    failures: ["bucket_not_found", "run_not_found"],
-    async handle({ params, request }, { root }) {
-      const { layout, record } = findRun(root, params);
-      return downloadAnswer(request, await textOf(runLayout(layout, record.id).activity));
+    failures: ["run_not_found"],
+    async handle({ params, request, bucket: { layout } }) {
+      const { activity } = runLayout(layout, findRun(layout, params).id);
+      return downloadAnswer(request, await logDownload(activity));
     },
   }),
-  route({
+  bucketRoute({
     method: "GET",
-    path: `${RUNS}/{run_id}/activity.times`,
+    path: "/runs/{run_id}/activity.times",
     summary: "Read when the Activity of a run was written",
     description:
       "A line `<byte offset> <unix ms>` for each time: what begins at that offset or behind it was written then or " +
@@ -145,22 +145,22 @@ export const LOG_ROUTES = [
       ranges: true,
       example: "0 1790000000000\n4711 1790000000250\n",
     },
-    failures: ["bucket_not_found", "run_not_found"],
-    async handle({ params, request }, { root }) {
-      const { layout, record } = findRun(root, params);
-      return downloadAnswer(request, await textOf(runLayout(layout, record.id).activityTimes));
+    failures: ["run_not_found"],
+    async handle({ params, request, bucket: { layout } }) {
+      const { activityTimes } = runLayout(layout, findRun(layout, params).id);
+      return downloadAnswer(request, await logDownload(activityTimes));
     },
   }),
 ];
 
-/** The same as the search knows it. */
-function filterOf(query: { [K in keyof typeof LINES]: Infer<(typeof LINES)[K]> }): LineFilter {
+/** The lines that a query means. */
+function lineFilter(query: { [K in keyof typeof LINES]: Infer<(typeof LINES)[K]> }): LineFilter {
   const { q: text, case: matchCase, job, worker } = query;
   return { text, matchCase, job, worker };
 }
 
-/** A run that has only been recorded yet has said nothing. */
-async function textOf(file: string): Promise<Download> {
+/** A file of a run for download; empty where it is not there, as for a run that was only recorded yet. */
+async function logDownload(file: string): Promise<Download> {
   const handle = await openLog(file);
   return handle ? fileDownload(TEXT, handle) : bytesDownload(TEXT, Buffer.alloc(0), "empty");
 }

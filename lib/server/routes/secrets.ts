@@ -1,13 +1,13 @@
-import { findBucket, type RootBucket } from "../../bucket/source/root.ts";
+import type { Layout } from "../../bucket/base/layout.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
 import { describeSshKey, removeSshKey, sshKeyFile, storeSshKey } from "../../bucket/workspace/ssh-key.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { described, object, string } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
-import { route } from "../context.ts";
+import { bucketRoute } from "../context.ts";
 import { component } from "./shapes.ts";
 
-const SSH_KEY = "/api/buckets/{bucket_id}/secrets/ssh_key";
+const SSH_KEY = "/secrets/ssh_key";
 /** Room for an RSA key of 16,384 bits. */
 const KEY_CHARACTERS = 16 * 1024;
 
@@ -16,18 +16,17 @@ const KEY_CHARACTERS = 16 * 1024;
  * changed only while the bucket is free.
  */
 export const SECRET_ROUTES = [
-  route({
+  bucketRoute({
     method: "GET",
     path: SSH_KEY,
     summary: "Show the ssh key for the workers: its public part and its fingerprint",
     answer: { status: 200, description: "The key; never its private part", shape: component("SshKey") },
-    failures: ["bucket_not_found", "invalid_source"],
-    async handle({ params }, { root, launcher }) {
-      const bucket = findBucket(root, params.bucket_id ?? "");
-      return json(200, await describeSshKey(await keyFile(bucket), launcher));
+    failures: ["invalid_source"],
+    async handle({ bucket: { layout } }, { launcher }) {
+      return json(200, await describeSshKey(await keyFile(layout), launcher));
     },
   }),
-  route({
+  bucketRoute({
     method: "PUT",
     path: SSH_KEY,
     summary: "Store the private ssh key for the workers",
@@ -39,32 +38,30 @@ export const SECRET_ROUTES = [
       ),
     }),
     answer: { status: 200, description: "The stored key", shape: component("SshKey") },
-    failures: ["bucket_not_found", "invalid_source", "bucket_busy"],
-    async handle({ params, body }, { root, supervisor, launcher }) {
-      const bucket = findBucket(root, params.bucket_id ?? "");
-      return supervisor.exclusively(bucket.layout, "ssh_key", async () => {
-        const file = await keyFile(bucket);
+    failures: ["invalid_source", "bucket_busy"],
+    async handle({ body, bucket: { layout } }, { supervisor, launcher }) {
+      return supervisor.exclusively(layout, "ssh_key", async () => {
+        const file = await keyFile(layout);
         await storeSshKey(file, body.private_key, launcher);
         return json(200, await describeSshKey(file, launcher));
       });
     },
   }),
-  route({
+  bucketRoute({
     method: "DELETE",
     path: SSH_KEY,
     summary: "Remove the private ssh key for the workers",
     description: "Not while a run is active.",
     answer: { status: 204, description: "There is no key any more" },
-    failures: ["bucket_not_found", "invalid_source", "bucket_busy"],
-    async handle({ params }, { root, supervisor }) {
-      const bucket = findBucket(root, params.bucket_id ?? "");
-      await supervisor.exclusively(bucket.layout, "ssh_key", async () => removeSshKey(await keyFile(bucket)));
+    failures: ["invalid_source", "bucket_busy"],
+    async handle({ bucket: { layout } }, { supervisor }) {
+      await supervisor.exclusively(layout, "ssh_key", async () => removeSshKey(await keyFile(layout)));
       return { status: 204 };
     },
   }),
 ];
 
-async function keyFile({ layout }: RootBucket): Promise<string> {
+async function keyFile(layout: Layout): Promise<string> {
   try {
     return sshKeyFile(layout, (await loadOpsConf(layout)).settings);
   } catch (error) {

@@ -29,7 +29,7 @@ export const PAGE = {
   cursor: optional(described(string({ min: 1, max: 200 }), CURSOR)),
 };
 
-/** The same for a list of paths, whose cursor is a path. */
+/** The same for a list of paths: the cursor is a path. */
 export const PATH_PAGE = { ...PAGE, cursor: optional(described(string({ min: 1, max: 1_100 }), CURSOR)) };
 
 /** control-plane.md, Limits: a long-poll lasts at most 60 s. */
@@ -40,12 +40,19 @@ export const TIMEOUT = withDefault(
   30,
 );
 
-/** The same in milliseconds, within its bounds. */
+/** {@link TIMEOUT} in milliseconds, within its bounds. */
 export function pollMs(timeoutS: number): number {
   return Math.min(Math.max(timeoutS, 0), LONGEST_POLL_S) * 1000;
 }
 
-/** The offset that a cursor of a list without names stands for. Throws `invalid_request`. */
+/** A page of a list that is whole in memory; its cursor is an offset. Throws `invalid_request` for a wrong cursor. */
+export function pageOf<T>(list: readonly T[], { limit, cursor }: { limit: number; cursor?: string | undefined }) {
+  const offset = offsetOf(cursor);
+  const end = offset + limit;
+  return { items: list.slice(offset, end), next_cursor: end < list.length ? String(end) : null };
+}
+
+/** The offset that a cursor stands for. Throws `invalid_request`. */
 export function offsetOf(cursor: string | undefined): number {
   if (cursor === undefined) return 0;
   if (!/^\d{1,12}$/.test(cursor))

@@ -1,5 +1,4 @@
 import { findRevision, listRevisions } from "../../bucket/source/revisions.ts";
-import { findBucket } from "../../bucket/source/root.ts";
 import { acceptSource, receiveSource, restoreRevision } from "../../bucket/source/source.ts";
 import { diffRevisions } from "../../bucket/source/source-view.ts";
 import { isUuid } from "../../codec/uuid.ts";
@@ -7,8 +6,7 @@ import { Failure } from "../../core/errors.ts";
 import { described, object, optional } from "../../core/shape.ts";
 import { json, requireMediaType } from "../../http/message.ts";
 import { ID } from "../../run/record.ts";
-import { route } from "../context.ts";
-import { startRun } from "../start.ts";
+import { bucketRoute, startRun } from "../context.ts";
 import { START_FAILURES, STARTED } from "./operations.ts";
 import { component, PAGE, page } from "./shapes.ts";
 
@@ -17,9 +15,9 @@ const GZIP = "application/gzip";
 
 /** The source of a bucket: pushed from outside, kept as revisions (control-plane.md, Source push). */
 export const SOURCE_ROUTES = [
-  route({
+  bucketRoute({
     method: "POST",
-    path: "/api/buckets/{bucket_id}/push",
+    path: "/push",
     summary: "Push: replace the source of a bucket and build it",
     description:
       "The body is a ustar archive, or the same gzipped, of ops.conf, workspace/ and templates/; at most 256 MiB " +
@@ -31,9 +29,9 @@ export const SOURCE_ROUTES = [
       shape: component("RunStarted"),
     },
     failures: [...START_FAILURES, "invalid_source", "unsupported_media_type"],
-    async handle({ params, request }, context) {
-      const bucket = findBucket(context.root, params.bucket_id ?? "");
-      return startRun(bucket, "push", request, context, async (runId) => {
+    async handle(call, context) {
+      const { request, bucket } = call;
+      return startRun(call, "push", context, async (runId) => {
         const gzip = requireMediaType(request, TAR, GZIP) === GZIP;
         const received = await receiveSource(bucket.layout, request.body, gzip, request.signal);
         const revision = await acceptSource(bucket.layout, received, runId);
@@ -41,16 +39,14 @@ export const SOURCE_ROUTES = [
       });
     },
   }),
-  route({
+  bucketRoute({
     method: "GET",
-    path: "/api/buckets/{bucket_id}/source/revisions",
+    path: "/source/revisions",
     summary: "List the revisions of the source, newest first",
     query: PAGE,
     answer: { status: 200, description: "A page of revisions", shape: page("Revision") },
-    failures: ["bucket_not_found"],
-    async handle({ params, query }, { root }) {
+    async handle({ query, bucket: { layout } }) {
       const { cursor, limit } = query;
-      const { layout } = findBucket(root, params.bucket_id ?? "");
       if (cursor !== undefined && !isUuid(cursor))
         throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
       const left = (await listRevisions(layout)).filter(({ id }) => cursor === undefined || id < cursor);
@@ -58,18 +54,17 @@ export const SOURCE_ROUTES = [
       return json(200, { items, next_cursor: left.length > limit ? items.at(-1)?.id : null });
     },
   }),
-  route({
+  bucketRoute({
     method: "GET",
-    path: "/api/buckets/{bucket_id}/source/revisions/{revision_id}/diff",
+    path: "/source/revisions/{revision_id}/diff",
     summary: "Show what differs in a revision from another one",
     description:
       "What would change by going from `against` to this revision: without it, from the current one. Diffs are left " +
       "out of files over 256 KiB and beyond 1 MiB in all.",
     query: { against: optional(described(ID, "A revision (default: the current one)")) },
     answer: { status: 200, description: "The differences", shape: component("RevisionDiff") },
-    failures: ["bucket_not_found", "revision_not_found"],
-    async handle({ params, query }, { root }) {
-      const { layout } = findBucket(root, params.bucket_id ?? "");
+    failures: ["revision_not_found"],
+    async handle({ params, query, bucket: { layout } }) {
       const revision = await findRevision(layout, params.revision_id ?? "");
       const against = query.against
         ? await findRevision(layout, query.against)
@@ -79,18 +74,17 @@ export const SOURCE_ROUTES = [
       return json(200, { revision_id: revision.id, against: before, ...differences });
     },
   }),
-  route({
+  bucketRoute({
     method: "POST",
-    path: "/api/buckets/{bucket_id}/source/rollback",
+    path: "/source/rollback",
     summary: "Roll the source back to a revision and build it",
     description: "The revision becomes the current one; no new one arises. Never deploys.",
     body: object({ revision_id: optional(described(ID, "Default: the last successful one")) }),
     answer: STARTED,
     failures: [...START_FAILURES, "revision_not_found"],
-    async handle({ params, request, body }, context) {
-      const bucket = findBucket(context.root, params.bucket_id ?? "");
-      return startRun(bucket, "rollback", request, context, async () => {
-        const revision = await restoreRevision(bucket.layout, body.revision_id);
+    async handle(call, context) {
+      return startRun(call, "rollback", context, async () => {
+        const revision = await restoreRevision(call.bucket.layout, call.body.revision_id);
         return { revision: revision.id };
       });
     },

@@ -1,31 +1,54 @@
-import type { ServerRoute } from "../context.ts";
+import { toYaml } from "../../codec/config/yaml.ts";
+import { json, raw } from "../../http/message.ts";
+import { route, type ServerRoute } from "../context.ts";
+import { openApiDocument } from "../openapi.ts";
 import { AUTH_ROUTES } from "./auth.ts";
 import { BUCKET_ROUTES } from "./buckets.ts";
 import { CATALOG_ROUTES } from "./catalog.ts";
 import { FILE_ROUTES } from "./files.ts";
-import { JOB_ROUTES } from "./jobs.ts";
 import { LOG_ROUTES } from "./logs.ts";
-import { OPERATION_ROUTES } from "./operations.ts";
-import { REFERENCE_ROUTES } from "./reference.ts";
+import { JOB_ROUTES, OPERATION_ROUTES } from "./operations.ts";
 import { RUN_ROUTES } from "./runs.ts";
 import { SECRET_ROUTES } from "./secrets.ts";
-import { SETTINGS_ROUTES } from "./settings.ts";
 import { SNAPSHOT_ROUTES } from "./snapshots.ts";
 import { SOURCE_ROUTES } from "./source.ts";
 
-/** All that can be asked of the server, by what it is about: the source of the router, of the checks and of openapi.yaml. */
+/** All routes of the server in groups: the source of the router, of the checks of requests and of openapi.yaml. */
 export const ROUTE_GROUPS: Readonly<Record<string, readonly ServerRoute[]>> = {
   "Sign-in": AUTH_ROUTES,
   Buckets: BUCKET_ROUTES,
-  Source: [...SOURCE_ROUTES, ...FILE_ROUTES, ...SETTINGS_ROUTES],
+  Source: [...SOURCE_ROUTES, ...FILE_ROUTES],
   Secrets: SECRET_ROUTES,
   Operations: OPERATION_ROUTES,
   Jobs: JOB_ROUTES,
   Snapshots: SNAPSHOT_ROUTES,
   Runs: [...RUN_ROUTES, ...LOG_ROUTES],
   Catalog: CATALOG_ROUTES,
-  "This description": REFERENCE_ROUTES,
+  "This description": descriptionRoutes(),
 };
 
-/** The same as one list, in which the router looks for the first match. */
+/** All routes as one list, in which the router takes the first match. */
 export const ROUTES: readonly ServerRoute[] = Object.values(ROUTE_GROUPS).flat();
+
+function descriptionRoutes(): readonly ServerRoute[] {
+  return [
+    route({
+      method: "GET",
+      path: "/openapi.yaml",
+      summary: "This description, as YAML",
+      answer: { status: 200, description: "OpenAPI 3.1", type: "application/yaml" },
+      async handle() {
+        return raw("application/yaml; charset=utf-8", toYaml(openApiDocument(ROUTE_GROUPS)));
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/openapi.json",
+      summary: "This description, as JSON",
+      answer: { status: 200, description: "OpenAPI 3.1", type: "application/json" },
+      async handle() {
+        return json(200, openApiDocument(ROUTE_GROUPS));
+      },
+    }),
+  ];
+}

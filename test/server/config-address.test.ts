@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { listenAddress } from "../../lib/server/address.ts";
+import { listenAddress } from "../../lib/server/config.ts";
 
 /** What a name service answers, the bound address, and whether it counts as loopback. */
 for (const [addresses, host, loopback] of [
