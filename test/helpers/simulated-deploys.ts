@@ -394,8 +394,8 @@ export class SimulatedDeploys {
     const fleet = new Fleet(context, catalogWorkers(context.db));
     let ended: { outcome: string; result: DeployResult } | undefined;
     const options = { force: course.force, syncOnly: course.syncOnly };
-    const plan = isBound ? boundPlan(context.log, this.#plan) : undefined;
-    void carryOutDeploy({ context, fleet, effects: this.#effectsOf() }, scope, options, plan).then(
+    const bound = isBound ? boundPlan(context.log, this.#plan) : undefined;
+    void carryOutDeploy({ context, fleet, effects: this.#effectsOf(), scope, options, bound }).then(
       (result) => {
         ended = { outcome: "succeeded", result };
       },
@@ -454,7 +454,7 @@ export class SimulatedDeploys {
       drift: async (worker: string, wanted: ReadonlyMap<string, FileDigests>) => this.#driftOn(worker, wanted),
       text: async () => undefined,
     };
-    this.#plan = await dryRun({ context, fleet, effects }, scope, options).catch((error: Failure) => {
+    this.#plan = await dryRun({ context, fleet, effects, scope, options }).catch((error: Failure) => {
       if (error.code !== "failed") throw error;
       return error.details as DeployPlan;
     });

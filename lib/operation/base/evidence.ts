@@ -10,8 +10,8 @@ const FILES = 3;
  * Bytes read of the end of each log. The length of the longest secret is added, because a secret is only found whole.
  */
 const READ_BYTES = 16 * 1024;
-const SHOWN = { lines: 20, length: 400 };
-const LIMIT_MS = 10_000;
+const EVIDENCE_SHOWN = { lines: 20, length: 400 };
+const EVIDENCE_LIMIT_MS = 10_000;
 
 /** What was found on a worker about a job whose health check failed there, before anything else was touched. */
 export interface Evidence {
@@ -39,7 +39,7 @@ export async function collectEvidence(
     try {
       await work(await fleet.open(host));
     } catch (error) {
-      evidence.errors.push(plainLine(context.log.redactor.sentence(messageOf(error)), SHOWN.length));
+      evidence.errors.push(plainLine(context.log.redactor.sentence(messageOf(error)), EVIDENCE_SHOWN.length));
     }
   };
   await Promise.all([
@@ -51,7 +51,7 @@ export async function collectEvidence(
     }),
   ]);
   throwIfCancelled(context.signal);
-  for (const line of linesOf(evidence))
+  for (const line of evidenceLines(evidence))
     context.log.remark(job, host, line, { phase: "health_check", action: "evidence", stream: "stdout" });
   return evidence;
 }
@@ -59,12 +59,12 @@ export async function collectEvidence(
 async function readLogs({ log, signal }: OperationContext, transport: Transport, job: string) {
   const { redactor } = log;
   const bytes = READ_BYTES + redactor.longest;
-  const limits = { files: FILES, bytes, timeoutMs: LIMIT_MS, signal };
+  const limits = { files: FILES, bytes, timeoutMs: EVIDENCE_LIMIT_MS, signal };
   const logs = await lastLogs(transport, job, limits);
   redactor.keep(logs.map(({ file }) => file));
   return logs.map(({ file, text }) => ({
-    file: plainLine(file, SHOWN.length),
-    lines: plainLines(redactor.apply(wholeOf(text)), SHOWN),
+    file: plainLine(file, EVIDENCE_SHOWN.length),
+    lines: plainLines(redactor.apply(wholeOf(text)), EVIDENCE_SHOWN),
   }));
 
   /** Without the beginning of what was cut, which may be within a secret. */
@@ -75,23 +75,23 @@ async function readLogs({ log, signal }: OperationContext, transport: Transport,
 }
 
 async function askStatus({ log, signal }: OperationContext, transport: Transport, job: string) {
-  const order = { timeoutMs: LIMIT_MS, keepBytes: READ_BYTES, signal };
+  const order = { timeoutMs: EVIDENCE_LIMIT_MS, keepBytes: READ_BYTES, signal };
   const { reason, exitCode, stdout } = await makeStatus(transport, job, order);
-  const lines = plainLines(log.redactor.apply(stdout), SHOWN);
+  const lines = plainLines(log.redactor.apply(stdout), EVIDENCE_SHOWN);
   if (reason === "timeout")
     throw new Failure(
       "timeout",
-      `make status did not end within ${LIMIT_MS / 1000} s: ${lines.at(-1) ?? "it said nothing"}`,
+      `make status did not end within ${EVIDENCE_LIMIT_MS / 1000} s: ${lines.at(-1) ?? "it said nothing"}`,
     );
   return { exit_code: exitCode, lines };
 }
 
-function linesOf({ logs, status, errors }: Evidence): string[] {
-  const answer = status === null ? [] : [`make status: exit code ${status.exit_code}`, ...indented(status)];
-  const files = logs.flatMap((log) => [`end of logs/${log.file}:`, ...indented(log)]);
+function evidenceLines({ logs, status, errors }: Evidence): string[] {
+  const answer = status === null ? [] : [`make status: exit code ${status.exit_code}`, ...indentedLines(status)];
+  const files = logs.flatMap((log) => [`end of logs/${log.file}:`, ...indentedLines(log)]);
   return [...(files.length > 0 ? files : ["no logs there"]), ...answer, ...errors];
 }
 
-function indented({ lines }: { lines: readonly string[] }): string[] {
+function indentedLines({ lines }: { lines: readonly string[] }): string[] {
   return lines.map((line) => `  ${line}`);
 }

@@ -36,12 +36,12 @@ export const trust: Operation = async (context, params) => {
     jumpUser: settings.sshUser,
     concurrency: concurrency ?? settings.sshConcurrency,
     onResult(name, found) {
-      report(context, name, found);
+      tellTrust(context, name, found);
       if (name.startsWith("worker")) done++;
       progress();
     },
   });
-  return conclude(context, result);
+  return concludeTrust(context, result);
 };
 
 /**
@@ -56,10 +56,10 @@ export function chooseWorkers({ db }: OperationContext, wanted: Parameters<typeo
   throw new Failure("failed", "the catalog has no workers: list them in workspace/workers.json and build");
 }
 
-function report({ log }: OperationContext, name: string, found: HostTrust): void {
+function tellTrust({ log }: OperationContext, name: string, found: HostTrust): void {
   const { outcome, error } = found;
-  const now = listOf(found.fingerprints);
-  const before = listOf(found.previous);
+  const now = fingerprintList(found.fingerprints);
+  const before = fingerprintList(found.previous);
   if (outcome === "not_needed") log.info(`${name}: is this machine and needs no trust`);
   else if (outcome === "replaced") log.warn(`${name}: replaced ${before} by ${now}`);
   else if (outcome === "changed")
@@ -68,11 +68,11 @@ function report({ log }: OperationContext, name: string, found: HostTrust): void
   else log.info(`${name}: ${outcome}, ${now}`);
 }
 
-function listOf(fingerprints: readonly KeyFingerprint[]): string {
+function fingerprintList(fingerprints: readonly KeyFingerprint[]): string {
   return fingerprints.map(({ type, fingerprint }) => `${type} ${fingerprint}`).join(", ");
 }
 
-function conclude({ log }: OperationContext, result: TrustResult): TrustResult {
+function concludeTrust({ log }: OperationContext, result: TrustResult): TrustResult {
   const { workers } = result;
   const bad = workers.filter(({ outcome }) => NOT_TRUSTED.has(outcome));
   if (workers.length === 0) log.info("no worker is reached over ssh: there is nothing to trust");

@@ -227,11 +227,11 @@ async function settle(work: JobWork): Promise<void> {
 }
 
 async function putBack(control: Control, state: ControlState): Promise<void> {
-  const { context, effects } = control;
+  const { context } = control;
   const { allocation, promoted } = state;
   try {
     const back = { allocation, promoted, tree: promotedTree(context, promoted) };
-    await putFilesBack(context, effects, back, filesLeft(control, state));
+    await putFilesBack(control, back, filesLeft(control, state));
     state.put_back = true;
     noteOutcomes(context, [{ id: allocation.id, action: "restore", outcome: "changed" }]);
   } catch (error) {

@@ -8,10 +8,9 @@ import {
 } from "../../bucket/catalog/promotions.ts";
 import { runAll } from "../../core/async.ts";
 import { throwIfCancelled } from "../../core/errors.ts";
-import type { Action, ChangeOptions } from "../../plan/changes.ts";
+import type { Action } from "../../plan/changes.ts";
 import { runsTarget } from "../../plan/rollout.ts";
 import type { OperationContext } from "../base/context.ts";
-import type { Fleet } from "../base/fleet.ts";
 import { countGrades, describeGrades, type Trouble, troubleOf } from "../base/outcome.ts";
 import { gateTroubles, passGate } from "../health/gate.ts";
 import { scriptErrors } from "../hooks/hooks.ts";
@@ -20,22 +19,21 @@ import { type AllocationState, allocationGrade, blame, hostsOf, idsOf, type Roll
 import type { Effects } from "../reach/effects.ts";
 import { targetHash } from "../reach/target.ts";
 import { type BoundPlan, staleFiles } from "./dry-run.ts";
+import type { DeployStart } from "./engine.ts";
 import { restoreBatch } from "./restore-batch.ts";
-import type { About, Driver, Part } from "./steps.ts";
+import type { About, Driver, RolloutPart } from "./steps.ts";
 
 const SYNC_AT_ONCE = 32;
 
-/** With what a deploy is carried out. */
-export interface World {
-  context: OperationContext;
-  fleet: Fleet;
+/** A deploy that is to be carried out. */
+export interface Order extends DeployStart {
   effects: Effects;
+  /** The plan that it carries out, where there is one. */
+  bound?: BoundPlan | undefined;
 }
 
 /** A deploy that is carried out. */
-export interface Work extends World {
-  options: ChangeOptions;
-  bound: BoundPlan | undefined;
+export interface Work extends Order {
   /** Called whenever something begins or ends at an allocation, and at each batch and gate. */
   report(): void;
 }
@@ -90,7 +88,7 @@ export function rolloutDriver(work: Work) {
     gate: (part) => passRolloutGate(work, part),
     async restore({ rollout, states, waiting, failure }) {
       const failed = { job: rollout.plan.job, batch: states, waiting };
-      const restored = () => restoreBatch(context, effects, failed, failure);
+      const restored = () => restoreBatch(work, failed, failure);
       return await during(work, "restoring", [...states, ...waiting], restored);
     },
     note: ({ states }) => noteEnds(context, states),
@@ -151,7 +149,7 @@ async function onAll(
 }
 
 /** A plan is not carried out over files that somebody has changed since. */
-async function checkDrift(work: Work, { states }: Part): Promise<void> {
+async function checkDrift(work: Work, { states }: RolloutPart): Promise<void> {
   const { bound, effects } = work;
   if (!bound) return;
   const drifted: string[] = [];

@@ -1,11 +1,10 @@
-import type { CatalogAllocation, CatalogJob } from "../../bucket/base/model.ts";
+import type { CatalogAllocation } from "../../bucket/base/model.ts";
 import { Failure } from "../../core/errors.ts";
 import { inOneLine } from "../../core/plain-text.ts";
 import type { PlanDifference } from "../../plan/deploy-plan.ts";
 import type { Evidence } from "../base/evidence.ts";
 import type { CancelReceipts } from "../base/fleet.ts";
 import { countGrades, describeGrades, type Grade, worstOf } from "../base/outcome.ts";
-import type { JobPlan } from "../plan/plan-job.ts";
 import { type AllocationState, allocationGrade } from "../plan/rollout-state.ts";
 import type { Reconciled } from "./reconcile.ts";
 
@@ -47,40 +46,15 @@ export interface DeployResult {
   cancelled?: CancelReceipts;
 }
 
-/** A job for which nothing is to be done. */
-export function skippedJob({ job, allocations }: JobPlan): JobResult {
-  return {
-    job: job.name,
-    outcome: "skipped",
-    duration_ms: 0,
-    reason: allocations.length === 0 ? "no_allocations" : "already_promoted",
-    allocations: allocations.map(({ allocation }) => ({
-      worker: allocation.worker,
-      action: "skip",
-      outcome: "skipped",
-      error: null,
-    })),
-  };
-}
-
-/** A job that was not rolled out. `errors` says on which workers something went wrong. */
-export function leftOutJob(
-  job: CatalogJob,
-  outcome: "failed" | "not_started",
-  reason: string,
+/** Allocations of a job that was not rolled out. `errors` says on which workers something went wrong. */
+export function leftOut(
   allocations: readonly CatalogAllocation[],
   errors: ReadonlyMap<string, string> = new Map(),
-): JobResult {
-  return {
-    job: job.name,
-    outcome,
-    reason,
-    duration_ms: 0,
-    allocations: allocations.map(({ worker }) => {
-      const error = errors.get(worker) ?? null;
-      return { worker, action: null, outcome: error === null ? "not_started" : "failed", error };
-    }),
-  };
+): AllocationResult[] {
+  return allocations.map(({ worker }) => {
+    const error = errors.get(worker) ?? null;
+    return { worker, action: null, outcome: error === null ? "not_started" : "failed", error };
+  });
 }
 
 /** How far an allocation came. */
@@ -96,13 +70,8 @@ export function allocationResult(state: AllocationState): AllocationResult {
   };
 }
 
-/** Puts the parts of a deploy's result together. */
-export function deployResult(
-  jobs: JobResult[],
-  reconciled: Reconciled[],
-  steps: DeployResult["steps"],
-  updateSeq: number,
-): DeployResult {
+/** Completes a result with how it went for each worker, and how often. */
+export function deployResult({ jobs, reconciled, ...rest }: Omit<DeployResult, "workers" | "summary">): DeployResult {
   const all = [...jobs.flatMap((job) => job.allocations), ...reconciled];
   const byWorker = Map.groupBy(all, ({ worker }) => worker);
   const workers = [...byWorker].map(([worker, own]) => ({
@@ -113,7 +82,7 @@ export function deployResult(
     allocations: countGrades(all.map(({ outcome }) => outcome)),
     workers: countGrades(workers.map(({ outcome }) => outcome)),
   };
-  return { jobs, reconciled, workers, summary, steps, update_seq: updateSeq };
+  return { jobs, reconciled, workers, summary, ...rest };
 }
 
 /** What a deploy says at its end. */

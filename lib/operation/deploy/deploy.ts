@@ -3,17 +3,16 @@ import { catalogWorkers } from "../../bucket/catalog/catalog.ts";
 import { NEVER_PROMOTED } from "../../bucket/catalog/promotions.ts";
 import { mapAll } from "../../core/async.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
-import type { ChangeOptions } from "../../plan/changes.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import type { Operation } from "../base/context.ts";
 import { Fleet, WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { type Trouble, troubleOf } from "../base/outcome.ts";
 import { build } from "../build/build.ts";
 import { HookSession, scriptErrors } from "../hooks/hooks.ts";
-import { changeOptionsOf, type DeployScope, deployScope, wavesOf } from "../plan/plan-job.ts";
-import { type Rollout, rolloutProgress } from "../plan/rollout-state.ts";
+import { changeOptionsOf, deployScope, wavesOf } from "../plan/plan-job.ts";
+import { type Rollout, rolloutOf, rolloutProgress } from "../plan/rollout-state.ts";
 import { effectsOf } from "../reach/effects.ts";
-import { rolloutDriver, type Work, type World } from "./carry-out.ts";
+import { type Order, rolloutDriver, type Work } from "./carry-out.ts";
 import {
   allocationResult,
   type DeployResult,
@@ -21,10 +20,9 @@ import {
   deployResult,
   describeResult,
   type JobResult,
-  leftOutJob,
-  skippedJob,
+  leftOut,
 } from "./deploy-result.ts";
-import { type BoundPlan, boundPlanOf, dryRun } from "./dry-run.ts";
+import { boundPlanOf, dryRun } from "./dry-run.ts";
 import { deploySteps, updateSeqOf } from "./engine.ts";
 import { type Reconciled, reconcile } from "./reconcile.ts";
 import { type About, type Driver, drive } from "./steps.ts";
@@ -45,9 +43,11 @@ export const deploy: Operation = async (context, params) => {
   const fleet = new Fleet(context, catalogWorkers(context.db));
   const hooks = new HookSession(context, fleet);
   try {
-    const world = { context, fleet, effects: effectsOf(context, fleet, hooks, scope.allocations) };
-    if (!given.dry_run) return await carryOutDeploy(world, scope, options, bound);
-    return await dryRun(world, scope, { ...options, forceOnly: given.force_only, withHooks: given.with_hooks });
+    const effects = effectsOf(context, fleet, hooks, scope.allocations);
+    const order = { context, fleet, effects, scope, options };
+    if (!given.dry_run) return await carryOutDeploy({ ...order, bound });
+    const { force_only: forceOnly, with_hooks: withHooks } = given;
+    return await dryRun({ ...order, options: { ...options, forceOnly, withHooks } });
   } catch (error) {
     if (!context.signal.aborted || !(error instanceof Failure) || error.details === undefined) throw error;
     const details = { ...(error.details as DeployResult), cancelled: fleet.cancelReceipts() };
@@ -59,25 +59,19 @@ export const deploy: Operation = async (context, params) => {
 };
 
 /** Carries out a deploy, as the plan says where there is one; ends as {@link deploy} does. */
-export async function carryOutDeploy(
-  world: World,
-  scope: DeployScope,
-  options: ChangeOptions,
-  bound?: BoundPlan,
-): Promise<DeployResult> {
-  const { context, fleet } = world;
-  const { log, signal } = context;
-  const ongoing = begun(world, scope, options, bound);
+export async function carryOutDeploy(order: Order): Promise<DeployResult> {
+  const { log, signal } = order.context;
+  const ongoing = startedWork(order);
+  let error: unknown;
   try {
-    await drive(deploySteps({ context, fleet, scope, options }), deployDriver(ongoing));
-  } catch (error) {
-    if (!signal.aborted) throw error;
-    const details = resultOf(ongoing);
-    for (const line of details.left_down ?? []) log.warn(line);
-    throw new Failure("cancelled", "cancelled", { details, cause: error });
+    await drive(deploySteps(order), deployDriver(ongoing));
+  } catch (cause) {
+    if (!signal.aborted) throw cause;
+    error = cause;
   }
   const result = resultOf(ongoing);
   for (const line of result.left_down ?? []) log.warn(line);
+  if (error !== undefined) throw new Failure("cancelled", "cancelled", { details: result, cause: error });
   for (const line of describeResult(result)) log.info(line);
   const failure = deployFailure(result);
   if (failure) throw failure;
@@ -86,7 +80,6 @@ export async function carryOutDeploy(
 
 /** A deploy that is carried out, and how far it came. */
 interface Ongoing extends Work {
-  scope: DeployScope;
   phase: { step: string; startedMs: number } | undefined;
   /** Of the parts that have ended. */
   steps: DeployResult["steps"];
@@ -96,25 +89,15 @@ interface Ongoing extends Work {
   results: Map<string, JobResult>;
 }
 
-function begun(world: World, scope: DeployScope, options: ChangeOptions, bound: BoundPlan | undefined): Ongoing {
-  const ongoing: Ongoing = {
-    ...world,
-    options,
-    bound,
-    scope,
-    phase: undefined,
-    steps: [],
-    reconciled: [],
-    rollouts: new Map(),
-    results: new Map(),
-    report: () =>
-      world.context.progress.report({
-        phase: ongoing.phase?.step ?? "",
-        done: ongoing.results.size,
-        total: scope.jobs.length,
-        rollouts: () => [...ongoing.rollouts.keys()].map(rolloutProgress),
-      }),
+function startedWork(order: Order): Ongoing {
+  const { context, scope } = order;
+  const report = () => {
+    const phase = ongoing.phase?.step ?? "";
+    const rollouts = () => [...ongoing.rollouts.keys()].map(rolloutProgress);
+    context.progress.report({ phase, done: ongoing.results.size, total: scope.jobs.length, rollouts });
   };
+  const maps = { rollouts: new Map(), results: new Map() };
+  const ongoing: Ongoing = { ...order, ...maps, report, phase: undefined, steps: [], reconciled: [] };
   return ongoing;
 }
 
@@ -141,19 +124,21 @@ function deployDriver(ongoing: Ongoing): Driver {
     },
     notStarted({ job, upstream }) {
       const how = "which it demands directly or through others, failed in this deploy";
-      leaveOut(ongoing, job, "not_started", `not started: job ${upstream}, ${how}`);
+      leaveOut(ongoing, job, { outcome: "not_started", reason: `not started: job ${upstream}, ${how}` });
     },
     leftOut({ job, error }) {
-      leaveOut(ongoing, job, "failed", messageOf(error), scriptErrors(error));
+      leaveOut(ongoing, job, { outcome: "failed", reason: messageOf(error) }, scriptErrors(error));
       return false;
     },
     decided(plan) {
       bound?.compare(plan);
       if (plan.needsWork) return;
-      const result = skippedJob(plan);
-      log.record({ event: "deploy_skip", job: result.job, reason: result.reason });
-      log.info(`${result.job}: skipped, ${result.reason.replaceAll("_", " ")}`);
-      results.set(result.job, result);
+      const job = plan.job.name;
+      const reason = plan.allocations.length === 0 ? "no_allocations" : "already_promoted";
+      log.record({ event: "deploy_skip", job, reason });
+      log.info(`${job}: skipped, ${reason.replaceAll("_", " ")}`);
+      const allocations = rolloutOf(plan).states.map(allocationResult);
+      results.set(job, { job, outcome: "skipped", reason, duration_ms: 0, allocations });
     },
     raiseSequence({ seq, jobs }) {
       db.run("UPDATE bucket SET update_seq = update_seq + 1");
@@ -235,13 +220,13 @@ function endRollout(ongoing: Ongoing, rollout: Rollout, error: unknown): void {
 
 function leaveOut(
   { context, results, scope }: Ongoing,
-  job: CatalogJob,
-  outcome: "failed" | "not_started",
-  reason: string,
+  { name }: CatalogJob,
+  how: Pick<JobResult, "outcome" | "reason">,
   errors?: ReadonlyMap<string, string>,
 ): void {
-  context.log.error(`${job.name}: ${reason}`);
-  results.set(job.name, leftOutJob(job, outcome, reason, scope.present.get(job.name) ?? [], errors));
+  context.log.error(`${name}: ${how.reason}`);
+  const allocations = leftOut(scope.present.get(name) ?? [], errors);
+  results.set(name, { job: name, ...how, duration_ms: 0, allocations });
 }
 
 /** How far the deploy came; jobs that it did not come to have not been started. */
@@ -250,15 +235,11 @@ function resultOf(ongoing: Ongoing): DeployResult {
   endPhase(ongoing);
   const jobs = wavesOf(scope.jobs)
     .flatMap(([, jobs]) => jobs)
-    .map((job) => {
-      const own = scope.present.get(job.name) ?? [];
-      return results.get(job.name) ?? leftOutJob(job, "not_started", "not started: the deploy ended before", own);
+    .map(({ name }): JobResult => {
+      const reason = "not started: the deploy ended before";
+      const allocations = leftOut(scope.present.get(name) ?? []);
+      return results.get(name) ?? { job: name, outcome: "not_started", reason, duration_ms: 0, allocations };
     });
-  const plan = bound && {
-    force: bound.options.force,
-    sync_only: bound.options.sync_only,
-    differences: bound.differences,
-  };
-  const result = deployResult(jobs, reconciled, steps, updateSeqOf(context));
-  return { ...result, ...(plan && { plan }), ...fleet.leftDown() };
+  const result = deployResult({ jobs, reconciled, steps, update_seq: updateSeqOf(context) });
+  return { ...result, ...(bound && { plan: bound.result() }), ...fleet.leftDown() };
 }

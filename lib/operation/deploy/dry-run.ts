@@ -17,16 +17,15 @@ import {
 import { PASSES } from "../../plan/rollout.ts";
 import type { FileDrift } from "../../transport/files/compare.ts";
 import type { OperationContext } from "../base/context.ts";
-import type { Fleet } from "../base/fleet.ts";
 import { masked } from "../base/outcome.ts";
 import { hooksOn } from "../hooks/hooks.ts";
 import { allUpstreamOf } from "../hooks/job-facts.ts";
 import { addDrift } from "../plan/drift.ts";
-import { type AllocationPlan, type DeployScope, type Due, type JobPlan, plannedFrom } from "../plan/plan-job.ts";
+import { type AllocationPlan, type Due, type JobPlan, plannedFrom } from "../plan/plan-job.ts";
 import { describePlan, planDiffs } from "../plan/plan-text.ts";
 import type { Effects } from "../reach/effects.ts";
 import type { DriftEffects, Promoted } from "../reach/tree-drift.ts";
-import { deploySteps } from "./engine.ts";
+import { type DeployStart, deploySteps } from "./engine.ts";
 import { type Driver, drive } from "./steps.ts";
 
 /** What a dry run is told. */
@@ -40,19 +39,14 @@ export interface DryRunOptions extends ChangeOptions {
 /** The result of the run names so many files; plan.json names all. */
 const MOST_FILES = 2_000;
 /** The most files of an allocation that an error names. */
-const MOST_NAMED = 20;
+const MOST_PATHS = 20;
 /** The events whose hooks a plan names, in this order. */
 const EVENTS = ["pre_deploy", "job_control", "after_allocation_started", "health_check", "post_deploy"] as const;
 
-/** With what a dry run is made. Of the effects, it looks at files, and runs pre_deploy where that is asked for. */
-interface DryRunWorld {
-  context: OperationContext;
-  fleet: Fleet;
+/** A deploy that is to be planned. */
+interface DryRunOrder extends DeployStart {
+  /** Looks at files, and runs pre_deploy where that is asked for. */
   effects: Pick<Effects, "hooks"> & DriftEffects;
-}
-
-interface Planner extends DryRunWorld {
-  scope: DeployScope;
   options: DryRunOptions;
 }
 
@@ -63,11 +57,11 @@ interface Planner extends DryRunWorld {
  * folder and, with the first 2,000 of its files, answered. Throws `failed` with the plan in the details where the
  * deploy could not do a part of it; a worker that gives no answer is told, and no reason.
  */
-export async function dryRun(world: DryRunWorld, scope: DeployScope, options: DryRunOptions): Promise<DeployPlan> {
-  const { log, layout, run, kv } = world.context;
+export async function dryRun(order: DryRunOrder): Promise<DeployPlan> {
+  const { log, layout, run, kv } = order.context;
   log.info("PLAN: a dry run, no worker is changed");
   try {
-    const plan = await record({ ...world, scope, options });
+    const plan = await recordPlan(order);
     const text = `${JSON.stringify(masked(plan, log.redactor), null, 2)}\n`;
     await writeAtomic(runLayout(layout, run.id).plan, text);
     for (const line of describePlan(plan)) log.info(line);
@@ -85,7 +79,7 @@ export async function dryRun(world: DryRunWorld, scope: DeployScope, options: Dr
 }
 
 /** A plan that is being made. */
-interface Recording extends Planner {
+interface Recording extends DryRunOrder {
   due: Due[];
   waves: DeployPlan["waves"];
   updateSeq: number;
@@ -100,20 +94,20 @@ interface Recording extends Planner {
   wanted: Map<string, FileDigests>;
 }
 
-async function record(planner: Planner): Promise<DeployPlan> {
-  const { context, effects, options, scope } = planner;
+async function recordPlan(order: DryRunOrder): Promise<DeployPlan> {
+  const { context, effects, options, scope } = order;
   const basis = planBasis(context.db);
   const { build_seq, update_seq } = basis;
   const maps = { events: new Map(), planned: new Map(), decided: new Map(), wanted: new Map() };
   const recording: Recording = {
-    ...planner,
+    ...order,
     ...maps,
     due: [],
     waves: [],
     updateSeq: update_seq,
     addDiffs: planDiffs(context),
   };
-  await drive(deploySteps(planner), recordingDriver(recording));
+  await drive(deploySteps(order), recordingDriver(recording));
   const { due, waves } = recording;
   const jobs = waves.flatMap((wave) => wave.jobs);
   const unreachable = await addDrift(context, effects, jobs, promotedOf(recording, jobs));
@@ -157,20 +151,20 @@ function recordingDriver(recording: Recording): Driver {
       });
     },
     notStarted({ job, upstream }) {
-      add(recording, job, { outcome: "not_started", reason: `job ${upstream}, which it demands, would fail` });
+      addJob(recording, job, { outcome: "not_started", reason: `job ${upstream}, which it demands, would fail` });
     },
     leftOut({ job, error }) {
       const isUnknown = error instanceof Failure && error.code === "ErrKeyMissing";
       const unknown = `unknown until pre_deploy: ${messageOf(error)}${warning(recording, job)}`;
-      if (isUnknown) add(recording, job, { outcome: "roll_out", reason: unknown });
-      else add(recording, job, { outcome: "failed", reason: messageOf(error) });
+      if (isUnknown) addJob(recording, job, { outcome: "roll_out", reason: unknown });
+      else addJob(recording, job, { outcome: "failed", reason: messageOf(error) });
       return isUnknown;
     },
     decided(plan) {
       const done = plan.allocations.length === 0 ? "no allocations" : "already promoted";
       recording.decided.set(plan.job.name, plan);
-      if (plan.needsWork) add(recording, plan.job, { outcome: "roll_out", reason: "needs work" }, plan);
-      else add(recording, plan.job, { outcome: "skip", reason: done }, plan);
+      if (plan.needsWork) addJob(recording, plan.job, { outcome: "roll_out", reason: "needs work" }, plan);
+      else addJob(recording, plan.job, { outcome: "skip", reason: done }, plan);
     },
     raiseSequence: () => ++recording.updateSeq,
     workerFiles: () => new Map(),
@@ -217,7 +211,7 @@ function endWave(recording: Recording, seq: number, jobs: readonly CatalogJob[])
 }
 
 /** Adds a job to the wave. Without a plan, what is to be done to its allocations is unknown. */
-function add(
+function addJob(
   { context, planned, scope }: Recording,
   { name, version }: CatalogJob,
   { outcome, reason }: Pick<PlannedJob, "outcome" | "reason">,
@@ -259,8 +253,8 @@ function promotedOf({ context, due, scope, wanted }: Recording, jobs: readonly P
 export interface BoundPlan {
   readonly jobs: string[];
   readonly options: DeployPlan["options"];
-  /** Where this deploy does otherwise than planned, as far as that is known by now. */
-  readonly differences: PlanDifference[];
+  /** What the result of the deploy tells about its plan. */
+  result(): { force: boolean; sync_only: boolean; differences: PlanDifference[] };
   /**
    * Says which files of an allocation were changed by hand since the plan was made: promoted files, and files in the way
    * of new ones. A worker that gave no answer to the dry run is compared with what was promoted.
@@ -282,7 +276,10 @@ export function boundPlan(log: Pick<OperationContext["log"], "warn">, plan: Depl
   return {
     jobs: jobs.map(({ job }) => job),
     options: plan.options,
-    differences,
+    result() {
+      const { force, sync_only } = plan.options;
+      return { force, sync_only, differences };
+    },
     async movedOn(effects, { allocation, promoted, tree }) {
       const { job, worker } = allocation;
       const found = await effects.drift(worker, new Map([[job, promoted.files]]));
@@ -293,7 +290,7 @@ export function boundPlan(log: Pick<OperationContext["log"], "warn">, plan: Depl
         !told.some((one) => one.path === path && one.state === state && one.sha256 === sha256);
       const moved = (found.get(job)?.files ?? []).filter((file) => isOurs(file) && isNew(file));
       if (moved.length === 0) return undefined;
-      const paths = moved.slice(0, MOST_NAMED).map(({ path }) => path);
+      const paths = moved.slice(0, MOST_PATHS).map(({ path }) => path);
       return `changed by hand: ${paths.join(", ")}`;
     },
     compare({ job, allocations }) {

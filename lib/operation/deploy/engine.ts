@@ -31,7 +31,7 @@ import {
   rolloutOf,
   workersOf,
 } from "../plan/rollout-state.ts";
-import { ask, type Part, type Steps } from "./steps.ts";
+import { ask, type RolloutPart, type Steps } from "./steps.ts";
 
 /** What a deploy starts from. */
 export interface DeployStart {
@@ -220,7 +220,7 @@ function* batchSteps(signal: AbortSignal, rollout: Rollout, phase: Phase, batch:
 }
 
 /** Answers the allocations that have changed. */
-function* targetSteps({ rollout, states }: Part, { phase }: Phase, batch: Batch): Steps<AllocationState[]> {
+function* targetSteps({ rollout, states }: RolloutPart, { phase }: Phase, batch: Batch): Steps<AllocationState[]> {
   yield* ask("lifecycle", { rollout, states: states.filter(isSound) });
   failIfTroubled({ rollout, states });
   const reached = states.filter(isSound);
@@ -232,7 +232,7 @@ function* targetSteps({ rollout, states }: Part, { phase }: Phase, batch: Batch)
 }
 
 /** A batch of a job whose hooks do what else its targets do: workers that do not change take part, too. */
-function* controlSteps({ rollout, states }: Part, batch: Batch): Steps<AllocationState[]> {
+function* controlSteps({ rollout, states }: RolloutPart, batch: Batch): Steps<AllocationState[]> {
   failIfTroubled({ rollout, states });
   const reached = states.filter(isSound);
   if (reached.length === 0) return [];
@@ -249,7 +249,7 @@ function* controlSteps({ rollout, states }: Part, batch: Batch): Steps<Allocatio
   return changed;
 }
 
-function* promoteAndGate(signal: AbortSignal, { rollout, states }: Part): Steps {
+function* promoteAndGate(signal: AbortSignal, { rollout, states }: RolloutPart): Steps {
   const { job } = rollout.plan;
   yield* ask("promote", { rollout, states, gate: hasGate(job) ? "pending" : "" });
   try {
@@ -261,7 +261,7 @@ function* promoteAndGate(signal: AbortSignal, { rollout, states }: Part): Steps 
 }
 
 /** Checks all that should run by now; the outcome counts for these allocations. Goes on without tolerated workers. */
-function* gateSteps({ rollout, states }: Part): Steps {
+function* gateSteps({ rollout, states }: RolloutPart): Steps {
   const { job } = rollout.plan;
   if (!hasGate(job) || states.length === 0) return;
   const ready = rollout.states
@@ -277,7 +277,7 @@ function* gateSteps({ rollout, states }: Part): Steps {
   }
 }
 
-function failIfTroubled({ rollout, states }: Part): void {
+function failIfTroubled({ rollout, states }: RolloutPart): void {
   const { job } = rollout.plan;
   const errors = states.flatMap(({ plan, trouble }) =>
     trouble && !isTolerated(trouble, rollout.states, job)

@@ -1,10 +1,11 @@
 import type { CatalogAllocation, CatalogJob } from "../../bucket/base/model.ts";
 import { beginChange, forgetPromotion, setStopped } from "../../bucket/catalog/promotions.ts";
-import { runAll } from "../../core/async.ts";
+import { mapAll } from "../../core/async.ts";
 import { throwIfCancelled } from "../../core/errors.ts";
 import { inOneLine } from "../../core/plain-text.ts";
 import { RUNNER_EXIT } from "../../transport/ask/runner.ts";
 import type { OperationContext } from "../base/context.ts";
+import { WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { type Trouble, troubleOf } from "../base/outcome.ts";
 import { hooksOn, scriptErrors } from "../hooks/hooks.ts";
 import { noteBegun, noteOutcomes, outcomeOf } from "../plan/last-outcomes.ts";
@@ -12,7 +13,6 @@ import type { Due } from "../plan/plan-job.ts";
 import type { Effects } from "../reach/effects.ts";
 import type { WantedTarget } from "../reach/target.ts";
 
-const AT_ONCE = 32;
 const LIFECYCLE_LIMIT_SECONDS = 900;
 
 /** One allocation that reconcile looked after. */
@@ -26,9 +26,9 @@ export interface Reconciled {
 
 /**
  * The first step of a deploy, once for all jobs (hook-runtime.md, Deploy order 1): stops what is due, runs the hooks for
- * after_allocation_stopped, and removes the files that a sync put there. Errors stay with their allocation: the next
- * deploy tries again; where the worker has left the bucket they are only told. `jobs` are all of the catalog, whichever
- * the deploy is about.
+ * after_allocation_stopped, and removes the files that a sync put there. Errors stay with their allocation, and the next
+ * deploy tries again; errors on a worker that has left the bucket are only told. `jobs` are all of the catalog,
+ * whichever jobs the deploy is about. Throws only `cancelled`.
  */
 export async function reconcile(
   context: OperationContext,
@@ -36,41 +36,32 @@ export async function reconcile(
   jobs: readonly CatalogJob[],
   due: readonly Due[],
 ): Promise<Reconciled[]> {
+  const { log, signal } = context;
   if (due.length === 0) return [];
-  context.log.info(`reconcile: stops what was removed or disabled, ${due.length} in all`);
+  log.info(`reconcile: stops what was removed or disabled, ${due.length} in all`);
   const troubles = new Map<Due, Trouble>();
-  await step(context, due, troubles, (one) => stop(context, effects, jobs, one));
+  const sound = () => due.filter((one) => !troubles.has(one));
+  const onAll = async (work: (one: Due) => Promise<void>) => {
+    const attempt = (one: Due) => work(one).catch((error: unknown) => troubles.set(one, troubleOf(error)));
+    await mapAll(sound(), WORKERS_AT_ONCE, attempt, signal);
+  };
+  await onAll((one) => stop(context, effects, jobs, one));
   for (const job of jobs) {
-    const stopped = due.filter((one) => one.allocation.job === job.name && !troubles.has(one));
-    await runStopped(context, effects, job, stopped, troubles);
+    const stopped = sound().filter(({ allocation }) => allocation.job === job.name);
+    for (const [one, trouble] of await runStopped(context, effects, job, stopped)) troubles.set(one, trouble);
   }
-  await step(context, due, troubles, (one) => finish(context, effects, one.allocation));
-  return due.map((one) => conclude(context, one, troubles.get(one)));
+  await onAll((one) => finish(context, effects, one.allocation));
+  return due.map((one) => noteEnd(context, one, troubles.get(one)));
 }
 
-function conclude(context: OperationContext, { allocation, action, isGone }: Due, trouble?: Trouble): Reconciled {
+function noteEnd(context: OperationContext, { allocation, action, isGone }: Due, trouble?: Trouble): Reconciled {
   const { id, job, worker } = allocation;
+  const outcome = trouble?.grade ?? "changed";
   if (trouble) context.log.warn(`reconcile of ${job} on ${worker}: ${inOneLine(trouble.message)}`);
-  // What became of it is not known: if the worker ever comes back, it is to be started there.
+  // Nobody knows whether the service stands still: if the worker ever comes back, the service is to be started there.
   if (trouble && isGone) setStopped(context.db, job, id, "done");
-  noteOutcomes(context, [{ id, action, outcome: trouble?.grade ?? "changed", reason: trouble?.message ?? "" }]);
-  const error = isGone ? null : (trouble?.message ?? null);
-  return { job, worker, action, outcome: trouble?.grade ?? "changed", error };
-}
-
-/** One step for all that had no trouble before it. */
-async function step(
-  { signal }: OperationContext,
-  due: readonly Due[],
-  troubles: Map<Due, Trouble>,
-  work: (one: Due) => Promise<void>,
-): Promise<void> {
-  const left = due.filter((one) => !troubles.has(one));
-  const results = await runAll(left, AT_ONCE, work, signal);
-  throwIfCancelled(signal);
-  results.forEach((result, index) => {
-    if (result.status === "rejected") troubles.set(left[index] as Due, troubleOf(result.reason));
-  });
+  noteOutcomes(context, [{ id, action, outcome, reason: trouble?.message ?? "" }]);
+  return { job, worker, action, outcome, error: isGone ? null : (trouble?.message ?? null) };
 }
 
 async function stop(
@@ -80,7 +71,7 @@ async function stop(
   { allocation: { id, job, worker, removed }, action }: Due,
 ): Promise<void> {
   const known = jobs.find((one) => one.name === job);
-  // Before it may stand still: if it comes back, it must not be taken for one that runs.
+  // Noted before the service may stand still: if the allocation comes back, it must not be taken for running.
   setStopped(context.db, job, id, "begun");
   noteBegun(context, [id], action);
   const target: WantedTarget = {
@@ -89,7 +80,7 @@ async function stop(
     target: "stop",
     phase: "reconcile",
     limitSeconds: known?.lifecycleTimeoutSeconds ?? LIFECYCLE_LIMIT_SECONDS,
-    // Where there is no such folder nothing was ever put, or somebody has cleaned up.
+    // Without a folder on the worker nothing was ever put there, or somebody has cleaned up.
     accepted: [RUNNER_EXIT.missingFolder],
   };
   await effects.run(target).catch((error: unknown) => {
@@ -99,25 +90,27 @@ async function stop(
   if (removed) setStopped(context.db, job, id, "done");
 }
 
-/** The hooks that follow a stop. What they store is kept; where one failed, all are repeated by the next deploy. */
+/**
+ * Runs the hooks that follow a stop and answers what went wrong. What they store is kept; where one failed, all are
+ * repeated by the next deploy.
+ */
 async function runStopped(
   { kv, signal }: OperationContext,
   effects: Effects,
   job: CatalogJob,
   stopped: readonly Due[],
-  troubles: Map<Due, Trouble>,
-): Promise<void> {
-  if (stopped.length === 0 || hooksOn(job, "after_allocation_stopped").length === 0) return;
-  const workers = stopped.map(({ allocation }) => allocation.worker);
+): Promise<[Due, Trouble][]> {
+  if (stopped.length === 0 || hooksOn(job, "after_allocation_stopped").length === 0) return [];
   try {
-    await effects.hooks({ kind: "stopped", job, workers });
+    await effects.hooks({ kind: "stopped", job, workers: stopped.map(({ allocation }) => allocation.worker) });
+    return [];
   } catch (error) {
     throwIfCancelled(signal);
     const own = scriptErrors(error);
-    for (const one of stopped) {
+    return stopped.map((one) => {
       const message = own.get(one.allocation.worker);
-      troubles.set(one, message === undefined ? troubleOf(error) : { grade: "failed", message });
-    }
+      return [one, message === undefined ? troubleOf(error) : { grade: "failed", message }];
+    });
   } finally {
     kv.flush(job.name);
   }
@@ -128,9 +121,9 @@ async function finish(
   effects: Effects,
   { id, job, worker, removed }: CatalogAllocation,
 ): Promise<void> {
-  // A disabled one only now: until its hooks have run, the next deploy has to see to it.
+  // Only now for a disabled allocation: until its hooks have run, the next deploy has to look after it.
   if (!removed) return setStopped(db, job, id, "done");
-  // If it comes back before this is done, what was promoted may be there in part only.
+  // If the allocation comes back before this is done, its promoted files may be there in part only.
   beginChange(db, job, [id]);
   await effects.sync({ job, worker }, undefined, {});
   forgetPromotion(db, job, id);

@@ -11,11 +11,17 @@ import { passGate } from "../health/gate.ts";
 import { hooksOn } from "../hooks/hooks.ts";
 import { noteStep } from "../plan/last-outcomes.ts";
 import type { AllocationPlan } from "../plan/plan-job.ts";
-import { type AllocationState, hostsOf, idsOf, workersOf } from "../plan/rollout-state.ts";
+import { type AllocationState, hostsOf, idsOf, isSound, workersOf } from "../plan/rollout-state.ts";
 import { type Effects, promotedTree, putFilesBack } from "../reach/effects.ts";
 import { targetHash } from "../reach/target.ts";
 
 const SYNC_AT_ONCE = 32;
+
+/** With what a batch is put back. */
+interface Restoring {
+  context: OperationContext;
+  effects: Effects;
+}
 
 /** What is to be put back after the failed gate of a batch. */
 interface Failed {
@@ -32,35 +38,27 @@ interface Failed {
  * unreachable workers. Answers the failure of the job: the failure of the batch's gate, and on which workers files were
  * put back. Throws only `cancelled`.
  */
-export async function restoreBatch(
-  context: OperationContext,
-  effects: Effects,
-  { job, batch, waiting }: Failed,
-  failure: unknown,
-): Promise<Failure> {
-  const ofBatch = await restore(context, effects, job, batch);
-  const ofWaiting = await settleWaiting(context, effects, job, waiting);
+export async function restoreBatch(by: Restoring, failed: Failed, failure: unknown): Promise<Failure> {
+  const ofBatch = await restore(by, failed.job, failed.batch);
+  const ofWaiting = await settleWaiting(by, failed.job, failed.waiting);
   const message = [messageOf(failure), ofBatch, ...ofWaiting].join("; ");
   return new Failure("ErrHealthCheckFailed", message, { cause: failure });
 }
 
 /** Puts a batch back, and answers the outcome as a sentence. */
-async function restore(
-  context: OperationContext,
-  effects: Effects,
-  job: CatalogJob,
-  batch: readonly AllocationState[],
-): Promise<string> {
+async function restore(by: Restoring, job: CatalogJob, batch: readonly AllocationState[]): Promise<string> {
+  const { context, effects } = by;
   const states = batch.filter(({ plan, trouble }) => plan.promoted.hash !== "" && trouble?.grade !== "unreachable");
   if (states.length === 0) return "nothing was promoted there before that could be put back";
   const hosts = hostsOf(states);
+  const probed = workersOf(states.filter(({ plan }) => !plan.allocation.disabled));
   let isBack = false;
   noteStep(context, states, "restore");
   try {
     context.log.info(`${job.name}: puts back on ${hosts} what was promoted before`);
-    await putBack(context, effects, job, states);
+    await putBatchBack(by, job, states);
     isBack = true;
-    await passGate(context, effects, job, { probed: activeOf(states), hooked: workersOf(states) });
+    await passGate(context, effects, job, { probed, hooked: workersOf(states) });
     setGate(context.db, job.name, idsOf(states), "passed");
     for (const state of states) state.isBack = true;
     return `what was promoted before was put back on ${hosts} and is healthy there`;
@@ -74,69 +72,18 @@ async function restore(
   }
 }
 
-/**
- * Puts the promoted files back on workers whose batch had not begun; the services there run with them already. Answers
- * the outcome in sentences.
- */
-async function settleWaiting(
-  context: OperationContext,
-  effects: Effects,
-  job: CatalogJob,
-  waiting: readonly AllocationState[],
-): Promise<string[]> {
-  const states = waiting.filter(({ plan }) => plan.promoted.hash !== "");
-  if (states.length === 0) return [];
-  context.log.info(`${job.name}: puts the promoted files back on ${hostsOf(states)}, where the rollout had not begun`);
-  noteStep(context, states, "restore");
-  const work = async (state: AllocationState) => {
-    const { allocation, promoted, tree } = state.plan;
-    try {
-      const back = { allocation, promoted, tree: promotedTree(context, promoted) };
-      await putFilesBack(context, effects, back, tree.digests);
-      // After an earlier deploy was cut off, the service may run with other files than the promoted ones.
-      if (!promoted.unfinished) promote(context.db, job.name, allocation.id, promoted.version);
-      state.isBack = true;
-    } catch (error) {
-      throwIfCancelled(context.signal);
-      state.trouble = troubleOf(error);
-      context.log.error(`${job.name}@${allocation.worker}: ${inOneLine(state.trouble.message)}`);
-    }
-  };
-  await mapAll(states, SYNC_AT_ONCE, work, context.signal);
-  const [back, lost] = [states.filter(({ trouble }) => !trouble), states.filter(({ trouble }) => trouble)];
-  return [
-    ...(back.length > 0 ? [`the promoted files are back on ${workers(back)} where the rollout had not begun`] : []),
-    ...(lost.length > 0 ? [`the promoted files could not be put back on ${hostsOf(lost)}`] : []),
-  ];
-}
-
-function workers({ length }: readonly unknown[]): string {
-  return `${length} worker${length > 1 ? "s" : ""}`;
-}
-
-async function putBack(
-  context: OperationContext,
-  effects: Effects,
-  job: CatalogJob,
-  states: readonly AllocationState[],
-): Promise<void> {
-  const { db, kv, signal } = context;
-  const trees = new Map(states.map(({ plan }) => [plan, promotedTree(context, plan.promoted)]));
+/** Brings back files, services and promotions of a batch. Throws the first thing that goes wrong. */
+async function putBatchBack(by: Restoring, job: CatalogJob, states: readonly AllocationState[]): Promise<void> {
+  const { db, kv, signal } = by.context;
+  const trees = new Map(states.map(({ plan }) => [plan, promotedTree(by.context, plan.promoted)]));
   beginChange(db, job.name, idsOf(states));
   const hasOwnControl = hooksOn(job, "job_control").length > 0;
   const work = async ([plan, tree]: [AllocationPlan, StagedTree]) => {
-    await putFilesBack(context, effects, { ...plan, tree }, plan.tree.digests);
-    if (!hasOwnControl) await runAgain(effects, job, plan, tree);
+    await putFilesBack(by, { ...plan, tree }, plan.tree.digests);
+    if (!hasOwnControl) await runAgain(by.effects, job, plan, tree);
   };
   await mapAll([...trees], states.length, work, signal);
-  if (hasOwnControl) {
-    const workers = workersOf(states);
-    const variables = { NEW_ALLOCATIONS: "", UPDATED_ALLOCATIONS: workers.join(",") };
-    const versions = new Map(states.map(({ plan }) => [plan.allocation.worker, plan.promoted.version]));
-    const order = kv.get(`ops/job/${job.name}`, "rollout_order");
-    for (const batch of rolloutBatches(order, workers, workers.length))
-      await effects.hooks({ kind: "deploy_control", job, batch, variables, versions });
-  }
+  if (hasOwnControl) await controlAgain(by, job, states);
   db.transaction(() => {
     for (const { plan } of states) {
       const { version } = plan.promoted;
@@ -149,22 +96,63 @@ async function putBack(
 
 async function runAgain(
   effects: Effects,
-  job: CatalogJob,
-  { allocation, decision, promoted }: AllocationPlan,
+  { name, lifecycleTimeoutSeconds: limitSeconds }: CatalogJob,
+  { allocation: { worker, newVersion }, decision, promoted: { version } }: AllocationPlan,
   tree: StagedTree,
 ): Promise<void> {
-  const hash = targetHash(tree.hash, promoted.version);
+  const target = decision.action === "reload" ? "reload" : "restart";
+  const env = { CURRENT_VERSION: newVersion, NEW_VERSION: version };
   await effects.run({
-    job: job.name,
-    worker: allocation.worker,
+    job: name,
+    worker,
     phase: "rollout",
-    hash,
-    target: decision.action === "reload" ? "reload" : "restart",
-    limitSeconds: job.lifecycleTimeoutSeconds,
-    env: { CURRENT_VERSION: allocation.newVersion, NEW_VERSION: promoted.version },
+    hash: targetHash(tree.hash, version),
+    target,
+    limitSeconds,
+    env,
   });
 }
 
-function activeOf(states: readonly AllocationState[]): string[] {
-  return workersOf(states.filter(({ plan }) => !plan.allocation.disabled));
+/** The same for a job whose hooks do what else its targets do. */
+async function controlAgain({ context, effects }: Restoring, job: CatalogJob, states: readonly AllocationState[]) {
+  const workers = workersOf(states);
+  const variables = { NEW_ALLOCATIONS: "", UPDATED_ALLOCATIONS: workers.join(",") };
+  const versions = new Map(states.map(({ plan }) => [plan.allocation.worker, plan.promoted.version]));
+  const order = context.kv.get(`ops/job/${job.name}`, "rollout_order");
+  for (const batch of rolloutBatches(order, workers, workers.length))
+    await effects.hooks({ kind: "deploy_control", job, batch, variables, versions });
+}
+
+/**
+ * Puts the promoted files back on workers whose batch had not begun; the services there run with them already. Answers
+ * the outcome in sentences.
+ */
+async function settleWaiting(by: Restoring, job: CatalogJob, waiting: readonly AllocationState[]): Promise<string[]> {
+  const { db, log, signal } = by.context;
+  const states = waiting.filter(({ plan }) => plan.promoted.hash !== "");
+  if (states.length === 0) return [];
+  log.info(`${job.name}: puts the promoted files back on ${hostsOf(states)}, where the rollout had not begun`);
+  noteStep(by.context, states, "restore");
+  const work = async (state: AllocationState) => {
+    const { allocation, promoted, tree } = state.plan;
+    try {
+      const back = { allocation, promoted, tree: promotedTree(by.context, promoted) };
+      await putFilesBack(by, back, tree.digests);
+      // After an earlier deploy was cut off, the service may run with other files than the promoted ones.
+      if (!promoted.unfinished) promote(db, job.name, allocation.id, promoted.version);
+      state.isBack = true;
+    } catch (error) {
+      throwIfCancelled(signal);
+      state.trouble = troubleOf(error);
+      log.error(`${job.name}@${allocation.worker}: ${inOneLine(state.trouble.message)}`);
+    }
+  };
+  await mapAll(states, SYNC_AT_ONCE, work, signal);
+  const back = states.filter(isSound).length;
+  const lost = states.filter(({ trouble }) => trouble);
+  const workers = `${back} worker${back > 1 ? "s" : ""}`;
+  return [
+    ...(back > 0 ? [`the promoted files are back on ${workers} where the rollout had not begun`] : []),
+    ...(lost.length > 0 ? [`the promoted files could not be put back on ${hostsOf(lost)}`] : []),
+  ];
 }

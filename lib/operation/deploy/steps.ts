@@ -8,7 +8,7 @@ import type { Due, JobPlan } from "../plan/plan-job.ts";
 import type { AllocationState, Rollout } from "../plan/rollout-state.ts";
 
 /** Some allocations of a rollout. What goes wrong at one of them becomes its trouble, and the others go on. */
-export interface Part {
+export interface RolloutPart {
   rollout: Rollout;
   states: readonly AllocationState[];
 }
@@ -41,29 +41,29 @@ export interface Driver {
   waveOver(of: { seq: number; jobs: CatalogJob[] }): Awaitable<void>;
 
   /** Throws where a bound plan is carried out and files were changed by hand since it was made. */
-  checkDrift(part: Part): Awaitable<void>;
+  checkDrift(part: RolloutPart): Awaitable<void>;
   /** Stages and syncs the files. */
-  sync(part: Part): Awaitable<void>;
+  sync(part: RolloutPart): Awaitable<void>;
   /** Tells something in Activity. */
   say(line: string): Awaitable<void>;
   /** A batch begins. */
-  batch(part: Part & { phase: Phase; batch: Batch }): Awaitable<void>;
+  batch(part: RolloutPart & { phase: Phase; batch: Batch }): Awaitable<void>;
   /** Runs start, restart or reload on each of them. */
-  lifecycle(part: Part): Awaitable<void>;
+  lifecycle(part: RolloutPart): Awaitable<void>;
   /** Runs hooks, which progress shows at these allocations; what they wrote is stored, however they end. */
-  hooks(part: Part & { pass: HookPass }): Awaitable<void>;
+  hooks(part: RolloutPart & { pass: HookPass }): Awaitable<void>;
   /** Makes the synced files the promoted ones, together with what hooks wrote; `gate`: see {@link Promotion}. */
-  promote(part: Part & { gate?: Promotion["gate"] }): Awaitable<void>;
+  promote(part: RolloutPart & { gate?: Promotion["gate"] }): Awaitable<void>;
   /** Checks the health of workers and stores the outcome for the allocations. Throws where it is bad. */
-  gate(part: Part & { gated: Gated }): Awaitable<void>;
+  gate(part: RolloutPart & { gated: Gated }): Awaitable<void>;
   /** Puts back what was promoted before a batch that failed its gate. Answers the failure of the job. */
-  restore(part: Part & { waiting: readonly AllocationState[]; failure: unknown }): Awaitable<Error>;
+  restore(part: RolloutPart & { waiting: readonly AllocationState[]; failure: unknown }): Awaitable<Error>;
   /** Notes the outcomes so far (`last_outcome`). */
   note(rollout: Rollout): Awaitable<void>;
   /** Tells in the log how it went for the allocations (post_deploy_status). */
   status(rollout: Rollout): Awaitable<void>;
   /** The final sync: puts back what the lifecycle changed in files that sync owns. */
-  syncAgain(part: Part): Awaitable<void>;
+  syncAgain(part: RolloutPart): Awaitable<void>;
 }
 
 /** The name of a step. */
@@ -73,13 +73,13 @@ export type About<K extends Kind> = Parameters<Driver[K]>[0];
 type Awaitable<T> = T | Promise<T>;
 type Answered<K extends Kind> = Awaited<ReturnType<Driver[K]>>;
 /** A step that the engine asks for. */
-type Step = { [K in Kind]: { kind: K; of: About<K> } }[Kind];
+type AskedStep = { [K in Kind]: { kind: K; of: About<K> } }[Kind];
 /** Steps, one after the other, that end with a value. */
-export type Steps<R = void> = Generator<Step, R, unknown>;
+export type Steps<R = void> = Generator<AskedStep, R, unknown>;
 
 /** One step, and the driver's answer to it. */
 export function* ask<K extends Kind>(kind: K, of: About<K>): Steps<Answered<K>> {
-  return (yield { kind, of } as Step) as Answered<K>;
+  return (yield { kind, of } as AskedStep) as Answered<K>;
 }
 
 /** Has a driver answer steps up to their end, and answers what they end with. Throws what the steps throw. */

@@ -59,7 +59,7 @@ export const drift: Operation = async (context, params) => {
       allocation,
       promotion: promotions.get(allocation.job)?.(allocation.id) as Promotion,
     }));
-    await lookAt(context, effects, own, room, result);
+    await lookAtWorker(context, effects, own, room, result);
     context.progress.report({ phase: "drift", done: ++done, total: results.length });
   };
   try {
@@ -72,7 +72,7 @@ export const drift: Operation = async (context, params) => {
   }
 };
 
-async function lookAt(
+async function lookAtWorker(
   context: OperationContext,
   effects: DriftEffects,
   own: readonly Promoted[],

@@ -52,7 +52,7 @@ export function noteStep(context: OperationContext, states: readonly AllocationS
 /** Records the outcomes of allocations of a rollout that have changed since the last record. */
 export function noteEnds(context: OperationContext, states: readonly AllocationState[]): void {
   noteStates(context, states, (state) => {
-    const last = endOf(state);
+    const last = lastEnd(state);
     const isCancelled = last?.outcome === "unknown" && context.signal.aborted;
     return isCancelled ? { ...last, outcome: "cancelled" } : last;
   });
@@ -73,7 +73,7 @@ function noteStates(
   noteOutcomes(context, noted);
 }
 
-function endOf(state: AllocationState): LastOutcome | undefined {
+function lastEnd(state: AllocationState): LastOutcome | undefined {
   const { plan, trouble, last, isSynced, isBack, done, passedGate } = state;
   const { action } = plan.decision;
   const reason = trouble?.message ?? "";

@@ -9,7 +9,7 @@ import { describeDrift, isForceable, MOST_EDITS } from "../reach/tree-drift.ts";
 import type { AllocationPlan } from "./plan-job.ts";
 
 /** The most files of an allocation that are named, and the most workers of a file. */
-const MOST_NAMED = 20;
+const MOST_LISTED = 20;
 /** The most lines of diffs in Activity; plan.json has more. */
 const MOST_DIFF_LINES = 2_000;
 /** Of longer files no diff is shown. */
@@ -94,8 +94,8 @@ function fileLines(job: string, { path, from, to, diff, note }: PlannedFile, wor
 }
 
 function named(names: readonly string[], separator: string): string {
-  const more = names.length > MOST_NAMED ? [`and ${names.length - MOST_NAMED} more`] : [];
-  return [...names.slice(0, MOST_NAMED), ...more].join(separator);
+  const more = names.length > MOST_LISTED ? [`and ${names.length - MOST_LISTED} more`] : [];
+  return [...names.slice(0, MOST_LISTED), ...more].join(separator);
 }
 
 type Content = Pick<StagedFile, "content" | "isSecret" | "secrets">;

@@ -61,7 +61,7 @@ export function effectsOf(
   const syncing = async (place: Place, name: string, folder: string, files: readonly SyncFile[]) => {
     const transport = await fleet.reach(place.worker);
     const work = syncTree(transport, { name, folder, files }, { signal, timeoutMs: SYNC_LIMIT_MS });
-    return await progress.during(`${nameOf(place)}: sync`, SYNC_LIMIT_MS, work);
+    return await progress.during(`${placeName(place)}: sync`, SYNC_LIMIT_MS, work);
   };
   return {
     async syncWorker(host, updateSeq) {
@@ -85,10 +85,10 @@ export function effectsOf(
       const transport = await fleet.reach(target.worker);
       const { down } = fleet;
       const isRestart = target.target === "restart";
-      const onCut = () => (isRestart ? down.set(nameOf(target), "restart") : undefined);
+      const onCut = () => (isRestart ? down.set(placeName(target), "restart") : undefined);
       const work = (onBegin: () => void) => makeTarget(context, transport, { ...target, onBegin, onCut });
-      await progress.during(`${nameOf(target)}: make ${target.target}`, target.limitSeconds * 1000, work);
-      if (isRestart || target.target === "start") down.delete(nameOf(target));
+      await progress.during(`${placeName(target)}: make ${target.target}`, target.limitSeconds * 1000, work);
+      if (isRestart || target.target === "start") down.delete(placeName(target));
     },
     probe: (job, worker) => probeOnce(context, fleet, job, worker),
     evidence: (job, worker) => collectEvidence(context, fleet, job.name, worker),
@@ -97,7 +97,7 @@ export function effectsOf(
 }
 
 /** A job on a worker as people read it. */
-function nameOf({ job, worker }: Place): string {
+function placeName({ job, worker }: Place): string {
   return job === "" ? worker : `${job}@${worker}`;
 }
 
@@ -134,8 +134,7 @@ export function promotedTree({ db, kv }: OperationContext, { hash, files }: Prom
 
 /** Puts promoted files back on their worker, where the files of `before` may be, and records that they are there. */
 export async function putFilesBack(
-  context: OperationContext,
-  effects: Effects,
+  { context, effects }: { context: OperationContext; effects: Effects },
   { allocation, promoted, tree }: { allocation: CatalogAllocation; promoted: Promotion; tree: StagedTree },
   before: FileDigests,
 ): Promise<void> {

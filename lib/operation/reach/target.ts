@@ -96,7 +96,7 @@ export async function makeTarget(context: OperationContext, transport: Transport
     );
   if (outcome.reason === "timeout") throw failed("timeout", `was ${describeCut(outcome.receipt, limitSeconds)}`);
   if (outcome.exitCode !== 0 && !accepted.includes(outcome.exitCode ?? -1))
-    throw failed("failed", `failed: ${describe(outcome)}`);
+    throw failed("failed", `failed: ${describeEnding(outcome)}`);
 }
 
 /**
@@ -109,6 +109,6 @@ async function overRuns({ layout, run }: OperationContext): Promise<string[]> {
   return others.sort().slice(-NEWEST);
 }
 
-function describe({ exitCode, signal }: CommandOutcome): string {
+function describeEnding({ exitCode, signal }: CommandOutcome): string {
   return signal === null ? `exit code ${exitCode}` : `signal ${signal}`;
 }
