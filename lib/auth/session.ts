@@ -17,7 +17,7 @@ export interface Session {
 }
 
 const PAYLOAD = object({ use: string(), sid: string({ min: 1, max: 64 }), iat: integer(), exp: integer() });
-const KEY_BYTES = 32;
+const SESSION_KEY_BYTES = 32;
 
 /** One kind of session. */
 interface SessionRule {
@@ -39,9 +39,9 @@ export class Sessions {
   /** Ids that were signed out, with the time from which their cookie is void anyway. */
   readonly #revoked = new Map<string, number>();
 
-  constructor(rule: SessionRule, key: Buffer = randomBytes(KEY_BYTES), now: () => number = Date.now) {
+  constructor(rule: SessionRule, key: Buffer = randomBytes(SESSION_KEY_BYTES), now: () => number = Date.now) {
     this.#rule = rule;
-    this.#key = Buffer.from(hkdfSync("sha256", key, "", rule.cookie, KEY_BYTES));
+    this.#key = Buffer.from(hkdfSync("sha256", key, "", rule.cookie, SESSION_KEY_BYTES));
     this.#now = now;
   }
 

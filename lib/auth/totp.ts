@@ -7,7 +7,7 @@ import { equalText } from "./constant-time.ts";
 
 /** Steps that a clock may be off, either way (decisions: Sessions and TOTP). */
 const DRIFT = [-1, 0, 1];
-const EVERYBODY = "";
+const ALL_PEERS = "";
 
 /**
  * Judges TOTP codes for all clients: one secret, so one memory of what was used (control-plane.md, Authentication 6).
@@ -34,11 +34,11 @@ export class TotpCodes {
    */
   accept(peer: string, code: string): boolean {
     this.#peers.admit(peer);
-    this.#everybody.admit(EVERYBODY);
+    this.#everybody.admit(ALL_PEERS);
     const step = this.#stepOf(code);
     if (step === undefined) {
       this.#peers.fail(peer);
-      this.#everybody.fail(EVERYBODY);
+      this.#everybody.fail(ALL_PEERS);
       return false;
     }
     this.#usedStep = step;
@@ -56,11 +56,11 @@ export class TotpCodes {
 }
 
 /** What a new secret has: as long as the hash, as RFC 4226 recommends. */
-const NEW_BYTES = 20;
+const NEW_SECRET_BYTES = 20;
 /** RFC 4226, R6: a shared secret has at least 128 bits. */
-const LEAST_BYTES = 16;
+const LEAST_SECRET_BYTES = 16;
 /** A longer key is hashed to a shorter one by HMAC-SHA-1. */
-const MOST_BYTES = 64;
+const MOST_SECRET_BYTES = 64;
 
 /** The mode bits of everybody but the owner: to read or to replace the secret is to have the second factor. */
 const NOT_ITS_OWNER = 0o077;
@@ -77,16 +77,16 @@ export async function readTotpSecret(file: string): Promise<Buffer> {
   const line = text.replace(/\r?\n$/, "");
   if (line === "") throw secretFileFailure(file, "it is empty");
   const secret = base32Decode(line);
-  if (!secret || secret.length > MOST_BYTES)
-    throw secretFileFailure(file, `expected one line of base32 (A-Z, 2-7), at most ${MOST_BYTES} bytes`);
-  if (secret.length < LEAST_BYTES)
-    throw secretFileFailure(file, `it has ${secret.length * 8} bits, at least ${LEAST_BYTES * 8} are needed`);
+  if (!secret || secret.length > MOST_SECRET_BYTES)
+    throw secretFileFailure(file, `expected one line of base32 (A-Z, 2-7), at most ${MOST_SECRET_BYTES} bytes`);
+  if (secret.length < LEAST_SECRET_BYTES)
+    throw secretFileFailure(file, `it has ${secret.length * 8} bits, at least ${LEAST_SECRET_BYTES * 8} are needed`);
   return secret;
 }
 
 /** The secret in a file; where there is none, one is made, for its owner alone. What is there is never replaced. */
 export async function enrolTotpSecret(file: string): Promise<{ secret: Buffer; created: boolean }> {
-  const created = await createExclusive(realPlace(file), `${base32Encode(randomBytes(NEW_BYTES))}\n`).catch(
+  const created = await createExclusive(realPlace(file), `${base32Encode(randomBytes(NEW_SECRET_BYTES))}\n`).catch(
     (error: unknown) => {
       const why = hasErrno(error, "ENOENT") ? "its folder does not exist" : messageOf(error);
       throw secretFileFailure(file, `it cannot be written: ${why}`, error);

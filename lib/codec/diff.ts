@@ -3,10 +3,10 @@ import { decodeUtf8 } from "../core/plain-text.ts";
 /** Lines shown before and after a change. */
 const CONTEXT = 3;
 /** How many insertions and deletions are searched for the shortest way; beyond, a text counts as replaced as a whole. */
-const MOST_EDITS = 2_000;
+const MOST_DIFF_EDITS = 2_000;
 
 /** A stretch of lines that were replaced: `[beforeFrom, beforeTo)` by `[afterFrom, afterTo)`, counted from 0. */
-interface Change {
+interface LineChange {
   beforeFrom: number;
   beforeTo: number;
   afterFrom: number;
@@ -21,26 +21,26 @@ interface Change {
 export function unifiedDiff(
   before: string | undefined,
   after: string | undefined,
-  mostEdits: number = MOST_EDITS,
+  mostEdits: number = MOST_DIFF_EDITS,
 ): string {
   if (before === after) return "";
-  const [a, b] = [linesOf(before ?? ""), linesOf(after ?? "")];
+  const [a, b] = [linesWithEnds(before ?? ""), linesWithEnds(after ?? "")];
   return hunksOf(changesBetween(a, b, mostEdits))
     .map((hunk) => hunkText(hunk, a, b))
     .join("");
 }
 
 /** The text of a file, or undefined when its bytes are no text: a NUL in them, or no UTF-8. */
-export function textOf(bytes: Uint8Array): string | undefined {
+export function textOfFile(bytes: Uint8Array): string | undefined {
   return bytes.includes(0) ? undefined : decodeUtf8(bytes);
 }
 
 /** Lines with their newline; the last one may lack it. */
-function linesOf(text: string): string[] {
+function linesWithEnds(text: string): string[] {
   return text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
 }
 
-function changesBetween(a: readonly string[], b: readonly string[], mostEdits: number): Change[] {
+function changesBetween(a: readonly string[], b: readonly string[], mostEdits: number): LineChange[] {
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start++;
   let tail = 0;
@@ -90,8 +90,8 @@ function stepDown(furthest: ReadonlyMap<number, number>, k: number, d: number): 
   return k === -d || (k !== d && (furthest.get(k - 1) ?? -1) < (furthest.get(k + 1) ?? -1));
 }
 
-function walkBack(trace: readonly Map<number, number>[], a: readonly string[], b: readonly string[]): Change[] {
-  const changes: Change[] = [];
+function walkBack(trace: readonly Map<number, number>[], a: readonly string[], b: readonly string[]): LineChange[] {
+  const changes: LineChange[] = [];
   let [x, y] = [a.length, b.length];
   for (let d = trace.length - 1; d > 0; d--) {
     const before = trace[d] as Map<number, number>;
@@ -112,7 +112,7 @@ function walkBack(trace: readonly Map<number, number>[], a: readonly string[], b
 }
 
 /** Neighbouring edits are one change. */
-function prepend(changes: Change[], edit: Change): void {
+function prepend(changes: LineChange[], edit: LineChange): void {
   const [next] = changes;
   if (next && next.beforeFrom === edit.beforeTo && next.afterFrom === edit.afterTo) {
     next.beforeFrom = edit.beforeFrom;
@@ -121,8 +121,8 @@ function prepend(changes: Change[], edit: Change): void {
 }
 
 /** Changes whose context meets are shown together. */
-function hunksOf(changes: readonly Change[]): Change[][] {
-  const hunks: Change[][] = [];
+function hunksOf(changes: readonly LineChange[]): LineChange[][] {
+  const hunks: LineChange[][] = [];
   for (const change of changes) {
     const last = hunks.at(-1)?.at(-1);
     if (last && change.beforeFrom - last.beforeTo <= 2 * CONTEXT) hunks.at(-1)?.push(change);
@@ -131,28 +131,28 @@ function hunksOf(changes: readonly Change[]): Change[][] {
   return hunks;
 }
 
-function hunkText(hunk: readonly Change[], a: readonly string[], b: readonly string[]): string {
-  const [first, last] = [hunk[0] as Change, hunk.at(-1) as Change];
+function hunkText(hunk: readonly LineChange[], a: readonly string[], b: readonly string[]): string {
+  const [first, last] = [hunk[0] as LineChange, hunk.at(-1) as LineChange];
   const lead = Math.min(CONTEXT, first.beforeFrom);
   const tail = Math.min(CONTEXT, a.length - last.beforeTo);
-  const header = `@@ -${range(first.beforeFrom - lead, last.beforeTo + tail)} +${range(first.afterFrom - lead, last.afterTo + tail)} @@\n`;
+  const header = `@@ -${hunkRange(first.beforeFrom - lead, last.beforeTo + tail)} +${hunkRange(first.afterFrom - lead, last.afterTo + tail)} @@\n`;
   const lines: string[] = [];
   let at = first.beforeFrom - lead;
   for (const change of hunk) {
-    for (; at < change.beforeFrom; at++) lines.push(shown(" ", a[at] as string));
-    for (; at < change.beforeTo; at++) lines.push(shown("-", a[at] as string));
-    for (const line of b.slice(change.afterFrom, change.afterTo)) lines.push(shown("+", line));
+    for (; at < change.beforeFrom; at++) lines.push(markedLine(" ", a[at] as string));
+    for (; at < change.beforeTo; at++) lines.push(markedLine("-", a[at] as string));
+    for (const line of b.slice(change.afterFrom, change.afterTo)) lines.push(markedLine("+", line));
   }
-  for (; at < last.beforeTo + tail; at++) lines.push(shown(" ", a[at] as string));
+  for (; at < last.beforeTo + tail; at++) lines.push(markedLine(" ", a[at] as string));
   return header + lines.join("");
 }
 
-function range(from: number, to: number): string {
+function hunkRange(from: number, to: number): string {
   const count = to - from;
   // An empty range is named by the line before it.
   return count === 1 ? String(from + 1) : `${count === 0 ? from : from + 1},${count}`;
 }
 
-function shown(mark: string, line: string): string {
+function markedLine(mark: string, line: string): string {
   return line.endsWith("\n") ? mark + line : `${mark}${line}\n\\ No newline at end of file\n`;
 }

@@ -10,11 +10,11 @@ export function matchGlob(pattern: string, path: string): boolean {
   if (pattern.endsWith("/**")) return isWithin(pattern.slice(0, -3), path);
   const base = path.slice(path.lastIndexOf("/") + 1);
   const at = pattern.indexOf("**");
-  if (at < 0) return fits(pattern, path) || (!pattern.includes("/") && fits(pattern, base));
+  if (at < 0) return fitsPath(pattern, path) || (!pattern.includes("/") && fitsPath(pattern, base));
   const [before, after] = [pattern.slice(0, at), pattern.slice(at + 2).replace(/^\//, "")];
   for (let end = 0; end <= path.length; end++) {
-    if (!fits(before, path.slice(0, end))) continue;
-    if (after === "" || fits(after, path.slice(end)) || fits(after, base)) return true;
+    if (!fitsPath(before, path.slice(0, end))) continue;
+    if (after === "" || fitsPath(after, path.slice(end)) || fitsPath(after, base)) return true;
   }
   return false;
 }
@@ -25,29 +25,31 @@ export function validateGlob(pattern: string): string | undefined {
   const at = pattern.indexOf("**");
   if (at >= 0 && pattern.includes("**", at + 1)) return `the glob ${JSON.stringify(pattern)} has ** more than once`;
   for (const part of pattern.split("/"))
-    if (!compile(part)) return `the glob ${JSON.stringify(pattern)} has a [ or a \\ that is not complete`;
+    if (!compilePart(part)) return `the glob ${JSON.stringify(pattern)} has a [ or a \\ that is not complete`;
   return undefined;
 }
 
 /** True for the folder that fits and for all below it. */
 function isWithin(folder: string, path: string): boolean {
-  const whole = folder.includes("**") ? matchGlob : fits;
+  const whole = folder.includes("**") ? matchGlob : fitsPath;
   for (let end = path.indexOf("/"); end >= 0; end = path.indexOf("/", end + 1))
     if (whole(folder, path.slice(0, end))) return true;
   return whole(folder, path);
 }
 
-function fits(pattern: string, path: string): boolean {
+function fitsPath(pattern: string, path: string): boolean {
   const patterns = pattern.split("/");
   const parts = path.split("/");
-  return patterns.length === parts.length && patterns.every((one, at) => partFits(compile(one) ?? [], parts[at] ?? ""));
+  return (
+    patterns.length === parts.length && patterns.every((one, at) => partFits(compilePart(one) ?? [], parts[at] ?? ""))
+  );
 }
 
 /** `*`, or what one character must be. */
-type Step = "*" | ((character: string) => boolean);
+type GlobStep = "*" | ((character: string) => boolean);
 
 /** Takes the shortest run for each `*` and goes back to the last one only: no pattern takes more than n × m steps. */
-function partFits(steps: Step[], part: string): boolean {
+function partFits(steps: GlobStep[], part: string): boolean {
   const characters = [...part];
   let [at, next, starAt, starNext] = [0, 0, -1, 0];
   while (next < characters.length) {
@@ -66,8 +68,8 @@ function partFits(steps: Step[], part: string): boolean {
   return steps.slice(at).every((step) => step === "*");
 }
 
-function compile(part: string): Step[] | undefined {
-  const steps: Step[] = [];
+function compilePart(part: string): GlobStep[] | undefined {
+  const steps: GlobStep[] = [];
   const token = /\*|\?|\[(\^|(?!\^))((?:(?:\\.|[^\\\]-])(?:-(?:\\.|[^\\\]-]))?)+)\]|\\(.)|([^[\\])/suy;
   while (token.lastIndex < part.length) {
     const match = token.exec(part);
@@ -75,13 +77,13 @@ function compile(part: string): Step[] | undefined {
     const [text, negation, ranges, escaped, plain] = match;
     if (text === "*") steps.push("*");
     else if (text === "?") steps.push(() => true);
-    else if (ranges !== undefined) steps.push(oneOf(ranges, negation === "^"));
+    else if (ranges !== undefined) steps.push(oneOfRanges(ranges, negation === "^"));
     else steps.push((character) => character === (escaped ?? plain));
   }
   return steps;
 }
 
-function oneOf(text: string, negated: boolean): Step {
+function oneOfRanges(text: string, negated: boolean): GlobStep {
   const ranges = [...text.matchAll(/\\?(.)(?:-\\?(.))?/gsu)].map(([, low = "", high = low]) => [low, high] as const);
   return (character) => {
     const code = character.codePointAt(0) ?? 0;

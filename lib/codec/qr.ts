@@ -119,7 +119,7 @@ function dataPath(frame: Frame): [number, number][] {
 /** Level and mask with their check bits, twice. */
 function drawFormat(code: QrCode, mask: number): void {
   const size = code.length;
-  const bits = checked((LEVEL_L << 3) | mask, 10, FORMAT_POLYNOMIAL) ^ FORMAT_MASK;
+  const bits = withCheckBits((LEVEL_L << 3) | mask, 10, FORMAT_POLYNOMIAL) ^ FORMAT_MASK;
   const around = [0, 1, 2, 3, 4, 5, 7, 8];
   for (let bit = 0; bit < 15; bit++) {
     const dark = ((bits >> bit) & 1) === 1;
@@ -132,7 +132,7 @@ function drawFormat(code: QrCode, mask: number): void {
 
 /** The version with its check bits, twice. */
 function drawVersion(code: QrCode, version: number): void {
-  const bits = checked(version, 12, VERSION_POLYNOMIAL);
+  const bits = withCheckBits(version, 12, VERSION_POLYNOMIAL);
   for (let bit = 0; bit < 18; bit++) {
     const [far, near] = [code.length - 11 + (bit % 3), Math.floor(bit / 3)];
     const dark = ((bits >> bit) & 1) === 1;
@@ -142,7 +142,7 @@ function drawVersion(code: QrCode, version: number): void {
 }
 
 /** A value followed by the remainder of its division by a polynomial. */
-function checked(value: number, width: number, polynomial: number): number {
+function withCheckBits(value: number, width: number, polynomial: number): number {
   let remainder = value;
   for (let bit = 0; bit < width; bit++) {
     remainder <<= 1;

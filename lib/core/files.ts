@@ -280,8 +280,8 @@ export async function exists(file: string): Promise<boolean> {
 
 /** True when two looks at a name found the same file or folder, and nothing was done to it as far as its times tell. */
 export function isUnchanged(before: Stats, now: Stats): boolean {
-  const isSame = before.ino === now.ino && before.dev === now.dev && before.size === now.size;
-  return isSame && before.mtimeMs === now.mtimeMs && before.ctimeMs === now.ctimeMs;
+  const told = ["ino", "dev", "size", "mode", "mtimeMs", "ctimeMs"] as const;
+  return told.every((field) => before[field] === now[field]);
 }
 
 /**

@@ -21,18 +21,18 @@ export function plainLine(text: string, length: number): string {
   return plain.length > length ? `${plain.slice(0, length)}…`.toWellFormed() : plain;
 }
 
-const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+const STRICT_UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Bytes as text, a byte order mark included; undefined where they are not UTF-8. */
 export function decodeUtf8(bytes: Uint8Array): string | undefined {
   try {
-    return UTF8.decode(bytes);
+    return STRICT_UTF8.decode(bytes);
   } catch {
     return undefined;
   }
 }
 
-const SHOWN = { lines: 20, length: 400 };
+const SHOWN_LIMITS = { lines: 20, length: 400 };
 /** More lines are kept than shown, so that a secret of several lines is kept whole and can be masked. */
 const KEPT_LINES = 40;
 /** The closing lines of make after a failed target; they do not say why the target failed. */
@@ -59,7 +59,7 @@ export class LastLines {
   /** At most the last 20 lines, masked and without control characters. */
   shown(mask: (text: string) => string): string[] {
     const lines = this.#lines.length > 0 ? this.#lines : [this.#closing];
-    return plainLines(mask(lines.join("\n")), SHOWN);
+    return plainLines(mask(lines.join("\n")), SHOWN_LIMITS);
   }
 }
 

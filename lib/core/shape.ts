@@ -57,12 +57,7 @@ export function join(path: string, key: string | number): string {
 /** A string; `pattern` must match as a whole and is explained by `means`. Lengths count UTF-16 units. */
 export function string(rule: { pattern?: RegExp; means?: string; max?: number; min?: number } = {}): Shape<string> {
   return {
-    schema: {
-      type: "string",
-      ...(rule.pattern && { pattern: rule.pattern.source }),
-      ...(rule.max !== undefined && { maxLength: rule.max }),
-      ...(rule.min !== undefined && { minLength: rule.min }),
-    },
+    schema: definedKeys({ type: "string", pattern: rule.pattern?.source, maxLength: rule.max, minLength: rule.min }),
     check(value, path, report) {
       if (typeof value !== "string") report(path, `expected a string, found ${typeName(value)}`);
       else if (rule.min !== undefined && value.length < rule.min)
@@ -90,11 +85,7 @@ export function oneOf<const T extends string>(...names: T[]): Shape<T> {
 /** A whole number within bounds (both inclusive). */
 export function integer(rule: { min?: number; max?: number } = {}): Shape<number> {
   return {
-    schema: {
-      type: "integer",
-      ...(rule.min !== undefined && { minimum: rule.min }),
-      ...(rule.max !== undefined && { maximum: rule.max }),
-    },
+    schema: definedKeys({ type: "integer", minimum: rule.min, maximum: rule.max }),
     check(value, path, report) {
       if (typeof value !== "number" || !Number.isSafeInteger(value))
         report(path, `expected an integer, found ${show(value)}`);
@@ -124,12 +115,7 @@ export function boolean(): Shape<boolean> {
 /** A list of one kind of item, at most `max` of them. */
 export function list<T>(item: Shape<T>, rule: { max?: number; min?: number } = {}): Shape<T[]> {
   return {
-    schema: {
-      type: "array",
-      items: item.schema,
-      ...(rule.max !== undefined && { maxItems: rule.max }),
-      ...(rule.min !== undefined && { minItems: rule.min }),
-    },
+    schema: definedKeys({ type: "array", items: item.schema, maxItems: rule.max, minItems: rule.min }),
     check(value, path, report) {
       if (!Array.isArray(value)) {
         report(path, `expected a list, found ${typeName(value)}`);
@@ -161,6 +147,11 @@ export function record<T>(value: Shape<T>, rule: { key?: RegExp; means?: string 
       return result;
     },
   };
+}
+
+/** A schema without the keys that a rule leaves undefined. */
+function definedKeys(schema: Schema): Schema {
+  return Object.fromEntries(Object.entries(schema).filter(([, value]) => value !== undefined));
 }
 
 type Fields = Record<string, Shape<unknown>>;

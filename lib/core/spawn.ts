@@ -76,7 +76,7 @@ export interface Companion {
 }
 
 const DRAIN_MS = 200;
-const GRACE_MS = 5_000;
+const TERM_GRACE_MS = 5_000;
 const COLLECT_MS = 5_000;
 
 /**
@@ -129,7 +129,7 @@ export class Launcher {
         aborted(trouble.signal, stop.signal),
         expired(options.timeoutMs, stop.signal),
       ]);
-      const ended = reason !== "exit" && { receipt: await endGroup(group.pgid, options.graceMs ?? GRACE_MS) };
+      const ended = reason !== "exit" && { receipt: await endGroup(group.pgid, options.graceMs ?? TERM_GRACE_MS) };
       // Only a process that the kernel does not let go of has no exit by now.
       const exit = (await within(exited, COLLECT_MS)) ?? { exitCode: null, signal: "SIGKILL" };
       await drained(Promise.all([...read, fed]));

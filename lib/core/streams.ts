@@ -4,9 +4,9 @@ import { pipeline } from "node:stream/promises";
 /** What a command gets on its standard input. */
 export type Input = string | Uint8Array | AsyncIterable<Uint8Array>;
 
-const LINE_LIMIT = 64 * 1024;
-const KEEP_BYTES = 1024 * 1024;
-const NEWLINE = 0x0a;
+const MOST_LINE_BYTES = 64 * 1024;
+const KEPT_OUTPUT_BYTES = 1024 * 1024;
+const LINE_FEED = 0x0a;
 
 /**
  * Writes the whole input to a command and closes it; never throws. A command may end without reading all of it: its
@@ -14,10 +14,10 @@ const NEWLINE = 0x0a;
  */
 export async function feed(stdin: Writable, input: Input, trouble: AbortController): Promise<void> {
   const source = typeof input === "string" || input instanceof Uint8Array ? [Buffer.from(input)] : input;
-  await pipeline(Readable.from(watched(source, trouble)), stdin).catch(() => {});
+  await pipeline(Readable.from(watchedSource(source, trouble)), stdin).catch(() => {});
 }
 
-async function* watched(source: Iterable<Uint8Array> | AsyncIterable<Uint8Array>, trouble: AbortController) {
+async function* watchedSource(source: Iterable<Uint8Array> | AsyncIterable<Uint8Array>, trouble: AbortController) {
   let handedOut = false;
   try {
     for await (const chunk of source) {
@@ -47,7 +47,7 @@ export interface Uncut {
   cut(bytes: Buffer, limit: number): number;
 }
 
-const NOTHING: Uncut = { longest: 0, cut: (_, limit) => limit };
+const NO_SECRETS: Uncut = { longest: 0, cut: (_, limit) => limit };
 
 /** Takes one output of a command: keeps a bounded beginning and hands out lines; `trouble` is where `onLine` throws. */
 export class Output {
@@ -64,8 +64,8 @@ export class Output {
     this.#name = name;
     this.#onLine = options.onLine;
     this.#trouble = trouble;
-    this.#secrets = options.secrets ?? NOTHING;
-    this.#keepBytes = options.keepBytes ?? KEEP_BYTES;
+    this.#secrets = options.secrets ?? NO_SECRETS;
+    this.#keepBytes = options.keepBytes ?? KEPT_OUTPUT_BYTES;
     // Enough more to see whether the cut falls within a secret.
     this.#room = this.#keepBytes === 0 ? 0 : this.#keepBytes + this.#secrets.longest;
   }
@@ -93,7 +93,7 @@ export class Output {
     let rest = this.#rest;
     for (let end = this.#lineEnd(rest, ahead); end >= 0; end = this.#lineEnd(rest, ahead)) {
       this.#emit(rest.subarray(0, end));
-      rest = rest.subarray(rest[end] === NEWLINE ? end + 1 : end);
+      rest = rest.subarray(rest[end] === LINE_FEED ? end + 1 : end);
     }
     this.#rest = rest;
   }
@@ -103,10 +103,10 @@ export class Output {
    * incomplete.
    */
   #lineEnd(text: Buffer, ahead: number): number {
-    const newline = text.subarray(0, LINE_LIMIT + ahead + 1).indexOf(NEWLINE);
-    const goesOn = newline < 0 && text.length <= LINE_LIMIT + ahead;
-    if (goesOn || (newline >= 0 && newline <= LINE_LIMIT)) return newline;
-    const end = this.#secrets.cut(text, LINE_LIMIT);
+    const newline = text.subarray(0, MOST_LINE_BYTES + ahead + 1).indexOf(LINE_FEED);
+    const goesOn = newline < 0 && text.length <= MOST_LINE_BYTES + ahead;
+    if (goesOn || (newline >= 0 && newline <= MOST_LINE_BYTES)) return newline;
+    const end = this.#secrets.cut(text, MOST_LINE_BYTES);
     for (let at = end; at > end - 4; at--) if (((text[at] ?? 0) & 0xc0) !== 0x80) return at;
     return end;
   }

@@ -1,6 +1,7 @@
 import { closeSync, constants, fstatSync, lstatSync, openSync, readdirSync, readSync, type Stats } from "node:fs";
 import path from "node:path";
 import { Failure, hasErrno, messageOf } from "./errors.ts";
+import { isUnchanged } from "./files.ts";
 
 // Synchronous: for the thousands of small files of a workspace a promise for each call costs thirty times the reading.
 
@@ -11,7 +12,7 @@ export interface FoundFile {
   sizeBytes: number;
   /** Its owner may execute it. */
   executable: boolean;
-  /** For {@link isSameState}. */
+  /** For {@link isUnchanged}. */
   state: Stats;
 }
 
@@ -26,7 +27,7 @@ type Refuse = (path: string, why: string) => void;
 export function walk(
   root: string,
   skip: ReadonlySet<string> = new Set(),
-  refuse: Refuse = refusalOf(root),
+  refuse: Refuse = throwRefusal(root),
 ): FoundFile[] {
   const found: FoundFile[] = [];
   const status = lstatSync(root, { throwIfNoEntry: false });
@@ -35,14 +36,14 @@ export function walk(
   return found.sort((a, b) => (a.path < b.path ? -1 : 1));
 }
 
-function refusalOf(root: string): Refuse {
+function throwRefusal(root: string): Refuse {
   return (below, why) => {
     throw new Failure("invalid_source", `Cannot take ${path.join(root, below)}: ${why}`);
   };
 }
 
 function walkInto(root: string, below: string, skip: ReadonlySet<string>, refuse: Refuse, found: FoundFile[]): void {
-  for (const entry of namesIn(root, below, refuse)) {
+  for (const entry of entryNames(root, below, refuse)) {
     if (skip.has(entry)) continue;
     const name = below === "" ? entry : `${below}/${entry}`;
     // Node puts this character where the bytes of a name are no text: the file could not be found again by it.
@@ -51,14 +52,14 @@ function walkInto(root: string, below: string, skip: ReadonlySet<string>, refuse
       continue;
     }
     const status = lstatSync(`${root}/${name}`, { throwIfNoEntry: false });
-    if (status?.isFile()) found.push(describe(name, status));
+    if (status?.isFile()) found.push(foundFile(name, status));
     else if (status?.isDirectory()) walkInto(root, name, skip, refuse, found);
     else if (status) refuse(name, `a ${status.isSymbolicLink() ? "symbolic link" : "special file"} is not allowed`);
     else refuse(name, CHANGED);
   }
 }
 
-function namesIn(root: string, below: string, refuse: Refuse): string[] {
+function entryNames(root: string, below: string, refuse: Refuse): string[] {
   try {
     return readdirSync(`${root}/${below}`);
   } catch (error) {
@@ -69,20 +70,8 @@ function namesIn(root: string, below: string, refuse: Refuse): string[] {
 
 const CHANGED = "it was changed while it was read";
 
-function describe(name: string, status: Stats): FoundFile {
-  return { path: name, sizeBytes: status.size, executable: (status.mode & 0o100) !== 0, state: status };
-}
-
-/** False when a file was replaced or changed in between. */
-export function isSameState(a: Stats, b: Stats): boolean {
-  return (
-    a.ino === b.ino &&
-    a.ctimeMs === b.ctimeMs &&
-    a.mtimeMs === b.mtimeMs &&
-    a.size === b.size &&
-    a.mode === b.mode &&
-    a.dev === b.dev
-  );
+function foundFile(path: string, state: Stats): FoundFile {
+  return { path, sizeBytes: state.size, executable: (state.mode & 0o100) !== 0, state };
 }
 
 /**
@@ -104,7 +93,7 @@ export function readFound(root: string, file: FoundFile): Buffer {
     let length = 0;
     for (let read = -1; read !== 0 && length < content.length; length += read)
       read = readSync(descriptor, content, length, content.length - length, null);
-    if (length < content.length || !isSameState(fstatSync(descriptor), file.state)) throw changed();
+    if (length < content.length || !isUnchanged(fstatSync(descriptor), file.state)) throw changed();
     return content;
   } catch (error) {
     throw hasErrno(error, "EISDIR", "EAGAIN") ? changed() : error;

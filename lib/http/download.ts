@@ -15,7 +15,7 @@ export interface Download {
   close(): Promise<void>;
 }
 
-const PIECE_BYTES = 64 * 1024;
+const DOWNLOAD_PIECE_BYTES = 64 * 1024;
 
 /** A regular file as it is now, which a later change of it ends; the handle is closed with it. */
 export async function fileDownload(type: string, handle: FileHandle): Promise<Download> {
@@ -23,8 +23,8 @@ export async function fileDownload(type: string, handle: FileHandle): Promise<Do
   return {
     type,
     sizeBytes: Number(status.size),
-    version: versionOf(status),
-    read: (start, end) => piecesOf(handle, start, end),
+    version: fileVersion(status),
+    read: (start, end) => filePieces(handle, start, end),
     close: () => handle.close(),
   };
 }
@@ -42,13 +42,13 @@ export function bytesDownload(type: string, bytes: Uint8Array, version: string):
   };
 }
 
-function versionOf({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string {
+function fileVersion({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string {
   return [dev, ino, size, mtimeNs, ctimeNs].map((part) => part.toString(36)).join("-");
 }
 
-async function* piecesOf(handle: FileHandle, start: number, end: number): AsyncGenerator<Uint8Array> {
+async function* filePieces(handle: FileHandle, start: number, end: number): AsyncGenerator<Uint8Array> {
   for (let at = start; at < end; ) {
-    const length = Math.min(PIECE_BYTES, end - at);
+    const length = Math.min(DOWNLOAD_PIECE_BYTES, end - at);
     const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(length), 0, length, at);
     if (bytesRead === 0) throw new Error("the file was cut while it was sent");
     yield buffer.subarray(0, bytesRead);

@@ -183,7 +183,7 @@ class WebServer {
   #send(response: ServerResponse, request: OpenRequest, answer: Answer): void {
     const { status, body } = answer;
     if (response.destroyed) return void (isStreamed(body) && this.#closeBody(request.id, body));
-    const length = lengthOf(body);
+    const length = bodyLength(body);
     if (request.method !== "HEAD" && !isStreamed(body)) request.sentBytes = length ?? 0;
     const headers: OutgoingHttpHeaders = { ...this.#commonHeaders, ...answer.headers, "X-Request-Id": request.id };
     if (status !== 204 && status !== 304 && length !== undefined) headers["Content-Length"] = length;
@@ -228,7 +228,7 @@ class WebServer {
     const isAnswering = this.#open.values().some((request) => request.isBeingAnswered(socket));
     if (!socket.writable || isAnswering) return void socket.destroy();
     this.#refused.add(socket);
-    const [status, message] = refusalOf(error);
+    const [status, message] = parserRefusal(error);
     const id = requestId();
     const answer = json(status, { error: "invalid_request", message });
     socket.end(wireText(status, answer, { ...this.#commonHeaders, "X-Request-Id": id }));
@@ -245,11 +245,11 @@ function isStreamed(body: Answer["body"]): body is StreamedBody {
 }
 
 /** Undefined where only the end tells. */
-function lengthOf(body: Answer["body"] = ""): number | undefined {
+function bodyLength(body: Answer["body"] = ""): number | undefined {
   return isStreamed(body) ? body.length : Buffer.byteLength(body);
 }
 
-function refusalOf(error: Error): [number, string] {
+function parserRefusal(error: Error): [number, string] {
   if (hasErrno(error, "HPE_HEADER_OVERFLOW")) return [431, "the headers of the request are too large"];
   if (hasErrno(error, "ERR_HTTP_REQUEST_TIMEOUT")) return [408, "the request took too long to arrive"];
   return [400, "this is not an HTTP request that the server understands"];

@@ -176,7 +176,7 @@ export async function readJsonBody(request: HttpRequest): Promise<unknown> {
   const bytes = await readBody(request);
   if (bytes.length === 0) return undefined;
   requireMediaType(request, "application/json");
-  return parseJson(bytes);
+  return parseJsonBody(bytes);
 }
 
 async function readBody(request: HttpRequest): Promise<Buffer> {
@@ -205,7 +205,7 @@ export function requireMediaType(request: HttpRequest, ...types: string[]): stri
   throw new Failure("unsupported_media_type", `the body must be sent with Content-Type: ${types.join(" or ")}`);
 }
 
-function parseJson(bytes: Buffer): unknown {
+function parseJsonBody(bytes: Buffer): unknown {
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
   } catch (error) {

@@ -45,7 +45,7 @@ export interface Route<C, Q extends QueryFields = QueryFields, B = unknown> {
   handle(call: Call<Q, B>, context: C): Promise<Answer>;
 }
 
-type Entry = Pick<Route<never>, "method" | "path">;
+type RouteKey = Pick<Route<never>, "method" | "path">;
 
 /** The route of a request, with the `{…}` parts of its path. */
 export interface FoundRoute<R> {
@@ -54,7 +54,7 @@ export interface FoundRoute<R> {
 }
 
 /** Finds the route of a request: first match of a list. Throws `not_found`, or `method_not_allowed` with what is. */
-export function findRoute<R extends Entry>(routes: readonly R[], request: HttpRequest): FoundRoute<R> {
+export function findRoute<R extends RouteKey>(routes: readonly R[], request: HttpRequest): FoundRoute<R> {
   const method = request.method === "HEAD" ? "GET" : request.method;
   const given = request.path.split("/");
   const allowed: string[] = [];
@@ -127,7 +127,7 @@ function readQuery(fields: QueryFields, text: string): Record<string, unknown> {
   if (given.size > MOST_VALUES) throw new Failure("invalid_request", `the query has more than ${MOST_VALUES} values`);
   for (const [name, value] of given) {
     if (values.has(name)) problems.push({ path: name, message: "is given twice" });
-    values.set(name, typed(Object.hasOwn(fields, name) ? fields[name] : undefined, value));
+    values.set(name, queryValue(Object.hasOwn(fields, name) ? fields[name] : undefined, value));
   }
   const checked = check(object(fields), Object.fromEntries(values));
   if (!checked.ok) problems.push(...checked.problems);
@@ -136,7 +136,7 @@ function readQuery(fields: QueryFields, text: string): Record<string, unknown> {
 }
 
 /** What does not look like the wanted type stays text, which the shape then refuses with its own sentence. */
-function typed(shape: Shape<unknown> | undefined, text: string): unknown {
+function queryValue(shape: Shape<unknown> | undefined, text: string): unknown {
   if (shape?.schema.type === "integer" && /^-?\d{1,15}$/.test(text)) return Number(text);
   if (shape?.schema.type === "boolean" && (text === "true" || text === "false")) return text === "true";
   return text;

@@ -3,7 +3,7 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { textOf, unifiedDiff } from "../../lib/codec/diff.ts";
+import { textOfFile, unifiedDiff } from "../../lib/codec/diff.ts";
 import { SEED, seeded } from "../helpers/random.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
@@ -67,4 +67,4 @@ for (const [what, bytes, expected] of [
   ["bytes that are no UTF-8", Buffer.from([0xc3, 0x28]), undefined],
   ["nothing", Buffer.alloc(0), ""],
 ] as const)
-  test(`the text of ${what}`, () => assert.equal(textOf(bytes), expected));
+  test(`the text of ${what}`, () => assert.equal(textOfFile(bytes), expected));

@@ -1,10 +1,10 @@
 import path from "node:path";
 import { parseToml } from "../../codec/config/toml.ts";
 import { Failure, type FailureCode, messageOf } from "../../core/errors.ts";
-import { readBounded, unlessMissing } from "../../core/files.ts";
+import { isUnchanged, readBounded, unlessMissing } from "../../core/files.ts";
 import { decodeUtf8 } from "../../core/plain-text.ts";
 import { join } from "../../core/shape.ts";
-import { type FoundFile, isSameState, walk } from "../../core/walk.ts";
+import { type FoundFile, walk } from "../../core/walk.ts";
 import { type Layout, SKIPPED_FOLDERS } from "../base/layout.ts";
 import type { Problems } from "../base/problems.ts";
 import { SourceRules } from "./source-rules.ts";
@@ -175,7 +175,7 @@ export function checkUnchanged(layout: Layout, before: SourceTree, problems: Pro
   for (const { path, state } of walk(layout.workspace, SKIPPED_FOLDERS, () => {})) {
     gone.delete(path);
     const known = before.states.get(path);
-    if (!known || !isSameState(known, state)) changed.push(path);
+    if (!known || !isUnchanged(known, state)) changed.push(path);
   }
   changed.push(...gone);
   changed.sort();

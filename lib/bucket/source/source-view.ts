@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { Dirent } from "node:fs";
 import { type FileHandle, lstat, readdir } from "node:fs/promises";
 import path from "node:path";
-import { textOf, unifiedDiff } from "../../codec/diff.ts";
+import { textOfFile, unifiedDiff } from "../../codec/diff.ts";
 import { Failure, hasErrno } from "../../core/errors.ts";
 import { openContained, openRegular, readBounded, requireFolder, unlessMissing } from "../../core/files.ts";
 import { quote } from "../../core/shape.ts";
@@ -204,7 +204,7 @@ async function compare(
     return mode ? { path: name, mode, diff: "", omitted: null } : undefined;
   const tooLarge = { path: name, mode, diff: null, omitted: "too_large" } as const;
   if (old.size > MOST_FILE_BYTES || now.size > MOST_FILE_BYTES) return tooLarge;
-  const [oldText, newText] = (await Promise.all([read(before), read(after)])).map(textOf);
+  const [oldText, newText] = (await Promise.all([read(before), read(after)])).map(textOfFile);
   if (oldText === undefined || newText === undefined) return { path: name, mode, diff: null, omitted: "binary" };
   const diff = unifiedDiff(oldText, newText, MOST_EDITS);
   return Buffer.byteLength(diff) > roomBytes ? tooLarge : { path: name, mode, diff, omitted: null };

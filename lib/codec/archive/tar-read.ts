@@ -57,7 +57,7 @@ export async function* readTar(source: AsyncIterable<Uint8Array>): AsyncGenerato
     for (let index = 1; ; index++) {
       const header = await readHeader(reader, index);
       if (!header) return await readEnd(reader, index);
-      const content = new Content(reader, header);
+      const content = new EntryContent(reader, header);
       yield { ...header, content };
       await content.finish();
     }
@@ -66,7 +66,7 @@ export async function* readTar(source: AsyncIterable<Uint8Array>): AsyncGenerato
   }
 }
 
-type Header = Omit<TarEntry, "content">;
+type EntryHeader = Omit<TarEntry, "content">;
 
 /** What extended headers say about the next entry. */
 interface Extended {
@@ -75,7 +75,7 @@ interface Extended {
 }
 
 /** The next entry's header with its extended headers applied; undefined at the first end block. */
-async function readHeader(reader: ByteReader, index: number): Promise<Header | undefined> {
+async function readHeader(reader: ByteReader, index: number): Promise<EntryHeader | undefined> {
   const extended: Extended = {};
   const seen = new Set<string>();
   for (;;) {
@@ -85,7 +85,7 @@ async function readHeader(reader: ByteReader, index: number): Promise<Header | u
     if (isZero(block) && seen.size === 0) return undefined;
     checkHeader(block, index);
     const type = latin1Of(block, "type");
-    if (!Object.values<string>(EXTENSION).includes(type)) return applied(block, extended, index);
+    if (!Object.values<string>(EXTENSION).includes(type)) return entryHeader(block, extended, index);
     if (seen.has(type)) throw archiveFailure(index, undefined, "it has two extended headers of one kind");
     seen.add(type);
     Object.assign(extended, await readExtension(reader, block, type, index));
@@ -95,17 +95,17 @@ async function readHeader(reader: ByteReader, index: number): Promise<Header | u
 function checkHeader(block: Buffer, index: number): void {
   const magic = latin1Of(block, "magic");
   const isTar = magic === USTAR || magic === GNU;
-  if (!isTar || numberOf(block, "checksum") !== checksumOf(block))
+  if (!isTar || numberField(block, "checksum") !== checksumOf(block))
     throw archiveFailure(index, undefined, "its header is damaged or not one of a ustar archive");
 }
 
-function applied(block: Buffer, extended: Extended, index: number): Header {
+function entryHeader(block: Buffer, extended: Extended, index: number): EntryHeader {
   const path = extended.path ?? pathOf(block, index);
   const fail = (message: string) => archiveFailure(index, path, message);
   const letter = latin1Of(block, "type");
   const type = TYPE_NAMES.get(letter);
-  const mode = numberOf(block, "mode");
-  const size = extended.size ?? numberOf(block, "size");
+  const mode = numberField(block, "mode");
+  const size = extended.size ?? numberField(block, "size");
   if (type === undefined) throw fail(`its type ${quote(letter)} is not known`);
   if (mode === undefined || size === undefined) throw fail("its mode or size is not a number");
   if (type !== "file" && size > 0) throw fail(`a ${type} cannot have content`);
@@ -113,14 +113,14 @@ function applied(block: Buffer, extended: Extended, index: number): Header {
 }
 
 async function readExtension(reader: ByteReader, block: Buffer, type: string, index: number): Promise<Extended> {
-  const size = numberOf(block, "size");
+  const size = numberField(block, "size");
   const fail = (message: string) => archiveFailure(index, undefined, message);
   if (size === undefined || size > EXTENSION_BYTES)
     throw fail(`an extended header may have at most ${EXTENSION_BYTES} bytes`);
   const body = await reader.exactly(size + paddingOf(size));
   if (body.length < size + paddingOf(size)) throw fail("the archive is cut off in an extended header");
   const content = body.subarray(0, size);
-  if (type === EXTENSION.longName) return { path: decode(untilZero(content), index) };
+  if (type === EXTENSION.longName) return { path: decodeName(untilZero(content), index) };
   if (type === EXTENSION.longLink) return {};
   const records = paxRecords(content, index);
   const isGlobal = type === EXTENSION.globalPax;
@@ -142,7 +142,7 @@ function paxRecords(body: Buffer, index: number): Extended {
       throw fail("its extended header is damaged");
     const key = record.toString("latin1", 0, equals);
     const value = record.subarray(equals + 1, -1);
-    if (key === "path") found.path = decode(value, index);
+    if (key === "path") found.path = decodeName(value, index);
     if (key === "size") found.size = decimal(value.toString("latin1"));
     if (key === "size" && found.size === undefined) throw fail("its size is not a number");
     if (key.startsWith("GNU.sparse.")) throw fail("sparse files are not supported; pack without --sparse");
@@ -157,7 +157,7 @@ function decimal(text: string): number | undefined {
 }
 
 /** The number in a field, octal or (first bit set) in base 256; undefined where it is neither or too large. */
-function numberOf(block: Buffer, field: Field): number | undefined {
+function numberField(block: Buffer, field: Field): number | undefined {
   const bytes = fieldOf(block, field);
   if (bytes[0] === 0x80) {
     const value = BigInt(`0x${bytes.toString("hex", 1)}`);
@@ -168,9 +168,9 @@ function numberOf(block: Buffer, field: Field): number | undefined {
 }
 
 function pathOf(block: Buffer, index: number): string {
-  const name = decode(untilZero(fieldOf(block, "name")), index);
+  const name = decodeName(untilZero(fieldOf(block, "name")), index);
   const isPosix = latin1Of(block, "magic") === USTAR;
-  const prefix = isPosix ? decode(untilZero(fieldOf(block, "prefix")), index) : "";
+  const prefix = isPosix ? decodeName(untilZero(fieldOf(block, "prefix")), index) : "";
   return prefix === "" ? name : `${prefix}/${name}`;
 }
 
@@ -183,7 +183,7 @@ function untilZero(bytes: Buffer): Buffer {
   return end < 0 ? bytes : bytes.subarray(0, end);
 }
 
-function decode(bytes: Buffer, index: number): string {
+function decodeName(bytes: Buffer, index: number): string {
   const text = decodeUtf8(bytes);
   if (text !== undefined) return text;
   throw archiveFailure(index, bytes.toString("latin1"), "its name is not UTF-8");
@@ -206,12 +206,12 @@ async function readEnd(reader: ByteReader, index: number): Promise<void> {
 }
 
 /** The content of one entry: hands it out once and, at the end, steps over what nobody read. */
-class Content {
+class EntryContent {
   readonly #reader: ByteReader;
-  readonly #header: Header;
+  readonly #header: EntryHeader;
   #left: number;
 
-  constructor(reader: ByteReader, header: Header) {
+  constructor(reader: ByteReader, header: EntryHeader) {
     this.#reader = reader;
     this.#header = header;
     this.#left = header.size;

@@ -78,7 +78,7 @@ export async function* writeTar(entries: AsyncIterable<TarInput> | Iterable<TarI
 function headersOf(entry: TarInput): Buffer {
   const path = entry.content ? entry.path : `${entry.path}/`;
   const bytes = Buffer.from(path);
-  const place = split(bytes);
+  const place = splitPath(bytes);
   const header = headerOf({
     name: place?.name ?? bytes.subarray(0, FIELDS.name[1]),
     prefix: place?.prefix ?? "",
@@ -91,7 +91,7 @@ function headersOf(entry: TarInput): Buffer {
 }
 
 /** Name and prefix of a path that fits into both, or undefined. */
-function split(path: Buffer): { name: Buffer; prefix: Buffer } | undefined {
+function splitPath(path: Buffer): { name: Buffer; prefix: Buffer } | undefined {
   const [longestName, longestPrefix] = [FIELDS.name[1], FIELDS.prefix[1]];
   if (path.length <= longestName) return { name: path, prefix: Buffer.alloc(0) };
   const at = path.indexOf(SLASH, path.length - longestName - 1);
@@ -147,14 +147,14 @@ async function* paddedContent(entry: TarInput, content: NonNullable<TarInput["co
   let written = 0;
   for await (const chunk of content) {
     written += chunk.length;
-    if (written > entry.size) throw changed(entry, "more");
+    if (written > entry.size) throw sizeChanged(entry, "more");
     yield chunk;
   }
-  if (written < entry.size) throw changed(entry, "fewer");
+  if (written < entry.size) throw sizeChanged(entry, "fewer");
   yield Buffer.alloc(paddingOf(entry.size));
 }
 
-function changed(entry: TarInput, how: "more" | "fewer"): Failure {
+function sizeChanged(entry: TarInput, how: "more" | "fewer"): Failure {
   return new Failure(
     "failed",
     `Cannot pack ${entry.path}: it changed while it was read and now has ${how} than ${entry.size} bytes`,

@@ -44,7 +44,7 @@ export class TomlCursor {
     const before = this.text.slice(0, at);
     const line = before.split("\n").length;
     const column = [...before.slice(before.lastIndexOf("\n") + 1)].length + 1;
-    const what = found ?? describe(this.text.slice(at));
+    const what = found ?? foundToml(this.text.slice(at));
     return new Failure("failed", `line ${line}, column ${column}: expected ${expected}, found ${what}`);
   }
 
@@ -126,7 +126,7 @@ export class TomlCursor {
     const code = Number.parseInt(match?.[2] ?? match?.[3] ?? "0", 16);
     if (!match || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
       throw this.failure('one of the escapes \\b \\t \\n \\f \\r \\" \\\\ \\uXXXX \\UXXXXXXXX', undefined, at);
-    return match[1] === undefined ? String.fromCodePoint(code) : (ESCAPES[match[1]] as string);
+    return match[1] === undefined ? String.fromCodePoint(code) : (TOML_ESCAPES[match[1]] as string);
   }
 
   /** A boolean, number, date or time. */
@@ -142,9 +142,9 @@ export class TomlCursor {
   }
 }
 
-const ESCAPES: Readonly<Record<string, string>> = { b: "\b", t: "\t", n: "\n", f: "\f", r: "\r", '"': '"', "\\": "\\" };
+const TOML_ESCAPES: Record<string, string> = { b: "\b", t: "\t", n: "\n", f: "\f", r: "\r", '"': '"', "\\": "\\" };
 
-function describe(rest: string): string {
+function foundToml(rest: string): string {
   if (rest === "") return "the end of the text";
   if (/^\r?\n/.test(rest)) return "the end of the line";
   const [word = ""] = /^[0-9A-Za-z_+:.-]{1,40}|^\\?./su.exec(rest) ?? [];
@@ -152,24 +152,25 @@ function describe(rest: string): string {
   return code < 0x20 || code === 0x7f ? `U+${code.toString(16).toUpperCase().padStart(4, "0")}` : JSON.stringify(word);
 }
 
-const INTEGER = /^(?:[+-]?(?:0|[1-9](?:_?\d)*)|0x[0-9a-fA-F](?:_?[0-9a-fA-F])*|0o[0-7](?:_?[0-7])*|0b[01](?:_?[01])*)$/;
-const FLOAT = /^[+-]?(?:(?:0|[1-9](?:_?\d)*)(?:\.\d(?:_?\d)*)?(?:[eE][+-]?\d(?:_?\d)*)?|inf|nan)$/;
+const TOML_INTEGER =
+  /^(?:[+-]?(?:0|[1-9](?:_?\d)*)|0x[0-9a-fA-F](?:_?[0-9a-fA-F])*|0o[0-7](?:_?[0-7])*|0b[01](?:_?[01])*)$/;
+const TOML_FLOAT = /^[+-]?(?:(?:0|[1-9](?:_?\d)*)(?:\.\d(?:_?\d)*)?(?:[eE][+-]?\d(?:_?\d)*)?|inf|nan)$/;
 
 /** An integer as a number where that is exact, else as a bigint of any size; or a float. */
 function number(word: string): number | bigint | TomlFloat | undefined {
   const digits = word.replaceAll("_", "");
-  if (INTEGER.test(word)) {
+  if (TOML_INTEGER.test(word)) {
     const value = digits.startsWith("-") ? -BigInt(digits.slice(1)) : BigInt(digits.replace("+", ""));
     return Number.isSafeInteger(Number(value)) ? Number(value) : value;
   }
-  if (!FLOAT.test(word)) return undefined;
+  if (!TOML_FLOAT.test(word)) return undefined;
   return new TomlFloat(Number(digits.replace("inf", "Infinity").replace("nan", "NaN")), digits);
 }
 
-const TIMES = /^(\d{4}-\d\d-\d\d)?([Tt ]?)(\d\d:\d\d:\d\d(?:\.\d+)?)?([Zz]|[+-]\d\d:\d\d)?$/;
+const TOML_TIME = /^(\d{4}-\d\d-\d\d)?([Tt ]?)(\d\d:\d\d:\d\d(?:\.\d+)?)?([Zz]|[+-]\d\d:\d\d)?$/;
 
 function date(word: string): TomlDate | undefined {
-  const [, day, separator, time, offset] = TIMES.exec(word) ?? [];
+  const [, day, separator, time, offset] = TOML_TIME.exec(word) ?? [];
   const both = day !== undefined && time !== undefined;
   if ((separator !== "") !== both || (offset !== undefined && !both)) return undefined;
   if (day !== undefined && !isDay(day)) return undefined;

@@ -10,14 +10,14 @@ export interface TomlTable {
 }
 
 /** Arrays and inline tables may be nested, and keys dotted, this deep. */
-const DEPTH_LIMIT = 100;
+const MOST_TOML_LEVELS = 100;
 
 /**
  * Reads a TOML 1.0 document; a byte order mark at its start is passed over. Throws `failed` with the line and column (in
  * characters, from 1) of whatever breaks a rule, nesting over 100 levels and unpaired surrogates included.
  */
 export function parseToml(text: string): TomlTable {
-  return new Reader(text).read();
+  return new TomlReader(text).read();
 }
 
 /**
@@ -29,7 +29,7 @@ interface Origin {
   section: TomlTable;
 }
 
-class Reader {
+class TomlReader {
   readonly #cursor: TomlCursor;
   readonly #origins = new WeakMap<TomlTable, Origin>();
   /** The arrays that `[[…]]` made; all others are closed. */
@@ -115,7 +115,7 @@ class Reader {
       parts.push(part);
       this.#cursor.blanks();
     } while (this.#cursor.take("."));
-    if (parts.length > DEPTH_LIMIT) throw this.#tooDeep();
+    if (parts.length > MOST_TOML_LEVELS) throw this.#tooDeep();
     return parts;
   }
 
@@ -144,7 +144,7 @@ class Reader {
   }
 
   #value(depth: number): TomlValue {
-    if (depth >= DEPTH_LIMIT) throw this.#tooDeep();
+    if (depth >= MOST_TOML_LEVELS) throw this.#tooDeep();
     if (this.#cursor.take("[")) return this.#array(depth + 1);
     if (this.#cursor.take("{")) return this.#inline(depth + 1);
     return this.#cursor.string() ?? this.#cursor.scalar();
@@ -179,7 +179,7 @@ class Reader {
   }
 
   #tooDeep(): Failure {
-    return this.#cursor.failure(`at most ${DEPTH_LIMIT} levels of nesting`);
+    return this.#cursor.failure(`at most ${MOST_TOML_LEVELS} levels of nesting`);
   }
 }
 

@@ -5,9 +5,9 @@ import { quote } from "../../core/shape.ts";
 export type YamlValue = string | number | boolean | null | YamlValue[] | { [key: string]: YamlValue };
 
 /** Lists and mappings may be nested this deep. */
-const MOST_NESTED = 100;
+const MOST_YAML_LEVELS = 100;
 /** More than that, in characters, is no file that people write. */
-const MOST_CHARACTERS = 1024 * 1024;
+const MOST_YAML_CHARACTERS = 1024 * 1024;
 
 /** What plain text must not begin with; `-`, `?` and `:` may where no blank follows. */
 const PLAIN_START = String.raw`(?:[^\s\-?:,\[\]{}#&*!|>'"%@\`]|[-?:](?=[^\s,\[\]{}]))`;
@@ -28,10 +28,10 @@ const IN_DOUBLE = new RegExp(
 );
 const BLOCK_HEADER = /[|>]([+-])?[ \t]*(?:(?<=[ \t])#[^\n]*)?(?:\n|$)/y;
 const END_OF_LINE = /[ \t]*(?:(?<=\s)#[^\n]*)?(?=\n|$)/y;
-const INTEGER = /^[-+]?(?:0|[1-9][0-9]*)$/;
-const FLOAT = /^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$/;
+const YAML_INTEGER = /^[-+]?(?:0|[1-9][0-9]*)$/;
+const YAML_FLOAT = /^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$/;
 /** What a letter behind a backslash means, besides `x`, `u` and `U`. */
-const ESCAPES: Readonly<Record<string, string>> = {
+const YAML_ESCAPES: Readonly<Record<string, string>> = {
   b: "\b",
   f: "\f",
   n: "\n",
@@ -52,8 +52,8 @@ const ESCAPES: Readonly<Record<string, string>> = {
  * deeper lines in folded text, tabs as indentation, nesting over 100 levels, more than a million characters.
  */
 export function parseYaml(text: string): YamlValue {
-  if (text.length > MOST_CHARACTERS)
-    throw new Failure("failed", `it has ${text.length} characters, at most ${MOST_CHARACTERS} are read`);
+  if (text.length > MOST_YAML_CHARACTERS)
+    throw new Failure("failed", `it has ${text.length} characters, at most ${MOST_YAML_CHARACTERS} are read`);
   return new YamlReader(text.replaceAll("\r\n", "\n").replace(/^\ufeff/, "")).read();
 }
 
@@ -227,12 +227,12 @@ class YamlReader {
     const pattern = this.#text[this.#at] === "'" ? SINGLE : DOUBLE;
     const [quoted] = this.#take(pattern, "the quotes are not closed");
     const text = quoted.slice(1, -1);
-    if (pattern === SINGLE) return text.replace(IN_SINGLE, (found) => (found === "''" ? "'" : fold(found)));
+    if (pattern === SINGLE) return text.replace(IN_SINGLE, (found) => (found === "''" ? "'" : foldedLineEnd(found)));
     return text.replace(IN_DOUBLE, (found, x, u, U, one) => {
-      if (!found.startsWith("\\")) return fold(found);
+      if (!found.startsWith("\\")) return foldedLineEnd(found);
       if (found.startsWith("\\\n")) return "";
       const code = Number.parseInt(x ?? u ?? U ?? "0", 16);
-      const said = one === undefined && code <= 0x10ffff ? String.fromCodePoint(code) : ESCAPES[one];
+      const said = one === undefined && code <= 0x10ffff ? String.fromCodePoint(code) : YAML_ESCAPES[one];
       return said ?? this.#fail(`${found} is no escape that YAML has`);
     });
   }
@@ -253,7 +253,7 @@ class YamlReader {
   }
 
   #nested<T>(work: () => T): T {
-    if (++this.#depth > MOST_NESTED) this.#fail(`nested over ${MOST_NESTED} levels`);
+    if (++this.#depth > MOST_YAML_LEVELS) this.#fail(`nested over ${MOST_YAML_LEVELS} levels`);
     const value = work();
     this.#depth--;
     return value;
@@ -290,7 +290,7 @@ function mappingOf(entries: ReadonlyMap<string, YamlValue>): YamlValue {
 }
 
 /** One line end in quotes is a blank, of several all but the first are kept. */
-function fold(found: string): string {
+function foldedLineEnd(found: string): string {
   return "\n".repeat(found.split("\n").length - 2) || " ";
 }
 
@@ -300,14 +300,14 @@ function meaningOf(word: string): YamlValue {
   if (/^(?:true|True|TRUE)$/.test(word)) return true;
   if (/^(?:false|False|FALSE)$/.test(word)) return false;
   const number = Number(word);
-  if (INTEGER.test(word)) return Number.isSafeInteger(number) ? number : word;
-  return FLOAT.test(word) && Number.isFinite(number) ? number : word;
+  if (YAML_INTEGER.test(word)) return Number.isSafeInteger(number) ? number : word;
+  return YAML_FLOAT.test(word) && Number.isFinite(number) ? number : word;
 }
 
 /** Text that every YAML reader takes for the same string without quotes. */
 const SAFE_PLAIN = /^[A-Za-z/$][A-Za-z0-9_$./{}()-]*(?:,? [A-Za-z0-9_$./{}()-]+)*$/;
 /** What some reader takes for something else than text. */
-const RESERVED = /^(?:true|false|null|yes|no|on|off|y|n)$/i;
+const RESERVED_WORD = /^(?:true|false|null|yes|no|on|off|y|n)$/i;
 
 /**
  * A JSON value as block YAML 1.2, two blanks per level, keys in their order. Text is plain where that is safe and in
@@ -344,5 +344,5 @@ function yamlScalar(value: unknown): string {
   if (Array.isArray(value)) return "[]";
   if (isFilled(value)) return "{}";
   if (typeof value !== "string") return JSON.stringify(value ?? null);
-  return SAFE_PLAIN.test(value) && !RESERVED.test(value) ? value : JSON.stringify(value);
+  return SAFE_PLAIN.test(value) && !RESERVED_WORD.test(value) ? value : JSON.stringify(value);
 }

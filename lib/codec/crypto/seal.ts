@@ -12,7 +12,7 @@ const TAG_BYTES = 16;
  */
 export function seal(key: Buffer, namespace: string, name: string, plaintext: string): string {
   const nonce = randomBytes(NONCE_BYTES);
-  const cipher = createCipheriv(CIPHER, key, nonce).setAAD(place(namespace, name));
+  const cipher = createCipheriv(CIPHER, key, nonce).setAAD(sealPlace(namespace, name));
   const ciphertext = Buffer.concat([cipher.update(plaintext, "utf8"), cipher.final()]);
   return PREFIX + Buffer.concat([nonce, ciphertext, cipher.getAuthTag()]).toString("base64");
 }
@@ -28,7 +28,7 @@ export function unseal(key: Buffer, namespace: string, name: string, sealed: str
       `Cannot open the sealed value ${name} of ${namespace}: it is not of the form ${PREFIX}…`,
     );
   const decipher = createDecipheriv(CIPHER, key, bytes.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
-    .setAAD(place(namespace, name))
+    .setAAD(sealPlace(namespace, name))
     .setAuthTag(bytes.subarray(-TAG_BYTES));
   try {
     const text = decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES));
@@ -39,6 +39,6 @@ export function unseal(key: Buffer, namespace: string, name: string, sealed: str
   }
 }
 
-function place(namespace: string, name: string): Buffer {
+function sealPlace(namespace: string, name: string): Buffer {
   return Buffer.from(`${namespace}\0${name}`, "utf8");
 }

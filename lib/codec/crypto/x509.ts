@@ -60,12 +60,12 @@ export async function selfSigned(
   const subject = commonNameOf(commonName);
   const keyId = keyIdOf(publicKey);
   const extensions = [
-    extension("basicConstraints", der.sequence(der.yes(), der.integer(Buffer.from([0]))), "critical"),
-    extension("keyUsage", SIGNS_CERTIFICATES_AND_CRLS, "critical"),
-    extension("subjectKeyIdentifier", der.octetString(keyId)),
+    certificateExtension("basicConstraints", der.sequence(der.yes(), der.integer(Buffer.from([0]))), "critical"),
+    certificateExtension("keyUsage", SIGNS_CERTIFICATES_AND_CRLS, "critical"),
+    certificateExtension("subjectKeyIdentifier", der.octetString(keyId)),
   ];
   const issuer = { name: subject, keyId, key: privateKey };
-  return await issue({ subject, publicKey, validity, extensions }, issuer);
+  return await signedCertificate({ subject, publicKey, validity, extensions }, issuer);
 }
 
 /** A certificate, in PEM, for a service that is server and client; it cannot issue others. */
@@ -74,33 +74,35 @@ export async function leaf(request: LeafRequest, issuer: Issuer): Promise<string
   const usage = publicKey.asymmetricKeyType === "rsa" ? SIGNS_AND_DECRYPTS : SIGNS;
   const purposes = der.sequence(der.oid(OIDS.serverAuth), der.oid(OIDS.clientAuth));
   const extensions = [
-    extension("basicConstraints", der.sequence(), "critical"),
-    extension("keyUsage", usage, "critical"),
-    extension("extendedKeyUsage", purposes),
-    extension("subjectAltName", der.sequence(...altNames.map(generalName))),
-    extension("subjectKeyIdentifier", der.octetString(keyIdOf(publicKey))),
-    extension("authorityKeyIdentifier", der.sequence(der.element(0x80, issuer.keyId))),
+    certificateExtension("basicConstraints", der.sequence(), "critical"),
+    certificateExtension("keyUsage", usage, "critical"),
+    certificateExtension("extendedKeyUsage", purposes),
+    certificateExtension("subjectAltName", der.sequence(...altNames.map(generalName))),
+    certificateExtension("subjectKeyIdentifier", der.octetString(keyIdOf(publicKey))),
+    certificateExtension("authorityKeyIdentifier", der.sequence(der.element(0x80, issuer.keyId))),
   ];
-  return await issue({ subject: commonNameOf(commonName), publicKey, validity, extensions }, issuer);
+  return await signedCertificate({ subject: commonNameOf(commonName), publicKey, validity, extensions }, issuer);
 }
 
 /** Makes an issuer of a certificate and its key. Throws `RangeError` for a key that this program cannot sign with. */
 export function issuerOf(certificate: X509Certificate, key: KeyObject): Issuer {
   algorithmOf(key);
-  const fields = der.elements(der.elements(der.elements(certificate.raw)[0]?.content ?? EMPTY)[0]?.content ?? EMPTY);
+  const fields = der.elements(
+    der.elements(der.elements(certificate.raw)[0]?.content ?? NO_BYTES)[0]?.content ?? NO_BYTES,
+  );
   // Version, serial, algorithm, issuer, validity, subject, key; the extensions are the field with the tag 3.
-  const name = fields[5]?.whole ?? EMPTY;
-  const list = der.elements(fields.find((field) => field.tag === 0xa3)?.content ?? EMPTY)[0]?.content ?? EMPTY;
+  const name = fields[5]?.whole ?? NO_BYTES;
+  const list = der.elements(fields.find((field) => field.tag === 0xa3)?.content ?? NO_BYTES)[0]?.content ?? NO_BYTES;
   const wanted = der.oid(OIDS.subjectKeyIdentifier);
   const id = der
     .elements(list)
     .map((one) => der.elements(one.content))
     .find(([type]) => type?.whole.equals(wanted))
     ?.at(-1);
-  return { name, keyId: id ? (der.elements(id.content)[0]?.content ?? EMPTY) : keyIdOf(certificate.publicKey), key };
+  return { name, keyId: id ? (der.elements(id.content)[0]?.content ?? NO_BYTES) : keyIdOf(certificate.publicKey), key };
 }
 
-const EMPTY = Buffer.alloc(0);
+const NO_BYTES = Buffer.alloc(0);
 const signed = promisify(sign);
 
 interface Certificate {
@@ -110,7 +112,7 @@ interface Certificate {
   extensions: Buffer[];
 }
 
-async function issue(certificate: Certificate, issuer: Issuer): Promise<string> {
+async function signedCertificate(certificate: Certificate, issuer: Issuer): Promise<string> {
   const { subject, publicKey, validity, extensions } = certificate;
   const { hash, algorithm } = algorithmOf(issuer.key);
   const content = der.sequence(
@@ -152,11 +154,11 @@ function spkiOf(key: KeyObject): Buffer {
 }
 
 function keyIdOf(key: KeyObject): Buffer {
-  const bits = der.elements(der.elements(spkiOf(key))[0]?.content ?? EMPTY)[1]?.content ?? EMPTY;
+  const bits = der.elements(der.elements(spkiOf(key))[0]?.content ?? NO_BYTES)[1]?.content ?? NO_BYTES;
   return createHash("sha256").update(bits.subarray(1)).digest().subarray(0, KEY_ID_BYTES);
 }
 
-function extension(name: keyof typeof OIDS, value: Buffer, critical?: "critical"): Buffer {
+function certificateExtension(name: keyof typeof OIDS, value: Buffer, critical?: "critical"): Buffer {
   return der.sequence(der.oid(OIDS[name]), ...(critical ? [der.yes()] : []), der.octetString(value));
 }
 

@@ -1,4 +1,4 @@
-import { type NumberValue, quote } from "./literal.ts";
+import { goQuote, type NumberValue } from "./literal.ts";
 
 /** An operand. `at` is its offset in the text, in UTF-16 units. */
 export type Expression =
@@ -51,7 +51,7 @@ export function position(name: string, text: string, at: number): string {
 }
 
 /** The source of an operand, command or call, as Go shows it in errors. */
-export function describe(node: Expression | Command | Statement): string {
+export function sourceOf(node: Expression | Command | Statement): string {
   switch (node.kind) {
     case "dot":
       return ".";
@@ -72,18 +72,18 @@ export function describe(node: Expression | Command | Statement): string {
       return node.words.map(grouped).join(" ");
     case "pipeline": {
       const names = node.variables.map((variable) => variable.name).join(", ");
-      const commands = node.commands.map(describe).join(" | ");
+      const commands = node.commands.map(sourceOf).join(" | ");
       return names === "" ? commands : `${names} ${node.assigns ? "=" : ":="} ${commands}`;
     }
     case "template":
-      return `{{template ${quote(node.name)}${node.pipeline ? ` ${describe(node.pipeline)}` : ""}}}`;
+      return `{{template ${goQuote(node.name)}${node.pipeline ? ` ${sourceOf(node.pipeline)}` : ""}}}`;
     case "action":
-      return `{{${describe(node.pipeline)}}}`;
+      return `{{${sourceOf(node.pipeline)}}}`;
     default:
       return node.kind;
   }
 }
 
 function grouped(node: Expression): string {
-  return node.kind === "pipeline" ? `(${describe(node)})` : describe(node);
+  return node.kind === "pipeline" ? `(${sourceOf(node)})` : sourceOf(node);
 }

@@ -1,11 +1,11 @@
 import { decodeUtf8 } from "../../core/plain-text.ts";
 import {
+  goTypeName,
   miscount,
   type TemplateFunction,
   type TemplateStruct,
   type TemplateValue,
   typed,
-  typeName,
   variadic,
 } from "./funcs.ts";
 import { isPrintable } from "./literal.ts";
@@ -46,9 +46,9 @@ export const BUILTINS: Readonly<Record<string, TemplateFunction>> = {
   le: typed(["any", "any"], (a, b) => isLess(a, b) || equals(a, b)),
   gt: typed(["any", "any"], (a, b) => !(isLess(a, b) || equals(a, b))),
   ge: typed(["any", "any"], (a, b) => !isLess(a, b)),
-  len: typed(["any"], length),
-  index: variadic(["any"], index),
-  slice: variadic(["any"], slice),
+  len: typed(["any"], lengthOfValue),
+  index: variadic(["any"], elementOf),
+  slice: variadic(["any"], sliceOf),
   print: variadic([], (...values) => sprint(values)),
   printf: variadic(["string"], (format, ...values) => sprintf(format, values)),
   println: variadic([], (...values) => sprintln(values)),
@@ -61,7 +61,7 @@ export const BUILTINS: Readonly<Record<string, TemplateFunction>> = {
 export function callNamed(name: string): TemplateFunction {
   return (body = null, ...values) => {
     if (body === null) throw new Error("call of nil");
-    if (typeof body !== "function") throw new Error(`non-function ${name} of type ${typeName(body)}`);
+    if (typeof body !== "function") throw new Error(`non-function ${name} of type ${goTypeName(body)}`);
     const wrong = miscount(body, values.length);
     if (wrong !== undefined) throw new Error(`wrong number of args: ${wrong}`);
     return body(...values);
@@ -72,7 +72,7 @@ function equals(a: TemplateValue, b: TemplateValue): boolean {
   if (a === null || b === null) return a === b;
   for (const value of [a, b])
     if (typeof value === "object" || typeof value === "function")
-      throw new Error(`non-comparable type ${typeName(value)}`);
+      throw new Error(`non-comparable type ${goTypeName(value)}`);
   if (typeof a === typeof b) return a === b;
   throw new Error("incompatible types for comparison");
 }
@@ -86,45 +86,45 @@ function isLess(a: TemplateValue, b: TemplateValue): boolean {
   throw new Error(`${differ ? "incompatible types" : "invalid type"} for comparison`);
 }
 
-function length(value: TemplateValue): bigint {
+function lengthOfValue(value: TemplateValue): bigint {
   if (value === null) throw new Error("len of nil pointer");
   if (typeof value === "string") return BigInt(Buffer.byteLength(value));
   if (Array.isArray(value)) return BigInt(value.length);
   if (value instanceof Map) return BigInt(value.size);
-  throw new Error(`len of type ${typeName(value)}`);
+  throw new Error(`len of type ${goTypeName(value)}`);
 }
 
-function index(value: TemplateValue, ...indexes: TemplateValue[]): TemplateValue {
+function elementOf(value: TemplateValue, ...indexes: TemplateValue[]): TemplateValue {
   if (value === null) throw new Error("index of untyped nil");
-  return indexes.reduce(element, value);
+  return indexes.reduce(elementAt, value);
 }
 
-function element(value: TemplateValue, index: TemplateValue): TemplateValue {
+function elementAt(value: TemplateValue, index: TemplateValue): TemplateValue {
   if (value === null) throw new Error("index of untyped nil");
   if (value instanceof Map) {
     if (typeof index === "string") return value.get(index) ?? null;
-    throw new Error(`value has type ${typeName(index)}; should be string`);
+    throw new Error(`value has type ${goTypeName(index)}; should be string`);
   }
   const items: ArrayLike<TemplateValue | number> | undefined =
     typeof value === "string" ? Buffer.from(value) : Array.isArray(value) ? value : undefined;
-  if (!items) throw new Error(`can't index item of type ${typeName(value)}`);
+  if (!items) throw new Error(`can't index item of type ${goTypeName(value)}`);
   const item = items[indexOf(index, items.length - 1)] ?? null;
   return typeof value === "string" ? BigInt(item as number) : item;
 }
 
 function indexOf(index: TemplateValue, last: number): number {
   if (index === null) throw new Error("cannot index slice/array with nil");
-  if (typeof index !== "bigint") throw new Error(`cannot index slice/array with type ${typeName(index)}`);
+  if (typeof index !== "bigint") throw new Error(`cannot index slice/array with type ${goTypeName(index)}`);
   if (index < 0n || index > BigInt(last)) throw new Error(`index out of range: ${index}`);
   return Number(index);
 }
 
-function slice(value: TemplateValue, ...indexes: TemplateValue[]): TemplateValue {
+function sliceOf(value: TemplateValue, ...indexes: TemplateValue[]): TemplateValue {
   if (value === null) throw new Error("slice of untyped nil");
   if (indexes.length > 3) throw new Error(`too many slice indexes: ${indexes.length}`);
   if (typeof value === "string" && indexes.length === 3) throw new Error("cannot 3-index slice a string");
   const items = typeof value === "string" ? Buffer.from(value) : Array.isArray(value) ? value : undefined;
-  if (!items) throw new Error(`can't slice item of type ${typeName(value)}`);
+  if (!items) throw new Error(`can't slice item of type ${goTypeName(value)}`);
   const [from = 0, to = items.length, most = to] = indexes.map((index) => indexOf(index, items.length));
   if (from > to) throw new Error(`invalid slice index: ${from} > ${to}`);
   if (to > most) throw new Error(`invalid slice index: ${to} > ${most}`);

@@ -1,16 +1,17 @@
 import { Failure, messageOf } from "../../core/errors.ts";
 import {
   type Command,
-  describe,
   type Expression,
   type Pipeline,
   position,
   type Statement,
+  sourceOf,
   type Templates,
 } from "./ast.ts";
 import { BUILTINS, callNamed, isStruct, isTrue, rangeEntries } from "./builtins.ts";
 import {
   argumentFor,
+  goTypeName,
   miscount,
   type Parameter,
   stepsToMake,
@@ -18,17 +19,16 @@ import {
   TEXT_LIMIT,
   type TemplateFunction,
   type TemplateValue,
-  typeName,
   WORKSPACE_FUNCTIONS,
 } from "./funcs.ts";
-import { quote } from "./literal.ts";
+import { goQuote } from "./literal.ts";
 import { parseTemplate } from "./parse.ts";
 import { sprint } from "./print.ts";
 
 /** Templates may call each other this deep. */
 const CALL_LIMIT = 100;
 /** Blocks, calls and parentheses of one execution may be nested this deep in all. */
-const DEPTH_LIMIT = 1000;
+const BLOCK_LIMIT = 1000;
 /**
  * One execution takes at most this many steps: nested loops and branching calls would go on for years. A statement is
  * one; a function takes more for long texts and lists.
@@ -43,7 +43,7 @@ type Jump = "break" | "continue" | undefined;
 type Access = Extract<Expression, { kind: "field" | "variable" | "chain" }>;
 
 /** A function's name with its arguments: the words behind the name and, in a pipeline, the value of the command before. */
-interface Call {
+interface FunctionCall {
   name: Extract<Expression, { kind: "function" }>;
   /** What errors name. */
   node: Command | Expression;
@@ -73,10 +73,10 @@ export function renderTemplate(
 ): string {
   const known = new Map(Object.entries({ ...BUILTINS, ...WORKSPACE_FUNCTIONS, ...functions }));
   const templates = parseTemplate(name, text, Object.keys(functions));
-  return new Execution({ name, text, templates, functions: known }).run(dot);
+  return new TemplateExecution({ name, text, templates, functions: known }).run(dot);
 }
 
-class Execution {
+class TemplateExecution {
   readonly #own: Program;
   readonly #output: string[] = [];
   #size = 0;
@@ -99,8 +99,8 @@ class Execution {
   }
 
   #failure(node: Node, message: string, cause?: unknown): Failure {
-    const where = `${position(this.#own.name, this.#own.text, node.at)}: executing ${quote(this.#current)}`;
-    const source = describe(node);
+    const where = `${position(this.#own.name, this.#own.text, node.at)}: executing ${goQuote(this.#current)}`;
+    const source = sourceOf(node);
     const shown = source.length > 200 ? `${source.slice(0, 200)}…` : source;
     return new Failure("failed", `template: ${where} at <${shown}>: ${message}`, { cause });
   }
@@ -120,8 +120,8 @@ class Execution {
 
   /** Runs statements one level deeper, and answers the jump that ended them early. */
   #body(dot: Value, body: readonly Statement[]): Jump {
-    if (++this.#depth > DEPTH_LIMIT && body[0])
-      throw this.#failure(body[0], `more than ${DEPTH_LIMIT} nested blocks and calls`);
+    if (++this.#depth > BLOCK_LIMIT && body[0])
+      throw this.#failure(body[0], `more than ${BLOCK_LIMIT} nested blocks and calls`);
     let jump: Jump;
     for (let at = 0; at < body.length && !jump; at++) jump = this.#statement(dot, body[at] as Statement);
     this.#depth--;
@@ -152,7 +152,7 @@ class Execution {
   #action(dot: Value, action: Extract<Statement, { kind: "action" }>): undefined {
     const value = this.#pipeline(dot, action.pipeline);
     if (action.pipeline.variables.length > 0) return;
-    if (typeof value === "function") throw this.#failure(action, `can't print ${describe(action)} of type func`);
+    if (typeof value === "function") throw this.#failure(action, `can't print ${sourceOf(action)} of type func`);
     const text = this.#invoke(action.pipeline, "print", () => sprint([value ?? "<no value>"]));
     this.#write(action, String(text));
   }
@@ -189,13 +189,13 @@ class Execution {
     if (entries) return entries;
     const last = pipeline.commands.at(-1) ?? pipeline;
     const isLiteral = last.kind === "command" && "source" in (last.words[0] ?? {});
-    const shown = isLiteral ? sprint([value ?? null]) : `a value of type ${typeName(value)}`;
+    const shown = isLiteral ? sprint([value ?? null]) : `a value of type ${goTypeName(value)}`;
     throw this.#failure(last, `range can't iterate over ${shown}`);
   }
 
   #call(dot: Value, call: Extract<Statement, { kind: "template" }>): undefined {
     const body = this.#own.templates.get(call.name);
-    if (!body) throw this.#failure(call, `template ${quote(call.name)} not defined`);
+    if (!body) throw this.#failure(call, `template ${goQuote(call.name)} not defined`);
     if (this.#calls >= CALL_LIMIT) throw this.#failure(call, `exceeded maximum template depth (${CALL_LIMIT})`);
     const value = call.pipeline && this.#pipeline(dot, call.pipeline);
     const [current, variables] = [this.#current, this.#variables];
@@ -232,7 +232,7 @@ class Execution {
     if (word.kind === "function") return this.#function(dot, { name: word, node: command, words: rest, piped });
     if (word.kind === "field" || word.kind === "chain" || (word.kind === "variable" && word.names.length > 1))
       return this.#access(dot, word, hasArguments);
-    if (hasArguments) throw this.#failure(word, `can't give argument to non-function ${describe(word)}`);
+    if (hasArguments) throw this.#failure(word, `can't give argument to non-function ${sourceOf(word)}`);
     if (word.kind === "nil") throw this.#failure(word, "nil is not a command");
     return this.#value(dot, word);
   }
@@ -279,14 +279,14 @@ class Execution {
       return value.get(name);
     }
     if (!isStruct(value) || !Object.hasOwn(value, name))
-      throw this.#failure(node, `can't evaluate field ${name} in type ${typeName(value)}`);
+      throw this.#failure(node, `can't evaluate field ${name} in type ${goTypeName(value)}`);
     if (hasArguments) throw this.#failure(node, `${name} has arguments but cannot be invoked as function`);
     return value[name];
   }
 
   // Calls
 
-  #function(dot: Value, call: Call): Value {
+  #function(dot: Value, call: FunctionCall): Value {
     const { node, words, piped } = call;
     const { name } = call.name;
     const body = this.#own.functions.get(name);
@@ -299,11 +299,11 @@ class Execution {
     const values = words.map((argument, at) => this.#argument(dot, argument, parameter(at)));
     for (const value of piped) values.push(this.#checked(value, parameter(words.length), node));
     for (const value of values) this.#step(node, stepsToTake(value));
-    return this.#invoke(node, name, () => (body ?? callNamed(describe(words[0] ?? node)))(...values));
+    return this.#invoke(node, name, () => (body ?? callNamed(sourceOf(words[0] ?? node)))(...values));
   }
 
   /** `and` and `or` answer the first operand that decides, and evaluate none after it. */
-  #shortCircuit(dot: Value, decisive: boolean, { words, piped }: Call): Value {
+  #shortCircuit(dot: Value, decisive: boolean, { words, piped }: FunctionCall): Value {
     let value: Value;
     for (const word of words) {
       value = this.#argument(dot, word, "any");
@@ -333,7 +333,7 @@ class Execution {
     const isLiteral = node.kind === "bool" || node.kind === "string" || node.kind === "number";
     if (!isLiteral || parameter === "any" || parameter === node.kind)
       return this.#checked(this.#value(dot, node), parameter, node);
-    const [source, wanted] = [describe(node), parameter === "int" ? "integer" : parameter];
+    const [source, wanted] = [sourceOf(node), parameter === "int" ? "integer" : parameter];
     const isList = parameter === "[]string";
     throw this.#failure(
       node,

@@ -1,4 +1,4 @@
-import { quote } from "./literal.ts";
+import { goQuote } from "./literal.ts";
 
 /** The most bytes that a template may put out, and that one string in it may have. */
 export const TEXT_LIMIT = 16 * 1024 * 1024;
@@ -79,12 +79,12 @@ export function miscount(body: TemplateFunction, given: number): string | undefi
 export function argumentFor(value: TemplateValue | undefined, parameter: Parameter): TemplateValue | Error {
   if (parameter === "any") return value ?? null;
   if (value === null || value === undefined) return new Error(`invalid value; expected ${parameter}`);
-  const type = typeName(value);
+  const type = goTypeName(value);
   return type === parameter ? value : new Error(`wrong type for value; expected ${parameter}; got ${type}`);
 }
 
 /** The name of a value's type, as Go names it. */
-export function typeName(value: TemplateValue | undefined): string {
+export function goTypeName(value: TemplateValue | undefined): string {
   if (value === null || value === undefined) return "nil";
   if (typeof value === "bigint") return "int";
   if (typeof value === "number") return "float64";
@@ -113,7 +113,7 @@ function sizeOfValue(value: TemplateValue): number {
 /** The functions of every template besides Go's own (docs/workspace.md, Templates): texts, and 64-bit integers. */
 export const WORKSPACE_FUNCTIONS: Readonly<Record<string, TemplateFunction>> = {
   split: typed(["string", "string"], (text, separator) => (separator === "" ? [...text] : text.split(separator))),
-  join: typed(["[]string", "string"], join),
+  join: typed(["[]string", "string"], joinItems),
   trim: typed(["string"], trimSpace),
   upper: typed(["string"], (text) => mapCharacters(text, (character) => character.toUpperCase())),
   lower: typed(["string"], (text) => mapCharacters(text, (character) => character.toLowerCase())),
@@ -126,7 +126,7 @@ export const WORKSPACE_FUNCTIONS: Readonly<Record<string, TemplateFunction>> = {
   int: typed(["any"], toInteger),
 };
 
-function join(items: readonly string[], separator: string): string {
+function joinItems(items: readonly string[], separator: string): string {
   const length = items.reduce((sum, item) => sum + item.length + separator.length, 0);
   if (length > TEXT_LIMIT + separator.length) throw new Error(`the result has more than ${TEXT_LIMIT} bytes`);
   return items.join(separator);
@@ -161,7 +161,7 @@ function toInteger(value: TemplateValue): bigint {
   if (typeof value === "bigint") return value;
   if (typeof value !== "string") throw new Error("int: expected string or integer");
   const text = trimSpace(value);
-  const why = `strconv.Atoi: parsing ${quote(text)}`;
+  const why = `strconv.Atoi: parsing ${goQuote(text)}`;
   if (!/^[+-]?[0-9]{1,4096}$/.test(text)) throw new Error(`${why}: invalid syntax`);
   const number = BigInt(text.replace("+", ""));
   if (BigInt.asIntN(64, number) !== number) throw new Error(`${why}: value out of range`);

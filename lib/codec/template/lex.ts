@@ -1,6 +1,6 @@
 import { Failure } from "../../core/errors.ts";
 import { position } from "./ast.ts";
-import { isPrintable, quote } from "./literal.ts";
+import { goQuote, isPrintable } from "./literal.ts";
 
 type Mark = "{{" | "}}" | "(" | ")" | "|" | "=" | ":=";
 type Word = "identifier" | "keyword" | "field" | "variable" | "bool" | "number" | "character" | "string";
@@ -76,7 +76,7 @@ export class Tokens {
 
   unexpected(token: Token, context: string): Failure {
     if (token.kind === "error") return this.failure(token.text, token);
-    const text = token.text.length > 10 ? `${quote(token.text.slice(0, 10))}...` : quote(token.text);
+    const text = token.text.length > 10 ? `${goQuote(token.text.slice(0, 10))}...` : goQuote(token.text);
     const shown = token.kind === "end" ? "EOF" : token.kind === "keyword" ? `<${token.text}>` : text;
     return this.failure(`unexpected ${shown} in ${context}`, token);
   }
@@ -185,7 +185,7 @@ class Lexer {
     );
     const next = this.#match(/[\p{L}\p{Nd}_+-]/uy);
     if (next === undefined) return this.#push("number", number as string);
-    return this.#stop("error", `bad number syntax: ${quote(number + next)}`, start);
+    return this.#stop("error", `bad number syntax: ${goQuote(number + next)}`, start);
   }
 
   #word(word: string): boolean {

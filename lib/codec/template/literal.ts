@@ -19,9 +19,9 @@ export function readNumber(source: string): NumberValue {
   }
   const whole = parseInteger(source);
   const float = whole === undefined ? parseFloatText(source) : Number(whole);
-  if (float === undefined) throw new Error(`illegal number syntax: ${quote(source)}`);
+  if (float === undefined) throw new Error(`illegal number syntax: ${goQuote(source)}`);
   const isFloat = whole === undefined && /[.eE]/.test(source);
-  if (!isFloat && (whole === undefined || !has64Bits(whole))) throw new Error(`integer overflow: ${quote(source)}`);
+  if (!isFloat && (whole === undefined || !has64Bits(whole))) throw new Error(`integer overflow: ${goQuote(source)}`);
   const value = whole ?? (Number.isInteger(float) ? BigInt(float) : undefined);
   const isInteger = value !== undefined && BigInt.asIntN(64, value) === value;
   return { source, float, isFloat, ...(isInteger && { integer: value }) };
@@ -69,7 +69,7 @@ function bytesOfPiece(match: RegExpExecArray, mark: string): Buffer | undefined 
 }
 
 /** A text as a Go string literal; `ascii` escapes everything else too. */
-export function quote(text: string, ascii = false, mark = '"'): string {
+export function goQuote(text: string, ascii = false, mark = '"'): string {
   const characters = Array.from(text.toWellFormed(), (character) => {
     if (character === mark || character === "\\") return `\\${character}`;
     const isPlain = ascii ? /[ -~]/.test(character) : isPrintable(character);

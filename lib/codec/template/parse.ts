@@ -1,9 +1,9 @@
 import { messageOf } from "../../core/errors.ts";
-import { type Command, describe, type Expression, type Pipeline, type Statement, type Templates } from "./ast.ts";
+import { type Command, type Expression, type Pipeline, type Statement, sourceOf, type Templates } from "./ast.ts";
 import { BUILTINS, SPECIAL_FORMS } from "./builtins.ts";
 import { WORKSPACE_FUNCTIONS } from "./funcs.ts";
 import { type Token, Tokens } from "./lex.ts";
-import { quote, readNumber, unquote } from "./literal.ts";
+import { goQuote, readNumber, unquote } from "./literal.ts";
 
 /** Blocks and parentheses may be nested this deep. */
 const NESTING_LIMIT = 100;
@@ -75,7 +75,7 @@ class Parser {
   #add(name: string, body: Statement[], token: Token): void {
     const known = this.#templates.get(name);
     if (!known || isBlank(known)) this.#templates.set(name, body);
-    else if (!isBlank(body)) throw this.#tokens.failure(`multiple definition of template ${quote(name)}`, token);
+    else if (!isBlank(body)) throw this.#tokens.failure(`multiple definition of template ${goQuote(name)}`, token);
   }
 
   #body(word: Token): { body: Statement[]; ending: Ending } {
@@ -264,7 +264,7 @@ class Parser {
     if (!of || names.length === 0) return of;
     if (of.kind === "field" || of.kind === "variable") return { ...of, at, names: [...of.names, ...names] };
     if (of.kind === "function" || of.kind === "pipeline") return { kind: "chain", at, of, names };
-    throw this.#tokens.failure(`unexpected . after term ${quote(describe(of))}`, { at });
+    throw this.#tokens.failure(`unexpected . after term ${goQuote(sourceOf(of))}`, { at });
   }
 
   #term(): Expression | undefined {
@@ -274,11 +274,11 @@ class Parser {
     const { at, text } = token;
     switch (token.kind) {
       case "identifier":
-        if (!this.#functions.has(text)) throw this.#tokens.failure(`function ${quote(text)} not defined`, token);
+        if (!this.#functions.has(text)) throw this.#tokens.failure(`function ${goQuote(text)} not defined`, token);
         return { kind: "function", at, name: text };
       case "variable":
         if (this.#variables.includes(text)) return { kind: "variable", at, names: [text] };
-        throw this.#tokens.failure(`undefined variable ${quote(text)}`, token);
+        throw this.#tokens.failure(`undefined variable ${goQuote(text)}`, token);
       case "field":
         return { kind: "field", at, names: [text.slice(1)] };
       case "bool":

@@ -1,9 +1,9 @@
 import { formatFloat } from "../config/number.ts";
-import { TEXT_LIMIT, type TemplateStruct, type TemplateValue, typeName } from "./funcs.ts";
-import { quote } from "./literal.ts";
+import { goTypeName, TEXT_LIMIT, type TemplateStruct, type TemplateValue } from "./funcs.ts";
+import { goQuote } from "./literal.ts";
 
 /** Widths and precisions go up to here. */
-const MOST_WIDTH = 1_000_000;
+const MOST_PRINT_WIDTH = 1_000_000;
 const BASES: Readonly<Record<string, number>> = { v: 10, d: 10, b: 2, o: 8, x: 16, X: 16 };
 /** What the flag `#` puts before an integer. */
 const BASE_MARKS: Readonly<Record<string, string>> = { b: "0b", o: "0", x: "0x", X: "0X" };
@@ -45,8 +45,8 @@ export function sprintf(format: string, values: readonly TemplateValue[]): strin
   const amountOf = (text: string | undefined, complaint: string) => {
     const value = text === "*" ? values[next++] : BigInt(text ?? 0);
     if (typeof value !== "bigint") printer.write(complaint);
-    else if (value > MOST_WIDTH || value < -MOST_WIDTH)
-      throw new Error(`the width or precision ${value} is more than ${MOST_WIDTH}`);
+    else if (value > MOST_PRINT_WIDTH || value < -MOST_PRINT_WIDTH)
+      throw new Error(`the width or precision ${value} is more than ${MOST_PRINT_WIDTH}`);
     else return text === undefined ? undefined : Number(value);
     return undefined;
   };
@@ -106,7 +106,7 @@ class Printer {
   /** `top` is true for an operand, false for what is in a list, map or struct. */
   value(value: TemplateValue, verb: string, top = false): void {
     if (value === null) this.#nil(verb, top);
-    else if (verb === "T" && top) this.#pad(typeName(value));
+    else if (verb === "T" && top) this.#pad(goTypeName(value));
     else if (typeof value === "boolean") this.#boolean(value, verb);
     else if (typeof value === "bigint") this.#integer(value, verb);
     else if (typeof value === "number") this.#float(value, verb);
@@ -122,7 +122,7 @@ class Printer {
     this.write("%!(EXTRA ");
     for (const [at, value] of values.entries()) {
       if (at > 0) this.write(", ");
-      if (value !== null) this.write(`${typeName(value)}=`);
+      if (value !== null) this.write(`${goTypeName(value)}=`);
       this.value(value, "v");
     }
     this.write(")");
@@ -144,7 +144,7 @@ class Printer {
   }
 
   #wrongVerb(value: TemplateValue, verb: string): void {
-    this.write(`%!${verb}(${typeName(value)}=`);
+    this.write(`%!${verb}(${goTypeName(value)}=`);
     this.value(value, "v");
     this.write(")");
   }
@@ -190,7 +190,7 @@ class Printer {
     else if (verb === "X") this.#pad(hex().toUpperCase());
     else if (verb !== "q") this.#wrongVerb(value, verb);
     else if (this.#has("#") && !/[\x00-\x08\n-\x1f\x7f`\ufeff]/.test(text)) this.#pad(`\`${text}\``);
-    else this.#pad(quote(text, this.#has("+")));
+    else this.#pad(goQuote(text, this.#has("+")));
   }
 
   #integer(value: bigint, verb: string): void {
@@ -199,7 +199,7 @@ class Printer {
     const base = BASES[verb];
     if (base !== undefined) this.#digits(value, base, verb);
     else if (verb === "c") this.#pad(character);
-    else if (verb === "q") this.#pad(quote(character, this.#has("+"), "'"));
+    else if (verb === "q") this.#pad(goQuote(character, this.#has("+"), "'"));
     else this.#wrongVerb(value, verb);
   }
 

@@ -1,6 +1,6 @@
 import { keptContent } from "../../bucket/catalog/promotions.ts";
 import type { StagedFile } from "../../bucket/catalog/staging.ts";
-import { textOf, unifiedDiff } from "../../codec/diff.ts";
+import { textOfFile, unifiedDiff } from "../../codec/diff.ts";
 import { Failure } from "../../core/errors.ts";
 import { Redactor } from "../../core/redact.ts";
 import type { DeployPlan, PlannedAllocation, PlannedFile, PlannedJob } from "../../plan/deploy-plan.ts";
@@ -147,7 +147,7 @@ function diffOf(redactor: Redactor, before: Content | undefined, after: Content 
   const sides = [before, after];
   if (sides.some((side) => (side?.content.length ?? 0) > FILE_BYTES))
     return { note: `longer than ${FILE_BYTES / 1024} KiB` };
-  const texts = sides.map((side) => side && textOf(side.content));
+  const texts = sides.map((side) => side && textOfFile(side.content));
   if (sides.some((side, index) => side && texts[index] === undefined)) return { note: "binary" };
   if (!sides.every((side, index) => isMaskable(side, texts[index] ?? "")))
     return { note: "a secret was read for it that cannot be masked" };

@@ -1,7 +1,7 @@
 import type { CatalogAllocation } from "../../bucket/base/model.ts";
 import { catalogJobs } from "../../bucket/catalog/catalog.ts";
 import { keptContent, type Promotion } from "../../bucket/catalog/promotions.ts";
-import { textOf, unifiedDiff } from "../../codec/diff.ts";
+import { textOfFile, unifiedDiff } from "../../codec/diff.ts";
 import { matchGlob } from "../../codec/glob.ts";
 import type { FileDigests } from "../../plan/changes.ts";
 import type { AllocationDrift, DriftedFile } from "../../plan/deploy-plan.ts";
@@ -124,7 +124,7 @@ function differ({ db, kv, log }: OperationContext, effects: DriftEffects, room: 
     const isFull = left === 0 || room.bytes <= 0;
     if (!file.hasOtherContent || digest === undefined || isFull) return null;
     const kept = keptContent(db, kv, digest.slice(digest.indexOf(":") + 1));
-    const before = kept.isSecret ? undefined : textOf(kept.content);
+    const before = kept.isSecret ? undefined : textOfFile(kept.content);
     if (before === undefined || kept.content.length > DIFF_BYTES) return null;
     left--;
     const after = await effects.text(place, file.path);
