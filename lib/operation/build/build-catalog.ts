@@ -77,29 +77,19 @@ function buildJobs(bucketId: string, workspace: Workspace, stored: PortNumbers, 
   const ports = assignPorts(requests, stored, workspace.bucketConf.ports, problems);
   return workspace.jobs.map((job) => {
     const { name, manifest, files, vars } = job;
+    const { certs: _, minAllocationsCount: __, version, ...same } = manifest;
     return {
+      ...same,
+      ...reserve(job, workspace.jobSettings, problems),
       name,
       id: uuidV5(bucketId, name),
-      version: manifest.version || "unknown",
-      newVersion: manifest.version || "0.0.0",
+      version: version || "unknown",
+      newVersion: version || "0.0.0",
       deploymentSeq: levels.get(name) ?? 0,
-      maxConcurrentUpgrades: manifest.maxConcurrentUpgrades,
-      maxConcurrentStarts: manifest.maxConcurrentStarts,
-      restartPolicy: manifest.restartPolicy,
-      restartGlobs: manifest.restartGlobs,
-      driftIgnore: manifest.driftIgnore,
-      healthCheck: manifest.healthCheck,
-      lifecycleTimeoutSeconds: manifest.lifecycleTimeoutSeconds,
-      onFailure: manifest.onFailure,
-      secretMode: manifest.secretMode,
-      tolerateUnreachable: manifest.tolerateUnreachable,
       ports: Object.fromEntries(ports.get(name) ?? []),
-      hooks: manifest.hooks,
-      selectors: manifest.selectors,
       files,
       vars,
       settings: workspace.jobSettings.jobs.get(name) ?? new Map(),
-      ...reserve(job, workspace.jobSettings, problems),
     };
   });
 }
