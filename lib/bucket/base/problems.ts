@@ -41,16 +41,24 @@ export function requireKnown(
   const wanted = names.map((name) => name.trim().toLowerCase());
   const unknown = [...wanted.entries()].filter(([, name]) => !known.has(name));
   const hint = known.size === 0 ? `, nor any other ${kind}: has the bucket been built?` : "";
-  const details = unknown
-    .slice(0, MOST_TOLD)
-    .map(([index, name]) => ({
-      path: `${path}/${index}`,
-      message: `${where} ${unknownName(kind, name, known)}${hint}`,
-    }));
+  const details = unknown.slice(0, MOST_TOLD).map(([index, name]) => {
+    return { path: `${path}/${index}`, message: `${where} ${unknownName(kind, name, known)}${hint}` };
+  });
   const [first] = details;
   if (!first) return new Set(wanted);
   const more = unknown.length > 1 ? ` (and ${unknown.length - 1} more)` : "";
   throw new Failure("unknown_name", first.message + more, { details });
+}
+
+/** What is found in one file. */
+export interface FileProblems {
+  /** Relative to the bucket. */
+  readonly file: string;
+  /** Adds an error at a place in the file; its code is the file's, unless another is given. */
+  error(path: string, message: string, code?: FailureCode): void;
+  warn(path: string, message: string): void;
+  /** Takes over what checking the file's content found. Answers the value when nothing is wrong with it. */
+  take<T>(checked: Checked<T>, codeOf?: (path: string) => FailureCode): T | undefined;
 }
 
 /** Collects what is wrong with a workspace, so that one build reports all of it. */
@@ -66,13 +74,21 @@ export class Problems {
     this.warnings.push({ file, path, message });
   }
 
-  /** Takes over what checking a file's content found; answers the value when nothing is wrong with it. */
-  take<T>(code: FailureCode | ((path: string) => FailureCode), file: string, checked: Checked<T>): T | undefined {
-    for (const { path, message } of checked.warnings) this.warn(file, path, message);
-    if (checked.ok) return checked.value;
-    for (const { path, message } of checked.problems)
-      this.error(typeof code === "string" ? code : code(path), file, path, message);
-    return undefined;
+  /** The problems of one file (relative to the bucket), with the code of its errors. */
+  in(file: string, code: FailureCode): FileProblems {
+    const error: FileProblems["error"] = (path, message, other = code) => this.error(other, file, path, message);
+    const warn: FileProblems["warn"] = (path, message) => this.warn(file, path, message);
+    return {
+      file,
+      error,
+      warn,
+      take(checked, codeOf = () => code) {
+        for (const { path, message } of checked.warnings) warn(path, message);
+        if (checked.ok) return checked.value;
+        for (const { path, message } of checked.problems) error(path, message, codeOf(path));
+        return undefined;
+      },
+    };
   }
 
   /** Throws one failure when there are errors: code and sentence of the first, all of them in its details. */

@@ -6,9 +6,10 @@ import type { Database } from "../base/database.ts";
 import type { CatalogFile, CatalogJob } from "../base/model.ts";
 import type { KvStore } from "../kv/kv.ts";
 import {
-  FOLDER,
-  ownFiles,
+  decodedText,
+  filesForPrometheus,
   PORT,
+  PROMETHEUS_FOLDER,
   portNamed,
   type Report,
   readScrape,
@@ -16,7 +17,6 @@ import {
   SCRAPE,
   SCRAPE_TEMPLATE,
   type ScrapeConfig,
-  textOf,
   withJob,
 } from "../workspace/prometheus.ts";
 import { catalogAllocations, catalogFiles, catalogJobs } from "./catalog.ts";
@@ -36,7 +36,7 @@ interface PrometheusRow extends Record<string, string | number | null> {
 /** What each job of the catalog has for Prometheus, by name; jobs that have nothing are left out. */
 export function prometheusRows(db: Database): PrometheusRow[] {
   return catalogJobs(db).flatMap(({ name: job }): PrometheusRow[] => {
-    const files = ownFiles(catalogFiles(db, job));
+    const files = filesForPrometheus(catalogFiles(db, job));
     if (files.size === 0) return [];
     const scrape = files.has(SCRAPE) || files.has(SCRAPE_TEMPLATE) ? "yes" : null;
     const alerts = rulesOf(files, () => {}).filter(([, rule]) => rule.alert !== undefined).length;
@@ -56,37 +56,26 @@ export function scrapeConfigs(
   kv: KvStore,
   options: { jobs?: readonly string[] | undefined; reveal: boolean },
 ): ScrapeConfig[] {
-  const active = Map.groupBy(
-    catalogAllocations(db).filter(({ disabled, removed }) => !disabled && !removed),
-    ({ job }) => job,
-  );
+  const active = catalogAllocations(db).filter(({ disabled, removed }) => !disabled && !removed);
+  const activeByJob = Map.groupBy(active, ({ job }) => job);
   const names = new Map<string, string>();
   const wanted = options.jobs?.map((name) => name.toLowerCase());
-  return catalogJobs(db)
-    .filter(({ name }) => wanted?.includes(name) ?? true)
-    .flatMap((job) => {
-      const hosts = (active.get(job.name) ?? []).map(({ worker }) => worker);
-      return configsOf(db, kv, job, options.reveal, names).flatMap((config) => expanded(config, job, hosts));
-    });
-}
-
-function configsOf(
-  db: Database,
-  kv: KvStore,
-  job: CatalogJob,
-  reveal: boolean,
-  names: Map<string, string>,
-): ScrapeConfig[] {
-  const files = ownFiles(catalogFiles(db, job.name));
-  const template = files.get(SCRAPE_TEMPLATE);
-  const file = template ? SCRAPE_TEMPLATE : SCRAPE;
-  const report: Report = (at, message) => {
-    throw new Failure("ErrInvalidJob", `job ${job.name}: ${FOLDER}${at}: ${message}`);
-  };
-  const plain = files.get(SCRAPE);
-  const text = template ? renderForJob(template, job, kv, reveal) : plain && textOf(plain, SCRAPE, report);
-  if (text === undefined) return [];
-  return readScrape(job.name, text, Object.keys(job.ports), file, names, report);
+  const jobs = catalogJobs(db).filter(({ name }) => wanted?.includes(name) ?? true);
+  return jobs.flatMap((job) => {
+    const hosts = (activeByJob.get(job.name) ?? []).map(({ worker }) => worker);
+    const files = filesForPrometheus(catalogFiles(db, job.name));
+    const template = files.get(SCRAPE_TEMPLATE);
+    const plain = files.get(SCRAPE);
+    const report: Report = (at, message) => {
+      throw new Failure("ErrInvalidJob", `job ${job.name}: ${PROMETHEUS_FOLDER}${at}: ${message}`);
+    };
+    const rendered = template && renderForJob(template, job, kv, options.reveal);
+    const text = rendered ?? (plain && decodedText(plain, SCRAPE, report));
+    if (text === undefined) return [];
+    const file = template ? SCRAPE_TEMPLATE : SCRAPE;
+    const configs = readScrape(text, { job: job.name, ports: Object.keys(job.ports), file, names, report });
+    return configs.flatMap((config) => expanded(config, job, hosts));
+  });
 }
 
 function expanded(config: ScrapeConfig, job: CatalogJob, hosts: readonly string[]): ScrapeConfig[] {

@@ -188,13 +188,12 @@ export function catalogView(
 /** The namespaces that the allocations of jobs may read. */
 function namespacesReadBy(db: Database, jobs: readonly string[]): string[] {
   const names = lower(jobs);
-  const demands = db.all<{ job: string; demand_job: string }>(
-    "SELECT job, demand_job FROM hooks WHERE demand_job <> ''",
-  );
+  const sql = "SELECT job, demand_job FROM hooks WHERE demand_job <> ''";
+  const demands = Map.groupBy(db.all<{ job: string; demand_job: string }>(sql), (row) => row.job);
   const readable = catalogAllocations(db)
     .filter(({ job }) => names.includes(job))
     .flatMap(({ job, worker }) => {
-      const upstream = demands.filter((demand) => demand.job === job).map((demand) => demand.demand_job);
+      const upstream = (demands.get(job) ?? []).map((row) => row.demand_job);
       return [...readableNamespaces({ job, worker, upstream })];
     });
   return [...new Set(readable)];

@@ -1,58 +1,52 @@
 import path from "node:path";
 import { parseToml } from "../../codec/config/toml.ts";
-import { Failure, type FailureCode, messageOf } from "../../core/errors.ts";
+import { Failure, messageOf } from "../../core/errors.ts";
 import { isUnchanged, readBounded, unlessMissing } from "../../core/files.ts";
 import { decodeUtf8 } from "../../core/plain-text.ts";
 import { join } from "../../core/shape.ts";
 import { type FoundFile, walk } from "../../core/walk.ts";
 import { type Layout, SKIPPED_FOLDERS } from "../base/layout.ts";
-import type { Problems } from "../base/problems.ts";
+import type { FileProblems, Problems } from "../base/problems.ts";
 import { SourceRules } from "./source-rules.ts";
 
 /** No settings file and no manifest is larger. */
-const LIMIT_BYTES = 1024 * 1024;
+export const SOURCE_FILE_BYTES = 1024 * 1024;
 
-type Parse<T> = (bytes: Uint8Array, file: string, code: FailureCode, problems: Problems) => T | undefined;
+type Parse<T> = (bytes: Uint8Array, found: FileProblems) => T | undefined;
 
 /**
- * What a file of the source holds, or undefined where there is none. A file that cannot be taken (a symlink, over 1 MiB,
- * not UTF-8, not what `parse` reads) is a problem with this code and undefined too.
+ * What the file of `found` holds, or undefined where there is none. A file that cannot be read (a symlink, over 1 MiB,
+ * not UTF-8, not what `parse` reads) is a problem and undefined too.
  */
-export async function readSource<T>(
-  parse: Parse<T>,
-  layout: Layout,
-  file: string,
-  code: FailureCode,
-  problems: Problems,
-): Promise<T | undefined> {
+export async function readSource<T>(parse: Parse<T>, layout: Layout, found: FileProblems): Promise<T | undefined> {
   try {
-    const bytes = await unlessMissing(readBounded(file, LIMIT_BYTES), "ENOTDIR");
-    return bytes && parse(bytes, relative(layout, file), code, problems);
+    const bytes = await unlessMissing(readBounded(path.join(layout.root, found.file), SOURCE_FILE_BYTES), "ENOTDIR");
+    return bytes && parse(bytes, found);
   } catch (error) {
-    problems.error(code, relative(layout, file), "", unreadable(error));
+    const isOther = error instanceof Failure && error.code === "file_not_found";
+    found.error("", isOther ? "is not a regular file; symbolic links are not allowed" : messageOf(error));
     return undefined;
   }
 }
 
-/** The JSON in a file that was read already; `file` is only named. A byte order mark is passed over. */
+/** The JSON in a file that was read already. A byte order mark is passed over. */
 export const parseSourceJson = parserOf<unknown>(
   (text) => JSON.parse(text.replace(/^\ufeff/, "")),
   (error, text) => jsonProblem(error, text.replace(/^\ufeff/, "")),
 );
 
-/** The TOML in a file that was read already; `file` is only named. */
+/** The TOML in a file that was read already. */
 export const parseSourceToml = parserOf(parseToml, messageOf);
 
 function parserOf<T>(parse: (text: string) => T, problemOf: (error: unknown, text: string) => string): Parse<T> {
-  return (bytes, file, code, problems) => {
-    const wrong = (message: string) => void problems.error(code, file, "", message);
-    if (bytes.length > LIMIT_BYTES) return wrong(`has more than ${LIMIT_BYTES} bytes`);
+  return (bytes, found) => {
     const text = decodeUtf8(bytes);
-    if (text === undefined) return wrong("is not UTF-8 text");
+    if (bytes.length > SOURCE_FILE_BYTES) return void found.error("", `has more than ${SOURCE_FILE_BYTES} bytes`);
+    if (text === undefined) return void found.error("", "is not UTF-8 text");
     try {
       return parse(text);
     } catch (error) {
-      return wrong(problemOf(error, text));
+      return void found.error("", problemOf(error, text));
     }
   };
 }
@@ -60,11 +54,6 @@ function parserOf<T>(parse: (text: string) => T, problemOf: (error: unknown, tex
 /** A path as operators know it: relative to the bucket. */
 export function relative(layout: Layout, file: string): string {
   return path.relative(layout.root, file);
-}
-
-function unreadable(error: unknown): string {
-  const isOther = error instanceof Failure && error.code === "file_not_found";
-  return isOther ? "is not a regular file; symbolic links are not allowed" : messageOf(error);
 }
 
 /** What breaks JSON, without the engine's quotation of the text, and where. */
@@ -107,13 +96,12 @@ export interface SourceTree {
   states: ReadonlyMap<string, FoundFile["state"]>;
 }
 
-const JOBS = "jobs/";
 const MOST_PROBLEMS = 100;
 
 /**
  * Looks at every file of `workspace/`. Symlinks, special files, and what the rules of a push refuse (names, their
  * lengths, names that differ only in case, too many or too large files) are problems: `ErrInvalidJob` in a job,
- * elsewhere `invalid_source`, at most 100. The files in `readOnTheirOwn` are left to those who read them.
+ * elsewhere `invalid_source`, at most 100. Problems of the files in `readOnTheirOwn` are left to their readers.
  */
 export function scanSource(layout: Layout, problems: Problems, readOnTheirOwn: readonly string[] = []): SourceTree {
   let count = 0;
@@ -148,44 +136,31 @@ function folderAndRest(below: string): { file: string; rest: string } {
 
 /** A path that reads as one in a message, whatever characters it has. */
 function readablePath(path: string): string {
-  return path
-    .split("/")
-    .map((part) => (part === "" ? "" : join("", part)))
-    .join("/");
+  return path.replace(/[^/]+/g, (part) => join("", part));
 }
 
 function byJob(found: readonly FoundFile[]): Map<string, FoundFile[]> {
   const jobs = new Map<string, FoundFile[]>();
   for (const file of found) {
-    const end = file.path.indexOf("/", JOBS.length);
-    if (!file.path.startsWith(JOBS) || end < 0) continue;
-    const job = file.path.slice(JOBS.length, end);
-    const own = { ...file, path: file.path.slice(end + 1) };
-    const list = jobs.get(job);
-    if (list) list.push(own);
-    else jobs.set(job, [own]);
+    const [, job, below] = /^jobs\/([^/]+)\/(.+)$/s.exec(file.path) ?? [];
+    if (job === undefined || below === undefined) continue;
+    const own = jobs.get(job) ?? [];
+    own.push({ ...file, path: below });
+    jobs.set(job, own);
   }
   return new Map([...jobs].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
 /** Makes sure that what was read is one state of the workspace and no mixture of two (`ErrSourceChanged`). */
 export function checkUnchanged(layout: Layout, before: SourceTree, problems: Problems): void {
-  const gone = new Set(before.states.keys());
-  const changed: string[] = [];
-  for (const { path, state } of walk(layout.workspace, SKIPPED_FOLDERS, () => {})) {
-    gone.delete(path);
-    const known = before.states.get(path);
-    if (!known || !isUnchanged(known, state)) changed.push(path);
-  }
-  changed.push(...gone);
-  changed.sort();
-  const [first, ...others] = changed;
+  const now = new Map(walk(layout.workspace, SKIPPED_FOLDERS, () => {}).map(({ path, state }) => [path, state]));
+  const isChanged = (path: string) => {
+    const [old, state] = [before.states.get(path), now.get(path)];
+    return !old || !state || !isUnchanged(old, state);
+  };
+  const [first, ...others] = [...new Set([...before.states.keys(), ...now.keys()])].filter(isChanged).sort();
   if (first === undefined) return;
   const more = others.length === 0 ? "" : `, as ${others.length} more`;
-  problems.error(
-    "ErrSourceChanged",
-    "workspace",
-    readablePath(first),
-    `was changed while the build read the workspace${more}: build again`,
-  );
+  const message = `was changed while the build read the workspace${more}: build again`;
+  problems.error("ErrSourceChanged", "workspace", readablePath(first), message);
 }

@@ -1,11 +1,10 @@
-import path from "node:path";
 import { isTable, type TomlTable, type TomlValue } from "../../codec/config/toml.ts";
 import { TomlFloat } from "../../codec/config/toml-lex.ts";
-import { Failure, type FailureCode } from "../../core/errors.ts";
+import { Failure } from "../../core/errors.ts";
 import { join, show, typeName } from "../../core/shape.ts";
 import { jobResourcesFile, type Layout } from "../base/layout.ts";
-import { Problems, sentenceOf, unknownName } from "../base/problems.ts";
-import { parseSourceToml, readSource, relative } from "../source/source-file.ts";
+import { type FileProblems, Problems, sentenceOf, unknownName } from "../base/problems.ts";
+import { parseSourceToml, readSource, relative, SOURCE_FILE_BYTES } from "../source/source-file.ts";
 import { openSourceFile } from "../source/source-view.ts";
 import { checkOpsConf } from "./settings.ts";
 
@@ -24,28 +23,23 @@ export interface BucketConf {
 }
 
 /** The numbers that jobs get ports from, both bounds included. */
-export interface PortPool {
-  min: number;
-  max: number;
-}
+export type PortPool = Record<"min" | "max", number>;
 
 const CODE = "ErrInvalidBucketConf";
+const DEFAULT_PORTS: PortPool = { min: 30_000, max: 39_999 };
 
 /** Reads `workspace/bucket.conf`: `ErrInvalidBucketConf`, `ErrInvalidPortRange`. */
 export async function readBucketConf(layout: Layout, problems: Problems): Promise<BucketConf> {
-  const table = await readSource(parseSourceToml, layout, layout.bucketConf, CODE, problems);
-  return checkBucketConf(table ?? {}, relative(layout, layout.bucketConf), problems);
+  const found = problems.in(relative(layout, layout.bucketConf), CODE);
+  return checkBucketConf((await readSource(parseSourceToml, layout, found)) ?? {}, found);
 }
 
-/** What bucket.conf, read already, says; `file` is only named. */
-export function checkBucketConf(table: TomlTable, file: string, problems: Problems): BucketConf {
-  const values = valuesOf(table, CODE, file, "", problems);
-  return { values, ports: poolOf(values, file, problems) };
+function checkBucketConf(table: TomlTable, found: FileProblems): BucketConf {
+  const values = valuesOf(table, "", found);
+  return { values, ports: poolOf(values, found) };
 }
 
-const DEFAULT_PORTS: PortPool = { min: 30_000, max: 39_999 };
-
-function poolOf(values: ReadonlyMap<string, string>, file: string, problems: Problems): PortPool {
+function poolOf(values: ReadonlyMap<string, string>, found: FileProblems): PortPool {
   const min = values.get("port_min")?.trim() ?? String(DEFAULT_PORTS.min);
   const max = values.get("port_max")?.trim() ?? String(DEFAULT_PORTS.max);
   const pool = { min: Number(min), max: Number(max) };
@@ -53,7 +47,7 @@ function poolOf(values: ReadonlyMap<string, string>, file: string, problems: Pro
   if (areWhole && pool.min >= 1 && pool.min <= pool.max && pool.max <= 65_535) return pool;
   const rule = "whole numbers with 1 <= port_min <= port_max <= 65535";
   const message = `port_min and port_max must be ${rule}, found ${show(min)} and ${show(max)}`;
-  problems.error("ErrInvalidPortRange", file, "", message);
+  found.error("", message, "ErrInvalidPortRange");
   return DEFAULT_PORTS;
 }
 
@@ -65,21 +59,20 @@ export interface JobSettings {
 
 /** Reads the settings of the jobs: only the selected file, no other instead of it (`ErrInvalidBucketConf`). */
 export async function readJobSettings(layout: Layout, selector: string, problems: Problems): Promise<JobSettings> {
-  const file = relative(layout, jobResourcesFile(layout, selector));
-  const table = await readSource(parseSourceToml, layout, jobResourcesFile(layout, selector), CODE, problems);
-  if (!table && selector !== "") problems.warn("ops.conf", "job_config_selector", `there is no ${file}`);
-  return checkJobSettings(table ?? {}, file, problems);
+  const found = problems.in(relative(layout, jobResourcesFile(layout, selector)), CODE);
+  const table = await readSource(parseSourceToml, layout, found);
+  if (!table && selector !== "") problems.warn("ops.conf", "job_config_selector", `there is no ${found.file}`);
+  return checkJobSettings(table ?? {}, found);
 }
 
-/** The settings of the jobs in a table that was read already; `file` is only named. */
-export function checkJobSettings(table: TomlTable, file: string, problems: Problems): JobSettings {
+function checkJobSettings(table: TomlTable, found: FileProblems): JobSettings {
   const jobs = new Map<string, Map<string, string>>();
   for (const [name, settings] of Object.entries(table)) {
-    if (jobs.has(name.toLowerCase())) problems.error(CODE, file, name, "is there twice, in other capitals");
-    if (isTable(settings)) jobs.set(name.toLowerCase(), valuesOf(settings, CODE, file, name, problems));
-    else problems.error(CODE, file, name, "expected a table with the settings of a job");
+    if (jobs.has(name.toLowerCase())) found.error(name, "is there twice, in other capitals");
+    if (isTable(settings)) jobs.set(name.toLowerCase(), valuesOf(settings, name, found));
+    else found.error(name, "expected a table with the settings of a job");
   }
-  return { file, jobs };
+  return { file: found.file, jobs };
 }
 
 /** Says which tables belong to no job. */
@@ -89,36 +82,19 @@ export function warnAboutStrangers(settings: JobSettings, jobs: ReadonlySet<stri
 }
 
 /** The values of a flat TOML file of texts and numbers, each as its text; none where there is no file. */
-export function valuesIn(
-  bytes: Uint8Array | undefined,
-  file: string,
-  code: FailureCode,
-  problems: Problems,
-): Map<string, string> {
-  const table = bytes && parseSourceToml(bytes, file, code, problems);
-  return valuesOf(table ?? {}, code, file, "", problems);
+export function valuesIn(bytes: Uint8Array | undefined, found: FileProblems): Map<string, string> {
+  return valuesOf((bytes && parseSourceToml(bytes, found)) ?? {}, "", found);
 }
 
-function valuesOf(
-  table: TomlTable,
-  code: FailureCode,
-  file: string,
-  path: string,
-  problems: Problems,
-): Map<string, string> {
+function valuesOf(table: TomlTable, at: string, found: FileProblems): Map<string, string> {
   const values = new Map<string, string>();
   for (const [key, value] of Object.entries(table)) {
-    const text = textOf(value);
-    if (text !== undefined) values.set(key, text);
-    else
-      problems.error(code, file, join(path, key), `expected text, a number, true or false, found ${typeName(value)}`);
+    const isValue = typeof value !== "object" || value instanceof TomlFloat;
+    // The text of a float is as it was written, that of an integer in plain decimals.
+    if (isValue) values.set(key, String(value));
+    else found.error(join(at, key), `expected text, a number, true or false, found ${typeName(value)}`);
   }
   return values;
-}
-
-/** The text that a value is stored as: a float as it was written, an integer in plain decimals. */
-function textOf(value: TomlValue): string | undefined {
-  return typeof value !== "object" || value instanceof TomlFloat ? String(value) : undefined;
 }
 
 /** A settings file of the source. */
@@ -134,53 +110,50 @@ interface SettingsView {
 }
 
 type Json = { [key: string]: unknown };
-type Check = (table: TomlTable, file: string, problems: Problems) => unknown;
 
-const MOST_BYTES = 1024 * 1024;
-
-/** ops.conf. */
+/** ops.conf, as people are shown the file. */
 export function opsConfView(layout: Layout): Promise<SettingsView> {
-  return viewOf(layout, layout.opsConf, true, (table, _, problems) => checkOpsConf(table, problems));
+  return settingsView(layout, layout.opsConf, checkOpsConf);
 }
 
-/** workspace/bucket.conf. */
+/** workspace/bucket.conf, as people are shown the file. */
 export function bucketConfView(layout: Layout): Promise<SettingsView> {
-  return viewOf(layout, layout.bucketConf, true, checkBucketConf);
+  return settingsView(layout, layout.bucketConf, checkBucketConf);
 }
 
 /** The settings of the jobs of one selector, `default` for that without one; throws `file_not_found` for any other. */
 export function jobResourcesView(layout: Layout, selector: string): Promise<SettingsView> {
   const isDefault = selector === "default";
-  const file = jobResourcesFile(layout, isDefault ? "" : selector);
-  return viewOf(layout, file, isDefault, checkJobSettings);
+  return settingsView(layout, jobResourcesFile(layout, isDefault ? "" : selector), checkJobSettings, isDefault);
 }
 
-async function viewOf(layout: Layout, file: string, mayMiss: boolean, check: Check): Promise<SettingsView> {
-  const below = path.relative(layout.root, file);
-  const bytes = await bytesOf(layout, below, mayMiss);
+async function settingsView(
+  layout: Layout,
+  file: string,
+  check: (table: TomlTable, found: FileProblems) => unknown,
+  mayMiss = true,
+): Promise<SettingsView> {
+  const below = relative(layout, file);
+  const bytes = await settingsBytes(layout, below, mayMiss);
   if (!bytes) return { path: below, content: "", values: {}, problem: null };
   const problems = new Problems();
-  const table = parseSourceToml(bytes, below, "invalid_source", problems);
-  if (table) check(table, below, problems);
+  const found = problems.in(below, "invalid_source");
+  const table = parseSourceToml(bytes, found);
+  if (table) check(table, found);
   const [first] = problems.errors;
-  return {
-    path: below,
-    content: bytes.toString(),
-    values: first || !table ? null : jsonOf(table),
-    // Without the code, which is for builds.
-    problem: first ? sentenceOf({ file: first.file, path: first.path, message: first.message }) : null,
-  };
+  // The sentence is without the code, which is for builds.
+  const problem = first ? sentenceOf({ file: first.file, path: first.path, message: first.message }) : null;
+  return { path: below, content: bytes.toString(), values: first || !table ? null : jsonOf(table), problem };
 }
 
-async function bytesOf(layout: Layout, below: string, mayMiss: boolean): Promise<Buffer | undefined> {
+async function settingsBytes(layout: Layout, below: string, mayMiss: boolean): Promise<Buffer | undefined> {
   await using handle = await openSourceFile(layout, below).catch((error: unknown) => {
     if (mayMiss && error instanceof Failure && error.code === "file_not_found") return undefined;
     throw error;
   });
-  if (!handle) return undefined;
   // One byte more than is allowed tells that there are too many.
-  const { bytesRead, buffer } = await handle.read(Buffer.alloc(MOST_BYTES + 1), 0, MOST_BYTES + 1, 0);
-  return buffer.subarray(0, bytesRead);
+  const read = await handle?.read(Buffer.alloc(SOURCE_FILE_BYTES + 1), 0, SOURCE_FILE_BYTES + 1, 0);
+  return read?.buffer.subarray(0, read.bytesRead);
 }
 
 function jsonOf(table: TomlTable): Json {

@@ -44,7 +44,7 @@ const BLOCK = fields({
 
 /**
  * The `health_check` block of a manifest. A probe without a limit of its own gets the block's `timeout_seconds`.
- * Whether the ports exist is checked by {@link undeclaredPorts}.
+ * Whether the ports exist is checked by {@link checkProbePorts}.
  */
 export function healthCheck(): Shape<HealthCheck> {
   return {
@@ -53,32 +53,27 @@ export function healthCheck(): Shape<HealthCheck> {
       const block = BLOCK.check(value, path, report);
       if (!isObject(value)) return block as never;
       const at = path === "" ? "" : `${path}/`;
+      const { checks, timeout_seconds: limit, wait } = block;
       return {
-        checks: block.checks.map((probe, index) =>
-          probeOf(probe, block.timeout_seconds, `${at}checks/${index}`, report),
-        ),
-        timeoutSeconds: block.timeout_seconds,
-        wait: { attempts: block.wait?.attempts, intervalSeconds: block.wait?.interval_seconds },
+        checks: checks.map((probe, index) => probeOf(probe, limit, `${at}checks/${index}`, report)),
+        timeoutSeconds: limit,
+        wait: { attempts: wait?.attempts, intervalSeconds: wait?.interval_seconds },
       };
     },
   };
 }
 
-/** The probes that name a port the job does not declare: their places and what is wrong. */
-export function undeclaredPorts(
+/** Reports the probes that name a port which the job does not declare. */
+export function checkProbePorts(
   check: HealthCheck | undefined,
   ports: ReadonlyMap<string, unknown>,
-): { path: string; message: string }[] {
-  return (check?.checks ?? []).flatMap((probe, index) =>
-    probe.type === "ssh" || typeof probe.port !== "string" || probe.port === "" || ports.has(probe.port)
-      ? []
-      : [
-          {
-            path: `health_check/checks/${index}/port`,
-            message: `${quote(probe.port)} is not a port of this job: declare it in resources/ports`,
-          },
-        ],
-  );
+  report: Report,
+): void {
+  for (const [index, probe] of (check?.checks ?? []).entries()) {
+    if (probe.type === "ssh" || typeof probe.port !== "string" || probe.port === "" || ports.has(probe.port)) continue;
+    const message = `${quote(probe.port)} is not a port of this job: declare it in resources/ports`;
+    report(`health_check/checks/${index}/port`, message);
+  }
 }
 
 /** A whole number; 0 and less mean the default, as an absent one does. */
@@ -96,48 +91,24 @@ export function positive(max: number, otherwise: number): Shape<number> {
 
 function probeOf(given: Infer<typeof PROBE>, limit: number, path: string, report: Report): Probe {
   const wrong = (field: string, message: string) => report(`${path}/${field}`, message);
-  const timeoutSeconds =
-    given.timeout_seconds !== undefined && given.timeout_seconds > 0 ? given.timeout_seconds : limit;
+  const { port, timeout_seconds: own = 0, expect_status: expectStatus } = given;
+  const timeoutSeconds = own > 0 ? own : limit;
   const command: Probe = { type: "ssh", command: given.command, timeoutSeconds };
   if (typeof given.type !== "string") return command;
   const type = given.type.trim().toLowerCase();
-  if (type === "ssh") {
-    if (String(given.command).trim() === "") wrong("command", "is missing");
-    return command;
-  }
   if (type !== "tcp" && type !== "http") {
-    wrong("type", `expected one of tcp, http, ssh, found ${quote(given.type)}`);
+    if (type !== "ssh") wrong("type", `expected one of tcp, http, ssh, found ${quote(given.type)}`);
+    else if (String(given.command).trim() === "") wrong("command", "is missing");
     return command;
   }
-  if (given.port === "") wrong("port", "is missing: it names a port of resources/ports");
-  if (type === "tcp") return { type, port: given.port, timeoutSeconds };
+  if (port === "") wrong("port", "is missing: it names a port of resources/ports");
+  if (type === "tcp") return { type, port, timeoutSeconds };
   const scheme = String(given.scheme).trim().toLowerCase() || "http";
   if (scheme !== "http" && scheme !== "https") wrong("scheme", `expected http or https, found ${quote(scheme)}`);
   const target = given.path === "" ? "/" : given.path;
   if (!/^\/[\x21-\x7e]*$/.test(target)) wrong("path", `must start with / and have no spaces, found ${quote(target)}`);
-  if (given.expect_status < 100)
-    wrong("expect_status", `expected an HTTP status from 100 to 999, found ${given.expect_status}`);
-  return {
-    type,
-    port: given.port,
-    path: target,
-    expectStatus: given.expect_status,
-    scheme: scheme === "https" ? "https" : "http",
-    timeoutSeconds,
-  };
-}
-
-/** A certificate that a job's manifest asks for. */
-export interface CertRequest {
-  name: string;
-  /** The key is written as PKCS#8, else in the older form of its kind (SEC 1 or PKCS#1). */
-  pkcs8: boolean;
-  /** The same pair for all workers of the job. */
-  one: boolean;
-  key: "ec" | "rsa";
-  commonName: string;
-  /** IP addresses and DNS names besides those that every certificate has. */
-  altNames: string[];
+  if (expectStatus < 100) wrong("expect_status", `expected an HTTP status from 100 to 999, found ${expectStatus}`);
+  return { type, port, path: target, expectStatus, scheme: scheme === "https" ? "https" : "http", timeoutSeconds };
 }
 
 /** X.520 bounds common names. */
@@ -149,33 +120,38 @@ const SUBJECT = fields({
 });
 
 const CERT = fields({
+  /** The key is written as PKCS#8, else in the older form of its kind (SEC 1 or PKCS#1). */
   pkcs8: withDefault(boolean(), false),
+  /** The same pair for all workers of the job. */
   one: withDefault(boolean(), false),
   key: withDefault(oneOf("ec", "rsa"), "ec"),
   subject: withDefault(SUBJECT, { common_name: "", alt_names: [] }),
 });
 
+/** A certificate that a job's manifest asks for. */
+export interface CertRequest extends Pick<Infer<typeof CERT>, "pkcs8" | "one" | "key"> {
+  name: string;
+  commonName: string;
+  /** IP addresses and DNS names besides those that every certificate has. */
+  altNames: string[];
+}
+
 /** The field `certs` of a manifest. */
 export function certs() {
   return record(CERT, {
-    // Beside the job's certificates lies the CA's.
+    // The CA's certificate lies beside those of the job.
     key: /^(?!ca$)[a-z][a-z0-9_]{0,99}$/,
     means: "small letters, digits and _, the first a letter, at most 100 and not ca,",
   });
 }
 
-/** What a job asks for, by name; without a common name it is the job's. */
+/** What a job asks for, by name. Without a common name the certificate has that of the job. */
 export function certRequests(job: string, given: Infer<ReturnType<typeof certs>>): CertRequest[] {
-  return Object.entries(given)
-    .map(([name, { pkcs8, one, key, subject }]) => ({
-      name,
-      pkcs8,
-      one,
-      key,
-      commonName: subject.common_name || job.slice(0, COMMON_NAME_MAX),
-      altNames: subject.alt_names,
-    }))
-    .sort((a, b) => (a.name < b.name ? -1 : 1));
+  const requests = Object.entries(given).map(([name, { subject, ...rest }]) => {
+    const commonName = subject.common_name || job.slice(0, COMMON_NAME_MAX);
+    return { name, ...rest, commonName, altNames: subject.alt_names };
+  });
+  return requests.sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 /** True for the path of a workspace file where the certificates have to be. */

@@ -17,46 +17,18 @@ import {
   typeName,
   withDefault,
 } from "../../core/shape.ts";
-import { type CatalogHook, type CatalogJob, type HealthCheck, HOOK_EVENTS } from "../base/model.ts";
+import { type CatalogHook, HOOK_EVENTS } from "../base/model.ts";
 import { blank, fields, line, NAME, NAME_RULE, name, quantity } from "../base/names.ts";
-import type { Problems } from "../base/problems.ts";
-import { type CertRequest, certRequests, certs, healthCheck, positive, undeclaredPorts } from "./manifest-blocks.ts";
+import type { FileProblems } from "../base/problems.ts";
+import { certRequests, certs, checkProbePorts, healthCheck, positive } from "./manifest-blocks.ts";
 import { isPortName, ports } from "./ports.ts";
 
 /** What a job may be given of a resource, in MB or MHz; 0 where nothing is said. */
-export interface Bounds {
-  min: number;
-  max: number;
-}
+export type Bounds = Record<"min" | "max", number>;
 
 /** What a job's manifest.json says, checked and with the defaults in place. */
-export interface Manifest {
-  /** Empty where it has none. */
-  version: string;
-  /** A worker must carry all of them as labels. */
-  selectors: string[];
-  maxConcurrentUpgrades: number;
-  maxConcurrentStarts: number;
-  minAllocationsCount: number;
-  restartPolicy: CatalogJob["restartPolicy"];
-  restartGlobs: string[];
-  driftIgnore: string[];
-  memory: Bounds;
-  cpu: Bounds;
-  /** A fixed number, or null for one from the bucket's pool. */
-  ports: Map<string, number | null>;
-  /** By name. */
-  hooks: CatalogHook[];
-  /** By name. */
-  certs: CertRequest[];
-  healthCheck: HealthCheck | null;
-  lifecycleTimeoutSeconds: number;
-  onFailure: CatalogJob["onFailure"];
-  secretMode: number;
-  tolerateUnreachable: number;
-}
+export type Manifest = ReturnType<typeof manifestOf>;
 
-const INVALID = "ErrInvalidManifest";
 const CONFIG_DEPTH = 32;
 const NONE = "0%";
 const UNBOUNDED = { memory: { min: 0, max: 0 }, cpu: { min: 0, max: 0 }, ports: new Map<string, number | null>() };
@@ -108,7 +80,7 @@ const WHOLE: typeof MANIFEST = {
     const { restart_policy: policy, restart_globs: globs, health_check: health } = given;
     if (globs.length > 0 && (policy === "always" || policy === "never"))
       report("restart_globs", `needs "restart_policy": "reload"`);
-    for (const { path: where, message } of undeclaredPorts(health, given.resources.ports)) report(where, message);
+    checkProbePorts(health, given.resources.ports, report);
     return given;
   },
 };
@@ -118,8 +90,8 @@ const WHOLE: typeof MANIFEST = {
  * jobs are known. Failures: `ErrInvalidManifest`, `ErrInvalidHookConfiguration`, `ErrPortKeyFormat`,
  * `ErrInvalidManifestPort`.
  */
-export function checkManifest(job: string, value: unknown, file: string, problems: Problems): Manifest | undefined {
-  const given = problems.take(codeOf, file, check(WHOLE, value));
+export function checkManifest(job: string, value: unknown, found: FileProblems): Manifest | undefined {
+  const given = found.take(check(WHOLE, value), manifestCode);
   return given && manifestOf(job, given);
 }
 
@@ -133,17 +105,19 @@ export function hookNames(value: unknown): string[] {
     .filter((name) => NAME.test(name));
 }
 
-function codeOf(path: string): FailureCode {
+function manifestCode(path: string): FailureCode {
   if (/^(hooks|commands)(\/|$)/i.test(path)) return "ErrInvalidHookConfiguration";
   const [, port] = /^resources\/ports\/(.*)$/i.exec(path) ?? [];
-  if (port === undefined) return INVALID;
+  if (port === undefined) return "ErrInvalidManifest";
   return isPortName(port) ? "ErrInvalidManifestPort" : "ErrPortKeyFormat";
 }
 
-function manifestOf(job: string, given: Infer<typeof WHOLE>): Manifest {
+function manifestOf(job: string, given: Infer<typeof WHOLE>) {
   const selectors = new Set(given.selectors.filter((selector) => selector !== ""));
   return {
+    /** Empty where the manifest has none. */
     version: given.version,
+    /** A worker must carry all of them as labels. */
     selectors: selectors.size > 0 ? [...selectors] : [job],
     maxConcurrentUpgrades: given.max_concurrent_upgrades,
     maxConcurrentStarts: Math.max(0, given.max_concurrent_starts),
@@ -153,8 +127,11 @@ function manifestOf(job: string, given: Infer<typeof WHOLE>): Manifest {
     driftIgnore: given.drift_ignore,
     memory: given.resources.memory,
     cpu: given.resources.cpu,
+    /** A fixed number, or null for one from the bucket's pool. */
     ports: given.resources.ports,
+    /** By name. */
     hooks: given.hooks,
+    /** By name. */
     certs: certRequests(job, given.certs),
     healthCheck: given.health_check ?? null,
     lifecycleTimeoutSeconds: given.lifecycle_timeout_seconds,

@@ -15,6 +15,7 @@ export type PortNumbers = Map<string, Map<string, number>>;
 
 const PORT_NAME = /^[a-z][a-z0-9_]*$/;
 const PORT_RULE = "small letters, digits and _, the first a letter, at most 100,";
+const PORT_VALUES = "{} for a port from the pool, or a number from 1 to 65535";
 /** Keys that the build itself writes to `ops/bucket`, where the port names of all jobs are kept too. */
 const TAKEN_NAMES = new Set(["bucket_id", "jobs", "activejobs"]);
 
@@ -32,10 +33,7 @@ export function ports(): Shape<Map<string, number | null>> {
       const fromPool = isObject(port) && Object.keys(port).length === 0;
       if (!isPortName(name)) report(join(path, name), `expected ${PORT_RULE} as name`);
       else if (!fromPool && !check(number, port).ok)
-        report(
-          join(path, name),
-          `expected {} for a port from the pool, or a number from 1 to 65535, found ${show(port)}`,
-        );
+        report(join(path, name), `expected ${PORT_VALUES}, found ${show(port)}`);
       ports.set(name, typeof port === "number" ? port : null);
     }
     return ports;
@@ -54,93 +52,49 @@ export function assignPorts(
   pool: PortPool,
   problems: Problems,
 ): PortNumbers {
-  checkNames(requests, problems);
   const wanted = requests
     .toSorted((a, b) => (a.job < b.job ? -1 : 1))
-    .flatMap(({ job, file, ports }) =>
-      [...ports].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, fixed]) => ({ job, file, name, fixed })),
+    .flatMap(({ ports, ...request }) =>
+      [...ports].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, fixed]) => ({ ...request, name, fixed })),
     );
-  const numbers = new Numbers(pool, problems);
-  for (const port of wanted) if (port.fixed === null) numbers.keep(port, stored.get(port.job)?.get(port.name));
-  for (const port of wanted) if (port.fixed !== null) numbers.fix(port, port.fixed);
-  for (const port of wanted) if (port.fixed === null) numbers.provide(port);
-  const result: PortNumbers = new Map(requests.map(({ job }) => [job, new Map()]));
-  for (const port of wanted) result.get(port.job)?.set(port.name, numbers.of(port));
-  return result;
+  checkPortNames(requests, problems);
+  const holders = new Map<number, string>();
+  const given = new Map<string, number>();
+  const labelOf = ({ job, name }: { job: string; name: string }) => `port ${name} of job ${job}`;
+  const hold = (label: string, number: number) => {
+    holders.set(number, label);
+    given.set(label, number);
+  };
+  for (const port of wanted.filter(({ fixed }) => fixed === null)) {
+    const number = stored.get(port.job)?.get(port.name) ?? 0;
+    if (number >= pool.min && number <= pool.max && !holders.has(number)) hold(labelOf(port), number);
+  }
+  for (const { fixed, ...port } of wanted) {
+    const holder = holders.get(fixed ?? 0);
+    const taken = `number ${fixed} is already taken by ${holder}`;
+    if (holder !== undefined) problems.error("ErrPortCollision", port.file, `resources/ports/${port.name}`, taken);
+    else if (fixed !== null) hold(labelOf(port), fixed);
+  }
+  let next = pool.min;
+  const none = `no number from ${pool.min} to ${pool.max} is free`;
+  for (const port of wanted.filter(({ fixed, ...one }) => fixed === null && !given.has(labelOf(one)))) {
+    while (next <= pool.max && holders.has(next)) next++;
+    if (next <= pool.max) hold(labelOf(port), next);
+    else problems.error("ErrPortRangeExhausted", port.file, `resources/ports/${port.name}`, none);
+  }
+  const numbers: PortNumbers = new Map(requests.map(({ job }) => [job, new Map()]));
+  for (const port of wanted) numbers.get(port.job)?.set(port.name, given.get(labelOf(port)) ?? 0);
+  return numbers;
 }
 
-interface WantedPort {
-  job: string;
-  file: string;
-  name: string;
-}
-
-/** Who holds which number. */
-class Numbers {
-  readonly #pool: PortPool;
-  readonly #problems: Problems;
-  readonly #holders = new Map<number, string>();
-  readonly #given = new Map<string, number>();
-  #next: number;
-
-  constructor(pool: PortPool, problems: Problems) {
-    this.#pool = pool;
-    this.#problems = problems;
-    this.#next = pool.min;
-  }
-
-  of(port: WantedPort): number {
-    return this.#given.get(label(port)) ?? 0;
-  }
-
-  keep(port: WantedPort, number: number | undefined): void {
-    if (number === undefined || number < this.#pool.min || number > this.#pool.max) return;
-    if (!this.#holders.has(number)) this.#hold(port, number);
-  }
-
-  fix(port: WantedPort, number: number): void {
-    const holder = this.#holders.get(number);
-    if (holder !== undefined)
-      this.#problems.error(
-        "ErrPortCollision",
-        port.file,
-        `resources/ports/${port.name}`,
-        `number ${number} is already taken by ${holder}`,
-      );
-    else this.#hold(port, number);
-  }
-
-  provide(port: WantedPort): void {
-    if (this.#given.has(label(port))) return;
-    while (this.#next <= this.#pool.max && this.#holders.has(this.#next)) this.#next++;
-    if (this.#next <= this.#pool.max) this.#hold(port, this.#next);
-    else
-      this.#problems.error(
-        "ErrPortRangeExhausted",
-        port.file,
-        `resources/ports/${port.name}`,
-        `no number from ${this.#pool.min} to ${this.#pool.max} is free`,
-      );
-  }
-
-  #hold(port: WantedPort, number: number): void {
-    this.#holders.set(number, label(port));
-    this.#given.set(label(port), number);
-  }
-}
-
-function label(port: WantedPort): string {
-  return `port ${port.name} of job ${port.job}`;
-}
-
-function checkNames(requests: readonly PortRequest[], problems: Problems): void {
+function checkPortNames(requests: readonly PortRequest[], problems: Problems): void {
   const owners = new Map<string, string>();
   for (const { job, file, ports } of requests)
     for (const name of ports.keys()) {
       const owner = owners.get(name);
       const taken = TAKEN_NAMES.has(name) ? "the bucket itself" : owner && `job ${owner}`;
-      if (taken)
-        problems.error("ErrPortNameCollision", file, `resources/ports/${name}`, `the name is used by ${taken} already`);
+      const message = `the name is used by ${taken} already`;
+      if (taken) problems.error("ErrPortNameCollision", file, `resources/ports/${name}`, message);
       else owners.set(name, job);
     }
 }

@@ -10,7 +10,7 @@ import type { JobSource } from "./jobs.ts";
 export type ScrapeConfig = { [key: string]: YamlValue };
 
 /** The folder of a job's files for Prometheus. */
-export const FOLDER = "_prometheus/";
+export const PROMETHEUS_FOLDER = "_prometheus/";
 /** The scrape configuration of a job, below the folder. */
 export const SCRAPE = "scrape.yaml";
 /** The same as a template. */
@@ -44,33 +44,36 @@ export function checkPrometheus(jobs: readonly JobSource[], problems: Problems):
   const names = new Map<string, string>();
   const alerts = new Map<string, string>();
   for (const {
-    name,
+    name: job,
     file: manifest,
     manifest: { ports },
     files: all,
   } of jobs) {
-    const files = ownFiles(all);
-    const report: Report = (file, message) =>
-      problems.error("ErrInvalidJob", path.dirname(manifest), FOLDER + file, message);
-    if (files.has(SCRAPE) && files.has(SCRAPE_TEMPLATE))
-      report(SCRAPE, `there is ${SCRAPE_TEMPLATE} too: keep one of them`);
+    const files = filesForPrometheus(all);
+    const found = problems.in(path.dirname(manifest), "ErrInvalidJob");
+    const report: Report = (file, message) => found.error(PROMETHEUS_FOLDER + file, message);
     const scrape = files.get(SCRAPE);
-    const text = scrape && textOf(scrape, SCRAPE, report);
-    if (text !== undefined) readScrape(name, text, [...ports.keys()], SCRAPE, names, report);
-    for (const [file, rule] of rulesOf(files, report)) checkRule(name, file, rule, files, alerts, report);
+    if (scrape && files.has(SCRAPE_TEMPLATE)) report(SCRAPE, `there is ${SCRAPE_TEMPLATE} too: keep one of them`);
+    const text = scrape && decodedText(scrape, SCRAPE, report);
+    if (text !== undefined) readScrape(text, { job, ports: [...ports.keys()], file: SCRAPE, names, report });
+    for (const [file, rule] of rulesOf(files, report)) checkRule(file, rule, { job, files, alerts, report });
   }
 }
 
-/** The entries of a scrape file; what is wrong is reported, `names` are those of all jobs so far. */
-export function readScrape(
-  job: string,
-  text: string,
-  ports: readonly string[],
-  file: string,
-  names: Map<string, string>,
-  report: Report,
-): ScrapeConfig[] {
-  const value = parsed(text, file, SCRAPES, report);
+/** A scrape file, for {@link readScrape}. */
+interface ScrapeFile {
+  job: string;
+  /** The names of the job's ports. */
+  ports: readonly string[];
+  file: string;
+  /** The names of scrape jobs so far, each with its job. */
+  names: Map<string, string>;
+  report: Report;
+}
+
+/** The entries of a scrape file; what is wrong with them is reported. */
+export function readScrape(text: string, { job, ports, file, names, report }: ScrapeFile): ScrapeConfig[] {
+  const value = parsedYaml(text, file, SCRAPES, report);
   if (value === undefined) return [];
   for (const { job_name: given, static_configs: groups = [] } of value) {
     const name = withJob(given, job);
@@ -91,12 +94,10 @@ export function readScrape(
 /** `_implicit` is the port that a job most likely tells its numbers on. */
 export function portNamed(name: string, ports: readonly string[], job: string): string | undefined {
   if (name !== IMPLICIT) return ports.find((port) => port === name);
+  // Port names have no dashes.
+  const usual = [`${job.replaceAll("-", "_")}_metrics_port`, "metrics_port"].find((port) => ports.includes(port));
   const likely = ports.filter((port) => port.endsWith("_metrics_port"));
-  return (
-    // Port names have no dashes.
-    [`${job.replaceAll("-", "_")}_metrics_port`, "metrics_port"].find((port) => ports.includes(port)) ??
-    (likely.length === 1 ? likely[0] : undefined)
-  );
+  return usual ?? (likely.length === 1 ? likely[0] : undefined);
 }
 
 /** Replaces `ops:job` by the job's name. */
@@ -105,22 +106,19 @@ export function withJob(text: string, job: string): string {
 }
 
 /** Every rule of the alert files, with its file. */
-export function rulesOf(files: ReadonlyMap<string, CatalogFile>, report: Report): [file: string, rule: Rule][] {
+export function rulesOf(files: Files, report: Report): [file: string, rule: Rule][] {
   return [...files].flatMap(([file, entry]): [string, Rule][] => {
     if (!/^alerts\/.*\.ya?ml$/.test(file)) return [];
-    const text = textOf(entry, file, report);
-    const value = text === undefined ? undefined : parsed(text, file, ALERTS, report);
+    const text = decodedText(entry, file, report);
+    const value = text === undefined ? undefined : parsedYaml(text, file, ALERTS, report);
     return (value?.groups ?? []).flatMap(({ rules }) => rules).map((rule) => [file, rule]);
   });
 }
 
 function checkRule(
-  job: string,
   file: string,
   { alert, record, annotations }: Rule,
-  files: ReadonlyMap<string, CatalogFile>,
-  alerts: Map<string, string>,
-  report: Report,
+  { job, files, alerts, report }: Pick<ScrapeFile, "job" | "report"> & { files: Files; alerts: Map<string, string> },
 ): void {
   if (alert === undefined && record === undefined) report(file, "a rule has neither alert nor record");
   if (alert !== undefined && alerts.has(alert)) report(file, `alert ${alert} is one of job ${alerts.get(alert)} too`);
@@ -130,14 +128,17 @@ function checkRule(
   if (!files.has(runbook)) report(file, `alert ${alert}: there is no ${runbook}`);
 }
 
+/** Files by path below `_prometheus/`. */
+type Files = ReadonlyMap<string, CatalogFile>;
+
 /** The files below the folder, by path within it. */
-export function ownFiles(files: readonly CatalogFile[]): Map<string, CatalogFile> {
-  const own = files.filter((file) => file.path.startsWith(FOLDER));
-  return new Map(own.map((file) => [file.path.slice(FOLDER.length), file]));
+export function filesForPrometheus(files: readonly CatalogFile[]): Map<string, CatalogFile> {
+  const own = files.filter((file) => file.path.startsWith(PROMETHEUS_FOLDER));
+  return new Map(own.map((file) => [file.path.slice(PROMETHEUS_FOLDER.length), file]));
 }
 
 /** The text of a file; what is not UTF-8 is reported. */
-export function textOf(file: CatalogFile, at: string, report: Report): string | undefined {
+export function decodedText(file: CatalogFile, at: string, report: Report): string | undefined {
   try {
     return UTF8.decode(file.content);
   } catch {
@@ -146,7 +147,12 @@ export function textOf(file: CatalogFile, at: string, report: Report): string | 
   }
 }
 
-function parsed<T>(text: string, file: string, shape: Parameters<typeof check<T>>[0], report: Report): T | undefined {
+function parsedYaml<T>(
+  text: string,
+  file: string,
+  shape: Parameters<typeof check<T>>[0],
+  report: Report,
+): T | undefined {
   try {
     const value = parseYaml(text);
     const checked = check(shape, value);

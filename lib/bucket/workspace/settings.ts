@@ -14,34 +14,10 @@ import {
 } from "../../core/shape.ts";
 import type { Layout } from "../base/layout.ts";
 import { blank, fileName, folder, jump, line, user } from "../base/names.ts";
-import { Problems } from "../base/problems.ts";
+import { type FileProblems, Problems } from "../base/problems.ts";
 import { parseSourceToml, readSource } from "../source/source-file.ts";
 
-/** What ops.conf says, with the defaults in place. */
-export interface OpsConf {
-  sshUser: string;
-  /** Name of the private key's file in `secrets/`. */
-  sshKey: string;
-  sshPort: number;
-  sshJump: string | undefined;
-  sshOptions: Record<string, string>;
-  /** How many ssh sessions are open at most at a time. */
-  sshConcurrency: number;
-  useSudo: boolean;
-  /** Where `<root>/<bucket_id>/` lives on workers that name no root of their own. */
-  workerRoot: string;
-  /** How long certificates are valid, and how long before their end they are renewed, in days. */
-  certsTtl: number;
-  certsRenewalBuffer: number;
-  /** Which `bucket.jobs.<selector>.conf` is read; empty for `bucket.jobs.conf`. */
-  jobConfigSelector: string;
-  logFormat: "kv" | "json";
-  /** How many runs are kept, and for how many days; 0 = unlimited. */
-  logRunRetentionCount: number;
-  logRunRetentionDays: number;
-}
-
-/** The ops.conf that init writes; where there is none, these are the settings. */
+/** The ops.conf that init writes. A bucket without ops.conf has these settings. */
 export const DEFAULT_OPS_CONF = `# How ops reaches the workers, and what it keeps. After a change: build.
 
 # The user on the workers, the private key's file in secrets/, and whether commands there need sudo.
@@ -96,8 +72,6 @@ const OPS_CONF = object(
   { unknown: "judge" },
 );
 
-const OPS_CONF_CODE = "ErrInvalidOpsConf";
-
 /** Reads ops.conf; throws `ErrInvalidOpsConf` with every problem of the file in its details. */
 export async function loadOpsConf(layout: Layout): Promise<{ settings: OpsConf; warnings: Problem[] }> {
   const problems = new Problems();
@@ -108,46 +82,44 @@ export async function loadOpsConf(layout: Layout): Promise<{ settings: OpsConf; 
 
 /** Like {@link loadOpsConf}, but collects the problems; the settings are then the defaults. */
 export async function readOpsConf(layout: Layout, problems: Problems): Promise<OpsConf> {
-  const table = await readSource(parseSourceToml, layout, layout.opsConf, OPS_CONF_CODE, problems);
-  return table ? checkOpsConf(table, problems) : defaults();
+  const found = problems.in("ops.conf", "ErrInvalidOpsConf");
+  const table = await readSource(parseSourceToml, layout, found);
+  return table ? checkOpsConf(table, found) : defaults();
 }
 
-/** The settings that ops.conf, read already, stands for; with problems the defaults. */
-export function checkOpsConf(table: TomlTable, problems: Problems): OpsConf {
-  const code = OPS_CONF_CODE;
-  const given = problems.take(code, "ops.conf", check(OPS_CONF, table));
+/** The settings in an ops.conf that was read already; with problems the defaults. */
+export function checkOpsConf(table: TomlTable, found: FileProblems): OpsConf {
+  const given = found.take(check(OPS_CONF, table));
   if (!given) return defaults();
   const settings = settingsOf(given);
-  if (settings.certsRenewalBuffer >= settings.certsTtl)
-    problems.error(
-      code,
-      "ops.conf",
-      "certs_renewal_buffer",
-      `must be less than certs_ttl (${settings.certsTtl}), or every build would renew every certificate`,
-    );
+  const rule = `must be less than certs_ttl (${settings.certsTtl}), or every build would renew every certificate`;
+  if (settings.certsRenewalBuffer >= settings.certsTtl) found.error("certs_renewal_buffer", rule);
   return settings;
 }
 
-function defaults(): OpsConf {
-  const checked = check(OPS_CONF, parseToml(DEFAULT_OPS_CONF));
-  if (!checked.ok) throw new Error("the default ops.conf does not pass its own check");
-  return settingsOf(checked.value);
-}
+/** What ops.conf says, with the defaults in place. */
+export type OpsConf = Readonly<ReturnType<typeof settingsOf>>;
 
-function settingsOf(given: Infer<typeof OPS_CONF>): OpsConf {
+function settingsOf(given: Infer<typeof OPS_CONF>) {
   return {
     sshUser: given.ssh_user,
+    /** Name of the private key's file in `secrets/`. */
     sshKey: given.ssh_key,
     sshPort: given.ssh_port || 22,
     sshJump: given.ssh_jump,
     sshOptions: { ...given.ssh_options },
+    /** How many ssh sessions are open at most at a time. */
     sshConcurrency: given.ssh_concurrency,
     useSudo: given.use_sudo,
+    /** Where `<root>/<bucket_id>/` lives on workers that name no root of their own. */
     workerRoot: given.worker_root,
+    /** How long certificates are valid, and how long before their end they are renewed, in days. */
     certsTtl: given.certs_ttl || 60,
     certsRenewalBuffer: given.certs_renewal_buffer,
+    /** Which `bucket.jobs.<selector>.conf` is read; empty for `bucket.jobs.conf`. */
     jobConfigSelector: given.job_config_selector,
-    logFormat: /^jsonl?$/i.test(given.log_format) ? "json" : "kv",
+    logFormat: /^jsonl?$/i.test(given.log_format) ? ("json" as const) : ("kv" as const),
+    /** How many runs are kept, and for how many days; 0 = unlimited. */
     logRunRetentionCount: given.log_run_retention_count,
     logRunRetentionDays: given.log_run_retention_days,
   };
@@ -172,4 +144,10 @@ function sshOption(): Shape<string> {
       return String(text);
     },
   };
+}
+
+function defaults(): OpsConf {
+  const checked = check(OPS_CONF, parseToml(DEFAULT_OPS_CONF));
+  if (!checked.ok) throw new Error("the default ops.conf does not pass its own check");
+  return settingsOf(checked.value);
 }

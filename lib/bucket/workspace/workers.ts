@@ -21,23 +21,7 @@ import { parseSourceJson, readSource, relative } from "../source/source-file.ts"
 import type { OpsConf } from "./settings.ts";
 
 /** A worker as `workspace/workers.json` and the defaults of ops.conf describe it. */
-export interface Worker {
-  host: string;
-  hostname: string | null;
-  connection: "ssh" | "local";
-  root: string;
-  /** Only for workers that are reached over ssh. */
-  sshUser?: string;
-  sshPort?: number;
-  sshJump?: string;
-  /** In small letters, sorted; every worker has `worker`. */
-  labels: string[];
-  /** 0 where nothing is said. */
-  memoryMb: number;
-  cpuMhz: number;
-  tags: Map<string, string>;
-  position: number;
-}
+export type Worker = ReturnType<typeof workerOf>;
 
 /** What `workspace/disabled.json` takes out of service. */
 export interface Disabled {
@@ -68,10 +52,9 @@ const DISABLED = fields({
 
 /** Reads `workspace/workers.json`, in the order of the file; no workers where there is none (`ErrInvalidWorkerJSON`). */
 export async function readWorkers(layout: Layout, settings: OpsConf, problems: Problems): Promise<Worker[]> {
-  const code = "ErrInvalidWorkerJSON";
-  const file = relative(layout, layout.workersJson);
-  const value = await readSource(parseSourceJson, layout, layout.workersJson, code, problems);
-  const given = problems.take(code, file, check(WORKERS, value ?? [])) ?? [];
+  const found = problems.in(relative(layout, layout.workersJson), "ErrInvalidWorkerJSON");
+  const value = await readSource(parseSourceJson, layout, found);
+  const given = found.take(check(WORKERS, value ?? [])) ?? [];
   return given.map((one, index) => workerOf(one, index, settings));
 }
 
@@ -91,19 +74,22 @@ function canonical(host: string): string {
   return isIPv6(host) && !host.includes("%") ? new URL(`http://[${host}]`).hostname : host.toLowerCase();
 }
 
-function workerOf(given: Infer<typeof WORKER>, index: number, settings: OpsConf): Worker {
+function workerOf(given: Infer<typeof WORKER>, index: number, settings: OpsConf) {
   const sshJump = given.ssh_jump ?? settings.sshJump;
   return {
     host: given.host,
     hostname: given.hostname || null,
     connection: given.connection,
     root: given.root ?? settings.workerRoot,
+    // Only for workers that are reached over ssh.
     ...(given.connection === "ssh" && {
       sshUser: given.ssh_user ?? settings.sshUser,
       sshPort: given.ssh_port ?? settings.sshPort,
       ...(sshJump !== undefined && { sshJump }),
     }),
+    /** In small letters, sorted; every worker has `worker`. */
     labels: [...new Set([...given.labels, "worker"])].sort(),
+    /** 0 where nothing is said. */
     memoryMb: given.memory,
     cpuMhz: given.cpu,
     tags: given.tags,
@@ -136,14 +122,12 @@ function tags(): Shape<Map<string, string>> {
 
 /** Reads `workspace/disabled.json`; nothing is disabled where there is none (`ErrInvalidDisabledJSON`). */
 export async function readDisabled(layout: Layout, problems: Problems): Promise<Disabled> {
-  const code = "ErrInvalidDisabledJSON";
-  const value = await readSource(parseSourceJson, layout, layout.disabledJson, code, problems);
-  const file = relative(layout, layout.disabledJson);
-  const given = problems.take(code, file, check(DISABLED, value ?? {}));
+  const found = problems.in(relative(layout, layout.disabledJson), "ErrInvalidDisabledJSON");
+  const given = found.take(check(DISABLED, (await readSource(parseSourceJson, layout, found)) ?? {}));
   const jobs: Disabled["jobs"] = new Map();
   for (const [written, { allocations }] of Object.entries(given?.jobs ?? {})) {
     const job = written.trim().toLowerCase();
-    if (jobs.has(job)) problems.error(code, file, join("jobs", written), "is there twice, in other capitals");
+    if (jobs.has(job)) found.error(join("jobs", written), "is there twice, in other capitals");
     jobs.set(job, allocations.length === 0 ? "all" : new Set(allocations));
   }
   return { workers: new Set(given?.workers), jobs };

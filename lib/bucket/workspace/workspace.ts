@@ -3,36 +3,17 @@ import { exists } from "../../core/files.ts";
 import { jobResourcesFile, type Layout } from "../base/layout.ts";
 import type { Problems } from "../base/problems.ts";
 import { checkUnchanged, type SourceTree, scanSource } from "../source/source-file.ts";
-import {
-  type BucketConf,
-  type JobSettings,
-  readBucketConf,
-  readJobSettings,
-  warnAboutStrangers,
-} from "./bucket-conf.ts";
-import { type JobSource, readJobs } from "./jobs.ts";
+import { readBucketConf, readJobSettings, warnAboutStrangers } from "./bucket-conf.ts";
+import { readJobs } from "./jobs.ts";
 import { checkPrometheus } from "./prometheus.ts";
 import { type OpsConf, readOpsConf } from "./settings.ts";
-import { type Disabled, readDisabled, readWorkers, type Worker, warnAboutDisabledStrangers } from "./workers.ts";
+import { readDisabled, readWorkers, type Worker, warnAboutDisabledStrangers } from "./workers.ts";
 
 /** Everything that a build reads: ops.conf and the folder `workspace/`. */
-export interface Workspace {
-  settings: OpsConf;
-  bucketConf: BucketConf;
-  jobSettings: JobSettings;
-  /** By position, then host: the order of deployment. */
-  workers: Worker[];
-  disabled: Disabled;
-  /** By name; those whose manifest can be used, though there may be other problems with them. */
-  jobs: JobSource[];
-  /** The names of the others. */
-  broken: ReadonlySet<string>;
-  /** The paths of all files below `workspace/`. */
-  files: string[];
-}
+export type Workspace = Awaited<ReturnType<typeof readWorkspace>>;
 
 /** Reads the source of a bucket as it is on disk and collects all that is wrong with it. */
-export async function readWorkspace(layout: Layout, problems: Problems, signal: AbortSignal): Promise<Workspace> {
+export async function readWorkspace(layout: Layout, problems: Problems, signal: AbortSignal) {
   const settings = await readOpsConf(layout, problems);
   if (!(await exists(layout.workspace))) problems.warn("workspace", "", "is not there: nothing has been pushed yet");
   const tree = scanSource(layout, problems, ownFiles(layout, settings));
@@ -46,14 +27,23 @@ export async function readWorkspace(layout: Layout, problems: Problems, signal: 
   warnAboutUnread(tree, layout, settings, problems);
   const names = new Set([...jobs.map((job) => job.name), ...broken]);
   warnAboutStrangers(jobSettings, names, problems);
-  warnAboutDisabledStrangers(
-    layout,
+  const hosts = new Set(workers.map((one) => one.host));
+  warnAboutDisabledStrangers(layout, disabled, { jobs: names, hosts }, problems);
+  workers.sort(inOrder);
+  return {
+    settings,
+    bucketConf,
+    jobSettings,
+    /** By position, then host: the order of deployment. */
+    workers,
     disabled,
-    { jobs: names, hosts: new Set(workers.map((one) => one.host)) },
-    problems,
-  );
-  const files = [...tree.states.keys()];
-  return { settings, bucketConf, jobSettings, workers: workers.sort(inOrder), disabled, jobs, broken, files };
+    /** By name; the jobs whose manifest can be used, though they may have other problems. */
+    jobs,
+    /** The names of the other jobs. */
+    broken,
+    /** The paths of all files below `workspace/`. */
+    files: [...tree.states.keys()],
+  };
 }
 
 /** The files of `workspace/` that are read by name, and whose problems have codes of their own. */

@@ -51,10 +51,11 @@ function resourcesOf(result: unknown, name: string): Map<string, { memory: strin
 
 async function readList(layout: Layout): Promise<Record<string, unknown>[]> {
   const problems = new Problems();
-  const value = await readSource(parseSourceJson, layout, layout.workersJson, "ErrInvalidWorkerJSON", problems);
+  const file = relative(layout, layout.workersJson);
+  const value = await readSource(parseSourceJson, layout, problems.in(file, "ErrInvalidWorkerJSON"));
   problems.throwIfAny();
   const list = Array.isArray(value) ? value : [];
-  if (!list.every(isObject)) throw unchanged(relative(layout, layout.workersJson), "it is no list of workers");
+  if (!list.every(isObject)) throw unchanged(file, "it is no list of workers");
   return list;
 }
 

@@ -38,7 +38,7 @@ test("a build names every template that can never be rendered, beside all else t
 test("text that is not UTF-8 is no template", () => {
   const problems = new Problems();
   const file = { path: "a.tpl", mode: 0o644, sha256: "1", content: Buffer.from([0xff]) };
-  checkTemplates("web", [file], problems);
+  checkTemplates([file], "web", problems);
   assert.deepEqual(problems.errors.map(sentenceOf), ["ErrInvalidTemplate: web/a.tpl: is not UTF-8 text"]);
 });
 

@@ -42,7 +42,7 @@ test("CP-348 without an ops.conf the settings are those of the file that init wr
 
 test("an ops.conf below a file instead of a folder is as good as none", async (t) => {
   const layout = bucketWith(t, { "ops.conf": "" });
-  const { settings } = await loadOpsConf({ ...layout, opsConf: path.join(layout.opsConf, "none") });
+  const { settings } = await loadOpsConf(layoutOf(layout.opsConf));
   assert.equal(settings.useSudo, true);
 });
 
@@ -231,7 +231,7 @@ test("settings outside a table are refused", async (t) => {
 test("a vars.toml with a list is ErrInvalidJobVars", () => {
   const problems = new Problems();
   const bytes = Buffer.from("ok = 1\nbad = [1]\n");
-  assert.deepEqual([...valuesIn(bytes, "web/vars.toml", "ErrInvalidJobVars", problems)], [["ok", "1"]]);
+  assert.deepEqual([...valuesIn(bytes, problems.in("web/vars.toml", "ErrInvalidJobVars"))], [["ok", "1"]]);
   assert.deepEqual(problems.errors.map(sentenceOf), [
     "ErrInvalidJobVars: web/vars.toml: bad: expected text, a number, true or false, found a list",
   ]);
