@@ -38,7 +38,7 @@ const READING = object(
 
 const CONTROL = {
   allocations: optional(described(ALLOCATIONS, "Only the allocations on these workers; JOB@WORKER is one of them")),
-  health_check: flag("Check the job's health after each batch, and go on only if it is well"),
+  health_check: flag("Check the job's health after each batch, and go on only if the job is healthy"),
 };
 const TARGET = described(
   string({ pattern: /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/, means: "the name of a target", max: 100 }),
@@ -48,7 +48,7 @@ const TARGET = described(
 /** What the requests of job control say beside the job. */
 export const JOB_CONTROL = {
   job_start: CONTROL,
-  job_stop: { ...CONTROL, forget: flag("Let the next deploy start what was stopped as if it were new") },
+  job_stop: { ...CONTROL, forget: flag("Let the next deploy start the stopped allocations like new ones") },
   job_restart: CONTROL,
   job_reload: CONTROL,
   job_status: CONTROL,
@@ -73,7 +73,7 @@ export const RUNS = {
   build: {
     summary: "Turn the source into the catalog that deploys work from",
     parameters: object({
-      purge_job_kv: flag("Also drop variables and secrets of jobs that have no allocation any more"),
+      purge_job_kv: flag("Also delete variables and secrets of jobs that no longer have an allocation"),
     }),
   },
   deploy: {
@@ -82,15 +82,15 @@ export const RUNS = {
       {
         jobs: JOBS,
         build: flag("Build first"),
-        dry_run: flag("Change nothing on any worker: tell what a deploy would do, and why"),
-        with_hooks: flag("In a dry run, run pre_deploy with DRY_RUN=1 and drop what it stores"),
+        dry_run: flag("Change nothing on any worker: show what a deploy would do, and why"),
+        with_hooks: flag("In a dry run, run pre_deploy with DRY_RUN=1 and drop the values that it stores"),
         force: flag("Also roll out jobs whose deploy is complete"),
         force_only: optional(
-          described(ALLOCATIONS, "Like force, only for what is on these workers; JOB@WORKER is one allocation"),
+          described(ALLOCATIONS, "Like force, but only on these workers; JOB@WORKER is one allocation"),
         ),
         sync_only: flag("Bring the files and promote them, but start, reload and restart nothing"),
         plan: optional(
-          described(string({ min: 36, max: 36 }), "Do what this dry run has planned, or nothing; goes alone"),
+          described(string({ min: 36, max: 36 }), "Carry out the plan of this dry run, or nothing; goes alone"),
         ),
       },
       { needs: [["with_hooks", "dry_run"]], alone: "plan" },
@@ -101,29 +101,29 @@ export const RUNS = {
     parameters: object({
       hook: described(string({ min: 1, max: 100 }), "The hook"),
       job: optional(described(string({ min: 1, max: 100 }), "Its job (default: the only one that has the hook)")),
-      verbose: flag("Tell how each script has ended"),
+      verbose: flag("Show how each script ended"),
     }),
   },
   health_check: {
-    summary: "Look whether workers and jobs are well: an ssh round trip, probes, hooks",
+    summary: "Check whether workers and jobs are healthy: an ssh round trip, probes, hooks",
     parameters: object({
       jobs: JOBS,
-      wait: flag("Wait for what is not well yet: workers 30 s, jobs as their manifests say"),
-      verbose: flag("Tell what each probe found, and how each script has ended"),
+      wait: flag("Wait until they are healthy: workers 30 s, jobs as their manifests say"),
+      verbose: flag("Show what each probe found, and how each script ended"),
     }),
   },
   drift: {
-    summary: "Compare the files on the workers with what was promoted there",
+    summary: "Compare the files on the workers with the promoted ones",
     parameters: object({ jobs: JOBS, workers: WORKERS.workers }),
   },
   job_start: control("Start jobs on their workers"),
   job_stop: control("Stop jobs on their workers", JOB_CONTROL.job_stop),
   job_restart: control("Restart jobs on their workers"),
   job_reload: control("Let jobs on their workers read their configuration again"),
-  job_status: control("Ask jobs on their workers how they are"),
+  job_status: control("Show the status of jobs on their workers"),
   job_run: control("Run a target of the Makefile of jobs on their workers", JOB_CONTROL.job_run),
   gc: {
-    summary: "Clean up: what removed allocations left on their workers, and deleted keys",
+    summary: "Remove the files of removed allocations from their workers, and deleted keys",
     parameters: object({
       retain_days: withDefault(
         described(
@@ -139,10 +139,10 @@ export const RUNS = {
     parameters: object({ note: optional(described(string({ max: 500 }), "Why it is made; shown in lists")) }),
   },
   snapshot_restore: {
-    summary: "Bring back what a snapshot holds",
+    summary: "Restore a snapshot",
     parameters: object({
       snapshot: described(string({ min: 1, max: 4_096 }), "Its name, or the path of its file"),
-      with_source: flag("Also bring back ops.conf, workspace/ and templates/"),
+      with_source: flag("Also restore ops.conf, workspace/ and templates/"),
     }),
   },
   run_command: {
@@ -159,7 +159,7 @@ export const RUNS = {
           1,
         ),
         health_check: flag("After each batch also wait until the jobs on its workers are healthy"),
-        ignore_failure: flag("Go on, and succeed, although workers fail"),
+        ignore_failure: flag("Go on, and succeed, even if workers fail"),
         timeout_seconds: withDefault(
           described(integer({ min: 1, max: 86_400 }), "How long the script may take on a worker (default 300)"),
           300,
@@ -174,18 +174,18 @@ export const RUNS = {
       {
         ...WORKERS,
         concurrency: count("How many are asked at a time (default: ssh_concurrency of ops.conf)"),
-        force: flag("Replace known keys by what the workers show now"),
+        force: flag("Replace known keys by those that the workers show now"),
       },
       WORKERS_OR_LABELS,
     ),
   },
   worker_facts: {
-    summary: "Ask workers what they are: system, processors, memory, disks, addresses, tools",
+    summary: "Read facts of workers: system, processors, memory, disks, addresses, tools",
     parameters: READING,
   },
-  worker_uptime: { summary: "Ask workers for their load and since when they run", parameters: READING },
+  worker_uptime: { summary: "Read load and uptime of workers", parameters: READING },
   worker_sysstat: {
-    summary: "Ask workers how busy processors, memory, disks and network are, for a second",
+    summary: "Read the use of processors, memory, disks and network of workers over one second",
     parameters: READING,
   },
 };

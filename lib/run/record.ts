@@ -49,8 +49,8 @@ export const RUN_FIELDS = {
   origin: oneOf("server", "cli"),
   kind: RUN_KIND,
   // Never holds a secret.
-  params: described(anything({ type: "object" }) as Shape<Record<string, unknown>>, "What was asked for"),
-  revision: described(nullable(ID), "The source that it works with; null where none is known"),
+  params: described(anything({ type: "object" }) as Shape<Record<string, unknown>>, "The parameters that were given"),
+  revision: described(nullable(ID), "The source revision that the run works with; null where none is known"),
   status: RUN_STATUS,
   created_at: TIME,
   started_at: nullable(TIME),

@@ -35,12 +35,12 @@ interface RunCommand {
   conclude?: RunView["show"];
 }
 
-const JSON_FLAG: Flag = { name: "json", help: "Print the result of the run as JSON; what happens goes to stderr" };
+const JSON_FLAG: Flag = { name: "json", help: "Print the result of the run as JSON; Activity goes to stderr" };
 
 const RETRY_FLAG: Flag = {
   name: "retry",
   value: "RUN",
-  help: "Repeat this run on what failed, was unreachable or never started; goes alone",
+  help: "Repeat this run where it failed, was unreachable or never started; goes alone",
 };
 
 /**

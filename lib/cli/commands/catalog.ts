@@ -3,9 +3,9 @@ import { VIEW_NAMES, type ViewName } from "../../bucket/catalog/views.ts";
 import { BUCKET_DIR, bucketDir, type Command, type Flag, listOf, numberOf } from "../base/flags.ts";
 
 const JSON_FLAG: Flag = { name: "json", help: "Print JSON instead of a table" };
-const JOBS: Flag = { name: "jobs", value: "A,B", help: "Only what belongs to these jobs" };
-const WORKERS: Flag = { name: "workers", value: "A,B", help: "Only what belongs to these workers" };
-const ACTIVE: Flag = { name: "active", help: "Leave out what is removed or disabled" };
+const JOBS: Flag = { name: "jobs", value: "A,B", help: "Only entries of these jobs" };
+const WORKERS: Flag = { name: "workers", value: "A,B", help: "Only entries of these workers" };
+const ACTIVE: Flag = { name: "active", help: "Leave out removed and disabled entries" };
 const OUTCOME: Flag = {
   name: "outcome",
   value: "A,B",
@@ -23,7 +23,7 @@ const VIEWS: Record<ViewName, { summary: string; flags: Flag[] }> = {
   },
   hooks: { summary: "Show the hooks of the jobs and what they demand", flags: [JOBS] },
   ports: { summary: "Show the numbers of the jobs' ports", flags: [JOBS] },
-  kv: { summary: "Show the keys of the key-value store; of secrets a fingerprint", flags: [JOBS, ACTIVE, DELETED] },
+  kv: { summary: "Show the keys of the key-value store, secrets as fingerprints", flags: [JOBS, ACTIVE, DELETED] },
   certs: { summary: "Show the certificates and when they end", flags: [JOBS, WORKERS] },
 };
 
@@ -31,7 +31,7 @@ const VIEWS: Record<ViewName, { summary: string; flags: Flag[] }> = {
 export const CATALOG_COMMANDS: readonly Command[] = [
   {
     name: "info",
-    summary: "Show what a bucket is: its id, its update sequence, how much it holds",
+    summary: "Show a bucket: its id, its update sequence, how much it holds",
     flags: [BUCKET_DIR, JSON_FLAG],
     run: async (input) =>
       (await import("../bucket/catalog.ts")).infoCommand(bucketDir(input), input.switches.has("json")),
@@ -98,7 +98,7 @@ export const CATALOG_COMMANDS: readonly Command[] = [
     flags: [
       BUCKET_DIR,
       JOBS,
-      { name: "reveal", help: "Show secrets that templates read, not <secret>" },
+      { name: "reveal", help: "Show secrets that templates read instead of <secret>" },
       { name: "json", help: "Print JSON instead of YAML" },
     ],
     async run(input) {
@@ -119,7 +119,7 @@ export const CATALOG_COMMANDS: readonly Command[] = [
       { name: "job", help: "The job that may read it" },
       { name: "key", help: "The key, as templates and hooks ask for it" },
     ],
-    flags: [BUCKET_DIR, { name: "ttl", value: "SECONDS", help: "Forget it after that time (default: never)" }],
+    flags: [BUCKET_DIR, { name: "ttl", value: "SECONDS", help: "Delete the secret after that time (default: never)" }],
     async run(input) {
       const { setSecretCommand } = await import("../bucket/catalog.ts");
       const [job = "", key = ""] = input.operands;

@@ -9,10 +9,10 @@ const FIELDS = ["worker", "run", "job", "phase", "event"] as const;
 export const LOG_COMMANDS: readonly Command[] = [
   {
     name: "logs",
-    summary: "Show what runs and their commands on the workers have said",
+    summary: "Show the log lines of runs and of their commands on workers",
     flags: [
       BUCKET_DIR,
-      { name: "worker", value: "A,B", help: "Only lines about these workers; - for those about none" },
+      { name: "worker", value: "A,B", help: "Only lines about these workers; - stands for lines about no worker" },
       { name: "run", value: "ID", help: "Only lines of this run; the beginning of its id is enough" },
       { name: "job", value: "A,B", help: "Only lines about these jobs" },
       { name: "phase", value: "A,B", help: "Only lines of these phases, for example rollout" },

@@ -13,7 +13,9 @@ export const RUN_COMMANDS: readonly Command[] = [
       },
     ],
     short: { workers: "w", labels: "l", concurrency: "c" },
-    flags: [{ name: "fold", help: "Show at the end which workers had the same output, instead of all as it comes" }],
+    flags: [
+      { name: "fold", help: "Show at the end which workers had the same output, instead of each line as it comes" },
+    ],
     async complete(params, input) {
       if (params.command !== undefined) return;
       const { readCommandFile } = await import("../bucket/command-file.ts");

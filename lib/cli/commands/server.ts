@@ -28,7 +28,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
       { name: "tls-key", value: "FILE", help: "PEM key of the certificate" },
       {
         ...SECRET_FILE,
-        help: "Asks for TOTP codes too; file of server totp-enroll (or set OPS_SERVE_TOTP_SECRET_FILE); needs TLS",
+        help: "Require TOTP codes too; the file that server totp-enroll writes (or set OPS_SERVE_TOTP_SECRET_FILE); needs TLS",
       },
       {
         name: "totp-session-ttl",
@@ -42,9 +42,12 @@ export const SERVER_COMMANDS: readonly Command[] = [
   },
   {
     name: "server totp-enroll",
-    summary: "Make the TOTP secret of a server, or show the one there is, for an authenticator app",
+    summary: "Make the TOTP secret of a server, or show the existing one, for an authenticator app",
     flags: [
-      { ...SECRET_FILE, help: "Where it is, or is written, for its owner alone (default ./server-totp.secret)" },
+      {
+        ...SECRET_FILE,
+        help: "File of the secret, made with mode 0600 if it is missing (default ./server-totp.secret)",
+      },
       ISSUER,
       { name: "totp-account", value: "NAME", help: "The account in the app (default ops-server@<hostname>)" },
       { name: "json", help: "Print JSON instead of text and QR code" },

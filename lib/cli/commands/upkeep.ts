@@ -9,7 +9,7 @@ const SNAPSHOT: Operand = {
 
 const RESTORE_RUN = runCommand("snapshot_restore", {
   name: "snapshot restore",
-  summary: "Bring back what a snapshot holds: into an empty folder all of it, else all but the source",
+  summary: "Restore a snapshot: into an empty folder all of it, else all but the source",
   operands: [SNAPSHOT],
   async complete(params, input) {
     const { snapshotFile } = await import("../bucket/snapshots.ts");
@@ -33,7 +33,7 @@ const RESTORE: Command = {
 export const UPKEEP_COMMANDS: readonly Command[] = [
   {
     name: "doctor",
-    summary: "Examine this host, the bucket and its workers, and say what to do about each finding",
+    summary: "Examine this host, the bucket and its workers, and give advice for each finding",
     flags: [BUCKET_DIR, JSON_FLAG],
     run: async (input) =>
       (await import("../bucket/doctor.ts")).doctorCommand(bucketDir(input), input.switches.has("json")),

@@ -7,7 +7,7 @@ const SHORT = { workers: "w", labels: "l", concurrency: "c" };
 const GENERATE: Flag[] = [
   {
     name: "generate-workers",
-    help: "Write memory and processors of each into workspace/workers.json, once all have told them",
+    help: "Write memory and processors of each worker into workspace/workers.json, once all have answered",
   },
   { name: "dry-run", help: "With --generate-workers: only show what would be written" },
 ];

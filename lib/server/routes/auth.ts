@@ -32,7 +32,7 @@ export const AUTH_ROUTES = [
   route({
     method: "GET",
     path: SESSION_PATH,
-    summary: "How long the session of this request lasts",
+    summary: "Show how long the session of this request lasts",
     answer: { status: 200, description: "Signed in", shape: component("Session") },
     async handle(_, { identity }) {
       return json(200, sessionBody(identity.session, identity));
@@ -43,7 +43,7 @@ export const AUTH_ROUTES = [
     path: SESSION_PATH,
     summary: "Sign out: end the sessions of this request and clear their cookies",
     description:
-      "Without TOTP, where that is on, the answer is 403 `totp_required`; with a same-origin `Origin` and " +
+      "Where TOTP is on and missing the answer is 403 `totp_required`; with a same-origin `Origin` and " +
       "`X-Ops-CSRF: 1` the sessions end and the cookies are cleared all the same.",
     answer: { status: 204, description: "Signed out" },
     async handle({ request }, { identity, sessions, totpSessions, totp }) {
@@ -60,7 +60,7 @@ export const AUTH_ROUTES = [
     path: VERIFY_PATH,
     summary: "Verify a TOTP code: sets the cookie `ops_totp_session`",
     description:
-      "Needs the API token or a browser session, but no TOTP. A code counts once; it and every earlier one are " +
+      "Needs the API token or a browser session, but no TOTP. A code counts once: this code and every earlier one are " +
       "refused from then on, for all clients.",
     body: CODE,
     answer: {

@@ -42,7 +42,7 @@ export const BUCKET_ROUTES = [
     method: "POST",
     path: "/api/buckets",
     summary: "Create a bucket",
-    description: "Makes its folders and its database; its source comes with the first push.",
+    description: "Makes its folders and its database. Its source comes with the first push.",
     body: object({
       id: optional(described(ANY_ID, "A UUID of any version; a new one by default")),
       project: LABEL,
@@ -72,7 +72,7 @@ export const BUCKET_ROUTES = [
     method: "PUT",
     path: "",
     summary: "Give a bucket another project or name",
-    description: "Changes bucket.json alone; also while a run is active.",
+    description: "Changes only bucket.json, also while a run is active.",
     body: object({ project: optional(LABEL), name: optional(LABEL) }),
     answer: { status: 200, description: "The bucket", shape: component("Bucket") },
     failures: ["database_busy"],
@@ -100,8 +100,11 @@ export const BUCKET_ROUTES = [
     body: object({}),
     answer: {
       status: 200,
-      description: "It has this program's schema",
-      shape: object({ schema_version: integer(), upgraded: described(boolean(), "It did not have it before") }),
+      description: "The database has this program's schema",
+      shape: object({
+        schema_version: integer(),
+        upgraded: described(boolean(), "The schema was created or upgraded"),
+      }),
     },
     failures: ["bucket_busy", "schema_too_new", "database_damaged", "database_busy"],
     async handle({ bucket: { id, layout } }, { supervisor }) {

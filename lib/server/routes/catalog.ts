@@ -20,9 +20,9 @@ export const READ_FAILURES: readonly FailureCode[] = [
 const NAMES = string({ min: 1, max: 10_000 });
 
 const FILTERS = {
-  jobs: optional(described(NAMES, "Only what belongs to these jobs, with commas between them")),
-  workers: optional(described(NAMES, "Only what belongs to these workers, with commas between them")),
-  active: optional(described(boolean(), "Leave out what is removed or disabled")),
+  jobs: optional(described(NAMES, "Only entries of these jobs, with commas between them")),
+  workers: optional(described(NAMES, "Only entries of these workers, with commas between them")),
+  active: optional(described(boolean(), "Leave out removed and disabled entries")),
   outcome: optional(
     described(
       NAMES,
@@ -31,7 +31,7 @@ const FILTERS = {
   ),
   deleted: optional(described(boolean(), "Show deleted keys too (kv)")),
   limit: withDefault(described(integer({ min: 1, max: 5_000 }), "How many items at most"), 5_000),
-  cursor: optional(described(string({ min: 1, max: 20 }), "`next_cursor` of the answer before")),
+  cursor: optional(described(string({ min: 1, max: 20 }), "`next_cursor` of the last answer")),
 };
 
 /** The catalog, which the last build made, for reading. Values of secrets and private keys are never in it. */
@@ -39,7 +39,7 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
   bucketRoute({
     method: "GET",
     path: "/info",
-    summary: "Show what a bucket is and how much it holds",
+    summary: "Show a bucket: its id, its update sequence, how much it holds",
     answer: { status: 200, description: "The bucket", shape: component("BucketInfo") },
     failures: READ_FAILURES,
     async handle({ bucket }, { readers }) {
@@ -50,8 +50,8 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
   bucketRoute({
     method: "GET",
     path: "/workers/facts",
-    summary: "Show what the workers are, as they told it last",
-    description: "Without those that were never asked: `POST …/workers/facts` asks them.",
+    summary: "Show the facts of the workers that were read last",
+    description: "Workers that were never asked are left out; `POST …/workers/facts` reads the facts.",
     query: PAGE,
     answer: { status: 200, description: "A page of workers", shape: page("WorkerFacts") },
     failures: READ_FAILURES,

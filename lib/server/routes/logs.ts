@@ -46,7 +46,7 @@ export const LOG_ROUTES = [
       "Answers as soon as there is text after `after` or the run has ended; otherwise it waits. " +
       "Ask again with `next` as `after` until `done`.",
     query: {
-      after: withDefault(described(integer({ min: 0 }), "Byte offset; the end of what was read so far"), 0),
+      after: withDefault(described(integer({ min: 0 }), "Byte offset: the end of the text that was read so far"), 0),
       timeout: TIMEOUT,
     },
     answer: { status: 200, description: "The next text", shape: component("LogChunk") },
@@ -62,8 +62,8 @@ export const LOG_ROUTES = [
     path: "/runs/{run_id}/logs/search",
     summary: "Search the Activity of a run",
     description:
-      "For lines with a literal text, or about a job or a worker, or all that is given; also while the run goes on. One " +
-      "call looks at 32 MiB at most: go on with `next` as `after` until `done`, or, while the run goes on, until nothing " +
+      "Finds lines with a literal text, of a job, of a worker, or with all of these, also during the run. One " +
+      "call looks at 32 MiB at most: go on with `next` as `after` until `done`, or, during the run, until nothing " +
       "new is found.",
     query: {
       ...LINES,
@@ -76,7 +76,7 @@ export const LOG_ROUTES = [
       until: optional(described(integer({ min: 0 }), "Byte offset: only lines that end before it")),
       limit: withDefault(described(integer({ min: 1, max: 500 }), "How many lines at most"), 50),
     },
-    answer: { status: 200, description: "Such lines", shape: component("LogMatches") },
+    answer: { status: 200, description: "The lines that were found", shape: component("LogMatches") },
     failures: ["run_not_found"],
     async handle({ params, query, bucket: { layout } }) {
       const record = findRun(layout, params);
@@ -89,8 +89,8 @@ export const LOG_ROUTES = [
     path: "/runs/{run_id}/logs/text",
     summary: "Download lines of the Activity of a run",
     description:
-      "All lines, or those that `logs/search` would find; each as it is and whole. While the run goes on these are the " +
-      "lines that are complete by now. Its length is not known before: an answer that is cut ends without its last chunk.",
+      "All lines, or those that `logs/search` would find, each whole. During the run these are the " +
+      "lines that are complete. The length is not known in advance: an answer that is cut ends without its last chunk.",
     query: {
       ...LINES,
       times: withDefault(
@@ -135,8 +135,8 @@ export const LOG_ROUTES = [
     path: "/runs/{run_id}/activity.times",
     summary: "Read when the Activity of a run was written",
     description:
-      "A line `<byte offset> <unix ms>` for each time: what begins at that offset or behind it was written then or " +
-      "later. There is one before output that comes 250 ms or more after the one before. Empty for a run without times; " +
+      "Lines `<byte offset> <unix ms>`: output from that offset on was written at that time or " +
+      "later. A line precedes output that comes 250 ms or more after the last line. Empty for a run without times; " +
       "a last line without a newline does not count. Has an ETag and takes ranges, and grows like the log.",
     answer: {
       status: 200,

@@ -71,51 +71,51 @@ function start<K extends RunKind>(
 }
 
 const READ =
-  "Without `workers` and `labels`: all workers of the catalog. The run's result tells of each worker its `outcome` " +
-  "(`ok`, `failed`, `unreachable`, `cancelled` or `not_started`); the run fails unless all are `ok`, after all were asked.";
+  "Without `workers` and `labels`: all workers of the catalog. The run's result has for each worker its `outcome` " +
+  "(`ok`, `failed`, `unreachable`, `cancelled` or `not_started`). All workers are asked; the run fails unless all are `ok`.";
 
 /** What can be started in a bucket; each is a run. */
 export const OPERATION_ROUTES = [
   start("build"),
   start("deploy", {
     description:
-      "With `dry_run` the run's result is the plan: per wave, job, batch and worker the action, why, the hooks, each file " +
-      "with a unified diff against what was promoted (secrets masked), what was changed by hand there, and who is " +
-      "unreachable. With `plan`, the id of a dry run, nothing else is given: that is done. Where the catalog, a key, or " +
-      "what is promoted has changed since, the answer is 409 `plan_stale` with what moved.",
+      "With `dry_run` the run's result is the plan: by wave, job, batch and worker the action, the reason, the hooks, each file " +
+      "with a unified diff from the promoted one (secrets masked), changes by hand, and the workers that are " +
+      "unreachable. `plan`, the id of a dry run, goes alone: the deploy carries out that plan. If the catalog, a key, or " +
+      "a promotion has changed since, the answer is 409 `plan_stale` and says what moved.",
     verify: ({ plan }, db, layout) => plan !== undefined && void validPlan(layout, db, plan),
     failures: ["run_not_found", "plan_stale"],
   }),
   start("hooks", { description: "The hook must be on the event `cli`; without `job` exactly one job must have it." }),
   start("health_check", {
     description:
-      "Changes nothing. The run fails where anything is not well; its result tells how each worker and allocation was " +
+      "Changes nothing. The run fails unless everything is healthy; its result shows how each worker and allocation was " +
       "found, with evidence of each failure.",
   }),
   start("drift", {
     description:
-      "Changes nothing. The run's result tells of each worker its `outcome` (`in_sync`, `drifted`, `unreachable`, `failed`, " +
-      "`cancelled` or `not_started`) and of each allocation the files that are `changed` or `missing` or lie behind a `link`, with a " +
-      "unified diff of those that no secret was read for; the run fails unless all are in sync, after all were asked.",
+      "Changes nothing. The run's result has for each worker its `outcome` (`in_sync`, `drifted`, `unreachable`, `failed`, " +
+      "`cancelled` or `not_started`) and for each allocation the files that are `changed` or `missing` or behind a `link`, with a " +
+      "unified diff unless a file was rendered with a secret. All workers are asked; the run fails unless all are in sync.",
   }),
   start("gc", {
     description:
-      "Of each removed allocation that a deploy has stopped, the job's whole folder on the worker goes, data included. A " +
-      "worker that gives no answer is reported and passed over; the next gc tries it again.",
+      "Removes the job's whole folder, data included, from the worker of each removed allocation that a deploy has stopped. A " +
+      "worker that gives no answer is reported and skipped; the next gc tries it again.",
   }),
   start("snapshot_create", { path: "snapshots" }),
   start("run_command", {
     description:
       "Without `workers` and `labels`: all workers of the catalog, in its order. The script runs in the bucket's folder " +
-      "where there is one, with BUCKET_ID and WORKER_IP. After a batch in which a worker failed no other one is started. " +
-      "The run's result tells of each worker its `outcome` (`ok`, `failed`, `unreachable`, `cancelled` or `not_started`), " +
-      "`exit_code`, `output` (of a long one the first and last lines) and `duration_ms`.",
+      "if there is one, with BUCKET_ID and WORKER_IP. After a batch in which a worker failed no further batch starts. " +
+      "The run's result has for each worker its `outcome` (`ok`, `failed`, `unreachable`, `cancelled` or `not_started`), " +
+      "`exit_code`, `output` (of a long output the first and last lines) and `duration_ms`.",
   }),
   start("worker_trust", {
     path: "workers/trust",
     description:
       "Without `workers` and `labels`: all workers of the catalog that are reached over ssh. A known key is never " +
-      "replaced without `force`; the run fails where one has changed or a worker gives no answer, after all were asked.",
+      "replaced without `force`. All workers are asked; the run fails if a key has changed or a worker gives no answer.",
   }),
   start("worker_facts", {
     path: "workers/facts",
@@ -127,7 +127,7 @@ export const OPERATION_ROUTES = [
 
 const CONTROL_RULES =
   "Disabled allocations are skipped. A worker that cannot be reached, or whose worker.json is not that of its last sync, " +
-  "is left out. Batches of max_concurrent_upgrades; the next one starts only after the one before succeeded.";
+  "is left out. Batches of max_concurrent_upgrades; the next batch starts only after the batch before succeeded.";
 const FORGET = { forget: optional(boolean()) };
 
 /** The parameters of a run of job control but its job, which the path names. */
@@ -142,7 +142,8 @@ function controlRoute(kind: ControlKind): ServerRoute {
     method: "POST",
     path: `/jobs/{job}/${kind.slice("job_".length)}`,
     summary: RUNS[kind].summary,
-    description: kind === "job_stop" ? `${CONTROL_RULES} Forgets where query or body says so.` : CONTROL_RULES,
+    description:
+      kind === "job_stop" ? `${CONTROL_RULES} \`forget\` may be in the query or in the body.` : CONTROL_RULES,
     ...(kind === "job_stop" && { query: FORGET }),
     body: startShape(kind, object(JOB_CONTROL[kind]) as Shape<Record<string, unknown>>) as Shape<ControlBody>,
     answer: STARTED,

@@ -15,9 +15,9 @@ export const RUN_ROUTES = [
     path: "/api/events",
     summary: "Follow the state changes of the runs of all buckets",
     description:
-      "Answers as soon as a run of this server starts, is being cancelled or has ended; otherwise it waits. Without " +
+      "Answers as soon as a run of this server starts, is being cancelled or ends. Without " +
       "`after` the answer comes at once and says where to begin. The latest 1,000 changes are kept, in memory.",
-    query: { after: optional(described(string({ min: 1, max: 40 }), "`next` of the answer before")), timeout: TIMEOUT },
+    query: { after: optional(described(string({ min: 1, max: 40 }), "`next` of the last answer")), timeout: TIMEOUT },
     answer: { status: 200, description: "The changes", shape: component("Events") },
     async handle({ query, request }, { supervisor }) {
       request.longPoll();

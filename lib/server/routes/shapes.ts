@@ -21,7 +21,7 @@ import { LOG_MATCHES } from "../../run/log-search.ts";
 import { PROGRESS, RUN_STATUS, TIME } from "../../run/protocol.ts";
 import { ID, RUN_FIELDS, RUN_KIND } from "../../run/record.ts";
 
-const CURSOR = "`next_cursor` of the answer before";
+const CURSOR = "`next_cursor` of the last answer";
 
 /** Lists: how many items, and from where on. */
 export const PAGE = {
@@ -61,7 +61,7 @@ export function offsetOf(cursor: string | undefined): number {
 }
 
 const SHA256 = withExample(string(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-const MODE = described(oneOf("0644", "0755"), "0755 where its owner may execute it");
+const MODE = described(oneOf("0644", "0755"), "0755 where the owner may execute the file");
 const LAST_RUN = object({ id: ID, kind: RUN_KIND, status: RUN_STATUS, created_at: TIME, finished_at: nullable(TIME) });
 
 const BUCKET = object({
@@ -75,13 +75,13 @@ const BUCKET = object({
     "Allocations, without removed ones, whose last action failed or found the worker unreachable; null where the database cannot be read or has another schema",
   ),
   created_at: nullable(TIME),
-  active_run: described(nullable(ID), "The run this server carries out there now"),
+  active_run: described(nullable(ID), "The run that this server carries out in the bucket now"),
   last_run: described(nullable(LAST_RUN), "The newest run, active or not, of the server or the command line"),
 });
 
 const SHOWN_RUN = {
   ...RUN_FIELDS,
-  duration_ms: described(integer({ min: 0 }), "Until now while it runs"),
+  duration_ms: described(integer({ min: 0 }), "During the run: until now"),
   log_size_bytes: described(integer({ min: 0 }), "Of the Activity log"),
 };
 
@@ -94,8 +94,8 @@ const WORKER = object({
   ssh_port: nullable(integer()),
   ssh_jump: nullable(string()),
   labels: list(string()),
-  memory_mb: described(anything({ type: "number" }), "0 where nothing is said"),
-  cpu_mhz: described(anything({ type: "number" }), "0 where nothing is said"),
+  memory_mb: described(anything({ type: "number" }), "0 where the file has none"),
+  cpu_mhz: described(anything({ type: "number" }), "0 where the file has none"),
   tags: anything({ type: "object", additionalProperties: { type: "string" } }),
   position: integer(),
 });
@@ -193,7 +193,7 @@ const SCHEMAS = {
   Settings: object({
     path: string(),
     content: described(string(), "The text of the file; empty where there is none"),
-    values: described(nullable(anything({ type: "object" })), "What it says; null where something is wrong"),
+    values: described(nullable(anything({ type: "object" })), "The values of the file; null where it has a mistake"),
     problem: described(nullable(string()), "The first thing that a build would refuse"),
   }),
   WorkerDefinitions: object({

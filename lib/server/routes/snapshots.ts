@@ -25,8 +25,8 @@ export const SNAPSHOT_ROUTES = [
     path: "/snapshots/{name}/restore",
     summary: "Restore a snapshot: the database, secrets/, .ssh/ and bucket.json, never the source",
     description:
-      "Everything in the snapshot is checked before anything is touched, and the present is saved as a snapshot first. " +
-      "The result of the run names the revision that was the source of the snapshot and the one that is current.",
+      "The whole snapshot is checked before anything is touched, and the present state is saved as a snapshot first. " +
+      "The result of the run names the source revision of the snapshot and the current revision.",
     body: object({}),
     answer: STARTED,
     failures: [...START_FAILURES, "snapshot_not_found"],

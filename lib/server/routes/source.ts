@@ -21,7 +21,7 @@ export const SOURCE_ROUTES = [
     summary: "Push: replace the source of a bucket and build it",
     description:
       "The body is a ustar archive, or the same gzipped, of ops.conf, workspace/ and templates/; at most 256 MiB " +
-      "unpacked and 20,000 entries. Whether the bucket is free is checked before the body is read. Never deploys.",
+      "unpacked and 20,000 entries. A busy bucket is refused before the body is read. Nothing is deployed.",
     upload: [TAR, GZIP],
     answer: {
       status: 202,
@@ -59,7 +59,7 @@ export const SOURCE_ROUTES = [
     path: "/source/revisions/{revision_id}/diff",
     summary: "Show what differs in a revision from another one",
     description:
-      "What would change by going from `against` to this revision: without it, from the current one. Diffs are left " +
+      "What the step from `against` (default: the current revision) to this revision changes. Diffs are left " +
       "out of files over 256 KiB and beyond 1 MiB in all.",
     query: { against: optional(described(ID, "A revision (default: the current one)")) },
     answer: { status: 200, description: "The differences", shape: component("RevisionDiff") },
@@ -78,7 +78,7 @@ export const SOURCE_ROUTES = [
     method: "POST",
     path: "/source/rollback",
     summary: "Roll the source back to a revision and build it",
-    description: "The revision becomes the current one; no new one arises. Never deploys.",
+    description: "The revision becomes the current one; no new revision is made. Nothing is deployed.",
     body: object({ revision_id: optional(described(ID, "Default: the last successful one")) }),
     answer: STARTED,
     failures: [...START_FAILURES, "revision_not_found"],
