@@ -1,4 +1,4 @@
-import { type Action, changedPaths, type Decision, type FileDigests, type Promoted, type Target } from "./changes.ts";
+import { type Action, changedPaths, type FileDigests } from "./changes.ts";
 import type { Phase } from "./rollout.ts";
 
 /** A file that would differ from the promoted file; each side is `<mode>:<SHA-256>`, null where there is no file. */
@@ -125,25 +125,6 @@ export function plannedFiles(before: FileDigests, after: FileDigests): PlannedFi
     const [from = null, to = null] = [before[path], after[path]];
     return { path, change: from === null ? "added" : to === null ? "removed" : "changed", from, to };
   });
-}
-
-/** An allocation whose files are known. */
-export function plannedAllocation(
-  worker: string,
-  decision: Decision,
-  promoted: Promoted,
-  target: Target,
-  isGateOpen: boolean,
-): PlannedAllocation {
-  return {
-    worker,
-    ...decision,
-    is_gate_open: isGateOpen,
-    from: { hash: promoted.hash, version: promoted.version },
-    to: { hash: target.hash, version: target.version },
-    files: plannedFiles(promoted.files, target.files),
-    drift: null,
-  };
 }
 
 /** The phases of a rollout by the names of their workers. */

@@ -250,19 +250,7 @@ function promotedOf({ context, due, scope, wanted }: Recording, jobs: readonly P
 }
 
 /** The plan of a dry run that a deploy carries out. */
-export interface BoundPlan {
-  readonly jobs: string[];
-  readonly options: DeployPlan["options"];
-  /** What the result of the deploy tells about its plan. */
-  result(): { force: boolean; sync_only: boolean; differences: PlanDifference[] };
-  /**
-   * Says which files of an allocation were changed by hand since the plan was made: promoted files, and files in the way
-   * of new ones. A worker that gave no answer to the dry run is compared with what was promoted.
-   */
-  movedOn(effects: DriftEffects, plan: AllocationPlan): Promise<string | undefined>;
-  /** Tells where a job is not as planned. That is due to the hooks of this deploy, and no reason to stop. */
-  compare(plan: JobPlan): void;
-}
+export type BoundPlan = ReturnType<typeof boundPlan>;
 
 /** The plan of a run. Throws `run_not_found`, or `plan_stale` where anything it was made from has moved. */
 export function boundPlanOf({ layout, db, log }: OperationContext, runId: string): BoundPlan {
@@ -270,17 +258,17 @@ export function boundPlanOf({ layout, db, log }: OperationContext, runId: string
 }
 
 /** This plan, to be carried out. */
-export function boundPlan(log: Pick<OperationContext["log"], "warn">, plan: DeployPlan): BoundPlan {
+export function boundPlan(log: Pick<OperationContext["log"], "warn">, plan: DeployPlan) {
   const jobs = plan.waves.flatMap((wave) => wave.jobs);
   const differences: PlanDifference[] = [];
   return {
     jobs: jobs.map(({ job }) => job),
     options: plan.options,
-    result() {
-      const { force, sync_only } = plan.options;
-      return { force, sync_only, differences };
-    },
-    async movedOn(effects, { allocation, promoted, tree }) {
+    /**
+     * Says which files of an allocation were changed by hand since the plan was made: promoted files, and files in the
+     * way of new ones. A worker that gave no answer to the dry run is compared with what was promoted.
+     */
+    async movedOn(effects: DriftEffects, { allocation, promoted, tree }: AllocationPlan): Promise<string | undefined> {
       const { job, worker } = allocation;
       const found = await effects.drift(worker, new Map([[job, promoted.files]]));
       const known = jobs.find((one) => one.job === job)?.allocations.find((one) => one.worker === worker);
@@ -289,14 +277,19 @@ export function boundPlan(log: Pick<OperationContext["log"], "warn">, plan: Depl
       const isNew = ({ path, state, sha256 }: FileDrift) =>
         !told.some((one) => one.path === path && one.state === state && one.sha256 === sha256);
       const moved = (found.get(job)?.files ?? []).filter((file) => isOurs(file) && isNew(file));
-      if (moved.length === 0) return undefined;
       const paths = moved.slice(0, MOST_PATHS).map(({ path }) => path);
-      return `changed by hand: ${paths.join(", ")}`;
+      return moved.length === 0 ? undefined : `changed by hand: ${paths.join(", ")}`;
     },
-    compare({ job, allocations }) {
+    /** Tells where a job is not as planned. That is due to the hooks of this deploy, and no reason to stop. */
+    compare({ job, allocations }: JobPlan): void {
       const found = planDifferences(plan, job.name, allocations.map(plannedFrom));
       for (const { worker, files } of found) log.warn(`${job.name}@${worker}: not as planned: ${files.join(", ")}`);
       differences.push(...found);
+    },
+    /** What the result of the deploy tells about its plan. */
+    result() {
+      const { force, sync_only } = plan.options;
+      return { force, sync_only, differences };
     },
   };
 }

@@ -9,11 +9,11 @@ import type { Operation, OperationContext } from "../base/context.ts";
 import { Fleet } from "../base/fleet.ts";
 import { concludeWorkers, gradeOf } from "../base/outcome.ts";
 import {
-  type DiffRoom,
   type DriftEffects,
   describeDrift,
   driftEffects,
-  driftOn,
+  driftLooks,
+  type LookAt,
   type Promoted,
 } from "../reach/tree-drift.ts";
 
@@ -51,15 +51,14 @@ export const drift: Operation = async (context, params) => {
     (worker): WorkerDrift => ({ worker, outcome: "not_started", error: null, duration_ms: null, allocations: [] }),
   );
   const fleet = new Fleet(context, catalogWorkers(db));
-  const effects = driftEffects(context, fleet);
-  const room = { bytes: RUN_DIFF_BYTES };
+  const lookAt = driftLooks(context, driftEffects(context, fleet), RUN_DIFF_BYTES);
   let done = 0;
   const look = async (result: WorkerDrift) => {
     const own = (byWorker.get(result.worker) ?? []).map((allocation) => ({
       allocation,
       promotion: promotions.get(allocation.job)?.(allocation.id) as Promotion,
     }));
-    await lookAtWorker(context, effects, own, room, result);
+    await lookAtWorker(lookAt, own, result);
     context.progress.report({ phase: "drift", done: ++done, total: results.length });
   };
   try {
@@ -72,16 +71,10 @@ export const drift: Operation = async (context, params) => {
   }
 };
 
-async function lookAtWorker(
-  context: OperationContext,
-  effects: DriftEffects,
-  own: readonly Promoted[],
-  room: DiffRoom,
-  result: WorkerDrift,
-): Promise<void> {
+async function lookAtWorker(lookAt: LookAt, own: readonly Promoted[], result: WorkerDrift): Promise<void> {
   const started = performance.now();
   try {
-    const found = await driftOn(context, effects, result.worker, own, room);
+    const found = await lookAt(result.worker, own);
     result.allocations = found.map(({ files, ...one }) => ({
       ...one,
       files: files.map(({ path, state, diff }) => ({ path, state, diff })),
@@ -116,11 +109,11 @@ export async function addDrift(
     jobs.flatMap(({ job, allocations }) => allocations.map((one) => [`${job}@${one.worker}`, one])),
   );
   const byWorker = [...Map.groupBy(promoted, ({ allocation }) => allocation.worker)];
-  const room = { bytes: PLAN_DIFF_BYTES };
+  const lookAt = driftLooks(context, effects, PLAN_DIFF_BYTES);
   let done = 0;
   const look = async ([worker, own]: [string, Promoted[]]): Promise<DeployPlan["unreachable"]> => {
     try {
-      for (const { job, ...drift } of await driftOn(context, effects, worker, own, room))
+      for (const { job, ...drift } of await lookAt(worker, own))
         Object.assign(planned.get(`${job}@${worker}`) ?? {}, { drift });
       return [];
     } catch (error) {

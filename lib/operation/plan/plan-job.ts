@@ -4,8 +4,8 @@ import { catalogAllocations, catalogFiles, catalogJobs } from "../../bucket/cata
 import { allocationsNamed, jobsNamed } from "../../bucket/catalog/choices.ts";
 import { type Promotion, promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { type StagedTree, stageAllocation } from "../../bucket/catalog/staging.ts";
-import { type ChangeOptions, type Decision, decide, isComplete, isGateOpen } from "../../plan/changes.ts";
-import { type PlannedAllocation, plannedAllocation } from "../../plan/deploy-plan.ts";
+import { type ChangeOptions, type Decision, decide, isComplete, isGateOpen, type Target } from "../../plan/changes.ts";
+import { type PlannedAllocation, plannedFiles } from "../../plan/deploy-plan.ts";
 import { type Phase, rolloutPhases } from "../../plan/rollout.ts";
 import type { OperationContext } from "../base/context.ts";
 import type { Fleet } from "../base/fleet.ts";
@@ -17,6 +17,8 @@ export interface AllocationPlan {
   allocation: CatalogAllocation;
   promoted: Promotion;
   tree: StagedTree;
+  /** What is to be promoted. */
+  target: Target;
   /** What `.UpdateSeq` was for it. */
   updateSeq: number;
   decision: Decision;
@@ -55,7 +57,7 @@ export function planJob(
     const force = options.force && (options.forced?.has(allocation.id) ?? true);
     const state = { disabled: allocation.disabled, promoted, target };
     const decision = decide(state, job, { ...options, force });
-    return { allocation, promoted, tree, updateSeq, decision };
+    return { allocation, promoted, tree, target, updateSeq, decision };
   };
   const plans = allocations.map((allocation): AllocationPlan => {
     const promoted = promotionOf(allocation.id);
@@ -77,28 +79,30 @@ function phasesOf(
 ): Pick<JobPlan, "phases" | "refused"> {
   const actions = plans.map(({ allocation, decision }) => ({ worker: allocation.worker, action: decision.action }));
   const starts = actions.filter(({ action }) => action === "start").map(({ worker }) => worker);
-  const order = kv.get(`ops/job/${job.name}`, "rollout_order");
+  const isRefused = syncOnly && starts.length > 0;
+  const refused = `job ${job.name} was never started on ${starts.join(", ")}: deploy it without sync_only first`;
   const hasOwnControl = hooksOn(job, "job_control").length > 0;
-  return {
-    phases: rolloutPhases({ ...job, hasOwnControl }, actions, order),
-    refused:
-      syncOnly && starts.length > 0
-        ? `job ${job.name} was never started on ${starts.join(", ")}: deploy it without sync_only first`
-        : undefined,
-  };
+  const order = kv.get(`ops/job/${job.name}`, "rollout_order");
+  const phases = rolloutPhases({ ...job, hasOwnControl }, actions, order);
+  return { phases, refused: isRefused ? refused : undefined };
 }
 
 /** An allocation's part of a plan as it is told. */
 export function plannedFrom(plan: AllocationPlan): PlannedAllocation {
-  const { allocation, decision, promoted, tree } = plan;
-  const target = { hash: tree.hash, version: allocation.newVersion, files: tree.digests };
-  return plannedAllocation(allocation.worker, decision, promoted, target, hasOpenGate(plan));
+  const { allocation, decision, promoted, target } = plan;
+  return {
+    worker: allocation.worker,
+    ...decision,
+    is_gate_open: hasOpenGate(plan),
+    from: { hash: promoted.hash, version: promoted.version },
+    to: { hash: target.hash, version: target.version },
+    files: plannedFiles(promoted.files, target.files),
+    drift: null,
+  };
 }
 
 /** True for an active allocation that is as it should be but whose gate has not been passed. */
-export function hasOpenGate(plan: AllocationPlan): boolean {
-  const { allocation, promoted, tree } = plan;
-  const target = { hash: tree.hash, version: allocation.newVersion, files: tree.digests };
+export function hasOpenGate({ allocation, promoted, target }: AllocationPlan): boolean {
   return !allocation.disabled && isComplete(promoted, target) && isGateOpen(promoted);
 }
 

@@ -61,32 +61,29 @@ export interface Promoted {
   wanted?: FileDigests;
 }
 
-/** How many bytes of diffs may still be shown, on all workers together. */
-export interface DiffRoom {
-  bytes: number;
-}
+/** How allocations of one worker were found, in their order. */
+export type Drifts = (AllocationDrift & { job: string })[];
+/** Looks at allocations of one worker. */
+export type LookAt = (worker: string, own: readonly Promoted[]) => Promise<Drifts>;
 
 /**
- * How allocations of one worker are there, in their order. Where there is no more room a diff is left out. Throws where
- * the worker gives no whole answer: `unreachable`, `cancelled`, or `failed`.
+ * Looks at the workers of a run. Diffs are shown up to so many bytes, on all workers together. What this answers throws
+ * where a worker gives no whole answer: `unreachable`, `cancelled`, or `failed`.
  */
-export async function driftOn(
-  context: OperationContext,
-  effects: DriftEffects,
-  worker: string,
-  own: readonly Promoted[],
-  room: DiffRoom,
-): Promise<(AllocationDrift & { job: string })[]> {
-  const asked = own.filter(({ promotion, wanted }) => promotion.hash !== "" || wanted !== undefined);
-  const trees = new Map(asked.map(({ allocation, promotion }) => [allocation.job, promotion.files]));
-  const found = await effects.drift(worker, trees);
-  const diffOf = differ(context, effects, room);
-  const drifts: (AllocationDrift & { job: string })[] = [];
-  for (const one of own) {
-    const { job } = one.allocation;
-    drifts.push({ job, ...(await allocationDrift(context, diffOf, one, found.get(job))) });
-  }
-  return drifts;
+export function driftLooks(context: OperationContext, effects: DriftEffects, diffBytes: number): LookAt {
+  const room = { bytes: diffBytes };
+  return async (worker, own) => {
+    const asked = own.filter(({ promotion, wanted }) => promotion.hash !== "" || wanted !== undefined);
+    const trees = new Map(asked.map(({ allocation, promotion }) => [allocation.job, promotion.files]));
+    const found = await effects.drift(worker, trees);
+    const diffOf = differ(context, effects, room);
+    const drifts: Drifts = [];
+    for (const one of own) {
+      const { job } = one.allocation;
+      drifts.push({ job, ...(await allocationDrift(context, diffOf, one, found.get(job))) });
+    }
+    return drifts;
+  };
 }
 
 async function allocationDrift(
@@ -118,7 +115,7 @@ async function allocationDrift(
 type DiffOf = (place: Place, file: FileDrift, digest: string | undefined) => Promise<string | null>;
 
 /** Shows how files on one worker differ, as far as there is room. */
-function differ({ db, kv, log }: OperationContext, effects: DriftEffects, room: DiffRoom): DiffOf {
+function differ({ db, kv, log }: OperationContext, effects: DriftEffects, room: { bytes: number }): DiffOf {
   let left = DIFFS;
   return async (place, file, digest) => {
     const isFull = left === 0 || room.bytes <= 0;
