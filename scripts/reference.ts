@@ -1,6 +1,6 @@
 // Writes what is generated from the program's tables: openapi.yaml and docs/cli.md. Tests fail while they differ.
 import { writeFileSync } from "node:fs";
-import { COMMANDS } from "../lib/cli/commands.ts";
+import { COMMANDS } from "../lib/cli/main.ts";
 import { toYaml } from "../lib/codec/config/yaml.ts";
 import { openApiDocument } from "../lib/server/openapi.ts";
 import { ROUTE_GROUPS } from "../lib/server/routes/table.ts";

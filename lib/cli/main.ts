@@ -1,7 +1,30 @@
 import { explain, Failure } from "../core/errors.ts";
-import { commandHelp, EXIT, findCommand, parseFlags, programHelp } from "./base/flags.ts";
+import { programVersion } from "../core/self.ts";
+import { type Command, commandHelp, EXIT, findCommand, parseFlags, programHelp } from "./base/flags.ts";
 import { toStderr, toStdout } from "./base/terminal.ts";
-import { COMMANDS } from "./commands.ts";
+import { READING_COMMANDS } from "./commands/reading.ts";
+import { RUN_COMMANDS } from "./commands/runs.ts";
+import { SERVER_COMMANDS } from "./commands/server.ts";
+import { UPKEEP_COMMANDS } from "./commands/upkeep.ts";
+
+const VERSION: Command = {
+  name: "version",
+  summary: "Print the program's version",
+  flags: [],
+  async run() {
+    toStdout(`ops ${programVersion()} (node ${process.versions.node})\n`);
+    return 0;
+  },
+};
+
+/** Every command of the program. What a command needs is loaded when it runs, so that each starts fast. */
+export const COMMANDS: readonly Command[] = [
+  ...RUN_COMMANDS,
+  ...READING_COMMANDS,
+  ...UPKEEP_COMMANDS,
+  ...SERVER_COMMANDS,
+  VERSION,
+];
 
 /** Carries out one command line and answers the exit code; prints an error once, as a sentence. */
 export async function runProgram(args: readonly string[]): Promise<number> {

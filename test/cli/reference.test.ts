@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { COMMANDS } from "../../lib/cli/commands.ts";
+import { COMMANDS } from "../../lib/cli/main.ts";
 import { commandReference } from "../../scripts/cli-reference.ts";
 
 test("docs/cli.md is what the table of commands says; `npm run reference` writes it anew", () => {

@@ -1,3 +1,4 @@
+import { parseArgs } from "node:util";
 import { Failure } from "../../core/errors.ts";
 import { realPlace } from "../../core/files.ts";
 import { nearest } from "../../core/nearest.ts";
@@ -16,7 +17,7 @@ export interface Flag {
   help: string;
 }
 
-/** A word that is given by its place. Those that may be left out come last. */
+/** A word that is given by its place. Optional operands come last. */
 export interface Operand {
   name: string;
   help: string;
@@ -25,12 +26,12 @@ export interface Operand {
 
 /** A command of the program; the help, the reference in docs/cli.md and the parser all come from this. */
 export interface Command {
-  /** As typed, words separated by one blank. Dashes and underscores are the same. */
+  /** As typed, with one blank between words. Dashes and underscores are the same. */
   name: string;
   summary: string;
   operands?: Operand[];
   flags: Flag[];
-  /** Not in the help: started by the program itself. */
+  /** The program itself starts the command: the help does not show it. */
   hidden?: boolean;
   run(input: Parsed): Promise<number>;
 }
@@ -44,7 +45,7 @@ export interface Parsed {
   switches: Set<string>;
 }
 
-/** Every command that works in a bucket has it. */
+/** The flag of every command that works in a bucket. */
 export const BUCKET_DIR: Flag = { name: "bucket-dir", value: "DIR", help: "The bucket (default: the current folder)" };
 
 /** The bucket that a command works in. */
@@ -53,20 +54,25 @@ export function bucketDir(input: Parsed): string {
 }
 
 /** The parts of a flag's list; undefined where it was not given. Throws `usage` for an empty part. */
-export function listOf(input: Parsed, name: string): string[] | undefined {
+export function flagList(input: Parsed, name: string): string[] | undefined {
   const text = input.values.get(name);
-  return text === undefined ? undefined : namesIn(text, `--${name}`);
+  return text === undefined ? undefined : commaList(text, `--${name}`);
 }
 
 /** The parts of a list with commas. Throws `usage` for an empty part, naming what the list is. */
-export function namesIn(text: string, what: string): string[] {
+export function commaList(text: string, what: string): string[] {
   const parts = text.split(",").map((part) => part.trim());
   if (parts.includes("")) throw new Failure("usage", `${what}: expected names with commas between them`);
   return parts;
 }
 
+/** True where `--json` was given. */
+export function wantsJson(input: Parsed): boolean {
+  return input.switches.has("json");
+}
+
 /** A flag's whole number; undefined where it was not given. Throws `usage` for anything else. */
-export function numberOf(input: Parsed, name: string): number | undefined {
+export function flagNumber(input: Parsed, name: string): number | undefined {
   const text = input.values.get(name);
   if (text === undefined) return undefined;
   if (!/^\d{1,9}$/.test(text)) throw new Failure("usage", `--${name}: expected a whole number, found ${quote(text)}`);
@@ -97,36 +103,28 @@ export function findCommand(
 export function parseFlags(command: Command, args: readonly string[]): Parsed {
   const parsed: Parsed = { operands: [], values: new Map(), switches: new Set() };
   const flags = [...command.flags, HELP];
-  for (let at = 0; at < args.length; at++) {
-    const arg = args[at] as string;
-    if (arg === "--") {
-      parsed.operands.push(...args.slice(at + 1));
-      break;
-    }
-    if (!/^-./.test(arg)) {
-      parsed.operands.push(arg);
-      continue;
-    }
-    const [typed, attached] = splitFlag(arg);
-    const flag = flags.find((one) => `--${one.name}` === typed || (one.short && `-${one.short}` === typed));
+  const options = flags.map(({ name, value, short }) => {
+    const type = value === undefined ? ("boolean" as const) : ("string" as const);
+    return [name, short === undefined ? { type } : { type, short }] as const;
+  });
+  const rule = { options: Object.fromEntries(options), strict: false, tokens: true } as const;
+  for (const token of parseArgs({ args: [...args], ...rule }).tokens) {
+    if (token.kind === "positional") parsed.operands.push(token.value);
+    if (token.kind !== "option") continue;
+    const { name, rawName: typed, value } = token;
+    const flag = flags.find((one) => one.name === name);
     if (!flag) throw unknownFlag(command, typed, flags);
     if (flag.value === undefined) {
-      if (attached !== undefined) throw usage(`${typed} takes no value`, undefined, helpOf(command));
-      parsed.switches.add(flag.name);
+      if (value !== undefined) throw usage(`${typed} takes no value`, undefined, helpOf(command));
+      parsed.switches.add(name);
       continue;
     }
-    const value = attached ?? args[++at];
     if (value === undefined) throw usage(`${typed} needs a value: ${flag.value}`, undefined, helpOf(command));
-    if (parsed.values.has(flag.name)) throw usage(`${typed} is given twice`, undefined, helpOf(command));
-    parsed.values.set(flag.name, value);
+    if (parsed.values.has(name)) throw usage(`${typed} is given twice`, undefined, helpOf(command));
+    parsed.values.set(name, value);
   }
   if (!parsed.switches.has("help")) checkOperands(command, parsed.operands);
   return parsed;
-}
-
-function splitFlag(arg: string): [string, string | undefined] {
-  const equals = arg.indexOf("=");
-  return arg.startsWith("--") && equals > 0 ? [arg.slice(0, equals), arg.slice(equals + 1)] : [arg, undefined];
 }
 
 function checkOperands(command: Command, operands: string[]): void {
@@ -161,13 +159,13 @@ export function commandHelp(command: Command): string {
     ...(command.operands ?? []).map((one) => [operandLabel(one), one.help] as const),
     ...[...command.flags, HELP].map((flag) => [flagLabel(flag), flag.help] as const),
   ];
-  return `${command.summary}\n\nUsage: ops ${command.name}${operands} [flags]\n\n${table(rows)}`;
+  return `${command.summary}\n\nUsage: ops ${command.name}${operands} [flags]\n\n${helpTable(rows)}`;
 }
 
 /** The help of the whole program. */
 export function programHelp(commands: readonly Command[]): string {
   const rows = commands.filter((one) => !one.hidden).map((one) => [one.name, one.summary] as const);
-  return `ops: deploys and operates stateful services on Linux hosts you own\n\nUsage: ops <command> [flags]\n\n${table(rows)}\nops <command> --help tells more about one of them.\n`;
+  return `ops: deploys and operates stateful services on Linux hosts you own\n\nUsage: ops <command> [flags]\n\n${helpTable(rows)}\nops <command> --help tells more about one of them.\n`;
 }
 
 /** How an operand is shown: `<job>`, or `[job]` where it may be left out. */
@@ -179,7 +177,7 @@ function flagLabel(flag: Flag): string {
   return `${flag.short ? `-${flag.short}, ` : ""}--${flag.name}${flag.value ? ` ${flag.value}` : ""}`;
 }
 
-function table(rows: (readonly [string, string])[]): string {
+function helpTable(rows: (readonly [string, string])[]): string {
   const width = Math.max(...rows.map(([left]) => left.length));
   return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}\n`).join("");
 }

@@ -1,8 +1,8 @@
-import { visibleLines } from "./table.ts";
+import { styleText } from "node:util";
 
 /**
- * Writes text to stdout with control characters escaped, in a pipe too: the text may quote a server, a worker or a
- * file. Colours come from `painted`, which gets escaped text.
+ * Writes text to stdout with control characters escaped, also into a pipe: the text may quote a server, a worker or a
+ * file. `painted` adds colours to the escaped text.
  */
 export function toStdout(text: string, painted: (text: string) => string = (same) => same): void {
   process.stdout.write(painted(visibleLines(text)));
@@ -11,4 +11,137 @@ export function toStdout(text: string, painted: (text: string) => string = (same
 /** Writes text to stderr in the same way. */
 export function toStderr(text: string): void {
   process.stderr.write(visibleLines(text));
+}
+
+/** Prints a value as JSON on stdout. */
+export function printJson(value: unknown): void {
+  toStdout(jsonText(value));
+}
+
+/** Prints rows as a {@link textTable} on stdout; on a terminal no line is wider than the terminal. */
+export function printTable(columns: readonly string[], rows: readonly (readonly Cell[])[]): void {
+  toStdout(textTable(columns, rows, process.stdout.columns));
+}
+
+/** What a table can show; null is a dash. */
+export type Cell = string | number | boolean | null;
+
+/** Blanks between two columns. */
+const GAP = 2;
+/** No column is made narrower for a narrow terminal. */
+const NARROWEST = 8;
+
+/**
+ * Text of unknown origin for a terminal: control characters are written out, also those that change the direction of the
+ * text.
+ */
+export function visible(text: string): string {
+  return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (character) => {
+    const code = character.codePointAt(0) as number;
+    return code < 0x100 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u{${code.toString(16)}}`;
+  });
+}
+
+/** Lines of unknown origin for a terminal: {@link visible} but for line ends and tabs. */
+export function visibleLines(text: string): string {
+  return text.replace(/[^\n\t]+/g, visible);
+}
+
+/** A value as JSON for a terminal or a pipe; characters that a terminal would obey are escapes of JSON. */
+export function jsonText(value: unknown): string {
+  return `${terminalSafe(JSON.stringify(value ?? null, null, 2))}\n`;
+}
+
+/** A value as JSON on one line, without the newline. */
+export function jsonLine(value: unknown): string {
+  return terminalSafe(JSON.stringify(value));
+}
+
+function terminalSafe(json: string): string {
+  return json.replace(/[^\P{C}\n]/gu, (character) =>
+    character.replace(/[\s\S]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`),
+  );
+}
+
+/**
+ * Rows as an aligned table under their column names, numbers to the right; lines end with a newline. With a `width`
+ * the widest columns are cut (`…`) until a line fits; without one, in a pipe, nothing is cut.
+ */
+export function textTable(columns: readonly string[], rows: readonly (readonly Cell[])[], width?: number): string {
+  const cells = [columns, ...rows].map((row) => row.map((cell) => visible(cell === null ? "-" : String(cell))));
+  const natural = columns.map((_, column) => Math.max(...cells.map((row) => row[column]?.length ?? 0)));
+  const widths = width === undefined ? natural : fitting(natural, width);
+  const isNumber = columns.map(
+    (_, column) =>
+      rows.some((row) => typeof row[column] === "number") &&
+      rows.every((row) => typeof row[column] === "number" || row[column] === null),
+  );
+  const line = (row: string[]) =>
+    row.map((cell, column) => aligned(cell, widths[column] as number, isNumber[column] === true)).join(" ".repeat(GAP));
+  return cells.map((row) => `${line(row).trimEnd()}\n`).join("");
+}
+
+function fitting(natural: readonly number[], width: number): number[] {
+  const widths = [...natural];
+  const total = () => widths.reduce((sum, one) => sum + one, GAP * (widths.length - 1));
+  while (total() > width) {
+    const widest = widths.indexOf(Math.max(...widths));
+    const second = Math.max(NARROWEST, ...widths.filter((_, index) => index !== widest));
+    const before = widths[widest] as number;
+    if (before <= NARROWEST) break;
+    widths[widest] = Math.max(NARROWEST, Math.min(before - 1, second), before - (total() - width));
+  }
+  return widths;
+}
+
+function aligned(cell: string, width: number, right: boolean): string {
+  const text = cell.length > width ? `${cell.slice(0, width - 1)}…` : cell;
+  return right ? text.padStart(width) : text.padEnd(width);
+}
+
+const DIFF_COLOURS: Record<string, "red" | "green" | "cyan"> = { "-": "red", "+": "green", "@": "cyan" };
+
+/** Colours the diffs in a log, indented or not: removed lines red, added lines green, names of files bold. */
+export function diffColours(text: string): string {
+  return text.replace(/^( *)((?:@@ |[-+]).*)$/gm, (_, indent: string, line: string) => {
+    const style = /^(---|\+\+\+) /.test(line) ? "bold" : (DIFF_COLOURS[line.charAt(0)] ?? "cyan");
+    return indent + styleText(style, line, { validateStream: false });
+  });
+}
+
+/** Signals that come as close together are one Ctrl-C. */
+const SAME_PRESS_MS = 250;
+
+/** How a person asks a command to stop. */
+export interface StopRequest extends Disposable {
+  /** Aborted by the first INT, TERM or HUP. */
+  signal: AbortSignal;
+  /** Resolves at the second signal: the person does not want to wait any longer. */
+  insisted: Promise<void>;
+}
+
+/**
+ * Listens for INT, TERM and HUP until it is disposed of. A terminal sends Ctrl-C to every process of the command, and npm
+ * and the wrapper send it again, so signals within a quarter of a second count as one. With `onHangUp`, HUP calls that and
+ * does not ask to stop.
+ */
+export function stopRequest(onHangUp?: () => void): StopRequest {
+  const controller = new AbortController();
+  const { promise: insisted, resolve: insist } = Promise.withResolvers<void>();
+  let first = 0;
+  const onSignal = () => {
+    if (first === 0) {
+      first = performance.now();
+      controller.abort();
+    } else if (performance.now() - first > SAME_PRESS_MS) insist();
+  };
+  const handlers = { SIGINT: onSignal, SIGTERM: onSignal, SIGHUP: onHangUp ?? onSignal };
+  for (const [name, handler] of Object.entries(handlers)) process.on(name, handler);
+  return {
+    signal: controller.signal,
+    insisted,
+    [Symbol.dispose]() {
+      for (const [name, handler] of Object.entries(handlers)) process.removeListener(name, handler);
+    },
+  };
 }

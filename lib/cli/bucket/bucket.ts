@@ -10,10 +10,8 @@ import { activityWriter } from "../../run/activity.ts";
 import type { OutcomeMessage, RunKind } from "../../run/protocol.ts";
 import { addAudit, askedBy, createRecord, isCancelled, saveRecord, settle } from "../../run/record.ts";
 import { finishRun, takeBucket } from "../../run/recovery.ts";
-import { diffColours } from "../base/diff-colours.ts";
 import { EXIT } from "../base/flags.ts";
-import { type StopRequest, stopRequest } from "../base/stop.ts";
-import { toStderr, toStdout } from "../base/terminal.ts";
+import { diffColours, type StopRequest, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
 import { LiveView } from "./live.ts";
 
 /** For commands that an operation left running when it ended. */

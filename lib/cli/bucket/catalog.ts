@@ -4,7 +4,7 @@ import { layoutOf } from "../../bucket/base/layout.ts";
 import { catalogFile } from "../../bucket/catalog/catalog.ts";
 import { bucketInfo } from "../../bucket/catalog/info.ts";
 import { prometheusRows, scrapeConfigs } from "../../bucket/catalog/scrape.ts";
-import { catalogView, type ViewName, type ViewQuery } from "../../bucket/catalog/views.ts";
+import { catalogView, type ViewName } from "../../bucket/catalog/views.ts";
 import { KvStore } from "../../bucket/kv/kv.ts";
 import { isPrivateKey, isSealed } from "../../bucket/kv/kv-access.ts";
 import { fingerprintsOf, loadKvKey } from "../../bucket/kv/kv-seal.ts";
@@ -15,8 +15,8 @@ import { decodeUtf8 } from "../../core/plain-text.ts";
 import { quote } from "../../core/shape.ts";
 import { takeBucket } from "../../run/recovery.ts";
 import { openBucket } from "../../server/reading.ts";
-import { jsonText, textTable } from "../base/table.ts";
-import { toStderr, toStdout } from "../base/terminal.ts";
+import { bucketDir, flagList, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
+import { type Cell, printJson, printTable, toStderr, toStdout } from "../base/terminal.ts";
 
 const ALL_ROWS = 10_000_000;
 /** Columns with long text, and how many characters of it a table shows. */
@@ -25,81 +25,83 @@ const VALUE_LENGTH = 50;
 const SECRET_BYTES = 1024 * 1024;
 
 /** `ops info`. */
-export async function infoCommand(dir: string, asJson: boolean): Promise<number> {
-  using db = await openBucket(layoutOf(dir));
+export async function infoCommand(input: Parsed): Promise<number> {
+  using db = await openBucket(layoutOf(bucketDir(input)));
   const info = bucketInfo(db);
-  if (asJson) return printJson(info);
   const rows = Object.entries(info).map(([name, value]) => [name.replaceAll("_", " "), value] as const);
-  toStdout(textTable(["bucket", "value"], rows, process.stdout.columns));
+  if (wantsJson(input)) printJson(info);
+  else printTable(["bucket", "value"], rows);
   return 0;
 }
 
 /** `ops cat <resource>`. Throws `ErrNotFound` when there is nothing to show. */
-export async function catCommand(dir: string, name: ViewName, query: ViewQuery, asJson: boolean): Promise<number> {
-  const layout = layoutOf(dir);
+export async function catCommand(name: ViewName, input: Parsed): Promise<number> {
+  const layout = layoutOf(bucketDir(input));
+  const query = {
+    jobs: flagList(input, "jobs"),
+    workers: flagList(input, "workers"),
+    active: input.switches.has("active"),
+    outcome: flagList(input, "outcome"),
+    deleted: input.switches.has("deleted"),
+  };
   using db = await openBucket(layout);
   const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
   const { columns, items } = catalogView(db, name, query, { offset: 0, limit: ALL_ROWS }, fingerprintOf);
-  if (asJson) return printJson(items);
-  if (items.length === 0)
-    throw new Failure(
-      "ErrNotFound",
-      `there are no ${name} to show${query.outcome ? " with that outcome" : ": has the bucket been built?"}`,
-    );
-  const rows = items.map((item) => columns.map((column) => inTable(`${name}.${column}`, item[column] ?? null)));
-  toStdout(textTable(columns, rows, process.stdout.columns));
+  const why = query.outcome ? " with that outcome" : ": has the bucket been built?";
+  if (wantsJson(input)) printJson(items);
+  else if (items.length === 0) throw new Failure("ErrNotFound", `there are no ${name} to show${why}`);
+  else {
+    const cellsOf = (item: (typeof items)[number]) =>
+      columns.map((column) => shortened(`${name}.${column}`, item[column] ?? null));
+    printTable(columns, items.map(cellsOf));
+  }
   return 0;
 }
 
 /**
- * `ops cat kv get <namespace> <key>`; the value of a secret only with `reveal`, that of a private key never. Throws
+ * `ops cat kv get <namespace> <key>`; the value of a secret only with `--reveal`, that of a private key never. Throws
  * `ErrNotFound`.
  */
-export async function kvGetCommand(
-  dir: string,
-  namespace: string,
-  key: string,
-  reveal: boolean,
-  asJson: boolean,
-): Promise<number> {
-  const layout = layoutOf(dir);
+export async function kvGetCommand(input: Parsed): Promise<number> {
+  const [namespace = "", key = ""] = input.operands;
+  const layout = layoutOf(bucketDir(input));
   using db = await openBucket(layout);
   const kv = new KvStore(db, await loadKvKey(layout));
   const entry = kv.entry(namespace, key);
   if (!entry) throw new Failure("ErrNotFound", `there is no key ${quote(key)} in namespace ${quote(namespace)}`);
-  const hidden = isPrivateKey(namespace, key) || (isSealed(namespace, key) && !reveal);
-  const value = hidden ? "[encrypted]" : (kv.get(namespace, key) ?? "");
+  const isHidden = isPrivateKey(namespace, key) || (isSealed(namespace, key) && !input.switches.has("reveal"));
+  const value = isHidden ? "[encrypted]" : (kv.get(namespace, key) ?? "");
   const { version, ttl, createdMs } = entry;
   const shown = { namespace, key, value, version, ttl, created_date: new Date(createdMs).toISOString() };
-  if (asJson) return printJson(shown);
-  for (const [name, text] of Object.entries(shown)) toStdout(`${name.replaceAll("_", " ")}: ${text}\n`);
+  if (wantsJson(input)) printJson(shown);
+  else for (const [name, text] of Object.entries(shown)) toStdout(`${name.replaceAll("_", " ")}: ${text}\n`);
   return 0;
 }
 
 /** `ops cat prometheus`: what each job has below `_prometheus/`. Throws `ErrNotFound` when no job has anything. */
-export async function prometheusCommand(
-  dir: string,
-  jobs: readonly string[] | undefined,
-  asJson: boolean,
-): Promise<number> {
-  using db = await openBucket(layoutOf(dir));
+export async function prometheusCommand(input: Parsed): Promise<number> {
+  const jobs = flagList(input, "jobs");
+  using db = await openBucket(layoutOf(bucketDir(input)));
   checkJobs(db, jobs);
   const wanted = jobs?.map((name) => name.toLowerCase());
   const rows = prometheusRows(db).filter(({ job }) => wanted?.includes(job) ?? true);
-  if (asJson) return printJson(rows);
-  if (rows.length === 0) throw new Failure("ErrNotFound", "no job has anything below _prometheus/");
-  const columns = Object.keys(rows[0] as object);
-  const cells = rows.map((row) => columns.map((column) => row[column] ?? null));
-  toStdout(textTable(columns, cells, process.stdout.columns));
+  const columns = Object.keys(rows[0] ?? {});
+  if (wantsJson(input)) printJson(rows);
+  else if (rows.length === 0) throw new Failure("ErrNotFound", "no job has anything below _prometheus/");
+  else
+    printTable(
+      columns,
+      rows.map((row) => columns.map((column) => row[column] ?? null)),
+    );
   return 0;
 }
 
 /**
- * `ops cat prometheus get <job> <path>`: a file as it was built, byte for byte where it is not shown on a terminal.
- * Throws `ErrNotFound`.
+ * `ops cat prometheus get <job> <path>`: a file as it was built, byte for byte but on a terminal. Throws `ErrNotFound`.
  */
-export async function prometheusGetCommand(dir: string, job: string, file: string): Promise<number> {
-  using db = await openBucket(layoutOf(dir));
+export async function prometheusGetCommand(input: Parsed): Promise<number> {
+  const [job = "", file = ""] = input.operands;
+  using db = await openBucket(layoutOf(bucketDir(input)));
   checkJobs(db, [job]);
   const found = catalogFile(db, job.toLowerCase(), `_prometheus/${file}`);
   if (!found) throw new Failure("ErrNotFound", `job ${job} has no file ${quote(file)} below _prometheus/`);
@@ -108,18 +110,15 @@ export async function prometheusGetCommand(dir: string, job: string, file: strin
 }
 
 /** `ops cat prometheus scrape`: the scrape configurations of the jobs in one YAML list. */
-export async function prometheusScrapeCommand(
-  dir: string,
-  jobs: readonly string[] | undefined,
-  reveal: boolean,
-  asJson: boolean,
-): Promise<number> {
-  const layout = layoutOf(dir);
+export async function prometheusScrapeCommand(input: Parsed): Promise<number> {
+  const jobs = flagList(input, "jobs");
+  const layout = layoutOf(bucketDir(input));
   using db = await openBucket(layout);
   checkJobs(db, jobs);
-  const configs = scrapeConfigs(db, new KvStore(db, await loadKvKey(layout)), { jobs, reveal });
-  if (asJson) return printJson(configs);
-  printText(toYaml(configs));
+  const kv = new KvStore(db, await loadKvKey(layout));
+  const configs = scrapeConfigs(db, kv, { jobs, reveal: input.switches.has("reveal") });
+  if (wantsJson(input)) printJson(configs);
+  else printText(toYaml(configs));
   return 0;
 }
 
@@ -129,28 +128,23 @@ function checkJobs(db: Database, jobs: readonly string[] | undefined): void {
 }
 
 /** `ops kv set-secret <job> <key>`: stores what stdin holds, sealed, under the bucket's lock. */
-export async function setSecretCommand(
-  dir: string,
-  job: string,
-  key: string,
-  ttlSeconds: number | undefined,
-): Promise<number> {
+export async function setSecretCommand(input: Parsed): Promise<number> {
+  const [job = "", key = ""] = input.operands;
+  const ttlSeconds = flagNumber(input, "ttl");
   const name = job.toLowerCase();
   if (!/^[^\p{C}]{1,253}$/u.test(key))
     throw new Failure("usage", `key: expected one line of text, found ${quote(key)}`);
-  const layout = layoutOf(dir);
+  const layout = layoutOf(bucketDir(input));
   (await openBucket(layout)).close();
   const value = await readSecret();
-  const lock = await takeBucket(layout, uuidV7(), "kv set-secret");
-  try {
+  {
+    await using _ = await takeBucket(layout, uuidV7(), "kv set-secret");
     const { openDatabase } = await import("../../bucket/base/database.ts");
     using db = openDatabase(layout.database);
     checkJobs(db, [name]);
     const kv = new KvStore(db, await loadKvKey(layout));
     kv.put(`secrets/job/${name}`, key, value, ttlSeconds);
     kv.flush();
-  } finally {
-    await lock.release();
   }
   toStderr(`secret ${key} of job ${name} is stored\n`);
   return 0;
@@ -168,7 +162,8 @@ async function readSecret(): Promise<string> {
   return text;
 }
 
-function inTable(column: string, value: string | number | boolean | null): string | number | boolean | null {
+/** The cell of a column, of long text only the beginning of its first line. */
+function shortened(column: string, value: Cell): Cell {
   if (!LONG.includes(column) || typeof value !== "string") return value;
   const [line = ""] = value.split("\n");
   const cut = line.length > VALUE_LENGTH ? line.slice(0, VALUE_LENGTH) : line;
@@ -179,9 +174,4 @@ function inTable(column: string, value: string | number | boolean | null): strin
 function printText(text: string | Buffer): void {
   if (process.stdout.isTTY) toStdout(String(text));
   else process.stdout.write(text);
-}
-
-function printJson(value: unknown): number {
-  toStdout(jsonText(value));
-  return 0;
 }

@@ -1,6 +1,6 @@
 import { isObject } from "../../core/shape.ts";
 import type { CommandResult } from "../../operation/control/run-command.ts";
-import { visibleLines } from "../base/table.ts";
+import { visibleLines } from "../base/terminal.ts";
 
 /** Workers on which a command went the same way. */
 interface Fold {

@@ -1,5 +1,5 @@
 import type { Progress } from "../../run/protocol.ts";
-import { visible } from "../base/table.ts";
+import { visible } from "../base/terminal.ts";
 
 /** So many jobs and so many waits are named; of the others only how many there are. */
 const MOST_JOBS = 8;

@@ -1,32 +1,36 @@
 import { layoutOf, runLayout } from "../../bucket/base/layout.ts";
 import { type LogEntry, type LogFilter, type LogLine, readLogs } from "../../bucket/base/logs.ts";
 import { isUuid } from "../../codec/uuid.ts";
-import { exists } from "../../core/files.ts";
-import { jsonLine, visible } from "../base/table.ts";
-import { toStdout } from "../base/terminal.ts";
+import { Failure } from "../../core/errors.ts";
+import { exists, realPlace } from "../../core/files.ts";
+import { quote } from "../../core/shape.ts";
+import { bucketDir, flagList, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
+import { jsonLine, toStdout, visible } from "../base/terminal.ts";
 
-/** How lines are shown: as they were written, for people, or as one JSON object a line. */
-type LogForm = "raw" | "human" | "json";
-
-/** Lines of one command that are held back, so that what runs at the same time does not mix; then they are shown. */
+/** So many lines of one command are held back until the command ends: commands that run at the same time do not mix. */
 const HELD_LINES = 10_000;
 
+const FILTERS = ["worker", "run", "job", "phase", "event"] as const;
+
 /**
- * `ops logs`: the structured lines of a bucket that match, in the order of time; with `tail` only the last ones. They
- * come from `folder`, else from the folder of the run when the filter names exactly one, else from `logs/`.
+ * `ops logs`: the structured lines of a bucket that match, in the order of time; with `--tail` only the last ones. They
+ * come from `--run-dir`, else from the folder of the run when the filter names exactly one, else from `logs/`.
  */
-export async function logsCommand(
-  dir: string,
-  filter: LogFilter,
-  options: { tail: number | undefined; folder: string | undefined; form: LogForm },
-): Promise<number> {
-  const lines = readLogs(options.folder ?? (await folderFor(dir, filter)), filter);
-  const wanted = options.tail === undefined ? lines : await lastOf(lines, options.tail);
-  const printer = new HumanLog((text) => toStdout(`${text}\n`));
-  for await (const { text, entry } of wanted)
-    if (options.form === "human") printer.line(entry);
-    else toStdout(`${options.form === "json" ? jsonLine(entry) : visible(text)}\n`);
-  printer.end();
+export async function logsCommand(input: Parsed): Promise<number> {
+  const format = input.values.get("format") ?? "human";
+  if (format !== "human" && format !== "raw")
+    throw new Failure("usage", `--format: expected human or raw, found ${quote(format)}`);
+  const given = FILTERS.map((name) => [name, flagList(input, name)] as const);
+  const filter: LogFilter = Object.fromEntries(given.filter(([, values]) => values !== undefined));
+  const folder = input.values.get("run-dir");
+  const tail = flagNumber(input, "tail");
+  const lines = readLogs(folder === undefined ? await folderFor(bucketDir(input), filter) : realPlace(folder), filter);
+  const human = humanLog((text) => toStdout(`${text}\n`));
+  for await (const { text, entry } of tail === undefined ? lines : await lastOf(lines, tail))
+    if (wantsJson(input)) toStdout(`${jsonLine(entry)}\n`);
+    else if (format === "raw") toStdout(`${visible(text)}\n`);
+    else human.line(entry);
+  human.end();
   return 0;
 }
 
@@ -46,66 +50,51 @@ async function lastOf(lines: AsyncIterable<LogLine>, count: number): Promise<Log
   return count === 0 ? [] : last.slice(-count);
 }
 
-/** Groups lines under their run and keeps the output of one command together. */
-export class HumanLog {
-  readonly #print: (text: string) => void;
-  readonly #open = new Map<string, string[]>();
-  #run = "";
-
-  constructor(print: (text: string) => void) {
-    this.#print = print;
-  }
-
-  line(entry: LogEntry): void {
-    this.#header(entry);
-    const place = [entry.job, entry.worker].filter((one) => one !== undefined && one !== "-").join("@");
-    const key = `${place} ${entry.phase ?? ""}`;
-    if (entry.event === "command_begin") this.#open.set(key, [`${place} $ ${entry.cmd ?? entry.action ?? ""}`]);
-    else if (entry.event === "command_end") this.#close(key, `${place} ${outcomeOf(entry)}`);
-    else if (entry.stream !== undefined)
-      this.#hold(key, `${place} ${entry.stream === "stderr" ? "!" : "|"} ${entry.msg ?? ""}`);
-    else this.#show(textOf(entry, place));
-  }
-
-  /** Shows what is still held: commands whose end was not among the lines. */
-  end(): void {
-    for (const held of this.#open.values()) for (const text of held) this.#show(text);
-    this.#open.clear();
-  }
-
-  #header(entry: LogEntry): void {
-    if (entry.run === this.#run) return;
-    this.end();
-    this.#run = entry.run ?? "";
+/**
+ * Prints lines under a header for each run and keeps the output of one command together. `end` prints what is still held:
+ * commands whose end was not among the lines.
+ */
+export function humanLog(print: (text: string) => void): { line(entry: LogEntry): void; end(): void } {
+  /** The lines of commands that have begun, by place and phase. */
+  const open = new Map<string, string[]>();
+  let run = "";
+  const show = (text: string) => print(`  ${visible(text)}`);
+  const end = () => {
+    for (const text of [...open.values()].flat()) show(text);
+    open.clear();
+  };
+  const header = (entry: LogEntry) => {
+    end();
+    run = entry.run ?? "";
     const time = (entry.ts ?? "").slice(0, 19).replace("T", " ");
     const sequence = entry.seq === undefined ? "" : `  seq=${entry.seq}`;
-    this.#print(visible(`${time}  ${entry.ops ?? ""}${sequence}  run=${this.#run.slice(0, 8)}`));
-  }
-
-  #hold(key: string, text: string): void {
-    const held = this.#open.get(key);
-    if (held && held.length < HELD_LINES) held.push(text);
-    else this.#show(text);
-  }
-
-  #close(key: string, text: string): void {
-    for (const held of this.#open.get(key) ?? []) this.#show(held);
-    this.#open.delete(key);
-    this.#show(text);
-  }
-
-  #show(text: string): void {
-    this.#print(`  ${visible(text)}`);
-  }
+    print(visible(`${time}  ${entry.ops ?? ""}${sequence}  run=${run.slice(0, 8)}`));
+  };
+  const line = (entry: LogEntry) => {
+    if (entry.run !== run) header(entry);
+    const place = [entry.job, entry.worker].filter((one) => one !== undefined && one !== "-").join("@");
+    const key = `${place} ${entry.phase ?? ""}`;
+    const held = open.get(key) ?? [];
+    if (entry.event === "command_begin") open.set(key, [`${place} $ ${entry.cmd ?? entry.action ?? ""}`]);
+    else if (entry.event === "command_end") {
+      for (const text of [...held, `${place} ${commandOutcome(entry)}`]) show(text);
+      open.delete(key);
+    } else if (entry.stream !== undefined) {
+      const text = `${place} ${entry.stream === "stderr" ? "!" : "|"} ${entry.msg ?? ""}`;
+      if (held.length > 0 && held.length < HELD_LINES) held.push(text);
+      else show(text);
+    } else show(eventText(entry, place));
+  };
+  return { line, end };
 }
 
-function outcomeOf({ exit, duration_ms: duration, reason }: LogEntry): string {
+function commandOutcome({ exit, duration_ms: duration, reason }: LogEntry): string {
   const seconds = duration === undefined ? [] : [`${(Number(duration) / 1000).toFixed(1)} s`];
   const failed = exit === "0" ? [] : [...(exit === undefined ? [] : [`exit ${exit}`]), ...(reason ? [reason] : [])];
   return [exit === "0" ? "ok" : "FAIL", ...failed, ...seconds].join(", ");
 }
 
-function textOf(entry: LogEntry, place: string): string {
+function eventText(entry: LogEntry, place: string): string {
   const level = entry.level === "info" ? "" : `${entry.level}: `;
   const what = [entry.event, entry.action, entry.reason, entry.msg].filter((one) => one !== undefined).join(" ");
   return `${place === "" ? "" : `${place} `}${level}${what}`;

@@ -6,13 +6,15 @@ import {
   BUCKET_DIR,
   bucketDir,
   type Command,
+  commaList,
   type Flag,
-  listOf,
-  namesIn,
-  numberOf,
+  flagList,
+  flagNumber,
   type Operand,
   type Parsed,
+  wantsJson,
 } from "../base/flags.ts";
+import { jsonText } from "../base/terminal.ts";
 import type { RunView } from "./bucket.ts";
 
 /** What the command of a run has beyond the parameters of its kind. */
@@ -31,11 +33,11 @@ interface RunCommand {
   complete?(params: Record<string, unknown>, input: Parsed): Promise<void>;
   /** How the result is shown instead of what happens, where it is; `--json` goes before it. */
   view?(input: Parsed): Promise<RunView["show"] | undefined>;
-  /** What a terminal shows of the result after what happened. */
-  conclude?: RunView["show"];
+  /** What a terminal shows of the result after the lines about what happened. */
+  summarise?: RunView["show"];
 }
 
-const JSON_FLAG: Flag = { name: "json", help: "Print the result of the run as JSON; Activity goes to stderr" };
+const RESULT_AS_JSON: Flag = { name: "json", help: "Print the result of the run as JSON; Activity goes to stderr" };
 
 const RETRY_FLAG: Flag = {
   name: "retry",
@@ -59,15 +61,18 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
     summary: summary ?? RUNS[kind].summary,
     operands,
     flags: [
-      ...[BUCKET_DIR, ...named.map(([parameter, schema]) => flagOf(parameter, schema, short[parameter]))],
-      ...[...(isRepeatable(kind) ? [RETRY_FLAG] : []), ...flags, JSON_FLAG],
+      BUCKET_DIR,
+      ...named.map(([parameter, schema]) => flagOf(parameter, schema, short[parameter])),
+      ...(isRepeatable(kind) ? [RETRY_FLAG] : []),
+      ...flags,
+      RESULT_AS_JSON,
     ],
     async run(input) {
       const params: Record<string, unknown> = {};
       for (const [index, { name: parameter }] of operands.entries()) {
         const text = input.operands[index];
         if (text === undefined) continue;
-        params[parameter] = properties[parameter]?.type === "array" ? namesIn(text, parameter) : text;
+        params[parameter] = properties[parameter]?.type === "array" ? commaList(text, parameter) : text;
       }
       for (const [parameter, schema] of named) {
         const value = parameterOf(input, dashed(parameter), schema);
@@ -80,7 +85,7 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
           ? checkedParameters(kind, params, nameOf, `ops ${name} --help`)
           : await repeatedParameters(kind, params, bucketDir(input), retryOf);
       const { runInBucket } = await import("./bucket.ts");
-      return runInBucket(kind, checked, bucketDir(input), await viewOf(input, command));
+      return runInBucket(kind, checked, bucketDir(input), await runView(input, command));
     },
   };
 }
@@ -97,15 +102,14 @@ async function repeatedParameters(
   return await repeated(await initialisedBucket(dir), kind, id);
 }
 
-async function viewOf(input: Parsed, { view, conclude }: RunCommand): Promise<RunView | undefined> {
+async function runView(input: Parsed, { view, summarise }: RunCommand): Promise<RunView | undefined> {
   // First: it also refuses flags that do not go together.
   const show = await view?.(input);
-  if (input.switches.has(JSON_FLAG.name)) {
-    const { jsonText } = await import("../base/table.ts");
+  if (wantsJson(input)) {
     return { show: jsonText, meanwhile: "aside" };
   }
   if (show) return { show, meanwhile: "quiet" };
-  return conclude && process.stdout.isTTY ? { show: conclude, meanwhile: "before" } : undefined;
+  return summarise && process.stdout.isTTY ? { show: summarise, meanwhile: "before" } : undefined;
 }
 
 /** A wrong parameter is wrong usage here, told before anything starts. */
@@ -143,6 +147,6 @@ function dashed(parameter: string): string {
 
 function parameterOf(input: Parsed, name: string, schema: Schema): unknown {
   if (schema.type === "boolean") return input.switches.has(name) ? true : undefined;
-  if (schema.type === "array") return listOf(input, name);
-  return schema.type === "integer" ? numberOf(input, name) : input.values.get(name);
+  if (schema.type === "array") return flagList(input, name);
+  return schema.type === "integer" ? flagNumber(input, name) : input.values.get(name);
 }

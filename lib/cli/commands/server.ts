@@ -4,7 +4,7 @@ const SECRET_FILE = { name: "totp-secret-file", value: "FILE" };
 const ISSUER: Flag = { name: "totp-issuer", value: "NAME", help: "The issuer in the authenticator app (default ops)" };
 
 const BASE_URL = { name: "base_url", help: "The server, for example https://ops.example:9090" };
-const BUCKET: Flag = { name: "bucket", value: "UUID", help: "The bucket on the server" };
+const REMOTE_BUCKET: Flag = { name: "bucket", value: "UUID", help: "The bucket on the server" };
 const CONNECTION: Flag[] = [
   { name: "ca-file", value: "FILE", help: "PEM certificates to trust besides the system's" },
   { name: "totp", value: "CODE", help: "A fresh code, where the server asks for one" },
@@ -59,22 +59,22 @@ export const SERVER_COMMANDS: readonly Command[] = [
     summary: "Send the source of a bucket to a server, which then builds it",
     operands: [BASE_URL],
     flags: [
-      BUCKET,
+      REMOTE_BUCKET,
       { name: "dir", value: "DIR", help: "The local bucket (default: the current folder)" },
       ...CONNECTION,
     ],
-    run: async (input) => (await import("../push/push-command.ts")).pushCommand(input),
+    run: async (input) => (await import("../push/push.ts")).pushCommand(input),
   },
   {
     name: "push rollback",
     summary: "Roll the source of a bucket on a server back to a revision, which the server then builds",
     operands: [BASE_URL],
     flags: [
-      BUCKET,
+      REMOTE_BUCKET,
       { name: "revision", value: "UUID", help: "The revision (default: the last successful one)" },
       ...CONNECTION,
     ],
-    run: async (input) => (await import("../push/push-command.ts")).rollbackCommand(input),
+    run: async (input) => (await import("../push/push.ts")).rollbackCommand(input),
   },
   {
     name: "worker run",

@@ -1,7 +1,7 @@
 import { BUCKET_DIR, bucketDir, type Command, type Flag, type Operand } from "../base/flags.ts";
 import { runCommand } from "../bucket/run-command.ts";
 
-const JSON_FLAG: Flag = { name: "json", help: "Print JSON" };
+const AS_JSON: Flag = { name: "json", help: "Print JSON" };
 const SNAPSHOT: Operand = {
   name: "snapshot",
   help: "Its name as `ops snapshot list` shows it, or the path of its file",
@@ -12,20 +12,18 @@ const RESTORE_RUN = runCommand("snapshot_restore", {
   summary: "Restore a snapshot: into an empty folder all of it, else all but the source",
   operands: [SNAPSHOT],
   async complete(params, input) {
-    const { snapshotFile } = await import("../bucket/snapshots.ts");
+    const { snapshotFile } = await import("../bucket/upkeep.ts");
     params.snapshot = await snapshotFile(bucketDir(input), String(params.snapshot));
   },
 });
 
-/** In a bucket it is a run; where there is none yet, one arises. */
+/** In a bucket the restore is a run; in an empty folder it makes a bucket. */
 const RESTORE: Command = {
   ...RESTORE_RUN,
   async run(input) {
     const { isEmptyPlace } = await import("../../bucket/snapshots/restore.ts");
-    const { restoreCommand } = await import("../bucket/snapshots.ts");
-    const dir = bucketDir(input);
-    const [snapshot = ""] = input.operands;
-    return (await isEmptyPlace(dir)) ? restoreCommand(dir, snapshot) : RESTORE_RUN.run(input);
+    const { restoreCommand } = await import("../bucket/upkeep.ts");
+    return (await isEmptyPlace(bucketDir(input))) ? restoreCommand(input) : RESTORE_RUN.run(input);
   },
 };
 
@@ -34,9 +32,8 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
   {
     name: "doctor",
     summary: "Examine this host, the bucket and its workers, and give advice for each finding",
-    flags: [BUCKET_DIR, JSON_FLAG],
-    run: async (input) =>
-      (await import("../bucket/doctor.ts")).doctorCommand(bucketDir(input), input.switches.has("json")),
+    flags: [BUCKET_DIR, AS_JSON],
+    run: async (input) => (await import("../bucket/upkeep.ts")).doctorCommand(input),
   },
   runCommand("drift", { name: "drift" }),
   runCommand("gc", { name: "gc" }),
@@ -44,21 +41,15 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
   {
     name: "snapshot list",
     summary: "Show the snapshots of the bucket, newest first",
-    flags: [BUCKET_DIR, JSON_FLAG],
-    run: async (input) =>
-      (await import("../bucket/snapshots.ts")).listCommand(bucketDir(input), input.switches.has("json")),
+    flags: [BUCKET_DIR, AS_JSON],
+    run: async (input) => (await import("../bucket/upkeep.ts")).listSnapshotsCommand(input),
   },
   {
     name: "snapshot verify",
     summary: "Restore a snapshot into a temporary bucket and compare; the bucket itself is not touched",
     operands: [SNAPSHOT],
-    flags: [BUCKET_DIR, JSON_FLAG],
-    run: async (input) =>
-      (await import("../bucket/snapshots.ts")).verifyCommand(
-        bucketDir(input),
-        input.operands[0] ?? "",
-        input.switches.has("json"),
-      ),
+    flags: [BUCKET_DIR, AS_JSON],
+    run: async (input) => (await import("../bucket/upkeep.ts")).verifySnapshotCommand(input),
   },
   RESTORE,
   {
@@ -66,7 +57,6 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     summary: "Remove a snapshot of the bucket",
     operands: [{ name: "snapshot", help: "Its name as `ops snapshot list` shows it" }],
     flags: [BUCKET_DIR],
-    run: async (input) =>
-      (await import("../bucket/snapshots.ts")).deleteCommand(bucketDir(input), input.operands[0] ?? ""),
+    run: async (input) => (await import("../bucket/upkeep.ts")).deleteSnapshotCommand(input),
   },
 ];

@@ -2,7 +2,11 @@ import { type PackedSource, packSource } from "../../bucket/source/source-pack.t
 import { isUuid } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
-import { boolean, check, integer, object, oneOf, optional, quote, type Shape, string } from "../../core/shape.ts";
+import { realPlace } from "../../core/files.ts";
+import { boolean, check, integer, object, optional, quote, type Shape, string } from "../../core/shape.ts";
+import { RUN_STATUS } from "../../run/protocol.ts";
+import type { Parsed } from "../base/flags.ts";
+import { type StopRequest, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
 import { ApiClient, isUnreachable, jsonOf, parseBaseUrl } from "./client.ts";
 
 /** Where the source of a bucket is to change, and who follows what comes of it. */
@@ -29,10 +33,38 @@ const RETRY_AFTER_MS = [200, 1_000, 3_000];
 const CANCEL_SILENCE_MS = 10_000;
 
 const UUID = string({ pattern: /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, means: "a UUID" });
-const STATUS = oneOf("running", "succeeded", "failed", "cancelled");
-const STARTED = answer({ run_id: UUID });
-const CHUNK = answer({ next: integer({ min: 0 }), data: string(), done: boolean() });
-const RUN = answer({ status: STATUS, error: optional(string()) });
+const STARTED = answerWith({ run_id: UUID });
+const CHUNK = answerWith({ next: integer({ min: 0 }), data: string(), done: boolean() });
+const RUN = answerWith({ status: RUN_STATUS, error: optional(string()) });
+
+/** `ops push <base_url> --bucket <id>` with the token in OPS_SERVE_TOKEN (control-plane.md, Source push). */
+export async function pushCommand(input: Parsed): Promise<number> {
+  using stop = stopRequest();
+  return await push({ ...changeOf(input, stop), dir: realPlace(input.values.get("dir") ?? ".") });
+}
+
+/** `ops push rollback <base_url> --bucket <id>`, likewise. */
+export async function rollbackCommand(input: Parsed): Promise<number> {
+  using stop = stopRequest();
+  return await rollback({ ...changeOf(input, stop), revision: input.values.get("revision") });
+}
+
+function changeOf(input: Parsed, { signal }: StopRequest): SourceChange {
+  const bucket = input.values.get("bucket");
+  if (bucket === undefined) throw new Failure("usage", "--bucket is missing: the UUID of the bucket on the server");
+  const token = process.env.OPS_SERVE_TOKEN;
+  if (!token) throw new Failure("usage", "no token: set OPS_SERVE_TOKEN to the server's API token");
+  return {
+    baseUrl: input.operands[0] as string,
+    bucket,
+    token,
+    caFile: input.values.get("ca-file"),
+    totp: input.values.get("totp"),
+    signal,
+    progress: (text) => toStderr(`${text}\n`),
+    output: (text) => toStdout(text),
+  };
+}
 
 /**
  * Sends the source of the local bucket in `dir` to a server and follows the build that this starts (control-plane.md,
@@ -72,7 +104,7 @@ async function change(
     run = `${bucket}/runs/${runId}`;
     options.progress(`the source was ${done}; run ${runId} builds it`);
     await follow(client, run, options);
-    return await outcome(client, run, options);
+    return await outcomeOfBuild(client, run, options);
   } catch (error) {
     if (!options.signal.aborted) throw error;
     if (run !== undefined) await cancel(client, run, options);
@@ -83,7 +115,7 @@ async function change(
 /** Sends the source and answers the id of the run that builds it. */
 async function upload(client: ApiClient, bucket: string, options: SourceChange & { dir: string }): Promise<string> {
   const packed = await packSource(options.dir);
-  options.progress(`sending ${packed.files} ${packed.files === 1 ? "file" : "files"}, ${shown(packed.bytes)}`);
+  options.progress(`sending ${packed.files} ${packed.files === 1 ? "file" : "files"}, ${byteCount(packed.bytes)}`);
   const body = reported(packed, options.progress);
   const type = "application/x-tar";
   const started = await client.call("POST", `${bucket}/push`, { body, type, signal: options.signal });
@@ -98,11 +130,11 @@ async function* reported(packed: PackedSource, progress: SourceChange["progress"
     const before = sent;
     sent += chunk.length;
     if (Math.floor(sent / PROGRESS_BYTES) > Math.floor(before / PROGRESS_BYTES))
-      progress(`sent ${shown(sent)} of ${shown(packed.bytes)}`);
+      progress(`sent ${byteCount(sent)} of ${byteCount(packed.bytes)}`);
   }
 }
 
-function shown(bytes: number): string {
+function byteCount(bytes: number): string {
   const mebibytes = bytes / 1024 / 1024;
   return mebibytes < 1 ? `${Math.ceil(bytes / 1024)} KiB` : `${mebibytes.toFixed(1)} MiB`;
 }
@@ -111,7 +143,7 @@ function shown(bytes: number): string {
 async function follow(client: ApiClient, run: string, { signal, output }: SourceChange): Promise<void> {
   for (let after = 0; ; ) {
     const path = `${run}/logs?after=${after}&timeout=${POLL_SECONDS}`;
-    const chunk = expect(CHUNK, await get(client, path, signal));
+    const chunk = expect(CHUNK, await getPatiently(client, path, signal));
     if (chunk.data !== "") output(chunk.data);
     else if (!chunk.done) await sleep(IDLE_MS, signal);
     if (chunk.done) return;
@@ -119,15 +151,15 @@ async function follow(client: ApiClient, run: string, { signal, output }: Source
   }
 }
 
-async function outcome(client: ApiClient, run: string, { signal, progress }: SourceChange): Promise<number> {
-  const { status, error } = expect(RUN, await get(client, run, signal));
+async function outcomeOfBuild(client: ApiClient, run: string, { signal, progress }: SourceChange): Promise<number> {
+  const { status, error } = expect(RUN, await getPatiently(client, run, signal));
   progress(`the build ${status}${error === undefined ? "" : `: ${error}`}`);
   if (status === "succeeded") return 0;
   return status === "cancelled" ? 130 : 1;
 }
 
 /** A run goes on when the connection to it is lost: asks again a few times before it gives up. */
-async function get(client: ApiClient, path: string, signal: AbortSignal): Promise<Record<string, unknown>> {
+async function getPatiently(client: ApiClient, path: string, signal: AbortSignal): Promise<Record<string, unknown>> {
   for (const pause of RETRY_AFTER_MS) {
     try {
       return await client.call("GET", path, { signal });
@@ -149,7 +181,7 @@ async function cancel(client: ApiClient, run: string, options: SourceChange): Pr
 }
 
 /** An answer may have more fields than are needed here; `null` counts as absent. */
-function answer<F extends Record<string, Shape<unknown>>>(fields: F) {
+function answerWith<F extends Record<string, Shape<unknown>>>(fields: F) {
   return object(fields, { unknown: "warn", lenient: true });
 }
 

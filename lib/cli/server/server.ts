@@ -6,7 +6,7 @@ import { LOG_FORMATS, type Log, logLine } from "../../server/access.ts";
 import { startServer } from "../../server/app.ts";
 import { serverConfig, tokenWarning } from "../../server/config.ts";
 import { EXIT, type Parsed } from "../base/flags.ts";
-import { stopRequest } from "../base/stop.ts";
+import { stopRequest } from "../base/terminal.ts";
 
 /**
  * `ops server`: serves until a signal, then ends its runs and exits (control-plane.md). With TLS, HUP makes the server read

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Command, commandHelp, findCommand, parseFlags, programHelp } from "../../../lib/cli/base/flags.ts";
-import { JOB_COMMANDS } from "../../../lib/cli/commands/job.ts";
+import { COMMANDS } from "../../../lib/cli/main.ts";
 
 const deploy: Command = {
   name: "deploy",
@@ -52,7 +52,9 @@ test("help names every flag, and the program's help every command that is not hi
 });
 
 test("a retry of job control needs no job: the run that it names says it", () => {
-  const control = JOB_COMMANDS.filter(({ flags }) => flags.some(({ name }) => name === "retry"));
+  const control = COMMANDS.filter(
+    ({ name, flags }) => /^(job |health_)/.test(name) && flags.some((one) => one.name === "retry"),
+  );
   assert.equal(control.length, 7);
   for (const command of control) assert.equal(parseFlags(command, ["--retry", "x"]).values.get("retry"), "x");
 });

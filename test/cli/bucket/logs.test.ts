@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { HumanLog } from "../../../lib/cli/bucket/logs.ts";
+import { humanLog } from "../../../lib/cli/bucket/logs.ts";
 import { ops } from "../../../scripts/local-server.ts";
 import { makeBucket } from "../../helpers/workspace.ts";
 
@@ -86,7 +86,7 @@ test("wrong flags of ops logs are wrong usage", async (t) => {
 
 test("output of commands that run at the same time does not mix", () => {
   const shown: string[] = [];
-  const log = new HumanLog((text) => shown.push(text));
+  const log = humanLog((text) => shown.push(text));
   const line = (worker: string, rest: Record<string, string>) =>
     log.line({ ts: "2026-01-01T00:00:00.000Z", level: "info", run: FIRST, ops: "deploy", worker, job: "web", ...rest });
   line("a", { event: "command_begin", cmd: "one" });

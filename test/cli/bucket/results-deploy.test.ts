@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { deploySummary } from "../../../lib/cli/bucket/deploy-summary.ts";
+import { deploySummary } from "../../../lib/cli/bucket/results.ts";
 
 const allocation = (action: string | null, outcome: string) => ({ worker: "a", action, outcome, error: null });
 

@@ -2,14 +2,41 @@ import { stat } from "node:fs/promises";
 import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
 import { Problems } from "../../bucket/base/problems.ts";
 import { parseSourceJson, readSource, relative } from "../../bucket/source/source-file.ts";
+import { createJob } from "../../bucket/workspace/job-template.ts";
 import { unifiedDiff } from "../../codec/diff.ts";
+import { uuidV7 } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
 import { readBounded, writeAtomic } from "../../core/files.ts";
+import { decodeUtf8 } from "../../core/plain-text.ts";
 import { isObject, quote } from "../../core/shape.ts";
 import type { WorkerReading } from "../../operation/tend/readings.ts";
-import { visibleLines } from "../base/table.ts";
+import { takeBucket } from "../../run/recovery.ts";
+import { openBucket } from "../../server/reading.ts";
+import { bucketDir, flagList, type Parsed } from "../base/flags.ts";
+import { toStdout, visibleLines } from "../base/terminal.ts";
 
-const LIMIT_BYTES = 1024 * 1024;
+const WORKERS_JSON_BYTES = 1024 * 1024;
+const COMMAND_BYTES = 256 * 1024;
+
+/** `ops job create <job>`: makes its folder in the workspace, under the bucket's lock, and prints its files. */
+export async function createJobCommand(input: Parsed): Promise<number> {
+  const [name = ""] = input.operands;
+  const job = { name, selectors: flagList(input, "selectors"), template: input.values.get("template") };
+  const layout = layoutOf(bucketDir(input));
+  (await openBucket(layout)).close();
+  await using _ = await takeBucket(layout, uuidV7(), "job create");
+  for (const file of await createJob(layout, job)) toStdout(`${file}\n`);
+  return 0;
+}
+
+/** The command that `ops run_command` runs where none is typed: workspace/command.sh. Throws `usage` without one. */
+export async function readCommandFile(dir: string): Promise<string> {
+  const bytes = await readBounded(layoutOf(dir).commandFile, COMMAND_BYTES);
+  if (!bytes) throw new Failure("usage", "the command is missing: type it, or write it into workspace/command.sh");
+  const text = decodeUtf8(bytes);
+  if (text === undefined) throw new Failure("failed", "workspace/command.sh is not UTF-8 text");
+  return text;
+}
 
 /**
  * `ops worker facts --generate-workers`: writes what the workers told of memory and processors into
@@ -21,11 +48,11 @@ export async function generateWorkers(dir: string, result: unknown, dryRun: bool
   const name = relative(layout, layout.workersJson);
   const told = resourcesOf(result, name);
   const list = await readList(layout);
-  const before = (await readBounded(layout.workersJson, LIMIT_BYTES))?.toString() ?? "";
+  const before = (await readBounded(layout.workersJson, WORKERS_JSON_BYTES))?.toString() ?? "";
   for (const [host, resources] of told) {
     const entry = list.find((one) => textAt(one, "host")?.toLowerCase() === host.toLowerCase());
     if (!entry) throw unchanged(name, `worker ${quote(host)} is not in it: build the bucket again`);
-    for (const [field, value] of Object.entries(resources)) entry[keyOf(entry, field) ?? field] = value;
+    for (const [field, value] of Object.entries(resources)) entry[fieldKey(entry, field) ?? field] = value;
   }
   const after = `${JSON.stringify(list, null, 2)}\n`;
   if (after === before) return `${name} is up to date\n`;
@@ -60,12 +87,12 @@ async function readList(layout: Layout): Promise<Record<string, unknown>[]> {
 }
 
 /** The names of fields compare without case, as everywhere in the file. */
-function keyOf(entry: Record<string, unknown>, field: string): string | undefined {
+function fieldKey(entry: Record<string, unknown>, field: string): string | undefined {
   return Object.keys(entry).find((key) => key.toLowerCase() === field);
 }
 
 function textAt(entry: Record<string, unknown>, field: string): string | undefined {
-  const value = entry[keyOf(entry, field) ?? field];
+  const value = entry[fieldKey(entry, field) ?? field];
   return typeof value === "string" ? value : undefined;
 }
 

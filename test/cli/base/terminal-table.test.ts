@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { jsonText, textTable, visible, visibleLines } from "../../../lib/cli/base/table.ts";
+import { jsonText, textTable, visible, visibleLines } from "../../../lib/cli/base/terminal.ts";
 
 test("columns are aligned, numbers to the right, and nothing is cut in a pipe", () => {
   const table = textTable(

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
-import { diffColours } from "../../../lib/cli/base/diff-colours.ts";
+import { diffColours } from "../../../lib/cli/base/terminal.ts";
 import { ops, PROGRAM } from "../../../scripts/local-server.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeWorkspace } from "../../helpers/workspace.ts";
@@ -9,8 +9,8 @@ import { makeWorkspace } from "../../helpers/workspace.ts";
 test("lines of a diff are coloured wherever they stand, and no other line", () => {
   assert.equal(
     diffColours("web: start\n--- a\n+++ b\n@@ -1 +1 @@\n same\n    -old\n+new\n"),
-    "web: start\n\x1b[1m--- a\x1b[0m\n\x1b[1m+++ b\x1b[0m\n\x1b[36m@@ -1 +1 @@\x1b[0m\n same\n" +
-      "    \x1b[31m-old\x1b[0m\n\x1b[32m+new\x1b[0m\n",
+    "web: start\n\x1b[1m--- a\x1b[22m\n\x1b[1m+++ b\x1b[22m\n\x1b[36m@@ -1 +1 @@\x1b[39m\n same\n" +
+      "    \x1b[31m-old\x1b[39m\n\x1b[32m+new\x1b[39m\n",
   );
 });
 

@@ -1,0 +1,100 @@
+import { layoutOf } from "../../bucket/base/layout.ts";
+import { restoreBucket, verifySnapshot } from "../../bucket/snapshots/restore.ts";
+import { deleteSnapshot, findSnapshot, listSnapshots } from "../../bucket/snapshots/snapshots.ts";
+import { uuidV7 } from "../../codec/uuid.ts";
+import { exists, realPlace } from "../../core/files.ts";
+import { Launcher } from "../../core/spawn.ts";
+import type { Finding } from "../../operation/tend/doctor-bucket.ts";
+import { takeBucket } from "../../run/recovery.ts";
+import { bucketDir, EXIT, type Parsed, wantsJson } from "../base/flags.ts";
+import { jsonText, printJson, printTable, stopRequest, toStderr, toStdout, visible } from "../base/terminal.ts";
+import { initialisedBucket, withoutServerVariables } from "./bucket.ts";
+
+/** `ops doctor`. Answers the exit code: 0, or 1 where there is a problem. */
+export async function doctorCommand(input: Parsed): Promise<number> {
+  const [{ examine }, { FINDING_GRADES }] = await Promise.all([
+    import("../../operation/tend/doctor.ts"),
+    import("../../operation/tend/doctor-bucket.ts"),
+  ]);
+  using stop = stopRequest();
+  const launcher = new Launcher(withoutServerVariables(process.env));
+  void stop.insisted.then(() => launcher.endAll(0));
+  const findings = await examine({ layout: layoutOf(bucketDir(input)), launcher, signal: stop.signal });
+  const worst = Math.max(...findings.map(({ grade }) => FINDING_GRADES.indexOf(grade)));
+  toStdout(wantsJson(input) ? jsonText({ grade: FINDING_GRADES[worst], findings }) : doctorReport(findings));
+  return FINDING_GRADES[worst] === "problem" ? EXIT.failed : EXIT.done;
+}
+
+function doctorReport(findings: readonly Finding[]): string {
+  const width = Math.max(...findings.map(({ check }) => check.length));
+  const places = Map.groupBy(findings, ({ where }) => where);
+  const line = ({ grade, check, message, advice }: Finding) => {
+    const told = `  ${grade.padEnd("warning".length)}  ${check.padEnd(width)}  ${visible(message)}\n`;
+    return advice === null ? told : `${told}${" ".repeat(width + 13)}${visible(advice)}\n`;
+  };
+  const parts = [...places].map(([where, all]) => `${visible(where)}\n${all.map(line).join("")}`);
+  const count = (grade: Finding["grade"]) => findings.filter((one) => one.grade === grade).length;
+  return `${parts.join("")}${count("problem")} problems, ${count("warning")} warnings, ${count("ok")} ok\n`;
+}
+
+/** `ops snapshot list`. Exit code 1 where one of them cannot be used. */
+export async function listSnapshotsCommand(input: Parsed): Promise<number> {
+  const { items } = await listSnapshots(await initialisedBucket(bucketDir(input)), { limit: Number.POSITIVE_INFINITY });
+  const damaged = items.filter(({ error }) => error !== null);
+  if (wantsJson(input)) printJson(items);
+  else if (items.length === 0) toStdout("there are no snapshots; make one with `ops snapshot create`\n");
+  else {
+    const rows = items.map(({ name, created_at, size_bytes, note }) => [name, created_at, size_bytes, note]);
+    printTable(["name", "created_at", "size_bytes", "note"], rows);
+  }
+  for (const { error } of damaged) toStderr(`ops: ${error ?? ""}\n`);
+  return damaged.length === 0 ? EXIT.done : EXIT.failed;
+}
+
+/** `ops snapshot verify`: takes no lock, since it does not look at the live bucket. */
+export async function verifySnapshotCommand(input: Parsed): Promise<number> {
+  using stop = stopRequest();
+  const found = await verifySnapshot(await snapshotFile(bucketDir(input), input.operands[0] ?? ""), stop.signal);
+  if (wantsJson(input)) printJson(found);
+  else
+    toStdout(
+      `the snapshot of ${found.created_at} of bucket ${found.bucket_id} can be restored: ${found.files} files, ${found.size_bytes} bytes, ${found.rows} rows, ${found.sealed_values} sealed values opened\n`,
+    );
+  return EXIT.done;
+}
+
+/** `ops snapshot restore` into an empty folder: makes a whole bucket. */
+export async function restoreCommand(input: Parsed): Promise<number> {
+  using stop = stopRequest();
+  const dir = bucketDir(input);
+  const file = await snapshotFile(dir, input.operands[0] ?? "");
+  const { bucket_id, created_at } = await restoreBucket(dir, file, stop.signal);
+  // A shell that stands in the folder is still in the one that was replaced.
+  const hint = dir === realPlace(".") ? `; enter it again: cd ${dir}` : "";
+  toStdout(`bucket ${bucket_id} is restored in ${dir} as it was at ${created_at}${hint}\n`);
+  return EXIT.done;
+}
+
+/** `ops snapshot delete`. */
+export async function deleteSnapshotCommand(input: Parsed): Promise<number> {
+  const [name = ""] = input.operands;
+  const layout = await initialisedBucket(bucketDir(input));
+  const file = await findSnapshot(layout, name);
+  {
+    await using _ = await takeBucket(layout, uuidV7(), "snapshot delete");
+    await deleteSnapshot(layout, name);
+  }
+  toStdout(`${file} is removed\n`);
+  return EXIT.done;
+}
+
+/** The file of a snapshot: text that names no snapshot of the bucket is the path of a file. */
+export async function snapshotFile(dir: string, given: string): Promise<string> {
+  try {
+    return await findSnapshot(layoutOf(dir), given);
+  } catch (error) {
+    const file = realPlace(given);
+    if (await exists(file)) return file;
+    throw error;
+  }
+}

@@ -1,0 +1,114 @@
+import { LAST_OUTCOMES } from "../../bucket/catalog/info.ts";
+import { VIEW_NAMES, type ViewName } from "../../bucket/catalog/views.ts";
+import { BUCKET_DIR, type Command, type Flag } from "../base/flags.ts";
+
+const TABLE_AS_JSON: Flag = { name: "json", help: "Print JSON instead of a table" };
+const ONLY_JOBS: Flag = { name: "jobs", value: "A,B", help: "Only entries of these jobs" };
+const ONLY_WORKERS: Flag = { name: "workers", value: "A,B", help: "Only entries of these workers" };
+const ACTIVE: Flag = { name: "active", help: "Leave out removed and disabled entries" };
+const OUTCOME: Flag = {
+  name: "outcome",
+  value: "A,B",
+  help: `Only allocations whose last action had one of these outcomes: ${LAST_OUTCOMES.join(", ")}`,
+};
+const DELETED: Flag = { name: "deleted", help: "Show deleted keys too" };
+
+const VIEWS: Record<ViewName, { summary: string; flags: Flag[] }> = {
+  workers: { summary: "Show the workers of the catalog", flags: [ONLY_WORKERS, ACTIVE] },
+  jobs: { summary: "Show the jobs of the catalog", flags: [ONLY_JOBS, ACTIVE] },
+  allocations: { summary: "Show which job is placed on which worker", flags: [ONLY_JOBS, ONLY_WORKERS, ACTIVE] },
+  deployments: {
+    summary: "Show how far each allocation is deployed, and how the last action on it went",
+    flags: [ONLY_JOBS, ONLY_WORKERS, ACTIVE, OUTCOME],
+  },
+  hooks: { summary: "Show the hooks of the jobs and what they demand", flags: [ONLY_JOBS] },
+  ports: { summary: "Show the numbers of the jobs' ports", flags: [ONLY_JOBS] },
+  kv: { summary: "Show the keys of the key-value store, secrets as fingerprints", flags: [ONLY_JOBS, ACTIVE, DELETED] },
+  certs: { summary: "Show the certificates and when they end", flags: [ONLY_JOBS, ONLY_WORKERS] },
+};
+
+/** Commands that show the catalog, the key-value store and the logs. They take no lock, but for `kv set-secret`. */
+export const READING_COMMANDS: readonly Command[] = [
+  {
+    name: "info",
+    summary: "Show a bucket: its id, its update sequence, how much it holds",
+    flags: [BUCKET_DIR, TABLE_AS_JSON],
+    run: async (input) => (await import("../bucket/catalog.ts")).infoCommand(input),
+  },
+  ...VIEW_NAMES.map(
+    (name): Command => ({
+      name: `cat ${name}`,
+      summary: VIEWS[name].summary,
+      flags: [BUCKET_DIR, ...VIEWS[name].flags, TABLE_AS_JSON],
+      run: async (input) => (await import("../bucket/catalog.ts")).catCommand(name, input),
+    }),
+  ),
+  {
+    name: "cat kv get",
+    summary: "Show one key of the key-value store",
+    operands: [
+      { name: "namespace", help: "For example vars/job/web" },
+      { name: "key", help: "The key" },
+    ],
+    flags: [BUCKET_DIR, { name: "reveal", help: "Show the value of a secret" }, TABLE_AS_JSON],
+    run: async (input) => (await import("../bucket/catalog.ts")).kvGetCommand(input),
+  },
+  {
+    name: "cat prometheus",
+    summary: "Show which jobs have scrape configurations, alerts, runbooks and dashboards for Prometheus",
+    flags: [BUCKET_DIR, ONLY_JOBS, TABLE_AS_JSON],
+    run: async (input) => (await import("../bucket/catalog.ts")).prometheusCommand(input),
+  },
+  {
+    name: "cat prometheus get",
+    summary: "Print one file that a job has for Prometheus, as it was built",
+    operands: [
+      { name: "job", help: "The job" },
+      { name: "path", help: "Below _prometheus/, for example alerts/disk.yaml" },
+    ],
+    flags: [BUCKET_DIR],
+    run: async (input) => (await import("../bucket/catalog.ts")).prometheusGetCommand(input),
+  },
+  {
+    name: "cat prometheus scrape",
+    summary: "Print what Prometheus has to scrape, as a YAML list for scrape_configs",
+    flags: [
+      BUCKET_DIR,
+      ONLY_JOBS,
+      { name: "reveal", help: "Show secrets that templates read instead of <secret>" },
+      { name: "json", help: "Print JSON instead of YAML" },
+    ],
+    run: async (input) => (await import("../bucket/catalog.ts")).prometheusScrapeCommand(input),
+  },
+  {
+    name: "kv set-secret",
+    summary: "Store a secret of a job; its value is read from stdin, to the last byte",
+    operands: [
+      { name: "job", help: "The job that may read it" },
+      { name: "key", help: "The key, as templates and hooks ask for it" },
+    ],
+    flags: [BUCKET_DIR, { name: "ttl", value: "SECONDS", help: "Delete the secret after that time (default: never)" }],
+    run: async (input) => (await import("../bucket/catalog.ts")).setSecretCommand(input),
+  },
+  {
+    name: "logs",
+    summary: "Show the log lines of runs and of their commands on workers",
+    flags: [
+      BUCKET_DIR,
+      { name: "worker", value: "A,B", help: "Only lines about these workers; - stands for lines about no worker" },
+      { name: "run", value: "ID", help: "Only lines of this run; the beginning of its id is enough" },
+      { name: "job", value: "A,B", help: "Only lines about these jobs" },
+      { name: "phase", value: "A,B", help: "Only lines of these phases, for example rollout" },
+      { name: "event", value: "A,B", help: "Only these events, for example command_end" },
+      { name: "tail", value: "N", help: "Only the last lines" },
+      { name: "run-dir", value: "DIR", help: "Read the logs in this folder instead" },
+      {
+        name: "format",
+        value: "FORM",
+        help: "Either human (default), or raw: the lines as they were written, with control characters escaped",
+      },
+      { name: "json", help: "Print one JSON object a line" },
+    ],
+    run: async (input) => (await import("../bucket/logs.ts")).logsCommand(input),
+  },
+];

@@ -1,0 +1,113 @@
+import { Failure } from "../../core/errors.ts";
+import { type ControlKind, JOB_CONTROL } from "../../run/protocol.ts";
+import { BUCKET_DIR, bucketDir, type Command, type Flag, type Parsed } from "../base/flags.ts";
+import { runCommand } from "../bucket/run-command.ts";
+
+const WORKERS_SHORT = { workers: "w", labels: "l", concurrency: "c" };
+
+const GENERATE: Flag[] = [
+  {
+    name: "generate-workers",
+    help: "Write memory and processors of each worker into workspace/workers.json, once all have answered",
+  },
+  { name: "dry-run", help: "With --generate-workers: only show what would be written" },
+];
+
+async function factsView(input: Parsed) {
+  const { switches } = input;
+  const dryRun = switches.has("dry-run");
+  if (switches.has("generate-workers")) {
+    if (switches.has("json")) throw new Failure("usage", "give --generate-workers or --json, not both");
+    const { generateWorkers } = await import("../bucket/workspace.ts");
+    return (result: unknown) => generateWorkers(bucketDir(input), result, dryRun);
+  }
+  if (dryRun) throw new Failure("usage", "--dry-run goes with --generate-workers");
+  return (await import("../bucket/results.ts")).factsTable;
+}
+
+const RUN_COMMAND = runCommand("run_command", {
+  name: "run_command",
+  operands: [
+    {
+      name: "command",
+      help: "The script, for sh, or for bash where its first line says so (default: workspace/command.sh)",
+      optional: true,
+    },
+  ],
+  short: WORKERS_SHORT,
+  flags: [
+    { name: "fold", help: "Show at the end which workers had the same output, instead of each line as it comes" },
+  ],
+  async complete(params, input) {
+    if (params.command !== undefined) return;
+    const { readCommandFile } = await import("../bucket/workspace.ts");
+    params.command = await readCommandFile(bucketDir(input));
+  },
+  async view({ switches }) {
+    return switches.has("fold") ? (await import("../bucket/fold.ts")).foldedText : undefined;
+  },
+});
+
+/** Commands that make a bucket, bring it to its workers and control what runs there: most of them start a run. */
+export const RUN_COMMANDS: readonly Command[] = [
+  {
+    name: "init",
+    summary: "Make the current folder a bucket, or upgrade its database",
+    flags: [BUCKET_DIR],
+    run: async (input) => (await import("../bucket/bucket.ts")).initCommand(bucketDir(input)),
+  },
+  runCommand("build", { name: "build" }),
+  runCommand("deploy", {
+    name: "deploy",
+    short: { build: "b", dry_run: "n" },
+    summarise: async (result) =>
+      (await import("../bucket/results.ts")).deploySummary(result, process.stdout.columns || undefined),
+  }),
+  runCommand("worker_trust", { name: "worker trust", short: WORKERS_SHORT }),
+  runCommand("worker_facts", { name: "worker facts", short: WORKERS_SHORT, flags: GENERATE, view: factsView }),
+  runCommand("worker_uptime", {
+    name: "worker uptime",
+    short: WORKERS_SHORT,
+    view: async () => (await import("../bucket/results.ts")).uptimeTable,
+  }),
+  runCommand("worker_sysstat", {
+    name: "worker sysstat",
+    short: WORKERS_SHORT,
+    view: async () => (await import("../bucket/results.ts")).sysstatTable,
+  }),
+  RUN_COMMAND,
+  runCommand("health_check", { name: "health_check" }),
+  ...(Object.keys(JOB_CONTROL) as ControlKind[]).map((kind) =>
+    runCommand(kind, {
+      name: kind.replace("_", " "),
+      // Optional, because the run that --retry names has its jobs.
+      operands: [{ name: "jobs", help: "The job, or several with commas between them", optional: true }],
+    }),
+  ),
+  {
+    name: "job create",
+    summary: "Make a new job in the workspace, from a folder of templates/ or with a Makefile to fill in",
+    operands: [{ name: "job", help: "Its name" }],
+    flags: [
+      BUCKET_DIR,
+      { name: "selectors", short: "s", value: "A,B", help: "Labels that its workers carry (default: its name)" },
+      { name: "template", value: "NAME", help: "The folder of templates/ to copy" },
+    ],
+    run: async (input) => (await import("../bucket/workspace.ts")).createJobCommand(input),
+  },
+  runCommand("hooks", {
+    name: "hooks",
+    operands: [
+      { name: "hook", help: "The hook; it must be on the event cli" },
+      { name: "job", help: "Its job (default: the only one that has the hook)", optional: true },
+    ],
+  }),
+  {
+    name: "hook-run",
+    summary: "Run a hook's script in TypeScript or JavaScript",
+    hidden: true,
+    operands: [{ name: "file", help: "The script" }],
+    flags: [],
+    run: async ({ operands }) => (await import("../server/hook-run.ts")).runHookFile(operands[0] ?? ""),
+  },
+];
