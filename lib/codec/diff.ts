@@ -45,16 +45,10 @@ function changesBetween(a: readonly string[], b: readonly string[], mostEdits: n
   while (start < a.length && start < b.length && a[start] === b[start]) start++;
   let tail = 0;
   while (tail < a.length - start && tail < b.length - start && a.at(-1 - tail) === b.at(-1 - tail)) tail++;
-  const [left, right] = [a.slice(start, a.length - tail), b.slice(start, b.length - tail)];
-  const trace = shortestWay(left, right, mostEdits);
-  if (trace === undefined)
-    return [{ beforeFrom: start, beforeTo: a.length - tail, afterFrom: start, afterTo: b.length - tail }];
-  return walkBack(trace, left, right).map((change) => ({
-    beforeFrom: change.beforeFrom + start,
-    beforeTo: change.beforeTo + start,
-    afterFrom: change.afterFrom + start,
-    afterTo: change.afterTo + start,
-  }));
+  const [aEnd, bEnd] = [a.length - tail, b.length - tail];
+  const trace = shortestWay(a.slice(start, aEnd), b.slice(start, bEnd), mostEdits);
+  if (trace === undefined) return [{ beforeFrom: start, beforeTo: aEnd, afterFrom: start, afterTo: bEnd }];
+  return walkBack(trace, { start, aEnd, bEnd });
 }
 
 /**
@@ -65,7 +59,7 @@ function shortestWay(a: readonly string[], b: readonly string[], mostEdits: numb
   const trace: Map<number, number>[] = [];
   const furthest = new Map([[1, 0]]);
   for (let d = 0; d <= Math.min(a.length + b.length, mostEdits); d++) {
-    trace.push(stateAround(furthest, d));
+    trace.push(new Map(furthest));
     for (let k = -d; k <= d; k += 2) {
       let x = stepDown(furthest, k, d) ? (furthest.get(k + 1) ?? 0) : (furthest.get(k - 1) ?? 0) + 1;
       while (x < a.length && x - k < b.length && a[x] === b[x - k]) x++;
@@ -76,37 +70,32 @@ function shortestWay(a: readonly string[], b: readonly string[], mostEdits: numb
   return undefined;
 }
 
-function stateAround(furthest: ReadonlyMap<number, number>, d: number): Map<number, number> {
-  const state = new Map<number, number>();
-  for (let k = -d - 1; k <= d + 1; k++) {
-    const x = furthest.get(k);
-    if (x !== undefined) state.set(k, x);
-  }
-  return state;
-}
-
 /** Whether diagonal `k` is reached by taking a line of `b` rather than by leaving out one of `a`. */
 function stepDown(furthest: ReadonlyMap<number, number>, k: number, d: number): boolean {
   return k === -d || (k !== d && (furthest.get(k - 1) ?? -1) < (furthest.get(k + 1) ?? -1));
 }
 
-function walkBack(trace: readonly Map<number, number>[], a: readonly string[], b: readonly string[]): LineChange[] {
+/** The changes on the way that was found, from its end to its `start`. */
+function walkBack(
+  trace: readonly Map<number, number>[],
+  { start, aEnd, bEnd }: { start: number; aEnd: number; bEnd: number },
+): LineChange[] {
   const changes: LineChange[] = [];
-  let [x, y] = [a.length, b.length];
+  let [x, y] = [aEnd - start, bEnd - start];
   for (let d = trace.length - 1; d > 0; d--) {
     const before = trace[d] as Map<number, number>;
     const k = x - y;
     const down = stepDown(before, k, d);
     const from = down ? k + 1 : k - 1;
-    const fromX = before.get(from) ?? 0;
-    const fromY = fromX - from;
+    x = before.get(from) ?? 0;
+    y = x - from;
+    const [beforeFrom, afterFrom] = [start + x, start + y];
     prepend(changes, {
-      beforeFrom: fromX,
-      beforeTo: down ? fromX : fromX + 1,
-      afterFrom: fromY,
-      afterTo: down ? fromY + 1 : fromY,
+      beforeFrom,
+      beforeTo: beforeFrom + (down ? 0 : 1),
+      afterFrom,
+      afterTo: afterFrom + (down ? 1 : 0),
     });
-    [x, y] = [fromX, fromY];
   }
   return changes;
 }
@@ -135,7 +124,8 @@ function hunkText(hunk: readonly LineChange[], a: readonly string[], b: readonly
   const [first, last] = [hunk[0] as LineChange, hunk.at(-1) as LineChange];
   const lead = Math.min(CONTEXT, first.beforeFrom);
   const tail = Math.min(CONTEXT, a.length - last.beforeTo);
-  const header = `@@ -${hunkRange(first.beforeFrom - lead, last.beforeTo + tail)} +${hunkRange(first.afterFrom - lead, last.afterTo + tail)} @@\n`;
+  const before = hunkRange(first.beforeFrom - lead, last.beforeTo + tail);
+  const after = hunkRange(first.afterFrom - lead, last.afterTo + tail);
   const lines: string[] = [];
   let at = first.beforeFrom - lead;
   for (const change of hunk) {
@@ -144,7 +134,7 @@ function hunkText(hunk: readonly LineChange[], a: readonly string[], b: readonly
     for (const line of b.slice(change.afterFrom, change.afterTo)) lines.push(markedLine("+", line));
   }
   for (; at < last.beforeTo + tail; at++) lines.push(markedLine(" ", a[at] as string));
-  return header + lines.join("");
+  return `@@ -${before} +${after} @@\n${lines.join("")}`;
 }
 
 function hunkRange(from: number, to: number): string {

@@ -94,11 +94,15 @@ function drawing(version: number, mask: number, words: number[]): QrCode {
   const frame = frameOf(version);
   const isMasked = MASKS[mask] as (typeof MASKS)[number];
   for (const [index, [row, column]] of dataPath(frame).entries()) {
-    const dark = (((words[index >> 3] ?? 0) >> (7 - (index & 7))) & 1) === 1;
-    (frame[row] as boolean[])[column] = dark !== isMasked(row, column);
+    const dark = isSet(words[index >> 3] ?? 0, 7 - (index & 7));
+    put(frame, [row, column], dark !== isMasked(row, column));
   }
-  drawFormat(frame as QrCode, mask);
-  if (version >= 7) drawVersion(frame as QrCode, version);
+  const format = withCheckBits((LEVEL_L << 3) | mask, 10, FORMAT_POLYNOMIAL) ^ FORMAT_MASK;
+  for (let bit = 0; bit < 15; bit++)
+    for (const place of formatPlaces(frame.length, bit)) put(frame, place, isSet(format, bit));
+  const own = withCheckBits(version, 12, VERSION_POLYNOMIAL);
+  for (let bit = 0; version >= 7 && bit < 18; bit++)
+    for (const place of versionPlaces(frame.length, bit)) put(frame, place, isSet(own, bit));
   return frame as QrCode;
 }
 
@@ -114,31 +118,6 @@ function dataPath(frame: Frame): [number, number][] {
         if (frame[row]?.[column] === undefined) path.push([row, column]);
       }
   return path;
-}
-
-/** Level and mask with their check bits, twice. */
-function drawFormat(code: QrCode, mask: number): void {
-  const size = code.length;
-  const bits = withCheckBits((LEVEL_L << 3) | mask, 10, FORMAT_POLYNOMIAL) ^ FORMAT_MASK;
-  const around = [0, 1, 2, 3, 4, 5, 7, 8];
-  for (let bit = 0; bit < 15; bit++) {
-    const dark = ((bits >> bit) & 1) === 1;
-    const [row, column] = bit < 8 ? [around[bit], 8] : [8, around[14 - bit]];
-    (code[row as number] as boolean[])[column as number] = dark;
-    const [farRow, farColumn] = bit < 8 ? [8, size - 1 - bit] : [size - 15 + bit, 8];
-    (code[farRow] as boolean[])[farColumn] = dark;
-  }
-}
-
-/** The version with its check bits, twice. */
-function drawVersion(code: QrCode, version: number): void {
-  const bits = withCheckBits(version, 12, VERSION_POLYNOMIAL);
-  for (let bit = 0; bit < 18; bit++) {
-    const [far, near] = [code.length - 11 + (bit % 3), Math.floor(bit / 3)];
-    const dark = ((bits >> bit) & 1) === 1;
-    (code[near] as boolean[])[far] = dark;
-    (code[far] as boolean[])[near] = dark;
-  }
 }
 
 /** A value followed by the remainder of its division by a polynomial. */
@@ -160,15 +139,14 @@ function penalty(code: QrCode): number {
     for (const [run] of text.matchAll(/0{5,}|1{5,}/g)) score += run.length - 2;
     score += 40 * [...text.matchAll(/(?=10111010000|00001011101)/g)].length;
   }
+  const at = (row: number, column: number) => code[row]?.[column];
   for (let row = 1; row < code.length; row++)
-    for (let column = 1; column < code.length; column++) if (isBlock(code, row, column)) score += 3;
+    for (let column = 1; column < code.length; column++) {
+      const around = [at(row - 1, column), at(row, column - 1), at(row - 1, column - 1)];
+      if (around.every((dark) => dark === at(row, column))) score += 3;
+    }
   const dark = code.flat().filter(Boolean).length;
   return score + 10 * Math.floor(Math.abs((20 * dark) / code.length ** 2 - 10));
-}
-
-function isBlock(code: QrCode, row: number, column: number): boolean {
-  const dark = code[row]?.[column];
-  return dark === code[row - 1]?.[column] && dark === code[row]?.[column - 1] && dark === code[row - 1]?.[column - 1];
 }
 
 /** x^8 + x^4 + x^3 + x^2 + 1: the field of 256 elements that QR codes are computed in. */
@@ -208,75 +186,76 @@ function product(a: number, b: number): number {
 /** The modules of a QR code while it is drawn: rows from the top, undefined where data goes. */
 type Frame = (boolean | undefined)[][];
 
+type Place = readonly [row: number, column: number];
+
 /** All that does not depend on the data (ISO/IEC 18004). Where format and version go is taken, but still light. */
 function frameOf(version: number): Frame {
   const size = 17 + 4 * version;
   const frame: Frame = Array.from({ length: size }, () => Array(size).fill(undefined));
-  takeFormat(frame);
-  for (const [row, column] of corners(size - 7)) drawFinder(frame, row, column);
-  drawTiming(frame);
-  for (const [row, column] of alignments(version)) drawAlignment(frame, row, column);
-  if (version >= 7) takeVersion(frame);
+  drawFinder(frame, 3, 3);
+  drawFinder(frame, 3, size - 4);
+  drawFinder(frame, size - 4, 3);
+  for (let at = 8; at < size - 8; at++) for (const place of mirrored(6, at)) put(frame, place, at % 2 === 0);
+  for (const [row, column] of alignments(version)) drawRings(frame, row, column, "#.#");
+  for (let bit = 0; bit < 15; bit++) for (const place of formatPlaces(size, bit)) put(frame, place, false);
+  // One module beside the lower finder is always dark.
+  put(frame, [size - 8, 8], true);
+  if (version < 7) return frame;
+  for (let bit = 0; bit < 18; bit++) for (const place of versionPlaces(size, bit)) put(frame, place, false);
   return frame;
 }
 
-function fill(frame: Frame, row: number, column: number, height: number, width: number, dark: boolean): void {
-  for (const line of frame.slice(row, row + height)) line.fill(dark, column, column + width);
+function put(frame: Frame, [row, column]: Place, dark: boolean): void {
+  const line = frame[row];
+  if (line && column >= 0 && column < line.length) line[column] = dark;
 }
 
-/** Upper left, upper right, lower left: there are the finders. */
-function corners(last: number): [number, number][] {
-  return [
-    [0, 0],
-    [0, last],
-    [last, 0],
-  ];
-}
-
-/** The finders with what is around them: one light line, then one for the format, in which one module is dark. */
-function takeFormat(frame: Frame): void {
-  const size = frame.length;
-  fill(frame, 0, 0, 9, 9, false);
-  fill(frame, 0, size - 8, 9, 8, false);
-  fill(frame, size - 8, 0, 8, 9, false);
-  fill(frame, size - 8, 8, 1, 1, true);
-}
-
+/** A finder, with the light ring around it as far as there is room. */
 function drawFinder(frame: Frame, row: number, column: number): void {
-  fill(frame, row, column, 7, 7, true);
-  fill(frame, row + 1, column + 1, 5, 5, false);
-  fill(frame, row + 2, column + 2, 3, 3, true);
+  drawRings(frame, row, column, "##.#.");
 }
 
-/** Dark and light in turn between the finders. */
-function drawTiming(frame: Frame): void {
-  for (let at = 8; at < frame.length - 8; at++) {
-    fill(frame, 6, at, 1, 1, at % 2 === 0);
-    fill(frame, at, 6, 1, 1, at % 2 === 0);
-  }
+/** Squares around a place: the character for each distance says whether its modules are dark. */
+function drawRings(frame: Frame, row: number, column: number, rings: string): void {
+  for (let down = 1 - rings.length; down < rings.length; down++)
+    for (let right = 1 - rings.length; right < rings.length; right++)
+      put(frame, [row + down, column + right], rings[Math.max(Math.abs(down), Math.abs(right))] === "#");
 }
 
-function drawAlignment(frame: Frame, row: number, column: number): void {
-  fill(frame, row - 2, column - 2, 5, 5, true);
-  fill(frame, row - 1, column - 1, 3, 3, false);
-  fill(frame, row, column, 1, 1, true);
+/** A place, and the one that has row and column exchanged. */
+function mirrored(row: number, column: number): Place[] {
+  const place: Place = [row, column];
+  const other: Place = [column, row];
+  return [place, other];
+}
+
+/** Where a bit of level and mask goes: beside the upper left finder, and beside one of the others. */
+function formatPlaces(size: number, bit: number): Place[] {
+  const around = [0, 1, 2, 3, 4, 5, 7, 8];
+  const near: Place = bit < 8 ? [around[bit] as number, 8] : [8, around[14 - bit] as number];
+  const far: Place = bit < 8 ? [8, size - 1 - bit] : [size - 15 + bit, 8];
+  return [near, far];
+}
+
+/** Where a bit of the version goes: beside the upper right finder, and beside the lower left one. */
+function versionPlaces(size: number, bit: number): Place[] {
+  return mirrored(Math.floor(bit / 3), size - 11 + (bit % 3));
+}
+
+function isSet(bits: number, bit: number): boolean {
+  return ((bits >> bit) & 1) === 1;
 }
 
 /** The centres of the alignment patterns: a grid without the three corners where the finders are. */
-function alignments(version: number): [number, number][] {
+function alignments(version: number): Place[] {
   if (version === 1) return [];
   const count = Math.floor(version / 7) + 2;
   const last = 10 + 4 * version;
   const step = 2 * Math.ceil((last - 6) / (2 * (count - 1)));
   const lines = [6, ...Array.from({ length: count - 1 }, (_, at) => last - step * (count - 2 - at))];
   return lines
-    .flatMap((row) => lines.map((column): [number, number] => [row, column]))
+    .flatMap((row) => lines.map((column): Place => [row, column]))
     .filter(([row, column]) => !["6,6", `6,${last}`, `${last},6`].includes(`${row},${column}`));
-}
-
-function takeVersion(frame: Frame): void {
-  fill(frame, 0, frame.length - 11, 6, 3, false);
-  fill(frame, frame.length - 11, 0, 3, 6, false);
 }
 
 /** Light modules that a reader needs around a code. */
@@ -310,9 +289,8 @@ function block(upper: boolean, lower: boolean): string {
   return lower ? "▄" : " ";
 }
 
+/** The code with the quiet zone around it. */
 function framed(code: QrCode): QrCode {
-  const side: boolean[] = Array(QUIET).fill(false);
-  const blank = () => Array(code.length + 2 * QUIET).fill(false) as boolean[];
-  const edge = () => Array.from({ length: QUIET }, blank);
-  return [...edge(), ...code.map((row) => [...side, ...row, ...side]), ...edge()];
+  const sides = Array.from({ length: code.length + 2 * QUIET }, (_, at) => at - QUIET);
+  return sides.map((row) => sides.map((column) => code[row]?.[column] ?? false));
 }

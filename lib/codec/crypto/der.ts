@@ -14,19 +14,13 @@ function lengthOf(size: number): number[] {
 }
 
 /** An ordered list of values. */
-export function sequence(...contents: Uint8Array[]): Buffer {
-  return element(0x30, ...contents);
-}
+export const sequence = (...contents: Uint8Array[]): Buffer => element(0x30, ...contents);
 
 /** A list of values without an order; of several, the caller has to give them sorted. */
-export function set(...contents: Uint8Array[]): Buffer {
-  return element(0x31, ...contents);
-}
+export const set = (...contents: Uint8Array[]): Buffer => element(0x31, ...contents);
 
 /** `true`; in DER what is false is a default and left out. */
-export function yes(): Buffer {
-  return element(0x01, Buffer.from([0xff]));
-}
+export const yes = (): Buffer => element(0x01, Buffer.from([0xff]));
 
 /** An integer of at least 0, given as its octets without leading zeros; one octet for 0. */
 export function integer(octets: Uint8Array): Buffer {
@@ -35,19 +29,13 @@ export function integer(octets: Uint8Array): Buffer {
 }
 
 /** Bits, of which the last `unused` do not count. */
-export function bitString(content: Uint8Array, unused = 0): Buffer {
-  return element(0x03, Buffer.from([unused]), content);
-}
+export const bitString = (content: Uint8Array, unused = 0): Buffer => element(0x03, Buffer.from([unused]), content);
 
 /** Bytes. */
-export function octetString(content: Uint8Array): Buffer {
-  return element(0x04, content);
-}
+export const octetString = (content: Uint8Array): Buffer => element(0x04, content);
 
 /** NULL. */
-export function nothing(): Buffer {
-  return element(0x05);
-}
+export const nothing = (): Buffer => element(0x05);
 
 /** An object identifier such as `2.5.4.3`. */
 export function oid(text: string): Buffer {
@@ -62,9 +50,7 @@ function base128(number: number): number[] {
 }
 
 /** Text. */
-export function utf8(text: string): Buffer {
-  return element(0x0c, Buffer.from(text, "utf8"));
-}
+export const utf8 = (text: string): Buffer => element(0x0c, Buffer.from(text, "utf8"));
 
 /** A time to the second: UTCTime through 2049, GeneralizedTime from 2050 on (RFC 5280, 4.1.2.5). */
 export function time(date: Date): Buffer {
