@@ -1,12 +1,10 @@
 import { Failure } from "../../core/errors.ts";
 
-/** A date or time as it was written; its fields are in their ranges (second 60 included). */
-export class TomlDate {
-  readonly kind: "offset date-time" | "local date-time" | "local date" | "local time";
+/** A value that keeps how it was written. */
+class WrittenValue {
   readonly text: string;
 
-  constructor(kind: TomlDate["kind"], text: string) {
-    this.kind = kind;
+  constructor(text: string) {
     this.text = text;
   }
 
@@ -15,18 +13,13 @@ export class TomlDate {
   }
 }
 
-/** A float: its value and how it was written, the `_` between digits left out (`1.10`, `5e+22`, `inf`). */
-export class TomlFloat {
-  readonly value: number;
-  readonly text: string;
+/** A date, a time or both; the fields are in their ranges (second 60 included). */
+export class TomlDate extends WrittenValue {}
 
-  constructor(value: number, text: string) {
-    this.value = value;
-    this.text = text;
-  }
-
-  toString(): string {
-    return this.text;
+/** A float; the `_` between digits are left out of its text (`1.10`, `5e+22`, `inf`). */
+export class TomlFloat extends WrittenValue {
+  get value(): number {
+    return Number(this.text.replace("inf", "Infinity").replace("nan", "NaN"));
   }
 }
 
@@ -56,11 +49,15 @@ export class TomlCursor {
     return match ?? undefined;
   }
 
+  isAt(text: string): boolean {
+    return this.text.startsWith(text, this.at);
+  }
+
   /** Takes a text if it stands here. */
   take(text: string): boolean {
-    if (!this.text.startsWith(text, this.at)) return false;
-    this.at += text.length;
-    return true;
+    const isHere = this.isAt(text);
+    if (isHere) this.at += text.length;
+    return isHere;
   }
 
   blanks(): void {
@@ -163,8 +160,7 @@ function number(word: string): number | bigint | TomlFloat | undefined {
     const value = digits.startsWith("-") ? -BigInt(digits.slice(1)) : BigInt(digits.replace("+", ""));
     return Number.isSafeInteger(Number(value)) ? Number(value) : value;
   }
-  if (!TOML_FLOAT.test(word)) return undefined;
-  return new TomlFloat(Number(digits.replace("inf", "Infinity").replace("nan", "NaN")), digits);
+  return TOML_FLOAT.test(word) ? new TomlFloat(digits) : undefined;
 }
 
 const TOML_TIME = /^(\d{4}-\d\d-\d\d)?([Tt ]?)(\d\d:\d\d:\d\d(?:\.\d+)?)?([Zz]|[+-]\d\d:\d\d)?$/;
@@ -176,13 +172,11 @@ function date(word: string): TomlDate | undefined {
   if (day !== undefined && !isDay(day)) return undefined;
   if (time !== undefined && !/^(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)/.test(time)) return undefined;
   if (offset !== undefined && !/^(?:[Zz]|.(?:[01]\d|2[0-3]):[0-5]\d)$/.test(offset)) return undefined;
-  if (both) return new TomlDate(offset === undefined ? "local date-time" : "offset date-time", word);
-  return day === undefined && time === undefined ? undefined : new TomlDate(day ? "local date" : "local time", word);
+  return day === undefined && time === undefined ? undefined : new TomlDate(word);
 }
 
+/** Whether the calendar has this day: a wrong one is no time, or the time of another day. */
 function isDay(text: string): boolean {
-  const [year = 0, month = 0, day = 0] = text.split("-").map(Number);
-  const leap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
-  const days = [31, leap ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-  return day >= 1 && day <= (days[month - 1] ?? 0);
+  const time = Date.parse(text);
+  return !Number.isNaN(time) && new Date(time).toISOString().startsWith(text);
 }

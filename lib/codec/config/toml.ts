@@ -48,7 +48,7 @@ class TomlReader {
     let section = root;
     cursor.take("\ufeff");
     for (cursor.gap(); cursor.at < cursor.text.length; cursor.gap()) {
-      if (cursor.text[cursor.at] === "[") section = this.#header(root);
+      if (cursor.isAt("[")) section = this.#header(root);
       else this.#pair(section, 0);
       cursor.lineEnd();
     }
@@ -152,26 +152,24 @@ class TomlReader {
 
   #array(depth: number): TomlValue[] {
     const values: TomlValue[] = [];
-    for (;;) {
-      this.#cursor.gap();
-      if (this.#cursor.take("]")) return values;
+    for (this.#cursor.gap(); !this.#cursor.take("]"); this.#cursor.gap()) {
       values.push(this.#value(depth));
       this.#cursor.gap();
-      if (this.#cursor.take("]")) return values;
-      if (!this.#cursor.take(",")) throw this.#cursor.failure('"," or "]"');
+      if (!this.#cursor.take(",") && !this.#cursor.isAt("]")) throw this.#cursor.failure('"," or "]"');
     }
+    return values;
   }
 
   #inline(depth: number): TomlTable {
     const table = this.#table("inline");
     this.#cursor.blanks();
     if (this.#cursor.take("}")) return table;
-    for (;;) {
+    do {
       this.#pair(table, depth);
       this.#cursor.blanks();
-      if (this.#cursor.take("}")) return table;
-      if (!this.#cursor.take(",")) throw this.#cursor.failure('"," or "}"');
-    }
+    } while (this.#cursor.take(","));
+    if (!this.#cursor.take("}")) throw this.#cursor.failure('"," or "}"');
+    return table;
   }
 
   #taken(key: string[], start: number): Failure {

@@ -164,14 +164,10 @@ class Lexer {
 
   #token(): boolean {
     const start = this.#at;
-    const spaces = this.#match(/[ \t\r\n]+?(?=[ \t\r\n]-\}\}|[^ \t\r\n]|$)/y);
-    if (spaces !== undefined) return this.#push("space", spaces);
-    const mark = this.#match(/:=|[=|()]/y);
-    if (mark !== undefined) return this.#push(mark as TokenKind, mark);
-    const quoted = this.#match(/"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"|`[^`]*`/y);
-    if (quoted !== undefined) return this.#push("string", quoted);
-    const character = this.#match(/'[^'\\\n]*(?:\\[^\n][^'\\\n]*)*'/y);
-    if (character !== undefined) return this.#push("character", character);
+    for (const [kind, pattern] of PIECES) {
+      const piece = this.#match(pattern);
+      if (piece !== undefined) return this.#push(kind ?? (piece as TokenKind), piece);
+    }
     if (/[+\-0-9]|\.[0-9]/y.test(this.#text.slice(start, start + 2))) return this.#number();
     const word = this.#match(/[.$]?[\p{L}\p{Nd}_]+|[.$]/uy);
     if (word !== undefined) return this.#word(word);
@@ -206,6 +202,14 @@ class Lexer {
     return this.#push("other", next);
   }
 }
+
+/** What most tokens look like; a mark is its own kind. */
+const PIECES: readonly [kind: TokenKind | undefined, pattern: RegExp][] = [
+  ["space", /[ \t\r\n]+?(?=[ \t\r\n]-\}\}|[^ \t\r\n]|$)/y],
+  [undefined, /:=|[=|()]/y],
+  ["string", /"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"|`[^`]*`/y],
+  ["character", /'[^'\\\n]*(?:\\[^\n][^'\\\n]*)*'/y],
+];
 
 /** What is wrong where one of these characters begins no token. */
 const UNFINISHED: Readonly<Record<string, string>> = {

@@ -27,6 +27,20 @@ class Parser {
   readonly #templates: Templates = new Map();
   /** The blocks around the current place, by their first word. */
   readonly #open: Token[] = [];
+  readonly #byKeyword: Readonly<Record<string, (word: Token) => Statement | Ending>> = {
+    if: (word) => this.#choice(word, "if"),
+    with: (word) => this.#choice(word, "with"),
+    range: (word) => this.#range(word),
+    template: () => this.#call(),
+    block: (word) => this.#block(word),
+    break: (word) => this.#jump(word, "break"),
+    continue: (word) => this.#jump(word, "continue"),
+    else: (word) => this.#else(word),
+    end: (token) => {
+      this.#tokens.expect("}}", "end");
+      return { token, word: "end" };
+    },
+  };
   #variables = ["$"];
   #loops = 0;
   #parentheses = 0;
@@ -102,34 +116,10 @@ class Parser {
     if (token.kind === "text") return { kind: "text", at: token.at, text: token.text };
     if (token.kind !== "{{") throw this.#tokens.unexpected(token, "input");
     const first = this.#tokens.skipSpace();
-    if (first.kind !== "keyword") return this.#command(first);
+    const parse = first.kind === "keyword" ? this.#byKeyword[first.text] : undefined;
+    if (!parse) return { kind: "action", at: first.at, pipeline: this.#pipeline("command", "}}") };
     this.#tokens.take();
-    switch (first.text) {
-      case "if":
-      case "with":
-        return this.#choice(first, first.text);
-      case "range":
-        return this.#range(first);
-      case "template":
-        return this.#call();
-      case "block":
-        return this.#block(first);
-      case "break":
-      case "continue":
-        return this.#jump(first, first.text);
-      case "end":
-        this.#tokens.expect("}}", "end");
-        return { token: first, word: "end" };
-      case "else":
-        return this.#else(first);
-      default:
-        this.#tokens.next--;
-        return this.#command(first);
-    }
-  }
-
-  #command(first: Token): Statement {
-    return { kind: "action", at: first.at, pipeline: this.#pipeline("command", "}}") };
+    return parse(first);
   }
 
   #else(word: Token): Ending {

@@ -7,11 +7,18 @@ import { Failure } from "../../../lib/core/errors.ts";
 /** Tables with a prototype, floats and dates as `kind text`, to compare with literals. */
 function plain(value: TomlValue): unknown {
   if (value instanceof TomlFloat) return `float ${value.text}`;
-  if (value instanceof TomlDate) return `${value.kind} ${value.text}`;
+  if (value instanceof TomlDate) return `${kindOf(value.text)} ${value.text}`;
   if (Array.isArray(value)) return value.map(plain);
   if (typeof value !== "object") return value;
   assert.equal(Object.getPrototypeOf(value), null);
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, plain(item)]));
+}
+
+/** What TOML calls a date or time that is written so. */
+function kindOf(text: string): string {
+  if (/^\d\d:/.test(text)) return "local time";
+  if (/^\S{10}$/.test(text)) return "local date";
+  return /(?:[Zz]|[+-]\d\d:\d\d)$/.test(text) ? "offset date-time" : "local date-time";
 }
 
 function failureOf(text: string): string {
