@@ -47,6 +47,14 @@ test("every file of the project that a page names is there", () => {
   }
 });
 
+test("every name that a page finds in a file is there", () => {
+  for (const page of PAGES)
+    for (const [, name = "", file = ""] of read(page).matchAll(/`(\w+)`\s+in\s+`([\w/.-]+\.(?:ts|js|sh))`/g)) {
+      const found = exists(file) ? file : `lib/${file}`;
+      assert.match(read(found), new RegExp(`\\b${name}\\b`), `${page} looks for ${name} in ${file}`);
+    }
+});
+
 test("every page that the code names is there", () => {
   const sources = globSync(["lib/**/*.{ts,py}", "scripts/*.ts", "bin/*.js", "ui/*.js"], { cwd: ROOT });
   for (const source of sources)
