@@ -1,13 +1,12 @@
 import { appendFileSync, closeSync, fstatSync, mkdirSync, renameSync } from "node:fs";
 import path from "node:path";
-import { createInterface } from "node:readline";
 import { Failure, hasErrno, messageOf } from "../../core/errors.ts";
 import { APPEND, namesIn, openRegular, openRegularSync, PRIVATE_FOLDER } from "../../core/files.ts";
 import type { Redactor } from "../../core/redact.ts";
 import { isObject } from "../../core/shape.ts";
 import { type Layout, runLayout } from "./layout.ts";
 
-/** The fields of one structured line, in the order they are written; what is undefined is left out. */
+/** The fields of one structured line; a field that is undefined is left out. */
 interface LogFields {
   event?: string;
   worker?: string;
@@ -22,6 +21,12 @@ interface LogFields {
   reason?: string;
   msg?: string;
 }
+
+/** The order of the fields in a line. */
+const ORDER = [
+  ...["ts", "level", "event", "run", "ops", "seq", "worker", "job", "phase", "action"],
+  ...["cmd", "stream", "exit", "duration_ms", "reason", "msg"],
+];
 
 type Level = "info" | "warn" | "error";
 type StreamField = Required<Pick<LogFields, "stream">>;
@@ -62,59 +67,35 @@ export class RunLog {
 
   /** A sentence for people, in Activity and in ops.log. */
   info(message: string): void {
-    this.#say(message);
-    this.record({ msg: message });
+    this.#tell(message, "", "info");
   }
 
   /** Like `info`, marked as a warning. */
   warn(message: string): void {
-    this.#say(`warning: ${message}`);
-    this.record({ msg: message }, "warn");
+    this.#tell(message, "warning: ", "warn");
   }
 
   /** Like `info`, marked as an error. */
   error(message: string): void {
-    this.#say(`error: ${message}`);
-    this.record({ msg: message }, "error");
+    this.#tell(message, "error: ", "error");
   }
 
   /** A line of output of a command on a worker: `worker | text`, or `job@worker | text` of one that acts for a job. */
-  output(
-    job: string | undefined,
-    worker: string,
-    line: string,
-    stream: "stdout" | "stderr",
-    fields: LogFields = {},
-  ): void {
-    this.#show(job, worker, this.redactor.apply(line), { ...fields, stream });
+  output(job: string | undefined, worker: string, line: string, fields: LogFields & StreamField): void {
+    this.#show({ ...fields, worker, job, msg: this.redactor.apply(line) });
   }
 
   /** A sentence of ops about a job on a worker, among the output of that job. */
   remark(job: string, worker: string, sentence: string, fields: LogFields & StreamField): void {
-    this.#show(job, worker, this.redactor.sentence(sentence), fields);
+    this.#show({ ...fields, worker, job, msg: this.redactor.sentence(sentence) });
   }
 
   /** A structured line only; for a worker when the fields name one, else for the bucket. */
   record(fields: LogFields, level: Level = "info"): void {
-    this.#write(this.#masked(fields), level);
-  }
-
-  /** A text that is masked already, with the job and the worker that it is about. */
-  #show(job: string | undefined, worker: string, text: string, fields: LogFields & StreamField): void {
-    const place = job === undefined ? worker : `${job}@${worker}`;
-    this.#print(`${place} ${fields.stream === "stderr" ? "!" : "|"} ${text}`);
-    this.#write({ ...fields, worker, ...(job !== undefined && { job }), msg: text }, "info");
-  }
-
-  #write(fields: LogFields, level: Level): void {
-    const file = fields.worker === undefined ? "ops.log" : `${fields.worker.replaceAll(":", "_")}.log`;
-    const line = Buffer.from(this.#line(fields, level));
-    this.#append(
-      path.join(runLayout(this.#options.layout, this.#options.runId).folder, file),
-      line,
-      Number.POSITIVE_INFINITY,
-    );
-    this.#append(path.join(this.#options.layout.logs, file), line, ROTATE_BYTES);
+    const masked = { ...fields };
+    // Before the fields are quoted: the redactor does not know a secret that is quoted twice.
+    for (const name of TEXTS) if (masked[name] !== undefined) masked[name] = this.redactor.sentence(masked[name]);
+    this.#write(masked, level);
   }
 
   /** Closes the files; a later line opens them again. */
@@ -123,13 +104,24 @@ export class RunLog {
     this.#open.clear();
   }
 
-  /** Before the fields are quoted: what is quoted twice is no form of a secret that the redactor knows. */
-  #masked(fields: LogFields): LogFields {
-    const texts = TEXTS.flatMap((name) => {
-      const text = fields[name];
-      return text === undefined ? [] : [[name, this.redactor.sentence(text)]];
-    });
-    return { ...fields, ...Object.fromEntries(texts) };
+  #tell(message: string, mark: string, level: Level): void {
+    this.#print(this.redactor.sentence(mark + message));
+    this.record({ msg: message }, level);
+  }
+
+  /** A text that is masked already, with the job and the worker that it is about. */
+  #show(fields: LogFields & StreamField): void {
+    const place = fields.job === undefined ? fields.worker : `${fields.job}@${fields.worker}`;
+    this.#print(`${place} ${fields.stream === "stderr" ? "!" : "|"} ${fields.msg}`);
+    this.#write(fields, "info");
+  }
+
+  #write(fields: LogFields, level: Level): void {
+    const { layout, runId } = this.#options;
+    const file = fields.worker === undefined ? "ops.log" : `${fields.worker.replaceAll(":", "_")}.log`;
+    const line = Buffer.from(this.#line(fields, level));
+    this.#append(path.join(runLayout(layout, runId).folder, file), line, Number.POSITIVE_INFINITY);
+    this.#append(path.join(layout.logs, file), line, ROTATE_BYTES);
   }
 
   #append(file: string, line: Buffer, limit: number): void {
@@ -156,10 +148,6 @@ export class RunLog {
     return open;
   }
 
-  #say(message: string): void {
-    this.#print(this.redactor.sentence(message));
-  }
-
   #print(text: string): void {
     try {
       this.#options.activity(`${text}\n`);
@@ -168,29 +156,14 @@ export class RunLog {
     }
   }
 
-  #line(fields: LogFields, level: string): string {
-    const { event, worker, msg, ...rest } = fields;
-    const all = {
-      ts: new Date().toISOString(),
-      level,
-      event,
-      run: this.#options.runId,
-      ops: this.#options.command,
-      seq: this.updateSeq,
-      worker: worker ?? "-",
-      job: rest.job,
-      phase: rest.phase,
-      action: rest.action,
-      cmd: rest.cmd?.slice(0, CMD_LENGTH),
-      stream: rest.stream,
-      exit: rest.exit,
-      duration_ms: rest.duration_ms,
-      reason: rest.reason,
-      msg,
-    };
-    const present = Object.entries(all).filter(([, value]) => value !== undefined && value !== "");
-    if (this.#options.format === "json") return `${JSON.stringify(Object.fromEntries(present))}\n`;
-    return `${present.map(([key, value]) => `${key}=${quoted(String(value))}`).join(" ")}\n`;
+  #line(fields: LogFields, level: Level): string {
+    const { runId, command, format } = this.#options;
+    const own = { ts: new Date().toISOString(), level, run: runId, ops: command, seq: this.updateSeq };
+    const { worker = "-", cmd } = fields;
+    const all: Record<string, unknown> = { ...fields, ...own, worker, cmd: cmd?.slice(0, CMD_LENGTH) };
+    const present = ORDER.filter((name) => all[name] !== undefined && all[name] !== "");
+    if (format === "json") return `${JSON.stringify(all, present)}\n`;
+    return `${present.map((name) => `${name}=${quoted(String(all[name]))}`).join(" ")}\n`;
   }
 }
 
@@ -212,17 +185,13 @@ export interface LogLine {
 
 /** Reads a structured line of either `log_format`; undefined for anything else, such as a line cut by a crash. */
 export function parseLogLine(text: string): LogEntry | undefined {
-  return text.startsWith("{") ? parseJson(text) : parsePairs(text);
+  return text.startsWith("{") ? parseJsonLine(text) : parsePairs(text);
 }
 
-function parseJson(text: string): LogEntry | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (!isObject(value) || typeof value.ts !== "string") return undefined;
-    return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, String(field)]));
-  } catch {
-    return undefined;
-  }
+function parseJsonLine(text: string): LogEntry | undefined {
+  const value = parsedOr(text, undefined);
+  if (!isObject(value) || typeof value.ts !== "string") return undefined;
+  return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, String(field)]));
 }
 
 function parsePairs(text: string): LogEntry | undefined {
@@ -231,32 +200,30 @@ function parsePairs(text: string): LogEntry | undefined {
   while (pair.lastIndex < text.length) {
     const [, name = "", value = ""] = pair.exec(text) ?? [];
     if (name === "") return undefined;
-    entry[name] = value.startsWith('"') ? unquoted(value) : value;
+    entry[name] = value.startsWith('"') ? String(parsedOr(value, value)) : value;
   }
   return entry.ts === undefined ? undefined : entry;
 }
 
-function unquoted(value: string): string {
+function parsedOr(json: string, otherwise: unknown): unknown {
   try {
-    return String(JSON.parse(value));
+    return JSON.parse(json);
   } catch {
-    return value;
+    return otherwise;
   }
 }
 
 /**
- * A run matches by the beginning of its id; the other fields as a whole or up to a boundary, so that `10.0` stands for
- * `10.0.0.7` and `10.0.0.1` not for `10.0.0.17`.
+ * True for an entry that matches every field of the filter. A run matches by the beginning of its id, the other fields as
+ * a whole or up to a boundary: `10.0` stands for `10.0.0.7`, and `10.0.0.1` does not stand for `10.0.0.17`.
  */
 export function matchesLog(entry: LogEntry, filter: LogFilter): boolean {
-  return Object.entries(filter).every(([name, values]) =>
-    values.some((value) => matches(entry[name] ?? "", value, name === "run")),
-  );
-}
-
-function matches(field: string, value: string, anyPrefix: boolean): boolean {
-  if (!field.startsWith(value)) return false;
-  return anyPrefix || field.length === value.length || /^[^\p{L}\p{N}]/u.test(field.slice(value.length));
+  const matches = (name: string, wanted: string) => {
+    const field = entry[name] ?? "";
+    const rest = field.slice(wanted.length);
+    return field.startsWith(wanted) && (name === "run" || rest === "" || /^[^\p{L}\p{N}]/u.test(rest));
+  };
+  return Object.entries(filter).every(([name, values]) => values.some((wanted) => matches(name, wanted)));
 }
 
 /**
@@ -266,36 +233,37 @@ function matches(field: string, value: string, anyPrefix: boolean): boolean {
 export async function* readLogs(folder: string, filter: LogFilter): AsyncGenerator<LogLine> {
   const names = (await namesIn(folder)).filter((name) => /\.log$/.test(name) && name !== "activity.log");
   // Sorted, so that lines of one moment always come in the same order.
-  const logs = names.sort().map((name) => linesOf(folder, name, filter));
-  const heads = await Promise.all(logs.map((log) => log.next()));
-  for (;;) {
-    let first = -1;
-    for (const [index, head] of heads.entries())
-      if (!head.done && (first < 0 || timeOf(head) < timeOf(heads[first]))) first = index;
-    const head = heads[first];
-    if (!head || head.done) return;
-    yield head.value;
-    heads[first] = await (logs[first] as AsyncGenerator<LogLine>).next();
+  const logs = names.sort().map((name) => matchingLines(folder, name, filter));
+  const heads = new Map<(typeof logs)[0], LogLine>();
+  const advance = async (log: (typeof logs)[0]) => {
+    const { done, value } = await log.next();
+    if (done) heads.delete(log);
+    else heads.set(log, value);
+  };
+  for (const log of logs) await advance(log);
+  while (heads.size > 0) {
+    const [log, line] = [...heads].reduce((first, one) => (timeOf(one[1]) < timeOf(first[1]) ? one : first));
+    yield line;
+    await advance(log);
   }
 }
 
-function timeOf(head: IteratorResult<LogLine> | undefined): string {
-  return head && !head.done ? (head.value.entry.ts ?? "") : "";
+function timeOf({ entry }: LogLine): string {
+  return entry.ts ?? "";
 }
 
-async function* linesOf(folder: string, name: string, filter: LogFilter): AsyncGenerator<LogLine> {
+async function* matchingLines(folder: string, name: string, filter: LogFilter): AsyncGenerator<LogLine, void> {
   for (const file of [`${name}.1`, name])
-    for await (const text of linesOfFile(path.join(folder, file))) {
+    for await (const text of fileLines(path.join(folder, file))) {
       const entry = parseLogLine(text);
       if (entry && matchesLog(entry, filter)) yield { text, entry };
     }
 }
 
-async function* linesOfFile(file: string): AsyncGenerator<string> {
+async function* fileLines(file: string): AsyncGenerator<string> {
   try {
     await using handle = await openRegular(file);
-    const input = handle.createReadStream({ autoClose: false });
-    yield* createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY });
+    yield* handle.readLines({ autoClose: false });
   } catch (error) {
     if (!hasErrno(error, "ENOENT")) throw error;
   }

@@ -197,7 +197,7 @@ async function askOne(context: OperationContext, fleet: Fleet, state: ControlSta
   const { job, worker } = state.allocation;
   const outcome = await makeStatus(await fleet.reach(worker), job, {
     env: versionsOf(state),
-    onLine: (line, stream) => context.log.output(job, worker, line, stream, { phase: "job_control", action: "status" }),
+    onLine: (line, stream) => context.log.output(job, worker, line, { stream, phase: "job_control", action: "status" }),
     keepBytes: STATUS_BYTES,
     timeoutMs: STATUS_LIMIT_SECONDS * 1000,
     signal: context.signal,

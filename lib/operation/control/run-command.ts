@@ -121,7 +121,7 @@ async function runShell({ context, fleet, given }: WorkersCommand, host: string,
     env: { BUCKET_ID: run.bucketId, WORKER_IP: host },
     onLine: (line, stream) => {
       kept.add(log.redactor.apply(line));
-      log.output(undefined, host, line, stream, { phase: PHASE });
+      log.output(undefined, host, line, { stream, phase: PHASE });
     },
     keepBytes: 0,
     isFolderOptional: true,

@@ -75,7 +75,7 @@ async function runProcess(host: ScriptHost, script: Script): Promise<string | nu
     environment: environmentOf(host, script),
     onLine(line, stream) {
       last[stream].add(line);
-      log.output(job, worker, line, stream, { phase: PASSES[script.kind].phase, action: script.hook });
+      log.output(job, worker, line, { stream, phase: PASSES[script.kind].phase, action: script.hook });
     },
     secrets: log.redactor,
     signal,

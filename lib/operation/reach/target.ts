@@ -74,7 +74,7 @@ export async function makeTarget(context: OperationContext, transport: Transport
     },
     onLine(line, stream) {
       said.add(line);
-      log.output(job, worker, line, stream, { phase, action: target });
+      log.output(job, worker, line, { stream, phase, action: target });
     },
     signal,
   }).catch((error: unknown) => {

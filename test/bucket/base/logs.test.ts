@@ -29,7 +29,7 @@ function openLog(t: TestContext, format: "kv" | "json" = "kv") {
 test("HR-023 HR-024 HR-025 a structured line has time, run, phase and payload, in the bucket's log and in the run's copy", (t) => {
   const { log, said, read } = openLog(t);
   log.updateSeq = 7;
-  log.output("web", "10.0.0.1", 'said "a=b"', "stderr", { phase: "rollout", action: "start" });
+  log.output("web", "10.0.0.1", 'said "a=b"', { stream: "stderr", phase: "rollout", action: "start" });
   log.warn("slow disk");
   assert.deepEqual(said, ['web@10.0.0.1 ! said "a=b"\n', "warning: slow disk\n"]);
   const line = `level=info run=${RUN} ops=deploy seq=7 worker=10.0.0.1 job=web phase=rollout action=start stream=stderr msg="said \\"a=b\\""\n`;
@@ -60,7 +60,9 @@ test("log_format json gives the same keys as JSON, numbers as numbers", (t) => {
 test("a known secret is masked in Activity and in the files, also one that turns up during the run", (t) => {
   const { log, redactor, said, read } = openLog(t);
   redactor.add("correct horse");
-  log.output("web", "10.0.0.1", `it is correct horse, ${Buffer.from("correct horse").toString("base64")}`, "stdout");
+  log.output("web", "10.0.0.1", `it is correct horse, ${Buffer.from("correct horse").toString("base64")}`, {
+    stream: "stdout",
+  });
   assert.equal(said[0], "web@10.0.0.1 | it is ***, ***\n");
   assert.match(read("10.0.0.1.log"), /msg="it is \*\*\*, \*\*\*"/);
 });
@@ -88,7 +90,7 @@ test("T-100 a secret that a command prints in quotes is masked before the line i
   const { log, read } = openLog(t);
   const secret = 'with "quotes" and \\ in it';
   log.redactor.add(secret);
-  log.output("web", "10.0.0.1", `{"password":${JSON.stringify(secret)}}`, "stdout");
+  log.output("web", "10.0.0.1", `{"password":${JSON.stringify(secret)}}`, { stream: "stdout" });
   log.error(`cannot use ${JSON.stringify(secret)}`);
   for (const file of ["10.0.0.1.log", "ops.log"]) {
     assert.doesNotMatch(read(file), /quotes|in it/);
