@@ -13,23 +13,12 @@ export async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-let turns = 0;
 let ending: Promise<void> | undefined;
-
-/**
- * The number of the event loop's present turn. All that happens in one turn happens at one moment: what was read of the
- * file system in it needs no second reading.
- */
-export function turn(): number {
-  turnEnd();
-  return turns;
-}
 
 /** Resolves at the end of the event loop's present turn: what many do one by one, they can then do at once. */
 export function turnEnd(): Promise<void> {
   ending ??= new Promise((resolve) => {
     setImmediate(() => {
-      turns++;
       ending = undefined;
       resolve();
     });

@@ -1,19 +1,10 @@
 import { randomUUID } from "node:crypto";
-import { closeSync, constants, fstatSync, lstatSync, readFileSync, type Stats } from "node:fs";
+import { constants, lstatSync, type Stats } from "node:fs";
 import { open, readdir, rename } from "node:fs/promises";
 import path from "node:path";
 import { isUuid } from "../../codec/uuid.ts";
-import { turn } from "../../core/async.ts";
 import { Failure, hasErrno, messageOf } from "../../core/errors.ts";
-import {
-  exists,
-  flushFolder,
-  isUnchanged,
-  makePrivateFolder,
-  openRegularSync,
-  remove,
-  writeAtomic,
-} from "../../core/files.ts";
+import { exists, flushFolder, makePrivateFolder, readRegularSync, remove, writeAtomic } from "../../core/files.ts";
 import { faultPoint } from "../../core/self.ts";
 import { isObject, quote } from "../../core/shape.ts";
 import { type Layout, layoutOf } from "../base/layout.ts";
@@ -73,36 +64,14 @@ export async function bucketIds(root: string): Promise<string[]> {
   return names.filter((_, index) => found[index]).sort();
 }
 
-/** A bucket that was asked for, which bucket.json that was, and when it was looked at: every request asks for one. */
-interface KnownBucket {
-  labels: Stats;
-  bucket: RootBucket;
-  turn: number;
-}
-
-/** By root, then by id as it was given. */
-const KNOWN = new Map<string, Map<string, KnownBucket>>();
-const MOST_KNOWN = 1_000;
-
 /** The bucket with this id, in whatever case; throws `bucket_not_found`. */
 export function findBucket(root: string, id: string): RootBucket {
-  const buckets = KNOWN.get(root) ?? new Map<string, KnownBucket>();
-  const known = buckets.get(id);
-  if (known?.turn === turn()) return known.bucket;
   const name = id.toLowerCase();
-  const folder = `${root}/${name}`;
-  const labels = isUuid(name) ? lookAt(`${folder}/bucket.json`) : undefined;
-  if (known && labels && isUnchanged(known.labels, labels)) {
-    known.turn = turn();
-    return known.bucket;
-  }
-  if (!labels || !lookAt(folder)?.isDirectory()) throw bucketNotFound(id);
-  const layout = layoutOf(path.join(root, name));
-  const bucket = { id: name, ...readLabels(layout), layout };
-  if (buckets.size >= MOST_KNOWN) buckets.clear();
-  buckets.set(id, { labels, bucket, turn: turn() });
-  KNOWN.set(root, buckets);
-  return bucket;
+  const folder = path.join(root, name);
+  if (!isUuid(name) || !lookAt(path.join(folder, "bucket.json")) || !lookAt(folder)?.isDirectory())
+    throw bucketNotFound(id);
+  const layout = layoutOf(folder);
+  return { id: name, ...readLabels(layout), layout };
 }
 
 /** Synchronous, because a promise for each call costs ten times the call. */
@@ -130,13 +99,7 @@ function readLabels(layout: Layout): Pick<RootBucket, "project" | "name" | "crea
 
 function parsedLabels(file: string): unknown {
   try {
-    const descriptor = openRegularSync(file);
-    try {
-      if (fstatSync(descriptor).size > BUCKET_JSON_BYTES) return undefined;
-      return JSON.parse(readFileSync(descriptor, "utf8"));
-    } finally {
-      closeSync(descriptor);
-    }
+    return (lookAt(file)?.size ?? 0) > BUCKET_JSON_BYTES ? undefined : JSON.parse(readRegularSync(file));
   } catch {
     return undefined;
   }
