@@ -53,11 +53,9 @@ const FILE_BYTES = 1024 * 1024;
 /** All revisions that are kept, newest first; none where nothing was ever pushed. */
 export async function listRevisions(layout: Layout): Promise<Revision[]> {
   const { revisions, current, last_successful } = await readState(layout);
-  return revisions.map((revision) => ({
-    ...revision,
-    current: revision.id === current,
-    last_successful: revision.id === last_successful,
-  }));
+  return revisions.map((revision) => {
+    return { ...revision, current: revision.id === current, last_successful: revision.id === last_successful };
+  });
 }
 
 /** The id of the revision that is the source; null where nothing was ever pushed, or the list cannot be read. */
@@ -94,7 +92,7 @@ export async function recordCurrent(layout: Layout, revision: StoredRevision | u
   const { revisions, last_successful } = await readState(layout);
   const current = revision?.id;
   const others = revisions.filter(({ id }) => id !== current);
-  const all = [...(revision ? [revision] : []), ...others].sort(newestFirst);
+  const all = [...(revision ? [revision] : []), ...others].sort((a, b) => (a.id < b.id ? 1 : -1));
   const kept = all.filter(({ id }, index) => index < NEWEST_KEPT || id === current || id === last_successful);
   await writeState(layout, { current, last_successful, revisions: kept });
 }
@@ -108,10 +106,6 @@ export async function removeUnlisted(layout: Layout): Promise<void> {
   for (const name of names) if (!listed.has(name)) await remove(path.join(layout.revisions, name));
 }
 
-function newestFirst(a: StoredRevision, b: StoredRevision): number {
-  return a.id < b.id ? 1 : -1;
-}
-
 async function readState(layout: Layout): Promise<State> {
   const bytes = await readBounded(layout.revisionsFile, FILE_BYTES);
   if (!bytes) return { current: undefined, last_successful: undefined, revisions: [] };
@@ -120,16 +114,15 @@ async function readState(layout: Layout): Promise<State> {
 
 /** Reads a JSON file of `.ops/`, which only this program writes. Throws `failed` naming the file. */
 export function parseRecord<T>(shape: Shape<T>, bytes: Buffer, file: string): T {
-  let value: unknown;
+  const cannot = `Cannot read ${file}:`;
   try {
-    value = JSON.parse(bytes.toString());
+    const checked = check(shape, JSON.parse(bytes.toString()));
+    if (checked.ok) return checked.value;
+    const [problem] = checked.problems;
+    throw new Failure("failed", `${cannot} ${problem?.path} ${problem?.message}`);
   } catch (cause) {
-    throw new Failure("failed", `Cannot read ${file}: it is not JSON`, { cause });
+    throw cause instanceof Failure ? cause : new Failure("failed", `${cannot} it is not JSON`, { cause });
   }
-  const checked = check(shape, value);
-  if (checked.ok) return checked.value;
-  const [problem] = checked.problems;
-  throw new Failure("failed", `Cannot read ${file}: ${problem?.path} ${problem?.message}`);
 }
 
 async function writeState(layout: Layout, state: State): Promise<void> {

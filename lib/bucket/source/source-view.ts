@@ -57,18 +57,20 @@ function noSuchFile(below: string): Failure {
   return new Failure("file_not_found", `${quote(below)} is no file of the source`);
 }
 
-/** A page of the regular files of the source, by path. What cannot be opened like {@link openSourceFile} is left out. */
+/** A page of the regular files of the source, by path. A file that {@link openSourceFile} does not open is left out. */
 export async function listSourceFiles(
   layout: Layout,
   { after, limit }: Page,
 ): Promise<{ items: SourceFile[]; more: boolean }> {
-  const below = await Promise.all(["workspace", "templates"].map((name) => pathsBelow(layout.root, name)));
-  const paths = ["ops.conf", ...below.flat()].filter((one) => one > after).sort();
+  const paths = (await sourcePaths(layout.root)).filter((one) => one > after).sort();
   const items: SourceFile[] = [];
-  for (const one of paths) {
-    const item = await described(layout, one);
-    if (item && items.length === limit) return { items, more: true };
-    if (item) items.push(item);
+  for (const below of paths) {
+    await using handle = await openIfThere(layout, below);
+    if (handle && items.length === limit) return { items, more: true };
+    if (!handle) continue;
+    const hash = createHash("sha256");
+    for await (const piece of handle.createReadStream({ autoClose: false })) hash.update(piece);
+    items.push({ path: below, ...(await statusOf(handle)), sha256: hash.digest("hex") });
   }
   return { items, more: false };
 }
@@ -78,8 +80,8 @@ export async function listTemplates(
   layout: Layout,
   { after, limit }: Page,
 ): Promise<{ items: Template[]; more: boolean }> {
-  const names = (await entriesOf(layout.templates)).filter((entry) => entry.isDirectory());
-  const left = names.map(({ name }) => name).filter((name) => name > after);
+  const folders = (await entriesOrNone(layout.templates)).filter((entry) => entry.isDirectory());
+  const left = folders.map(({ name }) => name).filter((name) => name > after);
   const items = left.sort().slice(0, limit);
   return { items: await Promise.all(items.map((name) => templateOf(layout, name))), more: left.length > limit };
 }
@@ -88,27 +90,17 @@ async function templateOf(layout: Layout, name: string): Promise<Template> {
   const folder = `templates/${name}`;
   const files: Template["files"] = [];
   for (const one of (await pathsBelow(layout.root, folder)).sort()) {
-    await using handle = await opened(layout, one);
+    await using handle = await openIfThere(layout, one);
     if (handle) files.push({ path: one.slice(folder.length + 1), ...(await statusOf(handle)) });
   }
   return { name, files };
 }
 
-async function described(layout: Layout, below: string): Promise<SourceFile | undefined> {
-  await using handle = await opened(layout, below);
-  if (!handle) return undefined;
-  const hash = createHash("sha256");
-  for await (const piece of handle.createReadStream({ autoClose: false })) hash.update(piece);
-  return { path: below, ...(await statusOf(handle)), sha256: hash.digest("hex") };
-}
-
-async function opened(layout: Layout, below: string): Promise<FileHandle | undefined> {
-  try {
-    return await openSourceFile(layout, below);
-  } catch (error) {
-    if (isMissing(error)) return undefined;
-    throw error;
-  }
+async function openIfThere(layout: Layout, below: string): Promise<FileHandle | undefined> {
+  return await openSourceFile(layout, below).catch((error: unknown) => {
+    if (!isMissing(error)) throw error;
+    return undefined;
+  });
 }
 
 async function statusOf(handle: FileHandle): Promise<Pick<SourceFile, "size_bytes" | "mode">> {
@@ -121,10 +113,16 @@ export function modeText(mode: number): string {
   return (mode & 0o100) === 0 ? "0644" : "0755";
 }
 
+/** The paths of the files of a source in `root`; ops.conf is among them whether it is there or not. */
+async function sourcePaths(root: string): Promise<string[]> {
+  const below = await Promise.all(["workspace", "templates"].map((name) => pathsBelow(root, name)));
+  return ["ops.conf", ...below.flat()];
+}
+
 /** The paths of the regular files below a folder of `root`, the folder's name included, in no order. */
-export async function pathsBelow(root: string, folder: string): Promise<string[]> {
+async function pathsBelow(root: string, folder: string): Promise<string[]> {
   const found: string[] = [];
-  for (const entry of await entriesOf(path.join(root, folder))) {
+  for (const entry of await entriesOrNone(path.join(root, folder))) {
     const below = `${folder}/${entry.name}`;
     if (entry.isDirectory()) found.push(...(await pathsBelow(root, below)));
     else if (entry.isFile()) found.push(below);
@@ -133,7 +131,7 @@ export async function pathsBelow(root: string, folder: string): Promise<string[]
 }
 
 /** The entries of a folder; empty where the folder is missing or lies behind a link. */
-async function entriesOf(folder: string): Promise<Dirent[]> {
+async function entriesOrNone(folder: string): Promise<Dirent[]> {
   try {
     await requireFolder(folder);
     return await readdir(folder, { withFileTypes: true });
@@ -186,9 +184,8 @@ export async function diffRevisions(layout: Layout, before: string, after: strin
 }
 
 async function filesOf(revision: string): Promise<ReadonlySet<string>> {
-  const folders = await Promise.all(["workspace", "templates"].map((name) => pathsBelow(revision, name)));
   const hasOpsConf = (await unlessMissing(lstat(path.join(revision, "ops.conf"))))?.isFile();
-  return new Set([...(hasOpsConf ? ["ops.conf"] : []), ...folders.flat()]);
+  return new Set((await sourcePaths(revision)).filter((name) => hasOpsConf || name !== "ops.conf"));
 }
 
 async function compare(

@@ -15,11 +15,8 @@ import { SOURCE_LIMITS, SourceRules } from "./source-rules.ts";
 import { discardLeftovers, finishInterrupted, flushTree, install } from "./swap.ts";
 
 /** A verified upload: `<folder>/tree/` holds it and nothing else, its files read-only. */
-interface ReceivedSource {
+interface ReceivedSource extends Pick<StoredRevision, "size_bytes" | "file_count" | "sha256"> {
   folder: string;
-  size_bytes: number;
-  file_count: number;
-  sha256: string;
 }
 
 const READ_ONLY = { file: 0o444, program: 0o555, folder: 0o555 } as const;
@@ -39,11 +36,11 @@ export async function receiveSource(
   try {
     const tree = treeOf(folder);
     await makePrivateFolder(tree);
-    const files = await unpack(archiveOf(body, gzip, signal), tree);
+    const summary = await unpack(archiveOf(body, gzip, signal), tree);
     await flushTree(tree);
     faultPoint("push: received");
     throwIfCancelled(signal);
-    return { folder, ...summaryOf(files) };
+    return { folder, ...summary };
   } catch (error) {
     await remove(folder);
     if (hasErrno(error, "ENOSPC", "EDQUOT"))
@@ -60,7 +57,7 @@ export async function acceptSource(layout: Layout, received: ReceivedSource, run
   const { folder, ...summary } = received;
   const created = { created_at: new Date().toISOString(), run_id: runId };
   const revision: StoredRevision = { id: uuidV7(), ...created, ...summary, build_status: "pending" };
-  try {
+  return becomeSource(layout, revision, async () => {
     await makePrivateFolder(layout.revisions);
     const kept = path.join(layout.revisions, revision.id);
     await rename(treeOf(folder), kept);
@@ -68,12 +65,7 @@ export async function acceptSource(layout: Layout, received: ReceivedSource, run
     faultPoint("push: kept");
     await flushFolder(layout.revisions);
     await remove(folder);
-    await install(layout, revision);
-  } catch (error) {
-    if (!(await exists(layout.journal))) await discardLeftovers(layout);
-    throw error;
-  }
-  return findRevision(layout, revision.id);
+  });
 }
 
 /**
@@ -82,13 +74,23 @@ export async function acceptSource(layout: Layout, received: ReceivedSource, run
  */
 export async function restoreRevision(layout: Layout, revisionId?: string): Promise<Revision> {
   const { current: _, last_successful: __, ...stored } = await wantedRevision(layout, revisionId);
+  return becomeSource(layout, { ...stored, build_status: "pending" });
+}
+
+/** Makes a revision the source, once `prepare` has put it in its place. A failure before the swap leaves nothing. */
+async function becomeSource(
+  layout: Layout,
+  revision: StoredRevision,
+  prepare?: () => Promise<void>,
+): Promise<Revision> {
   try {
-    await install(layout, { ...stored, build_status: "pending" });
+    await prepare?.();
+    await install(layout, revision);
   } catch (error) {
     if (!(await exists(layout.journal))) await discardLeftovers(layout);
     throw error;
   }
-  return findRevision(layout, stored.id);
+  return findRevision(layout, revision.id);
 }
 
 async function wantedRevision(layout: Layout, id: string | undefined): Promise<Revision> {
@@ -111,16 +113,10 @@ function treeOf(folder: string): string {
   return path.join(folder, "tree");
 }
 
-interface WrittenFile {
-  path: string;
-  executable: boolean;
-  sizeBytes: number;
-  sha256: string;
-}
-
-async function unpack(archive: AsyncIterable<Uint8Array>, tree: string): Promise<WrittenFile[]> {
+async function unpack(archive: AsyncIterable<Uint8Array>, tree: string): Promise<Omit<ReceivedSource, "folder">> {
   const rules = new SourceRules();
-  const files: WrittenFile[] = [];
+  const files: { path: string; sum: string }[] = [];
+  let size_bytes = 0;
   for await (const entry of readTar(archive)) {
     const parts = rules.admit(entry);
     const target = path.join(tree, ...parts);
@@ -128,12 +124,15 @@ async function unpack(archive: AsyncIterable<Uint8Array>, tree: string): Promise
     if (entry.type !== "file") continue;
     const executable = (entry.mode & 0o100) !== 0;
     const sha256 = await writeEntry(entry, target, executable ? READ_ONLY.program : READ_ONLY.file);
-    files.push({ path: parts.join("/"), executable, sizeBytes: entry.size, sha256 });
+    const name = parts.join("/");
+    files.push({ path: name, sum: `${sha256} ${executable ? "0755" : "0644"} ${name}\n` });
+    size_bytes += entry.size;
   }
-  if (rules.hasWorkspace) return files;
-  throw new Failure("invalid_source", "the archive has no workspace/", {
-    details: [{ path: "workspace", message: "is missing" }],
-  });
+  const details = [{ path: "workspace", message: "is missing" }];
+  if (!rules.hasWorkspace) throw new Failure("invalid_source", "the archive has no workspace/", { details });
+  files.sort((a, b) => (a.path < b.path ? -1 : 1));
+  const sums = files.map(({ sum }) => sum).join("");
+  return { size_bytes, file_count: files.length, sha256: createHash("sha256").update(sums).digest("hex") };
 }
 
 /** Writes a file of an archive, which must not exist yet; answers its SHA-256 in hexadecimal. */
@@ -146,14 +145,6 @@ export async function writeEntry(entry: TarEntry, target: string, mode: number):
   }
   await handle.chmod(mode);
   return hash.digest("hex");
-}
-
-function summaryOf(files: readonly WrittenFile[]): Omit<ReceivedSource, "folder"> {
-  const sorted = files.toSorted((a, b) => (a.path < b.path ? -1 : 1));
-  const hash = createHash("sha256");
-  for (const file of sorted) hash.update(`${file.sha256} ${file.executable ? "0755" : "0644"} ${file.path}\n`);
-  const size_bytes = files.reduce((sum, file) => sum + file.sizeBytes, 0);
-  return { size_bytes, file_count: files.length, sha256: hash.digest("hex") };
 }
 
 /** Headers, padding and extended headers need at most about this much per entry. */
@@ -188,14 +179,11 @@ async function* untilAborted(body: AsyncIterable<Uint8Array>, signal: AbortSigna
   if (signal.aborted) onAbort();
   const iterator = body[Symbol.asyncIterator]();
   try {
-    for (;;) {
-      const next = await Promise.race([iterator.next(), aborted]);
-      if (next.done) return;
-      yield next.value;
-    }
+    let next = await Promise.race([iterator.next(), aborted]);
+    for (; !next.done; next = await Promise.race([iterator.next(), aborted])) yield next.value;
   } finally {
     signal.removeEventListener("abort", onAbort);
-    // Of a sender that is silent this resolves only when it speaks again or has gone.
+    // This resolves for a silent sender only when the sender speaks again or has gone.
     iterator.return?.().catch(() => {});
   }
 }
