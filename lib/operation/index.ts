@@ -11,9 +11,8 @@ import { emptyFolder } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
 import type { Launcher } from "../core/spawn.ts";
 import type { Orders, OutcomeMessage, Progress, RunKind } from "../run/protocol.ts";
-import type { Operation, OperationContext } from "./base/context.ts";
+import { type Operation, type OperationContext, ProgressBoard } from "./base/context.ts";
 import { masked } from "./base/outcome.ts";
-import { ProgressBoard } from "./base/progress.ts";
 
 /** What carries out each kind of run. Loaded when asked for: a run's start costs only what it needs. */
 const OPERATIONS: Record<RunKind, () => Promise<Operation>> = {

@@ -10,8 +10,7 @@ import { initBucket } from "../../lib/bucket/workspace/init.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { Redactor } from "../../lib/core/redact.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
-import type { OperationContext } from "../../lib/operation/base/context.ts";
-import { ProgressBoard } from "../../lib/operation/base/progress.ts";
+import { type OperationContext, ProgressBoard } from "../../lib/operation/base/context.ts";
 import type { RunKind } from "../../lib/run/protocol.ts";
 import { temporaryFolder } from "./temporary.ts";
 

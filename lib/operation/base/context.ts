@@ -3,8 +3,7 @@ import type { Layout } from "../../bucket/base/layout.ts";
 import type { RunLog } from "../../bucket/base/logs.ts";
 import type { KvStore } from "../../bucket/kv/kv.ts";
 import type { Launcher } from "../../core/spawn.ts";
-import type { RunKind } from "../../run/protocol.ts";
-import type { ProgressBoard } from "./progress.ts";
+import type { Progress, RolloutProgress, RunKind } from "../../run/protocol.ts";
 
 /** The run that an operation is carried out for. */
 export interface RunIdentity {
@@ -13,7 +12,7 @@ export interface RunIdentity {
   bucketId: string;
 }
 
-/** All that an operation may use; handed down only where it is needed, never to plan, codec or transport. */
+/** All that an operation may use. It is handed down only where it is needed, never to plan, codec or transport. */
 export interface OperationContext {
   layout: Layout;
   db: Database;
@@ -22,9 +21,105 @@ export interface OperationContext {
   signal: AbortSignal;
   launcher: Launcher;
   run: RunIdentity;
-  /** Where the run tells how far it is and what it waits for. */
+  /** The run's progress: how far it is and what it waits for. */
   progress: ProgressBoard;
 }
 
-/** What carries out a run: checks its parameters itself, throws a Failure or answers the run's result. */
+/** Carries out a run: checks the run's parameters, and answers its result or throws a Failure. */
 export type Operation = (context: OperationContext, params: Record<string, unknown>) => Promise<unknown>;
+
+/** The shortest time between two reports of changes. */
+const REPORT_MS = 250;
+
+/** How far an operation is. Its rollouts are asked for when a report is sent. */
+export interface Step extends Pick<Progress, "phase" | "done" | "total"> {
+  rollouts?: () => RolloutProgress[];
+}
+
+/**
+ * What a run is doing and waiting for. Each run has one board, and only the board reports progress: a new phase at once,
+ * other changes at most every 250 ms, the last change always.
+ */
+export class ProgressBoard {
+  readonly #send: (progress: Progress) => void;
+  readonly #waits = new Set<Progress["waiting"][number]>();
+  /** What the run waited for when it was cancelled. */
+  #cancelled: ReadonlySet<unknown> | undefined;
+  #unconfirmed = 0;
+  #step: Step = { phase: "", done: 0, total: 0 };
+  #sentAt = Number.NEGATIVE_INFINITY;
+  #timer: NodeJS.Timeout | undefined;
+
+  /** `signal` is the run's. */
+  constructor(send: (progress: Progress) => void, signal: AbortSignal) {
+    this.#send = send;
+    signal.addEventListener("abort", () => this.#cancel(), { once: true });
+  }
+
+  /** Where the run is now. */
+  report(step: Step): void {
+    const isNewPhase = step.phase !== this.#step.phase;
+    this.#step = step;
+    if (isNewPhase) this.#now();
+    else this.#changed();
+  }
+
+  /**
+   * Shows work among the things that the run waits for until the work ends. `on` names the work in a few words
+   * (`10.0.0.7: connecting`); `limitMs` is its time limit, null without one. For work that is given as a function the
+   * limit counts from its call of `begun`: until then the work waits for its turn.
+   */
+  async during<T>(
+    on: string,
+    limitMs: number | null,
+    work: Promise<T> | ((begun: () => void) => Promise<T>),
+  ): Promise<T> {
+    const now = Date.now();
+    const wait: Progress["waiting"][number] = { on, since: new Date(now).toISOString(), until: null };
+    const begin = (at: number) => {
+      if (limitMs !== null) wait.until = new Date(at + limitMs).toISOString();
+      this.#changed();
+    };
+    this.#waits.add(wait);
+    if (typeof work === "function") this.#changed();
+    else begin(now);
+    try {
+      return await (typeof work === "function" ? work(() => begin(Date.now())) : work);
+    } finally {
+      this.#waits.delete(wait);
+      this.#changed();
+    }
+  }
+
+  /** Counts a command that a cancel did not end for certain. */
+  unconfirmed(): void {
+    this.#unconfirmed++;
+  }
+
+  #cancel(): void {
+    this.#cancelled = new Set(this.#waits);
+    this.#now();
+  }
+
+  #changed(): void {
+    if (this.#timer !== undefined) return;
+    const left = this.#sentAt + REPORT_MS - performance.now();
+    // A report that is due after the end of the run is not needed.
+    if (left > 0) this.#timer = setTimeout(() => this.#now(), left).unref();
+    else this.#now();
+  }
+
+  #now(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#sentAt = performance.now();
+    const { rollouts = () => [], ...step } = this.#step;
+    const cancel = this.#cancelled ? this.#confirmed(this.#cancelled) : null;
+    this.#send({ ...step, rollouts: rollouts(), waiting: [...this.#waits], cancel });
+  }
+
+  #confirmed(before: ReadonlySet<unknown>): Progress["cancel"] {
+    const ended = before.difference(this.#waits).size;
+    return { confirmed: Math.max(0, ended - this.#unconfirmed), total: before.size };
+  }
+}

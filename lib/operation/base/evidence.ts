@@ -6,27 +6,25 @@ import type { OperationContext } from "./context.ts";
 import type { Fleet } from "./fleet.ts";
 
 const FILES = 3;
-/**
- * Bytes read of the end of each log. The length of the longest secret is added, because a secret is only found whole.
- */
+/** Bytes read of the end of each log, beside the length of the longest secret: a secret is only found whole. */
 const READ_BYTES = 16 * 1024;
 const EVIDENCE_SHOWN = { lines: 20, length: 400 };
 const EVIDENCE_LIMIT_MS = 10_000;
 
-/** What was found on a worker about a job whose health check failed there, before anything else was touched. */
+/** What was found on a worker after a job's health check failed there and before anything else was touched. */
 export interface Evidence {
-  /** The last lines of the logs that were written to last, newest first. */
+  /** The last lines of the newest logs, newest first. */
   logs: { file: string; lines: string[] }[];
-  /** What `make status` said last; null where it gave no answer. */
+  /** The end of what `make status` said; null without an answer. */
   status: { exit_code: number | null; lines: string[] } | null;
-  /** What could not be found out, and why. */
+  /** Why something could not be found out. */
   errors: string[];
 }
 
 /**
  * Looks at a job on a worker and tells in Activity what it finds: the ends of its logs and `make status`, each for at
- * most 10 s. Secrets are masked and what a terminal would obey is left out. What cannot be found out is part of the
- * answer; throws only `cancelled`.
+ * most 10 s. Secrets are masked, and control characters of terminals are left out. The answer says what cannot be found
+ * out. Throws only `cancelled`.
  */
 export async function collectEvidence(
   context: OperationContext,
@@ -67,7 +65,7 @@ async function readLogs({ log, signal }: OperationContext, transport: Transport,
     lines: plainLines(redactor.apply(wholeOf(text)), EVIDENCE_SHOWN),
   }));
 
-  /** Without the beginning of what was cut, which may be within a secret. */
+  /** A text that was cut, without its beginning: that may be the end of a secret. */
   function wholeOf(text: string): string {
     const all = Buffer.from(text);
     return all.length < bytes ? text : all.subarray(redactor.cut(all, redactor.longest)).toString();

@@ -14,11 +14,11 @@ export const WORKERS_AT_ONCE = 32;
 /** What a worker needs for deploys. */
 export const TOOLS = ["make", "tar", "find", "sha256sum"];
 const CHECK_LIMIT_MS = 60_000;
-/** Logging in, with what is tried again, and the check: once it is the worker's turn it takes no longer. */
+/** The longest time for login, with its repetitions, and check, counted from the worker's turn. */
 const REACH_LIMIT_MS = 120_000;
 const CHECK_TOOLS = `for tool in "$@"; do command -v "$tool" >/dev/null 2>&1 || printf '%s ' "$tool"; done`;
 
-/** From the best to the worst: what a worker's commands ended with is the last of these that one of them has. */
+/** From the best to the worst. The worst receipt of a worker's commands is the worker's. */
 const RECEIPTS: readonly Receipt[] = ["gone", "stopped", "killed", "remaining", "unreachable"];
 const CONFIRMED: ReadonlySet<Receipt> = new Set(["gone", "stopped", "killed"]);
 
@@ -37,7 +37,7 @@ type FleetContext = Pick<OperationContext, "layout" | "launcher" | "signal" | "p
 
 /** The workers of a run, each reached once and kept open until the run ends. */
 export class Fleet {
-  /** By `<job>@<worker>`: the target that was to start a service again, or may have stopped it, and did not succeed. */
+  /** By `<job>@<worker>`: the target that did not succeed and so may have left the service stopped. */
   readonly down = new Map<string, string>();
   readonly #context: FleetContext;
   readonly #workers: Map<string, CatalogWorker>;
@@ -57,8 +57,8 @@ export class Fleet {
   }
 
   /**
-   * The ssh configuration of the run, made now where nothing was reached over ssh yet; undefined where no worker is.
-   * Throws `failed` where there is no private key.
+   * The ssh configuration of the run, made by the first call; undefined where no worker is reached over ssh. Throws
+   * `failed` without a private key.
    */
   async sshConfigFile(): Promise<string | undefined> {
     if (!this.workers.some(({ connection }) => connection === "ssh")) return undefined;
@@ -72,7 +72,7 @@ export class Fleet {
     return worker;
   }
 
-  /** The way to a worker. Throws `failed` where no private key is there for it. */
+  /** The way to a worker. Throws `failed` without a private key for it. */
   open(host: string): Promise<Transport> {
     return kept(this.#opened, host, () => this.#open(host));
   }
@@ -86,7 +86,7 @@ export class Fleet {
     return kept(this.#reached, host, () => progress.during(`${host}: connecting`, REACH_LIMIT_MS, this.#reach(host)));
   }
 
-  /** Once the run was cancelled and its commands have ended: says of each worker what became of them there. */
+  /** What became of the commands on each worker, which is told; for a cancelled run whose commands have ended. */
   cancelReceipts(): CancelReceipts {
     const workers = [...this.#receipts].map(([worker, receipt]) => ({ worker, receipt }));
     for (const { worker, receipt } of workers)
@@ -98,8 +98,8 @@ export class Fleet {
   }
 
   /**
-   * A sentence for each service that the run leaves down, for the run's result. Whether a restart that did not succeed
-   * had already stopped its service is unknown.
+   * A sentence for each service that the run leaves down, for the run's result. Nobody knows whether a restart that did
+   * not succeed had already stopped its service.
    */
   leftDown(): { left_down?: string[] } {
     const sentences = [...this.down]

@@ -8,8 +8,8 @@ import type { Fleet } from "./fleet.ts";
 const MOST_NAMES = 20;
 
 /**
- * How it went for one allocation or worker. `changed`: what was to be done there has been done; `ok`: it was only to be
- * found healthy, and was; `skipped`: nothing was to be done; `not_started`: something else failed before.
+ * How a run went for one allocation or worker. `changed`: the change is made; `ok`: it was only to be found healthy, and
+ * was; `skipped`: nothing was to be done; `not_started`: something else failed before.
  */
 export const GRADES = ["failed", "unreachable", "cancelled", "not_started", "changed", "ok", "skipped"] as const;
 /** One of {@link GRADES}, which go from the worst to the best. */
@@ -44,7 +44,7 @@ export function failedWith(code: FailureCode, reason: string): Failure {
   return new ProgramFailure(code, inOneLine(reason), { details: { reason } });
 }
 
-/** The worst of some grades; `skipped` of none. */
+/** The worst of some grades; `skipped` without any. */
 export function worstOf(grades: readonly Grade[]): Grade {
   return GRADES.find((grade) => grades.includes(grade)) ?? "skipped";
 }
@@ -56,17 +56,17 @@ export function countGrades(grades: readonly Grade[]): Record<Grade, number> {
   return count;
 }
 
-/** Counts in words, the good ones first and nothing that does not occur: `3 changed, 1 unreachable`. */
+/** Counts in words, from the best grade to the worst, without zeros: `3 changed, 1 unreachable`. */
 export function describeGrades(count: Record<Grade, number>): string {
   const parts = GRADES.toReversed().filter((grade) => count[grade] > 0);
   return parts.map((grade) => `${count[grade]} ${grade.replaceAll("_", " ")}`).join(", ") || "none";
 }
 
-/** How it went on a worker. One that nothing reached has not failed at what it was asked to do. */
+/** How a run went on a worker. A worker that cannot be reached is `unreachable`, not `failed`. */
 export interface Graded {
   worker: string;
   outcome: Exclude<Grade, "changed" | "skipped">;
-  /** One sentence, where it is neither ok nor was stopped. */
+  /** One sentence; null where the worker is ok, was not asked or was cancelled. */
   error: string | null;
 }
 
@@ -78,20 +78,20 @@ export function gradeOf(error: unknown): Pick<Graded, "outcome" | "error"> {
 
 /** How a run over workers is concluded. */
 interface Conclusion {
-  /** The outcome of a worker that is as it should be, and the words for that. */
+  /** The outcome of a good worker, and the words for it. */
   wanted?: { outcome: string; words: string };
   /** What else went wrong. */
   reasons?: readonly string[];
   /** The run succeeds whatever went wrong. */
   isTolerant?: boolean;
-  /** What went wrong on each worker has been told. */
+  /** The errors of the workers have been told. */
   isTold?: boolean;
 }
 
 /**
- * Says how it went on all workers and answers the result. Where one is not as it should be, or there are other reasons,
- * it throws `cancelled`, with what became of the commands, when the run was cancelled, else `failed`, unless that is
- * tolerated; both with the whole result in the details. The error names the first 20 of these workers.
+ * Tells how a run over workers went, and answers its result. Where a worker has not the wanted outcome, or there are
+ * other reasons, it throws instead, with the whole result in the details: `cancelled`, with what became of the commands,
+ * where the run was cancelled; else `failed`, unless the run is tolerant. The error names the first 20 such workers.
  */
 export function concludeWorkers<
   R extends { workers: readonly { worker: string; outcome: string; error: string | null }[] },
@@ -116,7 +116,7 @@ export function concludeWorkers<
 const TEXT = /(?:^|_)(?:diff|errors?|evidence|lines|message|note|output|reasons?|warnings)$/;
 
 /**
- * A result as JSON, for the record and for HTTP: its texts are masked, its names are not, because a bound plan and a
+ * A result as JSON, for the record and for HTTP. Its texts are masked. Its names are not, because a bound plan and a
  * retry use them.
  */
 export function masked(result: unknown, redactor: Redactor): unknown {

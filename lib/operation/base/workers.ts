@@ -11,10 +11,10 @@ import { type HostTrust, NOT_TRUSTED, type TrustResult, trustWorkers } from "../
 import type { Operation, OperationContext } from "./context.ts";
 
 /**
- * Records the host keys of workers and of the jump hosts before them in `.ssh/known_hosts`; without `workers` and
- * `labels` of all that the catalog reaches over ssh. All are asked; then, where one has another key than the known one
- * (and no `force`) or gives no answer, it throws `failed` with the whole result in the details; without any worker in the
- * catalog `failed` at once.
+ * Records the host keys of workers, and of the jump hosts before them, in `.ssh/known_hosts`. Without `workers` and
+ * `labels` these are all workers of the catalog that are reached over ssh. Throws `failed`, with the whole result in the
+ * details, when all have been asked and one gave no answer or, without `force`, has another key than the known one;
+ * `failed` at once without any worker in the catalog.
  */
 export const trust: Operation = async (context, params) => {
   const { concurrency, force, ...selection } = parametersOf("worker_trust", params);

@@ -34,7 +34,7 @@ export interface Order extends DeployStart {
 
 /** A deploy that is carried out. */
 export interface Work extends Order {
-  /** Called whenever something begins or ends at an allocation, and at each batch and gate. */
+  /** Reports progress; called when something begins or ends at an allocation, and at each batch and gate. */
   report(): void;
 }
 
@@ -79,7 +79,7 @@ export function rolloutDriver(work: Work) {
           blame(rollout.states, new Map(failed.map(([worker, message]) => [worker, { grade: "failed", message }])));
           throw error;
         } finally {
-          // What scripts have written by now is stored, however they ended (decisions: Rulings).
+          // What scripts have written is stored, however they ended (decisions: Rulings).
           context.kv.flush(pass.job.name);
         }
       });
@@ -102,7 +102,7 @@ export function rolloutDriver(work: Work) {
         const { changed } = await effects.sync(plan.allocation, plan.tree, {});
         if (changed.length > 0) log.info(`${name}: put back on ${plan.allocation.worker}: ${changed.join(", ")}`);
       });
-      // What this sync has missed is left to the next deploy.
+      // The next deploy repairs what this sync could not.
       beginChange(db, name, idsOf(states.filter(({ trouble }) => trouble)));
     },
   } satisfies Partial<Driver>;
@@ -113,7 +113,7 @@ function enter({ report }: Work, rollout: Rollout, change: Partial<Rollout["at"]
   report();
 }
 
-/** As long as the work lasts, progress shows that it goes on at these allocations. */
+/** Progress shows, as long as the work lasts, what goes on at these allocations. */
 async function during<T>(
   { report }: Work,
   now: AllocationState["now"],
@@ -130,7 +130,7 @@ async function during<T>(
   }
 }
 
-/** Runs something at all of them to its end. What goes wrong is their trouble; throws only `cancelled`. */
+/** Does something at each allocation, to its end. Errors become the allocation's trouble; throws only `cancelled`. */
 async function onAll(
   work: Work,
   states: readonly AllocationState[],
@@ -148,7 +148,7 @@ async function onAll(
   throwIfCancelled(signal);
 }
 
-/** A plan is not carried out over files that somebody has changed since. */
+/** Refuses to carry out a plan over files that were changed by hand since. */
 async function checkDrift(work: Work, { states }: RolloutPart): Promise<void> {
   const { bound, effects } = work;
   if (!bound) return;
@@ -226,7 +226,7 @@ async function passRolloutGate(work: Work, { rollout, states, gated }: About<"ga
     const troubles: ReadonlyMap<string, Trouble> = gateTroubles(error);
     blame(rollout.states, troubles);
     if (!signal.aborted) {
-      // What an earlier batch has and is no longer healthy must not be taken for healthy later.
+      // An allocation of an earlier batch that is no longer healthy must not count as healthy later.
       const isFailed = (state: AllocationState) => states.includes(state) || troubles.has(state.plan.allocation.worker);
       setGate(db, job.name, idsOf(rollout.states.filter(isFailed)), "failed");
       enter(work, rollout, { gate: "failed" });

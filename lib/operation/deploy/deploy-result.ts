@@ -33,16 +33,16 @@ export interface DeployResult {
   reconciled: Reconciled[];
   /** The worst outcome of each worker that the deploy was about. */
   workers: { worker: string; outcome: Grade }[];
-  /** How many allocations, and how many workers, ended how. */
+  /** How many allocations and workers have each outcome. */
   summary: { allocations: Record<Grade, number>; workers: Record<Grade, number> };
   /** How long each step took, in the order of their ends. */
   steps: { step: string; duration_ms: number }[];
   update_seq: number;
-  /** Only of a deploy that carried out a plan: its options, and where the deploy's own hooks made it do otherwise. */
+  /** Of a deploy that carried out a plan: the plan's options, and where the deploy's own hooks led to other changes. */
   plan?: { force: boolean; sync_only: boolean; differences: PlanDifference[] };
-  /** A sentence for each service that may be stopped and was not started again; absent where there is none. */
+  /** A sentence for each service that may be stopped and was not started again; absent without any. */
   left_down?: string[];
-  /** Only of a deploy that was cancelled: what became of the commands that were running. */
+  /** Of a cancelled deploy: what became of the commands that were running. */
   cancelled?: CancelReceipts;
 }
 
@@ -70,7 +70,7 @@ export function allocationResult(state: AllocationState): AllocationResult {
   };
 }
 
-/** Completes a result with how it went for each worker, and how often. */
+/** Completes a result with the outcome of each worker and the number of each outcome. */
 export function deployResult({ jobs, reconciled, ...rest }: Omit<DeployResult, "workers" | "summary">): DeployResult {
   const all = [...jobs.flatMap((job) => job.allocations), ...reconciled];
   const byWorker = Map.groupBy(all, ({ worker }) => worker);
@@ -85,7 +85,7 @@ export function deployResult({ jobs, reconciled, ...rest }: Omit<DeployResult, "
   return { jobs, reconciled, workers, summary, ...rest };
 }
 
-/** What a deploy says at its end. */
+/** What a deploy tells in Activity at its end. */
 export function describeResult({ jobs, summary }: DeployResult): string[] {
   const count = (outcome: JobResult["outcome"]) => jobs.filter((job) => job.outcome === outcome).length;
   const outcomes = ["deployed", "skipped", "failed", "not_started"] as const;
@@ -95,7 +95,7 @@ export function describeResult({ jobs, summary }: DeployResult): string[] {
   ];
 }
 
-/** The failure that a deploy ends with where something did not go well. */
+/** The failure that a deploy ends with, where something went wrong. */
 export function deployFailure(result: DeployResult): Failure | undefined {
   const failed = result.jobs.filter((job) => job.outcome === "failed");
   const left = result.left_down ?? [];

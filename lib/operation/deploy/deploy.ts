@@ -173,13 +173,13 @@ async function reconcileAll(ongoing: Ongoing, { due, neverDeployed }: About<"rec
   for (const { worker, job } of neverDeployed)
     log.record({ event: "reconcile_skip_stop", worker, job, phase: "reconcile", reason: "not_deployed" });
   ongoing.reconciled = await reconcile(context, effects, scope.all, due);
-  // Wherever something was stopped, jobs.json must say so too.
+  // jobs.json says what is stopped, too.
   const hosts = ongoing.reconciled.filter((one) => one.outcome === "changed").map((one) => one.worker);
   const troubles = await syncWorkers(ongoing, hosts, updateSeqOf(context));
   for (const [host, { message }] of troubles) log.warn(`jobs.json on ${host} is out of date: ${message}`);
 }
 
-/** Answers what went wrong, by worker: nothing may be run there, since the runner goes by these files. */
+/** Answers what went wrong, by worker. Nothing may run there, since the runner goes by these files. */
 async function syncWorkers(
   { context, effects }: Ongoing,
   hosts: readonly string[],
@@ -229,7 +229,7 @@ function leaveOut(
   results.set(name, { job: name, ...how, duration_ms: 0, allocations });
 }
 
-/** How far the deploy came; jobs that it did not come to have not been started. */
+/** How far the deploy came. Jobs that it did not come to were not started. */
 function resultOf(ongoing: Ongoing): DeployResult {
   const { bound, context, fleet, reconciled, results, scope, steps } = ongoing;
   endPhase(ongoing);

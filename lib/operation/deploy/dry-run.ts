@@ -36,7 +36,7 @@ export interface DryRunOptions extends ChangeOptions {
   forceOnly?: string[] | undefined;
 }
 
-/** The result of the run names so many files; plan.json names all. */
+/** The most files that the result of the run names; plan.json names all. */
 const MOST_FILES = 2_000;
 /** The most files of an allocation that an error names. */
 const MOST_PATHS = 20;
@@ -53,9 +53,9 @@ interface DryRunOrder extends DeployStart {
 /**
  * Plans a deploy as the deploy itself would, and carries out none of it: nothing is written on a worker, nothing is
  * stored, and no hook runs, except those for pre_deploy where that is asked for. Each worker is asked once how the
- * files of its jobs are there. The plan is told in Activity between two banners, left as `plan.json` in the run's
- * folder and, with the first 2,000 of its files, answered. Throws `failed` with the plan in the details where the
- * deploy could not do a part of it; a worker that gives no answer is told, and no reason.
+ * files of its jobs are there. The plan is told in Activity between two banners and left as `plan.json` in the run's
+ * folder. The answer has the first 2,000 of its files. Throws `failed`, with the plan in the details, where the deploy
+ * could not do a part of it. A worker that gives no answer is told, and is no reason to fail.
  */
 export async function dryRun(order: DryRunOrder): Promise<DeployPlan> {
   const { log, layout, run, kv } = order.context;
@@ -84,11 +84,11 @@ interface Recording extends DryRunOrder {
   waves: DeployPlan["waves"];
   updateSeq: number;
   addDiffs: ReturnType<typeof planDiffs>;
-  /** By job, what it was asked to run hooks for. */
+  /** By job, the events that hooks were to run for. */
   events: Map<string, Set<HookEvent>>;
   /** What is planned for the jobs of this wave. */
   planned: Map<string, PlannedJob>;
-  /** The same as the engine decided it; what was rendered is kept no longer than the wave. */
+  /** What the engine decided, with the rendered files; kept no longer than the wave. */
   decided: Map<string, JobPlan>;
   /** What is to be put on workers, by allocation. */
   wanted: Map<string, FileDigests>;
@@ -236,7 +236,7 @@ function warning({ scope }: Recording, job: CatalogJob): string {
   return writers.length > 0 ? "" : "; neither it nor what it demands has a hook that could write the key";
 }
 
-/** What is promoted of all that the plan is about; where something is only to be stopped the worker counts, too. */
+/** What is promoted of all allocations of the plan, with those that reconcile is to stop. */
 function promotedOf({ context, due, scope, wanted }: Recording, jobs: readonly PlannedJob[]): Promoted[] {
   const about = jobs.flatMap(({ job }) => scope.present.get(job) ?? []);
   const all = new Set([...about, ...due.map(({ allocation }) => allocation)]);

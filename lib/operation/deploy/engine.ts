@@ -6,8 +6,8 @@
 // does each step, on the workers and in the database. The one in dry-run.ts does nothing, answers as if each step had
 // succeeded and records what was asked for: that record is the plan. The property tests drive the first one with
 // workers in memory. A retry is the same generator from another start: the jobs and allocations that are left.
-// The jobs of a wave go side by side: one step hands the driver a generator for each (rollout.ts), and the driver runs
-// them together. How far each allocation came stands in its state, which the driver fills in as the work at it ends.
+// The jobs of a wave go side by side: one step hands the driver a generator for each job, and the driver drives them
+// together. How far an allocation came stands in its state, which the driver fills in as the work at it ends.
 import type { CatalogJob } from "../../bucket/base/model.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import { inOneLine } from "../../core/plain-text.ts";

@@ -87,9 +87,10 @@ async function runProcess(host: ScriptHost, script: Script): Promise<string | nu
   return withLines(`exit code ${outcome.exitCode}`, said.length > 0 ? said : other);
 }
 
-function filesFor({ context, fleet }: ScriptHost, script: Script): ScriptFile[] {
+function filesFor(host: ScriptHost, script: Script): ScriptFile[] {
+  const { context } = host;
   const { allocation, job, hook, files, promoted } = script;
-  const fields = templateFields(context, fleet, allocation, promoted, context.log.updateSeq ?? 0);
+  const fields = templateFields(host, allocation, promoted, context.log.updateSeq ?? 0);
   return stageForScript(files, fields, upstreamOf(job), context.kv, hook);
 }
 

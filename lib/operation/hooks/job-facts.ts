@@ -19,8 +19,7 @@ export function allUpstreamOf(job: CatalogJob, jobs: readonly CatalogJob[]): str
 
 /** What templates of an allocation are told beside the KV store. */
 export function templateFields(
-  context: OperationContext,
-  fleet: Fleet,
+  { context, fleet }: { context: OperationContext; fleet: Fleet },
   allocation: CatalogAllocation,
   promoted: Promotion,
   updateSeq: number,

@@ -18,11 +18,11 @@ import {
 } from "../reach/tree-drift.ts";
 
 const LOOKS_AT_ONCE = 64;
-/** Of diffs, on all workers together, in a drift run and in a plan. */
+/** The most bytes of diffs, on all workers together, in a drift run and in a plan. */
 const RUN_DIFF_BYTES = 1024 * 1024;
 const PLAN_DIFF_BYTES = 128 * 1024;
 
-/** How a worker was found; without an answer there are no allocations. */
+/** How a worker was found. A worker that gave no answer has no allocations. */
 interface WorkerDrift {
   worker: string;
   outcome: "in_sync" | "drifted" | "failed" | "unreachable" | "cancelled" | "not_started";
@@ -31,14 +31,14 @@ interface WorkerDrift {
   allocations: WorkerAllocation[];
 }
 
-/** How an allocation on it was found. */
+/** How an allocation was found. */
 type WorkerAllocation = Omit<AllocationDrift, "files"> & { job: string; files: Omit<DriftedFile, "sha256">[] };
 
 /**
- * Compares the files on workers with what was promoted there, over one connection to each, and changes nothing:
- * content, whether the owner may still execute what was executable, and links in the place of folders. Throws `failed`
- * at the end where anything differs or a worker gave no answer, with the whole result in the details; `unknown_name`
- * for an unknown job or worker.
+ * Compares the files on workers with what was promoted there, over one connection to each, and changes nothing. It
+ * compares content, whether the owner may still execute what was executable, and links in the place of folders. Throws
+ * `failed` at the end, with the whole result in the details, where anything differs or a worker gave no answer;
+ * `unknown_name` for an unknown job or worker.
  */
 export const drift: Operation = async (context, params) => {
   const { db, signal } = context;
@@ -96,8 +96,8 @@ function driftLines({ worker, outcome, error, allocations }: WorkerDrift): strin
 }
 
 /**
- * Adds to a plan how the files of its allocations are on their workers, each worker being asked once. Answers the
- * workers that gave no answer; throws `cancelled`.
+ * Adds to a plan how the files of its allocations are on their workers. Each worker is asked once. Answers the workers
+ * that gave no answer. Throws only `cancelled`.
  */
 export async function addDrift(
   context: OperationContext,

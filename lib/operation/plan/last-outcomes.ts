@@ -39,7 +39,7 @@ export function outcomeOf(error: unknown): Pick<Noted, "outcome" | "reason"> {
 }
 
 /**
- * Like {@link noteBegun} for allocations of a rollout; without `action` each begins the action that the plan decided.
+ * {@link noteBegun} for allocations of a rollout. Without `action`, each begins the action that the plan decided.
  */
 export function noteStep(context: OperationContext, states: readonly AllocationState[], action?: string): void {
   noteStates(context, states, ({ plan }) => ({

@@ -19,7 +19,7 @@ export interface AllocationPlan {
   tree: StagedTree;
   /** What is to be promoted. */
   target: Target;
-  /** What `.UpdateSeq` was for it. */
+  /** The value of `.UpdateSeq` in its files. */
   updateSeq: number;
   decision: Decision;
 }
@@ -30,28 +30,29 @@ export interface JobPlan {
   allocations: AllocationPlan[];
   /** What runs, batch after batch. */
   phases: Phase[];
-  /** Why nothing of it may run; its files are synced all the same. */
+  /** Why nothing of the job may run. Its files are synced all the same. */
   refused: string | undefined;
   /** At least one allocation changes or has a gate to pass. */
   needsWork: boolean;
 }
 
 /**
- * Plans a job from the catalog and what was promoted: renders every non-removed allocation and decides what happens to
- * it. An allocation is rendered with the update sequence of its last sync, and with `updateSeq` only if it then has to
- * change; else what shows the sequence would differ for ever. Nothing is read from `tmp/`, and nothing is written.
- * Throws `failed` for a template that cannot be rendered.
+ * Plans a job from the catalog and what was promoted: renders these allocations and decides what happens to each. An
+ * allocation is rendered with the update sequence of its last sync, and with `updateSeq` only where it changes then. Else
+ * files that show the sequence would differ in every deploy. Nothing is read from `tmp/`, and nothing is written. Throws
+ * `failed` for a template that cannot be rendered.
  */
 export function planJob(
-  { context, fleet, options }: { context: OperationContext; fleet: Fleet; options: ChangeOptions },
+  by: { context: OperationContext; fleet: Fleet; options: ChangeOptions },
   job: CatalogJob,
   allocations: readonly CatalogAllocation[],
   updateSeq: number,
 ): JobPlan {
+  const { context, options } = by;
   const files = catalogFiles(context.db, job.name);
   const promotionOf = promotionsOf(context.db, job.name);
   const planWith = (allocation: CatalogAllocation, promoted: Promotion, updateSeq: number) => {
-    const fields = templateFields(context, fleet, allocation, promoted, updateSeq);
+    const fields = templateFields(by, allocation, promoted, updateSeq);
     const tree = stageAllocation(files, fields, upstreamOf(job), context.kv, job.secretMode);
     const target = { hash: tree.hash, version: allocation.newVersion, files: tree.digests };
     const force = options.force && (options.forced?.has(allocation.id) ?? true);
@@ -70,7 +71,7 @@ export function planJob(
   return { job, allocations: plans, needsWork, ...phasesOf(context, job, plans, options) };
 }
 
-/** What is to run for the decisions about a job's allocations. */
+/** What runs after these decisions about a job's allocations. */
 function phasesOf(
   { kv }: OperationContext,
   job: CatalogJob,
@@ -101,7 +102,7 @@ export function plannedFrom(plan: AllocationPlan): PlannedAllocation {
   };
 }
 
-/** True for an active allocation that is as it should be but whose gate has not been passed. */
+/** True for an active allocation that is complete but for its gate. */
 export function hasOpenGate({ allocation, promoted, target }: AllocationPlan): boolean {
   return !allocation.disabled && isComplete(promoted, target) && isGateOpen(promoted);
 }
@@ -110,11 +111,11 @@ export function hasOpenGate({ allocation, promoted, target }: AllocationPlan): b
 export interface DeployScope {
   /** All jobs of the catalog. */
   all: CatalogJob[];
-  /** Those that are to be deployed. */
+  /** The jobs that are to be deployed. */
   jobs: CatalogJob[];
-  /** Of all jobs, removed ones too. */
+  /** The allocations of all jobs, removed ones too. */
   allocations: CatalogAllocation[];
-  /** Those that are not removed, by job. */
+  /** The allocations that are not removed, by job. */
   present: ReadonlyMap<string, CatalogAllocation[]>;
 }
 

@@ -12,7 +12,7 @@ import type { AllocationPlan } from "./plan-job.ts";
 const MOST_LISTED = 20;
 /** The most lines of diffs in Activity; plan.json has more. */
 const MOST_DIFF_LINES = 2_000;
-/** Of longer files no diff is shown. */
+/** The longest file that a diff is shown of. */
 const FILE_BYTES = 64 * 1024;
 /** The bytes of diffs in a plan; half of them are for diffs that no other worker of the plan has. */
 const ALL_BYTES = 256 * 1024;
@@ -20,8 +20,8 @@ const MARKS = { added: "+", changed: "~", removed: "-" };
 const OUTCOMES = { roll_out: "deploy required", skip: "skip", failed: "would fail", not_started: "would not start" };
 
 /**
- * A plan in lines for people: what would be done, to which allocation and why, what was changed by hand there, and the
- * files that would change as `diff -u` shows them.
+ * A plan in lines for people: what would be done to which allocation and why, what was changed by hand there, and the
+ * changes of files as `diff -u` shows them.
  */
 export function describePlan({ reconcile, waves }: DeployPlan): string[] {
   const jobs = waves.flatMap((wave) => wave.jobs);
@@ -68,7 +68,7 @@ function describeAllocation(one: PlannedAllocation): string[] {
   return [...changes, ...found.map((line, index) => (index === 0 ? line : `    ${line}`))];
 }
 
-/** Each change of a file once, with all workers that it is for. */
+/** Each change of a file once, with all its workers. */
 function describeFiles({ job, allocations }: PlannedJob, room: { lines: number }): string[] {
   const changes = allocations.flatMap(({ worker, files }) => files.map((file) => ({ worker, file })));
   const same = Map.groupBy(changes, ({ file: { path, from, to } }) => JSON.stringify([path, from, to]));
@@ -104,9 +104,9 @@ type Shown = Pick<PlannedFile, "diff" | "note">;
 type DiffContext = Pick<OperationContext, "db" | "kv" | "log">;
 
 /**
- * Adds the diffs of a plan, from what was promoted to what is wanted: what this answers gives each file of an allocation
- * its diff, or a note that says why there is none. Secrets are masked as they are in the log. A file that a secret was
- * read for is not shown where masking is impossible: the secret is too short, or has another form in the file.
+ * Answers what adds diffs, from the promoted to the planned content, to the files of an allocation in a plan, or a note
+ * why a file has no diff. Secrets are masked as they are in the log. A file that a secret was read for is not shown where
+ * masking is impossible: the secret is too short, or has another form in the file.
  */
 export function planDiffs(context: DiffContext): (plan: AllocationPlan, files: readonly PlannedFile[]) => void {
   /** By job, path and both sides: the first worker that has the diff. */
@@ -151,7 +151,7 @@ function diffOf(redactor: Redactor, before: Content | undefined, after: Content 
   if (sides.some((side, index) => side && texts[index] === undefined)) return { note: "binary" };
   if (!sides.every((side, index) => isMaskable(side, texts[index] ?? "")))
     return { note: "a secret was read for it that cannot be masked" };
-  // The value of a secret that was replaced since is still masked.
+  // A value that was replaced since is still a secret.
   for (const secret of sides.flatMap((side) => side?.secrets ?? [])) redactor.add(secret);
   const [old, now] = texts.map((text) => text && redactor.apply(text));
   const diff = unifiedDiff(old, now, MOST_EDITS);

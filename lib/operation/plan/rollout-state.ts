@@ -8,7 +8,7 @@ import { type Grade, type Trouble, troubleOf } from "../base/outcome.ts";
 import { scriptsIn } from "../hooks/hooks.ts";
 import type { AllocationPlan, JobPlan } from "./plan-job.ts";
 
-/** Progress names the workers of a larger job only where something goes on or went wrong, and at most this many. */
+/** Of a job on more workers, progress names only those at work or in trouble, and at most this many. */
 const MOST_HOSTS = 1_000;
 const SETTLED: readonly string[] = ["not_started", "changed", "ok", "skipped"];
 
@@ -34,7 +34,7 @@ export interface AllocationState {
 export interface Rollout {
   readonly plan: JobPlan;
   readonly states: readonly AllocationState[];
-  /** The batch it has come to; `sync` stands before the first batch. */
+  /** The batch that it has come to; `sync` stands before the first batch. */
   at: Pick<RolloutProgress, "action" | "batch" | "batches" | "gate">;
 }
 
@@ -69,7 +69,7 @@ export function isWaiting(state: AllocationState): boolean {
   return isChanging(state) && !state.done && isSound(state);
 }
 
-/** What hooks for job_control are told in a deploy: which workers are started and which are changed. */
+/** The variables of hooks for job_control in a deploy: the workers that are started, and those that are changed. */
 export function controlVariables(states: readonly AllocationState[]): EventVariables {
   const hosts = (...actions: Action[]) =>
     workersOf(states.filter(({ plan }) => actions.includes(plan.decision.action))).join(",");
@@ -91,7 +91,7 @@ export function blame(states: readonly AllocationState[], troubles: ReadonlyMap<
   for (const state of states) state.trouble ??= troubles.get(state.plan.allocation.worker);
 }
 
-/** A rollout goes on without workers that are unreachable, as long as they are no more than the manifest says. */
+/** True where the worker is unreachable, and no more workers of the job are than the manifest tolerates. */
 export function isTolerated(
   { grade }: Trouble,
   states: readonly AllocationState[],
@@ -111,7 +111,7 @@ export function workersOf(states: readonly AllocationState[]): string[] {
   return states.map((state) => state.plan.allocation.worker);
 }
 
-/** The same for people. */
+/** The workers of some allocations, for people. */
 export function hostsOf(states: readonly AllocationState[]): string {
   return workersOf(states).join(", ");
 }
@@ -137,7 +137,7 @@ function hostProgress(rollout: Rollout): HostProgress[] {
   return hosts.filter(({ state }) => !SETTLED.includes(state)).slice(0, MOST_HOSTS);
 }
 
-/** The allocations in the order in which they are taken; behind them, in batch 0, those that no batch takes. */
+/** The allocations in the order of the batches; behind them, in batch 0, the allocations of no batch. */
 function placesOf({ plan, states }: Rollout) {
   const left = new Map(states.map((state) => [state.plan.allocation.worker, state]));
   const places = [];

@@ -21,12 +21,12 @@ import type { HookPass, HookSession, ScriptResult } from "../hooks/hooks.ts";
 import { makeTarget, type WantedTarget } from "./target.ts";
 import { type DriftEffects, driftEffects, type Place } from "./tree-drift.ts";
 
-/** For each of the two steps of a sync: asking what is there, and sending what differs. */
+/** The limit of each of the two steps of a sync: asking what is there, and sending what differs. */
 const SYNC_LIMIT_MS = 900_000;
 
 /**
- * All that a deploy does outside the bucket's database. Each throws when it did not succeed: `unreachable` where the
- * worker cannot be reached, `cancelled` once the run is; what it had begun has ended then.
+ * All that a deploy does outside the bucket's database. Each effect throws where it did not succeed: `unreachable` where
+ * the worker cannot be reached, `cancelled` once the run is cancelled and what the effect had begun has ended.
  */
 export interface Effects extends DriftEffects {
   /** Brings `worker.json`, `jobs.json` and `bin/` of a worker up to date (hook-runtime.md, Deploy order 3). */
@@ -34,11 +34,11 @@ export interface Effects extends DriftEffects {
   /** Writes the files of an allocation to its staging folder, which then holds nothing else. */
   stage(place: Place, tree: StagedTree): Promise<void>;
   /**
-   * Makes the files that ops has of a job on a worker these. What differs from `before` is sent although its content is
-   * there: its rights may be others now.
+   * Replaces the files of a job that ops owns on a worker by these. A file that differs from `before` is sent even where
+   * its content is there: its rights may be other ones.
    */
   sync(place: Place, tree: StagedTree | undefined, before: FileDigests): Promise<SyncResult>;
-  /** The last target of the job that succeeded there since the worker's start. */
+  /** The last target of the job that succeeded on the worker since the worker's start. */
   lastTarget(place: Place): Promise<LastTarget | undefined>;
   /** Runs a target to its end; throws when it fails. */
   run(target: WantedTarget): Promise<void>;
@@ -46,11 +46,11 @@ export interface Effects extends DriftEffects {
   probe(job: CatalogJob, worker: string): Promise<ProbeResult[]>;
   /** Looks at a job on a worker after its health check failed; see {@link collectEvidence}. */
   evidence(job: CatalogJob, worker: string): Promise<Evidence>;
-  /** Runs scripts here; throws `ErrHookFailed` when one fails. */
+  /** Runs scripts on the control host. Throws `ErrHookFailed` when one fails. */
   hooks(pass: HookPass): Promise<ScriptResult[]>;
 }
 
-/** The effects of a real deploy; every wait of theirs shows in the run's progress. */
+/** The effects of a real deploy. Each of their waits shows in the run's progress. */
 export function effectsOf(
   context: OperationContext,
   fleet: Fleet,
@@ -123,7 +123,7 @@ async function probeOnce(
   });
 }
 
-/** The promoted files of an allocation. Throws `failed` where the content of one is not kept any more. */
+/** The promoted files of an allocation. Throws `failed` where the content of a file is no longer kept. */
 export function promotedTree({ db, kv }: OperationContext, { hash, files }: Promotion): StagedTree {
   const staged = Object.entries(files).map(([path, digest]): StagedFile => {
     const [mode = "", sha256 = ""] = digest.split(":");
@@ -132,7 +132,7 @@ export function promotedTree({ db, kv }: OperationContext, { hash, files }: Prom
   return { hash, files: staged, digests: files };
 }
 
-/** Puts promoted files back on their worker, where the files of `before` may be, and records that they are there. */
+/** Puts promoted files back on a worker that may have the files of `before`, and records that they are there. */
 export async function putFilesBack(
   { context, effects }: { context: OperationContext; effects: Effects },
   { allocation, promoted, tree }: { allocation: CatalogAllocation; promoted: Promotion; tree: StagedTree },

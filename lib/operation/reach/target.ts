@@ -10,7 +10,7 @@ import { describeCut, type Transport } from "../../transport/base/transport.ts";
 import type { OperationContext } from "../base/context.ts";
 import { failedWith } from "../base/outcome.ts";
 
-/** How far back a run can be whose target is still running. */
+/** The most runs back that a target which still runs can belong to. */
 const NEWEST = 20;
 
 /** A target of a job that is to succeed on a worker. */
@@ -21,20 +21,20 @@ export interface WantedTarget {
   /** The phase of the run, for the worker's log. */
   phase: string;
   limitSeconds: number;
-  /** {@link targetHash}, where it is known which files are there. */
+  /** {@link targetHash} where the files on the worker are known. */
   hash?: string;
   env?: Record<string, string>;
   /** Called when the target begins to run on the worker. */
   onBegin?: () => void;
-  /** Called where the target began and did not succeed, or where its outcome is unknown. */
+  /** Called where the target began and did not succeed, or its outcome is unknown. */
   onCut?: () => void;
   /** Exit codes that are as good as 0. */
   accepted?: readonly number[];
 }
 
 /**
- * What a worker notes with a target that succeeded: which files it ran with, and for which version. The same files may
- * run another version, which their Makefile only knows from `NEW_VERSION`.
+ * What a worker notes with a target that succeeded: a hash of its files and its version. The same files may run another
+ * version, which their Makefile only knows from `NEW_VERSION`.
  */
 export function targetHash(treeHash: string, version: string): string {
   return createHash("sha256").update(`${treeHash} ${version}`).digest("hex");
@@ -100,8 +100,8 @@ export async function makeTarget(context: OperationContext, transport: Transport
 }
 
 /**
- * The newest runs in the bucket's history beside this one. They are over, however they ended: this one has the bucket's
- * lock.
+ * The newest runs in the bucket's history beside this run. They are over, however they ended, since this run has the
+ * bucket's lock.
  */
 async function overRuns({ layout, run }: OperationContext): Promise<string[]> {
   const ids = existsSync(layout.runs) ? await readdir(layout.runs) : [];

@@ -9,10 +9,10 @@ import { compareTrees, type FileDrift, readText, type TreeDrift } from "../../tr
 import type { OperationContext } from "../base/context.ts";
 import type { Fleet } from "../base/fleet.ts";
 
-/** Of longer files no diff is shown, nor of more files than that on a worker. */
+/** The longest file, and the most files on a worker, that a diff is shown of. */
 const DIFF_BYTES = 64 * 1024;
 const DIFFS = 20;
-/** So much may differ in one file; see {@link unifiedDiff}. */
+/** The most edits of a diff; see {@link unifiedDiff}. */
 export const MOST_EDITS = 400;
 
 /** A job on a worker. */
@@ -30,7 +30,7 @@ export interface DriftEffects {
 }
 
 /**
- * Looks at files over the one connection that a run has to each worker. Files that `drift_ignore` names count as
+ * Looks at files over the connection that a run has to each worker. Files that `drift_ignore` names count as
  * promoted.
  */
 export function driftEffects({ db, signal }: OperationContext, fleet: Fleet): DriftEffects {
@@ -57,7 +57,7 @@ function withoutIgnored(files: FileDrift[], globs: readonly string[]): FileDrift
 export interface Promoted {
   allocation: CatalogAllocation;
   promotion: Promotion;
-  /** What a deploy is about to put there: of what was never promoted, files in the way of these are told. */
+  /** What a deploy is about to put there. Files in the way are told even where nothing was promoted before. */
   wanted?: FileDigests;
 }
 
@@ -67,8 +67,8 @@ export type Drifts = (AllocationDrift & { job: string })[];
 export type LookAt = (worker: string, own: readonly Promoted[]) => Promise<Drifts>;
 
 /**
- * Looks at the workers of a run. Diffs are shown up to so many bytes, on all workers together. What this answers throws
- * where a worker gives no whole answer: `unreachable`, `cancelled`, or `failed`.
+ * What looks at the workers of a run, and shows up to so many bytes of diffs of all workers together. A look throws
+ * `unreachable`, `cancelled` or `failed` where the worker gives no whole answer.
  */
 export function driftLooks(context: OperationContext, effects: DriftEffects, diffBytes: number): LookAt {
   const room = { bytes: diffBytes };
@@ -94,9 +94,9 @@ async function allocationDrift(
 ): Promise<AllocationDrift> {
   const is_unfinished = promotion.unfinished || (found?.isUnsettled ?? false);
   const isNew = promotion.hash === "";
-  // After a deploy was cut off, the files on the worker are its own.
+  // After a deploy was cut off, the files on the worker are those of that deploy.
   const isInTheWay = (path: string) => wanted?.[path] !== undefined && !promotion.unfinished;
-  // Files that a job adds are its own as well.
+  // Files that a job itself adds are no drift, either.
   const isTold = ({ path, state }: FileDrift) => (!isNew && state !== "extra") || isInTheWay(path);
   const told = (found?.files ?? []).filter(isTold);
   if (isNew && told.length === 0) return { outcome: "not_promoted", is_unfinished, files: [] };

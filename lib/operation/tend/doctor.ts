@@ -12,8 +12,8 @@ import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { unlessMissing } from "../../core/files.ts";
 import { Redactor } from "../../core/redact.ts";
 import { examineWorker } from "../../transport/ask/inspect.ts";
+import { ProgressBoard } from "../base/context.ts";
 import { Fleet, TOOLS, WORKERS_AT_ONCE } from "../base/fleet.ts";
-import { ProgressBoard } from "../base/progress.ts";
 import { type DoctorContext, examineBucket, type Finding, Findings } from "./doctor-bucket.ts";
 
 const SSH_TOOLS = ["ssh", "ssh-keygen", "ssh-keyscan"];

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ProgressBoard } from "../../../lib/operation/base/progress.ts";
+import { ProgressBoard } from "../../../lib/operation/base/context.ts";
 import type { Progress } from "../../../lib/run/protocol.ts";
 import { until } from "../../helpers/temporary.ts";
 
