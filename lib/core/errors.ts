@@ -50,7 +50,7 @@ export function messageOf(error: unknown): string {
   return systemSentence(error) ?? (error instanceof Error ? error.message : String(error));
 }
 
-/** What people are told about any thrown value; what nobody threw on purpose, nor the system, is called a defect. */
+/** The sentence for people about any thrown value. A value that neither ops nor the system threw on purpose is a defect. */
 export function explain(error: unknown): string {
   const isExpected =
     error instanceof Failure ||

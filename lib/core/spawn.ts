@@ -64,7 +64,7 @@ export interface Channel {
   ended: Promise<Exit>;
 }
 
-/** A child that goes on until its work is done or it is told to end, its three streams in the hands of who started it. */
+/** A child that goes on until its work is done or it is ended; the starter of the child owns its three streams. */
 export interface Companion {
   stdin: Writable;
   stdout: Readable;
@@ -144,7 +144,7 @@ export class Launcher {
   }
 
   /**
-   * Starts a command that stays: its group is open until it has ended, and what it started ends with it.
+   * Starts a command that stays: its group is open until the command has ended, and its children end with it.
    * Throws `failed` when it cannot be started.
    */
   async start(argv: Argv, options: Pick<CommandOptions, "cwd" | "env"> = {}): Promise<Companion> {

@@ -144,7 +144,7 @@ const REASONS: Record<number, string> = {
   431: "Request Header Fields Too Large",
 };
 
-/** An answer of the parser as it goes over the wire: a request that it refuses never becomes one that could be answered. */
+/** An answer of the parser as it goes over the wire: a request that the parser refuses never reaches a handler. */
 export function wireText(status: number, answer: Answer, common: Record<string, string>): string {
   const body = answer.body as string;
   const headers = { ...common, ...answer.headers, Connection: "close", "Content-Length": Buffer.byteLength(body) };

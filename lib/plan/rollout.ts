@@ -133,8 +133,9 @@ export function runsTarget(action: Action): boolean {
 
 /**
  * The phases of a job's rollout (hook-runtime.md, Batching rules): first starts, then reloads, then restarts, each in
- * batches of its own width; where the job's hooks do that instead, one phase over all its workers, those that do not
- * change too. `order` is the KV value `rollout_order`; allocations come in catalog order. Nothing to run: no phase.
+ * batches of its own width. Where hooks for job_control do this instead, there is one phase over all workers of the job,
+ * unchanged ones too. `order` is the KV value `rollout_order`; allocations come in catalog order. Without anything to run
+ * there is no phase.
  */
 export function rolloutPhases(
   job: JobToRollOut,

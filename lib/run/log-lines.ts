@@ -71,7 +71,7 @@ export function wantedLines({ text, matchCase, job, worker }: LineFilter): (line
   };
 }
 
-/** Of each letter whose case does not matter all forms are looked for. */
+/** Where case does not matter, the pattern has all forms of each letter. */
 function patternOf(text: string, matchCase: boolean): RegExp {
   const parts = [...text].map((letter) => {
     const forms = matchCase ? [letter] : [letter, letter.toLowerCase(), letter.toUpperCase()];
@@ -91,9 +91,9 @@ export async function openLog(file: string): Promise<FileHandle | undefined> {
 }
 
 /**
- * The lines of a file between two bytes, the first the beginning of a line, in pieces of whole lines of about 1 MiB. What
- * follows the last newline is among them only where `isEnd` says that it is the end. A line of 32 MiB counts as one that
- * ends there. Each piece holds until the next is asked for.
+ * The lines of a file between two bytes (the first is the beginning of a line), in pieces of whole lines of about 1 MiB.
+ * Text after the last newline is a line only where `isEnd` says that the log ends there. A line ends after 32 MiB at the
+ * latest. Each piece is valid until the next is asked for.
  */
 export async function* wholeLines(
   handle: FileHandle,

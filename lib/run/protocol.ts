@@ -194,7 +194,7 @@ export const RUNS = {
 export type RunKind = keyof typeof RUNS;
 /** The names of {@link RUNS}. */
 export const RUN_KINDS = Object.keys(RUNS) as RunKind[];
-/** What an operation of this kind is told. */
+/** The parameters of an operation of this kind. */
 export type RunParameters<K extends RunKind> = Infer<(typeof RUNS)[K]["parameters"]>;
 
 /** Checks the parameters of a run and adds the defaults. Throws `invalid_request` that names each wrong one. */

@@ -28,8 +28,8 @@ const CLOSE_WAIT_MS = 15_000;
 export interface RunningServer {
   url: string;
   /**
-   * Reads certificate and key again, for connections that begin from now on. A pair that cannot be used is told to the
-   * log, and the old one stays. Nothing happens without TLS.
+   * Reads certificate and key again, for connections that begin from now on. Where the pair cannot be used, the log says
+   * so and the old pair stays. Nothing happens without TLS.
    */
   reloadTls(): Promise<void>;
   /**

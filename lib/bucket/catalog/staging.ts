@@ -96,8 +96,8 @@ function stagedCertificates(kv: KvStore, job: string, worker: string): StagedFil
 
 /**
  * The same with `_hooks/` and the certificates once more in `_hooks/certs/`, for a hook's script on the control host. A
- * template that cannot be rendered is left out, since the script may be the one that writes what it needs; where it is
- * the script itself this throws as above.
+ * template that cannot be rendered is left out, since this very script may write the missing key. Where the template is
+ * the script itself, this throws as above.
  */
 export function stageForScript(
   files: readonly CatalogFile[],

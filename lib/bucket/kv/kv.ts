@@ -28,7 +28,7 @@ export class KvStore {
   /** What was read and what is not stored yet, by namespace and key. */
   readonly #stored = new Map<string, Map<string, StoredEntry>>();
   readonly #pending = new Map<string, Map<string, PendingEntry>>();
-  /** Of these jobs all namespaces of allocations were read; "" stands for all other namespaces. */
+  /** Jobs whose allocations' namespaces were all read; "" stands for all other namespaces. */
   readonly #complete = new Set<string>();
 
   /** `now` answers milliseconds since 1970. */
@@ -141,8 +141,8 @@ export class KvStore {
   }
 
   /**
-   * Forgets pending writes, all or those in the namespaces of one job, and what was read there: a transaction that was
-   * rolled back took its rows with it.
+   * Forgets pending writes, all of them or those in the namespaces of one job, and the values that were read there: a
+   * transaction that was rolled back took its rows with it.
    */
   discard(job?: string): void {
     for (const map of [this.#pending, this.#stored])

@@ -150,7 +150,7 @@ export async function isEmptyPlace(dir: string): Promise<boolean> {
  * is a bucket that stands alone, without bucket.json. Throws `failed`, `schema_too_new` or `cancelled`.
  */
 export async function restoreBucket(dir: string, file: string, signal: AbortSignal): Promise<SnapshotManifest> {
-  // Of this name a server removes what was interrupted.
+  // A server removes folders of this name: their restore was interrupted.
   const hidden = path.join(path.dirname(dir), `.creating-${randomUUID()}`);
   try {
     const manifest = await restoreInto(hidden, file, signal);

@@ -224,9 +224,9 @@ interface Part extends SnapshotFile {
 /**
  * Makes a snapshot (decisions: Snapshots): a consistent copy of the database, secrets/, .ssh/, bucket.json and the source
  * paths, with their sums, in one file that only its owner may read. To be called under the bucket's lock. Each file is
- * taken as it was at one moment: one that changes meanwhile fails the snapshot. Symbolic links are refused, the folders
- * that are never part of a source are left out, empty folders are not kept. Killed at any moment: there is no snapshot,
- * and the next operation removes what was written. Throws `failed`, `invalid_source` or `cancelled`.
+ * taken as it was at one moment: a file that changes meanwhile fails the snapshot. Symbolic links are refused, folders
+ * that are never part of a source are left out, and empty folders are not kept. After a kill at any moment there is no
+ * snapshot, and the next operation removes what was written. Throws `failed`, `invalid_source` or `cancelled`.
  */
 export async function createSnapshot(
   layout: Layout,

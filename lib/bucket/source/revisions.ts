@@ -85,8 +85,8 @@ export async function markBuilt(layout: Layout, status: "succeeded" | "failed"):
 }
 
 /**
- * Makes a revision the current one, adding it if it is new, or, without one, none; and forgets those that are not kept:
- * all but the newest 20, the current and the last successful one. Doing it twice is the same as once.
+ * Makes a revision the current one, adding it if it is new; without a revision, none is current. Forgets all revisions
+ * but the newest 20, the current and the last successful one. A second call changes nothing.
  */
 export async function recordCurrent(layout: Layout, revision: StoredRevision | undefined): Promise<void> {
   const { revisions, last_successful } = await readState(layout);

@@ -127,7 +127,7 @@ export function scanSource(layout: Layout, problems: Problems, readOnTheirOwn: r
   return { jobs: byJob(taken), states };
 }
 
-/** The folder to name for a path below `workspace/`, that of its job if it has one, and the rest of the path in it. */
+/** The folder to name for a path below `workspace/` (the folder of its job, if it has one), and the rest of the path. */
 function folderAndRest(below: string): { file: string; rest: string } {
   if (below === "jobs") return { file: "workspace/jobs", rest: "" };
   const [, job, rest = ""] = /^jobs\/([^/]+)(?:\/(.+))?$/s.exec(below) ?? [];

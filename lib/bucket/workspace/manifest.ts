@@ -71,7 +71,7 @@ const MANIFEST = fields(
   },
 );
 
-/** The manifest with what must hold between fields; says as much as it can about one that has other mistakes. */
+/** The manifest with the rules between fields; checks as many as it can where a manifest has other mistakes. */
 const WHOLE: typeof MANIFEST = {
   ...MANIFEST,
   check(value, path, report) {

@@ -10,7 +10,7 @@ interface Fold {
   output: string;
 }
 
-/** Groups by outcome and output; those that few share come first, those that succeeded last of as many. */
+/** Groups by outcome and output, the smallest group first; among equal sizes groups that succeeded come last. */
 export function foldWorkers(results: readonly CommandResult[]): Fold[] {
   const groups = Map.groupBy(results, (result) =>
     JSON.stringify([result.outcome, reasonOf(result), result.output, result.output_sha256]),
@@ -42,8 +42,8 @@ export function foldedText(result: unknown): string {
 const NUMBER = /\d{1,15}/g;
 
 /**
- * Names in short, those that differ in one number only as one: `10.0.0.[1-9,12]`, `db[01-03].example`. In the order of
- * the names that come first.
+ * Names in short: names that differ in one number only become one, `10.0.0.[1-9,12]` or `db[01-03].example`, in the place
+ * of the first of them.
  */
 export function shortNames(names: readonly string[]): string {
   const parts = names.map((name) =>

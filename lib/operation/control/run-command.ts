@@ -17,7 +17,7 @@ import { effectsOf } from "../reach/effects.ts";
 
 const PHASE = "run_command";
 const CHECKS_AT_ONCE = 8;
-/** Of all outputs together, and of one, that a result keeps from the beginning and again from the end. */
+/** A result keeps so many bytes of the beginning of an output, and again of its end: of all outputs together, and of one. */
 const ALL_BYTES = 2 * 1024 * 1024;
 const MOST_BYTES = 8 * 1024;
 const LEAST_BYTES = 512;
@@ -26,7 +26,7 @@ const LEAST_BYTES = 512;
 export interface CommandResult extends Graded {
   /** Null where it has not ended by itself; 128 and the signal's number where a signal ended it. */
   exit_code: number | null;
-  /** Both streams in the order they came, secrets masked; of a long one the first and last lines. */
+  /** Both streams in the order of arrival, secrets masked; of a long output the first and last lines. */
   output: string;
   /** Of all of it. */
   output_sha256: string | null;

@@ -28,11 +28,11 @@ import type { DriftEffects, Promoted } from "../reach/tree-drift.ts";
 import { type DeployStart, deploySteps } from "./engine.ts";
 import { type Driver, drive } from "./steps.ts";
 
-/** What a dry run is told. */
+/** The options of a dry run. */
 export interface DryRunOptions extends ChangeOptions {
   /** Runs the hooks for pre_deploy, with `DRY_RUN=1`, and drops what they store. */
   withHooks: boolean;
-  /** `forced` as it was asked for, for the plan to say. */
+  /** `forced` as it was given; the plan repeats it. */
   forceOnly?: string[] | undefined;
 }
 

@@ -17,7 +17,7 @@ export function allUpstreamOf(job: CatalogJob, jobs: readonly CatalogJob[]): str
   return [...found];
 }
 
-/** What templates of an allocation are told beside the KV store. */
+/** The fields that templates of an allocation have beside the KV store. */
 export function templateFields(
   { context, fleet }: { context: OperationContext; fleet: Fleet },
   allocation: CatalogAllocation,

@@ -88,7 +88,7 @@ function phasesOf(
   return { phases, refused: isRefused ? refused : undefined };
 }
 
-/** An allocation's part of a plan as it is told. */
+/** An allocation's part of a plan. */
 export function plannedFrom(plan: AllocationPlan): PlannedAllocation {
   const { allocation, decision, promoted, target } = plan;
   return {

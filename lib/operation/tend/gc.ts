@@ -35,11 +35,10 @@ interface GcResult {
 }
 
 /**
- * Cleans up (docs/operate.md, Clean-up): removed allocations that a deploy has stopped lose what they have on their workers
- * and are forgotten; variables and secrets of a job go with its last allocation, what is known of a worker that left the
- * bucket with the last one there; then deleted keys and old versions are purged. Worker by worker: first the files go,
- * then, in one transaction, the rows that say they are there, so that whoever is killed here leaves work that can be
- * repeated. Throws `failed` at the end where a worker answered but could not be cleaned, `cancelled` when it was
+ * Cleans up (docs/operate.md, Clean-up). Removes the files and the rows of removed allocations that a deploy has stopped.
+ * The variables and secrets of a job go with its last allocation, the rows about a worker that left the bucket with the
+ * last allocation there. Then deleted keys and old versions are purged. On each worker the files go first and then, in
+ * one transaction, the rows about them, so that after a kill the next gc can repeat the work. Throws `failed` at the end where a worker answered but could not be cleaned, `cancelled` when it was
  * cancelled, both with the result in the details.
  */
 export const collectGarbage: Operation = async (context, params) => {

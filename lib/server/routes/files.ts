@@ -18,8 +18,8 @@ const BYTES = "application/octet-stream";
 const RAW = "Has an ETag and takes ranges.";
 
 /**
- * For reading: the files of the source, the jobs as they were built, and what the source says about the bucket, its jobs
- * and its workers (control-plane.md, Ownership boundary 2). Only a push changes them.
+ * For reading: the files of the source, the jobs as they were built, and the settings of the bucket, its jobs and its
+ * workers (control-plane.md, Ownership boundary 2). Only a push or a rollback changes them.
  */
 export const FILE_ROUTES = [
   bucketRoute({

@@ -57,7 +57,7 @@ export class Execution {
     return feed(stdin, this.#options.input ?? "", this.#trouble);
   }
 
-  /** How it ended. Throws what the source of the input, or the one who takes the lines, has thrown. */
+  /** How the script ended. Throws the error of the input's source or of the reader of the lines. */
   outcome(reason: CommandOutcome["reason"], exitCode: number | null, receipt?: Receipt): CommandOutcome {
     const texts = { stdout: this.#outputs.stdout.finish(), stderr: this.#outputs.stderr.finish() };
     this.#trouble.signal.throwIfAborted();

@@ -74,7 +74,7 @@ const HANDSHAKES_PER_CORE = 10;
 /** An sshd in its default settings (MaxStartups 10:30:100) drops none of so many at a time. */
 const HANDSHAKES_PER_SERVER = 8;
 
-/** Bounds the connections that are being opened: of all together, and of those that one sshd has to answer. */
+/** Bounds the connections that are being opened: to all workers together, and to one sshd. */
 export class Handshakes {
   readonly #all: Limit;
   readonly #servers = new Map<string, Limit>();
@@ -89,7 +89,7 @@ export class Handshakes {
   }
 
   #at({ host, port }: { host: string; port: number }): Limit {
-    // All loopback addresses are one machine, and behind one port of it is one sshd.
+    // All loopback addresses are one machine: a port there means one sshd.
     const machine = isIPv4(host) && host.startsWith("127.") ? "loopback" : host.toLowerCase();
     const name = `${machine} ${port}`;
     const limit = this.#servers.get(name) ?? new Limit(HANDSHAKES_PER_SERVER);

@@ -26,7 +26,7 @@ interface About {
   key: string;
 }
 
-/** A server that drops connections while it has too many to answer, or a network that loses one. */
+/** A server drops connections when it has too many to answer, or the network lost one. */
 const TRANSIENT_MS = 15_000;
 /** A server that is just being started again. */
 const REFUSED_MS = 3_000;

@@ -105,7 +105,7 @@ async function removeLeftovers(knownHosts: string): Promise<void> {
     if (pid === undefined || isAlive({ pid: Number(pid), start_time })) continue;
     const folder = path.join(PLACE, name);
     const found = await lstat(folder).catch(() => undefined);
-    // Of a folder that only this user may enter, nobody else can have made the link.
+    // In a folder that only this user may enter, nobody else can have made the link.
     const isOurs = found?.isDirectory() && found.uid === process.getuid?.() && (found.mode & 0o077) === 0;
     const link = isOurs ? await readlink(path.join(folder, SSH_FILES.knownHosts)).catch(() => "") : "";
     if (link === knownHosts) await remove(folder);
