@@ -1,31 +1,23 @@
 import { Failure } from "../core/errors.ts";
 import { networkOf } from "../http/connections.ts";
 
-/** How many failures are allowed in which time, and how many addresses are remembered. */
+/** How many failures a peer has in which time, and how many peers are remembered. */
 interface AttemptRule {
-  /** What there were too many of, for the sentence of the refusal. */
-  what: string;
-  perPeer: number;
-  windowMs: number;
-  /** When the table is full the address whose window began first is forgotten. */
-  peers: number;
+  /** The failures that are counted, for the sentence of the refusal. */
+  readonly what: string;
+  readonly perPeer: number;
+  readonly windowMs: number;
+  /** When the table is full, the peer whose window began first is forgotten. */
+  readonly peers: number;
 }
 
 const MINUTE = { windowMs: 60_000, peers: 10_000 };
 /** control-plane.md, Limits: 20 bearer failures per direct peer and minute. */
-export const BEARER_ATTEMPTS: Readonly<AttemptRule> = {
-  what: "wrong API tokens from this address",
-  perPeer: 20,
-  ...MINUTE,
-};
+export const BEARER_ATTEMPTS: AttemptRule = { what: "wrong API tokens from this address", perPeer: 20, ...MINUTE };
 /** control-plane.md, Limits: 20 TOTP failures per direct peer and minute. */
-export const TOTP_ATTEMPTS: Readonly<AttemptRule> = {
-  what: "wrong TOTP codes from this address",
-  perPeer: 20,
-  ...MINUTE,
-};
+export const TOTP_ATTEMPTS: AttemptRule = { what: "wrong TOTP codes from this address", perPeer: 20, ...MINUTE };
 /** control-plane.md, Limits: 100 TOTP failures of all peers together per minute. */
-export const TOTP_ATTEMPTS_OF_ALL: Readonly<AttemptRule> = { what: "wrong TOTP codes", perPeer: 100, ...MINUTE };
+export const TOTP_ATTEMPTS_OF_ALL: AttemptRule = { what: "wrong TOTP codes", perPeer: 100, ...MINUTE };
 
 interface Window {
   began: number;
@@ -34,7 +26,7 @@ interface Window {
 
 /**
  * Counts failures per peer (an IPv4 address, or the /64 of an IPv6 address), in memory only. A window begins with the
- * first failure of a peer, lasts its time and is not prolonged by further failures (decisions: HTTP conventions).
+ * first failure of a peer, lasts `windowMs` and is not prolonged by further failures (decisions: HTTP conventions).
  */
 export class Attempts {
   readonly #rule: AttemptRule;
@@ -47,7 +39,7 @@ export class Attempts {
     this.#now = now;
   }
 
-  /** Throws `rate_limited`, with the seconds to wait, when this address has used up its failures. */
+  /** Throws `rate_limited`, with the seconds to wait, where this peer has used up its failures. */
   admit(peer: string): void {
     const blockedMs = this.blockedMs(peer);
     if (blockedMs <= 0) return;

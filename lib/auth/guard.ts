@@ -9,13 +9,13 @@ import type { TotpCodes } from "./totp.ts";
 export interface Identity {
   address: string;
   via: "bearer" | "session";
-  /** The session of a request that came with a cookie alone. */
+  /** The browser session; undefined for a bearer token. */
   session: Session | undefined;
-  /** Whether TOTP is proven too. False where it is off, and on the two paths that do without: verify and sign out. */
+  /** Whether TOTP is proven too. False where TOTP is off, and possibly on the two paths without it: verify, sign out. */
   totp: boolean;
 }
 
-/** The second factor: where its codes are judged and what a verified one is remembered by. */
+/** The second factor: the judge of its codes, and the sessions that verified codes open. */
 interface SecondFactor {
   codes: TotpCodes;
   sessions: Sessions;
@@ -29,7 +29,7 @@ export const VERIFY_PATH = "/api/auth/totp/verify";
 const BEARER = /^bearer(?: +(\S+))?$/i;
 const SAFE_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD"]);
 
-/** Decides who may call. The steps are in the order of decisions: HTTP conventions; whatever is missing means no. */
+/** Decides who may call, in the order of steps of decisions: HTTP conventions. Anything that is missing means no. */
 export class Guard {
   readonly #token: string;
   readonly #sessions: Sessions;
@@ -58,7 +58,7 @@ export class Guard {
     if (authorization !== undefined) this.#requireToken(request, String(authorization));
     const session = authorization === undefined ? this.#requireSession(request) : undefined;
     const via = session ? "session" : "bearer";
-    // Last, so that nobody without token or session can use up the failures of all.
+    // TOTP is last, so that nobody without token or session can use up the failures of all peers.
     return { address: request.peer, via, session, totp: this.#requireTotp(request) };
   }
 
@@ -68,7 +68,7 @@ export class Guard {
       noted.refused = "wrong";
       throw unauthorized("Authorization must be: Bearer <API token>");
     }
-    // Before the token is looked at: who may not try gets no answer about it, the right one included.
+    // The limit comes before the token: a blocked peer learns nothing about any token, the right one included.
     this.#attempts.admit(peer);
     if (equalText(found[1] ?? "", this.#token)) return;
     this.#attempts.fail(peer);
@@ -82,7 +82,7 @@ export class Guard {
       request.noted.refused = this.#sessions.isIn(cookieOf(request)) ? "wrong" : "missing";
       throw unauthorized("sign in, or send Authorization: Bearer <API token>");
     }
-    // A browser sends cookies along with requests that other sites cause.
+    // A browser also sends cookies with requests that other sites cause (CSRF).
     if (!SAFE_METHODS.has(request.method) && !isOwnRequest(request))
       throw new Failure(
         "csrf_failed",

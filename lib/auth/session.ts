@@ -29,14 +29,14 @@ interface SessionRule {
 
 /**
  * Issues and checks the session cookies of one kind, `base64url(payload).base64url(HMAC-SHA256)`. The key is made at
- * start, so a restart ends all sessions; each kind derives its own with the cookie's name and has the name in what is
- * signed, so that no cookie can stand in for another.
+ * start, so a restart ends all sessions. Each kind derives its own key with the cookie's name, and the name is signed
+ * too: no cookie can stand in for one of another kind.
  */
 export class Sessions {
   readonly #rule: SessionRule;
   readonly #key: Buffer;
   readonly #now: () => number;
-  /** Ids that were signed out, with the time from which their cookie is void anyway. */
+  /** Ids of sessions that were signed out, with the time at which their cookie expires. */
   readonly #revoked = new Map<string, number>();
 
   constructor(rule: SessionRule, key: Buffer = randomBytes(SESSION_KEY_BYTES), now: () => number = Date.now) {
@@ -70,7 +70,7 @@ export class Sessions {
     return cookieHeader.includes(`${this.#rule.cookie}=`);
   }
 
-  /** Refuses the session in a `Cookie` header, if there is one, from now on; answers what takes the cookie away. */
+  /** Ends the session in a `Cookie` header, if there is one. Answers the `Set-Cookie` header that removes the cookie. */
   end(cookieHeader: string | undefined): string {
     const session = this.verify(cookieHeader);
     for (const [sid, exp] of this.#revoked) if (exp <= this.#now()) this.#revoked.delete(sid);

@@ -5,13 +5,13 @@ import { createExclusive, readGuarded, realPlace } from "../core/files.ts";
 import { Attempts, TOTP_ATTEMPTS, TOTP_ATTEMPTS_OF_ALL } from "./attempts.ts";
 import { equalText } from "./constant-time.ts";
 
-/** Steps that a clock may be off, either way (decisions: Sessions and TOTP). */
+/** Steps by which a client's clock may be wrong (decisions: Sessions and TOTP). */
 const DRIFT = [-1, 0, 1];
 const ALL_PEERS = "";
 
 /**
- * Judges TOTP codes for all clients: one secret, so one memory of what was used (control-plane.md, Authentication 6).
- * What is held in memory ends with the server.
+ * Judges the TOTP codes of all clients: there is one secret, and so one memory of used codes (control-plane.md,
+ * Authentication 6). The memory ends with the server.
  */
 export class TotpCodes {
   readonly #secret: Uint8Array;
@@ -28,9 +28,9 @@ export class TotpCodes {
   }
 
   /**
-   * Whether this code counts, from this address, now. One that does is used up by the very question: it and every
-   * earlier one are refused from then on. Success forgets the failures of that address alone. Throws `rate_limited`
-   * before it looks at the code.
+   * Whether this code of this peer is right now. A right code is used up by the question: from then on this code and
+   * every earlier one are refused. Success forgets the failures of that peer alone. Throws `rate_limited` before the
+   * code is looked at.
    */
   accept(peer: string, code: string): boolean {
     this.#peers.admit(peer);
@@ -46,23 +46,22 @@ export class TotpCodes {
     return true;
   }
 
-  /** The step near now that the code is of and that is later than any used one. */
+  /** The step of the code, if it is near now and later than any used step. */
   #stepOf(code: string): number | undefined {
     const now = Math.floor(this.#now() / TOTP_STEP_MS);
-    return DRIFT.map((drift) => now + drift).filter(
-      (step) => step > this.#usedStep && equalText(code, totpCode(this.#secret, step)),
-    )[0];
+    const isCode = (step: number) => step > this.#usedStep && equalText(code, totpCode(this.#secret, step));
+    return DRIFT.map((drift) => now + drift).filter(isCode)[0];
   }
 }
 
-/** What a new secret has: as long as the hash, as RFC 4226 recommends. */
+/** A new secret is as long as the hash, as RFC 4226 recommends. */
 const NEW_SECRET_BYTES = 20;
 /** RFC 4226, R6: a shared secret has at least 128 bits. */
 const LEAST_SECRET_BYTES = 16;
-/** A longer key is hashed to a shorter one by HMAC-SHA-1. */
+/** HMAC-SHA-1 would hash a longer key to a shorter one. */
 const MOST_SECRET_BYTES = 64;
 
-/** The mode bits of everybody but the owner: to read or to replace the secret is to have the second factor. */
+/** The mode bits of everybody but the owner: whoever reads or replaces the secret has the second factor. */
 const NOT_ITS_OWNER = 0o077;
 
 /**
@@ -84,7 +83,7 @@ export async function readTotpSecret(file: string): Promise<Buffer> {
   return secret;
 }
 
-/** The secret in a file; where there is none, one is made, for its owner alone. What is there is never replaced. */
+/** The secret in a file. A missing file is made, for its owner alone; an existing file is never replaced. */
 export async function enrolTotpSecret(file: string): Promise<{ secret: Buffer; created: boolean }> {
   const created = await createExclusive(realPlace(file), `${base32Encode(randomBytes(NEW_SECRET_BYTES))}\n`).catch(
     (error: unknown) => {

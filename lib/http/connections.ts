@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { isIPv6, type Server, type Socket } from "node:net";
 
-/** How many connections a server takes, and who is told when it refuses one. */
+/** How many connections a server takes, and where refused connections are reported. */
 export interface ConnectionCaps {
-  /** In all; half of the process's descriptor limit where that is less. */
+  /** Of all peers together; half of the process's descriptor limit where that is less. */
   all: number;
   /** Of one peer, while none of its connections is authenticated. */
   ofStranger: number;
@@ -12,8 +12,8 @@ export interface ConnectionCaps {
 }
 
 /**
- * The caps of the control plane. A peer with an authenticated connection has only the cap in all: a proxy brings all
- * its clients.
+ * The caps of the control plane. For a peer with an authenticated connection only the cap of all peers counts: a proxy
+ * brings the connections of all its clients.
  */
 export const CONNECTION_CAPS = { all: 5_000, ofStranger: 64 } as const;
 
@@ -88,8 +88,8 @@ export function peerOf(socket: Socket): string {
 }
 
 /**
- * What limits count as one peer: an IPv4 address, or the /64 of an IPv6 address, because a host usually has a whole
- * /64.
+ * The part of an address that limits count as one peer: an IPv4 address, or the /64 of an IPv6 address, because a host
+ * usually has a whole /64.
  */
 export function networkOf(address: string): string {
   const plain = plainAddress(address);

@@ -7,7 +7,7 @@ import type { Answer, HttpRequest } from "./message.ts";
 export interface Download {
   type: string;
   sizeBytes: number;
-  /** Differs whenever the bytes do; letters, digits and dashes. */
+  /** Letters, digits and dashes that differ whenever the bytes differ. */
   version: string;
   /** The bytes from `start` up to `end`, which is not among them; throws when there are fewer. */
   read(start: number, end: number): AsyncIterable<Uint8Array>;
@@ -17,7 +17,7 @@ export interface Download {
 
 const DOWNLOAD_PIECE_BYTES = 64 * 1024;
 
-/** A regular file as it is now, which a later change of it ends; the handle is closed with it. */
+/** A regular file as it is now. A later change of the file ends the download. The handle is closed with the download. */
 export async function fileDownload(type: string, handle: FileHandle): Promise<Download> {
   const status = await handle.stat({ bigint: true });
   return {
@@ -57,9 +57,9 @@ async function* filePieces(handle: FileHandle, start: number, end: number): Asyn
 }
 
 /**
- * The answer to a GET of something that can be downloaded (RFC 9110): 304 where the client has it already, 206 for one
- * range, else 200 with all of it. Several ranges, a range that is none, and one whose `If-Range` is not the present
- * version are answered with all of it. Throws `range_not_satisfiable` (416). Closes the download in any case.
+ * The answer to a GET of a download (RFC 9110): 304 where the client has this version, 206 for one range, else 200 with
+ * all bytes. All bytes also answer several ranges, a malformed range, and a range whose `If-Range` is not the present
+ * version. Throws `range_not_satisfiable` (416). Closes the download in any case.
  */
 export async function downloadAnswer(request: HttpRequest, download: Download): Promise<Answer> {
   const etag = `"${download.version}"`;
@@ -82,18 +82,18 @@ export async function downloadAnswer(request: HttpRequest, download: Download): 
   return { status: 206, headers: { ...headers, "Content-Range": place }, body };
 }
 
-/** `If-None-Match` compares weakly: what a proxy calls weak is good enough not to be sent again. */
+/** `If-None-Match` compares weakly: a tag that a proxy has marked as weak counts too. */
 function isKnown(known: string, etag: string): boolean {
   return known.split(",").some((one) => one.trim() === "*" || one.trim().replace(/^W\//, "") === etag);
 }
 
-/** Ranges are for GET alone; `If-Range` compares strongly, and a date never is the version. */
+/** Ranges are for GET alone. `If-Range` compares strongly; a date never equals the version. */
 function isRangeWanted({ method, headers }: HttpRequest, etag: string): boolean {
   const condition = headers["if-range"];
   return method === "GET" && headers.range !== undefined && (condition === undefined || condition === etag);
 }
 
-/** Where a range begins and ends (exclusively); `none` of these bytes, or undefined for what is not one range. */
+/** Begin and end (exclusive) of a range, `none` for a range beyond the bytes, undefined for anything but one range. */
 function rangeOf(text: string, sizeBytes: number): [number, number] | "none" | undefined {
   const [, first = "", last = ""] = /^bytes=(\d{0,15})-(\d{0,15})$/i.exec(text.trim()) ?? [];
   if (first === "" && last === "") return undefined;

@@ -9,9 +9,9 @@ import type { HttpRequest } from "./message.ts";
 const MOST_TARGET = 16 * 1024;
 
 /**
- * Throws `invalid_request` for requests that Node's parser lets pass, before path and query are looked at: without Host
- * in HTTP/1.1 or with several, a request line without a version, a transfer coding other than chunked, a path and query
- * that are too long.
+ * Refuses, before path and query are read, what Node's parser lets pass: a request of HTTP/1.1 without Host or with two,
+ * a request line without a version, a transfer coding other than chunked, a path and query that are too long. Throws
+ * `invalid_request`.
  */
 export function requireSound({ rawHeaders, headers, httpVersion, url = "" }: IncomingMessage): void {
   const refused = (message: string) => new Failure("invalid_request", message);
@@ -29,9 +29,9 @@ export function requestId(): string {
   return randomBytes(16).toString("hex");
 }
 
-/** What an open request is told at its start. */
+/** What the server tells a new request. */
 interface RequestOptions {
-  /** The time for the answer once the body has come. */
+  /** Milliseconds for the answer, from the end of the request's body. */
   writeMs: number;
   /** The client sends its body only when the server asks for the body (`Expect: 100-continue`). */
   isUnasked: boolean;
@@ -58,7 +58,7 @@ export class OpenRequest implements HttpRequest {
   readonly #response: ServerResponse;
   readonly #writeMs: number;
   readonly #end = new AbortController();
-  /** Runs while nothing but the answer is waited for, and cuts the connection. */
+  /** Cuts the connection when the time for the answer is used up. */
   #cut: NodeJS.Timeout | undefined;
   #isUnasked: boolean;
 
@@ -95,7 +95,7 @@ export class OpenRequest implements HttpRequest {
     this.#cut = undefined;
   }
 
-  /** From now on nothing but the sending of the answer takes time. */
+  /** Starts the time for the answer again after a long-poll. */
   answered(): void {
     if (!this.#cut) this.#hurry();
   }
@@ -106,7 +106,7 @@ export class OpenRequest implements HttpRequest {
     this.#cut = setTimeout(() => this.#incoming.socket.destroy(), this.#writeMs);
   }
 
-  /** Counts what is sent of a body that is read meanwhile. */
+  /** The same pieces of a body, counted on their way. */
   async *counted(pieces: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
     for await (const piece of pieces) {
       this.sentBytes += piece.length;
@@ -142,7 +142,7 @@ function hasNoBody(incoming: IncomingMessage): boolean {
   return encoding === undefined && Number(length ?? 0) === 0;
 }
 
-/** A body that ends early, because its sender left or the server stops, ends with a failure and never as if whole. */
+/** The pieces of a body. A body that is cut, because the client left or the server stops, ends with a failure. */
 async function* bodyOf(incoming: IncomingMessage, signal: AbortSignal): AsyncIterable<Uint8Array> {
   try {
     for await (const chunk of incoming.iterator({ destroyOnReturn: false })) {

@@ -10,7 +10,7 @@ import { OpenRequest, requestId, requireSound } from "./incoming.ts";
 import { type Answer, failureAnswer, type HttpRequest, json, type StreamedBody, wireText } from "./message.ts";
 import { LIMITS, type Limits, nodeServer, TLS_RULES, type TlsPair } from "./node-server.ts";
 
-/** On every answer, the parser's own errors included (decisions: HTTP conventions). */
+/** These headers are on every answer, also where the parser refuses a request (decisions: HTTP conventions). */
 const SECURITY_HEADERS = {
   "Content-Security-Policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
@@ -21,25 +21,25 @@ const SECURITY_HEADERS = {
 };
 const HSTS = { "Strict-Transport-Security": "max-age=31536000" };
 
-/** What is known of an exchange once it is over. */
+/** A request and its answer, once both are over. */
 export interface Exchange {
   request: Pick<HttpRequest, "id" | "method" | "path" | "peer" | "noted">;
   status: number;
-  /** Of the body that was sent; 0 when it could not be sent whole. */
+  /** Bytes of the answer's body; 0 where the body could not be sent whole. */
   bytes: number;
   durationMs: number;
 }
 
-/** The two ends of a connection: addresses in their usual text form, unknown once it is closed. */
+/** The two ends of a connection. Addresses are in their usual text form, and unknown once the connection is closed. */
 export type Connection = Pick<Socket, "localAddress" | "localPort" | "remoteAddress" | "remotePort">;
 
-/** What a server needs: where it listens, who answers, who is told. */
+/** Where a server listens, and what it calls. */
 export interface ListenOptions {
   /** An address or name; empty for all addresses. */
   host: string;
-  /** 0 for any free one. */
+  /** 0 for any free port. */
   port: number;
-  /** With it, it serves HTTPS only. */
+  /** With a certificate the server speaks HTTPS only. */
   tls?: TlsPair;
   limits?: Limits;
   /** Without caps the server takes any number of connections. */
@@ -50,7 +50,7 @@ export interface ListenOptions {
   explain?: (error: unknown, request: HttpRequest) => Promise<unknown>;
   /** Called after each answer, or after a client left without one (status 499). */
   onExchange?: (exchange: Exchange) => void;
-  /** Gets the story of each defect; never told to the client. */
+  /** Gets each defect with its stack, which is never sent to the client. */
   onDefect?: (requestId: string, error: unknown) => void;
 }
 
@@ -58,16 +58,16 @@ export interface ListenOptions {
 export interface Listener {
   readonly port: number;
   readonly url: string;
-  /** Shows this certificate to every connection that begins from now on. Throws what cannot be used. */
+  /** Shows this certificate to every new connection. Throws where the pair cannot be used. */
   replaceTls(pair: TlsPair): void;
   /**
    * Takes no new connections, aborts the signal of every request so that long-polls answer at once, and resolves when
-   * all answers are sent; after `waitMs` what is still open is cut.
+   * all answers are sent; after `waitMs` the connections that are left are cut.
    */
   close(waitMs: number): Promise<void>;
 }
 
-/** Starts a server. Throws `failed` with a sentence when the address cannot be had. */
+/** Starts a server. Throws `failed` where it cannot listen at the address. */
 export async function listen(options: ListenOptions): Promise<Listener> {
   const web = new WebServer(options);
   const { address, port } = await web.open();
@@ -104,9 +104,9 @@ class WebServer {
         socket.once("close", () => this.#belowTls.delete(socket));
       });
     this.#server.on("request", (incoming, response) => void this.#exchange(incoming, response, false));
-    // A client that asks first is told to go on only when somebody wants its body.
+    // A client that asks first is told to go on when the handler reads the body.
     this.#server.on("checkContinue", (incoming, response) => void this.#exchange(incoming, response, true));
-    // Any other expectation is not ours to meet, and Node's own refusal would lack the security headers.
+    // Other expectations are ignored: Node's own refusal would lack the security headers.
     this.#server.on("checkExpectation", (incoming, response) => void this.#exchange(incoming, response, false));
     this.#server.on("clientError", (error, socket) => this.#refuse(error, socket as Socket));
   }
@@ -187,14 +187,14 @@ class WebServer {
     if (request.method !== "HEAD" && !isStreamed(body)) request.sentBytes = length ?? 0;
     const headers: OutgoingHttpHeaders = { ...this.#commonHeaders, ...answer.headers, "X-Request-Id": request.id };
     if (status !== 204 && status !== 304 && length !== undefined) headers["Content-Length"] = length;
-    // Nobody can tell whether a body that was not asked for will still follow.
+    // A body that was not asked for may still follow: the next request could not be told from the body.
     if (request.isUnasked || this.#stopping) headers.Connection = "close";
     response.writeHead(status, headers);
     if (isStreamed(body)) void this.#stream(response, request, body);
     else response.end(body);
   }
 
-  /** What ends early ends the connection: no client may take a part for the whole. */
+  /** A body that ends early ends the connection, so that no client takes a part for the whole. */
   async #stream(response: ServerResponse, request: OpenRequest, body: StreamedBody): Promise<void> {
     try {
       if (request.method === "HEAD") response.end();
@@ -209,7 +209,7 @@ class WebServer {
     await body.close().catch((error: unknown) => this.#options.onDefect?.(requestId, error));
   }
 
-  /** Cuts the connection after a while; answers what calls that off. */
+  /** Cuts the connection after `lingerMs`; the answer calls that off. */
   #linger(socket: Socket): () => void {
     if (socket.destroyed) return () => {};
     const cut = setTimeout(() => socket.destroy(), this.#limits.lingerMs);
@@ -221,10 +221,10 @@ class WebServer {
     return callOff;
   }
 
-  /** What the parser refuses never becomes a request: malformed, too large or too slow. */
+  /** Answers what the parser refuses: bytes that are malformed, too many or too slow to become a request. */
   #refuse(error: Error, socket: Socket): void {
     if (this.#refused.has(socket)) return;
-    // Not into an answer that is being sent.
+    // A refusal must not be written into an answer that is on its way.
     const isAnswering = this.#open.values().some((request) => request.isBeingAnswered(socket));
     if (!socket.writable || isAnswering) return void socket.destroy();
     this.#refused.add(socket);
@@ -244,7 +244,7 @@ function isStreamed(body: Answer["body"]): body is StreamedBody {
   return typeof body === "object" && "read" in body;
 }
 
-/** Undefined where only the end tells. */
+/** The length in bytes; undefined for a body whose length is known at its end only. */
 function bodyLength(body: Answer["body"] = ""): number | undefined {
   return isStreamed(body) ? body.length : Buffer.byteLength(body);
 }

@@ -3,12 +3,12 @@ import { check, isObject, type Shape } from "../core/shape.ts";
 
 /** A request as handlers see it. Header names are in lower case. */
 export interface HttpRequest {
-  /** Names the request in its answer (`X-Request-Id`), the log and the audit of a run. */
+  /** The request's name in the answer (`X-Request-Id`), the log and the audit of a run. */
   readonly id: string;
   readonly method: string;
   /** The path as it was sent: not decoded, not normalised, without the query. */
   readonly path: string;
-  /** What follows the first `?`, or nothing. */
+  /** The text behind the first `?`; empty where there is none. */
   readonly query: string;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   /** The address of the socket's other end; an IPv4 address in IPv6 form is an IPv4 address. */
@@ -21,7 +21,7 @@ export interface HttpRequest {
   readonly noted: {
     route: string | undefined;
     authenticated: string | undefined;
-    /** Why the request was not authenticated: whether its credential is missing or wrong. */
+    /** Why the request was not authenticated: a credential is missing or wrong. */
     refused: `${"" | "totp_"}${"missing" | "wrong"}` | undefined;
   };
   /** The body as it arrives; to be read at most once. */
@@ -32,7 +32,7 @@ export interface HttpRequest {
   longPoll(): void;
 }
 
-/** What is sent back. `X-Request-Id`, the security headers and the length are added on the way out. */
+/** An answer. The server adds `X-Request-Id`, the security headers and the length. */
 export interface Answer {
   status: number;
   headers?: Record<string, string | string[]>;
@@ -41,10 +41,10 @@ export interface Answer {
 
 /** A body that is read while it is sent. */
 export interface StreamedBody {
-  /** In bytes; `read` yields exactly as many or throws. Without it nobody knows before the end: it is sent in chunks. */
+  /** In bytes: `read` yields exactly as many or throws. A body without a length is sent in chunks. */
   length?: number;
   read(): AsyncIterable<Uint8Array>;
-  /** Called once, when it was sent or will not be. */
+  /** Called once, after the last byte or where the body will not be sent. */
   close(): Promise<void>;
 }
 
@@ -101,8 +101,8 @@ export function raw(type: string, body: string | Uint8Array, headers: Answer["he
 }
 
 /**
- * The answer to anything that was thrown: `{error, message, details?, run_id?}`. A Failure carries a sentence for
- * people; of a defect nothing but the request's id is told, its story is for the log.
+ * The answer to anything that was thrown: `{error, message, details?, run_id?}`. The sentence of a Failure is sent; of a
+ * defect the client learns the request's id only.
  */
 export function failureAnswer(error: unknown, requestId: string): Answer {
   const failure = asFailure(error, requestId);
@@ -126,7 +126,7 @@ function asFailure(error: unknown, requestId: string): Failure {
   if (sentence !== undefined) return new Failure("internal", `on the server ${sentence}`);
   if (!(error instanceof Failure))
     return new Failure("internal", `internal error; the server's log tells more under request ${requestId}`);
-  // Nothing but the client's leaving and the server's end aborts a request, and who has left reads no answer.
+  // A request is cancelled where its client has left, who reads no answer, or where the server stops.
   return error.code === "cancelled" ? new Failure("shutting_down", "the server is shutting down") : error;
 }
 
@@ -152,7 +152,7 @@ export function wireText(status: number, answer: Answer, common: Record<string, 
   return `HTTP/1.1 ${status} ${REASONS[status]}\r\n${lines.join("")}\r\n${body}`;
 }
 
-/** The failure for an input that breaks its shape; the sentence tells the first problem, `details` all of them. */
+/** The failure for an input that breaks its shape. The sentence has the first problem, `details` has all problems. */
 export function invalidRequest(problems: readonly Problem[]): Failure {
   const first = problems[0];
   const more = problems.length > 1 ? ` (and ${problems.length - 1} more)` : "";
@@ -171,7 +171,7 @@ export async function readJson<T>(request: HttpRequest, shape: Shape<T>): Promis
   return checked.value;
 }
 
-/** The same without looking at the fields; undefined for an empty body. */
+/** Reads a JSON body without a check of its fields; undefined for an empty body. */
 export async function readJsonBody(request: HttpRequest): Promise<unknown> {
   const bytes = await readBody(request);
   if (bytes.length === 0) return undefined;
@@ -195,7 +195,7 @@ function tooLarge(): Failure {
   return new Failure("payload_too_large", `the body has more than ${BODY_BYTES} bytes`);
 }
 
-/** Throws `unsupported_media_type` unless the body is of one of these types; answers which. */
+/** The media type of the body, which must be one of these. Throws `unsupported_media_type` for any other. */
 export function requireMediaType(request: HttpRequest, ...types: string[]): string {
   const given = String(request.headers["content-type"] ?? "");
   const [type = "", ...parameters] = given.split(";").map((part) => part.trim().toLowerCase());

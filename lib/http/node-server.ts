@@ -11,7 +11,7 @@ export interface Limits {
   /** Between two requests of a connection. */
   idleMs: number;
   headerBytes: number;
-  /** For a body that nobody wants to read any more to end, so that the client gets to read the answer. */
+  /** For the rest of a body that is not read any more: a connection cut at once could lose the answer. */
   lingerMs: number;
   /** How often connections that are too slow are looked for. */
   checkMs: number;
@@ -35,8 +35,8 @@ export interface TlsPair {
 }
 
 /**
- * Fixed here, whatever Node's defaults and command line say. The list names the TLS 1.2 ciphers with an ephemeral key
- * exchange, so that a stolen certificate key opens no recorded traffic. All ciphers of TLS 1.3 have one.
+ * Stronger than Node's defaults, and not changed by Node's command line. The list names the TLS 1.2 ciphers with an
+ * ephemeral key exchange, so that a stolen certificate key opens no recorded traffic. All ciphers of TLS 1.3 have one.
  */
 export const TLS_RULES = { minVersion: "TLSv1.2", ciphers: "ECDHE+AESGCM:ECDHE+CHACHA20" } as const;
 

@@ -5,7 +5,7 @@ import { type Answer, type HttpRequest, invalidRequest, readJson } from "./messa
 /** The parameters of a query, by name; each is a string, an integer or a boolean. */
 export type QueryFields = Record<string, Shape<unknown>>;
 
-/** A request that was understood: what a handler works with. */
+/** A request whose path, query and body were read and checked: what a handler works with. */
 export interface Call<Q extends QueryFields, B> {
   request: HttpRequest;
   /** The `{…}` parts of the path, decoded. */
@@ -15,8 +15,8 @@ export interface Call<Q extends QueryFields, B> {
 }
 
 /**
- * One entry of a route table: the source for the router, for the checks of what comes in and for openapi.yaml.
- * `C` is what the handlers of a table need besides the request.
+ * One route: the router, the checks of query and body, and openapi.yaml are made from it. `C` is what the handlers of a
+ * table need besides the request.
  */
 export interface Route<C, Q extends QueryFields = QueryFields, B = unknown> {
   method: "GET" | "POST" | "PUT" | "DELETE";
@@ -29,8 +29,8 @@ export interface Route<C, Q extends QueryFields = QueryFields, B = unknown> {
   /** Media types of a body that the handler reads by itself. */
   upload?: readonly string[];
   /**
-   * What it answers when all is well; without a shape, the body is of `type` (`example` is one) or empty. With `ranges`
-   * it is a download, which also answers 206, 304 and `range_not_satisfiable`.
+   * The answer of success. Without a shape, the body is of `type` (`example` is one) or empty. With `ranges` the answer
+   * is a download, which may also be 206, 304 and `range_not_satisfiable`.
    */
   answer: {
     status: number;
@@ -40,7 +40,7 @@ export interface Route<C, Q extends QueryFields = QueryFields, B = unknown> {
     example?: string;
     ranges?: true;
   };
-  /** What it may fail with besides what every route may. */
+  /** The codes of failures besides those that every route has. */
   failures?: readonly FailureCode[];
   handle(call: Call<Q, B>, context: C): Promise<Answer>;
 }
@@ -53,7 +53,7 @@ export interface FoundRoute<R> {
   readonly params: Readonly<Record<string, string>>;
 }
 
-/** Finds the route of a request: first match of a list. Throws `not_found`, or `method_not_allowed` with what is. */
+/** The first route of the list that fits a request. Throws `not_found`, or `method_not_allowed` with the allowed ones. */
 export function findRoute<R extends RouteKey>(routes: readonly R[], request: HttpRequest): FoundRoute<R> {
   const method = request.method === "HEAD" ? "GET" : request.method;
   const given = request.path.split("/");
@@ -109,7 +109,7 @@ function decodePart(part: string, refused: RegExp): string | undefined {
   }
 }
 
-/** Checks query and body against the route and carries it out. Throws `invalid_request` and what the body rules say. */
+/** Checks query and body against the route and calls its handler. Throws `invalid_request` and what {@link readJson} throws. */
 export async function callRoute<C>(found: FoundRoute<Route<C>>, request: HttpRequest, context: C): Promise<Answer> {
   const { route, params } = found;
   const query = readQuery(route.query ?? {}, request.query);
@@ -135,7 +135,7 @@ function readQuery(fields: QueryFields, text: string): Record<string, unknown> {
   return checked.value;
 }
 
-/** What does not look like the wanted type stays text, which the shape then refuses with its own sentence. */
+/** The value that a text of the query stands for. A text of another form stays text, which the shape then refuses. */
 function queryValue(shape: Shape<unknown> | undefined, text: string): unknown {
   if (shape?.schema.type === "integer" && /^-?\d{1,15}$/.test(text)) return Number(text);
   if (shape?.schema.type === "boolean" && (text === "true" || text === "false")) return text === "true";
