@@ -2,7 +2,7 @@ import { decodeUtf8 } from "../core/plain-text.ts";
 
 /** Lines shown before and after a change. */
 const CONTEXT = 3;
-/** How many insertions and deletions are searched for the shortest way; beyond, a text counts as replaced as a whole. */
+/** The most insertions and deletions that are searched for; with more, the whole text counts as replaced. */
 const MOST_DIFF_EDITS = 2_000;
 
 /** A stretch of lines that were replaced: `[beforeFrom, beforeTo)` by `[afterFrom, afterTo)`, counted from 0. */

@@ -48,7 +48,7 @@ function fitsPath(pattern: string, path: string): boolean {
 /** `*`, or what one character must be. */
 type GlobStep = "*" | ((character: string) => boolean);
 
-/** Takes the shortest run for each `*` and goes back to the last one only: no pattern takes more than n × m steps. */
+/** Each `*` takes the shortest run, and only the last `*` is tried again: no pattern takes more than n × m steps. */
 function partFits(steps: GlobStep[], part: string): boolean {
   const characters = [...part];
   let [at, next, starAt, starNext] = [0, 0, -1, 0];

@@ -1,6 +1,6 @@
 import { Failure } from "../core/errors.ts";
 
-/** A QR code: rows from the top, `true` is a dark module. Without the quiet zone around it. */
+/** A QR code without its quiet zone: rows from the top, `true` is a dark module. */
 export type QrCode = boolean[][];
 
 /** The versions that the longest URI of `ops server totp-enroll` (769 bytes) needs; 19 has 93 modules a side. */
@@ -51,7 +51,7 @@ function countBits(version: number): number {
   return version < 10 ? 8 : 16;
 }
 
-/** Words for data: all that the functional patterns leave free, without the error correction. */
+/** How many words of data a version holds: the free modules without those of the error correction. */
 function dataCapacity(version: number): number {
   const free = frameOf(version)
     .flat()
@@ -69,7 +69,7 @@ function dataWords(bytes: Buffer, version: number): number[] {
   put(bytes.length, countBits(version));
   for (const byte of bytes) put(byte, 8);
   const capacity = dataCapacity(version);
-  // The end of the data. The mode took four bits, so these fill its word; `versionFor` has left room for them.
+  // Four bits end the data and fill its last word; `versionFor` has left room for them.
   put(0, 4);
   for (let word = 0xec; bits.length < capacity * 8; word ^= 0xec ^ 0x11) put(word, 8);
   return Array.from({ length: capacity }, (_, at) => Number.parseInt(bits.slice(at * 8, at * 8 + 8).join(""), 2));
@@ -130,7 +130,7 @@ function withCheckBits(value: number, width: number, polynomial: number): number
   return (value << width) | remainder;
 }
 
-/** How hard a code is to read: long runs, blocks, what looks like a finder, too much of one colour. */
+/** Grows with what makes a code hard to read: long runs, blocks, look-alikes of a finder, too much of one colour. */
 function penalty(code: QrCode): number {
   const lines = [...code, ...code.map((_, column) => code.map((row) => row[column] as boolean))];
   const texts = lines.map((line) => line.map((dark) => (dark ? "1" : "0")).join(""));

@@ -13,22 +13,9 @@ export async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-let ending: Promise<void> | undefined;
-
-/** Resolves at the end of the event loop's present turn: what many do one by one, they can then do at once. */
-export function turnEnd(): Promise<void> {
-  ending ??= new Promise((resolve) => {
-    setImmediate(() => {
-      ending = undefined;
-      resolve();
-    });
-  });
-  return ending;
-}
-
 /**
- * Waits until what it puts into `waiting` is called, at most `ms` milliseconds, and not longer than until the signal is
- * aborted; never throws. Thousands may wait at a time: a waiter costs a timer and little more.
+ * Puts a function into `waiting` and waits until somebody calls the function, until the signal is aborted, or for `ms`
+ * milliseconds. Never throws. Thousands may wait at a time.
  */
 export function woken(waiting: Set<() => void>, ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
@@ -45,7 +32,7 @@ export function woken(waiting: Set<() => void>, ms: number, signal: AbortSignal)
   });
 }
 
-/** Why a wait that is over is given up: without a reason, each abort would make an error with its stack. */
+/** The reason of an abort that only ends a wait: without a reason each abort would make an error with a stack. */
 const OVER = "over";
 
 /** Waits for a promise at most `ms` milliseconds; afterwards answers `undefined` and leaves the promise alone. */
@@ -58,7 +45,7 @@ export async function within<T>(promise: Promise<T>, ms: number): Promise<T | un
   }
 }
 
-/** Answers `cancelled` once the signal is aborted, never without one; `stop` ends the waiting. */
+/** Answers `cancelled` once the signal is aborted; without a signal never. `stop` ends the wait. */
 export function aborted(signal: AbortSignal | undefined, stop: AbortSignal): Promise<"cancelled"> {
   return new Promise((resolve) => {
     if (signal?.aborted) resolve("cancelled");
@@ -66,7 +53,7 @@ export function aborted(signal: AbortSignal | undefined, stop: AbortSignal): Pro
   });
 }
 
-/** Answers `timeout` after this time, never without one; `stop` ends the waiting. */
+/** Answers `timeout` after this time; without a time never. `stop` ends the wait. */
 export function expired(timeoutMs: number | undefined, stop: AbortSignal): Promise<"timeout"> {
   return new Promise((resolve) => {
     if (timeoutMs === undefined || stop.aborted) return;
@@ -75,7 +62,7 @@ export function expired(timeoutMs: number | undefined, stop: AbortSignal): Promi
   });
 }
 
-/** Waits for a promise, but not longer than until the signal is aborted: then throws `cancelled` and leaves it alone. */
+/** Waits for a promise until the signal is aborted: then throws `cancelled` and leaves the promise alone. */
 export async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   const stop = new AbortController();
   try {
@@ -94,8 +81,8 @@ export function batches<T>(items: readonly T[], width: number): T[][] {
 }
 
 /**
- * Runs `work` on every item, at most `limit` at a time, to the end of all that were started, and answers each
- * outcome in the order of the items. An aborted signal keeps further items from starting: they end `cancelled`.
+ * Runs `work` on every item, at most `limit` at a time, and waits for all of them. Answers the outcomes in the order of
+ * the items. After an abort no further item starts: the rest end `cancelled`.
  */
 export async function runAll<T, R>(
   items: readonly T[],
@@ -120,8 +107,8 @@ export async function runAll<T, R>(
 }
 
 /**
- * {@link runAll} for work whose failures are part of its answers: answers them in the order of the items. Throws
- * `cancelled` where the signal was aborted, else what the first of them threw, in either case when all have ended.
+ * {@link runAll} for work that should not fail: answers the results in the order of the items. Throws `cancelled` where
+ * the signal was aborted, else what the first item that failed has thrown; in either case after all have ended.
  */
 export async function mapAll<T, R>(
   items: readonly T[],

@@ -35,7 +35,7 @@ export interface Problem {
 export class Failure extends Error {
   override readonly name = "Failure";
   readonly code: FailureCode;
-  /** Facts for programs (problems, the holder of a lock); sent to HTTP clients, so never a secret. */
+  /** Facts for programs (problems, the holder of a lock). They are sent to HTTP clients, so never a secret. */
   readonly details: unknown;
 
   constructor(code: FailureCode, message: string, options: { details?: unknown; cause?: unknown } = {}) {

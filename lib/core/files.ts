@@ -36,9 +36,9 @@ export function realPlace(place: string): string {
 }
 
 /**
- * True where the real path of an open descriptor is `place`, so that no part of `place` is a link; also where the file
- * was removed since, under this name: other names, as of the temporary file that became a lock, may be left. Only Linux
- * tells the path of a descriptor; elsewhere (`ops build` and `ops push` on macOS) the path itself is resolved.
+ * True where the real path of an open descriptor is `place`, so that no part of `place` is a link. Also true where this
+ * name of the file was removed since; the file may have another name, such as that of a temporary file which became a
+ * lock. Only Linux tells the path of a descriptor. Elsewhere (`ops build` and `ops push` on macOS) the path is resolved.
  */
 function isInPlace(descriptor: number, place: string): boolean {
   if (process.platform !== "linux") return realPlace(place) === place;
@@ -47,8 +47,8 @@ function isInPlace(descriptor: number, place: string): boolean {
 }
 
 /**
- * Throws `failed` where a folder, or a folder above it, is a symbolic link; errors such as ENOENT and ENOTDIR are
- * thrown on.
+ * Throws `failed` where a folder, or a folder above it, is a symbolic link. Errors such as ENOENT and ENOTDIR are not
+ * translated.
  */
 export async function requireFolder(folder: string): Promise<void> {
   await using handle = await open(folder, constants.O_RDONLY | constants.O_DIRECTORY);
@@ -92,8 +92,8 @@ export async function writeAtomic(
 }
 
 /**
- * Creates a file only where there is none, never half-written; answers false where there is one already.
- * Flushed to the disk first; the folder is not, so a power loss may take the new name back.
+ * Creates a file, never half-written; answers false where the name is taken. The content is flushed to the disk, the
+ * folder is not: a power loss may take the new name back.
  */
 export async function createExclusive(
   file: string,
@@ -160,8 +160,9 @@ export async function readBounded(file: string, limit: number): Promise<Buffer |
 }
 
 /**
- * Opens a regular file for reading; a symlink anywhere on the way, a folder, FIFO, socket or device is refused
- * (`file_not_found`) and never waited for. The check is made on the open descriptor, not on the path before.
+ * Opens a regular file for reading. A symlink anywhere on the way, a folder, FIFO, socket or device is refused
+ * (`file_not_found`), and nothing waits for a writer. The check looks at the open descriptor, so that no change of the
+ * path can come between.
  */
 export async function openRegular(file: string): Promise<FileHandle> {
   const handle = await openWithoutFollowing(file);
@@ -228,7 +229,7 @@ function notRegular(file: string): Failure {
  * is none.
  */
 export async function openContained(root: string, below: string): Promise<FileHandle> {
-  // Not normalised: what has dots or doubled slashes in it is no real path, and so refused.
+  // The path is not normalised: one with dots or doubled slashes is no real path, and so refused.
   const wanted = `${await realpath(root)}/${below}`;
   return await openRegular(wanted).catch((error: unknown) => {
     throw error instanceof Failure || hasErrno(error, ...NO_SUCH_FILE) ? notRegular(below) : error;
@@ -278,7 +279,7 @@ export async function exists(file: string): Promise<boolean> {
   return (await unlessMissing(lstat(file), "ENOENT", "ENOTDIR")) !== undefined;
 }
 
-/** True when two looks at a name found the same file or folder, and nothing was done to it as far as its times tell. */
+/** True when two looks at a name found the same file or folder, unchanged as far as its size, mode and times tell. */
 export function isUnchanged(before: Stats, now: Stats): boolean {
   const told = ["ino", "dev", "size", "mode", "mtimeMs", "ctimeMs"] as const;
   return told.every((field) => before[field] === now[field]);

@@ -63,7 +63,7 @@ export class LastLines {
   }
 }
 
-/** True for a line that make itself adds when a target has failed. */
+/** True for a line that make adds after a failed target. */
 export function isClosing(line: string): boolean {
   return CLOSING.test(line);
 }

@@ -40,14 +40,15 @@ function readStat(pid: number): Stat | undefined {
 }
 
 /**
- * A zombie has ended: its number is only kept until its parent asks. But the state is that of the first thread: while
- * others are left, one of them may still be inside a system call, such as the removal of a lock, that no signal stops.
+ * A zombie has ended: the kernel keeps its number until its parent asks. But the state is that of the first thread.
+ * While other threads are left, one of them may be inside a system call that no signal stops, such as the removal of a
+ * lock.
  */
 function hasEnded(stat: Stat): boolean {
   return (stat.state === "Z" || stat.state === "X") && stat.threads <= 1;
 }
 
-/** Who has this pid now, or undefined when nobody has. */
+/** The process that has this pid now, or undefined. */
 export function identify(pid: number): ProcessIdentity | undefined {
   const stat = readStat(pid);
   return stat && !hasEnded(stat) ? { pid, start_time: stat.startTime } : undefined;
@@ -58,12 +59,12 @@ export function isAlive(identity: ProcessIdentity): boolean {
   return identify(identity.pid)?.start_time === identity.start_time;
 }
 
-/** True while the group's leader lives; what a finished leader left behind does not count (a daemon). */
+/** True while the group's leader lives. A daemon that the leader has left behind does not count. */
 export function isGroupAlive(group: GroupIdentity): boolean {
   return isAlive({ pid: group.pgid, start_time: group.start_time });
 }
 
-/** The machine since its last start; processes of another boot id are gone. Throws `failed` where there is no /proc. */
+/** The id of the machine's last start: processes of another boot are gone. Throws `failed` where there is no /proc. */
 export function bootId(): string {
   try {
     return readFileSync("/proc/sys/kernel/random/boot_id", "latin1").trim();
@@ -83,7 +84,7 @@ export function signalProcess(target: number, signal: NodeJS.Signals): boolean {
   }
 }
 
-/** Refuses what the kernel would read as our own group (0) or as every process there is (1, once it is negated). */
+/** Refuses the ids that the kernel takes, once negated, for our own group (0) or for every process there is (1). */
 function checkGroup(pgid: number): void {
   if (!Number.isSafeInteger(pgid) || pgid <= 1) throw new Failure("internal", `no process group has id ${pgid}`);
 }
@@ -92,7 +93,7 @@ function checkGroup(pgid: number): void {
 export function hasMembers(pgid: number): boolean {
   checkGroup(pgid);
   if (!signalProcess(-pgid, 0 as unknown as NodeJS.Signals)) return false;
-  // The kernel counts zombies that nobody has collected as members: look who is really running.
+  // The kernel also counts zombies that nobody has collected: look for a member that runs.
   for (const name of readdirSync("/proc")) {
     if (!/^\d+$/.test(name)) continue;
     const stat = readStat(Number(name));
@@ -104,8 +105,8 @@ export function hasMembers(pgid: number): boolean {
 const KILL_WAIT_MS = 5_000;
 
 /**
- * How a process group ended that was to end: nobody was left of it, TERM was enough, it took KILL, or
- * (`remaining`) the kernel did not let go of a process in time.
+ * How a process group was ended: nobody was left of it (`gone`), TERM was enough, KILL was needed, or the kernel did not
+ * let go of a process in time (`remaining`).
  */
 export type GroupEnd = "gone" | "stopped" | "killed" | "remaining";
 

@@ -37,9 +37,8 @@ const MEDIA_TYPES: Readonly<Record<string, string>> = {
 };
 
 /**
- * Reads all files below a folder (ui/ by default) into a fixed list, keyed by the path they are served at; an
- * `index.html` is also the path of its folder, with and without the slash. What is not in the list does not exist,
- * whatever a path looks like.
+ * Reads all files below a folder (ui/ by default) into a fixed list, by the path of their URL. An `index.html` also
+ * stands for its folder, with and without the slash. A path that is not in the list does not exist.
  */
 export async function loadAssets(folder: string = path.join(PROGRAM_ROOT, "ui")): Promise<ReadonlyMap<string, Asset>> {
   const assets = new Map<string, Asset>();
@@ -60,14 +59,14 @@ export async function loadAssets(folder: string = path.join(PROGRAM_ROOT, "ui"))
 let reached: (point: string) => void = () => {};
 
 /**
- * Marks a moment at which a crash would leave something half done. It does nothing; tests that prove the recovery kill
- * the process there, each by its name.
+ * Marks a moment at which a crash would leave something half done. The call does nothing; tests of the recovery kill the
+ * process at the point with this name.
  */
 export function faultPoint(name: string): void {
   reached(name);
 }
 
-/** For tests: who is told of every point that is reached in this process. */
+/** For tests: the listener is called at every fault point that this process reaches. */
 export function onFaultPoint(listener: (point: string) => void): void {
   reached = listener;
 }

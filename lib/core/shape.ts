@@ -18,7 +18,7 @@ export interface Shape<T> {
 /** The type that a shape yields. */
 export type Infer<S> = S extends Shape<infer T> ? T : never;
 
-/** What checking a whole value yields: the value only when there are no problems. */
+/** The outcome of a check: the value where there are no problems. */
 export type Checked<T> =
   | { ok: true; value: T; warnings: Problem[] }
   | { ok: false; problems: Problem[]; warnings: Problem[] };
@@ -39,7 +39,7 @@ export function check<T>(shape: Shape<T>, value: unknown): Checked<T> {
   return problems.length === 0 ? { ok: true, value: result, warnings } : { ok: false, problems, warnings };
 }
 
-/** What a person calls the type of a JSON value; a value that a codec made (a float or date of TOML) is its own text. */
+/** The type of a JSON value in words. A float or date of TOML stands for itself. */
 export function typeName(value: unknown): string {
   if (value === null) return "null";
   if (Array.isArray(value)) return "a list";
@@ -157,7 +157,7 @@ function definedKeys(schema: Schema): Schema {
 type Fields = Record<string, Shape<unknown>>;
 type ObjectOf<F extends Fields> = { [K in keyof F]: Infer<F[K]> };
 
-/** How an object treats what it does not know. */
+/** How an object treats unknown keys and combinations of keys. */
 interface ObjectRule {
   /**
    * `refuse` (default) makes an unknown key an error, `warn` a warning, `judge` an error where it misspells a known
@@ -272,7 +272,7 @@ export function withDefault<T>(shape: Shape<T>, value: T): Shape<T> {
   return { ...shape, schema: { ...shape.schema, default: value }, absent };
 }
 
-/** The same shape, whose value `take` judges further and turns into what it stands for. */
+/** The same shape, whose value `take` checks further and converts. */
 export function refined<T, U>(shape: Shape<T>, take: (value: T, path: string, report: Report) => U): Shape<U> {
   return { schema: shape.schema, check: (value, path, report) => take(shape.check(value, path, report), path, report) };
 }
@@ -309,7 +309,7 @@ function escaped(character: string): string {
   return character.replace(/[\s\S]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
-/** A value as it is named in a message: text and numbers themselves, of anything else its type. */
+/** A value in a message: text and numbers as they are, anything else by its type. */
 export function show(value: unknown): string {
   return typeof value === "string" ? quote(value) : typeof value === "number" ? String(value) : typeName(value);
 }

@@ -10,20 +10,20 @@ import { feed, type Input, Output, type Uncut } from "./streams.ts";
 /** A command and its arguments; never a string that a shell would split. */
 export type Argv = readonly [string, ...string[]];
 
-/** How a command ended. `reason` tells why, the first one that happened. */
+/** How a command ended. `reason` is the first reason that happened. */
 export interface CommandOutcome {
   reason: "exit" | "timeout" | "cancelled";
-  /** What became of its group, where that was ended before its time; `unreachable`: on a worker that does not answer. */
+  /** How its group was ended, after a timeout or a cancel; `unreachable`: the worker of the group does not answer. */
   receipt?: GroupEnd | "unreachable";
   exitCode: number | null;
   signal: string | null;
-  /** At most `keepBytes` of each stream, the beginning. */
+  /** The first `keepBytes` of each stream. */
   stdout: string;
   stderr: string;
   durationMs: number;
 }
 
-/** What a command gets and how it is watched. */
+/** The environment, input and limits of a command, and the listener for its output. */
 export interface CommandOptions {
   cwd?: string;
   /** Added to the launcher's environment. */
@@ -96,7 +96,7 @@ export class Launcher {
     this.#onGroup = onGroup;
   }
 
-  /** What its children are given where nothing else is said. */
+  /** The environment of children that get no other one. */
   get environment(): Readonly<NodeJS.ProcessEnv> {
     return this.#environment;
   }
@@ -107,9 +107,9 @@ export class Launcher {
   }
 
   /**
-   * Runs a command to its end. It has ended when its leader exited; output is drained 200 ms more, and what it left
-   * running in the background is not waited for. A signal or a timeout ends its whole group before this resolves.
-   * Exit codes are not errors here. Throws `failed` when the command cannot be started.
+   * Runs a command until its leader exits; then its output is read for at most 200 ms more. Processes that the command
+   * left in the background are not waited for. A signal or a timeout ends the whole group before this resolves. Exit
+   * codes are not errors here. Throws `failed` when the command cannot be started.
    */
   async run(argv: Argv, options: CommandOptions = {}): Promise<CommandOutcome> {
     throwIfCancelled(options.signal);
@@ -130,7 +130,7 @@ export class Launcher {
         expired(options.timeoutMs, stop.signal),
       ]);
       const ended = reason !== "exit" && { receipt: await endGroup(group.pgid, options.graceMs ?? TERM_GRACE_MS) };
-      // Only a process that the kernel does not let go of has no exit by now.
+      // A process without an exit by now is one that the kernel does not let go of.
       const exit = (await within(exited, COLLECT_MS)) ?? { exitCode: null, signal: "SIGKILL" };
       await drained(Promise.all([...read, fed]));
       const texts = { stdout: stdout.finish(), stderr: stderr.finish() };
@@ -150,7 +150,7 @@ export class Launcher {
   async start(argv: Argv, options: Pick<CommandOptions, "cwd" | "env"> = {}): Promise<Companion> {
     const { child, group, exited } = await this.#launch(argv, "pipe", options);
     const { stdin, stdout, stderr } = child as ChildProcess & Omit<Companion, "ended" | "end">;
-    // Who writes to a child that has ended learns that from `ended`.
+    // That the child has ended is told by `ended`, not by a failed write.
     stdin.on("error", () => {});
     const read = Promise.all([closing(stdout), closing(stderr)]);
     const ended = exited.then(async (exit) => {
@@ -171,7 +171,7 @@ export class Launcher {
 
   /**
    * Starts a child with an IPC channel, its output (both streams, one descriptor) going to `output`.
-   * It is not listed in `groups`: who starts it decides when it must end.
+   * The child is not listed in `groups`: its starter decides when it must end.
    */
   async channel(argv: Argv, output: number | "ignore", onMessage: (message: unknown) => void): Promise<Channel> {
     const child = await launch(argv, {
@@ -230,7 +230,7 @@ async function launch(argv: Argv, options: SpawnOptions): Promise<ChildProcess> 
   }
 }
 
-/** What is in the pipes is read even where this process was too busy to do so within the time. */
+/** Waits for the end of outputs, then one round of the event loop more: a busy process may not have read the pipes. */
 async function drained(ended: Promise<unknown>): Promise<void> {
   await within(ended, DRAIN_MS);
   await nextRound();

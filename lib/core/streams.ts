@@ -9,8 +9,9 @@ const KEPT_OUTPUT_BYTES = 1024 * 1024;
 const LINE_FEED = 0x0a;
 
 /**
- * Writes the whole input to a command and closes it; never throws. A command may end without reading all of it: its
- * exit code tells whether that was right. Where the source itself fails, `trouble` is aborted with its error.
+ * Writes the whole input to a command and closes its standard input; never throws. A command may end without reading
+ * all of the input: its exit code tells whether that was right. Where the source fails, `trouble` is aborted with the
+ * source's error.
  */
 export async function feed(stdin: Writable, input: Input, trouble: AbortController): Promise<void> {
   const source = typeof input === "string" || input instanceof Uint8Array ? [Buffer.from(input)] : input;
@@ -26,7 +27,7 @@ async function* watchedSource(source: Iterable<Uint8Array> | AsyncIterable<Uint8
       handedOut = false;
     }
   } catch (error) {
-    // What the reading side throws in here is not the source's failure.
+    // While a chunk is handed out, an error comes from the reading side, not from the source.
     if (!handedOut) trouble.abort(error);
     throw error;
   }
@@ -49,7 +50,7 @@ export interface Uncut {
 
 const NO_SECRETS: Uncut = { longest: 0, cut: (_, limit) => limit };
 
-/** Takes one output of a command: keeps a bounded beginning and hands out lines; `trouble` is where `onLine` throws. */
+/** One output of a command: its first bytes are kept and its lines handed out. `onLine`'s errors go to `trouble`. */
 export class Output {
   readonly #name: "stdout" | "stderr";
   readonly #onLine: OutputOptions["onLine"];
@@ -66,11 +67,11 @@ export class Output {
     this.#trouble = trouble;
     this.#secrets = options.secrets ?? NO_SECRETS;
     this.#keepBytes = options.keepBytes ?? KEPT_OUTPUT_BYTES;
-    // Enough more to see whether the cut falls within a secret.
+    // So many bytes more show whether the cut falls within a secret.
     this.#room = this.#keepBytes === 0 ? 0 : this.#keepBytes + this.#secrets.longest;
   }
 
-  /** Takes what has come. */
+  /** Takes the next bytes. */
   take(chunk: Buffer): void {
     if (this.#room > 0) this.#kept.push(chunk.subarray(0, this.#room));
     this.#room -= chunk.length;
@@ -88,7 +89,7 @@ export class Output {
     return kept.subarray(0, isCut ? this.#secrets.cut(kept, this.#keepBytes) : kept.length).toString();
   }
 
-  /** Hands out all complete lines; of an incomplete line that is too long a part, once `ahead` bytes more have come. */
+  /** Hands out all complete lines, and a part of an incomplete line that is too long by `ahead` bytes. */
   #hand(ahead: number): void {
     let rest = this.#rest;
     for (let end = this.#lineEnd(rest, ahead); end >= 0; end = this.#lineEnd(rest, ahead)) {

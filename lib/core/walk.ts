@@ -3,7 +3,7 @@ import path from "node:path";
 import { Failure, hasErrno, messageOf } from "./errors.ts";
 import { isUnchanged } from "./files.ts";
 
-// Synchronous: for the thousands of small files of a workspace a promise for each call costs thirty times the reading.
+// Synchronous: for thousands of small files, a promise for each call would cost thirty times the reading.
 
 /** A regular file found by {@link walk}. */
 export interface FoundFile {
@@ -46,7 +46,7 @@ function walkInto(root: string, below: string, skip: ReadonlySet<string>, refuse
   for (const entry of entryNames(root, below, refuse)) {
     if (skip.has(entry)) continue;
     const name = below === "" ? entry : `${below}/${entry}`;
-    // Node puts this character where the bytes of a name are no text: the file could not be found again by it.
+    // Node puts this character where the bytes of a name are no text: no path with it would find the file.
     if (entry.includes("\ufffd")) {
       refuse(name, "its name is not UTF-8");
       continue;
@@ -83,7 +83,7 @@ export function readFound(root: string, file: FoundFile): Buffer {
   const changed = () => new Failure("failed", CHANGED);
   let descriptor: number;
   try {
-    // Never follows a link and never waits for a FIFO's writer, should one stand there now.
+    // The flags follow no link and wait for no FIFO's writer, in case one has replaced the file.
     descriptor = openSync(full, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   } catch (error) {
     throw hasErrno(error, "ENOENT", "ENOTDIR", "ELOOP", "ENXIO") ? changed() : error;

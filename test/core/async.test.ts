@@ -7,7 +7,6 @@ import {
   expired,
   runAll,
   sleep,
-  turnEnd,
   unlessAborted,
   within,
   woken,
@@ -19,13 +18,6 @@ test("CP-133 a sleep ends at once when its signal is aborted, before or during i
   stop.abort();
   await assert.rejects(sleeping, { name: "Failure", code: "cancelled" });
   await assert.rejects(sleep(600_000, stop.signal), { code: "cancelled" });
-});
-
-test("the end of a turn comes once for all who wait for it", async () => {
-  const end = turnEnd();
-  assert.equal(turnEnd(), end);
-  await end;
-  assert.notEqual(turnEnd(), end);
 });
 
 test("a sleep leaves no listener on its signal", async () => {

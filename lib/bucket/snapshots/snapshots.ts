@@ -4,10 +4,10 @@ import { chmod, readdir, rename, stat } from "node:fs/promises";
 import path from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
+import { setImmediate as nextRound } from "node:timers/promises";
 import { createGzip } from "node:zlib";
 import { readTar, type TarEntry } from "../../codec/archive/tar-read.ts";
 import { type TarInput, writeTar } from "../../codec/archive/tar-write.ts";
-import { turnEnd } from "../../core/async.ts";
 import { cancelledFailure, Failure, hasErrno, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import {
   exists,
@@ -292,7 +292,7 @@ async function partsOf(layout: Layout, signal: AbortSignal): Promise<Part[]> {
     throwIfCancelled(signal);
     parts.push(partOf(layout, file));
     // So that a cancel is heard before the whole source has been read.
-    await turnEnd();
+    await nextRound();
   }
   return parts;
 }

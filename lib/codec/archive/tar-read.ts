@@ -6,7 +6,7 @@ import { BLOCK_BYTES, checksumOf, EXTENSION, type Field, fieldOf, paddingOf, UST
 /** Magic and version of GNU tar, which keeps times where POSIX has the prefix. */
 const GNU = "ustar  \0";
 
-/** The types of entries that stand for something in a file system, as people call them. */
+/** The types of entries that stand for something in a file system, in words. */
 const TYPE_NAMES: ReadonlyMap<string, string> = new Map([
   ["0", "file"],
   ["\0", "file"],
@@ -29,11 +29,11 @@ export interface TarEntry {
   mode: number;
   /** Bytes of content, as the archive claims; 0 for everything but a file. */
   size: number;
-  /** To be read before the next entry is asked for; what is left of it then is skipped. */
+  /** To be read before the next entry is asked for; unread bytes are skipped then. */
   content: AsyncIterable<Uint8Array>;
 }
 
-/** More zeros behind the end of an archive are not padding: GNU tar fills up to 10 KiB. */
+/** The most zeros behind the end of an archive; GNU tar fills up to 10 KiB. */
 const END_PADDING_BYTES = 1024 * 1024;
 const EXTENSION_BYTES = 64 * 1024;
 
@@ -48,8 +48,8 @@ export function archiveFailure(index: number, path: string | undefined, message:
 
 /**
  * The entries of a tar stream, in order: ustar, with the pax and GNU headers for long names and sizes. Holds at most
- * one chunk and one extended header (64 KiB) in memory. Throws `invalid_source` for whatever is not exactly an archive:
- * checksums, numbers, names that are not UTF-8, a cut end, anything but zeros after the end.
+ * one chunk and one extended header (64 KiB) in memory. Throws `invalid_source` for anything but a sound archive: a wrong
+ * checksum or number, a name that is not UTF-8, a cut end, anything but zeros after the end.
  */
 export async function* readTar(source: AsyncIterable<Uint8Array>): AsyncGenerator<TarEntry> {
   const reader = new ByteReader(source);
@@ -205,7 +205,7 @@ async function readEnd(reader: ByteReader, index: number): Promise<void> {
   }
 }
 
-/** The content of one entry: hands it out once and, at the end, steps over what nobody read. */
+/** The content of one entry, handed out once. At its end unread bytes are skipped. */
 class EntryContent {
   readonly #reader: ByteReader;
   readonly #header: EntryHeader;

@@ -65,7 +65,7 @@ const SLASH = 0x2f;
 
 /**
  * A ustar archive of the entries in their order. The same entries give the same bytes: no times, no owners. Names that
- * are long or not ASCII also get a pax header. Throws `failed` when a content does not have the size it was given.
+ * are long or not ASCII also get a pax header. Throws `failed` where a content does not have the size of its entry.
  */
 export async function* writeTar(entries: AsyncIterable<TarInput> | Iterable<TarInput>): AsyncGenerator<Uint8Array> {
   for await (const entry of entries) {

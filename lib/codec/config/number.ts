@@ -27,7 +27,7 @@ function parseAmount(what: string, text: string, units: Readonly<Record<string, 
   throw new Failure("failed", `Cannot read the ${what} ${JSON.stringify(text)}: expected a number and one of ${known}`);
 }
 
-/** A number in plain decimals, as few as read back to the same number and never with an exponent: `2097152`, `0.5`. */
+/** A number as the fewest plain decimals that read back to it, never with an exponent: `2097152`, `0.5`. */
 export function plainDecimal(value: number): string {
   return formatFloat(value || 0, "f", -1);
 }
@@ -136,7 +136,7 @@ function shortestDecimal(value: number): Decimal {
   return trimmed(digits.replace(".", ""), Number(exponent) + 1);
 }
 
-/** Every double is a whole number, halved n times: that is (the number × 5^n) / 10^n, so its decimals end. */
+/** All digits of a double. Every double is a whole number, halved n times: the number × 5^n, divided by 10^n. */
 function exactDecimal(value: number): Decimal {
   let [whole, halvings] = [value, 0];
   for (; !Number.isInteger(whole); halvings++) whole *= 2;

@@ -175,7 +175,7 @@ function date(word: string): TomlDate | undefined {
   return day === undefined && time === undefined ? undefined : new TomlDate(word);
 }
 
-/** Whether the calendar has this day: a wrong one is no time, or the time of another day. */
+/** Whether the calendar has this day: Node reads a wrong day as no time, or as the time of another day. */
 function isDay(text: string): boolean {
   const time = Date.parse(text);
   return !Number.isNaN(time) && new Date(time).toISOString().startsWith(text);

@@ -21,7 +21,7 @@ export function seal(key: Buffer, namespace: string, name: string, plaintext: st
 export function unseal(key: Buffer, namespace: string, name: string, sealed: string): string {
   const encoded = sealed.startsWith(PREFIX) ? sealed.slice(PREFIX.length) : "";
   const bytes = Buffer.from(encoded, "base64");
-  // Decoding skips what is not base64: comparing with what it stands for refuses every other spelling.
+  // Decoding skips characters that are not base64: encoded again, only the one right spelling is the same.
   if (bytes.length < NONCE_BYTES + TAG_BYTES || bytes.toString("base64") !== encoded)
     throw new Failure(
       "failed",

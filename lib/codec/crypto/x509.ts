@@ -3,7 +3,7 @@ import { isIP, isIPv4 } from "node:net";
 import { promisify } from "node:util";
 import * as der from "./der.ts";
 
-/** From when to when a certificate holds; whole seconds count. */
+/** From when to when a certificate is valid, in whole seconds. */
 interface Validity {
   notBefore: Date;
   notAfter: Date;

@@ -24,14 +24,14 @@ export function isStruct(value: TemplateValue): value is TemplateStruct {
   return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Map);
 }
 
-/** What range goes through: a list with its indexes, a map in the order of its keys, nothing for nil; else undefined. */
+/** The pairs that range visits: of a list by index, of a map in the order of its keys, none of nil; else undefined. */
 export function rangeEntries(value: TemplateValue | undefined): [TemplateValue, TemplateValue][] | undefined {
   if (value === null || value === undefined) return [];
   if (Array.isArray(value)) return value.map((item: TemplateValue, index) => [BigInt(index), item]);
   return value instanceof Map ? sortedEntries(value) : undefined;
 }
 
-/** Go's functions that are no plain calls: the first two evaluate no more operands than they need. */
+/** Go's functions that are not plain calls: `and` and `or` evaluate no more operands than they need. */
 export const SPECIAL_FORMS: ReadonlySet<string> = new Set(["and", "or", "call"]);
 
 /** Go's other functions. */
@@ -134,7 +134,7 @@ function sliceOf(value: TemplateValue, ...indexes: TemplateValue[]): TemplateVal
   return text;
 }
 
-/** The operands as text; only a nil reads otherwise than in print. */
+/** The operands as `print` shows them, but nil as `<no value>`. */
 function shownOperands(values: TemplateValue[]): string {
   return sprint(values.map((value) => value ?? "<no value>"));
 }

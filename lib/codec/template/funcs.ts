@@ -143,7 +143,7 @@ function trimSpace(text: string): string {
   return text.slice(start, end);
 }
 
-/** Go maps character by character: what would become several (`ß`) stays as it is. */
+/** Go maps character by character: one that would become several (`ß`) stays as it is. */
 function mapCharacters(text: string, change: (character: string) => string): string {
   if (/^[\x00-\x7f]*$/.test(text)) return change(text);
   return Array.from(text, (character) => {

@@ -68,7 +68,7 @@ function bytesOfPiece(match: RegExpExecArray, mark: string): Buffer | undefined 
   return Buffer.from(String.fromCodePoint(code));
 }
 
-/** A text as a Go string literal; `ascii` escapes everything else too. */
+/** A text as a Go string literal. With `ascii` all other characters are escaped. */
 export function goQuote(text: string, ascii = false, mark = '"'): string {
   const characters = Array.from(text.toWellFormed(), (character) => {
     if (character === mark || character === "\\") return `\\${character}`;
@@ -78,7 +78,7 @@ export function goQuote(text: string, ascii = false, mark = '"'): string {
   return mark + characters.join("") + mark;
 }
 
-/** Go's idea of a character that shows: letters, marks, numbers, punctuation, symbols and the ASCII blank. */
+/** Go's printable characters: letters, marks, numbers, punctuation, symbols and the ASCII blank. */
 export function isPrintable(character: string): boolean {
   return /^[\p{L}\p{M}\p{N}\p{P}\p{S} ]$/u.test(character);
 }
