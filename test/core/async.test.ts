@@ -1,16 +1,7 @@
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
-import {
-  aborted,
-  batches,
-  expired,
-  runAll,
-  sleep,
-  unlessAborted,
-  within,
-  woken,
-} from "../../lib/core/async.ts";
+import { aborted, batches, expired, runAll, sleep, unlessAborted, within, woken } from "../../lib/core/async.ts";
 
 test("CP-133 a sleep ends at once when its signal is aborted, before or during it", async () => {
   const stop = new AbortController();
