@@ -164,7 +164,7 @@ test("every name in test/fast.json is that of a test or of a folder with some, a
     );
   for (const name of [
     ...["auth/totp", "bucket/workspace/ssh-key", "codec/crypto/totp", "hook/environment", "hook/semaphores"],
-    ...["operation/base/outcome", "transport/ssh/ssh-limits", "transport/ssh/ssh-trouble"],
+    ...["operation/base/outcome", "transport/ssh/limits", "transport/ssh/trouble"],
   ]) {
     assert.ok(files.includes(`test/${name}.test.ts`), `${name} is not there`);
     assert.ok(isFast(`test/${name}.test.ts`), name);

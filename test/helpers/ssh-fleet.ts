@@ -7,7 +7,7 @@ import type { TestContext } from "node:test";
 import { signalProcess } from "../../lib/core/process.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
 import type { Transport, WorkerAddress } from "../../lib/transport/base/transport.ts";
-import type { SshSettings } from "../../lib/transport/ssh/argv.ts";
+import type { SshSettings } from "../../lib/transport/ssh/openssh.ts";
 import { SshConnections } from "../../lib/transport/ssh/ssh.ts";
 import { makeKey, type PrivateSshd, publicPart } from "../../scripts/private-sshd.ts";
 import { startSshd } from "./sshd.ts";

@@ -14,7 +14,7 @@ import { describeSshKey, sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
 import { explain, Failure } from "../../core/errors.ts";
 import { exists, namesIn } from "../../core/files.ts";
 import type { Launcher } from "../../core/spawn.ts";
-import { parseJump } from "../../transport/ssh/argv.ts";
+import { parseJump } from "../../transport/ssh/openssh.ts";
 import { KnownHosts, knownHostName } from "../../transport/trust/known-hosts.ts";
 
 /** What the doctor works with. */

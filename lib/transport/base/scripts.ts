@@ -10,6 +10,8 @@ import type { ScriptOptions, Transport } from "./transport.ts";
  * findutils and tar, or with busybox.
  */
 const SOURCES = {
+  prepare: ["prepare"],
+  signal: ["signal"],
   look: ["way", "look"],
   receive: ["common", "way", "receive"],
   settle: ["common", "settle"],

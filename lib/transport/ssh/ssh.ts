@@ -1,20 +1,181 @@
 import { lstat, mkdtemp, readdir, readlink, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { Failure, messageOf } from "../../core/errors.ts";
+import { unlessAborted } from "../../core/async.ts";
+import { cancelledFailure, Failure, throwIfCancelled } from "../../core/errors.ts";
 import { exists, PRIVATE_FILE, remove } from "../../core/files.ts";
 import { identify, isAlive, type ProcessIdentity } from "../../core/process.ts";
-import type { Launcher } from "../../core/spawn.ts";
-import type { Transport, WorkerAddress } from "../base/transport.ts";
-import { SSH_FILES, type SshSettings, socketName, sshConfig } from "./argv.ts";
-import { SshConnection } from "./ssh-connection.ts";
-import { Handshakes, Limit } from "./ssh-limits.ts";
-import type { SshRun } from "./ssh-link.ts";
-import { SocketFolder } from "./ssh-master.ts";
+import type { CommandOutcome, Launcher } from "../../core/spawn.ts";
+import { scriptText } from "../base/scripts.ts";
+import {
+  describeReceipt,
+  type Receipt,
+  type ScriptOptions,
+  type Transport,
+  type WorkerAddress,
+} from "../base/transport.ts";
+import { type ChannelReader, loopLine, type ShellScript, scriptLine } from "./channel.ts";
+import { enterAll, Handshakes, Limit } from "./limits.ts";
+import { SshLink, type SshRun, type StartedChannel } from "./link.ts";
+import { lastLine, SSH_FILES, type SshSettings, socketName, sshConfig } from "./openssh.ts";
+import { Execution, endRemoteGroup, KeptShell, type ScriptEnd } from "./shell.ts";
+
+/** With the kept shell and the shell that ends commands, as many as an sshd in its default settings allows (MaxSessions 10). */
+const CHANNELS = 8;
+const PREPARE_LIMIT_MS = 30_000;
+/** Exit code of scripts/prepare.sh: there is no folder. */
+const NO_FOLDER = 3;
+/** Where sshd starts a shell. */
+const HOME = ".";
+/** The kept shell reads a script byte by byte; a longer script has a channel of its own. */
+const SHORT_CHARACTERS = 64 * 1024;
+/** While the kept shell takes more input, nobody else could ask anything. */
+const SHORT_BYTES = 1024 * 1024;
+
+/** The commands of a run on a worker, over one connection. */
+class SshConnection {
+  readonly #link: SshLink;
+  readonly #sessions: Limit;
+  readonly #folder: string;
+  readonly #slots = new Limit(CHANNELS);
+  readonly #questions = new KeptShell((reader) => this.#startShell(reader));
+  /** Ends commands while the other shell may be busy; open only as long as that takes. */
+  readonly #attendant = new KeptShell((reader) => this.#startAttendant(reader));
+  #prepared: Promise<string> | undefined;
+  #ending = 0;
+
+  /** `folder` is where scripts run. */
+  constructor(run: SshRun, worker: WorkerAddress, socket: string, folder: string) {
+    this.#link = new SshLink(run, worker, socket);
+    this.#sessions = run.sessions;
+    this.#folder = folder;
+  }
+
+  /** See {@link Transport.script}. */
+  async script(text: string, options: ScriptOptions): Promise<CommandOutcome> {
+    const { args = [], env = {}, input = "", signal } = options;
+    throwIfCancelled(signal);
+    const folder = await unlessAborted(this.#ready(options.isFolderOptional === true), signal);
+    const script = { folder, text, args, env };
+    if (options.isShort && isForShell(input) && text.length + args.join().length <= SHORT_CHARACTERS)
+      return this.#ask(script, { ...options, input });
+    for (;;) {
+      const leave = await enterAll([this.#slots, this.#sessions], signal);
+      try {
+        const outcome = await this.#command(script, options);
+        if (outcome !== "refused") return outcome;
+        this.#narrow();
+      } finally {
+        leave();
+      }
+    }
+  }
+
+  /** Closes the connection; nothing can be run over it any more. */
+  async close(): Promise<void> {
+    await Promise.all([this.#questions.close(), this.#attendant.close()]);
+    await this.#link.close();
+  }
+
+  /** Connects, which takes no place from commands at work, and looks at the folder once. Answers where to run. */
+  async #ready(isFolderOptional: boolean): Promise<string> {
+    await this.#link.connect();
+    if (isFolderOptional && !this.#prepared) return this.#prepareFolder("optional");
+    this.#prepared ??= this.#prepareFolder("needed").catch((error) => {
+      this.#prepared = undefined;
+      throw error;
+    });
+    return await this.#prepared;
+  }
+
+  async #prepareFolder(need: "needed" | "optional"): Promise<string> {
+    const script = { folder: "/", text: scriptText("prepare"), args: [this.#folder, need], env: {} };
+    const options = { signal: this.#link.closing, timeoutMs: PREPARE_LIMIT_MS };
+    const { exitCode, stderr, reason } = await this.#ask(script, options);
+    if (exitCode === NO_FOLDER) return HOME;
+    if (exitCode !== 0) throw this.#link.failed("Cannot use the folder on", lastLine(stderr) || reason);
+    return this.#folder;
+  }
+
+  #ask(script: ShellScript, options: ScriptOptions & { input?: string | Uint8Array }): Promise<CommandOutcome> {
+    return this.#questions.ask(script, options, [this.#sessions], (end) => this.#conclude(end, options.signal));
+  }
+
+  async #command(script: ShellScript, options: ScriptOptions): Promise<CommandOutcome | "refused"> {
+    const { signal } = options;
+    const execution = new Execution(options);
+    let started: StartedChannel | "refused" | undefined;
+    try {
+      started = await this.#link.start((mark) => scriptLine(mark, script), { onOutput: execution.take }, signal);
+      if (started === "refused") return started;
+      execution.begin();
+      if (started.group) void execution.feed(started.channel.stdin);
+      const ended = started.channel.ended.then((code) => code ?? "lost");
+      const code = await Promise.race([execution.cut, ended]);
+      return await this.#conclude({ execution, code, started }, signal);
+    } finally {
+      execution.close();
+      if (started && started !== "refused") await started.channel.close();
+    }
+  }
+
+  /** The outcome of a script; where it did not end by itself, what it has on the worker is ended first. */
+  async #conclude({ execution, code, started }: ScriptEnd, signal: AbortSignal | undefined): Promise<CommandOutcome> {
+    if (typeof code === "number") return execution.outcome("exit", code);
+    const receipt = started ? await this.#end(started) : "gone";
+    if (signal?.aborted) return execution.outcome("cancelled", null, receipt);
+    if (code !== "lost") return execution.outcome(code, null, receipt);
+    throw await this.#link.broken(started as StartedChannel, `; what ran there is ${describeReceipt(receipt)}`);
+  }
+
+  async #end({ group }: StartedChannel): Promise<Receipt> {
+    if (!group) return "unreachable";
+    this.#ending++;
+    try {
+      return await endRemoteGroup(this.#attendant, group);
+    } finally {
+      this.#ending--;
+      if (this.#ending === 0) void this.#attendant.close();
+    }
+  }
+
+  async #startShell(reader: ChannelReader): Promise<StartedChannel> {
+    const started = await this.#link.start(loopLine, reader, this.#link.closing);
+    if (started === "refused")
+      throw this.#link.failed("Cannot open a shell on", "its sshd allows too few sessions (MaxSessions)");
+    if (started.group) return started;
+    await started.channel.close();
+    throw cancelledFailure();
+  }
+
+  async #startAttendant(reader: ChannelReader): Promise<StartedChannel> {
+    try {
+      return await this.#startShell(reader);
+    } catch {
+      // Where sshd allows no other session, the place of the other shell will do.
+      await this.#questions.close();
+      return await this.#startShell(reader);
+    }
+  }
+
+  /** The worker's sshd allows fewer sessions than usual. */
+  #narrow(): void {
+    if (!this.#slots.narrow())
+      throw this.#link.failed(
+        "Cannot run commands on",
+        "its sshd allows only one session in a connection; set MaxSessions there to 2 at least (10 is usual)",
+      );
+  }
+}
+
+/** True for input that the kept shell takes: not for streams. */
+function isForShell(input: NonNullable<ScriptOptions["input"]>): input is string | Uint8Array {
+  return (typeof input === "string" || input instanceof Uint8Array) && input.length <= SHORT_BYTES;
+}
 
 /** Short, because a control socket's path has at most 104 bytes. */
-const PLACE = "/tmp";
+const SOCKETS_PLACE = "/tmp";
 /** `ops-ssh-<pid>-<start of the process>-`; the rest makes it a folder of its own. */
-const FOLDER = /^ops-ssh-(?<pid>\d+)-(?<start_time>\d+)-/;
+const FOLDER_NAME = /^ops-ssh-(?<pid>\d+)-(?<start_time>\d+)-/;
 
 /** All ssh connections of a run: one per worker at most, each opened when it is first needed (decisions: Workers and transports). */
 export class SshConnections {
@@ -45,7 +206,7 @@ export class SshConnections {
     const knownHosts = path.resolve(settings.knownHostsFile);
     await removeLeftovers(knownHosts);
     const { pid, start_time } = identify(process.pid) as ProcessIdentity;
-    const folder = await mkdtemp(path.join(PLACE, `ops-ssh-${pid}-${start_time}-`));
+    const folder = await mkdtemp(path.join(SOCKETS_PLACE, `ops-ssh-${pid}-${start_time}-`));
     try {
       const text = sshConfig(folder, settings, workers);
       await writeFile(path.join(folder, SSH_FILES.config), text, { mode: PRIVATE_FILE });
@@ -53,7 +214,7 @@ export class SshConnections {
       await symlink(knownHosts, path.join(folder, SSH_FILES.knownHosts));
       const { concurrency } = settings;
       const limits = { sessions: new Limit(concurrency), handshakes: new Handshakes(concurrency) };
-      return new SshConnections({ settings, launcher, sockets: watched(folder), ...limits }, workers);
+      return new SshConnections({ settings, launcher, folder, ...limits }, workers);
     } catch (error) {
       await remove(folder);
       throw error;
@@ -62,7 +223,7 @@ export class SshConnections {
 
   /** The file for `ssh -F`; it has an entry per worker, under the worker's own name. */
   get configFile(): string {
-    return path.join(this.#run.sockets.folder, SSH_FILES.config);
+    return path.join(this.#run.folder, SSH_FILES.config);
   }
 
   /** The way to one of the workers. */
@@ -84,26 +245,16 @@ export class SshConnections {
   /** Closes every connection and removes the configuration. */
   async close(): Promise<void> {
     await Promise.all([...this.#open.values()].map((connection) => connection.close()));
-    const { sockets } = this.#run;
-    sockets.close();
-    await remove(sockets.folder);
-  }
-}
-
-function watched(folder: string): SocketFolder {
-  try {
-    return new SocketFolder(folder);
-  } catch (cause) {
-    throw new Failure("failed", `Cannot watch ${folder} for connections: ${messageOf(cause)}`, { cause });
+    await remove(this.#run.folder);
   }
 }
 
 /** Removes the folders that runs of this bucket left behind when they were killed. */
 async function removeLeftovers(knownHosts: string): Promise<void> {
-  for (const name of await readdir(PLACE)) {
-    const { pid, start_time = "" } = FOLDER.exec(name)?.groups ?? {};
+  for (const name of await readdir(SOCKETS_PLACE)) {
+    const { pid, start_time = "" } = FOLDER_NAME.exec(name)?.groups ?? {};
     if (pid === undefined || isAlive({ pid: Number(pid), start_time })) continue;
-    const folder = path.join(PLACE, name);
+    const folder = path.join(SOCKETS_PLACE, name);
     const found = await lstat(folder).catch(() => undefined);
     // In a folder that only this user may enter, nobody else can have made the link.
     const isOurs = found?.isDirectory() && found.uid === process.getuid?.() && (found.mode & 0o077) === 0;

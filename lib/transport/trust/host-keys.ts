@@ -6,7 +6,7 @@ import { sleep } from "../../core/async.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import { exists, PRIVATE_FILE, readBounded, realPlace, remove } from "../../core/files.ts";
 import type { Argv, CommandOutcome, Launcher } from "../../core/spawn.ts";
-import type { JumpHost } from "../ssh/argv.ts";
+import type { JumpHost } from "../ssh/openssh.ts";
 import { knownHostLines, parseKnownHosts } from "./known-hosts.ts";
 
 /** Where an ssh server listens. */

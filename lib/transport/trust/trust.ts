@@ -2,7 +2,7 @@ import { fingerprintOf, type KeyFingerprint, type PublicKey } from "../../codec/
 import { mapAll } from "../../core/async.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import type { WorkerAddress } from "../base/transport.ts";
-import { type JumpHost, parseJump } from "../ssh/argv.ts";
+import { type JumpHost, parseJump } from "../ssh/openssh.ts";
 import { type Endpoint, type ScanTools, scanBehind, scanHost } from "./host-keys.ts";
 import { isSameKey, KnownHosts, knownHostName, sortKeys } from "./known-hosts.ts";
 

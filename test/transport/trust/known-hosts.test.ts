@@ -3,7 +3,7 @@ import { chmodSync, readFileSync, statSync, symlinkSync, writeFileSync } from "n
 import path from "node:path";
 import { test } from "node:test";
 import type { PublicKey } from "../../../lib/codec/crypto/ssh-key.ts";
-import { parseJump } from "../../../lib/transport/ssh/argv.ts";
+import { parseJump } from "../../../lib/transport/ssh/openssh.ts";
 import { KnownHosts, knownHostName, parseKnownHosts } from "../../../lib/transport/trust/known-hosts.ts";
 import { makeKey, publicPart } from "../../../scripts/private-sshd.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";

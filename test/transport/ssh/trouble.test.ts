@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { WorkerAddress } from "../../../lib/transport/base/transport.ts";
-import type { SshSettings } from "../../../lib/transport/ssh/argv.ts";
-import { explain } from "../../../lib/transport/ssh/ssh-trouble.ts";
+import type { SshSettings } from "../../../lib/transport/ssh/openssh.ts";
+import { connectTrouble } from "../../../lib/transport/ssh/openssh.ts";
 
 const settings: SshSettings = {
   user: "agent",
@@ -143,7 +143,7 @@ const cases: [string, WorkerAddress, string, string, boolean][] = [
 
 for (const [what, worker, said, sentence, isTransient] of cases)
   test(`${what} is told in one sentence and ${isTransient ? "tried again for some time" : "never tried again"}`, () => {
-    const trouble = explain(said, worker, settings);
+    const trouble = connectTrouble(said, worker, settings);
     assert.equal(trouble.sentence, sentence);
     assert.equal(trouble.retryMs > 0, isTransient);
   });

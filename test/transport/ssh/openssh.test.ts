@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { WorkerAddress } from "../../../lib/transport/base/transport.ts";
-import { masterArgv, type SshSettings, sshConfig } from "../../../lib/transport/ssh/argv.ts";
+import { masterArgv, type SshSettings, sshConfig } from "../../../lib/transport/ssh/openssh.ts";
 
 const settings: SshSettings = {
   user: "agent",

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { setImmediate as nextRound } from "node:timers/promises";
-import { enterAll, Handshakes, Limit, pauseAfter } from "../../../lib/transport/ssh/ssh-limits.ts";
+import { enterAll, Handshakes, Limit, pauseAfter } from "../../../lib/transport/ssh/limits.ts";
 
 /** Asks for places and notes who got one, in which order. */
 function asking(limit: { enter(signal?: AbortSignal): Promise<() => void> }) {

@@ -2,15 +2,15 @@ import { connect, type Socket } from "node:net";
 import { Writable } from "node:stream";
 
 /**
- * How a session ended: with the exit code of its command (255 where a signal ended that), `refused` where sshd allows
- * no further session, `unconnected` where the master did not answer and nothing was started, or `lost`.
+ * How a session ended: with the exit code of its command (255 where a signal ended the command), `refused` where sshd
+ * allows no further session, `unconnected` where the master did not answer and nothing was started, or `lost`.
  */
 export type SessionEnd = number | "refused" | "unconnected" | "lost";
 
-/** Who takes what the command says. */
+/** Gets the output of the command. */
 type SessionReader = (chunk: Buffer, stream: "stdout" | "stderr") => void;
 
-/** What is said on a control socket before it is in proxy mode (OpenSSH, PROTOCOL.mux). */
+/** What is said on a control socket before proxy mode (OpenSSH, PROTOCOL.mux). */
 const HELLO = 1;
 const VERSION = 4;
 const PROXY = 0x1000_000f;
@@ -28,18 +28,18 @@ const CLOSE = 97;
 const REQUEST = 98;
 const REQUEST_FAILED = 100;
 
-/** Each control connection has one channel only. */
+/** Our number of the channel: each control connection has only one. */
 const OURS = 0;
 const WINDOW = 2 * 1024 * 1024;
 const LONGEST_PACKET = 32 * 1024;
-/** Beyond any message that ssh sends. */
+/** Longer than any message that ssh sends. */
 const LONGEST_MESSAGE = 256 * 1024;
 const ENDED_BY_SIGNAL = 255;
 
 /**
- * One command on a worker, as a session of the connection that a master holds. It is spoken over the master's control
- * socket in proxy mode: unencrypted messages of the ssh connection protocol, which the master passes on. So a session
- * costs no process here, and closing the socket closes it.
+ * One command on a worker, as a session of the connection that a master holds. The session speaks over the master's
+ * control socket in proxy mode: unencrypted messages of the ssh connection protocol, which the master passes on. So a
+ * session costs no process here, and closing the socket closes the session.
  */
 export class Session {
   /** The command's standard input; what is written waits until the worker takes it. */
@@ -55,13 +55,15 @@ export class Session {
   #isProxy = false;
   #isGivenUp = false;
   #ready: () => void = () => {};
+  /** The worker's number of the channel, the bytes that it has room for, and the longest packet that it takes. */
   #theirs = 0;
   #room = 0;
   #longest = 0;
+  /** The bytes of output that no room was given back for yet. */
   #taken = 0;
   #writing: { rest: Buffer; done: (error?: Error | null) => void } | undefined;
 
-  /** Opens it; `socket` is the path of the master's control socket. */
+  /** Opens the session; `socket` is the path of the master's control socket. */
   constructor(socket: string, command: string, reader: SessionReader) {
     this.#command = command;
     this.#reader = reader;
@@ -71,7 +73,7 @@ export class Session {
       construct: (ready) => {
         this.#ready = ready;
       },
-      // All that has come meanwhile goes as one: each packet costs both sides a little.
+      // Parts that have come meanwhile go together: each packet costs both sides a little.
       writev: (parts, done) => {
         this.#writing = { rest: Buffer.concat(parts.map(({ chunk }) => chunk)), done };
         this.#pump();
@@ -81,9 +83,9 @@ export class Session {
         done();
       },
     });
-    // Who writes to a session that has ended learns that from `ended`.
+    // A writer learns from `ended` that the session has ended.
     for (const stream of [this.stdin, this.#socket]) stream.on("error", () => {});
-    this.#socket.on("data", (chunk) => this.#take(chunk as Buffer));
+    this.#socket.on("data", (chunk: Buffer) => this.#take(chunk));
     const { promise, resolve } = Promise.withResolvers<SessionEnd>();
     this.ended = promise;
     this.#settle = (end) => {
@@ -99,36 +101,43 @@ export class Session {
     return this.#end !== "unconnected";
   }
 
-  /** Gives the session up; sshd closes what it has open for it. */
+  /** Gives the session up; sshd closes what it has open for the session. */
   close(): void {
     this.#isGivenUp = true;
-    // Where the socket goes while a session is not open, or was not opened, ssh ends with the whole connection.
+    // Where the socket closes before the session is open, ssh ends with the whole connection.
     if (this.#isProxy && this.#end === "unconnected") this.#settle("lost");
     else this.#socket.destroy();
   }
 
+  /** Takes all messages that are whole, and holds the rest. */
   #take(chunk: Buffer): void {
+    let rest = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk]);
     try {
-      this.#held = this.#takeMessages(this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk]));
+      while (rest.length >= 4) {
+        const end = 4 + rest.readUInt32BE(0);
+        if (end > LONGEST_MESSAGE) throw new RangeError("too long");
+        if (rest.length < end) break;
+        if (this.#isProxy) this.#onMessage(rest.subarray(4, end));
+        else this.#onGreeting(rest.subarray(4, end));
+        rest = rest.subarray(end);
+      }
+      this.#held = rest;
     } catch {
-      // What a worker's sshd says comes through as it is: a message that breaks off ends the session.
+      // Messages of a worker's sshd come through as they are: a message that breaks off ends the session.
       this.#socket.destroy();
     }
   }
 
-  /** Takes all messages that are whole; answers the rest. */
-  #takeMessages(bytes: Buffer): Buffer {
-    let rest = bytes;
-    while (rest.length >= 4) {
-      const length = rest.readUInt32BE(0);
-      if (length > LONGEST_MESSAGE) throw new RangeError("too long");
-      if (rest.length < 4 + length) break;
-      const message = rest.subarray(4, 4 + length);
-      if (this.#isProxy) this.#onMessage(message.readUInt8(1), message.subarray(2));
-      else this.#onGreeting(message);
-      rest = rest.subarray(4 + length);
-    }
-    return rest;
+  #onMessage(message: Buffer): void {
+    // One byte tells the length of the padding; then comes the type. Every message is for our channel.
+    const [type, body] = [message.readUInt8(1), message.subarray(2)];
+    if (type === OPENED) this.#onOpened(body);
+    else if (type === NOT_OPENED) this.#settle("refused");
+    else if (type === ADJUST) this.#onRoom(body.readUInt32BE(4));
+    else if (type === DATA) this.#onData(body.subarray(8), "stdout");
+    else if (type === EXTENDED_DATA) this.#onData(body.subarray(12), "stderr");
+    else if (type === REQUEST) this.#onRequest(body);
+    else if (type === CLOSE) this.#onClosed();
   }
 
   #onGreeting(message: Buffer): void {
@@ -136,17 +145,6 @@ export class Session {
     this.#isProxy = type === IS_PROXY;
     if (this.#isProxy) this.#send(OPEN, "session", OURS, WINDOW, LONGEST_PACKET);
     else if (type !== HELLO || message.readUInt32BE(4) !== VERSION) this.#socket.destroy();
-  }
-
-  /** Every message that comes is one for our channel: its number is in front. */
-  #onMessage(type: number, message: Buffer): void {
-    if (type === OPENED) this.#onOpened(message);
-    else if (type === NOT_OPENED) this.#settle("refused");
-    else if (type === ADJUST) this.#onRoom(message.readUInt32BE(4));
-    else if (type === DATA) this.#onData(message.subarray(8), "stdout");
-    else if (type === EXTENDED_DATA) this.#onData(message.subarray(12), "stderr");
-    else if (type === REQUEST) this.#onRequest(message);
-    else if (type === CLOSE) this.#onClosed();
   }
 
   #onOpened(message: Buffer): void {
@@ -172,22 +170,22 @@ export class Session {
     this.#taken = 0;
   }
 
+  #onRequest(message: Buffer): void {
+    const length = message.readUInt32BE(4);
+    const name = message.toString("latin1", 8, 8 + length);
+    const wantsReply = message[8 + length] === 1;
+    if (name === "exit-status") this.#end = message.readUInt32BE(9 + length);
+    // By such a request sshd asks whether its client is still there.
+    if (wantsReply) this.#send(REQUEST_FAILED, this.#theirs);
+  }
+
   #onClosed(): void {
     if (this.#end === "lost") this.#end = ENDED_BY_SIGNAL;
     this.#send(CLOSE, this.#theirs);
     this.#socket.destroySoon();
   }
 
-  #onRequest(message: Buffer): void {
-    const length = message.readUInt32BE(4);
-    const name = message.toString("latin1", 8, 8 + length);
-    const wantsReply = message[8 + length] === 1;
-    if (name === "exit-status") this.#end = message.readUInt32BE(9 + length);
-    // sshd asks so whether its client is still there.
-    if (wantsReply) this.#send(REQUEST_FAILED, this.#theirs);
-  }
-
-  /** Sends what is to be written, as far as the worker has room for it. */
+  /** Sends what is to be written, as far as the worker has room. */
   #pump(): void {
     while (this.#writing && this.#room > 0) {
       const { rest, done } = this.#writing;
@@ -209,13 +207,12 @@ export class Session {
 type Field = number | boolean | string | Buffer;
 
 function packet(type: number, fields: readonly Field[]): Buffer {
-  const bytes = fields.flatMap(bytesOf);
-  const length = bytes.reduce((sum, { length }) => sum + length, 2);
   // No padding: its length stands before the type.
-  return Buffer.concat([uint32(length), Buffer.of(0, type), ...bytes]);
+  const bytes = [Buffer.of(0, type), ...fields.flatMap(fieldBytes)];
+  return Buffer.concat([uint32(bytes.reduce((sum, { length }) => sum + length, 0)), ...bytes]);
 }
 
-function bytesOf(field: Field): Buffer[] {
+function fieldBytes(field: Field): Buffer[] {
   if (typeof field === "number") return [uint32(field)];
   if (typeof field === "boolean") return [Buffer.of(field ? 1 : 0)];
   const bytes = typeof field === "string" ? Buffer.from(field) : field;

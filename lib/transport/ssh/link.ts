@@ -1,43 +1,51 @@
 import { randomBytes } from "node:crypto";
+import { watch } from "node:fs";
 import { aborted, expired, sleep, unlessAborted, within } from "../../core/async.ts";
-import { Failure } from "../../core/errors.ts";
+import { cancelledFailure, Failure, messageOf } from "../../core/errors.ts";
+import { remove } from "../../core/files.ts";
 import type { Launcher } from "../../core/spawn.ts";
 import type { WorkerAddress } from "../base/transport.ts";
-import { jumpOf, masterArgv, type SshSettings } from "./argv.ts";
-import { groupLine, REMOTE_COMMAND, SUDO_LINE } from "./remote-shell.ts";
-import { Channel, type ChannelReader, type RemoteGroup } from "./ssh-channel.ts";
-import { type Handshakes, type Limit, pauseAfter } from "./ssh-limits.ts";
-import { Master, type SocketFolder } from "./ssh-master.ts";
-import { explain, lastLine } from "./ssh-trouble.ts";
+import { type Channel, type ChannelReader, openChannel, type RemoteGroup, withMessage } from "./channel.ts";
+import { type Handshakes, type Limit, pauseAfter } from "./limits.ts";
+import { connectTrouble, jumpOf, lastLine, masterArgv, type SshSettings } from "./openssh.ts";
 
 /** What the connections of a run share. */
 export interface SshRun {
   settings: SshSettings;
   launcher: Launcher;
-  sockets: SocketFolder;
+  /** The folder of the configuration and of the control sockets. */
+  folder: string;
   /** All commands at work. */
   sessions: Limit;
   handshakes: Handshakes;
 }
 
-/** A channel whose group was started, and the connection it runs over. */
+/** A channel whose group was started, and the connection that the channel uses. */
 export interface StartedChannel {
   channel: Channel;
   mark: string;
-  /** Undefined where the wait for it was given up because of a cancel. */
+  /** Undefined where a cancel ended the wait for the group. */
   group: RemoteGroup | undefined;
   master: Master;
 }
 
+/** The open connection to a worker: a foreground ssh whose control socket the channels use. */
+interface Master {
+  /** Resolves with the messages of the ssh when it has ended. */
+  ended: Promise<string>;
+  /** Closes the connection with all channels; what runs on the worker is not ended by that. */
+  close(): Promise<void>;
+}
+
+const OPEN_LIMIT_MS = 40_000;
+const MASTER_GRACE_MS = 2_000;
 const START_LIMIT_MS = 30_000;
 /** How long a cancel waits for the start of a command that is on its way. */
 const CANCELLED_START_MS = 2_000;
 const SHORT_WAIT_MS = 1_000;
-
 /** An sshd may count a session that has just ended for a moment more. */
 const REFUSED_PAUSES_MS = [20, 100, 300];
 const NOT_FOUND = 127;
-const NO_WORD = "ssh ended without a word";
 
 /** The connection to a worker: opened when it is needed, and anew when it is lost. */
 export class SshLink {
@@ -47,6 +55,7 @@ export class SshLink {
   readonly #closing = new AbortController();
   #connected: Promise<Master> | undefined;
 
+  /** `socket` is the name of the control socket in the run's folder. */
   constructor(run: SshRun, worker: WorkerAddress, socket: string) {
     this.#run = run;
     this.#worker = worker;
@@ -59,8 +68,8 @@ export class SshLink {
   }
 
   /**
-   * The open connection. Throws `failed` with one sentence when there is none to be had; where only a person can change
-   * that, it is not tried again in this run.
+   * The open connection. Throws `unreachable` with one sentence when none can be opened; where only a person can change
+   * that, no further attempt is made in this run.
    */
   connect(): Promise<Master> {
     this.#connected ??= this.#open().then((master) => {
@@ -72,20 +81,19 @@ export class SshLink {
     return this.#connected;
   }
 
-  /** Starts a group on the worker over a channel of its own; `refused` where its sshd allows no further session. */
+  /** Starts a group on the worker over a channel of its own; `refused` where sshd allows no further session. */
   async start(
     line: (mark: string) => string,
     reader: ChannelReader,
     signal: AbortSignal | undefined,
   ): Promise<StartedChannel | "refused"> {
-    const { settings, sockets } = this.#run;
+    const { settings, folder } = this.#run;
     const pauses = [...REFUSED_PAUSES_MS];
     for (let isAnew = false; ; ) {
       const master = await unlessAborted(this.connect(), signal);
       const mark = `ops-${randomBytes(16).toString("hex")}`;
-      const socket = `${sockets.folder}/${this.#socket}`;
-      const channel = new Channel(socket, REMOTE_COMMAND, mark, reader);
-      channel.stdin.write(`${settings.useSudo ? SUDO_LINE : ""}${groupLine(mark)}${line(mark)}`);
+      const shell = { mark, line: line(mark), useSudo: settings.useSudo };
+      const channel = openChannel(`${folder}/${this.#socket}`, shell, reader);
       const group = await this.#groupOf(channel, signal);
       if (group !== undefined) return { channel, mark, group: group === "cancelled" ? undefined : group, master };
       const end = await channel.closed;
@@ -109,7 +117,7 @@ export class SshLink {
     await master?.close();
   }
 
-  /** The failure `failed`, naming a worker that answers but cannot do its task. */
+  /** The failure `failed`, for a worker that answers but cannot do its task. */
   failed(what: string, why: string): Failure {
     return new Failure("failed", `${what} worker ${this.#worker.host}: ${why}`);
   }
@@ -122,7 +130,10 @@ export class SshLink {
     const isClosed = typeof (await channel.closed) === "number";
     const said = await within(master.ended, SHORT_WAIT_MS);
     if (isClosed && said === undefined) return this.failed("Cannot run commands on", `it closed the session${rest}`);
-    return this.#unreachable("The connection was lost to", `${lastLine(said ?? "") || NO_WORD}${rest}`);
+    return this.#unreachable(
+      "The connection was lost to",
+      `${lastLine(said ?? "") || "ssh ended without a word"}${rest}`,
+    );
   }
 
   #unreachable(what: string, why: string): Failure {
@@ -132,18 +143,12 @@ export class SshLink {
   /** The group of a channel, `cancelled`, or undefined when the channel has ended before. */
   async #groupOf(channel: Channel, signal: AbortSignal | undefined) {
     const stop = new AbortController();
-    try {
-      const first = await Promise.race([
-        channel.started,
-        aborted(signal, stop.signal),
-        expired(START_LIMIT_MS, stop.signal),
-      ]);
-      if (first === "cancelled") return (await within(channel.started, CANCELLED_START_MS)) ?? first;
-      if (first !== "timeout") return first;
-    } finally {
-      stop.abort();
-    }
-    const { isOpen } = channel;
+    const limits = [aborted(signal, stop.signal), expired(START_LIMIT_MS, stop.signal)];
+    const first = await Promise.race([channel.started, ...limits]);
+    stop.abort();
+    if (first === "cancelled") return (await within(channel.started, CANCELLED_START_MS)) ?? first;
+    if (first !== "timeout") return first;
+    const isOpen = channel.isOpen();
     await channel.close();
     const limit = `within ${START_LIMIT_MS / 1000} s`;
     throw isOpen
@@ -153,7 +158,7 @@ export class SshLink {
 
   async #notStarted(started: StartedChannel): Promise<Failure> {
     const { channel } = started;
-    const said = lastLine(channel.messages);
+    const said = lastLine(channel.messages());
     if ((await channel.ended) === NOT_FOUND)
       return this.failed("Cannot run commands on", "setsid is not installed there");
     if (typeof (await channel.closed) === "number" && said !== "") return this.failed("Cannot run commands on", said);
@@ -161,17 +166,16 @@ export class SshLink {
   }
 
   async #open(): Promise<Master> {
-    const { settings, launcher, sockets, handshakes } = this.#run;
+    const { settings, handshakes } = this.#run;
     const { host, sshPort: port = settings.port } = this.#worker;
     const server = jumpOf(this.#worker, settings) ?? { host, port };
     let spentMs = 0;
     for (let attempt = 1; ; attempt++) {
       const leave = await handshakes.enter(server, this.closing);
       const started = performance.now();
-      const argv = masterArgv(sockets.folder, host);
-      const opened = await Master.open(launcher, sockets, this.#socket, argv, this.closing).finally(leave);
-      if (opened instanceof Master) return opened;
-      const { sentence, retryMs } = explain(opened, this.#worker, settings);
+      const opened = await openMaster(this.#run, this.#socket, host, this.closing).finally(leave);
+      if (typeof opened !== "string") return opened;
+      const { sentence, retryMs } = connectTrouble(opened, this.#worker, settings);
       const pauseMs = pauseAfter(attempt);
       spentMs += performance.now() - started + pauseMs;
       if (spentMs > retryMs) {
@@ -181,4 +185,47 @@ export class SshLink {
       await sleep(pauseMs, this.closing);
     }
   }
+}
+
+/** Connects and signs in; answers the messages of ssh where that failed. Throws `cancelled` when the signal is aborted. */
+async function openMaster(
+  { launcher, folder }: SshRun,
+  socket: string,
+  host: string,
+  signal: AbortSignal,
+): Promise<Master | string> {
+  // A socket that a dead master left behind would keep the new master from listening.
+  await remove(`${folder}/${socket}`);
+  const stop = new AbortController();
+  try {
+    const made = madeIn(folder, socket, stop.signal);
+    const child = await launcher.start(masterArgv(folder, host));
+    let messages = "";
+    // Without a session there is no output but messages.
+    child.stdout.resume();
+    child.stderr.on("data", (chunk: Buffer) => {
+      messages = withMessage(messages, chunk);
+    });
+    const ended = child.ended.then(() => messages);
+    const close = () => child.end(MASTER_GRACE_MS);
+    const limits = [aborted(signal, stop.signal), expired(OPEN_LIMIT_MS, stop.signal)];
+    const first = await Promise.race([made, child.ended, ...limits]);
+    if (first === "made") return { ended, close };
+    if (first === "cancelled" || first === "timeout") await close();
+    if (first === "cancelled") throw cancelledFailure();
+    return first === "timeout" ? "the login timed out" : messages;
+  } finally {
+    stop.abort();
+  }
+}
+
+/** Resolves when something of that name is made in a folder. */
+function madeIn(folder: string, name: string, stop: AbortSignal): Promise<"made"> {
+  const { promise, resolve } = Promise.withResolvers<"made">();
+  try {
+    watch(folder, { signal: stop }, (_event, found) => found === name && resolve("made"));
+  } catch (cause) {
+    throw new Failure("failed", `Cannot watch ${folder} for connections: ${messageOf(cause)}`, { cause });
+  }
+  return promise;
 }

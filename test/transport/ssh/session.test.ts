@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { Session } from "../../../lib/transport/ssh/ssh-session.ts";
+import { Session } from "../../../lib/transport/ssh/session.ts";
 import { temporaryFolder, until } from "../../helpers/temporary.ts";
 
 const uint32 = (value: number) => {

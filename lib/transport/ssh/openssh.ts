@@ -1,0 +1,245 @@
+import { isIP } from "node:net";
+import path from "node:path";
+import { Failure } from "../../core/errors.ts";
+import { quote } from "../../core/shape.ts";
+import type { Argv } from "../../core/spawn.ts";
+import type { WorkerAddress } from "../base/transport.ts";
+
+/** What ops.conf says about ssh. */
+export interface SshSettings {
+  /** For workers and jump hosts that name no user. */
+  user: string;
+  /** For workers that name no port. */
+  port: number;
+  /** The private key, and the host keys that are trusted. */
+  keyFile: string;
+  knownHostsFile: string;
+  /** `ssh_options`. */
+  options: Readonly<Record<string, string>>;
+  /** How many commands are at work on all workers together. */
+  concurrency: number;
+  /** Whether commands run through `sudo -n` where the user is not root. */
+  useSudo: boolean;
+}
+
+/** A host to go through, as `ssh_jump` names it. */
+export interface JumpHost {
+  user: string;
+  host: string;
+  port: number;
+}
+
+/** The parts of `[user@]host[:port]`, an IPv6 address with a port in brackets. The workspace has checked the form. */
+export function parseJump(jump: string, defaultUser: string): JumpHost {
+  const at = jump.indexOf("@");
+  const user = at < 0 ? defaultUser : jump.slice(0, at);
+  const target = jump.slice(at + 1);
+  const [, bracketed, plain, port] = /^(?:\[([^\]]+)\]|([^:]+)):(\d+)$/.exec(target) ?? [];
+  return { user, host: bracketed ?? plain ?? target, port: Number(port ?? 22) };
+}
+
+/** The files of a run's ssh, by name in its folder; the key and the known hosts are links, so their paths mean nothing to ssh. */
+export const SSH_FILES = { config: "config", key: "key", knownHosts: "known_hosts" } as const;
+
+const HOST_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$/;
+const USER_NAME = /^[a-z_][a-z0-9_-]*$/;
+const PLAIN_FOLDER = /^(\/[A-Za-z0-9._-]+)+$/;
+const SSH_OPTION =
+  /^(KexAlgorithms|Ciphers|MACs|HostKeyAlgorithms|Compression|ConnectTimeout|ServerAliveInterval|ServerAliveCountMax) [A-Za-z0-9@.,+:*^_-]{1,500}$/;
+
+/**
+ * The text of the configuration that all ssh of a run reads: one entry per worker under its own name, and one per jump
+ * host. Every value is checked once more, so that none can add a line or mean something else to ssh; throws `failed`.
+ */
+export function sshConfig(folder: string, settings: SshSettings, workers: readonly WorkerAddress[]): string {
+  requireSafe("folder", folder, PLAIN_FOLDER.test(folder));
+  const options = Object.entries(settings.options).map(([name, value]) => `${name} ${value}`);
+  for (const option of options) requireSafe("ssh option", option, SSH_OPTION.test(option));
+  const jumps = new Map(workers.flatMap((worker) => jumpOf(worker, settings) ?? []).map((one) => [jumpName(one), one]));
+  return [
+    ...section("Host *", options),
+    ...workers.flatMap((worker, index) => {
+      const jump = jumpOf(worker, settings);
+      return section(`Host ${worker.host}`, [
+        ...addressOptions(worker.host, worker.sshUser ?? settings.user, worker.sshPort ?? settings.port),
+        `ControlPath ${folder}/${socketName(index)}`,
+        ...(jump ? [`ProxyJump ${jumpAlias(jump, jumps)}`] : []),
+      ]);
+    }),
+    ...[...jumps.values()].flatMap((jump) =>
+      section(`Host ${jumpAlias(jump, jumps)}`, addressOptions(jump.host, jump.user, jump.port)),
+    ),
+    ...section("Host *", commonOptions(folder)),
+  ].join("");
+}
+
+/** The file name of the control socket of the worker at this place of the list. */
+export function socketName(index: number): string {
+  return `s${index}`;
+}
+
+/** The host to go through to a worker, or undefined. */
+export function jumpOf({ sshJump }: WorkerAddress, { user }: SshSettings): JumpHost | undefined {
+  return sshJump === undefined ? undefined : parseJump(sshJump, user);
+}
+
+/** Opens the connection to a worker and keeps it, in the foreground and without a session. */
+export function masterArgv(folder: string, host: string): Argv {
+  return ["ssh", "-F", `${folder}/${SSH_FILES.config}`, "-M", "-N", "-T", "--", host];
+}
+
+function addressOptions(host: string, user: string, port: number): string[] {
+  requireSafe("host", host, isIP(host) !== 0 ? !host.includes("%") : HOST_NAME.test(host));
+  requireSafe("user", user, USER_NAME.test(user));
+  requireSafe("port", String(port), Number.isInteger(port) && port >= 1 && port <= 65_535);
+  return [`HostName ${host}`, `User ${user}`, `Port ${port}`];
+}
+
+function requireSafe(what: string, value: string, isRight: boolean): void {
+  if (!isRight) throw new Failure("failed", `Cannot use the ${what} ${quote(value)} with ssh`);
+}
+
+function jumpName({ user, host, port }: JumpHost): string {
+  return `${user}@${host} ${port}`;
+}
+
+/** The underscore cannot be part of a worker's name. */
+function jumpAlias(jump: JumpHost, jumps: ReadonlyMap<string, JumpHost>): string {
+  return `jump_${[...jumps.keys()].indexOf(jumpName(jump))}`;
+}
+
+/** What holds for all hosts. The first value in the file wins, so the operator's options come before these. */
+function commonOptions(folder: string): string[] {
+  return [
+    "BatchMode yes",
+    "StrictHostKeyChecking yes",
+    `UserKnownHostsFile ${folder}/${SSH_FILES.knownHosts}`,
+    "GlobalKnownHostsFile none",
+    "UpdateHostKeys no",
+    "VerifyHostKeyDNS no",
+    `IdentityFile ${folder}/${SSH_FILES.key}`,
+    "IdentitiesOnly yes",
+    "IdentityAgent none",
+    "PreferredAuthentications publickey",
+    "ConnectTimeout 10",
+    "ConnectionAttempts 1",
+    "ServerAliveInterval 15",
+    "ServerAliveCountMax 3",
+    "ClearAllForwardings yes",
+    "ForwardAgent no",
+    "ForwardX11 no",
+    "EscapeChar none",
+    "LogLevel INFO",
+  ];
+}
+
+function section(head: string, lines: readonly string[]): string[] {
+  return [head, ...lines.map((line) => `  ${line}`)].map((line) => `${line}\n`);
+}
+
+/** Why a connection could not be opened. */
+export interface Trouble {
+  /** One sentence: which worker, what happened, what to do. */
+  sentence: string;
+  /** For how long it is worth trying again; 0 for what only a person can change. */
+  retryMs: number;
+}
+
+interface TroubleKind {
+  pattern: RegExp;
+  /** Without it only a person can help. */
+  retryMs?: number;
+  /** `{1}` stands for the first group of the pattern, `{place}` and the like for a name. */
+  sentence: string;
+}
+
+/** For a server that drops connections while too many come, or a network that loses a connection. */
+const TRANSIENT_MS = 15_000;
+/** For a server that is just being started again. */
+const REFUSED_MS = 3_000;
+
+/** What ssh says; the first match counts: behind a jump host several of these come together. */
+const TROUBLES: readonly TroubleKind[] = [
+  {
+    pattern: /REMOTE HOST IDENTIFICATION HAS CHANGED/,
+    sentence:
+      "Refused to connect to {place}: it shows another host key than the one that is trusted; if that is right, trust the new one: `ops worker trust --force`",
+  },
+  {
+    pattern: /Host key verification failed|No \S+ host key is known/,
+    sentence: "Cannot connect to {place}: its host key is not known; check and record it: `ops worker trust`",
+  },
+  {
+    pattern: /Load key .*?: (.+)/,
+    sentence: "Cannot sign in on {place}: ssh cannot use the private key secrets/{key}: {1}",
+  },
+  {
+    pattern: /Permission denied|Too many authentication failures/,
+    sentence:
+      "Cannot sign in on {place} as {user}: it does not accept the key secrets/{key}; put its public part into that user's authorized_keys, or upload the right key",
+  },
+  {
+    pattern: /Unable to negotiate .*?: (no matching .+? found)|(Bad (?:SSH2 )?\S+ '.+?')/,
+    sentence: "Cannot connect to {place}: {1}{2}; see ssh_options in ops.conf",
+  },
+  {
+    pattern: /Could not resolve hostname (\S+): (.+)/,
+    sentence: "Cannot connect to {place}: the name {1} has no address: {2}",
+  },
+  {
+    pattern: /open failed: (?:connect failed: )?(.+)/,
+    sentence: "Cannot connect to worker {worker}: its jump host does not get to port {port} there: {1}",
+  },
+  {
+    pattern: /connect to host \S+ port (\d+): Connection refused/,
+    retryMs: REFUSED_MS,
+    sentence: "Cannot connect to {place}: nothing listens on port {1} there; is sshd running, and is ssh_port right?",
+  },
+  {
+    pattern: /timed out during banner exchange|the login timed out|Connection to \S+ port \d+ timed out/,
+    retryMs: TRANSIENT_MS,
+    sentence:
+      "Cannot sign in on {place}: port {port} accepts the connection, but the login hangs; does its sshd hang, or is the host out of memory or processes?",
+  },
+  {
+    pattern: /timed out/,
+    retryMs: TRANSIENT_MS,
+    sentence:
+      "Cannot connect to {place}: no answer on port {port} in time; is it up, and does the network let ssh through?",
+  },
+  {
+    pattern: /Connection (?:closed|reset)|Broken pipe/,
+    retryMs: TRANSIENT_MS,
+    sentence:
+      "Cannot connect to {place}: it drops the connection before the login is done; its sshd may have too many logins at a time (MaxStartups) or has blocked this machine",
+  },
+  { pattern: /connect to host \S+ port \d+: (.+)/, sentence: "Cannot connect to {place}: {1}" },
+];
+
+/** What the messages of an ssh mean that could not connect. */
+export function connectTrouble(messages: string, worker: WorkerAddress, settings: SshSettings): Trouble {
+  const names = troubleNames(messages, worker, settings);
+  for (const { pattern, retryMs = 0, sentence } of TROUBLES) {
+    const found = pattern.exec(messages);
+    if (!found) continue;
+    return { sentence: sentence.replace(/\{(\w+)\}/g, (_, name) => names[name] ?? found[Number(name)] ?? ""), retryMs };
+  }
+  const last = lastLine(messages) || "ssh ended without a word";
+  return { sentence: `Cannot connect to ${names.place}: ${last}`, retryMs: 0 };
+}
+
+/** The names for the sentences. Behind a jump host, messages that name only the jump host are about the jump host. */
+function troubleNames(messages: string, worker: WorkerAddress, settings: SshSettings): Record<string, string> {
+  const { host, sshUser = settings.user, sshPort = settings.port } = worker;
+  const jump = jumpOf(worker, settings);
+  const key = path.basename(settings.keyFile);
+  if (!jump || !messages.includes(jump.host) || messages.includes(host))
+    return { place: `worker ${host}`, worker: host, user: sshUser, port: String(sshPort), key };
+  const place = `the jump host ${jump.host} of worker ${host}`;
+  return { place, worker: host, user: jump.user, port: String(jump.port), key };
+}
+
+/** The last line of a text, without a period. */
+export function lastLine(text: string): string {
+  return (text.trim().split("\n").at(-1) ?? "").trim().replace(/\.$/, "");
+}
