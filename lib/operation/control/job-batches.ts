@@ -12,7 +12,7 @@ import { failedWith, type Grade, troubleOf } from "../base/outcome.ts";
 import { gateTroubles, hasGate, passGate } from "../health/gate.ts";
 import { hooksOn, scriptErrors } from "../hooks/hooks.ts";
 import { type Noted, noteBegun, noteOutcomes, outcomeOf } from "../plan/last-outcomes.ts";
-import { type Effects, promotedTree, putFilesBack } from "../reach/effects.ts";
+import { bringFiles, type Effects, promotedTree } from "../reach/effects.ts";
 
 /** The outcome for one allocation; filled in as the run goes on. */
 export interface ControlState {
@@ -230,8 +230,8 @@ async function putBack(control: Control, state: ControlState): Promise<void> {
   const { context } = control;
   const { allocation, promoted } = state;
   try {
-    const back = { allocation, promoted, tree: promotedTree(context, promoted) };
-    await putFilesBack(control, back, filesLeft(control, state));
+    const back = { tree: promotedTree(context, promoted), updateSeq: promoted.updateSeq };
+    await bringFiles(control, allocation, back, filesLeft(control, state));
     state.put_back = true;
     noteOutcomes(context, [{ id: allocation.id, action: "restore", outcome: "changed" }]);
   } catch (error) {

@@ -1,11 +1,4 @@
-import {
-  beginChange,
-  keepContents,
-  promote,
-  recordSynced,
-  setGate,
-  setStopped,
-} from "../../bucket/catalog/promotions.ts";
+import { beginChange, keepContents, promote, setGate, setStopped } from "../../bucket/catalog/promotions.ts";
 import { runAll } from "../../core/async.ts";
 import { throwIfCancelled } from "../../core/errors.ts";
 import type { Action } from "../../plan/changes.ts";
@@ -16,7 +9,7 @@ import { gateTroubles, passGate } from "../health/gate.ts";
 import { scriptErrors } from "../hooks/hooks.ts";
 import { noteEnds, noteStep } from "../plan/last-outcomes.ts";
 import { type AllocationState, allocationGrade, blame, hostsOf, idsOf, type Rollout } from "../plan/rollout-state.ts";
-import type { Effects } from "../reach/effects.ts";
+import { bringFiles, type Effects } from "../reach/effects.ts";
 import { targetHash } from "../reach/target.ts";
 import { type BoundPlan, staleFiles } from "./dry-run.ts";
 import type { DeployStart } from "./engine.ts";
@@ -66,11 +59,8 @@ export function rolloutDriver(work: Work) {
       await onAll(work, states, run, states.length);
     },
     async hooks({ rollout, states, pass }) {
-      if (pass.kind === "deploy_control")
-        noteStep(
-          context,
-          states.filter(({ plan }) => runsTarget(plan.decision.action)),
-        );
+      const changed = states.filter(({ plan }) => runsTarget(plan.decision.action));
+      if (pass.kind === "deploy_control") noteStep(context, changed);
       await during(work, "running", states, async () => {
         try {
           await effects.hooks(pass);
@@ -162,15 +152,13 @@ async function checkDrift(work: Work, { states }: RolloutPart): Promise<void> {
   if (drifted.length > 0) throw staleFiles(drifted);
 }
 
-async function syncAllocation({ context, effects }: Work, state: AllocationState): Promise<void> {
-  const { allocation, tree, promoted, updateSeq } = state.plan;
-  const { id, job, worker } = allocation;
-  await effects.stage(allocation, tree);
-  const { changed, removed, sentBytes } = await effects.sync(allocation, tree, promoted.files);
-  recordSynced(context.db, job, id, { hash: tree.hash, files: tree.digests, updateSeq });
+async function syncAllocation(work: Work, state: AllocationState): Promise<void> {
+  const { allocation, promoted } = state.plan;
+  const { job, worker } = allocation;
+  const { changed, removed, sentBytes } = await bringFiles(work, allocation, state.plan, promoted.files);
   state.isSynced = true;
   const found = `${changed.length} changed, ${removed.length} removed, ${sentBytes} bytes`;
-  context.log.info(`${job}: synced to ${worker}: ${found}`);
+  work.context.log.info(`${job}: synced to ${worker}: ${found}`);
 }
 
 async function runTarget({ context, effects, options }: Work, { plan: { job } }: Rollout, { plan }: AllocationState) {

@@ -56,10 +56,8 @@ export function* deploySteps(start: DeployStart): Steps {
   const { context, fleet, scope } = start;
   throwIfCancelled(context.signal);
   yield* ask("phase", "reconcile");
-  yield* ask(
-    "reconcile",
-    dueForReconcile(context.db, scope.allocations, (host) => fleet.worker(host).removed),
-  );
+  const isGone = (host: string) => fleet.worker(host).removed;
+  yield* ask("reconcile", dueForReconcile(context.db, scope.allocations, isGone));
   const walk = { ...start, updateSeq: updateSeqOf(context), failed: new Set<string>() };
   for (const [seq, jobs] of wavesOf(scope.jobs)) {
     throwIfCancelled(context.signal);
@@ -84,23 +82,19 @@ function* waveSteps(walk: Walk, seq: number, jobs: readonly CatalogJob[]): Steps
   for (const { plan } of planned) if (plan?.needsWork === false) yield* ask("decided", plan);
   const working = planned.filter(({ plan }) => plan?.needsWork ?? true);
   if (working.length === 0) return;
-  walk.updateSeq = yield* ask("raiseSequence", { seq, jobs: working.map(({ job }) => job.name) });
+  const workingJobs = working.map(({ job }) => job);
+  walk.updateSeq = yield* ask("raiseSequence", { seq, jobs: workingJobs.map(({ name }) => name) });
   yield* ask("phase", `${wave}: worker files`);
   const allocations = working.flatMap(({ plan }) => plan?.allocations ?? []);
   const hosts = allocations.map(({ allocation }) => allocation.worker);
   const unready = yield* ask("workerFiles", { hosts, updateSeq: walk.updateSeq });
   yield* ask("phase", `${wave}: roll out`);
   // Planned again, because templates may use the update sequence that has just changed.
-  const again = yield* planSteps(
-    walk,
-    working.map(({ job }) => job),
-  );
+  const again = yield* planSteps(walk, workingJobs);
   const plans = again.flatMap(({ plan }) => plan ?? []);
   for (const plan of plans) yield* ask("decided", plan);
-  yield* ask(
-    "sideBySide",
-    plans.map((plan) => jobSteps(walk, rolloutOf(plan, unready))),
-  );
+  const rollouts = plans.map((plan) => jobSteps(walk, rolloutOf(plan, unready)));
+  yield* ask("sideBySide", rollouts);
 }
 
 /** The jobs that no failed job keeps from starting, whether this deploy is about the jobs between them or not. */
@@ -166,7 +160,7 @@ function* jobSteps({ context, failed }: Walk, rollout: Rollout): Steps {
  * needs no lifecycle, and a last sync. What was promoted stays promoted when a later step fails.
  * Throws the first failure that stops the job; the rollout's states tell how far each allocation came.
  */
-export function* rolloutSteps(signal: AbortSignal, rollout: Rollout): Steps {
+function* rolloutSteps(signal: AbortSignal, rollout: Rollout): Steps {
   const { plan, states } = rollout;
   const changing = states.filter(isChanging);
   const part = (which: readonly AllocationState[]) => ({ rollout, states: which.filter(isSound) });

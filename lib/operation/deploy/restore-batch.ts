@@ -12,7 +12,7 @@ import { hooksOn } from "../hooks/hooks.ts";
 import { noteStep } from "../plan/last-outcomes.ts";
 import type { AllocationPlan } from "../plan/plan-job.ts";
 import { type AllocationState, hostsOf, idsOf, isSound, workersOf } from "../plan/rollout-state.ts";
-import { type Effects, promotedTree, putFilesBack } from "../reach/effects.ts";
+import { bringFiles, type Effects, promotedTree } from "../reach/effects.ts";
 import { targetHash } from "../reach/target.ts";
 
 const SYNC_AT_ONCE = 32;
@@ -79,7 +79,7 @@ async function putBatchBack(by: Restoring, job: CatalogJob, states: readonly All
   beginChange(db, job.name, idsOf(states));
   const hasOwnControl = hooksOn(job, "job_control").length > 0;
   const work = async ([plan, tree]: [AllocationPlan, StagedTree]) => {
-    await putFilesBack(by, { ...plan, tree }, plan.tree.digests);
+    await bringFiles(by, plan.allocation, { tree, updateSeq: plan.promoted.updateSeq }, plan.tree.digests);
     if (!hasOwnControl) await runAgain(by.effects, job, plan, tree);
   };
   await mapAll([...trees], states.length, work, signal);
@@ -136,8 +136,8 @@ async function settleWaiting(by: Restoring, job: CatalogJob, waiting: readonly A
   const work = async (state: AllocationState) => {
     const { allocation, promoted, tree } = state.plan;
     try {
-      const back = { allocation, promoted, tree: promotedTree(by.context, promoted) };
-      await putFilesBack(by, back, tree.digests);
+      const back = { tree: promotedTree(by.context, promoted), updateSeq: promoted.updateSeq };
+      await bringFiles(by, allocation, back, tree.digests);
       // After an earlier deploy was cut off, the service may run with other files than the promoted ones.
       if (!promoted.unfinished) promote(db, job.name, allocation.id, promoted.version);
       state.isBack = true;

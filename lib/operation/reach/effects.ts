@@ -132,21 +132,25 @@ export function promotedTree({ db, kv }: OperationContext, { hash, files }: Prom
   return { hash, files: staged, digests: files };
 }
 
-/** Puts promoted files back on a worker that may have the files of `before`, and records that they are there. */
-export async function putFilesBack(
+/**
+ * Brings files of an allocation to its worker, which may have the files of `before`, and records that they are there.
+ * `updateSeq` is the sequence that they were rendered with.
+ */
+export async function bringFiles(
   { context, effects }: { context: OperationContext; effects: Effects },
-  { allocation, promoted, tree }: { allocation: CatalogAllocation; promoted: Promotion; tree: StagedTree },
+  allocation: CatalogAllocation,
+  { tree, updateSeq }: { tree: StagedTree; updateSeq: number },
   before: FileDigests,
-): Promise<void> {
+): Promise<SyncResult> {
   await effects.stage(allocation, tree);
-  await effects.sync(allocation, tree, before);
+  const result = await effects.sync(allocation, tree, before);
   const { hash, digests: files } = tree;
-  const { job, id } = allocation;
-  recordSynced(context.db, job, id, { hash, files, updateSeq: promoted.updateSeq });
+  recordSynced(context.db, allocation.job, allocation.id, { hash, files, updateSeq });
+  return result;
 }
 
 /** `worker.json`, `jobs.json` and `bin/` of a worker; the runner goes by them (hook-runtime.md, Deploy order 3). */
-export function workerFiles(
+function workerFiles(
   bucketId: string,
   worker: CatalogWorker,
   allocations: readonly CatalogAllocation[],
@@ -169,7 +173,7 @@ function file(path: string, mode: number, text: string): SyncFile {
 }
 
 /** A file whose content is in memory. */
-export function syncFile(path: string, mode: number, content: Buffer, sha256: string): SyncFile {
+function syncFile(path: string, mode: number, content: Buffer, sha256: string): SyncFile {
   async function* open() {
     yield content;
   }
