@@ -46,7 +46,7 @@ export interface ListenOptions {
   caps?: ConnectionCaps;
   /** The connection is the same object for all requests that come over it. */
   handle: (request: HttpRequest, connection: Connection) => Answer | Promise<Answer>;
-  /** A better reason for what `handle` has thrown, if there is one. */
+  /** A better reason for an error of `handle`, if there is one. */
   explain?: (error: unknown, request: HttpRequest) => Promise<unknown>;
   /** Called after each answer, or after a client left without one (status 499). */
   onExchange?: (exchange: Exchange) => void;

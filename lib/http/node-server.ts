@@ -28,7 +28,7 @@ export const LIMITS: Readonly<Limits> = {
   checkMs: 1_000,
 };
 
-/** A certificate with what it was signed by, and its key: PEM texts. */
+/** A certificate with its chain, and its key: PEM texts. */
 export interface TlsPair {
   cert: string;
   key: string;
@@ -42,7 +42,7 @@ export const TLS_RULES = { minVersion: "TLSv1.2", ciphers: "ECDHE+AESGCM:ECDHE+C
 
 /**
  * Node's server with these limits on it; `close` and the timeouts work once it listens.
- * Only what serves HTTP pays for loading it (decisions: Runtime 3).
+ * Only a process that serves HTTP pays for loading it (decisions: Runtime 3).
  */
 export function nodeServer(tls: TlsPair | undefined, limits: Limits): Server {
   const options = {

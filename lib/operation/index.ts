@@ -59,7 +59,7 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
   const layout = layoutOf(orders.bucketDir);
   const { logFormat: format } = await readOpsConf(layout, new Problems());
   const { activity } = input;
-  // At both ends of the log: who reads only one of them must not take a plan for a deploy.
+  // At both ends of the log, because somebody who reads only one of them must not take a plan for a deploy.
   const what = orders.params.dry_run === true ? `${kind} (PLAN: a dry run)` : kind;
   const log = new RunLog({ layout, runId, command: kind, redactor: new Redactor(), activity, format });
   try {

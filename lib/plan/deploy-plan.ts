@@ -7,7 +7,7 @@ export interface PlannedFile {
   change: "added" | "changed" | "removed";
   from: string | null;
   to: string | null;
-  /** From what was promoted to what is wanted, secrets masked. */
+  /** From the promoted content to the wanted one, secrets masked. */
   diff?: string;
   /** Instead of a diff: why there is none. */
   note?: string;
@@ -78,7 +78,7 @@ export interface DeployPlan {
   unreachable: { worker: string; outcome: string; error: string | null }[];
 }
 
-/** The plan with at most so many files in all: what is kept of every run must not grow with the fleet. */
+/** The plan with at most so many files in all: the record of a run must not grow with the fleet. */
 export function abridged(plan: DeployPlan, mostFiles: number): DeployPlan {
   let left = mostFiles;
   const shortened = (one: PlannedAllocation): PlannedAllocation => {

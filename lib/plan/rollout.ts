@@ -37,7 +37,7 @@ export const PASSES = {
   /** For the workers of a rollout's batch. */
   started: { event: "after_allocation_started", phase: "new", set: "present", width: "starts" },
   updated: { event: "after_allocation_started", phase: "update", set: "present", width: "upgrades" },
-  /** For what was stopped. */
+  /** For stopped allocations. */
   stopped: { event: "after_allocation_stopped", phase: "stop", set: "any", width: "upgrades" },
 } as const;
 
@@ -115,7 +115,7 @@ const RUNNING: readonly Action[] = ["start", "restart", "reload"];
 export interface Phase {
   /** As in `DEPLOY_PHASE`. */
   phase: "new" | "update" | "job_control";
-  /** The target that runs; `job_control` where the job's own hooks do what else targets do. */
+  /** The target that runs; `job_control` where the job's own hooks run instead. */
   action: "start" | "reload" | "restart" | "job_control";
   batches: Batch[];
 }
@@ -126,7 +126,7 @@ export interface JobToRollOut extends Widths {
   hasOwnControl: boolean;
 }
 
-/** True for what runs a target of the job. */
+/** True for an action that runs a target of the job. */
 export function runsTarget(action: Action): boolean {
   return RUNNING.includes(action);
 }

@@ -112,7 +112,7 @@ function answer(
   request.admitted();
   request.noted.authenticated = `${identity.via}${identity.totp ? "+totp" : ""}`;
   if (asset) return fileAnswer(request, asset);
-  // Why there is no route is told only to who was admitted.
+  // Only an admitted client learns why there is no route.
   const wanted = found ?? findRoute(ROUTES, request);
   return callRoute(wanted, request, { ...own.services, identity });
 }

@@ -25,7 +25,7 @@ export interface Services {
   runList: RunList;
 }
 
-/** The services, and who is asking. */
+/** The services, and the identity behind the request. */
 export interface Context extends Services {
   identity: Identity;
 }

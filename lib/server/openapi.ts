@@ -22,7 +22,7 @@ const SECOND_FACTORS = [{}, { totp_session: [] }, { totp_code: [] }];
 /** The second factor only where the server has TOTP, and never to verify a code. */
 const SECURITY = SECOND_FACTORS.flatMap((second) => FIRST_FACTORS.map((first) => ({ ...first, ...second })));
 
-/** The OpenAPI 3.1 description of a route table, whose groups are tags: what is checked is what is described. */
+/** The OpenAPI 3.1 description of a route table, by the shapes that requests are checked with. Its groups are tags. */
 export function openApiDocument(groups: Readonly<Record<string, readonly ServerRoute[]>>): object {
   const paths: Record<string, Record<string, unknown>> = {};
   for (const [tag, routes] of Object.entries(groups))

@@ -9,7 +9,7 @@ import { promotionsOf } from "./promotions.ts";
 
 const MOST_NAMED = 10;
 
-/** What a plan was made from: while it is the same, a deploy does what the plan says. */
+/** The inputs of a plan: while they are the same, a deploy carries out that plan. */
 export interface PlanBasis {
   /** The number of the build that made the catalog. */
   build_seq: number;
@@ -17,7 +17,7 @@ export interface PlanBasis {
   update_seq: number;
   /** A digest of the newest version of every key in the KV store. */
   kv: string;
-  /** `<job>@<worker>` to a digest of what was promoted there and how that went. */
+  /** `<job>@<worker>` to a digest of the promotion there and its outcome. */
   promoted: Record<string, string>;
 }
 

@@ -121,12 +121,12 @@ export function beginChange(db: Database, job: string, allocationIds: readonly s
   });
 }
 
-/** Changes what is known of an allocation; values are ?3 and up. */
+/** Changes the row of an allocation; values are ?3 and up. */
 function change(db: Database, { job, id }: { job: string; id: string }, set: string, ...values: SqlValue[]): void {
   db.run(`UPDATE hash SET ${set} WHERE namespace = ?1 AND key = ?2`, namespaceOf(job), id, ...values);
 }
 
-/** Records what a sync put on the worker (hook-runtime.md, Deploy order 4). */
+/** Records the files that a sync put on the worker (hook-runtime.md, Deploy order 4). */
 export function recordSynced(
   db: Database,
   job: string,

@@ -52,7 +52,7 @@ export interface StagedTree {
   digests: Record<string, string>;
 }
 
-/** Refuses what is not UTF-8, instead of changing it. */
+/** Refuses bytes that are not UTF-8, instead of changing them. */
 const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const TEMPLATE_SUFFIX = ".tpl";
 const CERTS = "certs/";

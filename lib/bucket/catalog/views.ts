@@ -15,7 +15,7 @@ export type ViewName = (typeof VIEW_NAMES)[number];
 export interface ViewQuery {
   jobs?: readonly string[] | undefined;
   workers?: readonly string[] | undefined;
-  /** Leaves out what is removed or disabled. */
+  /** Leaves out removed and disabled entries. */
   active?: boolean | undefined;
   /** Only allocations whose last action had one of these outcomes. */
   outcome?: readonly string[] | undefined;
@@ -203,7 +203,7 @@ function lower(names: readonly string[]): string[] {
   return names.map((name) => name.toLowerCase());
 }
 
-/** A typing mistake must not look like an empty answer; what some of the names mean is shown. */
+/** A typing mistake must not look like an empty answer. Where some of the names are known, their rows are shown. */
 function checkNames(db: Database, kind: string, names: readonly string[] | undefined, sql: string): void {
   if (names === undefined) return;
   const known = new Set(lower(db.all<{ name: string }>(sql).map((row) => row.name)));

@@ -17,7 +17,7 @@ import type { Layout } from "../base/layout.ts";
 
 /** One accepted push: `.ops/revisions/<id>/` holds its files, which never change. */
 export interface Revision extends StoredRevision {
-  /** It is what ops.conf, workspace/ and templates/ hold now. */
+  /** ops.conf, workspace/ and templates/ are those of this revision now. */
   current: boolean;
   /** The latest one whose build succeeded. */
   last_successful: boolean;

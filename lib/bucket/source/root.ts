@@ -20,7 +20,7 @@ export interface RootBucket {
   layout: Layout;
 }
 
-/** What is being made or removed lies beside the buckets under such a name. */
+/** The name, beside the buckets, of a folder that is being made or removed. */
 const CREATING = ".creating-";
 const DELETING = ".deleting-";
 const OTHERS_WRITE = 0o002;

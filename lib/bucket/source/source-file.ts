@@ -117,7 +117,7 @@ export function scanSource(layout: Layout, problems: Problems, readOnTheirOwn: r
   const taken = found.filter(({ path, sizeBytes }) => {
     const why = rules.problemOf({ path: `workspace/${path}`, type: "file", size: sizeBytes });
     if (why === undefined) return true;
-    // What is about more than this one file is said once, and none of those files is read.
+    // A problem of more than this one file is reported once, and none of those files is read.
     const isOfOne = why.startsWith("it");
     if (isOfOne || !said.has(why)) refuse(path, why);
     said.add(why);
@@ -151,7 +151,7 @@ function byJob(found: readonly FoundFile[]): Map<string, FoundFile[]> {
   return new Map([...jobs].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** Makes sure that what was read is one state of the workspace and no mixture of two (`ErrSourceChanged`). */
+/** Makes sure that the files were read in one state of the workspace, not in a mixture of two (`ErrSourceChanged`). */
 export function checkUnchanged(layout: Layout, before: SourceTree, problems: Problems): void {
   const now = new Map(walk(layout.workspace, SKIPPED_FOLDERS, () => {}).map(({ path, state }) => [path, state]));
   const isChanged = (path: string) => {

@@ -60,7 +60,7 @@ async function collect(root: string, below: string, found: Found[]): Promise<voi
     if (!SKIPPED_FOLDERS.has(name)) await collect(root, `${below}/${name}`, found);
 }
 
-/** A name that is not UTF-8 is not found either: Node replaced what it could not read. */
+/** A name that is not UTF-8 is not found either: Node has replaced the bytes that it could not read. */
 async function statusOf(file: string): Promise<Stats | undefined> {
   if (file.includes("\uFFFD")) throw refusal(file, "a name that is not UTF-8 is");
   return unlessMissing(lstat(file));

@@ -36,12 +36,12 @@ const PRIVATE: ReadonlySet<string> = new Set(["secrets", ".ssh"]);
 const CHANGE = object({
   /** The tree that wins, below `.ops/`; it never changes. */
   tree: string({ pattern: /^(revisions|restores)\/[0-9a-f-]{36}$/, means: "a tree in .ops/" }),
-  /** What it replaces, in this order; what it does not have is removed. */
+  /** The paths that it replaces, in this order; a path that the tree does not have is removed. */
   paths: list(oneOf(...SOURCE_PATHS, ...STATE_PATHS)),
   /** The revision that a replaced source then is. */
   revision: optional(STORED_REVISION),
 });
-/** What takes the place of what in a bucket: the content of its journal. */
+/** An exchange of paths in a bucket: the content of its journal. */
 type Change = Infer<typeof CHANGE>;
 
 const JOURNAL_BYTES = 64 * 1024;
@@ -171,7 +171,7 @@ async function replace(layout: Layout, name: string): Promise<void> {
   const next = path.join(stagingOf(layout), "new", name);
   const old = path.join(stagingOf(layout), "old", name.replace("/", "."));
   const isNew = await exists(next);
-  // The database is never missing, not for a moment: who finds none takes the folder for no bucket.
+  // The database is never missing, not for a moment: a folder without one is taken for no bucket.
   const inOneStep = isNew && (await isFile(next)) && (await isFile(live));
   if (!inOneStep && (await exists(live))) await rename(live, old);
   faultPoint(`swap: ${name} out`);

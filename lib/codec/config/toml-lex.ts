@@ -32,7 +32,7 @@ export class TomlCursor {
     this.text = text;
   }
 
-  /** The failure for what stands here (or at `at`), with its line and column in characters, both from 1. */
+  /** The failure at this place (or at `at`), with its line and column in characters, both from 1. */
   failure(expected: string, found?: string, at: number = this.at): Failure {
     const before = this.text.slice(0, at);
     const line = before.split("\n").length;
@@ -70,7 +70,7 @@ export class TomlCursor {
     while (this.match(/\r?\n/y));
   }
 
-  /** Takes what may end a line: blanks, a comment, the line end. */
+  /** Takes the end of a line: blanks, a comment, the line break. */
   lineEnd(): void {
     this.#rest();
     if (this.at < this.text.length && !this.match(/\r?\n/y)) throw this.failure("the end of the line");

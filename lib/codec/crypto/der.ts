@@ -67,7 +67,7 @@ interface Element {
   content: Buffer;
 }
 
-/** The values that follow each other in `bytes`. Throws `RangeError` where one is longer than what is there. */
+/** The values that follow each other in `bytes`. Throws `RangeError` where a value is longer than the bytes. */
 export function elements(bytes: Buffer): Element[] {
   const found: Element[] = [];
   for (let at = 0; at < bytes.length; ) {

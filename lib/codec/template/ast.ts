@@ -14,7 +14,7 @@ export type Expression =
   | { kind: "chain"; at: number; of: Expression; names: string[] }
   | Pipeline;
 
-/** An operand with what it is given: a function with its arguments, or a value alone. */
+/** An operand with its arguments: a function with some, or a value alone. */
 export interface Command {
   kind: "command";
   at: number;
@@ -40,7 +40,7 @@ export type Statement =
   | { kind: "template"; at: number; name: string; pipeline?: Pipeline }
   | { kind: "break" | "continue"; at: number };
 
-/** The main template under its name, and what `define` and `block` made. */
+/** The main template under its name, and the templates that `define` and `block` made. */
 export type Templates = Map<string, Statement[]>;
 
 /** `name:line:column` of an offset. */

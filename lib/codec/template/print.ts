@@ -103,7 +103,7 @@ class Printer {
     this.#parts.push(text);
   }
 
-  /** `top` is true for an operand, false for what is in a list, map or struct. */
+  /** `top` is true for an operand, false for an element of a list, map or struct. */
   value(value: TemplateValue, verb: string, top = false): void {
     if (value === null) this.#nil(verb, top);
     else if (verb === "T" && top) this.#pad(goTypeName(value));

@@ -21,7 +21,7 @@ export interface OperationContext {
   signal: AbortSignal;
   launcher: Launcher;
   run: RunIdentity;
-  /** The run's progress: how far it is and what it waits for. */
+  /** The run's progress: how far the run is and what it waits for. */
   progress: ProgressBoard;
 }
 

@@ -15,7 +15,7 @@ const EVIDENCE_LIMIT_MS = 10_000;
 export interface Evidence {
   /** The last lines of the newest logs, newest first. */
   logs: { file: string; lines: string[] }[];
-  /** The end of what `make status` said; null without an answer. */
+  /** The end of the output of `make status`; null without an answer. */
   status: { exit_code: number | null; lines: string[] } | null;
   /** Why something could not be found out. */
   errors: string[];

@@ -20,7 +20,7 @@ interface LastBuild {
   ports: PortNumbers;
 }
 
-/** A catalog with what the KV store needs beside it. */
+/** A catalog, and the other inputs of the KV store. */
 export interface Built extends BuiltCatalog {
   jobs: KvJob[];
   /** See {@link jobsPlacedAnew}. */

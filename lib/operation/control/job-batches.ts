@@ -197,7 +197,7 @@ function noteTarget({ context, target, forget }: Control, { id, job }: CatalogAl
   if (target === "start" || target === "restart") setStopped(db, job, id, "no");
 }
 
-/** For a target it is the version that runs, and no other: what was built since is not there yet. */
+/** The version that runs, for every target: a newer build is not on the worker yet. */
 export function versionsOf({ promoted: { version } }: ControlState): Record<string, string> {
   return { CURRENT_VERSION: version, NEW_VERSION: version };
 }

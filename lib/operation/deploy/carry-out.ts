@@ -103,7 +103,7 @@ function enter({ report }: Work, rollout: Rollout, change: Partial<Rollout["at"]
   report();
 }
 
-/** Progress shows, as long as the work lasts, what goes on at these allocations. */
+/** Shows the work in the progress of these allocations as long as it lasts. */
 async function during<T>(
   { report }: Work,
   now: AllocationState["now"],

@@ -42,7 +42,7 @@ export interface DeployResult {
   plan?: { force: boolean; sync_only: boolean; differences: PlanDifference[] };
   /** A sentence for each service that may be stopped and was not started again; absent without any. */
   left_down?: string[];
-  /** Of a cancelled deploy: what became of the commands that were running. */
+  /** Only of a cancelled deploy: the receipts of the commands that were running. */
   cancelled?: CancelReceipts;
 }
 

@@ -126,7 +126,7 @@ async function recordPlan(order: DryRunOrder): Promise<DeployPlan> {
   };
 }
 
-/** Does no step, answers each as if it had succeeded, and records what was asked for. */
+/** Does no step, answers each step as if it had succeeded, and records the step. */
 function recordingDriver(recording: Recording): Driver {
   const { context, effects, options, planned } = recording;
   const asked = (job: CatalogJob, event: HookEvent) => {
@@ -236,7 +236,7 @@ function warning({ scope }: Recording, job: CatalogJob): string {
   return writers.length > 0 ? "" : "; neither it nor what it demands has a hook that could write the key";
 }
 
-/** What is promoted of all allocations of the plan, with those that reconcile is to stop. */
+/** The promotions of all allocations of the plan, and of those that reconcile is to stop. */
 function promotedOf({ context, due, scope, wanted }: Recording, jobs: readonly PlannedJob[]): Promoted[] {
   const about = jobs.flatMap(({ job }) => scope.present.get(job) ?? []);
   const all = new Set([...about, ...due.map(({ allocation }) => allocation)]);

@@ -225,7 +225,7 @@ function* targetSteps({ rollout, states }: RolloutPart, { phase }: Phase, batch:
   return reached;
 }
 
-/** A batch of a job whose hooks do what else its targets do: workers that do not change take part, too. */
+/** A batch of a job with hooks for job_control, which run instead of the targets: unchanged workers take part, too. */
 function* controlSteps({ rollout, states }: RolloutPart, batch: Batch): Steps<AllocationState[]> {
   failIfTroubled({ rollout, states });
   const reached = states.filter(isSound);

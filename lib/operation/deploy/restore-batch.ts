@@ -17,7 +17,7 @@ import { targetHash } from "../reach/target.ts";
 
 const SYNC_AT_ONCE = 32;
 
-/** With what a batch is put back. */
+/** The means to put a batch back. */
 interface Restoring {
   context: OperationContext;
   effects: Effects;
@@ -113,7 +113,7 @@ async function runAgain(
   });
 }
 
-/** The same for a job whose hooks do what else its targets do. */
+/** The same for a job with hooks for job_control, which run instead of the targets. */
 async function controlAgain({ context, effects }: Restoring, job: CatalogJob, states: readonly AllocationState[]) {
   const workers = workersOf(states);
   const variables = { NEW_ALLOCATIONS: "", UPDATED_ALLOCATIONS: workers.join(",") };

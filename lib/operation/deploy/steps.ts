@@ -13,11 +13,11 @@ export interface RolloutPart {
   states: readonly AllocationState[];
 }
 
-/** What answers the steps of a deploy (see engine.ts): each step by its name, with what it is about. */
+/** Answers the steps of a deploy (see engine.ts): each step by its name, with its subject. */
 export interface Driver {
   /** The named part of the deploy begins; the part before has ended. */
   phase(name: string): Awaitable<void>;
-  /** Stops what was removed or disabled; what goes wrong stays with its allocation (Deploy order 1). */
+  /** Stops removed and disabled allocations; a failure stays with its allocation (Deploy order 1). */
   reconcile(of: { due: Due[]; neverDeployed: CatalogAllocation[] }): Awaitable<void>;
   /** Drives each of these to its end, several at a time. */
   sideBySide(branches: Steps[]): Awaitable<void>;
@@ -50,7 +50,7 @@ export interface Driver {
   batch(part: RolloutPart & { phase: Phase; batch: Batch }): Awaitable<void>;
   /** Runs start, restart or reload on each of them. */
   lifecycle(part: RolloutPart): Awaitable<void>;
-  /** Runs hooks, which progress shows at these allocations; what they wrote is stored, however they end. */
+  /** Runs hooks, which progress shows at these allocations; the values that they wrote are stored, however they end. */
   hooks(part: RolloutPart & { pass: HookPass }): Awaitable<void>;
   /** Makes the synced files the promoted ones, together with what hooks wrote; `gate`: see {@link Promotion}. */
   promote(part: RolloutPart & { gate?: Promotion["gate"] }): Awaitable<void>;

@@ -208,7 +208,7 @@ export function scriptsIn(error: unknown): ScriptResult[] {
   return isOurs ? (error.details as { scripts: ScriptResult[] }).scripts : [];
 }
 
-/** The errors of scripts by worker, where they are what an error is about. */
+/** The errors of scripts by worker, if the error is about scripts. */
 export function scriptErrors(error: unknown): Map<string, string> {
   return new Map(
     scriptsIn(error).flatMap(({ hook, worker, error }) => (error === null ? [] : [[worker, `hook ${hook}: ${error}`]])),

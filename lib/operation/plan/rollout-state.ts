@@ -8,7 +8,7 @@ import { type Grade, type Trouble, troubleOf } from "../base/outcome.ts";
 import { scriptsIn } from "../hooks/hooks.ts";
 import type { AllocationPlan, JobPlan } from "./plan-job.ts";
 
-/** Of a job on more workers, progress names only those at work or in trouble, and at most this many. */
+/** For a job on more workers than this, progress names only those at work or in trouble, and at most this many. */
 const MOST_HOSTS = 1_000;
 const SETTLED: readonly string[] = ["not_started", "changed", "ok", "skipped"];
 

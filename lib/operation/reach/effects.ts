@@ -21,7 +21,7 @@ import type { HookPass, HookSession, ScriptResult } from "../hooks/hooks.ts";
 import { makeTarget, type WantedTarget } from "./target.ts";
 import { type DriftEffects, driftEffects, type Place } from "./tree-drift.ts";
 
-/** The limit of each of the two steps of a sync: asking what is there, and sending what differs. */
+/** The limit of each of the two steps of a sync: asking for the digests, and sending the files that differ. */
 const SYNC_LIMIT_MS = 900_000;
 
 /**

@@ -53,7 +53,7 @@ function withoutIgnored(files: FileDrift[], globs: readonly string[]): FileDrift
   return files.filter(({ path, state }) => (state !== "changed" && state !== "missing") || !isOwn(path));
 }
 
-/** An allocation with what was promoted of it. */
+/** An allocation with its promoted files. */
 export interface Promoted {
   allocation: CatalogAllocation;
   promotion: Promotion;

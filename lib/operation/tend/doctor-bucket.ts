@@ -39,7 +39,7 @@ export interface Finding {
   advice: string | null;
 }
 
-/** Collects what is found in one place. */
+/** Collects the findings about one place. */
 export class Findings {
   readonly all: Finding[] = [];
   readonly #where: string;
@@ -60,7 +60,7 @@ export class Findings {
     this.#add(check, "problem", message, advice);
   }
 
-  /** Looks at something; what it throws is a problem. */
+  /** Carries out one check; an error that the check throws is a problem. */
   async look(check: string, advice: string, work: () => void | Promise<void>): Promise<void> {
     try {
       await work();
@@ -137,7 +137,7 @@ async function journal(found: Findings, layout: Layout): Promise<void> {
   else found.ok("journal", "nothing was cut off");
 }
 
-/** Who else may read what only the owner should. */
+/** Private files that others than the owner may read. */
 async function rights(found: Findings, layout: Layout): Promise<void> {
   const open: string[] = [];
   for (const folder of [layout.data, layout.secrets, layout.ssh, layout.tmp, layout.internal, layout.logs])

@@ -76,7 +76,7 @@ interface Gc {
   fleet: Fleet;
 }
 
-/** Cleans one worker of the removed allocations on it, and forgets those that are done. */
+/** Removes the removed allocations from one worker, and forgets those that are gone. */
 async function cleanWorker(gc: Gc, host: string, due: readonly CatalogAllocation[]): Promise<Collected[]> {
   const { context, fleet } = gc;
   const hasLeft = fleet.worker(host).removed;
@@ -130,7 +130,7 @@ function whyNotStopped(isRunning: boolean): string {
   return "the worker has left the bucket, and no deploy has stopped all that ran there";
 }
 
-/** True for what may still run on its worker: only a deploy stops it, with its hooks. */
+/** True for an allocation that may still run on its worker: only a deploy stops it, with its hooks. */
 function mayStillRun({ db }: OperationContext, { job, id }: CatalogAllocation): boolean {
   const { hash, unfinished, stopped, stopping } = promotionsOf(db, job)(id);
   return (hash !== "" || unfinished) && (!stopped || stopping);
@@ -171,7 +171,7 @@ function collected({ job, worker }: CatalogAllocation, outcome: Collected["outco
   return { job, worker, outcome, error };
 }
 
-/** Drops what is known of allocations, and of jobs and workers of which they were the last. All or nothing of it. */
+/** Deletes the rows of allocations, and of jobs and workers without another allocation: all of them or none. */
 function forgetAllocations({ db, kv }: OperationContext, host: string, gone: readonly CatalogAllocation[]): void {
   if (gone.length === 0) return;
   const clear = (namespace: string) => kv.sync(namespace, new Map());

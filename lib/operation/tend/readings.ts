@@ -13,7 +13,7 @@ import { chooseWorkers } from "../base/workers.ts";
 export type ReadingKind = keyof Readings;
 /** What was read of one worker. */
 export type Reading<K extends ReadingKind> = Readings[K];
-/** What a run has found of a worker: its grade and, where that is `ok`, what was read. */
+/** The result for a worker: its grade and, where that is `ok`, the reading. */
 export type WorkerReading<K extends ReadingKind> = Graded & Record<K, Reading<K> | null>;
 
 /**

@@ -30,7 +30,7 @@ function startFailures(kind: RunKind): FailureCode[] {
 /** How every start of a run is answered. */
 export const STARTED = { status: 202, description: "The run has started", shape: component("RunStarted") };
 
-/** What a route that starts a run has beyond what its kind says. */
+/** Options of a route that starts a run, beside the parameters of the kind. */
 interface StartOptions<K extends RunKind> {
   /** Behind the bucket's id; the kind by default. */
   path?: string;

@@ -70,7 +70,7 @@ export function findRun(layout: Layout, params: Readonly<Record<string, string>>
   return record;
 }
 
-/** The id of the run that a path names, whether there is such a run or not. Throws `run_not_found` for what is no id. */
+/** The id of the run that a path names, even of no run. Throws `run_not_found` for anything but an id. */
 export function runIdOf({ run_id = "" }: Readonly<Record<string, string>>): string {
   const id = run_id.toLowerCase();
   if (!isUuid(id)) throw runNotFound(id);
