@@ -10,7 +10,7 @@ import { promisify } from "node:util";
 import { bucketIdOf, openDatabase, openForReading } from "../lib/bucket/base/database.ts";
 import { layoutOf } from "../lib/bucket/base/layout.ts";
 import { KvStore } from "../lib/bucket/kv/kv.ts";
-import { loadKvKey } from "../lib/bucket/kv/kv-seal.ts";
+import { loadKvKey } from "../lib/bucket/kv/kv-access.ts";
 import { initBucket } from "../lib/bucket/workspace/init.ts";
 import { uuidV7 } from "../lib/codec/uuid.ts";
 import { Launcher } from "../lib/core/spawn.ts";

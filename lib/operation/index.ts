@@ -4,7 +4,7 @@ import { RunLog } from "../bucket/base/logs.ts";
 import { Problems } from "../bucket/base/problems.ts";
 import { bucketNames } from "../bucket/catalog/info.ts";
 import { KvStore } from "../bucket/kv/kv.ts";
-import { loadKvKey } from "../bucket/kv/kv-seal.ts";
+import { loadKvKey } from "../bucket/kv/kv-access.ts";
 import { readOpsConf } from "../bucket/workspace/settings.ts";
 import { explain, Failure } from "../core/errors.ts";
 import { emptyFolder } from "../core/files.ts";

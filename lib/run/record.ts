@@ -1,6 +1,6 @@
 import path from "node:path";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
-import { loadKvKey } from "../bucket/kv/kv-seal.ts";
+import { loadKvKey } from "../bucket/kv/kv-access.ts";
 import { currentRevision } from "../bucket/source/revisions.ts";
 import { isUuid } from "../codec/uuid.ts";
 import { Failure, hasErrno } from "../core/errors.ts";

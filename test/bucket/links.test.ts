@@ -15,7 +15,7 @@ import { migrate, openDatabase, openForReading } from "../../lib/bucket/base/dat
 import { type Layout, layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { acquireLock } from "../../lib/bucket/base/lock.ts";
 import { RunLog, readLogs } from "../../lib/bucket/base/logs.ts";
-import { loadKvKey } from "../../lib/bucket/kv/kv-seal.ts";
+import { loadKvKey } from "../../lib/bucket/kv/kv-access.ts";
 import { commitRestore, prepareRestore } from "../../lib/bucket/snapshots/restore.ts";
 import { recoverSource, restoreRevision } from "../../lib/bucket/source/source.ts";
 import { diffRevisions, listSourceFiles, listTemplates } from "../../lib/bucket/source/source-view.ts";

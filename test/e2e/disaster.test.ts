@@ -5,7 +5,7 @@ import { type TestContext, test } from "node:test";
 import { openDatabase } from "../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { KvStore } from "../../lib/bucket/kv/kv.ts";
-import { loadKvKey } from "../../lib/bucket/kv/kv-seal.ts";
+import { loadKvKey } from "../../lib/bucket/kv/kv-access.ts";
 import { LocalServer, ops } from "../../scripts/local-server.ts";
 import { runningConfiguration, serviceHistory, WORKERS, writeServices } from "../helpers/service.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";

@@ -4,7 +4,7 @@ import type { TestContext } from "node:test";
 import { openDatabase } from "../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { KvStore } from "../../lib/bucket/kv/kv.ts";
-import { loadKvKey } from "../../lib/bucket/kv/kv-seal.ts";
+import { loadKvKey } from "../../lib/bucket/kv/kv-access.ts";
 import { initBucket } from "../../lib/bucket/workspace/init.ts";
 import type { HookRuntimeOptions, RunningScript } from "../../lib/hook/routes.ts";
 import { type HookRuntime, startHookRuntime } from "../../lib/hook/runtime.ts";

@@ -7,7 +7,7 @@ import { gunzipSync, gzipSync } from "node:zlib";
 import { openDatabase } from "../../lib/bucket/base/database.ts";
 import { type Layout, layoutOf } from "../../lib/bucket/base/layout.ts";
 import { KvStore } from "../../lib/bucket/kv/kv.ts";
-import { loadKvKey } from "../../lib/bucket/kv/kv-seal.ts";
+import { loadKvKey } from "../../lib/bucket/kv/kv-access.ts";
 import { createSnapshot } from "../../lib/bucket/snapshots/snapshots.ts";
 import { initBucket } from "../../lib/bucket/workspace/init.ts";
 import { readTar } from "../../lib/codec/archive/tar-read.ts";

@@ -5,7 +5,7 @@ import { type Database, openDatabase } from "../../lib/bucket/base/database.ts";
 import { type Layout, layoutOf } from "../../lib/bucket/base/layout.ts";
 import { RunLog } from "../../lib/bucket/base/logs.ts";
 import { KvStore } from "../../lib/bucket/kv/kv.ts";
-import { loadKvKey } from "../../lib/bucket/kv/kv-seal.ts";
+import { loadKvKey } from "../../lib/bucket/kv/kv-access.ts";
 import { initBucket } from "../../lib/bucket/workspace/init.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { Redactor } from "../../lib/core/redact.ts";

@@ -7,7 +7,7 @@ import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { setLastOutcome } from "../../lib/bucket/catalog/info.ts";
 import { VIEW_NAMES } from "../../lib/bucket/catalog/views.ts";
 import { KvStore } from "../../lib/bucket/kv/kv.ts";
-import { loadKvKey } from "../../lib/bucket/kv/kv-seal.ts";
+import { loadKvKey } from "../../lib/bucket/kv/kv-access.ts";
 import { TestServer } from "../helpers/server.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
 

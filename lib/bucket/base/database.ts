@@ -1,4 +1,4 @@
-import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
+import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { sleep } from "../../core/async.ts";
 import { Failure, isLocked, messageOf, sqliteCode } from "../../core/errors.ts";
@@ -100,7 +100,7 @@ export class Database {
 
   /** All rows of a query. */
   all<T = Row>(sql: string, ...values: SqlValue[]): T[] {
-    return this.#prepare(sql).all(...(values as SQLInputValue[])) as T[];
+    return this.#prepare(sql).all(...values) as T[];
   }
 
   /** All rows of a query as lists of their columns: half the work of {@link all}, for tens of thousands of rows. */
@@ -108,7 +108,7 @@ export class Database {
     const statement = this.#prepare(sql);
     statement.setReturnArrays(true);
     try {
-      return statement.all(...(values as SQLInputValue[])) as unknown as T[];
+      return statement.all(...values) as unknown as T[];
     } finally {
       statement.setReturnArrays(false);
     }
@@ -116,7 +116,7 @@ export class Database {
 
   /** The first row of a query. */
   get<T = Row>(sql: string, ...values: SqlValue[]): T | undefined {
-    return this.#prepare(sql).get(...(values as SQLInputValue[])) as T | undefined;
+    return this.#prepare(sql).get(...values) as T | undefined;
   }
 
   /** The names of the columns of a query. */
@@ -128,7 +128,7 @@ export class Database {
 
   /** Runs a statement and answers how many rows it changed. */
   run(sql: string, ...values: SqlValue[]): number {
-    return Number(this.#prepare(sql).run(...(values as SQLInputValue[])).changes);
+    return Number(this.#prepare(sql).run(...values).changes);
   }
 
   /** Runs several statements without values. */
@@ -136,7 +136,7 @@ export class Database {
     this.#sqlite.exec(sql);
   }
 
-  /** Everything `work` writes is stored as one, or nothing of it when it throws. Not to be nested. */
+  /** Stores all writes of `work` as one, or none of them when `work` throws. Not to be nested. */
   transaction<T>(work: () => T): T {
     this.#sqlite.exec("BEGIN IMMEDIATE");
     try {
@@ -160,11 +160,8 @@ export class Database {
   }
 
   #prepare(sql: string): StatementSync {
-    let statement = this.#statements.get(sql);
-    if (!statement) {
-      statement = this.#sqlite.prepare(sql);
-      this.#statements.set(sql, statement);
-    }
+    const statement = this.#statements.get(sql) ?? this.#sqlite.prepare(sql);
+    this.#statements.set(sql, statement);
     return statement;
   }
 }
@@ -184,7 +181,7 @@ export function openDatabase(file: string): Database {
   }
 }
 
-/** Opens it for reading only and never waits: a locked database is the failure `database_busy`. */
+/** Opens the database for reading only and never waits: a locked database is the failure `database_busy`. */
 export function openForReading(file: string): Database {
   try {
     refuseLink(file);
@@ -194,7 +191,7 @@ export function openForReading(file: string): Database {
   }
 }
 
-/** What an error of SQLite about a bucket's database is for people; any other error is itself. */
+/** The failure that people are told for an error of SQLite about a bucket's database; any other error as it is. */
 export function databaseFailure(error: unknown, file: string): unknown {
   if (error instanceof Failure) return error;
   if (isLocked(error)) return new Failure("database_busy", messageOf(error));
@@ -210,9 +207,8 @@ export function databaseFailure(error: unknown, file: string): unknown {
 }
 
 function damaged(what: string, cause?: unknown): Failure {
-  const advice =
-    "restore a snapshot (`ops snapshot restore`, or POST …/snapshots/{name}/restore), or bring it back from a backup";
-  return new Failure("database_damaged", `${what}; ${advice}`, { cause });
+  const restore = "restore a snapshot (`ops snapshot restore`, or POST …/snapshots/{name}/restore)";
+  return new Failure("database_damaged", `${what}; ${restore}, or bring it back from a backup`, { cause });
 }
 
 /** True where the database of a bucket exists and cannot be read. A busy database is not damaged. */
@@ -245,13 +241,9 @@ export function requireSchema(database: Database): void {
   const version = schemaVersion(database);
   if (version === 0)
     throw new Failure("bucket_not_initialized", "the bucket is not initialised; run `ops init`, or POST …/init");
-  const details = { schema_version: version };
+  const old = `the database has schema ${version}; run \`ops init\`, or POST …/init, to upgrade it`;
   if (version < SCHEMA_VERSION)
-    throw new Failure(
-      "schema_upgrade_required",
-      `the database has schema ${version}; run \`ops init\`, or POST …/init, to upgrade it`,
-      { details },
-    );
+    throw new Failure("schema_upgrade_required", old, { details: { schema_version: version } });
   if (version > SCHEMA_VERSION) throw tooNew(version);
 }
 

@@ -94,20 +94,17 @@ export class BucketLock {
   /** Changes that come while one is being written share the next write. */
   #write(): Promise<void> {
     if (this.#released) return Promise.resolve();
-    if (this.#writing) {
-      this.#again = true;
-      return this.#writing;
-    }
-    this.#writing = this.#writeLoop();
+    this.#again = true;
+    this.#writing ??= this.#writeLoop();
     return this.#writing;
   }
 
   async #writeLoop(): Promise<void> {
     try {
-      do {
+      while (this.#again) {
         this.#again = false;
         await this.#replace(JSON.stringify(this.#content));
-      } while (this.#again);
+      }
     } finally {
       // In the same step as the last look at #again, so that no change can fall between.
       this.#writing = undefined;
@@ -131,8 +128,8 @@ export class BucketLock {
 }
 
 /**
- * Takes the lock of a bucket for a run. Throws `bucket_busy` while another operation holds it, with who, since when
- * and what in the details; a lock whose holders are all gone is taken over, its living groups ended first.
+ * Takes the lock of a bucket for a run. Throws `bucket_busy` while another operation holds it; the details name the run,
+ * its command, process and start. A lock whose holders are all gone is taken over, and its living groups are ended first.
  */
 export async function acquireLock(layout: Layout, runId: string, command: string): Promise<BucketLock> {
   const content: LockContent = {
@@ -224,16 +221,10 @@ async function removeLeftovers(layout: Layout): Promise<void> {
   }
 }
 
-function busyFailure(layout: Layout, lock: LockContent): Failure {
-  const holder = {
-    run_id: lock.run_id,
-    command: lock.command,
-    since: lock.since,
-    host: lock.host,
-    pid: lock.holders[0]?.pid,
-  };
-  const foreign = lock.boot_id !== bootId();
-  const hint = `held by ${lock.command} (run ${lock.run_id}) on ${lock.host}, process ${holder.pid}, since ${lock.since}`;
-  const advice = foreign ? `; once that host is known to be gone, remove ${layout.lock}` : "";
-  return new Failure("bucket_busy", BUSY_SENTENCE, { details: { ...holder, holder: hint + advice } });
+function busyFailure(layout: Layout, { run_id, command, since, host, holders, boot_id }: LockContent): Failure {
+  const pid = holders[0]?.pid;
+  const hint = `held by ${command} (run ${run_id}) on ${host}, process ${pid}, since ${since}`;
+  const advice = boot_id === bootId() ? "" : `; once that host is known to be gone, remove ${layout.lock}`;
+  const details = { run_id, command, since, host, pid, holder: hint + advice };
+  return new Failure("bucket_busy", BUSY_SENTENCE, { details });
 }

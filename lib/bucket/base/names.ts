@@ -1,6 +1,6 @@
 import { isIPv4, isIPv6 } from "node:net";
 import { messageOf } from "../../core/errors.ts";
-import { type Infer, object, quote, type Shape, string, typeName } from "../../core/shape.ts";
+import { type Infer, object, quote, refined, type Shape, string, typeName } from "../../core/shape.ts";
 
 /** Names of jobs, labels, selectors and hooks, which compare without case and are stored in small letters. */
 export const NAME = /^[a-z][a-z0-9_-]{0,99}$/;
@@ -12,9 +12,8 @@ const USER = /^[a-z_][a-z0-9_-]*$/;
 const PATH = /^(\/[A-Za-z0-9._-]+)+$/;
 
 /** A name that may be written in capitals; the value is in small letters. */
-export const name = text(
-  `a name of ${NAME_RULE}`,
-  (value) => NAME.test(value.toLowerCase()),
+export const name = refined(
+  text(`a name of ${NAME_RULE}`, (value) => NAME.test(value.toLowerCase())),
   (value) => value.toLowerCase(),
 );
 
@@ -44,10 +43,8 @@ export const fileName = text(
 
 /** Text without control characters, of at most `max` characters; white space around it is dropped. */
 export function line(max = 1_000): Shape<string> {
-  return text(
-    `one line of at most ${max} characters`,
-    (value) => value.length <= max && !/[\x00-\x1f\x7f]/.test(value),
-  );
+  const isLine = (value: string) => value.length <= max && !/[\x00-\x1f\x7f]/.test(value);
+  return text(`one line of at most ${max} characters`, isLine);
 }
 
 /** An amount of memory or cpu with a unit, at least 0; blank means 0. */
@@ -72,11 +69,8 @@ export function quantity(parse: (text: string) => number): Shape<number> {
 
 /** The same shape, but blank text is allowed and means nothing. */
 export function blank(shape: Shape<string>): Shape<string> {
-  return {
-    ...shape,
-    check: (value, path, report) =>
-      typeof value === "string" && value.trim() === "" ? "" : shape.check(value, path, report),
-  };
+  const isBlank = (value: unknown) => typeof value === "string" && value.trim() === "";
+  return { ...shape, check: (value, path, report) => (isBlank(value) ? "" : shape.check(value, path, report)) };
 }
 
 /**
@@ -108,22 +102,15 @@ function isJump(value: string): boolean {
   return isHost(address.replace(/^\[(.*)\]$/, "$1")) && Number(port) >= 1 && Number(port) <= 65_535;
 }
 
-/** A string that is trimmed, must pass the test and is then taken as `take` gives it. */
-function text(
-  means: string,
-  test: (value: string) => boolean,
-  take: (value: string) => string = (value) => value,
-): Shape<string> {
+/** A string that is trimmed and must pass the test. */
+function text(means: string, test: (value: string) => boolean): Shape<string> {
   return {
     schema: { type: "string", description: means },
     check(value, path, report) {
-      if (typeof value !== "string") {
-        report(path, `expected a string, found ${typeName(value)}`);
-        return "";
-      }
-      const trimmed = value.trim();
-      if (!test(trimmed)) report(path, `expected ${means}, found ${quote(trimmed)}`);
-      return take(trimmed);
+      const trimmed = typeof value === "string" ? value.trim() : "";
+      if (typeof value !== "string") report(path, `expected a string, found ${typeName(value)}`);
+      else if (!test(trimmed)) report(path, `expected ${means}, found ${quote(trimmed)}`);
+      return trimmed;
     },
   };
 }

@@ -67,22 +67,23 @@ function chosen(
 export function jobOfHook(jobs: readonly CatalogJob[], hook: string, job?: string): CatalogJob {
   const name = hook.toLowerCase();
   const having = jobs.filter((one) => one.hooks.some((own) => own.name === name && own.events.includes("cli")));
-  const unknown = (path: string, why: string) => {
-    const message = `Cannot run hook ${name}: ${why}`;
-    return new Failure("unknown_name", message, { details: [{ path, message }] });
-  };
-  if (job !== undefined) {
-    const wanted = jobs.find((one) => one.name === job.toLowerCase());
-    if (!wanted) throw unknown("job", unknownName("job", job, new Set(jobs.map((one) => one.name))));
-    if (!having.includes(wanted)) throw unknown("hook", `job ${wanted.name} has no such hook for cli`);
-    return wanted;
-  }
-  const [only, ...others] = having;
-  if (!only) throw unknown("hook", "no job has such a hook for cli");
-  if (others.length > 0)
-    throw new Failure(
-      "invalid_request",
-      `Cannot run hook ${name}: name one of the jobs that have it: ${having.map((one) => one.name).join(", ")}`,
+  const cannot = `Cannot run hook ${name}:`;
+  const unknown = (path: string, why: string) =>
+    new Failure("unknown_name", `${cannot} ${why}`, { details: [{ path, message: `${cannot} ${why}` }] });
+  const wanted = jobs.find((one) => one.name === job?.toLowerCase());
+  if (job !== undefined && !wanted)
+    throw unknown(
+      "job",
+      unknownName(
+        "job",
+        job,
+        jobs.map((one) => one.name),
+      ),
     );
+  if (wanted && !having.includes(wanted)) throw unknown("hook", `job ${wanted.name} has no such hook for cli`);
+  const [only, ...others] = wanted ? [wanted] : having;
+  if (!only) throw unknown("hook", "no job has such a hook for cli");
+  const names = having.map((one) => one.name).join(", ");
+  if (others.length > 0) throw new Failure("invalid_request", `${cannot} name one of the jobs that have it: ${names}`);
   return only;
 }

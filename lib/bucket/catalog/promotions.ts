@@ -2,7 +2,7 @@ import { Failure } from "../../core/errors.ts";
 import type { Database, SqlValue } from "../base/database.ts";
 import { type Column, column, type RecordOf, readRecords } from "../base/table.ts";
 import type { KvStore } from "../kv/kv.ts";
-import { SEALED_CONTENTS } from "../kv/kv-seal.ts";
+import { SEALED_CONTENTS } from "../kv/kv-access.ts";
 import type { StagedFile } from "./staging.ts";
 
 /** The version of an allocation that was never promoted (hook-runtime.md, Versioning 1). */

@@ -1,8 +1,7 @@
 import { Failure } from "../../core/errors.ts";
 import type { Database, Row, SqlValue } from "../base/database.ts";
 import { unknownName } from "../base/problems.ts";
-import { readableNamespaces } from "../kv/kv-access.ts";
-import { noFingerprint } from "../kv/kv-seal.ts";
+import { noFingerprint, readableNamespaces } from "../kv/kv-access.ts";
 import { catalogAllocations } from "./catalog.ts";
 import { LAST_OUTCOMES } from "./info.ts";
 

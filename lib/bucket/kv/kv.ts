@@ -1,8 +1,7 @@
 import { seal, unseal } from "../../codec/crypto/seal.ts";
 import type { Database } from "../base/database.ts";
-import { allocationsRange, isOfJob, isSealed, isSecretNamespace, jobOfAllocation } from "./kv-access.ts";
+import { allocationsRange, isOfJob, isSealed, isSecretNamespace, jobOfAllocation, tryUnseal } from "./kv-access.ts";
 import { isSameList, KvRows, type KvValue, purgeVersions, type StoredEntry, textOfValue } from "./kv-rows.ts";
-import { tryUnseal } from "./kv-seal.ts";
 
 const DAY_SECONDS = 86_400;
 

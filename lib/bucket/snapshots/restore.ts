@@ -18,7 +18,7 @@ import {
 import { quote } from "../../core/shape.ts";
 import { bucketIdOf, migrate, openDatabase } from "../base/database.ts";
 import { type Layout, layoutOf, SOURCE_PATHS } from "../base/layout.ts";
-import { loadKvKey, sealedValues } from "../kv/kv-seal.ts";
+import { loadKvKey, sealedValues } from "../kv/kv-access.ts";
 import { listRevisions } from "../source/revisions.ts";
 import { writeEntry } from "../source/source.ts";
 import { flushTree, STATE_PATHS, swap } from "../source/swap.ts";

@@ -7,17 +7,12 @@ import { createExclusive, exists, makePrivateFolder, refuseLink } from "../../co
 import { ensureAuthority } from "../base/certificates.ts";
 import { migrate, openDatabase, SCHEMA_VERSION } from "../base/database.ts";
 import { type Layout, layoutOf } from "../base/layout.ts";
-import { createKvKey } from "../kv/kv-seal.ts";
+import { createKvKey } from "../kv/kv-access.ts";
 import { DEFAULT_BUCKET_CONF } from "./bucket-conf.ts";
 import { DEFAULT_OPS_CONF } from "./settings.ts";
 
-/** What init did. */
-export interface InitResult {
-  bucketId: string;
-  schemaVersion: number;
-  /** False when everything was up to date. */
-  upgraded: boolean;
-}
+/** The bucket's id and schema, and whether `initBucket` changed the schema. */
+export type InitResult = Awaited<ReturnType<typeof initBucket>>;
 
 /** Keeps everything but the source out of Git, above all keys and secrets. */
 const GITIGNORE = `# What ops keeps here is not source; secrets/ holds private keys.
@@ -39,7 +34,7 @@ const SHARED_FILE = 0o644;
  * UUID. Failures: `invalid_bucket_id`, `schema_too_new`, `failed` for a key or a CA that went missing or cannot be
  * used.
  */
-export async function initBucket(dir: string, options: { bucketId?: string; source: boolean }): Promise<InitResult> {
+export async function initBucket(dir: string, options: { bucketId?: string; source: boolean }) {
   const layout = layoutOf(path.resolve(dir));
   const wanted = options.bucketId ?? (await idFromFolder(layout));
   if (wanted !== undefined && !isUuid(wanted))
@@ -49,13 +44,12 @@ export async function initBucket(dir: string, options: { bucketId?: string; sour
   refuseLink(layout.database);
   await chmod(layout.database, 0o600);
   const { bucketId, upgraded } = migrate(layout.database, wanted ?? randomUUID());
-  if (wanted !== undefined && wanted !== bucketId)
-    throw new Failure(
-      "invalid_bucket_id",
-      `The database in ${layout.root} belongs to bucket ${bucketId}, not ${wanted}`,
-    );
+  const other = `The database in ${layout.root} belongs to bucket ${bucketId}, not ${wanted}`;
+  if (wanted !== undefined && wanted !== bucketId) throw new Failure("invalid_bucket_id", other);
   await ensureKey(layout);
-  await ensureAuthority(layout, bucketId, wasBuilt(layout));
+  // A build tells jobs which CA to trust.
+  const wasBuilt = hasKey(layout, "namespace = 'ops/worker' AND key = 'certs/ca.crt'");
+  await ensureAuthority(layout, bucketId, wasBuilt);
   if (options.source) await writeSource(layout);
   return { bucketId, schemaVersion: SCHEMA_VERSION, upgraded };
 }
@@ -75,19 +69,15 @@ async function makeFolders(layout: Layout): Promise<void> {
 /** A new key would make what was sealed with a lost one unreadable for good. */
 async function ensureKey(layout: Layout): Promise<void> {
   if (await exists(layout.kvKey)) return;
-  using db = openDatabase(layout.database);
-  if (db.get("SELECT 1 FROM key_value WHERE namespace LIKE 'secrets/%' AND deleted = 0") !== undefined)
-    throw new Failure(
-      "failed",
-      `Cannot make a key: the database holds secrets sealed with ${layout.kvKey}, which is missing; bring it back from a backup`,
-    );
+  const why = `the database holds secrets sealed with ${layout.kvKey}, which is missing; bring it back from a backup`;
+  if (hasKey(layout, "namespace LIKE 'secrets/%' AND deleted = 0"))
+    throw new Failure("failed", `Cannot make a key: ${why}`);
   await createKvKey(layout);
 }
 
-/** True once a build has told jobs which CA to trust. */
-function wasBuilt(layout: Layout): boolean {
+function hasKey(layout: Layout, condition: string): boolean {
   using db = openDatabase(layout.database);
-  return db.get("SELECT 1 FROM key_value WHERE namespace = 'ops/worker' AND key = 'certs/ca.crt'") !== undefined;
+  return db.get(`SELECT 1 FROM key_value WHERE ${condition}`) !== undefined;
 }
 
 async function writeSource(layout: Layout): Promise<void> {

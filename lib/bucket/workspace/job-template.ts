@@ -4,7 +4,7 @@ import path from "node:path";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { flushFolder, makePrivateFolder, namesIn, remove, unlessMissing } from "../../core/files.ts";
 import { isObject, quote } from "../../core/shape.ts";
-import { readFound, walk } from "../../core/walk.ts";
+import { type FoundFile, readFound, walk } from "../../core/walk.ts";
 import { type Layout, SKIPPED_FOLDERS } from "../base/layout.ts";
 import { NAME, NAME_RULE } from "../base/names.ts";
 import { relative } from "../source/source-file.ts";
@@ -19,14 +19,12 @@ export interface NewJob {
   template?: string;
 }
 
-interface JobFile {
-  path: string;
-  executable: boolean;
+interface JobFile extends Pick<FoundFile, "path" | "executable"> {
   content: string | Uint8Array;
 }
 
 const SHARED_FOLDER = 0o755;
-const MANIFEST = "manifest.json";
+const MANIFEST_NAME = "manifest.json";
 
 /**
  * Makes the folder of a new job in the workspace, whole or not at all, and answers its files, relative to the bucket.
@@ -43,7 +41,7 @@ export async function createJob(layout: Layout, { name, selectors, template }: N
   const staging = path.join(layout.tmp, `job-${randomUUID()}`);
   try {
     await makePrivateFolder(layout.tmp);
-    await write(staging, chosen);
+    await writeJobFiles(staging, chosen);
     await mkdir(layout.jobs, { recursive: true, mode: SHARED_FOLDER });
     await rename(staging, folder);
     await flushFolder(layout.jobs);
@@ -76,23 +74,25 @@ async function templateFiles(layout: Layout, template: string): Promise<JobFile[
     throw new Failure("usage", `there is no template ${quote(template)}; templates/ has ${names.join(", ") || "none"}`);
   const folder = path.join(layout.templates, template);
   const files = walk(folder, SKIPPED_FOLDERS);
-  if (!files.some((file) => file.path === MANIFEST))
-    throw new Failure("usage", `Cannot use templates/${template}: it has no ${MANIFEST}`);
+  if (!files.some((file) => file.path === MANIFEST_NAME))
+    throw new Failure("usage", `Cannot use templates/${template}: it has no ${MANIFEST_NAME}`);
   return files.map((file) => ({ ...file, content: readFound(folder, file) }));
 }
 
 function withSelectors(file: JobFile, selectors: readonly string[]): JobFile {
-  if (file.path !== MANIFEST) return file;
+  if (file.path !== MANIFEST_NAME) return file;
   try {
     const manifest: unknown = JSON.parse(String(file.content));
     if (!isObject(manifest)) throw new Error("it is not an object");
     return { ...file, content: `${JSON.stringify({ ...manifest, selectors }, null, 2)}\n` };
   } catch (cause) {
-    throw new Failure("usage", `Cannot set selectors in ${MANIFEST} of the template: ${messageOf(cause)}`, { cause });
+    throw new Failure("usage", `Cannot set selectors in ${MANIFEST_NAME} of the template: ${messageOf(cause)}`, {
+      cause,
+    });
   }
 }
 
-async function write(folder: string, files: readonly JobFile[]): Promise<void> {
+async function writeJobFiles(folder: string, files: readonly JobFile[]): Promise<void> {
   await mkdir(folder, { recursive: true, mode: SHARED_FOLDER });
   for (const file of files) {
     const target = path.join(folder, file.path);
@@ -104,11 +104,9 @@ async function write(folder: string, files: readonly JobFile[]): Promise<void> {
 
 function firstFiles(name: string): JobFile[] {
   const manifest = { version: "1.0", selectors: [name], hooks: { example: { executed_on: ["cli"] } } };
-  return [
-    { path: MANIFEST, executable: false, content: `${JSON.stringify(manifest, null, 2)}\n` },
-    { path: "Makefile", executable: false, content: MAKEFILE },
-    { path: "_hooks/example.py", executable: false, content: EXAMPLE },
-  ];
+  const text = `${JSON.stringify(manifest, null, 2)}\n`;
+  const files = { [MANIFEST_NAME]: text, Makefile: MAKEFILE, "_hooks/example.py": EXAMPLE };
+  return Object.entries(files).map(([path, content]) => ({ path, executable: false, content }));
 }
 
 const MAKEFILE = `# What ops runs on each worker that has this job, in the job's folder there. A target ends when its work is done: start

@@ -35,16 +35,15 @@ export function sshKeyFile(layout: Layout, settings: OpsConf): string {
 
 /** Describes the key in a file; a link or a folder of that name is no key. */
 export async function describeSshKey(file: string, launcher: Launcher): Promise<SshKeyInfo> {
-  const updated = await modifiedAt(file);
-  if (updated === undefined)
-    return { present: false, type: null, fingerprint: null, public_key: null, updated_at: null };
-  const key = publicKeyOf(await derivePublicKey(file, launcher));
+  const found = await unlessMissing(lstat(file));
+  const updated_at = found?.isFile() ? found.mtime.toISOString() : null;
+  const key = updated_at === null ? undefined : publicKeyOf(await derivePublicKey(file, launcher));
   return {
-    present: true,
+    present: updated_at !== null,
     type: key?.type ?? null,
     fingerprint: key ? fingerprintOf(key).fingerprint : null,
     public_key: key ? `${key.type} ${key.base64}` : null,
-    updated_at: updated.toISOString(),
+    updated_at,
   };
 }
 
@@ -93,19 +92,14 @@ function publicKeyOf({ exitCode, stdout }: CommandOutcome): PublicKey | undefine
 
 function requireUsable(outcome: CommandOutcome): void {
   if (publicKeyOf(outcome)) return;
-  const message =
-    outcome.reason === "timeout"
-      ? `ssh-keygen could not read it within ${CHECK_LIMIT_MS / 1000} s`
-      : outcome.exitCode === 0
-        ? `its type is none of ${KEY_TYPES.join(", ")}`
-        : /passphrase/.test(outcome.stderr)
-          ? "it is protected by a passphrase, which nobody could enter in a run; give a key without one"
-          : "it is not a private key in OpenSSH or PEM form";
-  const problem = { path: "private_key", message };
-  throw new Failure("invalid_request", `private_key: ${message}`, { details: [problem] });
+  const message = whyUnusable(outcome);
+  throw new Failure("invalid_request", `private_key: ${message}`, { details: [{ path: "private_key", message }] });
 }
 
-async function modifiedAt(file: string): Promise<Date | undefined> {
-  const found = await unlessMissing(lstat(file));
-  return found?.isFile() ? found.mtime : undefined;
+function whyUnusable({ reason, exitCode, stderr }: CommandOutcome): string {
+  if (reason === "timeout") return `ssh-keygen could not read it within ${CHECK_LIMIT_MS / 1000} s`;
+  if (exitCode === 0) return `its type is none of ${KEY_TYPES.join(", ")}`;
+  return /passphrase/.test(stderr)
+    ? "it is protected by a passphrase, which nobody could enter in a run; give a key without one"
+    : "it is not a private key in OpenSSH or PEM form";
 }

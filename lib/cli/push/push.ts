@@ -1,4 +1,4 @@
-import { type PackedSource, packSource } from "../../bucket/source/source-pack.ts";
+import { type PackedSource, packSource } from "../../bucket/source/source-rules.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
 import { Failure, messageOf } from "../../core/errors.ts";

@@ -1,6 +1,6 @@
 import { runLayout } from "../../bucket/base/layout.ts";
 import type { CatalogAllocation, CatalogJob, HookEvent } from "../../bucket/base/model.ts";
-import { planBasis, validPlan } from "../../bucket/catalog/plan-basis.ts";
+import { planBasis, validPlan } from "../../bucket/catalog/info.ts";
 import { promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { writeAtomic } from "../../core/files.ts";

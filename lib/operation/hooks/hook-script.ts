@@ -91,7 +91,7 @@ function filesFor(host: ScriptHost, script: Script): ScriptFile[] {
   const { context } = host;
   const { allocation, job, hook, files, promoted } = script;
   const fields = templateFields(host, allocation, promoted, context.log.updateSeq ?? 0);
-  return stageForScript(files, fields, upstreamOf(job), context.kv, hook);
+  return stageForScript(files, { fields, upstream: upstreamOf(job), kv: context.kv }, hook);
 }
 
 function environmentOf(host: ScriptHost, script: Script): Record<string, string> {

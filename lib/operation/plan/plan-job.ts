@@ -53,7 +53,7 @@ export function planJob(
   const promotionOf = promotionsOf(context.db, job.name);
   const planWith = (allocation: CatalogAllocation, promoted: Promotion, updateSeq: number) => {
     const fields = templateFields(by, allocation, promoted, updateSeq);
-    const tree = stageAllocation(files, fields, upstreamOf(job), context.kv, job.secretMode);
+    const tree = stageAllocation(files, { fields, upstream: upstreamOf(job), kv: context.kv }, job.secretMode);
     const target = { hash: tree.hash, version: allocation.newVersion, files: tree.digests };
     const force = options.force && (options.forced?.has(allocation.id) ?? true);
     const state = { disabled: allocation.disabled, promoted, target };

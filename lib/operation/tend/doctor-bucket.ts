@@ -7,7 +7,7 @@ import type { Layout } from "../../bucket/base/layout.ts";
 import { isStale, readLock } from "../../bucket/base/lock.ts";
 import type { CatalogWorker } from "../../bucket/base/model.ts";
 import { Problems, sentenceOf } from "../../bucket/base/problems.ts";
-import { loadKvKey, sealedValues } from "../../bucket/kv/kv-seal.ts";
+import { loadKvKey, sealedValues } from "../../bucket/kv/kv-access.ts";
 import { listRevisions } from "../../bucket/source/revisions.ts";
 import { type OpsConf, readOpsConf } from "../../bucket/workspace/settings.ts";
 import { describeSshKey, sshKeyFile } from "../../bucket/workspace/ssh-key.ts";

@@ -1,6 +1,6 @@
 import { bucketInfo, knownFacts, LAST_OUTCOMES } from "../../bucket/catalog/info.ts";
 import { catalogView, VIEW_NAMES, type ViewName } from "../../bucket/catalog/views.ts";
-import { fingerprintsOf } from "../../bucket/kv/kv-seal.ts";
+import { fingerprintsOf } from "../../bucket/kv/kv-access.ts";
 import { Failure, type FailureCode } from "../../core/errors.ts";
 import { boolean, described, integer, optional, string, withDefault } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";

@@ -1,7 +1,7 @@
 import type { Database } from "../../bucket/base/database.ts";
 import type { Layout } from "../../bucket/base/layout.ts";
 import { hasCatalogJob } from "../../bucket/catalog/catalog.ts";
-import { validPlan } from "../../bucket/catalog/plan-basis.ts";
+import { validPlan } from "../../bucket/catalog/info.ts";
 import { Failure, type FailureCode } from "../../core/errors.ts";
 import { boolean, object, optional, quote, type Shape } from "../../core/shape.ts";
 import { type ControlKind, JOB_CONTROL, RUNS, type RunKind, type RunParameters } from "../../run/protocol.ts";

@@ -33,7 +33,7 @@ function file(name: string, text: string | Buffer, mode = 0o644): CatalogFile {
 async function setUp(t: TestContext) {
   const kv = (await makeBucket(t)).kv();
   const stage = (files: CatalogFile[], upstream: string[] = [], secretMode = 0o600) =>
-    stageAllocation(files, FIELDS, upstream, kv, secretMode);
+    stageAllocation(files, { fields: FIELDS, upstream, kv }, secretMode);
   const render = (text: string, upstream?: string[]) =>
     stage([file("out.tpl", text)], upstream).files[0]?.content.toString();
   return { kv, stage, render };

@@ -4,7 +4,7 @@ import { copyFileSync, rmSync } from "node:fs";
 import { test } from "node:test";
 import { beginChange, promote, recordSynced, setStopped } from "../../../lib/bucket/catalog/promotions.ts";
 import { catalogView, VIEW_NAMES, type ViewName, type ViewQuery } from "../../../lib/bucket/catalog/views.ts";
-import { fingerprintsOf } from "../../../lib/bucket/kv/kv-seal.ts";
+import { fingerprintsOf } from "../../../lib/bucket/kv/kv-access.ts";
 import { build } from "../../../lib/operation/build/build.ts";
 import { makeBucket, makeWorkspace } from "../../helpers/workspace.ts";
 

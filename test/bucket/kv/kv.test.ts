@@ -5,7 +5,7 @@ import { type TestContext, test } from "node:test";
 import { openDatabase } from "../../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { KvStore } from "../../../lib/bucket/kv/kv.ts";
-import { createKvKey, loadKvKey } from "../../../lib/bucket/kv/kv-seal.ts";
+import { createKvKey, loadKvKey } from "../../../lib/bucket/kv/kv-access.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
 import { unseal } from "../../../lib/codec/crypto/seal.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";

@@ -28,7 +28,7 @@ import {
 import { createSnapshot } from "../../../lib/bucket/snapshots/snapshots.ts";
 import { listRevisions, markBuilt } from "../../../lib/bucket/source/revisions.ts";
 import { acceptSource, receiveSource, recoverSource } from "../../../lib/bucket/source/source.ts";
-import { packSource } from "../../../lib/bucket/source/source-pack.ts";
+import { packSource } from "../../../lib/bucket/source/source-rules.ts";
 import { STATE_PATHS } from "../../../lib/bucket/source/swap.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";

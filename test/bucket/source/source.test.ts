@@ -16,7 +16,7 @@ import { gzipSync } from "node:zlib";
 import { type Layout, layoutOf, SOURCE_PATHS } from "../../../lib/bucket/base/layout.ts";
 import { listRevisions } from "../../../lib/bucket/source/revisions.ts";
 import { acceptSource, receiveSource, recoverSource } from "../../../lib/bucket/source/source.ts";
-import { packSource } from "../../../lib/bucket/source/source-pack.ts";
+import { packSource } from "../../../lib/bucket/source/source-rules.ts";
 import { checksumOf, FIELDS, fieldOf, writeTar } from "../../../lib/codec/archive/tar-write.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { Failure } from "../../../lib/core/errors.ts";

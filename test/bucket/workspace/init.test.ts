@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { bucketIdOf, openDatabase } from "../../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { KvStore } from "../../../lib/bucket/kv/kv.ts";
-import { loadKvKey } from "../../../lib/bucket/kv/kv-seal.ts";
+import { loadKvKey } from "../../../lib/bucket/kv/kv-access.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
 import { loadOpsConf } from "../../../lib/bucket/workspace/settings.ts";
 import { isUuid } from "../../../lib/codec/uuid.ts";

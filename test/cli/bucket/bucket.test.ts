@@ -8,7 +8,7 @@ import { openDatabase } from "../../../lib/bucket/base/database.ts";
 import { runLayout } from "../../../lib/bucket/base/layout.ts";
 import { acquireLock, type LockContent, readLock } from "../../../lib/bucket/base/lock.ts";
 import { KvStore } from "../../../lib/bucket/kv/kv.ts";
-import { loadKvKey } from "../../../lib/bucket/kv/kv-seal.ts";
+import { loadKvKey } from "../../../lib/bucket/kv/kv-access.ts";
 import { identify, signalProcess } from "../../../lib/core/process.ts";
 import { type RunRecord, readRecord } from "../../../lib/run/record.ts";
 import { ops, PROGRAM } from "../../../scripts/local-server.ts";

@@ -8,7 +8,7 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { catalogView, type ViewQuery } from "../../../lib/bucket/catalog/views.ts";
 import { KvStore } from "../../../lib/bucket/kv/kv.ts";
-import { loadKvKey } from "../../../lib/bucket/kv/kv-seal.ts";
+import { loadKvKey } from "../../../lib/bucket/kv/kv-access.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
 import { selfSigned } from "../../../lib/codec/crypto/x509.ts";
 import { type BuildResult, build } from "../../../lib/operation/build/build.ts";
