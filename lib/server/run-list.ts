@@ -1,8 +1,9 @@
+import { type Stats, statSync } from "node:fs";
 import { lstat } from "node:fs/promises";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { isUuid } from "../codec/uuid.ts";
 import { Failure } from "../core/errors.ts";
-import { unlessMissing } from "../core/files.ts";
+import { isUnchanged, unlessMissing } from "../core/files.ts";
 import type { RunKind, RunStatus } from "../run/protocol.ts";
 import { type RunRecord, readRecord, runIds } from "../run/record.ts";
 
@@ -22,9 +23,17 @@ export interface ShownRun extends RunRecord {
 
 /** How many characters of JSON are kept in memory, of all buckets together. */
 const MOST_KEPT = 16 * 1024 * 1024;
+/** Of how many buckets the names of the runs are kept. */
+const MOST_BUCKETS = 100;
+/** Two changes of a folder within one tick of the file system's clock look the same. */
+const SETTLED_MS = 1_000;
 
-/** The runs of the buckets as the API shows them. A run that has ended changes no more: its files are read once. */
+/**
+ * The runs of the buckets as the API shows them. A run that has ended changes no more: its files are read once. The folder
+ * of a bucket's runs is read again when it has changed.
+ */
 export class RunList {
+  readonly #folders = new Map<string, { folder: Stats; ids: string[] }>();
   readonly #ended = new Map<string, ShownRun>();
   #kept = 0;
 
@@ -49,12 +58,22 @@ export class RunList {
   }
 
   async *#newestFirst(layout: Layout, before?: string): AsyncGenerator<ShownRun> {
-    for (const id of (await runIds(layout)).reverse()) {
+    for (const id of await this.#ids(layout)) {
       if (before !== undefined && id >= before) continue;
       const { folder } = runLayout(layout, id);
       const run = this.#ended.get(folder) ?? (await this.#read(layout, id, folder));
       if (run) yield run;
     }
+  }
+
+  async #ids(layout: Layout): Promise<string[]> {
+    const folder = statSync(layout.runs, { throwIfNoEntry: false });
+    const known = this.#folders.get(layout.runs);
+    if (known && folder && isUnchanged(known.folder, folder)) return known.ids;
+    const ids = (await runIds(layout)).reverse();
+    if (this.#folders.size >= MOST_BUCKETS) this.#folders.clear();
+    if (folder && Date.now() - folder.mtimeMs > SETTLED_MS) this.#folders.set(layout.runs, { folder, ids });
+    return ids;
   }
 
   async #read(layout: Layout, id: string, folder: string): Promise<ShownRun | undefined> {
