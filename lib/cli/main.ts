@@ -17,7 +17,7 @@ const VERSION: Command = {
   },
 };
 
-/** Every command of the program. What a command needs is loaded when it runs, so that each starts fast. */
+/** Every command of the program. Each loads its modules when it runs, so that all start fast. */
 export const COMMANDS: readonly Command[] = [
   ...RUN_COMMANDS,
   ...READING_COMMANDS,
@@ -28,7 +28,7 @@ export const COMMANDS: readonly Command[] = [
 
 /** Carries out one command line and answers the exit code; prints an error once, as a sentence. */
 export async function runProgram(args: readonly string[]): Promise<number> {
-  // A reader that has gone away (`| head`, a closed terminal) must not end what a command is doing.
+  // A reader that has gone away (`| head`, a closed terminal) must not end a command.
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
   try {
     const first = args[0];

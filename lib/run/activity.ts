@@ -23,9 +23,9 @@ const CHUNK_BYTES = 256 * 1024;
 const FALLBACK_POLL_MS = 500;
 
 /**
- * The Activity of a run from the byte offset `after` on; waits up to `timeoutMs` while there is nothing new and the
- * run goes on. Woken by the file system, not by polling; thousands may wait. Throws `run_not_found`, and
- * `invalid_request` for an offset past the end.
+ * The Activity of a run from the byte offset `after` on. Waits up to `timeoutMs` while nothing is new and the run goes on;
+ * the file system wakes the readers, and thousands may wait. Throws `run_not_found`, and `invalid_request` for an offset
+ * past the end.
  */
 export async function readActivity(
   layout: Layout,
@@ -51,7 +51,7 @@ export async function readActivity(
 }
 
 function readChunk(layout: Layout, runId: string, after: number): LogChunk {
-  // The status first: once a run has ended its log grows no more, so what is read afterwards is all of it.
+  // The status is read first: the log of a run that has ended grows no more, so the bytes read after that are all of it.
   const record = readRecord(layout, runId);
   if (!record) throw runNotFound(runId);
   const { activity } = runLayout(layout, runId);
@@ -72,7 +72,7 @@ function readChunk(layout: Layout, runId: string, after: number): LogChunk {
 
 const NOTHING = Buffer.alloc(0);
 
-/** Synchronous, as the record is read: it is quicker than to wait for each call, and who waits shares it. */
+/** Synchronous, like the read of the record: quicker than a promise for each call. */
 function readBytes(file: string, after: number, length: number): Buffer {
   if (length === 0) return NOTHING;
   try {
@@ -84,13 +84,13 @@ function readBytes(file: string, after: number, length: number): Buffer {
       closeSync(descriptor);
     }
   } catch (error) {
-    // The run was removed right now; the next look says so.
+    // The run was removed a moment ago; the next read tells so.
     if (hasErrno(error, "ENOENT")) return NOTHING;
     throw error;
   }
 }
 
-/** How many bytes of a UTF-8 text end with a whole character; bytes that are not UTF-8 count as characters. */
+/** The length of UTF-8 bytes up to the end of the last whole character; a byte that is not UTF-8 counts as a character. */
 function characterEnd(bytes: Buffer): number {
   for (let back = 1; back <= Math.min(3, bytes.length); back++) {
     const byte = bytes[bytes.length - back] as number;
@@ -113,10 +113,10 @@ class WatchedFolder {
   /** What was read since the last change. */
   #latest: LogChunk | undefined;
   #users = 0;
-  /** How often something in it has changed. */
+  /** How many changes of the folder were noticed. */
   changes = 0;
 
-  /** To be closed. Throws `run_not_found` where there is none. */
+  /** The folder of a run, to be closed after use. Throws `run_not_found`. */
   static open(layout: Layout, runId: string): WatchedFolder {
     const key = `${layout.runs}/${runId}`;
     const known = WatchedFolder.#all.get(key) ?? new WatchedFolder(layout, runId, key);
@@ -141,7 +141,7 @@ class WatchedFolder {
     WatchedFolder.#all.set(key, this);
   }
 
-  /** What there is from this offset on. Thousands may follow one log, and ask the same after each change. */
+  /** The piece from this offset on. Thousands may follow one log and ask for the same piece after each change. */
   read(after: number): LogChunk {
     if (this.#latest?.after === after) return this.#latest;
     const chunk = readChunk(this.#layout, this.#runId, after);
@@ -149,7 +149,7 @@ class WatchedFolder {
     return chunk;
   }
 
-  /** Waits until there were more changes than so many; where the system cannot watch, half a second. */
+  /** Waits until there were more than `seen` changes; where the system cannot watch a folder, half a second. */
   changed(seen: number, limitMs: number, signal: AbortSignal): Promise<void> | undefined {
     const limit = this.#watcher ? limitMs : Math.min(limitMs, FALLBACK_POLL_MS);
     return this.changes === seen ? woken(this.#waiting, limit, signal) : undefined;
@@ -163,34 +163,34 @@ class WatchedFolder {
   }
 }
 
-/** How long after an entry the next output gets one of its own. */
+/** Output this long after the last entry of `activity.times` gets an entry of its own. */
 const STEP_MS = 250;
 
 /**
- * What appends text to a run's activity.log, whose descriptor is `output`. Before output that comes 250 ms or more after
- * the last entry, the file `times` gets one: `<byte offset> <unix ms>\n`. What begins at that offset or behind it was
- * written at that time or later. Throws what keeps the text from being written. Where an entry cannot be written the
- * times just end: only the log itself decides whether a run may go on. `now` is the clock, in milliseconds.
+ * The function that appends text to a run's activity.log, whose descriptor is `output`. Before output that comes 250 ms or
+ * more after the last entry, the file `times` gets an entry `<byte offset> <unix ms>\n`: output from that offset on was
+ * written at that time or later. Throws where the text cannot be written. Where an entry cannot be written, no entry
+ * follows and the run goes on. `now` is the clock, in milliseconds.
  */
 export function activityWriter(output: number, times: string, now: () => number = Date.now): (text: string) => void {
   let notedAt = Number.NEGATIVE_INFINITY;
   let isNoting = true;
   return (text) => {
     const at = now();
-    // A clock that was set back goes on from there.
+    // abs(): a clock that was set back goes on from there.
     if (isNoting && Math.abs(at - notedAt) >= STEP_MS) {
       notedAt = at;
-      isNoting = note(output, times, at);
+      isNoting = addTime(output, times, at);
     }
-    // Not through a stream: where the disk is full, the run is to learn it.
+    // Not through a stream: a full disk shall fail the run.
     appendFileSync(output, text);
   };
 }
 
-/** Answers false where no entry may follow, since this one might be there in part. */
-function note(output: number, times: string, at: number): boolean {
+/** Answers false where no entry may follow, since a part of this one may have been written. */
+function addTime(output: number, times: string, at: number): boolean {
   try {
-    // The size, not a count of what was written: a warning of Node may stand between.
+    // The size of the file, not a count of our bytes: Node may have written a warning in between.
     const file = openRegularSync(times, APPEND);
     try {
       appendFileSync(file, `${fstatSync(output).size} ${at}\n`);

@@ -4,7 +4,7 @@ import { boolean, described, type Infer, list, object, oneOf, string } from "../
 import { RUN_STATUS, TIME } from "./protocol.ts";
 import { ID, RUN_KIND, type RunRecord } from "./record.ts";
 
-/** What can happen to a run: it begins, a cancel is accepted, it has ended. */
+/** The changes of a run: it begins, a cancel is accepted, it has ended. */
 const RUN_CHANGES = ["started", "cancelling", "ended"] as const;
 
 const RUN_EVENT = object({
@@ -15,7 +15,7 @@ const RUN_EVENT = object({
   kind: RUN_KIND,
   status: RUN_STATUS,
 });
-/** A change of a run, which readers of the run's record can see by now. */
+/** A change of a run. Readers of the run's record see the change by then. */
 export type RunEvent = Infer<typeof RUN_EVENT>;
 
 /** The changes after a place, and the place behind them. */
@@ -30,17 +30,17 @@ export type RunEvents = Infer<typeof RUN_EVENTS>;
 const MOST_EVENTS = 1_000;
 
 /**
- * The latest changes of the runs of this server, over all buckets. A place in them is an opaque text that is good until
- * the server ends; whoever waits is woken by the change itself.
+ * The latest 1,000 changes of the runs of this server, of all buckets. A place among them is an opaque text, valid until
+ * the server ends.
  */
 export class EventLog {
-  /** Makes places of another server unknown. */
+  /** Part of each place, so that the places of another server are unknown. */
   readonly #own = randomBytes(6).toString("hex");
   readonly #events: RunEvent[] = [];
   readonly #waiting = new Set<() => void>();
   #count = 0;
 
-  /** Notes a change, once it can be seen. */
+  /** Notes a change once the run's record shows it. */
   add(change: RunEvent["change"], { bucket_id, id, kind, status }: RunRecord): void {
     this.#events.push({ at: new Date().toISOString(), change, bucket_id, run_id: id, kind, status });
     if (this.#events.length > MOST_EVENTS) this.#events.shift();
@@ -49,8 +49,8 @@ export class EventLog {
   }
 
   /**
-   * The changes after a place; waits up to `timeoutMs` while there is none. Without a place, and for one that is not
-   * known, the answer comes at once and has the present one.
+   * The changes after a place; waits up to `timeoutMs` while there is none. Without a place, and for an unknown place, the
+   * answer comes at once and holds the present place.
    */
   async after(place: string | undefined, timeoutMs: number, signal: AbortSignal): Promise<RunEvents> {
     const seen = this.#seen(place);
@@ -61,7 +61,7 @@ export class EventLog {
     return { items: this.#events.slice(seen - first), next: this.#place(), reset: false };
   }
 
-  /** How many changes came before a place; undefined where that is not known, or too long ago. */
+  /** How many changes came before a place; undefined for a place that is unknown or too old. */
   #seen(place: string | undefined): number | undefined {
     const [own, count = ""] = place?.split(".") ?? [];
     if (own !== this.#own || !/^\d{1,15}$/.test(count)) return undefined;

@@ -4,9 +4,9 @@ import { Failure } from "../core/errors.ts";
 import { openRegular, unlessMissing } from "../core/files.ts";
 import type { RunRecord } from "./record.ts";
 
-/** Which lines of a run's Activity are wanted: those that everything given holds for. */
+/** Which lines of a run's Activity are wanted: lines that match every field that is set. */
 export interface LineFilter {
-  /** Literal text that the line has: 1 to 200 bytes, without line breaks. */
+  /** Literal text in the line: 1 to 200 bytes, without line breaks. */
   text?: string | undefined;
   /** Letters of the text must have the same case. */
   matchCase: boolean;
@@ -16,7 +16,7 @@ export interface LineFilter {
   worker?: string | undefined;
 }
 
-/** A line in a text: where it begins and ends, its newline not counted, and where what was looked for stands. */
+/** A line in a text: where the line begins, where it ends before its newline, and where the match in the line begins. */
 export interface FoundLine {
   start: number;
   end: number;
@@ -24,33 +24,33 @@ export interface FoundLine {
 }
 
 const MOST_TEXT_BYTES = 200;
-/** The most that a line can have before it counts as two. */
+/** A longer line counts as two. */
 export const MOST_LINE_BYTES = 32 * 1024 * 1024;
 const PIECE_BYTES = 1024 * 1024;
-/** Room for the longest names and what may stand before them. */
+/** So much of a line is searched for the names at its beginning. */
 const BEGINNING_BYTES = 512;
 const NEWLINE = 0x0a;
 
-/** What may stand before the place of a line. */
+/** Colours, blanks and levels that may stand before the place of a line. */
 const MARKS = /^(?:\x1b\[[\d;]*m|[\t\r ]|error: |warning: )*/;
 /** `job@worker | output`, `worker ! error`, `job@worker: …`, `job: …`. */
 const PLACE = /^(?:([^@\s]+)@)?(\S+?)(?: [|!]|: )/;
 
-/** The bytes of a log as a text in which each is one character, so that places in it are offsets in bytes. */
+/** The bytes of a log as a text with one character for each byte: places in the text are offsets in bytes. */
 export function bytesAsText(bytes: Buffer): string {
   return bytes.toString("latin1");
 }
 
 /**
- * What finds the wanted lines among whole lines, which are given by {@link bytesAsText}: all lines where nothing is asked
- * for. Bytes are compared: what is not UTF-8 does no harm. Throws `invalid_request` for a text that cannot be looked for.
+ * The function that finds the wanted lines in a text of whole lines, made by {@link bytesAsText}. An empty filter wants all
+ * lines. Bytes are compared, so a log need not be UTF-8. Throws `invalid_request` for a text that cannot be searched for.
  */
 export function wantedLines({ text, matchCase, job, worker }: LineFilter): (lines: string) => Generator<FoundLine> {
   if (text !== undefined && (text === "" || Buffer.byteLength(text) > MOST_TEXT_BYTES || /[\r\n]/.test(text)))
     throw new Failure("invalid_request", `q: expected 1 to ${MOST_TEXT_BYTES} bytes on one line`);
   const place = [job, worker].filter((name) => name !== undefined).join("@");
   const pattern = patternOf(text ?? place, matchCase || text === undefined);
-  // The beginning of a line alone tells what the line is about, in time that grows with the length of the beginning.
+  // Only the beginning of a line is looked at: the time does not grow with the length of the line.
   const isOfPlace = (beginning: string) => {
     if (place === "") return true;
     const [, ofJob, name] = PLACE.exec(beginning.replace(MARKS, "")) ?? [];
@@ -80,7 +80,7 @@ function patternOf(text: string, matchCase: boolean): RegExp {
   return new RegExp(parts.join(""), "g");
 }
 
-/** Opens a file of a run; undefined for one that is not there or no regular file, which has said nothing. */
+/** Opens a log file of a run; undefined where there is none, or where it is no regular file. */
 export async function openLog(file: string): Promise<FileHandle | undefined> {
   try {
     return await unlessMissing(openRegular(file));
@@ -115,14 +115,14 @@ export async function* wholeLines(
   }
 }
 
-/** What stands before a line of which nobody knows when it was written. */
+/** Stands before a line whose time is not known. */
 const UNKNOWN = "- ";
 
 /**
- * The lines of a run's Activity that are wanted, each as it is and whole, to be read once; `close` must follow. While the
- * run goes on these are the lines that are complete by now. With times each begins with the time at which it was written
- * or, by some 250 ms, after which: `2026-11-22T12:00:00.250Z ` or, where that is not known, `- `. Nothing but a piece
- * of the log, of 1 MiB or one line, is in memory. Throws `invalid_request` for a text that cannot be looked for.
+ * The wanted lines of a run's Activity, whole and byte for byte, to be read once; `close` must be called after that. While
+ * the run goes on, only complete lines count. With times, each line begins with the time when it was written, at most
+ * about 250 ms later (`2026-11-22T12:00:00.250Z `), or with `- ` where that is not known. Only a piece of the log, of
+ * 1 MiB or one line, is in memory. Throws `invalid_request` for a text that cannot be searched for.
  */
 export async function openLogText(
   layout: Layout,
@@ -135,7 +135,7 @@ export async function openLogText(
   await using opening = new AsyncDisposableStack();
   const log = opening.use(await openLog(activity));
   const size = (await log?.stat())?.size ?? 0;
-  // After the size: what the log has by now, has its times, too.
+  // Opened after the size was read: the bytes up to there have their times.
   const times = withTimes ? opening.use(await openLog(activityTimes)) : undefined;
   const files = opening.move();
   return {
@@ -162,12 +162,12 @@ async function* timedLines(
       found += time + text.slice(start, end + 1);
     }
     offset += piece.length;
-    // Also where it is empty: only between two pieces is noticed that the reader has left.
+    // Also an empty one: only between two pieces can the reader be found gone.
     yield Buffer.from(found, "latin1");
   }
 }
 
-/** The entries of activity.times; one that was cut when its run was killed is none. */
+/** The entries of activity.times; an entry that was cut off does not count. */
 async function* timeEntries(times: FileHandle | undefined): AsyncGenerator<{ offset: number; time: string }> {
   if (!times) return;
   const { size } = await times.stat();

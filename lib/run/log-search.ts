@@ -4,7 +4,7 @@ import { boolean, described, type Infer, integer, list, object, string } from ".
 import { bytesAsText, type LineFilter, MOST_LINE_BYTES, openLog, wantedLines, wholeLines } from "./log-lines.ts";
 import { readRecord, runNotFound } from "./record.ts";
 
-/** What is searched for: lines with a text, or about a job or a worker. */
+/** Which lines to search for, and where. */
 export interface LogQuery extends LineFilter {
   /** `next` of the answer before; undefined or `0` for the beginning. */
   after?: string | undefined;
@@ -13,7 +13,7 @@ export interface LogQuery extends LineFilter {
   limit: number;
 }
 
-/** What a part of a log holds of them. */
+/** The matches in a part of a log. */
 export const LOG_MATCHES = object({
   matches: list(
     object({
@@ -33,7 +33,7 @@ const NEWLINE = 0x0a;
 
 /**
  * Searches the Activity of a run, which may still grow: a line counts once it is complete or the run has ended. One call
- * looks at up to 32 MiB. Throws `run_not_found`, and `invalid_request` for a text or a place that cannot be.
+ * searches up to 32 MiB. Throws `run_not_found`, and `invalid_request` for a wrong text or place.
  */
 export async function searchLog(layout: Layout, runId: string, query: LogQuery): Promise<LogMatches> {
   const place = placeOf(query.after);
@@ -41,7 +41,7 @@ export async function searchLog(layout: Layout, runId: string, query: LogQuery):
   if (text === undefined && job === undefined && worker === undefined)
     throw new Failure("invalid_request", "q: expected a text to search for, or else a job or a worker");
   const find = wantedLines(query);
-  // The status first: once a run has ended its log grows no more.
+  // The status is read first: the log of a run that has ended grows no more.
   const record = readRecord(layout, runId);
   if (!record) throw runNotFound(runId);
   const ended = record.status !== "running";
@@ -49,7 +49,7 @@ export async function searchLog(layout: Layout, runId: string, query: LogQuery):
   try {
     const { size } = (await handle?.stat()) ?? { size: 0 };
     if (place.offset > size) throw wrongPlace();
-    // One call looks at no more than the longest line.
+    // As many bytes as the longest line, or that line could not be passed.
     const end = Math.min(size, place.offset + MOST_LINE_BYTES, Math.max(place.offset, query.until ?? size));
     const pieces = handle ? wholeLines(handle, place.offset, end, ended && end === size) : [];
     const { matches, line, offset } = await searchPieces(pieces, find, place, query.limit);
@@ -76,7 +76,7 @@ function wrongPlace(): Failure {
   return new Failure("invalid_request", "after: expected `next` of an earlier answer about this log");
 }
 
-/** Goes through whole lines, counting them, up to the one that is the last of `limit` matches; answers where it stopped. */
+/** Searches whole lines, and counts them, up to `limit` matches; answers where the search has stopped. */
 async function searchPieces(
   pieces: AsyncIterable<Buffer> | Iterable<Buffer>,
   find: ReturnType<typeof wantedLines>,

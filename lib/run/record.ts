@@ -31,7 +31,7 @@ const ACTOR = object({ address: string(), via: oneOf("bearer", "session", "cli")
 /** Who asked for something. */
 export type Actor = Infer<typeof ACTOR>;
 
-/** What was done to a run, when and by whom. */
+/** An action on a run: what, when and by whom. */
 const AUDIT_ENTRY = object({
   at: TIME,
   action: oneOf("start", "cancel", "force_kill"),
@@ -39,7 +39,7 @@ const AUDIT_ENTRY = object({
   request_id: nullable(string()),
 });
 
-/** What a run is; `unknown` only where its record is damaged. */
+/** The kind of a run; `unknown` only where the record is damaged. */
 export const RUN_KIND = described(oneOf(...RUN_KINDS, "unknown"), "`unknown` where the record is damaged");
 
 /** The fields of `server-run.json` (control-plane.md, Runs 5), the durable truth about a run. */
@@ -76,8 +76,8 @@ export const SERVER_RESTARTED = "server restarted before run completed";
 export const COMMAND_ENDED = "command ended before it completed";
 
 /**
- * Makes the record of a run that begins now. Its folder is flushed to the disk once this resolves, and removed where
- * this fails.
+ * Makes the folder and the record of a run that begins now. Both are on the disk once this resolves; where this fails, the
+ * folder is removed.
  */
 export async function createRecord(
   layout: Layout,
@@ -113,12 +113,12 @@ function begun(at: string) {
   return { status: "running", created_at: at, started_at: at, ...open } as const;
 }
 
-/** The revision that a run works with: a push and a rollback name the one that they put in place. */
+/** The revision that a run works with: the one that a push or a rollback has put in place, else the current one. */
 async function revisionOf(layout: Layout, { revision }: Record<string, unknown>): Promise<string | null> {
   return typeof revision === "string" ? revision : await currentRevision(layout);
 }
 
-/** What may be stored of a run's parameters: a command is free text, in which people write secrets of the bucket. */
+/** The parameters of a run as they may be stored: people write secrets of the bucket into commands, which are masked. */
 async function withoutSecrets(
   layout: Layout,
   kind: RunKind,
@@ -148,7 +148,7 @@ export function isCancelled(record: RunRecord): boolean {
   return record.audit.some((entry) => entry.action === "cancel");
 }
 
-/** How the process of a run ended, and what it said about itself. */
+/** How the process of a run ended, and the outcome that it reported. */
 export interface RunEnd {
   exitCode: number | null;
   signal: string | null;
@@ -156,8 +156,9 @@ export interface RunEnd {
 }
 
 /**
- * The only place where a run gets its end state; the caller saves it. A cancel that was accepted decides, whatever
- * the process said (control-plane.md, States and transitions); then `stopped`, the reason why it was ended from outside.
+ * The only place where a run gets its end state; the caller saves the record. An accepted cancel decides, whatever the
+ * process has reported (control-plane.md, States and transitions). Next comes `stopped`, the reason why the run was ended
+ * from outside, and then the outcome.
  */
 export function settle(record: RunRecord, end: RunEnd, stopped?: string): void {
   const succeeded = end.outcome?.ok === true && end.exitCode === 0 && stopped === undefined;
@@ -180,12 +181,12 @@ export async function runIds(layout: Layout): Promise<string[]> {
   return (await namesIn(layout.runs)).filter(isUuid).sort();
 }
 
-/** Writes the record so that a reader sees the old or the new one, also after a power loss. */
+/** Writes the record atomically: a reader sees the old or the new one, also after a power loss. */
 export async function saveRecord(layout: Layout, record: RunRecord): Promise<void> {
   await writeAtomic(runLayout(layout, record.id).record, `${JSON.stringify(record, null, 2)}\n`);
 }
 
-/** The failure for a run that is not there. */
+/** The failure for a run that does not exist. */
 export function runNotFound(id: string): Failure {
   return new Failure("run_not_found", `run ${quote(id)} does not exist`);
 }
@@ -194,9 +195,7 @@ export function runNotFound(id: string): Failure {
 export const RECORD_DAMAGED =
   "server-run.json of this run is damaged: its parameters and result are lost; activity.log tells what the run did";
 
-/**
- * The record shown for a run whose own record is half written or damaged: `failed`, with the time when the run began.
- */
+/** The record shown for a run whose own record is damaged: `failed`, with the time when the run began. */
 function damagedRecord(layout: Layout, id: string, text: string): RunRecord {
   const at = new Date(timeOfRun(id)).toISOString();
   const kind = /"kind": "(\w+)"/.exec(text)?.[1] ?? "";
@@ -221,8 +220,8 @@ export function timeOfRun(id: string): number {
 }
 
 /**
- * The record of a run, or undefined where there is none. A record that cannot be read is shown as that of a failed run.
- * `id` must be a UUID.
+ * The record of a run, or undefined where there is none. A damaged record is shown as that of a failed run. `id` must be a
+ * UUID.
  */
 export function readRecord(layout: Layout, id: string): RunRecord | undefined {
   let text = "";

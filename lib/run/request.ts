@@ -11,7 +11,7 @@ import { RECORD_DAMAGED, type RunRecord, readRecord } from "./record.ts";
 
 type Parameters = Record<string, unknown>;
 type ObjectSchema = { properties: Parameters; required?: string[]; allOf?: unknown[] };
-/** What is left of a run to be done, by its parameters and its result; undefined where nothing is. */
+/** The parameters for the rest of a run, by its parameters and its result; undefined where nothing is left to be done. */
 type Remaining = (params: Parameters, result: Parameters) => Parameters | undefined;
 
 /** Outcomes that need no repetition. */
@@ -29,7 +29,7 @@ const REMAINING: Partial<Record<RunKind, Remaining>> = {
   health_check: (params, result) => {
     const jobs = notWell(result.jobs, WELL.jobs).map(({ job }) => job);
     if (jobs.length > 0) return { ...params, jobs };
-    // A worker that no job is on is asked about only where all are.
+    // A worker without a job is checked only in a run about all jobs.
     return notWell(result.workers, WELL.workers).length > 0 ? params : undefined;
   },
   deploy: remainingJobs,
@@ -48,12 +48,12 @@ const RETRY = object({
   ),
 });
 
-/** True for the kinds of runs of which {@link repeated} can repeat one. */
+/** True for the kinds of runs that {@link repeated} can repeat. */
 export function isRepeatable(kind: RunKind): boolean {
   return REMAINING[kind] !== undefined;
 }
 
-/** What a start of this kind is asked: its parameters, or `retry_of` alone where it can repeat a run. */
+/** The body of a request that starts a run of this kind: its parameters or, for a repeatable kind, `retry_of` alone. */
 export function startShape(kind: RunKind, parameters = RUNS[kind].parameters as Shape<Parameters>): Shape<Parameters> {
   if (!isRepeatable(kind)) return parameters;
   const { required, properties, allOf = [], ...schema } = parameters.schema as ObjectSchema;
@@ -73,10 +73,10 @@ export function startShape(kind: RunKind, parameters = RUNS[kind].parameters as 
 }
 
 /**
- * The parameters that repeat an earlier run on what failed, was unreachable or never started there; of a run that left
- * no result, since it or its process was killed, on everything. With a `job`, only on what the run was to do with that.
- * They go with the `retry_of` they come from. Throws `run_not_found`, or `retry_impossible`: the run is of another kind or
- * has not ended, nothing of it is left to be done, or its command was stored without the secrets in it.
+ * The parameters that repeat an earlier run where it failed, was unreachable or never started. A run that left no result,
+ * because it was cancelled or killed, is repeated as a whole. With a `job`, only the part about that job is repeated. The
+ * answer holds `retry_of`, the id of the earlier run. Throws `run_not_found`, or `retry_impossible`: the run is of another
+ * kind or has not ended, nothing is left to be done, or its command was stored without the secrets in it.
  */
 export async function repeated(layout: Layout, kind: RunKind, id: string, job?: string): Promise<Parameters> {
   const record = isUuid(id) ? readRecord(layout, id) : undefined;
@@ -98,7 +98,7 @@ function onlyOf(record: RunRecord, job: string): RunRecord {
   const jobs = (record.params.jobs as unknown[]).filter(isOurs);
   const result = record.result as { jobs?: Graded[] } | null;
   const own = result?.jobs?.filter((one) => isOurs(one.job)) ?? [];
-  // Without a job of this name there is nothing left, whether there is a result or not.
+  // A run without a job of this name has nothing left, with or without a result.
   if (jobs.length === 0 || result !== null) return { ...record, result: { jobs: own } };
   const { allocations, ...params } = record.params as { allocations?: string[] };
   const named = allocations?.filter((name) => !name.includes("@") || isOurs(name.split("@")[0]));
@@ -135,12 +135,12 @@ function remainingAllocations(params: Parameters, result: Parameters): Parameter
   );
   if (places.length === 0) return undefined;
   const jobs = [...new Set(places.map(({ job }) => job))];
-  // Several jobs may have failed on workers of their own.
+  // Several jobs may have failed on different workers.
   const allocations = places.map(({ job, worker }) => (jobs.length === 1 ? worker : `${job}@${worker}`));
   return { ...params, jobs, allocations };
 }
 
-/** The allocations of a job that were not well; of one that failed behind them, all. */
+/** The allocations of a job that were not well; all of them where only the job itself failed. */
 function unforced({ job, allocations }: Graded): string[] {
   const bad = notWell(allocations, WELL.jobs);
   const all = bad.length > 0 ? bad : notWell(allocations, new Set());
@@ -148,20 +148,20 @@ function unforced({ job, allocations }: Graded): string[] {
 }
 
 function remainingJobs(params: Parameters, result: Parameters): Parameters | undefined {
-  // A dry run has told all that it found, and would tell it again.
+  // A repeated dry run would tell the same again.
   if (!Array.isArray(result.jobs)) return undefined;
   const left = (result.jobs as Graded[]).filter(
     (one) => notWell([one], WELL.jobs).length + notWell(one.allocations, WELL.jobs).length > 0,
   );
   const jobs = left.map(({ job }) => job);
-  // A plan has been carried out in part: what is left of it is done as it says.
+  // The rest of a plan that was carried out in part is done with the options of that plan.
   const { plan: _, force_only: __, ...others } = params;
   const { force, sync_only } = { ...others, ...(result.plan as Parameters | undefined) };
   const asked = { ...others, force, sync_only, build: false };
-  // What is complete by now is not forced again.
+  // Allocations that are complete by now are not forced again.
   const places = force === true ? left.flatMap(unforced) : [];
   if (jobs.length > 0) return { ...asked, jobs, ...(places.length > 0 && { force_only: places }) };
-  // What was removed belongs to no job that could be named.
+  // A removed allocation belongs to no job that could be named.
   return notWell(result.reconciled, WELL.jobs).length > 0 ? asked : undefined;
 }
 
@@ -186,7 +186,7 @@ export function requireNames(db: Database, kind: RunKind, params: Record<string,
   const { jobs, job, hook, workers, labels, allocations, force_only, build } = params as Named;
   if (build === true) return;
   if (hook !== undefined) jobOfHook(catalogJobs(db), hook, job);
-  // Drift looks at the workers of its jobs, the commands on workers at any.
+  // In a drift run `workers` are allocations of its jobs, elsewhere any workers.
   const places = kind === "drift" ? { workers } : { force_only, allocations };
   const [path, names] = Object.entries(places).find(([, given]) => given !== undefined) ?? [];
   if (jobs !== undefined || path !== undefined) {

@@ -3,7 +3,7 @@ import type { Exchange } from "../http/listen.ts";
 /** Writes an entry of the server's log: a sentence for people and, for programs, its facts. */
 export type Log = (message: string, facts?: Record<string, unknown>) => void;
 
-/** The forms a log can have. */
+/** The forms of the log. */
 export const LOG_FORMATS = ["text", "json"] as const;
 
 /** One entry of the log with its newline, in one of {@link LOG_FORMATS}. */

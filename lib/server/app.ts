@@ -21,7 +21,7 @@ import { Readers } from "./reading.ts";
 import { ROUTES } from "./routes/table.ts";
 import { RunList } from "./run-list.ts";
 
-/** What open requests get to finish when the server stops; a bucket's creation is the longest of them. */
+/** How long open requests may take to finish when the server stops. The creation of a bucket takes longest. */
 const CLOSE_WAIT_MS = 15_000;
 
 /** A server that runs. */
@@ -33,16 +33,16 @@ export interface RunningServer {
    */
   reloadTls(): Promise<void>;
   /**
-   * Takes no new connections, answers long-polls at once, cancels active runs, waits for them within bounds and kills
-   * what is left. Their runs end as `failed` with `server restarted before run completed`.
+   * Takes no new connections, answers long-polls at once, asks active runs to stop and, after a bounded wait, kills them.
+   * They end as `failed` with `server restarted before run completed`.
    */
   stop(): Promise<void>;
 }
 
 /**
- * Starts the control plane: makes the root, settles what an earlier server left behind, and only then listens
- * (control-plane.md, Source push 5). `log` gets the access log and what people must know, never a token; `now` is the
- * clock of sessions, codes and limits.
+ * Starts the control plane: makes the root, settles the runs that an earlier server left behind, and only then listens
+ * (control-plane.md, Source push 5). `log` gets the access log and warnings, never a token. `now` is the clock of
+ * sessions, codes and limits. Throws a sentence for people where the server cannot start.
  */
 export async function startServer(
   config: ServerConfig,
@@ -87,7 +87,7 @@ export async function startServer(
   };
 }
 
-/** What decides who may call. The key of all cookies lives as long as the server. */
+/** The sign-in: sessions, TOTP and the guard. The key that signs the cookies lives as long as the server. */
 function signInOf({ token, tls, totp }: ServerConfig, now: () => number) {
   const key = randomBytes(32);
   const browser = { cookie: SESSION_COOKIE, lifetimeMs: SESSION_MS, secure: tls !== undefined } as const;
@@ -99,7 +99,7 @@ function signInOf({ token, tls, totp }: ServerConfig, now: () => number) {
   return { sessions, totpSessions, totp: codes, guard: new Guard({ token, sessions, totp: second, now }) };
 }
 
-/** The order of decisions: HTTP conventions. Whatever is not a file of the sign-in page needs to be signed in. */
+/** Answers a request in the order that HTTP conventions say. Only the files of the sign-in page are public. */
 function answer(
   request: HttpRequest,
   own: { assets: ReadonlyMap<string, Asset>; guard: Guard; services: Services },
@@ -117,7 +117,7 @@ function answer(
   return callRoute(wanted, request, { ...own.services, identity });
 }
 
-/** What fails because its bucket was deleted meanwhile fails for that reason. */
+/** The failure of a request; `bucket_not_found` where the request failed because its bucket was deleted meanwhile. */
 async function explain(error: unknown, request: HttpRequest, root: string): Promise<unknown> {
   const isAdmitted = request.noted.authenticated !== undefined;
   const id = isAdmitted ? routeOf(request)?.params.bucket_id : undefined;
@@ -133,7 +133,7 @@ function routeOf(request: HttpRequest) {
   }
 }
 
-/** The pages of the API reference are files too, but not public. */
+/** True for the pages of the API reference: they are files too, but not public. */
 function isReference(path: string): boolean {
   return path.startsWith("/docs");
 }

@@ -86,7 +86,7 @@ async function tokenOf(flags: ServerFlags, variable: string | undefined): Promis
   if (token === undefined) throw refusedStart("no API token: set OPS_SERVE_TOKEN, or give --token-file or --token");
   const source = flags.token !== undefined ? "--token" : (file ?? "OPS_SERVE_TOKEN");
   if (token === "") throw refusedStart(`the API token of ${source} is empty`);
-  // Anything else could never arrive in an Authorization header.
+  // No other token could arrive in an Authorization header.
   if (!/^[\x21-\x7e]+$/.test(token))
     throw refusedStart(`the API token of ${source} has blanks or characters that are not ASCII`);
   return token;
@@ -107,7 +107,7 @@ async function tlsOf({ "tls-cert": cert, "tls-key": key }: ServerFlags): Promise
   return files;
 }
 
-/** A server that was meant to have TOTP never starts without it. */
+/** The TOTP settings. A server that was meant to have TOTP never starts without it. */
 async function totpOf(
   flags: ServerFlags,
   variable: string | undefined,
@@ -125,7 +125,7 @@ async function totpOf(
   return Object.freeze({ secret: await readTotpSecret(path.resolve(file)), sessionMs });
 }
 
-/** Whole seconds, because a cookie counts them. */
+/** The duration of a TOTP session: whole seconds, because a cookie counts seconds. */
 function totpSessionMs(text: string): number {
   const ms = parseDurationMs(text);
   if (ms === undefined || ms % 1000 !== 0 || ms < 1000 || ms > LONGEST_TOTP_SESSION_MS)

@@ -11,7 +11,7 @@ import type { Supervisor } from "../run/supervisor.ts";
 import type { Readers } from "./reading.ts";
 import type { RunList } from "./run-list.ts";
 
-/** What the handlers of the control plane work with. */
+/** The services that the handlers of routes use. */
 export interface Services {
   /** The folder of the buckets. */
   root: string;

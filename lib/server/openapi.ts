@@ -6,7 +6,7 @@ import { HTTP_STATUS } from "../http/message.ts";
 import type { ServerRoute } from "./context.ts";
 import { COMPONENTS, component } from "./routes/shapes.ts";
 
-/** Every parameter of a path: what it is, and an example. */
+/** The parameters of paths, each with its description and an example. */
 const PARAMETERS: Readonly<Record<string, [description: string, example: string]>> = {
   bucket_id: ["The bucket: a UUID", "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"],
   run_id: ["The run: a UUID", "0198f3a2-7b44-7c02-8e11-2a9d4c6b8f10"],
@@ -19,7 +19,7 @@ const PARAMETERS: Readonly<Record<string, [description: string, example: string]
 
 const FIRST_FACTORS = [{ bearer: [] }, { session: [] }];
 const SECOND_FACTORS = [{}, { totp_session: [] }, { totp_code: [] }];
-/** The second factor only where the server has TOTP, and never to verify a code. */
+/** The second factor is needed only where the server has TOTP, and never to verify a code. */
 const SECURITY = SECOND_FACTORS.flatMap((second) => FIRST_FACTORS.map((first) => ({ ...first, ...second })));
 
 /** The OpenAPI 3.1 description of a route table, by the shapes that requests are checked with. Its groups are tags. */
@@ -133,7 +133,7 @@ function success({ answer: { description, shape, type, example, ranges } }: Serv
 }
 
 const TEXT_HEADER = { schema: { type: "string" } };
-/** What a download may be asked with. */
+/** The headers of a request for a download. */
 const DOWNLOAD_PARAMETERS: readonly Schema[] = [
   ["Range", "The part that is wanted, in bytes", "bytes=0-1023"],
   ["If-Range", "Send the part only of this version, else all of it", '"a1b2c3"'],
@@ -144,7 +144,7 @@ const DOWNLOAD_HEADERS = {
   "Accept-Ranges": TEXT_HEADER,
 };
 
-/** What a download may answer besides. */
+/** The further answers of a download. */
 function partial({ answer: { type = "", ranges } }: ServerRoute): Schema {
   if (!ranges) return {};
   return {
@@ -171,7 +171,7 @@ function failures(route: ServerRoute): Schema {
   return Object.fromEntries(described);
 }
 
-/** What any request may get because of the order of checks in front of the handlers. */
+/** The failures of the checks before the handlers. */
 function commonFailures({ method, path, body, answer }: ServerRoute): FailureCode[] {
   return [
     "invalid_request",
@@ -186,7 +186,7 @@ function commonFailures({ method, path, body, answer }: ServerRoute): FailureCod
   ];
 }
 
-/** A value that the schema allows: its own example where it has one, else the plainest. */
+/** A value that the schema allows: the example of the schema where there is one, else the plainest value. */
 function exampleOf(schema: Schema): unknown {
   if (Array.isArray(schema.examples)) return schema.examples[0];
   if ("default" in schema) return schema.default;

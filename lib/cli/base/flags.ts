@@ -7,10 +7,10 @@ import { quote } from "../../core/shape.ts";
 /** Exit codes (decisions: Command line). */
 export const EXIT = { done: 0, failed: 1, usage: 2, busy: 75, cancelled: 130 } as const;
 
-/** One flag of a command. Without `value` it is a switch. */
+/** A flag of a command. A flag without `value` is a switch. */
 export interface Flag {
   name: string;
-  /** What the value is, in capitals for the help. */
+  /** The kind of value, in capitals for the help. */
   value?: string;
   /** A one-letter form. */
   short?: string;
@@ -24,7 +24,7 @@ export interface Operand {
   optional?: boolean;
 }
 
-/** A command of the program; the help, the reference in docs/cli.md and the parser all come from this. */
+/** A command of the program: the source of the help, of docs/cli.md and of the parser. */
 export interface Command {
   /** As typed, with one blank between words. Dashes and underscores are the same. */
   name: string;
@@ -36,7 +36,7 @@ export interface Command {
   run(input: Parsed): Promise<number>;
 }
 
-/** What was typed after a command's name. */
+/** The words that were typed after a command's name. */
 export interface Parsed {
   operands: string[];
   /** The values of flags that were given, by name. */
@@ -59,7 +59,7 @@ export function flagList(input: Parsed, name: string): string[] | undefined {
   return text === undefined ? undefined : commaList(text, `--${name}`);
 }
 
-/** The parts of a list with commas. Throws `usage` for an empty part, naming what the list is. */
+/** The parts of a list with commas. Throws `usage`, with the name `what` of the list, for an empty part. */
 export function commaList(text: string, what: string): string[] {
   const parts = text.split(",").map((part) => part.trim());
   if (parts.includes("")) throw new Failure("usage", `${what}: expected names with commas between them`);

@@ -8,29 +8,27 @@ import { APPEND, exists, openRegularSync } from "../../core/files.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { activityWriter } from "../../run/activity.ts";
 import type { OutcomeMessage, RunKind } from "../../run/protocol.ts";
-import { addAudit, askedBy, createRecord, isCancelled, saveRecord, settle } from "../../run/record.ts";
+import { type Actor, addAudit, askedBy, createRecord, isCancelled, saveRecord, settle } from "../../run/record.ts";
 import { finishRun, takeBucket } from "../../run/recovery.ts";
+import { requireNames } from "../../run/request.ts";
 import { EXIT } from "../base/flags.ts";
 import { diffColours, type StopRequest, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
-import { LiveView } from "./live.ts";
+import { liveView } from "./live.ts";
 
-/** For commands that an operation left running when it ended. */
+/** How long commands that an operation left running have to end by themselves. */
 const LEFT_GRACE_MS = 2_000;
 
 /** Shows the result of a run on stdout once it has ended. */
 export interface RunView {
   /** The text for a result, which is null where a run has none. May throw: the command then fails. */
   show(result: unknown): string | Promise<string>;
-  /**
-   * What happens meanwhile goes to stdout (`before`) or to stderr (`aside`), or of it only warnings and errors do
-   * (`quiet`).
-   */
+  /** Activity goes to stdout (`before`) or to stderr (`aside`); with `quiet` only its warnings and errors go to stderr. */
   meanwhile: "before" | "aside" | "quiet";
 }
 
 /**
  * `ops init`: makes the folder a bucket or upgrades its database. Takes no lock (control-plane.md, Runs 2), unless a
- * restore was cut off: what it has not put back yet must not be made anew.
+ * restore was cut off: that is finished first, so that nothing which it has yet to put back is made anew.
  */
 export async function initCommand(dir: string): Promise<number> {
   const layout = layoutOf(dir);
@@ -42,7 +40,7 @@ export async function initCommand(dir: string): Promise<number> {
   return 0;
 }
 
-/** The bucket in a folder. Throws `bucket_not_initialized` for what is none. */
+/** The bucket in a folder. Throws `bucket_not_initialized` for a folder that is no bucket. */
 export async function initialisedBucket(dir: string): Promise<Layout> {
   const layout = layoutOf(dir);
   if (await exists(layout.database)) return layout;
@@ -50,9 +48,9 @@ export async function initialisedBucket(dir: string): Promise<Layout> {
 }
 
 /**
- * Carries out a run in this very process, under the bucket's lock and with the same files as a run of a server. What
- * happens is shown on stdout, unless there is a view. Answers the exit code: 0 done, 1 failed, 130 cancelled. Throws
- * `bucket_busy` while another operation goes on, `unknown_name` for a name that is not in the catalog.
+ * Carries out a run in this very process, under the bucket's lock and with the same files as a run of a server. Activity
+ * goes to stdout, unless there is a view. Answers the exit code: 0 done, 1 failed, 130 cancelled. Throws `bucket_busy`
+ * while another operation goes on, `unknown_name` for a name that is not in the catalog.
  */
 export async function runInBucket(
   kind: RunKind,
@@ -62,52 +60,51 @@ export async function runInBucket(
 ): Promise<number> {
   const layout = await initialisedBucket(dir);
   using stop = stopRequest();
-  const runId = uuidV7();
-  const lock = await takeBucket(layout, runId, kind);
-  try {
-    const actor = { address: `${userInfo().username}@${hostname()} (process ${process.pid})`, via: "cli" as const };
-    const bucket_id = await bucketIdFor(layout, kind, params);
-    const start = { id: runId, bucket_id, origin: "cli" as const, kind, params };
-    const record = await createRecord(layout, { ...start, actor, requestId: null });
-    const outcome = await performHere(record, params, dir, lock, { stop, view });
-    // An interrupt that came too late to stop anything is no cancel: the work is done.
-    if (stop.signal.aborted && !outcome.ok) addAudit(record, "cancel", actor, null);
-    const exitCode = outcome.ok ? EXIT.done : isCancelled(record) ? EXIT.cancelled : EXIT.failed;
-    settle(record, { exitCode, signal: null, outcome });
-    await finishRun(layout, record).catch(tell);
-    const isShown = view === undefined || (await show(view, outcome.result));
-    await lock.release();
-    await saveRecord(layout, record);
-    return isShown ? exitCode : exitCode || EXIT.failed;
-  } finally {
-    await lock.release();
-  }
+  const id = uuidV7();
+  await using lock = await takeBucket(layout, id, kind);
+  const actor: Actor = { address: `${userInfo().username}@${hostname()} (process ${process.pid})`, via: "cli" };
+  const bucket_id = await bucketIdFor(layout, kind, params);
+  const record = await createRecord(layout, { id, bucket_id, origin: "cli", kind, params, actor, requestId: null });
+  const outcome = await performHere({ layout, record, params, lock, stop, view });
+  // An interrupt that came too late to stop anything is no cancel: the work is done.
+  if (stop.signal.aborted && !outcome.ok) addAudit(record, "cancel", actor, null);
+  const exitCode = outcome.ok ? EXIT.done : isCancelled(record) ? EXIT.cancelled : EXIT.failed;
+  settle(record, { exitCode, signal: null, outcome });
+  await finishRun(layout, record).catch(printError);
+  const isShown = view === undefined || (await showResult(view, outcome.result));
+  await lock.release();
+  await saveRecord(layout, record);
+  return isShown ? exitCode : exitCode || EXIT.failed;
 }
 
-async function performHere(
-  record: Awaited<ReturnType<typeof createRecord>>,
-  params: Record<string, unknown>,
-  dir: string,
-  lock: BucketLock,
-  { stop, view }: { stop: StopRequest; view: RunView | undefined },
-): Promise<OutcomeMessage> {
+interface RunHere {
+  layout: Layout;
+  record: Awaited<ReturnType<typeof createRecord>>;
+  /** As they were given: the record has no secrets. */
+  params: Record<string, unknown>;
+  lock: BucketLock;
+  stop: StopRequest;
+  view: RunView | undefined;
+}
+
+async function performHere({ layout, record, params, lock, stop, view }: RunHere): Promise<OutcomeMessage> {
   const hasDiffs = record.kind === "drift" || params.dry_run === true;
   const isColoured = hasDiffs && process.stdout.isTTY && !process.env.NO_COLOR;
   const print = printer(view, isColoured ? diffColours : (text) => text);
-  using live = process.stderr.isTTY ? new LiveView(process.stderr) : undefined;
+  using live = process.stderr.isTTY ? liveView(process.stderr) : undefined;
   const { perform } = await import("../../operation/index.ts");
-  const { activity, activityTimes } = runLayout(layoutOf(dir), record.id);
-  // Open until the process ends, which is soon: a number that is free again would soon be that of another file.
+  const { activity, activityTimes } = runLayout(layout, record.id);
+  // Open until the process ends, which is soon: the number of a closed file could be that of another file by then.
   const append = activityWriter(openRegularSync(activity, APPEND), activityTimes);
   const launcher = new Launcher(
     withoutServerVariables(process.env),
     (change, group) => void lock.changeGroup(change, group).catch(() => {}),
   );
-  // Asked a second time: what is still running is killed, and the operation unwinds over its dead commands.
+  // On a second signal the running commands are killed, and the operation unwinds over its dead commands.
   void stop.insisted.then(() => launcher.endAll(0));
   const { id: runId, bucket_id: bucketId, kind, revision } = record;
   const outcome = await perform(
-    { runId, bucketDir: dir, bucketId, kind, params, revision, by: askedBy(record) },
+    { runId, bucketDir: layout.root, bucketId, kind, params, revision, by: askedBy(record) },
     {
       launcher,
       signal: stop.signal,
@@ -123,7 +120,7 @@ async function performHere(
   return outcome;
 }
 
-/** What the run says of failures is for stderr, where scripts look for it; all else is what it was asked for. */
+/** Prints Activity: failures on stderr, where scripts look for them, and the rest on stdout unless the view says otherwise. */
 function printer(view: RunView | undefined, painted: (text: string) => string): (text: string) => void {
   return (text) => {
     const { meanwhile = "before" } = view ?? {};
@@ -134,32 +131,31 @@ function printer(view: RunView | undefined, painted: (text: string) => string): 
   };
 }
 
-async function show(view: RunView, result: unknown): Promise<boolean> {
+async function showResult(view: RunView, result: unknown): Promise<boolean> {
   try {
     toStdout(await view.show(result));
     return true;
   } catch (error) {
-    tell(error);
+    printError(error);
     return false;
   }
 }
 
-function tell(error: unknown): void {
+function printError(error: unknown): void {
   toStderr(`error: ${explain(error)}\n`);
 }
 
-/** What holds a server's secrets is nothing for the commands of a bucket. */
+/** The environment without the variables of a server, which may hold secrets. */
 export function withoutServerVariables(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith("OPS_SERVE_")));
 }
 
 /**
- * The id of the bucket that a run works on. Where the database is damaged and the run restores it, the bucket's own
- * snapshot holds the id. Throws what {@link requireNames} throws, before there is a run.
+ * The id of the bucket that a run works on. Where the database is damaged and the run restores it, the id comes from the
+ * bucket's own snapshot. Throws what {@link requireNames} throws, before there is a run.
  */
 async function bucketIdFor(layout: Layout, kind: RunKind, params: Record<string, unknown>): Promise<string> {
   const { bucketIdOf, isDamaged, openForReading } = await import("../../bucket/base/database.ts");
-  const { requireNames } = await import("../../run/request.ts");
   const snapshot = String(params.snapshot);
   const isOwn = kind === "snapshot_restore" && path.dirname(snapshot) === layout.snapshots;
   if (isOwn && isDamaged(layout.database))

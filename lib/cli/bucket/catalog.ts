@@ -96,7 +96,7 @@ export async function prometheusCommand(input: Parsed): Promise<number> {
 }
 
 /**
- * `ops cat prometheus get <job> <path>`: a file as it was built, byte for byte but on a terminal. Throws `ErrNotFound`.
+ * `ops cat prometheus get <job> <path>`: a file as it was built. Throws `ErrNotFound`.
  */
 export async function prometheusGetCommand(input: Parsed): Promise<number> {
   const [job = "", file = ""] = input.operands;
@@ -121,7 +121,7 @@ export async function prometheusScrapeCommand(input: Parsed): Promise<number> {
   return 0;
 }
 
-/** Job names are checked as those of a filter are. */
+/** Throws `unknown_name` for jobs that are not in the catalog. */
 function checkJobs(db: Database, jobs: readonly string[] | undefined): void {
   catalogView(db, "jobs", { jobs }, { offset: 0, limit: 1 });
 }
@@ -161,7 +161,7 @@ async function readSecret(): Promise<string> {
   return text;
 }
 
-/** The cell of a column, of long text only the beginning of its first line. */
+/** The cell of a column; long text is cut to the beginning of its first line. */
 function shortened(column: string, value: Cell): Cell {
   if (!LONG.includes(column) || typeof value !== "string") return value;
   const [line = ""] = value.split("\n");
@@ -169,7 +169,7 @@ function shortened(column: string, value: Cell): Cell {
   return cut === value ? value : `${cut}…`;
 }
 
-/** In a pipe the very bytes; on a terminal without what it would obey. */
+/** Prints text to a pipe byte for byte; on a terminal control characters are escaped. */
 function printText(text: string | Buffer): void {
   if (process.stdout.isTTY) toStdout(String(text));
   else process.stdout.write(text);

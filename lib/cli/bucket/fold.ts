@@ -2,10 +2,10 @@ import { isObject } from "../../core/shape.ts";
 import type { CommandResult } from "../../operation/control/run-command.ts";
 import { visibleLines } from "../base/terminal.ts";
 
-/** Workers on which a command went the same way. */
+/** Workers on which a command had the same outcome and output. */
 interface Fold {
   workers: string[];
-  /** How it went, in words. */
+  /** The outcome in words. */
   how: string;
   output: string;
 }
@@ -24,12 +24,12 @@ export function foldWorkers(results: readonly CommandResult[]): Fold[] {
   return folds.sort((a, b) => a.workers.length - b.workers.length || Number(a.how === "ok") - Number(b.how === "ok"));
 }
 
-/** A reason that names its worker is no other one than that of its neighbour. */
+/** The reason of a failure; null where it names its worker, since such reasons differ only in that name. */
 function reasonOf({ worker, error }: CommandResult): string | null {
   return error?.includes(worker) ? null : error;
 }
 
-/** What `ops run_command --fold` prints; empty for a run that asked nobody. */
+/** The text that `ops run_command --fold` prints; empty for a run without workers. */
 export function foldedText(result: unknown): string {
   if (!isObject(result) || !Array.isArray(result.workers)) return "";
   const texts = foldWorkers(result.workers as CommandResult[]).map(({ workers, how, output }) => {
@@ -92,7 +92,7 @@ function rangesOf(numbers: readonly string[]): string[] {
   return ranges.map(([first, last]) => (first === last ? first : `${first}-${last}`));
 }
 
-/** Numbers with zeros before them follow each other where they are as long. */
+/** True for consecutive numbers; numbers with leading zeros must have the same length. */
 function follows(before: string, after: string): boolean {
   const isPadded = before.startsWith("0") || after.startsWith("0");
   return Number(after) === Number(before) + 1 && (before.length === after.length || !isPadded);

@@ -1,67 +1,60 @@
 import type { Progress } from "../../run/protocol.ts";
 import { visible } from "../base/terminal.ts";
 
-/** So many jobs and so many waits are named; of the others only how many there are. */
+/** So many jobs and waits are named; the others are counted. */
 const MOST_JOBS = 8;
 const MOST_WAITS = 3;
-/** How often the seconds of what is waited for are counted on. */
+/** How often the seconds of a wait are counted on. */
 const REDRAW_MS = 1_000;
 
-/** A terminal as far as this needs it. */
+/** A terminal as far as the live view needs it. */
 interface Terminal {
   write(text: string): unknown;
   columns?: number;
 }
 
-/**
- * A few lines at the end of a terminal that tell what a run is doing and waiting for, redrawn in place. Everything else
- * that goes to the terminal meanwhile is written by `above`, so that no line is lost.
- */
-export class LiveView implements Disposable {
-  readonly #terminal: Terminal;
-  readonly #timer: NodeJS.Timeout;
-  #progress: Progress | undefined;
-  #shown = 0;
+/** Lines at the end of a terminal that are redrawn in place, until they are disposed of. */
+export interface LiveView extends Disposable {
+  /** Shows this progress from now on. */
+  update(progress: Progress): void;
+  /** Removes the lines, writes, and shows them again below. Everything else must be written in this way. */
+  above(write: () => void): void;
+}
 
-  constructor(terminal: Terminal) {
-    this.#terminal = terminal;
-    this.#timer = setInterval(() => this.#draw(), REDRAW_MS).unref();
-  }
-
-  /** Shows this from now on. */
-  update(progress: Progress): void {
-    this.#progress = progress;
-    this.#draw();
-  }
-
-  /** Takes the lines away, writes, and shows them again below. */
-  above(write: () => void): void {
-    this.#erase();
-    write();
-    this.#draw();
-  }
-
-  /** Takes the lines away for good. */
-  [Symbol.dispose](): void {
-    clearInterval(this.#timer);
-    this.#progress = undefined;
-    this.#erase();
-  }
-
-  #draw(): void {
-    this.#erase();
-    if (!this.#progress) return;
-    // A terminal that does not know its width says 0. A line that were broken in two could not be taken away again.
-    const width = Math.max(1, (this.#terminal.columns || 80) - 1);
-    const lines = liveLines(this.#progress, Date.now()).map((line) => line.slice(0, width));
-    this.#terminal.write(lines.map((line) => `${line}\n`).join(""));
-    this.#shown = lines.length;
-  }
-
-  #erase(): void {
-    if (this.#shown > 0) this.#terminal.write(`\x1b[${this.#shown}A\x1b[J`);
-    this.#shown = 0;
-  }
+/** Shows on a terminal what a run is doing and waiting for. */
+export function liveView(terminal: Terminal): LiveView {
+  let progress: Progress | undefined;
+  let shown = 0;
+  const erase = () => {
+    if (shown > 0) terminal.write(`\x1b[${shown}A\x1b[J`);
+    shown = 0;
+  };
+  const draw = () => {
+    erase();
+    if (!progress) return;
+    // A terminal that does not know its width says 0. A line that the terminal breaks in two could not be erased.
+    const width = Math.max(1, (terminal.columns || 80) - 1);
+    const lines = liveLines(progress, Date.now()).map((line) => line.slice(0, width));
+    terminal.write(lines.map((line) => `${line}\n`).join(""));
+    shown = lines.length;
+  };
+  const timer = setInterval(draw, REDRAW_MS).unref();
+  return {
+    update(now) {
+      progress = now;
+      draw();
+    },
+    above(write) {
+      erase();
+      write();
+      draw();
+    },
+    [Symbol.dispose]() {
+      clearInterval(timer);
+      progress = undefined;
+      erase();
+    },
+  };
 }
 
 /** What a run is doing, in lines for a terminal; `now` is in milliseconds since 1970. */

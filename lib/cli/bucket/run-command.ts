@@ -17,23 +17,23 @@ import {
 import { jsonText } from "../base/terminal.ts";
 import type { RunView } from "./bucket.ts";
 
-/** What the command of a run has beyond the parameters of its kind. */
+/** A command that carries out runs, as far as the parameters of their kind do not tell. */
 interface RunCommand {
   /** As typed. */
   name: string;
-  /** Instead of the summary of the kind. */
+  /** Default: the summary of the kind. */
   summary?: string;
-  /** Parameters that are given by place; the others are flags. Named as the parameters are. */
+  /** Parameters that are given by place, under their names; the others are flags. */
   operands?: Operand[];
   /** One-letter forms of flags, by parameter. */
   short?: Record<string, string>;
   /** Flags that are no parameters of the run. */
   flags?: Flag[];
-  /** Adds what the parameters have from elsewhere. */
+  /** Completes the parameters with values that no flag gives. */
   complete?(params: Record<string, unknown>, input: Parsed): Promise<void>;
-  /** How the result is shown instead of what happens, where it is; `--json` goes before it. */
+  /** Shows the result in place of Activity, unless `--json` is given. */
   view?(input: Parsed): Promise<RunView["show"] | undefined>;
-  /** What a terminal shows of the result after the lines about what happened. */
+  /** Shows the result on a terminal after Activity. */
   summarise?: RunView["show"];
 }
 
@@ -46,9 +46,8 @@ const RETRY_FLAG: Flag = {
 };
 
 /**
- * The command that carries out runs of a kind: its flags are the parameters of the kind (`run/protocol.ts`), with
- * dashes for underscores; a list is given with commas, a truth value as a switch. With `--json` it prints the run's
- * result.
+ * The command that carries out runs of a kind. Its flags are the parameters of the kind (`run/protocol.ts`), with dashes for
+ * underscores; a list is given with commas, a truth value as a switch. With `--json` the command prints the run's result.
  */
 export function runCommand(kind: RunKind, command: RunCommand): Command {
   const { name, summary, operands = [], short = {}, flags = [], complete } = command;
@@ -103,7 +102,7 @@ async function repeatedParameters(
 }
 
 async function runView(input: Parsed, { view, summarise }: RunCommand): Promise<RunView | undefined> {
-  // First: it also refuses flags that do not go together.
+  // Called first, because it also refuses flags that do not go together.
   const show = await view?.(input);
   if (wantsJson(input)) {
     return { show: jsonText, meanwhile: "aside" };
@@ -112,7 +111,7 @@ async function runView(input: Parsed, { view, summarise }: RunCommand): Promise<
   return summarise && process.stdout.isTTY ? { show: summarise, meanwhile: "before" } : undefined;
 }
 
-/** A wrong parameter is wrong usage here, told before anything starts. */
+/** Checks the parameters before anything starts. On the command line a wrong parameter is wrong usage. */
 function checkedParameters(
   kind: RunKind,
   params: Record<string, unknown>,

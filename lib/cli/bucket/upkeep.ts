@@ -37,7 +37,7 @@ function doctorReport(findings: readonly Finding[]): string {
   return `${parts.join("")}${count("problem")} problems, ${count("warning")} warnings, ${count("ok")} ok\n`;
 }
 
-/** `ops snapshot list`. Exit code 1 where one of them cannot be used. */
+/** `ops snapshot list`. Answers exit code 1 where a snapshot cannot be used. */
 export async function listSnapshotsCommand(input: Parsed): Promise<number> {
   const { items } = await listSnapshots(await initialisedBucket(bucketDir(input)), { limit: Number.POSITIVE_INFINITY });
   const damaged = items.filter(({ error }) => error !== null);
@@ -51,7 +51,7 @@ export async function listSnapshotsCommand(input: Parsed): Promise<number> {
   return damaged.length === 0 ? EXIT.done : EXIT.failed;
 }
 
-/** `ops snapshot verify`: takes no lock, since it does not look at the live bucket. */
+/** `ops snapshot verify`. Takes no lock: the live bucket is not read. */
 export async function verifySnapshotCommand(input: Parsed): Promise<number> {
   using stop = stopRequest();
   const found = await verifySnapshot(await snapshotFile(bucketDir(input), input.operands[0] ?? ""), stop.signal);

@@ -29,7 +29,7 @@ export async function createJobCommand(input: Parsed): Promise<number> {
   return 0;
 }
 
-/** The command that `ops run_command` runs where none is typed: workspace/command.sh. Throws `usage` without one. */
+/** workspace/command.sh, which `ops run_command` runs where no command is typed. Throws `usage` where there is none. */
 export async function readCommandFile(dir: string): Promise<string> {
   const bytes = await readBounded(layoutOf(dir).commandFile, COMMAND_BYTES);
   if (!bytes) throw new Failure("usage", "the command is missing: type it, or write it into workspace/command.sh");
@@ -39,9 +39,9 @@ export async function readCommandFile(dir: string): Promise<string> {
 }
 
 /**
- * `ops worker facts --generate-workers`: writes what the workers told of memory and processors into
- * workspace/workers.json; other fields, and the order of all, stay. Answers the differences; with `dryRun` that is all.
- * Throws `failed`, and writes nothing, unless every worker that was asked has told both and stands in the file.
+ * `ops worker facts --generate-workers`: writes the memory and the processors of the workers into workspace/workers.json;
+ * other fields, and the order of all fields, stay. Answers the differences; with `dryRun` nothing is written. Throws
+ * `failed`, and writes nothing, unless every worker that was asked has answered and stands in the file.
  */
 export async function generateWorkers(dir: string, result: unknown, dryRun: boolean): Promise<string> {
   const layout = layoutOf(dir);
@@ -61,7 +61,7 @@ export async function generateWorkers(dir: string, result: unknown, dryRun: bool
   return visibleLines(`${unifiedDiff(before, after)}${what}\n`);
 }
 
-/** What to write, by worker. */
+/** The fields to write, by worker. */
 function resourcesOf(result: unknown, name: string): Map<string, { memory: string; cpu: string }> {
   const given = isObject(result) && Array.isArray(result.workers) ? result.workers : [];
   const workers = given as WorkerReading<"facts">[];
@@ -86,7 +86,7 @@ async function readList(layout: Layout): Promise<Record<string, unknown>[]> {
   return list;
 }
 
-/** The names of fields compare without case, as everywhere in the file. */
+/** The name of a field as it stands in the file, where names are compared without case. */
 function fieldKey(entry: Record<string, unknown>, field: string): string | undefined {
   return Object.keys(entry).find((key) => key.toLowerCase() === field);
 }

@@ -10,7 +10,7 @@ const CONNECTION: Flag[] = [
   { name: "totp", value: "CODE", help: "A fresh code, where the server asks for one" },
 ];
 
-/** The server, and what its clients and its own processes are started with. */
+/** The commands of the server, of its clients and of its own processes. */
 export const SERVER_COMMANDS: readonly Command[] = [
   {
     name: "server",

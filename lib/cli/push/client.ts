@@ -7,9 +7,9 @@ import { getCACertificates } from "node:tls";
 import { cancelledFailure, Failure, messageOf } from "../../core/errors.ts";
 import { isObject, quote } from "../../core/shape.ts";
 
-/** What goes with a request, beside the token. */
+/** The options of a request. */
 interface CallOptions {
-  /** Sent as it is produced, in chunks; must name its `type`. */
+  /** Sent in chunks as it is produced; needs a `type`. */
   body?: AsyncIterable<Uint8Array>;
   type?: string;
   signal?: AbortSignal;
@@ -17,7 +17,7 @@ interface CallOptions {
   silenceMs?: number;
 }
 
-/** An answer that came whole; `cookies` are its `Set-Cookie` headers. */
+/** A whole answer; `cookies` are its `Set-Cookie` headers. */
 interface Reply {
   status: number;
   text: string;
@@ -31,7 +31,7 @@ const TOTP_MISSING = "the server asks for a TOTP code: give a fresh one with --t
 const TOTP_ENDED = "the TOTP session of this command has ended; what it started on the server goes on";
 
 /**
- * The address of a server. `http` is only taken for a loopback host: anywhere else the token would travel in the clear.
+ * The address of a server. `http` is accepted only for a loopback host: elsewhere the token would travel in the clear.
  * Throws `usage`.
  */
 export function parseBaseUrl(text: string): URL {
@@ -47,105 +47,111 @@ export function parseBaseUrl(text: string): URL {
 }
 
 /** A client of one server's API. One connection per request; redirects are not followed. */
-export class ApiClient {
-  readonly #base: URL;
-  readonly #token: string;
-  readonly #certificates: string[] | undefined;
-  /** The TOTP session, once a code was verified. */
-  #cookie: string | undefined;
-
-  constructor(base: URL, token: string, certificates: string[] | undefined) {
-    this.#base = base;
-    this.#token = token;
-    this.#certificates = certificates;
-  }
-
-  /** Trusts the certificates in `caFile` (PEM) besides the system's. Throws `usage` for what cannot be used. */
-  static async open(base: URL, token: string, caFile: string | undefined): Promise<ApiClient> {
-    if (!/^[\x21-\x7e]+$/.test(token))
-      throw new Failure("usage", "Cannot use the token: it is empty or has characters that a token cannot have");
-    if (caFile === undefined) return new ApiClient(base, token, undefined);
-    return new ApiClient(base, token, [...getCACertificates("default"), await readCertificates(caFile)]);
-  }
-
+export interface ApiClient {
   /**
    * Sends a request and answers the JSON object of its answer (at most 4 MiB), which may come before the body was sent
-   * whole. A refusal is a Failure with the server's sentence, `bucket_busy` or else `failed`; no answer is one with
-   * `details.unreachable`; an aborted signal `cancelled`.
+   * whole. Throws the server's sentence as `bucket_busy` or `failed`; `failed` with `details.unreachable` where there is no
+   * answer; `cancelled` where the signal is aborted.
    */
-  async call(method: string, path: string, options: CallOptions = {}): Promise<Record<string, unknown>> {
-    return (await this.#accepted(method, path, options)).body;
-  }
-
+  call(method: string, path: string, options?: CallOptions): Promise<Record<string, unknown>>;
   /**
-   * Verifies a TOTP code; the session that it gives goes with every later call. Fails like {@link call}, and with
-   * `usage` for what is no code.
+   * Verifies a TOTP code; the session of the code goes with every later call. Fails like `call`, and with `usage` for text
+   * that is no code.
    */
-  async verifyTotp(code: string, signal?: AbortSignal): Promise<void> {
-    if (!/^[0-9]{6}$/.test(code)) throw new Failure("usage", "Cannot use the TOTP code: it has 6 digits");
-    const sent = { ...jsonOf({ code }), ...(signal && { signal }) };
-    const { cookies } = await this.#accepted("POST", "/api/auth/totp/verify", sent);
-    this.#cookie = cookies.map((one) => one.split(";")[0] as string).join("; ");
-  }
+  verifyTotp(code: string, signal: AbortSignal): Promise<void>;
+}
 
-  async #accepted(method: string, path: string, options: CallOptions) {
-    const { status, text, cookies } = await this.#exchange(method, path, options).catch((error: unknown) => {
-      throw options.signal?.aborted ? cancelledFailure() : this.#unreachable(error);
-    });
-    const body = parseObject(text);
-    if (status >= 200 && status < 300 && body) return { body, cookies };
-    // The server tells how to send a code over HTTP; here it is a flag.
-    if (body?.error === "totp_required") throw new Failure("failed", this.#cookie ? TOTP_ENDED : TOTP_MISSING);
-    throw refusal(this.#base, status, body);
-  }
+/** The server of a client, and what goes with every request. */
+interface Server {
+  base: URL;
+  token: string;
+  certificates: string[] | undefined;
+  /** The TOTP session, once a code was verified. */
+  cookie: string | undefined;
+}
 
-  #exchange(method: string, path: string, options: CallOptions): Promise<Reply> {
-    return new Promise((resolve, reject) => {
-      const request = this.#request(method, path, options);
-      let answered = false;
-      request.on("response", (response) => {
-        answered = true;
-        readText(response)
-          .then((text) => resolve({ ...headOf(response), text }), reject)
-          .finally(() => request.destroy());
-      });
-      // Once an answer has begun it says more than why the rest of the body could not be sent.
-      request.on("error", (error) => answered || reject(error));
-      if (!options.body) request.end();
-      // An error of either reaches the request's own "error".
-      else pipeline(Readable.from(options.body), request).catch(() => {});
-    });
-  }
+/**
+ * A client that trusts the certificates in `caFile` (PEM) besides the system's. Throws `usage` for a token or a file that
+ * cannot be used.
+ */
+export async function openClient(base: URL, token: string, caFile: string | undefined): Promise<ApiClient> {
+  if (!/^[\x21-\x7e]+$/.test(token))
+    throw new Failure("usage", "Cannot use the token: it is empty or has characters that a token cannot have");
+  const certificates =
+    caFile === undefined ? undefined : [...getCACertificates("default"), await readCertificates(caFile)];
+  const server: Server = { base, token, certificates, cookie: undefined };
+  return {
+    call: async (method, path, options = {}) => (await acceptedReply(server, method, path, options)).body,
+    async verifyTotp(code, signal) {
+      if (!/^[0-9]{6}$/.test(code)) throw new Failure("usage", "Cannot use the TOTP code: it has 6 digits");
+      const sent = { ...jsonOf({ code }), signal };
+      const { cookies } = await acceptedReply(server, "POST", "/api/auth/totp/verify", sent);
+      server.cookie = cookies.map((one) => one.split(";")[0] as string).join("; ");
+    },
+  };
+}
 
-  #request(method: string, path: string, options: CallOptions): ClientRequest {
-    const url = new URL(this.#base.pathname.replace(/\/$/, "") + path, this.#base);
-    const silenceMs = options.silenceMs ?? SILENCE_MS;
-    const request = (url.protocol === "https:" ? httpsRequest : httpRequest)(url, {
-      method,
-      agent: false,
-      headers: {
-        Authorization: `Bearer ${this.#token}`,
-        Accept: "application/json",
-        // Told to close, a server would cut the connection right behind an early answer, before it can be read.
-        Connection: "keep-alive",
-        ...(options.type !== undefined && { "Content-Type": options.type }),
-        ...(this.#cookie !== undefined && { Cookie: this.#cookie }),
-      },
-      timeout: silenceMs,
-      signal: options.signal,
-      ...(this.#certificates && { ca: this.#certificates }),
-    });
-    const silent = `it has not said anything for ${silenceMs / 1000} s`;
-    return request.on("timeout", () => request.destroy(new Error(silent)));
-  }
+async function acceptedReply(server: Server, method: string, path: string, options: CallOptions) {
+  const request = startRequest(server, method, path, options);
+  const { status, text, cookies } = await replyTo(request, options.body).catch((error: unknown) => {
+    throw options.signal?.aborted ? cancelledFailure() : unreachable(server.base, error);
+  });
+  const body = parseObject(text);
+  if (status >= 200 && status < 300 && body) return { body, cookies };
+  // The server's sentence tells how to send a code over HTTP; on the command line the code is a flag.
+  if (body?.error === "totp_required") throw new Failure("failed", server.cookie ? TOTP_ENDED : TOTP_MISSING);
+  throw refusalOf(server.base, status, body);
+}
 
-  #unreachable(error: unknown): Failure {
-    if (error instanceof Failure) return error;
-    return new Failure("failed", `Cannot reach ${this.#base.origin}: ${reasonOf(error)}`, {
-      details: { unreachable: true },
-      cause: error,
+function startRequest(
+  { base, token, certificates, cookie }: Server,
+  method: string,
+  path: string,
+  options: CallOptions,
+) {
+  const url = new URL(base.pathname.replace(/\/$/, "") + path, base);
+  const silenceMs = options.silenceMs ?? SILENCE_MS;
+  const request = (url.protocol === "https:" ? httpsRequest : httpRequest)(url, {
+    method,
+    agent: false,
+    headers: {
+      Authorization: `Bearer ${token}`,
+      Accept: "application/json",
+      // With `close`, a server would cut the connection right behind an early answer, before it can be read.
+      Connection: "keep-alive",
+      ...(options.type !== undefined && { "Content-Type": options.type }),
+      ...(cookie !== undefined && { Cookie: cookie }),
+    },
+    timeout: silenceMs,
+    signal: options.signal,
+    ...(certificates && { ca: certificates }),
+  });
+  const silent = `it has not said anything for ${silenceMs / 1000} s`;
+  return request.on("timeout", () => request.destroy(new Error(silent)));
+}
+
+function replyTo(request: ClientRequest, body: CallOptions["body"]): Promise<Reply> {
+  return new Promise((resolve, reject) => {
+    let answered = false;
+    request.on("response", (response) => {
+      answered = true;
+      const { statusCode: status = 0, headers } = response;
+      readText(response)
+        .then((text) => resolve({ status, text, cookies: headers["set-cookie"] ?? [] }), reject)
+        .finally(() => request.destroy());
     });
-  }
+    // An answer that has begun tells more than the reason why the rest of the body could not be sent.
+    request.on("error", (error) => answered || reject(error));
+    if (!body) request.end();
+    // An error of the body or of the request reaches the request's own "error".
+    else pipeline(Readable.from(body), request).catch(() => {});
+  });
+}
+
+function unreachable(base: URL, error: unknown): Failure {
+  if (error instanceof Failure) return error;
+  const details = { unreachable: true };
+  return new Failure("failed", `Cannot reach ${base.origin}: ${connectionTrouble(error)}`, { details, cause: error });
 }
 
 /** True for the failure of a call that got no answer. */
@@ -171,10 +177,6 @@ async function* toBody(text: string): AsyncGenerator<Uint8Array> {
   yield Buffer.from(text);
 }
 
-function headOf({ statusCode = 0, headers }: IncomingMessage): Omit<Reply, "text"> {
-  return { status: statusCode, cookies: headers["set-cookie"] ?? [] };
-}
-
 async function readText(response: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;
@@ -195,8 +197,8 @@ function parseObject(text: string): Record<string, unknown> | undefined {
   }
 }
 
-/** The server's sentence, and each problem of its details that the sentence does not tell already. */
-function refusal(base: URL, status: number, body: Record<string, unknown> | undefined): Failure {
+/** The server's sentence, and each problem of its details that the sentence does not tell. */
+function refusalOf(base: URL, status: number, body: Record<string, unknown> | undefined): Failure {
   if (typeof body?.error !== "string" || typeof body.message !== "string")
     return new Failure("failed", `${base.origin} answered ${status} and no reason; is it an ops server?`);
   const { error, message, details } = body;
@@ -209,7 +211,7 @@ function refusal(base: URL, status: number, body: Record<string, unknown> | unde
   return new Failure(code, `${message}${problems.join("")}`, { details });
 }
 
-function reasonOf(error: unknown): string {
+function connectionTrouble(error: unknown): string {
   const code = (error as NodeJS.ErrnoException).code ?? "";
   if (code === "ECONNREFUSED") return "the connection was refused; does the server run, on this port?";
   if (code === "ENOTFOUND" || code === "EAI_AGAIN") return "the host name is not known";

@@ -7,9 +7,9 @@ import { boolean, check, integer, object, optional, quote, type Shape, string } 
 import { RUN_STATUS } from "../../run/protocol.ts";
 import type { Parsed } from "../base/flags.ts";
 import { type StopRequest, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
-import { ApiClient, isUnreachable, jsonOf, parseBaseUrl } from "./client.ts";
+import { type ApiClient, isUnreachable, jsonOf, openClient, parseBaseUrl } from "./client.ts";
 
-/** Where the source of a bucket is to change, and who follows what comes of it. */
+/** A change of a bucket's source on a server, and the functions that follow the run. */
 export interface SourceChange {
   baseUrl: string;
   /** The bucket's UUID on the server. */
@@ -18,9 +18,9 @@ export interface SourceChange {
   caFile?: string | undefined;
   /** A TOTP code, verified once before anything else. */
   totp?: string | undefined;
-  /** Ends the upload or, once there is a run, asks the server to cancel it. */
+  /** Ends the upload or, once there is a run, makes the server cancel the run. */
   signal: AbortSignal;
-  /** Gets sentences about how it goes, without newline. */
+  /** Gets sentences about the progress, without newline. */
   progress: (text: string) => void;
   /** Gets the run's Activity as it comes. */
   output: (text: string) => void;
@@ -43,7 +43,7 @@ export async function pushCommand(input: Parsed): Promise<number> {
   return await push({ ...changeOf(input, stop), dir: realPlace(input.values.get("dir") ?? ".") });
 }
 
-/** `ops push rollback <base_url> --bucket <id>`, likewise. */
+/** `ops push rollback <base_url> --bucket <id>`, with the token in the same place. */
 export async function rollbackCommand(input: Parsed): Promise<number> {
   using stop = stopRequest();
   return await rollback({ ...changeOf(input, stop), revision: input.values.get("revision") });
@@ -67,9 +67,9 @@ function changeOf(input: Parsed, { signal }: StopRequest): SourceChange {
 }
 
 /**
- * Sends the source of the local bucket in `dir` to a server and follows the build that this starts (control-plane.md,
- * Source push). Answers the exit code: 0 the build succeeded, 1 it failed, 130 it or this was cancelled. Throws a Failure
- * when there is no outcome: `usage`, `bucket_busy`, `invalid_source` for what cannot be packed, else `failed`.
+ * Sends the source of the local bucket in `dir` to a server and follows the build (control-plane.md, Source push). Answers
+ * the exit code: 0 the build succeeded, 1 the build failed, 130 the build or the push was cancelled. Without an outcome,
+ * throws `usage`, `bucket_busy`, `invalid_source` for a source that cannot be packed, else `failed`.
  */
 export function push(options: SourceChange & { dir: string }): Promise<number> {
   return change(options, "accepted", (client, bucket) => upload(client, bucket, options));
@@ -95,7 +95,7 @@ async function change(
 ): Promise<number> {
   const id = options.bucket.toLowerCase();
   if (!isUuid(id)) throw new Failure("usage", `Cannot push to ${quote(options.bucket)}: a bucket is named by its UUID`);
-  const client = await ApiClient.open(parseBaseUrl(options.baseUrl), options.token, options.caFile);
+  const client = await openClient(parseBaseUrl(options.baseUrl), options.token, options.caFile);
   const bucket = `/api/buckets/${id}`;
   let run: string | undefined;
   try {
@@ -122,7 +122,7 @@ async function upload(client: ApiClient, bucket: string, options: SourceChange &
   return expect(STARTED, started).run_id;
 }
 
-/** The archive, with a word about it every 8 MiB. */
+/** The archive; tells the progress every 8 MiB. */
 async function* reported(packed: PackedSource, progress: SourceChange["progress"]): AsyncGenerator<Uint8Array> {
   let sent = 0;
   for await (const chunk of packed.archive) {
@@ -158,7 +158,7 @@ async function outcomeOfBuild(client: ApiClient, run: string, { signal, progress
   return status === "cancelled" ? 130 : 1;
 }
 
-/** A run goes on when the connection to it is lost: asks again a few times before it gives up. */
+/** Asks again a few times before it gives up: a run goes on while the connection to the server is lost. */
 async function getPatiently(client: ApiClient, path: string, signal: AbortSignal): Promise<Record<string, unknown>> {
   for (const pause of RETRY_AFTER_MS) {
     try {
@@ -180,7 +180,7 @@ async function cancel(client: ApiClient, run: string, options: SourceChange): Pr
   }
 }
 
-/** An answer may have more fields than are needed here; `null` counts as absent. */
+/** The shape of an answer, which may have further fields; `null` counts as absent. */
 function answerWith<F extends Record<string, Shape<unknown>>>(fields: F) {
   return object(fields, { unknown: "warn", lenient: true });
 }

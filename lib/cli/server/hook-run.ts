@@ -2,8 +2,8 @@ import path from "node:path";
 import { pathToFileURL } from "node:url";
 
 /**
- * Runs a script in this very process, as `node <file>` would: Node strips the types itself. Answers the exit code that
- * the script has set, 0 where it set none, or 1 where it threw.
+ * Runs a script in this very process, as `node <file>` would; Node strips the types. Answers the exit code that the script
+ * has set, 0 where it has set none, or 1 where it has thrown.
  */
 export async function runHookFile(file: string): Promise<number> {
   const script = path.resolve(file);

@@ -24,7 +24,7 @@ export async function serverCommand(input: Parsed): Promise<number> {
     reloaded = reloaded.then(() => reloadTls());
   };
   using stop = stopRequest(config.tls && onHangUp);
-  // The configuration took the secrets out of the environment: no child can inherit them.
+  // serverConfig() has removed the secrets from the environment: no child process inherits them.
   const server = await startServer(config, new Launcher(process.env), log);
   reloadTls = server.reloadTls;
   process.stdout.write(`listening on ${server.url}\n`);

@@ -8,10 +8,10 @@ import { EXIT, type Parsed } from "../base/flags.ts";
 import { toStderr } from "../base/terminal.ts";
 
 const DEFAULT_FILE = "./server-totp.secret";
-/** Characters of a label as they stand in the URI: with a secret of any length, a QR code still holds it. */
+/** The most characters of a label in the URI: a QR code then holds the URI with a secret of any length. */
 const LABEL_LENGTH = 200;
 
-/** `ops server totp-enroll`: makes a TOTP secret, or shows the one that is there, for an authenticator app. */
+/** `ops server totp-enroll`: makes a TOTP secret, or shows the existing one, for an authenticator app. */
 export async function totpEnrollCommand(input: Parsed): Promise<number> {
   const issuer = label(input, "totp-issuer", "ops");
   const account = label(input, "totp-account", `ops-server@${hostname()}`);

@@ -13,16 +13,16 @@ import {
   type ToWorker,
 } from "../../run/protocol.ts";
 
-/** What a run's process is to do. */
+/** The orders of a run's process. */
 type Order = Exclude<ToWorker, { type: "cancel" }>;
 
 /** The descriptor of activity.log. */
 const ACTIVITY = 1;
 
 /**
- * The process of one run (decisions: Runs). It gets its orders over the IPC channel, reports every process group it
- * opens and closes, and stops when it is told to or when the channel is gone, because then the server is gone too.
- * Its stdout and stderr are the run's activity.log.
+ * The process of one run (decisions: Runs). The server sends its orders over the IPC channel. The process reports every
+ * process group that it opens and closes. It stops on TERM, on a cancel, and when the channel is gone, because then the
+ * server is gone too. Its stdout and stderr are the run's activity.log.
  */
 export async function runWorker(): Promise<number> {
   if (process.send === undefined)
@@ -42,16 +42,16 @@ export async function runWorker(): Promise<number> {
     if (process.connected) process.send?.(outcome, (error: Error | null) => resolve(error === null));
     else resolve(false);
   });
-  // Whoever settles the run then knows what was done and what was not.
+  // From the file the next server knows what was done and what was not.
   if (!isTold && order.type === "orders") {
     const { outcome: file } = runLayout(layoutOf(order.bucketDir), order.runId);
     await writeAtomic(file, `${JSON.stringify(outcome)}\n`).catch(() => {});
   }
-  // What is left open must not keep the bucket busy: the outcome is delivered, so this process may go.
+  // The outcome is delivered: nothing that is still open may keep the bucket busy.
   process.exit(outcome.ok ? 0 : 1);
 }
 
-/** Until there are orders nothing has begun: TERM, a cancel and the end of the channel just end this process. */
+/** Waits for the orders. Nothing has begun until then: TERM, a cancel and the end of the channel end this process. */
 async function firstOrder(): Promise<Order> {
   const leave = () => process.exit(1);
   process.once("disconnect", leave);

@@ -80,7 +80,7 @@ export const AUTH_ROUTES = [
   }),
 ];
 
-/** Who gets here has proven TOTP, where it is on. */
+/** A request that gets here has proven TOTP where TOTP is on. */
 function sessionBody(session: Session | undefined, { totp }: Identity) {
   return { expires_at: session ? timeOf(session) : null, totp: { enabled: totp, verified: totp } };
 }

@@ -10,7 +10,7 @@ import { bucketRoute, type ServerRoute, startRun } from "../context.ts";
 import { openBucket } from "../reading.ts";
 import { component } from "./shapes.ts";
 
-/** What every start of a run may fail with. */
+/** The failures of every start of a run. */
 export const START_FAILURES: readonly FailureCode[] = [
   "bucket_not_initialized",
   "schema_upgrade_required",
@@ -27,7 +27,7 @@ function startFailures(kind: RunKind): FailureCode[] {
   return [...ofNames, ...START_FAILURES, ...ofRetry];
 }
 
-/** How every start of a run is answered. */
+/** The answer to every start of a run. */
 export const STARTED = { status: 202, description: "The run has started", shape: component("RunStarted") };
 
 /** Options of a route that starts a run, beside the parameters of the kind. */
@@ -74,7 +74,7 @@ const READ =
   "Without `workers` and `labels`: all workers of the catalog. The run's result has for each worker its `outcome` " +
   "(`ok`, `failed`, `unreachable`, `cancelled` or `not_started`). All workers are asked; the run fails unless all are `ok`.";
 
-/** What can be started in a bucket; each is a run. */
+/** The runs that can be started in a bucket. */
 export const OPERATION_ROUTES = [
   start("build"),
   start("deploy", {

@@ -23,7 +23,7 @@ import { ID, RUN_FIELDS, RUN_KIND } from "../../run/record.ts";
 
 const CURSOR = "`next_cursor` of the last answer";
 
-/** Lists: how many items, and from where on. */
+/** The query of a list: how many items, and after which one. */
 export const PAGE = {
   limit: withDefault(described(integer({ min: 1, max: 500 }), "How many items at most"), 50),
   cursor: optional(described(string({ min: 1, max: 200 }), CURSOR)),
@@ -109,7 +109,7 @@ const PROBLEM = object({
 
 const NEXT_CURSOR = described(nullable(string()), "null at the end of the list");
 
-/** What answers are made of: the named schemas of openapi.yaml. */
+/** The named schemas of openapi.yaml, of which answers are made. */
 const SCHEMAS = {
   Error: object({
     error: described(oneOf(...(Object.keys(HTTP_STATUS) as [string])), "Stable, for programs"),
@@ -227,5 +227,5 @@ export function page(name: keyof typeof SCHEMAS): Shape<unknown> {
   return object({ items: list(component(name)), next_cursor: NEXT_CURSOR });
 }
 
-/** What people call things: one line of text. */
+/** A name that people give: one line of text. */
 export const LABEL = string({ min: 1, max: 200, pattern: /^[^\u0000-\u001f\u007f]+$/, means: "one line of text" });

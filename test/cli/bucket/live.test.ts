@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LiveView, liveLines } from "../../../lib/cli/bucket/live.ts";
+import { liveLines, liveView } from "../../../lib/cli/bucket/live.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
 import type { Progress } from "../../../lib/run/protocol.ts";
 import { PROGRAM } from "../../../scripts/local-server.ts";
@@ -60,7 +60,7 @@ test("the live lines name waves, batches, workers and every wait with its time a
 
 test("lines are redrawn in place: no line of the log is lost, and none of the view is left", () => {
   let text = "";
-  const view = new LiveView({
+  const view = liveView({
     columns: 30,
     write(part: string) {
       text += part;
