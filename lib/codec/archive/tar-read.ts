@@ -57,9 +57,11 @@ export async function* readTar(source: AsyncIterable<Uint8Array>): AsyncGenerato
     for (let index = 1; ; index++) {
       const header = await readHeader(reader, index);
       if (!header) return await readEnd(reader, index);
-      const content = new EntryContent(reader, header);
-      yield { ...header, content };
-      await content.finish();
+      const unread = { bytes: header.size };
+      yield { ...header, content: contentOfEntry(reader, header, unread) };
+      for await (const _ of contentOfEntry(reader, header, unread));
+      const padding = paddingOf(header.size);
+      if ((await reader.exactly(padding)).length < padding) throw cutOff(header);
     }
   } finally {
     await reader.close();
@@ -205,37 +207,22 @@ async function readEnd(reader: ByteReader, index: number): Promise<void> {
   }
 }
 
-/** The content of one entry, handed out once. At its end unread bytes are skipped. */
-class EntryContent {
-  readonly #reader: ByteReader;
-  readonly #header: EntryHeader;
-  #left: number;
-
-  constructor(reader: ByteReader, header: EntryHeader) {
-    this.#reader = reader;
-    this.#header = header;
-    this.#left = header.size;
+/** The bytes of one entry's content that nobody has read yet. */
+async function* contentOfEntry(
+  reader: ByteReader,
+  header: EntryHeader,
+  unread: { bytes: number },
+): AsyncGenerator<Uint8Array> {
+  while (unread.bytes > 0) {
+    const chunk = await reader.some(unread.bytes);
+    if (!chunk) throw cutOff(header);
+    unread.bytes -= chunk.length;
+    yield chunk;
   }
+}
 
-  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array> {
-    while (this.#left > 0) {
-      const chunk = await this.#reader.some(this.#left);
-      if (!chunk) throw this.#cutOff();
-      this.#left -= chunk.length;
-      yield chunk;
-    }
-  }
-
-  async finish(): Promise<void> {
-    for await (const _ of this);
-    const padding = paddingOf(this.#header.size);
-    if ((await this.#reader.exactly(padding)).length < padding) throw this.#cutOff();
-  }
-
-  #cutOff(): Failure {
-    const { index, path, size } = this.#header;
-    return archiveFailure(index, path, `the archive is cut off in its content of ${size} bytes`);
-  }
+function cutOff({ index, path, size }: EntryHeader): Failure {
+  return archiveFailure(index, path, `the archive is cut off in its content of ${size} bytes`);
 }
 
 /** Cuts a stream of chunks of any size into the pieces that are asked for. */

@@ -1,34 +1,14 @@
 import { decodeUtf8 } from "../../core/plain-text.ts";
-import {
-  goTypeName,
-  miscount,
-  type TemplateFunction,
-  type TemplateStruct,
-  type TemplateValue,
-  typed,
-  variadic,
-} from "./funcs.ts";
+import { goTypeName, type TemplateFunction, type TemplateValue, typed, variadic } from "./funcs.ts";
 import { isPrintable } from "./literal.ts";
-import { sortedEntries, sprint, sprintf, sprintln } from "./print.ts";
+import { sprint, sprintf, sprintln } from "./print.ts";
 
-/** Go's notion of truth: not the zero of its type, not nil, not empty; a struct or function always. */
+/** Go's notion of truth: not the zero of its type, not nil, not empty; a struct always. */
 export function isTrue(value: TemplateValue | undefined): boolean {
   if (value === null || value === undefined) return false;
   if (typeof value === "number") return value !== 0;
   if (typeof value === "string" || Array.isArray(value)) return value.length > 0;
-  return value instanceof Map ? value.size > 0 : typeof value === "object" || Boolean(value);
-}
-
-/** True for a value with named fields. */
-export function isStruct(value: TemplateValue): value is TemplateStruct {
-  return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Map);
-}
-
-/** The pairs that range visits: of a list by index, of a map in the order of its keys, none of nil; else undefined. */
-export function rangeEntries(value: TemplateValue | undefined): [TemplateValue, TemplateValue][] | undefined {
-  if (value === null || value === undefined) return [];
-  if (Array.isArray(value)) return value.map((item: TemplateValue, index) => [BigInt(index), item]);
-  return value instanceof Map ? sortedEntries(value) : undefined;
+  return typeof value === "object" || Boolean(value);
 }
 
 /** Go's functions that are not plain calls: `and` and `or` evaluate no more operands than they need. */
@@ -57,22 +37,15 @@ export const BUILTINS: Readonly<Record<string, TemplateFunction>> = {
   urlquery: variadic([], (...values) => escapeQuery(shownOperands(values))),
 };
 
-/** Go's `call`: calls its first argument with the others; `name` stands for the first one in errors. */
-export function callNamed(name: string): TemplateFunction {
-  return (body = null, ...values) => {
-    if (body === null) throw new Error("call of nil");
-    if (typeof body !== "function") throw new Error(`non-function ${name} of type ${goTypeName(body)}`);
-    const wrong = miscount(body, values.length);
-    if (wrong !== undefined) throw new Error(`wrong number of args: ${wrong}`);
-    return body(...values);
-  };
+/** Go's `call` of the value that `name` stands for. No value of a template is a function, so that it always fails. */
+export function refuseCall(name: string, value: TemplateValue): never {
+  throw new Error(value === null ? "call of nil" : `non-function ${name} of type ${goTypeName(value)}`);
 }
 
 function equals(a: TemplateValue, b: TemplateValue): boolean {
   if (a === null || b === null) return a === b;
   for (const value of [a, b])
-    if (typeof value === "object" || typeof value === "function")
-      throw new Error(`non-comparable type ${goTypeName(value)}`);
+    if (typeof value === "object") throw new Error(`non-comparable type ${goTypeName(value)}`);
   if (typeof a === typeof b) return a === b;
   throw new Error("incompatible types for comparison");
 }
@@ -81,7 +54,7 @@ function isLess(a: TemplateValue, b: TemplateValue): boolean {
   if (typeof a === "string" && typeof b === "string") return Buffer.compare(Buffer.from(a), Buffer.from(b)) < 0;
   if (typeof a === "bigint" && typeof b === "bigint") return a < b;
   if (typeof a === "number" && typeof b === "number") return a < b;
-  const isBasic = (value: TemplateValue) => value !== null && typeof value !== "object" && typeof value !== "function";
+  const isBasic = (value: TemplateValue) => typeof value !== "object";
   const differ = isBasic(a) && isBasic(b) && typeof a !== typeof b;
   throw new Error(`${differ ? "incompatible types" : "invalid type"} for comparison`);
 }
@@ -90,7 +63,6 @@ function lengthOfValue(value: TemplateValue): bigint {
   if (value === null) throw new Error("len of nil pointer");
   if (typeof value === "string") return BigInt(Buffer.byteLength(value));
   if (Array.isArray(value)) return BigInt(value.length);
-  if (value instanceof Map) return BigInt(value.size);
   throw new Error(`len of type ${goTypeName(value)}`);
 }
 
@@ -101,10 +73,6 @@ function elementOf(value: TemplateValue, ...indexes: TemplateValue[]): TemplateV
 
 function elementAt(value: TemplateValue, index: TemplateValue): TemplateValue {
   if (value === null) throw new Error("index of untyped nil");
-  if (value instanceof Map) {
-    if (typeof index === "string") return value.get(index) ?? null;
-    throw new Error(`value has type ${goTypeName(index)}; should be string`);
-  }
   const items: ArrayLike<TemplateValue | number> | undefined =
     typeof value === "string" ? Buffer.from(value) : Array.isArray(value) ? value : undefined;
   if (!items) throw new Error(`can't index item of type ${goTypeName(value)}`);

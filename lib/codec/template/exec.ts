@@ -8,7 +8,7 @@ import {
   sourceOf,
   type Templates,
 } from "./ast.ts";
-import { BUILTINS, callNamed, isStruct, isTrue, rangeEntries } from "./builtins.ts";
+import { BUILTINS, isTrue, refuseCall } from "./builtins.ts";
 import {
   argumentFor,
   goTypeName,
@@ -18,6 +18,7 @@ import {
   stepsToTake,
   TEXT_LIMIT,
   type TemplateFunction,
+  type TemplateStruct,
   type TemplateValue,
   WORKSPACE_FUNCTIONS,
 } from "./funcs.ts";
@@ -152,7 +153,6 @@ class TemplateExecution {
   #action(dot: Value, action: Extract<Statement, { kind: "action" }>): undefined {
     const value = this.#pipeline(dot, action.pipeline);
     if (action.pipeline.variables.length > 0) return;
-    if (typeof value === "function") throw this.#failure(action, `can't print ${sourceOf(action)} of type func`);
     const text = this.#invoke(action.pipeline, "print", () => sprint([value ?? "<no value>"]));
     this.#write(action, String(text));
   }
@@ -184,12 +184,13 @@ class TemplateExecution {
     return undefined;
   }
 
+  /** What range visits: a list with its indexes, and nothing for nil. */
   #entries(pipeline: Pipeline, value: Value): [TemplateValue, TemplateValue][] {
-    const entries = rangeEntries(value);
-    if (entries) return entries;
+    if (value === null || value === undefined) return [];
+    if (Array.isArray(value)) return value.map((item: TemplateValue, index) => [BigInt(index), item]);
     const last = pipeline.commands.at(-1) ?? pipeline;
     const isLiteral = last.kind === "command" && "source" in (last.words[0] ?? {});
-    const shown = isLiteral ? sprint([value ?? null]) : `a value of type ${goTypeName(value)}`;
+    const shown = isLiteral ? sprint([value]) : `a value of type ${goTypeName(value)}`;
     throw this.#failure(last, `range can't iterate over ${shown}`);
   }
 
@@ -274,14 +275,10 @@ class TemplateExecution {
   #field(node: Expression, value: Value, name: string, hasArguments: boolean): Value {
     if (value === undefined) return undefined;
     if (value === null) throw this.#failure(node, `nil pointer evaluating interface {}.${name}`);
-    if (value instanceof Map) {
-      if (hasArguments) throw this.#failure(node, `${name} is not a method but has arguments`);
-      return value.get(name);
-    }
-    if (!isStruct(value) || !Object.hasOwn(value, name))
+    if (typeof value !== "object" || Array.isArray(value) || !Object.hasOwn(value, name))
       throw this.#failure(node, `can't evaluate field ${name} in type ${goTypeName(value)}`);
     if (hasArguments) throw this.#failure(node, `${name} has arguments but cannot be invoked as function`);
-    return value[name];
+    return (value as TemplateStruct)[name];
   }
 
   // Calls
@@ -295,11 +292,12 @@ class TemplateExecution {
     if (!body && name !== "call") return this.#shortCircuit(dot, name === "or", call);
     const wrong = body && miscount(body, given);
     if (wrong) throw this.#failure(call.name, `wrong number of args for ${name}: ${wrong}`);
-    const parameter = (at: number) => body?.signature?.parameters[at] ?? "any";
+    const parameter = (at: number) => body?.parameters[at] ?? "any";
     const values = words.map((argument, at) => this.#argument(dot, argument, parameter(at)));
     for (const value of piped) values.push(this.#checked(value, parameter(words.length), node));
     for (const value of values) this.#step(node, stepsToTake(value));
-    return this.#invoke(node, name, () => (body ?? callNamed(sourceOf(words[0] ?? node)))(...values));
+    const refuse = () => refuseCall(sourceOf(words[0] ?? node), values[0] ?? null);
+    return this.#invoke(node, name, () => (body ? body.call(...values) : refuse()));
   }
 
   /** `and` and `or` answer the first operand that decides, and evaluate none after it. */

@@ -5,31 +5,13 @@ export const TEXT_LIMIT = 16 * 1024 * 1024;
 
 /**
  * What a template works on. Integers are bigint (64 bits, two's complement, exact), floats are number, null is nil, an
- * array is a list. A Map has keys that may be missing; a struct is a plain object whose fields all exist.
+ * array is a list, a struct is a plain object.
  */
-export type TemplateValue =
-  | string
-  | bigint
-  | number
-  | boolean
-  | null
-  | readonly TemplateValue[]
-  | ReadonlyMap<string, TemplateValue>
-  | TemplateStruct
-  | TemplateFunction;
+export type TemplateValue = string | bigint | number | boolean | null | readonly TemplateValue[] | TemplateStruct;
 
 /** Named fields; asking for any other is an error. */
 export interface TemplateStruct {
   readonly [field: string]: TemplateValue;
-}
-
-/**
- * A function that templates can call; what it throws becomes an execution error with a position. With a signature
- * ({@link typed}) its arguments are counted and checked before; without one they are counted when it has parameters.
- */
-export interface TemplateFunction {
-  (...args: TemplateValue[]): TemplateValue;
-  readonly signature?: Signature;
 }
 
 interface ParameterTypes {
@@ -42,35 +24,37 @@ interface ParameterTypes {
 /** The type of a parameter, by its name in error messages. */
 export type Parameter = keyof ParameterTypes;
 
-/** What a function takes: its parameters, then, where `rest` is true, any number of further values. */
-interface Signature {
+/**
+ * A function that templates can call. Its arguments are counted and checked before the call. What it throws becomes an
+ * execution error with a position.
+ */
+export interface TemplateFunction {
   parameters: readonly Parameter[];
+  /** True where any number of further values may follow the parameters. */
   rest: boolean;
+  call(...args: TemplateValue[]): TemplateValue;
 }
 
 type Arguments<P extends readonly Parameter[]> = { [I in keyof P]: ParameterTypes[P[I]] };
 
-/** A function whose arguments are counted and checked against these types before it is called. */
+/** A function with these parameters. */
 export function typed<const P extends readonly Parameter[]>(
   parameters: P,
   body: (...args: Arguments<P>) => TemplateValue,
 ): TemplateFunction {
-  const call = (...args: TemplateValue[]) => body(...(args as unknown as Arguments<P>));
-  return Object.assign(call, { signature: { parameters, rest: false } });
+  return { parameters, rest: false, call: body as unknown as TemplateFunction["call"] };
 }
 
-/** Like {@link typed}, with any number of further values. */
+/** A function with these parameters and any number of further values. */
 export function variadic<const P extends readonly Parameter[]>(
   parameters: P,
   body: (...args: [...Arguments<P>, ...TemplateValue[]]) => TemplateValue,
 ): TemplateFunction {
-  const call = (...args: TemplateValue[]) => body(...(args as unknown as [...Arguments<P>, ...TemplateValue[]]));
-  return Object.assign(call, { signature: { parameters, rest: true } });
+  return { parameters, rest: true, call: body as unknown as TemplateFunction["call"] };
 }
 
 /** What is wrong with the number of arguments, or undefined. */
-export function miscount(body: TemplateFunction, given: number): string | undefined {
-  const { parameters, rest } = body.signature ?? { parameters: { length: body.length }, rest: body.length === 0 };
+export function miscount({ parameters, rest }: TemplateFunction, given: number): string | undefined {
   if (rest ? given >= parameters.length : given === parameters.length) return undefined;
   return `want ${rest ? "at least " : ""}${parameters.length} got ${given}`;
 }
@@ -90,8 +74,6 @@ export function goTypeName(value: TemplateValue | undefined): string {
   if (typeof value === "number") return "float64";
   if (typeof value === "boolean") return "bool";
   if (typeof value === "string") return "string";
-  if (typeof value === "function") return "func";
-  if (value instanceof Map) return "map[string]interface {}";
   if (!Array.isArray(value)) return "struct";
   return value.every((item) => typeof item === "string") ? "[]string" : "[]interface {}";
 }

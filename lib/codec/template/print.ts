@@ -21,11 +21,7 @@ export function sprint(values: readonly TemplateValue[]): string {
 /** The operands in Go's default form with blanks between them, and a line end. */
 export function sprintln(values: readonly TemplateValue[]): string {
   const printer = new Printer();
-  for (const [at, value] of values.entries()) {
-    if (at > 0) printer.write(" ");
-    printer.value(value, "v", true);
-  }
-  printer.write("\n");
+  printer.between("", values, "\n", (value) => printer.value(value, "v", true));
   return printer.text();
 }
 
@@ -103,7 +99,7 @@ class Printer {
     this.#parts.push(text);
   }
 
-  /** `top` is true for an operand, false for an element of a list, map or struct. */
+  /** `top` is true for an operand, false for an element of a list or struct. */
   value(value: TemplateValue, verb: string, top = false): void {
     if (value === null) this.#nil(verb, top);
     else if (verb === "T" && top) this.#pad(goTypeName(value));
@@ -111,9 +107,8 @@ class Printer {
     else if (typeof value === "bigint") this.#integer(value, verb);
     else if (typeof value === "number") this.#float(value, verb);
     else if (typeof value === "string") this.#string(value, verb);
-    else if (typeof value === "function") this.write(`%!${verb}(func=func)`);
-    else if (Array.isArray(value)) this.#list(value, verb);
-    else this.#fields(value as TemplateStruct, verb);
+    else if (Array.isArray(value)) this.between("[", value, "]", (item) => this.value(item, verb));
+    else this.#struct(value as TemplateStruct, verb);
   }
 
   /** The arguments that no verb has taken. */
@@ -154,29 +149,23 @@ class Printer {
     else this.#wrongVerb(value, verb);
   }
 
-  #list(items: readonly TemplateValue[], verb: string): void {
-    this.write("[");
-    for (const [at, item] of items.entries()) {
-      if (at > 0) this.write(" ");
-      this.value(item, verb);
-    }
-    this.write("]");
+  /** A struct, as `%+v` with the names of its fields. */
+  #struct(value: TemplateStruct, verb: string): void {
+    const hasNames = verb === "v" && this.#has("+");
+    this.between("{", Object.entries(value), "}", ([name, field]) => {
+      if (hasNames) this.write(`${name}:`);
+      this.value(field, verb);
+    });
   }
 
-  /** A map with its keys, or a struct: `%+v` shows the names of its fields. */
-  #fields(value: ReadonlyMap<string, TemplateValue> | TemplateStruct, verb: string): void {
-    const isMap = value instanceof Map;
-    const entries: [string, TemplateValue][] = isMap ? sortedEntries(value) : Object.entries(value);
-    const hasNames = isMap || (verb === "v" && this.#has("+"));
-    this.write(isMap ? "map[" : "{");
-    for (const [at, [key, item]] of entries.entries()) {
+  /** Writes what stands around items, and the items with blanks between them. */
+  between<T>(open: string, items: readonly T[], close: string, show: (item: T) => void): void {
+    this.write(open);
+    for (const [at, item] of items.entries()) {
       if (at > 0) this.write(" ");
-      if (isMap) this.value(key, verb);
-      else if (hasNames) this.write(key);
-      if (hasNames) this.write(":");
-      this.value(item, verb);
+      show(item);
     }
-    this.write(isMap ? "]" : "}");
+    this.write(close);
   }
 
   #string(value: string, verb: string): void {
@@ -238,9 +227,4 @@ class Printer {
     const missing = filling.repeat(Math.max(0, Math.abs(width) - (width === 0 ? 0 : [...text].length)));
     this.write(this.#has("-") || width < 0 ? text + missing : missing + text);
   }
-}
-
-/** The entries of a map in the order of its keys' bytes. */
-export function sortedEntries(map: ReadonlyMap<string, TemplateValue>): [string, TemplateValue][] {
-  return [...map].sort(([a], [b]) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
 }
