@@ -162,6 +162,7 @@ function* jobSteps({ context, failed }: Walk, rollout: Rollout): Steps {
  */
 function* rolloutSteps(signal: AbortSignal, rollout: Rollout): Steps {
   const { plan, states } = rollout;
+  const byHost = new Map(states.map((state) => [state.plan.allocation.worker, state]));
   const changing = states.filter(isChanging);
   const part = (which: readonly AllocationState[]) => ({ rollout, states: which.filter(isSound) });
   try {
@@ -174,7 +175,8 @@ function* rolloutSteps(signal: AbortSignal, rollout: Rollout): Steps {
     for (const phase of plan.phases)
       for (const batch of phase.batches) {
         throwIfCancelled(signal);
-        yield* batchSteps(signal, rollout, phase, batch);
+        const ofBatch = batch.workers.map((host) => byHost.get(host) as AllocationState);
+        yield* batchSteps(signal, { rollout, states: ofBatch }, phase, batch);
       }
     const workers = workersOf(states.filter(isSound));
     yield* ask("hooks", { rollout, states: [], pass: { kind: "post_deploy", job: plan.job, workers } });
@@ -200,10 +202,8 @@ function* openGateSteps(rollout: Rollout): Steps {
 }
 
 /** One batch: lifecycle, hooks, promotion, gate. The next batch begins only where this one succeeded. */
-function* batchSteps(signal: AbortSignal, rollout: Rollout, phase: Phase, batch: Batch): Steps {
-  const byHost = new Map(rollout.states.map((state) => [state.plan.allocation.worker, state]));
-  const states = batch.workers.map((host) => byHost.get(host) as AllocationState);
-  const part = { rollout, states };
+function* batchSteps(signal: AbortSignal, part: RolloutPart, phase: Phase, batch: Batch): Steps {
+  const { rollout } = part;
   yield* ask("batch", { ...part, phase, batch });
   try {
     const taken = yield* phase.phase === "job_control" ? controlSteps(part, batch) : targetSteps(part, phase, batch);
