@@ -138,7 +138,7 @@ function orderInForce(namespace: string, key: string, { options }: Call): string
 
 function put(route: "/kv" | "/kv/secret") {
   return ({ namespace, key, value, ttl }: Entry & { value: string; ttl: number }, call: Call): Answer => {
-    if (!mayWrite(call.script.job, call.script.event, route, namespace, key)) return FORBIDDEN;
+    if (!mayWrite(call.script.job, call.script.event, { route, namespace, key })) return FORBIDDEN;
     if (isSecretNamespace(namespace)) call.options.onSecret(value);
     call.options.kv.put(namespace, key, value, ttl);
     return json(200, { namespace, key });
@@ -147,7 +147,7 @@ function put(route: "/kv" | "/kv/secret") {
 
 function remove(route: "/kv" | "/kv/secret") {
   return ({ namespace, key }: Entry, call: Call): Answer => {
-    if (!mayWrite(call.script.job, call.script.event, route, namespace, key)) return FORBIDDEN;
+    if (!mayWrite(call.script.job, call.script.event, { route, namespace, key })) return FORBIDDEN;
     if (!call.options.kv.keys(namespace).includes(key)) return errorAnswer(404, "KV delete operation failed");
     call.options.kv.delete(namespace, key);
     return json(200, { namespace, key });

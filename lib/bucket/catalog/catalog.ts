@@ -1,4 +1,4 @@
-import type { Database, SqlValue } from "../base/database.ts";
+import type { Database, Row, SqlValue } from "../base/database.ts";
 import {
   ALLOCATION,
   BUILT_WORKER,
@@ -17,9 +17,8 @@ import { startAnew } from "./promotions.ts";
 
 /** The workers, by position and host; removed workers that still have allocations are included. */
 export function catalogWorkers(db: Database): CatalogWorker[] {
-  const rows = db.all<{ worker_ip: string; label: string }>(
-    "SELECT worker_ip, label FROM worker_labels ORDER BY label",
-  );
+  const sql = "SELECT worker_ip, label FROM worker_labels ORDER BY label";
+  const rows = db.all<{ worker_ip: string; label: string }>(sql);
   const labels = Map.groupBy(rows, (row) => row.worker_ip);
   return readRecords(db, WORKER, "ORDER BY position, worker_ip").map((worker) => {
     return { ...worker, labels: (labels.get(worker.host) ?? []).map(({ label }) => label) };
@@ -43,9 +42,8 @@ export function catalogJobs(db: Database): CatalogJob[] {
 /** The numbers of all ports by job and name, names in order. */
 export function catalogPorts(db: Database): Map<string, Map<string, number>> {
   const ports = new Map<string, Map<string, number>>();
-  const rows = db.all<{ job: string; name: string; port: number }>(
-    "SELECT job, name, port FROM job_ports ORDER BY name",
-  );
+  const sql = "SELECT job, name, port FROM job_ports ORDER BY name";
+  const rows = db.all<{ job: string; name: string; port: number }>(sql);
   for (const { job, name, port } of rows) ports.set(job, (ports.get(job) ?? new Map()).set(name, port));
   return ports;
 }
@@ -71,12 +69,8 @@ export function catalogFile(db: Database, job: string, path: string): CatalogFil
 }
 
 /** The files of a job from the path after `after` on, at most `limit`, without their content. */
-export function listCatalogFiles(
-  db: Database,
-  job: string,
-  { after, limit }: { after: string; limit: number },
-): (Omit<CatalogFile, "content"> & { size_bytes: number })[] {
-  return db.all(
+export function listCatalogFiles(db: Database, job: string, { after, limit }: { after: string; limit: number }) {
+  return db.all<Omit<CatalogFile, "content"> & { size_bytes: number }>(
     `SELECT path, mode, sha256, length(content) AS size_bytes FROM job_files
      WHERE job = ? AND path > ? ORDER BY path LIMIT ?`,
     ...[job, after, limit],
@@ -93,11 +87,8 @@ export interface BuiltWorker extends Worker {
   id: string;
 }
 
-/** What a job gets of a resource, in MB or MHz, and which file says so. */
-export interface Reservation {
-  min: number;
-  max: number;
-  current: number;
+/** What a job gets of a resource, in MB or MHz, and the file that says so. */
+export interface Reservation extends Record<"min" | "max" | "current", number> {
   source: string;
 }
 
@@ -129,44 +120,49 @@ export function saveCatalog(db: Database, { workers, jobs, ...built }: BuiltCata
   const present = new Set(workers.map((worker) => worker.host));
   const left = new Set<SqlValue>(built.allocations.map(({ worker }) => worker).filter((host) => !present.has(host)));
   for (const host of left) db.run("UPDATE worker SET removed = 1 WHERE worker_ip = ?", host);
-  replaceRows(
-    db,
-    "worker",
-    workers.map((worker) => rowOf(BUILT_WORKER, { ...worker, removed: false })),
-    left,
-  );
+  for (const [table, rows] of Object.entries(workerRows(workers))) replaceRows(db, table, rows, left);
   db.run("DELETE FROM worker_facts WHERE worker_ip NOT IN (SELECT worker_ip FROM worker)");
-  const labels = workers.flatMap(({ host, labels }) => labels.map((label) => ({ worker_ip: host, label })));
-  replaceRows(db, "worker_labels", labels, left);
-  const tags = workers.flatMap(({ host, tags }) => [...tags].map(([key, value]) => ({ worker_ip: host, key, value })));
-  replaceRows(db, "worker_tags", tags, left);
-  replaceRows(db, "job", jobs.map(jobRow));
-  replaceRows(
-    db,
-    "job_selectors",
-    jobs.flatMap(({ name: job, selectors }) => selectors.map((selector) => ({ job, selector }))),
-  );
-  replaceRows(
-    db,
-    "job_ports",
-    jobs.flatMap(({ name: job, ports }) => Object.entries(ports).map(([name, port]) => ({ job, name, port }))),
-  );
-  replaceRows(db, "hooks", jobs.flatMap(hookRows));
-  replaceRows(
-    db,
-    "job_files",
-    jobs.flatMap(({ name: job, files }) => files.map((file) => ({ job, ...rowOf(JOB_FILE, file) }))),
-  );
-  writeRows(
-    db,
-    "allocations",
-    built.changed.map((allocation) => rowOf(ALLOCATION, allocation)),
-  );
+  for (const [table, rows] of Object.entries(jobRows(jobs))) replaceRows(db, table, rows);
+  const changed = built.changed.map((allocation) => rowOf(ALLOCATION, allocation));
+  writeRows(db, "allocations", changed);
   startAnew(db, built.startAnew);
   db.run("UPDATE bucket SET build_seq = build_seq + 1, built_at = ?", now.toISOString());
 }
 
-function jobRow({ memory, cpu, ...job }: BuiltJob) {
+/** The rows of each table about workers. */
+function workerRows(workers: readonly BuiltWorker[]): Record<string, Row[]> {
+  return {
+    worker: workers.map((worker) => rowOf(BUILT_WORKER, { ...worker, removed: false })),
+    worker_labels: workers.flatMap(({ host, labels }) => labels.map((label) => ({ worker_ip: host, label }))),
+    worker_tags: workers.flatMap(({ host, tags }) =>
+      [...tags].map(([key, value]) => ({ worker_ip: host, key, value })),
+    ),
+  };
+}
+
+/** The rows of each table about jobs. */
+function jobRows(jobs: readonly BuiltJob[]): Record<string, Row[]> {
+  const ofEach = <T>(listOf: (job: BuiltJob) => T[], rowFrom: (one: T) => Row) =>
+    jobs.flatMap((job) => listOf(job).map((one) => ({ job: job.name, ...rowFrom(one) })));
+  return {
+    job: jobs.map(jobRow),
+    job_selectors: ofEach(
+      ({ selectors }) => selectors,
+      (selector) => ({ selector }),
+    ),
+    job_ports: ofEach(
+      ({ ports }) => Object.entries(ports),
+      ([name, port]) => ({ name, port }),
+    ),
+    hooks: jobs.flatMap(hookRows),
+    job_files: ofEach(
+      ({ files }) => files,
+      (file) => rowOf(JOB_FILE, file),
+    ),
+  };
+}
+
+function jobRow({ memory, cpu, ...job }: BuiltJob): Row {
   return {
     ...rowOf(JOB, job),
     min_memory_mb: memory.min,
@@ -180,6 +176,6 @@ function jobRow({ memory, cpu, ...job }: BuiltJob) {
   };
 }
 
-function hookRows({ name: job, hooks }: BuiltJob) {
+function hookRows({ name: job, hooks }: BuiltJob): Row[] {
   return hooks.flatMap((hook) => hook.events.map((event) => rowOf(HOOK, { ...hook, job, event })));
 }

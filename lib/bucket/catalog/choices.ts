@@ -39,24 +39,16 @@ export function allocationsNamed(
  */
 export function selectWorkers(
   all: readonly CatalogWorker[],
-  wanted: { workers?: readonly string[] | undefined; labels?: readonly string[] | undefined },
+  { workers, labels }: { workers?: readonly string[] | undefined; labels?: readonly string[] | undefined },
 ): CatalogWorker[] {
-  const { workers, labels } = wanted;
   if (workers && labels) throw new Failure("usage", "give workers or labels, not both");
   const present = all.filter((worker) => !worker.removed);
-  const hostsOf = ({ host }: CatalogWorker) => [host.toLowerCase()];
-  if (workers) return chosen(all, { kind: "worker", path: "workers", names: workers }, hostsOf);
-  if (labels) return chosen(present, { kind: "label", path: "labels", names: labels }, (worker) => worker.labels);
-  return present;
-}
-
-function chosen(
-  all: readonly CatalogWorker[],
-  wanted: { kind: string; path: string; names: readonly string[] },
-  namesOf: (worker: CatalogWorker) => string[],
-): CatalogWorker[] {
-  const names = requireKnown("in the catalog", wanted, new Set(all.flatMap(namesOf)));
-  return all.filter((worker) => namesOf(worker).some((name) => names.has(name)));
+  if (!workers && !labels) return present;
+  const [kind, path, from] = workers ? ["worker", "workers", all] : ["label", "labels", present];
+  const namesOf = (worker: CatalogWorker) => (workers ? [worker.host.toLowerCase()] : worker.labels);
+  const known = new Set(from.flatMap(namesOf));
+  const names = requireKnown("in the catalog", { kind, path, names: workers ?? labels ?? [] }, known);
+  return from.filter((worker) => namesOf(worker).some((name) => names.has(name)));
 }
 
 /**
@@ -71,15 +63,8 @@ export function jobOfHook(jobs: readonly CatalogJob[], hook: string, job?: strin
   const unknown = (path: string, why: string) =>
     new Failure("unknown_name", `${cannot} ${why}`, { details: [{ path, message: `${cannot} ${why}` }] });
   const wanted = jobs.find((one) => one.name === job?.toLowerCase());
-  if (job !== undefined && !wanted)
-    throw unknown(
-      "job",
-      unknownName(
-        "job",
-        job,
-        jobs.map((one) => one.name),
-      ),
-    );
+  const known = jobs.map((one) => one.name);
+  if (job !== undefined && !wanted) throw unknown("job", unknownName("job", job, known));
   if (wanted && !having.includes(wanted)) throw unknown("hook", `job ${wanted.name} has no such hook for cli`);
   const [only, ...others] = wanted ? [wanted] : having;
   if (!only) throw unknown("hook", "no job has such a hook for cli");

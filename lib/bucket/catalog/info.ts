@@ -59,10 +59,8 @@ interface KnownFacts {
 
 /** Stores the facts of a worker, in the place of older ones. */
 export function storeFacts(db: Database, worker: string, facts: unknown): void {
-  db.run(
-    "INSERT OR REPLACE INTO worker_facts (worker_ip, taken_at, facts) VALUES (?, ?, ?)",
-    ...[worker, new Date().toISOString(), JSON.stringify(facts)],
-  );
+  const sql = "INSERT OR REPLACE INTO worker_facts (worker_ip, taken_at, facts) VALUES (?, ?, ?)";
+  db.run(sql, worker, new Date().toISOString(), JSON.stringify(facts));
 }
 
 /** The facts of the workers, in the order of the catalog. Workers without facts are left out. */
@@ -97,10 +95,8 @@ export function setLastOutcome(
   runId: string,
   { action, outcome, reason }: LastOutcome,
 ): void {
-  db.run(
-    "INSERT OR REPLACE INTO last_outcome (alloc_id, action, outcome, run_id, reason) VALUES (?, ?, ?, ?, ?)",
-    ...[allocationId, action, outcome, runId, reason],
-  );
+  const sql = "INSERT OR REPLACE INTO last_outcome (alloc_id, action, outcome, run_id, reason) VALUES (?, ?, ?, ?, ?)";
+  db.run(sql, allocationId, action, outcome, runId, reason);
 }
 
 /** Removes the record of an allocation. */

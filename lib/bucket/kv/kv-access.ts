@@ -45,27 +45,25 @@ interface Reader {
 
 /** The namespaces that a job's templates and scripts may read. */
 export function readableNamespaces(reader: Reader): Set<string> {
-  return new Set(NAMESPACES.flatMap(({ name }) => namesOf(name, reader)));
+  return new Set(NAMESPACES.flatMap(({ name }) => namespacesFor(name, reader)));
+}
+
+/** A key that a hook's script puts or deletes, with the route of the hook API. */
+interface KeyWrite {
+  route: "/kv" | "/kv/secret";
+  namespace: string;
+  key: string;
 }
 
 /** True when a script of `job` that runs on `event` may put and delete this key with this route of the hook API. */
-export function mayWrite(
-  job: string,
-  event: HookEvent,
-  route: "/kv" | "/kv/secret",
-  namespace: string,
-  key: string,
-): boolean {
-  return NAMESPACES.some(
-    (rule) =>
-      rule.write === route &&
-      rule.name.replace("<job>", job) === namespace &&
-      (rule.key ?? key) === key &&
-      (rule.events?.includes(event) ?? true),
-  );
+export function mayWrite(job: string, event: HookEvent, { route, namespace, key }: KeyWrite): boolean {
+  return NAMESPACES.some((rule) => {
+    const isPlace = rule.write === route && rule.name.replace("<job>", job) === namespace;
+    return isPlace && (rule.key ?? key) === key && (rule.events?.includes(event) ?? true);
+  });
 }
 
-function namesOf(name: string, { job, worker, upstream }: Reader): string[] {
+function namespacesFor(name: string, { job, worker, upstream }: Reader): string[] {
   if (name.includes("<upstream>")) return [...upstream].map((one) => name.replace("<upstream>", one));
   return [name.replace("<job>", job).replace("<worker>", worker)];
 }

@@ -19,7 +19,7 @@ import { quote } from "../../core/shape.ts";
 import { bucketIdOf, migrate, openDatabase } from "../base/database.ts";
 import { type Layout, layoutOf, SOURCE_PATHS } from "../base/layout.ts";
 import { loadKvKey, sealedValues } from "../kv/kv-access.ts";
-import { listRevisions } from "../source/revisions.ts";
+import { listRevisions, withoutMarks } from "../source/revisions.ts";
 import { writeEntry } from "../source/source.ts";
 import { flushTree, STATE_PATHS, swap } from "../source/swap.ts";
 import { initBucket } from "../workspace/init.ts";
@@ -131,12 +131,8 @@ export async function commitRestore(
   const state = STATE_PATHS.filter((name) => name !== "bucket.json" || hasLabels);
   const paths = [...state, ...(withSource ? SOURCE_PATHS : [])];
   const revisions = withSource ? await listRevisions(layout) : [];
-  const {
-    current: _,
-    last_successful: __,
-    ...kept
-  } = revisions.find(({ id }) => id === manifest.source_revision) ?? {};
-  await swap(layout, { tree: `restores/${id}`, paths, revision: "id" in kept ? kept : undefined });
+  const source = revisions.find((one) => one.id === manifest.source_revision);
+  await swap(layout, { tree: `restores/${id}`, paths, revision: source && withoutMarks(source) });
 }
 
 /** True for a folder that a whole snapshot can be restored into: it is empty, or there is none yet. */

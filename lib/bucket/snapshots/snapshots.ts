@@ -149,17 +149,7 @@ export function rowsOf(db: Database): Record<string, number> {
 }
 
 /** A snapshot of a bucket, as lists show it. */
-interface Snapshot extends Pick<SnapshotManifest, "created_at" | "note"> {
-  /** `<UTC time>-<short id>`; its file is `.ops/snapshots/<name>.tar.gz`. */
-  name: string;
-  size_bytes: number;
-  schema_version: number | null;
-  program_version: string | null;
-  /** The revision that was the source; null where none was. */
-  source_revision: string | null;
-  /** Why it cannot be used; null for one whose manifest can be read. */
-  error: string | null;
-}
+type Snapshot = Awaited<ReturnType<typeof describeSnapshot>>;
 
 const SNAPSHOT_NAME = /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(\.\d{3}Z)-[0-9a-f]{8}$/;
 const SUFFIX = ".tar.gz";
@@ -192,22 +182,29 @@ export async function listSnapshots(
 }
 
 async function snapshotNames(layout: Layout): Promise<string[]> {
-  const files = (await namesIn(layout.snapshots)).filter((file) => file.endsWith(SUFFIX));
-  return files.map((file) => file.slice(0, -SUFFIX.length)).filter((name) => SNAPSHOT_NAME.test(name));
+  const files = await namesIn(layout.snapshots);
+  const names = files.filter((file) => file.endsWith(SUFFIX)).map((file) => path.basename(file, SUFFIX));
+  return names.filter((name) => SNAPSHOT_NAME.test(name));
 }
 
-async function describeSnapshot(file: string): Promise<Snapshot> {
+async function describeSnapshot(file: string) {
   const name = path.basename(file, SUFFIX);
-  const size_bytes = (await stat(file)).size;
-  const created_at = name.replace(SNAPSHOT_NAME, "$1-$2-$3T$4:$5:$6$7");
-  try {
-    const { note, schema_version, program_version, source_revision } = await readManifest(file);
-    const told = { note, schema_version, program_version, source_revision: source_revision || null };
-    return { name, created_at, size_bytes, ...told, error: null };
-  } catch (error) {
-    const unknown = { note: "", schema_version: null, program_version: null, source_revision: null };
-    return { name, created_at, size_bytes, ...unknown, error: messageOf(error) };
-  }
+  const { size } = await stat(file);
+  const found = await readManifest(file).catch(messageOf);
+  const manifest = typeof found === "string" ? undefined : found;
+  return {
+    /** `<UTC time>-<short id>`; its file is `.ops/snapshots/<name>.tar.gz`. */
+    name,
+    created_at: name.replace(SNAPSHOT_NAME, "$1-$2-$3T$4:$5:$6$7"),
+    size_bytes: size,
+    note: manifest?.note ?? "",
+    schema_version: manifest?.schema_version ?? null,
+    program_version: manifest?.program_version ?? null,
+    /** The revision that was the source; null where none was. */
+    source_revision: manifest?.source_revision || null,
+    /** Why the snapshot cannot be used; null for one whose manifest can be read. */
+    error: typeof found === "string" ? found : null,
+  };
 }
 
 /** Removes a snapshot. To be called under the bucket's lock. Throws `snapshot_not_found`. */

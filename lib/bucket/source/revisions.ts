@@ -35,8 +35,13 @@ export const STORED_REVISION = object({
   sha256: string(),
   build_status: oneOf("pending", "succeeded", "failed"),
 });
-/** The record of a revision without the two marks, which only one revision each can have. */
+/** The record of a revision. Only one revision each can have the two marks of {@link Revision}, so they are kept apart. */
 export type StoredRevision = Infer<typeof STORED_REVISION>;
+
+/** The record of a revision without the two marks. */
+export function withoutMarks({ current: _, last_successful: __, ...stored }: Revision): StoredRevision {
+  return stored;
+}
 
 const STATE = object({
   current: optional(string()),

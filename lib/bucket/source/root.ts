@@ -152,8 +152,8 @@ export async function renameBucket(
   bucket: RootBucket,
   given: { project?: string | undefined; name?: string | undefined },
 ): Promise<RootBucket> {
-  const { project = bucket.project, name = bucket.name } = given;
   const { created_at } = bucket;
+  const { project = bucket.project, name = bucket.name } = given;
   try {
     await writeLabels(bucket.layout, { project, name, ...(created_at !== null && { created_at }) });
   } catch (error) {

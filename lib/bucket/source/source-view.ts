@@ -152,59 +152,46 @@ interface ChangedFile {
   omitted: "binary" | "too_large" | null;
 }
 
-/** What would change by going from one revision to another; all paths in order. */
-interface RevisionDiff {
-  added: string[];
-  removed: string[];
-  changed: ChangedFile[];
-}
-
 /** A diff is made for files up to this size, and of so many bytes in all; so much may differ in one file. */
 const MOST_FILE_BYTES = 256 * 1024;
 const MOST_DIFF_BYTES = 1024 * 1024;
 const MOST_EDITS = 400;
 
-/** Compares the files of two revisions that are kept. */
-export async function diffRevisions(layout: Layout, before: string, after: string): Promise<RevisionDiff> {
+/** Compares the files of two revisions that are kept. All paths are in order. */
+export async function diffRevisions(layout: Layout, before: string, after: string) {
   const [from, to] = [path.join(layout.revisions, before), path.join(layout.revisions, after)];
   const [old, now] = await Promise.all([filesOf(from), filesOf(to)]);
   const changed: ChangedFile[] = [];
   let left = MOST_DIFF_BYTES;
-  for (const name of [...old].filter((one) => now.has(one)).sort()) {
-    const change = await compare(name, path.join(from, name), path.join(to, name), left);
-    if (!change) continue;
-    changed.push(change);
-    left -= Buffer.byteLength(change.diff ?? "");
+  for (const name of [...old.intersection(now)].sort()) {
+    const change = await compareFiles(name, { before: path.join(from, name), after: path.join(to, name) }, left);
+    if (change) changed.push(change);
+    left -= Buffer.byteLength(change?.diff ?? "");
   }
-  return {
-    added: [...now].filter((name) => !old.has(name)).sort(),
-    removed: [...old].filter((name) => !now.has(name)).sort(),
-    changed,
-  };
+  return { added: [...now.difference(old)].sort(), removed: [...old.difference(now)].sort(), changed };
 }
 
-async function filesOf(revision: string): Promise<ReadonlySet<string>> {
+async function filesOf(revision: string): Promise<Set<string>> {
   const hasOpsConf = (await unlessMissing(lstat(path.join(revision, "ops.conf"))))?.isFile();
   return new Set((await sourcePaths(revision)).filter((name) => hasOpsConf || name !== "ops.conf"));
 }
 
-async function compare(
+async function compareFiles(
   name: string,
-  before: string,
-  after: string,
+  { before, after }: { before: string; after: string },
   roomBytes: number,
 ): Promise<ChangedFile | undefined> {
   const [old, now] = await Promise.all([lstat(before), lstat(after)]);
   const modes = { before: modeText(old.mode), after: modeText(now.mode) };
-  const mode = modes.before === modes.after ? null : modes;
+  const file = { path: name, mode: modes.before === modes.after ? null : modes };
   if (old.size === now.size && (await areEqual(before, after)))
-    return mode ? { path: name, mode, diff: "", omitted: null } : undefined;
-  const tooLarge = { path: name, mode, diff: null, omitted: "too_large" } as const;
+    return file.mode ? { ...file, diff: "", omitted: null } : undefined;
+  const tooLarge = { ...file, diff: null, omitted: "too_large" } as const;
   if (old.size > MOST_FILE_BYTES || now.size > MOST_FILE_BYTES) return tooLarge;
   const [oldText, newText] = (await Promise.all([read(before), read(after)])).map(textOfFile);
-  if (oldText === undefined || newText === undefined) return { path: name, mode, diff: null, omitted: "binary" };
+  if (oldText === undefined || newText === undefined) return { ...file, diff: null, omitted: "binary" };
   const diff = unifiedDiff(oldText, newText, MOST_EDITS);
-  return Buffer.byteLength(diff) > roomBytes ? tooLarge : { path: name, mode, diff, omitted: null };
+  return Buffer.byteLength(diff) > roomBytes ? tooLarge : { ...file, diff, omitted: null };
 }
 
 async function read(file: string): Promise<Buffer> {

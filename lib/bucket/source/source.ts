@@ -10,7 +10,7 @@ import { cancelledFailure, Failure, hasErrno, messageOf, throwIfCancelled } from
 import { exists, flushFolder, makePrivateFolder, PRIVATE_FILE, remove, setFolders } from "../../core/files.ts";
 import { faultPoint } from "../../core/self.ts";
 import type { Layout } from "../base/layout.ts";
-import { findRevision, listRevisions, type Revision, type StoredRevision } from "./revisions.ts";
+import { findRevision, listRevisions, type Revision, type StoredRevision, withoutMarks } from "./revisions.ts";
 import { SOURCE_LIMITS, SourceRules } from "./source-rules.ts";
 import { discardLeftovers, finishInterrupted, flushTree, install } from "./swap.ts";
 
@@ -73,7 +73,7 @@ export async function acceptSource(layout: Layout, received: ReceivedSource, run
  * revision arises. To be called under the bucket's lock. Throws `revision_not_found`.
  */
 export async function restoreRevision(layout: Layout, revisionId?: string): Promise<Revision> {
-  const { current: _, last_successful: __, ...stored } = await wantedRevision(layout, revisionId);
+  const stored = withoutMarks(await wantedRevision(layout, revisionId));
   return becomeSource(layout, { ...stored, build_status: "pending" });
 }
 

@@ -12,6 +12,7 @@ import {
   readBounded,
   remove,
   requireFolder,
+  unlessMissing,
   writeAtomic,
 } from "../../core/files.ts";
 import { faultPoint } from "../../core/self.ts";
@@ -158,11 +159,8 @@ async function exchange(layout: Layout, { paths, revision }: Change): Promise<vo
     await remove(stagingOf(layout));
     await remove(layout.restores);
   } catch (cause) {
-    throw new Failure(
-      "failed",
-      `Cannot finish replacing what is in ${layout.root}: ${messageOf(cause)}; the next operation on the bucket tries again`,
-      { cause },
-    );
+    const message = `Cannot finish replacing what is in ${layout.root}: ${messageOf(cause)}`;
+    throw new Failure("failed", `${message}; the next operation on the bucket tries again`, { cause });
   }
 }
 
@@ -172,13 +170,9 @@ async function replace(layout: Layout, name: string): Promise<void> {
   const old = path.join(stagingOf(layout), "old", name.replace("/", "."));
   const isNew = await exists(next);
   // The database is never missing, not for a moment: a folder without one is taken for no bucket.
-  const inOneStep = isNew && (await isFile(next)) && (await isFile(live));
+  const inOneStep = isNew && (await lstat(next)).isFile() && (await unlessMissing(lstat(live)))?.isFile();
   if (!inOneStep && (await exists(live))) await rename(live, old);
   faultPoint(`swap: ${name} out`);
   if (isNew) await rename(next, live);
   faultPoint(`swap: ${name} in`);
-}
-
-async function isFile(name: string): Promise<boolean> {
-  return (await exists(name)) && (await lstat(name)).isFile();
 }

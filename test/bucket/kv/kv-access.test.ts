@@ -20,17 +20,20 @@ test("HR-187 HR-189 HR-192 HR-201 HR-202 what a script may write, on every event
     for (const route of ROUTES)
       for (const namespace of namespaces) {
         const isOwn = namespace === (route === "/kv" ? "vars/job/web" : "secrets/job/web");
-        assert.equal(mayWrite("web", event, route, namespace, "k"), isOwn, `${event} ${route} ${namespace}`);
+        assert.equal(mayWrite("web", event, { route, namespace, key: "k" }), isOwn, `${event} ${route} ${namespace}`);
       }
 });
 
 for (const event of HOOK_EVENTS)
   test(`HR-181 HR-183 HR-185 rollout_order may ${["pre_deploy", "cli"].includes(event) ? "" : "not "}be written on ${event}`, () => {
     const isOpen = event === "pre_deploy" || event === "cli";
-    assert.equal(mayWrite("web", event, "/kv", "ops/job/web", "rollout_order"), isOpen);
-    assert.equal(mayWrite("web", event, "/kv", "ops/job/web", "version"), false);
-    assert.equal(mayWrite("web", event, "/kv/secret", "ops/job/web", "rollout_order"), false);
-    assert.equal(mayWrite("web", event, "/kv", "ops/job/db", "rollout_order"), false);
+    assert.equal(mayWrite("web", event, { route: "/kv", namespace: "ops/job/web", key: "rollout_order" }), isOpen);
+    assert.equal(mayWrite("web", event, { route: "/kv", namespace: "ops/job/web", key: "version" }), false);
+    assert.equal(
+      mayWrite("web", event, { route: "/kv/secret", namespace: "ops/job/web", key: "rollout_order" }),
+      false,
+    );
+    assert.equal(mayWrite("web", event, { route: "/kv", namespace: "ops/job/db", key: "rollout_order" }), false);
   });
 
 for (const [name, expected] of [
