@@ -44,7 +44,7 @@ const REMAINING: Partial<Record<RunKind, Remaining>> = {
 const RETRY = object({
   retry_of: described(
     string({ min: 36, max: 36, pattern: /^[0-9a-f-]+$/, means: "the id of a run" }),
-    "Repeat this run, of the same kind, on what failed, was unreachable or never started; goes alone",
+    "Repeat this run, of the same kind, where it failed, was unreachable or never started; goes alone",
   ),
 });
 

@@ -117,8 +117,8 @@ test("CP-134 CP-135 a cancelled deploy says of each worker what became of its co
   assert.equal((await server.call<Run>("POST", `${base}/runs/${id}/cancel`)).status, 202);
   const run = await followed;
   assert.equal(run.status, "cancelled");
-  assert.match(text, /^127\.0\.0\.1: what was running there is stopped$/m);
-  assert.match(text, /^127\.0\.0\.2: what was running there is killed$/m);
+  assert.match(text, /^127\.0\.0\.1: the command that was running there is stopped$/m);
+  assert.match(text, /^127\.0\.0\.2: the command that was running there is killed$/m);
   assert.match(text, /^cancelled on 2 workers, 0 of them unconfirmed$/m);
   const { workers = [], unconfirmed } = (run.result as DeployResult).cancelled ?? {};
   const receipts = Object.fromEntries(workers.map(({ worker, receipt }) => [worker, receipt]));

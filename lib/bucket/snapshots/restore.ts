@@ -67,11 +67,11 @@ async function unpackFile(
   folder: string,
 ): Promise<void> {
   if (done || !entry || entry.path !== name || entry.type !== "file" || entry.size !== size_bytes)
-    throw new Failure("failed", `where ${quote(name)} of ${size_bytes} bytes should be there is something else`);
+    throw new Failure("failed", `expected ${quote(name)} of ${size_bytes} bytes, found something else`);
   const target = path.join(folder, name);
   await mkdir(path.dirname(target), { recursive: true, mode: isPrivatePath(name) ? PRIVATE_FOLDER : 0o755 });
   const sum = await writeEntry(entry, target, isPrivatePath(name) ? PRIVATE_FILE : Number.parseInt(mode, 8));
-  if (sum !== sha256) throw new Failure("failed", `${quote(name)} is not what was saved: its sum differs`);
+  if (sum !== sha256) throw new Failure("failed", `${quote(name)} differs from its sum in the manifest`);
 }
 
 function checkDatabase(file: string, { bucket_id, rows }: SnapshotManifest): void {

@@ -96,7 +96,7 @@ async function repeatedParameters(
   id: string,
 ): Promise<Record<string, unknown>> {
   if (Object.keys(given).length > 0)
-    throw new Failure("usage", "--retry goes alone: the run that it names says all else");
+    throw new Failure("usage", "--retry goes alone: all other parameters are those of the run that it names");
   const { initialisedBucket } = await import("./bucket.ts");
   return await repeated(await initialisedBucket(dir), kind, id);
 }

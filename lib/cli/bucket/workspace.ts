@@ -68,7 +68,7 @@ function resourcesOf(result: unknown, name: string): Map<string, { memory: strin
   if (workers.length === 0) throw unchanged(name, "no worker was asked");
   return new Map(
     workers.map(({ worker, facts }) => {
-      if (!facts) throw unchanged(name, "not all workers have told what they are");
+      if (!facts) throw unchanged(name, "not all workers have answered");
       const { memory_mb: memory, cpu_count: count, cpu_mhz: mhz } = facts;
       if (mhz === null) throw unchanged(name, `worker ${worker} does not tell the clock of its processors`);
       return [worker, { memory: `${memory} mb`, cpu: `${count * mhz} mhz` }];

@@ -28,7 +28,7 @@ const SILENCE_MS = 120_000;
 const ANSWER_BYTES = 4 * 1024 * 1024;
 const PROBLEMS_SHOWN = 20;
 const TOTP_MISSING = "the server asks for a TOTP code: give a fresh one with --totp";
-const TOTP_ENDED = "the TOTP session of this command has ended; what it started on the server goes on";
+const TOTP_ENDED = "the TOTP session of this command has ended; the run that it started on the server goes on";
 
 /**
  * The address of a server. `http` is accepted only for a loopback host: elsewhere the token would travel in the clear.
@@ -218,6 +218,6 @@ function connectionTrouble(error: unknown): string {
   if (code === "ECONNRESET" || code === "EPIPE") return "the connection was closed without an answer";
   if (/^(CERT_|ERR_TLS_CERT|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_)/.test(code))
     return `its certificate is not trusted (${messageOf(error)}); name the CA it is from with --ca-file`;
-  if (/^(EPROTO|ERR_SSL_|HPE_)/.test(code)) return "what answers there does not speak this protocol";
+  if (/^(EPROTO|ERR_SSL_|HPE_)/.test(code)) return "the program that answers there does not speak this protocol";
   return messageOf(error);
 }

@@ -75,7 +75,7 @@ export function elements(bytes: Buffer): Element[] {
     const octets = short < 0x80 ? 0 : short & 0x7f;
     const size = octets === 0 ? short : bytes.readUIntBE(at + 2, octets);
     const [begin, end] = [at + 2 + octets, at + 2 + octets + size];
-    if (end > bytes.length) throw new RangeError("a DER value is longer than what is there");
+    if (end > bytes.length) throw new RangeError("a DER value is longer than its bytes");
     const whole = bytes.subarray(at, end);
     found.push({ tag: bytes.readUInt8(at), whole, content: bytes.subarray(begin, end) });
     at = end;

@@ -130,7 +130,7 @@ function movedAllocations(
     problems.warn(
       "workspace/workers.json",
       host,
-      `now keeps its jobs below ${root}; they are started there as new, and what runs at the old place is left alone`,
+      `now keeps its jobs below ${root}; they are started there like new ones, and services at the old place are left alone`,
     );
   const hosts = new Set(moved.map((worker) => worker.host));
   return allocations.filter((allocation) => hosts.has(allocation.worker));

@@ -38,7 +38,7 @@ export async function reconcile(
 ): Promise<Reconciled[]> {
   const { log, signal } = context;
   if (due.length === 0) return [];
-  log.info(`reconcile: stops what was removed or disabled, ${due.length} in all`);
+  log.info(`reconcile: stops ${due.length} removed or disabled allocations`);
   const troubles = new Map<Due, Trouble>();
   const sound = () => due.filter((one) => !troubles.has(one));
   const onAll = async (work: (one: Due) => Promise<void>) => {

@@ -72,7 +72,7 @@ export class Findings {
   /** Says how much room a disk has. */
   disk(check: string, freeBytes: number, allBytes: number): void {
     const message = `${inGib(freeBytes)} of ${inGib(allBytes)} free`;
-    if (freeBytes < LOW_BYTES) this.problem(check, message, "make room: what is written next may fail");
+    if (freeBytes < LOW_BYTES) this.problem(check, message, "make room: the next write may fail");
     else if (freeBytes < SHORT_BYTES) this.warn(check, message, "make room before it runs out");
     else this.ok(check, message);
   }
@@ -223,7 +223,7 @@ async function build(found: Findings, layout: Layout, db: Database): Promise<voi
     found.warn(
       "build",
       `the build of revision ${current.id} is ${current.build_status}`,
-      "see `ops logs`, then push what is right",
+      "see `ops logs`, then push the right one",
     );
   else if (built === null) found.warn("build", "the bucket was never built", "run `ops build`");
   else found.ok("build", `last built at ${built}`);

@@ -63,7 +63,7 @@ async function examineHost(
   const wanted = ["bash", ...(usesSsh ? SSH_TOOLS : []), ...(usesPython ? ["python3"] : [])];
   const missing = wanted.filter((tool) => !isInstalled(tool, launcher.environment.PATH ?? ""));
   if (missing.length === 0) found.ok("tools", `${wanted.join(", ")}: installed`);
-  else found.problem("tools", `${missing.join(", ")}: not installed`, "install what is missing, or set PATH right");
+  else found.problem("tools", `${missing.join(", ")}: not installed`, "install them, or set PATH right");
   found.ok("node", `Node ${process.versions.node}`);
   await found.look("disk", "check that the bucket's folder can be read", async () => {
     const { bavail, blocks, bsize } = await statfs(layout.root);
@@ -132,7 +132,7 @@ async function examineOne({ signal }: DoctorContext, fleet: Fleet, host: string)
     found.ok("reach", transport.worker.connection === "local" ? "this machine" : "over ssh, with the rights it needs");
     const missing = seen.missing.join(", ");
     if (missing === "") found.ok("tools", "installed");
-    else found.problem("tools", `${missing}: not installed`, "install what is missing on the worker");
+    else found.problem("tools", `${missing}: not installed`, "install them on the worker");
     if (seen.blocked !== null)
       found.problem("folder", `${seen.blocked} is no folder`, `move it away: ${transport.folder} is to be there`);
     clock(found, seen.aheadSeconds);
@@ -156,9 +156,13 @@ function locks(found: Findings, held: readonly string[], left: readonly string[]
     found.warn(
       "locks",
       `${held.join(", ")}: held by a process there, though no operation is at work`,
-      "wait until what a killed run left running has ended, or let the next deploy end it",
+      "wait until the processes of a killed run have ended, or let the next deploy end them",
     );
   if (left.length > 0)
-    found.warn("locks", `${left.join(", ")}: left by what was cut off`, "deploy: the next contact finishes it");
+    found.warn(
+      "locks",
+      `${left.join(", ")}: left by a command that was cut off`,
+      "deploy: the next contact finishes it",
+    );
   if (held.length + left.length === 0) found.ok("locks", "none is left");
 }

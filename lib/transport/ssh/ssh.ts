@@ -124,7 +124,10 @@ class SshConnection {
     const receipt = started ? await this.#end(started) : "gone";
     if (signal?.aborted) return execution.outcome("cancelled", null, receipt);
     if (code !== "lost") return execution.outcome(code, null, receipt);
-    throw await this.#link.broken(started as StartedChannel, `; what ran there is ${describeReceipt(receipt)}`);
+    throw await this.#link.broken(
+      started as StartedChannel,
+      `; the command that ran there is ${describeReceipt(receipt)}`,
+    );
   }
 
   async #end({ group }: StartedChannel): Promise<Receipt> {

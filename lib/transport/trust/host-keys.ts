@@ -100,7 +100,7 @@ async function patiently(look: () => Promise<PublicKey[] | string>, signal: Abor
 async function keyscan({ host, port }: Endpoint, kind: KeyKind, tools: ScanTools): Promise<PublicKey[] | string> {
   const options = ["-T", String(ANSWER_LIMIT_S), "-p", String(port), "-t", kind] as const;
   const outcome = await runScan(["ssh-keyscan", ...options, "--", host], tools);
-  if (outcome.reason === "timeout") return "what listens there does not answer as ssh does";
+  if (outcome.reason === "timeout") return "the program that listens there does not answer like an ssh server";
   const keys = [...parseKnownHosts(outcome.stdout, "the answer of ssh-keyscan").values()].flat();
   // The server's greeting is printed as a comment: the server answered and has no key of this kind.
   const answered = /^# /m.test(outcome.stdout + outcome.stderr);

@@ -184,7 +184,7 @@ test("a sum that differs is found even where the archive itself is whole", async
     content[content.length - 1] = (content[content.length - 1] as number) ^ 1;
     await writeEntries(file, entries.with(index, { path: entry.path, content }));
     await assert.rejects(prepareRestore(layout, BUCKET, file, never), {
-      message: `Cannot use the snapshot ${file}: "${entry.path}" is not what was saved: its sum differs`,
+      message: `Cannot use the snapshot ${file}: "${entry.path}" differs from its sum in the manifest`,
     });
   }
 });
@@ -232,17 +232,17 @@ const HOSTILE: [
   [
     "an entry that is missing",
     (entries) => [entries.slice(0, -1), {}],
-    /where "templates\/a\/mark" of \d+ bytes should be there is something else$/,
+    /expected "templates\/a\/mark" of \d+ bytes, found something else$/,
   ],
   [
     "entries in another order",
     ([first, second, third, ...rest]) => [[first, third, second, ...rest] as Entry[], {}],
-    /there is something else$/,
+    /found something else$/,
   ],
   [
     "a folder in the place of a file",
     (entries) => [[...entries.slice(0, -1), { path: "templates/a/mark" }], {}],
-    /there is something else$/,
+    /found something else$/,
   ],
   ["no manifest", (entries) => [entries.slice(1), {}], /does not begin with manifest\.json|Unexpected token/],
   [

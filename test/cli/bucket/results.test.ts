@@ -86,7 +86,7 @@ test("when one worker did not answer, --generate-workers writes nothing and says
   const before = readFileSync(file, "utf8");
   const { code, stdout, stderr } = await worker("facts", "--generate-workers");
   assert.deepEqual([code, stdout], [1, ""]);
-  assert.match(stderr, /\nerror: workspace\/workers\.json stays as it is: not all workers have told what they are\n$/);
+  assert.match(stderr, /\nerror: workspace\/workers\.json stays as it is: not all workers have answered\n$/);
   assert.equal(readFileSync(file, "utf8"), before);
 });
 

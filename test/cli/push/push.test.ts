@@ -299,7 +299,7 @@ test("a TOTP code is verified once, before the source is sent; its cookie goes w
 test("a TOTP session that ends while following is told, and that the run goes on", async (t) => {
   const required = answer(403, { error: "totp_required", message: "a TOTP code is needed" });
   const server = await play(t, { [LOGS(6)]: required });
-  const ended = "the TOTP session of this command has ended; what it started on the server goes on";
+  const ended = "the TOTP session of this command has ended; the run that it started on the server goes on";
   await assert.rejects(attempt(t, server.url, { totp: "123456" }), { code: "failed", message: ended });
   const missing = "the server asks for a TOTP code: give a fresh one with --totp";
   await assert.rejects(attempt(t, server.url), { code: "failed", message: missing });

@@ -51,7 +51,7 @@ test("HR-122 a failing hook fails the build: all jobs have their turn, none is s
   await assert.rejects(building, {
     code: "ErrHookFailed",
     message:
-      `the catalog is stored, but not what hooks wrote: hook up (post_build) of job b failed on 1 worker: ${A}: exit code 1: no b; ` +
+      `the catalog is stored, but not the values that hooks wrote: hook up (post_build) of job b failed on 1 worker: ${A}: exit code 1: no b; ` +
       `hook up (post_build) of job c failed on 1 worker: ${A}: exit code 1: no c`,
   });
   assert.deepEqual(

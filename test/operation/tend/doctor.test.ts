@@ -183,7 +183,7 @@ const HARMS: [name: string, harm: Harm, expected: RegExp[]][] = [
     (_, worker) => leaveLocks(worker),
     [
       /^worker 127\.0\.0\.1: locks: warning: \.runner\/busy\.lock: held by a process there, though no operation is at work$/,
-      /^worker 127\.0\.0\.1: locks: warning: \.runner\/web\.lock, \.sync\/web\/: left by what was cut off$/,
+      /^worker 127\.0\.0\.1: locks: warning: \.runner\/web\.lock, \.sync\/web\/: left by a command that was cut off$/,
     ],
   ],
 ];

@@ -149,7 +149,8 @@ test("a session that dies in the middle of a sync leaves the old tree, and the n
   fleet.cut();
   await assert.rejects(syncing, {
     code: "unreachable",
-    message: /^The connection was lost to worker 127\.0\.0\.1: .+; what ran there is (stopped|already gone)$/,
+    message:
+      /^The connection was lost to worker 127\.0\.0\.1: .+; the command that ran there is (stopped|already gone)$/,
   });
   const jobs = path.join(one.folder, "jobs", "web");
   assert.deepEqual(await contentOf(jobs), { Makefile: "stop:\n", "a/b": "old\n" });
@@ -173,7 +174,7 @@ test("a host that hangs is noticed by its silence", async (t) => {
   const running = one.script("echo begun; sleep 300", { onLine: () => fleet.freeze() });
   await assert.rejects(running, {
     message:
-      /^The connection was lost to worker 127\.0\.0\.1: Timeout, server 127\.0\.0\.1 not responding; what ran there is stopped$/,
+      /^The connection was lost to worker 127\.0\.0\.1: Timeout, server 127\.0\.0\.1 not responding; the command that ran there is stopped$/,
   });
   fleet.cut();
   assert.equal((await one.script("echo again")).stdout, "again\n");
