@@ -261,7 +261,7 @@ export class SimulatedDeploys {
       ...this.#effectsOf(),
       sync: (place, tree) => {
         const apply = () => this.#applySync(place, tree?.hash ?? "", tree?.digests ?? {});
-        const result = () => ({ changed: [], removed: [], unchanged: 0, sentBytes: 0 });
+        const result = () => ({ changed: [], removed: [], sentBytes: 0 });
         return this.#begin({ ...this.#at("sync", place), apply, result });
       },
       run: (wanted) => {
@@ -557,7 +557,7 @@ export class SimulatedDeploys {
         const files = tree?.digests ?? {};
         const hash = tree?.hash ?? "";
         this.#checkSync(place, hash);
-        const result = () => ({ changed: [], removed: [], unchanged: 0, sentBytes: 0 });
+        const result = () => ({ changed: [], removed: [], sentBytes: 0 });
         const apply = () => this.#applySync(place, hash, files);
         return this.#begin({ ...this.#at("sync", place), ...(!tree && { job: undefined }), apply, result });
       },

@@ -15,7 +15,7 @@ import { explain, Failure } from "../../core/errors.ts";
 import { exists, namesIn } from "../../core/files.ts";
 import type { Launcher } from "../../core/spawn.ts";
 import { parseJump } from "../../transport/ssh/openssh.ts";
-import { KnownHosts, knownHostName } from "../../transport/trust/known-hosts.ts";
+import { KnownHosts, knownHostName } from "../../transport/trust/host-keys.ts";
 
 /** What the doctor works with. */
 export interface DoctorContext {
@@ -180,10 +180,9 @@ async function ssh(
 
 /** The names in known_hosts of a worker and of the jump host before it. */
 function namesOf(worker: CatalogWorker, settings: OpsConf): string[] {
-  const own = knownHostName(worker.host, worker.sshPort ?? settings.sshPort);
+  const own = knownHostName({ host: worker.host, port: worker.sshPort ?? settings.sshPort });
   if (worker.sshJump === undefined) return [own];
-  const { host, port } = parseJump(worker.sshJump, settings.sshUser);
-  return [own, knownHostName(host, port)];
+  return [own, knownHostName(parseJump(worker.sshJump, settings.sshUser))];
 }
 
 async function catalog(found: Findings, layout: Layout, db: Database): Promise<void> {

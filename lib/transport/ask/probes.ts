@@ -2,7 +2,7 @@ import { once } from "node:events";
 import type { ClientRequest, IncomingMessage } from "node:http";
 import { connect } from "node:net";
 import type { SecureContext } from "node:tls";
-import { cancelledFailure, Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { LastLines, plainLine } from "../../core/plain-text.ts";
 import type { Transport } from "../base/transport.ts";
 
@@ -49,7 +49,8 @@ export interface ProbeResult {
   isUnreachable?: boolean;
 }
 
-type Finding = Omit<ProbeResult, "durationMs">;
+/** An answer without its time. */
+type ProbeAnswer = Pick<ProbeResult, "ok" | "evidence">;
 
 const EVIDENCE_BYTES = 2 * 1024;
 
@@ -60,47 +61,34 @@ const EVIDENCE_BYTES = 2 * 1024;
  */
 export async function probe(target: ProbeTarget, signal?: AbortSignal): Promise<ProbeResult> {
   throwIfCancelled(signal);
-  const found = await carryOut(target, signal).catch((error: unknown) => ({
+  const probing = target.type === "ssh" ? probeCommand(target, signal) : probeNetwork(target, signal);
+  const found = await probing.catch((error: unknown) => ({
     ok: false,
-    evidence: sentenceOf(error),
+    evidence: probeErrorText(error),
     durationMs: 0,
     ...(error instanceof Failure && error.code === "unreachable" && { isUnreachable: true }),
   }));
-  if (signal?.aborted) throw cancelledFailure();
-  return { ...found, evidence: oneLine(`${nameOf(target)}: ${found.evidence}`) };
+  throwIfCancelled(signal);
+  const evidence = `${targetName(target)}: ${found.evidence}`.replace(/\s+/g, " ").trim();
+  return { ...found, evidence: plainLine(evidence, Number.POSITIVE_INFINITY).replace(/:$/, "") };
 }
 
-function carryOut(target: ProbeTarget, signal: AbortSignal | undefined): Promise<ProbeResult> {
-  switch (target.type) {
-    case "tcp":
-      return timed(target.timeoutMs, signal, (stop) => probeTcp(target, stop));
-    case "http":
-      return probeHttp(target, signal);
-    case "ssh":
-      return probeCommand(target, signal);
-  }
-}
-
-/** Runs a request with its time limit, which begins now. */
-async function timed(
-  timeoutMs: number,
-  signal: AbortSignal | undefined,
-  ask: (stop: AbortSignal) => Promise<Finding>,
-): Promise<ProbeResult> {
+async function probeNetwork(target: TcpProbe | HttpProbe, signal: AbortSignal | undefined): Promise<ProbeResult> {
+  const ask = target.type === "tcp" ? (stop: AbortSignal) => tcpAnswer(target, stop) : await httpQuestion(target);
   const started = performance.now();
-  const timeout = AbortSignal.timeout(timeoutMs);
-  const found = await ask(signal ? AbortSignal.any([signal, timeout]) : timeout).catch((error: unknown) => ({
+  const timeout = AbortSignal.timeout(target.timeoutMs);
+  const answer = await ask(signal ? AbortSignal.any([signal, timeout]) : timeout).catch((error: unknown) => ({
     ok: false,
-    evidence: timeout.aborted ? noAnswer(timeoutMs) : sentenceOf(error),
+    evidence: timeout.aborted ? noAnswer(target.timeoutMs) : probeErrorText(error),
   }));
-  return { ...found, durationMs: performance.now() - started };
+  return { ...answer, durationMs: performance.now() - started };
 }
 
 function noAnswer(timeoutMs: number): string {
   return `no answer within ${timeoutMs / 1000} s`;
 }
 
-async function probeTcp({ host, port }: TcpProbe, signal: AbortSignal): Promise<Finding> {
+async function tcpAnswer({ host, port }: TcpProbe, signal: AbortSignal): Promise<ProbeAnswer> {
   const socket = connect({ host, port, signal });
   try {
     await once(socket, "connect");
@@ -110,17 +98,16 @@ async function probeTcp({ host, port }: TcpProbe, signal: AbortSignal): Promise<
   }
 }
 
-async function probeHttp(target: HttpProbe, signal: AbortSignal | undefined): Promise<ProbeResult> {
+/** Prepares a request, which takes longer than many an answer. */
+async function httpQuestion({ scheme, host, port, path, expectStatus, ca = "" }: HttpProbe) {
   // Loading these is slow, and most processes never probe.
-  const { request } = target.scheme === "https" ? await import("node:https") : await import("node:http");
-  const trust: object = target.scheme === "https" ? { secureContext: await trusting(target.ca ?? "") } : {};
-  const { host, port, path, timeoutMs } = target;
-  return await timed(timeoutMs, signal, (stop) =>
-    answerTo(request({ host, port, path, signal: stop, agent: false, ...trust }), target.expectStatus),
-  );
+  const { request } = scheme === "https" ? await import("node:https") : await import("node:http");
+  const trust = scheme === "https" && { secureContext: await trusting(ca) };
+  return (signal: AbortSignal) =>
+    httpAnswer(request({ host, port, path, signal, agent: false, ...trust }), expectStatus);
 }
 
-async function answerTo(call: ClientRequest, expectStatus: number): Promise<Finding> {
+async function httpAnswer(call: ClientRequest, expectStatus: number): Promise<ProbeAnswer> {
   try {
     const answer = await new Promise<IncomingMessage>((resolve, reject) => {
       // After a switch of protocols (101) there is neither a response nor an error.
@@ -137,7 +124,7 @@ async function answerTo(call: ClientRequest, expectStatus: number): Promise<Find
 
 const contexts = new Map<string, SecureContext>();
 
-/** What is trusted is read and parsed once: it takes longer than a probe. */
+/** The trusted certificates, read and parsed once: that takes longer than a probe. */
 async function trusting(ca: string): Promise<SecureContext> {
   const known = contexts.get(ca);
   if (known) return known;
@@ -176,14 +163,14 @@ async function probeCommand(
   return { ok: true, evidence: `${how}: ${`${stdout} ${stderr}`.slice(0, EVIDENCE_BYTES)}`, durationMs };
 }
 
-function nameOf(target: ProbeTarget): string {
+function targetName(target: ProbeTarget): string {
   if (target.type === "ssh") return `command on ${target.transport.worker.host}`;
   const host = target.host.includes(":") ? `[${target.host}]` : target.host;
   const place = `${host}:${target.port}`;
   return target.type === "tcp" ? `tcp ${place}` : `GET ${target.scheme}://${place}${target.path}`;
 }
 
-const SENTENCES: Record<string, string> = {
+const PROBE_ERRORS: Record<string, string> = {
   ECONNREFUSED: "connection refused",
   ECONNRESET: "the connection was closed without an answer",
   EHOSTUNREACH: "no route to the host",
@@ -191,12 +178,8 @@ const SENTENCES: Record<string, string> = {
   EPROTO: "the TLS handshake failed",
 };
 
-function sentenceOf(error: unknown): string {
-  // Where a name has several addresses, the error of all of them has a code but no message.
+function probeErrorText(error: unknown): string {
+  // The error for a name with several addresses has a code but no message.
   const code = (error as NodeJS.ErrnoException | null)?.code ?? "";
-  return SENTENCES[code] ?? (messageOf(error) || code);
-}
-
-function oneLine(text: string): string {
-  return plainLine(text.replace(/\s+/g, " ").trim(), Number.POSITIVE_INFINITY).replace(/:$/, "");
+  return PROBE_ERRORS[code] ?? (messageOf(error) || code);
 }

@@ -22,17 +22,17 @@ export interface Facts {
   tools: string[];
 }
 
+const TOOL_NAMES =
+  "bash busybox curl docker find java make node openssl podman python3 rsync setsid sha256sum sudo systemctl tar";
+
 /** The programs that are looked for. */
-export const TOOLS: readonly string[] = [
-  ...["bash", "busybox", "curl", "docker", "find", "java", "make", "node", "openssl", "podman", "python3", "rsync"],
-  ...["setsid", "sha256sum", "sudo", "systemctl", "tar"],
-];
+export const TOOLS: readonly string[] = TOOL_NAMES.split(" ");
 
 /** More disks, interfaces and addresses are not told. */
 const MOST_TOLD = 256;
 const HIGHEST_MHZ = 1_000_000;
 
-/** Reads what `facts.sh` told. Throws `failed` where that is no such answer. */
+/** Reads what `facts.sh` told. Throws `failed` where the answer cannot be understood. */
 export function parseFacts(answer: ScriptAnswer): Facts {
   return {
     hostname: answer.text("hostname"),
@@ -102,14 +102,14 @@ export interface Sysstat {
 /** /proc/diskstats counts sectors of this size, whatever the device has. */
 const SECTOR_BYTES = 512;
 
-/** Reads what `uptime.sh` told. Throws `failed` where that is no such answer. */
+/** Reads what `uptime.sh` told. Throws `failed` where the answer cannot be understood. */
 export function parseUptime(answer: ScriptAnswer): Uptime {
   const [load1 = 0, load5 = 0, load15 = 0] = answer.numbers("load", 3);
   const [uptime = 0] = answer.numbers("uptime", 1);
   return { load1, load5, load15, uptime_s: Math.floor(uptime) };
 }
 
-/** Reads what `sysstat.sh` told. Throws `failed` where that is no such answer. */
+/** Reads what `sysstat.sh` told. Throws `failed` where the answer cannot be understood. */
 export function parseSysstat(answer: ScriptAnswer): Sysstat {
   const [before = 0] = answer.numbers("before_uptime", 1);
   const [after = 0] = answer.numbers("after_uptime", 1);
@@ -122,7 +122,7 @@ export function parseSysstat(answer: ScriptAnswer): Sysstat {
   };
 }
 
-/** user, nice, system, idle, iowait, irq, softirq, steal: what follows is part of the first ones. */
+/** user, nice, system, idle, iowait, irq, softirq, steal: the numbers behind these are part of the first two. */
 function cpuShare(answer: ScriptAnswer): number {
   const before = answer.numbers("before_cpu", 8);
   const spent = answer.numbers("after_cpu", 8).map((now, index) => rise(before[index], now));
@@ -147,9 +147,7 @@ function memoryUse(answer: ScriptAnswer) {
 
 function diskRates(answer: ScriptAnswer, seconds: number): Sysstat["disk"] {
   const devices = new Set(answer.all("block"));
-  // Two numbers of the device come before its name.
-  const counters = (when: string) => countersByName(answer.all(`${when}_disk`), /^\d+ +\d+ +(\S{1,253}) +(.*)$/, 10);
-  return risesOf(counters("before"), counters("after"))
+  return risesOf(answer, "disk", 10)
     .filter(({ name }) => devices.has(name))
     .map(({ name, rises }) => ({
       device: name,
@@ -160,8 +158,7 @@ function diskRates(answer: ScriptAnswer, seconds: number): Sysstat["disk"] {
 }
 
 function netRates(answer: ScriptAnswer, seconds: number): Sysstat["net"] {
-  const counters = (when: string) => countersByName(answer.all(`${when}_net`), /^(\S{1,253}) +(.*)$/, 9);
-  return risesOf(counters("before"), counters("after"))
+  return risesOf(answer, "net", 9)
     .filter(({ name }) => name !== "lo")
     .map(({ name, rises }) => ({
       interface: name,
@@ -170,20 +167,18 @@ function netRates(answer: ScriptAnswer, seconds: number): Sysstat["net"] {
     }));
 }
 
-/** The counters by name; lines with fewer numbers are passed over. */
-function countersByName(lines: readonly string[], pattern: RegExp, count: number): Map<string, number[]> {
-  const found = new Map<string, number[]>();
-  for (const line of lines) {
-    const [, name = "", rest = ""] = pattern.exec(line) ?? [];
-    const numbers = leadingNumbers(rest);
-    if (numbers.length >= count) found.set(name, numbers);
-  }
-  return found;
-}
-
-/** What rose between two readings, of those that are in both and not all zero. */
-function risesOf(before: ReadonlyMap<string, number[]>, after: ReadonlyMap<string, number[]>) {
-  const used = [...after].filter(([name, numbers]) => before.has(name) && numbers.some((one) => one > 0));
+/**
+ * By how much counters rose between two readings, for names that are in both and have been used. Lines with fewer numbers
+ * than `count` are passed over.
+ */
+function risesOf(answer: ScriptAnswer, what: "disk" | "net", count: number): { name: string; rises: number[] }[] {
+  const counters = (when: string) => {
+    const words = answer.all(`${when}_${what}`).map((line) => /^(\S{1,253}) +(.*)$/.exec(line) ?? []);
+    const numbers = words.map(([, name = "", rest = ""]) => [name, leadingNumbers(rest)] as const);
+    return new Map(numbers.filter(([, of]) => of.length >= count));
+  };
+  const before = counters("before");
+  const used = [...counters("after")].filter(([name, numbers]) => before.has(name) && numbers.some((one) => one > 0));
   return used
     .slice(0, MOST_TOLD)
     .map(([name, numbers]) => ({ name, rises: numbers.map((now, index) => rise(before.get(name)?.[index], now)) }));

@@ -30,7 +30,6 @@ export interface SyncTree {
 export interface SyncResult {
   changed: string[];
   removed: string[];
-  unchanged: number;
   sentBytes: number;
 }
 
@@ -75,8 +74,7 @@ export async function syncTree(
   const change = { tree: tree.name, wanted, isListed, made, changed, removed, doing };
   const sentBytes = isListed && changed.length === 0 ? 0 : await send(transport, change, found.listHead, options);
   const below = (file: string) => path.posix.relative(tree.folder, file);
-  const unchanged = wanted.size - changed.length;
-  return { changed: changed.map(below), removed: removed.map(below), unchanged, sentBytes };
+  return { changed: changed.map(below), removed: removed.map(below), sentBytes };
 }
 
 /** The files by their path below the bucket's folder, sorted. */

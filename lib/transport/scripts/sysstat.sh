@@ -4,7 +4,8 @@
 counters() {
   sed "s/^/$1_uptime /" /proc/uptime
   sed -n "s/^cpu  */$1_cpu /p" /proc/stat
-  sed "s/^ */$1_disk /" /proc/diskstats 2>/dev/null
+  # Two numbers of the device come before its name.
+  sed "s/^ *[0-9]* *[0-9]* */$1_disk /" /proc/diskstats 2>/dev/null
   sed -n "s/^ *\([^: ]*\): */$1_net \1 /p" /proc/net/dev 2>/dev/null
 }
 

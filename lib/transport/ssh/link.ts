@@ -117,9 +117,9 @@ export class SshLink {
     await master?.close();
   }
 
-  /** The failure `failed`, for a worker that answers but cannot do its task. */
-  failed(what: string, why: string): Failure {
-    return new Failure("failed", `${what} worker ${this.#worker.host}: ${why}`);
+  /** A failure that names the worker: `failed` for a worker that answers but cannot do its task. */
+  failed(what: string, why: string, code: "failed" | "unreachable" = "failed"): Failure {
+    return new Failure(code, `${what} worker ${this.#worker.host}: ${why}`);
   }
 
   /**
@@ -130,14 +130,8 @@ export class SshLink {
     const isClosed = typeof (await channel.closed) === "number";
     const said = await within(master.ended, SHORT_WAIT_MS);
     if (isClosed && said === undefined) return this.failed("Cannot run commands on", `it closed the session${rest}`);
-    return this.#unreachable(
-      "The connection was lost to",
-      `${lastLine(said ?? "") || "ssh ended without a word"}${rest}`,
-    );
-  }
-
-  #unreachable(what: string, why: string): Failure {
-    return new Failure("unreachable", `${what} worker ${this.#worker.host}: ${why}`);
+    const why = lastLine(said ?? "") || "ssh ended without a word";
+    return this.failed("The connection was lost to", `${why}${rest}`, "unreachable");
   }
 
   /** The group of a channel, `cancelled`, or undefined when the channel has ended before. */
@@ -151,9 +145,8 @@ export class SshLink {
     const isOpen = channel.isOpen();
     await channel.close();
     const limit = `within ${START_LIMIT_MS / 1000} s`;
-    throw isOpen
-      ? this.failed("Cannot run commands on", `its shell does not start ${limit}`)
-      : this.#unreachable("Cannot run commands on", `it does not answer ${limit}`);
+    if (isOpen) throw this.failed("Cannot run commands on", `its shell does not start ${limit}`);
+    throw this.failed("Cannot run commands on", `it does not answer ${limit}`, "unreachable");
   }
 
   async #notStarted(started: StartedChannel): Promise<Failure> {

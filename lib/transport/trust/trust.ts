@@ -3,8 +3,16 @@ import { mapAll } from "../../core/async.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import type { WorkerAddress } from "../base/transport.ts";
 import { type JumpHost, parseJump } from "../ssh/openssh.ts";
-import { type Endpoint, type ScanTools, scanBehind, scanHost } from "./host-keys.ts";
-import { isSameKey, KnownHosts, knownHostName, sortKeys } from "./known-hosts.ts";
+import {
+  type Endpoint,
+  isSameKey,
+  KnownHosts,
+  knownHostName,
+  type ScanTools,
+  scanBehind,
+  scanHost,
+  sortKeys,
+} from "./host-keys.ts";
 
 /**
  * What became of the trust in a host. `trusted`: recorded for the first time; `unchanged`: as before; `changed`: refused,
@@ -70,13 +78,16 @@ const BEHIND_ONE_HOP = 8;
 export async function trustWorkers(workers: readonly WorkerAddress[], options: TrustOptions): Promise<TrustResult> {
   const { concurrency, signal, onResult } = options;
   const context = { ...options, known: await KnownHosts.open(options.knownHostsFile) };
-  const hopOf = (worker: WorkerAddress) => serverName(jumpHostOf(worker, options));
+  const hopOf = (worker: WorkerAddress) => {
+    const hop = jumpHostOf(worker, options);
+    return hop && knownHostName(hop);
+  };
   const hops = new Map(
-    workers.flatMap((worker) => jumpHostOf(worker, options) ?? []).map((hop) => [serverName(hop), hop]),
+    workers.flatMap((worker) => jumpHostOf(worker, options) ?? []).map((hop) => [knownHostName(hop), hop]),
   );
   const judgeHop = async (hop: JumpHost) => {
     const found = await trustHost(hop, context, () => scanHost(hop, options));
-    onResult(`jump host ${serverName(hop)}`, found);
+    onResult(`jump host ${knownHostName(hop)}`, found);
     return found;
   };
   const jumpHosts = await mapAll([...hops.values()], concurrency, judgeHop, signal);
@@ -104,9 +115,9 @@ async function trustWorker(
   const endpoint = { host: worker.host, port: worker.sshPort ?? 22 };
   const hop = jumpHostOf(worker, context);
   if (!hop) return trustHost(endpoint, context, () => scanHost(endpoint, context));
-  const name = serverName(hop);
+  const name = knownHostName(hop);
   if (jumpHost === undefined || NOT_TRUSTED.has(jumpHost.outcome))
-    return hostTrust(serverName(endpoint), "unreachable", { error: `its jump host ${name} is not trusted` });
+    return hostTrust(knownHostName(endpoint), "unreachable", { error: `its jump host ${name} is not trusted` });
   return trustHost(endpoint, context, () => scanBehind(endpoint, hop, context.known.keysOf(name), context));
 }
 
@@ -119,7 +130,7 @@ async function trustHost(
   { known, force, signal }: TrustContext,
   scan: () => Promise<PublicKey[]>,
 ): Promise<HostTrust> {
-  const name = serverName(endpoint);
+  const name = knownHostName(endpoint);
   let offered: PublicKey[];
   try {
     offered = sortKeys(await scan());
@@ -154,11 +165,4 @@ function hostTrust(host: string | null, outcome: TrustOutcome, more: Partial<Hos
 
 function jumpHostOf({ connection, sshJump }: WorkerAddress, { jumpUser }: TrustOptions): JumpHost | undefined {
   return connection === "ssh" && sshJump !== undefined ? parseJump(sshJump, jumpUser) : undefined;
-}
-
-/** The name of a server in known_hosts. */
-function serverName(endpoint: Endpoint): string;
-function serverName(endpoint: Endpoint | undefined): string | undefined;
-function serverName(endpoint: Endpoint | undefined): string | undefined {
-  return endpoint && knownHostName(endpoint.host, endpoint.port);
 }

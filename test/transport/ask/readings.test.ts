@@ -92,16 +92,16 @@ block sda
 block sdb
 before_uptime 100.00 1
 before_cpu 100 0 100 700 100 0 0 0 50 0
-before_disk 8 0 sda 1 2 1000 4 5 6 2000 8 9 100 11
-before_disk 8 1 sda1 1 2 1000 4 5 6 2000 8 9 100 11
-before_disk 8 16 sdb 0 0 0 0 0 0 0 0 0 0 0
+before_disk sda 1 2 1000 4 5 6 2000 8 9 100 11
+before_disk sda1 1 2 1000 4 5 6 2000 8 9 100 11
+before_disk sdb 0 0 0 0 0 0 0 0 0 0 0
 before_net lo 5 0 0 0 0 0 0 0 5 0 0 0 0 0 0 0
 before_net eth0 1000 0 0 0 0 0 0 0 5000 0 0 0 0 0 0 0
 after_uptime 102.00 1
 after_cpu 130 0 110 750 110 0 0 0 50 0
-after_disk 8 0 sda 1 2 1400 4 5 6 2200 8 9 600 11
-after_disk 8 1 sda1 1 2 1400 4 5 6 2200 8 9 600 11
-after_disk 8 16 sdb 0 0 0 0 0 0 0 0 0 0 0
+after_disk sda 1 2 1400 4 5 6 2200 8 9 600 11
+after_disk sda1 1 2 1400 4 5 6 2200 8 9 600 11
+after_disk sdb 0 0 0 0 0 0 0 0 0 0 0
 after_net lo 9 0 0 0 0 0 0 0 9 0 0 0 0 0 0 0
 after_net eth0 3000 0 0 0 0 0 0 0 4000 0 0 0 0 0 0 0
 after_net new0 3000 0 0 0 0 0 0 0 4000 0 0 0 0 0 0 0

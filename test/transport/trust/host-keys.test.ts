@@ -4,7 +4,7 @@ import path from "node:path";
 import { test } from "node:test";
 import type { PublicKey } from "../../../lib/codec/crypto/ssh-key.ts";
 import { parseJump } from "../../../lib/transport/ssh/openssh.ts";
-import { KnownHosts, knownHostName, parseKnownHosts } from "../../../lib/transport/trust/known-hosts.ts";
+import { KnownHosts, knownHostName, parseKnownHosts } from "../../../lib/transport/trust/host-keys.ts";
 import { makeKey, publicPart } from "../../../scripts/private-sshd.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 
@@ -23,7 +23,7 @@ for (const [host, port, name] of [
   ["FE80::0001", 2222, "[fe80::1]:2222"],
 ] as const)
   test(`ssh looks for ${host} on port ${port} under ${name}`, () => {
-    assert.equal(knownHostName(host, port), name);
+    assert.equal(knownHostName({ host, port }), name);
   });
 
 for (const [jump, expected] of [
