@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// The one entrypoint. Plain JavaScript that any Node understands, because its first duty is to find a Node that is
-// new enough for the rest (decisions: Runtime 3).
+// The one entrypoint, in plain JavaScript that every Node understands: its first task is to find a Node that is new
+// enough for the rest (decisions: Runtime 3).
 import { spawn } from "node:child_process";
 import { closeSync, existsSync, lstatSync, mkdirSync, openSync, readFileSync, readSync, writeSync } from "node:fs";
 import module from "node:module";
@@ -23,7 +23,7 @@ function runAgainOnNewerNode() {
     );
     process.exit(2);
   }
-  // The channel tells the child when this wrapper is gone, however it went.
+  // The channel tells the child when this wrapper is gone, also after a kill.
   const child = spawn(bundledNode, process.argv.slice(1), {
     stdio: ["inherit", "inherit", "inherit", "ipc"],
     env: { ...process.env, [WRAPPED]: "1" },
@@ -46,17 +46,17 @@ async function main() {
     delete process.env[WRAPPED];
     process.once("disconnect", () => process.kill(process.pid, "SIGTERM"));
     process.channel?.unref();
-    // The channel is the wrapper's: nothing behind here may take it for one to a server.
+    // This channel leads to the wrapper: no code behind here may take it for the channel to a server.
     delete process.send;
   }
-  // What a hook's script compiles is nothing for our cache, nor the cache for it.
+  // The script of a hook neither reads nor fills our cache.
   if (process.argv[2] !== "hook-run") useCompileCache();
   const { runProgram } = await import("../lib/cli/main.ts");
   process.exitCode = await runProgram(process.argv.slice(2));
 }
 
-// A token that came in the environment or the arguments would stand in /proc/<pid>/environ or cmdline for as long as
-// this process lives: it is overwritten there. What process.env and process.argv say stays as it was.
+// A token in the environment or the arguments would stand in /proc/<pid>/environ or cmdline for as long as this process
+// lives: it is overwritten there. process.env and process.argv keep it.
 function hideToken() {
   const token = process.env.OPS_SERVE_TOKEN;
   const isTold = process.argv.some((argument) => /^--token(=|$)/.test(argument));
@@ -71,10 +71,10 @@ function hideToken() {
   if (token !== undefined) process.env.OPS_SERVE_TOKEN = token;
 }
 
-// In the memory where the kernel has put arguments and environment: the last group of each match.
+// Overwrites the last group of each match in the memory where the kernel keeps arguments and environment.
 function overwrite(pattern) {
   const stat = readFileSync("/proc/self/stat", "latin1");
-  // Behind the name of the program, which may hold anything; proc(5), fields 48 to 51.
+  // proc(5), fields 48 to 51, counted behind the name of the program, which may hold anything.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   const [argumentsStart, argumentsEnd, environmentStart, environmentEnd] = fields.slice(45, 49).map(Number);
   const memory = openSync("/proc/self/mem", "r+");
@@ -93,7 +93,7 @@ function overwrite(pattern) {
   }
 }
 
-// Code compiled once is not compiled again. The folder must be ours alone: who can write there can run code as us.
+// Keeps compiled code between starts. The folder must be ours alone: whoever can write there can run code as us.
 function useCompileCache() {
   try {
     const base = process.env.XDG_CACHE_HOME || path.join(os.homedir(), ".cache");
@@ -103,6 +103,6 @@ function useCompileCache() {
     if (found.isDirectory() && found.uid === process.getuid?.() && (found.mode & 0o077) === 0)
       module.enableCompileCache(folder);
   } catch {
-    // Without a cache everything works, a little slower.
+    // Without a cache the start is a little slower.
   }
 }

@@ -15,8 +15,7 @@ const RUN_EVENT = object({
   kind: RUN_KIND,
   status: RUN_STATUS,
 });
-/** A change of a run. Readers of the run's record see the change by then. */
-export type RunEvent = Infer<typeof RUN_EVENT>;
+type RunEvent = Infer<typeof RUN_EVENT>;
 
 /** The changes after a place, and the place behind them. */
 export const RUN_EVENTS = object({
@@ -24,8 +23,7 @@ export const RUN_EVENTS = object({
   next: described(string(), "What to send as `after`"),
   reset: described(boolean(), "Changes were missed: look at everything anew, then go on with `next`"),
 });
-/** The value of {@link RUN_EVENTS}. */
-export type RunEvents = Infer<typeof RUN_EVENTS>;
+type RunEvents = Infer<typeof RUN_EVENTS>;
 
 const MOST_EVENTS = 1_000;
 

@@ -25,21 +25,8 @@ export interface ServerConfig {
   readonly totp?: { readonly secret: Uint8Array; readonly sessionMs: number };
 }
 
-/** The flags of `ops server`, as typed; those that were not given are missing. */
-export type ServerFlags = Partial<
-  Record<
-    | "root"
-    | "token"
-    | "token-file"
-    | "addr"
-    | "tls-cert"
-    | "tls-key"
-    | "totp-secret-file"
-    | "totp-session-ttl"
-    | "totp-issuer",
-    string | undefined
-  >
->;
+/** The flags of `ops server`, as typed, by name; those that were not given are missing. */
+export type ServerFlags = Readonly<Record<string, string | undefined>>;
 
 const OWN_VARIABLES = ["OPS_SERVE_ROOT", "OPS_SERVE_TOKEN", "OPS_SERVE_TOTP_SECRET_FILE"] as const;
 /** control-plane.md, Limits. */

@@ -66,7 +66,7 @@ async function keyFile(layout: Layout): Promise<string> {
     return sshKeyFile(layout, (await loadOpsConf(layout)).settings);
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
-    const message = `Cannot tell the name of the ssh key: ${messageOf(error)}; push a source that is right`;
+    const message = `Cannot tell the name of the ssh key: ${messageOf(error)}; mend ops.conf and push again`;
     throw new Failure("invalid_source", message, { cause: error });
   }
 }

@@ -64,48 +64,11 @@ const SHA256 = withExample(string(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e464
 const MODE = described(oneOf("0644", "0755"), "0755 where the owner may execute the file");
 const LAST_RUN = object({ id: ID, kind: RUN_KIND, status: RUN_STATUS, created_at: TIME, finished_at: nullable(TIME) });
 
-const BUCKET = object({
-  id: ID,
-  project: string(),
-  name: string(),
-  initialized: described(boolean(), "Its database exists, so that runs can be started"),
-  schema_version: described(nullable(integer()), "null before the bucket is initialised"),
-  failed_allocations: described(
-    nullable(integer()),
-    "Allocations, without removed ones, whose last action failed or found the worker unreachable; null where the database cannot be read or has another schema",
-  ),
-  created_at: nullable(TIME),
-  active_run: described(nullable(ID), "The run that this server carries out in the bucket now"),
-  last_run: described(nullable(LAST_RUN), "The newest run, active or not, of the server or the command line"),
-});
-
 const SHOWN_RUN = {
   ...RUN_FIELDS,
   duration_ms: described(integer({ min: 0 }), "During the run: until now"),
   log_size_bytes: described(integer({ min: 0 }), "Of the Activity log"),
 };
-
-const WORKER = object({
-  host: string(),
-  hostname: nullable(string()),
-  connection: oneOf("ssh", "local"),
-  root: described(string(), "The bucket's folder on the worker is `<root>/<bucket id>`"),
-  ssh_user: nullable(string()),
-  ssh_port: nullable(integer()),
-  ssh_jump: nullable(string()),
-  labels: list(string()),
-  memory_mb: described(anything({ type: "number" }), "0 where the file has none"),
-  cpu_mhz: described(anything({ type: "number" }), "0 where the file has none"),
-  tags: anything({ type: "object", additionalProperties: { type: "string" } }),
-  position: integer(),
-});
-
-const PROBLEM = object({
-  code: described(string(), "Stable, for programs"),
-  file: string(),
-  path: described(string(), "The place in the file"),
-  message: string(),
-});
 
 const NEXT_CURSOR = described(nullable(string()), "null at the end of the list");
 
@@ -117,7 +80,20 @@ const SCHEMAS = {
     details: optional(anything()),
     run_id: optional(described(ID, "The active run, where there is one in the way")),
   }),
-  Bucket: BUCKET,
+  Bucket: object({
+    id: ID,
+    project: string(),
+    name: string(),
+    initialized: described(boolean(), "Its database exists, so that runs can be started"),
+    schema_version: described(nullable(integer()), "null before the bucket is initialised"),
+    failed_allocations: described(
+      nullable(integer()),
+      "Allocations, without removed ones, whose last action failed or found the worker unreachable; null where the database cannot be read or has another schema",
+    ),
+    created_at: nullable(TIME),
+    active_run: described(nullable(ID), "The run that this server carries out in the bucket now"),
+    last_run: described(nullable(LAST_RUN), "The newest run, active or not, of the server or the command line"),
+  }),
   Run: object(SHOWN_RUN),
   RunDetail: object({ ...SHOWN_RUN, progress: nullable(PROGRESS) }),
   RunStarted: object({ run_id: ID }),
@@ -197,9 +173,34 @@ const SCHEMAS = {
     problem: described(nullable(string()), "The first thing that a build would refuse"),
   }),
   WorkerDefinitions: object({
-    items: list(WORKER),
+    items: list(
+      object({
+        host: string(),
+        hostname: nullable(string()),
+        connection: oneOf("ssh", "local"),
+        root: described(string(), "The bucket's folder on the worker is `<root>/<bucket id>`"),
+        ssh_user: nullable(string()),
+        ssh_port: nullable(integer()),
+        ssh_jump: nullable(string()),
+        labels: list(string()),
+        memory_mb: described(anything({ type: "number" }), "0 where the file has none"),
+        cpu_mhz: described(anything({ type: "number" }), "0 where the file has none"),
+        tags: anything({ type: "object", additionalProperties: { type: "string" } }),
+        position: integer(),
+      }),
+    ),
     next_cursor: NEXT_CURSOR,
-    problems: described(list(PROBLEM), "What a build would refuse"),
+    problems: described(
+      list(
+        object({
+          code: described(string(), "Stable, for programs"),
+          file: string(),
+          path: described(string(), "The place in the file"),
+          message: string(),
+        }),
+      ),
+      "What a build would refuse",
+    ),
   }),
   SshKey: object({
     present: boolean(),
