@@ -39,170 +39,160 @@ export interface Finding {
   advice: string | null;
 }
 
-/** Collects the findings about one place. */
-export class Findings {
-  readonly all: Finding[] = [];
-  readonly #where: string;
+/** What is thought of one thing. */
+type Judgement = Omit<Finding, "where" | "check">;
 
-  constructor(where: string) {
-    this.#where = where;
-  }
+/** All is well. */
+export function ok(message: string): Judgement {
+  return { grade: "ok", message, advice: null };
+}
 
-  ok(check: string, message: string): void {
-    this.#add(check, "ok", message, null);
-  }
+/** Something may go wrong later. */
+export function warning(message: string, advice: string): Judgement {
+  return { grade: "warning", message, advice };
+}
 
-  warn(check: string, message: string, advice: string): void {
-    this.#add(check, "warning", message, advice);
-  }
+/** Something goes wrong now. */
+export function problem(message: string, advice: string): Judgement {
+  return { grade: "problem", message, advice };
+}
 
-  problem(check: string, message: string, advice: string): void {
-    this.#add(check, "problem", message, advice);
-  }
-
-  /** Carries out one check; an error that the check throws is a problem. */
-  async look(check: string, advice: string, work: () => void | Promise<void>): Promise<void> {
+/** How checks of one place are made: `check` names a check; an error of the check itself is a problem with `advice`. */
+export function checksOf(where: string) {
+  return async (check: string, advice: string, judge: () => Judgement | Promise<Judgement>): Promise<Finding> => {
     try {
-      await work();
+      return { where, check, ...(await judge()) };
     } catch (error) {
-      this.problem(check, explain(error), advice);
+      return { where, check, ...problem(explain(error), advice) };
     }
-  }
-
-  /** Says how much room a disk has. */
-  disk(check: string, freeBytes: number, allBytes: number): void {
-    const message = `${inGib(freeBytes)} of ${inGib(allBytes)} free`;
-    if (freeBytes < LOW_BYTES) this.problem(check, message, "make room: the next write may fail");
-    else if (freeBytes < SHORT_BYTES) this.warn(check, message, "make room before it runs out");
-    else this.ok(check, message);
-  }
-
-  #add(check: string, grade: Finding["grade"], message: string, advice: string | null): void {
-    this.all.push({ where: this.#where, check, grade, message, advice });
-  }
+  };
 }
 
 const GIB = 1024 ** 3;
 const SHORT_BYTES = GIB;
 const LOW_BYTES = GIB / 10;
 
-function inGib(bytes: number): string {
-  return `${(bytes / GIB).toFixed(1)} GiB`;
+/** How much room a disk has. */
+export function judgeDisk(freeBytes: number, allBytes: number): Judgement {
+  const [free, all] = [freeBytes, allBytes].map((bytes) => `${(bytes / GIB).toFixed(1)} GiB`);
+  const message = `${free} of ${all} free`;
+  if (freeBytes < LOW_BYTES) return problem(message, "make room: the next write may fail");
+  return freeBytes < SHORT_BYTES ? warning(message, "make room before it runs out") : ok(message);
 }
 
 const OTHERS = 0o077;
-const SHOWN = 5;
+const MOST_LISTED = 5;
 
-/** Looks at the bucket; `db` is its database, or why that cannot be read. */
+/** Looks at the bucket. `db` is its database, or the reason why the database cannot be read. */
 export async function examineBucket(
-  context: DoctorContext,
+  { layout, launcher }: DoctorContext,
   workers: readonly CatalogWorker[],
   db: Database | Failure,
 ): Promise<Finding[]> {
-  const { layout } = context;
-  const found = new Findings("bucket");
+  const check = checksOf("bucket");
   const problems = new Problems();
   const settings = await readOpsConf(layout, problems);
-  for (const one of problems.errors) found.problem("ops.conf", sentenceOf(one), "correct it, then push or build");
-  for (const one of problems.warnings) found.warn("ops.conf", sentenceOf(one), "correct it, then push or build");
-  if (problems.errors.length + problems.warnings.length === 0) found.ok("ops.conf", "right");
-  await found.look("lock", "check the rights of data/", () => lock(found, layout));
-  await found.look("journal", "check the rights of .ops/", () => journal(found, layout));
-  await found.look("rights", "check who owns the bucket's folder", () => rights(found, layout));
-  await found.look("CA", "bring secrets/ca.crt and ca.key back from a snapshot", async () => {
-    await loadAuthority(layout);
-    found.ok("CA", "its pair can be used");
-  });
-  if (workers.some(({ connection }) => connection === "ssh")) await ssh(found, context, settings, workers);
-  if (db instanceof Failure)
-    found.problem("schema", db.message, "run `ops init`; if that does not help, restore a snapshot");
-  else await catalog(found, layout, db);
-  return found.all;
+  const overSsh = workers.filter(({ connection }) => connection === "ssh");
+  const found = [
+    ...judgeSettings(problems).map((one) => ({ where: "bucket", check: "ops.conf", ...one })),
+    await check("lock", "check the rights of data/", () => judgeLock(layout)),
+    await check("journal", "check the rights of .ops/", () => judgeJournal(layout)),
+    await check("rights", "check who owns the bucket's folder", () => judgeRights(layout)),
+    await check("CA", "bring secrets/ca.crt and ca.key back from a snapshot", async () => {
+      await loadAuthority(layout);
+      return ok("its pair can be used");
+    }),
+  ];
+  if (overSsh.length > 0) {
+    const keyFile = sshKeyFile(layout, settings);
+    found.push(
+      await check("ssh key", "check the rights of secrets/", () => judgeSshKey(keyFile, launcher)),
+      await check("host keys", "remove the line, then `ops worker trust`", () => judgeHosts(layout, settings, overSsh)),
+    );
+  }
+  const restore = "run `ops init`; if that does not help, restore a snapshot";
+  if (db instanceof Failure) return [...found, await check("schema", "", () => problem(db.message, restore))];
+  return [
+    ...found,
+    await check("schema", restore, () => ok(`version ${schemaVersion(db)}`)),
+    await check("kv.key", "bring secrets/kv.key back from a snapshot", () => judgeSealed(layout, db)),
+    await check("certificates", "build again", () => judgeCertificates(db)),
+    await check("build", "bring .ops/revisions.json back", () => judgeBuild(layout, db)),
+    ...(await Promise.all(judgeDeployed(db).map(([name, one]) => check(name, "", () => one)))),
+  ];
 }
 
-async function lock(found: Findings, layout: Layout): Promise<void> {
+function judgeSettings({ errors, warnings }: Problems): Judgement[] {
+  const advice = "correct it, then push or build";
+  const found = [
+    ...errors.map((one) => problem(sentenceOf(one), advice)),
+    ...warnings.map((one) => warning(sentenceOf(one), advice)),
+  ];
+  return found.length === 0 ? [ok("right")] : found;
+}
+
+async function judgeLock(layout: Layout): Promise<Judgement> {
   const held = await readLock(layout);
-  if (held === undefined) return found.ok("lock", "free");
+  if (held === undefined) return ok("free");
   if (held === "unreadable")
-    return found.warn("lock", `${layout.lock} is not one that ops wrote`, "the next operation removes it");
+    return warning(`${layout.lock} is not one that ops wrote`, "the next operation removes it");
   const who = `${held.command} (run ${held.run_id}) on ${held.host} since ${held.since}`;
-  if (isStale(held)) found.warn("lock", `left by ${who}, which is gone`, "the next operation clears it");
-  else if (held.host === hostname()) found.ok("lock", `held by ${who}`);
-  else found.warn("lock", `held by ${who}, another host`, `once that host is known to be gone, remove ${layout.lock}`);
+  if (isStale(held)) return warning(`left by ${who}, which is gone`, "the next operation clears it");
+  if (held.host === hostname()) return ok(`held by ${who}`);
+  return warning(`held by ${who}, another host`, `once that host is known to be gone, remove ${layout.lock}`);
 }
 
-async function journal(found: Findings, layout: Layout): Promise<void> {
-  if (await exists(layout.journal))
-    found.warn("journal", "a push or a restore was cut off or is at work", "the next operation finishes it");
-  else found.ok("journal", "nothing was cut off");
+async function judgeJournal(layout: Layout): Promise<Judgement> {
+  if (!(await exists(layout.journal))) return ok("nothing was cut off");
+  return warning("a push or a restore was cut off or is at work", "the next operation finishes it");
 }
 
-/** Private files that others than the owner may read. */
-async function rights(found: Findings, layout: Layout): Promise<void> {
+/** Who else may read what only the owner should. */
+async function judgeRights(layout: Layout): Promise<Judgement> {
   const open: string[] = [];
   for (const folder of [layout.data, layout.secrets, layout.ssh, layout.tmp, layout.internal, layout.logs])
     if (await isOpen(folder)) open.push(`${path.relative(layout.root, folder)}/`);
   const keys = await namesIn(layout.secrets);
   for (const file of [layout.database, ...keys.map((name) => path.join(layout.secrets, name))])
     if (file !== layout.caCertificate && (await isOpen(file))) open.push(path.relative(layout.root, file));
-  if (open.length === 0) found.ok("rights", "keys, database and private folders are the owner's alone");
-  else found.problem("rights", `${listed(open)}: others may read it`, `chmod go= ${open.join(" ")}`);
+  if (open.length === 0) return ok("keys, database and private folders are the owner's alone");
+  return problem(`${listed(open)}: others may read it`, `chmod go= ${open.join(" ")}`);
 }
 
 async function isOpen(file: string): Promise<boolean> {
   return (await exists(file)) && ((await lstat(file)).mode & OTHERS) !== 0;
 }
 
-async function ssh(
-  found: Findings,
-  { layout, launcher }: DoctorContext,
-  settings: OpsConf,
-  workers: readonly CatalogWorker[],
-): Promise<void> {
-  const file = sshKeyFile(layout, settings);
-  await found.look("ssh key", "check the rights of secrets/", async () => {
-    const { present, type, fingerprint } = await describeSshKey(file, launcher);
-    const advice = `put the private key for the workers into ${file} (0600, without a passphrase)`;
-    if (!present) found.problem("ssh key", `${file} is missing`, advice);
-    else if (type === null) found.problem("ssh key", `${file} is no key that ssh can use`, advice);
-    else found.ok("ssh key", `${type} ${fingerprint}`);
-  });
-  await found.look("host keys", "remove the line, then `ops worker trust`", async () => {
-    const known = await KnownHosts.open(layout.knownHosts);
-    const names = new Set(
-      workers.filter(({ connection }) => connection === "ssh").flatMap((one) => namesOf(one, settings)),
-    );
-    const unknown = [...names].filter((name) => known.keysOf(name).length === 0);
-    if (unknown.length === 0) found.ok("host keys", `${names.size} known`);
-    else found.problem("host keys", `not known: ${listed(unknown)}`, "check and record them: `ops worker trust`");
-  });
+async function judgeSshKey(file: string, launcher: Launcher): Promise<Judgement> {
+  const { present, type, fingerprint } = await describeSshKey(file, launcher);
+  const advice = `put the private key for the workers into ${file} (0600, without a passphrase)`;
+  if (!present) return problem(`${file} is missing`, advice);
+  return type === null ? problem(`${file} is no key that ssh can use`, advice) : ok(`${type} ${fingerprint}`);
+}
+
+async function judgeHosts(layout: Layout, settings: OpsConf, workers: readonly CatalogWorker[]): Promise<Judgement> {
+  const known = await KnownHosts.open(layout.knownHosts);
+  const names = new Set(workers.flatMap((one) => hostNames(one, settings)));
+  const unknown = [...names].filter((name) => known.keysOf(name).length === 0);
+  if (unknown.length === 0) return ok(`${names.size} known`);
+  return problem(`not known: ${listed(unknown)}`, "check and record them: `ops worker trust`");
 }
 
 /** The names in known_hosts of a worker and of the jump host before it. */
-function namesOf(worker: CatalogWorker, settings: OpsConf): string[] {
+function hostNames(worker: CatalogWorker, settings: OpsConf): string[] {
   const own = knownHostName({ host: worker.host, port: worker.sshPort ?? settings.sshPort });
   if (worker.sshJump === undefined) return [own];
   return [own, knownHostName(parseJump(worker.sshJump, settings.sshUser))];
 }
 
-async function catalog(found: Findings, layout: Layout, db: Database): Promise<void> {
-  found.ok("schema", `version ${schemaVersion(db)}`);
-  await found.look("kv.key", "bring secrets/kv.key back from a snapshot", async () => {
-    const { sealed, unreadable } = sealedValues(db, await loadKvKey(layout));
-    if (unreadable.length === 0) found.ok("kv.key", `it opens all ${sealed} sealed values`);
-    else
-      found.problem(
-        "kv.key",
-        `it does not open ${unreadable.length} of ${sealed} sealed values: ${listed(unreadable)}`,
-        "bring the right secrets/kv.key back from a snapshot, or store the values anew",
-      );
-  });
-  certificates(found, db);
-  await found.look("build", "bring .ops/revisions.json back", () => build(found, layout, db));
-  deployed(found, db);
+async function judgeSealed(layout: Layout, db: Database): Promise<Judgement> {
+  const { sealed, unreadable } = sealedValues(db, await loadKvKey(layout));
+  if (unreadable.length === 0) return ok(`it opens all ${sealed} sealed values`);
+  const message = `it does not open ${unreadable.length} of ${sealed} sealed values: ${listed(unreadable)}`;
+  return problem(message, "bring the right secrets/kv.key back from a snapshot, or store the values anew");
 }
 
-function certificates(found: Findings, db: Database): void {
+function judgeCertificates(db: Database): Judgement {
   const now = Date.now();
   const certs = issuedCerts(db);
   const nameOf = (cert: (typeof certs)[number]) => (cert.job === "" ? "the CA's" : certKey(cert).replaceAll("|", " "));
@@ -210,42 +200,37 @@ function certificates(found: Findings, db: Database): void {
   const over = near.filter(({ notAfter }) => notAfter <= now);
   const told = listed((over.length > 0 ? over : near).map((cert) => `${nameOf(cert)} (${utc(cert.notAfter)})`));
   const advice = "build, then deploy; a CA is replaced as docs/workspace.md says (Certificates)";
-  if (over.length > 0) found.problem("certificates", `expired: ${told}`, advice);
-  else if (near.length > 0) found.warn("certificates", `near their end: ${told}`, advice);
-  else found.ok("certificates", `${certs.length} are valid for a while`);
+  if (over.length > 0) return problem(`expired: ${told}`, advice);
+  return near.length > 0 ? warning(`near their end: ${told}`, advice) : ok(`${certs.length} are valid for a while`);
 }
 
-async function build(found: Findings, layout: Layout, db: Database): Promise<void> {
+async function judgeBuild(layout: Layout, db: Database): Promise<Judgement> {
   const built = db.get<{ built_at: string | null }>("SELECT built_at FROM bucket")?.built_at ?? null;
-  const current = (await listRevisions(layout)).find((revision) => revision.current);
-  if (current && current.build_status !== "succeeded")
-    found.warn(
-      "build",
-      `the build of revision ${current.id} is ${current.build_status}`,
-      "see `ops logs`, then push the right one",
-    );
-  else if (built === null) found.warn("build", "the bucket was never built", "run `ops build`");
-  else found.ok("build", `last built at ${built}`);
+  const { id, build_status = "succeeded" } = (await listRevisions(layout)).find(({ current }) => current) ?? {};
+  if (build_status !== "succeeded")
+    return warning(`the build of revision ${id} is ${build_status}`, "see `ops logs`, then push the right one");
+  return built === null ? warning("the bucket was never built", "run `ops build`") : ok(`last built at ${built}`);
 }
 
-function deployed(found: Findings, db: Database): void {
+function judgeDeployed(db: Database): [check: string, judgement: Judgement][] {
   const counted = db.get<Record<string, number>>(
     `SELECT (SELECT COUNT(*) FROM hash WHERE unfinished = 1) AS unfinished,
       (SELECT COUNT(*) FROM hash WHERE gate IN ('failed', 'pending')) AS gates,
       (SELECT COUNT(*) FROM allocations WHERE removed = 1) AS removed`,
   );
   const { unfinished = 0, gates = 0, removed = 0 } = counted ?? {};
-  if (unfinished + gates > 0)
-    found.warn(
-      "deploy",
-      `${unfinished} allocations were changed half-way, ${gates} have not passed their health check`,
-      "deploy again",
-    );
-  else found.ok("deploy", "nothing is half-way");
-  if (removed > 0) found.ok("removed", `${removed} removed allocations wait for \`ops gc\``);
+  const message = `${unfinished} allocations were changed half-way, ${gates} have not passed their health check`;
+  const state = unfinished + gates > 0 ? warning(message, "deploy again") : ok("nothing is half-way");
+  const waiting = ok(`${removed} removed allocations wait for \`ops gc\``);
+  return removed > 0
+    ? [
+        ["deploy", state],
+        ["removed", waiting],
+      ]
+    : [["deploy", state]];
 }
 
 function listed(names: readonly string[]): string {
-  const more = names.length - SHOWN;
-  return names.slice(0, SHOWN).join(", ") + (more > 0 ? ` and ${more} more` : "");
+  const more = names.length - MOST_LISTED;
+  return names.slice(0, MOST_LISTED).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }

@@ -8,13 +8,22 @@ import type { CatalogWorker } from "../../bucket/base/model.ts";
 import { catalogWorkers } from "../../bucket/catalog/catalog.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { runAll } from "../../core/async.ts";
-import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { explain, Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { unlessMissing } from "../../core/files.ts";
 import { Redactor } from "../../core/redact.ts";
 import { examineWorker } from "../../transport/ask/inspect.ts";
 import { ProgressBoard } from "../base/context.ts";
 import { Fleet, TOOLS, WORKERS_AT_ONCE } from "../base/fleet.ts";
-import { type DoctorContext, examineBucket, type Finding, Findings } from "./doctor-bucket.ts";
+import {
+  checksOf,
+  type DoctorContext,
+  examineBucket,
+  type Finding,
+  judgeDisk,
+  ok,
+  problem,
+  warning,
+} from "./doctor-bucket.ts";
 
 const SSH_TOOLS = ["ssh", "ssh-keygen", "ssh-keyscan"];
 /** What bin/runner and the scripts of a sync need besides {@link TOOLS}. */
@@ -57,24 +66,29 @@ async function examineHost(
   workers: readonly CatalogWorker[],
   db: Database | undefined,
 ): Promise<Finding[]> {
-  const found = new Findings("host");
+  const check = checksOf("host");
   const usesSsh = workers.some(({ connection }) => connection === "ssh");
   const usesPython = db?.get("SELECT 1 FROM job_files WHERE path LIKE '\\_hooks/%.py' ESCAPE '\\'") !== undefined;
   const wanted = ["bash", ...(usesSsh ? SSH_TOOLS : []), ...(usesPython ? ["python3"] : [])];
   const missing = wanted.filter((tool) => !isInstalled(tool, launcher.environment.PATH ?? ""));
-  if (missing.length === 0) found.ok("tools", `${wanted.join(", ")}: installed`);
-  else found.problem("tools", `${missing.join(", ")}: not installed`, "install them, or set PATH right");
-  found.ok("node", `Node ${process.versions.node}`);
-  await found.look("disk", "check that the bucket's folder can be read", async () => {
-    const { bavail, blocks, bsize } = await statfs(layout.root);
-    found.disk("disk", bavail * bsize, blocks * bsize);
-  });
-  await found.look("clock", "check the rights of logs/runs/", async () => {
-    const ahead = Math.ceil(((await newestRun(layout)) - Date.now()) / 1000);
-    if (ahead <= CLOCK_WARNING_SECONDS) found.ok("clock", new Date().toISOString());
-    else found.problem("clock", `it is ${ahead} s before the newest run began`, "set the clock of this host right");
-  });
-  return found.all;
+  const install = "install them, or set PATH right";
+  return [
+    await check("tools", install, () =>
+      missing.length === 0
+        ? ok(`${wanted.join(", ")}: installed`)
+        : problem(`${missing.join(", ")}: not installed`, install),
+    ),
+    await check("node", "", () => ok(`Node ${process.versions.node}`)),
+    await check("disk", "check that the bucket's folder can be read", async () => {
+      const { bavail, blocks, bsize } = await statfs(layout.root);
+      return judgeDisk(bavail * bsize, blocks * bsize);
+    }),
+    await check("clock", "check the rights of logs/runs/", async () => {
+      const ahead = Math.ceil(((await newestRun(layout)) - Date.now()) / 1000);
+      if (ahead <= CLOCK_WARNING_SECONDS) return ok(new Date().toISOString());
+      return problem(`it is ${ahead} s before the newest run began`, "set the clock of this host right");
+    }),
+  ];
 }
 
 function isInstalled(tool: string, search: string): boolean {
@@ -102,13 +116,8 @@ async function examineWorkers(
 ): Promise<Finding[]> {
   const lock = await readLock(context.layout);
   if (lock !== undefined && lock !== "unreadable" && isOwned(lock)) {
-    const found = new Findings("bucket");
-    found.warn(
-      "workers",
-      `not examined: ${lock.command} (run ${lock.run_id}) is at work`,
-      "ask again when it has ended",
-    );
-    return found.all;
+    const message = `not examined: ${lock.command} (run ${lock.run_id}) is at work`;
+    return [{ where: "bucket", check: "workers", ...warning(message, "ask again when it has ended") }];
   }
   const log = { info: () => {}, redactor: new Redactor() };
   const progress = new ProgressBoard(() => {}, context.signal);
@@ -124,45 +133,47 @@ async function examineWorkers(
 }
 
 async function examineOne({ signal }: DoctorContext, fleet: Fleet, host: string): Promise<Finding[]> {
-  const found = new Findings(`worker ${host}`);
-  const advice = "see that it runs, that its address and user in workers.json are right, and that the key is accepted";
-  await found.look("reach", advice, async () => {
+  const where = `worker ${host}`;
+  try {
     const transport = await fleet.open(host);
+    const { folder, worker } = transport;
     const seen = await examineWorker(transport, [...TOOLS, ...MORE_TOOLS], signal);
-    found.ok("reach", transport.worker.connection === "local" ? "this machine" : "over ssh, with the rights it needs");
+    const place = worker.connection === "local" ? "this machine" : "over ssh, with the rights it needs";
     const missing = seen.missing.join(", ");
-    if (missing === "") found.ok("tools", "installed");
-    else found.problem("tools", `${missing}: not installed`, "install them on the worker");
-    if (seen.blocked !== null)
-      found.problem("folder", `${seen.blocked} is no folder`, `move it away: ${transport.folder} is to be there`);
-    clock(found, seen.aheadSeconds);
-    found.disk("disk", seen.freeBytes, seen.diskBytes);
-    locks(found, seen.held, seen.left);
-  });
-  return found.all;
+    const install = problem(`${missing}: not installed`, "install them on the worker");
+    const blocked = problem(`${seen.blocked} is no folder`, `move it away: ${folder} is to be there`);
+    return [
+      { where, check: "reach", ...ok(place) },
+      { where, check: "tools", ...(missing === "" ? ok("installed") : install) },
+      ...(seen.blocked === null ? [] : [{ where, check: "folder", ...blocked }]),
+      { where, check: "clock", ...judgeClock(seen.aheadSeconds) },
+      { where, check: "disk", ...judgeDisk(seen.freeBytes, seen.diskBytes) },
+      ...judgeLocks(seen).map((one) => ({ where, check: "locks", ...one })),
+    ];
+  } catch (error) {
+    const advice =
+      "see that it runs, that its address and user in workers.json are right, and that the key is accepted";
+    return [{ where, check: "reach", ...problem(explain(error), advice) }];
+  }
 }
 
-function clock(found: Findings, ahead: number): void {
+function judgeClock(ahead: number) {
   const apart = Math.abs(ahead);
   const message = `${apart} s ${ahead < 0 ? "behind" : "ahead of"} this host`;
   const advice = "synchronise the clocks, for example with chrony";
-  if (apart >= CLOCK_PROBLEM_SECONDS) found.problem("clock", message, advice);
-  else if (apart >= CLOCK_WARNING_SECONDS) found.warn("clock", message, advice);
-  else found.ok("clock", apart === 0 ? "as on this host" : message);
+  if (apart >= CLOCK_PROBLEM_SECONDS) return problem(message, advice);
+  return apart >= CLOCK_WARNING_SECONDS ? warning(message, advice) : ok(apart === 0 ? "as on this host" : message);
 }
 
-function locks(found: Findings, held: readonly string[], left: readonly string[]): void {
-  if (held.length > 0)
-    found.warn(
-      "locks",
-      `${held.join(", ")}: held by a process there, though no operation is at work`,
-      "wait until the processes of a killed run have ended, or let the next deploy end them",
-    );
-  if (left.length > 0)
-    found.warn(
-      "locks",
-      `${left.join(", ")}: left by a command that was cut off`,
-      "deploy: the next contact finishes it",
-    );
-  if (held.length + left.length === 0) found.ok("locks", "none is left");
+function judgeLocks({ held, left }: { held: readonly string[]; left: readonly string[] }) {
+  const wait = "wait until the processes of a killed run have ended, or let the next deploy end them";
+  const found = [
+    ...(held.length === 0
+      ? []
+      : [warning(`${held.join(", ")}: held by a process there, though no operation is at work`, wait)]),
+    ...(left.length === 0
+      ? []
+      : [warning(`${left.join(", ")}: left by a command that was cut off`, "deploy: the next contact finishes it")]),
+  ];
+  return found.length === 0 ? [ok("none is left")] : found;
 }
