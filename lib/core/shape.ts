@@ -176,10 +176,17 @@ interface ObjectRule {
   alone?: string;
 }
 
+/** The names of an object's fields, and how it treats all others. */
+interface KnownKeys {
+  names: readonly string[];
+  rule: ObjectRule;
+}
+
 /** An object with the given fields; a field without `absent` is required. */
 export function object<F extends Fields>(fields: F, rule: ObjectRule = {}): Shape<ObjectOf<F>> {
-  const required = Object.keys(fields).filter((name) => fields[name]?.absent === undefined);
-  const others = Object.keys(fields).filter((name) => name !== rule.alone);
+  const names = Object.keys(fields);
+  const required = names.filter((name) => fields[name]?.absent === undefined);
+  const others = names.filter((name) => name !== rule.alone);
   const alone = rule.alone === undefined ? [] : others.map((name) => [name, rule.alone]);
   const exclusive = [...(rule.exclusive ?? []), ...alone];
   return {
@@ -195,7 +202,7 @@ export function object<F extends Fields>(fields: F, rule: ObjectRule = {}): Shap
         report(path, `expected an object, found ${typeName(value)}`);
         return {} as ObjectOf<F>;
       }
-      const given = recognise(value, fields, rule, path, report);
+      const given = recognise(value, { names, rule }, path, report);
       for (const [one, other] of rule.exclusive ?? [])
         if (given.has(one) && given.has(other)) report(join(path, other), `excludes ${one}: give one of the two`);
       const result: Record<string, unknown> = {};
@@ -216,14 +223,8 @@ export function object<F extends Fields>(fields: F, rule: ObjectRule = {}): Shap
   };
 }
 
-function recognise(
-  value: Record<string, unknown>,
-  fields: Fields,
-  rule: ObjectRule,
-  path: string,
-  report: Report,
-): Map<string, unknown> {
-  const names = Object.keys(fields);
+/** The given fields under their present names; reports older names and unknown keys. */
+function recognise(value: object, { names, rule }: KnownKeys, path: string, report: Report): Map<string, unknown> {
   const aliases = new Map(Object.entries(rule.aliases ?? {}));
   const given = new Map<string, unknown>();
   for (const [key, entry] of Object.entries(value)) {
@@ -233,18 +234,13 @@ function recognise(
     if (alias !== undefined) report(join(path, key), `is an older name of ${alias}`, "warning");
     const name = alias ?? names.find((one) => (rule.lenient ? one.toLowerCase() : one) === wanted);
     if (name !== undefined) given.set(name, entry);
-    else reportUnknown(key, [...names, ...aliases.keys()], rule, path, report);
+    else reportUnknown(key, { names: [...names, ...aliases.keys()], rule }, path, report);
   }
   return given;
 }
 
-function reportUnknown(
-  key: string,
-  names: readonly string[],
-  { unknown = "refuse", aliases = {} }: ObjectRule,
-  path: string,
-  report: Report,
-): void {
+function reportUnknown(key: string, { names, rule }: KnownKeys, path: string, report: Report): void {
+  const { unknown = "refuse", aliases = {} } = rule;
   const meant = unknown === "judge" ? misspelt(key, names) : undefined;
   const close = meant ?? nearest(key, names);
   const hint = close === undefined ? "" : `; did you mean ${quote(aliases[close] ?? close)}?`;

@@ -69,18 +69,14 @@ export interface Listener {
 
 /** Starts a server. Throws `failed` where it cannot listen at the address. */
 export async function listen(options: ListenOptions): Promise<Listener> {
-  const web = new WebServer(options);
-  const { address, port } = await web.open();
-  const host = isIPv6(address) ? `[${address}]` : address;
-  return {
-    port,
-    url: `${options.tls ? "https" : "http"}://${host}:${port}`,
-    replaceTls: (pair) => web.replaceTls(pair),
-    close: (waitMs) => web.close(waitMs),
-  };
+  const server = new WebServer(options);
+  await server.open();
+  return server;
 }
 
-class WebServer {
+class WebServer implements Listener {
+  port = 0;
+  url = "";
   readonly #options: ListenOptions;
   readonly #limits: Limits;
   readonly #server: Server;
@@ -111,7 +107,7 @@ class WebServer {
     this.#server.on("clientError", (error, socket) => this.#refuse(error, socket as Socket));
   }
 
-  async open(): Promise<AddressInfo> {
+  async open(): Promise<void> {
     const { host, port } = this.#options;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.#server.once("error", reject);
@@ -122,7 +118,9 @@ class WebServer {
       const why = hasErrno(error, "EADDRINUSE") ? "another process listens there" : messageOf(error);
       throw new Failure("failed", `Cannot listen on ${host}:${port}: ${why}`, { cause: error });
     }
-    return this.#server.address() as AddressInfo;
+    const { address, port: taken } = this.#server.address() as AddressInfo;
+    this.port = taken;
+    this.url = `${this.#options.tls ? "https" : "http"}://${isIPv6(address) ? `[${address}]` : address}:${taken}`;
   }
 
   replaceTls(pair: TlsPair): void {

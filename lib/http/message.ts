@@ -51,42 +51,26 @@ export interface StreamedBody {
 /** The most bytes of a JSON body. */
 export const BODY_BYTES = 1024 * 1024;
 
-const CODES_BY_STATUS: Readonly<Record<number, readonly FailureCode[]>> = {
-  400: ["invalid_request", "invalid_bucket_id", "invalid_source", "unknown_name"],
-  401: ["unauthorized", "invalid_totp_code"],
-  403: ["totp_required", "csrf_failed"],
-  404: [
-    "not_found",
-    "bucket_not_found",
-    "run_not_found",
-    "file_not_found",
-    "revision_not_found",
-    "snapshot_not_found",
-    "totp_disabled",
-  ],
-  405: ["method_not_allowed"],
-  409: [
-    "bucket_busy",
-    "bucket_exists",
-    "run_not_active",
-    "retry_impossible",
-    "plan_stale",
-    "bucket_not_initialized",
-    "schema_upgrade_required",
-    "schema_too_new",
-    "database_damaged",
-  ],
-  413: ["payload_too_large"],
-  415: ["unsupported_media_type"],
-  416: ["range_not_satisfiable"],
-  429: ["rate_limited"],
-  500: ["internal"],
-  503: ["shutting_down", "database_busy"],
-};
+const CODES_BY_STATUS: readonly (readonly [status: number, ...FailureCode[]])[] = [
+  [400, "invalid_request", "invalid_bucket_id", "invalid_source", "unknown_name"],
+  [401, "unauthorized", "invalid_totp_code"],
+  [403, "totp_required", "csrf_failed"],
+  [404, "not_found", "bucket_not_found", "run_not_found", "file_not_found", "revision_not_found", "snapshot_not_found"],
+  [404, "totp_disabled"],
+  [405, "method_not_allowed"],
+  [409, "bucket_busy", "bucket_exists", "run_not_active", "retry_impossible", "plan_stale"],
+  [409, "bucket_not_initialized", "schema_upgrade_required", "schema_too_new", "database_damaged"],
+  [413, "payload_too_large"],
+  [415, "unsupported_media_type"],
+  [416, "range_not_satisfiable"],
+  [429, "rate_limited"],
+  [500, "internal"],
+  [503, "shutting_down", "database_busy"],
+];
 
 /** The one table from what went wrong to the status of the answer. A code that is not in it is a 500. */
 export const HTTP_STATUS: Readonly<Partial<Record<FailureCode, number>>> = Object.fromEntries(
-  Object.entries(CODES_BY_STATUS).flatMap(([status, codes]) => codes.map((code) => [code, Number(status)])),
+  CODES_BY_STATUS.flatMap(([status, ...codes]) => codes.map((code) => [code, status])),
 );
 
 /** A value as JSON. */
