@@ -30,8 +30,16 @@ export function walk(
   refuse: Refuse = throwRefusal(root),
 ): FoundFile[] {
   const found: FoundFile[] = [];
+  const visit = (below: string) => {
+    for (const entry of entryNames(root, below, refuse)) {
+      const name = below === "" ? entry : `${below}/${entry}`;
+      const status = skip.has(entry) ? undefined : statusOfEntry(root, name, refuse);
+      if (status?.isDirectory()) visit(name);
+      else if (status) found.push(foundFile(name, status));
+    }
+  };
   const status = lstatSync(root, { throwIfNoEntry: false });
-  if (status?.isDirectory()) walkInto(root, "", skip, refuse, found);
+  if (status?.isDirectory()) visit("");
   else if (status) refuse("", "it is not a folder");
   return found.sort((a, b) => (a.path < b.path ? -1 : 1));
 }
@@ -42,21 +50,18 @@ function throwRefusal(root: string): Refuse {
   };
 }
 
-function walkInto(root: string, below: string, skip: ReadonlySet<string>, refuse: Refuse, found: FoundFile[]): void {
-  for (const entry of entryNames(root, below, refuse)) {
-    if (skip.has(entry)) continue;
-    const name = below === "" ? entry : `${below}/${entry}`;
-    // Node puts this character where the bytes of a name are no text: no path with it would find the file.
-    if (entry.includes("\ufffd")) {
-      refuse(name, "its name is not UTF-8");
-      continue;
-    }
-    const status = lstatSync(`${root}/${name}`, { throwIfNoEntry: false });
-    if (status?.isFile()) found.push(foundFile(name, status));
-    else if (status?.isDirectory()) walkInto(root, name, skip, refuse, found);
-    else if (status) refuse(name, `a ${status.isSymbolicLink() ? "symbolic link" : "special file"} is not allowed`);
-    else refuse(name, CHANGED);
+/** A file or folder below the root; undefined where the entry is refused. */
+function statusOfEntry(root: string, name: string, refuse: Refuse): Stats | undefined {
+  // Node puts this character where the bytes of a name are no text: no path with it would find the file.
+  if (path.basename(name).includes("\ufffd")) {
+    refuse(name, "its name is not UTF-8");
+    return undefined;
   }
+  const status = lstatSync(`${root}/${name}`, { throwIfNoEntry: false });
+  if (status?.isFile() || status?.isDirectory()) return status;
+  if (!status) refuse(name, CHANGED);
+  else refuse(name, `a ${status.isSymbolicLink() ? "symbolic link" : "special file"} is not allowed`);
+  return undefined;
 }
 
 function entryNames(root: string, below: string, refuse: Refuse): string[] {
