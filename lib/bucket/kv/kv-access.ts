@@ -117,20 +117,20 @@ export function isSecretNamespace(name: string): boolean {
 /** The template functions that read the KV store. */
 export const KV_FUNCTIONS = ["get", "getOptional", "getSecret", "keys"] as const;
 
-const KEY_BYTES = 32;
+const KV_KEY_BYTES = 32;
 
 /** Reads the key that secrets are sealed with: `secrets/kv.key`, 32 raw bytes. Throws where it is missing or broken. */
 export async function loadKvKey(layout: Layout): Promise<Buffer> {
   const key = await readBounded(layout.kvKey, 1024);
   if (!key) throw new Failure("bucket_not_initialized", "Cannot read secrets/kv.key: there is none; run `ops init`");
-  if (key.length !== KEY_BYTES)
-    throw new Failure("failed", `Cannot read secrets/kv.key: it has ${key.length} bytes instead of ${KEY_BYTES}`);
+  if (key.length !== KV_KEY_BYTES)
+    throw new Failure("failed", `Cannot read secrets/kv.key: it has ${key.length} bytes instead of ${KV_KEY_BYTES}`);
   return key;
 }
 
 /** Makes the key where there is none, readable by its owner only; never replaces one. */
 export async function createKvKey(layout: Layout): Promise<void> {
-  await createExclusive(layout.kvKey, randomBytes(KEY_BYTES));
+  await createExclusive(layout.kvKey, randomBytes(KV_KEY_BYTES));
 }
 
 const PURPOSE = "ops fingerprints of secrets";
@@ -159,7 +159,7 @@ export const noFingerprint: Fingerprint = () => "";
 export async function fingerprintsOf(layout: Layout): Promise<Fingerprint> {
   const kvKey = await loadKvKey(layout).catch(() => undefined);
   if (!kvKey) return noFingerprint;
-  const hmacKey = Buffer.from(hkdfSync("sha256", kvKey, "", PURPOSE, KEY_BYTES));
+  const hmacKey = Buffer.from(hkdfSync("sha256", kvKey, "", PURPOSE, KV_KEY_BYTES));
   return (namespace, key, sealed) => {
     const value = tryUnseal(kvKey, namespace, key, sealed);
     return value === undefined ? "" : createHmac("sha256", hmacKey).update(value).digest("hex").slice(0, SHOWN_LENGTH);

@@ -102,14 +102,10 @@ export class KvStore {
   /** Reads namespaces, which are then `complete`; those that were read before stay as they are. */
   #read(complete: string, where: string, ...values: string[]): Set<string> {
     this.#complete.add(complete);
-    const names = new Set<string>();
-    let stored: Map<string, StoredEntry> | undefined;
-    for (const [name, key, entry] of this.#rows.newest(where, ...values)) {
-      if (!names.has(name)) stored = this.#stored.has(name) ? undefined : this.#load(name);
-      names.add(name);
-      stored?.set(key, entry);
-    }
-    return names;
+    const found = Map.groupBy(this.#rows.newest(where, ...values), ([name]) => name);
+    for (const [name, rows] of found)
+      if (!this.#stored.has(name)) this.#stored.set(name, new Map(rows.map(([, key, entry]) => [key, entry])));
+    return new Set(found.keys());
   }
 
   /**

@@ -37,7 +37,7 @@ export class SourceRules {
   #bytes = 0;
 
   /**
-   * The parts of an entry's path, each safe as the name of a file; none for `../` itself. A `../` before the name, as
+   * The parts of an entry's path, each safe as the name of a file; none for `./` itself. A `./` before the name, as
    * `tar -C <bucket> .` writes it, is dropped. Throws `invalid_source` naming the entry.
    */
   admit(entry: TarEntry): string[] {
@@ -142,7 +142,7 @@ export interface PackedSource {
   archive: AsyncIterable<Uint8Array>;
 }
 
-interface Found {
+interface FoundEntry {
   /** Below the bucket, with `/`. */
   path: string;
   isFile: boolean;
@@ -156,14 +156,14 @@ interface Found {
  */
 export async function packSource(dir: string): Promise<PackedSource> {
   const root = await realRoot(dir);
-  const found: Found[] = [];
+  const found: FoundEntry[] = [];
   for (const name of SOURCE_PATHS) await collect(root, name, found);
   const workspace = found.find(({ path }) => path === "workspace");
   if (!workspace || workspace.isFile)
     throw new Failure("invalid_source", `Cannot push ${dir}: it has no workspace/, so it is not a bucket`);
   const files = found.filter(({ isFile }) => isFile);
   const bytes = files.reduce((sum, { size }) => sum + size, 0);
-  return { files: files.length, bytes, archive: writeTar(entriesOf(root, found)) };
+  return { files: files.length, bytes, archive: writeTar(sourceEntries(root, found)) };
 }
 
 async function realRoot(dir: string): Promise<string> {
@@ -175,12 +175,12 @@ async function realRoot(dir: string): Promise<string> {
   }
 }
 
-async function collect(root: string, below: string, found: Found[]): Promise<void> {
+async function collect(root: string, below: string, found: FoundEntry[]): Promise<void> {
   const full = path.join(root, below);
   const status = await readable(full, () => statusOf(full));
   if (!status) return;
   if (!status.isFile() && !status.isDirectory())
-    throw refusal(full, status.isSymbolicLink() ? "a symbolic link is" : "a special file is");
+    throw pushRefusal(full, status.isSymbolicLink() ? "a symbolic link is" : "a special file is");
   found.push({ path: below, isFile: status.isFile(), size: status.size });
   if (status.isFile()) return;
   for (const name of (await readable(full, () => readdir(full))).sort())
@@ -189,15 +189,15 @@ async function collect(root: string, below: string, found: Found[]): Promise<voi
 
 /** A name that is not UTF-8 is not found either: Node has replaced the bytes that it could not read. */
 async function statusOf(file: string): Promise<Stats | undefined> {
-  if (file.includes("\uFFFD")) throw refusal(file, "a name that is not UTF-8 is");
+  if (file.includes("\uFFFD")) throw pushRefusal(file, "a name that is not UTF-8 is");
   return unlessMissing(lstat(file));
 }
 
-function refusal(file: string, what: string): Failure {
+function pushRefusal(file: string, what: string): Failure {
   return new Failure("invalid_source", `Cannot push ${file}: ${what} not allowed`);
 }
 
-async function* entriesOf(root: string, found: readonly Found[]): AsyncGenerator<TarInput> {
+async function* sourceEntries(root: string, found: readonly FoundEntry[]): AsyncGenerator<TarInput> {
   for (const entry of found) {
     if (!entry.isFile) {
       yield { path: entry.path, mode: 0o755, size: 0 };

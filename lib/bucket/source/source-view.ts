@@ -155,7 +155,7 @@ interface ChangedFile {
 /** A diff is made for files up to this size, and of so many bytes in all; so much may differ in one file. */
 const MOST_FILE_BYTES = 256 * 1024;
 const MOST_DIFF_BYTES = 1024 * 1024;
-const MOST_EDITS = 400;
+const MOST_DIFF_EDITS = 400;
 
 /** Compares the files of two revisions that are kept. All paths are in order. */
 export async function diffRevisions(layout: Layout, before: string, after: string) {
@@ -190,7 +190,7 @@ async function compareFiles(
   if (old.size > MOST_FILE_BYTES || now.size > MOST_FILE_BYTES) return tooLarge;
   const [oldText, newText] = (await Promise.all([read(before), read(after)])).map(textOfFile);
   if (oldText === undefined || newText === undefined) return { ...file, diff: null, omitted: "binary" };
-  const diff = unifiedDiff(oldText, newText, MOST_EDITS);
+  const diff = unifiedDiff(oldText, newText, MOST_DIFF_EDITS);
   return Buffer.byteLength(diff) > roomBytes ? tooLarge : { ...file, diff, omitted: null };
 }
 
@@ -198,13 +198,13 @@ async function read(file: string): Promise<Buffer> {
   return (await readBounded(file, MOST_FILE_BYTES)) ?? Buffer.alloc(0);
 }
 
-const PIECE_BYTES = 256 * 1024;
+const COMPARED_BYTES = 256 * 1024;
 
 /** Whether two files of one size hold the same bytes. */
 async function areEqual(one: string, other: string): Promise<boolean> {
   await using first = await openRegular(one);
   await using second = await openRegular(other);
-  const [a, b] = [Buffer.alloc(PIECE_BYTES), Buffer.alloc(PIECE_BYTES)];
+  const [a, b] = [Buffer.alloc(COMPARED_BYTES), Buffer.alloc(COMPARED_BYTES)];
   for (;;) {
     const [{ bytesRead }] = await Promise.all([first.read(a), second.read(b)]);
     if (bytesRead === 0) return true;

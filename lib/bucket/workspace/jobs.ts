@@ -33,8 +33,8 @@ interface JobSources {
   broken: Set<string>;
 }
 
-const EXECUTABLE = 0o755;
-const PLAIN = 0o644;
+const EXECUTABLE_MODE = 0o755;
+const PLAIN_MODE = 0o644;
 const RESERVED = ["data", "logs", "bin"];
 const HOOKS = "_hooks/";
 const OLD_HOOKS = "_modules/";
@@ -80,7 +80,7 @@ function readFiles(folder: string, inFolder: readonly FoundFile[], found: FilePr
   return inFolder.flatMap((file) => {
     try {
       const content = readFound(folder, file);
-      const mode = file.executable ? EXECUTABLE : PLAIN;
+      const mode = file.executable ? EXECUTABLE_MODE : PLAIN_MODE;
       return [{ path: file.path, mode, sha256: hash("sha256", content), content }];
     } catch (error) {
       found.error(file.path, messageOf(error));

@@ -30,20 +30,20 @@ export type Bounds = Record<"min" | "max", number>;
 export type Manifest = ReturnType<typeof manifestOf>;
 
 const CONFIG_DEPTH = 32;
-const NONE = "0%";
+const NO_SHARE = "0%";
 const UNBOUNDED = { memory: { min: 0, max: 0 }, cpu: { min: 0, max: 0 }, ports: new Map<string, number | null>() };
 
 const DEMANDS = fields(
   { job: optional(blank(name)), hook: optional(blank(name)), config: withDefault(config(), {}) },
   { command: "hook" },
 );
-const HOOK = fields({ executed_on: list(oneOf(...HOOK_EVENTS), { min: 1 }), demands: optional(DEMANDS) });
+const HOOK_SHAPE = fields({ executed_on: list(oneOf(...HOOK_EVENTS), { min: 1 }), demands: optional(DEMANDS) });
 const RESOURCES = fields({
   memory: withDefault(bounds(parseMemoryMb), { min: 0, max: 0 }),
   cpu: withDefault(bounds(parseCpuMhz), { min: 0, max: 0 }),
   ports: withDefault(ports(), new Map()),
 });
-const TOLERATE = fields({ unreachable: withDefault(share(), NONE) });
+const TOLERATE = fields({ unreachable: withDefault(share(), NO_SHARE) });
 
 const MANIFEST = fields(
   {
@@ -62,7 +62,7 @@ const MANIFEST = fields(
     lifecycle_timeout_seconds: positive(86_400, 900),
     on_failure: withDefault(oneOf("stop", "restore"), "stop"),
     secret_mode: withDefault(oneOf("0600", "0640", "0644"), "0600"),
-    tolerate: withDefault(TOLERATE, { unreachable: NONE }),
+    tolerate: withDefault(TOLERATE, { unreachable: NO_SHARE }),
   },
   {
     update_parallel_count: "max_concurrent_upgrades",
@@ -143,7 +143,7 @@ function manifestOf(job: string, given: Infer<typeof WHOLE>) {
 
 /** The hooks by their names, which compare without case. */
 function hooks(): Shape<CatalogHook[]> {
-  return refined(record(HOOK), (given, path, report) => {
+  return refined(record(HOOK_SHAPE), (given, path, report) => {
     const found = new Map<string, CatalogHook>();
     for (const [written, hook] of Object.entries(given)) {
       const own = written.toLowerCase();
@@ -155,7 +155,7 @@ function hooks(): Shape<CatalogHook[]> {
   });
 }
 
-function hookOf(name: string, given: Infer<typeof HOOK>): CatalogHook {
+function hookOf(name: string, given: Infer<typeof HOOK_SHAPE>): CatalogHook {
   return {
     name,
     events: HOOK_EVENTS.filter((event) => given.executed_on?.includes(event)),

@@ -30,7 +30,7 @@ export interface Disabled {
   jobs: Map<string, ReadonlySet<string> | "all">;
 }
 
-const WORKER = fields({
+const WORKER_SHAPE = fields({
   host,
   hostname: optional(line(253)),
   connection: withDefault(oneOf("ssh", "local"), "ssh"),
@@ -54,12 +54,12 @@ const DISABLED = fields({
 export async function readWorkers(layout: Layout, settings: OpsConf, problems: Problems): Promise<Worker[]> {
   const found = problems.in(relative(layout, layout.workersJson), "ErrInvalidWorkerJSON");
   const value = await readSource(parseSourceJson, layout, found);
-  const given = found.take(check(WORKERS, value ?? [])) ?? [];
+  const given = found.take(check(WORKER_LIST, value ?? [])) ?? [];
   return given.map((one, index) => workerOf(one, index, settings));
 }
 
 /** The list of workers, in which no host may be twice. */
-const WORKERS = refined(list(WORKER), (workers, _, report) => {
+const WORKER_LIST = refined(list(WORKER_SHAPE), (workers, _, report) => {
   const hosts = new Set<string>();
   for (const [index, { host }] of workers.entries()) {
     const same = typeof host === "string" ? canonical(host) : "";
@@ -74,7 +74,7 @@ function canonical(host: string): string {
   return isIPv6(host) && !host.includes("%") ? new URL(`http://[${host}]`).hostname : host.toLowerCase();
 }
 
-function workerOf(given: Infer<typeof WORKER>, index: number, settings: OpsConf) {
+function workerOf(given: Infer<typeof WORKER_SHAPE>, index: number, settings: OpsConf) {
   const sshJump = given.ssh_jump ?? settings.sshJump;
   return {
     host: given.host,
