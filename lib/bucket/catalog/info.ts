@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure, hasErrno } from "../../core/errors.ts";
 import { readRegularSync } from "../../core/files.ts";
-import { type Database, SCHEMA_VERSION } from "../base/database.ts";
+import type { Database } from "../base/database.ts";
 import { type Layout, runLayout } from "../base/layout.ts";
 import { catalogAllocations } from "./catalog.ts";
 import { promotionsOf } from "./promotions.ts";
@@ -26,8 +26,8 @@ export function bucketInfo(db: Database): BucketInfo {
   const info = db.get<BucketInfo>(
     `SELECT bucket_id, update_seq, built_at,
       (SELECT COUNT(*) FROM worker WHERE removed = 0) AS workers, (SELECT COUNT(*) FROM job) AS jobs,
-      (SELECT COUNT(*) FROM allocations WHERE removed = 0) AS allocations, ${SCHEMA_VERSION} AS schema_version
-      FROM bucket`,
+      (SELECT COUNT(*) FROM allocations WHERE removed = 0) AS allocations,
+      (SELECT version FROM schema_version) AS schema_version FROM bucket`,
   );
   return { ...(info as BucketInfo) };
 }
