@@ -30,9 +30,7 @@ const FALLBACK_POLL_MS = 500;
 export async function readActivity(
   layout: Layout,
   runId: string,
-  after: number,
-  timeoutMs: number,
-  signal: AbortSignal,
+  { after, timeoutMs, signal }: { after: number; timeoutMs: number; signal: AbortSignal },
 ): Promise<LogChunk> {
   const until = performance.now() + timeoutMs;
   const folder = WatchedFolder.open(layout, runId);

@@ -29,7 +29,8 @@ export const MOST_LINE_BYTES = 32 * 1024 * 1024;
 const PIECE_BYTES = 1024 * 1024;
 /** So much of a line is searched for the names at its beginning. */
 const BEGINNING_BYTES = 512;
-const NEWLINE = 0x0a;
+/** The byte that ends a line. */
+export const NEWLINE = 0x0a;
 
 /** Colours, blanks and levels that may stand before the place of a line. */
 const MARKS = /^(?:\x1b\[[\d;]*m|[\t\r ]|error: |warning: )*/;

@@ -1,7 +1,15 @@
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { Failure } from "../core/errors.ts";
 import { boolean, described, type Infer, integer, list, object, string } from "../core/shape.ts";
-import { bytesAsText, type LineFilter, MOST_LINE_BYTES, openLog, wantedLines, wholeLines } from "./log-lines.ts";
+import {
+  bytesAsText,
+  type LineFilter,
+  MOST_LINE_BYTES,
+  NEWLINE,
+  openLog,
+  wantedLines,
+  wholeLines,
+} from "./log-lines.ts";
 import { readRecord, runNotFound } from "./record.ts";
 
 /** Which lines to search for, and where. */
@@ -29,7 +37,6 @@ export const LOG_MATCHES = object({
 type LogMatches = Infer<typeof LOG_MATCHES>;
 
 const SHOWN_BYTES = 2_000;
-const NEWLINE = 0x0a;
 
 /**
  * Searches the Activity of a run, which may still grow: a line counts once it is complete or the run has ended. One call

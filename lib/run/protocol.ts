@@ -194,11 +194,13 @@ export const RUNS = {
 export type RunKind = keyof typeof RUNS;
 /** The names of {@link RUNS}. */
 export const RUN_KINDS = Object.keys(RUNS) as RunKind[];
-/** The parameters of an operation of this kind. */
+/** The parameters of a run as JSON, before they are checked. */
+export type RunParams = Record<string, unknown>;
+/** The checked parameters of a run of this kind, with the defaults. */
 export type RunParameters<K extends RunKind> = Infer<(typeof RUNS)[K]["parameters"]>;
 
 /** Checks the parameters of a run and adds the defaults. Throws `invalid_request` that names each wrong one. */
-export function parametersOf<K extends RunKind>(kind: K, given: Record<string, unknown>): RunParameters<K> {
+export function parametersOf<K extends RunKind>(kind: K, given: RunParams): RunParameters<K> {
   const checked = check(RUNS[kind].parameters as Shape<RunParameters<K>>, given);
   if (checked.ok) return checked.value;
   const sentence = checked.problems.map(({ path, message }) => `${path} ${message}`.trim()).join("; ");
@@ -273,7 +275,7 @@ export interface Orders {
   bucketDir: string;
   bucketId: string;
   kind: RunKind;
-  params: Record<string, unknown>;
+  params: RunParams;
   revision: string | null;
   /** Who asked for it, in words. */
   by: string;

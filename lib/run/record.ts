@@ -19,7 +19,7 @@ import {
   type Shape,
   string,
 } from "../core/shape.ts";
-import { RUN_KINDS, RUN_STATUS, RUNS, type RunKind, TIME } from "./protocol.ts";
+import { RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams, TIME } from "./protocol.ts";
 
 /** The id of a bucket, a run or a revision. */
 export const ID: Shape<string> = {
@@ -49,7 +49,7 @@ export const RUN_FIELDS = {
   origin: oneOf("server", "cli"),
   kind: RUN_KIND,
   // Never holds a secret.
-  params: described(anything({ type: "object" }) as Shape<Record<string, unknown>>, "The parameters that were given"),
+  params: described(anything({ type: "object" }) as Shape<RunParams>, "The parameters that were given"),
   revision: described(nullable(ID), "The source revision that the run works with; null where none is known"),
   status: RUN_STATUS,
   created_at: TIME,
@@ -114,16 +114,12 @@ function begun(at: string) {
 }
 
 /** The revision that a run works with: the one that a push or a rollback has put in place, else the current one. */
-async function revisionOf(layout: Layout, { revision }: Record<string, unknown>): Promise<string | null> {
+async function revisionOf(layout: Layout, { revision }: RunParams): Promise<string | null> {
   return typeof revision === "string" ? revision : await currentRevision(layout);
 }
 
 /** The parameters of a run as they may be stored: people write secrets of the bucket into commands, which are masked. */
-async function withoutSecrets(
-  layout: Layout,
-  kind: RunKind,
-  params: Record<string, unknown>,
-): Promise<Record<string, unknown>> {
+async function withoutSecrets(layout: Layout, kind: RunKind, params: RunParams): Promise<RunParams> {
   if (kind !== "run_command") return params;
   const { openForReading } = await import("../bucket/base/database.ts");
   const { KvStore } = await import("../bucket/kv/kv.ts");

@@ -20,8 +20,6 @@ import {
   timeOfRun,
 } from "./record.ts";
 
-const DAY_MS = 86_400_000;
-
 /**
  * Takes the lock of a bucket for a run and settles what a killed process left there: the run whose lock was taken over
  * gets its end state, and an interrupted change of the source is finished or undone. Throws `bucket_busy`.
@@ -130,7 +128,7 @@ export async function pruneRuns(layout: Layout, count: number, days: number): Pr
   const ids = (await runIds(layout)).reverse();
   for (const [index, id] of ids.entries()) {
     const tooMany = count > 0 && index >= count;
-    const tooOld = days > 0 && timeOfRun(id) < Date.now() - days * DAY_MS;
+    const tooOld = days > 0 && timeOfRun(id) < Date.now() - days * 24 * 3_600_000;
     if (index === 0 || !(tooMany || tooOld)) continue;
     if (readRecord(layout, id)?.status !== "running") await remove(runLayout(layout, id).folder);
   }

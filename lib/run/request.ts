@@ -6,13 +6,12 @@ import { isUuid } from "../codec/uuid.ts";
 import { Failure } from "../core/errors.ts";
 import { MASK } from "../core/redact.ts";
 import { described, isObject, object, type Shape, string } from "../core/shape.ts";
-import { parametersOf, RUNS, type RunKind } from "./protocol.ts";
+import { parametersOf, RUNS, type RunKind, type RunParams } from "./protocol.ts";
 import { RECORD_DAMAGED, type RunRecord, readRecord } from "./record.ts";
 
-type Parameters = Record<string, unknown>;
-type ObjectSchema = { properties: Parameters; required?: string[]; allOf?: unknown[] };
+type ObjectSchema = { properties: Record<string, unknown>; required?: string[]; allOf?: unknown[] };
 /** The parameters for the rest of a run, by its parameters and its result; undefined where nothing is left to be done. */
-type Remaining = (params: Parameters, result: Parameters) => Parameters | undefined;
+type Remaining = (params: RunParams, result: Record<string, unknown>) => RunParams | undefined;
 
 /** Outcomes that need no repetition. */
 const WELL = {
@@ -54,14 +53,14 @@ export function isRepeatable(kind: RunKind): boolean {
 }
 
 /** The body of a request that starts a run of this kind: its parameters or, for a repeatable kind, `retry_of` alone. */
-export function startShape(kind: RunKind, parameters = RUNS[kind].parameters as Shape<Parameters>): Shape<Parameters> {
+export function startShape(kind: RunKind, parameters = RUNS[kind].parameters as Shape<RunParams>): Shape<RunParams> {
   if (!isRepeatable(kind)) return parameters;
   const { required, properties, allOf = [], ...schema } = parameters.schema as ObjectSchema;
   const alone = Object.keys(properties).map((name) => ({ not: { required: [name, "retry_of"] } }));
   return {
     schema: {
       ...schema,
-      properties: { ...properties, ...(RETRY.schema.properties as Parameters) },
+      properties: { ...properties, ...(RETRY.schema.properties as Record<string, unknown>) },
       ...(required && { oneOf: [{ required }, { required: ["retry_of"] }] }),
       allOf: [...allOf, ...alone],
     },
@@ -78,7 +77,7 @@ export function startShape(kind: RunKind, parameters = RUNS[kind].parameters as 
  * answer holds `retry_of`, the id of the earlier run. Throws `run_not_found`, or `retry_impossible`: the run is of another
  * kind or has not ended, nothing is left to be done, or its command was stored without the secrets in it.
  */
-export async function repeated(layout: Layout, kind: RunKind, id: string, job?: string): Promise<Parameters> {
+export async function repeated(layout: Layout, kind: RunKind, id: string, job?: string): Promise<RunParams> {
   const record = isUuid(id) ? readRecord(layout, id) : undefined;
   if (!record) throw new Failure("run_not_found", `Cannot repeat run ${id}: this bucket has no such run`);
   const impossible = (why: string) => new Failure("retry_impossible", `Cannot repeat run ${id} as ${kind}: ${why}`);
@@ -105,7 +104,7 @@ function onlyOf(record: RunRecord, job: string): RunRecord {
   return { ...record, params: { ...params, jobs: [job], ...(named && { allocations: named }) } };
 }
 
-function left({ kind, params, status, result }: RunRecord): Parameters | undefined {
+function left({ kind, params, status, result }: RunRecord): RunParams | undefined {
   const { retry_of: _, ...asked } = params;
   if (isObject(result)) return REMAINING[kind as RunKind]?.(asked, result);
   return status === "succeeded" ? undefined : asked;
@@ -123,13 +122,13 @@ function notWell(graded: unknown, well: ReadonlySet<unknown>): Graded[] {
   return all.filter(({ outcome }) => !well.has(outcome));
 }
 
-function remainingWorkers(params: Parameters, result: Parameters): Parameters | undefined {
+function remainingWorkers(params: RunParams, result: Record<string, unknown>): RunParams | undefined {
   const { labels: _, ...others } = params;
   const workers = notWell(result.workers, WELL.workers).map(({ worker }) => worker);
   return workers.length > 0 ? { ...others, workers } : undefined;
 }
 
-function remainingAllocations(params: Parameters, result: Parameters): Parameters | undefined {
+function remainingAllocations(params: RunParams, result: Record<string, unknown>): RunParams | undefined {
   const places = notWell(result.jobs, WELL.jobs).flatMap(({ job, allocations }) =>
     notWell(allocations, WELL.jobs).map(({ worker }) => ({ job, worker })),
   );
@@ -147,7 +146,7 @@ function unforced({ job, allocations }: Graded): string[] {
   return all.map(({ worker }) => `${job}@${worker}`);
 }
 
-function remainingJobs(params: Parameters, result: Parameters): Parameters | undefined {
+function remainingJobs(params: RunParams, result: Record<string, unknown>): RunParams | undefined {
   // A repeated dry run would tell the same again.
   if (!Array.isArray(result.jobs)) return undefined;
   const left = (result.jobs as Graded[]).filter(
@@ -156,7 +155,7 @@ function remainingJobs(params: Parameters, result: Parameters): Parameters | und
   const jobs = left.map(({ job }) => job);
   // The rest of a plan that was carried out in part is done with the options of that plan.
   const { plan: _, force_only: __, ...others } = params;
-  const { force, sync_only } = { ...others, ...(result.plan as Parameters | undefined) };
+  const { force, sync_only } = { ...others, ...(result.plan as RunParams | undefined) };
   const asked = { ...others, force, sync_only, build: false };
   // Allocations that are complete by now are not forced again.
   const places = force === true ? left.flatMap(unforced) : [];
@@ -182,7 +181,7 @@ interface Named {
  * allocations that are not in the catalog, and `invalid_request` for a hook that several jobs have. A run that builds
  * first is not checked here: it checks against its own catalog.
  */
-export function requireNames(db: Database, kind: RunKind, params: Record<string, unknown>): void {
+export function requireNames(db: Database, kind: RunKind, params: RunParams): void {
   const { jobs, job, hook, workers, labels, allocations, force_only, build } = params as Named;
   if (build === true) return;
   if (hook !== undefined) jobOfHook(catalogJobs(db), hook, job);

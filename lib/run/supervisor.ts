@@ -11,7 +11,14 @@ import { endGroup, type GroupIdentity, identify, isGroupAlive, signalProcess } f
 import { faultPoint, selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
 import { EventLog } from "./events.ts";
-import { CANCEL_WAIT_MS, type FromWorker, type OutcomeMessage, type Progress, type RunKind } from "./protocol.ts";
+import {
+  CANCEL_WAIT_MS,
+  type FromWorker,
+  type OutcomeMessage,
+  type Progress,
+  type RunKind,
+  type RunParams,
+} from "./protocol.ts";
 import {
   type Actor,
   addAudit,
@@ -36,7 +43,7 @@ const SAVE_AGAIN_MS = 1_000;
 export interface Reservation {
   readonly runId: string;
   /** Starts the run's process; from then on the run ends by itself. */
-  start(params: Record<string, unknown>, actor: Actor, requestId: string): Promise<void>;
+  start(params: RunParams, actor: Actor, requestId: string): Promise<void>;
   /** Frees the bucket again; nothing of the run remains. */
   release(): Promise<void>;
 }
@@ -213,7 +220,7 @@ export class Supervisor {
     }
   }
 
-  async #launch(run: ActiveRun, params: Record<string, unknown>): Promise<void> {
+  async #launch(run: ActiveRun, params: RunParams): Promise<void> {
     const { layout, record, lock } = run;
     const output = openRegularSync(runLayout(layout, record.id).activity, APPEND);
     try {

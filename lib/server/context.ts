@@ -6,7 +6,7 @@ import { Failure } from "../core/errors.ts";
 import type { Launcher } from "../core/spawn.ts";
 import { type Answer, json } from "../http/message.ts";
 import type { Call, QueryFields, Route } from "../http/router.ts";
-import type { RunKind } from "../run/protocol.ts";
+import type { RunKind, RunParams } from "../run/protocol.ts";
 import type { Supervisor } from "../run/supervisor.ts";
 import type { Readers } from "./reading.ts";
 import type { RunList } from "./run-list.ts";
@@ -69,7 +69,7 @@ export async function startRun(
   { bucket: { layout, id }, request }: Pick<BucketCall, "bucket" | "request">,
   kind: RunKind,
   { supervisor, readers, identity }: Context,
-  prepare: (runId: string) => Promise<Record<string, unknown>>,
+  prepare: (runId: string) => Promise<RunParams>,
 ): Promise<Answer> {
   // A database that can be opened can be used by runs. A restore must start with a damaged database too.
   await readers

@@ -93,7 +93,7 @@ test("a log that is a link is neither read nor written, nor is a record", async 
   const secret = path.join(temporaryFolder(t), "secret");
   writeFileSync(secret, "of somebody else");
   for (const file of [activity, opsLog]) symlinkSync(secret, file);
-  assert.equal((await readActivity(layout, id, 0, 0, never)).data, "");
+  assert.equal((await readActivity(layout, id, { after: 0, timeoutMs: 0, signal: never })).data, "");
   assert.throws(() => logOf(layout, id).info("x"), /Cannot write .*ops\.log: .*not a regular file/);
   const lines = readLogs(path.dirname(activity), {});
   await assert.rejects(lines.next(), refused);

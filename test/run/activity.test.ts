@@ -35,7 +35,7 @@ test("CP-145 CP-265 T-74 the pieces put together are the log byte for byte, whol
   await end();
   let all = "";
   for (let after = 0, done = false; !done; ) {
-    const chunk = await readActivity(layout, record.id, after, 0, never);
+    const chunk = await readActivity(layout, record.id, { after, timeoutMs: 0, signal: never });
     assert.ok(!chunk.data.includes("\ufffd"));
     assert.equal(chunk.next, after + Buffer.byteLength(chunk.data));
     ({ next: after, done } = chunk);
@@ -46,7 +46,7 @@ test("CP-145 CP-265 T-74 the pieces put together are the log byte for byte, whol
 
 test("CP-026 CP-267 a reader that waits is answered as soon as there is output", async (t) => {
   const { layout, record, write } = await newRun(t);
-  const answer = readActivity(layout, record.id, 0, LONG_MS, never);
+  const answer = readActivity(layout, record.id, { after: 0, timeoutMs: LONG_MS, signal: never });
   setTimeout(() => write("first line\n"), 50);
   assert.deepEqual(await answer, {
     run_id: record.id,
@@ -61,7 +61,7 @@ test("CP-026 CP-267 a reader that waits is answered as soon as there is output",
 test("a reader that waits is answered when the run ends", async (t) => {
   const { layout, record, write, end } = await newRun(t);
   write("x");
-  const answer = readActivity(layout, record.id, 1, LONG_MS, never);
+  const answer = readActivity(layout, record.id, { after: 1, timeoutMs: LONG_MS, signal: never });
   await Promise.all([answer, sleep(50).then(end)]);
   const chunk = await answer;
   assert.deepEqual([chunk.data, chunk.done, chunk.status], ["", true, "succeeded"]);
@@ -69,23 +69,26 @@ test("a reader that waits is answered when the run ends", async (t) => {
 
 test("CP-266 without anything new the answer comes after the timeout, and at once when the caller leaves", async (t) => {
   const { layout, record } = await newRun(t);
-  assert.equal((await readActivity(layout, record.id, 0, 30, never)).data, "");
+  assert.equal((await readActivity(layout, record.id, { after: 0, timeoutMs: 30, signal: never })).data, "");
   const leave = new AbortController();
   setTimeout(() => leave.abort(), 20);
-  assert.equal((await readActivity(layout, record.id, 0, LONG_MS, leave.signal)).done, false);
+  assert.equal(
+    (await readActivity(layout, record.id, { after: 0, timeoutMs: LONG_MS, signal: leave.signal })).done,
+    false,
+  );
 });
 
 test("half a character is held back until its rest is there, or the run has ended", async (t) => {
   const { layout, record, write, end } = await newRun(t);
   const bytes = Buffer.from("a€");
   write(bytes.subarray(0, 3));
-  const first = await readActivity(layout, record.id, 0, 0, never);
+  const first = await readActivity(layout, record.id, { after: 0, timeoutMs: 0, signal: never });
   assert.deepEqual([first.data, first.next], ["a", 1]);
   write(bytes.subarray(3));
-  assert.equal((await readActivity(layout, record.id, 1, LONG_MS, never)).data, "€");
+  assert.equal((await readActivity(layout, record.id, { after: 1, timeoutMs: LONG_MS, signal: never })).data, "€");
   write(bytes.subarray(1, 2));
   await end();
-  const last = await readActivity(layout, record.id, 4, LONG_MS, never);
+  const last = await readActivity(layout, record.id, { after: 4, timeoutMs: LONG_MS, signal: never });
   assert.deepEqual([last.data, last.next, last.done], ["\ufffd", 5, true]);
 });
 
@@ -94,7 +97,7 @@ test("CP-145 CP-267 each of many who read at once gets all of the log, whatever 
   const follow = async (pauseMs: number) => {
     let all = "";
     for (let after = 0, done = false; !done; ) {
-      const chunk = await readActivity(layout, record.id, after, LONG_MS, never);
+      const chunk = await readActivity(layout, record.id, { after, timeoutMs: LONG_MS, signal: never });
       assert.equal(chunk.after, after);
       ({ next: after, done } = chunk);
       all += chunk.data;
@@ -117,7 +120,7 @@ test("CP-145 CP-267 each of many who read at once gets all of the log, whatever 
 
 test("who reads right before a change is woken by it", { timeout: LONG_MS }, async (t) => {
   const { layout, record, write } = await newRun(t);
-  const read = (after: number) => readActivity(layout, record.id, after, 3 * LONG_MS, never);
+  const read = (after: number) => readActivity(layout, record.id, { after, timeoutMs: 3 * LONG_MS, signal: never });
   const second = read(0).then(() => read(1));
   const first = read(0).then(() => write("y"));
   write("x");
@@ -136,7 +139,7 @@ test("a run's files are watched while somebody reads, and again for a later read
       .map((file) => readFileSync(file, "utf8"))
       .reduce((sum, text) => sum + (text.match(/^inotify /gm)?.length ?? 0), 0);
   for (const [after, text] of ["x", "y"].entries()) {
-    const answer = readActivity(layout, record.id, after, 3 * LONG_MS, never);
+    const answer = readActivity(layout, record.id, { after, timeoutMs: 3 * LONG_MS, signal: never });
     assert.equal(watches(), 1);
     write(text);
     assert.equal((await answer).data, text);
@@ -147,13 +150,17 @@ test("a run's files are watched while somebody reads, and again for a later read
 
 test("an offset past the end and an unknown run are refused", async (t) => {
   const { layout, record } = await newRun(t);
-  await assert.rejects(readActivity(layout, record.id, 1, 0, never), { code: "invalid_request" });
-  await assert.rejects(readActivity(layout, uuidV7(), 0, 0, never), { code: "run_not_found" });
+  await assert.rejects(readActivity(layout, record.id, { after: 1, timeoutMs: 0, signal: never }), {
+    code: "invalid_request",
+  });
+  await assert.rejects(readActivity(layout, uuidV7(), { after: 0, timeoutMs: 0, signal: never }), {
+    code: "run_not_found",
+  });
 });
 
 test("a reader that waits learns that its run was removed", async (t) => {
   const { layout, record } = await newRun(t);
-  const answer = readActivity(layout, record.id, 0, LONG_MS, never);
+  const answer = readActivity(layout, record.id, { after: 0, timeoutMs: LONG_MS, signal: never });
   answer.catch(() => {});
   rmSync(runLayout(layout, record.id).folder, { recursive: true });
   await assert.rejects(answer, { code: "run_not_found" });
@@ -163,7 +170,7 @@ test("CP-147 the log of a run that ended long ago is read like any other", async
   const { layout, record, write, end } = await newRun(t);
   write("old\n");
   await end();
-  const chunk = await readActivity(layoutOf(layout.root), record.id, 0, LONG_MS, never);
+  const chunk = await readActivity(layoutOf(layout.root), record.id, { after: 0, timeoutMs: LONG_MS, signal: never });
   assert.deepEqual([chunk.data, chunk.done], ["old\n", true]);
 });
 
@@ -172,8 +179,8 @@ test("a log that goes while it is read has said nothing; any other trouble is to
   write("said\n");
   const { activity } = runLayout(layout, record.id);
   const mend = failing(t, fs, "openSync", "ENOENT", activity);
-  assert.equal((await readActivity(layout, record.id, 0, 0, never)).data, "");
+  assert.equal((await readActivity(layout, record.id, { after: 0, timeoutMs: 0, signal: never })).data, "");
   mend();
   failing(t, fs, "openSync", "EMFILE", activity);
-  await assert.rejects(readActivity(layout, record.id, 0, 0, never), { code: "EMFILE" });
+  await assert.rejects(readActivity(layout, record.id, { after: 0, timeoutMs: 0, signal: never }), { code: "EMFILE" });
 });

@@ -7,7 +7,7 @@ import { explain, Failure } from "../../core/errors.ts";
 import { APPEND, exists, openRegularSync } from "../../core/files.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { activityWriter } from "../../run/activity.ts";
-import type { OutcomeMessage, RunKind } from "../../run/protocol.ts";
+import type { OutcomeMessage, RunKind, RunParams } from "../../run/protocol.ts";
 import { type Actor, addAudit, askedBy, createRecord, isCancelled, saveRecord, settle } from "../../run/record.ts";
 import { finishRun, takeBucket } from "../../run/recovery.ts";
 import { requireNames } from "../../run/request.ts";
@@ -52,12 +52,7 @@ export async function initialisedBucket(dir: string): Promise<Layout> {
  * goes to stdout, unless there is a view. Answers the exit code: 0 done, 1 failed, 130 cancelled. Throws `bucket_busy`
  * while another operation goes on, `unknown_name` for a name that is not in the catalog.
  */
-export async function runInBucket(
-  kind: RunKind,
-  params: Record<string, unknown>,
-  dir: string,
-  view?: RunView,
-): Promise<number> {
+export async function runInBucket(kind: RunKind, params: RunParams, dir: string, view?: RunView): Promise<number> {
   const layout = await initialisedBucket(dir);
   using stop = stopRequest();
   const id = uuidV7();
@@ -81,7 +76,7 @@ interface RunHere {
   layout: Layout;
   record: Awaited<ReturnType<typeof createRecord>>;
   /** As they were given: the record has no secrets. */
-  params: Record<string, unknown>;
+  params: RunParams;
   lock: BucketLock;
   stop: StopRequest;
   view: RunView | undefined;
@@ -154,7 +149,7 @@ export function withoutServerVariables(env: NodeJS.ProcessEnv): NodeJS.ProcessEn
  * The id of the bucket that a run works on. Where the database is damaged and the run restores it, the id comes from the
  * bucket's own snapshot. Throws what {@link requireNames} throws, before there is a run.
  */
-async function bucketIdFor(layout: Layout, kind: RunKind, params: Record<string, unknown>): Promise<string> {
+async function bucketIdFor(layout: Layout, kind: RunKind, params: RunParams): Promise<string> {
   const { bucketIdOf, isDamaged, openForReading } = await import("../../bucket/base/database.ts");
   const snapshot = String(params.snapshot);
   const isOwn = kind === "snapshot_restore" && path.dirname(snapshot) === layout.snapshots;

@@ -1,6 +1,6 @@
 import { Failure, type Problem } from "../../core/errors.ts";
 import type { Schema } from "../../core/shape.ts";
-import { parametersOf, RUNS, type RunKind } from "../../run/protocol.ts";
+import { parametersOf, RUNS, type RunKind, type RunParams } from "../../run/protocol.ts";
 import { isRepeatable, repeated } from "../../run/request.ts";
 import {
   BUCKET_DIR,
@@ -30,7 +30,7 @@ interface RunCommand {
   /** Flags that are no parameters of the run. */
   flags?: Flag[];
   /** Completes the parameters with values that no flag gives. */
-  complete?(params: Record<string, unknown>, input: Parsed): Promise<void>;
+  complete?(params: RunParams, input: Parsed): Promise<void>;
   /** Shows the result in place of Activity, unless `--json` is given. */
   view?(input: Parsed): Promise<RunView["show"] | undefined>;
   /** Shows the result on a terminal after Activity. */
@@ -67,7 +67,7 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
       RESULT_AS_JSON,
     ],
     async run(input) {
-      const params: Record<string, unknown> = {};
+      const params: RunParams = {};
       for (const [index, { name: parameter }] of operands.entries()) {
         const text = input.operands[index];
         if (text === undefined) continue;
@@ -89,12 +89,7 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
   };
 }
 
-async function repeatedParameters(
-  kind: RunKind,
-  given: Record<string, unknown>,
-  dir: string,
-  id: string,
-): Promise<Record<string, unknown>> {
+async function repeatedParameters(kind: RunKind, given: RunParams, dir: string, id: string): Promise<RunParams> {
   if (Object.keys(given).length > 0)
     throw new Failure("usage", "--retry goes alone: all other parameters are those of the run that it names");
   const { initialisedBucket } = await import("./bucket.ts");
@@ -104,9 +99,7 @@ async function repeatedParameters(
 async function runView(input: Parsed, { view, summarise }: RunCommand): Promise<RunView | undefined> {
   // Called first, because it also refuses flags that do not go together.
   const show = await view?.(input);
-  if (wantsJson(input)) {
-    return { show: jsonText, meanwhile: "aside" };
-  }
+  if (wantsJson(input)) return { show: jsonText, meanwhile: "aside" };
   if (show) return { show, meanwhile: "quiet" };
   return summarise && process.stdout.isTTY ? { show: summarise, meanwhile: "before" } : undefined;
 }
@@ -114,10 +107,10 @@ async function runView(input: Parsed, { view, summarise }: RunCommand): Promise<
 /** Checks the parameters before anything starts. On the command line a wrong parameter is wrong usage. */
 function checkedParameters(
   kind: RunKind,
-  params: Record<string, unknown>,
+  params: RunParams,
   nameOf: (parameter: string) => string,
   help: string,
-): Record<string, unknown> {
+): RunParams {
   try {
     return parametersOf(kind, params);
   } catch (error) {

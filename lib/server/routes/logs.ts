@@ -53,8 +53,10 @@ export const LOG_ROUTES = [
     failures: ["run_not_found"],
     async handle({ params, query, request, bucket: { layout } }) {
       const id = runIdOf(params);
+      const { after, timeout } = query;
       request.longPoll();
-      return json(200, await readActivity(layout, id, query.after, pollMs(query.timeout), request.signal));
+      const chunk = await readActivity(layout, id, { after, timeoutMs: pollMs(timeout), signal: request.signal });
+      return json(200, chunk);
     },
   }),
   bucketRoute({
