@@ -69,77 +69,69 @@ export function parseFloatText(text: string): number | undefined {
   return Number.isFinite(value) ? value : undefined;
 }
 
-/** A decimal fraction 0.`digits` × 10^`point`, without zeros at the end; zero has no digits. */
+/** The most digits that Node's own conversions give. */
+const MOST_FLOAT_DIGITS = 100;
+
+/**
+ * A double as text. `e`: d.ddde±dd, `f`: plain decimals, `g`: whichever of them suits the exponent. `precision` counts
+ * digits after the point (`g`: significant ones) and rounds half to even on the exact value; -1 stands for the fewest
+ * digits that read back. Throws an Error for a precision over 100.
+ */
+export function formatFloat(value: number, format: "e" | "f" | "g", precision: number): string {
+  if (!Number.isFinite(value)) return String(value);
+  if (precision > MOST_FLOAT_DIGITS) throw new Error(`a float has at most ${MOST_FLOAT_DIGITS} digits`);
+  const sign = value < 0 || Object.is(value, -0) ? "-" : "";
+  const size = Math.abs(value);
+  if (format === "f" && precision >= 0) return sign + fixed(size, precision);
+  if (format === "e") return sign + exponential(significant(size, precision), precision);
+  const decimal = significant(size, format === "g" && precision >= 0 ? Math.max(precision, 1) - 1 : -1);
+  const { digits, point } = decimal;
+  if (format === "f") return sign + plain(decimal);
+  const limit = precision < 0 ? 6 : Math.max(precision, 1);
+  const threshold = precision >= 0 && limit > digits.length && digits.length >= point ? digits.length : limit;
+  return sign + (point < -3 || point > threshold ? exponential(decimal, -1) : plain(decimal));
+}
+
+/** The decimal fraction 0.`digits` × 10^`point`, without zeros at its end; 0 has the digit `0`. */
 interface Decimal {
   digits: string;
   point: number;
 }
 
-/**
- * A double as text. `e`: d.ddde±dd, `f`: plain decimals, `g`: whichever of them suits the exponent. `precision` counts
- * digits after the point (`g`: significant ones) and rounds half to even on the exact value; -1 stands for the fewest
- * digits that read back.
- */
-export function formatFloat(value: number, format: "e" | "f" | "g", precision: number): string {
-  if (!Number.isFinite(value)) return String(value);
-  const sign = value < 0 || Object.is(value, -0) ? "-" : "";
-  const shortest = precision < 0;
-  const decimal = shortest ? shortestDecimal(Math.abs(value)) : exactDecimal(Math.abs(value));
-  if (format === "g") return sign + general(decimal, precision);
-  if (format === "e") return sign + exponential(decimal, shortest ? Math.max(decimal.digits.length - 1, 0) : precision);
-  return sign + plain(decimal, shortest ? Math.max(decimal.digits.length - decimal.point, 0) : precision);
+/** A number with so many digits behind the first one; -1 stands for the fewest digits that read back. */
+function significant(size: number, decimals: number): Decimal {
+  const exponentOf = (text: string) => Number(text.split("e")[1]);
+  const text = size.toExponential(decimals < 0 ? undefined : decimals);
+  const all = text.replace(/e.*|\./g, "");
+  const [exponent, exact] = [exponentOf(text), exponentOf(size.toExponential())];
+  // Where rounding has made one digit more, the last one is a zero, which is even.
+  const digits = decimals < 0 || exponent !== exact ? all : halfToEven(all, size, decimals - exponent);
+  return { digits: digits.replace(/(?<=.)0+$/, ""), point: exponent + 1 };
 }
 
-function general(decimal: Decimal, precision: number): string {
-  const rounded = precision < 0 ? decimal : round(decimal, Math.max(precision, 1));
-  const count = rounded.digits.length;
-  const limit = precision < 0 ? 6 : Math.max(precision, 1);
-  const threshold = precision >= 0 && limit > count && count >= rounded.point ? count : limit;
-  const exponent = rounded.point - 1;
-  if (exponent < -4 || exponent >= threshold) return exponential(rounded, Math.max(count - 1, 0));
-  return plain(rounded, Math.max(count - rounded.point, 0));
+/** Node rounds half up: where the value lay in the middle, an odd last digit goes down to the even one. */
+function halfToEven(digits: string, size: number, decimals: number): string {
+  const isHalf =
+    decimals >= 0
+      ? Number.isInteger(size * 2 ** (decimals + 1)) && !Number.isInteger(size * 2 ** decimals)
+      : size % 10 ** -decimals === 5 * 10 ** (-decimals - 1);
+  const last = Number(digits.at(-1));
+  return isHalf && last % 2 === 1 ? digits.slice(0, -1) + (last - 1) : digits;
 }
 
-function exponential(decimal: Decimal, precision: number): string {
-  const { digits, point } = round(decimal, precision + 1);
-  const exponent = digits === "" ? 0 : point - 1;
-  const fraction = precision > 0 ? `.${digits.slice(1).padEnd(precision, "0")}` : "";
+function fixed(size: number, decimals: number): string {
+  if (size < 1e21) return halfToEven(size.toFixed(decimals), size, decimals);
+  return `${BigInt(size)}${decimals > 0 ? `.${"0".repeat(decimals)}` : ""}`;
+}
+
+function plain({ digits, point }: Decimal): string {
+  if (point <= 0) return `0.${"0".repeat(-point)}${digits}`;
+  return point >= digits.length ? digits.padEnd(point, "0") : `${digits.slice(0, point)}.${digits.slice(point)}`;
+}
+
+function exponential({ digits, point }: Decimal, decimals: number): string {
+  const fraction = digits.slice(1).padEnd(decimals, "0");
+  const exponent = point - 1;
   const power = String(Math.abs(exponent)).padStart(2, "0");
-  return `${digits[0] ?? "0"}${fraction}e${exponent < 0 ? "-" : "+"}${power}`;
-}
-
-function plain(decimal: Decimal, precision: number): string {
-  const { digits, point } = round(decimal, decimal.point + precision);
-  const whole = point > 0 ? digits.slice(0, point).padEnd(point, "0") : "0";
-  const fraction = ("0".repeat(Math.max(-point, 0)) + digits.slice(Math.max(point, 0))).padEnd(precision, "0");
-  return precision > 0 ? `${whole}.${fraction.slice(0, precision)}` : whole;
-}
-
-function round(decimal: Decimal, count: number): Decimal {
-  const { digits, point } = decimal;
-  if (count >= digits.length) return decimal;
-  const head = digits.slice(0, Math.max(count, 0));
-  const rest = digits.slice(Math.max(count, 0));
-  const half = rest === "5" ? Number(head.at(-1) ?? 0) % 2 === 1 : rest >= "5";
-  if (count < 0 || !half) return trimmed(head, point);
-  const raised = String(BigInt(head || "0") + 1n).padStart(head.length, "0");
-  return trimmed(raised, point + raised.length - head.length);
-}
-
-function trimmed(digits: string, point: number): Decimal {
-  const text = digits.replace(/0+$/, "");
-  return { digits: text, point: text === "" ? 0 : point };
-}
-
-function shortestDecimal(value: number): Decimal {
-  const [digits, exponent] = value.toExponential().split("e") as [string, string];
-  return trimmed(digits.replace(".", ""), Number(exponent) + 1);
-}
-
-/** All digits of a double. Every double is a whole number, halved n times: the number × 5^n, divided by 10^n. */
-function exactDecimal(value: number): Decimal {
-  let [whole, halvings] = [value, 0];
-  for (; !Number.isInteger(whole); halvings++) whole *= 2;
-  const digits = String(BigInt(whole) * 5n ** BigInt(halvings));
-  return trimmed(digits, digits.length - halvings);
+  return `${digits[0]}${fraction && `.${fraction}`}e${exponent < 0 ? "-" : "+"}${power}`;
 }

@@ -32,7 +32,7 @@ const DIRECTIVE = /%([-+# 0]*)(\*|\d+)?(?:\.(\*|\d*))?(?:\[([^\]]*)\])?(.)?/gsu;
  * Go's Sprintf: the verbs `v T t b c d o q x X e E f F g G s %`, the flags `+ - 0`, blank, and `#` with `b o x X q`; width,
  * precision, `*`, and an argument index before the verb (`%[1]s`). A wrong verb or argument shows in the result:
  * `%!d(string=a)`, `%!s(MISSING)`, `%!(EXTRA int=2)`. Throws an Error for `#` with other verbs, for a width or precision
- * over 1,000,000 and for a result over {@link TEXT_LIMIT}.
+ * over 1,000,000 (of a float over 100) and for a result over {@link TEXT_LIMIT}.
  */
 export function sprintf(format: string, values: readonly TemplateValue[]): string {
   const printer = new Printer();
