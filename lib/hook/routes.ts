@@ -45,7 +45,7 @@ export interface HookRuntimeOptions {
 }
 
 /** A request of a script, as handlers get it. Job and worker are the script's: no header decides them. */
-export interface Call {
+export interface HookCall {
   script: RunningScript;
   /** The hook in `COMMAND`: of the script's job. */
   command: string;
@@ -56,16 +56,16 @@ export interface Call {
   longPoll(): void;
 }
 
-type Fields = Record<string, Shape<unknown>>;
+type RouteFields = Record<string, Shape<unknown>>;
 
 /** One entry of the route table. `fields` come in the query or in a JSON body for GET, else in a JSON body. */
-interface HookRoute<F extends Fields = Fields> {
+interface HookRoute<F extends RouteFields = RouteFields> {
   method: "GET" | "PUT" | "DELETE" | "POST";
   path: string;
   fields: F;
   /** It writes to the KV store, which `health_check` hooks may not. */
   writes?: boolean;
-  handle(given: { [K in keyof F]: Infer<F[K]> }, call: Call): Answer | Promise<Answer>;
+  handle(given: { [K in keyof F]: Infer<F[K]> }, call: HookCall): Answer | Promise<Answer>;
 }
 
 const LONGEST_TTL_S = 100 * 366 * 86_400;
@@ -88,21 +88,27 @@ const ACQUIRE_FIELDS = {
 };
 
 /** The whole API (hook-runtime.md, Endpoints). */
-export const ROUTES: readonly HookRoute[] = [
-  route({ method: "GET", path: "/kv", fields: ENTRY_FIELDS, handle: getValue }),
-  route({ method: "PUT", path: "/kv", fields: WRITE_FIELDS, writes: true, handle: put("/kv") }),
-  route({ method: "DELETE", path: "/kv", fields: ENTRY_FIELDS, writes: true, handle: remove("/kv") }),
-  route({ method: "PUT", path: "/kv/secret", fields: WRITE_FIELDS, writes: true, handle: put("/kv/secret") }),
-  route({ method: "DELETE", path: "/kv/secret", fields: ENTRY_FIELDS, writes: true, handle: remove("/kv/secret") }),
-  route({ method: "GET", path: "/kv/keys", fields: { namespace: optional(NAME_FIELD) }, handle: listKeys }),
-  route({ method: "GET", path: "/demands", fields: {}, handle: listDemands }),
-  route({ method: "POST", path: "/semaphore/acquire", fields: ACQUIRE_FIELDS, handle: acquire }),
-  route({ method: "POST", path: "/semaphore/release", fields: { name: NAME_FIELD }, handle: release }),
-  route({ method: "GET", path: "/semaphore/status", fields: { name: NAME_FIELD }, handle: status }),
+export const HOOK_ROUTES: readonly HookRoute[] = [
+  hookRoute({ method: "GET", path: "/kv", fields: ENTRY_FIELDS, handle: getValue }),
+  hookRoute({ method: "PUT", path: "/kv", fields: WRITE_FIELDS, writes: true, handle: putValue("/kv") }),
+  hookRoute({ method: "DELETE", path: "/kv", fields: ENTRY_FIELDS, writes: true, handle: deleteValue("/kv") }),
+  hookRoute({ method: "PUT", path: "/kv/secret", fields: WRITE_FIELDS, writes: true, handle: putValue("/kv/secret") }),
+  hookRoute({
+    method: "DELETE",
+    path: "/kv/secret",
+    fields: ENTRY_FIELDS,
+    writes: true,
+    handle: deleteValue("/kv/secret"),
+  }),
+  hookRoute({ method: "GET", path: "/kv/keys", fields: { namespace: optional(NAME_FIELD) }, handle: listKeys }),
+  hookRoute({ method: "GET", path: "/demands", fields: {}, handle: listDemands }),
+  hookRoute({ method: "POST", path: "/semaphore/acquire", fields: ACQUIRE_FIELDS, handle: acquire }),
+  hookRoute({ method: "POST", path: "/semaphore/release", fields: { name: NAME_FIELD }, handle: release }),
+  hookRoute({ method: "GET", path: "/semaphore/status", fields: { name: NAME_FIELD }, handle: status }),
 ];
 
 /** An entry of the table, its handler typed by its fields. */
-function route<F extends Fields>(definition: HookRoute<F>): HookRoute {
+function hookRoute<F extends RouteFields>(definition: HookRoute<F>): HookRoute {
   return definition as unknown as HookRoute;
 }
 
@@ -119,8 +125,8 @@ interface Entry {
   key: string;
 }
 
-function getValue({ namespace, key }: Entry, call: Call): Answer {
-  const full = readable(namespace, call);
+function getValue({ namespace, key }: Entry, call: HookCall): Answer {
+  const full = readableName(namespace, call);
   if (full === undefined || isPrivateKey(full, key)) return FORBIDDEN;
   const value = orderInForce(full, key, call) ?? call.options.kv.get(full, key);
   return value === undefined ? errorAnswer(404, "KV get operation failed") : json(200, { namespace: full, key, value });
@@ -130,14 +136,14 @@ function getValue({ namespace, key }: Entry, call: Call): Answer {
  * The rollout order in force of a job with workers: the order that a hook has put, if it names every worker, or else
  * that of the catalog.
  */
-function orderInForce(namespace: string, key: string, { options }: Call): string | undefined {
+function orderInForce(namespace: string, key: string, { options }: HookCall): string | undefined {
   const [, job] = /^ops\/job\/([^/]+)$/.exec(namespace) ?? [];
   if (job === undefined || key !== "rollout_order") return undefined;
   return rolloutOrder(options.kv.get(namespace, key), options.workers(job)).workers.join(",") || undefined;
 }
 
-function put(route: "/kv" | "/kv/secret") {
-  return ({ namespace, key, value, ttl }: Entry & { value: string; ttl: number }, call: Call): Answer => {
+function putValue(route: "/kv" | "/kv/secret") {
+  return ({ namespace, key, value, ttl }: Entry & { value: string; ttl: number }, call: HookCall): Answer => {
     if (!mayWrite(call.script.job, call.script.event, { route, namespace, key })) return FORBIDDEN;
     if (isSecretNamespace(namespace)) call.options.onSecret(value);
     call.options.kv.put(namespace, key, value, ttl);
@@ -145,8 +151,8 @@ function put(route: "/kv" | "/kv/secret") {
   };
 }
 
-function remove(route: "/kv" | "/kv/secret") {
-  return ({ namespace, key }: Entry, call: Call): Answer => {
+function deleteValue(route: "/kv" | "/kv/secret") {
+  return ({ namespace, key }: Entry, call: HookCall): Answer => {
     if (!mayWrite(call.script.job, call.script.event, { route, namespace, key })) return FORBIDDEN;
     if (!call.options.kv.keys(namespace).includes(key)) return errorAnswer(404, "KV delete operation failed");
     call.options.kv.delete(namespace, key);
@@ -154,12 +160,12 @@ function remove(route: "/kv" | "/kv/secret") {
   };
 }
 
-function listKeys({ namespace }: { namespace: string | undefined }, call: Call): Answer {
+function listKeys({ namespace }: { namespace: string | undefined }, call: HookCall): Answer {
   const asked =
     namespace === undefined ? [`vars/job/${call.script.job}`, `secrets/job/${call.script.job}`] : [namespace];
   const namespaces: Record<string, string[]> = {};
   for (const one of asked) {
-    const full = readable(one, call);
+    const full = readableName(one, call);
     if (full === undefined) return FORBIDDEN;
     namespaces[full] = call.options.kv.keys(full);
   }
@@ -167,7 +173,7 @@ function listKeys({ namespace }: { namespace: string | undefined }, call: Call):
 }
 
 /** The full name of a namespace that the caller may read. */
-function readable(namespace: string, { script, options }: Call): string | undefined {
+function readableName(namespace: string, { script, options }: HookCall): string | undefined {
   const { job, worker } = script;
   const full = fullNamespace(namespace, worker);
   if (!readableNamespaces({ job, worker, upstream: options.upstreams(job) }).has(full)) return undefined;
@@ -175,14 +181,14 @@ function readable(namespace: string, { script, options }: Call): string | undefi
   return full;
 }
 
-function listDemands(_: object, { script, command, options }: Call): Answer {
+function listDemands(_: object, { script, command, options }: HookCall): Answer {
   return json(200, options.dependents(script.job, command));
 }
 
 /** A timeout of 0 means the default. */
 async function acquire(
   { name, capacity, timeout_seconds }: { name: string; capacity: number; timeout_seconds: number },
-  { script, options, semaphores, signal, longPoll }: Call,
+  { script, options, semaphores, signal, longPoll }: HookCall,
 ): Promise<Answer> {
   const { allocationId, job, worker } = script;
   const timeoutMs = (timeout_seconds || DEFAULT_WAIT_S) * 1000;
@@ -195,13 +201,13 @@ async function acquire(
   return json(200, { name, allocation_id: allocationId, capacity, acquired: true });
 }
 
-function release({ name }: { name: string }, { script, semaphores }: Call): Answer {
+function release({ name }: { name: string }, { script, semaphores }: HookCall): Answer {
   const { allocationId } = script;
   if (!semaphores.release(scopeOf(script, name), allocationId)) return CONFLICT;
   return json(200, { name, allocation_id: allocationId, released: true });
 }
 
-function status({ name }: { name: string }, { script, semaphores }: Call): Answer {
+function status({ name }: { name: string }, { script, semaphores }: HookCall): Answer {
   return json(200, semaphores.status(scopeOf(script, name)));
 }
 

@@ -5,7 +5,7 @@ import { type Answer, HTTP_STATUS, type HttpRequest, invalidRequest, readJsonBod
 import { LIMITS } from "../http/node-server.ts";
 import { findRoute } from "../http/router.ts";
 import { isOwnHost, PeerCheck } from "./peer.ts";
-import { errorAnswer, type HookRuntimeOptions, ROUTES, type RunningScript } from "./routes.ts";
+import { errorAnswer, HOOK_ROUTES, type HookRuntimeOptions, type RunningScript } from "./routes.ts";
 import { Semaphores } from "./semaphores.ts";
 
 /** One script between its begin and its end. */
@@ -22,11 +22,11 @@ interface Api {
   running: Set<Running>;
 }
 
-const PORT = 8080;
+const API_PORT = 8080;
 const ADDRESSES = Array.from({ length: 254 }, (_, index) => `127.0.0.${index + 1}`);
 /** Scripts are on this very machine and send little; waits do not count as time for the answer. */
 const HOOK_LIMITS = { ...LIMITS, requestMs: 30_000, headerBytes: 16 * 1024 };
-const CLOSE_WAIT_MS = 1_000;
+const API_CLOSE_MS = 1_000;
 
 /** hook-runtime.md, Errors: what the API says instead of the control plane's sentences. */
 const BODY_ERRORS: Partial<Record<FailureCode, string>> = {
@@ -62,14 +62,14 @@ export async function startHookRuntime(options: HookRuntimeOptions): Promise<Hoo
     api.running.add(running);
     return { end: () => endScript(api, running) };
   };
-  return { host, port: listener.port, begin, close: () => listener.close(CLOSE_WAIT_MS) };
+  return { host, port: listener.port, begin, close: () => listener.close(API_CLOSE_MS) };
 }
 
 async function listenSomewhere(handle: ListenOptions["handle"]): Promise<{ host: string; listener: Listener }> {
   const options = { handle, limits: HOOK_LIMITS };
   for (const host of ADDRESSES) {
     // Where the port is taken, or the address is none of this machine: the next address.
-    const listener = await listen({ ...options, host, port: PORT }).catch(() => undefined);
+    const listener = await listen({ ...options, host, port: API_PORT }).catch(() => undefined);
     if (listener) return { host, listener };
   }
   const [host = ""] = ADDRESSES;
@@ -96,7 +96,7 @@ async function answerScript(api: Api, request: HttpRequest, connection: Connecti
   if (!isOwnHost(request, connection)) return errorAnswer(403, "The Host header must be the address of this API");
   if (!(await api.peers.admits(connection)))
     return errorAnswer(403, "Only processes of the user who runs ops and of root may use this API");
-  const { route } = findRoute(ROUTES, request);
+  const { route } = findRoute(HOOK_ROUTES, request);
   const id = String(request.headers["x-allocation-id"] ?? "");
   if (id === "") return errorAnswer(400, "X-ALLOCATION-ID header is missing");
   if (!options.allocation(id)) return errorAnswer(404, "Invalid allocation ID");

@@ -83,12 +83,12 @@ async function pythonFor(layout: Layout, job: string): Promise<string> {
 }
 
 /** How a script runs: `cwd` is the bucket's root, `environment` all that the script sees. */
-type ScriptOptions = Required<Pick<CommandOptions, "cwd" | "environment" | "onLine" | "secrets" | "signal">>;
+type HookScriptOptions = Required<Pick<CommandOptions, "cwd" | "environment" | "onLine" | "secrets" | "signal">>;
 
 /**
  * Runs a script to its end, in a process group of its own that a cancel ends; a script has no time limit (decisions: Hook
  * runtime API). Exit codes are not errors here. Throws `failed` when the script cannot be started.
  */
-export function runScript(launcher: Launcher, argv: Argv, options: ScriptOptions): Promise<CommandOutcome> {
+export function runScript(launcher: Launcher, argv: Argv, options: HookScriptOptions): Promise<CommandOutcome> {
   return launcher.run([...BASH, ...argv], { ...options, keepBytes: 0 });
 }

@@ -5,7 +5,7 @@ import { connect, createServer } from "node:net";
 import { networkInterfaces } from "node:os";
 import { test } from "node:test";
 import { PeerCheck } from "../../lib/hook/peer.ts";
-import { ROUTES } from "../../lib/hook/routes.ts";
+import { HOOK_ROUTES } from "../../lib/hook/routes.ts";
 import { allocationId, ask, testRuntime } from "../helpers/hook-runtime.ts";
 import { exchangeText } from "../helpers/http.ts";
 import { until } from "../helpers/temporary.ts";
@@ -63,7 +63,7 @@ test("HR-237 HR-238 HR-240 HR-321 every route needs the three headers", async (t
   const { script } = await testRuntime(t);
   const { ask } = script();
   const body = { name: "n", namespace: "vars/job/a", key: "k", value: "v" };
-  for (const { method, path } of ROUTES)
+  for (const { method, path } of HOOK_ROUTES)
     for (const header of ["X-ALLOCATION-ID", "EVENT", "COMMAND"])
       assert.deepEqual(
         await ask(method, path, { body, headers: { [header]: undefined } }),

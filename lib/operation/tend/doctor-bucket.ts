@@ -15,7 +15,7 @@ import { explain, Failure } from "../../core/errors.ts";
 import { exists, namesIn } from "../../core/files.ts";
 import type { Launcher } from "../../core/spawn.ts";
 import { parseJump } from "../../transport/ssh/openssh.ts";
-import { KnownHosts, knownHostName } from "../../transport/trust/host-keys.ts";
+import { knownHostName, openKnownHosts } from "../../transport/trust/host-keys.ts";
 
 /** What the doctor works with. */
 export interface DoctorContext {
@@ -171,7 +171,7 @@ async function judgeSshKey(file: string, launcher: Launcher): Promise<Judgement>
 }
 
 async function judgeHosts(layout: Layout, settings: OpsConf, workers: readonly CatalogWorker[]): Promise<Judgement> {
-  const known = await KnownHosts.open(layout.knownHosts);
+  const known = await openKnownHosts(layout.knownHosts);
   const names = new Set(workers.flatMap((one) => hostNames(one, settings)));
   const unknown = [...names].filter((name) => known.keysOf(name).length === 0);
   if (unknown.length === 0) return ok(`${names.size} known`);

@@ -29,7 +29,7 @@ const TOOL_NAMES =
 export const TOOLS: readonly string[] = TOOL_NAMES.split(" ");
 
 /** More disks, interfaces and addresses are not told. */
-const MOST_TOLD = 256;
+const MOST_ENTRIES = 256;
 const HIGHEST_MHZ = 1_000_000;
 
 /** Reads what `facts.sh` told. Throws `failed` where the answer cannot be understood. */
@@ -43,8 +43,8 @@ export function parseFacts(answer: ScriptAnswer): Facts {
     cpu_mhz: cpuClock(answer),
     memory_mb: Math.ceil(answer.whole("memory_kb", 2 ** 40) / 1024),
     boot_time: new Date(answer.whole("boot_time", 2 ** 40) * 1000).toISOString(),
-    addresses: [...new Set(factAddresses(answer))].slice(0, MOST_TOLD),
-    disks: factDisks(answer).slice(0, MOST_TOLD),
+    addresses: [...new Set(factAddresses(answer))].slice(0, MOST_ENTRIES),
+    disks: factDisks(answer).slice(0, MOST_ENTRIES),
     tools: TOOLS.filter((tool) => answer.all("tool").includes(tool)),
   };
 }
@@ -180,7 +180,7 @@ function risesOf(answer: ScriptAnswer, what: "disk" | "net", count: number): { n
   const before = counters("before");
   const used = [...counters("after")].filter(([name, numbers]) => before.has(name) && numbers.some((one) => one > 0));
   return used
-    .slice(0, MOST_TOLD)
+    .slice(0, MOST_ENTRIES)
     .map(([name, numbers]) => ({ name, rises: numbers.map((now, index) => rise(before.get(name)?.[index], now)) }));
 }
 

@@ -4,26 +4,31 @@ import { runScriptOn } from "../base/scripts.ts";
 import type { ScriptOptions, Transport } from "../base/transport.ts";
 
 /** A regular file on a worker; `sha256` is null where the worker could not tell. */
-export interface FoundFile {
+export interface WorkerFile {
   isExecutable: boolean;
   sha256: string | null;
 }
 
 /** What a worker has, by path below the bucket's folder; see scripts/look.sh. */
-export interface FoundFiles {
-  /** Trees that a sync is at work on, or was cut off at. */
-  unsettled: Set<string>;
-  files: Map<string, FoundFile>;
-  /** Wanted paths with something else than a regular file. */
-  other: Set<string>;
-  /** Symbolic links in the place of folders. */
-  link: Set<string>;
-  /** What folders hold beside folders. */
-  entry: Set<string>;
-  /** The first line of the list that sync keeps of a tree: a different line after each sync; empty without a list. */
-  listHead: string;
-  /** The files and the folders of that list; not told where the list names the wanted files. */
-  listed: { file: Set<string>; folder: Set<string> };
+export type FoundFiles = ReturnType<typeof nothingFound>;
+
+function nothingFound() {
+  return {
+    /** Trees that a sync is at work on, or was cut off at. */
+    unsettled: new Set<string>(),
+    /** The regular files. */
+    files: new Map<string, WorkerFile>(),
+    /** Wanted paths with something else than a regular file. */
+    other: new Set<string>(),
+    /** Symbolic links in the place of folders. */
+    link: new Set<string>(),
+    /** What folders hold beside folders. */
+    entry: new Set<string>(),
+    /** The first line of the list that sync keeps of a tree: a different line after each sync; empty without a list. */
+    listHead: "",
+    /** The files and the folders of that list; not told where the list names the wanted files. */
+    listed: { file: new Set<string>(), folder: new Set<string>() },
+  };
 }
 
 /** What a worker is asked; see scripts/look.sh. */
@@ -37,7 +42,7 @@ export interface FileQuestion {
 
 /** What a job keeps in its folder belongs to the job alone. */
 const JOB_FOLDERS = new Set(["data", "logs", "bin"]);
-const ANSWER_BYTES = 64 * 1024;
+const LOOK_BYTES = 64 * 1024;
 
 /** True for a path below a job's folder that sync may own. */
 export function isForSync(file: string): boolean {
@@ -67,15 +72,7 @@ export async function lookAtFiles(
   doing: string,
   options: ScriptOptions & { timeoutMs: number },
 ): Promise<FoundFiles> {
-  const found: FoundFiles = {
-    unsettled: new Set(),
-    files: new Map(),
-    other: new Set(),
-    link: new Set(),
-    entry: new Set(),
-    listHead: "",
-    listed: { file: new Set(), folder: new Set() },
-  };
+  const found = nothingFound();
   let last = "";
   await runScriptOn(transport, "look", doing, {
     ...options,
@@ -86,7 +83,7 @@ export async function lookAtFiles(
       last = line;
       noteAnswer(found, line);
     },
-    keepBytes: ANSWER_BYTES,
+    keepBytes: LOOK_BYTES,
     isShort: true,
   });
   if (last === "end" || (head !== "" && found.unsettled.size > 0)) return found;

@@ -3,7 +3,7 @@ import { Failure } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
 import { runScriptOn } from "../base/scripts.ts";
 import type { Transport } from "../base/transport.ts";
-import { type FoundFile, type FoundFiles, foldersAbove, isExecutable, isForSync, lookAtFiles } from "./look.ts";
+import { type FoundFiles, foldersAbove, isExecutable, isForSync, lookAtFiles, type WorkerFile } from "./look.ts";
 import { changeStream, type FileContent, listHead, type TreeChange } from "./sync-stream.ts";
 
 /** A file as it is to be on the worker. */
@@ -39,13 +39,13 @@ interface SyncOptions {
   timeoutMs: number;
 }
 
-const SYNC_LIMIT_MS = 900_000;
+const TREE_LIMIT_MS = 900_000;
 const ERROR_BYTES = 64 * 1024;
 /** How often a sync waits for other syncs of the same tree. */
 const SETTLES = 5;
 /** Up to this much goes to the worker in one piece. */
 const ONE_PIECE_BYTES = 256 * 1024;
-const CONTROL = /[\0-\x1f\x7f]/;
+const CONTROL_CHARACTER = /[\0-\x1f\x7f]/;
 const JOB_NAME = /^[a-z][a-z0-9_-]*$/;
 const NOT_OF_THE_WORKER = new Set(["jobs", ".sync", ".runner"]);
 
@@ -59,7 +59,7 @@ const NOT_OF_THE_WORKER = new Set(["jobs", ".sync", ".runner"]);
 export async function syncTree(
   transport: Transport,
   tree: SyncTree,
-  { timeoutMs = SYNC_LIMIT_MS, signal }: Partial<SyncOptions> = {},
+  { timeoutMs = TREE_LIMIT_MS, signal }: Partial<SyncOptions> = {},
 ): Promise<SyncResult> {
   const what = tree.name === WORKER_TREE ? "the worker's files" : tree.name;
   const doing = `Cannot sync ${what} to ${transport.worker.host}`;
@@ -72,7 +72,7 @@ export async function syncTree(
   const removed = [...listed].filter((path) => !wanted.has(path) && isOfTree(tree, path));
   const isListed = found.listHead.startsWith(head);
   const change = { tree: tree.name, wanted, isListed, made, changed, removed, doing };
-  const sentBytes = isListed && changed.length === 0 ? 0 : await send(transport, change, found.listHead, options);
+  const sentBytes = isListed && changed.length === 0 ? 0 : await sendChange(transport, change, found.listHead, options);
   const below = (file: string) => path.posix.relative(tree.folder, file);
   return { changed: changed.map(below), removed: removed.map(below), sentBytes };
 }
@@ -101,13 +101,13 @@ function isOfTree({ folder }: Pick<SyncTree, "folder">, place: string): boolean 
   const parts = file.split("/");
   return (
     place.startsWith(prefix) &&
-    !CONTROL.test(place) &&
+    !CONTROL_CHARACTER.test(place) &&
     !parts.some((part) => part === "" || part === "." || part === "..") &&
     (folder === "." ? !NOT_OF_THE_WORKER.has(parts[0] as string) : isForSync(file))
   );
 }
 
-function isDifferent({ sha256, mode, isRewritten = false }: SyncFile, found: FoundFile | undefined): boolean {
+function isDifferent({ sha256, mode, isRewritten = false }: SyncFile, found: WorkerFile | undefined): boolean {
   return isRewritten || found?.sha256 !== sha256 || found.isExecutable !== isExecutable(mode);
 }
 
@@ -128,7 +128,12 @@ async function lookWhenSettled(
 }
 
 /** Sends what differs and answers how many bytes that took. */
-async function send(transport: Transport, change: TreeChange, first: string, options: SyncOptions): Promise<number> {
+async function sendChange(
+  transport: Transport,
+  change: TreeChange,
+  first: string,
+  options: SyncOptions,
+): Promise<number> {
   const { digest, stream } = changeStream(change);
   let sentBytes = 0;
   async function* counted() {
@@ -150,7 +155,7 @@ async function send(transport: Transport, change: TreeChange, first: string, opt
  * May be interrupted and repeated. Throws as {@link syncTree} does; `failed` where a target of the job still runs there.
  */
 export async function discardJob(transport: Transport, job: string, signal: AbortSignal): Promise<void> {
-  await runScriptOn(transport, "discard", cleanUpOn(transport), { args: [job], timeoutMs: SYNC_LIMIT_MS, signal });
+  await runScriptOn(transport, "discard", cleanUpOn(transport), { args: [job], timeoutMs: TREE_LIMIT_MS, signal });
 }
 
 /**
@@ -159,7 +164,7 @@ export async function discardJob(transport: Transport, job: string, signal: Abor
  */
 export async function vacate(transport: Transport, signal: AbortSignal): Promise<boolean> {
   const args = [path.posix.basename(transport.folder), transport.worker.host];
-  const options = { args, timeoutMs: SYNC_LIMIT_MS, signal };
+  const options = { args, timeoutMs: TREE_LIMIT_MS, signal };
   const { stdout } = await runScriptOn(transport, "vacate", cleanUpOn(transport), options);
   return stdout.trim() !== "used";
 }

@@ -1,8 +1,7 @@
-import type { Writable } from "node:stream";
 import { within } from "../../core/async.ts";
 import { Failure } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
-import { Session, type SessionEnd } from "./session.ts";
+import { SshSession } from "./session.ts";
 
 const CHILD = `sh -c 'IFS= read -r ops_line; eval "$ops_line"'`;
 
@@ -106,23 +105,9 @@ export interface ChannelReader {
  * A process group on a worker, and the session that leads to the group. The group has ended when its marks say so; what
  * the group left running may keep its outputs open, which is not waited for.
  */
-export interface Channel {
-  stdin: Writable;
-  /** The group, once it runs; undefined when the channel ended before. */
-  started: Promise<RemoteGroup | undefined>;
-  /** The exit code of the group's leader, once all output was read; undefined when the channel ended before. */
-  ended: Promise<number | undefined>;
-  /** How the session ended. */
-  closed: Promise<SessionEnd>;
-  /** True once the worker's sshd has opened the channel. */
-  isOpen(): boolean;
-  /** The end of what came beside the output of the group: from the user's login files and from sudo. */
-  messages(): string;
-  /** Gives the channel back: at once when the group has ended, else the group's outputs are cut. */
-  close(): Promise<void>;
-}
+export type Channel = ReturnType<typeof openChannel>;
 
-const DRAIN_MS = 200;
+const SESSION_DRAIN_MS = 200;
 /** Of messages that nobody may ever read, the end is kept. */
 const MESSAGE_CHARACTERS = 4_000;
 
@@ -139,7 +124,7 @@ export function openChannel(
   socket: string,
   { mark, line, useSudo }: { mark: string; line: string; useSudo: boolean },
   reader: ChannelReader,
-): Channel {
+) {
   const started = Promise.withResolvers<RemoteGroup | undefined>();
   const code = Promise.withResolvers<number | undefined>();
   const stderrEnded = Promise.withResolvers<void>();
@@ -161,7 +146,7 @@ export function openChannel(
     return splitAtMarks(mark, onData, onMark);
   };
   const listeners = { stdout: listenTo("stdout"), stderr: listenTo("stderr") };
-  const session = new Session(socket, REMOTE_COMMAND, (chunk, stream) => listeners[stream](chunk));
+  const session = new SshSession(socket, REMOTE_COMMAND, (chunk, stream) => listeners[stream](chunk));
   void session.ended.then(() => {
     started.resolve(undefined);
     code.resolve(undefined);
@@ -170,23 +155,29 @@ export function openChannel(
   session.stdin.write(`${useSudo ? SUDO_LINE : ""}${groupLine(mark)}${line}`);
   return {
     stdin: session.stdin,
+    /** The group, once it runs; undefined when the channel ended before. */
     started: started.promise,
+    /** The exit code of the group's leader, once all output was read; undefined when the channel ended before. */
     ended: code.promise.then(async (ended) => {
-      await within(stderrEnded.promise, DRAIN_MS);
+      await within(stderrEnded.promise, SESSION_DRAIN_MS);
       return ended;
     }),
+    /** How the session ended. */
     closed: session.ended,
+    /** True once the worker's sshd has opened the channel. */
     isOpen: () => session.isOpen,
+    /** The end of what came beside the output of the group: from the user's login files and from sudo. */
     messages: () => messages,
+    /** Gives the channel back: at once when the group has ended, else the group's outputs are cut. */
     async close() {
       session.stdin.end();
-      if ((await within(session.ended, DRAIN_MS)) === undefined) session.close();
+      if ((await within(session.ended, SESSION_DRAIN_MS)) === undefined) session.close();
       await session.ended;
     },
   };
 }
 
-const NEWLINE = 0x0a;
+const LINE_FEED = 0x0a;
 
 /**
  * Splits a stream into data and marks: `<mark> <words…>` up to the end of the line, wherever the mark begins, in a stream
@@ -200,7 +191,7 @@ function splitAtMarks(mark: string, onData: (data: Buffer) => void, onMark: (wor
     for (let at = rest.indexOf(mark); at >= 0; at = rest.indexOf(mark)) {
       pass(rest.subarray(0, at));
       rest = rest.subarray(at);
-      const end = rest.indexOf(NEWLINE);
+      const end = rest.indexOf(LINE_FEED);
       if (end < 0) break;
       onMark(rest.toString("latin1", mark.length + 1, end).split(" "));
       rest = rest.subarray(end + 1);

@@ -2,7 +2,7 @@ import { isIPv4 } from "node:net";
 import { availableParallelism } from "node:os";
 import { cancelledFailure, throwIfCancelled } from "../../core/errors.ts";
 
-/** At most so many at a time; the others wait, first come, first served. */
+/** A number of places; others wait, first come, first served. */
 export class Limit {
   #width: number;
   #taken = 0;
@@ -12,7 +12,7 @@ export class Limit {
     this.#width = width;
   }
 
-  /** Waits for a place; the answer gives it back. Throws `cancelled` when the signal is aborted first. */
+  /** Waits for a place; the answer gives the place back. Throws `cancelled` when the signal is aborted first. */
   async enter(signal?: AbortSignal): Promise<() => void> {
     throwIfCancelled(signal);
     if (this.#taken < this.#width) this.#taken++;
@@ -24,7 +24,7 @@ export class Limit {
     };
   }
 
-  /** From now on only as many places as others than the caller have; false when that is none. */
+  /** Leaves only as many places as are taken beside the caller's; false when the caller has the only one. */
   narrow(): boolean {
     this.#width = Math.min(this.#width, Math.max(1, this.#taken - 1));
     return this.#taken > 1;
@@ -55,7 +55,7 @@ export class Limit {
   }
 }
 
-/** Waits for a place in each, one after the other; the answer gives all back. */
+/** Waits for a place in each limit, one after the other; the answer gives all back. */
 export async function enterAll(limits: readonly Limit[], signal?: AbortSignal): Promise<() => void> {
   const entered: (() => void)[] = [];
   const leave = () => {
@@ -71,37 +71,30 @@ export async function enterAll(limits: readonly Limit[], signal?: AbortSignal): 
 }
 
 const HANDSHAKES_PER_CORE = 10;
-/** An sshd in its default settings (MaxStartups 10:30:100) drops none of so many at a time. */
+/** An sshd in its default settings (MaxStartups 10:30:100) drops none of so many handshakes at a time. */
 const HANDSHAKES_PER_SERVER = 8;
 
-/** Bounds the connections that are being opened: to all workers together, and to one sshd. */
-export class Handshakes {
-  readonly #all: Limit;
-  readonly #servers = new Map<string, Limit>();
-
-  constructor(concurrency: number) {
-    this.#all = new Limit(Math.min(concurrency, HANDSHAKES_PER_CORE * availableParallelism()));
-  }
-
-  /** Waits for a place at the server that the TCP connection goes to; the answer gives it back. */
-  enter(server: { host: string; port: number }, signal?: AbortSignal): Promise<() => void> {
-    return enterAll([this.#at(server), this.#all], signal);
-  }
-
-  #at({ host, port }: { host: string; port: number }): Limit {
+/**
+ * Bounds the connections that are being opened: to all workers together, and to one sshd. The answer waits for a place at
+ * the server of a TCP connection, and answers how to give the place back.
+ */
+export function handshakeLimit(concurrency: number) {
+  const all = new Limit(Math.min(concurrency, HANDSHAKES_PER_CORE * availableParallelism()));
+  const servers = new Map<string, Limit>();
+  return ({ host, port }: { host: string; port: number }, signal?: AbortSignal): Promise<() => void> => {
     // All loopback addresses are one machine: a port there means one sshd.
     const machine = isIPv4(host) && host.startsWith("127.") ? "loopback" : host.toLowerCase();
     const name = `${machine} ${port}`;
-    const limit = this.#servers.get(name) ?? new Limit(HANDSHAKES_PER_SERVER);
-    this.#servers.set(name, limit);
-    return limit;
-  }
+    const server = servers.get(name) ?? new Limit(HANDSHAKES_PER_SERVER);
+    servers.set(name, server);
+    return enterAll([server, all], signal);
+  };
 }
 
 const FIRST_PAUSE_MS = 300;
 const LONGEST_PAUSE_MS = 5_000;
 
-/** How long to wait after the attempt of this number (from 1) failed: twice as long each time, half of it by chance. */
+/** How long to wait after a failed attempt, counted from 1: twice as long each time, up to half of that less by chance. */
 export function pauseAfter(attempt: number): number {
   const longest = Math.min(FIRST_PAUSE_MS * 2 ** (attempt - 1), LONGEST_PAUSE_MS);
   return longest * (0.5 + Math.random() / 2);

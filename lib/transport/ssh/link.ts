@@ -6,7 +6,7 @@ import { remove } from "../../core/files.ts";
 import type { Launcher } from "../../core/spawn.ts";
 import type { WorkerAddress } from "../base/transport.ts";
 import { type Channel, type ChannelReader, openChannel, type RemoteGroup, withMessage } from "./channel.ts";
-import { type Handshakes, type Limit, pauseAfter } from "./limits.ts";
+import { type handshakeLimit, type Limit, pauseAfter } from "./limits.ts";
 import { connectTrouble, jumpOf, lastLine, masterArgv, type SshSettings } from "./openssh.ts";
 
 /** What the connections of a run share. */
@@ -17,7 +17,7 @@ export interface SshRun {
   folder: string;
   /** All commands at work. */
   sessions: Limit;
-  handshakes: Handshakes;
+  enterHandshake: ReturnType<typeof handshakeLimit>;
 }
 
 /** A channel whose group was started, and the connection that the channel uses. */
@@ -159,12 +159,12 @@ export class SshLink {
   }
 
   async #open(): Promise<Master> {
-    const { settings, handshakes } = this.#run;
+    const { settings, enterHandshake } = this.#run;
     const { host, sshPort: port = settings.port } = this.#worker;
     const server = jumpOf(this.#worker, settings) ?? { host, port };
     let spentMs = 0;
     for (let attempt = 1; ; attempt++) {
-      const leave = await handshakes.enter(server, this.closing);
+      const leave = await enterHandshake(server, this.closing);
       const started = performance.now();
       const opened = await openMaster(this.#run, this.#socket, host, this.closing).finally(leave);
       if (typeof opened !== "string") return opened;

@@ -55,20 +55,19 @@ export function sshConfig(folder: string, settings: SshSettings, workers: readon
   requireSafe("folder", folder, PLAIN_FOLDER.test(folder));
   const options = Object.entries(settings.options).map(([name, value]) => `${name} ${value}`);
   for (const option of options) requireSafe("ssh option", option, SSH_OPTION.test(option));
-  const jumps = new Map(workers.flatMap((worker) => jumpOf(worker, settings) ?? []).map((one) => [jumpName(one), one]));
+  const jumps = [...new Set(workers.flatMap(({ sshJump }) => sshJump ?? []))];
+  // The underscore cannot be part of a worker's name.
+  const jumpAlias = (jump: string) => `jump_${jumps.indexOf(jump)}`;
   return [
     ...section("Host *", options),
-    ...workers.flatMap((worker, index) => {
-      const jump = jumpOf(worker, settings);
-      return section(`Host ${worker.host}`, [
-        ...addressOptions(worker.host, worker.sshUser ?? settings.user, worker.sshPort ?? settings.port),
+    ...workers.flatMap(({ host, sshUser: user = settings.user, sshPort: port = settings.port, sshJump }, index) =>
+      section(`Host ${host}`, [
+        ...addressOptions({ host, user, port }),
         `ControlPath ${folder}/${socketName(index)}`,
-        ...(jump ? [`ProxyJump ${jumpAlias(jump, jumps)}`] : []),
-      ]);
-    }),
-    ...[...jumps.values()].flatMap((jump) =>
-      section(`Host ${jumpAlias(jump, jumps)}`, addressOptions(jump.host, jump.user, jump.port)),
+        ...(sshJump === undefined ? [] : [`ProxyJump ${jumpAlias(sshJump)}`]),
+      ]),
     ),
+    ...jumps.flatMap((jump) => section(`Host ${jumpAlias(jump)}`, addressOptions(parseJump(jump, settings.user)))),
     ...section("Host *", commonOptions(folder)),
   ].join("");
 }
@@ -88,7 +87,7 @@ export function masterArgv(folder: string, host: string): Argv {
   return ["ssh", "-F", `${folder}/${SSH_FILES.config}`, "-M", "-N", "-T", "--", host];
 }
 
-function addressOptions(host: string, user: string, port: number): string[] {
+function addressOptions({ host, user, port }: JumpHost): string[] {
   requireSafe("host", host, isIP(host) !== 0 ? !host.includes("%") : HOST_NAME.test(host));
   requireSafe("user", user, USER_NAME.test(user));
   requireSafe("port", String(port), Number.isInteger(port) && port >= 1 && port <= 65_535);
@@ -97,15 +96,6 @@ function addressOptions(host: string, user: string, port: number): string[] {
 
 function requireSafe(what: string, value: string, isRight: boolean): void {
   if (!isRight) throw new Failure("failed", `Cannot use the ${what} ${quote(value)} with ssh`);
-}
-
-function jumpName({ user, host, port }: JumpHost): string {
-  return `${user}@${host} ${port}`;
-}
-
-/** The underscore cannot be part of a worker's name. */
-function jumpAlias(jump: JumpHost, jumps: ReadonlyMap<string, JumpHost>): string {
-  return `jump_${[...jumps.keys()].indexOf(jumpName(jump))}`;
 }
 
 /** What holds for all hosts. The first value in the file wins, so the operator's options come before these. */
@@ -138,14 +128,14 @@ function section(head: string, lines: readonly string[]): string[] {
 }
 
 /** Why a connection could not be opened. */
-export interface Trouble {
+export interface ConnectTrouble {
   /** One sentence: which worker, what happened, what to do. */
   sentence: string;
   /** For how long it is worth trying again; 0 for what only a person can change. */
   retryMs: number;
 }
 
-interface TroubleKind {
+interface ConnectTroubleKind {
   pattern: RegExp;
   /** Without it only a person can help. */
   retryMs?: number;
@@ -159,7 +149,7 @@ const TRANSIENT_MS = 15_000;
 const REFUSED_MS = 3_000;
 
 /** What ssh says; the first match counts: behind a jump host several of these come together. */
-const TROUBLES: readonly TroubleKind[] = [
+const TROUBLES: readonly ConnectTroubleKind[] = [
   {
     pattern: /REMOTE HOST IDENTIFICATION HAS CHANGED/,
     sentence:
@@ -217,7 +207,7 @@ const TROUBLES: readonly TroubleKind[] = [
 ];
 
 /** What the messages of an ssh mean that could not connect. */
-export function connectTrouble(messages: string, worker: WorkerAddress, settings: SshSettings): Trouble {
+export function connectTrouble(messages: string, worker: WorkerAddress, settings: SshSettings): ConnectTrouble {
   const names = troubleNames(messages, worker, settings);
   for (const { pattern, retryMs = 0, sentence } of TROUBLES) {
     const found = pattern.exec(messages);

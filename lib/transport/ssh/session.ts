@@ -12,7 +12,7 @@ type SessionReader = (chunk: Buffer, stream: "stdout" | "stderr") => void;
 
 /** What is said on a control socket before proxy mode (OpenSSH, PROTOCOL.mux). */
 const HELLO = 1;
-const VERSION = 4;
+const MUX_VERSION = 4;
 const PROXY = 0x1000_000f;
 const IS_PROXY = 0x8000_000f;
 
@@ -41,7 +41,7 @@ const ENDED_BY_SIGNAL = 255;
  * control socket in proxy mode: unencrypted messages of the ssh connection protocol, which the master passes on. So a
  * session costs no process here, and closing the socket closes the session.
  */
-export class Session {
+export class SshSession {
   /** The command's standard input; what is written waits until the worker takes it. */
   readonly stdin: Writable;
   /** Resolves once, when nothing can come any more. */
@@ -93,7 +93,7 @@ export class Session {
       resolve(end);
     };
     this.#socket.once("close", () => this.#settle(this.#end));
-    this.#socket.write(Buffer.concat([greeting(HELLO, VERSION), greeting(PROXY, 0)]));
+    this.#socket.write(Buffer.concat([greeting(HELLO, MUX_VERSION), greeting(PROXY, 0)]));
   }
 
   /** True once the worker's sshd has answered the request for the session. */
@@ -144,7 +144,7 @@ export class Session {
     const type = message.readUInt32BE(0);
     this.#isProxy = type === IS_PROXY;
     if (this.#isProxy) this.#send(OPEN, "session", OURS, WINDOW, LONGEST_PACKET);
-    else if (type !== HELLO || message.readUInt32BE(4) !== VERSION) this.#socket.destroy();
+    else if (type !== HELLO || message.readUInt32BE(4) !== MUX_VERSION) this.#socket.destroy();
   }
 
   #onOpened(message: Buffer): void {
@@ -198,21 +198,21 @@ export class Session {
     }
   }
 
-  #send(type: number, ...fields: Field[]): void {
+  #send(type: number, ...fields: PacketField[]): void {
     this.#socket.write(packet(type, fields));
   }
 }
 
 /** A number of 32 bits, a boolean of one byte, or text with its length in front. */
-type Field = number | boolean | string | Buffer;
+type PacketField = number | boolean | string | Buffer;
 
-function packet(type: number, fields: readonly Field[]): Buffer {
+function packet(type: number, fields: readonly PacketField[]): Buffer {
   // No padding: its length stands before the type.
   const bytes = [Buffer.of(0, type), ...fields.flatMap(fieldBytes)];
   return Buffer.concat([uint32(bytes.reduce((sum, { length }) => sum + length, 0)), ...bytes]);
 }
 
-function fieldBytes(field: Field): Buffer[] {
+function fieldBytes(field: PacketField): Buffer[] {
   if (typeof field === "number") return [uint32(field)];
   if (typeof field === "boolean") return [Buffer.of(field ? 1 : 0)];
   const bytes = typeof field === "string" ? Buffer.from(field) : field;

@@ -177,10 +177,10 @@ function answerOf(shell: OpenShell, { take }: Execution): Promise<number> {
 
 /** Together less than the time after which the processes of a cancelled run are killed. */
 const END_LIMIT_MS = 7_500;
-const TERM_WAIT_MS = 4_000;
-const KILL_WAIT_MS = 2_000;
-const FIRST_PAUSE_MS = 20;
-const LONGEST_PAUSE_MS = 250;
+const AFTER_TERM_MS = 4_000;
+const AFTER_KILL_MS = 2_000;
+const FIRST_LOOK_MS = 20;
+const LONGEST_LOOK_MS = 250;
 
 /**
  * Ends a process group on a worker, over a shell of its own: TERM, 4 s to unwind, then KILL. Answers what became of the
@@ -198,7 +198,7 @@ export async function endRemoteGroup(shell: KeptShell, { id, bootId }: RemoteGro
   };
   const emptied = async (limitMs: number) => {
     const until = performance.now() + limitMs;
-    for (let pause = FIRST_PAUSE_MS; performance.now() < until; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
+    for (let pause = FIRST_LOOK_MS; performance.now() < until; pause = Math.min(pause * 2, LONGEST_LOOK_MS)) {
       await sleep(pause, signal);
       if ((await send("0")) === "gone") return true;
     }
@@ -206,9 +206,9 @@ export async function endRemoteGroup(shell: KeptShell, { id, bootId }: RemoteGro
   };
   try {
     if ((await send("TERM")) === "gone") return "gone";
-    if (await emptied(TERM_WAIT_MS)) return "stopped";
+    if (await emptied(AFTER_TERM_MS)) return "stopped";
     await send("KILL");
-    return (await emptied(KILL_WAIT_MS)) ? "killed" : "remaining";
+    return (await emptied(AFTER_KILL_MS)) ? "killed" : "remaining";
   } catch {
     return "unreachable";
   }

@@ -14,7 +14,7 @@ import {
   type WorkerAddress,
 } from "../base/transport.ts";
 import { type ChannelReader, loopLine, type ShellScript, scriptLine } from "./channel.ts";
-import { enterAll, Handshakes, Limit } from "./limits.ts";
+import { enterAll, handshakeLimit, Limit } from "./limits.ts";
 import { SshLink, type SshRun, type StartedChannel } from "./link.ts";
 import { lastLine, SSH_FILES, type SshSettings, socketName, sshConfig } from "./openssh.ts";
 import { Execution, endRemoteGroup, KeptShell, type ScriptEnd } from "./shell.ts";
@@ -29,7 +29,7 @@ const HOME = ".";
 /** The kept shell reads a script byte by byte; a longer script has a channel of its own. */
 const SHORT_CHARACTERS = 64 * 1024;
 /** While the kept shell takes more input, nobody else could ask anything. */
-const SHORT_BYTES = 1024 * 1024;
+const SHORT_INPUT_BYTES = 1024 * 1024;
 
 /** The commands of a run on a worker, over one connection. */
 class SshConnection {
@@ -63,7 +63,11 @@ class SshConnection {
       try {
         const outcome = await this.#command(script, options);
         if (outcome !== "refused") return outcome;
-        this.#narrow();
+        if (this.#slots.narrow()) continue;
+        throw this.#link.failed(
+          "Cannot run commands on",
+          "its sshd allows only one session in a connection; set MaxSessions there to 2 at least (10 is usual)",
+        );
       } finally {
         leave();
       }
@@ -159,20 +163,11 @@ class SshConnection {
       return await this.#startShell(reader);
     }
   }
-
-  /** The worker's sshd allows fewer sessions than usual. */
-  #narrow(): void {
-    if (!this.#slots.narrow())
-      throw this.#link.failed(
-        "Cannot run commands on",
-        "its sshd allows only one session in a connection; set MaxSessions there to 2 at least (10 is usual)",
-      );
-  }
 }
 
 /** True for input that the kept shell takes: not for streams. */
 function isForShell(input: NonNullable<ScriptOptions["input"]>): input is string | Uint8Array {
-  return (typeof input === "string" || input instanceof Uint8Array) && input.length <= SHORT_BYTES;
+  return (typeof input === "string" || input instanceof Uint8Array) && input.length <= SHORT_INPUT_BYTES;
 }
 
 /** Short, because a control socket's path has at most 104 bytes. */
@@ -207,7 +202,7 @@ export class SshConnections {
         `Cannot reach workers over ssh: there is no private key secrets/${path.basename(keyFile)}; upload one (see docs/ssh.md)`,
       );
     const knownHosts = path.resolve(settings.knownHostsFile);
-    await removeLeftovers(knownHosts);
+    await removeLeftFolders(knownHosts);
     const { pid, start_time } = identify(process.pid) as ProcessIdentity;
     const folder = await mkdtemp(path.join(SOCKETS_PLACE, `ops-ssh-${pid}-${start_time}-`));
     try {
@@ -216,7 +211,7 @@ export class SshConnections {
       await symlink(path.resolve(keyFile), path.join(folder, SSH_FILES.key));
       await symlink(knownHosts, path.join(folder, SSH_FILES.knownHosts));
       const { concurrency } = settings;
-      const limits = { sessions: new Limit(concurrency), handshakes: new Handshakes(concurrency) };
+      const limits = { sessions: new Limit(concurrency), enterHandshake: handshakeLimit(concurrency) };
       return new SshConnections({ settings, launcher, folder, ...limits }, workers);
     } catch (error) {
       await remove(folder);
@@ -253,7 +248,7 @@ export class SshConnections {
 }
 
 /** Removes the folders that runs of this bucket left behind when they were killed. */
-async function removeLeftovers(knownHosts: string): Promise<void> {
+async function removeLeftFolders(knownHosts: string): Promise<void> {
   for (const name of await readdir(SOCKETS_PLACE)) {
     const { pid, start_time = "" } = FOLDER_NAME.exec(name)?.groups ?? {};
     if (pid === undefined || isAlive({ pid: Number(pid), start_time })) continue;

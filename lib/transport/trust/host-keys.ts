@@ -55,36 +55,31 @@ export function sortKeys(keys: readonly PublicKey[]): PublicKey[] {
   return [...keys].sort((a, b) => KEY_TYPES.indexOf(a.type) - KEY_TYPES.indexOf(b.type));
 }
 
-/** The host keys that a bucket trusts: `.ssh/known_hosts`. Only for the holder of the bucket's lock. */
-export class KnownHosts {
-  readonly #file: string;
-  readonly #keys: Map<string, PublicKey[]>;
-  #saved: Promise<void> = Promise.resolve();
-
-  private constructor(file: string, keys: Map<string, PublicKey[]>) {
-    this.#file = file;
-    this.#keys = keys;
-  }
-
-  /** Reads the file; where there is none, no host is known. Throws `failed` for a file that no ops wrote. */
-  static async open(file: string): Promise<KnownHosts> {
-    const bytes = await readBounded(file, KNOWN_HOSTS_BYTES);
-    return new KnownHosts(file, parseKnownHosts(bytes?.toString() ?? "", file));
-  }
-
-  /** The keys of a host, the preferred first; none for one that is not known. */
-  keysOf(name: string): PublicKey[] {
-    return sortKeys(this.#keys.get(name) ?? []);
-  }
-
+/** The host keys that a bucket trusts. */
+export interface KnownHosts {
+  /** The keys of a host, the preferred first; none for a host that is not known. */
+  keysOf(name: string): PublicKey[];
   /** From now on these are the keys of the host; resolves once the file (0600) says so. */
-  record(name: string, keys: readonly PublicKey[]): Promise<void> {
-    this.#keys.set(name, [...keys]);
-    const lines = [...this.#keys.keys()].sort().flatMap((one) => knownHostLines(one, this.keysOf(one)));
+  record(name: string, keys: readonly PublicKey[]): Promise<void>;
+}
+
+/**
+ * Reads `.ssh/known_hosts`, only for the holder of the bucket's lock; without the file no host is known. Throws `failed`
+ * for a file that no ops wrote.
+ */
+export async function openKnownHosts(file: string): Promise<KnownHosts> {
+  const bytes = await readBounded(file, KNOWN_HOSTS_BYTES);
+  const known = parseKnownHosts(bytes?.toString() ?? "", file);
+  const keysOf = (name: string) => sortKeys(known.get(name) ?? []);
+  let saved: Promise<void> = Promise.resolve();
+  const record = (name: string, keys: readonly PublicKey[]) => {
+    known.set(name, [...keys]);
+    const lines = [...known.keys()].sort().flatMap((one) => knownHostLines(one, keysOf(one)));
     // One after the other, so that the newest content is the last.
-    this.#saved = this.#saved.then(() => writeAtomic(this.#file, lines.join("")));
-    return this.#saved;
-  }
+    saved = saved.then(() => writeAtomic(file, lines.join("")));
+    return saved;
+  };
+  return { keysOf, record };
 }
 
 /** The lines of known_hosts for the keys of a host. */

@@ -6,8 +6,9 @@ import { type JumpHost, parseJump } from "../ssh/openssh.ts";
 import {
   type Endpoint,
   isSameKey,
-  KnownHosts,
+  type KnownHosts,
   knownHostName,
+  openKnownHosts,
   type ScanTools,
   scanBehind,
   scanHost,
@@ -77,7 +78,7 @@ const BEHIND_ONE_HOP = 8;
  */
 export async function trustWorkers(workers: readonly WorkerAddress[], options: TrustOptions): Promise<TrustResult> {
   const { concurrency, signal, onResult } = options;
-  const context = { ...options, known: await KnownHosts.open(options.knownHostsFile) };
+  const context = { ...options, known: await openKnownHosts(options.knownHostsFile) };
   const hopOf = (worker: WorkerAddress) => {
     const hop = jumpHostOf(worker, options);
     return hop && knownHostName(hop);

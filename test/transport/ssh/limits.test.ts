@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { setImmediate as nextRound } from "node:timers/promises";
-import { enterAll, Handshakes, Limit, pauseAfter } from "../../../lib/transport/ssh/limits.ts";
+import { enterAll, handshakeLimit, Limit, pauseAfter } from "../../../lib/transport/ssh/limits.ts";
 
 /** Asks for places and notes who got one, in which order. */
 function asking(limit: { enter(signal?: AbortSignal): Promise<() => void> }) {
@@ -77,10 +77,9 @@ test("several limits are entered together or not at all", async () => {
 
 test("one server gets 8 handshakes at a time, all of them together as many as sessions are allowed", async () => {
   const count = async (concurrency: number, hostOf: (index: number) => string) => {
-    const handshakes = new Handshakes(concurrency);
+    const enter = handshakeLimit(concurrency);
     let entered = 0;
-    for (let index = 0; index < 40; index++)
-      void handshakes.enter({ host: hostOf(index), port: 22 }).then(() => entered++);
+    for (let index = 0; index < 40; index++) void enter({ host: hostOf(index), port: 22 }).then(() => entered++);
     await nextRound();
     return entered;
   };

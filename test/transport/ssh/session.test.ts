@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { Session } from "../../../lib/transport/ssh/session.ts";
+import { SshSession } from "../../../lib/transport/ssh/session.ts";
 import { temporaryFolder, until } from "../../helpers/temporary.ts";
 
 const uint32 = (value: number) => {
@@ -33,7 +33,7 @@ async function master(t: TestContext) {
   const server = createServer().listen(file);
   await once(server, "listening");
   const state = { said: Buffer.alloc(0), output: "", socket: undefined as Socket | undefined };
-  const session = new Session(file, "do it", (chunk, stream) => {
+  const session = new SshSession(file, "do it", (chunk, stream) => {
     state.output += `${stream}: ${chunk}`;
   });
   t.after(() => {
@@ -82,7 +82,7 @@ for (const [what, answers, end] of ENDS)
   });
 
 test("a control socket where nobody listens ends a session as unconnected", async (t) => {
-  const session = new Session(path.join(temporaryFolder(t), "s0"), "do it", () => {});
+  const session = new SshSession(path.join(temporaryFolder(t), "s0"), "do it", () => {});
   assert.equal(await session.ended, "unconnected");
 });
 

@@ -4,7 +4,7 @@ import path from "node:path";
 import { test } from "node:test";
 import type { PublicKey } from "../../../lib/codec/crypto/ssh-key.ts";
 import { parseJump } from "../../../lib/transport/ssh/openssh.ts";
-import { KnownHosts, knownHostName, parseKnownHosts } from "../../../lib/transport/trust/host-keys.ts";
+import { knownHostName, openKnownHosts, parseKnownHosts } from "../../../lib/transport/trust/host-keys.ts";
 import { makeKey, publicPart } from "../../../scripts/private-sshd.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 
@@ -67,28 +67,28 @@ for (const [what, text] of [
 
 test("CP-207 what is recorded is in the file at once, sorted, readable for the owner alone", async (t) => {
   const file = path.join(temporaryFolder(t), "known_hosts");
-  const known = await KnownHosts.open(file);
+  const known = await openKnownHosts(file);
   assert.deepEqual(known.keysOf("a"), []);
   await Promise.all([known.record("b", [rsa, ecdsa, ed25519]), known.record("a", [ed25519])]);
   const written = [line("a", ed25519), line("b", ed25519), line("b", ecdsa), line("b", rsa)];
   assert.equal(readFileSync(file, "utf8"), `${written.join("\n")}\n`);
   assert.equal(statSync(file).mode & 0o777, 0o600);
   await known.record("b", [ecdsa]);
-  assert.deepEqual((await KnownHosts.open(file)).keysOf("b"), [ecdsa]);
-  assert.deepEqual((await KnownHosts.open(file)).keysOf("a"), [ed25519]);
+  assert.deepEqual((await openKnownHosts(file)).keysOf("b"), [ecdsa]);
+  assert.deepEqual((await openKnownHosts(file)).keysOf("a"), [ed25519]);
 });
 
 test("a link in the place of the file is not followed", async (t) => {
   const dir = temporaryFolder(t);
   writeFileSync(path.join(dir, "elsewhere"), "");
   symlinkSync("elsewhere", path.join(dir, "known_hosts"));
-  await assert.rejects(KnownHosts.open(path.join(dir, "known_hosts")), /not a regular file/);
+  await assert.rejects(openKnownHosts(path.join(dir, "known_hosts")), /not a regular file/);
 });
 
 test("a file that can be read by others is private after the next change", async (t) => {
   const file = path.join(temporaryFolder(t), "known_hosts");
   writeFileSync(file, `${line("a", ed25519)}\n`);
   chmodSync(file, 0o644);
-  await (await KnownHosts.open(file)).record("b", [rsa]);
+  await (await openKnownHosts(file)).record("b", [rsa]);
   assert.equal(statSync(file).mode & 0o777, 0o600);
 });
