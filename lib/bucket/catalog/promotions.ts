@@ -141,17 +141,18 @@ export function recordSynced(
  * Makes the synced tree and the given version the promoted ones. Where they differ from what was promoted before, that
  * stays known. `pending` means that a gate has to follow; without a gate the outcome of the last one stays.
  */
-export function promote(db: Database, job: string, id: string, version: string, gate?: Promotion["gate"]): void {
+export function promote(
+  db: Database,
+  allocation: { job: string; id: string },
+  version: string,
+  gate: Promotion["gate"] | null = null,
+): void {
   const isOther = "(previous_hash <> current_hash OR current_version <> ?3)";
   const kept = (before: string, now: string) => `${before} = CASE WHEN ${isOther} THEN ${now} ELSE ${before} END`;
-  change(
-    db,
-    { job, id },
-    `${kept("before_hash", "previous_hash")}, ${kept("before_files", "previous_files")},
-     ${kept("before_version", "current_version")}, previous_hash = current_hash, previous_files = current_files,
-     current_version = ?3, gate = COALESCE(?4, gate), unfinished = 0`,
-    ...[version, gate ?? null],
-  );
+  const set = `${kept("before_hash", "previous_hash")}, ${kept("before_files", "previous_files")},
+    ${kept("before_version", "current_version")}, previous_hash = current_hash, previous_files = current_files,
+    current_version = ?3, gate = COALESCE(?4, gate), unfinished = 0`;
+  change(db, allocation, set, version, gate);
 }
 
 /** Stores the outcome of a gate for allocations of a job, all or none. */

@@ -22,14 +22,6 @@ export interface ViewQuery {
   deleted?: boolean | undefined;
 }
 
-/** A page of rows; cells are texts, numbers, null, true or false. */
-interface View {
-  columns: readonly string[];
-  items: Record<string, string | number | boolean | null>[];
-  /** More rows follow. */
-  more: boolean;
-}
-
 interface Definition {
   /** Columns that hold 0 or 1. */
   flags?: readonly string[];
@@ -152,7 +144,7 @@ export function catalogView(
   query: ViewQuery,
   { offset, limit }: { offset: number; limit: number },
   fingerprintOf = noFingerprint,
-): View {
+) {
   checkNames(db, "job", query.jobs, "SELECT name AS name FROM job UNION SELECT job FROM allocations");
   const hosts = "SELECT worker_ip AS name FROM worker UNION SELECT worker_ip FROM allocations";
   checkNames(db, "worker", query.workers, hosts);

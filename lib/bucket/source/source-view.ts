@@ -6,22 +6,17 @@ import { textOfFile, unifiedDiff } from "../../codec/diff.ts";
 import { Failure, hasErrno } from "../../core/errors.ts";
 import { openContained, openRegular, readBounded, requireFolder, unlessMissing } from "../../core/files.ts";
 import { quote } from "../../core/shape.ts";
-import { type Layout, SOURCE_PATHS } from "../base/layout.ts";
+import type { Layout } from "../base/layout.ts";
+
+const SOURCE_FOLDERS: readonly string[] = ["workspace", "templates"];
 
 /** A file of the source, as people are shown it. */
-interface SourceFile {
-  /** Below the bucket, with `/`. */
+interface ShownFile {
+  /** Below the bucket, or below the folder of a template; with `/`. */
   path: string;
   size_bytes: number;
   /** `0755` where its owner may execute it, else `0644`. */
   mode: string;
-  sha256: string;
-}
-
-/** A folder of `templates/`; the paths of its files are relative to it. */
-interface Template {
-  name: string;
-  files: Pick<SourceFile, "path" | "size_bytes" | "mode">[];
 }
 
 /** Where a page of a list begins (behind this name) and how long it is at most. */
@@ -35,18 +30,14 @@ interface Page {
  * anything else, a symlink anywhere on the way and whatever is no regular file is `file_not_found`.
  */
 export async function openSourceFile(layout: Layout, below: string): Promise<FileHandle> {
-  const [first, ...rest] = below.split("/");
-  const isSource = first === "ops.conf" ? rest.length === 0 : rest.length > 0 && isSourceFolder(first);
+  const [first = "", ...rest] = below.split("/");
+  const isSource = first === "ops.conf" ? rest.length === 0 : SOURCE_FOLDERS.includes(first) && rest.length > 0;
   if (!isSource) throw noSuchFile(below);
   try {
     return await openContained(layout.root, below);
   } catch (error) {
     throw isMissing(error) ? noSuchFile(below) : error;
   }
-}
-
-function isSourceFolder(name: string | undefined): boolean {
-  return (SOURCE_PATHS as readonly (string | undefined)[]).includes(name);
 }
 
 function isMissing(error: unknown): boolean {
@@ -58,12 +49,9 @@ function noSuchFile(below: string): Failure {
 }
 
 /** A page of the regular files of the source, by path. A file that {@link openSourceFile} does not open is left out. */
-export async function listSourceFiles(
-  layout: Layout,
-  { after, limit }: Page,
-): Promise<{ items: SourceFile[]; more: boolean }> {
+export async function listSourceFiles(layout: Layout, { after, limit }: Page) {
   const paths = (await sourcePaths(layout.root)).filter((one) => one > after).sort();
-  const items: SourceFile[] = [];
+  const items: (ShownFile & { sha256: string })[] = [];
   for (const below of paths) {
     await using handle = await openIfThere(layout, below);
     if (handle && items.length === limit) return { items, more: true };
@@ -76,19 +64,16 @@ export async function listSourceFiles(
 }
 
 /** A page of the folders of `templates/`, by name, each with its files. */
-export async function listTemplates(
-  layout: Layout,
-  { after, limit }: Page,
-): Promise<{ items: Template[]; more: boolean }> {
+export async function listTemplates(layout: Layout, { after, limit }: Page) {
   const folders = (await entriesOrNone(layout.templates)).filter((entry) => entry.isDirectory());
   const left = folders.map(({ name }) => name).filter((name) => name > after);
   const items = left.sort().slice(0, limit);
   return { items: await Promise.all(items.map((name) => templateOf(layout, name))), more: left.length > limit };
 }
 
-async function templateOf(layout: Layout, name: string): Promise<Template> {
+async function templateOf(layout: Layout, name: string) {
   const folder = `templates/${name}`;
-  const files: Template["files"] = [];
+  const files: ShownFile[] = [];
   for (const one of (await pathsBelow(layout.root, folder)).sort()) {
     await using handle = await openIfThere(layout, one);
     if (handle) files.push({ path: one.slice(folder.length + 1), ...(await statusOf(handle)) });
@@ -103,7 +88,7 @@ async function openIfThere(layout: Layout, below: string): Promise<FileHandle | 
   });
 }
 
-async function statusOf(handle: FileHandle): Promise<Pick<SourceFile, "size_bytes" | "mode">> {
+async function statusOf(handle: FileHandle): Promise<Omit<ShownFile, "path">> {
   const { size, mode } = await handle.stat();
   return { size_bytes: size, mode: modeText(mode) };
 }
@@ -115,7 +100,7 @@ export function modeText(mode: number): string {
 
 /** The paths of the files of a source in `root`; ops.conf is among them whether it is there or not. */
 async function sourcePaths(root: string): Promise<string[]> {
-  const below = await Promise.all(["workspace", "templates"].map((name) => pathsBelow(root, name)));
+  const below = await Promise.all(SOURCE_FOLDERS.map((name) => pathsBelow(root, name)));
   return ["ops.conf", ...below.flat()];
 }
 

@@ -136,7 +136,7 @@ export async function readDisabled(layout: Layout, problems: Problems): Promise<
 /** Warns about the jobs and hosts in disabled.json that do not exist. */
 export function warnAboutDisabledStrangers(
   layout: Layout,
-  disabled: Disabled,
+  { workers, jobs }: Disabled,
   known: { jobs: ReadonlySet<string>; hosts: ReadonlySet<string> },
   problems: Problems,
 ): void {
@@ -145,9 +145,9 @@ export function warnAboutDisabledStrangers(
     for (const one of given)
       if (!known.hosts.has(one)) problems.warn(file, path, unknownName("worker", one, known.hosts));
   };
-  checkHosts("workers", disabled.workers);
-  for (const [job, allocations] of disabled.jobs) {
+  checkHosts("workers", workers);
+  for (const [job, hosts] of jobs) {
     if (!known.jobs.has(job)) problems.warn(file, "jobs", unknownName("job", job, known.jobs));
-    else if (allocations !== "all") checkHosts(`jobs/${job}/allocations`, allocations);
+    else if (hosts !== "all") checkHosts(`jobs/${job}/allocations`, hosts);
   }
 }

@@ -190,7 +190,7 @@ function promoteAll({ db, kv }: OperationContext, { rollout, states, gate }: Abo
       for (const { plan } of states) {
         const { id, job, worker, newVersion, disabled } = plan.allocation;
         keepContents(db, kv, plan.tree.files);
-        promote(db, job, id, newVersion, gate);
+        promote(db, { job, id }, newVersion, gate);
         if (!disabled) setStopped(db, job, id, "no");
         kv.put(`ops/job/${job}/worker/${worker}`, "version", newVersion);
       }

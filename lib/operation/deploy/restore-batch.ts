@@ -87,7 +87,7 @@ async function putBatchBack(by: Restoring, job: CatalogJob, states: readonly All
   db.transaction(() => {
     for (const { plan } of states) {
       const { version } = plan.promoted;
-      promote(db, job.name, plan.allocation.id, version, "pending");
+      promote(db, plan.allocation, version, "pending");
       kv.put(`ops/job/${job.name}/worker/${plan.allocation.worker}`, "version", version);
     }
     kv.flush(job.name);
@@ -139,7 +139,7 @@ async function settleWaiting(by: Restoring, job: CatalogJob, waiting: readonly A
       const back = { tree: promotedTree(by.context, promoted), updateSeq: promoted.updateSeq };
       await bringFiles(by, allocation, back, tree.digests);
       // After an earlier deploy was cut off, the service may run with other files than the promoted ones.
-      if (!promoted.unfinished) promote(db, job.name, allocation.id, promoted.version);
+      if (!promoted.unfinished) promote(db, allocation, promoted.version);
       state.isBack = true;
     } catch (error) {
       throwIfCancelled(signal);

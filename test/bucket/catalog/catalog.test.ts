@@ -223,7 +223,7 @@ test("a save makes allocations start anew, and only those", async (t) => {
   for (const { id } of allocations) {
     beginChange(db, "web", [id]);
     recordSynced(db, "web", id, { hash: "h", files: {}, updateSeq: 1 });
-    promote(db, "web", id, "1.0.0");
+    promote(db, { job: "web", id }, "1.0.0");
   }
   save(bucket, { allocations, startAnew: allocations.slice(0, 1) });
   assert.deepEqual(

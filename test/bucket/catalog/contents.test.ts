@@ -28,7 +28,7 @@ test("of each allocation the contents of the last two trees are kept, once each,
     beginChange(db, "web", [id]);
     recordSynced(db, "web", id, { hash: text, files: { f: `644:${one.sha256}` }, updateSeq: 1 });
     keepContents(db, kv, [one]);
-    promote(db, "web", id, text, "");
+    promote(db, { job: "web", id }, text, "");
     return one.sha256;
   };
   const [first, second, third] = [put("one", "1"), put("one", "very secret", true), put("one", "3")];

@@ -34,7 +34,7 @@ async function setUp(t: TestContext) {
   const deploy = (hash: string, version: string, gate?: "" | "pending") => {
     beginChange(db, "web", ["one"]);
     recordSynced(db, "web", "one", tree(hash));
-    promote(db, "web", "one", version, gate);
+    promote(db, { job: "web", id: "one" }, version, gate);
   };
   const of = (id: string, job = "web") => ({ ...promotionsOf(db, job)(id), syncedFiles: syncedFiles(db, job, id) });
   return { db, deploy, of };
@@ -58,7 +58,7 @@ test("HR-109 HR-115 T-39 a change counts from its promotion on, and until then e
   recordSynced(db, "web", "one", tree("a"));
   const synced = { ...NOTHING, synced: "a", syncedFiles: { Makefile: "a" }, updateSeq: 4 };
   assert.deepEqual(of("one"), { ...synced, unfinished: true }, "a sync is no promotion");
-  promote(db, "web", "one", "1.0.0", "pending");
+  promote(db, { job: "web", id: "one" }, "1.0.0", "pending");
   const first = { ...synced, hash: "a", version: "1.0.0", files: { Makefile: "a" }, gate: "pending" };
   assert.deepEqual(of("one"), first);
   beginChange(db, "web", ["one"]);
@@ -66,11 +66,11 @@ test("HR-109 HR-115 T-39 a change counts from its promotion on, and until then e
   recordSynced(db, "web", "one", tree("b"));
   const isB = { synced: "b", syncedFiles: { Makefile: "b" } };
   assert.deepEqual(of("one"), { ...first, ...isB, unfinished: true }, "the promoted tree stays known");
-  promote(db, "web", "one", "2.0.0", "");
+  promote(db, { job: "web", id: "one" }, "2.0.0", "");
   const before = { hash: "a", version: "1.0.0", files: { Makefile: "a" } };
   const second = { ...first, hash: "b", ...isB, version: "2.0.0", files: { Makefile: "b" }, gate: "", before };
   assert.deepEqual(of("one"), second);
-  promote(db, "web", "one", "2.0.0", "");
+  promote(db, { job: "web", id: "one" }, "2.0.0", "");
   assert.deepEqual(of("one"), second, "the same once more takes the place of nothing");
   assert.deepEqual(of("two"), { ...NOTHING, unfinished: true });
 });
@@ -107,7 +107,7 @@ test("an allocation that starts anew loses its promoted tree, gate and stop mark
   ] as const) {
     beginChange(db, job, [id]);
     recordSynced(db, job, id, tree("b"));
-    promote(db, job, id, "3.0.0");
+    promote(db, { job, id }, "3.0.0");
   }
   startAnew(db, [{ job: "web", id: "one" }]);
   const left = { synced: "a", syncedFiles: { Makefile: "a" }, version: "1.0.0", updateSeq: 4 };

@@ -75,7 +75,7 @@ test("HR-144 HR-145 HR-233 deployments tell how far each allocation is", async (
   assert.deepEqual(rollouts(), { "10.0.0.1": "new", "10.0.0.2": "new" });
   beginChange(db, "site", [one]);
   recordSynced(db, "site", one, { hash: "h1", files: {}, updateSeq: 1 });
-  promote(db, "site", one, "2.0.0", "pending");
+  promote(db, { job: "site", id: one }, "2.0.0", "pending");
   const columns = ["rollout", "gate", "current_version", "new_version"];
   assert.deepEqual(cells("deployments", columns, { jobs: ["site"] }), [
     ["new", "", "0.0.0", "2.0.0"],
@@ -84,7 +84,7 @@ test("HR-144 HR-145 HR-233 deployments tell how far each allocation is", async (
   beginChange(db, "site", [one]);
   assert.equal(rollouts()["10.0.0.1"], "update");
   recordSynced(db, "site", one, { hash: "h1", files: {}, updateSeq: 1 });
-  promote(db, "site", one, "2.0.0");
+  promote(db, { job: "site", id: one }, "2.0.0");
   makeWorkspace(dir, {
     workers: WORKERS.filter(({ host }) => host === "10.0.0.1"),
     jobs: { site: { ...JOBS.site, version: "2.1.0", hooks: {} } },

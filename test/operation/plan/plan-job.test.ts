@@ -27,7 +27,7 @@ async function setUp(t: TestContext, jobs: JobsSpec, disabled: Record<string, st
     for (const { allocation, tree, updateSeq } of planned.allocations) {
       beginChange(db, allocation.job, [allocation.id]);
       recordSynced(db, allocation.job, allocation.id, { hash: tree.hash, files: tree.digests, updateSeq });
-      promote(db, allocation.job, allocation.id, allocation.newVersion, gate);
+      promote(db, allocation, allocation.newVersion, gate);
     }
   };
   return { deploys, db, plan, promoteAll };
