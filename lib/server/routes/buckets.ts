@@ -12,7 +12,7 @@ import { boolean, described, integer, object, optional, string, withExample } fr
 import { json } from "../../http/message.ts";
 import { bucketRoute, route, type Services } from "../context.ts";
 import type { Readers } from "../reading.ts";
-import type { RunList } from "../run-list.ts";
+import type { ShownRun } from "../run-list.ts";
 import { component, LABEL, PAGE, page } from "./shapes.ts";
 
 const ANY_ID = withExample(string({ max: 100 }), "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70");
@@ -115,6 +115,7 @@ export const BUCKET_ROUTES = [
   }),
 ];
 
+/** A bucket of a list; undefined where it was deleted meanwhile. */
 function unlessGone(root: string, id: string): RootBucket | undefined {
   try {
     return findBucket(root, id);
@@ -126,6 +127,7 @@ function unlessGone(root: string, id: string): RootBucket | undefined {
 
 async function shownBucket(bucket: RootBucket, { supervisor, readers, runList }: Services) {
   const { layout, id, project, name, created_at } = bucket;
+  const newest = await runList.newest(layout);
   return {
     id,
     project,
@@ -133,18 +135,12 @@ async function shownBucket(bucket: RootBucket, { supervisor, readers, runList }:
     ...(await databaseState(layout, readers)),
     created_at,
     active_run: supervisor.activeRun(id),
-    last_run: await lastRunOf(layout, runList),
+    last_run: newest ? lastRun(newest) : null,
   };
 }
 
-interface DatabaseState {
-  initialized: boolean;
-  schema_version: number | null;
-  failed_allocations: number | null;
-}
-
-/** The state of a bucket's database; of a database with another schema only the schema version. */
-async function databaseState(layout: Layout, readers: Readers): Promise<DatabaseState> {
+/** The fields about a bucket's database; of a database with another schema only the schema version is known. */
+async function databaseState(layout: Layout, readers: Readers): Promise<Record<string, unknown>> {
   const nothing = { initialized: false, schema_version: null, failed_allocations: null };
   try {
     const { schemaVersion } = await import("../../bucket/base/database.ts");
@@ -158,13 +154,10 @@ async function databaseState(layout: Layout, readers: Readers): Promise<Database
     if (!(error instanceof Failure)) throw error;
     if (error.code === "bucket_not_initialized" || error.code === "database_damaged") return nothing;
     if (error.code !== "schema_upgrade_required" && error.code !== "schema_too_new") throw error;
-    return { ...nothing, initialized: true, ...(error.details as { schema_version: number }) };
+    return { ...nothing, initialized: true, ...(error.details as object) };
   }
 }
 
-async function lastRunOf(layout: Layout, runList: RunList) {
-  const newest = await runList.newest(layout);
-  if (!newest) return null;
-  const { id, kind, status, created_at, finished_at } = newest;
+function lastRun({ id, kind, status, created_at, finished_at }: ShownRun) {
   return { id, kind, status, created_at, finished_at };
 }
