@@ -1,6 +1,6 @@
 import { Failure } from "../../core/errors.ts";
 
-/** A value that keeps how it was written. */
+/** A value that keeps the text it was written as. */
 class WrittenValue {
   readonly text: string;
 
@@ -23,7 +23,7 @@ export class TomlFloat extends WrittenValue {
   }
 }
 
-/** A place in a TOML text, and the reading of everything that is not a table: blanks, comments, strings, scalars. */
+/** A place in a TOML text. Reads blanks, comments, strings and scalars. */
 export class TomlCursor {
   readonly text: string;
   at = 0;

@@ -21,8 +21,8 @@ export function parseToml(text: string): TomlTable {
 }
 
 /**
- * How a table came to be, which decides who may add to it: `implicit` on the way to a header, by its `header`, by a
- * `dotted` key (open to the keys of the same section), or `inline` (closed).
+ * How a table was made, which decides where keys may be added: `implicit` on the way to a header, by its `header`, by a
+ * `dotted` key (open to keys of the same section), or `inline` (closed).
  */
 interface Origin {
   kind: "implicit" | "header" | "dotted" | "inline";

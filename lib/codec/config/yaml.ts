@@ -6,20 +6,20 @@ export type YamlValue = string | number | boolean | null | YamlValue[] | { [key:
 
 /** Lists and mappings may be nested this deep. */
 const MOST_YAML_LEVELS = 100;
-/** More than that, in characters, is no file that people write. */
+/** The most characters of a document. */
 const MOST_YAML_CHARACTERS = 1024 * 1024;
 
-/** What plain text must not begin with; `-`, `?` and `:` may where no blank follows. */
+/** The first character of plain text: `-`, `?` and `:` only where no blank follows. */
 const PLAIN_START = String.raw`(?:[^\s\-?:,\[\]{}#&*!|>'"%@\`]|[-?:](?=[^\s,\[\]{}]))`;
 const BLOCK_PLAIN = new RegExp(String.raw`${PLAIN_START}(?:[^\n:#]|:(?=\S)|(?<=\S)#)*`, "y");
-/** The same between brackets, where commas and brackets end it. */
+/** Plain text between brackets, which ends at a comma or bracket. */
 const FLOW_PLAIN = new RegExp(String.raw`${PLAIN_START}(?:[^\n:#,\[\]{}]|:(?=[^\s,\[\]{}])|(?<=\S)#)*`, "y");
 const KEY = new RegExp(String.raw`${PLAIN_START}(?:[^\n:#]|:(?=\S)|(?<=\S)#)*?(?=[ \t]*:(?:\s|$))`, "y");
 const CONTINUED = /(?:[^\n:#]|:(?=\S)|(?<=\S)#)*/y;
 const AFTER_KEY = /[ \t]*:(?=\s|$)/y;
 const DOUBLE = /"[^"\\]*(?:\\[\s\S][^"\\]*)*"/y;
 const SINGLE = /'[^']*(?:''[^']*)*'/y;
-/** A line end within quotes, with the blanks around it and the empty lines behind it. */
+/** A line break within quotes, with the blanks around it and the empty lines behind it. */
 const FOLD = /[ \t]*\n(?:[ \t]*\n)*[ \t]*/;
 const IN_SINGLE = new RegExp(`${FOLD.source}|''`, "g");
 const IN_DOUBLE = new RegExp(
@@ -108,7 +108,7 @@ class YamlReader {
     return mappingOf(entries);
   }
 
-  /** True where the next thing stands in this column; deeper it would belong to nothing. */
+  /** True where the next entry stands in this column. Refuses an entry that stands deeper. */
   #isNext(column: number): boolean {
     this.#skip();
     if (this.#at >= this.#text.length || this.#column() < column) return false;
@@ -116,7 +116,7 @@ class YamlReader {
     return true;
   }
 
-  /** A value that begins in the line of its key or dash. */
+  /** A value in the line of its key or dash. */
   #inline(parent: number): YamlValue {
     this.#take(/[ \t]*/y);
     const first = this.#text[this.#at] ?? "";
@@ -127,7 +127,7 @@ class YamlReader {
     return value;
   }
 
-  /** Plain text, with the deeper lines that go on with it. */
+  /** Plain text, with the deeper lines that continue it. */
   #plain(parent: number): YamlValue {
     let text = this.#word(BLOCK_PLAIN);
     let isOneLine = true;
@@ -289,7 +289,7 @@ function mappingOf(entries: ReadonlyMap<string, YamlValue>): YamlValue {
   return Object.assign(Object.create(null) as object, Object.fromEntries(entries));
 }
 
-/** One line end in quotes is a blank, of several all but the first are kept. */
+/** The text for line breaks within quotes: a blank for one, and one break less for several. */
 function foldedLineEnd(found: string): string {
   return "\n".repeat(found.split("\n").length - 2) || " ";
 }
@@ -304,9 +304,9 @@ function meaningOf(word: string): YamlValue {
   return YAML_FLOAT.test(word) && Number.isFinite(number) ? number : word;
 }
 
-/** Text that every YAML reader takes for the same string without quotes. */
+/** Text that needs no quotes: every YAML reader takes it for the same string. */
 const SAFE_PLAIN = /^[A-Za-z/$][A-Za-z0-9_$./{}()-]*(?:,? [A-Za-z0-9_$./{}()-]+)*$/;
-/** What some reader takes for something else than text. */
+/** Words that some YAML readers take for a truth value or null. */
 const RESERVED_WORD = /^(?:true|false|null|yes|no|on|off|y|n)$/i;
 
 /**
@@ -331,7 +331,7 @@ function yamlField(key: string, value: unknown): string[] {
   return [`${key}:`, ...indentedBelow(below, "  ")];
 }
 
-/** An object or a list: what is written on lines of its own. */
+/** True for an object or a list, which is written on lines of its own. */
 function isFilled(value: unknown): value is object {
   return typeof value === "object" && value !== null;
 }

@@ -16,10 +16,10 @@ function lengthOf(size: number): number[] {
 /** An ordered list of values. */
 export const sequence = (...contents: Uint8Array[]): Buffer => element(0x30, ...contents);
 
-/** A list of values without an order; of several, the caller has to give them sorted. */
+/** A list of values without an order. The caller gives several values sorted. */
 export const set = (...contents: Uint8Array[]): Buffer => element(0x31, ...contents);
 
-/** `true`; in DER what is false is a default and left out. */
+/** `true`. DER leaves out a `false` that is the default. */
 export const yes = (): Buffer => element(0x01, Buffer.from([0xff]));
 
 /** An integer of at least 0, given as its octets without leading zeros; one octet for 0. */
