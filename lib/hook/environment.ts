@@ -1,6 +1,6 @@
 import type { Batch } from "../plan/rollout.ts";
 
-/** All that the environment of one script tells. */
+/** The facts for the environment of one script. */
 export interface ScriptFacts {
   allocation: { id: string; worker: string; job: string; disabled: boolean; newVersion: string };
   /** Among the peers that are not removed. */
@@ -20,7 +20,7 @@ export interface ScriptFacts {
   sshConfig: string | undefined;
   /** A JSON file that tells how each worker is reached. */
   workersFile: string;
-  /** What only this event has. */
+  /** The variables of this event alone. */
   variables: EventVariables;
 }
 

@@ -11,8 +11,8 @@ const TABLE_BYTES = 16 * 1024 * 1024;
 const ROOT = 0;
 
 /**
- * True when the request comes over loopback and names the very address it came to, or `localhost`: a web page that has
- * its own name point here (DNS rebinding) sends that name.
+ * True when the request comes over loopback and its Host header is the address of this server, or `localhost`. The
+ * request of a web page whose name was made to point here (DNS rebinding) has that name in the header.
  */
 export function isOwnHost(request: HttpRequest, { localAddress, localPort }: Connection): boolean {
   const own = [`${localAddress}:${localPort}`, `localhost:${localPort}`];
@@ -58,7 +58,9 @@ export class PeerCheck {
   }
 }
 
-/** Reads a table. A read takes milliseconds on some kernels: all who ask before a read begins get its text. */
+/**
+ * Reads a table. A read takes milliseconds on some kernels: all requests that come before a read begins share its text.
+ */
 function sharedReader(file: string): () => Promise<string> {
   let current: Promise<unknown> = Promise.resolve();
   let next: Promise<string> | undefined;
@@ -73,13 +75,13 @@ function sharedReader(file: string): () => Promise<string> {
   };
 }
 
-/** A kernel without IPv6 has no table for it. */
+/** A kernel without IPv6 has no table of IPv6 sockets. */
 async function readTable(file: string): Promise<string> {
   const stream = createReadStream(file, { encoding: "latin1", end: TABLE_BYTES - 1 });
   return ((await unlessMissing(stream.toArray())) ?? []).join("");
 }
 
-/** The uid of the socket at the peer's end, or undefined when there is none that a process still has open. */
+/** The uid of the socket at the peer's end, or undefined when no process has that socket open. */
 function ownerOf(connection: Connection, table: string): number | undefined {
   const { localAddress, localPort, remoteAddress, remotePort } = connection;
   const ends = ` ${socketEnd(remoteAddress, remotePort)} ${socketEnd(localAddress, localPort)} `;
@@ -88,7 +90,7 @@ function ownerOf(connection: Connection, table: string): number | undefined {
   return uid === undefined || inode === undefined || inode === "0" ? undefined : Number(uid);
 }
 
-/** An IPv4 address and port as the tables have them, also where they stand for one in an IPv6 socket. */
+/** A pattern for an IPv4 address and port in the tables, as of an IPv4 or of an IPv6 socket. */
 function socketEnd(address = "", port = 0): string {
   const bytes = Buffer.from(address.split(".").map(Number));
   const word = (endianness() === "LE" ? bytes.reverse() : bytes).toString("hex").toUpperCase();

@@ -63,7 +63,7 @@ interface HookRoute<F extends RouteFields = RouteFields> {
   method: "GET" | "PUT" | "DELETE" | "POST";
   path: string;
   fields: F;
-  /** It writes to the KV store, which `health_check` hooks may not. */
+  /** The route writes to the KV store, which `health_check` hooks may not. */
   writes?: boolean;
   handle(given: { [K in keyof F]: Infer<F[K]> }, call: HookCall): Answer | Promise<Answer>;
 }
@@ -72,7 +72,7 @@ const LONGEST_TTL_S = 100 * 366 * 86_400;
 const DEFAULT_WAIT_S = 600;
 
 const NAME_FIELD = string({ min: 1, max: 1_000, pattern: /[^\p{Cc}\p{Cs}]*/u, means: "text of one line" });
-/** SQLite keeps text as UTF-8, which has no lone surrogates: what is read back must be what was written. */
+/** SQLite keeps text as UTF-8, without lone surrogates: with them a value would be read back as another. */
 const VALUE_FIELD = string({ min: 1, pattern: /\P{Cs}*/u, means: "well-formed text" });
 const ENTRY_FIELDS = { namespace: NAME_FIELD, key: NAME_FIELD };
 const WRITE_FIELDS = {

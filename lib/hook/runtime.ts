@@ -42,7 +42,9 @@ const BODY_ERRORS: Partial<Record<FailureCode, string>> = {
 export interface HookRuntime {
   host: string;
   port: number;
-  /** A script runs until `end` is called, which ends its waits and warns about the slots that the script leaves taken. */
+  /**
+   * A script runs until `end` is called, which ends its waits and warns about the slots that the script leaves taken.
+   */
   begin(script: RunningScript): { end(): void };
   /** Ends all waits and connections. */
   close(): Promise<void>;
@@ -88,8 +90,8 @@ function endScript({ options, semaphores, running }: Api, one: Running): void {
 }
 
 /**
- * Answers a request. Decided from top to bottom: peer, route, allocation, content type, JSON, required fields, event; the
- * handler decides on the namespace.
+ * Answers a request. Decided from top to bottom: peer, route, allocation, content type, JSON, required fields, event;
+ * the handler decides on the namespace.
  */
 async function answerScript(api: Api, request: HttpRequest, connection: Connection): Promise<Answer> {
   const { options, semaphores } = api;
@@ -124,8 +126,8 @@ function callerOf({ options, running }: Api, id: string, event: string, command:
 }
 
 /**
- * Reads the fields of a request from its JSON body or, for GET without a body, from the query, and checks them: first the
- * content type, then the JSON, then what is required. Names compare without case and `null` counts as missing, as
+ * Reads the fields of a request from its JSON body or, for GET without a body, from the query, and checks them: first
+ * the content type, then the JSON, then what is required. Names compare without case and `null` counts as missing, as
  * in Go's JSON, for which scripts were written; an unknown field is a warning. Throws `payload_too_large`,
  * `unsupported_media_type` or `invalid_request`.
  */

@@ -60,8 +60,8 @@ export async function stageScripts(folder: string, files: readonly ScriptFile[])
 }
 
 /**
- * The command that runs a staged hook: for Python the virtual environment of the job, else the `python3` on PATH, output
- * unbuffered; for TypeScript and JavaScript the Node that runs this program. Throws `ErrHookFileNotFound`.
+ * The command that runs a staged hook: for Python the virtual environment of the job, else the `python3` on PATH,
+ * output unbuffered; for TypeScript and JavaScript the Node that runs this program. Throws `ErrHookFileNotFound`.
  */
 export async function scriptCommand(layout: Layout, folder: string, job: string, hook: string): Promise<Argv> {
   for (const kind of SCRIPT_KINDS) {
@@ -86,8 +86,8 @@ async function pythonFor(layout: Layout, job: string): Promise<string> {
 type HookScriptOptions = Required<Pick<CommandOptions, "cwd" | "environment" | "onLine" | "secrets" | "signal">>;
 
 /**
- * Runs a script to its end, in a process group of its own that a cancel ends; a script has no time limit (decisions: Hook
- * runtime API). Exit codes are not errors here. Throws `failed` when the script cannot be started.
+ * Runs a script to its end, in a process group of its own that a cancel ends; a script has no time limit (decisions:
+ * Hook runtime API). Exit codes are not errors here. Throws `failed` when the script cannot be started.
  */
 export function runScript(launcher: Launcher, argv: Argv, options: HookScriptOptions): Promise<CommandOutcome> {
   return launcher.run([...BASH, ...argv], { ...options, keepBytes: 0 });

@@ -41,8 +41,8 @@ interface Semaphore {
 
 /**
  * The semaphores of one session, in memory only (hook-runtime.md, Semaphore; decisions: Hook runtime API). First come,
- * first served. An allocation holds at most one slot of a semaphore, until it releases the slot or the session ends. The
- * capacity is that of the first request while nobody holds or waits.
+ * first served. An allocation holds at most one slot of a semaphore, until it releases the slot or the session ends.
+ * The capacity is that of the first request while nobody holds or waits.
  */
 export class Semaphores {
   readonly #semaphores = new Map<string, Semaphore>();

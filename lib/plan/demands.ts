@@ -32,9 +32,9 @@ export type DemandGraph = ReadonlyMap<string, ReadonlySet<string>>;
 const MISSING_VERSION = "is missing: a job that demands another or is demanded needs a version";
 
 /**
- * Checks every version and every demand of a bucket, after all jobs are read, so that a job may demand one whose name
- * sorts after its own (hook-runtime.md, Command demands). Demands on the jobs in `unreadable` are not judged: their
- * own problems are reported elsewhere. Cycles are found by {@link deploymentSequence}.
+ * Checks every version and every demand of a bucket, after all jobs are read: a job may demand a job that is read later
+ * (hook-runtime.md, Command demands). Demands on the jobs in `unreadable` are not judged: the problems of those jobs
+ * are reported elsewhere. {@link deploymentSequence} finds cycles.
  */
 export function checkDemands(jobs: readonly DemandJob[], unreadable: ReadonlySet<string> = new Set()): DemandProblem[] {
   const known = new Map(jobs.map((job) => [job.name, job]));
@@ -88,7 +88,7 @@ function checkHook(job: DemandJob, hook: DemandHook, known: ReadonlyMap<string, 
   }
 }
 
-/** What is wrong with the upstream's version; throws when the bounds themselves are. Bounds are inclusive. */
+/** How the upstream's version breaks the bounds, which are inclusive. Throws where the bounds themselves are wrong. */
 function versionMismatch(upstream: DemandJob, config: DemandHook["demandConfig"]): string | undefined {
   const min = versionBound(config, "min_version");
   const max = versionBound(config, "max_version");
@@ -123,7 +123,7 @@ function wrongVersion(text: string): string | undefined {
   }
 }
 
-/** The order of deployment: a level for every job, or the jobs of one cycle, in order, when there is one. */
+/** The order of deployment: a level for every job, or the jobs of one cycle, in order. */
 export type DeploymentSequence =
   | { levels: ReadonlyMap<string, number>; cycle: undefined }
   | { levels: undefined; cycle: readonly string[] };
@@ -138,7 +138,7 @@ export function deploymentSequence(graph: DemandGraph): DeploymentSequence {
   const edges = [...graph].flatMap(([job, upstreams]) => [...upstreams].map((upstream) => ({ upstream, job })));
   const dependents = Map.groupBy(edges, ({ upstream }) => upstream);
   const ready = [...open].filter(([, count]) => count === 0).map(([job]) => job);
-  // A job becomes ready when its last upstream has a level, so that every path below it has been seen.
+  // A job becomes ready when its last upstream has a level: by then every path below the job has been seen.
   for (let job = ready.pop(); job !== undefined; job = ready.pop()) {
     levels.set(job, levelAbove(graph, levels, job));
     for (const { job: dependent } of dependents.get(job) ?? []) {
@@ -158,7 +158,9 @@ function levelAbove(graph: DemandGraph, levels: ReadonlyMap<string, number>, job
   return level;
 }
 
-/** Follows demands among the jobs without a level: each of them has such an upstream, so a job must come up again. */
+/**
+ * Follows demands among the jobs without a level: each has an upstream without a level, so a job must come up again.
+ */
 function findCycle(graph: DemandGraph, levels: ReadonlyMap<string, number>): string[] {
   const next = (jobs: Iterable<string>) => [...jobs].filter((job) => !levels.has(job)).sort()[0] as string;
   const seen = new Set<string>();

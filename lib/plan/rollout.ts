@@ -13,7 +13,7 @@ export interface Batch {
   /** From 0 on (`BATCH_INDEX`). */
   index: number;
   count: number;
-  /** That of all workers of the rollout or pass. */
+  /** The order of all workers of the rollout or pass. */
   order: RolloutOrder;
 }
 
@@ -61,7 +61,7 @@ export interface Widths {
 /**
  * The rollout order of a set of workers given in catalog order: the KV value `rollout_order` (comma-separated hosts)
  * when it names every one of them, filtered to the set; otherwise catalog order (hook-runtime.md, Batching rules).
- * A host that is named twice counts where it is named first.
+ * Of a host that is named twice the first place counts.
  */
 export function rolloutOrder(kvValue: string | undefined, workers: readonly string[]): RolloutOrder {
   const named = [...new Set((kvValue ?? "").split(",").map((host) => host.trim()))];
@@ -133,9 +133,9 @@ export function runsTarget(action: Action): boolean {
 
 /**
  * The phases of a job's rollout (hook-runtime.md, Batching rules): first starts, then reloads, then restarts, each in
- * batches of its own width. Where hooks for job_control do this instead, there is one phase over all workers of the job,
- * unchanged ones too. `order` is the KV value `rollout_order`; allocations come in catalog order. Without anything to run
- * there is no phase.
+ * batches of its own width. Where hooks for job_control do this instead, there is one phase over all workers of the
+ * job, unchanged ones too. `order` is the KV value `rollout_order`; allocations come in catalog order. Without anything
+ * to run there is no phase.
  */
 export function rolloutPhases(
   job: JobToRollOut,

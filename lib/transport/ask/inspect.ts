@@ -64,8 +64,8 @@ const WORKER_FILE_BYTES = 64 * 1024;
 const WORKER_FILE_LIMIT_MS = 60_000;
 
 /**
- * The content of worker.json on a worker, at most 64 KiB; empty where there is none. Throws `failed` where the file cannot
- * be read, and as {@link Transport.script} does.
+ * The content of worker.json on a worker, at most 64 KiB; empty where there is none. Throws `failed` where the file
+ * cannot be read, and as {@link Transport.script} does.
  */
 export async function readWorkerJson(transport: Transport, signal: AbortSignal): Promise<string> {
   const args = ["worker.json", String(WORKER_FILE_BYTES)];
@@ -94,8 +94,8 @@ const EXAMINE_LIMIT_MS = 20_000;
 const KIB = 1024;
 
 /**
- * Looks at a worker; writes nothing and needs no folder of the bucket there. Throws `unreachable`, `cancelled`, `timeout`
- * after 20 s, or `failed` where the answer cannot be understood.
+ * Looks at a worker; writes nothing and needs no folder of the bucket there. Throws `unreachable`, `cancelled`,
+ * `timeout` after 20 s, or `failed` where the answer cannot be understood.
  */
 export async function examineWorker(
   transport: Transport,

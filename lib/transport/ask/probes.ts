@@ -34,7 +34,9 @@ interface CommandProbe {
   onBegin?: () => void;
 }
 
-/** One check of a manifest's `health_check`, its port looked up. `host` may be a name or an address, without brackets. */
+/**
+ * One check of a manifest's `health_check`, its port looked up. `host` may be a name or an address, without brackets.
+ */
 export type ProbeTarget = TcpProbe | HttpProbe | CommandProbe;
 
 /** What a probe found. `evidence` is one line: what was asked, what came, of a good answer the first 2 KiB. */

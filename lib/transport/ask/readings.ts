@@ -168,8 +168,8 @@ function netRates(answer: ScriptAnswer, seconds: number): Sysstat["net"] {
 }
 
 /**
- * By how much counters rose between two readings, for names that are in both and have been used. Lines with fewer numbers
- * than `count` are passed over.
+ * By how much counters rose between two readings, for names that are in both and have been used. Lines with fewer
+ * numbers than `count` are passed over.
  */
 function risesOf(answer: ScriptAnswer, what: "disk" | "net", count: number): { name: string; rises: number[] }[] {
   const counters = (when: string) => {

@@ -6,7 +6,7 @@ import type { ScriptOptions, Transport } from "../base/transport.ts";
 /** The path of the runner below the bucket's folder on a worker; it has mode 0755. */
 export const RUNNER_PATH = "bin/runner";
 
-/** The exit codes by which bin/runner refuses; any other is that of make. Its source describes each. */
+/** The exit codes by which bin/runner refuses, described in runner.sh; any other code is that of make. */
 export const RUNNER_EXIT = {
   arguments: 64,
   unknownJob: 65,
@@ -23,7 +23,7 @@ export function runnerText(): string {
   return `#!/bin/sh\n${commentedText("runner")}`;
 }
 
-/** What worker.json tells scripts and hooks on a worker about it. */
+/** What worker.json tells scripts and hooks about the worker that they run on. */
 export interface WorkerFacts {
   bucketId: string;
   workerId: string;
@@ -43,7 +43,7 @@ export function workerJson(facts: WorkerFacts): string {
   });
 }
 
-/** The content of jobs.json: the jobs of a worker whose allocations are not removed. bin/runner looks for its lines. */
+/** The content of jobs.json: the jobs of a worker whose allocations are not removed. bin/runner searches the lines. */
 export function jobsJson(jobs: readonly { job: string; disabled: boolean }[]): string {
   const sorted = [...jobs].sort((a, b) => (a.job < b.job ? -1 : 1));
   return spacedJson(sorted.map(({ job, disabled }) => ({ job, disabled: disabled ? 1 : 0 })));
@@ -58,11 +58,11 @@ export interface TargetOrder {
   job: string;
   target: string;
   runId: string;
-  /** Runs that are over: a target of the job that one of them left running is ended, instead of waited for. */
+  /** Runs that are over: a target that such a run left running is ended. For targets of other runs the runner waits. */
   overRuns?: readonly string[];
-  /** Stands for what the target runs with; recorded with it when it has succeeded. */
+  /** The digest of what the target runs with; recorded when the target has succeeded. */
   hash?: string;
-  /** For the target and for waiting until another target of the job has ended, together. */
+  /** For the target, and the wait for another target of the job, together. */
   timeoutMs: number;
   /** CURRENT_VERSION, NEW_VERSION and whatever else the target needs. */
   env?: Record<string, string>;
@@ -72,12 +72,12 @@ export interface TargetOrder {
 }
 
 /**
- * Runs a target of a job on a worker through bin/runner. The outcome tells how it ended: exit codes are not errors,
- * {@link RUNNER_EXIT} lists those by which the runner itself refuses, with one line on standard error.
- * Everything that make prints comes as `stdout`. What the target left running is not waited for.
+ * Runs a target of a job on a worker through bin/runner. Exit codes are not errors; by those of {@link RUNNER_EXIT} the
+ * runner itself refuses, with one line on standard error. All output of make comes as `stdout`. Processes that the
+ * target left running are not waited for.
  */
 export function runTarget(transport: Transport, order: TargetOrder): Promise<CommandOutcome> {
-  // One second less, so that the runner can still say what it waited for.
+  // One second less, so that the runner can still say which run it waited for.
   const patience = Math.max(0, Math.floor(order.timeoutMs / 1000) - 1);
   const { env, onLine, onBegin, signal, timeoutMs } = order;
   const { job, target, runId, hash = "-", overRuns = [] } = order;
@@ -85,13 +85,15 @@ export function runTarget(transport: Transport, order: TargetOrder): Promise<Com
   return transport.script(scriptText("target"), { args, env, onLine, onBegin, signal, timeoutMs });
 }
 
-/** True where a target may have run without success; false where the target succeeded, or bin/runner refused to run it. */
+/**
+ * True where a target may have run without success; false where the target succeeded, or bin/runner refused to run it.
+ */
 export function isCut({ exitCode }: Pick<CommandOutcome, "exitCode">): boolean {
   const refused: readonly number[] = Object.values(RUNNER_EXIT);
   return exitCode !== 0 && !refused.includes(exitCode ?? -1);
 }
 
-/** A target that has succeeded; `hash` is undefined where the command that ran it did not know it. */
+/** A target that has succeeded; `hash` is undefined where the run did not give one. */
 export interface LastTarget {
   hash: string | undefined;
   target: string;
@@ -100,8 +102,8 @@ export interface LastTarget {
 const LAST_LIMIT_MS = 60_000;
 
 /**
- * The last target of a job that succeeded on a worker since the worker started, whichever command ran it; undefined where
- * there is none: what ran before a restart of the worker runs no more.
+ * The last target of a job that succeeded on a worker since the worker started, whichever command ran it; undefined
+ * where there is none: what ran before a restart of the worker runs no more.
  */
 export async function lastTarget(
   transport: Transport,

@@ -9,8 +9,8 @@ import type { Transport, WorkerAddress } from "./transport.ts";
 const OTHERS_MAY_WRITE = 0o022;
 
 /**
- * The worker that is this very machine: scripts run as the user of this program, never through sudo.
- * Refuses a bucket folder that somebody else owns or may write to: what runs there would be theirs.
+ * This machine as a worker: scripts run as the user of this program, never through sudo. Throws `failed` for a bucket
+ * folder that another user owns or may write to: scripts there would be under that user's control.
  */
 export function localTransport(worker: WorkerAddress, bucketId: string, launcher: Launcher): Transport {
   const folder = path.join(worker.root, bucketId);

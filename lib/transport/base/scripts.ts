@@ -102,7 +102,9 @@ export class ScriptAnswer {
     throw answerFailure(`${number} is not what ${name} can be`);
   }
 
-  /** The numbers at the beginning of the first value of a name, so many of them. Throws `failed` where there are fewer. */
+  /**
+   * The numbers at the beginning of the first value of a name, so many of them. Throws `failed` where there are fewer.
+   */
   numbers(name: string, count: number): number[] {
     const [value = ""] = this.all(name);
     const numbers = leadingNumbers(value).slice(0, count);

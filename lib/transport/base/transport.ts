@@ -1,7 +1,7 @@
 import type { CommandOutcome } from "../../core/spawn.ts";
 import type { Uncut } from "../../core/streams.ts";
 
-/** What became of a command that was out of time, cancelled or cut off. */
+/** What became of a command that was cut short: out of time, cancelled, or without its connection. */
 export type Receipt = NonNullable<CommandOutcome["receipt"]>;
 
 const RECEIPTS: Readonly<Record<Receipt, string>> = {
@@ -25,12 +25,12 @@ export function describeCut(receipt: Receipt | undefined, seconds: number): stri
   return isOver ? `stopped ${limit}` : `to be stopped ${limit} and is ${describeReceipt(receipt)}`;
 }
 
-/** How to reach a worker: what the catalog keeps of workers.json and ops.conf. */
+/** How to reach a worker, as the catalog has it from workers.json and ops.conf. */
 export interface WorkerAddress {
-  /** The `host` of workers.json; what everything else calls the worker. */
+  /** The `host` of workers.json, which is the worker's name everywhere. */
   host: string;
   connection: "ssh" | "local";
-  /** Where `<root>/<bucket_id>/` lives on the worker; absolute. */
+  /** The folder of `<bucket_id>/` on the worker; absolute. */
   root: string;
   sshUser?: string;
   sshPort?: number;
@@ -39,7 +39,7 @@ export interface WorkerAddress {
 
 /** How a script is run on a worker. */
 export interface ScriptOptions {
-  /** Positional parameters `$1`, `$2`, … of the script: values never become part of its text. */
+  /** The positional parameters `$1`, `$2`, …: values never become part of the script's text. */
   args?: readonly string[];
   /** Exported before the script starts. */
   env?: Record<string, string>;
@@ -56,11 +56,11 @@ export interface ScriptOptions {
   /** Counts from the command's start on the worker, without the wait for a free place or for the connection. */
   timeoutMs?: number;
   /**
-   * It answers in moments and leaves nothing running: where that saves a session, it may share a shell with others of
-   * its kind, one after the other. Its input may then be text up to 64 KiB or bytes up to 1 MiB.
+   * The script answers in moments and leaves nothing running. Over ssh, short scripts run one after the other in one
+   * shell, which saves sessions; with a stream or more than 1 MiB as input they have a session of their own.
    */
   isShort?: boolean;
-  /** Where the bucket's folder is missing it is not made: the script runs in the home folder of its user. */
+  /** A missing folder of the bucket is not made: then the script runs in the home folder of its user. */
   isFolderOptional?: boolean;
 }
 
@@ -73,11 +73,11 @@ export interface Transport {
   /** The bucket's folder on the worker, absolute. */
   readonly folder: string;
   /**
-   * Runs a POSIX shell script in a process group of its own and answers how it ended. Exit codes are not errors; over
-   * ssh, a script that a signal ended has the code 128 and the signal's number. When it is out of time or cancelled its
-   * group is ended first, and the outcome has a receipt for that. Throws `unreachable` where there is no connection
-   * or login, or the connection is lost; `failed` where the worker answers and nothing can be run there; `cancelled` when
-   * the signal was aborted before it started.
+   * Runs a POSIX shell script in a process group of its own and answers how the script ended. Exit codes are not
+   * errors; over ssh, a signal that ends a script is told as 128 plus the signal's number. Where time is over or the
+   * signal is aborted, the group is ended first, and the outcome has a receipt for that. Throws `unreachable` where
+   * there is no connection or login, or the connection is lost; `failed` where the worker answers and nothing can be
+   * run there; `cancelled` when the signal was aborted before the start.
    */
   script(text: string, options?: ScriptOptions): Promise<CommandOutcome>;
   close(): Promise<void>;

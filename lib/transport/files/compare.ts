@@ -33,9 +33,9 @@ const COMPARE_LIMIT_MS = 300_000;
 const READ_LIMIT_MS = 60_000;
 
 /**
- * Compares the files of jobs on a worker with the files that they are to have, in one question. No file is written; where
- * no file is wanted, the bucket's folder may be missing. Throws `unreachable`, `cancelled`, `timeout` after five minutes,
- * or `failed` with what the worker said.
+ * Compares the files of jobs on a worker with the files that they are to have, in one question. No file is written;
+ * where no file is wanted, the bucket's folder may be missing. Throws `unreachable`, `cancelled`, `timeout` after five
+ * minutes, or `failed` with what the worker said.
  */
 export async function compareTrees(
   transport: Transport,

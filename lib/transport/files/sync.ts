@@ -151,16 +151,18 @@ async function sendChange(
 }
 
 /**
- * Removes all that a job has on a worker: its folder with data and logs, and what sync and the runner keep about the job.
- * May be interrupted and repeated. Throws as {@link syncTree} does; `failed` where a target of the job still runs there.
+ * Removes all that a job has on a worker: its folder with data and logs, and what sync and the runner keep about the
+ * job. May be interrupted and repeated. Throws as {@link syncTree} does; `failed` where a target of the job still runs
+ * there.
  */
 export async function discardJob(transport: Transport, job: string, signal: AbortSignal): Promise<void> {
   await runScriptOn(transport, "discard", cleanUpOn(transport), { args: [job], timeoutMs: TREE_LIMIT_MS, signal });
 }
 
 /**
- * Removes the bucket's whole folder from a worker that has left the bucket; nothing may be run there afterwards. Answers
- * false, having removed nothing, where the folder belongs to another worker by now: the same machine under another name.
+ * Removes the bucket's whole folder from a worker that has left the bucket; nothing may be run there afterwards.
+ * Answers false, having removed nothing, where the folder belongs to another worker by now: the same machine under
+ * another name.
  */
 export async function vacate(transport: Transport, signal: AbortSignal): Promise<boolean> {
   const args = [path.posix.basename(transport.folder), transport.worker.host];

@@ -7,7 +7,8 @@ say() {
   printf '%s\n' "$1" >&2
 }
 
-# born <pid>: sets `$born` to when the process started (clock ticks since the boot); fails when it has ended.
+# born <pid>: sets `$born` to the start of the process in clock ticks since the boot; fails for a process that has
+# ended.
 born() {
   { IFS= read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
   # The name in parentheses may itself hold blanks and parentheses: the fields start behind the last one.
@@ -16,12 +17,12 @@ born() {
   born=${20}
 }
 
-# identify <run id>: sets `$me` to what the symlink of a lock says while this process holds it.
+# identify <run id>: sets `$me` to the text of a lock's symlink while this process holds the lock.
 identify() {
   born $$ && me=$$.$born.$boot.$1
 }
 
-# lives <holder>: true while that very process runs.
+# lives <holder>: true while the process that the text of a lock names still runs.
 lives() (
   IFS=.
   set -- $1
@@ -29,8 +30,8 @@ lives() (
   [ $# -ge 3 ] && [ "$3" = "$boot" ] && born "$1" && [ "$born" = "$2" ]
 )
 
-# take <lock>: takes a lock for `$me`. All that wait for others wait `$patience` seconds together, from the first on.
-# Nobody waits for the runs in `$over` (with a comma around each): what they left running is ended.
+# take <lock>: takes a lock for `$me`. All waits of a script together last `$patience` seconds at most. Processes of the
+# runs in `$over` (with a comma around each) are not waited for: they are ended.
 deadline=
 over=
 take() {
@@ -59,7 +60,7 @@ is_left() {
   case $over in *",${1##*.},"*) ;; *) return 1 ;; esac
 }
 
-# end_group <pid>: TERM to the process group that it leads, 2 s to unwind, then KILL.
+# end_group <pid>: TERM to the process group of this leader, 2 s to unwind, then KILL.
 end_group() {
   kill -TERM "-$1" 2>/dev/null
   tries=0
@@ -77,8 +78,8 @@ is_late() {
   [ "$second" -ge "$deadline" ]
 }
 
-# clear_lock <lock> <holder>: removes the lock of a holder that is gone. Only who holds `<lock>.x` may do so:
-# else two that saw the same dead holder could each remove what the other has just taken.
+# clear_lock <lock> <holder>: removes the lock of a holder that is gone. Only the holder of `<lock>.x` may do so: else
+# two processes that saw the same dead holder could each remove the lock that the other has just taken.
 clear_lock() {
   take "$1.x" || return 1
   if [ "$(readlink "$1")" = "$2" ]; then rm -f "$1"; fi
@@ -95,7 +96,7 @@ settle() {
 }
 
 # finish <name> [<lock>]: puts what a sync has committed into place, or drops what it has not, and releases the lock.
-# Needs the tree's lock. Every step may have been done before: whoever was killed here, the next one does the rest.
+# Needs the tree's lock. Every step may have been done before: where one process was killed, the next does the rest.
 finish() {
   from=.sync/$1
   shift
@@ -105,7 +106,8 @@ finish() {
   rm -rf "$from/commit" "$from" "$@"
 }
 
-# place: puts what was committed into place. A link where a folder belongs goes first, and nothing behind it.
+# place: puts committed files into place. First goes each link in the place of a folder; nothing behind a link is
+# touched.
 place() {
   while IFS= read -r path; do
     if [ -L "./$path" ]; then rm -f "./$path" || return 1; fi
@@ -126,7 +128,7 @@ place() {
   [ ! -f "$from/first" ] || { IFS= read -r line <"$from/first" && printf '%s\n' "$line" 1<>"$from.list"; }
 }
 
-# each <function>: calls it with the paths on standard input, up to 100 at a time.
+# each <function>: calls the function with the paths on standard input, up to 100 at a time.
 each() {
   what=$1
   set --
@@ -137,7 +139,7 @@ each() {
   [ $# -eq 0 ] || "$what" "$@"
 }
 
-# remove <path>…: what has become a folder since then stays.
+# remove <path>…: removes files and links; a path that has become a folder stays.
 remove() {
   for path; do
     shift
@@ -146,12 +148,13 @@ remove() {
   [ $# -eq 0 ] || rm -f "$@"
 }
 
-# fold <folder>…: removes those that are empty.
+# fold <folder>…: removes empty folders; others stay.
 fold() {
   rmdir "$@" 2>/dev/null || :
 }
 
-# fill <folder>/ <file>…: moves files into a folder. Where all are in place already, <file> is a pattern that found none.
+# fill <folder>/ <file>…: moves files into a folder. Where all are in place already, <file> is a pattern that found
+# none.
 fill() {
   into=$1
   shift
@@ -167,8 +170,8 @@ put() {
   clear_way "$2" && mv -f "$1" "$2"
 }
 
-# clear_way <path>: makes sure that `mv` puts a file at the path itself: it follows a link to a folder, and moves a file
-# into a folder, instead of failing.
+# clear_way <path>: makes sure that `mv` puts a file at the path itself. Else `mv` follows a link to a folder, or moves
+# the file into a folder, instead of failing.
 clear_way() {
   if [ -L "$1" ]; then
     rm -f "$1"

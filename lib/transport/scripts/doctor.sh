@@ -1,8 +1,7 @@
-# doctor <the bucket's folder> <tool>…: what an operator should know about this worker. Prints `clock <seconds since 1970>`;
-# `missing <tool>` for each that is not installed; `disk <free> <all>` in KiB for where the folder is or would be, and `blocked <path>`
-# where something else stands in its way; `held
-# <lock>` for a lock whose holder lives, `left <lock>` for one whose holder is gone; `cut <job>` for a sync that was cut off;
-# at last `end`. Writes nothing.
+# doctor <the bucket's folder> <tool>…: what an operator should know about this worker. Prints `clock <seconds since
+# 1970>`; `missing <tool>` for each tool that is not installed; `blocked <path>` for something else in the place of a
+# folder; `disk <free> <all>` in KiB for the disk of the folder; `held <lock>` for a lock whose holder lives, `left
+# <lock>` for a lock whose holder is gone; `cut <job>` for a sync that was cut off; at last `end`. Writes nothing.
 folder=$1
 shift
 echo "clock $(date +%s)"

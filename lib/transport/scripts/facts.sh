@@ -1,11 +1,11 @@
-# Tells what this machine is: one fact a line, its name and its value with a blank between them, `end` at the end.
+# Tells what this machine is: one fact a line, name and value with a blank between them; at last `end`.
 
 # first <name> <file>: the first line of a file.
 first() {
   { IFS= read -r line <"$2"; } 2>/dev/null && printf '%s %s\n' "$1" "$line"
 }
 
-# file_systems: the root and, of every device, what is mounted first.
+# file_systems: the root and the first mount of every device.
 file_systems() {
   echo /
   seen=' '

@@ -1,11 +1,11 @@
 # look <bucket> <head> <tree>…: what of these trees is on this worker? Standard input: one line for each wanted path,
-# `file <path>`, and for each folder whose other files are to be told, `folder <path>`.
-# Prints `unsettled <tree>` for each tree that a sync is at work on or was cut off at. With <head>, an unsettled tree ends
-# the answer; else `list <line>` tells each line of .sync/<tree>.list, only the first where that begins with <head>: then
-# the list names the wanted paths. Then come, for each wanted path that is a regular file, `mode <hexadecimal> ./<path>`
-# and `<SHA-256>  ./<path>`; `other ./<path>` for a path that is something else; `entry ./<path>` for each entry of a
-# folder that is no folder; `link ./<path>` for the first symbolic link on the way to a folder, behind which nothing is
-# looked at; at last `end`. Outside the folder <bucket> nothing is there. Writes nothing.
+# `file <path>`, and for each folder whose other files are to be told, `folder <path>`. Prints `unsettled <tree>` for
+# each tree that a sync is at work on or was cut off at. With <head>, an unsettled tree ends the answer; else `list
+# <line>` tells each line of .sync/<tree>.list, only the first where that begins with <head>: then the list names the
+# wanted paths. Then come, for each wanted path that is a regular file, `mode <hexadecimal> ./<path>` and `<SHA-256>
+# ./<path>`; `other ./<path>` for a path that is something else; `entry ./<path>` for each entry of a folder that is no
+# folder; `link ./<path>` for the first symbolic link on the way to a folder, behind which nothing is looked at; at last
+# `end`. Outside the folder <bucket> nothing is there. Writes nothing.
 LC_ALL=C
 export LC_ALL
 newline='

@@ -1,9 +1,9 @@
-# receive <name> <SHA-256 of `digests`> <first line of the list, as `ask` printed it>. Standard input: a tar archive of a
-# folder <name> with
+# receive <name> <SHA-256 of `digests`> <first line of the list, as `look` printed it>. Standard input: a tar archive of
+# a folder <name> with
 #   digests     SHA-256 of every other file of the archive, as sha256sum prints them, each with .sync/ in front
 #   moves       where new/1, new/2, … belong, one a line: the path of a file, or of a folder with `/` at its end
 #   parents     every folder above a file that comes or goes, the highest first; a symbolic link there is removed
-#   list        what sync owns afterwards: its files, and the folders it made; the first line is another one each time
+#   list        what sync owns afterwards: its files, and the folders it made; the first line differs each time
 #   first       only that line, where the rest of the list stays as it is
 #   removals    files of an earlier sync that are to go, if there are any
 #   emptied     folders an earlier sync made and that are to go once they are empty, the deepest first, if any
@@ -22,20 +22,20 @@ fail() {
   exit 1
 }
 
-# Before the commit file there is nothing worth keeping.
+# Before the commit file is made, nothing is worth keeping.
 leave() {
   [ "$(readlink "$from.lock")" = "$me" ] || return 0
   [ -f "$from/commit" ] || rm -rf "$from"
   rm -f "$from.lock"
 }
 
-# owned <path>: true when all that is below this folder goes with this sync.
+# owned <path>: true when this sync removes all that is below the folder.
 owned() {
   grep -sqxF -e "$1" "$from/emptied" || return 1
   ! find "./$1" | cut -c3- | grep -vxF -f "$from/removals" -f "$from/emptied" | grep -q .
 }
 
-# keeps <link>: true when behind it lies what a job keeps: a folder in its place would part the job from that.
+# keeps <link>: true when a job keeps files behind the link: a folder in its place would hide them from the job.
 keeps() {
   case $1 in
   jobs) set -- jobs/*/data jobs/*/logs jobs/*/bin ;;

@@ -1,11 +1,11 @@
 # bin/runner <job> <target> [<run id> [<hash> [<wait seconds> [<run id>,<run id>,…]]]]
 #
-# Runs `make -s -C jobs/<job> <target>` in this bucket's folder, one target of a job at a time: it waits for the one
-# before at most <wait seconds> (default 900). What the listed runs, which are over, left running is ended instead: TERM
-# to its process group, KILL after 2 s. The environment goes to make as it is. When the target has succeeded,
-# .runner/<job>.last says `<hash> <target> <boot id>` (`-` for a hash that was not given); while one runs, and after one
-# that failed, there is no such file: nobody knows then what state the job is in, nor after the worker has started anew.
-# Both outputs of make come on standard output, refusals as one line on standard error.
+# Runs `make -s -C jobs/<job> <target>` in this bucket's folder, one target of a job at a time: it waits at most <wait
+# seconds> (default 900) for the target before. A target of one of the listed runs, which are over, is ended instead:
+# TERM to its process group, KILL after 2 s. The environment goes to make as it is. When the target has succeeded,
+# .runner/<job>.last says `<hash> <target> <boot id>` (`-` for a hash that was not given). While a target runs, and
+# after a target that failed, there is no such file: then nobody knows the state of the job, nor after a restart of the
+# worker. Both outputs of make come on standard output, refusals as one line on standard error.
 # Exit code: that of make (2 when the target failed), or
 #   64  wrong arguments                          67  another target of the job is still running
 #   65  jobs.json does not list the job          68  files that sync left behind could not be put in place
@@ -36,7 +36,7 @@ lock=.runner/$job.lock
 real .runner .sync || exit 71
 mkdir -p -m 700 .runner 2>/dev/null || refuse 70 "cannot make the folder .runner"
 
-# A job that is listed no more is one whose allocation was removed: it can still be stopped.
+# A job that is not listed any more lost its allocation here: it can still be stopped.
 settle .worker || refuse 68 "worker.json, jobs.json and bin could not be brought up to date"
 [ "$target" = stop ] || grep -qF "\"job\": \"$job\"" jobs.json 2>/dev/null ||
   refuse 65 "the job $job is not allocated to this worker (jobs.json does not list it)"
@@ -50,9 +50,9 @@ settle "$job" || refuse 68 "the files of $job could not be brought up to date"
 real bin "jobs/$job" || exit 71
 [ -d "jobs/$job" ] || refuse 66 "jobs/$job is missing on this worker"
 
-# The output goes through a pipe of our own, and what forwards it goes on reading to the end whatever happens: so a
-# caller that is gone does not stop the target, and a daemon that keeps its output open neither holds the caller's
-# channel nor dies of writing to one that is closed.
+# The output goes through a pipe of our own, and the process that forwards it reads to the end whatever happens. So a
+# caller that is gone does not stop the target; and a daemon that keeps its output open neither holds the caller's
+# channel nor dies of writing to a closed one.
 pipe=.runner/$job.pipe
 rm -f "$pipe"
 mkfifo -m 600 "$pipe" || refuse 70 "cannot make a pipe in .runner"
@@ -64,7 +64,7 @@ rm -f ".runner/$job.last" || refuse 70 "cannot take back which target of $job su
 make -s -C "jobs/$job" "$target" </dev/null >&5 2>&1 4<&- 5>&-
 code=$?
 exec 5>&-
-# It ends by itself once make's output has been passed on, unless a daemon is left.
+# The forwarder ends by itself once make's output has been passed on, unless a daemon is left.
 tries=0
 while born "$forward" && [ "$tries" -lt 20 ]; do
   sleep 0.01 2>/dev/null || sleep 1

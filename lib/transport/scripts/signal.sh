@@ -1,5 +1,5 @@
-# signal <group> <boot id> <signal>: sends a signal (0 for none) to a process group of that start of the machine, and says
-# `running` or `gone`. Zombies that nobody collects have ended.
+# signal <group> <boot id> <signal>: sends a signal (0 for none) to a process group of that start of the machine, and
+# says `running` or `gone`. Zombies that nobody collects have ended.
 IFS= read -r boot </proc/sys/kernel/random/boot_id
 lives() {
   kill -0 "-$1" 2>/dev/null || return 1

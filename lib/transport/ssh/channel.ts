@@ -6,9 +6,9 @@ import { SshSession } from "./session.ts";
 const CHILD = `sh -c 'IFS= read -r ops_line; eval "$ops_line"'`;
 
 /**
- * What every channel asks the worker's sshd to run. sshd gives the text to the user's login shell, whatever shell that is:
- * the text means the same to sh, csh and fish. All else follows on standard input, where no other user of the worker sees
- * it. `read` takes one line byte by byte, so that the bytes behind the line are left for the script.
+ * What every channel asks the worker's sshd to run. sshd gives the text to the user's login shell, whatever shell that
+ * is: the text means the same to sh, csh and fish. All else follows on standard input, where no other user of the
+ * worker sees it. `read` takes one line byte by byte, so that the bytes behind the line are left for the script.
  */
 const REMOTE_COMMAND = `exec ${CHILD}`;
 
@@ -49,8 +49,8 @@ export function scriptLine(mark: string, script: ShellScript): string {
 }
 
 /**
- * A line for the shell of a group: from now on the shell runs the lines that begin with the mark, which nobody else knows.
- * So input that a script has not read is never taken for a line.
+ * A line for the shell of a group: from now on the shell runs the lines that begin with the mark, which nobody else
+ * knows. So input that a script has not read is never taken for a line.
  */
 export function loopLine(mark: string): string {
   const run = `case $ops_line in '${mark} '*) eval "\${ops_line#* }" ;; esac`;
@@ -58,8 +58,9 @@ export function loopLine(mark: string): string {
 }
 
 /**
- * What a shell that runs lines gets for one script: the script's line, and its input behind the line. Marks tell when the
- * script has ended. busybox's `head` takes more than it passes on: nothing may follow the input before the end is told.
+ * What a shell that runs lines gets for one script: the script's line, and its input behind the line. Marks tell when
+ * the script has ended. busybox's `head` takes more than it passes on: nothing may follow the input before the end is
+ * told.
  */
 export function questionLines(mark: string, script: ShellScript, input: Buffer): Buffer {
   const [source, from] = input.length === 0 ? ["", " </dev/null"] : [`head -c ${input.length} | `, ""];
@@ -117,8 +118,8 @@ export function withMessage(messages: string, chunk: Buffer): string {
 }
 
 /**
- * Opens a channel over the master with this control socket, and starts a group for `line` there, as root with `useSudo`.
- * The mark, a text that nobody else can know, goes before each message of the shells.
+ * Opens a channel over the master with this control socket, and starts a group for `line` there, as root with
+ * `useSudo`. The mark, a text that nobody else can know, goes before each message of the shells.
  */
 export function openChannel(
   socket: string,
@@ -180,8 +181,8 @@ export function openChannel(
 const LINE_FEED = 0x0a;
 
 /**
- * Splits a stream into data and marks: `<mark> <words…>` up to the end of the line, wherever the mark begins, in a stream
- * that can hold anything else.
+ * Splits a stream into data and marks: `<mark> <words…>` up to the end of the line, wherever the mark begins, in a
+ * stream that can hold anything else.
  */
 function splitAtMarks(mark: string, onData: (data: Buffer) => void, onMark: (words: string[]) => void) {
   let held: Buffer = Buffer.alloc(0);

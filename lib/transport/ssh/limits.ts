@@ -75,8 +75,8 @@ const HANDSHAKES_PER_CORE = 10;
 const HANDSHAKES_PER_SERVER = 8;
 
 /**
- * Bounds the connections that are being opened: to all workers together, and to one sshd. The answer waits for a place at
- * the server of a TCP connection, and answers how to give the place back.
+ * Bounds the connections that are being opened: to all workers together, and to one sshd. The answer waits for a place
+ * at the server of a TCP connection, and answers how to give the place back.
  */
 export function handshakeLimit(concurrency: number) {
   const all = new Limit(Math.min(concurrency, HANDSHAKES_PER_CORE * availableParallelism()));
@@ -94,7 +94,9 @@ export function handshakeLimit(concurrency: number) {
 const FIRST_PAUSE_MS = 300;
 const LONGEST_PAUSE_MS = 5_000;
 
-/** How long to wait after a failed attempt, counted from 1: twice as long each time, up to half of that less by chance. */
+/**
+ * How long to wait after a failed attempt, counted from 1: twice as long each time, up to half of that less by chance.
+ */
 export function pauseAfter(attempt: number): number {
   const longest = Math.min(FIRST_PAUSE_MS * 2 ** (attempt - 1), LONGEST_PAUSE_MS);
   return longest * (0.5 + Math.random() / 2);

@@ -180,7 +180,9 @@ export class SshLink {
   }
 }
 
-/** Connects and signs in; answers the messages of ssh where that failed. Throws `cancelled` when the signal is aborted. */
+/**
+ * Connects and signs in; answers the messages of ssh where that failed. Throws `cancelled` when the signal is aborted.
+ */
 async function openMaster(
   { launcher, folder }: SshRun,
   socket: string,

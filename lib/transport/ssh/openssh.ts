@@ -38,7 +38,10 @@ export function parseJump(jump: string, defaultUser: string): JumpHost {
   return { user, host: bracketed ?? plain ?? target, port: Number(port ?? 22) };
 }
 
-/** The files of a run's ssh, by name in its folder; the key and the known hosts are links, so their paths mean nothing to ssh. */
+/**
+ * The files of a run's ssh, by name in its folder; the key and the known hosts are links, so their paths mean nothing
+ * to ssh.
+ */
 export const SSH_FILES = { config: "config", key: "key", knownHosts: "known_hosts" } as const;
 
 const HOST_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$/;

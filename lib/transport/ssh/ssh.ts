@@ -19,7 +19,10 @@ import { SshLink, type SshRun, type StartedChannel } from "./link.ts";
 import { lastLine, SSH_FILES, type SshSettings, socketName, sshConfig } from "./openssh.ts";
 import { Execution, endRemoteGroup, KeptShell, type ScriptEnd } from "./shell.ts";
 
-/** With the kept shell and the shell that ends commands, as many as an sshd in its default settings allows (MaxSessions 10). */
+/**
+ * With the kept shell and the shell that ends commands, as many as an sshd in its default settings allows (MaxSessions
+ * 10).
+ */
 const CHANNELS = 8;
 const PREPARE_LIMIT_MS = 30_000;
 /** Exit code of scripts/prepare.sh: there is no folder. */
@@ -175,7 +178,10 @@ const SOCKETS_PLACE = "/tmp";
 /** `ops-ssh-<pid>-<start of the process>-`; the rest makes it a folder of its own. */
 const FOLDER_NAME = /^ops-ssh-(?<pid>\d+)-(?<start_time>\d+)-/;
 
-/** All ssh connections of a run: one per worker at most, each opened when it is first needed (decisions: Workers and transports). */
+/**
+ * All ssh connections of a run: one per worker at most, each opened when it is first needed (decisions: Workers and
+ * transports).
+ */
 export class SshConnections {
   readonly #run: SshRun;
   readonly #workers: readonly WorkerAddress[];

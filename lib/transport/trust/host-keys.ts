@@ -64,8 +64,8 @@ export interface KnownHosts {
 }
 
 /**
- * Reads `.ssh/known_hosts`, only for the holder of the bucket's lock; without the file no host is known. Throws `failed`
- * for a file that no ops wrote.
+ * Reads `.ssh/known_hosts`, only for the holder of the bucket's lock; without the file no host is known. Throws
+ * `failed` for a file that no ops wrote.
  */
 export async function openKnownHosts(file: string): Promise<KnownHosts> {
   const bytes = await readBounded(file, KNOWN_HOSTS_BYTES);
@@ -130,8 +130,8 @@ export function scanHost(endpoint: Endpoint, tools: ScanTools): Promise<PublicKe
 }
 
 /**
- * Like {@link scanHost}, for a host behind a jump host whose `trusted` keys are known. ssh records the key that the host
- * shows in an empty file; then the host turns ssh away, since ssh offers no key to a host that is not known yet.
+ * Like {@link scanHost}, for a host behind a jump host whose `trusted` keys are known. ssh records the key that the
+ * host shows in an empty file; then the host turns ssh away, since ssh offers no key to a host that is not known yet.
  */
 export async function scanBehind(
   endpoint: Endpoint,

@@ -16,10 +16,10 @@ import {
 } from "./host-keys.ts";
 
 /**
- * What became of the trust in a host. `trusted`: recorded for the first time; `unchanged`: as before; `changed`: refused,
- * because the host shows another key than the known one; `replaced`: recorded in place of the known key, with `force`;
- * `unreachable`: no answer; `failed`: the host could not be asked, or has no key of a kind in use; `not_needed`: the
- * worker is this machine.
+ * What became of the trust in a host. `trusted`: recorded for the first time; `unchanged`: as before; `changed`:
+ * refused, because the host shows another key than the known one; `replaced`: recorded in place of the known key, with
+ * `force`; `unreachable`: no answer; `failed`: the host could not be asked, or has no key of a kind in use;
+ * `not_needed`: the worker is this machine.
  */
 export type TrustOutcome = "trusted" | "unchanged" | "changed" | "replaced" | "unreachable" | "failed" | "not_needed";
 
@@ -72,9 +72,9 @@ interface TrustContext extends TrustOptions {
 const BEHIND_ONE_HOP = 8;
 
 /**
- * Records the host keys of workers that are not known yet, jump hosts first (decisions: Workers and transports). A known
- * key is never replaced without `force`. All hosts are asked; a failure with one host is the result of that host. Throws
- * only `cancelled`, and where known_hosts cannot be read or written; results reported by then stay recorded.
+ * Records the host keys of workers that are not known yet, jump hosts first (decisions: Workers and transports). A
+ * known key is never replaced without `force`. All hosts are asked; a failure with one host is the result of that host.
+ * Throws only `cancelled`, and where known_hosts cannot be read or written; results reported by then stay recorded.
  */
 export async function trustWorkers(workers: readonly WorkerAddress[], options: TrustOptions): Promise<TrustResult> {
   const { concurrency, signal, onResult } = options;
