@@ -87,13 +87,12 @@ export function passWorkers(kind: PassKind, peers: readonly Peer[], chosen?: rea
     .map((peer) => peer.worker);
 }
 
-/** The batches of a pass over a job. */
+/** The batches of a pass over a job; `chosen` narrows its workers to some of them. */
 export function passBatches(
-  kind: PassKind,
+  { kind, chosen }: { kind: PassKind; chosen?: readonly string[] | undefined },
   job: Widths,
   peers: readonly Peer[],
   kvValue: string | undefined,
-  chosen?: readonly string[],
 ): Batch[] {
   const width = PASSES[kind].width === "starts" ? job.maxConcurrentStarts : job.maxConcurrentUpgrades;
   return rolloutBatches(kvValue, passWorkers(kind, peers, chosen), width);

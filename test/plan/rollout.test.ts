@@ -79,7 +79,7 @@ test("HR-044 HR-046 HR-154 the label and the width of each pass", () => {
   const job = { maxConcurrentStarts: 3, maxConcurrentUpgrades: 1 };
   const peers = ["a", "b", "c"].map((worker) => ({ worker, disabled: false, removed: false }));
   const table = Object.entries(PASSES).map(([kind, { event, phase }]) => [
-    ...[kind, event, phase, passBatches(kind as PassKind, job, peers, undefined).length],
+    ...[kind, event, phase, passBatches({ kind: kind as PassKind }, job, peers, undefined).length],
   ]);
   assert.deepEqual(table, [
     ["post_build", "post_build", "post_build", 3],

@@ -1,7 +1,7 @@
 import { Failure } from "../../core/errors.ts";
 import type { Database, Row, SqlValue } from "../base/database.ts";
 import { unknownName } from "../base/problems.ts";
-import { noFingerprint, readableNamespaces } from "../kv/kv-access.ts";
+import { type Fingerprint, noFingerprint, readableNamespaces } from "../kv/kv-access.ts";
 import { catalogAllocations } from "./catalog.ts";
 import { LAST_OUTCOMES } from "./info.ts";
 
@@ -133,17 +133,23 @@ const DEFINITIONS: Record<ViewName, Definition> = {
   },
 };
 
+/** Which rows of a view are wanted, and what gives secrets their fingerprints; without it they have none. */
+interface ViewPage {
+  offset: number;
+  limit: number;
+  fingerprintOf?: Fingerprint | undefined;
+}
+
 /**
  * A page of a view, from `offset` on; rows keep their order between pages. Values of secrets and private keys are never
  * in it. Throws `invalid_request` for a filter that the view does not have and `not_found` when none of the given jobs
- * or workers is known. `fingerprintOf` gives secrets their fingerprints; without it they have none.
+ * or workers is known.
  */
 export function catalogView(
   db: Database,
   name: ViewName,
   query: ViewQuery,
-  { offset, limit }: { offset: number; limit: number },
-  fingerprintOf = noFingerprint,
+  { offset, limit, fingerprintOf = noFingerprint }: ViewPage,
 ) {
   checkNames(db, "job", query.jobs, "SELECT name AS name FROM job UNION SELECT job FROM allocations");
   const hosts = "SELECT worker_ip AS name FROM worker UNION SELECT worker_ip FROM allocations";

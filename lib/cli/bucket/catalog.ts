@@ -45,7 +45,7 @@ export async function catCommand(name: ViewName, input: Parsed): Promise<number>
   };
   using db = await openBucket(layout);
   const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
-  const { columns, items } = catalogView(db, name, query, { offset: 0, limit: ALL_ROWS }, fingerprintOf);
+  const { columns, items } = catalogView(db, name, query, { offset: 0, limit: ALL_ROWS, fingerprintOf });
   const why = query.outcome ? " with that outcome" : ": has the bucket been built?";
   if (wantsJson(input)) printJson(items);
   else if (items.length === 0) throw new Failure("ErrNotFound", `there are no ${name} to show${why}`);

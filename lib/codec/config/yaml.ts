@@ -228,7 +228,8 @@ class YamlReader {
     const [quoted] = this.#take(pattern, "the quotes are not closed");
     const text = quoted.slice(1, -1);
     if (pattern === SINGLE) return text.replace(IN_SINGLE, (found) => (found === "''" ? "'" : foldedLineEnd(found)));
-    return text.replace(IN_DOUBLE, (found, x, u, U, one) => {
+    return text.replace(IN_DOUBLE, (found, ...groups) => {
+      const [x, u, U, one] = groups;
       if (!found.startsWith("\\")) return foldedLineEnd(found);
       if (found.startsWith("\\\n")) return "";
       const code = Number.parseInt(x ?? u ?? U ?? "0", 16);

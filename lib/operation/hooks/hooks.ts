@@ -94,7 +94,7 @@ export class HookSession {
   #batchesOf({ kind, job, workers, batch }: HookPass): Batch[] {
     if (batch) return [batch];
     const order = this.#context.kv.get(`ops/job/${job.name}`, "rollout_order");
-    return passBatches(kind, job, this.#peersOf(job), order, workers);
+    return passBatches({ kind, chosen: workers }, job, this.#peersOf(job), order);
   }
 
   #peersOf(job: CatalogJob): CatalogAllocation[] {

@@ -76,7 +76,7 @@ function viewRoute(name: ViewName): ServerRoute {
       const names = { jobs: namesOfList(jobs), workers: namesOfList(workers), outcome: namesOfList(outcome) };
       const wanted = { ...names, active, deleted };
       const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
-      const view = await readers.read(layout, (db) => catalogView(db, name, wanted, { offset, limit }, fingerprintOf));
+      const view = await readers.read(layout, (db) => catalogView(db, name, wanted, { offset, limit, fingerprintOf }));
       const { columns, items, more } = view;
       return json(200, { items, columns, next_cursor: more ? String(offset + limit) : null });
     },

@@ -163,7 +163,7 @@ test("equal secrets of a bucket have the same fingerprint, and nobody without it
     store.flush();
   }
   const shown = async ({ db, layout }: (typeof buckets)[0]) => {
-    const { items } = catalogView(db, "kv", { deleted: true }, ALL, await fingerprintsOf(layout));
+    const { items } = catalogView(db, "kv", { deleted: true }, { ...ALL, fingerprintOf: await fingerprintsOf(layout) });
     assert.doesNotMatch(JSON.stringify(items), /enc:v2/);
     return new Map(items.map((item) => [`${item.namespace} ${item.key}`, item.fingerprint]));
   };
