@@ -115,12 +115,12 @@ export function parseFlags(command: Command, args: readonly string[]): Parsed {
     const flag = flags.find((one) => one.name === name);
     if (!flag) throw unknownFlag(command, typed, flags);
     if (flag.value === undefined) {
-      if (value !== undefined) throw usage(`${typed} takes no value`, undefined, helpOf(command));
+      if (value !== undefined) throw misuse(command, `${typed} takes no value`);
       parsed.switches.add(name);
       continue;
     }
-    if (value === undefined) throw usage(`${typed} needs a value: ${flag.value}`, undefined, helpOf(command));
-    if (parsed.values.has(name)) throw usage(`${typed} is given twice`, undefined, helpOf(command));
+    if (value === undefined) throw misuse(command, `${typed} needs a value: ${flag.value}`);
+    if (parsed.values.has(name)) throw misuse(command, `${typed} is given twice`);
     parsed.values.set(name, value);
   }
   if (!parsed.switches.has("help")) checkOperands(command, parsed.operands);
@@ -130,9 +130,9 @@ export function parseFlags(command: Command, args: readonly string[]): Parsed {
 function checkOperands(command: Command, operands: string[]): void {
   const wanted = command.operands ?? [];
   const missing = wanted[operands.length];
-  if (missing && !missing.optional) throw usage(`${missing.name} is missing`, undefined, helpOf(command));
+  if (missing && !missing.optional) throw misuse(command, `${missing.name} is missing`);
   const extra = operands[wanted.length];
-  if (extra !== undefined) throw usage(`${quote(extra)} is not expected here`, undefined, helpOf(command));
+  if (extra !== undefined) throw misuse(command, `${quote(extra)} is not expected here`);
 }
 
 function unknownFlag(command: Command, typed: string, flags: Flag[]): Failure {
@@ -140,11 +140,11 @@ function unknownFlag(command: Command, typed: string, flags: Flag[]): Failure {
     typed,
     flags.map((flag) => `--${flag.name}`),
   );
-  return usage(`ops ${command.name} has no flag ${quote(typed)}`, close, helpOf(command));
+  return misuse(command, `ops ${command.name} has no flag ${quote(typed)}`, close);
 }
 
-function helpOf(command: Command): string {
-  return `ops ${command.name} --help`;
+function misuse(command: Command, what: string, close?: string): Failure {
+  return usage(what, close, `ops ${command.name} --help`);
 }
 
 function usage(what: string, close: string | undefined, help: string): Failure {
