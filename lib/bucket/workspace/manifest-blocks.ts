@@ -16,16 +16,14 @@ import {
 import type { HealthCheck, Probe } from "../base/model.ts";
 import { altName, fields, line } from "../base/names.ts";
 
-const DEFAULT_TIMEOUT_SECONDS = 5;
 /** How long a job is waited for where its manifest does not say. */
 export const DEFAULT_WAIT = { attempts: 30, intervalSeconds: 1 };
-const DEFAULT_STATUS = 200;
 
 const PROBE = fields({
   type: string({ max: 100 }),
   port: withDefault(string({ max: 100 }), ""),
   path: withDefault(string({ max: 2_000 }), ""),
-  expect_status: positive(999, DEFAULT_STATUS),
+  expect_status: positive(999, 200),
   scheme: withDefault(string({ max: 100 }), ""),
   command: withDefault(string({ max: 100_000 }), ""),
   timeout_seconds: optional(integer({ max: 86_400 })),
@@ -38,7 +36,7 @@ const WAIT = fields({
 
 const BLOCK = fields({
   checks: withDefault(list(PROBE, { max: 100 }), []),
-  timeout_seconds: positive(86_400, DEFAULT_TIMEOUT_SECONDS),
+  timeout_seconds: positive(86_400, 5),
   wait: withDefault(WAIT, { attempts: DEFAULT_WAIT.attempts, interval_seconds: DEFAULT_WAIT.intervalSeconds }),
 });
 

@@ -43,19 +43,15 @@ export type Report = (file: string, message: string) => void;
 export function checkPrometheus(jobs: readonly JobSource[], problems: Problems): void {
   const names = new Map<string, string>();
   const alerts = new Map<string, string>();
-  for (const {
-    name: job,
-    file: manifest,
-    manifest: { ports },
-    files: all,
-  } of jobs) {
+  for (const { name: job, file: manifestFile, manifest, files: all } of jobs) {
     const files = filesForPrometheus(all);
-    const found = problems.in(path.dirname(manifest), "ErrInvalidJob");
+    const ports = [...manifest.ports.keys()];
+    const found = problems.in(path.dirname(manifestFile), "ErrInvalidJob");
     const report: Report = (file, message) => found.error(PROMETHEUS_FOLDER + file, message);
     const scrape = files.get(SCRAPE);
     if (scrape && files.has(SCRAPE_TEMPLATE)) report(SCRAPE, `there is ${SCRAPE_TEMPLATE} too: keep one of them`);
     const text = scrape && decodedText(scrape, SCRAPE, report);
-    if (text !== undefined) readScrape(text, { job, ports: [...ports.keys()], file: SCRAPE, names, report });
+    if (text !== undefined) readScrape(text, { job, ports, file: SCRAPE, names, report });
     for (const [file, rule] of rulesOf(files, report)) checkRule(file, rule, { job, files, alerts, report });
   }
 }
