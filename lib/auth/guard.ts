@@ -66,21 +66,21 @@ export class Guard {
     const found = BEARER.exec(authorization.trim());
     if (!found) {
       noted.refused = "wrong";
-      throw unauthorized("Authorization must be: Bearer <API token>");
+      throw new Failure("unauthorized", "Authorization must be: Bearer <API token>");
     }
     // The limit comes before the token: a blocked peer learns nothing about any token, the right one included.
     this.#attempts.admit(peer);
     if (equalText(found[1] ?? "", this.#token)) return;
     this.#attempts.fail(peer);
     noted.refused = "wrong";
-    throw unauthorized("the API token is wrong");
+    throw new Failure("unauthorized", "the API token is wrong");
   }
 
   #requireSession(request: HttpRequest): Session {
     const session = this.#sessions.verify(cookieOf(request));
     if (!session) {
       request.noted.refused = this.#sessions.isIn(cookieOf(request)) ? "wrong" : "missing";
-      throw unauthorized("sign in, or send Authorization: Bearer <API token>");
+      throw new Failure("unauthorized", "sign in, or send Authorization: Bearer <API token>");
     }
     // A browser also sends cookies with requests that other sites cause (CSRF).
     if (!SAFE_METHODS.has(request.method) && !isOwnRequest(request))
@@ -134,8 +134,4 @@ export function totpRequired(): Failure {
 /** Scheme, host and port, the default port left out; undefined for anything more, less or else (such as `null`). */
 function originOf(text: string): string | undefined {
   return /^https?:\/\/[A-Za-z0-9._:[\]-]+$/.test(text) && URL.canParse(text) ? new URL(text).origin : undefined;
-}
-
-function unauthorized(message: string): Failure {
-  return new Failure("unauthorized", message);
 }

@@ -85,12 +85,11 @@ export async function readTotpSecret(file: string): Promise<Buffer> {
 
 /** The secret in a file. A missing file is made, for its owner alone; an existing file is never replaced. */
 export async function enrolTotpSecret(file: string): Promise<{ secret: Buffer; created: boolean }> {
-  const created = await createExclusive(realPlace(file), `${base32Encode(randomBytes(NEW_SECRET_BYTES))}\n`).catch(
-    (error: unknown) => {
-      const why = hasErrno(error, "ENOENT") ? "its folder does not exist" : messageOf(error);
-      throw secretFileFailure(file, `it cannot be written: ${why}`, error);
-    },
-  );
+  const line = `${base32Encode(randomBytes(NEW_SECRET_BYTES))}\n`;
+  const created = await createExclusive(realPlace(file), line).catch((error: unknown) => {
+    const why = hasErrno(error, "ENOENT") ? "its folder does not exist" : messageOf(error);
+    throw secretFileFailure(file, `it cannot be written: ${why}`, error);
+  });
   return { secret: await readTotpSecret(file), created };
 }
 

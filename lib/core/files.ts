@@ -165,7 +165,9 @@ export async function readBounded(file: string, limit: number): Promise<Buffer |
  * path can come between.
  */
 export async function openRegular(file: string): Promise<FileHandle> {
-  const handle = await openWithoutFollowing(file);
+  const handle = await open(file, constants.O_RDONLY | NOT_FOLLOWING).catch((error: unknown) => {
+    throw openFailure(file, error);
+  });
   try {
     if ((await handle.stat()).isFile() && isInPlace(handle.fd, file)) return handle;
     throw notRegular(file);
@@ -191,6 +193,9 @@ export function openRegularSync(file: string, flags: number = constants.O_RDONLY
   }
 }
 
+/** Flags to refuse a link, and not to wait for a FIFO's other end. */
+const NOT_FOLLOWING = constants.O_NOFOLLOW | constants.O_NONBLOCK;
+
 /** Flags for {@link openRegularSync}: writes go to the end of the file, which is created where it is missing. */
 export const APPEND = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT;
 
@@ -206,18 +211,14 @@ export function readRegularSync(file: string): string {
 
 function openWithoutFollowingSync(file: string, flags: number): number {
   try {
-    return openSync(file, flags | constants.O_NOFOLLOW | constants.O_NONBLOCK, PRIVATE_FILE);
+    return openSync(file, flags | NOT_FOLLOWING, PRIVATE_FILE);
   } catch (error) {
-    throw hasErrno(error, "ELOOP", "ENXIO") ? notRegular(file) : error;
+    throw openFailure(file, error);
   }
 }
 
-async function openWithoutFollowing(file: string): Promise<FileHandle> {
-  try {
-    return await open(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
-  } catch (error) {
-    throw hasErrno(error, "ELOOP", "ENXIO") ? notRegular(file) : error;
-  }
+function openFailure(file: string, error: unknown): unknown {
+  return hasErrno(error, "ELOOP", "ENXIO") ? notRegular(file) : error;
 }
 
 function notRegular(file: string): Failure {
@@ -240,12 +241,8 @@ const NO_SUCH_FILE = ["ENOENT", "ENOTDIR", "ENAMETOOLONG"];
 
 /** Removes a file or a folder with all below it, read-only folders too; no error where there is none. */
 export async function remove(target: string): Promise<void> {
-  const above = await unlessMissing(
-    requireFolder(path.dirname(target)).then(() => true),
-    "ENOENT",
-    "ENOTDIR",
-  );
-  if (!above) return;
+  const above = requireFolder(path.dirname(target)).then(() => true);
+  if (!(await unlessMissing(above, "ENOENT", "ENOTDIR"))) return;
   const work = () => rm(target, { recursive: true, force: true, maxRetries: 3 });
   await work().catch(async (error: unknown) => {
     if (!hasErrno(error, "EACCES", "EPERM")) throw error;

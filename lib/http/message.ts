@@ -122,18 +122,13 @@ function failureHeaders(code: FailureCode, details: Record<string, unknown>): Re
   return {};
 }
 
-const REASONS: Record<number, string> = {
-  400: "Bad Request",
-  408: "Request Timeout",
-  431: "Request Header Fields Too Large",
-};
-
 /** An answer of the parser as it goes over the wire: a request that the parser refuses never reaches a handler. */
 export function wireText(status: number, answer: Answer, common: Record<string, string>): string {
   const body = answer.body as string;
   const headers = { ...common, ...answer.headers, Connection: "close", "Content-Length": Buffer.byteLength(body) };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-  return `HTTP/1.1 ${status} ${REASONS[status]}\r\n${lines.join("")}\r\n${body}`;
+  const reason = process.getBuiltinModule("node:http").STATUS_CODES[status];
+  return `HTTP/1.1 ${status} ${reason}\r\n${lines.join("")}\r\n${body}`;
 }
 
 /** The failure for an input that breaks its shape. The sentence has the first problem, `details` has all problems. */
