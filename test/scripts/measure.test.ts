@@ -17,7 +17,7 @@ test("a name of the top level is defined in at most two files of lib", () => {
   assert.deepEqual(lib.sharedNames, []);
 });
 
-test("lib has no import cycle, no crowded room, and no function that is too long or takes too much", () => {
+test("lib has no import cycle, no crowded room, and no function that is too long or has too many parameters", () => {
   assert.deepEqual(lib.cycles, []);
   assert.deepEqual(lib.crowded, []);
   assert.deepEqual(lib.longFunctions, []);
