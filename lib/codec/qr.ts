@@ -1,7 +1,7 @@
 import { Failure } from "../core/errors.ts";
 
 /** A QR code without its quiet zone: rows from the top, `true` is a dark module. */
-export type QrCode = boolean[][];
+type QrCode = boolean[][];
 
 /** The versions that the longest URI of `ops server totp-enroll` (769 bytes) needs; 19 has 93 modules a side. */
 const MOST_VERSION = 19;

@@ -65,7 +65,7 @@ export interface Channel {
 }
 
 /** A child that goes on until its work is done or it is ended; the starter of the child owns its three streams. */
-export interface Companion {
+interface Companion {
   stdin: Writable;
   stdout: Readable;
   stderr: Readable;

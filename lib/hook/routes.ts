@@ -45,7 +45,7 @@ export interface HookRuntimeOptions {
 }
 
 /** A request of a script, as handlers get it. Job and worker are the script's: no header decides them. */
-export interface HookCall {
+interface HookCall {
   script: RunningScript;
   /** The hook in `COMMAND`: of the script's job. */
   command: string;

@@ -48,7 +48,7 @@ export interface Route<C, Q extends QueryFields = QueryFields, B = unknown> {
 type RouteKey = Pick<Route<never>, "method" | "path">;
 
 /** The route of a request, with the `{…}` parts of its path. */
-export interface FoundRoute<R> {
+interface FoundRoute<R> {
   readonly route: R;
   readonly params: Readonly<Record<string, string>>;
 }

@@ -40,7 +40,7 @@ const OPERATIONS: Record<RunKind, () => Promise<Operation>> = {
 };
 
 /** What a run's process gives an operation to work with. */
-export interface RunInput {
+interface RunInput {
   launcher: Launcher;
   signal: AbortSignal;
   /** Appends text to the run's Activity. */

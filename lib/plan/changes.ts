@@ -4,7 +4,7 @@ import { matchGlob } from "../codec/glob.ts";
 export type Action = "start" | "restart" | "reload" | "sync" | "promote" | "skip";
 
 /** The outcome of an allocation's last gate; empty where there was none to pass. */
-export type Gate = "" | "pending" | "passed" | "failed";
+type Gate = "" | "pending" | "passed" | "failed";
 
 /** The files of an allocation: path to a digest of mode and content. */
 export type FileDigests = Record<string, string>;

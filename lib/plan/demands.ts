@@ -11,7 +11,7 @@ export interface DemandJob {
 }
 
 /** A hook and the upstream hook that it demands; both names are empty where it demands nothing. */
-export interface DemandHook {
+interface DemandHook {
   name: string;
   demandJob: string;
   demandHook: string;
@@ -19,7 +19,7 @@ export interface DemandHook {
 }
 
 /** One broken demand: the job whose manifest is wrong and the place in it. */
-export interface DemandProblem {
+interface DemandProblem {
   code: FailureCode;
   job: string;
   path: string;
@@ -124,7 +124,7 @@ function wrongVersion(text: string): string | undefined {
 }
 
 /** The order of deployment: a level for every job, or the jobs of one cycle, in order. */
-export type DeploymentSequence =
+type DeploymentSequence =
   | { levels: ReadonlyMap<string, number>; cycle: undefined }
   | { levels: undefined; cycle: readonly string[] };
 

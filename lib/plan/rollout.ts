@@ -2,7 +2,7 @@ import { batches } from "../core/async.ts";
 import type { Action } from "./changes.ts";
 
 /** The order in which workers are taken, and where it came from (`ROLLOUT_ORDER_SOURCE`). */
-export interface RolloutOrder {
+interface RolloutOrder {
   workers: string[];
   source: "kv" | "default";
 }
@@ -120,7 +120,7 @@ export interface Phase {
 }
 
 /** What the phases of a job depend on. */
-export interface JobToRollOut extends Widths {
+interface JobToRollOut extends Widths {
   /** It has hooks for job_control. */
   hasOwnControl: boolean;
 }

@@ -17,7 +17,7 @@ export interface LineFilter {
 }
 
 /** A line in a text: where the line begins, where it ends before its newline, and where the match in the line begins. */
-export interface FoundLine {
+interface FoundLine {
   start: number;
   end: number;
   at: number;

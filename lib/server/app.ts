@@ -25,7 +25,7 @@ import { RunList } from "./run-list.ts";
 const CLOSE_WAIT_MS = 15_000;
 
 /** A server that runs. */
-export interface RunningServer {
+interface RunningServer {
   url: string;
   /**
    * Reads certificate and key again, for connections that begin from now on. Where the pair cannot be used, the log says

@@ -167,7 +167,7 @@ function isLoopback(address: string): boolean {
 }
 
 /** Where a certificate and its key are. */
-export interface TlsFiles {
+interface TlsFiles {
   readonly certFile: string;
   readonly keyFile: string;
 }

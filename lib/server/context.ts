@@ -26,7 +26,7 @@ export interface Services {
 }
 
 /** The services, and the identity behind the request. */
-export interface Context extends Services {
+interface Context extends Services {
   identity: Identity;
 }
 
@@ -39,7 +39,7 @@ export function route<Q extends QueryFields, B>(definition: Route<Context, Q, B>
 }
 
 /** A request about a bucket. */
-export interface BucketCall<Q extends QueryFields = QueryFields, B = unknown> extends Call<Q, B> {
+interface BucketCall<Q extends QueryFields = QueryFields, B = unknown> extends Call<Q, B> {
   bucket: RootBucket;
 }
 

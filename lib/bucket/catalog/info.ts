@@ -116,7 +116,7 @@ export function countFailed(db: Database): number {
 const MOST_PLACES = 10;
 
 /** What a plan was made from: while it is the same, a deploy does what the plan says. */
-export interface PlanBasis {
+interface PlanBasis {
   /** The number of the build that made the catalog. */
   build_seq: number;
   /** Raised by every deploy that had work. */

@@ -16,7 +16,7 @@ port_max = 39999
 `;
 
 /** What `workspace/bucket.conf` says. */
-export interface BucketConf {
+interface BucketConf {
   /** Every key, as text: the KV namespace `vars/bucket`. */
   values: Map<string, string>;
   ports: PortPool;

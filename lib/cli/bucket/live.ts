@@ -14,7 +14,7 @@ interface Terminal {
 }
 
 /** Lines at the end of a terminal that are redrawn in place, until they are disposed of. */
-export interface LiveView extends Disposable {
+interface LiveView extends Disposable {
   /** Shows this progress from now on. */
   update(progress: Progress): void;
   /** Removes the lines, writes, and shows them again below. Everything else must be written in this way. */

@@ -10,7 +10,7 @@ import { type StopRequest, stopRequest, toStderr, toStdout } from "../base/termi
 import { type ApiClient, isUnreachable, jsonOf, openClient, parseBaseUrl } from "./client.ts";
 
 /** A change of a bucket's source on a server, and the functions that follow the run. */
-export interface SourceChange {
+interface SourceChange {
   baseUrl: string;
   /** The bucket's UUID on the server. */
   bucket: string;

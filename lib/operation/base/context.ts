@@ -6,7 +6,7 @@ import type { Launcher } from "../../core/spawn.ts";
 import type { Progress, RolloutProgress, RunKind } from "../../run/protocol.ts";
 
 /** The run that an operation is carried out for. */
-export interface RunIdentity {
+interface RunIdentity {
   id: string;
   kind: RunKind;
   bucketId: string;
@@ -32,7 +32,7 @@ export type Operation = (context: OperationContext, params: Record<string, unkno
 const REPORT_MS = 250;
 
 /** How far an operation is. Its rollouts are asked for when a report is sent. */
-export interface Step extends Pick<Progress, "phase" | "done" | "total"> {
+interface Step extends Pick<Progress, "phase" | "done" | "total"> {
   rollouts?: () => RolloutProgress[];
 }
 

@@ -7,7 +7,7 @@ import { plainDecimal } from "../../codec/config/number.ts";
 import { uuidV5 } from "../../codec/uuid.ts";
 
 /** What of a job decides where it goes. */
-export interface PlacedJob {
+interface PlacedJob {
   name: string;
   selectors: readonly string[];
   deploymentSeq: number;
@@ -15,7 +15,7 @@ export interface PlacedJob {
 }
 
 /** What allocations are computed from. */
-export interface AllocationInput {
+interface AllocationInput {
   bucketId: string;
   /** In the order of deployment. */
   workers: readonly { host: string; labels: readonly string[] }[];

@@ -8,7 +8,7 @@ import { uuidV5 } from "../../codec/uuid.ts";
 import { isActive } from "./allocate.ts";
 
 /** What a build tells templates and scripts. */
-export interface KvInput {
+interface KvInput {
   bucketId: string;
   /** The certificate of the bucket's CA, in PEM. */
   ca: string;

@@ -221,7 +221,7 @@ const WORKER_JSON = object(
  * The worker sync check of job control: what worker.json on a worker says must be what the database remembers of the
  * last sync there. Throws `failed` with the reason and what to do, `unreachable` or `cancelled`.
  */
-export async function checkWorker(context: OperationContext, fleet: Fleet, host: string): Promise<void> {
+async function checkWorker(context: OperationContext, fleet: Fleet, host: string): Promise<void> {
   const worker = fleet.worker(host);
   if (worker.syncedSeq === 0) throw notInSync(host, "nothing was deployed to it yet", "run `ops deploy`");
   const text = await readWorkerJson(await fleet.reach(host), context.signal);

@@ -9,7 +9,7 @@ import { type AllocationState, allocationGrade } from "../plan/rollout-state.ts"
 import type { Reconciled } from "./reconcile.ts";
 
 /** How a deploy went for one allocation; `action` is null where it was not planned. */
-export interface AllocationResult {
+interface AllocationResult {
   worker: string;
   action: string | null;
   outcome: Grade;

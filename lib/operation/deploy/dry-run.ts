@@ -29,7 +29,7 @@ import { type DeployStart, deploySteps } from "./engine.ts";
 import { type Driver, drive } from "./steps.ts";
 
 /** The options of a dry run. */
-export interface DryRunOptions extends ChangeOptions {
+interface DryRunOptions extends ChangeOptions {
   /** Runs the hooks for pre_deploy, with `DRY_RUN=1`, and drops what they store. */
   withHooks: boolean;
   /** `forced` as it was given; the plan repeats it. */

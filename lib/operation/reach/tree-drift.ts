@@ -62,7 +62,7 @@ export interface Promoted {
 }
 
 /** How allocations of one worker were found, in their order. */
-export type Drifts = (AllocationDrift & { job: string })[];
+type Drifts = (AllocationDrift & { job: string })[];
 /** Looks at allocations of one worker. */
 export type LookAt = (worker: string, own: readonly Promoted[]) => Promise<Drifts>;
 

@@ -3,7 +3,7 @@ import { runScriptOn, ScriptAnswer, scriptText } from "../base/scripts.ts";
 import type { ScriptOptions, Transport } from "../base/transport.ts";
 
 /** The end of a log of a job. */
-export interface JobLog {
+interface JobLog {
   /** Its name below `jobs/<job>/logs/`, as the worker has it. */
   file: string;
   /** Whole lines where the file has any; a longer file begins somewhere. */
@@ -11,7 +11,7 @@ export interface JobLog {
 }
 
 /** How much of which logs is read. */
-export interface LogLimits {
+interface LogLimits {
   files: number;
   /** Of each file. */
   bytes: number;
@@ -75,7 +75,7 @@ export async function readWorkerJson(transport: Transport, signal: AbortSignal):
 }
 
 /** What was found on a worker. */
-export interface Examination {
+interface Examination {
   /** Tools that are not installed there. */
   missing: string[];
   /** What stands where the bucket's folder, or a folder above, is to be and is no folder. */

@@ -30,7 +30,7 @@ const SOURCES = {
 } as const;
 
 /** The name of a script. */
-export type ScriptName = keyof typeof SOURCES;
+type ScriptName = keyof typeof SOURCES;
 
 const texts = new Map<ScriptName, string>();
 

@@ -32,7 +32,7 @@ function nothingFound() {
 }
 
 /** What a worker is asked; see scripts/look.sh. */
-export interface FileQuestion {
+interface FileQuestion {
   trees: readonly string[];
   /** The beginning of a list that names the wanted files; without it no list is told. */
   head?: string;

@@ -131,7 +131,7 @@ function section(head: string, lines: readonly string[]): string[] {
 }
 
 /** Why a connection could not be opened. */
-export interface ConnectTrouble {
+interface ConnectTrouble {
   /** One sentence: which worker, what happened, what to do. */
   sentence: string;
   /** For how long it is worth trying again; 0 for what only a person can change. */

@@ -5,7 +5,7 @@ import { Writable } from "node:stream";
  * How a session ended: with the exit code of its command (255 where a signal ended the command), `refused` where sshd
  * allows no further session, `unconnected` where the master did not answer and nothing was started, or `lost`.
  */
-export type SessionEnd = number | "refused" | "unconnected" | "lost";
+type SessionEnd = number | "refused" | "unconnected" | "lost";
 
 /** Gets the output of the command. */
 type SessionReader = (chunk: Buffer, stream: "stdout" | "stderr") => void;

@@ -83,7 +83,7 @@ export async function openKnownHosts(file: string): Promise<KnownHosts> {
 }
 
 /** The lines of known_hosts for the keys of a host. */
-export function knownHostLines(name: string, keys: readonly PublicKey[]): string[] {
+function knownHostLines(name: string, keys: readonly PublicKey[]): string[] {
   return keys.map(({ type, base64 }) => `${name} ${type} ${base64}\n`);
 }
 

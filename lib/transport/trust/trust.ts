@@ -21,7 +21,7 @@ import {
  * `force`; `unreachable`: no answer; `failed`: the host could not be asked, or has no key of a kind in use;
  * `not_needed`: the worker is this machine.
  */
-export type TrustOutcome = "trusted" | "unchanged" | "changed" | "replaced" | "unreachable" | "failed" | "not_needed";
+type TrustOutcome = "trusted" | "unchanged" | "changed" | "replaced" | "unreachable" | "failed" | "not_needed";
 
 /** The outcomes of a host that is not trusted afterwards. */
 export const NOT_TRUSTED: ReadonlySet<TrustOutcome> = new Set(["changed", "unreachable", "failed"]);
@@ -39,7 +39,7 @@ export interface HostTrust {
 }
 
 /** What was found for a worker. */
-export interface WorkerTrust extends HostTrust {
+interface WorkerTrust extends HostTrust {
   worker: string;
 }
 
