@@ -20,11 +20,7 @@ db.exec(`PRAGMA journal_mode = WAL; CREATE TABLE key_value (
 const insert = db.prepare("INSERT INTO key_value VALUES (?, ?, 1, ?, 0, 1700000000, 0)");
 db.exec("BEGIN");
 for (let row = 0; row < Number(rows); row++)
-  insert.run(
-    `ops/job/job_${Math.floor(row / 150)}/worker/10.0.0.${Math.floor(row / 3) % 50}`,
-    `key_${row}`,
-    `value ${row}`,
-  );
+  insert.run(`ops/job/job_${Math.floor(row / 150)}/worker/10.0.0.${Math.floor(row / 3) % 50}`, `key_${row}`, `value ${row}`);
 db.exec("COMMIT");
 db.close();
 const { user, system } = process.cpuUsage();

@@ -87,8 +87,7 @@ function makeWorkspace(folder: string, jobs: number, workers: number): void {
     const manifest = { version: "1.0.0", selectors: ["worker"], resources: { ports } };
     write(`jobs/job_${job}/manifest.json`, JSON.stringify(manifest));
     write(`jobs/job_${job}/Makefile`, "start stop restart:\n\t@true\n");
-    for (let file = 2; file < FILES; file++)
-      write(`jobs/job_${job}/file_${file}.conf`, fileText(`job ${job} file ${file}`));
+    for (let file = 2; file < FILES; file++) write(`jobs/job_${job}/file_${file}.conf`, fileText(`job ${job} file ${file}`));
   }
 }
 

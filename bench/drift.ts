@@ -32,8 +32,7 @@ export async function drift(): Promise<void> {
       ssh.transport({ host, connection: "ssh", root: path.join(folder, "roots", host) }, BUCKET_ID),
     );
     const files = Array.from({ length: FILES }, (_, index) => fileOf(`file${index}`));
-    for (const name of JOBS)
-      await Promise.all(transports.map((one) => syncTree(one, { name, folder: `jobs/${name}`, files })));
+    for (const name of JOBS) await Promise.all(transports.map((one) => syncTree(one, { name, folder: `jobs/${name}`, files })));
     const digests = Object.fromEntries(files.map(({ path, sha256 }) => [path, `644:${sha256}`]));
     const wanted = new Map(JOBS.map((name) => [name, digests]));
     const { signal } = new AbortController();

@@ -29,11 +29,7 @@ const CONCURRENCY = 32;
 
 const [planFile = "", mode, argument = ""] = process.argv.slice(2);
 const plan = JSON.parse(readFileSync(planFile, "utf8")) as FleetPlan;
-const workers: WorkerAddress[] = plan.hosts.map((host) => ({
-  host,
-  connection: "ssh",
-  root: path.join(plan.roots, host),
-}));
+const workers: WorkerAddress[] = plan.hosts.map((host) => ({ host, connection: "ssh", root: path.join(plan.roots, host) }));
 const ssh = await SshConnections.open(
   {
     user: plan.user,

@@ -123,8 +123,7 @@ class Measurement {
   async warm(): Promise<void> {
     this.#client = new Client(this.#planFile);
     const client = this.#client;
-    const uptime = (isShort: boolean) =>
-      client.carryOut({ do: "command", workers: HOSTS.length, text: "uptime", isShort });
+    const uptime = (isShort: boolean) => client.carryOut({ do: "command", workers: HOSTS.length, text: "uptime", isShort });
     await uptime(false);
     await this.#all.warmUp();
     const found = await compare(`uptime on ${HOSTS.length} workers, warm`, 7, {
@@ -269,9 +268,7 @@ async function compare(
     const cost = { ms: median(times), cpuMs: median(all.map(({ cpuMs }) => cpuMs)) };
     medians.set(name, cost);
     const range = `${seconds(Math.min(...times))} - ${seconds(Math.max(...times))}`;
-    console.log(
-      `  ${name.padEnd(26)} ${seconds(cost.ms).padStart(8)} s  (${range})   CPU ${seconds(cost.cpuMs).padStart(6)} s`,
-    );
+    console.log(`  ${name.padEnd(26)} ${seconds(cost.ms).padStart(8)} s  (${range})   CPU ${seconds(cost.cpuMs).padStart(6)} s`);
   }
   return new Medians(medians);
 }

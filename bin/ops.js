@@ -100,8 +100,7 @@ function useCompileCache() {
     const folder = path.join(base, "ops");
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     const found = lstatSync(folder);
-    if (found.isDirectory() && found.uid === process.getuid?.() && (found.mode & 0o077) === 0)
-      module.enableCompileCache(folder);
+    if (found.isDirectory() && found.uid === process.getuid?.() && (found.mode & 0o077) === 0) module.enableCompileCache(folder);
   } catch {
     // Without a cache the start is a little slower.
   }

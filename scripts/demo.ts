@@ -98,9 +98,7 @@ function sshWorker({ user, port }: PrivateSshd): object {
 async function checkServices(): Promise<void> {
   const database = new DatabaseSync(path.join(folder, "root", bucket, "data", "ops.db"), { readOnly: true });
   const services = database
-    .prepare(
-      "SELECT a.job, a.worker_ip AS host, p.port FROM allocations a JOIN job_ports p ON p.job = a.job ORDER BY 1, 2",
-    )
+    .prepare("SELECT a.job, a.worker_ip AS host, p.port FROM allocations a JOIN job_ports p ON p.job = a.job ORDER BY 1, 2")
     .all() as unknown as { job: string; host: string; port: number }[];
   database.close();
   for (const { job, host, port } of services) {

@@ -81,9 +81,7 @@ export class LocalServer {
     });
     let server: LocalServer | undefined;
     const lines = createInterface({ input: child.stdout as NodeJS.ReadableStream });
-    const listening = once(lines, "line", { signal: AbortSignal.timeout(patience(START_LIMIT_MS)) }) as Promise<
-      [string]
-    >;
+    const listening = once(lines, "line", { signal: AbortSignal.timeout(patience(START_LIMIT_MS)) }) as Promise<[string]>;
     const ended = once(child, "exit").then(() => Promise.reject(new Error(`the server ended: ${log}`)));
     const [line] = await Promise.race([listening, ended]);
     ended.catch(() => {});
@@ -96,10 +94,7 @@ export class LocalServer {
   async call<T = Record<string, unknown>>(method: string, path: string, body?: unknown): Promise<Answer<T>> {
     const response = await fetch(`${this.url}${path}`, {
       method,
-      headers: {
-        authorization: `Bearer ${this.token}`,
-        ...(body !== undefined && { "content-type": "application/json" }),
-      },
+      headers: { authorization: `Bearer ${this.token}`, ...(body !== undefined && { "content-type": "application/json" }) },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
     const text = await response.text();

@@ -115,9 +115,7 @@ function functionsOf({ file, text: source }: Source): FunctionSize[] {
 }
 
 function sharedNamesOf(sources: readonly Source[]): Measures["sharedNames"] {
-  const names = sources.flatMap(({ text }) => [
-    ...new Set([...text.matchAll(TOP_LEVEL)].map((match) => match[1] ?? "")),
-  ]);
+  const names = sources.flatMap(({ text }) => [...new Set([...text.matchAll(TOP_LEVEL)].map((match) => match[1] ?? ""))]);
   return [...Map.groupBy(names, (name) => name)]
     .map(([name, { length: files }]) => ({ name, files }))
     .filter(({ files }) => files > 2)
@@ -137,8 +135,7 @@ function sum(values: readonly number[]): number {
 /** The measures of some folders side by side, and their rooms. */
 function report(folders: readonly string[]): string {
   const measures = folders.map((folder) => measure(scriptsOf(folder)));
-  const row = (label: string, cell: (one: Measures) => number | string) =>
-    tableRow(label, ...measures.map((one) => cell(one)));
+  const row = (label: string, cell: (one: Measures) => number | string) => tableRow(label, ...measures.map((one) => cell(one)));
   const spread = ({ median, p90, max }: Spread) => `${median} / ${p90} / ${max}`;
   return [
     tableRow("", ...folders),

@@ -132,8 +132,7 @@ export class PrivateSshd {
   async #answers(host: string): Promise<void> {
     const start = performance.now();
     while (!(await accepts(host, this.port))) {
-      const isOver =
-        this.#listeners.some((child) => !isAlive(child)) || performance.now() - start > patience(START_LIMIT_MS);
+      const isOver = this.#listeners.some((child) => !isAlive(child)) || performance.now() - start > patience(START_LIMIT_MS);
       if (isOver) throw new Error(`${SSHD} does not start: ${this.#lastLog()}`);
       await new Promise((resolve) => setTimeout(resolve, 20));
     }

@@ -41,9 +41,7 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
   },
   async plans() {
     const count = 1_000;
-    const { planned } = await cleanly(async (t) =>
-      SimulatedDeploys.planAll(await SimulatedDeploys.bucket(t), SEED, count),
-    );
+    const { planned } = await cleanly(async (t) => SimulatedDeploys.planAll(await SimulatedDeploys.bucket(t), SEED, count));
     return `seeds ${SEED} to ${SEED + count - 1}: ${count} plans were carried out, ${planned} files and actions as planned, and nothing else where something failed`;
   },
   async ssh_kill() {

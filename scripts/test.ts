@@ -18,11 +18,7 @@ const FILE_LIMIT_MS = 600_000;
 const IN_MEMORY = "/dev/shm";
 /** The bytes that have to be free there: several times what the tests use. */
 const ROOM = 2 * 1024 ** 3;
-const COVERAGE = [
-  "--experimental-test-coverage",
-  "--test-coverage-include=lib/**/*.ts",
-  "--test-coverage-include=bin/*.js",
-];
+const COVERAGE = ["--experimental-test-coverage", "--test-coverage-include=lib/**/*.ts", "--test-coverage-include=bin/*.js"];
 
 function filesOf(mode: string): string[] {
   const all = globSync("test/**/*.test.ts", { cwd: ROOT });

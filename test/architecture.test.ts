@@ -291,8 +291,7 @@ test("the check of owners leaves other uses, comments and strings alone", () => 
 });
 
 test("the check of exports finds a missing docstring and a re-export", () => {
-  const text =
-    '/** Fine. */\nexport const a = 1;\nexport function b() {}\nexport { c } from "./c.ts";\nexport * from "./d.ts";';
+  const text = '/** Fine. */\nexport const a = 1;\nexport function b() {}\nexport { c } from "./c.ts";\nexport * from "./d.ts";';
   assert.deepEqual(
     exportProblems([{ file: "lib/core/a.ts", text }]).map((problem) => problem.split(" ")[0]),
     ["lib/core/a.ts:3", "lib/core/a.ts:4", "lib/core/a.ts:5"],

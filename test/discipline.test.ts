@@ -110,9 +110,7 @@ function problems(rules: readonly Rule[], sources: readonly Source[]): string[] 
     const lines = sources.flatMap(({ file, text }) =>
       text
         .split("\n")
-        .flatMap((line, index) =>
-          found.test(line.replace(/^\s*(?:\/\/|\*|\/\*\*).*/, "")) ? [{ file, at: index + 1 }] : [],
-        ),
+        .flatMap((line, index) => (found.test(line.replace(/^\s*(?:\/\/|\*|\/\*\*).*/, "")) ? [{ file, at: index + 1 }] : [])),
     );
     const broken = lines.filter(({ file }) => except[file] === undefined);
     const used = new Set(lines.map(({ file }) => file));

@@ -83,9 +83,7 @@ function clauseProblems(sources: readonly Source[]): string[] {
 
 /** Citations of pages, headings and rules that do not exist. */
 function citationProblems(sources: readonly Source[]): string[] {
-  const pages = new Map(
-    sources.filter(({ file }) => file.endsWith(".md")).map(({ file, text }) => [file, sectionsOf(text)]),
-  );
+  const pages = new Map(sources.filter(({ file }) => file.endsWith(".md")).map(({ file, text }) => [file, sectionsOf(text)]));
   return sources.flatMap(({ file, text }) => {
     const running = runningText(text);
     const gone = [...new Set(running.match(PAGE_NAME))].filter((page) => !pages.has(page));
@@ -102,9 +100,7 @@ function citationProblem(pages: ReadonlyMap<string, Sections>, name: string, cit
   const page = name.startsWith("docs/") ? name : `${SPEC}/${name.replace(/\.md$/, "")}.md`;
   const sections = pages.get(page);
   if (sections === undefined) return `there is no page ${page}`;
-  const fits = [...sections.keys()].filter(
-    (heading) => cited.startsWith(heading) && !/^\w/.test(cited.slice(heading.length)),
-  );
+  const fits = [...sections.keys()].filter((heading) => cited.startsWith(heading) && !/^\w/.test(cited.slice(heading.length)));
   const heading = fits.sort((one, other) => other.length - one.length)[0];
   if (heading === undefined) return `${page} has no such heading`;
   const rule = /^ (\d+)\b/.exec(cited.slice(heading.length))?.[1];
@@ -183,7 +179,5 @@ test("a citation of a heading is held against its page", () => {
     ["docs/deploy.md, Dry runs", "docs/deploy.md has no such heading"],
   ] as const)
     assert.deepEqual(citationProblems(citing(wrong)), [`lib/a.ts cites ${wrong}: ${problem}`]);
-  assert.deepEqual(citationProblems(citing("docs/gone.md tells more")), [
-    "lib/a.ts names docs/gone.md, which does not exist",
-  ]);
+  assert.deepEqual(citationProblems(citing("docs/gone.md tells more")), ["lib/a.ts names docs/gone.md, which does not exist"]);
 });

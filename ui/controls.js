@@ -261,8 +261,7 @@ export function workerSelection({ path }) {
 
   function meant() {
     const [wanted, tags] = [names.values(), labels.values()];
-    const isMeant = (one) =>
-      wanted?.includes(one.worker_ip) ?? tags?.some((tag) => labelsOf(one).includes(tag)) ?? true;
+    const isMeant = (one) => wanted?.includes(one.worker_ip) ?? tags?.some((tag) => labelsOf(one).includes(tag)) ?? true;
     return workers.filter(isMeant).map(({ worker_ip }) => worker_ip);
   }
 

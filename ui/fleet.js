@@ -81,9 +81,7 @@ function controlsOf({ action }, job, below) {
     const says = does && [`${does}: ${job}, ${count(meant.length, "allocation")} on ${meant.join(", ")}.`];
     return { path: `${below}/${target}`, body, says, danger: job };
   };
-  const buttons = Object.entries(CONTROLS).map(([target, does]) =>
-    action(`${words(target)} …`, () => order(target, does)),
-  );
+  const buttons = Object.entries(CONTROLS).map(([target, does]) => action(`${words(target)} …`, () => order(target, does)));
   const forget = action("Stop and forget …", () => order("stop", FORGET, { forget: true }), { style: "danger" });
   const status = action("Status", () => order("status"));
   const form = el("form.row");

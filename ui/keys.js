@@ -28,12 +28,7 @@ const FIXED = [
   ["Shift 1 … 9", "The row with this number"],
   ["Esc", "Close what is open"],
 ];
-const ARROWS = {
-  ArrowUp: ["#sections", -1],
-  ArrowDown: ["#sections", 1],
-  ArrowLeft: [".tabs", -1],
-  ArrowRight: [".tabs", 1],
-};
+const ARROWS = { ArrowUp: ["#sections", -1], ArrowDown: ["#sections", 1], ArrowLeft: [".tabs", -1], ArrowRight: [".tabs", 1] };
 const SCHEMES = ["", "light", "dark"].map((one) => [one, one || "system"]);
 
 let pending = 0;
@@ -50,8 +45,7 @@ export function startKeys() {
     const isTyping = target.matches?.("input:not([type=checkbox]), textarea, select");
     // The second Ctrl+F is the browser's.
     const isFind = key === "f" && !shiftKey;
-    const isTaken =
-      ctrlKey || metaKey ? isFind && findInLog() : !isTyping && ((shiftKey && shifted(event)) || act(event));
+    const isTaken = ctrlKey || metaKey ? isFind && findInLog() : !isTyping && ((shiftKey && shifted(event)) || act(event));
     if (isTaken) event.preventDefault();
   });
   for (const end of ["keyup", "blur"]) addEventListener(end, ({ key = "Shift" }) => key === "Shift" && number([]));

@@ -122,8 +122,7 @@ function dataTable(sample, { caption, cells = {}, name = "", counted = COUNTED, 
 
   function draw() {
     const found = rows.filter((row) => matches(row, columns, search.value, facets));
-    if (sorted !== "")
-      found.sort((a, b) => ORDER.compare(textOf(a[sorted]), textOf(b[sorted])) * (descending ? -1 : 1));
+    if (sorted !== "") found.sort((a, b) => ORDER.compare(textOf(a[sorted]), textOf(b[sorted])) * (descending ? -1 : 1));
     for (const facet of facets) facet.offer(rows);
     for (const [index, key] of columns.entries()) mark(heads[index], key, rows, key === sorted && descending);
     drawList(body, found.slice(0, visible), (row) => rowOf(row, columns, cells));
@@ -220,11 +219,7 @@ export function progressOf(progress) {
   const { phase, done, total, waiting, rollouts } = progress;
   const bar = el("progress", { max: Math.max(total, 1), value: done });
   const waits = waiting.map(({ on, since }) => el("li", "waits for ", el("b", on), ", since ", ago(since)));
-  return el(
-    "div.data",
-    el("label", `${phase}: ${done} of ${total} `, bar),
-    el("ul.plain", rollouts.map(rolloutOf), waits),
-  );
+  return el("div.data", el("label", `${phase}: ${done} of ${total} `, bar), el("ul.plain", rollouts.map(rolloutOf), waits));
 }
 
 function rolloutOf({ job, action, batch, batches, gate, workers, done, failed, hosts }) {

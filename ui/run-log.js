@@ -100,12 +100,7 @@ export class RunLog {
     const asked = queryOf({ ...query, after: `${after.offset}.${after.line}`, until, limit });
     const answer = await call("GET", this.path(`/logs/search?${asked}`), { signal });
     const [offset, line] = answer.next.split(".").map(Number);
-    const lines = answer.matches.map(({ offset: start, line: number, text }) => ({
-      start,
-      end: start + 1,
-      number,
-      text,
-    }));
+    const lines = answer.matches.map(({ offset: start, line: number, text }) => ({ start, end: start + 1, number, text }));
     if (offset - this.#places.at(-1).offset > FIRST_SPAN_BYTES) this.#places.push({ offset, line });
     return { lines, next: { offset, line }, isLast: offset === after.offset || offset >= this.size };
   }
@@ -146,9 +141,7 @@ export function allLines(log) {
     const bytes = await log.read(base, until);
     const starts = startsIn(bytes, base);
     const ends = [...starts.slice(1), ...(until === size ? [size] : [])];
-    return ends
-      .map((end, index) => lineOf(bytes, base, starts[index], end))
-      .filter(({ start, end }) => end > from && start < to);
+    return ends.map((end, index) => lineOf(bytes, base, starts[index], end)).filter(({ start, end }) => end > from && start < to);
   }
   return {
     async after(offset, most) {

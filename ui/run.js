@@ -70,11 +70,7 @@ function headOf(page, run) {
     ending && el("p.status.changed", ending),
     progressOf(progress),
     usual && el(duration_ms > usual ? "p.status.changed" : "p.hint", `Usually takes ${duration(usual)}`),
-    el(
-      "div.controls",
-      isActive ? !ending && cancelButton(page, id, kind) : againButtons(page, run),
-      button("Log", showLog),
-    ),
+    el("div.controls", isActive ? !ending && cancelButton(page, id, kind) : againButtons(page, run), button("Log", showLog)),
   ];
 }
 
@@ -92,11 +88,7 @@ export function againButtons(page, { id, kind, status: state, params }) {
   const again = { path, body, danger, says: [`Starts ${asked}.`] };
   const retry = { path, body: { retry_of: id }, danger, says: [`Repeats ${asked} where it is not done.`] };
   const canRetry = state !== "succeeded" && REPEATED.test(kind);
-  return [
-    page.action("Run again …", again),
-    canRetry && page.action("Retry what failed …", retry),
-    copyButton(page, again),
-  ];
+  return [page.action("Run again …", again), canRetry && page.action("Retry what failed …", retry), copyButton(page, again)];
 }
 
 function hostsOf(run) {
@@ -170,8 +162,7 @@ function toldOf(run) {
   const { status: state, by, took, why } = rowOf(run);
   const told = { status: state, by, took, why };
   for (const [name, value] of Object.entries(run.params)) told[`parameter ${name}`] = JSON.stringify(value);
-  for (const { job, worker, outcome } of outcomesOf(run))
-    told[`outcome ${[job, worker].filter(Boolean).join("@")}`] = outcome;
+  for (const { job, worker, outcome } of outcomesOf(run)) told[`outcome ${[job, worker].filter(Boolean).join("@")}`] = outcome;
   return told;
 }
 

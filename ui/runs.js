@@ -199,10 +199,7 @@ function foundOf({ job, worker, files = [], evidence, status: said }) {
     .map(({ exit_code, lines }) => ({ file: `make status: exit code ${exit_code}`, lines }));
   const found = [...(evidence?.logs ?? []), ...makes];
   if (files.length + found.length === 0) return null;
-  const texts = found.map(({ file, lines }) => [
-    el("p", file),
-    textBox(`${file} of ${job} on ${worker}`, lines.join("\n")),
-  ]);
+  const texts = found.map(({ file, lines }) => [el("p", file), textBox(`${file} of ${job} on ${worker}`, lines.join("\n"))]);
   const diffs = files.map(fileDiff);
   return el("details", { open: true }, el("summary", el("b", job), ` on ${worker}`), texts.flat(), diffs);
 }

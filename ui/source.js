@@ -70,11 +70,7 @@ function comparison({ path, link, query }, id) {
       ...changed.map((file) => ({ ...file, change: "changed", note: noteOf(file) })),
     ];
     const sum = `${added.length} added, ${removed.length} removed, ${changed.length} changed.`;
-    return [
-      choice("Against", [["", "the current one"], ...options], against, go),
-      el("p", sum),
-      ...files.map(fileDiff),
-    ];
+    return [choice("Against", [["", "the current one"], ...options], against, go), el("p", sum), ...files.map(fileDiff)];
   };
   const read = () => Promise.all(reads.map((one) => call("GET", path(one))));
   return part(`What ${id.slice(0, 8)} changes`, read, draw);
@@ -181,10 +177,7 @@ function snapshotsParts(page) {
   };
   const list = listPart("Snapshots", () => all(page.path("/snapshots?limit=500")), {
     columns: ["name", "created_at", "note", "size_bytes", "source_revision", "schema_version", "actions"],
-    cells: {
-      note: ({ note, error }) => (error ? el("span.why", error) : note),
-      actions: (row) => snapshotControls(page, row),
-    },
+    cells: { note: ({ note, error }) => (error ? el("span.why", error) : note), actions: (row) => snapshotControls(page, row) },
     tools: page.action("Create snapshot …", create),
   });
   return [list];

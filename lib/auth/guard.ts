@@ -84,10 +84,7 @@ export class Guard {
     }
     // A browser also sends cookies with requests that other sites cause (CSRF).
     if (!SAFE_METHODS.has(request.method) && !isOwnRequest(request))
-      throw new Failure(
-        "csrf_failed",
-        "a change by session cookie needs an Origin header of this server and X-Ops-CSRF: 1",
-      );
+      throw new Failure("csrf_failed", "a change by session cookie needs an Origin header of this server and X-Ops-CSRF: 1");
     return session;
   }
 
@@ -98,9 +95,7 @@ export class Guard {
     if (isVerify || !totp) return false;
     const code = request.headers["x-ops-totp"];
     const isProven =
-      code === undefined
-        ? totp.sessions.verify(cookieOf(request)) !== undefined
-        : totp.codes.accept(request.peer, String(code));
+      code === undefined ? totp.sessions.verify(cookieOf(request)) !== undefined : totp.codes.accept(request.peer, String(code));
     const isSignOut = request.path === SESSION_PATH && request.method === "DELETE";
     if (!isProven) {
       const isGiven = code !== undefined || totp.sessions.isIn(cookieOf(request));

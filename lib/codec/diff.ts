@@ -18,11 +18,7 @@ interface LineChange {
  * for equal texts. `undefined` stands for a text that is not there. Takes the shortest way up to `mostEdits` changed
  * lines (2,000 by default); time and memory grow with the square of their number.
  */
-export function unifiedDiff(
-  before: string | undefined,
-  after: string | undefined,
-  mostEdits: number = MOST_DIFF_EDITS,
-): string {
+export function unifiedDiff(before: string | undefined, after: string | undefined, mostEdits: number = MOST_DIFF_EDITS): string {
   if (before === after) return "";
   const [a, b] = [linesWithEnds(before ?? ""), linesWithEnds(after ?? "")];
   return hunksOf(changesBetween(a, b, mostEdits))
@@ -90,12 +86,7 @@ function walkBack(
     x = before.get(from) ?? 0;
     y = x - from;
     const [beforeFrom, afterFrom] = [start + x, start + y];
-    prepend(changes, {
-      beforeFrom,
-      beforeTo: beforeFrom + (down ? 0 : 1),
-      afterFrom,
-      afterTo: afterFrom + (down ? 1 : 0),
-    });
+    prepend(changes, { beforeFrom, beforeTo: beforeFrom + (down ? 0 : 1), afterFrom, afterTo: afterFrom + (down ? 1 : 0) });
   }
   return changes;
 }

@@ -40,9 +40,7 @@ function isWithin(folder: string, path: string): boolean {
 function fitsPath(pattern: string, path: string): boolean {
   const patterns = pattern.split("/");
   const parts = path.split("/");
-  return (
-    patterns.length === parts.length && patterns.every((one, at) => partFits(compilePart(one) ?? [], parts[at] ?? ""))
-  );
+  return patterns.length === parts.length && patterns.every((one, at) => partFits(compilePart(one) ?? [], parts[at] ?? ""));
 }
 
 /** `*`, or what one character must be. */
@@ -87,9 +85,7 @@ function oneOfRanges(text: string, negated: boolean): GlobStep {
   const ranges = [...text.matchAll(/\\?(.)(?:-\\?(.))?/gsu)].map(([, low = "", high = low]) => [low, high] as const);
   return (character) => {
     const code = character.codePointAt(0) ?? 0;
-    const inside = ranges.some(
-      ([low, high]) => (low.codePointAt(0) ?? 0) <= code && code <= (high.codePointAt(0) ?? 0),
-    );
+    const inside = ranges.some(([low, high]) => (low.codePointAt(0) ?? 0) <= code && code <= (high.codePointAt(0) ?? 0));
     return inside !== negated;
   };
 }

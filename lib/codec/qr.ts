@@ -98,8 +98,7 @@ function drawing(version: number, mask: number, words: number[]): QrCode {
     put(frame, [row, column], dark !== isMasked(row, column));
   }
   const format = withCheckBits((LEVEL_L << 3) | mask, 10, FORMAT_POLYNOMIAL) ^ FORMAT_MASK;
-  for (let bit = 0; bit < 15; bit++)
-    for (const place of formatPlaces(frame.length, bit)) put(frame, place, isSet(format, bit));
+  for (let bit = 0; bit < 15; bit++) for (const place of formatPlaces(frame.length, bit)) put(frame, place, isSet(format, bit));
   const own = withCheckBits(version, 12, VERSION_POLYNOMIAL);
   for (let bit = 0; version >= 7 && bit < 18; bit++)
     for (const place of versionPlaces(frame.length, bit)) put(frame, place, isSet(own, bit));
@@ -159,8 +158,7 @@ function correctionWords(words: readonly number[], count: number): number[] {
   for (const word of words) {
     const factor = word ^ (remainder.shift() as number);
     remainder.push(0);
-    for (const [at, coefficient] of divisor.entries())
-      remainder[at] = (remainder[at] as number) ^ product(coefficient, factor);
+    for (const [at, coefficient] of divisor.entries()) remainder[at] = (remainder[at] as number) ^ product(coefficient, factor);
   }
   return remainder;
 }

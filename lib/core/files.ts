@@ -75,11 +75,7 @@ export function temporaryName(file: string): string {
  * Replaces a file so that every reader sees the old or the new content and a crash leaves one of them:
  * written beside it, flushed to the disk, renamed, and the folder flushed. The mode holds under any umask.
  */
-export async function writeAtomic(
-  file: string,
-  content: string | Uint8Array,
-  mode: number = PRIVATE_FILE,
-): Promise<void> {
+export async function writeAtomic(file: string, content: string | Uint8Array, mode: number = PRIVATE_FILE): Promise<void> {
   const temporary = temporaryName(file);
   try {
     await writeFlushed(temporary, content, mode);
@@ -95,11 +91,7 @@ export async function writeAtomic(
  * Creates a file, never half-written; answers false where the name is taken. The content is flushed to the disk, the
  * folder is not: a power loss may take the new name back.
  */
-export async function createExclusive(
-  file: string,
-  content: string | Uint8Array,
-  mode = PRIVATE_FILE,
-): Promise<boolean> {
+export async function createExclusive(file: string, content: string | Uint8Array, mode = PRIVATE_FILE): Promise<boolean> {
   const temporary = temporaryName(file);
   try {
     await writeFlushed(temporary, content, mode);

@@ -27,12 +27,7 @@ function readStat(pid: number): Stat | undefined {
     const text = readFileSync(`/proc/${pid}/stat`, "latin1");
     // The name in parentheses may itself hold blanks and parentheses: the fields start behind the last one.
     const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
-    return {
-      state: fields[0] ?? "",
-      group: Number(fields[2]),
-      threads: Number(fields[17]),
-      startTime: fields[19] ?? "",
-    };
+    return { state: fields[0] ?? "", group: Number(fields[2]), threads: Number(fields[17]), startTime: fields[19] ?? "" };
   } catch (error) {
     if (hasErrno(error, "ENOENT", "ESRCH")) return undefined;
     throw error;

@@ -44,8 +44,7 @@ export async function loadAssets(folder: string = path.join(PROGRAM_ROOT, "ui"))
   const assets = new Map<string, Asset>();
   for (const { path: name } of walk(folder)) {
     const type = MEDIA_TYPES[path.extname(name)];
-    if (type === undefined)
-      throw new Failure("failed", `Cannot serve ${path.join(folder, name)}: unknown kind of file`);
+    if (type === undefined) throw new Failure("failed", `Cannot serve ${path.join(folder, name)}: unknown kind of file`);
     const asset = { type, content: await readFile(path.join(folder, name)) };
     assets.set(`/${name}`, asset);
     if (path.basename(name) !== "index.html") continue;

@@ -19,9 +19,7 @@ export interface Shape<T> {
 export type Infer<S> = S extends Shape<infer T> ? T : never;
 
 /** The outcome of a check: the value where there are no problems. */
-export type Checked<T> =
-  | { ok: true; value: T; warnings: Problem[] }
-  | { ok: false; problems: Problem[]; warnings: Problem[] };
+export type Checked<T> = { ok: true; value: T; warnings: Problem[] } | { ok: false; problems: Problem[]; warnings: Problem[] };
 
 const MOST_PROBLEMS = 100;
 
@@ -62,8 +60,7 @@ export function string(rule: { pattern?: RegExp; means?: string; max?: number; m
       if (typeof value !== "string") report(path, `expected a string, found ${typeName(value)}`);
       else if (rule.min !== undefined && value.length < rule.min)
         report(path, rule.min === 1 ? "must not be empty" : `must have at least ${rule.min} characters`);
-      else if (rule.max !== undefined && value.length > rule.max)
-        report(path, `must have at most ${rule.max} characters`);
+      else if (rule.max !== undefined && value.length > rule.max) report(path, `must have at most ${rule.max} characters`);
       else if (rule.pattern && value.match(rule.pattern)?.[0] !== value)
         report(path, `expected ${rule.means ?? `text that matches ${rule.pattern}`}, found ${quote(value)}`);
       return value as string;
@@ -87,8 +84,7 @@ export function integer(rule: { min?: number; max?: number } = {}): Shape<number
   return {
     schema: definedKeys({ type: "integer", minimum: rule.min, maximum: rule.max }),
     check(value, path, report) {
-      if (typeof value !== "number" || !Number.isSafeInteger(value))
-        report(path, `expected an integer, found ${show(value)}`);
+      if (typeof value !== "number" || !Number.isSafeInteger(value)) report(path, `expected an integer, found ${show(value)}`);
       else if ((rule.min !== undefined && value < rule.min) || (rule.max !== undefined && value > rule.max))
         report(path, `expected a number ${bounds(rule)}, found ${value}`);
       return value as number;

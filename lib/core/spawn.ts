@@ -88,10 +88,7 @@ export class Launcher {
   readonly #onGroup: (change: "open" | "close", group: GroupIdentity) => void;
   readonly #open = new Map<number, GroupIdentity>();
 
-  constructor(
-    environment: NodeJS.ProcessEnv,
-    onGroup: (change: "open" | "close", group: GroupIdentity) => void = () => {},
-  ) {
+  constructor(environment: NodeJS.ProcessEnv, onGroup: (change: "open" | "close", group: GroupIdentity) => void = () => {}) {
     this.#environment = environment;
     this.#onGroup = onGroup;
   }
@@ -174,11 +171,7 @@ export class Launcher {
    * The child is not listed in `groups`: its starter decides when it must end.
    */
   async channel(argv: Argv, output: number | "ignore", onMessage: (message: unknown) => void): Promise<Channel> {
-    const child = await launch(argv, {
-      env: this.#environment,
-      stdio: ["ignore", output, output, "ipc"],
-      serialization: "json",
-    });
+    const child = await launch(argv, { env: this.#environment, stdio: ["ignore", output, output, "ipc"], serialization: "json" });
     const ended = new Promise<Exit>((resolve) => {
       // "close" follows "exit" once the channel has been read to its end.
       child.once("close", (exitCode, signal) => resolve({ exitCode, signal }));

@@ -24,11 +24,7 @@ type Refuse = (path: string, why: string) => void;
  * every level. Refused are symlinks, special files, names that are not UTF-8, what cannot be read, and a root that is
  * no folder: nothing that points elsewhere is ever taken along. By default a refusal throws `invalid_source`.
  */
-export function walk(
-  root: string,
-  skip: ReadonlySet<string> = new Set(),
-  refuse: Refuse = throwRefusal(root),
-): FoundFile[] {
+export function walk(root: string, skip: ReadonlySet<string> = new Set(), refuse: Refuse = throwRefusal(root)): FoundFile[] {
   const found: FoundFile[] = [];
   const visit = (below: string) => {
     for (const entry of entryNames(root, below, refuse)) {

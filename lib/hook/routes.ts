@@ -1,12 +1,6 @@
 import type { HookEvent } from "../bucket/base/model.ts";
 import type { KvStore } from "../bucket/kv/kv.ts";
-import {
-  fullNamespace,
-  isPrivateKey,
-  isSecretNamespace,
-  mayWrite,
-  readableNamespaces,
-} from "../bucket/kv/kv-access.ts";
+import { fullNamespace, isPrivateKey, isSecretNamespace, mayWrite, readableNamespaces } from "../bucket/kv/kv-access.ts";
 import { type Infer, integer, optional, type Shape, string, withDefault } from "../core/shape.ts";
 import { type Answer, json } from "../http/message.ts";
 import { rolloutOrder } from "../plan/rollout.ts";
@@ -75,11 +69,7 @@ const NAME_FIELD = string({ min: 1, max: 1_000, pattern: /[^\p{Cc}\p{Cs}]*/u, me
 /** SQLite keeps text as UTF-8, without lone surrogates: with them a value would be read back as another. */
 const VALUE_FIELD = string({ min: 1, pattern: /\P{Cs}*/u, means: "well-formed text" });
 const ENTRY_FIELDS = { namespace: NAME_FIELD, key: NAME_FIELD };
-const WRITE_FIELDS = {
-  ...ENTRY_FIELDS,
-  value: VALUE_FIELD,
-  ttl: withDefault(integer({ min: 0, max: LONGEST_TTL_S }), 0),
-};
+const WRITE_FIELDS = { ...ENTRY_FIELDS, value: VALUE_FIELD, ttl: withDefault(integer({ min: 0, max: LONGEST_TTL_S }), 0) };
 
 const ACQUIRE_FIELDS = {
   name: NAME_FIELD,
@@ -93,13 +83,7 @@ export const HOOK_ROUTES: readonly HookRoute[] = [
   hookRoute({ method: "PUT", path: "/kv", fields: WRITE_FIELDS, writes: true, handle: putValue("/kv") }),
   hookRoute({ method: "DELETE", path: "/kv", fields: ENTRY_FIELDS, writes: true, handle: deleteValue("/kv") }),
   hookRoute({ method: "PUT", path: "/kv/secret", fields: WRITE_FIELDS, writes: true, handle: putValue("/kv/secret") }),
-  hookRoute({
-    method: "DELETE",
-    path: "/kv/secret",
-    fields: ENTRY_FIELDS,
-    writes: true,
-    handle: deleteValue("/kv/secret"),
-  }),
+  hookRoute({ method: "DELETE", path: "/kv/secret", fields: ENTRY_FIELDS, writes: true, handle: deleteValue("/kv/secret") }),
   hookRoute({ method: "GET", path: "/kv/keys", fields: { namespace: optional(NAME_FIELD) }, handle: listKeys }),
   hookRoute({ method: "GET", path: "/demands", fields: {}, handle: listDemands }),
   hookRoute({ method: "POST", path: "/semaphore/acquire", fields: ACQUIRE_FIELDS, handle: acquire }),
@@ -161,8 +145,7 @@ function deleteValue(route: "/kv" | "/kv/secret") {
 }
 
 function listKeys({ namespace }: { namespace: string | undefined }, call: HookCall): Answer {
-  const asked =
-    namespace === undefined ? [`vars/job/${call.script.job}`, `secrets/job/${call.script.job}`] : [namespace];
+  const asked = namespace === undefined ? [`vars/job/${call.script.job}`, `secrets/job/${call.script.job}`] : [namespace];
   const namespaces: Record<string, string[]> = {};
   for (const one of asked) {
     const full = readableName(one, call);

@@ -106,8 +106,7 @@ async function answerScript(api: Api, request: HttpRequest, connection: Connecti
   const command = String(request.headers.command ?? "");
   const { script, ended } = callerOf(api, id, String(request.headers.event ?? ""), command);
   for (const { path, message } of warnings) options.warn(script, `${route.method} ${route.path}: ${path} ${message}`);
-  if (route.writes && script.event === "health_check")
-    return errorAnswer(400, "KV writes are not allowed during health_check");
+  if (route.writes && script.event === "health_check") return errorAnswer(400, "KV writes are not allowed during health_check");
   const signal = AbortSignal.any([request.signal, ended.signal, options.signal]);
   return route.handle(given, { script, command, options, semaphores, signal, longPoll: () => request.longPoll() });
 }

@@ -74,13 +74,7 @@ export class Semaphores {
   /** A name that nobody has used has one free slot. */
   status(scope: Scope): SemaphoreStatus {
     const { capacity, holders, waiters } = this.#semaphores.get(scopeKey(scope)) ?? unused(scope, 1);
-    return {
-      name: scope.name,
-      capacity,
-      holders: [...holders],
-      waiting: waiters.size,
-      available: capacity - holders.size,
-    };
+    return { name: scope.name, capacity, holders: [...holders], waiting: waiters.size, available: capacity - holders.size };
   }
 
   /** The names of the semaphores under a job and event that `holder` has a slot of. */

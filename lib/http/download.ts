@@ -97,8 +97,7 @@ function isRangeWanted({ method, headers }: HttpRequest, etag: string): boolean 
 function rangeOf(text: string, sizeBytes: number): [number, number] | "none" | undefined {
   const [, first = "", last = ""] = /^bytes=(\d{0,15})-(\d{0,15})$/i.exec(text.trim()) ?? [];
   if (first === "" && last === "") return undefined;
-  if (first === "")
-    return last === "0" || sizeBytes === 0 ? "none" : [Math.max(0, sizeBytes - Number(last)), sizeBytes];
+  if (first === "") return last === "0" || sizeBytes === 0 ? "none" : [Math.max(0, sizeBytes - Number(last)), sizeBytes];
   const [start, end] = [Number(first), last === "" ? sizeBytes : Math.min(Number(last) + 1, sizeBytes)];
   if (last !== "" && Number(last) < start) return undefined;
   return start >= sizeBytes ? "none" : [start, end];

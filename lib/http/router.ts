@@ -32,14 +32,7 @@ export interface Route<C, Q extends QueryFields = QueryFields, B = unknown> {
    * The answer of success. Without a shape, the body is of `type` (`example` is one) or empty. With `ranges` the answer
    * is a download, which may also be 206, 304 and `range_not_satisfiable`.
    */
-  answer: {
-    status: number;
-    description: string;
-    shape?: Shape<unknown>;
-    type?: string;
-    example?: string;
-    ranges?: true;
-  };
+  answer: { status: number; description: string; shape?: Shape<unknown>; type?: string; example?: string; ranges?: true };
   /** The codes of failures besides those that every route has. */
   failures?: readonly FailureCode[];
   handle(call: Call<Q, B>, context: C): Promise<Answer>;

@@ -52,11 +52,7 @@ export interface Decision {
   reason: string;
 }
 
-const POLICY_ACTION: Record<ChangePolicy["restartPolicy"], Action> = {
-  always: "restart",
-  reload: "reload",
-  never: "sync",
-};
+const POLICY_ACTION: Record<ChangePolicy["restartPolicy"], Action> = { always: "restart", reload: "reload", never: "sync" };
 
 /**
  * Decides what happens to an allocation: the first rule that applies. With `syncOnly` a first start stays a start: the

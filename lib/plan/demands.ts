@@ -147,9 +147,7 @@ export function deploymentSequence(graph: DemandGraph): DeploymentSequence {
       if (left === 0) ready.push(dependent);
     }
   }
-  return levels.size === graph.size
-    ? { levels, cycle: undefined }
-    : { levels: undefined, cycle: findCycle(graph, levels) };
+  return levels.size === graph.size ? { levels, cycle: undefined } : { levels: undefined, cycle: findCycle(graph, levels) };
 }
 
 function levelAbove(graph: DemandGraph, levels: ReadonlyMap<string, number>, job: string): number {

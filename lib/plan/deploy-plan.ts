@@ -129,9 +129,5 @@ export function plannedFiles(before: FileDigests, after: FileDigests): PlannedFi
 
 /** The phases of a rollout by the names of their workers. */
 export function plannedPhases(phases: readonly Phase[]): PlannedJob["phases"] {
-  return phases.map(({ phase, action, batches }) => ({
-    phase,
-    action,
-    batches: batches.map(({ workers }) => workers),
-  }));
+  return phases.map(({ phase, action, batches }) => ({ phase, action, batches: batches.map(({ workers }) => workers) }));
 }

@@ -57,10 +57,7 @@ function readChunk(layout: Layout, runId: string, after: number): LogChunk {
   // A file that is not regular counts as empty.
   const size = found?.isFile() ? found.size : 0;
   if (after > size)
-    throw new Failure(
-      "invalid_request",
-      `after: expected an offset of at most ${size}, the end of the log, found ${after}`,
-    );
+    throw new Failure("invalid_request", `after: expected an offset of at most ${size}, the end of the log, found ${after}`);
   const bytes = readBytes(activity, after, Math.min(CHUNK_BYTES, size - after));
   const ended = record.status !== "running";
   const whole = ended && after + bytes.length === size ? bytes : bytes.subarray(0, characterEnd(bytes));

@@ -1,15 +1,7 @@
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { Failure } from "../core/errors.ts";
 import { boolean, described, type Infer, integer, list, object, string } from "../core/shape.ts";
-import {
-  bytesAsText,
-  type LineFilter,
-  MOST_LINE_BYTES,
-  NEWLINE,
-  openLog,
-  wantedLines,
-  wholeLines,
-} from "./log-lines.ts";
+import { bytesAsText, type LineFilter, MOST_LINE_BYTES, NEWLINE, openLog, wantedLines, wholeLines } from "./log-lines.ts";
 import { readRecord, runNotFound } from "./record.ts";
 
 /** Which lines to search for, and where. */

@@ -72,9 +72,7 @@ export const RUNS = {
   rollback: { summary: "Build the revision that was restored", parameters: object({ revision: string() }) },
   build: {
     summary: "Turn the source into the catalog that deploys work from",
-    parameters: object({
-      purge_job_kv: flag("Also delete variables and secrets of jobs that no longer have an allocation"),
-    }),
+    parameters: object({ purge_job_kv: flag("Also delete variables and secrets of jobs that no longer have an allocation") }),
   },
   deploy: {
     summary: "Bring the workers to the state of the catalog, in health-gated waves",
@@ -85,13 +83,9 @@ export const RUNS = {
         dry_run: flag("Change nothing on any worker: show what a deploy would do, and why"),
         with_hooks: flag("In a dry run, run pre_deploy with DRY_RUN=1 and drop the values that it stores"),
         force: flag("Also roll out jobs whose deploy is complete"),
-        force_only: optional(
-          described(ALLOCATIONS, "Like force, but only on these workers; JOB@WORKER is one allocation"),
-        ),
+        force_only: optional(described(ALLOCATIONS, "Like force, but only on these workers; JOB@WORKER is one allocation")),
         sync_only: flag("Bring the files and promote them, but start, reload and restart nothing"),
-        plan: optional(
-          described(string({ min: 36, max: 36 }), "Carry out the plan of this dry run, or nothing; goes alone"),
-        ),
+        plan: optional(described(string({ min: 36, max: 36 }), "Carry out the plan of this dry run, or nothing; goes alone")),
       },
       { needs: [["with_hooks", "dry_run"]], alone: "plan" },
     ),
@@ -126,10 +120,7 @@ export const RUNS = {
     summary: "Remove the files of removed allocations from their workers, and deleted keys",
     parameters: object({
       retain_days: withDefault(
-        described(
-          integer({ min: 0, max: 36_500 }),
-          "Keep deleted keys and old versions for that many days (default: 0)",
-        ),
+        described(integer({ min: 0, max: 36_500 }), "Keep deleted keys and old versions for that many days (default: 0)"),
         0,
       ),
     }),
@@ -179,10 +170,7 @@ export const RUNS = {
       WORKERS_OR_LABELS,
     ),
   },
-  worker_facts: {
-    summary: "Read facts of workers: system, processors, memory, disks, addresses, tools",
-    parameters: READING,
-  },
+  worker_facts: { summary: "Read facts of workers: system, processors, memory, disks, addresses, tools", parameters: READING },
   worker_uptime: { summary: "Read load and uptime of workers", parameters: READING },
   worker_sysstat: {
     summary: "Read the use of processors, memory, disks and network of workers over one second",
@@ -239,10 +227,7 @@ const ROLLOUT_PROGRESS = object({
   done: COUNT,
   running: COUNT,
   failed: COUNT,
-  hosts: described(
-    list(HOST_PROGRESS),
-    "In the order in which they are taken; of over 1,000 those at work or in trouble",
-  ),
+  hosts: described(list(HOST_PROGRESS), "In the order in which they are taken; of over 1,000 those at work or in trouble"),
 });
 /** How far the rollout of one job is. */
 export type RolloutProgress = Infer<typeof ROLLOUT_PROGRESS>;

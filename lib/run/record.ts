@@ -81,11 +81,7 @@ export const COMMAND_ENDED = "command ended before it completed";
  */
 export async function createRecord(
   layout: Layout,
-  start: Pick<RunRecord, "id" | "bucket_id" | "origin" | "params"> & {
-    kind: RunKind;
-    actor: Actor;
-    requestId: string | null;
-  },
+  start: Pick<RunRecord, "id" | "bucket_id" | "origin" | "params"> & { kind: RunKind; actor: Actor; requestId: string | null },
 ): Promise<RunRecord & { kind: RunKind }> {
   const { actor, requestId, ...given } = start;
   const now = new Date().toISOString();

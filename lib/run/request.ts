@@ -65,9 +65,7 @@ export function startShape(kind: RunKind, parameters = RUNS[kind].parameters as 
       allOf: [...allOf, ...alone],
     },
     check: (value, path, report) =>
-      isObject(value) && value.retry_of !== undefined
-        ? RETRY.check(value, path, report)
-        : parameters.check(value, path, report),
+      isObject(value) && value.retry_of !== undefined ? RETRY.check(value, path, report) : parameters.check(value, path, report),
   };
 }
 

@@ -11,14 +11,7 @@ import { endGroup, type GroupIdentity, identify, isGroupAlive, signalProcess } f
 import { faultPoint, selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
 import { EventLog } from "./events.ts";
-import {
-  CANCEL_WAIT_MS,
-  type FromWorker,
-  type OutcomeMessage,
-  type Progress,
-  type RunKind,
-  type RunParams,
-} from "./protocol.ts";
+import { CANCEL_WAIT_MS, type FromWorker, type OutcomeMessage, type Progress, type RunKind, type RunParams } from "./protocol.ts";
 import {
   type Actor,
   addAudit,
@@ -307,13 +300,9 @@ export class Supervisor {
   async #notActive(layout: Layout, runId: string): Promise<Failure> {
     const record = readRecord(layout, runId);
     if (!record) return runNotFound(runId);
-    if (record.status !== "running")
-      return new Failure("run_not_active", `run ${runId} has already ended: ${record.status}`);
+    if (record.status !== "running") return new Failure("run_not_active", `run ${runId} has already ended: ${record.status}`);
     if (record.origin === "server") return new Failure("run_not_active", `run ${runId} is just ending`);
     const { actor } = record.audit[0] ?? { actor: { address: "an unknown process" } };
-    return new Failure(
-      "run_not_active",
-      `run ${runId} was started on the command line by ${actor.address}; stop it there`,
-    );
+    return new Failure("run_not_active", `run ${runId} was started on the command line by ${actor.address}; stop it there`);
   }
 }

@@ -30,10 +30,17 @@ export function logExchange(log: Log, { request, status, bytes, durationMs }: Ex
   const path = noted.route === undefined ? "-" : printable(request.path);
   const duration_ms = Math.round(durationMs);
   const shape = route === path ? "" : ` route=${route}`;
-  log(
-    `${method} ${path} ${status} bytes=${bytes} ms=${duration_ms} auth=${authenticated}${shape} peer=${peer} request=${id}`,
-    { request_id: id, peer, method, route, path, status, size_bytes: bytes, duration_ms, authenticated },
-  );
+  log(`${method} ${path} ${status} bytes=${bytes} ms=${duration_ms} auth=${authenticated}${shape} peer=${peer} request=${id}`, {
+    request_id: id,
+    peer,
+    method,
+    route,
+    path,
+    status,
+    size_bytes: bytes,
+    duration_ms,
+    authenticated,
+  });
 }
 
 /** The text with a question mark for each character that a terminal could obey. */

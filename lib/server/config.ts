@@ -74,8 +74,7 @@ async function tokenOf(flags: ServerFlags, variable: string | undefined): Promis
   const source = flags.token !== undefined ? "--token" : (file ?? "OPS_SERVE_TOKEN");
   if (token === "") throw refusedStart(`the API token of ${source} is empty`);
   // No other token could arrive in an Authorization header.
-  if (!/^[\x21-\x7e]+$/.test(token))
-    throw refusedStart(`the API token of ${source} has blanks or characters that are not ASCII`);
+  if (!/^[\x21-\x7e]+$/.test(token)) throw refusedStart(`the API token of ${source} has blanks or characters that are not ASCII`);
   return token;
 }
 
@@ -116,9 +115,7 @@ async function totpOf(
 function totpSessionMs(text: string): number {
   const ms = parseDurationMs(text);
   if (ms === undefined || ms % 1000 !== 0 || ms < 1000 || ms > LONGEST_TOTP_SESSION_MS)
-    throw refusedStart(
-      `--totp-session-ttl ${quote(text)}: expected whole seconds up to 168h, such as 30m, 1h30m or 90s`,
-    );
+    throw refusedStart(`--totp-session-ttl ${quote(text)}: expected whole seconds up to 168h, such as 30m, 1h30m or 90s`);
   return ms;
 }
 

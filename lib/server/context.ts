@@ -45,9 +45,7 @@ interface BucketCall<Q extends QueryFields = QueryFields, B = unknown> extends C
 
 /** A {@link route} whose path goes on behind the id of a bucket, which the handler gets. May fail with `bucket_not_found`. */
 export function bucketRoute<Q extends QueryFields, B>(
-  definition: Omit<Route<Context, Q, B>, "handle"> & {
-    handle(call: BucketCall<Q, B>, context: Context): Promise<Answer>;
-  },
+  definition: Omit<Route<Context, Q, B>, "handle"> & { handle(call: BucketCall<Q, B>, context: Context): Promise<Answer> },
 ): ServerRoute {
   return route({
     ...definition,

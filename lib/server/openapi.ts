@@ -69,11 +69,7 @@ export function openApiDocument(groups: Readonly<Record<string, readonly ServerR
 }
 
 function operation(route: ServerRoute, tag: string): Schema {
-  const parameters = [
-    ...pathParameters(route),
-    ...queryParameters(route),
-    ...(route.answer.ranges ? DOWNLOAD_PARAMETERS : []),
-  ];
+  const parameters = [...pathParameters(route), ...queryParameters(route), ...(route.answer.ranges ? DOWNLOAD_PARAMETERS : [])];
   return {
     operationId: operationId(route),
     tags: [tag],

@@ -220,9 +220,7 @@ test("CP-303 T-66 neither a TOTP cookie nor a code helps who has no token, and c
   const attempts: Record<string, string>[] = [{ cookie: verified }, { "x-ops-totp": code() }, { "x-ops-totp": "no" }];
   for (const [index, headers] of attempts.entries())
     for (let count = 0; count < 40; count++)
-      assert.throws(() => guard.admit(requestOf(headers, { peer: `10.0.${index}.${count}` })), {
-        code: "unauthorized",
-      });
+      assert.throws(() => guard.admit(requestOf(headers, { peer: `10.0.${index}.${count}` })), { code: "unauthorized" });
   const wrongToken = { authorization: "Bearer x", "x-ops-totp": "no" };
   for (let count = 0; count < 120; count++)
     assert.throws(() => guard.admit(requestOf(wrongToken, { peer: `10.1.0.${count}` })), { code: "unauthorized" });

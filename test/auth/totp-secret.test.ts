@@ -74,9 +74,7 @@ for (const [what, content, message] of [
 
 test("T-62 what is missing or no file is refused by name", async (t) => {
   const folder = temporaryFolder(t);
-  await assert.rejects(readTotpSecret(path.join(folder, "no")), {
-    message: /secret file .*no: it cannot be read: ENOENT/,
-  });
+  await assert.rejects(readTotpSecret(path.join(folder, "no")), { message: /secret file .*no: it cannot be read: ENOENT/ });
   await assert.rejects(readTotpSecret(folder), { message: /cannot be read: EISDIR/ });
   await assert.rejects(enrolTotpSecret(path.join(folder, "a", "b")), { message: /its folder does not exist$/ });
 });

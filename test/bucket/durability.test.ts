@@ -38,8 +38,7 @@ const PASSING = /^(tmp|\.ops\/(staging|restores|uploads))(\/|$)|\.tmp$|^\.ops\/s
  */
 function assertDurable(steps: readonly DiskStep[]): void {
   const text = linesOf(steps).join("\n");
-  const first = (from: number, found: (step: DiskStep) => boolean) =>
-    steps.findIndex((step, at) => at > from && found(step));
+  const first = (from: number, found: (step: DiskStep) => boolean) => steps.findIndex((step, at) => at > from && found(step));
   const flushOf = (folder: string, from: number) => first(from, ({ op, path }) => op === "flush" && path === folder);
   const inOrder = (what: string, ...positions: number[]) =>
     assert.ok(

@@ -56,10 +56,7 @@ async function hanging(t: TestContext) {
 test("an older Node hands over to the one that npm brought: output and exit codes are the program's", async (t) => {
   const { dir, layout } = await makeBucket(t);
   assert.match((await ended(start(t, ["version"]))).text, /^ops \d+\.\d+\.\d+ \(node (2[4-9]|[3-9]\d)\./);
-  assert.deepEqual(await ended(start(t, ["nope"])), {
-    code: 2,
-    text: 'ops: "nope" is not a command (see `ops help`)\n',
-  });
+  assert.deepEqual(await ended(start(t, ["nope"])), { code: 2, text: 'ops: "nope" is not a command (see `ops help`)\n' });
   assert.equal((await ended(start(t, ["build", "--bucket-dir", path.join(dir, "tmp")]))).code, 1);
   writeFileSync(layout.lock, JSON.stringify({ ...busyLock(), run_id: "x" }));
   assert.equal((await ended(start(t, ["build", "--bucket-dir", dir]))).code, 75);

@@ -4,10 +4,7 @@ import { asciiQr, qrCode, terminalQr } from "../../lib/codec/qr.ts";
 import { readQr, rowsOfAscii } from "../helpers/qr.ts";
 
 /** The most bytes of each size (ISO/IEC 18004, level L, bytes). */
-const CAPACITIES = [
-  ...[17, 32, 53, 78, 106, 134, 154, 192, 230, 271],
-  ...[321, 367, 425, 458, 520, 586, 644, 718, 792],
-];
+const CAPACITIES = [...[17, 32, 53, 78, 106, 134, 154, 192, 230, 271], ...[321, 367, 425, 458, 520, 586, 644, 718, 792]];
 
 function textOfLength(length: number): string {
   return Array.from({ length }, (_, at) => String.fromCharCode(33 + ((at * 7 + length) % 90))).join("");

@@ -95,10 +95,7 @@ test("every template case of the Go implementation gives the same output or erro
 const OUTPUTS: Record<string, [template: string, output: string][]> = {
   printf: [
     [`{{printf "%5d|%-5d|%05d|%+d|% d" 42 42 42 42 42}}`, "   42|42   |00042|+42| 42"],
-    [
-      `{{printf "%05d|%+05d|% 05d|%-05d|%.3d|%8.3d|%08.3d" -42 42 42 42 7 7 7}}`,
-      "-0042|+0042| 0042|42   |007|     007|     007",
-    ],
+    [`{{printf "%05d|%+05d|% 05d|%-05d|%.3d|%8.3d|%08.3d" -42 42 42 42 7 7 7}}`, "-0042|+0042| 0042|42   |007|     007|     007"],
     [`{{printf "%b %o %x %X %#b %#o %#x %#X" 5 8 255 255 5 8 255 255}}`, "101 10 ff FF 0b101 010 0xff 0XFF"],
     [`{{printf "%x %X %d %b" -255 -255 -9223372036854775808 -2}}`, "-ff -FF -9223372036854775808 -10"],
     [`{{printf "%c|%q|%c|%q" 233 233 1114112 10}}`, String.raw`é|'é'|�|'\n'`],
@@ -111,10 +108,7 @@ const OUTPUTS: Record<string, [template: string, output: string][]> = {
       String.raw`{{printf "%q %+q %#q %x %X %.2x" "a\"é\n" "a\"é\n" "a\\b" "hé" "hé" "hé"}}`,
       '"a\\"é\\n" "a\\"\\u00e9\\n" `a\\b` 68c3a9 68C3A9 68c3',
     ],
-    [
-      String.raw`{{printf "%q" "\a\b\f\n\r\t\v\\\x7f\u200b\U000e0001"}}`,
-      String.raw`"\a\b\f\n\r\t\v\\\x7f\u200b\U000e0001"`,
-    ],
+    [String.raw`{{printf "%q" "\a\b\f\n\r\t\v\\\x7f\u200b\U000e0001"}}`, String.raw`"\a\b\f\n\r\t\v\\\x7f\u200b\U000e0001"`],
     [`{{printf "%v %t %5t|%-6t|" true false true false}}`, "true false  true|false |"],
     [
       `{{printf "%f %.2f %8.3f|%-8.1f|%+.1f|%08.2f|%.0f %.0f %.0f" 3.14159 2.675 3.14159 2.5 2.25 -3.5 0.5 1.5 2.5}}`,
@@ -143,10 +137,7 @@ const OUTPUTS: Record<string, [template: string, output: string][]> = {
       `[api worker] [1 %!d(string=two) <nil> %!d(float64=2.5) %!d(bool=true) [%!d(string=p)]] [1 two <nil> 2.5 true [p]] ["api" "worker"] [617069 776f726b6572]`,
     ],
     [`{{printf "%v %+v %d" .M .M .M}}`, "{v <nil> {1}} {k:v nil:<nil> m:{x:1}} {%!d(string=v) <nil> {1}}"],
-    [
-      `{{printf "%T %T %T %T %T %T %T" 1 1.5 "a" true nil .Labels .L}}`,
-      "int float64 string bool <nil> []string []interface {}",
-    ],
+    [`{{printf "%T %T %T %T %T %T %T" 1 1.5 "a" true nil .Labels .L}}`, "int float64 string bool <nil> []string []interface {}"],
     [
       `{{printf "%t %t" 1 "a"}} {{printf "%s" true}} {{printf "%d" 1.5}} {{printf "%f" 1}} {{printf "%5d|%-8s" "a" 3}}`,
       "%!t(int=1) %!t(string=a) %!s(bool=true) %!d(float64=1.5) %!f(int=1) %!d(string=    a)|%!s(int=3       )",
@@ -293,10 +284,7 @@ const EXECUTION_FAILURES: [template: string, failure: string][] = [
   ["{{len 3}}", "1:2: at <len 3>: error calling len: len of type int"],
   ["{{index .Labels 2}}", "1:2: at <index .Labels 2>: error calling index: index out of range: 2"],
   ["{{index .Labels -1}}", "1:2: at <index .Labels -1>: error calling index: index out of range: -1"],
-  [
-    `{{index .Labels "a"}}`,
-    `1:2: at <index .Labels "a">: error calling index: cannot index slice/array with type string`,
-  ],
+  [`{{index .Labels "a"}}`, `1:2: at <index .Labels "a">: error calling index: cannot index slice/array with type string`],
   ["{{index nil 1}}", "1:2: at <index nil 1>: error calling index: index of untyped nil"],
   ["{{index 1 2}}", "1:2: at <index 1 2>: error calling index: can't index item of type int"],
   ["{{index .M 1}}", "1:2: at <index .M 1>: error calling index: can't index item of type struct"],
@@ -322,10 +310,7 @@ const EXECUTION_FAILURES: [template: string, failure: string][] = [
   ],
   ["{{printf `%.101f` 1.0}}", "1:2: at <printf `%.101f` 1.0>: error calling printf: a float has at most 100 digits"],
   ["{{printf `%#v` 1}}", "1:2: at <printf `%#v` 1>: error calling printf: the flag # goes with b, o, x, X and q only"],
-  [
-    "{{printf `% x` `a`}}",
-    "1:2: at <printf `% x` `a`>: error calling printf: with %x the flags # and blank need an integer",
-  ],
+  ["{{printf `% x` `a`}}", "1:2: at <printf `% x` `a`>: error calling printf: with %x the flags # and blank need an integer"],
   ["{{add 1}}", "1:2: at <add>: wrong number of args for add: want 2 got 1"],
   ["{{add 1 2.5}}", "1:8: at <2.5>: expected integer; found 2.5"],
   ["{{add 1 true}}", "1:8: at <true>: expected integer; found true"],
@@ -365,10 +350,7 @@ const EXECUTION_FAILURES: [template: string, failure: string][] = [
   ["{{call nil}}", "1:2: at <call nil>: error calling call: call of nil"],
   ["{{call}}", "1:2: at <call>: wrong number of args for call: want at least 1 got 0"],
   ["a\n\u00e9 {{ if 1 }}\n {{ .Nope }}{{end}}", "3:4: at <.Nope>: can't evaluate field Nope in type struct"],
-  [
-    `{{slice "h\u00e9" 0 2}}`,
-    `1:2: at <slice "h\u00e9" 0 2>: error calling slice: the slice would cut a character in two`,
-  ],
+  [`{{slice "h\u00e9" 0 2}}`, `1:2: at <slice "h\u00e9" 0 2>: error calling slice: the slice would cut a character in two`],
 ];
 
 test("an execution error names line, column, the failing part and the reason", () => {

@@ -6,16 +6,7 @@ const DNS = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
 
 test("isUuid takes every version in lower case, and nothing around it", () => {
   for (const id of [DNS, "00000000-0000-0000-0000-000000000000", uuidV7()]) assert.ok(isUuid(id), id);
-  for (const text of [
-    "",
-    "x",
-    DNS.toUpperCase(),
-    `${DNS}\n`,
-    ` ${DNS}`,
-    DNS.replaceAll("-", ""),
-    `${DNS}0`,
-    `{${DNS}}`,
-  ])
+  for (const text of ["", "x", DNS.toUpperCase(), `${DNS}\n`, ` ${DNS}`, DNS.replaceAll("-", ""), `${DNS}0`, `{${DNS}}`])
     assert.ok(!isUuid(text), JSON.stringify(text));
 });
 

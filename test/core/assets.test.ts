@@ -8,8 +8,7 @@ import { temporaryFolder } from "../helpers/temporary.ts";
 test("all files are listed by the path they are served at, with their media types", async (t) => {
   const folder = temporaryFolder(t);
   mkdirSync(path.join(folder, "docs"));
-  for (const name of ["index.html", "app.js", "style.css", "docs/index.html"])
-    writeFileSync(path.join(folder, name), name);
+  for (const name of ["index.html", "app.js", "style.css", "docs/index.html"]) writeFileSync(path.join(folder, name), name);
   const assets = await loadAssets(folder);
   assert.deepEqual([...assets].map(([name, { type, content }]) => [name, type.split(";")[0], String(content)]).sort(), [
     ["/", "text/html", "index.html"],

@@ -6,15 +6,7 @@ import { syncBuiltinESMExports } from "node:module";
 import path from "node:path";
 import { test } from "node:test";
 import { sleep } from "../../lib/core/async.ts";
-import {
-  bootId,
-  endGroup,
-  hasMembers,
-  identify,
-  isAlive,
-  isGroupAlive,
-  signalProcess,
-} from "../../lib/core/process.ts";
+import { bootId, endGroup, hasMembers, identify, isAlive, isGroupAlive, signalProcess } from "../../lib/core/process.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const folder = temporaryFolder();

@@ -9,10 +9,5 @@ test("the program's folder is where its parts are", () => {
 });
 
 test("the program starts itself on the very Node it runs on, with its arguments as they are", () => {
-  assert.deepEqual(selfArguments("worker", "a b"), [
-    process.execPath,
-    path.join(PROGRAM_ROOT, "bin", "ops.js"),
-    "worker",
-    "a b",
-  ]);
+  assert.deepEqual(selfArguments("worker", "a b"), [process.execPath, path.join(PROGRAM_ROOT, "bin", "ops.js"), "worker", "a b"]);
 });

@@ -67,12 +67,7 @@ const invalid: [string, Shape<unknown>, unknown, string[]][] = [
   ["a long text", string({ max: 2 }), "abc", [": must have at most 2 characters"]],
   ["a wrong text", name, "aB", [': expected a lower-case word, found "aB"']],
   ["a newline behind a text that fits", name, "ab\n", [': expected a lower-case word, found "ab\\n"']],
-  [
-    "a text that fits only in part",
-    string({ pattern: /b+/ }),
-    "abb",
-    [': expected text that matches /b+/, found "abb"'],
-  ],
+  ["a text that fits only in part", string({ pattern: /b+/ }), "abb", [': expected text that matches /b+/, found "abb"']],
   ["another word", oneOf("a", "b"), "c", [': expected one of a, b, found "c"']],
   ["another type for a word", oneOf("a", "b"), ["a"], [": expected one of a, b, found a list"]],
   ["a fraction", integer(), 1.5, [": expected an integer, found 1.5"]],
@@ -88,12 +83,7 @@ const invalid: [string, Shape<unknown>, unknown, string[]][] = [
   ["null as an object", object({}), null, [": expected an object, found null"]],
   ["a list as a record", record(string()), [], [": expected an object, found a list"]],
   ["null for an optional field", object({ a: optional(string()) }), { a: null }, ["a: expected a string, found null"]],
-  [
-    "a bad key of a record",
-    record(integer(), { key: /^[a-z]+$/, means: "a word" }),
-    { A: 1 },
-    ["A: expected a word as name"],
-  ],
+  ["a bad key of a record", record(integer(), { key: /^[a-z]+$/, means: "a word" }), { A: 1 }, ["A: expected a word as name"]],
   [
     "all that is wrong at once, with its path",
     service,
@@ -217,15 +207,7 @@ test("shapes describe themselves as JSON Schema", () => {
 
 test("types are named as a person does", () => {
   const values = [null, [], {}, 1, 1.5, "x", true];
-  assert.deepEqual(values.map(typeName), [
-    "null",
-    "a list",
-    "an object",
-    "an integer",
-    "a number",
-    "a string",
-    "a boolean",
-  ]);
+  assert.deepEqual(values.map(typeName), ["null", "a list", "an object", "an integer", "a number", "a string", "a boolean"]);
   assert.deepEqual([{}, [], null, "x"].map(isObject), [true, false, false, false]);
 });
 

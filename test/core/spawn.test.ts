@@ -99,10 +99,9 @@ test("a command is not told that its input is complete when the source of it fai
 
 test("a cancel ends the whole group with TERM, children in the background included", async () => {
   const stop = new AbortController();
-  const run = sh(
-    `trap 'echo unwinding; exit 0' TERM; sleep 600 & echo $! > ${folder}/child; echo $$ > ${folder}/leader; wait`,
-    { signal: stop.signal },
-  );
+  const run = sh(`trap 'echo unwinding; exit 0' TERM; sleep 600 & echo $! > ${folder}/child; echo $$ > ${folder}/leader; wait`, {
+    signal: stop.signal,
+  });
   const [child, leader] = [await startedPid("child"), await startedPid("leader")];
   stop.abort();
   const outcome = await run;
@@ -113,10 +112,7 @@ test("a cancel ends the whole group with TERM, children in the background includ
 
 test("a group that ignores TERM is killed after the grace time", async () => {
   const stop = new AbortController();
-  const run = sh(`trap '' TERM; echo $$ > ${folder}/deaf; while :; do sleep 600; done`, {
-    signal: stop.signal,
-    graceMs: 50,
-  });
+  const run = sh(`trap '' TERM; echo $$ > ${folder}/deaf; while :; do sleep 600; done`, { signal: stop.signal, graceMs: 50 });
   const pid = await startedPid("deaf");
   stop.abort();
   const outcome = await run;
@@ -245,11 +241,7 @@ const lineCases: [string, string, string[]][] = [
   ],
   ["a character that arrives in two chunks", "printf '\\342'; sleep 0.05; printf '\\202\\254\\n'", ["€"]],
   ["bytes that are no UTF-8", "printf 'a\\377b\\n\\342'", ["a\ufffdb", "\ufffd"]],
-  [
-    "continuation bytes without an end",
-    `head -c ${LIMIT + 1} /dev/zero | tr '\\0' '\\200'`,
-    ["\ufffd".repeat(LIMIT), "\ufffd"],
-  ],
+  ["continuation bytes without an end", `head -c ${LIMIT + 1} /dev/zero | tr '\\0' '\\200'`, ["\ufffd".repeat(LIMIT), "\ufffd"]],
 ];
 
 for (const [what, script, expected] of lineCases)
@@ -339,8 +331,7 @@ test("a channel to a program that is not there is a failure in words", async () 
 });
 
 test("what became of a group that had to be ended is told", async () => {
-  const ended = async (script: string) =>
-    (await sh(script, { timeoutMs: 100, graceMs: 100, onLine: () => {} })).receipt;
+  const ended = async (script: string) => (await sh(script, { timeoutMs: 100, graceMs: 100, onLine: () => {} })).receipt;
   assert.equal(await ended("sleep 600 & sleep 600"), "stopped");
   assert.equal(await ended("trap '' TERM; while :; do sleep 600; done"), "killed");
   assert.equal((await sh("exit 0")).receipt, undefined);

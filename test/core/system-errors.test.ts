@@ -13,10 +13,7 @@ test("an error of the system that people meet says what is the matter, where, an
     [{ code: "EDQUOT" }, "the disk quota is used up: make room there"],
     [{ code: "EMFILE" }, "the process has reached its limit of open files: raise the limit (ulimit -n)"],
     [{ code: "ENFILE" }, "the machine has reached its limit of open files: raise fs.file-max"],
-    [
-      { code: "EPERM", syscall: "link", path: "/b" },
-      "no hard link can be made there (/b): use a file system that has them",
-    ],
+    [{ code: "EPERM", syscall: "link", path: "/b" }, "no hard link can be made there (/b): use a file system that has them"],
     [{ code: "EPERM", syscall: "open", path: "/b" }, undefined],
     [{ errcode: 13 }, "the disk is full: make room there"],
     [{ errcode: 12 }, undefined],

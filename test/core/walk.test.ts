@@ -1,14 +1,5 @@
 import assert from "node:assert/strict";
-import fs, {
-  appendFileSync,
-  chmodSync,
-  mkdirSync,
-  renameSync,
-  rmSync,
-  symlinkSync,
-  truncateSync,
-  writeFileSync,
-} from "node:fs";
+import fs, { appendFileSync, chmodSync, mkdirSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
 import path from "node:path";
 import { type TestContext, test } from "node:test";

@@ -93,11 +93,7 @@ async function setSecret(bucketFolder: string): Promise<void> {
 
 test("T-100 CP-128 CP-129 a secret that a template, a hook and a Makefile read is in no log, answer, database, argument or environment", async (t) => {
   const folder = temporaryFolder(t);
-  const [root, worker, source] = ["root", "worker", "source"].map((name) => path.join(folder, name)) as [
-    string,
-    string,
-    string,
-  ];
+  const [root, worker, source] = ["root", "worker", "source"].map((name) => path.join(folder, name)) as [string, string, string];
   const server = await LocalServer.start(root);
   t.after(() => server.stop("SIGKILL"));
   const bucket = await server.createBucket();

@@ -40,9 +40,7 @@ test("disaster drill: a snapshot brings a lost bucket back on a new server; its 
   const dir = path.join(root, bucket);
   await put(dir, "correct horse");
   writeServices(source, workers, { version: "1.0.0", template: '{{ getSecret "password" }}\n' });
-  const pushed = await ops(["push", old.url, "--bucket", bucket, "--dir", source], {
-    env: { OPS_SERVE_TOKEN: old.token },
-  });
+  const pushed = await ops(["push", old.url, "--bucket", bucket, "--dir", source], { env: { OPS_SERVE_TOKEN: old.token } });
   assert.equal(pushed.code, 0, pushed.stderr);
   assert.equal((await old.run(bucket, "deploy")).status, "succeeded");
   const history = () => WORKERS.map((host) => serviceHistory(workers, host, bucket, "base"));
@@ -77,9 +75,7 @@ test("disaster drill: a snapshot brings a lost bucket back on a new server; its 
     );
   }
   assert.deepEqual(history(), before, "nothing was restarted");
-  const shown = await ops(["cat", "kv", "get", "secrets/job/base", "password", "--reveal"], {
-    cwd: path.join(newRoot, bucket),
-  });
+  const shown = await ops(["cat", "kv", "get", "secrets/job/base", "password", "--reveal"], { cwd: path.join(newRoot, bucket) });
   assert.match(shown.stdout, /^value: correct horse$/m);
   assert.equal(runningConfiguration(workers, WORKERS[0] as string, bucket, "base"), "correct horse\n");
 });
@@ -102,13 +98,7 @@ test("on the command line: verify and restore tell wrong snapshots, places and b
   await refused(1, /snapshot "nope" does not exist/, "snapshot", "restore", "nope");
   await refused(1, /snapshot "nope" does not exist/, "snapshot", "delete", "nope");
   await refused(2, /--retain-days/, "gc", "--retain-days", "x");
-  await refused(
-    1,
-    /Cannot use the snapshot .*ops\.conf: the archive is not readable as gzip/,
-    "snapshot",
-    "restore",
-    "ops.conf",
-  );
+  await refused(1, /Cannot use the snapshot .*ops\.conf: the archive is not readable as gzip/, "snapshot", "restore", "ops.conf");
   const made = await run("snapshot", "create", "--note", "n", "--json");
   const { name } = JSON.parse(made.stdout);
   const listed = JSON.parse((await run("snapshot", "list", "--json")).stdout);
@@ -117,10 +107,7 @@ test("on the command line: verify and restore tell wrong snapshots, places and b
     [[name, "n"]],
   );
   assert.match((await run("snapshot", "list")).stdout, new RegExp(`^name .*\n${name} .* n\n$`));
-  assert.match(
-    (await run("snapshot", "verify", name)).stdout,
-    /can be restored: \d+ files, .* sealed values opened\n$/,
-  );
+  assert.match((await run("snapshot", "verify", name)).stdout, /can be restored: \d+ files, .* sealed values opened\n$/);
   const restored = JSON.parse((await run("snapshot", "restore", name, "--with-source", "--json")).stdout);
   assert.deepEqual([restored.snapshot, restored.with_source], [`${name}.tar.gz`, true]);
   assert.equal(JSON.parse((await run("gc", "--json")).stdout).allocations.length, 0);

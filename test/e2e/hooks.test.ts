@@ -115,8 +115,7 @@ test("HR-003 HR-120 a secret of post_build reaches the files of a deploy and is 
   const printed = await run(bucket, "hooks", { hook: "secret", verbose: true });
   assert.match(printed.text, /web@127\.0\.0\.1 \| secret \*\*\*\n[\s\S]*hook secret succeeded after/);
   for (const name of readdirSync(path.join(root, bucket, "logs"), { recursive: true }).map(String))
-    if (name.endsWith(".log"))
-      assert.doesNotMatch(readFileSync(path.join(root, bucket, "logs", name), "utf8"), /open-sesame/);
+    if (name.endsWith(".log")) assert.doesNotMatch(readFileSync(path.join(root, bucket, "logs", name), "utf8"), /open-sesame/);
 });
 
 test("CP-133 a cancel ends the scripts of a hooks command, which ends cancelled and stores nothing", async (t) => {
@@ -157,8 +156,7 @@ test("HR-019 ops hooks runs in a bucket on the command line; wrong usage and fai
   const bucket = await push();
   await server.stop();
   const folder = path.join(root, bucket);
-  const run = (...args: string[]) =>
-    ops(["hooks", ...args, "--bucket-dir", folder], { env: { OPS_SERVE_TOKEN: "secret" } });
+  const run = (...args: string[]) => ops(["hooks", ...args, "--bucket-dir", folder], { env: { OPS_SERVE_TOKEN: "secret" } });
   const look = await run("look");
   assert.equal(look.code, 0, look.stdout + look.stderr);
   assert.match(look.stdout, /web@127\.0\.0\.1 \| found \[\]\n/);

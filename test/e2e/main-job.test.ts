@@ -4,13 +4,7 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { freePorts } from "../../scripts/example.ts";
 import { LocalServer, type Run } from "../../scripts/local-server.ts";
-import {
-  runningConfiguration,
-  type ServiceOptions,
-  serviceHistory,
-  WORKERS,
-  writeServices,
-} from "../helpers/service.ts";
+import { runningConfiguration, type ServiceOptions, serviceHistory, WORKERS, writeServices } from "../helpers/service.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 
 interface JobResult {
@@ -89,16 +83,7 @@ test("CP-151 CP-163 CP-164 HR-087 HR-099 HR-104 HR-105 HR-119 push, build, deplo
   assert.ok(upgrade.text.includes(`, revision ${last?.revision}, `));
   assert.deepEqual(
     body.items.map((run) => `${run.kind} ${run.status}`),
-    [
-      ...[
-        "deploy succeeded",
-        "push succeeded",
-        "deploy succeeded",
-        "deploy succeeded",
-        "deploy succeeded",
-        "push succeeded",
-      ],
-    ],
+    [...["deploy succeeded", "push succeeded", "deploy succeeded", "deploy succeeded", "deploy succeeded", "push succeeded"]],
   );
 });
 
@@ -173,10 +158,7 @@ test("a template that needs a missing key fails its job with file, line and key,
   await push({ version: "2.0.0", template: 'one\n{{ get "vars/bucket" "no_such_key" }}\n' });
   const { run } = await deploy();
   assert.equal(run.status, "failed");
-  assert.match(
-    run.error ?? "",
-    /job base on 127\.0\.0\.1.*app\.conf\.tpl:2:.*no_such_key.*missing in namespace vars\/bucket/,
-  );
+  assert.match(run.error ?? "", /job base on 127\.0\.0\.1.*app\.conf\.tpl:2:.*no_such_key.*missing in namespace vars\/bucket/);
   assert.deepEqual(
     running("base"),
     WORKERS.map((host) => `base 1.0.0 on ${host}\n`),

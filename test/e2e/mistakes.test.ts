@@ -60,8 +60,7 @@ const FILES: Record<string, string | null> = {
   "ops.conf":
     'ssh_port = 70000\nssh_key = "kv.key"\nworker_root = "/"\nuse_sudo = 1\nssh_usr = "x"\n[ssh_options]\nProxyCommand = "x"\n',
   "workspace/bucket.conf": "port_min = 0\nlist = [1]\n",
-  "workspace/bucket.jobs.conf":
-    '[zeta]\nmemory = "4 gb"\ncpu = "2 parsecs"\n[omega]\na = 1\n[alpha]\nsize = 1979-05-27\n',
+  "workspace/bucket.jobs.conf": '[zeta]\nmemory = "4 gb"\ncpu = "2 parsecs"\n[omega]\na = 1\n[alpha]\nsize = 1979-05-27\n',
   "workspace/bucket.jobs.test.conf": "",
   "workspace/disabled.json": '{"workers": ["10.0.0.9"], "jobs": {"betta": {}, "beta": "all"}}',
   "workspace/jobs/alpha/vars.toml": "a = 1\na = 2\n",

@@ -16,11 +16,7 @@ const SAID = `${JOB} ${WORKER} ${PART}`;
 const MASKED = "*** *** ***";
 
 const place = temporaryFolder();
-const [root, worker, source] = ["root", "worker", "source"].map((name) => path.join(place, name)) as [
-  string,
-  string,
-  string,
-];
+const [root, worker, source] = ["root", "worker", "source"].map((name) => path.join(place, name)) as [string, string, string];
 let server: LocalServer;
 let bucket: string;
 

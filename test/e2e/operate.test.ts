@@ -40,10 +40,7 @@ async function deployed(t: TestContext) {
         health_check: { checks, wait: { attempts: 2, interval_seconds: 1 } },
       },
     },
-    files: {
-      "ops.conf": 'ssh_key = "worker.key"\n[ssh_options]\nConnectTimeout = 1\n',
-      "workspace/jobs/web/Makefile": MAKEFILE,
-    },
+    files: { "ops.conf": 'ssh_key = "worker.key"\n[ssh_options]\nConnectTimeout = 1\n', "workspace/jobs/web/Makefile": MAKEFILE },
   });
   copyFileSync(fleet.sshd.clientKey, path.join(layout.secrets, "worker.key"));
   copyFileSync(fleet.knownHostsFile, layout.knownHosts);
@@ -86,13 +83,7 @@ test("jobs are stopped, asked, checked and started over ssh and right here", asy
   assert.equal(started.code, 0, started.stderr);
   const result = JSON.parse(started.stdout);
   assert.deepEqual([result.target, result.jobs[0].job, result.jobs[0].outcome], ["start", "web", "ok"]);
-  assert.deepEqual(Object.keys(result.jobs[0].allocations[0]), [
-    "worker",
-    "version",
-    "outcome",
-    "error",
-    "duration_ms",
-  ]);
+  assert.deepEqual(Object.keys(result.jobs[0].allocations[0]), ["worker", "version", "outcome", "error", "duration_ms"]);
   assert.deepEqual([LOCAL, REMOTE].map(isRunning), [true, true]);
 });
 

@@ -177,10 +177,7 @@ test("over ssh: drift tells in sync, changed by hand, missing and unreachable, o
   const found = await fleet.run("drift");
   assert.deepEqual([found.code, fleet.logins - before], [1, 3], "for cron");
   const { workers } = found.record.result as {
-    workers: {
-      outcome: string;
-      allocations: { job: string; files: { path: string; state: string; diff: string | null }[] }[];
-    }[];
+    workers: { outcome: string; allocations: { job: string; files: { path: string; state: string; diff: string | null }[] }[] }[];
   };
   assert.deepEqual(
     workers.map(({ outcome }) => outcome),
@@ -189,12 +186,7 @@ test("over ssh: drift tells in sync, changed by hand, missing and unreachable, o
   const files = workers.map(({ allocations }) => allocations.find(({ job }) => job === "web")?.files);
   assert.deepEqual(
     files.map((own) => own?.map(({ path, state, diff }) => [path, state, diff])),
-    [
-      [["conf/a", "changed", "@@ -1,2 +1,2 @@\n one\n-1.0.0\n+by hand\n"]],
-      [],
-      [["conf/a", "missing", null]],
-      undefined,
-    ],
+    [[["conf/a", "changed", "@@ -1,2 +1,2 @@\n one\n-1.0.0\n+by hand\n"]], [], [["conf/a", "missing", null]], undefined],
   );
   assert.match(found.output, /web@127\.0\.0\.1: drifted\n *changed conf\/a\n/);
   await bringBack();

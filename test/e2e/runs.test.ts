@@ -48,18 +48,14 @@ test("CP-112 CP-113 CP-114 CP-115 T-75 of many starts at once one is accepted, t
   const before = (await server.call<{ items: Run[] }>("GET", `${base}/runs`)).body.items.length;
   const answers = await Promise.all(
     Array.from({ length: 6 }, (_, index) =>
-      server.call<{ run_id: string; error: string; message: string }>(
-        "POST",
-        `${base}/${index % 2 ? "build" : "deploy"}`,
-      ),
+      server.call<{ run_id: string; error: string; message: string }>("POST", `${base}/${index % 2 ? "build" : "deploy"}`),
     ),
   );
   assert.deepEqual(answers.map((answer) => answer.status).sort(), [202, 409, 409, 409, 409, 409]);
   const accepted = answers.find((answer) => answer.status === 202)?.body as { run_id: string };
   assert.deepEqual(Object.keys(accepted), ["run_id"], "CP-024");
   for (const { status, body } of answers)
-    if (status === 409)
-      assert.deepEqual([body.error, body.message, body.run_id], ["bucket_busy", BUSY, accepted.run_id]);
+    if (status === 409) assert.deepEqual([body.error, body.message, body.run_id], ["bucket_busy", BUSY, accepted.run_id]);
   await server.follow(bucket, accepted.run_id);
   assert.equal((await server.call<{ items: Run[] }>("GET", `${base}/runs`)).body.items.length, before + 1);
   assert.equal(await readLock(layout), undefined);
@@ -178,9 +174,7 @@ test("CP-216 a run whose server was killed keeps what it has done, and a retry i
   const { body } = await rig.server.call<Run>("GET", `${base}/runs/${run}`);
   assert.deepEqual([body.status, body.error], ["failed", "server restarted before run completed"]);
   const outcomes = ({ result }: Run) =>
-    (result as { workers: { worker: string; outcome: string }[] }).workers.map(
-      ({ worker, outcome }) => `${worker} ${outcome}`,
-    );
+    (result as { workers: { worker: string; outcome: string }[] }).workers.map(({ worker, outcome }) => `${worker} ${outcome}`);
   assert.deepEqual(outcomes(body).slice(0, 2), ["127.0.0.1 ok", "127.0.0.2 cancelled"]);
   const again = await rig.server.run(bucket, "run_command", { retry_of: run });
   assert.ok(!outcomes(again).some((one) => one.startsWith("127.0.0.1 ")), "what was ok is not repeated");
@@ -221,10 +215,7 @@ test("CP-128 CP-129 CP-145 CP-166 CP-167 HR-022 HR-025 output is in Activity, in
     ),
   );
   const { items } = (await server.call<{ items: Run[] }>("GET", `/api/buckets/${bucket}/runs`)).body;
-  const pushLog = readFileSync(
-    runLayout(layout, items.find((one) => one.kind === "push")?.id as string).opsLog,
-    "utf8",
-  );
+  const pushLog = readFileSync(runLayout(layout, items.find((one) => one.kind === "push")?.id as string).opsLog, "utf8");
   assert.match(pushLog, /event=push .*revision/);
   assert.match(pushLog, /event=run_end run=\S+ ops=push worker=- action=succeeded/);
 });

@@ -5,13 +5,7 @@ import { type TestContext, test } from "node:test";
 import { isGroupAlive, signalProcess } from "../../lib/core/process.ts";
 import type { Progress } from "../../lib/run/protocol.ts";
 import { LocalServer, type Run } from "../../scripts/local-server.ts";
-import {
-  runningConfiguration,
-  type ServiceOptions,
-  serviceHistory,
-  WORKERS,
-  writeServices,
-} from "../helpers/service.ts";
+import { runningConfiguration, type ServiceOptions, serviceHistory, WORKERS, writeServices } from "../helpers/service.ts";
 import { type FleetOptions, SshFleet } from "../helpers/ssh-fleet.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 
@@ -48,9 +42,7 @@ async function setUp(t: TestContext, options: FleetOptions = {}) {
     return { run, text, jobs: (run.result as DeployResult | null)?.jobs ?? [] };
   };
   await push({ version: "1.0.0" });
-  const stored = await server.call("PUT", `${base}/secrets/ssh_key`, {
-    private_key: readFileSync(fleet.sshd.clientKey, "utf8"),
-  });
+  const stored = await server.call("PUT", `${base}/secrets/ssh_key`, { private_key: readFileSync(fleet.sshd.clientKey, "utf8") });
   assert.equal(stored.status, 200);
   const trusted = await server.run(bucket, "workers/trust");
   assert.equal(trusted.status, "succeeded", trusted.error ?? "");
@@ -106,8 +98,7 @@ test("CP-134 CP-135 a cancelled deploy says of each worker what became of its co
   });
   const begun = WORKERS.map((host) => path.join(roots, host, bucket, "begun"));
   await until("both targets run", () => begun.every((file) => existsSync(file)));
-  const progress = async () =>
-    (await server.call<{ progress: Progress | null }>("GET", `${base}/runs/${id}`)).body.progress;
+  const progress = async () => (await server.call<{ progress: Progress | null }>("GET", `${base}/runs/${id}`)).body.progress;
   const waitsForTargets = ({ waiting }: Progress) =>
     WORKERS.every((host) => waiting.some(({ on, until }) => on === `base@${host}: make start` && until !== null));
   await until("the run to tell what it waits for", async () => {

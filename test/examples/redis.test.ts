@@ -110,10 +110,7 @@ class Redis {
   /** What redis on a worker answers to a command. */
   async ask(host: string, ...command: string[]): Promise<string> {
     const argv = ["redis-cli", "-h", host, "-p", String(this.port), ...command] as const;
-    const outcome = await launcher.run([...argv], {
-      env: { REDISCLI_AUTH: this.password },
-      timeoutMs: patience(5_000),
-    });
+    const outcome = await launcher.run([...argv], { env: { REDISCLI_AUTH: this.password }, timeoutMs: patience(5_000) });
     return outcome.stdout.trim();
   }
 
@@ -172,8 +169,7 @@ async function assertReplicates(redis: Redis): Promise<void> {
 }
 
 async function assertHas(redis: Redis, key: string, value: string): Promise<void> {
-  for (const host of redis.hosts)
-    await until(`${key} is on ${host}`, async () => (await redis.ask(host, "get", key)) === value);
+  for (const host of redis.hosts) await until(`${key} is on ${host}`, async () => (await redis.ask(host, "get", key)) === value);
 }
 
 /** What Activity says of batches and gates, in its order. */
@@ -189,10 +185,7 @@ test("HR-043 HR-046 examples/redis: a primary and two replicas, deployed, upgrad
     const { text } = await redis.deploy();
     assert.deepEqual(
       steps(text),
-      redis.hosts.flatMap((host, index) => [
-        `batch ${index + 1} of 3 (new): start on ${host}`,
-        `health check passed on ${host}`,
-      ]),
+      redis.hosts.flatMap((host, index) => [`batch ${index + 1} of 3 (new): start on ${host}`, `health check passed on ${host}`]),
     );
     await assertReplicates(redis);
     assert.deepEqual(hooksSaid(text), [
@@ -214,8 +207,7 @@ test("HR-043 HR-046 examples/redis: a primary and two replicas, deployed, upgrad
       assert.ok(text.startsWith("redis-server") && !text.includes(redis.password), text);
       for (const name of ["redis.conf", "password"])
         assert.equal(statSync(path.join(redis.folder(host), name)).mode & 0o777, 0o600, name);
-      for (const name of ["data", "logs"])
-        assert.equal(statSync(path.join(redis.folder(host), name)).mode & 0o777, 0o700, name);
+      for (const name of ["data", "logs"]) assert.equal(statSync(path.join(redis.folder(host), name)).mode & 0o777, 0o700, name);
     }
   });
 

@@ -13,11 +13,7 @@ const PROGRAM = new URL("../fixtures/lock-contender.ts", import.meta.url);
  * Lets `count` processes contend for the lock of one bucket. In each round somebody who holds the lock is killed with
  * SIGKILL and replaced, and the others have to go on. Answers how many turns were taken and how many holders killed.
  */
-export async function contend(
-  folder: string,
-  count: number,
-  rounds: number,
-): Promise<{ turns: number; killed: number }> {
+export async function contend(folder: string, count: number, rounds: number): Promise<{ turns: number; killed: number }> {
   const layout = layoutOf(folder);
   mkdirSync(layout.data, { recursive: true });
   const seen = { turns: 0, violations: [] as string[] };
@@ -61,11 +57,7 @@ async function canTake(folder: string): Promise<boolean> {
 /** How many contenders this process has started: each draws numbers from a seed of its own. */
 let started = 0;
 
-function start(
-  folder: string,
-  processes: Map<number, ChildProcess>,
-  seen: { turns: number; violations: string[] },
-): void {
+function start(folder: string, processes: Map<number, ChildProcess>, seen: { turns: number; violations: string[] }): void {
   const child = fork(PROGRAM, [folder, String(SEED + started++)], { stdio: "ignore" });
   processes.set(child.pid as number, child);
   child.on("message", (message: string) => {

@@ -14,8 +14,7 @@ export function failing<M extends object>(
 ): () => void {
   const original = module[name] as (...args: unknown[]) => unknown;
   const mock = t.mock.method(module as Record<string, typeof original>, name, (...args: unknown[]) => {
-    if (file === undefined || args[0] === file)
-      throw Object.assign(new Error(`${code}: ${name} was told to fail`), { code });
+    if (file === undefined || args[0] === file) throw Object.assign(new Error(`${code}: ${name} was told to fail`), { code });
     return original.apply(module, args);
   });
   syncBuiltinESMExports();

@@ -47,8 +47,7 @@ export class HookScripts {
     this.folder = path.join(temporaryFolder(t), "_hooks");
     if (hooks === undefined) mkdirSync(this.folder);
     else cpSync(hooks, this.folder, { recursive: true });
-    for (const { path: file, content } of helperFiles())
-      writeFileSync(path.join(this.folder, path.basename(file)), content);
+    for (const { path: file, content } of helperFiles()) writeFileSync(path.join(this.folder, path.basename(file)), content);
     t.after(() => this.#launcher.endAll(0));
   }
 

@@ -63,9 +63,7 @@ export async function stressHooks(
   let killed = 0;
   /** What was acknowledged before a flush is in the database after it. */
   const flush = (job: string) => {
-    const before = scripts
-      .filter((one) => one.job === job)
-      .map((one) => ({ id: one.allocationId, own: ownOf(folder, one) }));
+    const before = scripts.filter((one) => one.job === job).map((one) => ({ id: one.allocationId, own: ownOf(folder, one) }));
     kv.flush(job);
     flushes++;
     const stored = new KvStore(db, key);
@@ -125,10 +123,7 @@ async function runToEnd(client: Client, runtime: HookRuntime, folder: string, ro
     COMMAND: hook,
   };
   for (;;) {
-    const child = spawn(process.execPath, [CLIENT, folder, String(rounds)], {
-      env,
-      stdio: ["ignore", "ignore", "pipe"],
-    });
+    const child = spawn(process.execPath, [CLIENT, folder, String(rounds)], { env, stdio: ["ignore", "ignore", "pipe"] });
     client.child = child;
     const said = child.stderr.toArray();
     const [code, signal] = await once(child, "exit");
@@ -153,13 +148,7 @@ function journalOf(folder: string, allocationId: string): string[] {
 }
 
 /** A killed script may have written without learning of it: so each kill may add one to what is acknowledged. */
-function checkEnd(
-  stored: KvStore,
-  scripts: readonly RunningScript[],
-  folder: string,
-  rounds: number,
-  killed: number,
-): void {
+function checkEnd(stored: KvStore, scripts: readonly RunningScript[], folder: string, rounds: number, killed: number): void {
   const shared = new Map<string, number>();
   for (const script of scripts) {
     const { allocationId: id, job } = script;

@@ -25,11 +25,7 @@ const MISSES_PER_HIT = 4;
  * next start recover, checks what must never break, and then wants a clean push and deploy; again and again on the
  * same bucket, until `hits` kills have met work that was still going on. Answers how many met which.
  */
-export async function killRounds(
-  folder: string,
-  hits: number,
-  seed: number,
-): Promise<Record<"server" | "run", number>> {
+export async function killRounds(folder: string, hits: number, seed: number): Promise<Record<"server" | "run", number>> {
   const random = seeded(seed);
   const root = path.join(folder, "root");
   const server = await LocalServer.start(root);
@@ -80,13 +76,7 @@ async function pushVersion(rig: Rig, version: string) {
 }
 
 /** True when the victim was hit while the action was still going on. */
-async function interrupt(
-  rig: Rig,
-  action: string,
-  victim: "server" | "run",
-  version: string,
-  afterMs: number,
-): Promise<boolean> {
+async function interrupt(rig: Rig, action: string, victim: "server" | "run", version: string, afterMs: number): Promise<boolean> {
   const before = (await rig.server.call<{ items: Run[] }>("GET", `/api/buckets/${rig.bucket}/runs`)).body.items.length;
   const done =
     action === "push"
@@ -104,8 +94,7 @@ async function interrupt(
   }
   const hit = process !== undefined && signalProcess(process, "SIGKILL");
   await ended;
-  const runs = async () =>
-    (await rig.server.call<{ items: Run[] }>("GET", `/api/buckets/${rig.bucket}/runs`)).body.items;
+  const runs = async () => (await rig.server.call<{ items: Run[] }>("GET", `/api/buckets/${rig.bucket}/runs`)).body.items;
   await until("the run to end", async () => (await runs()).every((run) => run.status !== "running"));
   assert.ok((await runs()).length >= before);
   return hit;
@@ -123,10 +112,7 @@ async function checkRecovered(rig: Rig): Promise<void> {
   assert.equal(await readLock(layout), undefined, "the lock is free");
   assert.deepEqual(readdirSync(layout.uploads, { withFileTypes: true }).map(String), [], "no upload is left");
   const revisions = (
-    await rig.server.call<{ items: { id: string; current: boolean }[] }>(
-      "GET",
-      `/api/buckets/${rig.bucket}/source/revisions`,
-    )
+    await rig.server.call<{ items: { id: string; current: boolean }[] }>("GET", `/api/buckets/${rig.bucket}/source/revisions`)
   ).body.items;
   const current = revisions.filter((revision) => revision.current);
   assert.equal(current.length, 1, "one revision is current");

@@ -6,12 +6,7 @@ import { uuidV7 } from "../../lib/codec/uuid.ts";
  * Records a run that has ended, with a log of any kind, in a bucket of a stopped or running server; answers its id.
  * `times` are byte offsets and when what begins there was written, in milliseconds since the run began.
  */
-export function recordRun(
-  root: string,
-  bucket: string,
-  log: string | Uint8Array,
-  times: [number, number][] = [],
-): string {
+export function recordRun(root: string, bucket: string, log: string | Uint8Array, times: [number, number][] = []): string {
   const id = uuidV7();
   const folder = path.join(root, bucket, "logs", "runs", id);
   mkdirSync(folder, { recursive: true, mode: 0o700 });

@@ -78,12 +78,7 @@ status:
 }
 
 /** What a job's "service" on a worker runs with, or undefined when it does not run. */
-export function runningConfiguration(
-  workersRoot: string,
-  host: string,
-  bucket: string,
-  job: string,
-): string | undefined {
+export function runningConfiguration(workersRoot: string, host: string, bucket: string, job: string): string | undefined {
   return readOptional(path.join(workersRoot, host, bucket, "jobs", job, "data", "running"));
 }
 

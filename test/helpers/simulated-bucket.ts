@@ -5,9 +5,7 @@ import { makeBucket, makeWorkspace, type TestBucket } from "./workspace.ts";
 
 /** The workers of {@link simulatedBucket}, none of which exists. */
 export const SIMULATED = ["a", "b", "c", "d", "e"];
-const CHECK = {
-  health_check: { checks: [{ type: "ssh", command: "true" }], wait: { attempts: 1, interval_seconds: 1 } },
-};
+const CHECK = { health_check: { checks: [{ type: "ssh", command: "true" }], wait: { attempts: 1, interval_seconds: 1 } } };
 const demands = (job: string) => ({ executed_on: ["cli"], demands: { job, hook: "up" } });
 const up = { executed_on: ["cli"] };
 const tolerate = (share: string) => ({ tolerate: { unreachable: share } });

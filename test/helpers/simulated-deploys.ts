@@ -343,14 +343,7 @@ export class SimulatedDeploys {
     const count = this.#pick([0, 0, 0, 1, 1, 2, 3]);
     const down = Array.from({ length: count }, () => this.#pick(SIMULATED));
     const downAt = this.#pick([0, Math.floor(this.#random() * 80)]);
-    return {
-      force,
-      syncOnly: false,
-      killAt: end === "kill" ? at : -1,
-      cancelAt: end === "cancel" ? at : -1,
-      downAt,
-      down,
-    };
+    return { force, syncOnly: false, killAt: end === "kill" ? at : -1, cancelAt: end === "cancel" ? at : -1, downAt, down };
   }
 
   async #settles(): Promise<void> {
@@ -460,9 +453,7 @@ export class SimulatedDeploys {
     });
     context.log.close();
     this.#planned = plannedPlaces(this.#plan);
-    this.#before = new Map(
-      catalogAllocations(db).map(({ id, job, worker }) => [`${job}@${worker}`, promotionsOf(db, job)(id)]),
-    );
+    this.#before = new Map(catalogAllocations(db).map(({ id, job, worker }) => [`${job}@${worker}`, promotionsOf(db, job)(id)]));
   }
 
   #carriedOut(): CarriedOut {
@@ -870,10 +861,7 @@ export class SimulatedDeploys {
         this.#must(service.tree === hash, `${what} with other files than it has`);
         if (this.#isSyncOnly || disabled || stopped || service.last?.target === "stop") continue;
         if (this.#runs(job))
-          this.#must(
-            service.running === hash && service.version === version,
-            `${what} with ${version} but was not started so`,
-          );
+          this.#must(service.running === hash && service.version === version, `${what} with ${version} but was not started so`);
       }
     }
   }
@@ -924,8 +912,7 @@ export class SimulatedDeploys {
         const key = `${job.name}@${worker}`;
         const before = this.#planned.get(key)?.from.hash ?? "";
         if (outcome !== "not_started" || action === "skip" || before === "") continue;
-        const isSettled =
-          !isUnsettled(this.#promotionOf(key)) && this.#service({ job: job.name, worker }).tree === before;
+        const isSettled = !isUnsettled(this.#promotionOf(key)) && this.#service({ job: job.name, worker }).tree === before;
         assert.ok(isSettled, `restore: ${key} waited for its batch and has not the promoted files`);
       }
     // A gate that an earlier deploy left open is not that of a batch.
@@ -958,8 +945,7 @@ export class SimulatedDeploys {
         const { hash } = promotionsOf(db, name)(id);
         if (this.#runs(name) && !this.#isSyncOnly)
           assert.equal(service.running, hash, `skip: ${name}@${worker} does not run what is promoted`);
-        if (hasGate(job))
-          assert.equal(service.isHealthy, true, `skip: ${name} is skipped while ${worker} is not healthy`);
+        if (hasGate(job)) assert.equal(service.isHealthy, true, `skip: ${name} is skipped while ${worker} is not healthy`);
       }
     }
   }

@@ -35,9 +35,7 @@ export interface CarriedOut {
 /** What is planned for each place, `<job>@<worker>`. */
 export function plannedPlaces(plan: DeployPlan): Map<string, PlannedAllocation> {
   const jobs = plan.waves.flatMap(({ jobs }) => jobs);
-  return new Map(
-    jobs.flatMap(({ job, allocations }) => allocations.map((one) => [`${job}@${one.worker}`, one] as const)),
-  );
+  return new Map(jobs.flatMap(({ job, allocations }) => allocations.map((one) => [`${job}@${one.worker}`, one] as const)));
 }
 
 /**
@@ -45,14 +43,9 @@ export function plannedPlaces(plan: DeployPlan): Map<string, PlannedAllocation> 
  * action. Answers how many of both there were.
  */
 export function checkAsPlanned(plan: DeployPlan, done: CarriedOut): number {
-  const wanted: Act[] = plan.reconcile.map(({ job, worker }) => ({
-    place: `${job}@${worker}`,
-    what: "stop",
-    hash: "",
-  }));
+  const wanted: Act[] = plan.reconcile.map(({ job, worker }) => ({ place: `${job}@${worker}`, what: "stop", hash: "" }));
   for (const { job, worker, action } of plan.reconcile)
-    if (action === "remove")
-      assert.deepEqual(done.files.get(`${job}@${worker}`), {}, `${job}@${worker} has no files any more`);
+    if (action === "remove") assert.deepEqual(done.files.get(`${job}@${worker}`), {}, `${job}@${worker} has no files any more`);
   for (const [place, planned] of plannedPlaces(plan)) {
     const before = done.before.get(place)?.files ?? {};
     const after = { ...before };
@@ -75,11 +68,8 @@ export function checkAsPlanned(plan: DeployPlan, done: CarriedOut): number {
   const targets = done.acts.filter(({ what }) => what !== "sync");
   assert.deepEqual(lines(targets), lines(wanted), "what was done is what was planned");
   assert.equal(done.result?.update_seq, plan.waves.at(-1)?.update_seq, "the update sequence is the planned one");
-  const hooks = plan.waves.flatMap(({ jobs }) =>
-    jobs.flatMap(({ job, hooks }) => hooks.map(({ event }) => `${event} ${job}`)),
-  );
-  for (const { job, hooks: after } of plan.reconcile)
-    if (after.length > 0) hooks.push(`after_allocation_stopped ${job}`);
+  const hooks = plan.waves.flatMap(({ jobs }) => jobs.flatMap(({ job, hooks }) => hooks.map(({ event }) => `${event} ${job}`)));
+  for (const { job, hooks: after } of plan.reconcile) if (after.length > 0) hooks.push(`after_allocation_stopped ${job}`);
   assert.deepEqual([...done.passes].sort(), [...new Set(hooks)].sort(), "the hooks that ran are the planned ones");
   const outcomes = { roll_out: "deployed", skip: "skipped", failed: "failed", not_started: "not_started" };
   for (const { job, outcome } of plan.waves.flatMap(({ jobs }) => jobs))

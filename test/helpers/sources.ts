@@ -25,12 +25,7 @@ export function entriesOf(source: Readonly<Record<string, string>>): TarInput[] 
   return Object.entries(source).map(([name, text]) =>
     name.endsWith("/")
       ? { path: name.slice(0, -1), mode: 0o755, size: 0 }
-      : {
-          path: name,
-          mode: name.includes("bin/") ? 0o755 : 0o644,
-          size: Buffer.byteLength(text),
-          content: [Buffer.from(text)],
-        },
+      : { path: name, mode: name.includes("bin/") ? 0o755 : 0o644, size: Buffer.byteLength(text), content: [Buffer.from(text)] },
   );
 }
 

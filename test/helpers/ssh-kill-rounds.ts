@@ -25,11 +25,7 @@ const MISSES_PER_HIT = 5;
  * ssh, and deploys again; again and again, until `hits` kills have met a deploy at work. After each, everything must be
  * as if nothing had happened, but that a service may have been started once more. Answers how many kills met which.
  */
-export async function sshKillRounds(
-  t: Pick<TestContext, "after">,
-  hits: number,
-  seed: number,
-): Promise<Record<Victim, number>> {
+export async function sshKillRounds(t: Pick<TestContext, "after">, hits: number, seed: number): Promise<Record<Victim, number>> {
   const random = seeded(seed);
   const met = { run: 0, server: 0, runner: 0 };
   const rig = await Rig.start(t);
@@ -117,8 +113,7 @@ class Rig {
       return isAtWork;
     }
     const there = this.#fleet.processes;
-    const pid =
-      victim === "runner" ? there[Math.floor(random() * there.length)] : isAtWork ? lock.holders[1]?.pid : undefined;
+    const pid = victim === "runner" ? there[Math.floor(random() * there.length)] : isAtWork ? lock.holders[1]?.pid : undefined;
     return pid !== undefined && signalProcess(pid, "SIGKILL");
   }
 

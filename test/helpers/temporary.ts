@@ -62,11 +62,7 @@ export const link = (target: string) => (file: string) => symlinkSync(target, fi
 export const fifo = (file: string) => void execFileSync("mkfifo", [file]);
 
 /** Waits until `condition` holds; fails the test with `what` after the limit, which a busy machine makes longer. */
-export async function until(
-  what: string,
-  condition: () => boolean | Promise<boolean>,
-  limitMs = 20_000,
-): Promise<void> {
+export async function until(what: string, condition: () => boolean | Promise<boolean>, limitMs = 20_000): Promise<void> {
   const start = performance.now();
   while (!(await condition())) {
     const waitedMs = Math.round(performance.now() - start);

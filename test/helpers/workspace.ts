@@ -35,8 +35,7 @@ export function makeWorkspace(dir: string, { jobs = {}, workers = [], files = {}
     const folder = `workspace/jobs/${name}`;
     all[`${folder}/manifest.json`] = JSON.stringify(manifest);
     all[`${folder}/Makefile`] = MAKEFILE;
-    for (const hook of Object.keys((manifest.hooks as object | undefined) ?? {}))
-      all[`${folder}/_hooks/${hook}.py`] = "";
+    for (const hook of Object.keys((manifest.hooks as object | undefined) ?? {})) all[`${folder}/_hooks/${hook}.py`] = "";
   }
   rmSync(path.join(dir, "workspace", "jobs"), { recursive: true, force: true });
   mkdirSync(path.join(dir, "workspace", "jobs"), { recursive: true });
@@ -74,14 +73,7 @@ export async function makeBucket(t: Pick<TestContext, "after">, spec?: Workspace
   const context = (kind: RunKind = "build", signal = new AbortController().signal): OperationContext => {
     const id = uuidV7();
     const say = (text: string) => activity.push(text);
-    const log = new RunLog({
-      layout,
-      runId: id,
-      command: kind,
-      redactor: new Redactor(),
-      activity: say,
-      format: "kv" as const,
-    });
+    const log = new RunLog({ layout, runId: id, command: kind, redactor: new Redactor(), activity: say, format: "kv" as const });
     t.after(() => log.close());
     const launcher = new Launcher(process.env, () => {});
     const run = { id, kind, bucketId };

@@ -36,8 +36,7 @@ class Session {
 
 /** Answers `[status, body]` of each call, in a script of either language. */
 const CALLS: Record<Language, (calls: readonly string[]) => string> = {
-  py: (calls) =>
-    `responses = [${calls.join(", ")}]\nprint(json.dumps([[r.status_code, r.ok, r.json()] for r in responses]))`,
+  py: (calls) => `responses = [${calls.join(", ")}]\nprint(json.dumps([[r.status_code, r.ok, r.json()] for r in responses]))`,
   ts: (calls) =>
     `const responses = [${calls.map((call) => `await ${call}`).join(", ")}];
 console.log(JSON.stringify(responses.map((r) => [r.status, r.ok, r.json()])));`,
@@ -73,10 +72,14 @@ for (const language of LANGUAGES)
   test(`HR-268 HR-269 HR-270 HR-271 HR-272 HR-273 a script reads who it runs for (${language})`, async (t) => {
     const env = { ALLOCATION_ID: "id", ALLOCATION_IP: "10.0.0.9", ALLOCATION_INDEX: "2", JOB: "web" };
     const scripts = new HookScripts(t);
-    assert.deepEqual(
-      await scripts.answer(language, GETTERS[language], { ...env, EVENT: "cli", HOOK: "go", COMMAND: "other" }),
-      ["id", "10.0.0.9", "2", "web", "cli", "go"],
-    );
+    assert.deepEqual(await scripts.answer(language, GETTERS[language], { ...env, EVENT: "cli", HOOK: "go", COMMAND: "other" }), [
+      "id",
+      "10.0.0.9",
+      "2",
+      "web",
+      "cli",
+      "go",
+    ]);
     assert.deepEqual(await scripts.answer(language, GETTERS[language], {}), Array(6).fill(null));
   });
 
@@ -89,11 +92,7 @@ for (const language of LANGUAGES)
   test(`HR-274 HR-275 T-38 disabled and one-shot are told by exact values (${language})`, async (t) => {
     const scripts = new HookScripts(t);
     const told = async (disabled: string, batch: string, index: string) =>
-      await scripts.answer(language, FLAGS[language], {
-        DISABLED: disabled,
-        BATCH_INDEX: batch,
-        ALLOCATION_INDEX: index,
-      });
+      await scripts.answer(language, FLAGS[language], { DISABLED: disabled, BATCH_INDEX: batch, ALLOCATION_INDEX: index });
     assert.deepEqual(await told("1", "0", "0"), [true, true]);
     assert.deepEqual(await told("0", "0", "1"), [false, false]);
     assert.deepEqual(await told("true", "1", "0"), [false, false]);
@@ -183,11 +182,9 @@ calls(
   },
 );
 
-calls(
-  "HR-286 the demands of other jobs are listed",
-  { py: ["ops.list_hook_demands()"], ts: ["ops.listHookDemands()"] },
-  [[200, [{ job: "b", hook: "join", demand_config: { min_version: "1" } }]]],
-);
+calls("HR-286 the demands of other jobs are listed", { py: ["ops.list_hook_demands()"], ts: ["ops.listHookDemands()"] }, [
+  [200, [{ job: "b", hook: "join", demand_config: { min_version: "1" } }]],
+]);
 
 /** The order of the catalog, then those that the scripts put. */
 const ORDERS = ["10.0.0.1,10.0.0.2,10.0.0.3", "10.0.0.2,10.0.0.1,10.0.0.3", "10.0.0.3,10.0.0.1,10.0.0.2"];
@@ -361,11 +358,7 @@ test("HR-241 the three headers come from the environment: another event is refus
   const env = { ...session.begin(), EVENT: "cli" };
   for (const language of LANGUAGES)
     assert.deepEqual(
-      await session.answer(
-        language,
-        { py: CALLS.py(["ops.list_job_keys()"]), ts: CALLS.ts(["ops.listJobKeys()"]) },
-        env,
-      ),
+      await session.answer(language, { py: CALLS.py(["ops.list_job_keys()"]), ts: CALLS.ts(["ops.listJobKeys()"]) }, env),
       [[400, false, { error: "EVENT does not match the running hook" }]],
     );
 });

@@ -91,14 +91,7 @@ test("HR-191 HR-192 HR-193 HR-194 HR-251 HR-253 HR-204 a secret is written seale
   assert.deepEqual(await ask("GET", get("secrets/job/a")), MISSING);
 });
 
-for (const event of [
-  "pre_deploy",
-  "cli",
-  "post_deploy",
-  "post_build",
-  "job_control",
-  "after_allocation_started",
-] as const)
+for (const event of ["pre_deploy", "cli", "post_deploy", "post_build", "job_control", "after_allocation_started"] as const)
   test(`HR-178 HR-179 HR-180 HR-181 HR-182 HR-186 T-26 rollout_order on ${event}`, async (t) => {
     const { kv, script } = await testRuntime(t);
     const isOpen = event === "pre_deploy" || event === "cli";
@@ -173,8 +166,7 @@ for (const [what, method, body, answer] of [
   ["a value that is a number", "PUT", { namespace: "vars/job/a", key: "k", value: 1 }, /^value: expected a string/],
   ["a lone surrogate", "PUT", { namespace: "vars/job/a", key: "k", value: "\ud800" }, /^value: expected well-formed/],
   ...["x", 1.5, -1, true].map(
-    (ttl) =>
-      [`HR-247 ttl ${ttl}`, "PUT", { namespace: "vars/job/a", key: "k", value: "v", ttl }, /^ttl: expected/] as const,
+    (ttl) => [`HR-247 ttl ${ttl}`, "PUT", { namespace: "vars/job/a", key: "k", value: "v", ttl }, /^ttl: expected/] as const,
   ),
   ["HR-334 half a body", "PUT", "{", { status: 400, body: { error: "Invalid JSON format" } }],
   ["a body that is no object", "PUT", "[]", { status: 400, body: { error: "Invalid JSON format" } }],
@@ -230,11 +222,7 @@ test("HR-170 tags stands for the own worker's tags, ops for ops/bucket with a wa
   const { ask } = script();
   kv.put("ops/worker/10.0.0.1/tags", "k", "tag");
   kv.put("ops/bucket", "k", "bucket");
-  assert.deepEqual((await ask("GET", get("tags"))).body, {
-    namespace: "ops/worker/10.0.0.1/tags",
-    key: "k",
-    value: "tag",
-  });
+  assert.deepEqual((await ask("GET", get("tags"))).body, { namespace: "ops/worker/10.0.0.1/tags", key: "k", value: "tag" });
   assert.deepEqual(warnings, []);
   assert.equal((await ask("GET", get("ops"))).body.value, "bucket");
   assert.match(warnings.join(), /^a@10\.0\.0\.1 setup: .*ops\/bucket$/);

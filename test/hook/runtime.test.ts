@@ -16,9 +16,7 @@ const KEYS = "/kv/keys";
 test("HR-007 HR-008 HR-294 T-23 T-46 two buckets at once listen on addresses of their own and know only their own allocations", async (t) => {
   const one = await testRuntime(t);
   const known = allocationId("a", "10.0.0.9");
-  const other = await testRuntime(t, {
-    allocation: (id) => (id === known ? { id, job: "a", worker: "10.0.0.9" } : undefined),
-  });
+  const other = await testRuntime(t, { allocation: (id) => (id === known ? { id, job: "a", worker: "10.0.0.9" } : undefined) });
   for (const { runtime } of [one, other]) assert.match(runtime.host, /^127\.0\.0\.\d+$/);
   assert.notDeepEqual([one.runtime.host, one.runtime.port], [other.runtime.host, other.runtime.port]);
   const own = one.script();
@@ -26,10 +24,7 @@ test("HR-007 HR-008 HR-294 T-23 T-46 two buckets at once listen on addresses of 
   assert.equal((await own.ask("PUT", "/kv", { body: WRITE })).status, 200);
   assert.equal((await theirs.ask("GET", "/kv?namespace=vars/job/a&key=k")).status, 404);
   const headers = { "X-ALLOCATION-ID": own.id, EVENT: "pre_deploy", COMMAND: "setup" };
-  assert.deepEqual(await ask(other.runtime, "GET", KEYS, { headers }), {
-    status: 404,
-    body: { error: "Invalid allocation ID" },
-  });
+  assert.deepEqual(await ask(other.runtime, "GET", KEYS, { headers }), { status: 404, body: { error: "Invalid allocation ID" } });
 });
 
 test("T-46 where port 8080 is taken on all addresses, any free port will do", async (t) => {
@@ -119,8 +114,7 @@ test("T-41 the checks come in one order: allocation, content type, JSON, require
     ["Invalid allocation ID", "{", { "X-ALLOCATION-ID": "x", "Content-Type": "text/plain" }],
     ["X-ALLOCATION-ID header is missing", "{", { "X-ALLOCATION-ID": "", "Content-Type": "text/plain" }],
   ];
-  for (const [error, body, headers] of steps)
-    assert.equal((await ask("PUT", "/kv", { body, headers })).body.error, error);
+  for (const [error, body, headers] of steps) assert.equal((await ask("PUT", "/kv", { body, headers })).body.error, error);
 });
 
 test("HR-239 a script may call from its begin to its end, also beside another one of its allocation", async (t) => {
@@ -184,18 +178,12 @@ test("HR-295 a process of the same user is answered without a password, one of a
   };
   assert.match(await answerFor({}), /^HTTP\/1.1 200 /);
   // Only root can be somebody else; others show the same by claiming to be somebody else themselves.
-  if (isRoot)
-    assert.match(await answerFor({ uid: 65_534, gid: 65_534 }), /^HTTP\/1.1 403 [\s\S]*root may use this API/);
+  if (isRoot) assert.match(await answerFor({ uid: 65_534, gid: 65_534 }), /^HTTP\/1.1 403 [\s\S]*root may use this API/);
   const socket = connect(runtime.port, runtime.host);
   t.after(() => socket.destroy());
   await once(socket, "connect");
   const { localAddress, localPort, remoteAddress, remotePort } = socket;
-  const seen = {
-    localAddress: remoteAddress,
-    localPort: remotePort,
-    remoteAddress: localAddress,
-    remotePort: localPort,
-  };
+  const seen = { localAddress: remoteAddress, localPort: remotePort, remoteAddress: localAddress, remotePort: localPort };
   assert.equal(await new PeerCheck().admits(seen), true);
   assert.equal(await new PeerCheck((process.geteuid?.() ?? 0) + 1).admits({ ...seen }), isRoot);
   assert.equal(await new PeerCheck().admits({ ...seen, remotePort: 1 }), false, "no such socket");

@@ -14,10 +14,7 @@ function setUp(t: TestContext) {
   t.after(() => testEnds.abort());
   const semaphores = new Semaphores();
   const ended: string[] = [];
-  const ask = async (
-    holder: string,
-    { capacity = 1, timeoutMs = LONG_MS, signal = testEnds.signal, scope = SCOPE } = {},
-  ) => {
+  const ask = async (holder: string, { capacity = 1, timeoutMs = LONG_MS, signal = testEnds.signal, scope = SCOPE } = {}) => {
     const outcome = await semaphores.acquire(scope, holder, { capacity, timeoutMs, signal });
     ended.push(`${holder} ${outcome}`);
     return outcome;
@@ -42,13 +39,7 @@ test("as many as the capacity hold it at a time", async (t) => {
   const { semaphores, ended, ask, settled } = setUp(t);
   for (const holder of ["1", "2", "3", "4", "5"]) void ask(holder, { capacity: 3 });
   await settled();
-  assert.deepEqual(semaphores.status(SCOPE), {
-    name: "lock",
-    capacity: 3,
-    holders: ["1", "2", "3"],
-    waiting: 2,
-    available: 0,
-  });
+  assert.deepEqual(semaphores.status(SCOPE), { name: "lock", capacity: 3, holders: ["1", "2", "3"], waiting: 2, available: 0 });
   semaphores.release(SCOPE, "2");
   await settled();
   assert.deepEqual(ended.slice(3), ["4 acquired"]);

@@ -131,9 +131,7 @@ test("a connection beyond the cap of all of them is cut, and the log says so onc
   const all = await open(port, 5);
   await until("the cut", () => cut(all) === 2);
   assert.equal(cut(all.slice(0, 3)), 0);
-  assert.deepEqual(told, [
-    "there are 3 connections, the cap of this server: 1 more was refused, the last of 127.0.0.1",
-  ]);
+  assert.deepEqual(told, ["there are 3 connections, the cap of this server: 1 more was refused, the last of 127.0.0.1"]);
   all[0]?.socket.destroy();
   await until("room", () => isTaken(open, port));
 });

@@ -6,20 +6,9 @@ import { callRoute, findRoute, type Route } from "../../lib/http/router.ts";
 import { requestWith } from "../helpers/http.ts";
 
 const answer = { status: 200, description: "fine" };
-const QUERY = {
-  limit: withDefault(integer({ min: 1, max: 9 }), 5),
-  all: optional(boolean()),
-  name: optional(string()),
-};
+const QUERY = { limit: withDefault(integer({ min: 1, max: 9 }), 5), all: optional(boolean()), name: optional(string()) };
 const ROUTES: Route<string>[] = [
-  {
-    method: "GET",
-    path: "/api/things",
-    summary: "",
-    answer,
-    query: QUERY,
-    handle: async ({ query }) => json(200, query),
-  },
+  { method: "GET", path: "/api/things", summary: "", answer, query: QUERY, handle: async ({ query }) => json(200, query) },
   {
     method: "POST",
     path: "/api/things",
@@ -50,11 +39,7 @@ async function call(method: string, target: string, body?: string): Promise<unkn
 }
 
 test("a path matches part by part, and its parameters are decoded", async () => {
-  assert.deepEqual(await call("GET", "/api/things/a%20b/parts/%C3%A9"), {
-    thing: "a b",
-    part: "é",
-    context: "context",
-  });
+  assert.deepEqual(await call("GET", "/api/things/a%20b/parts/%C3%A9"), { thing: "a b", part: "é", context: "context" });
   assert.deepEqual(await call("HEAD", "/api/things"), { limit: 5 });
 });
 
@@ -83,10 +68,7 @@ for (const path of [
   });
 
 test("a known path with another method names the methods it takes", async () => {
-  await assert.rejects(call("PUT", "/api/things"), {
-    code: "method_not_allowed",
-    details: { allow: "GET, HEAD, POST" },
-  });
+  await assert.rejects(call("PUT", "/api/things"), { code: "method_not_allowed", details: { allow: "GET, HEAD, POST" } });
   await assert.rejects(call("OPTIONS", "/api/things/x"), { details: { allow: "DELETE" } });
 });
 

@@ -27,10 +27,7 @@ test("a body without a length is sent in chunks, also empty ones, and its bytes 
   const { url, over, exchanges } = await serving(t, () => pieces("grüße", "", "and more"));
   for (const count of [1, 2]) {
     const response = await fetch(url);
-    assert.deepEqual(
-      [response.headers.get("content-length"), response.headers.get("transfer-encoding")],
-      [null, "chunked"],
-    );
+    assert.deepEqual([response.headers.get("content-length"), response.headers.get("transfer-encoding")], [null, "chunked"]);
     assert.equal(await response.text(), "grüßeand more");
     await over(count);
   }

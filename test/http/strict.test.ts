@@ -6,8 +6,7 @@ import { connect as connectTls } from "node:tls";
 import { json } from "../../lib/http/message.ts";
 import { certificateFor, exchangeText, listenFor, selfSigned } from "../helpers/http.ts";
 
-const SECURE =
-  /^Content-Security-Policy: [\s\S]*^X-Frame-Options: DENY\r\n[\s\S]*^X-Content-Type-Options: nosniff\r\n/m;
+const SECURE = /^Content-Security-Policy: [\s\S]*^X-Frame-Options: DENY\r\n[\s\S]*^X-Content-Type-Options: nosniff\r\n/m;
 const CLOSE = "Connection: close\r\n\r\n";
 const NO_VERSION = /must end with HTTP\/1\.1/;
 const NOT_HTTP = /not an HTTP request that the server understands/;
@@ -21,11 +20,7 @@ for (const [what, text, message] of [
   ["HTTP/2.0", `GET / HTTP/2.0\r\nHost: h\r\n${CLOSE}`, NO_VERSION],
   ["Transfer-Encoding: gzip", `POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n${CLOSE}`, NOT_HTTP],
   ["Transfer-Encoding: identity", `POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: identity\r\n${CLOSE}`, NOT_HTTP],
-  [
-    "gzip below chunks",
-    `POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n${CLOSE}0\r\n\r\n`,
-    /only be chunked/,
-  ],
+  ["gzip below chunks", `POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n${CLOSE}0\r\n\r\n`, /only be chunked/],
   [
     "chunks twice",
     `POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n${CLOSE}0\r\n\r\n`,

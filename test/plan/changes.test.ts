@@ -1,13 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  type ChangePolicy,
-  changedPaths,
-  decide,
-  isGateOpen,
-  type Promoted,
-  type Target,
-} from "../../lib/plan/changes.ts";
+import { type ChangePolicy, changedPaths, decide, isGateOpen, type Promoted, type Target } from "../../lib/plan/changes.ts";
 
 const files = { Makefile: "755:m", "conf/app.yml": "644:1" };
 const target: Target = { hash: "new", version: "2.0.0", files: { ...files, "conf/app.yml": "644:2" } };
@@ -21,14 +14,7 @@ const reload = (...restartGlobs: string[]): ChangePolicy => ({ restartPolicy: "r
 const sync: ChangePolicy = { restartPolicy: "never", restartGlobs: [] };
 
 test("HR-103 HR-104 HR-105 the first rule that applies decides what happens to an allocation", () => {
-  const cases: [
-    name: string,
-    promoted: Promoted,
-    policy: ChangePolicy,
-    force: boolean,
-    action: string,
-    disabled?: boolean,
-  ][] = [
+  const cases: [name: string, promoted: Promoted, policy: ChangePolicy, force: boolean, action: string, disabled?: boolean][] = [
     ["new", never, always, false, "start"],
     ["new, whatever the policy", never, sync, false, "start"],
     ["a first start that was cut off", { ...never, unfinished: true }, always, false, "start"],

@@ -1,12 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  checkDemands,
-  type DemandGraph,
-  type DemandJob,
-  demandGraph,
-  deploymentSequence,
-} from "../../lib/plan/demands.ts";
+import { checkDemands, type DemandGraph, type DemandJob, demandGraph, deploymentSequence } from "../../lib/plan/demands.ts";
 import { SEED, seeded } from "../helpers/random.ts";
 
 /** A job whose hooks are given as `name`, `name -> job.hook`, or `name -> job.hook` with a config. */
@@ -87,11 +81,7 @@ const CASES: { name: string; jobs: DemandJob[]; wrong: string[] }[] = [
     jobs: [bounds({ max_version: "1.9.9" }), up("2.0.0")],
     wrong: ["ErrHookDemandVersionMismatch down hooks/wait/demands/config"],
   },
-  {
-    name: "HR-081 bounds are inclusive",
-    jobs: [bounds({ min_version: "v1.2", max_version: "1.2.0" }), up("1.2.0")],
-    wrong: [],
-  },
+  { name: "HR-081 bounds are inclusive", jobs: [bounds({ min_version: "v1.2", max_version: "1.2.0" }), up("1.2.0")], wrong: [] },
   {
     name: "HR-081 T-105 versions compare by number: 1.10.0 is above 1.9.0",
     jobs: [bounds({ max_version: "1.9.0" }), up("1.10.0")],
@@ -120,11 +110,7 @@ const CASES: { name: string; jobs: DemandJob[]; wrong: string[] }[] = [
     jobs: [bounds({ min_version: "2", max_version: "1" }), up("1")],
     wrong: ["ErrInvalidHookConfiguration down hooks/wait/demands/config"],
   },
-  {
-    name: "other keys of the config are not judged",
-    jobs: [bounds({ min_version: "1", topics: ["a"] }), up("1")],
-    wrong: [],
-  },
+  { name: "other keys of the config are not judged", jobs: [bounds({ min_version: "1", topics: ["a"] }), up("1")], wrong: [] },
   {
     name: "HR-068 each hook has a demand of its own, and every wrong one is reported",
     jobs: [job("a", "1", { x: "up.check", y: "nope.z", z: "up.nope" }), up("1")],

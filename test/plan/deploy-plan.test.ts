@@ -17,10 +17,7 @@ test("an abridged plan has the first files of all and says of each allocation ho
   const files = (mostFiles: number) =>
     abridged(plan, mostFiles).waves.flatMap(({ jobs }) =>
       jobs.flatMap(({ allocations }) =>
-        allocations.map(({ files, more_files }: PlannedAllocation) => [
-          files.map(({ path }) => path).join(""),
-          more_files,
-        ]),
+        allocations.map(({ files, more_files }: PlannedAllocation) => [files.map(({ path }) => path).join(""), more_files]),
       ),
     );
   assert.deepEqual(files(3), [

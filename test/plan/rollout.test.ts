@@ -52,11 +52,7 @@ test("HR-011 HR-045 HR-149 HR-150 HR-152 workers are split in rollout order; wid
 });
 
 /** `b` is disabled, `c` was removed. */
-const PEERS: Peer[] = ["a", "b", "c", "d"].map((worker) => ({
-  worker,
-  disabled: worker === "b",
-  removed: worker === "c",
-}));
+const PEERS: Peer[] = ["a", "b", "c", "d"].map((worker) => ({ worker, disabled: worker === "b", removed: worker === "c" }));
 
 test("HR-048 HR-049 HR-050 HR-051 HR-052 HR-053 HR-054 HR-056 HR-057 which workers each pass is for", () => {
   const cases: Record<PassKind, [all: string, ofBCD: string]> = {
@@ -122,11 +118,7 @@ test("HR-117 HR-118 starts, then reloads, then restarts, each in batches of its 
     g: "restart",
   };
   assert.deepEqual(phases(mixed), ["new start: b+d e", "update reload: f", "update restart: a g"]);
-  assert.deepEqual(phases(mixed, false, "g,f,e,d,b,a"), [
-    "new start: e+d b",
-    "update reload: f",
-    "update restart: g a",
-  ]);
+  assert.deepEqual(phases(mixed, false, "g,f,e,d,b,a"), ["new start: e+d b", "update reload: f", "update restart: g a"]);
   assert.deepEqual(phases({ a: "skip", b: "sync", c: "promote" }), []);
 });
 

@@ -48,14 +48,7 @@ test("CP-026 CP-267 a reader that waits is answered as soon as there is output",
   const { layout, record, write } = await newRun(t);
   const answer = readActivity(layout, record.id, { after: 0, timeoutMs: LONG_MS, signal: never });
   setTimeout(() => write("first line\n"), 50);
-  assert.deepEqual(await answer, {
-    run_id: record.id,
-    status: "running",
-    after: 0,
-    next: 11,
-    data: "first line\n",
-    done: false,
-  });
+  assert.deepEqual(await answer, { run_id: record.id, status: "running", after: 0, next: 11, data: "first line\n", done: false });
 });
 
 test("a reader that waits is answered when the run ends", async (t) => {
@@ -72,10 +65,7 @@ test("CP-266 without anything new the answer comes after the timeout, and at onc
   assert.equal((await readActivity(layout, record.id, { after: 0, timeoutMs: 30, signal: never })).data, "");
   const leave = new AbortController();
   setTimeout(() => leave.abort(), 20);
-  assert.equal(
-    (await readActivity(layout, record.id, { after: 0, timeoutMs: LONG_MS, signal: leave.signal })).done,
-    false,
-  );
+  assert.equal((await readActivity(layout, record.id, { after: 0, timeoutMs: LONG_MS, signal: leave.signal })).done, false);
 });
 
 test("half a character is held back until its rest is there, or the run has ended", async (t) => {
@@ -128,9 +118,7 @@ test("who reads right before a change is woken by it", { timeout: LONG_MS }, asy
   assert.equal((await second).data, "y");
 });
 
-test("a run's files are watched while somebody reads, and again for a later reader", {
-  timeout: LONG_MS,
-}, async (t) => {
+test("a run's files are watched while somebody reads, and again for a later reader", { timeout: LONG_MS }, async (t) => {
   const { layout, record, write } = await newRun(t);
   const watches = () =>
     readdirSync("/proc/self/fdinfo")
@@ -150,12 +138,8 @@ test("a run's files are watched while somebody reads, and again for a later read
 
 test("an offset past the end and an unknown run are refused", async (t) => {
   const { layout, record } = await newRun(t);
-  await assert.rejects(readActivity(layout, record.id, { after: 1, timeoutMs: 0, signal: never }), {
-    code: "invalid_request",
-  });
-  await assert.rejects(readActivity(layout, uuidV7(), { after: 0, timeoutMs: 0, signal: never }), {
-    code: "run_not_found",
-  });
+  await assert.rejects(readActivity(layout, record.id, { after: 1, timeoutMs: 0, signal: never }), { code: "invalid_request" });
+  await assert.rejects(readActivity(layout, uuidV7(), { after: 0, timeoutMs: 0, signal: never }), { code: "run_not_found" });
 });
 
 test("a reader that waits learns that its run was removed", async (t) => {

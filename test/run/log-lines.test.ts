@@ -52,11 +52,7 @@ test("whole lines are taken that have a text or are of a job or a worker, howeve
 const [FIRST, SECOND] = ["2023-11-14T22:13:20.000Z", "2023-11-14T22:13:20.250Z"];
 
 test("each line begins with the time that was noted at or before its beginning", async (t) => {
-  const { text } = await logOf(
-    t,
-    "before\none\ntwo, of two moments\n\nlast\nopen",
-    "7 1700000000000\n20 1700000000250\n",
-  );
+  const { text } = await logOf(t, "before\none\ntwo, of two moments\n\nlast\nopen", "7 1700000000000\n20 1700000000250\n");
   assert.equal(
     String(await text({}, true)),
     `- before\n${FIRST} one\n${FIRST} two, of two moments\n${SECOND} \n${SECOND} last\n${SECOND} open`,

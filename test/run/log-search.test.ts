@@ -213,9 +213,7 @@ test("what cannot be searched for, or from, is refused", async (t) => {
 
 test("a run that has said nothing yet has nothing to find", async (t) => {
   const layout = layoutOf(temporaryFolder(t));
-  await assert.rejects(searchLog(layout, uuidV7(), { text: "x", matchCase: true, limit: 1 }), {
-    code: "run_not_found",
-  });
+  await assert.rejects(searchLog(layout, uuidV7(), { text: "x", matchCase: true, limit: 1 }), { code: "run_not_found" });
 });
 
 test("a log that is not there has said nothing; one that cannot be looked at is told", async (t) => {

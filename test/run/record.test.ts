@@ -10,15 +10,7 @@ const DAY_MS = 86_400_000;
 
 async function addRun(layout: Layout, ageDays: number, end?: "ok" | "failed"): Promise<RunRecord> {
   const id = uuidV7(Date.now() - ageDays * DAY_MS);
-  const start = {
-    id,
-    bucket_id: "b",
-    origin: "server" as const,
-    kind: "build" as const,
-    params: {},
-    actor,
-    requestId: "r",
-  };
+  const start = { id, bucket_id: "b", origin: "server" as const, kind: "build" as const, params: {}, actor, requestId: "r" };
   const record = await createRecord(layout, start);
   if (end === undefined) return record;
   settle(record, { exitCode: 0, signal: null, outcome: { ok: end === "ok", error: { message: "no" }, result: 1 } });

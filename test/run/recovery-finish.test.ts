@@ -68,13 +68,7 @@ test("a log that cannot be written is told to the caller", async (t) => {
 });
 
 test("CP-148 CP-149 CP-150 T-48 pruning keeps the newest, what runs, and what the settings allow", async (t) => {
-  const remaining = async (
-    count: number,
-    days: number,
-    ages: number[],
-    running: number[] = [],
-    withoutRecord: number[] = [],
-  ) => {
+  const remaining = async (count: number, days: number, ages: number[], running: number[] = [], withoutRecord: number[] = []) => {
     const { layout, run } = setUp(t);
     for (const age of ages) {
       const record = await run(age);
@@ -83,9 +77,7 @@ test("CP-148 CP-149 CP-150 T-48 pruning keeps the newest, what runs, and what th
     for (const age of withoutRecord) rmSync(runLayout(layout, (await run(age)).id).record);
     await pruneRuns(layout, count, days);
     const ids = readdirSync(layout.runs).sort();
-    return ids.map((id) =>
-      Math.round((Date.now() - Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16)) / DAY_MS),
-    );
+    return ids.map((id) => Math.round((Date.now() - Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16)) / DAY_MS));
   };
   assert.deepEqual(await remaining(2, 0, [40, 30, 20, 10]), [20, 10]);
   assert.deepEqual(await remaining(0, 25, [40, 30, 20, 10]), [20, 10]);

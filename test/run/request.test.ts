@@ -107,9 +107,7 @@ test("a retry of job control is about the allocations that were not ok; over HTT
   });
   const web = job("web", { ...GRADES, f: "skipped" });
   const params = { jobs: ["web", "DB"], health_check: true, target: "dump" };
-  for (const kind of [
-    ...["job_start", "job_stop", "job_restart", "job_reload", "job_status", "job_run"],
-  ] as RunKind[]) {
+  for (const kind of [...["job_start", "job_stop", "job_restart", "job_reload", "job_status", "job_run"]] as RunKind[]) {
     const { target: _, ...others } = params;
     const asked = kind === "job_run" ? params : others;
     const result = { jobs: [web, job("db", { a: "ok" })] };
@@ -151,8 +149,7 @@ test("what cannot be repeated is refused with the reason", async (t) => {
   await refused("deploy", { status: "succeeded" }, /nothing of it is left/);
   await refused("deploy", { result: { waves: [] } }, /nothing of it is left/);
   await refused("run_command", { params: { command: "x" }, result: workers({ a: "ok" }) }, /nothing of it/);
-  for (const id of [uuidV7(), "../../x"])
-    await assert.rejects(repeated(layout, "deploy", id), { code: "run_not_found" });
+  for (const id of [uuidV7(), "../../x"]) await assert.rejects(repeated(layout, "deploy", id), { code: "run_not_found" });
 });
 
 test("retry_of goes alone, and stands for what is required otherwise", () => {

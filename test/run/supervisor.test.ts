@@ -249,10 +249,7 @@ test("a process that does not end with the initialisation is ended after its tim
   const supervisor = new Supervisor({ launcher: { channel } as unknown as Launcher, log() {} });
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const initialised = supervisor.initBucket("/none", "b");
-  const refused = assert.rejects(initialised, {
-    code: "failed",
-    message: "Cannot initialise bucket b: its process failed",
-  });
+  const refused = assert.rejects(initialised, { code: "failed", message: "Cannot initialise bucket b: its process failed" });
   await nextRound();
   t.mock.timers.tick(30_000);
   await nextRound();

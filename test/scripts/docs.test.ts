@@ -58,8 +58,7 @@ test("every name that a page finds in a file is there", () => {
 test("every page that the code names is there", () => {
   const sources = globSync(["lib/**/*.{ts,py}", "scripts/*.ts", "bin/*.js", "ui/*.js"], { cwd: ROOT });
   for (const source of sources)
-    for (const [name] of read(source).matchAll(/\bdocs\/[\w/-]+\.md/g))
-      assert.ok(exists(name), `${source} names ${name}`);
+    for (const [name] of read(source).matchAll(/\bdocs\/[\w/-]+\.md/g)) assert.ok(exists(name), `${source} names ${name}`);
 });
 
 test("every command of npm that a page names is there", () => {

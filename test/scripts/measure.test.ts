@@ -54,12 +54,7 @@ test("measure() counts code lines, functions with a block, parameters and import
 });
 
 test("measure() finds names that more than two files define, and crowded rooms", () => {
-  const texts = [
-    "const take = 1;",
-    "export function take() {}",
-    "type take = 1;\ninterface Other {}",
-    "interface Other {}",
-  ];
+  const texts = ["const take = 1;", "export function take() {}", "type take = 1;\ninterface Other {}", "interface Other {}"];
   const sources = texts.map((text, index) => ({ file: `lib/a/${index}.ts`, text }));
   assert.deepEqual(measure(sources).sharedNames, [{ name: "take", files: 3 }]);
   const many = Array.from({ length: MOST.files + 1 }, (_, index) => ({ file: `lib/b/${index}.ts`, text: "" }));

@@ -12,10 +12,7 @@ import { processesIn } from "../helpers/worker.ts";
 
 /** What becomes of a source by each of its mutations, with the kind. */
 function changed(source: string): [string, string][] {
-  return mutationsOf(source).map(({ start, end, becomes, kind }) => [
-    kind,
-    source.slice(0, start) + becomes + source.slice(end),
-  ]);
+  return mutationsOf(source).map(({ start, end, becomes, kind }) => [kind, source.slice(0, start) + becomes + source.slice(end)]);
 }
 
 test("a condition is forced and denied; one that leaves or throws is a guard or a check", () => {

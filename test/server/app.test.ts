@@ -201,12 +201,7 @@ test("a defect is told to the log with the request's id, and to the client witho
 test("CP-008 CP-009 CP-031 with a certificate it serves HTTPS, HSTS and Secure cookies", async (t) => {
   const tls = await certificateFor(t);
   const server = await TestServer.start(t, { tls });
-  const options = {
-    method: "POST",
-    ca: readFileSync(tls.certFile),
-    agent: false,
-    headers: { authorization: `Bearer ${TOKEN}` },
-  };
+  const options = { method: "POST", ca: readFileSync(tls.certFile), agent: false, headers: { authorization: `Bearer ${TOKEN}` } };
   const [response] = await once(httpsRequest(`${server.url}/api/auth/session`, options).end(), "response");
   response.resume();
   assert.equal(response.statusCode, 200);

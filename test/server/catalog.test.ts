@@ -89,8 +89,7 @@ test("a secret is shown by its fingerprint and its age, never by its value; with
 
 test("CP-278 CP-110 no other resource is there", async (t) => {
   const { get } = await built(t);
-  for (const name of ["foo", "prometheus", "Jobs", "ca", ""])
-    assert.equal((await get(`cat/${name}`)).status, 404, name);
+  for (const name of ["foo", "prometheus", "Jobs", "ca", ""]) assert.equal((await get(`cat/${name}`)).status, 404, name);
 });
 
 test("pages and filters of the catalog", async (t) => {

@@ -137,17 +137,7 @@ for (const [addr, host] of [
     assert.deepEqual([config.host, config.port, config.tls], [host, Number(addr.split(":").at(-1)), undefined]);
   });
 
-for (const addr of [
-  "",
-  "9090",
-  "127.0.0.1",
-  "127.0.0.1:",
-  "127.0.0.1:65536",
-  "127.0.0.1:-1",
-  "::1:9090",
-  "[::1]",
-  "[x]:1",
-])
+for (const addr of ["", "9090", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1", "::1:9090", "[::1]", "[x]:1"])
   test(`--addr ${JSON.stringify(addr)} is refused as malformed`, async (t) => {
     await refused({ ...valid(t).flags, addr }, /--addr .*: expected HOST:PORT/);
   });

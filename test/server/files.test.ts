@@ -26,8 +26,7 @@ async function setUp(t: TestContext, source: Readonly<Record<string, string>> = 
   const server = await TestServer.start(t);
   const bucket = await server.createBucket();
   writeTree(bucket.folder, source);
-  const get = (rest: string, headers: Record<string, string> = {}) =>
-    server.call("GET", `${bucket.path}/${rest}`, { headers });
+  const get = (rest: string, headers: Record<string, string> = {}) => server.call("GET", `${bucket.path}/${rest}`, { headers });
   return { server, bucket, get };
 }
 
@@ -59,11 +58,7 @@ test("the files of the source are listed by path with size, mode and sum, in pag
     const content = SOURCE[name] ?? "";
     assert.deepEqual(
       [size_bytes, mode, sha256],
-      [
-        Buffer.byteLength(content),
-        name.includes("/bin/") ? "0755" : "0644",
-        createHash("sha256").update(content).digest("hex"),
-      ],
+      [Buffer.byteLength(content), name.includes("/bin/") ? "0755" : "0644", createHash("sha256").update(content).digest("hex")],
     );
   }
   const paged: string[] = [];
@@ -93,15 +88,7 @@ for (const [id, names] of [
   ["CP-101", ["tmp/x", "workspace/../tmp/x", "workspace/%2e./tmp/x"]],
   [
     "CP-102 T-12",
-    [
-      "bucket.json",
-      ".ops/revisions.json",
-      "ops.conf/x",
-      "ops.conf%00",
-      "ops.conf%20",
-      "OPS.CONF",
-      "Workspace/workers.json",
-    ],
+    ["bucket.json", ".ops/revisions.json", "ops.conf/x", "ops.conf%00", "ops.conf%20", "OPS.CONF", "Workspace/workers.json"],
   ],
   [
     "CP-102 T-58",

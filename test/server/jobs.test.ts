@@ -33,12 +33,7 @@ test("CP-023 CP-280 CP-281 CP-282 CP-283 CP-284 CP-285 T-19 T-50 job control ove
     ["jobs/web/stop?forget=true", { forget: false }, "job_stop", { health_check: false, forget: true }],
     ["jobs/web/stop?forget=false", { forget: true }, "job_stop", { health_check: false, forget: true }],
     ["jobs/WEB/restart", { health_check: true }, "job_restart", { health_check: true }],
-    [
-      "jobs/web/reload",
-      { allocations: ["127.0.0.1"] },
-      "job_reload",
-      { health_check: false, allocations: ["127.0.0.1"] },
-    ],
+    ["jobs/web/reload", { allocations: ["127.0.0.1"] }, "job_reload", { health_check: false, allocations: ["127.0.0.1"] }],
     ["jobs/web/status", {}, "job_status", { health_check: false }],
     ["jobs/web/run", { target: "dump" }, "job_run", { health_check: false, target: "dump" }],
   ] as const) {

@@ -151,11 +151,7 @@ test("state changes of runs are followed over all buckets, woken by the change",
   server.hold();
   const first = await start();
   assert.deepEqual(
-    (await waiting).items.map((one: { run_id: string; change: string; status: string }) => [
-      one.run_id,
-      one.change,
-      one.status,
-    ]),
+    (await waiting).items.map((one: { run_id: string; change: string; status: string }) => [one.run_id, one.change, one.status]),
     [[first, "started", "running"]],
   );
   const second = (await server.call("POST", `${other.path}/build`)).body.run_id;
@@ -199,10 +195,6 @@ test("an end that was told can be seen by then", async (t) => {
 
 test("CP-015 T-58 events, logs and files need credentials like everything else", async (t) => {
   const { server, bucket } = await setUp(t);
-  for (const target of [
-    "/api/events",
-    `${bucket.path}/runs/${randomUUID()}/activity.log`,
-    `${bucket.path}/files/ops.conf`,
-  ])
+  for (const target of ["/api/events", `${bucket.path}/runs/${randomUUID()}/activity.log`, `${bucket.path}/files/ops.conf`])
     assert.equal((await server.call("GET", target, { authorization: null })).status, 401);
 });

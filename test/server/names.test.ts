@@ -23,33 +23,15 @@ async function built(t: Parameters<typeof TestServer.start>[0]) {
 /** A request with its parameters, the command for the same, and the place and the words of the refusal. */
 const ASKED = [
   ["deploy", { jobs: ["web", "wep"] }, ["deploy", "--jobs", "web,wep"], "jobs/1", 'no job "wep"; did you mean "web"?'],
-  [
-    "deploy",
-    { force_only: ["db@10.0.0.9"] },
-    ["deploy", "--force-only", "db@10.0.0.9"],
-    "force_only/0",
-    "no allocation",
-  ],
+  ["deploy", { force_only: ["db@10.0.0.9"] }, ["deploy", "--force-only", "db@10.0.0.9"], "force_only/0", "no allocation"],
   ["health_check", { jobs: ["x"] }, ["health_check", "--jobs", "x"], "jobs/0", 'no job "x"'],
   ["drift", { jobs: ["x"] }, ["drift", "--jobs", "x"], "jobs/0", 'no job "x"'],
   ["drift", { workers: ["10.0.0.3"] }, ["drift", "--workers", "10.0.0.3"], "workers/0", 'worker "10.0.0.3"'],
   ["hooks", { hook: "up", job: "x" }, ["hooks", "up", "x"], "job", 'no job "x"'],
   ["hooks", { hook: "up", job: "web" }, ["hooks", "up", "web"], "hook", "job web has no such hook"],
   ["hooks", { hook: "up" }, ["hooks", "up"], "hook", "no job has such a hook"],
-  [
-    "run_command",
-    { command: "id", workers: ["10.0.0.3"] },
-    ["run_command", "id", "-w", "10.0.0.3"],
-    "workers/0",
-    "no worker",
-  ],
-  [
-    "run_command",
-    { command: "id", labels: ["lost"] },
-    ["run_command", "id", "-l", "lost"],
-    "labels/0",
-    'no label "lost"',
-  ],
+  ["run_command", { command: "id", workers: ["10.0.0.3"] }, ["run_command", "id", "-w", "10.0.0.3"], "workers/0", "no worker"],
+  ["run_command", { command: "id", labels: ["lost"] }, ["run_command", "id", "-l", "lost"], "labels/0", 'no label "lost"'],
   ["workers/trust", { workers: ["x"] }, ["worker", "trust", "-w", "x"], "workers/0", 'no worker "x"'],
   ["workers/facts", { labels: ["x"] }, ["worker", "facts", "-l", "x"], "labels/0", 'no label "x"'],
   ["workers/uptime", { workers: ["x"] }, ["worker", "uptime", "-w", "x"], "workers/0", 'no worker "x"'],
@@ -115,12 +97,7 @@ test("of many unknown names the first ten are told, and how many there are", asy
 test("before the first build every name is unknown, and the answer asks whether the bucket has been built", async (t) => {
   const server = await TestServer.start(t);
   const bucket = await server.createBucket();
-  const { status, body } = await server.call("POST", `${bucket.path}/workers/trust`, {
-    body: { workers: ["10.0.0.1"] },
-  });
+  const { status, body } = await server.call("POST", `${bucket.path}/workers/trust`, { body: { workers: ["10.0.0.1"] } });
   assert.equal(status, 400);
-  assert.equal(
-    body.message,
-    'in the catalog there is no worker "10.0.0.1", nor any other worker: has the bucket been built?',
-  );
+  assert.equal(body.message, 'in the catalog there is no worker "10.0.0.1", nor any other worker: has the bucket been built?');
 });

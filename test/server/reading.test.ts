@@ -65,8 +65,7 @@ test("a database that stays locked is busy after three tries, and is read once i
   const other = new DatabaseSync(layout.database);
   t.after(() => other.isOpen && other.close());
   // Who keeps a database to itself waits for its readers to leave.
-  const locked = () =>
-    other.exec("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; UPDATE bucket SET update_seq = 1; COMMIT");
+  const locked = () => other.exec("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; UPDATE bucket SET update_seq = 1; COMMIT");
   assert.throws(locked, /locked/);
   other.close();
   assert.equal(await read(), "one");

@@ -175,10 +175,7 @@ test("CP-212 CP-213 CP-268 a cancel is accepted with the run, which ends cancell
   assert.deepEqual([first?.status, first?.body.id], [202, id]);
   assert.ok(second?.status === 202 || second?.body.error === "run_not_active", JSON.stringify(second));
   const run = await server.ended(bucket.path, id);
-  assert.deepEqual(
-    [run.status, run.audit.map(({ action }: { action: string }) => action)],
-    ["cancelled", ["start", "cancel"]],
-  );
+  assert.deepEqual([run.status, run.audit.map(({ action }: { action: string }) => action)], ["cancelled", ["start", "cancel"]]);
   const late = await cancel();
   assert.deepEqual([late.status, late.body.error], [409, "run_not_active"]);
   assert.equal((await server.call("GET", `${bucket.path}/runs/${id}`)).body.status, "cancelled");

@@ -37,12 +37,7 @@ test("CP-207 CP-248 CP-249 CP-250 T-11 an ssh key is uploaded, described without
   const put = await call("PUT", { private_key: text });
   assert.equal(put.status, 200, put.text);
   const { updated_at, ...told } = put.body;
-  assert.deepEqual(told, {
-    present: true,
-    type: "ssh-ed25519",
-    fingerprint: fingerprintBy(key),
-    public_key: publicPart(key),
-  });
+  assert.deepEqual(told, { present: true, type: "ssh-ed25519", fingerprint: fingerprintBy(key), public_key: publicPart(key) });
   const get = await call("GET");
   assert.deepEqual(get.body, put.body);
   const secret = text.split("\n")[2] as string;

@@ -79,10 +79,7 @@ test("CP-251 the workers are those of workers.json with the defaults of ops.conf
     [first.host, first.ssh_user, first.ssh_port, first.labels, first.memory_mb, first.tags],
     ["10.0.0.2", "deploy", 2222, ["db", "worker"], 2048, { zone: "a" }],
   );
-  assert.deepEqual(
-    [second.host, second.connection, second.hostname, second.ssh_user],
-    ["10.0.0.1", "local", "one", null],
-  );
+  assert.deepEqual([second.host, second.connection, second.hostname, second.ssh_user], ["10.0.0.1", "local", "one", null]);
   const page = (await get("workers?limit=1")).body;
   assert.deepEqual([page.items, (await get(`workers?cursor=${page.next_cursor}`)).body.items], [[first], [second]]);
   assert.equal((await get("workers?cursor=x")).status, 400);

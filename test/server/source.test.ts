@@ -171,9 +171,7 @@ test("CP-224 CP-222 a rollback to a given revision whose build fails leaves it c
   const context = await setUp(t);
   const { server, bucket, revisions } = context;
   const [bad, good] = await pushed(context, BROKEN, {});
-  const { body } = await server.call("POST", `${bucket.path}/source/rollback`, {
-    body: { revision_id: bad?.toUpperCase() },
-  });
+  const { body } = await server.call("POST", `${bucket.path}/source/rollback`, { body: { revision_id: bad?.toUpperCase() } });
   assert.equal((await server.ended(bucket.path, body.run_id)).status, "failed");
   assert.equal(readFileSync(path.join(bucket.folder, "workspace", "workers.json"), "utf8"), "nonsense");
   const found = await revisions();

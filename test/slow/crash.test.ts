@@ -70,9 +70,7 @@ async function assertNoOrphans(layout: Layout): Promise<void> {
   assert.equal(await readLock(layout), undefined);
   assert.deepEqual(readdirSync(layout.uploads), []);
   assert.deepEqual(
-    readdirSync(layout.internal).filter(
-      (name) => !["revisions", "revisions.json", "uploads", "snapshots"].includes(name),
-    ),
+    readdirSync(layout.internal).filter((name) => !["revisions", "revisions.json", "uploads", "snapshots"].includes(name)),
     [],
   );
 }

@@ -6,9 +6,7 @@ import { PROGRAM_ROOT } from "../../lib/core/self.ts";
 const { styled } = await import(path.join(PROGRAM_ROOT, "ui/ansi.js"));
 /** `class:text` of each piece; a piece without a class is its text. */
 const pieces = (text: string): string[] =>
-  styled(text).map(({ text, classes }: { text: string; classes: string }) =>
-    classes === "" ? text : `${classes}:${text}`,
-  );
+  styled(text).map(({ text, classes }: { text: string; classes: string }) => (classes === "" ? text : `${classes}:${text}`));
 
 const CASES: [string, string, string[]][] = [
   ["plain text is one piece", "plain", ["plain"]],

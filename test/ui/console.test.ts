@@ -69,8 +69,7 @@ test("CP-189 CP-190 CP-191 T-89 the token is exchanged once and kept nowhere", a
     withToken.map((request) => `${request.method()} ${new URL(request.url()).pathname}`),
     ["POST /api/auth/session"],
   );
-  const kept: { storage: number[]; cookie: string; fields: string; page: string } =
-    await ui.page.evaluate(`(async () => ({
+  const kept: { storage: number[]; cookie: string; fields: string; page: string } = await ui.page.evaluate(`(async () => ({
     storage: [localStorage.length, sessionStorage.length, (await indexedDB.databases()).length],
     cookie: document.cookie,
     fields: [...document.querySelectorAll("input:not([type=checkbox])")].map((input) => input.value).join(""),

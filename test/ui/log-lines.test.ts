@@ -108,9 +108,7 @@ test("what arrives is read from memory, and a log that was read goes on", async 
 
 const GROUPS = [1, 5_000, 3, 40, 1, 2_500, 700]
   .map((lines, group) =>
-    Array.from({ length: lines }, (_, index) => `web@10.0.0.${group} ${index % 3 ? "|" : "!"} line ${index}\n`).join(
-      "",
-    ),
+    Array.from({ length: lines }, (_, index) => `web@10.0.0.${group} ${index % 3 ? "|" : "!"} line ${index}\n`).join(""),
   )
   .join("web: batch 2 of 7\n");
 

@@ -53,11 +53,9 @@ const show = async (query = "") => {
   await console.page.reload();
 };
 const output = () => console.page.locator("#activity .output");
-const line = (text: string) =>
-  output().locator(".line", { has: console.page.locator(".text").getByText(text, { exact: true }) });
+const line = (text: string) => output().locator(".line", { has: console.page.locator(".text").getByText(text, { exact: true }) });
 const rest = (count: number) => output().getByRole("button", { name: `▸ ${count} more lines` });
-const toggle = (name: string) =>
-  console.page.locator("#tools .kept").and(console.page.getByLabel(name, { exact: true }));
+const toggle = (name: string) => console.page.locator("#tools .kept").and(console.page.getByLabel(name, { exact: true }));
 const times = () => console.page.getByLabel(/^Times/);
 const open = () => console.page.locator("#tools summary").click();
 

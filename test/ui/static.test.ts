@@ -34,8 +34,7 @@ test("CP-002 everything that pages, styles and scripts refer to is a file of the
   for (const script of scripts)
     for (const [, target] of read(script).matchAll(/\bfrom "([^"]+)"|\bimport\("([^"]+)"\)/g))
       assert.ok(known.has(path.posix.join("/", path.dirname(script), target ?? "")), `${script} imports ${target}`);
-  for (const style of files.filter((file) => file.endsWith(".css")))
-    assert.doesNotMatch(read(style), /url\(|@import/, style);
+  for (const style of files.filter((file) => file.endsWith(".css"))) assert.doesNotMatch(read(style), /url\(|@import/, style);
 });
 
 test("text from the server is never read as HTML or code", () => {
@@ -45,8 +44,7 @@ test("text from the server is never read as HTML or code", () => {
 });
 
 test("CP-190 nothing but preferences is stored in the browser, by the one module for them", () => {
-  for (const script of scripts)
-    assert.doesNotMatch(read(script), /sessionStorage|indexedDB|document\.cookie|caches\b/, script);
+  for (const script of scripts) assert.doesNotMatch(read(script), /sessionStorage|indexedDB|document\.cookie|caches\b/, script);
   const storing = scripts.filter((script) => read(script).includes("localStorage"));
   assert.deepEqual(storing, ["preferences.js"]);
   const names = scripts.flatMap((script) => [...read(script).matchAll(/\bprefer\("(\w+)"/g)]);

@@ -42,18 +42,12 @@ async function started(act: () => Promise<void>): Promise<[string, unknown]> {
 
 test("CP-174 CP-175 workers: definitions to read, and each probe starts its run on those chosen", async () => {
   await ui.view(bucket, "workers");
-  assert.deepEqual(await ui.page.locator("table").first().locator("tbody th").allTextContents(), [
-    "127.0.0.1",
-    "127.0.0.2",
-  ]);
+  assert.deepEqual(await ui.page.locator("table").first().locator("tbody th").allTextContents(), ["127.0.0.1", "127.0.0.2"]);
   await ui.page.getByText("Which workers").click();
   await ui.page.getByRole("checkbox", { name: "127.0.0.2" }).check();
   await ui.page.getByText("Meant: 1 worker (127.0.0.2).").waitFor();
   for (const name of ["Facts", "Uptime", "Sysstat", "Trust"])
-    assert.deepEqual(await started(() => ui.button(name).click()), [
-      `workers/${name.toLowerCase()}`,
-      { workers: ["127.0.0.2"] },
-    ]);
+    assert.deepEqual(await started(() => ui.button(name).click()), [`workers/${name.toLowerCase()}`, { workers: ["127.0.0.2"] }]);
   await ui.page
     .getByRole("row", { name: /^127\.0\.0\.2 \d+ % \d+ %$/ })
     .getByText(/^\d+ % [▁-█]+$/)
@@ -172,10 +166,7 @@ test("CP-089 CP-176 the source is shown and cannot be edited", async () => {
   await ui.view(bucket, "source/settings");
   await ui.page.getByText("Variables and ports").waitFor();
   await ui.page.getByRole("heading", { name: "Templates" }).waitFor();
-  assert.equal(
-    await ui.page.locator("main textarea, main input:not([type=search]), main [contenteditable]").count(),
-    0,
-  );
+  assert.equal(await ui.page.locator("main textarea, main input:not([type=search]), main [contenteditable]").count(), 0);
 });
 
 test("CP-183 jobs are read only; files are those of the catalog", async () => {

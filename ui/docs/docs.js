@@ -52,8 +52,7 @@ function filter() {
   const words = search.value.toLowerCase().split(/\s+/);
   const found = entries.filter(({ text }) => words.every((word) => text.includes(word)));
   for (const entry of entries) entry.element.hidden = !found.includes(entry);
-  for (const section of document.querySelectorAll("section"))
-    section.hidden = !section.querySelector(".operation:not([hidden])");
+  for (const section of document.querySelectorAll("section")) section.hidden = !section.querySelector(".operation:not([hidden])");
   count.textContent = `${found.length} of ${entries.length} operations`;
 }
 
@@ -192,8 +191,7 @@ function fieldOf({ name, in: place, required, schema, example }) {
 function bodyOf(content) {
   const [type, ...others] = Object.keys(content);
   const { schema, example } = content[type];
-  if (type !== "application/json")
-    return ["body", [type, ...others].join(" or "), "", { type: "file", required: true }];
+  if (type !== "application/json") return ["body", [type, ...others].join(" or "), "", { type: "file", required: true }];
   const needed = Object.fromEntries((schema.required ?? []).map((name) => [name, example?.[name] ?? null]));
   return ["body", "Body (JSON)", "", { rows: 6, value: JSON.stringify(needed, null, 2) }];
 }

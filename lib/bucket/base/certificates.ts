@@ -70,9 +70,7 @@ async function makePair(bucketId: string): Promise<AuthorityFiles> {
 
 /** The two files of an authority; undefined for one that is missing. */
 async function readPair(layout: Layout) {
-  const texts = [layout.caCertificate, layout.caKey].map(async (file) =>
-    (await readBounded(file, AUTHORITY_BYTES))?.toString(),
-  );
+  const texts = [layout.caCertificate, layout.caKey].map(async (file) => (await readBounded(file, AUTHORITY_BYTES))?.toString());
   const [certificate, key] = await Promise.all(texts);
   return { certificate, key };
 }

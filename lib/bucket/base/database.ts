@@ -196,8 +196,7 @@ export function databaseFailure(error: unknown, file: string): unknown {
   if (error instanceof Failure) return error;
   if (isLocked(error)) return new Failure("database_busy", messageOf(error));
   const code = sqliteCode(error);
-  if (code === CANNOT_OPEN)
-    return new Failure("bucket_not_initialized", `Cannot open ${file}: the bucket is not initialised`);
+  if (code === CANNOT_OPEN) return new Failure("bucket_not_initialized", `Cannot open ${file}: the bucket is not initialised`);
   if (code === IO_ERROR || code === FULL) {
     const doubt = code === IO_ERROR ? "; is the disk full?" : "";
     return new Failure("failed", `Cannot use ${file}: ${messageOf(error)}${doubt}`, { cause: error });
@@ -239,11 +238,9 @@ function checked(database: Database, settings = ""): Database {
  */
 export function requireSchema(database: Database): void {
   const version = schemaVersion(database);
-  if (version === 0)
-    throw new Failure("bucket_not_initialized", "the bucket is not initialised; run `ops init`, or POST …/init");
+  if (version === 0) throw new Failure("bucket_not_initialized", "the bucket is not initialised; run `ops init`, or POST …/init");
   const old = `the database has schema ${version}; run \`ops init\`, or POST …/init, to upgrade it`;
-  if (version < SCHEMA_VERSION)
-    throw new Failure("schema_upgrade_required", old, { details: { schema_version: version } });
+  if (version < SCHEMA_VERSION) throw new Failure("schema_upgrade_required", old, { details: { schema_version: version } });
   if (version > SCHEMA_VERSION) throw tooNew(version);
 }
 

@@ -93,12 +93,7 @@ export function writeRows(db: Database, table: string, rows: readonly Row[]): vo
  * Makes a table hold exactly these rows, besides those whose first key column has a value of `keep`. Writes only the
  * rows that differ. Bytes are not compared: another column tells whether they differ.
  */
-export function replaceRows(
-  db: Database,
-  table: string,
-  rows: readonly Row[],
-  keep: ReadonlySet<SqlValue> = new Set(),
-): void {
+export function replaceRows(db: Database, table: string, rows: readonly Row[], keep: ReadonlySet<SqlValue> = new Set()): void {
   const key = keyOfTable(db, table);
   const others = Object.entries(rows[0] ?? {}).filter(([name, value]) => !key.includes(name) && !isBytes(value));
   const compared = [...key, ...others.map(([name]) => name)];

@@ -134,9 +134,7 @@ function workerRows(workers: readonly BuiltWorker[]): Record<string, Row[]> {
   return {
     worker: workers.map((worker) => rowOf(BUILT_WORKER, { ...worker, removed: false })),
     worker_labels: workers.flatMap(({ host, labels }) => labels.map((label) => ({ worker_ip: host, label }))),
-    worker_tags: workers.flatMap(({ host, tags }) =>
-      [...tags].map(([key, value]) => ({ worker_ip: host, key, value })),
-    ),
+    worker_tags: workers.flatMap(({ host, tags }) => [...tags].map(([key, value]) => ({ worker_ip: host, key, value }))),
   };
 }
 

@@ -26,8 +26,7 @@ export function allocationsNamed(
   const names = new Set(jobs.map(({ name }) => name));
   const own = all.filter(({ job, removed }) => names.has(job) && !removed);
   if (workers === undefined) return own;
-  const namesOf = ({ job, worker }: CatalogAllocation) =>
-    [worker, `${job}@${worker}`].map((name) => name.toLowerCase());
+  const namesOf = ({ job, worker }: CatalogAllocation) => [worker, `${job}@${worker}`].map((name) => name.toLowerCase());
   const asked = { kind: "allocation on worker", path, names: workers };
   const wanted = requireKnown(`of ${[...names].join(", ")}`, asked, new Set(own.flatMap(namesOf)));
   return own.filter((one) => namesOf(one).some((name) => wanted.has(name)));

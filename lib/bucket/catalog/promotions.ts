@@ -56,15 +56,7 @@ export interface Promotion extends Omit<HashRecord, "id" | "stop" | `before${str
 }
 
 const EMPTY = { hash: "", version: NEVER_PROMOTED, files: {} };
-const NOT_KNOWN = {
-  ...EMPTY,
-  id: "",
-  synced: "",
-  gate: "",
-  unfinished: false,
-  stop: STOPPED.no,
-  updateSeq: 0,
-} as const;
+const NOT_KNOWN = { ...EMPTY, id: "", synced: "", gate: "", unfinished: false, stop: STOPPED.no, updateSeq: 0 } as const;
 const NO_PROMOTION = promotionOf({ ...NOT_KNOWN, beforeHash: "", beforeVersion: NEVER_PROMOTED, beforeFiles: {} });
 
 function versionColumn(name: string): Column<string> {

@@ -115,15 +115,11 @@ export function stageForScript(files: readonly CatalogFile[], staging: Staging, 
 }
 
 /** A rendered template takes the place of a static file of the same name. */
-function stageFiles(
-  files: readonly CatalogFile[],
-  rendered: (template: CatalogFile) => StagedFile | undefined,
-): StagedFile[] {
+function stageFiles(files: readonly CatalogFile[], rendered: (template: CatalogFile) => StagedFile | undefined): StagedFile[] {
   const isTemplate = ({ path }: CatalogFile) => path.endsWith(TEMPLATE_SUFFIX);
   const staged = new Map<string, StagedFile>();
   for (const file of files) if (!isTemplate(file)) staged.set(file.path, { ...file, isSecret: false });
-  for (const file of files.filter(isTemplate).flatMap((template) => rendered(template) ?? []))
-    staged.set(file.path, file);
+  for (const file of files.filter(isTemplate).flatMap((template) => rendered(template) ?? [])) staged.set(file.path, file);
   return [...staged.values()];
 }
 
@@ -219,8 +215,6 @@ export function stagingFolder(layout: Layout, worker: string, job: string): stri
 export async function writeStaging(folder: string, files: readonly StagedFile[]): Promise<void> {
   await remove(folder);
   const placed = files.map((file) => ({ ...file, target: path.join(folder, file.path) }));
-  for (const one of new Set([folder, ...placed.map(({ target }) => path.dirname(target))]))
-    await makePrivateFolder(one);
-  for (const { target, content, mode } of placed)
-    await writeFile(target, content, { mode: mode & PRIVATE_FOLDER, flag: "wx" });
+  for (const one of new Set([folder, ...placed.map(({ target }) => path.dirname(target))])) await makePrivateFolder(one);
+  for (const { target, content, mode } of placed) await writeFile(target, content, { mode: mode & PRIVATE_FOLDER, flag: "wx" });
 }

@@ -166,8 +166,7 @@ export function catalogView(
     const condition = filters[filter];
     if (condition === undefined) throw new Failure("invalid_request", `${filter}: cat ${name} has no such filter`);
     if (condition !== "") conditions.push(condition);
-    if (typeof given !== "boolean")
-      values.push(JSON.stringify(name === "kv" ? namespacesReadBy(db, given) : lower(given)));
+    if (typeof given !== "boolean") values.push(JSON.stringify(name === "kv" ? namespacesReadBy(db, given) : lower(given)));
   }
   const where = conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`;
   const statement = `SELECT * FROM (${sql}) ${where} ORDER BY ${order} LIMIT ? OFFSET ?`;

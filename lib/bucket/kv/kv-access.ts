@@ -178,9 +178,7 @@ const NEWEST_SECRETS = `SELECT namespace, key, value, MAX(version) FROM kv_versi
  */
 export function sealedValues(db: Database, key: Buffer): { sealed: number; unreadable: string[] } {
   const values = db.tuples<[namespace: string, key: string, value: string]>(NEWEST_SECRETS);
-  const contents = db.tuples<[sha256: string, content: Uint8Array]>(
-    "SELECT sha256, content FROM contents WHERE sealed = 1",
-  );
+  const contents = db.tuples<[sha256: string, content: Uint8Array]>("SELECT sha256, content FROM contents WHERE sealed = 1");
   const all = values.filter(([namespace, name]) => isSealed(namespace, name));
   for (const [sha256, content] of contents) all.push([SEALED_CONTENTS, sha256, Buffer.from(content).toString()]);
   const unreadable = all.filter(([namespace, name, value]) => tryUnseal(key, namespace, name, value) === undefined);

@@ -177,8 +177,7 @@ export class KvStore {
   deleteExpired(): void {
     for (const namespace of this.#rows.namespaces("ttl > 0"))
       for (const [key, entry] of this.#load(namespace))
-        if (!entry.deleted && this.#expired(entry) && !this.#pending.get(namespace)?.has(key))
-          this.delete(namespace, key);
+        if (!entry.deleted && this.#expired(entry) && !this.#pending.get(namespace)?.has(key)) this.delete(namespace, key);
   }
 
   /** Removes what {@link purgeVersions} finds older than so many days and answers how many rows went. */

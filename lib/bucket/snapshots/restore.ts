@@ -46,8 +46,7 @@ async function unpackSnapshot(file: string, folder: string, signal: AbortSignal)
       await unpackFile(await entries.next(), expected, folder);
     }
     const extra = await entries.next();
-    if (!extra.done)
-      throw new Failure("failed", `it holds ${quote(extra.value.path)}, which its manifest does not list`);
+    if (!extra.done) throw new Failure("failed", `it holds ${quote(extra.value.path)}, which its manifest does not list`);
     return found;
   });
   for (const name of ["data", "secrets", ".ssh"]) {
@@ -122,11 +121,7 @@ export async function prepareRestore(
  * paths too, as described at {@link swap}: wholly or not at all. To be called under the bucket's lock, with the database
  * closed. A bucket.json that the snapshot does not have stays: it comes with the place, not with the bucket.
  */
-export async function commitRestore(
-  layout: Layout,
-  { id, manifest }: PreparedRestore,
-  withSource: boolean,
-): Promise<void> {
+export async function commitRestore(layout: Layout, { id, manifest }: PreparedRestore, withSource: boolean): Promise<void> {
   const hasLabels = manifest.files.some((file) => file.path === "bucket.json");
   const state = STATE_PATHS.filter((name) => name !== "bucket.json" || hasLabels);
   const paths = [...state, ...(withSource ? SOURCE_PATHS : [])];
@@ -152,8 +147,7 @@ export async function restoreBucket(dir: string, file: string, signal: AbortSign
     const manifest = await restoreInto(hidden, file, signal);
     const name = path.basename(dir).toLowerCase();
     const rule = `below a server root the folder must be named ${manifest.bucket_id}`;
-    if (isUuid(name) && name !== manifest.bucket_id)
-      throw new Failure("failed", `Cannot restore ${file} into ${dir}: ${rule}`);
+    if (isUuid(name) && name !== manifest.bucket_id) throw new Failure("failed", `Cannot restore ${file} into ${dir}: ${rule}`);
     if (!isUuid(name)) await remove(layoutOf(hidden).bucketJson);
     await flushTree(hidden);
     await rename(hidden, dir);

@@ -9,15 +9,7 @@ import { createGzip } from "node:zlib";
 import { readTar, type TarEntry } from "../../codec/archive/tar-read.ts";
 import { type TarInput, writeTar } from "../../codec/archive/tar-write.ts";
 import { cancelledFailure, Failure, hasErrno, messageOf, throwIfCancelled } from "../../core/errors.ts";
-import {
-  exists,
-  flushFolder,
-  makePrivateFolder,
-  namesIn,
-  openRegular,
-  PRIVATE_FILE,
-  remove,
-} from "../../core/files.ts";
+import { exists, flushFolder, makePrivateFolder, namesIn, openRegular, PRIVATE_FILE, remove } from "../../core/files.ts";
 import { programVersion } from "../../core/self.ts";
 import { check, type Infer, integer, list, object, oneOf, quote, record, string } from "../../core/shape.ts";
 import { type FoundFile, readFound, walk } from "../../core/walk.ts";
@@ -225,12 +217,7 @@ interface Part extends SnapshotFile {
  * that are never part of a source are left out, and empty folders are not kept. After a kill at any moment there is no
  * snapshot, and the next operation removes what was written. Throws `failed`, `invalid_source` or `cancelled`.
  */
-export async function createSnapshot(
-  layout: Layout,
-  db: Database,
-  note: string,
-  signal: AbortSignal,
-): Promise<Snapshot> {
+export async function createSnapshot(layout: Layout, db: Database, note: string, signal: AbortSignal): Promise<Snapshot> {
   const now = new Date();
   const name = `${now.toISOString().replace(/[-:]/g, "")}-${randomBytes(4).toString("hex")}`;
   await makePrivateFolder(layout.snapshots);

@@ -1,18 +1,7 @@
 import path from "node:path";
 import { Failure } from "../../core/errors.ts";
 import { namesIn, readBounded, remove, writeAtomic } from "../../core/files.ts";
-import {
-  check,
-  type Infer,
-  integer,
-  list,
-  object,
-  oneOf,
-  optional,
-  quote,
-  type Shape,
-  string,
-} from "../../core/shape.ts";
+import { check, type Infer, integer, list, object, oneOf, optional, quote, type Shape, string } from "../../core/shape.ts";
 import type { Layout } from "../base/layout.ts";
 
 /** One accepted push: `.ops/revisions/<id>/` holds its files, which never change. */

@@ -38,8 +38,7 @@ export async function refuseUsedRoot(root: string): Promise<void> {
     await using handle = await open(root, constants.O_RDONLY | constants.O_NONBLOCK);
     const found = await handle.stat();
     if (!found.isDirectory()) throw new Failure("usage", `the root ${root} is not a folder`);
-    if ((found.mode & OTHERS_WRITE) !== 0)
-      throw new Failure("usage", `others may write the root ${root}: chmod o-w ${root}`);
+    if ((found.mode & OTHERS_WRITE) !== 0) throw new Failure("usage", `others may write the root ${root}: chmod o-w ${root}`);
   } catch (error) {
     if (error instanceof Failure) throw error;
     if (!hasErrno(error, "ENOENT")) throw new Failure("usage", `Cannot use the root: ${messageOf(error)}`);
@@ -68,8 +67,7 @@ export async function bucketIds(root: string): Promise<string[]> {
 export function findBucket(root: string, id: string): RootBucket {
   const name = id.toLowerCase();
   const folder = path.join(root, name);
-  if (!isUuid(name) || !lookAt(path.join(folder, "bucket.json")) || !lookAt(folder)?.isDirectory())
-    throw bucketNotFound(id);
+  if (!isUuid(name) || !lookAt(path.join(folder, "bucket.json")) || !lookAt(folder)?.isDirectory()) throw bucketNotFound(id);
   const layout = layoutOf(folder);
   return { id: name, ...readLabels(layout), layout };
 }

@@ -52,10 +52,7 @@ export class SourceRules {
   problemOf(entry: SourceEntry): string | undefined {
     const parts = entry.path.split("/");
     return (
-      this.#typeProblem(entry) ??
-      pathProblem(entry.path) ??
-      rootProblem(parts, entry.type) ??
-      this.#enter(parts, entry.type)
+      this.#typeProblem(entry) ?? pathProblem(entry.path) ?? rootProblem(parts, entry.type) ?? this.#enter(parts, entry.type)
     );
   }
 
@@ -65,11 +62,9 @@ export class SourceRules {
   }
 
   #typeProblem(entry: SourceEntry): string | undefined {
-    if (entry.type !== "file" && entry.type !== "directory")
-      return `a ${entry.type} is not allowed, only files and directories`;
+    if (entry.type !== "file" && entry.type !== "directory") return `a ${entry.type} is not allowed, only files and directories`;
     this.#bytes += entry.size;
-    if (this.#bytes > SOURCE_LIMITS.bytes)
-      return `all files together may have at most ${SOURCE_LIMITS.bytes / 1024 / 1024} MiB`;
+    if (this.#bytes > SOURCE_LIMITS.bytes) return `all files together may have at most ${SOURCE_LIMITS.bytes / 1024 / 1024} MiB`;
     return undefined;
   }
 
@@ -113,8 +108,7 @@ export function pathProblem(path: string): string | undefined {
   if (path === "") return "it has no name";
   if (/\p{Cc}/u.test(path)) return "its name has a control character";
   if (path.startsWith("/")) return "an absolute path is not allowed";
-  if (Buffer.byteLength(path) > SOURCE_LIMITS.pathBytes)
-    return `its path has more than ${SOURCE_LIMITS.pathBytes} bytes`;
+  if (Buffer.byteLength(path) > SOURCE_LIMITS.pathBytes) return `its path has more than ${SOURCE_LIMITS.pathBytes} bytes`;
   for (const part of path.split("/")) {
     if (part === "") return "an empty part in its path is not allowed";
     if (part === "." || part === "..") return `"${part}" in its path is not allowed`;
@@ -126,8 +120,7 @@ export function pathProblem(path: string): string | undefined {
 
 function rootProblem(parts: string[], type: string): string | undefined {
   const root = parts[0] as string;
-  if (!(SOURCE_PATHS as readonly string[]).includes(root))
-    return "only ops.conf, workspace/ and templates/ can be pushed";
+  if (!(SOURCE_PATHS as readonly string[]).includes(root)) return "only ops.conf, workspace/ and templates/ can be pushed";
   const isFile = parts.length === 1 && type === "file";
   if (root === "ops.conf") return isFile ? undefined : "ops.conf must be a file";
   return isFile ? `${root} must be a directory` : undefined;

@@ -78,11 +78,7 @@ export async function restoreRevision(layout: Layout, revisionId?: string): Prom
 }
 
 /** Makes a revision the source, once `prepare` has put it in its place. A failure before the swap leaves nothing. */
-async function becomeSource(
-  layout: Layout,
-  revision: StoredRevision,
-  prepare?: () => Promise<void>,
-): Promise<Revision> {
+async function becomeSource(layout: Layout, revision: StoredRevision, prepare?: () => Promise<void>): Promise<Revision> {
   try {
     await prepare?.();
     await install(layout, revision);
@@ -165,8 +161,7 @@ export async function* archiveOf(
   let total = 0;
   for await (const chunk of gzip ? unzipped(sent) : sent) {
     total += chunk.length;
-    if (total > ARCHIVE_BYTES)
-      throw new Failure("invalid_source", `the archive unpacks to more than ${ARCHIVE_BYTES} bytes`);
+    if (total > ARCHIVE_BYTES) throw new Failure("invalid_source", `the archive unpacks to more than ${ARCHIVE_BYTES} bytes`);
     yield chunk;
   }
 }

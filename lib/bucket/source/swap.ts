@@ -24,14 +24,7 @@ import { parseRecord, recordCurrent, removeUnlisted, STORED_REVISION, type Store
  * What a restore replaces besides the source. The files beside the database go before it does: a database never stands
  * beside the write-ahead log of another one.
  */
-export const STATE_PATHS = [
-  "data/ops.db-wal",
-  "data/ops.db-shm",
-  "data/ops.db",
-  "secrets",
-  ".ssh",
-  "bucket.json",
-] as const;
+export const STATE_PATHS = ["data/ops.db-wal", "data/ops.db-shm", "data/ops.db", "secrets", ".ssh", "bucket.json"] as const;
 const PRIVATE: ReadonlySet<string> = new Set(["secrets", ".ssh"]);
 
 const CHANGE = object({
@@ -89,11 +82,9 @@ export async function finishInterrupted(layout: Layout): Promise<void> {
 /** Removes all that no journal speaks of: uploads, restores, staging, unlisted revisions, files that were being written. */
 export async function discardLeftovers(layout: Layout): Promise<void> {
   const unfinished = /^\.(journal|revisions)\.json\.[0-9a-f]+\.tmp$/;
-  for (const name of await namesIn(layout.internal))
-    if (unfinished.test(name)) await remove(path.join(layout.internal, name));
+  for (const name of await namesIn(layout.internal)) if (unfinished.test(name)) await remove(path.join(layout.internal, name));
   for (const name of await namesIn(layout.uploads)) await remove(path.join(layout.uploads, name));
-  for (const name of await namesIn(layout.snapshots))
-    if (name.startsWith(".")) await remove(path.join(layout.snapshots, name));
+  for (const name of await namesIn(layout.snapshots)) if (name.startsWith(".")) await remove(path.join(layout.snapshots, name));
   await remove(layout.restores);
   await remove(stagingOf(layout));
   await removeUnlisted(layout);

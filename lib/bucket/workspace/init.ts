@@ -70,8 +70,7 @@ async function makeFolders(layout: Layout): Promise<void> {
 async function ensureKey(layout: Layout): Promise<void> {
   if (await exists(layout.kvKey)) return;
   const why = `the database holds secrets sealed with ${layout.kvKey}, which is missing; bring it back from a backup`;
-  if (hasKey(layout, "namespace LIKE 'secrets/%' AND deleted = 0"))
-    throw new Failure("failed", `Cannot make a key: ${why}`);
+  if (hasKey(layout, "namespace LIKE 'secrets/%' AND deleted = 0")) throw new Failure("failed", `Cannot make a key: ${why}`);
   await createKvKey(layout);
 }
 

@@ -86,9 +86,7 @@ function withSelectors(file: JobFile, selectors: readonly string[]): JobFile {
     if (!isObject(manifest)) throw new Error("it is not an object");
     return { ...file, content: `${JSON.stringify({ ...manifest, selectors }, null, 2)}\n` };
   } catch (cause) {
-    throw new Failure("usage", `Cannot set selectors in ${MANIFEST_NAME} of the template: ${messageOf(cause)}`, {
-      cause,
-    });
+    throw new Failure("usage", `Cannot set selectors in ${MANIFEST_NAME} of the template: ${messageOf(cause)}`, { cause });
   }
 }
 

@@ -122,8 +122,7 @@ function findScript(hook: string, files: readonly CatalogFile[], manifest: FileP
   const kinds = new Set(scripts.map(({ path }) => path.replace(/\.tpl$/, "")));
   const at = `hooks/${hook}`;
   if (kinds.size === 0) manifest.error(at, `there is no _hooks/${hook}.py, .ts or .js`, "ErrHookFileNotFound");
-  if (kinds.size > 1)
-    manifest.error(at, `has several scripts: ${[...kinds].join(", ")}`, "ErrInvalidHookConfiguration");
+  if (kinds.size > 1) manifest.error(at, `has several scripts: ${[...kinds].join(", ")}`, "ErrInvalidHookConfiguration");
 }
 
 /** Parses the templates of a job: `ErrInvalidTemplate` with line and column for each that is none. */

@@ -62,11 +62,7 @@ export function healthCheck(): Shape<HealthCheck> {
 }
 
 /** Reports the probes that name a port which the job does not declare. */
-export function checkProbePorts(
-  check: HealthCheck | undefined,
-  ports: ReadonlyMap<string, unknown>,
-  report: Report,
-): void {
+export function checkProbePorts(check: HealthCheck | undefined, ports: ReadonlyMap<string, unknown>, report: Report): void {
   for (const [index, probe] of (check?.checks ?? []).entries()) {
     if (probe.type === "ssh" || typeof probe.port !== "string" || probe.port === "" || ports.has(probe.port)) continue;
     const message = `${quote(probe.port)} is not a port of this job: declare it in resources/ports`;

@@ -64,11 +64,7 @@ const MANIFEST = fields(
     secret_mode: withDefault(oneOf("0600", "0640", "0644"), "0600"),
     tolerate: withDefault(TOLERATE, { unreachable: NO_SHARE }),
   },
-  {
-    update_parallel_count: "max_concurrent_upgrades",
-    deploy_parallel_count: "max_concurrent_starts",
-    commands: "hooks",
-  },
+  { update_parallel_count: "max_concurrent_upgrades", deploy_parallel_count: "max_concurrent_starts", commands: "hooks" },
 );
 
 /** The manifest with the rules between fields; checks as many as it can where a manifest has other mistakes. */
@@ -193,8 +189,7 @@ function config(): Shape<Record<string, unknown>> {
     schema: { type: "object", additionalProperties: true },
     check(value, path, report) {
       if (!isObject(value)) report(path, `expected an object, found ${typeName(value)}`);
-      else if (depth(value, CONFIG_DEPTH + 1) > CONFIG_DEPTH)
-        report(path, `is nested more than ${CONFIG_DEPTH} levels`);
+      else if (depth(value, CONFIG_DEPTH + 1) > CONFIG_DEPTH) report(path, `is nested more than ${CONFIG_DEPTH} levels`);
       return value as Record<string, unknown>;
     },
   };

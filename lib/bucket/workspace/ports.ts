@@ -32,8 +32,7 @@ export function ports(): Shape<Map<string, number | null>> {
     for (const [name, port] of Object.entries(given)) {
       const fromPool = isObject(port) && Object.keys(port).length === 0;
       if (!isPortName(name)) report(join(path, name), `expected ${PORT_RULE} as name`);
-      else if (!fromPool && !check(number, port).ok)
-        report(join(path, name), `expected ${PORT_VALUES}, found ${show(port)}`);
+      else if (!fromPool && !check(number, port).ok) report(join(path, name), `expected ${PORT_VALUES}, found ${show(port)}`);
       ports.set(name, typeof port === "number" ? port : null);
     }
     return ports;

@@ -143,12 +143,7 @@ export function decodedText(file: CatalogFile, at: string, report: Report): stri
   }
 }
 
-function parsedYaml<T>(
-  text: string,
-  file: string,
-  shape: Parameters<typeof check<T>>[0],
-  report: Report,
-): T | undefined {
+function parsedYaml<T>(text: string, file: string, shape: Parameters<typeof check<T>>[0], report: Report): T | undefined {
   try {
     const value = parseYaml(text);
     const checked = check(shape, value);

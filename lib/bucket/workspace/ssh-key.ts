@@ -2,14 +2,7 @@ import { lstat, rename, rm } from "node:fs/promises";
 import path from "node:path";
 import { fingerprintOf, KEY_TYPES, type PublicKey, parsePublicKey } from "../../codec/crypto/ssh-key.ts";
 import { Failure } from "../../core/errors.ts";
-import {
-  createExclusive,
-  flushFolder,
-  makePrivateFolder,
-  remove,
-  requireFolder,
-  unlessMissing,
-} from "../../core/files.ts";
+import { createExclusive, flushFolder, makePrivateFolder, remove, requireFolder, unlessMissing } from "../../core/files.ts";
 import type { CommandOutcome, Launcher } from "../../core/spawn.ts";
 import type { Layout } from "../base/layout.ts";
 import type { OpsConf } from "./settings.ts";

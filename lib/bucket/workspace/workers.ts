@@ -142,8 +142,7 @@ export function warnAboutDisabledStrangers(
 ): void {
   const file = relative(layout, layout.disabledJson);
   const checkHosts = (path: string, given: Iterable<string>) => {
-    for (const one of given)
-      if (!known.hosts.has(one)) problems.warn(file, path, unknownName("worker", one, known.hosts));
+    for (const one of given) if (!known.hosts.has(one)) problems.warn(file, path, unknownName("worker", one, known.hosts));
   };
   checkHosts("workers", workers);
   for (const [job, hosts] of jobs) {

@@ -82,10 +82,7 @@ export function flagNumber(input: Parsed, name: string): number | undefined {
 const HELP: Flag = { name: "help", short: "h", help: "Show this help" };
 
 /** Finds the command that the first words name; throws `usage` with the nearest one otherwise. */
-export function findCommand(
-  commands: readonly Command[],
-  args: readonly string[],
-): { command: Command; rest: string[] } {
+export function findCommand(commands: readonly Command[], args: readonly string[]): { command: Command; rest: string[] } {
   const words = args.map((arg) => arg.replaceAll("-", "_"));
   const matches = commands.filter((command) => {
     const name = command.name.replaceAll("-", "_").split(" ");

@@ -131,8 +131,7 @@ export async function setSecretCommand(input: Parsed): Promise<number> {
   const [job = "", key = ""] = input.operands;
   const ttlSeconds = flagNumber(input, "ttl");
   const name = job.toLowerCase();
-  if (!/^[^\p{C}]{1,253}$/u.test(key))
-    throw new Failure("usage", `key: expected one line of text, found ${quote(key)}`);
+  if (!/^[^\p{C}]{1,253}$/u.test(key)) throw new Failure("usage", `key: expected one line of text, found ${quote(key)}`);
   const layout = layoutOf(bucketDir(input));
   (await openBucket(layout)).close();
   const value = await readSecret();
@@ -154,8 +153,7 @@ async function readSecret(): Promise<string> {
   const bytes = await buffer(process.stdin);
   if (bytes.length > SECRET_BYTES) throw new Failure("usage", "the value on stdin is larger than 1 MiB");
   const text = decodeUtf8(bytes);
-  if (text === undefined)
-    throw new Failure("usage", "the value on stdin is not UTF-8 text: encode it, for example with base64");
+  if (text === undefined) throw new Failure("usage", "the value on stdin is not UTF-8 text: encode it, for example with base64");
   if (text === "") throw new Failure("usage", "the value on stdin is empty");
   if (text.endsWith("\n")) toStderr("note: the value ends with a newline, which is kept; printf leaves it out\n");
   return text;

@@ -105,12 +105,7 @@ async function runView(input: Parsed, { view, summarise }: RunCommand): Promise<
 }
 
 /** Checks the parameters before anything starts. On the command line a wrong parameter is wrong usage. */
-function checkedParameters(
-  kind: RunKind,
-  params: RunParams,
-  nameOf: (parameter: string) => string,
-  help: string,
-): RunParams {
+function checkedParameters(kind: RunKind, params: RunParams, nameOf: (parameter: string) => string, help: string): RunParams {
   try {
     return parametersOf(kind, params);
   } catch (error) {

@@ -35,9 +35,7 @@ const RUN_COMMAND = runCommand("run_command", {
     },
   ],
   short: WORKERS_SHORT,
-  flags: [
-    { name: "fold", help: "Show at the end which workers had the same output, instead of each line as it comes" },
-  ],
+  flags: [{ name: "fold", help: "Show at the end which workers had the same output, instead of each line as it comes" }],
   async complete(params, input) {
     if (params.command !== undefined) return;
     const { readCommandFile } = await import("../bucket/workspace.ts");

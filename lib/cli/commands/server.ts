@@ -30,11 +30,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
         ...SECRET_FILE,
         help: "Require TOTP codes too; the file that server totp-enroll writes (or set OPS_SERVE_TOTP_SECRET_FILE); needs TLS",
       },
-      {
-        name: "totp-session-ttl",
-        value: "TIME",
-        help: "How long a verified code counts, such as 90s or 1h30m (default 30m)",
-      },
+      { name: "totp-session-ttl", value: "TIME", help: "How long a verified code counts, such as 90s or 1h30m (default 30m)" },
       ISSUER,
       { name: "log-format", value: "FORMAT", help: "Form of the log: text (default) or json" },
     ],
@@ -44,10 +40,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
     name: "server totp-enroll",
     summary: "Make the TOTP secret of a server, or show the existing one, for an authenticator app",
     flags: [
-      {
-        ...SECRET_FILE,
-        help: "File of the secret, made with mode 0600 if it is missing (default ./server-totp.secret)",
-      },
+      { ...SECRET_FILE, help: "File of the secret, made with mode 0600 if it is missing (default ./server-totp.secret)" },
       ISSUER,
       { name: "totp-account", value: "NAME", help: "The account in the app (default ops-server@<hostname>)" },
       { name: "json", help: "Print JSON instead of text and QR code" },
@@ -58,11 +51,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
     name: "push",
     summary: "Send the source of a bucket to a server, which then builds it",
     operands: [BASE_URL],
-    flags: [
-      REMOTE_BUCKET,
-      { name: "dir", value: "DIR", help: "The local bucket (default: the current folder)" },
-      ...CONNECTION,
-    ],
+    flags: [REMOTE_BUCKET, { name: "dir", value: "DIR", help: "The local bucket (default: the current folder)" }, ...CONNECTION],
     run: async (input) => (await import("../push/push.ts")).pushCommand(input),
   },
   {

@@ -2,10 +2,7 @@ import { BUCKET_DIR, bucketDir, type Command, type Flag, type Operand } from "..
 import { runCommand } from "../bucket/run-command.ts";
 
 const AS_JSON: Flag = { name: "json", help: "Print JSON" };
-const SNAPSHOT: Operand = {
-  name: "snapshot",
-  help: "Its name as `ops snapshot list` shows it, or the path of its file",
-};
+const SNAPSHOT: Operand = { name: "snapshot", help: "Its name as `ops snapshot list` shows it, or the path of its file" };
 
 const RESTORE_RUN = runCommand("snapshot_restore", {
   name: "snapshot restore",

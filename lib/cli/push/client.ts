@@ -37,8 +37,7 @@ const TOTP_ENDED = "the TOTP session of this command has ended; the run that it 
 export function parseBaseUrl(text: string): URL {
   const fail = (why: string) => new Failure("usage", `Cannot use the address ${quote(text)}: ${why}`);
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (!url || !["http:", "https:"].includes(url.protocol))
-    throw fail("expected a URL such as https://ops.example:9090");
+  if (!url || !["http:", "https:"].includes(url.protocol)) throw fail("expected a URL such as https://ops.example:9090");
   if (url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "")
     throw fail("it may hold no user, password, query or fragment");
   if (url.protocol === "http:" && !/^(localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname))
@@ -77,8 +76,7 @@ interface Server {
 export async function openClient(base: URL, token: string, caFile: string | undefined): Promise<ApiClient> {
   if (!/^[\x21-\x7e]+$/.test(token))
     throw new Failure("usage", "Cannot use the token: it is empty or has characters that a token cannot have");
-  const certificates =
-    caFile === undefined ? undefined : [...getCACertificates("default"), await readCertificates(caFile)];
+  const certificates = caFile === undefined ? undefined : [...getCACertificates("default"), await readCertificates(caFile)];
   const server: Server = { base, token, certificates, cookie: undefined };
   return {
     call: async (method, path, options = {}) => (await acceptedReply(server, method, path, options)).body,
@@ -103,12 +101,7 @@ async function acceptedReply(server: Server, method: string, path: string, optio
   throw refusalOf(server.base, status, body);
 }
 
-function startRequest(
-  { base, token, certificates, cookie }: Server,
-  method: string,
-  path: string,
-  options: CallOptions,
-) {
+function startRequest({ base, token, certificates, cookie }: Server, method: string, path: string, options: CallOptions) {
   const url = new URL(base.pathname.replace(/\/$/, "") + path, base);
   const silenceMs = options.silenceMs ?? SILENCE_MS;
   const request = (url.protocol === "https:" ? httpsRequest : httpRequest)(url, {

@@ -5,13 +5,7 @@ import { explain, Failure } from "../../core/errors.ts";
 import { writeAtomic } from "../../core/files.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { activityWriter } from "../../run/activity.ts";
-import {
-  CANCEL_WAIT_MS,
-  type FromWorker,
-  type Orders,
-  type OutcomeMessage,
-  type ToWorker,
-} from "../../run/protocol.ts";
+import { CANCEL_WAIT_MS, type FromWorker, type Orders, type OutcomeMessage, type ToWorker } from "../../run/protocol.ts";
 
 /** The orders of a run's process. */
 type Order = Exclude<ToWorker, { type: "cancel" }>;
@@ -25,8 +19,7 @@ const ACTIVITY = 1;
  * server is gone too. Its stdout and stderr are the run's activity.log.
  */
 export async function runWorker(): Promise<number> {
-  if (process.send === undefined)
-    throw new Failure("usage", "ops worker run is started by the server, with a channel to it");
+  if (process.send === undefined) throw new Failure("usage", "ops worker run is started by the server, with a channel to it");
   const order = await firstOrder();
   const stop = new AbortController();
   const launcher = new Launcher(process.env, (change, group) =>

@@ -41,9 +41,7 @@ const EXTENSION_BYTES = 64 * 1024;
 export function archiveFailure(index: number, path: string | undefined, message: string): Failure {
   const where = `entry ${index}`;
   const shown = path === undefined ? "" : ` (${quote(path).slice(1, -1)})`;
-  return new Failure("invalid_source", `archive ${where}${shown}: ${message}`, {
-    details: [{ path: path ?? where, message }],
-  });
+  return new Failure("invalid_source", `archive ${where}${shown}: ${message}`, { details: [{ path: path ?? where, message }] });
 }
 
 /**
@@ -82,8 +80,7 @@ async function readHeader(reader: ByteReader, index: number): Promise<EntryHeade
   const seen = new Set<string>();
   for (;;) {
     const block = await reader.exactly(BLOCK_BYTES);
-    if (block.length < BLOCK_BYTES)
-      throw archiveFailure(index, undefined, "the archive is cut off before its end blocks");
+    if (block.length < BLOCK_BYTES) throw archiveFailure(index, undefined, "the archive is cut off before its end blocks");
     if (isZero(block) && seen.size === 0) return undefined;
     checkHeader(block, index);
     const type = latin1Of(block, "type");
@@ -117,8 +114,7 @@ function entryHeader(block: Buffer, extended: Extended, index: number): EntryHea
 async function readExtension(reader: ByteReader, block: Buffer, type: string, index: number): Promise<Extended> {
   const size = numberField(block, "size");
   const fail = (message: string) => archiveFailure(index, undefined, message);
-  if (size === undefined || size > EXTENSION_BYTES)
-    throw fail(`an extended header may have at most ${EXTENSION_BYTES} bytes`);
+  if (size === undefined || size > EXTENSION_BYTES) throw fail(`an extended header may have at most ${EXTENSION_BYTES} bytes`);
   const body = await reader.exactly(size + paddingOf(size));
   if (body.length < size + paddingOf(size)) throw fail("the archive is cut off in an extended header");
   const content = body.subarray(0, size);
@@ -140,8 +136,7 @@ function paxRecords(body: Buffer, index: number): Extended {
     const end = at + Number(digits);
     const record = prefix === undefined ? undefined : body.subarray(at + prefix.length, end);
     const equals = record?.indexOf("=") ?? -1;
-    if (!record || end > body.length || body[end - 1] !== 0x0a || equals < 1)
-      throw fail("its extended header is damaged");
+    if (!record || end > body.length || body[end - 1] !== 0x0a || equals < 1) throw fail("its extended header is damaged");
     const key = record.toString("latin1", 0, equals);
     const value = record.subarray(equals + 1, -1);
     if (key === "path") found.path = decodeName(value, index);
@@ -208,11 +203,7 @@ async function readEnd(reader: ByteReader, index: number): Promise<void> {
 }
 
 /** The bytes of one entry's content that nobody has read yet. */
-async function* contentOfEntry(
-  reader: ByteReader,
-  header: EntryHeader,
-  unread: { bytes: number },
-): AsyncGenerator<Uint8Array> {
+async function* contentOfEntry(reader: ByteReader, header: EntryHeader, unread: { bytes: number }): AsyncGenerator<Uint8Array> {
   while (unread.bytes > 0) {
     const chunk = await reader.some(unread.bytes);
     if (!chunk) throw cutOff(header);

@@ -46,8 +46,7 @@ export function parseDurationMs(text: string): number | undefined {
 
 /** The integer that a literal stands for: decimal, `0x`, `0o`, `0b`, or octal by a leading `0`, with `_` between digits. */
 export function parseInteger(text: string): bigint | undefined {
-  const match =
-    /^([+-]?)(?:(0[xX](?:_?[0-9a-fA-F])+)|(0[bB](?:_?[01])+)|0[oO]?((?:_?[0-7])+)|([1-9](?:_?[0-9])*|0))$/.exec(text);
+  const match = /^([+-]?)(?:(0[xX](?:_?[0-9a-fA-F])+)|(0[bB](?:_?[01])+)|0[oO]?((?:_?[0-7])+)|([1-9](?:_?[0-9])*|0))$/.exec(text);
   if (!match) return undefined;
   const [, sign, hex, binary, octal, decimal] = match;
   const digits = hex ?? binary ?? (octal === undefined ? decimal : `0o${octal}`);

@@ -111,8 +111,7 @@ export class TomlCursor {
       const run = text ?? this.match(quotes)?.[0];
       if (text === undefined && run !== undefined && run.length >= 3) return value + run.slice(3);
       if (run !== undefined) value += run;
-      else if (quote === "'" || this.text[this.at] !== "\\")
-        throw this.failure(`text or the closing ${quote.repeat(3)}`);
+      else if (quote === "'" || this.text[this.at] !== "\\") throw this.failure(`text or the closing ${quote.repeat(3)}`);
       else if (!this.match(/\\[ \t]*\r?\n(?:[ \t]|\r?\n)*/y)) value += this.#escape();
     }
   }
@@ -149,8 +148,7 @@ function foundToml(rest: string): string {
   return code < 0x20 || code === 0x7f ? `U+${code.toString(16).toUpperCase().padStart(4, "0")}` : JSON.stringify(word);
 }
 
-const TOML_INTEGER =
-  /^(?:[+-]?(?:0|[1-9](?:_?\d)*)|0x[0-9a-fA-F](?:_?[0-9a-fA-F])*|0o[0-7](?:_?[0-7])*|0b[01](?:_?[01])*)$/;
+const TOML_INTEGER = /^(?:[+-]?(?:0|[1-9](?:_?\d)*)|0x[0-9a-fA-F](?:_?[0-9a-fA-F])*|0o[0-7](?:_?[0-7])*|0b[01](?:_?[01])*)$/;
 const TOML_FLOAT = /^[+-]?(?:(?:0|[1-9](?:_?\d)*)(?:\.\d(?:_?\d)*)?(?:[eE][+-]?\d(?:_?\d)*)?|inf|nan)$/;
 
 /** An integer as a number where that is exact, else as a bigint of any size; or a float. */

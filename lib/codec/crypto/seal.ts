@@ -23,10 +23,7 @@ export function unseal(key: Buffer, namespace: string, name: string, sealed: str
   const bytes = Buffer.from(encoded, "base64");
   // Decoding skips characters that are not base64: encoded again, only the one right spelling is the same.
   if (bytes.length < NONCE_BYTES + TAG_BYTES || bytes.toString("base64") !== encoded)
-    throw new Failure(
-      "failed",
-      `Cannot open the sealed value ${name} of ${namespace}: it is not of the form ${PREFIX}…`,
-    );
+    throw new Failure("failed", `Cannot open the sealed value ${name} of ${namespace}: it is not of the form ${PREFIX}…`);
   const decipher = createDecipheriv(CIPHER, key, bytes.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
     .setAAD(sealPlace(namespace, name))
     .setAuthTag(bytes.subarray(-TAG_BYTES));

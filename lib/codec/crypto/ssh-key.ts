@@ -1,13 +1,7 @@
 import { createHash } from "node:crypto";
 
 /** The types of keys that are used, the preferred first. */
-export const KEY_TYPES = [
-  "ssh-ed25519",
-  "ecdsa-sha2-nistp256",
-  "ecdsa-sha2-nistp384",
-  "ecdsa-sha2-nistp521",
-  "ssh-rsa",
-] as const;
+export const KEY_TYPES = ["ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa"] as const;
 
 /** A public key as OpenSSH writes it: its type and its bytes in base64. */
 export interface PublicKey {

@@ -87,9 +87,7 @@ export async function leaf(request: LeafRequest, issuer: Issuer): Promise<string
 /** Makes an issuer of a certificate and its key. Throws `RangeError` for a key that this program cannot sign with. */
 export function issuerOf(certificate: X509Certificate, key: KeyObject): Issuer {
   algorithmOf(key);
-  const fields = der.elements(
-    der.elements(der.elements(certificate.raw)[0]?.content ?? NO_BYTES)[0]?.content ?? NO_BYTES,
-  );
+  const fields = der.elements(der.elements(der.elements(certificate.raw)[0]?.content ?? NO_BYTES)[0]?.content ?? NO_BYTES);
   // Version, serial, algorithm, issuer, validity, subject, key; the extensions are the field with the tag 3.
   const name = fields[5]?.whole ?? NO_BYTES;
   const list = der.elements(fields.find((field) => field.tag === 0xa3)?.content ?? NO_BYTES)[0]?.content ?? NO_BYTES;

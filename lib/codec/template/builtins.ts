@@ -44,8 +44,7 @@ export function refuseCall(name: string, value: TemplateValue): never {
 
 function equals(a: TemplateValue, b: TemplateValue): boolean {
   if (a === null || b === null) return a === b;
-  for (const value of [a, b])
-    if (typeof value === "object") throw new Error(`non-comparable type ${goTypeName(value)}`);
+  for (const value of [a, b]) if (typeof value === "object") throw new Error(`non-comparable type ${goTypeName(value)}`);
   if (typeof a === typeof b) return a === b;
   throw new Error("incompatible types for comparison");
 }

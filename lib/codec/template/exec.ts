@@ -1,13 +1,5 @@
 import { Failure, messageOf } from "../../core/errors.ts";
-import {
-  type Command,
-  type Expression,
-  type Pipeline,
-  position,
-  type Statement,
-  sourceOf,
-  type Templates,
-} from "./ast.ts";
+import { type Command, type Expression, type Pipeline, position, type Statement, sourceOf, type Templates } from "./ast.ts";
 import { BUILTINS, isTrue, refuseCall } from "./builtins.ts";
 import {
   argumentFor,
@@ -121,8 +113,7 @@ class TemplateExecution {
 
   /** Runs statements one level deeper, and answers the jump that ended them early. */
   #body(dot: Value, body: readonly Statement[]): Jump {
-    if (++this.#depth > BLOCK_LIMIT && body[0])
-      throw this.#failure(body[0], `more than ${BLOCK_LIMIT} nested blocks and calls`);
+    if (++this.#depth > BLOCK_LIMIT && body[0]) throw this.#failure(body[0], `more than ${BLOCK_LIMIT} nested blocks and calls`);
     let jump: Jump;
     for (let at = 0; at < body.length && !jump; at++) jump = this.#statement(dot, body[at] as Statement);
     this.#depth--;
@@ -333,10 +324,7 @@ class TemplateExecution {
       return this.#checked(this.#value(dot, node), parameter, node);
     const [source, wanted] = [sourceOf(node), parameter === "int" ? "integer" : parameter];
     const isList = parameter === "[]string";
-    throw this.#failure(
-      node,
-      isList ? `can't handle ${source} for arg of type []string` : `expected ${wanted}; found ${source}`,
-    );
+    throw this.#failure(node, isList ? `can't handle ${source} for arg of type []string` : `expected ${wanted}; found ${source}`);
   }
 
   #checked(value: Value, parameter: Parameter, node: Command | Expression): TemplateValue {

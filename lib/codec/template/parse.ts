@@ -226,8 +226,7 @@ class Parser {
     if (context !== "range" || pipeline.variables.length > 1)
       throw this.#tokens.failure(`too many declarations in ${context}`, mark);
     const next = this.#tokens.skipSpace();
-    if (!["variable", "}}", ")"].includes(next.kind))
-      throw this.#tokens.failure("range can only initialize variables", next);
+    if (!["variable", "}}", ")"].includes(next.kind)) throw this.#tokens.failure("range can only initialize variables", next);
     this.#declarations(pipeline, context);
   }
 
@@ -295,8 +294,7 @@ class Parser {
 
   #parenthesized(token: Token): Pipeline {
     this.#parentheses++;
-    if (this.#parentheses > NESTING_LIMIT)
-      throw this.#tokens.failure(`more than ${NESTING_LIMIT} nested parentheses`, token);
+    if (this.#parentheses > NESTING_LIMIT) throw this.#tokens.failure(`more than ${NESTING_LIMIT} nested parentheses`, token);
     const pipeline = this.#pipeline("parenthesized pipeline", ")");
     this.#parentheses--;
     return pipeline;

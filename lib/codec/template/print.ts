@@ -54,11 +54,9 @@ export function sprintf(format: string, values: readonly TemplateValue[]): strin
     const digits = amountOf(precision === "" ? "0" : precision, "%!(BADPREC)");
     if (digits !== undefined && digits >= 0) printer.flags.precision = digits;
     isReordered ||= index !== undefined;
-    const isKnown =
-      index === undefined || (/^\d+$/.test(index) && Number(index) >= 1 && Number(index) <= values.length);
+    const isKnown = index === undefined || (/^\d+$/.test(index) && Number(index) >= 1 && Number(index) <= values.length);
     if (index !== undefined && isKnown) next = Number(index) - 1;
-    if (marks.includes("#") && !"boxXq%".includes(verb ?? ""))
-      throw new Error("the flag # goes with b, o, x, X and q only");
+    if (marks.includes("#") && !"boxXq%".includes(verb ?? "")) throw new Error("the flag # goes with b, o, x, X and q only");
     const value = values[next];
     if (verb === undefined) printer.write("%!(NOVERB)");
     else if (verb === "%") printer.write("%");

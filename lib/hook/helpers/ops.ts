@@ -206,9 +206,7 @@ export function acquireSemaphore(
 }
 
 /** Status 409 where this allocation holds no place. */
-export function releaseSemaphore(
-  name: string,
-): Promise<ApiResponse<{ name: string; allocation_id: string; released: boolean }>> {
+export function releaseSemaphore(name: string): Promise<ApiResponse<{ name: string; allocation_id: string; released: boolean }>> {
   return send("POST", "/semaphore/release", { body: { name } });
 }
 

@@ -69,11 +69,7 @@ export class ProgressBoard {
    * (`10.0.0.7: connecting`); `limitMs` is its time limit, null without one. For work that is given as a function the
    * limit counts from its call of `begun`: until then the work waits for its turn.
    */
-  async during<T>(
-    on: string,
-    limitMs: number | null,
-    work: Promise<T> | ((begun: () => void) => Promise<T>),
-  ): Promise<T> {
+  async during<T>(on: string, limitMs: number | null, work: Promise<T> | ((begun: () => void) => Promise<T>)): Promise<T> {
     const now = Date.now();
     const wait: Progress["waiting"][number] = { on, since: new Date(now).toISOString(), until: null };
     const begin = (at: number) => {

@@ -26,12 +26,7 @@ export interface Evidence {
  * most 10 s. Secrets are masked, and control characters of terminals are left out. The answer says what cannot be found
  * out. Throws only `cancelled`.
  */
-export async function collectEvidence(
-  context: OperationContext,
-  fleet: Fleet,
-  job: string,
-  host: string,
-): Promise<Evidence> {
+export async function collectEvidence(context: OperationContext, fleet: Fleet, job: string, host: string): Promise<Evidence> {
   const evidence: Evidence = { logs: [], status: null, errors: [] };
   const attempt = async (work: (transport: Transport) => Promise<void>) => {
     try {

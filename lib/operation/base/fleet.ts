@@ -92,8 +92,7 @@ export class Fleet {
     for (const { worker, receipt } of workers)
       this.#context.log.info(`${worker}: the command that was running there is ${describeReceipt(receipt)}`);
     const unconfirmed = workers.filter(({ receipt }) => !CONFIRMED.has(receipt)).length;
-    if (workers.length > 0)
-      this.#context.log.info(`cancelled on ${workers.length} workers, ${unconfirmed} of them unconfirmed`);
+    if (workers.length > 0) this.#context.log.info(`cancelled on ${workers.length} workers, ${unconfirmed} of them unconfirmed`);
     return { workers, unconfirmed };
   }
 
@@ -137,8 +136,7 @@ export class Fleet {
     const missing = outcome.stdout.trim();
     if (outcome.exitCode !== 0)
       throw new Failure("failed", `Cannot run a script on worker ${host}: ${outcome.stderr.trim() || outcome.reason}`);
-    if (missing !== "")
-      throw new Failure("ErrWorkerPrerequisites", `worker ${host} lacks ${missing}: install it there`);
+    if (missing !== "") throw new Failure("ErrWorkerPrerequisites", `worker ${host} lacks ${missing}: install it there`);
     return transport;
   }
 
@@ -177,8 +175,7 @@ export class Fleet {
       ...transport,
       script: async (text, options) => {
         const outcome = await transport.script(text, { secrets: redactor, ...options });
-        if (outcome.reason === "cancelled" && outcome.receipt && this.#context.signal.aborted)
-          this.#note(host, outcome.receipt);
+        if (outcome.reason === "cancelled" && outcome.receipt && this.#context.signal.aborted) this.#note(host, outcome.receipt);
         return { ...outcome, stderr: redactor.sentence(outcome.stderr) };
       },
     };

@@ -93,9 +93,12 @@ interface Conclusion {
  * other reasons, it throws instead, with the whole result in the details: `cancelled`, with what became of the commands,
  * where the run was cancelled; else `failed`, unless the run is tolerant. The error names the first 20 such workers.
  */
-export function concludeWorkers<
-  R extends { workers: readonly { worker: string; outcome: string; error: string | null }[] },
->({ log, signal }: OperationContext, fleet: Fleet, result: R, conclusion: Conclusion = {}): R {
+export function concludeWorkers<R extends { workers: readonly { worker: string; outcome: string; error: string | null }[] }>(
+  { log, signal }: OperationContext,
+  fleet: Fleet,
+  result: R,
+  conclusion: Conclusion = {},
+): R {
   const { wanted = { outcome: "ok", words: "ok" }, reasons = [], isTolerant = false, isTold = false } = conclusion;
   const { workers } = result;
   const bad = workers.filter(({ outcome }) => outcome !== wanted.outcome);

@@ -79,7 +79,5 @@ function concludeTrust({ log }: OperationContext, result: TrustResult): TrustRes
   else log.info(`${workers.length - bad.length} of ${workers.length} workers are trusted`);
   if (bad.length === 0) return result;
   const names = bad.map(({ worker, outcome }) => `${worker} (${outcome})`).join(", ");
-  throw new Failure("failed", `${bad.length} of ${workers.length} workers are not trusted: ${names}`, {
-    details: result,
-  });
+  throw new Failure("failed", `${bad.length} of ${workers.length} workers are not trusted: ${names}`, { details: result });
 }

@@ -63,12 +63,7 @@ function workersOf(job: PlacedJob, workers: AllocationInput["workers"]): string[
     .map((worker) => worker.host);
 }
 
-function place(
-  job: PlacedJob,
-  worker: string,
-  known: CatalogAllocation | undefined,
-  input: AllocationInput,
-): CatalogAllocation {
+function place(job: PlacedJob, worker: string, known: CatalogAllocation | undefined, input: AllocationInput): CatalogAllocation {
   const placed = {
     // Worked out once in its life: thousands of digests are a noticeable part of a build.
     id: known?.id ?? uuidV5(input.bucketId, nameOf(job.name, worker)),

@@ -156,8 +156,7 @@ function reserve(
       if (!(current >= 0 && current < 1e12)) throw new Error("must be at least 0 and below 1e12");
       const { min, max } = bounds.max === 0 ? { min: current, max: current } : bounds;
       const message = `${text} is outside what ${file} allows (${min} to ${max})`;
-      if (current < min || current > max)
-        problems.error("ErrUnsupportedResourceConfiguration", settings.file, path, message);
+      if (current < min || current > max) problems.error("ErrUnsupportedResourceConfiguration", settings.file, path, message);
       return { min, max, current, source: settings.file };
     } catch (error) {
       problems.error("ErrInvalidBucketConf", settings.file, path, messageOf(error));

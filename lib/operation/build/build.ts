@@ -1,11 +1,5 @@
 import { Problems, sentenceOf } from "../../bucket/base/problems.ts";
-import {
-  catalogJobs,
-  catalogPorts,
-  catalogWorkers,
-  saveCatalog,
-  unorderedAllocations,
-} from "../../bucket/catalog/catalog.ts";
+import { catalogJobs, catalogPorts, catalogWorkers, saveCatalog, unorderedAllocations } from "../../bucket/catalog/catalog.ts";
 import { bucketNames } from "../../bucket/catalog/info.ts";
 import { markBuilt } from "../../bucket/source/revisions.ts";
 import { readWorkspace, type Workspace } from "../../bucket/workspace/workspace.ts";
@@ -84,10 +78,7 @@ async function prepareBuild(
   kv.loadAll();
   const last = { workers: catalogWorkers(db), allocations: unorderedAllocations(db), ports: catalogPorts(db) };
   if (!(await exists(layout.workspace)) && catalogJobs(db).length > 0)
-    throw new Failure(
-      "failed",
-      `Cannot build: ${layout.workspace} is missing, though the bucket has jobs; push it again`,
-    );
+    throw new Failure("failed", `Cannot build: ${layout.workspace} is missing, though the bucket has jobs; push it again`);
   const workspace = await readWorkspace(layout, problems, signal);
   const { workers, jobs, broken, files } = workspace;
   log.redactor.keep([...files, ...workers.flatMap(({ host, labels }) => [host, ...labels])]);

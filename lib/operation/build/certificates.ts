@@ -74,11 +74,7 @@ export async function issueCertificates(
   const authority = await loadAuthority(layout);
   const ca = authorityCert(authority);
   const now = Date.now();
-  const wanted = wantedPairs(jobs, allocations, {
-    ca,
-    sealingKey: await loadKvKey(layout),
-    times: timesOf(ca, settings, now),
-  });
+  const wanted = wantedPairs(jobs, allocations, { ca, sealingKey: await loadKvKey(layout), times: timesOf(ca, settings, now) });
   // One query for a job, not one for each of its allocations.
   for (const { name, manifest } of jobs) if (manifest.certs.length > 0) kv.loadAllocations(name);
   const last = new Map(issuedCerts(db).map((cert) => [certKey(cert), cert]));
@@ -190,9 +186,7 @@ function ended(ca: IssuedCert): Failure {
 
 async function issue({ request, certs }: WantedPair, { issuer }: Authority, now: number): Promise<IssuedPair> {
   const { publicKey, privateKey } =
-    request.key === "rsa"
-      ? await generate("rsa", { modulusLength: RSA_BITS })
-      : await generate("ec", { namedCurve: "P-256" });
+    request.key === "rsa" ? await generate("rsa", { modulusLength: RSA_BITS }) : await generate("ec", { namedCurve: "P-256" });
   const own = [...certs.map((cert) => cert.worker), request.commonName].filter(isAltName);
   const altNames = [...new Set(["127.0.0.1", "localhost", ...own, ...request.altNames])];
   const validity = { notBefore: new Date(now - CLOCK_SKEW_MS), notAfter: new Date(certs[0]?.notAfter ?? now) };

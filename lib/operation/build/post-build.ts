@@ -19,9 +19,6 @@ export async function runPostBuild(context: OperationContext): Promise<void> {
     }
   });
   if (errors.length > 0)
-    throw new Failure(
-      "ErrHookFailed",
-      `the catalog is stored, but not the values that hooks wrote: ${errors.join("; ")}`,
-    );
+    throw new Failure("ErrHookFailed", `the catalog is stored, but not the values that hooks wrote: ${errors.join("; ")}`);
   kv.flush();
 }

@@ -140,8 +140,7 @@ export async function checkAfter(work: JobWork, batch: readonly ControlState[]):
   const left = new Set(states.filter((state) => !isToBeHealthy(target, state)).map(workerOf));
   const own = present.filter((one) => one.job === job.name && !left.has(one.worker));
   const probed = own.filter(({ disabled }) => !disabled).map(({ worker }) => worker);
-  if (!hasGate(job) || probed.length === 0)
-    return context.log.info(`${job.name}: no health check, there is nothing to check`);
+  if (!hasGate(job) || probed.length === 0) return context.log.info(`${job.name}: no health check, there is nothing to check`);
   try {
     await passGate(context, effects, job, { probed, hooked: own.map(({ worker }) => worker) });
     context.log.info(`${job.name}: health check passed`);
@@ -216,8 +215,7 @@ async function settle(work: JobWork): Promise<void> {
   if (!TARGETS.includes(target)) return;
   const unsettled = states.filter(({ outcome, promoted }) => outcome === "not_started" && isUnsettled(promoted));
   const { older = [], never = [] } = Object.groupBy(unsettled, ({ promoted: { hash } }) => (hash ? "older" : "never"));
-  for (const state of never)
-    failSettling(context, state, { message: "nothing is promoted there: run `ops deploy` first" });
+  for (const state of never) failSettling(context, state, { message: "nothing is promoted there: run `ops deploy` first" });
   noteControl(work, never);
   if (older.length === 0) return;
   context.log.info(`${job.name}: a deploy did not finish on ${hostsOf(older)}: the promoted files are put back`);

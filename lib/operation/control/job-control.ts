@@ -151,11 +151,7 @@ function controlResult(target: string, jobs: readonly CatalogJob[], states: read
   };
 }
 
-function concludeControl(
-  { log }: OperationContext,
-  result: ControlResult,
-  states: readonly ControlState[],
-): ControlResult {
+function concludeControl({ log }: OperationContext, result: ControlResult, states: readonly ControlState[]): ControlResult {
   log.info(`${result.target}: ${describeGrades(countGrades(states.map(({ outcome }) => outcome)))}`);
   const bad = states.filter(({ outcome }) => outcome !== "ok" && outcome !== "skipped");
   if (bad.length === 0) return result;
@@ -205,17 +201,12 @@ async function askOne(context: OperationContext, fleet: Fleet, state: ControlSta
   throwIfCancelled(context.signal);
   const lines = plainLines(context.log.redactor.apply(outcome.stdout), STATUS_SHOWN);
   state.status = { exit_code: outcome.exitCode, lines };
-  if (outcome.reason === "timeout")
-    throw new Failure("timeout", `\`make status\` did not end within ${STATUS_LIMIT_SECONDS} s`);
+  if (outcome.reason === "timeout") throw new Failure("timeout", `\`make status\` did not end within ${STATUS_LIMIT_SECONDS} s`);
   const last = lines.findLast((line) => !isClosing(line)) ?? lines.at(-1);
-  if (outcome.exitCode !== 0)
-    throw new Failure("failed", `exit code ${outcome.exitCode}: ${last ?? "it says nothing"}`);
+  if (outcome.exitCode !== 0) throw new Failure("failed", `exit code ${outcome.exitCode}: ${last ?? "it says nothing"}`);
 }
 
-const WORKER_JSON = object(
-  { bucket_id: anything(), worker_id: anything(), update_seq: anything() },
-  { unknown: "warn" },
-);
+const WORKER_JSON = object({ bucket_id: anything(), worker_id: anything(), update_seq: anything() }, { unknown: "warn" });
 
 /**
  * The worker sync check of job control: what worker.json on a worker says must be what the database remembers of the

@@ -147,8 +147,7 @@ async function checkBatch(command: WorkersCommand, number: number, batch: readon
   const present = catalogAllocations(db).filter(({ removed }) => !removed);
   const allocations = Map.groupBy(present, ({ job }) => job);
   const effects = effectsOf(context, fleet, hooks, present);
-  const isTouched = (own: readonly CatalogAllocation[]) =>
-    own.some(({ disabled, worker }) => !disabled && hosts.has(worker));
+  const isTouched = (own: readonly CatalogAllocation[]) => own.some(({ disabled, worker }) => !disabled && hosts.has(worker));
   const jobs = catalogJobs(db).filter((job) => hasGate(job) && isTouched(allocations.get(job.name) ?? []));
   const check = async (job: CatalogJob) => {
     const own = allocations.get(job.name) ?? [];

@@ -74,10 +74,7 @@ export function allocationResult(state: AllocationState): AllocationResult {
 export function deployResult({ jobs, reconciled, ...rest }: Omit<DeployResult, "workers" | "summary">): DeployResult {
   const all = [...jobs.flatMap((job) => job.allocations), ...reconciled];
   const byWorker = Map.groupBy(all, ({ worker }) => worker);
-  const workers = [...byWorker].map(([worker, own]) => ({
-    worker,
-    outcome: worstOf(own.map(({ outcome }) => outcome)),
-  }));
+  const workers = [...byWorker].map(([worker, own]) => ({ worker, outcome: worstOf(own.map(({ outcome }) => outcome)) }));
   const summary = {
     allocations: countGrades(all.map(({ outcome }) => outcome)),
     workers: countGrades(workers.map(({ outcome }) => outcome)),
@@ -101,9 +98,7 @@ export function deployFailure(result: DeployResult): Failure | undefined {
   const left = result.left_down ?? [];
   const wrong = [
     ...failed.map((job) => `${job.job}: ${job.reason}`),
-    ...result.reconciled.flatMap(({ job, worker, error }) =>
-      error === null ? [] : [`${job}@${worker}: ${inOneLine(error)}`],
-    ),
+    ...result.reconciled.flatMap(({ job, worker, error }) => (error === null ? [] : [`${job}@${worker}: ${inOneLine(error)}`])),
   ];
   if (wrong.length === 0) return undefined;
   return new Failure("failed", `the deploy is not complete: ${[...wrong, ...left].join("; ")}`, { details: result });

@@ -99,14 +99,7 @@ async function recordPlan(order: DryRunOrder): Promise<DeployPlan> {
   const basis = planBasis(context.db);
   const { build_seq, update_seq } = basis;
   const maps = { events: new Map(), planned: new Map(), decided: new Map(), wanted: new Map() };
-  const recording: Recording = {
-    ...order,
-    ...maps,
-    due: [],
-    waves: [],
-    updateSeq: update_seq,
-    addDiffs: planDiffs(context),
-  };
+  const recording: Recording = { ...order, ...maps, due: [], waves: [], updateSeq: update_seq, addDiffs: planDiffs(context) };
   await drive(deploySteps(order), recordingDriver(recording));
   const { due, waves } = recording;
   const jobs = waves.flatMap((wave) => wave.jobs);

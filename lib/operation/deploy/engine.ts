@@ -274,9 +274,7 @@ function* gateSteps({ rollout, states }: RolloutPart): Steps {
 function failIfTroubled({ rollout, states }: RolloutPart): void {
   const { job } = rollout.plan;
   const errors = states.flatMap(({ plan, trouble }) =>
-    trouble && !isTolerated(trouble, rollout.states, job)
-      ? [`${plan.allocation.worker}: ${inOneLine(trouble.message)}`]
-      : [],
+    trouble && !isTolerated(trouble, rollout.states, job) ? [`${plan.allocation.worker}: ${inOneLine(trouble.message)}`] : [],
   );
   if (errors.length === 0) return;
   const count = `${errors.length} worker${errors.length > 1 ? "s" : ""}`;

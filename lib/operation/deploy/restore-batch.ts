@@ -102,15 +102,7 @@ async function runAgain(
 ): Promise<void> {
   const target = decision.action === "reload" ? "reload" : "restart";
   const env = { CURRENT_VERSION: newVersion, NEW_VERSION: version };
-  await effects.run({
-    job: name,
-    worker,
-    phase: "rollout",
-    hash: targetHash(tree.hash, version),
-    target,
-    limitSeconds,
-    env,
-  });
+  await effects.run({ job: name, worker, phase: "rollout", hash: targetHash(tree.hash, version), target, limitSeconds, env });
 }
 
 /** The same for a job with hooks for job_control, which run instead of the targets. */

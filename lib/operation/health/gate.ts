@@ -80,12 +80,7 @@ export async function checkHealth(question: HealthQuestion): Promise<AllocationH
  * The gate of a rollout: {@link checkHealth} with all attempts, up to the first batch that fails. Throws
  * `ErrHealthCheckFailed` with what was seen last on every worker that failed; {@link gateTroubles} tells them apart.
  */
-export async function passGate(
-  context: OperationContext,
-  effects: GateEffects,
-  job: CatalogJob,
-  workers: Gated,
-): Promise<void> {
+export async function passGate(context: OperationContext, effects: GateEffects, job: CatalogJob, workers: Gated): Promise<void> {
   const how = { wait: true, isThorough: false, verbose: false };
   const allocations = await checkHealth({ context, effects, job, workers, ...how });
   const errors = allocations.flatMap(({ error }) => (error === null ? [] : inOneLine(error)));
@@ -127,15 +122,13 @@ async function probeWorker(question: HealthQuestion, worker: string): Promise<Al
     if (!Array.isArray(found)) return { ...found, attempts: attempt };
     const checks = found.map((one) => shownProbe(context, one));
     if (verbose)
-      for (const { evidence, duration_ms } of checks)
-        log.info(`${job.name}@${worker}: ${evidence} (${duration_ms} ms)`);
+      for (const { evidence, duration_ms } of checks) log.info(`${job.name}@${worker}: ${evidence} (${duration_ms} ms)`);
     const bad = found.filter(({ ok }) => !ok).map((one) => probeReason(context, one));
     const health = { worker, attempts: attempt, checks };
     if (bad.length === 0) return { ...health, outcome: "ok", error: null, evidence: null };
     if (attempt >= attempts) {
       const error = attemptsFailed(`${worker} after ${attempt} attempt${attempt > 1 ? "s" : ""}`, bad);
-      if (found.some(({ isUnreachable }) => isUnreachable))
-        return { ...health, outcome: "unreachable", error, evidence: null };
+      if (found.some(({ isUnreachable }) => isUnreachable)) return { ...health, outcome: "unreachable", error, evidence: null };
       return { ...health, outcome: "failed", error, evidence: await effects.evidence(job, worker) };
     }
     if (attempt === 1) log.info(`${job.name}@${worker}: waiting to become healthy: ${bad.map(inOneLine).join(", ")}`);
@@ -146,10 +139,7 @@ async function probeWorker(question: HealthQuestion, worker: string): Promise<Al
 }
 
 /** What the probes of a worker found, or the failure that kept them from being carried out. Throws any other error on. */
-async function probeOnce(
-  { context, effects, job }: HealthQuestion,
-  worker: string,
-): Promise<ProbeResult[] | AllocationHealth> {
+async function probeOnce({ context, effects, job }: HealthQuestion, worker: string): Promise<ProbeResult[] | AllocationHealth> {
   try {
     return await effects.probe(job, worker);
   } catch (error) {

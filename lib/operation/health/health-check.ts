@@ -78,11 +78,7 @@ export const healthCheck: Operation = async (context, params) => {
 };
 
 /** All workers, or those of some jobs. */
-function concerned(
-  fleet: Fleet,
-  allocations: readonly CatalogAllocation[],
-  jobs: readonly CatalogJob[] | undefined,
-): string[] {
+function concerned(fleet: Fleet, allocations: readonly CatalogAllocation[], jobs: readonly CatalogJob[] | undefined): string[] {
   const present = fleet.workers.filter(({ removed }) => !removed).map(({ host }) => host);
   if (jobs === undefined) return present;
   const names = new Set(jobs.map(({ name }) => name));
@@ -90,12 +86,7 @@ function concerned(
   return present.filter((host) => own.has(host));
 }
 
-async function reachWorker(
-  context: OperationContext,
-  fleet: Fleet,
-  worker: string,
-  attempts: number,
-): Promise<WorkerHealth> {
+async function reachWorker(context: OperationContext, fleet: Fleet, worker: string, attempts: number): Promise<WorkerHealth> {
   const { log, signal } = context;
   for (let attempt = 1; ; attempt++) {
     const started = performance.now();
@@ -110,11 +101,7 @@ async function reachWorker(
   }
 }
 
-async function roundTrip(
-  fleet: Fleet,
-  worker: string,
-  signal: AbortSignal,
-): Promise<Pick<WorkerHealth, "outcome" | "error">> {
+async function roundTrip(fleet: Fleet, worker: string, signal: AbortSignal): Promise<Pick<WorkerHealth, "outcome" | "error">> {
   try {
     const transport = await fleet.open(worker);
     const { exitCode, reason } = await transport.script(":", { isShort: true, timeoutMs: REACH_LIMIT_MS, signal });

@@ -81,9 +81,7 @@ async function runProcess(host: ScriptHost, script: Script): Promise<string | nu
     signal,
   });
   if (outcome.exitCode === 0) return null;
-  const [said = [], other = []] = [last.stderr, last.stdout].map((one) =>
-    one.shown((text) => log.redactor.apply(text)),
-  );
+  const [said = [], other = []] = [last.stderr, last.stdout].map((one) => one.shown((text) => log.redactor.apply(text)));
   return withLines(`exit code ${outcome.exitCode}`, said.length > 0 ? said : other);
 }
 

@@ -8,14 +8,7 @@ import { parametersOf } from "../../run/protocol.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 import { Fleet } from "../base/fleet.ts";
 import { concludeWorkers, gradeOf } from "../base/outcome.ts";
-import {
-  type DriftEffects,
-  describeDrift,
-  driftEffects,
-  driftLooks,
-  type LookAt,
-  type Promoted,
-} from "../reach/tree-drift.ts";
+import { type DriftEffects, describeDrift, driftEffects, driftLooks, type LookAt, type Promoted } from "../reach/tree-drift.ts";
 
 const LOOKS_AT_ONCE = 64;
 /** The most bytes of diffs, on all workers together, in a drift run and in a plan. */
@@ -105,16 +98,13 @@ export async function addDrift(
   jobs: readonly PlannedJob[],
   promoted: readonly Promoted[],
 ): Promise<DeployPlan["unreachable"]> {
-  const planned = new Map(
-    jobs.flatMap(({ job, allocations }) => allocations.map((one) => [`${job}@${one.worker}`, one])),
-  );
+  const planned = new Map(jobs.flatMap(({ job, allocations }) => allocations.map((one) => [`${job}@${one.worker}`, one])));
   const byWorker = [...Map.groupBy(promoted, ({ allocation }) => allocation.worker)];
   const lookAt = driftLooks(context, effects, PLAN_DIFF_BYTES);
   let done = 0;
   const look = async ([worker, own]: [string, Promoted[]]): Promise<DeployPlan["unreachable"]> => {
     try {
-      for (const { job, ...drift } of await lookAt(worker, own))
-        Object.assign(planned.get(`${job}@${worker}`) ?? {}, { drift });
+      for (const { job, ...drift } of await lookAt(worker, own)) Object.assign(planned.get(`${job}@${worker}`) ?? {}, { drift });
       return [];
     } catch (error) {
       throwIfCancelled(context.signal);

@@ -42,11 +42,7 @@ export function outcomeOf(error: unknown): Pick<Noted, "outcome" | "reason"> {
  * {@link noteBegun} for allocations of a rollout. Without `action`, each begins the action that the plan decided.
  */
 export function noteStep(context: OperationContext, states: readonly AllocationState[], action?: string): void {
-  noteStates(context, states, ({ plan }) => ({
-    action: action ?? plan.decision.action,
-    outcome: "unknown",
-    reason: "",
-  }));
+  noteStates(context, states, ({ plan }) => ({ action: action ?? plan.decision.action, outcome: "unknown", reason: "" }));
 }
 
 /** Records the outcomes of allocations of a rollout that have changed since the last record. */

@@ -44,9 +44,7 @@ export function describePlan({ reconcile, waves }: DeployPlan): string[] {
 function describeJob(job: PlannedJob): string[] {
   const hooks = job.hooks.map(({ event, names }) => `  ${job.job}: hooks for ${event}: ${names.join(", ")}`);
   const batches = job.phases.flatMap(({ action, batches }) =>
-    batches.map(
-      (workers, index) => `  ${job.job}: ${action}, batch ${index + 1} of ${batches.length}: ${workers.join(", ")}`,
-    ),
+    batches.map((workers, index) => `  ${job.job}: ${action}, batch ${index + 1} of ${batches.length}: ${workers.join(", ")}`),
   );
   return [
     `  ${job.job} ${job.version}: ${OUTCOMES[job.outcome]}, ${job.reason}`,
@@ -85,8 +83,7 @@ function describeFiles({ job, allocations }: PlannedJob, room: { lines: number }
 function fileLines(job: string, { path, from, to, diff, note }: PlannedFile, workers: string): string[] {
   const about = `    ${job}/${path} on ${workers}`;
   if (diff === undefined) return note === undefined ? [] : [`${about}: ${note}`];
-  const side = (digest: string | null, which: string) =>
-    digest === null ? "/dev/null" : `jobs/${job}/${path}\t${which}`;
+  const side = (digest: string | null, which: string) => (digest === null ? "/dev/null" : `jobs/${job}/${path}\t${which}`);
   return [
     ...[`${about}:`, `--- ${side(from, "promoted")}`, `+++ ${side(to, "planned")}`],
     ...diff.replace(/\n$/, "").split("\n"),
@@ -145,8 +142,7 @@ function planDiff({ db, kv, log }: DiffContext, { from, to }: PlannedFile, after
 
 function diffOf(redactor: Redactor, before: Content | undefined, after: Content | undefined): Shown {
   const sides = [before, after];
-  if (sides.some((side) => (side?.content.length ?? 0) > FILE_BYTES))
-    return { note: `longer than ${FILE_BYTES / 1024} KiB` };
+  if (sides.some((side) => (side?.content.length ?? 0) > FILE_BYTES)) return { note: `longer than ${FILE_BYTES / 1024} KiB` };
   const texts = sides.map((side) => side && textOfFile(side.content));
   if (sides.some((side, index) => side && texts[index] === undefined)) return { note: "binary" };
   if (!sides.every((side, index) => isMaskable(side, texts[index] ?? "")))

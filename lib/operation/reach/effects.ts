@@ -5,14 +5,7 @@ import { type StagedFile, type StagedTree, stagingFolder, writeStaging } from ".
 import { mapAll } from "../../core/async.ts";
 import type { FileDigests } from "../../plan/changes.ts";
 import { type ProbeResult, probe } from "../../transport/ask/probes.ts";
-import {
-  jobsJson,
-  type LastTarget,
-  lastTarget,
-  RUNNER_PATH,
-  runnerText,
-  workerJson,
-} from "../../transport/ask/runner.ts";
+import { jobsJson, type LastTarget, lastTarget, RUNNER_PATH, runnerText, workerJson } from "../../transport/ask/runner.ts";
 import { type SyncFile, type SyncResult, syncTree, WORKER_TREE } from "../../transport/files/sync.ts";
 import type { OperationContext } from "../base/context.ts";
 import { collectEvidence, type Evidence } from "../base/evidence.ts";
@@ -111,8 +104,7 @@ async function probeOnce(
   return await mapAll(checks, checks.length, async (check) => {
     const timeoutMs = check.timeoutSeconds * 1000;
     const carryOut = async (onBegin: () => void) => {
-      if (check.type === "ssh")
-        return await probe({ ...check, transport: await fleet.reach(host), timeoutMs, onBegin }, signal);
+      if (check.type === "ssh") return await probe({ ...check, transport: await fleet.reach(host), timeoutMs, onBegin }, signal);
       const port = job.ports[check.port] as number;
       const ca = kv.get("ops/worker", "certs/ca.crt");
       const trust = check.type === "http" && ca !== undefined ? { ca } : {};

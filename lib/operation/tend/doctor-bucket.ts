@@ -134,8 +134,7 @@ function judgeSettings({ errors, warnings }: Problems): Judgement[] {
 async function judgeLock(layout: Layout): Promise<Judgement> {
   const held = await readLock(layout);
   if (held === undefined) return ok("free");
-  if (held === "unreadable")
-    return warning(`${layout.lock} is not one that ops wrote`, "the next operation removes it");
+  if (held === "unreadable") return warning(`${layout.lock} is not one that ops wrote`, "the next operation removes it");
   const who = `${held.command} (run ${held.run_id}) on ${held.host} since ${held.since}`;
   if (isStale(held)) return warning(`left by ${who}, which is gone`, "the next operation clears it");
   if (held.host === hostname()) return ok(`held by ${who}`);

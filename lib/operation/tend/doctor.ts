@@ -14,16 +14,7 @@ import { Redactor } from "../../core/redact.ts";
 import { examineWorker } from "../../transport/ask/inspect.ts";
 import { ProgressBoard } from "../base/context.ts";
 import { Fleet, TOOLS, WORKERS_AT_ONCE } from "../base/fleet.ts";
-import {
-  checksOf,
-  type DoctorContext,
-  examineBucket,
-  type Finding,
-  judgeDisk,
-  ok,
-  problem,
-  warning,
-} from "./doctor-bucket.ts";
+import { checksOf, type DoctorContext, examineBucket, type Finding, judgeDisk, ok, problem, warning } from "./doctor-bucket.ts";
 
 const SSH_TOOLS = ["ssh", "ssh-keygen", "ssh-keyscan"];
 /** What bin/runner and the scripts of a sync need besides {@link TOOLS}. */
@@ -74,9 +65,7 @@ async function examineHost(
   const install = "install them, or set PATH right";
   return [
     await check("tools", install, () =>
-      missing.length === 0
-        ? ok(`${wanted.join(", ")}: installed`)
-        : problem(`${missing.join(", ")}: not installed`, install),
+      missing.length === 0 ? ok(`${wanted.join(", ")}: installed`) : problem(`${missing.join(", ")}: not installed`, install),
     ),
     await check("node", "", () => ok(`Node ${process.versions.node}`)),
     await check("disk", "check that the bucket's folder can be read", async () => {
@@ -109,11 +98,7 @@ async function newestRun(layout: Layout): Promise<number> {
   return Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16);
 }
 
-async function examineWorkers(
-  context: DoctorContext,
-  workers: readonly CatalogWorker[],
-  bucketId: string,
-): Promise<Finding[]> {
+async function examineWorkers(context: DoctorContext, workers: readonly CatalogWorker[], bucketId: string): Promise<Finding[]> {
   const lock = await readLock(context.layout);
   if (lock !== undefined && lock !== "unreadable" && isOwned(lock)) {
     const message = `not examined: ${lock.command} (run ${lock.run_id}) is at work`;
@@ -151,8 +136,7 @@ async function examineOne({ signal }: DoctorContext, fleet: Fleet, host: string)
       ...judgeLocks(seen).map((one) => ({ where, check: "locks", ...one })),
     ];
   } catch (error) {
-    const advice =
-      "see that it runs, that its address and user in workers.json are right, and that the key is accepted";
+    const advice = "see that it runs, that its address and user in workers.json are right, and that the key is accepted";
     return [{ where, check: "reach", ...problem(explain(error), advice) }];
   }
 }
@@ -168,9 +152,7 @@ function judgeClock(ahead: number) {
 function judgeLocks({ held, left }: { held: readonly string[]; left: readonly string[] }) {
   const wait = "wait until the processes of a killed run have ended, or let the next deploy end them";
   const found = [
-    ...(held.length === 0
-      ? []
-      : [warning(`${held.join(", ")}: held by a process there, though no operation is at work`, wait)]),
+    ...(held.length === 0 ? [] : [warning(`${held.join(", ")}: held by a process there, though no operation is at work`, wait)]),
     ...(left.length === 0
       ? []
       : [warning(`${left.join(", ")}: left by a command that was cut off`, "deploy: the next contact finishes it")]),

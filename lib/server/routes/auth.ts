@@ -23,8 +23,7 @@ export const AUTH_ROUTES = [
     answer: { status: 200, description: "Signed in", shape: component("Session") },
     async handle(_, { identity, sessions }) {
       // A session must not be able to prolong itself.
-      if (identity.via !== "bearer")
-        throw new Failure("unauthorized", "signing in takes Authorization: Bearer <API token>");
+      if (identity.via !== "bearer") throw new Failure("unauthorized", "signing in takes Authorization: Bearer <API token>");
       const { session, cookie } = sessions.issue();
       return json(200, sessionBody(session, identity), { "Set-Cookie": cookie });
     },

@@ -1,12 +1,5 @@
 import type { Layout } from "../../bucket/base/layout.ts";
-import {
-  bucketIds,
-  createBucket,
-  deleteBucket,
-  findBucket,
-  type RootBucket,
-  renameBucket,
-} from "../../bucket/source/root.ts";
+import { bucketIds, createBucket, deleteBucket, findBucket, type RootBucket, renameBucket } from "../../bucket/source/root.ts";
 import { Failure } from "../../core/errors.ts";
 import { boolean, described, integer, object, optional, string, withExample } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
@@ -43,11 +36,7 @@ export const BUCKET_ROUTES = [
     path: "/api/buckets",
     summary: "Create a bucket",
     description: "Makes its folders and its database. Its source comes with the first push.",
-    body: object({
-      id: optional(described(ANY_ID, "A UUID of any version; a new one by default")),
-      project: LABEL,
-      name: LABEL,
-    }),
+    body: object({ id: optional(described(ANY_ID, "A UUID of any version; a new one by default")), project: LABEL, name: LABEL }),
     answer: { status: 201, description: "The new bucket", shape: component("Bucket") },
     failures: ["invalid_bucket_id", "bucket_exists", "database_busy"],
     async handle({ body }, services) {
@@ -101,10 +90,7 @@ export const BUCKET_ROUTES = [
     answer: {
       status: 200,
       description: "The database has this program's schema",
-      shape: object({
-        schema_version: integer(),
-        upgraded: described(boolean(), "The schema was created or upgraded"),
-      }),
+      shape: object({ schema_version: integer(), upgraded: described(boolean(), "The schema was created or upgraded") }),
     },
     failures: ["bucket_busy", "schema_too_new", "database_damaged", "database_busy"],
     async handle({ bucket: { id, layout } }, { supervisor }) {

@@ -85,8 +85,7 @@ function viewRoute(name: ViewName): ServerRoute {
 
 function namesOfList(names: string | undefined): string[] | undefined {
   const parts = names?.split(",").map((name) => name.trim());
-  if (parts && parts.length > MOST_VALUES)
-    throw new Failure("invalid_request", `expected at most ${MOST_VALUES} names`);
+  if (parts && parts.length > MOST_VALUES) throw new Failure("invalid_request", `expected at most ${MOST_VALUES} names`);
   if (parts?.includes("")) throw new Failure("invalid_request", "expected names with commas between them");
   return parts;
 }

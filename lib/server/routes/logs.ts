@@ -1,14 +1,5 @@
 import { runLayout } from "../../bucket/base/layout.ts";
-import {
-  boolean,
-  described,
-  type Infer,
-  integer,
-  optional,
-  string,
-  withDefault,
-  withExample,
-} from "../../core/shape.ts";
+import { boolean, described, type Infer, integer, optional, string, withDefault, withExample } from "../../core/shape.ts";
 import { bytesDownload, type Download, downloadAnswer, fileDownload } from "../../http/download.ts";
 import { json } from "../../http/message.ts";
 import { readActivity } from "../../run/activity.ts";
@@ -29,10 +20,7 @@ const LINES = {
   case: withDefault(described(boolean(), "Letters of the text must have the same case"), false),
   job: optional(withExample(described(string(PLACE), "Only lines that begin with `job@worker` or `job:`"), "web")),
   worker: optional(
-    withExample(
-      described(string(PLACE), "Only lines that begin with `worker |`, `worker !` or `job@worker`"),
-      "10.0.0.7",
-    ),
+    withExample(described(string(PLACE), "Only lines that begin with `worker |`, `worker !` or `job@worker`"), "10.0.0.7"),
   ),
 };
 
@@ -96,10 +84,7 @@ export const LOG_ROUTES = [
     query: {
       ...LINES,
       times: withDefault(
-        described(
-          boolean(),
-          "Each line begins with the time when it was written, at most about 250 ms later, or with `- `",
-        ),
+        described(boolean(), "Each line begins with the time when it was written, at most about 250 ms later, or with `- `"),
         false,
       ),
     },
@@ -140,13 +125,7 @@ export const LOG_ROUTES = [
       "Lines `<byte offset> <unix ms>`: output from that offset on was written at that time or " +
       "later. A line precedes output that comes 250 ms or more after the last line. Empty for a run without times; " +
       "a last line without a newline does not count. Has an ETag and takes ranges, and grows like the log.",
-    answer: {
-      status: 200,
-      description: "Its bytes",
-      type: TEXT,
-      ranges: true,
-      example: "0 1790000000000\n4711 1790000000250\n",
-    },
+    answer: { status: 200, description: "Its bytes", type: TEXT, ranges: true, example: "0 1790000000000\n4711 1790000000250\n" },
     failures: ["run_not_found"],
     async handle({ params, request, bucket: { layout } }) {
       const { activityTimes } = runLayout(layout, findRun(layout, params).id);

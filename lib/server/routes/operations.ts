@@ -142,8 +142,7 @@ function controlRoute(kind: ControlKind): ServerRoute {
     method: "POST",
     path: `/jobs/{job}/${kind.slice("job_".length)}`,
     summary: RUNS[kind].summary,
-    description:
-      kind === "job_stop" ? `${CONTROL_RULES} \`forget\` may be in the query or in the body.` : CONTROL_RULES,
+    description: kind === "job_stop" ? `${CONTROL_RULES} \`forget\` may be in the query or in the body.` : CONTROL_RULES,
     ...(kind === "job_stop" && { query: FORGET }),
     body: startShape(kind, object(JOB_CONTROL[kind]) as Shape<Record<string, unknown>>) as Shape<ControlBody>,
     answer: STARTED,

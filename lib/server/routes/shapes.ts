@@ -55,8 +55,7 @@ export function pageOf<T>(list: readonly T[], { limit, cursor }: { limit: number
 /** The offset that a cursor stands for. Throws `invalid_request`. */
 export function offsetOf(cursor: string | undefined): number {
   if (cursor === undefined) return 0;
-  if (!/^\d{1,12}$/.test(cursor))
-    throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
+  if (!/^\d{1,12}$/.test(cursor)) throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
   return Number(cursor);
 }
 

@@ -23,11 +23,7 @@ export const SOURCE_ROUTES = [
       "The body is a ustar archive, or the same gzipped, of ops.conf, workspace/ and templates/; at most 256 MiB " +
       "unpacked and 20,000 entries. A busy bucket is refused before the body is read. Nothing is deployed.",
     upload: [TAR, GZIP],
-    answer: {
-      status: 202,
-      description: "The source is replaced; its build has started",
-      shape: component("RunStarted"),
-    },
+    answer: { status: 202, description: "The source is replaced; its build has started", shape: component("RunStarted") },
     failures: [...START_FAILURES, "invalid_source", "unsupported_media_type"],
     async handle(call, context) {
       const { request, bucket } = call;

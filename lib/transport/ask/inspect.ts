@@ -97,11 +97,7 @@ const KIB = 1024;
  * Looks at a worker; writes nothing and needs no folder of the bucket there. Throws `unreachable`, `cancelled`,
  * `timeout` after 20 s, or `failed` where the answer cannot be understood.
  */
-export async function examineWorker(
-  transport: Transport,
-  tools: readonly string[],
-  signal: AbortSignal,
-): Promise<Examination> {
+export async function examineWorker(transport: Transport, tools: readonly string[], signal: AbortSignal): Promise<Examination> {
   const started = Date.now();
   const limits = { timeoutMs: EXAMINE_LIMIT_MS, signal, isShort: true, isFolderOptional: true };
   const args = [transport.folder, ...tools];

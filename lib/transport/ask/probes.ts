@@ -105,8 +105,7 @@ async function httpQuestion({ scheme, host, port, path, expectStatus, ca = "" }:
   // Loading these is slow, and most processes never probe.
   const { request } = scheme === "https" ? await import("node:https") : await import("node:http");
   const trust = scheme === "https" && { secureContext: await trusting(ca) };
-  return (signal: AbortSignal) =>
-    httpAnswer(request({ host, port, path, signal, agent: false, ...trust }), expectStatus);
+  return (signal: AbortSignal) => httpAnswer(request({ host, port, path, signal, agent: false, ...trust }), expectStatus);
 }
 
 async function httpAnswer(call: ClientRequest, expectStatus: number): Promise<ProbeAnswer> {

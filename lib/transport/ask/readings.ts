@@ -114,12 +114,7 @@ export function parseSysstat(answer: ScriptAnswer): Sysstat {
   const [before = 0] = answer.numbers("before_uptime", 1);
   const [after = 0] = answer.numbers("after_uptime", 1);
   const seconds = Math.max(0.01, after - before);
-  return {
-    cpu_pct: cpuShare(answer),
-    ...memoryUse(answer),
-    disk: diskRates(answer, seconds),
-    net: netRates(answer, seconds),
-  };
+  return { cpu_pct: cpuShare(answer), ...memoryUse(answer), disk: diskRates(answer, seconds), net: netRates(answer, seconds) };
 }
 
 /** user, nice, system, idle, iowait, irq, softirq, steal: the numbers behind these are part of the first two. */

@@ -43,9 +43,7 @@ export function scriptText(name: ScriptName): string {
 
 /** The text of a script as its authors wrote it. */
 export function commentedText(name: ScriptName): string {
-  return SOURCES[name]
-    .map((part) => readFileSync(`${PROGRAM_ROOT}lib/transport/scripts/${part}.sh`, "utf8"))
-    .join("\n");
+  return SOURCES[name].map((part) => readFileSync(`${PROGRAM_ROOT}lib/transport/scripts/${part}.sh`, "utf8")).join("\n");
 }
 
 /**
@@ -61,8 +59,7 @@ export async function runScriptOn(
   const outcome = await transport.script(scriptText(name), options);
   const { reason, exitCode, signal } = outcome;
   if (reason === "cancelled") throw cancelledFailure();
-  if (reason === "timeout")
-    throw new Failure("timeout", `${doing}: it had not ended after ${options.timeoutMs / 1000} s`);
+  if (reason === "timeout") throw new Failure("timeout", `${doing}: it had not ended after ${options.timeoutMs / 1000} s`);
   if (exitCode === 0) return outcome;
   const said = outcome.stderr.trim().replaceAll("\n", "; ").slice(0, 1000);
   const how = signal === null ? `exit code ${exitCode}` : `ended by ${signal}`;

@@ -57,10 +57,7 @@ export async function compareTrees(
 /** The files of a job, and the folders that the job does not keep to itself. */
 function linesAbout(job: string, paths: readonly string[]): string[] {
   const folders = [...foldersAbove(paths)].filter(isForSync).map((folder) => `/${folder}`);
-  return [
-    ...paths.map((path) => `file jobs/${job}/${path}`),
-    ...["", ...folders].map((folder) => `folder jobs/${job}${folder}`),
-  ];
+  return [...paths.map((path) => `file jobs/${job}/${path}`), ...["", ...folders].map((folder) => `folder jobs/${job}${folder}`)];
 }
 
 function treeDrift(job: string, wanted: WantedFiles, found: FoundFiles, entries: readonly string[]): TreeDrift {

@@ -89,8 +89,7 @@ function wantedFiles({ name, folder, files }: SyncTree): Map<string, SyncFile> {
     wanted.set(place, file);
   }
   for (const above of foldersAbove(wanted.keys()))
-    if (wanted.has(above))
-      throw new Failure("failed", `Cannot sync ${name}: ${quote(above)} is both a file and a folder`);
+    if (wanted.has(above)) throw new Failure("failed", `Cannot sync ${name}: ${quote(above)} is both a file and a folder`);
   return new Map([...wanted].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
@@ -128,12 +127,7 @@ async function lookWhenSettled(
 }
 
 /** Sends what differs and answers how many bytes that took. */
-async function sendChange(
-  transport: Transport,
-  change: TreeChange,
-  first: string,
-  options: SyncOptions,
-): Promise<number> {
+async function sendChange(transport: Transport, change: TreeChange, first: string, options: SyncOptions): Promise<number> {
   const { digest, stream } = changeStream(change);
   let sentBytes = 0;
   async function* counted() {

@@ -152,8 +152,7 @@ export class SshLink {
   async #notStarted(started: StartedChannel): Promise<Failure> {
     const { channel } = started;
     const said = lastLine(channel.messages());
-    if ((await channel.ended) === NOT_FOUND)
-      return this.failed("Cannot run commands on", "setsid is not installed there");
+    if ((await channel.ended) === NOT_FOUND) return this.failed("Cannot run commands on", "setsid is not installed there");
     if (typeof (await channel.closed) === "number" && said !== "") return this.failed("Cannot run commands on", said);
     return await this.broken(started, "");
   }

@@ -162,10 +162,7 @@ const TROUBLES: readonly ConnectTroubleKind[] = [
     pattern: /Host key verification failed|No \S+ host key is known/,
     sentence: "Cannot connect to {place}: its host key is not known; check and record it: `ops worker trust`",
   },
-  {
-    pattern: /Load key .*?: (.+)/,
-    sentence: "Cannot sign in on {place}: ssh cannot use the private key secrets/{key}: {1}",
-  },
+  { pattern: /Load key .*?: (.+)/, sentence: "Cannot sign in on {place}: ssh cannot use the private key secrets/{key}: {1}" },
   {
     pattern: /Permission denied|Too many authentication failures/,
     sentence:
@@ -175,10 +172,7 @@ const TROUBLES: readonly ConnectTroubleKind[] = [
     pattern: /Unable to negotiate .*?: (no matching .+? found)|(Bad (?:SSH2 )?\S+ '.+?')/,
     sentence: "Cannot connect to {place}: {1}{2}; see ssh_options in ops.conf",
   },
-  {
-    pattern: /Could not resolve hostname (\S+): (.+)/,
-    sentence: "Cannot connect to {place}: the name {1} has no address: {2}",
-  },
+  { pattern: /Could not resolve hostname (\S+): (.+)/, sentence: "Cannot connect to {place}: the name {1} has no address: {2}" },
   {
     pattern: /open failed: (?:connect failed: )?(.+)/,
     sentence: "Cannot connect to worker {worker}: its jump host does not get to port {port} there: {1}",
@@ -197,8 +191,7 @@ const TROUBLES: readonly ConnectTroubleKind[] = [
   {
     pattern: /timed out/,
     retryMs: TRANSIENT_MS,
-    sentence:
-      "Cannot connect to {place}: no answer on port {port} in time; is it up, and does the network let ssh through?",
+    sentence: "Cannot connect to {place}: no answer on port {port} in time; is it up, and does the network let ssh through?",
   },
   {
     pattern: /Connection (?:closed|reset)|Broken pipe/,

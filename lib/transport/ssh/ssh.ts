@@ -6,13 +6,7 @@ import { exists, PRIVATE_FILE, remove } from "../../core/files.ts";
 import { identify, isAlive, type ProcessIdentity } from "../../core/process.ts";
 import type { CommandOutcome, Launcher } from "../../core/spawn.ts";
 import { scriptText } from "../base/scripts.ts";
-import {
-  describeReceipt,
-  type Receipt,
-  type ScriptOptions,
-  type Transport,
-  type WorkerAddress,
-} from "../base/transport.ts";
+import { describeReceipt, type Receipt, type ScriptOptions, type Transport, type WorkerAddress } from "../base/transport.ts";
 import { type ChannelReader, loopLine, type ShellScript, scriptLine } from "./channel.ts";
 import { enterAll, handshakeLimit, Limit } from "./limits.ts";
 import { SshLink, type SshRun, type StartedChannel } from "./link.ts";
@@ -131,10 +125,7 @@ class SshConnection {
     const receipt = started ? await this.#end(started) : "gone";
     if (signal?.aborted) return execution.outcome("cancelled", null, receipt);
     if (code !== "lost") return execution.outcome(code, null, receipt);
-    throw await this.#link.broken(
-      started as StartedChannel,
-      `; the command that ran there is ${describeReceipt(receipt)}`,
-    );
+    throw await this.#link.broken(started as StartedChannel, `; the command that ran there is ${describeReceipt(receipt)}`);
   }
 
   async #end({ group }: StartedChannel): Promise<Receipt> {
@@ -196,11 +187,7 @@ export class SshConnections {
    * Writes the configuration for these workers; connects to none yet. Throws `failed` where there is no private key,
    * or where a value cannot be part of a configuration.
    */
-  static async open(
-    settings: SshSettings,
-    workers: readonly WorkerAddress[],
-    launcher: Launcher,
-  ): Promise<SshConnections> {
+  static async open(settings: SshSettings, workers: readonly WorkerAddress[], launcher: Launcher): Promise<SshConnections> {
     const { keyFile } = settings;
     if (!(await exists(keyFile)))
       throw new Failure(
@@ -238,12 +225,7 @@ export class SshConnections {
     const open = this.#open.get(worker.host);
     const connection = open ?? new SshConnection(this.#run, worker, socketName(index), folder);
     this.#open.set(worker.host, connection);
-    return {
-      worker,
-      folder,
-      script: (text, options = {}) => connection.script(text, options),
-      close: () => connection.close(),
-    };
+    return { worker, folder, script: (text, options = {}) => connection.script(text, options), close: () => connection.close() };
   }
 
   /** Closes every connection and removes the configuration. */

@@ -155,10 +155,7 @@ export async function scanBehind(
 }
 
 /** Looks for each kind of key; `look` answers the keys of a kind, or why the host gave no answer. */
-async function scanKinds(
-  look: (kind: KeyKind) => Promise<PublicKey[] | string>,
-  signal: AbortSignal,
-): Promise<PublicKey[]> {
+async function scanKinds(look: (kind: KeyKind) => Promise<PublicKey[] | string>, signal: AbortSignal): Promise<PublicKey[]> {
   const keys: PublicKey[] = [];
   for (const kind of Object.keys(KEY_KINDS) as KeyKind[]) keys.push(...(await patiently(() => look(kind), signal)));
   if (keys.length > 0) return keys;

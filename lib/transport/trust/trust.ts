@@ -83,9 +83,7 @@ export async function trustWorkers(workers: readonly WorkerAddress[], options: T
     const hop = jumpHostOf(worker, options);
     return hop && knownHostName(hop);
   };
-  const hops = new Map(
-    workers.flatMap((worker) => jumpHostOf(worker, options) ?? []).map((hop) => [knownHostName(hop), hop]),
-  );
+  const hops = new Map(workers.flatMap((worker) => jumpHostOf(worker, options) ?? []).map((hop) => [knownHostName(hop), hop]));
   const judgeHop = async (hop: JumpHost) => {
     const found = await trustHost(hop, context, () => scanHost(hop, options));
     onResult(`jump host ${knownHostName(hop)}`, found);
@@ -107,11 +105,7 @@ export async function trustWorkers(workers: readonly WorkerAddress[], options: T
   return { jump_hosts: jumpHosts, workers: workers.flatMap(({ host }) => results.get(host) ?? []) };
 }
 
-async function trustWorker(
-  worker: WorkerAddress,
-  jumpHost: HostTrust | undefined,
-  context: TrustContext,
-): Promise<HostTrust> {
+async function trustWorker(worker: WorkerAddress, jumpHost: HostTrust | undefined, context: TrustContext): Promise<HostTrust> {
   if (worker.connection === "local") return hostTrust(null, "not_needed");
   const endpoint = { host: worker.host, port: worker.sshPort ?? 22 };
   const hop = jumpHostOf(worker, context);

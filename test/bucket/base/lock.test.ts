@@ -75,11 +75,7 @@ test("holders and groups appear in the file, changes at the same time share a wr
 test("T-78 a lock is taken over when it is stale and only then", async (t) => {
   const cases: [name: string, lock: string, free: boolean][] = [
     ["its holder is gone", JSON.stringify(content({ holders: [gone] })), true],
-    [
-      "another process has its holder's pid",
-      JSON.stringify(content({ holders: [{ pid: 1, start_time: "9999999" }] })),
-      true,
-    ],
+    ["another process has its holder's pid", JSON.stringify(content({ holders: [{ pid: 1, start_time: "9999999" }] })), true],
     ["the machine was restarted", JSON.stringify(content({ boot_id: "another boot" })), true],
     ["it is empty", "", true],
     ["it is cut off", '{"run_id":"', true],
@@ -164,9 +160,7 @@ test("at a server's start a run process that outlived its server is ended, a liv
   assert.equal(await readLock(layout), undefined);
 });
 
-test("two who find the same dead holder in one process do not wait for each other", {
-  timeout: patience(10_000),
-}, async (t) => {
+test("two who find the same dead holder in one process do not wait for each other", { timeout: patience(10_000) }, async (t) => {
   const layout = bucket(t);
   const leader = spawn("sh", ["-c", "trap '' TERM; echo; sleep 60 & wait; sleep 60"], {
     detached: true,
@@ -175,10 +169,7 @@ test("two who find the same dead holder in one process do not wait for each othe
   await once(leader.stdout, "data");
   const group = { pgid: leader.pid as number, start_time: identify(leader.pid as number)?.start_time as string };
   writeFileSync(layout.lock, JSON.stringify(content({ holders: [gone], groups: [group] })));
-  const taken = await Promise.allSettled([
-    acquireLock(layout, "run-2", "build"),
-    acquireLock(layout, "run-3", "deploy"),
-  ]);
+  const taken = await Promise.allSettled([acquireLock(layout, "run-2", "build"), acquireLock(layout, "run-3", "deploy")]);
   assert.deepEqual(taken.map((one) => one.status).sort(), ["fulfilled", "rejected"]);
   for (const one of taken)
     if (one.status === "fulfilled") {

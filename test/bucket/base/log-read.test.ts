@@ -24,14 +24,7 @@ const FIELDS = {
 for (const format of ["kv", "json"] as const)
   test(`what a run writes as ${format} is read back field by field`, async (t) => {
     const layout = layoutOf(temporaryFolder(t));
-    const log = new RunLog({
-      layout,
-      runId: RUN,
-      command: "deploy",
-      format,
-      redactor: new Redactor(),
-      activity: () => {},
-    });
+    const log = new RunLog({ layout, runId: RUN, command: "deploy", format, redactor: new Redactor(), activity: () => {} });
     log.updateSeq = 7;
     log.record(FIELDS);
     log.close();
@@ -39,15 +32,7 @@ for (const format of ["kv", "json"] as const)
     assert.equal(lines.length, 1);
     const { ts, ...entry } = lines[0]?.entry ?? {};
     assert.match(ts ?? "", /^\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}Z$/);
-    assert.deepEqual(entry, {
-      level: "info",
-      run: RUN,
-      ops: "deploy",
-      seq: "7",
-      ...FIELDS,
-      exit: "2",
-      duration_ms: "12",
-    });
+    assert.deepEqual(entry, { level: "info", run: RUN, ops: "deploy", seq: "7", ...FIELDS, exit: "2", duration_ms: "12" });
   });
 
 test("a command is written with at most 200 characters", async (t) => {

@@ -13,14 +13,7 @@ function openLog(t: TestContext, format: "kv" | "json" = "kv") {
   const layout = layoutOf(temporaryFolder(t));
   const redactor = new Redactor();
   const said: string[] = [];
-  const log = new RunLog({
-    layout,
-    runId: RUN,
-    command: "deploy",
-    redactor,
-    activity: (text) => said.push(text),
-    format,
-  });
+  const log = new RunLog({ layout, runId: RUN, command: "deploy", redactor, activity: (text) => said.push(text), format });
   t.after(() => log.close());
   const read = (file: string) => readFileSync(path.join(layout.logs, file), "utf8");
   return { layout, redactor, log, said, read };
@@ -60,9 +53,7 @@ test("log_format json gives the same keys as JSON, numbers as numbers", (t) => {
 test("a known secret is masked in Activity and in the files, also one that turns up during the run", (t) => {
   const { log, redactor, said, read } = openLog(t);
   redactor.add("correct horse");
-  log.output("web", "10.0.0.1", `it is correct horse, ${Buffer.from("correct horse").toString("base64")}`, {
-    stream: "stdout",
-  });
+  log.output("web", "10.0.0.1", `it is correct horse, ${Buffer.from("correct horse").toString("base64")}`, { stream: "stdout" });
   assert.equal(said[0], "web@10.0.0.1 | it is ***, ***\n");
   assert.match(read("10.0.0.1.log"), /msg="it is \*\*\*, \*\*\*"/);
 });

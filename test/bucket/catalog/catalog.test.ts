@@ -60,16 +60,7 @@ function job(name: string, more: Partial<BuiltJob> = {}): BuiltJob {
 
 function allocation(name: string, host: string, more: Partial<CatalogAllocation> = {}): CatalogAllocation {
   const id = `${name} on ${host}`;
-  return {
-    id,
-    worker: host,
-    job: name,
-    disabled: false,
-    removed: false,
-    deploymentSeq: 0,
-    newVersion: "1.0.0",
-    ...more,
-  };
+  return { id, worker: host, job: name, disabled: false, removed: false, deploymentSeq: 0, newVersion: "1.0.0", ...more };
 }
 
 function save({ db }: TestBucket, built: Partial<BuiltCatalog>): void {
@@ -81,14 +72,7 @@ const file = (path: string, text: string) => ({ path, mode: 0o644, sha256: text,
 
 test("what was saved is read back: workers by position, jobs by name, allocations by job and position", async (t) => {
   const bucket = await makeBucket(t);
-  const remote = {
-    connection: "ssh",
-    sshUser: "u",
-    sshPort: 22,
-    sshJump: "j",
-    hostname: "h",
-    labels: ["a", "worker"],
-  } as const;
+  const remote = { connection: "ssh", sshUser: "u", sshPort: 22, sshJump: "j", hostname: "h", labels: ["a", "worker"] } as const;
   const hooks = [
     { name: "a", events: ["cli", "pre_deploy"], demandJob: "db", demandHook: "up", demandConfig: { min_version: "1" } },
     { name: "b", events: ["cli"], demandJob: "", demandHook: "", demandConfig: {} },
@@ -116,14 +100,7 @@ test("what was saved is read back: workers by position, jobs by name, allocation
     ],
   });
   const { db } = bucket;
-  const plain = {
-    hostname: null,
-    connection: "local",
-    root: "/srv/w",
-    labels: ["worker"],
-    removed: false,
-    syncedSeq: 0,
-  };
+  const plain = { hostname: null, connection: "local", root: "/srv/w", labels: ["worker"], removed: false, syncedSeq: 0 };
   assert.deepEqual(catalogWorkers(db), [
     { ...plain, host: "w2", id: "id of w2", position: 5 },
     { ...plain, host: "w0", id: "id of w0", position: 9 },

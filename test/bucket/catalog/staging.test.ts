@@ -34,8 +34,7 @@ async function setUp(t: TestContext) {
   const kv = (await makeBucket(t)).kv();
   const stage = (files: CatalogFile[], upstream: string[] = [], secretMode = 0o600) =>
     stageAllocation(files, { fields: FIELDS, upstream, kv }, secretMode);
-  const render = (text: string, upstream?: string[]) =>
-    stage([file("out.tpl", text)], upstream).files[0]?.content.toString();
+  const render = (text: string, upstream?: string[]) => stage([file("out.tpl", text)], upstream).files[0]?.content.toString();
   return { kv, stage, render };
 }
 
@@ -96,13 +95,7 @@ test("a job reads its own namespaces and those of jobs it demands, no others", a
     kv.put(`secrets/job/${job}`, "key", `secret of ${job}`);
   }
   assert.equal(render('{{ get "vars/job/db" "key" }}, {{ get "secrets/job/db" "key" }}', ["db"]), "db, secret of db");
-  for (const namespace of [
-    "vars/job/db",
-    "secrets/job/other",
-    "ops/worker/10.0.0.2",
-    "ops/job/web/worker/10.0.0.2",
-    "../vars",
-  ])
+  for (const namespace of ["vars/job/db", "secrets/job/other", "ops/worker/10.0.0.2", "ops/job/web/worker/10.0.0.2", "../vars"])
     for (const call of ["get", "getOptional"])
       assert.throws(() => render(`{{ ${call} "${namespace}" "key" }}`), {
         message: new RegExp(`namespace "${namespace.replaceAll(".", "\\.")}" may not be read by this job`),
@@ -124,10 +117,7 @@ test("a file is its owner's alone when its template read a secret, by whatever f
 
 test("a template that is not UTF-8 is refused, not changed", async (t) => {
   const { stage } = await setUp(t);
-  assert.throws(() => stage([file("a.tpl", Buffer.from([0x61, 0xff]))]), {
-    code: "failed",
-    message: /job web on 10\.0\.0\.1/,
-  });
+  assert.throws(() => stage([file("a.tpl", Buffer.from([0x61, 0xff]))]), { code: "failed", message: /job web on 10\.0\.0\.1/ });
   assert.deepEqual(stage([file("a", Buffer.from([0x61, 0xff]))]).files[0]?.content, Buffer.from([0x61, 0xff]));
 });
 

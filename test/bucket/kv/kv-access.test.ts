@@ -29,10 +29,7 @@ for (const event of HOOK_EVENTS)
     const isOpen = event === "pre_deploy" || event === "cli";
     assert.equal(mayWrite("web", event, { route: "/kv", namespace: "ops/job/web", key: "rollout_order" }), isOpen);
     assert.equal(mayWrite("web", event, { route: "/kv", namespace: "ops/job/web", key: "version" }), false);
-    assert.equal(
-      mayWrite("web", event, { route: "/kv/secret", namespace: "ops/job/web", key: "rollout_order" }),
-      false,
-    );
+    assert.equal(mayWrite("web", event, { route: "/kv/secret", namespace: "ops/job/web", key: "rollout_order" }), false);
     assert.equal(mayWrite("web", event, { route: "/kv", namespace: "ops/job/db", key: "rollout_order" }), false);
   });
 

@@ -23,10 +23,7 @@ async function bucket(t: TestContext) {
   const store = () => new KvStore(db, key, () => clock.now);
   const rows = (namespace = "n") =>
     db
-      .all(
-        "SELECT key, version, value, ttl, deleted FROM key_value WHERE namespace = ? ORDER BY key, version",
-        namespace,
-      )
+      .all("SELECT key, version, value, ttl, deleted FROM key_value WHERE namespace = ? ORDER BY key, version", namespace)
       .map((row) => `${row.key} ${row.version} ${row.deleted ? "deleted" : row.value}${row.ttl ? ` ${row.ttl}s` : ""}`);
   return { layout, db, key, clock, store, rows };
 }

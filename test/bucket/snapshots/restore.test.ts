@@ -56,8 +56,7 @@ async function restore(layout: Layout, file: string, withSource: boolean): Promi
 }
 
 function assertClean(layout: Layout): void {
-  for (const name of ["staging", "restores", "journal.json"])
-    assert.ok(!existsSync(path.join(layout.internal, name)), name);
+  for (const name of ["staging", "restores", "journal.json"]) assert.ok(!existsSync(path.join(layout.internal, name)), name);
 }
 
 test("CP-107 a restore brings back the state and leaves the source alone; with the source, that too", async (t) => {
@@ -105,10 +104,7 @@ test("a restore goes past the write-ahead log of the database it replaces", asyn
   assert.ok(statSync(`${layout.database}-wal`).size > 0);
   await restore(layout, file, false);
   assert.equal((await marksOf(layout)).database, "one");
-  assert.equal(
-    reader.get<{ value: string }>("SELECT value FROM key_value WHERE key = 'mark' AND version = 2")?.value,
-    "two",
-  );
+  assert.equal(reader.get<{ value: string }>("SELECT value FROM key_value WHERE key = 'mark' AND version = 2")?.value, "two");
 });
 
 test("a restored source is the revision of the snapshot where that is kept, else none", async (t) => {
@@ -253,10 +249,7 @@ const HOSTILE: [
   ["no database", (entries, files) => [entries, { files: files.slice(1) }], /it holds no database$/],
   [
     "a database that is none",
-    (entries) => [
-      [entries[0] as Entry, { path: "data/ops.db", content: Buffer.from("no database") }],
-      { files: [DATABASE] },
-    ],
+    (entries) => [[entries[0] as Entry, { path: "data/ops.db", content: Buffer.from("no database") }], { files: [DATABASE] }],
     /it is damaged/,
   ],
   [
@@ -284,10 +277,7 @@ const HOSTILE: [
     "",
   ].map((name): (typeof HOSTILE)[number] => [
     `the name ${JSON.stringify(name)}`,
-    (entries, files) => [
-      [...entries, { path: name, content: Buffer.from("x") }],
-      { files: [...files, listed(name, "x")] },
-    ],
+    (entries, files) => [[...entries, { path: name, content: Buffer.from("x") }], { files: [...files, listed(name, "x")] }],
     /its manifest lists /,
   ]),
 ];
@@ -451,9 +441,7 @@ test("verify restores into a temporary bucket, opens every sealed value and leav
   const { files } = JSON.parse(String(entries[0]?.content));
   const key = Buffer.alloc(32, 1);
   const at = entries.findIndex((entry) => entry.path === "secrets/kv.key");
-  const sums = files.map((one: { path: string }) =>
-    one.path === "secrets/kv.key" ? listed("secrets/kv.key", key) : one,
-  );
+  const sums = files.map((one: { path: string }) => (one.path === "secrets/kv.key" ? listed("secrets/kv.key", key) : one));
   await writeEntries(file, entries.with(at, { path: "secrets/kv.key", content: key }), { files: sums });
   await assert.rejects(verifySnapshot(file, never), {
     message: `Cannot use the snapshot ${file}: its kv.key does not open 1 of 1 sealed values, the first is secrets/job/web password`,

@@ -1,24 +1,10 @@
 import assert from "node:assert/strict";
-import fs, {
-  chmodSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  statSync,
-  symlinkSync,
-  unlinkSync,
-  writeFileSync,
-} from "node:fs";
+import fs, { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
 import path from "node:path";
 import { test } from "node:test";
 import { openDatabase, SCHEMA_VERSION } from "../../../lib/bucket/base/database.ts";
-import {
-  createSnapshot,
-  deleteSnapshot,
-  findSnapshot,
-  listSnapshots,
-} from "../../../lib/bucket/snapshots/snapshots.ts";
+import { createSnapshot, deleteSnapshot, findSnapshot, listSnapshots } from "../../../lib/bucket/snapshots/snapshots.ts";
 import { recoverSource } from "../../../lib/bucket/source/source.ts";
 import { entriesOf, listed, markedBucket, snapshotFile } from "../../helpers/snapshots.ts";
 import { EXAMPLE, push } from "../../helpers/sources.ts";
@@ -45,8 +31,7 @@ test("CP-105 T-54 a snapshot is one private file of database, keys, labels and s
       "templates/a/mark",
     ],
   );
-  const modes = (name: string) =>
-    name.endsWith("tool") ? "0755" : /^(workspace|templates|ops)/.test(name) ? "0644" : "0600";
+  const modes = (name: string) => (name.endsWith("tool") ? "0755" : /^(workspace|templates|ops)/.test(name) ? "0644" : "0600");
   assert.deepEqual(
     sums,
     files.map(({ path: name, content }) => listed(name, content as Buffer, modes(name))),
@@ -86,10 +71,7 @@ test("CP-106 the list is newest first, in pages, and says what cannot be used", 
     items.map(({ error }) => error === null),
     [true, true, true, false],
   );
-  assert.match(
-    String(items[3]?.error),
-    /^Cannot use the snapshot .*00000000\.tar\.gz: the archive is not readable as gzip/,
-  );
+  assert.match(String(items[3]?.error), /^Cannot use the snapshot .*00000000\.tar\.gz: the archive is not readable as gzip/);
   assert.deepEqual(
     items.map(({ source_revision }) => source_revision),
     [null, null, null, null],

@@ -79,8 +79,7 @@ test("only folders named by a UUID that hold bucket.json are buckets, in the ord
   writeFileSync(path.join(root, `3${ID.slice(1)}`), "");
   symlinkSync(path.join(root, first), path.join(root, `4${ID.slice(1)}`));
   assert.deepEqual(await bucketIds(root), [first, second]);
-  for (const digit of [2, 3, 4])
-    assert.throws(() => findBucket(root, digit + ID.slice(1)), { code: "bucket_not_found" });
+  for (const digit of [2, 3, 4]) assert.throws(() => findBucket(root, digit + ID.slice(1)), { code: "bucket_not_found" });
 });
 
 test("a bucket whose bucket.json is damaged or foreign is still found", async (t) => {

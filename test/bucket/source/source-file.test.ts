@@ -78,9 +78,7 @@ for (const [what, change, file] of CHANGES)
     checkUnchanged(layout, tree, problems);
     assert.match(
       errors().join(),
-      new RegExp(
-        `^ErrSourceChanged: workspace: ${file}: was changed while the build read the workspace.*: build again$`,
-      ),
+      new RegExp(`^ErrSourceChanged: workspace: ${file}: was changed while the build read the workspace.*: build again$`),
     );
   });
 
@@ -95,8 +93,7 @@ test("a workspace that changes while it is read is refused, or read as one of it
     writeAll("0");
     const problems = new Problems();
     // At another moment of the reading each time.
-    const soon = (ticks: number): unknown =>
-      setImmediate(() => (ticks === 0 ? writeAll(`${round}`, 20) : soon(ticks - 1)));
+    const soon = (ticks: number): unknown => setImmediate(() => (ticks === 0 ? writeAll(`${round}`, 20) : soon(ticks - 1)));
     soon(round % 15);
     const { jobs } = await readWorkspace(layout, problems, new AbortController().signal);
     const changed = new Set(files.slice(20).map((file) => path.basename(file)));
@@ -168,10 +165,7 @@ test("hostile sizes and depths end in one clear error each", async (t) => {
   assert.deepEqual(await of(`{"version": "${"1".repeat(10 * 1024 * 1024)}"}`), [
     "ErrInvalidManifest: workspace/jobs/web/manifest.json: has more than 1048576 bytes",
   ]);
-  assert.match(
-    (await of("1".repeat(2 * 1024 * 1024), "workspace/workers.json")).join(),
-    /has more than 1048576 bytes$/,
-  );
+  assert.match((await of("1".repeat(2 * 1024 * 1024), "workspace/workers.json")).join(), /has more than 1048576 bytes$/);
   assert.deepEqual(await of(deep(100_000)), [
     "ErrInvalidManifest: workspace/jobs/web/manifest.json: expected an object, found a list",
   ]);
@@ -189,10 +183,7 @@ test("names that are too long, and paths, are refused", async (t) => {
   const long = "n".repeat(200);
   const errors = await errorsIn(t, {
     workers: [{ host: "h".repeat(254), labels: ["l".repeat(101)] }],
-    jobs: {
-      ["j".repeat(101)]: {},
-      web: { selectors: ["s".repeat(101)], resources: { ports: { ["p".repeat(101)]: {} } } },
-    },
+    jobs: { ["j".repeat(101)]: {}, web: { selectors: ["s".repeat(101)], resources: { ports: { ["p".repeat(101)]: {} } } } },
     files: { [`workspace/jobs/web/${[long, long, long, long, long].join("/")}/x`]: "" },
   });
   for (const part of [
@@ -216,9 +207,7 @@ test("a control character in a name is shown, not written out", async (t) => {
     mkdirSync(path.join(dir, "workspace/jobs/web/a\x1b[31m\n"));
     writeFileSync(path.join(dir, "workspace/jobs/web/a\x1b[31m\n/b"), "");
   });
-  assert.deepEqual(errors, [
-    'ErrInvalidJob: workspace/jobs/web: "a\\u001b[31m\\n"/b: its name has a control character',
-  ]);
+  assert.deepEqual(errors, ['ErrInvalidJob: workspace/jobs/web: "a\\u001b[31m\\n"/b: its name has a control character']);
 });
 
 test("a file that is larger than a push may be is one error, and is not read", async (t) => {

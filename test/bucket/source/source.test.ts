@@ -1,15 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import {
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { gzipSync } from "node:zlib";
@@ -290,11 +281,7 @@ test("CP-168 recovery removes orphan uploads and does nothing in a bucket withou
 const moments: [string, "old" | "new", (paths: Moment) => void][] = [
   ["after the revision's files were kept", "old", () => {}],
   ["while staging", "old", ({ staging }) => writeTree(staging, { "new/workspace/half": "x" })],
-  [
-    "while the journal was written",
-    "old",
-    ({ layout }) => writeTree(layout.internal, { ".journal.json.0af1.tmp": "{" }),
-  ],
+  ["while the journal was written", "old", ({ layout }) => writeTree(layout.internal, { ".journal.json.0af1.tmp": "{" })],
   ["after the journal, with nothing moved", "new", (paths) => paths.journal()],
   ["with ops.conf moved away", "new", (paths) => paths.journal(["ops.conf"], [])],
   ["with workspace/ moved away", "new", (paths) => paths.journal(["ops.conf", "workspace"], [])],

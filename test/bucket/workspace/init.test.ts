@@ -24,17 +24,7 @@ test("a new bucket has its folders, a database, a key and a source to begin with
   assert.ok(isUuid(done.bucketId));
   assert.deepEqual(done, { bucketId: done.bucketId, schemaVersion: 2, upgraded: true });
   const layout = layoutOf(dir);
-  for (const folder of [
-    "data",
-    "logs",
-    "logs/runs",
-    "secrets",
-    ".ssh",
-    "tmp",
-    ".ops",
-    ".ops/uploads",
-    ".ops/revisions",
-  ])
+  for (const folder of ["data", "logs", "logs/runs", "secrets", ".ssh", "tmp", ".ops", ".ops/uploads", ".ops/revisions"])
     assert.equal(modeOf(path.join(dir, folder)), "700", folder);
   for (const file of [layout.database, layout.kvKey]) assert.equal(modeOf(file), "600", file);
   assert.equal(readFileSync(layout.workersJson, "utf8"), "[]\n");
@@ -115,10 +105,7 @@ test("below a server root the id is the folder's name, and it has to stay so", a
   assert.equal((await initBucket(dir, { source: false })).bucketId, ID);
   const other = path.join(root, "00000000-0000-4000-8000-000000000000");
   renameSync(dir, other);
-  await assert.rejects(initBucket(other, { source: false }), {
-    code: "invalid_bucket_id",
-    message: /belongs to bucket 0f0e/,
-  });
+  await assert.rejects(initBucket(other, { source: false }), { code: "invalid_bucket_id", message: /belongs to bucket 0f0e/ });
   await assert.rejects(initBucket(other, { bucketId: "Nope", source: false }), { code: "invalid_bucket_id" });
 });
 

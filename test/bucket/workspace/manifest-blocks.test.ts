@@ -67,14 +67,7 @@ test("files of the workspace may lie beside the certificates, never where they h
   const server = certRequests("web", {
     server: { pkcs8: false, one: false, key: "ec", subject: { common_name: "", alt_names: [] } },
   });
-  for (const file of [
-    "certs",
-    "certs.tpl",
-    "certs/ca.crt",
-    "certs/ca.crt.tpl",
-    "certs/server.key",
-    "certs/server.crt/x",
-  ])
+  for (const file of ["certs", "certs.tpl", "certs/ca.crt", "certs/ca.crt.tpl", "certs/server.key", "certs/server.crt/x"])
     assert.equal(isCertFile(server, file), true, file);
   for (const file of ["certs/other.crt", "certs/ca.key", "certs/server.crt2", "certs2", "conf/certs", "certs.d/ca.crt"])
     assert.equal(isCertFile(server, file), false, file);

@@ -145,11 +145,7 @@ test("HR-163 probes of the three types are taken, each with its defaults", async
 
 test("waiting values without checks are kept: they count for hooks too", async (t) => {
   const { job } = await web(t, { health_check: { wait: { attempts: 60, interval_seconds: 2 } } });
-  assert.deepEqual(job.manifest.healthCheck, {
-    checks: [],
-    timeoutSeconds: 5,
-    wait: { attempts: 60, intervalSeconds: 2 },
-  });
+  assert.deepEqual(job.manifest.healthCheck, { checks: [], timeoutSeconds: 5, wait: { attempts: 60, intervalSeconds: 2 } });
 });
 
 test("HR-047 widths of 0 and less count as absent", async (t) => {
@@ -187,16 +183,11 @@ test("the older names of fields work, each with a warning", async (t) => {
 });
 
 test("keys are read without case, the last of two wins, null is absent, unknown ones are warnings unless they are misspelt", async (t) => {
-  const { job, errors, warnings } = await web(
-    t,
-    '{"Version": "1", "version": "2", "selectors": null, "conversion": 1}',
-  );
+  const { job, errors, warnings } = await web(t, '{"Version": "1", "version": "2", "selectors": null, "conversion": 1}');
   assert.deepEqual(errors, []);
   assert.equal(job.manifest.version, "2");
   assert.deepEqual(job.manifest.selectors, ["web"]);
-  assert.deepEqual(warnings, [
-    'workspace/jobs/web/manifest.json: conversion: is not a known field; did you mean "version"?',
-  ]);
+  assert.deepEqual(warnings, ['workspace/jobs/web/manifest.json: conversion: is not a known field; did you mean "version"?']);
 });
 
 test("a misspelt key is an error that names the right one, at every depth; others are warnings", async (t) => {
@@ -230,12 +221,7 @@ test("a misspelt key is an error that names the right one, at every depth; other
       said("health_check/wait/attempt", "attempts"),
     ],
   );
-  assert.deepEqual(warnings, [
-    said("x_policy"),
-    said("note"),
-    said("resources/memory/top"),
-    said("health_check/checks/0/host"),
-  ]);
+  assert.deepEqual(warnings, [said("x_policy"), said("note"), said("resources/memory/top"), said("health_check/checks/0/host")]);
 });
 
 test("every field is acted on, and what is only not sent to workers is kept", async (t) => {
@@ -328,10 +314,7 @@ test("a demand config that is nested too deep is refused, a hostile one too", as
   const { errors } = await web(t, `{"hooks": {"x": {"executed_on": ["cli"], "demands": {"config": {"a": ${deep}}}}}}`, {
     "workspace/jobs/web/_hooks/x.py": "",
   });
-  assert.match(
-    errors.join(),
-    /^ErrInvalidHookConfiguration: .*hooks\/x\/demands\/config: is nested more than 32 levels$/,
-  );
+  assert.match(errors.join(), /^ErrInvalidHookConfiguration: .*hooks\/x\/demands\/config: is nested more than 32 levels$/);
 });
 
 test("a hook needs exactly one script, which may be a template", async (t) => {
@@ -370,11 +353,7 @@ const FOLDERS: [name: string, files: Record<string, string | null>, place: strin
     { "workspace/jobs/web/prometheus.yml": "", "workspace/jobs/web/prometheus.yml.tpl": "" },
     ": prometheus.yml: there is prometheus.yml.tpl too",
   ],
-  [
-    "with _hooks and _modules",
-    { "workspace/jobs/web/_hooks/a.py": "", "workspace/jobs/web/_modules/b.py": "" },
-    ": _modules: ",
-  ],
+  ["with _hooks and _modules", { "workspace/jobs/web/_hooks/a.py": "", "workspace/jobs/web/_modules/b.py": "" }, ": _modules: "],
   ["with a control character in a file name", { "workspace/jobs/web/a\nb": "" }, ': "a\\nb": '],
 ];
 

@@ -7,14 +7,8 @@ type Jobs = Record<string, Record<string, number | null>>;
 
 function assign(jobs: Jobs, stored: Record<string, Record<string, number>> = {}, pool = { min: 30_000, max: 30_003 }) {
   const problems = new Problems();
-  const requests = Object.entries(jobs).map(([job, ports]) => ({
-    job,
-    file: job,
-    ports: new Map(Object.entries(ports)),
-  }));
-  const before: PortNumbers = new Map(
-    Object.entries(stored).map(([job, ports]) => [job, new Map(Object.entries(ports))]),
-  );
+  const requests = Object.entries(jobs).map(([job, ports]) => ({ job, file: job, ports: new Map(Object.entries(ports)) }));
+  const before: PortNumbers = new Map(Object.entries(stored).map(([job, ports]) => [job, new Map(Object.entries(ports))]));
   const given = assignPorts(requests, before, pool, problems);
   const numbers = Object.fromEntries([...given].map(([job, ports]) => [job, Object.fromEntries(ports)]));
   return { numbers, errors: problems.errors.map(sentenceOf) };

@@ -28,18 +28,13 @@ const scraped = ({ db, kv }: TestBucket, options: { jobs?: string[]; reveal?: bo
 test("CP-111 the scrape configurations name each active allocation with its port", async (t) => {
   const bucket = await built(t, {
     ...SPEC,
-    files: {
-      [`${OF}/scrape.yaml`]: SCRAPE,
-      "workspace/disabled.json": '{"jobs": {"web": {"allocations": ["10.0.0.3"]}}}',
-    },
+    files: { [`${OF}/scrape.yaml`]: SCRAPE, "workspace/disabled.json": '{"jobs": {"web": {"allocations": ["10.0.0.3"]}}}' },
   });
   assert.deepEqual(scraped(bucket), [
     {
       job_name: "web",
       scrape_interval: "30s",
-      static_configs: [
-        { targets: ["10.0.0.1:9100", "[fd00::2]:9100", "elsewhere:80"], labels: { job: "web", tier: "front" } },
-      ],
+      static_configs: [{ targets: ["10.0.0.1:9100", "[fd00::2]:9100", "elsewhere:80"], labels: { job: "web", tier: "front" } }],
     },
   ]);
   assert.deepEqual(scraped(bucket, { jobs: ["other"] }), []);
@@ -55,8 +50,7 @@ test("_implicit means the job's own metrics port where the job has one", async (
 });
 
 test("a target may name the port and the worker; without an active allocation the job is left out", async (t) => {
-  const scrape =
-    "- job_name: a\n  static_configs: [{targets: ['ops:port/web_admin/10.0.0.3', 'ops:port/web_admin/10.0.0.9']}]\n";
+  const scrape = "- job_name: a\n  static_configs: [{targets: ['ops:port/web_admin/10.0.0.3', 'ops:port/web_admin/10.0.0.9']}]\n";
   const files = { [`${OF}/scrape.yaml`]: scrape };
   const bucket = await built(t, { ...SPEC, files });
   assert.deepEqual(scraped(bucket), [{ job_name: "a", static_configs: [{ targets: ["10.0.0.3:9200"] }] }]);
@@ -125,11 +119,7 @@ test("an alert may name its runbook with and without .md", async (t) => {
 });
 
 for (const [what, files, message] of [
-  [
-    "both scrape files",
-    { "scrape.yaml": SCRAPE, "scrape.yaml.tpl": "" },
-    /scrape\.yaml: there is scrape\.yaml\.tpl too/,
-  ],
+  ["both scrape files", { "scrape.yaml": SCRAPE, "scrape.yaml.tpl": "" }, /scrape\.yaml: there is scrape\.yaml\.tpl too/],
   ["broken YAML", { "scrape.yaml": "- a: [1\n" }, /scrape\.yaml: line 2: expected , or \]/],
   ["an empty list", { "scrape.yaml": "[]\n" }, /scrape\.yaml: expected at least 1 item/],
   ["a configuration without a name", { "scrape.yaml": "- scheme: http\n" }, /scrape\.yaml: 0\/job_name: is missing/],
@@ -140,11 +130,7 @@ for (const [what, files, message] of [
     { "scrape.yaml": "- job_name: a\n  static_configs: [{targets: ['ops:port/none']}]\n" },
     /ops:port\/none: the manifest declares no such port/,
   ],
-  [
-    "a group without a name",
-    { "alerts/a.yaml": "groups: [{rules: []}]\n" },
-    /alerts\/a\.yaml: groups\/0\/name: is missing/,
-  ],
+  ["a group without a name", { "alerts/a.yaml": "groups: [{rules: []}]\n" }, /alerts\/a\.yaml: groups\/0\/name: is missing/],
   [
     "a rule that is neither",
     { "alerts/a.yaml": "groups: [{name: a, rules: [{expr: up}]}]\n" },
@@ -155,11 +141,7 @@ for (const [what, files, message] of [
     { "alerts/a.yaml": "groups: [{name: a, rules: [{expr: up, alert: a, record: b}]}]\n" },
     /excludes alert/,
   ],
-  [
-    "a rule without an expression",
-    { "alerts/a.yaml": "groups: [{name: a, rules: [{alert: a}]}]\n" },
-    /expr: is missing/,
-  ],
+  ["a rule without an expression", { "alerts/a.yaml": "groups: [{name: a, rules: [{alert: a}]}]\n" }, /expr: is missing/],
   [
     "an alert twice",
     { "alerts/a.yaml": ALERTS.replace("record: web:up", "alert: WebDown"), "runbooks/down.md": "" },

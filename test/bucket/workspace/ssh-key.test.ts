@@ -68,11 +68,7 @@ const encrypted = (...options: string[]) => {
 for (const [what, make, message] of [
   ["protected by a passphrase", encrypted("-t", "ed25519"), /is protected by a passphrase/],
   ["in PEM form with a passphrase", encrypted("-t", "rsa", "-b", "2048", "-m", "PEM"), /protected by a passphrase/],
-  [
-    "that is a public one",
-    (folder: string) => publicPart(makeKey(folder, "given", "-t", "ed25519")),
-    /is not a private key/,
-  ],
+  ["that is a public one", (folder: string) => publicPart(makeKey(folder, "given", "-t", "ed25519")), /is not a private key/],
   ["that is no text at all", () => "\u0000\u0001\u0002", /is not a private key/],
   ["that is empty", () => "  \n", /is not a private key/],
   [

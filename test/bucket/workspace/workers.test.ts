@@ -75,10 +75,7 @@ test("every field is taken: names in small letters, units in MB and MHz, its own
 });
 
 test("a local worker has no way to be reached over ssh", async (t) => {
-  const { found } = await workers(
-    t,
-    '[{"host": "a"}, {"host": "127.0.0.1", "connection": "local", "root": "/srv/w1"}]',
-  );
+  const { found } = await workers(t, '[{"host": "a"}, {"host": "127.0.0.1", "connection": "local", "root": "/srv/w1"}]');
   assert.deepEqual(found[1], {
     host: "127.0.0.1",
     hostname: null,
@@ -113,11 +110,7 @@ const REFUSED: [name: string, text: string, sentence: RegExp][] = [
   ["a host with a shell character", '[{"host": "a;b"}]', /0\/host: /],
   ["an address with a zone", '[{"host": "fe80::1%eth0"}]', /0\/host: /],
   ["a host twice, in other capitals", '[{"host": "web"}, {"host": "WEB"}]', /1\/host: WEB is there twice/],
-  [
-    "an IPv6 address twice, written in two ways",
-    '[{"host": "::1"}, {"host": "0:0::1"}]',
-    /1\/host: 0:0::1 is there twice/,
-  ],
+  ["an IPv6 address twice, written in two ways", '[{"host": "::1"}, {"host": "0:0::1"}]', /1\/host: 0:0::1 is there twice/],
   ["a label twice", '[{"host": "a", "labels": ["x", "X"]}]', /0\/labels\/1: the label "x" is there twice/],
   ["a label with a blank", '[{"host": "a", "labels": ["x y"]}]', /0\/labels\/0: expected a name/],
   ["an unknown connection", '[{"host": "a", "connection": "telnet"}]', /0\/connection: expected one of ssh, local/],
@@ -175,8 +168,7 @@ async function disabled(t: TestContext, text: string | null) {
 }
 
 test("disabled.json names workers, whole jobs, and jobs on some workers", async (t) => {
-  const text =
-    '{"workers": ["10.0.0.1"], "jobs": {"Web": {}, "db": {"allocations": []}, "kv": {"allocations": ["h"]}}}';
+  const text = '{"workers": ["10.0.0.1"], "jobs": {"Web": {}, "db": {"allocations": []}, "kv": {"allocations": ["h"]}}}';
   const { workers: hosts, jobs, errors } = await disabled(t, text);
   assert.deepEqual(errors, []);
   assert.deepEqual(hosts, new Set(["10.0.0.1"]));
@@ -192,9 +184,7 @@ test("disabled.json names workers, whole jobs, and jobs on some workers", async 
 
 test("a job twice in disabled.json, in other capitals, is an error", async (t) => {
   const { errors } = await disabled(t, '{"jobs": {"web": {"allocations": ["10.0.0.1"]}, "Web": {}}}');
-  assert.deepEqual(errors, [
-    "ErrInvalidDisabledJSON: workspace/disabled.json: jobs/Web: is there twice, in other capitals",
-  ]);
+  assert.deepEqual(errors, ["ErrInvalidDisabledJSON: workspace/disabled.json: jobs/Web: is there twice, in other capitals"]);
 });
 
 test("unknown workers and jobs in disabled.json are warnings that name the nearest", async (t) => {

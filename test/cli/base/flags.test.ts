@@ -52,9 +52,7 @@ test("help names every flag, and the program's help every command that is not hi
 });
 
 test("a retry of job control needs no job: the run that it names says it", () => {
-  const control = COMMANDS.filter(
-    ({ name, flags }) => /^(job |health_)/.test(name) && flags.some((one) => one.name === "retry"),
-  );
+  const control = COMMANDS.filter(({ name, flags }) => /^(job |health_)/.test(name) && flags.some((one) => one.name === "retry"));
   assert.equal(control.length, 7);
   for (const command of control) assert.equal(parseFlags(command, ["--retry", "x"]).values.get("retry"), "x");
 });

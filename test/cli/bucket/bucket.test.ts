@@ -44,10 +44,7 @@ test("CP-121 a command is a run: its files, its lock, its output on stdout and i
   const { code, stdout, stderr } = await deploy();
   assert.deepEqual([code, stderr], [0, ""]);
   const run = await newest();
-  assert.deepEqual(
-    [run.bucket_id, run.origin, run.kind, run.status, run.exit_code],
-    [bucketId, "cli", "deploy", "succeeded", 0],
-  );
+  assert.deepEqual([run.bucket_id, run.origin, run.kind, run.status, run.exit_code], [bucketId, "cli", "deploy", "succeeded", 0]);
   assert.match(run.audit[0]?.actor.address ?? "", /^\w+@.+ \(process \d+\)$/);
   const { activity, activityTimes } = runLayout(layout, run.id);
   assert.equal(readFileSync(activity, "utf8"), stdout);

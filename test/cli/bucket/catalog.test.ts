@@ -60,8 +60,7 @@ test("CP-111 ops cat prometheus lists, prints a file, and prints what is to be s
     workers: ["10.0.0.1"],
     jobs: { web: { selectors: ["worker"], resources: { ports: { metrics_port: 9100 } } }, idle: {} },
     files: {
-      "workspace/jobs/web/_prometheus/scrape.yaml":
-        "- job_name: web\n  static_configs: [{targets: ['ops:port/metrics_port']}]\n",
+      "workspace/jobs/web/_prometheus/scrape.yaml": "- job_name: web\n  static_configs: [{targets: ['ops:port/metrics_port']}]\n",
       "workspace/jobs/web/_prometheus/runbooks/down.md": "# Down\n",
     },
   });

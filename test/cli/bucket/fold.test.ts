@@ -65,5 +65,4 @@ for (const [names, short] of [
   [["a", "b"], "a,b"],
   [[], ""],
 ] as const)
-  test(`${names.join(" ") || "no names"} in short: ${short || "nothing"}`, () =>
-    assert.equal(shortNames(names), short));
+  test(`${names.join(" ") || "no names"} in short: ${short || "nothing"}`, () => assert.equal(shortNames(names), short));

@@ -29,10 +29,7 @@ test("ops worker facts, uptime and sysstat print a table, and with --json the re
   const { worker } = await bucket(t);
   const table = await worker("facts");
   assert.deepEqual([table.code, table.stderr], [0, ""]);
-  assert.match(
-    table.stdout,
-    /^worker +outcome +hostname +os +arch +cpus +mhz +memory +disk_used +addresses\n127\.0\.0\.1 +ok /,
-  );
+  assert.match(table.stdout, /^worker +outcome +hostname +os +arch +cpus +mhz +memory +disk_used +addresses\n127\.0\.0\.1 +ok /);
   assert.match((await worker("uptime")).stdout, /^worker +outcome +load1 +load5 +load15 +up\n127\.0\.0\.1 +ok +\d/);
   const busy = await worker("sysstat", "--labels", "one");
   assert.match(
@@ -106,12 +103,7 @@ const FACTS = { cpu_count: 2, cpu_mhz: 1000, memory_mb: 512 };
 
 for (const [what, text, worker, message] of [
   ["a worker that is not in the file", '[{"host":"a"}]', { worker: "b", facts: FACTS }, /worker "b" is not in it/],
-  [
-    "a worker without a clock",
-    '[{"host":"b"}]',
-    { worker: "b", facts: { ...FACTS, cpu_mhz: null } },
-    /does not tell the clock/,
-  ],
+  ["a worker without a clock", '[{"host":"b"}]', { worker: "b", facts: { ...FACTS, cpu_mhz: null } }, /does not tell the clock/],
   ["a file that is no JSON", "[", { worker: "b", facts: FACTS }, /not valid JSON/],
   ["a file that is no list", "{}", { worker: "b", facts: FACTS }, /is not in it/],
   ["a list of other things", "[1]", { worker: "b", facts: FACTS }, /it is no list of workers/],
@@ -135,24 +127,14 @@ test("what is up to date is not written again", async (t) => {
 });
 
 test("a worker that tells what a terminal would obey, or no end of it, is harmless in the table", () => {
-  const facts = {
-    ...FACTS,
-    hostname: "\x1b]0;t\x07\0\u009b2J",
-    os: "x".repeat(253),
-    arch: null,
-    addresses: [],
-    disks: [],
-  };
+  const facts = { ...FACTS, hostname: "\x1b]0;t\x07\0\u009b2J", os: "x".repeat(253), arch: null, addresses: [], disks: [] };
   const text = factsTable({ workers: [{ worker: "a", outcome: "ok", error: null, facts }] });
   assert.match(text, /^[^\p{C}]*\n[^\p{C}]*\n$/u);
   for (const nothing of [null, {}, { problems: [] }]) assert.equal(factsTable(nothing), "");
 });
 
 test("sizes have one digit behind the point below ten of a unit, none of bytes", () => {
-  const [disk, net] = [
-    { busy_pct: 1, read_bytes_per_s: 9, write_bytes_per_s: 9.5 * 1024 },
-    { rx_bytes_per_s: 20 * 1024 },
-  ];
+  const [disk, net] = [{ busy_pct: 1, read_bytes_per_s: 9, write_bytes_per_s: 9.5 * 1024 }, { rx_bytes_per_s: 20 * 1024 }];
   const memory = { mem_used_bytes: 0, mem_total_bytes: 0, mem_swap_used_bytes: 1, mem_swap_total_bytes: 2 ** 31 };
   const sysstat = { cpu_pct: 1, ...memory, disk: [disk], net: [{ ...net, tx_bytes_per_s: 1024 ** 2 - 1 }] };
   const text = sysstatTable({ workers: [{ worker: "a", outcome: "ok", error: null, sysstat }] });

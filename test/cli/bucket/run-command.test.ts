@@ -29,10 +29,7 @@ test("ops run_command shows each line with its worker, and stops with 1 at the f
   assert.match(fine.stdout, /\n127\.0\.0\.1 \| 127\.0\.0\.1\n127\.0\.0\.1 ! err\n127\.0\.0\.2 \| /);
   const failed = await run("exit 7", "-w", "127.0.0.2,127.0.0.3");
   assert.equal(failed.code, 1);
-  assert.match(
-    failed.stderr,
-    /^error: batch 1 of 2 failed: no other one is started\nerror: 127\.0\.0\.2: exit code 7\n/,
-  );
+  assert.match(failed.stderr, /^error: batch 1 of 2 failed: no other one is started\nerror: 127\.0\.0\.2: exit code 7\n/);
   assert.equal((await ops(["run-command", "exit 7", "--ignore-failure", "-c", "2"], { cwd: dir })).code, 0);
 });
 
@@ -71,13 +68,7 @@ test("--json prints the result only; the run is in the history", async (t) => {
   assert.equal(code, 1);
   const result = JSON.parse(stdout);
   const { duration_ms: _, output_sha256: __, ...first } = result.workers[0];
-  assert.deepEqual(first, {
-    worker: "127.0.0.1",
-    outcome: "failed",
-    error: "exit code 2",
-    exit_code: 2,
-    output: "a\n",
-  });
+  assert.deepEqual(first, { worker: "127.0.0.1", outcome: "failed", error: "exit code 2", exit_code: 2, output: "a\n" });
   const [newest] = await storedRuns(layoutOf(dir));
   assert.deepEqual([newest?.kind, newest?.status, newest?.result], ["run_command", "failed", result]);
 });
@@ -97,10 +88,7 @@ test("ops run_command --retry repeats a run on the workers that were not ok, and
   ]);
   const [second] = await storedRuns(layoutOf(dir));
   const workers = ["127.0.0.2", "127.0.0.3"];
-  assert.deepEqual(
-    [second?.params.retry_of, second?.params.workers, second?.params.concurrency],
-    [first?.id, workers, 2],
-  );
+  assert.deepEqual([second?.params.retry_of, second?.params.workers, second?.params.concurrency], [first?.id, workers, 2]);
   const both = await run("echo", "--retry", first?.id ?? "");
   assert.deepEqual([both.code, /--retry goes alone/.test(both.stderr)], [2, true]);
   const fine = await run("true");

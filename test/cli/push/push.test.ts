@@ -134,11 +134,7 @@ test("a push sends the source with the token, follows the build and answers 0", 
   assert.deepEqual(server.requests, [PUSH, LOGS(0), LOGS(6), LOGS(6), LOGS(13), DETAIL]);
   assert.equal(headers[0]?.["content-type"], "application/x-tar");
   assert.equal(headers[0]?.["transfer-encoding"], "chunked");
-  assert.deepEqual(progress, [
-    "sending 6 files, 1 KiB",
-    `the source was accepted; run ${RUN} builds it`,
-    "the build succeeded",
-  ]);
+  assert.deepEqual(progress, ["sending 6 files, 1 KiB", `the source was accepted; run ${RUN} builds it`, "the build succeeded"]);
 });
 
 for (const [status, error, exit, sentence] of [
@@ -253,11 +249,7 @@ const broken: [string, Handler, RegExp][] = [
   ["answers a page", (_, response) => response.writeHead(502).end("<html>"), /answered 502 and no reason; is it an/],
   ["redirects", (_, response) => response.writeHead(301, { Location: "/x" }).end(), /answered 301 and no reason/],
   ["answers no JSON", (_, response) => response.writeHead(202).end("ok"), /answered 202 and no reason/],
-  [
-    "answers another JSON",
-    answer(202, { run_id: "../../x" }),
-    /Cannot understand the server's answer: run_id expected/,
-  ],
+  ["answers another JSON", answer(202, { run_id: "../../x" }), /Cannot understand the server's answer: run_id expected/],
   ["answers without end", (_, response) => void response.write(Buffer.alloc(5 << 20)), /more than 4194304 bytes/],
   ["cuts its answer", (_, response) => cut(response), /Cannot reach http:\/\/127/],
 ];
@@ -313,10 +305,7 @@ test("a refusal while following is not tried again", async (t) => {
 
 test("an abort while following asks the server to cancel the run and answers 130", async (t) => {
   const stop = new AbortController();
-  const server = await play(t, {
-    [LOGS(6)]: () => stop.abort(),
-    [CANCEL]: answer(202, { id: RUN, status: "running" }),
-  });
+  const server = await play(t, { [LOGS(6)]: () => stop.abort(), [CANCEL]: answer(202, { id: RUN, status: "running" }) });
   const { exit, progress } = await attempt(t, server.url, { signal: stop.signal });
   assert.equal(exit, 130);
   assert.equal(progress.at(-1), "asked the server to cancel the run");

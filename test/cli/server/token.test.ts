@@ -17,9 +17,7 @@ child.kill()
 
 const SOURCE = (folder: string) => ({
   "ops.conf": "",
-  "workspace/workers.json": JSON.stringify([
-    { host: "127.0.0.1", connection: "local", root: path.join(folder, "worker") },
-  ]),
+  "workspace/workers.json": JSON.stringify([{ host: "127.0.0.1", connection: "local", root: path.join(folder, "worker") }]),
   "workspace/jobs/web/manifest.json": JSON.stringify({
     version: "1",
     selectors: ["worker"],

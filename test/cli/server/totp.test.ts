@@ -37,11 +37,9 @@ test("CP-054 CP-056 CP-059 CP-060 CP-061 CP-064 CP-065 CP-066 CP-067 CP-068 CP-0
 test("CP-055 CP-057 CP-062 CP-063 T-63 labels have defaults; a second time shows the same secret; the file is private under any umask", async (t) => {
   const file = path.join(temporaryFolder(t), "totp");
   const enroll = () =>
-    spawnSync(
-      "sh",
-      ["-c", 'umask 0; exec "$@"', "sh", process.execPath, PROGRAM, ...ENROLL, "--totp-secret-file", file],
-      { encoding: "utf8" },
-    );
+    spawnSync("sh", ["-c", 'umask 0; exec "$@"', "sh", process.execPath, PROGRAM, ...ENROLL, "--totp-secret-file", file], {
+      encoding: "utf8",
+    });
   const first = enroll();
   assert.equal(statSync(file).mode & 0o777, 0o600);
   const bytes = readFileSync(file);

@@ -40,10 +40,7 @@ test("a disk that is full fails the run with that sentence", async (t) => {
   closeSync(full);
   child.send(await orders(t));
   const { ok, error } = await outcomeOf(child);
-  assert.deepEqual(
-    [ok, error?.message],
-    [false, "Cannot write the run's Activity: the disk is full (write): make room there"],
-  );
+  assert.deepEqual([ok, error?.message], [false, "Cannot write the run's Activity: the disk is full (write): make room there"]);
   assert.deepEqual(await once(child, "exit"), [1, null]);
 });
 

@@ -3,14 +3,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileS
 import path from "node:path";
 import { test } from "node:test";
 import { readTar } from "../../../lib/codec/archive/tar-read.ts";
-import {
-  checksumOf,
-  type FIELDS,
-  fieldOf,
-  paddingOf,
-  type TarInput,
-  writeTar,
-} from "../../../lib/codec/archive/tar-write.ts";
+import { checksumOf, type FIELDS, fieldOf, paddingOf, type TarInput, writeTar } from "../../../lib/codec/archive/tar-write.ts";
 import { Failure } from "../../../lib/core/errors.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
 import { bytesOf } from "../../helpers/sources.ts";
@@ -96,8 +89,7 @@ test("the same entries give the same bytes, without times and owners", async () 
   const bytes = await bytesOf(writeTar(inputs()));
   assert.deepEqual(await bytesOf(writeTar(inputs())), bytes);
   const header = bytes.subarray(0, 512);
-  for (const field of ["mtime", "uid", "gid"] as const)
-    assert.match(fieldOf(header, field).toString("latin1"), /^0+\0$/);
+  for (const field of ["mtime", "uid", "gid"] as const) assert.match(fieldOf(header, field).toString("latin1"), /^0+\0$/);
   assert.equal(header.toString("latin1", 329, 345), "0000000\0".repeat(2), "where ustar has the device numbers");
 });
 

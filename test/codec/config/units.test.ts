@@ -6,9 +6,7 @@ import { parseCpuMhz, parseMemoryMb, plainDecimal } from "../../../lib/codec/con
 import { Failure } from "../../../lib/core/errors.ts";
 
 const FIXTURE = path.join(import.meta.dirname, "../../fixtures/go-semantics.json");
-const vectors: { Kind: string; Raw: string; Value: string; Error: string }[] = JSON.parse(
-  readFileSync(FIXTURE, "utf8"),
-).units;
+const vectors: { Kind: string; Raw: string; Value: string; Error: string }[] = JSON.parse(readFileSync(FIXTURE, "utf8")).units;
 
 test("every amount of the vectors is read or refused", () => {
   for (const { Kind, Raw, Value, Error: wanted } of vectors) {

@@ -23,16 +23,8 @@ for (const [what, text, value] of [
     { a: "x\n y\n\n{{ $z }} # no comment\n", b: "t", c: "u\n\n" },
   ],
   ["folded text", "a: >\n  x\n  y\n\n  z\nb: >-\n  s\n", { a: "x y\nz\n", b: "s" }],
-  [
-    "quotes",
-    `a: "\\u00fc\\x41\\n\\"" # c\nb: 'it''s: #1'\n"q k": 1\n's': ''\n`,
-    { a: 'üA\n"', b: "it's: #1", "q k": 1, s: "" },
-  ],
-  [
-    "quotes over lines",
-    "a: \"x\n  y\n\n  z\\\n   w  \n   v\"\nb: 'p\n  q\n\n\n  r'\n",
-    { a: "x y\nzw v", b: "p q\n\nr" },
-  ],
+  ["quotes", `a: "\\u00fc\\x41\\n\\"" # c\nb: 'it''s: #1'\n"q k": 1\n's': ''\n`, { a: 'üA\n"', b: "it's: #1", "q k": 1, s: "" }],
+  ["quotes over lines", "a: \"x\n  y\n\n  z\\\n   w  \n   v\"\nb: 'p\n  q\n\n\n  r'\n", { a: "x y\nzw v", b: "p q\n\nr" }],
   [
     "what plain words mean",
     "[~, null, true, False, 0, -12, 1.5, 1e3, 30s, 1.2.3, 0x1f, yes, 12345678901234567890]",
@@ -46,11 +38,7 @@ for (const [what, text, value] of [
   ["brackets over lines", "a: [1, # one\n  2,\n]\nb: {}\n", { a: [1, 2], b: {} }],
   ["the mark of a document, other line ends", "---\r\na: 1\r\n", { a: 1 }],
   ["lines of blanks and tabs", "a: 1\n\t\nb: 2\n \t \nc: 3\n\t", { a: 1, b: 2, c: 3 }],
-  [
-    "a document with 99 brackets in each other",
-    "[".repeat(99) + "]".repeat(99),
-    JSON.parse("[".repeat(99) + "]".repeat(99)),
-  ],
+  ["a document with 99 brackets in each other", "[".repeat(99) + "]".repeat(99), JSON.parse("[".repeat(99) + "]".repeat(99))],
   ["keys of objects", "__proto__: 1\n", JSON.parse('{"__proto__": 1}')],
 ] as const)
   test(`YAML is read: ${what}`, () => assert.deepEqual(plain(text), value));

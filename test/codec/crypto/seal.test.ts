@@ -30,8 +30,7 @@ test("sealing the same text twice gives different values", () => {
 
 test("another key, another place or any flipped bit is refused with one sentence", () => {
   const sealed = seal(KEY, NAMESPACE, "password", "hunter22");
-  const refuse = (work: () => string) =>
-    assert.throws(work, (error) => error instanceof Failure && error.code === "failed");
+  const refuse = (work: () => string) => assert.throws(work, (error) => error instanceof Failure && error.code === "failed");
   refuse(() => unseal(randomBytes(32), NAMESPACE, "password", sealed));
   refuse(() => unseal(KEY, "secrets/job/web", "password", sealed));
   refuse(() => unseal(KEY, NAMESPACE, "passwor", sealed));

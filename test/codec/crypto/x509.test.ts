@@ -57,12 +57,9 @@ test("a certificate of a service is for servers and clients, by address and by n
   const ec = await makeLeaf(authority);
   const rsa = await makeLeaf(authority, {}, generateKeyPairSync("rsa", { modulusLength: 2048 }));
   for (const { certificate } of [ec, rsa]) {
-    for (const purpose of ["sslserver", "sslclient"])
-      verify(t, authority.certificate, certificate, "-purpose", purpose);
-    for (const ip of ["127.0.0.1", "10.0.0.1", "fd00::1:2"])
-      verify(t, authority.certificate, certificate, "-verify_ip", ip);
-    for (const name of ["localhost", "one.db.example"])
-      verify(t, authority.certificate, certificate, "-verify_hostname", name);
+    for (const purpose of ["sslserver", "sslclient"]) verify(t, authority.certificate, certificate, "-purpose", purpose);
+    for (const ip of ["127.0.0.1", "10.0.0.1", "fd00::1:2"]) verify(t, authority.certificate, certificate, "-verify_ip", ip);
+    for (const name of ["localhost", "one.db.example"]) verify(t, authority.certificate, certificate, "-verify_hostname", name);
     assert.throws(() => verify(t, authority.certificate, certificate, "-verify_ip", "10.0.0.2"), /mismatch/);
     const text = textOf(certificate);
     for (const part of [
@@ -171,10 +168,7 @@ async function handshake(t: TestContext, server: TlsOptions, client: ConnectionO
 test("a TLS client that trusts the authority alone accepts the service by address and by name, and nobody else", async (t) => {
   const [authority, stranger] = [await makeAuthority(), await makeAuthority()];
   const altNames = ["127.0.0.1", "localhost", "::1"];
-  const keyPairs = [
-    generateKeyPairSync("ec", { namedCurve: "P-256" }),
-    generateKeyPairSync("rsa", { modulusLength: 2048 }),
-  ];
+  const keyPairs = [generateKeyPairSync("ec", { namedCurve: "P-256" }), generateKeyPairSync("rsa", { modulusLength: 2048 })];
   for (const keys of keyPairs)
     for (const minVersion of ["TLSv1.2", "TLSv1.3"] as const) {
       const { certificate, privateKey } = await makeLeaf(authority, { altNames }, keys);

@@ -16,10 +16,7 @@ import { makeBucket, makeWorkspace } from "../../helpers/workspace.ts";
 
 /** A built bucket whose workers these are, on the port of that sshd. */
 async function bucketWith(t: TestContext, sshd: PrivateSshd, workers: object[], opsConf = "") {
-  const spec = {
-    workers: workers as Record<string, unknown>[],
-    files: { "ops.conf": `ssh_port = ${sshd.port}\n${opsConf}` },
-  };
+  const spec = { workers: workers as Record<string, unknown>[], files: { "ops.conf": `ssh_port = ${sshd.port}\n${opsConf}` } };
   const bucket = await makeBucket(t, spec);
   await build(bucket.context("build"), {});
   const give = (params: Record<string, unknown> = {}) => {
@@ -60,11 +57,7 @@ test("CP-252 T-87 trust asks the ssh workers of the catalog, records them and ch
 
 test("CP-256 a run fails after all were asked, tells both fingerprints, and force replaces the key", async (t) => {
   const sshd = await startSshd(t, ["ed25519"]);
-  const bucket = await bucketWith(t, sshd, [
-    { host: "127.0.0.2" },
-    { host: "127.0.0.3", ssh_port: 1 },
-    { host: "127.0.0.4" },
-  ]);
+  const bucket = await bucketWith(t, sshd, [{ host: "127.0.0.2" }, { host: "127.0.0.3", ssh_port: 1 }, { host: "127.0.0.4" }]);
   const stranger = makeKey(sshd.folder, "stranger", "-t", "ed25519");
   writeFileSync(bucket.layout.knownHosts, `[127.0.0.2]:${sshd.port} ${publicPart(stranger)}\n`);
   const [shown = ""] = sshd.hostKeys;
@@ -134,11 +127,7 @@ for (const [what, wanted, hosts] of [
   });
 
 for (const [what, wanted, message] of [
-  [
-    "an unknown worker",
-    { workers: ["10.0.0.1", "db2.example"] },
-    /there is no worker "db2\.example"; did you mean "db1/,
-  ],
+  ["an unknown worker", { workers: ["10.0.0.1", "db2.example"] }, /there is no worker "db2\.example"; did you mean "db1/],
   ["an unknown label", { labels: ["webb"] }, /there is no label "webb"; did you mean "web"\?/],
   ["a label that only removed workers carry", { labels: ["old"] }, /there is no label "old"/],
   ["both filters", { workers: ["10.0.0.1"], labels: ["web"] }, /give workers or labels, not both/],

@@ -22,13 +22,7 @@ for (const series of [1, 2, 3])
     const random = seeded(SEED + series);
     const bucket = await makeBucket(t);
     const workers = HOSTS.map((host) => ({ host, position: 0, labels: [...JOBS] }));
-    const model: Model = {
-      workers,
-      jobs: new Set(JOBS),
-      withCerts: new Set(["web"]),
-      disabled: new Set(),
-      deployed: new Set(),
-    };
+    const model: Model = { workers, jobs: new Set(JOBS), withCerts: new Set(["web"]), disabled: new Set(), deployed: new Set() };
     for (let round = 0; round < ROUNDS; round++) {
       for (let changes = Math.floor(random() * 3); changes > 0; changes--) change(model, random);
       writeWorkspace(bucket, model);

@@ -10,11 +10,7 @@ import { Failure } from "../../../lib/core/errors.ts";
 import { type BuildResult, build } from "../../../lib/operation/build/build.ts";
 import { makeBucket, makeWorkspace, type TestBucket, type WorkspaceSpec } from "../../helpers/workspace.ts";
 
-async function run(
-  bucket: TestBucket,
-  spec?: WorkspaceSpec,
-  params: Record<string, unknown> = {},
-): Promise<BuildResult> {
+async function run(bucket: TestBucket, spec?: WorkspaceSpec, params: Record<string, unknown> = {}): Promise<BuildResult> {
   if (spec) makeWorkspace(bucket.dir, spec);
   return (await build(bucket.context(), params)) as BuildResult;
 }
@@ -173,10 +169,7 @@ test("what is wrong with the places of jobs is reported beside the mistakes of o
   ]);
   const workers = [{ host: "a", memory: "1 kb" }];
   const files = { "workspace/bucket.jobs.conf": null };
-  assert.deepEqual((await problems(bucket, { ...spec, workers, files })).codes, [
-    "ErrInvalidWorkerJSON",
-    "ErrInvalidManifest",
-  ]);
+  assert.deepEqual((await problems(bucket, { ...spec, workers, files })).codes, ["ErrInvalidWorkerJSON", "ErrInvalidManifest"]);
 });
 
 test("a file of settings that no job and no selector uses is a warning", async (t) => {
@@ -225,11 +218,7 @@ test("too few workers are ErrInsufficientAllocations, disabled ones count; none 
   const { codes, message } = await problems(bucket, { workers: ["a"], jobs: { web } });
   assert.deepEqual(codes, ["ErrInsufficientAllocations"]);
   assert.match(message, /needs 2 workers with the labels worker, but there are 1$/);
-  const { warnings } = await run(bucket, {
-    workers: ["a"],
-    jobs: { lost: {} },
-    files: { "workspace/disabled.json": null },
-  });
+  const { warnings } = await run(bucket, { workers: ["a"], jobs: { lost: {} }, files: { "workspace/disabled.json": null } });
   assert.deepEqual(warnings, [
     "workspace/jobs/lost/manifest.json: selectors: the job runs nowhere: there is no worker with the labels lost",
   ]);
@@ -312,9 +301,7 @@ function promoteAll({ db }: TestBucket): void {
 
 function promoted({ db }: TestBucket): string[] {
   return db
-    .all(
-      "SELECT job, worker_ip FROM allocations JOIN hash ON key = alloc_id WHERE previous_hash <> '' ORDER BY job, worker_ip",
-    )
+    .all("SELECT job, worker_ip FROM allocations JOIN hash ON key = alloc_id WHERE previous_hash <> '' ORDER BY job, worker_ip")
     .map((row) => `${row.job}@${row.worker_ip}`);
 }
 
@@ -322,18 +309,10 @@ test("disabled.json disables workers, jobs and single allocations; what is enabl
   const bucket = await makeBucket(t);
   const jobs = { web: { selectors: ["worker"] }, api: { selectors: ["worker"] } };
   const disable = (value: object) => ({ "workspace/disabled.json": JSON.stringify(value) });
-  await run(bucket, {
-    workers: ["a", "b"],
-    jobs,
-    files: disable({ workers: ["a"], jobs: { api: { allocations: ["b"] } } }),
-  });
+  await run(bucket, { workers: ["a", "b"], jobs, files: disable({ workers: ["a"], jobs: { api: { allocations: ["b"] } } }) });
   assert.deepEqual(placed(bucket), ["api@a disabled", "api@b disabled", "web@a disabled", "web@b"]);
   promoteAll(bucket);
-  const { warnings } = await run(bucket, {
-    workers: ["a", "b"],
-    jobs,
-    files: disable({ jobs: { API: {}, nope: {} } }),
-  });
+  const { warnings } = await run(bucket, { workers: ["a", "b"], jobs, files: disable({ jobs: { API: {}, nope: {} } }) });
   assert.deepEqual(placed(bucket), ["api@a disabled", "api@b disabled", "web@a", "web@b"]);
   assert.deepEqual(promoted(bucket), ["api@a", "api@b", "web@b"]);
   assert.deepEqual(warnings, ['workspace/disabled.json: jobs: there is no job "nope"']);
@@ -467,11 +446,7 @@ test("HR-042 T-34 a build resets rollout_order, removes stale keys, and keeps wh
 test("a build that changes nothing stores no KV row", async (t) => {
   const bucket = await makeBucket(t);
   const count = () => bucket.db.get("SELECT count(*) AS n FROM key_value")?.n;
-  await run(bucket, {
-    workers: WORKERS,
-    jobs: { web: WEB, db: DB },
-    files: { "workspace/jobs/db/vars.toml": "a = 1\n" },
-  });
+  await run(bucket, { workers: WORKERS, jobs: { web: WEB, db: DB }, files: { "workspace/jobs/db/vars.toml": "a = 1\n" } });
   const before = count();
   await run(bucket);
   assert.equal(count(), before);
@@ -586,8 +561,7 @@ test("what many workers are told of each other grows with their number, not with
     for (const namespace of [`ops/job/web/worker/${first}`, `ops/job/api/worker/${first}`])
       assert.equal(bucket.kv().get(namespace, "peer_workers"), others.join(","));
     assert.equal(bucket.kv().get(`ops/worker/${first}`, "worker_peers"), others.join(","));
-    const sizes =
-      "SELECT (SELECT SUM(LENGTH(value)) FROM kv_version) + (SELECT SUM(LENGTH(hosts)) FROM host_list) AS bytes";
+    const sizes = "SELECT (SELECT SUM(LENGTH(value)) FROM kv_version) + (SELECT SUM(LENGTH(hosts)) FROM host_list) AS bytes";
     return Number(bucket.db.get(sizes)?.bytes);
   };
   const [few, many] = [await storedBytes(100), await storedBytes(300)];
@@ -646,10 +620,7 @@ test("a cancelled build stores nothing", async (t) => {
 
 test("unknown parameters are refused", async (t) => {
   const bucket = await makeBucket(t);
-  await assert.rejects(run(bucket, {}, { purge: true }), {
-    code: "invalid_request",
-    message: /purge is not a known field/,
-  });
+  await assert.rejects(run(bucket, {}, { purge: true }), { code: "invalid_request", message: /purge is not a known field/ });
   await assert.rejects(run(bucket, {}, { purge_job_kv: "yes" }), { code: "invalid_request" });
 });
 

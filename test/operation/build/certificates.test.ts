@@ -82,10 +82,7 @@ test("every allocation gets a certificate of its own that the CA vouches for, di
     const pem = certificate(bucket, worker);
     verify(t, ca, pem, option, worker, "-purpose", "sslserver");
     verify(t, ca, pem, "-verify_hostname", "eu.shop.example", "-purpose", "sslclient");
-    assert.equal(
-      altNamesOf(pem),
-      `IP Address:127.0.0.1, DNS:localhost, ${shown}, DNS:*.shop.example, IP Address:192.0.2.7`,
-    );
+    assert.equal(altNamesOf(pem), `IP Address:127.0.0.1, DNS:localhost, ${shown}, DNS:*.shop.example, IP Address:192.0.2.7`);
     const parsed = new X509Certificate(pem);
     assert.equal(parsed.subject, "CN=Web shop");
     assert.ok(parsed.checkPrivateKey(createPrivateKey(stored(bucket, worker, "server.key") ?? "")));
@@ -123,11 +120,7 @@ test("a certificate from before its common name was among its names stays until 
 
 test("keys are written in the form that the manifest asks for, and openssl reads each", async (t) => {
   const bucket = await makeBucket(t);
-  await run(
-    bucket,
-    { a: {}, b: { pkcs8: true }, c: { key: "rsa" }, d: { key: "rsa", pkcs8: true } },
-    { workers: ["10.0.0.1"] },
-  );
+  await run(bucket, { a: {}, b: { pkcs8: true }, c: { key: "rsa" }, d: { key: "rsa", pkcs8: true } }, { workers: ["10.0.0.1"] });
   for (const [name, header, algorithm] of [
     ["a", "EC PRIVATE KEY", "prime256v1"],
     ["b", "PRIVATE KEY", "prime256v1"],
@@ -147,9 +140,7 @@ test("T-57 private keys are sealed in the database; certificates and the CA's ar
   const bucket = await makeBucket(t);
   await run(bucket, { server: {} }, { workers: ["10.0.0.1"] });
   const values = new Map(
-    bucket.db
-      .all("SELECT key, value FROM key_value WHERE key LIKE 'certs/%'")
-      .map((row) => [String(row.key), String(row.value)]),
+    bucket.db.all("SELECT key, value FROM key_value WHERE key LIKE 'certs/%'").map((row) => [String(row.key), String(row.value)]),
   );
   assert.deepEqual([...values.keys()].sort(), ["certs/ca.crt", "certs/server.crt", "certs/server.key"]);
   assert.match(values.get("certs/server.key") ?? "", /^enc:v2:/);
@@ -321,10 +312,7 @@ test("what is missing is issued: after another kv.key all, after a loss in the s
   damaged.flush();
   await run(bucket, { server: {} });
   const repaired = serials(bucket);
-  assert.deepEqual(
-    [repaired[0] === before[0], repaired[1] === before[1], repaired[2] === before[2]],
-    [true, false, true],
-  );
+  assert.deepEqual([repaired[0] === before[0], repaired[1] === before[1], repaired[2] === before[2]], [true, false, true]);
   assert.ok(
     new X509Certificate(certificate(bucket, "fd00::2")).checkPrivateKey(
       createPrivateKey(stored(bucket, "fd00::2", "server.key") ?? ""),
@@ -527,10 +515,7 @@ test("HR-163 an https check trusts the bucket's CA, and no stranger's", async (t
   const stranger = await makeBucket(t);
   await run(stranger, { server: {} }, { workers: [HOSTS[0]] });
   const use = (bucket: TestBucket) =>
-    listener.setSecureContext({
-      cert: certificate(bucket, HOSTS[0]),
-      key: stored(bucket, HOSTS[0], "server.key") ?? "",
-    });
+    listener.setSecureContext({ cert: certificate(bucket, HOSTS[0]), key: stored(bucket, HOSTS[0], "server.key") ?? "" });
   use(stranger);
   assert.match((await deploys.deploy()).error?.message ?? "", /unable to verify the first certificate/);
   use(deploys.bucket);

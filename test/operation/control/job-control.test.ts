@@ -47,9 +47,7 @@ async function setUp(
 
 function outcomesOf({ result }: Ended): Record<string, string> {
   const { allocations } = result.jobs[0];
-  return Object.fromEntries(
-    allocations.map(({ worker, outcome }: { worker: string; outcome: string }) => [worker, outcome]),
-  );
+  return Object.fromEntries(allocations.map(({ worker, outcome }: { worker: string; outcome: string }) => [worker, outcome]));
 }
 
 const all = (outcome: string) => Object.fromEntries(HOSTS.map((host) => [host, outcome]));
@@ -110,10 +108,7 @@ test("a batch that fails keeps the next from starting, and nothing of it is forg
   writeFileSync(path.join(deploys.folder(B), "fail"), "");
   const ended = await run("job_restart");
   assert.deepEqual(outcomesOf(ended), { [A]: "ok", [B]: "failed", [C]: "not_started" });
-  assert.match(
-    ended.error?.message ?? "",
-    /^restart failed: web@127\.0\.0\.2: `make restart` of job web on 127\.0\.0\.2 failed/,
-  );
+  assert.match(ended.error?.message ?? "", /^restart failed: web@127\.0\.0\.2: `make restart` of job web on 127\.0\.0\.2 failed/);
   assert.match(
     ended.error?.message ?? "",
     /; web@127\.0\.0\.3: not started; web@127\.0\.0\.2: may be stopped, not started again: /,
@@ -127,10 +122,7 @@ test("a worker that cannot be reached, or is not in sync, is left out; the other
   const facts = JSON.parse(readFileSync(file, "utf8"));
   for (const [text, why] of [
     [JSON.stringify({ ...facts, update_seq: 0 }), "worker.json there has update sequence 0, 1 was synced last"],
-    [
-      JSON.stringify({ ...facts, update_seq: "\x1b[31m" }),
-      "worker.json there has update sequence no, 1 was synced last",
-    ],
+    [JSON.stringify({ ...facts, update_seq: "\x1b[31m" }), "worker.json there has update sequence no, 1 was synced last"],
     [JSON.stringify({ ...facts, worker_id: "x" }), "worker.json there is that of another worker"],
     [JSON.stringify({ ...facts, bucket_id: "x" }), "worker.json there is that of another bucket"],
     ["{", "worker.json there cannot be read"],
@@ -188,10 +180,7 @@ test("HR-004 HR-057 HR-157 HR-311 hooks for job_control stand for make, on activ
 
 test("a hook that fails, fails its worker; later batches do not start and stop --forget forgets nothing there", async (t) => {
   const hook = `import os, sys\nif os.environ.get("TARGET") and os.environ["ALLOCATION_IP"] == "${B}": sys.exit("busy")\n`;
-  const { deploys, run } = await setUp(t, {
-    manifest: hooksOf({ act: ["job_control"] }),
-    files: { "_hooks/act.py": hook },
-  });
+  const { deploys, run } = await setUp(t, { manifest: hooksOf({ act: ["job_control"] }), files: { "_hooks/act.py": hook } });
   const ended = await run("job_stop", { forget: true });
   assert.deepEqual(outcomesOf(ended), { [A]: "ok", [B]: "failed", [C]: "not_started" });
   assert.equal(ended.result.jobs[0].allocations[1].error, "hook act: exit code 1: busy");
@@ -235,10 +224,7 @@ test("HR-057 a filter must match, jobs must be known, and nothing runs otherwise
 
 for (const target of ["a b", "$(id)", ";id", "-f", "a=b", "../x", "a\nb", "", "`id`"])
   test(`the target ${JSON.stringify(target)} is refused before anything starts`, async (t) => {
-    const { error } = await carryOut((await Deploys.make(t)).bucket, "job_run", control("job_run"), {
-      jobs: ["web"],
-      target,
-    });
+    const { error } = await carryOut((await Deploys.make(t)).bucket, "job_run", control("job_run"), { jobs: ["web"], target });
     assert.equal(error?.code, "invalid_request");
   });
 

@@ -57,12 +57,7 @@ async function localBucket(t: TestContext, spec: WorkspaceSpec = {}) {
 }
 
 async function sshBucket(t: TestContext, fleet: SshFleet) {
-  const workers = fleet.workers.map(({ host, root, sshUser, sshPort }) => ({
-    host,
-    root,
-    ssh_user: sshUser,
-    ssh_port: sshPort,
-  }));
+  const workers = fleet.workers.map(({ host, root, sshUser, sshPort }) => ({ host, root, ssh_user: sshUser, ssh_port: sshPort }));
   const bucket = await bucketOf(t, workers);
   mkdirSync(path.dirname(bucket.layout.knownHosts), { recursive: true });
   writeFileSync(bucket.layout.knownHosts, readFileSync(fleet.knownHostsFile));
@@ -283,11 +278,7 @@ test("over ssh a worker that hangs is unreachable, and the others run on", async
 
 const job = (command: string) => ({
   jobs: {
-    web: {
-      version: "1.0.0",
-      selectors: ["first"],
-      health_check: { checks: [{ type: "ssh", command }], wait: { attempts: 1 } },
-    },
+    web: { version: "1.0.0", selectors: ["first"], health_check: { checks: [{ type: "ssh", command }], wait: { attempts: 1 } } },
   },
 });
 
@@ -311,10 +302,7 @@ test("with health_check the jobs on a batch's workers are checked before the nex
   assert.deepEqual(grades(broken), ["ok 0", "not_started", "not_started"]);
   const why = broken.health_checks?.[0]?.error ?? "";
   assert.match(why, /^the health check of job web failed: 127\.0\.0\.1/);
-  assert.equal(
-    broken.error?.message,
-    `2 of 3 workers are not ok: 127.0.0.2 (not started), 127.0.0.3 (not started); ${why}`,
-  );
+  assert.equal(broken.error?.message, `2 of 3 workers are not ok: 127.0.0.2 (not started), 127.0.0.3 (not started); ${why}`);
   rmSync(path.join(folder("127.0.0.1"), "broken"));
   const ignored = await run({ command: "touch broken", health_check: true, ignore_failure: true });
   assert.deepEqual([ignored.error, grades(ignored)], [undefined, ["ok 0", "ok 0", "ok 0"]]);

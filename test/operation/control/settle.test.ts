@@ -134,10 +134,7 @@ release = (folder / "jobs/web/release").read_text()
 with open(folder / "seen", "a") as seen: seen.write(os.environ.get("TARGET", "deploy") + " " + release + "\\n")
 if release == "two": sys.exit("no such library")
 `;
-  const { deploys, run } = await setUp(t, {
-    manifest: hooksOf({ act: ["job_control"] }),
-    files: { "_hooks/act.py": script },
-  });
+  const { deploys, run } = await setUp(t, { manifest: hooksOf({ act: ["job_control"] }), files: { "_hooks/act.py": script } });
   assert.match((await deploys.deploy()).error?.message ?? "", /no such library/);
   assert.equal((await run("job_restart")).error, undefined);
   const seen = (host: string) =>

@@ -43,21 +43,18 @@ test("HR-044 HR-101 HR-110 HR-111 HR-303 HR-304 HR-305 HR-308 HR-312 HR-335 T-36
   const { error, text } = await deploys.deploy();
   assert.equal(error, undefined);
   const [X, Y, Z] = HOSTS;
-  assert.deepEqual(
-    told("EVENT", "DEPLOY_PHASE", "BATCH_INDEX", "BATCH_COUNT", "ALLOCATION_IP", "CURRENT_VERSION").sort(),
-    [
-      ...[X, Y].map((host) => `after_allocation_started new 0 2 ${host} 0.0.0`),
-      `after_allocation_started new 1 2 ${Z} 0.0.0`,
-      // After the first batch for what is promoted, after the second for all.
-      `health_check health_check 0 2 ${X} 1.0.0`,
-      `health_check health_check 0 3 ${X} 1.0.0`,
-      `health_check health_check 1 2 ${Y} 1.0.0`,
-      `health_check health_check 1 3 ${Y} 1.0.0`,
-      `health_check health_check 2 3 ${Z} 1.0.0`,
-      ...HOSTS.map((host, index) => `post_deploy post_deploy ${index} 3 ${host} 1.0.0`),
-      ...HOSTS.map((host, index) => `pre_deploy pre_deploy ${index} 3 ${host} 0.0.0`),
-    ],
-  );
+  assert.deepEqual(told("EVENT", "DEPLOY_PHASE", "BATCH_INDEX", "BATCH_COUNT", "ALLOCATION_IP", "CURRENT_VERSION").sort(), [
+    ...[X, Y].map((host) => `after_allocation_started new 0 2 ${host} 0.0.0`),
+    `after_allocation_started new 1 2 ${Z} 0.0.0`,
+    // After the first batch for what is promoted, after the second for all.
+    `health_check health_check 0 2 ${X} 1.0.0`,
+    `health_check health_check 0 3 ${X} 1.0.0`,
+    `health_check health_check 1 2 ${Y} 1.0.0`,
+    `health_check health_check 1 3 ${Y} 1.0.0`,
+    `health_check health_check 2 3 ${Z} 1.0.0`,
+    ...HOSTS.map((host, index) => `post_deploy post_deploy ${index} 3 ${host} 1.0.0`),
+    ...HOSTS.map((host, index) => `pre_deploy pre_deploy ${index} 3 ${host} 0.0.0`),
+  ]);
   const steps = [
     "(pre_deploy, batch 3",
     "batch 1 of 2 (new)",
@@ -116,9 +113,7 @@ test("HR-317 HR-320 a secret that pre_deploy writes is in the files of the same 
 test("HR-020 HR-116 T-40 a failing pre_deploy stores nothing and leaves out its job and those that demand it; others go on", async (t) => {
   const write = `ops.put_job_variable("half", host).raise_for_status()\n`;
   const broken = job(["pre_deploy", "cli"], write + FAILS);
-  const demanding = {
-    manifest: { hooks: { check: { executed_on: ["cli"], demands: { job: "broken", hook: "go" } } } },
-  };
+  const demanding = { manifest: { hooks: { check: { executed_on: ["cli"], demands: { job: "broken", hook: "go" } } } } };
   const { deploys, fail, repair } = await setUp(t, { broken, demanding, other: job(["pre_deploy"], write) });
   fail(B);
   const deployed = await deploys.deploy();
@@ -141,10 +136,7 @@ test("HR-318 what hooks write from the first batch on is stored though they fail
   const { deploys, fail, repair, told } = await setUp(t, jobs);
   fail(A);
   const { error, jobs: results } = await deploys.deploy();
-  assert.match(
-    error?.message ?? "",
-    /hook go \(after_allocation_started\) of job web failed on 1 worker: 127\.0\.0\.1/,
-  );
+  assert.match(error?.message ?? "", /hook go \(after_allocation_started\) of job web failed on 1 worker: 127\.0\.0\.1/);
   assert.deepEqual(
     results[0]?.allocations.map(({ worker, outcome }) => [worker, outcome]),
     [
@@ -206,14 +198,11 @@ test("HR-056 HR-155 HR-156 HR-310 hooks for job_control replace start and restar
   fail(B);
   const failed = await deploys.deploy();
   assert.match(failed.error?.message ?? "", /hook go \(job_control\) of job web failed on 1 worker: 127\.0\.0\.2/);
-  assert.deepEqual(
-    told("EVENT", "ALLOCATION_IP", "BATCH_INDEX", "BATCH_COUNT", "NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS"),
-    [
-      `job_control ${A} 0 3 ${HOSTS.slice(1)} ${A}`,
-      `health_check ${A} 0 1 - -`,
-      `job_control ${B} 1 3 ${HOSTS.slice(1)} ${A}`,
-    ],
-  );
+  assert.deepEqual(told("EVENT", "ALLOCATION_IP", "BATCH_INDEX", "BATCH_COUNT", "NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS"), [
+    `job_control ${A} 0 3 ${HOSTS.slice(1)} ${A}`,
+    `health_check ${A} 0 1 - -`,
+    `job_control ${B} 1 3 ${HOSTS.slice(1)} ${A}`,
+  ]);
   repair();
   assert.equal((await deploys.deploy()).error, undefined);
   assert.deepEqual(
@@ -239,10 +228,7 @@ test("HR-054 HR-055 HR-097 HR-309 HR-312 hooks follow what was stopped, batched 
   fail(A);
   const first = await deploys.deploy();
   assert.deepEqual(
-    told(
-      ...["JOB", "ALLOCATION_IP", "DISABLED", "BATCH_INDEX", "BATCH_COUNT", "DEPLOY_PHASE"],
-      ...OF_JOB_CONTROL,
-    ).sort(),
+    told(...["JOB", "ALLOCATION_IP", "DISABLED", "BATCH_INDEX", "BATCH_COUNT", "DEPLOY_PHASE"], ...OF_JOB_CONTROL).sort(),
     [`other ${A} 1 0 1 stop - - -`, `other ${B} 0 0 1 stop - - -`, `web ${A} 1 0 2 stop - - -`],
   );
   assert.ok(first.text.indexOf("after_allocation_stopped") < first.text.indexOf("jobs:"));
@@ -291,10 +277,7 @@ test("HR-040 HR-041 HR-042 pre_deploy and cli order the rollout, and the next bu
   await runHooks(deploys.bucket.context("hooks"), { hook: "go" });
   told();
   assert.match((await deploys.deploy()).text, new RegExp(`batch 1 of 2 \\(update\\): restart on ${B}\n`));
-  assert.deepEqual(told("ALLOCATION_IP", "ROLLOUT_ORDER", "ROLLOUT_ORDER_SOURCE"), [
-    `${B} ${B},${A} kv`,
-    `${A} ${B},${A} kv`,
-  ]);
+  assert.deepEqual(told("ALLOCATION_IP", "ROLLOUT_ORDER", "ROLLOUT_ORDER_SOURCE"), [`${B} ${B},${A} kv`, `${A} ${B},${A} kv`]);
 });
 
 test("CP-133 a cancel during pre_deploy ends its processes and stores nothing", async (t) => {

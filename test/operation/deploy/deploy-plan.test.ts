@@ -37,9 +37,7 @@ test("a plan is stale once the bucket was built, a key written or something depl
   await deploys.build({ web: {}, db: {} });
   const plan = await deploys.deploy({ dry_run: true });
   await deploys.build({ web: {}, db: {} });
-  assert.deepEqual(movedIn(await deploys.deploy({ plan: idOf(plan) })), [
-    ...["plan_stale", ["the bucket was built again"]],
-  ]);
+  assert.deepEqual(movedIn(await deploys.deploy({ plan: idOf(plan) })), [...["plan_stale", ["the bucket was built again"]]]);
   const second = await deploys.deploy({ dry_run: true });
   const kv = deploys.bucket.kv();
   kv.put("vars/job/web", "key", "value");
@@ -138,8 +136,7 @@ test("force_only forces what is named and nothing else, also in a plan", async (
   await deploys.deploy();
   const only = { force_only: [`web@${B}`, `WEB@${C}`] };
   assert.equal((await deploys.deploy({ ...only, jobs: ["web"] })).error, undefined);
-  const restarts = () =>
-    HOSTS.map((host) => deploys.targets("web", host).filter((target) => target === "restart").length);
+  const restarts = () => HOSTS.map((host) => deploys.targets("web", host).filter((target) => target === "restart").length);
   assert.deepEqual(restarts(), [0, 1, 1]);
   assert.deepEqual(deploys.targets("db", A), ["start"]);
   const plan = await deploys.deploy({ ...only, dry_run: true });

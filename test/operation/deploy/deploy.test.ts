@@ -33,9 +33,7 @@ test("HR-085 HR-086 HR-087 HR-090 HR-091 HR-099 HR-106 HR-107 HR-119 waves go fr
       ["web", 2],
     ],
   );
-  assert.ok(
-    catalogAllocations(db).every((one) => one.deploymentSeq === { web: 2, api: 1 }[one.job] || one.deploymentSeq === 0),
-  );
+  assert.ok(catalogAllocations(db).every((one) => one.deploymentSeq === { web: 2, api: 1 }[one.job] || one.deploymentSeq === 0));
   const first = await deploys.deploy();
   assert.equal(first.error, undefined);
   assert.deepEqual(first.text.match(/wave \d: [\w, ]+ \(update sequence \d\)/g), [
@@ -62,8 +60,7 @@ test("HR-104 HR-107 jobs that show the update sequence settle at once, however m
   await deploys.build(jobs, { hosts: [A] });
   const first = await deploys.deploy();
   assert.deepEqual([first.error, first.updateSeq], [undefined, 3]);
-  const shown = () =>
-    Object.keys(jobs).map((job) => readFileSync(path.join(deploys.folder(A), "jobs", job, "seq"), "utf8"));
+  const shown = () => Object.keys(jobs).map((job) => readFileSync(path.join(deploys.folder(A), "jobs", job, "seq"), "utf8"));
   assert.deepEqual(shown(), ["1", "2", "3"]);
   const second = await deploys.deploy();
   assert.deepEqual([second.updateSeq, outcomes(second)], [3, { base: "skipped", store: "skipped", web: "skipped" }]);
@@ -112,10 +109,7 @@ test("HR-104 HR-105 HR-116 a job that fails keeps what demands it from starting,
   assert.equal(failed.error?.code, "failed");
   assert.deepEqual(outcomes(failed), { api: "not_started", other: "deployed", store: "failed", web: "not_started" });
   const web = failed.jobs.find((job) => job.job === "web");
-  assert.equal(
-    web?.reason,
-    "not started: job store, which it demands directly or through others, failed in this deploy",
-  );
+  assert.equal(web?.reason, "not started: job store, which it demands directly or through others, failed in this deploy");
   assert.deepEqual(
     failed.jobs.find((job) => job.job === "store")?.allocations.map((one) => [one.worker, one.action, one.outcome]),
     [
@@ -182,10 +176,7 @@ test("a worker whose own files cannot be brought up to date runs nothing, and sa
   const { mkdirSync } = await import("node:fs");
   mkdirSync(path.join(file, "in the way"), { recursive: true });
   const { error } = await deploys.deploy();
-  assert.match(
-    error?.message ?? "",
-    /127\.0\.0\.2: Cannot sync the worker's files to 127\.0\.0\.2: .*worker\.json is a folder/,
-  );
+  assert.match(error?.message ?? "", /127\.0\.0\.2: Cannot sync the worker's files to 127\.0\.0\.2: .*worker\.json is a folder/);
   assert.deepEqual([deploys.targets("store", A), deploys.targets("store", B)], [["start", "restart"], ["start"]]);
   rmSync(file, { recursive: true });
   assert.equal((await deploys.deploy()).error, undefined);
@@ -214,10 +205,7 @@ test("a template that fails only with the new update sequence fails its job, unt
   const template = '{{ if gt .UpdateSeq 3 }}{{ get "vars/bucket" "missing" }}{{ end }}';
   await deploys.build({ ...jobs, store: { files: { "x.tpl": template } }, other: { files: { new: "1" } } }, TWO);
   const { error, jobs: results } = await deploys.deploy();
-  assert.match(
-    error?.message ?? "",
-    /store: Cannot render a template of job store on 127\.0\.0\.1: .*x\.tpl:1:.*missing/,
-  );
+  assert.match(error?.message ?? "", /store: Cannot render a template of job store on 127\.0\.0\.1: .*x\.tpl:1:.*missing/);
   assert.deepEqual(Object.fromEntries(results.map((job) => [job.job, job.outcome])), {
     api: "not_started",
     other: "deployed",

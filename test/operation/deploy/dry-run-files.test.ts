@@ -12,8 +12,7 @@ const [A, B, C] = HOSTS;
 const planOf = ({ result }: Deployed) => result as DeployPlan;
 const jobIn = (plan: DeployPlan, name: string) =>
   plan.waves.flatMap(({ jobs }) => jobs).find(({ job }) => job === name) as PlannedJob;
-const on = (job: PlannedJob, host: string) =>
-  job.allocations.find(({ worker }) => worker === host) as PlannedAllocation;
+const on = (job: PlannedJob, host: string) => job.allocations.find(({ worker }) => worker === host) as PlannedAllocation;
 /** What is shown of each file. */
 const shown = ({ files }: PlannedAllocation) =>
   Object.fromEntries(files.map(({ path, diff, note }) => [path, diff ?? `(${note})`]));
@@ -103,16 +102,12 @@ test("secrets are masked in a plan, replaced ones too; where that cannot be done
     "only.conf": "(only secrets in it change)",
   });
   const said = run.text + JSON.stringify(run.result);
-  for (const secret of [old, now, old.slice(0, 6), now.slice(0, 6), "pin=4711"])
-    assert.ok(!said.includes(secret), secret);
+  for (const secret of [old, now, old.slice(0, 6), now.slice(0, 6), "pin=4711"]) assert.ok(!said.includes(secret), secret);
 });
 
 test("a dry run asks each worker once for files changed by hand, missing, or in the way, and says who is unreachable", async (t) => {
   const deploys = await Deploys.make(t);
-  const jobs = (text: string): JobsSpec => ({
-    web: { files: { "conf/a": "one\n", "conf/b": text } },
-    db: { files: { a: "1" } },
-  });
+  const jobs = (text: string): JobsSpec => ({ web: { files: { "conf/a": "one\n", "conf/b": text } }, db: { files: { a: "1" } } });
   await deploys.build(jobs("1"));
   await deploys.deploy();
   await deploys.build({ ...jobs("2"), app: { files: { a: "1" } } });
@@ -147,10 +142,7 @@ test("a dry run asks each worker once for files changed by hand, missing, or in 
   const runId = path.basename(run.folder);
   writeFileSync(file(A, "web/conf/a"), "three\n");
   const stale = await deploys.deploy({ plan: runId });
-  assert.match(
-    stale.error?.message ?? "",
-    /web: the plan does not hold any more.*127\.0\.0\.1: changed by hand: conf\/a$/,
-  );
+  assert.match(stale.error?.message ?? "", /web: the plan does not hold any more.*127\.0\.0\.1: changed by hand: conf\/a$/);
   assert.equal(readFileSync(file(A, "web/conf/a"), "utf8"), "three\n");
   const known = await deploys.deploy({ dry_run: true });
   const carriedOut = await deploys.deploy({ plan: path.basename(known.folder) });

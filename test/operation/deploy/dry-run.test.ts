@@ -32,9 +32,7 @@ test("a dry run tells actions per allocation, why, files and batches, leaves pla
   const first = planOf(await deploys.deploy({ dry_run: true }));
   assert.deepEqual(
     jobsOf(first).map(({ job, outcome, phases }) => [job, outcome, phases]),
-    ["base", "rest", "app"].map((job) => [
-      ...[job, "roll_out", [{ phase: "new", action: "start", batches: [[A, B]] }]],
-    ]),
+    ["base", "rest", "app"].map((job) => [...[job, "roll_out", [{ phase: "new", action: "start", batches: [[A, B]] }]]]),
   );
   assert.deepEqual(
     first.waves.map(({ seq, update_seq }) => [seq, update_seq]),
@@ -126,10 +124,7 @@ test("with_hooks runs pre_deploy with DRY_RUN=1 and drops what it stored; a hook
   );
   assert.deepEqual(stateOf(deploys), before);
   await deploys.build(
-    {
-      ...jobs,
-      web: { ...jobs.web, files: { ...jobs.web?.files, "_hooks/go.py": `${RECORD}raise SystemExit("no")\n` } },
-    },
+    { ...jobs, web: { ...jobs.web, files: { ...jobs.web?.files, "_hooks/go.py": `${RECORD}raise SystemExit("no")\n` } } },
     { hosts: [A] },
   );
   const failed = await deploys.deploy({ dry_run: true, with_hooks: true });

@@ -48,10 +48,7 @@ function told(kind: string, of: unknown): string {
 async function setUp(t: TestContext) {
   const deploys = await Deploys.make(t);
   const check = { health_check: { checks: [{ type: "ssh", command: "true" }] } };
-  await deploys.build(
-    { web: { manifest: { max_concurrent_starts: 1, ...check } }, app: { demands: "web" } },
-    { hosts: [A, B] },
-  );
+  await deploys.build({ web: { manifest: { max_concurrent_starts: 1, ...check } }, app: { demands: "web" } }, { hosts: [A, B] });
   const context = deploys.bucket.context("deploy");
   const fleet = new Fleet(context, catalogWorkers(context.db));
   const scope = deployScope(context, ["web", "app"]);
@@ -90,8 +87,5 @@ test("HR-116 a step that fails ends its job: no later batch is asked for, and no
   });
   const after = asked.slice(asked.indexOf(`promote web ${A}`) + 1);
   const ofWeb = ["note web", "note web", "end web", "waveOver"];
-  assert.deepEqual(after, [
-    ...ofWeb,
-    ...["notStarted app", "phase wave 1: pre_deploy", "phase wave 1: plan", "waveOver"],
-  ]);
+  assert.deepEqual(after, [...ofWeb, ...["notStarted app", "phase wave 1: pre_deploy", "phase wave 1: plan", "waveOver"]]);
 });

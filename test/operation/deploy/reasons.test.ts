@@ -12,8 +12,7 @@ test("the last 20 lines of a program's output are its reason, masked as a whole;
   said.add("make: *** No rule to make target 'start'.  Stop.");
   assert.deepEqual(said.shown(asIs), ["make: *** No rule to make target 'start'.  Stop."]);
   for (let at = 1; at <= 100; at++) said.add(`line ${at}`);
-  for (const line of ["", "make[1]: *** [Makefile:3: inner] Error 7", "make: *** [Makefile:2: start] Error 2"])
-    said.add(line);
+  for (const line of ["", "make[1]: *** [Makefile:3: inner] Error 7", "make: *** [Makefile:2: start] Error 2"]) said.add(line);
   const lines = said.shown(asIs);
   assert.deepEqual([lines.length, lines[0], lines.at(-1)], [20, "line 81", "line 100"]);
   const masked = said.shown((text) => text.replace("80\nline 81", "***"));
@@ -74,8 +73,5 @@ test("the reason of a failed command probe is what the command said last", async
   await deploys.build({ web: { manifest: { health_check } } }, { hosts: [A] });
   const { error, jobs } = await deploys.deploy();
   assert.match(error?.message ?? "", /: command on 127\.0\.0\.1: exit code 4: said 3$/);
-  assert.equal(
-    jobs[0]?.allocations[0]?.error,
-    `${A} after 1 attempt: command on ${A}: exit code 4:\nsaid 1\nsaid 2\nsaid 3`,
-  );
+  assert.equal(jobs[0]?.allocations[0]?.error, `${A} after 1 attempt: command on ${A}: exit code 4:\nsaid 1\nsaid 2\nsaid 3`);
 });

@@ -12,8 +12,7 @@ async function setUp(t: TestContext, jobs = JOBS) {
   const deploys = await Deploys.make(t);
   await deploys.build(jobs, TWO);
   assert.equal((await deploys.deploy()).error, undefined);
-  const jobsOn = (host: string) =>
-    JSON.parse(readFileSync(path.join(deploys.folder(host), "jobs.json"), "utf8")) as object[];
+  const jobsOn = (host: string) => JSON.parse(readFileSync(path.join(deploys.folder(host), "jobs.json"), "utf8")) as object[];
   return { deploys, jobsOn };
 }
 
@@ -102,10 +101,7 @@ test("a removed allocation that was stopped but not cleaned up is started when i
   writeFileSync(conf, "");
   await deploys.build({ other: {} }, TWO);
   const failed = await deploys.deploy();
-  assert.match(
-    failed.error?.message ?? "",
-    /web@127\.0\.0\.1: Cannot sync web to 127\.0\.0\.1: .*conf is a file on the worker/,
-  );
+  assert.match(failed.error?.message ?? "", /web@127\.0\.0\.1: Cannot sync web to 127\.0\.0\.1: .*conf is a file on the worker/);
   rmSync(conf);
   renameSync(`${conf}.aside`, conf);
   rmSync(path.join(deploys.folder(A), "jobs", "web", "Makefile"));

@@ -35,10 +35,7 @@ test("a failed gate in the second of four batches: restore puts back what was th
     run.error?.message ?? "",
     /; what was promoted before was put back on 127\.0\.0\.2 and is healthy there; the promoted files are back on 2 workers where the rollout had not begun$/,
   );
-  assert.match(
-    run.text,
-    /web: puts the promoted files back on 127\.0\.0\.3, 127\.0\.0\.4, where the rollout had not begun\n/,
-  );
+  assert.match(run.text, /web: puts the promoted files back on 127\.0\.0\.3, 127\.0\.0\.4, where the rollout had not begun\n/);
   const [job] = run.jobs;
   assert.deepEqual(
     job?.allocations.map(({ outcome }) => outcome),

@@ -156,11 +156,7 @@ test("T-39 what was cut off is repeated where nobody knows that it had succeeded
   interrupted();
   const resumed = await deploys.deploy();
   assert.equal(resumed.jobs[0]?.outcome, "deployed");
-  assert.deepEqual(
-    deploys.targets("web", A),
-    ["start"],
-    "the worker's record says that start succeeded with these files",
-  );
+  assert.deepEqual(deploys.targets("web", A), ["start"], "the worker's record says that start succeeded with these files");
   const repair = deploys.fail("web", "restart", A);
   assert.equal((await deploys.deploy({ force: true })).error?.code, "failed");
   repair();
@@ -193,10 +189,7 @@ test("restart_policy decides what a change does: reload unless a glob asks for m
   assert.deepEqual(batchesIn((await deploys.deploy()).text)[0], `restart on ${A}`);
   await deploys.build(web({ page: "2" }, { restart_policy: "never", restart_globs: [] }));
   const { text, jobs } = await deploys.deploy();
-  assert.deepEqual(
-    [batchesIn(text), jobs[0]?.allocations[0]?.action, jobs[0]?.allocations[0]?.outcome],
-    [[], "sync", "changed"],
-  );
+  assert.deepEqual([batchesIn(text), jobs[0]?.allocations[0]?.action, jobs[0]?.allocations[0]?.outcome], [[], "sync", "changed"]);
   assert.equal(readFileSync(path.join(deploys.folder(C), "jobs/web/page"), "utf8"), "2");
   assert.deepEqual(deploys.targets("web", A), ["start", "reload", "restart"]);
 });
@@ -318,10 +311,7 @@ test("sync_only brings and promotes files and runs no target; what was never sta
 
 test("HR-110 a worker of an earlier batch that is not healthy any more keeps the job from being skipped, whatever becomes of the batch", async (t) => {
   const command = 'case "$PWD" in */127.0.0.1/*) test ! -f jobs/web/data/sick ;; esac';
-  const manifest = {
-    max_concurrent_starts: 1,
-    health_check: { checks: [{ type: "ssh", command }], wait: { attempts: 1 } },
-  };
+  const manifest = { max_concurrent_starts: 1, health_check: { checks: [{ type: "ssh", command }], wait: { attempts: 1 } } };
   const other = `../../../../${A}/$$(basename "$$(cd ../.. && pwd)")/jobs/web/data/sick`;
   const script = `mkdir -p data; case "$$PWD" in */${B}/*) touch "${other}" ;; esac`;
   const makeSick = `start:\n\t@${script}\nstop:\n\t@true\n`;

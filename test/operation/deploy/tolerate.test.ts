@@ -15,10 +15,7 @@ for (const [what, manifest] of [
   test(`a rollout ${what} goes on past the tolerated share of unreachable workers, and the next deploy brings them along`, async (t) => {
     const deploys = await Deploys.make(t);
     const jobs = (text: string, share: string) => ({
-      web: {
-        manifest: { ...manifest, tolerate: { unreachable: share }, max_concurrent_upgrades: 1 },
-        files: { a: text },
-      },
+      web: { manifest: { ...manifest, tolerate: { unreachable: share }, max_concurrent_upgrades: 1 }, files: { a: text } },
     });
     await deploys.build(jobs("1", "34%"));
     assert.equal((await deploys.deploy()).error, undefined);

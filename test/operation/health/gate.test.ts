@@ -94,9 +94,7 @@ test("each worker has as many attempts as the manifest says; the last evidence o
 test("a worker that cannot be reached fails the gate with that reason", async (t) => {
   const { deploys, gate } = await setUp(t, [command("true")]);
   const reach = await deploys.cutOff(B);
-  await assert.rejects(gate([A, B]), {
-    message: /^the health check of job web failed: Cannot connect to worker 127\.0\.0\.2/,
-  });
+  await assert.rejects(gate([A, B]), { message: /^the health check of job web failed: Cannot connect to worker 127\.0\.0\.2/ });
   reach();
 });
 
@@ -109,14 +107,7 @@ test("CP-133 a cancel ends the waiting, and what a check runs has ended before t
   const ended = path.join(temporaryFolder(t), "ended");
   const { port } = await listen(t);
   const slow = `trap 'sleep 0.3; touch ${ended}; exit 1' TERM; touch ${ended}.begun; while :; do sleep 0.05; done`;
-  const silent: Probe = {
-    type: "http",
-    scheme: "http",
-    port: "web_tcp",
-    path: "/",
-    expectStatus: 200,
-    timeoutSeconds: 60,
-  };
+  const silent: Probe = { type: "http", scheme: "http", port: "web_tcp", path: "/", expectStatus: 200, timeoutSeconds: 60 };
   const { job, gate: both } = await setUp(t, [command(slow), silent]);
   job.ports = { web_tcp: port };
   const again = new AbortController();

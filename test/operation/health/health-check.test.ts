@@ -23,10 +23,8 @@ async function setUp(t: TestContext, jobs: JobsSpec, disabled: Record<string, st
   const deploys = await Deploys.make(t);
   await deploys.build(jobs, { disabled });
   assert.equal((await deploys.deploy()).error, undefined);
-  const check = (
-    params: Record<string, unknown> = {},
-    options: { signal?: AbortSignal; secrets?: readonly string[] } = {},
-  ) => carryOut(deploys.bucket, "health_check", healthCheck, params, options);
+  const check = (params: Record<string, unknown> = {}, options: { signal?: AbortSignal; secrets?: readonly string[] } = {}) =>
+    carryOut(deploys.bucket, "health_check", healthCheck, params, options);
   const sicken = (host: string, text = "sick\n") => writeFileSync(path.join(deploys.folder(host), "sick"), text);
   return { deploys, check, sicken };
 }
@@ -35,11 +33,7 @@ const outcomesOf = (allocations: { worker: string; outcome: string }[]) =>
   Object.fromEntries(allocations.map(({ worker, outcome }) => [worker, outcome]));
 
 test("CP-259 HR-058 HR-063 a health check tells of every job how each active allocation is, and why others are skipped", async (t) => {
-  const { check } = await setUp(
-    t,
-    { web: probed(), idle: {}, off: probed(), part: probed() },
-    { off: [...HOSTS], part: [B] },
-  );
+  const { check } = await setUp(t, { web: probed(), idle: {}, off: probed(), part: probed() }, { off: [...HOSTS], part: [B] });
   const { error, result, text } = await check({ verbose: true });
   assert.equal(error, undefined);
   assert.deepEqual(
@@ -175,10 +169,7 @@ test("evidence of a hostile job is harmless, bounded and without secrets", async
 
 test("a worker that cannot be reached fails its own allocations only", async (t) => {
   const { deploys, check } = await setUp(t, {
-    web: {
-      manifest: { ...probed().manifest, ...hooksOf({ go: ["health_check"] }) },
-      files: { "_hooks/go.py": RECORD },
-    },
+    web: { manifest: { ...probed().manifest, ...hooksOf({ go: ["health_check"] }) }, files: { "_hooks/go.py": RECORD } },
     alone: probed({ selectors: ["alone"] }),
   });
   await deploys.cutOff(B);
@@ -221,12 +212,7 @@ test("HR-052 HR-299 HR-307 HR-319 T-35 hooks follow the probes, for disabled all
   const hook = `${RECORD}print(ops.put_job_variable("a", "b").text)\n`;
   const { deploys, check, sicken } = await setUp(
     t,
-    {
-      web: {
-        manifest: { ...probed().manifest, ...hooksOf({ go: ["health_check"] }) },
-        files: { "_hooks/go.py": hook },
-      },
-    },
+    { web: { manifest: { ...probed().manifest, ...hooksOf({ go: ["health_check"] }) }, files: { "_hooks/go.py": hook } } },
     { web: [C] },
   );
   traces(deploys.bucket.dir);
@@ -249,10 +235,7 @@ test("HR-052 HR-299 HR-307 HR-319 T-35 hooks follow the probes, for disabled all
 test("HR-020 a hook that fails makes its worker unhealthy, with evidence", async (t) => {
   const hook = `import ops, sys\nif ops.allocation_ip() == "${B}": sys.exit("replica is behind")\n`;
   const jobs = (text: string) => ({
-    web: {
-      manifest: { ...hooksOf({ go: ["health_check"] }), max_concurrent_upgrades: 3 },
-      files: { "_hooks/go.py": text },
-    },
+    web: { manifest: { ...hooksOf({ go: ["health_check"] }), max_concurrent_upgrades: 3 }, files: { "_hooks/go.py": text } },
   });
   const { deploys, check } = await setUp(t, jobs(""));
   await deploys.build(jobs(hook));
@@ -282,10 +265,7 @@ test("only the given jobs are checked, and only their workers asked; an unknown 
     ["web"],
   );
   const { error } = await check({ jobs: ["web", "dbb"] });
-  assert.deepEqual(
-    [error?.code, error?.message],
-    ["unknown_name", 'in the catalog there is no job "dbb"; did you mean "db"?'],
-  );
+  assert.deepEqual([error?.code, error?.message], ["unknown_name", 'in the catalog there is no job "dbb"; did you mean "db"?']);
   deploys.bucket.db.run("DELETE FROM job");
   assert.deepEqual(catalogJobs(deploys.bucket.db), []);
   assert.deepEqual((await check()).result.jobs, []);

@@ -1,14 +1,5 @@
 import assert from "node:assert/strict";
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  realpathSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import type { CatalogJob } from "../../../lib/bucket/base/model.ts";
@@ -100,9 +91,7 @@ console.log(process.execPath, process.argv.length, getCompileCacheDir());
 `;
   const set = await setUp(
     t,
-    {
-      web: { manifest: hooksOf({ go: ["cli"] }), files: { "_hooks/go.py": null as never, "_hooks/go.ts": typescript } },
-    },
+    { web: { manifest: hooksOf({ go: ["cli"] }), files: { "_hooks/go.py": null as never, "_hooks/go.ts": typescript } } },
     { hosts: [A] },
   );
   await set.run({ kind: "cli" });
@@ -142,8 +131,7 @@ sys.exit(3)
   await assert.rejects(set.run({ kind: "cli" }), {
     code: "ErrHookFailed",
     message:
-      `hook go (cli) of job web failed on 2 workers: ${A}: exit code 3: no luck on ${A}; ` +
-      `${B}: exit code 3: no luck on ${B}`,
+      `hook go (cli) of job web failed on 2 workers: ${A}: exit code 3: no luck on ${A}; ` + `${B}: exit code 3: no luck on ${B}`,
   });
   assert.deepEqual(
     traces(set.dir).map((trace) => trace.BATCH_ALLOCATIONS),
@@ -159,10 +147,7 @@ os.rmdir("busy")
 `;
   const order = `${RECORD}if ops.allocation_ip() == "${A}": ops.put_rollout_order(["${C}", "${A}", "${B}"]).raise_for_status()\n`;
   const set = await setUp(t, {
-    web: {
-      manifest: hooksOf({ go: ["cli"], a_order: ["cli"] }),
-      files: { "_hooks/go.py": alone, "_hooks/a_order.py": order },
-    },
+    web: { manifest: hooksOf({ go: ["cli"], a_order: ["cli"] }), files: { "_hooks/go.py": alone, "_hooks/a_order.py": order } },
   });
   await set.run({ kind: "cli" });
   assert.deepEqual(
@@ -251,8 +236,7 @@ test("a script may be a template; where it cannot be rendered that is the error"
   const files = { "_hooks/go.py": null as never, "_hooks/go.py.tpl": 'print("{{ getSecret "name" }}"[:3])\n' };
   const set = await setUp(t, { web: { manifest: hooksOf({ go: ["cli"] }), files } }, { hosts: [A] });
   await assert.rejects(set.run({ kind: "cli" }), {
-    message:
-      /failed on 1 worker: 127\.0\.0\.1: Cannot render a template of job web on 127\.0\.0\.1: .*key "name" is missing/,
+    message: /failed on 1 worker: 127\.0\.0\.1: Cannot render a template of job web on 127\.0\.0\.1: .*key "name" is missing/,
   });
   const kv = set.deploys.bucket.kv();
   kv.put("secrets/job/web", "name", "abcdefgh");
@@ -267,9 +251,7 @@ test("HR-052 HR-054 HR-056 HR-057 HR-136 HR-157 what the passes are for, and the
   const set = await setUp(t, jobs, { disabled: { web: [B] } });
   const told = async (pass: Omit<HookPass, "job">, ...names: string[]) => {
     await set.run(pass);
-    return traces(set.dir).map((trace) =>
-      ["ALLOCATION_IP", "DISABLED", ...names].map((name) => trace[name] ?? "-").join(" "),
-    );
+    return traces(set.dir).map((trace) => ["ALLOCATION_IP", "DISABLED", ...names].map((name) => trace[name] ?? "-").join(" "));
   };
   const all = [`${A} 0`, `${B} 1`, `${C} 0`];
   assert.deepEqual(await told({ kind: "cli" }), all);
@@ -280,11 +262,7 @@ test("HR-052 HR-054 HR-056 HR-057 HR-136 HR-157 what the passes are for, and the
     all.map((one) => `${one} ${A}  -`),
   );
   assert.deepEqual(
-    await told(
-      { kind: "command_control", workers: [B, C], variables: { TARGET: "reload" } },
-      "TARGET",
-      "NEW_ALLOCATIONS",
-    ),
+    await told({ kind: "command_control", workers: [B, C], variables: { TARGET: "reload" } }, "TARGET", "NEW_ALLOCATIONS"),
     [`${C} 0 reload -`],
   );
   await set.deploys.build(jobs, { hosts: [A, B], disabled: { web: [B] } });
@@ -352,9 +330,7 @@ sys.stderr.write("no newline")
 });
 
 test("HR-005 HR-006 HR-008 the API answers the first line of a script, and nobody once the session is closed", async (t) => {
-  const set = await setUp(t, web(`import ops\nprint("id", ops.get_kv_value("ops/bucket", "bucket_id"))\n`), {
-    hosts: [A],
-  });
+  const set = await setUp(t, web(`import ops\nprint("id", ops.get_kv_value("ops/bucket", "bucket_id"))\n`), { hosts: [A] });
   const listening = () => process.getActiveResourcesInfo().filter((one) => one === "TCPServerWrap").length;
   const before = listening();
   await set.run({ kind: "cli" });
@@ -387,9 +363,7 @@ sys.exit(0 if len(open("tries-" + ops.allocation_ip()).read()) >= 3 else 1)
 `;
   const jobs = { web: { manifest: hooksOf({ go: ["health_check"] }), files: { "_hooks/go.py": RECORD + third } } };
   const set = await setUp(t, jobs, { hosts: [A] });
-  await assert.rejects(set.run({ kind: "health_check", wait: { attempts: 2, intervalSeconds: 0 } }), {
-    code: "ErrHookFailed",
-  });
+  await assert.rejects(set.run({ kind: "health_check", wait: { attempts: 2, intervalSeconds: 0 } }), { code: "ErrHookFailed" });
   await set.run({ kind: "health_check", wait: { attempts: 2, intervalSeconds: 0 } });
   assert.equal(traces(set.dir).length, 3);
 });
@@ -405,10 +379,7 @@ subprocess.run(["sleep", "600"])
   t.after(() => cancel.abort());
   const running = set.run({ kind: "cli" }, cancel.signal);
   running.catch(() => {});
-  await until(
-    "one to hold and one to wait",
-    () => /acquire 200/.test(activity(set)) && processesIn(set.dir).length >= 6,
-  );
+  await until("one to hold and one to wait", () => /acquire 200/.test(activity(set)) && processesIn(set.dir).length >= 6);
   cancel.abort();
   await assert.rejects(running, { code: "cancelled" });
   assert.deepEqual(processesIn(set.dir), []);
@@ -421,17 +392,14 @@ test("HR-212 HR-213 a semaphore is in no database, and a slot that was left take
   await set.run({ kind: "cli" });
   assert.deepEqual(activity(set).match(/acquire \d+/g), ["acquire 200", "acquire 200"]);
   const data = path.join(set.dir, "data");
-  for (const file of readdirSync(data))
-    assert.ok(!readFileSync(path.join(data, file)).includes("a-name-of-its-own"), file);
+  for (const file of readdirSync(data)) assert.ok(!readFileSync(path.join(data, file)).includes("a-name-of-its-own"), file);
 });
 
 test("what a script leaves running in the background is not waited for", async (t) => {
   const flag = path.join(temporaryFolder(t), "go on");
   const set = await setUp(
     t,
-    web(
-      `import subprocess\nsubprocess.Popen(["sh", "-c", "while [ ! -e '${flag}' ]; do sleep 0.05; done; rm '${flag}'"])\n`,
-    ),
+    web(`import subprocess\nsubprocess.Popen(["sh", "-c", "while [ ! -e '${flag}' ]; do sleep 0.05; done; rm '${flag}'"])\n`),
     { hosts: [A] },
   );
   await set.run({ kind: "cli" });

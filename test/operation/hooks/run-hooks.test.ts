@@ -42,11 +42,7 @@ test("HR-051 HR-306 HR-124 HR-316 the hooks command runs one hook of one job, an
   );
   assert.equal(wrote(), "yes");
   await assert.rejects(runHooks(bucket.context("hooks"), { hook: "go", job: "idle" }), { code: "unknown_name" });
-  assert.deepEqual(await runHooks(bucket.context("hooks"), { hook: "rest" }), {
-    job: "idle",
-    hook: "rest",
-    scripts: [],
-  });
+  assert.deepEqual(await runHooks(bucket.context("hooks"), { hook: "rest" }), { job: "idle", hook: "rest", scripts: [] });
   assert.match(bucket.activity.at(-1) ?? "", /idle has no allocation to run the hook for/);
 });
 

@@ -35,8 +35,7 @@ const workersIn = (result: unknown) => (result as { workers: Worker[] }).workers
 test("drift tells per worker and job what was changed by hand, with diff, or is missing, and who is unreachable", async (t) => {
   const deploys = await Deploys.make(t);
   await deploys.build({ web: { files: { "conf/a": "one\ntwo\nthree\n", run: "#!" } }, db: {} });
-  const look = (params: Record<string, unknown> = {}, options = {}) =>
-    carryOut(deploys.bucket, "drift", drift, params, options);
+  const look = (params: Record<string, unknown> = {}, options = {}) => carryOut(deploys.bucket, "drift", drift, params, options);
   const never = await look({ workers: [A] });
   assert.deepEqual(
     workersIn(never.result)[0]?.allocations.map(({ outcome }) => outcome),

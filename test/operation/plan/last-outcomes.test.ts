@@ -47,13 +47,7 @@ async function setUp(t: TestContext, manifest: Record<string, unknown> = {}, fil
     return () => rmSync(file);
   };
   const run = (kind: ControlKind, params: Record<string, unknown> = {}, signal?: AbortSignal) =>
-    carryOut(
-      deploys.bucket,
-      kind,
-      control(kind),
-      { jobs: ["web"], ...params },
-      { ...(signal && { signal }), secrets: [SECRET] },
-    );
+    carryOut(deploys.bucket, kind, control(kind), { jobs: ["web"], ...params }, { ...(signal && { signal }), secrets: [SECRET] });
   return { deploys, build, rows, last, note, run, failed: () => countFailed(db) };
 }
 
@@ -115,10 +109,7 @@ test("a failed gate is the outcome of the change; what was put back says so", as
   assert.equal((await deploys.deploy()).error, undefined);
   const other = await setUp(t, {
     on_failure: "restore",
-    health_check: {
-      ...CHECK,
-      checks: [{ type: "ssh", command: "! { [ -f sick ] && grep -q two jobs/web/release; }" }],
-    },
+    health_check: { ...CHECK, checks: [{ type: "ssh", command: "! { [ -f sick ] && grep -q two jobs/web/release; }" }] },
   });
   other.note(B, "sick");
   await other.deploys.deploy();

@@ -1,14 +1,5 @@
 import assert from "node:assert/strict";
-import {
-  chmodSync,
-  copyFileSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
@@ -107,15 +98,9 @@ const HARMS: [name: string, harm: Harm, expected: RegExp[]][] = [
   [
     "another kv.key",
     ({ layout }) => writeFileSync(layout.kvKey, Buffer.alloc(32)),
-    [
-      /^bucket: kv\.key: problem: it does not open 1 of 1 sealed values: ops\/job\/web\/worker\/127\.0\.0\.1 certs\/web\.key$/,
-    ],
+    [/^bucket: kv\.key: problem: it does not open 1 of 1 sealed values: ops\/job\/web\/worker\/127\.0\.0\.1 certs\/web\.key$/],
   ],
-  [
-    "no kv.key",
-    ({ layout }) => rmSync(layout.kvKey),
-    [/^bucket: kv\.key: problem: Cannot read secrets\/kv\.key: there is none/],
-  ],
+  ["no kv.key", ({ layout }) => rmSync(layout.kvKey), [/^bucket: kv\.key: problem: Cannot read secrets\/kv\.key: there is none/]],
   ["half a CA", ({ layout }) => rmSync(layout.caKey), [/^bucket: CA: problem: Cannot use the CA in /]],
   ["a journal", ({ layout }) => writeFileSync(layout.journal, "{}"), [/^bucket: journal: warning: /]],
   [
@@ -270,10 +255,7 @@ test("ops doctor ends with 0, or with 1 where there is a problem; --json has the
   chmodSync(made.layout.kvKey, 0o644);
   const sick = await ops(["doctor"], { cwd: made.dir });
   assert.equal(sick.code, 1);
-  assert.match(
-    sick.stdout,
-    / {2}problem {2}rights +secrets\/kv\.key: others may read it\n +chmod go= secrets\/kv\.key\n/,
-  );
+  assert.match(sick.stdout, / {2}problem {2}rights +secrets\/kv\.key: others may read it\n +chmod go= secrets\/kv\.key\n/);
   const { grade, findings } = JSON.parse((await ops(["doctor", "--json", "--bucket-dir", made.dir])).stdout);
   assert.equal(grade, "problem");
   assert.deepEqual(Object.keys(findings[0]), ["where", "check", "grade", "message", "advice"]);

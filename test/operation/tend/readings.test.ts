@@ -113,15 +113,12 @@ test("CP-132 after a cancel no further worker is asked", async (t) => {
   };
   const failure = await failureOf(sysstat(context, { concurrency: 1 }));
   assert.equal(failure.code, "cancelled");
-  assert.deepEqual(grades(failure.details as Read), [
-    ...["127.0.0.1 ok", "127.0.0.2 not_started", "127.0.0.3 not_started"],
-  ]);
+  assert.deepEqual(grades(failure.details as Read), [...["127.0.0.1 ok", "127.0.0.2 not_started", "127.0.0.3 not_started"]]);
 });
 
 test("a worker whose programs say what they like is told apart from the others by one sentence", async (t) => {
   const bin = temporaryFolder(t);
-  const program = (name: string, text: string) =>
-    writeFileSync(path.join(bin, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
+  const program = (name: string, text: string) => writeFileSync(path.join(bin, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
   const fleet = await SshFleet.start(t, { hosts: ["127.0.0.1"], env: { PATH: `${bin}:${process.env.PATH}` } });
   const bucket = await sshBucket(t, fleet);
   const ask = () => facts(bucket.context("worker_facts"), {});

@@ -15,8 +15,7 @@ test("CP-107 a restore saves the present first, and the present can be restored 
   await mark(bucket.layout, "one");
   const made = (await takeSnapshot(bucket.context("snapshot_create"), { note: "n" })) as { name: string };
   await mark(bucket.layout, "two");
-  const restore = (snapshot: string) =>
-    restoreSnapshot(bucket.context("snapshot_restore"), { snapshot, with_source: true });
+  const restore = (snapshot: string) => restoreSnapshot(bucket.context("snapshot_restore"), { snapshot, with_source: true });
   const { saved_as } = (await restore(made.name)) as { saved_as: string };
   assert.deepEqual(await marksOf(bucket.layout), marks("one", "one"));
   const context = bucket.context("snapshot_restore");

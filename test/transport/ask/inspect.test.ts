@@ -53,10 +53,7 @@ test("a job that hangs when it is asked is given up in time", async (t) => {
 test("a job without folder or without such a target says so", async (t) => {
   const { transport, write } = setUp(t);
   const missing = await makeStatus(transport, "web", {});
-  assert.deepEqual(
-    [missing.exitCode, missing.stdout],
-    [66, "jobs/web is missing on this worker: deploy to it first\n"],
-  );
+  assert.deepEqual([missing.exitCode, missing.stdout], [66, "jobs/web is missing on this worker: deploy to it first\n"]);
   write("jobs/web/Makefile", "start:\n\t@true\n");
   const { exitCode, stdout } = await makeStatus(transport, "web", {});
   assert.equal(exitCode, 2);

@@ -18,14 +18,7 @@ import {
 } from "../../../lib/transport/ask/runner.ts";
 import { patience } from "../../../scripts/patience.ts";
 import { until } from "../../helpers/temporary.ts";
-import {
-  installJob,
-  processesIn,
-  type TestWorker,
-  temporaryWorker,
-  USERLANDS,
-  type Userland,
-} from "../../helpers/worker.ts";
+import { installJob, processesIn, type TestWorker, temporaryWorker, USERLANDS, type Userland } from "../../helpers/worker.ts";
 
 const RUN_ID = "0190a5e8-0000-7000-8000-0000000000aa";
 
@@ -183,10 +176,7 @@ describe("bin/runner", { concurrency: 4 }, () => {
     const worker = await workerWithJob(t);
     await mkdir(path.join(worker.folder, ".runner"));
     await writeFile(path.join(worker.folder, ".runner/web.last"), "gibberish\n");
-    await assert.rejects(
-      lastTarget(worker.transport, "web"),
-      /^Failure: Cannot read what ran last for web on 127\.0\.0\.1/,
-    );
+    await assert.rejects(lastTarget(worker.transport, "web"), /^Failure: Cannot read what ran last for web on 127\.0\.0\.1/);
     await assert.rejects(lastTarget(worker.transport, "web", { signal: AbortSignal.abort() }), { code: "cancelled" });
   });
 
@@ -199,12 +189,7 @@ describe("bin/runner", { concurrency: 4 }, () => {
     ["a run id with a slash", ["web", "start", "a/b"], RUNNER_EXIT.arguments, /is not a run id/],
     ["a hash with a blank", ["web", "start", "r", "a b"], RUNNER_EXIT.arguments, /is not a hash/],
     ["a wait that is no number", ["web", "start", "r", "h", "x"], RUNNER_EXIT.arguments, /is not a number of seconds/],
-    [
-      "a list of runs with a blank",
-      ["web", "start", "r", "h", "1", "a b"],
-      RUNNER_EXIT.arguments,
-      /is not a list of run ids/,
-    ],
+    ["a list of runs with a blank", ["web", "start", "r", "h", "1", "a b"], RUNNER_EXIT.arguments, /is not a list of run ids/],
     ["a job that is not listed", ["we", "start"], RUNNER_EXIT.unknownJob, /the job we is not allocated to this worker/],
     ["a missing folder", ["gone", "start"], RUNNER_EXIT.missingFolder, /jobs\/gone is missing on this worker/],
   ] as const)
@@ -365,8 +350,7 @@ describe("bin/runner", { concurrency: 4 }, () => {
     const worker = await workerWithJob(t);
     const staged = path.join(worker.folder, ".sync/web");
     await mkdir(path.join(staged, "new"), { recursive: true });
-    for (const name of ["commit", "new/1", "parents", "removals", "emptied"])
-      await writeFile(path.join(staged, name), "");
+    for (const name of ["commit", "new/1", "parents", "removals", "emptied"]) await writeFile(path.join(staged, name), "");
     await writeFile(path.join(staged, "moves"), "jobs/web/data\n");
     await mkdir(path.join(worker.job, "data"));
     const outcome = await run(worker, "work");

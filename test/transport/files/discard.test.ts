@@ -55,14 +55,10 @@ for (const [way, make] of Object.entries(WAYS)) {
     await prepare(transport);
     const { folder } = transport;
     mkdirSync(path.join(folder, ".sync/web/new"), { recursive: true });
-    for (const name of ["commit", "moves", "new/1"])
-      writeFileSync(path.join(folder, ".sync/web", name), "jobs/web/back\n");
+    for (const name of ["commit", "moves", "new/1"]) writeFileSync(path.join(folder, ".sync/web", name), "jobs/web/back\n");
     for (const lock of [".sync/web.lock", ".runner/web.lock"]) symlinkSync(holder(1, "1"), path.join(folder, lock));
     await discardJob(transport, "web", never);
-    assert.deepEqual(
-      [readdirSync(path.join(folder, "jobs")), readdirSync(path.join(folder, ".sync"))],
-      [["other"], []],
-    );
+    assert.deepEqual([readdirSync(path.join(folder, "jobs")), readdirSync(path.join(folder, ".sync"))], [["other"], []]);
   });
 
   test(`${way}: from a worker that left, the bucket's folder goes, but not another worker's, nor under a process`, async (t) => {

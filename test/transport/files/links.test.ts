@@ -154,8 +154,7 @@ for (const userland of USERLANDS)
         assert.equal(await readText(worker.transport, { job: "web", path: "Makefile", bytes: 100 }, signal), "");
         const limits = { files: 1, bytes: 100, timeoutMs: LONG_MS };
         assert.deepEqual(await lastLogs(worker.transport, "web", limits), []);
-        if (name === "jobs")
-          await assert.rejects(discardJob(worker.transport, "web", signal), /jobs is a symbolic link/);
+        if (name === "jobs") await assert.rejects(discardJob(worker.transport, "web", signal), /jobs is a symbolic link/);
         else await discardJob(worker.transport, "web", signal);
         assert.ok(readdirSync(elsewhere, { recursive: true }).some((one) => String(one).endsWith("web.log")));
       }

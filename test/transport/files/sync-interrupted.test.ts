@@ -27,14 +27,9 @@ const FOREIGN = ["data/db", "logs/a.log", "bin/tool", "conf/own", "own"];
 const FIXTURE = fileURLToPath(new URL("../../fixtures/sync-forever.ts", import.meta.url));
 
 /** A worker with bin/runner and files in the job's folder that are not ours. */
-async function preparedWorker(
-  ...setting: Parameters<typeof temporaryWorker>
-): Promise<TestWorker & { syncMs: number }> {
+async function preparedWorker(...setting: Parameters<typeof temporaryWorker>): Promise<TestWorker & { syncMs: number }> {
   const worker = await temporaryWorker(...setting);
-  const files = [
-    syncFile("jobs.json", jobsJson([{ job: "web", disabled: false }])),
-    syncFile("bin/runner", runnerText(), 0o755),
-  ];
+  const files = [syncFile("jobs.json", jobsJson([{ job: "web", disabled: false }])), syncFile("bin/runner", runnerText(), 0o755)];
   await syncTree(worker.transport, { name: WORKER_TREE, folder: ".", files });
   for (const name of FOREIGN) {
     const file = path.join(worker.folder, "jobs/web", name);

@@ -51,10 +51,7 @@ describe("syncTree", { concurrency: 4 }, () => {
         await Promise.all(["Makefile", "run.sh", "certs/key", "conf/deep"].map(modeOf)),
         [0o644, 0o755, 0o600, 0o755],
       );
-      assert.ok(
-        Date.now() - (await stat(path.join(folder, "jobs/web/Makefile"))).mtimeMs < 60_000,
-        "make compares times",
-      );
+      assert.ok(Date.now() - (await stat(path.join(folder, "jobs/web/Makefile"))).mtimeMs < 60_000, "make compares times");
 
       const changed = await syncJob(transport, [syncFile("Makefile", "stop:\n"), syncFile("run.sh", "#!", 0o755)]);
       assert.deepEqual(changed.changed, ["Makefile"]);
@@ -138,10 +135,7 @@ describe("syncTree", { concurrency: 4 }, () => {
       await mkdir(path.join(job, "was-there"));
       await syncJob(transport, [syncFile("was-there/a", "1")]);
       await syncJob(transport, []);
-      assert.deepEqual(await contentOf(job), {
-        ...Object.fromEntries(foreign.map((name) => [name, "mine"])),
-        "was-there/": "",
-      });
+      assert.deepEqual(await contentOf(job), { ...Object.fromEntries(foreign.map((name) => [name, "mine"])), "was-there/": "" });
     });
 
     test(`a folder that is gone is made again and stays ours with the ${userland} programs`, async (t) => {
@@ -270,10 +264,7 @@ describe("syncTree", { concurrency: 4 }, () => {
         /it cannot have a file/,
       );
     await assert.rejects(syncJob(watch.transport, [syncFile("a", ""), syncFile("a", "")]), /cannot have a file "a"/);
-    await assert.rejects(
-      syncJob(watch.transport, [syncFile("a", ""), syncFile("a/b", "")]),
-      /both a file and a folder/,
-    );
+    await assert.rejects(syncJob(watch.transport, [syncFile("a", ""), syncFile("a/b", "")]), /both a file and a folder/);
     for (const [name, folder] of [
       ["web", "jobs/db"],
       ["web", "."],
@@ -348,9 +339,7 @@ describe("syncTree", { concurrency: 4 }, () => {
       await sleep(600_000, stop.signal).catch(() => {});
       yield Buffer.from("ew");
     }
-    await assert.rejects(syncJob(transport, [{ ...syncFile("a", "new"), open: stalled }], stop.signal), {
-      code: "cancelled",
-    });
+    await assert.rejects(syncJob(transport, [{ ...syncFile("a", "new"), open: stalled }], stop.signal), { code: "cancelled" });
     assert.deepEqual(processesIn(folder), []);
     assert.deepEqual(await contentOf(folder), before);
     assert.ok(!existsSync(path.join(folder, ".sync/web.lock")));
@@ -367,16 +356,12 @@ describe("syncTree", { concurrency: 4 }, () => {
       code: "failed",
       message: "Cannot sync web to 127.0.0.1: one; two",
     });
-    await assert.rejects(syncJob(broken("kill -9 $$"), []), {
-      message: "Cannot sync web to 127.0.0.1: ended by SIGKILL",
+    await assert.rejects(syncJob(broken("kill -9 $$"), []), { message: "Cannot sync web to 127.0.0.1: ended by SIGKILL" });
+    await assert.rejects(syncJob(broken("exit 0"), []), { message: "Cannot sync web to 127.0.0.1: its answer was cut off" });
+    await assert.rejects(syncTree(broken("sleep 600"), { name: "web", folder: "jobs/web", files: [] }, { timeoutMs: 30 }), {
+      code: "timeout",
+      message: "Cannot sync web to 127.0.0.1: it had not ended after 0.03 s",
     });
-    await assert.rejects(syncJob(broken("exit 0"), []), {
-      message: "Cannot sync web to 127.0.0.1: its answer was cut off",
-    });
-    await assert.rejects(
-      syncTree(broken("sleep 600"), { name: "web", folder: "jobs/web", files: [] }, { timeoutMs: 30 }),
-      { code: "timeout", message: "Cannot sync web to 127.0.0.1: it had not ended after 0.03 s" },
-    );
   });
 });
 

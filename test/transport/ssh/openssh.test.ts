@@ -89,9 +89,7 @@ ${COMMON}`,
 });
 
 test("the host stands behind `--`", () => {
-  assert.deepEqual(masterArgv("/srv/x", "10.0.0.7"), [
-    ...["ssh", "-F", "/srv/x/config", "-M", "-N", "-T", "--", "10.0.0.7"],
-  ]);
+  assert.deepEqual(masterArgv("/srv/x", "10.0.0.7"), [...["ssh", "-F", "/srv/x/config", "-M", "-N", "-T", "--", "10.0.0.7"]]);
 });
 
 const HOSTILE = [
@@ -101,10 +99,7 @@ const HOSTILE = [
 
 for (const value of HOSTILE)
   test(`a host ${JSON.stringify(value.slice(0, 30))} does not get into the configuration`, () => {
-    assert.throws(() => sshConfig("/srv/x", settings, [at(value)]), {
-      code: "failed",
-      message: /^Cannot use the host /,
-    });
+    assert.throws(() => sshConfig("/srv/x", settings, [at(value)]), { code: "failed", message: /^Cannot use the host / });
     assert.throws(() => sshConfig("/srv/x", settings, [at("a", { sshJump: `b@${value}` })]), { code: "failed" });
   });
 

@@ -126,8 +126,7 @@ test("CP-133 a cancel ends every wait: for the connection, for a place, and for 
   ];
   await sleep(100);
   stop.abort();
-  for (const one of await Promise.allSettled(waiting))
-    assert.equal(one.status === "rejected" && one.reason.code, "cancelled");
+  for (const one of await Promise.allSettled(waiting)) assert.equal(one.status === "rejected" && one.reason.code, "cancelled");
   await assert.rejects(one.script("true", { signal: stop.signal }), { code: "cancelled" });
   hold.abort();
   assert.equal((await holding).reason, "cancelled");
@@ -135,9 +134,7 @@ test("CP-133 a cancel ends every wait: for the connection, for a place, and for 
 
 test("CP-133 a cancel does not wait for a shell that does not open", async (t) => {
   const flag = path.join(temporaryFolder(t), "slow");
-  const fleet = await SshFleet.start(t, {
-    login: `[ ! -f '${flag}' ] || sleep 300; exec sh -c "$SSH_ORIGINAL_COMMAND"`,
-  });
+  const fleet = await SshFleet.start(t, { login: `[ ! -f '${flag}' ] || sleep 300; exec sh -c "$SSH_ORIGINAL_COMMAND"` });
   const one = await fleet.one(t);
   const stuck = await one.script("sleep 300", { timeoutMs: 50, isShort: true });
   assert.deepEqual([stuck.reason, stuck.receipt], ["timeout", "stopped"], "from now on there is no kept shell");

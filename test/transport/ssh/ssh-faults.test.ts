@@ -133,11 +133,7 @@ function haltingTree(): { tree: SyncTree; halted: Promise<void>; goOn: () => voi
   return { tree: { name: "web", folder: "jobs/web", files }, halted: halted.promise, goOn: go.resolve };
 }
 
-const OLD: SyncTree = {
-  name: "web",
-  folder: "jobs/web",
-  files: [syncFile("Makefile", "stop:\n"), syncFile("a/b", "old\n")],
-};
+const OLD: SyncTree = { name: "web", folder: "jobs/web", files: [syncFile("Makefile", "stop:\n"), syncFile("a/b", "old\n")] };
 
 test("a session that dies in the middle of a sync leaves the old tree, and the next sync heals", async (t) => {
   const fleet = await SshFleet.start(t);
@@ -149,8 +145,7 @@ test("a session that dies in the middle of a sync leaves the old tree, and the n
   fleet.cut();
   await assert.rejects(syncing, {
     code: "unreachable",
-    message:
-      /^The connection was lost to worker 127\.0\.0\.1: .+; the command that ran there is (stopped|already gone)$/,
+    message: /^The connection was lost to worker 127\.0\.0\.1: .+; the command that ran there is (stopped|already gone)$/,
   });
   const jobs = path.join(one.folder, "jobs", "web");
   assert.deepEqual(await contentOf(jobs), { Makefile: "stop:\n", "a/b": "old\n" });
@@ -203,9 +198,7 @@ test("60 workers behind one sshd with MaxStartups 10:30:100 are all reached", as
   const hosts = Array.from({ length: 60 }, (_, index) => `127.0.1.${index + 1}`);
   const fleet = await SshFleet.start(t, { hosts, sshd: ["MaxStartups 10:30:100"] });
   const { transports } = await fleet.connect(t);
-  const said = await runAll(transports, 60, (one) =>
-    one.script('echo "$1"', { args: [one.worker.host], isShort: true }),
-  );
+  const said = await runAll(transports, 60, (one) => one.script('echo "$1"', { args: [one.worker.host], isShort: true }));
   assert.deepEqual(
     said.map((result) => (result.status === "fulfilled" ? result.value.stdout : result.reason.message)),
     hosts.map((host) => `${host}\n`),

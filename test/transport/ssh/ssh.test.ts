@@ -314,14 +314,7 @@ for (const userland of ["system", "busybox"] as const)
     assert.equal((await stat(path.join(one.folder, "jobs/web/run/even"))).mode & 0o777, 0o755);
     await installJob({ transport: one, launcher: fleet.launcher, folder: one.folder }, "db", "start:\n\t@echo $$WHO\n");
     const lines: string[] = [];
-    const order = {
-      job: "db",
-      target: "start",
-      runId: "r1",
-      hash: "h1",
-      timeoutMs: patience(20_000),
-      env: { WHO: "me" },
-    };
+    const order = { job: "db", target: "start", runId: "r1", hash: "h1", timeoutMs: patience(20_000), env: { WHO: "me" } };
     const outcome = await runTarget(one, { ...order, onLine: (line) => lines.push(line) });
     assert.deepEqual([outcome.exitCode, lines], [0, ["me"]]);
     assert.deepEqual(await lastTarget(one, "db"), { hash: "h1", target: "start" });
@@ -329,28 +322,13 @@ for (const userland of ["system", "busybox"] as const)
 
 async function expected(tree: ReturnType<typeof numberedTree>): Promise<Record<string, string>> {
   const content: Record<string, string> = {};
-  for (const file of tree.files)
-    for await (const chunk of file.open()) content[file.path] = Buffer.from(chunk).toString();
+  for (const file of tree.files) for await (const chunk of file.open()) content[file.path] = Buffer.from(chunk).toString();
   return content;
 }
 
 test("file names full of shell metacharacters arrive as they are", async (t) => {
   const one = await (await SshFleet.start(t)).one(t);
-  const names = [
-    "$(touch x)",
-    "a b",
-    "'; rm -rf .",
-    '"`id`"',
-    "-rf",
-    "*",
-    "a|b&c",
-    "#",
-    "~",
-    "\\",
-    "ü",
-    "%s",
-    "a;b/c>d",
-  ];
+  const names = ["$(touch x)", "a b", "'; rm -rf .", '"`id`"', "-rf", "*", "a|b&c", "#", "~", "\\", "ü", "%s", "a;b/c>d"];
   const files = names.map((name) => syncFile(name, name));
   await syncTree(one, { name: "web", folder: "jobs/web", files });
   const found = await contentOf(path.join(one.folder, "jobs", "web"));

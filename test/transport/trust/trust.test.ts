@@ -51,8 +51,7 @@ async function silentListener(t: TestContext): Promise<{ port: number; connected
   return { port: (server.address() as { port: number }).port, connected: once(server, "connection") };
 }
 
-const linesOf = (name: string, files: readonly string[]) =>
-  files.map((file) => `${name} ${publicPart(file)}\n`).join("");
+const linesOf = (name: string, files: readonly string[]) => files.map((file) => `${name} ${publicPart(file)}\n`).join("");
 const shown = (files: readonly string[]) =>
   files.map((file) => ({ type: publicPart(file).split(" ")[0], fingerprint: fingerprintBy(file) }));
 
@@ -62,14 +61,7 @@ test("CP-252 a new host is recorded with all its keys, then it is unchanged, and
   const name = `[127.0.0.2]:${sshd.port}`;
   const { workers } = await give([at("127.0.0.2", sshd.port)]);
   assert.deepEqual(workers, [
-    {
-      worker: "127.0.0.2",
-      host: name,
-      outcome: "trusted",
-      fingerprints: shown(sshd.hostKeys),
-      previous: [],
-      error: null,
-    },
+    { worker: "127.0.0.2", host: name, outcome: "trusted", fingerprints: shown(sshd.hostKeys), previous: [], error: null },
   ]);
   assert.equal(text(), linesOf(name, sshd.hostKeys));
   assert.equal(statSync(file).mode & 0o777, 0o600);
@@ -161,10 +153,7 @@ test("CP-137 a cancel ends the wait for a silent host at once, with nothing left
   const silent = await silentListener(t);
   const { launcher, give, text } = place(t);
   const stop = new AbortController();
-  const given = give([at("127.0.0.1", silent.port), at("127.0.0.1", silent.port + 1)], {
-    signal: stop.signal,
-    concurrency: 1,
-  });
+  const given = give([at("127.0.0.1", silent.port), at("127.0.0.1", silent.port + 1)], { signal: stop.signal, concurrency: 1 });
   await silent.connected;
   stop.abort();
   await assert.rejects(given, { code: "cancelled" });
@@ -192,10 +181,7 @@ test("a worker behind a jump host is asked through it, once the jump host is tru
   );
   assert.equal(result.workers[1]?.error, "from the jump host: connect failed: Connection refused");
   assert.equal(said[0], `jump host [127.0.0.1]:${hop.port} trusted`);
-  assert.equal(
-    text(),
-    linesOf(`[127.0.0.1]:${hop.port}`, hop.hostKeys) + linesOf(`[127.0.0.2]:${inner.port}`, inner.hostKeys),
-  );
+  assert.equal(text(), linesOf(`[127.0.0.1]:${hop.port}`, hop.hostKeys) + linesOf(`[127.0.0.2]:${inner.port}`, inner.hostKeys));
   assert.ok(/direct_tcpip: .* target 127\.0\.0\.2 /.test(hop.log));
   assert.ok(!/userauth_pubkey|Accepted/.test(inner.log));
   assert.deepEqual(readdirSync(process.env.TMPDIR as string), []);

@@ -3,7 +3,5 @@ import * as ops from "./ops.ts";
 
 const port = await ops.getStoreValue("ops/bucket", "gateway_http");
 port.raiseForStatus();
-const response = await fetch(`http://${ops.allocationIp()}:${port.json().value}/`, {
-  signal: AbortSignal.timeout(5_000),
-});
+const response = await fetch(`http://${ops.allocationIp()}:${port.json().value}/`, { signal: AbortSignal.timeout(5_000) });
 console.log(JSON.stringify(await response.json(), null, 2));
