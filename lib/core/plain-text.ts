@@ -82,3 +82,8 @@ export function inOneLine(text: string): string {
   if (rest.length === 0) return first;
   return `${first} ${(rest.findLast((line) => !TRACE.test(line)) ?? rest.at(-1) ?? "").trim()}`;
 }
+
+/** A number of things: `1 job`, `2 jobs`. */
+export function counted(number: number, thing: string): string {
+  return `${number} ${thing}${number === 1 ? "" : "s"}`;
+}

@@ -47,12 +47,9 @@ export function checkDemands(jobs: readonly DemandJob[], unreadable: ReadonlySet
 /** The graph of the demands between different, known jobs: an edge leads from the dependent to its upstream. */
 export function demandGraph(jobs: readonly DemandJob[]): DemandGraph {
   const names = new Set(jobs.map((job) => job.name));
-  return new Map(
-    jobs.map(({ name, hooks }) => [
-      name,
-      new Set(hooks.map((hook) => hook.demandJob).filter((upstream) => upstream !== name && names.has(upstream))),
-    ]),
-  );
+  const upstream = ({ name, hooks }: DemandJob) =>
+    hooks.map((hook) => hook.demandJob).filter((one) => one !== name && names.has(one));
+  return new Map(jobs.map((job) => [job.name, new Set(upstream(job))]));
 }
 
 function checkVersions(jobs: readonly DemandJob[]): DemandProblem[] {

@@ -168,13 +168,12 @@ export class Supervisor {
   async stop(): Promise<void> {
     this.#stopping = true;
     const runs = [...this.#active.values()];
-    await Promise.all(
-      runs.map(async (run) => {
-        run.stopped ??= SERVER_RESTARTED;
-        await this.#attempt(run, () => this.#end(run, undefined));
-        await run.ended;
-      }),
-    );
+    const end = async (run: ActiveRun) => {
+      run.stopped ??= SERVER_RESTARTED;
+      await this.#attempt(run, () => this.#end(run, undefined));
+      await run.ended;
+    };
+    await Promise.all(runs.map(end));
   }
 
   async #take(layout: Layout, runId: string, command: string, take = takeBucket): Promise<BucketLock> {

@@ -140,23 +140,14 @@ function workerRows(workers: readonly BuiltWorker[]): Record<string, Row[]> {
 
 /** The rows of each table about jobs. */
 function jobRows(jobs: readonly BuiltJob[]): Record<string, Row[]> {
-  const ofEach = <T>(listOf: (job: BuiltJob) => T[], rowFrom: (one: T) => Row) =>
-    jobs.flatMap((job) => listOf(job).map((one) => ({ job: job.name, ...rowFrom(one) })));
+  const ofEach = (rowsOf: (job: BuiltJob) => Row[]) =>
+    jobs.flatMap((job) => rowsOf(job).map((row) => ({ job: job.name, ...row })));
   return {
     job: jobs.map(jobRow),
-    job_selectors: ofEach(
-      ({ selectors }) => selectors,
-      (selector) => ({ selector }),
-    ),
-    job_ports: ofEach(
-      ({ ports }) => Object.entries(ports),
-      ([name, port]) => ({ name, port }),
-    ),
+    job_selectors: ofEach(({ selectors }) => selectors.map((selector) => ({ selector }))),
+    job_ports: ofEach(({ ports }) => Object.entries(ports).map(([name, port]) => ({ name, port }))),
     hooks: jobs.flatMap(hookRows),
-    job_files: ofEach(
-      ({ files }) => files,
-      (file) => rowOf(JOB_FILE, file),
-    ),
+    job_files: ofEach(({ files }) => files.map((file) => rowOf(JOB_FILE, file))),
   };
 }
 

@@ -89,12 +89,8 @@ export interface LastOutcome {
 }
 
 /** Records the action of a run on an allocation, and replaces the previous record. */
-export function setLastOutcome(
-  db: Database,
-  allocationId: string,
-  runId: string,
-  { action, outcome, reason }: LastOutcome,
-): void {
+export function setLastOutcome(db: Database, allocationId: string, runId: string, lastOutcome: LastOutcome): void {
+  const { action, outcome, reason } = lastOutcome;
   const sql = "INSERT OR REPLACE INTO last_outcome (alloc_id, action, outcome, run_id, reason) VALUES (?, ?, ?, ?, ?)";
   db.run(sql, allocationId, action, outcome, runId, reason);
 }

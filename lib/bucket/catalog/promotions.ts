@@ -108,7 +108,8 @@ export function beginChange(db: Database, job: string, allocationIds: readonly s
       db.run(
         `INSERT INTO hash (namespace, key, current_hash, previous_hash, current_files, previous_files, current_version, unfinished)
          VALUES (?, ?, '', '', '', '', '', 1) ON CONFLICT DO UPDATE SET unfinished = 1, current_hash = ''`,
-        ...[namespaceOf(job), id],
+        namespaceOf(job),
+        id,
       );
   });
 }

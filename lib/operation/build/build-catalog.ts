@@ -122,10 +122,9 @@ function movedAllocations(
   allocations: readonly CatalogAllocation[],
   problems: Problems,
 ): CatalogAllocation[] {
-  const places = new Map(before.map((worker) => [worker.host, `${worker.connection} ${worker.root}`]));
-  const moved = workers.filter(
-    ({ host, connection, root }) => (places.get(host) ?? `${connection} ${root}`) !== `${connection} ${root}`,
-  );
+  const placeOf = ({ connection, root }: Pick<CatalogWorker, "connection" | "root">) => `${connection} ${root}`;
+  const places = new Map(before.map((worker) => [worker.host, placeOf(worker)]));
+  const moved = workers.filter((worker) => (places.get(worker.host) ?? placeOf(worker)) !== placeOf(worker));
   for (const { host, root } of moved)
     problems.warn(
       "workspace/workers.json",
@@ -140,11 +139,8 @@ function movedAllocations(
  * What a job gets of memory and cpu: what the bucket's job settings say, else the manifest's maximum. A setting outside
  * the manifest's bounds is `ErrUnsupportedResourceConfiguration`; without bounds it becomes both of them.
  */
-function reserve(
-  { name, file, manifest }: JobSource,
-  settings: JobSettings,
-  problems: Problems,
-): { memory: Reservation; cpu: Reservation } {
+function reserve(source: JobSource, settings: JobSettings, problems: Problems): { memory: Reservation; cpu: Reservation } {
+  const { name, file, manifest } = source;
   const reservation = (what: "memory" | "cpu", parse: (text: string) => number): Reservation => {
     const bounds = manifest[what];
     const own = { ...bounds, current: bounds.max, source: "manifest" };

@@ -5,6 +5,7 @@ import { markBuilt } from "../../bucket/source/revisions.ts";
 import { readWorkspace, type Workspace } from "../../bucket/workspace/workspace.ts";
 import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { exists } from "../../core/files.ts";
+import { counted } from "../../core/plain-text.ts";
 import { quote } from "../../core/shape.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
@@ -125,10 +126,6 @@ function buildSummary(result: BuildResult): string {
   const removed = result.removed_allocations === 0 ? "" : `, ${result.removed_allocations} removed`;
   const warnings = result.warnings.length === 0 ? "" : `, ${counted(result.warnings.length, "warning")}`;
   return `built ${placed}: ${counted(result.allocations, "allocation")}${removed}${warnings}`;
-}
-
-function counted(number: number, thing: string): string {
-  return `${number} ${thing}${number === 1 ? "" : "s"}`;
 }
 
 /**

@@ -25,6 +25,7 @@ import type { OpsConf } from "../../bucket/workspace/settings.ts";
 import { leaf } from "../../codec/crypto/x509.ts";
 import { mapAll } from "../../core/async.ts";
 import { Failure } from "../../core/errors.ts";
+import { counted } from "../../core/plain-text.ts";
 import type { OperationContext } from "../base/context.ts";
 
 /** What a build does about certificates; {@link writeCertificates} stores it. */
@@ -84,7 +85,7 @@ export async function issueCertificates(
   const lastCerts = (pair: WantedPair) => pair.certs.flatMap((cert) => last.get(certKey(cert)) ?? []);
   const keptCerts = kept.map((pair) => ({ pair, certs: lastCerts(pair) }));
   warnAboutEnds(ca, keptCerts, now, problems);
-  if (due.length > 0) log.info(`issuing ${due.length} certificate${due.length === 1 ? "" : "s"}`);
+  if (due.length > 0) log.info(`issuing ${counted(due.length, "certificate")}`);
   if (due.length > 0 && ca.notAfter <= now) throw ended(ca);
   const issued = await mapAll(due, AT_ONCE, (pair) => issue(pair, authority, now), signal);
   // What is left then is no longer wanted.
@@ -122,10 +123,8 @@ function wantedPairs(
   allocations: readonly CatalogAllocation[],
   by: { ca: IssuedCert; sealingKey: Buffer; times: { expiringFrom: number; notAfter: number } },
 ): WantedPair[] {
-  const present = Map.groupBy(
-    allocations.filter((one) => !one.removed),
-    (one) => one.job,
-  );
+  const kept = allocations.filter((one) => !one.removed);
+  const present = Map.groupBy(kept, (one) => one.job);
   return jobs.flatMap(({ name: job, file, manifest }) =>
     manifest.certs.flatMap((request) => {
       const hosts = (present.get(job) ?? []).map((one) => one.worker);

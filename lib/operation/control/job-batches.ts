@@ -59,9 +59,8 @@ export interface JobWork extends Control {
 export async function controlJob(work: JobWork): Promise<void> {
   const { context, job, states, target } = work;
   await settle(work);
-  const ready = new Map(
-    states.filter(({ outcome }) => outcome === "not_started").map((state) => [state.allocation.worker, state]),
-  );
+  const waiting = states.filter(({ outcome }) => outcome === "not_started");
+  const ready = new Map(waiting.map((state) => [workerOf(state), state]));
   const order = context.kv.get(`ops/job/${job.name}`, "rollout_order");
   for (const batch of rolloutBatches(order, [...ready.keys()], job.maxConcurrentUpgrades)) {
     throwIfCancelled(context.signal);
@@ -181,12 +180,9 @@ export function hostsOf(states: readonly ControlState[]): string {
  */
 export function noteControl({ context, target }: Control, states: readonly ControlState[]): void {
   if (target === "status") return;
-  noteOutcomes(
-    context,
-    states.flatMap(({ allocation: { id }, outcome, error }): Noted[] =>
-      outcome === "not_started" || outcome === "skipped" ? [] : [{ id, action: target, outcome, reason: error }],
-    ),
-  );
+  const begun = states.filter(({ outcome }) => outcome !== "not_started" && outcome !== "skipped");
+  const toNote = ({ allocation: { id }, outcome, error }: ControlState) => ({ id, action: target, outcome, reason: error });
+  noteOutcomes(context, begun.map(toNote) as Noted[]);
 }
 
 /** Notes what a target that has succeeded means for the next deploy. */

@@ -155,10 +155,8 @@ function concludeControl({ log }: OperationContext, result: ControlResult, state
   log.info(`${result.target}: ${describeGrades(countGrades(states.map(({ outcome }) => outcome)))}`);
   const bad = states.filter(({ outcome }) => outcome !== "ok" && outcome !== "skipped");
   if (bad.length === 0) return result;
-  const errors = bad.map(
-    ({ allocation: { job, worker }, outcome, error }) =>
-      `${job}@${worker}: ${error === null ? outcome.replaceAll("_", " ") : inOneLine(error)}`,
-  );
+  const reasonOf = ({ outcome, error }: ControlState) => (error === null ? outcome.replaceAll("_", " ") : inOneLine(error));
+  const errors = bad.map((one) => `${one.allocation.job}@${one.allocation.worker}: ${reasonOf(one)}`);
   const sentences = [...errors, ...(result.left_down ?? [])];
   throw new Failure("ErrRunCommand", `${result.target} failed: ${sentences.join("; ")}`, { details: result });
 }

@@ -180,11 +180,8 @@ async function reconcileAll(ongoing: Ongoing, { due, neverDeployed }: About<"rec
 }
 
 /** Answers what went wrong, by worker. Nothing may run there, since the runner goes by these files. */
-async function syncWorkers(
-  { context, effects }: Ongoing,
-  hosts: readonly string[],
-  updateSeq: number,
-): Promise<Map<string, Trouble>> {
+async function syncWorkers(ongoing: Ongoing, hosts: readonly string[], updateSeq: number): Promise<Map<string, Trouble>> {
+  const { context, effects } = ongoing;
   const { db, signal } = context;
   const sync = async (host: string): Promise<[string, Trouble][]> => {
     try {

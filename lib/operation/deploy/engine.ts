@@ -10,13 +10,13 @@
 // together. How far an allocation came stands in its state, which the driver fills in as the work at it ends.
 import type { CatalogJob } from "../../bucket/base/model.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
-import { inOneLine } from "../../core/plain-text.ts";
+import { counted, inOneLine } from "../../core/plain-text.ts";
 import type { ChangeOptions } from "../../plan/changes.ts";
 import { type Batch, type Phase, runsTarget } from "../../plan/rollout.ts";
 import type { OperationContext } from "../base/context.ts";
 import type { Fleet } from "../base/fleet.ts";
 import { gateTroubles, hasGate } from "../health/gate.ts";
-import { allUpstreamOf } from "../hooks/job-facts.ts";
+import { allUpstreamOf } from "../hooks/hook-script.ts";
 import { type DeployScope, dueForReconcile, hasOpenGate, type JobPlan, planJob, wavesOf } from "../plan/plan-job.ts";
 import {
   type AllocationState,
@@ -277,6 +277,5 @@ function failIfTroubled({ rollout, states }: RolloutPart): void {
     trouble && !isTolerated(trouble, rollout.states, job) ? [`${plan.allocation.worker}: ${inOneLine(trouble.message)}`] : [],
   );
   if (errors.length === 0) return;
-  const count = `${errors.length} worker${errors.length > 1 ? "s" : ""}`;
-  throw new Failure("failed", `job ${job.name} failed on ${count}: ${errors.join("; ")}`);
+  throw new Failure("failed", `job ${job.name} failed on ${counted(errors.length, "worker")}: ${errors.join("; ")}`);
 }

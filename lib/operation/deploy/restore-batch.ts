@@ -3,7 +3,7 @@ import { beginChange, promote, setGate } from "../../bucket/catalog/promotions.t
 import type { StagedTree } from "../../bucket/catalog/staging.ts";
 import { mapAll } from "../../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
-import { inOneLine } from "../../core/plain-text.ts";
+import { counted, inOneLine } from "../../core/plain-text.ts";
 import { rolloutBatches } from "../../plan/rollout.ts";
 import type { OperationContext } from "../base/context.ts";
 import { troubleOf } from "../base/outcome.ts";
@@ -142,7 +142,7 @@ async function settleWaiting(by: Restoring, job: CatalogJob, waiting: readonly A
   await mapAll(states, SYNC_AT_ONCE, work, signal);
   const back = states.filter(isSound).length;
   const lost = states.filter(({ trouble }) => trouble);
-  const workers = `${back} worker${back > 1 ? "s" : ""}`;
+  const workers = counted(back, "worker");
   return [
     ...(back > 0 ? [`the promoted files are back on ${workers} where the rollout had not begun`] : []),
     ...(lost.length > 0 ? [`the promoted files could not be put back on ${hostsOf(lost)}`] : []),

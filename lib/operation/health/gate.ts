@@ -2,7 +2,7 @@ import type { CatalogJob } from "../../bucket/base/model.ts";
 import { DEFAULT_WAIT } from "../../bucket/workspace/manifest-blocks.ts";
 import { mapAll, sleep } from "../../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
-import { inOneLine, plainLine, withLines } from "../../core/plain-text.ts";
+import { counted, inOneLine, plainLine, withLines } from "../../core/plain-text.ts";
 import { rolloutBatches } from "../../plan/rollout.ts";
 import type { ProbeResult } from "../../transport/ask/probes.ts";
 import type { OperationContext } from "../base/context.ts";
@@ -38,7 +38,7 @@ export interface AllocationHealth {
 export type GateEffects = Pick<Effects, "probe" | "hooks" | "evidence">;
 
 /** What a health check of a job is about. */
-interface HealthQuestion {
+export interface HealthQuestion {
   context: OperationContext;
   effects: GateEffects;
   job: CatalogJob;
@@ -93,11 +93,10 @@ export async function passGate(context: OperationContext, effects: GateEffects, 
 export function gateTroubles(error: unknown): ReadonlyMap<string, Trouble> {
   if (!(error instanceof Failure && error.code === "ErrHealthCheckFailed")) return new Map();
   const { allocations } = error.details as { allocations: AllocationHealth[] };
-  return new Map(
-    allocations.flatMap(({ worker, outcome, error, evidence }): [string, Trouble][] =>
-      outcome === "ok" ? [] : [[worker, { grade: outcome, message: error ?? "", evidence }]],
-    ),
+  const troubles = allocations.flatMap(({ worker, outcome, error, evidence }): [string, Trouble][] =>
+    outcome === "ok" ? [] : [[worker, { grade: outcome, message: error ?? "", evidence }]],
   );
+  return new Map(troubles);
 }
 
 async function probeAll(question: HealthQuestion): Promise<AllocationHealth[]> {
@@ -127,7 +126,7 @@ async function probeWorker(question: HealthQuestion, worker: string): Promise<Al
     const health = { worker, attempts: attempt, checks };
     if (bad.length === 0) return { ...health, outcome: "ok", error: null, evidence: null };
     if (attempt >= attempts) {
-      const error = attemptsFailed(`${worker} after ${attempt} attempt${attempt > 1 ? "s" : ""}`, bad);
+      const error = attemptsFailed(`${worker} after ${counted(attempt, "attempt")}`, bad);
       if (found.some(({ isUnreachable }) => isUnreachable)) return { ...health, outcome: "unreachable", error, evidence: null };
       return { ...health, outcome: "failed", error, evidence: await effects.evidence(job, worker) };
     }

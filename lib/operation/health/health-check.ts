@@ -8,7 +8,7 @@ import type { Operation, OperationContext } from "../base/context.ts";
 import { type Fleet, JOBS_AT_ONCE, WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { withHooks } from "../hooks/hooks.ts";
 import { effectsOf } from "../reach/effects.ts";
-import { type AllocationHealth, checkHealth, type GateEffects, hasGate } from "./gate.ts";
+import { type AllocationHealth, checkHealth, type HealthQuestion, hasGate } from "./gate.ts";
 
 const REACH_LIMIT_MS = 60_000;
 /** How often a worker is tried with `wait`, and how long after each time. */
@@ -39,14 +39,11 @@ interface HealthResult {
   jobs: JobHealth[];
 }
 
-interface Check {
-  context: OperationContext;
-  effects: GateEffects;
+/** A health check of all jobs. */
+interface Check extends Pick<HealthQuestion, "context" | "effects" | "wait" | "verbose"> {
   allocations: readonly CatalogAllocation[];
   /** The errors of the workers that did not answer. */
   lost: ReadonlyMap<string, WorkerHealth>;
-  wait: boolean;
-  verbose: boolean;
 }
 
 /**

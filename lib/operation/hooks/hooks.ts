@@ -7,15 +7,14 @@ import { loadOpsConf } from "../../bucket/workspace/settings.ts";
 import { mapAll, sleep } from "../../core/async.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import { makePrivateFolder, writeAtomic } from "../../core/files.ts";
-import { inOneLine } from "../../core/plain-text.ts";
+import { counted, inOneLine } from "../../core/plain-text.ts";
 import type { EventVariables } from "../../hook/environment.ts";
 import { type Batch, PASSES, type PassKind, passBatches, passWorkers } from "../../plan/rollout.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import { RUNNER_PATH } from "../../transport/ask/runner.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 import { Fleet } from "../base/fleet.ts";
-import { attemptScript, type Script, type ScriptHost } from "./hook-script.ts";
-import { upstreamOf } from "./job-facts.ts";
+import { attemptScript, type Script, type ScriptHost, upstreamOf } from "./hook-script.ts";
 
 /** A request to run the hooks that a job has for an event. */
 export interface HookPass {
@@ -210,9 +209,8 @@ export function scriptsIn(error: unknown): ScriptResult[] {
 
 /** The errors of scripts by worker, if the error is about scripts. */
 export function scriptErrors(error: unknown): Map<string, string> {
-  return new Map(
-    scriptsIn(error).flatMap(({ hook, worker, error }) => (error === null ? [] : [[worker, `hook ${hook}: ${error}`]])),
-  );
+  const failed = scriptsIn(error).filter(({ error }) => error !== null);
+  return new Map(failed.map(({ hook, worker, error }) => [worker, `hook ${hook}: ${error}`]));
 }
 
 /** Gives work a session and the workers of the catalog. */
@@ -242,8 +240,9 @@ function hookFailure(pass: HookPass, hook: string, batch: readonly ScriptResult[
   const failed = batch.filter(({ error }) => error !== null);
   const errors = failed.map(({ worker, error }) => `${worker}: ${inOneLine(error ?? "")}`);
   const where = `hook ${hook} (${PASSES[pass.kind].event}) of job ${pass.job.name}`;
-  const count = `${failed.length} worker${failed.length > 1 ? "s" : ""}`;
-  return new Failure("ErrHookFailed", `${where} failed on ${count}: ${errors.join("; ")}`, { details: { scripts } });
+  return new Failure("ErrHookFailed", `${where} failed on ${counted(failed.length, "worker")}: ${errors.join("; ")}`, {
+    details: { scripts },
+  });
 }
 
 /**

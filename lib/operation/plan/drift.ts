@@ -40,9 +40,8 @@ export const drift: Operation = async (context, params) => {
   const allocations = allocationsNamed(catalogAllocations(db), jobs, given.workers, "workers");
   const promotions = new Map(jobs.map(({ name }) => [name, promotionsOf(db, name)]));
   const byWorker = Map.groupBy(allocations, ({ worker }) => worker);
-  const results = [...byWorker.keys()].map(
-    (worker): WorkerDrift => ({ worker, outcome: "not_started", error: null, duration_ms: null, allocations: [] }),
-  );
+  const nothing = { outcome: "not_started", error: null, duration_ms: null } as const;
+  const results = [...byWorker.keys()].map((worker): WorkerDrift => ({ worker, ...nothing, allocations: [] }));
   const fleet = new Fleet(context, catalogWorkers(db));
   const lookAt = driftLooks(context, driftEffects(context, fleet), RUN_DIFF_BYTES);
   let done = 0;

@@ -26,10 +26,8 @@ export function noteOutcomes({ db, log, run }: OperationContext, all: readonly N
 
 /** Records that an action begins on allocations, so that it is known even if the run is killed before its end. */
 export function noteBegun(context: OperationContext, ids: readonly string[], action: string): void {
-  noteOutcomes(
-    context,
-    ids.map((id) => ({ id, action, outcome: "unknown" })),
-  );
+  const begun = ids.map((id): Noted => ({ id, action, outcome: "unknown" }));
+  noteOutcomes(context, begun);
 }
 
 /** The outcome and reason of an action that ended with an error. */

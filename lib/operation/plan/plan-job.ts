@@ -9,8 +9,8 @@ import { type PlannedAllocation, plannedFiles } from "../../plan/deploy-plan.ts"
 import { type Phase, rolloutPhases } from "../../plan/rollout.ts";
 import type { OperationContext } from "../base/context.ts";
 import type { Fleet } from "../base/fleet.ts";
+import { templateFields, upstreamOf } from "../hooks/hook-script.ts";
 import { hooksOn } from "../hooks/hooks.ts";
-import { templateFields, upstreamOf } from "../hooks/job-facts.ts";
 
 /** What a deploy means to do with one allocation. */
 export interface AllocationPlan {
@@ -125,10 +125,8 @@ export interface DeployScope {
 export function deployScope({ db }: OperationContext, wanted: string[] | undefined): DeployScope {
   const all = catalogJobs(db);
   const allocations = catalogAllocations(db);
-  const present = Map.groupBy(
-    allocations.filter((one) => !one.removed),
-    (one) => one.job,
-  );
+  const kept = allocations.filter((one) => !one.removed);
+  const present = Map.groupBy(kept, (one) => one.job);
   return { all, jobs: jobsNamed(all, wanted), allocations, present };
 }
 

@@ -28,10 +28,7 @@ export function describePlan({ reconcile, waves }: DeployPlan): string[] {
   const working = jobs.filter(({ outcome }) => outcome === "roll_out").length;
   const room = { lines: MOST_DIFF_LINES };
   return [
-    ...reconcile.map(
-      ({ job, worker, action, hooks }) =>
-        `reconcile: ${action} ${job} on ${worker}${hooks.length > 0 ? `, then ${hooks.join(", ")}` : ""}`,
-    ),
+    ...reconcile.map(describeStop),
     ...waves.flatMap((wave) => [
       `wave ${wave.seq}`,
       ...wave.jobs.flatMap((job) => [...describeJob(job), ...describeFiles(job, room)]),
@@ -39,6 +36,10 @@ export function describePlan({ reconcile, waves }: DeployPlan): string[] {
     ...(room.lines > 0 ? [] : ["more diffs are in plan.json"]),
     `${working} of ${jobs.length} jobs need work`,
   ];
+}
+
+function describeStop({ job, worker, action, hooks }: DeployPlan["reconcile"][number]): string {
+  return `reconcile: ${action} ${job} on ${worker}${hooks.length > 0 ? `, then ${hooks.join(", ")}` : ""}`;
 }
 
 function describeJob(job: PlannedJob): string[] {

@@ -94,12 +94,8 @@ function placeName({ job, worker }: Place): string {
   return job === "" ? worker : `${job}@${worker}`;
 }
 
-async function probeOnce(
-  { kv, signal, progress }: OperationContext,
-  fleet: Fleet,
-  job: CatalogJob,
-  host: string,
-): Promise<ProbeResult[]> {
+async function probeOnce(context: OperationContext, fleet: Fleet, job: CatalogJob, host: string): Promise<ProbeResult[]> {
+  const { kv, signal, progress } = context;
   const checks = job.healthCheck?.checks ?? [];
   return await mapAll(checks, checks.length, async (check) => {
     const timeoutMs = check.timeoutSeconds * 1000;

@@ -117,10 +117,8 @@ async function cleanAndNote(
     return cleaned;
   } catch (error) {
     const outcome = { action: "gc", ...outcomeOfError(error) };
-    noteOutcomes(
-      context,
-      ids.map((id) => ({ id, ...outcome })),
-    );
+    const outcomes = ids.map((id) => ({ id, ...outcome }));
+    noteOutcomes(context, outcomes);
     throw error;
   }
 }

@@ -36,9 +36,8 @@ async function read<K extends ReadingKind>(
   onReading: (worker: string, reading: Reading<K>) => void = () => {},
 ): Promise<{ workers: Graded[] }> {
   const { concurrency, ...selection } = parametersOf(`worker_${what}`, params);
-  const workers = chooseWorkers(context, selection).map(
-    ({ host }): Graded => ({ worker: host, outcome: "not_started", error: null }),
-  );
+  const unasked = (worker: string): Graded => ({ worker, outcome: "not_started", error: null });
+  const workers = chooseWorkers(context, selection).map(({ host }) => unasked(host));
   const found = new Map<string, Reading<K>>();
   const { settings } = await loadOpsConf(context.layout);
   const fleet = new Fleet(context, catalogWorkers(context.db));

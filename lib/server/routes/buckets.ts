@@ -22,13 +22,9 @@ export const BUCKET_ROUTES = [
     async handle({ query }, services) {
       const ids = (await bucketIds(services.root)).filter((id) => id > (query.cursor ?? ""));
       const shown = ids.slice(0, query.limit);
-      const items = await Promise.all(
-        shown.map(async (id) => {
-          const bucket = unlessGone(services.root, id);
-          return bucket ? [await shownBucket(bucket, services)] : [];
-        }),
-      );
-      return json(200, { items: items.flat(), next_cursor: ids.length > shown.length ? shown.at(-1) : null });
+      const buckets = shown.flatMap((id) => unlessGone(services.root, id) ?? []);
+      const items = await Promise.all(buckets.map((bucket) => shownBucket(bucket, services)));
+      return json(200, { items, next_cursor: ids.length > shown.length ? shown.at(-1) : null });
     },
   }),
   route({

@@ -23,11 +23,8 @@ interface LogLimits {
  * The ends of the logs of a job that were written to last, newest first; compressed logs are left out.
  * Throws `timeout`, `unreachable`, `cancelled`, or `failed` with what the worker said.
  */
-export async function lastLogs(
-  transport: Transport,
-  job: string,
-  { files, bytes, timeoutMs, signal }: LogLimits,
-): Promise<JobLog[]> {
+export async function lastLogs(transport: Transport, job: string, limits: LogLimits): Promise<JobLog[]> {
+  const { files, bytes, timeoutMs, signal } = limits;
   const { stdout } = await runScriptOn(transport, "logs", "Cannot read the logs", {
     args: [job, String(files), String(bytes)],
     // The bytes of a log need not be text.

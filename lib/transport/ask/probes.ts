@@ -150,10 +150,8 @@ async function beginningOf(answer: IncomingMessage): Promise<string> {
   return Buffer.concat(chunks).subarray(0, EVIDENCE_BYTES).toString();
 }
 
-async function probeCommand(
-  { transport, command, timeoutMs, onBegin }: CommandProbe,
-  signal: AbortSignal | undefined,
-): Promise<ProbeResult> {
+async function probeCommand(asked: CommandProbe, signal: AbortSignal | undefined): Promise<ProbeResult> {
+  const { transport, command, timeoutMs, onBegin } = asked;
   const said = new LastLines();
   const onLine = (line: string) => said.add(line);
   const outcome = await transport.script(command, { signal, timeoutMs, onLine, onBegin, keepBytes: EVIDENCE_BYTES });

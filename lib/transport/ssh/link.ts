@@ -182,12 +182,8 @@ export class SshLink {
 /**
  * Connects and signs in; answers the messages of ssh where that failed. Throws `cancelled` when the signal is aborted.
  */
-async function openMaster(
-  { launcher, folder }: SshRun,
-  socket: string,
-  host: string,
-  signal: AbortSignal,
-): Promise<Master | string> {
+async function openMaster(run: SshRun, socket: string, host: string, signal: AbortSignal): Promise<Master | string> {
+  const { launcher, folder } = run;
   // A socket that a dead master left behind would keep the new master from listening.
   await remove(`${folder}/${socket}`);
   const stop = new AbortController();

@@ -120,11 +120,8 @@ async function trustWorker(worker: WorkerAddress, jumpHost: HostTrust | undefine
  * Compares what `scan` finds with what is known. A known host may offer more kinds of keys than are known; without
  * `force` the other kinds are not recorded: nothing proves that they are of the same host.
  */
-async function trustHost(
-  endpoint: Endpoint,
-  { known, force, signal }: TrustContext,
-  scan: () => Promise<PublicKey[]>,
-): Promise<HostTrust> {
+async function trustHost(endpoint: Endpoint, context: TrustContext, scan: () => Promise<PublicKey[]>): Promise<HostTrust> {
+  const { known, force, signal } = context;
   const name = knownHostName(endpoint);
   let offered: PublicKey[];
   try {
