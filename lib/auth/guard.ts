@@ -1,8 +1,7 @@
 import { Failure } from "../core/errors.ts";
 import type { HttpRequest } from "../http/message.ts";
 import { Attempts, BEARER_ATTEMPTS } from "./attempts.ts";
-import { equalText } from "./constant-time.ts";
-import type { Session, Sessions } from "./session.ts";
+import { equalText, type Session, type Sessions } from "./session.ts";
 import type { TotpCodes } from "./totp.ts";
 
 /** Who makes a request, once that is proven. */

@@ -3,7 +3,7 @@ import { base32Decode, base32Encode, TOTP_STEP_MS, totpCode } from "../codec/cry
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
 import { createExclusive, readGuarded, realPlace } from "../core/files.ts";
 import { Attempts, TOTP_ATTEMPTS, TOTP_ATTEMPTS_OF_ALL } from "./attempts.ts";
-import { equalText } from "./constant-time.ts";
+import { equalText } from "./session.ts";
 
 /** Steps by which a client's clock may be wrong (decisions: Sessions and TOTP). */
 const DRIFT = [-1, 0, 1];
