@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { MOST, measure, scriptsOf } from "../../scripts/measure.ts";
 
 /** What the house promises of lib: small enough that one person reads all of it. */
-const PROMISED = { codeLines: 25_200, files: 215, linesOfFile: 350 };
+const PROMISED = { codeLines: 24_500, files: 215, linesOfFile: 350 };
 
 const lib = measure(scriptsOf("lib"));
 
