@@ -3,9 +3,9 @@ import { type TestContext, test } from "node:test";
 import { catalogAllocations, catalogJobs, catalogWorkers } from "../../../lib/bucket/catalog/catalog.ts";
 import { beginChange, promote, recordSynced, setGate, setStopped } from "../../../lib/bucket/catalog/promotions.ts";
 import { Fleet } from "../../../lib/operation/base/fleet.ts";
-import { type JobPlan, hasOpenGate, planJob } from "../../../lib/operation/plan/plan-job.ts";
-import { Deploys, HOSTS, type JobsSpec } from "../../helpers/deploys.ts";
 import { allUpstreamOf, upstreamOf } from "../../../lib/operation/hooks/hook-script.ts";
+import { hasOpenGate, type JobPlan, planJob } from "../../../lib/operation/plan/plan-job.ts";
+import { Deploys, HOSTS, type JobsSpec } from "../../helpers/deploys.ts";
 
 const [A, B] = HOSTS;
 
