@@ -67,6 +67,7 @@ const TEXT_OWNERS: { pattern: RegExp; forbidden: (file: string) => boolean; advi
     forbidden: outside("bin", "lib/cli", "lib/server/config.ts", "lib/hook/helpers"),
     advice: "the environment, the exit and the console belong to bin, lib/cli and lib/server/config.ts",
   },
+  { pattern: /\.\.\.\{/g, forbidden: () => true, advice: "an object is spread only to merge it: write its fields" },
 ];
 
 /** The one file that imports what it is told: the script of a hook, in a process of its own. */
@@ -273,6 +274,7 @@ const refusedTexts: [string, string, string][] = [
   ["the console", "lib/operation/a.ts", "console.log(1);"],
   ["the environment by destructuring", "lib/run/a.ts", "const { env } = process;"],
   ["the environment by its name", "lib/run/a.ts", 'const e = process["env"];'],
+  ["a literal that is spread", "lib/core/a.ts", "const a = { ...{ b: 1 }, c: 2 };"],
   ["a server", "lib/server/app.ts", "const s = createServer();"],
   ["a server made by new", "lib/server/app.ts", "const s = new http.Server();"],
   ["the place of the program", "lib/server/app.ts", "const u = new URL('.', import.meta.url);"],

@@ -115,6 +115,22 @@ export function concludeWorkers<R extends { workers: readonly { worker: string; 
   throw new Failure("failed", sentences.join("; "), { details: result });
 }
 
+/** Answers a result of which nothing is wrong. Else throws `what` with the sentences, and the whole result in the details. */
+export function concluded<R>(result: R, what: string, wrong: readonly string[], code: FailureCode = "failed"): R {
+  if (wrong.length === 0) return result;
+  throw new Failure(code, `${what}: ${wrong.join("; ")}`, { details: result });
+}
+
+/**
+ * Throws `cancelled` in place of the error that ended a cancelled run. The details are the result so far and what became
+ * of the commands on the workers. Any other error is thrown on.
+ */
+export function endCancelled(signal: AbortSignal, fleet: Fleet, error: unknown, resultSoFar: () => object): never {
+  if (!signal.aborted) throw error;
+  const details = { ...resultSoFar(), cancelled: fleet.cancelReceipts() };
+  throw new Failure("cancelled", "cancelled", { details, cause: error });
+}
+
 /** The fields of a result whose text may quote a command, a file or a template. */
 const TEXT = /(?:^|_)(?:diff|errors?|evidence|lines|message|note|output|reasons?|warnings)$/;
 

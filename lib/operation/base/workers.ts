@@ -9,6 +9,7 @@ import { Failure } from "../../core/errors.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import { type HostTrust, NOT_TRUSTED, type TrustResult, trustWorkers } from "../../transport/trust/trust.ts";
 import type { Operation, OperationContext } from "./context.ts";
+import { concluded } from "./outcome.ts";
 
 /**
  * Records the host keys of workers, and of the jump hosts before them, in `.ssh/known_hosts`. Without `workers` and
@@ -77,7 +78,6 @@ function concludeTrust({ log }: OperationContext, result: TrustResult): TrustRes
   const bad = workers.filter(({ outcome }) => NOT_TRUSTED.has(outcome));
   if (workers.length === 0) log.info("no worker is reached over ssh: there is nothing to trust");
   else log.info(`${workers.length - bad.length} of ${workers.length} workers are trusted`);
-  if (bad.length === 0) return result;
   const names = bad.map(({ worker, outcome }) => `${worker} (${outcome})`).join(", ");
-  throw new Failure("failed", `${bad.length} of ${workers.length} workers are not trusted: ${names}`, { details: result });
+  return concluded(result, `${bad.length} of ${workers.length} workers are not trusted`, bad.length > 0 ? [names] : []);
 }

@@ -10,7 +10,7 @@ import { type ControlKind, parametersOf } from "../../run/protocol.ts";
 import { makeStatus, readWorkerJson } from "../../transport/ask/inspect.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 import { type CancelReceipts, type Fleet, JOBS_AT_ONCE, WORKERS_AT_ONCE } from "../base/fleet.ts";
-import { countGrades, describeGrades, type Grade, troubleOf, worstOf } from "../base/outcome.ts";
+import { concluded, countGrades, describeGrades, endCancelled, type Grade, troubleOf, worstOf } from "../base/outcome.ts";
 import { withHooks } from "../hooks/hooks.ts";
 import { effectsOf } from "../reach/effects.ts";
 import {
@@ -52,17 +52,14 @@ export function control(kind: ControlKind): Operation {
       const target = builtIn(given.target);
       const { health_check: healthCheck, forget } = given;
       const all = { context, fleet, effects, present, target, healthCheck, forget };
+      const resultNow = () => ({ ...controlResult(target, jobs, states), ...leftDown(context, fleet) });
       try {
         await leaveOutWorkers(all, states);
         await controlJobs(all, jobs, states);
       } catch (error) {
-        if (!context.signal.aborted) throw error;
-        const left = leftDown(context, fleet);
-        const details = { ...controlResult(target, jobs, states), ...left, cancelled: fleet.cancelReceipts() };
-        throw new Failure("cancelled", "cancelled", { details, cause: error });
+        endCancelled(context.signal, fleet, error, resultNow);
       }
-      const result = { ...controlResult(target, jobs, states), ...leftDown(context, fleet) };
-      return concludeControl(context, result, states);
+      return concludeControl(context, resultNow(), states);
     });
   };
 }
@@ -154,11 +151,10 @@ function controlResult(target: string, jobs: readonly CatalogJob[], states: read
 function concludeControl({ log }: OperationContext, result: ControlResult, states: readonly ControlState[]): ControlResult {
   log.info(`${result.target}: ${describeGrades(countGrades(states.map(({ outcome }) => outcome)))}`);
   const bad = states.filter(({ outcome }) => outcome !== "ok" && outcome !== "skipped");
-  if (bad.length === 0) return result;
   const reasonOf = ({ outcome, error }: ControlState) => (error === null ? outcome.replaceAll("_", " ") : inOneLine(error));
   const errors = bad.map((one) => `${one.allocation.job}@${one.allocation.worker}: ${reasonOf(one)}`);
-  const sentences = [...errors, ...(result.left_down ?? [])];
-  throw new Failure("ErrRunCommand", `${result.target} failed: ${sentences.join("; ")}`, { details: result });
+  const left = errors.length > 0 ? (result.left_down ?? []) : [];
+  return concluded(result, `${result.target} failed`, [...errors, ...left], "ErrRunCommand");
 }
 
 const STATUS_LIMIT_SECONDS = 60;

@@ -1,10 +1,9 @@
 import type { CatalogAllocation } from "../../bucket/base/model.ts";
-import { Failure } from "../../core/errors.ts";
 import { inOneLine } from "../../core/plain-text.ts";
 import type { PlanDifference } from "../../plan/deploy-plan.ts";
 import type { Evidence } from "../base/evidence.ts";
 import type { CancelReceipts } from "../base/fleet.ts";
-import { countGrades, describeGrades, type Grade, worstOf } from "../base/outcome.ts";
+import { concluded, countGrades, describeGrades, type Grade, worstOf } from "../base/outcome.ts";
 import { type AllocationState, allocationGrade } from "../plan/rollout-state.ts";
 import type { Reconciled } from "./reconcile.ts";
 
@@ -92,14 +91,13 @@ export function describeResult({ jobs, summary }: DeployResult): string[] {
   ];
 }
 
-/** The failure that a deploy ends with, where something went wrong. */
-export function deployFailure(result: DeployResult): Failure | undefined {
+/** Answers the result of a deploy in which nothing went wrong. Else throws `failed` with the result in the details. */
+export function concludeDeploy(result: DeployResult): DeployResult {
   const failed = result.jobs.filter((job) => job.outcome === "failed");
   const left = result.left_down ?? [];
   const wrong = [
     ...failed.map((job) => `${job.job}: ${job.reason}`),
     ...result.reconciled.flatMap(({ job, worker, error }) => (error === null ? [] : [`${job}@${worker}: ${inOneLine(error)}`])),
   ];
-  if (wrong.length === 0) return undefined;
-  return new Failure("failed", `the deploy is not complete: ${[...wrong, ...left].join("; ")}`, { details: result });
+  return concluded(result, "the deploy is not complete", wrong.length > 0 ? [...wrong, ...left] : []);
 }

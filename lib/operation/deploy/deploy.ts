@@ -15,8 +15,8 @@ import { effectsOf } from "../reach/effects.ts";
 import { type Order, rolloutDriver, type Work } from "./carry-out.ts";
 import {
   allocationResult,
+  concludeDeploy,
   type DeployResult,
-  deployFailure,
   deployResult,
   describeResult,
   type JobResult,
@@ -73,9 +73,7 @@ export async function carryOutDeploy(order: Order): Promise<DeployResult> {
   for (const line of result.left_down ?? []) log.warn(line);
   if (error !== undefined) throw new Failure("cancelled", "cancelled", { details: result, cause: error });
   for (const line of describeResult(result)) log.info(line);
-  const failure = deployFailure(result);
-  if (failure) throw failure;
-  return result;
+  return concludeDeploy(result);
 }
 
 /** A deploy that is carried out, and how far it came. */

@@ -17,7 +17,7 @@ import {
 import { PASSES } from "../../plan/rollout.ts";
 import type { FileDrift } from "../../transport/files/compare.ts";
 import type { OperationContext } from "../base/context.ts";
-import { masked } from "../base/outcome.ts";
+import { concluded, masked } from "../base/outcome.ts";
 import { allUpstreamOf } from "../hooks/hook-script.ts";
 import { hooksOn } from "../hooks/hooks.ts";
 import { addDrift } from "../plan/drift.ts";
@@ -68,10 +68,8 @@ export async function dryRun(order: DryRunOrder): Promise<DeployPlan> {
     for (const { worker, outcome, error } of plan.unreachable)
       log.warn(`${worker}: ${outcome} now, nothing could be done there: ${error}`);
     const failed = plan.waves.flatMap(({ jobs }) => jobs).filter(({ outcome }) => outcome === "failed");
-    const details = abridged(plan, MOST_FILES);
-    if (failed.length === 0) return details;
     const reasons = failed.map(({ job, reason }) => `${job}: ${reason}`);
-    throw new Failure("failed", `the deploy would not be complete: ${reasons.join("; ")}`, { details });
+    return concluded(abridged(plan, MOST_FILES), "the deploy would not be complete", reasons);
   } finally {
     kv.discard();
     log.info("PLAN: the end of a dry run, no worker was changed");

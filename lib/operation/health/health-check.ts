@@ -6,6 +6,7 @@ import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 import { type Fleet, JOBS_AT_ONCE, WORKERS_AT_ONCE } from "../base/fleet.ts";
+import { concluded } from "../base/outcome.ts";
 import { withHooks } from "../hooks/hooks.ts";
 import { effectsOf } from "../reach/effects.ts";
 import { type AllocationHealth, checkHealth, type HealthQuestion, hasGate } from "./gate.ts";
@@ -159,6 +160,5 @@ function concludeHealth({ log }: OperationContext, result: HealthResult): Health
     ...jobs.map(({ job, reason }) => `${job}: ${reason}`),
     ...workers.map(({ worker, error }) => `worker ${worker}: ${error}`),
   ];
-  if (errors.length === 0) return result;
-  throw new Failure("ErrHealthCheckFailed", `not everything is well: ${errors.join("; ")}`, { details: result });
+  return concluded(result, "not everything is well", errors, "ErrHealthCheckFailed");
 }

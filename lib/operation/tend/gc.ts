@@ -9,6 +9,7 @@ import { parametersOf } from "../../run/protocol.ts";
 import { discardJob, vacate } from "../../transport/files/sync.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 import { type CancelReceipts, Fleet, WORKERS_AT_ONCE } from "../base/fleet.ts";
+import { concluded, endCancelled } from "../base/outcome.ts";
 import { type Noted, noteBegun, noteOutcomes, outcomeOf as outcomeOfError } from "../plan/last-outcomes.ts";
 
 /**
@@ -38,8 +39,8 @@ interface GcResult {
  * Cleans up (docs/operate.md, Clean-up). Removes the files and the rows of removed allocations that a deploy has stopped.
  * The variables and secrets of a job go with its last allocation, the rows about a worker that left the bucket with the
  * last allocation there. Then deleted keys and old versions are purged. On each worker the files go first and then, in
- * one transaction, the rows about them, so that after a kill the next gc can repeat the work. Throws `failed` at the end where a worker answered but could not be cleaned, `cancelled` when it was
- * cancelled, both with the result in the details.
+ * one transaction, the rows about them, so that after a kill the next gc can repeat the work. Throws `failed` at the end
+ * where a worker answered but could not be cleaned, `cancelled` when it was cancelled, both with the result in the details.
  */
 export const collectGarbage: Operation = async (context, params) => {
   const { retain_days } = parametersOf("gc", params);
@@ -61,13 +62,13 @@ export const collectGarbage: Operation = async (context, params) => {
     });
     log.info(gcSummary(result));
   } catch (error) {
-    if (!signal.aborted) throw error;
-    const details = { ...result, cancelled: fleet.cancelReceipts() };
-    throw new Failure("cancelled", "cancelled", { details, cause: error });
+    endCancelled(signal, fleet, error, () => result);
   } finally {
     await fleet.close();
   }
-  return concludeGc(result);
+  const failed = result.allocations.filter(({ outcome }) => outcome === "failed");
+  const errors = failed.map(({ job, worker, error }) => `${job}@${worker}: ${error}`);
+  return concluded(result, "the clean-up is not complete", errors);
 };
 
 /** What a gc works with. */
@@ -204,11 +205,4 @@ function forgetWorker(db: OperationContext["db"], clear: (namespace: string) => 
 function gcSummary({ allocations, purged_kv_rows, dropped_contents }: GcResult): string {
   const done = allocations.filter(({ outcome }) => outcome === "removed" || outcome === "abandoned").length;
   return `${done} of ${allocations.length} removed allocations are gone, ${purged_kv_rows} rows of the KV store and ${dropped_contents} files of earlier deploys purged`;
-}
-
-function concludeGc(result: GcResult): GcResult {
-  const failed = result.allocations.filter(({ outcome }) => outcome === "failed");
-  if (failed.length === 0) return result;
-  const errors = failed.map(({ job, worker, error }) => `${job}@${worker}: ${error}`);
-  throw new Failure("failed", `the clean-up is not complete: ${errors.join("; ")}`, { details: result });
 }

@@ -190,7 +190,7 @@ test("a cancel while scripts for job_control run cancels their batch, and no lat
 
 test("HR-056 HR-155 HR-156 HR-310 hooks for job_control replace start and restart, for all workers in batches; no after_allocation_started then", async (t) => {
   const jobs = { web: job(["job_control", "after_allocation_started", "health_check"], FAILS, {}) };
-  const { deploys, told, fail, repair } = await setUp(t, jobs, { hosts: [A], ...{} });
+  const { deploys, told, fail, repair } = await setUp(t, jobs, { hosts: [A] });
   assert.equal((await deploys.deploy()).error, undefined);
   assert.deepEqual(told("EVENT", "NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS"), [`job_control ${A} `, "health_check - -"]);
   const changed = { web: { ...jobs.web, files: { ...jobs.web.files, more: "1" } } };
