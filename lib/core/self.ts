@@ -3,7 +3,6 @@ import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { Failure } from "./errors.ts";
-import { walk } from "./walk.ts";
 
 /** The folder of the program: where bin/, lib/, ui/ and openapi.yaml are. */
 export const PROGRAM_ROOT = fileURLToPath(new URL("../../", import.meta.url));
@@ -41,6 +40,8 @@ const MEDIA_TYPES: Readonly<Record<string, string>> = {
  * stands for its folder, with and without the slash. A path that is not in the list does not exist.
  */
 export async function loadAssets(folder: string = path.join(PROGRAM_ROOT, "ui")): Promise<ReadonlyMap<string, Asset>> {
+  // Loaded here: every start of the program loads this file, and only a server serves files.
+  const { walk } = await import("./walk.ts");
   const assets = new Map<string, Asset>();
   for (const { path: name } of walk(folder)) {
     const type = MEDIA_TYPES[path.extname(name)];

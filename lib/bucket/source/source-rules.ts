@@ -4,8 +4,11 @@ import path from "node:path";
 import { archiveFailure, type TarEntry } from "../../codec/archive/tar-read.ts";
 import { type TarInput, writeTar } from "../../codec/archive/tar-write.ts";
 import { Failure, hasErrno, messageOf } from "../../core/errors.ts";
-import { openRegular, unlessMissing } from "../../core/files.ts";
-import { SKIPPED_FOLDERS, SOURCE_PATHS } from "../base/layout.ts";
+import { isUnchanged, openRegular, unlessMissing } from "../../core/files.ts";
+import { join } from "../../core/shape.ts";
+import { type FoundFile, walk } from "../../core/walk.ts";
+import { type Layout, SKIPPED_FOLDERS, SOURCE_PATHS } from "../base/layout.ts";
+import type { Problems } from "../base/problems.ts";
 
 /** What one push may hold (decisions: Push). */
 export const SOURCE_LIMITS = {
@@ -221,4 +224,81 @@ async function readable<T>(file: string, work: () => Promise<T>): Promise<T> {
     if (cause instanceof Failure) throw cause;
     throw new Failure("invalid_source", `Cannot push ${file}: ${messageOf(cause)}`, { cause });
   }
+}
+
+/** The files of `workspace/` as they were at one moment. */
+export interface SourceTree {
+  /** By folder of `workspace/jobs/`, in order of name; paths are relative to that folder. */
+  jobs: ReadonlyMap<string, FoundFile[]>;
+  /** The state of each file, by path below `workspace/`. */
+  states: ReadonlyMap<string, FoundFile["state"]>;
+}
+
+const MOST_PROBLEMS = 100;
+
+/**
+ * Looks at every file of `workspace/`. Symlinks, special files, and what the rules of a push refuse (names, their
+ * lengths, names that differ only in case, too many or too large files) are problems: `ErrInvalidJob` in a job,
+ * elsewhere `invalid_source`, at most 100. Problems of the files in `readOnTheirOwn` are left to their readers.
+ */
+export function scanSource(layout: Layout, problems: Problems, readOnTheirOwn: readonly string[] = []): SourceTree {
+  let count = 0;
+  const refuse = (below: string, why: string) => {
+    const { file, rest } = folderAndRest(below);
+    if (readOnTheirOwn.includes(below) || ++count > MOST_PROBLEMS) return;
+    problems.error(file === "workspace" ? "invalid_source" : "ErrInvalidJob", file, readablePath(rest), why);
+  };
+  const found = walk(layout.workspace, SKIPPED_FOLDERS, refuse);
+  if (found.some(({ path }) => path === "jobs")) refuse("jobs", "it is not a folder");
+  const rules = new SourceRules();
+  const said = new Set<string>();
+  const taken = found.filter(({ path, sizeBytes }) => {
+    const why = rules.problemOf({ path: `workspace/${path}`, type: "file", size: sizeBytes });
+    if (why === undefined) return true;
+    // A problem of more than this one file is reported once, and none of those files is read.
+    const isOfOne = why.startsWith("it");
+    if (isOfOne || !said.has(why)) refuse(path, why);
+    said.add(why);
+    return isOfOne;
+  });
+  const states = new Map(found.map(({ path, state }) => [path, state]));
+  return { jobs: byJob(taken), states };
+}
+
+/** The folder to name for a path below `workspace/` (the folder of its job, if it has one), and the rest of the path. */
+function folderAndRest(below: string): { file: string; rest: string } {
+  if (below === "jobs") return { file: "workspace/jobs", rest: "" };
+  const [, job, rest = ""] = /^jobs\/([^/]+)(?:\/(.+))?$/s.exec(below) ?? [];
+  return job === undefined ? { file: "workspace", rest: below } : { file: `workspace/jobs/${job}`, rest };
+}
+
+/** A path that reads as one in a message, whatever characters it has. */
+function readablePath(path: string): string {
+  return path.replace(/[^/]+/g, (part) => join("", part));
+}
+
+function byJob(found: readonly FoundFile[]): Map<string, FoundFile[]> {
+  const jobs = new Map<string, FoundFile[]>();
+  for (const file of found) {
+    const [, job, below] = /^jobs\/([^/]+)\/(.+)$/s.exec(file.path) ?? [];
+    if (job === undefined || below === undefined) continue;
+    const own = jobs.get(job) ?? [];
+    own.push({ ...file, path: below });
+    jobs.set(job, own);
+  }
+  return new Map([...jobs].sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** Makes sure that the files were read in one state of the workspace, not in a mixture of two (`ErrSourceChanged`). */
+export function checkUnchanged(layout: Layout, before: SourceTree, problems: Problems): void {
+  const now = new Map(walk(layout.workspace, SKIPPED_FOLDERS, () => {}).map(({ path, state }) => [path, state]));
+  const isChanged = (path: string) => {
+    const [old, state] = [before.states.get(path), now.get(path)];
+    return !old || !state || !isUnchanged(old, state);
+  };
+  const [first, ...others] = [...new Set([...before.states.keys(), ...now.keys()])].filter(isChanged).sort();
+  if (first === undefined) return;
+  const more = others.length === 0 ? "" : `, as ${others.length} more`;
+  const message = `was changed while the build read the workspace${more}: build again`;
+  problems.error("ErrSourceChanged", "workspace", readablePath(first), message);
 }

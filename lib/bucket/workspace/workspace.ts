@@ -2,7 +2,7 @@ import path from "node:path";
 import { exists } from "../../core/files.ts";
 import { jobResourcesFile, type Layout } from "../base/layout.ts";
 import type { Problems } from "../base/problems.ts";
-import { checkUnchanged, type SourceTree, scanSource } from "../source/source-file.ts";
+import { checkUnchanged, type SourceTree, scanSource } from "../source/source-rules.ts";
 import { readBucketConf, readJobSettings, warnAboutStrangers } from "./bucket-conf.ts";
 import { readJobs } from "./jobs.ts";
 import { checkPrometheus } from "./prometheus.ts";

@@ -1,4 +1,5 @@
-import { styleText } from "node:util";
+// As in flags.ts.
+const { styleText } = process.getBuiltinModule("node:util");
 
 /**
  * Writes text to stdout with control characters escaped, also into a pipe: the text may quote a server, a worker or a

@@ -6,7 +6,7 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
-import { checkUnchanged, scanSource } from "../../../lib/bucket/source/source-file.ts";
+import { checkUnchanged, scanSource } from "../../../lib/bucket/source/source-rules.ts";
 import { readWorkspace } from "../../../lib/bucket/workspace/workspace.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeWorkspace, type WorkspaceSpec } from "../../helpers/workspace.ts";

@@ -5,7 +5,7 @@ import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { HOOK_EVENTS } from "../../../lib/bucket/base/model.ts";
 import { Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
-import { scanSource } from "../../../lib/bucket/source/source-file.ts";
+import { scanSource } from "../../../lib/bucket/source/source-rules.ts";
 import { type JobSource, readJobs } from "../../../lib/bucket/workspace/jobs.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeWorkspace, type WorkspaceSpec } from "../../helpers/workspace.ts";
