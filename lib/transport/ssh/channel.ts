@@ -45,7 +45,7 @@ function announcement(mark: string): string {
 
 /** A line for the shell of a group: the shell becomes this script. */
 export function scriptLine(mark: string, script: ShellScript): string {
-  return `${announcement(mark)}${runningOf(script)}\n`;
+  return `${announcement(mark)}${runningOf(script, shellWord(script.text))}\n`;
 }
 
 /**
@@ -57,22 +57,27 @@ export function loopLine(mark: string): string {
   return `${announcement(mark)}while IFS= read -r ops_line; do ${run}; done\n`;
 }
 
+/** A shell that runs lines keeps a text under a number: it reads its lines byte by byte, so each text is sent once. */
+export function keepLine(mark: string, number: number, text: string): string {
+  return `\n${mark} ops_text_${number}=${shellWord(text)}\n`;
+}
+
 /**
- * What a shell that runs lines gets for one script: the script's line, and its input behind the line. Marks tell when
- * the script has ended. busybox's `head` takes more than it passes on: nothing may follow the input before the end is
- * told.
+ * What a shell that runs lines gets for a script whose text it keeps: the script's line, and its input behind the line.
+ * Marks tell when the script has ended. busybox's `head` takes more than it passes on: nothing may follow the input
+ * before the end is told.
  */
-export function questionLines(mark: string, script: ShellScript, input: Buffer): Buffer {
+export function questionLines(mark: string, script: ShellScript, kept: number, input: Buffer): Buffer {
   const [source, from] = input.length === 0 ? ["", " </dev/null"] : [`head -c ${input.length} | `, ""];
   const end = `ops_code=$?; echo '${mark} answer' >&2; echo "${mark} answer $ops_code"`;
   // The newline in front ends what is left of earlier input.
-  return Buffer.concat([Buffer.from(`\n${mark} ${source}(${runningOf(script)})${from}; ${end}\n`), input]);
+  return Buffer.concat([Buffer.from(`\n${mark} ${source}(${runningOf(script, `"$ops_text_${kept}"`)})${from}; ${end}\n`), input]);
 }
 
-function runningOf({ folder, text, args, env }: ShellScript): string {
+function runningOf({ folder, args, env }: ShellScript, text: string): string {
   const exports = Object.entries(env).map(([name, value]) => `export ${variableName(name)}=${shellWord(value)} && `);
   const set = `set -- ${args.map(shellWord).join(" ")}`;
-  return `cd ${shellWord(folder)} && ${exports.join("")}${set} && eval ${shellWord(text)}`;
+  return `cd ${shellWord(folder)} && ${exports.join("")}${set} && eval ${text}`;
 }
 
 /** Text as one word of a POSIX shell, on one line. */

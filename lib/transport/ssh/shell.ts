@@ -4,7 +4,7 @@ import type { CommandOutcome } from "../../core/spawn.ts";
 import { feed, Output } from "../../core/streams.ts";
 import { scriptText } from "../base/scripts.ts";
 import type { Receipt, ScriptOptions } from "../base/transport.ts";
-import { type ChannelReader, questionLines, type RemoteGroup, type ShellScript } from "./channel.ts";
+import { type ChannelReader, keepLine, questionLines, type RemoteGroup, type ShellScript } from "./channel.ts";
 import { enterAll, Limit } from "./limits.ts";
 import type { StartedChannel } from "./link.ts";
 
@@ -85,7 +85,11 @@ export interface ScriptEnd {
 
 interface OpenShell extends StartedChannel {
   reader: ChannelReader | undefined;
+  /** The texts of scripts that the shell keeps, by number. */
+  kept: string[];
 }
+
+const MOST_KEPT = 16;
 
 /**
  * A shell on a worker that is kept open and runs one script after the other, which saves each script a channel of its
@@ -117,7 +121,8 @@ export class KeptShell {
       const shell = await Promise.race([this.#current(), execution.cut]);
       if (typeof shell === "string") return await conclude({ execution, code: shell, started: undefined });
       const answered = answerOf(shell, execution);
-      shell.channel.stdin.write(questionLines(shell.mark, script, Buffer.from(options.input ?? "")));
+      const kept = keptText(shell, script.text);
+      shell.channel.stdin.write(questionLines(shell.mark, script, kept, Buffer.from(options.input ?? "")));
       const lost = shell.channel.ended.then(() => "lost" as const);
       const code = await Promise.race([answered, lost, execution.cut]);
       shell.reader = undefined;
@@ -154,9 +159,19 @@ export class KeptShell {
       onOutput: (chunk, stream) => shell?.reader?.onOutput(chunk, stream),
       onMark: (words, stream) => shell?.reader?.onMark?.(words, stream),
     });
-    shell = { ...started, reader: undefined };
+    shell = { ...started, reader: undefined, kept: [] };
     return shell;
   }
+}
+
+/** The number under which the shell keeps a text; of more than 16 texts the first gives way. */
+function keptText({ channel, kept, mark }: OpenShell, text: string): number {
+  const known = kept.indexOf(text);
+  if (known >= 0) return known;
+  const number = kept.length < MOST_KEPT ? kept.length : 0;
+  kept[number] = text;
+  channel.stdin.write(keepLine(mark, number, text));
+  return number;
 }
 
 /** Takes output until both streams have told that the script has ended; answers the exit code. */
