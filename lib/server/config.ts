@@ -94,13 +94,9 @@ async function tlsOf({ "tls-cert": cert, "tls-key": key }: ServerFlags): Promise
 }
 
 /** The TOTP settings. A server that was meant to have TOTP never starts without it. */
-async function totpOf(
-  flags: ServerFlags,
-  variable: string | undefined,
-  tls: TlsFiles | undefined,
-): Promise<ServerConfig["totp"]> {
+async function totpOf(flags: ServerFlags, fromEnv: string | undefined, tls: TlsFiles | undefined): Promise<ServerConfig["totp"]> {
   const source = flags["totp-secret-file"] === undefined ? "OPS_SERVE_TOTP_SECRET_FILE" : "--totp-secret-file";
-  const file = flags["totp-secret-file"] ?? variable;
+  const file = flags["totp-secret-file"] ?? fromEnv;
   const idle = flags["totp-session-ttl"] !== undefined ? "--totp-session-ttl" : "--totp-issuer";
   if (file === undefined && (flags["totp-session-ttl"] ?? flags["totp-issuer"]) !== undefined)
     throw refusedStart(`${idle} is given, but TOTP is off: give --totp-secret-file too`);

@@ -92,12 +92,9 @@ function isDisabled(disabled: Disabled, job: string, worker: string): boolean {
 }
 
 /** The allocations that were disabled and are active now: the next deploy starts them as new ones. */
-export function enabledAgain(
-  previous: readonly CatalogAllocation[],
-  allocations: readonly CatalogAllocation[],
-): CatalogAllocation[] {
-  const wereDisabled = new Set(previous.filter((one) => one.disabled).map((one) => one.id));
-  return allocations.filter((one) => isActive(one) && wereDisabled.has(one.id));
+export function enabledAgain(before: readonly CatalogAllocation[], now: readonly CatalogAllocation[]): CatalogAllocation[] {
+  const wereDisabled = new Set(before.filter((one) => one.disabled).map((one) => one.id));
+  return now.filter((one) => isActive(one) && wereDisabled.has(one.id));
 }
 
 /** Neither disabled nor removed. */

@@ -50,7 +50,7 @@ export async function reconcile(
     const stopped = sound().filter(({ allocation }) => allocation.job === job.name);
     for (const [one, trouble] of await runStopped(context, effects, job, stopped)) troubles.set(one, trouble);
   }
-  await onAll((one) => finish(context, effects, one.allocation));
+  await onAll((one) => clear(context, effects, one.allocation));
   return due.map((one) => noteEnd(context, one, troubles.get(one)));
 }
 
@@ -116,11 +116,7 @@ async function runStopped(
   }
 }
 
-async function finish(
-  { db }: OperationContext,
-  effects: Effects,
-  { id, job, worker, removed }: CatalogAllocation,
-): Promise<void> {
+async function clear({ db }: OperationContext, effects: Effects, { id, job, worker, removed }: CatalogAllocation): Promise<void> {
   // Only now for a disabled allocation: until its hooks have run, the next deploy has to look after it.
   if (!removed) return setStopped(db, job, id, "done");
   // If the allocation comes back before this is done, its promoted files may be there in part only.

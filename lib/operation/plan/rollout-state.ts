@@ -92,13 +92,9 @@ export function blame(states: readonly AllocationState[], troubles: ReadonlyMap<
 }
 
 /** True where the worker is unreachable, and no more workers of the job are than the manifest tolerates. */
-export function isTolerated(
-  { grade }: Trouble,
-  states: readonly AllocationState[],
-  { tolerateUnreachable }: CatalogJob,
-): boolean {
-  const lost = states.filter(({ trouble }) => trouble?.grade === "unreachable").length;
-  return grade === "unreachable" && (100 * lost) / states.length <= tolerateUnreachable;
+export function isTolerated({ grade }: Trouble, all: readonly AllocationState[], { tolerateUnreachable }: CatalogJob): boolean {
+  const lost = all.filter(({ trouble }) => trouble?.grade === "unreachable").length;
+  return grade === "unreachable" && (100 * lost) / all.length <= tolerateUnreachable;
 }
 
 /** The ids of some allocations. */
