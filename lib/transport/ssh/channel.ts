@@ -67,11 +67,14 @@ export function keepLine(mark: string, number: number, text: string): string {
  * Marks tell when the script has ended. busybox's `head` takes more than it passes on: nothing may follow the input
  * before the end is told.
  */
-export function questionLines(mark: string, script: ShellScript, kept: number, input: Buffer): Buffer {
-  const [source, from] = input.length === 0 ? ["", " </dev/null"] : [`head -c ${input.length} | `, ""];
+export function questionLines(mark: string, script: ShellScript, kept: number, input: string | Uint8Array): Buffer {
+  // A shell passes a text on by itself; only bytes need a program.
+  const passed = typeof input === "string" ? `printf %s ${shellWord(input)} | ` : `head -c ${input.length} | `;
+  const [source, from] = input.length === 0 ? ["", " </dev/null"] : [passed, ""];
   const end = `ops_code=$?; echo '${mark} answer' >&2; echo "${mark} answer $ops_code"`;
   // The newline in front ends what is left of earlier input.
-  return Buffer.concat([Buffer.from(`\n${mark} ${source}(${runningOf(script, `"$ops_text_${kept}"`)})${from}; ${end}\n`), input]);
+  const line = `\n${mark} ${source}(${runningOf(script, `"$ops_text_${kept}"`)})${from}; ${end}\n`;
+  return typeof input === "string" ? Buffer.from(line) : Buffer.concat([Buffer.from(line), input]);
 }
 
 function runningOf({ folder, args, env }: ShellScript, text: string): string {

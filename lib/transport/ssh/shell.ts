@@ -122,7 +122,7 @@ export class KeptShell {
       if (typeof shell === "string") return await conclude({ execution, code: shell, started: undefined });
       const answered = answerOf(shell, execution);
       const kept = keptText(shell, script.text);
-      shell.channel.stdin.write(questionLines(shell.mark, script, kept, Buffer.from(options.input ?? "")));
+      shell.channel.stdin.write(questionLines(shell.mark, script, kept, options.input ?? ""));
       const lost = shell.channel.ended.then(() => "lost" as const);
       const code = await Promise.race([answered, lost, execution.cut]);
       shell.reader = undefined;
