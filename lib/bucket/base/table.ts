@@ -64,11 +64,11 @@ export function readRecords<C extends Columns>(
   const names = fields.map(([, one]) => `${name}.${one.name}`);
   return db.tuples(`SELECT ${names.join(", ")} FROM ${name} ${rest}`, ...values).map((stored) => {
     const record: Record<string, unknown> = {};
-    stored.forEach((value, index) => {
+    for (let index = 0; index < fields.length; index++) {
       const [field, one] = fields[index] as (typeof fields)[0];
-      const read = one.read(value);
+      const read = one.read(stored[index] as SqlValue);
       if (read !== undefined) record[field] = read;
-    });
+    }
     return record as RecordOf<Table<C>>;
   });
 }

@@ -62,14 +62,14 @@ export class KvRows {
     this.#db = db;
   }
 
-  /** The newest version of each key for which a condition holds, namespace by namespace. */
-  newest(where: string, ...values: string[]): [namespace: string, key: string, entry: StoredEntry][] {
+  /** The newest version of each key for which a condition holds, namespace by namespace; of 100,000 none is kept here. */
+  *newest(where: string, ...values: string[]): Generator<[namespace: string, key: string, entry: StoredEntry]> {
     const query = `${NEWEST} WHERE ${where} GROUP BY namespace, key`;
-    return this.#db.tuples<Newest>(query, ...values).map((row) => {
+    for (const row of this.#db.tuples<Newest>(query, ...values)) {
       const [namespace, key, version, value, list, ttl, createdDate, deleted] = row;
       const read = list === null ? value : { hosts: this.#hostsOf(list), without: value };
-      return [namespace, key, { version, value: read, ttl, createdMs: createdDate * 1000, deleted: deleted === 1 }];
-    });
+      yield [namespace, key, { version, value: read, ttl, createdMs: createdDate * 1000, deleted: deleted === 1 }];
+    }
   }
 
   /** The namespaces of the rows for which a condition holds. */

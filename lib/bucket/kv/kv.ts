@@ -102,10 +102,14 @@ export class KvStore {
   /** Reads namespaces, which are then `complete`; those that were read before stay as they are. */
   #read(complete: string, where: string, ...values: string[]): Set<string> {
     this.#complete.add(complete);
-    const found = Map.groupBy(this.#rows.newest(where, ...values), ([name]) => name);
-    for (const [name, rows] of found)
-      if (!this.#stored.has(name)) this.#stored.set(name, new Map(rows.map(([, key, entry]) => [key, entry])));
-    return new Set(found.keys());
+    const names = new Set<string>();
+    let stored: Map<string, StoredEntry> | undefined;
+    for (const [name, key, entry] of this.#rows.newest(where, ...values)) {
+      if (!names.has(name)) stored = this.#stored.has(name) ? undefined : this.#load(name);
+      names.add(name);
+      stored?.set(key, entry);
+    }
+    return names;
   }
 
   /**
@@ -193,10 +197,10 @@ export class KvStore {
   #load(name: string): Map<string, StoredEntry> {
     const known = this.#stored.get(name);
     if (known) return known;
-    const isComplete = this.#complete.has(jobOfAllocation(name) ?? "");
-    const rows = isComplete ? [] : this.#rows.newest("namespace = ?", name);
-    const stored = new Map(rows.map(([, key, entry]) => [key, entry]));
+    const stored = new Map<string, StoredEntry>();
     this.#stored.set(name, stored);
+    if (this.#complete.has(jobOfAllocation(name) ?? "")) return stored;
+    for (const [, key, entry] of this.#rows.newest("namespace = ?", name)) stored.set(key, entry);
     return stored;
   }
 
