@@ -63,7 +63,7 @@ export interface PlannedJob {
 
 /** All that a deploy would do, wave by wave. */
 export interface DeployPlan {
-  /** What the plan was made from; see `bucket/catalog/plan-basis.ts`. */
+  /** What the plan was made from; see `planBasis` in `bucket/catalog/info.ts`. */
   basis: { build_seq: number; update_seq: number; kv: string; promoted: Record<string, string> };
   /** The number of the build that made the catalog. */
   build_seq: number;

@@ -4,6 +4,7 @@ import { throwIfCancelled } from "../../core/errors.ts";
 import type { Action } from "../../plan/changes.ts";
 import { runsTarget } from "../../plan/rollout.ts";
 import type { OperationContext } from "../base/context.ts";
+import { WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { countGrades, describeGrades, type Trouble, troubleOf } from "../base/outcome.ts";
 import { gateTroubles, passGate } from "../health/gate.ts";
 import { scriptErrors } from "../hooks/hooks.ts";
@@ -15,8 +16,6 @@ import { type BoundPlan, staleFiles } from "./dry-run.ts";
 import type { DeployStart } from "./engine.ts";
 import { restoreBatch } from "./restore-batch.ts";
 import type { About, Driver, RolloutPart } from "./steps.ts";
-
-const SYNC_AT_ONCE = 32;
 
 /** A deploy that is to be carried out. */
 export interface Order extends DeployStart {
@@ -125,7 +124,7 @@ async function onAll(
   work: Work,
   states: readonly AllocationState[],
   act: (state: AllocationState) => Promise<void>,
-  atOnce = SYNC_AT_ONCE,
+  atOnce = WORKERS_AT_ONCE,
 ): Promise<void> {
   const { signal } = work.context;
   const attempt = (state: AllocationState) =>

@@ -93,7 +93,7 @@ function* waveSteps(walk: Walk, seq: number, jobs: readonly CatalogJob[]): Steps
   const again = yield* planSteps(walk, workingJobs);
   const plans = again.flatMap(({ plan }) => plan ?? []);
   for (const plan of plans) yield* ask("decided", plan);
-  const rollouts = plans.map((plan) => jobSteps(walk, rolloutOf(plan, unready)));
+  const rollouts = plans.filter(({ needsWork }) => needsWork).map((plan) => jobSteps(walk, rolloutOf(plan, unready)));
   yield* ask("sideBySide", rollouts);
 }
 

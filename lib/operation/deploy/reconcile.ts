@@ -2,7 +2,7 @@ import type { CatalogAllocation, CatalogJob } from "../../bucket/base/model.ts";
 import { beginChange, forgetPromotion, setStopped } from "../../bucket/catalog/promotions.ts";
 import { mapAll } from "../../core/async.ts";
 import { throwIfCancelled } from "../../core/errors.ts";
-import { inOneLine } from "../../core/plain-text.ts";
+import { counted, inOneLine } from "../../core/plain-text.ts";
 import { RUNNER_EXIT } from "../../transport/ask/runner.ts";
 import type { OperationContext } from "../base/context.ts";
 import { WORKERS_AT_ONCE } from "../base/fleet.ts";
@@ -38,7 +38,7 @@ export async function reconcile(
 ): Promise<Reconciled[]> {
   const { log, signal } = context;
   if (due.length === 0) return [];
-  log.info(`reconcile: stops ${due.length} removed or disabled allocations`);
+  log.info(`reconcile: stops ${counted(due.length, "removed or disabled allocation")}`);
   const troubles = new Map<Due, Trouble>();
   const sound = () => due.filter((one) => !troubles.has(one));
   const onAll = async (work: (one: Due) => Promise<void>) => {

@@ -6,6 +6,7 @@ import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { counted, inOneLine } from "../../core/plain-text.ts";
 import { rolloutBatches } from "../../plan/rollout.ts";
 import type { OperationContext } from "../base/context.ts";
+import { WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { troubleOf } from "../base/outcome.ts";
 import { passGate } from "../health/gate.ts";
 import { hooksOn } from "../hooks/hooks.ts";
@@ -14,8 +15,6 @@ import type { AllocationPlan } from "../plan/plan-job.ts";
 import { type AllocationState, hostsOf, idsOf, isSound, workersOf } from "../plan/rollout-state.ts";
 import { bringFiles, type Effects, promotedTree } from "../reach/effects.ts";
 import { targetHash } from "../reach/target.ts";
-
-const SYNC_AT_ONCE = 32;
 
 /** The means to put a batch back. */
 interface Restoring {
@@ -139,7 +138,7 @@ async function settleWaiting(by: Restoring, job: CatalogJob, waiting: readonly A
       log.error(`${job.name}@${allocation.worker}: ${inOneLine(state.trouble.message)}`);
     }
   };
-  await mapAll(states, SYNC_AT_ONCE, work, signal);
+  await mapAll(states, WORKERS_AT_ONCE, work, signal);
   const back = states.filter(isSound).length;
   const lost = states.filter(({ trouble }) => trouble);
   const workers = counted(back, "worker");

@@ -73,6 +73,17 @@ test("HR-104 HR-107 jobs that show the update sequence settle at once, however m
   assert.equal((await deploys.deploy()).updateSeq, 4);
 });
 
+test("HR-107 a job that is complete with the raised update sequence is skipped, and not rolled out as well", async (t) => {
+  const deploys = await Deploys.make(t);
+  await deploys.build({ web: { files: { conf: "a" } } }, { hosts: [A] });
+  await deploys.deploy();
+  await deploys.build({ web: { files: { "conf.tpl": "{{ if eq .UpdateSeq 2 }}a{{ else }}b{{ end }}" } } }, { hosts: [A] });
+  const second = await deploys.deploy();
+  assert.deepEqual([second.error, second.updateSeq, outcomes(second)], [undefined, 2, { web: "skipped" }]);
+  assert.doesNotMatch(second.text, /web: deployed/);
+  assert.deepEqual(deploys.targets("web", A), ["start"]);
+});
+
 test("a rendered file that reads a secret has the job's secret_mode on the worker, a new one too, and 0600 here", async (t) => {
   const deploys = await Deploys.make(t);
   const kv = deploys.bucket.kv();
