@@ -232,8 +232,9 @@ export class KvStore {
   }
 
   #entryOf(namespace: string, key: string, { value, ttl, createdMs }: PendingEntry, version: number): StoredEntry {
-    const isSecret = typeof value === "string" && isSealed(namespace, key);
-    const kept = isSecret ? this.seal(namespace, key, value) : (value ?? "");
+    // The tombstone of a secret is sealed too: views tell secrets by their seal.
+    const given = value ?? "";
+    const kept = typeof given === "string" && isSealed(namespace, key) ? this.seal(namespace, key, given) : given;
     return { version, value: kept, ttl, createdMs, deleted: value === undefined };
   }
 
