@@ -47,7 +47,7 @@ export function prometheusRows(db: Database): PrometheusRow[] {
 
 /**
  * What Prometheus has to scrape: the lists of all jobs in one, `ops:port/…` and `ops:job` replaced by what they stand
- * for (docs/workspace.md, Prometheus). A job with such a target and no active allocation is left out. Throws
+ * for (docs/workspace.md, Prometheus). An entry with such a target is left out where its job has no active allocation. Throws
  * `ErrInvalidJob` for a template that renders to something else, `ErrKeyMissing` and `failed` where it cannot be
  * rendered.
  */

@@ -24,7 +24,7 @@ export const STORED_REVISION = object({
   sha256: string(),
   build_status: oneOf("pending", "succeeded", "failed"),
 });
-/** The record of a revision. Only one revision each can have the two marks of {@link Revision}, so they are kept apart. */
+/** The record of a revision. The two marks of {@link Revision} are stored apart: at most one revision has each of them. */
 export type StoredRevision = Infer<typeof STORED_REVISION>;
 
 /** The record of a revision without the two marks. */

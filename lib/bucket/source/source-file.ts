@@ -37,8 +37,8 @@ export const parseSourceToml = parserOf(parseToml, messageOf);
 
 function parserOf<T>(parse: (text: string) => T, problemOf: (error: unknown, text: string) => string): Parse<T> {
   return (bytes, found) => {
-    const text = decodeUtf8(bytes);
     if (bytes.length > SOURCE_FILE_BYTES) return void found.error("", `has more than ${SOURCE_FILE_BYTES} bytes`);
+    const text = decodeUtf8(bytes);
     if (text === undefined) return void found.error("", "is not UTF-8 text");
     try {
       return parse(text);

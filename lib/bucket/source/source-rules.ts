@@ -298,7 +298,7 @@ export function checkUnchanged(layout: Layout, before: SourceTree, problems: Pro
   };
   const [first, ...others] = [...new Set([...before.states.keys(), ...now.keys()])].filter(isChanged).sort();
   if (first === undefined) return;
-  const more = others.length === 0 ? "" : `, as ${others.length} more`;
-  const message = `was changed while the build read the workspace${more}: build again`;
+  const more = others.length === 0 ? "" : ` (and ${others.length} more)`;
+  const message = `was changed${more} while the build read the workspace: build again`;
   problems.error("ErrSourceChanged", "workspace", readablePath(first), message);
 }

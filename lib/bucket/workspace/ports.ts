@@ -76,7 +76,7 @@ export function assignPorts(
   }
   let next = pool.min;
   const none = `no number from ${pool.min} to ${pool.max} is free`;
-  for (const port of wanted.filter(({ fixed, ...one }) => fixed === null && !given.has(labelOf(one)))) {
+  for (const port of wanted.filter((one) => one.fixed === null && !given.has(labelOf(one)))) {
     while (next <= pool.max && holders.has(next)) next++;
     if (next <= pool.max) hold(labelOf(port), next);
     else problems.error("ErrPortRangeExhausted", port.file, `resources/ports/${port.name}`, none);
