@@ -58,6 +58,7 @@ export class OpenRequest implements HttpRequest {
   readonly #response: ServerResponse;
   readonly #writeMs: number;
   readonly #end = new AbortController();
+  readonly signal = this.#end.signal;
   /** Cuts the connection when the time for the answer is used up. */
   #cut: NodeJS.Timeout | undefined;
   #isUnasked: boolean;
@@ -78,10 +79,6 @@ export class OpenRequest implements HttpRequest {
     this.#isUnasked = options.isUnasked;
     if (hasNoBody(incoming)) this.#hurry();
     else incoming.once("end", () => this.#hurry());
-  }
-
-  get signal(): AbortSignal {
-    return this.#end.signal;
   }
 
   get body(): AsyncIterable<Uint8Array> {

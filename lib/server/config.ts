@@ -197,7 +197,7 @@ function refusedStart(message: string, cause?: unknown): Failure {
 /** The mode bits that a file with a secret must not have: only its owner and group may read or write the file. */
 const NOT_FOR_OTHERS = 0o006;
 
-/** The text of a file that a flag names, unless its mode has one of the bits `refused`. Throws a {@link refusedStart}. */
+/** The text of a file that a flag names, unless its mode has one of the bits `refused`. Throws `usage`. */
 async function readNamedFile(flag: string, file: string, refused = 0): Promise<string> {
   try {
     return await readGuarded(file, refused);

@@ -53,11 +53,10 @@ export class RunList {
 
   /** The newest run, or undefined where there is none. */
   async newest(layout: Layout): Promise<ShownRun | undefined> {
-    for await (const run of this.#newestFirst(layout)) return run;
-    return undefined;
+    return (await this.#newestFirst(layout).next()).value;
   }
 
-  async *#newestFirst(layout: Layout, before?: string): AsyncGenerator<ShownRun> {
+  async *#newestFirst(layout: Layout, before?: string): AsyncGenerator<ShownRun, undefined> {
     for (const id of await this.#ids(layout)) {
       if (before !== undefined && id >= before) continue;
       const { folder } = runLayout(layout, id);
@@ -70,9 +69,11 @@ export class RunList {
     const folder = statSync(layout.runs, { throwIfNoEntry: false });
     const known = this.#folders.get(layout.runs);
     if (known && folder && isUnchanged(known.folder, folder)) return known.ids;
+    // Judged before the names are read: a change during the read may come within the tick of the change before.
+    const isSettled = folder !== undefined && Date.now() - folder.mtimeMs > SETTLED_MS;
     const ids = (await runIds(layout)).reverse();
     if (this.#folders.size >= MOST_BUCKETS) this.#folders.clear();
-    if (folder && Date.now() - folder.mtimeMs > SETTLED_MS) this.#folders.set(layout.runs, { folder, ids });
+    if (isSettled) this.#folders.set(layout.runs, { folder, ids });
     return ids;
   }
 

@@ -137,6 +137,8 @@ test("a bucket without a database has no catalog", async (t) => {
   rmSync(path.join(bucket.folder, "data", "ops.db"));
   const { status, body } = await get("cat/jobs");
   assert.deepEqual([status, body.error], [409, "bucket_not_initialized"]);
+  for (const list of ["cat/jobs", "workers/facts"])
+    assert.equal((await get(`${list}?cursor=x`)).status, 400, "a malformed request is told before the state of the bucket");
 });
 
 test("a filter takes at most 100 names", async (t) => {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { mkdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import fs, { mkdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import { type TestContext, test } from "node:test";
 import { layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
@@ -86,6 +87,25 @@ test("each change is seen at once: runs that begin, end and are removed, however
     await ids(),
     made.slice(1).map(({ id }) => id),
   );
+});
+
+test("a change during the read of the names is seen, even where it comes in the tick of the change before", async (t) => {
+  const { layout, add, ids } = setUp(t);
+  const first = await add("ok");
+  const folder = fs.statSync(layout.runs);
+  let now = folder.mtimeMs + 1;
+  t.mock.method(Date, "now", () => now);
+  const read = ids();
+  now += 10_000;
+  assert.deepEqual(await read, [first.id]);
+  const second = await add("ok");
+  const same = t.mock.method(fs, "statSync", () => folder);
+  syncBuiltinESMExports();
+  t.after(() => {
+    same.mock.restore();
+    syncBuiltinESMExports();
+  });
+  assert.deepEqual(await ids(), [second.id, first.id]);
 });
 
 test("a run that has ended is read once, one that goes on each time", async (t) => {

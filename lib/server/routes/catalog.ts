@@ -56,7 +56,8 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
     answer: { status: 200, description: "A page of workers", shape: page("WorkerFacts") },
     failures: READ_FAILURES,
     async handle({ query, bucket: { layout } }, { readers }) {
-      return json(200, pageOf(await readers.read(layout, knownFacts), query));
+      const offset = offsetOf(query.cursor);
+      return json(200, pageOf(await readers.read(layout, knownFacts), offset, query.limit));
     },
   }),
   ...VIEW_NAMES.map(viewRoute),

@@ -11,7 +11,7 @@ import { bytesDownload, downloadAnswer, fileDownload } from "../../http/download
 import { type Answer, type HttpRequest, json } from "../../http/message.ts";
 import { bucketRoute } from "../context.ts";
 import { READ_FAILURES } from "./catalog.ts";
-import { component, PAGE, PATH_PAGE, page, pageOf } from "./shapes.ts";
+import { component, offsetOf, PAGE, PATH_PAGE, page, pageOf } from "./shapes.ts";
 
 /** No browser shall guess what a file holds. */
 const BYTES = "application/octet-stream";
@@ -139,7 +139,8 @@ export const FILE_ROUTES = [
     async handle({ query, bucket: { layout } }) {
       const problems = new Problems();
       const workers = await readWorkers(layout, await readOpsConf(layout, problems), problems);
-      return json(200, { ...pageOf(workers.map(workerDefinition), query), problems: problems.errors });
+      const shown = pageOf(workers.map(workerDefinition), offsetOf(query.cursor), query.limit);
+      return json(200, { ...shown, problems: problems.errors });
     },
   }),
 ];

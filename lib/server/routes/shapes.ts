@@ -45,9 +45,8 @@ export function pollMs(timeoutS: number): number {
   return Math.min(Math.max(timeoutS, 0), LONGEST_POLL_S) * 1000;
 }
 
-/** A page of a list that is whole in memory; its cursor is an offset. Throws `invalid_request` for a wrong cursor. */
-export function pageOf<T>(list: readonly T[], { limit, cursor }: { limit: number; cursor?: string | undefined }) {
-  const offset = offsetOf(cursor);
+/** A page of a list that is whole in memory; its cursor is an offset, see {@link offsetOf}. */
+export function pageOf<T>(list: readonly T[], offset: number, limit: number) {
   const end = offset + limit;
   return { items: list.slice(offset, end), next_cursor: end < list.length ? String(end) : null };
 }
