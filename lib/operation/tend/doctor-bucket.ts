@@ -111,14 +111,15 @@ export async function examineBucket(
     );
   }
   const restore = "run `ops init`; if that does not help, restore a snapshot";
-  if (db instanceof Failure) return [...found, await check("schema", "", () => problem(db.message, restore))];
+  if (db instanceof Failure) return [...found, { where: "bucket", check: "schema", ...problem(db.message, restore) }];
   return [
     ...found,
     await check("schema", restore, () => ok(`version ${schemaVersion(db)}`)),
     await check("kv.key", "bring secrets/kv.key back from a snapshot", () => judgeSealed(layout, db)),
     await check("certificates", "build again", () => judgeCertificates(db)),
     await check("build", "bring .ops/revisions.json back", () => judgeBuild(layout, db)),
-    ...(await Promise.all(judgeDeployed(db).map(([name, one]) => check(name, "", () => one)))),
+    await check("deploy", restore, () => judgeDeployed(db)),
+    await check("removed", restore, () => judgeRemoved(db)),
   ];
 }
 
@@ -211,22 +212,19 @@ async function judgeBuild(layout: Layout, db: Database): Promise<Judgement> {
   return built === null ? warning("the bucket was never built", "run `ops build`") : ok(`last built at ${built}`);
 }
 
-function judgeDeployed(db: Database): [check: string, judgement: Judgement][] {
-  const counted = db.get<Record<string, number>>(
-    `SELECT (SELECT COUNT(*) FROM hash WHERE unfinished = 1) AS unfinished,
-      (SELECT COUNT(*) FROM hash WHERE gate IN ('failed', 'pending')) AS gates,
-      (SELECT COUNT(*) FROM allocations WHERE removed = 1) AS removed`,
-  );
-  const { unfinished = 0, gates = 0, removed = 0 } = counted ?? {};
+function judgeDeployed(db: Database): Judgement {
+  const { unfinished = 0, gates = 0 } =
+    db.get<Record<string, number>>(
+      `SELECT COUNT(*) FILTER (WHERE unfinished = 1) AS unfinished,
+        COUNT(*) FILTER (WHERE gate IN ('failed', 'pending')) AS gates FROM hash`,
+    ) ?? {};
   const message = `${unfinished} allocations were changed half-way, ${gates} have not passed their health check`;
-  const state = unfinished + gates > 0 ? warning(message, "deploy again") : ok("nothing is half-way");
-  const waiting = ok(`${removed} removed allocations wait for \`ops gc\``);
-  return removed > 0
-    ? [
-        ["deploy", state],
-        ["removed", waiting],
-      ]
-    : [["deploy", state]];
+  return unfinished + gates > 0 ? warning(message, "deploy again") : ok("nothing is half-way");
+}
+
+function judgeRemoved(db: Database): Judgement {
+  const { removed = 0 } = db.get<{ removed: number }>("SELECT COUNT(*) AS removed FROM allocations WHERE removed = 1") ?? {};
+  return ok(removed === 0 ? "none waits for `ops gc`" : `${removed} removed allocations wait for \`ops gc\``);
 }
 
 function listed(names: readonly string[]): string {

@@ -29,25 +29,28 @@ const CLOCK_PROBLEM_SECONDS = 300;
  * a time reaches them (control-plane.md, Runs 2). Throws only `cancelled`.
  */
 export async function examine(context: DoctorContext): Promise<Finding[]> {
-  const { layout } = context;
-  const opened = openCatalog(layout);
+  const opened = openCatalog(context.layout);
+  if (opened instanceof Failure) return [...(await examineHost(context, [])), ...(await examineBucket(context, [], opened))];
+  const { db, workers, bucketId } = opened;
   try {
-    const db = opened instanceof Failure ? undefined : opened;
-    const workers = db ? catalogWorkers(db).filter((worker) => !worker.removed) : [];
     return [
       ...(await examineHost(context, workers, db)),
-      ...(await examineBucket(context, workers, opened)),
-      ...(db ? await examineWorkers(context, workers, bucketIdOf(db)) : []),
+      ...(await examineBucket(context, workers, db)),
+      ...(await examineWorkers(context, workers, bucketId)),
     ];
   } finally {
-    if (!(opened instanceof Failure)) opened.close();
+    db.close();
   }
 }
 
-function openCatalog(layout: Layout): Database | Failure {
+/** Opens the database and reads what the checks start from. Answers the reason where either cannot be done. */
+function openCatalog(layout: Layout) {
+  let db: Database | undefined;
   try {
-    return openForReading(layout.database);
+    db = openForReading(layout.database);
+    return { db, workers: catalogWorkers(db).filter(({ removed }) => !removed), bucketId: bucketIdOf(db) };
   } catch (error) {
+    db?.close();
     return error instanceof Failure ? error : new Failure("failed", messageOf(error), { cause: error });
   }
 }
@@ -55,18 +58,19 @@ function openCatalog(layout: Layout): Database | Failure {
 async function examineHost(
   { layout, launcher }: DoctorContext,
   workers: readonly CatalogWorker[],
-  db: Database | undefined,
+  db?: Database,
 ): Promise<Finding[]> {
   const check = checksOf("host");
-  const usesSsh = workers.some(({ connection }) => connection === "ssh");
-  const usesPython = db?.get("SELECT 1 FROM job_files WHERE path LIKE '\\_hooks/%.py' ESCAPE '\\'") !== undefined;
-  const wanted = ["bash", ...(usesSsh ? SSH_TOOLS : []), ...(usesPython ? ["python3"] : [])];
-  const missing = wanted.filter((tool) => !isInstalled(tool, launcher.environment.PATH ?? ""));
   const install = "install them, or set PATH right";
   return [
-    await check("tools", install, () =>
-      missing.length === 0 ? ok(`${wanted.join(", ")}: installed`) : problem(`${missing.join(", ")}: not installed`, install),
-    ),
+    await check("tools", install, () => {
+      const usesSsh = workers.some(({ connection }) => connection === "ssh");
+      const usesPython = db?.get("SELECT 1 FROM job_files WHERE path LIKE '\\_hooks/%.py' ESCAPE '\\'") !== undefined;
+      const wanted = ["bash", ...(usesSsh ? SSH_TOOLS : []), ...(usesPython ? ["python3"] : [])];
+      const missing = wanted.filter((tool) => !isInstalled(tool, launcher.environment.PATH ?? ""));
+      if (missing.length === 0) return ok(`${wanted.join(", ")}: installed`);
+      return problem(`${missing.join(", ")}: not installed`, install);
+    }),
     await check("node", "", () => ok(`Node ${process.versions.node}`)),
     await check("disk", "check that the bucket's folder can be read", async () => {
       const { bavail, blocks, bsize } = await statfs(layout.root);
@@ -75,7 +79,7 @@ async function examineHost(
     await check("clock", "check the rights of logs/runs/", async () => {
       const ahead = Math.ceil(((await newestRun(layout)) - Date.now()) / 1000);
       if (ahead <= CLOCK_WARNING_SECONDS) return ok(new Date().toISOString());
-      return problem(`it is ${ahead} s before the newest run began`, "set the clock of this host right");
+      return problem(`${ahead} s behind the start of the newest run`, "set the clock of this host right");
     }),
   ];
 }
@@ -99,7 +103,8 @@ async function newestRun(layout: Layout): Promise<number> {
 }
 
 async function examineWorkers(context: DoctorContext, workers: readonly CatalogWorker[], bucketId: string): Promise<Finding[]> {
-  const lock = await readLock(context.layout);
+  // The finding about the lock tells why a lock cannot be read.
+  const lock = await readLock(context.layout).catch(() => "unreadable" as const);
   if (lock !== undefined && lock !== "unreadable" && isOwned(lock)) {
     const message = `not examined: ${lock.command} (run ${lock.run_id}) is at work`;
     return [{ where: "bucket", check: "workers", ...warning(message, "ask again when it has ended") }];
@@ -136,7 +141,7 @@ async function examineOne({ signal }: DoctorContext, fleet: Fleet, host: string)
       ...judgeLocks(seen).map((one) => ({ where, check: "locks", ...one })),
     ];
   } catch (error) {
-    const advice = "see that it runs, that its address and user in workers.json are right, and that the key is accepted";
+    const advice = "see that the worker runs, that its address and user in workers.json are right, and that it accepts the key";
     return [{ where, check: "reach", ...problem(explain(error), advice) }];
   }
 }

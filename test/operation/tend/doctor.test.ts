@@ -62,6 +62,7 @@ test("a bucket in order has no finding but ok, and nothing is written to look at
     "deploy",
     "reach",
     "locks",
+    "removed",
   ])
     assert.ok(
       findings.some((one) => one.check === check),
@@ -126,6 +127,13 @@ const HARMS: [name: string, harm: Harm, expected: RegExp[]][] = [
     [/^bucket: lock: warning: .* is not one that ops wrote$/],
   ],
   [
+    "a lock that is a folder",
+    ({ layout }) => mkdirSync(layout.lock),
+    [/^bucket: lock: problem: Cannot read .*: it is not a regular file$/],
+  ],
+  ["no table of workers", ({ db }) => db.run("DROP TABLE worker"), [/^bucket: schema: problem: no such table: worker$/]],
+  ["no table of promotions", ({ db }) => db.run("DROP TABLE hash"), [/^bucket: deploy: problem: .*no such table: hash$/]],
+  [
     "a certificate that has ended",
     ({ db }) => db.run("UPDATE job_certs SET not_after = 1000, expiring_from = 500 WHERE job = 'web'"),
     [/^bucket: certificates: problem: expired: web 127\.0\.0\.1 web \(1970-01-01T00:16:40Z\)$/],
@@ -156,7 +164,7 @@ const HARMS: [name: string, harm: Harm, expected: RegExp[]][] = [
   [
     "a run of the future",
     ({ layout }) => mkdirSync(path.join(layout.runs, "ffffffff-0000-7000-8000-000000000000")),
-    [/^host: clock: problem: it is \d+ s before the newest run began$/],
+    [/^host: clock: problem: \d+ s behind the start of the newest run$/],
   ],
   [
     "a worker with a file where the folder is to be",
