@@ -25,15 +25,15 @@ export interface ScriptFacts {
 }
 
 /**
- * The variables that not every script has (hook-runtime.md, Events): workers separated by commas, a target of make, and
- * `1` in a dry run, where what the script stores is dropped.
+ * The variables of single events (hook-runtime.md, Events). The first two are workers, separated by commas; `TARGET` is a
+ * target of make; `DRY_RUN` is `1` in a dry run, which drops the values that a script writes.
  */
 const EVENT_VARIABLES = ["NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS", "TARGET", "DRY_RUN"] as const;
 
 /** The variables of one event. */
 export type EventVariables = { [name in (typeof EVENT_VARIABLES)[number]]?: string };
 
-/** What no script may see of our own environment: the server's secrets, and what belongs to our own process. */
+/** The variables of our own environment that no script gets: the server's secrets, and those for our own process alone. */
 const WITHHELD = /^(OPS_.*|NODE_COMPILE_CACHE|NODE_CHANNEL_.*|NODE_UNIQUE_ID|PWD|OLDPWD)$/;
 
 /**

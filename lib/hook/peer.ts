@@ -34,7 +34,7 @@ export class PeerCheck {
     this.#own = own;
   }
 
-  /** Looked up once per connection. A peer that has closed its socket is refused: nobody knows whose it was. */
+  /** Looked up once per connection. A peer that has closed its socket is refused, because its owner is not known. */
   admits(connection: Connection): Promise<boolean> {
     if (process.platform !== "linux") return Promise.resolve(true);
     const known = this.#known.get(connection) ?? this.#look(connection);

@@ -34,7 +34,7 @@ export interface HookRuntimeOptions {
   onSecret(value: string): void;
   /** Waits for something, and shows in the run's progress what is waited for and when the wait is given up. */
   waiting<T>(on: string, limitMs: number, work: Promise<T>): Promise<T>;
-  /** Gets what people should read in the log of a script. */
+  /** Writes a sentence for people to the log of a script. */
   warn(script: RunningScript, sentence: string): void;
 }
 

@@ -28,7 +28,7 @@ const ADDRESSES = Array.from({ length: 254 }, (_, index) => `127.0.0.${index + 1
 const HOOK_LIMITS = { ...LIMITS, requestMs: 30_000, headerBytes: 16 * 1024 };
 const API_CLOSE_MS = 1_000;
 
-/** hook-runtime.md, Errors: what the API says instead of the control plane's sentences. */
+/** The sentences of this API (hook-runtime.md, Errors) in place of those of the control plane. */
 const BODY_ERRORS: Partial<Record<FailureCode, string>> = {
   unsupported_media_type: "Content-Type must be application/json",
   invalid_request: "Invalid JSON format",

@@ -69,7 +69,7 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
     await emptyFolder(layout.tmp);
     using db = openedFor(kind, layout);
     const run = { id: runId, kind, bucketId };
-    // Where the parameters come from is for the record.
+    // The run that this run repeats is for the record alone.
     const { retry_of: _, ...params } = orders.params;
     const progress = new ProgressBoard(input.progress, input.signal);
     const { signal, launcher } = input;
@@ -113,7 +113,7 @@ function failed(error: unknown, log: RunLog, told: (end: string) => string, sign
     if (signal.aborted) log.info(told("cancelled"));
     else log.error(`${told("failed")}: ${message}`);
   } catch {
-    // Where no log can be written the outcome tells it.
+    // Where no log can be written, the outcome has the error all the same.
   }
   const result = error instanceof Failure ? masked(error.details, log.redactor) : null;
   return { type: "outcome", ok: false, error: { code, message: log.redactor.sentence(message) }, result };

@@ -99,7 +99,7 @@ test("localhost is a name of its own address", async (t) => {
   assert.equal((await script().ask("GET", KEYS, { headers })).status, 200);
 });
 
-/** The order of checks: each row breaks one more rule than the row before it. */
+/** The order of checks: each row also breaks a rule that is checked later. */
 test("T-41 the checks come in one order: allocation, content type, JSON, required fields, event, namespace", async (t) => {
   const { script } = await testRuntime(t);
   const { ask } = script({ event: "health_check", hook: "check" });
@@ -109,6 +109,8 @@ test("T-41 the checks come in one order: allocation, content type, JSON, require
     ["KV writes are not allowed during health_check", foreign, {}],
     ["EVENT does not match the running hook", foreign, wrongEvent],
     ["Both namespace and key are required", { namespace: "x" }, wrongEvent],
+    ["EVENT header is missing", foreign, { EVENT: undefined, COMMAND: undefined }],
+    ["Both namespace and key are required", { namespace: "x" }, { EVENT: undefined, COMMAND: undefined }],
     ["Invalid JSON format", "{", wrongEvent],
     ["Content-Type must be application/json", "{", { ...wrongEvent, "Content-Type": "text/plain" }],
     ["Invalid allocation ID", "{", { "X-ALLOCATION-ID": "x", "Content-Type": "text/plain" }],

@@ -6,7 +6,7 @@ import type { Disabled } from "../../bucket/workspace/workers.ts";
 import { plainDecimal } from "../../codec/config/number.ts";
 import { uuidV5 } from "../../codec/uuid.ts";
 
-/** What of a job decides where it goes. */
+/** The parts of a job that decide on its workers. */
 interface PlacedJob {
   name: string;
   selectors: readonly string[];
@@ -27,8 +27,8 @@ interface AllocationInput {
 
 /**
  * Places every job on the workers that carry all its selectors as labels, by job and then in the workers' order.
- * Allocations that no longer match stay, marked as removed, until gc; they keep their version. What is as it was is the
- * very object of the last build.
+ * Allocations that no longer match stay, marked as removed, until gc; they keep their version. An unchanged allocation
+ * is the very object of the last build.
  */
 export function allocate(input: AllocationInput): CatalogAllocation[] {
   const before = new Map(input.previous.map((one) => [nameOf(one.job, one.worker), one]));
@@ -52,7 +52,7 @@ export function allocate(input: AllocationInput): CatalogAllocation[] {
   return [...matching, ...removed];
 }
 
-/** What the id of an allocation is made from. */
+/** The name that the id of an allocation is made from. */
 function nameOf(job: string, worker: string): string {
   return `${job}|${worker}`;
 }
@@ -65,7 +65,7 @@ function workersOf(job: PlacedJob, workers: AllocationInput["workers"]): string[
 
 function place(job: PlacedJob, worker: string, known: CatalogAllocation | undefined, input: AllocationInput): CatalogAllocation {
   const placed = {
-    // Worked out once in its life: thousands of digests are a noticeable part of a build.
+    // Computed once for an allocation: thousands of digests are a noticeable part of a build.
     id: known?.id ?? uuidV5(input.bucketId, nameOf(job.name, worker)),
     worker,
     job: job.name,

@@ -13,7 +13,7 @@ import { checkDemands, demandGraph, deploymentSequence } from "../../plan/demand
 import { allocate, checkCapacity, checkCounts, enabledAgain } from "./allocate.ts";
 import type { KvJob } from "./build-kv.ts";
 
-/** What the last build left, as far as the next one keeps it. */
+/** The parts of the last build that the next build keeps. */
 interface LastBuild {
   workers: readonly CatalogWorker[];
   allocations: readonly CatalogAllocation[];
@@ -28,8 +28,8 @@ export interface Built extends BuiltCatalog {
 }
 
 /**
- * Computes the catalog of a workspace. Throws when anything is wrong with it, after all that can be said: of jobs that
- * have no problems their places too, where workers and reservations are known.
+ * Computes the catalog of a workspace. Throws where the workspace has a problem, after all problems are collected:
+ * also those about the places of jobs, where workers and reservations are known.
  */
 export function buildCatalog(bucketId: string, workspace: Workspace, last: LastBuild, problems: Problems): Built {
   const jobs = buildJobs(bucketId, workspace, last.ports, problems);
@@ -136,8 +136,8 @@ function movedAllocations(
 }
 
 /**
- * What a job gets of memory and cpu: what the bucket's job settings say, else the manifest's maximum. A setting outside
- * the manifest's bounds is `ErrUnsupportedResourceConfiguration`; without bounds it becomes both of them.
+ * The memory and cpu of a job: the value in the bucket's job settings, else the manifest's maximum. A setting outside the
+ * manifest's bounds is `ErrUnsupportedResourceConfiguration`; without bounds the setting becomes both of them.
  */
 function reserve(source: JobSource, settings: JobSettings, problems: Problems): { memory: Reservation; cpu: Reservation } {
   const { name, file, manifest } = source;

@@ -7,7 +7,7 @@ import { plainDecimal } from "../../codec/config/number.ts";
 import { uuidV5 } from "../../codec/uuid.ts";
 import { isActive } from "./allocate.ts";
 
-/** What a build tells templates and scripts. */
+/** The facts that a build writes for templates and scripts. */
 interface KvInput {
   bucketId: string;
   /** The certificate of the bucket's CA, in PEM. */
@@ -127,7 +127,7 @@ function writeJob(kv: KvStore, job: KvJob, allocations: readonly CatalogAllocati
   for (const [key, value] of job.vars) kv.put(`vars/job/${job.name}`, key, value);
 }
 
-/** Where an allocation has gone, all that anybody wrote about it goes. */
+/** Writes the index and the peers of each allocation. Deletes all keys of allocations that have gone, whoever wrote them. */
 function writeAllocations(kv: KvStore, job: string, allocations: readonly CatalogAllocation[]): void {
   const left = kv.loadAllocations(job);
   const hosts = csv(allocations.map((allocation) => allocation.worker));

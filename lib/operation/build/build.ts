@@ -15,7 +15,7 @@ import { type Certificates, issueCertificates, writeCertificates } from "./certi
 
 const PHASES = ["read", "check", "store", "post_build"] as const;
 
-/** What a build answers; `allocations` counts those that are not removed. */
+/** The result of a build; `allocations` counts those that are not removed. */
 export interface BuildResult {
   jobs: number;
   workers: number;
@@ -26,11 +26,10 @@ export interface BuildResult {
 
 /**
  * Reads the workspace and makes the catalog and the build's part of the KV store equal to it, in one transaction: a
- * build that fails or is cancelled before leaves both as they were. Then hooks for post_build run, and when one fails
- * the build does, while the catalog stays (hook-runtime.md, Deploy order 7). Everything that is wrong is reported by
- * one run: the failure has the code and sentence of the first problem and all of them in `details.problems`. At the
- * very end the current source revision is marked as built. Without a workspace, before the first push, it builds
- * nothing.
+ * build that fails or is cancelled before leaves both as they were. Then the hooks for post_build run. When a hook fails,
+ * the build fails, and the catalog stays (hook-runtime.md, Deploy order 7). One run reports all problems: the failure has
+ * the code and sentence of the first problem, and all of them in `details.problems`. At the end the current source
+ * revision is marked as built. Without a workspace, before the first push, nothing is built.
  */
 export const build: Operation = async (context, params) => {
   const { purge_job_kv: purgeJobs } = parametersOf("build", params);
@@ -129,8 +128,8 @@ function buildSummary(result: BuildResult): string {
 }
 
 /**
- * The run of a push or a rollback: its source is in place already, so what is left is to note it for good in the run's
- * ops.log (control-plane.md, Source push 4) and to build it.
+ * The run of a push or a rollback. The source is in place already: the run records the revision in ops.log for good
+ * (control-plane.md, Source push 4) and builds the source.
  */
 export const push: Operation = async (context, params) => {
   const message = `revision ${params.revision} is the source now`;

@@ -28,7 +28,7 @@ import { Failure } from "../../core/errors.ts";
 import { counted } from "../../core/plain-text.ts";
 import type { OperationContext } from "../base/context.ts";
 
-/** What a build does about certificates; {@link writeCertificates} stores it. */
+/** The certificates of a build, for {@link writeCertificates}. */
 export interface Certificates {
   /** The text of the CA's certificate. */
   pem: string;
@@ -50,7 +50,7 @@ interface WantedPair {
   /** The manifest. */
   file: string;
   request: CertRequest;
-  /** What to note if it is issued now. */
+  /** The rows to store if the pair is issued now. */
   certs: IssuedCert[];
 }
 
@@ -88,12 +88,12 @@ export async function issueCertificates(
   if (due.length > 0) log.info(`issuing ${counted(due.length, "certificate")}`);
   if (due.length > 0 && ca.notAfter <= now) throw ended(ca);
   const issued = await mapAll(due, AT_ONCE, (pair) => issue(pair, authority, now), signal);
-  // What is left then is no longer wanted.
+  // The certificates that stay in `last` are no longer wanted.
   for (const cert of [ca, ...wanted.flatMap((pair) => pair.certs)]) last.delete(certKey(cert));
   return { pem: authority.pem, ca, issued, dropped: [...last.values()] };
 }
 
-/** Stores what {@link issueCertificates} found to do, the KV store's part at its next flush; for the build's transaction. */
+/** Stores the answer of {@link issueCertificates} in the build's transaction, the keys and values at the next flush. */
 export function writeCertificates(db: Database, kv: KvStore, { ca, issued, dropped }: Certificates): void {
   saveCert(db, ca);
   for (const { certificate, key, certs } of issued)

@@ -30,7 +30,7 @@ export interface ControlState {
   evidence?: Evidence | null;
 }
 
-/** What a run of job control is about. */
+/** What a run of job control works with. */
 export interface Control {
   readonly context: OperationContext;
   readonly fleet: Fleet;

@@ -94,7 +94,7 @@ function controlStates(
   });
 }
 
-/** Those whose worker cannot be used, each worker being asked once and before anything is started. */
+/** Grades the allocations whose worker cannot be used. Each worker is asked once, before any target runs. */
 async function leaveOutWorkers(control: Control, states: readonly ControlState[]): Promise<void> {
   const { context, fleet } = control;
   const wanted = states.filter(({ outcome }) => outcome === "not_started");
@@ -162,8 +162,8 @@ const STATUS_BYTES = 64 * 1024;
 const STATUS_SHOWN = { lines: 100, length: 400 };
 
 /**
- * Asks a job for its status wherever that can be asked, all at once: a question needs no batches, waits for no other
- * target, and hooks for job_control, which may do anything, have no part in it.
+ * Asks a job for its status on all workers that can be used, at once: a question needs no batches and waits for no other
+ * target. The hooks for job_control do not run, because they may do anything.
  */
 async function askStatus({ context, fleet, states }: JobWork): Promise<void> {
   const { signal } = context;
@@ -203,8 +203,8 @@ async function askOne(context: OperationContext, fleet: Fleet, state: ControlSta
 const WORKER_JSON = object({ bucket_id: anything(), worker_id: anything(), update_seq: anything() }, { unknown: "warn" });
 
 /**
- * The worker sync check of job control: what worker.json on a worker says must be what the database remembers of the
- * last sync there. Throws `failed` with the reason and what to do, `unreachable` or `cancelled`.
+ * The worker sync check of job control: the worker.json on a worker must be that of the last sync in the database.
+ * Throws `failed` with the reason and advice, `unreachable` or `cancelled`.
  */
 async function checkWorker(context: OperationContext, fleet: Fleet, host: string): Promise<void> {
   const worker = fleet.worker(host);

@@ -17,18 +17,18 @@ import { effectsOf } from "../reach/effects.ts";
 
 const PHASE = "run_command";
 const CHECKS_AT_ONCE = 8;
-/** A result keeps so many bytes of the beginning of an output, and again of its end: of all outputs together, and of one. */
+/** The bytes that a result keeps of the beginning, and again of the end: of all outputs together, and of one output. */
 const ALL_BYTES = 2 * 1024 * 1024;
 const MOST_BYTES = 8 * 1024;
 const LEAST_BYTES = 512;
 
 /** How the command went on a worker. */
 export interface CommandResult extends Graded {
-  /** Null where it has not ended by itself; 128 and the signal's number where a signal ended it. */
+  /** Null where the script did not end by itself; 128 plus the number of the signal where a signal ended the script. */
   exit_code: number | null;
   /** Both streams in the order of arrival, secrets masked; of a long output the first and last lines. */
   output: string;
-  /** Of all of it. */
+  /** Of the whole output. */
   output_sha256: string | null;
   duration_ms: number | null;
 }

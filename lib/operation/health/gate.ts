@@ -26,11 +26,11 @@ export interface AllocationHealth {
   worker: string;
   outcome: "ok" | "failed" | "unreachable";
   error: string | null;
-  /** How often it was probed. */
+  /** How often the allocation was probed. */
   attempts: number;
   /** The last attempt: what was asked, what came, and how long that took. */
   checks: { ok: boolean; evidence: string; duration_ms: number }[];
-  /** What was found there after it failed. */
+  /** What was found on the worker after the allocation failed. */
   evidence: Evidence | null;
 }
 
@@ -89,7 +89,7 @@ export async function passGate(context: OperationContext, effects: GateEffects, 
   throw new Failure("ErrHealthCheckFailed", message, { details: { allocations } });
 }
 
-/** What was wrong on which worker, where an error is that of a gate. */
+/** The troubles by worker in the error of a gate; none in any other error. */
 export function gateTroubles(error: unknown): ReadonlyMap<string, Trouble> {
   if (!(error instanceof Failure && error.code === "ErrHealthCheckFailed")) return new Map();
   const { allocations } = error.details as { allocations: AllocationHealth[] };

@@ -26,7 +26,7 @@ interface WorkerHealth {
   duration_ms: number;
 }
 
-/** How a job was found; where it was skipped, `reason` says why. */
+/** How a job was found; `reason` is null only where the outcome is `ok`. */
 interface JobHealth {
   job: string;
   outcome: "ok" | "failed" | "unreachable" | "skipped";

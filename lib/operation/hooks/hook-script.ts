@@ -37,8 +37,8 @@ export interface Script {
 
 /**
  * Stages a script and runs it; the runtime API knows the script for as long as it runs. Its output goes to Activity and
- * to the worker's log. Answers null, or what went wrong with the last lines of its stderr. Throws only where no log can
- * be written.
+ * to the worker's log. Answers null, or the error with the last lines of stderr. Throws only where no log can be
+ * written.
  */
 export async function attemptScript(host: ScriptHost, script: Script): Promise<string | null> {
   const { id: allocationId, job, worker } = script.allocation;

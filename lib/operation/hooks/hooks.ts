@@ -45,8 +45,8 @@ export interface ScriptResult {
 
 /**
  * Runs the hooks of a run (hook-runtime.md, Execution model). The runtime API starts with the first script and answers
- * until the session is closed. What scripts write is pending in the run's KV store: who asks for a pass has to store or
- * to drop it.
+ * until the session is closed. Values that scripts write are pending in the run's KV store: the caller of a pass has to
+ * store or to drop them.
  */
 export class HookSession {
   readonly #context: OperationContext;
@@ -54,7 +54,7 @@ export class HookSession {
   readonly #jobs: readonly CatalogJob[];
   readonly #allocations: readonly CatalogAllocation[];
   readonly #peers: ReadonlyMap<string, CatalogAllocation[]>;
-  /** The ids of all that a script has run for. */
+  /** The ids of the allocations that a script has run for. */
   readonly #visited = new Set<string>();
   #host: Promise<ScriptHost> | undefined;
 
@@ -69,8 +69,8 @@ export class HookSession {
 
   /**
    * Runs every hook that the job has for the pass, by name; of each, batch after batch, and in a batch all scripts at
-   * once and to their end. Answers how the scripts ended. When one failed, nothing further is started and it throws
-   * `ErrHookFailed`, which names every worker with its error; its details are the results so far.
+   * once and to their end. Answers how the scripts ended. When one failed, no further script is started, and
+   * `ErrHookFailed` is thrown: it names every worker with its error, and its details are the results so far.
    */
   async run(pass: HookPass): Promise<ScriptResult[]> {
     const results: ScriptResult[] = [];

@@ -39,7 +39,7 @@ export interface Finding {
   advice: string | null;
 }
 
-/** What is thought of one thing. */
+/** The answer of one check. */
 type Judgement = Omit<Finding, "where" | "check">;
 
 /** All is well. */
@@ -147,7 +147,7 @@ async function judgeJournal(layout: Layout): Promise<Judgement> {
   return warning("a push or a restore was cut off or is at work", "the next operation finishes it");
 }
 
-/** Who else may read what only the owner should. */
+/** Whether others may read what is for the owner alone. */
 async function judgeRights(layout: Layout): Promise<Judgement> {
   const open: string[] = [];
   for (const folder of [layout.data, layout.secrets, layout.ssh, layout.tmp, layout.internal, layout.logs])

@@ -82,7 +82,7 @@ async function cleanWorker(gc: Gc, host: string, due: readonly CatalogAllocation
   const { context, fleet } = gc;
   const hasLeft = fleet.worker(host).removed;
   const running = new Set(due.filter((one) => mayStillRun(context, one)));
-  // What left is cleaned as a whole, and only once nothing runs there any more.
+  // A worker that left is cleaned as a whole, and only once nothing runs there any more.
   const ready = hasLeft && running.size > 0 ? [] : due.filter((one) => !running.has(one));
   const waiting = due.filter((one) => !ready.includes(one));
   const clean = hasLeft ? vacateWorker : discardJobs;

@@ -17,7 +17,7 @@ export type Reading<K extends ReadingKind> = Readings[K];
 export type WorkerReading<K extends ReadingKind> = Graded & Record<K, Reading<K> | null>;
 
 /**
- * Asks workers what they are (CPU, memory, disks, …) and stores it in the database, never in the workspace. Throws
+ * Reads the facts of workers (CPU, memory, disks, …) and stores them in the database, never in the workspace. Throws
  * `failed` after all were asked, where one did not answer, or `cancelled`, with the whole result in the details.
  */
 export const facts: Operation = (context, params) =>
