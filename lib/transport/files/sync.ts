@@ -73,7 +73,7 @@ export async function syncTree(
   const isListed = found.listHead.startsWith(head);
   const change = { tree: tree.name, wanted, isListed, made, changed, removed, doing };
   const sentBytes = isListed && changed.length === 0 ? 0 : await sendChange(transport, change, found.listHead, options);
-  const below = (file: string) => path.posix.relative(tree.folder, file);
+  const below = (file: string) => file.slice(tree.folder === "." ? 0 : tree.folder.length + 1);
   return { changed: changed.map(below), removed: removed.map(below), sentBytes };
 }
 

@@ -62,25 +62,29 @@ export function keepLine(mark: string, number: number, text: string): string {
   return `\n${mark} ops_text_${number}=${shellWord(text)}\n`;
 }
 
+/** A shell that runs lines reads its lines byte by byte: a longer text goes another way. */
+export const SHORT_CHARACTERS = 64 * 1024;
+
 /**
- * What a shell that runs lines gets for a script whose text it keeps: the script's line, and its input behind the line.
- * Marks tell when the script has ended. busybox's `head` takes more than it passes on: nothing may follow the input
- * before the end is told.
+ * What a shell that runs lines gets for a script whose text it keeps: the script's line, and its input in the line or
+ * behind the line. Marks tell when the script has ended. busybox's `head` takes more than it passes on: nothing may
+ * follow the input before the end is told.
  */
 export function questionLines(mark: string, script: ShellScript, kept: number, input: string | Uint8Array): Buffer {
-  // A shell passes a text on by itself; only bytes need a program.
-  const passed = typeof input === "string" ? `printf %s ${shellWord(input)} | ` : `head -c ${input.length} | `;
+  // A shell passes a short text on by itself; a NUL cannot be part of a line.
+  const isInLine = typeof input === "string" && input.length <= SHORT_CHARACTERS && !input.includes("\0");
+  const behind = Buffer.from(isInLine ? "" : input);
+  const passed = isInLine ? `printf %s ${shellWord(input)} | ` : `head -c ${behind.length} | `;
   const [source, from] = input.length === 0 ? ["", " </dev/null"] : [passed, ""];
   const end = `ops_code=$?; echo '${mark} answer' >&2; echo "${mark} answer $ops_code"`;
   // The newline in front ends what is left of earlier input.
   const line = `\n${mark} ${source}(${runningOf(script, `"$ops_text_${kept}"`)})${from}; ${end}\n`;
-  return typeof input === "string" ? Buffer.from(line) : Buffer.concat([Buffer.from(line), input]);
+  return Buffer.concat([Buffer.from(line), behind]);
 }
 
 function runningOf({ folder, args, env }: ShellScript, text: string): string {
   const exports = Object.entries(env).map(([name, value]) => `export ${variableName(name)}=${shellWord(value)} && `);
-  const set = `set -- ${args.map(shellWord).join(" ")}`;
-  return `cd ${shellWord(folder)} && ${exports.join("")}${set} && eval ${text}`;
+  return `cd ${shellWord(folder)} && ${exports.join("")}set -- ${args.map(shellWord).join(" ")} && eval ${text}`;
 }
 
 /** Text as one word of a POSIX shell, on one line. */

@@ -169,8 +169,8 @@ function keptText({ channel, kept, mark }: OpenShell, text: string): number {
   const known = kept.indexOf(text);
   if (known >= 0) return known;
   const number = kept.length < MOST_KEPT ? kept.length : 0;
-  kept[number] = text;
   channel.stdin.write(keepLine(mark, number, text));
+  kept[number] = text;
   return number;
 }
 

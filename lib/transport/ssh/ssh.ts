@@ -7,7 +7,7 @@ import { identify, isAlive, type ProcessIdentity } from "../../core/process.ts";
 import type { CommandOutcome, Launcher } from "../../core/spawn.ts";
 import { scriptText } from "../base/scripts.ts";
 import { describeReceipt, type Receipt, type ScriptOptions, type Transport, type WorkerAddress } from "../base/transport.ts";
-import { type ChannelReader, loopLine, type ShellScript, scriptLine } from "./channel.ts";
+import { type ChannelReader, loopLine, SHORT_CHARACTERS, type ShellScript, scriptLine } from "./channel.ts";
 import { enterAll, handshakeLimit, Limit } from "./limits.ts";
 import { SshLink, type SshRun, type StartedChannel } from "./link.ts";
 import { lastLine, SSH_FILES, type SshSettings, socketName, sshConfig } from "./openssh.ts";
@@ -23,8 +23,6 @@ const PREPARE_LIMIT_MS = 30_000;
 const NO_FOLDER = 3;
 /** Where sshd starts a shell. */
 const HOME = ".";
-/** The kept shell reads a script byte by byte; a longer script has a channel of its own. */
-const SHORT_CHARACTERS = 64 * 1024;
 /** While the kept shell takes more input, nobody else could ask anything. */
 const SHORT_INPUT_BYTES = 1024 * 1024;
 
@@ -222,8 +220,7 @@ export class SshConnections {
     const index = this.#workers.findIndex(({ host }) => host === worker.host);
     if (index < 0) throw new Failure("internal", `no ssh connection was prepared for worker ${worker.host}`);
     const folder = path.posix.join(worker.root, bucketId);
-    const open = this.#open.get(worker.host);
-    const connection = open ?? new SshConnection(this.#run, worker, socketName(index), folder);
+    const connection = this.#open.get(worker.host) ?? new SshConnection(this.#run, worker, socketName(index), folder);
     this.#open.set(worker.host, connection);
     return { worker, folder, script: (text, options = {}) => connection.script(text, options), close: () => connection.close() };
   }
