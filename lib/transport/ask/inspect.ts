@@ -75,7 +75,7 @@ export async function readWorkerJson(transport: Transport, signal: AbortSignal):
 interface Examination {
   /** Tools that are not installed there. */
   missing: string[];
-  /** What stands where the bucket's folder, or a folder above, is to be and is no folder. */
+  /** The path of something else in the place of the bucket's folder or of a folder above; null where nothing is. */
   blocked: string | null;
   /** How far the worker's clock is ahead of ours, in whole seconds. */
   aheadSeconds: number;

@@ -59,7 +59,7 @@ export async function runScriptOn(
   const outcome = await transport.script(scriptText(name), options);
   const { reason, exitCode, signal } = outcome;
   if (reason === "cancelled") throw cancelledFailure();
-  if (reason === "timeout") throw new Failure("timeout", `${doing}: it had not ended after ${options.timeoutMs / 1000} s`);
+  if (reason === "timeout") throw new Failure("timeout", `${doing}: the script still ran after ${options.timeoutMs / 1000} s`);
   if (exitCode === 0) return outcome;
   const said = outcome.stderr.trim().replaceAll("\n", "; ").slice(0, 1000);
   const how = signal === null ? `exit code ${exitCode}` : `ended by ${signal}`;

@@ -87,7 +87,7 @@ export async function lookAtFiles(
     isShort: true,
   });
   if (last === "end" || (head !== "" && found.unsettled.size > 0)) return found;
-  throw new Failure("failed", `${doing}: its answer was cut off`);
+  throw new Failure("failed", `${doing}: the worker's answer was cut off`);
 }
 
 function noteAnswer(found: FoundFiles, line: string): void {

@@ -123,7 +123,7 @@ async function lookWhenSettled(
     if (found.unsettled.size === 0) return found;
     await runScriptOn(transport, "settle", doing, { ...options, args: [tree], keepBytes: ERROR_BYTES });
   }
-  throw new Failure("failed", `${doing}: others are at it all the time: run it again`);
+  throw new Failure("failed", `${doing}: other syncs of these files keep the worker busy: run the command again`);
 }
 
 /** Sends what differs and answers how many bytes that took. */

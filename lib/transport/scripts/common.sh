@@ -1,4 +1,4 @@
-# What `receive`, `settle` and `runner` share. The working folder is the bucket's folder on this worker.
+# What scripts that deal with locks share. The working folder is the bucket's folder on this worker.
 umask 022
 IFS= read -r boot </proc/sys/kernel/random/boot_id
 

@@ -5,7 +5,7 @@
 # wanted paths. Then come, for each wanted path that is a regular file, `mode <hexadecimal> ./<path>` and `<SHA-256>
 # ./<path>`; `other ./<path>` for a path that is something else; `entry ./<path>` for each entry of a folder that is no
 # folder; `link ./<path>` for the first symbolic link on the way to a folder, behind which nothing is looked at; at last
-# `end`. Outside the folder <bucket> nothing is there. Writes nothing.
+# `end`, which is the whole answer where the working folder is not <bucket>. Writes nothing.
 LC_ALL=C
 export LC_ALL
 newline='

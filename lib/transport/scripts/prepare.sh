@@ -1,6 +1,6 @@
-# prepare <folder> <optional or needed>: makes the bucket's folder and refuses one that somebody else owns or may write
-# to, by one line on standard error: what runs there would be theirs. An optional folder is not made: exit code 3 tells
-# that there is none.
+# prepare <folder> <optional or needed>: makes the bucket's folder. A folder that another user owns or may write to is
+# refused by one line on standard error: scripts there would be under that user's control. An optional folder is not
+# made: exit code 3 tells that there is none.
 umask 022
 [ "$2" != optional ] || [ -d "$1" ] || exit 3
 mkdir -p "$1" || exit 1

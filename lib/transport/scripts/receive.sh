@@ -54,7 +54,7 @@ trap 'exit 143' TERM INT HUP
 if [ -d "$from" ] || [ -L "$from" ]; then finish "$name" || exit 1; fi
 line=
 [ ! -f "$from.list" ] || [ -L "$from.list" ] || IFS= read -r line <"$from.list"
-[ "$line" = "$seen" ] || fail "another sync has changed the files meanwhile: run it again"
+[ "$line" = "$seen" ] || fail "another sync has changed the files meanwhile: run the command again"
 
 tar -xmof - -C .sync || fail "the files did not arrive whole"
 sha256sum -c - "$from/digests" >/dev/null <<CHECK || fail "what arrived is not what was sent"

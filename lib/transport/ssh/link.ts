@@ -117,7 +117,7 @@ export class SshLink {
     await master?.close();
   }
 
-  /** A failure that names the worker: `failed` for a worker that answers but cannot do its task. */
+  /** A failure that names the worker: `failed` where the worker answers but cannot do its task, else `unreachable`. */
   failed(what: string, why: string, code: "failed" | "unreachable" = "failed"): Failure {
     return new Failure(code, `${what} worker ${this.#worker.host}: ${why}`);
   }

@@ -140,7 +140,7 @@ interface ConnectTrouble {
 
 interface ConnectTroubleKind {
   pattern: RegExp;
-  /** Without it only a person can help. */
+  /** Zero by default: only a person can help. */
   retryMs?: number;
   /** `{1}` stands for the first group of the pattern, `{place}` and the like for a name. */
   sentence: string;

@@ -357,10 +357,12 @@ describe("syncTree", { concurrency: 4 }, () => {
       message: "Cannot sync web to 127.0.0.1: one; two",
     });
     await assert.rejects(syncJob(broken("kill -9 $$"), []), { message: "Cannot sync web to 127.0.0.1: ended by SIGKILL" });
-    await assert.rejects(syncJob(broken("exit 0"), []), { message: "Cannot sync web to 127.0.0.1: its answer was cut off" });
+    await assert.rejects(syncJob(broken("exit 0"), []), {
+      message: "Cannot sync web to 127.0.0.1: the worker's answer was cut off",
+    });
     await assert.rejects(syncTree(broken("sleep 600"), { name: "web", folder: "jobs/web", files: [] }, { timeoutMs: 30 }), {
       code: "timeout",
-      message: "Cannot sync web to 127.0.0.1: it had not ended after 0.03 s",
+      message: "Cannot sync web to 127.0.0.1: the script still ran after 0.03 s",
     });
   });
 });
