@@ -63,6 +63,7 @@ async function restore(by: Restoring, job: CatalogJob, batch: readonly Allocatio
     return `what was promoted before was put back on ${hosts} and is healthy there`;
   } catch (error) {
     throwIfCancelled(context.signal);
+    context.kv.discard(job.name);
     setGate(context.db, job.name, idsOf(states), "failed");
     const end = isBack ? `was put back on ${hosts}, but is not healthy there` : `could not be put back on ${hosts}`;
     return `what was promoted before ${end}: ${messageOf(error)}`;
@@ -104,14 +105,14 @@ async function runAgain(
   await effects.run({ job: name, worker, phase: "rollout", hash: targetHash(tree.hash, version), target, limitSeconds, env });
 }
 
-/** The same for a job with hooks for job_control, which run instead of the targets. */
+/** The same for a job with hooks for job_control, which run instead of the targets. What they wrote is stored in any case. */
 async function controlAgain({ context, effects }: Restoring, job: CatalogJob, states: readonly AllocationState[]) {
   const workers = workersOf(states);
   const variables = { NEW_ALLOCATIONS: "", UPDATED_ALLOCATIONS: workers.join(",") };
   const versions = new Map(states.map(({ plan }) => [plan.allocation.worker, plan.promoted.version]));
   const order = context.kv.get(`ops/job/${job.name}`, "rollout_order");
   for (const batch of rolloutBatches(order, workers, workers.length))
-    await effects.hooks({ kind: "deploy_control", job, batch, variables, versions });
+    await effects.hooks({ kind: "deploy_control", job, batch, variables, versions }).finally(() => context.kv.flush(job.name));
 }
 
 /**
@@ -141,9 +142,8 @@ async function settleWaiting(by: Restoring, job: CatalogJob, waiting: readonly A
   await mapAll(states, WORKERS_AT_ONCE, work, signal);
   const back = states.filter(isSound).length;
   const lost = states.filter(({ trouble }) => trouble);
-  const workers = counted(back, "worker");
   return [
-    ...(back > 0 ? [`the promoted files are back on ${workers} where the rollout had not begun`] : []),
+    ...(back > 0 ? [`the promoted files are back on ${counted(back, "worker")} where the rollout had not begun`] : []),
     ...(lost.length > 0 ? [`the promoted files could not be put back on ${hostsOf(lost)}`] : []),
   ];
 }

@@ -166,3 +166,47 @@ test("restore of a job whose hooks do what targets do: they are run again, for t
     "no target is run where hooks do it",
   );
 });
+
+test("HR-318 what hooks for job_control write is stored though they fail while a batch is put back", async (t) => {
+  const deploys = await Deploys.make(t);
+  const [host] = HOSTS as [string];
+  const act = `import os, ops
+ops.put_job_variable("last", os.environ["NEW_VERSION"]).raise_for_status()
+if os.environ["CURRENT_VERSION"] != "0.0.0" and os.environ["NEW_VERSION"] == "1.0.0": raise SystemExit("told to fail")
+`;
+  const build = (version: string, a: string) => {
+    const hooks = { ...manifest("restore", version), ...hooksOf({ act: ["job_control"] }) };
+    return deploys.build({ web: { manifest: hooks, files: { a, "_hooks/act.py": act } } }, { hosts: [host] });
+  };
+  await build("1.0.0", "one");
+  assert.equal((await deploys.deploy()).error, undefined);
+  await build("2.0.0", "two");
+  writeFileSync(path.join(deploys.folder(host), "sick"), "");
+  assert.match((await deploys.deploy()).error?.message ?? "", /could not be put back on 127\.0\.0\.1: .*told to fail/);
+  assert.equal(deploys.bucket.kv().get("vars/job/web", "last"), "1.0.0");
+});
+
+test("a batch whose promotion cannot be put back keeps the version that the database has", async (t) => {
+  const deploys = await Deploys.make(t);
+  const [host] = HOSTS as [string];
+  const build = (version: string, a: string) =>
+    deploys.build({ web: { manifest: manifest("restore", version), files: { a } } }, { hosts: [host] });
+  await build("1.0.0", "one");
+  assert.equal((await deploys.deploy()).error, undefined);
+  await build("2.0.0", "two");
+  writeFileSync(path.join(deploys.folder(host), "sick"), "");
+  const { bucket } = deploys;
+  bucket.db.run(
+    "CREATE TRIGGER full BEFORE UPDATE OF current_version ON hash WHEN NEW.current_version = '1.0.0' BEGIN SELECT RAISE(ABORT, 'no room'); END",
+  );
+  const make = bucket.context.bind(bucket);
+  const made: ReturnType<typeof make>[] = [];
+  bucket.context = (...given) => {
+    const context = make(...given);
+    made.push(context);
+    return context;
+  };
+  assert.match((await deploys.deploy()).error?.message ?? "", /could not be put back on 127\.0\.0\.1: .*no room/);
+  const versions = [made[0]?.kv.get(`ops/job/web/worker/${host}`, "version"), deploys.promotion("web", host).version];
+  assert.deepEqual(versions, ["2.0.0", "2.0.0"]);
+});
