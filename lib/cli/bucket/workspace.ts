@@ -29,13 +29,16 @@ export async function createJobCommand(input: Parsed): Promise<number> {
   return 0;
 }
 
-/** workspace/command.sh, which `ops run_command` runs where no command is typed. Throws `usage` where there is none. */
+/**
+ * The text of workspace/command.sh, which `ops run_command` runs where no command is typed, without a byte order mark.
+ * Throws `usage` where there is no file, `failed` where the file is not UTF-8.
+ */
 export async function readCommandFile(dir: string): Promise<string> {
   const bytes = await readBounded(layoutOf(dir).commandFile, COMMAND_BYTES);
   if (!bytes) throw new Failure("usage", "the command is missing: type it, or write it into workspace/command.sh");
   const text = decodeUtf8(bytes);
   if (text === undefined) throw new Failure("failed", "workspace/command.sh is not UTF-8 text");
-  return text;
+  return text.replace(/^\ufeff/, "");
 }
 
 /**

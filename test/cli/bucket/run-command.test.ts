@@ -41,6 +41,8 @@ test("without a command it is workspace/command.sh; where there is none, that is
   const file = path.join(dir, "workspace", "command.sh");
   writeFileSync(file, "#!/bin/bash\necho from the file\n");
   assert.match((await run("-l", "worker")).stdout, /^127\.0\.0\.3 \| from the file$/m);
+  writeFileSync(file, "\ufeff#!/bin/bash\n[[ web == w* ]] && echo behind a byte order mark\n");
+  assert.match((await run("-l", "worker")).stdout, /^127\.0\.0\.3 \| behind a byte order mark$/m);
   writeFileSync(file, Buffer.from([0xff, 0xfe]));
   assert.match((await run()).stderr, /workspace\/command\.sh is not UTF-8 text/);
 });
