@@ -9,7 +9,7 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
 /** Which folders of lib a folder may import from, beside itself. A name with a slash is one file. */
 const MAY_IMPORT: Record<string, readonly string[]> = {
-  bin: ["cli", "core"],
+  bin: ["cli"],
   core: [],
   codec: ["core"],
   http: ["core"],
@@ -187,6 +187,22 @@ test("every file of bin and lib imports only what its folder may reach, by full 
   assertNone(importProblems(project));
 });
 
+test("docs/internals/modules.md has the same tables of folders and rooms", () => {
+  const page = readFileSync(path.join(ROOT, "docs/internals/modules.md"), "utf8");
+  const folders = [...page.matchAll(/^\| `(?:lib\/)?(\w+)(?:\/ops\.js)?` \| [^|]+ \| ?([^|]*?) ?\|$/gm)];
+  const allowed = folders.map(([, folder, others = ""]) => [folder, others.replaceAll("`", "").split(", ").filter(Boolean)]);
+  const expected = Object.entries(MAY_IMPORT).map(([folder, others]) => [folder, others.map((one) => one.replace(".ts", ""))]);
+  assert.deepEqual(Object.fromEntries(allowed), Object.fromEntries(expected));
+  const folded = new Set(project.map(({ file }) => path.posix.dirname(file)));
+  for (const [folder, rooms] of Object.entries(ROOMS)) {
+    const listed = [...page.matchAll(new RegExp(`^\\| \`lib/${folder}/(\\w+)\``, "gm"))].map(([, room]) => room);
+    const known = rooms.filter((room) => folded.has(`lib/${folder}/${room}`));
+    // transport/scripts is a room of shell scripts: nothing imports it.
+    const imported = listed.filter((room) => room !== "scripts");
+    assert.deepEqual(imported, known, folder);
+  }
+});
+
 test("no folder of lib has more files than one keeps apart", () => {
   assertNone(crowdProblems(project.map(({ file }) => file)));
 });
@@ -255,6 +271,12 @@ test("the check of imports accepts what is allowed and does not read comments or
   ].join("\n");
   const protocol = { file: "lib/run/protocol.ts", text: "" };
   assert.deepEqual(importProblems([{ file: "lib/operation/a.ts", text }, protocol]), []);
+});
+
+test("the check of crowds finds a folder with one file too many", () => {
+  const files = Array.from({ length: MOST_FILES + 1 }, (_, index) => `lib/core/${index}.ts`);
+  assert.match(crowdProblems(files).join(), /^lib\/core has 16 files/);
+  assert.deepEqual(crowdProblems(files.slice(1)), []);
 });
 
 test("the check of cycles finds one over three files, type imports included", () => {
