@@ -6,7 +6,7 @@ import type { AnyNode } from "acorn";
 import { cyclesOf, importsOf, lineAt, readSources, type Source } from "../test/helpers/imports.ts";
 import { childrenOf, syntaxOf } from "../test/helpers/syntax.ts";
 
-/** The house's measure: a room (a folder) has no more files, a function no more lines and parameters. */
+/** The most files of a room (a folder), and the most lines and parameters of a function. */
 export const MOST = { files: 15, functionLines: 50, parameters: 4 };
 
 /** The median, the value that nine of ten do not exceed, and the largest. */

@@ -111,7 +111,7 @@ function citationProblem(pages: ReadonlyMap<string, Sections>, name: string, cit
 function readSources(): Source[] {
   return FOLDERS.flatMap((folder) =>
     readdirSync(path.join(ROOT, folder), { recursive: true, withFileTypes: true })
-      .filter((entry) => entry.isFile() && /\.(?:ts|js|mjs|md|html|css)$/.test(entry.name))
+      .filter((entry) => entry.isFile() && /\.(?:ts|js|mjs|md|html|css|py|sh)$/.test(entry.name))
       .map((entry) => path.join(entry.parentPath, entry.name))
       .map((file) => ({ file: path.relative(ROOT, file).split(path.sep).join("/"), text: readFileSync(file, "utf8") })),
   ).filter(({ file }) => file !== SELF);

@@ -5,7 +5,7 @@ const CPU: Readonly<Record<string, number>> = { mhz: 1, ghz: 1000, thz: 1_000_00
 
 /**
  * An amount of memory in MB: `512`, `512 mb`, `1.5 GB`, `2 tb` (any case, blank optional, 1 GB = 1024 MB). A bare number
- * counts MB and may have a sign and any form of floating point; an empty text is 0. Throws `failed` for anything else.
+ * counts MB and may have a sign and an exponent; an empty text is 0. Throws `failed` for anything else.
  */
 export function parseMemoryMb(text: string): number {
   return parseAmount("memory size", text, MEMORY);

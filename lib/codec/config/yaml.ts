@@ -48,8 +48,9 @@ const YAML_ESCAPES: Readonly<Record<string, string>> = {
  * Reads one YAML document, as people write settings of Prometheus: block and flow lists and mappings, plain, quoted,
  * literal (`|`) and folded (`>`) text, comments. Plain words mean what YAML 1.2's core schema says; an integer that a
  * double does not hold stays text. Throws `failed` with the line of whatever else is there: anchors, aliases, tags,
- * directives, a second document, a key twice, plain text over several lines in brackets, a number behind `|` or `>`,
- * deeper lines in folded text, tabs as indentation, nesting over 100 levels, more than a million characters.
+ * directives, a second document, the end mark `...`, a key twice, plain text over several lines in brackets, a number
+ * behind `|` or `>`, deeper lines in folded text, tabs as indentation, nesting over 100 levels, more than a million
+ * characters.
  */
 export function parseYaml(text: string): YamlValue {
   if (text.length > MOST_YAML_CHARACTERS)
