@@ -28,7 +28,7 @@ export const VERIFY_PATH = "/api/auth/totp/verify";
 const BEARER = /^bearer(?: +(\S+))?$/i;
 const SAFE_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD"]);
 
-/** Decides who may call, in the order of steps of decisions: HTTP conventions. Anything that is missing means no. */
+/** Decides who may call. The checks come in a fixed order (decisions: HTTP conventions), and a missing proof means no. */
 export class Guard {
   readonly #token: string;
   readonly #sessions: Sessions;

@@ -132,7 +132,7 @@ interface Span {
 }
 
 /**
- * Finds many needles, of at least two characters, in a text. The time does not grow with the number of needles: only
+ * Finds many needles, of at least two characters, in a text. The time hardly grows with the number of needles: only
  * those that begin with the next characters of the text are compared.
  */
 class Finder {

@@ -147,7 +147,7 @@ export class Launcher {
   async start(argv: Argv, options: Pick<CommandOptions, "cwd" | "env"> = {}): Promise<Companion> {
     const { child, group, exited } = await this.#launch(argv, "pipe", options);
     const { stdin, stdout, stderr } = child as ChildProcess & Omit<Companion, "ended" | "end">;
-    // That the child has ended is told by `ended`, not by a failed write.
+    // A failed write is ignored: `ended` tells that the child has ended.
     stdin.on("error", () => {});
     const read = Promise.all([closing(stdout), closing(stderr)]);
     const ended = exited.then(async (exit) => {

@@ -207,7 +207,7 @@ class WebServer implements Listener {
     await body.close().catch((error: unknown) => this.#options.onDefect?.(requestId, error));
   }
 
-  /** Cuts the connection after `lingerMs`; the answer calls that off. */
+  /** Cuts the connection after `lingerMs`, unless the function that this returns is called before. */
   #linger(socket: Socket): () => void {
     if (socket.destroyed) return () => {};
     const cut = setTimeout(() => socket.destroy(), this.#limits.lingerMs);

@@ -110,7 +110,7 @@ function asFailure(error: unknown, requestId: string): Failure {
   if (sentence !== undefined) return new Failure("internal", `on the server ${sentence}`);
   if (!(error instanceof Failure))
     return new Failure("internal", `internal error; the server's log tells more under request ${requestId}`);
-  // A request is cancelled where its client has left, who reads no answer, or where the server stops.
+  // Only two events cancel a request: its client leaves, and then nobody reads the answer, or the server stops.
   return error.code === "cancelled" ? new Failure("shutting_down", "the server is shutting down") : error;
 }
 
