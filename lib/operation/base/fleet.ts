@@ -86,7 +86,7 @@ export class Fleet {
     return kept(this.#reached, host, () => progress.during(`${host}: connecting`, REACH_LIMIT_MS, this.#reach(host)));
   }
 
-  /** What became of the commands on each worker, which is told; for a cancelled run whose commands have ended. */
+  /** Tells and answers, for each worker of a cancelled run, what became of the commands there. Call it when they have ended. */
   cancelReceipts(): CancelReceipts {
     const workers = [...this.#receipts].map(([worker, receipt]) => ({ worker, receipt }));
     for (const { worker, receipt } of workers)

@@ -27,7 +27,7 @@ export interface Driver {
   notStarted(of: { job: CatalogJob; upstream: string }): Awaitable<void>;
   /** pre_deploy or the planning of a job failed. Answers true where its rollout is to be assumed all the same. */
   leftOut(of: { job: CatalogJob; error: unknown }): Awaitable<boolean>;
-  /** What is to be done to a job; it is not planned again. */
+  /** The plan of a job that counts: the job rolls out by this plan, or is skipped. */
   decided(plan: JobPlan): Awaitable<void>;
   /** Raises the update sequence for the jobs of a wave that need work; answers the new one (Deploy order 3). */
   raiseSequence(of: { seq: number; jobs: string[] }): Awaitable<number>;
