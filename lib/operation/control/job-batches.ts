@@ -10,7 +10,7 @@ import type { Evidence } from "../base/evidence.ts";
 import { type Fleet, WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { failedWith, type Grade, troubleOf } from "../base/outcome.ts";
 import { gateTroubles, hasGate, passGate } from "../health/gate.ts";
-import { hooksOn, scriptErrors } from "../hooks/hooks.ts";
+import { hooksOn, scriptErrors, scriptsIn } from "../hooks/hooks.ts";
 import { type Noted, noteBegun, noteOutcomes, outcomeOf } from "../plan/last-outcomes.ts";
 import { bringFiles, type Effects, promotedTree } from "../reach/effects.ts";
 
@@ -117,7 +117,10 @@ async function runControlTarget({ effects, job, target }: JobWork, state: Contro
   });
 }
 
-/** Runs the job's hooks for the batch. Answers the errors by worker. What the scripts wrote is stored in any case. */
+/**
+ * Runs the job's hooks for the batch. Answers the errors by worker: of the scripts that failed, and for workers on which a
+ * later hook did not run for that reason. Values that the scripts wrote are stored in any case.
+ */
 async function runControlHooks(work: JobWork, batch: Batch): Promise<ReadonlyMap<string, Failure>> {
   const { context, effects, job, target } = work;
   try {
@@ -127,6 +130,9 @@ async function runControlHooks(work: JobWork, batch: Batch): Promise<ReadonlyMap
     throwIfCancelled(context.signal);
     const errors = scriptErrors(error);
     if (errors.size === 0) throw error;
+    const last = scriptsIn(error).filter(({ hook }) => hook === hooksOn(job, "job_control").at(-1));
+    const cut = batch.workers.filter((host) => !errors.has(host) && !last.some(({ worker }) => worker === host));
+    for (const host of cut) errors.set(host, "a hook failed on another worker, so not all hooks ran for this one");
     return new Map([...errors].map(([worker, said]) => [worker, failedWith("ErrHookFailed", said)]));
   } finally {
     context.kv.flush(job.name);

@@ -50,9 +50,7 @@ export const runCommand: Operation = async (context, params) => {
   const hosts = chooseWorkers(context, given).map(({ host }) => host);
   return await withHooks(context, async (hooks, fleet) => {
     const nothing = { exit_code: null, output: "", output_sha256: null, duration_ms: null };
-    const results = hosts.map((worker): CommandResult => {
-      return { worker, outcome: "not_started", error: null, ...nothing };
-    });
+    const results = hosts.map((worker): CommandResult => ({ worker, outcome: "not_started", error: null, ...nothing }));
     const command: WorkersCommand = { context, fleet, hooks, given, results, health: [] };
     await runInBatches(command);
     const { health } = command;

@@ -240,9 +240,8 @@ function hookFailure(pass: HookPass, hook: string, batch: readonly ScriptResult[
   const failed = batch.filter(({ error }) => error !== null);
   const errors = failed.map(({ worker, error }) => `${worker}: ${inOneLine(error ?? "")}`);
   const where = `hook ${hook} (${PASSES[pass.kind].event}) of job ${pass.job.name}`;
-  return new Failure("ErrHookFailed", `${where} failed on ${counted(failed.length, "worker")}: ${errors.join("; ")}`, {
-    details: { scripts },
-  });
+  const message = `${where} failed on ${counted(failed.length, "worker")}: ${errors.join("; ")}`;
+  return new Failure("ErrHookFailed", message, { details: { scripts } });
 }
 
 /**

@@ -190,6 +190,23 @@ test("a hook that fails, fails its worker; later batches do not start and stop -
   );
 });
 
+test("where a hook fails on one worker, a worker without its later hooks is not ok and stop --forget forgets nothing there", async (t) => {
+  const hook = `import os, sys\nif os.environ.get("TARGET") and os.environ["ALLOCATION_IP"] == "${B}": sys.exit("busy")\n`;
+  const manifest = { ...hooksOf({ act: ["job_control"], clear: ["job_control"] }), max_concurrent_upgrades: 2 };
+  for (const [failing, other, expected] of [
+    ["act", "clear", "failed"],
+    ["clear", "act", "ok"],
+  ] as const) {
+    const files = { [`_hooks/${failing}.py`]: hook, [`_hooks/${other}.py`]: "" };
+    const { deploys, run } = await setUp(t, { manifest, files });
+    const ended = await run("job_stop", { forget: true });
+    assert.deepEqual(outcomesOf(ended), { [A]: expected, [B]: "failed", [C]: "not_started" });
+    assert.equal(deploys.promotion("web", A).hash === "", expected === "ok");
+    if (expected === "failed")
+      assert.match(ended.result.jobs[0].allocations[0].error, /^a hook failed on another worker, so not all /);
+  }
+});
+
 test("with health_check each batch has to be well before the next; a stop looks at what is left, a start at what has begun", async (t) => {
   const { run, isRunning } = await setUp(t, { manifest: { health_check: CHECK } });
   const stopped = await run("job_stop", { health_check: true });
