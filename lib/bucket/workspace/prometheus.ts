@@ -1,6 +1,7 @@
 import path from "node:path";
 import { parseYaml, type YamlValue } from "../../codec/config/yaml.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
+import { decodeUtf8 } from "../../core/plain-text.ts";
 import { anything, check, type Infer, list, object, optional, string } from "../../core/shape.ts";
 import type { CatalogFile } from "../base/model.ts";
 import type { Problems } from "../base/problems.ts";
@@ -18,7 +19,6 @@ export const SCRAPE_TEMPLATE = `${SCRAPE}.tpl`;
 const IMPLICIT = "_implicit";
 /** A target that stands for the addresses of a port of the job: `ops:port/<name>[/<worker>]`. */
 export const PORT = /^ops:port\/([^/]+)(?:\/(.+))?$/;
-const UTF8 = new TextDecoder("utf-8", { fatal: true });
 
 const more = { unknown: "warn" } as const;
 const STATIC = object({ targets: list(string()), labels: optional(anything()) }, more);
@@ -135,12 +135,9 @@ export function filesForPrometheus(files: readonly CatalogFile[]): Map<string, C
 
 /** The text of a file; what is not UTF-8 is reported. */
 export function decodedText(file: CatalogFile, at: string, report: Report): string | undefined {
-  try {
-    return UTF8.decode(file.content);
-  } catch {
-    report(at, "is not UTF-8 text");
-    return undefined;
-  }
+  const text = decodeUtf8(file.content);
+  if (text === undefined) report(at, "is not UTF-8 text");
+  return text;
 }
 
 function parsedYaml<T>(text: string, file: string, shape: Parameters<typeof check<T>>[0], report: Report): T | undefined {

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { prometheusRows, scrapeConfigs } from "../../../lib/bucket/catalog/scrape.ts";
 import type { ScrapeConfig } from "../../../lib/bucket/workspace/prometheus.ts";
@@ -44,7 +46,7 @@ test("_implicit means the job's own metrics port where the job has one", async (
   const ports = { metrics_port: 9100, web_tls_metrics_port: 9300, other_metrics_port: 9400 };
   const manifest = { selectors: ["worker"], resources: { ports } };
   const file = "workspace/jobs/web-tls/_prometheus/scrape.yaml";
-  const spec = { workers: ["10.0.0.1"], jobs: { "web-tls": manifest }, files: { [file]: SCRAPE } };
+  const spec = { workers: ["10.0.0.1"], jobs: { "web-tls": manifest }, files: { [file]: `\ufeff${SCRAPE}` } };
   const [config] = scraped(await built(t, spec));
   assert.match(JSON.stringify(config), /"10\.0\.0\.1:9300"/);
 });
@@ -109,6 +111,15 @@ test("the list counts what each job has", async (t) => {
     },
   });
   assert.deepEqual(prometheusRows(bucket.db), [{ job: "web", scrape: "yes", alerts: 1, runbooks: 1, dashboards: 1 }]);
+});
+
+test("a build refuses files below _prometheus/ that are not UTF-8", async (t) => {
+  for (const file of ["scrape.yaml", "alerts/a.yaml"]) {
+    const bucket = await makeBucket(t, { ...SPEC, files: { [`${OF}/${file}`]: "" } });
+    writeFileSync(path.join(bucket.dir, OF, file), Buffer.from([0x2d, 0xff]));
+    const message = `ErrInvalidJob: workspace/jobs/web: _prometheus/${file}: is not UTF-8 text`;
+    await assert.rejects(build(bucket.context(), {}), { code: "ErrInvalidJob", message });
+  }
 });
 
 test("an alert may name its runbook with and without .md", async (t) => {
