@@ -62,7 +62,10 @@ export function keepLine(mark: string, number: number, text: string): string {
   return `\n${mark} ops_text_${number}=${shellWord(text)}\n`;
 }
 
-/** A shell that runs lines reads its lines byte by byte: a longer text goes another way. */
+/**
+ * A shell that runs lines reads its lines byte by byte. So a longer script has a channel of its own, and longer input
+ * follows the line as bytes.
+ */
 export const SHORT_CHARACTERS = 64 * 1024;
 
 /**
