@@ -18,7 +18,10 @@ const JOB_WORKERS = 50;
 const JOB_FILES = 20;
 const JOB_FILE_BYTES = 8 * 1024;
 const MIB = 1024 * 1024;
-/** An operator may choose it in `ssh_options`: it costs far less than OpenSSH's own, but is not safe against quantum computers. */
+/**
+ * A key exchange that an operator may choose in `ssh_options`: far cheaper than OpenSSH's own choice, but not safe
+ * against quantum computers.
+ */
 const CLASSIC = { KexAlgorithms: "curve25519-sha256" };
 /** Whom root measures as: root's login files and the checks of sshd for root would distort what is measured. */
 const USER = "ops-bench";
@@ -32,10 +35,10 @@ export async function fleet(): Promise<void> {
   if (process.getuid?.() === 0) return asUser();
   const missing = missingTools();
   for (const [tool, advice] of missing) console.log(`${tool} is not installed and left out: ${advice}`);
-  // In memory: a hundred machines have a hundred disks, and one file system is slow at what all of them do at once.
+  // In memory: a hundred machines have a hundred disks, and one file system is slow at the work of all at once.
   const place = existsSync("/dev/shm") ? "/dev/shm" : tmpdir();
   const folder = mkdtempSync(path.join(place, "ops-bench-"));
-  // MaxStartups: the others open 32 and 50 connections at a time and would be turned away.
+  // MaxStartups: xargs and ansible open 32 and 50 connections at a time and would be turned away.
   const sshd = await PrivateSshd.start(path.join(folder, "sshd"), HOSTS, ["MaxStartups 200"]);
   const measurement = new Measurement(folder, sshd, missing);
   console.log(`${cpus().length} cores, ${Math.round((await busyShare()) * 100)} % of them busy with other things`);
