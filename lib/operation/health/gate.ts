@@ -34,8 +34,8 @@ export interface AllocationHealth {
   evidence: Evidence | null;
 }
 
-/** What a gate needs of the world. */
-export type GateEffects = Pick<Effects, "probe" | "hooks" | "evidence">;
+/** The effects that a gate needs. */
+type GateEffects = Pick<Effects, "probe" | "hooks" | "evidence">;
 
 /** What a health check of a job is about. */
 export interface HealthQuestion {
