@@ -103,7 +103,7 @@ class WatchedFolder {
   readonly #key: string;
   readonly #layout: Layout;
   readonly #runId: string;
-  readonly #watcher: FSWatcher | undefined;
+  #watcher: FSWatcher | undefined;
   readonly #waiting = new Set<() => void>();
   /** What was read since the last change. */
   #latest: LogChunk | undefined;
@@ -129,7 +129,11 @@ class WatchedFolder {
       for (const wake of [...this.#waiting]) wake();
     };
     try {
-      this.#watcher = watch(runLayout(layout, runId).folder, { persistent: false }, notice).on("error", notice);
+      this.#watcher = watch(runLayout(layout, runId).folder, { persistent: false }, notice).on("error", () => {
+        // Without a watcher nothing tells of changes any more: readers poll.
+        this.#watcher = undefined;
+        notice();
+      });
     } catch (error) {
       if (hasErrno(error, "ENOENT")) throw runNotFound(runId);
     }

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { EventEmitter } from "node:events";
 import fs, { appendFileSync, existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Layout, layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
@@ -49,6 +51,21 @@ test("CP-026 CP-267 a reader that waits is answered as soon as there is output",
   const answer = readActivity(layout, record.id, { after: 0, timeoutMs: LONG_MS, signal: never });
   setTimeout(() => write("first line\n"), 50);
   assert.deepEqual(await answer, { run_id: record.id, status: "running", after: 0, next: 11, data: "first line\n", done: false });
+});
+
+test("readers whose watcher has failed see what is written after that", async (t) => {
+  const { layout, record, write } = await newRun(t);
+  const watcher = Object.assign(new EventEmitter(), { close() {} });
+  const watch = t.mock.method(fs, "watch", () => watcher);
+  syncBuiltinESMExports();
+  t.after(() => {
+    watch.mock.restore();
+    syncBuiltinESMExports();
+  });
+  const answer = readActivity(layout, record.id, { after: 0, timeoutMs: LONG_MS, signal: never });
+  watcher.emit("error", new Error("too many watches"));
+  write("line\n");
+  assert.equal((await answer).data, "line\n");
 });
 
 test("a reader that waits is answered when the run ends", async (t) => {
