@@ -186,7 +186,7 @@ type Frame = (boolean | undefined)[][];
 
 type Place = readonly [row: number, column: number];
 
-/** All that does not depend on the data (ISO/IEC 18004). Where format and version go is taken, but still light. */
+/** All that does not depend on the data (ISO/IEC 18004). The places of format and version are taken, but still light. */
 function frameOf(version: number): Frame {
   const size = 17 + 4 * version;
   const frame: Frame = Array.from({ length: size }, () => Array(size).fill(undefined));

@@ -308,6 +308,10 @@ const EXECUTION_FAILURES: [template: string, failure: string][] = [
     "{{printf `%9999999d` 1}}",
     "1:2: at <printf `%9999999d` 1>: error calling printf: the width or precision 9999999 is more than 1000000",
   ],
+  [
+    `{{printf \`%${"9".repeat(40)}d\` 1}}`,
+    `1:2: at <printf \`%${"9".repeat(40)}d\` 1>: error calling printf: the width or precision ${"9".repeat(20)} is more than 1000000`,
+  ],
   ["{{printf `%.101f` 1.0}}", "1:2: at <printf `%.101f` 1.0>: error calling printf: a float has at most 100 digits"],
   ["{{printf `%#v` 1}}", "1:2: at <printf `%#v` 1>: error calling printf: the flag # goes with b, o, x, X and q only"],
   ["{{printf `% x` `a`}}", "1:2: at <printf `% x` `a`>: error calling printf: with %x the flags # and blank need an integer"],

@@ -1,4 +1,4 @@
-// As in flags.ts.
+// No import, for the reason in flags.ts.
 const { styleText } = process.getBuiltinModule("node:util");
 
 /**

@@ -75,7 +75,7 @@ export async function runInBucket(kind: RunKind, params: RunParams, dir: string,
 interface RunHere {
   layout: Layout;
   record: Awaited<ReturnType<typeof createRecord>>;
-  /** As they were given: the record has no secrets. */
+  /** As they were given, with secrets; the record has none. */
   params: RunParams;
   lock: BucketLock;
   stop: StopRequest;

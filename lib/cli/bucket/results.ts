@@ -18,7 +18,7 @@ export function factsTable(result: unknown): string {
   ]);
 }
 
-/** The same for `ops worker uptime`. */
+/** The result of `ops worker uptime` as a table. */
 export function uptimeTable(result: unknown): string {
   return readingTable(result, "uptime", ["load1", "load5", "load15", "up"], (found) => [
     found.load1,
@@ -28,7 +28,7 @@ export function uptimeTable(result: unknown): string {
   ]);
 }
 
-/** The same for `ops worker sysstat`; disks and interfaces are added up. */
+/** The result of `ops worker sysstat` as a table; disks and interfaces are added up. */
 export function sysstatTable(result: unknown): string {
   const columns = ["cpu", "memory", "swap", "disk_busy", "read/s", "write/s", "received/s", "sent/s"];
   return readingTable(result, "sysstat", columns, (found) => [

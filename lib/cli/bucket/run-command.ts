@@ -17,7 +17,7 @@ import {
 import { jsonText } from "../base/terminal.ts";
 import type { RunView } from "./bucket.ts";
 
-/** A command that carries out runs, as far as the parameters of their kind do not tell. */
+/** What the parameters of a kind of run do not tell about its command. */
 interface RunCommand {
   /** As typed. */
   name: string;

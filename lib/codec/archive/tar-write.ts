@@ -29,6 +29,7 @@ export type Field = keyof typeof FIELDS;
 
 /** Magic and version of POSIX. */
 export const USTAR = "ustar\x0000";
+
 /** The types of entries that describe the next one (or, the global one, all that follow). */
 export const EXTENSION = { pax: "x", globalPax: "g", longName: "L", longLink: "K" } as const;
 

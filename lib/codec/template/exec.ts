@@ -55,8 +55,8 @@ interface Program {
 /**
  * Renders a template in the language of Go's text/template, with the functions of docs/workspace.md and those given here.
  * Throws `failed` with `template: <name>:<line>:<column>: …` for what cannot be parsed or executed; nothing is returned
- * then. Bounds: 16 MiB of output, 100 nested template calls, 5 million steps. Not in it: range over an
- * integer, complex numbers, text that is not Unicode.
+ * then. Bounds: 16 MiB of output, 100 nested template calls, 1,000 nested blocks, 5 million steps. Not supported: range over
+ * an integer, complex and hexadecimal floating numbers, text that is not Unicode.
  */
 export function renderTemplate(
   name: string,

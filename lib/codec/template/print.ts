@@ -25,8 +25,11 @@ export function sprintln(values: readonly TemplateValue[]): string {
   return printer.text();
 }
 
-/** The parts of `%[flags][width][.precision][[index]]verb`; each may be missing, a lone `.` is the precision 0. */
-const DIRECTIVE = /%([-+# 0]*)(\*|\d+)?(?:\.(\*|\d*))?(?:\[([^\]]*)\])?(.)?/gsu;
+/**
+ * The parts of `%[flags][width][.precision][[index]]verb`; each may be missing, a lone `.` is the precision 0. Numbers of 20
+ * digits are over every limit. A longer search for `]` would take quadratic time in a format of many `%[`.
+ */
+const DIRECTIVE = /%([-+# 0]*)(\*|\d{1,20})?(?:\.(\*|\d{0,20}))?(?:\[([^\]]{0,20})\])?(.)?/gsu;
 
 /**
  * Go's Sprintf: the verbs `v T t b c d o q x X e E f F g G s %`, the flags `+ - 0`, blank, and `#` with `b o x X q`; width,
