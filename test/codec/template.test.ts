@@ -495,6 +495,11 @@ test("a number is true where it is not zero, as in Go: NaN is", () => {
   assert.deepEqual([0, -0, 1, Number.NaN, 0n, 1n].map(isTrue), [false, false, true, true, false, true]);
 });
 
+test("a format of many unfinished indexes is read in one go", () => {
+  const count = 1_000_000;
+  assert.equal(render(`{{printf "${"%[".repeat(count)}"}}`).length, "%![(MISSING)".length * count);
+});
+
 test("output, strings, calls and nesting are bounded", () => {
   const many = "`".concat("a".repeat(40), "`");
   const bounded: [template: string, reason: RegExp][] = [

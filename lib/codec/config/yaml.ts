@@ -19,8 +19,8 @@ const CONTINUED = /(?:[^\n:#]|:(?=\S)|(?<=\S)#)*/y;
 const AFTER_KEY = /[ \t]*:(?=\s|$)/y;
 const DOUBLE = /"[^"\\]*(?:\\[\s\S][^"\\]*)*"/y;
 const SINGLE = /'[^']*(?:''[^']*)*'/y;
-/** A line break within quotes, with the blanks around it and the empty lines behind it. */
-const FOLD = /[ \t]*\n(?:[ \t]*\n)*[ \t]*/;
+/** Line breaks within quotes and the blanks around them, or blanks alone: a search from each blank would be quadratic. */
+const FOLD = /(?:[ \t]*\n)+[ \t]*|[ \t]+/;
 const IN_SINGLE = new RegExp(`${FOLD.source}|''`, "g");
 const IN_DOUBLE = new RegExp(
   String.raw`\\(?:\n[ \t]*|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))|${FOLD.source}`,
@@ -293,7 +293,7 @@ function mappingOf(entries: ReadonlyMap<string, YamlValue>): YamlValue {
 
 /** The text for line breaks within quotes: a blank for one, and one break less for several. */
 function foldedLineEnd(found: string): string {
-  return "\n".repeat(found.split("\n").length - 2) || " ";
+  return found.includes("\n") ? "\n".repeat(found.split("\n").length - 2) || " " : found;
 }
 
 /** What a plain word stands for. */

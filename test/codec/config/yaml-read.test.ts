@@ -25,6 +25,7 @@ for (const [what, text, value] of [
   ["folded text", "a: >\n  x\n  y\n\n  z\nb: >-\n  s\n", { a: "x y\nz\n", b: "s" }],
   ["quotes", `a: "\\u00fc\\x41\\n\\"" # c\nb: 'it''s: #1'\n"q k": 1\n's': ''\n`, { a: 'üA\n"', b: "it's: #1", "q k": 1, s: "" }],
   ["quotes over lines", "a: \"x\n  y\n\n  z\\\n   w  \n   v\"\nb: 'p\n  q\n\n\n  r'\n", { a: "x y\nzw v", b: "p q\n\nr" }],
+  ["blanks in quotes, as many as fit", `"${" ".repeat(1_000_000)}x"`, `${" ".repeat(1_000_000)}x`],
   [
     "what plain words mean",
     "[~, null, true, False, 0, -12, 1.5, 1e3, 30s, 1.2.3, 0x1f, yes, 12345678901234567890]",
