@@ -14,6 +14,7 @@ import type { Effects } from "../reach/effects.ts";
 /** The characters of a probe's evidence that are shown. */
 const SHOWN_LENGTH = 1_200;
 const ONCE = { attempts: 1, intervalSeconds: 0 };
+const FIRST_PAUSE_MS = 50;
 
 /** Which workers a gate is about; those of `hooked` that are disabled are not probed. */
 export interface Gated {
@@ -26,7 +27,7 @@ export interface AllocationHealth {
   worker: string;
   outcome: "ok" | "failed" | "unreachable";
   error: string | null;
-  /** How often the allocation was probed. */
+  /** How many attempts of `wait` it took; probes that come early belong to the first one. */
   attempts: number;
   /** The last attempt: what was asked, what came, and how long that took. */
   checks: { ok: boolean; evidence: string; duration_ms: number }[];
@@ -116,7 +117,8 @@ async function probeWorker(question: HealthQuestion, worker: string): Promise<Al
   const { context, effects, job, wait, verbose } = question;
   const { log, progress, signal } = context;
   const { attempts, intervalSeconds } = (wait ? job.healthCheck?.wait : undefined) ?? ONCE;
-  for (let attempt = 1; ; attempt++) {
+  let pauses: ReturnType<typeof pausesOf> | undefined;
+  for (let attempt = 1; ; ) {
     const found = await probeOnce(question, worker);
     if (!Array.isArray(found)) return { ...found, attempts: attempt };
     const checks = found.map((one) => shownProbe(context, one));
@@ -130,11 +132,25 @@ async function probeWorker(question: HealthQuestion, worker: string): Promise<Al
       if (found.some(({ isUnreachable }) => isUnreachable)) return { ...health, outcome: "unreachable", error, evidence: null };
       return { ...health, outcome: "failed", error, evidence: await effects.evidence(job, worker) };
     }
-    if (attempt === 1) log.info(`${job.name}@${worker}: waiting to become healthy: ${bad.map(inOneLine).join(", ")}`);
-    const pauseMs = intervalSeconds * 1000;
+    if (!pauses) log.info(`${job.name}@${worker}: waiting to become healthy: ${bad.map(inOneLine).join(", ")}`);
+    pauses ??= pausesOf(intervalSeconds * 1000);
+    const { pauseMs, isEarly } = pauses.next().value;
     const what = `${job.name}@${worker}: to become healthy (attempt ${attempt} of ${attempts} failed)`;
     await progress.during(what, pauseMs, sleep(pauseMs, signal));
+    if (!isEarly) attempt++;
   }
+}
+
+/**
+ * The pauses behind probes that failed, counted from the first. Most services need a moment and not a whole interval:
+ * within the first interval probes come early, after 50 ms, 100, 200 …. They are no attempts.
+ */
+function* pausesOf(intervalMs: number): Generator<{ pauseMs: number; isEarly: boolean }, never> {
+  const due = performance.now() + intervalMs;
+  const restMs = () => Math.max(0, due - performance.now());
+  for (let pauseMs = FIRST_PAUSE_MS; pauseMs < restMs(); pauseMs *= 2) yield { pauseMs, isEarly: true };
+  yield { pauseMs: restMs(), isEarly: false };
+  for (;;) yield { pauseMs: intervalMs, isEarly: false };
 }
 
 /** What the probes of a worker found, or the failure that kept them from being carried out. Throws any other error on. */

@@ -14,14 +14,20 @@ import { temporaryFolder, until } from "../../helpers/temporary.ts";
 
 const [A, B, C] = HOSTS;
 
-async function setUp(t: TestContext, checks: Probe[], options: { attempts?: number; width?: number } = {}) {
+interface Options {
+  attempts?: number;
+  intervalSeconds?: number;
+  width?: number;
+}
+
+async function setUp(t: TestContext, checks: Probe[], options: Options = {}) {
   const deploys = await Deploys.make(t);
   await deploys.build({ web: {} });
-  const { attempts = 1, width = 1 } = options;
+  const { attempts = 1, intervalSeconds = 0.01, width = 1 } = options;
   const job: CatalogJob = {
     ...(catalogJobs(deploys.bucket.db)[0] as CatalogJob),
     maxConcurrentUpgrades: width,
-    healthCheck: { checks, timeoutSeconds: 5, wait: { attempts, intervalSeconds: 0.01 } },
+    healthCheck: { checks, timeoutSeconds: 5, wait: { attempts, intervalSeconds } },
   };
   const gate = async (workers: readonly string[], signal = new AbortController().signal) => {
     const context = deploys.bucket.context("deploy", signal);
@@ -89,6 +95,23 @@ test("each worker has as many attempts as the manifest says; the last evidence o
   assert.match(others.bucket.activity.join(""), /web@127\.0\.0\.1: waiting to become healthy: command on/);
   assert.doesNotMatch(others.bucket.activity.join(""), /127\.0\.0\.3/, "the next batch is not probed");
   assert.equal(readFileSync(path.join(deploys.folder(A), "tries"), "utf8").split("\n").length, 4);
+});
+
+/** Fails up to the fourth time. */
+const FOURTH = 'echo x >> tries; [ "$(wc -l < tries)" -ge 4 ]';
+
+test("HR-336 a worker that is soon healthy does not cost a whole interval", async (t) => {
+  const { gate } = await setUp(t, [command(FOURTH)], { attempts: 2, intervalSeconds: 86_400 });
+  await gate([A]);
+});
+
+test("HR-336 early probes are no attempts: a gate fails after the attempts of the manifest, and only then", async (t) => {
+  const { deploys, gate } = await setUp(t, [command("echo x >> tries; false")], { attempts: 3, intervalSeconds: 0.3 });
+  await assert.rejects(gate([A]), { message: new RegExp(`: ${A} after 3 attempts: `) });
+  const tries = readFileSync(path.join(deploys.folder(A), "tries"), "utf8").split("\n").length - 1;
+  assert.ok(tries > 3, `${tries} probes`);
+  const { gate: once } = await setUp(t, [command(FOURTH)], { attempts: 1, intervalSeconds: 60 });
+  await assert.rejects(once([A]), { message: new RegExp(`: ${A} after 1 attempt: `) });
 });
 
 test("a worker that cannot be reached fails the gate with that reason", async (t) => {
