@@ -76,7 +76,12 @@ export function readRecords<C extends Columns>(
 /** The row, by column, that a record is stored as. */
 export function rowOf<C extends Columns>({ columns }: Table<C>, record: RecordOf<Table<C>>): Row {
   const fields = record as Record<string, unknown>;
-  return Object.fromEntries(Object.entries(columns).map(([field, one]) => [one.name, one.store(fields[field])]));
+  const row: Row = {};
+  for (const field in columns) {
+    const one = columns[field] as C[typeof field];
+    row[one.name] = one.store(fields[field]);
+  }
+  return row;
 }
 
 /** Writes rows, all with the same columns, in the place of those with the same key. */
@@ -100,12 +105,14 @@ export function replaceRows(db: Database, table: string, rows: readonly Row[], k
   const identity = (values: SqlValue[]) => values.slice(0, key.length).join("\0");
   const known = db.tuples(`SELECT ${compared.join(", ")} FROM ${table}`);
   const stored = new Map(known.map((values) => [identity(values), values]));
-  const differing = rows.filter((row) => {
+  const differs = (row: Row) => {
     const values = compared.map((name) => row[name] as SqlValue);
-    const before = stored.get(identity(values));
-    stored.delete(identity(values));
+    const name = identity(values);
+    const before = stored.get(name);
+    stored.delete(name);
     return !before?.every((value, index) => value === values[index]);
-  });
+  };
+  const differing = known.length === 0 ? rows : rows.filter(differs);
   writeRows(db, table, differing);
   const where = key.map((name) => `${name} = ?`).join(" AND ");
   for (const values of stored.values())

@@ -93,8 +93,10 @@ async function prepareBuild(
 function warnOfNames({ db, kv, log }: OperationContext, problems: Problems): void {
   const names = bucketNames(db);
   log.redactor.keep(names);
+  const secrets = kv.secrets();
+  if (secrets.length === 0) return;
   const known = new Set(names.flatMap((name) => [name, ...name.split("/")]));
-  for (const { namespace, key, value } of kv.secrets()) {
+  for (const { namespace, key, value } of secrets) {
     if (!known.has(value)) continue;
     const sentence = `the secret's value equals the name ${quote(value)} in this bucket, and names are not masked; give the secret another value`;
     const warning = { file: `${namespace}/${key}`, path: "", message: sentence };
