@@ -32,6 +32,15 @@ export function decodeUtf8(bytes: Uint8Array): string | undefined {
   }
 }
 
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/** A number of bytes in the largest unit that leaves 1 or more of it: `12.3` becomes `12 B`, 1536 `1.5 KiB`. */
+export function byteSize(bytes: number): string {
+  const power = Math.min(UNITS.length - 1, Math.max(0, Math.floor(Math.log2(Math.max(1, bytes)) / 10)));
+  const value = bytes / 1024 ** power;
+  return `${value < 10 && power > 0 ? value.toFixed(1) : Math.round(value)} ${UNITS[power]}`;
+}
+
 const SHOWN_LIMITS = { lines: 20, length: 400 };
 /** More lines are kept than shown, so that a secret of several lines is kept whole and can be masked. */
 const KEPT_LINES = 40;

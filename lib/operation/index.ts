@@ -57,11 +57,11 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
   const { runId, kind, bucketId, revision, by } = orders;
   const started = performance.now();
   const layout = layoutOf(orders.bucketDir);
-  const { logFormat: format } = await readOpsConf(layout, new Problems());
+  const { logFormat: format, runOutputLimit: outputLimit } = await readOpsConf(layout, new Problems());
   const { activity } = input;
   // At both ends of the log, because somebody who reads only one of them must not take a plan for a deploy.
   const what = orders.params.dry_run === true ? `${kind} (PLAN: a dry run)` : kind;
-  const log = new RunLog({ layout, runId, command: kind, redactor: new Redactor(), activity, format });
+  const log = new RunLog({ layout, runId, command: kind, redactor: new Redactor(), activity, format, outputLimit });
   try {
     const source = revision === null ? "no known revision" : `revision ${revision}`;
     log.info(`${what} of bucket ${bucketId}, ${source}, run ${runId} by ${by}`);
@@ -73,7 +73,7 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
     const { retry_of: _, ...params } = orders.params;
     const progress = new ProgressBoard(input.progress, input.signal);
     const { signal, launcher } = input;
-    const result = await carriedOut(db, { layout, log, signal, launcher, run, progress }, params);
+    const result = await carriedOut(db, { layout, log, signal, launcher, run, progress }, params).finally(() => log.endOutput());
     log.info(`${what} succeeded in ${secondsSince(started)}`);
     return { type: "outcome", ok: true, error: null, result: masked(result, log.redactor) };
   } catch (error) {

@@ -2,6 +2,7 @@ import { appendFileSync, closeSync, fstatSync, mkdirSync, renameSync } from "nod
 import path from "node:path";
 import { Failure, hasErrno, messageOf } from "../../core/errors.ts";
 import { APPEND, namesIn, openRegular, openRegularSync, PRIVATE_FOLDER } from "../../core/files.ts";
+import { byteSize } from "../../core/plain-text.ts";
 import type { Redactor } from "../../core/redact.ts";
 import { isObject } from "../../core/shape.ts";
 import { type Layout, runLayout } from "./layout.ts";
@@ -44,6 +45,8 @@ interface RunLogOptions {
   activity: (text: string) => void;
   /** How structured lines look (`log_format` of ops.conf). */
   format: "kv" | "json";
+  /** How many bytes of each worker's output go to the run's copy of its log (`run_output_limit`); all without it. */
+  outputLimit?: number;
 }
 
 /**
@@ -57,6 +60,8 @@ export class RunLog {
   readonly redactor: Redactor;
   readonly #options: RunLogOptions;
   readonly #open = new Map<string, { descriptor: number; size: number }>();
+  /** What each worker's output has taken, and how much of the output was left out. */
+  readonly #outputs = new Map<string, { written: number; leftOut: number }>();
   /** The deploy's update sequence, once there is one. */
   updateSeq: number | undefined;
 
@@ -80,9 +85,27 @@ export class RunLog {
     this.#tell(message, "error: ", "error");
   }
 
-  /** A line of output of a command on a worker: `worker | text`, or `job@worker | text` of one that acts for a job. */
+  /**
+   * A line of output of a command on a worker: `worker | text`, or `job@worker | text` of one that acts for a job. Where
+   * the worker's output has reached the limit, the line is only counted.
+   */
   output(job: string | undefined, worker: string, line: string, fields: LogFields & StreamField): void {
-    this.#show({ ...fields, worker, job, msg: this.redactor.apply(line) });
+    const output = this.#outputs.get(worker) ?? { written: 0, leftOut: 0 };
+    this.#outputs.set(worker, output);
+    const { outputLimit = Number.POSITIVE_INFINITY } = this.#options;
+    if (output.written < outputLimit) {
+      output.written += this.#show({ ...fields, worker, job, msg: this.redactor.apply(line) });
+      return;
+    }
+    if (output.leftOut === 0) this.#tellLimit(worker, `from here on this worker's output is left out`);
+    output.leftOut += Buffer.byteLength(line) + 1;
+  }
+
+  /** Says for each worker how much of its output was left out. Call it when the last output has come. */
+  endOutput(): void {
+    for (const [worker, { leftOut }] of this.#outputs)
+      if (leftOut > 0) this.#tellLimit(worker, `${byteSize(leftOut)} more of this worker's output were left out`);
+    this.#outputs.clear();
   }
 
   /** A sentence of ops about a job on a worker, among the output of that job. */
@@ -109,19 +132,24 @@ export class RunLog {
     this.record({ msg: message }, level);
   }
 
-  /** A text that is masked already, with the job and the worker that it is about. */
-  #show(fields: LogFields & StreamField): void {
-    const place = fields.job === undefined ? fields.worker : `${fields.job}@${fields.worker}`;
-    this.#print(`${place} ${fields.stream === "stderr" ? "!" : "|"} ${fields.msg}`);
-    this.#write(fields, "info");
+  #tellLimit(worker: string, sentence: string): void {
+    this.#show({ worker, stream: "stderr", msg: `… ${sentence} (run_output_limit)` });
   }
 
-  #write(fields: LogFields, level: Level): void {
+  /** A text that is masked already, with the job and the worker that it is about. Answers the length of the log's line. */
+  #show(fields: LogFields & StreamField): number {
+    const place = fields.job === undefined ? fields.worker : `${fields.job}@${fields.worker}`;
+    this.#print(`${place} ${fields.stream === "stderr" ? "!" : "|"} ${fields.msg}`);
+    return this.#write(fields, "info");
+  }
+
+  #write(fields: LogFields, level: Level): number {
     const { layout, runId } = this.#options;
     const file = fields.worker === undefined ? "ops.log" : `${fields.worker.replaceAll(":", "_")}.log`;
     const line = Buffer.from(this.#line(fields, level));
     this.#append(path.join(runLayout(layout, runId).folder, file), line, Number.POSITIVE_INFINITY);
     this.#append(path.join(layout.logs, file), line, ROTATE_BYTES);
+    return line.length;
   }
 
   #append(file: string, line: Buffer, limit: number): void {

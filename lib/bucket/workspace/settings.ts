@@ -1,3 +1,4 @@
+import { parseByteSize } from "../../codec/config/number.ts";
 import { parseToml, type TomlTable } from "../../codec/config/toml.ts";
 import type { Problem } from "../../core/errors.ts";
 import {
@@ -43,6 +44,9 @@ certs_renewal_buffer = 0
 # Runs to keep: at most this many, at most this many days; 0 = unlimited.
 log_run_retention_count = 200
 log_run_retention_days = 30
+
+# How much a run logs of one worker's output.
+run_output_limit = "64MiB"
 `;
 
 /** What init puts into `secrets/`. */
@@ -68,6 +72,7 @@ const OPS_CONF = object(
     log_format: withDefault(line(), "kv"),
     log_run_retention_count: withDefault(integer({ min: 0 }), 200),
     log_run_retention_days: withDefault(integer({ min: 0 }), 30),
+    run_output_limit: withDefault(byteCount(), 64 * 1024 * 1024),
   },
   { unknown: "judge" },
 );
@@ -122,6 +127,8 @@ function settingsOf(given: Infer<typeof OPS_CONF>) {
     /** How many runs are kept, and for how many days; 0 = unlimited. */
     logRunRetentionCount: given.log_run_retention_count,
     logRunRetentionDays: given.log_run_retention_days,
+    /** How many bytes of each worker's output a run logs. */
+    runOutputLimit: given.run_output_limit,
   };
 }
 
@@ -130,6 +137,15 @@ function keyName(): Shape<string> {
   return refined(fileName, (name, path, report) => {
     if (OWN_SECRETS.test(name)) report(path, `must be another name: ${name} belongs to the bucket itself`);
     return name;
+  });
+}
+
+/** A size such as `64MiB`, in bytes. */
+function byteCount(): Shape<number> {
+  return refined(line(), (text, path, report) => {
+    const bytes = parseByteSize(text);
+    if (bytes === undefined) report(path, "expected a whole number of KiB, MiB or GiB, such as 64MiB");
+    return bytes ?? 0;
   });
 }
 

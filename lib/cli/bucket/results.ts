@@ -1,3 +1,4 @@
+import { byteSize } from "../../core/plain-text.ts";
 import { isObject } from "../../core/shape.ts";
 import type { DeployResult } from "../../operation/deploy/deploy-result.ts";
 import type { Reading, ReadingKind, WorkerReading } from "../../operation/tend/readings.ts";
@@ -60,14 +61,6 @@ function readingTable<K extends ReadingKind>(
 }
 
 const MIB = 1024 * 1024;
-const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-
-function byteSize(bytes: number): string {
-  const power = Math.min(UNITS.length - 1, Math.max(0, Math.floor(Math.log2(Math.max(1, bytes)) / 10)));
-  const value = bytes / 1024 ** power;
-  return `${value < 10 && power > 0 ? value.toFixed(1) : Math.round(value)} ${UNITS[power]}`;
-}
-
 function shareOf(used: number, total: number): string | null {
   return total === 0 ? null : `${Math.round((100 * used) / total)} % of ${byteSize(total)}`;
 }

@@ -3,6 +3,7 @@ import { isUuid } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { realPlace } from "../../core/files.ts";
+import { byteSize } from "../../core/plain-text.ts";
 import { boolean, check, integer, object, optional, quote, type Shape, string } from "../../core/shape.ts";
 import { RUN_STATUS } from "../../run/protocol.ts";
 import type { Parsed } from "../base/flags.ts";
@@ -115,7 +116,7 @@ async function change(
 /** Sends the source and answers the id of the run that builds it. */
 async function upload(client: ApiClient, bucket: string, options: SourceChange & { dir: string }): Promise<string> {
   const packed = await packSource(options.dir);
-  options.progress(`sending ${packed.files} ${packed.files === 1 ? "file" : "files"}, ${byteCount(packed.bytes)}`);
+  options.progress(`sending ${packed.files} ${packed.files === 1 ? "file" : "files"}, ${byteSize(packed.bytes)}`);
   const body = reported(packed, options.progress);
   const type = "application/x-tar";
   const started = await client.call("POST", `${bucket}/push`, { body, type, signal: options.signal });
@@ -130,13 +131,8 @@ async function* reported(packed: PackedSource, progress: SourceChange["progress"
     const before = sent;
     sent += chunk.length;
     if (Math.floor(sent / PROGRESS_BYTES) > Math.floor(before / PROGRESS_BYTES))
-      progress(`sent ${byteCount(sent)} of ${byteCount(packed.bytes)}`);
+      progress(`sent ${byteSize(sent)} of ${byteSize(packed.bytes)}`);
   }
-}
-
-function byteCount(bytes: number): string {
-  const mebibytes = bytes / 1024 / 1024;
-  return mebibytes < 1 ? `${Math.ceil(bytes / 1024)} KiB` : `${mebibytes.toFixed(1)} MiB`;
 }
 
 /** Hands out the Activity of a run until it has ended. */

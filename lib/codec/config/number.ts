@@ -44,6 +44,14 @@ export function parseDurationMs(text: string): number | undefined {
   return parts.reduce((sum, [, number, unit = ""]) => sum + Number(number) * (DURATION_MS[unit] as number), 0);
 }
 
+const SIZES: Readonly<Record<string, number>> = { KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
+
+/** A size of 1 or more `KiB`, `MiB` or `GiB`, such as `64MiB`, in bytes; undefined for anything else. */
+export function parseByteSize(text: string): number | undefined {
+  const [, count, unit = ""] = /^([1-9]\d{0,5}) ?(KiB|MiB|GiB)$/.exec(text) ?? [];
+  return count === undefined ? undefined : Number(count) * (SIZES[unit] as number);
+}
+
 /** The integer that a literal stands for: decimal, `0x`, `0o`, `0b`, or octal by a leading `0`, with `_` between digits. */
 export function parseInteger(text: string): bigint | undefined {
   const match = /^([+-]?)(?:(0[xX](?:_?[0-9a-fA-F])+)|(0[bB](?:_?[01])+)|0[oO]?((?:_?[0-7])+)|([1-9](?:_?[0-9])*|0))$/.exec(text);

@@ -9,11 +9,12 @@ import { temporaryFolder } from "../../helpers/temporary.ts";
 
 const RUN = "019a0000-0000-7000-8000-000000000000";
 
-function openLog(t: TestContext, format: "kv" | "json" = "kv") {
+function openLog(t: TestContext, { format = "kv" as "kv" | "json", outputLimit = 2 ** 20 } = {}) {
   const layout = layoutOf(temporaryFolder(t));
   const redactor = new Redactor();
   const said: string[] = [];
-  const log = new RunLog({ layout, runId: RUN, command: "deploy", redactor, activity: (text) => said.push(text), format });
+  const activity = (text: string) => void said.push(text);
+  const log = new RunLog({ layout, runId: RUN, command: "deploy", redactor, activity, format, outputLimit });
   t.after(() => log.close());
   const read = (file: string) => readFileSync(path.join(layout.logs, file), "utf8");
   return { layout, redactor, log, said, read };
@@ -33,7 +34,7 @@ test("HR-023 HR-024 HR-025 a structured line has time, run, phase and payload, i
 });
 
 test("log_format json gives the same keys as JSON, numbers as numbers", (t) => {
-  const { log, read } = openLog(t, "json");
+  const { log, read } = openLog(t, { format: "json" });
   log.updateSeq = 3;
   log.record({ event: "command_end", worker: "10.0.0.1", exit: 2, duration_ms: 15 });
   const { ts, ...rest } = JSON.parse(read("10.0.0.1.log"));
@@ -86,5 +87,33 @@ test("T-100 a secret that a command prints in quotes is masked before the line i
   for (const file of ["10.0.0.1.log", "ops.log"]) {
     assert.doesNotMatch(read(file), /quotes|in it/);
     assert.match(read(file), /\*\*\*/);
+  }
+});
+
+test("CP-350 CP-351 a worker's output beyond the limit is left out, and a line says how much; other lines are not", (t) => {
+  const { log, said, read } = openLog(t, { outputLimit: 2_000 });
+  const print = (worker: string, line: string) => log.output(undefined, worker, line, { stream: "stdout" });
+  for (let number = 1; number <= 100; number++) print("10.0.0.1", `line ${String(number).padStart(3, "0")}`);
+  const shown = said.length - 1;
+  assert.ok(shown > 0 && shown < 100);
+  assert.deepEqual(said.splice(-2), [
+    `10.0.0.1 | line ${String(shown).padStart(3, "0")}\n`,
+    "10.0.0.1 ! … from here on this worker's output is left out (run_output_limit)\n",
+  ]);
+  said.length = 0;
+  print("10.0.0.2", "another worker");
+  log.remark("web", "10.0.0.1", "a sentence of ops", { stream: "stderr" });
+  log.endOutput();
+  log.endOutput();
+  assert.deepEqual(said, [
+    "10.0.0.2 | another worker\n",
+    "web@10.0.0.1 ! a sentence of ops\n",
+    `10.0.0.1 ! … ${(100 - shown) * 9} B more of this worker's output were left out (run_output_limit)\n`,
+  ]);
+  for (const file of ["10.0.0.1.log", `runs/${RUN}/10.0.0.1.log`]) {
+    const lines = read(file).trimEnd().split("\n");
+    assert.equal(lines.length, shown + 3);
+    const output = lines.slice(0, shown).map((line) => line.length + 1);
+    assert.ok(output.reduce((sum, length) => sum + length, 0) < 2_000 + Math.max(...output));
   }
 });

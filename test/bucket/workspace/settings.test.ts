@@ -36,6 +36,7 @@ test("CP-348 without an ops.conf the settings are those of the file that init wr
     logFormat: "kv",
     logRunRetentionCount: 200,
     logRunRetentionDays: 30,
+    runOutputLimit: 64 * 1024 * 1024,
   });
   assert.deepEqual(warnings, []);
 });
@@ -51,7 +52,7 @@ test("every setting can be given, and what is not given has its default", async 
     t,
     `ssh_user = "deploy"\nssh_key = "id_ed25519"\nssh_port = 0\nssh_jump = "ops@bastion:2222"\nssh_concurrency = 4
 worker_root = "/srv/ops"\ncerts_ttl = 0\njob_config_selector = " prod "\nlog_format = "JSONL"
-log_run_retention_count = 0\nlog_run_retention_days = 0\n[ssh_options]\nCompression = "yes"\nConnectTimeout = 5\n`,
+log_run_retention_count = 0\nlog_run_retention_days = 0\nrun_output_limit = "3 GiB"\n[ssh_options]\nCompression = "yes"\nConnectTimeout = 5\n`,
   );
   assert.deepEqual(settings, {
     sshUser: "deploy",
@@ -68,6 +69,7 @@ log_run_retention_count = 0\nlog_run_retention_days = 0\n[ssh_options]\nCompress
     logFormat: "json",
     logRunRetentionCount: 0,
     logRunRetentionDays: 0,
+    runOutputLimit: 3 * 1024 * 1024 * 1024,
   });
 });
 
@@ -97,6 +99,9 @@ const REFUSED: [name: string, text: string, sentence: RegExp][] = [
   ["an ssh option that is not allowed", '[ssh_options]\nProxyCommand = "x"', /ssh_options\/ProxyCommand: /],
   ["an ssh option with a line end", '[ssh_options]\nCiphers = "a\\nProxyCommand x"', /ssh_options\/Ciphers: /],
   ["a selector that leaves the workspace", 'job_config_selector = "../x"', /job_config_selector: /],
+  ["a size without its unit", 'run_output_limit = "64"', /run_output_limit: expected a whole number of KiB, MiB or GiB, /],
+  ["a size of nothing", 'run_output_limit = "0MiB"', /run_output_limit: expected a whole number/],
+  ["a size as a number", "run_output_limit = 64", /run_output_limit: expected a string/],
   ["broken TOML, with its line", 'ssh_user = "x"\nssh_port 22\n', /ops\.conf: line 2/],
 ];
 

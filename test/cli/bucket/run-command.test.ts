@@ -64,6 +64,17 @@ test("--fold shows at the end who had the same output, and nothing that a termin
   assert.equal(stdout, "--- 127.0.0.2: ok\n\\x1b[31mred\n--- 127.0.0.[1,3] (2 workers): ok\nsame\n");
 });
 
+test("CP-350 CP-351 output beyond run_output_limit is left out of the run, which says so at its end", async (t) => {
+  const { dir, run } = await bucket(t);
+  writeFileSync(path.join(dir, "ops.conf"), 'run_output_limit = "1KiB"\n');
+  const { code, stdout } = await run("seq 1000 1099", "-w", "127.0.0.1");
+  assert.equal(code, 0);
+  assert.match(stdout, /^127\.0\.0\.1 \| 1000$/m);
+  assert.doesNotMatch(stdout, /\| 1099$/m);
+  const said = "127\\.0\\.0\\.1 ! … \\d+ B more of this worker's output were left out \\(run_output_limit\\)";
+  assert.match(stdout, new RegExp(`\n${said}\nrun_command succeeded`));
+});
+
 test("--json prints the result only; the run is in the history", async (t) => {
   const { dir, run } = await bucket(t);
   const { code, stdout } = await run("echo a; exit 2", "--json", "-w", "127.0.0.1", "--timeout-seconds", "9");

@@ -338,8 +338,8 @@ test("T-52 what cannot be packed is refused before anything is sent", async (t) 
 test("a large upload says how far it is", async (t) => {
   const server = await play(t);
   const { progress } = await attempt(t, server.url, { dir: largeBucket(t) });
-  assert.ok(progress.includes("sending 1 file, 24.0 MiB"), progress.join("\n"));
-  assert.equal(progress.filter((text) => /^sent \d+\.\d MiB of 24\.0 MiB$/.test(text)).length, 3);
+  assert.ok(progress.includes("sending 1 file, 24 MiB"), progress.join("\n"));
+  assert.equal(progress.filter((text) => /^sent (\d\.\d|\d\d) MiB of 24 MiB$/.test(text)).length, 3);
 });
 
 test("a host that nobody serves or knows is one clear sentence", async (t) => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import test from "node:test";
-import { parseCpuMhz, parseMemoryMb, plainDecimal } from "../../../lib/codec/config/number.ts";
+import { parseByteSize, parseCpuMhz, parseMemoryMb, plainDecimal } from "../../../lib/codec/config/number.ts";
 import { Failure } from "../../../lib/core/errors.ts";
 
 const FIXTURE = path.join(import.meta.dirname, "../../fixtures/go-semantics.json");
@@ -51,4 +51,10 @@ test("plain decimals never have an exponent and read back to the same number", (
     assert.match(plainDecimal(number), /^[0-9]+(\.[0-9]+)?$/);
     assert.equal(Number(plainDecimal(number)), number);
   }
+});
+
+test("a size is a whole number with its unit", () => {
+  assert.deepEqual(["1KiB", "64MiB", "2 GiB"].map(parseByteSize), [2 ** 10, 2 ** 26, 2 ** 31]);
+  for (const text of ["", "64", "0MiB", "01KiB", "1.5MiB", "64mib", "64MB", " 64MiB", "1  KiB", "1000000GiB"])
+    assert.equal(parseByteSize(text), undefined, text);
 });
