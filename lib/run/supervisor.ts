@@ -1,5 +1,6 @@
 import { closeSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
+import { availableParallelism } from "node:os";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { acquireLock, type BucketLock } from "../bucket/base/lock.ts";
 import type { InitResult } from "../bucket/workspace/init.ts";
@@ -31,11 +32,13 @@ const CRASH_GRACE_MS = 2_000;
 const INIT_LIMIT_MS = 30_000;
 const INIT_FAILURES = ["schema_too_new", "database_damaged", "database_busy"] as const;
 const SAVE_AGAIN_MS = 1_000;
+/** Run processes that work at once: one for each core computes, while another one waits for its workers. */
+const SLOTS = 2 * availableParallelism();
 
 /** A bucket that is taken for a run which has not begun yet. Either `start` or `release` must be called. */
 export interface Reservation {
   readonly runId: string;
-  /** Starts the run's process; from then on the run ends by itself. */
+  /** Starts the run's process, or has the run wait for a free slot; from then on the run ends by itself. */
   start(params: RunParams, actor: Actor, requestId: string): Promise<void>;
   /** Frees the bucket again; nothing of the run remains. */
   release(): Promise<void>;
@@ -49,6 +52,8 @@ interface ActiveRun {
   channel: Channel | undefined;
   outcome: OutcomeMessage | undefined;
   progress: Progress | null;
+  /** True from the start of the process until the process is gone. */
+  hasSlot: boolean;
   /** True once the process is gone: from then on no cancel is accepted. */
   exited: boolean;
   /** Why the run was ended from outside, where that was no cancel. The first reason wins. */
@@ -67,14 +72,19 @@ interface ActiveRun {
 export class Supervisor {
   readonly #launcher: Launcher;
   readonly #log: (message: string) => void;
+  readonly #slots: number;
   readonly #active = new Map<string, ActiveRun>();
+  /** The active runs that wait for a free slot, with their parameters; they begin in this order. */
+  readonly #queue = new Map<ActiveRun, RunParams>();
   /** What happens to the runs. */
   readonly events = new EventLog();
   #stopping = false;
 
-  constructor(options: { launcher: Launcher; log: (message: string) => void }) {
-    this.#launcher = options.launcher;
-    this.#log = options.log;
+  /** `slots` is the number of run processes that work at once: by default two for each core. */
+  constructor({ launcher, log, slots = SLOTS }: { launcher: Launcher; log: (message: string) => void; slots?: number }) {
+    this.#launcher = launcher;
+    this.#log = log;
+    this.#slots = slots;
   }
 
   /** Settles what an earlier server left behind in these buckets; called before the server listens. */
@@ -143,7 +153,8 @@ export class Supervisor {
       const message = `run ${runId} is being stopped, but this could not be recorded: ${messageOf(cause)}`;
       throw new Failure("failed", message, { cause });
     }
-    return run.record;
+    // A copy: the run may end before its caller has shown the record.
+    return { ...run.record };
   }
 
   /**
@@ -194,6 +205,7 @@ export class Supervisor {
       channel: undefined,
       outcome: undefined,
       progress: null,
+      hasSlot: false,
       exited: false,
       stopped: this.#stopping ? SERVER_RESTARTED : undefined,
       saved: Promise.resolve(),
@@ -203,8 +215,22 @@ export class Supervisor {
     this.#active.set(record.id, run);
     faultPoint("run: recorded");
     this.events.add("started", record);
+    this.#queue.set(run, start.params);
+    await this.#beginNext();
+    if (this.#queue.has(run)) run.progress = queuedSince(record.created_at);
+  }
+
+  /** Begins the run that has waited longest, if there is one and a slot is free. */
+  async #beginNext(): Promise<void> {
+    const [next] = this.#queue;
+    const taken = [...this.#active.values()].filter(({ hasSlot }) => hasSlot).length;
+    if (!next || taken >= this.#slots) return;
+    const [run, params] = next;
+    this.#queue.delete(run);
+    run.hasSlot = true;
+    run.progress = null;
     try {
-      await this.#launch(run, start.params);
+      await this.#launch(run, params);
     } catch (error) {
       run.stopped ??= messageOf(error);
       if (run.channel) signalProcess(-run.channel.pid, "SIGKILL");
@@ -248,6 +274,7 @@ export class Supervisor {
 
   /** Asks the process to stop and, after the bounded wait, kills the reported groups first and the process last. */
   async #end(run: ActiveRun, actor: Actor | undefined): Promise<void> {
+    if (this.#queue.delete(run)) return this.#finish(run, { exitCode: null, signal: null });
     const { channel } = run;
     if (!channel || run.exited) return;
     channel.send({ type: "cancel" });
@@ -267,6 +294,8 @@ export class Supervisor {
     const { layout, record, lock } = run;
     const left = [...run.groups.values()].filter(isGroupAlive);
     await Promise.all(left.map((group) => this.#attempt(run, () => endGroup(group.pgid, CRASH_GRACE_MS))));
+    run.hasSlot = false;
+    void this.#beginNext();
     await run.saved.catch(() => {});
     settle(record, { ...exit, outcome: run.outcome }, run.stopped);
     faultPoint("run: exited");
@@ -304,4 +333,9 @@ export class Supervisor {
     const { actor } = record.audit[0] ?? { actor: { address: "an unknown process" } };
     return new Failure("run_not_active", `run ${runId} was started on the command line by ${actor.address}; stop it there`);
   }
+}
+
+/** The progress of a run that waits for a free slot. */
+function queuedSince(since: string): Progress {
+  return { phase: "queued", done: 0, total: 0, waiting: [{ on: "a free slot", since, until: null }], rollouts: [], cancel: null };
 }

@@ -20,7 +20,7 @@ import { makeBucket } from "../helpers/workspace.ts";
 const ACTOR = { address: "127.0.0.1", via: "bearer" as const };
 
 /** A supervisor and an empty bucket; run processes wait at their very start while they are held. */
-async function setUp(t: TestContext) {
+async function setUp(t: TestContext, slots?: number) {
   const bucket = await makeBucket(t);
   const hold = path.join(temporaryFolder(t), "hold");
   const wait = `import{existsSync}from"node:fs";while(existsSync(${JSON.stringify(hold)}))await new Promise((go)=>setTimeout(go,5))`;
@@ -29,6 +29,7 @@ async function setUp(t: TestContext) {
   const supervisor = new Supervisor({
     launcher: new Launcher({ ...process.env, NODE_OPTIONS }),
     log: (message) => said.push(message),
+    ...(slots !== undefined && { slots }),
   });
   t.after(async () => {
     rmSync(hold, { force: true });
@@ -133,6 +134,69 @@ test("a server that stops ends runs that are just starting, and those that start
   assert.equal((await other.ended(late.runId)).status, "failed");
   assert.equal(await readLock(other.layout), undefined);
   assert.deepEqual([builds(), other.builds()], [0, 0]);
+});
+
+/** A run that takes the only slot, held at its start, and one of another bucket that waits for the slot. */
+async function withWaitingRun(t: TestContext) {
+  const own = await setUp(t, 1);
+  writeFileSync(own.hold, "");
+  const working = await own.begin();
+  const other = await makeBucket(t);
+  const begin = async () => {
+    const reservation = await own.supervisor.reserve(other.layout, other.bucketId, "build");
+    await reservation.start({}, ACTOR, "request-3");
+    return reservation.runId;
+  };
+  const stored = (id: string) => readRecord(other.layout, id) as RunRecord;
+  const done = async (id: string) => {
+    await until("the end of the waiting run", () => stored(id).status !== "running");
+    return stored(id);
+  };
+  return { ...own, working, waiting: await begin(), other: { ...other, begin, stored, done } };
+}
+
+test("CP-370 a run beyond the slots holds its lock without a process, shows what it waits for, and begins when a slot is free", async (t) => {
+  const { supervisor, hold, ended, working, waiting, other } = await withWaitingRun(t);
+  const { created_at, status } = other.stored(waiting);
+  const slot = { on: "a free slot", since: created_at, until: null };
+  const shown = { phase: "queued", done: 0, total: 0, waiting: [slot], rollouts: [], cancel: null };
+  assert.deepEqual([status, supervisor.progress(waiting)], ["running", shown]);
+  assert.deepEqual(
+    ((await readLock(other.layout)) as LockContent).holders.map(({ pid }) => pid),
+    [process.pid],
+  );
+  assert.equal(supervisor.progress(working), null);
+  await assert.rejects(supervisor.reserve(other.layout, other.bucketId, "build"), { code: "bucket_busy" });
+  rmSync(hold);
+  assert.equal((await ended(working)).status, "succeeded");
+  assert.equal((await other.done(waiting)).status, "succeeded");
+  assert.notEqual(await other.begin(), waiting);
+});
+
+test("CP-371 a run that waits for a slot ends `cancelled` at a cancel, without a process, and leaves the slots as they were", async (t) => {
+  const { supervisor, cancel, ended, working, waiting, other } = await withWaitingRun(t);
+  const answered = await supervisor.cancel(other.layout, waiting, ACTOR, "request-4");
+  assert.equal(answered.status, "running");
+  const { status, exit_code, signal, audit } = await other.done(waiting);
+  assert.deepEqual(
+    [status, exit_code, signal, audit.map(({ action }) => action)],
+    ["cancelled", null, null, ["start", "cancel"]],
+  );
+  assert.equal(await readLock(other.layout), undefined);
+  const next = await other.begin();
+  assert.equal(supervisor.progress(next)?.phase, "queued");
+  await cancel(working);
+  assert.equal((await ended(working)).status, "cancelled");
+  await until("the next run to get the slot", () => supervisor.progress(next)?.phase !== "queued");
+});
+
+test("CP-371 a server that stops ends a run that waits for a slot", async (t) => {
+  const { supervisor, waiting, other } = await withWaitingRun(t);
+  await supervisor.stop();
+  const { status, error } = other.stored(waiting);
+  assert.deepEqual([status, error], ["failed", "server restarted before run completed"]);
+  assert.equal(await readLock(other.layout), undefined);
+  assert.equal(other.db.get<{ build_seq: number }>("SELECT build_seq FROM bucket")?.build_seq, 0);
 });
 
 test("CP-215 a run is signalled and ends, and its bucket is free, though the cancel could not be recorded", async (t) => {
