@@ -77,10 +77,7 @@ export function readRecords<C extends Columns>(
 export function rowOf<C extends Columns>({ columns }: Table<C>, record: RecordOf<Table<C>>): Row {
   const fields = record as Record<string, unknown>;
   const row: Row = {};
-  for (const field in columns) {
-    const one = columns[field] as C[typeof field];
-    row[one.name] = one.store(fields[field]);
-  }
+  for (const [field, one] of Object.entries(columns)) row[one.name] = one.store(fields[field]);
   return row;
 }
 
@@ -107,13 +104,11 @@ export function replaceRows(db: Database, table: string, rows: readonly Row[], k
   const stored = new Map(known.map((values) => [identity(values), values]));
   const differs = (row: Row) => {
     const values = compared.map((name) => row[name] as SqlValue);
-    const name = identity(values);
-    const before = stored.get(name);
-    stored.delete(name);
+    const before = stored.get(identity(values));
+    stored.delete(identity(values));
     return !before?.every((value, index) => value === values[index]);
   };
-  const differing = known.length === 0 ? rows : rows.filter(differs);
-  writeRows(db, table, differing);
+  writeRows(db, table, known.length === 0 ? rows : rows.filter(differs));
   const where = key.map((name) => `${name} = ?`).join(" AND ");
   for (const values of stored.values())
     if (!keep.has(values[0] ?? null)) db.run(`DELETE FROM ${table} WHERE ${where}`, ...values.slice(0, key.length));

@@ -94,8 +94,7 @@ function warnOfNames({ db, kv, log }: OperationContext, problems: Problems): voi
   const names = bucketNames(db);
   log.redactor.keep(names);
   const secrets = kv.secrets();
-  if (secrets.length === 0) return;
-  const known = new Set(names.flatMap((name) => [name, ...name.split("/")]));
+  const known = new Set(secrets.length === 0 ? [] : names.flatMap((name) => [name, ...name.split("/")]));
   for (const { namespace, key, value } of secrets) {
     if (!known.has(value)) continue;
     const sentence = `the secret's value equals the name ${quote(value)} in this bucket, and names are not masked; give the secret another value`;
