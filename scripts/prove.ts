@@ -7,6 +7,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { within } from "../lib/core/async.ts";
 import { LIMITS } from "../lib/http/node-server.ts";
+import { badWorkers } from "../test/helpers/bad-workers.ts";
 import { contend } from "../test/helpers/contention.ts";
 import { fuzz } from "../test/helpers/fuzz.ts";
 import { stressHooks } from "../test/helpers/hook-stress.ts";
@@ -61,6 +62,11 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
     if (after - before > MOST_GROWTH_MB) throw new Error(`seed ${SEED}: memory grew from ${before} to ${after} MB`);
     const told = Object.entries(answers).map(([status, count]) => `${count} x ${status}`);
     return `seed ${SEED}: 10,000 mutated requests: ${told.join(", ")}; memory ${before} MB after a tenth, ${after} MB at the end`;
+  },
+  async scale() {
+    const [count, each] = [300, 15];
+    const right = await cleanly((t) => badWorkers(t, count, each, SEED));
+    return `seed ${SEED}: ${count} workers, ${each} of them bad in each way (refused, silent, hanging after login, read-only, full, slow): all ${right} verdicts of a command and a deploy were right`;
   },
   async timeouts() {
     const outcome = await within(slowClients(LIMITS), LIMITS.requestMs + 60_000);

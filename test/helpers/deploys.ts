@@ -69,7 +69,7 @@ export class Deploys {
     this.#reach = reach;
   }
 
-  static async make(t: TestContext, reach: Reach = () => ({ connection: "local" })): Promise<Deploys> {
+  static async make(t: Pick<TestContext, "after">, reach: Reach = () => ({ connection: "local" })): Promise<Deploys> {
     return new Deploys(await makeBucket(t), temporaryFolder(t), reach);
   }
 

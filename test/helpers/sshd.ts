@@ -12,7 +12,7 @@ const QUICK = "KexAlgorithms curve25519-sha256";
 
 /** A private sshd for one test, by default on 127.0.0.1 to 127.0.0.9; it logs every connection. */
 export async function startSshd(
-  t: TestContext,
+  t: Pick<TestContext, "after">,
   kinds: readonly KeyKind[],
   lines: readonly string[] = [],
   hosts: readonly string[] = HOSTS,

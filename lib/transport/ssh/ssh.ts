@@ -18,7 +18,8 @@ import { Execution, endRemoteGroup, KeptShell, type ScriptEnd } from "./shell.ts
  * 10).
  */
 const CHANNELS = 8;
-const PREPARE_LIMIT_MS = 30_000;
+/** Longer than a shell may take to start: a shell that does not start has a sentence of its own. */
+const PREPARE_LIMIT_MS = 45_000;
 /** Exit code of scripts/prepare.sh: there is no folder. */
 const NO_FOLDER = 3;
 /** Where sshd starts a shell. */
@@ -91,7 +92,7 @@ class SshConnection {
     const options = { signal: this.#link.closing, timeoutMs: PREPARE_LIMIT_MS };
     const { exitCode, stderr, reason } = await this.#ask(script, options);
     if (exitCode === NO_FOLDER) return HOME;
-    if (exitCode !== 0) throw this.#link.failed("Cannot use the folder on", lastLine(stderr) || reason);
+    if (exitCode !== 0) throw this.#link.failed("Cannot use the folder on", lastLine(stderr) || `it does not answer (${reason})`);
     return this.#folder;
   }
 
