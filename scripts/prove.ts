@@ -17,6 +17,7 @@ import { SEED } from "../test/helpers/random.ts";
 import { SimulatedDeploys } from "../test/helpers/simulated-deploys.ts";
 import { slowClients } from "../test/helpers/slow-clients.ts";
 import { sshKillRounds } from "../test/helpers/ssh-kill-rounds.ts";
+import { takeOverBySnapshot } from "../test/helpers/standby.ts";
 
 /** Node looks for slow connections once a second, and waits one more second for a late request. */
 const TIMEOUT_SLACK_MS = 5_000;
@@ -52,6 +53,19 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
   async hooks(folder) {
     const { writes, killed, flushes } = await stressHooks(folder, { allocations: 64, rounds: 80, kills: 300 });
     return `64 scripts in parallel, ${killed} kills, ${writes} writes and as many hand-overs, ${flushes} flushes: nothing lost, nobody stuck`;
+  },
+  async standby(folder) {
+    const found: string[] = [];
+    for (const size of [
+      { workers: 10, jobs: 10 },
+      { workers: 100, jobs: 10 },
+    ]) {
+      const one = await takeOverBySnapshot(path.join(folder, `${size.workers}`), size);
+      const [restore, start, deploy] = [one.restoreMs, one.startMs, one.deployMs].map((ms) => `${(ms / 1000).toFixed(1)} s`);
+      const sizes = `${one.allocations} allocations, snapshot of ${Math.ceil(one.snapshotBytes / 1024)} KiB`;
+      found.push(`${sizes}: restored in ${restore}, serving after ${start} more, nothing to deploy after ${deploy} more`);
+    }
+    return found.join("; ");
   },
   async mutants(folder) {
     return await proveMutants(ROOT, folder, SEED, 200);

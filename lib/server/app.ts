@@ -4,7 +4,7 @@ import { Guard } from "../auth/guard.ts";
 import { SESSION_COOKIE, SESSION_MS, Sessions, TOTP_COOKIE } from "../auth/session.ts";
 import { TotpCodes } from "../auth/totp.ts";
 import { layoutOf } from "../bucket/base/layout.ts";
-import { bucketIds, bucketNotFound, prepareRoot } from "../bucket/source/root.ts";
+import { bucketIds, bucketNotFound, prepareRoot, takeRoot } from "../bucket/source/root.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { exists } from "../core/files.ts";
 import { type Asset, loadAssets } from "../core/self.ts";
@@ -40,7 +40,7 @@ interface RunningServer {
 }
 
 /**
- * Starts the control plane: makes the root, settles the runs that an earlier server left behind, and only then listens
+ * Starts the control plane: takes the root, settles the runs that an earlier server left behind, and only then listens
  * (control-plane.md, Source push 5). `log` gets the access log and warnings, never a token. `now` is the clock of
  * sessions, codes and limits. Throws a sentence for people where the server cannot start.
  */
@@ -54,6 +54,8 @@ export async function startServer(
   const tls = config.tls && (await readTlsPair(config.tls));
   const assets = await loadAssets();
   const supervisor = new Supervisor({ launcher, log });
+  await using taken = new AsyncDisposableStack();
+  taken.use(await takeRoot(root));
   await prepareRoot(root);
   await supervisor.recover((await bucketIds(root)).map((id) => layoutOf(path.join(root, id))));
   const { guard, ...signIn } = signInOf(config, now);
@@ -69,6 +71,7 @@ export async function startServer(
     onExchange: (exchange) => logExchange(log, exchange),
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
+  const lock = taken.move();
   return {
     url: listener.url,
     async reloadTls() {
@@ -83,6 +86,7 @@ export async function startServer(
     async stop() {
       await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
       readers.close();
+      await lock.disposeAsync();
     },
   };
 }

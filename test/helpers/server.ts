@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import type { TestContext } from "node:test";
 import { check } from "../../lib/core/shape.ts";
@@ -92,6 +92,11 @@ export class TestServer {
 
   stop(): Promise<void> {
     return this.#stop();
+  }
+
+  /** The names in the root, without the server's own folder. */
+  inRoot(): string[] {
+    return readdirSync(this.root).filter((name) => name !== ".server");
   }
 
   /** From now on run processes wait before they do anything, until {@link release}. */

@@ -20,6 +20,17 @@ test("CP-035 CP-036 the root is made with its parents, for its owner only", asyn
   assert.equal(statSync(root).mode & 0o777, 0o700);
 });
 
+test("CP-372 a start that fails leaves the root to the next one", async (t) => {
+  const { url } = await TestServer.start(t);
+  const root = path.join(temporaryFolder(t), "root");
+  const config = { root, host: "127.0.0.1", port: Number(new URL(url).port), token: TOKEN };
+  await assert.rejects(
+    startServer(config, new Launcher(process.env), () => {}),
+    /another process listens there/,
+  );
+  await TestServer.start(t, { root });
+});
+
 test("CP-001 CP-050 CP-315 the API answers JSON under /api by token alone", async (t) => {
   const server = await TestServer.start(t);
   const { status, headers, body } = await server.call("GET", "/api/buckets", { headers: { "X-Ops-TOTP": "123456" } });

@@ -41,7 +41,7 @@ test("CP-079 CP-080 a name that is not a UUID is refused with its code and leave
     const reply = await server.call("POST", "/api/buckets", { body: { id, project: "p", name: "n" } });
     assert.deepEqual([reply.status, reply.body.error], [400, "invalid_bucket_id"]);
   }
-  assert.deepEqual(readdirSync(server.root), []);
+  assert.deepEqual(server.inRoot(), []);
 });
 
 test("an id is taken in upper case and given once", async (t) => {
@@ -99,7 +99,7 @@ test("CP-325 an unknown bucket is 404 on every path below it, and nothing is mad
       assert.equal(status, 404);
       assert.match(body.error, /^(bucket_)?not_found$/);
     }
-  assert.deepEqual(readdirSync(server.root), []);
+  assert.deepEqual(server.inRoot(), []);
 });
 
 test("a bucket without a database is shown as not initialised, and no run can be started in it", async (t) => {
@@ -179,7 +179,7 @@ test("CP-072 CP-073 CP-236 T-14 a bucket gets another project or name, and nothi
   for (const body of [{ id: randomUUID() }, { name: "" }, { project: "a\nb" }, { name: 1 }])
     assert.equal((await server.call("PUT", bucket, { body })).status, 400);
   assert.equal((await server.call("PUT", `/api/buckets/${randomUUID()}`, { body: {} })).status, 404);
-  assert.deepEqual(readdirSync(server.root), [path.basename(folder)]);
+  assert.deepEqual(server.inRoot(), [path.basename(folder)]);
 });
 
 test("CP-237 a deleted bucket is gone from the list, from the disk and for every request", async (t) => {
@@ -190,7 +190,7 @@ test("CP-237 a deleted bucket is gone from the list, from the disk and for every
   await server.ended(gone.path, body.run_id);
   const reply = await server.call("DELETE", gone.path);
   assert.deepEqual([reply.status, reply.text], [204, ""]);
-  assert.deepEqual(readdirSync(server.root), [kept.id]);
+  assert.deepEqual(server.inRoot(), [kept.id]);
   assert.deepEqual(
     (await server.call("GET", "/api/buckets")).body.items.map(({ id }: { id: string }) => id),
     [kept.id],
@@ -245,8 +245,8 @@ test("of a delete and starts at the same moment each is answered as if it were a
       server.call("GET", "/api/buckets"),
     ]);
     for (const { status } of replies) assert.ok([200, 204, 404, 409].includes(status), String(status));
-    if (readdirSync(server.root).includes(id)) await server.call("DELETE", bucket);
-    assert.deepEqual(readdirSync(server.root), []);
+    if (server.inRoot().includes(id)) await server.call("DELETE", bucket);
+    assert.deepEqual(server.inRoot(), []);
   }
 });
 
@@ -258,7 +258,7 @@ test("a bucket with a damaged journal, or without a database, can be deleted", a
     if (damage !== "data") writeFileSync(path.join(folder, damage), "nonsense");
     assert.equal((await server.call("DELETE", bucket)).status, 204, damage);
   }
-  assert.deepEqual(readdirSync(server.root), []);
+  assert.deepEqual(server.inRoot(), []);
 });
 
 test("CP-103 CP-104 CP-078 init makes the database of a bucket, or leaves the present one as it is", async (t) => {

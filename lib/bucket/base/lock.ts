@@ -39,6 +39,9 @@ const LOCK = object(
 /** What `data/ops.lock` says: who works in the bucket, and which process groups belong to that work. */
 export type LockContent = Infer<typeof LOCK>;
 
+/** The files of a lock: those of a bucket, or of the root of a server. `data` is the folder that they are in. */
+export type LockPlace = Pick<Layout, "lock" | "takeover" | "data">;
+
 const TAKEOVER_LIMIT_MS = 15_000;
 const RECOVERY_GRACE_MS = 2_000;
 const ATTEMPTS = 50;
@@ -54,13 +57,13 @@ const OVERWRITE = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | c
 export class BucketLock {
   /** The run whose lock was taken over, because nobody carries it out any more. */
   readonly abandoned: string | undefined;
-  readonly #layout: Layout;
+  readonly #layout: LockPlace;
   readonly #content: LockContent;
   #writing: Promise<void> | undefined;
   #again = false;
   #released = false;
 
-  constructor(layout: Layout, content: LockContent, abandoned?: string) {
+  constructor(layout: LockPlace, content: LockContent, abandoned?: string) {
     this.#layout = layout;
     this.#content = content;
     this.abandoned = abandoned;
@@ -131,7 +134,7 @@ export class BucketLock {
  * Takes the lock of a bucket for a run. Throws `bucket_busy` while another operation holds it; the details name the run,
  * its command, process and start. A lock whose holders are all gone is taken over, and its living groups are ended first.
  */
-export async function acquireLock(layout: Layout, runId: string, command: string): Promise<BucketLock> {
+export async function acquireLock(layout: LockPlace, runId: string, command: string): Promise<BucketLock> {
   const content: LockContent = {
     run_id: runId,
     command,
@@ -156,7 +159,7 @@ export async function acquireLock(layout: Layout, runId: string, command: string
 }
 
 /** What the lock file says now; undefined without one, `unreadable` for what no ops wrote. */
-export async function readLock(layout: Layout): Promise<LockContent | "unreadable" | undefined> {
+export async function readLock(layout: LockPlace): Promise<LockContent | "unreadable" | undefined> {
   try {
     const bytes = await readBounded(layout.lock, LOCK_BYTES);
     if (!bytes) return undefined;
@@ -186,7 +189,7 @@ export function isOwned(lock: LockContent): boolean {
  * too (TERM, 2 s, KILL). Living groups are ended before the lock goes; what a finished leader left running is a daemon
  * and stays. Answers false when others were at it for 15 s.
  */
-export async function takeOver(layout: Layout, endHolders: boolean): Promise<boolean> {
+export async function takeOver(layout: LockPlace, endHolders: boolean): Promise<boolean> {
   // Loaded when it is needed: a server that only takes free locks does without SQLite.
   const { exclusively } = await import("./database.ts");
   return await exclusively(layout.takeover, TAKEOVER_LIMIT_MS, async () => {
@@ -212,7 +215,7 @@ export async function takeOver(layout: Layout, endHolders: boolean): Promise<boo
 const LEFTOVER_AGE_MS = 60_000;
 
 /** What was being written when a process was killed; a younger file may still be in use by somebody. */
-async function removeLeftovers(layout: Layout): Promise<void> {
+async function removeLeftovers(layout: LockPlace): Promise<void> {
   for (const name of await readdir(layout.data)) {
     if (!name.startsWith(".ops.lock.") || !name.endsWith(".tmp")) continue;
     const file = path.join(layout.data, name);
@@ -221,7 +224,7 @@ async function removeLeftovers(layout: Layout): Promise<void> {
   }
 }
 
-function busyFailure(layout: Layout, { run_id, command, since, host, holders, boot_id }: LockContent): Failure {
+function busyFailure(layout: LockPlace, { run_id, command, since, host, holders, boot_id }: LockContent): Failure {
   const pid = holders[0]?.pid;
   const hint = `held by ${command} (run ${run_id}) on ${host}, process ${pid}, since ${since}`;
   const advice = boot_id === bootId() ? "" : `; once that host is known to be gone, remove ${layout.lock}`;

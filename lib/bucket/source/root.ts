@@ -8,6 +8,7 @@ import { exists, flushFolder, makePrivateFolder, readRegularSync, remove, writeA
 import { faultPoint } from "../../core/self.ts";
 import { isObject, quote } from "../../core/shape.ts";
 import { type Layout, layoutOf } from "../base/layout.ts";
+import { acquireLock, type BucketLock } from "../base/lock.ts";
 import { flushTree } from "./swap.ts";
 
 /** A bucket below a server root, as its folder name and bucket.json tell it. */
@@ -45,9 +46,23 @@ export async function refuseUsedRoot(root: string): Promise<void> {
   }
 }
 
-/** Makes the root with its parents where it is missing, and removes what interrupted changes of buckets left in it. */
+/**
+ * Makes the root with its parents where it is missing, and takes it for this process until the lock is released. Throws
+ * `failed`, with host and process, while another server has it. The lock of a dead server is taken over.
+ */
+export async function takeRoot(root: string): Promise<BucketLock> {
+  const data = path.join(root, ".server");
+  await makePrivateFolder(data);
+  const place = { data, lock: path.join(data, "ops.lock"), takeover: path.join(data, "takeover.db") };
+  return await acquireLock(place, randomUUID(), "server").catch((error: unknown) => {
+    if (!(error instanceof Failure && error.code === "bucket_busy")) throw error;
+    const { holder = "another server is just taking it" } = (error.details ?? {}) as { holder?: string };
+    throw new Failure("failed", `Cannot serve ${root}: ${holder}; give each server a root of its own`);
+  });
+}
+
+/** Removes what interrupted changes of buckets left in the root. */
 export async function prepareRoot(root: string): Promise<void> {
-  await makePrivateFolder(root);
   for (const entry of await readdir(root))
     if (entry.startsWith(CREATING) || entry.startsWith(DELETING)) await remove(path.join(root, entry));
 }

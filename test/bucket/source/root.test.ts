@@ -57,8 +57,7 @@ test("an id is given once, also when two ask at the same time", async (t) => {
 });
 
 test("a creation that fails leaves nothing; one that was interrupted is removed at the next start", async (t) => {
-  const root = path.join(temporaryFolder(t), "a", "root");
-  await prepareRoot(root);
+  const root = temporaryFolder(t);
   const fails = async () => {
     throw new Failure("failed", "the disk is full");
   };

@@ -49,7 +49,28 @@ test("T-79 a server that is told to stop while it still recovers stops as soon a
   assert.ok(!existsSync(layout.lock));
 });
 
-test("CP-124 a server takes no lock: it starts while a command works in a bucket", async (t) => {
+test("CP-372 a second server on a root refuses to start and names host and process of the first", async (t) => {
+  const root = path.join(temporaryFolder(t), "a", "root");
+  const first = await LocalServer.start(root);
+  t.after(() => first.stop("SIGKILL"));
+  const second = await ops(["server", "--root", root, "--addr", "127.0.0.1:0"], { env: { OPS_SERVE_TOKEN: "token" } });
+  assert.equal(second.code, 1);
+  const holder = `held by server .* on ${hostname()}, process ${first.process.pid}, since `;
+  assert.match(second.stderr, new RegExp(`Cannot serve ${root}: ${holder}.*; give each server a root of its own`));
+  assert.equal((await first.call("GET", "/api/buckets")).status, 200);
+});
+
+test("CP-372 a server that was stopped or killed leaves its root to the next one", async (t) => {
+  const root = path.join(temporaryFolder(t), "root");
+  for (const signal of ["SIGKILL", "SIGTERM", "SIGKILL"] as const) {
+    const server = await LocalServer.start(root);
+    t.after(() => server.stop("SIGKILL"));
+    assert.deepEqual((await server.call("GET", "/api/buckets")).body, { items: [], next_cursor: null });
+    await server.stop(signal);
+  }
+});
+
+test("CP-124 a server takes no lock it starts while a command works in a bucket", async (t) => {
   const root = path.join(temporaryFolder(t), "root");
   const first = await LocalServer.start(root);
   const bucket = await first.createBucket();
