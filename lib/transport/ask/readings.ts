@@ -212,7 +212,7 @@ export async function takeReading<K extends keyof Readings>(
   what: K,
   signal: AbortSignal,
 ): Promise<Readings[K]> {
-  const limits = { timeoutMs: READING_LIMIT_MS, signal, isShort: true, isFolderOptional: true };
+  const limits = { timeoutMs: READING_LIMIT_MS, signal, isFolderOptional: true };
   const { stdout } = await runScriptOn(transport, what, "Cannot ask the worker", { args: TOOLS, ...limits });
   return PARSERS[what](new ScriptAnswer(stdout));
 }

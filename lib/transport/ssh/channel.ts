@@ -1,6 +1,7 @@
 import { within } from "../../core/async.ts";
 import { Failure } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
+import { scriptText } from "../base/scripts.ts";
 import { SshSession } from "./session.ts";
 
 const CHILD = `sh -c 'IFS= read -r ops_line; eval "$ops_line"'`;
@@ -22,6 +23,11 @@ const NEWLINE_VARIABLE = `ops_newline=$(printf '\\nx'); ops_newline=\${ops_newli
 export interface ShellScript {
   /** Where the script runs. */
   folder: string;
+  /**
+   * Unless there is no need, the folder is made and looked at first (scripts/prepare.sh), in the same exchange. Where an
+   * optional one is missing, the script runs where sshd starts a shell. A mark tells why a folder is `unusable`.
+   */
+  need: "none" | "needed" | "optional";
   text: string;
   args: readonly string[];
   env: Readonly<Record<string, string>>;
@@ -45,7 +51,7 @@ function announcement(mark: string): string {
 
 /** A line for the shell of a group: the shell becomes this script. */
 export function scriptLine(mark: string, script: ShellScript): string {
-  return `${announcement(mark)}${runningOf(script, shellWord(script.text))}\n`;
+  return `${announcement(mark)}${runningOf(mark, script, shellWord(script.text))}\n`;
 }
 
 /**
@@ -73,7 +79,7 @@ export const SHORT_CHARACTERS = 64 * 1024;
  * behind the line. Marks tell when the script has ended. busybox's `head` takes more than it passes on: nothing may
  * follow the input before the end is told.
  */
-export function questionLines(mark: string, script: ShellScript, kept: number, input: string | Uint8Array): Buffer {
+export function questionLines(mark: string, script: ShellScript, kept: number, input: WholeInput): Buffer {
   // A shell passes a short text on by itself; a NUL cannot be part of a line.
   const isInLine = typeof input === "string" && input.length <= SHORT_CHARACTERS && !input.includes("\0");
   const behind = Buffer.from(isInLine ? "" : input);
@@ -81,13 +87,25 @@ export function questionLines(mark: string, script: ShellScript, kept: number, i
   const [source, from] = input.length === 0 ? ["", " </dev/null"] : [passed, ""];
   const end = `ops_code=$?; echo '${mark} answer' >&2; echo "${mark} answer $ops_code"`;
   // The newline in front ends what is left of earlier input.
-  const line = `\n${mark} ${source}(${runningOf(script, `"$ops_text_${kept}"`)})${from}; ${end}\n`;
+  const line = `\n${mark} ${source}(${runningOf(mark, script, `"$ops_text_${kept}"`)})${from}; ${end}\n`;
   return Buffer.concat([Buffer.from(line), behind]);
 }
 
-function runningOf({ folder, args, env }: ShellScript, text: string): string {
+function runningOf(mark: string, script: ShellScript, text: string): string {
+  const { args, env } = script;
   const exports = Object.entries(env).map(([name, value]) => `export ${variableName(name)}=${shellWord(value)} && `);
-  return `cd ${shellWord(folder)} && ${exports.join("")}set -- ${args.map(shellWord).join(" ")} && eval ${text}`;
+  return `${enteringOf(mark, script)} && ${exports.join("")}set -- ${args.map(shellWord).join(" ")} && eval ${text}`;
+}
+
+/** Exit code of scripts/prepare.sh: there is no folder. */
+const NO_FOLDER = 3;
+
+function enteringOf(mark: string, { folder, need }: ShellScript): string {
+  const enter = `cd ${shellWord(folder)}`;
+  if (need === "none") return enter;
+  const look = `{ set -- ${shellWord(folder)} ${need}; eval ${shellWord(scriptText("prepare"))}; } 2>&1 </dev/null`;
+  const refuse = `echo "${mark} unusable \${ops_said##*"$ops_newline"}"; exit 1`;
+  return `ops_said=$(${look}); case $? in 0) ${enter} ;; ${NO_FOLDER}) ;; *) ${refuse} ;; esac`;
 }
 
 /** Text as one word of a POSIX shell, on one line. */
@@ -132,13 +150,17 @@ export function withMessage(messages: string, chunk: Buffer): string {
   return `${messages}${chunk}`.slice(-MESSAGE_CHARACTERS);
 }
 
+/** Input that is there as a whole. */
+export type WholeInput = string | Uint8Array;
+
 /**
  * Opens a channel over the master with this control socket, and starts a group for `line` there, as root with
- * `useSudo`. The mark, a text that nobody else can know, goes before each message of the shells.
+ * `useSudo`. The mark, a text that nobody else can know, goes before each message of the shells. `input` follows at
+ * once, and is all that the group gets.
  */
 export function openChannel(
   socket: string,
-  { mark, line, useSudo }: { mark: string; line: string; useSudo: boolean },
+  { mark, line, useSudo, input }: { mark: string; line: string; useSudo: boolean; input?: WholeInput | undefined },
   reader: ChannelReader,
 ) {
   const started = Promise.withResolvers<RemoteGroup | undefined>();
@@ -169,6 +191,7 @@ export function openChannel(
     stderrEnded.resolve();
   });
   session.stdin.write(`${useSudo ? SUDO_LINE : ""}${groupLine(mark)}${line}`);
+  if (input !== undefined) session.stdin.end(input);
   return {
     stdin: session.stdin,
     /** The group, once it runs; undefined when the channel ended before. */
@@ -209,7 +232,7 @@ function splitAtMarks(mark: string, onData: (data: Buffer) => void, onMark: (wor
       rest = rest.subarray(at);
       const end = rest.indexOf(LINE_FEED);
       if (end < 0) break;
-      onMark(rest.toString("latin1", mark.length + 1, end).split(" "));
+      onMark(rest.toString("utf8", mark.length + 1, end).split(" "));
       rest = rest.subarray(end + 1);
     }
     const whole = rest.length - beginningOfMark(rest, mark);

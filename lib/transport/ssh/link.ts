@@ -5,7 +5,7 @@ import { cancelledFailure, Failure, messageOf } from "../../core/errors.ts";
 import { remove } from "../../core/files.ts";
 import type { Launcher } from "../../core/spawn.ts";
 import type { WorkerAddress } from "../base/transport.ts";
-import { type Channel, type ChannelReader, openChannel, type RemoteGroup, withMessage } from "./channel.ts";
+import { type Channel, type ChannelReader, openChannel, type RemoteGroup, type WholeInput, withMessage } from "./channel.ts";
 import { type handshakeLimit, type Limit, pauseAfter } from "./limits.ts";
 import { connectTrouble, jumpOf, lastLine, masterArgv, type SshSettings } from "./openssh.ts";
 
@@ -81,9 +81,12 @@ export class SshLink {
     return this.#connected;
   }
 
-  /** Starts a group on the worker over a channel of its own; `refused` where sshd allows no further session. */
+  /**
+   * Starts a group on the worker over a channel of its own, with its whole input where that is there already; `refused`
+   * where sshd allows no further session.
+   */
   async start(
-    line: (mark: string) => string,
+    { line, input }: { line: (mark: string) => string; input?: WholeInput | undefined },
     reader: ChannelReader,
     signal: AbortSignal | undefined,
   ): Promise<StartedChannel | "refused"> {
@@ -92,7 +95,7 @@ export class SshLink {
     for (let isAnew = false; ; ) {
       const master = await unlessAborted(this.connect(), signal);
       const mark = `ops-${randomBytes(16).toString("hex")}`;
-      const shell = { mark, line: line(mark), useSudo: settings.useSudo };
+      const shell = { mark, line: line(mark), useSudo: settings.useSudo, input };
       const channel = openChannel(`${folder}/${this.#socket}`, shell, reader);
       const group = await this.#groupOf(channel, signal);
       if (group !== undefined) return { channel, mark, group: group === "cancelled" ? undefined : group, master };

@@ -93,7 +93,9 @@ export class SshSession {
       resolve(end);
     };
     this.#socket.once("close", () => this.#settle(this.#end));
-    this.#socket.write(Buffer.concat([greeting(HELLO, MUX_VERSION), greeting(PROXY, 0)]));
+    // The master reads message by message: the answers need not be waited for.
+    const open = packet(OPEN, ["session", OURS, WINDOW, LONGEST_PACKET]);
+    this.#socket.write(Buffer.concat([greeting(HELLO, MUX_VERSION), greeting(PROXY, 0), open]));
   }
 
   /** True once the worker's sshd has answered the request for the session. */
@@ -105,7 +107,7 @@ export class SshSession {
   close(): void {
     this.#isGivenUp = true;
     // Where the socket closes before the session is open, ssh ends with the whole connection.
-    if (this.#isProxy && this.#end === "unconnected") this.#settle("lost");
+    if (this.#end === "unconnected") this.#settle("lost");
     else this.#socket.destroy();
   }
 
@@ -143,8 +145,7 @@ export class SshSession {
   #onGreeting(message: Buffer): void {
     const type = message.readUInt32BE(0);
     this.#isProxy = type === IS_PROXY;
-    if (this.#isProxy) this.#send(OPEN, "session", OURS, WINDOW, LONGEST_PACKET);
-    else if (type !== HELLO || message.readUInt32BE(4) !== MUX_VERSION) this.#socket.destroy();
+    if (!this.#isProxy && (type !== HELLO || message.readUInt32BE(4) !== MUX_VERSION)) this.#socket.destroy();
   }
 
   #onOpened(message: Buffer): void {

@@ -4,7 +4,7 @@ import type { CommandOutcome } from "../../core/spawn.ts";
 import { feed, Output } from "../../core/streams.ts";
 import { scriptText } from "../base/scripts.ts";
 import type { Receipt, ScriptOptions } from "../base/transport.ts";
-import { type ChannelReader, keepLine, questionLines, type RemoteGroup, type ShellScript } from "./channel.ts";
+import { type ChannelReader, keepLine, questionLines, type RemoteGroup, type ShellScript, type WholeInput } from "./channel.ts";
 import { enterAll, Limit } from "./limits.ts";
 import type { StartedChannel } from "./link.ts";
 
@@ -18,6 +18,8 @@ const CUT_BYTES = 64 * 1024;
 export class Execution {
   /** Resolves when the caller's signal is aborted, the time is over, or the caller cannot go on with the output. */
   readonly cut: Promise<"timeout" | "cancelled">;
+  /** Why the folder of the script cannot be used: then nothing was run. */
+  unusable: string | undefined;
   readonly #options: ScriptOptions;
   readonly #begun = Promise.withResolvers<void>();
   readonly #trouble = new AbortController();
@@ -54,6 +56,11 @@ export class Execution {
     if (this.#room <= 0) return;
     this.#room -= chunk.length;
     this.#outputs[stream].take(chunk);
+  };
+
+  /** Takes a mark: why the folder of the script cannot be used. */
+  readonly note = ([word, ...why]: readonly string[]) => {
+    if (word === "unusable") this.unusable = why.join(" ");
   };
 
   /** Writes the script's whole input and closes it; never throws. */
@@ -110,19 +117,20 @@ export class KeptShell {
    */
   async ask<T>(
     script: ShellScript,
-    options: ScriptOptions & { input?: string | Uint8Array },
+    options: ScriptOptions & { input?: WholeInput },
     limits: readonly Limit[],
     conclude: (end: ScriptEnd) => T | Promise<T>,
   ): Promise<T> {
     const leave = await enterAll([this.#turn, ...limits], options.signal);
     const execution = new Execution(options);
     try {
-      execution.begin();
       const shell = await Promise.race([this.#current(), execution.cut]);
       if (typeof shell === "string") return await conclude({ execution, code: shell, started: undefined });
+      execution.begin();
       const answered = answerOf(shell, execution);
-      const kept = keptText(shell, script.text);
-      shell.channel.stdin.write(questionLines(shell.mark, script, kept, options.input ?? ""));
+      const { number, line } = keptText(shell, script.text);
+      const question = questionLines(shell.mark, script, number, options.input ?? "");
+      shell.channel.stdin.write(Buffer.concat([Buffer.from(line), question]));
       const lost = shell.channel.ended.then(() => "lost" as const);
       const code = await Promise.race([answered, lost, execution.cut]);
       shell.reader = undefined;
@@ -164,24 +172,27 @@ export class KeptShell {
   }
 }
 
-/** The number under which the shell keeps a text; of more than 16 texts the first gives way. */
-function keptText({ channel, kept, mark }: OpenShell, text: string): number {
+/**
+ * The number under which the shell keeps a text, and the line that gives the text to the shell, where the shell has not
+ * got it; of more than 16 texts the first gives way.
+ */
+function keptText({ kept, mark }: OpenShell, text: string): { number: number; line: string } {
   const known = kept.indexOf(text);
-  if (known >= 0) return known;
+  if (known >= 0) return { number: known, line: "" };
   const number = kept.length < MOST_KEPT ? kept.length : 0;
-  channel.stdin.write(keepLine(mark, number, text));
   kept[number] = text;
-  return number;
+  return { number, line: keepLine(mark, number, text) };
 }
 
 /** Takes output until both streams have told that the script has ended; answers the exit code. */
-function answerOf(shell: OpenShell, { take }: Execution): Promise<number> {
+function answerOf(shell: OpenShell, { take, note }: Execution): Promise<number> {
   const { promise, resolve } = Promise.withResolvers<number>();
   const open = new Set(["stdout", "stderr"]);
   let code = 0;
   shell.reader = {
     onOutput: take,
     onMark: (words, stream) => {
+      if (words[0] !== "answer") return note(words);
       if (stream === "stdout") code = Number(words[1]);
       open.delete(stream);
       if (open.size === 0) resolve(code);
@@ -204,7 +215,7 @@ const LONGEST_LOOK_MS = 250;
 export async function endRemoteGroup(shell: KeptShell, { id, bootId }: RemoteGroup): Promise<Receipt> {
   const signal = AbortSignal.timeout(END_LIMIT_MS);
   const send = (name: "TERM" | "KILL" | "0") => {
-    const script = { folder: "/", text: scriptText("signal"), args: [id, bootId, name], env: {} };
+    const script: ShellScript = { folder: "/", need: "none", text: scriptText("signal"), args: [id, bootId, name], env: {} };
     return shell.ask(script, { signal }, [], ({ execution, code }) => {
       const said = execution.outcome("exit", null).stdout.trim();
       if (code !== 0 || (said !== "gone" && said !== "running")) throw new Error("no answer");

@@ -5,12 +5,11 @@ import { cancelledFailure, Failure, throwIfCancelled } from "../../core/errors.t
 import { exists, PRIVATE_FILE, remove } from "../../core/files.ts";
 import { identify, isAlive, type ProcessIdentity } from "../../core/process.ts";
 import type { CommandOutcome, Launcher } from "../../core/spawn.ts";
-import { scriptText } from "../base/scripts.ts";
 import { describeReceipt, type Receipt, type ScriptOptions, type Transport, type WorkerAddress } from "../base/transport.ts";
-import { type ChannelReader, loopLine, SHORT_CHARACTERS, type ShellScript, scriptLine } from "./channel.ts";
+import { type ChannelReader, loopLine, SHORT_CHARACTERS, type ShellScript, scriptLine, type WholeInput } from "./channel.ts";
 import { enterAll, handshakeLimit, Limit } from "./limits.ts";
 import { SshLink, type SshRun, type StartedChannel } from "./link.ts";
-import { lastLine, SSH_FILES, type SshSettings, socketName, sshConfig } from "./openssh.ts";
+import { SSH_FILES, type SshSettings, socketName, sshConfig } from "./openssh.ts";
 import { Execution, endRemoteGroup, KeptShell, type ScriptEnd } from "./shell.ts";
 
 /**
@@ -18,12 +17,6 @@ import { Execution, endRemoteGroup, KeptShell, type ScriptEnd } from "./shell.ts
  * 10).
  */
 const CHANNELS = 8;
-/** Longer than a shell may take to start: a shell that does not start has a sentence of its own. */
-const PREPARE_LIMIT_MS = 45_000;
-/** Exit code of scripts/prepare.sh: there is no folder. */
-const NO_FOLDER = 3;
-/** Where sshd starts a shell. */
-const HOME = ".";
 /** While the kept shell takes more input, nobody else could ask anything. */
 const SHORT_INPUT_BYTES = 1024 * 1024;
 
@@ -36,7 +29,7 @@ class SshConnection {
   readonly #questions = new KeptShell((reader) => this.#startShell(reader));
   /** Ends commands while the other shell may be busy; open only as long as that takes. */
   readonly #attendant = new KeptShell((reader) => this.#startAttendant(reader));
-  #prepared: Promise<string> | undefined;
+  #isPrepared = false;
   #ending = 0;
 
   /** `folder` is where scripts run. */
@@ -50,8 +43,10 @@ class SshConnection {
   async script(text: string, options: ScriptOptions): Promise<CommandOutcome> {
     const { args = [], env = {}, input = "", signal } = options;
     throwIfCancelled(signal);
-    const folder = await unlessAborted(this.#ready(options.isFolderOptional === true), signal);
-    const script = { folder, text, args, env };
+    // Takes no place from commands at work.
+    await unlessAborted(this.#link.connect(), signal);
+    const need = this.#isPrepared ? "none" : options.isFolderOptional ? "optional" : "needed";
+    const script: ShellScript = { folder: this.#folder, need, text, args, env };
     if (options.isShort && isForShell(input) && text.length + args.join().length <= SHORT_CHARACTERS)
       return this.#ask(script, { ...options, input });
     for (;;) {
@@ -76,42 +71,25 @@ class SshConnection {
     await this.#link.close();
   }
 
-  /** Connects, which takes no place from commands at work, and looks at the folder once. Answers where to run. */
-  async #ready(isFolderOptional: boolean): Promise<string> {
-    await this.#link.connect();
-    if (isFolderOptional && !this.#prepared) return this.#prepareFolder("optional");
-    this.#prepared ??= this.#prepareFolder("needed").catch((error) => {
-      this.#prepared = undefined;
-      throw error;
-    });
-    return await this.#prepared;
-  }
-
-  async #prepareFolder(need: "needed" | "optional"): Promise<string> {
-    const script = { folder: "/", text: scriptText("prepare"), args: [this.#folder, need], env: {} };
-    const options = { signal: this.#link.closing, timeoutMs: PREPARE_LIMIT_MS };
-    const { exitCode, stderr, reason } = await this.#ask(script, options);
-    if (exitCode === NO_FOLDER) return HOME;
-    if (exitCode !== 0) throw this.#link.failed("Cannot use the folder on", lastLine(stderr) || `it does not answer (${reason})`);
-    return this.#folder;
-  }
-
-  #ask(script: ShellScript, options: ScriptOptions & { input?: string | Uint8Array }): Promise<CommandOutcome> {
-    return this.#questions.ask(script, options, [this.#sessions], (end) => this.#conclude(end, options.signal));
+  #ask(script: ShellScript, options: ScriptOptions & { input?: WholeInput }): Promise<CommandOutcome> {
+    return this.#questions.ask(script, options, [this.#sessions], (end) => this.#conclude(end, script, options.signal));
   }
 
   async #command(script: ShellScript, options: ScriptOptions): Promise<CommandOutcome | "refused"> {
-    const { signal } = options;
+    const { input = "", signal } = options;
     const execution = new Execution(options);
+    const whole = isForShell(input) ? input : undefined;
     let started: StartedChannel | "refused" | undefined;
     try {
-      started = await this.#link.start((mark) => scriptLine(mark, script), { onOutput: execution.take }, signal);
+      const order = { line: (mark: string) => scriptLine(mark, script), input: whole };
+      const reader = { onOutput: execution.take, onMark: execution.note };
+      started = await this.#link.start(order, reader, signal);
       if (started === "refused") return started;
       execution.begin();
-      if (started.group) void execution.feed(started.channel.stdin);
+      if (started.group && whole === undefined) void execution.feed(started.channel.stdin);
       const ended = started.channel.ended.then((code) => code ?? "lost");
       const code = await Promise.race([execution.cut, ended]);
-      return await this.#conclude({ execution, code, started }, signal);
+      return await this.#conclude({ execution, code, started }, script, signal);
     } finally {
       execution.close();
       if (started && started !== "refused") await started.channel.close();
@@ -119,8 +97,16 @@ class SshConnection {
   }
 
   /** The outcome of a script; where it did not end by itself, what it has on the worker is ended first. */
-  async #conclude({ execution, code, started }: ScriptEnd, signal: AbortSignal | undefined): Promise<CommandOutcome> {
-    if (typeof code === "number") return execution.outcome("exit", code);
+  async #conclude(
+    { execution, code, started }: ScriptEnd,
+    { need }: ShellScript,
+    signal: AbortSignal | undefined,
+  ): Promise<CommandOutcome> {
+    if (execution.unusable !== undefined) throw this.#link.failed("Cannot use the folder on", execution.unusable);
+    if (typeof code === "number") {
+      this.#isPrepared ||= need === "needed";
+      return execution.outcome("exit", code);
+    }
     const receipt = started ? await this.#end(started) : "gone";
     if (signal?.aborted) return execution.outcome("cancelled", null, receipt);
     if (code !== "lost") return execution.outcome(code, null, receipt);
@@ -139,7 +125,7 @@ class SshConnection {
   }
 
   async #startShell(reader: ChannelReader): Promise<StartedChannel> {
-    const started = await this.#link.start(loopLine, reader, this.#link.closing);
+    const started = await this.#link.start({ line: loopLine }, reader, this.#link.closing);
     if (started === "refused")
       throw this.#link.failed("Cannot open a shell on", "its sshd allows too few sessions (MaxSessions)");
     if (started.group) return started;
@@ -159,7 +145,7 @@ class SshConnection {
 }
 
 /** True for input that the kept shell takes: not for streams. */
-function isForShell(input: NonNullable<ScriptOptions["input"]>): input is string | Uint8Array {
+function isForShell(input: NonNullable<ScriptOptions["input"]>): input is WholeInput {
   return (typeof input === "string" || input instanceof Uint8Array) && input.length <= SHORT_INPUT_BYTES;
 }
 

@@ -233,8 +233,10 @@ test("an sshd that allows two sessions in a connection gets no more", async (t) 
   assert.equal(fleet.logins, 1);
 });
 
-test("an sshd that allows one session only is named", async (t) => {
+test("an sshd that allows one session only takes one command at a time; beside the kept shell it is named", async (t) => {
   const one = await (await SshFleet.start(t, { sshd: ["MaxSessions 1"] })).one(t);
+  for (const said of ["1\n", "2\n"]) assert.equal((await one.script("cat", { input: said })).stdout, said);
+  await one.script("true", { isShort: true });
   await assert.rejects(one.script("true"), {
     code: "failed",
     message: /^Cannot run commands on worker 127\.0\.0\.1: its sshd allows only one session .+ set MaxSessions/,
