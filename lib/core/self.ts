@@ -7,6 +7,11 @@ import { Failure } from "./errors.ts";
 /** The folder of the program: where bin/, lib/, ui/ and openapi.yaml are. */
 export const PROGRAM_ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
+/** The file of a module of this program, which may be TypeScript or what was made from it, by its path without extension. */
+export function programFile(name: string): string {
+  return `${PROGRAM_ROOT}${name}${path.extname(import.meta.filename)}`;
+}
+
 /** The argument list that starts this very program again, on the same Node, in the mode that `args` name. */
 export function selfArguments(...args: string[]): [string, ...string[]] {
   return [process.execPath, `${PROGRAM_ROOT}bin/ops.js`, ...args];

@@ -15,6 +15,7 @@ import { type Answer, HTTP_STATUS, type HttpRequest, raw } from "../http/message
 import { callRoute, findRoute, methodNotAllowed } from "../http/router.ts";
 import { Supervisor } from "../run/supervisor.ts";
 import { type Log, logExchange } from "./access.ts";
+import { ReadThread } from "./beside.ts";
 import { readTlsPair, type ServerConfig } from "./config.ts";
 import type { Services } from "./context.ts";
 import { Readers } from "./reading.ts";
@@ -59,8 +60,8 @@ export async function startServer(
   await prepareRoot(root);
   await supervisor.recover((await bucketIds(root)).map((id) => layoutOf(path.join(root, id))));
   const { guard, ...signIn } = signInOf(config, now);
-  const [readers, runList] = [new Readers(), new RunList()];
-  const services = { root, supervisor, launcher, readers, runList, ...signIn };
+  const [readers, beside, runList] = [new Readers(), new ReadThread(), new RunList()];
+  const services = { root, supervisor, launcher, readers, beside, runList, ...signIn };
   const listener = await listen({
     host,
     port,
@@ -86,6 +87,7 @@ export async function startServer(
     async stop() {
       await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
       readers.close();
+      beside.close();
       await lock.disposeAsync();
     },
   };

@@ -8,6 +8,7 @@ import { type Answer, json } from "../http/message.ts";
 import type { Call, QueryFields, Route } from "../http/router.ts";
 import type { RunKind, RunParams } from "../run/protocol.ts";
 import type { Supervisor } from "../run/supervisor.ts";
+import type { ReadThread } from "./beside.ts";
 import type { Readers } from "./reading.ts";
 import type { RunList } from "./run-list.ts";
 
@@ -21,7 +22,10 @@ export interface Services {
   /** Undefined where TOTP is off. */
   totp: TotpCodes | undefined;
   launcher: Launcher;
+  /** For reads of a few rows. */
   readers: Readers;
+  /** For all others. */
+  beside: ReadThread;
   runList: RunList;
 }
 

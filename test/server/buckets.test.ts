@@ -4,6 +4,7 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "nod
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
+import { SCHEMA_VERSION } from "../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { acquireLock } from "../../lib/bucket/base/lock.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
@@ -20,7 +21,7 @@ test("CP-002 CP-074 CP-075 CP-078 CP-235 a bucket is created with its database, 
     project: "shop",
     name: "live",
     initialized: true,
-    schema_version: 2,
+    schema_version: SCHEMA_VERSION,
     failed_allocations: 0,
     active_run: null,
     last_run: null,
@@ -136,8 +137,8 @@ test("a bucket with an older schema is listed with it, says what to do, and init
   const refused = await server.call("GET", `${bucket}/cat/deployments`);
   assert.deepEqual([refused.status, refused.body.error], [409, "schema_upgrade_required"]);
   const { body } = await server.call("POST", `${bucket}/init`);
-  assert.deepEqual(body, { schema_version: 2, upgraded: true });
-  assert.deepEqual(stateOf(await shown()), [true, 2, 0]);
+  assert.deepEqual(body, { schema_version: SCHEMA_VERSION, upgraded: true });
+  assert.deepEqual(stateOf(await shown()), [true, SCHEMA_VERSION, 0]);
   assert.equal((await server.call("GET", `${bucket}/cat/deployments`)).status, 200);
 });
 
@@ -267,14 +268,14 @@ test("CP-103 CP-104 CP-078 init makes the database of a bucket, or leaves the pr
   const key = readFileSync(path.join(folder, "secrets", "kv.key"));
   const authority = readFileSync(path.join(folder, "secrets", "ca.key"));
   const first = await server.call("POST", `${bucket}/init`);
-  assert.deepEqual([first.status, first.body], [200, { schema_version: 2, upgraded: false }]);
+  assert.deepEqual([first.status, first.body], [200, { schema_version: SCHEMA_VERSION, upgraded: false }]);
   rmSync(path.join(folder, "data"), { recursive: true });
   const second = await server.call("POST", `${bucket}/init`);
-  assert.deepEqual([second.status, second.body], [200, { schema_version: 2, upgraded: true }]);
+  assert.deepEqual([second.status, second.body], [200, { schema_version: SCHEMA_VERSION, upgraded: true }]);
   assert.deepEqual(readFileSync(path.join(folder, "secrets", "kv.key")), key);
   assert.deepEqual(readFileSync(path.join(folder, "secrets", "ca.key")), authority);
   const shown = (await server.call("GET", bucket)).body;
-  assert.deepEqual([shown.initialized, shown.schema_version], [true, 2]);
+  assert.deepEqual([shown.initialized, shown.schema_version], [true, SCHEMA_VERSION]);
   assert.equal((await server.call("GET", `${bucket}/info`)).body.bucket_id, id);
   const { body } = await server.call("POST", `${bucket}/build`);
   assert.equal((await server.ended(bucket, body.run_id)).status, "succeeded");

@@ -3,6 +3,7 @@ import { pathToFileURL } from "node:url";
 import { sleep } from "../../core/async.ts";
 import { Failure, isLocked, messageOf, sqliteCode } from "../../core/errors.ts";
 import { refuseLink } from "../../core/files.ts";
+import { ADD_STATES } from "./states.ts";
 
 /** A value that SQLite stores. */
 export type SqlValue = string | number | null | Uint8Array;
@@ -10,9 +11,11 @@ export type SqlValue = string | number | null | Uint8Array;
 export type Row = Record<string, SqlValue>;
 
 /** The schema this program writes. */
-export const SCHEMA_VERSION = 2;
+export const SCHEMA_VERSION = 3;
 
 const BUSY_TIMEOUT_MS = 5_000;
+/** How much of a database a writer keeps in memory at most: enough for the rows of 50,000 allocations. */
+const CACHE_KIB = 32_768;
 /** Result codes of SQLite. */
 const [IO_ERROR, DAMAGED, FULL, CANNOT_OPEN, NO_DATABASE] = [10, 11, 13, 14, 26] as const;
 
@@ -87,6 +90,7 @@ const MIGRATIONS = [
   -- Schema 1 kept the tree that was synced last although the next sync may have begun.
   UPDATE hash SET current_hash = '' WHERE unfinished = 1;
   `,
+  ADD_STATES,
 ];
 
 /** One open bucket database. Calls are synchronous: a server only reads, and only through `openForReading`. */
@@ -175,7 +179,7 @@ export function openDatabase(file: string): Database {
   try {
     const database = new Database(new DatabaseSync(location, { timeout: BUSY_TIMEOUT_MS }));
     // FULL: what a deploy noted about a worker must outlast a power cut, as what it did on the worker does.
-    return checked(database, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
+    return checked(database, `PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -${CACHE_KIB}`);
   } catch (error) {
     throw databaseFailure(error, file);
   }

@@ -2,10 +2,12 @@ import { createHash } from "node:crypto";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure, hasErrno } from "../../core/errors.ts";
 import { readRegularSync } from "../../core/files.ts";
-import type { Database } from "../base/database.ts";
+import type { Database, Row } from "../base/database.ts";
 import { type Layout, runLayout } from "../base/layout.ts";
 import { catalogAllocations } from "./catalog.ts";
+import { type Listing, type PageKey, type PageOf, readPage } from "./pages.ts";
 import { promotionsOf } from "./promotions.ts";
+import { inStates, type LAST_OUTCOMES } from "./states.ts";
 
 /** What a bucket is and how much is in it. */
 interface BucketInfo {
@@ -59,27 +61,24 @@ interface KnownFacts {
   facts: unknown;
 }
 
+const FACTS: Listing = {
+  columns: "w.worker_ip AS worker, taken_at, facts",
+  from: "worker w JOIN worker_facts USING (worker_ip)",
+  key: ["w.position", "w.worker_ip"],
+};
+
 /** Stores the facts of a worker, in the place of older ones. */
 export function storeFacts(db: Database, worker: string, facts: unknown): void {
   const sql = "INSERT OR REPLACE INTO worker_facts (worker_ip, taken_at, facts) VALUES (?, ?, ?)";
   db.run(sql, worker, new Date().toISOString(), JSON.stringify(facts));
 }
 
-/** The facts of the workers, in the order of the catalog. Workers without facts are left out. */
-export function knownFacts(db: Database): KnownFacts[] {
-  const rows = db.all<{ worker: string; taken_at: string; facts: string }>(
-    `SELECT worker_ip AS worker, taken_at, facts FROM worker_facts JOIN worker USING (worker_ip)
-     ORDER BY position, worker_ip`,
-  );
-  return rows.map((row) => ({ ...row, facts: JSON.parse(row.facts) as unknown }));
+/** A page of the facts of the workers, in the order of the catalog. Workers without facts are left out. */
+export function knownFacts(db: Database, page: PageOf): { items: KnownFacts[]; next: PageKey | null } {
+  const { rows, next } = readPage(db, FACTS, page);
+  const factsOf = ({ worker, taken_at, facts }: Row) => ({ worker, taken_at, facts: JSON.parse(String(facts)) }) as KnownFacts;
+  return { items: rows.map(factsOf), next };
 }
-
-/**
- * The outcome of the last action on an allocation. `unknown`: the action began and no end is recorded, because it goes
- * on or its run was killed. `changed`: a deploy did it. `ok`: job control did it, or the gate found the allocation
- * healthy.
- */
-export const LAST_OUTCOMES = ["unknown", "changed", "ok", "failed", "unreachable", "cancelled"] as const;
 
 /** The last action on an allocation, and its outcome. */
 export interface LastOutcome {
@@ -104,11 +103,9 @@ export function forgetLastOutcome(db: Database, allocationId: string): void {
 
 /** Counts the allocations, without removed ones, whose last action failed or found the worker unreachable. */
 export function countFailed(db: Database): number {
-  const row = db.get<{ count: number }>(
-    `SELECT COUNT(*) AS count FROM allocations JOIN last_outcome USING (alloc_id)
-     WHERE removed = 0 AND outcome IN ('failed', 'unreachable')`,
-  );
-  return row?.count ?? 0;
+  const failed = inStates(undefined, ["failed", "unreachable"]);
+  const sql = `SELECT COUNT(*) AS count FROM allocations a INDEXED BY allocations_by_state WHERE ${failed} AND a.removed = 0`;
+  return db.get<{ count: number }>(sql)?.count ?? 0;
 }
 
 const MOST_PLACES = 10;

@@ -40,13 +40,15 @@ export async function catCommand(name: ViewName, input: Parsed): Promise<number>
     jobs: flagList(input, "jobs"),
     workers: flagList(input, "workers"),
     active: input.switches.has("active"),
+    state: flagList(input, "state"),
     outcome: flagList(input, "outcome"),
     deleted: input.switches.has("deleted"),
   };
   using db = await openBucket(layout);
   const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
-  const { columns, items } = catalogView(db, name, query, { offset: 0, limit: ALL_ROWS, fingerprintOf });
-  const why = query.outcome ? " with that outcome" : ": has the bucket been built?";
+  const { columns, items } = catalogView(db, name, query, { limit: ALL_ROWS, fingerprintOf });
+  const missing = query.state ? " in that state" : ": has the bucket been built?";
+  const why = query.outcome ? " with that outcome" : missing;
   if (wantsJson(input)) printJson(items);
   else if (items.length === 0) throw new Failure("ErrNotFound", `there are no ${name} to show${why}`);
   else {
@@ -123,7 +125,7 @@ export async function prometheusScrapeCommand(input: Parsed): Promise<number> {
 
 /** Throws `unknown_name` for jobs that are not in the catalog. */
 function checkJobs(db: Database, jobs: readonly string[] | undefined): void {
-  catalogView(db, "jobs", { jobs }, { offset: 0, limit: 1 });
+  catalogView(db, "jobs", { jobs }, { limit: 1 });
 }
 
 /** `ops kv set-secret <job> <key>`: stores what stdin holds, sealed, under the bucket's lock. */

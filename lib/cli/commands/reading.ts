@@ -1,4 +1,4 @@
-import { LAST_OUTCOMES } from "../../bucket/catalog/info.ts";
+import { LAST_OUTCOMES, STATES } from "../../bucket/catalog/states.ts";
 import { VIEW_NAMES, type ViewName } from "../../bucket/catalog/views.ts";
 import { BUCKET_DIR, type Command, type Flag } from "../base/flags.ts";
 
@@ -11,15 +11,16 @@ const OUTCOME: Flag = {
   value: "A,B",
   help: `Only allocations whose last action had one of these outcomes: ${LAST_OUTCOMES.join(", ")}`,
 };
+const STATE: Flag = { name: "state", value: "A,B", help: `Only allocations in one of these states: ${STATES.join(", ")}` };
 const DELETED: Flag = { name: "deleted", help: "Show deleted keys too" };
 
 const VIEWS: Record<ViewName, { summary: string; flags: Flag[] }> = {
   workers: { summary: "Show the workers of the catalog", flags: [ONLY_WORKERS, ACTIVE] },
   jobs: { summary: "Show the jobs of the catalog", flags: [ONLY_JOBS, ACTIVE] },
-  allocations: { summary: "Show which job is placed on which worker", flags: [ONLY_JOBS, ONLY_WORKERS, ACTIVE] },
+  allocations: { summary: "Show which job is placed on which worker", flags: [ONLY_JOBS, ONLY_WORKERS, ACTIVE, STATE, OUTCOME] },
   deployments: {
     summary: "Show how far each allocation is deployed, and how the last action on it went",
-    flags: [ONLY_JOBS, ONLY_WORKERS, ACTIVE, OUTCOME],
+    flags: [ONLY_JOBS, ONLY_WORKERS, ACTIVE, STATE, OUTCOME],
   },
   hooks: { summary: "Show the hooks of the jobs and what they demand", flags: [ONLY_JOBS] },
   ports: { summary: "Show the numbers of the jobs' ports", flags: [ONLY_JOBS] },

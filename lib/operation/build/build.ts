@@ -1,4 +1,5 @@
 import { Problems, sentenceOf } from "../../bucket/base/problems.ts";
+import { SETTLE } from "../../bucket/base/states.ts";
 import { catalogJobs, catalogPorts, catalogWorkers, saveCatalog, unorderedAllocations } from "../../bucket/catalog/catalog.ts";
 import { bucketNames } from "../../bucket/catalog/info.ts";
 import { markBuilt } from "../../bucket/source/revisions.ts";
@@ -59,6 +60,7 @@ async function buildBucket(context: OperationContext, purgeJobs: boolean): Promi
     saveCatalog(db, built, new Date());
     const bucketValues = workspace.bucketConf.values;
     writeCertificates(db, kv, certificates);
+    db.script(SETTLE);
     writeKv(kv, { ...built, ca: certificates.pem, bucketId: run.bucketId, bucketValues, purgeJobs });
   });
   warnOfNames(context, problems);

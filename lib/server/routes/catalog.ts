@@ -1,12 +1,13 @@
-import { bucketInfo, knownFacts, LAST_OUTCOMES } from "../../bucket/catalog/info.ts";
-import { catalogView, VIEW_NAMES, type ViewName } from "../../bucket/catalog/views.ts";
-import { fingerprintsOf } from "../../bucket/kv/kv-access.ts";
+import { bucketInfo } from "../../bucket/catalog/info.ts";
+import { keyOf } from "../../bucket/catalog/pages.ts";
+import { LAST_OUTCOMES, STATES } from "../../bucket/catalog/states.ts";
+import { VIEW_NAMES, type ViewName } from "../../bucket/catalog/views.ts";
 import { Failure, type FailureCode } from "../../core/errors.ts";
 import { boolean, described, integer, optional, string, withDefault } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
 import { MOST_VALUES } from "../../http/router.ts";
 import { bucketRoute, type ServerRoute } from "../context.ts";
-import { component, offsetOf, PAGE, page, pageOf } from "./shapes.ts";
+import { CURSOR_TEXT, component, PAGE, page } from "./shapes.ts";
 
 /** Failures of reading the catalog. */
 export const READ_FAILURES: readonly FailureCode[] = [
@@ -19,19 +20,26 @@ export const READ_FAILURES: readonly FailureCode[] = [
 
 const NAMES = string({ min: 1, max: 10_000 });
 
+const NAME = string({ min: 1, max: 300 });
+const KEY_PAGE = { ...PAGE, cursor: optional(CURSOR_TEXT) };
+const OF_ALLOCATIONS = "allocations, deployments: only allocations";
+
 const FILTERS = {
   jobs: optional(described(NAMES, "Only entries of these jobs, with commas between them")),
+  job: optional(described(NAME, "One more of them")),
   workers: optional(described(NAMES, "Only entries of these workers, with commas between them")),
+  worker: optional(described(NAME, "One more of them")),
   active: optional(described(boolean(), "Leave out removed and disabled entries")),
+  state: optional(described(NAMES, `${OF_ALLOCATIONS} in one of these states, with commas between them: ${STATES.join(", ")}`)),
   outcome: optional(
     described(
       NAMES,
-      `deployments: only allocations whose last action had one of these outcomes, separated by commas: ${LAST_OUTCOMES.join(", ")}`,
+      `${OF_ALLOCATIONS} whose last action had one of these outcomes, with commas between them: ${LAST_OUTCOMES.join(", ")}`,
     ),
   ),
   deleted: optional(described(boolean(), "Show deleted keys too (kv)")),
+  ...KEY_PAGE,
   limit: withDefault(described(integer({ min: 1, max: 5_000 }), "How many items at most"), 5_000),
-  cursor: optional(described(string({ min: 1, max: 20 }), "`next_cursor` of the last answer")),
 };
 
 /** The catalog, which the last build made, for reading. Values of secrets and private keys are never in it. */
@@ -52,12 +60,11 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
     path: "/workers/facts",
     summary: "Show the facts of the workers that were read last",
     description: "Workers that were never asked are left out; `POST …/workers/facts` reads the facts.",
-    query: PAGE,
+    query: KEY_PAGE,
     answer: { status: 200, description: "A page of workers", shape: page("WorkerFacts") },
     failures: READ_FAILURES,
-    async handle({ query, bucket: { layout } }, { readers }) {
-      const offset = offsetOf(query.cursor);
-      return json(200, pageOf(await readers.read(layout, knownFacts), offset, query.limit));
+    async handle({ query: { cursor, limit }, bucket: { layout } }, { beside }) {
+      return beside.answer("facts", layout, { after: keyOf(cursor), limit });
     },
   }),
   ...VIEW_NAMES.map(viewRoute),
@@ -71,22 +78,23 @@ function viewRoute(name: ViewName): ServerRoute {
     query: FILTERS,
     answer: { status: 200, description: "A page of rows, keyed by the columns", shape: component("CatalogPage") },
     failures: [...READ_FAILURES, "not_found"],
-    async handle({ query, bucket: { layout } }, { readers }) {
-      const { jobs, workers, active, outcome, deleted, limit, cursor } = query;
-      const offset = offsetOf(cursor);
-      const names = { jobs: namesOfList(jobs), workers: namesOfList(workers), outcome: namesOfList(outcome) };
-      const wanted = { ...names, active, deleted };
-      const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
-      const view = await readers.read(layout, (db) => catalogView(db, name, wanted, { offset, limit, fingerprintOf }));
-      const { columns, items, more } = view;
-      return json(200, { items, columns, next_cursor: more ? String(offset + limit) : null });
+    async handle(
+      { query: { jobs, job, workers, worker, state, outcome, limit, cursor, ...flags }, bucket: { layout } },
+      { beside },
+    ) {
+      const names = { jobs: namesOfList(jobs, job), workers: namesOfList(workers, worker) };
+      const words = { state: namesOfList(state), outcome: namesOfList(outcome) };
+      const page = { after: keyOf(cursor), limit };
+      return beside.answer("view", layout, { name, query: { ...flags, ...names, ...words }, page });
     },
   });
 }
 
-function namesOfList(names: string | undefined): string[] | undefined {
-  const parts = names?.split(",").map((name) => name.trim());
-  if (parts && parts.length > MOST_VALUES) throw new Failure("invalid_request", `expected at most ${MOST_VALUES} names`);
-  if (parts?.includes("")) throw new Failure("invalid_request", "expected names with commas between them");
-  return parts;
+function namesOfList(...lists: (string | undefined)[]): string[] | undefined {
+  const given = lists.filter((list) => list !== undefined);
+  if (given.length === 0) return undefined;
+  const names = given.flatMap((list) => list.split(",").map((name) => name.trim()));
+  if (names.length > MOST_VALUES) throw new Failure("invalid_request", `expected at most ${MOST_VALUES} names`);
+  if (names.includes("")) throw new Failure("invalid_request", "expected names with commas between them");
+  return names;
 }

@@ -1,13 +1,10 @@
 import type { Database } from "../../bucket/base/database.ts";
-import type { Layout } from "../../bucket/base/layout.ts";
 import { hasCatalogJob } from "../../bucket/catalog/catalog.ts";
-import { validPlan } from "../../bucket/catalog/info.ts";
 import { Failure, type FailureCode } from "../../core/errors.ts";
 import { boolean, object, optional, quote, type Shape } from "../../core/shape.ts";
-import { type ControlKind, JOB_CONTROL, RUNS, type RunKind, type RunParameters } from "../../run/protocol.ts";
-import { canName, isRepeatable, repeated, requireNames, startShape } from "../../run/request.ts";
+import { type ControlKind, JOB_CONTROL, RUNS, type RunKind } from "../../run/protocol.ts";
+import { canName, isRepeatable, repeated, startShape } from "../../run/request.ts";
 import { bucketRoute, type ServerRoute, startRun } from "../context.ts";
-import { openBucket } from "../reading.ts";
 import { component } from "./shapes.ts";
 
 /** The failures of every start of a run. */
@@ -31,12 +28,10 @@ function startFailures(kind: RunKind): FailureCode[] {
 export const STARTED = { status: 202, description: "The run has started", shape: component("RunStarted") };
 
 /** Options of a route that starts a run, beside the parameters of the kind. */
-interface StartOptions<K extends RunKind> {
+interface StartOptions {
   /** Behind the bucket's id; the kind by default. */
   path?: string;
   description?: string;
-  /** Throws one of `failures` where the request is impossible although its parameters and names are right. */
-  verify?: (params: RunParameters<K>, db: Database, layout: Layout) => void;
   failures?: readonly FailureCode[];
 }
 
@@ -44,10 +39,7 @@ interface StartOptions<K extends RunKind> {
  * A route that starts a run of a kind. The body of the request are the parameters of the kind (`run/protocol.ts`); names
  * that are not in the catalog are refused.
  */
-function start<K extends RunKind>(
-  kind: K,
-  { path = kind, description, verify, failures = [] }: StartOptions<K> = {},
-): ServerRoute {
+function start(kind: RunKind, { path = kind, description, failures = [] }: StartOptions = {}): ServerRoute {
   return bucketRoute({
     method: "POST",
     path: `/${path}`,
@@ -60,10 +52,7 @@ function start<K extends RunKind>(
       const { bucket, body } = call;
       return startRun(call, kind, context, async () => {
         if (body.retry_of !== undefined) return await repeated(bucket.layout, kind, String(body.retry_of));
-        await context.readers.read(bucket.layout, (db) => {
-          requireNames(db, kind, body);
-          verify?.(body as RunParameters<K>, db, bucket.layout);
-        });
+        await context.beside.ask("startable", bucket.layout, { kind, params: body });
         return body;
       });
     },
@@ -83,7 +72,6 @@ export const OPERATION_ROUTES = [
       "with a unified diff from the promoted one (secrets masked), changes by hand, and the workers that are " +
       "unreachable. `plan`, the id of a dry run, goes alone: the deploy carries out that plan. If the catalog, a key, or " +
       "a promotion has changed since, the answer is 409 `plan_stale` and says what moved.",
-    verify: ({ plan }, db, layout) => plan !== undefined && void validPlan(layout, db, plan),
     failures: ["run_not_found", "plan_stale"],
   }),
   start("hooks", { description: "The hook must be on the event `cli`; without `job` exactly one job must have it." }),
@@ -150,12 +138,12 @@ function controlRoute(kind: ControlKind): ServerRoute {
     async handle(call, context) {
       const { bucket, params, query, body } = call;
       return startRun(call, kind, context, async () => {
-        using db = await openBucket(bucket.layout);
-        const job = knownJob(db, params.job ?? "");
+        const job = await context.readers.read(bucket.layout, (db) => knownJob(db, params.job ?? ""));
         if (body.retry_of !== undefined) return await repeated(bucket.layout, kind, body.retry_of, job);
-        requireNames(db, kind, { ...body, jobs: [job] });
+        const asked = { ...body, jobs: [job] };
+        await context.beside.ask("startable", bucket.layout, { kind, params: asked });
         const { forget } = query as { forget?: boolean };
-        return { ...body, jobs: [job], ...(forget === true && { forget }) };
+        return { ...asked, ...(forget === true && { forget }) };
       });
     },
   });

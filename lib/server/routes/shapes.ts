@@ -23,6 +23,9 @@ import { ID, RUN_FIELDS, RUN_KIND } from "../../run/record.ts";
 
 const CURSOR = "`next_cursor` of the last answer";
 
+/** The cursor of a list that is read by its key, which is in it. */
+export const CURSOR_TEXT = described(string({ min: 1, max: 4_000 }), CURSOR);
+
 /** The query of a list: how many items, and after which one. */
 export const PAGE = {
   limit: withDefault(described(integer({ min: 1, max: 500 }), "How many items at most"), 50),

@@ -3,6 +3,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { statSync, writeFileSync } from "node:fs";
 import path from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import {
   bucketIdOf,
@@ -16,11 +17,11 @@ import {
   schemaVersion,
 } from "../../../lib/bucket/base/database.ts";
 import { setLastOutcome } from "../../../lib/bucket/catalog/info.ts";
-import { promotionsOf } from "../../../lib/bucket/catalog/promotions.ts";
+import { beginChange, promote, promotionsOf, recordSynced } from "../../../lib/bucket/catalog/promotions.ts";
 import { sleep } from "../../../lib/core/async.ts";
 import { Failure } from "../../../lib/core/errors.ts";
 import { HTTP_STATUS } from "../../../lib/http/message.ts";
-import { toSchema1 } from "../../helpers/schemas.ts";
+import { toSchema1, toSchema2 } from "../../helpers/schemas.ts";
 import { openFiles, temporaryFolder } from "../../helpers/temporary.ts";
 
 const ID = "0190a5e8-0000-7000-8000-000000000001";
@@ -112,6 +113,39 @@ test("schema 1 is upgraded: an allocation that a deploy left half-way does not c
   const promotionOf = promotionsOf(db, "web");
   assert.deepEqual([promotionOf("half").synced, promotionOf("whole").synced], ["", "h"]);
   setLastOutcome(db, "half", "run", { action: "sync", outcome: "unknown", reason: "" });
+});
+
+test("schema 2 is upgraded: the rows of allocations get the states that are recorded", (t) => {
+  const name = migrated(t);
+  const rows = "SELECT position, rollout, outcome, unsettled, runs, promoted_version FROM allocations ORDER BY job";
+  let recorded: unknown;
+  {
+    using db = openDatabase(name);
+    const worker = "worker_ip, worker_id, position, connection, root, available_memory_mb, available_cpu_mhz";
+    db.run(`INSERT INTO worker (${worker}) VALUES ('10.0.0.1', 'w', 7, 'ssh', '/', 0, 0)`);
+    for (const job of ["a", "b", "c"])
+      db.run(
+        "INSERT INTO allocations (alloc_id, worker_ip, job, disabled, removed, deployment_seq, new_version, position) VALUES (?1, '10.0.0.1', ?1, 0, 0, 0, '1', 7)",
+        job,
+      );
+    beginChange(db, "a", ["a"]);
+    recordSynced(db, "a", "a", { hash: "h", files: {}, updateSeq: 1 });
+    promote(db, { job: "a", id: "a" }, "1");
+    beginChange(db, "b", ["b"]);
+    setLastOutcome(db, "b", "run", { action: "sync", outcome: "failed", reason: "" });
+    recorded = db.tuples(rows);
+  }
+  assert.deepEqual(recorded, [
+    [7, "promoted", "", 0, 1, "1"],
+    [7, "new", "failed", 1, 1, null],
+    [7, "new", "", 0, 0, null],
+  ]);
+  const old = new DatabaseSync(name);
+  toSchema2(old);
+  old.close();
+  assert.deepEqual(migrate(name, ID), { bucketId: ID, upgraded: true });
+  using db = openDatabase(name);
+  assert.deepEqual(db.tuples(rows), recorded);
 });
 
 test("a transaction is stored as a whole or not at all", (t) => {

@@ -2,6 +2,9 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { copyFileSync, rmSync } from "node:fs";
 import { test } from "node:test";
+import type { Database } from "../../../lib/bucket/base/database.ts";
+import { setLastOutcome } from "../../../lib/bucket/catalog/info.ts";
+import { cursorOf, keyOf, type PageKey } from "../../../lib/bucket/catalog/pages.ts";
 import { beginChange, promote, recordSynced, setStopped } from "../../../lib/bucket/catalog/promotions.ts";
 import { catalogView, VIEW_NAMES, type ViewName, type ViewQuery } from "../../../lib/bucket/catalog/views.ts";
 import { fingerprintsOf } from "../../../lib/bucket/kv/kv-access.ts";
@@ -26,7 +29,7 @@ const JOBS = {
     hooks: { wait: { executed_on: ["pre_deploy"], demands: { job: "store", hook: "ready", config: { min_version: "1" } } } },
   },
 };
-const ALL = { offset: 0, limit: 1000 };
+const ALL = { limit: 1000 };
 
 async function built(t: Parameters<typeof makeBucket>[0]) {
   const bucket = await makeBucket(t, { workers: WORKERS, jobs: JOBS });
@@ -44,8 +47,8 @@ test("each view shows what was built, in a fixed order", async (t) => {
     ["10.0.0.1", null, "a", 0, 1024, "db,web,worker"],
   ]);
   assert.deepEqual(cells("jobs", ["job", "version", "disabled", "deployment_seq", "memory_mb", "memory_source", "selectors"]), [
-    ["site", "2.0.0", false, 1, 128, "manifest", "web"],
-    ["store", "1.2.0", false, 0, 0, "manifest", "db"],
+    ["site", "2.0.0", 0, 1, 128, "manifest", "web"],
+    ["store", "1.2.0", 0, 0, 0, "manifest", "db"],
   ]);
   assert.deepEqual(cells("allocations", ["job", "worker_ip", "zone", "disabled", "removed"]), [
     ["site", "10.0.0.2", "b", false, false],
@@ -120,9 +123,123 @@ test("a filter whose names are all unknown, or that the view does not have, is r
 
 test("pages keep their order and tell whether more follows", async (t) => {
   const { db } = await built(t);
-  const page = (offset: number) => catalogView(db, "allocations", {}, { offset, limit: 2 });
-  assert.deepEqual([page(0).items.length, page(0).more, page(2).items.length, page(2).more], [2, true, 1, false]);
-  assert.deepEqual([...page(0).items, ...page(2).items], catalogView(db, "allocations", {}, ALL).items);
+  const first = catalogView(db, "allocations", {}, { limit: 2 });
+  const second = catalogView(db, "allocations", {}, { after: first.next ?? [], limit: 2 });
+  assert.deepEqual([first.items.length, first.next !== null, second.items.length, second.next], [2, true, 1, null]);
+  assert.deepEqual([...first.items, ...second.items], catalogView(db, "allocations", {}, ALL).items);
+});
+
+/** All rows of a view, read with pages of `limit`. */
+function paged(db: Database, name: ViewName, query: ViewQuery, limit: number) {
+  const items = [];
+  for (let after: PageKey | undefined; ; ) {
+    const page = catalogView(db, name, query, { after: keyOf(cursorOf(after ?? null) ?? undefined), limit });
+    assert.ok(page.items.length <= limit);
+    items.push(...page.items);
+    if (page.next === null) return items;
+    after = page.next;
+  }
+}
+
+test("CP-382 pages of any size, with any filters, have all rows in order and none twice", async (t) => {
+  const { db, view } = await built(t);
+  const [one] = view("allocations").items;
+  setLastOutcome(db, String(one?.allocation_id), "run", { action: "sync", outcome: "failed", reason: "" });
+  const jobs = ["site", "store"];
+  const queries: Record<ViewName, ViewQuery[]> = {
+    workers: [{}, { workers: ["10.0.0.1", "10.0.0.2"], active: true }],
+    jobs: [{}, { jobs, active: true }],
+    allocations: [{}, { jobs }, { workers: ["10.0.0.1"] }, { jobs, workers: ["10.0.0.1"], state: ["new"] }],
+    deployments: [{ state: ["new", "promoted"] }, { outcome: ["failed", "ok"], jobs }, { state: ["unsettled", "new"] }],
+    hooks: [{}, { jobs }],
+    ports: [{}, { jobs }],
+    kv: [{}, { jobs }, { jobs, deleted: true }],
+    certs: [{}, { jobs }],
+  };
+  for (const [name, some] of Object.entries(queries) as [ViewName, ViewQuery[]][])
+    for (const query of some) {
+      const { items, next } = view(name, query);
+      assert.equal(next, null);
+      for (const limit of [1, 2, 3, 7])
+        assert.deepEqual(paged(db, name, query, limit), items, `${name} ${JSON.stringify(query)} ${limit}`);
+    }
+});
+
+test("a row that comes or goes between two pages moves no other row", async (t) => {
+  const { db, view } = await built(t);
+  const all = view("allocations").items;
+  const first = catalogView(db, "allocations", {}, { limit: 2 });
+  db.run("DELETE FROM allocations WHERE alloc_id = ?", String(all[0]?.allocation_id));
+  const second = catalogView(db, "allocations", {}, { after: first.next ?? [], limit: 2 });
+  assert.deepEqual([...first.items, ...second.items], all);
+});
+
+test("what is no cursor of this list is refused", async (t) => {
+  const { db } = await built(t);
+  for (const text of ["50", "x", Buffer.from('{"a":1}').toString("base64url"), Buffer.from("[null]").toString("base64url")])
+    assert.throws(() => keyOf(text), {
+      code: "invalid_request",
+      message: "cursor: expected the next_cursor of an earlier answer",
+    });
+  assert.throws(() => catalogView(db, "ports", {}, { after: ["site"], limit: 1 }), { code: "invalid_request" });
+});
+
+test("CP-380 CP-381 states and outcomes follow what is recorded, and are counted for each job and worker", async (t) => {
+  const { db, cells, dir, context } = await built(t);
+  const columns = ["allocations", "promoted", "failed", "unreachable", "unsettled", "new", "update", "disabled"];
+  const site = () => cells("jobs", columns, { jobs: ["site"] })[0];
+  const of = (query: ViewQuery) => cells("deployments", ["worker_ip"], { jobs: ["site"], ...query }).flat();
+  const ids = cells("allocations", ["allocation_id"], { jobs: ["site"] }).flat() as string[];
+  const [two, one] = ids as [string, string];
+  assert.deepEqual(site(), [2, 0, 0, 0, 0, 2, 0, 0]);
+  beginChange(db, "site", [two, one]);
+  assert.deepEqual(
+    [site(), of({ state: ["unsettled"] })],
+    [
+      [2, 0, 0, 0, 2, 2, 0, 0],
+      ["10.0.0.2", "10.0.0.1"],
+    ],
+  );
+  recordSynced(db, "site", two, { hash: "h1", files: {}, updateSeq: 1 });
+  promote(db, { job: "site", id: two }, "2.0.0");
+  setLastOutcome(db, two, "run", { action: "gate", outcome: "ok", reason: "" });
+  setLastOutcome(db, one, "run", { action: "sync", outcome: "unreachable", reason: "no route" });
+  assert.deepEqual(site(), [2, 1, 0, 1, 1, 1, 0, 0]);
+  assert.deepEqual([of({ state: ["promoted"] }), of({ outcome: ["unreachable"] })], [["10.0.0.2"], ["10.0.0.1"]]);
+  assert.deepEqual(of({ state: ["promoted", "unsettled"] }), ["10.0.0.2", "10.0.0.1"]);
+  assert.deepEqual(
+    [of({ state: ["promoted"], outcome: ["unreachable"] }), of({ state: ["new"], workers: ["10.0.0.2"] })],
+    [[], []],
+  );
+  assert.deepEqual(cells("workers", ["worker_ip", "allocations", "behind", "disabled"]), [
+    ["10.0.0.2", 1, 0, 0],
+    ["10.0.0.1", 2, 2, 0],
+  ]);
+  beginChange(db, "site", [two]);
+  recordSynced(db, "site", two, { hash: "h1", files: {}, updateSeq: 2 });
+  assert.deepEqual(
+    [site(), of({ state: ["unsettled"] })],
+    [[2, 0, 0, 1, 1, 1, 1, 0], ["10.0.0.1"]],
+    "the promoted files are back",
+  );
+  promote(db, { job: "site", id: two }, "2.0.0");
+  makeWorkspace(dir, {
+    workers: [...WORKERS].reverse(),
+    jobs: { site: { ...JOBS.site, version: "2.1.0", hooks: {} } },
+    files: { "workspace/disabled.json": JSON.stringify({ jobs: { site: { allocations: ["10.0.0.1"] } } }) },
+  });
+  await build(context(), {});
+  assert.deepEqual(site(), [2, 0, 0, 1, 1, 0, 1, 1]);
+  assert.deepEqual(cells("deployments", ["worker_ip", "rollout"], { jobs: ["site"] }), [
+    ["10.0.0.1", "stop"],
+    ["10.0.0.2", "update"],
+  ]);
+  setStopped(db, "site", one, "done");
+  assert.deepEqual(of({ state: ["disabled"] }), ["10.0.0.1"]);
+  assert.throws(() => of({ state: ["promotd"] }), {
+    code: "invalid_request",
+    message: /there is no state "promotd"; did you mean "promoted"/,
+  });
 });
 
 test("the view of keys never shows a secret, and deleted keys only when asked", async (t) => {

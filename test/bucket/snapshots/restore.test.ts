@@ -15,7 +15,7 @@ import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { gunzipSync, gzipSync } from "node:zlib";
-import { Database, migrate, openDatabase, schemaVersion } from "../../../lib/bucket/base/database.ts";
+import { Database, migrate, openDatabase, SCHEMA_VERSION, schemaVersion } from "../../../lib/bucket/base/database.ts";
 import { type Layout, layoutOf, SOURCE_PATHS } from "../../../lib/bucket/base/layout.ts";
 import { countFailed } from "../../../lib/bucket/catalog/info.ts";
 import {
@@ -92,7 +92,7 @@ test("a snapshot with an older schema is restored and upgraded", async (t) => {
   migrate(layout.database, BUCKET);
   await restore(layout, path.join(layout.snapshots, `${name}.tar.gz`), false);
   using db = openDatabase(layout.database);
-  assert.deepEqual([schemaVersion(db), countFailed(db)], [2, 0]);
+  assert.deepEqual([schemaVersion(db), countFailed(db)], [SCHEMA_VERSION, 0]);
 });
 
 test("a restore goes past the write-ahead log of the database it replaces", async (t) => {
@@ -211,8 +211,8 @@ const HOSTILE: [
 ][] = [
   [
     "a newer schema",
-    (entries) => [entries, { schema_version: 3 }],
-    /was made by ops .* with schema 3, this program knows 2; use a newer ops$/,
+    (entries) => [entries, { schema_version: SCHEMA_VERSION + 1 }],
+    new RegExp(`was made by ops .* with schema ${SCHEMA_VERSION + 1}, this program knows ${SCHEMA_VERSION}; use a newer ops$`),
   ],
   ["a newer format", (entries) => [entries, { format: 2 }], /use a newer ops$/],
   [
@@ -436,7 +436,10 @@ test("verify restores into a temporary bucket, opens every sealed value and leav
     else process.env.TMPDIR = TMPDIR;
   });
   const found = await verifySnapshot(file, never);
-  assert.deepEqual([found.bucket_id, found.note, found.schema_version, found.sealed_values], [BUCKET, "nightly", 2, 1]);
+  assert.deepEqual(
+    [found.bucket_id, found.note, found.schema_version, found.sealed_values],
+    [BUCKET, "nightly", SCHEMA_VERSION, 1],
+  );
   const entries = await entriesOf(file);
   const { files } = JSON.parse(String(entries[0]?.content));
   const key = Buffer.alloc(32, 1);

@@ -30,7 +30,7 @@ test("ops info and ops cat print tables, and with --json what the API answers", 
   assert.equal(JSON.parse((await run("info", "--json")).stdout).bucket_id, bucketId);
   assert.match((await run("cat", "jobs")).stdout, /^job +version .*\nweb +unknown /);
   const [job] = JSON.parse((await run("cat", "jobs", "--json")).stdout);
-  assert.deepEqual([job.job, job.disabled, job.deployment_seq], ["web", false, 0]);
+  assert.deepEqual([job.job, job.disabled, job.deployment_seq], ["web", 0, 0]);
 });
 
 test("ops cat deployments tells the last action on each allocation, and shows only some outcomes", async (t) => {
@@ -51,6 +51,8 @@ test("ops cat deployments tells the last action on each allocation, and shows on
   }
   const none = await run("cat", "deployments", "--outcome", "ok");
   assert.deepEqual([none.code, none.stderr], [1, "ops: there are no deployments to show with that outcome\n"]);
+  const promoted = await run("cat", "deployments", "--state", "promoted,stop");
+  assert.deepEqual([promoted.code, promoted.stderr], [1, "ops: there are no deployments to show in that state\n"]);
   const wrong = await run("cat", "deployments", "--outcome", "faild");
   assert.match(wrong.stderr, /there is no outcome "faild"; did you mean "failed"\?/);
 });

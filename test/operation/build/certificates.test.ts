@@ -387,7 +387,7 @@ test("a file of the workspace in the place of a certificate fails the build", as
 test("CP-277 the catalog lists the CA and every certificate with its end and how it stands, and no key", async (t) => {
   const bucket = await makeBucket(t);
   await run(bucket, { server: {}, client: { one: true, subject: { common_name: "c" } } }, { conf: "certs_ttl = 40\n" });
-  const list = (query: ViewQuery = {}) => catalogView(bucket.db, "certs", query, { offset: 0, limit: 100 }).items;
+  const list = (query: ViewQuery = {}) => catalogView(bucket.db, "certs", query, { limit: 100 }).items;
   const [ca, ...jobs] = list();
   const end = (pem: string) => new X509Certificate(pem).validToDate.toISOString().replace(".000", "");
   const { days_left, ...shown } = ca ?? {};

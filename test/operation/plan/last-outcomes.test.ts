@@ -39,7 +39,7 @@ async function setUp(t: TestContext, manifest: Record<string, unknown> = {}, fil
   assert.equal((await deploys.deploy()).error, undefined);
   await build("two");
   const { db } = deploys.bucket;
-  const rows = (query: ViewQuery = {}) => catalogView(db, "deployments", query, { offset: 0, limit: 10 }).items;
+  const rows = (query: ViewQuery = {}) => catalogView(db, "deployments", query, { limit: 10 }).items;
   const last = (query: ViewQuery = {}) => rows(query).map((one) => `${one.last_action} ${one.last_outcome}`);
   const note = (host: string, name: string) => {
     const file = path.join(deploys.folder(host), name);

@@ -1,0 +1,73 @@
+// Reads that may take long: they run in a thread beside the event loop of the server, which has this file as its program
+// (see beside.ts). An answer is JSON that is ready to be sent.
+
+import { parentPort } from "node:worker_threads";
+import { type Layout, layoutOf } from "../bucket/base/layout.ts";
+import { knownFacts, validPlan } from "../bucket/catalog/info.ts";
+import { cursorOf, type PageOf } from "../bucket/catalog/pages.ts";
+import { catalogView, type ViewName, type ViewQuery } from "../bucket/catalog/views.ts";
+import { fingerprintsOf } from "../bucket/kv/kv-access.ts";
+import { Failure } from "../core/errors.ts";
+import type { RunKind, RunParams } from "../run/protocol.ts";
+import { requireNames } from "../run/request.ts";
+import { Readers } from "./reading.ts";
+
+const readers = new Readers();
+
+const READS = {
+  /** A page of a view of the catalog. */
+  async view(layout: Layout, { name, query, page }: { name: ViewName; query: ViewQuery; page: PageOf }) {
+    const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
+    const view = await readers.read(layout, (db) => catalogView(db, name, query, { ...page, fingerprintOf }));
+    return { items: view.items, columns: view.columns, next_cursor: cursorOf(view.next) };
+  },
+
+  /** A page of the facts of the workers. */
+  async facts(layout: Layout, page: PageOf) {
+    const { items, next } = await readers.read(layout, (db) => knownFacts(db, page));
+    return { items, next_cursor: cursorOf(next) };
+  },
+
+  /** Throws what is wrong with the names in the parameters of a run, or with the plan that they name. */
+  async startable(layout: Layout, { kind, params }: { kind: RunKind; params: RunParams }) {
+    await readers.read(layout, (db) => {
+      requireNames(db, kind, params);
+      if (typeof params.plan === "string") validPlan(layout, db, params.plan);
+    });
+    return null;
+  },
+};
+
+/** The reads, by name. */
+export type Reads = typeof READS;
+
+/** A read that is asked for: its number, its name, the folder of the bucket, and what it takes. */
+export interface ReadOrder {
+  id: number;
+  name: keyof Reads;
+  root: string;
+  input: unknown;
+}
+
+/** How a read ended: with JSON, with a failure that was thrown on purpose, or with the stack of a defect. */
+export type ReadEnd = { id: number } & (
+  | { json: Uint8Array<ArrayBuffer> }
+  | { failure: { code: Failure["code"]; message: string; details: unknown } }
+  | { defect: string }
+);
+
+async function carryOut({ id, name, root, input }: ReadOrder): Promise<ReadEnd> {
+  try {
+    const read = READS[name] as (layout: Layout, input: unknown) => Promise<unknown>;
+    return { id, json: new TextEncoder().encode(JSON.stringify(await read(layoutOf(root), input))) };
+  } catch (error) {
+    if (!(error instanceof Failure)) return { id, defect: String((error as Error | undefined)?.stack ?? error) };
+    const { code, message, details } = error;
+    return { id, failure: { code, message, details } };
+  }
+}
+
+parentPort?.on("message", async (order: ReadOrder) => {
+  const end = await carryOut(order);
+  parentPort?.postMessage(end, "json" in end ? [end.json.buffer] : []);
+});

@@ -1,0 +1,48 @@
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { type TestContext, test } from "node:test";
+import { migrate } from "../../lib/bucket/base/database.ts";
+import { layoutOf } from "../../lib/bucket/base/layout.ts";
+import { ReadThread } from "../../lib/server/beside.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
+
+const PAGE = { name: "jobs", query: {}, page: { limit: 10 } } as const;
+
+function setUp(t: TestContext) {
+  const layout = layoutOf(temporaryFolder(t));
+  mkdirSync(layout.data);
+  migrate(layout.database, "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70");
+  const thread = new ReadThread();
+  t.after(() => thread.close());
+  return { layout, thread };
+}
+
+test("reads answer JSON, at the same time and one after the other", async (t) => {
+  const { layout, thread } = setUp(t);
+  const jobs = () => thread.ask("view", layout, PAGE);
+  for (const bytes of [...(await Promise.all([jobs(), jobs()])), await jobs()]) {
+    const { items, next_cursor } = JSON.parse(new TextDecoder().decode(bytes));
+    assert.deepEqual([items, next_cursor], [[], null]);
+  }
+});
+
+test("the failures of a read are those of the work; a defect is told with its stack, and the thread goes on", async (t) => {
+  const { layout, thread } = setUp(t);
+  const unknown = { ...PAGE, query: { jobs: ["web"] } };
+  await assert.rejects(thread.ask("view", layout, unknown), { code: "not_found", message: /there is no job "web"/ });
+  const empty = layoutOf(temporaryFolder(t));
+  await assert.rejects(thread.ask("view", empty, PAGE), { code: "bucket_not_initialized" });
+  await assert.rejects(thread.ask("view", layout, { ...PAGE, name: "nothing" as "jobs" }), {
+    stack: /TypeError[\s\S]*views\.ts/,
+  });
+  await thread.ask("view", layout, PAGE);
+});
+
+test("what waits when the thread ends fails, and a thread that is closed starts no more", async (t) => {
+  const { layout, thread } = setUp(t);
+  const waiting = [thread.ask("view", layout, PAGE), thread.ask("facts", layout, { limit: 1 })];
+  const rejected = waiting.map((read) => assert.rejects(read, { code: "shutting_down" }));
+  thread.close();
+  await Promise.all(rejected);
+  await assert.rejects(thread.ask("view", layout, PAGE), { code: "shutting_down" });
+});
