@@ -119,15 +119,21 @@ function change(db: Database, { job, id }: { job: string; id: string }, set: str
   db.run(`UPDATE hash SET ${set} WHERE namespace = ?1 AND key = ?2`, namespaceOf(job), id, ...values);
 }
 
-/** Records the files that a sync put on the worker (hook-runtime.md, Deploy order 4). */
-export function recordSynced(
-  db: Database,
-  job: string,
-  id: string,
-  { hash, files, updateSeq }: { hash: string; files: Digests; updateSeq: number },
-): void {
+/** The files that a sync put on the worker of an allocation. */
+export interface SyncedTree {
+  id: string;
+  hash: string;
+  files: Digests;
+  /** The update sequence that the files were rendered with. */
+  updateSeq: number;
+}
+
+/** Records what syncs put on the workers of a job (hook-runtime.md, Deploy order 4), in one transaction. */
+export function recordSynced(db: Database, job: string, synced: readonly SyncedTree[]): void {
   const set = "current_hash = ?3, current_files = ?4, update_seq = ?5";
-  change(db, { job, id }, set, hash, JSON.stringify(files), updateSeq);
+  db.transaction(() => {
+    for (const { id, hash, files, updateSeq } of synced) change(db, { job, id }, set, hash, JSON.stringify(files), updateSeq);
+  });
 }
 
 /**

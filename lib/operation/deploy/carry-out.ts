@@ -1,4 +1,12 @@
-import { beginChange, keepContents, promote, setGate, setStopped } from "../../bucket/catalog/promotions.ts";
+import {
+  beginChange,
+  keepContents,
+  promote,
+  recordSynced,
+  type SyncedTree,
+  setGate,
+  setStopped,
+} from "../../bucket/catalog/promotions.ts";
 import { runAll } from "../../core/async.ts";
 import { throwIfCancelled } from "../../core/errors.ts";
 import type { Action } from "../../plan/changes.ts";
@@ -39,7 +47,13 @@ export function rolloutDriver(work: Work) {
     async sync({ rollout, states }) {
       beginChange(db, rollout.plan.job.name, idsOf(states));
       noteStep(context, states, "sync");
-      await onAll(work, states, (state) => syncAllocation(work, state));
+      // After a kill they count as not synced: the next deploy looks at them again.
+      const synced: SyncedTree[] = [];
+      try {
+        await onAll(work, states, (state) => syncAllocation({ ...work, synced }, state));
+      } finally {
+        recordSynced(db, rollout.plan.job.name, synced);
+      }
       noteEnds(context, states);
     },
     batch({ rollout, states, phase, batch }) {
@@ -151,7 +165,7 @@ async function checkDrift(work: Work, { states }: RolloutPart): Promise<void> {
   if (drifted.length > 0) throw staleFiles(drifted);
 }
 
-async function syncAllocation(work: Work, state: AllocationState): Promise<void> {
+async function syncAllocation(work: Work & { synced: SyncedTree[] }, state: AllocationState): Promise<void> {
   const { allocation, promoted } = state.plan;
   const { job, worker } = allocation;
   const { changed, removed, sentBytes } = await bringFiles(work, allocation, state.plan, promoted.files);

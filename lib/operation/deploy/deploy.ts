@@ -181,17 +181,19 @@ async function reconcileAll(ongoing: Ongoing, { due, neverDeployed }: About<"rec
 async function syncWorkers(ongoing: Ongoing, hosts: readonly string[], updateSeq: number): Promise<Map<string, Trouble>> {
   const { context, effects } = ongoing;
   const { db, signal } = context;
-  const sync = async (host: string): Promise<[string, Trouble][]> => {
-    try {
-      await effects.syncWorker(host, updateSeq);
-      db.run("UPDATE worker SET synced_seq = ? WHERE worker_ip = ?", updateSeq, host);
-      return [];
-    } catch (error) {
-      return [[host, troubleOf(error)]];
-    }
-  };
-  const troubles = await mapAll([...new Set(hosts)], WORKERS_AT_ONCE, sync, signal);
-  return new Map(troubles.flat());
+  const troubles = new Map<string, Trouble>();
+  const all = [...new Set(hosts)];
+  await mapAll(
+    all,
+    WORKERS_AT_ONCE,
+    (host) => effects.syncWorker(host, updateSeq).catch((error: unknown) => void troubles.set(host, troubleOf(error))),
+    signal,
+  );
+  db.transaction(() => {
+    for (const host of all)
+      if (!troubles.has(host)) db.run("UPDATE worker SET synced_seq = ? WHERE worker_ip = ?", updateSeq, host);
+  });
+  return troubles;
 }
 
 function endRollout(ongoing: Ongoing, rollout: Rollout, error: unknown): void {

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { CatalogAllocation, CatalogJob, CatalogWorker } from "../../bucket/base/model.ts";
-import { keptContent, type Promotion, recordSynced } from "../../bucket/catalog/promotions.ts";
+import { keptContent, type Promotion, recordSynced, type SyncedTree } from "../../bucket/catalog/promotions.ts";
 import { type StagedFile, type StagedTree, stagingFolder, writeStaging } from "../../bucket/catalog/staging.ts";
 import { mapAll } from "../../core/async.ts";
 import type { FileDigests } from "../../plan/changes.ts";
@@ -121,19 +121,20 @@ export function promotedTree({ db, kv }: OperationContext, { hash, files }: Prom
 }
 
 /**
- * Brings files of an allocation to its worker, which may have the files of `before`, and records that they are there.
- * `updateSeq` is the sequence that they were rendered with.
+ * Brings files of an allocation to its worker, which may have the files of `before`, and records that they are there, or
+ * puts the record into `synced` for its caller to store. `updateSeq` is the sequence that they were rendered with.
  */
 export async function bringFiles(
-  { context, effects }: { context: OperationContext; effects: Effects },
+  { context, effects, synced }: { context: OperationContext; effects: Effects; synced?: SyncedTree[] },
   allocation: CatalogAllocation,
   { tree, updateSeq }: { tree: StagedTree; updateSeq: number },
   before: FileDigests,
 ): Promise<SyncResult> {
   await effects.stage(allocation, tree);
   const result = await effects.sync(allocation, tree, before);
-  const { hash, digests: files } = tree;
-  recordSynced(context.db, allocation.job, allocation.id, { hash, files, updateSeq });
+  const record = { id: allocation.id, hash: tree.hash, files: tree.digests, updateSeq };
+  if (synced) synced.push(record);
+  else recordSynced(context.db, allocation.job, [record]);
   return result;
 }
 

@@ -199,7 +199,7 @@ test("a save makes allocations start anew, and only those", async (t) => {
   const allocations = [allocation("web", "w1"), allocation("web", "w2")];
   for (const { id } of allocations) {
     beginChange(db, "web", [id]);
-    recordSynced(db, "web", id, { hash: "h", files: {}, updateSeq: 1 });
+    recordSynced(db, "web", [{ id: id, hash: "h", files: {}, updateSeq: 1 }]);
     promote(db, { job: "web", id }, "1.0.0");
   }
   save(bucket, { allocations, startAnew: allocations.slice(0, 1) });

@@ -26,7 +26,7 @@ test("of each allocation the contents of the last two trees are kept, once each,
   const put = (id: string, text: string, isSecret = false) => {
     const one = file(text, isSecret);
     beginChange(db, "web", [id]);
-    recordSynced(db, "web", id, { hash: text, files: { f: `644:${one.sha256}` }, updateSeq: 1 });
+    recordSynced(db, "web", [{ id: id, hash: text, files: { f: `644:${one.sha256}` }, updateSeq: 1 }]);
     keepContents(db, kv, [one]);
     promote(db, { job: "web", id }, text, "");
     return one.sha256;

@@ -33,7 +33,7 @@ async function setUp(t: TestContext) {
   const { db } = await makeBucket(t);
   const deploy = (hash: string, version: string, gate?: "" | "pending") => {
     beginChange(db, "web", ["one"]);
-    recordSynced(db, "web", "one", tree(hash));
+    recordSynced(db, "web", [{ id: "one", ...tree(hash) }]);
     promote(db, { job: "web", id: "one" }, version, gate);
   };
   const of = (id: string, job = "web") => ({ ...promotionsOf(db, job)(id), syncedFiles: syncedFiles(db, job, id) });
@@ -55,7 +55,7 @@ test("HR-109 HR-115 T-39 a change counts from its promotion on, and until then e
       { ...NOTHING, unfinished: true },
     ],
   );
-  recordSynced(db, "web", "one", tree("a"));
+  recordSynced(db, "web", [{ id: "one", ...tree("a") }]);
   const synced = { ...NOTHING, synced: "a", syncedFiles: { Makefile: "a" }, updateSeq: 4 };
   assert.deepEqual(of("one"), { ...synced, unfinished: true }, "a sync is no promotion");
   promote(db, { job: "web", id: "one" }, "1.0.0", "pending");
@@ -63,7 +63,7 @@ test("HR-109 HR-115 T-39 a change counts from its promotion on, and until then e
   assert.deepEqual(of("one"), first);
   beginChange(db, "web", ["one"]);
   assert.deepEqual(of("one"), { ...first, synced: "", unfinished: true }, "which files are there is not known");
-  recordSynced(db, "web", "one", tree("b"));
+  recordSynced(db, "web", [{ id: "one", ...tree("b") }]);
   const isB = { synced: "b", syncedFiles: { Makefile: "b" } };
   assert.deepEqual(of("one"), { ...first, ...isB, unfinished: true }, "the promoted tree stays known");
   promote(db, { job: "web", id: "one" }, "2.0.0", "");
@@ -106,7 +106,7 @@ test("an allocation that starts anew loses its promoted tree, gate and stop mark
     ["other", "one"],
   ] as const) {
     beginChange(db, job, [id]);
-    recordSynced(db, job, id, tree("b"));
+    recordSynced(db, job, [{ id: id, ...tree("b") }]);
     promote(db, { job, id }, "3.0.0");
   }
   startAnew(db, [{ job: "web", id: "one" }]);

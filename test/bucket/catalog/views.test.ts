@@ -72,7 +72,7 @@ test("HR-144 HR-145 HR-233 deployments tell how far each allocation is", async (
   const one = ids.get("10.0.0.1") as string;
   assert.deepEqual(rollouts(), { "10.0.0.1": "new", "10.0.0.2": "new" });
   beginChange(db, "site", [one]);
-  recordSynced(db, "site", one, { hash: "h1", files: {}, updateSeq: 1 });
+  recordSynced(db, "site", [{ id: one, hash: "h1", files: {}, updateSeq: 1 }]);
   promote(db, { job: "site", id: one }, "2.0.0", "pending");
   const columns = ["rollout", "gate", "current_version", "new_version"];
   assert.deepEqual(cells("deployments", columns, { jobs: ["site"] }), [
@@ -81,7 +81,7 @@ test("HR-144 HR-145 HR-233 deployments tell how far each allocation is", async (
   ]);
   beginChange(db, "site", [one]);
   assert.equal(rollouts()["10.0.0.1"], "update");
-  recordSynced(db, "site", one, { hash: "h1", files: {}, updateSeq: 1 });
+  recordSynced(db, "site", [{ id: one, hash: "h1", files: {}, updateSeq: 1 }]);
   promote(db, { job: "site", id: one }, "2.0.0");
   makeWorkspace(dir, {
     workers: WORKERS.filter(({ host }) => host === "10.0.0.1"),

@@ -26,7 +26,7 @@ async function setUp(t: TestContext, jobs: JobsSpec, disabled: Record<string, st
   const promoteAll = (planned: JobPlan, gate: "" | "pending" = "") => {
     for (const { allocation, tree, updateSeq } of planned.allocations) {
       beginChange(db, allocation.job, [allocation.id]);
-      recordSynced(db, allocation.job, allocation.id, { hash: tree.hash, files: tree.digests, updateSeq });
+      recordSynced(db, allocation.job, [{ id: allocation.id, hash: tree.hash, files: tree.digests, updateSeq }]);
       promote(db, allocation, allocation.newVersion, gate);
     }
   };
