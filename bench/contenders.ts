@@ -1,7 +1,8 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { accessSync, constants, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { accessSync, constants, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
+import { fileURLToPath } from "node:url";
 
 /** What one run of a command took: wall time, and the CPU of it and of all its children that it waited for. */
 export interface Cost {
@@ -21,8 +22,18 @@ export interface Reach {
 }
 
 /** The tools that are compared, and the Debian packages that bring them. */
-const TOOLS = { ansible: "ansible", clush: "clustershell", rsync: "rsync", xargs: "findutils" };
+const TOOLS = {
+  ansible: "ansible",
+  mitogen: "ansible-mitogen",
+  clush: "clustershell",
+  rsync: "rsync",
+  curl: "curl",
+  xargs: "findutils",
+};
 export type Tool = keyof typeof TOOLS;
+
+/** Where Debian puts it: mitogen is no program. */
+const MITOGEN = "/usr/lib/python3/dist-packages/ansible_mitogen/plugins/strategy";
 
 /** How many the bare loops have at work at a time. */
 const WIDTH = "32";
@@ -32,7 +43,9 @@ const ANSIBLE_FORKS = "50";
 export function missingTools(): Map<Tool, string> {
   const folders = (process.env.PATH ?? "").split(path.delimiter);
   const names = Object.keys(TOOLS) as Tool[];
-  const missing = names.filter((name) => !folders.some((folder) => isExecutable(path.join(folder, name))));
+  const isThere = (name: Tool) =>
+    name === "mitogen" ? existsSync(MITOGEN) : folders.some((folder) => isExecutable(path.join(folder, name)));
+  const missing = names.filter((name) => !isThere(name));
   return new Map(missing.map((name) => [name, `apt-get install -y ${TOOLS[name]}`]));
 }
 
@@ -73,7 +86,7 @@ export class Contenders {
   /** `clush`, over connections that are open when `warmUp` came before. */
   clush(command: string): Promise<Cost> {
     const options = `-F ${this.#path("warm.conf")}`;
-    return this.#measured(["clush", "-S", "-f", "64", "-o", options, "-w", this.#reach.hosts.join(","), command]);
+    return this.#measured(["clush", "-S", "-f", "64", "-o", options, "-w", this.#reach.hosts.join(","), command], {});
   }
 
   /** `rsync` to every worker, 32 at a time, over connections that are open when `warmUp` came before. */
@@ -85,16 +98,38 @@ export class Contenders {
   /** `ansible -m raw`, each time with connections of its own. */
   async ansibleRaw(command: string): Promise<Cost> {
     const folder = this.#path("ansible-cold");
-    const cost = await this.#ansible(folder, ["-m", "raw", "-a", command]);
-    await this.#closeAll(`${folder}/%C`);
+    const cost = await this.#ansible(folder, ["-m", "raw", "-a", command], "end");
     rmSync(folder, { recursive: true });
     return cost;
+  }
+
+  /** A playbook, with a connection to each worker that is kept until the end of the run. */
+  async ansiblePlaybook(file: string, strategy: "linear" | "mitogen_linear"): Promise<Cost> {
+    const folder = this.#path("ansible-play");
+    const plugins = strategy === "mitogen_linear" && { ANSIBLE_STRATEGY_PLUGINS: MITOGEN };
+    const env = { ...this.#ansibleEnvironment(folder), ANSIBLE_PIPELINING: "true", ...plugins };
+    const argv = ["ansible-playbook", "-i", this.#path("inventory"), "-f", ANSIBLE_FORKS, file];
+    const cost = await this.#measured(argv, { env, leftovers: "end" });
+    rmSync(folder, { recursive: true });
+    return cost;
+  }
+
+  /** The script of somebody who deploys without a tool: rsync, ssh and curl, with a connection to each worker. */
+  async deployScript({ trees, port, batch }: { trees: string; port: number; batch: number }): Promise<Cost> {
+    const folder = this.#path("script");
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    const ssh = `ssh -F ${this.#path("cold.conf")} -o ControlMaster=auto -o ControlPath=${folder}/%C -o ControlPersist=60`;
+    const script = path.join(folder, "deploy");
+    writeFileSync(script, DEPLOY_SCRIPT);
+    const argv = ["sh", script, ssh, trees, `${folder}/target`, String(port), String(batch), ...this.#reach.hosts];
+    mkdirSync(`${folder}/target`, { recursive: true });
+    return await this.#measured(argv, { leftovers: "end" });
   }
 
   /** `ansible -m synchronize`, over connections that are open when it ran before. */
   ansibleSynchronize(source: string, target: string): Promise<Cost> {
     const what = `src=${source}/ dest=${target}/ delete=yes use_ssh_args=yes`;
-    return this.#ansible(this.#path("ansible-warm"), ["-m", "synchronize", "-a", what]);
+    return this.#ansible(this.#path("ansible-warm"), ["-m", "synchronize", "-a", what], "keep");
   }
 
   /** Opens the connections for the warm ones. */
@@ -113,11 +148,15 @@ export class Contenders {
     await this.#loop(["sh", "-c", 'ssh "$@" 2>/dev/null || true', "sh", ...options, "{}"]);
   }
 
-  #ansible(controlFolder: string, args: string[]): Promise<Cost> {
+  #ansible(controlFolder: string, args: string[], leftovers: "end" | "keep"): Promise<Cost> {
+    const argv = ["ansible", "all", "-i", this.#path("inventory"), "-f", ANSIBLE_FORKS, ...args];
+    return this.#measured(argv, { env: this.#ansibleEnvironment(controlFolder), leftovers });
+  }
+
+  #ansibleEnvironment(controlFolder: string) {
     mkdirSync(controlFolder, { recursive: true, mode: 0o700 });
-    const ssh = `-F ${this.#path("cold.conf")} -o ControlMaster=auto -o ControlPersist=600`;
-    return this.#measured(["ansible", "all", "-i", this.#path("inventory"), "-f", ANSIBLE_FORKS, ...args], {
-      ANSIBLE_SSH_ARGS: ssh,
+    return {
+      ANSIBLE_SSH_ARGS: `-F ${this.#path("cold.conf")} -o ControlMaster=auto -o ControlPersist=600`,
       ANSIBLE_SSH_CONTROL_PATH: "%(directory)s/%%C",
       ANSIBLE_SSH_USETTY: "false",
       ANSIBLE_SSH_CONTROL_PATH_DIR: controlFolder,
@@ -125,15 +164,15 @@ export class Contenders {
       ANSIBLE_LOCAL_TEMP: this.#path("ansible/tmp"),
       ANSIBLE_PYTHON_INTERPRETER: "/usr/bin/python3",
       ANSIBLE_DEPRECATION_WARNINGS: "false",
-    });
+    };
   }
 
   #loop(command: string[]): Promise<Cost> {
-    return this.#measured(["xargs", "-a", this.#path("inventory"), "-P", WIDTH, "-I", "{}", ...command]);
+    return this.#measured(["xargs", "-a", this.#path("inventory"), "-P", WIDTH, "-I", "{}", ...command], { leftovers: "keep" });
   }
 
-  #measured(argv: string[], env: Record<string, string> = {}): Promise<Cost> {
-    return measured(argv, this.#path("output"), env);
+  #measured(argv: readonly string[], how: Partial<Measuring>): Promise<Cost> {
+    return measured(argv, this.#path("output"), how);
   }
 
   #path(name: string): string {
@@ -159,29 +198,52 @@ function configuration(reach: Reach, lines: string[]): string {
   ].join("\n");
 }
 
-/** Prints the CPU of the command and of what it waited for behind its output. */
-const TIMES = 'output=$1; shift; "$@" >"$output" 2>&1; code=$?; times; exit $code';
+/** Its words: the ssh with its options, the trees, where they go, the port of the gate, the width of a batch, the workers. */
+const DEPLOY_SCRIPT = `
+ssh=$1 trees=$2 target=$3 port=$4 width=$5
+shift 5
+deploy() {
+  rsync -a --delete -e "$ssh" "$trees/$1/" "$1:$target/$1/" || return 1
+  $ssh "$1" "make -s -C $target/$1 restart" || return 1
+  until curl -fs -o "$target/$1.answer" "http://$1:$port/"; do sleep 0.1; done
+}
+while [ $# -gt 0 ]; do
+  jobs=
+  number=0
+  while [ $# -gt 0 ] && [ $number -lt $width ]; do
+    deploy "$1" &
+    jobs="$jobs $!" number=$((number + 1))
+    shift
+  done
+  for job in $jobs; do wait "$job" || exit 1; done
+done
+`;
 
-/** Runs a command to its end; throws with what it said where its exit code is not 0. */
-export async function measured(argv: string[], output: string, env: Record<string, string> = {}): Promise<Cost> {
-  const started = performance.now();
-  const child = spawn("sh", ["-c", TIMES, "sh", output, ...argv], {
+const REAPER = fileURLToPath(new URL("reaper.py", import.meta.url));
+
+/**
+ * Runs a command to its end and counts all that it started; processes that outlive the command are ended and counted
+ * too, or with `keep` left alone and uncounted. Throws with what the command said where its exit code is not 0.
+ */
+export async function measured(argv: readonly string[], output: string, how: Partial<Measuring> = {}): Promise<Cost> {
+  const { env = {}, leftovers = "end" } = how;
+  const child = spawn("python3", [REAPER, output, leftovers, ...argv], {
     env: { ...process.env, ...env },
     stdio: ["ignore", "pipe", "inherit"],
   });
-  let times = "";
+  let told = "";
   child.stdout.on("data", (chunk: Buffer) => {
-    times += chunk;
+    told += chunk;
   });
   const [code] = (await once(child, "close")) as [number | null];
-  const ms = performance.now() - started;
-  if (code === 0) return { ms, cpuMs: childrenCpuMs(times) };
+  const [seconds = 0, cpuSeconds = 0] = told.split(" ").map(Number);
+  if (code === 0) return { ms: seconds * 1000, cpuMs: cpuSeconds * 1000 };
   const said = readFileSync(output, "utf8").trim().split("\n").slice(-5).join("\n");
   throw new Error(`${argv[0]} ended with exit code ${code}: ${said}`);
 }
 
-/** The second line of `times` is about the children: `0m1.230000s 0m0.450000s`. */
-function childrenCpuMs(times: string): number {
-  const parts = [...(times.trim().split("\n")[1] ?? "").matchAll(/(\d+)m([\d.]+)s/g)];
-  return parts.reduce((sum, [, minutes, seconds]) => sum + (Number(minutes) * 60 + Number(seconds)) * 1000, 0);
+/** How a command is measured. */
+interface Measuring {
+  env: Record<string, string>;
+  leftovers: "end" | "keep";
 }

@@ -1,5 +1,4 @@
 // Our side of `npm run bench -- fleet`, in a process of its own:
-//   node bench/fleet-client.ts <file> cold           opens all connections, runs uptime everywhere, closes
 //   node bench/fleet-client.ts <file> send <file>    sends one file to the first worker and prints its own peak memory
 //   node bench/fleet-client.ts <file>                opens all connections, then carries out the orders on its input
 // The file is a FleetPlan. Orders are lines of JSON, so are the answers: what it took, in milliseconds.
@@ -45,8 +44,7 @@ const ssh = await SshConnections.open(
 );
 const transports = workers.map((worker) => ssh.transport(worker, BUCKET_ID));
 try {
-  if (mode === "cold") await command(transports, "uptime", true);
-  else if (mode === "send") await send(argument);
+  if (mode === "send") await send(argument);
   else for await (const line of createInterface({ input: process.stdin })) await answer(JSON.parse(line));
 } finally {
   await ssh.close();

@@ -8,8 +8,10 @@ import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { PrivateSshd } from "../scripts/private-sshd.ts";
-import { Contenders, type Cost, measured, missingTools, type Tool } from "./contenders.ts";
+import { BenchBucket } from "./bucket.ts";
+import { Contenders, type Cost, measured, missingTools, type Reach, type Tool } from "./contenders.ts";
 import type { FleetPlan, Order } from "./fleet-client.ts";
+import { MainJob } from "./main-job.ts";
 import { median } from "./measure.ts";
 
 const CLIENT = fileURLToPath(new URL("fleet-client.ts", import.meta.url));
@@ -33,6 +35,7 @@ const USER = "ops-bench";
  */
 export async function fleet(): Promise<void> {
   if (process.getuid?.() === 0) return asUser();
+  const chosen = (process.env.OPS_BENCH_PARTS ?? "").split(",").filter(Boolean);
   const missing = missingTools();
   for (const [tool, advice] of missing) console.log(`${tool} is not installed and left out: ${advice}`);
   // In memory: a hundred machines have a hundred disks, and one file system is slow at the work of all at once.
@@ -43,15 +46,21 @@ export async function fleet(): Promise<void> {
   const measurement = new Measurement(folder, sshd, missing);
   console.log(`${cpus().length} cores, ${Math.round((await busyShare()) * 100)} % of them busy with other things`);
   try {
-    await measurement.cold();
-    await measurement.warm();
-    await measurement.memory();
+    for (const [name, part] of Object.entries(PARTS)) if (chosen.length === 0 || chosen.includes(name)) await part(measurement);
   } finally {
     await measurement.close();
     await sshd.stop();
     rmSync(folder, { recursive: true, force: true });
   }
 }
+
+/** What is measured; `OPS_BENCH_PARTS=cold,job` chooses. */
+const PARTS: Record<string, (measurement: Measurement) => Promise<void>> = {
+  cold: (measurement) => measurement.cold(),
+  job: (measurement) => measurement.mainJob(),
+  warm: (measurement) => measurement.warm(),
+  memory: (measurement) => measurement.memory(),
+};
 
 /** How much of the machine's time is used while this process waits a moment. */
 async function busyShare(): Promise<number> {
@@ -76,7 +85,8 @@ async function asUser(): Promise<void> {
     console.log(`made the user ${USER}; to remove it afterwards: userdel -r ${USER}`);
   }
   const who = ["--reuid", USER, "--regid", USER, "--clear-groups"];
-  const env = ["env", "-i", `HOME=/home/${USER}`, `PATH=${process.env.PATH}`, `LANG=${process.env.LANG ?? "C"}`];
+  const kept = ["PATH", "LANG", "OPS_BENCH_PARTS", "OPS_BENCH_PROGRAM"].map((name) => `${name}=${process.env[name] ?? ""}`);
+  const env = ["env", "-i", `HOME=/home/${USER}`, ...kept];
   const self = [process.execPath, fileURLToPath(new URL("main.ts", import.meta.url)), "fleet"];
   const child = spawn("setpriv", [...who, ...env, ...self], { stdio: "inherit", cwd: "/" });
   const [code] = (await once(child, "exit")) as [number | null];
@@ -105,22 +115,49 @@ class Measurement {
     this.#some = new Contenders(path.join(folder, "some"), { ...this.#plan, hosts: HOSTS.slice(0, JOB_WORKERS) });
   }
 
+  /** The commands that users type, each with connections of its own. */
   async cold(): Promise<void> {
-    await this.#cold("OpenSSH's own key exchange", this.#planFile, this.#all);
-    const plan = { ...this.#plan, options: CLASSIC };
-    const classic = new Contenders(path.join(this.#folder, "classic"), plan);
-    await this.#cold(`all with ${CLASSIC.KexAlgorithms}`, this.#written("classic.json", plan), classic);
+    await this.#cold("OpenSSH's own key exchange", "own", {}, 1.15);
+    await this.#cold(`all with ${CLASSIC.KexAlgorithms}`, "classic", CLASSIC, 1.5);
   }
 
-  async #cold(what: string, planFile: string, others: Contenders): Promise<void> {
+  async #cold(what: string, name: string, options: Reach["options"], most: number): Promise<void> {
+    const reach = { ...this.#plan, options };
+    const others = new Contenders(path.join(this.#folder, name), reach);
+    const bucket = await BenchBucket.make(path.join(this.#folder, `${name}-bucket`), reach, reach.roots);
+    bucket.run("build");
     const found = await compare(`uptime on ${HOSTS.length} workers, cold: a connection to each, ${what}`, 3, {
-      ops: () => this.#run("cold", "", planFile),
+      "ops worker uptime": () => bucket.measured("worker", "uptime"),
+      "ops run_command": () => bucket.measured("run_command", "uptime", "--concurrency", "32"),
       ...this.#with("xargs", { "xargs -P 32 ssh": () => others.bareLoop("uptime") }),
       ...this.#with("ansible", { "ansible -m raw -f 50": () => others.ansibleRaw("uptime") }),
     });
-    found.ratio("CPU", "ops", "xargs -P 32 ssh", "wanted: at most 1.15");
-    found.ratio("CPU", "ops", "ansible -m raw -f 50", "wanted: at most 0.5");
-    found.ratio("CPU", "xargs -P 32 ssh", "ansible -m raw -f 50", "the least that is possible");
+    for (const command of ["ops worker uptime", "ops run_command"]) {
+      found.ratio("CPU", command, "xargs -P 32 ssh", `wanted: at most ${most}`);
+      found.ratio("CPU", command, "ansible -m raw -f 50", "wanted: less than 1");
+    }
+  }
+
+  /** A deploy as most are: all files new, then with one template changed. */
+  async mainJob(): Promise<void> {
+    const reach = { ...this.#plan, hosts: HOSTS.slice(0, JOB_WORKERS) };
+    const others = new Contenders(path.join(this.#folder, "main"), reach);
+    const job = await MainJob.make(path.join(this.#folder, "main-job"), reach);
+    const script = "rsync, ssh and curl";
+    const ways = {
+      "ops deploy": () => job.deploy(),
+      ...this.#with("rsync", this.#with("curl", { [script]: () => job.script(others) })),
+      ...this.#with("ansible", { "ansible-playbook": () => job.playbook(others, "linear") }),
+      ...this.#with("mitogen", { "ansible with mitogen": () => job.playbook(others, "mitogen_linear") }),
+    };
+    const title = `the main job to ${JOB_WORKERS} workers`;
+    const first = await compare(`${title}, for the first time`, 1, ways, { warmUp: false });
+    const changed = await compare(`${title}, one template changed`, 3, ways, { warmUp: false, before: () => job.change() });
+    for (const found of [first, changed]) {
+      found.ratio("time", "ops deploy", script, "wanted: at most 1.3");
+      found.ratio("CPU", "ops deploy", script, "wanted: at most 1.15");
+    }
+    await job.close();
   }
 
   async warm(): Promise<void> {
@@ -156,7 +193,7 @@ class Measurement {
     };
     const what = `a job of ${JOB_FILES} files to ${JOB_WORKERS} workers, warm`;
     const change = () => writeJob(source);
-    const changed = await compare(`${what}, all of them changed`, 5, ways, change);
+    const changed = await compare(`${what}, all of them changed`, 5, ways, { before: change });
     changed.ratio("time", "ops", "rsync, xargs -P 32", "wanted: less than 1");
     const same = await compare(`${what}, nothing changed`, 5, ways);
     same.ratio("time", "ops", "rsync, xargs -P 32", "wanted: at most 0.3 s");
@@ -164,7 +201,7 @@ class Measurement {
       `${what}, all of them changed`,
       2,
       { ops: ways.ops, ...this.#with("ansible", synchronize) },
-      change,
+      { before: change },
     );
     slow.ratio("time", "ansible -m synchronize", "ops", "wanted: at least 5");
   }
@@ -191,10 +228,10 @@ class Measurement {
     return path.join(this.#folder, "output");
   }
 
-  #run(mode: string, argument: string, planFile = this.#planFile): Promise<Cost> {
+  #run(mode: string, argument: string): Promise<Cost> {
     // As bin/ops.js does it.
     const env = { NODE_COMPILE_CACHE: path.join(this.#folder, "compiled") };
-    return measured([process.execPath, CLIENT, planFile, mode, argument], this.#output, env);
+    return measured([process.execPath, CLIENT, this.#planFile, mode, argument], this.#output, { env });
   }
 
   #written(name: string, plan: FleetPlan): string {
@@ -250,15 +287,15 @@ class Medians {
   }
 }
 
-/** Runs the ways in turn, once uncounted and `rounds` times more; prints medians and the range of the times. */
+/** Runs the ways in turn, with `warmUp` once uncounted, and then `rounds` times; prints medians and the range of the times. */
 async function compare(
   title: string,
   rounds: number,
   ways: Record<string, () => Promise<Cost>>,
-  before: () => void = () => {},
+  { before = () => {}, warmUp = true }: { before?: () => void; warmUp?: boolean } = {},
 ): Promise<Medians> {
   const costs = new Map(Object.keys(ways).map((name) => [name, [] as Cost[]]));
-  for (let round = -1; round < rounds; round++)
+  for (let round = warmUp ? -1 : 0; round < rounds; round++)
     for (const [name, way] of Object.entries(ways)) {
       before();
       const cost = await way();
