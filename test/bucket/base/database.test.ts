@@ -129,7 +129,7 @@ test("schema 2 is upgraded: the rows of allocations get the states that are reco
         job,
       );
     beginChange(db, "a", ["a"]);
-    recordSynced(db, "a", "a", { hash: "h", files: {}, updateSeq: 1 });
+    recordSynced(db, "a", [{ id: "a", hash: "h", files: {}, updateSeq: 1 }]);
     promote(db, { job: "a", id: "a" }, "1");
     beginChange(db, "b", ["b"]);
     setLastOutcome(db, "b", "run", { action: "sync", outcome: "failed", reason: "" });

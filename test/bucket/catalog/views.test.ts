@@ -200,7 +200,7 @@ test("CP-380 CP-381 states and outcomes follow what is recorded, and are counted
       ["10.0.0.2", "10.0.0.1"],
     ],
   );
-  recordSynced(db, "site", two, { hash: "h1", files: {}, updateSeq: 1 });
+  recordSynced(db, "site", [{ id: two, hash: "h1", files: {}, updateSeq: 1 }]);
   promote(db, { job: "site", id: two }, "2.0.0");
   setLastOutcome(db, two, "run", { action: "gate", outcome: "ok", reason: "" });
   setLastOutcome(db, one, "run", { action: "sync", outcome: "unreachable", reason: "no route" });
@@ -216,7 +216,7 @@ test("CP-380 CP-381 states and outcomes follow what is recorded, and are counted
     ["10.0.0.1", 2, 2, 0],
   ]);
   beginChange(db, "site", [two]);
-  recordSynced(db, "site", two, { hash: "h1", files: {}, updateSeq: 2 });
+  recordSynced(db, "site", [{ id: two, hash: "h1", files: {}, updateSeq: 2 }]);
   assert.deepEqual(
     [site(), of({ state: ["unsettled"] })],
     [[2, 0, 0, 1, 1, 1, 1, 0], ["10.0.0.1"]],
