@@ -29,8 +29,10 @@ export type Cell = string | number | boolean | null;
 
 /** Blanks between two columns. */
 const GAP = 2;
-/** No column is made narrower for a narrow terminal. */
-const NARROWEST = 8;
+/** Columns are made narrower for a narrow terminal down to the first width, and only where that is not enough to the next. */
+const NARROWEST = [8, 4];
+/** A hash or a UUID: its beginning tells it from most others. */
+const ID = /^(?:[0-9a-f]{12,128}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/;
 
 /**
  * Text of unknown origin for a terminal: control characters are written out, also those that change the direction of the
@@ -66,12 +68,19 @@ function terminalSafe(json: string): string {
 
 /**
  * Rows as an aligned table under their column names, numbers to the right; lines end with a newline. With a `width`
- * the widest columns are cut (`…`) until a line fits; without one, in a pipe, nothing is cut.
+ * columns are cut (`…`) until a line fits, hashes and UUIDs first, then the widest; without one, in a pipe, nothing is cut.
  */
 export function textTable(columns: readonly string[], rows: readonly (readonly Cell[])[], width?: number): string {
   const cells = [columns, ...rows].map((row) => row.map((cell) => visible(cell === null ? "-" : String(cell))));
-  const natural = columns.map((_, column) => Math.max(...cells.map((row) => row[column]?.length ?? 0)));
-  const widths = width === undefined ? natural : fitting(natural, width);
+  const natural = columns.map((_, column) => cells.reduce((most, row) => Math.max(most, row[column]?.length ?? 0), 0));
+  const widths =
+    width === undefined
+      ? natural
+      : fitting(
+          natural,
+          width,
+          columns.map((_, column) => areIds(rows, column)),
+        );
   const isNumber = columns.map(
     (_, column) =>
       rows.some((row) => typeof row[column] === "number") &&
@@ -82,16 +91,18 @@ export function textTable(columns: readonly string[], rows: readonly (readonly C
   return cells.map((row) => `${line(row).trimEnd()}\n`).join("");
 }
 
-function fitting(natural: readonly number[], width: number): number[] {
-  const widths = [...natural];
-  const total = () => widths.reduce((sum, one) => sum + one, GAP * (widths.length - 1));
-  while (total() > width) {
-    const widest = widths.indexOf(Math.max(...widths));
-    const second = Math.max(NARROWEST, ...widths.filter((_, index) => index !== widest));
-    const before = widths[widest] as number;
-    if (before <= NARROWEST) break;
-    widths[widest] = Math.max(NARROWEST, Math.min(before - 1, second), before - (total() - width));
-  }
+function areIds(rows: readonly (readonly Cell[])[], column: number): boolean {
+  return rows.every((row) => (row[column] ?? "") === "" || ID.test(String(row[column])));
+}
+
+function fitting(natural: readonly number[], width: number, isId: readonly boolean[]): readonly number[] {
+  const [least = 0] = NARROWEST;
+  const steps = [{ least, isCut: isId }, ...NARROWEST.map((each) => ({ least: each, isCut: natural.map(() => true) }))];
+  const room = width - GAP * (natural.length - 1);
+  let widths = natural;
+  for (const step of steps)
+    for (let most = width; most >= step.least && widths.reduce((sum, one) => sum + one, 0) > room; most--)
+      widths = widths.map((one, column) => (step.isCut[column] ? Math.min(one, most) : one));
   return widths;
 }
 

@@ -19,8 +19,20 @@ import { type Cell, printJson, printTable, toStderr, toStdout } from "../base/te
 
 const ALL_ROWS = 10_000_000;
 /** Columns with long text, and how many characters of it a table shows. */
-const LONG: readonly string[] = ["kv.namespace", "kv.key", "kv.value", "deployments.last_reason"];
+const LONG: readonly string[] = ["namespace", "key", "value", "last_reason"];
 const VALUE_LENGTH = 50;
+/** Columns that a table does without; `--json` has them. */
+const LEFT_OUT: Partial<Record<ViewName, readonly string[]>> = {
+  jobs: ["deployment_seq", "cpu_source", "memory_source"],
+  deployments: ["allocation_id", "current_hash", "previous_hash", "disabled", "removed", "last_run"],
+};
+/** Short heads for long names. */
+const HEADS: Readonly<Record<string, string>> = {
+  worker_ip: "worker",
+  current_version: "version",
+  last_action: "last",
+  last_reason: "reason",
+};
 const SECRET_BYTES = 1024 * 1024;
 
 /** `ops info`. */
@@ -52,9 +64,15 @@ export async function catCommand(name: ViewName, input: Parsed): Promise<number>
   if (wantsJson(input)) printJson(items);
   else if (items.length === 0) throw new Failure("ErrNotFound", `there are no ${name} to show${why}`);
   else {
-    const cellsOf = (item: (typeof items)[number]) =>
-      columns.map((column) => shortened(`${name}.${column}`, item[column] ?? null));
-    printTable(columns, items.map(cellsOf));
+    const rows = name === "deployments" ? items.map(inShort) : items;
+    // A column that says nothing in any row is left out.
+    const isTold = (column: string) => rows.some((row) => ![0, "", false, null, undefined].includes(row[column]));
+    const shown = columns.filter((column) => !LEFT_OUT[name]?.includes(column) && isTold(column));
+    const heads = shown.map((column) => HEADS[column] ?? column);
+    printTable(
+      heads,
+      rows.map((row) => shown.map((column) => shortened(column, row[column] ?? null))),
+    );
   }
   return 0;
 }
@@ -159,6 +177,19 @@ async function readSecret(): Promise<string> {
   if (text === "") throw new Failure("usage", "the value on stdin is empty");
   if (text.endsWith("\n")) toStderr("note: the value ends with a newline, which is kept; printf leaves it out\n");
   return text;
+}
+
+/** The version with the one that is to come, and the last action with its outcome, in one cell each. */
+function inShort(row: Record<string, Cell>): Record<string, Cell> {
+  const { current_version: now, new_version: next, last_action: action, last_outcome: outcome } = row;
+  const current_version = now === next ? now : `${now} → ${next}`;
+  return {
+    ...row,
+    current_version: current_version as Cell,
+    new_version: "",
+    last_action: `${action} ${outcome}`.trim(),
+    last_outcome: "",
+  };
 }
 
 /** The cell of a column; long text is cut to the beginning of its first line. */

@@ -171,7 +171,11 @@ function warnAboutEnds(
     if (ends.length === 0) continue;
     const which = ends.length > 1 ? `the first of ${ends.length} ends` : "ends";
     const rule = "certs_renewal_buffer in ops.conf says how long before its end it is renewed";
-    problems.warn(pairs[0]?.pair.file ?? "", `certs/${name}`, `${which} on ${utc(Math.min(...ends))}; ${rule}`);
+    problems.warn(
+      pairs[0]?.pair.file ?? "",
+      `certs/${name}`,
+      `${which} on ${utc(ends.reduce((one, other) => Math.min(one, other)))}; ${rule}`,
+    );
   }
 }
 

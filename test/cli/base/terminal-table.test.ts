@@ -42,7 +42,33 @@ test("on a terminal the widest columns are cut until a line fits", () => {
 
 test("a terminal that is far too narrow still gets a few characters of each column", () => {
   const table = textTable(["a", "b", "c"], [["x".repeat(40), "y".repeat(40), "z".repeat(40)]], 10);
-  assert.match(table, /^x{7}… {2}y{7}… {2}z{7}…$/m);
+  assert.match(table, /^x{3}… {2}y{3}… {2}z{3}…$/m);
+  const wider = textTable(["a", "b", "c"], [["x".repeat(40), "y".repeat(40), "z".repeat(40)]], 28);
+  assert.match(wider, /^x{7}… {2}y{7}… {2}z{7}…$/m);
+});
+
+test("hashes and UUIDs are cut before names", () => {
+  const [name, hash, id] = [
+    "a-name-of-forty-characters-or-a-little-more",
+    "0f".repeat(32),
+    "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70",
+  ];
+  const table = textTable(
+    ["name", "hash", "id"],
+    [
+      [name, hash, id],
+      ["b", "", null],
+    ],
+    80,
+  );
+  for (const line of table.split("\n")) assert.ok(line.length <= 80, line);
+  assert.match(table, new RegExp(`^${name}  0f0f[0f]+…  0198f3a2[-0-9a-f]*…$`, "m"));
+  assert.match(textTable(["name", "hash"], [["x".repeat(60), hash]], 30), /^x{19}… {2}0f0f0f0…$/m);
+});
+
+test("a table of 200,000 rows is made", () => {
+  const rows = Array.from({ length: 200_000 }, (_, index) => [index, "x"]);
+  assert.ok(textTable(["number", "text"], rows, 80).endsWith("\n199999  x\n"));
 });
 
 for (const [what, text, shown] of [

@@ -39,7 +39,10 @@ test("ops cat deployments tells the last action on each allocation, and shows on
   const reason = `first line\n${"x".repeat(100)}`;
   setLastOutcome(db, one.allocation_id, "0198f3a2", { action: "restart", outcome: "failed", reason });
   const shown = await run("cat", "deployments", "--outcome", "failed,unreachable");
-  assert.match(shown.stdout, /restart +failed +0198f3a2 +first line…\n/);
+  assert.match(
+    shown.stdout,
+    /^job +worker +rollout +version +last +reason\nweb +\S+ +new +0\.0\.0 +restart failed +first line…\n$/,
+  );
   for (const [length, end] of [
     [50, ""],
     [51, "…"],

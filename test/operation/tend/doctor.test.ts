@@ -3,6 +3,7 @@ import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, sy
 import { hostname } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { SCHEMA_VERSION } from "../../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { acquireLock } from "../../../lib/bucket/base/lock.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
@@ -159,7 +160,7 @@ const HARMS: [name: string, harm: Harm, expected: RegExp[]][] = [
   [
     "a newer schema",
     ({ db }) => db.run("UPDATE schema_version SET version = 9"),
-    [/^bucket: schema: problem: the database has schema 9, this program knows 2$/],
+    [new RegExp(`^bucket: schema: problem: the database has schema 9, this program knows ${SCHEMA_VERSION}$`)],
   ],
   [
     "a run of the future",
