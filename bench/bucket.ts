@@ -4,7 +4,7 @@ import { copyFileSync, mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { initBucket } from "../lib/bucket/workspace/init.ts";
 import { PROGRAM } from "../scripts/local-server.ts";
-import { type Cost, measured, type Reach } from "./contenders.ts";
+import { type Measured, measured, type Reach } from "./contenders.ts";
 
 /** A bucket in a folder, with the workers of a fleet over ssh, each with a root of its own below `roots`. */
 export class BenchBucket {
@@ -28,6 +28,21 @@ export class BenchBucket {
     return bucket;
   }
 
+  /** A bucket whose workers are folders of this machine. */
+  static async local(folder: string, count: number): Promise<BenchBucket> {
+    const bucket = new BenchBucket(folder);
+    await initBucket(folder, { source: true });
+    const workers = Array.from({ length: count }, (_, index) => {
+      return {
+        host: `10.0.${Math.floor(index / 250)}.${1 + (index % 250)}`,
+        connection: "local",
+        root: path.join(folder, `w${index}`),
+      };
+    });
+    bucket.write("workspace/workers.json", JSON.stringify(workers));
+    return bucket;
+  }
+
   /** Writes a file of the bucket's source. */
   write(file: string, text: string | Uint8Array): void {
     const target = path.join(this.folder, file);
@@ -43,8 +58,15 @@ export class BenchBucket {
   }
 
   /** What a command takes, with every process that it starts, also those that outlive it: they are ended. */
-  measured(...args: string[]): Promise<Cost> {
+  measured(...args: string[]): Promise<Measured> {
     return measured(this.#argv(args), `${this.folder}.output`);
+  }
+
+  /** What a command takes over the connections of the same command right before. The CPU leaves those connections out. */
+  async warm(...args: string[]): Promise<Measured> {
+    const again = () => measured(this.#argv(args), `${this.folder}.output`, { leftovers: "keep" });
+    await again();
+    return await again();
   }
 
   #argv(args: readonly string[]): string[] {

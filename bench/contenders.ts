@@ -10,6 +10,12 @@ export interface Cost {
   cpuMs: number;
 }
 
+/** What one run of a command took, and the most memory and descriptors of one of its processes. */
+export interface Measured extends Cost {
+  memoryMb: number;
+  descriptors: number;
+}
+
 /** How the workers of the fleet are reached; what ssh, rsync and the others are told of it. */
 export interface Reach {
   hosts: readonly string[];
@@ -79,12 +85,12 @@ export class Contenders {
   }
 
   /** One ssh per worker, 32 at a time, each with a connection of its own. */
-  bareLoop(command: string): Promise<Cost> {
+  bareLoop(command: string): Promise<Measured> {
     return this.#loop(["ssh", "-F", this.#path("cold.conf"), "{}", command]);
   }
 
   /** `clush`, over connections that are open when `warmUp` came before. */
-  clush(command: string): Promise<Cost> {
+  clush(command: string): Promise<Measured> {
     const options = `-F ${this.#path("warm.conf")}`;
     return this.#measured(["clush", "-S", "-f", "64", "-o", options, "-w", this.#reach.hosts.join(","), command], {});
   }
@@ -96,9 +102,12 @@ export class Contenders {
   }
 
   /** `ansible -m raw`, each time with connections of its own. */
-  async ansibleRaw(command: string): Promise<Cost> {
+  async ansibleRaw(command: string, strategy: "linear" | "mitogen_linear" = "linear"): Promise<Measured> {
     const folder = this.#path("ansible-cold");
-    const cost = await this.#ansible(folder, ["-m", "raw", "-a", command], "end");
+    const argv = ["ansible", "all", "-i", this.#path("inventory"), "-f", ANSIBLE_FORKS, "-m", "raw", "-a", command];
+    const plugins = strategy === "mitogen_linear" && { ANSIBLE_STRATEGY: strategy, ANSIBLE_STRATEGY_PLUGINS: MITOGEN };
+    const env = { ...this.#ansibleEnvironment(folder), ...plugins };
+    const cost = await this.#measured(argv, { env, leftovers: "end" });
     rmSync(folder, { recursive: true });
     return cost;
   }
@@ -167,11 +176,11 @@ export class Contenders {
     };
   }
 
-  #loop(command: string[]): Promise<Cost> {
+  #loop(command: string[]): Promise<Measured> {
     return this.#measured(["xargs", "-a", this.#path("inventory"), "-P", WIDTH, "-I", "{}", ...command], { leftovers: "keep" });
   }
 
-  #measured(argv: readonly string[], how: Partial<Measuring>): Promise<Cost> {
+  #measured(argv: readonly string[], how: Partial<Measuring>): Promise<Measured> {
     return measured(argv, this.#path("output"), how);
   }
 
@@ -225,7 +234,7 @@ const REAPER = fileURLToPath(new URL("reaper.py", import.meta.url));
  * Runs a command to its end and counts all that it started; processes that outlive the command are ended and counted
  * too, or with `keep` left alone and uncounted. Throws with what the command said where its exit code is not 0.
  */
-export async function measured(argv: readonly string[], output: string, how: Partial<Measuring> = {}): Promise<Cost> {
+export async function measured(argv: readonly string[], output: string, how: Partial<Measuring> = {}): Promise<Measured> {
   const { env = {}, leftovers = "end" } = how;
   const child = spawn("python3", [REAPER, output, leftovers, ...argv], {
     env: { ...process.env, ...env },
@@ -236,8 +245,8 @@ export async function measured(argv: readonly string[], output: string, how: Par
     told += chunk;
   });
   const [code] = (await once(child, "close")) as [number | null];
-  const [seconds = 0, cpuSeconds = 0] = told.split(" ").map(Number);
-  if (code === 0) return { ms: seconds * 1000, cpuMs: cpuSeconds * 1000 };
+  const [seconds = 0, cpuSeconds = 0, memoryKib = 0, descriptors = 0] = told.split(" ").map(Number);
+  if (code === 0) return { ms: seconds * 1000, cpuMs: cpuSeconds * 1000, memoryMb: memoryKib / 1024, descriptors };
   const said = readFileSync(output, "utf8").trim().split("\n").slice(-5).join("\n");
   throw new Error(`${argv[0]} ended with exit code ${code}: ${said}`);
 }
