@@ -248,7 +248,8 @@ export async function setFolders(folder: string, mode: number): Promise<void> {
   if (!(await lstat(folder)).isDirectory()) return;
   // The owner needs access until the folders below are done.
   await chmod(folder, PRIVATE_FOLDER);
-  for (const name of await readdir(folder)) await setFolders(path.join(folder, name), mode);
+  const below = await readdir(folder, { withFileTypes: true });
+  for (const entry of below) if (entry.isDirectory()) await setFolders(path.join(folder, entry.name), mode);
   await chmod(folder, mode);
 }
 

@@ -122,6 +122,30 @@ test("a push keeps the revision on the disk, then announces the swap, then does 
   ]);
 });
 
+const LARGE = Object.fromEntries(
+  Array.from({ length: 200 }, (_, index) => [`workspace/jobs/job_${index % 9}/f${index}`, `${index}`]),
+);
+
+test("CP-375 a push of many files flushes the file system once instead of each of them, and is as durable", async (t) => {
+  const layout = await markedBucket(t);
+  for (const text of ["first", "second"]) {
+    const steps = await diskSteps(layout.root, () => push(layout, { ...LARGE, "workspace/text": text }));
+    assertDurable(steps);
+    assert.equal(steps.filter(({ all }) => all).length, 1);
+    assert.ok(steps.length < 100, `${steps.length} steps`);
+  }
+  const few = await diskSteps(layout.root, () => push(layout, EXAMPLE));
+  assert.ok(few.every(({ all }) => !all));
+});
+
+test("CP-375 where the file system cannot be flushed as a whole, each file is", async (t) => {
+  const layout = await markedBucket(t);
+  t.mock.method(Launcher.prototype, "run", () => Promise.reject(new Error("there is no sync")));
+  const steps = await diskSteps(layout.root, () => push(layout, LARGE));
+  assertDurable(steps);
+  assert.ok(steps.length > 400, `${steps.length} steps`);
+});
+
 test("a rollback and the recovery of an interrupted one are as durable as the push", async (t) => {
   const layout = await markedBucket(t);
   const first = await push(layout, EXAMPLE);

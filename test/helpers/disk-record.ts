@@ -1,5 +1,6 @@
 // Records the order in which this process flushes, renames, links and removes, and whether a file is on the disk when
 // it gets its name. A test cannot cut the power: this record shows what a power loss would leave.
+import childProcess from "node:child_process";
 import fs, { lstatSync, readdirSync, readlinkSync } from "node:fs";
 import fsp, { type FileHandle } from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
@@ -14,6 +15,8 @@ export interface DiskStep {
   to?: string;
   /** Of the files and folders that have a new name now, or lie below it: those changed since their last flush. */
   unflushed?: string[];
+  /** The whole file system is flushed. */
+  all?: true;
 }
 
 /** Does the work and answers its steps below `root`, in their order. */
@@ -48,6 +51,11 @@ export async function diskSteps(root: string, work: () => Promise<unknown>): Pro
     replace(fsp, "rm", (rm) => async (target: string, options: object) => {
       record.removed(target);
       await rm(target, options);
+    }),
+    replace(childProcess, "spawn", (spawn) => (file: string, args: string[], options: object) => {
+      const child = spawn(file, args, options);
+      if (file === "sync") child.once("exit", (code: number | null) => code === 0 && record.allFlushed(args[1] as string));
+      return child;
     }),
   ];
   syncBuiltinESMExports();
@@ -85,6 +93,15 @@ class Record {
     this.#add({ op: "flush", path: file });
   }
 
+  /** The whole file system is flushed: what is asked for here, and all else. */
+  allFlushed(folder: string): void {
+    this.#add({ op: "flush", path: folder, all: true });
+    for (const file of allBelow(this.#root)) {
+      const { ino, mtimeNs } = lstatSync(file, { bigint: true });
+      this.#flushed.set(ino, mtimeNs);
+    }
+  }
+
   named(op: "rename" | "link", from: string, to: string): void {
     const unflushed = allBelow(from).filter((file) => !this.#isFlushed(file));
     this.#add({ op, path: from, to, unflushed: unflushed.map((file) => path.relative(this.#root, file)) });
@@ -99,13 +116,14 @@ class Record {
     return this.#flushed.get(ino) === mtimeNs;
   }
 
-  #add({ op, path: name, to, unflushed = [] }: DiskStep): void {
+  #add({ op, path: name, to, unflushed = [], all }: DiskStep): void {
     const relative = (file: string) => path.relative(this.#root, file) || ".";
     this.steps.push({
       op,
       path: relative(name),
       ...(to !== undefined && { to: relative(to) }),
       ...(unflushed.length > 0 && { unflushed }),
+      ...(all && { all }),
     });
   }
 }

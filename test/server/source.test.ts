@@ -68,12 +68,15 @@ test("CP-162 a gzipped push is the same, and revisions are listed newest first i
   assert.equal((await server.call("GET", `${at}?cursor=x`)).status, 400);
 });
 
+const MANY = Array.from({ length: 1_000 }, (_, index) => `workspace/jobs/job_${index % 50}/file_${index}`);
+
 test("CP-219 CP-220 a broken archive is 400 with its reason and leaves nothing behind", async (t) => {
   const context = await setUp(t);
   const whole = await archiveBytes(SOURCE);
   for (const [archive, headers] of [
     [whole.subarray(0, 700), TAR],
     [await archiveBytes({ ...SOURCE, "data/ops.db": "x" }), TAR],
+    [await archiveBytes({ ...SOURCE, ...Object.fromEntries(MANY.map((name) => [name, name])), "data/ops.db": "x" }), TAR],
     [whole, { "content-type": "application/gzip" }],
     [Buffer.alloc(0), TAR],
   ] as const) {

@@ -1,5 +1,6 @@
-import { createHash, randomUUID } from "node:crypto";
-import { mkdir, open, rename } from "node:fs/promises";
+import { createHash, hash, randomUUID } from "node:crypto";
+import { mkdirSync } from "node:fs";
+import { open, rename } from "node:fs/promises";
 import path from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -9,17 +10,24 @@ import { uuidV7 } from "../../codec/uuid.ts";
 import { cancelledFailure, Failure, hasErrno, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { exists, flushFolder, makePrivateFolder, PRIVATE_FILE, remove, setFolders } from "../../core/files.ts";
 import { faultPoint } from "../../core/self.ts";
-import type { Layout } from "../base/layout.ts";
-import { findRevision, listRevisions, type Revision, type StoredRevision, withoutMarks } from "./revisions.ts";
+import { type Layout, SOURCE_PATHS } from "../base/layout.ts";
+import { place } from "./place.ts";
+import { currentRevision, findRevision, listRevisions, type Revision, type StoredRevision, withoutMarks } from "./revisions.ts";
 import { SOURCE_LIMITS, SourceRules } from "./source-rules.ts";
 import { discardLeftovers, finishInterrupted, flushTree, install } from "./swap.ts";
 
-/** A verified upload: `<folder>/tree/` holds it and nothing else, its files read-only. */
+/**
+ * A verified upload: `<folder>/tree/` holds it and nothing else, its files read-only; `<folder>/live/` holds the copy that
+ * is to be the source. Files of the revision before and of the source that stay as they are belong to both.
+ */
 interface ReceivedSource extends Pick<StoredRevision, "size_bytes" | "file_count" | "sha256"> {
   folder: string;
 }
 
 const READ_ONLY = { file: 0o444, program: 0o555, folder: 0o555 } as const;
+const LIVE = { file: 0o644, program: 0o755, folder: 0o755 } as const;
+/** Larger files of an archive are not held in memory. */
+const HELD_BYTES = 1024 * 1024;
 
 /**
  * Streams the archive of a push to `.ops/uploads/<uuid>/` and checks every rule for it (decisions: Push), each name
@@ -34,10 +42,17 @@ export async function receiveSource(
 ): Promise<ReceivedSource> {
   const folder = path.join(layout.uploads, randomUUID());
   try {
-    const tree = treeOf(folder);
-    await makePrivateFolder(tree);
-    const summary = await unpack(archiveOf(body, gzip, signal), tree);
-    await flushTree(tree);
+    const [tree, live] = [path.join(folder, "tree"), path.join(folder, "live")];
+    for (const one of [tree, live]) await makePrivateFolder(one);
+    const before = path.join(layout.revisions, (await currentRevision(layout)) ?? "none");
+    const trees = [
+      { folder: tree, like: before, modes: READ_ONLY },
+      { folder: live, like: layout.root, modes: LIVE },
+    ];
+    const summary = await unpack(archiveOf(body, gzip, signal), { trees, large: path.join(folder, "large") });
+    for (const name of SOURCE_PATHS)
+      if (await exists(path.join(live, name))) await setFolders(path.join(live, name), LIVE.folder);
+    await flushTree(folder);
     faultPoint("push: received");
     throwIfCancelled(signal);
     return { folder, ...summary };
@@ -57,15 +72,17 @@ export async function acceptSource(layout: Layout, received: ReceivedSource, run
   const { folder, ...summary } = received;
   const created = { created_at: new Date().toISOString(), run_id: runId };
   const revision: StoredRevision = { id: uuidV7(), ...created, ...summary, build_status: "pending" };
-  return becomeSource(layout, revision, async () => {
+  const accepted = await becomeSource(layout, revision, async () => {
     await makePrivateFolder(layout.revisions);
     const kept = path.join(layout.revisions, revision.id);
-    await rename(treeOf(folder), kept);
+    await rename(path.join(folder, "tree"), kept);
     await setFolders(kept, READ_ONLY.folder);
     faultPoint("push: kept");
     await flushFolder(layout.revisions);
-    await remove(folder);
+    return path.join(folder, "live");
   });
+  await remove(folder);
+  return accepted;
 }
 
 /**
@@ -78,10 +95,9 @@ export async function restoreRevision(layout: Layout, revisionId?: string): Prom
 }
 
 /** Makes a revision the source, once `prepare` has put it in its place. A failure before the swap leaves nothing. */
-async function becomeSource(layout: Layout, revision: StoredRevision, prepare?: () => Promise<void>): Promise<Revision> {
+async function becomeSource(layout: Layout, revision: StoredRevision, prepare?: () => Promise<string>): Promise<Revision> {
   try {
-    await prepare?.();
-    await install(layout, revision);
+    await install(layout, revision, await prepare?.());
   } catch (error) {
     if (!(await exists(layout.journal))) await discardLeftovers(layout);
     throw error;
@@ -105,22 +121,33 @@ export async function recoverSource(layout: Layout): Promise<void> {
   await discardLeftovers(layout);
 }
 
-function treeOf(folder: string): string {
-  return path.join(folder, "tree");
+/** A tree that is made of an archive; `like` is a tree that may have the same files already. */
+interface Tree {
+  folder: string;
+  like: string;
+  modes: Record<"file" | "program", number>;
 }
 
-async function unpack(archive: AsyncIterable<Uint8Array>, tree: string): Promise<Omit<ReceivedSource, "folder">> {
+/** What is made of an archive; `large` is for a file that is not held in memory. */
+interface Unpacked {
+  trees: readonly Tree[];
+  large: string;
+}
+
+async function unpack(archive: AsyncIterable<Uint8Array>, wanted: Unpacked): Promise<Omit<ReceivedSource, "folder">> {
   const rules = new SourceRules();
+  const made = new Set<string>();
   const files: { path: string; sum: string }[] = [];
   let size_bytes = 0;
   for await (const entry of readTar(archive)) {
     const parts = rules.admit(entry);
-    const target = path.join(tree, ...parts);
-    await mkdir(entry.type === "directory" ? target : path.dirname(target), { recursive: true });
+    const name = parts.join("/");
+    const above = entry.type === "directory" ? name : path.dirname(name);
+    if (!made.has(above)) for (const { folder } of wanted.trees) mkdirSync(path.join(folder, above), { recursive: true });
+    made.add(above);
     if (entry.type !== "file") continue;
     const executable = (entry.mode & 0o100) !== 0;
-    const sha256 = await writeEntry(entry, target, executable ? READ_ONLY.program : READ_ONLY.file);
-    const name = parts.join("/");
+    const sha256 = await placeEntry(entry, name, wanted);
     files.push({ path: name, sum: `${sha256} ${executable ? "0755" : "0644"} ${name}\n` });
     size_bytes += entry.size;
   }
@@ -129,6 +156,22 @@ async function unpack(archive: AsyncIterable<Uint8Array>, tree: string): Promise
   files.sort((a, b) => (a.path < b.path ? -1 : 1));
   const sums = files.map(({ sum }) => sum).join("");
   return { size_bytes, file_count: files.length, sha256: createHash("sha256").update(sums).digest("hex") };
+}
+
+/** Puts a file of an archive into each of the trees; answers its SHA-256 in hexadecimal. */
+async function placeEntry(entry: TarEntry, name: string, { trees, large }: Unpacked): Promise<string> {
+  const kind = (entry.mode & 0o100) === 0 ? "file" : "program";
+  const isHeld = entry.size <= HELD_BYTES;
+  const content = isHeld ? await bytesOf(entry) : large;
+  const sum = typeof content === "string" ? await writeEntry(entry, large, READ_ONLY[kind]) : hash("sha256", content);
+  for (const { folder, like, modes } of trees)
+    place({ target: path.join(folder, name), mode: modes[kind], content, like: path.join(like, name) });
+  if (!isHeld) await remove(large);
+  return sum;
+}
+
+async function bytesOf({ content }: TarEntry): Promise<Uint8Array> {
+  return Buffer.concat(await Array.fromAsync(content));
 }
 
 /** Writes a file of an archive, which must not exist yet; answers its SHA-256 in hexadecimal. */

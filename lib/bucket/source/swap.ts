@@ -1,4 +1,4 @@
-import { chmod, constants, copyFile, lstat, mkdir, readdir, rename } from "node:fs/promises";
+import { chmod, lstat, mkdir, readdir, readFile, rename } from "node:fs/promises";
 import path from "node:path";
 import { runAll } from "../../core/async.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
@@ -18,6 +18,7 @@ import {
 import { faultPoint } from "../../core/self.ts";
 import { type Infer, list, object, oneOf, optional, string } from "../../core/shape.ts";
 import { type Layout, SOURCE_PATHS } from "../base/layout.ts";
+import { place } from "./place.ts";
 import { parseRecord, recordCurrent, removeUnlisted, STORED_REVISION, type StoredRevision } from "./revisions.ts";
 
 /**
@@ -26,6 +27,7 @@ import { parseRecord, recordCurrent, removeUnlisted, STORED_REVISION, type Store
  */
 export const STATE_PATHS = ["data/ops.db-wal", "data/ops.db-shm", "data/ops.db", "secrets", ".ssh", "bucket.json"] as const;
 const PRIVATE: ReadonlySet<string> = new Set(["secrets", ".ssh"]);
+const SOURCES: ReadonlySet<string> = new Set(SOURCE_PATHS);
 
 const CHANGE = object({
   /** The tree that wins, below `.ops/`; it never changes. */
@@ -40,16 +42,21 @@ type Change = Infer<typeof CHANGE>;
 
 const JOURNAL_BYTES = 64 * 1024;
 const FLUSHES_AT_ONCE = 16;
+/** From so many files on, one flush of the whole file system costs less than one for each file. */
+const MANY_FILES = 200;
+/** Smaller files are read and written, which costs less than the calls that could clone them. */
+const CLONED_BYTES = 64 * 1024;
 
 /** Makes a revision the source of the bucket, as described at {@link swap}. */
-export function install(layout: Layout, revision: StoredRevision): Promise<void> {
-  return swap(layout, { tree: `revisions/${revision.id}`, paths: [...SOURCE_PATHS], revision });
+export function install(layout: Layout, revision: StoredRevision, copied?: string): Promise<void> {
+  return swap(layout, { tree: `revisions/${revision.id}`, paths: [...SOURCE_PATHS], revision }, copied);
 }
 
 /**
  * Puts a tree in `.ops/`, whose files are on the disk, in the place of parts of the bucket. In order:
  *
- * 1. it is copied to `.ops/staging/new/` and the copy flushed
+ * 1. it is copied to `.ops/staging/new/` and the copy flushed; `copied` is such a copy that was made and flushed before.
+ *    Files of the source that stay as they are become files of the copy too
  * 2. `.ops/journal.json` is written: the moment from which the new state wins
  * 3. each of the paths: the live one is renamed to `.ops/staging/old/` and the new one, if the tree has it, to its
  *    place; a file is replaced in one step
@@ -62,8 +69,8 @@ export function install(layout: Layout, revision: StoredRevision): Promise<void>
  * the same result however often, and however far, it was done before. So after recovery the bucket is wholly as before
  * or wholly as wanted.
  */
-export async function swap(layout: Layout, change: Change): Promise<void> {
-  await stage(layout, change);
+export async function swap(layout: Layout, change: Change, copied?: string): Promise<void> {
+  await stage(layout, change, copied);
   faultPoint("swap: staged");
   await writeAtomic(layout.journal, `${JSON.stringify(change)}\n`);
   faultPoint("swap: journal");
@@ -93,42 +100,58 @@ export async function discardLeftovers(layout: Layout): Promise<void> {
 /** Flushes a folder and all below it, so that they outlast a power loss. */
 export async function flushTree(folder: string): Promise<void> {
   await requireFolder(folder);
-  const below = await readdir(folder, { recursive: true });
-  const all = [...below.map((name) => path.join(folder, name)), folder];
+  const below = await readdir(folder, { recursive: true, withFileTypes: true });
+  const all = [...below.map(({ parentPath, name }) => path.join(parentPath, name)), folder];
+  if (all.length >= MANY_FILES && (await isFileSystemFlushed(folder))) return;
   // What flushes a folder flushes a file as well.
   const outcomes = await runAll(all, FLUSHES_AT_ONCE, flushFolder);
   for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
+}
+
+/** Flushes all that the file system of a folder holds; false where that is not possible, or has failed. */
+async function isFileSystemFlushed(folder: string): Promise<boolean> {
+  const { Launcher } = await import("../../core/spawn.ts");
+  // The child needs nothing of the environment: without a PATH `sync` is looked for where systems have it.
+  const ended = await new Launcher({}).run(["sync", "-f", folder]).catch(() => undefined);
+  return ended?.exitCode === 0;
 }
 
 function stagingOf(layout: Layout): string {
   return path.join(layout.internal, "staging");
 }
 
-async function stage(layout: Layout, { tree, paths }: Change): Promise<void> {
+async function stage(layout: Layout, { tree, paths }: Change, copied?: string): Promise<void> {
   const staging = stagingOf(layout);
   await remove(staging);
   await makePrivateFolder(path.join(staging, "old"));
+  if (copied !== undefined) {
+    await rename(copied, path.join(staging, "new"));
+    return flushFolder(path.join(staging, "new"));
+  }
   for (const name of paths) {
     const source = path.join(layout.internal, tree, name);
     const target = path.join(staging, "new", name);
     await makePrivateFolder(path.dirname(target));
-    if (await exists(source)) await copy(source, target, PRIVATE.has(name) ? PRIVATE_FOLDER : 0o755);
+    const like = SOURCES.has(name) ? path.join(layout.root, name) : target;
+    if (await exists(source)) await copy(source, { target, like }, PRIVATE.has(name) ? PRIVATE_FOLDER : 0o755);
   }
   await flushTree(staging);
 }
 
 /** Copies a file, or a folder with all below it; the copies can be written by their owner. */
-async function copy(source: string, target: string, folderMode: number): Promise<void> {
+async function copy(source: string, { target, like }: Record<"target" | "like", string>, folderMode: number): Promise<void> {
   const found = await lstat(source);
   if (!found.isDirectory()) {
     if (!found.isFile()) throw new Failure("failed", `Cannot take ${source}: it is no regular file`);
-    await copyFile(source, target, constants.COPYFILE_FICLONE);
-    await chmod(target, (found.mode & 0o777) | 0o200);
-    return;
+    const content = found.size < CLONED_BYTES ? await readFile(source) : source;
+    return place({ target, like, content, mode: (found.mode & 0o777) | 0o200 });
   }
   await mkdir(target);
   await chmod(target, folderMode);
-  for (const name of await readdir(source)) await copy(path.join(source, name), path.join(target, name), folderMode);
+  for (const name of await readdir(source)) {
+    const below = { target: path.join(target, name), like: path.join(like, name) };
+    await copy(path.join(source, name), below, folderMode);
+  }
 }
 
 async function exchange(layout: Layout, { paths, revision }: Change): Promise<void> {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { readdirSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
@@ -8,7 +8,7 @@ import { listRevisions, markBuilt, type Revision, recordCurrent } from "../../..
 import { acceptSource, receiveSource, recoverSource, restoreRevision } from "../../../lib/bucket/source/source.ts";
 import { writeTar } from "../../../lib/codec/archive/tar-write.ts";
 import { isUuid, uuidV7 } from "../../../lib/codec/uuid.ts";
-import { EXAMPLE, entriesOf, readTree } from "../../helpers/sources.ts";
+import { EXAMPLE, entriesOf, push as pushSource, readTree } from "../../helpers/sources.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 
 function bucket(t: TestContext): Layout {
@@ -54,6 +54,53 @@ test("CP-165 the files of a revision are read-only, and nobody shares them with 
   assert.deepEqual(modes, [0o444, 0o555]);
   writeFileSync(path.join(layout.workspace, "text"), "changed by a build");
   assert.equal(treeOf(layout, id)["workspace/text"], "one");
+});
+
+test("CP-165 CP-374 a file that a push leaves as it was is one file in both revisions, and one in the source before and after", async (t) => {
+  const layout = bucket(t);
+  const first = await push(layout, "one");
+  const same = "workspace/jobs/web/bin/start";
+  const inode = (name: string) => statSync(path.join(layout.root, name)).ino;
+  const before = [inode(same), inode("workspace/text")];
+  const second = await push(layout, "two");
+  const of = ({ id }: { id: string }, name: string) => inode(path.join(".ops/revisions", id, name));
+  assert.equal(of(second, same), of(first, same));
+  assert.notEqual(of(second, "workspace/text"), of(first, "workspace/text"));
+  assert.equal(inode(same), before[0]);
+  assert.notEqual(inode("workspace/text"), before[1]);
+  assert.equal(statSync(path.join(layout.root, same)).nlink, 1, "the old source is gone, and no revision shares the new one");
+  assert.notEqual(inode(same), of(second, same));
+  writeFileSync(path.join(layout.root, same), "edited here\n");
+  const third = await push(layout, "two");
+  assert.deepEqual(treeOf(layout, third.id), treeOf(layout, second.id));
+  assert.deepEqual(readTree(layout.root), treeOf(layout, second.id));
+});
+
+test("CP-374 a revision whose files were damaged is not taken over into the next one", async (t) => {
+  const layout = bucket(t);
+  const first = await push(layout, "one");
+  const file = path.join(layout.revisions, first.id, "workspace/text");
+  chmodSync(file, 0o644);
+  writeFileSync(file, "two");
+  chmodSync(file, 0o444);
+  const second = await push(layout, "one");
+  assert.equal(treeOf(layout, second.id)["workspace/text"], "one");
+  assert.equal(readTree(layout.root)["workspace/text"], "one");
+});
+
+test("CP-374 a file of more than 1 MiB is shared in the same way, and nothing else of it stays", async (t) => {
+  const layout = bucket(t);
+  const inodes: number[][] = [];
+  for (const last of ["a", "a", "b"]) {
+    const { id } = await pushSource(layout, { "workspace/large": "x".repeat(1024 * 1024 + 1) + last });
+    const places = [path.join(layout.revisions, id, "workspace/large"), path.join(layout.workspace, "large")];
+    inodes.push(places.map((place) => statSync(place).ino));
+    assert.ok(readFileSync(places[1] as string, "utf8").endsWith(last));
+    assert.deepEqual(readdirSync(layout.uploads), []);
+  }
+  const [first, second, third] = inodes as [number[], number[], number[]];
+  assert.deepEqual(first, second);
+  assert.equal(new Set([...second, ...third]).size, 4);
 });
 
 test("a revision's record says what was pushed by which run", async (t) => {
