@@ -5,6 +5,7 @@ import { cancelledFailure, throwIfCancelled } from "../../core/errors.ts";
 /** A number of places; others wait, first come, first served. */
 export class Limit {
   #width: number;
+  #most = Number.POSITIVE_INFINITY;
   #taken = 0;
   readonly #waiting: (() => void)[] = [];
 
@@ -24,10 +25,21 @@ export class Limit {
     };
   }
 
-  /** Leaves only as many places as are taken beside the caller's; false when the caller has the only one. */
+  /**
+   * Leaves only as many places as are taken beside the caller's, and never makes room for more again; false when the
+   * caller has the only one.
+   */
   narrow(): boolean {
     this.#width = Math.min(this.#width, Math.max(1, this.#taken - 1));
+    this.#most = this.#width;
     return this.#taken > 1;
+  }
+
+  /** Makes room for one more, up to `most` places. */
+  widen(most: number): void {
+    if (this.#width >= Math.min(most, this.#most)) return;
+    this.#width++;
+    this.#admit();
   }
 
   #turn(signal: AbortSignal | undefined): Promise<void> {
@@ -47,6 +59,10 @@ export class Limit {
 
   #leave(): void {
     this.#taken--;
+    this.#admit();
+  }
+
+  #admit(): void {
     if (this.#taken >= this.#width) return;
     const next = this.#waiting.shift();
     if (!next) return;
@@ -71,23 +87,45 @@ export async function enterAll(limits: readonly Limit[], signal?: AbortSignal): 
 }
 
 const HANDSHAKES_PER_CORE = 10;
+/** A handshake computes for less; who takes longer waits for a host that gives no answer, and another may compute. */
+const HANDSHAKE_MS = 1_000;
+/** How many connections are being opened for each handshake that computes. */
+const OPENED_PER_HANDSHAKE = 4;
 /** An sshd in its default settings (MaxStartups 10:30:100) drops none of so many handshakes at a time. */
 const HANDSHAKES_PER_SERVER = 8;
+/** One that has opened as many connections as it was asked for gets more, until it drops one. */
+const MOST_PER_SERVER = 20;
+
+/** What a server made of a handshake: only a connection that was opened or dropped tells how many it can take. */
+type Handshake = "opened" | "dropped" | "failed";
 
 /**
  * Bounds the connections that are being opened: to all workers together, and to one sshd. The answer waits for a place
  * at the server of a TCP connection, and answers how to give the place back.
  */
 export function handshakeLimit(concurrency: number) {
-  const all = new Limit(Math.min(concurrency, HANDSHAKES_PER_CORE * availableParallelism()));
+  const places = Math.min(concurrency, HANDSHAKES_PER_CORE * availableParallelism());
+  const [opening, computing] = [new Limit(OPENED_PER_HANDSHAKE * places), new Limit(places)];
   const servers = new Map<string, Limit>();
-  return ({ host, port }: { host: string; port: number }, signal?: AbortSignal): Promise<() => void> => {
+  return async ({ host, port }: { host: string; port: number }, signal?: AbortSignal): Promise<(end: Handshake) => void> => {
     // All loopback addresses are one machine: a port there means one sshd.
     const machine = isIPv4(host) && host.startsWith("127.") ? "loopback" : host.toLowerCase();
     const name = `${machine} ${port}`;
     const server = servers.get(name) ?? new Limit(HANDSHAKES_PER_SERVER);
     servers.set(name, server);
-    return enterAll([server, all], signal);
+    const leave = await enterAll([server, opening], signal);
+    const compute = await computing.enter(signal).catch((error) => {
+      leave();
+      throw error;
+    });
+    const timer = setTimeout(compute, HANDSHAKE_MS);
+    return (end) => {
+      clearTimeout(timer);
+      if (end === "opened") server.widen(MOST_PER_SERVER);
+      else if (end === "dropped") server.narrow();
+      compute();
+      leave();
+    };
   };
 }
 

@@ -168,9 +168,16 @@ export class SshLink {
     for (let attempt = 1; ; attempt++) {
       const leave = await enterHandshake(server, this.closing);
       const started = performance.now();
-      const opened = await openMaster(this.#run, this.#socket, host, this.closing).finally(leave);
-      if (typeof opened !== "string") return opened;
-      const { sentence, retryMs } = connectTrouble(opened, this.#worker, settings);
+      const opened = await openMaster(this.#run, this.#socket, host, this.closing).catch((error) => {
+        leave("failed");
+        throw error;
+      });
+      if (typeof opened !== "string") {
+        leave("opened");
+        return opened;
+      }
+      const { sentence, retryMs, isDropped } = connectTrouble(opened, this.#worker, settings);
+      leave(isDropped ? "dropped" : "failed");
       const pauseMs = pauseAfter(attempt);
       spentMs += performance.now() - started + pauseMs;
       if (spentMs > retryMs) {

@@ -136,12 +136,15 @@ interface ConnectTrouble {
   sentence: string;
   /** For how long it is worth trying again; 0 for what only a person can change. */
   retryMs: number;
+  /** The server may have dropped the connection because too many came at a time. */
+  isDropped: boolean;
 }
 
 interface ConnectTroubleKind {
   pattern: RegExp;
   /** Zero by default: only a person can help. */
   retryMs?: number;
+  isDropped?: boolean;
   /** `{1}` stands for the first group of the pattern, `{place}` and the like for a name. */
   sentence: string;
 }
@@ -196,6 +199,7 @@ const TROUBLES: readonly ConnectTroubleKind[] = [
   {
     pattern: /Connection (?:closed|reset)|Broken pipe/,
     retryMs: TRANSIENT_MS,
+    isDropped: true,
     sentence:
       "Cannot connect to {place}: it drops the connection before the login is done; its sshd may have too many logins at a time (MaxStartups) or has blocked this machine",
   },
@@ -205,13 +209,14 @@ const TROUBLES: readonly ConnectTroubleKind[] = [
 /** What the messages of an ssh mean that could not connect. */
 export function connectTrouble(messages: string, worker: WorkerAddress, settings: SshSettings): ConnectTrouble {
   const names = troubleNames(messages, worker, settings);
-  for (const { pattern, retryMs = 0, sentence } of TROUBLES) {
+  for (const { pattern, retryMs = 0, isDropped = false, sentence } of TROUBLES) {
     const found = pattern.exec(messages);
     if (!found) continue;
-    return { sentence: sentence.replace(/\{(\w+)\}/g, (_, name) => names[name] ?? found[Number(name)] ?? ""), retryMs };
+    const words = sentence.replace(/\{(\w+)\}/g, (_, name) => names[name] ?? found[Number(name)] ?? "");
+    return { sentence: words, retryMs, isDropped };
   }
   const last = lastLine(messages) || "ssh ended without a word";
-  return { sentence: `Cannot connect to ${names.place}: ${last}`, retryMs: 0 };
+  return { sentence: `Cannot connect to ${names.place}: ${last}`, retryMs: 0, isDropped: false };
 }
 
 /** The names for the sentences. Behind a jump host, messages that name only the jump host are about the jump host. */

@@ -89,6 +89,47 @@ test("one server gets 8 handshakes at a time, all of them together as many as se
   assert.ok((await count(100, (index) => `10.0.0.${index + 1}`)) >= 10);
 });
 
+test("a server that opens what it is asked for gets up to 20 at a time, until it drops one", async () => {
+  const enter = handshakeLimit(100);
+  const inside: Awaited<ReturnType<typeof enter>>[] = [];
+  for (let index = 0; index < 100; index++)
+    void enter({ host: "bastion.example", port: 22 }).then((leave) => {
+      inside.push(leave);
+    });
+  const ended = async (end: "opened" | "dropped" | "failed") => {
+    inside.shift()?.(end);
+    await nextRound();
+    return inside.length;
+  };
+  await nextRound();
+  assert.equal(await ended("failed"), 8);
+  for (let more = 9; more <= 20; more++) assert.equal(await ended("opened"), more);
+  assert.equal(await ended("opened"), 20);
+  assert.equal(await ended("dropped"), 19);
+  assert.equal(await ended("opened"), 19, "not again");
+});
+
+test("hosts that give no answer keep no place from others for longer than a handshake computes", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const enter = handshakeLimit(3);
+  const entered: ((end: "failed") => void)[] = [];
+  for (let index = 0; index < 40; index++)
+    void enter({ host: `10.0.0.${index + 1}`, port: 22 }).then((leave) => {
+      entered.push(leave);
+    });
+  await nextRound();
+  const counts = [];
+  for (let second = 0; second < 6; second++) {
+    counts.push(entered.length);
+    t.mock.timers.tick(1_000);
+    await nextRound();
+  }
+  assert.deepEqual(counts, [3, 6, 9, 12, 12, 12], "of all that wait, four times as many at most");
+  entered[0]?.("failed");
+  await nextRound();
+  assert.equal(entered.length, 13);
+});
+
 test("pauses grow to at most 5 s and are never the same for all", () => {
   for (const [attempt, longest] of [
     [1, 300],
