@@ -30,11 +30,11 @@ for tool in make mkfifo setsid; do
   command -v "$tool" >/dev/null || refuse 69 "$tool is not installed on this worker"
 done
 
-CDPATH= cd "$(dirname "$0")/.." || exit 66
+case $0 in */*) CDPATH= cd "${0%/*}/.." ;; *) cd .. ;; esac || exit 66
 identify "$run"
 lock=.runner/$job.lock
 real .runner .sync || exit 71
-mkdir -p -m 700 .runner 2>/dev/null || refuse 70 "cannot make the folder .runner"
+[ -d .runner ] || mkdir -p -m 700 .runner 2>/dev/null || refuse 70 "cannot make the folder .runner"
 
 # A job that is not listed any more lost its allocation here: it can still be stopped.
 settle .worker || refuse 68 "worker.json, jobs.json and bin could not be brought up to date"
@@ -54,13 +54,12 @@ real bin "jobs/$job" || exit 71
 # caller that is gone does not stop the target; and a daemon that keeps its output open neither holds the caller's
 # channel nor dies of writing to a closed one.
 pipe=.runner/$job.pipe
-rm -f "$pipe"
+if [ -e "$pipe" ] || [ -L "$pipe" ]; then rm -f "$pipe"; fi
 mkfifo -m 600 "$pipe" || refuse 70 "cannot make a pipe in .runner"
 exec 3<>"$pipe" 4<"$pipe" 5>"$pipe" 3>&-
-rm -f "$pipe"
+rm -f "$pipe" ".runner/$job.last" || refuse 70 "cannot take back which target of $job succeeded last"
 setsid sh -c 'cat <&4 & trap "kill $!" TERM; wait; exec cat <&4 >/dev/null 2>&1' 5>&- &
 forward=$!
-rm -f ".runner/$job.last" || refuse 70 "cannot take back which target of $job succeeded last"
 make -s -C "jobs/$job" "$target" </dev/null >&5 2>&1 4<&- 5>&-
 code=$?
 exec 5>&-
@@ -73,6 +72,6 @@ done
 kill "$forward" 2>/dev/null
 
 [ "$code" -eq 0 ] || exit "$code"
-rm -f ".runner/$job.next"
+[ ! -L ".runner/$job.next" ] || rm -f ".runner/$job.next"
 echo "$hash $target $boot" >".runner/$job.next" && mv -f ".runner/$job.next" ".runner/$job.last" ||
   refuse 70 "cannot record that $target of $job has succeeded"
