@@ -25,6 +25,7 @@ const outcome = await perform(
   { runId: uuidV7(), kind: "build", bucketId, bucketDir, params: {}, revision: null, by: "bench" },
   {
     launcher: new Launcher(process.env, () => {}),
+    server: null,
     signal: new AbortController().signal,
     activity: (text) => said.push(text),
     progress: ({ phase }) => begun.push([phase, performance.now()]),

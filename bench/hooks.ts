@@ -90,7 +90,13 @@ function ordersFor(bucketDir: string, kind: RunKind, params: Record<string, unkn
 }
 
 function input() {
-  return { launcher: new Launcher(process.env, () => {}), signal: new AbortController().signal, activity() {}, progress() {} };
+  return {
+    launcher: new Launcher(process.env, () => {}),
+    server: null,
+    signal: new AbortController().signal,
+    activity() {},
+    progress() {},
+  };
 }
 
 /** One client, one request at a time, beside a bare server of Node that answers every request with the same text. */

@@ -51,6 +51,8 @@ async function main() {
   }
   // The script of a hook neither reads nor fills our cache.
   if (process.argv[2] !== "hook-run") useCompileCache();
+  // A process that runs start and that waits for long: it loads no command.
+  if (process.argv[2] === "keep") return await (await import("../lib/cli/server/keep.ts")).keep();
   const { runProgram } = await import("../lib/cli/main.ts");
   process.exitCode = await runProgram(process.argv.slice(2));
 }

@@ -21,7 +21,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   hook: ["core", "http", "bucket", "plan"],
   server: ["core", "codec", "http", "auth", "bucket", "run"],
   operation: ["core", "codec", "bucket", "plan", "transport", "hook", "run/protocol.ts"],
-  cli: ["core", "codec", "auth", "bucket", "run", "operation", "server"],
+  cli: ["core", "codec", "auth", "bucket", "run", "operation", "server", "transport/ssh/keeper.ts"],
 };
 
 /**
@@ -59,8 +59,8 @@ const TEXT_OWNERS: { pattern: RegExp; forbidden: (file: string) => boolean; advi
   },
   {
     pattern: /\bcreate(?:Secure)?Server\b|\bnew (?:https?\.)?Server\(/g,
-    forbidden: outside("lib/http/node-server.ts"),
-    advice: "servers belong to lib/http/node-server.ts",
+    forbidden: outside("lib/http/node-server.ts", "lib/transport/ssh/keeper.ts"),
+    advice: "servers belong to lib/http/node-server.ts, the socket of a keeper to lib/transport/ssh/keeper.ts",
   },
   {
     pattern: /(?<![.\w])process\.(?:env|exit)\b|(?<![.\w])process\b(?=\s*[[;,)])|\bconsole\b(?=\s*[.[;,)])/g,

@@ -1,6 +1,6 @@
-import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
+import { type ChildProcess, type SpawnOptions, type StdioOptions, spawn } from "node:child_process";
 import { once } from "node:events";
-import type { Readable, Writable } from "node:stream";
+import type { Duplex, Readable, Writable } from "node:stream";
 import { setImmediate as nextRound } from "node:timers/promises";
 import { aborted, expired, within } from "./async.ts";
 import { Failure, hasErrno, messageOf, throwIfCancelled } from "./errors.ts";
@@ -64,15 +64,28 @@ export interface Channel {
   ended: Promise<Exit>;
 }
 
-/** A child that goes on until its work is done or it is ended; the starter of the child owns its three streams. */
+/** A child that goes on until its work is done or it is ended. */
 interface Companion {
-  stdin: Writable;
-  stdout: Readable;
-  stderr: Readable;
-  /** Resolves once, when the child has exited and both of its outputs have been read or given up. */
+  /** Null where its standard input is empty. */
+  stdin: Writable | null;
+  /** Resolves once, when the child has exited. */
   ended: Promise<Exit>;
   /** Ends it and its group: TERM, `graceMs` to unwind, then KILL. Resolves with `ended`, at most 5 s later. */
   end(graceMs: number): Promise<void>;
+}
+
+/** Where the streams of a companion lead, and the group that it belongs to. */
+interface CompanionOptions {
+  stdin?: "pipe" | "ignore";
+  stderr?: number | "ignore";
+  isMember?: boolean;
+}
+
+/** A child that outlives its starter. */
+interface Detached {
+  pid: number;
+  /** Leads to the descriptor 3 of the child. */
+  channel: Duplex;
 }
 
 const DRAIN_MS = 200;
@@ -87,6 +100,7 @@ export class Launcher {
   readonly #environment: NodeJS.ProcessEnv;
   readonly #onGroup: (change: "open" | "close", group: GroupIdentity) => void;
   readonly #open = new Map<number, GroupIdentity>();
+  readonly #ending = new AbortController();
 
   constructor(environment: NodeJS.ProcessEnv, onGroup: (change: "open" | "close", group: GroupIdentity) => void = () => {}) {
     this.#environment = environment;
@@ -112,7 +126,8 @@ export class Launcher {
     throwIfCancelled(options.signal);
     const started = performance.now();
     const stdin = options.input === undefined ? "ignore" : "pipe";
-    const { child, group, exited } = await this.#launch(argv, stdin, options);
+    const { cwd, env, environment = { ...this.#environment, ...env } } = options;
+    const { child, group, exited } = await this.#launch(argv, [stdin, "pipe", "pipe"], { cwd, env: environment });
     const stop = new AbortController();
     const trouble = new AbortController();
     const stdout = new Output("stdout", options, trouble);
@@ -141,29 +156,39 @@ export class Launcher {
   }
 
   /**
-   * Starts a command that stays: its group is open until the command has ended, and its children end with it.
-   * Throws `failed` when it cannot be started.
+   * Starts a command that stays: its group is open until the command has ended, and its children end with it. With
+   * `isMember` it belongs to the group of this process instead, and is ended alone. Its messages go to the descriptor
+   * `stderr`; there is no other output. Throws `failed` when it cannot be started.
    */
-  async start(argv: Argv, options: Pick<CommandOptions, "cwd" | "env"> = {}): Promise<Companion> {
-    const { child, group, exited } = await this.#launch(argv, "pipe", options);
-    const { stdin, stdout, stderr } = child as ChildProcess & Omit<Companion, "ended" | "end">;
+  async start(argv: Argv, { stdin = "ignore", stderr = "ignore", isMember = false }: CompanionOptions = {}): Promise<Companion> {
+    const options = { env: this.#environment, detached: !isMember };
+    const { child, group, exited } = await this.#launch(argv, [stdin, "ignore", stderr], options);
     // A failed write is ignored: `ended` tells that the child has ended.
-    stdin.on("error", () => {});
-    const read = Promise.all([closing(stdout), closing(stderr)]);
-    const ended = exited.then(async (exit) => {
-      signalProcess(-group.pgid, "SIGKILL");
+    child.stdin?.on("error", () => {});
+    const target = isMember ? group.pgid : -group.pgid;
+    const ended = exited.then((exit) => {
+      if (!isMember) signalProcess(target, "SIGKILL");
       this.#closed(group);
-      await drained(read);
       return exit;
     });
     const end = async (graceMs: number) => {
-      stdin.destroy();
-      if (child.exitCode === null && child.signalCode === null) signalProcess(-group.pgid, "SIGTERM");
+      child.stdin?.destroy();
+      if (child.exitCode === null && child.signalCode === null) signalProcess(target, "SIGTERM");
       if (await within(ended, graceMs)) return;
-      signalProcess(-group.pgid, "SIGKILL");
+      signalProcess(target, "SIGKILL");
       await within(ended, COLLECT_MS);
     };
-    return { stdin, stdout, stderr, ended, end };
+    return { stdin: child.stdin, ended, end };
+  }
+
+  /**
+   * Starts a child that goes on when this process ends, in a group of its own that is not listed in `groups`. Throws
+   * `failed` when the child cannot be started.
+   */
+  async detach(argv: Argv): Promise<Detached> {
+    const child = await launch(argv, { cwd: "/", env: this.#environment, stdio: ["ignore", "ignore", "ignore", "pipe"] });
+    child.unref();
+    return { pid: child.pid as number, channel: child.stdio[3] as Duplex };
   }
 
   /**
@@ -183,18 +208,20 @@ export class Launcher {
     return { pid: child.pid as number, send, ended };
   }
 
+  /** Aborted when all that was started is to end at once. */
+  get ending(): AbortSignal {
+    return this.#ending.signal;
+  }
+
   /** Ends every open group; used when the process itself must go. */
   async endAll(graceMs: number): Promise<void> {
+    this.#ending.abort();
     await Promise.all(this.groups.map((group) => endGroup(group.pgid, graceMs)));
   }
 
-  /** Starts a child in a group of its own and reports that. */
-  async #launch(argv: Argv, stdin: "ignore" | "pipe", options: Pick<CommandOptions, "cwd" | "env" | "environment">) {
-    const child = await launch(argv, {
-      cwd: options.cwd,
-      env: options.environment ?? { ...this.#environment, ...options.env },
-      stdio: [stdin, "pipe", "pipe"],
-    });
+  /** Starts a child and reports its group. */
+  async #launch(argv: Argv, stdio: StdioOptions, options: SpawnOptions) {
+    const child = await launch(argv, { ...options, stdio });
     const exited = new Promise<Exit>((resolve) => {
       child.once("exit", (exitCode, signal) => resolve({ exitCode, signal }));
     });
@@ -213,7 +240,7 @@ export class Launcher {
 
 async function launch(argv: Argv, options: SpawnOptions): Promise<ChildProcess> {
   try {
-    const child = spawn(argv[0], argv.slice(1), { ...options, detached: true });
+    const child = spawn(argv[0], argv.slice(1), { detached: true, ...options });
     if (child.pid === undefined) throw (await once(child, "error"))[0];
     child.on("error", () => {});
     return child;

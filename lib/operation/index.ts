@@ -8,6 +8,7 @@ import { loadKvKey } from "../bucket/kv/kv-access.ts";
 import { readOpsConf } from "../bucket/workspace/settings.ts";
 import { explain, Failure } from "../core/errors.ts";
 import { emptyFolder } from "../core/files.ts";
+import type { ProcessIdentity } from "../core/process.ts";
 import { Redactor } from "../core/redact.ts";
 import type { Launcher } from "../core/spawn.ts";
 import type { Orders, OutcomeMessage, Progress, RunKind } from "../run/protocol.ts";
@@ -42,6 +43,8 @@ const OPERATIONS: Record<RunKind, () => Promise<Operation>> = {
 /** What a run's process gives an operation to work with. */
 interface RunInput {
   launcher: Launcher;
+  /** The server that has started the run; null on the command line. */
+  server: ProcessIdentity | null;
   signal: AbortSignal;
   /** Appends text to the run's Activity. */
   activity: (text: string) => void;
@@ -72,8 +75,10 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
     // The run that this run repeats is for the record alone.
     const { retry_of: _, ...params } = orders.params;
     const progress = new ProgressBoard(input.progress, input.signal);
-    const { signal, launcher } = input;
-    const result = await carriedOut(db, { layout, log, signal, launcher, run, progress }, params).finally(() => log.endOutput());
+    const { signal, launcher, server } = input;
+    const result = await carriedOut(db, { layout, log, signal, launcher, run, server, progress }, params).finally(() =>
+      log.endOutput(),
+    );
     log.info(`${what} succeeded in ${secondsSince(started)}`);
     return { type: "outcome", ok: true, error: null, result: masked(result, log.redactor) };
   } catch (error) {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { closeSync, existsSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
@@ -337,39 +338,56 @@ test("what became of a group that had to be ended is told", async () => {
   assert.equal((await sh("exit 0")).receipt, undefined);
 });
 
-test("a companion takes and gives what it likes, is listed as long as it lives, and tells its end once", async () => {
+test("a companion takes input, says what it likes, is listed as long as it lives, and tells its end once", async (t) => {
   const changes: string[] = [];
   const own = new Launcher(process.env, (change) => changes.push(change));
-  const companion = await own.start(["sh", "-c", 'read -r line; echo "got $line"; echo err >&2; exit 3']);
+  const file = path.join(temporaryFolder(t), "messages");
+  const stderr = openSync(file, "w");
+  const script = 'read -r line; echo "got $line" >&2; exit 3';
+  const companion = await own.start(["sh", "-c", script], { stdin: "pipe", stderr });
+  closeSync(stderr);
   assert.equal(own.groups.length, 1);
-  let said = "";
-  for (const stream of [companion.stdout, companion.stderr])
-    stream.on("data", (chunk: Buffer) => {
-      said += chunk;
-    });
-  companion.stdin.write("it\n");
+  companion.stdin?.write("it\n");
   assert.deepEqual(await companion.ended, { exitCode: 3, signal: null });
-  assert.deepEqual(said.split("\n").sort(), ["", "err", "got it"]);
+  assert.equal(readFileSync(file, "utf8"), "got it\n");
   assert.deepEqual([own.groups, changes], [[], ["open", "close"]]);
-  companion.stdin.write("nobody is there any more");
+  companion.stdin?.write("nobody is there any more");
   await companion.end(0);
 });
 
 for (const [what, script, signal] of [
-  ["by TERM", "echo begun; exec sleep 600", "SIGTERM"],
-  ["by KILL where it does not listen", "trap '' TERM; echo begun; while :; do sleep 600; done", "SIGKILL"],
+  ["by TERM", 'touch "$0"; exec sleep 600', "SIGTERM"],
+  ["by KILL where it does not listen", "trap '' TERM; touch \"$0\"; while :; do sleep 600; done", "SIGKILL"],
 ] as const)
-  test(`a companion is ended ${what}, with what it has started`, async () => {
+  test(`a companion is ended ${what}, with what it has started`, async (t) => {
     const own = new Launcher(process.env);
-    const companion = await own.start(["sh", "-c", `sleep 600 & ${script}`]);
-    companion.stderr.resume();
-    await new Promise((resolve) => companion.stdout.once("data", resolve));
+    const begun = path.join(temporaryFolder(t), "begun");
+    const companion = await own.start(["sh", "-c", `sleep 600 & ${script}`, begun]);
+    await until("the companion to begin", () => existsSync(begun));
     const [group] = own.groups as [GroupIdentity];
     await companion.end(100);
     assert.deepEqual(await companion.ended, { exitCode: null, signal });
     await until("the group to end", () => !hasMembers(group.pgid));
     assert.deepEqual(own.groups, []);
   });
+
+test("a companion that is a member of this group ends alone", async () => {
+  const companion = await new Launcher(process.env).start(["sleep", "600"], { isMember: true });
+  await companion.end(5_000);
+  assert.deepEqual(await companion.ended, { exitCode: null, signal: "SIGTERM" });
+});
+
+test("a detached child goes on without its starter, speaks over its channel, and is in no list", async (t) => {
+  const own = new Launcher(process.env);
+  const { pid, channel } = await own.detach(["sh", "-c", 'read -r line <&3; echo "$line, $(pwd)" >&3; exec sleep 600']);
+  t.after(() => signalProcess(-pid, "SIGKILL"));
+  channel.write("it\n");
+  assert.equal(String((await once(channel, "data"))[0]), "it, /\n");
+  await own.endAll(0);
+  assert.equal(own.ending.aborted, true);
+  assert.deepEqual([own.groups, hasMembers(pid)], [[], true]);
+  channel.destroy();
+});
 
 test("a companion that cannot be started is a failure", async () => {
   await assert.rejects(launcher.start(["no-such-program"]), { code: "failed", message: /^Cannot start no-such/ });

@@ -122,6 +122,7 @@ test("of two operators at once the second is told that the bucket is busy", asyn
 
 test("a worker that hangs is unreachable in bounded time, and hides no other", async (t) => {
   const { fleet, run } = await deployed(t);
+  fleet.freeze();
   fleet.freezeListener();
   const { code, stdout, stderr } = await run("health_check", "--json");
   assert.equal(code, 1);

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { isGroupAlive, signalProcess } from "../../lib/core/process.ts";
+import { hasMembers, isGroupAlive, signalProcess } from "../../lib/core/process.ts";
 import type { Progress } from "../../lib/run/protocol.ts";
 import { LocalServer, type Run } from "../../scripts/local-server.ts";
 import { runningConfiguration, type ServiceOptions, serviceHistory, WORKERS, writeServices } from "../helpers/service.ts";
-import { type FleetOptions, SshFleet } from "../helpers/ssh-fleet.ts";
+import { type FleetOptions, keepersOf, SshFleet, sshFolders } from "../helpers/ssh-fleet.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 
 interface DeployResult {
@@ -51,8 +51,8 @@ async function setUp(t: TestContext, options: FleetOptions = {}) {
   return { fleet, folder, server, bucket, base, roots, push, deploy, running, history };
 }
 
-test("CP-248 upload of the key, trust, deploy, skip and upgrade over ssh, with one connection per worker and run, and nothing left behind", async (t) => {
-  const { fleet, folder, bucket, push, deploy, running, history } = await setUp(t);
+test("CP-248 CP-395 upload of the key, trust, deploy, skip and upgrade over ssh, with one connection per worker, and nothing left without the key", async (t) => {
+  const { fleet, folder, server, bucket, base, push, deploy, running, history } = await setUp(t);
   const first = await deploy();
   assert.equal(first.run.status, "succeeded", first.text);
   assert.deepEqual(
@@ -77,8 +77,11 @@ test("CP-248 upload of the key, trust, deploy, skip and upgrade over ssh, with o
   );
   assert.deepEqual(history("base")[0], ["start 1.0.0", "restart 1.1.0"]);
 
+  assert.equal(fleet.logins, WORKERS.length, "the connections of the first run serve the third");
+  await until("no session of a run is left", () => fleet.shells.length === 0);
+  assert.equal((await server.call("DELETE", `${base}/secrets/ssh_key`)).status, 204);
   await until("the workers' side is gone", () => fleet.sessions.length === 0);
-  assert.deepEqual(sshFolders(path.join(folder, "root", bucket)), []);
+  await until("the folder is gone", () => sshFolders(path.join(folder, "root", bucket)).length === 0);
   const secret = readFileSync(fleet.sshd.clientKey, "utf8").split("\n")[1] as string;
   assert.ok(!`${first.text}${third.text}`.includes(secret));
 });
@@ -258,18 +261,28 @@ test("a run whose process is killed leaves no connection behind", async (t) => {
   // Nobody was left to end what ran on the workers.
   for (const pid of fleet.processes) signalProcess(pid, "SIGKILL");
   for (const host of WORKERS) writeFileSync(path.join(roots, host, bucket, "go"), "");
-  assert.equal(sshFolders(path.join(folder, "root", bucket)).length, 1);
+  await until("the folder is gone", () => sshFolders(path.join(folder, "root", bucket)).length === 0);
   assert.equal((await deploy()).run.status, "succeeded");
-  assert.deepEqual(sshFolders(path.join(folder, "root", bucket)), [], "the next run clears up");
 });
 
-/** The folders of ssh connections that lead to this bucket. */
-function sshFolders(bucketFolder: string): string[] {
-  return readdirSync("/tmp").filter((name) => {
-    try {
-      return readlinkSync(path.join("/tmp", name, "known_hosts")).startsWith(bucketFolder);
-    } catch {
-      return false;
-    }
+for (const way of ["stops", "is killed"] as const)
+  test(`CP-397 when the server ${way}, kept connections end with it`, async (t) => {
+    const { fleet, folder, server, bucket, deploy } = await setUp(t);
+    assert.equal((await deploy()).run.status, "succeeded");
+    assert.equal(fleet.sessions.length > 0, true);
+    const keepers = keepersOf(path.join(folder, "root", bucket));
+    assert.equal(keepers.length, 1);
+    await server.stop(way === "stops" ? "SIGTERM" : "SIGKILL");
+    await until("the connections to end", () => fleet.sessions.length === 0 && !keepers.some(hasMembers));
+    await until("the folder to go", () => sshFolders(path.join(folder, "root", bucket)).length === 0);
   });
-}
+
+test("CP-396 when a bucket is deleted, kept connections to its workers end", async (t) => {
+  const { fleet, folder, server, bucket, base, deploy } = await setUp(t);
+  assert.equal((await deploy()).run.status, "succeeded");
+  const keepers = keepersOf(path.join(folder, "root", bucket));
+  const { name } = (await server.call<{ name: string }>("GET", base)).body;
+  const deleted = await server.call("DELETE", base, { confirm: name });
+  assert.equal(deleted.status, 204, JSON.stringify(deleted.body));
+  await until("the connections to end", () => fleet.sessions.length === 0 && !keepers.some(hasMembers));
+});

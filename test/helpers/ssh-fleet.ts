@@ -4,7 +4,7 @@ import { connect, createServer } from "node:net";
 import path from "node:path";
 import { pipeline } from "node:stream";
 import type { TestContext } from "node:test";
-import { signalProcess } from "../../lib/core/process.ts";
+import { hasMembers, signalProcess } from "../../lib/core/process.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
 import type { Transport, WorkerAddress } from "../../lib/transport/base/transport.ts";
 import type { SshSettings } from "../../lib/transport/ssh/openssh.ts";
@@ -139,6 +139,11 @@ export class SshFleet {
     return this.sshd.pids.flatMap(descendants).filter((pid) => /^sshd/.test(commandOf(pid)));
   }
 
+  /** What runs in the sessions of the connections. */
+  get shells(): number[] {
+    return this.sshd.pids.flatMap(descendants).filter((pid) => !/^sshd/.test(commandOf(pid)));
+  }
+
   /** Stops the processes of all connections as they are, or lets them go on: a worker that hangs. */
   freeze(signal: "SIGSTOP" | "SIGCONT" = "SIGSTOP"): void {
     for (const pid of this.sessions) signalProcess(pid, signal);
@@ -161,10 +166,25 @@ export class SshFleet {
 
   async #end(): Promise<void> {
     const ours = [...this.sshd.pids.flatMap(descendants), ...this.processes];
+    for (const pid of keepersOf(this.folder)) signalProcess(-pid, "SIGKILL");
     await this.sshd.stop();
     await this.launcher.endAll(0);
     for (const pid of ours) signalProcess(pid, "SIGKILL");
   }
+}
+
+/** The folders of ssh connections whose known hosts lie below this folder. */
+export function sshFolders(below: string): string[] {
+  const names = readdirSync("/tmp").filter((name) => /^ops-ssh-/.test(name));
+  return names
+    .map((name) => path.join("/tmp", name))
+    .filter((folder) => linkOf(path.join(folder, "known_hosts")).startsWith(below));
+}
+
+/** The keepers of buckets below this folder. */
+export function keepersOf(below: string): number[] {
+  const pids = sshFolders(below).map((folder) => Number(/^ops-ssh-(\d+)-\d+-kept-/.exec(path.basename(folder))?.[1]));
+  return pids.filter((pid) => !Number.isNaN(pid) && hasMembers(pid));
 }
 
 /** Lets more addresses lead to one sshd: many workers behind one endpoint. */
@@ -210,8 +230,12 @@ function textOf(file: string): string {
 }
 
 function workingFolder(pid: number): string {
+  return linkOf(`/proc/${pid}/cwd`);
+}
+
+function linkOf(file: string): string {
   try {
-    return readlinkSync(`/proc/${pid}/cwd`);
+    return readlinkSync(file);
   } catch {
     return "";
   }

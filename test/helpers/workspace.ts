@@ -78,7 +78,7 @@ export async function makeBucket(t: Pick<TestContext, "after">, spec?: Workspace
     const launcher = new Launcher(process.env, () => {});
     const run = { id, kind, bucketId };
     const progress = new ProgressBoard(() => {}, signal);
-    return { layout, db, kv: new KvStore(db, key), log, signal, launcher, run, progress };
+    return { layout, db, kv: new KvStore(db, key), log, signal, launcher, run, server: null, progress };
   };
   return { dir, layout, bucketId, db, kv: () => new KvStore(db, key), activity, context };
 }

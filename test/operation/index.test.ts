@@ -17,6 +17,7 @@ test("staged files that a killed run has left are gone before the next run begin
     { runId: uuidV7(), kind: "build", bucketId, bucketDir: dir, revision: null, by: "a test", params: {} },
     {
       launcher: new Launcher(process.env),
+      server: null,
       signal: new AbortController().signal,
       activity: (text) => seen.push([text, existsSync(left)]),
       progress: () => {},

@@ -30,9 +30,11 @@ use_sudo = true
 # Where <worker_root>/<bucket id>/ lives on the workers.
 worker_root = "/opt/worker"
 
-# A host to go through, as [user@]host[:port], and how many ssh sessions may be open at a time.
+# A host to go through, as [user@]host[:port], how many ssh sessions may be open at a time, and for how long connections
+# are kept for the next run.
 # ssh_jump = "admin@bastion.example:22"
 ssh_concurrency = 32
+ssh_keep_seconds = 60
 
 # Certificates: how long they are valid and how long before their end they are renewed, in days.
 certs_ttl = 60
@@ -63,6 +65,7 @@ const OPS_CONF = object(
     ssh_jump: optional(jump),
     ssh_options: withDefault(record(sshOption(), { key: SSH_OPTIONS, means: "an allowed ssh option" }), {}),
     ssh_concurrency: withDefault(integer({ min: 1, max: 1_024 }), 32),
+    ssh_keep_seconds: withDefault(integer({ min: 0, max: 86_400 }), 60),
     use_sudo: withDefault(boolean(), false),
     worker_root: withDefault(folder, "/opt/worker"),
     certs_ttl: withDefault(DAYS, 60),
@@ -115,6 +118,8 @@ function settingsOf(given: Infer<typeof OPS_CONF>) {
     sshOptions: { ...given.ssh_options },
     /** How many ssh sessions are open at most at a time. */
     sshConcurrency: given.ssh_concurrency,
+    /** For how long connections are kept after a run; 0 = they end with the run. */
+    sshKeepSeconds: given.ssh_keep_seconds,
     useSudo: given.use_sudo,
     /** Where `<root>/<bucket_id>/` lives on workers that name no root of their own. */
     workerRoot: given.worker_root,

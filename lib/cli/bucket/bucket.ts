@@ -102,6 +102,7 @@ async function performHere({ layout, record, params, lock, stop, view }: RunHere
     { runId, bucketDir: layout.root, bucketId, kind, params, revision, by: askedBy(record) },
     {
       launcher,
+      server: null,
       signal: stop.signal,
       activity(text) {
         if (live) live.above(() => print(text));

@@ -3,6 +3,7 @@ import { layoutOf, runLayout } from "../../bucket/base/layout.ts";
 import { sleep } from "../../core/async.ts";
 import { explain, Failure } from "../../core/errors.ts";
 import { writeAtomic } from "../../core/files.ts";
+import { identify } from "../../core/process.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { activityWriter } from "../../run/activity.ts";
 import { CANCEL_WAIT_MS, type FromWorker, type Orders, type OutcomeMessage, type ToWorker } from "../../run/protocol.ts";
@@ -61,6 +62,7 @@ async function carryOut(order: Order, launcher: Launcher, stop: AbortController)
     const { activityTimes } = runLayout(layoutOf(order.bucketDir), order.runId);
     return await perform(order satisfies Orders, {
       launcher,
+      server: identify(process.ppid) ?? null,
       signal: stop.signal,
       activity: activityWriter(ACTIVITY, activityTimes),
       progress: (progress) => report({ type: "progress", progress }),

@@ -2,6 +2,7 @@ import type { Database } from "../../bucket/base/database.ts";
 import type { Layout } from "../../bucket/base/layout.ts";
 import type { RunLog } from "../../bucket/base/logs.ts";
 import type { KvStore } from "../../bucket/kv/kv.ts";
+import type { ProcessIdentity } from "../../core/process.ts";
 import type { Launcher } from "../../core/spawn.ts";
 import type { Progress, RolloutProgress, RunKind } from "../../run/protocol.ts";
 
@@ -21,6 +22,8 @@ export interface OperationContext {
   signal: AbortSignal;
   launcher: Launcher;
   run: RunIdentity;
+  /** The server that has started the run; null on the command line. */
+  server: ProcessIdentity | null;
   /** The run's progress: how far the run is and what it waits for. */
   progress: ProgressBoard;
 }

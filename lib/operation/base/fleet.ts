@@ -33,6 +33,8 @@ export interface CancelReceipts {
 type FleetContext = Pick<OperationContext, "layout" | "launcher" | "signal" | "progress"> & {
   log: Pick<OperationContext["log"], "info" | "redactor">;
   run: Pick<OperationContext["run"], "bucketId">;
+  /** Connections outlive only the work of who holds the bucket's lock. */
+  server?: OperationContext["server"];
 };
 
 /** The workers of a run, each reached once and kept open until the run ends. */
@@ -146,7 +148,7 @@ export class Fleet {
   }
 
   async #prepareSsh(): Promise<SshConnections> {
-    const { layout, launcher } = this.#context;
+    const { layout, launcher, server } = this.#context;
     const { settings } = await loadOpsConf(layout);
     const workers = this.workers.filter(({ connection }) => connection === "ssh");
     return await SshConnections.open(
@@ -161,6 +163,7 @@ export class Fleet {
       },
       workers,
       launcher,
+      server === undefined ? undefined : { seconds: settings.sshKeepSeconds, server },
     );
   }
 

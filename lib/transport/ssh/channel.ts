@@ -203,8 +203,11 @@ export function openChannel(
     }),
     /** How the session ended. */
     closed: session.ended,
-    /** True once the worker's sshd has opened the channel. */
+    /** Resolves once the worker's sshd has opened the channel. */
+    opened: session.opened,
     isOpen: () => session.isOpen,
+    /** Sees to it that nothing is started any more where the channel is not open yet. */
+    giveUp: () => session.close(),
     /** The end of what came beside the output of the group: from the user's login files and from sudo. */
     messages: () => messages,
     /** Gives the channel back: at once when the group has ended, else the group's outputs are cut. */

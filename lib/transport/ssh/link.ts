@@ -1,18 +1,16 @@
 import { randomBytes } from "node:crypto";
-import { watch } from "node:fs";
 import { aborted, expired, sleep, unlessAborted, within } from "../../core/async.ts";
-import { cancelledFailure, Failure, messageOf } from "../../core/errors.ts";
-import { remove } from "../../core/files.ts";
-import type { Launcher } from "../../core/spawn.ts";
+import { Failure } from "../../core/errors.ts";
 import type { WorkerAddress } from "../base/transport.ts";
-import { type Channel, type ChannelReader, openChannel, type RemoteGroup, type WholeInput, withMessage } from "./channel.ts";
+import { type Channel, type ChannelReader, openChannel, type RemoteGroup, type WholeInput } from "./channel.ts";
 import { type handshakeLimit, type Limit, pauseAfter } from "./limits.ts";
-import { connectTrouble, jumpOf, lastLine, masterArgv, type SshSettings } from "./openssh.ts";
+import type { Master, Masters } from "./masters.ts";
+import { connectTrouble, jumpOf, lastLine, type SshSettings } from "./openssh.ts";
 
 /** What the connections of a run share. */
 export interface SshRun {
   settings: SshSettings;
-  launcher: Launcher;
+  masters: Masters;
   /** The folder of the configuration and of the control sockets. */
   folder: string;
   /** All commands at work. */
@@ -29,17 +27,9 @@ export interface StartedChannel {
   master: Master;
 }
 
-/** The open connection to a worker: a foreground ssh whose control socket the channels use. */
-interface Master {
-  /** Resolves with the messages of the ssh when it has ended. */
-  ended: Promise<string>;
-  /** Closes the connection with all channels; what runs on the worker is not ended by that. */
-  close(): Promise<void>;
-}
-
-const OPEN_LIMIT_MS = 40_000;
-const MASTER_GRACE_MS = 2_000;
 const START_LIMIT_MS = 30_000;
+/** How long a connection of an earlier run may take to answer. */
+const OLD_ANSWER_MS = 5_000;
 /** How long a cancel waits for the start of a command that is on its way. */
 const CANCELLED_START_MS = 2_000;
 const SHORT_WAIT_MS = 1_000;
@@ -54,6 +44,8 @@ export class SshLink {
   readonly #socket: string;
   readonly #closing = new AbortController();
   #connected: Promise<Master> | undefined;
+  #master: Master | undefined;
+  #isSound = true;
 
   /** `socket` is the name of the control socket in the run's folder. */
   constructor(run: SshRun, worker: WorkerAddress, socket: string) {
@@ -73,9 +65,8 @@ export class SshLink {
    */
   connect(): Promise<Master> {
     this.#connected ??= this.#open().then((master) => {
-      void master.ended.then(() => {
-        this.#connected = undefined;
-      });
+      this.#master = master;
+      void master.ended.then(() => this.#forget(master));
       return master;
     });
     return this.#connected;
@@ -97,6 +88,11 @@ export class SshLink {
       const mark = `ops-${randomBytes(16).toString("hex")}`;
       const shell = { mark, line: line(mark), useSudo: settings.useSudo, input };
       const channel = openChannel(`${folder}/${this.#socket}`, shell, reader);
+      if (master.isOld && !(await answers(channel, signal))) {
+        await this.#drop(master);
+        continue;
+      }
+      master.isOld = false;
       const group = await this.#groupOf(channel, signal);
       if (group !== undefined) return { channel, mark, group: group === "cancelled" ? undefined : group, master };
       const end = await channel.closed;
@@ -109,7 +105,7 @@ export class SshLink {
       // Nothing was started, and another connection may do.
       if (end !== "unconnected" || isAnew) throw await this.#notStarted({ channel, mark, group, master });
       isAnew = true;
-      await master.close();
+      await this.#drop(master);
     }
   }
 
@@ -117,7 +113,12 @@ export class SshLink {
   async close(): Promise<void> {
     this.#closing.abort();
     const master = await this.#connected?.catch(() => undefined);
-    await master?.close();
+    await master?.release(this.#isSound);
+  }
+
+  /** Keeps the connection from a later run: something may still be at work in one of its sessions. */
+  distrust(): void {
+    this.#isSound = false;
   }
 
   /** A failure that names the worker: `failed` where the worker answers but cannot do its task, else `unreachable`. */
@@ -137,14 +138,27 @@ export class SshLink {
     return this.failed("The connection was lost to", `${why}${rest}`, "unreachable");
   }
 
+  /** Closes a connection that is of no use; the next command opens another one. */
+  async #drop(master: Master): Promise<void> {
+    await master.close();
+    this.#forget(master);
+  }
+
+  #forget(master: Master): void {
+    if (this.#master === master) this.#connected = undefined;
+  }
+
   /** The group of a channel, `cancelled`, or undefined when the channel has ended before. */
   async #groupOf(channel: Channel, signal: AbortSignal | undefined) {
     const stop = new AbortController();
     const limits = [aborted(signal, stop.signal), expired(START_LIMIT_MS, stop.signal)];
     const first = await Promise.race([channel.started, ...limits]);
     stop.abort();
-    if (first === "cancelled") return (await within(channel.started, CANCELLED_START_MS)) ?? first;
-    if (first !== "timeout") return first;
+    if (first !== "cancelled" && first !== "timeout") return first;
+    const late = first === "cancelled" && (await within(channel.started, CANCELLED_START_MS));
+    if (late) return late;
+    this.distrust();
+    if (first === "cancelled") return first;
     const isOpen = channel.isOpen();
     await channel.close();
     const limit = `within ${START_LIMIT_MS / 1000} s`;
@@ -161,19 +175,19 @@ export class SshLink {
   }
 
   async #open(): Promise<Master> {
-    const { settings, enterHandshake } = this.#run;
+    const { settings, masters, enterHandshake } = this.#run;
     const { host, sshPort: port = settings.port } = this.#worker;
     const server = jumpOf(this.#worker, settings) ?? { host, port };
     let spentMs = 0;
     for (let attempt = 1; ; attempt++) {
       const leave = await enterHandshake(server, this.closing);
       const started = performance.now();
-      const opened = await openMaster(this.#run, this.#socket, host, this.closing).catch((error) => {
+      const opened = await masters.open(this.#socket, host, this.closing).catch((error) => {
         leave("failed");
         throw error;
       });
       if (typeof opened !== "string") {
-        leave("opened");
+        leave(opened.isOld ? "failed" : "opened");
         return opened;
       }
       const { sentence, retryMs, isDropped } = connectTrouble(opened, this.#worker, settings);
@@ -189,43 +203,12 @@ export class SshLink {
   }
 }
 
-/**
- * Connects and signs in; answers the messages of ssh where that failed. Throws `cancelled` when the signal is aborted.
- */
-async function openMaster(run: SshRun, socket: string, host: string, signal: AbortSignal): Promise<Master | string> {
-  const { launcher, folder } = run;
-  // A socket that a dead master left behind would keep the new master from listening.
-  await remove(`${folder}/${socket}`);
+/** False where an old connection gives no answer in time; then nothing will be started over the channel any more. */
+async function answers(channel: Channel, signal: AbortSignal | undefined): Promise<boolean> {
   const stop = new AbortController();
-  try {
-    const made = madeIn(folder, socket, stop.signal);
-    const child = await launcher.start(masterArgv(folder, host));
-    let messages = "";
-    // Without a session there is no output but messages.
-    child.stdout.resume();
-    child.stderr.on("data", (chunk: Buffer) => {
-      messages = withMessage(messages, chunk);
-    });
-    const ended = child.ended.then(() => messages);
-    const close = () => child.end(MASTER_GRACE_MS);
-    const limits = [aborted(signal, stop.signal), expired(OPEN_LIMIT_MS, stop.signal)];
-    const first = await Promise.race([made, child.ended, ...limits]);
-    if (first === "made") return { ended, close };
-    if (first === "cancelled" || first === "timeout") await close();
-    if (first === "cancelled") throw cancelledFailure();
-    return first === "timeout" ? "the login timed out" : messages;
-  } finally {
-    stop.abort();
-  }
-}
-
-/** Resolves when something of that name is made in a folder. */
-function madeIn(folder: string, name: string, stop: AbortSignal): Promise<"made"> {
-  const { promise, resolve } = Promise.withResolvers<"made">();
-  try {
-    watch(folder, { signal: stop }, (_event, found) => found === name && resolve("made"));
-  } catch (cause) {
-    throw new Failure("failed", `Cannot watch ${folder} for connections: ${messageOf(cause)}`, { cause });
-  }
-  return promise;
+  const limits = [aborted(signal, stop.signal), expired(OLD_ANSWER_MS, stop.signal)];
+  const first = await Promise.race([channel.opened, channel.closed, ...limits]);
+  stop.abort();
+  if (first === "timeout") channel.giveUp();
+  return first !== "timeout";
 }

@@ -42,7 +42,7 @@ export function parseJump(jump: string, defaultUser: string): JumpHost {
  * The files of a run's ssh, by name in its folder; the key and the known hosts are links, so their paths mean nothing
  * to ssh.
  */
-export const SSH_FILES = { config: "config", key: "key", knownHosts: "known_hosts" } as const;
+export const SSH_FILES = { config: "config", key: "key", knownHosts: "known_hosts", keeper: "keeper" } as const;
 
 const HOST_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$/;
 const USER_NAME = /^[a-z_][a-z0-9_-]*$/;

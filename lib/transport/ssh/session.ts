@@ -44,6 +44,8 @@ const ENDED_BY_SIGNAL = 255;
 export class SshSession {
   /** The command's standard input; what is written waits until the worker takes it. */
   readonly stdin: Writable;
+  /** Resolves once the worker's sshd has answered the request for the session. */
+  readonly opened: Promise<void>;
   /** Resolves once, when nothing can come any more. */
   readonly ended: Promise<SessionEnd>;
   readonly #settle: (end: SessionEnd) => void;
@@ -68,10 +70,15 @@ export class SshSession {
     this.#command = command;
     this.#reader = reader;
     this.#socket = connect(socket);
+    const opened = Promise.withResolvers<void>();
+    this.opened = opened.promise;
     this.stdin = new Writable({
       highWaterMark: 2 * LONGEST_PACKET,
       construct: (ready) => {
-        this.#ready = ready;
+        this.#ready = () => {
+          opened.resolve();
+          ready();
+        };
       },
       // Parts that have come meanwhile go together: each packet costs both sides a little.
       writev: (parts, done) => {

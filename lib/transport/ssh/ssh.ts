@@ -1,15 +1,16 @@
-import { lstat, mkdtemp, readdir, readlink, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { unlessAborted } from "../../core/async.ts";
 import { cancelledFailure, Failure, throwIfCancelled } from "../../core/errors.ts";
-import { exists, PRIVATE_FILE, remove } from "../../core/files.ts";
-import { identify, isAlive, type ProcessIdentity } from "../../core/process.ts";
+import { exists } from "../../core/files.ts";
 import type { CommandOutcome, Launcher } from "../../core/spawn.ts";
 import { describeReceipt, type Receipt, type ScriptOptions, type Transport, type WorkerAddress } from "../base/transport.ts";
 import { type ChannelReader, loopLine, SHORT_CHARACTERS, type ShellScript, scriptLine, type WholeInput } from "./channel.ts";
+import { keptFolders } from "./folder.ts";
+import { type Keeping, keptMasters } from "./kept-masters.ts";
 import { enterAll, handshakeLimit, Limit } from "./limits.ts";
 import { SshLink, type SshRun, type StartedChannel } from "./link.ts";
-import { SSH_FILES, type SshSettings, socketName, sshConfig } from "./openssh.ts";
+import { ownMasters } from "./masters.ts";
+import { SSH_FILES, type SshSettings, socketName } from "./openssh.ts";
 import { Execution, endRemoteGroup, KeptShell, type ScriptEnd } from "./shell.ts";
 
 /**
@@ -117,7 +118,9 @@ class SshConnection {
     if (!group) return "unreachable";
     this.#ending++;
     try {
-      return await endRemoteGroup(this.#attendant, group);
+      const receipt = await endRemoteGroup(this.#attendant, group);
+      if (receipt === "remaining" || receipt === "unreachable") this.#link.distrust();
+      return receipt;
     } finally {
       this.#ending--;
       if (this.#ending === 0) void this.#attendant.close();
@@ -149,11 +152,6 @@ function isForShell(input: NonNullable<ScriptOptions["input"]>): input is WholeI
   return (typeof input === "string" || input instanceof Uint8Array) && input.length <= SHORT_INPUT_BYTES;
 }
 
-/** Short, because a control socket's path has at most 104 bytes. */
-const SOCKETS_PLACE = "/tmp";
-/** `ops-ssh-<pid>-<start of the process>-`; the rest makes it a folder of its own. */
-const FOLDER_NAME = /^ops-ssh-(?<pid>\d+)-(?<start_time>\d+)-/;
-
 /**
  * All ssh connections of a run: one per worker at most, each opened when it is first needed (decisions: Workers and
  * transports).
@@ -169,32 +167,26 @@ export class SshConnections {
   }
 
   /**
-   * Writes the configuration for these workers; connects to none yet. Throws `failed` where there is no private key,
-   * or where a value cannot be part of a configuration.
+   * Writes the configuration for these workers; connects to none yet. With `keeping` the connections outlive the run.
+   * Throws `failed` where there is no private key, or where a value cannot be part of a configuration.
    */
-  static async open(settings: SshSettings, workers: readonly WorkerAddress[], launcher: Launcher): Promise<SshConnections> {
-    const { keyFile } = settings;
+  static async open(
+    settings: SshSettings,
+    workers: readonly WorkerAddress[],
+    launcher: Launcher,
+    keeping?: Keeping,
+  ): Promise<SshConnections> {
+    const { concurrency, keyFile, knownHostsFile } = settings;
     if (!(await exists(keyFile)))
       throw new Failure(
         "failed",
         `Cannot reach workers over ssh: there is no private key secrets/${path.basename(keyFile)}; upload one (see docs/ssh.md)`,
       );
-    const knownHosts = path.resolve(settings.knownHostsFile);
-    await removeLeftFolders(knownHosts);
-    const { pid, start_time } = identify(process.pid) as ProcessIdentity;
-    const folder = await mkdtemp(path.join(SOCKETS_PLACE, `ops-ssh-${pid}-${start_time}-`));
-    try {
-      const text = sshConfig(folder, settings, workers);
-      await writeFile(path.join(folder, SSH_FILES.config), text, { mode: PRIVATE_FILE });
-      await symlink(path.resolve(keyFile), path.join(folder, SSH_FILES.key));
-      await symlink(knownHosts, path.join(folder, SSH_FILES.knownHosts));
-      const { concurrency } = settings;
-      const limits = { sessions: new Limit(concurrency), enterHandshake: handshakeLimit(concurrency) };
-      return new SshConnections({ settings, launcher, folder, ...limits }, workers);
-    } catch (error) {
-      await remove(folder);
-      throw error;
-    }
+    const setup = { settings, workers, launcher };
+    const living = await keptFolders(knownHostsFile);
+    const place = (keeping && (await keptMasters({ ...setup, keeping }, living))) ?? (await ownMasters(setup));
+    const limits = { sessions: new Limit(concurrency), enterHandshake: handshakeLimit(concurrency) };
+    return new SshConnections({ settings, ...place, ...limits }, workers);
   }
 
   /** The file for `ssh -F`; it has an entry per worker, under the worker's own name. */
@@ -212,23 +204,9 @@ export class SshConnections {
     return { worker, folder, script: (text, options = {}) => connection.script(text, options), close: () => connection.close() };
   }
 
-  /** Closes every connection and removes the configuration. */
+  /** The end of the run: closes every connection, unless a keeper goes on with it. */
   async close(): Promise<void> {
     await Promise.all([...this.#open.values()].map((connection) => connection.close()));
-    await remove(this.#run.folder);
-  }
-}
-
-/** Removes the folders that runs of this bucket left behind when they were killed. */
-async function removeLeftFolders(knownHosts: string): Promise<void> {
-  for (const name of await readdir(SOCKETS_PLACE)) {
-    const { pid, start_time = "" } = FOLDER_NAME.exec(name)?.groups ?? {};
-    if (pid === undefined || isAlive({ pid: Number(pid), start_time })) continue;
-    const folder = path.join(SOCKETS_PLACE, name);
-    const found = await lstat(folder).catch(() => undefined);
-    // In a folder that only this user may enter, nobody else can have made the link.
-    const isOurs = found?.isDirectory() && found.uid === process.getuid?.() && (found.mode & 0o077) === 0;
-    const link = isOurs ? await readlink(path.join(folder, SSH_FILES.knownHosts)).catch(() => "") : "";
-    if (link === knownHosts) await remove(folder);
+    await this.#run.masters.close();
   }
 }

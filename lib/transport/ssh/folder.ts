@@ -1,0 +1,73 @@
+import { createHash } from "node:crypto";
+import { lstat, mkdtemp, readdir, readFile, readlink, symlink, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { PRIVATE_FILE, remove } from "../../core/files.ts";
+import { isAlive, type ProcessIdentity } from "../../core/process.ts";
+import { programVersion } from "../../core/self.ts";
+import type { WorkerAddress } from "../base/transport.ts";
+import { SSH_FILES, type SshSettings, sshConfig } from "./openssh.ts";
+
+/** Short, because a control socket's path has at most 104 bytes. */
+const SOCKETS_PLACE = "/tmp";
+/** `ops-ssh-<pid>-<start of the process>-`; the rest makes it a folder of its own. */
+const FOLDER_NAME = /^ops-ssh-(?<pid>\d+)-(?<start_time>\d+)-(?<kept>kept-)?/;
+
+/** What the connections of a folder are opened with. */
+export interface SshSetup {
+  settings: SshSettings;
+  workers: readonly WorkerAddress[];
+}
+
+/**
+ * Makes the folder of connections, `kept` for those of a keeper. It counts as left behind once its owner is gone.
+ */
+export async function makeSshFolder(
+  { pid, start_time }: ProcessIdentity,
+  { settings, workers }: SshSetup,
+  kept: "kept" | "own",
+): Promise<string> {
+  const folder = await mkdtemp(path.join(SOCKETS_PLACE, `ops-ssh-${pid}-${start_time}-${kept === "kept" ? "kept-" : ""}`));
+  try {
+    await writeFile(path.join(folder, SSH_FILES.config), sshConfig(folder, settings, workers), { mode: PRIVATE_FILE });
+    await symlink(path.resolve(settings.keyFile), path.join(folder, SSH_FILES.key));
+    await symlink(path.resolve(settings.knownHostsFile), path.join(folder, SSH_FILES.knownHosts));
+    return folder;
+  } catch (error) {
+    await remove(folder);
+    throw error;
+  }
+}
+
+/** The folder of a keeper's connections. */
+export interface KeptFolder {
+  folder: string;
+  owner: ProcessIdentity;
+}
+
+/** The folders of living keepers of the bucket with these known hosts. What dead processes left behind is removed. */
+export async function keptFolders(knownHostsFile: string): Promise<KeptFolder[]> {
+  const found: KeptFolder[] = [];
+  for (const name of await readdir(SOCKETS_PLACE)) {
+    const { pid, start_time = "", kept } = FOLDER_NAME.exec(name)?.groups ?? {};
+    if (pid === undefined) continue;
+    const folder = path.join(SOCKETS_PLACE, name);
+    const stats = await lstat(folder).catch(() => undefined);
+    // In a folder that only this user may enter, nobody else can have made the link.
+    const isOurs = stats?.isDirectory() && stats.uid === process.getuid?.() && (stats.mode & 0o077) === 0;
+    const link = isOurs ? await readlink(path.join(folder, SSH_FILES.knownHosts)).catch(() => "") : "";
+    if (link !== path.resolve(knownHostsFile)) continue;
+    const owner = { pid: Number(pid), start_time };
+    if (!isAlive(owner)) await remove(folder);
+    else if (kept) found.push({ folder, owner });
+  }
+  return found;
+}
+
+/** A digest of all that decides which connections are opened with the files in this folder. */
+export async function digestIn(folder: string, config?: string): Promise<string> {
+  const content = async (name: string) => readFile(path.join(folder, name), "utf8").catch(() => null);
+  const files = [config ?? (await content(SSH_FILES.config)), await content(SSH_FILES.key), await content(SSH_FILES.knownHosts)];
+  return createHash("sha256")
+    .update(JSON.stringify([programVersion(), ...files]))
+    .digest("hex");
+}
