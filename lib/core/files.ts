@@ -4,10 +4,12 @@ import {
   constants,
   existsSync,
   fstatSync,
+  fsyncSync,
   lstatSync,
   openSync,
   readFileSync,
   readlinkSync,
+  readSync,
   realpathSync,
   type Stats,
 } from "node:fs";
@@ -116,9 +118,24 @@ async function writeFlushed(file: string, content: string | Uint8Array, mode: nu
 /** Flushes the entries of a folder, so that a rename in it survives a power loss. */
 export async function flushFolder(folder: string): Promise<void> {
   await using handle = await open(folder, constants.O_RDONLY);
-  await handle.sync().catch((error: unknown) => {
-    if (!hasErrno(error, "EINVAL", "EPERM", "ENOTSUP")) throw error;
-  });
+  await handle.sync().catch(ignoreNoFlush);
+}
+
+/** Like {@link flushFolder}, but synchronous. */
+export function flushFolderSync(folder: string): void {
+  const descriptor = openSync(folder, constants.O_RDONLY);
+  try {
+    fsyncSync(descriptor);
+  } catch (error) {
+    ignoreNoFlush(error);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Some file systems cannot flush a folder. */
+function ignoreNoFlush(error: unknown): void {
+  if (!hasErrno(error, "EINVAL", "EPERM", "ENOTSUP")) throw error;
 }
 
 /** Makes a folder that only the owner may enter, with its parents. */
@@ -191,6 +208,9 @@ const NOT_FOLLOWING = constants.O_NOFOLLOW | constants.O_NONBLOCK;
 /** Flags for {@link openRegularSync}: writes go to the end of the file, which is created where it is missing. */
 export const APPEND = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT;
 
+/** Flags for {@link openRegularSync}: the file must not exist yet. */
+export const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL;
+
 /** The text of a regular file, read synchronously; refused like {@link openRegular}. */
 export function readRegularSync(file: string): string {
   const descriptor = openRegularSync(file);
@@ -198,6 +218,27 @@ export function readRegularSync(file: string): string {
     return readFileSync(descriptor, "utf8");
   } finally {
     closeSync(descriptor);
+  }
+}
+
+/**
+ * How much {@link readPieces} reads at once. Twice as much goes through a pipe no faster, but leaves twice as much memory
+ * that waits for the collector.
+ */
+export const PIECE_BYTES = 32 * 1024;
+
+/**
+ * The next `bytes` bytes of an open file, read synchronously in pieces of 32 KiB, of which only the last one may be
+ * shorter; fewer where the file ends before. With a buffer each piece fills the buffer, until the next piece is asked for.
+ */
+export function* readPieces(descriptor: number, bytes: number, buffer?: Buffer): Generator<Buffer> {
+  for (let left = bytes; left > 0; ) {
+    const piece = (buffer ?? Buffer.allocUnsafeSlow(Math.min(PIECE_BYTES, left))).subarray(0, left);
+    let length = 0;
+    for (let read = -1; read !== 0 && length < piece.length; length += read)
+      read = readSync(descriptor, piece, length, piece.length - length, null);
+    if (length > 0) yield piece.subarray(0, length);
+    left = length < piece.length ? 0 : left - length;
   }
 }
 

@@ -1,7 +1,7 @@
-import { closeSync, constants, fstatSync, lstatSync, openSync, readdirSync, readSync, type Stats } from "node:fs";
+import { closeSync, constants, fstatSync, lstatSync, openSync, readdirSync, type Stats } from "node:fs";
 import path from "node:path";
 import { Failure, hasErrno, messageOf } from "./errors.ts";
-import { isUnchanged } from "./files.ts";
+import { isUnchanged, readPieces } from "./files.ts";
 
 // Synchronous: for thousands of small files, a promise for each call would cost thirty times the reading.
 
@@ -75,27 +75,31 @@ function foundFile(path: string, state: Stats): FoundFile {
   return { path, sizeBytes: state.size, executable: (state.mode & 0o100) !== 0, state };
 }
 
-/**
- * The whole content of a file that {@link walk} found below `root`. Throws `failed` when it is not that file any more,
- * or not as it was found: replaced, removed, grown or cut.
- */
+/** The whole content of a file that {@link walk} found below `root`. Throws like {@link foundPieces}. */
 export function readFound(root: string, file: FoundFile): Buffer {
-  const full = `${root}/${file.path}`;
+  const content = Buffer.allocUnsafeSlow(file.sizeBytes);
+  // One piece, and the check behind it.
+  for (const _ of foundPieces(root, file, content));
+  return content;
+}
+
+/**
+ * The content of a file that {@link walk} found below `root`, in pieces as {@link readPieces} reads them. Throws
+ * `failed`, at the end at the latest, when it is not that file any more, or not as it was found: replaced, removed, grown
+ * or cut.
+ */
+export function* foundPieces(root: string, file: FoundFile, buffer?: Buffer): Generator<Buffer> {
   const changed = () => new Failure("failed", CHANGED);
   let descriptor: number;
   try {
     // The flags follow no link and wait for no FIFO's writer, in case one has replaced the file.
-    descriptor = openSync(full, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    descriptor = openSync(`${root}/${file.path}`, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   } catch (error) {
     throw hasErrno(error, "ENOENT", "ENOTDIR", "ELOOP", "ENXIO") ? changed() : error;
   }
   try {
-    const content = Buffer.allocUnsafeSlow(file.sizeBytes);
-    let length = 0;
-    for (let read = -1; read !== 0 && length < content.length; length += read)
-      read = readSync(descriptor, content, length, content.length - length, null);
-    if (length < content.length || !isUnchanged(fstatSync(descriptor), file.state)) throw changed();
-    return content;
+    yield* readPieces(descriptor, file.sizeBytes, buffer);
+    if (!isUnchanged(fstatSync(descriptor), file.state)) throw changed();
   } catch (error) {
     throw hasErrno(error, "EISDIR", "EAGAIN") ? changed() : error;
   } finally {

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
-import { writeFile } from "node:fs/promises";
 import path from "node:path";
+import { type Content, createFile } from "../bucket/base/contents.ts";
 import type { Layout } from "../bucket/base/layout.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
 import { exists, makePrivateFolder, namesIn, PRIVATE_FILE, remove } from "../core/files.ts";
@@ -14,7 +14,7 @@ const HOOKS_FOLDER = "_hooks";
 export interface ScriptFile {
   path: string;
   mode: number;
-  content: Buffer;
+  content: Content;
 }
 
 /** Makes Node read `.js` and `.ts` as modules, whatever package.json the folders above have. */
@@ -53,7 +53,7 @@ export async function stageScripts(folder: string, files: readonly ScriptFile[])
   for (const file of [...helperFiles(), ...files, MODULES]) {
     const target = path.join(folder, file.path);
     await makePrivateFolder(path.dirname(target));
-    await writeFile(target, file.content, { mode: file.mode, flag: "wx" }).catch((error: unknown) => {
+    await createFile(target, file.content, file.mode).catch((error: unknown) => {
       if (!hasErrno(error, "EEXIST")) throw error;
     });
   }

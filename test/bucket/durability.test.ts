@@ -4,6 +4,7 @@ import { link, open, rename, rm } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
 import { ensureAuthority } from "../../lib/bucket/base/certificates.ts";
+import { setAside } from "../../lib/bucket/base/contents.ts";
 import { openDatabase } from "../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { commitRestore, prepareRestore, restoreBucket } from "../../lib/bucket/snapshots/restore.ts";
@@ -264,3 +265,20 @@ async function recorded<T>(root: string, work: () => Promise<T>): Promise<{ step
   });
   return { steps, result: results[0] as T };
 }
+
+test("CP-352 a large content is on the disk before it has its name, and its folder before a row can name it", async (t) => {
+  const folder = path.join(temporaryFolder(t), "data", "contents");
+  mkdirSync(path.dirname(folder));
+  const steps = await diskSteps(path.dirname(path.dirname(folder)), async () => {
+    for (const name of ["one", "two"]) setAside(folder, name, () => [Buffer.from(name)]);
+  });
+  assertDurable(steps);
+  assert.deepEqual(linesOf(steps), [
+    "flush data",
+    ...["one", "two"].flatMap((name) => [
+      `flush data/contents/.${name}.tmp`,
+      `rename data/contents/.${name}.tmp -> data/contents/${name}`,
+      "flush data/contents",
+    ]),
+  ]);
+});

@@ -42,6 +42,14 @@ export async function diskSteps(root: string, work: () => Promise<unknown>): Pro
           done(error);
         }),
     ),
+    replace(fs, "fsyncSync", (fsyncSync) => (fd: number) => {
+      fsyncSync(fd);
+      record.flushed(fd);
+    }),
+    replace(fs, "renameSync", (renameSync) => (from: string, to: string) => {
+      record.named("rename", from, to);
+      renameSync(from, to);
+    }),
     ...(["rename", "link"] as const).map((op) =>
       replace(fsp, op, (real) => async (from: string, to: string) => {
         record.named(op, from, to);

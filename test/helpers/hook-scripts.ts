@@ -1,6 +1,7 @@
 import { cpSync, mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import type { TestContext } from "node:test";
+import { bytesOf } from "../../lib/bucket/base/contents.ts";
 import { selfArguments } from "../../lib/core/self.ts";
 import { type CommandOptions, type CommandOutcome, Launcher } from "../../lib/core/spawn.ts";
 import type { RunningScript } from "../../lib/hook/routes.ts";
@@ -47,7 +48,8 @@ export class HookScripts {
     this.folder = path.join(temporaryFolder(t), "_hooks");
     if (hooks === undefined) mkdirSync(this.folder);
     else cpSync(hooks, this.folder, { recursive: true });
-    for (const { path: file, content } of helperFiles()) writeFileSync(path.join(this.folder, path.basename(file)), content);
+    for (const { path: file, content } of helperFiles())
+      writeFileSync(path.join(this.folder, path.basename(file)), bytesOf(content));
     t.after(() => this.#launcher.endAll(0));
   }
 

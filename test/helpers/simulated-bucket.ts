@@ -76,7 +76,8 @@ export function startOver({ db }: TestBucket): void {
  */
 export function changeBucket({ db }: TestBucket, random: () => number, text: string): void {
   const chance = (share: number) => random() < share;
-  const insert = "INSERT OR REPLACE INTO job_files (job, path, mode, sha256, content) VALUES (?, ?, ?, ?, ?)";
+  const insert =
+    "INSERT OR REPLACE INTO job_files (job, path, mode, sha256, size_bytes, content) VALUES (?1, ?2, ?3, ?4, length(?5), ?5)";
   for (const job of Object.keys(JOBS)) {
     const write = (path: string) => db.run(insert, job, path, chance(0.3) ? 0o755 : 0o644, text, Buffer.from(text));
     if (chance(0.4)) write("conf");

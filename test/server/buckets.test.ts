@@ -4,9 +4,9 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "nod
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
-import { SCHEMA_VERSION } from "../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { acquireLock } from "../../lib/bucket/base/lock.ts";
+import { SCHEMA_VERSION } from "../../lib/bucket/base/schema.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { toSchema1 } from "../helpers/schemas.ts";
 import { TestServer } from "../helpers/server.ts";

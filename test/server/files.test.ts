@@ -270,3 +270,30 @@ test("CP-279 the files of a job are those that were built, whatever the workspac
   assert.equal((await get("jobs/none/files")).body.error, "not_found");
   assert.equal((await get("jobs/none/files/b.txt")).body.error, "file_not_found");
 });
+
+test("CP-279 CP-352 a large file of a job is read over HTTP too, whole and in part", async (t) => {
+  const { server, bucket, get } = await setUp(t, {});
+  const text = "0123456789".repeat(200_000);
+  makeWorkspace(bucket.folder, {
+    workers: ["10.0.0.1"],
+    jobs: { web: { version: "1.0.0", selectors: ["worker"] } },
+    files: { "workspace/jobs/web/large": text },
+  });
+  const { body } = await server.call("POST", `${bucket.path}/build`);
+  assert.equal((await server.ended(bucket.path, body.run_id)).status, "succeeded");
+  rmSync(path.join(bucket.folder, "workspace"), { recursive: true });
+  const { items } = (await get("jobs/web/files")).body;
+  const sha256 = createHash("sha256").update(text).digest("hex");
+  const listed = { path: "large", size_bytes: text.length, mode: "0644", sha256 };
+  assert.deepEqual(
+    items.find((one: { path: string }) => one.path === "large"),
+    listed,
+  );
+  const whole = await get("jobs/web/files/large");
+  assert.deepEqual([whole.status, whole.text === text, whole.headers.get("etag")], [200, true, `"${sha256}"`]);
+  const part = await get("jobs/web/files/large", { range: "bytes=1500003-1500005" });
+  assert.deepEqual([part.status, part.text], [206, "345"]);
+  assert.equal((await get("jobs/web/files/large", { "if-none-match": `"${sha256}"` })).status, 304);
+  rmSync(path.join(bucket.folder, "data/contents", sha256));
+  assert.equal((await get("jobs/web/files/large")).body.error, "file_not_found");
+});

@@ -1,97 +1,24 @@
+import { existsSync } from "node:fs";
+import path from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { sleep } from "../../core/async.ts";
 import { Failure, isLocked, messageOf, sqliteCode } from "../../core/errors.ts";
 import { refuseLink } from "../../core/files.ts";
-import { ADD_STATES } from "./states.ts";
+import { faultPoint } from "../../core/self.ts";
+import { setAside } from "./contents.ts";
+import { MIGRATIONS, SCHEMA_VERSION } from "./schema.ts";
 
 /** A value that SQLite stores. */
 export type SqlValue = string | number | null | Uint8Array;
 /** One row, keyed by column name. */
 export type Row = Record<string, SqlValue>;
 
-/** The schema this program writes. */
-export const SCHEMA_VERSION = 3;
-
 const BUSY_TIMEOUT_MS = 5_000;
 /** How much of a database a writer keeps in memory at most: enough for the rows of 50,000 allocations. */
 const CACHE_KIB = 32_768;
 /** Result codes of SQLite. */
 const [IO_ERROR, DAMAGED, FULL, CANNOT_OPEN, NO_DATABASE] = [10, 11, 13, 14, 26] as const;
-
-/** Each entry takes the schema from its index to the next version, in one transaction. */
-const MIGRATIONS = [
-  `
-  CREATE TABLE bucket (
-    bucket_id TEXT PRIMARY KEY, update_seq INTEGER NOT NULL DEFAULT 0, build_seq INTEGER NOT NULL DEFAULT 0, built_at TEXT
-  ) STRICT;
-  CREATE TABLE worker (
-    worker_ip TEXT PRIMARY KEY, worker_id TEXT NOT NULL UNIQUE, hostname TEXT, position INTEGER NOT NULL,
-    connection TEXT NOT NULL, root TEXT NOT NULL, ssh_user TEXT, ssh_port INTEGER, ssh_jump TEXT,
-    available_memory_mb REAL NOT NULL, available_cpu_mhz REAL NOT NULL,
-    synced_seq INTEGER NOT NULL DEFAULT 0, removed INTEGER NOT NULL DEFAULT 0
-  ) STRICT;
-  CREATE TABLE worker_labels (worker_ip TEXT NOT NULL, label TEXT NOT NULL, PRIMARY KEY (worker_ip, label)) STRICT;
-  CREATE TABLE worker_tags (worker_ip TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (worker_ip, key)) STRICT;
-  CREATE TABLE worker_facts (worker_ip TEXT PRIMARY KEY, taken_at TEXT NOT NULL, facts TEXT NOT NULL) STRICT;
-  CREATE TABLE job (
-    name TEXT PRIMARY KEY, job_id TEXT NOT NULL, version TEXT NOT NULL, deployment_seq INTEGER NOT NULL,
-    max_concurrent_upgrades INTEGER NOT NULL, max_concurrent_starts INTEGER NOT NULL,
-    min_memory_mb REAL NOT NULL, max_memory_mb REAL NOT NULL, current_memory_mb REAL NOT NULL, current_memory_source TEXT NOT NULL,
-    min_cpu_mhz REAL NOT NULL, max_cpu_mhz REAL NOT NULL, current_cpu_mhz REAL NOT NULL, current_cpu_source TEXT NOT NULL,
-    restart_policy TEXT NOT NULL, restart_globs TEXT NOT NULL, health_check TEXT NOT NULL,
-    lifecycle_timeout_seconds INTEGER NOT NULL, on_failure TEXT NOT NULL, secret_mode INTEGER NOT NULL,
-    tolerate_unreachable REAL NOT NULL
-  ) STRICT;
-  CREATE TABLE job_selectors (job TEXT NOT NULL, selector TEXT NOT NULL, PRIMARY KEY (job, selector)) STRICT;
-  CREATE TABLE job_ports (job TEXT NOT NULL, name TEXT NOT NULL, port INTEGER NOT NULL, PRIMARY KEY (job, name)) STRICT;
-  CREATE TABLE job_certs (
-    job TEXT NOT NULL, worker_ip TEXT NOT NULL, name TEXT NOT NULL, request TEXT NOT NULL, common_name TEXT NOT NULL,
-    expiring_from INTEGER NOT NULL, not_after INTEGER NOT NULL, PRIMARY KEY (job, worker_ip, name)
-  ) STRICT;
-  CREATE TABLE job_files (
-    job TEXT NOT NULL, path TEXT NOT NULL, mode INTEGER NOT NULL, sha256 TEXT NOT NULL, content BLOB NOT NULL,
-    PRIMARY KEY (job, path)
-  ) STRICT;
-  CREATE TABLE hooks (
-    job TEXT NOT NULL, name TEXT NOT NULL, executed_on TEXT NOT NULL,
-    demand_job TEXT NOT NULL, demand_hook TEXT NOT NULL, demand_config TEXT NOT NULL,
-    PRIMARY KEY (job, name, executed_on)
-  ) STRICT;
-  CREATE TABLE allocations (
-    alloc_id TEXT NOT NULL UNIQUE, worker_ip TEXT NOT NULL, job TEXT NOT NULL,
-    disabled INTEGER NOT NULL, removed INTEGER NOT NULL, deployment_seq INTEGER NOT NULL, new_version TEXT NOT NULL,
-    PRIMARY KEY (worker_ip, job)
-  ) STRICT, WITHOUT ROWID;
-  CREATE TABLE hash (
-    namespace TEXT NOT NULL, key TEXT NOT NULL, current_hash TEXT NOT NULL, previous_hash TEXT NOT NULL,
-    current_files TEXT NOT NULL, previous_files TEXT NOT NULL, current_version TEXT NOT NULL,
-    gate TEXT NOT NULL DEFAULT '', unfinished INTEGER NOT NULL DEFAULT 0, stopped INTEGER NOT NULL DEFAULT 0,
-    update_seq INTEGER NOT NULL DEFAULT 0, before_hash TEXT NOT NULL DEFAULT '',
-    before_files TEXT NOT NULL DEFAULT '', before_version TEXT NOT NULL DEFAULT '', PRIMARY KEY (namespace, key)
-  ) STRICT;
-  CREATE TABLE contents (sha256 TEXT PRIMARY KEY, sealed INTEGER NOT NULL, content BLOB NOT NULL) STRICT, WITHOUT ROWID;
-  CREATE TABLE host_list (id INTEGER PRIMARY KEY, hosts TEXT NOT NULL UNIQUE) STRICT;
-  CREATE TABLE kv_version (
-    namespace TEXT NOT NULL, key TEXT NOT NULL, version INTEGER NOT NULL, value TEXT NOT NULL, list INTEGER,
-    ttl INTEGER NOT NULL DEFAULT 0, created_date INTEGER NOT NULL, deleted INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (namespace, key, version)
-  ) STRICT, WITHOUT ROWID;
-  -- Where a version names a list of hosts, its value is the host that is not read.
-  CREATE VIEW key_value AS SELECT namespace, key, version,
-    CASE WHEN list IS NULL THEN value ELSE trim(replace(',' || hosts || ',', ',' || value || ',', ','), ',') END AS value,
-    ttl, created_date, deleted FROM kv_version LEFT JOIN host_list ON host_list.id = list;
-  `,
-  `
-  CREATE TABLE last_outcome (
-    alloc_id TEXT PRIMARY KEY, action TEXT NOT NULL, outcome TEXT NOT NULL, run_id TEXT NOT NULL, reason TEXT NOT NULL
-  ) STRICT, WITHOUT ROWID;
-  ALTER TABLE job ADD COLUMN drift_ignore TEXT NOT NULL DEFAULT '[]';
-  -- Schema 1 kept the tree that was synced last although the next sync may have begun.
-  UPDATE hash SET current_hash = '' WHERE unfinished = 1;
-  `,
-  ADD_STATES,
-];
 
 /** One open bucket database. Calls are synchronous: a server only reads, and only through `openForReading`. */
 export class Database {
@@ -100,6 +27,11 @@ export class Database {
 
   constructor(sqlite: DatabaseSync) {
     this.#sqlite = sqlite;
+  }
+
+  /** The folder of the contents that are too large for the database. */
+  get contents(): string {
+    return path.join(path.dirname(this.#sqlite.location() as string), "contents");
   }
 
   /** All rows of a query. */
@@ -214,11 +146,11 @@ function damaged(what: string, cause?: unknown): Failure {
   return new Failure("database_damaged", `${what}; ${restore}, or bring it back from a backup`, { cause });
 }
 
-/** True where the database of a bucket exists and cannot be read. A busy database is not damaged. */
+/** True where the database of a bucket exists and cannot be read as a whole. A busy database is not damaged. */
 export function isDamaged(file: string): boolean {
   try {
     using db = openForReading(file);
-    return db.get<{ quick_check: string }>("PRAGMA quick_check(1)")?.quick_check !== "ok";
+    return db.get<{ quick_check: string }>("PRAGMA quick_check(1)")?.quick_check !== "ok" || lostContents(db).length > 0;
   } catch (error) {
     const failure = databaseFailure(error, file);
     return failure instanceof Failure && failure.code === "database_damaged";
@@ -281,10 +213,18 @@ export function migrate(file: string, bucketId: string): { bucketId: string; upg
         "CREATE TABLE schema_version (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL) STRICT;" +
           "INSERT INTO schema_version VALUES (1, 0)",
       );
+    sqlite.function("set_aside", (sha256, content) => {
+      setAside(database.contents, String(sha256), () => [content as Uint8Array]);
+      return null;
+    });
     for (const step of MIGRATIONS.slice(from)) sqlite.exec(step);
     database.run("UPDATE schema_version SET version = ?", SCHEMA_VERSION);
     database.run("INSERT OR IGNORE INTO bucket (bucket_id) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM bucket)", bucketId);
+    faultPoint("upgrade: done");
     sqlite.exec("COMMIT");
+    faultPoint("upgrade: kept");
+    // Else what went out of the database would stay there as empty pages.
+    if (from > 0 && from < SCHEMA_VERSION) sqlite.exec("VACUUM");
     return { bucketId: bucketIdOf(database), upgraded: from < SCHEMA_VERSION };
   } catch (error) {
     throw databaseFailure(error, file);
@@ -296,6 +236,20 @@ export function migrate(file: string, bucketId: string): { bucketId: string; upg
 /** The id of the bucket that a database belongs to. */
 export function bucketIdOf(database: Database): string {
   return database.get<{ bucket_id: string }>("SELECT bucket_id FROM bucket")?.bucket_id ?? "";
+}
+
+/** The names of the contents that lie beside the database, as its rows name them. */
+export function largeContents(db: Database): Set<string> {
+  const rows = db.tuples<[name: string]>(
+    `SELECT sha256 FROM job_files WHERE content IS NULL
+     UNION SELECT iif(sealed, sha256 || '.sealed', sha256) FROM contents WHERE content IS NULL`,
+  );
+  return new Set(rows.flat());
+}
+
+/** Those of them that are not there. */
+export function lostContents(db: Database): string[] {
+  return [...largeContents(db)].filter((name) => !existsSync(path.join(db.contents, name)));
 }
 
 const RETRY_MS = 20;

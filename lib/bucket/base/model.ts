@@ -1,5 +1,6 @@
 // The records of a bucket that all its parts share, and the tables of the catalog that hold them.
 
+import type { Content } from "./contents.ts";
 import { column, type RecordOf } from "./table.ts";
 
 /** The events a hook may be run on (hook-runtime.md, Events). */
@@ -153,9 +154,13 @@ export const JOB_FILE = {
     /** 0o755 or 0o644. */
     mode: column.plain<number>("mode"),
     sha256: column.plain<string>("sha256"),
+    sizeBytes: column.plain<number>("size_bytes"),
+    /** Absent where it is too large for the database. */
     content: column.blob("content"),
   },
 };
 
 /** A file of a job as it is in the workspace. */
-export type CatalogFile = RecordOf<typeof JOB_FILE>;
+export interface CatalogFile extends Omit<RecordOf<typeof JOB_FILE>, "sizeBytes" | "content"> {
+  content: Content;
+}

@@ -29,9 +29,10 @@ export const column = {
     return { name, read: (stored) => (stored as T) ?? undefined, store: (value) => value ?? null };
   },
 
-  /** Bytes. */
-  blob(name: string): Column<Buffer> {
-    return { name, read: (stored) => Buffer.from(stored as Uint8Array), store: (value) => value };
+  /** Bytes; a field that may be absent as NULL. */
+  blob(name: string): Column<Buffer | undefined> {
+    const read = (stored: SqlValue) => (stored === null ? undefined : Buffer.from(stored as Uint8Array));
+    return { name, read, store: (value) => value ?? null };
   },
 };
 
@@ -97,8 +98,9 @@ export function writeRows(db: Database, table: string, rows: readonly Row[]): vo
  */
 export function replaceRows(db: Database, table: string, rows: readonly Row[], keep: ReadonlySet<SqlValue> = new Set()): void {
   const key = keyOfTable(db, table);
-  const others = Object.entries(rows[0] ?? {}).filter(([name, value]) => !key.includes(name) && !isBytes(value));
-  const compared = [...key, ...others.map(([name]) => name)];
+  const bytes = columnsOf(db, table, "type = 'BLOB'");
+  const others = Object.keys(rows[0] ?? {}).filter((name) => !key.includes(name) && !bytes.includes(name));
+  const compared = [...key, ...others];
   const identity = (values: SqlValue[]) => values.slice(0, key.length).join("\0");
   const known = db.tuples(`SELECT ${compared.join(", ")} FROM ${table}`);
   const stored = new Map(known.map((values) => [identity(values), values]));
@@ -114,12 +116,11 @@ export function replaceRows(db: Database, table: string, rows: readonly Row[], k
     if (!keep.has(values[0] ?? null)) db.run(`DELETE FROM ${table} WHERE ${where}`, ...values.slice(0, key.length));
 }
 
-function isBytes(value: SqlValue): boolean {
-  return value instanceof Uint8Array;
+function keyOfTable(db: Database, table: string): string[] {
+  return columnsOf(db, table, "pk > 0");
 }
 
-function keyOfTable(db: Database, table: string): string[] {
-  return db
-    .all<{ name: string }>("SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", table)
-    .map(({ name }) => name);
+function columnsOf(db: Database, table: string, which: string): string[] {
+  const sql = `SELECT name FROM pragma_table_info(?) WHERE ${which} ORDER BY pk`;
+  return db.all<{ name: string }>(sql, table).map(({ name }) => name);
 }

@@ -13,6 +13,7 @@ import {
 } from "../base/model.ts";
 import { readRecords, replaceRows, rowOf, writeRows } from "../base/table.ts";
 import type { Worker } from "../workspace/workers.ts";
+import { contentBeside } from "./contents.ts";
 import { startAnew } from "./promotions.ts";
 
 /** The workers, by position and host; removed workers that still have allocations are included. */
@@ -60,19 +61,24 @@ export function unorderedAllocations(db: Database): CatalogAllocation[] {
 
 /** The files of a job, by path. */
 export function catalogFiles(db: Database, job: string): CatalogFile[] {
-  return readRecords(db, JOB_FILE, "WHERE job = ? ORDER BY path", job);
+  return filesWhere(db, "WHERE job = ? ORDER BY path", job);
 }
 
 /** One file of a job; undefined where there is none. */
 export function catalogFile(db: Database, job: string, path: string): CatalogFile | undefined {
-  return readRecords(db, JOB_FILE, "WHERE job = ? AND path = ?", job, path)[0];
+  return filesWhere(db, "WHERE job = ? AND path = ?", job, path)[0];
+}
+
+function filesWhere(db: Database, rest: string, ...values: SqlValue[]): CatalogFile[] {
+  return readRecords(db, JOB_FILE, rest, ...values).map(({ sizeBytes, content, ...file }) => {
+    return { ...file, content: content ?? contentBeside(db, file.sha256, sizeBytes) };
+  });
 }
 
 /** The files of a job from the path after `after` on, at most `limit`, without their content. */
 export function listCatalogFiles(db: Database, job: string, { after, limit }: { after: string; limit: number }) {
   return db.all<Omit<CatalogFile, "content"> & { size_bytes: number }>(
-    `SELECT path, mode, sha256, length(content) AS size_bytes FROM job_files
-     WHERE job = ? AND path > ? ORDER BY path LIMIT ?`,
+    "SELECT path, mode, sha256, size_bytes FROM job_files WHERE job = ? AND path > ? ORDER BY path LIMIT ?",
     ...[job, after, limit],
   );
 }
@@ -149,7 +155,7 @@ function jobRows(jobs: readonly BuiltJob[]): Record<string, Row[]> {
     job_selectors: ofEach(({ selectors }) => selectors.map((selector) => ({ selector }))),
     job_ports: ofEach(({ ports }) => Object.entries(ports).map(([name, port]) => ({ name, port }))),
     hooks: jobs.flatMap(hookRows),
-    job_files: ofEach(({ files }) => files.map((file) => rowOf(JOB_FILE, file))),
+    job_files: ofEach(({ files }) => files.map(fileRow)),
   };
 }
 
@@ -165,6 +171,11 @@ function jobRow({ memory, cpu, ...job }: BuiltJob): Row {
     current_cpu_mhz: cpu.current,
     current_cpu_source: cpu.source,
   };
+}
+
+function fileRow({ content, ...file }: CatalogFile): Row {
+  const own = Buffer.isBuffer(content) ? content : undefined;
+  return rowOf(JOB_FILE, { ...file, sizeBytes: content.length, content: own });
 }
 
 function hookRows({ name: job, hooks }: BuiltJob): Row[] {

@@ -2,6 +2,7 @@ import type { YamlValue } from "../../codec/config/yaml.ts";
 import { matchGlob } from "../../codec/glob.ts";
 import { Failure } from "../../core/errors.ts";
 import { isObject } from "../../core/shape.ts";
+import { bytesOf } from "../base/contents.ts";
 import type { Database } from "../base/database.ts";
 import type { CatalogFile, CatalogJob } from "../base/model.ts";
 import type { KvStore } from "../kv/kv.ts";
@@ -103,10 +104,11 @@ function addresses(target: string, job: CatalogJob, hosts: readonly string[]): s
 }
 
 function dashboardsOf(files: ReadonlyMap<string, CatalogFile>): string[] {
-  const ignored = (files.get(IGNORE)?.content.toString() ?? "").split("\n").map((line) => line.trim());
+  const file = files.get(IGNORE);
+  const ignored = (file ? bytesOf(file.content).toString() : "").split("\n").map((line) => line.trim());
   return [...files.keys()]
-    .filter((file) => file.startsWith("dashboards/"))
-    .map((file) => file.slice("dashboards/".length))
-    .filter((file) => !file.split("/").some((part) => part.startsWith(".")))
-    .filter((file) => !ignored.some((glob) => glob !== "" && matchGlob(glob, file)));
+    .filter((path) => path.startsWith("dashboards/"))
+    .map((path) => path.slice("dashboards/".length))
+    .filter((path) => !path.split("/").some((part) => part.startsWith(".")))
+    .filter((path) => !ignored.some((glob) => glob !== "" && matchGlob(glob, path)));
 }

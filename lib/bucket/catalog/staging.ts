@@ -1,10 +1,10 @@
 import { hash } from "node:crypto";
-import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { renderTemplate } from "../../codec/template/exec.ts";
 import { type TemplateFunction, type TemplateStruct, typed } from "../../codec/template/funcs.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { makePrivateFolder, PRIVATE_FILE, PRIVATE_FOLDER, remove } from "../../core/files.ts";
+import { bytesOf, createFile } from "../base/contents.ts";
 import type { Layout } from "../base/layout.ts";
 import type { CatalogFile, CatalogJob } from "../base/model.ts";
 import type { KvStore } from "../kv/kv.ts";
@@ -150,7 +150,7 @@ export function renderForJob(file: CatalogFile, job: CatalogJob, kv: KvStore, re
 
 function renderText(file: CatalogFile, dot: TemplateStruct, access: TemplateAccess, where: string): string {
   try {
-    return renderTemplate(file.path, STRICT_UTF8.decode(file.content), dot, access.functions);
+    return renderTemplate(file.path, STRICT_UTF8.decode(bytesOf(file.content)), dot, access.functions);
   } catch (cause) {
     const code = access.missesKey ? "ErrKeyMissing" : "failed";
     throw new Failure(code, `Cannot render a template of ${where}: ${messageOf(cause)}`, { cause });
@@ -216,5 +216,5 @@ export async function writeStaging(folder: string, files: readonly StagedFile[])
   await remove(folder);
   const placed = files.map((file) => ({ ...file, target: path.join(folder, file.path) }));
   for (const one of new Set([folder, ...placed.map(({ target }) => path.dirname(target))])) await makePrivateFolder(one);
-  for (const { target, content, mode } of placed) await writeFile(target, content, { mode: mode & PRIVATE_FOLDER, flag: "wx" });
+  for (const { target, content, mode } of placed) await createFile(target, content, mode & PRIVATE_FOLDER);
 }

@@ -1,7 +1,8 @@
 import { createHmac, hkdfSync, randomBytes } from "node:crypto";
-import { unseal } from "../../codec/crypto/seal.ts";
+import { unseal, unsealedLength, unsealPieces } from "../../codec/crypto/seal.ts";
 import { Failure } from "../../core/errors.ts";
 import { createExclusive, readBounded } from "../../core/files.ts";
+import { digestOf, sealedPieces } from "../base/contents.ts";
 import type { Database } from "../base/database.ts";
 import type { Layout } from "../base/layout.ts";
 import type { HookEvent } from "../base/model.ts";
@@ -171,6 +172,9 @@ export const SEALED_CONTENTS = "contents";
 
 const NEWEST_SECRETS = `SELECT namespace, key, value, MAX(version) FROM kv_version
   WHERE namespace LIKE 'secrets/%' OR namespace LIKE 'ops/job/%' GROUP BY namespace, key HAVING deleted = 0`;
+const SEALED_ROWS = "SELECT sha256, size_bytes, content FROM contents WHERE sealed = 1";
+/** A row of these. */
+type SealedRow = [sha256: string, bytes: number, content: Uint8Array | null];
 
 /**
  * Opens everything that is sealed with `secrets/kv.key`, the newest version of each value and the kept contents of
@@ -178,9 +182,22 @@ const NEWEST_SECRETS = `SELECT namespace, key, value, MAX(version) FROM kv_versi
  */
 export function sealedValues(db: Database, key: Buffer): { sealed: number; unreadable: string[] } {
   const values = db.tuples<[namespace: string, key: string, value: string]>(NEWEST_SECRETS);
-  const contents = db.tuples<[sha256: string, content: Uint8Array]>("SELECT sha256, content FROM contents WHERE sealed = 1");
+  const contents = db.tuples<SealedRow>(SEALED_ROWS);
   const all = values.filter(([namespace, name]) => isSealed(namespace, name));
-  for (const [sha256, content] of contents) all.push([SEALED_CONTENTS, sha256, Buffer.from(content).toString()]);
-  const unreadable = all.filter(([namespace, name, value]) => tryUnseal(key, namespace, name, value) === undefined);
-  return { sealed: all.length, unreadable: unreadable.map(([namespace, name]) => `${namespace} ${name}`) };
+  const unreadable = [
+    ...all.filter(([namespace, name, value]) => tryUnseal(key, namespace, name, value) === undefined),
+    ...contents.filter((row) => !opens(db, key, row)).map(([sha256]) => [SEALED_CONTENTS, sha256]),
+  ];
+  return { sealed: all.length + contents.length, unreadable: unreadable.map(([namespace, name]) => `${namespace} ${name}`) };
+}
+
+function opens(db: Database, key: Buffer, [sha256, bytes, content]: SealedRow): boolean {
+  if (content !== null) return tryUnseal(key, SEALED_CONTENTS, sha256, Buffer.from(content).toString()) !== undefined;
+  const sealed = () => sealedPieces(db.contents, sha256, bytes);
+  const pieces = () => unsealPieces(key, [SEALED_CONTENTS, sha256], sealed(), unsealedLength(bytes));
+  try {
+    return digestOf(pieces) === sha256;
+  } catch {
+    return false;
+  }
 }

@@ -1,4 +1,4 @@
-import { seal, unseal } from "../../codec/crypto/seal.ts";
+import { seal, sealPieces, unseal, unsealPieces } from "../../codec/crypto/seal.ts";
 import type { Database } from "../base/database.ts";
 import { allocationsRange, isOfJob, isSealed, isSecretNamespace, jobOfAllocation, tryUnseal } from "./kv-access.ts";
 import { isSameList, KvRows, type KvValue, purgeVersions, type StoredEntry, textOfValue } from "./kv-rows.ts";
@@ -175,6 +175,16 @@ export class KvStore {
   /** The text that {@link seal} sealed. Throws `failed` where it cannot be opened. */
   unseal(place: string, name: string, sealed: string): string {
     return unseal(this.#key, place, name, sealed);
+  }
+
+  /** Seals bytes that are kept elsewhere as {@link sealPieces} does. */
+  sealPieces(place: string, name: string, bytes: Buffer): Iterable<Buffer> {
+    return sealPieces(this.#key, place, name, bytes);
+  }
+
+  /** The `length` bytes that were sealed in these pieces. Throws `failed` where one of them cannot be opened. */
+  unsealPieces(place: string, name: string, sealed: Iterable<Uint8Array>, length: number): Iterable<Buffer> {
+    return unsealPieces(this.#key, [place, name], sealed, length);
   }
 
   /** Marks every key whose ttl has passed for deletion. */

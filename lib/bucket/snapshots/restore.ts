@@ -16,7 +16,7 @@ import {
   unlessMissing,
 } from "../../core/files.ts";
 import { quote } from "../../core/shape.ts";
-import { bucketIdOf, migrate, openDatabase } from "../base/database.ts";
+import { bucketIdOf, lostContents, migrate, openDatabase } from "../base/database.ts";
 import { type Layout, layoutOf, SOURCE_PATHS } from "../base/layout.ts";
 import { loadKvKey, sealedValues } from "../kv/kv-access.ts";
 import { listRevisions, withoutMarks } from "../source/revisions.ts";
@@ -83,6 +83,8 @@ function checkDatabase(file: string, { bucket_id, rows }: SnapshotManifest): voi
   for (const [table, count] of Object.entries(rows))
     if (found[table] !== count)
       throw new Failure("failed", `table ${table} of its database has ${found[table] ?? 0} rows instead of ${count}`);
+  const [lost] = lostContents(db);
+  if (lost !== undefined) throw new Failure("failed", `it lacks data/contents/${lost}`);
 }
 
 /** A snapshot that was unpacked and checked, and waits in `.ops/restores/<id>/`. */

@@ -12,15 +12,19 @@ import { cancelledFailure, Failure, hasErrno, messageOf, throwIfCancelled } from
 import { exists, flushFolder, makePrivateFolder, namesIn, openRegular, PRIVATE_FILE, remove } from "../../core/files.ts";
 import { programVersion } from "../../core/self.ts";
 import { check, type Infer, integer, list, object, oneOf, quote, record, string } from "../../core/shape.ts";
-import { type FoundFile, readFound, walk } from "../../core/walk.ts";
-import { bucketIdOf, type Database, SCHEMA_VERSION, schemaVersion } from "../base/database.ts";
+import { type FoundFile, foundPieces, walk } from "../../core/walk.ts";
+import { digestOf } from "../base/contents.ts";
+import { bucketIdOf, type Database, largeContents, lostContents, schemaVersion } from "../base/database.ts";
 import { type Layout, SKIPPED_FOLDERS } from "../base/layout.ts";
+import { SCHEMA_VERSION } from "../base/schema.ts";
 import { listRevisions } from "../source/revisions.ts";
 import { unzipped } from "../source/source.ts";
 import { pathProblem } from "../source/source-rules.ts";
 
 /** The copy of the database in a snapshot. */
 export const DATABASE = "data/ops.db";
+/** A content beside it; named by its SHA-256. */
+const CONTENT = /^data\/contents\/([0-9a-f]{64})(\.sealed)?$/;
 /** The first entry of a snapshot. */
 const MANIFEST = "manifest.json";
 const FORMAT = 1;
@@ -113,8 +117,10 @@ async function manifestIn({ done, value: entry }: IteratorResult<TarEntry, void>
 
 function requirePlaces(files: readonly SnapshotFile[]): void {
   const names = new Set<string>();
-  for (const { path: name } of files) {
-    const problem = placeProblem(name) ?? (names.has(name) ? "it is listed twice" : undefined);
+  for (const { path: name, sha256 } of files) {
+    const [, digest = sha256, seal] = CONTENT.exec(name) ?? [];
+    const isOther = seal === undefined && digest !== sha256 ? "its sum is not its name" : undefined;
+    const problem = placeProblem(name) ?? isOther ?? (names.has(name) ? "it is listed twice" : undefined);
     if (problem !== undefined) throw new Failure("failed", `its manifest lists ${quote(name)}: ${problem}`);
     names.add(name);
   }
@@ -126,8 +132,8 @@ function requirePlaces(files: readonly SnapshotFile[]): void {
 function placeProblem(name: string): string | undefined {
   const [root = "", ...rest] = name.split("/");
   if (name === DATABASE) return undefined;
-  if (root === "data") return "no such file can be there";
-  if (![...SINGLE_FILES, ...FOLDERS].includes(root)) return "that is no part of a bucket that a snapshot holds";
+  if (root === "data" && !CONTENT.test(name)) return "no such file can be there";
+  if (![...SINGLE_FILES, ...FOLDERS, "data"].includes(root)) return "that is no part of a bucket that a snapshot holds";
   return SINGLE_FILES.includes(root) === (rest.length === 0) ? pathProblem(name) : "no such file can be there";
 }
 
@@ -224,7 +230,7 @@ export async function createSnapshot(layout: Layout, db: Database, note: string,
   const copy = path.join(layout.snapshots, `.${name}.db`);
   const unfinished = path.join(layout.snapshots, `.${name}${SUFFIX}`);
   try {
-    const parts = [await databasePart(db, copy), ...(await partsOf(layout, signal))];
+    const parts = [await databasePart(db, copy), ...(await partsOf(layout, db, signal))];
     const current = (await listRevisions(layout)).find((revision) => revision.current);
     const manifest: SnapshotManifest = {
       format: FORMAT,
@@ -265,9 +271,9 @@ async function databasePart(db: Database, copy: string): Promise<Part> {
   return { path: DATABASE, mode: "0600", size_bytes, sha256: hash.digest("hex"), content };
 }
 
-async function partsOf(layout: Layout, signal: AbortSignal): Promise<Part[]> {
+async function partsOf(layout: Layout, db: Database, signal: AbortSignal): Promise<Part[]> {
   const others = (await readdir(layout.root)).filter((name) => !SINGLE_FILES.includes(name));
-  const found = walk(layout.root, new Set(others));
+  const found = [...walk(layout.root, new Set(others)), ...contentsOf(db)];
   for (const folder of FOLDERS)
     for (const file of walk(path.join(layout.root, folder), SKIPPED_FOLDERS))
       found.push({ ...file, path: `${folder}/${file.path}` });
@@ -281,18 +287,26 @@ async function partsOf(layout: Layout, signal: AbortSignal): Promise<Part[]> {
   return parts;
 }
 
+/** The contents beside the database that its rows name. */
+function contentsOf(db: Database): FoundFile[] {
+  const names = largeContents(db);
+  const found = walk(db.contents).filter((file) => names.has(file.path));
+  const [lost] = lostContents(db);
+  if (lost !== undefined) throw new Failure("failed", `Cannot take ${path.join(db.contents, lost)}: it is missing; build again`);
+  return found.map((file) => ({ ...file, path: `data/contents/${file.path}` }));
+}
+
 function partOf(layout: Layout, file: FoundFile): Part {
-  const read = () => {
+  function* read(buffer?: Buffer) {
     try {
-      return readFound(layout.root, file);
+      yield* foundPieces(layout.root, file, buffer);
     } catch (cause) {
       const message = `Cannot take ${path.join(layout.root, file.path)}: ${messageOf(cause)}`;
       throw new Failure("failed", message, { cause });
     }
-  };
+  }
   const mode = isPrivatePath(file.path) ? "0600" : file.executable ? "0755" : "0644";
-  const sha256 = createHash("sha256").update(read()).digest("hex");
-  return { path: file.path, mode, size_bytes: file.sizeBytes, sha256, content: () => [read()] };
+  return { path: file.path, mode, size_bytes: file.sizeBytes, sha256: digestOf(read), content: () => read() };
 }
 
 function* snapshotEntries(manifest: string, parts: readonly Part[]): Generator<TarInput> {

@@ -21,12 +21,11 @@ import { type Layout, SOURCE_PATHS } from "../base/layout.ts";
 import { place } from "./place.ts";
 import { parseRecord, recordCurrent, removeUnlisted, STORED_REVISION, type StoredRevision } from "./revisions.ts";
 
-/**
- * What a restore replaces besides the source. The files beside the database go before it does: a database never stands
- * beside the write-ahead log of another one.
- */
-export const STATE_PATHS = ["data/ops.db-wal", "data/ops.db-shm", "data/ops.db", "secrets", ".ssh", "bucket.json"] as const;
-const PRIVATE: ReadonlySet<string> = new Set(["secrets", ".ssh"]);
+/** The files beside the database go before it does: a database never stands beside the write-ahead log of another one. */
+const DATA_PATHS = ["data/ops.db-wal", "data/ops.db-shm", "data/ops.db", "data/contents"] as const;
+/** What a restore replaces besides the source. */
+export const STATE_PATHS = [...DATA_PATHS, "secrets", ".ssh", "bucket.json"] as const;
+const PRIVATE: ReadonlySet<string> = new Set(["data/contents", "secrets", ".ssh"]);
 const SOURCES: ReadonlySet<string> = new Set(SOURCE_PATHS);
 
 const CHANGE = object({

@@ -4,7 +4,8 @@ import path from "node:path";
 import { parseTemplate } from "../../codec/template/parse.ts";
 import { messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { decodeUtf8 } from "../../core/plain-text.ts";
-import { type FoundFile, readFound } from "../../core/walk.ts";
+import { type FoundFile, foundPieces, readFound } from "../../core/walk.ts";
+import { bytesOf, digestOf, LARGEST_ROW_BYTES, type Pieces } from "../base/contents.ts";
 import type { Layout } from "../base/layout.ts";
 import type { CatalogFile } from "../base/model.ts";
 import { NAME, NAME_RULE } from "../base/names.ts";
@@ -65,7 +66,10 @@ export function readJobs(layout: Layout, tree: SourceTree, problems: Problems, s
 }
 
 function readJob(name: string, files: CatalogFile[], folder: FileProblems, problems: Problems): JobSource | undefined {
-  const contentOf = (file: string) => files.find((one) => one.path === file)?.content;
+  const contentOf = (path: string) => {
+    const file = files.find((one) => one.path === path);
+    return file && bytesOf(file.content);
+  };
   const found = problems.in(`${folder.file}/manifest.json`, "ErrInvalidManifest");
   const text = contentOf("manifest.json");
   const value = text && parseSourceJson(text, found);
@@ -80,14 +84,22 @@ function readJob(name: string, files: CatalogFile[], folder: FileProblems, probl
 function readFiles(folder: string, inFolder: readonly FoundFile[], found: FileProblems): CatalogFile[] {
   return inFolder.flatMap((file) => {
     try {
-      const content = readFound(folder, file);
       const mode = file.executable ? EXECUTABLE_MODE : PLAIN_MODE;
-      return [{ path: file.path, mode, sha256: hash("sha256", content), content }];
+      return [{ path: file.path, mode, ...readFile(folder, file) }];
     } catch (error) {
       found.error(file.path, messageOf(error));
       return [];
     }
   });
+}
+
+function readFile(folder: string, file: FoundFile): Pick<CatalogFile, "sha256" | "content"> {
+  if (file.sizeBytes > LARGEST_ROW_BYTES) {
+    const pieces: Pieces = (buffer) => foundPieces(folder, file, buffer);
+    return { sha256: digestOf(pieces), content: { length: file.sizeBytes, pieces } };
+  }
+  const content = readFound(folder, file);
+  return { sha256: hash("sha256", content), content };
 }
 
 /** `_modules/`, the older name of `_hooks/`, is taken under its new name. */
@@ -131,7 +143,7 @@ export function checkTemplates(files: readonly CatalogFile[], folder: string, pr
   for (const { path, content } of files) {
     if (!path.endsWith(".tpl") || (path.startsWith("_prometheus/") && path !== "_prometheus/scrape.yaml.tpl")) continue;
     const found = problems.in(`${folder}/${path}`, "ErrInvalidTemplate");
-    const text = decodeUtf8(content);
+    const text = decodeUtf8(bytesOf(content));
     if (text === undefined) found.error("", "is not UTF-8 text");
     else checkTemplateText(path, text, found);
   }

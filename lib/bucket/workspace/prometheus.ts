@@ -3,6 +3,7 @@ import { parseYaml, type YamlValue } from "../../codec/config/yaml.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { decodeUtf8 } from "../../core/plain-text.ts";
 import { anything, check, type Infer, list, object, optional, string } from "../../core/shape.ts";
+import { bytesOf } from "../base/contents.ts";
 import type { CatalogFile } from "../base/model.ts";
 import type { Problems } from "../base/problems.ts";
 import type { JobSource } from "./jobs.ts";
@@ -135,7 +136,7 @@ export function filesForPrometheus(files: readonly CatalogFile[]): Map<string, C
 
 /** The text of a file; what is not UTF-8 is reported. */
 export function decodedText(file: CatalogFile, at: string, report: Report): string | undefined {
-  const text = decodeUtf8(file.content);
+  const text = decodeUtf8(bytesOf(file.content));
   if (text === undefined) report(at, "is not UTF-8 text");
   return text;
 }

@@ -1,4 +1,5 @@
 import { buffer } from "node:stream/consumers";
+import { bytesOf } from "../../bucket/base/contents.ts";
 import type { Database } from "../../bucket/base/database.ts";
 import { layoutOf } from "../../bucket/base/layout.ts";
 import { catalogFile } from "../../bucket/catalog/catalog.ts";
@@ -124,7 +125,7 @@ export async function prometheusGetCommand(input: Parsed): Promise<number> {
   checkJobs(db, [job]);
   const found = catalogFile(db, job.toLowerCase(), `_prometheus/${file}`);
   if (!found) throw new Failure("ErrNotFound", `job ${job} has no file ${quote(file)} below _prometheus/`);
-  printText(found.content);
+  printText(bytesOf(found.content));
   return 0;
 }
 

@@ -1,12 +1,14 @@
 import { Problems, sentenceOf } from "../../bucket/base/problems.ts";
 import { SETTLE } from "../../bucket/base/states.ts";
 import { catalogJobs, catalogPorts, catalogWorkers, saveCatalog, unorderedAllocations } from "../../bucket/catalog/catalog.ts";
+import { removeUnnamedContents, storeLargeContents } from "../../bucket/catalog/contents.ts";
 import { bucketNames } from "../../bucket/catalog/info.ts";
 import { markBuilt } from "../../bucket/source/revisions.ts";
 import { readWorkspace, type Workspace } from "../../bucket/workspace/workspace.ts";
 import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { exists } from "../../core/files.ts";
 import { counted } from "../../core/plain-text.ts";
+import { faultPoint } from "../../core/self.ts";
 import { quote } from "../../core/shape.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
@@ -56,6 +58,7 @@ async function buildBucket(context: OperationContext, purgeJobs: boolean): Promi
     for (const problem of problems.errors) log.error(sentenceOf(problem));
   });
   beginPhase("store", context);
+  await storeLargeContents(db, built.jobs, context.signal);
   db.transaction(() => {
     saveCatalog(db, built, new Date());
     const bucketValues = workspace.bucketConf.values;
@@ -63,6 +66,8 @@ async function buildBucket(context: OperationContext, purgeJobs: boolean): Promi
     db.script(SETTLE);
     writeKv(kv, { ...built, ca: certificates.pem, bucketId: run.bucketId, bucketValues, purgeJobs });
   });
+  faultPoint("build: stored");
+  await removeUnnamedContents(db);
   warnOfNames(context, problems);
   beginPhase("post_build", context);
   if (built.jobs.some(({ hooks }) => hooks.some(({ events }) => events.includes("post_build"))))

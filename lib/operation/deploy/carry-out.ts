@@ -1,12 +1,5 @@
-import {
-  beginChange,
-  keepContents,
-  promote,
-  recordSynced,
-  type SyncedTree,
-  setGate,
-  setStopped,
-} from "../../bucket/catalog/promotions.ts";
+import { keepContents } from "../../bucket/catalog/contents.ts";
+import { beginChange, promote, recordSynced, type SyncedTree, setGate, setStopped } from "../../bucket/catalog/promotions.ts";
 import { runAll } from "../../core/async.ts";
 import { throwIfCancelled } from "../../core/errors.ts";
 import type { Action } from "../../plan/changes.ts";

@@ -1,4 +1,5 @@
-import { keptContent } from "../../bucket/catalog/promotions.ts";
+import { bytesOf } from "../../bucket/base/contents.ts";
+import { keptContent } from "../../bucket/catalog/contents.ts";
 import type { StagedFile } from "../../bucket/catalog/staging.ts";
 import { textOfFile, unifiedDiff } from "../../codec/diff.ts";
 import { Failure } from "../../core/errors.ts";
@@ -144,7 +145,7 @@ function planDiff({ db, kv, log }: DiffContext, { from, to }: PlannedFile, after
 function diffOf(redactor: Redactor, before: Content | undefined, after: Content | undefined): Shown {
   const sides = [before, after];
   if (sides.some((side) => (side?.content.length ?? 0) > FILE_BYTES)) return { note: `longer than ${FILE_BYTES / 1024} KiB` };
-  const texts = sides.map((side) => side && textOfFile(side.content));
+  const texts = sides.map((side) => side && textOfFile(bytesOf(side.content)));
   if (sides.some((side, index) => side && texts[index] === undefined)) return { note: "binary" };
   if (!sides.every((side, index) => isMaskable(side, texts[index] ?? "")))
     return { note: "a secret was read for it that cannot be masked" };

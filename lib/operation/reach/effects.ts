@@ -1,6 +1,8 @@
 import { createHash } from "node:crypto";
+import { type Content, piecesOf } from "../../bucket/base/contents.ts";
 import type { CatalogAllocation, CatalogJob, CatalogWorker } from "../../bucket/base/model.ts";
-import { keptContent, type Promotion, recordSynced, type SyncedTree } from "../../bucket/catalog/promotions.ts";
+import { keptContent } from "../../bucket/catalog/contents.ts";
+import { type Promotion, recordSynced, type SyncedTree } from "../../bucket/catalog/promotions.ts";
 import { type StagedFile, type StagedTree, stagingFolder, writeStaging } from "../../bucket/catalog/staging.ts";
 import { mapAll } from "../../core/async.ts";
 import type { FileDigests } from "../../plan/changes.ts";
@@ -161,10 +163,9 @@ function file(path: string, mode: number, text: string): SyncFile {
   return syncFile(path, mode, content, createHash("sha256").update(content).digest("hex"));
 }
 
-/** A file whose content is in memory. */
-function syncFile(path: string, mode: number, content: Buffer, sha256: string): SyncFile {
+function syncFile(path: string, mode: number, content: Content, sha256: string): SyncFile {
   async function* open() {
-    yield content;
+    yield* piecesOf(content);
   }
   return { path, mode, sha256, size: content.length, open };
 }

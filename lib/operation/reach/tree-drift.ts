@@ -1,6 +1,8 @@
+import { bytesOf } from "../../bucket/base/contents.ts";
 import type { CatalogAllocation } from "../../bucket/base/model.ts";
 import { catalogJobs } from "../../bucket/catalog/catalog.ts";
-import { keptContent, type Promotion } from "../../bucket/catalog/promotions.ts";
+import { keptContent } from "../../bucket/catalog/contents.ts";
+import type { Promotion } from "../../bucket/catalog/promotions.ts";
 import { textOfFile, unifiedDiff } from "../../codec/diff.ts";
 import { matchGlob } from "../../codec/glob.ts";
 import type { FileDigests } from "../../plan/changes.ts";
@@ -121,8 +123,9 @@ function differ({ db, kv, log }: OperationContext, effects: DriftEffects, room: 
     const isFull = left === 0 || room.bytes <= 0;
     if (!file.hasOtherContent || digest === undefined || isFull) return null;
     const kept = keptContent(db, kv, digest.slice(digest.indexOf(":") + 1));
-    const before = kept.isSecret ? undefined : textOfFile(kept.content);
-    if (before === undefined || kept.content.length > DIFF_BYTES) return null;
+    if (kept.isSecret || kept.content.length > DIFF_BYTES) return null;
+    const before = textOfFile(bytesOf(kept.content));
+    if (before === undefined) return null;
     left--;
     const after = await effects.text(place, file.path);
     if (after === undefined) return null;

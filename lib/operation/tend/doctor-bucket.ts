@@ -2,7 +2,7 @@ import { lstat } from "node:fs/promises";
 import { hostname } from "node:os";
 import path from "node:path";
 import { certKey, issuedCerts, loadAuthority, utc } from "../../bucket/base/certificates.ts";
-import { type Database, schemaVersion } from "../../bucket/base/database.ts";
+import { type Database, largeContents, lostContents, schemaVersion } from "../../bucket/base/database.ts";
 import type { Layout } from "../../bucket/base/layout.ts";
 import { isStale, readLock } from "../../bucket/base/lock.ts";
 import type { CatalogWorker } from "../../bucket/base/model.ts";
@@ -115,6 +115,7 @@ export async function examineBucket(
   return [
     ...found,
     await check("schema", restore, () => ok(`version ${schemaVersion(db)}`)),
+    await check("contents", restore, () => judgeContents(db)),
     await check("kv.key", "bring secrets/kv.key back from a snapshot", () => judgeSealed(layout, db)),
     await check("certificates", "build again", () => judgeCertificates(db)),
     await check("build", "bring .ops/revisions.json back", () => judgeBuild(layout, db)),
@@ -190,6 +191,12 @@ async function judgeSealed(layout: Layout, db: Database): Promise<Judgement> {
   if (unreadable.length === 0) return ok(`it opens all ${sealed} sealed values`);
   const message = `it does not open ${unreadable.length} of ${sealed} sealed values: ${listed(unreadable)}`;
   return problem(message, "bring the right secrets/kv.key back from a snapshot, or store the values anew");
+}
+
+function judgeContents(db: Database): Judgement {
+  const lost = lostContents(db);
+  if (lost.length === 0) return ok(`${largeContents(db).size} large files lie beside the database`);
+  return problem(`missing in data/contents/: ${listed(lost)}`, "build again; if that does not help, restore a snapshot");
 }
 
 function judgeCertificates(db: Database): Judgement {

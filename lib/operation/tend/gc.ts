@@ -1,10 +1,12 @@
 import type { CatalogAllocation } from "../../bucket/base/model.ts";
 import { catalogAllocations, catalogWorkers } from "../../bucket/catalog/catalog.ts";
+import { dropUnusedContents, removeUnnamedContents } from "../../bucket/catalog/contents.ts";
 import { forgetLastOutcome } from "../../bucket/catalog/info.ts";
-import { dropUnusedContents, forgetPromotion, promotionsOf } from "../../bucket/catalog/promotions.ts";
+import { forgetPromotion, promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { allocationNamespace } from "../../bucket/kv/kv-access.ts";
 import { mapAll } from "../../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { faultPoint } from "../../core/self.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import { discardJob, vacate } from "../../transport/files/sync.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
@@ -60,6 +62,8 @@ export const collectGarbage: Operation = async (context, params) => {
       result.purged_kv_rows = kv.purge(retain_days);
       result.dropped_contents = dropUnusedContents(db);
     });
+    faultPoint("gc: dropped");
+    await removeUnnamedContents(db);
     log.info(gcSummary(result));
   } catch (error) {
     endCancelled(signal, fleet, error, () => result);

@@ -6,6 +6,7 @@ import { bucketConfView, jobResourcesView, opsConfView } from "../../bucket/work
 import { readOpsConf } from "../../bucket/workspace/settings.ts";
 import { readWorkers, type Worker } from "../../bucket/workspace/workers.ts";
 import { Failure } from "../../core/errors.ts";
+import { openContained } from "../../core/files.ts";
 import { quote } from "../../core/shape.ts";
 import { bytesDownload, downloadAnswer, fileDownload } from "../../http/download.ts";
 import { type Answer, type HttpRequest, json } from "../../http/message.ts";
@@ -91,9 +92,13 @@ export const FILE_ROUTES = [
     failures: [...READ_FAILURES, "file_not_found"],
     async handle({ params, request, bucket: { layout } }, { readers }) {
       const { job = "", path = "" } = params;
-      const file = await readers.read(layout, (db) => catalogFile(db, job, path));
+      const found = await readers.read(layout, (db) => ({ file: catalogFile(db, job, path), contents: db.contents }));
+      const { file, contents } = found;
       if (!file) throw new Failure("file_not_found", `job ${quote(job)} has no file ${quote(path)}`);
-      return downloadAnswer(request, bytesDownload(BYTES, file.content, file.sha256));
+      const { content, sha256 } = file;
+      if (Buffer.isBuffer(content)) return downloadAnswer(request, bytesDownload(BYTES, content, sha256));
+      const download = await fileDownload(BYTES, await openContained(contents, sha256));
+      return downloadAnswer(request, { ...download, version: sha256 });
     },
   }),
   bucketRoute({

@@ -13,9 +13,9 @@ import {
   migrate,
   openDatabase,
   openForReading,
-  SCHEMA_VERSION,
   schemaVersion,
 } from "../../../lib/bucket/base/database.ts";
+import { SCHEMA_VERSION } from "../../../lib/bucket/base/schema.ts";
 import { setLastOutcome } from "../../../lib/bucket/catalog/info.ts";
 import { beginChange, promote, promotionsOf, recordSynced } from "../../../lib/bucket/catalog/promotions.ts";
 import { sleep } from "../../../lib/core/async.ts";

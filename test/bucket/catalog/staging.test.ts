@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { bytesOf } from "../../../lib/bucket/base/contents.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import type { CatalogFile } from "../../../lib/bucket/base/model.ts";
 import { stageAllocation, stagingFolder, writeStaging } from "../../../lib/bucket/catalog/staging.ts";
@@ -53,7 +54,7 @@ test("templates are rendered under their name without .tpl; hooks and scrape fil
       ["z/run", "755", "#!/bin/sh\n"],
     ],
   );
-  for (const one of files) assert.equal(one.sha256, sha256(one.content));
+  for (const one of files) assert.equal(one.sha256, sha256(bytesOf(one.content)));
 });
 
 test("the hash depends on path, mode and content of what is sent, and on nothing else", async (t) => {

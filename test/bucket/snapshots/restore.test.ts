@@ -15,8 +15,9 @@ import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { gunzipSync, gzipSync } from "node:zlib";
-import { Database, migrate, openDatabase, SCHEMA_VERSION, schemaVersion } from "../../../lib/bucket/base/database.ts";
+import { Database, isDamaged, migrate, openDatabase, schemaVersion } from "../../../lib/bucket/base/database.ts";
 import { type Layout, layoutOf, SOURCE_PATHS } from "../../../lib/bucket/base/layout.ts";
+import { SCHEMA_VERSION } from "../../../lib/bucket/base/schema.ts";
 import { countFailed } from "../../../lib/bucket/catalog/info.ts";
 import {
   commitRestore,
@@ -32,6 +33,7 @@ import { packSource } from "../../../lib/bucket/source/source-rules.ts";
 import { STATE_PATHS } from "../../../lib/bucket/source/swap.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
+import { build } from "../../../lib/operation/build/build.ts";
 import { runUntilKilled } from "../../helpers/killed.ts";
 import { seeded } from "../../helpers/random.ts";
 import { toSchema1 } from "../../helpers/schemas.ts";
@@ -48,6 +50,7 @@ import {
   writeEntries,
 } from "../../helpers/snapshots.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
+import { makeBucket } from "../../helpers/workspace.ts";
 
 const never = new AbortController().signal;
 
@@ -267,6 +270,9 @@ const HOSTILE: [
     "/etc/x",
     "workspace/../../x",
     "data/other.db",
+    "data/contents",
+    "data/contents/x",
+    `data/contents/${"0".repeat(64)}`,
     "data/ops.db/x",
     "logs/ops.log",
     ".ops/revisions.json",
@@ -450,4 +456,61 @@ test("verify restores into a temporary bucket, opens every sealed value and leav
     message: `Cannot use the snapshot ${file}: its kv.key does not open 1 of 1 sealed values, the first is secrets/job/web password`,
   });
   assert.deepEqual(readdirSync(temporary), []);
+});
+
+/** A built bucket with a large file in its workspace; answers the name of the file in data/contents. */
+async function largeBucket(t: Parameters<typeof makeBucket>[0], text: string) {
+  const bucket = await makeBucket(t, {
+    workers: ["10.0.0.1"],
+    jobs: { web: { version: "1.0.0", selectors: ["worker"] } },
+    files: { "workspace/jobs/web/large": text, "ops.conf": "" },
+  });
+  await build(bucket.context("build"), {});
+  const [name = ""] = readdirSync(bucket.db.contents);
+  return { ...bucket, name, place: path.join(bucket.db.contents, name) };
+}
+
+test("CP-352 a snapshot has the large contents; verify, restore and a restore into an empty folder bring them back", async (t) => {
+  const text = "large\n".repeat(200_000);
+  const { layout, db, place, name, bucketId, dir, context } = await largeBucket(t, text);
+  writeFileSync(path.join(db.contents, "orphan"), "x");
+  const file = await snapshotFile(layout);
+  const names = (await entriesOf(file)).map((entry) => entry.path);
+  assert.deepEqual(
+    names.filter((one) => one.startsWith("data/")),
+    ["data/ops.db", `data/contents/${name}`],
+  );
+  await verifySnapshot(file, never);
+  writeFileSync(path.join(dir, "workspace/jobs/web/large"), `${text}more`);
+  await build(context("build"), {});
+  assert.ok(!existsSync(place), "a build removes what it no longer has");
+  db.close();
+  await commitRestore(layout, await prepareRestore(layout, bucketId, file, never), false);
+  assert.deepEqual(readdirSync(path.dirname(place)), [name]);
+  assert.equal(readFileSync(place, "utf8"), text);
+  assert.deepEqual(
+    [place, path.dirname(place)].map((one) => statSync(one).mode & 0o777),
+    [0o600, 0o700],
+  );
+  const fresh = path.join(temporaryFolder(t), "fresh");
+  await restoreBucket(fresh, file, never);
+  assert.equal(readFileSync(path.join(fresh, "data/contents", name), "utf8"), text);
+});
+
+test("CP-352 a snapshot without a content that its database names is refused, and so is one whose content is not its name", async (t) => {
+  const { layout, place, name, db, bucketId } = await largeBucket(t, "large\n".repeat(200_000));
+  const file = await snapshotFile(layout);
+  const entries = await entriesOf(file);
+  const { files } = JSON.parse(String(entries[0]?.content));
+  const at = entries.findIndex((entry) => entry.path.endsWith(name));
+  const others = files.filter((one: { path: string }) => !one.path.endsWith(name));
+  await writeEntries(file, entries.toSpliced(at, 1), { files: others });
+  await assert.rejects(prepareRestore(layout, bucketId, file, never), { message: new RegExp(`it lacks data/contents/${name}$`) });
+  const changed = entries.with(at, { path: `data/contents/${name}`, content: Buffer.from("other") });
+  const sums = files.map((one: { path: string }) => (one.path.endsWith(name) ? listed(one.path, "other") : one));
+  await writeEntries(file, changed, { files: sums });
+  await assert.rejects(prepareRestore(layout, bucketId, file, never), { message: /: its sum is not its name$/ });
+  rmSync(place);
+  await assert.rejects(createSnapshot(layout, db, "", never), { message: `Cannot take ${place}: it is missing; build again` });
+  assert.ok(isDamaged(layout.database), "so that a restore needs no snapshot of it");
 });

@@ -3,7 +3,8 @@ import fs, { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkS
 import { syncBuiltinESMExports } from "node:module";
 import path from "node:path";
 import { test } from "node:test";
-import { openDatabase, SCHEMA_VERSION } from "../../../lib/bucket/base/database.ts";
+import { openDatabase } from "../../../lib/bucket/base/database.ts";
+import { SCHEMA_VERSION } from "../../../lib/bucket/base/schema.ts";
 import { createSnapshot, deleteSnapshot, findSnapshot, listSnapshots } from "../../../lib/bucket/snapshots/snapshots.ts";
 import { recoverSource } from "../../../lib/bucket/source/source.ts";
 import { entriesOf, listed, markedBucket, snapshotFile } from "../../helpers/snapshots.ts";

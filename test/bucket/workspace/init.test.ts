@@ -5,6 +5,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { bucketIdOf, openDatabase } from "../../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
+import { SCHEMA_VERSION } from "../../../lib/bucket/base/schema.ts";
 import { KvStore } from "../../../lib/bucket/kv/kv.ts";
 import { loadKvKey } from "../../../lib/bucket/kv/kv-access.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
@@ -22,7 +23,7 @@ test("a new bucket has its folders, a database, a key and a source to begin with
   const dir = path.join(temporaryFolder(t), "new", "bucket");
   const done = await initBucket(dir, { source: true });
   assert.ok(isUuid(done.bucketId));
-  assert.deepEqual(done, { bucketId: done.bucketId, schemaVersion: 2, upgraded: true });
+  assert.deepEqual(done, { bucketId: done.bucketId, schemaVersion: SCHEMA_VERSION, upgraded: true });
   const layout = layoutOf(dir);
   for (const folder of ["data", "logs", "logs/runs", "secrets", ".ssh", "tmp", ".ops", ".ops/uploads", ".ops/revisions"])
     assert.equal(modeOf(path.join(dir, folder)), "700", folder);

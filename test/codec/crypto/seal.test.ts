@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createDecipheriv, randomBytes } from "node:crypto";
 import test from "node:test";
-import { seal, unseal } from "../../../lib/codec/crypto/seal.ts";
+import { seal, sealPieces, unseal, unsealedLength, unsealPieces } from "../../../lib/codec/crypto/seal.ts";
 import { Failure } from "../../../lib/core/errors.ts";
 
 const KEY = randomBytes(32);
@@ -53,4 +53,46 @@ test("any other spelling of a sealed value is refused", () => {
     assert.throws(() => unseal(KEY, NAMESPACE, "password", text), /it is not of the form enc:v2:…/, text);
   const loose = [sealed.replace(/=+$/, ""), sealed.replace("enc:v2:", "enc:v2:-"), `${sealed}====`];
   for (const text of loose) assert.throws(() => unseal(KEY, NAMESPACE, "password", text), Failure, text);
+});
+
+const SIZES = [0, 1, 32_740, 32_741, 65_480, 100_000];
+
+for (const size of SIZES)
+  test(`${size} bytes that are sealed in pieces open again`, () => {
+    const bytes = randomBytes(size);
+    const sealed = [...sealPieces(KEY, "contents", "name", bytes)];
+    assert.deepEqual(
+      sealed.map((piece) => piece.length).filter((length, index) => length !== 32 * 1024 && index < sealed.length - 1),
+      [],
+    );
+    const length = sealed.reduce((sum, piece) => sum + piece.length, 0);
+    assert.equal(unsealedLength(length), size);
+    assert.ok(Buffer.concat([...unsealPieces(KEY, ["contents", "name"], sealed, size)]).equals(bytes));
+  });
+
+test("a sealed piece opens at its place only, and among as many", () => {
+  const bytes = randomBytes(100_000);
+  const pieces = [...sealPieces(KEY, "contents", "name", bytes)];
+  const [first, second, third, last] = pieces as [Buffer, Buffer, Buffer, Buffer];
+  const altered = Buffer.from(second);
+  altered.writeUInt8(altered.readUInt8(100) ^ 1, 100);
+  type How = { length?: number; key?: Buffer; name?: string };
+  const open = (sealed: Buffer[], { length = bytes.length, key = KEY, name = "name" }: How = {}) =>
+    Buffer.concat([...unsealPieces(key, ["contents", name], sealed, length)]);
+  assert.ok(open(pieces).equals(bytes));
+  const refused: [Buffer[], How?][] = [
+    [[first, third, second, last]],
+    [[first, altered, third, last]],
+    [[first, second, third]],
+    [[first, second, third], { length: unsealedLength(3 * 32 * 1024) }],
+    [[...pieces, last]],
+    [[Buffer.alloc(5)]],
+    [pieces, { key: randomBytes(32) }],
+    [pieces, { name: "other" }],
+  ];
+  for (const [sealed, how] of refused)
+    assert.throws(
+      () => open(sealed, how),
+      (error) => error instanceof Failure && error.code === "failed",
+    );
 });

@@ -3,9 +3,9 @@ import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, sy
 import { hostname } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { SCHEMA_VERSION } from "../../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { acquireLock } from "../../../lib/bucket/base/lock.ts";
+import { SCHEMA_VERSION } from "../../../lib/bucket/base/schema.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { bootId, identify } from "../../../lib/core/process.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
@@ -161,6 +161,11 @@ const HARMS: [name: string, harm: Harm, expected: RegExp[]][] = [
     "a newer schema",
     ({ db }) => db.run("UPDATE schema_version SET version = 9"),
     [new RegExp(`^bucket: schema: problem: the database has schema 9, this program knows ${SCHEMA_VERSION}$`)],
+  ],
+  [
+    "a large file that is lost",
+    ({ db }) => db.run("UPDATE job_files SET content = NULL WHERE job = 'web' AND path = 'Makefile'"),
+    [/^bucket: contents: problem: missing in data\/contents\/: [0-9a-f]{64}$/],
   ],
   [
     "a run of the future",

@@ -1,0 +1,41 @@
+import assert from "node:assert/strict";
+import { readdirSync, statSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { openDatabase, openForReading } from "../../../lib/bucket/base/database.ts";
+import { layoutOf } from "../../../lib/bucket/base/layout.ts";
+import { MIGRATIONS, SCHEMA_VERSION } from "../../../lib/bucket/base/schema.ts";
+import { restoreBucket } from "../../../lib/bucket/snapshots/restore.ts";
+import { initBucket } from "../../../lib/bucket/workspace/init.ts";
+import { assertUpgraded, SCHEMA_2, schema2Bucket } from "../../helpers/schemas.ts";
+import { temporaryFolder } from "../../helpers/temporary.ts";
+
+test("the schema has a migration for each of its versions", () => {
+  assert.equal(MIGRATIONS.length, SCHEMA_VERSION);
+});
+
+test("CP-354 a bucket of schema 2 is refused until init upgrades it in place: every file is kept, the large ones beside the database", async (t) => {
+  const layout = await schema2Bucket(t);
+  const before = statSync(layout.database).size;
+  for (const open of [openDatabase, openForReading])
+    assert.throws(() => open(layout.database), { code: "schema_upgrade_required", details: { schema_version: 2 } });
+  const { upgraded } = await initBucket(layout.root, { source: false });
+  assert.equal(upgraded, true);
+  await assertUpgraded(layout);
+  assert.equal(readdirSync(path.join(layout.data, "contents")).length, 2);
+  assert.ok(statSync(layout.database).size < before - 2_800_000, "what went out of the database takes no room there");
+  assert.deepEqual(await initBucket(layout.root, { source: false }).then((again) => again.upgraded), false);
+});
+
+test("CP-354 a snapshot of schema 2 is restored and upgraded", async (t) => {
+  const dir = path.join(temporaryFolder(t), "bucket");
+  await restoreBucket(dir, SCHEMA_2, new AbortController().signal);
+  using db = openDatabase(layoutOf(dir).database);
+  assert.deepEqual(
+    db
+      .all("SELECT path, size_bytes, content IS NULL AS beside FROM job_files WHERE path = 'large'")
+      .map((row) => ({ ...(row as object) })),
+    [{ path: "large", size_bytes: 1_440_000, beside: 1 }],
+  );
+  assert.equal(readdirSync(db.contents).length, 2);
+});
