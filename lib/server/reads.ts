@@ -5,14 +5,19 @@ import { parentPort } from "node:worker_threads";
 import { type Layout, layoutOf } from "../bucket/base/layout.ts";
 import { knownFacts, validPlan } from "../bucket/catalog/info.ts";
 import { cursorOf, type PageOf } from "../bucket/catalog/pages.ts";
+import { bucketSummary } from "../bucket/catalog/summary.ts";
 import { catalogView, type ViewName, type ViewQuery } from "../bucket/catalog/views.ts";
 import { fingerprintsOf } from "../bucket/kv/kv-access.ts";
 import { Failure } from "../core/errors.ts";
+import { isObject } from "../core/shape.ts";
 import type { RunKind, RunParams } from "../run/protocol.ts";
+import { type RunRecord, readRecord, runNotFound } from "../run/record.ts";
 import { requireNames } from "../run/request.ts";
 import { Readers } from "./reading.ts";
+import { RunList, type RunQuery, shownRun } from "./run-list.ts";
 
 const readers = new Readers();
+const runList = new RunList();
 
 const READS = {
   /** A page of a view of the catalog. */
@@ -28,6 +33,33 @@ const READS = {
     return { items, next_cursor: cursorOf(next) };
   },
 
+  /** A bucket at a glance. */
+  async summary(layout: Layout, _: undefined) {
+    const [found, newest, drift] = [
+      await readers.read(layout, bucketSummary),
+      await runList.newest(layout),
+      await runList.page(layout, { kind: "drift", limit: 1 }),
+    ];
+    const [lastDrift] = drift.items;
+    return {
+      ...found,
+      active_run: newest?.status === "running" ? inShort(newest) : null,
+      drift: lastDrift ? { ...inShort(lastDrift), workers: outcomesIn(lastDrift) } : null,
+    };
+  },
+
+  /** A page of the runs of a bucket. */
+  async runs(layout: Layout, query: RunQuery) {
+    return await runList.page(layout, query);
+  },
+
+  /** A run, with how far it is. */
+  async run(layout: Layout, { id, progress }: { id: string; progress: unknown }) {
+    const record = readRecord(layout, id);
+    if (!record) throw runNotFound(id);
+    return { ...(await shownRun(layout, record)), progress };
+  },
+
   /** Throws what is wrong with the names in the parameters of a run, or with the plan that they name. */
   async startable(layout: Layout, { kind, params }: { kind: RunKind; params: RunParams }) {
     await readers.read(layout, (db) => {
@@ -37,6 +69,17 @@ const READS = {
     return null;
   },
 };
+
+function inShort({ id, kind, status, created_at, finished_at }: RunRecord) {
+  return { id, kind, status, created_at, finished_at };
+}
+
+/** How many workers had each outcome in a run. */
+function outcomesIn({ result }: RunRecord): Record<string, number> {
+  const workers = isObject(result) && Array.isArray(result.workers) ? (result.workers as { outcome?: unknown }[]) : [];
+  const outcomes = Map.groupBy(workers, ({ outcome }) => String(outcome));
+  return Object.fromEntries([...outcomes].map(([outcome, own]) => [outcome, own.length]));
+}
 
 /** The reads, by name. */
 export type Reads = typeof READS;

@@ -21,8 +21,12 @@ export interface ShownRun extends RunRecord {
   log_size_bytes: number;
 }
 
+type Sort = Pick<ShownRun, "status" | "kind">;
+
 /** How many characters of JSON are kept in memory, of all buckets together. */
 const MOST_KEPT = 16 * 1024 * 1024;
+/** Of how many runs kind and status are kept. */
+const MOST_SORTS = 50_000;
 /** Of how many buckets the names of the runs are kept. */
 const MOST_BUCKETS = 100;
 /** Two changes of a folder within one tick of the file system's clock look the same. */
@@ -35,6 +39,8 @@ const SETTLED_MS = 1_000;
 export class RunList {
   readonly #folders = new Map<string, { folder: Stats; ids: string[] }>();
   readonly #ended = new Map<string, ShownRun>();
+  /** Of more ended runs than can be kept, so that a filter reads what it shows. */
+  readonly #sorts = new Map<string, Sort>();
   #kept = 0;
 
   /** One page, newest first. Throws `invalid_request` for a cursor that is no id of a run. */
@@ -43,8 +49,8 @@ export class RunList {
     if (cursor !== undefined && !isUuid(cursor))
       throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
     const items: ShownRun[] = [];
-    for await (const run of this.#newestFirst(layout, cursor)) {
-      if ((status && run.status !== status) || (kind && run.kind !== kind)) continue;
+    const isWanted = (run: Sort) => (!status || run.status === status) && (!kind || run.kind === kind);
+    for await (const run of this.#newestFirst(layout, { before: cursor, isWanted })) {
       if (items.length === limit) return { items, next_cursor: items.at(-1)?.id ?? null };
       items.push(run);
     }
@@ -56,12 +62,17 @@ export class RunList {
     return (await this.#newestFirst(layout).next()).value;
   }
 
-  async *#newestFirst(layout: Layout, before?: string): AsyncGenerator<ShownRun, undefined> {
+  async *#newestFirst(
+    layout: Layout,
+    { before, isWanted = () => true }: { before?: string | undefined; isWanted?: (run: Sort) => boolean } = {},
+  ): AsyncGenerator<ShownRun, undefined> {
     for (const id of await this.#ids(layout)) {
       if (before !== undefined && id >= before) continue;
       const { folder } = runLayout(layout, id);
+      const sort = this.#sorts.get(folder);
+      if (sort && !isWanted(sort)) continue;
       const run = this.#ended.get(folder) ?? (await this.#read(layout, id, folder));
-      if (run) yield run;
+      if (run && isWanted(run)) yield run;
     }
   }
 
@@ -82,6 +93,8 @@ export class RunList {
     if (!record) return undefined;
     const run = await shownRun(layout, record);
     if (run.status === "running") return run;
+    if (this.#sorts.size >= MOST_SORTS) this.#sorts.clear();
+    this.#sorts.set(folder, { status: run.status, kind: run.kind });
     const { length } = JSON.stringify(run);
     if (this.#kept + length > MOST_KEPT) {
       this.#ended.clear();

@@ -6,6 +6,7 @@ import { openDatabase } from "../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { SCHEMA_VERSION } from "../../lib/bucket/base/schema.ts";
 import { setLastOutcome } from "../../lib/bucket/catalog/info.ts";
+import { beginChange } from "../../lib/bucket/catalog/promotions.ts";
 import { VIEW_NAMES } from "../../lib/bucket/catalog/views.ts";
 import { KvStore } from "../../lib/bucket/kv/kv.ts";
 import { loadKvKey } from "../../lib/bucket/kv/kv-access.ts";
@@ -148,4 +149,55 @@ test("a filter takes at most 100 names", async (t) => {
   assert.equal((await get(`cat/jobs?jobs=${names(100)}`)).status, 200);
   const { status, body } = await get(`cat/jobs?jobs=${names(101)}`);
   assert.deepEqual([status, body.error, body.message], [400, "invalid_request", "expected at most 100 names"]);
+});
+
+test("CP-383 the summary counts, shows what is wrong, the active run and the last drift", async (t) => {
+  const { server, bucket, get } = await built(t);
+  const layout = layoutOf(bucket.folder);
+  const drift = await server.call("POST", `${bucket.path}/drift`);
+  await server.ended(bucket.path, drift.body.run_id);
+  const [one, two] = (await get("cat/deployments")).body.items;
+  {
+    using db = openDatabase(layout.database);
+    setLastOutcome(db, one.allocation_id, drift.body.run_id, { action: "sync", outcome: "failed", reason: "x".repeat(500) });
+    beginChange(db, "web", [two.allocation_id]);
+    db.run("UPDATE job_certs SET expiring_from = 1");
+  }
+  const { status, body } = await get("summary");
+  assert.equal(status, 200);
+  assert.deepEqual(
+    [body.workers, body.jobs, body.counts],
+    [2, 1, { allocations: 2, promoted: 0, failed: 1, unreachable: 0, unsettled: 1, new: 2, update: 0, disabled: 0 }],
+  );
+  const [failed] = body.failed.items;
+  assert.deepEqual([body.failed.total, body.failed.cut, failed.worker, failed.action], [1, 0, "10.0.0.1", "sync"]);
+  assert.equal(failed.reason, `${"x".repeat(300)}…`);
+  assert.deepEqual([body.unsettled.total, body.unsettled.items[0].worker, body.unsettled.items[0].reason], [1, "10.0.0.2", ""]);
+  assert.deepEqual([body.certs.total, body.certs.items[0].job, body.certs.items[0].status], [1, "", "expiring"]);
+  const outcomes = Object.values<number>(body.drift.workers);
+  assert.deepEqual([body.active_run, body.drift.id, outcomes.reduce((sum, one) => sum + one, 0)], [null, drift.body.run_id, 2]);
+  server.hold();
+  const { run_id } = (await server.call("POST", `${bucket.path}/build`)).body;
+  assert.deepEqual([(await get("summary")).body.active_run.id, (await get("summary")).body.active_run.kind], [run_id, "build"]);
+});
+
+test("CP-383 a summary has at most 64 KB, whatever is wrong, and says what was cut", async (t) => {
+  const { bucket, get } = await built(t);
+  {
+    using db = openDatabase(layoutOf(bucket.folder).database);
+    for (let index = 0; index < 300; index++) {
+      const [id, job] = [String(index).padStart(36, "x"), `${"j".repeat(60)}${index}`];
+      const place = "alloc_id, worker_ip, job, disabled, removed, deployment_seq, new_version";
+      db.run(`INSERT INTO allocations (${place}) VALUES (?, '10.0.0.1', ?, 0, 0, 0, '1')`, id, job);
+      beginChange(db, job, [id]);
+      setLastOutcome(db, id, "run", { action: "sync", outcome: "failed", reason: "\u0001€".repeat(1_000) });
+      db.run(`INSERT INTO job_certs VALUES (?, '10.0.0.1', ?, '', ?, 1, 2, 0)`, job, "c".repeat(200), "€".repeat(500));
+    }
+  }
+  const { text, body } = await get("summary");
+  assert.ok(Buffer.byteLength(text) <= 64 * 1024, String(text.length));
+  for (const list of [body.failed, body.unsettled, body.certs]) {
+    assert.ok(list.items.length > 5 && list.total >= 300);
+    assert.equal(list.items.length + list.cut, list.total);
+  }
 });

@@ -57,6 +57,17 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
   }),
   bucketRoute({
     method: "GET",
+    path: "/summary",
+    summary: "Show a bucket at a glance: counts by state, what has failed, what ends soon",
+    description: "At most 64 KB at any size of the bucket. `total` and `cut` of a list say how much of it is left out.",
+    answer: { status: 200, description: "The summary", shape: component("BucketSummary") },
+    failures: READ_FAILURES,
+    async handle({ bucket: { layout } }, { beside }) {
+      return beside.answer("summary", layout, undefined);
+    },
+  }),
+  bucketRoute({
+    method: "GET",
     path: "/workers/facts",
     summary: "Show the facts of the workers that were read last",
     description: "Workers that were never asked are left out; `POST …/workers/facts` reads the facts.",

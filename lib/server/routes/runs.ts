@@ -30,8 +30,8 @@ export const RUN_ROUTES = [
     summary: "List the runs of a bucket, newest first",
     query: { ...PAGE, status: optional(RUN_STATUS), kind: optional(oneOf(...RUN_KINDS)) },
     answer: { status: 200, description: "A page of runs", shape: page("Run") },
-    async handle({ query, bucket: { layout } }, { runList }) {
-      return json(200, await runList.page(layout, query));
+    async handle({ query, bucket: { layout } }, { beside }) {
+      return beside.answer("runs", layout, query);
     },
   }),
   bucketRoute({
@@ -40,10 +40,9 @@ export const RUN_ROUTES = [
     summary: "Show a run",
     answer: { status: 200, description: "The run", shape: component("RunDetail") },
     failures: ["run_not_found"],
-    async handle({ params, bucket: { layout } }, { supervisor }) {
-      const record = findRun(layout, params);
-      const progress = supervisor.progress(record.id);
-      return json(200, { ...(await shownRun(layout, record)), progress });
+    async handle({ params, bucket: { layout } }, { supervisor, beside }) {
+      const id = runIdOf(params);
+      return beside.answer("run", layout, { id, progress: supervisor.progress(id) });
     },
   }),
   bucketRoute({

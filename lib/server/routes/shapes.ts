@@ -1,3 +1,4 @@
+import { ROLLOUTS } from "../../bucket/base/states.ts";
 import { Failure } from "../../core/errors.ts";
 import {
   anything,
@@ -70,6 +71,24 @@ const SHOWN_RUN = {
   duration_ms: described(integer({ min: 0 }), "During the run: until now"),
   log_size_bytes: described(integer({ min: 0 }), "Of the Activity log"),
 };
+
+const COUNT = integer({ min: 0 });
+
+/** A list of which a summary shows the first items. */
+function shortList(fields: Record<string, Shape<unknown>>): Shape<unknown> {
+  return object({ items: list(object(fields)), total: COUNT, cut: described(COUNT, "How many of them are not in `items`") });
+}
+
+const TROUBLED = shortList({
+  job: string(),
+  worker: string(),
+  allocation_id: ID,
+  rollout: oneOf(...ROLLOUTS),
+  outcome: string(),
+  action: described(string(), "The last one"),
+  run_id: string(),
+  reason: described(string(), "Of the last action, masked, its first 300 characters"),
+});
 
 const NEXT_CURSOR = described(nullable(string()), "null at the end of the list");
 
@@ -151,6 +170,45 @@ const SCHEMAS = {
     jobs: integer({ min: 0 }),
     allocations: described(integer({ min: 0 }), "Those that are not removed"),
     schema_version: integer({ min: 0 }),
+  }),
+  BucketSummary: object({
+    built_at: described(nullable(TIME), "null before the first build"),
+    update_seq: COUNT,
+    workers: COUNT,
+    jobs: COUNT,
+    counts: described(
+      object({
+        allocations: COUNT,
+        promoted: COUNT,
+        failed: COUNT,
+        unreachable: COUNT,
+        unsettled: COUNT,
+        new: COUNT,
+        update: COUNT,
+        disabled: COUNT,
+      }),
+      "Of the allocations that are not removed: each is promoted, new, update or disabled",
+    ),
+    failed: described(TROUBLED, "Their last action failed or found the worker unreachable"),
+    unsettled: described(TROUBLED, "A rollout began there and did not come to its end"),
+    certs: described(
+      shortList({ job: string(), worker: string(), cert: string(), not_after: string(), status: oneOf("expired", "expiring") }),
+      "Those that have ended or are near their end, the first to end first; the CA without a job",
+    ),
+    active_run: nullable(LAST_RUN),
+    drift: described(
+      nullable(
+        object({
+          id: ID,
+          kind: RUN_KIND,
+          status: RUN_STATUS,
+          created_at: TIME,
+          finished_at: nullable(TIME),
+          workers: described(anything({ type: "object" }), "How many workers had each outcome"),
+        }),
+      ),
+      "The last drift run",
+    ),
   }),
   CatalogPage: object({
     items: list(described(anything({ type: "object" }), "A row, keyed by the columns")),
