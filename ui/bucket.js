@@ -2,13 +2,14 @@ import { address, all, call, keepQuery, unless } from "./api.js";
 import { fieldsOf, picker, TICK, tickBox } from "./controls.js";
 import { el, scroller } from "./dom.js";
 import { stateOf, status, words } from "./format.js";
-import { dataOf, listPart, part } from "./parts.js";
+import { dataOf, listPart, part, tableOf } from "./parts.js";
 import { againButtons } from "./run.js";
 import { lastRunPart, runsPart } from "./runs.js";
 
 const RUNS = 8;
 const DENSE = 12;
 const MOST = 20_000;
+const SHOWN_EACH = 1_000;
 const OPTIONS = [
   ["build", "Build first", "", TICK],
   ["force", "Force", "Also what is as it should be", TICK],
@@ -59,12 +60,14 @@ function namesOf({ project, name }, ...more) {
 export function overviewView(page) {
   const { bucketId, path, action, link } = page;
   const read = async () => {
+    const { counts } = await unless(call("GET", path("/summary")), { counts: {} });
+    if (counts.allocations > SHOWN_EACH) return { counts, jobs: await all(path("/cat/jobs")) };
     const { items } = await unless(call("GET", path("/cat/deployments")), { items: [] });
     return items.filter(({ rollout }) => rollout !== "removed");
   };
   const push = el("code", `ops push ${location.origin} --bucket ${bucketId}`);
   const none = ["The catalog is empty. Push a workspace: ", push];
-  const placed = part("Jobs on workers", read, (rows) => gridOf(page, rows), { none });
+  const placed = part("Jobs on workers", read, (found) => (found.jobs ? countsOf(page, found) : gridOf(page, found)), { none });
   const drift = lastRunPart(page, "Drift", "drift", { tools: action("Check for drift", "/drift") });
   const info = part("Catalog", () => unless(call("GET", path("/info")), null), dataOf, {
     none: "Not initialised: see Source, Schema.",
@@ -119,6 +122,20 @@ function gridOf({ link }, rows) {
   const kind = workers.length > DENSE ? "table.grid.dense" : "table.grid";
   const table = el(kind, caption, el("thead", el("tr", heads)), el("tbody", lines));
   return [el("p.tally", states), scroller("Jobs on workers", table)];
+}
+
+/** Where allocations are too many to be shown each. */
+function countsOf({ link }, { counts, jobs }) {
+  const { allocations, ...states } = counts;
+  const told = Object.entries(states).filter(([, number]) => number > 0);
+  const tally = told.map(([state, number]) => [el("b", number), " ", status(state), " "]);
+  const rows = jobs.map((row) => {
+    const own = told.map(([state]) => [state, row[state]]);
+    return { job: row.job, version: row.version, allocations: row.allocations, ...Object.fromEntries(own) };
+  });
+  const href = link("deployments", ["rollout"]);
+  const each = el("p.tally", el("a", { href }, el("b", allocations), " allocations"), " ", tally);
+  return [each, tableOf("Jobs on workers", rows)];
 }
 
 function cellOf(row) {

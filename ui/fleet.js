@@ -1,7 +1,7 @@
 import { all, runsOf } from "./api.js";
 import { fieldsOf, picker, TICK, tickBox, workerSelection } from "./controls.js";
 import { el } from "./dom.js";
-import { count, stateOf, words } from "./format.js";
+import { count, words } from "./format.js";
 import { listPart, part } from "./parts.js";
 import { keysOf, lastRunPart } from "./runs.js";
 import { fileParts } from "./source.js";
@@ -9,7 +9,7 @@ import { fileParts } from "./source.js";
 const READINGS = 50;
 const BARS = "▁▂▃▄▅▆▇█";
 const PROBES = ["facts", "uptime", "sysstat", "trust"];
-const STATES = ["health_failed", "health_pending", "update", "stop", "new", "promoted", "disabled"];
+const STATES = ["failed", "unreachable", "unsettled", "update", "new", "promoted", "disabled"];
 const CONTROLS = {
   start: "Starts it",
   restart: "Restarts it",
@@ -28,16 +28,13 @@ const COMMAND = [
   ["ignore_failure", "Ignore failures", "", TICK],
 ];
 
-const catalogOf = (path) => (name) => all(path(`/cat/${name}`));
-
 /** The jobs of the catalog. */
 export function jobsView({ path, action }) {
   const read = async () => {
-    const [jobs, placed] = await Promise.all(["jobs", "deployments"].map(catalogOf(path)));
-    return jobs.map(({ disabled: _, ...one }) => {
-      const own = placed.filter(({ job, removed }) => job === one.job && !removed).map(stateOf);
-      const state = STATES.find((word) => own.includes(word)) ?? "not_placed";
-      return { job: one.job, state, allocations: own.length, ...one };
+    const jobs = await all(path("/cat/jobs"));
+    return jobs.map(({ job, allocations, ...one }) => {
+      const state = STATES.find((word) => one[word] > 0) ?? "not_placed";
+      return { job, state, allocations, ...one };
     });
   };
   const list = listPart("", read, { caption: "Jobs" });
@@ -157,22 +154,19 @@ async function readWorkers({ bucketId, path }) {
     const runs = await runsOf(bucketId, kind, 1);
     return resultsOf(runs).map((one) => ({ ...one, at: runs[0].finished_at }));
   };
-  const [workers, placed, uptime, trust, drift] = await Promise.all([
-    ...["workers", "deployments"].map(catalogOf(path)),
+  const [workers, uptime, trust, drift] = await Promise.all([
+    all(path("/cat/workers")),
     ...["worker_uptime", "worker_trust", "drift"].map(lastOf),
   ]);
-  return workers.map(({ worker_ip, removed, position: _, labels, ...one }) => {
+  return workers.map(({ worker_ip, removed, position: _, labels, allocations, behind, disabled, ...one }) => {
     const of = (results) => results.find(({ worker }) => worker === worker_ip) ?? {};
-    const own = placed.filter((row) => row.worker_ip === worker_ip && !row.removed);
-    const behind = own.filter(({ rollout }) => /new|update|stop/.test(rollout)).length;
-    const disabled = own.filter((row) => row.disabled).length;
     const { outcome: trusted, fingerprints, previous } = of(trust);
     const now = keysOf(fingerprints);
     return {
       worker_ip,
       state: removed ? "removed" : (of(uptime).outcome ?? "not_asked"),
       drift: of(drift).outcome ?? "",
-      jobs: [own.length, behind && `${behind} behind`, disabled && `${disabled} disabled`].filter(Boolean),
+      jobs: [allocations, behind && `${behind} behind`, disabled && `${disabled} disabled`].filter(Boolean),
       host_key: trusted === "changed" ? `changed! It was ${keysOf(previous)}, it shows ${now}` : now || trusted,
       labels: labels?.split(","),
       seen_at: of(uptime).uptime && of(uptime).at,
