@@ -22,7 +22,7 @@ interface Placed {
   /** What it holds: the bytes, or the path of a file. */
   content: Uint8Array | string;
   /** A file that may hold just this already, with this mode: then both are names of that one file. */
-  like: string;
+  like: string | undefined;
 }
 
 /**
@@ -33,7 +33,7 @@ interface Placed {
 export function place({ target, mode, content, like }: Placed): void {
   const source = typeof content === "string" ? openRegularSync(content) : content;
   try {
-    if (isLike(like, mode, source) && isLinked(like, target)) return;
+    if (like !== undefined && isLike(like, mode, source) && isLinked(like, target)) return;
     if (typeof source !== "number") {
       write(target, mode, source);
       return;

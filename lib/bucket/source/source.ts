@@ -44,15 +44,15 @@ export async function receiveSource(
   try {
     const [tree, live] = [path.join(folder, "tree"), path.join(folder, "live")];
     for (const one of [tree, live]) await makePrivateFolder(one);
-    const before = path.join(layout.revisions, (await currentRevision(layout)) ?? "none");
+    const before = await currentRevision(layout);
     const trees = [
-      { folder: tree, like: before, modes: READ_ONLY },
-      { folder: live, like: layout.root, modes: LIVE },
+      { folder: tree, like: before === null ? undefined : path.join(layout.revisions, before), modes: READ_ONLY },
+      { folder: live, like: (await exists(layout.workspace)) ? layout.root : undefined, modes: LIVE },
     ];
     const summary = await unpack(archiveOf(body, gzip, signal), { trees, large: path.join(folder, "large") });
     for (const name of SOURCE_PATHS)
       if (await exists(path.join(live, name))) await setFolders(path.join(live, name), LIVE.folder);
-    await flushTree(folder);
+    await flushTree(folder, summary.file_count);
     faultPoint("push: received");
     throwIfCancelled(signal);
     return { folder, ...summary };
@@ -124,7 +124,7 @@ export async function recoverSource(layout: Layout): Promise<void> {
 /** A tree that is made of an archive; `like` is a tree that may have the same files already. */
 interface Tree {
   folder: string;
-  like: string;
+  like: string | undefined;
   modes: Record<"file" | "program", number>;
 }
 
@@ -143,7 +143,7 @@ async function unpack(archive: AsyncIterable<Uint8Array>, wanted: Unpacked): Pro
     const parts = rules.admit(entry);
     const name = parts.join("/");
     const above = entry.type === "directory" ? name : path.dirname(name);
-    if (!made.has(above)) for (const { folder } of wanted.trees) mkdirSync(path.join(folder, above), { recursive: true });
+    if (!made.has(above)) for (const { folder } of wanted.trees) mkdirSync(`${folder}/${above}`, { recursive: true });
     made.add(above);
     if (entry.type !== "file") continue;
     const executable = (entry.mode & 0o100) !== 0;
@@ -165,13 +165,15 @@ async function placeEntry(entry: TarEntry, name: string, { trees, large }: Unpac
   const content = isHeld ? await bytesOf(entry) : large;
   const sum = typeof content === "string" ? await writeEntry(entry, large, READ_ONLY[kind]) : hash("sha256", content);
   for (const { folder, like, modes } of trees)
-    place({ target: path.join(folder, name), mode: modes[kind], content, like: path.join(like, name) });
+    place({ target: `${folder}/${name}`, mode: modes[kind], content, like: like && `${like}/${name}` });
   if (!isHeld) await remove(large);
   return sum;
 }
 
 async function bytesOf({ content }: TarEntry): Promise<Uint8Array> {
-  return Buffer.concat(await Array.fromAsync(content));
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of content) chunks.push(chunk);
+  return chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks);
 }
 
 /** Writes a file of an archive, which must not exist yet; answers its SHA-256 in hexadecimal. */

@@ -96,12 +96,13 @@ export async function discardLeftovers(layout: Layout): Promise<void> {
   await removeUnlisted(layout);
 }
 
-/** Flushes a folder and all below it, so that they outlast a power loss. */
-export async function flushTree(folder: string): Promise<void> {
+/** Flushes a folder and all below it, at least `files` files, so that they outlast a power loss. */
+export async function flushTree(folder: string, files = 0): Promise<void> {
   await requireFolder(folder);
+  if (files >= MANY_FILES && (await isFileSystemFlushed(folder))) return;
   const below = await readdir(folder, { recursive: true, withFileTypes: true });
   const all = [...below.map(({ parentPath, name }) => path.join(parentPath, name)), folder];
-  if (all.length >= MANY_FILES && (await isFileSystemFlushed(folder))) return;
+  if (files === 0 && all.length >= MANY_FILES && (await isFileSystemFlushed(folder))) return;
   // What flushes a folder flushes a file as well.
   const outcomes = await runAll(all, FLUSHES_AT_ONCE, flushFolder);
   for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
@@ -131,14 +132,15 @@ async function stage(layout: Layout, { tree, paths }: Change, copied?: string): 
     const source = path.join(layout.internal, tree, name);
     const target = path.join(staging, "new", name);
     await makePrivateFolder(path.dirname(target));
-    const like = SOURCES.has(name) ? path.join(layout.root, name) : target;
+    const like = SOURCES.has(name) ? path.join(layout.root, name) : undefined;
     if (await exists(source)) await copy(source, { target, like }, PRIVATE.has(name) ? PRIVATE_FOLDER : 0o755);
   }
   await flushTree(staging);
 }
 
 /** Copies a file, or a folder with all below it; the copies can be written by their owner. */
-async function copy(source: string, { target, like }: Record<"target" | "like", string>, folderMode: number): Promise<void> {
+async function copy(source: string, to: { target: string; like: string | undefined }, folderMode: number): Promise<void> {
+  const { target, like } = to;
   const found = await lstat(source);
   if (!found.isDirectory()) {
     if (!found.isFile()) throw new Failure("failed", `Cannot take ${source}: it is no regular file`);
@@ -148,7 +150,7 @@ async function copy(source: string, { target, like }: Record<"target" | "like", 
   await mkdir(target);
   await chmod(target, folderMode);
   for (const name of await readdir(source)) {
-    const below = { target: path.join(target, name), like: path.join(like, name) };
+    const below = { target: path.join(target, name), like: like && path.join(like, name) };
     await copy(path.join(source, name), below, folderMode);
   }
 }

@@ -243,6 +243,7 @@ class ByteReader {
     for (let left = count; left > 0; ) {
       const piece = await this.some(left);
       if (!piece) break;
+      if (piece.length === count) return Buffer.from(piece.buffer, piece.byteOffset, count);
       pieces.push(piece);
       left -= piece.length;
     }
