@@ -5,11 +5,12 @@ import { drift } from "./drift.ts";
 import { fleet } from "./fleet.ts";
 import { hooks } from "./hooks.ts";
 import { http } from "./http.ts";
+import { push } from "./push.ts";
 import { scale } from "./scale.ts";
 import { start } from "./start.ts";
 import { ui } from "./ui.ts";
 
-const BENCHMARKS: Record<string, () => Promise<void>> = { start, build, deploy, drift, fleet, hooks, http, scale, ui };
+const BENCHMARKS: Record<string, () => Promise<void>> = { start, build, deploy, drift, fleet, hooks, http, push, scale, ui };
 
 const names = process.argv.slice(2).filter((argument) => argument !== "--");
 for (const name of names.length > 0 ? names : Object.keys(BENCHMARKS)) {
