@@ -27,8 +27,8 @@ interface Placed {
 
 /**
  * Puts a file into a tree that nobody reads yet, synchronously: of 19,000 small files the promises would cost more than
- * the files. Where `like` is the wanted file it is shared, and so is the file of `content` where it has the wanted mode
- * already. Else the file is cloned where the file system can do that, and copied where it cannot.
+ * the files. Where `like` is the wanted file it is shared, and so is the file of `content` where it is read-only, as
+ * wanted. Else the file is cloned where the file system can do that, and copied where it cannot.
  */
 export function place({ target, mode, content, like }: Placed): void {
   const source = typeof content === "string" ? openRegularSync(content) : content;
@@ -38,7 +38,8 @@ export function place({ target, mode, content, like }: Placed): void {
       write(target, mode, source);
       return;
     }
-    if ((fstatSync(source).mode & 0o7777) === mode && isLinked(content as string, target)) return;
+    const isReadOnly = (mode & 0o222) === 0 && (fstatSync(source).mode & 0o7777) === mode;
+    if (isReadOnly && isLinked(content as string, target)) return;
     copyFileSync(content as string, target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
     chmodSync(target, mode);
   } finally {
@@ -83,7 +84,7 @@ function isLike(file: string, mode: number, source: Uint8Array | number): boolea
 /** True where a file is our own, with this mode and content. */
 function holds(file: string, mode: number, source: Uint8Array | number): boolean {
   const size = typeof source === "number" ? fstatSync(source).size : source.length;
-  // Looked at before it is opened: most files of a first push have no like, and an error costs more than a file.
+  // Looked at before it is opened: where there is none, an error would cost more than a file.
   const found = lstatSync(file, { throwIfNoEntry: false });
   if (found?.size !== size || (found.mode & 0o7777) !== mode || found.uid !== process.geteuid?.()) return false;
   const descriptor = openRegularSync(file);

@@ -65,7 +65,7 @@ test("CP-374 a file behind a link, a link itself and a folder are never shared",
   assert.equal(statSync(path.join(outside, "file")).nlink, 1);
 });
 
-test("CP-374 the content of a file is that file where it has the mode, a file like it where there is one, and else a copy", (t) => {
+test("CP-374 a read-only file gets a second name, or one like it where there is one; a file that can be written is copied", (t) => {
   const { at, placed, isShared } = setUp(t, LONG);
   writeFileSync(at("source"), LONG, { mode: 0o444 });
   placed(at("source"));
@@ -74,6 +74,9 @@ test("CP-374 the content of a file is that file where it has the mode, a file li
   writeFileSync(other.at("source"), LONG, { mode: 0o444 });
   other.placed(other.at("source"), 0o444);
   assert.ok(other.isShared("source"));
+  writeFileSync(other.at("live"), LONG, { mode: 0o644 });
+  place({ target: other.at("own"), mode: 0o644, content: other.at("live"), like: undefined });
+  assert.equal(statSync(other.at("own")).nlink, 1);
   place({ target: other.at("copy"), mode: 0o755, content: other.at("source"), like: other.at("like") });
   const { nlink, mode } = statSync(other.at("copy"));
   assert.deepEqual([nlink, mode & 0o777, readFileSync(other.at("copy"))], [1, 0o755, LONG]);
