@@ -32,16 +32,35 @@ export function woken(waiting: Set<() => void>, ms: number, signal: AbortSignal)
   });
 }
 
-/** The reason of an abort that only ends a wait: without a reason each abort would make an error with a stack. */
-const OVER = "over";
-
 /** Waits for a promise at most `ms` milliseconds; afterwards answers `undefined` and leaves the promise alone. */
 export async function within<T>(promise: Promise<T>, ms: number): Promise<T | undefined> {
-  const stop = new AbortController();
+  const { promise: over, resolve } = Promise.withResolvers<undefined>();
+  const timer = setTimeout(() => resolve(undefined), Math.min(ms, LONGEST_WAIT_MS));
   try {
-    return await Promise.race([promise, expired(ms, stop.signal).then(() => undefined)]);
+    return await Promise.race([promise, over]);
   } finally {
-    stop.abort(OVER);
+    clearTimeout(timer);
+  }
+}
+
+/**
+ * Waits for a promise until the signal is aborted, which answers `cancelled`, or for so many milliseconds, which answers
+ * `timeout`; then leaves the promise alone.
+ */
+export async function unlessCut<T>(
+  promise: Promise<T>,
+  { signal, timeoutMs }: { signal: AbortSignal | undefined; timeoutMs: number },
+) {
+  const { promise: cut, resolve } = Promise.withResolvers<"cancelled" | "timeout">();
+  const onAbort = () => resolve("cancelled");
+  const timer = setTimeout(resolve, Math.min(timeoutMs, LONGEST_WAIT_MS), "timeout");
+  if (signal?.aborted) onAbort();
+  signal?.addEventListener("abort", onAbort);
+  try {
+    return await Promise.race([promise, cut]);
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", onAbort);
   }
 }
 
@@ -64,11 +83,15 @@ export function expired(timeoutMs: number | undefined, stop: AbortSignal): Promi
 
 /** Waits for a promise until the signal is aborted: then throws `cancelled` and leaves the promise alone. */
 export async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  const stop = new AbortController();
+  if (!signal) return await promise;
+  const { promise: cut, reject } = Promise.withResolvers<never>();
+  const onAbort = () => reject(cancelledFailure());
+  if (signal.aborted) onAbort();
+  signal.addEventListener("abort", onAbort);
   try {
-    return await Promise.race([promise, aborted(signal, stop.signal).then(() => Promise.reject(cancelledFailure()))]);
+    return await Promise.race([promise, cut]);
   } finally {
-    stop.abort(OVER);
+    signal.removeEventListener("abort", onAbort);
   }
 }
 

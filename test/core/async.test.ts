@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
-import { aborted, batches, expired, runAll, sleep, unlessAborted, within, woken } from "../../lib/core/async.ts";
+import { aborted, batches, expired, runAll, sleep, unlessAborted, unlessCut, within, woken } from "../../lib/core/async.ts";
 
 test("CP-133 a sleep ends at once when its signal is aborted, before or during it", async () => {
   const stop = new AbortController();
@@ -114,6 +114,21 @@ test("CP-133 a wait that a signal can end leaves the promise alone, and no liste
   const waiting = unlessAborted(new Promise(() => {}), stop.signal);
   stop.abort();
   await assert.rejects(waiting, { code: "cancelled" });
+  assert.equal(getEventListeners(stop.signal, "abort").length, 0);
+});
+
+test("CP-133 a wait with a signal and a limit tells which of them ended it, and leaves no listener", async () => {
+  const stop = new AbortController();
+  const wait = <T>(promise: Promise<T>, timeoutMs: number) => unlessCut(promise, { signal: stop.signal, timeoutMs });
+  const never = new Promise<never>(() => {});
+  assert.equal(await wait(Promise.resolve(1), 60_000), 1);
+  await assert.rejects(wait(Promise.reject(new Error("its own")), 60_000), /its own/);
+  assert.equal(await wait(never, 1), "timeout");
+  const waiting = wait(never, 2 ** 40);
+  stop.abort();
+  assert.equal(await waiting, "cancelled");
+  assert.equal(await wait(never, 60_000), "cancelled");
+  assert.equal(await wait(Promise.resolve(2), 60_000), 2, "what is there already counts");
   assert.equal(getEventListeners(stop.signal, "abort").length, 0);
 });
 

@@ -1,6 +1,6 @@
 import { connect } from "node:net";
 import type { Duplex } from "node:stream";
-import { aborted, expired, within } from "../../core/async.ts";
+import { unlessCut, within } from "../../core/async.ts";
 import { cancelledFailure } from "../../core/errors.ts";
 import { remove } from "../../core/files.ts";
 import { identify, isAlive, type ProcessIdentity, signalProcess } from "../../core/process.ts";
@@ -117,10 +117,7 @@ class KeptMasters implements Masters {
     const asked: Asked = { socket, opened: Promise.withResolvers(), ended: Promise.withResolvers() };
     const id = this.#asked.push(asked) - 1;
     this.#say({ type: "open", id, socket, host });
-    const stop = new AbortController();
-    const limits = [aborted(signal, stop.signal), expired(ANSWER_LIMIT_MS, stop.signal)];
-    const opened = await Promise.race([asked.opened.promise, ...limits]);
-    stop.abort();
+    const opened = await unlessCut(asked.opened.promise, { signal, timeoutMs: ANSWER_LIMIT_MS });
     if (opened === "cancelled") {
       this.#say({ type: "close", socket });
       throw cancelledFailure();

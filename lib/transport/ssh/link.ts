@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { aborted, expired, sleep, unlessAborted, within } from "../../core/async.ts";
+import { sleep, unlessAborted, unlessCut, within } from "../../core/async.ts";
 import { Failure } from "../../core/errors.ts";
 import type { WorkerAddress } from "../base/transport.ts";
 import { type Channel, type ChannelReader, openChannel, type RemoteGroup, type WholeInput } from "./channel.ts";
@@ -150,10 +150,7 @@ export class SshLink {
 
   /** The group of a channel, `cancelled`, or undefined when the channel has ended before. */
   async #groupOf(channel: Channel, signal: AbortSignal | undefined) {
-    const stop = new AbortController();
-    const limits = [aborted(signal, stop.signal), expired(START_LIMIT_MS, stop.signal)];
-    const first = await Promise.race([channel.started, ...limits]);
-    stop.abort();
+    const first = await unlessCut(channel.started, { signal, timeoutMs: START_LIMIT_MS });
     if (first !== "cancelled" && first !== "timeout") return first;
     const late = first === "cancelled" && (await within(channel.started, CANCELLED_START_MS));
     if (late) return late;
@@ -205,10 +202,8 @@ export class SshLink {
 
 /** False where an old connection gives no answer in time; then nothing will be started over the channel any more. */
 async function answers(channel: Channel, signal: AbortSignal | undefined): Promise<boolean> {
-  const stop = new AbortController();
-  const limits = [aborted(signal, stop.signal), expired(OLD_ANSWER_MS, stop.signal)];
-  const first = await Promise.race([channel.opened, channel.closed, ...limits]);
-  stop.abort();
+  const answered = Promise.race([channel.opened, channel.closed]);
+  const first = await unlessCut(answered, { signal, timeoutMs: OLD_ANSWER_MS });
   if (first === "timeout") channel.giveUp();
   return first !== "timeout";
 }

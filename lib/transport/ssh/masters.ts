@@ -1,6 +1,6 @@
-import { existsSync, type FSWatcher, watch } from "node:fs";
+import { closeSync, existsSync, type FSWatcher, openSync, watch } from "node:fs";
 import { open } from "node:fs/promises";
-import { aborted, expired } from "../../core/async.ts";
+import { unlessCut } from "../../core/async.ts";
 import { cancelledFailure, Failure, messageOf } from "../../core/errors.ts";
 import { PRIVATE_FILE, remove } from "../../core/files.ts";
 import { identify, type ProcessIdentity } from "../../core/process.ts";
@@ -44,6 +44,7 @@ export class OwnMasters implements Masters {
   readonly #isMember: boolean;
   readonly #awaited = new Map<string, () => unknown>();
   #watcher: FSWatcher | undefined;
+  #opened = 0;
 
   /** With `isMember` each ssh belongs to the group of this process, else it leads one that the launcher reports. */
   constructor(folder: string, launcher: Launcher, isMember = false) {
@@ -55,25 +56,24 @@ export class OwnMasters implements Masters {
   async open(socket: string, host: string, signal: AbortSignal): Promise<Master | string> {
     const path = `${this.#folder}/${socket}`;
     // A socket that a dead master left behind would keep the new master from listening.
-    await remove(path);
-    const stop = new AbortController();
+    if (existsSync(path)) await remove(path);
     try {
       const made = this.#made(socket);
-      // A file, because a pipe for each connection would cost descriptors.
-      const log = await open(`${path}.log`, "w+", PRIVATE_FILE);
-      const start = { stderr: log.fd, isMember: this.#isMember };
-      const child = await this.#launcher.start(masterArgv(this.#folder, host), start).finally(() => log.close());
-      const ended = child.ended.then(() => endOf(`${path}.log`));
+      // A file, because a pipe for each connection would cost descriptors; one of its own, because the messages of the
+      // connection before may not have been read.
+      const file = `${path}.log${++this.#opened}`;
+      const log = openSync(file, "w", PRIVATE_FILE);
+      const start = { stderr: log, isMember: this.#isMember };
+      const child = await this.#launcher.start(masterArgv(this.#folder, host), start).finally(() => closeSync(log));
+      const ended = child.ended.then(() => endOf(file));
       const close = () => child.end(MASTER_GRACE_MS);
-      const limits = [aborted(signal, stop.signal), expired(OPEN_LIMIT_MS, stop.signal)];
-      const first = await Promise.race([made, child.ended, ...limits]);
+      const first = await unlessCut(Promise.race([made, child.ended]), { signal, timeoutMs: OPEN_LIMIT_MS });
       if (first === "made") return { ended, close, release: close, isOld: false };
       if (first === "cancelled" || first === "timeout") await close();
       if (first === "cancelled") throw cancelledFailure();
       return first === "timeout" ? "the login timed out" : await ended;
     } finally {
       this.#awaited.delete(socket);
-      stop.abort();
     }
   }
 
@@ -103,10 +103,11 @@ export async function ownMasters(setup: SshSetup & { launcher: Launcher }): Prom
   return { folder, masters: new OwnMasters(folder, setup.launcher) };
 }
 
-/** The end of a file of messages; nothing where the file is gone. */
+/** Takes the end of a file of messages, and removes the file; nothing where it is gone. */
 async function endOf(file: string): Promise<string> {
   await using handle = await open(file).catch(() => undefined);
   if (!handle) return "";
+  await remove(file);
   const { size } = await handle.stat();
   const from = Math.max(0, size - MESSAGE_BYTES);
   const { buffer, bytesRead } = await handle.read(Buffer.alloc(MESSAGE_BYTES), 0, MESSAGE_BYTES, from);
