@@ -68,6 +68,15 @@ export function bootId(): string {
   }
 }
 
+/** How many files this process may have open. Node has raised the limit as far as the hard one lets it. */
+export function openFilesLimit(): number {
+  const [, limit = "0"] = /^Max open files +(\S+)/m.exec(readFileSync("/proc/self/limits", "latin1")) ?? [];
+  return limit === "unlimited" ? Number.POSITIVE_INFINITY : Number(limit);
+}
+
+/** The part of the limit of open files that logs may take. */
+export const LOG_SHARE = 1 / 4;
+
 /** Sends a signal to a process or, with a negative number, to a group; false when nobody is there. */
 export function signalProcess(target: number, signal: NodeJS.Signals): boolean {
   try {

@@ -3,6 +3,7 @@ import path from "node:path";
 import { Failure, hasErrno, messageOf } from "../../core/errors.ts";
 import { APPEND, namesIn, openRegular, openRegularSync, PRIVATE_FOLDER } from "../../core/files.ts";
 import { byteSize } from "../../core/plain-text.ts";
+import { LOG_SHARE, openFilesLimit } from "../../core/process.ts";
 import type { Redactor } from "../../core/redact.ts";
 import { isObject } from "../../core/shape.ts";
 import { type Layout, runLayout } from "./layout.ts";
@@ -60,6 +61,7 @@ export class RunLog {
   readonly redactor: Redactor;
   readonly #options: RunLogOptions;
   readonly #open = new Map<string, { descriptor: number; size: number }>();
+  readonly #mostOpen = Math.max(2, LOG_SHARE * openFilesLimit());
   /** What each worker's output has taken, and how much of the output was left out. */
   readonly #outputs = new Map<string, { written: number; leftOut: number }>();
   /** The deploy's update sequence, once there is one. */
@@ -170,6 +172,11 @@ export class RunLog {
 
   #openFile(file: string): { descriptor: number; size: number } {
     mkdirSync(path.dirname(file), { recursive: true, mode: PRIVATE_FOLDER });
+    const [oldest] = this.#open;
+    if (oldest && this.#open.size >= this.#mostOpen) {
+      this.#open.delete(oldest[0]);
+      closeSync(oldest[1].descriptor);
+    }
     const descriptor = openRegularSync(file, APPEND);
     const open = { descriptor, size: fstatSync(descriptor).size };
     this.#open.set(file, open);

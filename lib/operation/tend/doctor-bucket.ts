@@ -40,7 +40,7 @@ export interface Finding {
 }
 
 /** The answer of one check. */
-type Judgement = Omit<Finding, "where" | "check">;
+export type Judgement = Omit<Finding, "where" | "check">;
 
 /** All is well. */
 export function ok(message: string): Judgement {

@@ -5,16 +5,30 @@ import { bucketIdOf, type Database, openForReading } from "../../bucket/base/dat
 import type { Layout } from "../../bucket/base/layout.ts";
 import { isOwned, readLock } from "../../bucket/base/lock.ts";
 import type { CatalogWorker } from "../../bucket/base/model.ts";
+import { Problems } from "../../bucket/base/problems.ts";
 import { catalogWorkers } from "../../bucket/catalog/catalog.ts";
+import { readOpsConf } from "../../bucket/workspace/settings.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { runAll } from "../../core/async.ts";
 import { explain, Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { unlessMissing } from "../../core/files.ts";
+import { openFilesLimit } from "../../core/process.ts";
 import { Redactor } from "../../core/redact.ts";
 import { examineWorker } from "../../transport/ask/inspect.ts";
+import { descriptorRoom } from "../../transport/ssh/limits.ts";
 import { ProgressBoard } from "../base/context.ts";
 import { Fleet, TOOLS, WORKERS_AT_ONCE } from "../base/fleet.ts";
-import { checksOf, type DoctorContext, examineBucket, type Finding, judgeDisk, ok, problem, warning } from "./doctor-bucket.ts";
+import {
+  checksOf,
+  type DoctorContext,
+  examineBucket,
+  type Finding,
+  type Judgement,
+  judgeDisk,
+  ok,
+  problem,
+  warning,
+} from "./doctor-bucket.ts";
 
 const SSH_TOOLS = ["ssh", "ssh-keygen", "ssh-keyscan"];
 /** What bin/runner and the scripts of a sync need besides {@link TOOLS}. */
@@ -72,6 +86,10 @@ async function examineHost(
       return problem(`${missing.join(", ")}: not installed`, install);
     }),
     await check("node", "", () => ok(`Node ${process.versions.node}`)),
+    await check("open files", "", async () => {
+      const { sshConcurrency } = await readOpsConf(layout, new Problems());
+      return judgeOpenFiles(openFilesLimit(), sshConcurrency);
+    }),
     await check("disk", "check that the bucket's folder can be read", async () => {
       const { bavail, blocks, bsize } = await statfs(layout.root);
       return judgeDisk(bavail * bsize, blocks * bsize);
@@ -82,6 +100,17 @@ async function examineHost(
       return problem(`${ahead} s behind the start of the newest run`, "set the clock of this host right");
     }),
   ];
+}
+
+/** What the limit of open files allows. */
+function judgeOpenFiles(limit: number, concurrency: number): Judgement {
+  const { commands, shells } = descriptorRoom(limit, concurrency);
+  const message = `at most ${limit}: ${commands} commands at a time, connections of ${shells} workers ready for the next one`;
+  if (commands === concurrency) return ok(message);
+  return warning(
+    `${message}; ssh_concurrency is ${concurrency}`,
+    "raise the hard limit of open files (LimitNOFILE=, ulimit -Hn)",
+  );
 }
 
 function isInstalled(tool: string, search: string): boolean {

@@ -1,6 +1,7 @@
 import { isIPv4 } from "node:net";
 import { availableParallelism } from "node:os";
 import { cancelledFailure, throwIfCancelled } from "../../core/errors.ts";
+import { LOG_SHARE } from "../../core/process.ts";
 
 /** A number of places; others wait, first come, first served. */
 export class Limit {
@@ -72,7 +73,7 @@ export class Limit {
 }
 
 /** Waits for a place in each limit, one after the other; the answer gives all back. */
-export async function enterAll(limits: readonly Limit[], signal?: AbortSignal): Promise<() => void> {
+export async function enterAll(limits: readonly Place[], signal?: AbortSignal): Promise<() => void> {
   const entered: (() => void)[] = [];
   const leave = () => {
     for (const one of entered) one();
@@ -84,6 +85,59 @@ export async function enterAll(limits: readonly Limit[], signal?: AbortSignal): 
     throw error;
   }
   return leave;
+}
+
+/** Descriptors of a process that are left to everything else: the database, pipes of hook scripts, the program itself. */
+const OTHER_DESCRIPTORS = 70;
+/** A command at work: its session, the file that it sends, the session that ends it, a shell that is being closed. */
+const DESCRIPTORS_PER_COMMAND = 4;
+
+/**
+ * How many commands can be at work, at most `concurrency`, and how many shells can be kept open beside them, with a limit
+ * of open files. Node has raised the limit as far as it goes.
+ */
+export function descriptorRoom(openFiles: number, concurrency: number): { commands: number; shells: number } {
+  const room = (1 - LOG_SHARE) * openFiles - OTHER_DESCRIPTORS;
+  const commands = Math.max(1, Math.min(concurrency, Math.floor(room / (DESCRIPTORS_PER_COMMAND + 1))));
+  return { commands, shells: Math.max(commands, Math.floor(room - DESCRIPTORS_PER_COMMAND * commands)) };
+}
+
+/** A place that a task can have for a while. */
+export type Place = Pick<Limit, "enter">;
+
+/** What stays open for its next use. */
+interface Kept {
+  close(): Promise<void>;
+}
+
+/**
+ * Bounds how many things are open that are kept for their next use: where one more is needed, the one that has been idle
+ * longest is closed. So nobody waits, as long as there are fewer tasks than places.
+ */
+export class Pool {
+  readonly #most: number;
+  readonly #open = new Set<Kept>();
+  readonly #idle = new Set<Kept>();
+
+  constructor(most: number) {
+    this.#most = most;
+  }
+
+  /** Where a task that uses this thing has its place. */
+  placeOf(one: Kept): Place {
+    const enter = async () => {
+      this.#open.add(one);
+      this.#idle.delete(one);
+      const [longest] = this.#idle;
+      if (this.#open.size > this.#most && longest) {
+        this.#open.delete(longest);
+        this.#idle.delete(longest);
+        void longest.close();
+      }
+      return () => void this.#idle.add(one);
+    };
+    return { enter };
+  }
 }
 
 const HANDSHAKES_PER_CORE = 10;

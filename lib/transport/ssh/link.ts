@@ -3,7 +3,7 @@ import { sleep, unlessAborted, unlessCut, within } from "../../core/async.ts";
 import { Failure } from "../../core/errors.ts";
 import type { WorkerAddress } from "../base/transport.ts";
 import { type Channel, type ChannelReader, openChannel, type RemoteGroup, type WholeInput } from "./channel.ts";
-import { type handshakeLimit, type Limit, pauseAfter } from "./limits.ts";
+import { type handshakeLimit, type Limit, type Pool, pauseAfter } from "./limits.ts";
 import type { Master, Masters } from "./masters.ts";
 import { connectTrouble, jumpOf, lastLine, type SshSettings } from "./openssh.ts";
 
@@ -15,6 +15,8 @@ export interface SshRun {
   folder: string;
   /** All commands at work. */
   sessions: Limit;
+  /** The shells that are kept open. */
+  shells: Pool;
   enterHandshake: ReturnType<typeof handshakeLimit>;
 }
 

@@ -2,12 +2,13 @@ import path from "node:path";
 import { unlessAborted } from "../../core/async.ts";
 import { cancelledFailure, Failure, throwIfCancelled } from "../../core/errors.ts";
 import { exists } from "../../core/files.ts";
+import { openFilesLimit } from "../../core/process.ts";
 import type { CommandOutcome, Launcher } from "../../core/spawn.ts";
 import { describeReceipt, type Receipt, type ScriptOptions, type Transport, type WorkerAddress } from "../base/transport.ts";
 import { type ChannelReader, loopLine, SHORT_CHARACTERS, type ShellScript, scriptLine, type WholeInput } from "./channel.ts";
 import { keptFolders } from "./folder.ts";
 import { type Keeping, keptMasters } from "./kept-masters.ts";
-import { enterAll, handshakeLimit, Limit } from "./limits.ts";
+import { descriptorRoom, enterAll, handshakeLimit, Limit, Pool } from "./limits.ts";
 import { SshLink, type SshRun, type StartedChannel } from "./link.ts";
 import { ownMasters } from "./masters.ts";
 import { SSH_FILES, type SshSettings, socketName } from "./openssh.ts";
@@ -25,6 +26,7 @@ const SHORT_INPUT_BYTES = 1024 * 1024;
 class SshConnection {
   readonly #link: SshLink;
   readonly #sessions: Limit;
+  readonly #shells: Pool;
   readonly #folder: string;
   readonly #slots = new Limit(CHANNELS);
   readonly #questions = new KeptShell((reader) => this.#startShell(reader));
@@ -37,6 +39,7 @@ class SshConnection {
   constructor(run: SshRun, worker: WorkerAddress, socket: string, folder: string) {
     this.#link = new SshLink(run, worker, socket);
     this.#sessions = run.sessions;
+    this.#shells = run.shells;
     this.#folder = folder;
   }
 
@@ -73,7 +76,8 @@ class SshConnection {
   }
 
   #ask(script: ShellScript, options: ScriptOptions & { input?: WholeInput }): Promise<CommandOutcome> {
-    return this.#questions.ask(script, options, [this.#sessions], (end) => this.#conclude(end, script, options.signal));
+    const places = [this.#sessions, this.#shells.placeOf(this.#questions)];
+    return this.#questions.ask(script, options, places, (end) => this.#conclude(end, script, options.signal));
   }
 
   async #command(script: ShellScript, options: ScriptOptions): Promise<CommandOutcome | "refused"> {
@@ -185,8 +189,9 @@ export class SshConnections {
     const setup = { settings, workers, launcher };
     const living = await keptFolders(knownHostsFile);
     const place = (keeping && (await keptMasters({ ...setup, keeping }, living))) ?? (await ownMasters(setup));
-    const limits = { sessions: new Limit(concurrency), enterHandshake: handshakeLimit(concurrency) };
-    return new SshConnections({ settings, ...place, ...limits }, workers);
+    const { commands, shells } = descriptorRoom(openFilesLimit(), concurrency);
+    const limits = { sessions: new Limit(commands), shells: new Pool(shells) };
+    return new SshConnections({ settings, ...place, ...limits, enterHandshake: handshakeLimit(commands) }, workers);
   }
 
   /** The file for `ssh -F`; it has an entry per worker, under the worker's own name. */

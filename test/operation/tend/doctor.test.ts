@@ -49,6 +49,7 @@ test("a bucket in order has no finding but ok, and nothing is written to look at
   assert.deepEqual([...new Set(findings.map(({ where }) => where))], ["host", "bucket", "worker 127.0.0.1"]);
   for (const check of [
     "tools",
+    "open files",
     "disk",
     "clock",
     "ops.conf",

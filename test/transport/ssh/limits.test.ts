@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { setImmediate as nextRound } from "node:timers/promises";
-import { enterAll, handshakeLimit, Limit, pauseAfter } from "../../../lib/transport/ssh/limits.ts";
+import { descriptorRoom, enterAll, handshakeLimit, Limit, Pool, pauseAfter } from "../../../lib/transport/ssh/limits.ts";
 
 /** Asks for places and notes who got one, in which order. */
 function asking(limit: { enter(signal?: AbortSignal): Promise<() => void> }) {
@@ -142,4 +142,30 @@ test("pauses grow to at most 5 s and are never the same for all", () => {
     assert.ok([...pauses].every((pause) => pause >= longest / 2 && pause <= longest));
     assert.ok(pauses.size > 1);
   }
+});
+
+test("CP-398 the limit of open files bounds commands and kept shells, and always leaves one of each", () => {
+  assert.deepEqual(descriptorRoom(20_000, 32), { commands: 32, shells: 14_802 });
+  assert.deepEqual(descriptorRoom(256, 32), { commands: 24, shells: 26 });
+  assert.deepEqual(descriptorRoom(64, 32), { commands: 1, shells: 1 });
+  assert.deepEqual(descriptorRoom(Number.POSITIVE_INFINITY, 32), { commands: 32, shells: Number.POSITIVE_INFINITY });
+});
+
+test("a pool closes what has been idle longest where one more is needed, and nothing that is in use", async () => {
+  const closed: string[] = [];
+  const pool = new Pool(2);
+  const named = (name: string) => pool.placeOf({ close: async () => void closed.push(name) });
+  const [one, two, three] = [named("one"), named("two"), named("three")];
+  const leaveOne = await one.enter();
+  (await two.enter())();
+  leaveOne();
+  (await three.enter())();
+  assert.deepEqual(closed, ["two"]);
+  const leave = await one.enter();
+  (await two.enter())();
+  assert.deepEqual(closed, ["two", "three"]);
+  await three.enter();
+  await named("four").enter();
+  assert.deepEqual(closed, ["two", "three", "two"], "all others are in use");
+  leave();
 });
