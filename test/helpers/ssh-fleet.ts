@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { appendFileSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
+import { appendFileSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
 import { connect, createServer } from "node:net";
 import path from "node:path";
 import { pipeline } from "node:stream";
@@ -166,7 +166,9 @@ export class SshFleet {
 
   async #end(): Promise<void> {
     const ours = [...this.sshd.pids.flatMap(descendants), ...this.processes];
+    const folders = sshFolders(this.folder);
     for (const pid of keepersOf(this.folder)) signalProcess(-pid, "SIGKILL");
+    for (const folder of folders) rmSync(folder, { recursive: true, force: true });
     await this.sshd.stop();
     await this.launcher.endAll(0);
     for (const pid of ours) signalProcess(pid, "SIGKILL");

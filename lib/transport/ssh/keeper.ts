@@ -99,17 +99,23 @@ class Keeper {
     let isOver = false;
     this.#runs.add(run);
     hear<ToKeeper>(run, (order) => {
-      isOver ||= order.type === "bye";
-      if (order.type === "hello") void this.#welcome(run, order).catch(() => this.end());
+      if (order.type === "bye") isOver = this.#leave(run);
+      else if (order.type === "hello") void this.#welcome(run, order).catch(() => this.end());
       else if (order.type === "open") void this.#open(run, order);
       else if (order.type === "close") void this.#close(order.socket);
     });
     run.once("close", () => {
-      this.#runs.delete(run);
-      this.#idleSince = performance.now();
+      this.#leave(run);
       // A run that was killed may have left commands in sessions of these connections.
       if (!isOver) this.end();
     });
+  }
+
+  /** True: the run is over. */
+  #leave(run: Duplex): true {
+    this.#runs.delete(run);
+    this.#idleSince = performance.now();
+    return true;
   }
 
   end(): void {
