@@ -556,7 +556,9 @@ export class SimulatedDeploys {
         const result = () => {
           const { last } = this.#service(place);
           const { to } = this.#planned.get(keyOf(place)) as PlannedAllocation;
-          if (last?.hash === targetHash(to.hash ?? "", to.version)) this.#resumed.add(keyOf(place));
+          if (last?.hash !== targetHash(to.hash ?? "", to.version)) return last;
+          this.#resumed.add(keyOf(place));
+          this.#reaches(place, true);
           return last;
         };
         return this.#begin({ ...this.#at("last of", place), result });
@@ -813,13 +815,11 @@ export class SimulatedDeploys {
     const step = this.#steps.get(job.name) as string;
     const key = keyOf(place);
     const planned = this.#planned.get(key);
-    const isFirst = ![...this.#targets].some(([other, one]) => other.split("@")[0] === job.name && one.step === step);
-    if (isFirst) this.#checkEarlier(job, step);
+    this.#reaches(place, false);
     const isOther = hash !== planned?.to.hash || version !== planned.to.version;
     if (isOther && job.name !== SHOWS_SEQUENCE) this.#checkRestore(place, hash, version);
     // Put back or not: after a failed gate it is done once more.
     if (this.#unhealthy.has(job.name)) this.#service(place).excuses++;
-    this.#targets.set(key, { step, isDone: false });
     const [action, batch] = step.split(" ") as [string, string];
     const phases = this.#plan.waves.flatMap(({ jobs }) => jobs).find((one) => one.job === job.name)?.phases;
     const own = phases?.find((phase) => phase.action === action)?.batches[Number(batch) - 1];
@@ -831,7 +831,15 @@ export class SimulatedDeploys {
     this.#must(atWork.length < width, `width: ${target} on ${key} beside ${atWork.length} others`);
   }
 
-  /** Before the first target of a batch. */
+  /** The batch of a place is under way: a target begins there, or is found to have succeeded before. */
+  #reaches(place: Place, isDone: boolean): void {
+    const job = this.#job(place.job);
+    const step = this.#steps.get(job.name) as string;
+    const isFirst = ![...this.#targets].some(([other, one]) => other.split("@")[0] === job.name && one.step === step);
+    if (isFirst) this.#checkEarlier(job, step);
+    this.#targets.set(keyOf(place), { step, isDone });
+  }
+
   #checkEarlier(job: CatalogJob, step: string): void {
     const { db } = this.#bucket;
     const promotionOf = promotionsOf(db, job.name);
