@@ -68,9 +68,9 @@ function write(target: string, mode: number, bytes: Uint8Array): void {
   }
 }
 
-const PIECE_BYTES = 64 * 1024;
+const COMPARED_BYTES = 64 * 1024;
 /** Where pieces of files are read to be compared, in one step each. */
-const [ownPiece, otherPiece] = [Buffer.alloc(PIECE_BYTES), Buffer.alloc(PIECE_BYTES)];
+const [ownPiece, otherPiece] = [Buffer.alloc(COMPARED_BYTES), Buffer.alloc(COMPARED_BYTES)];
 
 /** {@link holds}; false for what is no regular file, lies behind a link, or cannot be read. */
 function isLike(file: string, mode: number, source: Uint8Array | number): boolean {
@@ -90,7 +90,7 @@ function holds(file: string, mode: number, source: Uint8Array | number): boolean
   const descriptor = openRegularSync(file);
   try {
     for (let at = 0; at < size; ) {
-      const count = readSync(descriptor, ownPiece, 0, PIECE_BYTES, at);
+      const count = readSync(descriptor, ownPiece, 0, COMPARED_BYTES, at);
       const wanted = typeof source === "number" ? otherPiece : source.subarray(at, at + count);
       if (typeof source === "number") readSync(source, otherPiece, 0, count, at);
       if (count === 0 || Buffer.compare(ownPiece.subarray(0, count), wanted.subarray(0, count)) !== 0) return false;

@@ -73,7 +73,7 @@ export class Limit {
 }
 
 /** Waits for a place in each limit, one after the other; the answer gives all back. */
-export async function enterAll(limits: readonly Place[], signal?: AbortSignal): Promise<() => void> {
+export async function enterAll(limits: readonly Entrance[], signal?: AbortSignal): Promise<() => void> {
   const entered: (() => void)[] = [];
   const leave = () => {
     for (const one of entered) one();
@@ -102,8 +102,8 @@ export function descriptorRoom(openFiles: number, concurrency: number): { comman
   return { commands, shells: Math.max(commands, Math.floor(room - DESCRIPTORS_PER_COMMAND * commands)) };
 }
 
-/** A place that a task can have for a while. */
-export type Place = Pick<Limit, "enter">;
+/** What gives tasks their places. */
+export type Entrance = Pick<Limit, "enter">;
 
 /** What stays open for its next use. */
 interface Kept {
@@ -124,7 +124,7 @@ export class Pool {
   }
 
   /** Where a task that uses this thing has its place. */
-  placeOf(one: Kept): Place {
+  placeOf(one: Kept): Entrance {
     const enter = async () => {
       this.#open.add(one);
       this.#idle.delete(one);

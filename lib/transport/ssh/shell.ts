@@ -5,7 +5,7 @@ import { feed, Output } from "../../core/streams.ts";
 import { scriptText } from "../base/scripts.ts";
 import type { Receipt, ScriptOptions } from "../base/transport.ts";
 import { type ChannelReader, keepLine, questionLines, type RemoteGroup, type ShellScript, type WholeInput } from "./channel.ts";
-import { enterAll, Limit, type Place } from "./limits.ts";
+import { type Entrance, enterAll, Limit } from "./limits.ts";
 import type { StartedChannel } from "./link.ts";
 
 /**
@@ -118,7 +118,7 @@ export class KeptShell {
   async ask<T>(
     script: ShellScript,
     options: ScriptOptions & { input?: WholeInput },
-    limits: readonly Place[],
+    limits: readonly Entrance[],
     conclude: (end: ScriptEnd) => T | Promise<T>,
   ): Promise<T> {
     const leave = await enterAll([this.#turn, ...limits], options.signal);
