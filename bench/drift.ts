@@ -23,7 +23,17 @@ export async function drift(): Promise<void> {
   writeFileSync(knownHostsFile, sshd.knownHosts);
   const { user, port, clientKey: keyFile } = sshd;
   const ssh = await SshConnections.open(
-    { user, port, keyFile, knownHostsFile, options: {}, concurrency: 32, useSudo: false },
+    {
+      user,
+      port,
+      keyFile,
+      knownHostsFile,
+      options: {},
+      concurrency: 32,
+      useSudo: false,
+      reattachSeconds: 60,
+      spoolBytes: 2 ** 26,
+    },
     HOSTS.map((host) => ({ host, connection: "ssh", root: path.join(folder, "roots", host) })),
     new Launcher(process.env),
   );

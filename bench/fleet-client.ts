@@ -38,6 +38,8 @@ const ssh = await SshConnections.open(
     options: plan.options,
     concurrency: CONCURRENCY,
     useSudo: false,
+    reattachSeconds: 60,
+    spoolBytes: 2 ** 26,
   },
   workers,
   new Launcher(process.env),

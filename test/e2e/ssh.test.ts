@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { hasMembers, isGroupAlive, signalProcess } from "../../lib/core/process.ts";
@@ -263,6 +263,50 @@ test("a run whose process is killed leaves no connection behind", async (t) => {
   for (const host of WORKERS) writeFileSync(path.join(roots, host, bucket, "go"), "");
   await until("the folder is gone", () => sshFolders(path.join(folder, "root", bucket)).length === 0);
   assert.equal((await deploy()).run.status, "succeeded");
+});
+
+test("CP-415 the next run shows what the commands of a run whose process was killed have printed, and how they ended", async (t) => {
+  const { folder, server, bucket, roots, deploy } = await setUp(t);
+  assert.equal((await deploy()).run.status, "succeeded");
+  const place = (host: string, name: string) => path.join(roots, host, bucket, name);
+  const [short, long] = WORKERS as [string, string];
+  const command = `echo "begun on $WORKER_IP"; : >begun; [ "$WORKER_IP" = ${short} ] || sleep 300; until [ -e go ]; do sleep 0.1; done; echo done; : >done; exit 3`;
+  const id = await server.startRun(bucket, "run_command", { command, concurrency: 2 });
+  await until("both commands run", () => WORKERS.every((host) => existsSync(place(host, "begun"))));
+  const lock = JSON.parse(readFileSync(path.join(folder, "root", bucket, "data", "ops.lock"), "utf8"));
+  process.kill(lock.holders[1].pid, "SIGKILL");
+  assert.equal((await server.follow(bucket, id)).status, "failed");
+  writeFileSync(place(short, "go"), "");
+  const spools = (host: string) => readdirSync(place(host, ".")).filter((name) => name.startsWith(".ops-"));
+  await until(
+    "the command to end",
+    () => existsSync(place(short, "done")) && spools(short).some((name) => name.endsWith(".code")),
+  );
+
+  let text = "";
+  const next = await server.run(bucket, "workers/uptime", {}, (part) => {
+    text += part;
+  });
+  assert.equal(next.status, "succeeded", text);
+  const left = (host: string, ...lines: string[]) => {
+    const own = text.split("\n").filter((line) => line.startsWith(host) && !line.includes(" ! "));
+    assert.deepEqual(own.slice(0, lines.length), lines, text);
+  };
+  const name = `the command of run ${id}`;
+  left(
+    short,
+    `${short}: a run that is over has left ${name}; what it printed there:`,
+    `${short} | begun on ${short}`,
+    `${short} | done`,
+    `${short}: ${name} has ended with exit code 3`,
+  );
+  left(
+    long,
+    `${long}: a run that is over has left ${name}; what it printed there:`,
+    `${long} | begun on ${long}`,
+    `${long}: ${name} was still running: it is stopped`,
+  );
+  await until("nothing to be left", () => WORKERS.every((host) => spools(host).length === 0));
 });
 
 for (const way of ["stops", "is killed"] as const)

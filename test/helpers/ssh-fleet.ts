@@ -91,6 +91,8 @@ export class SshFleet {
       options: {},
       concurrency: 32,
       useSudo: false,
+      reattachSeconds: 60,
+      spoolBytes: 2 ** 26,
       keyFile: this.sshd.clientKey,
       knownHostsFile: this.knownHostsFile,
       ...more,

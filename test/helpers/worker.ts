@@ -69,7 +69,7 @@ async function busyboxPath(root: string): Promise<string> {
 }
 
 const APPLETS =
-  "sh cat chmod cut date df dirname echo find grep head id ln ls mkdir mkfifo mv nproc readlink rm rmdir sed setsid sha256sum sleep sort stat tail tar tr uname xargs".split(
+  "sh cat chmod cut date df dirname echo find grep head id ln ls mkdir mkfifo mv nproc readlink rm rmdir sed setsid sha256sum sleep sort stat tail tar tee tr uname wc xargs".split(
     " ",
   );
 

@@ -36,6 +36,9 @@ worker_root = "/opt/worker"
 ssh_concurrency = 32
 ssh_keep_seconds = 60
 
+# For how long a command goes on without its connection before its worker counts as unreachable, in seconds; 0 = never.
+ssh_reattach_seconds = 60
+
 # Certificates: how long they are valid and how long before their end they are renewed, in days.
 certs_ttl = 60
 certs_renewal_buffer = 0
@@ -66,6 +69,7 @@ const OPS_CONF = object(
     ssh_options: withDefault(record(sshOption(), { key: SSH_OPTIONS, means: "an allowed ssh option" }), {}),
     ssh_concurrency: withDefault(integer({ min: 1, max: 1_024 }), 32),
     ssh_keep_seconds: withDefault(integer({ min: 0, max: 86_400 }), 60),
+    ssh_reattach_seconds: withDefault(integer({ min: 0, max: 3_600 }), 60),
     use_sudo: withDefault(boolean(), false),
     worker_root: withDefault(folder, "/opt/worker"),
     certs_ttl: withDefault(DAYS, 60),
@@ -120,6 +124,8 @@ function settingsOf(given: Infer<typeof OPS_CONF>) {
     sshConcurrency: given.ssh_concurrency,
     /** For how long connections are kept after a run; 0 = they end with the run. */
     sshKeepSeconds: given.ssh_keep_seconds,
+    /** For how long a command whose connection was lost is looked for; 0 for not at all. */
+    sshReattachSeconds: given.ssh_reattach_seconds,
     useSudo: given.use_sudo,
     /** Where `<root>/<bucket_id>/` lives on workers that name no root of their own. */
     workerRoot: given.worker_root,

@@ -3,7 +3,7 @@ import { loadOpsConf } from "../../bucket/workspace/settings.ts";
 import { sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
 import { Failure } from "../../core/errors.ts";
 import { localTransport } from "../../transport/base/local.ts";
-import { describeReceipt, type Receipt, type Transport } from "../../transport/base/transport.ts";
+import { describeReceipt, type LeftListener, type Receipt, type Transport } from "../../transport/base/transport.ts";
 import { SshConnections } from "../../transport/ssh/ssh.ts";
 import type { OperationContext } from "./context.ts";
 
@@ -31,7 +31,8 @@ export interface CancelReceipts {
 
 /** What a fleet needs of the context of an operation. */
 type FleetContext = Pick<OperationContext, "layout" | "launcher" | "signal" | "progress"> & {
-  log: Pick<OperationContext["log"], "info" | "redactor">;
+  /** With `output`, what runs that are over have left on the workers is ended and told: only for who has the lock. */
+  log: Pick<OperationContext["log"], "info" | "redactor"> & Partial<Pick<OperationContext["log"], "output">>;
   run: Pick<OperationContext["run"], "bucketId">;
   /** Connections outlive only the work of who holds the bucket's lock. */
   server?: OperationContext["server"];
@@ -160,11 +161,26 @@ export class Fleet {
         options: settings.sshOptions,
         concurrency: settings.sshConcurrency,
         useSudo: settings.useSudo,
+        reattachSeconds: settings.sshReattachSeconds,
+        spoolBytes: settings.runOutputLimit,
       },
       workers,
       launcher,
-      server === undefined ? undefined : { seconds: settings.sshKeepSeconds, server },
+      {
+        keeping: server === undefined ? undefined : { seconds: settings.sshKeepSeconds, server },
+        listener: this.#leftListener(),
+      },
     );
+  }
+
+  #leftListener(): LeftListener | undefined {
+    const { log } = this.#context;
+    if (!log.output) return undefined;
+    return {
+      onLine: (worker, line, stream) => log.output?.(undefined, worker, line, { stream, phase: "left" }),
+      onSentence: (sentence) => log.info(sentence),
+      secrets: log.redactor,
+    };
   }
 
   /**

@@ -123,6 +123,7 @@ async function runShell({ context, fleet, given }: WorkersCommand, host: string,
     },
     keepBytes: 0,
     isFolderOptional: true,
+    survivesAs: `the command of run ${run.id}`,
     timeoutMs,
     signal,
   });

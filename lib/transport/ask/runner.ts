@@ -82,7 +82,15 @@ export function runTarget(transport: Transport, order: TargetOrder): Promise<Com
   const { env, onLine, onBegin, signal, timeoutMs } = order;
   const { job, target, runId, hash = "-", overRuns = [] } = order;
   const args = [job, target, runId, hash, String(patience), overRuns.join(",")];
-  return transport.script(scriptText("target"), { args, env, onLine, onBegin, signal, timeoutMs });
+  return transport.script(scriptText("target"), {
+    args,
+    env,
+    onLine,
+    onBegin,
+    signal,
+    timeoutMs,
+    survivesAs: `\`make ${target}\` of ${job} (run ${runId})`,
+  });
 }
 
 /**

@@ -12,6 +12,7 @@ import type { ScriptOptions, Transport } from "./transport.ts";
 const SOURCES = {
   prepare: ["prepare"],
   signal: ["signal"],
+  attach: ["attach"],
   look: ["way", "look"],
   receive: ["common", "way", "receive"],
   settle: ["common", "settle"],

@@ -60,8 +60,21 @@ export interface ScriptOptions {
    * shell, which saves sessions; with a stream or more than 1 MiB as input they have a session of their own.
    */
   isShort?: boolean;
+  /**
+   * Over ssh, a lost connection does not end the script, whose input must be text then: what the script prints is kept
+   * on the worker, and read on there over a new connection. The text says in one line what the script is, for the next
+   * run that comes there where this one cannot read on.
+   */
+  survivesAs?: string;
   /** A missing folder of the bucket is not made: then the script runs in the home folder of its user. */
   isFolderOptional?: boolean;
+}
+
+/** Gets what runs that are over have left on workers. */
+export interface LeftListener {
+  onLine(worker: string, line: string, stream: "stdout" | "stderr"): void;
+  onSentence(sentence: string): void;
+  secrets: Uncut;
 }
 
 /**
@@ -76,7 +89,7 @@ export interface Transport {
    * Runs a POSIX shell script in a process group of its own and answers how the script ended. Exit codes are not
    * errors; over ssh, a signal that ends a script is told as 128 plus the signal's number. Where time is over or the
    * signal is aborted, the group is ended first, and the outcome has a receipt for that. Throws `unreachable` where
-   * there is no connection or login, or the connection is lost; `failed` where the worker answers and nothing can be
+   * there is no connection or login, or the connection is lost for good; `failed` where the worker answers and nothing can be
    * run there; `cancelled` when the signal was aborted before the start.
    */
   script(text: string, options?: ScriptOptions): Promise<CommandOutcome>;

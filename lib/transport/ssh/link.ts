@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { sleep, unlessAborted, unlessCut, within } from "../../core/async.ts";
 import { Failure } from "../../core/errors.ts";
-import type { WorkerAddress } from "../base/transport.ts";
-import { type Channel, type ChannelReader, openChannel, type RemoteGroup, type WholeInput } from "./channel.ts";
+import type { LeftListener, WorkerAddress } from "../base/transport.ts";
+import { type Channel, type ChannelReader, openChannel, type WholeInput } from "./channel.ts";
 import { type handshakeLimit, type Limit, type Pool, pauseAfter } from "./limits.ts";
 import type { Master, Masters } from "./masters.ts";
 import { connectTrouble, jumpOf, lastLine, type SshSettings } from "./openssh.ts";
@@ -13,6 +13,10 @@ export interface SshRun {
   masters: Masters;
   /** The folder of the configuration and of the control sockets. */
   folder: string;
+  /** Part of the names of the run's spools. */
+  token: string;
+  /** Who is told of what other runs have left; without it nothing of theirs is touched. */
+  listener: LeftListener | undefined;
   /** All commands at work. */
   sessions: Limit;
   /** The shells that are kept open. */
@@ -20,13 +24,18 @@ export interface SshRun {
   enterHandshake: ReturnType<typeof handshakeLimit>;
 }
 
-/** A channel whose group was started, and the connection that the channel uses. */
+/** A channel whose group was started, unless a cancel ended the wait for it, and the connection that the channel uses. */
 export interface StartedChannel {
   channel: Channel;
   mark: string;
-  /** Undefined where a cancel ended the wait for the group. */
-  group: RemoteGroup | undefined;
   master: Master;
+}
+
+/** What starts a group. */
+interface StartOrder {
+  lines: (mark: string) => string;
+  input?: WholeInput | undefined;
+  isSpooled?: boolean;
 }
 
 const START_LIMIT_MS = 30_000;
@@ -75,11 +84,12 @@ export class SshLink {
   }
 
   /**
-   * Starts a group on the worker over a channel of its own, with its whole input where that is there already; `refused`
-   * where sshd allows no further session.
+   * Starts a group on the worker by these lines over a channel of its own, with its whole input where that is there
+   * already; `refused` where sshd allows no further session. With `isSpooled` the answer may be a channel that was lost
+   * before it told of the group.
    */
   async start(
-    { line, input }: { line: (mark: string) => string; input?: WholeInput | undefined },
+    { lines, input, isSpooled = false }: StartOrder,
     reader: ChannelReader,
     signal: AbortSignal | undefined,
   ): Promise<StartedChannel | "refused"> {
@@ -88,16 +98,19 @@ export class SshLink {
     for (let isAnew = false; ; ) {
       const master = await unlessAborted(this.connect(), signal);
       const mark = `ops-${randomBytes(16).toString("hex")}`;
-      const shell = { mark, line: line(mark), useSudo: settings.useSudo, input };
+      const shell = { mark, lines: lines(mark), useSudo: settings.useSudo, input };
       const channel = openChannel(`${folder}/${this.#socket}`, shell, reader);
       if (master.isOld && !(await answers(channel, signal))) {
         await this.#drop(master);
         continue;
       }
       master.isOld = false;
-      const group = await this.#groupOf(channel, signal);
-      if (group !== undefined) return { channel, mark, group: group === "cancelled" ? undefined : group, master };
+      const started = { channel, mark, master };
+      if ((await this.#groupOf(channel, signal)) !== undefined) return started;
+      // The exit code of a group that was not started: a shell may wait for somebody who has read it.
+      if (channel.output.exitCode !== undefined) await channel.close();
       const end = await channel.closed;
+      if (end === "lost" && isSpooled) return started;
       if (end === "refused") {
         const pause = pauses.shift();
         if (pause === undefined) return end;
@@ -105,7 +118,7 @@ export class SshLink {
         continue;
       }
       // Nothing was started, and another connection may do.
-      if (end !== "unconnected" || isAnew) throw await this.#notStarted({ channel, mark, group, master });
+      if (end !== "unconnected" || isAnew) throw await this.#notStarted(started);
       isAnew = true;
       await this.#drop(master);
     }
@@ -132,10 +145,15 @@ export class SshLink {
    * The failure for a process group that ended without a result: `unreachable` where the connection was lost, `failed`
    * where the worker closed only the session. `rest` ends the sentence.
    */
-  async broken({ channel, master }: StartedChannel, rest: string): Promise<Failure> {
-    const isClosed = typeof (await channel.closed) === "number";
+  async broken(started: StartedChannel, rest: string): Promise<Failure> {
+    const isClosed = typeof (await started.channel.closed) === "number";
+    if (!isClosed || (await within(started.master.ended, SHORT_WAIT_MS)) !== undefined) return this.lost(started, rest);
+    return this.failed("Cannot run commands on", `it closed the session${rest}`);
+  }
+
+  /** The failure `unreachable` for a lost connection. `rest` ends the sentence. */
+  async lost({ master }: StartedChannel, rest: string): Promise<Failure> {
     const said = await within(master.ended, SHORT_WAIT_MS);
-    if (isClosed && said === undefined) return this.failed("Cannot run commands on", `it closed the session${rest}`);
     const why = lastLine(said ?? "") || "ssh ended without a word";
     return this.failed("The connection was lost to", `${why}${rest}`, "unreachable");
   }
@@ -147,7 +165,10 @@ export class SshLink {
   }
 
   #forget(master: Master): void {
-    if (this.#master === master) this.#connected = undefined;
+    if (this.#master !== master) return;
+    // Where two drop a connection, the second one must not forget the connection that is being opened.
+    this.#master = undefined;
+    this.#connected = undefined;
   }
 
   /** The group of a channel, `cancelled`, or undefined when the channel has ended before. */
@@ -167,7 +188,7 @@ export class SshLink {
 
   async #notStarted(started: StartedChannel): Promise<Failure> {
     const { channel } = started;
-    const said = lastLine(channel.messages());
+    const said = lastLine(channel.output.messages);
     if ((await channel.ended) === NOT_FOUND) return this.failed("Cannot run commands on", "setsid is not installed there");
     if (typeof (await channel.closed) === "number" && said !== "") return this.failed("Cannot run commands on", said);
     return await this.broken(started, "");

@@ -20,6 +20,10 @@ export interface SshSettings {
   concurrency: number;
   /** Whether commands run through `sudo -n` where the user is not root. */
   useSudo: boolean;
+  /** For how long a command whose connection was lost is looked for; 0 for not at all. */
+  reattachSeconds: number;
+  /** How many bytes of each output of a command a worker keeps for that. */
+  spoolBytes: number;
 }
 
 /** A host to go through, as `ssh_jump` names it. */

@@ -20,6 +20,8 @@ export class Execution {
   readonly cut: Promise<"timeout" | "cancelled">;
   /** Why the folder of the script cannot be used: then nothing was run. */
   unusable: string | undefined;
+  /** Commands that other runs have left: then nothing was run. */
+  readonly left: string[] = [];
   readonly #options: ScriptOptions;
   readonly #begun = Promise.withResolvers<void>();
   readonly #trouble = new AbortController();
@@ -58,9 +60,10 @@ export class Execution {
     this.#outputs[stream].take(chunk);
   };
 
-  /** Takes a mark: why the folder of the script cannot be used. */
-  readonly note = ([word, ...why]: readonly string[]) => {
-    if (word === "unusable") this.unusable = why.join(" ");
+  /** Takes a mark: why the folder of the script cannot be used, or what other runs have left. */
+  readonly note = ([word, ...words]: readonly string[]) => {
+    if (word === "unusable") this.unusable = words.join(" ");
+    else if (word === "left") this.left.push(words.join(" "));
   };
 
   /** Writes the script's whole input and closes it; never throws. */

@@ -1,11 +1,27 @@
+import { randomBytes } from "node:crypto";
 import path from "node:path";
 import { unlessAborted } from "../../core/async.ts";
 import { cancelledFailure, Failure, throwIfCancelled } from "../../core/errors.ts";
 import { exists } from "../../core/files.ts";
 import { openFilesLimit } from "../../core/process.ts";
 import type { CommandOutcome, Launcher } from "../../core/spawn.ts";
-import { describeReceipt, type Receipt, type ScriptOptions, type Transport, type WorkerAddress } from "../base/transport.ts";
-import { type ChannelReader, loopLine, SHORT_CHARACTERS, type ShellScript, scriptLine, type WholeInput } from "./channel.ts";
+import {
+  describeReceipt,
+  type LeftListener,
+  type Receipt,
+  type ScriptOptions,
+  type Transport,
+  type WorkerAddress,
+} from "../base/transport.ts";
+import {
+  type ChannelReader,
+  loopLines,
+  SHORT_CHARACTERS,
+  type ShellScript,
+  scriptLines,
+  spooledLines,
+  type WholeInput,
+} from "./channel.ts";
 import { keptFolders } from "./folder.ts";
 import { type Keeping, keptMasters } from "./kept-masters.ts";
 import { descriptorRoom, enterAll, handshakeLimit, Limit, Pool } from "./limits.ts";
@@ -13,6 +29,7 @@ import { SshLink, type SshRun, type StartedChannel } from "./link.ts";
 import { ownMasters } from "./masters.ts";
 import { SSH_FILES, type SshSettings, socketName } from "./openssh.ts";
 import { Execution, endRemoteGroup, KeptShell, type ScriptEnd } from "./shell.ts";
+import { Survivor, settleLeft } from "./survivor.ts";
 
 /**
  * With the kept shell and the shell that ends commands, as many as an sshd in its default settings allows (MaxSessions
@@ -27,12 +44,15 @@ class SshConnection {
   readonly #link: SshLink;
   readonly #sessions: Limit;
   readonly #shells: Pool;
+  readonly #run: SshRun;
+  readonly #worker: string;
   readonly #folder: string;
   readonly #slots = new Limit(CHANNELS);
   readonly #questions = new KeptShell((reader) => this.#startShell(reader));
   /** Ends commands while the other shell may be busy; open only as long as that takes. */
   readonly #attendant = new KeptShell((reader) => this.#startAttendant(reader));
   #isPrepared = false;
+  #settled: Promise<void> | undefined;
   #ending = 0;
 
   /** `folder` is where scripts run. */
@@ -40,6 +60,8 @@ class SshConnection {
     this.#link = new SshLink(run, worker, socket);
     this.#sessions = run.sessions;
     this.#shells = run.shells;
+    this.#run = run;
+    this.#worker = worker.host;
     this.#folder = folder;
   }
 
@@ -49,14 +71,24 @@ class SshConnection {
     throwIfCancelled(signal);
     // Takes no place from commands at work.
     await unlessAborted(this.#link.connect(), signal);
-    const need = this.#isPrepared ? "none" : options.isFolderOptional ? "optional" : "needed";
-    const script: ShellScript = { folder: this.#folder, need, text, args, env };
-    if (options.isShort && isForShell(input) && text.length + args.join().length <= SHORT_CHARACTERS)
-      return this.#ask(script, { ...options, input });
+    const isShort = options.isShort && text.length + args.join().length <= SHORT_CHARACTERS;
+    for (;;) {
+      const need = this.#isPrepared ? "none" : options.isFolderOptional ? "optional" : "needed";
+      const run = this.#run.listener && !this.#settled ? this.#run.token : undefined;
+      const script: ShellScript = { folder: this.#folder, need, run, text, args, env };
+      const short = isShort && isForShell(input) && this.#ask(script, { ...options, input });
+      const outcome = await (short || this.#inSession(script, options));
+      if (outcome !== "again") return outcome;
+    }
+  }
+
+  /** Runs a script in a session of its own. */
+  async #inSession(script: ShellScript, options: ScriptOptions): Promise<CommandOutcome | "again"> {
+    const { signal } = options;
     for (;;) {
       const leave = await enterAll([this.#slots, this.#sessions], signal);
       try {
-        const outcome = await this.#command(script, options);
+        const outcome = await (this.#survives(options) ? this.#spooled(script, options) : this.#command(script, options));
         if (outcome !== "refused") return outcome;
         if (this.#slots.narrow()) continue;
         throw this.#link.failed(
@@ -75,23 +107,32 @@ class SshConnection {
     await this.#link.close();
   }
 
-  #ask(script: ShellScript, options: ScriptOptions & { input?: WholeInput }): Promise<CommandOutcome> {
+  /** Ends and tells what other runs have left, by lines of scripts/prepare.sh; once, however many commands come first. */
+  #settle(lines: readonly string[], listener: LeftListener): Promise<void> {
+    this.#settled ??= this.#attended(async () => {
+      const left = { link: this.#link, attendant: this.#attendant, worker: this.#worker, listener };
+      for (const line of lines) await settleLeft({ ...left, folder: this.#folder }, line);
+    });
+    return this.#settled;
+  }
+
+  #ask(script: ShellScript, options: ScriptOptions & { input?: WholeInput }): Promise<CommandOutcome | "again"> {
     const places = [this.#sessions, this.#shells.placeOf(this.#questions)];
     return this.#questions.ask(script, options, places, (end) => this.#conclude(end, script, options.signal));
   }
 
-  async #command(script: ShellScript, options: ScriptOptions): Promise<CommandOutcome | "refused"> {
+  async #command(script: ShellScript, options: ScriptOptions): Promise<CommandOutcome | "again" | "refused"> {
     const { input = "", signal } = options;
     const execution = new Execution(options);
     const whole = isForShell(input) ? input : undefined;
     let started: StartedChannel | "refused" | undefined;
     try {
-      const order = { line: (mark: string) => scriptLine(mark, script), input: whole };
+      const order = { lines: (mark: string) => scriptLines(mark, script), input: whole };
       const reader = { onOutput: execution.take, onMark: execution.note };
       started = await this.#link.start(order, reader, signal);
       if (started === "refused") return started;
       execution.begin();
-      if (started.group && whole === undefined) void execution.feed(started.channel.stdin);
+      if (started.channel.output.group && whole === undefined) void execution.feed(started.channel.stdin);
       const ended = started.channel.ended.then((code) => code ?? "lost");
       const code = await Promise.race([execution.cut, ended]);
       return await this.#conclude({ execution, code, started }, script, signal);
@@ -101,12 +142,47 @@ class SshConnection {
     }
   }
 
+  /** A NUL cannot be part of the lines that start a spooled script. */
+  #survives({ survivesAs, input = "" }: ScriptOptions): boolean {
+    const { reattachSeconds } = this.#run.settings;
+    return survivesAs !== undefined && reattachSeconds > 0 && typeof input === "string" && !input.includes("\0");
+  }
+
+  /** Like `#command`, for a script that a lost connection does not end. */
+  async #spooled(script: ShellScript, options: ScriptOptions): Promise<CommandOutcome | "again" | "refused"> {
+    const { input = "", survivesAs: label = "", signal } = options;
+    const { settings, token } = this.#run;
+    const name = `.ops-${path.basename(this.#folder)}-${token}-${randomBytes(4).toString("hex")}`;
+    const spool = { name, label, bytes: settings.spoolBytes };
+    const execution = new Execution(options);
+    let survivor: Survivor | undefined;
+    try {
+      const lines = (mark: string) => spooledLines(mark, script, input as string, spool);
+      const reader = { onOutput: execution.take, onMark: execution.note };
+      const started = await this.#link.start({ lines, isSpooled: true }, reader, signal);
+      if (started === "refused") return started;
+      survivor = new Survivor(this.#link, started, { folder: this.#folder, name });
+      execution.begin();
+      const ended = survivor.ended(settings.reattachSeconds);
+      const code = await Promise.race([execution.cut, ended]);
+      return await this.#conclude({ execution, code, started }, script, signal);
+    } finally {
+      execution.close();
+      await survivor?.close();
+    }
+  }
+
   /** The outcome of a script; where it did not end by itself, what it has on the worker is ended first. */
   async #conclude(
     { execution, code, started }: ScriptEnd,
     { need }: ShellScript,
     signal: AbortSignal | undefined,
-  ): Promise<CommandOutcome> {
+  ): Promise<CommandOutcome | "again"> {
+    const { listener } = this.#run;
+    if (execution.left.length > 0 && listener) {
+      await unlessAborted(this.#settle(execution.left, listener), signal);
+      return "again";
+    }
     if (execution.unusable !== undefined) throw this.#link.failed("Cannot use the folder on", execution.unusable);
     if (typeof code === "number") {
       this.#isPrepared ||= need === "needed";
@@ -118,13 +194,19 @@ class SshConnection {
     throw await this.#link.broken(started as StartedChannel, `; the command that ran there is ${describeReceipt(receipt)}`);
   }
 
-  async #end({ group }: StartedChannel): Promise<Receipt> {
+  async #end({ channel }: StartedChannel): Promise<Receipt> {
+    const { group } = channel.output;
     if (!group) return "unreachable";
+    const receipt = await this.#attended(() => endRemoteGroup(this.#attendant, group));
+    if (receipt === "remaining" || receipt === "unreachable") this.#link.distrust();
+    return receipt;
+  }
+
+  /** The shell that ends commands goes when nobody needs it any more. */
+  async #attended<T>(work: () => Promise<T>): Promise<T> {
     this.#ending++;
     try {
-      const receipt = await endRemoteGroup(this.#attendant, group);
-      if (receipt === "remaining" || receipt === "unreachable") this.#link.distrust();
-      return receipt;
+      return await work();
     } finally {
       this.#ending--;
       if (this.#ending === 0) void this.#attendant.close();
@@ -132,10 +214,10 @@ class SshConnection {
   }
 
   async #startShell(reader: ChannelReader): Promise<StartedChannel> {
-    const started = await this.#link.start({ line: loopLine }, reader, this.#link.closing);
+    const started = await this.#link.start({ lines: loopLines }, reader, this.#link.closing);
     if (started === "refused")
       throw this.#link.failed("Cannot open a shell on", "its sshd allows too few sessions (MaxSessions)");
-    if (started.group) return started;
+    if (started.channel.output.group) return started;
     await started.channel.close();
     throw cancelledFailure();
   }
@@ -172,13 +254,14 @@ export class SshConnections {
 
   /**
    * Writes the configuration for these workers; connects to none yet. With `keeping` the connections outlive the run.
-   * Throws `failed` where there is no private key, or where a value cannot be part of a configuration.
+   * With a `listener`, which only who has the bucket's lock may give, what other runs have left on a worker is ended at
+   * the first contact. Throws `failed` where there is no private key, or where a value cannot be part of a configuration.
    */
   static async open(
     settings: SshSettings,
     workers: readonly WorkerAddress[],
     launcher: Launcher,
-    keeping?: Keeping,
+    { keeping, listener }: { keeping?: Keeping | undefined; listener?: LeftListener | undefined } = {},
   ): Promise<SshConnections> {
     const { concurrency, keyFile, knownHostsFile } = settings;
     if (!(await exists(keyFile)))
@@ -190,8 +273,10 @@ export class SshConnections {
     const living = await keptFolders(knownHostsFile);
     const place = (keeping && (await keptMasters({ ...setup, keeping }, living))) ?? (await ownMasters(setup));
     const { commands, shells } = descriptorRoom(openFilesLimit(), concurrency);
-    const limits = { sessions: new Limit(commands), shells: new Pool(shells) };
-    return new SshConnections({ settings, ...place, ...limits, enterHandshake: handshakeLimit(commands) }, workers);
+    const token = randomBytes(8).toString("hex");
+    const enterHandshake = handshakeLimit(commands);
+    const limits = { sessions: new Limit(commands), shells: new Pool(shells), enterHandshake };
+    return new SshConnections({ settings, token, listener, ...place, ...limits }, workers);
   }
 
   /** The file for `ssh -F`; it has an entry per worker, under the worker's own name. */

@@ -29,6 +29,7 @@ test("CP-348 without an ops.conf the settings are those of the file that init wr
     sshOptions: {},
     sshConcurrency: 32,
     sshKeepSeconds: 60,
+    sshReattachSeconds: 60,
     useSudo: true,
     workerRoot: "/opt/worker",
     certsTtl: 60,
@@ -52,6 +53,7 @@ test("every setting can be given, and what is not given has its default", async 
   const { settings } = await opsConf(
     t,
     `ssh_user = "deploy"\nssh_key = "id_ed25519"\nssh_port = 0\nssh_jump = "ops@bastion:2222"\nssh_concurrency = 4\nssh_keep_seconds = 0
+ssh_reattach_seconds = 0
 worker_root = "/srv/ops"\ncerts_ttl = 0\njob_config_selector = " prod "\nlog_format = "JSONL"
 log_run_retention_count = 0\nlog_run_retention_days = 0\nrun_output_limit = "3 GiB"\n[ssh_options]\nCompression = "yes"\nConnectTimeout = 5\n`,
   );
@@ -63,6 +65,7 @@ log_run_retention_count = 0\nlog_run_retention_days = 0\nrun_output_limit = "3 G
     sshOptions: { Compression: "yes", ConnectTimeout: "5" },
     sshConcurrency: 4,
     sshKeepSeconds: 0,
+    sshReattachSeconds: 0,
     useSudo: false,
     workerRoot: "/srv/ops",
     certsTtl: 60,

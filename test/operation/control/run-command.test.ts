@@ -265,7 +265,7 @@ test("over ssh: output, codes, standard input and where it runs are as on this m
 test("over ssh a worker that hangs is unreachable, and the others run on", async (t) => {
   const fleet = await SshFleet.start(t);
   const { run, said, dir } = await sshBucket(t, fleet);
-  const conf = '[ssh_options]\nServerAliveInterval = "1"\nServerAliveCountMax = "1"\n';
+  const conf = 'ssh_reattach_seconds = 0\n[ssh_options]\nServerAliveInterval = "1"\nServerAliveCountMax = "1"\n';
   writeFileSync(path.join(dir, "ops.conf"), conf);
   const running = run({ command: "echo begun; sleep 600", workers: ["127.0.0.1"] });
   await until("it to begin", () => said().includes("| begun"));

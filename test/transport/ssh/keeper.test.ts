@@ -7,6 +7,7 @@ import { test } from "node:test";
 import { hasMembers, identify, type ProcessIdentity, signalProcess } from "../../../lib/core/process.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
 import type { WorkerAddress } from "../../../lib/transport/base/transport.ts";
+import type { Keeping } from "../../../lib/transport/ssh/kept-masters.ts";
 import type { SshSettings } from "../../../lib/transport/ssh/openssh.ts";
 import { SshConnections } from "../../../lib/transport/ssh/ssh.ts";
 import { BUCKET_ID, keepersOf, SshFleet, sshFolders } from "../../helpers/ssh-fleet.ts";
@@ -16,7 +17,7 @@ import { until } from "../../helpers/temporary.ts";
 const LONG = { seconds: 3_600, server: null };
 
 interface RunOptions {
-  keeping?: Parameters<typeof SshConnections.open>[3];
+  keeping?: Keeping;
   settings?: Partial<SshSettings>;
   workers?: readonly WorkerAddress[];
   launcher?: Launcher;
@@ -24,7 +25,7 @@ interface RunOptions {
 
 /** Connects as a run does. */
 function begin(fleet: SshFleet, { keeping = LONG, settings, workers, launcher }: RunOptions = {}): Promise<SshConnections> {
-  return SshConnections.open(fleet.settings(settings), workers ?? fleet.workers, launcher ?? fleet.launcher, keeping);
+  return SshConnections.open(fleet.settings(settings), workers ?? fleet.workers, launcher ?? fleet.launcher, { keeping });
 }
 
 async function say(fleet: SshFleet, connections: SshConnections, more: { isShort?: boolean } = {}): Promise<void> {

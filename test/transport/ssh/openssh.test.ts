@@ -11,6 +11,8 @@ const settings: SshSettings = {
   options: {},
   concurrency: 32,
   useSudo: false,
+  reattachSeconds: 60,
+  spoolBytes: 2 ** 26,
 };
 
 function at(host: string, more: Partial<WorkerAddress> = {}): WorkerAddress {

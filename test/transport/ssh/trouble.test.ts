@@ -12,6 +12,8 @@ const settings: SshSettings = {
   options: {},
   concurrency: 32,
   useSudo: false,
+  reattachSeconds: 60,
+  spoolBytes: 2 ** 26,
 };
 const direct: WorkerAddress = { host: "10.0.0.7", connection: "ssh", root: "/opt/worker", sshPort: 2222 };
 const behind: WorkerAddress = { ...direct, sshJump: "admin@10.9.9.9" };
