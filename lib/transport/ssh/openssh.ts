@@ -201,6 +201,12 @@ const TROUBLES: readonly ConnectTroubleKind[] = [
     sentence: "Cannot connect to {place}: no answer on port {port} in time; is it up, and does the network let ssh through?",
   },
   {
+    pattern: /Connection to \S+ closed by remote host/,
+    retryMs: TRANSIENT_MS,
+    sentence: "Cannot connect to {place}: it closes the connection right after the login; see the log of its sshd",
+  },
+  { pattern: /^\s*$/, retryMs: TRANSIENT_MS, sentence: "Cannot connect to {place}: ssh ended without a word" },
+  {
     pattern: /Connection (?:closed|reset)|Broken pipe/,
     retryMs: TRANSIENT_MS,
     isDropped: true,
@@ -219,8 +225,7 @@ export function connectTrouble(messages: string, worker: WorkerAddress, settings
     const words = sentence.replace(/\{(\w+)\}/g, (_, name) => names[name] ?? found[Number(name)] ?? "");
     return { sentence: words, retryMs, isDropped };
   }
-  const last = lastLine(messages) || "ssh ended without a word";
-  return { sentence: `Cannot connect to ${names.place}: ${last}`, retryMs: 0, isDropped: false };
+  return { sentence: `Cannot connect to ${names.place}: ${lastLine(messages)}`, retryMs: 0, isDropped: false };
 }
 
 /** The names for the sentences. Behind a jump host, messages that name only the jump host are about the jump host. */

@@ -115,6 +115,8 @@ test("CP-412 a connection that is cut twice in a row is opened twice, also while
   await at("two");
   await until("the second line over the second connection", () => lines.includes("2"));
   await cut(fleet);
+  await until("a third connection", () => fleet.logins === 3);
+  await cut(fleet);
   go("two");
   await until("the numbers", () => lines.includes("4000"));
   await cut(fleet);

@@ -112,7 +112,14 @@ const cases: [string, WorkerAddress, string, string, boolean][] = [
     false,
   ],
   ["anything else", direct, "one\nsomething new.\n", "Cannot connect to worker 10.0.0.7: something new", false],
-  ["nothing at all", direct, "", "Cannot connect to worker 10.0.0.7: ssh ended without a word", false],
+  ["nothing at all", direct, "", "Cannot connect to worker 10.0.0.7: ssh ended without a word", true],
+  [
+    "a connection that is cut right after the login",
+    direct,
+    "Connection to 10.0.0.7 closed by remote host.\r\n",
+    "Cannot connect to worker 10.0.0.7: it closes the connection right after the login; see the log of its sshd",
+    true,
+  ],
   [
     "an unknown jump host",
     behind,
