@@ -34,7 +34,7 @@ export function decodeUtf8(bytes: Uint8Array): string | undefined {
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
-/** A number of bytes in the largest unit that leaves 1 or more of it: `12.3` becomes `12 B`, 1536 `1.5 KiB`. */
+/** A number of bytes in the largest unit of which there is at least one: `12 B`, `1.5 KiB`, `64 MiB`. */
 export function byteSize(bytes: number): string {
   const power = Math.min(UNITS.length - 1, Math.max(0, Math.floor(Math.log2(Math.max(1, bytes)) / 10)));
   const value = bytes / 1024 ** power;

@@ -213,15 +213,8 @@ function knownJobs(db: Database, given: readonly string[] | undefined): string[]
     db.get("SELECT 1 FROM job WHERE name = ?1 UNION ALL SELECT 1 FROM allocations WHERE job = ?1", name);
   const names = lower(given).filter(isKnown);
   if (names.length > 0) return names;
-  const all = db.all<{ name: string }>("SELECT name FROM job UNION SELECT DISTINCT job FROM allocations");
-  throw new Failure(
-    "not_found",
-    `in the catalog ${unknownName(
-      "job",
-      given[0] ?? "",
-      all.map(({ name }) => name),
-    )}`,
-  );
+  const all = db.tuples<[name: string]>("SELECT name FROM job UNION SELECT DISTINCT job FROM allocations").flat();
+  throw new Failure("not_found", `in the catalog ${unknownName("job", given[0] ?? "", all)}`);
 }
 
 /** {@link knownJobs} for workers, as the catalog writes them. */

@@ -41,6 +41,8 @@ type Change = Infer<typeof CHANGE>;
 
 const JOURNAL_BYTES = 64 * 1024;
 const FLUSHES_AT_ONCE = 16;
+/** One flush takes along what all other programs have written, too. */
+const FLUSH_LIMIT_MS = 300_000;
 /** From so many files on, one flush of the whole file system costs less than one for each file. */
 const MANY_FILES = 200;
 /** Smaller files are read and written, which costs less than the calls that could clone them. */
@@ -99,20 +101,20 @@ export async function discardLeftovers(layout: Layout): Promise<void> {
 /** Flushes a folder and all below it, at least `files` files, so that they outlast a power loss. */
 export async function flushTree(folder: string, files = 0): Promise<void> {
   await requireFolder(folder);
-  if (files >= MANY_FILES && (await isFileSystemFlushed(folder))) return;
+  if (files >= MANY_FILES && (await flushFileSystem(folder))) return;
   const below = await readdir(folder, { recursive: true, withFileTypes: true });
   const all = [...below.map(({ parentPath, name }) => path.join(parentPath, name)), folder];
-  if (files === 0 && all.length >= MANY_FILES && (await isFileSystemFlushed(folder))) return;
+  if (files === 0 && all.length >= MANY_FILES && (await flushFileSystem(folder))) return;
   // What flushes a folder flushes a file as well.
   const outcomes = await runAll(all, FLUSHES_AT_ONCE, flushFolder);
   for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
 }
 
-/** Flushes all that the file system of a folder holds; false where that is not possible, or has failed. */
-async function isFileSystemFlushed(folder: string): Promise<boolean> {
+/** Flushes all that the file system of a folder holds. Answers false where that is not possible, fails or takes too long. */
+async function flushFileSystem(folder: string): Promise<boolean> {
   const { Launcher } = await import("../../core/spawn.ts");
   // The child needs nothing of the environment: without a PATH `sync` is looked for where systems have it.
-  const ended = await new Launcher({}).run(["sync", "-f", folder]).catch(() => undefined);
+  const ended = await new Launcher({}).run(["sync", "-f", folder], { timeoutMs: FLUSH_LIMIT_MS }).catch(() => undefined);
   return ended?.exitCode === 0;
 }
 
