@@ -117,6 +117,7 @@ async function requests(): Promise<void> {
     dependents: () => [],
     hasHook: () => false,
     workers: () => [],
+    command: async () => undefined,
     waiting: (_on, _limitMs, work) => work,
     allocation: (id) => ({ ...SCRIPT, id }),
   });

@@ -1,7 +1,8 @@
 import type { HookEvent } from "../bucket/base/model.ts";
 import type { KvStore } from "../bucket/kv/kv.ts";
 import { fullNamespace, isPrivateKey, isSecretNamespace, mayWrite, readableNamespaces } from "../bucket/kv/kv-access.ts";
-import { type Infer, integer, optional, type Shape, string, withDefault } from "../core/shape.ts";
+import { cancelledFailure } from "../core/errors.ts";
+import { type Infer, integer, optional, quote, type Shape, string, withDefault } from "../core/shape.ts";
 import { type Answer, json } from "../http/message.ts";
 import { rolloutOrder } from "../plan/rollout.ts";
 import type { Scope, Semaphores } from "./semaphores.ts";
@@ -28,7 +29,12 @@ export interface HookRuntimeOptions {
   workers(job: string): readonly string[];
   /** The hooks that demand this hook of this job, each once. */
   dependents(job: string, hook: string): readonly { job: string; hook: string; demand_config: unknown }[];
-  /** Ends all waits. */
+  /**
+   * Runs a command line on a worker until the signal is aborted. Answers exit code, outputs and reason; undefined where
+   * the bucket has no such worker. Throws `cancelled`.
+   */
+  command(script: RunningScript, order: CommandOrder, signal: AbortSignal): Promise<object | undefined>;
+  /** Ends all waits and commands. */
   signal: AbortSignal;
   /** Gets every secret that a hook writes, before the write is answered, so that no log shows the secret. */
   onSecret(value: string): void;
@@ -62,20 +68,30 @@ interface HookRoute<F extends RouteFields = RouteFields> {
   handle(given: { [K in keyof F]: Infer<F[K]> }, call: HookCall): Answer | Promise<Answer>;
 }
 
-const LONGEST_TTL_S = 100 * 366 * 86_400;
+const LONGEST_S = 100 * 366 * 86_400;
 const DEFAULT_WAIT_S = 600;
+const DEFAULT_COMMAND_S = 300;
 
 const NAME_FIELD = string({ min: 1, max: 1_000, pattern: /[^\p{Cc}\p{Cs}]*/u, means: "text of one line" });
 /** SQLite keeps text as UTF-8, without lone surrogates: with them a value would be read back as another. */
 const VALUE_FIELD = string({ min: 1, pattern: /\P{Cs}*/u, means: "well-formed text" });
 const ENTRY_FIELDS = { namespace: NAME_FIELD, key: NAME_FIELD };
-const WRITE_FIELDS = { ...ENTRY_FIELDS, value: VALUE_FIELD, ttl: withDefault(integer({ min: 0, max: LONGEST_TTL_S }), 0) };
+const WRITE_FIELDS = { ...ENTRY_FIELDS, value: VALUE_FIELD, ttl: withDefault(integer({ min: 0, max: LONGEST_S }), 0) };
 
 const ACQUIRE_FIELDS = {
   name: NAME_FIELD,
   capacity: withDefault(integer({ min: 1, max: 64 }), 1),
   timeout_seconds: withDefault(integer({ min: 0, max: 3600 }), DEFAULT_WAIT_S),
 };
+
+const COMMAND_FIELDS = {
+  worker: NAME_FIELD,
+  command: string({ pattern: /[^\0\p{Cs}]*/u, means: "well-formed text without NUL" }),
+  timeout_seconds: withDefault(integer({ min: 0, max: LONGEST_S }), DEFAULT_COMMAND_S),
+};
+
+/** A command line for a worker. */
+export type CommandOrder = { [K in keyof typeof COMMAND_FIELDS]: Infer<(typeof COMMAND_FIELDS)[K]> };
 
 /** The whole API (hook-runtime.md, Endpoints). */
 export const HOOK_ROUTES: readonly HookRoute[] = [
@@ -89,6 +105,7 @@ export const HOOK_ROUTES: readonly HookRoute[] = [
   hookRoute({ method: "POST", path: "/semaphore/acquire", fields: ACQUIRE_FIELDS, handle: acquire }),
   hookRoute({ method: "POST", path: "/semaphore/release", fields: { name: NAME_FIELD }, handle: release }),
   hookRoute({ method: "GET", path: "/semaphore/status", fields: { name: NAME_FIELD }, handle: status }),
+  hookRoute({ method: "POST", path: "/worker/command", fields: COMMAND_FIELDS, handle: commandWorker }),
 ];
 
 /** An entry of the table, its handler typed by its fields. */
@@ -180,7 +197,7 @@ async function acquire(
   const outcome = await options.waiting(`${job}@${worker}: semaphore ${name}`, timeoutMs, acquired);
   if (outcome === "conflict") return CONFLICT;
   if (outcome === "timeout") return errorAnswer(408, "Timed out waiting for semaphore");
-  if (outcome === "cancelled") return errorAnswer(503, "The session ends");
+  if (outcome === "cancelled") throw cancelledFailure();
   return json(200, { name, allocation_id: allocationId, capacity, acquired: true });
 }
 
@@ -192,6 +209,13 @@ function release({ name }: { name: string }, { script, semaphores }: HookCall): 
 
 function status({ name }: { name: string }, { script, semaphores }: HookCall): Answer {
   return json(200, semaphores.status(scopeOf(script, name)));
+}
+
+/** What the command waits for before it begins does not count as its time. */
+async function commandWorker(order: CommandOrder, { script, options, signal, longPoll }: HookCall): Promise<Answer> {
+  longPoll();
+  const end = await options.command(script, order, signal);
+  return end ? json(200, end) : errorAnswer(404, `${quote(order.worker)} is not a worker of this bucket`);
 }
 
 function scopeOf({ job, event }: RunningScript, name: string): Scope {

@@ -12,6 +12,8 @@ import { Semaphores } from "./semaphores.ts";
 interface Running {
   script: RunningScript;
   ended: AbortController;
+  /** The answers that are being made. */
+  answers: Set<Promise<unknown>>;
 }
 
 /** What the API of one session works with. */
@@ -43,9 +45,10 @@ export interface HookRuntime {
   host: string;
   port: number;
   /**
-   * A script runs until `end` is called, which ends its waits and warns about the slots that the script leaves taken.
+   * A script runs until `end` is called, which ends its waits and commands and warns about the slots that the script
+   * leaves taken. Resolves when nothing of the script is left on a worker.
    */
-  begin(script: RunningScript): { end(): void };
+  begin(script: RunningScript): { end(): Promise<void> };
   /** Ends all waits and connections. */
   close(): Promise<void>;
 }
@@ -56,11 +59,12 @@ export async function startHookRuntime(options: HookRuntimeOptions): Promise<Hoo
   const { host, listener } = await listenSomewhere((request, connection) =>
     answerScript(api, request, connection).catch((error: unknown) => {
       const status = error instanceof Failure ? HTTP_STATUS[error.code] : undefined;
+      if (error instanceof Failure && error.code === "cancelled") return errorAnswer(503, "The session ends");
       return errorAnswer(status ?? 500, explain(error));
     }),
   );
   const begin = (script: RunningScript) => {
-    const running = { script, ended: new AbortController() };
+    const running = { script, ended: new AbortController(), answers: new Set<Promise<unknown>>() };
     api.running.add(running);
     return { end: () => endScript(api, running) };
   };
@@ -78,7 +82,7 @@ async function listenSomewhere(handle: ListenOptions["handle"]): Promise<{ host:
   return { host, listener: await listen({ ...options, host, port: 0 }) };
 }
 
-function endScript({ options, semaphores, running }: Api, one: Running): void {
+async function endScript({ options, semaphores, running }: Api, one: Running): Promise<void> {
   const { job, event, allocationId, hook } = one.script;
   if (!running.delete(one)) return;
   one.ended.abort();
@@ -87,6 +91,7 @@ function endScript({ options, semaphores, running }: Api, one: Running): void {
       one.script,
       `hook ${hook} has ended and semaphore ${quote(name)} is not released: the slot stays taken until the session ends`,
     );
+  await Promise.allSettled(one.answers);
 }
 
 /**
@@ -104,11 +109,14 @@ async function answerScript(api: Api, request: HttpRequest, connection: Connecti
   if (!options.allocation(id)) return errorAnswer(404, "Invalid allocation ID");
   const { given, warnings } = await readFields(request, route.fields);
   const command = String(request.headers.command ?? "");
-  const { script, ended } = callerOf(api, id, String(request.headers.event ?? ""), command);
+  const { script, ended, answers } = callerOf(api, id, String(request.headers.event ?? ""), command);
   for (const { path, message } of warnings) options.warn(script, `${route.method} ${route.path}: ${path} ${message}`);
   if (route.writes && script.event === "health_check") return errorAnswer(400, "KV writes are not allowed during health_check");
   const signal = AbortSignal.any([request.signal, ended.signal, options.signal]);
-  return route.handle(given, { script, command, options, semaphores, signal, longPoll: () => request.longPoll() });
+  const call = { script, command, options, semaphores, signal, longPoll: () => request.longPoll() };
+  const answer = Promise.resolve(route.handle(given, call));
+  answers.add(answer);
+  return await answer.finally(() => answers.delete(answer));
 }
 
 /** The script that sends a request: it runs for this allocation, and names its own hook or another hook of the job. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { copyFileSync } from "node:fs";
+import { copyFileSync, existsSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { ops, PROGRAM } from "../../scripts/local-server.ts";
@@ -20,6 +20,11 @@ print("make:", ops.run_make_target("status").stdout.strip().splitlines()[-2])
 `;
 const HANG = 'import ops\nops.run_ssh(ops.allocation_ip(), "sleep 300 & sleep 300")\n';
 
+/** While there is a file `wait` on the worker, the deploy waits there. */
+const PREPARE = `import ops
+print("prepared:", ops.run_ssh(ops.allocation_ip(), "while [ -e wait ]; do : >at; sleep 0.02; done; echo done").stdout)
+`;
+
 /** A bucket with a job on this machine and on a worker over ssh, deployed. */
 async function deployed(t: TestContext) {
   const fleet = await SshFleet.start(t, { hosts: [REMOTE, LOCAL] });
@@ -36,7 +41,7 @@ async function deployed(t: TestContext) {
         version: "1.0.0",
         selectors: ["worker"],
         max_concurrent_upgrades: 2,
-        hooks: { act: { executed_on: ["cli"] }, hang: { executed_on: ["cli"] } },
+        hooks: { act: { executed_on: ["cli"] }, hang: { executed_on: ["cli"] }, prepare: { executed_on: ["pre_deploy"] } },
       },
     },
     files: {
@@ -44,6 +49,7 @@ async function deployed(t: TestContext) {
       "workspace/jobs/web/Makefile": makefile,
       "workspace/jobs/web/_hooks/act.py": ACT,
       "workspace/jobs/web/_hooks/hang.py": HANG,
+      "workspace/jobs/web/_hooks/prepare.py": PREPARE,
     },
   });
   copyFileSync(fleet.sshd.clientKey, path.join(layout.secrets, "worker.key"));
@@ -73,4 +79,19 @@ test("HR-028 a cancelled hooks command leaves no command running on the workers"
   child.kill("SIGINT");
   assert.deepEqual(await ended, [130, null]);
   await until("nothing runs on the workers", () => fleet.processes.length === 0);
+});
+
+test("HR-028 CP-412 a deploy whose connection is cut while a pre_deploy hook runs a command on the worker succeeds", async (t) => {
+  const { fleet, dir, folder } = await deployed(t);
+  const file = (name: string) => path.join(folder(REMOTE), name);
+  writeFileSync(file("wait"), "");
+  const deploy = ops(["deploy", "--force", "--bucket-dir", dir]);
+  await until("the hook's command", () => existsSync(file("at")));
+  const before = fleet.sessions;
+  fleet.cut();
+  await until("the connections to be gone", () => !fleet.sessions.some((pid) => before.includes(pid)));
+  rmSync(file("wait"));
+  const { code, stdout, stderr } = await deploy;
+  assert.equal(code, 0, stdout + stderr);
+  assert.match(stdout, new RegExp(`web@${REMOTE} \\| prepared: done`));
 });

@@ -41,7 +41,7 @@ export interface TestRuntime {
 /** A script that runs, and its requests. */
 export interface TestScript {
   id: string;
-  end(): void;
+  end(): Promise<void>;
   ask(method: string, path: string, sent?: Sent): Promise<Answered>;
 }
 
@@ -76,6 +76,7 @@ export async function testRuntime(t: TestContext, changes: Partial<HookRuntimeOp
     upstreams: (job) => new Set(job === "b" ? ["a"] : []),
     hasHook: (job, hook) => job === "a" && ["setup", "stop"].includes(hook),
     workers: (job) => known.filter((one) => one.job === job).map(({ worker }) => worker),
+    command: async () => undefined,
     waiting: (_on, _limitMs, work) => work,
     dependents: (job, hook) =>
       job === "a" && hook === "setup" ? [{ job: "b", hook: "join", demand_config: { min_version: "1" } }] : [],

@@ -54,6 +54,7 @@ export async function stressHooks(
     hasHook: () => false,
     workers: () => [],
     dependents: () => [],
+    command: async () => undefined,
     waiting: (_on, _limitMs, work) => work,
   });
   const clients = scripts.map((script): Client => ({ script }));

@@ -1,60 +1,11 @@
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { type TestContext, test } from "node:test";
-import { setTimeout as delay } from "node:timers/promises";
+import { test } from "node:test";
 import { jobsJson, RUNNER_PATH, runnerText } from "../../lib/transport/ask/runner.ts";
+import { CommandPlace, HOST, WAYS } from "../helpers/hook-commands.ts";
 import { HookScripts } from "../helpers/hook-scripts.ts";
-import { BUCKET_ID, type FleetOptions, SshFleet } from "../helpers/ssh-fleet.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
-import { processesIn } from "../helpers/worker.ts";
-
-const WAYS = ["ssh", "local"] as const;
-const HOST = "127.0.0.2";
-
-/** A worker and scripts that may run commands there, as a session would start them. */
-class Place {
-  readonly fleet: SshFleet;
-  /** The bucket's folder on the worker. */
-  readonly folder: string;
-  readonly env: Record<string, string>;
-  readonly scripts: HookScripts;
-
-  private constructor(t: TestContext, fleet: SshFleet, env: Record<string, string>) {
-    this.fleet = fleet;
-    this.folder = path.join(fleet.worker(HOST).root, BUCKET_ID);
-    this.env = env;
-    this.scripts = new HookScripts(t);
-  }
-
-  static async make(t: TestContext, way: (typeof WAYS)[number], options: FleetOptions & { sudo?: boolean } = {}) {
-    const fleet = await SshFleet.start(t, options);
-    const { connections, transports } = await fleet.connect(t);
-    if (way === "ssh" && !options.sudo) await transports[1]?.script("true");
-    const root = fleet.worker(HOST).root;
-    const folder = path.join(root, BUCKET_ID);
-    mkdirSync(folder, { recursive: true });
-    const worker = { connection: way, root, folder, use_sudo: options.sudo ?? false, ssh_user: fleet.sshd.user };
-    const file = path.join(fleet.folder, "workers.json");
-    const facts = { bucket_id: BUCKET_ID, workers: { [HOST]: worker }, runner: RUNNER_PATH };
-    writeFileSync(file, JSON.stringify(facts));
-    const env = { OPS_SSH_CONFIG: connections.configFile, OPS_WORKERS_FILE: file };
-    return new Place(t, fleet, { ...env, ALLOCATION_IP: HOST, JOB: "web" });
-  }
-
-  /** Runs a script that succeeds; answers what it printed as JSON. */
-  answer(text: string, more: Record<string, string> = {}): Promise<unknown> {
-    return this.scripts.answer("py", text, { ...this.env, ...more });
-  }
-
-  get processes(): number[] {
-    return processesIn(this.folder);
-  }
-
-  async isEmpty(): Promise<void> {
-    await until("nothing of the command is left on the worker", () => this.processes.length === 0);
-  }
-}
 
 const DIFFICULT = [
   "plain",
@@ -70,7 +21,7 @@ const DIFFICULT = [
 
 for (const way of WAYS) {
   test(`HR-291 run_ssh runs a command line on a worker (${way}) and gives its outputs and exit code`, async (t) => {
-    const place = await Place.make(t, way);
+    const place = await CommandPlace.make(t, way);
     const text = `
 done = ops.run_ssh(ops.allocation_ip(), "pwd; echo $0; echo wrong >&2; read x || echo empty; exit 3", check=False)
 print(json.dumps([done.stdout, done.stderr, done.returncode]))`;
@@ -78,7 +29,7 @@ print(json.dumps([done.stdout, done.stderr, done.returncode]))`;
   });
 
   test(`run_ssh hands over any text as it is (${way})`, async (t) => {
-    const place = await Place.make(t, way);
+    const place = await CommandPlace.make(t, way);
     const text = `
 import shlex
 said = [ops.run_ssh("${HOST}", "printf %s " + shlex.quote(text)).stdout for text in json.loads(sys.stdin.read())]
@@ -90,7 +41,7 @@ print(json.dumps([said, int(large)]))`;
   });
 
   test(`run_ssh runs what bash understands, several lines and pipes too (${way})`, async (t) => {
-    const place = await Place.make(t, way);
+    const place = await CommandPlace.make(t, way);
     const text = `
 script = """set -euo pipefail
 words=(one two)
@@ -103,7 +54,7 @@ print(json.dumps([done.stdout, done.returncode]))`;
   });
 
   test(`a command that fails raises CalledProcessError without the command's text (${way})`, async (t) => {
-    const place = await Place.make(t, way);
+    const place = await CommandPlace.make(t, way);
     const text = `
 try:
     ops.run_ssh("${HOST}", "echo out; echo no such role >&2; SECRET=hidden; exit 7")
@@ -118,18 +69,18 @@ except subprocess.CalledProcessError as error:
     ["that ignores TERM", "trap '' TERM; echo begun; while :; do sleep 300; done"],
   ] as const)
     test(`a command ${what} that is out of time raises TimeoutExpired and is ended (${way})`, async (t) => {
-      const place = await Place.make(t, way);
+      const place = await CommandPlace.make(t, way);
       const text = `
 try:
     ops.run_ssh("${HOST}", ${JSON.stringify(command)}, timeout=0.5)
 except subprocess.TimeoutExpired as error:
     print(json.dumps([error.timeout, error.stdout]))`;
       assert.deepEqual(await place.answer(text), [0.5, "begun\n"]);
-      assert.deepEqual(place.processes, []);
+      await place.isEmpty();
     });
 
   test(`HR-291 when the script is killed its command ends on the worker (${way})`, async (t) => {
-    const place = await Place.make(t, way);
+    const place = await CommandPlace.make(t, way);
     const stop = new AbortController();
     const text = `ops.run_ssh("${HOST}", "sleep 300 & sleep 300")`;
     const ended = place.scripts.run("py", text, place.env, { signal: stop.signal });
@@ -139,26 +90,8 @@ except subprocess.TimeoutExpired as error:
     await place.isEmpty();
   });
 
-  test(`HR-291 when the script is killed before its command has a group of its own, it never runs (${way})`, async (t) => {
-    const tools = temporaryFolder(t);
-    const [waiting, ran] = ["waiting", "ran"].map((name) => path.join(tools, name)) as [string, string];
-    const slow = `#!/bin/sh\ntouch '${waiting}'\nsleep 1\nexec /usr/bin/setsid "$@"\n`;
-    writeFileSync(path.join(tools, "setsid"), slow, { mode: 0o755 });
-    const env = { PATH: `${tools}:${process.env.PATH}` };
-    const place = await Place.make(t, way, { env });
-    const text = `ops.run_ssh("${HOST}", "touch '${ran}'; sleep 300")`;
-    const stop = new AbortController();
-    const ended = place.scripts.run("py", text, { ...place.env, ...env }, { signal: stop.signal });
-    await until("the command is about to run", () => existsSync(waiting));
-    stop.abort();
-    assert.equal((await ended).reason, "cancelled");
-    await delay(1_500);
-    assert.equal(existsSync(ran), false);
-    await place.isEmpty();
-  });
-
   test(`nothing of a command is in the arguments of any process (${way})`, async (t) => {
-    const place = await Place.make(t, way);
+    const place = await CommandPlace.make(t, way);
     const text = `
 done = ops.run_ssh("${HOST}", "word=hid-" + "den; cat /proc/[0-9]*/cmdline /proc/self/environ | tr '\\\\0' '\\\\n' | grep -ac hid-[d]en", check=False)
 print(json.dumps(done.stdout))`;
@@ -166,7 +99,7 @@ print(json.dumps(done.stdout))`;
   });
 
   test(`what a command leaves running with outputs of its own goes on (${way})`, async (t) => {
-    const place = await Place.make(t, way);
+    const place = await CommandPlace.make(t, way);
     const text = `
 done = ops.run_ssh("${HOST}", "sleep 300 >/dev/null 2>&1 & echo $!")
 print(done.stdout)`;
@@ -175,14 +108,12 @@ print(done.stdout)`;
   });
 
   test(`where the bucket has no folder on the worker yet, a command runs in / (${way})`, async (t) => {
-    const place = await Place.make(t, way);
-    const file = place.env.OPS_WORKERS_FILE as string;
-    writeFileSync(file, readFileSync(file, "utf8").replaceAll(BUCKET_ID, "none"));
+    const place = await CommandPlace.make(t, way, { isNew: true });
     assert.equal(await place.answer(`print(json.dumps(ops.run_ssh("${HOST}", "pwd").stdout))`), "/\n");
   });
 
   test(`HR-292 HR-293 run_runner_target and run_make_target run a target of the job (${way})`, async (t) => {
-    const place = await Place.make(t, way);
+    const place = await CommandPlace.make(t, way);
     const job = path.join(place.folder, "jobs", "web");
     mkdirSync(job, { recursive: true });
     mkdirSync(path.join(place.folder, "bin"));
@@ -213,23 +144,37 @@ except subprocess.TimeoutExpired as error:
     assert.match(lines.at(-3) ?? "", new RegExp(`^${failed} 65: runner: the job other is not allocated`));
     assert.equal(lines.at(-2), `${failed} 64: runner: "a b; c" is not the name of a target`);
     assert.match(lines.at(-1) ?? "", /timed out after 2 seconds/);
-    assert.deepEqual(place.processes, []);
+    await place.isEmpty();
   });
 }
 
-test("HR-028 run_ssh goes over the connection of the run, and over one of its own where that is gone", async (t) => {
-  const place = await Place.make(t, "ssh");
-  const before = place.fleet.logins;
-  const text = `print(json.dumps(ops.run_ssh("${HOST}", "echo fine").stdout))`;
-  assert.equal(await place.answer(text), "fine\n");
-  assert.equal(place.fleet.logins, before);
+test("HR-291 when the script is killed before its command has a group of its own, nothing of it stays", async (t) => {
+  const tools = temporaryFolder(t);
+  const waiting = path.join(tools, "waiting");
+  const slow = `#!/bin/sh\ntouch '${waiting}'\nsleep 1\nexec /usr/bin/setsid "$@"\n`;
+  writeFileSync(path.join(tools, "setsid"), slow, { mode: 0o755 });
+  const place = await CommandPlace.make(t, "ssh", { fleet: { env: { PATH: `${tools}:${process.env.PATH}` } } });
+  const stop = new AbortController();
+  const ended = place.scripts.run("py", `ops.run_ssh("${HOST}", "sleep 300")`, place.env, { signal: stop.signal });
+  await until("the command is about to run", () => existsSync(waiting));
+  stop.abort();
+  assert.equal((await ended).reason, "cancelled");
+  await until("its end", () => place.fleet.shells.length === 0);
+  await place.isEmpty();
+});
+
+test("HR-028 run_ssh goes over the connection of the run, which is opened again where it is gone", async (t) => {
+  const place = await CommandPlace.make(t, "ssh");
+  const text = `print(json.dumps([ops.run_ssh("${HOST}", "echo fine").stdout for _ in range(2)]))`;
+  assert.deepEqual(await place.answer(text), ["fine\n", "fine\n"]);
+  assert.equal(place.fleet.logins, 1);
   place.fleet.cut();
-  assert.equal(await place.answer(text), "fine\n");
-  assert.equal(place.fleet.logins, before + 1);
+  assert.deepEqual(await place.answer(text), ["fine\n", "fine\n"]);
+  assert.equal(place.fleet.logins, 2);
 });
 
 test("more commands at once than a connection has sessions all succeed", async (t) => {
-  const place = await Place.make(t, "ssh", { sshd: ["MaxStartups 100"] });
+  const place = await CommandPlace.make(t, "ssh");
   const text = `
 from concurrent.futures import ThreadPoolExecutor
 with ThreadPoolExecutor(16) as pool:
@@ -240,20 +185,19 @@ with ThreadPoolExecutor(16) as pool:
   );
 });
 
-test("a worker that cannot be reached is exit code 255, with what ssh says", async (t) => {
-  const place = await Place.make(t, "ssh");
-  place.fleet.cut();
+test("HR-339 a worker that cannot be reached is exit code 255, with the reason", async (t) => {
+  const place = await CommandPlace.make(t, "ssh");
   await place.fleet.sshd.stop();
   const text = `
 done = ops.run_ssh("${HOST}", "true", check=False, connect_timeout=3)
 print(json.dumps([done.returncode, done.stderr]))`;
   const [code, said] = (await place.answer(text)) as [number, string];
   assert.equal(code, 255);
-  assert.match(said, /Connection refused/);
+  assert.match(said, /^Cannot connect to worker 127\.0\.0\.2: .*\n$/);
 });
 
 test("a worker that hangs does not hold the script longer than the time, and some seconds to end the command", async (t) => {
-  const place = await Place.make(t, "ssh");
+  const place = await CommandPlace.make(t, "ssh");
   const text = `
 try:
     ops.run_ssh("${HOST}", "echo begun; sleep 0.5; touch begun; sleep 300", timeout=3)
@@ -264,8 +208,6 @@ except subprocess.TimeoutExpired as error:
   await until("the command runs", () => existsSync(path.join(place.folder, "begun")));
   place.fleet.freeze();
   assert.equal(await answer, "begun\n");
-  place.fleet.freeze("SIGCONT");
-  await place.isEmpty();
 });
 
 /** A `sudo` that notes how it was called, and an `id` for which the user is not root. */
@@ -276,46 +218,48 @@ function fakeSudo(folder: string): string {
   return `${folder}:${process.env.PATH}`;
 }
 
-for (const [way, expected, calls] of [
-  ["ssh", "1", `-n sh -c IFS= read -r ops_line; eval "$ops_line"\n`.repeat(2)],
-  ["local", "", ""],
-] as const)
-  test(`with use_sudo a command is run by sudo -n over ssh and by nobody else here (${way})`, async (t) => {
-    const folder = temporaryFolder(t);
-    writeFileSync(path.join(folder, "log"), "");
-    const PATH = fakeSudo(folder);
-    const place = await Place.make(t, way, { sudo: true, env: { PATH } });
-    const text = `
+test("with use_sudo a command is run by sudo -n", async (t) => {
+  const folder = temporaryFolder(t);
+  const fleet = { env: { PATH: fakeSudo(folder) } };
+  const place = await CommandPlace.make(t, "ssh", { fleet, settings: { useSudo: true } });
+  const text = `
 try:
     ops.run_ssh("${HOST}", "sleep 300", timeout=0.5)
 except subprocess.TimeoutExpired:
     print(json.dumps(ops.run_ssh("${HOST}", "echo $IS_ROOT").stdout))`;
-    assert.equal(await place.answer(text, { PATH }), `${expected}\n`);
-    assert.equal(readFileSync(path.join(folder, "log"), "utf8"), calls);
-    await place.isEmpty();
-  });
-
-test("root needs no sudo", { skip: process.getuid?.() !== 0 }, async (t) => {
-  const place = await Place.make(t, "ssh", { sudo: true, env: { PATH: "/usr/bin:/bin" } });
-  assert.equal(await place.answer(`print(json.dumps(ops.run_ssh("${HOST}", "echo fine").stdout))`), "fine\n");
+  assert.equal(await place.answer(text), "1\n");
+  const calls = readFileSync(path.join(folder, "log"), "utf8").trim().split("\n");
+  assert.deepEqual(new Set(calls), new Set([`-n sh -c IFS= read -r ops_line; eval "$ops_line"`]));
+  await place.isEmpty();
 });
 
-test("commands are refused for a host that is no worker, outside of a session, and with a NUL", async (t) => {
-  const place = await Place.make(t, "ssh");
+test("HR-337 commands are refused for a host that is no worker, outside of a session, and where they are no text", async (t) => {
+  const place = await CommandPlace.make(t, "ssh");
   const text = `
 def error(call):
     try:
         call()
     except Exception as e:
         return f"{type(e).__name__}: {e}"
-says = [error(lambda: ops.run_ssh("127.0.0.9", "true")), error(lambda: ops.run_ssh("${HOST}", "a\\0b"))]
-del os.environ["OPS_WORKERS_FILE"]
+says = [error(lambda: ops.run_ssh("127.0.0.9", "true"))]
+says += [error(lambda: ops.run_ssh("${HOST}", bad)) for bad in ["a\\0b", os.fsdecode(b"a\\xff")]]
+del os.environ["ALLOCATION_ID"]
 print(json.dumps([*says, error(lambda: ops.run_ssh("${HOST}", "true"))]))`;
+  const noText = "ValueError: a command cannot hold NUL characters or bytes that are not UTF-8";
   assert.deepEqual(await place.answer(text), [
     "ValueError: '127.0.0.9' is not a worker of this bucket",
-    "ValueError: a command cannot hold a NUL character",
-    "RuntimeError: OPS_WORKERS_FILE is not set: workers can be reached only from a script that ops runs",
+    noText,
+    noText,
+    "RuntimeError: ALLOCATION_ID is not set: workers can be reached only from a script that ops runs",
   ]);
+});
+
+test("HR-338 of an output that is longer than run_output_limit the beginning comes, and a line that says so", async (t) => {
+  const place = await CommandPlace.make(t, "ssh", { outputLimit: 8 });
+  const text = `
+done = ops.run_ssh("${HOST}", "seq 1000; echo short >&2")
+print(json.dumps([done.stdout, done.stderr]))`;
+  assert.deepEqual(await place.answer(text), ["1\n2\n3\n4\n\n… more was not kept (run_output_limit)\n", "short\n"]);
 });
 
 const CONFS: [string, string | undefined, unknown][] = [

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { cancelledFailure } from "../../lib/core/errors.ts";
+import type { HookRuntimeOptions } from "../../lib/hook/routes.ts";
 import { testRuntime } from "../helpers/hook-runtime.ts";
 import { until } from "../helpers/temporary.ts";
 
@@ -397,3 +399,73 @@ test("T-96 a waiter whose client has gone leaves the queue", async (t) => {
   await one.ask("POST", "/semaphore/release", { body });
   assert.equal((await wait).body.allocation_id, three.id);
 });
+
+test("HR-337 HR-338 a command goes to the worker that is named, with its time, and its end is the answer", async (t) => {
+  const given: object[] = [];
+  const end = { exit_code: 3, stdout: "out\n", stderr: "", reason: "exit" };
+  const command: HookRuntimeOptions["command"] = async (_script, order) => {
+    given.push(order);
+    return end;
+  };
+  const { script } = await testRuntime(t, { command });
+  const { ask } = script({ event: "health_check" });
+  const order = { worker: "10.0.0.2", command: "a\n'b' ü" };
+  assert.deepEqual(await ask("POST", "/worker/command", { body: order }), { status: 200, body: end });
+  await ask("POST", "/worker/command", { body: { ...order, timeout_seconds: 0 } });
+  assert.deepEqual(given, [
+    { ...order, timeout_seconds: 300 },
+    { ...order, timeout_seconds: 0 },
+  ]);
+});
+
+test("HR-337 a command for what is no worker, or that is no text, is refused", async (t) => {
+  const { ask } = (await testRuntime(t)).script();
+  const refused = async (body: object) => {
+    const { status, body: answer } = await ask("POST", "/worker/command", { body });
+    return [status, answer.error];
+  };
+  assert.deepEqual(await refused({ worker: "10.0.0.9", command: "true" }), [404, '"10.0.0.9" is not a worker of this bucket']);
+  for (const [more, field] of [
+    [{ command: "a\0b" }, "command"],
+    [{ command: "a\ud800" }, "command"],
+    [{ worker: 7 }, "worker"],
+    [{ timeout_seconds: -1 }, "timeout_seconds"],
+    [{ timeout_seconds: 0.5 }, "timeout_seconds"],
+  ] as const) {
+    const [status, error] = await refused({ worker: "10.0.0.1", command: "true", ...more });
+    assert.deepEqual([status, String(error).split(":")[0]], [400, field]);
+  }
+});
+
+for (const what of ["its client leaves", "its script ends", "the session is cancelled"] as const)
+  test(`HR-340 a command ends when ${what}; the end of a script waits for it`, async (t) => {
+    let ending: AbortSignal | undefined;
+    const over = Promise.withResolvers<void>();
+    const command: HookRuntimeOptions["command"] = async (_script, _order, signal) => {
+      ending = signal;
+      await over.promise;
+      throw cancelledFailure();
+    };
+    const { script, cancel } = await testRuntime(t, { command });
+    const { ask, end } = script();
+    const client = new AbortController();
+    const answer = ask("POST", "/worker/command", {
+      body: { worker: "10.0.0.1", command: "true" },
+      ...(what === "its client leaves" && { signal: client.signal }),
+    }).catch(() => undefined);
+    await until("the command runs", () => ending !== undefined);
+    if (what === "its client leaves") client.abort();
+    if (what === "the session is cancelled") cancel.abort();
+    let isEnded = false;
+    const endScript = () =>
+      end().then(() => {
+        isEnded = true;
+      });
+    const ended = what === "its script ends" ? endScript() : undefined;
+    await until("its end is asked for", () => ending?.aborted === true);
+    assert.equal(isEnded, false);
+    over.resolve();
+    await (ended ?? end());
+    const expected = { status: 503, body: { error: "The session ends" } };
+    assert.deepEqual(await answer, what === "its client leaves" ? undefined : expected);
+  });

@@ -57,7 +57,7 @@ test("HR-294 other addresses of the host do not answer", async (t) => {
 test("HR-237 HR-238 HR-240 HR-321 every route needs the three headers", async (t) => {
   const { script } = await testRuntime(t);
   const { ask } = script();
-  const body = { name: "n", namespace: "vars/job/a", key: "k", value: "v" };
+  const body = { name: "n", namespace: "vars/job/a", key: "k", value: "v", worker: "w", command: "true" };
   for (const { method, path } of HOOK_ROUTES)
     for (const header of ["X-ALLOCATION-ID", "EVENT", "COMMAND"])
       assert.deepEqual(

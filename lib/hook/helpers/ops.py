@@ -24,7 +24,7 @@ import urllib.parse
 from pathlib import Path
 from typing import Any, Iterable
 
-# How long the API may take for an answer; it is much faster, unless the answer is a wait for a semaphore.
+# How long the API may take for an answer; it is much faster, unless the answer is waited for: a semaphore, a command.
 REQUEST_SECONDS = 60
 
 
@@ -199,32 +199,30 @@ def run_ssh(
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command line on a worker: by bash, or sh where there is no bash; in the bucket's folder on the worker, or
     in / where there is none yet; with nothing to read on its standard input. For a worker with "connection": "local"
-    that is this machine; else it goes over ssh with the settings and connection of the run, as root where use_sudo says
-    so.
+    that is this machine; else it goes over the ssh connection of the run, as root where use_sudo says so.
 
     Returns the exit code and both outputs as text. Raises subprocess.CalledProcessError for another exit code than 0,
-    unless `check` is false (255 is ssh's own: it could not connect), and subprocess.TimeoutExpired when it has not
-    ended after `timeout` seconds. Then, and when this script is ended, the command's process group on the worker gets
-    TERM and after 2 s KILL. What it leaves in the background must not keep its outputs: they are waited for.
+    unless `check` is false (255 where the worker cannot be reached; stderr says why), and subprocess.TimeoutExpired when
+    it has not ended `timeout` seconds after it began. Then, and when this script is ended, the command's process group on
+    the worker gets TERM and later KILL. A lost connection does not end it. `connect_timeout` has no effect: ops.conf says
+    how long a connection may take.
     """
-    if "\0" in remote_cmd:
-        raise ValueError("a command cannot hold a NUL character")
-    worker = _worker(worker_ip)
-    is_local = worker["connection"] == "local"
-    argv = ["sh", "-c", _RUN_A_LINE]
-    if not is_local:
-        options = ["-T", "-o", f"ConnectTimeout={connect_timeout}", "-o", "LogLevel=ERROR"]
-        argv = ["ssh", "-F", _setting("OPS_SSH_CONFIG"), *options, "--", worker_ip, f"exec sh -c '{_RUN_A_LINE}'"]
-    lines = [
-        *([_AS_ROOT] if worker["use_sudo"] and not is_local else []),
-        # Where the network is gone nobody tells the worker that the time is over.
-        f"set -- {shlex.quote(worker['folder'])} {math.ceil(timeout) + 30}; {_line(_ATTEND)}",
-        _line(remote_cmd),
-    ]
-    text = "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
-    done = _attend(argv, text, timeout, f"the command on {worker_ip}", is_local)
+    if "ALLOCATION_ID" not in os.environ:
+        raise RuntimeError("ALLOCATION_ID is not set: workers can be reached only from a script that ops runs")
+    if re.search("[\0\ud800-\udfff]", remote_cmd):
+        raise ValueError("a command cannot hold NUL characters or bytes that are not UTF-8")
+    body = {"worker": worker_ip, "command": remote_cmd, "timeout_seconds": max(0, math.ceil(timeout))}
+    response = _request("POST", "/worker/command", body=body, timeout=None)
+    if response.status_code == 404:
+        raise ValueError(f"{worker_ip!r} is not a worker of this bucket")
+    response.raise_for_status()
+    end = response.json()
+    what = f"the command on {worker_ip}"
+    if end["reason"] == "timeout":
+        raise subprocess.TimeoutExpired(what, timeout, end["stdout"], end["stderr"])
+    done = subprocess.CompletedProcess(what, end["exit_code"], end["stdout"], end["stderr"])
     if check and done.returncode != 0:
-        raise CommandError(done.returncode, done.args, done.stdout, done.stderr)
+        raise CommandError(done.returncode, what, done.stdout, done.stderr)
     return done
 
 
@@ -233,9 +231,8 @@ def run_runner_target(
 ) -> subprocess.CompletedProcess[str]:
     """Runs a Makefile target of a job (this script's, on its worker) as a deploy does: through bin/runner, which lets no
     other target of the job run at the same time. Raises like `run_ssh`."""
-    host = worker_ip or allocation_ip() or ""
-    words = ["exec", "sh", _workers()["runner"], job or job_name() or "", target, "-", "-", str(max(0, int(timeout) - 1))]
-    return run_ssh(host, f"cd {shlex.quote(_worker(host)['folder'])} && {shlex.join(words)}", timeout=timeout)
+    words = ["exec", "sh", "bin/runner", job or job_name() or "", target, "-", "-", str(max(0, int(timeout) - 1))]
+    return run_ssh(worker_ip or allocation_ip() or "", shlex.join(words), timeout=timeout)
 
 
 def run_make_target(
@@ -243,9 +240,8 @@ def run_make_target(
 ) -> subprocess.CompletedProcess[str]:
     """Runs `make <target>` in the folder of a job (this script's) on a worker (its own), whatever else runs for the job.
     Raises like `run_ssh`."""
-    host = worker_ip or allocation_ip() or ""
-    folder = f"{_worker(host)['folder']}/jobs/{job or job_name()}"
-    return run_ssh(host, shlex.join(["make", "-C", folder, target]), timeout=timeout)
+    command = shlex.join(["make", "-C", f"jobs/{job or job_name()}", target])
+    return run_ssh(worker_ip or allocation_ip() or "", command, timeout=timeout)
 
 
 def find_bucket_root() -> Path:
@@ -318,7 +314,7 @@ def _request(
     *,
     query: dict[str, str] | None = None,
     body: dict[str, object] | None = None,
-    timeout: float = REQUEST_SECONDS,
+    timeout: float | None = REQUEST_SECONDS,
 ) -> Response:
     if query:
         path = f"{path}?{urllib.parse.urlencode(query, safe='/')}"
@@ -339,99 +335,3 @@ def _request(
         return Response(f"{method} {path}", answer.status, answer.read().decode())
     finally:
         connection.close()
-
-
-def _setting(name: str) -> str:
-    value = os.environ.get(name)
-    if not value:
-        raise RuntimeError(f"{name} is not set: workers can be reached only from a script that ops runs")
-    return value
-
-
-def _workers() -> dict[str, Any]:
-    return json.loads(Path(_setting("OPS_WORKERS_FILE")).read_text(encoding="utf-8"))
-
-
-def _worker(host: str) -> dict[str, Any]:
-    workers = _workers()["workers"]
-    if host not in workers:
-        raise ValueError(f"{host!r} is not a worker of this bucket")
-    return workers[host]
-
-
-# All that a command needs follows on standard input, a line for each shell on the way, so that no other user sees it in
-# the list of processes. `read` takes a line byte by byte and leaves the next one for the next shell.
-_RUN_A_LINE = 'IFS= read -r ops_line; eval "$ops_line"'
-
-_AS_ROOT = f"""if [ "$(id -u)" = 0 ]; then set --; else set -- sudo -n; fi; exec "$@" sh -c '{_RUN_A_LINE}'"""
-
-# Runs the line that comes next, in a process group of its own. Standard input stays open as long as the script on the
-# control host waits for it. When that ends, or after $2 seconds, the group is ended; the command may not have got it yet.
-_ATTEND = f"""
-exec 3<&0 4>&2 </dev/null 2>/dev/null
-IFS= read -r ops_line <&3
-cd "$1" || cd /
-shell=sh
-if command -v bash >/dev/null; then shell=bash; fi
-printf '%s\\n' "$ops_line" |
-  setsid "$shell" -c 'IFS= read -r ops_line; exec </dev/null; eval "$ops_line"' 2>&4 3<&- 4>&- &
-command=$!
-{{
-  if command -v timeout; then timeout "$2" cat; else cat; fi <&3
-  trap '' TERM
-  kill -TERM "-$command" || kill -TERM "$command"
-  tries=0
-  while {{ kill -0 "-$command" || kill -0 "$command"; }} && [ "$tries" -lt 20 ]; do
-    tries=$((tries + 1))
-    sleep 0.1 || sleep 1
-  done
-  kill -KILL "-$command" "$command"
-}} >/dev/null 4>&- &
-attendant=$!
-wait "$command"
-code=$?
-kill "$attendant"
-wait "$attendant"
-exit "$code"
-"""
-
-
-def _line(text: str) -> str:
-    """A line that runs `text`. A newline cannot be part of a line: a variable stands for it."""
-    word = shlex.quote(text).replace("\n", """'"$ops_newline"'""")
-    return f"ops_newline=$(printf '\\nx'); ops_newline=${{ops_newline%x}}; eval ' '{word}"
-
-
-def _attend(
-    argv: list[str], text: bytes, timeout: float, what: str, new_session: bool
-) -> subprocess.CompletedProcess[str]:
-    """Runs a program that gets `text` on its standard input, which stays open until the program or the time has ended."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    # In a session of its own it outlives a signal to this script's group, and can end what it started.
-    with subprocess.Popen(argv, start_new_session=new_session, **pipes) as process:
-        held = os.dup(process.stdin.fileno())
-        try:
-            out, err = process.communicate(text, timeout)
-        except subprocess.TimeoutExpired:
-            process.stdin.close()
-            os.close(held)
-            held = -1
-            out, err = _collect(process)
-            raise subprocess.TimeoutExpired(what, timeout, _text(out), _text(err)) from None
-        finally:
-            if held >= 0:
-                os.close(held)
-        return subprocess.CompletedProcess(what, process.returncode, _text(out), _text(err))
-
-
-def _collect(process: subprocess.Popen[bytes]) -> tuple[bytes | None, bytes | None]:
-    """What a program has said that was just told to end; one that does not end in time is killed."""
-    try:
-        return process.communicate(timeout=5)
-    except subprocess.TimeoutExpired as late:
-        process.kill()
-        return late.output, late.stderr
-
-
-def _text(output: bytes | None) -> str:
-    return (output or b"").decode(errors="replace")

@@ -2,6 +2,7 @@ import type { CatalogWorker } from "../../bucket/base/model.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
 import { sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
 import { Failure } from "../../core/errors.ts";
+import type { Redactor } from "../../core/redact.ts";
 import { localTransport } from "../../transport/base/local.ts";
 import { describeReceipt, type LeftListener, type Receipt, type Transport } from "../../transport/base/transport.ts";
 import { SshConnections } from "../../transport/ssh/ssh.ts";
@@ -77,7 +78,12 @@ export class Fleet {
 
   /** The way to a worker. Throws `failed` without a private key for it. */
   open(host: string): Promise<Transport> {
-    return kept(this.#opened, host, () => this.#open(host));
+    return kept(this.#opened, host, async () => this.#noting(await this.#open(host), this.#context.log.redactor));
+  }
+
+  /** Like `open`, for who keeps outputs from logs and errors: stderr is as the worker sends it, with its secrets. */
+  async openUnmasked(host: string): Promise<Transport> {
+    return this.#noting(await this.#open(host));
   }
 
   /**
@@ -124,8 +130,8 @@ export class Fleet {
   async #open(host: string): Promise<Transport> {
     const { run, launcher } = this.#context;
     const worker = this.worker(host);
-    if (worker.connection === "local") return this.#noting(localTransport(worker, run.bucketId, launcher));
-    return this.#noting((await this.#openSsh()).transport(worker, run.bucketId));
+    if (worker.connection === "local") return localTransport(worker, run.bucketId, launcher);
+    return (await this.#openSsh()).transport(worker, run.bucketId);
   }
 
   async #reach(host: string): Promise<Transport> {
@@ -184,18 +190,17 @@ export class Fleet {
   }
 
   /**
-   * Keeps the receipts of all cancelled commands, and masks the stderr of every command before an error quotes a part
-   * of it.
+   * Keeps the receipts of all cancelled commands, and with a redactor masks the stderr of every command before an error
+   * quotes a part of it.
    */
-  #noting(transport: Transport): Transport {
+  #noting(transport: Transport, redactor?: Redactor): Transport {
     const { host } = transport.worker;
-    const { redactor } = this.#context.log;
     return {
       ...transport,
       script: async (text, options) => {
         const outcome = await transport.script(text, { secrets: redactor, ...options });
         if (outcome.reason === "cancelled" && outcome.receipt && this.#context.signal.aborted) this.#note(host, outcome.receipt);
-        return { ...outcome, stderr: redactor.sentence(outcome.stderr) };
+        return redactor ? { ...outcome, stderr: redactor.sentence(outcome.stderr) } : outcome;
       },
     };
   }

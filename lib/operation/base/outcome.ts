@@ -1,6 +1,8 @@
+import { constants } from "node:os";
 import { Failure, type FailureCode, messageOf } from "../../core/errors.ts";
 import { inOneLine } from "../../core/plain-text.ts";
 import type { Redactor } from "../../core/redact.ts";
+import type { CommandOutcome } from "../../core/spawn.ts";
 import type { OperationContext } from "./context.ts";
 import type { Evidence } from "./evidence.ts";
 import type { Fleet } from "./fleet.ts";
@@ -30,6 +32,12 @@ export function troubleOf(error: unknown): Trouble {
   const grade = code === "unreachable" || code === "cancelled" ? code : "failed";
   const { reason = messageOf(error) } = (error instanceof ProgramFailure && error.details) || {};
   return { grade, message: reason };
+}
+
+/** The exit code of a command that ended by itself, else null; 128 plus the number of the signal where one ended it. */
+export function exitCodeOf({ reason, exitCode, signal }: CommandOutcome): number | null {
+  if (reason !== "exit") return null;
+  return exitCode ?? 128 + (constants.signals[signal as NodeJS.Signals] ?? 0);
 }
 
 class ProgramFailure extends Failure {

@@ -1,5 +1,4 @@
 import { createHash } from "node:crypto";
-import { constants } from "node:os";
 import type { CatalogAllocation, CatalogJob } from "../../bucket/base/model.ts";
 import { catalogAllocations, catalogJobs } from "../../bucket/catalog/catalog.ts";
 import { batches, runAll } from "../../core/async.ts";
@@ -9,7 +8,7 @@ import { parametersOf, type RunParameters } from "../../run/protocol.ts";
 import { describeCut } from "../../transport/base/transport.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 import type { Fleet } from "../base/fleet.ts";
-import { concludeWorkers, type Graded, gradeOf } from "../base/outcome.ts";
+import { concludeWorkers, exitCodeOf, type Graded, gradeOf } from "../base/outcome.ts";
 import { chooseWorkers } from "../base/workers.ts";
 import { hasGate, passGate } from "../health/gate.ts";
 import { type HookSession, withHooks } from "../hooks/hooks.ts";
@@ -181,11 +180,6 @@ function shellOf(command: string): string {
  */
 function inputOf(command: string): string {
   return `{ :; ${command}\n} </dev/null\n`;
-}
-
-function exitCodeOf({ reason, exitCode, signal }: CommandOutcome): number | null {
-  if (reason !== "exit") return null;
-  return exitCode ?? 128 + (constants.signals[signal as NodeJS.Signals] ?? 0);
 }
 
 /** What is kept of an output: its first and its last lines, and a digest of all of it. */

@@ -55,7 +55,7 @@ export async function attemptScript(host: ScriptHost, script: Script): Promise<s
   } catch (thrown) {
     error = messageOf(thrown);
   } finally {
-    running.end();
+    await running.end();
   }
   const duration_ms = Math.round(performance.now() - started);
   const how = error === null ? { exit: 0 } : { reason: inOneLine(error) };

@@ -3,7 +3,7 @@ import type { CatalogAllocation, CatalogJob, HookEvent } from "../../bucket/base
 import { catalogAllocations, catalogFiles, catalogJobs, catalogWorkers } from "../../bucket/catalog/catalog.ts";
 import { jobOfHook } from "../../bucket/catalog/choices.ts";
 import { promotionsOf } from "../../bucket/catalog/promotions.ts";
-import { loadOpsConf } from "../../bucket/workspace/settings.ts";
+import { loadOpsConf, type OpsConf } from "../../bucket/workspace/settings.ts";
 import { mapAll, sleep } from "../../core/async.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import { makePrivateFolder, writeAtomic } from "../../core/files.ts";
@@ -14,6 +14,7 @@ import { parametersOf } from "../../run/protocol.ts";
 import { RUNNER_PATH } from "../../transport/ask/runner.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 import { Fleet } from "../base/fleet.ts";
+import { runHookCommand } from "./hook-command.ts";
 import { attemptScript, type Script, type ScriptHost, upstreamOf } from "./hook-script.ts";
 
 /** A request to run the hooks that a job has for an event. */
@@ -142,10 +143,12 @@ export class HookSession {
 
   async #open(): Promise<ScriptHost> {
     const { kv, layout, log, signal } = this.#context;
-    await this.#writeWorkersFile();
+    const { settings } = await loadOpsConf(layout);
+    await this.#writeWorkersFile(settings);
     const sshConfig = await this.#sshConfig();
     const bucketRoot = await realpath(layout.root);
     const { startHookRuntime } = await import("../../hook/runtime.ts");
+    const host = { context: this.#context, fleet: this.#fleet, outputLimit: settings.runOutputLimit };
     const jobs = new Map(this.#jobs.map((job) => [job.name, job]));
     const allocations = new Map(this.#allocations.map((allocation) => [allocation.id, allocation]));
     const runtime = await startHookRuntime({
@@ -155,6 +158,7 @@ export class HookSession {
       hasHook: (name, hook) => jobs.get(name)?.hooks.some((one) => one.name === hook) ?? false,
       workers: (name) => passWorkers("pre_deploy", this.#peers.get(name) ?? []),
       dependents: (job, hook) => dependentsOf(this.#jobs, job, hook),
+      command: (script, order, ending) => runHookCommand(host, script, order, ending),
       signal,
       onSecret: (value) => log.redactor.add(value),
       waiting: (on, limitMs, work) => this.#context.progress.during(on, limitMs, work),
@@ -181,10 +185,9 @@ export class HookSession {
     }
   }
 
-  /** Tells the helpers how each worker is reached (`OPS_WORKERS_FILE`). */
-  async #writeWorkersFile(): Promise<void> {
+  /** Tells scripts how each worker is reached (`OPS_WORKERS_FILE`). */
+  async #writeWorkersFile(settings: OpsConf): Promise<void> {
     const { layout, run } = this.#context;
-    const { settings } = await loadOpsConf(layout);
     const workers = this.#fleet.workers.map(({ host, connection, root, sshUser }) => {
       const folder = `${root}/${run.bucketId}`;
       if (connection === "local") return [host, { connection, root, folder, use_sudo: false }];

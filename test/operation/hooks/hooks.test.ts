@@ -356,6 +356,17 @@ test("the workers file tells how each worker is reached; without a key there is 
   assert.doesNotMatch(activity(set), /warning/);
 });
 
+test("HR-338 a script gets the outputs of its command as they are, also with a secret that logs mask", async (t) => {
+  const script = `import ops
+ops.put_job_secret("password", "correct horse battery").raise_for_status()
+done = ops.run_ssh(ops.allocation_ip(), "echo correct horse battery; echo correct horse battery >&2")
+print(done.stdout.splitlines(), [len(line) for line in done.stderr.splitlines()])
+`;
+  const set = await setUp(t, web(script), { hosts: [A] });
+  await set.run({ kind: "cli" });
+  assert.match(activity(set), new RegExp(`web@${A} \\| \\['\\*\\*\\*'\\] \\[21\\]\n`));
+});
+
 test("a health check's script is tried again until it succeeds or has had its attempts", async (t) => {
   const third = `open("tries-" + ops.allocation_ip(), "a").write("x")
 import sys
