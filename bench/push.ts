@@ -1,11 +1,13 @@
-import { spawnSync } from "node:child_process";
+import { execFile, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
 import path from "node:path";
+import { promisify } from "node:util";
 import { LocalServer } from "../scripts/local-server.ts";
 import { sideBySide, timed } from "./measure.ts";
 
+const runAsync = promisify(execFile);
 const FOLDERS = 500;
 const FILES = 19_000;
 const CHANGED = 10;
@@ -13,7 +15,8 @@ const ROUNDS = 3;
 
 /**
  * A source of 19,000 small files, from the first byte of the push to its 202, beside `tar x` and `sync -f` of the same
- * archive on the same disk: into a new bucket, and once more after ten files have changed. Nothing is removed meanwhile,
+ * archive on the same disk: into a new bucket, and once more after ten files have changed. Beside both is the least that
+ * a program has to do which keeps revisions as trees: two trees are written, or one is linked. Nothing is removed meanwhile,
  * because some file systems make files slowly for minutes after many were removed.
  */
 export async function push(): Promise<void> {
@@ -26,19 +29,29 @@ export async function push(): Promise<void> {
     writeSource(source);
     let bucket = "";
     let places = 0;
-    const unpack = async () => {
+    const newPlace = () => path.join(folder, `place-${places++}`);
+    const unpack = (copies: number) => {
       pack(source, archive);
-      const place = path.join(folder, `place-${places++}`);
-      mkdirSync(place);
+      const targets = Array.from({ length: copies }, newPlace);
+      for (const target of targets) mkdirSync(target);
       return timed(async () => {
-        run("tar", "-C", place, "-xf", archive);
-        run("sync", "-f", place);
+        await Promise.all(targets.map((target) => runAsync("tar", ["-C", target, "-xf", archive])));
+        run("sync", "-f", folder);
+      });
+    };
+    const link = () => {
+      const target = newPlace();
+      return timed(async () => {
+        run("cp", "-al", path.join(folder, "place-0"), target);
+        run("sync", "-f", folder);
       });
     };
     const send = () => pushed(server, bucket, archive);
     console.log(`push of ${FILES} files of about 1 KB in ${FOLDERS} folders until its 202, ${cpus().length} cores`);
     await sideBySide(ROUNDS, {
-      "tar x and sync -f": unpack,
+      "tar x and sync -f": () => unpack(1),
+      "two tar x at once and sync -f": () => unpack(2),
+      "cp -al and sync -f": link,
       "first push": async () => {
         bucket = await server.createBucket();
         return await send();

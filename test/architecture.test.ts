@@ -43,7 +43,12 @@ const MOST_FILES = 15;
 const MODULE_OWNERS: Record<string, readonly string[]> = {
   "node:child_process": ["lib/core/spawn.ts", "bin/ops.js"],
   "node:sqlite": ["lib/bucket/base/database.ts"],
-  "node:worker_threads": ["lib/server/beside.ts", "lib/server/reads.ts"],
+  "node:worker_threads": [
+    "lib/bucket/source/tree-maker.ts",
+    "lib/bucket/source/trees.ts",
+    "lib/server/beside.ts",
+    "lib/server/reads.ts",
+  ],
 };
 
 const outside = (...places: string[]) => {

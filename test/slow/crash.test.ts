@@ -16,8 +16,8 @@ import { temporaryFolder } from "../helpers/temporary.ts";
 
 const SERVER = fileURLToPath(new URL("../fixtures/faulty-server.ts", import.meta.url));
 const DYING_RUN = new URL("../fixtures/dying-run.ts", import.meta.url).href;
-const OLD = { "ops.conf": "# old\n", "workspace/workers.json": "[]\n", "templates/t/x": "old" };
-const NEW = { "workspace/workers.json": "[ ]\n", "workspace/more": "new", "templates/t/x": "new" };
+const OLD = { "ops.conf": "# old\n", "workspace/workers.json": "[]\n", "workspace/same": "same", "templates/t/x": "old" };
+const NEW = { "workspace/workers.json": "[ ]\n", "workspace/same": "same", "workspace/more/new": "new" };
 
 type Request = [method: string, target: string, body?: Buffer | string, type?: string];
 
@@ -80,14 +80,15 @@ function liveTree(layout: Layout): Record<string, string> {
   return Object.fromEntries(files);
 }
 
-const SWAP = [
-  ...["swap: ops.conf out", "swap: ops.conf in", "swap: workspace out", "swap: workspace in"],
-  ...["swap: templates out", "swap: templates in", "swap: recorded", "swap: tmp emptied", "swap: journal removed"],
-];
+const SWAPPED = ["swap: replaced", "swap: recorded", "swap: tmp emptied", "swap: journal removed"];
+const swapOf = (...paths: string[]) => [...paths.flatMap((name) => [`swap: ${name} out`, `swap: ${name} in`]), ...SWAPPED];
+/** A push replaces what differs, a rollback all. */
+const IN_PLACE = swapOf("workspace/more", "workspace/workers.json", "ops.conf", "templates");
+const WHOLE = swapOf("ops.conf", "workspace", "templates");
 const RUN = ["run: recorded", "run: launched", "run: ordered", "run: exited", "run: unlocked"];
 const POINTS = {
-  push: { untouched: ["push: received", "push: kept", "swap: staged"], changed: ["swap: journal", ...SWAP, ...RUN] },
-  rollback: { untouched: ["swap: staged"], changed: ["swap: journal", ...SWAP, ...RUN] },
+  push: { untouched: ["push: received", "push: kept", "swap: staged"], changed: ["swap: journal", ...IN_PLACE, ...RUN] },
+  rollback: { untouched: ["swap: staged"], changed: ["swap: journal", ...WHOLE, ...RUN] },
 };
 
 test("CP-168 CP-169 CP-170 CP-216 CP-217 a server that is killed at any step of a push or a rollback leaves the old source or the new one, no orphan, and a failed run", async (parent) => {

@@ -6,10 +6,9 @@ import {
   fchmodSync,
   fstatSync,
   linkSync,
-  lstatSync,
   openSync,
   readSync,
-  writeFileSync,
+  writeSync,
 } from "node:fs";
 import { hasErrno } from "../../core/errors.ts";
 import { openRegularSync, PRIVATE_FILE } from "../../core/files.ts";
@@ -31,19 +30,20 @@ interface Placed {
  * wanted. Else the file is cloned where the file system can do that, and copied where it cannot.
  */
 export function place({ target, mode, content, like }: Placed): void {
-  const source = typeof content === "string" ? openRegularSync(content) : content;
+  if (like !== undefined && isSame(like, mode, content) && isLinked(like, target)) return;
+  if (typeof content === "string") copy(content, target, mode);
+  else write(target, mode, content);
+}
+
+/**
+ * True where a file is our own, with this mode and content; false for what is no regular file, or cannot be read. Its
+ * folder is a real one: see {@link Present}. `content` is the bytes, or the path of a file.
+ */
+export function isSame(file: string, mode: number, content: Uint8Array | string): boolean {
   try {
-    if (like !== undefined && isLike(like, mode, source) && isLinked(like, target)) return;
-    if (typeof source !== "number") {
-      write(target, mode, source);
-      return;
-    }
-    const isReadOnly = (mode & 0o222) === 0 && (fstatSync(source).mode & 0o7777) === mode;
-    if (isReadOnly && isLinked(content as string, target)) return;
-    copyFileSync(content as string, target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
-    chmodSync(target, mode);
-  } finally {
-    if (typeof source === "number") closeSync(source);
+    return holds(file, mode, content);
+  } catch {
+    return false;
   }
 }
 
@@ -58,10 +58,22 @@ function isLinked(file: string, target: string): boolean {
   }
 }
 
+function copy(file: string, target: string, mode: number): void {
+  const source = openRegularSync(file);
+  try {
+    const isReadOnly = (mode & 0o222) === 0 && (fstatSync(source).mode & 0o7777) === mode;
+    if (isReadOnly && isLinked(file, target)) return;
+    copyFileSync(file, target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
+    chmodSync(target, mode);
+  } finally {
+    closeSync(source);
+  }
+}
+
 function write(target: string, mode: number, bytes: Uint8Array): void {
   const descriptor = openSync(target, "wx", PRIVATE_FILE);
   try {
-    writeFileSync(descriptor, bytes);
+    for (let at = 0; at < bytes.length; ) at += writeSync(descriptor, bytes, at);
     fchmodSync(descriptor, mode);
   } finally {
     closeSync(descriptor);
@@ -72,32 +84,30 @@ const COMPARED_BYTES = 64 * 1024;
 /** Where pieces of files are read to be compared, in one step each. */
 const [ownPiece, otherPiece] = [Buffer.alloc(COMPARED_BYTES), Buffer.alloc(COMPARED_BYTES)];
 
-/** {@link holds}; false for what is no regular file, lies behind a link, or cannot be read. */
-function isLike(file: string, mode: number, source: Uint8Array | number): boolean {
+function holds(file: string, mode: number, content: Uint8Array | string): boolean {
+  const source = typeof content === "string" ? openRegularSync(content) : content;
   try {
-    return holds(file, mode, source);
-  } catch {
-    return false;
+    const descriptor = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    try {
+      const found = fstatSync(descriptor);
+      const size = typeof source === "number" ? fstatSync(source).size : source.length;
+      if (!found.isFile() || found.size !== size) return false;
+      return (found.mode & 0o7777) === mode && found.uid === process.geteuid?.() && hasBytes(descriptor, source, size);
+    } finally {
+      closeSync(descriptor);
+    }
+  } finally {
+    if (typeof source === "number") closeSync(source);
   }
 }
 
-/** True where a file is our own, with this mode and content. */
-function holds(file: string, mode: number, source: Uint8Array | number): boolean {
-  const size = typeof source === "number" ? fstatSync(source).size : source.length;
-  // Looked at before it is opened: where there is none, an error would cost more than a file.
-  const found = lstatSync(file, { throwIfNoEntry: false });
-  if (found?.size !== size || (found.mode & 0o7777) !== mode || found.uid !== process.geteuid?.()) return false;
-  const descriptor = openRegularSync(file);
-  try {
-    for (let at = 0; at < size; ) {
-      const count = readSync(descriptor, ownPiece, 0, COMPARED_BYTES, at);
-      const wanted = typeof source === "number" ? otherPiece : source.subarray(at, at + count);
-      if (typeof source === "number") readSync(source, otherPiece, 0, count, at);
-      if (count === 0 || Buffer.compare(ownPiece.subarray(0, count), wanted.subarray(0, count)) !== 0) return false;
-      at += count;
-    }
-    return true;
-  } finally {
-    closeSync(descriptor);
+function hasBytes(descriptor: number, source: Uint8Array | number, size: number): boolean {
+  for (let at = 0; at < size; ) {
+    const count = readSync(descriptor, ownPiece, 0, COMPARED_BYTES, at);
+    const wanted = typeof source === "number" ? otherPiece : source.subarray(at, at + count);
+    if (typeof source === "number") readSync(source, otherPiece, 0, count, at);
+    if (count === 0 || Buffer.compare(ownPiece.subarray(0, count), wanted.subarray(0, count)) !== 0) return false;
+    at += count;
   }
+  return true;
 }

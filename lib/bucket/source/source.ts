@@ -1,6 +1,5 @@
 import { createHash, hash, randomUUID } from "node:crypto";
-import { mkdirSync } from "node:fs";
-import { open, rename } from "node:fs/promises";
+import { chmod, open, rename } from "node:fs/promises";
 import path from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -8,20 +7,23 @@ import { createGunzip } from "node:zlib";
 import { readTar, type TarEntry } from "../../codec/archive/tar-read.ts";
 import { uuidV7 } from "../../codec/uuid.ts";
 import { cancelledFailure, Failure, hasErrno, messageOf, throwIfCancelled } from "../../core/errors.ts";
-import { exists, flushFolder, makePrivateFolder, PRIVATE_FILE, remove, setFolders } from "../../core/files.ts";
+import { exists, flushFolder, makePrivateFolder, PRIVATE_FILE, remove } from "../../core/files.ts";
 import { faultPoint } from "../../core/self.ts";
-import { type Layout, SOURCE_PATHS } from "../base/layout.ts";
-import { place } from "./place.ts";
+import type { Layout } from "../base/layout.ts";
 import { currentRevision, findRevision, listRevisions, type Revision, type StoredRevision, withoutMarks } from "./revisions.ts";
 import { SOURCE_LIMITS, SourceRules } from "./source-rules.ts";
-import { discardLeftovers, finishInterrupted, flushTree, install } from "./swap.ts";
+import { discardLeftovers, finishInterrupted, flushTree, install, type Prepared } from "./swap.ts";
+import { Trees } from "./trees.ts";
+
+type Summary = Pick<StoredRevision, "size_bytes" | "file_count" | "sha256">;
 
 /**
- * A verified upload: `<folder>/tree/` holds it and nothing else, its files read-only; `<folder>/live/` holds the copy that
- * is to be the source. Files of the revision before and of the source that stay as they are belong to both.
+ * A verified upload: `<folder>/tree/` holds it and nothing else, its files read-only, shared with the revision before
+ * where they stay as they are; `<folder>/live/` holds what has to be put into the source, at these paths.
  */
-interface ReceivedSource extends Pick<StoredRevision, "size_bytes" | "file_count" | "sha256"> {
+interface ReceivedSource extends Summary {
   folder: string;
+  paths: readonly string[];
 }
 
 const READ_ONLY = { file: 0o444, program: 0o555, folder: 0o555 } as const;
@@ -45,17 +47,17 @@ export async function receiveSource(
     const [tree, live] = [path.join(folder, "tree"), path.join(folder, "live")];
     for (const one of [tree, live]) await makePrivateFolder(one);
     const before = await currentRevision(layout);
-    const trees = [
-      { folder: tree, like: before === null ? undefined : path.join(layout.revisions, before), modes: READ_ONLY },
-      { folder: live, like: (await exists(layout.workspace)) ? layout.root : undefined, modes: LIVE },
-    ];
-    const summary = await unpack(archiveOf(body, gzip, signal), { trees, large: path.join(folder, "large") });
-    for (const name of SOURCE_PATHS)
-      if (await exists(path.join(live, name))) await setFolders(path.join(live, name), LIVE.folder);
+    const like = before === null ? undefined : path.join(layout.revisions, before);
+    await using trees = new Trees([
+      { folder: tree, modes: READ_ONLY, like },
+      { folder: live, modes: LIVE, replaces: layout.root },
+    ]);
+    const summary = await unpack(archiveOf(body, gzip, signal), trees, path.join(folder, "large"));
+    const [, paths = []] = await trees.finish();
     await flushTree(folder, summary.file_count);
     faultPoint("push: received");
     throwIfCancelled(signal);
-    return { folder, ...summary };
+    return { folder, paths, ...summary };
   } catch (error) {
     await remove(folder);
     if (hasErrno(error, "ENOSPC", "EDQUOT"))
@@ -69,17 +71,18 @@ export async function receiveSource(
  * {@link install}; tmp/ is emptied. To be called under the bucket's lock; may be killed at any moment.
  */
 export async function acceptSource(layout: Layout, received: ReceivedSource, runId: string): Promise<Revision> {
-  const { folder, ...summary } = received;
+  const { folder, paths, ...summary } = received;
   const created = { created_at: new Date().toISOString(), run_id: runId };
   const revision: StoredRevision = { id: uuidV7(), ...created, ...summary, build_status: "pending" };
   const accepted = await becomeSource(layout, revision, async () => {
     await makePrivateFolder(layout.revisions);
     const kept = path.join(layout.revisions, revision.id);
     await rename(path.join(folder, "tree"), kept);
-    await setFolders(kept, READ_ONLY.folder);
+    // Only now: a folder that cannot be written cannot be moved.
+    await chmod(kept, READ_ONLY.folder);
     faultPoint("push: kept");
     await flushFolder(layout.revisions);
-    return path.join(folder, "live");
+    return { copied: path.join(folder, "live"), paths };
   });
   await remove(folder);
   return accepted;
@@ -95,7 +98,7 @@ export async function restoreRevision(layout: Layout, revisionId?: string): Prom
 }
 
 /** Makes a revision the source, once `prepare` has put it in its place. A failure before the swap leaves nothing. */
-async function becomeSource(layout: Layout, revision: StoredRevision, prepare?: () => Promise<string>): Promise<Revision> {
+async function becomeSource(layout: Layout, revision: StoredRevision, prepare?: () => Promise<Prepared>): Promise<Revision> {
   try {
     await install(layout, revision, await prepare?.());
   } catch (error) {
@@ -121,34 +124,23 @@ export async function recoverSource(layout: Layout): Promise<void> {
   await discardLeftovers(layout);
 }
 
-/** A tree that is made of an archive; `like` is a tree that may have the same files already. */
-interface Tree {
-  folder: string;
-  like: string | undefined;
-  modes: Record<"file" | "program", number>;
-}
-
-/** What is made of an archive; `large` is for a file that is not held in memory. */
-interface Unpacked {
-  trees: readonly Tree[];
-  large: string;
-}
-
-async function unpack(archive: AsyncIterable<Uint8Array>, wanted: Unpacked): Promise<Omit<ReceivedSource, "folder">> {
+/** Puts the files of an archive into trees; a file that is not held in memory is first written to `<large><number>`. */
+async function unpack(archive: AsyncIterable<Uint8Array>, trees: Trees, large: string): Promise<Summary> {
   const rules = new SourceRules();
-  const made = new Set<string>();
   const files: { path: string; sum: string }[] = [];
   let size_bytes = 0;
   for await (const entry of readTar(archive)) {
-    const parts = rules.admit(entry);
-    const name = parts.join("/");
-    const above = entry.type === "directory" ? name : path.dirname(name);
-    if (!made.has(above)) for (const { folder } of wanted.trees) mkdirSync(`${folder}/${above}`, { recursive: true });
-    made.add(above);
-    if (entry.type !== "file") continue;
-    const executable = (entry.mode & 0o100) !== 0;
-    const sha256 = await placeEntry(entry, name, wanted);
-    files.push({ path: name, sum: `${sha256} ${executable ? "0755" : "0644"} ${name}\n` });
+    const name = rules.admit(entry).join("/");
+    if (entry.type === "directory") {
+      if (name !== "") await trees.put({ name, kind: "folder" });
+      continue;
+    }
+    const kind = (entry.mode & 0o100) === 0 ? "file" : "program";
+    const isHeld = entry.size <= HELD_BYTES;
+    const content = isHeld ? await bytesOf(entry) : `${large}${files.length}`;
+    const sum = typeof content === "string" ? await writeEntry(entry, content, READ_ONLY[kind]) : hash("sha256", content);
+    await trees.put({ name, kind, content });
+    files.push({ path: name, sum: `${sum} ${kind === "program" ? "0755" : "0644"} ${name}\n` });
     size_bytes += entry.size;
   }
   const details = [{ path: "workspace", message: "is missing" }];
@@ -158,19 +150,8 @@ async function unpack(archive: AsyncIterable<Uint8Array>, wanted: Unpacked): Pro
   return { size_bytes, file_count: files.length, sha256: createHash("sha256").update(sums).digest("hex") };
 }
 
-/** Puts a file of an archive into each of the trees; answers its SHA-256 in hexadecimal. */
-async function placeEntry(entry: TarEntry, name: string, { trees, large }: Unpacked): Promise<string> {
-  const kind = (entry.mode & 0o100) === 0 ? "file" : "program";
-  const isHeld = entry.size <= HELD_BYTES;
-  const content = isHeld ? await bytesOf(entry) : large;
-  const sum = typeof content === "string" ? await writeEntry(entry, large, READ_ONLY[kind]) : hash("sha256", content);
-  for (const { folder, like, modes } of trees)
-    place({ target: `${folder}/${name}`, mode: modes[kind], content, like: like && `${like}/${name}` });
-  if (!isHeld) await remove(large);
-  return sum;
-}
-
-async function bytesOf({ content }: TarEntry): Promise<Uint8Array> {
+async function bytesOf({ content, whole }: TarEntry): Promise<Uint8Array> {
+  if (whole) return whole;
   const chunks: Uint8Array[] = [];
   for await (const chunk of content) chunks.push(chunk);
   return chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks);

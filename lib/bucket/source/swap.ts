@@ -16,9 +16,10 @@ import {
   writeAtomic,
 } from "../../core/files.ts";
 import { faultPoint } from "../../core/self.ts";
-import { type Infer, list, object, oneOf, optional, string } from "../../core/shape.ts";
+import { type Infer, list, object, optional, string } from "../../core/shape.ts";
 import { type Layout, SOURCE_PATHS } from "../base/layout.ts";
 import { place } from "./place.ts";
+import { Present } from "./present.ts";
 import { parseRecord, recordCurrent, removeUnlisted, STORED_REVISION, type StoredRevision } from "./revisions.ts";
 
 /** The files beside the database go before it does: a database never stands beside the write-ahead log of another one. */
@@ -28,36 +29,57 @@ export const STATE_PATHS = [...DATA_PATHS, "secrets", ".ssh", "bucket.json"] as 
 const PRIVATE: ReadonlySet<string> = new Set(["data/contents", "secrets", ".ssh"]);
 const SOURCES: ReadonlySet<string> = new Set(SOURCE_PATHS);
 
+/** A path that may be replaced: each of {@link STATE_PATHS}, and of the source each path. */
+const REPLACED = new RegExp(
+  `^(?:${[...SOURCE_PATHS, ...STATE_PATHS].join("|").replaceAll(".", "\\.")}|(?:workspace|templates)(?:/(?!\\.\\.?(?:/|$))[^/\\0]+)+)$`,
+);
+
 const CHANGE = object({
   /** The tree that wins, below `.ops/`; it never changes. */
   tree: string({ pattern: /^(revisions|restores)\/[0-9a-f-]{36}$/, means: "a tree in .ops/" }),
-  /** The paths that it replaces, in this order; a path that the tree does not have is removed. */
-  paths: list(oneOf(...SOURCE_PATHS, ...STATE_PATHS)),
+  /**
+   * The paths that it replaces, in this order, none of them below another one; a path that the tree does not have is
+   * removed.
+   */
+  paths: list(string({ pattern: REPLACED, means: "a path of the source or the state" })),
   /** The revision that a replaced source then is. */
   revision: optional(STORED_REVISION),
 });
 /** An exchange of paths in a bucket: the content of its journal. */
 type Change = Infer<typeof CHANGE>;
 
-const JOURNAL_BYTES = 64 * 1024;
+const MOST_PATHS = 500;
+/** Enough for so many of the longest paths that a source may have. */
+const JOURNAL_BYTES = 1024 * 1024;
 const FLUSHES_AT_ONCE = 16;
 /** One flush takes along what all other programs have written, too. */
 const FLUSH_LIMIT_MS = 300_000;
 /** From so many files on, one flush of the whole file system costs less than one for each file. */
 const MANY_FILES = 200;
+/** Likewise for folders, which are flushed one after the other. */
+const MANY_FOLDERS = 30;
 /** Smaller files are read and written, which costs less than the calls that could clone them. */
 const CLONED_BYTES = 64 * 1024;
 
+/** What was made before a swap: a copy of all that lies at the paths, the only ones at which a source differs. */
+export interface Prepared {
+  copied: string;
+  paths: readonly string[];
+}
+
 /** Makes a revision the source of the bucket, as described at {@link swap}. */
-export function install(layout: Layout, revision: StoredRevision, copied?: string): Promise<void> {
-  return swap(layout, { tree: `revisions/${revision.id}`, paths: [...SOURCE_PATHS], revision }, copied);
+export function install(layout: Layout, revision: StoredRevision, prepared?: Prepared): Promise<void> {
+  const tree = `revisions/${revision.id}`;
+  // So that the journal stays small, and because each path costs several steps.
+  if (!prepared || prepared.paths.length > MOST_PATHS) return swap(layout, { tree, paths: [...SOURCE_PATHS], revision });
+  return swap(layout, { tree, paths: [...prepared.paths], revision }, prepared.copied);
 }
 
 /**
  * Puts a tree in `.ops/`, whose files are on the disk, in the place of parts of the bucket. In order:
  *
- * 1. it is copied to `.ops/staging/new/` and the copy flushed; `copied` is such a copy that was made and flushed before.
- *    Files of the source that stay as they are become files of the copy too
+ * 1. what it has at these paths is copied to `.ops/staging/new/` and the copy flushed; `copied` is such a copy that was
+ *    made and flushed before. Files of the source that stay as they are become files of the copy too
  * 2. `.ops/journal.json` is written: the moment from which the new state wins
  * 3. each of the paths: the live one is renamed to `.ops/staging/old/` and the new one, if the tree has it, to its
  *    place; a file is replaced in one step
@@ -130,40 +152,47 @@ async function stage(layout: Layout, { tree, paths }: Change, copied?: string): 
     await rename(copied, path.join(staging, "new"));
     return flushFolder(path.join(staging, "new"));
   }
+  const present = new Present(layout.root, 0o755);
   for (const name of paths) {
     const source = path.join(layout.internal, tree, name);
-    const target = path.join(staging, "new", name);
-    await makePrivateFolder(path.dirname(target));
-    const like = SOURCES.has(name) ? path.join(layout.root, name) : undefined;
-    if (await exists(source)) await copy(source, { target, like }, PRIVATE.has(name) ? PRIVATE_FOLDER : 0o755);
+    await makePrivateFolder(path.dirname(path.join(staging, "new", name)));
+    const isSource = SOURCES.has(name.split("/", 1)[0] ?? "");
+    const to = { target: path.join(staging, "new", name), name, present: isSource ? present : undefined };
+    if (await exists(source)) await copy(source, to, PRIVATE.has(name) ? PRIVATE_FOLDER : 0o755);
   }
   await flushTree(staging);
 }
 
+/** Where a copy is to be, and its name in the source, if it belongs to the source: a file that is there already is shared. */
+interface Copied {
+  target: string;
+  name: string;
+  present: Present | undefined;
+}
+
 /** Copies a file, or a folder with all below it; the copies can be written by their owner. */
-async function copy(source: string, to: { target: string; like: string | undefined }, folderMode: number): Promise<void> {
-  const { target, like } = to;
+async function copy(source: string, { target, name, present }: Copied, folderMode: number): Promise<void> {
   const found = await lstat(source);
   if (!found.isDirectory()) {
     if (!found.isFile()) throw new Failure("failed", `Cannot take ${source}: it is no regular file`);
     const content = found.size < CLONED_BYTES ? await readFile(source) : source;
+    const like = present?.kindOf(name) === "file" ? present.placeOf(name) : undefined;
     return place({ target, like, content, mode: (found.mode & 0o777) | 0o200 });
   }
   await mkdir(target);
   await chmod(target, folderMode);
-  for (const name of await readdir(source)) {
-    const below = { target: path.join(target, name), like: like && path.join(like, name) };
-    await copy(path.join(source, name), below, folderMode);
-  }
+  for (const one of await readdir(source))
+    await copy(path.join(source, one), { target: path.join(target, one), name: `${name}/${one}`, present }, folderMode);
 }
 
 async function exchange(layout: Layout, { paths, revision }: Change): Promise<void> {
-  const hasSource = paths.includes("workspace");
+  const hasSource = revision !== undefined || paths.includes("workspace");
   try {
     const folders = [...new Set(paths.map((name) => path.dirname(path.join(layout.root, name))))];
     await Promise.all(folders.map(requireFolder));
-    for (const name of paths) await replace(layout, name);
-    for (const folder of folders) await flushFolder(folder);
+    for (const [index, name] of paths.entries()) await replace(layout, name, index);
+    if (folders.length < MANY_FOLDERS || !(await flushFileSystem(layout.root)))
+      for (const folder of folders) await flushFolder(folder);
     faultPoint("swap: replaced");
     if (hasSource) await recordCurrent(layout, revision);
     faultPoint("swap: recorded");
@@ -181,10 +210,10 @@ async function exchange(layout: Layout, { paths, revision }: Change): Promise<vo
   }
 }
 
-async function replace(layout: Layout, name: string): Promise<void> {
+async function replace(layout: Layout, name: string, index: number): Promise<void> {
   const live = path.join(layout.root, name);
   const next = path.join(stagingOf(layout), "new", name);
-  const old = path.join(stagingOf(layout), "old", name.replace("/", "."));
+  const old = path.join(stagingOf(layout), "old", String(index));
   const isNew = await exists(next);
   // The database is never missing, not for a moment: a folder without one is taken for no bucket.
   const inOneStep = isNew && (await lstat(next)).isFile() && (await unlessMissing(lstat(live)))?.isFile();

@@ -1,7 +1,7 @@
 import { Failure } from "../../core/errors.ts";
 import { decodeUtf8 } from "../../core/plain-text.ts";
 import { quote } from "../../core/shape.ts";
-import { BLOCK_BYTES, checksumOf, EXTENSION, type Field, fieldOf, paddingOf, USTAR } from "./tar-write.ts";
+import { BLOCK_BYTES, checksumOf, EXTENSION, FIELDS, type Field, fieldOf, paddingOf, USTAR } from "./tar-write.ts";
 
 /** Magic and version of GNU tar, which keeps times where POSIX has the prefix. */
 const GNU = "ustar  \0";
@@ -31,6 +31,8 @@ export interface TarEntry {
   size: number;
   /** To be read before the next entry is asked for; unread bytes are skipped then. */
   content: AsyncIterable<Uint8Array>;
+  /** The whole content, where the stream has brought the whole already: then `content` need not be read. */
+  whole: Uint8Array | undefined;
 }
 
 /** The most zeros behind the end of an archive; GNU tar fills up to 10 KiB. */
@@ -56,17 +58,18 @@ export async function* readTar(source: AsyncIterable<Uint8Array>): AsyncGenerato
       const header = await readHeader(reader, index);
       if (!header) return await readEnd(reader, index);
       const unread = { bytes: header.size };
-      yield { ...header, content: contentOfEntry(reader, header, unread) };
-      for await (const _ of contentOfEntry(reader, header, unread));
+      const whole = reader.held(header.size);
+      yield Object.assign(header, { content: contentOfEntry(reader, header, unread), whole });
+      if (unread.bytes > 0 && !reader.skip(unread.bytes)) for await (const _ of contentOfEntry(reader, header, unread));
       const padding = paddingOf(header.size);
-      if ((await reader.exactly(padding)).length < padding) throw cutOff(header);
+      if (!reader.skip(padding) && (await reader.exactly(padding)).length < padding) throw cutOff(header);
     }
   } finally {
     await reader.close();
   }
 }
 
-type EntryHeader = Omit<TarEntry, "content">;
+type EntryHeader = Omit<TarEntry, "content" | "whole">;
 
 /** What extended headers say about the next entry. */
 interface Extended {
@@ -79,7 +82,7 @@ async function readHeader(reader: ByteReader, index: number): Promise<EntryHeade
   const extended: Extended = {};
   const seen = new Set<string>();
   for (;;) {
-    const block = await reader.exactly(BLOCK_BYTES);
+    const block = reader.take(BLOCK_BYTES) ?? (await reader.exactly(BLOCK_BYTES));
     if (block.length < BLOCK_BYTES) throw archiveFailure(index, undefined, "the archive is cut off before its end blocks");
     if (isZero(block) && seen.size === 0) return undefined;
     checkHeader(block, index);
@@ -155,12 +158,12 @@ function decimal(text: string): number | undefined {
 
 /** The number in a field, octal or (first bit set) in base 256; undefined where it is neither or too large. */
 function numberField(block: Buffer, field: Field): number | undefined {
-  const bytes = fieldOf(block, field);
-  if (bytes[0] === 0x80) {
-    const value = BigInt(`0x${bytes.toString("hex", 1)}`);
+  const [from, length] = FIELDS[field];
+  if (block[from] === 0x80) {
+    const value = BigInt(`0x${block.toString("hex", from + 1, from + length)}`);
     return value <= Number.MAX_SAFE_INTEGER ? Number(value) : undefined;
   }
-  const digits = /^ *([0-7]+)[ \0]*$/.exec(bytes.toString("latin1"))?.[1];
+  const digits = /^ *([0-7]+)[ \0]*$/.exec(latin1Of(block, field))?.[1];
   return digits === undefined ? undefined : Number.parseInt(digits, 8);
 }
 
@@ -172,7 +175,8 @@ function pathOf(block: Buffer, index: number): string {
 }
 
 function latin1Of(block: Buffer, field: Field): string {
-  return fieldOf(block, field).toString("latin1");
+  const [from, length] = FIELDS[field];
+  return block.toString("latin1", from, from + length);
 }
 
 function untilZero(bytes: Buffer): Buffer {
@@ -225,6 +229,25 @@ class ByteReader {
     this.#source = source[Symbol.asyncIterator]();
   }
 
+  /** The next bytes, where they were read already; they stay unread. */
+  held(count: number): Buffer | undefined {
+    return this.#chunk.length < count ? undefined : Buffer.from(this.#chunk.buffer, this.#chunk.byteOffset, count);
+  }
+
+  /** Exactly `count` bytes, where they were read already. */
+  take(count: number): Buffer | undefined {
+    const held = this.held(count);
+    if (held) this.#chunk = this.#chunk.subarray(count);
+    return held;
+  }
+
+  /** Leaves out the next bytes, where they were read already; else answers false. */
+  skip(count: number): boolean {
+    if (this.#chunk.length < count) return false;
+    this.#chunk = this.#chunk.subarray(count);
+    return true;
+  }
+
   /** At least one and at most `limit` bytes; undefined at the end of the stream. */
   async some(limit: number): Promise<Uint8Array | undefined> {
     while (this.#chunk.length === 0) {
@@ -239,11 +262,12 @@ class ByteReader {
 
   /** Exactly `count` bytes, fewer only at the end of the stream. */
   async exactly(count: number): Promise<Buffer> {
+    const held = this.take(count);
+    if (held) return held;
     const pieces: Uint8Array[] = [];
     for (let left = count; left > 0; ) {
       const piece = await this.some(left);
       if (!piece) break;
-      if (piece.length === count) return Buffer.from(piece.buffer, piece.byteOffset, count);
       pieces.push(piece);
       left -= piece.length;
     }

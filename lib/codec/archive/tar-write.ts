@@ -43,9 +43,9 @@ export function fieldOf(header: Buffer, field: Field): Buffer {
 export function checksumOf(header: Buffer): number {
   let sum = 0;
   for (let at = 0; at < header.length; at++) sum += header[at] as number;
-  const field = fieldOf(header, "checksum");
-  for (const byte of field) sum -= byte;
-  return sum + field.length * 0x20;
+  const [from, length] = FIELDS.checksum;
+  for (let at = from; at < from + length; at++) sum += 0x20 - (header[at] as number);
+  return sum;
 }
 
 /** How many bytes follow `size` bytes up to the end of their last block. */

@@ -76,6 +76,18 @@ test("CP-165 CP-374 a file that a push leaves as it was is one file in both revi
   assert.deepEqual(readTree(layout.root), treeOf(layout, second.id));
 });
 
+test("CP-374 CP-169 a push that changes very many files beside others replaces the whole source", async (t) => {
+  const layout = bucket(t);
+  const files = (text: string) =>
+    Object.fromEntries(Array.from({ length: 600 }, (_, index) => [`workspace/file_${index}`, text]));
+  await pushSource(layout, { ...files("one"), "workspace/same": "same" });
+  const same = statSync(path.join(layout.workspace, "same")).ino;
+  const { id } = await pushSource(layout, { ...files("two"), "workspace/same": "same" });
+  assert.deepEqual(readTree(layout.root), treeOf(layout, id));
+  assert.equal(statSync(path.join(layout.workspace, "same")).ino, same);
+  assert.deepEqual(readdirSync(layout.uploads), []);
+});
+
 test("CP-374 a revision whose files were damaged is not taken over into the next one", async (t) => {
   const layout = bucket(t);
   const first = await push(layout, "one");

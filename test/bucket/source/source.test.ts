@@ -301,7 +301,7 @@ for (const [what, winner, act] of moments)
     const layout = bucket(t);
     const old = await push(layout, EXAMPLE);
     const received = await receiveSource(layout, streamOf(await archiveBytes(OTHER)), false, never);
-    const { folder, ...summary } = received;
+    const { folder, paths: _, ...summary } = received;
     const id = uuidV7();
     renameSync(path.join(folder, "tree"), path.join(layout.revisions, id));
     const staging = path.join(layout.internal, "staging");
