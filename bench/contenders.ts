@@ -45,14 +45,16 @@ const MITOGEN = "/usr/lib/python3/dist-packages/ansible_mitogen/plugins/strategy
 const WIDTH = "32";
 const ANSIBLE_FORKS = "50";
 
-/** The tools that are not on this machine, each with the command that installs it. */
+/** The tools that are not on this machine, or that `OPS_BENCH_WITHOUT` names, each with the way to have it. */
 export function missingTools(): Map<Tool, string> {
+  const unwanted = (process.env.OPS_BENCH_WITHOUT ?? "").split(",");
   const folders = (process.env.PATH ?? "").split(path.delimiter);
   const names = Object.keys(TOOLS) as Tool[];
   const isThere = (name: Tool) =>
     name === "mitogen" ? existsSync(MITOGEN) : folders.some((folder) => isExecutable(path.join(folder, name)));
-  const missing = names.filter((name) => !isThere(name));
-  return new Map(missing.map((name) => [name, `apt-get install -y ${TOOLS[name]}`]));
+  const missing = names.filter((name) => unwanted.includes(name) || !isThere(name));
+  const advice = (name: Tool) => (unwanted.includes(name) ? "see OPS_BENCH_WITHOUT" : `apt-get install -y ${TOOLS[name]}`);
+  return new Map(missing.map((name) => [name, advice(name)]));
 }
 
 function isExecutable(file: string): boolean {

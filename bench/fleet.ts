@@ -37,7 +37,7 @@ export async function fleet(): Promise<void> {
   if (process.getuid?.() === 0) return asUser();
   const chosen = (process.env.OPS_BENCH_PARTS ?? "").split(",").filter(Boolean);
   const missing = missingTools();
-  for (const [tool, advice] of missing) console.log(`${tool} is not installed and left out: ${advice}`);
+  for (const [tool, advice] of missing) console.log(`${tool} is left out: ${advice}`);
   // In memory: a hundred machines have a hundred disks, and one file system is slow at the work of all at once.
   const place = existsSync("/dev/shm") ? "/dev/shm" : tmpdir();
   const folder = mkdtempSync(path.join(place, "ops-bench-"));
@@ -85,7 +85,8 @@ async function asUser(): Promise<void> {
     console.log(`made the user ${USER}; to remove it afterwards: userdel -r ${USER}`);
   }
   const who = ["--reuid", USER, "--regid", USER, "--clear-groups"];
-  const kept = ["PATH", "LANG", "OPS_BENCH_PARTS", "OPS_BENCH_PROGRAM"].map((name) => `${name}=${process.env[name] ?? ""}`);
+  const names = ["PATH", "LANG", "OPS_BENCH_PARTS", "OPS_BENCH_PROGRAM", "OPS_BENCH_WITHOUT"];
+  const kept = names.map((name) => `${name}=${process.env[name] ?? ""}`);
   const env = ["env", "-i", `HOME=/home/${USER}`, ...kept];
   const self = [process.execPath, fileURLToPath(new URL("main.ts", import.meta.url)), "fleet"];
   const child = spawn("setpriv", [...who, ...env, ...self], { stdio: "inherit", cwd: "/" });

@@ -14,7 +14,7 @@ import type { Effects } from "../reach/effects.ts";
 /** The characters of a probe's evidence that are shown. */
 const SHOWN_LENGTH = 1_200;
 const ONCE = { attempts: 1, intervalSeconds: 0 };
-const FIRST_PAUSE_MS = 50;
+const SHORTEST_PAUSE_MS = 50;
 
 /** Which workers a gate is about; those of `hooked` that are disabled are not probed. */
 export interface Gated {
@@ -143,12 +143,17 @@ async function probeWorker(question: HealthQuestion, worker: string): Promise<Al
 
 /**
  * The pauses behind probes that failed, counted from the first. Most services need a moment and not a whole interval:
- * within the first interval probes come early, after 50 ms, 100, 200 …. They are no attempts.
+ * within the first interval probes come early, so that nobody waits much longer than the service needs. They are no
+ * attempts.
  */
 function* pausesOf(intervalMs: number): Generator<{ pauseMs: number; isEarly: boolean }, never> {
   const due = performance.now() + intervalMs;
   const restMs = () => Math.max(0, due - performance.now());
-  for (let pauseMs = FIRST_PAUSE_MS; pauseMs < restMs(); pauseMs *= 2) yield { pauseMs, isEarly: true };
+  let waitedMs = 0;
+  for (let pauseMs = SHORTEST_PAUSE_MS; pauseMs < restMs(); pauseMs = Math.max(SHORTEST_PAUSE_MS, waitedMs / 4)) {
+    yield { pauseMs, isEarly: true };
+    waitedMs += pauseMs;
+  }
   yield { pauseMs: restMs(), isEarly: false };
   for (;;) yield { pauseMs: intervalMs, isEarly: false };
 }

@@ -29,8 +29,10 @@ async function setUp(t: TestContext, checks: Probe[], options: Options = {}) {
     maxConcurrentUpgrades: width,
     healthCheck: { checks, timeoutSeconds: 5, wait: { attempts, intervalSeconds } },
   };
+  const pauses: (number | null)[] = [];
   const gate = async (workers: readonly string[], signal = new AbortController().signal) => {
     const context = deploys.bucket.context("deploy", signal);
+    const { mock } = t.mock.method(context.progress, "during");
     const fleet = new Fleet(context, catalogWorkers(deploys.bucket.db));
     const hooks = new HookSession(context, fleet);
     try {
@@ -39,9 +41,13 @@ async function setUp(t: TestContext, checks: Probe[], options: Options = {}) {
       await hooks.close();
       await fleet.close();
       context.log.close();
+      for (const {
+        arguments: [what, limitMs],
+      } of mock.calls)
+        if (what.includes("to become healthy")) pauses.push(limitMs);
     }
   };
-  return { deploys, job, gate };
+  return { deploys, job, gate, pauses };
 }
 
 /** Accepts connections on every loopback address and notes to which, in order. */
@@ -97,12 +103,19 @@ test("each worker has as many attempts as the manifest says; the last evidence o
   assert.equal(readFileSync(path.join(deploys.folder(A), "tries"), "utf8").split("\n").length, 4);
 });
 
-/** Fails up to the fourth time. */
-const FOURTH = 'echo x >> tries; [ "$(wc -l < tries)" -ge 4 ]';
+/** Fails up to this time. */
+const nth = (count: number) => `echo x >> tries; [ "$(wc -l < tries)" -ge ${count} ]`;
+const FOURTH = nth(4);
 
 test("HR-336 a worker that is soon healthy does not cost a whole interval", async (t) => {
   const { gate } = await setUp(t, [command(FOURTH)], { attempts: 2, intervalSeconds: 86_400 });
   await gate([A]);
+});
+
+test("HR-336 an early pause has 50 ms, or a quarter of all before it where that is more", async (t) => {
+  const { gate, pauses } = await setUp(t, [command(nth(8))], { attempts: 2, intervalSeconds: 86_400 });
+  await gate([A]);
+  assert.deepEqual(pauses, [50, 50, 50, 50, 50, 62.5, 78.125]);
 });
 
 test("HR-336 early probes are no attempts: a gate fails after the attempts of the manifest, and only then", async (t) => {
