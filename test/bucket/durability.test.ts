@@ -40,7 +40,8 @@ const PASSING = /^(tmp|\.ops\/(staging|restores|uploads))(\/|$)|\.tmp$|^\.ops\/s
 function assertDurable(steps: readonly DiskStep[]): void {
   const text = linesOf(steps).join("\n");
   const first = (from: number, found: (step: DiskStep) => boolean) => steps.findIndex((step, at) => at > from && found(step));
-  const flushOf = (folder: string, from: number) => first(from, ({ op, path }) => op === "flush" && path === folder);
+  const flushOf = (folder: string, from: number) =>
+    first(from, ({ op, path, all }) => op === "flush" && (path === folder || all));
   const inOrder = (what: string, ...positions: number[]) =>
     assert.ok(
       positions.every((at, index) => at >= 0 && at > (positions[index - 1] ?? -1)),
@@ -116,8 +117,10 @@ test("a push keeps the revision on the disk, then announces the swap, then does 
     `rename .ops/uploads/${steps.find(({ to }) => to?.startsWith(".ops/revisions/"))?.path.split("/")[2]}/tree -> .ops/revisions/${result.id}`,
     "rename .ops/.journal.json.tmp -> .ops/journal.json",
     "rename .ops/staging/new/ops.conf -> ops.conf",
-    "rename .ops/staging/new/workspace -> workspace",
-    "rename .ops/staging/new/templates -> templates",
+    "rename .ops/staging/new/workspace/workers.json -> workspace/workers.json",
+    "rename .ops/staging/new/workspace/jobs/web -> workspace/jobs/web",
+    "rename .ops/staging/new/workspace/empty -> workspace/empty",
+    "rename .ops/staging/new/templates/job.tpl -> templates/job.tpl",
     "rename .ops/.revisions.json.tmp -> .ops/revisions.json",
     "remove .ops/journal.json",
   ]);
@@ -139,6 +142,16 @@ test("CP-375 a push of many files flushes the file system once instead of each o
   assert.ok(few.every(({ all }) => !all));
 });
 
+test("CP-375 a push that changes files in many folders is as durable", async (t) => {
+  const layout = await markedBucket(t);
+  const files = (text: string) =>
+    Object.fromEntries(Array.from({ length: 40 }, (_, index) => [`workspace/jobs/job_${index}/file`, text]));
+  await push(layout, files("first"));
+  const steps = await diskSteps(layout.root, () => push(layout, files("second")));
+  assertDurable(steps);
+  assert.equal(steps.filter(({ all }) => all).length, 1);
+});
+
 test("CP-375 where the file system cannot be flushed as a whole, each file is", async (t) => {
   const layout = await markedBucket(t);
   t.mock.method(Launcher.prototype, "run", () => Promise.reject(new Error("there is no sync")));
@@ -152,11 +165,11 @@ test("a rollback and the recovery of an interrupted one are as durable as the pu
   const first = await push(layout, EXAMPLE);
   await push(layout, { "workspace/workers.json": "[]\n" });
   assertDurable(await diskSteps(layout.root, () => restoreRevision(layout, first.id)));
-  for (const point of ["swap: journal", "swap: workspace out", "swap: recorded"]) {
+  for (const [turn, point] of ["swap: journal", "swap: workspace/workers.json out", "swap: recorded"].entries()) {
     onFaultPoint((reached) => {
       if (reached === point) throw new Error("stopped");
     });
-    await assert.rejects(push(layout, { "workspace/workers.json": "[ ]\n" }));
+    await assert.rejects(push(layout, { "workspace/workers.json": `[${" ".repeat(turn)}]\n` }));
     onFaultPoint(() => {});
     const steps = await diskSteps(layout.root, () => recoverSource(layout));
     assert.equal(story(steps).at(-1), "remove .ops/journal.json", point);
