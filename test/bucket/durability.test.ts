@@ -41,7 +41,7 @@ function assertDurable(steps: readonly DiskStep[]): void {
   const text = linesOf(steps).join("\n");
   const first = (from: number, found: (step: DiskStep) => boolean) => steps.findIndex((step, at) => at > from && found(step));
   const flushOf = (folder: string, from: number) =>
-    first(from, ({ op, path, all }) => op === "flush" && (path === folder || all));
+    first(from, ({ op, path, all }) => op === "flush" && (path === folder || all === true));
   const inOrder = (what: string, ...positions: number[]) =>
     assert.ok(
       positions.every((at, index) => at >= 0 && at > (positions[index - 1] ?? -1)),
