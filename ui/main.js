@@ -1,149 +1,124 @@
-import { clearActivity, offerRun, shown, showRun, startActivity, unfold } from "./activity.js";
-import { address, all, bucketPath, call, pause, queryOf, request, unless } from "./api.js";
-import { blockStarts, clearQueue, onStarted } from "./controls.js";
-import { closeDialogs, el } from "./dom.js";
-import { tick } from "./format.js";
-import { startKeys } from "./keys.js";
-import { drawSubject, viewAt } from "./routes.js";
-import { startSession } from "./sign-in.js";
+// The page: signs in, shows the view of the address, follows the server, and reads again what has changed.
+import { address, bucketPath, get, unless } from "./base/api.js";
+import { el } from "./base/dom.js";
+import { tick } from "./base/format.js";
+import { followServer } from "./base/live.js";
+import { activity } from "./frame/activity.js";
+import { startKeys } from "./frame/keys.js";
+import { drawNavigation } from "./frame/navigation.js";
+import { startPalette } from "./frame/palette.js";
+import { startSession } from "./frame/session.js";
+import { closeDialogs } from "./parts/dialog.js";
+import { blockStarts, onStarted } from "./parts/order.js";
+import { pageAt, viewAt } from "./routes.js";
 
-const TICK_MS = 5_000;
-const WAIT_S = 30;
-const POLL_MS = 10_000;
-const PROGRESS_MS = 2_000;
-const RETRY_MS = 2_000;
-const STALE_S = 35;
+const [TICK_MS, POLL_MS, FAST_MS] = [1_000, 10_000, 1_000];
 
 const main = document.getElementById("view");
-const badge = document.getElementById("live");
+const [badge, banner] = ["live", "banner"].map((id) => document.getElementById(id));
 
-let view = null;
-let place = address();
-let bucket = null;
-let buckets = [];
-let following = null;
+/** What the page shows now. */
+const shown = {
+  place: address(),
+  /** @type {import("./routes.js").View | null} */
+  view: null,
+  bucket: null,
+  buckets: [],
+  /** Ends what belongs to the view, and what belongs to the session. */
+  leaving: new AbortController(),
+  session: null,
+  /** How far each address was scrolled. */
+  scrolls: new Map(),
+};
 
-startActivity(() => {
-  showBlocked();
-  refresh();
-});
+activity.start({ onChange: refresh });
 startKeys();
+startPalette(() => shown);
 onStarted((bucketId, runId) => {
-  showRun(bucketId, runId);
-  unfold();
+  activity.show(bucketId, runId);
   refresh();
 });
-addEventListener("hashchange", () => following && open(true));
-document.getElementById("skip").addEventListener("click", () => main.focus());
-document.getElementById("reference").addEventListener("click", openReference);
+addEventListener("hashchange", () => shown.session && open());
+document.getElementById("skip").onclick = () => main.focus();
 document.addEventListener("visibilitychange", () => refresh());
-setInterval(tick, TICK_MS);
-setInterval(() => bucket?.active_run && /deployments|runs/.test(place.view) && refresh(), PROGRESS_MS);
+main.addEventListener("scroll", () => shown.scrolls.set(location.hash, main.scrollTop), { passive: true });
+setInterval(() => !document.documentElement.classList.contains("stale") && tick(), TICK_MS);
+setInterval(refresh, POLL_MS);
+setInterval(() => shown.view?.fast && shown.bucket?.active_run && refresh(), FAST_MS);
 startSession({ onSignIn, onSignOut });
 
 function onSignIn() {
-  following = new AbortController();
-  followEvents(following.signal);
-  open(false);
+  document.body.classList.remove("signed-out");
+  shown.session = new AbortController();
+  followServer({ badge, banner, onChange: refresh, signal: shown.session.signal });
+  open();
 }
 
 function onSignOut() {
-  following?.abort();
-  [following, view, bucket, buckets] = [null, null, null, []];
-  badge.textContent = "";
-  clearActivity();
-  clearQueue();
+  shown.session?.abort();
+  shown.leaving.abort();
+  Object.assign(shown, { session: null, view: null, bucket: null, buckets: [] });
+  activity.clear();
   closeDialogs();
-  drawSubject({}, null, []);
-  main.replaceChildren(el("h1", "ops"), el("p", "Sign in with the API token."));
-  document.title = "ops";
+  document.body.classList.add("signed-out");
 }
 
-async function openReference(event) {
-  event.preventDefault();
-  await call("GET", "/api/auth/session").catch(() => {});
-  location.assign("/docs/");
-}
-
-async function followEvents(signal) {
-  let heard = Date.now();
-  const clock = setInterval(refresh, POLL_MS);
-  signal.addEventListener("abort", () => clearInterval(clock));
-  for (let after = ""; !signal.aborted; ) {
-    try {
-      const query = queryOf({ timeout: WAIT_S, after });
-      const { items, next, reset } = await request("GET", `/api/events?${query}`, { signal });
-      [heard, after] = [Date.now(), next];
-      tellLive("live");
-      if (items.length > 0 || reset) await refresh();
-    } catch {
-      if (signal.aborted) return;
-      const seconds = Math.round((Date.now() - heard) / 1000);
-      tellLive(seconds > STALE_S ? `stale since ${seconds} s` : "reconnecting");
-      await pause(RETRY_MS, signal);
-    }
-  }
-}
-
-function tellLive(text) {
-  if (badge.textContent === text) return;
-  badge.textContent = text;
-  badge.className = `status ${text}`;
-}
-
-async function open(moved) {
-  const before = place;
-  place = address();
-  if (view === null || place.path !== before.path || place.view !== "runs") {
-    if (place.bucketId !== before.bucketId) bucket = null;
-    closeDialogs();
-    view = viewAt(main, {
-      ...place,
-      bucket: () => bucket,
-      refresh,
-      nameOfBucket: () => (bucket ?? buckets.find(({ id }) => id === place.bucketId))?.name ?? place.bucketId,
-      changed: bucketsChanged,
-      showRun: (id) => showRun(place.bucketId, id),
-    });
-    drawSubject(place, bucket, buckets);
-    showBlocked();
-    if (moved) main.focus({ preventScroll: true });
-    if (moved) scrollTo(0, 0);
-  }
+/** Shows the view of the address. */
+async function open() {
+  const [before, place] = [shown.place, address()];
+  const isSame = shown.view !== null && place.path === before.path && !shown.view.queried;
+  shown.place = place;
+  if (isSame) return refresh();
+  if (place.bucketId !== before.bucketId) shown.bucket = null;
+  shown.leaving.abort();
+  shown.leaving = new AbortController();
+  const { signal } = shown.leaving;
+  closeDialogs();
+  const [make] = await Promise.all([viewAt(place), readBucket().catch(() => {})]);
+  if (signal.aborted || !shown.session) return;
+  const page = pageAt(place, {
+    ...{ signal, refresh },
+    bucket: () => shown.bucket,
+    nameOfBucket: () => shown.bucket?.name ?? shown.buckets.find(({ id }) => id === place.bucketId)?.name ?? place.bucketId,
+    buckets: () => shown.buckets,
+    showRun: (runId, line) => activity.show(place.bucketId, runId, line),
+  });
+  shown.view = make(page);
+  main.replaceChildren(shown.view.element);
+  if (before.path !== place.path) main.focus({ preventScroll: true });
+  main.scrollTop = 0;
   await refresh();
+  main.scrollTop = shown.scrolls.get(location.hash) ?? 0;
 }
 
+/** Reads again what is shown. */
 async function refresh() {
-  if (!following || view === null || document.hidden) return;
-  const now = view;
-  await Promise.all([now.refresh().catch(() => {}), refreshBucket().catch(() => {})]);
-  if (view === now) document.title = [now.title, bucket?.name, "ops"].filter(Boolean).join(" · ");
+  const { view, session } = shown;
+  if (!session || document.hidden) return;
+  await readBucket().catch(() => {});
+  await view?.refresh?.();
+  if (view && view === shown.view) document.title = [view.title, shown.bucket?.name, "ops"].filter(Boolean).join(" · ");
 }
 
-async function refreshBucket() {
-  const { bucketId } = place;
-  if (bucketId === undefined) return;
-  if (buckets.length === 0) buckets = await unless(all("/api/buckets?limit=500"), []);
-  const found = await call("GET", bucketPath(bucketId));
-  if (place.bucketId !== bucketId || !following) return;
-  const isFirst = bucket === null;
-  bucket = found;
-  buckets = buckets.map((one) => (one.id === bucketId ? found : one));
-  drawSubject(place, bucket, buckets);
-  offerRun(bucketId, found.last_run?.id);
-  if (isFirst) await view?.refresh();
+/** The bucket of the address with its summary, for the navigation, the status bar and the view. */
+async function readBucket() {
+  const { bucketId } = shown.place;
+  if (!bucketId) return showFrame();
+  if (shown.buckets.length === 0) shown.buckets = (await get("/api/buckets?limit=500")).items;
+  const [bucket, summary] = await Promise.all([get(bucketPath(bucketId)), unless(get(bucketPath(bucketId, "/summary")), null)]);
+  if (shown.place.bucketId !== bucketId) return;
+  shown.bucket = { ...bucket, summary };
+  showFrame();
 }
 
-function bucketsChanged(found) {
-  buckets = found.toSorted((a, b) => a.project.localeCompare(b.project) || a.name.localeCompare(b.name));
-  const ran = found.filter(({ last_run: run }) => run);
-  const [newest] = ran.sort((a, b) => b.last_run.created_at.localeCompare(a.last_run.created_at));
-  if (newest && shown.runId === null) showRun(newest.id, newest.last_run.id);
-  return buckets;
+function showFrame() {
+  const { place, bucket, buckets } = shown;
+  const { active_run: runId, last_run: last } = bucket ?? {};
+  const run = runId && { bucketId: bucket.id, runId, kind: last?.id === runId ? last.kind : "run", created_at: last?.created_at };
+  drawNavigation({ place, bucket: place.bucketId ? bucket : null, buckets });
+  blockStarts(run || null);
+  if (bucket && last && place.bucketId === bucket.id) activity.offer(bucket.id, last.id);
+  document.getElementById("status").hidden = !place.bucketId;
 }
 
-function showBlocked() {
-  const { status, kind, bucketId } = shown;
-  const why = `${kind} runs in this bucket`;
-  blockStarts(status === "running" ? bucketId : null, why);
-}
+main.replaceChildren(el("h1.unseen", "ops"));

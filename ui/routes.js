@@ -1,102 +1,119 @@
-import { bucketPath, link } from "./api.js";
-import { bucketsView, catalogView, deploymentsView, overviewView } from "./bucket.js";
-import { actionButton, queueing, runLink } from "./controls.js";
-import { drawList, el } from "./dom.js";
-import { commandView, hooksView, jobsView, jobView, workersView } from "./fleet.js";
-import { status, words } from "./format.js";
-import { runView } from "./run.js";
-import { auditView, runsView } from "./runs.js";
-import { sourceView } from "./source.js";
+import { bucketPath, link } from "./base/api.js";
+import { el } from "./base/dom.js";
+import { bucketsView } from "./views/buckets.js";
+import { overviewView } from "./views/overview.js";
 
-/** The views of a bucket. */
+/** @typedef {{ name: string, rest?: string[], label: string, key: string, group: string, load: (isOne: boolean) => Promise<any>, total?: string, trouble?: string }} Section */
+
+const deployments = () => import("./views/deployments.js").then((it) => it.deploymentsView);
+const catalog = () => import("./views/catalog.js").then((it) => it.catalogView);
+
+/**
+ * The views of a bucket in the order of the navigation. `total` and `trouble` name what is counted beside their names.
+ * @type {Section[]}
+ */
 export const SECTIONS = [
-  { name: "", label: "Overview", key: "o", view: overviewView },
-  { name: "deployments", label: "Deployments", key: "d", view: deploymentsView },
-  { name: "jobs", label: "Jobs", key: "j", view: jobsView, one: jobView },
-  { name: "workers", label: "Workers", key: "w", view: workersView },
-  { name: "runs", label: "Runs", key: "r", view: runsView, one: runView },
-  { name: "audit", label: "Audit", key: "a", view: auditView },
-  { name: "command", label: "Run command", key: "c", view: commandView },
-  { name: "hooks", label: "Hooks", key: "h", view: hooksView },
-  { name: "catalog", label: "Catalog", key: "k", view: catalogView },
-  { name: "catalog", rest: ["kv"], label: "KV", key: "v", view: catalogView },
-  { name: "catalog", rest: ["certs"], label: "Certificates", key: "e", view: catalogView },
-  { name: "source", label: "Source", key: "s", view: sourceView },
+  { name: "", label: "Overview", key: "o", group: "", load: async () => overviewView },
+  { name: "deployments", label: "Deployments", key: "d", group: "", load: deployments },
+  { name: "runs", label: "Runs", key: "r", group: "", total: "runs", load: runs },
+  { name: "jobs", label: "Jobs", key: "j", group: "Fleet", total: "jobs", trouble: "failed", load: jobs },
+  { name: "workers", label: "Workers", key: "w", group: "Fleet", total: "workers", trouble: "unreachable", load: workers },
+  {
+    name: "catalog",
+    rest: ["certs"],
+    label: "Certificates",
+    key: "t",
+    group: "Fleet",
+    total: "certs",
+    trouble: "soon",
+    load: catalog,
+  },
+  { name: "catalog", rest: ["kv"], label: "Keys and values", key: "k", group: "Fleet", total: "kv", load: catalog },
+  { name: "catalog", label: "Catalog", key: "l", group: "Fleet", load: catalog },
+  { name: "command", label: "Run command", key: "c", group: "Act", load: command },
+  { name: "hooks", label: "Hooks", key: "h", group: "Act", total: "hooks", load: hooks },
+  { name: "source", label: "Source", key: "s", group: "History", total: "revisions", load: source },
+  { name: "audit", label: "Audit", key: "a", group: "History", load: audit },
 ];
 
-const TABS = { kv: "KV", ssh_key: "SSH key" };
-const header = document.getElementById("subject");
-const sections = document.getElementById("sections");
-
-/** Draws the view of an address. */
-export function viewAt(main, { bucketId, ...place }) {
-  const page = {
-    bucketId,
-    ...place,
-    path: (rest) => (bucketId ? bucketPath(bucketId, rest) : rest),
-    link: (...rest) => link(bucketId, ...rest),
-    action: (...about) => actionButton(page, ...about),
-    tabs: (...about) => tabsOf(page, ...about),
-  };
-  const view = viewOf(place, bucketId)(page);
-  const { title, parts = [], above = [], readers = [], heading = el("h1", title) } = view;
-  const elementOf = (one) => one.element ?? el("div.columns", one.map(elementOf));
-  main.replaceChildren(heading, ...above, ...parts.map(elementOf));
-  return { title, refresh: () => Promise.all([...parts.flat(), ...readers].map((one) => one.refresh())) };
+async function runs(isOne) {
+  return isOne ? (await import("./views/run.js")).runView : (await import("./views/runs.js")).runsView;
 }
 
-function viewOf({ known, view, rest }, bucketId) {
-  if (known && bucketId === undefined) return bucketsView;
-  const section = known && SECTIONS.find(({ name }) => name === view);
-  if (section) return rest.length > 0 && section.one ? section.one : section.view;
-  const way = el("p", el("a", { href: "#/" }, "Go to the buckets"));
-  return () => ({ title: "There is no such page", above: [way] });
+async function jobs(isOne) {
+  return isOne ? (await import("./views/job.js")).jobView : (await import("./views/jobs.js")).jobsView;
 }
 
-function tabsOf(page, view, names, chosen, before = []) {
-  const links = names.map((name) => {
-    const href = page.link(view, [...before, name]);
-    return el("a", { href, "aria-current": name === chosen && "page" }, TABS[name] ?? words(name));
-  });
-  return el("nav.tabs", { "aria-label": words(view) }, links);
+async function workers() {
+  return (await import("./views/workers.js")).workersView;
 }
 
-/** Draws where the page is. */
-export function drawSubject({ bucketId, view, rest = [] }, bucket, buckets) {
-  header.hidden = sections.hidden = !bucketId;
-  if (!bucketId) return;
+async function command() {
+  return (await import("./views/command.js")).commandView;
+}
+
+async function hooks() {
+  return (await import("./views/hooks.js")).hooksView;
+}
+
+async function source() {
+  return (await import("./views/source.js")).sourceView;
+}
+
+async function audit() {
+  return (await import("./views/audit.js")).auditView;
+}
+
+/** The section of an address; undefined for the buckets, and where there is none. */
+export function sectionAt({ bucketId, view, rest = [] }) {
+  if (!bucketId) return undefined;
   const isAt = (one) => one.name === view && (!one.rest || one.rest[0] === rest[0]);
-  const current = SECTIONS.findLast(isAt);
-  const links = SECTIONS.map((one) => ({ ...one, bucketId, isCurrent: one === current && "page" }));
-  drawList(sections, links, ({ label, name, rest, isCurrent }) =>
-    el("a", { href: link(bucketId, name, rest), "aria-current": isCurrent }, label),
-  );
-  const { active_run: active, last_run: last } = bucket ?? {};
-  const where = { bucketId, view, bucket, known: buckets.length };
-  drawList(header, [where, { bucketId, active, kind: active && last?.id === active ? last.kind : "run" }], (item) =>
-    item === where ? placeOf(where, buckets) : nowOf(item),
-  );
+  return SECTIONS.find((one) => one.rest && isAt(one)) ?? SECTIONS.find(isAt);
 }
 
-function nowOf({ bucketId, active, kind }) {
-  const run = active && runLink(bucketId, active, status("running"), ` ${words(kind)}`);
-  const says = run && [run, el("span", "Starts wait for its end."), queueing()];
-  return el("section.now", { "aria-label": "Active run" }, says);
+/**
+ * What a view gets.
+ * @typedef {object} Page
+ * @property {string} bucketId
+ * @property {string} view
+ * @property {string[]} rest the parts of the address behind the view
+ * @property {URLSearchParams} query
+ * @property {AbortSignal} signal aborts when the view is left
+ * @property {(rest?: string) => string} path of the API, below the bucket
+ * @property {(view?: string, rest?: string[], query?: object) => string} link
+ * @property {() => any} bucket the bucket and its summary, as read last; null before the first answer
+ * @property {() => Promise<any>} refresh
+ * @property {() => string} nameOfBucket
+ * @property {(runId: string, line?: number) => void} showRun in Activity
+ *
+ * What a view is.
+ * @typedef {object} View
+ * @property {string} title of the window
+ * @property {HTMLElement} element
+ * @property {() => any} [refresh] reads again: after each change on the server, and every 10 s
+ * @property {boolean} [queried] is made anew when the query of its address changes
+ * @property {boolean} [fast] is read again every second while a run goes on in the bucket
+ */
+
+/**
+ * Loads the view of an address.
+ * @param {ReturnType<typeof import("./base/api.js").address>} place
+ * @returns {Promise<(page: Page) => View>}
+ */
+export async function viewAt(place) {
+  if (place.known && !place.bucketId) return bucketsView;
+  const section = place.known && sectionAt(place);
+  if (section) return await section.load(place.rest.length > 0);
+  const way = el("p", el("a", { href: "#/" }, "Go to the buckets"));
+  return () => ({ title: "No such page", element: el("div", el("h1", "There is no such page"), way) });
 }
 
-function placeOf({ bucketId, view, bucket }, buckets) {
-  const way = [el("a", { href: "#/" }, "Buckets"), ` / ${bucket?.project ?? "…"} / `];
-  return el("nav", { "aria-label": "Where this is" }, way, switcherOf(bucketId, view, bucket, buckets));
-}
-
-function switcherOf(bucketId, view, bucket, buckets) {
-  const known = buckets.some(({ id }) => id === bucketId) ? buckets : [bucket ?? { id: bucketId, name: bucketId }];
-  const options = known.map(({ id, project, name }) => {
-    const label = bucket && project !== bucket.project ? `${project} / ${name}` : name;
-    return el("option", { value: id, selected: id === bucketId }, label);
-  });
-  const change = ({ target }) => {
-    location.hash = link(target.value, view);
+/** What a view gets, for an address. */
+export function pageAt({ bucketId, view, rest, query }, shared) {
+  return {
+    ...{ bucketId, view, rest, query },
+    path: (path = "") => (bucketId ? bucketPath(bucketId, path) : path),
+    link: (name, ...more) => link(bucketId, name, ...more),
+    ...shared,
   };
-  return el("select", { "aria-label": "Bucket", onchange: change }, options);
 }

@@ -1,0 +1,64 @@
+// Whether the server answers: told by a clock, so that a connection that has died in silence is noticed too.
+import { get, pause, queryOf, session } from "./api.js";
+import { el, patch } from "./dom.js";
+import { clockTime } from "./format.js";
+
+/** The server answers a question for changes after that long at the latest, and that much later the connection counts as slow. */
+const [WAIT_S, SLACK_MS] = [5, 3_000];
+/** Between two attempts to reach a server that gave no answer, and the time that each may take. */
+const [RETRY_MS, ATTEMPT_MS] = [2_000, 2_500];
+/** Without an answer for that long the page is stale. */
+const STALE_MS = 10_000;
+
+/**
+ * Follows the changes of all runs, and calls `onChange` after each. Shows in `badge` and `banner` how the connection is.
+ * Ends with the signal.
+ */
+export async function followServer({ badge, banner, onChange, signal }) {
+  const state = { heard: Date.now(), isLive: false };
+  session.heard = () => {
+    state.heard = Date.now();
+  };
+  const retry = new EventTarget();
+  const clock = setInterval(() => show(state, badge, banner, () => retry.dispatchEvent(new Event("now"))), 500);
+  signal.addEventListener("abort", () => clearInterval(clock));
+  const tryNow = () => retry.dispatchEvent(new Event("now"));
+  addEventListener("online", tryNow, { signal });
+  addEventListener("focus", tryNow, { signal });
+  for (let after = ""; !signal.aborted; ) {
+    const timeout = state.isLive ? WAIT_S : 0;
+    const limitMs = state.isLive ? WAIT_S * 1000 + SLACK_MS : ATTEMPT_MS;
+    try {
+      const { items, next, reset } = await get(`/api/events?${queryOf({ timeout, after })}`, { signal, limitMs });
+      const wasLive = state.isLive;
+      Object.assign(state, { isLive: true, heard: Date.now() });
+      after = next;
+      show(state, badge, banner, tryNow);
+      if (items.length > 0 || reset || !wasLive) onChange();
+    } catch {
+      state.isLive = false;
+      if (!signal.aborted)
+        await Promise.race([pause(RETRY_MS, signal), new Promise((done) => retry.addEventListener("now", done, { once: true }))]);
+    }
+  }
+}
+
+function show({ heard, isLive }, badge, banner, tryNow) {
+  const silentMs = Date.now() - heard;
+  const isStale = silentMs > STALE_MS;
+  const [kind, text] = isStale
+    ? ["stale", `no answer for ${Math.floor(silentMs / 1000)} s`]
+    : isLive
+      ? ["live", "live"]
+      : ["late", "catching up"];
+  if (badge.textContent !== text) patch(badge, el(`span.live.${kind}`, text));
+  document.documentElement.classList.toggle("stale", isStale);
+  const asOf = new Date(heard);
+  const again = el("button", { type: "button", onclick: tryNow }, "Try now");
+  const says = `The server has not answered since ${clockTime(asOf.toISOString())}. What is shown is from then; it is asked again every 2 s.`;
+  banner.hidden = !isStale;
+  if (isStale && banner.dataset.since !== String(heard)) {
+    banner.dataset.since = String(heard);
+    patch(banner, el("span", says), again);
+  }
+}

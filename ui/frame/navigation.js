@@ -1,0 +1,67 @@
+import { link } from "../base/api.js";
+import { el, patch } from "../base/dom.js";
+import { number } from "../base/format.js";
+import { item, opener } from "../parts/dialog.js";
+import { mark } from "../parts/state.js";
+import { SECTIONS, sectionAt } from "../routes.js";
+import { showKeys } from "./keys.js";
+
+const [where, sections] = ["where", "sections"].map((id) => document.getElementById(id));
+
+/** Draws where the page is, and the views of the bucket with what is counted beside them. */
+export function drawNavigation({ place, bucket, buckets }) {
+  sections.hidden = !place.bucketId;
+  patch(where, wayTo(place, bucket, buckets));
+  if (!place.bucketId) return;
+  const current = sectionAt(place);
+  const groups = [...Map.groupBy(SECTIONS, ({ group }) => group)].map(([name, own]) => [
+    name !== "" && el("h2", { key: name }, name),
+    own.map((section) => linkTo(section, place.bucketId, section === current, bucket?.summary)),
+  ]);
+  const end = [
+    el("a.end", { href: "/docs/", key: "api" }, el("span", "API"), el("span.total.code", "/docs")),
+    el("button", { type: "button", key: "keys", onclick: showKeys }, el("span", "Keys"), el("kbd", "?")),
+  ];
+  patch(sections, groups, end);
+}
+
+/** @param {import("../routes.js").Section} section */
+function linkTo({ name, rest, label, total, trouble }, bucketId, isCurrent, summary) {
+  const counted = troubleIn(summary, trouble);
+  return el(
+    "a",
+    { href: link(bucketId, name, rest), "aria-current": isCurrent && "page", key: label },
+    el("span", label),
+    counted > 0 && el("span.trouble", { class: trouble }, mark(trouble, { label: `${trouble}:` }), number(counted)),
+    summary?.totals?.[total] !== undefined && el("span.total", number(summary.totals[total])),
+  );
+}
+
+/** What of a summary a section's trouble is. */
+function troubleIn(summary, trouble) {
+  if (!summary?.problems || !trouble) return 0;
+  if (trouble === "soon") return summary.certs.total;
+  const own = summary.problems.items.filter(({ kind }) => kind === trouble);
+  return trouble === "failed" ? new Set(own.map(({ job }) => job)).size : own.length;
+}
+
+function wayTo({ bucketId, view, rest }, bucket, buckets) {
+  if (!bucketId) return [el("a", { href: "#/", "aria-current": "page" }, "Buckets")];
+  const name = bucket?.name ?? buckets.find(({ id }) => id === bucketId)?.name ?? "…";
+  const project = bucket?.project ?? buckets.find(({ id }) => id === bucketId)?.project ?? "…";
+  const others = () =>
+    buckets.map((one) =>
+      item(`${one.project} / ${one.name}`, () => (location.hash = link(one.id, one.id === bucketId ? "" : view))),
+    );
+  const switcher = opener([el("b", name), " ▾"], others, {
+    menu: true,
+    class: "quiet",
+    "aria-label": `Bucket ${name}, switch`,
+    key: "bucket",
+  });
+  switcher.own = true;
+  switcher.key = `${bucketId} ${name} ${buckets.length} ${view}`;
+  const deeper = view === "runs" &&
+    rest[0] && ["/", el("a", { href: link(bucketId, "runs") }, "Runs"), "/", el("span.code", `…${rest[0].slice(-8)}`)];
+  return [el("a", { href: "#/" }, "Buckets"), "/", el("span", project), "/", switcher, deeper];
+}

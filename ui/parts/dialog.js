@@ -1,0 +1,121 @@
+import { alertPlace, button, el, tell } from "../base/dom.js";
+
+let dialogs = 0;
+
+/**
+ * Asks a question, then does `submit`. A failure keeps the question open and says why. Answers whether it was done.
+ * @param {{ title: string, says?: any[], fields?: any, word?: string | false, action: string, leave?: string, danger?: boolean,
+ *   wide?: boolean, foot?: any, submit?: () => any }} question `word` has to be typed where something dangerous is asked
+ */
+export function ask({ title, says = [], fields, word, action, leave = "Cancel", danger, wide, foot, submit }) {
+  const { promise, resolve } = Promise.withResolvers();
+  const problem = alertPlace();
+  const typed = el("input", { autocomplete: "off", spellcheck: "false" });
+  const confirm = el(danger ? "button.danger" : "button.primary", { autofocus: leave === "" }, action);
+  const isRight = () => !word || typed.value.trim() === word;
+  const match = () => {
+    confirm.disabled = !isRight();
+  };
+  const form = el(
+    "form",
+    { oninput: match, autocomplete: "off" },
+    says.map((sentence) => sentence && el("p", sentence)),
+    fields,
+    word && el("label.field", el("span", "Type ", el("b", word), " to go on"), typed),
+    problem,
+    el("footer", el("span", foot), leave !== "" && button(leave, () => dialog.close()), confirm),
+  );
+  form.onsubmit = async (event) => {
+    event.preventDefault();
+    if (!isRight()) return;
+    Object.assign(confirm, { disabled: true, ariaBusy: "true" });
+    tell(problem, "");
+    try {
+      await submit?.();
+      resolve(true);
+      dialog.close();
+    } catch (error) {
+      tell(problem, error.message, error.way);
+    }
+    confirm.ariaBusy = null;
+    match();
+  };
+  match();
+  const id = `dialog-${++dialogs}`;
+  const before = document.activeElement;
+  const dialog = el("dialog", { "aria-labelledby": id, class: wide && "wide" }, el("h2", { id }, title), form);
+  dialog.onclose = () => {
+    dialog.remove();
+    if (before instanceof HTMLElement && before.isConnected) before.focus({ preventScroll: true });
+    resolve(false);
+  };
+  document.body.append(dialog);
+  dialog.showModal();
+  return promise;
+}
+
+/** Closes every dialog. */
+export function closeDialogs() {
+  for (const dialog of /** @type {NodeListOf<HTMLDialogElement>} */ (document.querySelectorAll("dialog[open]"))) dialog.close();
+}
+
+/**
+ * A button that opens a small box below it: a menu, or a reason. What is in the box is made when it opens.
+ * @param {any} label
+ * @param {() => any[]} content
+ * @param {Record<string, any>} [attributes]
+ */
+export function opener(label, content, { menu = false, ...attributes } = {}) {
+  const box = el("div", { popover: "auto", class: menu ? "menu" : "pad", role: menu ? "menu" : null });
+  const trigger = button(label, open, { "aria-haspopup": menu ? "menu" : "dialog", "aria-expanded": "false", ...attributes });
+  box.addEventListener("toggle", ({ newState }) => {
+    trigger.setAttribute("aria-expanded", String(newState === "open"));
+    if (newState === "closed") box.remove();
+  });
+  box.onkeydown = (event) => {
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const items = /** @type {HTMLElement[]} */ ([...box.querySelectorAll(".item")]);
+    if (!by || items.length === 0) return;
+    event.preventDefault();
+    items.at((items.indexOf(/** @type {HTMLElement} */ (document.activeElement)) + by) % items.length)?.focus();
+  };
+  function open() {
+    box.replaceChildren(...content().flat().filter(Boolean));
+    box.onclick = ({ target }) => /** @type {Element} */ (target).closest?.(".item") && box.hidePopover();
+    document.body.append(box);
+    box.showPopover();
+    const { left, right, bottom, top } = trigger.getBoundingClientRect();
+    const { width, height } = box.getBoundingClientRect();
+    const isBelow = bottom + height + 4 < innerHeight;
+    box.style.top = `${isBelow ? bottom + 4 : Math.max(4, top - height - 4)}px`;
+    box.style.left = `${Math.max(8, left + width < innerWidth - 8 ? left : right - width)}px`;
+    /** @type {HTMLElement} */ (box.querySelector(".item, button, a"))?.focus();
+  }
+  return trigger;
+}
+
+/** An entry of a menu. */
+export function item(label, onclick, { dangerous = false } = {}) {
+  const attributes = { type: "button", role: "menuitem", onclick, class: dangerous && "dangerous" };
+  return el("button.item", attributes, label);
+}
+
+const STAYS_MS = 8_000;
+
+/** A short notice at the corner; one with something to press, or an error, stays until it is closed. */
+export function toast(text, { error = false, controls = [] } = {}) {
+  const place = document.getElementById("toasts");
+  const one = el(
+    "div.toast",
+    { class: error && "error" },
+    el("div", el("p", text), el("div.controls", controls)),
+    button("Close", close, { class: "small quiet" }),
+  );
+  function close() {
+    one.remove();
+  }
+  place.append(one);
+  while (place.children.length > 3) place.firstElementChild.remove();
+  if (!error && controls.length === 0) setTimeout(close, STAYS_MS);
+  return { close };
+}

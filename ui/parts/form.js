@@ -1,0 +1,45 @@
+import { el } from "../base/dom.js";
+
+/** A box to tick, with its label. */
+export function tickBox(label, { hint, ...attributes } = /** @type {any} */ ({})) {
+  return el("label.tick", el("input", { type: "checkbox", ...attributes }), el("span", label, hint && el("small", hint)));
+}
+
+/** A choice of one. */
+export function choice(label, options, chosen, onchange) {
+  const all = options.map(([value, text]) => el("option", { value, selected: value === chosen }, text));
+  return el("label.choose", `${label} `, el("select", { onchange: ({ target }) => onchange(target.value) }, all));
+}
+
+/**
+ * Fields of a form.
+ * @param {{ name: string, label: any, hint?: string, type?: string, rows?: number, options?: string[], value?: any }[]} table
+ */
+export function fieldsOf(table) {
+  const labels = table.map(({ name, label, hint, ...attributes }) => {
+    if (attributes.type === "checkbox") return tickBox(label, { name, hint, ...attributes });
+    return el("label.field", el("span", label), inputOf({ name, ...attributes }), hint && el("small", hint));
+  });
+  const inputs = labels.map((label) => /** @type {HTMLLabelElement} */ (label).control);
+  const values = () => {
+    const filled = table.map(({ name }, index) => [name, filledIn(inputs[index])]);
+    return Object.fromEntries(filled.filter(([, value]) => value !== undefined));
+  };
+  return { labels, inputs, values };
+}
+
+/** @param {any} attributes */
+function inputOf({ options, rows, value, ...attributes }) {
+  const plain = { autocomplete: "off", spellcheck: "false", ...attributes };
+  const choices = options?.map((one) => el("option", one));
+  if (choices) return el("select", attributes, choices);
+  return rows ? el("textarea.code", { rows, ...plain }, value) : el("input", { value, ...plain });
+}
+
+/** @param {any} input */
+function filledIn({ type, value, checked, files }) {
+  if (type === "checkbox") return checked || undefined;
+  if (type === "file") return files[0];
+  if (value === "") return undefined;
+  return type === "number" ? Number(value) : value;
+}

@@ -1,0 +1,223 @@
+// Orders: what is asked of the server. A button asks first where the order says something, shows the order as curl, and
+// waits where another run goes on in the bucket.
+import { bucketPath, call, curlOf, link, pause, request } from "../base/api.js";
+import { button, el } from "../base/dom.js";
+import { since, words } from "../base/format.js";
+import { copying } from "./copy.js";
+import { ask, closeDialogs, item, opener, toast } from "./dialog.js";
+import { icon } from "./state.js";
+
+/**
+ * @typedef {object} Order
+ * @property {string} [method] POST by default
+ * @property {string} path below the bucket
+ * @property {any} [body] or a function that makes it
+ * @property {any[]} [says] sentences of the question; without any the order is carried out at once
+ * @property {any} [fields] more of the question: what changes and on how many
+ * @property {boolean | string} [danger] the bucket's name, or this name, has to be typed
+ * @property {string} [title] the question
+ * @property {string} [action] the word on its button
+ * @property {any} [example] the body for curl, where the body holds a secret
+ */
+
+/** The run in the way of starts: `{ bucketId, runId, kind, created_at }`, or null. */
+let inTheWay = null;
+/** Hears of each start. */
+let onStart = (_bucketId, _runId) => {};
+const LOOK_MS = 2_000;
+
+/** Says who hears of each start. */
+export function onStarted(listener) {
+  onStart = listener;
+}
+
+/** Starts of this bucket wait for that run (control-plane.md, UI). */
+export function blockStarts(run) {
+  inTheWay = run;
+  for (const one of document.querySelectorAll("[data-starts]")) showBlocked(one);
+}
+
+function blocking(bucketId) {
+  return inTheWay?.bucketId === bucketId ? inTheWay : null;
+}
+
+function showBlocked(trigger) {
+  const run = blocking(trigger.dataset.starts);
+  trigger.toggleAttribute("aria-disabled", run !== null);
+  if (run) trigger.setAttribute("aria-disabled", "true");
+  trigger.title = run ? `Not now: ${words(run.kind)} runs in this bucket` : "";
+}
+
+/**
+ * A button for an order.
+ * @param {any} page
+ * @param {string} label ends in `…` where a question follows
+ * @param {Order | (() => Order)} order
+ * @param {{ style?: string, free?: boolean, again?: boolean, done?: (answer: any) => void }} [options] `free`: it starts no run
+ */
+export function orderButton(page, label, order, { style, free = false, again = false, done } = {}) {
+  const trigger = button([again && icon("again"), label], act, { class: style });
+  if (!free) trigger.dataset.starts = page.bucketId;
+  if (!free) showBlocked(trigger);
+  async function act() {
+    if (!free && blocking(page.bucketId)) return explain(trigger, page, label, order, done);
+    trigger.setAttribute("aria-busy", "true");
+    await give(page, label, order, done);
+    trigger.removeAttribute("aria-busy");
+  }
+  return trigger;
+}
+
+/** An entry of a menu for an order. */
+export function orderItem(page, label, order, { dangerous = false, done } = /** @type {any} */ ({})) {
+  return item(label, () => give(page, label, order, done), { dangerous });
+}
+
+/** The menu with the rarer orders of a thing. */
+export function moreMenu(items, label = "More orders") {
+  return opener(icon("more"), items, { menu: true, class: "more", "aria-label": label });
+}
+
+/** Copies an order as curl, as an entry of a menu. */
+export function curlItem(page, order) {
+  return item("Copy as curl", async () => {
+    const text = commandOf(page, made(order));
+    await navigator.clipboard.writeText(text).then(
+      () => toast("The command is copied."),
+      () => ask({ title: "Copy this", fields: el("pre.scroll", text), action: "Close", leave: "" }),
+    );
+  });
+}
+
+/** Gives an order, after its question. A failure is told in the question, or else in a toast. */
+export async function give(page, label, order, done) {
+  const given = made(order);
+  const submit = () => send(page, label, given, done);
+  try {
+    await (given.says ? ask(questionOf(page, label, given, submit)) : submit());
+  } catch (error) {
+    toast(`${nameOf(label)}: ${error.message}`, { error: true, controls: [error.way].flat().filter(Boolean) });
+  }
+}
+
+function nameOf(label) {
+  return label.replace(/ …$/, "");
+}
+
+async function send(page, label, { method = "POST", path, body = {} }, done = page.refresh) {
+  const { bucketId } = page;
+  const content = method === "DELETE" ? undefined : made(body);
+  const start = async () => {
+    const answer = await call(method, page.path(path), { body: content });
+    if (answer.run_id) onStart(bucketId, answer.run_id);
+    done?.(answer);
+  };
+  try {
+    await start();
+  } catch (error) {
+    const { runId } = error;
+    if (!runId) throw error;
+    const later = button("Queue after it", () => {
+      closeDialogs();
+      startAfter(bucketId, runId, label, start);
+    });
+    error.way = [" ", el("a", { href: link(bucketId, "runs", [runId]) }, "Show that run"), " ", later];
+    throw error;
+  }
+}
+
+function explain(trigger, page, label, order, done) {
+  const run = blocking(page.bucketId);
+  const given = made(order);
+  const queue = () => {
+    const start = async () => {
+      const answer = await call(given.method ?? "POST", page.path(given.path), { body: made(given.body ?? {}) });
+      if (answer.run_id) onStart(page.bucketId, answer.run_id);
+      (done ?? page.refresh)?.(answer);
+    };
+    const submit = async () => startAfter(page.bucketId, run.runId, label, start);
+    if (given.says) ask({ ...questionOf(page, label, given, submit), action: "Queue after it" });
+    else submit();
+  };
+  const why = opener("", () => [
+    el("p", `Not now: ${words(run.kind)} runs in this bucket `, since(run.created_at), "."),
+    el(
+      "div.controls",
+      el("a.button.small", { href: link(page.bucketId, "runs", [run.runId]) }, "Show that run"),
+      button("Queue after it", queue, { class: "small item" }),
+    ),
+  ]);
+  why.getBoundingClientRect = () => trigger.getBoundingClientRect();
+  why.click();
+}
+
+/** Starts something once a run has ended, unless it is taken back. */
+async function startAfter(bucketId, runId, label, start) {
+  const state = { waits: true };
+  const takeBack = button("Take back", () => told.close());
+  const told = toast(`${nameOf(label)} starts after the run that goes on.`, { controls: [takeBack] });
+  const close = told.close;
+  told.close = () => {
+    state.waits = false;
+    close();
+  };
+  for (let after = runId; state.waits; ) {
+    await endOf(bucketId, after, state);
+    if (!state.waits) return;
+    try {
+      await start();
+      return told.close();
+    } catch (error) {
+      after = error.runId;
+      if (after) continue;
+      told.close();
+      toast(`${nameOf(label)} was not started: ${error.message}`, { error: true });
+      return;
+    }
+  }
+}
+
+async function endOf(bucketId, runId, state) {
+  let run = { status: "running" };
+  while (run.status === "running" && state.waits) {
+    await pause(LOOK_MS);
+    run = await request("GET", bucketPath(bucketId, `/runs/${runId}`)).catch(() => run);
+  }
+}
+
+function questionOf(page, label, given, submit) {
+  const { action = nameOf(label), title = `${action}?`, says, fields = [], danger } = given;
+  return {
+    title,
+    says,
+    action,
+    submit,
+    danger: Boolean(danger),
+    fields,
+    foot: copying("Copy as curl", () => commandOf(page, given), { class: "quiet" }),
+    word: danger === true ? page.nameOfBucket() : danger,
+  };
+}
+
+function made(one) {
+  return typeof one === "function" ? one() : one;
+}
+
+function commandOf(page, { method = "POST", path, body = {}, example = body }) {
+  const content = method === "DELETE" ? undefined : JSON.stringify(made(example));
+  return curlOf(method, page.path(path), content);
+}
+
+/** Asks, then cancels a run. */
+export function cancelRun(page, { id, kind }) {
+  const path = `/runs/${id}/cancel`;
+  return ask({
+    title: `Cancel this ${kind.replaceAll("_", " ")}?`,
+    says: ["It stops what runs now, after 10 seconds by force. What is done stays done."],
+    foot: copying("Copy as curl", () => curlOf("POST", page.path(path), "{}"), { class: "quiet" }),
+    action: "Cancel the run",
+    leave: "Keep it running",
+    danger: true,
+    submit: () => call("POST", page.path(path), { body: {} }),
+  });
+}

@@ -1,0 +1,68 @@
+import { button, el, patch } from "../base/dom.js";
+
+/**
+ * A region of a view: reads, and draws what was read whenever that has changed. What is on the page stays while it is read
+ * again; a failure is told above. Nothing is shown for the first 300 ms, then grey rows.
+ * @param {() => any} read
+ * @param {(data: any) => any} draw
+ * @param {{ name?: string, rows?: number }} [options] `name` of the element: `section.panel`
+ * @returns {{ element: HTMLElement, refresh: () => Promise<void>, draw: () => void, data: any }}
+ */
+export function region(read, draw, { name = "section", rows = 6 } = {}) {
+  const problem = el("p.error", { role: "alert", hidden: true });
+  const body = el("div.stack", { "aria-busy": "true" }, ghosts(rows));
+  const one = { element: el(name, problem, body), refresh, draw: redraw, data: undefined };
+  let content;
+
+  async function refresh() {
+    try {
+      const data = await read();
+      problem.hidden = true;
+      const text = JSON.stringify(data);
+      if (content === text) return;
+      content = text;
+      one.data = data;
+      redraw();
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      problem.hidden = false;
+      patch(problem, error.message, " ", button("Try again", refresh, { class: "small" }));
+      if (content === undefined) body.replaceChildren();
+      body.removeAttribute("aria-busy");
+    }
+  }
+
+  function redraw() {
+    if (one.data === undefined) return;
+    body.removeAttribute("aria-busy");
+    patch(body, draw(one.data));
+  }
+  return one;
+}
+
+/** Grey rows that stand for what is being read. */
+export function ghosts(rows) {
+  return Array.from({ length: rows }, (_, index) => el("div.ghost", { key: `ghost-${index}` }));
+}
+
+/**
+ * The head of a view.
+ * @param {{ title: any, line?: any, mark?: any, controls?: any }} parts
+ */
+export function head({ title, line, mark, controls }) {
+  return el("header.head", el("div", el("h1", mark, title), line && el("p", line)), el("div.controls", controls));
+}
+
+/** Tabs: `[name, label, count]` each has an address of its own. */
+export function tabs(page, view, names, chosen, before = []) {
+  const links = names.map(([name, label, total]) => {
+    const href = page.link(view, [...before, name]);
+    return el("a", { href, "aria-current": name === chosen && "page" }, label, total !== undefined && el("small", ` ${total}`));
+  });
+  return el("nav.tabs", { "aria-label": "Tabs" }, links);
+}
+
+/** What stands where there is nothing: a sentence, and the order that fills it. */
+export function empty(sentence, ...controls) {
+  return el("div.notice", el("p", sentence), controls.length > 0 && el("div.controls", controls));
+}

@@ -1,0 +1,114 @@
+import { el, svg } from "../base/dom.js";
+import { number } from "../base/format.js";
+
+/** The mark of each word that the server says of a run, an allocation, a worker, a gate or a certificate. */
+const MARKS = {
+  failed: "failed expired unhealthy health_failed error invalid",
+  unreachable: "unreachable",
+  running: "running checking restoring unknown pending health_pending in_progress",
+  waiting: "waiting new update unsettled not_started not_asked queued",
+  changed: "changed deployed started restarted reloaded stopped_ok restored",
+  ok: "ok succeeded skipped promoted in_sync passed healthy valid trusted known active",
+  cancelled: "cancelled interrupted",
+  disabled: "disabled removed stop stopped",
+  soon: "soon expiring warning",
+  hand: "hand drifted",
+};
+const BY_WORD = new Map(Object.entries(MARKS).flatMap(([mark, words]) => words.split(" ").map((word) => [word, mark])));
+
+/** The mark that stands for a word: `in_sync` → `ok`. */
+export function markOf(word) {
+  return BY_WORD.get(word) ?? "waiting";
+}
+
+/** States from the worst on: what is broken comes first in every list. */
+export const WORST_FIRST = [
+  "failed",
+  "unreachable",
+  "running",
+  "waiting",
+  "soon",
+  "hand",
+  "cancelled",
+  "changed",
+  "ok",
+  "disabled",
+];
+
+/** Compares words by their states, the worst first. */
+export function byTrouble(one, other) {
+  return WORST_FIRST.indexOf(markOf(one)) - WORST_FIRST.indexOf(markOf(other));
+}
+
+/** A drawing of the page's sprite. */
+export function icon(name) {
+  return svg("svg.icon", { "aria-hidden": "true" }, svg("use", { href: `#i-${name}` }));
+}
+
+/** The mark of a state, without its word; `label` is said to those who cannot see it. */
+export function mark(word, { label = "", large = false } = {}) {
+  const name = markOf(word);
+  const spoken = label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" };
+  return svg(`svg.mark.${name}`, { class: large && "large", ...spoken }, svg("use", { href: `#m-${name}` }));
+}
+
+/** A mark and its word. */
+export function state(word, text = word.replaceAll("_", " ")) {
+  return el("span.state", mark(word), text);
+}
+
+/** A mark and its word on a soft ground, where no title says them. */
+export function badge(word, text = word.replaceAll("_", " ")) {
+  return el("span.badge", { class: markOf(word) }, mark(word), text);
+}
+
+/** A small grey word: a wave, an action, a label. */
+export function tag(text) {
+  return el("span.tag", text);
+}
+
+/**
+ * Chips: each is a state with its number, and a filter. `onchange` hears the chosen words.
+ * @param {{ word: string, count: number, text?: string }[]} items
+ * @param {Set<string>} chosen
+ * @param {() => void} onchange
+ */
+export function chips(items, chosen, onchange) {
+  const toggle = (word) => () => {
+    if (!chosen.delete(word)) chosen.add(word);
+    onchange();
+  };
+  const shown = items.map(({ word, count, text = word.replaceAll("_", " ") }) =>
+    el(
+      "button.chip",
+      {
+        type: "button",
+        key: word,
+        "aria-pressed": String(chosen.has(word)),
+        disabled: count === 0 && !chosen.has(word),
+        onclick: toggle(word),
+      },
+      ...[mark(word), el("b", number(count)), text],
+    ),
+  );
+  return el("div.chips", { role: "group", "aria-label": "Filter by state" }, shown);
+}
+
+/** Progress as one bar: `{ changed, running, failed, unreachable, total }`. */
+export function progressBar({ total, ...counts }, label = "Progress") {
+  const done = ["changed", "running", "failed", "unreachable"].filter((word) => counts[word] > 0);
+  const finished = Math.min(
+    100,
+    Math.round((100 * (total - (counts.waiting ?? 0) - (counts.running ?? 0))) / Math.max(1, total)),
+  );
+  const parts = done.map((word) => {
+    const part = el(`span.${word}`, { key: word });
+    part.style.width = `${(100 * counts[word]) / Math.max(1, total)}%`;
+    return part;
+  });
+  return el(
+    "div.progress",
+    { role: "progressbar", "aria-label": label, "aria-valuenow": finished, "aria-valuemin": 0, "aria-valuemax": 100 },
+    parts,
+  );
+}

@@ -1,0 +1,230 @@
+import { address, keepQuery, link } from "../base/api.js";
+import { button, el, facts, patch } from "../base/dom.js";
+import { ago, count, duration, number, size, words } from "../base/format.js";
+import { said } from "../base/text.js";
+import { shortId } from "./copy.js";
+import { byTrouble, chips, state } from "./state.js";
+
+/** So many rows are on the page at first, and come with each `Show more`. */
+const PAGE = 200;
+const ORDER = new Intl.Collator("en", { numeric: true });
+const LABELS = {
+  worker_ip: "Worker",
+  deployment_seq: "Wave",
+  cpu: "CPU",
+  cpu_mhz: "CPU MHz",
+  memory_mb: "Memory MB",
+  ttl: "TTL",
+  rollout: "State",
+  current_version: "Runs",
+  new_version: "Target",
+  sha256: "SHA-256",
+  cert: "Certificate",
+};
+const IDS = /(^|_)(id|hash|sha256|revision)$/;
+const STATE = /^(state|status|outcome|rollout|gate|drift|build_status|last_outcome)$/;
+/** How a value is shown, by the name of its column. */
+const FORMS = [
+  [STATE, (word) => state(word)],
+  [/^job$/, (job) => el("a", { href: link(address().bucketId, "jobs", [job]) }, job)],
+  [/_bytes$/, size],
+  [/_ms$/, duration],
+  [/_(s|seconds)$/, (seconds) => duration(seconds * 1000)],
+  [/^last_run$|^run_id$/, (id) => el("a.code", { href: link(address().bucketId, "runs", [id]) }, `…${id.slice(-8)}`)],
+  [IDS, shortId],
+  [/_(at|date)$|^(at|not_after)$/, ago],
+];
+
+/** The name of a column for people. */
+export function labelOf(name) {
+  return LABELS[name] ?? words(name);
+}
+
+/** A value for people. */
+export function shown(name, value) {
+  if ((value ?? "") === "") return "";
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (Array.isArray(value) && !value.some(isNested)) return said(value.join(", "));
+  if (typeof value === "object") return isNested(value) ? el("code", said(JSON.stringify(value))) : "";
+  const [, form] = FORMS.find(([names]) => /** @type {RegExp} */ (names).test(name)) ?? [];
+  return /** @type {any} */ (form)?.(value) ?? (typeof value === "number" ? number(value) : said(value));
+}
+
+function isNested(value) {
+  return typeof value === "object" && value !== null && Object.keys(value).length > 0;
+}
+
+/** Any value for people: facts, lists and tables. */
+export function dataOf(value, title = "Result") {
+  if (!isNested(value)) return el("p", shown("", value) || "nothing");
+  if (Array.isArray(value)) {
+    if (value.some(isNested)) return dataTable({ caption: title, name: title, columns: columnsOf(value) }).with(value);
+    return el(
+      "ul",
+      value.map((one) => el("li", said(one))),
+    );
+  }
+  const entries = Object.entries(value);
+  const plainOnes = entries.filter(([, one]) => !isNested(one));
+  const nested = entries.filter(([, one]) => isNested(one));
+  return el(
+    "div.stack",
+    facts(plainOnes.map(([name, one]) => [labelOf(name), shown(name, one)])),
+    nested.map(([name, one]) => el("section", el("h3", labelOf(name)), dataOf(one, labelOf(name)))),
+  );
+}
+
+function columnsOf(rows) {
+  return Object.keys(Object.assign({}, ...rows.map((row) => (isNested(row) ? row : { value: row }))));
+}
+
+/**
+ * A table with a filter, chips for its states, an order by any column, and the rows in pages. Filter, chips and order are
+ * kept in the address.
+ * @param {object} options
+ * @param {string} options.caption for screen readers
+ * @param {string[]} [options.columns] by default those of the first row
+ * @param {Record<string, (row: any) => any>} [options.cells] how cells are shown, by column
+ * @param {Record<string, string>} [options.labels] heads that differ from the column's name
+ * @param {string} [options.name] of its part of the address, where a view has several tables
+ * @param {string} [options.stateColumn] has chips
+ * @param {any} [options.none] stands where there is no row
+ * @param {any} [options.tools] stands beside the filter
+ * @param {(row: any) => string} [options.keyOf] of a row: rows that stay keep their elements
+ */
+export function dataTable({
+  caption,
+  columns,
+  cells = {},
+  labels = {},
+  name = "",
+  stateColumn,
+  none = "There is none.",
+  tools,
+  keyOf,
+}) {
+  const inQuery = (key) => (name === "" ? key : `${name}.${key}`);
+  const given = (key) => address().query.get(inQuery(key)) ?? "";
+  const look = {
+    rows: [],
+    cut: false,
+    typed: given("q"),
+    chosen: new Set(given("state").split(",").filter(Boolean)),
+    sort: given("sort"),
+    visible: PAGE,
+  };
+  const search = el("input", { type: "search", placeholder: "Filter", "aria-label": `Filter ${caption}`, oninput: typed });
+  search.value = look.typed;
+  const [bar, tally, body] = [el("span"), el("span.small", { role: "status" }), el("div")];
+  const element = el("div.panel.listing", el("div.filters", search, bar, tally, tools), body);
+  element.own = true;
+
+  function typed() {
+    look.typed = search.value;
+    changed();
+  }
+
+  function changed() {
+    look.visible = PAGE;
+    keepQuery({ [inQuery("q")]: look.typed, [inQuery("state")]: [...look.chosen].join(), [inQuery("sort")]: look.sort });
+    draw();
+  }
+
+  function sortBy(key) {
+    look.sort = look.sort === key ? `-${key}` : key;
+    changed();
+  }
+
+  function draw() {
+    const keys = columns ?? columnsOf(look.rows);
+    const found = sorted(
+      look.rows.filter((row) => matches(row, keys, look, stateColumn)),
+      look.sort,
+    );
+    if (stateColumn) patch(bar, chips(statesIn(look.rows, stateColumn), look.chosen, changed));
+    const all = `${number(look.rows.length)}${look.cut ? " or more" : ""}`;
+    tally.textContent = found.length === look.rows.length ? count(look.rows.length, "row") : `${number(found.length)} of ${all}`;
+    if (look.cut) tally.textContent += ", cut: filter for the rest";
+    if (look.rows.length === 0) return patch(body, el("div.notice", none));
+    if (found.length === 0) return patch(body, el("p.notice", "Nothing matches the filter."));
+    const heads = keys.map((key) => headOf(key, labels[key] ?? labelOf(key), look, sortBy));
+    const rows = found.slice(0, look.visible).map((row) => rowOf(row, keys, cells, keyOf));
+    const more = found.length - look.visible;
+    patch(
+      body,
+      el("div.table", el("table", el("caption.unseen", caption), el("thead", el("tr", heads)), el("tbody", rows))),
+      more > 0 && button(`Show ${number(Math.min(PAGE, more))} more of ${number(more)}`, showMore, { class: "quiet" }),
+    );
+  }
+
+  function showMore() {
+    look.visible += PAGE;
+    draw();
+  }
+
+  return {
+    element,
+    /** Shows these rows; a list that is `cut` says so. */
+    show(rows) {
+      Object.assign(look, { rows, cut: Boolean(rows.cut) });
+      draw();
+    },
+    /** The element with these rows. */
+    with(rows) {
+      this.show(rows);
+      return element;
+    },
+  };
+}
+
+function statesIn(rows, column) {
+  const found = Map.groupBy(rows, (row) => String(row[column] ?? ""));
+  const words = [...found.keys()].filter(Boolean).sort(byTrouble);
+  return words.map((word) => ({ word, count: found.get(word).length }));
+}
+
+function matches(row, keys, { typed, chosen }, stateColumn) {
+  if (chosen.size > 0 && !chosen.has(String(row[stateColumn] ?? ""))) return false;
+  const text = keys.map((key) => textOf(row[key]).toLowerCase()).join(" ");
+  return typed
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
+}
+
+function textOf(value) {
+  return typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? "");
+}
+
+function sorted(rows, sort) {
+  if (sort === "") return rows;
+  const [by, key] = sort.startsWith("-") ? [-1, sort.slice(1)] : [1, sort];
+  const compare = STATE.test(key) ? byTrouble : ORDER.compare;
+  return rows.toSorted((one, other) => by * compare(textOf(one[key]), textOf(other[key])));
+}
+
+function headOf(key, label, { sort, rows }, sortBy) {
+  const order = { [key]: "ascending", [`-${key}`]: "descending" }[sort];
+  const isNumber = rows.some((row) => typeof row[key] === "number");
+  const sorter = button([label, order && (order === "ascending" ? " ↑" : " ↓")], () => sortBy(key), { class: "plain sorter" });
+  return el("th", { scope: "col", "aria-sort": order, class: isNumber && "number" }, label === "" ? "" : sorter);
+}
+
+function rowOf(row, keys, cells, keyOf) {
+  const all = keys.map((key, index) => {
+    const attributes = { scope: index === 0 && "row", class: typeof row[key] === "number" && "number" };
+    return el(index === 0 ? "th" : "td", attributes, cells[key] ? cells[key](row) : shown(key, row[key]));
+  });
+  return el("tr", { key: keyOf?.(row) }, all);
+}
+
+/** Lines of a unified difference. */
+export function diffOf(text) {
+  const kindOf = (line) => (/^(\+\+\+|---|@@)/.test(line) ? "place" : { "+": "added", "-": "removed" }[line[0]]);
+  const lines = text.replace(/\n$/, "").split("\n");
+  return el(
+    "pre.diff",
+    { tabindex: 0 },
+    lines.map((line) => el("span", { class: kindOf(line) }, said(line) || " ")),
+  );
+}

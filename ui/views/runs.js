@@ -1,0 +1,5 @@
+import { el } from "../base/dom.js";
+
+export function runsView(_page) {
+  return { title: "runs", element: el("h1", "runs") };
+}
