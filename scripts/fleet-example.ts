@@ -1,0 +1,107 @@
+// A bucket of 30 jobs on 40 workers of this machine, with the trouble that a real one has: for the screenshots and for the
+// tests of the console.
+import { mkdirSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import type { LocalServer } from "./local-server.ts";
+
+/** Jobs by wave: those of a wave demand the first job of the wave before. */
+const WAVES = [
+  ["consul", "etcd", "vault", "zookeeper"],
+  [
+    ...["kafka", "clickhouse", "elastic", "gitea", "grafana", "haproxy", "keycloak", "loki", "mail-relay", "mimir", "minio"],
+    ...["nats", "nginx", "ntp", "postgres", "rabbitmq", "registry", "tempo"],
+  ],
+  ["search-api", "alertmanager", "backup-agent", "billing-api", "dns-recursor", "node-agent", "prometheus"],
+  ["orders-api"],
+];
+/** Where it goes wrong in the second state. */
+const TROUBLE = { restart: "ams-b-007", gate: ["ams-a-012", "ams-c-011"], unreachable: "ams-c-020", disabled: "ams-c-038" };
+
+const START = `	@echo "$(notdir $(CURDIR)): configuration test is successful"
+	@mkdir -p data && echo $@ >> data/history`;
+const BROKEN_START = `	@for step in "Terminating process due to signal SIGTERM" "Starting controlled shutdown" "Shutdown completed"; do echo "INFO  $$step"; done
+	@echo "bin/kafka-storage.sh check: 3.8.1"
+	@echo "start: kafka.service"
+	@echo "OpenJDK 64-Bit Server VM warning: -Xmx4g exceeds cgroup soft limit" >&2
+	@for step in "Heap 4.0 GB, G1, 8 threads" "Registered signal handlers for TERM, INT, HUP" "Cluster ID = 9s0PqSgNQ3ixZ8Wl0A"; do echo "INFO  $$step"; done
+	@echo "WARN  /srv/kafka/data: 0 bytes free" >&2
+	@echo 'FATAL could not open data directory "/srv/kafka/data": No space left on device' >&2
+	@echo "INFO  shutting down (kafka.server.KafkaServer)"
+	@echo "kafka.service: main process exited, code=exited, status=1"
+	@exit 1`;
+
+/** The names of the workers: three racks, every third number each. */
+export const FLEET: readonly string[] = Array.from({ length: 40 }, (_, index) => {
+  const number = String(index + 1).padStart(3, "0");
+  return `ams-${"bca"[index % 3]}-${number}`;
+});
+
+/** Writes the source: as it was first, when all is well, or with the changes of which some fail. */
+export function writeFleet(folder: string, workers: string, state: "well" | "failing"): void {
+  const write = (file: string, content: string | object) => {
+    const target = path.join(folder, "workspace", file);
+    mkdirSync(path.dirname(target), { recursive: true });
+    writeFileSync(target, typeof content === "string" ? content : `${JSON.stringify(content, null, 2)}\n`);
+  };
+  const isFailing = state === "failing";
+  const definition = (host: string) => {
+    const rack = host.split("-")[1] as string;
+    const isGone = isFailing && host === TROUBLE.unreachable;
+    const [connection, more] = isGone ? ["ssh", { ssh_port: 9 }] : ["local", {}];
+    const tags = { rack, zone: `ams-${rack}` };
+    return { host, connection, root: path.join(workers, host), labels: ["all", `rack-${rack}`], tags, ...more };
+  };
+  write("workers.json", FLEET.map(definition));
+  write("disabled.json", { workers: [TROUBLE.disabled], jobs: {} });
+  for (const [wave, jobs] of WAVES.entries())
+    for (const job of jobs) writeJob(write, { job, demands: WAVES[wave - 1]?.[0], isFailing });
+}
+
+function writeJob(
+  write: (file: string, content: string | object) => void,
+  { job, demands, isFailing }: { job: string; demands: string | undefined; isFailing: boolean },
+): void {
+  const demand = demands === undefined ? {} : { demands: { job: demands, hook: "check" } };
+  const version = { kafka: ["3.8.0", "3.8.1"], "search-api": ["2.13.1", "2.14.0"] }[job] ?? ["1.4.0", "1.4.1"];
+  const certificate = { subject: { common_name: job } };
+  const gate = { checks: [{ type: "ssh", command: "sh jobs/search-api/check" }], wait: { attempts: 3, interval_seconds: 1 } };
+  write(`jobs/${job}/manifest.json`, {
+    version: version[isFailing ? 1 : 0],
+    selectors: ["all"],
+    max_concurrent_upgrades: { kafka: 4, "search-api": 2, nginx: 5 }[job] ?? 20,
+    tolerate: { unreachable: "10%" },
+    hooks: { check: { executed_on: ["cli"], ...demand } },
+    ...(["haproxy", "mail-relay"].includes(job) && {
+      certs: { [job === "haproxy" ? "edge" : "smtp"]: { one: true, ...certificate } },
+    }),
+    ...(job === "search-api" && { on_failure: "restore", health_check: gate }),
+  });
+  write(`jobs/${job}/_hooks/check.py`, "print('checked')\n");
+  write(`jobs/${job}/app.conf.tpl`, `job {{ .Job }}\nversion {{ .NewVersion }}\nworker {{ .WorkerIP }}\nworkers 4\n`);
+  const isKafka = job === "kafka" && isFailing;
+  const start = isKafka ? `{{ if eq .WorkerIP "${TROUBLE.restart}" }}${BROKEN_START}{{ else }}${START}{{ end }}` : START;
+  write(`jobs/${job}/Makefile.tpl`, `start restart reload:\n${start}\nstop:\n\t@echo stopped\nstatus:\n\t@echo running\n`);
+  if (job !== "search-api") return;
+  const both = TROUBLE.gate.map((worker) => `(eq .WorkerIP "${worker}")`).join(" ");
+  const condition = `{{ if and (eq .NewVersion "2.14.0") (or ${both}) }}`;
+  write(`jobs/${job}/check.tpl`, `${condition}echo "connect ECONNREFUSED 127.0.0.1:9200" >&2; exit 1{{ else }}exit 0{{ end }}\n`);
+}
+
+/** Makes the bucket platform/production on a server: deployed once well, then with trouble, drift and readings. Answers its id. */
+export async function deployFleet(server: LocalServer, folder: string): Promise<string> {
+  const { body } = await server.call<{ id: string }>("POST", "/api/buckets", { project: "platform", name: "production" });
+  const [source, workers] = [path.join(folder, "source"), path.join(folder, "workers")];
+  writeFleet(source, workers, "well");
+  await server.push(body.id, source);
+  await server.run(body.id, "deploy");
+  await server.run(body.id, "deploy", { dry_run: true });
+  writeFileSync(path.join(workers, "ams-c-014", body.id, "jobs", "nginx", "app.conf"), "changed by hand\n");
+  await server.run(body.id, "drift");
+  await server.run(body.id, "run_command", { command: "uname -sr", concurrency: 40 });
+  writeFleet(source, workers, "failing");
+  await server.push(body.id, source);
+  await server.run(body.id, "deploy", { dry_run: true });
+  await server.run(body.id, "deploy");
+  await server.run(body.id, "workers/uptime");
+  return body.id;
+}
