@@ -7,7 +7,7 @@ const COPIED_MS = 2_000;
 
 /** A button that copies a text, or shows the text where the browser does not let it. */
 export function copying(label, textOf, attributes = {}) {
-  const act = async () => {
+  const act = async ({ currentTarget: copy }) => {
     const text = await textOf();
     try {
       await navigator.clipboard.writeText(text);
@@ -18,8 +18,7 @@ export function copying(label, textOf, attributes = {}) {
       ask({ title: "Copy this", fields: scroller("Text", text, "pre.scroll"), action: "Close", leave: "" });
     }
   };
-  const copy = button(label, act, attributes);
-  return copy;
+  return button(label, act, attributes);
 }
 
 /** A command to type, and a button that copies it. */

@@ -67,11 +67,6 @@ export function closeDialogs() {
  */
 export function opener(label, content, { menu = false, ...attributes } = {}) {
   const box = el("div", { popover: "auto", class: menu ? "menu" : "pad", role: menu ? "menu" : null });
-  const trigger = button(label, open, { "aria-haspopup": menu ? "menu" : "dialog", "aria-expanded": "false", ...attributes });
-  box.addEventListener("toggle", ({ newState }) => {
-    trigger.setAttribute("aria-expanded", String(newState === "open"));
-    if (newState === "closed") box.remove();
-  });
   box.onkeydown = (event) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     const items = /** @type {HTMLElement[]} */ ([...box.querySelectorAll(".item")]);
@@ -79,8 +74,13 @@ export function opener(label, content, { menu = false, ...attributes } = {}) {
     event.preventDefault();
     items.at((items.indexOf(/** @type {HTMLElement} */ (document.activeElement)) + by) % items.length)?.focus();
   };
-  function open() {
+  // What was pressed may be an older element than the one that was made with this listener: see patch.
+  function open({ currentTarget: trigger }) {
     box.replaceChildren(...content().flat().filter(Boolean));
+    box.ontoggle = ({ newState }) => {
+      trigger.setAttribute("aria-expanded", String(newState === "open"));
+      if (newState === "closed") box.remove();
+    };
     box.onclick = ({ target }) => /** @type {Element} */ (target).closest?.(".item") && box.hidePopover();
     document.body.append(box);
     box.showPopover();
@@ -91,7 +91,7 @@ export function opener(label, content, { menu = false, ...attributes } = {}) {
     box.style.left = `${Math.max(8, left + width < innerWidth - 8 ? left : right - width)}px`;
     /** @type {HTMLElement} */ (box.querySelector(".item, button, a"))?.focus();
   }
-  return trigger;
+  return button(label, open, { "aria-haspopup": menu ? "menu" : "dialog", "aria-expanded": "false", ...attributes });
 }
 
 /** An entry of a menu. */

@@ -59,11 +59,12 @@ export function orderButton(page, label, order, { style, free = false, again = f
   const trigger = button([again && icon("again"), label], act, { class: style });
   if (!free) trigger.dataset.starts = page.bucketId;
   if (!free) showBlocked(trigger);
-  async function act() {
-    if (!free && blocking(page.bucketId)) return explain(trigger, page, label, order, done);
-    trigger.setAttribute("aria-busy", "true");
+  // What was pressed may be an older element than `trigger`: see patch.
+  async function act({ currentTarget: pressed }) {
+    if (!free && blocking(page.bucketId)) return explain(pressed, page, label, order, done);
+    pressed.setAttribute("aria-busy", "true");
     await give(page, label, order, done);
-    trigger.removeAttribute("aria-busy");
+    pressed.removeAttribute("aria-busy");
   }
   return trigger;
 }

@@ -69,7 +69,7 @@ export function tag(text) {
 
 /**
  * Chips: each is a state with its number, and a filter. `onchange` hears the chosen words.
- * @param {{ word: string, count: number, text?: string }[]} items
+ * @param {{ word: string, count: number, text?: string, sign?: any }[]} items
  * @param {Set<string>} chosen
  * @param {() => void} onchange
  */
@@ -78,7 +78,7 @@ export function chips(items, chosen, onchange) {
     if (!chosen.delete(word)) chosen.add(word);
     onchange();
   };
-  const shown = items.map(({ word, count, text = word.replaceAll("_", " ") }) =>
+  const shown = items.map(({ word, count, text = word.replaceAll("_", " "), sign = mark(word) }) =>
     el(
       "button.chip",
       {
@@ -88,7 +88,7 @@ export function chips(items, chosen, onchange) {
         disabled: count === 0 && !chosen.has(word),
         onclick: toggle(word),
       },
-      ...[mark(word), el("b", number(count)), text],
+      ...[sign, el("b", number(count)), text],
     ),
   );
   return el("div.chips", { role: "group", "aria-label": "Filter by state" }, shown);
