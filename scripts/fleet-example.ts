@@ -1,6 +1,7 @@
 // A bucket of 30 jobs on 40 workers of this machine, with the trouble that a real one has: for the screenshots and for the
 // tests of the console.
-import { mkdirSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import type { LocalServer } from "./local-server.ts";
 
@@ -8,7 +9,7 @@ import type { LocalServer } from "./local-server.ts";
 const WAVES = [
   ["consul", "etcd", "vault", "zookeeper"],
   [
-    ...["kafka", "clickhouse", "elastic", "gitea", "grafana", "haproxy", "keycloak", "loki", "mail-relay", "mimir", "minio"],
+    ...["clickhouse", "kafka", "elastic", "gitea", "grafana", "haproxy", "keycloak", "loki", "mail-relay", "mimir", "minio"],
     ...["nats", "nginx", "ntp", "postgres", "rabbitmq", "registry", "tempo"],
   ],
   ["search-api", "alertmanager", "backup-agent", "billing-api", "dns-recursor", "node-agent", "prometheus"],
@@ -46,7 +47,7 @@ export function writeFleet(folder: string, workers: string, state: "well" | "fai
   const isFailing = state === "failing";
   const definition = (host: string) => {
     const rack = host.split("-")[1] as string;
-    const isGone = isFailing && host === TROUBLE.unreachable;
+    const isGone = host === TROUBLE.unreachable;
     const [connection, more] = isGone ? ["ssh", { ssh_port: 9 }] : ["local", {}];
     const tags = { rack, zone: `ams-${rack}` };
     return { host, connection, root: path.join(workers, host), labels: ["all", `rack-${rack}`], tags, ...more };
@@ -92,6 +93,10 @@ export async function deployFleet(server: LocalServer, folder: string): Promise<
   const { body } = await server.call<{ id: string }>("POST", "/api/buckets", { project: "platform", name: "production" });
   const [source, workers] = [path.join(folder, "source"), path.join(folder, "workers")];
   writeFleet(source, workers, "well");
+  // One worker is reached over ssh later on, and is not there.
+  const key = path.join(folder, "key");
+  execFileSync("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", key]);
+  await server.call("PUT", `/api/buckets/${body.id}/secrets/ssh_key`, { private_key: readFileSync(key, "utf8") });
   await server.push(body.id, source);
   await server.run(body.id, "deploy");
   await server.run(body.id, "deploy", { dry_run: true });

@@ -45,10 +45,11 @@ main.addEventListener("scroll", () => shown.scrolls.set(location.hash, main.scro
 setInterval(() => !document.documentElement.classList.contains("stale") && tick(), TICK_MS);
 setInterval(refresh, POLL_MS);
 setInterval(() => shown.view?.fast && shown.bucket?.active_run && refresh(), FAST_MS);
-startSession({ onSignIn, onSignOut });
+startSession({ onSignIn, onSignOut, onEnd: () => shown.session?.abort() });
 
 function onSignIn() {
   document.body.classList.remove("signed-out");
+  shown.session?.abort();
   shown.session = new AbortController();
   followServer({ badge, banner, onChange: refresh, signal: shown.session.signal });
   open();

@@ -12,5 +12,6 @@ export const activity = {
   error(by) {},
   match(by) {},
   askForLine() {},
+  goTo(_line) {},
   mount(host) {},
 };

@@ -2,9 +2,10 @@ import { address, link } from "../base/api.js";
 import { alertPlace, button, el, facts, tell } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
 import { ask, closeDialogs } from "../parts/dialog.js";
-import { choice, tickBox } from "../parts/form.js";
+import { tickBox } from "../parts/form.js";
 import { SECTIONS } from "../routes.js";
 import { activity } from "./activity.js";
+import { colours } from "./colours.js";
 
 const CHORD_MS = 1_500;
 /** A key does the first of its orders that can be done now: an element with `data-key` of the same name is clicked. */
@@ -44,11 +45,6 @@ const FIXED = [
   ["Esc", "Close what is open"],
 ];
 const ARROWS = { ArrowUp: ["#sections", -1], ArrowDown: ["#sections", 1], ArrowLeft: [".tabs", -1], ArrowRight: [".tabs", 1] };
-const SCHEMES = [
-  ["", "system"],
-  ["light", "light"],
-  ["dark", "dark"],
-];
 
 const chord = { since: 0 };
 const isOn = () => preference("letters", true);
@@ -139,13 +135,4 @@ export function showKeys() {
   const plain = facts([...PLAIN.map(fieldOf(PLAIN)), ...fixed]);
   const list = el("div.keys", plain, facts(VIEWS.map(fieldOf(VIEWS))));
   ask({ title: "Keys", fields: [list, problem, toggle, colours(), el("p", reset)], action: "Close", leave: "", wide: true });
-}
-
-/** The choice of light or dark. */
-export function colours() {
-  const root = document.documentElement.style;
-  return choice("Colours", SCHEMES, root.colorScheme, (value) => {
-    root.colorScheme = value;
-    prefer("colours", value);
-  });
 }

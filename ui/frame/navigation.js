@@ -5,6 +5,7 @@ import { item, opener } from "../parts/dialog.js";
 import { mark } from "../parts/state.js";
 import { SECTIONS, sectionAt } from "../routes.js";
 import { showKeys } from "./keys.js";
+import { openGuarded } from "./session.js";
 
 const [where, sections] = ["where", "sections"].map((id) => document.getElementById(id));
 
@@ -19,10 +20,15 @@ export function drawNavigation({ place, bucket, buckets }) {
     own.map((section) => linkTo(section, place.bucketId, section === current, bucket?.summary)),
   ]);
   const end = [
-    el("a.end", { href: "/docs/", key: "api" }, el("span", "API"), el("span.total.code", "/docs")),
+    el("a.end", { href: "/docs/", key: "api", onclick: openDocs }, el("span", "API"), el("span.total.code", "/docs")),
     el("button", { type: "button", key: "keys", onclick: showKeys }, el("span", "Keys"), el("kbd", "?")),
   ];
   patch(sections, groups, end);
+}
+
+function openDocs(event) {
+  event.preventDefault();
+  openGuarded("/docs/");
 }
 
 /** @param {import("../routes.js").Section} section */

@@ -1,2 +1,159 @@
-/** Ctrl+K: goes to anything, starts anything one may start. */
-export function startPalette(_shown) {}
+// Ctrl+K: goes to any bucket, view, job, worker, run or line, and starts what one may start.
+import { get, link, listOf, pause } from "../base/api.js";
+import { el, patch } from "../base/dom.js";
+import { words } from "../base/format.js";
+import { plain } from "../base/text.js";
+import { give } from "../parts/order.js";
+import { mark, tag } from "../parts/state.js";
+import { pageAt, SECTIONS } from "../routes.js";
+import { activity } from "./activity.js";
+
+const MOST = 12;
+const NAMES = 5_000;
+
+/** Runs that need no answer to a question of their own, by their path. */
+const STARTS = [
+  { label: "Build", path: "/build" },
+  { label: "Plan", path: "/deploy", body: { dry_run: true } },
+  { label: "Check health", path: "/health_check" },
+  { label: "Check for drift", path: "/drift" },
+  { label: "Read facts of all workers", path: "/workers/facts" },
+  { label: "Read uptime of all workers", path: "/workers/uptime" },
+  { label: "Read load of all workers", path: "/workers/sysstat" },
+  { label: "Create a snapshot", path: "/snapshots" },
+];
+
+/** Opens the palette on Ctrl+K and on its button; `shownOf` says what the page shows. */
+export function startPalette(shownOf) {
+  const open = () => openPalette(shownOf());
+  document.getElementById("go-to").onclick = open;
+  addEventListener("keydown", (event) => {
+    if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey) return;
+    event.preventDefault();
+    if (!document.querySelector("dialog[open]")) open();
+  });
+}
+
+function openPalette(shown) {
+  if (!shown.session) return;
+  const look = { entries: fixedEntries(shown), found: [], at: 0 };
+  const list = el("ul", { role: "listbox", id: "palette-list", "aria-label": "Where to" });
+  const input = el("input", {
+    type: "search",
+    role: "combobox",
+    placeholder: "Bucket, view, job, worker, end of a run's id, :line, or what to start",
+    "aria-label": "Go to",
+    "aria-controls": "palette-list",
+    "aria-expanded": "true",
+    autocomplete: "off",
+    spellcheck: "false",
+  });
+  const dialog = /** @type {HTMLDialogElement} */ (el("dialog.palette.wide", { "aria-label": "Go to" }, input, list));
+  dialog.onclose = () => dialog.remove();
+  dialog.onclick = ({ target }) => target === dialog && dialog.close();
+  input.oninput = () => draw(0);
+  input.onkeydown = (event) => {
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (by) draw((look.at + by + look.found.length) % Math.max(1, look.found.length));
+    else if (event.key === "Enter") choose(look.found[look.at]);
+    if (by || event.key === "Enter") event.preventDefault();
+  };
+  function draw(at) {
+    const typed = input.value.trim().toLowerCase();
+    Object.assign(look, { found: matching(look.entries, typed), at });
+    const items = look.found.map((entry, index) =>
+      el(
+        "li",
+        { role: "option", id: `palette-${index}`, "aria-selected": String(index === at), onclick: () => choose(entry) },
+        ...[entry.state && mark(entry.state), el("span", plain(entry.label)), tag(entry.kind)],
+      ),
+    );
+    patch(list, items.length > 0 ? items : el("li.meta", "Nothing is called so."));
+    input.setAttribute("aria-activedescendant", look.found.length > 0 ? `palette-${at}` : "");
+    list.children[at]?.scrollIntoView({ block: "nearest" });
+  }
+  function choose(entry) {
+    if (!entry) return;
+    dialog.close();
+    entry.act();
+  }
+  document.body.append(dialog);
+  dialog.showModal();
+  draw(0);
+  readEntries(shown).then((more) => {
+    look.entries.push(...more);
+    draw(look.at);
+  });
+}
+
+function matching(entries, typed) {
+  const line = /^:(\d+)$/.exec(typed);
+  if (line) return [{ label: `Line ${line[1]} of the log`, kind: "line", act: () => activity.goTo(Number(line[1])) }];
+  const wanted = typed.split(/\s+/);
+  const found = entries.filter(({ label, more = "" }) => wanted.every((word) => `${label} ${more}`.toLowerCase().includes(word)));
+  const begins = ({ label }) => (label.toLowerCase().startsWith(wanted[0]) ? 0 : 1);
+  return found.sort((one, other) => begins(one) - begins(other)).slice(0, MOST);
+}
+
+function go(hash) {
+  return () => {
+    location.hash = hash;
+  };
+}
+
+/** What is known without asking: views, buckets, and what can be started. */
+function fixedEntries({ place: { bucketId }, buckets, bucket }) {
+  const views = bucketId
+    ? SECTIONS.map(({ name, rest, label }) => ({ label, kind: "view", act: go(link(bucketId, name, rest)) }))
+    : [];
+  const others = buckets.map(({ id, project, name }) => ({
+    label: `${project} / ${name}`,
+    more: id,
+    kind: "bucket",
+    act: go(link(id)),
+  }));
+  const page =
+    bucketId && pageAt({ bucketId, view: "", rest: [], query: new URLSearchParams() }, { nameOfBucket: () => bucket?.name });
+  const starts = page ? STARTS.map(({ label, ...order }) => ({ label, kind: "start", act: () => give(page, label, order) })) : [];
+  const forms = page
+    ? [
+        ["Deploy …", "deployments"],
+        ["Run a command …", "command"],
+        ["Run a hook …", "hooks"],
+      ]
+    : [];
+  const asked = forms.map(([label, view]) => ({ label, kind: "start", act: go(link(bucketId, view)) }));
+  return [...views, { label: "All buckets", kind: "view", act: go("#/") }, ...starts, ...asked, ...others];
+}
+
+/** Jobs, workers and runs of the bucket; the runs are found by the ends of their ids. */
+async function readEntries({ place: { bucketId }, buckets }) {
+  const read = (rest, most = NAMES) => listOf(`/api/buckets/${bucketId}${rest}`, most).catch(() => []);
+  const known = buckets.length > 0 ? [] : (await get("/api/buckets?limit=500")).items;
+  const more = known.map(({ id, project, name }) => ({
+    label: `${project} / ${name}`,
+    more: id,
+    kind: "bucket",
+    act: go(link(id)),
+  }));
+  if (!bucketId) return more;
+  const [jobs, workers, runs] = await Promise.race([
+    Promise.all([read("/cat/jobs"), read("/cat/workers"), read("/runs?limit=500", 500)]),
+    pause(10_000).then(() => [[], [], []]),
+  ]);
+  return [
+    ...more,
+    ...jobs.map(({ job }) => ({ label: job, kind: "job", act: go(link(bucketId, "jobs", [job])) })),
+    ...workers.map(({ worker_ip: worker, hostname }) => ({
+      ...{ label: worker, more: hostname ?? "", kind: "worker" },
+      act: go(link(bucketId, "workers", [], { q: worker })),
+    })),
+    ...runs.map(({ id, kind, status }) => ({
+      label: `${words(kind)} …${id.slice(-8)}`,
+      more: id,
+      state: status,
+      kind: "run",
+      act: go(link(bucketId, "runs", [id])),
+    })),
+  ];
+}

@@ -1,72 +1,232 @@
+// Who is signed in: the card of a new page, the question over a page whose session has ended, codes of an authenticator app,
+// and the menu of the session (control-plane.md, Authentication). The token is held until the cookie is there, no longer.
 import { call, request, session } from "../base/api.js";
-import { alertPlace, el, patch, tell } from "../base/dom.js";
+import { alertPlace, button, el, patch, tell } from "../base/dom.js";
 import { ago } from "../base/format.js";
-import { item, opener } from "../parts/dialog.js";
+import { item, opener, toast } from "../parts/dialog.js";
 import { icon } from "../parts/state.js";
-import { colours, showKeys } from "./keys.js";
+import { colours } from "./colours.js";
 
 const SESSION = "/api/auth/session";
-const [main, who] = ["view", "who"].map((id) => document.getElementById(id));
+const VERIFY = "/api/auth/totp/verify";
+/** So long before its end a code is asked for again; of a short session a quarter. */
+const AHEAD_MS = 60_000;
 
-const state = { signedIn: false, waiting: null, renewal: 0, ends: null, change: (_now, _message) => {} };
+const state = {
+  signedIn: false,
+  /** The code that requests wait for: a promise with its functions. */
+  wanted: null,
+  renewal: 0,
+  /** When the session and the last code end. */
+  ends: { session: null, code: null },
+  onSignIn() {},
+  onSignOut() {},
+  onEnd() {},
+};
 
-/** Starts the session: signs in by the cookie of an earlier session, or shows the card. */
-export async function startSession({ onSignIn, onSignOut }) {
-  state.change = (now, message = "") => {
-    state.signedIn = now;
-    if (now) {
-      drawMenu();
-      return onSignIn();
-    }
-    forgetCodes();
-    onSignOut();
-    showCard(message);
-  };
-  session.askForCode = askForCode;
-  session.end = () => state.signedIn && state.change(false, "Your session has ended. Sign in again.");
-  await begin("GET", "");
+/** Starts the session: by the cookie of an earlier one, else with the card. */
+export async function startSession({ onSignIn, onSignOut, onEnd }) {
+  Object.assign(state, { onSignIn, onSignOut, onEnd });
+  startCodes();
+  session.end = ended;
+  try {
+    begin(await request("GET", SESSION));
+  } catch (error) {
+    if (error.code === "totp_required") await session.askForCode().then(startAgain, () => showCard());
+    else showCard(error.status === 401 ? "" : error.message);
+  }
 }
 
-function drawMenu() {
+async function startAgain() {
+  begin(await request("GET", SESSION));
+}
+
+/** Asks for a code whenever a request needs one; all requests wait for the same. */
+export function startCodes() {
+  session.askForCode = () => {
+    if (state.wanted) return state.wanted.promise;
+    state.wanted = Promise.withResolvers();
+    const done = (ends) => {
+      verified(ends);
+      dialog.close();
+    };
+    const dialog = over(codeForm({ verified: done }), () => state.wanted?.reject(new Error("No code was entered")));
+    return state.wanted.promise.finally(() => {
+      state.wanted = null;
+    });
+  };
+}
+
+function begin({ expires_at: ends, totp }) {
+  state.signedIn = true;
+  state.ends.session = ends;
+  drawMenu(totp.enabled);
+  state.onSignIn();
+}
+
+function drawMenu(withCodes) {
   const content = () => [
-    state.ends && el("p.pad", "The session ends ", ago(state.ends)),
+    el("p.pad.small", "Signed in with the token"),
+    state.ends.session && el("p.pad.small", "The session ends ", ago(state.ends.session)),
+    withCodes && state.ends.code && el("p.pad.small", "The code holds until ", ago(state.ends.code)),
     el("div.pad", colours()),
-    item("Keys", showKeys),
     el("hr"),
     item("Sign out", signOut),
   ];
-  patch(who, opener(icon("person"), content, { menu: true, "aria-label": "Session" }));
+  const menu = opener(icon("person"), content, { menu: true, "aria-label": "Session" });
+  menu.own = true;
+  patch(document.getElementById("who"), menu);
 }
 
-function showCard(message) {
+function showCard(message = "") {
+  state.signedIn = false;
+  state.onSignOut();
+  const place = document.getElementById("view");
+  place.replaceChildren(el("div.card.panel", brand(), signInForm(begin, message)));
+  place.querySelector("input").focus();
+}
+
+function brand() {
+  const image = el("img", { src: "/icon.svg", alt: "", width: 20, height: 20 });
+  return el("p.brand-line", image, el("b", "ops"), el("span.small", location.host));
+}
+
+/** The session has ended under a page: what is shown and typed stays. */
+function ended() {
+  if (!state.signedIn || state.wanted) return;
+  state.signedIn = false;
+  state.onEnd();
+  document.getElementById("live").replaceChildren(el("span.live.gone", "signed out"));
+  const form = signInForm((answer) => {
+    dialog.close();
+    begin(answer);
+  }, "Your session has ended. What is on this page stays.");
+  const dialog = over(form, () => state.signedIn || showCard());
+}
+
+/** A dialog over the page, without a question. */
+function over(form, onClose) {
+  const dialog = /** @type {HTMLDialogElement} */ (el("dialog.over", { "aria-label": "Sign in" }, form));
+  dialog.onclose = () => {
+    dialog.remove();
+    onClose();
+  };
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
+
+/** Token first, then the code in the same place, where the server wants one. */
+function signInForm(done, message) {
   const problem = alertPlace();
   const token = el("input", { id: "token", type: "password", autocomplete: "off", spellcheck: "false", required: true });
+  const confirm = el("button.primary", "Sign in");
   const form = el(
-    "form.card.panel",
-    el("h1", "ops"),
+    "form",
+    { autocomplete: "off" },
+    el("h1", "Sign in"),
     el("label.field", el("span", "API token"), token),
     problem,
-    el("button.primary", "Sign in"),
+    confirm,
   );
-  form.onsubmit = (event) => {
+  tell(problem, message);
+  form.onsubmit = async (event) => {
     event.preventDefault();
     const given = token.value.trim();
     token.value = "";
-    begin("POST", "This token is not right.", given);
+    tell(problem, "");
+    try {
+      done(await request("POST", SESSION, { token: given }));
+    } catch (error) {
+      if (error.code === "totp_required") return showCode(given);
+      tell(problem, error.status === 401 ? "This token is not right." : error.message);
+      token.focus();
+    }
   };
-  tell(problem, message);
-  main.replaceChildren(form);
-  token.focus();
+  function showCode(given) {
+    const again = () => form.parentElement.replaceChild(signInForm(done, ""), code);
+    const verifiedHere = async (ends) => {
+      verified(ends);
+      done(await request("POST", SESSION, { token: given }));
+    };
+    const code = codeForm({ token: given, verified: verifiedHere, foot: button("Start again", again, { class: "plain" }) });
+    form.replaceWith(code);
+    code.querySelector("input").focus();
+  }
+  return form;
 }
 
-async function begin(method, refusal, given) {
-  try {
-    const { expires_at: ends } = await call(method, SESSION, { token: given });
-    state.ends = ends;
-    state.change(true);
-  } catch (error) {
-    state.change(false, error.status === 401 ? refusal : error.message);
-  }
+/** A field for six digits; a paste or the sixth digit sends. */
+function codeForm({ token, verified: done, foot } = /** @type {any} */ ({})) {
+  const problem = alertPlace();
+  const send = async () => {
+    const code = field.value.trim();
+    field.value = "";
+    tell(problem, "");
+    try {
+      const { expires_at: ends } = await request("POST", VERIFY, { token, body: { code } });
+      await done(ends);
+    } catch (error) {
+      tell(problem, error.code === "invalid_totp_code" ? "This code is not right." : error.message);
+      field.focus();
+    }
+  };
+  const field = codeField(send);
+  const form = el(
+    "form",
+    { autocomplete: "off" },
+    el("h1", "Code from your authenticator"),
+    el("label.field", el("span", "Code of your authenticator app"), field),
+    problem,
+    el("button.primary", "Verify"),
+    foot,
+  );
+  form.onsubmit = (event) => {
+    event.preventDefault();
+    send();
+  };
+  return form;
+}
+
+function codeField(send) {
+  const oninput = () => /^\s*\d{6}\s*$/.test(field.value) && send();
+  const field = el("input.code-field", {
+    inputmode: "numeric",
+    autocomplete: "one-time-code",
+    maxlength: 8,
+    required: true,
+    oninput,
+  });
+  return field;
+}
+
+/** A code was right: whoever waits goes on, and a new one is asked for in time. */
+function verified(ends) {
+  state.ends.code = ends;
+  clearTimeout(state.renewal);
+  const left = Date.parse(ends) - Date.now();
+  state.renewal = setTimeout(askAhead, left - Math.min(AHEAD_MS, left / 4), ends);
+  state.wanted?.resolve();
+}
+
+/** Asks for the next code in a toast, which takes no focus. */
+function askAhead(ends) {
+  const problem = alertPlace();
+  const send = async () => {
+    const code = field.value.trim();
+    field.value = "";
+    try {
+      const { expires_at: next } = await request("POST", VERIFY, { body: { code } });
+      told.close();
+      verified(next);
+    } catch (error) {
+      tell(problem, error.code === "invalid_totp_code" ? "This code is not right." : error.message);
+    }
+  };
+  const field = codeField(send);
+  field.setAttribute("aria-label", "Code of your authenticator app");
+  const told = toast(["The code's session ends ", ago(ends), ". What you typed stays."], { controls: [field, problem] });
+  setTimeout(() => told.close(), Math.max(0, Date.parse(ends) - Date.now()));
 }
 
 async function signOut() {
@@ -74,17 +234,15 @@ async function signOut() {
     await request("DELETE", SESSION);
   } catch (error) {
     // The server signs out without a code too.
-    if (error.code !== "totp_required") return;
+    if (error.code !== "totp_required") return void toast(`Not signed out: ${error.message}`, { error: true });
   }
-  state.change(false);
-}
-
-function forgetCodes() {
   clearTimeout(state.renewal);
-  state.waiting?.reject(new Error("Signed out"));
-  state.waiting = null;
+  state.wanted?.reject(new Error("Signed out"));
+  showCard();
 }
 
-async function askForCode(_token) {
-  throw new Error("not yet");
+/** Opens a page that the server guards: asks for a code first, where one is needed. */
+export async function openGuarded(path) {
+  await call("GET", SESSION).catch(() => {});
+  location.assign(path);
 }

@@ -13,7 +13,7 @@ export function choice(label, options, chosen, onchange) {
 
 /**
  * Fields of a form.
- * @param {{ name: string, label: any, hint?: string, type?: string, rows?: number, options?: string[], value?: any }[]} table
+ * @param {{ name: string, label: any, hint?: string, type?: string, rows?: number, options?: string[], value?: any, required?: boolean, placeholder?: string, min?: number, max?: number }[]} table
  */
 export function fieldsOf(table) {
   const labels = table.map(({ name, label, hint, ...attributes }) => {

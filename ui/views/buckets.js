@@ -1,5 +1,228 @@
-import { el } from "../base/dom.js";
+import { address, get, keepQuery, link } from "../base/api.js";
+import { button, el } from "../base/dom.js";
+import { about, ago, count, duration, elapsed, listed, number, since, words } from "../base/format.js";
+import { firstLine, said } from "../base/text.js";
+import { guide, newBucketButton } from "../parts/guide.js";
+import { orderButton } from "../parts/order.js";
+import { head, region } from "../parts/region.js";
+import { chips, mark, progressBar } from "../parts/state.js";
+import { runStrip } from "../parts/strip-of-runs.js";
 
-export function bucketsView(_page) {
-  return { title: "buckets", element: el("h1", "buckets") };
+/** The groups of the table; a group with this many buckets or more, and nothing to do, is folded. */
+const GROUPS = {
+  failed: "Needs attention",
+  unreachable: "Needs attention",
+  running: "Running",
+  ok: "Well",
+  waiting: "Not deployed",
+};
+const FOLDED_FROM = 100;
+
+/** All buckets: first what is broken, since when and why. */
+export function bucketsView(page) {
+  const look = { typed: address().query.get("q") ?? "", chosen: new Set(), unfolded: new Set() };
+  const buckets = region(() => get("/api/summary"), draw, { name: "div" });
+
+  function draw({ items }) {
+    const all = items.map((bucket) => ({ ...bucket, state: stateOf(bucket) }));
+    if (all.length === 0) return guide(page, null);
+    if (all.length === 1 && all[0].state === "waiting" && !all[0].workers)
+      return guide({ ...page, ...pageOf(page, all[0].id) }, all[0]);
+    return [headOf(page, all), filtersOf(all, look, buckets.draw), tableOf(page, all, look, buckets.draw)];
+  }
+  return { title: "Buckets", element: buckets.element, refresh: buckets.refresh };
+}
+
+/** failed, unreachable, running, ok or waiting: worked out from the allocations, not from the last run. */
+function stateOf({ problems, problem_count: problemCount, active_run: active, last_deploy: deploy, initialized, unavailable }) {
+  if (unavailable) return "failed";
+  if (problems.some(({ kind }) => kind !== "unreachable")) return "failed";
+  if (problemCount > 0) return "unreachable";
+  if (active) return "running";
+  return initialized && deploy ? "ok" : "waiting";
+}
+
+function pageOf(page, id) {
+  const path = (rest = "") => `/api/buckets/${id}${rest}`;
+  return { bucketId: id, path, link: (...rest) => link(id, ...rest), refresh: page.refresh };
+}
+
+function headOf(page, all) {
+  const broken = all.filter(({ state }) => state === "failed" || state === "unreachable");
+  const title =
+    broken.length === 0
+      ? `All ${count(all.length, "bucket")} are well`.replace("All 1 bucket are", "The bucket is")
+      : `${broken.length} of ${count(all.length, "bucket")} ${broken.length === 1 ? "needs" : "need"} attention`;
+  const running = all.filter(({ active_run: active }) => active).length;
+  const begins = broken.flatMap(({ problems }) => problems.map(({ since: from }) => from)).filter(Boolean);
+  const line = [
+    count(
+      all.reduce((sum, { workers }) => sum + (workers ?? 0), 0),
+      "worker",
+    ),
+    running > 0 && `${count(running, "run")} ${running === 1 ? "goes" : "go"} on`,
+    begins.length > 0 && `the oldest problem is ${about(Date.now() - Date.parse(begins.sort()[0]))} old`,
+  ];
+  const worst = broken.some(({ state }) => state === "failed") ? "failed" : "unreachable";
+  return head({
+    title,
+    mark: mark(broken.length > 0 ? worst : "ok", { large: true }),
+    line: line.filter(Boolean).join(" · "),
+    controls: newBucketButton(page),
+  });
+}
+
+function filtersOf(all, look, changed) {
+  const oninput = ({ target }) => {
+    look.typed = target.value;
+    keepQuery({ q: look.typed });
+    changed();
+  };
+  const search = el("input", {
+    type: "search",
+    placeholder: "Filter",
+    "aria-label": "Filter buckets",
+    value: look.typed,
+    oninput,
+  });
+  const states = [
+    ["failed", "failing"],
+    ["unreachable", "unreachable"],
+    ["running", "running"],
+    ["ok", "well"],
+    ["waiting", "not deployed"],
+  ];
+  const items = states.map(([word, text]) => ({ word, text, count: all.filter(({ state }) => state === word).length }));
+  return el("div.filters.bare", search, chips(items, look.chosen, changed));
+}
+
+function tableOf(page, all, look, changed) {
+  const words = look.typed.toLowerCase().split(/\s+/);
+  const isShown = ({ project, name, state }) =>
+    words.every((word) => `${project}/${name}`.toLowerCase().includes(word)) &&
+    (look.chosen.size === 0 || look.chosen.has(state));
+  const byGroup = Map.groupBy(all.filter(isShown), ({ state }) => GROUPS[state]);
+  const groups = [...new Set(Object.values(GROUPS))].filter((name) => byGroup.has(name));
+  const heads = ["", "Bucket", "Health", "Jobs × workers", "Last deploy", "Last 20 runs", ""];
+  const rows = groups.flatMap((name) => {
+    const own = byGroup.get(name).toSorted(byAge);
+    const isFolded = own.length >= FOLDED_FROM && /^(Well|Not)/.test(name) && !look.unfolded.has(name);
+    const unfold = () => changed(look.unfolded.add(name));
+    const title = isFolded
+      ? button(`${name} ${number(own.length)}, show`, unfold, { class: "plain" })
+      : [name, " ", number(own.length)];
+    const row = el("tr.group", { key: name }, el("th", { colspan: heads.length, scope: "rowgroup" }, title));
+    return [all.length > 1 && row, ...(isFolded ? [] : own.map((bucket) => rowOf(page, bucket)))];
+  });
+  if (rows.length === 0) return el("p.notice.panel", "No bucket matches the filter.");
+  const columns = heads.map((text) =>
+    el("th", { scope: "col", class: text === "Jobs × workers" && "number" }, text || el("span.unseen", "State and orders")),
+  );
+  return el(
+    "div.panel.table.buckets",
+    el("table", el("caption.unseen", "Buckets"), el("thead", el("tr", columns)), el("tbody", rows)),
+  );
+}
+
+/** The oldest trouble first, then by name. */
+function byAge(one, other) {
+  const [from, to] = [one, other].map(({ problems }) => problems[0]?.since ?? "~");
+  return from.localeCompare(to) || `${one.project}/${one.name}`.localeCompare(`${other.project}/${other.name}`);
+}
+
+function rowOf(page, bucket) {
+  const { id, project, name, state, jobs, workers, last_deploy: deploy, recent } = bucket;
+  const size = workers > 0 ? `${number(jobs)} × ${number(workers)}` : "–";
+  const ended = deploy && [
+    el("span", { class: deploy.status }, deploy.status === "succeeded" ? "ok" : deploy.status),
+    " ",
+    ago(deploy.created_at),
+  ];
+  return el(
+    "tr",
+    { key: id },
+    el("td", mark(state, { label: state })),
+    el("th", { scope: "row" }, el("a", { href: link(id) }, el("span.meta", said(project), "/"), said(name))),
+    el("td.health", healthOf(bucket)),
+    el("td.number", size),
+    el("td.meta", ended ?? "never"),
+    el("td", recent?.length > 0 && runStrip(recent)),
+    el("td.number", orderOf({ ...page, ...pageOf(page, id), nameOfBucket: () => name }, bucket)),
+  );
+}
+
+/** What is wrong and since when, with the real line; or what goes on; or what comes next. */
+function healthOf(bucket) {
+  const { active_run: active, unavailable, problems, problem_count: problemCount, state, workers } = bucket;
+  if (unavailable) return [el("b.failed", "Cannot be read"), el("span.reason", said(unavailable))];
+  const [worst] = problems;
+  if (worst) {
+    const place = [worst.job, worst.workers[0]].filter(Boolean).join("@");
+    const others = problemCount - 1;
+    return [
+      el(
+        "span",
+        el("b", { class: worst.kind }, told(worst)),
+        others > 0 && ` and ${count(others, "more problem")}`,
+        " ",
+        el("span.meta", since(worst.since)),
+      ),
+      el("span.reason", said(`${place} ${firstLine(worst.reason)}`)),
+      active && runningLine(bucket),
+    ];
+  }
+  if (active) return runningLine(bucket);
+  if (state === "waiting")
+    return el("span.meta", workers > 0 ? "Not deployed yet." : "Not deployed yet. Nothing has been pushed.");
+  return nextOf(bucket);
+}
+
+/** A problem in a few words. */
+export function told({ kind, job, workers, worker_count: workerCount, job_count: jobCount }) {
+  if (kind === "unreachable")
+    return workerCount === 1 ? `${workers[0]} cannot be reached` : `${count(workerCount, "worker")} cannot be reached`;
+  const what = jobCount > 1 ? count(jobCount, "job") : job;
+  return kind === "failed"
+    ? `${what} failed on ${where(workers, workerCount)}`
+    : `${what} is unsettled on ${where(workers, workerCount)}`;
+}
+
+function where(workers, workerCount) {
+  return workerCount <= 2 ? listed(workers) : count(workerCount, "worker");
+}
+
+function runningLine({ active_run: { kind, created_at: begun, dry_run: isPlan }, mean_deploy_ms: mean, progress }) {
+  const isLate = kind === "deploy" && !isPlan && mean !== null && Date.now() - Date.parse(begun) > mean;
+  const usual = kind === "deploy" && !isPlan && mean ? ` of about ${duration(mean)}` : "";
+  return el(
+    "span.going-on",
+    progress && progressBar(progress),
+    el("span", isPlan ? "Plan" : words(kind)),
+    el("span", { class: isLate ? "soon late" : "meta" }, elapsed(begun), usual),
+  );
+}
+
+function nextOf({ certs_soon: certs, next_cert: next, drifted }) {
+  if (certs > 0)
+    return el("span", mark("soon"), ` ${count(certs, "certificate")} ${certs === 1 ? "ends" : "end"} `, ago(next?.not_after));
+  if (drifted > 0) return el("span", mark("hand"), ` Files were changed by hand on ${count(drifted, "allocation")}`);
+  return el("span.meta", "All well");
+}
+
+function orderOf(page, { state, problems, active_run: active }) {
+  if (active) return null;
+  if (state === "waiting") return el("a.button.small", { href: page.link() }, "Set up");
+  if (state === "unreachable") {
+    const workers = problems.flatMap((problem) => problem.workers);
+    return orderButton(page, "Try again", { path: "/workers/uptime", body: { workers } }, { style: "small" });
+  }
+  if (state !== "failed" || problems.length === 0) return null;
+  const jobs = [...new Set(problems.filter(({ kind }) => kind !== "unreachable").flatMap((problem) => problem.jobs))];
+  const says = [`Deploys ${listed(jobs, 8)}: first what failed, then what was not started.`];
+  return orderButton(
+    page,
+    "Retry …",
+    { path: "/deploy", body: { jobs }, says, danger: true, action: "Retry" },
+    { style: "small" },
+  );
 }

@@ -1,0 +1,111 @@
+import { link } from "../base/api.js";
+import { el } from "../base/dom.js";
+import { ago } from "../base/format.js";
+import { said } from "../base/text.js";
+import { copying } from "./copy.js";
+import { fieldsOf } from "./form.js";
+import { orderButton } from "./order.js";
+import { icon, mark } from "./state.js";
+
+/**
+ * The three steps to a first deploy, with the commands for this server: made for the buckets where there is none, and for a
+ * bucket that nothing was pushed to. A step that is done has a tick; the page goes on by itself.
+ * @param {any} page
+ * @param {any} bucket null where there is none; `{ id, project, name, created_at?, workers }`
+ */
+export function guide(page, bucket) {
+  const isPushed = bucket?.workers > 0;
+  const done = [bucket !== null, isPushed];
+  const current = done.findIndex((one) => !one);
+  const steps = [createStep(page, bucket), pushStep(bucket), planStep(page, isPushed)];
+  const items = steps.map(({ title, told, content }, index) => {
+    const isDone = done[index] ?? false;
+    const isCurrent = index === (current < 0 ? 2 : current);
+    const sign = isDone
+      ? mark("changed", { label: "done", large: true })
+      : el("b.step", { class: isCurrent && "current" }, index + 1);
+    return el("li", { key: title }, sign, el("div", el("h2", title, el("span.meta", isDone && told)), isCurrent && content));
+  });
+  return el(
+    "div.guide",
+    el("h1", bucket ? ["Deploy ", said(bucket.name), " for the first time"] : "Deploy your first bucket"),
+    el(
+      "p.meta",
+      "A bucket is the workspace of one fleet: its jobs, templates and workers. You push it from your machine; this server builds it and deploys it over SSH.",
+    ),
+    el("ol.panel", items),
+    el("p.meta", "No workers at hand? ", el("code", "npm run demo"), " makes a bucket with three workers on this machine."),
+  );
+}
+
+function createStep(page, bucket) {
+  const told = bucket && [said(`${bucket.project}/${bucket.name}`), bucket.created_at && [", ", ago(bucket.created_at)]];
+  return {
+    title: "Create a bucket",
+    told,
+    content: [el("p", "It gets an id, a certificate authority and keys of its own."), newBucketButton(page, "primary")],
+  };
+}
+
+function pushStep(bucket) {
+  const lines = [
+    "export OPS_SERVE_TOKEN=…   # the token you signed in with",
+    "ops init",
+    `ops push ${location.origin} \\`,
+    `  --bucket ${bucket?.id}`,
+  ];
+  const text = lines.join("\n");
+  const copy = copying(icon("copy"), () => text, { class: "quiet small", "aria-label": "Copy these commands" });
+  return {
+    title: "Push your source",
+    told: "built",
+    content: [
+      el(
+        "p",
+        "In an empty folder on your machine. Put your workers into ",
+        el("code", "workspace/workers.json"),
+        " and a job into ",
+        el("code", "workspace/jobs/"),
+        ", then push.",
+      ),
+      el("div.commands", el("pre", text), copy),
+      el("p.meta", mark("running"), " Waits for a push. This page goes on by itself."),
+    ],
+  };
+}
+
+function planStep(page, isPushed) {
+  const plan = () =>
+    orderButton(
+      page,
+      "Plan",
+      { path: "/deploy", body: { dry_run: true } },
+      { style: "primary", done: ({ run_id: id }) => (location.hash = page.link("runs", [id])) },
+    );
+  return {
+    title: "Look at the plan, then deploy",
+    content: [el("p", "The plan says what would change on which worker, and changes nothing."), isPushed && plan()],
+  };
+}
+
+/** Asks for project and name, makes a bucket, and goes there. */
+export function newBucketButton(page, style) {
+  const create = () => {
+    const { labels, values } = fieldsOf([
+      { name: "project", label: "Project", required: true },
+      { name: "name", label: "Name", required: true },
+      { name: "id", label: "Id", hint: "A UUID; empty for a new one" },
+    ]);
+    return {
+      path: "/api/buckets",
+      body: values,
+      says: ["The source comes with the first push."],
+      fields: labels,
+      action: "Create bucket",
+    };
+  };
+  const done = ({ id }) => {
+    location.hash = link(id);
+  };
+  return orderButton({ ...page, bucketId: "", path: (path) => path }, "New bucket …", create, { style, free: true, done });
+}
