@@ -1,17 +1,317 @@
-/** Activity: the log of one run at a time, in the status bar and in the panel that opens from it (control-plane.md, UI). */
-export const activity = {
-  start({ onChange }) {},
-  offer(bucketId, runId) {},
-  show(bucketId, runId, line) {},
-  clear() {},
-  find() {
-    return false;
-  },
-  toggle() {},
-  fill() {},
-  error(by) {},
-  match(by) {},
-  askForLine() {},
-  goTo(_line) {},
-  mount(host) {},
+// Activity: the log of one run at a time, as a line in the status bar, as the panel that opens from it, in the whole
+// window, or in the page of its run (control-plane.md, UI).
+import { address, bucketPath, get } from "../base/api.js";
+import { button, el, patch } from "../base/dom.js";
+import { count, words } from "../base/format.js";
+import { prefer, preference } from "../base/preferences.js";
+import { said } from "../base/text.js";
+import { LogPane } from "../log/pane.js";
+import { LogSource } from "../log/source.js";
+import { cancelRun } from "../parts/order.js";
+import { icon, mark } from "../parts/state.js";
+
+/** The share of the window that the panel takes, in percent. */
+const SHARE = { usual: 45, least: 15, most: 85, step: 5 };
+const WIDE = matchMedia("(width >= 1200px)");
+
+const [panel, bar, main] = ["activity", "status", "view"].map((id) => document.getElementById(id));
+
+const state = {
+  /** @type {LogSource | null} */
+  source: null,
+  run: /** @type {any} */ (null),
+  /** The first error of a run that has not gone well. @type {import("../log/source.js").Line | undefined} */
+  error: undefined,
+  isOpen: false,
+  isWhole: false,
+  /** Whether a person asked for this run: a newer one does not take its place then. */
+  isChosen: false,
+  /** The place in a run's page. @type {HTMLElement | null} */
+  host: null,
+  share: preference("log", {}).share ?? SHARE.usual,
+  trouble: "",
+  onChange: () => {},
 };
+
+const pane = new LogPane({ onWhole: () => activity.fill(), onClose: () => activity.toggle() });
+const edge = separator();
+
+export const activity = {
+  /** Starts Activity; `onChange` hears when a run ends. */
+  start({ onChange }) {
+    state.onChange = onChange;
+    addEventListener("hashchange", followAddress);
+    WIDE.addEventListener("change", place);
+    // A page that is left takes its place for the log with it.
+    new MutationObserver(place).observe(main, { childList: true, subtree: true });
+    panel.addEventListener("keydown", closeByKey);
+    panel.append(edge);
+    draw();
+  },
+
+  /** The newest run of the bucket is shown by itself. */
+  offer(bucketId, runId) {
+    if (followAddress()) return;
+    const { source, isChosen, isOpen } = state;
+    if (source?.bucketId === bucketId && (source.runId === runId || (isChosen && isOpen))) return;
+    state.isChosen = false;
+    showRun(bucketId, runId, {});
+  },
+
+  /** Shows a run, and lines of it: `line` is a number or `[first, last]`. */
+  show(bucketId, runId, { line, job, worker } = /** @type {any} */ ({})) {
+    const at = line === undefined || line === null ? undefined : [line].flat();
+    state.isChosen = true;
+    const isNew = showRun(bucketId, runId, { line: at, job, worker });
+    if (!isNew) pane.narrow({ line: at, job, worker });
+    if (at || job || worker) setOpen(true);
+  },
+
+  /** Shows no run. */
+  clear() {
+    state.source?.close();
+    Object.assign(state, {
+      source: null,
+      run: null,
+      error: undefined,
+      isOpen: false,
+      isWhole: false,
+      isChosen: false,
+      trouble: "",
+    });
+    pane.clear();
+    place();
+  },
+
+  /** Opens the search in the log; false where there is none, and where the search has the keyboard. */
+  find() {
+    const { field } = pane.find;
+    if (!state.source || document.activeElement === field) return false;
+    setOpen(true);
+    field.focus();
+    field.select();
+    return true;
+  },
+
+  /** Opens or closes the log. */
+  toggle() {
+    if (!state.source) return false;
+    if (state.isWhole) return activity.fill();
+    if (!isHosted()) {
+      setOpen(!state.isOpen);
+      keep({ open: state.isOpen });
+    }
+    if (state.isOpen || isHosted()) pane.view.element.focus();
+    else bar.querySelector("button")?.focus();
+    return true;
+  },
+
+  /** Fills the window with the log, or not any more. */
+  fill() {
+    if (!state.source) return false;
+    state.isWhole = !state.isWhole;
+    for (const one of document.body.children)
+      if (one !== panel && one.id !== "toasts") one.toggleAttribute("inert", state.isWhole);
+    place();
+    pane.view.element.focus();
+    return true;
+  },
+
+  /** The next error, or the one before. */
+  error(by) {
+    if (!state.source) return false;
+    setOpen(true);
+    pane.error(by);
+    return true;
+  },
+
+  /** The next match, or the one before. */
+  match(by) {
+    if (!state.source || pane.find.state.q === "") return false;
+    pane.find.step(by);
+    return true;
+  },
+
+  /** Goes to a line of the run that is shown. */
+  goTo(line) {
+    if (!state.source) return;
+    setOpen(true);
+    pane.goTo([Math.max(1, Math.min(line, state.source.total))]);
+  },
+
+  /** Asks for the number of a line. */
+  askForLine() {
+    if (!state.source) return false;
+    setOpen(true);
+    pane.askForLine();
+    return true;
+  },
+
+  /** Gives the log a place in the page of its run, on wide screens. */
+  mount(host) {
+    state.host = host;
+    place();
+  },
+};
+
+/** Shows a run unless it is shown; answers whether it was not. */
+function showRun(bucketId, runId, where) {
+  if (state.source?.runId === runId && state.source.bucketId === bucketId) return false;
+  const { isChosen, host } = state;
+  activity.clear();
+  const source = new LogSource(bucketId, runId);
+  Object.assign(state, { source, isChosen, host });
+  read(source, where).catch((error) => {
+    if (!source.signal.aborted) pane.tell(error.message);
+  });
+  draw();
+  return true;
+}
+
+/** @param {LogSource} source */
+async function read(source, where) {
+  const { signal } = source;
+  const bucket = get(bucketPath(source.bucketId), { signal }).catch(() => null);
+  const [run] = await Promise.all([get(source.path(), { signal }), source.open()]);
+  if (signal.aborted) return;
+  state.run = run;
+  if (run.status === "running" && preference("log", {}).open) state.isOpen = true;
+  place();
+  pane.open(source, run, where);
+  const { project, name } = (await bucket) ?? {};
+  pane.where = project ? `${project} / ${name}` : "";
+  findError(source);
+  if (!source.done) await source.follow(grew, tell);
+  if (signal.aborted || run.status !== "running") return;
+  state.run = await get(source.path(), { signal });
+  pane.update(state.run);
+  await findError(source);
+  state.onChange();
+}
+
+function grew(added) {
+  state.error ??= added.find(({ error }) => error);
+  pane.grew();
+  draw();
+}
+
+function tell(trouble) {
+  state.trouble = trouble;
+  pane.tell(trouble);
+  draw();
+}
+
+/** The first error is the line that matters, unless all went well. */
+async function findError(source) {
+  if (state.run.status !== "succeeded") state.error = await source.seek({ errors: true }, 0, 1).catch(() => undefined);
+  if (!source.signal.aborted) draw();
+}
+
+/** Shows the run and the lines of the address; answers whether the address is a run's. */
+function followAddress() {
+  const { bucketId, view, rest, query } = address();
+  place();
+  if (view !== "runs" || !rest[0] || !bucketId) return false;
+  const [first, last = first] = (query.get("line") ?? "").split("-").map(Number);
+  const line = first > 0 && last >= first ? [first, last] : undefined;
+  const given = { line, job: query.get("job") ?? undefined, worker: query.get("worker") ?? undefined };
+  const asked = JSON.stringify(given);
+  const isNew = showRun(bucketId, rest[0], given);
+  if (!isNew && state.asked !== asked) pane.narrow(given);
+  if (state.asked !== asked && asked !== "{}") setOpen(true);
+  state.asked = asked;
+  return true;
+}
+
+function setOpen(isOpen) {
+  state.isOpen = isOpen;
+  place();
+}
+
+function isHosted() {
+  return state.host?.isConnected && WIDE.matches && !state.isWhole;
+}
+
+/** Puts the log where it belongs now. */
+function place() {
+  const { source, host, isOpen, isWhole, share } = state;
+  if (!host?.isConnected) state.host = null;
+  const hosted = isHosted();
+  const home = hosted ? host : panel;
+  if (pane.element.parentElement !== home) pane.view.moved(() => home.append(pane.element));
+  panel.hidden = !source || hosted || !(isWhole || (isOpen && address().bucketId));
+  panel.classList.toggle("whole", isWhole);
+  panel.style.height = isWhole ? "" : `${share}dvh`;
+  edge.hidden = isWhole;
+  edge.setAttribute("aria-valuenow", String(Math.round(share)));
+  pane.element.classList.toggle("hosted", Boolean(hosted));
+  pane.isWhole = isWhole;
+  pane.draw();
+  draw();
+}
+
+function draw() {
+  patch(bar, barOf());
+}
+
+/** The status bar. */
+function barOf() {
+  const { source, run, error, isOpen, trouble } = state;
+  if (!source || !run) return el("span.meta", { key: "none" }, source ? "" : "Nothing has run yet.");
+  const matters = error ?? source.newest;
+  const line = trouble || (matters ? [matters.job, said(matters.text)].filter(Boolean) : "Nothing was written yet.");
+  const what = [mark(run.status, { label: run.status }), el("b", words(run.kind)), el("span.code", `…${run.id.slice(-8)}`)];
+  if (isHosted()) return el("span.what", { key: "what" }, what, "is shown on this page");
+  const page = { bucketId: source.bucketId, path: (rest = "") => bucketPath(source.bucketId, rest) };
+  return [
+    el(
+      "button.bar-line",
+      {
+        type: "button",
+        key: "line",
+        onclick: () => activity.toggle(),
+        "aria-expanded": String(isOpen),
+        "aria-controls": "activity",
+      },
+      el("span.what", what),
+      el("span.said.code", { class: (error || trouble) && "failed" }, matters && !trouble ? said(matters.text) : line),
+      el("span.lines", count(source.total, "line")),
+      el("span.open", isOpen ? "Close" : "Log", el("kbd", "L")),
+      icon("wide"),
+    ),
+    run.status === "running" && button("Cancel …", () => cancelRun(page, run), { class: "small", key: "cancel" }),
+  ];
+}
+
+/** The upper edge of the panel: dragged, or moved by keys. */
+function separator() {
+  const { least, most, step } = SHARE;
+  const to = (share) => {
+    state.share = Math.min(most, Math.max(least, share));
+    place();
+  };
+  const label = { tabindex: 0, role: "separator", "aria-label": "Height of the log", "aria-orientation": "horizontal" };
+  const element = el("div.log-edge", { ...label, "aria-valuemin": least, "aria-valuemax": most, "aria-controls": "activity" });
+  element.onpointerdown = (event) => element.setPointerCapture(event.pointerId);
+  element.onpointermove = (event) => {
+    if (element.hasPointerCapture(event.pointerId)) to(100 - (100 * event.clientY) / innerHeight);
+  };
+  element.onlostpointercapture = () => keep({ share: state.share });
+  element.onkeydown = ({ key }) => {
+    const share = { ArrowUp: state.share + step, ArrowDown: state.share - step, Home: most, End: least }[key];
+    if (share === undefined) return;
+    to(share);
+    keep({ share: state.share });
+  };
+  return element;
+}
+
+function closeByKey(event) {
+  if (event.key !== "Escape" || event.defaultPrevented) return;
+  event.preventDefault();
+  activity.toggle();
+}
+
+function keep(changes) {
+  prefer("log", { ...preference("log", {}), ...changes });
+}

@@ -1,6 +1,6 @@
 import { button, el, scroller } from "../base/dom.js";
 import { plain } from "../base/text.js";
-import { ask } from "./dialog.js";
+import { ask, toast } from "./dialog.js";
 import { icon } from "./state.js";
 
 const COPIED_MS = 2_000;
@@ -8,7 +8,8 @@ const COPIED_MS = 2_000;
 /** A button that copies a text, or shows the text where the browser does not let it. */
 export function copying(label, textOf, attributes = {}) {
   const act = async ({ currentTarget: copy }) => {
-    const text = await textOf();
+    const text = await Promise.try(textOf).catch((error) => toast(error.message, { error: true }) && "");
+    if (text === "") return;
     try {
       await navigator.clipboard.writeText(text);
       const was = [...copy.childNodes];

@@ -1,0 +1,322 @@
+// The log with its tools: which lines are shown, how, and the way through them.
+import { address, keepQuery, link, queryOf } from "../base/api.js";
+import { button, el, patch, tell } from "../base/dom.js";
+import { count, number } from "../base/format.js";
+import { ask } from "../parts/dialog.js";
+import { logEdge } from "./edge.js";
+import { logFind } from "./find.js";
+import { rowOf, timeOf, WorkerNames } from "./row.js";
+import { copiesOf, footOf, headOf, keptLooks, partsOf } from "./tools.js";
+import { LogView } from "./view.js";
+
+const MAP_MS = 2_000;
+const COPIED_BYTES = 8 * 1024 * 1024;
+const NO_FILTER = { job: "", worker: "", errors: false, stderr: false, only: false };
+
+export class LogPane {
+  /** @type {import("./source.js").LogSource | null} */
+  source = null;
+  run = /** @type {any} */ (null);
+  /** What of the log is counted: errors and matches, in parts. */
+  map = /** @type {any} */ (null);
+  isSearching = false;
+  isWhole = false;
+  /** The names of project and bucket. */
+  where = "";
+  filter = { ...NO_FILTER };
+  looks = /** @type {any} */ (keptLooks());
+  #workers = new WorkerNames();
+  #jobs = new Set();
+  #mapping = { turn: 0, at: 0, timer: 0 };
+  #shape = "";
+  #cut = 0;
+  #isDrawing = false;
+  #problem = el("p.error", { role: "alert", hidden: true });
+  #head = el("header.log-head");
+  #foot = el("footer.log-foot");
+  #pill = button("", () => this.view.go(Infinity), { class: "small pill", hidden: true });
+  #edge = logEdge((line) => this.view.go(line, { choose: false }));
+
+  /** @param {{ onWhole: () => void, onClose: () => void }} around */
+  constructor(around) {
+    this.around = around;
+    this.view = new LogView({
+      rowOf: (row, isChosen) => this.#rowOf(row, isChosen),
+      look: () => this.#look(),
+      onChange: () => this.draw(),
+      onProblem: (message) => this.tell(message),
+      onChoose: (lines) => this.#choose(lines),
+    });
+    this.find = logFind({ pane: this, changed: () => this.#showLines(), leave: () => this.view.element.focus() });
+    this.parts = { ...partsOf(this), ...copiesOf(this) };
+    const body = el("div.log-body", this.view.element, this.#edge.element, this.#pill);
+    this.element = el("section.log", { "aria-label": "Log" }, this.#head, this.#problem, body, this.#foot);
+    this.element.own = true;
+  }
+
+  /** Shows a log: its end, or the lines that `place` says. */
+  open(source, run, { line, job = "", worker = "" } = /** @type {any} */ ({})) {
+    this.clear();
+    Object.assign(this, { source, run });
+    this.#narrowTo({ job, worker });
+    this.#showLines(Infinity);
+    if (line) this.goTo(line);
+    this.readMap();
+  }
+
+  /** Shows the lines of a place, and goes to lines. */
+  narrow({ line, job, worker } = /** @type {any} */ ({})) {
+    if (job !== undefined || worker !== undefined) {
+      this.#narrowTo({ job: job ?? "", worker: worker ?? "" });
+      if (this.isAddressed()) keepQuery({ job, worker });
+      this.#showLines();
+      this.readMap();
+    }
+    if (line) this.goTo(line);
+  }
+
+  #narrowTo(place) {
+    Object.assign(this.filter, place);
+    for (const name of ["job", "worker"]) {
+      const { field } = this.parts[name];
+      if (field.value.trim() !== place[name]) field.value = place[name];
+    }
+  }
+
+  goTo([first, last = first]) {
+    return this.view.go(first, { last });
+  }
+
+  clear() {
+    clearTimeout(this.#mapping.timer);
+    this.#mapping = { turn: this.#mapping.turn + 1, at: 0, timer: 0 };
+    Object.assign(this, { source: null, run: null, map: null, isSearching: false });
+    Object.assign(this.filter, NO_FILTER);
+    [this.#workers, this.#jobs, this.#shape] = [new WorkerNames(), new Set(), ""];
+    this.find.clear();
+    this.view.clear();
+    this.tell("");
+  }
+
+  /** The run is in another state. */
+  update(run) {
+    this.run = run;
+    this.draw();
+  }
+
+  /** The log has grown. */
+  grew() {
+    this.view.grew();
+    this.draw();
+    const isDue = this.source.done || Date.now() - this.#mapping.at > MAP_MS;
+    if (isDue) this.readMap();
+    else this.#mapping.timer ||= window.setTimeout(() => this.readMap(), MAP_MS);
+  }
+
+  /** Says what is the matter. */
+  tell(message) {
+    tell(this.#problem, message);
+  }
+
+  /** Sets filters. */
+  set(changes) {
+    Object.assign(this.filter, changes);
+    this.#showLines();
+    this.draw();
+  }
+
+  /** Shows lines in another way. */
+  change(looks) {
+    Object.assign(this.looks, looks);
+    this.#showLines();
+    this.view.draw();
+    this.draw();
+  }
+
+  /** Follows the end, or stays here. */
+  follow(isOn) {
+    if (isOn) this.view.go(Infinity);
+    else this.view.stay();
+  }
+
+  /** The names of jobs or workers that were seen. */
+  names(name) {
+    return name === "job" ? [...this.#jobs].sort() : this.#workers.all;
+  }
+
+  /** Counts errors and matches again. */
+  async readMap() {
+    clearTimeout(this.#mapping.timer);
+    const [turn, { source, find, filter }] = [this.#mapping.turn + 1, this];
+    this.#mapping = { turn, at: Date.now(), timer: 0 };
+    if (!source || !this.element.isConnected) return;
+    const { q, case: exact } = find.state;
+    this.isSearching = this.map?.q !== q;
+    try {
+      const map = await source.map({ q, case: exact, job: filter.job, worker: filter.worker });
+      if (turn === this.#mapping.turn) this.map = { ...map, q };
+    } catch (error) {
+      if (turn === this.#mapping.turn && !source.signal.aborted) this.tell(error.message);
+    }
+    if (turn !== this.#mapping.turn) return;
+    this.isSearching = false;
+    find.tell();
+    this.draw();
+  }
+
+  /** The next line with an error, or the one before. */
+  async error(by) {
+    const [first] = this.view.seen();
+    const found = await this.seek("errors", this.view.chosen[0] ?? (by > 0 ? first - 1 : first), by);
+    if (found) await this.view.go(found.line);
+  }
+
+  /** The line with the next error or match. @param {"errors" | "matches"} kind */
+  async seek(kind, line, by) {
+    return await this.source?.seek(this.#what(kind), line, by);
+  }
+
+  /** How many matches are before a line. */
+  async countBefore(line) {
+    const { buckets, lines } = this.map;
+    const part = Math.floor(((line - 1) * buckets.length) / lines);
+    let found = buckets.slice(0, part).reduce((sum, { matches }) => sum + matches, 0);
+    for (let at = Math.ceil((part * lines) / buckets.length) + 1; at < line; ) {
+      const page = await this.source.after(at, 1_000, this.#what("matches"));
+      found += page.lines.filter((one) => one.line < line).length;
+      at = page.next;
+    }
+    return found;
+  }
+
+  #what(kind) {
+    const { job, worker } = this.filter;
+    const { q, case: exact } = this.find.state;
+    return kind === "errors" ? { errors: true, job, worker } : { q, case: exact, job, worker };
+  }
+
+  /** Asks for the number of a line, and goes there. */
+  askForLine() {
+    const { total } = this.source;
+    const field = el("input", { type: "number", min: 1, max: total, required: true, autofocus: true });
+    const fields = el("label.field", el("span", `Line, 1 to ${number(total)}`), field);
+    const submit = () => void this.view.go(Math.min(total, Math.max(1, Math.floor(Number(field.value)))));
+    ask({ title: "Go to a line", fields, action: "Go", submit });
+  }
+
+  /** The address of lines. */
+  href(first, last = first) {
+    const { bucketId, runId } = this.source;
+    const { job, worker } = this.filter;
+    return link(bucketId, "runs", [runId], { job, worker, line: first === last ? first : `${first}-${last}` });
+  }
+
+  /** Whether the page shows the run's own address. */
+  isAddressed() {
+    const { bucketId, view, rest } = address();
+    return view === "runs" && rest[0] === this.source?.runId && bucketId === this.source.bucketId;
+  }
+
+  /** Where the lines that are shown can be had as a file. */
+  download() {
+    if (!this.source) return "";
+    return this.source.path("/logs/text", { ...this.#filterOfLines(), times: this.looks.times !== "" });
+  }
+
+  isNarrowed() {
+    return queryOf(this.#filterOfLines()).size > 0;
+  }
+
+  /** The text of the lines that are chosen. */
+  async text() {
+    const [first, last] = this.view.chosen;
+    const [from] = (await this.source.after(first, 1)).lines;
+    const [behind] = (await this.source.after(last + 1, 1)).lines;
+    const end = behind?.offset ?? this.source.size;
+    if (end - from.offset > COPIED_BYTES) throw new Error("These lines are too long to be copied. Download the log.");
+    return await this.source.bytes(from.offset, end);
+  }
+
+  #filterOfLines() {
+    const { q, case: exact } = this.find.state;
+    const { job, worker, errors, stderr, only } = this.filter;
+    const text = only && q !== "" ? { q, case: exact } : {};
+    return { job, worker, errors, stream: stderr ? "stderr" : "", ...text };
+  }
+
+  #showLines(line = this.view.place()) {
+    if (!this.source) return;
+    const filter = this.#filterOfLines();
+    const fold = { equal: this.looks.fold, places: this.looks.places };
+    const shape = JSON.stringify([filter, fold]);
+    if (shape !== this.#shape) this.view.show(this.source, { filter, fold }, line);
+    else this.view.draw();
+    this.#shape = shape;
+    this.draw();
+  }
+
+  #choose(lines) {
+    const [first, last] = lines;
+    if (this.isAddressed()) keepQuery({ line: first === last ? first : `${first}-${last}` });
+    this.draw();
+  }
+
+  #look() {
+    const { q, case: exact } = this.find.state;
+    return JSON.stringify([this.looks.times, this.looks.escapes, q, exact, this.#workers.cut, this.run?.started_at]);
+  }
+
+  #rowOf(row, isChosen) {
+    this.#workers.add(row.worker);
+    if (row.job && this.#jobs.size < 1_000) this.#jobs.add(row.job);
+    const { looks, run } = this;
+    return rowOf(row, {
+      isChosen,
+      href: (line) => this.href(line),
+      time: (at) => timeOf(at, looks.times, run?.started_at ?? run?.created_at),
+      cut: this.#workers.cut,
+      escapes: looks.escapes,
+      find: this.find.state,
+      open: (fold) => this.view.open(fold),
+      whole: (line) => this.#wholeOf(line),
+    });
+  }
+
+  /** A line is longer in the log than `text`, by what ops put before it. */
+  async #wholeOf({ line, offset, text }) {
+    const [behind] = (await this.source.after(line + 1, 1)).lines;
+    const all = await this.source.bytes(offset, behind?.offset ?? this.source.size);
+    return all.slice(Math.max(0, all.indexOf(text.slice(0, -1)))).replace(/\n$/, "");
+  }
+
+  /** Draws the tools, once in a frame. */
+  draw() {
+    if (this.#isDrawing) return;
+    this.#isDrawing = true;
+    requestAnimationFrame(() => {
+      this.#isDrawing = false;
+      this.#drawNow();
+    });
+  }
+
+  #drawNow() {
+    const { source, view, looks } = this;
+    const classes = {
+      whole: this.isWhole,
+      wrap: looks.wrap,
+      tint: looks.tint,
+      placeless: !looks.place,
+      timeless: looks.times === "",
+    };
+    for (const [name, isOn] of Object.entries(classes)) this.element.classList.toggle(name, isOn);
+    this.element.style.setProperty("--digits", `${number(source?.total ?? 0).length}ch`);
+    patch(this.#head, headOf(this));
+    patch(this.#foot, footOf(this));
+    const added = view.following || !source ? 0 : source.total - view.leftAt;
+    this.#pill.hidden = added === 0;
+    this.#pill.textContent = `↓ ${count(added, "new line")}`;
+    if (this.#cut !== this.#workers.cut) view.draw();
+    this.#cut = this.#workers.cut;
+    this.#edge.draw(this.map, source?.total ?? 0, view.seen());
+  }
+}

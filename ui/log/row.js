@@ -1,0 +1,119 @@
+// A line of the log, or a fold of lines, as an element.
+import { button, el } from "../base/dom.js";
+import { count, number } from "../base/format.js";
+import { plain, said, styled } from "../base/text.js";
+
+const MINUTE_MS = 60_000;
+/** Names of workers are cut after one of these only. */
+const PARTS = /[-._:]/;
+const MOST_NAMES = 1_000;
+
+/** The names of the workers of a log, which share a beginning that need not be said on each line. */
+export class WorkerNames {
+  #names = new Set();
+  #common = /** @type {string | undefined} */ (undefined);
+
+  /** How many letters all names seen share. */
+  get cut() {
+    return this.#names.size > 1 ? this.#common.length : 0;
+  }
+
+  add(name) {
+    if (!name || this.#names.has(name) || this.#names.size > MOST_NAMES) return;
+    this.#names.add(name);
+    this.#common = this.#names.size > 1 ? commonOf(this.#common, name) : name;
+  }
+
+  /** All names, for a field that offers them. */
+  get all() {
+    return [...this.#names].sort();
+  }
+}
+
+function commonOf(one, other) {
+  let end = 0;
+  while (end < one.length && one[end] === other[end]) end++;
+  while (end > 0 && !PARTS.test(one[end - 1])) end--;
+  return one.slice(0, end);
+}
+
+/**
+ * @param {import("./fold.js").Row} row
+ * @param {object} look
+ * @param {boolean} look.isChosen
+ * @param {(line: number) => string} look.href
+ * @param {(at: string | null) => string} look.time empty where times are not shown
+ * @param {number} look.cut how many letters of a worker's name are left out
+ * @param {boolean} look.escapes sequences for terminals are shown as what they are
+ * @param {{ q?: string, case?: boolean }} look.find
+ * @param {(row: import("./fold.js").Row) => void} look.open
+ * @param {(row: import("./fold.js").Row) => Promise<string>} look.whole
+ */
+export function rowOf(row, look) {
+  if (row.fold) return foldOf(row, look);
+  const { line, at, job, worker, stream, error, text, length } = row;
+  const kinds = { error, chosen: look.isChosen, stderr: stream === "stderr" };
+  const names = Object.keys(kinds).filter((name) => kinds[name]);
+  const address = { href: look.href(line), "data-line": line, tabindex: -1 };
+  const content = el("span.text", contentOf(text, look), text.endsWith("…") && length > text.length && rest(row, look));
+  return el(
+    "div.line",
+    { class: names.join(" ") },
+    el("a.number", { ...address, "aria-label": `Line ${number(line)}${error ? ", error" : ""}` }, number(line)),
+    el("span.when", look.time(at)),
+    el("span.place", { title: plain(placeOf(job, worker)) }, said(placeOf(job, worker?.slice(look.cut)))),
+    content,
+  );
+}
+
+function placeOf(job, worker) {
+  return [job, worker].filter(Boolean).join("@");
+}
+
+function foldOf(row, { open, cut }) {
+  const { text, job, workers, worker } = row;
+  const isMany = workers.size > 1;
+  const place = isMany ? count(workers.size, "worker") : placeOf(job, worker?.slice(cut));
+  return el(
+    "div.line.folded",
+    button(`▸ ${count(row.count, "line")}`, () => open(row), { class: "plain number" }),
+    el("span.when"),
+    el("span.place", { title: plain([...workers].slice(0, 50).join(", ")) }, said(place)),
+    el("span.text", said(text)),
+  );
+}
+
+/** A line that is longer than what the server gives at once is read whole when somebody wants that. */
+function rest(row, look) {
+  const show = async ({ currentTarget }) => {
+    const place = currentTarget.parentElement;
+    currentTarget.setAttribute("aria-busy", "true");
+    const text = await look.whole(row);
+    place.replaceChildren(...[contentOf(text, look)].flat());
+  };
+  return button(`${number(row.length)} bytes, show all`, show, { class: "small" });
+}
+
+function contentOf(text, { escapes, find }) {
+  if (escapes) return said(text);
+  return styled(text).map((piece) => {
+    const content = marked(piece.text, find);
+    return piece.classes === "" ? content : el("span", { class: piece.classes }, content);
+  });
+}
+
+function marked(text, find) {
+  if (!find.q) return said(text);
+  const parts = text.split(new RegExp(`(${RegExp.escape(find.q)})`, find.case ? "g" : "gi"));
+  return parts.map((part, index) => (index % 2 === 1 ? el("mark", said(part)) : said(part)));
+}
+
+/** The time of day of a line: here, in UTC, or since the run began. @param {string} how @param {string | null} began */
+export function timeOf(at, how, began) {
+  if (how === "") return "";
+  if (!at) return "-";
+  const written = Date.parse(at);
+  const zone = new Date(written).getTimezoneOffset() * MINUTE_MS;
+  const from = { UTC: 0, local: zone, run: Date.parse(began) }[how];
+  return new Date(Math.max(0, written - from)).toISOString().slice(11, -1);
+}
