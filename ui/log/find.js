@@ -45,8 +45,8 @@ export function logFind({ pane, changed, leave }) {
     event.stopPropagation();
     if (event.key === "Enter") return step(event.shiftKey ? -1 : 1);
     if (field.value === "") return leave();
-    clear();
-    changed();
+    field.value = "";
+    look();
     leave();
   }
 
@@ -63,10 +63,9 @@ export function logFind({ pane, changed, leave }) {
     const turn = ++state.turn;
     changed();
     tell();
-    if (state.q === "") return;
     const [first] = pane.view.seen();
     await pane.readMap();
-    if (turn === state.turn) await to(first - 1, 1);
+    if (turn === state.turn && state.q !== "") await to(first - 1, 1);
   }
 
   /** The next match, or the one before. */

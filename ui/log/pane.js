@@ -1,12 +1,12 @@
 // The log with its tools: which lines are shown, how, and the way through them.
 import { address, keepQuery, link, queryOf } from "../base/api.js";
-import { button, el, patch, tell } from "../base/dom.js";
+import { button, el, tell } from "../base/dom.js";
 import { count, number } from "../base/format.js";
 import { ask } from "../parts/dialog.js";
 import { logEdge } from "./edge.js";
 import { logFind } from "./find.js";
 import { rowOf, timeOf, WorkerNames } from "./row.js";
-import { copiesOf, footOf, headOf, keptLooks, partsOf } from "./tools.js";
+import { keptLooks, toolsOf } from "./tools.js";
 import { LogView } from "./view.js";
 
 const MAP_MS = 2_000;
@@ -32,9 +32,8 @@ export class LogPane {
   #cut = 0;
   #isDrawing = false;
   #problem = el("p.error", { role: "alert", hidden: true });
-  #head = el("header.log-head");
-  #foot = el("footer.log-foot");
   #pill = button("", () => this.view.go(Infinity), { class: "small pill", hidden: true });
+  #tools;
   #edge = logEdge((line) => this.view.go(line, { choose: false }));
 
   /** @param {{ onWhole: () => void, onClose: () => void }} around */
@@ -48,9 +47,9 @@ export class LogPane {
       onChoose: (lines) => this.#choose(lines),
     });
     this.find = logFind({ pane: this, changed: () => this.#showLines(), leave: () => this.view.element.focus() });
-    this.parts = { ...partsOf(this), ...copiesOf(this) };
+    this.#tools = toolsOf(this);
     const body = el("div.log-body", this.view.element, this.#edge.element, this.#pill);
-    this.element = el("section.log", { "aria-label": "Log" }, this.#head, this.#problem, body, this.#foot);
+    this.element = el("section.log", { "aria-label": "Log" }, this.#tools.head, this.#problem, body, this.#tools.foot);
     this.element.own = true;
   }
 
@@ -78,7 +77,7 @@ export class LogPane {
   #narrowTo(place) {
     Object.assign(this.filter, place);
     for (const name of ["job", "worker"]) {
-      const { field } = this.parts[name];
+      const field = this.#tools.fields[name];
       if (field.value.trim() !== place[name]) field.value = place[name];
     }
   }
@@ -310,8 +309,7 @@ export class LogPane {
     };
     for (const [name, isOn] of Object.entries(classes)) this.element.classList.toggle(name, isOn);
     this.element.style.setProperty("--digits", `${number(source?.total ?? 0).length}ch`);
-    patch(this.#head, headOf(this));
-    patch(this.#foot, footOf(this));
+    this.#tools.draw();
     const added = view.following || !source ? 0 : source.total - view.leftAt;
     this.#pill.hidden = added === 0;
     this.#pill.textContent = `↓ ${count(added, "new line")}`;

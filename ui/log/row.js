@@ -76,7 +76,10 @@ function foldOf(row, { open, cut }) {
   const place = isMany ? count(workers.size, "worker") : placeOf(job, worker?.slice(cut));
   return el(
     "div.line.folded",
-    button(`▸ ${count(row.count, "line")}`, () => open(row), { class: "plain number" }),
+    button(`▸ ${number(row.count)}`, () => open(row), {
+      class: "plain number",
+      "aria-label": `Open ${count(row.count, "line")}`,
+    }),
     el("span.when"),
     el("span.place", { title: plain([...workers].slice(0, 50).join(", ")) }, said(place)),
     el("span.text", said(text)),

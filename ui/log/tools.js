@@ -1,6 +1,6 @@
 // What stands above and below the lines of the log.
 import { link } from "../base/api.js";
-import { button, el } from "../base/dom.js";
+import { button, el, patch } from "../base/dom.js";
 import { clockTime, count, number, size, words } from "../base/format.js";
 import { prefer, preference } from "../base/preferences.js";
 import { copying } from "../parts/copy.js";
@@ -33,12 +33,38 @@ export function keptLooks() {
   return Object.fromEntries(Object.entries(LOOKS).map(([name, otherwise]) => [name, kept[name] ?? otherwise]));
 }
 
-/** The parts of the tools that stay: a person types into them or has opened them. @param {LogPane} pane */
-export function partsOf(pane) {
-  const show = opener([el("span", "Show"), icon("more")], () => menuOf(pane), { class: "small show" });
-  const parts = { show, job: placeField(pane, "job"), worker: placeField(pane, "worker") };
-  for (const part of Object.values(parts)) part.own = true;
-  return parts;
+/**
+ * The tools. What a person types into stays where it is, all else is drawn again.
+ * @param {LogPane} pane
+ */
+export function toolsOf(pane) {
+  const [job, worker] = ["job", "worker"].map((name) => placeField(pane, name));
+  const [title, kinds, ways, state, orders] = ["log-title", "log-kinds", "log-ways", "log-state", "log-orders"].map((name) =>
+    el(`div.${name}`),
+  );
+  const only = el("div.log-kinds");
+  const copy = copying("Copy", () => pane.text(), { class: "plain" });
+  const copyLink = copying("Copy link", () => new URL(pane.href(...pane.view.chosen), location.href).href, { class: "plain" });
+  const copies = el("div.log-orders", { hidden: true }, copy, copyLink);
+  const head = el(
+    "header.log-head",
+    title,
+    el("div.log-tools", pane.find.element, el("div.log-filters", only, job, worker, kinds), ways),
+  );
+  const foot = el("footer.log-foot", state, copies, orders);
+  function draw() {
+    patch(title, titleOf(pane));
+    patch(
+      only,
+      toggle("Only these lines", pane.filter.only, () => pane.set({ only: !pane.filter.only })),
+    );
+    patch(kinds, kindsOf(pane));
+    patch(ways, waysOf(pane));
+    patch(state, stateOf(pane));
+    patch(orders, ordersOf(pane));
+    copies.hidden = pane.view.chosen.length === 0;
+  }
+  return { head, foot, draw, fields: { job: job.field, worker: worker.field } };
 }
 
 /** A field for the name of a job or a worker, which offers the names seen. */
@@ -56,48 +82,50 @@ function placeField(pane, name) {
   return Object.assign(el("span.log-place", field, list), { field });
 }
 
-/** @param {LogPane} pane */
-export function headOf(pane) {
-  const { filter, looks, view, parts, around } = pane;
-  const filters = el(
-    "div.log-filters",
-    toggle("Only these lines", filter.only, () => pane.set({ only: !filter.only })),
-    ...[parts.job, parts.worker],
-    toggle([mark("failed"), "Errors ", el("b", number(pane.map?.errors ?? 0))], filter.errors, () =>
-      pane.set({ errors: !filter.errors }),
-    ),
+function kindsOf(pane) {
+  const { filter, map } = pane;
+  const errors = [mark("failed"), "Errors ", el("b", number(map?.errors ?? 0))];
+  return [
+    toggle(errors, filter.errors, () => pane.set({ errors: !filter.errors })),
     toggle("stderr", filter.stderr, () => pane.set({ stderr: !filter.stderr })),
-  );
-  const ways = el(
-    "div.log-ways",
-    toggle("Fold", looks.fold, () => change(pane, { fold: !looks.fold }), "fold"),
-    toggle("Wrap", looks.wrap, () => change(pane, { wrap: !looks.wrap }), "wrap"),
-    toggle("Follow", view.following, () => pane.follow(!view.following), "follow"),
-    el("span.log-only-part", { key: "show" }, parts.show),
-    button(icon("wide"), around.onWhole, { class: "small log-only-part", "aria-label": "Log in the whole window", key: "wide" }),
-    button(icon("close"), around.onClose, { class: "small quiet log-only-panel", "aria-label": "Close the log", key: "close" }),
-  );
-  return [titleOf(pane), el("div.log-tools", { key: "tools" }, pane.find.element, filters, ways)];
+  ];
+}
+
+function waysOf(pane) {
+  const { looks, view, isWhole, around } = pane;
+  const follow = toggle("Follow", view.following, () => pane.follow(!view.following));
+  const whole = [
+    toggle("Fold", looks.fold, () => change(pane, { fold: !looks.fold })),
+    toggle("Wrap", looks.wrap, () => change(pane, { wrap: !looks.wrap })),
+  ];
+  const panel = [
+    showButton(pane),
+    button(icon("wide"), around.onWhole, { class: "small", "aria-label": "Log in the whole window" }),
+    button(icon("close"), around.onClose, { class: "small quiet panel-only", "aria-label": "Close the log" }),
+  ];
+  return isWhole ? [whole, follow] : [follow, panel];
+}
+
+function showButton(pane) {
+  return opener([el("span", "Show"), icon("more")], () => menuOf(pane), { class: "small show", key: "show" });
 }
 
 /** The run, and what is done with the whole log; only where the log fills the window. */
 function titleOf(pane) {
   const { run, source, around } = pane;
-  if (!run || !pane.isWhole) return el("h2.log-name", { key: "name" }, "Log");
+  if (!run || !pane.isWhole) return el("h2", { key: "name" }, "Log");
   const ends = [run.started_at, run.finished_at].filter(Boolean).map(clockTime).join(" to ");
   const facts = [count(source.total, "line"), size(source.size), ends].filter(Boolean).join(", ");
-  return el(
-    "div.log-title",
-    { key: "title" },
-    el("h2", mark(run.status), words(run.kind)),
-    el("a.code", { href: link(source.bucketId, "runs", [run.id]), onclick: around.onClose }, `…${run.id.slice(-8)}`),
-    ...[el("span.meta", pane.where), el("span.small.facts-of", facts)],
-    el("a.button.small", { href: pane.download(), download: "" }, "Download"),
+  return [
+    el("h2", { key: "run" }, mark(run.status), words(run.kind)),
+    el("a.code", { href: link(source.bucketId, "runs", [run.id]), onclick: around.onWhole }, `…${run.id.slice(-8)}`),
+    el("span.meta", { key: "where" }, pane.where),
+    el("span.small.facts-of", facts),
+    el("a.button.small", { href: pane.download(), download: "", key: "download" }, "Download"),
     timesOf(pane),
-    pane.parts.show,
-    button([icon("close"), "Close"], around.onWhole, { class: "small" }),
-    el("kbd", "Esc"),
-  );
+    showButton(pane),
+    button([icon("close"), "Close ", el("kbd", "Esc")], around.onWhole, { class: "small", key: "close" }),
+  ];
 }
 
 function timesOf(pane) {
@@ -107,8 +135,8 @@ function timesOf(pane) {
   return el("div.choice", { role: "group", "aria-label": "Times" }, options);
 }
 
-function toggle(label, isOn, onclick, key) {
-  return button(label, onclick, { class: "small toggle", "aria-pressed": String(isOn), key: key ?? String(label) });
+function toggle(label, isOn, onclick) {
+  return button(label, onclick, { class: "small toggle", "aria-pressed": String(isOn), key: typeof label === "string" && label });
 }
 
 /** @param {LogPane} pane */
@@ -144,41 +172,24 @@ function change(pane, looks) {
   pane.change(looks);
 }
 
-/** @param {LogPane} pane */
-export function footOf(pane) {
-  const { source, run, view, map } = pane;
-  if (!source) return [];
-  const [first] = view.seen();
+function stateOf(pane) {
+  const { source, run, view, isWhole } = pane;
+  if (!source || !run) return [];
   const [from, to] = view.chosen;
-  const lines = from === undefined ? 0 : to - from + 1;
-  const key = (name) => el("kbd", name);
-  return [
-    run && mark(run.status, { label: run.status }),
-    el(
-      "span",
-      source.total > 0 && pane.isWhole
-        ? ["Line ", el("b", number(first)), ` of ${number(source.total)}`]
-        : count(source.total, "line"),
-    ),
-    lines > 0 && el("span", lines === 1 ? `line ${number(from)}` : `${number(lines)} lines chosen`),
-    lines > 0 && pane.parts.copy,
-    lines > 0 && pane.parts.copyLink,
-    el("span.space"),
-    map?.errors > 0 &&
-      button([mark("failed"), count(map.errors, "error"), key("E")], () => pane.error(1), {
-        class: "plain failed",
-        key: "errors",
-      }),
-    button(["Go to line", key(":")], () => pane.askForLine(), { class: "plain log-only-whole", key: "line" }),
-    button(["Head", key("Home")], () => view.go(1, { choose: false }), { class: "plain", key: "head" }),
-    button(["Tail", key("End")], () => view.go(Infinity), { class: "plain", key: "tail" }),
-  ];
+  const total = count(source.total, "line");
+  const lines = isWhole && source.total > 0 ? ["Line ", el("b", number(view.seen()[0])), ` of ${total}`] : total;
+  const chosen = from !== undefined && (from === to ? `line ${number(from)} chosen` : `${number(to - from + 1)} lines chosen`);
+  return [mark(run.status, { label: run.status }), el("span", lines), el("span", { key: "chosen" }, chosen)];
 }
 
-/** Buttons that copy the lines that are chosen, and their address. @param {LogPane} pane */
-export function copiesOf(pane) {
-  const copy = copying("Copy", () => pane.text(), { class: "plain" });
-  const copyLink = copying("Copy link", () => new URL(pane.href(...pane.view.chosen), location.href).href, { class: "plain" });
-  for (const one of [copy, copyLink]) one.own = true;
-  return { copy, copyLink };
+function ordersOf(pane) {
+  const { source, map, view, isWhole } = pane;
+  if (!source) return [];
+  const order = (label, key, act, name) => button([label, el("kbd", key)], act, { class: `plain ${name ?? ""}`, key });
+  return [
+    map?.errors > 0 && order([mark("failed"), count(map.errors, "error")], "E", () => pane.error(1), "failed"),
+    isWhole && order("Go to line", ":", () => pane.askForLine()),
+    order("Head", "Home", () => view.go(1, { choose: false })),
+    order("Tail", "End", () => view.go(Infinity)),
+  ];
 }
