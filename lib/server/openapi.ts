@@ -68,6 +68,40 @@ export function openApiDocument(groups: Readonly<Record<string, readonly ServerR
   };
 }
 
+const BUCKET_PREFIX = "/api/buckets/{bucket_id}";
+/** The command line that does the same, by method and path below a bucket; `*` is one part of both. */
+const COMMAND_LINES: readonly [string, string][] = [
+  ["POST /push", "ops push <url> --bucket <id>"],
+  ["POST /source/rollback", "ops push rollback <url> --bucket <id>"],
+  ["POST /snapshots/{name}/restore", "ops snapshot restore <name>"],
+  ["DELETE /snapshots/{name}", "ops snapshot delete <name>"],
+  ["POST /snapshots", "ops snapshot create"],
+  ["GET /snapshots", "ops snapshot list"],
+  ["GET /runs/{run_id}/activity.log", "ops logs --run <run>"],
+  ["GET /info", "ops info"],
+  ["POST /init", "ops init"],
+  ["POST /hooks", "ops hooks <hook>"],
+  ["POST /jobs/{job}/run", "ops job run <job> <target>"],
+  ["POST /jobs/{job}/*", "ops job * <job>"],
+  ["POST /workers/*", "ops worker *"],
+  ["GET /cat/*", "ops cat *"],
+  ...["build", "deploy", "health_check", "drift", "gc", "run_command"].map((name): [string, string] => [
+    `POST /${name}`,
+    `ops ${name}`,
+  ]),
+];
+
+/** The command line that does the same as a route; undefined where there is none. */
+function commandLine({ method, path }: ServerRoute): string | undefined {
+  const key = `${method} ${path.replace(BUCKET_PREFIX, "")}`;
+  for (const [pattern, command] of COMMAND_LINES) {
+    const [before = "", after] = pattern.split("*");
+    if (after === undefined ? key === pattern : key.startsWith(before) && !key.slice(before.length).includes("/"))
+      return command.replace("*", key.slice(before.length));
+  }
+  return undefined;
+}
+
 function operation(route: ServerRoute, tag: string): Schema {
   const parameters = [...pathParameters(route), ...queryParameters(route), ...(route.answer.ranges ? DOWNLOAD_PARAMETERS : [])];
   return {
@@ -77,6 +111,7 @@ function operation(route: ServerRoute, tag: string): Schema {
     description: route.description,
     ...(parameters.length > 0 && { parameters }),
     ...requestBody(route),
+    "x-command": commandLine(route),
     responses: { [route.answer.status]: success(route), ...partial(route), ...failures(route) },
   };
 }

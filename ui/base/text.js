@@ -2,9 +2,8 @@
 // it may hide, turn the direction of what follows, or pass for something else.
 import { el } from "./dom.js";
 
-/** Control characters but tab and newline, marks without width, and marks of direction. */
-const HIDDEN =
-  /[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+/** What shows nothing or turns the direction: controls but tab and newline, formats, and marks without width but of emoji. */
+const HIDDEN = /(?![\t\n]|\ufe0e|\ufe0f)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 const NAMES = { 0: "NUL", 7: "BEL", 8: "BS", 13: "CR", 27: "ESC", 127: "DEL" };
 
 function nameOf(mark) {

@@ -1,13 +1,18 @@
-import { call, curlOf, encoded } from "../api.js";
-import { copying, fieldsOf, TICK } from "../controls.js";
-import { alertPlace, el, tell, textBox } from "../dom.js";
-import { startCodes } from "../sign-in.js";
+import { call, curlOf, encoded } from "../base/api.js";
+import { alertPlace, el, scroller, tell } from "../base/dom.js";
+import { startCodes } from "../frame/session.js";
+import { copying } from "../parts/copy.js";
+import { fieldsOf } from "../parts/form.js";
+
+/** A box to tick, and a text that scrolls. */
+const TICK = { type: "checkbox" };
+const textBox = (label, text) => scroller(label, text || "(empty)", "pre.scroll");
 
 const LIMITS = /^(format|default|(min|max)(imum|Length|Items))$/;
 const SHOWN_CHARACTERS = 200_000;
 const typed = new Map();
 
-const [search, count] = ["search", "count"].map((id) => document.getElementById(id));
+const [search, count] = ["search", "count"].map((id) => /** @type {any} */ (document.getElementById(id)));
 const main = document.querySelector("main");
 let components = {};
 let entries = [];
@@ -21,16 +26,16 @@ async function start() {
   entries = Object.entries(description.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => entryOf(path, method, operation)),
   );
-  main.append(el("p", description.info.description));
+  main.append(el("p", prose(description.info.description)));
   for (const [name, own] of Map.groupBy(entries, ({ group }) => group)) {
     const elements = own.map(({ element }) => element);
-    main.append(el("section.part", { "aria-label": name }, el("h2", name), elements));
+    main.append(el("section", { "aria-label": name }, el("h2", name), elements));
   }
   filter();
   search.addEventListener("input", filter);
   addEventListener("hashchange", open);
   addEventListener("keydown", (event) => {
-    if (event.key !== "/" || event.target.matches("input, textarea, select")) return;
+    if (event.key !== "/" || /** @type {Element} */ (event.target).matches("input, textarea, select")) return;
     event.preventDefault();
     search.focus();
   });
@@ -40,7 +45,7 @@ async function start() {
 function entryOf(path, method, operation) {
   const { operationId: id, summary, tags, responses: _, ...asked } = operation;
   const verb = method.toUpperCase();
-  const title = el("summary", el(`b.method.${method}`, verb), " ", el("code", path), el("small", summary));
+  const title = el("summary", el(`b.method.${method}`, verb), " ", el("code", path), el("small", prose(summary)));
   const element = unfolding(title, () => contentOf({ ...operation, path, method: verb }));
   Object.assign(element, { id, className: "operation panel" });
   title.addEventListener("click", () => history.replaceState(null, "", `#${id}`));
@@ -75,32 +80,38 @@ function unfolding(title, content) {
 }
 
 function contentOf(operation) {
-  const { description, parameters = [], requestBody, responses } = operation;
+  const { description, parameters = [], requestBody, responses, "x-command": command } = operation;
   const items = parameters.map(({ name, in: place, required, description: what, schema }) =>
     el("li", named(name, `${typeText(schema)}, in the ${place}`, required, what)),
   );
   return [
-    description && el("p", description),
+    description && el("p", prose(description)),
     items.length > 0 && [el("h3", "Parameters"), el("ul", items)],
     requestBody && [el("h3", "Body"), contents(requestBody.content)],
+    command && [el("h3", "On the command line"), el("p", el("code", command))],
     ...[el("h3", "Try it"), tryForm(operation)],
     ...[el("h3", "Answers"), Object.entries(responses).map(answer)],
   ];
 }
 
+/** Text in which backticks mark code. */
+function prose(text) {
+  return text.split("`").map((part, index) => (index % 2 === 1 ? el("code", part) : part));
+}
+
 function named(name, type, required, what) {
-  const rest = [required && el("span.why", " required"), what && `: ${what}`];
-  return [el("code", name), el("span.hint", ` ${type}`), ...rest];
+  const rest = [required && el("b", " required"), what && [": ", prose(what)]];
+  return [el("code", name), el("span.meta", ` ${type}`), ...rest];
 }
 
 function answer([status, { description: what, content = {} }]) {
-  const title = el("summary", el("b", status), ` ${what}`);
+  const title = el("summary", el("b", status), " ", prose(what));
   return el("details.answer", { open: status.startsWith("2") }, title, contents(content));
 }
 
 function contents(content) {
   return Object.entries(content).flatMap(([type, { schema, example, examples = {} }]) => [
-    el("p.hint", type),
+    el("p.meta", type),
     ...(schema ? [el("p", typeText(schema)), membersOf(schema)] : []),
     example !== undefined && exampleOf("Example", example),
     ...Object.entries(examples).map(([name, one]) => exampleOf(name, resolved(one, "examples").value)),
@@ -149,7 +160,7 @@ function tryForm(operation) {
   const { method, parameters = [], requestBody } = operation;
   const table = parameters.map(fieldOf);
   if (requestBody) table.push(bodyOf(requestBody.content));
-  if (method !== "GET") table.push(["sure", "Really do this on this server", "", { ...TICK, required: true }]);
+  if (method !== "GET") table.push({ name: "sure", label: "Really do this on this server", ...TICK, required: true });
   const { labels, values } = fieldsOf(table);
   const problem = alertPlace();
   const result = el("div.result", { "aria-live": "polite" });
@@ -161,9 +172,14 @@ function tryForm(operation) {
   });
   const controls = el("div.controls", el("button.primary", "Send"), copy);
   const form = el("form", labels, controls, problem, result);
-  form.addEventListener("change", ({ target: { name, value } }) => typed.set(name, value));
+  // What stands in a path is most often the same in the next request.
+  form.addEventListener("change", ({ target }) => {
+    const { name, value, dataset } = /** @type {any} */ (target);
+    if (dataset.place === "path") typed.set(name, value);
+  });
   form.addEventListener("focusin", () => {
-    for (const field of form.querySelectorAll("[name]")) field.value ||= typed.get(field.name) ?? "";
+    for (const field of /** @type {any} */ (form.querySelectorAll("[data-place=path]")))
+      field.value ||= typed.get(field.name) ?? "";
   });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -185,15 +201,15 @@ function fieldOf({ name, in: place, required, schema, example }) {
   const options = choices && ["", ...choices];
   const label = [el("code", name), required && " (required)"];
   const placeholder = schema.default ?? example;
-  return [name, label, "", { options, required, placeholder, name: place === "path" && name }];
+  return { name, label, options, required, placeholder, "data-place": place };
 }
 
 function bodyOf(content) {
   const [type, ...others] = Object.keys(content);
   const { schema, example } = content[type];
-  if (type !== "application/json") return ["body", [type, ...others].join(" or "), "", { type: "file", required: true }];
+  if (type !== "application/json") return { name: "body", label: [type, ...others].join(" or "), type: "file", required: true };
   const needed = Object.fromEntries((schema.required ?? []).map((name) => [name, example?.[name] ?? null]));
-  return ["body", "Body (JSON)", "", { rows: 6, value: JSON.stringify(needed, null, 2) }];
+  return { name: "body", label: "Body (JSON)", rows: 6, value: JSON.stringify(needed, null, 2) };
 }
 
 function askedOf({ path, parameters = [], requestBody }, given) {
@@ -222,7 +238,7 @@ async function send(method, { target, headers, content: body }) {
   const ms = Math.round(performance.now() - started);
   const { status, statusText, ok, headers: about } = response;
   const id = about.get("X-Request-Id");
-  const line = el(ok ? "p" : "p.why", `${status} ${statusText}, ${ms} ms, request ${id}`);
+  const line = el(ok ? "p" : "p.error", `${status} ${statusText}, ${ms} ms, request ${id}`);
   return [line, textBox(`Answer to request ${id}`, readable(text, about.get("Content-Type") ?? ""))];
 }
 
