@@ -10,7 +10,7 @@ import { icon } from "./state.js";
 /**
  * @typedef {object} Order
  * @property {string} [method] POST by default
- * @property {string} path below the bucket
+ * @property {any} path below the bucket, or a function that makes it
  * @property {any} [body] or a function that makes it
  * @property {any[]} [says] sentences of the question; without any the order is carried out at once
  * @property {any} [fields] more of the question: what changes and on how many
@@ -109,7 +109,7 @@ async function send(page, label, { method = "POST", path, body = {} }, done = pa
   const { bucketId } = page;
   const content = method === "DELETE" ? undefined : made(body);
   const start = async () => {
-    const answer = await call(method, page.path(path), { body: content });
+    const answer = await call(method, page.path(made(path)), { body: content });
     if (answer.run_id) onStart(bucketId, answer.run_id);
     done?.(answer);
   };
@@ -132,7 +132,7 @@ function explain(trigger, page, label, order, done) {
   const given = made(order);
   const queue = () => {
     const start = async () => {
-      const answer = await call(given.method ?? "POST", page.path(given.path), { body: made(given.body ?? {}) });
+      const answer = await call(given.method ?? "POST", page.path(made(given.path)), { body: made(given.body ?? {}) });
       if (answer.run_id) onStart(page.bucketId, answer.run_id);
       (done ?? page.refresh)?.(answer);
     };
@@ -206,7 +206,7 @@ function made(one) {
 
 function commandOf(page, { method = "POST", path, body = {}, example = body }) {
   const content = method === "DELETE" ? undefined : JSON.stringify(made(example));
-  return curlOf(method, page.path(path), content);
+  return curlOf(method, page.path(made(path)), content);
 }
 
 /** Asks, then cancels a run. */

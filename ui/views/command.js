@@ -1,5 +1,161 @@
-import { el } from "../base/dom.js";
+import { get, runsOf } from "../base/api.js";
+import { button, el, patch } from "../base/dom.js";
+import { count, listed, number } from "../base/format.js";
+import { draft } from "../base/preferences.js";
+import { plain } from "../base/text.js";
+import { item, opener } from "../parts/dialog.js";
+import { fieldsOf } from "../parts/form.js";
+import { orderButton } from "../parts/order.js";
+import { head, region } from "../parts/region.js";
+import { dataOf } from "../parts/table.js";
+import { workerChoice } from "../parts/where.js";
 
-export function commandView(_page) {
-  return { title: "command", element: el("h1", "command") };
+const MOST_USED = 8;
+const SHOWN_CHARACTERS = 60;
+const FIELDS = [
+  {
+    name: "command",
+    label: "Command",
+    rows: 5,
+    required: true,
+    hint: "Runs with sh, or as its first line says. Ctrl Enter runs it.",
+  },
+  { name: "concurrency", label: "At a time", type: "number", min: 1, placeholder: "1" },
+  { name: "timeout_seconds", label: "Time limit in seconds", type: "number", min: 1, placeholder: "300" },
+  { name: "ignore_failure", label: "Go on after failures", type: "checkbox" },
+  { name: "health_check", label: "Health check after each batch", type: "checkbox" },
+];
+
+/** Runs a command on workers. What is typed outlasts a sign-in and a reload, until the command runs. */
+export function commandView(page) {
+  const key = `command.${page.bucketId}`;
+  const kept = draft.read(key);
+  const fields = fieldsOf(FIELDS);
+  for (const input of fields.inputs) restore(input, kept.values?.[/** @type {any} */ (input).name]);
+  const [command, width, limit, ignore, check] = fields.labels;
+  const asked = page.query.get("workers");
+  const where = workerChoice(page, {
+    chosen: asked ? asked.split(",") : (kept.workers ?? null),
+    troubled: () => last.data?.failed ?? [],
+    onchange: changed,
+  });
+  const run = el("div.controls");
+  const form = el("form.command-form.panel", { oninput: changed }, [
+    el("div.pad", command, el("div.row", width, limit, ignore, check), run),
+    el("div.pad", where.element),
+  ]);
+  form.onsubmit = (event) => event.preventDefault();
+  form.onkeydown = (event) => {
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    /** @type {HTMLButtonElement} */ (run.querySelector(".primary")).click();
+  };
+  const last = region(
+    () => lastAnswers(page),
+    (found) => answersOf(page, found),
+    { rows: 0 },
+  );
+
+  function changed() {
+    draft.keep(key, { values: fields.values(), workers: where.total() > 0 ? where.chosen() : kept.workers });
+    drawRun();
+  }
+
+  function drawRun() {
+    const chosen = where.chosen();
+    const { command: text, concurrency = 1 } = fields.values();
+    const isReady = chosen.length > 0 && text?.trim();
+    const order = () => orderOf(fields.values(), where);
+    const done = () => {
+      remember(text);
+      draft.drop(key);
+      page.refresh();
+    };
+    const start = orderButton(page, `Run on ${count(chosen.length, "worker")} …`, order, { style: "primary", done });
+    if (!isReady)
+      Object.assign(start, { disabled: true, title: chosen.length === 0 ? "No worker is chosen" : "There is no command yet" });
+    start.own = true;
+    patch(
+      run,
+      start,
+      el("span.meta", isReady && batches(chosen.length, concurrency)),
+      el("span.end", usedMenu(command, changed)),
+    );
+  }
+
+  async function refresh() {
+    await Promise.all([where.refresh(), last.refresh()]);
+    if (run.children.length === 0) drawRun();
+  }
+  drawRun();
+  return { title: "Run command", element: el("div", head({ title: "Run command" }), form, last.element), refresh, fast: true };
+}
+
+function restore(input, value) {
+  if (value === undefined) return;
+  if (input.type === "checkbox") input.checked = value;
+  else input.value = value;
+}
+
+function orderOf(values, where) {
+  const chosen = where.chosen();
+  const isAll = chosen.length === where.total();
+  return {
+    path: "/run_command",
+    body: { ...values, ...where.values() },
+    says: [
+      `Runs on ${isAll ? `all ${count(chosen.length, "worker")}` : `${count(chosen.length, "worker")}: ${listed(chosen, 12)}`}.`,
+    ],
+    fields: el("pre.scroll", plain(values.command)),
+    // Only a command for all of them is asked for twice.
+    danger: isAll,
+    action: `Run on ${count(chosen.length, "worker")}`,
+    title: "Run this command?",
+  };
+}
+
+/** `3 batches of 5, 5 and 3`. */
+function batches(total, width) {
+  const full = Math.floor(total / width);
+  const rest = total % width;
+  if (full + (rest > 0 ? 1 : 0) === 1) return "in one batch";
+  if (full + rest <= 4 && full > 0)
+    return `${number(full + (rest > 0 ? 1 : 0))} batches of ${listed([...Array(full).fill(width), ...(rest > 0 ? [rest] : [])], 4)}`;
+  return `${number(Math.ceil(total / width))} batches of ${width}`;
+}
+
+function remember(text) {
+  const { commands = [] } = draft.read("commands");
+  draft.keep("commands", { commands: [text, ...commands.filter((one) => one !== text)].slice(0, MOST_USED) });
+}
+
+/** The last commands of this tab. */
+function usedMenu(label, changed) {
+  const { commands = [] } = draft.read("commands");
+  if (commands.length === 0) return null;
+  const use = (text) => () => {
+    label.control.value = text;
+    changed();
+  };
+  const shorter = (text) => (text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text);
+  const menu = opener("Last used ▾", () => commands.map((text) => item(plain(shorter(text)), use(text))), {
+    menu: true,
+    class: "quiet",
+  });
+  menu.key = commands[0];
+  return menu;
+}
+
+async function lastAnswers(page) {
+  const [run] = await runsOf(page.bucketId, { kind: "run_command" });
+  if (!run) return null;
+  const detail = await get(page.path(`/runs/${run.id}`));
+  const workers = detail.result?.workers ?? [];
+  return { run: detail, failed: workers.filter(({ outcome }) => /failed|unreachable/.test(outcome)).map(({ worker }) => worker) };
+}
+
+function answersOf(page, found) {
+  if (!found) return el("p.meta", "No command has run in this bucket yet.");
+  const open = button("Open the run", () => (location.hash = page.link("runs", [found.run.id])), { class: "small" });
+  return [el("div.spread", el("h2", "Answers of the last command"), open), dataOf(found.run.result)];
 }

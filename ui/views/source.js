@@ -1,5 +1,341 @@
-import { el } from "../base/dom.js";
+import { call, encoded, get, listOf, queryOf, unless } from "../base/api.js";
+import { button, el, facts, scroller } from "../base/dom.js";
+import { ago, count, localTime, size } from "../base/format.js";
+import { said } from "../base/text.js";
+import { command, shortId } from "../parts/copy.js";
+import { toast } from "../parts/dialog.js";
+import { fileParts } from "../parts/files.js";
+import { choice, fieldsOf } from "../parts/form.js";
+import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
+import { empty, head, region, tabs } from "../parts/region.js";
+import { badge, state } from "../parts/state.js";
+import { dataOf, dataTable, diffOf } from "../parts/table.js";
 
-export function sourceView(_page) {
-  return { title: "source", element: el("h1", "source") };
+const RESOURCES = /^workspace\/bucket\.jobs(?:\.(.+))?\.conf$/;
+const TABS = [
+  ["revisions", "Revisions"],
+  ["files", "Files"],
+  ["settings", "Settings"],
+  ["ssh_key", "SSH key"],
+  ["snapshots", "Snapshots"],
+  ["schema", "Schema and bucket"],
+];
+const PARTS = { revisions, files, settings, ssh_key: sshKey, snapshots, schema };
+
+/** The source, for reading, and what the server keeps of its own: key, snapshots, schema (control-plane.md, UI). */
+export function sourceView(page) {
+  const name = TABS.some(([one]) => one === page.rest[0]) ? page.rest[0] : "revisions";
+  const parts = PARTS[name]({ ...page, rest: page.rest.slice(1) });
+  const line = ["Read only: the source changes with ", el("code", "ops push"), " and with a rollback."];
+  const elements = parts.map((one) => one.element ?? one);
+  const refresh = () => Promise.all(parts.map((one) => one.refresh?.()));
+  return {
+    title: "Source",
+    element: el("div.stack", el("div", head({ title: "Source", line }), tabs(page, "source", TABS, name)), elements),
+    refresh,
+  };
+}
+
+function pushCommand(page) {
+  return command(`ops push ${location.origin} --bucket ${page.bucketId}`);
+}
+
+function revisions(page) {
+  const [chosen] = page.rest;
+  const table = dataTable({
+    caption: "Revisions",
+    stateColumn: "build_status",
+    columns: ["id", "created_at", "build_status", "is", "file_count", "size_bytes", "actions"],
+    labels: {
+      id: "Revision",
+      created_at: "Pushed",
+      build_status: "Build",
+      is: "",
+      file_count: "Files",
+      size_bytes: "Size",
+      actions: "",
+    },
+    cells: {
+      id: ({ id }) => el("a.code", { href: page.link("source", ["revisions", id]), title: id }, `…${id.slice(-8)}`),
+      created_at: ({ created_at: at, run_id: run }) => el("a", { href: page.link("runs", [run]) }, ago(at)),
+      is: ({ current, last_successful: good }) => [current && badge("running", "current"), " ", good && badge("ok", "last good")],
+      actions: (row) => (row.current ? "" : el("span.controls", rollBack(page, row))),
+    },
+    keyOf: ({ id }) => id,
+    none: empty("Nothing was pushed yet.", pushCommand(page)),
+  });
+  const read = async () =>
+    (await listOf(page.path("/source/revisions?limit=500"))).map((one) => ({ ...one, is: "", actions: "" }));
+  const list = region(read, (rows) => table.with(rows));
+  return chosen === undefined ? [list] : [comparison(page, chosen), list];
+}
+
+function rollBack(page, { id, created_at: at }) {
+  const says = [
+    `Makes the revision of ${localTime(at)} the source again, and builds it.`,
+    "Workers stay as they are until the next deploy.",
+  ];
+  const order = { path: "/source/rollback", body: { revision_id: id }, says, danger: true, action: "Roll back" };
+  return orderButton(page, "Roll back …", { ...order, title: `Roll back to …${id.slice(-8)}?` }, { style: "small" });
+}
+
+/** What a revision changes against another one. */
+function comparison(page, id) {
+  const against = page.query.get("against") ?? "";
+  const paths = [`/source/revisions/${encoded(id)}/diff?${queryOf({ against })}`, "/source/revisions?limit=500"];
+  const read = () => Promise.all(paths.map((path) => get(page.path(path))));
+  const draw = ([{ added, removed, changed }, { items }]) => {
+    const others = items.filter((one) => one.id !== id);
+    const options = others.map((one) => [one.id, `…${one.id.slice(-8)}, ${localTime(one.created_at)}`]);
+    const go = (value) => {
+      location.hash = page.link("source", ["revisions", id], { against: value });
+    };
+    const told = [
+      [added.length, "added"],
+      [removed.length, "removed"],
+      [changed.length, "changed"],
+    ];
+    const files = [
+      ...changed.map((file) => fileFold(file, noteOf(file))),
+      ...added.map((path) => fileFold({ path }, "added")),
+      ...removed.map((path) => fileFold({ path }, "removed")),
+    ];
+    return [
+      el(
+        "div.spread",
+        el("h2", "What ", shortId(id), " changes"),
+        choice("Against", [["", "the current one"], ...options], against, go),
+      ),
+      el("p.meta", told.map(([total, word]) => `${count(total, "file")} ${word}`).join(", "), "."),
+      files.length > 0 && el("div.panel", files),
+    ];
+  };
+  return region(read, draw, { name: "section" });
+}
+
+function fileFold({ path, diff = "" }, note) {
+  const content = diff ? diffOf(diff) : el("p.pad.meta", note);
+  return el("details.fold", { key: path }, el("summary", el("code", said(path)), el("span.end", note)), content);
+}
+
+function noteOf({ mode, omitted }) {
+  const modes = mode && `mode ${mode.before} → ${mode.after}`;
+  return [modes, omitted && `${omitted.replaceAll("_", " ")}, not shown`].filter(Boolean).join("; ") || "changed";
+}
+
+function files(page) {
+  const [chosen] = page.rest;
+  return fileParts(page, { base: "/files", chosen, linkTo: (file) => page.link("source", ["files", file]) });
+}
+
+function settings(page) {
+  const read = async (rest) => get(page.path(rest));
+  const all = region(
+    async () => {
+      const sources = await listOf(page.path("/files?limit=500"));
+      const own = sources.map(({ path }) => RESOURCES.exec(path)).filter(Boolean);
+      const resources = own.map(([, selector = "default"]) => `/settings/job_resources/${encoded(selector)}`);
+      return await Promise.all(["/settings/maand", "/settings/bucket", ...resources].map(read));
+    },
+    (found) => found.map(settingsOf),
+  );
+  const templates = region(
+    async () =>
+      (await listOf(page.path("/templates?limit=500"))).flatMap(({ name, files: own }) =>
+        own.map((file) => ({ template: name, ...file })),
+      ),
+    (rows) => [
+      el("h2", "Templates for jobs"),
+      dataTable({ caption: "Templates", name: "templates", none: "There is none in templates/." }).with(rows),
+    ],
+  );
+  return [el("p.meta", "To change a setting, edit the file in your folder and push it: ", pushCommand(page)), all, templates];
+}
+
+function settingsOf({ path, content, values, problem }) {
+  return el(
+    "section.panel.pad",
+    { key: path },
+    el("h2", el("code", path)),
+    problem && el("p.error", said(problem)),
+    content === "" ? el("p.meta", "There is no such file: the defaults hold.") : scroller(path, said(content), "pre.scroll"),
+    values && el("details", el("summary", "Values, with the defaults"), dataOf(values)),
+  );
+}
+
+function sshKey(page) {
+  const url = "/secrets/ssh_key";
+  const upload = (present) => () => {
+    const { labels, inputs, values } = fieldsOf([
+      { name: "file", label: "From a file", type: "file" },
+      { name: "private_key", label: "Private key", hint: "OpenSSH or PEM, without a passphrase", rows: 8, required: true },
+    ]);
+    const [file, text] = /** @type {any[]} */ (inputs);
+    file.onchange = async () => {
+      text.value = await file.files[0].text();
+    };
+    const says = [`${present ? "Replaces" : "Stores"} the private key with which workers are reached. It is never shown again.`];
+    const body = () => ({ private_key: `${values().private_key?.trimEnd()}\n` });
+    return {
+      method: "PUT",
+      path: url,
+      body,
+      example: { private_key: "…" },
+      danger: present,
+      says,
+      fields: labels,
+      action: present ? "Replace the key" : "Store the key",
+    };
+  };
+  const remove = {
+    method: "DELETE",
+    path: url,
+    says: ["Workers cannot be reached over ssh any more."],
+    danger: true,
+    action: "Remove the key",
+  };
+  const draw = (key) => {
+    const more = moreMenu(() => [
+      curlItem(page, { method: "GET", path: url }),
+      el("hr"),
+      orderItem(page, "Remove the key …", remove, { dangerous: true }),
+    ]);
+    const put = orderButton(page, key.present ? "Replace the key …" : "Upload a key …", upload(key.present), {
+      style: !key.present && "primary",
+      free: true,
+    });
+    const controls = el("div.controls", put, key.present && more);
+    if (!key.present) return empty("There is no key: workers cannot be reached over ssh.", controls);
+    const about = [
+      ["Type", key.type],
+      ["Fingerprint", el("code", key.fingerprint)],
+      ["For authorized_keys", el("code", key.public_key)],
+      ["Stored", ago(key.updated_at)],
+    ];
+    return [
+      el("div.spread", el("h2", "Key for the workers"), controls),
+      !key.type && el("p.error", "ssh cannot use this key."),
+      facts(about),
+    ];
+  };
+  return [region(() => get(page.path(url)), draw, { name: "section.panel.pad", rows: 3 })];
+}
+
+function snapshots(page) {
+  const create = () => {
+    const { labels, values } = fieldsOf([{ name: "note", label: "Note" }]);
+    return {
+      path: "/snapshots",
+      body: values,
+      says: ["Saves database, keys and source in one file on the server."],
+      fields: labels,
+      action: "Create",
+    };
+  };
+  const table = dataTable({
+    caption: "Snapshots",
+    columns: ["name", "created_at", "note", "size_bytes", "schema_version", "actions"],
+    labels: { created_at: "Made", size_bytes: "Size", schema_version: "Schema", actions: "" },
+    cells: {
+      note: ({ note, error }) => (error ? el("span.error", said(error)) : said(note)),
+      actions: (row) => snapshotOrders(page, row),
+    },
+    keyOf: ({ name }) => name,
+    none: "There is no snapshot yet.",
+    tools: orderButton(page, "Create a snapshot …", create, { style: "primary" }),
+  });
+  const read = async () => (await listOf(page.path("/snapshots?limit=500"))).map((one) => ({ ...one, actions: "" }));
+  return [region(read, (rows) => table.with(rows))];
+}
+
+function snapshotOrders(page, { name, created_at: at }) {
+  const path = `/snapshots/${encoded(name)}`;
+  const says = [
+    `Replaces database, secrets, ssh state and name by those of ${localTime(at)}. The source stays.`,
+    "The present state is saved first.",
+  ];
+  const restore = { path: `${path}/restore`, says, danger: true, action: "Restore" };
+  const remove = {
+    method: "DELETE",
+    path,
+    says: [`Removes the snapshot ${name}. This cannot be undone.`],
+    danger: true,
+    action: "Delete the snapshot",
+  };
+  const more = moreMenu(
+    () => [curlItem(page, restore), el("hr"), orderItem(page, "Delete …", remove, { dangerous: true })],
+    `Orders for ${name}`,
+  );
+  return el("span.controls", checkButton(page, path), orderButton(page, "Restore …", restore, { style: "small" }), more);
+}
+
+/** Reads the whole snapshot and compares its sums; nothing is changed. */
+function checkButton(page, path) {
+  const check = async () => {
+    trigger.setAttribute("aria-busy", "true");
+    try {
+      const { files, size_bytes: bytes } = await call("POST", page.path(`${path}/verify`), { body: {}, limitMs: 120_000 });
+      toast(`The snapshot is whole: ${count(files, "file")}, ${size(bytes)}.`);
+    } catch (error) {
+      toast(`The snapshot cannot be restored: ${error.message}`, { error: true });
+    }
+    trigger.removeAttribute("aria-busy");
+  };
+  const trigger = button("Check", check, { class: "small" });
+  return trigger;
+}
+
+function schema(page) {
+  const upgrade = {
+    path: "/init",
+    says: ["Makes or upgrades the database; an older server cannot read it then."],
+    danger: true,
+    action: "Initialise or upgrade",
+  };
+  const rename = () => {
+    const { project, name } = page.bucket();
+    const { labels, values } = fieldsOf([
+      { name: "project", label: "Project", value: project, required: true },
+      { name: "name", label: "Name", value: name, required: true },
+    ]);
+    return { method: "PUT", path: "", body: values, says: ["Only the name changes."], fields: labels, action: "Rename" };
+  };
+  const remove = {
+    method: "DELETE",
+    path: "",
+    danger: true,
+    action: "Delete the bucket",
+    says: [
+      `Removes ${page.bucketId} from this server, with its secrets and history. This cannot be undone.`,
+      "Nothing is stopped on the workers.",
+    ],
+  };
+  const done = () => {
+    location.hash = "#/";
+  };
+  const read = async () => {
+    const [bucket, info] = await Promise.all([get(page.path()), unless(get(page.path("/info")), null)]);
+    return { bucket, info };
+  };
+  const draw = ({ bucket, info }) => {
+    const about = [
+      ["Bucket", said(`${bucket.project}/${bucket.name}`)],
+      ["Id", el("code", bucket.id)],
+      ["Made", ago(bucket.created_at)],
+      ["Database", bucket.initialized ? state("ok", `schema ${bucket.schema_version}`) : state("waiting", "not initialised")],
+      ["Last build", info && (info.built_at ? ago(info.built_at) : "never")],
+      ["Update sequence", info?.update_seq],
+    ];
+    const controls = [
+      orderButton(page, "Initialise or upgrade …", upgrade, { free: true }),
+      orderButton(page, "Rename …", rename, { free: true }),
+      moreMenu(() => [
+        curlItem(page, upgrade),
+        el("hr"),
+        orderItem(page, "Delete the bucket …", remove, { dangerous: true, done }),
+      ]),
+    ];
+    return [facts(about), el("div.controls", controls)];
+  };
+  return [region(read, draw, { name: "section.panel.pad", rows: 4 })];
 }

@@ -1,5 +1,186 @@
-import { el } from "../base/dom.js";
+import { listOf, queryOf, runsOf, unless } from "../base/api.js";
+import { button, el, facts } from "../base/dom.js";
+import { ago, count, duration, listed, number } from "../base/format.js";
+import { said } from "../base/text.js";
+import { opener } from "../parts/dialog.js";
+import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
+import { head, region } from "../parts/region.js";
+import { mark, state, tag } from "../parts/state.js";
+import { dataOf, dataTable } from "../parts/table.js";
+import { workerChoice } from "../parts/where.js";
 
-export function workersView(_page) {
-  return { title: "workers", element: el("h1", "workers") };
+const READINGS = 50;
+const BARS = "▁▂▃▄▅▆▇█";
+
+/** The workers: what workers.json says of each, and what the last readings found (control-plane.md, UI). */
+export function workersView(page) {
+  const look = { chosen: null };
+  const table = dataTable({
+    caption: "Workers",
+    stateColumn: "state",
+    columns: ["worker", "state", "jobs", "behind", "drift", "host_key", "load", "cpu", "memory", "labels", "actions"],
+    labels: { host_key: "Host key", cpu: "CPU", actions: "", jobs: "Jobs", behind: "Behind" },
+    cells: cellsOf(page),
+    keyOf: ({ worker }) => worker,
+    none: "There is none in workspace/workers.json. Add workers there, then push.",
+  });
+  const list = region(
+    () => read(page),
+    (rows) => table.with(rows),
+  );
+  const order = (name) => () => ({ path: `/workers/${name}`, body: look.chosen?.values() ?? {} });
+  const which = opener("Which workers", () => {
+    look.chosen ??= workerChoice(page);
+    look.chosen.refresh();
+    return [el("div.pad", look.chosen.element)];
+  });
+  const trust = orderButton(page, "Trust …", () => trustOrder(look, false));
+  const more = moreMenu(() => [
+    orderItem(page, "Read facts", order("facts")),
+    orderItem(page, "Read load", order("sysstat")),
+    curlItem(page, order("uptime")),
+    el("hr"),
+    orderItem(page, "Trust by force …", () => trustOrder(look, true), { dangerous: true }),
+  ]);
+  const controls = [orderButton(page, "Read uptime", order("uptime"), { style: "primary" }), trust, which, more];
+  const line = "Definitions come from workspace/workers.json of the pushed source; the rest is what the last readings found.";
+  return {
+    title: "Workers",
+    element: el("div", head({ title: "Workers", line, controls }), list.element),
+    refresh: list.refresh,
+  };
+}
+
+function trustOrder({ chosen }, force) {
+  const meant = chosen ? `${count(chosen.chosen().length, "worker")}: ${listed(chosen.chosen(), 8)}` : "all workers";
+  const says = force
+    ? [
+        `Replaces the known host keys of ${meant} by those that they show now.`,
+        "Only where you know why they changed: somebody else may answer.",
+      ]
+    : [`Records the host keys of ${meant}, where none is known yet. A changed key is refused.`];
+  const order = { path: "/workers/trust", body: { ...chosen?.values(), ...(force && { force: true }) }, says, danger: force };
+  return { ...order, action: force ? "Trust by force" : "Trust" };
+}
+
+function cellsOf(page) {
+  return {
+    worker: (row) => [el("b", said(row.worker)), row.hostname && el("small", " ", said(row.hostname))],
+    state: ({ state: word, seen_at: at }) => [state(word), at && el("small.meta", " ", ago(at))],
+    jobs: ({ jobs }) => number(jobs),
+    behind: ({ behind }) => (behind > 0 ? number(behind) : ""),
+    drift: ({ drift }) => drift && state(drift === "in_sync" ? "ok" : drift, drift.replaceAll("_", " ")),
+    host_key: hostKeyOf,
+    load: ({ load, uptime_s: uptime }) =>
+      load !== undefined && [load.toFixed(2), el("small.meta", `, up ${duration(uptime * 1000)}`)],
+    cpu: ({ cpu }) => chartOf(cpu),
+    memory: ({ memory }) => chartOf(memory),
+    labels: ({ labels }) => labels.map((label) => tag(label)),
+    actions: (row) => detailsOf(page, row),
+  };
+}
+
+/** A changed key is never shown without the one before. */
+function hostKeyOf({ trust }) {
+  if (!trust) return "";
+  const keys = (list) => (list ?? []).map(({ fingerprint }) => fingerprint ?? "").join(", ");
+  if (trust.outcome === "changed")
+    return el("span.failed-text", mark("failed"), ` changed! It was ${keys(trust.previous)}, now ${keys(trust.fingerprints)}`);
+  const [first] = trust.fingerprints ?? [];
+  return first
+    ? el("code", { title: keys(trust.fingerprints) }, `…${String(first.fingerprint).slice(-8)}`)
+    : state(trust.outcome);
+}
+
+/** What is known of one worker, and what can be asked of it. */
+function detailsOf(page, row) {
+  const one = { workers: [row.worker] };
+  const known = { ...row.definition, facts: row.facts };
+  return moreMenu(
+    () => [
+      orderItem(page, "Read uptime", { path: "/workers/uptime", body: one }),
+      orderItem(page, "Read facts", { path: "/workers/facts", body: one }),
+      orderItem(page, "Check for drift", { path: "/drift", body: one }),
+      button("Run a command there", () => (location.hash = page.link("command", [], { workers: row.worker })), {
+        class: "item",
+        role: "menuitem",
+      }),
+      el("hr"),
+      el(
+        "div.pad.known",
+        facts([
+          ["Root", row.definition?.root],
+          ["Connection", row.definition?.connection],
+        ]),
+        dataOf(known.facts ?? { facts: "not read yet" }),
+      ),
+    ],
+    `Orders for ${row.worker}`,
+  );
+}
+
+async function read(page) {
+  const { bucketId, path } = page;
+  const lastOf = async (kind) => {
+    const [run] = await runsOf(bucketId, { kind });
+    return new Map((run?.result?.workers ?? []).map((one) => [one.worker, { ...one, at: run.finished_at }]));
+  };
+  const [workers, definitions, found, uptime, trust, drift, sysstat] = await Promise.all([
+    unless(listOf(path("/cat/workers")), []),
+    listOf(path("/workers?limit=500")).catch(() => []),
+    unless(listOf(path(`/workers/facts?${queryOf({ limit: 500 })}`)), []),
+    ...["worker_uptime", "worker_trust", "drift"].map(lastOf),
+    readings(page),
+  ]);
+  const defined = new Map(definitions.map((one) => [one.host, one]));
+  const facts = new Map(found.map((one) => [one.worker, one.facts]));
+  const rows = workers.map(({ worker_ip: worker, hostname, removed, labels, allocations, behind }) => {
+    const seen = uptime.get(worker);
+    return {
+      ...{ worker, hostname, behind, drift: drift.get(worker)?.outcome ?? "" },
+      state: removed ? "removed" : (seen?.outcome ?? "not_asked"),
+      seen_at: seen?.at,
+      load: seen?.uptime?.load1,
+      uptime_s: seen?.uptime?.uptime_s,
+      jobs: allocations,
+      host_key: trust.get(worker)?.outcome ?? "",
+      trust: trust.get(worker),
+      labels: labels?.split(",").filter(Boolean) ?? [],
+      cpu: sysstat.get(worker)?.cpu ?? [],
+      memory: sysstat.get(worker)?.memory ?? [],
+      ...{ definition: defined.get(worker), facts: facts.get(worker), actions: "" },
+    };
+  });
+  return Object.assign(rows, { cut: workers.cut });
+}
+
+/** The use of CPU and memory at the last readings, in percent, by worker. */
+async function readings({ bucketId }) {
+  const runs = await runsOf(bucketId, { kind: "worker_sysstat", limit: READINGS });
+  const found = runs
+    .reverse()
+    .flatMap(({ result }) => result?.workers ?? [])
+    .filter(({ sysstat }) => sysstat);
+  return new Map(
+    [...Map.groupBy(found, ({ worker }) => worker)].map(([worker, own]) => [
+      worker,
+      {
+        cpu: own.map(({ sysstat }) => sysstat.cpu_pct),
+        memory: own.map(({ sysstat: one }) => 100 * (1 - one.mem_available_bytes / one.mem_total_bytes)),
+      },
+    ]),
+  );
+}
+
+function chartOf(percents) {
+  const known = percents.filter(Number.isFinite);
+  if (known.length === 0) return "";
+  const bars = known.map((percent) => BARS[Math.min(7, Math.floor(percent / 12.5))]).join("");
+  const last = `${Math.round(known.at(-1))} %`;
+  return el(
+    "span.chart",
+    { role: "img", "aria-label": `${last}, the last of ${known.length} readings` },
+    `${last} `,
+    el("span", bars),
+  );
 }

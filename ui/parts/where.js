@@ -1,0 +1,123 @@
+import { listOf } from "../base/api.js";
+import { button, el, patch } from "../base/dom.js";
+import { count, number } from "../base/format.js";
+import { said } from "../base/text.js";
+import { tickBox } from "./form.js";
+import { mark } from "./state.js";
+
+/**
+ * A choice of workers: by label, by name, or those that failed last. All are chosen at first.
+ * @param {any} page
+ * @param {{ chosen?: string[] | null, troubled?: () => string[], onchange?: () => void }} [options] `troubled`: who failed last
+ */
+export function workerChoice(page, { chosen = null, troubled = () => [], onchange = () => {} } = {}) {
+  const look = { workers: [], chosen: new Set(chosen ?? []), isFirst: chosen === null, typed: "" };
+  const element = el("div.where");
+  element.own = true;
+
+  async function refresh() {
+    look.workers = (await listOf(page.path("/cat/workers?active=true"))).map(({ worker_ip: worker, labels, hostname }) => ({
+      ...{ worker, hostname },
+      labels: labels?.split(",").filter(Boolean) ?? [],
+    }));
+    if (look.isFirst) look.chosen = new Set(look.workers.map(({ worker }) => worker));
+    look.isFirst = false;
+    draw();
+  }
+
+  function set(names) {
+    look.chosen = new Set(names);
+    changed();
+  }
+
+  function changed() {
+    draw();
+    onchange();
+  }
+
+  function draw() {
+    const names = look.workers.map(({ worker }) => worker);
+    const labels = Map.groupBy(
+      look.workers.flatMap((one) => one.labels.map((label) => ({ label, worker: one.worker }))),
+      ({ label }) => label,
+    );
+    const chips = [...labels]
+      .sort(([a], [b]) => a.localeCompare(b))
+      .map(([label, own]) =>
+        chipOf(
+          label,
+          own.map(({ worker }) => worker),
+        ),
+      );
+    const failed = troubled().filter((worker) => names.includes(worker));
+    const wanted = look.typed.toLowerCase();
+    const shown = look.workers.filter(({ worker, hostname }) => `${worker} ${hostname ?? ""}`.toLowerCase().includes(wanted));
+    const search = el("input", {
+      type: "search",
+      placeholder: `Filter ${count(names.length, "worker")}`,
+      "aria-label": "Filter workers",
+      oninput: filter,
+    });
+    patch(
+      element,
+      el("p.spread", el("h3", "Where"), el("span", el("b", number(look.chosen.size)), ` of ${count(names.length, "worker")}`)),
+      el("div.chips", { role: "group", "aria-label": "Labels" }, chips),
+      el(
+        "div.controls",
+        search,
+        button("All", () => set(names), { class: "small" }),
+        button("None", () => set([]), { class: "small" }),
+        failed.length > 0 && button("Failed last", () => set(failed), { class: "small" }),
+      ),
+      el(
+        "div.ticks",
+        { tabindex: 0, role: "group", "aria-label": "Workers" },
+        shown.map((one) => tickOf(one, failed)),
+      ),
+    );
+  }
+
+  function filter({ target }) {
+    look.typed = target.value;
+    draw();
+  }
+
+  function chipOf(label, own) {
+    const isChosen = own.length === look.chosen.size && own.every((worker) => look.chosen.has(worker));
+    return button([said(label), el("b", number(own.length))], () => set(own), {
+      class: "chip",
+      "aria-pressed": String(isChosen),
+      key: label,
+    });
+  }
+
+  function tickOf({ worker, hostname }, failed) {
+    const onchange = ({ target }) => {
+      if (target.checked) look.chosen.add(worker);
+      else look.chosen.delete(worker);
+      changed();
+    };
+    const label = [
+      said(worker),
+      hostname && el("small", said(hostname)),
+      failed.includes(worker) && mark("failed", { label: "failed last" }),
+    ];
+    const box = tickBox(label, { value: worker, onchange });
+    box.key = `${worker} ${look.chosen.has(worker)}`;
+    /** @type {any} */ (box).control.checked = look.chosen.has(worker);
+    return box;
+  }
+
+  return {
+    element,
+    refresh,
+    /** The names of the chosen workers, in the order of the catalog. */
+    chosen: () => look.workers.map(({ worker }) => worker).filter((worker) => look.chosen.has(worker)),
+    total: () => look.workers.length,
+    /** For a request: nothing where all workers are meant. */
+    values() {
+      const chosen = this.chosen();
+      return chosen.length === look.workers.length ? {} : { workers: chosen };
+    },
+  };
+}
