@@ -82,7 +82,7 @@ async function open() {
     bucket: () => shown.bucket,
     nameOfBucket: () => shown.bucket?.name ?? shown.buckets.find(({ id }) => id === place.bucketId)?.name ?? place.bucketId,
     buckets: () => shown.buckets,
-    showRun: (runId, line) => activity.show(place.bucketId, runId, line),
+    showRun: (runId, at) => activity.show(place.bucketId, runId, at),
   });
   shown.view = make(page);
   main.replaceChildren(shown.view.element);

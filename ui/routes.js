@@ -84,7 +84,7 @@ export function sectionAt({ bucketId, view, rest = [] }) {
  * @property {() => any} bucket the bucket and its summary, as read last; null before the first answer
  * @property {() => Promise<any>} refresh
  * @property {() => string} nameOfBucket
- * @property {(runId: string, line?: number) => void} showRun in Activity
+ * @property {(runId: string, at?: { line?: number, job?: string, worker?: string }) => void} showRun in Activity
  *
  * What a view is.
  * @typedef {object} View

@@ -1,5 +1,48 @@
+import { listOf } from "../base/api.js";
 import { el } from "../base/dom.js";
+import { ago, number, words } from "../base/format.js";
+import { head, region } from "../parts/region.js";
+import { dataTable } from "../parts/table.js";
+import { nameOf } from "../run/words.js";
 
-export function auditView(_page) {
-  return { title: "audit", element: el("h1", "audit") };
+const PAGE = 500;
+
+/** Who did what, when and from where. @param {import("../routes.js").Page} page */
+export function auditView(page) {
+  const look = { most: PAGE };
+  const table = dataTable({
+    caption: "audit",
+    columns: ["at", "action", "run", "via", "address", "run_id"],
+    cells: { at: ({ at }) => ago(at), run: ({ run_id: id, run }) => el("a", { href: page.link("runs", [id]) }, run) },
+    none: "Nobody has done anything yet.",
+    keyOf: ({ at, run_id: id, action }) => `${at} ${id} ${action}`,
+  });
+  const list = region(
+    async () => {
+      const runs = await listOf(page.path(`/runs?limit=${PAGE}`), look.most);
+      const entries = runs.flatMap((run) =>
+        run.audit.map(({ at, action, actor }) => ({ at, action: words(action), run: nameOf(run), ...actor, run_id: run.id })),
+      );
+      return { cut: runs.cut, runs: runs.length, entries: entries.sort((one, other) => other.at.localeCompare(one.at)) };
+    },
+    ({ entries, runs, cut }) => [
+      cut &&
+        el(
+          "p.meta",
+          { key: "cut" },
+          `Of the ${number(runs)} newest runs. `,
+          el("button.small", { type: "button", onclick: more }, "Show more"),
+        ),
+      table.with(entries),
+    ],
+  );
+  function more() {
+    look.most += PAGE;
+    list.refresh();
+  }
+  return {
+    title: "Audit",
+    element: el("div", head({ title: "Audit", line: "Who started and cancelled runs, when and from where" }), list.element),
+    refresh: list.refresh,
+  };
 }

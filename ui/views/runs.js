@@ -1,5 +1,100 @@
+import { address, keepQuery, listOf, queryOf } from "../base/api.js";
 import { el } from "../base/dom.js";
+import { ago, duration, elapsed, number, words } from "../base/format.js";
+import { said } from "../base/text.js";
+import { choice } from "../parts/form.js";
+import { cancelRun } from "../parts/order.js";
+import { empty, head, region } from "../parts/region.js";
+import { state, tag } from "../parts/state.js";
+import { aboutOf, byOf, nameOf } from "../run/words.js";
 
-export function runsView(_page) {
-  return { title: "runs", element: el("h1", "runs") };
+const PAGE = 50;
+const KINDS = (
+  "push rollback build deploy drift health_check gc run_command hooks worker_trust worker_facts worker_uptime " +
+  "worker_sysstat job_start job_stop job_restart job_reload job_status job_run snapshot_create snapshot_restore"
+).split(" ");
+const FILTERS = { kind: KINDS, status: ["running", "succeeded", "failed", "cancelled"] };
+
+/** The runs of a bucket, newest first. @param {import("../routes.js").Page} page */
+export function runsView(page) {
+  const look = { most: PAGE };
+  const list = region(
+    async () => {
+      const { kind, status } = Object.fromEntries(address().query);
+      const items = await listOf(page.path(`/runs?${queryOf({ kind, status, limit: Math.min(look.most, 500) })}`), look.most);
+      return { cut: items.cut || items.length > look.most, items: items.slice(0, look.most) };
+    },
+    (data) => drawn(page, data, more),
+    { name: "section.panel" },
+  );
+  const total = region(
+    async () => page.bucket()?.summary?.totals?.runs ?? null,
+    (count) => el("p.meta", count !== null && `${number(count)} in all`),
+    { rows: 0 },
+  );
+  function more() {
+    look.most += PAGE;
+    list.refresh();
+  }
+  const narrow = Object.entries(FILTERS).map(([name, all]) =>
+    choice(
+      words(name),
+      ["", ...all].map((one) => [one, words(one || "all")]),
+      page.query.get(name) ?? "",
+      (value) => {
+        keepQuery({ [name]: value });
+        look.most = PAGE;
+        list.refresh();
+      },
+    ),
+  );
+  const element = el(
+    "div",
+    head({ title: "Runs", line: total.element }),
+    el("div.filters.panel.runs-filters", narrow),
+    list.element,
+  );
+  return { title: "Runs", element, fast: true, refresh: () => Promise.all([total.refresh(), list.refresh()]) };
+}
+
+function drawn(page, { items, cut }, more) {
+  if (items.length === 0) return empty("No such run.", el("a.button", { href: page.link("deployments") }, "Deploy"));
+  const heads = ["State", "What", "About", "By", "When", "Took"].map((text) =>
+    el("th", { scope: "col", class: text === "Took" && "number" }, text),
+  );
+  const table = el(
+    "table",
+    el("caption.unseen", "Runs, newest first"),
+    el("thead", el("tr", heads)),
+    el(
+      "tbody",
+      items.map((run) => rowOf(page, run)),
+    ),
+  );
+  const note = el("p.meta", `The ${number(items.length)} newest are shown.`);
+  return [
+    el("div.table", { key: "table" }, table),
+    cut && el("div.controls.pad", { key: "more" }, note, el("button", { type: "button", onclick: more }, "Show more")),
+  ];
+}
+
+function rowOf(page, run) {
+  const { id, status, params, created_at: at, duration_ms: ms, error } = run;
+  const isActive = status === "running";
+  const cancel = el("button.small", { type: "button", onclick: () => cancelRun(page, run) }, "Cancel …");
+  return el(
+    "tr",
+    { key: id },
+    el("td", state(status)),
+    el(
+      "th",
+      { scope: "row" },
+      el("a", { href: page.link("runs", [id]) }, nameOf(run)),
+      params.dry_run && [" ", tag("changes nothing")],
+    ),
+    el("td.about", el("span.one-line", said(aboutOf(run))), error && el("span.one-line.error", { title: error }, said(error))),
+    el("td", byOf(run)),
+    el("td", ago(at)),
+    el("td.number", isActive ? [elapsed(at), " ", cancel] : duration(ms)),
+  );
 }

@@ -1,0 +1,171 @@
+// The head of a run: what it is and how it is, who asked and when, waves, one bar, chips, tabs and what to press.
+import { el } from "../base/dom.js";
+import { ago, clockTime, count, duration, elapsed } from "../base/format.js";
+import { plain } from "../base/text.js";
+import { shortId } from "../parts/copy.js";
+import { cancelRun, moreMenu, orderButton } from "../parts/order.js";
+import { chips, mark, progressBar } from "../parts/state.js";
+import { canRetry, retryButton, rollbackOrder, runItems } from "./orders.js";
+import { isPlan, planBadge, planChips, planControls, planTitle } from "./plan.js";
+import { stepper } from "./strip.js";
+import { byOf, nameOf, outcomesOf } from "./words.js";
+
+const CANCEL_WAIT_MS = 10_000;
+/** The chips of a run in their order. */
+const WORDS = ["failed", "unreachable", "running", "changed", "ok", "waiting", "not_started", "skipped", "cancelled", "disabled"];
+
+/** @param {import("../views/run.js").RunPage} view @param {{ name: string, label: string, total?: number }[]} names of tabs */
+export function runHead(view, names, chosen) {
+  const { run } = view;
+  const isActive = run.status === "running";
+  const counts = countsOf(run);
+  const waves = wavesOf(run);
+  const [word, title, after] = titleOf(view);
+  return el(
+    "header.head.run-head",
+    el(
+      "div.first",
+      el("h1", word && mark(word, { large: true }), title, el("span.phase", after)),
+      el("div.controls", controlsOf(view)),
+    ),
+    el("p.about", aboutLine(view)),
+    (isActive || waves.length > 0) && el("div.second", waves.length > 0 && stepper(waves, isActive), isActive && elapsedOf(view)),
+    (isActive || waves.length > 0) && progressBar(barOf(run, counts)),
+    el("div.third", chips(isPlan(run) ? planChips(run) : chipsOf(counts), view.chosen, view.draw), tabsOf(view, names, chosen)),
+  );
+}
+
+/** The state, what the run is called, and what stands beside it. */
+function titleOf(view) {
+  const { run } = view;
+  const { status, progress, duration_ms: ms, params, kind, result } = run;
+  const name = nameOf(run);
+  if (status === "running") {
+    const isCancelling = progress?.cancel || isAskedToEnd(run);
+    return ["running", isCancelling ? `${name}, cancelling` : name, isCancelling ? cancelling(run) : phaseOf(run)];
+  }
+  if (isPlan(run)) return [null, planTitle(run), planBadge(view)];
+  const after = `after ${duration(ms)}`;
+  if (status === "failed" && kind === "push") return ["failed", "Build failed", after];
+  if (status !== "succeeded") return [status, `${name} ${status}`, after];
+  const isEmpty =
+    kind === "deploy" && !params.dry_run && (result?.summary?.allocations.changed ?? 1) === 0 && result.reconciled.length === 0;
+  return ["succeeded", isEmpty ? "Nothing to deploy" : `${name} done`, after];
+}
+
+function isAskedToEnd({ audit }) {
+  return audit.some(({ action }) => action === "cancel");
+}
+
+/** `12 of 19 have confirmed; by force in 6 s`. */
+function cancelling({ audit, progress }) {
+  const { confirmed = 0, total = 0 } = progress?.cancel ?? {};
+  const asked = audit.findLast(({ action }) => action === "cancel");
+  const left = Math.ceil((Date.parse(asked?.at) + CANCEL_WAIT_MS - Date.now()) / 1000);
+  return `${confirmed} of ${total} confirmed${left > 0 ? `; by force in ${left} s` : "; ended by force"}`;
+}
+
+function phaseOf(run) {
+  const { phase = "" } = run.progress ?? {};
+  const waves = wavesOf(run);
+  const [, wave, step] = /^wave (\d+): (.*)$/.exec(phase) ?? [];
+  if (wave === undefined) return plain(phase);
+  const index = waves.findIndex((one) => one.wave === Number(wave));
+  const place = index >= 0 && waves.length > 1 ? ` (${index + 1} of ${waves.length})` : "";
+  return `wave ${wave}${place}, ${step}`;
+}
+
+function aboutLine({ page, run, bucket }) {
+  const { created_at: at, finished_at: end, revision, params, status } = run;
+  const from = params.plan ?? params.retry_of;
+  const when = end ? `${clockTime(at)} to ${clockTime(end)}, ` : `started ${clockTime(at)}, `;
+  const all = outcomesOf(run);
+  const sizeOf = (key) => new Set(all.map((row) => row[key]).filter(Boolean)).size;
+  const jobs = status === "running" && run.progress?.total && bucket()?.summary?.totals?.jobs;
+  const sizes = [count(jobs || sizeOf("job"), "job"), count(sizeOf("worker"), "worker")].filter((text) => !text.startsWith("0 "));
+  const parts = [
+    `by ${plain(byOf(run))}`,
+    [when, ago(end ?? at)],
+    revision && ["revision ", shortId(revision)],
+    from &&
+      el("a", { href: page.link("runs", [from]) }, params.plan ? "plan " : "repeats ", el("span.code", `…${from.slice(-8)}`)),
+    sizes.length > 0 && sizes.join(", "),
+    params.jobs?.length > 0 && `only ${params.jobs.length === 1 ? params.jobs[0] : count(params.jobs.length, "chosen job")}`,
+  ];
+  return parts.filter(Boolean).map((one) => el("span", one));
+}
+
+function elapsedOf({ run, usual }) {
+  const isLate = usual && Date.now() - Date.parse(run.created_at) > usual;
+  const about = usual && [" of about ", usual < 60_000 ? duration(usual) : `${Math.round(usual / 60_000)} min`];
+  return el("p.elapsed", { class: isLate && "late" }, el("b", elapsed(run.created_at)), about);
+}
+
+/** The waves of a run that has some. */
+export function wavesOf({ progress, result }) {
+  return result?.waves?.[0]?.wave === undefined ? (progress?.waves ?? []) : result.waves;
+}
+
+/** How many allocations, or workers, are in each state. */
+export function countsOf(run) {
+  const { result, progress } = run;
+  if (result?.summary) return result.summary.allocations;
+  if (progress?.counts) return progress.counts;
+  if (run.params.dry_run) return {};
+  const found = Map.groupBy(outcomesOf(run), ({ outcome }) => outcome);
+  return Object.fromEntries([...found].map(([word, own]) => [word, own.length]));
+}
+
+function chipsOf(counts) {
+  const words = [...WORDS, ...Object.keys(counts).filter((word) => !WORDS.includes(word))];
+  return words.filter((word) => counts[word] > 0).map((word) => ({ word, count: counts[word] }));
+}
+
+/** Progress of a run as one bar. */
+export function barOf({ progress, status }, counts) {
+  const sum = Object.values(counts).reduce((all, one) => all + one, 0) - (counts.disabled ?? 0);
+  // Without allocations it is what the run itself counts.
+  if (sum === 0)
+    return { changed: progress?.done ?? 0, waiting: (progress?.total ?? 0) - (progress?.done ?? 0), total: progress?.total ?? 0 };
+  const { changed = 0, skipped = 0, ok = 0, waiting = 0, not_started: left = 0 } = counts;
+  return {
+    ...counts,
+    changed: changed + skipped + ok,
+    waiting: waiting + left,
+    running: status === "running" ? counts.running : 0,
+    total: sum,
+  };
+}
+
+function tabsOf({ page, run }, names, chosen) {
+  const links = names.map(({ name, label, total }) =>
+    el(
+      "a",
+      { href: page.link("runs", [run.id], { tab: name }), "aria-current": name === chosen && "page", key: name },
+      ...[label, total > 0 && el("small", ` ${total.toLocaleString("en-US")}`)],
+    ),
+  );
+  return el("nav.tabs", { "aria-label": "Tabs" }, links);
+}
+
+function controlsOf(view) {
+  const { page, run, rows, line, earlier } = view;
+  const more = moreMenu(() => runItems(page, run), "More orders of this run");
+  if (run.status === "running") {
+    const cancel = el("button", { type: "button", onclick: () => cancelRun(page, run) }, "Cancel …");
+    return [!isAskedToEnd(run) && cancel, more];
+  }
+  if (isPlan(run)) return [planControls(view), more];
+  const isBad = run.status !== "succeeded";
+  const log = el(
+    "button",
+    { type: "button", onclick: () => page.showRun(run.id, { line }) },
+    line ? `Open log at line ${line.toLocaleString("en-US")}` : "Open log",
+  );
+  return [
+    canRetry(run) && retryButton(page, run, rows),
+    isBad && run.kind === "deploy" && earlier && orderButton(page, "Roll back …", () => rollbackOrder(page, earlier)),
+    log,
+    more,
+  ];
+}

@@ -1,0 +1,101 @@
+// Orders about runs and deploys, and what their questions say.
+import { el } from "../base/dom.js";
+import { count, listed, localTime } from "../base/format.js";
+import { curlItem, orderButton, orderItem } from "../parts/order.js";
+import { nameOf } from "./words.js";
+
+const ELSEWHERE = /^(push|rollback|snapshot_\w+|unknown)$/;
+const REPEATED = /^(run_command|worker_\w+|health_check|deploy|job_\w+)$/;
+const HARMLESS = /^(build|drift|health_check|worker_\w+|job_status)$/;
+
+/** How a run is done again, or null where its order is given elsewhere. */
+export function againOrder(run) {
+  const { kind, params } = run;
+  const { retry_of: _, ...body } = params;
+  const ofJob = kind.startsWith("job_");
+  const { jobs: [job, ...more] = [] } = body;
+  if (ELSEWHERE.test(kind) || (ofJob && more.length > 0)) return null;
+  const path = ofJob ? `/jobs/${encodeURIComponent(job)}/${kind.slice(4)}` : `/${kind.replace("worker_", "workers/")}`;
+  if (ofJob) delete body.jobs;
+  const isHarmless = params.dry_run || (HARMLESS.test(kind) && !params.force);
+  const danger = !isHarmless && (ofJob ? job : (params.job ?? true));
+  const says = [`Starts ${nameOf(run)} again, with ${JSON.stringify(params)}.`];
+  return { path, body, danger, title: `${nameOf(run)} again?`, action: "Run again", says };
+}
+
+/** Whether what failed in a run can be repeated by itself. */
+export function canRetry({ kind, status, params }) {
+  return REPEATED.test(kind) && !params.dry_run && (status === "failed" || status === "cancelled");
+}
+
+/** Repeats a run where it is not done. */
+export function retryOrder(run, rows) {
+  const bad = rows.filter(({ outcome }) => /^(failed|unreachable|cancelled|not_started)$/.test(outcome));
+  const { path, danger } = againOrder(run);
+  const jobs = [...Map.groupBy(bad, ({ job }) => job ?? "")].map(([job, own]) => [
+    job || "workers",
+    [...Map.groupBy(own, ({ outcome }) => outcome)]
+      .map(([word, some]) => `${some.length} ${word.replaceAll("_", " ")}`)
+      .join(", "),
+  ]);
+  return {
+    path,
+    danger,
+    body: { retry_of: run.id },
+    title: "Retry what failed?",
+    action: "Retry what failed",
+    says: [`Repeats ${nameOf(run)} where it is not done: ${bad.length} of ${rows.length}. What is done stays as it is.`],
+    fields: changesTable(jobs),
+  };
+}
+
+/** What a question says of each job: at most ten rows. */
+export function changesTable(rows) {
+  if (rows.length === 0) return [];
+  const shown = rows.slice(0, 10).map((cells) =>
+    el(
+      "tr",
+      cells.map((cell, index) => el(index === 0 ? "th" : "td", cell)),
+    ),
+  );
+  const more = rows.length - shown.length;
+  return el("div.panel.table", el("table", el("tbody", shown)), more > 0 && el("p.pad.meta", `and ${count(more, "more job")}`));
+}
+
+/** Deploys jobs, or all. @param {{ jobs?: string[], build?: boolean, force?: boolean, sync_only?: boolean }} body */
+export function deployOrder(body) {
+  const { jobs, build, sync_only, force } = body;
+  const says = [
+    `${build ? "Builds first, then brings" : "Brings"} ${jobs ? listed(jobs) : "all jobs"} to the state of the catalog, in health-gated waves.`,
+    force && "Jobs whose deploy is complete are rolled out again, too.",
+    sync_only ? "Only files are written; nothing is started." : "Services are started, reloaded or restarted.",
+  ];
+  return { path: "/deploy", body, says, danger: true };
+}
+
+/** Goes back to a revision of the source. */
+export function rollbackOrder(page, { id, created_at: at }) {
+  return {
+    path: "/source/rollback",
+    body: { revision_id: id },
+    title: `Roll back ${page.nameOfBucket()}?`,
+    action: "Roll back",
+    danger: true,
+    says: [
+      `The source goes back to revision …${id.slice(-8)} of ${localTime(at)}, and is built. Workers stay as they are until the next deploy.`,
+    ],
+  };
+}
+
+/** The button that repeats what failed; `r` presses it. */
+export function retryButton(page, run, rows, style = "primary") {
+  const retry = orderButton(page, "Retry what failed …", () => retryOrder(run, rows), { style, again: true });
+  retry.dataset.key = "retry";
+  return retry;
+}
+
+/** Entries of a run's menu. */
+export function runItems(page, run) {
+  const again = againOrder(run);
+  return again ? [orderItem(page, "Run again …", again), curlItem(page, again)] : [];
+}

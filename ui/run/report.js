@@ -1,0 +1,205 @@
+// What a deploy came to: what failed first, with what was said there, then what was not started, then what went well.
+import { get } from "../base/api.js";
+import { el } from "../base/dom.js";
+import { count, duration, listed } from "../base/format.js";
+import { firstLine, said } from "../base/text.js";
+import { fold, rest } from "../parts/fold.js";
+import { orderButton } from "../parts/order.js";
+import { byTrouble, mark, tag } from "../parts/state.js";
+import { evidenceOf } from "./evidence.js";
+import { changesTable, deployOrder } from "./orders.js";
+import { jobMark } from "./progress.js";
+import { inShort, onWorkers } from "./words.js";
+
+const ORDER = ["failed", "cancelled", "not_started", "deployed", "skipped"];
+/** Up to so many jobs that were not started have a row each. */
+const FEW = 5;
+
+/** @param {import("../views/run.js").RunPage} view */
+export function reportOf(view) {
+  const { jobs, reconciled } = view.run.result;
+  const groups = Map.groupBy(jobs, ({ outcome }) => outcome);
+  const all = [...new Set([...ORDER, ...groups.keys()])].flatMap((outcome) => groupOf(view, outcome, groups.get(outcome) ?? []));
+  return el("section.panel.report", { key: "report" }, reconciled.length > 0 && reconcileFold(view, reconciled), all);
+}
+
+/** Jobs in trouble or of a chosen state each, others as one row. */
+function groupOf(view, outcome, jobs) {
+  if (jobs.length === 0) return [];
+  const isChosen = ({ allocations }) => allocations.some((one) => view.chosen.has(one.outcome)) || view.chosen.has(outcome);
+  const isBad = outcome === "failed" || outcome === "cancelled";
+  const each = isBad ? jobs : jobs.filter((job) => isChosen(job) || (outcome === "not_started" && jobs.length <= FEW));
+  const rows = each.map((job, index) => jobFold(view, job, isBad && index === 0));
+  const others = jobs.filter((job) => !each.includes(job));
+  if (others.length === 0) return rows;
+  const lost = [...new Set(others.flatMap(({ allocations }) => workersIn(allocations, "unreachable")))];
+  const text = [
+    mark(jobMark(outcome), { label: outcome }),
+    el("b", `${count(others.length, "job")} ${outcome.replaceAll("_", " ")}`),
+    el(
+      "span.meta",
+      listed(
+        others.map(({ job }) => job),
+        6,
+      ),
+      lost.length > 0 && `; ${inShort(lost)} unreachable, which their manifests tolerate`,
+    ),
+  ];
+  const slowest = Math.max(...others.map((one) => one.duration_ms));
+  const end = slowest > 0 && el("span.end", duration(slowest));
+  return [
+    ...rows,
+    rest(view, outcome, [text, end], others, ({ job, reason }) =>
+      el("li", job, outcome === "not_started" && el("span.meta", " ", said(reason))),
+    ),
+  ];
+}
+
+function jobFold(view, one, open) {
+  const { job, wave, outcome, reason, duration_ms: ms, allocations } = one;
+  const actions = [...new Set(allocations.map(({ action }) => action).filter((one) => one && one !== "skip"))];
+  const isBack = / put back on /.test(reason);
+  const why = outcome === "not_started" || allocations.length === 0;
+  const summary = [
+    mark(jobMark(outcome), { label: outcome.replaceAll("_", " ") }),
+    el("b", job),
+    actions.length > 0 && el("span", actions.join(", ")),
+    wave !== undefined && tag(`wave ${wave}`),
+    el("span.meta", why ? said(reason) : outcome === "failed" && said(whereFailed(allocations))),
+    isBack && el("span.badge", "put back"),
+    ms > 0 && el("span.end", duration(ms)),
+  ];
+  return fold(view, job, summary, () => jobBody(view, one), { open, kind: outcome === "failed" && "bad" });
+}
+
+function whereFailed(allocations) {
+  const failed = workersIn(allocations, "failed");
+  return failed.length > 0 ? `failed ${onWorkers(failed)}` : "";
+}
+
+function workersIn(allocations, outcome) {
+  return allocations.filter((one) => one.outcome === outcome).map(({ worker }) => worker);
+}
+
+function jobBody(view, one) {
+  const { job, allocations, reason, outcome } = one;
+  const bad = allocations.filter(({ error }) => error);
+  const groups = [...Map.groupBy(bad, ({ worker, error }) => error.replaceAll(worker, "…")).values()];
+  const told = groups.length > 0 ? groups.map((own) => troubleOf(view, job, own)) : el("p.pad", said(reason));
+  return el(
+    "div.two",
+    el("div.said", told),
+    el("div.aside", whichWorkers(view, job, allocations), outcome === "failed" && nowOf(view, one), ordersOf(view, one)),
+  );
+}
+
+/** Equal trouble on some workers as one block. */
+function troubleOf(view, job, own) {
+  const names = own.map(({ worker }) => worker);
+  const [{ worker, error, evidence }] = own;
+  const same = names.length === 2 ? "same on both" : names.length > 2 && `same on ${names.length} workers`;
+  return el(
+    "section",
+    { key: worker },
+    el(
+      "p.who",
+      el("b", { title: names.join(", ") }, inShort(names)),
+      " ",
+      el("span", said(firstLine(error).replace(/:$/, ""))),
+      " ",
+      el("span.meta", same),
+    ),
+    evidenceOf(view, { job, worker, error, evidence }),
+  );
+}
+
+function whichWorkers(view, job, allocations) {
+  const groups = [...Map.groupBy(allocations, ({ outcome }) => outcome)].sort(([one], [other]) => byTrouble(one, other));
+  const rows = groups.map(([outcome, own]) => {
+    const names = own.map(({ worker }) => worker);
+    const text = [
+      mark(outcome),
+      `${outcome.replaceAll("_", " ")} on `,
+      el("b", own.length),
+      el("span.end", names.length < 3 && inShort(names)),
+    ];
+    return rest(view, `${job} ${outcome}`, text, names);
+  });
+  return [el("h3", "Which workers"), el("div.states", rows)];
+}
+
+/** What runs on the workers of a job now: read when its fold is open. */
+function nowOf(view, { job, reason, allocations }) {
+  const key = `now ${job}`;
+  if (!view.evidence.has(key)) readNow(view, key, job);
+  const rows = view.evidence.get(key);
+  const down = (view.run.result.left_down ?? []).filter((text) => text.startsWith(`${job}@`));
+  const versions = rows && [...Map.groupBy(rows, (row) => row.current_version || "nothing")];
+  const back = reason.split("; ").filter((text) => /put back|promoted there before/.test(text));
+  const isGate = allocations.some(({ evidence }) => evidence);
+  return [
+    el("h3", "What runs now"),
+    el(
+      "p",
+      versions?.map(([version, own], index) => [index > 0 && ", ", said(version), ` on ${own.length}`]),
+      down.length > 0 && [", ", el("b.error", `may be down on ${down.length}`)],
+    ),
+    el(
+      "p.meta",
+      back.length > 0
+        ? said(back.join("; "))
+        : isGate
+          ? ["Nothing was put back: ", el("code", "on_failure"), " is ", el("code", "stop"), "."]
+          : "Nothing was put back: only a failed gate does that.",
+    ),
+  ];
+}
+
+async function readNow(view, key, job) {
+  view.evidence.set(key, undefined);
+  const path = view.page.path(`/cat/deployments?jobs=${encodeURIComponent(job)}&limit=1000`);
+  const found = await get(path, { signal: view.page.signal }).catch(() => null);
+  view.evidence.set(
+    key,
+    found?.items.filter((row) => row.rollout !== "removed"),
+  );
+  if (found) view.draw();
+}
+
+function ordersOf({ page }, { job, outcome, allocations }) {
+  const left = allocations.filter((one) => !/^(changed|ok|skipped)$/.test(one.outcome));
+  if (left.length === 0 && outcome !== "failed") return null;
+  const words = [...Map.groupBy(left, (one) => one.outcome)].map(([word, own]) => `${own.length} ${word.replaceAll("_", " ")}`);
+  const order = () => ({
+    ...deployOrder({ jobs: [job] }),
+    title: `Retry ${job}?`,
+    action: `Retry ${job}`,
+    says: [`Deploys ${job} on ${count(left.length, "worker")}: ${words.join(", ")}. What is done stays as it is.`],
+    fields: changesTable([]),
+    danger: job,
+  });
+  const there = left.filter((one) => one.outcome === "failed").map(({ worker }) => worker);
+  const command = page.link("command", [], { workers: there.slice(0, 50).join() });
+  return el(
+    "div.controls",
+    orderButton(page, `Retry ${job} …`, order, { again: true, style: "small" }),
+    there.length > 0 && el("a.button.small", { href: command }, "Run a command there"),
+  );
+}
+
+/** Allocations that were stopped or removed before the waves. */
+function reconcileFold(view, reconciled) {
+  const bad = reconciled.filter(({ error }) => error);
+  const word = bad.length > 0 ? "failed" : "changed";
+  const text = [
+    mark(word, { label: word }),
+    el("b", "Reconcile"),
+    el("span.meta", `${count(reconciled.length, "allocation")} stopped or removed, ${bad.length} failed`),
+  ];
+  const row = ({ job, worker, action, error }) =>
+    el("li", mark(error ? "failed" : "changed"), ` ${job} on ${worker}: ${action} `, error && el("span.error", said(error)));
+  return fold(view, "reconcile", text, () => el("ul.names", reconciled.map(row)), {
+    open: bad.length > 0,
+    kind: bad.length > 0 && "bad",
+  });
+}

@@ -1,0 +1,208 @@
+// What runs other than deploys came to, each kind in the words of its own.
+import { el } from "../base/dom.js";
+import { count } from "../base/format.js";
+import { said } from "../base/text.js";
+import { fold } from "../parts/fold.js";
+import { badge, byTrouble, mark } from "../parts/state.js";
+import { dataOf } from "../parts/table.js";
+import { evidenceOf } from "./evidence.js";
+import { fileFold } from "./files.js";
+import { reportOf } from "./report.js";
+import { inShort } from "./words.js";
+
+/** @param {import("../views/run.js").RunPage} view */
+export function summaryOf(view) {
+  const { run } = view;
+  const { kind, result, error } = run;
+  const sentence = error && el("p.error.says", { key: "error" }, said(error));
+  if (!result) return [sentence, el("p.notice", error ? "It left no result: its log tells more." : "It left no result.")];
+  if (Array.isArray(result.problems)) return problemsOf(result.problems);
+  const isDeploy = Boolean(result.summary);
+  const draw = isDeploy ? reportOf : (KINDS[kind] ?? (Array.isArray(result.jobs) ? jobsOf : anyOf));
+  const body = draw(view);
+  return [!isDeploy && sentence, body, cancelledOf(result.cancelled)];
+}
+
+function anyOf({ run: { result } }) {
+  return el("section.panel.pad", dataOf(result));
+}
+
+const KINDS = {
+  run_command: answersOf,
+  drift: driftOf,
+  hooks: scriptsOf,
+  worker_facts: readingsOf,
+  worker_uptime: readingsOf,
+  worker_sysstat: readingsOf,
+  worker_trust: readingsOf,
+};
+
+/** The sentences of a build that failed, each with its file. */
+function problemsOf(problems) {
+  const rows = problems.map(({ code, file, path, message }) => {
+    const [, line] = /\(line (\d+)/.exec(message) ?? [];
+    return el(
+      "li",
+      mark("failed"),
+      el(
+        "div",
+        el("p", el("code", el("b", said(file)), line && `:${line}`, path && [" ", said(path)])),
+        el("p.error", said(message)),
+        el("p.small", said(code)),
+      ),
+    );
+  });
+  return el("section.panel.problems", el("h2", count(problems.length, "problem")), el("ul", rows));
+}
+
+/** What became of the commands of a cancelled run. */
+function cancelledOf(cancelled) {
+  if (!cancelled || cancelled.workers.length === 0) return null;
+  const groups = [...Map.groupBy(cancelled.workers, ({ receipt }) => receipt)];
+  const words = groups.map(([receipt, own]) => `${receipt} on ${inShort(own.map(({ worker }) => worker))}`);
+  const rest =
+    cancelled.unconfirmed > 0 && el("b.error", ` On ${count(cancelled.unconfirmed, "worker")} something may still run.`);
+  return el("p.says", { key: "receipts" }, `What ran when it was cancelled: ${words.join("; ")}.`, rest);
+}
+
+/** Answers of a command, equal ones as one: failed first, then the rarest. */
+export function answersOf(view) {
+  const { workers, health_checks: checks = [] } = view.run.result;
+  const groups = Map.groupBy(workers, ({ outcome, exit_code, output_sha256, output, error }) =>
+    JSON.stringify([outcome, exit_code, output_sha256 ?? output, error]),
+  );
+  const sorted = [...groups].sort(
+    ([, one], [, other]) => byTrouble(one[0].outcome, other[0].outcome) || one.length - other.length,
+  );
+  const bad = checks.filter(({ error }) => error);
+  return [
+    el(
+      "section.panel.answers",
+      { key: "answers" },
+      sorted.map(([key, own], index) => answerFold(view, key, own, index)),
+    ),
+    bad.map(({ batch, job, error }) => el("p.error.says", `Health check of ${job} after batch ${batch}: `, said(error))),
+  ];
+}
+
+function answerFold(view, key, own, index) {
+  const [{ outcome, exit_code: code, output, error }] = own;
+  const names = own.map(({ worker }) => worker);
+  const text = [output, error].filter(Boolean).join("\n");
+  const first = text.split("\n", 1)[0];
+  const summary = [
+    badge(outcome, outcome.replaceAll("_", " ")),
+    code > 0 && el("span", `exit code ${code}`),
+    el("b", count(names.length, "worker")),
+    el("span.meta", { title: names.join(", ") }, inShort(names, 4)),
+    el("code.peek", said(first)),
+  ];
+  const body = () => [
+    names.length > 4 && el("p.small.all", names.join(", ")),
+    el("pre.answer", { tabindex: 0 }, said(text) || "nothing was written"),
+  ];
+  return fold(view, key, summary, body, { open: index === 0 && outcome !== "not_started" });
+}
+
+/** How files were found: workers with differences first. */
+function driftOf(view) {
+  const { workers } = view.run.result;
+  const found = workers.flatMap(({ worker, allocations }) =>
+    allocations.filter(({ files }) => files.length > 0).map((one) => ({ ...one, worker })),
+  );
+  const lost = workers.filter(({ error }) => error);
+  const well = workers.length - lost.length - new Set(found.map(({ worker }) => worker)).size;
+  return el(
+    "section.panel.drifts",
+    { key: "drift" },
+    lost.map(({ worker, outcome, error }) =>
+      el("p.row-line", { key: worker }, mark(outcome, { label: outcome }), el("b", worker), el("span.meta", said(error))),
+    ),
+    found.map(({ job, worker, files, is_unfinished: open }, index) =>
+      fold(
+        view,
+        `${job}@${worker}`,
+        [
+          mark("hand", { label: "changed by hand" }),
+          el("b", job),
+          ` on ${worker}`,
+          el("span.meta", open && "a change of it has not ended"),
+          el("span.end", count(files.length, "file")),
+        ],
+        () => files.map((file) => fileFold(view, `${job}@${worker} ${file.path}`, file, { open: true })),
+        { open: index < 3 },
+      ),
+    ),
+    el("p.row-line", { key: "well" }, mark("ok"), el("b", count(well, "worker")), " as promoted"),
+  );
+}
+
+/** Jobs of job control and of health checks. */
+function jobsOf(view) {
+  const { jobs, workers = [] } = view.run.result;
+  const bad = workers.filter(({ error }) => error);
+  const groups = jobs.toSorted((one, other) => byTrouble(one.outcome, other.outcome));
+  return el(
+    "section.panel.report",
+    { key: "jobs" },
+    bad.map(({ worker, outcome, error }) =>
+      el("p.row-line", { key: worker }, mark(outcome, { label: outcome }), el("b", worker), el("span.meta", said(error))),
+    ),
+    workers.length > 0 && el("p.row-line", mark("ok"), el("b", count(workers.length - bad.length, "worker")), " answered"),
+    groups.map(({ job, outcome, reason, allocations }, index) =>
+      fold(
+        view,
+        job,
+        [
+          mark(outcome, { label: outcome }),
+          el("b", job),
+          el("span.meta", reason ? said(reason) : outcome.replaceAll("_", " ")),
+          el("span.end", count(allocations.length, "worker")),
+        ],
+        () => allocations.map((one) => allocationOf(view, job, one)),
+        { open: jobs.length === 1 || (index === 0 && outcome === "failed") },
+      ),
+    ),
+  );
+}
+
+function allocationOf(view, job, { worker, version, outcome, error, evidence, status, put_back: isBack }) {
+  return el(
+    "section.one",
+    { key: worker },
+    el(
+      "p.row-line",
+      mark(outcome, { label: outcome }),
+      el("b", worker),
+      el("span.meta", version, isBack && ", the promoted files were put back"),
+      el("span", said((error ?? "").split("\n", 1)[0])),
+    ),
+    error && evidenceOf(view, { job, worker, error, evidence }),
+    status && el("pre.answer", { tabindex: 0 }, `make status: exit code ${status.exit_code}\n`, said(status.lines.join("\n"))),
+  );
+}
+
+/** Scripts of a hook. */
+function scriptsOf({ run: { result } }) {
+  return dataOf(
+    result.scripts.map(({ hook, worker, error, duration_ms }) => ({
+      outcome: error === null ? "ok" : "failed",
+      worker,
+      hook,
+      duration_ms,
+      error,
+    })),
+    "Scripts",
+  );
+}
+
+/** What was read of workers. */
+function readingsOf({ run: { result } }) {
+  const { workers, ...others } = result;
+  const keysOf = (list) => (list ?? []).map(({ type, fingerprint }) => `${type} ${fingerprint}`).join(", ");
+  const rows = workers.map(({ facts, uptime, sysstat, fingerprints, previous, ...one }) => ({
+    ...one,
+    ...(facts ?? uptime ?? sysstat ?? { shows: keysOf(fingerprints), was: keysOf(previous) }),
+  }));
+  return dataOf({ ...others, workers: rows });
+}

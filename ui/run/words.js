@@ -1,0 +1,84 @@
+// What a run is called, is about, and came to: one form for lists, heads and tables.
+import { count, listed, words } from "../base/format.js";
+
+/** What a run is: `Deploy`, `Dry run`, `Run command`. */
+export function nameOf({ kind, params }) {
+  return params.dry_run ? "Dry run" : words(kind);
+}
+
+/** What a run is about, in a word. */
+export function aboutOf({ params: { command, hook, snapshot, note, jobs, workers, labels, plan, retry_of } }) {
+  if (retry_of) return "what failed before";
+  if (plan) return "a plan";
+  return command ?? hook ?? snapshot ?? note ?? listed(jobs ?? workers ?? labels ?? []);
+}
+
+const BY = { bearer: "token", session: "browser", cli: "command line" };
+
+/** Who asked: `token from 10.4.0.12`. */
+export function byOf({ origin, audit }) {
+  const { via = origin, address = "" } = audit[0]?.actor ?? {};
+  const from = address && via !== "cli" ? ` from ${address}` : "";
+  return `${BY[via] ?? via}${from}`;
+}
+
+/** Names in one line without what they have in common: `ams-b-001, -004 and 3 more`. */
+export function inShort(names, most = 3) {
+  const [first = "", ...others] = names;
+  const cut = names.length > 1 ? commonOf(names) : 0;
+  return listed([first, ...others.map((name) => name.slice(cut))], most);
+}
+
+/** How long the beginning is that names have in common, up to a mark between parts. */
+function commonOf([first, ...others]) {
+  let same = first.length;
+  for (const name of others) while (!name.startsWith(first.slice(0, same))) same--;
+  return Math.max(0, first.slice(0, same).search(/[-._][^-._]*$/));
+}
+
+/** `on ams-b-007`, `on 12 workers`. */
+export function onWorkers(names) {
+  return names.length === 1 ? `on ${names[0]}` : `on ${count(names.length, "worker")}`;
+}
+
+/** How it went or would go, by job and worker: `{ job, worker, outcome, action, why, duration_ms, … }`. */
+export function outcomesOf({ params, result, progress }) {
+  const { job, jobs, workers, waves, reconciled = [], allocations = [], scripts } = result ?? {};
+  if (!result) return goingOn(progress);
+  if (params.dry_run) return waves ? plannedRows(result) : [];
+  if (Array.isArray(jobs)) return [...jobs.flatMap(jobRows), ...reconciled.map((one) => ({ ...one, why: one.error }))];
+  if (Array.isArray(workers)) return workers.flatMap(workerRows);
+  return scripts?.map((one) => ({ ...one, job, why: one.error, outcome: one.error === null ? "ok" : "failed" })) ?? allocations;
+}
+
+function goingOn(progress) {
+  const { rollouts = [], waiting = [] } = progress ?? {};
+  if (rollouts.length > 0)
+    return rollouts.flatMap(({ job, hosts }) => hosts.map(({ state, ...host }) => ({ job, ...host, outcome: state })));
+  return waiting
+    .filter(({ worker }) => worker)
+    .map(({ job, worker, detail }) => ({ job, worker, outcome: "running", action: detail }));
+}
+
+function plannedRows({ waves, unreachable }) {
+  const lost = unreachable.map(({ worker, error: why }) => ({ worker, outcome: "unreachable", why }));
+  const rows = waves.flatMap(({ jobs }) =>
+    jobs.flatMap(({ job, outcome, reason, allocations }) =>
+      allocations.map((one) => ({ ...one, job, outcome: one.action, why: outcome === "failed" ? reason : one.reason })),
+    ),
+  );
+  return [...rows, ...lost];
+}
+
+function jobRows({ job, wave, outcome, reason, allocations }) {
+  if (allocations.length === 0) return [{ job, wave, outcome, why: reason }];
+  return allocations.map((one) => ({ ...one, job, wave, why: one.error ?? (outcome === "failed" ? reason : "") }));
+}
+
+function workerRows({ allocations = [], ...one }) {
+  if (allocations.length === 0) return [{ ...one, why: one.error }];
+  return allocations.map((own) => {
+    const unfinished = own.is_unfinished ? "a change of it has not ended" : "";
+    return { ...own, worker: one.worker, why: own.files.length > 0 ? count(own.files.length, "file") : unfinished };
+  });
+}
