@@ -1,5 +1,248 @@
-import { el } from "../base/dom.js";
+import { get, unless } from "../base/api.js";
+import { a, alertPlace, el, patch, tell } from "../base/dom.js";
+import { ago, clockTime, count, duration, elapsed, listed, number, words } from "../base/format.js";
+import { plain, said } from "../base/text.js";
+import { activity } from "../frame/activity.js";
+import { attentionPanel, attentionRows } from "../parts/attention.js";
+import { shortId } from "../parts/copy.js";
+import { fieldsOf } from "../parts/form.js";
+import { guide } from "../parts/guide.js";
+import { readEvidence } from "../parts/map/panel.js";
+import { jobMap } from "../parts/map.js";
+import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
+import { railOf } from "../parts/rail.js";
+import { head, region } from "../parts/region.js";
+import { mark } from "../parts/state.js";
+import { changesTable, deployOrder } from "../run/orders.js";
 
-export function overviewView(_page) {
-  return { title: "overview", element: el("h1", "overview") };
+const RUNS = 7;
+/** The map is read again at the latest after that long; in between a run tells what it reaches. */
+const MAP_MS = 10_000;
+const wide = matchMedia("(width >= 2200px)");
+
+/** The bucket at a glance: what is the matter, since when and why, and what to press. */
+export function overviewView(page) {
+  const look = { isOpen: false, withDismissed: false, mapOf: "", readAt: 0, hasMap: false, isLive: false };
+  const map = jobMap(page, { sinceOf, onLog, retry: retryButton });
+  const newest = async () => (await unless(get(page.path(`/runs?limit=${RUNS}`)), { items: [] })).items;
+  const [top, needs, problem] = [el("div"), el("div"), alertPlace()];
+  const rail = region(
+    async () => ({ runs: await newest(), summary: page.bucket()?.summary }),
+    (data) => railOf(page, data),
+    { name: "aside.rail" },
+  );
+  const log = el("div.log-here");
+  log.own = true;
+  const columns = el("div.columns", el("div.stack", needs, problem, map.element), rail.element, log);
+  const element = el("div.overview", top, columns);
+  const placeLog = () => (wide.matches ? activity.mount(log) : undefined);
+  wide.addEventListener("change", placeLog, { signal: page.signal });
+
+  function sinceOf(job, worker) {
+    const { items = [] } = page.bucket()?.summary?.problems ?? {};
+    const one = items.find((known) => known.workers.includes(worker) && (known.job === job || known.jobs?.includes(job)));
+    return one ? clockTime(one.since) : "";
+  }
+
+  function retryButton(job) {
+    return orderButton(page, "Retry …", () => retryOrder(map, [job]), { style: "small" });
+  }
+
+  /** Opens the log of a problem at the line that tells why. */
+  async function onLog({ run_id: runId, line, job, worker, workers: [first] = [] }) {
+    const place = { job, worker: worker ?? first };
+    const found = line ?? (await readEvidence(page.bucketId, { run_id: runId, ...place })).reason_line;
+    activity.show(page.bucketId, runId, { line: found, ...place });
+  }
+
+  function draw() {
+    const bucket = page.bucket();
+    if (!bucket) return;
+    const { summary } = bucket;
+    const isNew = !summary?.built_at;
+    columns.hidden = isNew;
+    if (isNew) return patch(top, guide(page, { ...bucket, workers: summary?.workers ?? 0 }));
+    const attention = attentionRows(page.bucketId, summary.problems ?? { items: [], total: 0, cut: 0 }, look.withDismissed);
+    const show = () => {
+      look.withDismissed = !look.withDismissed;
+      draw();
+    };
+    patch(top, topOf(page, bucket, attention, { map: look.hasMap ? map : null, show, isShown: look.withDismissed }));
+    const options = {
+      isOpen: look.isOpen,
+      onOpen() {
+        look.isOpen = true;
+        draw();
+      },
+      onLog,
+      onDismiss: draw,
+      retryOrder: (job) => () => retryOrder(map, [job]),
+      waitingOf: (job) => map.countsOf(job).w ?? 0,
+    };
+    patch(needs, attentionPanel(page, attention, options));
+    map.element.style.setProperty("--above", `${needs.offsetHeight}px`);
+  }
+
+  /** The map moves with the run that goes on, and is read again when something has ended. */
+  async function readMap() {
+    const { active_run: runId, last_run: last, summary } = page.bucket() ?? {};
+    if (!summary?.built_at) return;
+    const run = runId && (await get(page.path(`/runs/${runId}`)));
+    if (run || look.isLive) map.follow(run ? (run.progress?.rollouts ?? []) : null);
+    look.isLive = Boolean(run);
+    const mapOf = JSON.stringify([runId, last?.id, last?.status, summary.built_at, runId ? "" : summary.counts]);
+    if (mapOf === look.mapOf && Date.now() - look.readAt < MAP_MS) return;
+    map.show(await get(page.path("/map")));
+    Object.assign(look, { mapOf, readAt: Date.now(), hasMap: true });
+  }
+
+  async function refresh() {
+    draw();
+    if (!page.bucket()?.summary?.built_at) return;
+    const reading = readMap().then(
+      () => tell(problem, ""),
+      (error) => tell(problem, `The map: ${error.message}`),
+    );
+    await Promise.all([reading, rail.refresh()]);
+    draw();
+  }
+
+  setTimeout(placeLog);
+  return { title: "Overview", element, refresh, fast: true };
+}
+
+/** Deploys jobs again, and says what goes along. */
+function retryOrder(map, jobs) {
+  const failed = jobs.flatMap((job) => map.workersOf(job, "f").map((worker) => `${job}@${worker}`));
+  return {
+    path: "/deploy",
+    body: { jobs, ...(failed.length > 0 && { force_only: failed }) },
+    title: jobs.length === 1 ? `Deploy ${plain(jobs[0])} again?` : `Deploy ${jobs.length} jobs again?`,
+    action: "Retry",
+    says: ["What is as it should be stays as it is."],
+    fields: changesTable(jobs.map((job) => [said(job), alongOf(map.countsOf(job))])),
+  };
+}
+
+function alongOf(counts) {
+  const told = [
+    ["f", "failed"],
+    ["u", "unreachable"],
+    ["w", "not started"],
+    ["x", "cancelled"],
+  ].filter(([letter]) => counts[letter] > 0);
+  const sum = told.reduce((all, [letter]) => all + counts[letter], 0);
+  return `${count(sum, "worker")}: ${told.map(([letter, text]) => `${number(counts[letter])} ${text}`).join(", ") || "as the catalog says"}`;
+}
+
+function topOf(page, bucket, attention, { map, show, isShown }) {
+  const { summary, active_run: runId } = bucket;
+  const [word, title] = titleOf(bucket, attention);
+  const { dismissed } = attention;
+  const hidden =
+    dismissed > 0 &&
+    el("button.plain", { type: "button", onclick: show }, `${number(dismissed)} dismissed, ${isShown ? "hide" : "show"}`);
+  const running =
+    runId &&
+    el(
+      "span",
+      a(page.link("runs", [runId]), `${words(bucket.last_run?.kind ?? "a run")} goes on`),
+      ", ",
+      elapsed(bucket.last_run?.created_at),
+    );
+  const parts = [
+    attention.total > 0 && troubleOf(attention.rows),
+    running,
+    upToDate(summary, map),
+    word === "ok" && lastDeploy(summary),
+    hidden,
+  ];
+  const line = parts.filter(Boolean).flatMap((part, index) => (index > 0 ? [" · ", part] : part));
+  return head({ title, mark: mark(word, { large: true }), line, controls: controlsOf(page, bucket, attention, map) });
+}
+
+/** What is the matter with the bucket: a state, and a sentence. */
+function titleOf({ active_run: runId, last_run: last, summary }, { rows, total, dismissed }) {
+  const { counts } = summary;
+  const waiting = counts.new + counts.update;
+  if (total > 0)
+    return [rows[0]?.kind ?? "failed", `${count(total, "problem")} since ${clockTime(rows.map((one) => one.since).sort()[0])}`];
+  if (runId) return ["running", `${words(last?.kind ?? "a run")} goes on`];
+  if (dismissed > 0) return ["waiting", `${count(dismissed, "problem")} dismissed`];
+  if (counts.allocations === 0) return ["waiting", "No job is on any worker"];
+  if (counts.promoted === 0 && waiting > 0) return ["waiting", "Not deployed yet"];
+  if (waiting > 0) return ["waiting", `${count(waiting, "allocation")} ${waiting === 1 ? "waits" : "wait"} for a deploy`];
+  return ["ok", "All well"];
+}
+
+function troubleOf(rows) {
+  const of = (kind) => rows.filter((one) => one.kind === kind);
+  const jobs = (kind) => new Set(of(kind).map(({ job }) => job)).size;
+  const silent = of("unreachable").reduce((sum, one) => sum + one.worker_count, 0);
+  const told = [
+    jobs("failed") > 0 && `${count(jobs("failed"), "job")} failed`,
+    silent > 0 && `${count(silent, "worker")} ${silent === 1 ? "is" : "are"} unreachable`,
+    jobs("unsettled") > 0 && `${count(jobs("unsettled"), "job")} half-way`,
+  ].filter(Boolean);
+  return listed(told);
+}
+
+function upToDate({ counts, jobs, workers }, map) {
+  const all = counts.allocations - counts.disabled;
+  const seen = map?.counts();
+  const done = seen ? (seen.o ?? 0) + (seen.c ?? 0) : counts.promoted;
+  if (all === 0) return `${count(jobs, "job")}, ${count(workers, "worker")}`;
+  if (done < all) return `${number(done)} of ${count(all, "allocation")} ${all === 1 ? "is" : "are"} up to date`;
+  return `${count(all, "allocation")} of ${count(jobs, "job")} on ${count(workers, "worker")} ${all === 1 ? "is" : "are"} up to date`;
+}
+
+function lastDeploy({ last_deploy: last, revision }) {
+  if (!last) return "";
+  const took = last.finished_at && duration(Date.parse(last.finished_at) - Date.parse(last.created_at));
+  return ["last deploy ", ago(last.created_at), took && `, ${took}`, revision && [", revision ", shortId(revision.id)]];
+}
+
+function controlsOf(page, bucket, { rows }, map) {
+  const isBroken = rows.length > 0;
+  const jobs = [...new Set(rows.filter(({ kind }) => kind !== "unreachable").map(({ job }) => job))];
+  const silent = rows.filter(({ kind }) => kind === "unreachable").flatMap(({ workers }) => workers);
+  const style = bucket.active_run ? "" : "primary";
+  const again =
+    jobs.length > 0
+      ? orderButton(page, "Retry what failed …", () => retryOrder(map, jobs), { style, again: true })
+      : orderButton(page, "Try again", { path: "/workers/uptime", body: { workers: silent } }, { style, again: true });
+  again.dataset.key = "retry";
+  const deploy = orderButton(page, "Deploy …", () => deployOrder({}), { style: isBroken ? "" : style });
+  return [isBroken && again, deploy, moreMenu(() => menuOf(page, bucket))];
+}
+
+function menuOf(page, bucket) {
+  const rename = () => {
+    const { labels, values } = fieldsOf([
+      { name: "project", label: "Project", required: true, value: bucket.project },
+      { name: "name", label: "Name", required: true, value: bucket.name },
+    ]);
+    return { method: "PUT", path: "", body: values, says: ["Only its name changes."], fields: labels };
+  };
+  const remove = {
+    method: "DELETE",
+    path: "",
+    danger: true,
+    action: "Delete bucket",
+    says: [
+      `Removes ${bucket.id} from this server, with its secrets and history. This cannot be undone.`,
+      "Nothing is stopped on the workers.",
+    ],
+  };
+  const leave = () => {
+    location.hash = "#/";
+  };
+  return [
+    orderItem(page, "Build", { path: "/build" }),
+    orderItem(page, "Check for drift", { path: "/drift" }),
+    curlItem(page, { path: "/deploy" }),
+    orderItem(page, "Rename …", rename),
+    el("hr"),
+    orderItem(page, "Delete …", remove, { dangerous: true, done: leave }),
+  ];
 }

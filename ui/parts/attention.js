@@ -1,0 +1,155 @@
+// What needs attention in a bucket: one row for each cause, what happened in words, the worker's own line, what to press.
+import { a, button, el } from "../base/dom.js";
+import { count, listed, number, since } from "../base/format.js";
+import { prefer, preference } from "../base/preferences.js";
+import { plain, said } from "../base/text.js";
+import { item } from "./dialog.js";
+import { curlItem, moreMenu, orderButton } from "./order.js";
+import { mark } from "./state.js";
+
+/** So many rows are open at first, and so many unreachable workers have a row each. */
+const [OPEN, EACH] = [5, 3];
+/** What an action that failed means: before and behind the workers' names. */
+const SAYS = {
+  start: ["is down on", "it did not start"],
+  restart: ["is down on", "it did not restart"],
+  health_check: ["is down on", "its health check fails"],
+  gate: ["failed its gate on"],
+  reload: ["did not reload on"],
+  stop: ["did not stop on"],
+  sync: ["could not be brought to"],
+  promote: ["could not be promoted on"],
+  restore: ["could not be put back on"],
+  remove: ["could not be removed from"],
+  gc: ["could not be removed from"],
+};
+
+/** What tells a problem from another one, in this browser. */
+function keyOf(bucketId, { kind, job, action, workers }) {
+  return [bucketId, kind, job ?? "", action, ...(job ? [] : workers)].join(" ");
+}
+
+/**
+ * The problems as rows: those that are dismissed left out, many unreachable workers as one. `total` is how many there are.
+ * @param {string} bucketId
+ * @param {{ items: any[], total: number, cut: number }} problems
+ * @param {boolean} withDismissed
+ */
+export function attentionRows(bucketId, { items, cut }, withDismissed = false) {
+  const dismissed = preference("dismissed", {});
+  const isDismissed = (one) => dismissed[keyOf(bucketId, one)] === one.run_id;
+  const rows = folded(items.filter((one) => withDismissed || !isDismissed(one)));
+  return { rows, dismissed: items.filter(isDismissed).length, total: rows.length + cut, cut };
+}
+
+function folded(items) {
+  const silent = items.filter(({ kind }) => kind === "unreachable");
+  if (silent.length <= EACH) return items;
+  const [first] = silent;
+  const all = {
+    ...first,
+    workers: silent.flatMap(({ workers }) => workers),
+    worker_count: silent.reduce((sum, one) => sum + one.worker_count, 0),
+    job_count: Math.max(...silent.map((one) => one.job_count)),
+    since: silent.map((one) => one.since).sort()[0],
+    parts: silent,
+  };
+  return items.flatMap((one) => (one === first ? all : silent.includes(one) ? [] : one));
+}
+
+/** Hides a row until it fails again. */
+function dismiss(bucketId, one) {
+  const kept = Object.entries(preference("dismissed", {})).slice(-200);
+  const now = (one.parts ?? [one]).map((part) => [keyOf(bucketId, part), part.run_id]);
+  prefer("dismissed", Object.fromEntries([...kept, ...now]));
+}
+
+/**
+ * The panel with the rows.
+ * @param {any} page
+ * @param {ReturnType<typeof attentionRows>} attention
+ * @param {{ isOpen: boolean, onOpen: () => void, onLog: (problem: any) => void, onDismiss: () => void,
+ *   retryOrder: (job: string) => any, waitingOf: (job: string) => number }} options
+ */
+export function attentionPanel(page, { rows, cut }, options) {
+  if (rows.length === 0) return null;
+  const shown = options.isOpen ? rows : rows.slice(0, OPEN);
+  const left = rows.length - shown.length + cut;
+  const more = left > 0 && rows.length > shown.length && button(`${number(left)} more`, options.onOpen, { class: "quiet" });
+  const unread = options.isOpen && cut > 0 && el("p.meta", `${number(cut)} more are not shown: mend some of these first.`);
+  return el(
+    "section.panel.attention",
+    { "aria-label": "Needs attention", key: "attention" },
+    el(
+      "ul",
+      shown.map((one) => rowOf(page, one, options)),
+    ),
+    (more || unread) && el("footer", more, unread),
+  );
+}
+
+function rowOf(page, one, { onLog, onDismiss, retryOrder, waitingOf }) {
+  const { kind, job, workers, reason, allocation_count: many } = one;
+  const hide = () => {
+    dismiss(page.bucketId, one);
+    onDismiss();
+  };
+  const order = kind === "unreachable" ? probeOrder(workers) : retryOrder(job);
+  const again = kind === "unreachable" ? "Try again" : "Retry …";
+  const command = () => {
+    location.hash = page.link("command", [], { workers: workers.join() });
+  };
+  const menu = () => [item("Dismiss", hide), item("Run a command there", command), curlItem(page, order)];
+  return el(
+    "li",
+    { key: keyOf(page.bucketId, one) },
+    mark(kind, { label: kind }),
+    el(
+      "div.what",
+      el(
+        "p",
+        el("span.says", sentenceOf(page, one)),
+        " ",
+        el("span.meta", since(one.since)),
+        " ",
+        el("span.meta", thenOf(one, waitingOf)),
+      ),
+      reason && el("code.reason", { tabindex: 0 }, said(reason), many > 1 && job && el("small", ` · on all ${number(many)}`)),
+    ),
+    el(
+      "div.controls",
+      orderButton(page, again, order, { style: "small" }),
+      one.run_id && button("Log", () => onLog(one), { class: "small" }),
+      moreMenu(menu, "More orders for this problem"),
+    ),
+  );
+}
+
+function probeOrder(workers) {
+  return { path: "/workers/uptime", body: { workers } };
+}
+
+function sentenceOf(page, { kind, job, action, workers, worker_count: many }) {
+  const named = job && a(page.link("jobs", [job]), el("b", said(job)));
+  const where = namesOf(workers, many);
+  if (kind === "unreachable") return [where, " cannot be reached"];
+  if (kind === "unsettled") return [named, " was left half-way on ", where];
+  const [before, after] = SAYS[action] ?? [`did not end ${plain(action)} on`];
+  return [named, ` ${before} `, where, after && `: ${after}`];
+}
+
+/** Up to three names; of more the number, with the names as a title. */
+function namesOf(workers, many) {
+  if (many > EACH) return el("b", { title: plain(listed(workers, 20)) }, count(many, "worker"));
+  return workers.map((worker, index) => [
+    index === 0 ? "" : index === workers.length - 1 ? " and " : ", ",
+    el("b", said(worker)),
+  ]);
+}
+
+/** What follows from it. */
+function thenOf({ kind, job, job_count: jobs }, waitingOf) {
+  if (kind === "unreachable") return jobs > 0 ? `${count(jobs, "job")} went on without it` : "";
+  const waiting = waitingOf(job);
+  return waiting > 0 ? `${number(waiting)} more wait for a deploy` : "";
+}

@@ -1,0 +1,182 @@
+// The map as a grid of elements: built anew when its rows or columns change, else only painted.
+import { el, patch } from "../../base/dom.js";
+import { number } from "../../base/format.js";
+import { plain } from "../../base/text.js";
+import { mark } from "../state.js";
+import { STATES, total, worst } from "./model.js";
+
+const COUNTED = "urx";
+/** Heads that are longer are turned, and cut there. */
+const [UPRIGHT, LONGEST] = [3, 8];
+/** So few have room for any head. */
+const FEW = 6;
+const GAP = "8px";
+const MOVES = {
+  ArrowRight: ([row, column]) => [row, column + 1],
+  ArrowLeft: ([row, column]) => [row, column - 1],
+  ArrowDown: ([row, column]) => [row + 1, column],
+  ArrowUp: ([row, column]) => [row - 1, column],
+  Home: ([row]) => [row, 0],
+  End: ([row]) => [row, Infinity],
+};
+
+/**
+ * One row: a job, or several that are folded. Each cell is a tally.
+ * @typedef {{ key: string, head: any, cells: any[], spoken: (column: number) => string, job?: string, open?: () => void,
+ *   places?: (column: number) => any }} Row
+ */
+
+/**
+ * @param {{ label: string, onOpen: (row: Row, column: number) => void }} options
+ */
+export function gridOf({ label, onOpen }) {
+  const element = el("div.grid", { role: "grid", "aria-label": label });
+  element.own = true;
+  const look = { shape: "", at: [0, 1], rows: /** @type {Row[]} */ ([]), lines: /** @type {any[][]} */ ([]), heads: [] };
+
+  function show({ bands, corner, rows, isMany }) {
+    const shape = JSON.stringify([bands, corner, isMany, rows.map(({ key }) => key)]);
+    look.rows = rows;
+    if (shape !== look.shape) build(element, look, { bands, corner, isMany });
+    look.shape = shape;
+    for (const [index, row] of rows.entries()) paintRow(look.lines[index], row, isMany);
+    if (rows.length > 0) stopAt(look, look.at);
+    const sums = look.heads.map((_, column) => total(rows.map(({ cells }) => cells[column])));
+    for (const [column, head] of look.heads.entries())
+      head.classList.toggle("trouble", Boolean(sums[column].f || sums[column].u));
+  }
+
+  element.onkeydown = (event) => {
+    const place = placeOf(look, event.target);
+    if (!place || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    const [row, column] = place;
+    if (MOVES[event.key]) focusOn(look, MOVES[event.key](place));
+    else if ((event.key === "Enter" || event.key === " ") && column > 0) onOpen(look.rows[row], column - 1);
+    else return;
+    event.preventDefault();
+  };
+  element.onclick = ({ target }) => {
+    const place = placeOf(look, target);
+    if (!place) return;
+    stopAt(look, place);
+    if (place[1] > 0) onOpen(look.rows[place[0]], place[1] - 1);
+  };
+  element.addEventListener("focusin", ({ target }) => {
+    const place = placeOf(look, target);
+    if (place) stopAt(look, place);
+  });
+  element.addEventListener("mouseover", ({ target }) => {
+    const cell = /** @type {HTMLElement} */ (target);
+    if (cell.role === "gridcell") cell.title = cell.ariaLabel;
+  });
+  return { element, show, focus: () => focusOn(look, look.at) };
+}
+
+function placeOf({ lines }, target) {
+  const cell = target.closest?.("[role=gridcell], [role=rowheader]");
+  const row = lines.findIndex((line) => line.includes(cell));
+  return row < 0 ? null : [row, lines[row].indexOf(cell)];
+}
+
+/** What of a cell takes the focus: the link or the button in the head of a row. */
+function stopOf(cell) {
+  return cell.querySelector("a, button") ?? cell;
+}
+
+/**
+ * Tab stops once in the grid: where it was last.
+ * @param {any} look
+ * @param {number[]} place
+ */
+function stopAt(look, [row, column]) {
+  const before = look.lines[look.at[0]]?.[look.at[1]];
+  if (before) stopOf(before).tabIndex = -1;
+  look.at = [row, column];
+  stopOf(look.lines[row][column]).tabIndex = 0;
+}
+
+/** @param {any} look @param {number[]} place */
+function focusOn(look, [row, column]) {
+  const line = look.lines[Math.min(Math.max(0, row), look.lines.length - 1)];
+  if (!line) return;
+  const cell = line[Math.min(Math.max(0, column), line.length - 1)];
+  stopOf(cell).focus();
+}
+
+function build(element, look, { bands, corner, isMany }) {
+  const hadFocus = element.contains(document.activeElement);
+  const columns = bands.flatMap((band) => band.columns);
+  const tracks = bands.map((band) => `repeat(${band.columns.length}, minmax(${isMany ? "24px" : "10px"}, 1fr))`);
+  element.classList.toggle("many", isMany);
+  element.style.gridTemplateColumns = `var(--names) ${tracks.join(` ${GAP} `)}`;
+  element.style.maxWidth = `calc(var(--names) + ${columns.length} * ${isMany ? "88px" : "34px"} + ${bands.length} * 10px)`;
+  element.style.setProperty("--rows", String(look.rows.length));
+  const isTurned = columns.length > FEW && columns.some((column) => column.label.length > UPRIGHT + (isMany ? 2 : 0));
+  look.heads = columns.map((column) => headOf(column.label, isTurned));
+  look.lines = look.rows.map(() => [el("div.name", { role: "rowheader" }), ...columns.map(cellOf)]);
+  const placed = placesOf(bands);
+  for (const { first, track } of placed)
+    for (const one of [look.heads[first], ...look.lines.map((line) => line[first + 1])])
+      one.style.gridColumnStart = String(track);
+  const headRow = (name, ...cells) =>
+    el("div", { role: name === "heads" || bands.some(({ label }) => label) ? "row" : "presentation", class: name }, cells);
+  element.replaceChildren(
+    headRow("bands", el("div", { role: "presentation" }), placed.map(bandOf)),
+    headRow("heads", el("div.corner", { role: "presentation", title: plain(corner) }, plain(corner)), look.heads),
+    ...look.lines.map((line) => el("div", { role: "row" }, line)),
+  );
+  look.at = [Math.min(look.at[0], look.lines.length - 1), Math.min(look.at[1], columns.length)];
+  if (hadFocus) focusOn(look, look.at);
+}
+
+function headOf(label, isTurned) {
+  return el(
+    "div.head-of",
+    { role: "columnheader", class: isTurned && "turned", title: plain(label) },
+    plain(label).slice(0, LONGEST),
+  );
+}
+
+function cellOf() {
+  return el("div.cell", { role: "gridcell", tabindex: -1 });
+}
+
+/** Bands with their first column and its track; between two bands is a gap. */
+function placesOf(bands) {
+  let [first, track] = [0, 2];
+  return bands.map(({ columns, ...band }) => {
+    const place = { ...band, first, track, span: columns.length };
+    first += columns.length;
+    track += columns.length + 1;
+    return place;
+  });
+}
+
+function bandOf({ label, size, track, span }) {
+  const head = el("div.band", { role: label ? "columnheader" : "presentation" }, label && `${plain(label)} · ${number(size)}`);
+  head.style.gridColumn = `${track} / span ${span}`;
+  return head;
+}
+
+/** @param {any[]} line @param {Row} row @param {boolean} isMany */
+function paintRow([head, ...cells], row, isMany) {
+  patch(head, row.head);
+  for (const [column, cell] of cells.entries()) paint(cell, row.cells[column], row.spoken(column), isMany);
+}
+
+function paint(cell, counts, spoken, isMany) {
+  if (cell.ariaLabel === spoken) return;
+  cell.ariaLabel = spoken;
+  const letter = worst(counts);
+  cell.className = ["cell", STATES[letter] ?? "none", counts.hand > 0 && "hand"].filter(Boolean).join(" ");
+  if (!isMany) return;
+  const all = Object.keys(STATES).reduce((sum, one) => sum + (counts[one] ?? 0), 0);
+  cell.textContent = letter === "f" ? `× ${number(counts.f)}` : COUNTED.includes(letter) ? number(counts[letter]) : "";
+  cell.style.setProperty("--share", `${(100 * (counts.f ?? 0)) / Math.max(1, all)}%`);
+}
+
+/** The head of a row: its mark where it has one, and its link. */
+export function rowHead(counts, link) {
+  const letter = worst({ ...counts, u: 0 });
+  return ["f", "r", "w", "x"].includes(letter) ? [mark(STATES[letter]), link] : link;
+}

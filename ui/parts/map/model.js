@@ -1,0 +1,212 @@
+// What the map of jobs and workers shows, before anything is drawn: states, the order of rows, columns in bands.
+import { markOf } from "../state.js";
+
+/** What a letter says, from the worst on. A capital one says that files were changed by hand, too. */
+export const STATES = {
+  f: "failed",
+  u: "unreachable",
+  r: "running",
+  w: "waiting",
+  x: "cancelled",
+  c: "changed",
+  o: "ok",
+  d: "disabled",
+};
+const LETTERS = Object.fromEntries(Object.entries(STATES).map(([letter, word]) => [word, letter]));
+/** Rows with these come first; what is unreachable is seen as a column. */
+const URGENT = "frwx";
+/** A value of a tag makes a group where there are so many of them. */
+const [LEAST_VALUES, MOST_VALUES] = [2, 40];
+/** Where there are no more columns, each head says how many workers it stands for. */
+const FEW = 6;
+const NATURAL = new Intl.Collator("en", { numeric: true });
+
+/** How many cells have each letter; `hand` counts the capital ones. */
+export function tally(cells) {
+  const counts = { hand: 0 };
+  for (const mark of cells) {
+    if (mark === " ") continue;
+    const letter = mark.toLowerCase();
+    if (letter !== mark) counts.hand++;
+    counts[letter] = (counts[letter] ?? 0) + 1;
+  }
+  return counts;
+}
+
+/** Adds up tallies. */
+export function total(tallies) {
+  const sum = { hand: 0 };
+  for (const one of tallies) for (const [letter, count] of Object.entries(one)) sum[letter] = (sum[letter] ?? 0) + count;
+  return sum;
+}
+
+/** The worst letter of a tally; undefined where nothing is allocated. */
+export function worst(counts) {
+  return Object.keys(STATES).find((letter) => counts[letter] > 0);
+}
+
+/** Jobs in the order of their trouble, then by name. */
+export function ordered(jobs) {
+  const rank = ({ counts }) => {
+    const at = [...URGENT].findIndex((letter) => counts[letter] > 0);
+    return at < 0 ? URGENT.length : at;
+  };
+  return jobs.toSorted((one, other) => rank(one) - rank(other) || NATURAL.compare(one.job, other.job));
+}
+
+/** Whether no worker that answers has any trouble with a job. */
+export function isWell({ counts }) {
+  return ![...URGENT].some((letter) => counts[letter] > 0);
+}
+
+/**
+ * What a run has reached, as letters: job to worker to letter. What still runs is what runs now; what has ended stays.
+ * @param {Map<string, Map<string, string>>} before
+ * @param {{ job: string, hosts: { worker: string, state: string }[] }[]} rollouts
+ */
+export function reached(before, rollouts) {
+  const now = new Map();
+  for (const [job, workers] of before) now.set(job, new Map([...workers].filter(([, letter]) => letter !== "r")));
+  for (const { job, hosts } of rollouts) {
+    const workers = now.get(job) ?? new Map();
+    for (const { worker, state } of hosts) workers.set(worker, letterOf(state));
+    now.set(job, workers);
+  }
+  return now;
+}
+
+function letterOf(state) {
+  return LETTERS[markOf(state)] ?? "w";
+}
+
+/** The cells of a job with what a run has reached since they were read. */
+export function merged(cells, indexOf, letters) {
+  if (!letters) return cells;
+  const all = [...cells];
+  for (const [worker, letter] of letters) if (all[indexOf.get(worker)] !== undefined) all[indexOf.get(worker)] = letter;
+  return all.join("");
+}
+
+/**
+ * Names in parts: the stem that some share, and the tail that is shown. `ams-b-007` → `ams-b-` and `07`, where all are
+ * below 100.
+ */
+export function cutNames(names) {
+  const suffix = suffixOf(names);
+  const short = names.map((name) => name.slice(0, name.length - suffix.length));
+  let parts = short.map((name) => {
+    const [, stem, tail] = /^(.*?)(\d*)$/s.exec(name);
+    return tail === "" ? { stem: "", tail: name } : { stem, tail };
+  });
+  const stems = new Set(parts.map(({ stem }) => stem));
+  if (stems.size > Math.max(1, names.length / 2)) {
+    const shared = commonPrefix(short).replace(/[^-._]*$/, "");
+    parts = short.map((name) => ({ stem: shared, tail: name.slice(shared.length) }));
+  }
+  const zeros = zerosOf(parts.map(({ tail }) => tail));
+  return parts.map(({ stem, tail }) => ({ stem, tail: tail.slice(zeros.length), zeros }));
+}
+
+/** What stands for the parts that are cut: `ams-?-0`. */
+export function cornerOf(parts) {
+  const stems = [...new Set(parts.map(({ stem }) => stem))];
+  const { zeros = "" } = parts[0] ?? {};
+  if (stems.length < 2) return `${stems[0] ?? ""}${zeros}`;
+  const start = commonPrefix(stems);
+  const ends = stems.map((stem) => [...stem.slice(start.length)].reverse().join(""));
+  return `${start}?${[...commonPrefix(ends)].reverse().join("")}${zeros}`;
+}
+
+function suffixOf(names) {
+  const [first = ""] = names;
+  const suffix = first.slice(first.indexOf("."));
+  const isDomain = first.includes(".") && /[a-z]/i.test(suffix) && names.length > 1;
+  return isDomain && names.every((name) => name.endsWith(suffix)) ? suffix : "";
+}
+
+function commonPrefix(names) {
+  const [first = "", ...others] = names;
+  let length = first.length;
+  for (const name of others) while (!name.startsWith(first.slice(0, length))) length--;
+  return first.slice(0, length);
+}
+
+function zerosOf(tails) {
+  const isEven = tails.every((tail) => /^\d+$/.test(tail) && tail.length === tails[0].length);
+  return isEven ? /^0*/.exec(commonPrefix(tails.map((tail) => tail.slice(0, -1))))[0] : "";
+}
+
+/** By what workers can be grouped: the name, and each tag or label with a fit number of values. */
+export function groupings(workers) {
+  const keys = new Set(workers.flatMap(({ tags }) => Object.keys(tags ?? {})));
+  const fit = (key) => {
+    const values = new Set(workers.map((worker) => tagOf(worker, key)));
+    return values.size >= LEAST_VALUES && values.size <= MOST_VALUES;
+  };
+  return ["name", ...[...keys].sort().filter(fit)];
+}
+
+/** @param {{ tags?: Record<string, string> }} worker @param {string} key */
+function tagOf({ tags }, key) {
+  return tags?.[key] ?? "none";
+}
+
+/**
+ * Columns in bands. A column is one worker, or many where `most` says how many columns there may be.
+ * @param {{ worker: string, tags?: Record<string, string> }[]} workers
+ * @param {string} by
+ * @param {number} [most]
+ * @returns {{ label: string, size: number, columns: { label: string, of: number[] }[] }[]}
+ */
+export function bandsOf(workers, by, most) {
+  const parts = cutNames(workers.map(({ worker }) => worker));
+  const groups = grouped(workers.map((worker, index) => [by === "name" ? parts[index].stem : tagOf(worker, by), index]));
+  if (!most)
+    return groups.map(({ label, of }) => ({
+      label,
+      size: of.length,
+      columns: of.map((at) => ({ label: parts[at].tail, of: [at] })),
+    }));
+  if (groups.length > most / 4) return inBands(groups, most);
+  const each = Math.ceil(workers.length / (most - groups.length + 1));
+  const columnsOf = (of) => pieces(of, each).map((own) => ({ label: spanOf(own.map((at) => parts[at].tail)), of: own }));
+  return groups.map(({ label, of }) => ({ label, size: of.length, columns: columnsOf(of) }));
+}
+
+function grouped(pairs) {
+  const found = Map.groupBy(pairs, ([stem]) => stem);
+  const stems = [...found.keys()].sort(NATURAL.compare);
+  return stems.map((stem) => ({ label: stem.replace(/[-._]+$/, ""), of: found.get(stem).map(([, index]) => index) }));
+}
+
+function pieces(list, size) {
+  const starts = Array.from({ length: Math.ceil(list.length / size) }, (_, index) => index * size);
+  return starts.map((start) => list.slice(start, start + size));
+}
+
+function spanOf(labels) {
+  return labels.length === 1 ? labels[0] : `${labels[0]}–${labels.at(-1)}`;
+}
+
+/** Groups as columns; those whose labels have a common part stand in one band: `ams-r07` and `ams-r08` in `ams-r`. */
+function inBands(groups, most) {
+  const parts = cutNames(groups.map(({ label }) => label));
+  const bands = Map.groupBy(groups.keys(), (index) => parts[index].stem);
+  const each = Math.ceil(groups.length / most);
+  const columnsOf = (own) =>
+    pieces(own, each).map((some) => ({ label: spanOf(some.map(({ label }) => label)), of: some.flatMap(({ of }) => of) }));
+  const isOne = bands.size === 1 || bands.size > groups.length / 2;
+  if (isOne) return [{ label: "", size: sizeOf(groups), columns: columnsOf(groups).map(most > FEW ? (one) => one : withSize) }];
+  return [...bands].map(([stem, indexes]) => {
+    const own = [...indexes].map((index) => ({ ...groups[index], label: parts[index].zeros + parts[index].tail }));
+    return { label: stem.replace(/[-._]+$/, ""), size: sizeOf(own), columns: columnsOf(own) };
+  });
+}
+
+function withSize({ label, of }) {
+  return { label: `${label} · ${of.length}`, of };
+}
+
+function sizeOf(columns) {
+  return columns.reduce((sum, { of }) => sum + of.length, 0);
+}

@@ -1,0 +1,101 @@
+// The rail of an overview: the last runs, files changed by hand, certificates that end soon, the source.
+import { a, el } from "../base/dom.js";
+import { ago, count, duration, number, words } from "../base/format.js";
+import { plain, said } from "../base/text.js";
+import { shortId } from "./copy.js";
+import { mark } from "./state.js";
+import { runStrip } from "./strip-of-runs.js";
+
+const MOST = 5;
+/** Runs that change what runs on the workers. */
+const CHANGING = /^(deploy|job_|run_command|hooks|gc)/;
+
+/** @param {any} page @param {{ runs: any[], summary: any }} data */
+export function railOf(page, { runs, summary }) {
+  if (!summary) return null;
+  return [runsOf(page, runs, summary), driftOf(page, summary.drift), certsOf(page, summary.certs), sourceOf(page, summary)];
+}
+
+function section(title, end, ...content) {
+  return el("section", { key: title }, el("header", el("h3", title), el("span.meta.small", end)), content);
+}
+
+function row(href, sign, name, ...ends) {
+  return el(
+    "li",
+    a(href, sign, el("span.name", name)),
+    ends.map((end) => el("span.meta.small", end)),
+  );
+}
+
+function runsOf(page, runs, { recent = [], totals }) {
+  const rows = runs.map(({ id, kind, status, params, created_at, duration_ms }) => {
+    const isDry = params?.dry_run === true;
+    const word = status === "succeeded" ? (CHANGING.test(kind) && !isDry ? "changed" : "ok") : status;
+    const name = isDry ? "Dry run" : words(kind.replace(/^worker_/, ""));
+    return row(page.link("runs", [id]), mark(word, { label: word }), name, ago(created_at), shortly(duration_ms));
+  });
+  const all = a(page.link("runs"), totals ? `All ${number(totals.runs)}` : "All");
+  return section(
+    "Last runs",
+    all,
+    recent.length > 0 && runStrip(recent),
+    el("ul.runs", rows),
+    rows.length === 0 && el("p.meta", "No run yet."),
+  );
+}
+
+function shortly(ms) {
+  return duration(ms).replace(" min ", " m ");
+}
+
+function driftOf(page, drift) {
+  if (!drift) return section("Drift", "", el("p.meta", "Not checked yet."));
+  const found = drift.allocations ?? [];
+  const href = page.link("runs", [drift.id]);
+  const rows = found.slice(0, MOST).map(({ job, worker, files }) => {
+    const many = Array.isArray(files) ? files.length : Number(files);
+    return row(href, mark("hand", { label: "changed by hand" }), said(`${job} on ${worker}`), count(many, "file"));
+  });
+  const { in_sync: same = 0, drifted = 0, ...others } = drift.workers ?? {};
+  const unknown = Object.values(others).reduce((sum, one) => sum + Number(one), 0);
+  const end = drift.status === "running" ? "checking" : ["checked ", ago(drift.finished_at ?? drift.created_at)];
+  return section(
+    "Drift",
+    end,
+    el("ul", rows),
+    found.length > MOST && el("p", a(href, `${number(found.length - MOST)} more`)),
+    found.length === 0 && drifted > 0 && el("p", mark("hand"), " ", a(href, `Files were changed on ${count(drifted, "worker")}`)),
+    found.length === 0 && drifted === 0 && same > 0 && el("p.meta", mark("ok"), " No file was changed by hand"),
+    unknown > 0 && el("p.meta", mark("unreachable"), ` ${count(unknown, "worker")} gave no answer`),
+  );
+}
+
+function certsOf(page, { items, total }) {
+  const href = page.link("catalog", ["certs"]);
+  const rows = items.slice(0, MOST).map(({ job, worker, cert, not_after: end, status }) => {
+    const name = el("span", { title: plain(`${job} ${cert} on ${worker}`) }, said(`${job} ${cert}`));
+    return row(
+      href,
+      mark(status === "expired" ? "expired" : "soon", { label: status }),
+      name,
+      status === "expired" ? ["ended ", ago(end)] : ago(end),
+    );
+  });
+  if (rows.length === 0) return null;
+  const left = total - rows.length;
+  return section("Certificates that end soon", "", el("ul", rows), left > 0 && el("p", a(href, `${number(left)} more`)));
+}
+
+function sourceOf(page, { revision, built_at: built, update_seq: sequence }) {
+  const builtLine = el("p.meta", { title: built }, `Built, update sequence ${number(sequence)}`);
+  if (!revision) return section("Source", "", builtLine);
+  const { id, created_at: pushed, build_status: status } = revision;
+  const isBad = status && !["succeeded", "ok"].includes(status);
+  return section(
+    "Source",
+    a(page.link("source"), "pushed ", ago(pushed)),
+    el("p", shortId(id), isBad && [" ", mark(status), ` its build ${status}`]),
+    builtLine,
+  );
+}
