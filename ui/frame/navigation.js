@@ -20,7 +20,7 @@ export function drawNavigation({ place, bucket, buckets }) {
     own.map((section) => linkTo(section, place.bucketId, section === current, bucket?.summary)),
   ]);
   const end = [
-    el("a.end", { href: "/docs/", key: "api", onclick: openDocs }, el("span", "API"), el("span.total.code", "/docs")),
+    el("a.last", { href: "/docs/", key: "api", onclick: openDocs }, el("span", "API"), el("span.total.code", "/docs")),
     el("button", { type: "button", key: "keys", onclick: showKeys }, el("span", "Keys"), el("kbd", "?")),
   ];
   patch(sections, groups, end);

@@ -137,10 +137,8 @@ export function dataTable({
 
   function draw() {
     const keys = columns ?? columnsOf(look.rows);
-    const found = sorted(
-      look.rows.filter((row) => matches(row, keys, look, stateColumn)),
-      look.sort,
-    );
+    const matching = look.rows.filter((row) => matches(row, keys, look, stateColumn));
+    const found = sorted(matching, look.sort, stateColumn);
     if (stateColumn) patch(bar, chips(statesIn(look.rows, stateColumn), look.chosen, changed));
     const all = `${number(look.rows.length)}${look.cut ? " or more" : ""}`;
     tally.textContent = found.length === look.rows.length ? count(look.rows.length, "row") : `${number(found.length)} of ${all}`;
@@ -196,8 +194,10 @@ function textOf(value) {
   return typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? "");
 }
 
-function sorted(rows, sort) {
-  if (sort === "") return rows;
+/** In the order that was asked for, else what is broken first. */
+function sorted(rows, sort, stateColumn = "") {
+  if (sort === "" && stateColumn === "") return rows;
+  if (sort === "") return rows.toSorted((one, other) => byTrouble(String(one[stateColumn]), String(other[stateColumn])));
   const [by, key] = sort.startsWith("-") ? [-1, sort.slice(1)] : [1, sort];
   const compare = STATE.test(key) ? byTrouble : ORDER.compare;
   return rows.toSorted((one, other) => by * compare(textOf(one[key]), textOf(other[key])));

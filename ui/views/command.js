@@ -84,8 +84,7 @@ export function commandView(page) {
   }
 
   async function refresh() {
-    await Promise.all([where.refresh(), last.refresh()]);
-    if (run.children.length === 0) drawRun();
+    await Promise.all([where.total() === 0 && where.refresh().then(drawRun), last.refresh()]);
   }
   drawRun();
   return { title: "Run command", element: el("div", head({ title: "Run command" }), form, last.element), refresh, fast: true };

@@ -8,7 +8,7 @@ import { fileParts } from "../parts/files.js";
 import { choice, fieldsOf } from "../parts/form.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
 import { empty, head, region, tabs } from "../parts/region.js";
-import { badge, state } from "../parts/state.js";
+import { badge, state, tag } from "../parts/state.js";
 import { dataOf, dataTable, diffOf } from "../parts/table.js";
 
 const RESOURCES = /^workspace\/bucket\.jobs(?:\.(.+))?\.conf$/;
@@ -58,7 +58,7 @@ function revisions(page) {
     cells: {
       id: ({ id }) => el("a.code", { href: page.link("source", ["revisions", id]), title: id }, `…${id.slice(-8)}`),
       created_at: ({ created_at: at, run_id: run }) => el("a", { href: page.link("runs", [run]) }, ago(at)),
-      is: ({ current, last_successful: good }) => [current && badge("running", "current"), " ", good && badge("ok", "last good")],
+      is: ({ current, last_successful: good }) => [current && tag("current"), " ", good && badge("ok", "last good")],
       actions: (row) => (row.current ? "" : el("span.controls", rollBack(page, row))),
     },
     keyOf: ({ id }) => id,
